@@ -1,0 +1,17 @@
+// The numbers themselves. With feedback nothing is ever left over.
+#include "cluster/codec/float_codec.h"
+#include "cluster/codec/options.h"
+
+namespace perigee {
+namespace {
+
+constexpr auto kOptions = common_options("false");
+
+std::unique_ptr<Codec> make(const Config&, const CodecSetup& setup) { return make_float_codec(kFp32, setup); }
+
+}  // namespace
+
+extern const CodecDef codec_fp32;
+const CodecDef codec_fp32{.name = "fp32", .doc = "32 bits each, nothing lost.", .format = 1, .options = kOptions, .make = make};
+
+}  // namespace perigee

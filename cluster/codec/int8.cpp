@@ -1,0 +1,21 @@
+// 255 levels: q * scale with scale = max |x| / 127 of the block.
+#include "cluster/codec/options.h"
+#include "cluster/codec/quantized.h"
+
+namespace perigee {
+namespace {
+
+constexpr std::array<CodecOption, 2> kOwn = {{
+    {"block", "integer", "256", "elements that share a scale, a multiple of 64"},
+    {"rounding", "name", "nearest", "nearest, or stochastic: right on average"},
+}};
+constexpr auto kOptions = join_options(kOwn, common_options("false"));
+
+std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) { return make_quantized_codec(config, setup, 8, 256); }
+
+}  // namespace
+
+extern const CodecDef codec_int8;
+const CodecDef codec_int8{.name = "int8", .doc = "8 bits each and a scale for each block.", .format = 4, .options = kOptions, .make = make};
+
+}  // namespace perigee

@@ -1,0 +1,30 @@
+// The options that all codecs share, and lists of options joined.
+#pragma once
+
+#include <array>
+
+#include "cluster/codec.h"
+
+namespace perigee {
+
+template <size_t... N>
+constexpr auto join_options(const std::array<CodecOption, N>&... lists) {
+  std::array<CodecOption, (N + ...)> all;
+  size_t at = 0;
+  const auto append = [&](const auto& list) {
+    for (const CodecOption& option : list) all[at++] = option;
+  };
+  (append(lists), ...);
+  return all;
+}
+
+// `feedback` is on by default where a codec loses much of what it is given.
+constexpr std::array<CodecOption, 3> common_options(const char* feedback) {
+  return {{
+      {"feedback", "boolean", feedback, "what was lost is added to the next values"},
+      {"decay", "number", "1", "share of what was lost that is kept"},
+      {"zstd", "integer", "0", "level at which the bytes are compressed once more; 0: they are not"},
+  }};
+}
+
+}  // namespace perigee

@@ -1,0 +1,21 @@
+// 1-bit SGD (Seide et al. 2014) with one scale, mean |x|, for each block. A zero counts as positive.
+#include "cluster/codec/options.h"
+#include "cluster/codec/quantized.h"
+
+namespace perigee {
+namespace {
+
+constexpr std::array<CodecOption, 1> kOwn = {{
+    {"block", "integer", "1024", "elements that share a scale, a multiple of 64"},
+}};
+constexpr auto kOptions = join_options(kOwn, common_options("true"));
+
+std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) { return make_quantized_codec(config, setup, 1, 1024); }
+
+}  // namespace
+
+extern const CodecDef codec_sign;
+const CodecDef codec_sign{
+    .name = "sign", .doc = "1 bit each: the sign, times a scale for each block.", .format = 7, .options = kOptions, .make = make};
+
+}  // namespace perigee

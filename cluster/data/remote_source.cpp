@@ -1,0 +1,54 @@
+#include "cluster/data/remote_source.h"
+
+#include <utility>
+
+namespace perigee {
+namespace {
+
+class RemoteSource final : public DataSource {
+ public:
+  RemoteSource(uint32_t number, Manifest::Source about, ExampleClient& client)
+      : number_(number), about_(std::move(about)), client_(client) {}
+
+  int64_t size() const override { return about_.size; }
+  const std::vector<Field>& fields() const override { return about_.fields; }
+  void read(const ReadKey& key, std::span<std::byte* const> slots) const override { client_.read(number_, about_.layout, key, slots); }
+  int64_t read_ahead() const override { return client_.room_for(about_.layout); }
+  void expect(std::span<const ReadKey> keys) const override { client_.expect(number_, about_.layout, keys); }
+  Json fitted() const override { return about_.fitted; }
+  std::string describe() const override { return about_.describe; }
+
+ private:
+  const uint32_t number_;
+  const Manifest::Source about_;
+  ExampleClient& client_;
+};
+
+}  // namespace
+
+RemoteOpener::RemoteOpener(const std::string& manifest, ExampleClient& client) : manifest_(read_manifest(manifest)), client_(client) {}
+
+SourcePtr RemoteOpener::open(const std::string& part, const Config& description, const std::string& folder) {
+  const auto found = manifest_.parts.find(part);
+  if (found == manifest_.parts.end())
+    throw Error(ErrorKind::data, {.where = description.where(), .what = "the coordinator does not serve the part '" + part + "'"});
+  const std::vector<size_t>& leaves = found->second.leaves;
+  size_t next = 0;
+  const auto mismatch = [&] {
+    return Error(ErrorKind::data, {.where = description.where(),
+                                   .what = "the coordinator serves other sources than the job names",
+                                   .got = std::to_string(leaves.size())});
+  };
+  const LeafScope scope([&](const Config&, const std::string&) -> SourcePtr {
+    if (next == leaves.size()) throw mismatch();
+    const size_t leaf = leaves[next++];
+    return std::make_shared<RemoteSource>(static_cast<uint32_t>(leaf), manifest_.sources[leaf], client_);
+  });
+  // Transforms that are fitted to the data were fitted by the coordinator: to do it here would fetch every example.
+  const Json fitted = with_fitted(description.json(), found->second.fitted);
+  SourcePtr source = open_source(Config(fitted, description.where(), ErrorKind::data), folder);
+  if (next != leaves.size()) throw mismatch();
+  return source;
+}
+
+}  // namespace perigee

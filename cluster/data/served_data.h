@@ -1,0 +1,61 @@
+// What a coordinator serves (data.at = "coordinator"): the sources of a job that read data themselves. What stands around them, transforms
+// and splits, stays with the workers, and so do its random draws (decision 4). A source that several parts of the data cut pieces from is
+// opened and served once.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cluster/data/record.h"
+#include "src/train/trainer.h"
+
+namespace perigee {
+
+struct ServedSource {
+  SourcePtr source;
+  RecordLayout layout;
+};
+
+// Opens a job's data for the launcher's own trainer, and keeps what it opened. Error(data) for a live source: its examples come in an
+// order and are there once, so that several workers cannot share them out.
+class ServedData final : public SourceOpener {
+ public:
+  SourcePtr open(const std::string& part, const Config& description, const std::string& folder) override;
+
+  const std::vector<ServedSource>& sources() const { return sources_; }
+  std::string manifest() const;  // JSON, for Welcome::sources
+
+ private:
+  struct Part {
+    std::string name;
+    Json fitted;
+    std::vector<size_t> leaves;  // in the order in which they are opened
+  };
+  SourcePtr open_leaf(const Config& description, const std::string& folder, std::vector<size_t>* leaves);
+
+  std::vector<ServedSource> sources_;
+  std::map<std::string, size_t> numbers_;  // by description and folder
+  std::vector<Part> parts_;
+};
+
+// The same as a worker is told of it. Everything in it comes from outside and is checked.
+struct Manifest {
+  struct Source {
+    std::vector<Field> fields;
+    RecordLayout layout;
+    int64_t size = 0;
+    std::string describe;
+    Json fitted;
+  };
+  struct Part {
+    Json fitted;
+    std::vector<size_t> leaves;
+  };
+  std::vector<Source> sources;
+  std::map<std::string, Part> parts;
+};
+Manifest read_manifest(const std::string& text);  // Error(data)
+
+}  // namespace perigee

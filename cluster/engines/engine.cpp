@@ -1,0 +1,85 @@
+#include "cluster/engines/engine.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+
+#include "src/core/error.h"
+
+namespace perigee {
+
+extern const EngineDef engine_openmpi, engine_slurm;
+
+std::span<const EngineDef* const> all_engines() {
+  // mpirun inside a Slurm job sets both: what is nearer to us comes first.
+  static const EngineDef* const all[] = {&engine_openmpi, &engine_slurm};
+  return all;
+}
+
+std::optional<Engine> find_engine(const std::string& wanted, const Environment& environment) {
+  if (wanted == "none") return std::nullopt;
+  std::vector<std::string> known = {"auto", "none"};
+  for (const EngineDef* def : all_engines()) {
+    known.emplace_back(def->name);
+    if (wanted != "auto" && wanted != def->name) continue;
+    if (auto engine = def->find(environment)) return engine;
+    if (wanted == def->name) throw Error(ErrorKind::usage, {"--engine", "this process was not started by " + wanted});
+  }
+  if (wanted != "auto")
+    throw Error(ErrorKind::usage, {"--engine", "there is no engine '" + wanted + "'", "", "", nearest_hint(wanted, known)});
+  return std::nullopt;
+}
+
+std::optional<int> environment_number(const Environment& environment, const char* name, int low, int high) {
+  const char* text = environment(name);
+  if (!text || !*text) return std::nullopt;
+  int value = 0;
+  const char* end = text + std::strlen(text);
+  const auto [stop, status] = std::from_chars(text, end, value);
+  if (status != std::errc() || stop != end || value < low || value > high)
+    throw Error(ErrorKind::usage, {std::string("environment variable ") + name, "is no number of the expected kind",
+                                   std::string("'") + text + "'", std::to_string(low) + " to " + std::to_string(high)});
+  return value;
+}
+
+void write_meeting(const std::string& file, const Meeting& meeting) {
+  const std::string temporary = file + ".new-" + std::to_string(getpid());
+  const auto fail = [&](const char* what) {
+    const std::string why = std::strerror(errno);
+    unlink(temporary.c_str());
+    throw Error(ErrorKind::resources,
+                {file, what, why, "", "start it in a folder that all machines share, or give every process --secret"});
+  };
+  unlink(temporary.c_str());
+  const int out = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (out < 0) fail("the file where the processes meet cannot be written");
+  const std::string text = "perigee 1\n" + meeting.address + "\n" + meeting.key + "\n";
+  const bool whole = write(out, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && fsync(out) == 0;
+  close(out);
+  if (!whole || rename(temporary.c_str(), file.c_str()) != 0) fail("the file where the processes meet cannot be written");
+}
+
+std::optional<Meeting> read_meeting(const std::string& file) {
+  const int in = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (in < 0) return std::nullopt;
+  struct stat about = {};
+  char text[1024] = {};
+  const bool sound = fstat(in, &about) == 0 && S_ISREG(about.st_mode);
+  const bool ours = sound && about.st_uid == geteuid() && (about.st_mode & 077) == 0;
+  const ssize_t size = ours ? read(in, text, sizeof text - 1) : -1;
+  close(in);
+  if (sound && !ours)
+    throw Error(ErrorKind::authentication, {.where = file, .what = "others can read or have made the file where the processes meet"});
+  const std::string all(text, size > 0 ? static_cast<size_t>(size) : 0);
+  const size_t first = all.find('\n'), second = first == std::string::npos ? first : all.find('\n', first + 1);
+  const size_t third = second == std::string::npos ? second : all.find('\n', second + 1);
+  if (third == std::string::npos || all.substr(0, first) != "perigee 1") return std::nullopt;
+  return Meeting{all.substr(first + 1, second - first - 1), all.substr(second + 1, third - second - 1)};
+}
+
+}  // namespace perigee

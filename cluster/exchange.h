@@ -1,0 +1,91 @@
+// One worker's part in the exchange of one round: a collective per bucket, started as the bucket is staged, and the chunks of others
+// who are ahead, kept until this worker is there too.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cluster/collective.h"
+#include "cluster/message.h"
+#include "cluster/transport.h"
+
+namespace perigee {
+
+// To a worker; false: its queue is full or it is not connected yet.
+using ExchangeSender = std::function<bool(WorkerId to, int64_t round, const Chunk& chunk, std::span<const std::byte> body)>;
+
+class Exchange {
+ public:
+  struct Setup {
+    int64_t round = -1;
+    int rank = 0;
+    std::vector<WorkerId> ids;       // of the participants, in the order of the ranks
+    std::vector<std::string> hosts;  // likewise
+    std::vector<std::vector<Partial>> partials;
+    std::vector<std::span<std::byte>> rows;
+    ExchangeLayout layout;
+    std::vector<Bucket> buckets;
+    bool takes_part = true;
+    std::string topology;
+  };
+  enum class Verdict { taken, stale, refused };  // refused: no honest worker of this generation sends it
+
+  explicit Exchange(ExchangeSender send);
+
+  // A new generation: ends what is going on. `members`, buckets and bytes bound what is kept of chunks that come early.
+  void reset(size_t members, size_t buckets, size_t bytes);
+  void expect(int64_t round);  // the round that comes next; chunks of this and the one after it are kept
+  void prepare(Setup setup);   // of the expected round
+  void start(uint32_t bucket);
+  Verdict on_chunk(WorkerId from, int64_t round, const Chunk& chunk, std::span<const std::byte> body);
+  // Where the body of that chunk may be received; the ticket is of this exchange.
+  Placement place(WorkerId from, int64_t round, const Chunk& chunk, size_t bytes) const;
+  void on_writable(WorkerId to);
+  void finish();  // applied: the next round is expected
+
+  bool active() const { return active_; }
+  bool started() const { return started_ > 0; }
+  bool done() const { return active_ && started_ == setup_.buckets.size() && done_ == started_; }
+  int64_t round() const { return round_; }
+  std::vector<WorkerId> waits_for() const;
+  uint64_t bytes_up() const { return bytes_up_; }
+  uint64_t bytes_down() const { return bytes_down_; }
+
+ private:
+  struct Early {
+    WorkerId from;
+    Chunk chunk;
+    std::vector<std::byte> body;
+  };
+  struct Kept {
+    int64_t round = -1;
+    std::vector<std::vector<Early>> buckets;
+  };
+  int rank_of(WorkerId id) const;
+  Verdict keep(WorkerId from, int64_t round, const Chunk& chunk, std::span<const std::byte> body);
+  void forget(Kept& kept);
+  void note_done(size_t bucket);
+  ChunkSender sender(uint32_t bucket);
+
+  ExchangeSender send_;
+  std::shared_ptr<ChunkPool> pool_;
+  Setup setup_;
+  bool active_ = false;
+  uint64_t ticket_ = 0;  // changes with every exchange
+  int64_t round_ = -1;   // -1: not known yet (a generation is forming)
+  std::vector<std::unique_ptr<Collective>> collectives_;
+  std::vector<ChunkSender> senders_;
+  std::vector<bool> bucket_done_;
+  size_t started_ = 0, done_ = 0;
+  uint64_t bytes_up_ = 0, bytes_down_ = 0;
+
+  size_t bucket_count_ = 0, kept_bytes_ = 0, kept_limit_ = 0;
+  std::array<Kept, 2> kept_;                   // by the round's parity
+  std::vector<std::vector<std::byte>> spare_;  // memory of kept chunks, used again
+};
+
+}  // namespace perigee

@@ -1,0 +1,77 @@
+// Deliberate bugs, to test the tests: each is a place where the code goes wrong when planted() says so. The product is compiled without
+// them: planted() is then a constant false and nothing of them is left. The simulator must catch nearly all of them
+// (tests/cluster/simulator/planted.cpp).
+#pragma once
+
+namespace perigee {
+
+// clang-format off
+#define PERIGEE_BUGS(X) \
+  X(dropped_fence, "frames of older generations are believed") \
+  X(silence_ignored, "silent workers stay") \
+  X(stuck_ignored, "a worker that does not step stays") \
+  X(ids_again, "a restarted coordinator gives numbers anew that are in use") \
+  X(commit_ignores_hash, "a round is committed whatever its workers hold") \
+  X(leases_kept_after_commit, "what was committed counts as leased for ever") \
+  X(lost_leases, "what an evicted worker had is done by nobody") \
+  X(early_ready_lost, "a worker that is ready for the next round before this one is closed is not heard") \
+  X(skip_not_booked, "examples that nobody can compute are not in the ledger") \
+  X(not_finite_takes_part, "NaN in a contribution takes part in the mean") \
+  X(synced_too_early, "workers are told that the ledger is on disk when it is not") \
+  X(record_before_commit, "the ledger's record is written when the round begins") \
+  X(evaluation_overlaps, "slices of an evaluation overlap") \
+  X(image_uncommitted, "an image of a round that is not committed is kept as a checkpoint") \
+  X(image_request_lost, "an image that was asked for before a change of membership is not asked for again") \
+  X(image_ahead_of_ledger, "a checkpoint is ahead of the ledger on disk") \
+  X(finished_unsynced, "the run is over although its ledger is not on disk") \
+  X(no_heal, "a member with an older result is told to go on") \
+  X(same_generation, "a change of membership keeps the generation's number") \
+  X(leftovers_not_sent, "what came back is not in the fixed plan") \
+  X(void_not_written, "the ledger keeps rounds whose result is lost") \
+  X(log_not_adopted, "rounds that only the workers know are not booked") \
+  X(line_ignored, "a ledger of another line of parameters is gone on with") \
+  X(worker_fence, "chunks of older generations take part") \
+  X(no_majority, "a standby takes over with any worker, a coordinator goes on with any") \
+  X(minority_commits, "a round is committed by fewer workers than a standby's half must meet") \
+  X(no_log, "a worker forgets what its rounds counted") \
+  X(staged_twice, "a contribution stays staged after its round") \
+  X(applies_ahead, "the next round is applied before this one is committed") \
+  X(forgotten_contribution, "what a broken exchange wrote over is not restored") \
+  X(healed_keeps_work, "local work that goes to others is kept") \
+  X(no_beats, "a worker does not beat") \
+  X(no_retry, "a worker gives up when the coordinator is lost") \
+  X(early_chunk_lost, "chunks that come before the exchange begins are dropped") \
+  X(no_deadline, "nobody who keeps others waiting is named") \
+  X(sends_not_finite, "a worker does not look whether its contribution is finite") \
+  X(formed_too_soon, "a worker says what it holds while it applies the next result") \
+  X(link_loss_untold, "a broken link is not told") \
+  X(rest_lost, "what time did not suffice for is done by nobody") \
+  X(pending_untold, "a worker does not say which work it has begun") \
+  X(hash_unchecked, "a record's hash is not compared") \
+  X(pool_crosses_border, "a lease crosses an epoch's border") \
+  X(pool_loses_position, "the last position of what comes back is lost") \
+  X(plan_drops_tail, "the last, smaller batch of an epoch is left out") \
+  X(leaves_overlap, "two workers compute the same leaf") \
+  X(partials_drop_last, "a subtree of the fixed tree is left out") \
+  X(chunk_added_twice, "a repeated chunk is added again") \
+  X(maxima_added, "maxima are added") \
+  X(result_short, "the end of a result is not copied") \
+  X(zero_weight_added, "what has no weight is added")
+// clang-format on
+
+enum class Bug {
+  none,
+#define PERIGEE_BUG(name, doc) name,
+  PERIGEE_BUGS(PERIGEE_BUG)
+#undef PERIGEE_BUG
+      count
+};
+
+#ifdef PERIGEE_PLANTED_BUGS
+inline Bug planted_bug = Bug::none;
+inline bool planted(Bug bug) { return bug == planted_bug; }
+#else
+constexpr bool planted(Bug) { return false; }
+#endif
+
+}  // namespace perigee

@@ -1,0 +1,107 @@
+// What a worker's protocol asks of the one who trains. The real one hands each request to the trainer thread; the simulator's is a
+// few floats. Requests are made on the loop thread and return at once; each is answered once, later, on the loop thread, in order.
+// After drop(), load() without keep_local, or a new train(), nothing more is reported of the training order before it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cluster/message.h"
+#include "kernels/view.h"
+#include "src/core/error.h"
+
+namespace perigee {
+
+using SharedBytes = std::shared_ptr<const std::vector<std::byte>>;
+
+// What an exchange adds up: `sums` elements of type `dtype` by addition, then `maxima` int64 elements by maximum. The last sums count
+// what is summed (exchange_tail.h). An even number of sums, so that the maxima are aligned.
+struct ExchangeLayout {
+  int64_t sums = 0;
+  int64_t maxima = 0;
+  Dtype dtype = Dtype::f32;  // f32 or f64: the network's
+  size_t width() const { return dtype_bytes(dtype); }
+  size_t sum_bytes() const { return static_cast<size_t>(sums) * width(); }
+  size_t bytes() const { return sum_bytes() + static_cast<size_t>(maxima) * sizeof(int64_t); }
+};
+
+// Part of the exchange that becomes ready on its own, in bytes; buckets are numbered in the order in which they become ready.
+struct Bucket {
+  size_t begin = 0, end = 0;
+};
+
+// A subtree of the fixed summation tree over all shards: leaves [first, first + count).
+struct Partial {
+  int32_t first = 0, count = 1;
+};
+
+struct TrainOrder {
+  int64_t round = 0;
+  bool gradient = false;               // one gradient over all ranges, no update; else local steps, one per range
+  std::vector<Range> ranges;           // gradient: one per leaf of the summation tree, from `first_leaf`
+  std::vector<Range> next;             // what the order after this one will probably begin with: to be read ahead
+  int32_t first_leaf = 0, leaves = 1;  // leaves of all workers together
+  double stop_after_ms = 0;            // local steps: end after the step that passes this; the rest of the ranges comes back untouched
+  int64_t examples_before = 0;         // committed before, by all: the schedules' progress
+  int64_t examples_per_step = 0;       // what all workers together train in the time of one local step
+};
+
+struct Contribution {
+  int64_t round = 0;
+  int64_t examples = 0, steps = 0;
+  bool finite = true;
+  std::vector<Range> ranges;      // trained
+  std::vector<Partial> partials;  // rows of the exchange block; one row for local steps
+  Figures figures;
+};
+
+class ReplicaEvents {
+ public:
+  virtual ~ReplicaEvents() = default;
+  virtual void on_opened(uint64_t fingerprint) = 0;
+  virtual void on_loaded(int64_t round, uint64_t hash) = 0;
+  virtual void on_bucket(int64_t round, uint32_t bucket) = 0;  // its bytes are staged; only for gradient orders, before on_contribution
+  virtual void on_contribution(const Contribution& contribution) = 0;
+  virtual void on_applied(int64_t round, uint64_t hash) = 0;
+  virtual void on_snapshot(uint64_t request, int64_t round, uint64_t hash, SharedBytes image) = 0;  // null: it could not be made
+  virtual void on_evaluated(uint64_t request, std::string state) = 0;                               // JSON
+  // The trainer has stopped for good. `for_all`: another worker would meet the same.
+  virtual void on_failed(const Error& error, bool for_all) = 0;
+};
+
+class Replica {
+ public:
+  virtual ~Replica() = default;
+  // Builds the trainer from Welcome. -> on_opened
+  virtual void open(const Welcome& welcome) = 0;
+
+  // The exchange's memory: `rows` blocks of layout().bytes(), 64-byte aligned. It is the replica's from train() until on_contribution
+  // (a bucket: until its on_bucket), then the protocol's until apply(), drop() or train().
+  virtual ExchangeLayout layout() const = 0;
+  virtual const std::vector<Bucket>& buckets() const = 0;  // cover the layout without overlap
+  virtual std::span<std::byte> exchange_row(size_t row) = 0;
+
+  // -> on_contribution; none comes, not even one that was on its way, once the order is given up (drop, load, another train). Local work
+  // goes on from the local parameters; a gradient is of the result held.
+  virtual void train(const TrainOrder& order) = 0;
+  // Row 0 holds the merged sums of `examples` examples (0: the parameters stay). `alone`: nobody else took part, the local parameters are the result bit for bit.
+  // -> on_applied with the hash (XXH3-64) of the parameters and states, equal on every worker.
+  virtual void apply(int64_t round, int64_t examples, int64_t examples_after, bool alone) = 0;
+  // Initial values when `image` is null. `keep_local`: the local work since the last result is moved onto the new base (w += x_new - x_old).
+  // Ends a training order in progress unless keep_local; then a contribution that is staged is staged anew before -> on_loaded.
+  // An image that cannot be used changes nothing: on_loaded then tells the round and hash held before.
+  virtual void load(int64_t round, SharedBytes image, bool keep_local) = 0;
+  // Of the last result, whatever local work has been done since. -> on_snapshot
+  virtual void snapshot(uint64_t request, bool with_optimizer) = 0;
+  virtual void evaluate(const Evaluate& order) = 0;  // of the last result -> on_evaluated
+  // Gives up a training order or a contribution: its ranges go back, the parameters to the last result. No answer.
+  virtual void drop() = 0;
+  virtual int64_t steps() const = 0;                                 // local steps made so far; any time
+  virtual std::vector<DataPrint> data_prints() const { return {}; }  // after on_opened: what the fingerprint is made of
+  virtual bool waits_for_examples() const { return false; }          // that come from elsewhere; any time
+};
+
+}  // namespace perigee

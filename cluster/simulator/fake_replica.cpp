@@ -1,0 +1,279 @@
+#include "cluster/simulator/fake_replica.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "cluster/exchange_tail.h"
+#include "cluster/fixed_plan.h"
+#include "src/core/error.h"
+#include "src/io/digest.h"
+#include "src/io/json.h"
+
+namespace perigee::sim {
+
+void Contents::add(const Range& range, int64_t examples, float sign) {
+  assert(range.begin >= 0 && range.begin + range.count <= examples);
+  for (int64_t i = range.begin; i < range.begin + range.count; ++i) {
+    sums[static_cast<size_t>(i)] += sign;
+    sums[static_cast<size_t>(examples + i)] += sign * static_cast<float>(range.epoch + 1);
+  }
+  if (range.count > 0 && sign > 0)
+    maxima[0] = std::max(maxima[0], static_cast<int64_t>(range.epoch) * examples + range.begin + range.count - 1);
+}
+
+uint64_t Contents::hash() const {
+  const uint64_t a = xxh3_64(std::as_bytes(std::span(sums))), b = xxh3_64(std::as_bytes(std::span(maxima)));
+  return mix(a, b) | 1;  // 0 is "no result"
+}
+
+FakeReplica::FakeReplica(Options options, Network& network, int process, ReplicaFaults& faults,
+                         std::function<void(const std::string&)> complain)
+    : options_(options),
+      network_(network),
+      process_(process),
+      faults_(faults),
+      complain_(std::move(complain)),
+      contents_(options.examples),
+      local_(options.examples) {
+  layout_ = {.sums = 2 * options_.examples + kExchangeTail, .maxima = 2};
+  // The tail and the maxima are in the last bucket: they are known last.
+  const size_t sums = static_cast<size_t>(layout_.sums) * 4;
+  const int count = std::max(1, options_.buckets);
+  size_t begin = 0;
+  for (int b = 0; b < count; ++b) {
+    const size_t end = b + 1 == count ? layout_.bytes() : sums / static_cast<size_t>(count) / 8 * 8 * static_cast<size_t>(b + 1);
+    buckets_.push_back({begin, end});
+    begin = end;
+  }
+}
+
+std::span<std::byte> FakeReplica::exchange_row(size_t row) {
+  if (row >= 64) complain_("exchange row " + std::to_string(row) + " was asked for");
+  while (rows_.size() <= row) rows_.emplace_back((layout_.bytes() + 3) / 4);
+  return std::as_writable_bytes(std::span(rows_[row])).first(layout_.bytes());
+}
+
+// On the trainer's own time, after what it was asked before.
+void FakeReplica::later(double ms, std::function<void()> what) {
+  const uint64_t now = network_.now_ns();
+  free_at_ns_ = std::max(free_at_ns_, now) + static_cast<uint64_t>(ms * faults_.slow * 1e6);
+  network_.post(process_, free_at_ns_ - now, std::move(what));
+}
+
+void FakeReplica::open(const Welcome&) {
+  later(20, [this] { events_->on_opened(options_.fingerprint); });
+}
+
+void FakeReplica::stage(size_t row, const Contents& contents, int64_t examples, bool counts) {
+  const std::span<std::byte> block = exchange_row(row);
+  std::memset(block.data(), 0, block.size());
+  std::memcpy(block.data(), contents.sums.data(), contents.sums.size() * 4);
+  std::memcpy(block.data() + static_cast<size_t>(layout_.sums) * 4, contents.maxima.data(), contents.maxima.size() * 8);
+  write_exchange_tail({.examples = examples, .contributions = counts ? 1 : 0}, layout_, block);
+}
+
+void FakeReplica::stage_local() {
+  Contents contents = local_;
+  if (!local_finite_) contents.sums[0] = std::numeric_limits<float>::quiet_NaN();
+  stage(0, contents, local_examples_, true);
+}
+
+void FakeReplica::train(const TrainOrder& order) {
+  if (!holds_) complain_("a training order before any result");
+  if (training_) complain_("a training order while another is under way");
+  if (order.ranges.empty()) complain_("a training order without ranges");
+  if (!order.gradient && staged_local_) complain_("a training order while a contribution is staged");
+  for (const Range& range : order.ranges)
+    if (range.begin < 0 || range.count < 0 || range.begin + range.count > options_.examples) return complain_("a range outside the data");
+  training_ = std::make_unique<Training>();
+  training_->order = order;
+  training_->begun_ns = network_.now_ns();
+  training_->contribution = {.round = order.round};
+  const uint64_t token = ++token_;
+  if (faults_.fails) {
+    faults_.fails = false;
+    later(1, [this, token] {
+      if (token == token_) events_->on_failed(Error(ErrorKind::resources, {.what = "out of memory"}), false);
+    });
+    return;
+  }
+  if (faults_.stuck) return;
+  const double first = order.gradient ? 0 : options_.example_ms * static_cast<double>(order.ranges[0].count);
+  later(first, [this, token] { progress(token); });
+}
+
+// A gradient announces its buckets in the last third of the time; local steps are made one by one.
+void FakeReplica::progress(uint64_t token) {
+  if (token != token_ || !training_) return;
+  Training& t = *training_;
+  if (faults_.stuck) return;
+  const auto again = [&](double ms) { later(ms, [this, token] { progress(token); }); };
+  if (t.order.gradient) {
+    int64_t examples = 0;
+    for (const Range& range : t.order.ranges) examples += range.count;
+    const double ms = options_.example_ms * static_cast<double>(examples);
+    if (t.step == 0) {
+      t.step = 1;
+      return again(ms * 2 / 3);
+    }
+    if (t.bucket == 0) finish_training();  // fills the rows; what is announced may be read from then on
+    if (t.bucket < buckets_.size()) {
+      const uint32_t bucket = t.bucket++;
+      again(ms / 3 / static_cast<double>(buckets_.size()));
+      return events_->on_bucket(t.order.round, bucket);
+    }
+  } else {
+    const Range range = t.order.ranges[t.step++];
+    ++steps_;
+    local_.add(range, options_.examples);
+    local_examples_ += range.count;
+    t.contribution.ranges.push_back(range);
+    t.contribution.examples += range.count, t.contribution.steps += 1;
+    if (faults_.nan > 0 && SeededRng(mix(network_.now_ns(), steps_)).chance(faults_.nan)) local_finite_ = false;
+    if (options_.poisoned(range)) local_finite_ = false;
+    const double passed_ms = static_cast<double>(network_.now_ns() - t.begun_ns) * 1e-6;
+    const bool enough = t.order.stop_after_ms > 0 && passed_ms >= t.order.stop_after_ms;
+    if (t.step < t.order.ranges.size() && !enough) return again(options_.example_ms * static_cast<double>(t.order.ranges[t.step].count));
+    t.contribution.finite = local_finite_;
+    t.contribution.partials = {{0, 1}};
+    stage_local();
+    staged_local_ = true;
+  }
+  const Contribution contribution = std::move(t.contribution);
+  training_.reset();
+  ++token_;
+  events_->on_contribution(contribution);
+}
+
+void FakeReplica::finish_training() {
+  Training& t = *training_;
+  const int first = t.order.first_leaf, last = first + static_cast<int>(t.order.ranges.size());
+  t.contribution.partials = partials_of(first, last, t.order.leaves);
+  t.contribution.finite = !(faults_.nan > 0 && SeededRng(mix(network_.now_ns(), static_cast<uint64_t>(process_))).chance(faults_.nan));
+  for (size_t row = 0; row < t.contribution.partials.size(); ++row) {
+    Contents contents(options_.examples);
+    const Partial& partial = t.contribution.partials[row];
+    int64_t examples = 0;
+    for (int leaf = partial.first; leaf < partial.first + partial.count; ++leaf) {
+      const Range& range = t.order.ranges[static_cast<size_t>(leaf - first)];
+      contents.add(range, options_.examples);
+      examples += range.count;
+      if (options_.poisoned(range)) t.contribution.finite = false;
+    }
+    contents.maxima[1] = t.order.round;
+    if (!t.contribution.finite) contents.sums[0] = std::numeric_limits<float>::quiet_NaN();
+    stage(row, contents, examples, true);
+  }
+  for (const Range& range : t.order.ranges) {
+    t.contribution.examples += range.count;
+    if (range.count > 0) t.contribution.ranges.push_back(range);
+  }
+  t.contribution.steps = 1;
+  ++steps_;
+}
+
+void FakeReplica::apply(int64_t round, int64_t examples, int64_t, bool) {
+  if (training_) complain_("apply while training");
+  if (!holds_ || round != round_ + 1)
+    complain_("round " + std::to_string(round) + " applied to the result of round " + std::to_string(round_));
+  later(options_.apply_ms, [this, round, examples] {
+    const std::span<std::byte> row = exchange_row(0);
+    if (examples > 0) {
+      const ExchangeTail tail = read_exchange_tail(layout_, row);
+      std::vector<float> sums(contents_.sums.size());
+      std::vector<int64_t> maxima(contents_.maxima.size());
+      std::memcpy(sums.data(), row.data(), sums.size() * 4);
+      std::memcpy(maxima.data(), row.data() + static_cast<size_t>(layout_.sums) * 4, maxima.size() * 8);
+      double counted = 0;
+      for (int64_t i = 0; i < options_.examples; ++i) counted += static_cast<double>(sums[static_cast<size_t>(i)]);
+      if (tail.examples != examples || counted != static_cast<double>(examples))
+        complain_("round " + std::to_string(round) + " is said to sum " + std::to_string(examples) + " examples; its tail says " +
+                  std::to_string(tail.examples) + ", its sums " + std::to_string(counted));
+      for (size_t i = 0; i < sums.size(); ++i) contents_.sums[i] += sums[i];
+      for (size_t i = 0; i < maxima.size(); ++i) contents_.maxima[i] = std::max(contents_.maxima[i], maxima[i]);
+    }
+    if (faults_.wrong_apply) contents_.sums[0] += 0.5f, faults_.wrong_apply = false;
+    local_ = Contents(options_.examples);
+    local_examples_ = 0;
+    staged_local_ = false, local_finite_ = true;
+    round_ = round;
+    if (watch_) watch_(round);
+    events_->on_applied(round, contents_.hash());
+  });
+}
+
+void FakeReplica::load(int64_t round, SharedBytes image, bool keep_local) {
+  if (!keep_local) drop();
+  later(1, [this, round, image = std::move(image), keep_local] {
+    if (!image) {
+      contents_ = Contents(options_.examples);
+      round_ = -1;
+      holds_ = true;
+    } else {
+      int64_t found = 0;
+      Contents contents;
+      if (!read_image(*image, &found, &contents) || contents.sums.size() != contents_.sums.size()) {
+        complain_("an image that cannot be read");
+      } else {
+        if (found != round) complain_("an image of round " + std::to_string(found) + " for round " + std::to_string(round));
+        contents_ = std::move(contents);
+        round_ = found;
+        holds_ = true;
+      }
+    }
+    if (keep_local && staged_local_) stage_local();
+    events_->on_loaded(round_, contents_.hash());
+  });
+}
+
+void FakeReplica::snapshot(uint64_t request, bool) {
+  later(1, [this, request] {
+    if (!holds_) return events_->on_snapshot(request, -1, 0, nullptr);
+    events_->on_snapshot(request, round_, contents_.hash(), std::make_shared<const std::vector<std::byte>>(image_of(round_, contents_)));
+  });
+}
+
+void FakeReplica::evaluate(const Evaluate& order) {
+  const auto request = order.request;
+  later(0.1 * static_cast<double>(std::max<int64_t>(0, order.end - order.begin)), [this, request, order] {
+    Json state = Json::object();
+    state.set("begin", order.begin), state.set("end", order.end), state.set("round", round_);
+    events_->on_evaluated(request, state.dump());
+  });
+}
+
+void FakeReplica::drop() {
+  training_.reset();
+  ++token_;
+  local_ = Contents(options_.examples);
+  local_examples_ = 0;
+  staged_local_ = false, local_finite_ = true;
+}
+
+std::vector<std::byte> FakeReplica::image_of(int64_t round, const Contents& contents) {
+  const int64_t head[3] = {round, static_cast<int64_t>(contents.sums.size()), static_cast<int64_t>(contents.maxima.size())};
+  std::vector<std::byte> bytes(sizeof head + contents.sums.size() * 4 + contents.maxima.size() * 8);
+  std::memcpy(bytes.data(), head, sizeof head);
+  std::memcpy(bytes.data() + sizeof head, contents.sums.data(), contents.sums.size() * 4);
+  std::memcpy(bytes.data() + sizeof head + contents.sums.size() * 4, contents.maxima.data(), contents.maxima.size() * 8);
+  return bytes;
+}
+
+bool FakeReplica::read_image(std::span<const std::byte> bytes, int64_t* round, Contents* contents) {
+  int64_t head[3];
+  if (bytes.size() < sizeof head) return false;
+  std::memcpy(head, bytes.data(), sizeof head);
+  if (head[1] < 0 || head[2] < 0 || head[1] > 1 << 20 || head[2] > 1 << 10) return false;
+  if (bytes.size() != sizeof head + static_cast<size_t>(head[1]) * 4 + static_cast<size_t>(head[2]) * 8) return false;
+  *round = head[0];
+  contents->sums.resize(static_cast<size_t>(head[1]));
+  contents->maxima.resize(static_cast<size_t>(head[2]));
+  std::memcpy(contents->sums.data(), bytes.data() + sizeof head, contents->sums.size() * 4);
+  std::memcpy(contents->maxima.data(), bytes.data() + sizeof head + contents->sums.size() * 4, contents->maxima.size() * 8);
+  return true;
+}
+
+}  // namespace perigee::sim

@@ -1,0 +1,107 @@
+// A trainer of a few numbers whose parameters say which examples they are made of: how often each position was applied, and in which
+// epochs. So a ledger can be checked against parameters and not only against itself. Computing takes virtual time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cluster/replica.h"
+#include "cluster/simulator/network.h"
+
+namespace perigee::sim {
+
+// What a result is made of. All numbers are small integers: sums are exact in any order.
+struct Contents {
+  std::vector<float> sums;      // of each position: times applied; and sum of (epoch + 1)
+  std::vector<int64_t> maxima;  // the highest (epoch, position) applied, as one number; the highest round
+  explicit Contents(int64_t examples = 0) : sums(static_cast<size_t>(2 * examples)), maxima(2, -1) {}
+  void add(const Range& range, int64_t examples, float sign = 1);
+  uint64_t hash() const;
+  bool operator==(const Contents&) const = default;
+};
+
+struct ReplicaFaults {
+  double slow = 1;           // every computation takes so many times longer
+  bool stuck = false;        // what is begun never ends
+  double nan = 0;            // share of contributions that are not finite
+  bool fails = false;        // the next order ends the trainer
+  bool wrong_apply = false;  // the next result comes out wrong, as by a bit flip in memory
+};
+
+class FakeReplica final : public Replica {
+ public:
+  struct Options {
+    int64_t examples = 0;  // of an epoch
+    uint64_t fingerprint = 1;
+    double example_ms = 1;  // compute time
+    double apply_ms = 0.2;
+    int buckets = 2;
+    bool poisoned(const Range& range) const {
+      return poison.count > 0 && range.epoch == poison.epoch && range.begin < poison.begin + poison.count &&
+             poison.begin < range.begin + range.count;
+    }
+    Range poison;  // examples that no worker can compute
+  };
+  // `complain` hears of a request that breaks the contract, or of sums that are not what the protocol says.
+  FakeReplica(Options options, Network& network, int process, ReplicaFaults& faults, std::function<void(const std::string&)> complain);
+  void set_events(ReplicaEvents* events) { events_ = events; }
+  void set_watch(std::function<void(int64_t round)> applied) { watch_ = std::move(applied); }  // before the worker hears of it
+
+  void open(const Welcome& welcome) override;
+  ExchangeLayout layout() const override { return layout_; }
+  const std::vector<Bucket>& buckets() const override { return buckets_; }
+  std::span<std::byte> exchange_row(size_t row) override;
+  void train(const TrainOrder& order) override;
+  void apply(int64_t round, int64_t examples, int64_t examples_after, bool alone) override;
+  void load(int64_t round, SharedBytes image, bool keep_local) override;
+  void snapshot(uint64_t request, bool with_optimizer) override;
+  void evaluate(const Evaluate& order) override;
+  void drop() override;
+  int64_t steps() const override { return steps_; }
+
+  int64_t round() const { return round_; }  // of the result held
+  const Contents& contents() const { return contents_; }
+  bool holds_result() const { return holds_; }
+
+  static std::vector<std::byte> image_of(int64_t round, const Contents& contents);
+  static bool read_image(std::span<const std::byte> bytes, int64_t* round, Contents* contents);
+
+ private:
+  struct Training {
+    TrainOrder order;
+    size_t step = 0;      // ranges done
+    uint32_t bucket = 0;  // announced
+    uint64_t begun_ns = 0;
+    Contribution contribution;
+  };
+  void later(double ms, std::function<void()> what);
+  void stage(size_t row, const Contents& contents, int64_t examples, bool counts);
+  void stage_local();
+  void progress(uint64_t token);
+  void finish_training();
+
+  Options options_;
+  Network& network_;
+  int process_;
+  ReplicaFaults& faults_;
+  std::function<void(const std::string&)> complain_;
+  ReplicaEvents* events_ = nullptr;
+  std::function<void(int64_t round)> watch_;
+  ExchangeLayout layout_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::vector<float>> rows_;  // each layout_.bytes(), in floats
+
+  Contents contents_, local_;  // the result held; local work since then
+  int64_t local_examples_ = 0;
+  int64_t round_ = -1, steps_ = 0;
+  bool holds_ = false, staged_local_ = false, local_finite_ = true;
+  uint64_t free_at_ns_ = 0;  // the trainer does one thing at a time, in order
+  uint64_t token_ = 0;       // of the training order under way; a new number when it is given up
+  std::unique_ptr<Training> training_;
+};
+
+}  // namespace perigee::sim

@@ -1,0 +1,116 @@
+// What must hold, whatever happens: the checks of World.
+#include <algorithm>
+
+#include "cluster/simulator/world.h"
+#include "cluster/simulator/world_impl.h"
+
+namespace perigee::sim {
+
+void World::fail(const std::string& what) {
+  say("FAILURE: " + what);
+  if (outcome_.failure.empty()) outcome_.failure = what;
+}
+
+// What the parameters are made of after `up_to_round`, if the ledger is right.
+Contents World::contents_of_ledger(int64_t up_to_round, LedgerAudit* audit) const {
+  std::span<const std::byte> bytes = disk_.bytes();
+  size_t read = 0;
+  const std::vector<LedgerRecord> records = decode_records(bytes, &read);
+  Contents contents(scenario_.examples);
+  int64_t limit = up_to_round;
+  for (size_t i = records.size(); i-- > 0;) {
+    const LedgerRecord& record = records[i];
+    if (record.kind == LedgerRecord::Kind::voided) limit = std::min(limit, record.round);
+    if (record.kind != LedgerRecord::Kind::round || record.round > limit) continue;
+    for (const Share& share : record.shares)
+      for (const Range& range : share.ranges) contents.add(range, scenario_.examples);
+  }
+  if (audit) *audit = perigee::audit(records);
+  return contents;
+}
+
+// I2: a round is committed when all who take part have applied it. I3: whoever holds it in this generation holds the same parameters.
+void World::check_commit(int64_t round, int participants) {
+  if (applied_[{told_generation_, round}] < participants)
+    fail("round " + std::to_string(round) + " was committed before all who take part had applied it");
+  const Contents* first = nullptr;
+  std::string holder;
+  for (const auto& node : workers_) {
+    if (!node->worker || !node->replica->holds_result() || node->replica->round() != round) continue;
+    if (node->worker->generation() != told_generation_) continue;
+    if (first && !(*first == node->replica->contents()))
+      fail("after round " + std::to_string(round) + " " + holder + " and " + node->name + " hold different parameters");
+    first = &node->replica->contents();
+    holder = node->name;
+  }
+}
+
+// Nobody is blamed whom nothing has befallen. The cause may name the other end of a link.
+void World::check_blame(const std::string& worker, const std::string& cause) {
+  if (!scenario_.touches_only_its_target()) return;
+  for (const auto& [name, until] : struck_)
+    if ((name == worker || cause.find(name) != std::string::npos) && network_.now_ns() <= until) return;
+  fail(worker + " is blamed although nothing befell it: " + cause);
+}
+
+// Decision 1: what a worker that can be heard holds is not given up.
+void World::check_voided(int64_t left) {
+  if (network_.now_ns() < disturbed_until_ns_ || scenario_.network.loss > 0) return;
+  for (const auto& node : workers_)
+    if (node->worker && node->wanted && !network_.paused(node->process) && node->replica->holds_result() && node->replica->round() > left)
+      fail("rounds above " + std::to_string(left) + " were given up although " + node->name + " holds round " +
+           std::to_string(node->replica->round()));
+}
+
+void World::check_contents(const std::string& whose, const Contents& found, const Contents& expected) {
+  const auto size = static_cast<size_t>(scenario_.examples);
+  for (size_t at = 0; at < size; ++at)
+    if (found.sums[at] != expected.sums[at] || found.sums[size + at] != expected.sums[size + at])
+      return fail(whose + " is not what the ledger says: position " + std::to_string(at) + " was applied " +
+                  std::to_string(found.sums[at]) + " times, the ledger says " + std::to_string(expected.sums[at]));
+  if (found.maxima[0] != expected.maxima[0]) fail(whose + ": a wrong maximum");
+}
+
+void World::check_end() {
+  if (gave_up_) return;
+  LedgerAudit& found = outcome_.audit;
+  int64_t round = -1;
+  Contents result(scenario_.examples);
+  if (!result_.image) return fail("the run ended without a result");
+  if (!FakeReplica::read_image(*result_.image, &round, &result)) return fail("the run's result cannot be read");
+  const Contents expected = contents_of_ledger(INT64_MAX, &found);
+  // I1, by the ledger ...
+  if (!found.sound()) fail("the ledger is not sound: " + found.to_json().dump());
+  if (found.counted + found.skipped != scenario_.planned)
+    fail("counted " + std::to_string(found.counted) + " and skipped " + std::to_string(found.skipped) + " of " +
+         std::to_string(scenario_.planned));
+  const int64_t poisoned = poison_.count > 0 ? scenario_.batch * 4 + scenario_.global_batch : 0;
+  bool may_skip = poisoned > 0;
+  for (const Fault& fault : scenario_.faults) may_skip |= fault.kind == Fault::Kind::not_finite;
+  if (found.skipped > 0 && !may_skip) fail(std::to_string(found.skipped) + " examples were skipped though all can be computed");
+  // ... and by the parameters: those that the launcher was given, and those of every worker that was there to the end. Who was cut off
+  // before may hold a result that nobody knows of; it is of an older generation.
+  check_contents("the run's result", result, expected);
+  for (const auto& node : workers_)
+    if (node->last && node->last_generation == last_generation_ && node->last_round >= round)
+      check_contents(node->name, *node->last, expected);
+  // Bounded queues, nothing left behind.
+  if (network_.peak_queue_bytes() > 4 * scenario_.queue_bytes + (size_t{4} << 20))
+    fail("a queue held " + std::to_string(network_.peak_queue_bytes()) + " bytes");
+  if (const size_t open = network_.open_connections(coordinator_process_))
+    fail("the coordinator left " + std::to_string(open) + " connections open");
+  if (const size_t timers = network_.running_timers(coordinator_process_))
+    fail("the coordinator left " + std::to_string(timers) + " timers running");
+}
+
+std::string World::picture() const {
+  std::string text = coordinator_ ? "coordinator " + coordinator_->status().dump() : "no coordinator";
+  for (const auto& node : workers_)
+    text += "\n    " + node->name +
+            (node->worker     ? (network_.paused(node->process) ? " paused " : " ") + node->worker->status().dump()
+             : node->finished ? " finished"
+                              : " dead");
+  return text;
+}
+
+}  // namespace perigee::sim

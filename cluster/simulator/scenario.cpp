@@ -1,0 +1,222 @@
+#include "cluster/simulator/scenario.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+namespace perigee::sim {
+namespace {
+
+constexpr const char* kNames[] = {"worker_kill",
+                                  "worker_power",
+                                  "coordinator_kill",
+                                  "coordinator_power",
+                                  "power_cut",
+                                  "worker_pause",
+                                  "coordinator_pause",
+                                  "partition",
+                                  "partition_outgoing",
+                                  "partition_incoming",
+                                  "partition_pair",
+                                  "partition_half",
+                                  "flapping",
+                                  "reset",
+                                  "reset_pair",
+                                  "slow_link",
+                                  "loss",
+                                  "duplicates",
+                                  "disk_full",
+                                  "sync_fails",
+                                  "not_finite",
+                                  "poison",
+                                  "stuck",
+                                  "slow",
+                                  "trainer_fails",
+                                  "wrong_apply",
+                                  "leave",
+                                  "join",
+                                  "wrong_data",
+                                  "intruder"};
+static_assert(std::size(kNames) == static_cast<size_t>(Fault::Kind::count));
+
+Json averaging_of(const std::string& policy, SeededRng& rng) {
+  Json json = Json::object();
+  static constexpr const char* kTopologies[] = {"auto", "star", "ring", "tree", "direct", "hierarchical"};
+  json.set("topology", kTopologies[rng.integer(0, 5)]);
+  json.set("deadline_ms", static_cast<double>(rng.integer(2, 6) * 500));
+  if (policy.starts_with("allreduce")) {
+    json.set("type", "allreduce");
+    if (policy == "allreduce_shards") json.set("shards", rng.integer(1, 8));
+    return json;
+  }
+  json.set("type", policy == "post_local" ? "post_local" : "periodic");
+  json.set("max_staleness", rng.integer(0, 4));
+  if (policy == "every_ms") json.set("every_ms", static_cast<double>(rng.integer(20, 400)));
+  else json.set("every", rng.integer(1, 6));
+  if (policy == "post_local") {
+    json.set("sync_until", rng.between(0.1, 0.9));
+    if (rng.chance(0.3)) json.set("shards", rng.integer(2, 8));
+  }
+  if (policy == "periodic_quorum" || (policy == "every_ms" && rng.chance(0.5)) || (policy == "post_local" && rng.chance(0.3))) {
+    json.set("quorum", rng.between(0.3, 0.9));
+    json.set("grace_ms", static_cast<double>(rng.integer(0, 200)));
+  }
+  return json;
+}
+
+Fault make_fault(Fault::Kind kind, double at_ms, int workers, SeededRng& rng) {
+  Fault fault{.kind = kind,
+              .at_ms = at_ms,
+              .who = static_cast<int>(rng.integer(0, workers - 1)),
+              .other = static_cast<int>(rng.integer(0, workers - 1))};
+  if (fault.other == fault.who) fault.other = (fault.who + 1) % workers;
+  fault.for_ms = std::exp(rng.between(std::log(20.0), std::log(6000.0)));
+  switch (kind) {
+    case Fault::Kind::worker_pause:
+    case Fault::Kind::coordinator_pause: fault.for_ms = std::exp(rng.between(std::log(50.0), std::log(20000.0))); break;
+    case Fault::Kind::slow_link: fault.how = std::exp(rng.between(std::log(2e4), std::log(1e7))); break;
+    case Fault::Kind::loss: fault.how = rng.between(0.01, 0.2); break;
+    case Fault::Kind::duplicates: fault.how = rng.between(0.01, 0.1); break;
+    case Fault::Kind::not_finite: fault.how = rng.between(0.2, 1); break;
+    case Fault::Kind::slow: fault.how = rng.between(2, 8); break;
+    case Fault::Kind::flapping: fault.how = rng.between(50, 1000); break;  // ms between changes
+    case Fault::Kind::poison: fault.how = rng.uniform(); break;            // where in the data
+    default: break;
+  }
+  return fault;
+}
+
+}  // namespace
+
+const char* to_string(Fault::Kind kind) { return kNames[static_cast<size_t>(kind)]; }
+
+const std::vector<std::string>& scenario_policies() {
+  static const std::vector<std::string> names = {"allreduce", "allreduce_shards", "periodic", "periodic_quorum", "every_ms", "post_local"};
+  return names;
+}
+
+double Scenario::quiet_ms() const {
+  double end = 0;
+  for (const Fault& fault : faults) end = std::max(end, fault.at_ms + fault.for_ms);
+  return end;
+}
+
+bool Scenario::touches_only_its_target() const {
+  const auto targeted = [](const Fault& f) {
+    switch (f.kind) {
+      case Fault::Kind::worker_kill:
+      case Fault::Kind::worker_power:
+      case Fault::Kind::trainer_fails:
+      case Fault::Kind::wrong_data:
+      case Fault::Kind::leave:
+      case Fault::Kind::join: return true;
+      default: return false;
+    }
+  };
+  return network.loss == 0 && std::all_of(faults.begin(), faults.end(), targeted);
+}
+
+namespace {
+
+// What single faults at random moments seldom bring together.
+void make_special(Scenario& s, SeededRng& rng) {
+  using Kind = Fault::Kind;
+  const double work_ms = std::max(500.0, s.example_ms * static_cast<double>(s.planned) / s.workers * 1.5);
+  s.faults.clear();
+  switch (rng.integer(0, 3)) {
+    case 0:  // rounds that are shorter than the way to the coordinator, results that take long to apply, an image of every other round
+      s.network.latency_ms = rng.between(5, 40), s.network.jitter_ms = s.network.latency_ms, s.network.loss = 0;
+      s.example_ms = rng.between(0.05, 0.5), s.apply_ms = rng.chance(0.5) ? 0.2 : rng.between(1, 60);
+      s.workers = static_cast<int>(rng.integer(2, 5)), s.min_workers = 1;
+      s.checkpoint_every = static_cast<int>(rng.integer(1, 2));
+      for (int64_t i = rng.integer(0, 6); i > 0; --i)
+        s.faults.push_back({.kind = rng.chance(0.8) ? Kind::worker_kill : Kind::join,
+                            .at_ms = rng.between(350, 1200),
+                            .for_ms = rng.between(20, 800),
+                            .who = static_cast<int>(rng.integer(0, s.workers - 1))});
+      return;
+    case 1: {  // new workers reach a new coordinator before those that hold the result
+      s.workers = static_cast<int>(rng.integer(1, 2)), s.min_workers = 1, s.network.loss = 0;
+      const double at = rng.between(350, work_ms), away = rng.between(50, 2500);
+      s.faults.push_back({.kind = rng.chance(0.5) ? Kind::coordinator_kill : Kind::coordinator_power, .at_ms = at, .for_ms = away});
+      for (int64_t i = rng.integer(1, 3); i > 0; --i) s.faults.push_back({.kind = Kind::join, .at_ms = at + away * rng.between(0.5, 1)});
+      return;
+    }
+    case 2: {  // the ledger cannot be written when its last rounds are lost, and its coordinator goes before it can be
+      s.workers = static_cast<int>(rng.integer(2, 3)), s.min_workers = 1, s.network.loss = 0, s.checkpoint_every = 0;
+      s.example_ms = std::max(s.example_ms, 2000.0 * s.workers / static_cast<double>(s.planned));
+      const double full = rng.between(400, 700), cut = full + rng.between(0, 200);
+      s.faults.push_back({.kind = Kind::disk_full, .at_ms = full, .for_ms = rng.between(4000, 9000)});
+      for (int i = 0; i < s.workers; ++i)
+        s.faults.push_back({.kind = Kind::worker_kill, .at_ms = cut, .for_ms = rng.between(50, 300) + 1500 * i, .who = i});
+      s.faults.push_back({.kind = Kind::coordinator_kill, .at_ms = cut + 3600 + rng.between(0, 1500), .for_ms = rng.between(50, 400)});
+      return;
+    }
+    default: {  // what was said before is said again, in another generation
+      s.workers = static_cast<int>(rng.integer(2, 5)), s.min_workers = 1;
+      s.faults.push_back({.kind = Kind::duplicates, .at_ms = 300, .for_ms = work_ms + 3000, .how = rng.between(0.2, 0.5)});
+      for (int64_t i = rng.integer(2, 6); i > 0; --i)
+        s.faults.push_back({.kind = rng.chance(0.5) ? Kind::reset_pair : Kind::worker_kill,
+                            .at_ms = rng.between(350, work_ms + 300),
+                            .for_ms = rng.between(20, 300),
+                            .who = static_cast<int>(rng.integer(0, s.workers - 1)),
+                            .other = static_cast<int>(rng.integer(0, s.workers - 1))});
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+Scenario make_scenario(uint64_t seed, const std::string& policy) {
+  SeededRng rng(mix(seed, 0x7363656e));
+  Scenario s{.seed = seed};
+  const auto& policies = scenario_policies();
+  const std::string chosen = policies[static_cast<size_t>(rng.integer(0, static_cast<int64_t>(policies.size()) - 1))];
+  s.averaging = averaging_of(policy.empty() ? chosen : policy, rng);
+  s.workers = rng.chance(0.05) ? static_cast<int>(rng.integer(9, 16)) : static_cast<int>(rng.integer(1, 6));
+  s.min_workers = rng.chance(0.7) ? 1 : static_cast<int>(rng.integer(1, s.workers));
+  s.workers_per_host = rng.chance(0.6) ? 1 : static_cast<int>(rng.integer(1, 4));
+  s.examples = rng.integer(20, 160);
+  s.planned = rng.chance(0.8) ? s.examples * rng.integer(1, 3) : rng.integer(s.examples / 2, s.examples * 3);
+  s.batch = rng.integer(1, 8);
+  if (rng.chance(0.3)) s.global_batch = rng.integer(4, 32);
+  s.example_ms = std::exp(rng.between(std::log(0.5), std::log(20.0)));
+  s.buckets = static_cast<int>(rng.integer(1, 4));
+  s.network.latency_ms = std::exp(rng.between(std::log(0.05), std::log(40.0)));
+  s.network.jitter_ms = s.network.latency_ms * rng.between(0, 1);
+  s.network.bytes_per_s = std::exp(rng.between(std::log(1e6), std::log(1e9)));
+  if (rng.chance(0.2)) s.network.loss = rng.between(0, 0.05);
+  s.queue_bytes = static_cast<size_t>(1) << rng.integer(10, 20);
+  s.skewed_clocks = rng.chance(0.5);
+  s.evaluates = rng.chance(0.3);
+  s.checkpoint_every = rng.chance(0.5) ? static_cast<int>(rng.integer(2, 12)) : 0;
+
+  // Faults fall into the time that the work takes, more or less.
+  const double work_ms = std::max(500.0, s.example_ms * static_cast<double>(s.planned) / s.workers * 1.5);
+  const int count = static_cast<int>(rng.chance(0.1) ? 0 : rng.integer(1, 6));
+  for (int i = 0; i < count; ++i) {
+    const auto kind = static_cast<Fault::Kind>(rng.integer(0, static_cast<int64_t>(Fault::Kind::count) - 1));
+    s.faults.push_back(make_fault(kind, rng.between(0, work_ms + 200), s.workers, rng));
+  }
+  // A wrong result can be told from right ones only by a majority, and only in a round of several.
+  if (std::any_of(s.faults.begin(), s.faults.end(), [](const Fault& f) { return f.kind == Fault::Kind::wrong_apply; })) {
+    std::erase_if(s.faults, [](const Fault& f) { return f.kind != Fault::Kind::wrong_apply; });
+    s.faults.resize(1);
+    s.workers = s.min_workers = std::max(s.workers, 3);
+    s.averaging.erase("quorum"), s.averaging.erase("grace_ms");
+  }
+  const bool wrong = !s.faults.empty() && s.faults[0].kind == Fault::Kind::wrong_apply;
+  if (rng.chance(0.03) && !wrong) {  // workers come and go: 1 -> 16 -> 3
+    s.workers = 1, s.min_workers = 1;
+    for (int i = 0; i < 15; ++i) s.faults.push_back({.kind = Fault::Kind::join, .at_ms = rng.between(100, work_ms)});
+    for (int i = 0; i < 13; ++i)
+      s.faults.push_back(
+          {.kind = Fault::Kind::leave, .at_ms = rng.between(work_ms, 2 * work_ms), .who = static_cast<int>(rng.integer(0, 15))});
+  }
+  if (SeededRng special(mix(seed, 0x73706563)); special.chance(0.08)) make_special(s, special);
+  std::sort(s.faults.begin(), s.faults.end(), [](const Fault& a, const Fault& b) { return a.at_ms < b.at_ms; });
+  return s;
+}
+
+}  // namespace perigee::sim

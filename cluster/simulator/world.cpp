@@ -1,0 +1,396 @@
+#include "cluster/simulator/world.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdio>
+#include <utility>
+
+#include "cluster/policy.h"
+#include "cluster/simulator/world_impl.h"
+#include "src/core/error.h"
+
+namespace perigee::sim {
+namespace {
+
+constexpr double kMinLimitMs = 60'000;
+constexpr uint64_t kMaxEvents = 5'000'000;  // somebody sends without end
+
+std::string text_of(const std::vector<Range>& ranges) {
+  std::string text;
+  for (const Range& r : ranges) text += " " + std::to_string(r.epoch) + ":" + std::to_string(r.begin) + "+" + std::to_string(r.count);
+  return text;
+}
+
+// What of a message helps to follow a trace.
+std::string shown(std::span<const std::byte> frame) {
+  FrameHeader h;
+  read_header(frame, &h);
+  const auto payload = frame.subspan(kHeaderBytes);
+  Lease lease;
+  Ready ready;
+  Begin begin;
+  Heal heal;
+  Go go;
+  Formed formed;
+  if (h.type == MessageType::lease && decode(payload, &lease)) return (lease.last ? "last" : "") + text_of(lease.ranges);
+  if (h.type == MessageType::ready && decode(payload, &ready))
+    return "base " + std::to_string(ready.base) + (ready.finite ? "" : " NOT FINITE") + text_of(ready.ranges);
+  if (h.type == MessageType::heal && decode(payload, &heal))
+    return "to round " + std::to_string(heal.round) + " from " + std::to_string(heal.donor) + (heal.keep_local ? " keep" : "");
+  if (h.type == MessageType::go && decode(payload, &go))
+    return "base " + std::to_string(go.base) + " at " + std::to_string(go.epoch) + ":" + std::to_string(go.position) + " left" +
+           text_of(go.leftovers);
+  if (h.type == MessageType::formed && decode(payload, &formed))
+    return "holds " + std::to_string(formed.round) + " pending" + text_of(formed.pending) + " on " + std::to_string(formed.base);
+  if (h.type == MessageType::begin && decode(payload, &begin)) {
+    std::string text = (begin.evaluate ? "evaluate " : "") + std::string(begin.last ? "last" : "");
+    for (const Share& share : begin.shares) text += " " + std::to_string(share.id) + "(" + text_of(share.ranges) + ")";
+    return text;
+  }
+  return "";
+}
+
+}  // namespace
+
+World::World(const Scenario& scenario, const SimulateOptions& options)
+    : scenario_(scenario), options_(options), rng_(mix(scenario.seed, 0x776f726c)), network_(scenario.seed) {
+  network_.set_quality(scenario_.network);
+  network_.set_queue_bytes(scenario_.queue_bytes);
+  for (const Fault& fault : scenario_.faults)
+    if (fault.kind == Fault::Kind::poison) {
+      poison_ = {0, static_cast<int64_t>(fault.how * static_cast<double>(scenario_.examples - 1)), 1};
+      reached("poison");
+    }
+  coordinator_process_ = network_.add_process(kCoordinatorHost, "coordinator:1");
+  const auto skew = [&](int process) {
+    if (scenario_.skewed_clocks) network_.set_clock(process, rng_.next() >> 20, 1 + rng_.between(-2e-4, 2e-4));
+  };
+  skew(coordinator_process_);
+  start_coordinator();
+  for (int i = 0; i < scenario_.workers; ++i) {
+    const int who = add_worker(false);
+    skew(workers_[static_cast<size_t>(who)]->process);
+    network_.at(in(rng_.between(0, 300)), [this, who] { start_worker(who); });
+  }
+  plan_faults();
+  if (options_.trace)
+    network_.watch = [this](int from, int to, std::span<const std::byte> frame) {
+      FrameHeader h;
+      if (!read_header(frame, &h) || h.type == MessageType::beat || h.type == MessageType::chunk) return;
+      say("  " + name_of(from) + " -> " + name_of(to) + " " + to_string(h.type) + " generation " + std::to_string(h.generation) +
+          " round " + std::to_string(h.round) + (h.length < 200 ? " " + shown(frame) : ""));
+    };
+}
+
+std::string World::name_of(int process) const {
+  for (const auto& node : workers_)
+    if (node->process == process) return node->name;
+  return process == coordinator_process_ ? "coordinator" : "intruder";
+}
+
+World::~World() = default;
+
+Outcome simulate(const Scenario& scenario, const SimulateOptions& options) { return World(scenario, options).run(); }
+
+// Safety is checked on the way; liveness at the end: once the faults are over, the run ends within a bounded time.
+Outcome World::run() {
+  const double one_worker_ms = scenario_.example_ms * static_cast<double>(scenario_.planned);
+  // An exchange takes at most two hops per worker, one after the other; when one of them is lost, all wait for it to be sent again.
+  const LinkQuality& q = scenario_.network;
+  const double hops = 2.0 * std::max<double>(scenario_.workers, static_cast<double>(scenario_.faults.size()));
+  const double hop_ms = q.latency_ms + q.jitter_ms + 400 * std::min(1.0, q.loss * hops);
+  const double rounds = static_cast<double>(scenario_.planned) / static_cast<double>(std::max(scenario_.batch, scenario_.global_batch));
+  const double limit_ms = scenario_.quiet_ms() + kMinLimitMs + 8 * one_worker_ms + rounds * hops * hop_ms;
+  const uint64_t start = network_.now_ns(), limit = start + ns(limit_ms);
+  while (outcome_.failure.empty() && !over()) {
+    if (network_.events() > kMaxEvents) fail("too many events: " + picture());
+    else if (!network_.step()) fail("nothing happens any more: " + picture());
+    else if (network_.now_ns() > limit)
+      fail("not finished " + std::to_string(static_cast<int64_t>(limit_ms - scenario_.quiet_ms())) +
+           " ms after the last fault: " + picture());
+  }
+  // What is closed gets its time to close.
+  const uint64_t drained = network_.now_ns() + ns(8000);
+  while (outcome_.failure.empty() && network_.now_ns() < drained && network_.step()) {}
+  if (outcome_.failure.empty()) check_end();
+  outcome_.trace_hash = network_.trace_hash();
+  outcome_.events = network_.events();
+  outcome_.virtual_ns = network_.now_ns() - start;
+  const Network::Reached& r = network_.reached();
+  const auto count = [&](const char* site, uint64_t times) {
+    if (times > 0) outcome_.sites[site] += static_cast<int64_t>(times);
+  };
+  count("frames_resent", r.lost_frames), count("frames_duplicated", r.duplicates), count("connections_reset", r.resets);
+  count("connections_timed_out", r.timeouts), count("connections_refused", r.refused), count("queues_full", r.full_queues);
+  count("connections_half_open", r.half_open);
+  count("ledger_torn", static_cast<uint64_t>(disk_.torn())), count("ledger_refused", static_cast<uint64_t>(disk_.refused()));
+  return outcome_;
+}
+
+// The coordinator has stopped the run, and every worker that could hear it has ended.
+bool World::over() const {
+  if (!stopped_) return false;
+  if (network_.now_ns() > stopped_ns_ + ns(20'000)) return true;
+  for (const auto& node : workers_)
+    if (node->worker) return false;
+  return true;
+}
+
+// ---- processes ----
+
+void World::start_coordinator() {
+  if (coordinator_ || stopped_ || !outcome_.failure.empty()) return;
+  Json job = Json::object();
+  job.set("averaging", scenario_.averaging);
+  CoordinatorOptions o;
+  o.job_id = kJob;
+  o.job = job.dump();
+  o.policy = read_policy(&scenario_.averaging, "scenario");
+  o.examples = scenario_.examples;
+  o.planned = scenario_.planned;
+  o.batch = scenario_.batch;
+  o.global_batch = scenario_.global_batch;
+  o.fingerprint = 1;
+  o.min_workers = scenario_.min_workers;
+  o.takes_over = coordinator_starts_ > 0;
+  o.resume_round = checkpoint_.round;
+  o.resume_image = checkpoint_.image;
+  ++coordinator_starts_;
+  told_round_ = -1;
+  told_generation_ = 0;
+  finished_ = at_border_ = false;
+  result_request_ = 0;
+  const int p = coordinator_process_;
+  coordinator_ = std::make_unique<Coordinator>(std::move(o), network_.clock(p), network_.rng(p), network_.transport(p), disk_, *this);
+  network_.boot(p, coordinator_.get());
+  coordinator_->start();
+  say("coordinator started");
+}
+
+void World::end_coordinator(bool power) {
+  network_.kill(coordinator_process_, power);
+  coordinator_.reset();
+}
+
+int World::add_worker(bool wrong_data) {
+  const int who = static_cast<int>(workers_.size());
+  auto node = std::make_unique<WorkerNode>(*this, who);
+  node->host = 1 + who / scenario_.workers_per_host;
+  node->name = "host" + std::to_string(node->host) + "/" + std::to_string(who);
+  node->wrong_data = wrong_data;
+  node->process = network_.add_process(node->host, "worker" + std::to_string(who) + ":1");
+  workers_.push_back(std::move(node));
+  return who;
+}
+
+void World::start_worker(int who) {
+  WorkerNode& node = *workers_[static_cast<size_t>(who)];
+  if (node.worker || !node.wanted || node.finished || stopped_ || !outcome_.failure.empty()) return;
+  ++node.starts, ++node.life;
+  const double nan = node.faults.nan, slow = node.faults.slow;
+  node.faults = {.slow = slow, .nan = nan};
+  FakeReplica::Options r;
+  r.examples = scenario_.examples;
+  r.fingerprint = node.wrong_data ? 2 : 1;
+  r.example_ms = scenario_.example_ms;
+  r.apply_ms = scenario_.apply_ms;
+  r.buckets = scenario_.buckets;
+  r.poison = poison_;
+  node.replica = std::make_unique<FakeReplica>(r, network_, node.process, node.faults, [this, who](const std::string& what) {
+    fail(workers_[static_cast<size_t>(who)]->name + ": " + what);
+  });
+  WorkerOptions o;
+  o.coordinators = {"coordinator:1"};
+  o.name = node.name;
+  o.host = "host" + std::to_string(node.host);
+  o.address = "worker" + std::to_string(who) + ":1";
+  const int p = node.process;
+  node.worker = std::make_unique<Worker>(std::move(o), network_.clock(p), network_.rng(p), network_.transport(p), *node.replica, node);
+  node.replica->set_events(node.worker.get());
+  node.replica->set_watch([this, &node](int64_t round) { ++applied_[{node.worker->generation(), round}]; });
+  network_.boot(p, node.worker.get());
+  node.worker->start();
+  say(node.name + " started");
+}
+
+void World::end_worker(int who, bool power, double back_after_ms) {
+  WorkerNode& node = *workers_[static_cast<size_t>(who)];
+  if (!node.worker) return;
+  network_.kill(node.process, power);
+  node.worker.reset();
+  node.replica.reset();
+  const uint64_t life = ++node.life;
+  if (back_after_ms < 0) return;
+  network_.at(in(back_after_ms), [this, who, life] {
+    if (workers_[static_cast<size_t>(who)]->life == life) start_worker(who);
+  });
+}
+
+// The process ended by itself; it is taken away once its callback has returned.
+void World::worker_ended(int who, bool restart, double after_ms) {
+  const uint64_t life = workers_[static_cast<size_t>(who)]->life;
+  network_.at(network_.now_ns(), [this, who, restart, after_ms, life] {
+    if (workers_[static_cast<size_t>(who)]->life == life) end_worker(who, false, restart ? after_ms : -1);
+  });
+}
+
+void World::WorkerNode::on_event(const Json& event) {
+  world.reached("worker:" + event.find("event")->as_string());
+  if (world.options_.trace) world.say(name + " says " + event.dump());
+}
+
+void World::WorkerNode::on_stopped(const std::string& why, bool over) {
+  world.say(name + " stopped: " + why);
+  finished = over;
+  if (over) {
+    last = replica->contents(), last_round = replica->round();
+    last_generation = worker->generation();
+  }
+  if (over && world.network_.open_connections(process) != 0) world.fail(name + " has stopped and left a connection open");
+  if (over && world.network_.running_timers(process) != 0) world.fail(name + " has stopped and left a timer running");
+  world.worker_ended(number, false, 0);
+}
+
+void World::WorkerNode::on_failed(const Error& error) {
+  world.say(name + " failed: " + error.what());
+  world.reached("worker_failed");
+  if (wrong_data != (error.kind() == ErrorKind::data) && !world.gave_up_) world.fail(name + " failed: " + error.what());
+  world.worker_ended(number, !wrong_data, world.rng_.between(100, 1000));
+}
+
+// ---- the launcher ----
+
+void World::at_coordinator(double ms, std::function<void(Coordinator&)> what) {
+  network_.post(coordinator_process_, ns(ms), [this, what = std::move(what)] { what(*coordinator_); });
+}
+
+void World::on_round(int64_t round, uint64_t generation, int64_t, int workers, const Figures&, int64_t) {
+  if (told_round_ >= 0 && round <= told_round_ && generation == told_generation_)
+    fail("round " + std::to_string(round) + " was committed twice in a generation");
+  if (generation < told_generation_)
+    fail("a round of generation " + std::to_string(generation) + " was committed after one of " + std::to_string(told_generation_));
+  told_round_ = round;
+  told_generation_ = generation;
+  check_commit(round, workers);
+  if (scenario_.checkpoint_every > 0 && round % scenario_.checkpoint_every == scenario_.checkpoint_every - 1)
+    at_coordinator(0, [](Coordinator& c) { c.request_image("checkpoint"); });
+}
+
+void World::on_epoch(uint64_t) {
+  reached("epoch");
+  at_border_ = true;
+  at_coordinator(scenario_.evaluates ? 0.1 : rng_.between(0.1, 20), [this](Coordinator& c) {
+    if (!at_border_) return;
+    if (scenario_.evaluates) return c.request_evaluation("test", scenario_.examples);
+    at_border_ = false;
+    c.release();
+  });
+}
+
+void World::on_evaluated(const std::string&, const std::vector<std::string>& states) {
+  reached("evaluated");
+  std::vector<std::pair<int64_t, int64_t>> slices;
+  for (const std::string& state : states) {
+    const Json json = Json::parse(state, "state");
+    slices.emplace_back(json.find("begin")->as_int(), json.find("end")->as_int());
+  }
+  std::sort(slices.begin(), slices.end());
+  int64_t next = 0;
+  for (const auto& [begin, end] : slices) {
+    if (begin != next) fail("an evaluation's slices do not cover the data once");
+    next = end;
+  }
+  if (next != scenario_.examples) fail("an evaluation ends at example " + std::to_string(next));
+  if (finished_) return keep_result();
+  at_coordinator(0.1, [this](Coordinator& c) {
+    if (std::exchange(at_border_, false)) c.release();
+  });
+}
+
+void World::on_image(uint64_t request, int64_t round, std::vector<std::byte> image) {
+  const bool is_result = result_request_ != 0 && request == result_request_;
+  if (image.empty()) {
+    reached("image_failed");
+    if (is_result) keep_result();
+    return;
+  }
+  reached("image");
+  int64_t found = -1;
+  Contents contents(scenario_.examples);
+  if (!FakeReplica::read_image(image, &found, &contents)) return fail("the checkpoint's image cannot be read");
+  if (found != round) return fail("an image of round " + std::to_string(found) + " is said to be of round " + std::to_string(round));
+  if (contents.sums != contents_of_ledger(round).sums)
+    return fail("the image of round " + std::to_string(round) + " is not made of what the ledger says");
+  const auto bytes = std::make_shared<const std::vector<std::byte>>(std::move(image));
+  if (is_result) {
+    result_ = {round, bytes};
+    return stop_run();
+  }
+  checkpoint_ = {round, bytes};
+  at_coordinator(0, [this](Coordinator& c) { c.set_resume(checkpoint_.round, checkpoint_.image); });
+}
+
+void World::on_event(const Json& event) {
+  const std::string kind = event.find("event")->as_string();
+  reached(kind);
+  // In an exchange who waits names its neighbour, which may itself wait for a host that fell silent.
+  const bool silent_host =
+      std::any_of(scenario_.faults.begin(), scenario_.faults.end(), [](const Fault& f) { return f.kind == Fault::Kind::worker_power; });
+  if (kind == "worker_lost" || kind == "worker_stuck" || (kind == "link_lost" && !silent_host))
+    check_blame(event.find("worker")->as_string(), event.find("cause")->as_string());
+  if (kind == "rounds_voided") check_voided(event.find("round")->as_int());
+  if (options_.trace) say("coordinator says " + event.dump());
+}
+
+void World::on_finished(int64_t) {
+  finished_ = true;
+  reached("finished");
+  const bool evaluates = scenario_.evaluates && rng_.chance(0.5);
+  at_coordinator(0.1, [this, evaluates](Coordinator& c) {
+    if (!finished_) return;
+    if (evaluates) c.request_evaluation("test", scenario_.examples);
+    else keep_result();
+  });
+}
+
+void World::on_reopened() {
+  reached("reopened");
+  say("what was complete is void");
+  if (!at_border_ && !finished_) fail("something is taken back that was not said");
+  at_border_ = finished_ = false;
+  result_request_ = 0;
+}
+
+// The run is over when somebody's parameters, of the last round, are in the launcher's hands.
+void World::keep_result() {
+  at_coordinator(0.1, [this](Coordinator& c) {
+    if (!finished_) return;
+    result_request_ = c.request_image("model");
+    if (result_request_ == 0) network_.at(in(200), [this] { keep_result(); });
+  });
+}
+
+void World::stop_run() {
+  at_coordinator(0.1, [this](Coordinator& c) {
+    if (stopped_) return;
+    say("the run is over");
+    stopped_ = true;
+    stopped_ns_ = network_.now_ns();
+    last_generation_ = c.generation();
+    c.stop("finished", true);
+  });
+}
+
+void World::on_failed(const Error& error) {
+  for (const Fault& fault : scenario_.faults) gave_up_ |= error.kind() == ErrorKind::model && fault.kind == Fault::Kind::not_finite;
+  if (!gave_up_) return fail(std::string("the coordinator failed: ") + error.what());
+  reached("gave_up");
+  stopped_ = true;
+  stopped_ns_ = network_.now_ns();
+}
+
+void World::say(const std::string& text) const {
+  if (options_.trace) std::printf("%10.3f ms  %s\n", static_cast<double>(network_.now_ns()) * 1e-6 - 1000, text.c_str());
+}
+
+}  // namespace perigee::sim

@@ -1,0 +1,123 @@
+// A whole cluster in one thread: the real Coordinator and Workers on a simulated network, with a disk, a launcher and somebody who starts
+// processes anew; faults as the scenario says; and an oracle that checks what must hold whatever happens.
+#pragma once
+
+#include <bitset>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cluster/coordinator.h"
+#include "cluster/simulator/disk.h"
+#include "cluster/simulator/fake_replica.h"
+#include "cluster/simulator/network.h"
+#include "cluster/simulator/scenario.h"
+#include "cluster/worker.h"
+
+namespace perigee::sim {
+
+struct Outcome {
+  std::string failure;  // empty: everything held
+  uint64_t trace_hash = 0, events = 0, virtual_ns = 0;
+  LedgerAudit audit;
+  std::map<std::string, int64_t> sites;  // what the run reached: faults that took hold, events of the protocol
+  bool passed() const { return failure.empty(); }
+};
+
+struct SimulateOptions {
+  bool trace = false;  // print what happens
+};
+
+Outcome simulate(const Scenario& scenario, const SimulateOptions& options = {});
+
+class World final : public CoordinatorEvents {
+ public:
+  World(const Scenario& scenario, const SimulateOptions& options);
+  ~World() override;
+  Outcome run();
+
+ private:
+  struct WorkerNode;
+
+  // ---- processes (world.cpp) ----
+  void start_coordinator();
+  void end_coordinator(bool power);
+  int add_worker(bool wrong_data);
+  void start_worker(int who);
+  void end_worker(int who, bool power, double back_after_ms);  // back_after_ms < 0: it stays away
+  void worker_ended(int who, bool restart, double after_ms);
+  bool over() const;
+  std::string picture() const;
+  std::string name_of(int process) const;
+
+  // ---- faults (faults.cpp) ----
+  void plan_faults();
+  void strike(const Fault& fault);
+  void partition(int host, int other_host, bool out, bool in, double for_ms);
+  void partition_from_all(int who, bool out, bool in, double for_ms);
+  void start_intruder(double for_ms);
+
+  // ---- the oracle (oracle.cpp) ----
+  void fail(const std::string& what);
+  Contents contents_of_ledger(int64_t up_to_round, LedgerAudit* audit = nullptr) const;
+  void check_commit(int64_t round, int participants);
+  void check_blame(const std::string& worker, const std::string& cause);
+  void check_voided(int64_t left);
+  void check_contents(const std::string& whose, const Contents& found, const Contents& expected);
+  void check_end();
+  void reached(const std::string& site) { ++outcome_.sites[site]; }
+
+  // ---- the launcher (world.cpp) ----
+  void on_round(int64_t round, uint64_t generation, int64_t examples_done, int workers, const Figures& figures, int64_t examples) override;
+  void on_epoch(uint64_t epoch) override;
+  void on_evaluated(const std::string& part, const std::vector<std::string>& states) override;
+  void on_image(uint64_t request, int64_t round, std::vector<std::byte> image) override;
+  void on_event(const Json& event) override;
+  void on_finished(int64_t round) override;
+  void on_reopened() override;
+  void on_failed(const Error& error) override;
+  void keep_result();
+  void stop_run();
+  void at_coordinator(double ms, std::function<void(Coordinator&)> what);
+
+  void say(const std::string& text) const;
+  uint64_t ns(double ms) const { return static_cast<uint64_t>(ms * 1e6); }
+  uint64_t in(double ms) const { return network_.now_ns() + ns(ms); }
+
+  Scenario scenario_;
+  SimulateOptions options_;
+  SeededRng rng_;
+  Network network_;
+  Disk disk_;
+  struct Kept {
+    int64_t round = -1;
+    SharedBytes image;
+  };
+  Kept checkpoint_, result_;
+  Outcome outcome_;
+
+  int coordinator_process_ = -1;
+  std::unique_ptr<Coordinator> coordinator_;
+  int coordinator_starts_ = 0;
+  int64_t told_round_ = -1;  // by this coordinator
+  uint64_t told_generation_ = 0, last_generation_ = 0;
+  bool at_border_ = false;  // on_epoch came and no release went
+  bool finished_ = false, stopped_ = false;
+  uint64_t result_request_ = 0;  // the image that is the run's result
+  bool gave_up_ = false;         // nobody can compute anything finite, and that was meant
+  uint64_t stopped_ns_ = 0;
+
+  std::vector<std::unique_ptr<WorkerNode>> workers_;
+  class Intruder;
+  std::unique_ptr<TransportEvents> intruder_;
+  int intruder_process_ = -1;
+  Range poison_;
+  std::map<std::pair<uint64_t, int64_t>, int> applied_;  // of a generation and a round: by how many workers
+  std::map<std::string, uint64_t> struck_;               // workers that a fault named: until when it may show
+  uint64_t disturbed_until_ns_ = 0;                      // by what keeps workers from being heard
+};
+
+}  // namespace perigee::sim

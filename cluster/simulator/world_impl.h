@@ -1,0 +1,34 @@
+// The parts of World that its files share.
+#pragma once
+
+#include "cluster/simulator/world.h"
+
+namespace perigee::sim {
+
+inline constexpr int kCoordinatorHost = 0;
+inline constexpr uint64_t kJob = 0x5eed;
+
+struct World::WorkerNode final : public WorkerEvents {
+  WorkerNode(World& w, int n) : world(w), number(n) {}
+  void on_event(const Json& event) override;
+  void on_stopped(const std::string& why, bool finished) override;
+  void on_failed(const Error& error) override;
+
+  World& world;
+  int number;
+  int process = -1, host = 0;
+  std::string name;
+  bool wrong_data = false;
+  bool wanted = true;     // it is started again when it ends
+  bool finished = false;  // it heard that the run is over
+  int starts = 0;
+  uint64_t life = 0;  // counts starts and ends: what was planned for an earlier life is not done
+  ReplicaFaults faults;
+  std::unique_ptr<FakeReplica> replica;
+  std::unique_ptr<Worker> worker;
+  std::optional<Contents> last;  // what it held when it was told that the run is over
+  int64_t last_round = -1;
+  uint64_t last_generation = 0;
+};
+
+}  // namespace perigee::sim

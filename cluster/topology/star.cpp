@@ -1,0 +1,31 @@
+// Rank 0 adds up everything, in the order of the ranks, and sends the result to all. The fewest links; rank 0's is the bottleneck.
+#include "cluster/topology/trees.h"
+
+namespace perigee {
+namespace {
+
+TreePlace place(const World& world, int, int rank) {
+  TreePlace place;
+  if (rank != 0) {
+    place.reduce_to = place.result_from = 0;
+    return place;
+  }
+  for (int i = 1; i < world.size; ++i) place.reduce_from.push_back(i);
+  place.result_to = place.reduce_from;
+  return place;
+}
+
+constexpr TreeShape kShape{.segments = [](const World&) { return 1; }, .place = place};
+
+}  // namespace
+
+extern const TopologyDef topology_star;
+const TopologyDef topology_star{
+    .name = "star",
+    .doc = "rank 0 merges for all: every other member sends and receives the bytes once, rank 0 K-1 times",
+    .keeps_tree = true,
+    .make = [](CollectiveSetup setup) { return make_tree_exchange(kShape, std::move(setup)); },
+    .bytes_sent = [](int rank, const std::vector<std::string>& hosts, double bytes) { return tree_bytes_sent(kShape, rank, hosts, bytes); },
+};
+
+}  // namespace perigee

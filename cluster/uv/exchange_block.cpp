@@ -1,0 +1,123 @@
+#include "cluster/uv/exchange_block.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+#include <cstring>
+
+#include "cluster/exchange_tail.h"
+
+namespace perigee {
+namespace {
+
+constexpr int64_t kBorder = 16;  // elements: 64 bytes of float32
+
+int64_t round_up(int64_t elements) { return (elements + kBorder - 1) / kBorder * kBorder; }
+
+}  // namespace
+
+ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t bucket_bytes)
+    : trainer_(trainer), math_(block_math(trainer.model().params().dtype())), with_slots_(with_slots) {
+  const Params& params = trainer.model().params();
+  block_ = states_ = params.block_elements();
+  layout_.dtype = params.dtype();
+  layout_.maxima = 1;  // updates made
+  for (size_t i = 0; i < params.state_specs().size(); ++i) {
+    const StateSpec& spec = params.state_specs()[i];
+    const int64_t elements = spec.shape.elements();
+    assert(spec.dtype == layout_.dtype || spec.dtype == Dtype::i64);
+    if (spec.dtype == layout_.dtype) {
+      float_states_.push_back({states_, elements, params.state_offset(static_cast<int>(i))});
+      states_ += elements;
+    } else {
+      integer_states_.push_back({layout_.maxima, elements, params.state_offset(static_cast<int>(i))});
+      layout_.maxima += elements;
+    }
+  }
+  slots_ = round_up(states_);
+  if (with_slots) slots_ += static_cast<int64_t>(trainer.optimizer_slots()) * block_;
+  layout_.sums = round_up(slots_ + kExchangeTail);
+  beside_.resize(bytes_of(states_ - block_ + kExchangeTail));
+
+  trainer.cut_gradient(bucket_bytes);
+  for (const Optimizer::Range& range : trainer.gradient_buckets()) buckets_.push_back({bytes_of(range.begin), bytes_of(range.end)});
+  if (buckets_.size() == 1) buckets_[0] = {0, layout_.bytes()};
+  else buckets_.push_back({bytes_of(block_), layout_.bytes()});
+}
+
+size_t ExchangeBlock::slot_at(size_t i) const { return bytes_of(round_up(states_) + static_cast<int64_t>(i) * block_); }
+
+bool ExchangeBlock::stage_values(std::byte* row, int64_t examples) const {
+  const Params& params = trainer_.model().params();
+  const auto weight = static_cast<double>(examples);
+  bool finite = math_.scale(params.block(), weight, block_, row);
+  for (const PlacedState& state : float_states_)
+    finite = math_.scale(params.state_bytes().data() + state.from, weight, state.elements, row + bytes_of(state.to)) && finite;
+  std::memset(row + bytes_of(states_), 0, bytes_of(round_up(states_) - states_));
+  for (size_t i = 0; with_slots_ && i < trainer_.optimizer_slots(); ++i)
+    finite = math_.scale(trainer_.optimizer_slot(i).data(), weight, block_, row + slot_at(i)) && finite;
+  std::memset(row + bytes_of(slots_), 0, bytes_of(layout_.sums - slots_));
+  write_exchange_tail({.examples = examples, .contributions = 1}, layout_, {row, layout_.bytes()});
+  maxima(row)[0] = trainer_.position().step;
+  for (const PlacedState& state : integer_states_)
+    std::memcpy(maxima(row) + state.to, params.state_bytes().data() + state.from, static_cast<size_t>(state.elements) * sizeof(int64_t));
+  return finite;
+}
+
+void ExchangeBlock::stage_beside_gradient(std::byte* row, std::span<const std::byte* const> adds, int64_t examples, bool counts) {
+  const std::span<const std::byte> segment = trainer_.model().params().state_bytes();
+  const int64_t states = states_ - block_, tail = layout_.sums - kExchangeTail;
+  std::byte *own_states = beside_.data(), *own_tail = beside_.data() + bytes_of(states);
+  for (const PlacedState& state : float_states_) {
+    std::byte* to = own_states + bytes_of(state.to - block_);
+    if (examples > 0) math_.scale(segment.data() + state.from, static_cast<double>(examples), state.elements, to);
+    else std::memset(to, 0, bytes_of(state.elements));
+  }
+  const auto counted = exchange_tail_sums({.examples = examples, .contributions = counts ? 1 : 0});
+  convert(Dtype::f64, counted.data(), layout_.dtype, own_tail, kExchangeTail);
+  for (const std::byte* add : adds) {
+    math_.add(add + bytes_of(block_), own_states, states, own_states);
+    math_.add(add + bytes_of(tail), own_tail, kExchangeTail, own_tail);
+  }
+  std::memcpy(row + bytes_of(block_), own_states, bytes_of(states));
+  std::memset(row + bytes_of(states_), 0, bytes_of(tail - states_));
+  std::memcpy(row + bytes_of(tail), own_tail, bytes_of(kExchangeTail));
+
+  const auto take_maximum = [&](int64_t at, int64_t value) {
+    for (const std::byte* add : adds) value = std::max(value, maxima(add)[at]);
+    maxima(row)[at] = value;
+  };
+  take_maximum(0, trainer_.position().step);
+  for (const PlacedState& state : integer_states_) {
+    const auto* from = reinterpret_cast<const int64_t*>(segment.data() + state.from);
+    for (int64_t k = 0; k < state.elements; ++k) take_maximum(state.to + k, from[k]);
+  }
+}
+
+void ExchangeBlock::stage_nothing(std::byte* row) const {
+  std::memset(row, 0, layout_.bytes());
+  std::fill_n(maxima(row), layout_.maxima, INT64_MIN);
+}
+
+void ExchangeBlock::take_states(const std::byte* row, int64_t examples) {
+  assert(examples > 0);
+  const std::span<std::byte> segment = trainer_.model().params().state_bytes();
+  for (const PlacedState& state : float_states_)
+    math_.divide(row + bytes_of(state.to), static_cast<double>(examples), state.elements, segment.data() + state.from);
+  for (const PlacedState& state : integer_states_)
+    std::memcpy(segment.data() + state.from, maxima(row) + state.to, static_cast<size_t>(state.elements) * sizeof(int64_t));
+}
+
+void ExchangeBlock::take_values(const std::byte* row, int64_t examples) {
+  assert(examples > 0);
+  const auto all = static_cast<double>(examples);
+  math_.divide(row, all, block_, trainer_.model().params().block());
+  take_states(row, examples);
+  for (size_t i = 0; with_slots_ && i < trainer_.optimizer_slots(); ++i)
+    math_.divide(row + slot_at(i), all, block_, trainer_.optimizer_slot(i).data());
+  Position position = trainer_.position();
+  position.step = std::max(position.step, maxima(row)[0]);
+  trainer_.set_position(position);
+}
+
+}  // namespace perigee

@@ -1,0 +1,410 @@
+#include "cluster/uv/replica_trainer.h"
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "cluster/data/data_print.h"
+#include "cluster/data/remote_source.h"
+#include "cluster/fixed_plan.h"
+#include "src/core/warning.h"
+#include "src/io/digest.h"
+#include "src/train/checkpoint.h"
+#include "src/train/evaluator.h"
+
+namespace perigee {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+double seconds_since(SteadyClock::time_point begin) { return std::chrono::duration<double>(SteadyClock::now() - begin).count(); }
+
+Job job_of(const Welcome& welcome) { return Job(Json::parse(welcome.job, "job"), "job", welcome.folder); }
+
+DataPlacement placement_of(const Job& job) { return read_placement(Config(job.json(), job.where()).object("data")); }
+
+std::unique_ptr<SourceOpener> remote_opener(const Welcome& welcome, const ReplicaTrainerOptions& options) {
+  if (!placement_of(job_of(welcome)).at_coordinator) return nullptr;
+  if (welcome.sources.empty() || !options.examples)
+    throw Error(ErrorKind::data, {.where = "data.at", .what = "the coordinator serves no examples", .expected = "data.at = \"worker\""});
+  return std::make_unique<RemoteOpener>(welcome.sources, *options.examples);
+}
+
+TrainerOptions trainer_options(const Welcome& welcome, SourceOpener* opener, TraceRing* trace) {
+  TrainerOptions trainer{.threads = welcome.threads, .measure = false, .opener = opener, .trace = trace};
+  if (!welcome.tuning.empty()) trainer.tuning = Json::parse(welcome.tuning, "tuning");
+  const Json job = Json::parse(welcome.job, "job");
+  const Json* device = job.find("device");
+  if (device && device->is_string() && device->as_string() == "ref") trainer.backend = Backend::ref;
+  trainer.check = device && device->is_string() && device->as_string().starts_with("check");
+  return trainer;
+}
+
+// What all workers together are to train: "steps" counts batches of all of them where "global_batch" says how large those are.
+int64_t planned_of(const Trainer& trainer) {
+  const Config job(trainer.job().json(), trainer.job().where());
+  const int64_t steps = job.integer_in("steps", 0, int64_t{1} << 52, 0), epochs = job.integer_in("epochs", 0, int64_t{1} << 32, 1);
+  const int64_t global = job.object("data").integer_in("global_batch", 0, int64_t{1} << 24, 0);
+  if (steps == 0 || global == 0) return trainer.planned_examples();
+  const bool both = epochs > 0 && job.has("epochs");
+  return both ? std::min(steps * global, epochs * trainer.train_source().size()) : steps * global;
+}
+
+Policy policy_of(const Trainer& trainer) { return read_policy(trainer.job().json().find("averaging"), trainer.job().where()); }
+
+uint64_t hash_of(const Params& params) {
+  const uint64_t parameters = xxh3_64({params.block(), params.block_bytes()});
+  return xxh3_64(params.state_bytes(), parameters);
+}
+
+void add_figures(const StepReport& report, Contribution* contribution) {
+  Figures& figures = contribution->figures;
+  figures.loss_sum += report.loss * static_cast<double>(report.examples);
+  if (report.accuracy >= 0) figures.correct = std::max(figures.correct, 0.0) + report.accuracy * static_cast<double>(report.examples);
+  figures.learning_rate = report.learning_rate;
+}
+
+}  // namespace
+
+// The numbers of a trainer.
+struct ReplicaTrainer::Values {
+  std::vector<std::byte> parameters, states;
+  std::vector<std::vector<std::byte>> slots;
+  Position position;
+
+  explicit Values(Trainer& trainer) {
+    parameters.resize(trainer.model().params().block_bytes());
+    states.resize(trainer.model().params().state_bytes().size());
+    slots.assign(trainer.optimizer_slots(), std::vector<std::byte>(parameters.size()));
+  }
+  void copy_from(Trainer& trainer) {
+    const Params& params = trainer.model().params();
+    std::copy_n(params.block(), parameters.size(), parameters.begin());
+    std::copy_n(params.state_bytes().begin(), states.size(), states.begin());
+    for (size_t i = 0; i < slots.size(); ++i) std::copy_n(trainer.optimizer_slot(i).begin(), slots[i].size(), slots[i].begin());
+    position = trainer.position();
+  }
+  void copy_to(Trainer& trainer) const {
+    Params& params = trainer.model().params();
+    std::copy(parameters.begin(), parameters.end(), params.block());
+    std::copy(states.begin(), states.end(), params.state_bytes().begin());
+    for (size_t i = 0; i < slots.size(); ++i) std::copy(slots[i].begin(), slots[i].end(), trainer.optimizer_slot(i).begin());
+    trainer.set_position(position);
+  }
+  void swap_with(Trainer& trainer) {
+    Params& params = trainer.model().params();
+    std::swap_ranges(parameters.begin(), parameters.end(), params.block());
+    std::swap_ranges(states.begin(), states.end(), params.state_bytes().begin());
+    for (size_t i = 0; i < slots.size(); ++i) std::swap_ranges(slots[i].begin(), slots[i].end(), trainer.optimizer_slot(i).begin());
+    const Position mine = position;
+    position = trainer.position();
+    trainer.set_position(mine);
+  }
+};
+
+// While it lives, the trainer holds the last result.
+class ReplicaTrainer::AtResult {
+ public:
+  explicit AtResult(ReplicaTrainer& replica) : replica_(replica) {
+    if (replica_.local_work_) replica_.result_->swap_with(replica_.trainer_);
+  }
+  ~AtResult() {
+    if (replica_.local_work_) replica_.result_->swap_with(replica_.trainer_);
+  }
+  AtResult(const AtResult&) = delete;
+  AtResult& operator=(const AtResult&) = delete;
+
+ private:
+  ReplicaTrainer& replica_;
+};
+
+ReplicaTrainer::ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptions& options)
+    : remote_(remote_opener(welcome, options)),
+      trainer_(job_of(welcome), trainer_options(welcome, remote_ ? remote_.get() : options.opener, options.trace)),
+      block_(trainer_, policy_of(trainer_).average_optimizer, options.bucket_bytes) {
+  policy_ = policy_of(trainer_);
+  trainer_.plan_examples(planned_of(trainer_));
+  states_before_.resize(trainer_.model().params().state_bytes().size());
+  put_initial_values();
+  new_result(-1);
+}
+
+ReplicaTrainer::~ReplicaTrainer() = default;
+
+// What the coordinator sends is the coordinator's: a sample shows that it comes as it was.
+std::vector<DataPrint> ReplicaTrainer::data_prints() { return print_data(trainer_, !remote_ && placement_of(trainer_.job()).verify_full); }
+
+void ReplicaTrainer::put_initial_values() {
+  trainer_.initialize_values();
+  const Json* pretrained = trainer_.job().json().find("pretrained");
+  if (!pretrained || pretrained->is_null()) return;
+  const Json description = pretrained->is_string() ? Json(Json::Object{{"model", *pretrained}}) : *pretrained;
+  apply_pretrained(trainer_, Config(description, trainer_.job().where() + ": pretrained"), trainer_.job().folder());
+}
+
+// The trainer holds the result of `round`.
+void ReplicaTrainer::new_result(int64_t round) {
+  round_ = round;
+  hash_ = hash_of(trainer_.model().params());
+  local_work_ = staged_ = false;
+  for (auto& image : images_) image.reset();
+}
+
+void ReplicaTrainer::keep_result() {
+  if (local_work_) return;
+  if (!result_) result_ = std::make_unique<Values>(trainer_);
+  result_->copy_from(trainer_);
+  local_work_ = true;
+}
+
+void ReplicaTrainer::back_to_result() {
+  if (local_work_) result_->copy_to(trainer_);
+  local_work_ = false;
+}
+
+void ReplicaTrainer::drop() {
+  back_to_result();
+  staged_ = false;
+}
+
+double ReplicaTrainer::progress() const {
+  const int64_t planned = trainer_.planned_examples();
+  return planned > 0 ? static_cast<double>(trainer_.position().examples) / static_cast<double>(planned) : 0;
+}
+
+bool ReplicaTrainer::train(const TrainOrder& order, std::span<std::byte* const> rows, const std::atomic<bool>& cancel, OrderWatch& watch,
+                           Contribution* contribution) {
+  assert(!rows.empty());
+  PhaseTimes& times = trainer_.times();
+  const PhaseTimes before = times;
+  times.round = order.round;
+  staged_ = false;
+  contribution->round = order.round;
+  contribution->examples = contribution->steps = 0;
+  contribution->finite = true;
+  contribution->ranges.clear();
+  contribution->partials.clear();
+  contribution->figures = {};
+  const bool done =
+      order.gradient ? train_gradient(order, rows, cancel, watch, contribution) : train_steps(order, rows[0], cancel, watch, contribution);
+  if (!done) return false;
+  if (!contribution->finite) {
+    back_to_result();
+    const PhaseScope scope(times, TracePhase::encode);
+    for (std::byte* row : rows) block_.stage_nothing(row);
+    contribution->examples = contribution->steps = 0;
+  }
+  staged_ = true;
+  staged_gradient_ = order.gradient;
+  staged_examples_ = contribution->examples;
+  const auto spent = [&](TracePhase phase) { return times.seconds(phase) - before.seconds(phase); };
+  contribution->figures.load_s = spent(TracePhase::load);
+  contribution->figures.compute_s = spent(TracePhase::compute) + spent(TracePhase::update);
+  contribution->figures.encode_s = spent(TracePhase::encode);
+  return true;
+}
+
+// The loader reads the order's ranges, then those of the next one. What it has read already for this one is kept.
+void ReplicaTrainer::read_ahead(const TrainOrder& order) {
+  wanted_.clear();
+  for (const auto* ranges : {&order.ranges, &order.next})
+    for (const Range& range : *ranges)
+      if (range.count > 0) wanted_.push_back(range);
+  Loader& loader = trainer_.loader();
+  const size_t ready = listed_.size() - taken_;
+  const bool foreseen =
+      ready > 0 && ready <= wanted_.size() &&
+      std::equal(wanted_.begin(), wanted_.begin() + static_cast<ptrdiff_t>(ready), listed_.begin() + static_cast<ptrdiff_t>(taken_));
+  if (!foreseen) loader.clear_list();
+  size_t count = foreseen ? ready : 0;
+  while (count < wanted_.size() && loader.list({wanted_[count].epoch, wanted_[count].begin, wanted_[count].count})) ++count;
+  wanted_.resize(count);
+  std::swap(listed_, wanted_);
+  taken_ = 0;
+}
+
+const Batch& ReplicaTrainer::next_batch() {
+  assert(taken_ < listed_.size());  // an order has at most kMaxRanges ranges, and as many can be listed
+  static_assert(kMaxRanges <= Loader::kMaxListed);
+  ++taken_;
+  return trainer_.next_batch();
+}
+
+bool ReplicaTrainer::train_steps(const TrainOrder& order, std::byte* row, const std::atomic<bool>& cancel, OrderWatch& watch,
+                                 Contribution* contribution) {
+  const auto begin = SteadyClock::now();
+  keep_result();
+  read_ahead(order);
+  contribution->partials.push_back({0, order.leaves});
+  StepReport report;
+  for (const Range& range : order.ranges) {
+    if (watch.given_up()) return false;
+    if (range.count == 0) continue;
+    Position position = trainer_.position();
+    position.examples = order.examples_before + contribution->steps * order.examples_per_step;
+    trainer_.set_position(position);
+    const StepOutcome outcome = trainer_.try_step(next_batch(), &report, &cancel);
+    if (outcome == StepOutcome::cancelled) return false;
+    if (outcome == StepOutcome::not_finite) {
+      // What came before it is good and is handed in; the batch itself is then the first of the next order.
+      if (contribution->steps > 0) break;
+      contribution->finite = false;
+      contribution->ranges.push_back(range);
+      break;
+    }
+    watch.on_step();
+    contribution->ranges.push_back(range);
+    contribution->examples += range.count;
+    contribution->steps += 1;
+    add_figures(report, contribution);
+    if (order.stop_after_ms > 0 && seconds_since(begin) * 1000 >= order.stop_after_ms) break;
+  }
+  if (!contribution->finite) return true;
+  const PhaseScope scope(trainer_.times(), TracePhase::encode, contribution->examples);
+  contribution->finite = block_.stage_values(row, contribution->examples);
+  return true;
+}
+
+void ReplicaTrainer::plan_node(int32_t first, int32_t last, size_t depth, std::byte* to, const std::vector<const std::byte*>& adds) {
+  if (last - first == 1) {
+    leaves_.push_back({.leaf = first, .to = to, .adds = adds});
+    return;
+  }
+  if (partial_sums_.size() <= depth) partial_sums_.emplace_back(block_.layout().bytes());
+  std::byte* left = partial_sums_[depth].data();
+  const int32_t middle = first + (last - first) / 2;
+  plan_node(first, middle, depth + 1, left, {});
+  std::vector<const std::byte*> adds_of_right = {left};
+  adds_of_right.insert(adds_of_right.end(), adds.begin(), adds.end());
+  plan_node(middle, last, depth + 1, to, adds_of_right);
+}
+
+void ReplicaTrainer::plan_leaves(const TrainOrder& order, std::span<std::byte* const> rows) {
+  const auto count = static_cast<int32_t>(order.ranges.size());
+  if (planned_first_ == order.first_leaf && planned_count_ == count && planned_leaves_ == order.leaves &&
+      std::equal(rows.begin(), rows.end(), planned_rows_.begin(), planned_rows_.end()))
+    return;
+  leaves_.clear();
+  partials_ = partials_of(order.first_leaf, order.first_leaf + count, order.leaves);
+  assert(partials_.size() == rows.size());
+  for (size_t i = 0; i < partials_.size(); ++i) plan_node(partials_[i].first, partials_[i].first + partials_[i].count, 0, rows[i], {});
+  if (!leaves_.empty()) leaves_.back().last_of_all = true;
+  planned_first_ = order.first_leaf, planned_count_ = count, planned_leaves_ = order.leaves;
+  planned_rows_.assign(rows.begin(), rows.end());
+}
+
+bool ReplicaTrainer::train_gradient(const TrainOrder& order, std::span<std::byte* const> rows, const std::atomic<bool>& cancel,
+                                    OrderWatch& watch, Contribution* contribution) {
+  back_to_result();
+  plan_leaves(order, rows);
+  read_ahead(order);
+  const std::span<std::byte> states = trainer_.model().params().state_bytes();
+  std::copy(states.begin(), states.end(), states_before_.begin());
+  const bool in_buckets = block_.buckets().size() > 1;
+  for (const Leaf& leaf : leaves_) {
+    if (watch.given_up()) return false;
+    const Range& range = order.ranges[static_cast<size_t>(leaf.leaf - order.first_leaf)];
+    const Batch& batch = range.count > 0 ? next_batch() : no_batch_;
+    const GradientTarget target{
+        .to = leaf.to, .add = leaf.adds, .sink = in_buckets && leaf.last_of_all && contribution->finite ? &watch : nullptr};
+    const GradientReport report = trainer_.sum_gradient(batch, target, &cancel);
+    if (report.cancelled) return false;
+    if (range.count > 0) contribution->ranges.push_back(range);
+    contribution->finite = contribution->finite && report.finite;
+    contribution->examples += range.count;
+    contribution->figures.loss_sum += report.loss_sum;
+    if (trainer_.model().spec().classes > 0)
+      contribution->figures.correct = std::max(contribution->figures.correct, 0.0) + static_cast<double>(report.correct);
+    const PhaseScope scope(trainer_.times(), TracePhase::encode, range.count);
+    // Each leaf starts from the states of the result; their mean by examples is part of the exchange.
+    if (range.count > 0) trainer_.commit_states();
+    block_.stage_beside_gradient(leaf.to, leaf.adds, range.count, leaf.leaf == order.first_leaf);
+    std::copy(states_before_.begin(), states_before_.end(), states.begin());
+  }
+  contribution->steps = 1;
+  contribution->partials = partials_;
+  contribution->figures.learning_rate = trainer_.next_learning_rate();
+  watch.on_step();
+  return true;
+}
+
+void ReplicaTrainer::apply(int64_t round, const std::byte* row, int64_t examples, int64_t examples_after, bool alone) {
+  const bool gradient = staged_ ? staged_gradient_ : policy_.standing(progress());
+  if (gradient || examples == 0) back_to_result();
+  if (examples > 0 && gradient) {
+    trainer_.update(row, examples);
+    block_.take_states(row, examples);
+  } else if (examples > 0 && !alone) {
+    block_.take_values(row, examples);
+  }
+  Position position = trainer_.position();
+  const int64_t epoch = trainer_.train_source().size();
+  position.examples = examples_after;
+  position.epoch = static_cast<uint64_t>(examples_after / epoch);
+  position.position = examples_after % epoch;
+  trainer_.set_position(position);
+  new_result(round);
+}
+
+bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bool keep_local, std::byte* row) {
+  const bool rebase = keep_local && local_work_;
+  const bool staged = staged_;
+  // With local work: x_old goes into the trainer, the local values w into result_.
+  if (rebase) result_->swap_with(trainer_);
+  std::unique_ptr<Values> old;
+  try {
+    if (rebase) {
+      old = std::make_unique<Values>(trainer_);
+      old->copy_from(trainer_);
+    }
+    if (image) load_checkpoint(trainer_, *image, "the image of round " + std::to_string(round), true);
+    else put_initial_values();
+  } catch (const std::exception& error) {
+    warn(std::string("an image of the parameters was refused: ") + error.what());
+    if (rebase) result_->swap_with(trainer_);
+    return false;
+  }
+  new_result(round);
+  if (!rebase) return true;
+  const Params& params = trainer_.model().params();
+  const BlockMath& math = block_math(params.dtype());
+  math.add_change(old->parameters.data(), params.block(), params.block_elements(), result_->parameters.data());
+  for (size_t i = 0; i < params.state_specs().size(); ++i) {
+    const StateSpec& spec = params.state_specs()[i];
+    if (spec.dtype != params.dtype()) continue;
+    const size_t at = params.state_offset(static_cast<int>(i));
+    math.add_change(old->states.data() + at, params.state_bytes().data() + at, spec.shape.elements(), result_->states.data() + at);
+  }
+  local_work_ = true;
+  result_->swap_with(trainer_);
+  staged_ = staged;
+  if (staged_ && !staged_gradient_ && row) block_.stage_values(row, staged_examples_);
+  return true;
+}
+
+SharedBytes ReplicaTrainer::snapshot(bool with_optimizer) {
+  auto& made = images_[with_optimizer];
+  if (SharedBytes same = made.lock()) return same;  // several workers heal from here
+  const PhaseScope scope(trainer_.times(), TracePhase::checkpoint);
+  const AtResult at_result(*this);
+  try {
+    SharedBytes image = std::make_shared<const std::vector<std::byte>>(with_optimizer ? checkpoint_bytes(trainer_) : model_bytes(trainer_));
+    made = image;
+    return image;
+  } catch (const std::exception& error) {
+    warn(std::string("no image of the parameters could be made: ") + error.what());
+    return nullptr;
+  }
+}
+
+std::string ReplicaTrainer::evaluate(const Evaluate& order, const std::atomic<bool>& cancel) {
+  const PhaseScope scope(trainer_.times(), TracePhase::evaluate, order.end > order.begin ? order.end - order.begin : 0);
+  const AtResult at_result(*this);
+  Evaluator* evaluator = trainer_.evaluator(order.part);
+  if (!evaluator) throw Error(ErrorKind::data, {.where = trainer_.job().where() + ": data", .what = "has no part '" + order.part + "'"});
+  return evaluator->state(order.begin, order.end, &cancel).dump();
+}
+
+}  // namespace perigee

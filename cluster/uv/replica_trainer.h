@@ -1,0 +1,102 @@
+// What a replica does on its trainer thread: trains orders, stages contributions, applies results, and knows the last result whatever
+// local work has been done since. No threads and no queues: TrainerReplica has those.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cluster/data/example_client.h"
+#include "cluster/policy.h"
+#include "cluster/replica.h"
+#include "cluster/uv/exchange_block.h"
+#include "src/train/trainer.h"
+
+namespace perigee {
+
+// What happens to an order while it is carried out. Called between steps.
+class OrderWatch : public GradientSink {
+ public:
+  virtual bool given_up() = 0;  // may serve other requests first; true: the order is no longer wanted
+  virtual void on_step() = 0;
+};
+
+struct ReplicaTrainerOptions {
+  size_t bucket_bytes = size_t{1} << 20;  // equal on every worker
+  SourceOpener* opener = nullptr;         // of data that the worker reads itself; see TrainerOptions
+  ExampleClient* examples = nullptr;      // of data that the coordinator sends; null: there are none. Outlives the trainer
+  TraceRing* trace = nullptr;             // of the timeline; outlives the trainer
+};
+
+class ReplicaTrainer {
+ public:
+  // Error of whatever kind building a trainer gives.
+  ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptions& options);
+  ~ReplicaTrainer();
+
+  Trainer& trainer() { return trainer_; }
+  const ExchangeBlock& block() const { return block_; }
+  std::vector<DataPrint> data_prints();     // opens what is not open yet. Error(data)
+  int64_t round() const { return round_; }  // of the result held
+  uint64_t hash() const { return hash_; }
+
+  // False: given up; nothing is staged and the local work of this order remains until drop() or load(). `rows`: one for each of
+  // partials_of the order's leaves; one for local steps.
+  bool train(const TrainOrder& order, std::span<std::byte* const> rows, const std::atomic<bool>& cancel, OrderWatch& watch,
+             Contribution* contribution);
+  void apply(int64_t round, const std::byte* row, int64_t examples, int64_t examples_after, bool alone);
+  // Null: initial values. False: the image cannot be used and nothing has changed. `row`: where a contribution is staged.
+  bool load(int64_t round, const std::vector<std::byte>* image, bool keep_local, std::byte* row);
+  void drop();
+  SharedBytes snapshot(bool with_optimizer);  // null when there is no memory for it
+  std::string evaluate(const Evaluate& order, const std::atomic<bool>& cancel);
+
+ private:
+  struct Values;  // parameters, states, slots, position
+  class AtResult;
+  struct Leaf {
+    int32_t leaf = 0;
+    std::byte* to = nullptr;
+    std::vector<const std::byte*> adds;
+    bool last_of_all = false;
+  };
+
+  bool train_gradient(const TrainOrder& order, std::span<std::byte* const> rows, const std::atomic<bool>& cancel, OrderWatch& watch,
+                      Contribution* contribution);
+  bool train_steps(const TrainOrder& order, std::byte* row, const std::atomic<bool>& cancel, OrderWatch& watch, Contribution* contribution);
+  void plan_leaves(const TrainOrder& order, std::span<std::byte* const> rows);
+  void plan_node(int32_t first, int32_t last, size_t depth, std::byte* to, const std::vector<const std::byte*>& adds);
+  void read_ahead(const TrainOrder& order);
+  const Batch& next_batch();
+  void keep_result();  // before local work
+  void back_to_result();
+  void put_initial_values();
+  void new_result(int64_t round);
+  double progress() const;
+
+  Policy policy_;
+  std::unique_ptr<SourceOpener> remote_;  // of data that the coordinator sends
+  Trainer trainer_;
+  ExchangeBlock block_;
+  int64_t round_ = -1;
+  uint64_t hash_ = 0;
+  // The last result, when local work has been done since; else the trainer itself holds it.
+  std::unique_ptr<Values> result_;
+  bool local_work_ = false;
+  std::weak_ptr<const std::vector<std::byte>> images_[2];  // of the last result while somebody sends them: model, checkpoint
+  // The contribution that is staged and not merged yet.
+  bool staged_ = false, staged_gradient_ = false;
+  int64_t staged_examples_ = 0;
+
+  std::vector<Range> wanted_, listed_;  // listed: with the loader; the first `taken_` are taken
+  size_t taken_ = 0;
+
+  std::vector<Leaf> leaves_;  // of the last gradient order, in the order in which they are computed
+  std::vector<Partial> partials_;
+  std::vector<std::byte*> planned_rows_;
+  int32_t planned_first_ = -1, planned_count_ = 0, planned_leaves_ = 0;
+  std::vector<Storage> partial_sums_;  // by depth
+  std::vector<std::byte> states_before_;
+  Batch no_batch_;
+};
+
+}  // namespace perigee

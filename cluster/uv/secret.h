@@ -1,0 +1,39 @@
+// A 256-bit key that a cluster or one job shares. Whoever holds it may join; a name that somebody gives himself is only a claim.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace perigee {
+
+class Secret {
+ public:
+  Secret() = default;  // empty: no key
+  static Secret random();
+  // 64 hexadecimal digits. Error(authentication) otherwise; the text is not repeated in it.
+  static Secret from_hex(std::string_view hex, std::string_view where = "");
+  // A file as text() writes it. Error(authentication) when others than its owner may read it.
+  static Secret from_file(const std::string& path);
+
+  bool empty() const { return !present_; }
+  std::string hex() const;
+  std::string text() const;  // of a secret file
+  const std::array<uint8_t, 32>& bytes() const { return bytes_; }
+
+  // The key of one job, by HKDF-SHA256: nobody can get from it to this one or to another job's.
+  Secret for_job(uint64_t job) const;
+  // What may be seen of it: names the key in a handshake and in messages, tells nothing about it.
+  std::string identity() const;
+
+  bool operator==(const Secret& other) const = default;
+
+ private:
+  Secret derive(std::string_view purpose) const;
+
+  std::array<uint8_t, 32> bytes_{};
+  bool present_ = false;
+};
+
+}  // namespace perigee

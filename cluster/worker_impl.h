@@ -1,0 +1,191 @@
+// The parts of Worker that its files share. worker.cpp: the session with a coordinator. worker_forming.cpp: changes of membership,
+// healing, images. worker_rounds.cpp: training, exchange, apply.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cluster/exchange.h"
+#include "cluster/fixed_plan.h"
+#include "cluster/images.h"
+#include "cluster/links.h"
+#include "cluster/worker.h"
+#include "src/io/json.h"
+
+namespace perigee {
+
+struct Worker::Impl {
+  enum class State { idle, connecting, joining, opening, ready, forming, running, stopped };
+  enum Timer : uint64_t { kTick = 1, kRetry = 2 };
+
+  Impl(WorkerOptions options, Clock& clock, Rng& rng, Transport& transport, Replica& replica, WorkerEvents& events);
+
+  // ---- session (worker.cpp) ----
+  void start();
+  void connect();
+  void lose_coordinator(const std::string& why);
+  void schedule_retry();
+  void on_coordinator_frame(const FrameHeader& header, std::span<const std::byte> payload);
+  void on_welcome(const FrameHeader& header, const Welcome& welcome);
+  void on_refuse(const Refuse& refuse);
+  void on_coordinators(const Coordinators& where);
+  void bear_witness();
+  void beat();
+  void mark(TracePhase phase);
+  void send_trace();
+  void tick();
+  void check_deadlines(uint64_t now);
+  void fail(const Error& error, bool for_all);
+  void leave(const std::string& why);
+  void end();  // closes everything
+  std::string waits_for() const;
+  void event(const char* name, Json details);
+  FrameHeader header(int64_t round) const { return {.job = job, .generation = generation, .round = round}; }
+  template <class M>
+  void tell(const M& message, int64_t round) {
+    if (coordinator != 0) transport.send(coordinator, encode(message, header(round)));
+  }
+  bool connected() const { return coordinator != 0 && state != State::connecting; }
+  uint64_t ns(double ms) const { return static_cast<uint64_t>(ms * 1e6); }
+
+  // ---- other workers (worker_forming.cpp) ----
+  void on_form(const FrameHeader& header, Form form);
+  void send_formed();
+  void on_heal(const Heal& heal);
+  void fetch_if_possible();
+  void on_worker_frame(PeerId peer, const FrameHeader& header, std::span<const std::byte> payload);
+  void on_fetch(PeerId peer, const Fetch& fetch);
+  void on_image(PeerId peer, Image& image, std::span<const std::byte> body);
+  void load(int64_t round, uint64_t hash, SharedBytes image, std::vector<LogEntry> log, bool keep_local);
+  void on_loaded(int64_t round, uint64_t hash);
+  void request_snapshot(bool with_optimizer, PeerId peer, uint64_t request);
+  void on_snapshot(uint64_t request, int64_t round, uint64_t hash, const SharedBytes& image);
+  void lose_link(WorkerId id, const std::string& why);
+  void link_ready(WorkerId id);
+
+  // ---- rounds (worker_rounds.cpp) ----
+  void on_go(const FrameHeader& header, Go go);
+  void train_standing();
+  void train_local();
+  void on_lease(Lease lease);
+  void on_bucket(int64_t round, uint32_t bucket);
+  void on_contribution(const Contribution& contribution);
+  void prepare_standing();
+  void start_bucket(uint32_t bucket);
+  void send_ready();
+  void on_begin(const FrameHeader& header, Begin begin);
+  void after_exchange();
+  void try_apply();
+  void on_applied(int64_t round, uint64_t hash);
+  void on_commit(const FrameHeader& header, const Commit& commit);
+  void on_evaluate(const Evaluate& order);
+  void go_on();
+  void on_chunk(PeerId peer, const FrameHeader& header, std::span<const std::byte> payload);
+  void on_chunk(PeerId peer, const FrameHeader& header, const Chunk* chunk, std::span<const std::byte> body);
+  Placement place_chunk(PeerId peer, const FrameHeader& header, const Chunk& chunk) const;
+  bool expects_chunks(const FrameHeader& header, WorkerId from) const;
+  void stop_work(bool keep_contribution);
+  void drop_work();
+  void forget_log(int64_t synced);
+  std::vector<Range> pending() const;
+
+  WorkerOptions options;
+  Clock& clock;
+  Rng& rng;
+  Transport& transport;
+  Replica& replica;
+  WorkerEvents& events;
+
+  // Session.
+  State state = State::idle;
+  PeerId coordinator = 0;
+  size_t attempt = 0;  // picks the coordinator
+  double backoff_ms = 0;
+  uint64_t alone_since_ns = 0;  // no coordinator since then
+  uint64_t heard_ns = 0, beat_ns = 0, ticked_ns = 0;
+  uint64_t echo_heard_ns = 0;
+  uint64_t echo_ns = 0;  // the coordinator's clock in its last Beat
+  uint64_t job = 0, generation = 0;
+  WorkerId id = 0;
+  bool opening = false, opened = false;
+  uint64_t fingerprint = 0;
+  Policy policy;
+  double examples_per_s = 0;
+  uint64_t bytes_up = 0, bytes_down = 0;
+  PhaseTimes times;
+  uint64_t marked_ns = 0;  // where the next mark() begins; 0: nowhere
+  int probes = 0;          // heartbeats to be sent at once: a timeline needs to know the clocks early
+  struct {
+    uint64_t stale = 0, job = 0, malformed = 0, unexpected = 0;
+  } dropped;
+
+  // The result held, and how it came about.
+  int64_t held_round = -1;
+  uint64_t held_hash = 0;  // 0: none
+  std::deque<LogEntry> log;
+  int64_t committed = -1;
+
+  // The generation.
+  std::vector<Member> members;
+  std::vector<Membership> memberships;  // for who takes over: the established one and those proposed since
+  int rank = -1;
+  Links links;
+  bool formed_due = false;  // Formed goes out when the request to the replica that is under way has been answered
+  std::optional<Go> go;
+  std::map<WorkerId, uint64_t> reported;  // links reported lost: in which generation
+
+  // Healing.
+  struct Healing {
+    Heal order;
+    bool fetching = false;
+    uint64_t progress_ns = 0;
+  };
+  std::optional<Healing> healing;
+  ImageReceiver receiver;
+  struct Loading {
+    int64_t round;
+    uint64_t hash;
+    std::vector<LogEntry> log;
+    bool keep_local;
+  };
+  std::optional<Loading> loading;
+  ImageSender sender;
+  struct Waiter {
+    PeerId peer;
+    uint64_t request;
+  };
+  struct SnapshotRequest {
+    bool with_optimizer;
+    std::vector<Waiter> waiters;
+  };
+  std::map<uint64_t, SnapshotRequest> snapshots;
+  uint64_t next_request = 0;
+
+  // The open round.
+  Exchange exchange;
+  FixedPlan plan;
+  FixedPlan::Round planned;            // standing: the round being computed
+  std::optional<TrainOrder> training;  // asked of the replica and not answered
+  std::optional<Contribution> staged;  // answered and in no result yet
+  bool staged_gradient = false;
+  int64_t examples_done = 0;        // committed by all, as far as this worker was told
+  int64_t local_base = -1;          // the result that the local work started from
+  std::vector<bool> bucket_staged;  // standing: which are staged; all true once the contribution is known to be finite
+  size_t buckets_staged = 0;
+  std::vector<std::byte> kept;  // announced: the contribution as it was before the exchange wrote over it
+  bool kept_valid = false;
+  std::optional<Begin> begun;
+  std::deque<Range> queue;  // leased, not begun
+  bool queue_last = false, ready_sent = false;
+  bool applying = false, paused = false;
+  LogEntry applying_entry;
+  uint64_t trained_ns = 0, staged_ns = 0, begun_ns = 0, exchanged_ns = 0, apply_ns = 0, progress_ns = 0;
+  uint64_t progress_bytes = 0;
+  std::array<std::byte, kChunkHeadBytes> chunk_head{};
+};
+
+}  // namespace perigee

@@ -1,0 +1,416 @@
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "cluster/planted.h"
+#include "cluster/ranges.h"
+#include "cluster/votes.h"
+#include "cluster/worker_impl.h"
+
+namespace perigee {
+namespace {
+
+double worked_s(const Figures& figures) { return figures.load_s + figures.compute_s + figures.encode_s; }
+
+}  // namespace
+
+void Worker::Impl::on_go(const FrameHeader&, Go message) {
+  if (state != State::forming || healing || loading || applying || message.base != held_round || message.hash != held_hash) {
+    ++dropped.unexpected;
+    return;
+  }
+  if (message.per_epoch <= 0 || message.batch <= 0 || message.global <= 0 || message.leaves <= 0 || message.position < 0 ||
+      message.position > message.per_epoch)
+    return lose_coordinator("its plan is not one");
+  go = std::move(message);
+  state = State::running;
+  Membership established{.generation = generation, .established = true};
+  for (const Member& member : members) established.ids.push_back(member.id);
+  remember(&memberships, established);
+  mark(TracePhase::forming);
+  if (staged) staged_ns = marked_ns;
+  committed = go->base;
+  paused = false;
+  plan = {.leftovers = go->leftovers,
+          .epoch = go->epoch,
+          .position = go->position,
+          .examples_per_epoch = go->per_epoch,
+          .planned = go->planned,
+          .committed = go->examples,
+          .first_round = go->base + 1,
+          .global = go->global,
+          .leaves = go->leaves};
+  examples_done = go->examples;
+  exchange.expect(held_round + 1);
+  if (go->standing) drop_work();  // local work has no place among gradients
+  if (staged) return send_ready();
+  if (!training) go_on();
+}
+
+void Worker::Impl::go_on() {
+  if (state != State::running || paused || training || staged || applying || exchange.active() || healing || loading) return;
+  if (go->standing) train_standing();
+  else train_local();
+}
+
+// ---- standing rounds ----
+
+void Worker::Impl::train_standing() {
+  const int64_t round = held_round + 1;
+  planned = FixedPlan::Round{};
+  if (go->last_round < 0 || round <= go->last_round) planned = plan.at(round);
+  if (planned.examples == 0) {
+    paused = true;
+    return;
+  }
+  const auto [first, last] = leaves_of(rank, static_cast<int>(members.size()), go->leaves);
+  bucket_staged.assign(replica.buckets().size(), false);
+  buckets_staged = 0;
+  trained_ns = clock.now_ns();
+  TrainOrder order{.round = round,
+                   .gradient = true,
+                   .first_leaf = first,
+                   .leaves = go->leaves,
+                   .examples_before = planned.examples_before,
+                   .examples_per_step = planned.examples};
+  order.ranges.assign(planned.ranges.begin() + first, planned.ranges.begin() + last);
+  if (go->last_round < 0 || round < go->last_round)
+    if (const FixedPlan::Round after = plan.at(round + 1); after.examples > 0)
+      order.next.assign(after.ranges.begin() + first, after.ranges.begin() + last);
+  if (order.ranges.empty()) {  // more workers than leaves: it only receives
+    staged = Contribution{.round = round};
+    staged_gradient = true;
+    staged_ns = trained_ns;
+    prepare_standing();
+    for (uint32_t b = 0; b < bucket_staged.size(); ++b) exchange.start(b);
+    return after_exchange();
+  }
+  training = order;
+  replica.train(order);
+}
+
+void Worker::Impl::prepare_standing() {
+  const int size = static_cast<int>(members.size());
+  Exchange::Setup setup{
+      .round = held_round + 1, .rank = rank, .layout = replica.layout(), .buckets = replica.buckets(), .topology = policy.topology};
+  for (const Member& m : members) {
+    setup.ids.push_back(m.id);
+    setup.hosts.push_back(m.host);
+  }
+  size_t rows = 1;
+  if (policy.shards > 0) {
+    for (int r = 0; r < size; ++r) {
+      const auto [first, last] = leaves_of(r, size, go->leaves);
+      setup.partials.push_back(partials_of(first, last, go->leaves));
+    }
+    rows = std::max<size_t>(1, setup.partials[static_cast<size_t>(rank)].size());
+  }
+  const auto [first, last] = leaves_of(rank, size, go->leaves);
+  setup.takes_part = last > first;
+  for (size_t r = 0; r < rows; ++r) setup.rows.push_back(replica.exchange_row(r));
+  exchange.prepare(std::move(setup));
+  exchanged_ns = 0;
+  progress_ns = clock.now_ns();
+}
+
+void Worker::Impl::start_bucket(uint32_t bucket) {
+  if (!exchange.active()) prepare_standing();
+  bucket_staged[bucket] = true;
+  exchange.start(bucket);
+}
+
+void Worker::Impl::on_bucket(int64_t round, uint32_t bucket) {
+  if (state != State::running || !training || !training->gradient || training->round != round || bucket >= bucket_staged.size()) return;
+  assert(!bucket_staged[bucket]);
+  // The last one only goes out with a contribution that is finite: no other worker can then finish the round with one that is not.
+  if (++buckets_staged == bucket_staged.size()) return;
+  start_bucket(bucket);
+}
+
+void Worker::Impl::on_contribution(const Contribution& contribution) {
+  if (!training || training->round != contribution.round) return;  // of an order that was given up
+  const TrainOrder order = std::move(*training);
+  training.reset();
+  staged = contribution;
+  if (planted(Bug::sends_not_finite)) staged->finite = true;
+  staged_gradient = order.gradient;
+  staged_ns = clock.now_ns();
+  const double seconds =
+      worked_s(contribution.figures) > 0 ? worked_s(contribution.figures) : static_cast<double>(staged_ns - trained_ns) * 1e-9;
+  if (seconds > 0) {
+    const double rate = static_cast<double>(contribution.examples) / seconds;
+    examples_per_s = examples_per_s == 0 ? rate : 0.7 * examples_per_s + 0.3 * rate;
+  }
+  if (!order.gradient) {  // what time did not suffice for comes first in the next round
+    const std::vector<Range> rest = without(order.ranges, contribution.ranges);
+    if (!planted(Bug::rest_lost)) queue.insert(queue.begin(), rest.begin(), rest.end());
+    if (state == State::running && !healing && !loading) send_ready();
+    return;
+  }
+  if (state != State::running) return;
+  if (!staged->finite) {
+    send_ready();
+    return;
+  }
+  progress_ns = staged_ns;
+  for (uint32_t b = 0; b < bucket_staged.size(); ++b)
+    if (!bucket_staged[b]) start_bucket(b);
+  after_exchange();
+}
+
+// ---- announced rounds ----
+
+void Worker::Impl::train_local() {
+  assert(!go->standing && !training && !staged);
+  if (queue.empty()) {
+    if (queue_last) send_ready();
+    return;
+  }
+  TrainOrder order{.round = held_round + 1,
+                   .stop_after_ms = policy.every_ms,
+                   .examples_before = examples_done,
+                   .examples_per_step = go->batch * static_cast<int64_t>(members.size())};
+  const size_t steps =
+      policy.every_ms > 0 ? queue.size() : std::min<size_t>(queue.size(), static_cast<size_t>(std::max<int64_t>(1, policy.every)));
+  order.ranges.assign(queue.begin(), queue.begin() + static_cast<ptrdiff_t>(steps));
+  queue.erase(queue.begin(), queue.begin() + static_cast<ptrdiff_t>(steps));
+  order.next.assign(queue.begin(), queue.begin() + static_cast<ptrdiff_t>(std::min(queue.size(), steps)));
+  local_base = held_round;
+  trained_ns = clock.now_ns();
+  training = order;
+  replica.train(order);
+}
+
+void Worker::Impl::on_lease(Lease lease) {
+  if (state != State::running || go->standing || queue.size() + lease.ranges.size() > kMaxRanges) {
+    ++dropped.unexpected;
+    return;
+  }
+  queue.insert(queue.end(), lease.ranges.begin(), lease.ranges.end());
+  queue_last = lease.last;
+  // It had said that it has no work. The coordinator takes that back when it sends some before the round has begun.
+  if (!staged && !exchange.active()) ready_sent = false;
+  if (!ready_sent) go_on();
+}
+
+// Announced: the contribution is staged, or there is no work. Standing: it is not finite.
+void Worker::Impl::send_ready() {
+  if (ready_sent || coordinator == 0 || state != State::running) return;
+  ready_sent = true;
+  if (!staged) staged_ns = clock.now_ns();  // it waits from now on, for others that have work
+  Ready ready{.base = held_round};
+  if (staged) {
+    ready.base = staged_gradient ? held_round : local_base;
+    ready.examples = staged->examples;
+    ready.steps = staged->steps;
+    ready.finite = staged->finite;
+    ready.ranges = staged->ranges;
+    ready.figures = staged->figures;
+  }
+  tell(ready, held_round + 1);
+}
+
+void Worker::Impl::on_begin(const FrameHeader& h, Begin begin) {
+  if (state != State::running || go->standing) {
+    ++dropped.unexpected;
+    return;
+  }
+  examples_done = begin.examples_after;
+  const auto own = std::find_if(begin.shares.begin(), begin.shares.end(), [&](const Share& s) { return s.id == id; });
+  if (own == begin.shares.end()) return;  // it goes on without this worker, which will be told to heal
+  if (h.round != held_round + 1 || !ready_sent || exchange.active() || healing || loading) {
+    ++dropped.unexpected;
+    return;
+  }
+  Exchange::Setup setup{.round = h.round,
+                        .rank = static_cast<int>(own - begin.shares.begin()),
+                        .rows = {replica.exchange_row(0)},
+                        .layout = replica.layout(),
+                        .buckets = replica.buckets(),
+                        .takes_part = own->examples > 0,
+                        .topology = policy.topology};
+  for (const Share& share : begin.shares) {
+    const auto m = std::find_if(members.begin(), members.end(), [&](const Member& x) { return x.id == share.id; });
+    if (m == members.end()) {
+      ++dropped.unexpected;
+      return;
+    }
+    setup.ids.push_back(m->id);
+    setup.hosts.push_back(m->host);
+  }
+  if (setup.takes_part && setup.ids.size() > 1) {  // the exchange writes over it, and may break off
+    kept.assign(setup.rows[0].begin(), setup.rows[0].end());
+    kept_valid = true;
+  }
+  begun = std::move(begin);
+  begun_ns = progress_ns = clock.now_ns();
+  exchanged_ns = 0;
+  exchange.prepare(std::move(setup));
+  for (uint32_t b = 0; b < replica.buckets().size(); ++b) exchange.start(b);
+  after_exchange();
+}
+
+// ---- both ----
+
+bool Worker::Impl::expects_chunks(const FrameHeader& h, WorkerId from) const {
+  return from != 0 && (h.generation == generation || planted(Bug::worker_fence)) && (state == State::forming || state == State::running);
+}
+
+void Worker::Impl::on_chunk(PeerId peer, const FrameHeader& h, std::span<const std::byte> payload) {
+  Chunk chunk;
+  std::span<const std::byte> body;
+  const bool sound = decode(payload, &chunk, &body);
+  on_chunk(peer, h, sound ? &chunk : nullptr, body);
+}
+
+Placement Worker::Impl::place_chunk(PeerId peer, const FrameHeader& h, const Chunk& chunk) const {
+  const WorkerId from = links.who(peer);
+  if (h.job != job || !expects_chunks(h, from)) return {};
+  return exchange.place(from, h.round, chunk, kHeaderBytes + h.length - kChunkHeadBytes);
+}
+
+// `chunk` null: it could not be read.
+void Worker::Impl::on_chunk(PeerId peer, const FrameHeader& h, const Chunk* chunk, std::span<const std::byte> body) {
+  if (h.job != job) {
+    ++dropped.job;
+    return;
+  }
+  const WorkerId from = links.who(peer);
+  if (!expects_chunks(h, from)) {
+    ++(h.generation < generation ? dropped.stale : dropped.unexpected);
+    return;
+  }
+  bytes_down += h.length;
+  switch (chunk ? exchange.on_chunk(from, h.round, *chunk, body) : Exchange::Verdict::refused) {
+    case Exchange::Verdict::taken: return after_exchange();
+    case Exchange::Verdict::stale: ++dropped.stale; return;
+    case Exchange::Verdict::refused: break;
+  }
+  ++(chunk ? dropped.unexpected : dropped.malformed);
+  links.close(peer);
+  lose_link(from, "it sent a chunk that does not belong to the exchange");
+}
+
+void Worker::Impl::after_exchange() {
+  if (!exchange.done() || exchanged_ns != 0) return;
+  exchanged_ns = clock.now_ns();
+  try_apply();
+}
+
+void Worker::Impl::try_apply() {
+  if (state != State::running || applying || !exchange.done()) return;
+  const int64_t round = exchange.round();
+  assert(round == held_round + 1);
+  if (go->standing && committed < round - 1 && !planted(Bug::applies_ahead)) return;  // at most one round is open
+  applying = true;
+  apply_ns = clock.now_ns();
+  applying_entry = {.round = round, .generation = generation};
+  if (go->standing) {
+    applying_entry.ranges = joined(planned.ranges);
+    replica.apply(round, planned.examples, planned.examples_before + planned.examples, false);
+    return;
+  }
+  int64_t examples = 0;
+  for (const Share& share : begun->shares) {
+    examples += share.examples;
+    applying_entry.ranges.insert(applying_entry.ranges.end(), share.ranges.begin(), share.ranges.end());
+  }
+  applying_entry.ranges = joined(std::move(applying_entry.ranges));
+  replica.apply(round, examples, begun->examples_after, begun->shares.size() == 1);
+}
+
+void Worker::Impl::on_applied(int64_t round, uint64_t hash) {
+  assert(applying && round == held_round + 1 && hash != 0);
+  applying = false;
+  held_round = round;
+  held_hash = hash;
+  applying_entry.hash = hash;
+  if (!planted(Bug::no_log)) log.push_back(std::move(applying_entry));
+  forget_log(-1);
+  Done done{.hash = hash};
+  if (staged) {
+    done.examples = staged->examples;
+    done.figures = staged->figures;
+  }
+  if (!planted(Bug::staged_twice)) staged.reset();
+  kept_valid = ready_sent = false;
+  if (formed_due) return send_formed();  // the membership changed meanwhile
+  if (state != State::running || !exchange.active()) return;
+
+  const uint64_t now = clock.now_ns();
+  const auto spent = [&](TracePhase phase, uint64_t from, uint64_t to, int64_t count) {
+    if (to <= from) return 0.0;
+    times.add(phase, from, to, count);
+    return static_cast<double>(to - from) * 1e-9;
+  };
+  const uint64_t exchange_began = go->standing ? staged_ns : begun_ns;
+  done.figures.bytes_up = exchange.bytes_up();
+  done.figures.bytes_down = exchange.bytes_down();
+  times.round = round;
+  if (!go->standing) done.figures.wait_s += spent(TracePhase::wait, staged_ns, begun_ns, 0);
+  done.figures.transfer_s += spent(TracePhase::transfer, exchange_began, exchanged_ns, static_cast<int64_t>(done.figures.bytes_up));
+  done.figures.wait_s += spent(TracePhase::wait, exchanged_ns, apply_ns, 0);
+  done.figures.apply_s += spent(TracePhase::apply, apply_ns, now, 0);
+  times.round = -1;
+  exchange.finish();
+  tell(done, round);
+
+  if (go->standing) {
+    const int64_t after = planned.examples_before + planned.examples;
+    const double progress = go->planned > 0 ? static_cast<double>(after) / static_cast<double>(go->planned) : 0;
+    paused = planned.ends_epoch || planned.last || round == go->last_round || !policy.standing(progress);
+  } else {
+    paused = begun->evaluate || begun->last;
+    begun.reset();
+  }
+  go_on();
+}
+
+void Worker::Impl::on_commit(const FrameHeader& h, const Commit& commit) {
+  committed = std::max(committed, h.round);
+  forget_log(commit.synced);
+  try_apply();
+}
+
+void Worker::Impl::on_evaluate(const Evaluate& order) {
+  if (!order.part.empty()) return replica.evaluate(order);
+  paused = false;
+  go_on();
+}
+
+void Worker::Impl::drop_work() {
+  if ((!training && !staged) || applying) return;  // what is being applied is part of the result already
+  replica.drop();
+  training.reset();
+  staged.reset();
+}
+
+// Ends the exchange. Local work is kept if `keep_contribution`: it is still good on a later result; a gradient is not.
+void Worker::Impl::stop_work(bool keep_contribution) {
+  if (opened) {
+    if (kept_valid && !applying) {
+      assert(staged && !staged_gradient);
+      std::span<std::byte> row = replica.exchange_row(0);
+      assert(row.size() >= kept.size());
+      if (!planted(Bug::forgotten_contribution)) std::memcpy(row.data(), kept.data(), kept.size());
+      kept_valid = false;
+    }
+    exchange.reset(members.size(), replica.buckets().size(), replica.layout().bytes());
+    const bool local = (training && !training->gradient) || (staged && !staged_gradient);
+    if (!(keep_contribution && local)) drop_work();
+    if (state == State::running && go) exchange.expect(held_round + 1);
+  }
+  begun.reset();
+  if (!keep_contribution || state != State::running) healing.reset(), receiver.cancel();
+  queue.clear();
+  queue_last = ready_sent = paused = false;
+}
+
+std::vector<Range> Worker::Impl::pending() const {
+  if (planted(Bug::pending_untold)) return {};
+  if (training && !training->gradient) return training->ranges;
+  if (staged && !staged_gradient) return staged->ranges;
+  return {};
+}
+
+}  // namespace perigee

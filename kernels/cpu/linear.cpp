@@ -1,0 +1,255 @@
+// Dense layers without packed weights where the batch is large enough: forward computes y^T = w x^T with examples in the lanes, so that
+// the weight is read once, in order, where it lies, and only the small x and y are transposed; the gradients' operands can all be
+// loaded as vectors as they are. Few rows would leave lanes empty: then forward uses a transposed copy of the weight, made once a step.
+#include "kernels/ops/linear.h"
+
+#include "kernels/cpu/gemm.h"
+#include "kernels/registry.h"
+
+namespace perigee {
+namespace {
+
+using namespace gemm;
+
+// [..., C] as rows of contiguous columns.
+struct Matrix {
+  float* data = nullptr;
+  int64_t rows = 1, columns = 0, stride = 0;
+};
+
+bool matrix_of(const View& v, Matrix* m) {
+  if (v.dtype != Dtype::f32 || v.rank < 2) return false;
+  *m = {v.as<float>(), 1, v.dims[v.rank - 1], 0};
+  if (m->columns != 1 && v.strides[v.rank - 1] != 1) return false;
+  int64_t outer = 0;  // stride of the dimension before, counted from the last one with more than one element
+  for (int i = v.rank - 2; i >= 0; --i) {
+    if (v.dims[i] != 1) {
+      if (m->rows == 1) m->stride = v.strides[i];
+      else if (v.strides[i] != outer) return false;
+      outer = v.strides[i] * v.dims[i];
+    }
+    m->rows *= v.dims[i];
+  }
+  if (m->rows == 1) m->stride = m->columns;
+  return m->stride > 0 || m->rows == 1;
+}
+
+Matrix matrix(const View& v) {
+  Matrix m;
+  matrix_of(v, &m);
+  return m;
+}
+
+const float* vector_or_null(const KernelCall& call, int i) { return call.n_in > i ? call.in[i].as<float>() : nullptr; }
+bool contiguous_f32(const View& v) { return v.dtype == Dtype::f32 && v.contiguous(); }
+
+const char* decline_layout(const KernelCall& call) {
+  Matrix m;
+  for (int i : {0, 1})
+    if (!matrix_of(call.in[i], &m)) return "operands must be f32 with contiguous rows";
+  if (!matrix_of(call.out[0], &m)) return "the output must be f32 with contiguous rows";
+  for (const View* v : {call.n_in > 2 ? &call.in[2] : nullptr, call.n_out > 1 ? &call.out[1] : nullptr})
+    if (v && v->data && !(v->rank == 1 ? contiguous_f32(*v) : matrix_of(*v, &m))) return "optional operands must be f32 and contiguous";
+  return nullptr;
+}
+
+// Forward, examples in the lanes.
+
+constexpr int kRowVectors = kAccumulators > 12 ? 4 : 3;
+
+// The rows of x are cut into nearly equal chunks of at most kRowVectors vectors.
+struct Chunks {
+  explicit Chunks(int64_t rows) : panels(rows, kRowVectors) {}
+  int64_t widest() const { return panels.count ? (panels.vectors + panels.count - 1) / panels.count * kLanes : 0; }
+  Panels panels;
+};
+
+const char* decline_by_rows(const KernelCall& call) {
+  if (const char* reason = decline_layout(call)) return reason;
+  const int64_t rows = matrix(call.out[0]).rows, lanes = (rows + kLanes - 1) / kLanes * kLanes;
+  return rows * 4 < lanes * 3 ? "too few rows to fill the lanes" : nullptr;
+}
+
+size_t scratch_by_rows(const KernelCall& call) {
+  const Matrix x = matrix(call.in[0]), y = matrix(call.out[0]);
+  return static_cast<size_t>((x.columns + y.columns + kLanes) * Chunks(x.rows).widest()) * sizeof(float);
+}
+
+// y[r, n] = finish(yt[n, r]) for r < rows.
+void finish_transposed(const float* yt, int64_t width, const Matrix& y, int64_t first_row, int64_t rows, const Finish& finish) {
+  for (int64_t r = 0; r < rows; r += kLanes) {
+    const int height = static_cast<int>(rows - r < kLanes ? rows - r : kLanes);
+    for (int64_t n = 0; n < y.columns; n += kLanes) {
+      const int count = static_cast<int>(y.columns - n < kLanes ? y.columns - n : kLanes);
+      Vec v[kLanes];
+      for (int i = 0; i < kLanes; ++i) v[i] = i < count ? load(yt + (n + i) * width + r) : Vec{};
+      transpose(v);
+      const Vec bias = !finish.bias ? Vec{} : count == kLanes ? load(finish.bias + n) : load_first(finish.bias + n, count);
+      float* to = y.data + (first_row + r) * y.stride + n;
+      for (int i = 0; i < height; ++i, to += y.stride) {
+        Vec out = v[i] + bias;
+        if (finish.relu) out = relu(out);
+        if (finish.accumulate) out += count == kLanes ? load(to) : load_first(to, count);
+        if (count == kLanes) store(to, out);
+        else store_first(to, out, count);
+      }
+    }
+  }
+}
+
+Finish finish_of(const KernelCall& call) {
+  return {
+      .accumulate = call.accumulate, .bias = vector_or_null(call, 2), .relu = call.as<LinearParams>().activation == LinearActivation::relu};
+}
+
+void run_by_rows(const KernelCall& call) {
+  const Matrix x = matrix(call.in[0]), w = matrix(call.in[1]), y = matrix(call.out[0]);
+  const Panels chunks = Chunks(x.rows).panels;
+  float* xt = static_cast<float*>(call.scratch);
+  for (int64_t q = 0; q < chunks.count; ++q) {
+    const int64_t first = chunks.first(q), width = chunks.width(q) * kLanes, rows = width - kLanes + chunks.last(q);
+    float* yt = xt + x.columns * width;
+    transpose_copy(x.data + first * x.stride, x.stride, rows, x.columns, xt, width, true);
+    multiply<true>(
+        {.m = w.rows, .n = width, .k = w.columns, .a = w.data, .a_stride = w.stride, .b = xt, .ldb = width, .c = yt, .ldc = width}, false,
+        kRowVectors);
+    finish_transposed(yt, width, y, first, rows, finish_of(call));
+  }
+}
+
+// Forward, outputs in the lanes, from a transposed copy of the weight.
+
+size_t packed_bytes(const KernelCall& call) {
+  const Matrix w = matrix(call.in[1]);
+  return static_cast<size_t>((w.rows + kLanes - 1) / kLanes * kLanes * w.columns) * sizeof(float);
+}
+
+void pack(const KernelCall& call) {
+  const Matrix w = matrix(call.in[1]);
+  const Panels panels(w.rows, kPanelVectors);
+  for (int64_t q = 0; q < panels.count; ++q) {
+    const int64_t first = panels.first(q), width = panels.width(q) * kLanes;
+    transpose_copy(w.data + first * w.stride, w.stride, width - kLanes + panels.last(q), w.columns,
+                   static_cast<float*>(call.packed) + first * w.columns, width, true);
+  }
+}
+
+void run_packed(const KernelCall& call) {
+  const Matrix x = matrix(call.in[0]), y = matrix(call.out[0]);
+  multiply<true>({.m = x.rows,
+                  .n = y.columns,
+                  .k = x.columns,
+                  .a = x.data,
+                  .a_stride = x.stride,
+                  .b = static_cast<const float*>(call.packed),
+                  .c = y.data,
+                  .ldc = y.stride,
+                  .finish = finish_of(call)},
+                 true);
+}
+
+// Gradients.
+
+size_t scratch_masked(const KernelCall& call) {
+  if (call.n_in < 3 || !call.in[2].data) return 0;
+  const Matrix dy = matrix(call.in[0]);
+  return static_cast<size_t>(dy.rows * dy.columns) * sizeof(float);
+}
+
+// dz of ops/linear.h: dy itself, or its masked copy in scratch.
+Matrix masked(const KernelCall& call) {
+  Matrix dz = matrix(call.in[0]);
+  if (call.n_in < 3 || !call.in[2].data) return dz;
+  const Matrix y = matrix(call.in[2]);
+  float* out = static_cast<float*>(call.scratch);
+  for (int64_t r = 0; r < dz.rows; ++r) {
+    const float *g = dz.data + r * dz.stride, *value = y.data + r * y.stride;
+    float* to = out + r * dz.columns;
+    for (int64_t j = 0; j < dz.columns; ++j) to[j] = value[j] > 0 ? g[j] : 0.0f;
+  }
+  dz.data = out;
+  dz.stride = dz.columns;
+  return dz;
+}
+
+void run_grad_input(const KernelCall& call) {
+  const Matrix dz = masked(call), w = matrix(call.in[1]), dx = matrix(call.out[0]);
+  multiply<true>({.m = dz.rows,
+                  .n = dx.columns,
+                  .k = dz.columns,
+                  .a = dz.data,
+                  .a_stride = dz.stride,
+                  .b = w.data,
+                  .ldb = w.stride,
+                  .c = dx.data,
+                  .ldc = dx.stride,
+                  .finish = {.accumulate = call.accumulate}});
+}
+
+void column_sums(const Matrix& dz, bool accumulate, float* sums) {
+  for (int64_t j = 0; j < dz.columns; j += kLanes) {
+    const int count = static_cast<int>(dz.columns - j < kLanes ? dz.columns - j : kLanes);
+    Vec sum = accumulate ? load_first(sums + j, count) : Vec{};
+    for (int64_t r = 0; r < dz.rows; ++r)
+      sum += count == kLanes ? load(dz.data + r * dz.stride + j) : load_first(dz.data + r * dz.stride + j, count);
+    store_first(sums + j, sum, count);
+  }
+}
+
+void run_grad_weight(const KernelCall& call) {
+  const Matrix dz = masked(call), x = matrix(call.in[1]), dw = matrix(call.out[0]);
+  multiply_by_rows<false>({.m = dz.columns,
+                           .n = x.columns,
+                           .k = dz.rows,
+                           .a = dz.data,
+                           .a_stride = dz.stride,
+                           .b = x.data,
+                           .ldb = x.stride,
+                           .c = dw.data,
+                           .ldc = dw.stride,
+                           .finish = {.accumulate = call.accumulate}});
+  if (call.n_out > 1 && call.out[1].data) column_sums(dz, call.accumulate, call.out[1].as<float>());
+}
+
+const Kernel kKernels[] = {
+    {.op = "linear",
+     .name = "by_rows",
+     .backend = Backend::cpu,
+     .isa = Isa::PERIGEE_ISA,
+     .decline = decline_by_rows,
+     .run = run_by_rows,
+     .scratch_bytes = scratch_by_rows,
+     .accumulates = true},
+    {.op = "linear",
+     .name = "packed",
+     .backend = Backend::cpu,
+     .isa = Isa::PERIGEE_ISA,
+     .decline = decline_layout,
+     .run = run_packed,
+     .packed_bytes = packed_bytes,
+     .pack = pack,
+     .accumulates = true},
+    {.op = "linear_grad_input",
+     .name = "tiles",
+     .backend = Backend::cpu,
+     .isa = Isa::PERIGEE_ISA,
+     .decline = decline_layout,
+     .run = run_grad_input,
+     .scratch_bytes = scratch_masked,
+     .accumulates = true},
+    {.op = "linear_grad_weight",
+     .name = "tiles",
+     .backend = Backend::cpu,
+     .isa = Isa::PERIGEE_ISA,
+     .decline = decline_layout,
+     .run = run_grad_weight,
+     .scratch_bytes = scratch_masked,
+     .accumulates = true},
+};
+
+}  // namespace
+
+extern const KernelList PERIGEE_CPU_KERNELS(linear);
+const KernelList PERIGEE_CPU_KERNELS(linear) = kernel_list(kKernels);
+
+}  // namespace perigee

@@ -1,0 +1,29 @@
+#include "kernels/ops/cast.h"
+
+#include "kernels/ref/strided.h"
+#include "kernels/registry.h"
+
+namespace perigee {
+namespace {
+
+void run(const KernelCall& call) {
+  const View &in = call.in[0], &out = call.out[0];
+  with_computing_type(in.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for_each_index(out.rank, out.dims, [&](const int64_t* index) {
+      const int64_t offset = offset_of(out, index);
+      const T x = load_as<T>(in, offset_of(in, index));
+      if (call.accumulate) store_as<double>(out, offset, load_as<double>(out, offset) + static_cast<double>(x));
+      else store_as<T>(out, offset, x);
+    });
+  });
+}
+
+constexpr Kernel kKernels[] = {{.op = "cast", .name = "ref", .run = run, .accumulates = true}};
+
+}  // namespace
+
+extern const KernelList kernels_ref_cast;
+const KernelList kernels_ref_cast = kernel_list(kKernels);
+
+}  // namespace perigee

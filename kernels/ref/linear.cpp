@@ -1,0 +1,119 @@
+// Obvious loops: the ground truth of dense layers. Sums run in double whatever the element type.
+#include "kernels/ops/linear.h"
+
+#include "kernels/registry.h"
+
+namespace perigee {
+namespace {
+
+// A view of [..., C] addressed by row number and column, whatever its strides.
+template <class T>
+struct Rows {
+  explicit Rows(const View& view) : v(view) {
+    for (int i = 0; i < v.rank - 1; ++i) count *= v.dims[i];
+  }
+  T& operator()(int64_t row, int64_t column) const {
+    int64_t offset = column * v.strides[v.rank - 1];
+    for (int i = v.rank - 2; i >= 0; --i) {
+      offset += row % v.dims[i] * v.strides[i];
+      row /= v.dims[i];
+    }
+    return v.as<T>()[offset];
+  }
+  const View& v;
+  int64_t count = 1;
+};
+
+template <class T>
+void put(const KernelCall& call, T& out, double value) {
+  out = call.accumulate ? static_cast<T>(out + value) : static_cast<T>(value);
+}
+
+template <class T>
+void linear(const KernelCall& call) {
+  const Rows<T> x(call.in[0]), w(call.in[1]), y(call.out[0]);
+  const View* bias = call.n_in > 2 && call.in[2].data ? &call.in[2] : nullptr;
+  const bool relu = call.as<LinearParams>().activation == LinearActivation::relu;
+  const int64_t k = call.in[1].dims[1], n = call.in[1].dims[0];
+  for (int64_t r = 0; r < y.count; ++r) {
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = bias ? double(bias->as<T>()[j * bias->strides[0]]) : 0.0;
+      for (int64_t l = 0; l < k; ++l) sum += double(x(r, l)) * double(w(j, l));
+      put(call, y(r, j), relu && !(sum > 0) && sum == sum ? 0.0 : sum);
+    }
+  }
+}
+
+// dz of the header: dy, masked by y when it is there.
+template <class T>
+struct Masked {
+  explicit Masked(const KernelCall& call) : dy(call.in[0]), y(call.in[call.n_in > 2 ? 2 : 0]), masked(call.n_in > 2 && call.in[2].data) {}
+  double operator()(int64_t r, int64_t j) const { return masked && !(y(r, j) > 0) ? 0.0 : double(dy(r, j)); }
+  Rows<T> dy, y;
+  bool masked;
+};
+
+template <class T>
+void linear_grad_input(const KernelCall& call) {
+  const Masked<T> dz(call);
+  const Rows<T> w(call.in[1]), dx(call.out[0]);
+  const int64_t k = call.in[1].dims[1], n = call.in[1].dims[0];
+  for (int64_t r = 0; r < dx.count; ++r) {
+    for (int64_t l = 0; l < k; ++l) {
+      double sum = 0;
+      for (int64_t j = 0; j < n; ++j) sum += dz(r, j) * double(w(j, l));
+      put(call, dx(r, l), sum);
+    }
+  }
+}
+
+template <class T>
+void linear_grad_weight(const KernelCall& call) {
+  const Masked<T> dz(call);
+  const Rows<T> x(call.in[1]), dw(call.out[0]);
+  const int64_t k = call.out[0].dims[1], n = call.out[0].dims[0];
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t l = 0; l < k; ++l) {
+      double sum = 0;
+      for (int64_t r = 0; r < x.count; ++r) sum += dz(r, j) * double(x(r, l));
+      put(call, dw(j, l), sum);
+    }
+    if (call.n_out < 2 || !call.out[1].data) continue;
+    double sum = 0;
+    for (int64_t r = 0; r < x.count; ++r) sum += dz(r, j);
+    put(call, call.out[1].as<T>()[j * call.out[1].strides[0]], sum);
+  }
+}
+
+const char* decline(const KernelCall& call) {
+  const Dtype dtype = call.out[0].dtype;
+  if (dtype != Dtype::f32 && dtype != Dtype::f64) return "only f32 and f64";
+  if (call.in[0].dtype != dtype || call.in[1].dtype != dtype) return "mixed dtypes";
+  return nullptr;
+}
+
+template <void (*F32)(const KernelCall&), void (*F64)(const KernelCall&)>
+void run(const KernelCall& call) {
+  call.out[0].dtype == Dtype::f64 ? F64(call) : F32(call);
+}
+
+const Kernel kKernels[] = {
+    {.op = "linear", .name = "ref", .decline = decline, .run = run<linear<float>, linear<double>>, .accumulates = true},
+    {.op = "linear_grad_input",
+     .name = "ref",
+     .decline = decline,
+     .run = run<linear_grad_input<float>, linear_grad_input<double>>,
+     .accumulates = true},
+    {.op = "linear_grad_weight",
+     .name = "ref",
+     .decline = decline,
+     .run = run<linear_grad_weight<float>, linear_grad_weight<double>>,
+     .accumulates = true},
+};
+
+}  // namespace
+
+extern const KernelList kernels_ref_linear;
+const KernelList kernels_ref_linear = kernel_list(kKernels);
+
+}  // namespace perigee

@@ -1,0 +1,68 @@
+// Updates element by element, over any strides.
+#include "kernels/ops/update_rules.h"
+
+#include "kernels/registry.h"
+
+namespace perigee {
+namespace {
+
+template <class T>
+T& element(const View& v, int64_t index) {
+  int64_t offset = 0;
+  for (int i = v.rank - 1; i >= 0; --i) {
+    offset += index % v.dims[i] * v.strides[i];
+    index /= v.dims[i];
+  }
+  return v.as<T>()[offset];
+}
+
+template <class T, class Rule>
+void update(const KernelCall& call) {
+  const auto& params = call.as<UpdateParams>();
+  const update::Gradient<T> prepare(params);
+  const typename Rule::template Step<T> step(params);
+  const bool full = update::Gradient<T>::wanted(params);
+  const T decay = T(params.decay);
+  for (int64_t i = 0; i < call.out[0].elements(); ++i) {
+    T& p = element<T>(call.out[0], i);
+    const T gradient = element<T>(call.in[0], i);
+    const T g = full ? prepare.full(gradient, p) : prepare.plain(gradient);
+    T delta;
+    if constexpr (Rule::kSlots == 0) delta = step(g);
+    if constexpr (Rule::kSlots == 1) delta = step(g, element<T>(call.out[1], i));
+    if constexpr (Rule::kSlots == 2) delta = step(g, element<T>(call.out[1], i), element<T>(call.out[2], i));
+    if constexpr (Rule::kSlots == 3) delta = step(g, element<T>(call.out[1], i), element<T>(call.out[2], i), element<T>(call.out[3], i));
+    p = (p - decay * p) - delta;
+  }
+}
+
+template <class Rule>
+void run(const KernelCall& call) {
+  call.out[0].dtype == Dtype::f64 ? update<double, Rule>(call) : update<float, Rule>(call);
+}
+
+const char* decline(const KernelCall& call) {
+  for (int i = 0; i < call.n_out; ++i)
+    if (call.out[i].dtype != call.in[0].dtype) return "mixed dtypes";
+  return call.in[0].dtype == Dtype::f32 || call.in[0].dtype == Dtype::f64 ? nullptr : "only f32 and f64";
+}
+
+void keep(const KernelCall&) {}
+
+template <class Rule>
+constexpr Kernel kernel() {
+  return {.op = Rule::kOp, .name = "ref", .decline = decline, .run = run<Rule>};
+}
+
+const Kernel kKernels[] = {
+    kernel<update::Sgd>(),      kernel<update::Momentum>(), kernel<update::Nesterov>(), kernel<update::AdaGrad>(),
+    kernel<update::AdaDelta>(), kernel<update::RmsProp>(),  kernel<update::Adam>(),     kernel<update::AmsGrad>(),
+    kernel<update::AdaMax>(),   kernel<update::Nadam>(),    kernel<update::Lion>(),     {.op = "update_noop", .name = "ref", .run = keep},
+};
+
+}  // namespace
+
+extern const KernelList kernels_ref_update;
+const KernelList kernels_ref_update = kernel_list(kKernels);
+
+}  // namespace perigee

@@ -1,0 +1,162 @@
+#include "lua/json.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "src/core/error.h"
+#include "src/io/utf8.h"
+
+namespace perigee {
+namespace {
+
+constexpr int kMaxDepth = 64;
+constexpr const char* kListMetatable = "perigee.list";
+
+bool valid_utf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = utf8_length(text, i);
+    if (length == 0) return false;
+    i += length;
+  }
+  return true;
+}
+
+class Converter {
+ public:
+  Converter(lua_State* state, std::string where) : L(state), where_(std::move(where)) {}
+
+  Json convert(int index) {
+    switch (lua_type(L, index)) {
+      case LUA_TNIL: return nullptr;
+      case LUA_TBOOLEAN: return lua_toboolean(L, index) != 0;
+      case LUA_TNUMBER: return number(lua_tonumber(L, index));
+      case LUA_TSTRING: return text(index);
+      case LUA_TTABLE: return table(index);
+      case LUA_TFUNCTION: fail("a function cannot be stored in a job", "", "wrap a layer's function in pg.lambda(function(x) ... end)");
+      case LUA_TLIGHTUSERDATA:
+        if (!lua_touserdata(L, index)) return nullptr;  // pg.null
+        [[fallthrough]];
+      default: fail("a job holds numbers, text, booleans and tables", std::string("a ") + luaL_typename(L, index));
+    }
+  }
+
+ private:
+  [[noreturn]] void fail(std::string what, std::string got = "", std::string hint = "") const {
+    throw Error(ErrorKind::model, {path_.empty() ? where_ : where_ + ": " + path_, std::move(what), std::move(got), "", std::move(hint)});
+  }
+
+  Json number(double value) const {
+    if (!std::isfinite(value)) fail("a number must be finite", std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+    if (value == std::floor(value) && std::fabs(value) <= 9007199254740992.0 && !(value == 0 && std::signbit(value)))
+      return static_cast<int64_t>(value);
+    return value;
+  }
+
+  Json text(int index) const {
+    size_t length = 0;
+    const char* data = lua_tolstring(L, index, &length);
+    std::string value(data, length);
+    if (!valid_utf8(value)) fail("text must be UTF-8");
+    return value;
+  }
+
+  Json table(int index) {
+    if (index < 0) index = lua_gettop(L) + 1 + index;
+    const void* identity = lua_topointer(L, index);
+    if (std::find(open_.begin(), open_.end(), identity) != open_.end()) fail("this table contains itself");
+    if (open_.size() >= kMaxDepth) fail("tables are nested more than 64 deep");
+    if (!lua_checkstack(L, 4)) fail("tables are nested too deep");
+    open_.push_back(identity);
+    const size_t length = lua_objlen(L, index);
+    Json result = length > 0 || is_list(index) ? array(index, length) : object(index);
+    open_.pop_back();
+    return result;
+  }
+
+  bool is_list(int index) const {
+    if (!lua_getmetatable(L, index)) return false;
+    luaL_getmetatable(L, kListMetatable);
+    const bool same = lua_rawequal(L, -1, -2) != 0;
+    lua_pop(L, 2);
+    return same;
+  }
+
+  Json array(int index, size_t length) {
+    size_t entries = 0;
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+      ++entries;
+      if (lua_type(L, -2) == LUA_TSTRING)
+        fail("this table mixes list entries and named entries",
+             std::string("the name '") + lua_tostring(L, -2) + "' beside " + std::to_string(length) + " list entries");
+    }
+    if (entries != length) fail("a list has holes (nil) or keys that are not 1, 2, 3, ...");
+    Json::Array items;
+    items.reserve(length);
+    const size_t mark = path_.size();
+    for (size_t i = 1; i <= length; ++i) {
+      path_ += "[" + std::to_string(i) + "]";
+      lua_rawgeti(L, index, static_cast<int>(i));
+      items.push_back(convert(lua_gettop(L)));
+      lua_pop(L, 1);
+      path_.resize(mark);
+    }
+    return items;
+  }
+
+  Json object(int index) {
+    Json::Object members;
+    const size_t mark = path_.size();
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+      if (lua_type(L, -2) != LUA_TSTRING)
+        fail("a table's keys must be names, or 1, 2, 3, ...", std::string("a ") + luaL_typename(L, -2) + " as a key");
+      std::string key = text(lua_gettop(L) - 1).as_string();
+      path_ += (path_.empty() ? "" : ".") + key;
+      Json value = convert(lua_gettop(L));
+      path_.resize(mark);
+      members.emplace_back(std::move(key), std::move(value));
+    }
+    // Lua tables have no order; a fixed one keeps equal scripts equal.
+    std::sort(members.begin(), members.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    return members;
+  }
+
+  lua_State* L;
+  std::string where_;
+  std::string path_;               // "network.layers[2].kernel"
+  std::vector<const void*> open_;  // the tables that we are inside of
+};
+
+}  // namespace
+
+Json to_json(lua_State* L, int index, const std::string& where) { return Converter(L, where).convert(index); }
+
+void mark_list(lua_State* L) {
+  luaL_newmetatable(L, kListMetatable);
+  lua_setmetatable(L, -2);
+}
+
+void push_json(lua_State* L, const Json& json) {
+  luaL_checkstack(L, 4, "JSON is nested too deep");
+  if (json.is_null()) lua_pushlightuserdata(L, nullptr);
+  else if (json.is_bool()) lua_pushboolean(L, json.as_bool());
+  else if (json.is_number()) lua_pushnumber(L, json.as_number());
+  else if (json.is_string()) lua_pushlstring(L, json.as_string().data(), json.as_string().size());
+  else if (json.is_array()) {
+    const auto& items = json.as_array();
+    lua_createtable(L, static_cast<int>(items.size()), 0);
+    for (size_t i = 0; i < items.size(); ++i) {
+      push_json(L, items[i]);
+      lua_rawseti(L, -2, static_cast<int>(i + 1));
+    }
+    mark_list(L);
+  } else {
+    lua_createtable(L, 0, static_cast<int>(json.as_object().size()));
+    for (const auto& [key, value] : json.as_object()) {
+      push_json(L, value);
+      lua_setfield(L, -2, key.c_str());
+    }
+  }
+}
+
+}  // namespace perigee

@@ -1,0 +1,138 @@
+-- Data sources as Lua values: pg.data.csv { "iris.csv", target = "species" } is { type = "csv", file = ... }, and sources wrap others:
+-- source:map { pg.transform.flip {} }, source:take(1000), source:split(0.8).
+local native = require "perigee.native"
+local where = require "perigee.where"
+
+local data = {}
+
+---@class perigee.Source
+local Source = {}
+Source.__index = Source
+
+local function source(description) return setmetatable(description, Source) end
+data.source = source
+
+-- Options that need no name, in order.
+local positional = {
+  csv = { "file" }, text = { "file" }, npy = { "x", "y" }, npz = { "file" }, images = { "folder" }, idx = { "x", "y" }, concat = { "sources" },
+}
+
+local function describe(name, options)
+  if options == nil then options = {} end
+  if type(options) ~= "table" then options = { options } end
+  local result = { type = name }
+  local names = positional[name] or {}
+  for key, value in pairs(options) do
+    local option = key
+    if type(key) == "number" then
+      option = names[key]
+      if not option then
+        where.fail(("data source %s takes %s; got %s as number %s"):format(name,
+          #names == 0 and "no values without a name" or "only " .. table.concat(names, ", ") .. " without a name",
+          where.describe(value), tostring(key)))
+      end
+    end
+    result[option] = value
+  end
+  return source(result)
+end
+
+local function with(options, part)
+  local result = { part = part }
+  for key, value in pairs(options or {}) do result[key] = value end
+  return result
+end
+
+-- Sources that come in two parts, always; a text comes in those whose shares are given.
+local parted = { mnist = true, cifar10 = true, digits = true }
+
+local function parts_of(name, options)
+  local given = type(options) == "table" and options or {}
+  if given.part then return nil end
+  if parted[name] then return { train = true, test = true } end
+  return name == "text" and type(given.parts) == "table" and given.parts or nil
+end
+
+local constructors = {}
+for _, name in ipairs(native.sources()) do
+  constructors[name] = function(options)
+    local parts = parts_of(name, options)
+    if not parts then return describe(name, options) end
+    local sources = {}
+    for part in pairs(parts) do sources[part] = describe(name, with(options, part)) end
+    return sources
+  end
+end
+data.constructors = where.namespace("data source", constructors)
+
+---@param transforms table a transform, or a list of them, applied in order to each example as it is read
+---@return perigee.Source
+function Source:map(transforms)
+  if type(transforms) ~= "table" then where.fail("map takes a list of transforms; got " .. where.describe(transforms)) end
+  if transforms.type then transforms = { transforms } end
+  return source { type = "map", source = self, transforms = native.list(transforms) }
+end
+
+---`count` examples, beginning with number `from` (0).
+---@param count integer
+---@param from? integer
+---@return perigee.Source
+function Source:take(count, from) return source { type = "take", source = self, count = count, from = from } end
+
+---Disjoint shares of the shuffled examples, one source each: local train, test = all:split { 0.8, 0.2, seed = 1 }.
+---@param shares table
+---@return perigee.Source ...
+function Source:split(shares)
+  if type(shares) == "number" then shares = { shares, 1 - shares } end
+  if type(shares) ~= "table" or #shares == 0 then
+    where.fail("split takes a list of shares, such as { 0.8, 0.2 }; got " .. where.describe(shares))
+  end
+  local sources = {}
+  for index = 1, #shares do
+    sources[index] = source {
+      type = "split", source = self, parts = native.list { unpack(shares) }, part = index - 1, seed = shares.seed, shuffle = shares.shuffle,
+    }
+  end
+  return unpack(sources)
+end
+
+---Training and held-out part of fold number `fold` (from 1) of `folds`.
+---@param folds integer
+---@param fold integer
+---@param seed? integer
+---@return perigee.Source, perigee.Source
+function Source:k_fold(folds, fold, seed)
+  if type(fold) ~= "number" then where.fail("k_fold takes the number of folds and a fold's number; got " .. where.describe(fold)) end
+  local function part(name) return source { type = "k_fold", source = self, folds = folds, fold = fold - 1, seed = seed, part = name } end
+  return part "train", part "test"
+end
+
+---@param sources perigee.Source[]
+---@return perigee.Source
+function data.concat(sources) return source { type = "concat", sources = native.list(sources) } end
+
+Source.__concat = function(a, b) return data.concat { a, b } end
+
+---A file of the shared data: $PERIGEE_DATA/<name>, or <name> beside the script where the variable is not set.
+---@param name string
+---@return string
+function data.path(name)
+  local folder = os.getenv "PERIGEE_DATA"
+  return folder and folder ~= "" and folder .. "/" .. name or name
+end
+
+local transforms = {}
+for _, name in ipairs(native.transforms()) do
+  transforms[name] = function(options)
+    if options == nil then options = {} end
+    if type(options) ~= "table" then
+      where.fail(("transform %s takes a table of options; got %s"):format(name, where.describe(options)))
+    end
+    local result = { type = name }
+    for key, value in pairs(options) do result[key] = value end
+    return result
+  end
+end
+data.transforms = where.namespace("transform", transforms)
+
+return data

@@ -1,0 +1,92 @@
+-- The `pg` module of scripts. Everything here builds plain tables that become the JSON job; nothing is computed.
+--
+--   layers        pg.conv2d { 20, kernel = 5 }, ... one per layer of the registry; pg.sequential { ... }; pg.input, pg.graph
+--   own layers    pg.lambda(function(x) return x * pg.sigmoid(x) end)
+--   optimisers    pg.adamw { lr = 1e-3 }, ...                         (also pg.optimizer.*)
+--   schedules     pg.cosine { from = 2e-3 }, ...                      (also pg.schedule.*)
+--   data          pg.data.mnist(), pg.data.csv { "iris.csv" }, ...; pg.transform.*
+--   the rest      pg.loss.*, pg.init.*, pg.metric.*, pg.averaging.*, pg.experiment { ... }
+local native = require "perigee.native"
+local where = require "perigee.where"
+local layers = require "perigee.layers"
+local rules = require "perigee.rules"
+local data = require "perigee.data"
+local trace = require "perigee.trace"
+
+local pg = {
+  version = native.version,
+  null = native.null,
+  list = native.list,
+  sequential = layers.sequential,
+  graph = layers.graph,
+  input = layers.input,
+  experiment = require "perigee.experiment",
+  data = data.constructors,
+  data_path = data.path,
+  transform = data.transforms,
+  optimizer = rules.optimizers,
+  schedule = rules.schedules,
+  loss = rules.losses,
+  init = rules.initializers,
+  metric = rules.metrics,
+  averaging = rules.averaging,
+  op = where.namespace("op", trace.ops),
+}
+
+---A layer from a function of one or more values, traced once. Options: { name = "swish" }.
+---@param f function
+---@param options? table
+function pg.lambda(f, options)
+  if type(f) == "table" and options == nil then f, options = f[1], { name = f.name } end
+  local layer = trace.run(f)
+  layer.type, layer.name = "lambda", options and options.name
+  return layers.wrap(layer)
+end
+
+---Runs `f` compiled by LuaJIT: faster, but Ctrl-C cannot interrupt a loop in it.
+---@param f function
+function pg.jit(f)
+  jit.on(f, true)
+  return f
+end
+
+-- One name may be an op, a layer and a schedule at once; what it is given tells which one is meant.
+local function any_traced(first, ...)
+  if trace.is_traced(first) then return true end
+  if type(first) == "table" and getmetatable(first) == nil then
+    for _, value in ipairs(first) do
+      if trace.is_traced(value) then return true end
+    end
+  end
+  if select("#", ...) > 0 then return any_traced(...) end
+  return false
+end
+
+local function op_or(name, op, other)
+  return function(...)
+    if any_traced(...) then return op(...) end
+    if other then return other(...) end
+    where.fail(("pg.%s is an op: it works on traced values, inside pg.lambda(function(x) ... end)"):format(name))
+  end
+end
+
+-- Layers come first, then optimisers, then schedules, where names meet; what this file defines itself stays.
+for _, family in ipairs { layers.constructors, rules.optimizers, rules.schedules } do
+  for name, make in pairs(family) do
+    if pg[name] == nil then pg[name] = make end
+  end
+end
+for _, family in ipairs { trace.friendly, trace.ops } do
+  for name, op in pairs(family) do
+    local other = layers.constructors[name] or rawget(rules.optimizers, name) or rawget(rules.schedules, name)
+    if pg[name] == nil or pg[name] == other then pg[name] = op_or(name, op, other) end
+  end
+end
+
+return setmetatable(pg, {
+  __index = function(_, name)
+    local known = {}
+    for key in pairs(pg) do known[#known + 1] = key end
+    where.fail(("there is no pg.%s%s"):format(tostring(name), where.suggestion(name, known)))
+  end,
+})

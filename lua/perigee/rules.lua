@@ -1,0 +1,64 @@
+-- Optimisers, schedules, losses, averaging policies and other plain descriptions: pg.adamw { lr = 1e-3 } is
+-- { type = "adamw", lr = 1e-3 }. Names and options are checked here, at the script's line, against the registries.
+local native = require "perigee.native"
+local where = require "perigee.where"
+
+local rules = {}
+
+-- pg.sgd(0.1) and pg.sgd { 0.1 } are pg.sgd { lr = 0.1 }: `positional` names the options that need no name.
+local function describe(kind, name, options, positional, known)
+  if options == nil then options = {} end
+  if type(options) ~= "table" or getmetatable(options) ~= nil then options = { options } end
+  local result = { type = name }
+  for key, value in pairs(options) do
+    local option = key
+    if type(key) == "number" then
+      option = positional[key]
+      if not option then
+        where.fail(("%s takes %s; got %s as number %s"):format(name,
+          #positional == 0 and "no values without a name" or "only " .. table.concat(positional, ", ") .. " without a name",
+          where.describe(value), tostring(key)))
+      end
+      if options[option] ~= nil then where.fail(("%s: '%s' is given twice, by position and by name"):format(name, option)) end
+    elseif known then
+      local found = key == "type"
+      for _, candidate in ipairs(known) do found = found or candidate == key end
+      if not found then
+        where.fail(("%s %s has no option '%s'%s"):format(kind, name, tostring(key), where.suggestion(key, { unpack(known) })))
+      end
+    end
+    result[option] = value
+  end
+  return result
+end
+
+---Constructors by name for the entries of a registry: { { name =, options = { names } or nil, positional = { names } or nil }, ... }
+---@param kind string "optimizer": for messages
+---@param entries table
+function rules.family(kind, entries)
+  local members = {}
+  for _, entry in ipairs(entries) do
+    local positional = entry.positional or {}
+    members[entry.name] = function(options) return describe(kind, entry.name, options, positional, entry.options) end
+  end
+  return where.namespace(kind, members)
+end
+
+local function named(names, positional)
+  local entries = {}
+  for index, name in ipairs(names) do entries[index] = { name = name, positional = positional and positional[name] } end
+  return entries
+end
+
+local optimizers = native.optimizers()
+for _, optimizer in ipairs(optimizers) do optimizer.positional = { optimizer.options[1] } end
+rules.optimizers = rules.family("optimizer", optimizers)
+rules.schedules = rules.family("schedule", named(native.schedules(), { cosine = { "from" }, constant = { "value" } }))
+rules.losses = rules.family("loss", named(native.losses()))
+rules.initializers = rules.family("initialiser", named(native.initializers(), { constant = { "value" } }))
+rules.metrics = rules.family("evaluation", named(native.evaluations()))
+
+-- What a single worker ignores and a cluster follows.
+rules.averaging = rules.family("averaging policy", native.policies())
+
+return rules

@@ -1,0 +1,165 @@
+#include "lua/state.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "lua/bindings.h"
+#include "lua/modules.h"
+
+namespace perigee {
+namespace {
+
+constexpr int kInstructionsBetweenChecks = 10000;
+constexpr char kOptionsKey = 0;  // its address is the registry key
+
+const LuaOptions* options_of(lua_State* L) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kOptionsKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  const auto* options = static_cast<const LuaOptions*>(lua_touserdata(L, -1));
+  lua_pop(L, 1);
+  return options;
+}
+
+void check_interrupt(lua_State* L, lua_Debug*) {
+  const LuaOptions* options = options_of(L);
+  if (!options->interrupt || !options->interrupt->load(std::memory_order_relaxed)) return;
+  // From now on every instruction asks, so that a pcall in the script's loop cannot swallow the interruption.
+  lua_sethook(L, check_interrupt, LUA_MASKCOUNT, 1);
+  luaL_error(L, "interrupted");
+}
+
+int open_module(lua_State* L) {
+  const char* name = lua_tostring(L, lua_upvalueindex(1));
+  const LuaModule* module = find_lua_module(name);
+  const std::string chunk = "=" + std::string(module->name);  // "=": no file of the user's, see where.lua
+  if (luaL_loadbufferx(L, module->text.data(), module->text.size(), chunk.c_str(), "t") != 0) return lua_error(L);
+  lua_pushstring(L, name);
+  lua_call(L, 1, 1);
+  return 1;
+}
+
+int print_to_stderr(lua_State* L) {
+  // Standard output belongs to the program's own lines (--log json): a script's print goes to standard error.
+  const int count = lua_gettop(L);
+  lua_getglobal(L, "tostring");
+  for (int i = 1; i <= count; ++i) {
+    lua_pushvalue(L, -1);
+    lua_pushvalue(L, i);
+    lua_call(L, 1, 1);
+    const char* text = lua_tostring(L, -1);
+    std::fprintf(stderr, "%s%s", i > 1 ? "\t" : "", text ? text : "?");
+    lua_pop(L, 1);
+  }
+  std::fputc('\n', stderr);
+  return 0;
+}
+
+int set_up(lua_State* L) {
+  const auto* options = static_cast<const LuaOptions*>(lua_touserdata(L, 1));
+  lua_pushlightuserdata(L, const_cast<char*>(&kOptionsKey));
+  lua_pushvalue(L, 1);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  luaL_openlibs(L);
+
+  lua_getglobal(L, "package");
+  lua_pushstring(L, (options->folder + "/?.lua;" + options->folder + "/?/init.lua").c_str());
+  lua_setfield(L, -2, "path");
+  lua_getfield(L, -1, "preload");
+  for (const LuaModule& module : lua_modules()) {
+    lua_pushstring(L, module.name);
+    lua_pushcclosure(L, open_module, 1);
+    lua_setfield(L, -2, module.name);
+  }
+  lua_pushcfunction(L, open_bindings);
+  lua_setfield(L, -2, "perigee.native");
+  lua_pop(L, 2);
+
+  lua_pushcfunction(L, print_to_stderr);
+  lua_setglobal(L, "print");
+  lua_getglobal(L, "require");
+  lua_pushstring(L, "perigee.loaders");
+  lua_call(L, 1, 0);
+  return 0;
+}
+
+}  // namespace
+
+struct LuaState::Memory {
+  Memory(size_t in_use, size_t at_most) : used(in_use), limit(at_most) {}
+  size_t used, limit;
+
+  static void* allocate(void* self, void* block, size_t old_size, size_t new_size) {
+    auto* memory = static_cast<Memory*>(self);
+    if (new_size == 0) {
+      if (block) memory->used -= old_size;
+      std::free(block);
+      return nullptr;
+    }
+    const size_t before = block ? old_size : 0;
+    if (new_size > before && new_size - before > memory->limit - memory->used) return nullptr;
+    void* result = std::realloc(block, new_size);
+    if (result) memory->used += new_size - before;
+    return result;
+  }
+};
+
+LuaState::LuaState(const LuaOptions& options)
+    : options_(std::make_unique<LuaOptions>(options)), memory_(std::make_unique<Memory>(Memory{0, options.memory_bytes}).release()) {
+  state_.reset(lua_newstate(Memory::allocate, memory_.get()));
+  if (!state_) throw Error(ErrorKind::resources, {"", "there is no memory for a Lua interpreter"});
+  lua_pushcfunction(raw(), set_up);
+  lua_pushlightuserdata(raw(), options_.get());
+  if (const int status = lua_pcall(raw(), 1, 0, 0)) rethrow(status);
+}
+
+void LuaState::load(std::string_view text, const std::string& name) {
+  if (!text.empty() && text[0] == LUA_SIGNATURE[0])
+    throw Error(ErrorKind::model, {name, "this is compiled Lua bytecode, which is refused because it can crash the interpreter", "",
+                                   "source text", "give the script that it was compiled from"});
+  std::string source(text);
+  if (source.starts_with("\xEF\xBB\xBF")) source.erase(0, 3);
+  if (source.starts_with("#")) source.insert(0, "--");  // "#!/usr/bin/env perigee"
+  if (const int status = luaL_loadbufferx(raw(), source.data(), source.size(), ("@" + name).c_str(), "t")) rethrow(status);
+  // Kept for where.lua, which looks up the line of `return pg.experiment { ... }`: a tail call leaves no frame to ask.
+  lua_pushlstring(raw(), name.data(), name.size());
+  lua_setfield(raw(), LUA_REGISTRYINDEX, kScriptName);
+  lua_pushlstring(raw(), source.data(), source.size());
+  lua_setfield(raw(), LUA_REGISTRYINDEX, kScriptText);
+  luaJIT_setmode(raw(), -1, LUAJIT_MODE_ALLFUNC | LUAJIT_MODE_OFF);
+}
+
+void LuaState::call(int arguments, int results) {
+  lua_sethook(raw(), check_interrupt, LUA_MASKCOUNT, kInstructionsBetweenChecks);
+  const int status = lua_pcall(raw(), arguments, results, 0);
+  lua_sethook(raw(), nullptr, 0, 0);
+  if (status) rethrow(status);
+}
+
+// "models/lenet.lua:7: what" becomes an Error that knows its parts.
+void LuaState::rethrow(int status) {
+  const char* message = lua_tostring(raw(), -1);
+  std::string text = message ? message : std::string("an error that is a ") + luaL_typename(raw(), -1) + " value and no text";
+  lua_settop(raw(), 0);
+  if (status == LUA_ERRMEM)
+    throw Error(ErrorKind::resources,
+                {"", "the script needs too much memory", "", "at most " + std::to_string(memory_->limit >> 20) + " MiB",
+                 "keep large arrays in files (pg.data.npy, pg.data.csv)"});
+  std::string where;
+  for (size_t colon = text.find(':'); colon != std::string::npos; colon = text.find(':', colon + 1)) {
+    size_t end = colon + 1;
+    while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
+    if (end > colon + 1 && text.compare(end, 2, ": ") == 0) {
+      where = text.substr(0, end);
+      text.erase(0, end + 2);
+      break;
+    }
+  }
+  if (where.empty()) {  // "stack overflow" has no position
+    lua_getfield(raw(), LUA_REGISTRYINDEX, kScriptName);
+    if (lua_isstring(raw(), -1)) where = lua_tostring(raw(), -1);
+    lua_pop(raw(), 1);
+  }
+  throw Error(ErrorKind::model, {where, text});
+}
+
+}  // namespace perigee

@@ -1,0 +1,50 @@
+// A LuaJIT state as Perigee uses it: standard libraries, the embedded `perigee` modules, source text only, a cap on memory, and
+// a hook that lets Ctrl-C end a loop. It is for the user's own scripts; it is no sandbox for other people's.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <lua.hpp>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "src/core/error.h"
+
+namespace perigee {
+
+struct LuaOptions {
+  size_t memory_bytes = size_t{2} << 30;         // an allocation beyond it is "not enough memory"
+  const std::atomic<bool>* interrupt = nullptr;  // set: the running script ends with an Error at its next few instructions
+  std::string folder = ".";                      // where `require` looks first
+};
+
+class LuaState {
+ public:
+  explicit LuaState(const LuaOptions& options);
+  LuaState(const LuaState&) = delete;
+  LuaState& operator=(const LuaState&) = delete;
+
+  lua_State* raw() const { return state_.get(); }
+
+  // Compiles source text and leaves the function on the stack. Bytecode is refused: it can crash the interpreter. The function
+  // and those inside it run uncompiled (decision 9). `name` appears in positions.
+  void load(std::string_view text, const std::string& name);
+  // Calls what is on the stack. Error(model) with the script's position, Error(resources) when memory is out.
+  void call(int arguments, int results);
+
+  bool interrupted() const { return options_->interrupt && options_->interrupt->load(std::memory_order_relaxed); }
+
+ private:
+  struct Closer {
+    void operator()(lua_State* state) const { lua_close(state); }
+  };
+  struct Memory;
+  [[noreturn]] void rethrow(int status);
+
+  std::unique_ptr<LuaOptions> options_;
+  std::shared_ptr<Memory> memory_;  // outlives the state
+  std::unique_ptr<lua_State, Closer> state_;
+};
+
+}  // namespace perigee

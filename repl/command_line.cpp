@@ -1,0 +1,117 @@
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <new>
+
+#include "repl/command.h"
+#include "src/api/program.h"
+#include "src/core/error.h"
+
+namespace perigee {
+
+extern const Command command_train, command_eval, command_predict, command_describe, command_agent, command_worker, command_status,
+    command_ledger, command_secret, command_doctor, command_version, command_completion;
+
+std::span<const Command* const> commands() {
+  static const Command* const all[] = {&command_train,  &command_eval,   &command_predict, &command_describe,
+                                       &command_agent,  &command_worker, &command_status,  &command_ledger,
+                                       &command_secret, &command_doctor, &command_version, &command_completion};
+  return all;
+}
+
+namespace {
+
+std::vector<std::string> long_options(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+void say(const std::string& text) { std::fprintf(stderr, "perigee: %s\n", text.c_str()); }
+
+// What CLI11 did not expect, with the nearest thing that it would have.
+void explain_extras(const CLI::App& app, const std::vector<std::string>& extras) {
+  const auto chosen = app.get_subcommands();
+  std::vector<std::string> known;
+  if (chosen.empty()) {
+    for (const Command* command : commands()) known.emplace_back(command->name);
+    for (const std::string& name : long_options(app)) known.push_back(name);
+  } else {
+    known = long_options(*chosen[0]);
+  }
+  const std::string word = extras.empty() ? "" : extras[0].substr(0, extras[0].find('='));
+  const std::string hint = nearest_hint(word, known);
+  const std::string command = chosen.empty() ? "perigee" : "perigee " + chosen[0]->get_name();
+  say("'" + word + "' is no " +
+      (word.starts_with("-") ? "option"
+       : chosen.empty()      ? "command"
+                             : "argument") +
+      " of `" + command + "`; " + (hint.empty() ? "see `" + command + " --help`" : hint));
+}
+
+int parse(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+    return -1;
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+  } catch (const CLI::CallForAllHelp&) {
+    std::fputs(app.help("", CLI::AppFormatMode::All).c_str(), stdout);
+  } catch (const CLI::ExtrasError&) {
+    explain_extras(app, app.remaining(true));
+    return static_cast<int>(ErrorKind::usage);
+  } catch (const CLI::ParseError& error) {
+    const auto chosen = app.get_subcommands();
+    say(std::string(error.what()) + "; see `perigee " + (chosen.empty() ? "" : chosen[0]->get_name() + " ") + "--help`");
+    return static_cast<int>(ErrorKind::usage);
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::vector<std::string> option_names(const Command& command) {
+  CLI::App app;
+  command.declare(app);
+  return long_options(app);
+}
+
+int run_command_line(int argc, char** argv) {
+  CLI::App app("Perigee trains neural networks on one machine or on many.", "perigee");
+  app.require_subcommand(0, 1);
+  app.allow_extras();  // explained by ourselves
+  app.footer(kExitCodes);
+  bool version = false;
+  app.add_flag("--version", version, "print the version");
+  std::vector<std::pair<CLI::App*, const Command*>> added;
+  for (const Command* command : commands()) {
+    CLI::App* sub = app.add_subcommand(command->name, command->doc);
+    sub->footer(kExitCodes);
+    command->declare(*sub);
+    added.emplace_back(sub, command);
+  }
+  if (const int code = parse(app, argc, argv); code >= 0) return code;
+  try {
+    if (const auto extras = app.remaining(true); !extras.empty()) {
+      explain_extras(app, extras);
+      return static_cast<int>(ErrorKind::usage);
+    }
+    for (const auto& [sub, command] : added)
+      if (sub->parsed()) return command->run();
+    if (version) return command_version.run();
+    std::fputs(app.help().c_str(), stdout);
+    return argc > 1 ? static_cast<int>(ErrorKind::usage) : 0;
+  } catch (const Error& error) {
+    say(error.what());
+    return static_cast<int>(error.kind());
+  } catch (const std::bad_alloc&) {
+    say("there is not enough memory; a smaller --batch needs less");
+    return static_cast<int>(ErrorKind::resources);
+  }
+}
+
+}  // namespace perigee
+
+int perigee_main(int argc, char** argv) { return perigee::run_command_line(argc, argv); }

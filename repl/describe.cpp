@@ -1,0 +1,197 @@
+// `perigee describe`: a network as a table: layers, shapes, parameters, memory, arithmetic.
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include "cluster/collective.h"
+#include "cluster/policy.h"
+#include "repl/command.h"
+#include "repl/display.h"
+#include "repl/load.h"
+#include "repl/signals.h"
+#include "src/core/error.h"
+#include "src/graph/op.h"
+#include "src/train/checkpoint.h"
+#include "src/train/trainer.h"
+
+namespace perigee {
+namespace {
+
+struct Options {
+  std::string what;
+  std::vector<std::string> settings;
+  bool json = false;
+} options;
+
+void declare(CLI::App& app) {
+  app.add_option("what", options.what, "a script, a job, a model file or a run folder")->required();
+  app.add_option("--set", options.settings, "set a value of the job first")->allow_extra_args(false);
+  app.add_flag("--json", options.json, "print the job as JSON");
+}
+
+struct Row {
+  std::string layer, type, shape;
+  int64_t parameters = 0;
+  double activation_bytes = 0, flops = 0;  // of one example, forward
+};
+
+double node_flops(const Graph& graph, const Node& node) {
+  std::vector<Type> types;
+  const auto present = std::make_unique<bool[]>(node.inputs.size() + 1);
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    present[i] = node.inputs[i].node >= 0;
+    types.push_back(present[i] ? graph.type(node.inputs[i]) : Type{});
+  }
+  if (node.inputs.empty()) return 0;
+  const OpCall call{types, {present.get(), types.size()}, node.attrs};
+  if (node.op->flops) return node.op->flops(call);
+  return node.op->alias ? 0 : static_cast<double>(node.outputs[0].shape.elements());
+}
+
+std::vector<Row> rows_of(const Model& model) {
+  const Network network(model.spec().network, model.spec().where);
+  Graph graph;
+  const BuiltNetwork built = network.build(graph, model.spec().inputs, {.batch = 1, .training = true});
+  std::vector<Row> rows;
+  for (const LayerReport& layer : built.layers) {
+    Row row{.layer = layer.name, .type = layer.type, .parameters = layer.parameters};
+    for (const Shape& shape : layer.outputs) row.shape += (row.shape.empty() ? "" : ", ") + shape.text();
+    for (int i = layer.first_node; i < layer.last_node; ++i) {
+      const Node& node = graph.nodes()[static_cast<size_t>(i)];
+      row.flops += node_flops(graph, node);
+      // What backward needs later: the outputs of every op that is no window and no leaf.
+      if (!node.inputs.empty() && !node.op->alias)
+        for (const Type& type : node.outputs)
+          row.activation_bytes += static_cast<double>(type.shape.elements()) * static_cast<double>(dtype_bytes(type.dtype));
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+std::string scaled(double value, const char* const (&units)[5], double base) {
+  size_t unit = 0;
+  while (value >= base && unit < 4) value /= base, ++unit;
+  char text[40];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+  return text;
+}
+
+std::string bytes_text(double value) { return scaled(value, {"B", "KiB", "MiB", "GiB", "TiB"}, 1024); }
+std::string flops_text(double value) { return scaled(value, {"", "k", "M", "G", "T"}, 1000); }
+
+void print_table(const Model& model) {
+  const std::vector<Row> rows = rows_of(model);
+  size_t name = 5, type = 4, shape = 12;
+  Row total;
+  for (const Row& row : rows) {
+    name = std::max(name, row.layer.size()), type = std::max(type, row.type.size()), shape = std::max(shape, row.shape.size());
+    total.parameters += row.parameters, total.activation_bytes += row.activation_bytes, total.flops += row.flops;
+  }
+  const auto line = [&](const std::string& a, const std::string& b, const std::string& c, const std::string& d, const std::string& e,
+                        const std::string& f) {
+    std::printf("%-*s  %-*s  %*s  %12s  %12s  %10s\n", static_cast<int>(name), a.c_str(), static_cast<int>(type), b.c_str(),
+                static_cast<int>(shape), c.c_str(), d.c_str(), e.c_str(), f.c_str());
+  };
+  line("layer", "type", "output shape", "parameters", "activations", "FLOPs");
+  for (const NetworkInput& input : model.spec().inputs) line(input.name, "input", input.type.shape.text(), "", "", "");
+  for (const Row& row : rows)
+    line(row.layer, row.type, row.shape, grouped(row.parameters), bytes_text(row.activation_bytes), flops_text(row.flops));
+  line("total", "", "", grouped(total.parameters), bytes_text(total.activation_bytes), flops_text(total.flops));
+  std::printf("activations and FLOPs: of one example, forward; backward takes about twice the FLOPs\n");
+}
+
+// The policy as a point of the product space, and what its busiest worker sends in one exchange between four workers on four hosts.
+void describe_averaging(const Job& job, Trainer& trainer) {
+  const Policy policy = read_policy(job.json().find("averaging"), job.where());
+  const bool parameters = policy.what == Policy::What::parameters;
+  std::string when = "each step";
+  if (policy.every_ms > 0) when = "every " + std::to_string(static_cast<int64_t>(policy.every_ms)) + " ms";
+  else if (parameters) when = "every " + std::to_string(policy.every) + (policy.every == 1 ? " step" : " steps");
+  if (policy.sync_until > 0)
+    when = "gradients each step until " + std::to_string(static_cast<int>(100 * policy.sync_until)) + " %, then " + when;
+  std::string what = parameters ? "parameters" : "gradients";
+  if (policy.average_optimizer) what += " and optimiser state";
+  std::string synchrony = "barrier";
+  if (policy.quorum < 1)
+    synchrony = "quorum " + std::to_string(static_cast<int>(100 * policy.quorum)) + " %, grace " +
+                std::to_string(static_cast<int64_t>(policy.grace_ms)) + " ms";
+  std::printf("averaging on several workers: %s: %s, %s, merged by examples, topology %s, %s; gain %g\n", policy.name.c_str(), when.c_str(),
+              what.c_str(), policy.topology.c_str(), synchrony.c_str(), policy.gain());
+
+  const std::vector<std::string> hosts = {"a", "b", "c", "d"};
+  Params& params = trainer.model().params();
+  const double block = static_cast<double>(params.block_bytes());
+  double bytes = block + static_cast<double>(params.state_bytes().size());
+  if (policy.average_optimizer) bytes += block * static_cast<double>(trainer.optimizer_slots());
+  std::printf("bytes that the busiest of 4 workers sends in one exchange:");
+  for (const TopologyDef* topology : all_topologies()) {
+    double most = 0;
+    for (int rank = 0; rank < 4; ++rank) most = std::max(most, topology->bytes_sent(rank, hosts, bytes));
+    std::printf(" %s %s%s", topology->name, bytes_text(most).c_str(), topology == all_topologies().back() ? "\n" : ",");
+  }
+}
+
+// The fast kernels are of float32.
+void describe_precision(Trainer& trainer) {
+  if (trainer.model().params().dtype() == Dtype::f32) return;
+  const std::shared_ptr<const Plan> plan = PlanSet(trainer.model(), PlanSet::Kind::training).plan(1);
+  const auto reference =
+      std::count_if(plan->steps().begin(), plan->steps().end(), [](const PlanStep& step) { return step.kernel->backend == Backend::ref; });
+  std::printf("float64: %lld of the %zu kernels of a step are the reference's, plain loops that take many times as long\n",
+              static_cast<long long>(reference), plan->steps().size());
+}
+
+void describe_placement(const Job& job, const DataSource& source) {
+  const DataPlacement placement = read_placement(Config(job.json(), job.where()).object("data"));
+  double bytes = 0;
+  for (const Field& field : source.fields())
+    bytes += static_cast<double>(field.shape.elements()) * static_cast<double>(dtype_bytes(field.dtype));
+  if (placement.at_coordinator)
+    std::printf("data on several workers: sent by the coordinator, about %s an example\n", bytes_text(bytes).c_str());
+  else
+    std::printf("data on several workers: read by each; %s compared at the start\n",
+                placement.verify_full ? "all examples are" : "64 examples of each part are");
+}
+
+void describe_job(const Job& job) {
+  Trainer trainer(job);
+  std::printf("%s: %s\n\n", job.name().c_str(), trainer.train_source().describe().c_str());
+  print_table(trainer.model());
+  std::printf("\nbatch %lld on %d threads, %lld examples at a time; %s of memory while training, data not counted\n",
+              static_cast<long long>(trainer.batch()), trainer.threads(), static_cast<long long>(trainer.sub_batch()),
+              bytes_text(static_cast<double>(trainer.memory_bytes())).c_str());
+  const double examples = static_cast<double>(trainer.train_source().size());
+  std::printf("effective batch %lld; %.0f steps an epoch; learning rate at the start %g\n", static_cast<long long>(trainer.batch()),
+              std::ceil(examples / static_cast<double>(trainer.batch())), [&] {
+                trainer.optimizer().begin_step({});
+                return trainer.optimizer().learning_rate();
+              }());
+  describe_precision(trainer);
+  describe_averaging(job, trainer);
+  describe_placement(job, trainer.train_source());
+}
+
+int run() {
+  watch_signals("\ninterrupted\n");
+  const bool model = is_model(options.what);
+  if (model) {
+    const LoadedModel loaded = load_model(model_path(options.what));
+    if (options.json) std::printf("%s\n", loaded.job.dump(2).c_str());
+    else print_table(*loaded.model);
+    return 0;
+  }
+  const Job job = load_job(options.what, options.settings);
+  if (options.json) std::printf("%s\n", job.canonical().dump(2).c_str());
+  else describe_job(job);
+  return 0;
+}
+
+}  // namespace
+
+extern const Command command_describe;
+const Command command_describe{
+    .name = "describe", .doc = "show a network's layers, shapes, parameters, memory and arithmetic", .declare = declare, .run = run};
+
+}  // namespace perigee

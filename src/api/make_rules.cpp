@@ -1,0 +1,173 @@
+// Writes perigee_rules.hpp: a C++ function with an options struct for every layer and optimiser of the registries, and a name for
+// every schedule, activation, loss, initialiser, evaluation and data source. Run by the build, so that one new file is still one new file.
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <iostream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cluster/policy.h"
+#include "src/data/transform.h"
+#include "src/nn/activations.h"
+#include "src/nn/initializer.h"
+#include "src/nn/layer.h"
+#include "src/nn/loss.h"
+#include "src/optim/optimizer_def.h"
+#include "src/optim/schedule.h"
+#include "src/train/evaluation.h"
+
+namespace perigee {
+namespace {
+
+struct Option {
+  std::string name, comment;
+};
+
+// Names of the registries are snake_case; a few are words of C++.
+std::string identifier(std::string name) {
+  static const std::set<std::string, std::less<>> kWords = {
+      "and",     "auto",   "bool",   "case",  "char",   "class",  "concept",  "const", "default", "delete", "do",    "double",
+      "else",    "enum",   "false",  "float", "for",    "goto",   "if",       "int",   "long",    "new",    "not",   "or",
+      "private", "public", "return", "short", "signed", "switch", "template", "this",  "true",    "union",  "using", "xor"};
+  return kWords.contains(name) ? name + "_" : name;
+}
+
+std::string one_line(const char* text) {
+  std::string line;
+  for (const char* at = text ? text : ""; *at; ++at) line += *at == '\n' ? ' ' : *at;
+  return line;
+}
+
+void write_struct(std::ostream& out, const std::string& name, const std::vector<Option>& own) {
+  out << "struct " << name << "_options {\n";
+  for (const Option& option : own) out << "  api::value " << identifier(option.name) << " = {};  // " << option.comment << "\n";
+  out << "  api::options more = {};  // anything else, by name\n};\n";
+}
+
+// pg::conv2d({...}), and with values whose names need not be said: pg::conv2d(20, {...}), pg::conv2d(20, 5, {...}).
+void write_family_member(std::ostream& out, const std::string& name, const char* doc, const std::string& result,
+                         const std::vector<Option>& own, const std::vector<std::string>& positional, const std::string& last) {
+  const std::string function = identifier(name), structure = name + "_options";
+  write_struct(out, name, own);
+  out << "// " << one_line(doc) << "\ninline " << result << " " << function << "(const " << structure << "& given = {}) {\n"
+      << "  api::options all{{\"type\", \"" << name << "\"}};\n";
+  for (const Option& option : own) out << "  all.set(\"" << option.name << "\", given." << identifier(option.name) << ");\n";
+  out << "  for (const auto& [name, v] : given.more.members()) all.set(name, v);\n  return " << last << ";\n}\n";
+  for (size_t count = 1; count <= positional.size(); ++count) {
+    out << "inline " << result << " " << function << "(";
+    for (size_t i = 0; i < count; ++i) out << "api::value value" << i << ", ";
+    out << structure << " given = {}) {\n";
+    for (size_t i = 0; i < count; ++i) out << "  given." << identifier(positional[i]) << " = std::move(value" << i << ");\n";
+    out << "  return " << function << "(given);\n}\n";
+  }
+  out << "\n";
+}
+
+void write_layers(std::ostream& out) {
+  for (const LayerDef* def : all_layers()) {
+    std::vector<Option> own;
+    const auto add = [&](const OptionDef& option) {
+      for (const Option& known : own)
+        if (known.name == option.name) return;
+      const std::string fallback = option.fallback ? std::string(", ") + option.fallback : std::string(", required");
+      own.push_back({option.name, std::string(option.type) + fallback + ": " + one_line(option.doc)});
+    };
+    for (const OptionDef& option : def->options) add(option);
+    for (const OptionDef& option : common_layer_options()) add(option);
+    const std::string stem = def->stem ? def->stem : def->name;
+    write_family_member(out, def->name, def->doc, "layer", own, {def->positional.begin(), def->positional.end()},
+                        "layer(std::move(all), \"" + stem + "\")");
+  }
+}
+
+void write_optimizers(std::ostream& out) {
+  for (const OptimizerDef* def : all_optimizers()) {
+    std::vector<Option> own;
+    for (const RuleOption& option : def->options) {
+      char fallback[40];
+      std::snprintf(fallback, sizeof fallback, "%g", option.fallback);
+      own.push_back({option.name, "number or schedule, " + std::string(fallback) + ": " + one_line(option.doc)});
+    }
+    for (const RuleFlag& flag : def->flags)
+      own.push_back({flag.name, std::string(flag.fallback ? "true: " : "false: ") + one_line(flag.doc)});
+    write_family_member(out, def->name, def->doc, "api::options", own, {}, "all");
+  }
+}
+
+// A schedule's options are those that its reader asks for.
+void write_schedules(std::ostream& out) {
+  for (const ScheduleDef* def : all_schedules()) {
+    const Json example = Json::parse(def->example ? def->example : "{}", def->name);
+    const Config config(example, def->name);
+    def->read(config);
+    std::vector<Option> own;
+    for (const auto& [key, v] : example.as_object())
+      if (key != "type") own.push_back({key, "for example " + v.dump()});
+    for (const std::string& key : config.asked())
+      if (key != "type" && !example.find(key)) own.push_back({key, "see below"});
+    write_family_member(out, def->name, def->doc, "api::options", own, {}, "all");
+  }
+}
+
+template <class Registry>
+std::vector<std::string> names_of(const Registry& registry) {
+  std::vector<std::string> names;
+  for (const auto& def : registry) {
+    if constexpr (std::is_pointer_v<std::decay_t<decltype(def)>>) names.push_back(def->name);
+    else names.push_back(def.name);
+  }
+  return names;
+}
+
+struct Family {
+  const char* space;
+  std::vector<std::string> names;
+  std::function<void(std::ostream&)> write;  // null: each is a `rule`
+  bool promoted;                             // also in pg:: itself, unless an earlier family has the name
+};
+
+}  // namespace
+}  // namespace perigee
+
+int main() {
+  using namespace perigee;
+  std::vector<std::string> sources, transforms;
+  for (const SourceDef* def : source_defs()) sources.push_back(def->type);
+  for (const TransformDef* def : transform_defs()) transforms.push_back(def->type);
+  const Family families[] = {
+      {"layers", names_of(all_layers()), write_layers, true},
+      {"activations", names_of(all_activations()), nullptr, true},
+      {"optimizers", names_of(all_optimizers()), write_optimizers, true},
+      {"schedules", names_of(all_schedules()), write_schedules, true},
+      {"losses", names_of(all_losses()), nullptr, false},
+      {"initializers", names_of(all_initializers()), nullptr, false},
+      {"metrics", names_of(all_evaluations()), nullptr, false},
+      {"sources", sources, nullptr, false},
+      {"transforms", transforms, nullptr, false},
+      {"averaging", names_of(all_policies()), nullptr, false},
+  };
+  // What perigee_value.hpp and perigee.hpp define themselves.
+  std::set<std::string> taken = {"value",  "options",    "rule",   "layer",   "node", "network",   "graph", "input",
+                                 "make",   "sequential", "error",  "source",  "job",  "step",      "model", "trainer",
+                                 "report", "field",      "labels", "context", "data", "experiment"};
+  std::ostream& out = std::cout;
+  out << "// Generated by the build from the registries of layers, optimisers, schedules, ... Include perigee.hpp instead of this.\n"
+         "#pragma once\n\n#include \"perigee_value.hpp\"\n\nnamespace perigee::api {\n\n";
+  for (const Family& family : families) {
+    out << "namespace " << family.space << " {\n\n";
+    if (family.write) family.write(out);
+    else
+      for (const std::string& name : family.names) out << "inline constexpr rule " << identifier(name) << "{\"" << name << "\"};\n";
+    out << "\n}  // namespace " << family.space << "\n\n";
+    if (!family.promoted) continue;
+    for (const std::string& name : family.names)
+      if (taken.insert(name).second) out << "using " << family.space << "::" << identifier(name) << ";\n";
+    out << "\n";
+  }
+  out << "}  // namespace perigee::api\n";
+  return 0;
+}

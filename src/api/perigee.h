@@ -1,0 +1,322 @@
+/* Perigee as a library: the C ABI. C++ programs may prefer perigee.hpp, which is header-only over this file.
+ *
+ * Everything is reached through four opaque handles:
+ *
+ *     perigee_context   threads, log callback; makes the others
+ *     perigee_job       what to train: network + data + optimiser + seed, one JSON document
+ *     perigee_source    data that live in the calling program
+ *     perigee_trainer   a run of a job; perigee_model: a network with its parameters
+ *
+ * Every function that can fail returns a status; the handle that it was called on then holds a message that says where, what, got,
+ * expected and, where one exists, the fix. Creating functions leave the message in the handle that they create from and set *out
+ * to null. Any function may be called from any thread: calls on one handle take turns, calls on different handles do not meet. A
+ * handle keeps alive what it was made from, so handles may be freed in any order; none may be used while or after it is freed.
+ * The library has no global state to set up, never prints, never exits, and installs no signal handlers.
+ *
+ * Structs that cross the border begin with `size`, which the caller sets to sizeof the struct (PERIGEE_INIT does): programs built
+ * against an older header go on working with a newer library. What is zero has its default.
+ *
+ * Text is UTF-8. Text that a function hands out through a `char**` is freed with perigee_free.
+ */
+#ifndef PERIGEE_H
+#define PERIGEE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define PERIGEE_API __attribute__((visibility("default")))
+#else
+#define PERIGEE_API
+#endif
+
+#ifdef __cplusplus
+#define PERIGEE_NOEXCEPT noexcept
+extern "C" {
+#else
+#define PERIGEE_NOEXCEPT
+#endif
+
+#define PERIGEE_INIT(type) ((type){.size = sizeof(type)})
+
+/* "0.1.0": of the library that is loaded, which need not be that of the header. */
+PERIGEE_API const char* perigee_version(void) PERIGEE_NOEXCEPT;
+
+typedef enum perigee_status {
+  PERIGEE_OK = 0,
+  PERIGEE_STOPPED = 1, /* a callback or perigee_trainer_stop asked for it; nothing is lost */
+  PERIGEE_USAGE = 2,   /* a wrong argument */
+  PERIGEE_DATA = 3,    /* data missing, damaged or not what the job says */
+  PERIGEE_MODEL = 4,   /* a job, script or model file that is wrong; a loss that is not finite */
+  PERIGEE_CLUSTER = 5,
+  PERIGEE_AUTHENTICATION = 6,
+  PERIGEE_RESOURCES = 7, /* memory, disk */
+  PERIGEE_INTERNAL = 8   /* a defect of Perigee */
+} perigee_status;
+
+/* Freed by perigee_free: any `char*` or byte buffer that a function hands out. Null is fine. */
+PERIGEE_API void perigee_free(void* memory) PERIGEE_NOEXCEPT;
+
+/* --- Worker processes --------------------------------------------------------------------------------------------------------- */
+
+/* Training with several processes starts the program that it runs in again, as `perigee worker ...`. A program that embeds Perigee calls
+ * this first in main, and returns what it says unless that is negative: then this is no worker process, and main goes on.
+ *
+ *     const int code = perigee_worker_main(argc, argv);
+ *     if (code >= 0) return code;
+ */
+PERIGEE_API int perigee_worker_main(int argc, char** argv) PERIGEE_NOEXCEPT;
+
+/* --- Contexts ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct perigee_context perigee_context;
+
+/* Things worth knowing that stop nothing: a damaged checkpoint that was passed over, a data set that another stands in for. Called
+ * by a thread that is inside a function of this library, or that reads ahead for one; it must not call back into Perigee. */
+typedef void (*perigee_log_function)(void* user, const char* text);
+
+typedef struct perigee_context_options {
+  size_t size;
+  int32_t threads; /* for each trainer and model; 0: the job's, or one per core */
+  perigee_log_function log;
+  void* log_user;
+} perigee_context_options;
+
+/* `options` may be null. */
+PERIGEE_API perigee_status perigee_context_create(const perigee_context_options* options, perigee_context** out) PERIGEE_NOEXCEPT;
+PERIGEE_API void perigee_context_free(perigee_context* context) PERIGEE_NOEXCEPT;
+/* The last failure's message, never null; valid in the calling thread until it has asked for sixteen others. */
+PERIGEE_API const char* perigee_context_message(const perigee_context* context) PERIGEE_NOEXCEPT;
+
+/* --- Jobs -------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct perigee_job perigee_job;
+
+typedef enum perigee_format {
+  PERIGEE_JSON = 0,
+  PERIGEE_YAML = 1,
+  PERIGEE_LUA = 2 /* a script that returns pg.experiment { ... }; it runs once, now, in this process */
+} perigee_format;
+
+/* `text` need not end in a null byte. `name` appears in messages ("job.json"); relative paths in the job start from `folder` (null:
+ * the working directory). */
+PERIGEE_API perigee_status perigee_job_parse(perigee_context* context, const char* text, size_t length, perigee_format format,
+                                             const char* name, const char* folder, perigee_job** out) PERIGEE_NOEXCEPT;
+/* A .json, .yaml, .yml or .lua file. */
+PERIGEE_API perigee_status perigee_job_load(perigee_context* context, const char* path, perigee_job** out) PERIGEE_NOEXCEPT;
+PERIGEE_API void perigee_job_free(perigee_job* job) PERIGEE_NOEXCEPT;
+PERIGEE_API const char* perigee_job_message(const perigee_job* job) PERIGEE_NOEXCEPT;
+
+/* Sets "optimizer.lr" or "network.layers.0.out"; `value` is JSON, or else a string. */
+PERIGEE_API perigee_status perigee_job_set(perigee_job* job, const char* path, const char* value) PERIGEE_NOEXCEPT;
+/* The canonical JSON document: equal for equal jobs, whichever front-end wrote them. */
+PERIGEE_API perigee_status perigee_job_json(perigee_job* job, char** json) PERIGEE_NOEXCEPT;
+
+/* --- Data that live in the calling program ----------------------------------------------------------------------------------- */
+
+typedef enum perigee_dtype {
+  PERIGEE_F32 = 1,
+  PERIGEE_F64 = 2,
+  PERIGEE_F16 = 3,
+  PERIGEE_BF16 = 4,
+  PERIGEE_I32 = 5,
+  PERIGEE_I64 = 6,
+  PERIGEE_U8 = 7,
+  PERIGEE_BOOL = 8
+} perigee_dtype;
+
+#define PERIGEE_MAX_RANK 8
+
+/* One array of each example. The network sees `dtype`: PERIGEE_F32 for numbers, PERIGEE_I64 with rank 0 for class labels. */
+typedef struct perigee_field {
+  size_t size;
+  const char* name;    /* "x", "y", or a name that the job's "inputs" and "target" use */
+  perigee_dtype dtype; /* 0: PERIGEE_F32 */
+  int32_t rank;        /* of one example, without the batch */
+  int64_t shape[PERIGEE_MAX_RANK];
+  int64_t classes; /* labels lie in [0, classes); 0: not a label */
+  /* Only for perigee_source_from_arrays: example i lies at data + i * stride. */
+  const void* data;
+  perigee_dtype stored; /* what the memory holds; it is converted while it is read; 0: dtype */
+  int64_t stride;       /* bytes; 0: packed, row-major */
+  float scale;          /* for u8 read as f32: multiplied by it; 0: 1 */
+} perigee_field;
+
+typedef struct perigee_source perigee_source;
+
+/* Examples in the caller's memory, which is read in place while training runs and never copied as a whole. It must stay valid and
+ * unchanged until `release` is called (from any thread), or, without one, until all handles that use the source are freed. */
+PERIGEE_API perigee_status perigee_source_from_arrays(perigee_context* context, int64_t examples, const perigee_field* fields,
+                                                      int32_t field_count, void (*release)(void* user), void* user,
+                                                      perigee_source** out) PERIGEE_NOEXCEPT;
+
+/* Which example to read; random draws of a source should depend on nothing else, so that runs can be repeated and resumed. */
+typedef struct perigee_read_key {
+  int64_t index;
+  uint64_t epoch;
+  uint64_t seed;
+} perigee_read_key;
+
+/* A data source of the caller's own. */
+typedef struct perigee_source_definition {
+  size_t size;
+  const char* description; /* for messages: "sensor log (5000 records)" */
+  int64_t examples;        /* in one epoch; may be huge for an endless stream */
+  const perigee_field* fields;
+  int32_t field_count;
+  /* Writes each field of one example, row-major, to slots[i]. Called by several threads at once unless `serial`. It may block, as a
+   * stream does that waits for its next example; to free a trainer, end the waiting first. Non-zero: failure, with a text put into
+   * `message` (null-terminated). */
+  int (*read)(void* user, const perigee_read_key* key, void* const* slots, char* message, size_t message_bytes);
+  void (*release)(void* user); /* called once when nothing uses the source any more; may be null */
+  void* user;
+  int32_t serial; /* non-zero: calls of `read` take turns */
+  int32_t cheap;  /* non-zero: reading costs little more than copying, so no thread reads ahead */
+  int32_t live;   /* non-zero: a stream; nothing is read before the first step. Train it with "shuffle": false */
+} perigee_source_definition;
+
+PERIGEE_API perigee_status perigee_source_create(perigee_context* context, const perigee_source_definition* definition,
+                                                 perigee_source** out) PERIGEE_NOEXCEPT;
+/* No examples of its own: it only says what they look like. For trainers that are fed by perigee_trainer_feed. */
+PERIGEE_API perigee_status perigee_source_declare(perigee_context* context, const perigee_field* fields, int32_t field_count,
+                                                  perigee_source** out) PERIGEE_NOEXCEPT;
+PERIGEE_API void perigee_source_free(perigee_source* source) PERIGEE_NOEXCEPT;
+
+/* Makes `source` what {"type": "host", "name": name} means in the job's data, wherever it stands (also inside a "map" with its
+ * transforms). With name "train", "test" or "validation", a job that lacks that part gets it. */
+PERIGEE_API perigee_status perigee_job_bind(perigee_job* job, const char* name, perigee_source* source) PERIGEE_NOEXCEPT;
+
+/* --- Training ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct perigee_trainer perigee_trainer;
+typedef struct perigee_model perigee_model;
+
+typedef struct perigee_report {
+  size_t size;
+  int64_t step;     /* 1 for the first */
+  int64_t epoch;    /* that the batch belonged to, from 0 */
+  int64_t examples; /* in the batch */
+  int64_t total;    /* examples trained on so far */
+  double progress;  /* 0 to 1; 0 when the run has no planned end */
+  double loss;      /* mean over the batch, before the update */
+  double accuracy;  /* share of the batch classified rightly; -1 when the target is no class label */
+  double learning_rate;
+  double gradient_norm; /* -1 when the optimiser does not need it */
+  int32_t epoch_ends;   /* non-zero: this was the epoch's last batch */
+  int32_t finished;     /* non-zero: this was the run's last step */
+} perigee_report;
+
+typedef struct perigee_trainer_options {
+  size_t size;
+  int32_t threads;         /* 0: the context's */
+  const char* checkpoints; /* folder for checkpoints on the job's "checkpoint" schedule; null: none are written */
+} perigee_trainer_options;
+
+/* Opens the job's data, builds and initialises the network. The job may be freed or changed afterwards. `options` may be null. */
+PERIGEE_API perigee_status perigee_trainer_create(perigee_job* job, const perigee_trainer_options* options,
+                                                  perigee_trainer** out) PERIGEE_NOEXCEPT;
+PERIGEE_API void perigee_trainer_free(perigee_trainer* trainer) PERIGEE_NOEXCEPT;
+PERIGEE_API const char* perigee_trainer_message(const perigee_trainer* trainer) PERIGEE_NOEXCEPT;
+
+/* One step: a batch, its gradient, the update. `report` may be null. On failure the parameters are those before the step. */
+PERIGEE_API perigee_status perigee_trainer_step(perigee_trainer* trainer, perigee_report* report) PERIGEE_NOEXCEPT;
+
+/* One step on `examples` examples of the caller's, read in place and not after the call: fields[i] is the i-th field of the
+ * training source, contiguous, of the type that the field declares. For online learning and loops of one's own. */
+PERIGEE_API perigee_status perigee_trainer_feed(perigee_trainer* trainer, const void* const* fields, int32_t field_count, int64_t examples,
+                                                perigee_report* report) PERIGEE_NOEXCEPT;
+
+typedef struct perigee_run_options {
+  size_t size;
+  int64_t max_steps; /* then PERIGEE_STOPPED, and another run continues; 0: to the job's end */
+  /* Called after every `every_steps` steps (0: each) and after the last one of an epoch, between steps, in the thread that called
+   * perigee_trainer_run. It may call anything but perigee_trainer_free. Non-zero: stop. */
+  int (*progress)(void* user, const perigee_report* report);
+  int64_t every_steps;
+  void* user;
+} perigee_run_options;
+
+/* Steps until the job's end or a stop; `options` may be null. Other threads may meanwhile read and write parameters, evaluate,
+ * predict and save: they get their turn between two steps. */
+PERIGEE_API perigee_status perigee_trainer_run(perigee_trainer* trainer, const perigee_run_options* options) PERIGEE_NOEXCEPT;
+/* Ends the current run after its step, or the next one before its first. */
+PERIGEE_API void perigee_trainer_stop(perigee_trainer* trainer) PERIGEE_NOEXCEPT;
+PERIGEE_API int perigee_trainer_finished(perigee_trainer* trainer) PERIGEE_NOEXCEPT;
+
+/* Evaluates on the part "train", "test" or "validation" of the job's data: {"examples": ..., "loss": ..., "accuracy": ..., ...}.
+ * Each of the outputs may be null; `accuracy` is -1 when there is none. */
+PERIGEE_API perigee_status perigee_trainer_evaluate(perigee_trainer* trainer, const char* part, double* loss, double* accuracy,
+                                                    char** json) PERIGEE_NOEXCEPT;
+
+/* The model in training. It shares the trainer's turns and outlives it if need be; free it with perigee_model_free. */
+PERIGEE_API perigee_status perigee_trainer_model(perigee_trainer* trainer, perigee_model** out) PERIGEE_NOEXCEPT;
+
+/* Everything that a resume needs; the resumed run ends bit-equal to one that never stopped. */
+PERIGEE_API perigee_status perigee_trainer_save_checkpoint(perigee_trainer* trainer, const char* path) PERIGEE_NOEXCEPT;
+PERIGEE_API perigee_status perigee_trainer_load_checkpoint(perigee_trainer* trainer, const char* path) PERIGEE_NOEXCEPT;
+/* Continues from the newest whole checkpoint in the folder of perigee_trainer_options; *resumed is 0 when it has none. */
+PERIGEE_API perigee_status perigee_trainer_resume(perigee_trainer* trainer, int32_t* resumed) PERIGEE_NOEXCEPT;
+
+typedef struct perigee_train_options {
+  size_t size;
+  int32_t threads;    /* 0: the context's */
+  const char* folder; /* the run folder: job, log, checkpoints, report, curves, model; null: nothing is written */
+  const char* resume; /* a run folder or a checkpoint file to continue from; null: start anew */
+  /* What happens, as JSON objects: {"event": "start" | "step" | "epoch" | "checkpoint" | "end", ...}; "step" comes at least every 100
+   * steps and every second. Called in the thread that called perigee_job_train. Non-zero: stop, with a checkpoint. */
+  int (*event)(void* user, const char* json);
+  void* user;
+} perigee_train_options;
+
+/* A whole run as `perigee train` does it: evaluation after each epoch, early stopping, checkpoints, report. *end receives the "end"
+ * event; `options` and `end` may be null. For everything in between, use a trainer. */
+PERIGEE_API perigee_status perigee_job_train(perigee_job* job, const perigee_train_options* options, char** end) PERIGEE_NOEXCEPT;
+
+/* --- Models ------------------------------------------------------------------------------------------------------------------ */
+
+/* A model file is data only and cannot execute anything. It is checked whole before memory is allocated for it. */
+PERIGEE_API perigee_status perigee_model_load(perigee_context* context, const char* path, perigee_model** out) PERIGEE_NOEXCEPT;
+/* The bytes are copied. */
+PERIGEE_API perigee_status perigee_model_load_memory(perigee_context* context, const void* bytes, size_t byte_count,
+                                                     perigee_model** out) PERIGEE_NOEXCEPT;
+PERIGEE_API void perigee_model_free(perigee_model* model) PERIGEE_NOEXCEPT;
+PERIGEE_API const char* perigee_model_message(const perigee_model* model) PERIGEE_NOEXCEPT;
+
+/* Written to a temporary file, synced and renamed: a failure leaves an older file at `path` as it was. */
+PERIGEE_API perigee_status perigee_model_save(perigee_model* model, const char* path) PERIGEE_NOEXCEPT;
+PERIGEE_API perigee_status perigee_model_save_memory(perigee_model* model, void** bytes, size_t* byte_count) PERIGEE_NOEXCEPT;
+
+/* A tensor without its numbers. `name` lives as long as the model. */
+typedef struct perigee_tensor_info {
+  size_t size;
+  const char* name; /* "conv1.weight" */
+  perigee_dtype dtype;
+  int32_t rank;
+  int64_t shape[PERIGEE_MAX_RANK];
+  size_t bytes;
+  int32_t trainable; /* 0 for frozen parameters and for states (running statistics) */
+  int32_t state;
+} perigee_tensor_info;
+
+/* Parameters come first, then states. */
+PERIGEE_API int32_t perigee_model_tensor_count(perigee_model* model) PERIGEE_NOEXCEPT;
+PERIGEE_API perigee_status perigee_model_tensor(perigee_model* model, int32_t index, perigee_tensor_info* info) PERIGEE_NOEXCEPT;
+/* Copies between a parameter or state and the caller's memory, contiguous and row-major; `byte_count` must be the tensor's. */
+PERIGEE_API perigee_status perigee_model_read(perigee_model* model, const char* name, void* data, size_t byte_count) PERIGEE_NOEXCEPT;
+PERIGEE_API perigee_status perigee_model_write(perigee_model* model, const char* name, const void* data,
+                                               size_t byte_count) PERIGEE_NOEXCEPT;
+
+/* Inputs (index 0, 1, ...) and outputs as predict takes and gives them: the shape is that of one example. */
+PERIGEE_API int32_t perigee_model_input_count(perigee_model* model) PERIGEE_NOEXCEPT;
+PERIGEE_API perigee_status perigee_model_input(perigee_model* model, int32_t index, perigee_tensor_info* info) PERIGEE_NOEXCEPT;
+PERIGEE_API perigee_status perigee_model_output(perigee_model* model, perigee_tensor_info* info) PERIGEE_NOEXCEPT;
+/* Runs the network forward: inputs[i] is the i-th input of `examples` examples, contiguous. `output` receives examples x output
+ * shape numbers of the output's dtype, probabilities where the loss is a classification's; `output_bytes` is its size. */
+PERIGEE_API perigee_status perigee_model_predict(perigee_model* model, const void* const* inputs, int32_t input_count, int64_t examples,
+                                                 void* output, size_t output_bytes) PERIGEE_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

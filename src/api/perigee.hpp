@@ -1,0 +1,669 @@
+// Perigee for C++20 programs: header-only over perigee.h. Networks, optimisers, data and whole experiments are written as C++ and
+// become the same JSON job that a Lua script becomes.
+//
+//     auto net = pg::sequential(pg::conv2d(20, {.kernel = 5, .activation = pg::relu}), pg::maxpool(2),
+//                               pg::dense(200, {.activation = pg::relu}), pg::dense(10));
+//     pg::experiment job{.network = net, .loss = pg::losses::cross_entropy, .optimizer = pg::adamw({.lr = 1e-3})};
+//     job.data = {.train = pg::arrays({pg::field("x", pixels, {1, 28, 28}), pg::labels("y", digits, 10)}), .batch = 32};
+//     pg::trainer trainer(job);
+//     trainer.run([](const pg::report& at) { std::printf("%ld %f\n", long(at.step), at.loss); });
+//
+// Every layer of the library is a function pg::<name>, with a struct of its options; perigee_rules.hpp lists them. Failures throw
+// pg::error. Objects are movable handles; those of different threads need no locks, and sharing one between threads is safe.
+// Define PERIGEE_NO_PG before including to keep the short namespace name `pg` for yourself.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <type_traits>
+
+#include "perigee_rules.hpp"
+#include "perigee_value.hpp"
+
+namespace perigee::api {
+
+inline std::string version() { return perigee_version(); }
+
+using report = perigee_report;
+
+namespace detail {
+
+template <auto free>
+struct deleter {
+  template <class T>
+  void operator()(T* handle) const {
+    free(handle);
+  }
+};
+template <class T, auto free>
+using handle = std::unique_ptr<T, deleter<free>>;
+
+inline void check(perigee_status status, const char* message) {
+  if (status != PERIGEE_OK && status != PERIGEE_STOPPED) throw error(status, *message ? message : "wrong argument");
+}
+
+inline std::string take_text(char* text) {
+  const handle<char, perigee_free> owned(text);
+  return text ? text : "";
+}
+
+// What `fill` writes into `bytes` bytes of float or double.
+template <class Fill>
+std::vector<float> as_floats(perigee_dtype dtype, size_t bytes, Fill fill) {
+  if (dtype == PERIGEE_F64) {
+    std::vector<double> numbers(bytes / sizeof(double));
+    fill(std::as_writable_bytes(std::span(numbers)));
+    return {numbers.begin(), numbers.end()};
+  }
+  std::vector<float> numbers(bytes / sizeof(float));
+  fill(std::as_writable_bytes(std::span(numbers)));
+  return numbers;
+}
+
+template <class T>
+constexpr perigee_dtype dtype_of() {
+  using Bare = std::remove_cv_t<T>;
+  if constexpr (std::is_same_v<Bare, float>) return PERIGEE_F32;
+  else if constexpr (std::is_same_v<Bare, double>) return PERIGEE_F64;
+  else if constexpr (std::is_same_v<Bare, bool>) return PERIGEE_BOOL;
+  else if constexpr (std::is_integral_v<Bare> && sizeof(Bare) == 1 && std::is_unsigned_v<Bare>) return PERIGEE_U8;
+  else if constexpr (std::is_integral_v<Bare> && sizeof(Bare) == 4 && std::is_signed_v<Bare>) return PERIGEE_I32;
+  else if constexpr (std::is_integral_v<Bare> && sizeof(Bare) == 8 && std::is_signed_v<Bare>) return PERIGEE_I64;
+  else static_assert(!sizeof(T), "a field holds float, double, bool, uint8_t, int32_t or int64_t");
+}
+
+}  // namespace detail
+
+// --- Contexts ---------------------------------------------------------------------------------------------------------------------
+
+struct context_options {
+  int threads = 0;                                   // 0: the job's, or one per core
+  std::function<void(const std::string&)> log = {};  // warnings; without it they are dropped
+};
+
+// Trainers and models that are made without one have one of their own.
+class context {
+ public:
+  explicit context(context_options given = {}) : shared_(std::make_shared<content>()) {
+    shared_->log = std::move(given.log);
+    perigee_context_options options{};
+    options.size = sizeof options;
+    options.threads = given.threads;
+    if (shared_->log) options.log = [](void* user, const char* text) { static_cast<content*>(user)->log(text); };
+    options.log_user = shared_.get();
+    perigee_context* made = nullptr;
+    detail::check(perigee_context_create(&options, &made), "threads must lie in 0 to 1024");
+    shared_->handle.reset(made);
+  }
+  perigee_context* get() const { return shared_->handle.get(); }
+  void check(perigee_status status) const { detail::check(status, perigee_context_message(get())); }
+
+ private:
+  struct content {
+    std::function<void(const std::string&)> log;
+    detail::handle<perigee_context, perigee_context_free> handle;
+  };
+  std::shared_ptr<content> shared_;
+};
+
+// --- Data -------------------------------------------------------------------------------------------------------------------------
+
+// One array of each example; for pg::arrays also where all of them lie.
+struct field_info {
+  std::string name = {};
+  std::vector<int64_t> shape = {};  // of one example; empty: a scalar
+  perigee_dtype dtype = PERIGEE_F32;
+  int64_t classes = 0;  // a label in [0, classes); 0: not a label
+  const void* data = nullptr;
+  perigee_dtype stored = {};
+  int64_t elements = 0;  // at `data`
+  float scale = 1;       // for uint8_t read as float
+
+  perigee_field c() const {
+    perigee_field field{};
+    field.size = sizeof field;
+    field.name = name.c_str();
+    field.dtype = dtype;
+    field.rank = static_cast<int32_t>(shape.size());
+    for (size_t i = 0; i < shape.size() && i < PERIGEE_MAX_RANK; ++i) field.shape[i] = shape[i];
+    field.classes = classes;
+    field.data = data;
+    field.stored = stored;
+    field.scale = scale;
+    return field;
+  }
+};
+
+// `numbers` (anything contiguous) holds example after example, row-major, and must outlive the training. Bytes are read as floats
+// times `scale`.
+template <class Range>
+field_info field(std::string name, const Range& numbers, std::vector<int64_t> shape = {}, float scale = 1) {
+  const auto* data = std::data(numbers);
+  return {.name = std::move(name),
+          .shape = std::move(shape),
+          .data = data,
+          .stored = detail::dtype_of<std::remove_pointer_t<decltype(data)>>(),
+          .elements = static_cast<int64_t>(std::size(numbers)),
+          .scale = scale};
+}
+
+template <class Range>
+field_info labels(std::string name, const Range& numbers, int64_t classes) {
+  field_info info = field(std::move(name), numbers);
+  info.dtype = PERIGEE_I64;
+  info.classes = classes;
+  return info;
+}
+
+// A field without its numbers: for data sources of one's own and for trainers that are fed.
+inline field_info declare(std::string name, std::vector<int64_t> shape = {}) {
+  return {.name = std::move(name), .shape = std::move(shape)};
+}
+inline field_info declare_labels(std::string name, int64_t classes) {
+  return {.name = std::move(name), .dtype = PERIGEE_I64, .classes = classes};
+}
+
+// A data source of one's own. What read throws ends the step with a pg::error of status PERIGEE_DATA.
+class data_source {
+ public:
+  virtual ~data_source() = default;
+  virtual int64_t size() const = 0;
+  virtual std::vector<field_info> fields() const = 0;
+  // Writes each field of one example to slots[i]; by several threads at once. May block, as a stream does.
+  virtual void read(const perigee_read_key& key, std::span<void* const> slots) const = 0;
+  // A stream: nothing is read before the first step. Train it with shuffle = false.
+  virtual bool live() const { return false; }
+  virtual std::string describe() const { return "data of the program"; }
+};
+
+// Where a job's examples come from: a description, or memory and code of this program.
+class source {
+ public:
+  using handle = detail::handle<perigee_source, perigee_source_free>;
+  using maker = std::function<handle(const context&)>;
+
+  source() = default;
+  source(options description) : description_(std::move(description)) {}  // NOLINT: pg::sources::mnist({...})
+  source(rule name) : description_(name()) {}                            // NOLINT: pg::sources::mnist
+  explicit source(maker make) : make_(std::move(make)) {}
+
+  bool given() const { return make_ || description_.given(); }
+  const value& description() const { return description_; }
+  const maker& make() const { return make_; }
+
+  // source.map({pg::transforms::flip({...})}): changes examples as they are read.
+  source map(std::vector<value> transforms, const std::string& host_name = "data") const {
+    source mapped = *this;
+    const value inner = make_ ? value(options{{"type", "host"}, {"name", host_name}}) : description_;
+    mapped.description_ = options{{"type", "map"}, {"source", inner}, {"transforms", transforms}};
+    mapped.host_name_ = make_ ? host_name : host_name_;
+    return mapped;
+  }
+  // By which name the description calls this program's source; empty: it is the whole part.
+  const std::string& host_name() const { return host_name_; }
+
+ private:
+  value description_;
+  maker make_;
+  std::string host_name_;
+};
+
+namespace detail {
+
+inline std::vector<perigee_field> c_fields(const std::vector<field_info>& fields) {
+  std::vector<perigee_field> all;
+  for (const field_info& each : fields) all.push_back(each.c());
+  return all;
+}
+
+using held_source = std::pair<std::shared_ptr<const data_source>, size_t>;  // and how many fields it has
+
+inline int read_host(void* user, const perigee_read_key* key, void* const* slots, char* message, size_t message_bytes) {
+  const auto& source = *static_cast<held_source*>(user);
+  try {
+    source.first->read(*key, {slots, source.second});
+    return 0;
+  } catch (const std::exception& failure) {
+    std::strncpy(message, failure.what(), message_bytes - 1);
+    return 1;
+  }
+}
+
+}  // namespace detail
+
+// Examples in this program's memory, read in place.
+inline source arrays(std::vector<field_info> fields) {
+  return source([fields = std::move(fields)](const context& in) {
+    int64_t examples = -1;
+    for (const field_info& each : fields) {
+      int64_t per_example = 1;
+      for (const int64_t dim : each.shape) per_example *= dim;
+      if (per_example < 1 || each.elements % per_example != 0)
+        throw error(PERIGEE_USAGE, "pg::arrays: field '" + each.name + "' does not hold whole examples");
+      if (examples >= 0 && examples != each.elements / per_example)
+        throw error(PERIGEE_USAGE, "pg::arrays: field '" + each.name + "' has another number of examples than the fields before it");
+      examples = each.elements / per_example;
+    }
+    perigee_source* made = nullptr;
+    const auto all = detail::c_fields(fields);
+    in.check(perigee_source_from_arrays(in.get(), examples, all.data(), static_cast<int32_t>(all.size()), nullptr, nullptr, &made));
+    return source::handle(made);
+  });
+}
+
+inline source host(std::shared_ptr<const data_source> own) {
+  return source([own = std::move(own)](const context& in) {
+    const std::vector<field_info> fields = own->fields();
+    const auto all = detail::c_fields(fields);
+    const std::string description = own->describe();
+    auto user = std::make_unique<detail::held_source>(own, fields.size());
+    perigee_source_definition definition{};
+    definition.size = sizeof definition;
+    definition.description = description.c_str();
+    definition.examples = own->size();
+    definition.fields = all.data();
+    definition.field_count = static_cast<int32_t>(all.size());
+    definition.read = detail::read_host;
+    definition.live = own->live();
+    definition.release = [](void* held) { const std::unique_ptr<detail::held_source> owned(static_cast<detail::held_source*>(held)); };
+    definition.user = user.get();
+    perigee_source* made = nullptr;
+    in.check(perigee_source_create(in.get(), &definition, &made));
+    user.release();  // NOLINT: definition.release owns it now
+    return source::handle(made);
+  });
+}
+
+// Only what examples look like: the trainer is fed by trainer::feed.
+inline source fed(std::vector<field_info> fields) {
+  return source([fields = std::move(fields)](const context& in) {
+    perigee_source* made = nullptr;
+    const auto all = detail::c_fields(fields);
+    in.check(perigee_source_declare(in.get(), all.data(), static_cast<int32_t>(all.size()), &made));
+    return source::handle(made);
+  });
+}
+
+// The data sets that come in two parts: auto mnist = pg::data::mnist(); then mnist.train, mnist.test.
+namespace data {
+struct parts {
+  source train, test;
+};
+inline parts two_parts(const char* type, const options& more) {
+  options train = make(type, more), test = make(type, more);
+  train.set("part", "train");
+  test.set("part", "test");
+  return {train, test};
+}
+inline parts mnist(const options& more = {}) { return two_parts("mnist", more); }
+inline parts cifar10(const options& more = {}) { return two_parts("cifar10", more); }
+inline parts digits(const options& more = {}) { return two_parts("digits", more); }
+}  // namespace data
+
+// --- Jobs -------------------------------------------------------------------------------------------------------------------------
+
+struct data_options {
+  source train = {}, test = {}, validation = {};
+  value batch = {};    // examples per step, 32
+  value shuffle = {};  // true
+  value threads = {};  // that read ahead
+  value at = {};       // where workers of a cluster get them from: "worker", each reads them itself, or "coordinator", which sends them
+  value verify = {};   // what is compared between workers at the start: "sample" or "full"
+};
+
+// The keys of a job; src/train/job.h and the reference say what each may hold.
+struct experiment {
+  value name = {};
+  api::network network = {};
+  value inputs = {}, target = {};
+  value loss = {};
+  value optimizer = {};
+  value regularization = {}, constraint = {}, clip = {};
+  data_options data = {};
+  value epochs = {}, steps = {}, seed = {}, threads = {}, precision = {};
+  value averaging = {};
+  value checkpoint = {}, early_stopping = {}, metrics = {}, pretrained = {};
+};
+
+struct train_options {
+  int threads = 0;          // 0: the context's
+  std::string folder = {};  // empty: nothing is written
+  std::string resume = {};  // a run folder or checkpoint to continue from
+};
+
+class job {
+ public:
+  job(const experiment& given, const context& in = context()) : context_(in) {  // NOLINT: an experiment is a job
+    options data{{"batch", given.data.batch},
+                 {"shuffle", given.data.shuffle},
+                 {"threads", given.data.threads},
+                 {"at", given.data.at},
+                 {"verify", given.data.verify}};
+    const std::pair<const char*, const source*> parts[] = {
+        {"train", &given.data.train}, {"test", &given.data.test}, {"validation", &given.data.validation}};
+    for (const auto& [name, part] : parts) data.set(name, part->description());
+    const value text = options{{"perigee", 1},
+                               {"name", given.name},
+                               {"network", given.network},
+                               {"inputs", given.inputs},
+                               {"target", given.target},
+                               {"loss", given.loss},
+                               {"optimizer", given.optimizer},
+                               {"regularization", given.regularization},
+                               {"constraint", given.constraint},
+                               {"clip", given.clip},
+                               {"data", data},
+                               {"epochs", given.epochs},
+                               {"steps", given.steps},
+                               {"seed", given.seed},
+                               {"threads", given.threads},
+                               {"precision", given.precision},
+                               {"averaging", given.averaging},
+                               {"checkpoint", given.checkpoint},
+                               {"early_stopping", given.early_stopping},
+                               {"metrics", given.metrics},
+                               {"pretrained", given.pretrained}};
+    *this = parse(text.text(), PERIGEE_JSON, "experiment", in);
+    for (const auto& [name, part] : parts)
+      if (part->make()) bind(part->host_name().empty() ? name : part->host_name(), *part);
+  }
+  static job parse(const std::string& text, perigee_format format = PERIGEE_JSON, const std::string& name = "job",
+                   const context& in = context()) {
+    job made(in);
+    perigee_job* handle = nullptr;
+    in.check(perigee_job_parse(in.get(), text.data(), text.size(), format, name.c_str(), nullptr, &handle));
+    made.handle_.reset(handle);
+    return made;
+  }
+  // A .json, .yaml or .lua file.
+  static job load(const std::string& path, const context& in = context()) {
+    job made(in);
+    perigee_job* handle = nullptr;
+    in.check(perigee_job_load(in.get(), path.c_str(), &handle));
+    made.handle_.reset(handle);
+    return made;
+  }
+
+  // set("optimizer.lr", 0.1)
+  void set(const std::string& path, const value& to) { check(perigee_job_set(get(), path.c_str(), to.text().c_str())); }
+  // What {"type": "host", "name": name} means in the job's data.
+  void bind(const std::string& name, const source& data) {
+    if (!data.make()) throw error(PERIGEE_USAGE, "only arrays and sources of the program are bound; name others in the job");
+    const source::handle made = data.make()(context_);
+    check(perigee_job_bind(get(), name.c_str(), made.get()));
+  }
+  std::string json() const {
+    char* text = nullptr;
+    check(perigee_job_json(get(), &text));
+    return detail::take_text(text);
+  }
+  // A whole run as `perigee train` does it. `event` is called with JSON text and may return false to stop; the end event comes back.
+  std::string train(std::function<bool(const std::string&)> event = {}, const train_options& given = {}) const {
+    struct state {
+      std::function<bool(const std::string&)> event;
+      std::exception_ptr thrown;
+    } held{std::move(event), nullptr};
+    perigee_train_options options{};
+    options.size = sizeof options;
+    options.threads = given.threads;
+    options.folder = given.folder.empty() ? nullptr : given.folder.c_str();
+    options.resume = given.resume.empty() ? nullptr : given.resume.c_str();
+    options.user = &held;
+    if (held.event)
+      options.event = [](void* user, const char* json) noexcept {
+        auto& [event, thrown] = *static_cast<state*>(user);
+        try {
+          return event(json) ? 0 : 1;
+        } catch (...) {
+          thrown = std::current_exception();
+          return 1;
+        }
+      };
+    char* end = nullptr;
+    const perigee_status status = perigee_job_train(get(), &options, &end);
+    std::string text = detail::take_text(end);
+    if (held.thrown) std::rethrow_exception(held.thrown);
+    check(status);
+    return text;
+  }
+  perigee_job* get() const { return handle_.get(); }
+  void check(perigee_status status) const { detail::check(status, perigee_job_message(get())); }
+
+ private:
+  friend class trainer;
+  explicit job(context in) : context_(std::move(in)) {}
+  context context_;
+  detail::handle<perigee_job, perigee_job_free> handle_;
+};
+
+// --- Models -----------------------------------------------------------------------------------------------------------------------
+
+struct tensor_info {
+  std::string name = {};
+  std::vector<int64_t> shape = {};
+  perigee_dtype dtype = PERIGEE_F32;
+  size_t bytes = 0;
+  bool trainable = false, state = false;
+};
+
+class model {
+ public:
+  static model load(const std::string& path, const context& in = context()) {
+    perigee_model* made = nullptr;
+    in.check(perigee_model_load(in.get(), path.c_str(), &made));
+    return model(in, made);
+  }
+  static model load(std::span<const std::byte> bytes, const context& in = context()) {
+    perigee_model* made = nullptr;
+    in.check(perigee_model_load_memory(in.get(), bytes.data(), bytes.size(), &made));
+    return model(in, made);
+  }
+
+  void save(const std::string& path) const { check(perigee_model_save(get(), path.c_str())); }
+  std::vector<std::byte> save() const {
+    void* bytes = nullptr;
+    size_t count = 0;
+    check(perigee_model_save_memory(get(), &bytes, &count));
+    const detail::handle<void, perigee_free> owned(bytes);
+    const auto* first = static_cast<const std::byte*>(bytes);
+    return {first, first + count};
+  }
+
+  // Parameters first, then states.
+  std::vector<tensor_info> tensors() const {
+    std::vector<tensor_info> all;
+    for (int32_t i = 0; i < perigee_model_tensor_count(get()); ++i) all.push_back(info(i, perigee_model_tensor));
+    return all;
+  }
+  std::vector<tensor_info> inputs() const {
+    std::vector<tensor_info> all;
+    for (int32_t i = 0; i < perigee_model_input_count(get()); ++i) all.push_back(info(i, perigee_model_input));
+    return all;
+  }
+  tensor_info output() const {
+    return info(0, [](perigee_model* model, int32_t, perigee_tensor_info* into) { return perigee_model_output(model, into); });
+  }
+
+  // As floats, whatever the model's precision.
+  std::vector<float> read(const std::string& name) const {
+    for (const tensor_info& each : tensors())
+      if (each.name == name && (each.dtype == PERIGEE_F32 || each.dtype == PERIGEE_F64))
+        return detail::as_floats(each.dtype, each.bytes, [&](std::span<std::byte> into) { read(name, into); });
+    read(name, {});
+    return {};
+  }
+  void read(const std::string& name, std::span<std::byte> into) const {
+    std::byte nothing{};
+    check(perigee_model_read(get(), name.c_str(), into.empty() ? &nothing : into.data(), into.size()));
+  }
+  void write(const std::string& name, std::span<const float> numbers) {
+    for (const tensor_info& each : tensors())
+      if (each.name == name && each.dtype == PERIGEE_F64) {
+        const std::vector<double> wide(numbers.begin(), numbers.end());
+        return check(perigee_model_write(get(), name.c_str(), wide.data(), wide.size() * sizeof(double)));
+      }
+    const float nothing = 0;
+    check(perigee_model_write(get(), name.c_str(), numbers.empty() ? &nothing : numbers.data(), numbers.size_bytes()));
+  }
+
+  // Outputs of examples that lie one after the other, as probabilities where the loss is a classification's.
+  std::vector<float> predict(std::span<const float> x) const {
+    size_t per_example = 1;
+    const std::vector<tensor_info> wanted = inputs();
+    if (wanted.size() != 1 || wanted[0].dtype != PERIGEE_F32)
+      throw error(PERIGEE_USAGE, "the model does not have one input of floats; give pointers to its inputs");
+    for (const int64_t dim : wanted[0].shape) per_example *= static_cast<size_t>(dim);
+    if (x.size() % per_example != 0)
+      throw error(PERIGEE_USAGE, "the input does not hold whole examples of " + std::to_string(per_example) + " numbers");
+    return predict(std::vector<const void*>{x.data()}, static_cast<int64_t>(x.size() / per_example));
+  }
+  std::vector<float> predict(const std::vector<const void*>& fields, int64_t examples) const {
+    const tensor_info each = output();
+    return detail::as_floats(each.dtype, each.bytes * static_cast<size_t>(examples), [&](std::span<std::byte> into) {
+      check(perigee_model_predict(get(), fields.data(), static_cast<int32_t>(fields.size()), examples, into.data(), into.size()));
+    });
+  }
+  perigee_model* get() const { return handle_.get(); }
+  void check(perigee_status status) const { detail::check(status, perigee_model_message(get())); }
+
+ private:
+  friend class trainer;
+  model(context in, perigee_model* made) : context_(std::move(in)), handle_(made) {}
+  template <class Get>
+  tensor_info info(int32_t index, Get get_info) const {
+    perigee_tensor_info found{};
+    found.size = sizeof found;
+    check(get_info(get(), index, &found));
+    return {.name = found.name,
+            .shape = {found.shape, found.shape + found.rank},
+            .dtype = found.dtype,
+            .bytes = found.bytes,
+            .trainable = found.trainable != 0,
+            .state = found.state != 0};
+  }
+  context context_;
+  detail::handle<perigee_model, perigee_model_free> handle_;
+};
+
+// --- Training ---------------------------------------------------------------------------------------------------------------------
+
+struct evaluation {
+  double loss = 0, accuracy = -1;
+  std::string json;  // all figures
+};
+
+struct trainer_options {
+  int threads = 0;               // 0: the context's
+  std::string checkpoints = {};  // folder; empty: none are written
+};
+
+class trainer {
+ public:
+  explicit trainer(const job& of, const trainer_options& given = {}) : context_(of.context_) {
+    perigee_trainer_options options{};
+    options.size = sizeof options;
+    options.threads = given.threads;
+    options.checkpoints = given.checkpoints.empty() ? nullptr : given.checkpoints.c_str();
+    perigee_trainer* made = nullptr;
+    of.check(perigee_trainer_create(of.get(), &options, &made));
+    handle_.reset(made);
+  }
+
+  report step() {
+    report at = blank();
+    check(perigee_trainer_step(get(), &at));
+    return at;
+  }
+  // One step on examples of the caller's, which are read in place: one pointer per field of the training source.
+  report feed(const std::vector<const void*>& fields, int64_t examples) {
+    report at = blank();
+    check(perigee_trainer_feed(get(), fields.data(), static_cast<int32_t>(fields.size()), examples, &at));
+    return at;
+  }
+  // To the job's end, or for `max_steps`. `progress(const report&)` is called between steps; it may return false to stop, and what it throws
+  // ends the run and comes out here. True when the job is finished.
+  template <std::invocable<const report&> Progress>
+  bool run(Progress&& progress, int64_t max_steps = 0, int64_t every_steps = 1) {
+    using Callback = std::remove_reference_t<Progress>;
+    std::pair<Callback*, std::exception_ptr> state(&progress, nullptr);
+    perigee_run_options options{};
+    options.size = sizeof options;
+    options.max_steps = max_steps;
+    options.every_steps = every_steps;
+    options.user = &state;
+    options.progress = [](void* user, const perigee_report* at) noexcept {
+      auto& [callback, thrown] = *static_cast<decltype(state)*>(user);
+      try {
+        if constexpr (std::is_void_v<decltype((*callback)(*at))>) {
+          (*callback)(*at);
+          return 0;
+        } else {
+          return (*callback)(*at) ? 0 : 1;
+        }
+      } catch (...) {
+        thrown = std::current_exception();
+        return 1;
+      }
+    };
+    const perigee_status status = perigee_trainer_run(get(), &options);
+    if (state.second) std::rethrow_exception(state.second);
+    check(status);
+    return status == PERIGEE_OK;
+  }
+  bool run(int64_t max_steps = 0) {
+    perigee_run_options options{};
+    options.size = sizeof options;
+    options.max_steps = max_steps;
+    const perigee_status status = perigee_trainer_run(get(), &options);
+    check(status);
+    return status == PERIGEE_OK;
+  }
+  void stop() { perigee_trainer_stop(get()); }
+  bool finished() const { return perigee_trainer_finished(get()) != 0; }
+
+  evaluation evaluate(const std::string& part = "test") {
+    evaluation result;
+    char* text = nullptr;
+    check(perigee_trainer_evaluate(get(), part.c_str(), &result.loss, &result.accuracy, &text));
+    result.json = detail::take_text(text);
+    return result;
+  }
+  api::model model() const {
+    perigee_model* made = nullptr;
+    check(perigee_trainer_model(get(), &made));
+    return api::model(context_, made);
+  }
+  std::vector<float> predict(std::span<const float> x) const { return model().predict(x); }
+  void save(const std::string& path) const { model().save(path); }
+  std::vector<std::byte> save() const { return model().save(); }
+
+  void save_checkpoint(const std::string& path) { check(perigee_trainer_save_checkpoint(get(), path.c_str())); }
+  void load_checkpoint(const std::string& path) { check(perigee_trainer_load_checkpoint(get(), path.c_str())); }
+  // From the newest whole checkpoint of trainer_options; false when there is none.
+  bool resume() {
+    int32_t resumed = 0;
+    check(perigee_trainer_resume(get(), &resumed));
+    return resumed != 0;
+  }
+  perigee_trainer* get() const { return handle_.get(); }
+  void check(perigee_status status) const { detail::check(status, perigee_trainer_message(get())); }
+
+ private:
+  static report blank() {
+    report at{};
+    at.size = sizeof at;
+    return at;
+  }
+  context context_;
+  detail::handle<perigee_trainer, perigee_trainer_free> handle_;
+};
+
+}  // namespace perigee::api
+
+#ifndef PERIGEE_NO_PG
+namespace pg = perigee::api;  // NOLINT
+#endif

@@ -1,0 +1,57 @@
+#include "src/core/error.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace perigee {
+namespace {
+
+std::string compose(const Error::Parts& parts) {
+  std::string text;
+  if (!parts.where.empty()) text += parts.where + ": ";
+  text += parts.what;
+  if (!parts.got.empty()) text += "; got " + parts.got;
+  if (!parts.expected.empty()) text += (parts.got.empty() ? "; expected " : ", expected ") + parts.expected;
+  if (!parts.hint.empty()) text += "; " + parts.hint;
+  return text;
+}
+
+// Damerau-Levenshtein distance of adjacent transpositions (optimal string alignment).
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
+  for (size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
+  for (size_t i = 1; i <= a.size(); ++i)
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t cost = a[i - 1] == b[j - 1] ? 0 : 1;
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + cost});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  return d[a.size()][b.size()];
+}
+
+}  // namespace
+
+Error::Error(ErrorKind kind, Parts parts) : kind_(kind), parts_(std::move(parts)), text_(compose(parts_)) {}
+
+Error Error::within(std::string_view outer) const {
+  Parts parts = parts_;
+  parts.where = parts.where.empty() ? std::string(outer) : std::string(outer) + ": " + parts.where;
+  return Error(kind_, std::move(parts));
+}
+
+std::string nearest_hint(std::string_view name, const std::vector<std::string>& known) {
+  if (name.size() > 64) return "";  // the distance is quadratic, and nobody mistypes that much
+  std::vector<std::pair<size_t, std::string>> near;
+  for (const auto& candidate : known) {
+    const size_t distance = edit_distance(name, candidate);
+    const bool prefix = name.size() >= 3 && candidate.starts_with(name);
+    if (prefix || distance <= std::max<size_t>(1, name.size() / 3)) near.emplace_back(distance, candidate);
+  }
+  std::stable_sort(near.begin(), near.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+  std::string text;
+  for (size_t i = 0; i < near.size() && i < 3; ++i) text += (i ? " or '" : "did you mean '") + near[i].second + "'";
+  return text.empty() ? "" : text + "?";
+}
+
+}  // namespace perigee

@@ -1,0 +1,33 @@
+// Examples from tensors in memory: what .npy and .npz files hold, what a script writes down, what an application hands over.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/data/source.h"
+#include "src/tensor/tensor.h"
+
+namespace perigee {
+
+struct NamedArray {
+  std::string name;                      // of the field
+  Tensor values;                         // [examples, ...]
+  bool label = false;                    // class labels: integers, one per example
+  int64_t classes = 0;                   // of labels; 0: the greatest and one
+  std::vector<std::string> class_names;  // of labels; may be empty
+  std::string where;                     // for errors: a file, a key
+};
+
+// An array as the field `name`: integers called "y", one per example, are class labels, whose options "classes" and "class_names" `config` has.
+NamedArray named_array(const Config& config, const std::string& name, Tensor values, const std::string& where);
+
+// u8 of rank 3 or 4 are images and read as f32 / 255; other integers and bool as they are; f64, f16 and bf16 as f32.
+// Error(data) when they have not the same number of examples, or a label is out of range.
+// `name` is what describe() begins with; `fitted` what fitted() answers.
+SourcePtr arrays_source(const std::string& name, std::vector<NamedArray> arrays, Json fitted = {});
+
+// Sources that the embedding program or a script holds in memory: {"type": "arrays", "handle": name} opens them, in this process.
+// Returns what was registered by that name before (null: nothing); a null source takes the name away. Any thread.
+SourcePtr register_source(const std::string& handle, SourcePtr source);
+
+}  // namespace perigee

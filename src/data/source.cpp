@@ -1,0 +1,92 @@
+#include "src/data/source.h"
+
+#include <deque>
+
+#include "src/data/transform.h"
+
+namespace perigee {
+namespace {
+
+struct ScratchStack {
+  std::deque<std::vector<std::byte>> buffers;
+  size_t depth = 0;
+};
+thread_local ScratchStack scratch_stack;
+
+thread_local const LeafScope::Open* leaf_opener = nullptr;
+
+}  // namespace
+
+Scratch::Scratch(size_t bytes) {
+  if (scratch_stack.depth == scratch_stack.buffers.size()) scratch_stack.buffers.emplace_back();
+  auto& buffer = scratch_stack.buffers[scratch_stack.depth];
+  if (buffer.size() < bytes) buffer.resize(bytes);
+  ++scratch_stack.depth;
+  data_ = buffer.data();
+}
+
+Scratch::~Scratch() { --scratch_stack.depth; }
+
+LeafScope::LeafScope(Open open) : open_(std::move(open)), outer_(leaf_opener) { leaf_opener = open_ ? &open_ : nullptr; }
+LeafScope::~LeafScope() { leaf_opener = outer_; }
+
+size_t field_index(const DataSource& source, const std::string& name, const std::string& where) {
+  std::vector<std::string> names;
+  for (const auto& field : source.fields()) {
+    if (field.name == name) return names.size();
+    names.push_back(field.name);
+  }
+  std::string listed;
+  for (const auto& known : names) listed += (listed.empty() ? "'" : ", '") + known + "'";
+  throw Error(
+      ErrorKind::data,
+      {.where = where, .what = "the data have no field '" + name + "'", .expected = "one of " + listed, .hint = nearest_hint(name, names)});
+}
+
+SourcePtr open_source(const Config& config, const std::string& folder) {
+  const std::string type = config.string("type");
+  std::vector<std::string> names;
+  for (const SourceDef* def : source_defs()) {
+    if (type != def->type) {
+      names.push_back(def->type);
+      continue;
+    }
+    const bool elsewhere = leaf_opener != nullptr && !def->wraps;  // who opens it there looks for unread keys
+    SourcePtr source = elsewhere ? (*leaf_opener)(config, folder) : def->open(config, folder);
+    if (!elsewhere) config.reject_unread();
+    if (source->size() < 1)
+      throw Error(ErrorKind::data, {.where = config.where(), .what = "the data source '" + type + "' has no examples"});
+    return source;
+  }
+  std::string listed;
+  for (const auto& known : names) listed += (listed.empty() ? "" : ", ") + known;
+  config.fail("type", "names an unknown data source", "'" + type + "'", "one of " + listed, nearest_hint(type, names));
+}
+
+Json with_fitted(const Json& source, const Json& fitted) {
+  const Json *type = source.find("type"), *fitted_type = fitted.find("type");
+  if (type == nullptr || !type->is_string() || fitted_type == nullptr) return source;
+  Json result = source;
+  const bool is_map = type->as_string() == "map", fitted_map = *fitted_type == Json("map");
+  if (is_map && fitted_map) {
+    Json* transforms = result.find("transforms");
+    const Json* values = fitted.find("transforms");
+    if (transforms != nullptr && transforms->is_array() && values != nullptr && values->is_array())
+      for (size_t i = 0; i < std::min(transforms->as_array().size(), values->as_array().size()); ++i) {
+        Json& transform = transforms->as_array()[i];
+        const Json& value = values->as_array()[i];
+        if (value.is_object() && transform.is_object() && transform.find("fitted") == nullptr) transform.set("fitted", value);
+      }
+  }
+  if (Json* inner = result.find("source"); inner != nullptr && inner->is_object()) {
+    const Json* inner_fitted = is_map && fitted_map ? fitted.find("source") : &fitted;
+    if (inner_fitted != nullptr) *inner = with_fitted(*inner, *inner_fitted);
+  } else if (Json* sources = result.find("sources"); sources != nullptr && sources->is_array()) {
+    for (Json& each : sources->as_array()) each = with_fitted(each, fitted);
+  } else if (*type == *fitted_type && !is_map && result.find("fitted") == nullptr) {
+    result.set("fitted", fitted);
+  }
+  return result;
+}
+
+}  // namespace perigee

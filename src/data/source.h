@@ -1,0 +1,89 @@
+// Where examples come from. A source is immutable once open and is read by several threads at once; transforms, splits and
+// concatenations are sources that hold others.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/core/config.h"
+#include "src/tensor/shape.h"
+
+namespace perigee {
+
+// One array of each example: "x", "y", or a name of the data's own.
+struct Field {
+  std::string name;
+  Dtype dtype = Dtype::f32;
+  Shape shape;                           // of one example; a class label is a scalar i64
+  int64_t classes = 0;                   // labels lie in [0, classes); 0: not a label
+  std::vector<std::string> class_names;  // empty or `classes` of them
+};
+
+// Which example, and what its random draws depend on (decision 4): the same whatever worker, thread, batch or resume.
+struct ReadKey {
+  int64_t index = 0;
+  uint64_t epoch = 0;
+  uint64_t seed = 0;
+};
+
+class DataSource {
+ public:
+  virtual ~DataSource() = default;
+  virtual int64_t size() const = 0;  // examples in one epoch
+  virtual const std::vector<Field>& fields() const = 0;
+  // Writes each field of one example, row-major, to slots[i]. Thread-safe, allocates nothing in the steady state.
+  // Error(data) naming file and record when the data turn out to be damaged.
+  virtual void read(const ReadKey& key, std::span<std::byte* const> slots) const = 0;
+  // True when reading costs little more than copying: the trainer's own threads then read, and no loader thread is started.
+  virtual bool cheap() const { return false; }
+  // A hint that this example will be read soon: asks for its memory, does nothing else.
+  virtual void prefetch(int64_t /*index*/) const {}
+  // Of a source that fetches its examples from far: how many it wants to hear of before they are read. 0: none, expect() is not called.
+  virtual int64_t read_ahead() const { return 0; }
+  // These will be read soon, in this order, as far as is known now: the source begins to fetch them. Returns at once; thread-safe.
+  virtual void expect(std::span<const ReadKey> /*keys*/) const {}
+  // True when examples appear while the program runs, one after the other: none is read before it is trained on.
+  virtual bool live() const { return false; }
+  // What was fitted on the training part (means, vocabularies), to be stored with the model; null when nothing was.
+  virtual Json fitted() const { return {}; }
+  // "mnist (60000 examples, /data/mnist)": for reports.
+  virtual std::string describe() const = 0;
+};
+
+using SourcePtr = std::shared_ptr<const DataSource>;
+
+struct SourceDef {
+  const char* type = nullptr;  // "mnist"
+  const char* doc = nullptr;
+  // Opens the source that `config` describes (every key read; the caller rejects unread ones). `folder` is what relative paths start from.
+  SourcePtr (*open)(const Config& config, const std::string& folder) = nullptr;
+  bool wraps = false;  // it chooses among or changes the examples of other sources, and reads no data itself
+};
+
+// Opens {"type": "mnist", ...} or a chain {"type": "map", "source": {...}, "transforms": [...]}. Error(data) when it cannot.
+SourcePtr open_source(const Config& config, const std::string& folder);
+
+// While it lives, the sources which read data themselves (not SourceDef::wraps) are opened on this thread by `open` instead of by their
+// definition; what stands around them is built as ever. Scopes nest and the innermost counts; with an empty function all is as usual.
+class LeafScope {
+ public:
+  using Open = std::function<SourcePtr(const Config& description, const std::string& folder)>;
+  explicit LeafScope(Open open);
+  ~LeafScope();
+  LeafScope(const LeafScope&) = delete;
+  LeafScope& operator=(const LeafScope&) = delete;
+
+ private:
+  Open open_;
+  const Open* outer_;
+};
+
+// The description of another part of the same data, with what fitted() of the training part says put in: its test part is then
+// standardised with the training part's means, and its words have the training part's numbers.
+Json with_fitted(const Json& source, const Json& fitted);
+
+}  // namespace perigee

@@ -1,0 +1,178 @@
+// {"type": "arrays", "x": [[0, 1], [1, 0]], "y": [0, 1]}: examples written down in the job, or {"type": "arrays", "handle": "name"}:
+// those that the program holds in memory (register_source).
+#include "src/data/arrays.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "src/data/array_source.h"
+
+namespace perigee {
+namespace {
+
+struct Registered {
+  std::mutex mutex;
+  std::map<std::string, SourcePtr> sources;
+};
+
+Registered& registered() {
+  static Registered one;
+  return one;
+}
+
+// Dimensions of nested lists, by their first elements; flatten() then checks all others.
+std::vector<int64_t> list_shape(const Json& list) {
+  std::vector<int64_t> dims;
+  for (const Json* at = &list; at->is_array(); at = &at->as_array()[0]) {
+    dims.push_back(static_cast<int64_t>(at->as_array().size()));
+    if (at->as_array().empty()) break;
+  }
+  return dims;
+}
+
+void flatten(const Config& config, const std::string& key, const Json& json, const std::vector<int64_t>& dims, size_t level,
+             std::vector<double>& out, bool& whole) {
+  if (level == dims.size()) {
+    if (!json.is_number()) config.fail(key, "has an element of the wrong type", json.type_name(), "a number");
+    whole &= json.is_int();
+    out.push_back(json.as_number());
+    return;
+  }
+  if (!json.is_array() || static_cast<int64_t>(json.as_array().size()) != dims[level])
+    config.fail(key, "has rows of unequal length", json.is_array() ? std::to_string(json.as_array().size()) : json.type_name(),
+                std::to_string(dims[level]));
+  for (const Json& item : json.as_array()) flatten(config, key, item, dims, level + 1, out, whole);
+}
+
+NamedArray from_json(const Config& config, const std::string& key, const Json& json) {
+  const std::vector<int64_t> dims = list_shape(json);
+  if (dims.empty() || dims.size() > static_cast<size_t>(kMaxRank)) config.fail(key, "must be a list with one element or list per example");
+  std::vector<double> values;
+  bool whole = true;
+  flatten(config, key, json, dims, 0, values, whole);
+  const bool label = key == "y" && whole && dims.size() == 1;
+  const Tensor tensor = Tensor::from<double>(Shape(dims), values).to(label ? Dtype::i64 : Dtype::f32);
+  return named_array(config, key, tensor, config.where() + ": '" + key + "'");
+}
+
+SourcePtr open(const Config& config, const std::string&) {
+  if (config.has("handle")) {
+    const std::string handle = config.string("handle");
+    const std::lock_guard lock(registered().mutex);
+    const auto found = registered().sources.find(handle);
+    if (found != registered().sources.end()) return found->second;
+    std::vector<std::string> names;
+    for (const auto& [name, source] : registered().sources) names.push_back(name);
+    config.fail("handle", "names nothing that is in memory here", "'" + handle + "'", "", nearest_hint(handle, names));
+  }
+  std::vector<NamedArray> arrays;
+  for (const auto& [key, value] : config.json().as_object())
+    if (value.is_array() && key != "class_names") arrays.push_back(from_json(config, key, *config.raw(key)));
+  if (arrays.empty())
+    throw Error(ErrorKind::data, {.where = config.where(), .what = "there are no arrays", .hint = "give 'x' and 'y', or a 'handle'"});
+  return arrays_source("arrays", std::move(arrays));
+}
+
+// How a tensor's elements are read.
+Column column_of(const NamedArray& array) {
+  const Tensor& values = array.values;
+  std::vector<int64_t> dims = values.shape().vector();
+  const size_t rank = dims.size();
+  dims.erase(dims.begin());
+  Column column{.field = {.name = array.name, .dtype = values.dtype(), .shape = Shape(dims)},
+                .stored = values.dtype(),
+                .data = values.data<std::byte>()};
+  if (array.label) {
+    column.field.dtype = Dtype::i64;
+    column.field.shape = {};
+  } else if (values.dtype() == Dtype::u8 && (rank == 3 || rank == 4)) {
+    column.field.dtype = Dtype::f32;
+    column.scale = 1.f / 255;
+    if (rank == 3) column.field.shape = {1, dims[0], dims[1]};
+  } else if (values.dtype() == Dtype::f64 || values.dtype() == Dtype::f16 || values.dtype() == Dtype::bf16) {
+    column.field.dtype = Dtype::f32;
+  }
+  return column;
+}
+
+void settle_classes(const NamedArray& array, Column& column, int64_t size) {
+  const Tensor& values = array.values;
+  const bool integers =
+      values.dtype() == Dtype::u8 || values.dtype() == Dtype::i32 || values.dtype() == Dtype::i64 || values.dtype() == Dtype::boolean;
+  if (!integers || values.elements() != size)
+    throw Error(ErrorKind::data, {.where = array.where,
+                                  .what = "these are no class labels",
+                                  .got = Type{values.dtype(), values.shape()}.text(),
+                                  .expected = "one integer per example"});
+  int64_t classes = array.classes;
+  if (classes == 0 && !array.class_names.empty()) classes = static_cast<int64_t>(array.class_names.size());
+  const Tensor labels = values.to(Dtype::i64);
+  for (int64_t i = 0; i < size && array.classes == 0 && array.class_names.empty(); ++i)
+    classes = std::max(classes, std::min<int64_t>(labels.data<int64_t>()[i], (int64_t{1} << 31) - 1) + 1);
+  column.field.classes = std::max<int64_t>(classes, 1);
+  if (array.class_names.size() == static_cast<size_t>(column.field.classes)) column.field.class_names = array.class_names;
+  else if (!array.class_names.empty())
+    throw Error(ErrorKind::data, {.where = array.where,
+                                  .what = "the class names are not as many as the classes",
+                                  .got = std::to_string(array.class_names.size()),
+                                  .expected = std::to_string(column.field.classes)});
+  check_labels(column, size, array.where);
+}
+
+}  // namespace
+
+NamedArray named_array(const Config& config, const std::string& name, Tensor values, const std::string& where) {
+  const bool whole =
+      values.dtype() == Dtype::u8 || values.dtype() == Dtype::i32 || values.dtype() == Dtype::i64 || values.dtype() == Dtype::boolean;
+  const bool single = values.shape().rank() == 1 || (values.shape().rank() == 2 && values.shape()[1] == 1);
+  NamedArray array{.name = name, .values = std::move(values), .label = name == "y" && whole && single, .where = where};
+  const int64_t classes = config.integer_in("classes", 0, int64_t{1} << 31, 0);
+  std::vector<std::string> class_names = config.string_list("class_names");
+  if (array.label) array.classes = classes, array.class_names = std::move(class_names);
+  return array;
+}
+
+SourcePtr arrays_source(const std::string& name, std::vector<NamedArray> arrays, Json fitted) {
+  std::vector<Column> columns;
+  std::vector<std::shared_ptr<const void>> owners;
+  int64_t size = -1;
+  for (const NamedArray& array : arrays) {
+    if (array.values.shape().rank() < 1)
+      throw Error(ErrorKind::data,
+                  {.where = array.where, .what = "a scalar holds no examples", .expected = "examples along the first dimension"});
+    const int64_t examples = array.values.shape()[0];
+    if (size >= 0 && examples != size)
+      throw Error(ErrorKind::data, {.where = array.where,
+                                    .what = "'" + array.name + "' has another number of examples than '" + arrays[0].name + "'",
+                                    .got = std::to_string(examples),
+                                    .expected = std::to_string(size)});
+    size = examples;
+    columns.push_back(column_of(array));
+    if (array.label) settle_classes(array, columns.back(), size);
+    owners.push_back(array.values.storage());
+  }
+  return std::make_shared<ArraySource>(name + " (" + std::to_string(size) + " examples)", size, std::move(columns), std::move(owners),
+                                       std::move(fitted));
+}
+
+SourcePtr register_source(const std::string& handle, SourcePtr source) {
+  const std::lock_guard lock(registered().mutex);
+  auto& sources = registered().sources;
+  SourcePtr before;
+  if (const auto found = sources.find(handle); found != sources.end()) {
+    before = std::move(found->second);
+    sources.erase(found);
+  }
+  if (source) sources.emplace(handle, std::move(source));
+  return before;
+}
+
+extern const SourceDef source_arrays;
+const SourceDef source_arrays{
+    .type = "arrays",
+    .doc = "Arrays in the job itself ('x', 'y', ...: nested lists), or in memory ('handle'). Options: classes, class_names",
+    .open = open};
+
+}  // namespace perigee

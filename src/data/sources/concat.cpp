@@ -1,0 +1,96 @@
+// {"type": "concat", "sources": [{...}, {...}]}
+#include <algorithm>
+
+#include "src/data/concat_source.h"
+
+namespace perigee {
+namespace {
+
+class ConcatSource : public DataSource {
+ public:
+  explicit ConcatSource(std::vector<SourcePtr> sources) : sources_(std::move(sources)) {
+    for (const auto& source : sources_) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + source->size());
+  }
+  int64_t size() const override { return ends_.back(); }
+  const std::vector<Field>& fields() const override { return sources_[0]->fields(); }
+  void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
+    const size_t part = part_of(key);
+    sources_[part]->read(inner_key(key, part), slots);
+  }
+  int64_t read_ahead() const override {
+    int64_t most = 0;
+    for (const auto& source : sources_) most = std::max(most, source->read_ahead());
+    return most;
+  }
+  void expect(std::span<const ReadKey> keys) const override {
+    std::vector<std::vector<ReadKey>> inner(sources_.size());
+    for (const ReadKey& key : keys) {
+      const size_t part = part_of(key);
+      inner[part].push_back(inner_key(key, part));
+    }
+    for (size_t part = 0; part < sources_.size(); ++part)
+      if (!inner[part].empty() && sources_[part]->read_ahead() > 0) sources_[part]->expect(inner[part]);
+  }
+  bool cheap() const override {
+    return std::all_of(sources_.begin(), sources_.end(), [](const SourcePtr& source) { return source->cheap(); });
+  }
+  Json fitted() const override { return sources_[0]->fitted(); }
+  std::string describe() const override {
+    std::string text;
+    for (const auto& source : sources_) text += (text.empty() ? "" : " + ") + source->describe();
+    return text;
+  }
+
+ private:
+  size_t part_of(const ReadKey& key) const {
+    return static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), key.index) - ends_.begin());
+  }
+  ReadKey inner_key(ReadKey key, size_t part) const {
+    if (part == 0) return key;
+    key.index -= ends_[part - 1];
+    key.seed += part * 0x9E3779B97F4A7C15u;  // example 0 of each source has draws of its own
+    return key;
+  }
+
+  std::vector<SourcePtr> sources_;
+  std::vector<int64_t> ends_;
+};
+
+std::string fields_text(const DataSource& source) {
+  std::string text;
+  for (const auto& field : source.fields()) {
+    text += (text.empty() ? "" : ", ") + field.name + ": " + Type{field.dtype, field.shape}.text();
+    if (field.classes > 0) text += " (" + std::to_string(field.classes) + " classes)";
+  }
+  return text;
+}
+
+SourcePtr open(const Config& config, const std::string& folder) {
+  const Json* list = config.raw("sources");
+  if (list == nullptr || !list->is_array() || list->as_array().empty()) config.fail("sources", "must be a list of data sources");
+  std::vector<SourcePtr> sources;
+  for (size_t i = 0; i < list->as_array().size(); ++i) {
+    // What the first was fitted to holds for all: they are one data set.
+    const Json description = sources.empty() ? list->as_array()[i] : with_fitted(list->as_array()[i], sources[0]->fitted());
+    sources.push_back(open_source(config.element(description, "sources[" + std::to_string(i) + "]"), folder));
+  }
+  return concat_sources(std::move(sources), config.where());
+}
+
+}  // namespace
+
+SourcePtr concat_sources(std::vector<SourcePtr> sources, const std::string& where) {
+  const std::string first = fields_text(*sources[0]);
+  for (const auto& source : sources)
+    if (fields_text(*source) != first)
+      throw Error(ErrorKind::data, {.where = where,
+                                    .what = "sources with other fields cannot be joined: " + source->describe(),
+                                    .got = fields_text(*source),
+                                    .expected = first});
+  return sources.size() == 1 ? sources[0] : std::make_shared<ConcatSource>(std::move(sources));
+}
+
+extern const SourceDef source_concat;
+const SourceDef source_concat{.type = "concat", .doc = "All of 'sources', one after the other", .open = open, .wraps = true};
+
+}  // namespace perigee

@@ -1,0 +1,23 @@
+// {"type": "host", "name": "train"}: a source that the program which embeds Perigee has made, as a job calls it.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "src/data/source.h"
+
+namespace perigee {
+
+// While it lives, jobs opened by this thread find these sources by name. Scopes nest; the innermost counts.
+class HostScope {
+ public:
+  explicit HostScope(const std::map<std::string, SourcePtr>& sources);
+  ~HostScope();
+  HostScope(const HostScope&) = delete;
+  HostScope& operator=(const HostScope&) = delete;
+
+ private:
+  const std::map<std::string, SourcePtr>* outer_;
+};
+
+}  // namespace perigee

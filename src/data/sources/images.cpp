@@ -1,0 +1,123 @@
+// {"type": "images", "folder": "pets", "size": [64, 64]}: a folder of images per class ("pets/cat/1.jpg"), JPEG and PNG, resized to one size. Classes
+// are the folders' names, sorted; files are sorted within them. A flat folder has no labels.
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "src/data/source.h"
+#include "src/io/confined.h"
+#include "src/io/image.h"
+
+namespace perigee {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
+constexpr size_t kMaxFiles = size_t{1} << 27;
+
+bool is_image_name(const fs::path& path) {
+  std::string extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+}
+
+struct Options {
+  int64_t channels = 3, height = 0, width = 0;
+  float scale = 1.f / 255;
+};
+
+class ImageFolder : public DataSource {
+ public:
+  struct File {
+    std::string path;
+    int64_t label = 0;
+  };
+
+  ImageFolder(std::string folder, std::vector<File> files, std::vector<std::string> classes, const Options& options)
+      : folder_(std::move(folder)), files_(std::move(files)), options_(options) {
+    fields_.push_back({.name = "x", .dtype = Dtype::f32, .shape = {options.channels, options.height, options.width}});
+    if (!classes.empty()) {
+      const auto count = static_cast<int64_t>(classes.size());
+      fields_.push_back({.name = "y", .dtype = Dtype::i64, .shape = {}, .classes = count, .class_names = std::move(classes)});
+    }
+  }
+
+  int64_t size() const override { return static_cast<int64_t>(files_.size()); }
+  const std::vector<Field>& fields() const override { return fields_; }
+  std::string describe() const override { return "images (" + std::to_string(files_.size()) + " examples, " + folder_ + ")"; }
+
+  void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
+    // Their memory serves the thread's next image.
+    thread_local Bytes bytes;
+    thread_local Picture image;
+    const File& file = files_[static_cast<size_t>(key.index)];
+    read_file(file.path, kMaxFileBytes, bytes);
+    decode_image(bytes, file.path, options_.channels, image);
+    resize_image(image, options_.height, options_.width, options_.scale, reinterpret_cast<float*>(slots[0]));
+    if (slots.size() > 1) std::memcpy(slots[1], &file.label, sizeof file.label);
+  }
+
+ private:
+  std::string folder_;
+  std::vector<File> files_;
+  Options options_;
+  std::vector<Field> fields_;
+};
+
+std::vector<std::string> sorted_entries(const std::string& folder, bool folders) {
+  std::vector<std::string> names;
+  for (const FolderEntry& entry : list_folder(folder)) {
+    if (entry.name.starts_with('.')) continue;
+    if (folders ? entry.folder : entry.file && is_image_name(entry.name)) names.push_back(entry.name);
+  }
+  return names;
+}
+
+// A folder that lists the classes keeps their numbers when another part of the data lacks one.
+std::vector<std::string> class_folders(const Config& config, const std::string& folder) {
+  std::vector<std::string> given = config.string_list("classes");
+  const std::vector<std::string> found = sorted_entries(folder, true);
+  if (given.empty()) return found;
+  for (const auto& name : found)
+    if (std::find(given.begin(), given.end(), name) == given.end())
+      throw Error(ErrorKind::data,
+                  {.where = folder + "/" + name, .what = "this folder is none of the classes", .hint = nearest_hint(name, given)});
+  return given;
+}
+
+SourcePtr open(const Config& config, const std::string& base) {
+  const std::string folder = path_in(base, config.string("folder"));
+  if (!folder_exists(folder)) throw Error(ErrorKind::data, {.where = folder, .what = "there is no such folder"});
+  Options options;
+  options.channels = config.integer_in("channels", 1, 3, 3);
+  if (options.channels == 2) config.fail("channels", "is out of range", "2", "1 or 3");
+  if (!config.has("size")) config.fail("size", "is missing", "", "{height, width}, or one number for both");
+  const std::vector<int64_t> size = config.integers("size", 2, 0);
+  if (size[0] < 1 || size[1] < 1 || size[0] > 8192 || size[1] > 8192) config.fail("size", "is out of range", "", "1 to 8192");
+  options.height = size[0], options.width = size[1];
+  options.scale = static_cast<float>(config.number("scale", 1.0 / 255));
+  std::vector<std::string> classes = class_folders(config, folder);
+  std::vector<ImageFolder::File> files;
+  for (size_t label = 0; label < classes.size(); ++label) {
+    const std::string of_class = folder + "/" + classes[label];
+    if (!folder_exists(of_class)) continue;
+    for (const auto& name : sorted_entries(of_class, false)) files.push_back({of_class + "/" + name, static_cast<int64_t>(label)});
+  }
+  if (classes.empty())
+    for (const auto& name : sorted_entries(folder, false)) files.push_back({folder + "/" + name, 0});
+  if (files.empty() || files.size() > kMaxFiles)
+    throw Error(ErrorKind::data,
+                {.where = folder, .what = "there are no images here", .expected = "a folder of .jpg or .png files per class"});
+  return std::make_shared<ImageFolder>(folder, std::move(files), std::move(classes), options);
+}
+
+}  // namespace
+
+extern const SourceDef source_images;
+const SourceDef source_images{.type = "images",
+                              .doc =
+                                  "A folder of JPEG and PNG images per class. Options: folder, size (height and width), channels (3), "
+                                  "scale (1/255), classes (the folders' names)",
+                              .open = open};
+
+}  // namespace perigee

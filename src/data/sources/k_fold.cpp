@@ -1,0 +1,37 @@
+// {"type": "k_fold", "source": {...}, "folds": 5, "fold": 0, "part": "train"}: cross-validation; "test" is the fold, "train" all others.
+#include <algorithm>
+
+#include "src/data/indexed_source.h"
+#include "src/data/loader.h"
+
+namespace perigee {
+namespace {
+
+SourcePtr open(const Config& config, const std::string& folder) {
+  const SourcePtr inner = open_source(config.object("source"), folder);
+  const int64_t size = inner->size();
+  if (size < 2) config.fail("source", "has too few examples", std::to_string(size), "at least 2");
+  const int64_t folds = config.integer_in("folds", 2, size, std::min<int64_t>(5, size));
+  const int64_t fold = config.integer_in("fold", 0, folds - 1);
+  const bool test = config.choice("part", "train", {"train", "test"}) == "test";
+  const auto seed = static_cast<uint64_t>(config.integer("seed", 0));
+  const bool shuffle = config.boolean("shuffle", true);
+  const auto border = [=](int64_t k) { return static_cast<int64_t>(static_cast<__int128>(size) * k / folds); };
+  const int64_t from = border(fold), to = border(fold + 1);
+  const std::string name = "fold " + std::to_string(fold) + " of " + std::to_string(folds) + (test ? " (test)" : " (train)");
+  return std::make_shared<IndexedSource>(name, inner, test ? to - from : size - (to - from), [=](int64_t i) {
+    const int64_t position = test ? from + i : i < from ? i : i + (to - from);
+    return shuffle ? shuffled_index(seed, 0, position, size) : position;
+  });
+}
+
+}  // namespace
+
+extern const SourceDef source_k_fold;
+const SourceDef source_k_fold{
+    .type = "k_fold",
+    .doc = "Fold number 'fold' of 'folds' (5): part 'test' is the fold, 'train' the rest. Options: shuffle (true), seed (0)",
+    .open = open,
+    .wraps = true};
+
+}  // namespace perigee

@@ -1,0 +1,299 @@
+// {"type": "text", "file": "input.txt", "unit": "char", "context": 12}: x are the numbers of `context` units in a row, y is that of the unit
+// which follows. Windows overlap, so a text is cut into parts before it is cut into windows: none of the test part shows what another was
+// trained on. The vocabulary is fitted on the training part and is fitted(): every other text is read by it.
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "src/data/source.h"
+#include "src/io/compress.h"
+#include "src/io/text.h"
+
+namespace perigee {
+namespace {
+
+constexpr uint64_t kMaxBytes = uint64_t{1} << 33;  // of all files together
+constexpr int64_t kMaxContext = 1 << 16;
+
+// A stretch of text that windows do not cross the ends of.
+struct Piece {
+  std::string path;
+  std::string_view text;
+  uint64_t offset = 0;  // of it in the file
+};
+
+struct File {
+  std::string path;
+  FileContent content;
+  std::string_view text() const { return as_text(content.bytes()); }
+};
+
+std::vector<File> open_files(const Config& config, const std::string& folder) {
+  std::vector<File> files;
+  uint64_t bytes = 0;
+  for (const std::string& name : config.string_list("file")) {
+    const std::string path = path_in(folder, name);
+    files.push_back({path, FileContent::open(path, kMaxBytes)});
+    bytes += files.back().text().size();
+    if (bytes > kMaxBytes)
+      throw Error(ErrorKind::resources, {.where = path,
+                                         .what = "the text is too large",
+                                         .got = std::to_string(bytes) + " bytes",
+                                         .expected = "at most " + std::to_string(kMaxBytes)});
+  }
+  if (files.empty()) config.fail("file", "is missing", "", "a text file, or a list of them");
+  return files;
+}
+
+// Where each part of the text ends, as a share of all of it; parts follow each other in this order.
+constexpr const char* kParts[] = {"train", "validation", "test"};
+struct Share {
+  double from = 0, to = 0;
+};
+
+Share share_of(const Config& parts, const std::string& part) {
+  Share share, wanted;
+  for (const char* name : kParts) {
+    share.from = share.to;
+    share.to += parts.number_in(name, 0, 1, 0);
+    if (part == name) wanted = share;
+  }
+  parts.reject_unread();
+  if (share.to > 1 + 1e-9) parts.fail("train", "and the other parts are more than the whole", Json(share.to).dump(), "a sum of at most 1");
+  if (wanted.to <= wanted.from) parts.fail(part, "is not among the parts", "", "its share of the text, such as 0.1");
+  return wanted;
+}
+
+bool between_units(std::string_view text, size_t at, bool words) {
+  if (at == 0 || at == text.size()) return true;
+  if (words) return text[at - 1] == ' ' || (text[at - 1] >= '\t' && text[at - 1] <= '\r');
+  return (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80;
+}
+
+// The pieces of the files from one share of their bytes to another. A border inside a unit moves to its end, in every part alike.
+std::vector<Piece> cut(const std::vector<File>& files, const Share& share, bool words) {
+  uint64_t all = 0, begin = 0;
+  for (const File& file : files) all += file.text().size();
+  const auto border = [&](double at) { return at >= 1 - 1e-9 ? all : static_cast<uint64_t>(std::llround(at * static_cast<double>(all))); };
+  const uint64_t from = border(share.from), to = border(share.to);
+  std::vector<Piece> pieces;
+  for (const File& file : files) {
+    const std::string_view text = file.text();
+    const auto inside = [&](uint64_t at) {
+      size_t cut = at <= begin ? 0 : static_cast<size_t>(std::min<uint64_t>(at - begin, text.size()));
+      while (!between_units(text, cut, words)) ++cut;
+      return cut;
+    };
+    size_t low = inside(from);
+    const size_t high = inside(to);
+    if (low == 0 && text.starts_with("\xef\xbb\xbf")) low = 3;  // a byte order mark
+    if (low < high) pieces.push_back({file.path, text.substr(low, high - low), low});
+    begin += text.size();
+  }
+  return pieces;
+}
+
+Vocabulary fit(const Config& config, const std::string& name, const std::vector<Piece>& pieces, const VocabularyOptions& options) {
+  UnitCounts counts;
+  for (const Piece& piece : pieces) {
+    UnitReader reader(piece.text, options.units, piece.path, piece.offset);
+    counts.add(reader);
+  }
+  if (counts.map().empty()) throw Error(ErrorKind::data, {.where = name, .what = "there is no text to learn a vocabulary from"});
+  Vocabulary vocabulary(counts, options);
+  if (vocabulary.size() < (options.unknown ? 2 : 1)) config.fail("min_count", "leaves no vocabulary", std::to_string(options.min_count));
+  return vocabulary;
+}
+
+// The numbers of a text's units, one after the other, as narrow as the vocabulary allows.
+class Numbers {
+ public:
+  explicit Numbers(int64_t vocabulary) : width_(vocabulary <= 1 << 8 ? 1 : vocabulary <= 1 << 16 ? 2 : 4) {}
+  void reserve(size_t count) { bytes_.reserve(count * width_); }
+  void push(int64_t number) {
+    const auto value = static_cast<uint32_t>(number);
+    const auto* bytes = reinterpret_cast<const std::byte*>(&value);  // little-endian, like all machines that this runs on
+    bytes_.insert(bytes_.end(), bytes, bytes + width_);
+  }
+  void finish() { bytes_.shrink_to_fit(); }
+  int64_t size() const { return static_cast<int64_t>(bytes_.size() / width_); }
+  const std::byte* at(int64_t index) const { return bytes_.data() + static_cast<size_t>(index) * width_; }
+
+  void read(int64_t from, int64_t count, std::byte* slot) const {
+    assert(from >= 0 && from + count <= size());
+    auto* to = reinterpret_cast<int64_t*>(slot);
+    const auto widen = [&]<class T>(const T* numbers) {
+      for (int64_t i = 0; i < count; ++i) to[i] = numbers[i];
+    };
+    if (width_ == 1) widen(reinterpret_cast<const uint8_t*>(at(from)));
+    else if (width_ == 2) widen(reinterpret_cast<const uint16_t*>(at(from)));
+    else widen(reinterpret_cast<const uint32_t*>(at(from)));
+  }
+
+ private:
+  size_t width_;
+  std::vector<std::byte> bytes_;
+};
+
+// What y is: the next unit, the next unit at every position, or nothing.
+enum class Targets { next, every, none };
+
+struct Windows {
+  int64_t context = 0, stride = 1;
+  Targets targets = Targets::next;
+  int64_t span() const { return context + (targets == Targets::none ? 0 : 1); }
+  // In a text of so many units.
+  int64_t count(int64_t units) const { return units < span() ? 0 : (units - span()) / stride + 1; }
+};
+
+class TextSource : public DataSource {
+ public:
+  TextSource(const std::vector<Piece>& pieces, const Vocabulary& vocabulary, const Windows& windows, std::string name, Json fitted)
+      : name_(std::move(name)), vocabulary_(vocabulary.size()), windows_(windows), numbers_(vocabulary_), fitted_(std::move(fitted)) {
+    fields_.push_back({.name = "x", .dtype = Dtype::i64, .shape = {windows.context}});
+    if (windows.targets == Targets::next)
+      fields_.push_back({.name = "y", .dtype = Dtype::i64, .shape = {}, .classes = vocabulary.size(), .class_names = vocabulary.names()});
+    if (windows.targets == Targets::every) fields_.push_back({.name = "y", .dtype = Dtype::i64, .shape = {windows.context}});
+    size_t bytes = 0;
+    for (const Piece& piece : pieces) bytes += piece.text.size();
+    numbers_.reserve(vocabulary.units().words ? bytes / 6 : bytes);
+    for (const Piece& piece : pieces) add(piece, vocabulary);
+    numbers_.finish();
+  }
+
+  int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
+  int64_t units() const { return numbers_.size(); }
+  const std::vector<Field>& fields() const override { return fields_; }
+  bool cheap() const override { return true; }
+  Json fitted() const override { return fitted_; }
+  std::string describe() const override {
+    return "text " + name_ + " (" + std::to_string(size()) + " examples, vocabulary of " + std::to_string(vocabulary_) + ")";
+  }
+
+  void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
+    assert(key.index >= 0 && key.index < size() && slots.size() == fields_.size());
+    const int64_t at = place(key.index);
+    numbers_.read(at, windows_.context, slots[0]);
+    if (windows_.targets == Targets::next) numbers_.read(at + windows_.context, 1, slots[1]);
+    if (windows_.targets == Targets::every) numbers_.read(at + 1, windows_.context, slots[1]);
+  }
+
+  void prefetch(int64_t index) const override { __builtin_prefetch(numbers_.at(place(index))); }
+
+ private:
+  void add(const Piece& piece, const Vocabulary& vocabulary) {
+    const int64_t first = numbers_.size();
+    UnitReader reader(piece.text, vocabulary.units(), piece.path, piece.offset);
+    while (reader.next()) {
+      const int64_t number = vocabulary.number(reader.unit());
+      if (number < 0)
+        throw Error(ErrorKind::data, {.where = reader.place(),
+                                      .what = "this is not in the vocabulary",
+                                      .got = Json(std::string(reader.unit())).dump(),
+                                      .hint = "with unknown = true the vocabulary has a number for everything else"});
+      numbers_.push(number);
+    }
+    const int64_t windows = windows_.count(numbers_.size() - first);
+    if (windows == 0) return;
+    begins_.push_back(first);
+    ends_.push_back(size() + windows);
+  }
+
+  // Of the window in numbers_: O(1), or O(log files).
+  int64_t place(int64_t index) const {
+    const size_t piece = ends_.size() == 1 ? 0 : static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
+    return begins_[piece] + (index - (piece > 0 ? ends_[piece - 1] : 0)) * windows_.stride;
+  }
+
+  std::string name_;
+  int64_t vocabulary_;
+  Windows windows_;
+  Numbers numbers_;
+  std::vector<int64_t> begins_, ends_;  // of each piece that has windows: its first unit, its last window and one
+  std::vector<Field> fields_;
+  Json fitted_;
+};
+
+constexpr const char* kTargetNames[] = {"next", "every", "none"};
+
+// A model's other texts are read as it reads: they need not say it again.
+Windows windows_of(const Config& config) {
+  const Config of_model = config.has("fitted") ? config.object("fitted") : config;
+  Windows windows;
+  windows.context = (config.has("context") ? config : of_model).integer_in("context", 1, kMaxContext);
+  windows.stride = config.integer_in("stride", 1, int64_t{1} << 40, 1);
+  const std::vector<std::string> names{std::begin(kTargetNames), std::end(kTargetNames)};
+  const std::string targets = config.choice("targets", of_model.choice("targets", "next", names), names);
+  windows.targets = static_cast<Targets>(std::find(names.begin(), names.end(), targets) - names.begin());
+  return windows;
+}
+
+VocabularyOptions vocabulary_options(const Config& config) {
+  return {.units = {.words = config.choice("unit", "char", {"char", "word"}) == "word", .lowercase = config.boolean("lowercase", false)},
+          .unknown = config.boolean("unknown", true),
+          .min_count = config.integer_in("min_count", 1, int64_t{1} << 40, 1),
+          .max_size = config.integer_in("max_vocabulary", 2, Vocabulary::kMaxSize, 1 << 16)};
+}
+
+// The vocabulary that the description was given; it must not contradict what else the description says.
+std::optional<Vocabulary> given_vocabulary(const Config& config, const VocabularyOptions& options) {
+  if (!config.has("fitted")) return {};
+  std::optional<Vocabulary> given(std::in_place, config.object("fitted"));
+  const auto check = [&](const char* key, bool wanted, bool have) {
+    if (config.has(key) && wanted != have)
+      config.fail(key, "is not what the vocabulary was fitted with", config.raw(key)->dump(), "as in the training data");
+  };
+  check("unit", options.units.words, given->units().words);
+  check("lowercase", options.units.lowercase, given->units().lowercase);
+  return given;
+}
+
+SourcePtr open(const Config& config, const std::string& folder) {
+  const Windows windows = windows_of(config);
+  const VocabularyOptions options = vocabulary_options(config);
+  std::optional<Vocabulary> vocabulary = given_vocabulary(config, options);
+  const bool words = vocabulary ? vocabulary->units().words : options.units.words;
+
+  const std::vector<File> files = open_files(config, folder);
+  std::string name = files[0].path, part = config.string("part", "train");
+  if (files.size() > 1) name += " and " + std::to_string(files.size() - 1) + " more";
+  Share training{0, 1}, share{0, 1};
+  if (config.has("parts")) {
+    const Config parts = config.object("parts");
+    training = share_of(parts, "train");
+    share = share_of(parts, config.choice("part", "train", {std::begin(kParts), std::end(kParts)}));
+    name += " " + part;
+  } else if (config.has("part")) {
+    config.fail("part", "needs 'parts', the shares of the text", "", R"({"train": 0.9, "test": 0.1})");
+  }
+  if (!vocabulary) vocabulary.emplace(fit(config, name, cut(files, training, words), options));
+
+  Json kept = vocabulary->to_json();
+  kept.set("type", "text");
+  kept.set("context", windows.context);
+  kept.set("targets", kTargetNames[static_cast<int>(windows.targets)]);
+  auto source = std::make_shared<TextSource>(cut(files, share, words), *vocabulary, windows, name, std::move(kept));
+  if (source->size() == 0)
+    throw Error(ErrorKind::data, {.where = name,
+                                  .what = "the text is shorter than one window",
+                                  .got = std::to_string(source->units()) + (words ? " words" : " characters"),
+                                  .expected = "at least " + std::to_string(windows.span()),
+                                  .hint = "'context' says how long a window is"});
+  return source;
+}
+
+}  // namespace
+
+extern const SourceDef source_text;
+const SourceDef source_text{
+    .type = "text",
+    .doc =
+        "Windows of 'context' characters or words of a text 'file' (one or several, also .gz and .xz), to foretell what follows. Options: "
+        "unit ('char' or 'word'), stride (1), targets ('next', 'every' position or 'none'), lowercase (false), min_count (1), "
+        "max_vocabulary "
+        "(65536), unknown (true), parts (shares of the text by name) and part ('train', 'validation' or 'test')",
+    .open = open};
+
+}  // namespace perigee

@@ -1,0 +1,17 @@
+// {"type": "scale", "factor": 0.5, "offset": 0}: y = x * factor + offset.
+#include "src/data/transforms/affine.h"
+
+namespace perigee {
+namespace {
+
+std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
+  const auto factor = static_cast<float>(config.number("factor", 1)), offset = static_cast<float>(config.number("offset", 0));
+  return std::make_unique<AffineTransform>(config, source.fields()[field], std::vector{factor}, std::vector{offset}, Json());
+}
+
+}  // namespace
+
+extern const TransformDef transform_scale;
+const TransformDef transform_scale{.type = "scale", .doc = "x * factor + offset. Options: factor (1), offset (0)", .open = open};
+
+}  // namespace perigee

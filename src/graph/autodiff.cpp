@@ -1,0 +1,71 @@
+#include "src/graph/autodiff.h"
+
+#include <cassert>
+#include <map>
+
+#include "src/core/error.h"
+#include "src/graph/build.h"
+#include "src/graph/op.h"
+
+namespace perigee {
+namespace {
+
+// Which nodes depend on one of `targets`.
+std::vector<bool> dependents(const Graph& graph, std::span<const Value> targets) {
+  std::vector<bool> depends(graph.nodes().size(), false);
+  for (const Value& target : targets) depends[static_cast<size_t>(target.id().node)] = true;
+  for (const Node& node : graph.nodes())
+    for (const ValueId& input : node.inputs)
+      if (input.node >= 0 && depends[static_cast<size_t>(input.node)]) depends[static_cast<size_t>(node.id)] = true;
+  return depends;
+}
+
+bool is_float(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64 || dtype == Dtype::f16 || dtype == Dtype::bf16; }
+
+void accumulate(std::map<ValueId, Value>& sums, ValueId id, Value grad) {
+  const auto [place, fresh] = sums.try_emplace(id, grad);
+  if (!fresh) place->second = place->second + grad;
+}
+
+}  // namespace
+
+std::vector<Value> gradients(Graph& graph, Value root, Value seed, std::span<const Value> targets) {
+  assert(root.shape() == seed.shape());
+  const std::vector<bool> depends = dependents(graph, targets);
+  const std::string scope = graph.scope();
+  std::map<ValueId, Value> sums;
+  sums.emplace(root.id(), seed);
+  for (int i = root.id().node; i >= 0; --i) {
+    if (!depends[static_cast<size_t>(i)]) continue;
+    const Node node = graph.nodes()[static_cast<size_t>(i)];  // a copy: the vector grows below
+    if (node.inputs.empty() || !node.op->vjp) continue;
+    std::vector<Value> grads(node.outputs.size());
+    bool any = false;
+    for (size_t o = 0; o < grads.size(); ++o) {
+      const auto found = sums.find({i, static_cast<int>(o)});
+      if (found == sums.end()) continue;
+      grads[o] = found->second;
+      any = true;
+    }
+    if (!any) continue;
+    graph.set_scope(node.scope);
+    const std::vector<Value> flows = node.op->vjp(graph, node, grads);
+    assert(flows.size() <= node.inputs.size());
+    for (size_t k = 0; k < flows.size(); ++k) {
+      const ValueId input = node.inputs[k];
+      if (!flows[k] || input.node < 0 || !depends[static_cast<size_t>(input.node)]) continue;
+      if (!is_float(graph.type(input).dtype)) continue;
+      assert(flows[k].shape() == graph.type(input).shape);
+      accumulate(sums, input, flows[k]);
+    }
+  }
+  graph.set_scope(scope);
+  std::vector<Value> result;
+  for (const Value& target : targets) {
+    const auto found = sums.find(target.id());
+    result.push_back(found == sums.end() ? Value() : found->second);
+  }
+  return result;
+}
+
+}  // namespace perigee

@@ -1,0 +1,102 @@
+#include "src/graph/build.h"
+
+#include "src/core/error.h"
+#include "src/graph/op.h"
+
+namespace perigee {
+namespace {
+
+Value unary(const char* op, Value x) { return x.graph().apply(op, {x}); }
+Value binary(const char* op, Value a, Value b) { return a.graph().apply(op, {a, b}); }
+// A number beside a value is a scalar of the value's dtype.
+Value number(Value like, double value) { return like.graph().constant(value, {like.dtype(), Shape()}); }
+
+Value reduce(const char* op, Value x, const std::vector<int64_t>& axes, bool keep) {
+  Json attrs = Json::object();
+  attrs.set("axes", ints_json(axes));
+  if (keep) attrs.set("keep", true);
+  return x.graph().apply(op, {x}, std::move(attrs));
+}
+
+Value with_shape(const char* op, Value x, const Shape& shape) {
+  Json attrs = Json::object();
+  attrs.set("shape", ints_json(shape.vector()));
+  return x.graph().apply(op, {x}, std::move(attrs));
+}
+
+}  // namespace
+
+Value operator+(Value a, Value b) { return binary("add", a, b); }
+Value operator-(Value a, Value b) { return binary("sub", a, b); }
+Value operator*(Value a, Value b) { return binary("mul", a, b); }
+Value operator/(Value a, Value b) { return binary("div", a, b); }
+Value operator-(Value a) { return unary("neg", a); }
+Value operator+(Value a, double b) { return a + number(a, b); }
+Value operator-(Value a, double b) { return a - number(a, b); }
+Value operator*(Value a, double b) { return a * number(a, b); }
+Value operator/(Value a, double b) { return a / number(a, b); }
+Value operator+(double a, Value b) { return number(b, a) + b; }
+Value operator-(double a, Value b) { return number(b, a) - b; }
+Value operator*(double a, Value b) { return number(b, a) * b; }
+Value operator/(double a, Value b) { return number(b, a) / b; }
+
+Value exp(Value x) { return unary("exp", x); }
+Value log(Value x) { return unary("log", x); }
+Value sqrt(Value x) { return unary("sqrt", x); }
+Value square(Value x) { return unary("square", x); }
+Value abs(Value x) { return unary("abs", x); }
+Value tanh(Value x) { return unary("tanh", x); }
+Value sigmoid(Value x) { return unary("sigmoid", x); }
+Value relu(Value x) { return unary("relu", x); }
+Value maximum(Value a, Value b) { return binary("maximum", a, b); }
+Value minimum(Value a, Value b) { return binary("minimum", a, b); }
+Value where(Value condition, Value a, Value b) { return a.graph().apply("where", {condition, a, b}); }
+Value greater(Value a, Value b) { return binary("greater", a, b); }
+
+Value cast(Value x, Dtype dtype) {
+  if (x.dtype() == dtype) return x;
+  Json attrs = Json::object();
+  attrs.set("dtype", dtype_name(dtype));
+  return x.graph().apply("cast", {x}, std::move(attrs));
+}
+
+Value reduce_sum(Value x, std::vector<int64_t> axes, bool keep) { return reduce("reduce_sum", x, axes, keep); }
+Value reduce_mean(Value x, std::vector<int64_t> axes, bool keep) { return reduce("reduce_mean", x, axes, keep); }
+Value reduce_max(Value x, std::vector<int64_t> axes, bool keep) { return reduce("reduce_max", x, axes, keep); }
+
+Value reshape(Value x, const Shape& shape) { return x.shape() == shape ? x : with_shape("reshape", x, shape); }
+
+Value transpose(Value x, std::vector<int64_t> order) {
+  Json attrs = Json::object();
+  attrs.set("order", ints_json(order));
+  return x.graph().apply("transpose", {x}, std::move(attrs));
+}
+
+Value broadcast_to(Value x, const Shape& shape) { return x.shape() == shape ? x : with_shape("broadcast_to", x, shape); }
+
+Value sum_to(Value x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  const int extra = x.rank() - shape.rank();
+  std::vector<int64_t> axes;
+  for (int i = 0; i < x.rank(); ++i)
+    if (i < extra || (shape[i - extra] == 1 && x.shape()[i] != 1)) axes.push_back(i);
+  return reshape(axes.empty() ? x : reduce_sum(x, axes, true), shape);
+}
+
+Value matmul(Value a, Value b, bool transpose_a, bool transpose_b) {
+  Json attrs = Json::object();
+  if (transpose_a) attrs.set("transpose_a", true);
+  if (transpose_b) attrs.set("transpose_b", true);
+  return a.graph().apply("matmul", {a, b}, std::move(attrs));
+}
+
+Value zeros_like(Value x) { return full_like(x, 0); }
+Value ones_like(Value x) { return full_like(x, 1); }
+
+Value full_like(Value x, double value) {
+  Json attrs = Json::object();
+  attrs.set("value", value);
+  return x.graph().apply("full_like", {x}, std::move(attrs));
+}
+
+}  // namespace perigee

@@ -1,0 +1,134 @@
+#include "src/graph/op.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "src/core/error.h"
+#include "src/graph/op_list.h"
+
+namespace perigee {
+namespace {
+
+[[noreturn]] void wrong_attr(std::string_view key, const Json& value, const char* expected) {
+  throw Error(ErrorKind::model,
+              {.what = "attribute '" + std::string(key) + "' has the wrong type", .got = value.type_name(), .expected = expected});
+}
+
+const Json* given(const Json& attrs, std::string_view key) {
+  const Json* value = attrs.find(key);
+  return value && !value->is_null() ? value : nullptr;
+}
+
+}  // namespace
+
+std::span<const OpDef* const> all_ops() {
+  static const std::vector<const OpDef*> ops = [] {
+    std::vector<const OpDef*> all;
+    for (const OpList* list : op_lists())
+      for (size_t i = 0; i < list->count; ++i) all.push_back(list->first + i);
+    return all;
+  }();
+  return ops;
+}
+
+const OpDef* find_op(std::string_view name) {
+  static const auto table = [] {
+    std::unordered_map<std::string_view, const OpDef*> by_name;
+    for (const OpDef* op : all_ops()) by_name.emplace(op->name, op);
+    return by_name;
+  }();
+  const auto found = table.find(name);
+  return found == table.end() ? nullptr : found->second;
+}
+
+const OpDef& op_named(std::string_view name) {
+  if (const OpDef* op = find_op(name)) return *op;
+  std::vector<std::string> known;
+  for (const OpDef* op : all_ops()) known.emplace_back(op->name);
+  throw Error(ErrorKind::model, {.what = "unknown op '" + std::string(name) + "'", .hint = nearest_hint(name, known)});
+}
+
+Sliced sliced_elementwise(const OpCall& call, std::span<const Sliced> inputs) {
+  int rank = 0;
+  for (const Type& type : call.inputs) rank = std::max(rank, type.shape.rank());
+  Sliced result = Sliced::whole;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!call.present[i] || inputs[i] == Sliced::whole) continue;
+    if (inputs[i] != Sliced::batch || call.inputs[i].shape.rank() != rank) return Sliced::mixed;
+    result = Sliced::batch;
+  }
+  if (result != Sliced::batch) return result;
+  // What every slice has alike must not have the batch's dimension: it is as long as one slice only by chance.
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (call.present[i] && inputs[i] == Sliced::whole && call.inputs[i].shape.rank() == rank && call.inputs[i].shape[0] != 1)
+      return Sliced::mixed;
+  return result;
+}
+
+Sliced sliced_linear_elementwise(const OpCall& call, std::span<const Sliced> inputs) {
+  bool all_partial = !inputs.empty();
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (call.present[i] && inputs[i] != Sliced::partial) all_partial = false;
+  return all_partial ? Sliced::partial : sliced_elementwise(call, inputs);
+}
+
+Sliced sliced_first_input(const OpCall& call, std::span<const Sliced> inputs) {
+  if (inputs.empty()) return Sliced::whole;
+  for (size_t i = 1; i < inputs.size(); ++i)
+    if (call.present[i] && inputs[i] != Sliced::whole) return Sliced::mixed;
+  return inputs[0] == Sliced::partial ? Sliced::mixed : inputs[0];
+}
+
+Sliced sliced_never(const OpCall& call, std::span<const Sliced> inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (call.present[i] && inputs[i] != Sliced::whole) return Sliced::mixed;
+  return Sliced::whole;
+}
+
+int64_t attr_int(const Json& attrs, std::string_view key, int64_t fallback) {
+  const Json* value = given(attrs, key);
+  if (!value) return fallback;
+  if (!value->is_int()) wrong_attr(key, *value, "an integer");
+  return value->as_int();
+}
+
+double attr_number(const Json& attrs, std::string_view key, double fallback) {
+  const Json* value = given(attrs, key);
+  if (!value) return fallback;
+  if (!value->is_number()) wrong_attr(key, *value, "a number");
+  return value->as_number();
+}
+
+bool attr_bool(const Json& attrs, std::string_view key, bool fallback) {
+  const Json* value = given(attrs, key);
+  if (!value) return fallback;
+  if (!value->is_bool()) wrong_attr(key, *value, "true or false");
+  return value->as_bool();
+}
+
+std::string attr_string(const Json& attrs, std::string_view key, std::string_view fallback) {
+  const Json* value = given(attrs, key);
+  if (!value) return std::string(fallback);
+  if (!value->is_string()) wrong_attr(key, *value, "a string");
+  return value->as_string();
+}
+
+std::vector<int64_t> attr_ints(const Json& attrs, std::string_view key) {
+  std::vector<int64_t> result;
+  const Json* value = given(attrs, key);
+  if (!value) return result;
+  if (!value->is_array()) wrong_attr(key, *value, "a list of integers");
+  for (const Json& item : value->as_array()) {
+    if (!item.is_int()) wrong_attr(key, item, "a list of integers");
+    result.push_back(item.as_int());
+  }
+  return result;
+}
+
+Json ints_json(std::span<const int64_t> values) {
+  Json list = Json::array();
+  for (int64_t value : values) list.push(value);
+  return list;
+}
+
+}  // namespace perigee

@@ -1,0 +1,101 @@
+// What the graph knows of an op: its result types, its vector-Jacobian product as ops, how it behaves when a batch is cut
+// into slices, and the kernel Params made from its attributes. How it is computed is a kernel's business.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/kernel.h"
+#include "src/graph/graph.h"
+
+namespace perigee {
+
+// How a value relates to the examples of a batch when each thread computes its own slice of them.
+enum class Sliced : uint8_t {
+  whole,    // the same on every slice (parameters, constants)
+  batch,    // dimension 0 counts the slice's examples
+  partial,  // a sum over the slice's examples; slices are added up (gradients of parameters)
+  mixed,    // none of these: the graph cannot be sliced
+};
+
+// An op as it is being appended or compiled.
+struct OpCall {
+  std::span<const Type> inputs;  // an absent optional operand has rank 0 and present[i] == false
+  std::span<const bool> present;
+  const Json& attrs;
+};
+
+inline constexpr size_t kMaxParamsBytes = 512;
+
+// The operand types of a node, in the form that OpDef's functions take.
+class OperandTypes {
+ public:
+  OperandTypes(const Graph& graph, const Node& node);  // the node need not be part of the graph yet; both must outlive this
+  OpCall call() const { return {types_, {present_.get(), types_.size()}, *attrs_}; }
+
+ private:
+  const Json* attrs_;
+  std::vector<Type> types_;
+  std::unique_ptr<bool[]> present_;
+};
+
+struct OpDef {
+  const char* name = nullptr;
+  const char* doc = nullptr;  // one sentence; operands and attributes
+  int min_inputs = 1;
+  int max_inputs = 1;  // -1: any number
+
+  // Throws Error(model) (where empty; the graph adds the scope) when the operands do not fit.
+  std::vector<Type> (*infer)(const OpCall& call) = nullptr;
+
+  // Gradients with respect to each input, given those of each output (empty handle: zero). An empty result handle: none flows.
+  // Null: the op is not differentiable (comparisons, arg-reductions, random draws): no gradient flows through it.
+  std::vector<Value> (*vjp)(Graph& graph, const Node& node, std::span<const Value> grads) = nullptr;
+
+  // How the outputs are sliced, given how the inputs are. One entry for all outputs.
+  Sliced (*sliced)(const OpCall& call, std::span<const Sliced> inputs) = nullptr;
+  // For ops whose outputs differ in this (batch norm: results by example, statistics of the whole batch); else null.
+  Sliced (*sliced_output)(const OpCall& call, std::span<const Sliced> inputs, int output) = nullptr;
+
+  // Writes the kernel Params (trivially copyable, at most kMaxParamsBytes) and returns their size. Null: none.
+  size_t (*params)(const OpCall& call, void* out) = nullptr;
+
+  // Floating-point operations of one call. Null: one per output element.
+  double (*flops)(const OpCall& call) = nullptr;
+
+  // Exchanges data among the slices of a team while it runs (batch-norm statistics): the plan then runs all slices in step.
+  bool collective = false;
+  // For element-wise ops: output element i depends on element i of the (broadcast) inputs only; any memory order will do.
+  bool elementwise = false;
+  // Prefers rank-4 operands in channels-last memory order on CPUs (convolution, pooling, batch norm).
+  bool image = false;
+  // With `image`: the result has the shape of a weight, and weights stay in canonical order.
+  bool gives_weight = false;
+  // The output is a window on input 0 (reshape, transpose, slice): gives the view instead of a kernel; false when it cannot
+  // be a window for these strides, and the plan copies.
+  bool (*alias)(const OpCall& call, const View& in, View* out) = nullptr;
+};
+
+// The registry: generated from the list of files.
+std::span<const OpDef* const> all_ops();
+const OpDef* find_op(std::string_view name);   // null when unknown
+const OpDef& op_named(std::string_view name);  // Error(model) with the nearest known name
+
+// Common slicing rules.
+Sliced sliced_elementwise(const OpCall& call, std::span<const Sliced> inputs);         // not linear: partial inputs mix
+Sliced sliced_linear_elementwise(const OpCall& call, std::span<const Sliced> inputs);  // add, negate, cast: partial stays partial
+Sliced sliced_first_input(const OpCall& call, std::span<const Sliced> inputs);         // row by row over input 0; the others whole
+Sliced sliced_never(const OpCall& call, std::span<const Sliced> inputs);               // whole inputs stay whole, all else mixes
+
+// Reading attributes inside infer, vjp and params: Error(model) when the type is wrong.
+int64_t attr_int(const Json& attrs, std::string_view key, int64_t fallback);
+double attr_number(const Json& attrs, std::string_view key, double fallback);
+bool attr_bool(const Json& attrs, std::string_view key, bool fallback);
+std::string attr_string(const Json& attrs, std::string_view key, std::string_view fallback);
+std::vector<int64_t> attr_ints(const Json& attrs, std::string_view key);  // empty when absent
+Json ints_json(std::span<const int64_t> values);
+
+}  // namespace perigee

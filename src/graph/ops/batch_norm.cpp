@@ -1,0 +1,130 @@
+// Batch normalisation in training: statistics, affine map, residual and relu in one op, and all gradients in another. What is done
+// with running statistics is composed from other ops by the layer.
+#include "kernels/ops/batch_norm.h"
+
+#include <cstring>
+
+#include "src/core/error.h"
+#include "src/graph/build.h"
+#include "src/graph/op_list.h"
+
+namespace perigee {
+namespace {
+
+bool has(const OpCall& call, size_t i) { return i < call.inputs.size() && call.present[i]; }
+
+void require(const OpCall& call, size_t i, const Type& expected, const char* what) {
+  if (has(call, i) && call.inputs[i] != expected)
+    throw Error(ErrorKind::model,
+                {.what = std::string("the ") + what + " does not fit", .got = call.inputs[i].text(), .expected = expected.text()});
+}
+
+Type per_channel(const Type& x) {
+  if (x.shape.rank() < 2 || (x.dtype != Dtype::f32 && x.dtype != Dtype::f64))
+    throw Error(ErrorKind::model, {.what = "normalises channels, dimension 1", .got = x.text(), .expected = "f32 or f64, N x C ..."});
+  return {x.dtype, Shape{x.shape[1]}};
+}
+
+bool relu_after(const OpCall& call) {
+  const std::string name = attr_string(call.attrs, "activation", "none");
+  if (name != "none" && name != "relu")
+    throw Error(ErrorKind::model, {.what = "fuses no activation '" + name + "'", .expected = "'none' or 'relu'"});
+  return name == "relu";
+}
+
+std::vector<Type> infer(const OpCall& call) {
+  const Type &x = call.inputs[0], channel = per_channel(x);
+  require(call, 1, channel, "gamma");
+  require(call, 2, channel, "beta");
+  require(call, 3, x, "residual");
+  relu_after(call);
+  return {x, channel, channel};
+}
+
+std::vector<Type> infer_grad(const OpCall& call) {
+  const Type &x = call.inputs[1], channel = per_channel(x);
+  require(call, 0, x, "gradient");
+  require(call, 2, x, "result");
+  require(call, 3, channel, "gamma");
+  require(call, 4, channel, "beta");
+  require(call, 5, channel, "mean");
+  require(call, 6, channel, "variance");
+  std::vector<Type> types{x, channel, channel};
+  if (attr_bool(call.attrs, "residual", false)) types.push_back(x);
+  return types;
+}
+
+size_t params(const OpCall& call, void* out) {
+  const BatchNormParams values{attr_number(call.attrs, "epsilon", 1e-5), relu_after(call), attr_bool(call.attrs, "residual", false)};
+  std::memcpy(out, &values, sizeof values);
+  return sizeof values;
+}
+
+std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
+  if (grads[1] || grads[2])
+    throw Error(ErrorKind::model, {.what = "the statistics of batch_norm cannot be differentiated", .hint = "use them in assign only"});
+  const bool relu = attr_string(node.attrs, "activation", "none") == "relu";
+  const Value residual = node.in(graph, 3);
+  Json attrs = node.attrs.is_null() ? Json::object() : node.attrs;
+  // Without relu the residual's gradient is dy itself.
+  attrs.set("residual", relu && residual);
+  const Value operands[] = {grads[0],          node.in(graph, 0), relu && residual ? node.out(graph, 0) : Value(),
+                            node.in(graph, 1), node.in(graph, 2), node.out(graph, 1),
+                            node.out(graph, 2)};
+  const std::vector<Value> flows = graph.apply_all("batch_norm_grad", operands, std::move(attrs));
+  const auto wanted = [&](size_t input, Value flow) { return node.in(graph, input) ? flow : Value(); };
+  std::vector<Value> result{flows[0], wanted(1, flows[1]), wanted(2, flows[2]), residual ? (relu ? flows[3] : grads[0]) : Value()};
+  result.resize(node.inputs.size());
+  return result;
+}
+
+Sliced sliced(const OpCall&, std::span<const Sliced> inputs) {
+  return inputs[0] == Sliced::whole || inputs[0] == Sliced::batch ? inputs[0] : Sliced::mixed;
+}
+
+// The statistics are those of all slices.
+Sliced sliced_output(const OpCall& call, std::span<const Sliced> inputs, int output) {
+  return output == 0 ? sliced(call, inputs) : Sliced::whole;
+}
+
+Sliced sliced_grad_output(const OpCall& call, std::span<const Sliced> inputs, int output) {
+  const Sliced rows = sliced(call, inputs);
+  return output == 0 || output == 3 ? rows : rows == Sliced::batch ? Sliced::partial : rows;
+}
+
+double flops(const OpCall& call) { return 6 * static_cast<double>(call.inputs[0].shape.elements()); }
+double flops_grad(const OpCall& call) { return 10 * static_cast<double>(call.inputs[0].shape.elements()); }
+
+constexpr OpDef kOps[] = {
+    {.name = "batch_norm",
+     .doc =
+         "Batch norm of x (N, C, ...) by its own statistics, gamma, beta and residual optional; epsilon, activation. Also mean, variance.",
+     .min_inputs = 1,
+     .max_inputs = 4,
+     .infer = infer,
+     .vjp = vjp,
+     .sliced = sliced,
+     .sliced_output = sliced_output,
+     .params = params,
+     .flops = flops,
+     .collective = true,
+     .image = true},
+    {.name = "batch_norm_grad",
+     .doc = "Gradients of batch_norm from dy, x, y (optional), gamma, beta, mean, variance.",
+     .min_inputs = 7,
+     .max_inputs = 7,
+     .infer = infer_grad,
+     .sliced = sliced,
+     .sliced_output = sliced_grad_output,
+     .params = params,
+     .flops = flops_grad,
+     .collective = true,
+     .image = true},
+};
+
+}  // namespace
+
+extern const OpList ops_batch_norm;
+const OpList ops_batch_norm = op_list(kOps);
+
+}  // namespace perigee

@@ -1,0 +1,148 @@
+// Ops that choose by index: gather (embedding lookup), its adjoint scatter_add, one_hot.
+#include "kernels/ops/index.h"
+
+#include <cstring>
+
+#include "src/core/error.h"
+#include "src/graph/build.h"
+#include "src/graph/op_list.h"
+
+namespace perigee {
+namespace {
+
+[[noreturn]] void refuse(std::string what, std::string got, std::string expected = "") {
+  throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
+}
+
+void check_indices(const Type& type) {
+  if (type.dtype != Dtype::i64) refuse("indices have the wrong dtype", type.text(), "i64");
+}
+
+int gather_axis(const OpCall& call) {
+  const int rank = call.inputs[0].shape.rank();
+  const int64_t axis = attr_int(call.attrs, "axis", 0);
+  if (axis < -rank || axis >= rank) refuse("axis out of range", std::to_string(axis) + " for " + call.inputs[0].text());
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+std::vector<Type> infer_gather(const OpCall& call) {
+  const Type &x = call.inputs[0], &indices = call.inputs[1];
+  check_indices(indices);
+  const int axis = gather_axis(call);
+  std::vector<int64_t> dims = x.shape.vector();
+  dims.erase(dims.begin() + axis);
+  const std::vector<int64_t> chosen = indices.shape.vector();
+  dims.insert(dims.begin() + axis, chosen.begin(), chosen.end());
+  return {{x.dtype, Shape(dims)}};
+}
+
+std::vector<Value> gather_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
+  const OperandTypes types(graph, node);
+  const int axis = gather_axis(types.call());
+  Json attrs = Json::object();
+  attrs.set("axis", axis);
+  attrs.set("size", node.in(graph, 0).shape()[axis]);
+  return {graph.apply("scatter_add", {grads[0], node.in(graph, 1)}, std::move(attrs))};
+}
+
+// Rows of a table, by each example's indices; or the same elements of each example.
+Sliced sliced_gather(const OpCall& call, std::span<const Sliced> inputs) {
+  const bool first = gather_axis(call) == 0;
+  if (inputs[1] == Sliced::whole) return inputs[0] == Sliced::batch && first ? Sliced::mixed : inputs[0];
+  return inputs[0] == Sliced::whole && inputs[1] == Sliced::batch && first ? Sliced::batch : Sliced::mixed;
+}
+
+// The axis of scatter_add counts in its result.
+int scatter_axis(const OpCall& call) {
+  const int rank = call.inputs[0].shape.rank() - call.inputs[1].shape.rank() + 1;
+  const int64_t axis = attr_int(call.attrs, "axis", 0);
+  if (rank < 1 || axis < -rank || axis >= rank)
+    refuse("axis out of range", std::to_string(axis) + " for updates " + call.inputs[0].text() + ", indices " + call.inputs[1].text());
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+std::vector<Type> infer_scatter_add(const OpCall& call) {
+  const Type &updates = call.inputs[0], &indices = call.inputs[1];
+  check_indices(indices);
+  const int axis = scatter_axis(call);
+  const int64_t size = attr_int(call.attrs, "size", -1);
+  if (size < 0) refuse("'size' is missing or negative", std::to_string(size), "the size of the result along axis");
+  std::vector<int64_t> dims = updates.shape.vector();
+  for (int i = 0; i < indices.shape.rank(); ++i)
+    if (dims[static_cast<size_t>(axis + i)] != indices.shape[i])
+      refuse("updates do not fit the indices", updates.text(), "the dimensions of " + indices.text() + " at axis " + std::to_string(axis));
+  dims.erase(dims.begin() + axis, dims.begin() + axis + indices.shape.rank());
+  dims.insert(dims.begin() + axis, size);
+  return {{updates.dtype, Shape(dims)}};
+}
+
+std::vector<Value> scatter_add_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
+  const OperandTypes types(graph, node);
+  Json attrs = Json::object();
+  attrs.set("axis", scatter_axis(types.call()));
+  return {graph.apply("gather", {grads[0], node.in(graph, 1)}, std::move(attrs))};
+}
+
+Sliced sliced_scatter_add(const OpCall& call, std::span<const Sliced> inputs) {
+  const bool first = scatter_axis(call) == 0;
+  if (inputs[1] == Sliced::whole) return inputs[0] == Sliced::batch && first ? Sliced::mixed : inputs[0];
+  return inputs[0] == Sliced::batch && inputs[1] == Sliced::batch && first ? Sliced::partial : Sliced::mixed;
+}
+
+size_t gather_params(const OpCall& call, void* out) {
+  const IndexParams params{gather_axis(call)};
+  std::memcpy(out, &params, sizeof params);
+  return sizeof params;
+}
+
+size_t scatter_params(const OpCall& call, void* out) {
+  const IndexParams params{scatter_axis(call)};
+  std::memcpy(out, &params, sizeof params);
+  return sizeof params;
+}
+
+std::vector<Type> infer_one_hot(const OpCall& call) {
+  check_indices(call.inputs[0]);
+  const int64_t depth = attr_int(call.attrs, "depth", 0);
+  if (depth < 1) refuse("'depth' must be at least 1", std::to_string(depth));
+  std::vector<int64_t> dims = call.inputs[0].shape.vector();
+  dims.push_back(depth);
+  return {{dtype_from_name(attr_string(call.attrs, "dtype", "f32")), Shape(dims)}};
+}
+
+size_t one_hot_params(const OpCall& call, void* out) {
+  const OneHotParams params{attr_number(call.attrs, "on", 1), attr_number(call.attrs, "off", 0)};
+  std::memcpy(out, &params, sizeof params);
+  return sizeof params;
+}
+
+constexpr OpDef kOps[] = {
+    {.name = "gather",
+     .doc = "x's slices along axis at i64 indices.",
+     .min_inputs = 2,
+     .max_inputs = 2,
+     .infer = infer_gather,
+     .vjp = gather_vjp,
+     .sliced = sliced_gather,
+     .params = gather_params},
+    {.name = "scatter_add",
+     .doc = "Zeros of `size` along axis, plus each update at its index: the adjoint of gather.",
+     .min_inputs = 2,
+     .max_inputs = 2,
+     .infer = infer_scatter_add,
+     .vjp = scatter_add_vjp,
+     .sliced = sliced_scatter_add,
+     .params = scatter_params},
+    {.name = "one_hot",
+     .doc = "A last dimension of size depth: on at the index, off elsewhere; dtype.",
+     .infer = infer_one_hot,
+     .sliced = sliced_first_input,
+     .params = one_hot_params},
+};
+
+}  // namespace
+
+extern const OpList ops_index;
+const OpList ops_index = op_list(kOps);
+
+}  // namespace perigee

@@ -1,0 +1,117 @@
+// Layer normalisation over the last dimension, with its gradients.
+#include "kernels/ops/layer_norm.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/core/error.h"
+#include "src/graph/op_list.h"
+
+namespace perigee {
+namespace {
+
+void require(const OpCall& call, size_t i, const Type& expected, const char* what) {
+  if (i < call.inputs.size() && call.present[i] && call.inputs[i] != expected)
+    throw Error(ErrorKind::model,
+                {.what = std::string("the ") + what + " does not fit", .got = call.inputs[i].text(), .expected = expected.text()});
+}
+
+Type features(const Type& x) {
+  if (x.shape.rank() < 2 || (x.dtype != Dtype::f32 && x.dtype != Dtype::f64))
+    throw Error(ErrorKind::model, {.what = "normalises rows of features", .got = x.text(), .expected = "f32 or f64, [..., features]"});
+  return {x.dtype, Shape{x.shape.at(-1)}};
+}
+
+Type rows(const Type& x) {
+  std::vector<int64_t> dims = x.shape.vector();
+  dims.pop_back();
+  return {x.dtype, Shape(dims)};
+}
+
+std::vector<Type> infer(const OpCall& call) {
+  const Type& x = call.inputs[0];
+  require(call, 1, features(x), "gamma");
+  require(call, 2, features(x), "beta");
+  return {x, rows(x), rows(x)};
+}
+
+std::vector<Type> infer_grad(const OpCall& call) {
+  const Type& x = call.inputs[1];
+  require(call, 2, features(x), "gamma");
+  require(call, 0, x, "gradient");
+  require(call, 3, rows(x), "mean");
+  require(call, 4, rows(x), "inverse deviation");
+  return {x};
+}
+
+std::vector<Type> infer_grad_params(const OpCall& call) {
+  const Type &x = call.inputs[1], channel = features(x);
+  require(call, 0, x, "gradient");
+  require(call, 2, rows(x), "mean");
+  require(call, 3, rows(x), "inverse deviation");
+  return {channel, channel};
+}
+
+size_t params(const OpCall& call, void* out) {
+  const LayerNormParams values{attr_number(call.attrs, "epsilon", 1e-5)};
+  std::memcpy(out, &values, sizeof values);
+  return sizeof values;
+}
+
+std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
+  if (grads[1] || grads[2]) throw Error(ErrorKind::model, {.what = "the statistics of layer_norm cannot be differentiated"});
+  const Value x = node.in(graph, 0), gamma = node.in(graph, 1), beta = node.in(graph, 2), mean = node.out(graph, 1),
+              inverse = node.out(graph, 2);
+  std::vector<Value> flows{graph.apply("layer_norm_grad", {grads[0], x, gamma, mean, inverse})};
+  if (gamma || beta) {
+    const Value operands[] = {grads[0], x, mean, inverse};
+    const std::vector<Value> sums = graph.apply_all("layer_norm_grad_params", operands);
+    flows.push_back(gamma ? sums[0] : Value());
+    flows.push_back(beta ? sums[1] : Value());
+  }
+  flows.resize(std::min(flows.size(), node.inputs.size()));
+  return flows;
+}
+
+Sliced sliced_sums(const OpCall&, std::span<const Sliced> inputs) {
+  if (inputs[1] == Sliced::batch) return Sliced::partial;
+  return inputs[1] == Sliced::whole && inputs[0] == Sliced::whole ? Sliced::whole : Sliced::mixed;
+}
+
+Sliced sliced_second_input(const OpCall&, std::span<const Sliced> inputs) {
+  return inputs[1] == Sliced::batch || inputs[1] == Sliced::whole ? inputs[1] : Sliced::mixed;
+}
+
+double flops(const OpCall& call) { return 7 * static_cast<double>(call.inputs[0].shape.elements()); }
+
+constexpr OpDef kOps[] = {
+    {.name = "layer_norm",
+     .doc = "x normalised over its last dimension, gamma and beta optional; epsilon. Also mean and inverse deviation of each row.",
+     .max_inputs = 3,
+     .infer = infer,
+     .vjp = vjp,
+     .sliced = sliced_first_input,
+     .params = params,
+     .flops = flops},
+    {.name = "layer_norm_grad",
+     .doc = "Gradient of layer_norm's x from dy, x, gamma (optional), mean, inverse.",
+     .min_inputs = 5,
+     .max_inputs = 5,
+     .infer = infer_grad,
+     .sliced = sliced_second_input,
+     .flops = flops},
+    {.name = "layer_norm_grad_params",
+     .doc = "Gradients of gamma and beta from dy, x, mean, inverse.",
+     .min_inputs = 4,
+     .max_inputs = 4,
+     .infer = infer_grad_params,
+     .sliced = sliced_sums,
+     .flops = flops},
+};
+
+}  // namespace
+
+extern const OpList ops_layer_norm;
+const OpList ops_layer_norm = op_list(kOps);
+
+}  // namespace perigee

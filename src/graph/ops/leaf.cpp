@@ -1,0 +1,40 @@
+// Where values come from without being computed, and the plain copy. The plan binds leaves to memory; they have no kernel.
+#include "src/core/error.h"
+#include "src/graph/op_list.h"
+
+namespace perigee {
+namespace {
+
+std::vector<Type> not_applied(const OpCall&) { throw Error(ErrorKind::model, {.what = "is a leaf: it is made by the graph, not applied"}); }
+
+std::vector<Type> same_type(const OpCall& call) { return {call.inputs[0]}; }
+
+std::vector<Value> pass_through(Graph&, const Node&, std::span<const Value> grads) { return {grads[0]}; }
+
+Sliced leaf_batch(const OpCall&, std::span<const Sliced>) { return Sliced::batch; }
+Sliced leaf_whole(const OpCall&, std::span<const Sliced>) { return Sliced::whole; }
+Sliced as_input(const OpCall&, std::span<const Sliced> inputs) { return inputs[0]; }
+
+constexpr OpDef leaf(const char* name, const char* doc, decltype(OpDef::sliced) sliced) {
+  return {.name = name, .doc = doc, .min_inputs = 0, .max_inputs = 0, .infer = not_applied, .sliced = sliced};
+}
+
+const OpDef kOps[] = {
+    leaf("input", "A field of the batch; dimension 0 counts examples.", leaf_batch),
+    leaf("parameter", "A window of the parameter block.", leaf_whole),
+    leaf("state", "A window of the state segment.", leaf_whole),
+    leaf("table", "A small constant tensor that the graph holds.", leaf_whole),
+    {.name = "copy",
+     .doc = "The same elements in memory of their own: x.",
+     .infer = same_type,
+     .vjp = pass_through,
+     .sliced = as_input,
+     .elementwise = true},
+};
+
+}  // namespace
+
+extern const OpList ops_leaf;
+const OpList ops_leaf = op_list(kOps);
+
+}  // namespace perigee

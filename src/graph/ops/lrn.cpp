@@ -1,0 +1,77 @@
+// Local response normalisation across channels.
+#include "kernels/ops/lrn.h"
+
+#include <cstring>
+
+#include "src/core/error.h"
+#include "src/graph/op_list.h"
+
+namespace perigee {
+namespace {
+
+LrnParams read(const OpCall& call) {
+  const LrnParams p{attr_int(call.attrs, "size", 5), attr_number(call.attrs, "k", 2), attr_number(call.attrs, "alpha", 1e-4),
+                    attr_number(call.attrs, "beta", 0.75)};
+  if (p.size < 1 || p.size > (1 << 20))
+    throw Error(ErrorKind::model,
+                {.what = "the window of channels is out of range", .got = std::to_string(p.size), .expected = "1 to 1048576"});
+  if (!(p.k > 0) || !(p.alpha >= 0)) throw Error(ErrorKind::model, {.what = "k must be above 0 and alpha not below"});
+  return p;
+}
+
+std::vector<Type> infer(const OpCall& call) {
+  const Type& x = call.inputs.back();
+  if (x.shape.rank() < 2 || (x.dtype != Dtype::f32 && x.dtype != Dtype::f64))
+    throw Error(ErrorKind::model,
+                {.what = "normalises across channels, dimension 1", .got = x.text(), .expected = "f32 or f64, N x C ..."});
+  if (call.inputs[0] != x)
+    throw Error(ErrorKind::model, {.what = "the gradient does not fit", .got = call.inputs[0].text(), .expected = x.text()});
+  read(call);
+  return {x};
+}
+
+size_t params(const OpCall& call, void* out) {
+  const LrnParams values = read(call);
+  std::memcpy(out, &values, sizeof values);
+  return sizeof values;
+}
+
+std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
+  return {graph.apply("lrn_grad", {grads[0], node.in(graph, 0)}, node.attrs)};
+}
+
+Sliced sliced(const OpCall&, std::span<const Sliced> inputs) {
+  const Sliced x = inputs.back();
+  return x == Sliced::batch || x == Sliced::whole ? x : Sliced::mixed;
+}
+
+double flops(const OpCall& call) {
+  return (2 * static_cast<double>(read(call).size) + 5) * static_cast<double>(call.inputs[0].shape.elements());
+}
+
+constexpr OpDef kOps[] = {
+    {.name = "lrn",
+     .doc = "x / (k + alpha sum of squares over `size` neighbouring channels)^beta.",
+     .infer = infer,
+     .vjp = vjp,
+     .sliced = sliced,
+     .params = params,
+     .flops = flops,
+     .image = true},
+    {.name = "lrn_grad",
+     .doc = "Gradient of lrn from dy and x.",
+     .min_inputs = 2,
+     .max_inputs = 2,
+     .infer = infer,
+     .sliced = sliced,
+     .params = params,
+     .flops = flops,
+     .image = true},
+};
+
+}  // namespace
+
+extern const OpList ops_lrn;
+const OpList ops_lrn = op_list(kOps);
+
+}  // namespace perigee

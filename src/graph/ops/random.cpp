@@ -1,0 +1,73 @@
+// Random draws in the shape of an operand. Attributes: stream (which draw of the model this is), per ("example": dimension 0 is the
+// batch; or "step"), and low, high or mean, stddev.
+#include "kernels/ops/random.h"
+
+#include <cstring>
+
+#include "src/core/error.h"
+#include "src/graph/op_list.h"
+
+namespace perigee {
+namespace {
+
+bool per_example(const OpCall& call) {
+  const std::string per = attr_string(call.attrs, "per", "example");
+  if (per != "example" && per != "step")
+    throw Error(ErrorKind::model, {.what = "unknown value of 'per'", .got = "'" + per + "'", .expected = "'example' or 'step'"});
+  return per == "example";
+}
+
+std::vector<Type> infer_random(const OpCall& call) {
+  const Type& like = call.inputs[0];
+  if (like.dtype != Dtype::f32 && like.dtype != Dtype::f64)
+    throw Error(ErrorKind::model, {.what = "random numbers are f32 or f64", .got = like.text()});
+  if (per_example(call) && like.shape.rank() == 0)
+    throw Error(ErrorKind::model,
+                {.what = "a draw per example needs a dimension of examples", .got = like.text(), .hint = "use per = \"step\""});
+  constexpr int64_t kMost = int64_t{1} << 34;  // blocks of four are counted in 32 bits
+  if (like.shape.elements() > kMost)
+    throw Error(ErrorKind::resources, {.what = "too many random numbers in one draw", .got = like.text(), .expected = "at most 2^34"});
+  return {like};
+}
+
+Sliced sliced_random(const OpCall& call, std::span<const Sliced> inputs) {
+  if (per_example(call)) return inputs[0] == Sliced::batch ? Sliced::batch : Sliced::mixed;
+  return inputs[0] == Sliced::whole || inputs[0] == Sliced::partial ? Sliced::whole : Sliced::mixed;
+}
+
+size_t write_params(const OpCall& call, double offset, double scale, void* out) {
+  const RandomParams params{static_cast<uint64_t>(attr_int(call.attrs, "stream", 0)), offset, scale, per_example(call)};
+  std::memcpy(out, &params, sizeof params);
+  return sizeof params;
+}
+
+size_t uniform_params(const OpCall& call, void* out) {
+  const double low = attr_number(call.attrs, "low", 0), high = attr_number(call.attrs, "high", 1);
+  return write_params(call, low, high - low, out);
+}
+
+size_t normal_params(const OpCall& call, void* out) {
+  return write_params(call, attr_number(call.attrs, "mean", 0), attr_number(call.attrs, "stddev", 1), out);
+}
+
+constexpr OpDef kOps[] = {
+    {.name = "random_uniform",
+     .doc = "Uniform on [low, high) in the shape of x.",
+     .infer = infer_random,
+     .sliced = sliced_random,
+     .params = uniform_params,
+     .elementwise = true},
+    {.name = "random_normal",
+     .doc = "Normal with mean and stddev in the shape of x.",
+     .infer = infer_random,
+     .sliced = sliced_random,
+     .params = normal_params,
+     .elementwise = true},
+};
+
+}  // namespace
+
+extern const OpList ops_random;
+const OpList ops_random = op_list(kOps);
+
+}  // namespace perigee

@@ -1,0 +1,250 @@
+#include "src/graph/passes/fuse_elementwise.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "kernels/ops/fused.h"
+#include "src/graph/op.h"
+#include "src/graph/passes/rewrite.h"
+#include "src/graph/plan.h"
+
+namespace perigee {
+namespace {
+
+bool is_op(const Node& node, std::string_view name) { return name == node.op->name; }
+
+bool is_instruction(std::string_view name) {
+#define PERIGEE_ENTRY(entry, arity, result) \
+  if (name == #entry) return true;
+  PERIGEE_ELEMENTWISE_OPS(PERIGEE_ENTRY)
+#undef PERIGEE_ENTRY
+  return false;
+}
+
+bool is_result_dtype(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::boolean; }
+bool is_operand_dtype(Dtype dtype) { return is_result_dtype(dtype) || dtype == Dtype::u8 || dtype == Dtype::bf16 || dtype == Dtype::f16; }
+
+using Group = std::vector<int>;  // node numbers, ascending, which is an order of computation
+
+// What a group would be as one node.
+struct Draft {
+  std::vector<ValueId> inputs;  // of the old graph
+  std::vector<double> constants;
+  std::vector<ValueId> outputs;
+  size_t instructions = 0;
+  bool fits() const {
+    return inputs.size() <= kFusedInputs && constants.size() <= kFusedConstants && outputs.size() <= kFusedOutputs && !outputs.empty() &&
+           instructions <= kFusedTemporaries;  // so that registers cannot run out either
+  }
+};
+
+class Fuser {
+ public:
+  explicit Fuser(const Graph& graph) : graph_(graph), rewrite_(graph), slices_(analyze_slices(graph)), group_of_(graph.nodes().size(), -1) {
+    users_.resize(graph.nodes().size());
+    kept_.resize(graph.nodes().size(), false);
+    seen_.resize(graph.nodes().size(), 0);
+    for (const Node& node : graph.nodes())
+      for (const ValueId& id : node.inputs)
+        if (id.node >= 0) users_[static_cast<size_t>(id.node)].push_back(node.id);
+    for (const NamedValue& output : graph.outputs()) kept_[static_cast<size_t>(output.value.node)] = true;
+    for (const Assignment& assignment : graph.assignments()) kept_[static_cast<size_t>(assignment.value.node)] = true;
+  }
+
+  Graph run() {
+    // From the last node to the first, each with those that use it: what only the backward pass needs is computed there, from values
+    // that are kept anyway, and is not one more value to keep.
+    for (size_t i = graph_.nodes().size(); i-- > 0;)
+      if (can_join(graph_.nodes()[i])) join(graph_.nodes()[i]);
+    emitted_.resize(graph_.nodes().size(), false);
+    for (const Node& node : graph_.nodes()) {
+      const int group = group_of_[static_cast<size_t>(node.id)];
+      if (group < 0 || groups_[static_cast<size_t>(group)].back() == node.id) emit(node.id);
+    }
+    return rewrite_.finish();
+  }
+
+ private:
+  const Node& node_at(int id) const { return graph_.nodes()[static_cast<size_t>(id)]; }
+  Sliced sliced(int id) const { return slices_.values[static_cast<size_t>(id)][0]; }
+
+  // A conversion that changes nothing inside a program, where everything is f32.
+  bool is_free_cast(const Node& node) const {
+    return is_op(node, "cast") && node.outputs[0].dtype == Dtype::f32 && is_operand_dtype(graph_.type(node.inputs[0]).dtype);
+  }
+
+  bool is_constant(ValueId id) const { return is_op(node_at(id.node), "full") || is_op(node_at(id.node), "full_like"); }
+  double constant(ValueId id) const { return attr_number(graph_.node(id).attrs, "value", 0); }
+
+  bool can_join(const Node& node) const {
+    if (!is_free_cast(node) && !is_instruction(node.op->name)) return false;
+    if (!is_result_dtype(node.outputs[0].dtype) || sliced(node.id) == Sliced::partial) return false;
+    for (const ValueId& id : node.inputs)
+      if (id.node < 0 || !is_operand_dtype(graph_.type(id).dtype)) return false;
+    return true;
+  }
+
+  // A group of its own, then one with each user's group in turn, where that is possible.
+  void join(const Node& node) {
+    group_of_[static_cast<size_t>(node.id)] = static_cast<int>(groups_.size());
+    groups_.push_back({node.id});
+    for (int user : users_[static_cast<size_t>(node.id)]) {
+      const int other = group_of_[static_cast<size_t>(user)], mine = group_of_[static_cast<size_t>(node.id)];
+      if (other < 0 || other == mine || node_at(user).outputs[0].shape != node.outputs[0].shape || sliced(user) != sliced(node.id))
+        continue;
+      const Group &a = groups_[static_cast<size_t>(mine)], &b = groups_[static_cast<size_t>(other)];
+      Group merged;
+      std::merge(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(merged));
+      if (!draft(merged).fits() || comes_back(merged)) continue;
+      for (int member : a) group_of_[static_cast<size_t>(member)] = other;
+      groups_[static_cast<size_t>(mine)].clear();
+      groups_[static_cast<size_t>(other)] = std::move(merged);
+    }
+  }
+
+  static bool contains(const Group& group, int id) { return std::binary_search(group.begin(), group.end(), id); }
+
+  // Does a path lead from the group through other nodes (or groups, which are computed as one) back into it?
+  bool comes_back(const Group& group) {
+    ++search_;
+    const int last = group.back();
+    std::vector<int> work;
+    const auto visit_users = [&](int id) {
+      for (int user : users_[static_cast<size_t>(id)]) {
+        if (seen_[static_cast<size_t>(user)] == search_) continue;
+        seen_[static_cast<size_t>(user)] = search_;
+        // Users come later, so what begins after the group's last member does not lead to it.
+        const int other = group_of_[static_cast<size_t>(user)];
+        if ((other < 0 ? user : groups_[static_cast<size_t>(other)].front()) <= last) work.push_back(user);
+      }
+    };
+    for (int member : group) seen_[static_cast<size_t>(member)] = search_;  // inside, a use is no way out
+    for (int member : group) visit_users(member);
+    for (int member : group) seen_[static_cast<size_t>(member)] = 0;
+    while (!work.empty()) {
+      const int id = work.back();
+      work.pop_back();
+      if (contains(group, id)) return true;
+      const int other = group_of_[static_cast<size_t>(id)];
+      if (other < 0) {
+        visit_users(id);
+        continue;
+      }
+      for (int member : groups_[static_cast<size_t>(other)]) visit_users(member);
+    }
+    return false;
+  }
+
+  Draft draft(const Group& group) const {
+    Draft result;
+    for (int member : group) {
+      const Node& node = node_at(member);
+      if (!is_free_cast(node)) ++result.instructions;
+      for (const ValueId& id : node.inputs) {
+        if (contains(group, id.node)) continue;
+        if (is_constant(id)) {
+          if (std::find(result.constants.begin(), result.constants.end(), constant(id)) == result.constants.end())
+            result.constants.push_back(constant(id));
+        } else if (std::find(result.inputs.begin(), result.inputs.end(), id) == result.inputs.end()) {
+          result.inputs.push_back(id);
+        }
+      }
+      bool outside = kept_[static_cast<size_t>(member)];
+      for (int user : users_[static_cast<size_t>(member)]) outside |= !contains(group, user);
+      if (outside) result.outputs.push_back({member, 0});
+    }
+    return result;
+  }
+
+  // Whether the group is worth a program, and its operands give its shape without the constants.
+  bool becomes_program(const Group& group, const Draft& planned) const {
+    if (planned.instructions < 2 || planned.inputs.empty()) return false;
+    Shape shape;
+    for (const ValueId& id : planned.inputs) shape = broadcast(shape, graph_.type(id).shape);
+    if (shape != node_at(group[0]).outputs[0].shape) return false;
+    for (const ValueId& id : planned.outputs) {  // the value of a free cast is its operand: it is no result of the code
+      const Node* node = &graph_.node(id);
+      if (is_free_cast(*node)) return false;
+    }
+    return true;
+  }
+
+  // Emits a node, or the whole group that it belongs to, after everything that it needs.
+  void emit(int id) {
+    if (emitted_[static_cast<size_t>(id)]) return;
+    const int number = group_of_[static_cast<size_t>(id)];
+    if (number < 0) {
+      for (const ValueId& input : node_at(id).inputs)
+        if (input.node >= 0) emit(input.node);
+      emitted_[static_cast<size_t>(id)] = true;
+      rewrite_.copy(node_at(id));
+      return;
+    }
+    const Group& group = groups_[static_cast<size_t>(number)];
+    for (int member : group)
+      for (const ValueId& input : node_at(member).inputs)
+        if (!contains(group, input.node)) emit(input.node);
+    for (int member : group) emitted_[static_cast<size_t>(member)] = true;
+    const Draft planned = draft(group);
+    if (becomes_program(group, planned)) emit_program(group, planned);
+    else
+      for (int member : group) rewrite_.copy(node_at(member));
+  }
+
+  void emit_program(const Group& group, const Draft& planned) {
+    std::map<ValueId, int> registers;
+    std::vector<Value> operands;
+    for (const ValueId& id : planned.inputs) {
+      registers[id] = static_cast<int>(operands.size());
+      operands.push_back(rewrite_.value(id));
+    }
+    const int first_constant = static_cast<int>(operands.size());
+    Json constants = Json::array(), code = Json::array(), outputs = Json::array();
+    for (double number : planned.constants) constants.push(number);
+    int next = first_constant + static_cast<int>(planned.constants.size());
+    const auto register_of = [&](ValueId id) {
+      if (const auto known = registers.find(id); known != registers.end()) return known->second;
+      const auto at = std::find(planned.constants.begin(), planned.constants.end(), constant(id));
+      return first_constant + static_cast<int>(at - planned.constants.begin());
+    };
+    for (int member : group) {
+      const Node& node = node_at(member);
+      if (is_free_cast(node)) {
+        registers[{member, 0}] = register_of(node.inputs[0]);
+        continue;
+      }
+      Json line = Json::array();
+      line.push(node.op->name);
+      for (const ValueId& id : node.inputs) line.push(register_of(id));
+      code.push(std::move(line));
+      registers[{member, 0}] = next++;
+    }
+    for (const ValueId& id : planned.outputs) outputs.push(registers[id]);
+    Json attrs = Json::object();
+    attrs.set("code", std::move(code));
+    attrs.set("constants", std::move(constants));
+    attrs.set("outputs", std::move(outputs));
+    rewrite_.to().set_scope(node_at(group.back()).scope);
+    const std::vector<Value> results = rewrite_.to().apply_all("fused", operands, std::move(attrs));
+    for (size_t o = 0; o < results.size(); ++o) rewrite_.set(planned.outputs[o], results[o].id());
+  }
+
+  const Graph& graph_;
+  Rewrite rewrite_;
+  SliceAnalysis slices_;
+  std::vector<int> group_of_;  // by node; -1: none
+  std::vector<Group> groups_;  // empty: merged into another
+  std::vector<std::vector<int>> users_;
+  std::vector<bool> kept_;  // is an output or assigned
+  std::vector<bool> emitted_;
+  std::vector<int> seen_;  // by node: the last search that came by
+  int search_ = 0;
+};
+
+}  // namespace
+
+Graph fuse_elementwise(const Graph& graph) { return Fuser(graph).run(); }
+
+}  // namespace perigee

@@ -1,0 +1,104 @@
+#include "src/graph/plan_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "src/graph/plan_compiler.h"
+
+namespace perigee {
+namespace {
+
+// Sums of thousands of float32 products in another order differ by this much of the largest result.
+constexpr double kTolerance = 2e-4;
+
+View contiguous_like(const View& view, void* data) {
+  return contiguous_view(data, view.dtype, Shape(std::vector<int64_t>(view.dims, view.dims + view.rank)));
+}
+
+float at(const View& view, int64_t index) {
+  int64_t offset = 0;
+  for (int i = view.rank - 1; i >= 0; --i) {
+    offset += index % view.dims[i] * view.strides[i];
+    index /= view.dims[i];
+  }
+  return view.as<float>()[offset];
+}
+
+struct Difference {
+  double largest = 0, scale = 0;
+  bool agrees() const { return largest <= kTolerance * std::max(scale, 1e-6); }
+};
+
+Difference difference(const View& got, const View& expected) {
+  Difference result;
+  for (int64_t i = 0; i < got.elements(); ++i) {
+    const double a = at(got, i), b = at(expected, i);
+    result.scale = std::max(result.scale, std::abs(b));
+    const bool same = a == b || (std::isnan(a) && std::isnan(b));
+    result.largest = std::max(result.largest, same ? 0 : std::isfinite(a - b) ? std::abs(a - b) : HUGE_VAL);
+  }
+  return result;
+}
+
+}  // namespace
+
+PlanChecker::PlanChecker(const Plan& plan) : plan_(plan), shadows_(plan.steps().size()) {
+  for (size_t i = 0; i < shadows_.size(); ++i) {
+    const PlanStep& step = plan.steps()[i];
+    if (step.kernel->backend == Backend::ref) continue;
+    std::vector<View> views;
+    for (const auto* operands : {&step.in, &step.out})
+      for (const Operand& operand : *operands) {
+        views.push_back(operand.view);
+        // Kernels are chosen by what operands look like; any address says that one is there.
+        views.back().data = operand.index == -2 ? nullptr : &views;
+      }
+    KernelCall probe;
+    probe.in = views.data();
+    probe.n_in = static_cast<int>(step.in.size());
+    probe.out = views.data() + step.in.size();
+    probe.n_out = static_cast<int>(step.out.size());
+    probe.params = step.params.data();
+    const auto candidates = kernel_candidates(step.op->name, probe, {.backend = Backend::ref});
+    if (candidates.empty() || candidates.front()->pack) continue;
+    Shadow& shadow = shadows_[i];
+    shadow.reference = candidates.front();
+    if (shadow.reference->scratch_bytes) shadow.scratch = Storage(shadow.reference->scratch_bytes(probe));
+    for (const Operand& out : step.out) {
+      shadow.outputs.emplace_back(static_cast<size_t>(out.view.elements()) * dtype_bytes(out.view.dtype));
+      shadow.views.push_back(contiguous_like(out.view, shadow.outputs.back().data()));
+    }
+  }
+}
+
+void PlanChecker::before(size_t step, const KernelCall& call) {
+  Shadow& shadow = shadows_[step];
+  if (!shadow.reference) return;
+  if (call.accumulate)
+    for (int o = 0; o < call.n_out; ++o) copy_view(call.out[o], shadow.views[static_cast<size_t>(o)]);
+  KernelCall reference = call;
+  reference.out = shadow.views.data();
+  reference.scratch = shadow.scratch.data();
+  reference.packed = nullptr;
+  shadow.reference->run(reference);
+}
+
+void PlanChecker::after(size_t step, const KernelCall& call) {
+  const Shadow& shadow = shadows_[step];
+  if (!shadow.reference || !failure_.empty()) return;
+  for (int o = 0; o < call.n_out; ++o) {
+    if (call.out[o].dtype != Dtype::f32) continue;  // an arg-max may fall either way between near equals
+    const Difference apart = difference(call.out[o], shadow.views[static_cast<size_t>(o)]);
+    if (apart.agrees()) continue;
+    const PlanStep& culprit = plan_.steps()[step];
+    char text[128];
+    std::snprintf(text, sizeof text, "result %d is off by %.3g where the largest is %.3g", o + 1, apart.largest, apart.scale);
+    failure_ = (culprit.scope.empty() ? "" : culprit.scope + ", ") + "op '" + culprit.op->name + "', kernel '" + culprit.kernel->name +
+               "' (" + isa_name(culprit.kernel->isa) + "): " + text;
+    return;
+  }
+}
+
+}  // namespace perigee

@@ -1,0 +1,36 @@
+// Runs every host kernel of a plan beside the reference kernel on the same operands and compares: `--device check:cpu,ref`. Slow; finds
+// which kernel is wrong on the very data that it is wrong on.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/graph/plan.h"
+
+namespace perigee {
+
+class PlanChecker {
+ public:
+  explicit PlanChecker(const Plan& plan);
+
+  // Around a step's kernel. `before` computes the reference result, because the kernel may overwrite its operands.
+  void before(size_t step, const KernelCall& call);
+  void after(size_t step, const KernelCall& call);
+
+  // The first disagreement: layer, op, kernel, how far; empty while all agree.
+  const std::string& failure() const { return failure_; }
+
+ private:
+  struct Shadow {
+    const Kernel* reference = nullptr;  // null: the step runs it anyway
+    std::vector<Storage> outputs;
+    std::vector<View> views;
+    Storage scratch{0};
+  };
+  const Plan& plan_;
+  std::vector<Shadow> shadows_;
+  std::string failure_;
+};
+
+}  // namespace perigee

@@ -1,0 +1,385 @@
+#include "src/graph/plan_compiler.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "kernels/registry.h"
+#include "src/core/error.h"
+#include "src/graph/tuning.h"
+
+namespace perigee {
+namespace {
+
+constexpr int kAbsent = -2;
+
+size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+View shaped_view(const Type& type, bool channels_last) {
+  View view = contiguous_view(nullptr, type.dtype, type.shape);
+  if (channels_last && type.shape.rank() == 4) {
+    const int64_t c = type.shape[1], h = type.shape[2], w = type.shape[3];
+    const int64_t strides[4] = {c * h * w, 1, w * c, c};
+    std::copy(strides, strides + 4, view.strides);
+  }
+  return view;
+}
+
+// Alias functions move `data`; while nothing is bound it counts bytes from here.
+std::byte* const kOrigin = reinterpret_cast<std::byte*>(uintptr_t{1} << 32);
+
+KernelCall probe(const PlanStep& step, std::vector<View>& views) {
+  views.clear();
+  for (const auto* operands : {&step.in, &step.out})
+    for (const Operand& operand : *operands) {
+      views.push_back(operand.view);
+      views.back().data = operand.index == kAbsent ? nullptr : kOrigin;
+    }
+  KernelCall call;
+  call.in = views.data();
+  call.n_in = static_cast<int>(step.in.size());
+  call.out = views.data() + step.in.size();
+  call.n_out = static_cast<int>(step.out.size());
+  call.params = step.params.data();
+  call.accumulate = step.accumulate;
+  return call;
+}
+
+}  // namespace
+
+std::vector<const Kernel*> kernel_candidates(const char* op, const KernelCall& call, const PlanOptions& options) {
+  std::vector<const Kernel*> host, reference;
+  for (const KernelList& list : kernel_lists())
+    for (size_t i = 0; i < list.count; ++i) {
+      const Kernel& kernel = list.first[i];
+      if (std::strcmp(kernel.op, op) != 0) continue;
+      if (kernel.backend == Backend::ref) {
+        if (!kernel.decline || !kernel.decline(call)) reference.push_back(&kernel);
+      } else if (kernel.backend == Backend::cpu && options.backend == Backend::cpu && kernel.isa <= options.isa) {
+        if (!kernel.decline || !kernel.decline(call)) host.push_back(&kernel);
+      }
+    }
+  std::stable_sort(host.begin(), host.end(), [](const Kernel* a, const Kernel* b) { return a->isa > b->isa; });
+  // A narrower build of a kernel that is there in a wider one is never better.
+  std::vector<const Kernel*> best;
+  for (const Kernel* kernel : host) {
+    const bool known = std::any_of(best.begin(), best.end(), [&](const Kernel* b) { return std::strcmp(b->name, kernel->name) == 0; });
+    if (!known) best.push_back(kernel);
+  }
+  best.insert(best.end(), reference.begin(), reference.end());
+  return best;
+}
+
+PlanCompiler::PlanCompiler(const Graph& graph, const PlanOptions& options)
+    : graph_(graph), options_(options), slices_(analyze_slices(graph)), plan_(std::make_shared<Plan>()) {}
+
+std::shared_ptr<const Plan> PlanCompiler::compile() {
+  plan_->external_outputs_ = options_.external_outputs;
+  plan_->tables_ = graph_.constants();
+  mark_live();
+  places_.resize(graph_.nodes().size());
+  for (const Node& node : graph_.nodes()) {
+    places_[static_cast<size_t>(node.id)].resize(node.outputs.size());
+    if (!live_[static_cast<size_t>(node.id)]) continue;
+    if (!node.op->infer || node.op->max_inputs == 0) {
+      const std::string_view name = node.op->name;
+      if (name == "input" || name == "parameter" || name == "state" || name == "table") {
+        place_leaf(node);
+        continue;
+      }
+    }
+    add_node(node);
+  }
+  finish();
+  return plan_;
+}
+
+void PlanCompiler::mark_live() {
+  live_.assign(graph_.nodes().size(), false);
+  last_use_.assign(graph_.nodes().size(), -1);
+  const int forever = static_cast<int>(graph_.nodes().size());
+  for (const NamedValue& output : graph_.outputs()) last_use_[static_cast<size_t>(output.value.node)] = forever;
+  for (const Assignment& assignment : graph_.assignments()) last_use_[static_cast<size_t>(assignment.value.node)] = forever;
+  for (size_t i = graph_.nodes().size(); i-- > 0;) {
+    if (last_use_[i] < 0) continue;
+    live_[i] = true;
+    const Node& node = graph_.nodes()[i];
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      if (node.inputs[k].node < 0) continue;
+      int& last = last_use_[static_cast<size_t>(node.inputs[k].node)];
+      last = std::max(last, static_cast<int>(i));
+      if (k == 0 && node.op->alias) last = std::max(last, last_use_[i]);  // a window keeps what it looks at
+    }
+  }
+}
+
+void PlanCompiler::place_leaf(const Node& node) {
+  const std::string_view kind = node.op->name;
+  Operand operand{.view = shaped_view(node.outputs[0], false)};
+  if (kind == "table") {
+    operand.place = Place::table;
+    operand.index = static_cast<int>(attr_int(node.attrs, "index", 0));
+  } else {
+    operand.place = kind == "input" ? Place::input : kind == "parameter" ? Place::parameter : Place::state;
+    auto& names = kind == "input" ? plan_->inputs_ : kind == "parameter" ? plan_->parameters_ : plan_->states_;
+    operand.index = static_cast<int>(names.size());
+    names.push_back(attr_string(node.attrs, "name", ""));
+  }
+  at({node.id, 0}) = operand;
+}
+
+Operand PlanCompiler::new_operand(const Type& type, bool channels_last) {
+  Operand operand{.place = Place::arena, .index = static_cast<int>(buffers_.size()), .view = shaped_view(type, channels_last)};
+  const int step = static_cast<int>(plan_->steps_.size());
+  buffers_.push_back({round_up(static_cast<size_t>(type.shape.elements()) * dtype_bytes(type.dtype)), step, step});
+  return operand;
+}
+
+int PlanCompiler::external_index(ValueId id) const {
+  for (const NamedValue& output : graph_.outputs())
+    if (output.value == id)
+      for (size_t i = 0; i < options_.external_outputs.size(); ++i)
+        if (options_.external_outputs[i] == output.name) return static_cast<int>(i);
+  return -1;
+}
+
+bool PlanCompiler::wants_channels_last(const Node& node, int output) const {
+  const Type& type = node.outputs[static_cast<size_t>(output)];
+  if (options_.backend == Backend::ref || type.shape.rank() != 4) return false;
+  if (node.op->image) return !node.op->gives_weight;
+  if (!node.op->elementwise) return false;
+  for (const ValueId& id : node.inputs) {
+    if (id.node < 0 || graph_.type(id).shape != type.shape) continue;
+    const View& view = places_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)].view;
+    if (view.channels_last() && !view.contiguous()) return true;
+  }
+  return false;
+}
+
+Operand PlanCompiler::output_operand(const Node& node, int output, bool channels_last) {
+  const int external = external_index({node.id, output});
+  if (external < 0) return new_operand(node.outputs[static_cast<size_t>(output)], channels_last);
+  return {.place = Place::output, .index = external, .view = shaped_view(node.outputs[static_cast<size_t>(output)], false)};
+}
+
+void PlanCompiler::touch(const Operand& operand, int step) {
+  if (operand.place != Place::arena || operand.index < 0) return;
+  ArenaBuffer& buffer = buffers_[static_cast<size_t>(operand.index)];
+  buffer.last_step = std::max(buffer.last_step, step);
+}
+
+Operand PlanCompiler::copy_of(ValueId id, bool channels_last) {
+  const auto key = std::make_pair(id, channels_last);
+  if (const auto known = copies_.find(key); known != copies_.end()) return known->second;
+  PlanStep step{.op = &op_named("copy"), .in = {at(id)}, .out = {new_operand(graph_.type(id), channels_last)}};
+  const Operand result = step.out[0];
+  step.scope = graph_.node(id).scope;
+  add_step({.op = step.op, .inputs = {id}, .outputs = {graph_.type(id)}, .scope = step.scope}, std::move(step));
+  copies_.emplace(key, result);
+  return result;
+}
+
+bool PlanCompiler::add_alias(const Node& node) {
+  if (!node.op->alias) return false;
+  const OperandTypes types(graph_, node);
+  Operand source = at(node.inputs[0]);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    View in = source.view, out;
+    in.data = kOrigin + source.offset;
+    if (node.op->alias(types.call(), in, &out)) {
+      Operand operand = source;
+      operand.offset = static_cast<size_t>(static_cast<std::byte*>(out.data) - kOrigin);
+      operand.view = out;
+      operand.view.data = nullptr;
+      at({node.id, 0}) = operand;
+      const int external = external_index({node.id, 0});
+      if (external >= 0) {  // an external output is written, not looked at
+        PlanStep step{.op = &op_named("copy"), .in = {operand}};
+        step.out = {{.place = Place::output, .index = external, .view = shaped_view(node.outputs[0], false)}};
+        step.accumulate = sliced({node.id, 0}) == Sliced::partial;
+        add_step({.op = step.op, .inputs = {{node.id, 0}}, .outputs = {node.outputs[0]}, .scope = node.scope}, std::move(step));
+      }
+      return true;
+    }
+    source = copy_of(node.inputs[0], false);
+  }
+  return false;
+}
+
+bool PlanCompiler::reuse_input(const Node& node, const PlanStep& step, Operand& out) {
+  if (!node.op->elementwise || out.place != Place::arena) return false;
+  for (size_t i = 0; i < step.in.size(); ++i) {
+    const Operand& in = step.in[i];
+    if (in.place != Place::arena || in.index < 0 || in.offset != 0 || node.inputs[i].node < 0) continue;
+    if (in.view.dtype != out.view.dtype || !same_layout(in.view, out.view)) continue;
+    if (last_use_[static_cast<size_t>(node.inputs[i].node)] > node.id) continue;
+    if (buffers_[static_cast<size_t>(in.index)].last_step > static_cast<int>(plan_->steps_.size())) continue;
+    bool only = true;  // other operands must not look at the same memory in another order
+    for (size_t k = 0; k < step.in.size(); ++k)
+      if (step.in[k].place == Place::arena && step.in[k].index == in.index &&
+          !(step.in[k].offset == 0 && same_layout(step.in[k].view, out.view)))
+        only = false;
+    for (const auto& [key, copy] : copies_)
+      if (copy.index == in.index) only = false;
+    // Windows on the same buffer that are still to be read.
+    for (size_t n = 0; n < places_.size() && only; ++n)
+      for (const Operand& place : places_[n])
+        if (place.place == Place::arena && place.index == in.index && last_use_[n] > node.id) only = false;
+    if (!only) continue;
+    out.index = in.index;
+    return true;
+  }
+  return false;
+}
+
+void PlanCompiler::add_node(const Node& node) {
+  if (add_alias(node)) return;
+  PlanStep step{.node = node.id, .op = node.op};
+  for (const ValueId& id : node.inputs) {
+    if (id.node < 0) {
+      step.in.push_back({.index = kAbsent});
+      continue;
+    }
+    const bool activations = node.op->image && options_.backend != Backend::ref && graph_.type(id).shape.rank() == 4 &&
+                             sliced(id) != Sliced::whole && !at(id).view.channels_last();
+    step.in.push_back(activations ? copy_of(id, true) : at(id));
+  }
+  if (node.op->params) {
+    const OperandTypes types(graph_, node);
+    step.params.resize(kMaxParamsBytes);
+    step.params.resize(node.op->params(types.call(), step.params.data()));
+  }
+  const OperandTypes types(graph_, node);
+  double elements = 0;
+  for (size_t o = 0; o < node.outputs.size(); ++o) {
+    Operand out = output_operand(node, static_cast<int>(o), wants_channels_last(node, static_cast<int>(o)));
+    if (out.place == Place::arena && o == 0) {
+      const int fresh = out.index;
+      if (reuse_input(node, step, out)) {
+        assert(fresh == static_cast<int>(buffers_.size()) - 1);
+        (void)fresh;
+        buffers_.pop_back();
+      }
+    }
+    step.out.push_back(out);
+    at({node.id, static_cast<int>(o)}) = out;
+    elements += static_cast<double>(node.outputs[o].shape.elements());
+    if (out.place == Place::output && sliced({node.id, static_cast<int>(o)}) == Sliced::partial) step.accumulate = true;
+  }
+  step.flops = node.op->flops ? node.op->flops(types.call()) : elements;
+  step.scope = node.scope;
+  add_step(node, std::move(step));
+}
+
+void PlanCompiler::choose_kernel(const Node& node, PlanStep& step) {
+  std::vector<View> views;
+  auto candidates = kernel_candidates(step.op->name, probe(step, views), options_);
+  if (!candidates.empty()) step.kernel = candidates.front();
+  if (options_.tuning && candidates.size() > 1) {
+    const std::string chosen = options_.tuning->choice(tuning_key(step));
+    for (const Kernel* kernel : candidates)
+      if (chosen == kernel->name && kernel->backend == Backend::cpu) step.kernel = kernel;
+  }
+  const bool host_wanted = options_.backend == Backend::cpu && (!step.kernel || step.kernel->backend == Backend::ref);
+  const bool strided =
+      std::any_of(step.in.begin(), step.in.end(), [](const Operand& o) { return o.index != kAbsent && !o.view.contiguous(); });
+  if (host_wanted && strided && step.node >= 0) {
+    // Perhaps a host kernel takes the call when its operands lie in canonical order.
+    PlanStep contiguous = step;
+    for (Operand& operand : contiguous.in)
+      if (operand.index != kAbsent)
+        operand.view = contiguous_view(nullptr, operand.view.dtype,
+                                       Shape(std::vector<int64_t>(operand.view.dims, operand.view.dims + operand.view.rank)));
+    candidates = kernel_candidates(step.op->name, probe(contiguous, views), options_);
+    if (!candidates.empty() && candidates.front()->backend == Backend::cpu) {
+      for (size_t i = 0; i < step.in.size(); ++i)
+        if (step.in[i].index != kAbsent && !step.in[i].view.contiguous()) step.in[i] = copy_of(node.inputs[i], false);
+      step.kernel = candidates.front();
+    }
+  }
+  if (!step.kernel)
+    throw Error(ErrorKind::model, {.where = step.scope,
+                                   .what = "no kernel computes op '" + std::string(step.op->name) + "' on " + node.outputs.at(0).text()});
+}
+
+void PlanCompiler::add_step(const Node& node, PlanStep step) {
+  choose_kernel(node, step);
+  if (step.accumulate && !step.kernel->accumulates) {
+    // Compute beside, then add.
+    std::vector<std::pair<Operand, Operand>> sums;
+    for (size_t o = 0; o < step.out.size(); ++o)
+      if (step.out[o].place == Place::output) {
+        const Operand target = step.out[o];
+        step.out[o] = new_operand(node.outputs[o], false);
+        sums.emplace_back(step.out[o], target);
+      }
+    step.accumulate = false;
+    const std::string scope = step.scope;
+    add_step(node, std::move(step));
+    for (const auto& [from, to] : sums) {
+      PlanStep add{.op = &op_named("copy"), .in = {from}, .out = {to}, .accumulate = true, .scope = scope};
+      const Type type{from.view.dtype, Shape(std::vector<int64_t>(from.view.dims, from.view.dims + from.view.rank))};
+      add_step({.op = add.op, .inputs = {ValueId{}}, .outputs = {type}, .scope = scope}, std::move(add));
+    }
+    return;
+  }
+  std::vector<View> views;
+  const KernelCall call = probe(step, views);
+  const int index = static_cast<int>(plan_->steps_.size());
+  if (step.kernel->scratch_bytes) {
+    step.scratch_bytes = round_up(step.kernel->scratch_bytes(call));
+    step.scratch_offset = buffers_.size();  // its buffer, until finish()
+    if (step.scratch_bytes) buffers_.push_back({step.scratch_bytes, index, index});
+  }
+  if (step.kernel->packed_bytes) {
+    step.packed_bytes = round_up(step.kernel->packed_bytes(call));
+    step.packed_offset = plan_->packed_bytes_;
+    plan_->packed_bytes_ += step.packed_bytes;
+    for (const Operand& in : step.in)
+      if (in.index != kAbsent && in.place == Place::arena) {
+        const bool batch = [&] {
+          for (size_t i = 0; i < node.inputs.size(); ++i)
+            if (&step.in[i] == &in) return node.inputs[i].node >= 0 && sliced(node.inputs[i]) == Sliced::batch;
+          return false;
+        }();
+        if (!batch) step.pack_each_run = true;
+      }
+  }
+  for (const Operand& in : step.in) touch(in, index);
+  for (const Operand& out : step.out) touch(out, index);
+  plan_->steps_.push_back(std::move(step));
+}
+
+void PlanCompiler::finish() {
+  const int end = static_cast<int>(plan_->steps_.size());
+  const auto keep = [&](ValueId id) {
+    touch(at(id), end);
+    return at(id);
+  };
+  for (const NamedValue& output : graph_.outputs()) {
+    const int external = external_index(output.value);
+    if (external >= 0 && at(output.value).place != Place::output && !graph_.node(output.value).op->alias) {
+      // A leaf, or a value that is several outputs at once: copy it out.
+      PlanStep step{.op = &op_named("copy"), .in = {at(output.value)}};
+      step.out = {{.place = Place::output, .index = external, .view = shaped_view(graph_.type(output.value), false)}};
+      add_step({.op = step.op, .inputs = {output.value}, .outputs = {graph_.type(output.value)}}, std::move(step));
+    }
+    plan_->outputs_.push_back({output.name, keep(output.value)});
+  }
+  for (const Assignment& assignment : graph_.assignments()) plan_->assignments_.push_back({assignment.state, keep(assignment.value)});
+  plan_->arena_bytes_ = place_buffers(buffers_);
+  const auto resolve = [&](Operand& operand) {
+    if (operand.place == Place::arena && operand.index >= 0) operand.offset += buffers_[static_cast<size_t>(operand.index)].offset;
+  };
+  for (PlanStep& step : plan_->steps_) {
+    for (Operand& operand : step.in) resolve(operand);
+    for (Operand& operand : step.out) resolve(operand);
+    if (step.scratch_bytes) step.scratch_offset = buffers_[step.scratch_offset].offset;
+  }
+  for (auto* named : {&plan_->outputs_, &plan_->assignments_})
+    for (auto& entry : *named) resolve(entry.operand);
+}
+
+std::shared_ptr<const Plan> Plan::compile(const Graph& graph, const PlanOptions& options) { return PlanCompiler(graph, options).compile(); }
+
+}  // namespace perigee

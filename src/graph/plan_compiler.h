@@ -1,0 +1,62 @@
+// How a graph becomes a plan. Internal to plan.cpp, plan_compiler.cpp and plan_memory.cpp.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "src/graph/plan.h"
+
+namespace perigee {
+
+// A piece of the arena and the steps between which it holds something.
+struct ArenaBuffer {
+  size_t bytes = 0;
+  int first_step = 0, last_step = 0;
+  size_t offset = 0;  // result of place_buffers
+};
+
+// Gives each buffer an offset so that buffers that live at the same time do not overlap; returns the arena's size.
+size_t place_buffers(std::vector<ArenaBuffer>& buffers);
+
+// The kernels that may run `call`, best first: host code of the widest instruction set, then ref. Never empty for a call that ref takes.
+std::vector<const Kernel*> kernel_candidates(const char* op, const KernelCall& call, const PlanOptions& options);
+
+class PlanCompiler {
+ public:
+  PlanCompiler(const Graph& graph, const PlanOptions& options);
+  std::shared_ptr<const Plan> compile();
+
+ private:
+  // While compiling, an arena operand's `index` is its buffer and `offset` counts inside it.
+  void mark_live();
+  void place_leaf(const Node& node);
+  void add_node(const Node& node);
+  bool add_alias(const Node& node);
+  void add_step(const Node& node, PlanStep step);
+  Operand new_operand(const Type& type, bool channels_last);
+  Operand output_operand(const Node& node, int output, bool channels_last);
+  Operand copy_of(ValueId id, bool channels_last);
+  bool wants_channels_last(const Node& node, int output) const;
+  bool reuse_input(const Node& node, const PlanStep& step, Operand& out);
+  void choose_kernel(const Node& node, PlanStep& step);
+  void touch(const Operand& operand, int step);
+  void finish();
+
+  Operand& at(ValueId id) { return places_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
+  Sliced sliced(ValueId id) const { return slices_.values[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
+  int external_index(ValueId id) const;
+
+  const Graph& graph_;
+  PlanOptions options_;
+  SliceAnalysis slices_;
+  std::shared_ptr<Plan> plan_;
+  std::vector<bool> live_;
+  std::vector<int> last_use_;  // by node: the last live node that reads it (through aliases too)
+  std::vector<std::vector<Operand>> places_;
+  std::vector<ArenaBuffer> buffers_;
+  std::map<std::pair<ValueId, bool>, Operand> copies_;
+  std::vector<int> packed_buffers_;
+};
+
+}  // namespace perigee

@@ -1,0 +1,179 @@
+#include "src/graph/tuning.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "kernels/registry.h"
+#include "src/core/error.h"
+#include "src/core/stopwatch.h"
+#include "src/graph/plan_compiler.h"
+#include "src/io/digest.h"
+#include "src/io/file.h"
+
+namespace perigee {
+namespace {
+
+std::string cpu_model() {
+  std::ifstream info("/proc/cpuinfo");
+  std::string line, vendor, family, model;
+  const auto value = [&](const char* key, std::string& to) {
+    const size_t colon = line.find(':');
+    if (to.empty() && colon != std::string::npos && line.rfind(key, 0) == 0 && line.find_first_of("\t:") == std::strlen(key))
+      to = line.substr(std::min(colon + 2, line.size()));
+  };
+  while (std::getline(info, line) && !line.empty()) {
+    value("vendor_id", vendor);
+    value("cpu family", family);
+    value("model", model);
+  }
+  std::string name = vendor + "-" + family + "-" + model + "-" + isa_name(host_isa());
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-') c = '_';
+  return name;
+}
+
+// Another set of kernels is another table: a choice made before a kernel existed says nothing about it.
+std::string kernel_set() {
+  std::string names;
+  for (const KernelList& list : kernel_lists())
+    for (size_t i = 0; i < list.count; ++i) names += std::string(list.first[i].op) + "/" + list.first[i].name + "\n";
+  return xxh3_hex(as_bytes(names + PERIGEE_VERSION)).substr(0, 8);
+}
+
+double seconds_of(void (*run)(const KernelCall&), const KernelCall& call) {
+  run(call);  // warm
+  double fastest = 1e30, total = 0;
+  for (int i = 0; i < 9 && total < 0.02; ++i) {
+    const double begin = thread_seconds();
+    run(call);
+    const double taken = thread_seconds() - begin;
+    fastest = std::min(fastest, taken);
+    total += taken;
+  }
+  return fastest;
+}
+
+}  // namespace
+
+std::string Tuning::choice(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = choices_.find(key);
+  return found == choices_.end() ? "" : found->second;
+}
+
+void Tuning::set(const std::string& key, const std::string& kernel) {
+  const std::lock_guard lock(mutex_);
+  choices_[key] = kernel;
+}
+
+bool Tuning::empty() const {
+  const std::lock_guard lock(mutex_);
+  return choices_.empty();
+}
+
+Json Tuning::to_json() const {
+  const std::lock_guard lock(mutex_);
+  Json json = Json::object();
+  for (const auto& [key, kernel] : choices_) json.as_object().emplace_back(key, kernel);
+  return json;
+}
+
+void Tuning::merge(const Json& choices) {
+  if (!choices.is_object()) throw Error(ErrorKind::model, {.what = "a tuning table must be an object", .got = choices.type_name()});
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, kernel] : choices.as_object())
+    if (kernel.is_string()) choices_[key] = kernel.as_string();
+}
+
+std::string Tuning::machine_file() {
+  const std::string folder = user_cache_folder();
+  return folder.empty() ? "" : folder + "/tuning-" + cpu_model() + "-" + kernel_set() + ".json";
+}
+
+void Tuning::load_machine() {
+  const std::string file = machine_file();
+  if (file.empty() || !file_exists(file)) return;
+  try {
+    merge(Json::parse(as_text(read_file(file, 1 << 24)), file));
+  } catch (const Error&) {
+    // A damaged cache is no cache.
+  }
+}
+
+void Tuning::save_machine() const {
+  const std::string file = machine_file();
+  if (file.empty() || empty()) return;
+  try {
+    write_file(file + ".lock", as_bytes(""));
+    const int lock = open((file + ".lock").c_str(), O_RDWR | O_CLOEXEC);
+    if (lock < 0) return;
+    if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
+      Tuning all;
+      all.load_machine();
+      all.merge(to_json());
+      write_file(file, as_bytes(all.to_json().dump(1) + "\n"));
+    }
+    close(lock);
+  } catch (const Error&) {
+    // A cache that cannot be written costs a second next time.
+  }
+}
+
+std::string tuning_key(const PlanStep& step) {
+  std::string key = step.op->name;
+  for (const auto* operands : {&step.in, &step.out}) {
+    key += operands == &step.in ? " " : ">";
+    for (const Operand& operand : *operands) {
+      const View& view = operand.view;
+      key += std::to_string(static_cast<int>(view.dtype)) + "[";
+      // The batch is left out: a smaller one reuses what was measured for the full one.
+      const bool batch = operand.place == Place::arena || operand.place == Place::input;
+      for (int i = batch ? 1 : 0; i < view.rank; ++i) key += std::to_string(view.dims[i]) + ",";
+      key += view.rank == 4 && !view.contiguous() ? "c]" : "]";
+    }
+  }
+  return key + (step.accumulate ? "+" : "");
+}
+
+int tune(PlanRun& run, const PlanOptions& options, const StepInfo& step, double packs_per_run, Tuning& tuning) {
+  int measured = 0;
+  run.pack();
+  for (size_t i = 0; i < run.plan().steps().size(); ++i) {
+    const PlanStep& planned = run.plan().steps()[i];
+    KernelCall call = run.call(i);
+    call.step = &step;
+    call.team = nullptr;
+    const std::string key = tuning_key(planned);
+    const auto candidates = kernel_candidates(planned.op->name, call, options);
+    const auto hosts = std::count_if(candidates.begin(), candidates.end(), [](const Kernel* k) { return k->backend == Backend::cpu; });
+    if (hosts > 1 && !planned.op->collective && tuning.choice(key).empty()) {
+      const Kernel* best = nullptr;
+      double best_seconds = 0;
+      for (const Kernel* kernel : candidates) {
+        if (kernel->backend != Backend::cpu) continue;
+        KernelCall trial = call;
+        const Storage scratch(kernel->scratch_bytes ? kernel->scratch_bytes(call) : 0);
+        const Storage packed(kernel->packed_bytes ? kernel->packed_bytes(call) : 0);
+        trial.scratch = scratch.data();
+        trial.packed = packed.data();
+        const double packing = kernel->pack ? seconds_of(kernel->pack, trial) : 0;
+        const double taken = seconds_of(kernel->run, trial) + packing * (planned.pack_each_run ? 1.0 : packs_per_run);
+        if (best && taken >= best_seconds) continue;
+        best = kernel;
+        best_seconds = taken;
+      }
+      tuning.set(key, best->name);
+      ++measured;
+    }
+    if (planned.pack_each_run && planned.kernel->pack) planned.kernel->pack(call);
+    planned.kernel->run(call);
+  }
+  return measured;
+}
+
+}  // namespace perigee

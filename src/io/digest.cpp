@@ -1,0 +1,65 @@
+#include "src/io/digest.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "src/core/error.h"
+#include "src/io/module.h"
+
+namespace perigee {
+namespace {
+
+std::string hex_of(const unsigned char* bytes, size_t count) {
+  static const char* const digits = "0123456789abcdef";
+  std::string text;
+  text.reserve(2 * count);
+  for (size_t i = 0; i < count; ++i) (text += digits[bytes[i] >> 4]) += digits[bytes[i] & 15];
+  return text;
+}
+
+std::string hex_of(XXH128_hash_t hash) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, hash);
+  return hex_of(canonical.digest, sizeof canonical.digest);
+}
+
+// The four entry points of OpenSSL's one-shot digest; its headers are not needed for them.
+struct OpenSsl {
+  OpenSsl() : module({"libcrypto.so.3", "libcrypto.so"}, "checksums", "libssl3") {
+    module.symbol("EVP_Digest", digest);
+    module.symbol("EVP_md5", md5);
+    module.symbol("EVP_sha256", sha256);
+  }
+  Module module;
+  int (*digest)(const void* data, size_t count, unsigned char* out, unsigned* size, const void* type, void* engine);
+  const void* (*md5)();
+  const void* (*sha256)();
+};
+
+std::string openssl_hex(std::span<const std::byte> bytes, const void* (*OpenSsl::*kind)()) {
+  static const OpenSsl library;
+  unsigned char out[64];
+  unsigned size = 0;
+  const void* type = (library.*kind)();
+  if (type == nullptr || library.digest(bytes.data(), bytes.size(), out, &size, type, nullptr) != 1)
+    throw Error(ErrorKind::resources, {.what = "OpenSSL refuses this digest", .hint = "a FIPS configuration forbids MD5"});
+  return hex_of(out, size);
+}
+
+}  // namespace
+
+std::string xxh3_hex(std::span<const std::byte> bytes) { return hex_of(XXH3_128bits(bytes.data(), bytes.size())); }
+uint64_t xxh3_64(std::span<const std::byte> bytes, uint64_t seed) { return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed); }
+std::string md5_hex(std::span<const std::byte> bytes) { return openssl_hex(bytes, &OpenSsl::md5); }
+std::string sha256_hex(std::span<const std::byte> bytes) { return openssl_hex(bytes, &OpenSsl::sha256); }
+
+struct Xxh3::State {
+  XXH3_state_t hash;
+};
+
+Xxh3::Xxh3() : state_(std::make_unique<State>()) { XXH3_128bits_reset(&state_->hash); }
+Xxh3::~Xxh3() = default;
+void Xxh3::update(std::span<const std::byte> bytes) { XXH3_128bits_update(&state_->hash, bytes.data(), bytes.size()); }
+std::string Xxh3::hex() const { return hex_of(XXH3_128bits_digest(&state_->hash)); }
+
+}  // namespace perigee

@@ -1,0 +1,40 @@
+// TensorBoard event files: records (length, masked CRC32C, protobuf) with scalars and histograms, written without protobuf.
+// A log must never end a run: what cannot be written is counted and dropped, and told once by warn().
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace perigee {
+
+uint32_t crc32c(std::string_view bytes);
+
+class TensorboardWriter {
+ public:
+  // Begins a new event file in `folder`, which is made if it is missing.
+  explicit TensorboardWriter(const std::string& folder);
+  ~TensorboardWriter();
+  TensorboardWriter(const TensorboardWriter&) = delete;
+  TensorboardWriter& operator=(const TensorboardWriter&) = delete;
+
+  void scalar(std::string_view tag, int64_t step, double value);
+  // Buckets grow by a tenth from 1e-12 on either side of zero, as TensorBoard's own. NaN values are left out.
+  void histogram(std::string_view tag, int64_t step, std::span<const float> values);
+  void flush();
+
+  const std::string& path() const { return path_; }
+  int64_t dropped() const { return dropped_; }
+
+ private:
+  void event(int64_t step, std::string_view field, std::string_view content);
+  void record(std::string_view data);
+  void drop(const char* why);
+
+  std::string path_, pending_;
+  int descriptor_ = -1;
+  int64_t dropped_ = 0;
+};
+
+}  // namespace perigee

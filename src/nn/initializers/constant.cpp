@@ -1,0 +1,11 @@
+#include "src/nn/initializers/fill.h"
+
+namespace perigee {
+
+extern const InitializerDef init_constant;
+const InitializerDef init_constant{
+    .name = "constant", .doc = "All `value`.", .fill = [](const Config& options, const ParameterSpec&, uint64_t, std::span<float> values) {
+      std::fill(values.begin(), values.end(), static_cast<float>(options.number("value")));
+    }};
+
+}  // namespace perigee

@@ -1,0 +1,13 @@
+#include "src/nn/initializers/fill.h"
+
+namespace perigee {
+
+extern const InitializerDef init_sigmoid_uniform;
+const InitializerDef init_sigmoid_uniform{.name = "sigmoid_uniform",
+                                          .doc = "Uniform in +-4 sqrt(6 / (fan_in + fan_out)), for sigmoid. Glorot and Bengio 2010.",
+                                          .fill = [](const Config&, const ParameterSpec& spec, uint64_t seed, std::span<float> values) {
+                                            const double bound = 4 * std::sqrt(6 / (fan_in(spec) + fan_out(spec)));
+                                            fill_uniform(spec, seed, -bound, bound, values);
+                                          }};
+
+}  // namespace perigee

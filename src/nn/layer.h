@@ -1,0 +1,96 @@
+// A layer is a function that appends ops to a graph, and a table of its options. One file in layers/ defines one layer.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/core/config.h"
+#include "src/graph/build.h"
+
+namespace perigee {
+
+enum class ParameterRole { weight, bias, gain };  // gain: scales of normalisation layers; never regularised
+
+// One tensor of the parameter block.
+struct ParameterSpec {
+  std::string name;  // "conv1.weight"
+  Shape shape;
+  ParameterRole role = ParameterRole::weight;
+  Json init;  // a name or an object: "xavier", {"type": "constant", "value": 1}
+  int64_t fan_in = 1, fan_out = 1;
+  bool trainable = true;
+  double lr_scale = 1.0;
+  Json regularization;  // null: the job's
+  Json constraint;      // null: the job's
+};
+
+// One tensor of the state segment (running statistics, counters): no gradient, averaged by examples (decision 7).
+struct StateSpec {
+  std::string name;  // "bn1.mean"
+  Shape shape;
+  Dtype dtype = Dtype::f32;
+  double initial = 0;
+};
+
+// What a layer may do while it is built. Created by Network for each layer.
+class LayerContext {
+ public:
+  virtual ~LayerContext() = default;
+  virtual Graph& graph() = 0;
+  virtual const Config& options() const = 0;
+  virtual const std::string& name() const = 0;  // "conv1": unique in its network
+  virtual bool training() const = 0;
+  virtual Dtype dtype() const = 0;  // of floating-point values: f32, or f64 in gradient checks
+
+  // `name` is the tensor's own ("weight"). `fallback_init` is used unless the options or the network's defaults say otherwise
+  // ("weight_init", "bias_init").
+  virtual Value parameter(const std::string& name, const Shape& shape, ParameterRole role, int64_t fan_in, int64_t fan_out,
+                          const Json& fallback_init) = 0;
+  virtual Value state(const std::string& name, const Shape& shape, double initial) = 0;
+  virtual void assign(const std::string& name, Value next) = 0;  // only has an effect in training
+
+  // A number that names a random draw of this layer: the same in every build of the same network.
+  virtual int64_t random_stream(const std::string& purpose) = 0;
+
+  // Builds another layer inside this one (wrappers), under `<name>.<label>`.
+  virtual std::vector<Value> sublayer(const Json& layer, const std::string& label, std::span<const Value> inputs) = 0;
+  // Builds a network inside this one: a description, a layer or a list of layers; its layers are named `<name>.conv1`, ...
+  // `label`, when not empty, comes between: `<name>.<label>.conv1`.
+  virtual std::vector<Value> network(const Json& description, const std::string& label, std::span<const Value> inputs) = 0;
+  // Applies a named activation ("relu", or {"type": "leaky_relu", "alpha": 0.1}).
+  virtual Value activation(const Json& activation, Value x) = 0;
+
+  [[noreturn]] virtual void fail(std::string what, std::string got = "", std::string expected = "", std::string hint = "") const = 0;
+};
+
+struct OptionDef {
+  const char* name = nullptr;
+  const char* type = nullptr;      // "integer", "integer or {height, width}", "activation", ...
+  const char* fallback = nullptr;  // as shown in help; null: required
+  const char* doc = nullptr;
+};
+
+struct LayerDef {
+  const char* name = nullptr;  // "conv2d"
+  const char* stem = nullptr;  // of automatic names: "conv" gives conv1, conv2; null: the layer's name
+  const char* doc = nullptr;
+  const char* example = nullptr;        // a worked example: the layer as JSON with what surrounds it left out
+  const char* example_input = nullptr;  // the input shape(s) of the example, without the batch: "[1, 28, 28]", or a list of shapes
+  std::span<const OptionDef> options;
+  std::span<const char* const> positional;  // pg.conv2d {20} is {"out": 20}: option names in order
+  int min_inputs = 1;
+  int max_inputs = 1;      // -1: any number
+  bool any_dtype = false;  // takes inputs as they are (indices, whatever is only moved); else they are cast to the context's dtype
+  // Dimension 0 of every input is the batch. Throws Error(model) by context.fail.
+  std::vector<Value> (*build)(LayerContext& context, std::span<const Value> inputs) = nullptr;
+};
+
+// Options that every layer takes beside its own: name, share, trainable, lr_scale, regularization, constraint, dropout, and for
+// layers with parameters weight_init, bias_init, weight_noise.
+std::span<const OptionDef> common_layer_options();
+
+std::span<const LayerDef* const> all_layers();
+const LayerDef& layer_named(std::string_view name);  // Error(model) with the nearest known name
+
+}  // namespace perigee

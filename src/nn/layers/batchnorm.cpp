@@ -1,0 +1,58 @@
+#include "src/nn/layers/common.h"
+
+namespace perigee {
+namespace {
+
+constexpr OptionDef kOptions[] = {
+    {"decay", "number", "0.9", "of the running statistics: running = decay * running + (1 - decay) * batch"},
+    {"epsilon", "number", "1e-5", "added to the variance"},
+    {"scale", "boolean", "true", "multiplies by a learned gamma"},
+    {"shift", "boolean", "true", "adds a learned beta"},
+    kActivationOption,
+};
+
+std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  const Config& options = context.options();
+  const Value input = inputs[0];
+  if (input.rank() < 2) context.fail("needs channels to normalise", "a single number");
+  const int64_t channels = input.shape()[1];
+  const double epsilon = options.number_in("epsilon", 0, 1, 1e-5), decay = options.number_in("decay", 0, 1, 0.9);
+  const Value gamma =
+      options.boolean("scale", true) ? context.parameter("weight", Shape{channels}, ParameterRole::gain, channels, channels, 1.0) : Value();
+  const Value beta =
+      options.boolean("shift", true) ? context.parameter("bias", Shape{channels}, ParameterRole::bias, channels, channels, 0.0) : Value();
+  // The running statistics are the mean and the mean of squares: averages of both over replicas are again those of all their examples.
+  const Value mean = context.state("mean", Shape{channels}, 0), squares = context.state("mean_square", Shape{channels}, 1);
+  Value y;
+  if (context.training()) {
+    // Sequences as images of height 1, for which there are kernels.
+    const Value x = input.rank() == 3 ? to_image(input, 1) : input;
+    Json attrs = Json::object();
+    attrs.set("epsilon", epsilon);
+    const Value operands[] = {x, gamma, beta};
+    const std::vector<Value> results = context.graph().apply_all("batch_norm", operands, std::move(attrs));
+    context.assign("mean", decay * mean + (1 - decay) * results[1]);
+    context.assign("mean_square", decay * squares + (1 - decay) * (results[2] + square(results[1])));
+    y = input.rank() == 3 ? from_image(results[0], 1) : results[0];
+  } else {
+    const Value variance = maximum(squares - square(mean), context.graph().constant(0, {mean.dtype(), Shape()}));
+    const Value inverse = context.graph().apply("rsqrt", {variance + epsilon});
+    const Value factor = gamma ? gamma * inverse : inverse, offset = -(mean * factor);
+    y = input * per_channel(factor, input.rank()) + per_channel(beta ? beta + offset : offset, input.rank());
+  }
+  return {finish(context, y)};
+}
+
+}  // namespace
+
+extern const LayerDef layer_batchnorm;
+const LayerDef layer_batchnorm{
+    .name = "batchnorm",
+    .stem = "bn",
+    .doc = "Gives each channel mean 0 and variance 1 over the batch, then a learned scale and shift; running statistics in inference.",
+    .example = R"({"type": "batchnorm", "epsilon": 1e-3, "activation": "tanh"})",
+    .example_input = "[3, 4, 5]",
+    .options = kOptions,
+    .build = build};
+
+}  // namespace perigee

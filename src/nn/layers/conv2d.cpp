@@ -1,0 +1,31 @@
+#include "src/nn/layers/conv.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kPositional[] = {"out", "kernel"};
+constexpr OptionDef kOptions[] = {
+    {"out", "integer", nullptr, "output channels"},
+    kKernelOption,
+    kStrideOption,
+    kPaddingOption,
+    kDilationOption,
+    {"groups", "integer", "1", "parts into which the channels are split; each output sees one"},
+    kBiasOption,
+    kActivationOption,
+};
+
+}  // namespace
+
+extern const LayerDef layer_conv2d;
+const LayerDef layer_conv2d{
+    .name = "conv2d",
+    .stem = "conv",
+    .doc = "Convolution of images: slides `out` learned windows over all channels.",
+    .example = R"({"type": "conv2d", "out": 4, "kernel": 3, "stride": 2, "padding": 1, "activation": "tanh"})",
+    .example_input = "[2, 7, 6]",
+    .options = kOptions,
+    .positional = kPositional,
+    .build = [](LayerContext& context, std::span<const Value> inputs) { return build_conv(context, inputs[0], 2); }};
+
+}  // namespace perigee

@@ -1,0 +1,38 @@
+#include "src/graph/op.h"
+#include "src/nn/layers/borders.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kPositional[] = {"cropping"};
+constexpr OptionDef kOptions[] = {{"cropping", "integer, {height, width} or {top, bottom, left, right}", nullptr,
+                                   "rows and columns at the borders; for sequences an integer or {left, right}"}};
+
+std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  const Borders borders = read_borders(context, "cropping", inputs[0]);
+  std::vector<int64_t> stop = inputs[0].shape().vector();
+  for (size_t i = 2; i < stop.size(); ++i) {
+    stop[i] -= borders.after[i];
+    if (stop[i] <= borders.before[i])
+      context.fail("nothing is left", std::to_string(borders.before[i] + borders.after[i]) + " cut off",
+                   "less than " + std::to_string(inputs[0].shape()[static_cast<int>(i)]));
+  }
+  Json attrs = Json::object();
+  attrs.set("start", ints_json(borders.before));
+  attrs.set("stop", ints_json(stop));
+  return {context.graph().apply("slice", {inputs[0]}, std::move(attrs))};
+}
+
+}  // namespace
+
+extern const LayerDef layer_cropping;
+const LayerDef layer_cropping{.name = "cropping",
+                              .stem = "crop",
+                              .doc = "Cuts the borders off images or sequences.",
+                              .example = R"({"type": "cropping", "cropping": [1, 0, 0, 2]})",
+                              .example_input = "[2, 4, 5]",
+                              .options = kOptions,
+                              .positional = kPositional,
+                              .build = build};
+
+}  // namespace perigee

@@ -1,0 +1,33 @@
+#include "src/nn/layers/conv.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kPositional[] = {"kernel", "multiplier"};
+constexpr OptionDef kOptions[] = {
+    kKernelOption, kStrideOption,    kPaddingOption, kDilationOption, {"multiplier", "integer", "1", "outputs for each input channel"},
+    kBiasOption,   kActivationOption};
+
+std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  require_image(context, inputs[0], 2);
+  const int64_t in = inputs[0].shape()[1], out = in * context.options().integer_in("multiplier", 1, 1 << 16, 1);
+  const Window window = read_window(context, 2, image_size(inputs[0], 2), 0, 1, true);
+  const Value weight = conv_weight(context, "weight", out, 1, window, 2);
+  const Value bias =
+      context.options().boolean("bias", true) ? context.parameter("bias", Shape{out}, ParameterRole::bias, in, out, 0.0) : Value();
+  return {finish(context, conv_op(inputs[0], weight, bias, window, in))};
+}
+
+}  // namespace
+
+extern const LayerDef layer_depthwise_conv2d;
+const LayerDef layer_depthwise_conv2d{.name = "depthwise_conv2d",
+                                      .stem = "conv",
+                                      .doc = "Convolution of each channel by itself: `multiplier` learned windows for every input channel.",
+                                      .example = R"({"type": "depthwise_conv2d", "kernel": 3, "multiplier": 2, "padding": 1})",
+                                      .example_input = "[3, 5, 4]",
+                                      .options = kOptions,
+                                      .positional = kPositional,
+                                      .build = build};
+
+}  // namespace perigee

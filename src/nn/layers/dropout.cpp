@@ -1,0 +1,28 @@
+#include "src/nn/layers/common.h"
+#include "src/nn/noise.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kPositional[] = {"rate"};
+constexpr OptionDef kOptions[] = {{"rate", "number", "0.5", "probability with which a value is dropped"}};
+
+std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  if (!context.training()) return {inputs[0]};
+  const double rate = context.options().number_in("rate", 0, 0.999999, 0.5);
+  return {dropped(inputs[0], uniform_like(context, "mask", inputs[0]), rate)};
+}
+
+}  // namespace
+
+extern const LayerDef layer_dropout;
+const LayerDef layer_dropout{.name = "dropout",
+                             .stem = "dropout",
+                             .doc = "Sets values to zero in training, each with probability `rate`; the others grow to keep the mean.",
+                             .example = R"({"type": "dropout", "rate": 0.3})",
+                             .example_input = "[12]",
+                             .options = kOptions,
+                             .positional = kPositional,
+                             .build = build};
+
+}  // namespace perigee

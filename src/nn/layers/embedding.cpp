@@ -1,0 +1,40 @@
+#include "src/nn/layers/common.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kPositional[] = {"size", "out"};
+constexpr OptionDef kOptions[] = {{"size", "integer", nullptr, "number of different indices; they count from 0"},
+                                  {"out", "integer", nullptr, "features of each"},
+                                  {"bias", "boolean", "false", "adds a learned number to each feature"},
+                                  kActivationOption};
+
+std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  const Config& options = context.options();
+  const int64_t size = options.integer_in("size", 1, int64_t{1} << 31), out = options.integer_in("out", 1, 1 << 20);
+  Value indices = cast(inputs[0], Dtype::i64);
+  if (indices.rank() > 2) context.fail("takes one index, or one list of them, for each example", indices.shape().text());
+  if (indices.rank() == 2 && indices.shape()[1] == 1) indices = reshape(indices, Shape{indices.shape()[0]});
+  const Value weight = context.parameter("weight", Shape{size, out}, ParameterRole::weight, size, out, "xavier");
+  Value y = context.graph().apply("gather", {weight, indices}, Json(Json::Object{{"axis", Json(0)}}));
+  if (y.rank() == 3) y = transpose(y, {0, 2, 1});
+  if (options.boolean("bias", false))
+    y = y + per_channel(context.parameter("bias", Shape{out}, ParameterRole::bias, size, out, 0.0), y.rank());
+  return {finish(context, y)};
+}
+
+}  // namespace
+
+extern const LayerDef layer_embedding;
+const LayerDef layer_embedding{
+    .name = "embedding",
+    .stem = "embed",
+    .doc = "A learned vector for each index: [n] or [n, 1] gives `out` features, a list of L indices gives out x L.",
+    .example = R"({"type": "embedding", "size": 3, "out": 4})",
+    .example_input = "[5]",
+    .options = kOptions,
+    .positional = kPositional,
+    .any_dtype = true,
+    .build = build};
+
+}  // namespace perigee

@@ -1,0 +1,35 @@
+#include "src/nn/layers/common.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kPositional[] = {"size"};
+constexpr OptionDef kOptions[] = {{"size", "integer", "5", "channels in the window"},
+                                  {"alpha", "number", "1e-4", "weight of the squares"},
+                                  {"beta", "number", "0.75", "the power"},
+                                  {"k", "number", "2", "added to the squares"}};
+
+std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  if (inputs[0].rank() < 2) context.fail("needs channels to normalise across", "a single number");
+  const Config& options = context.options();
+  Json attrs = Json::object();
+  attrs.set("size", options.integer_in("size", 1, 4096, 5));
+  attrs.set("alpha", options.number_in("alpha", 0, 1e6, 1e-4));
+  attrs.set("beta", options.number_in("beta", 0, 100, 0.75));
+  attrs.set("k", options.number_in("k", 1e-6, 1e6, 2));
+  return {context.graph().apply("lrn", {inputs[0]}, std::move(attrs))};
+}
+
+}  // namespace
+
+extern const LayerDef layer_lrn;
+const LayerDef layer_lrn{
+    .name = "lrn",
+    .doc = "Local response normalisation: divides by the size of neighbouring channels. alpha is not divided by the window.",
+    .example = R"({"type": "lrn", "size": 3, "alpha": 0.2})",
+    .example_input = "[5, 3, 2]",
+    .options = kOptions,
+    .positional = kPositional,
+    .build = build};
+
+}  // namespace perigee

@@ -1,0 +1,22 @@
+#include "src/nn/layers/common.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kPositional[] = {"factor"};
+constexpr OptionDef kOptions[] = {{"factor", "number", nullptr, "the number"}};
+
+std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) { return {inputs[0] * context.options().number("factor")}; }
+
+}  // namespace
+
+extern const LayerDef layer_scale;
+const LayerDef layer_scale{.name = "scale",
+                           .doc = "Multiplies by a fixed number.",
+                           .example = R"({"type": "scale", "factor": -1.5})",
+                           .example_input = "[4]",
+                           .options = kOptions,
+                           .positional = kPositional,
+                           .build = build};
+
+}  // namespace perigee

@@ -1,0 +1,22 @@
+#include "src/nn/layers/common.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kPositional[] = {"offset"};
+constexpr OptionDef kOptions[] = {{"offset", "number", nullptr, "the number"}};
+
+std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) { return {inputs[0] + context.options().number("offset")}; }
+
+}  // namespace
+
+extern const LayerDef layer_shift;
+const LayerDef layer_shift{.name = "shift",
+                           .doc = "Adds a fixed number.",
+                           .example = R"({"type": "shift", "offset": 2})",
+                           .example_input = "[4]",
+                           .options = kOptions,
+                           .positional = kPositional,
+                           .build = build};
+
+}  // namespace perigee

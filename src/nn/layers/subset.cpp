@@ -1,0 +1,39 @@
+#include "src/graph/op.h"
+#include "src/nn/layers/common.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kPositional[] = {"from", "to"};
+constexpr OptionDef kOptions[] = {{"from", "integer", nullptr, "first"},
+                                  {"to", "integer", nullptr, "last"},
+                                  {"axis", "integer", "1", "the dimension; 1 are the channels"}};
+
+std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  const Config& options = context.options();
+  const Value x = inputs[0];
+  const int axis = static_cast<int>(options.integer_in("axis", 1, std::max(1, x.rank() - 1), 1));
+  if (axis >= x.rank()) context.fail("has no such dimension", x.shape().text());
+  const int64_t from = options.integer_in("from", 0, x.shape()[axis] - 1), to = options.integer_in("to", from, x.shape()[axis] - 1);
+  std::vector<int64_t> start(static_cast<size_t>(x.rank()), 0), stop = x.shape().vector();
+  start[static_cast<size_t>(axis)] = from;
+  stop[static_cast<size_t>(axis)] = to + 1;
+  Json attrs = Json::object();
+  attrs.set("start", ints_json(start));
+  attrs.set("stop", ints_json(stop));
+  return {context.graph().apply("slice", {x}, std::move(attrs))};
+}
+
+}  // namespace
+
+extern const LayerDef layer_subset;
+const LayerDef layer_subset{.name = "subset",
+                            .doc = "A range of channels (or of another dimension), both ends included; they count from 0.",
+                            .example = R"({"type": "subset", "from": 1, "to": 3})",
+                            .example_input = "[5, 2]",
+                            .options = kOptions,
+                            .positional = kPositional,
+                            .any_dtype = true,
+                            .build = build};
+
+}  // namespace perigee

@@ -1,0 +1,31 @@
+#include "src/graph/op.h"
+#include "src/nn/layers/borders.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kPositional[] = {"padding"};
+constexpr OptionDef kOptions[] = {{"padding", "integer, {height, width} or {top, bottom, left, right}", nullptr,
+                                   "rows and columns at the borders; for sequences an integer or {left, right}"}};
+
+std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  const Borders borders = read_borders(context, "padding", inputs[0]);
+  Json attrs = Json::object();
+  attrs.set("before", ints_json(borders.before));
+  attrs.set("after", ints_json(borders.after));
+  return {context.graph().apply("pad", {inputs[0]}, std::move(attrs))};
+}
+
+}  // namespace
+
+extern const LayerDef layer_zero_padding;
+const LayerDef layer_zero_padding{.name = "zero_padding",
+                                  .stem = "pad",
+                                  .doc = "Zeros around images or sequences.",
+                                  .example = R"({"type": "zero_padding", "padding": [1, 0, 2, 1]})",
+                                  .example_input = "[2, 3, 2]",
+                                  .options = kOptions,
+                                  .positional = kPositional,
+                                  .build = build};
+
+}  // namespace perigee

@@ -1,0 +1,37 @@
+// Losses: per-example values from outputs and targets, as ops. One file in losses/ defines one loss.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "src/core/config.h"
+#include "src/graph/build.h"
+
+namespace perigee {
+
+struct LossDef {
+  const char* name = nullptr;  // "cross_entropy"
+  const char* doc = nullptr;
+  // `output` is the network's output [N, ...], `target` the field "y" [N, ...]; returns [N]: one value per example (summed or
+  // averaged inside the example as the loss defines it). Error(model) when they do not fit.
+  Value (*build)(Graph& graph, const Config& options, Value output, Value target) = nullptr;
+  // What eval and predict apply to the output to get probabilities or values: "softmax", "sigmoid" or "".
+  const char* link = "";
+  // What tests and help show it with: the options, the output without the batch, and the kind of target: "real", "positive",
+  // "probability", "binary", "sign" (-1, 1), each in the output's shape; "class"; "pair" (two numbers).
+  const char* example = nullptr;
+  const char* example_output = "[4]";
+  const char* example_target = "real";
+  double example_low = -2, example_high = 2;  // where the outputs lie
+};
+
+const LossDef& loss_named(std::string_view name);
+std::span<const LossDef* const> all_losses();
+
+// What reaches the user: `output` with the loss's link applied, unless the network's last layer did so already.
+Value linked_output(const Json& loss, Value output);
+
+// `loss` is a name or {"type": name, options...}. Rejects unread keys.
+Value build_loss(Graph& graph, const Json& loss, const std::string& where, Value output, Value target);
+
+}  // namespace perigee

@@ -1,0 +1,37 @@
+// What losses have in common: fitting targets to outputs, class and output weights, and means inside an example.
+#pragma once
+
+#include <string>
+
+#include "src/nn/loss.h"
+
+namespace perigee {
+
+// The operand of the softmax (along dimension 1 of [N, C, ...], or the last of [N, C]) or sigmoid that computed `output`; empty when
+// something else did. Losses on logits look through it: the same function, without the logarithm of a rounded zero.
+Value before_link(Value output, const std::string& link);
+
+// The target in the output's dtype and shape; [N] also fits [N, 1]. Error when it cannot be.
+Value matched_target(const Config& options, Value output, Value target);
+// Class numbers as i64, [N, d...] for an output [N, C, d...]; empty when the target is a distribution of the output's shape.
+Value class_target(const Config& options, Value output, Value target);
+
+// "weights": one number per output (or class), as a constant that broadcasts along dimension 1 of the output; empty when not given.
+Value output_weights(const Config& options, Value output);
+
+Value example_mean(Value values);             // [N, ...] -> [N]
+Value flatten_example(Value values);          // [N, ...] -> [N, everything else]
+Value number_like(Value like, double value);  // a scalar of its dtype
+
+// Element-wise `values` times the "weights" option, averaged or summed inside the example as "reduction" says.
+Value reduced(const Config& options, Value values, const char* fallback);
+
+// softplus(x) - x y: -y log p - (1 - y) log(1 - p) with p = sigmoid(x), for logits x of any size. Option label_smoothing.
+Value binary_terms(const Config& options, Value output, Value target);
+
+// The target as distributions over dimension 1, in the output's shape.
+Value class_distribution(Graph& graph, const Config& options, Value output, Value target);
+// What cross_entropy and its other names build. Options label_smoothing, weights.
+Value class_cross_entropy(Graph& graph, const Config& options, Value output, Value target);
+
+}  // namespace perigee

@@ -1,0 +1,22 @@
+#include "src/nn/losses/common.h"
+
+namespace perigee {
+namespace {
+
+Value build(Graph& graph, const Config& options, Value output, Value target) { return class_cross_entropy(graph, options, output, target); }
+
+}  // namespace
+
+extern const LossDef loss_cross_entropy;
+const LossDef loss_cross_entropy{
+    .name = "cross_entropy",
+    .doc =
+        "-log of the softmax probability of the target: class numbers [N] or distributions [N, C]. Takes logits; a softmax as the last "
+        "layer is looked through. Options: label_smoothing, weights (per class).",
+    .build = build,
+    .link = "softmax",
+    .example = R"({"type": "cross_entropy", "label_smoothing": 0.2, "weights": [1, 2, 0.5, 1]})",
+    .example_output = "[4]",
+    .example_target = "probability"};
+
+}  // namespace perigee

@@ -1,0 +1,40 @@
+#include "src/nn/losses/common.h"
+
+namespace perigee {
+namespace {
+
+Value build(Graph& graph, const Config& options, Value output, Value target) {
+  const double gamma = options.number_in("gamma", 0, 100, 2);
+  const bool binary = options.boolean("binary", output.rank() < 2 || output.shape()[1] == 1);
+  const auto focused = [&](Value log_p) {
+    const Value miss = maximum(-graph.apply("expm1", {log_p}), number_like(log_p, 1e-12));
+    return -(graph.apply("pow", {miss, number_like(log_p, gamma)}) * log_p);
+  };
+  if (binary) {
+    const Value inner = before_link(output, "sigmoid"), x = inner ? inner : output, y = matched_target(options, output, target);
+    const double alpha = options.number_in("alpha", 0, 1, 0.25);
+    // log p of a yes is -softplus(-x), of a no -softplus(x).
+    const Value yes = focused(-graph.apply("softplus", {-x})), no = focused(-graph.apply("softplus", {x}));
+    return reduced(options, alpha * (y * yes) + (1 - alpha) * ((1.0 - y) * no), "mean");
+  }
+  const Value inner = before_link(output, "softmax"), logits = inner ? inner : output;
+  const Value q = class_distribution(graph, options, logits, target);
+  Value terms = q * focused(graph.apply("log_softmax", {logits}, Json(Json::Object{{"axis", Json(1)}})));
+  if (const Value weights = output_weights(options, output)) terms = weights * terms;
+  return example_mean(reduce_sum(terms, {1}));
+}
+
+}  // namespace
+
+extern const LossDef loss_focal;
+const LossDef loss_focal{.name = "focal",
+                         .doc =
+                             "Cross entropy that counts hard examples more: (1 - p)^gamma times it. Lin et al. 2017. Options: gamma (2), "
+                             "alpha (of positives, for binary outputs), binary (true: each output is a yes or no of its own), weights.",
+                         .build = build,
+                         .link = "softmax",
+                         .example = R"({"type": "focal", "gamma": 1.5})",
+                         .example_output = "[4]",
+                         .example_target = "class"};
+
+}  // namespace perigee

@@ -1,0 +1,27 @@
+#include "src/nn/losses/common.h"
+
+namespace perigee {
+namespace {
+
+Value build(Graph& graph, const Config& options, Value output, Value target) {
+  const Value inner = before_link(output, "softmax"), logits = inner ? inner : output, y = matched_target(options, output, target);
+  const Value log_p = graph.apply("log_softmax", {logits}, Json(Json::Object{{"axis", Json(1)}}));
+  // y log y is 0 at 0.
+  const Value entropy = y * log(maximum(y, number_like(y, 1e-30)));
+  return reduced(options, entropy - y * log_p, "sum");
+}
+
+}  // namespace
+
+extern const LossDef loss_kl_divergence;
+const LossDef loss_kl_divergence{.name = "kl_divergence",
+                                 .doc =
+                                     "Kullback-Leibler divergence of the output, as softmax, from the target distribution. Takes logits; a "
+                                     "softmax as the last layer is looked through.",
+                                 .build = build,
+                                 .link = "softmax",
+                                 .example = R"({"type": "kl_divergence"})",
+                                 .example_output = "[4]",
+                                 .example_target = "probability"};
+
+}  // namespace perigee

@@ -1,0 +1,21 @@
+#include "src/nn/losses/common.h"
+
+namespace perigee {
+namespace {
+
+Value build(Graph&, const Config& options, Value output, Value target) {
+  const Value difference = output - matched_target(options, output, target);
+  return reduced(options, square(difference), "sum");
+}
+
+}  // namespace
+
+extern const LossDef loss_l2;
+const LossDef loss_l2{.name = "l2",
+                      .doc = "Sum of squared errors. Options: weights, reduction (inside the example: \"mean\" or \"sum\").",
+                      .build = build,
+                      .example = R"({"type": "l2"})",
+                      .example_output = "[4]",
+                      .example_target = "real"};
+
+}  // namespace perigee

@@ -1,0 +1,22 @@
+#include "src/nn/losses/common.h"
+
+namespace perigee {
+namespace {
+
+Value build(Graph&, const Config& options, Value output, Value target) {
+  const Value y = matched_target(options, output, target);
+  return reduced(options, 100.0 * (abs(output - y) / maximum(abs(y), number_like(y, 1e-7))), "mean");
+}
+
+}  // namespace
+
+extern const LossDef loss_mape;
+const LossDef loss_mape{
+    .name = "mape",
+    .doc = "Mean absolute error in percent of the target. Options: weights, reduction (inside the example: \"mean\" or \"sum\").",
+    .build = build,
+    .example = R"({"type": "mape"})",
+    .example_output = "[4]",
+    .example_target = "positive"};
+
+}  // namespace perigee

@@ -1,0 +1,21 @@
+#include "src/nn/losses/common.h"
+
+namespace perigee {
+namespace {
+
+Value build(Graph&, const Config& options, Value output, Value target) {
+  const Value difference = output - matched_target(options, output, target);
+  return reduced(options, square(difference), "mean");
+}
+
+}  // namespace
+
+extern const LossDef loss_mse;
+const LossDef loss_mse{.name = "mse",
+                       .doc = "Mean squared error. Options: weights, reduction (inside the example: \"mean\" or \"sum\").",
+                       .build = build,
+                       .example = R"({"type": "mse", "weights": [1, 2, 0.5, 1]})",
+                       .example_output = "[4]",
+                       .example_target = "real"};
+
+}  // namespace perigee

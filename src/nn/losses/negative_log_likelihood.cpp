@@ -1,0 +1,19 @@
+#include "src/nn/losses/common.h"
+
+namespace perigee {
+namespace {
+
+Value build(Graph& graph, const Config& options, Value output, Value target) { return class_cross_entropy(graph, options, output, target); }
+
+}  // namespace
+
+extern const LossDef loss_negative_log_likelihood;
+const LossDef loss_negative_log_likelihood{.name = "negative_log_likelihood",
+                                           .doc = "The same as cross_entropy, by its other name.",
+                                           .build = build,
+                                           .link = "softmax",
+                                           .example = R"({"type": "negative_log_likelihood"})",
+                                           .example_output = "[4]",
+                                           .example_target = "class"};
+
+}  // namespace perigee

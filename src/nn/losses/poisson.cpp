@@ -1,0 +1,26 @@
+#include "src/nn/losses/common.h"
+
+namespace perigee {
+namespace {
+
+Value build(Graph&, const Config& options, Value output, Value target) {
+  const Value y = matched_target(options, output, target);
+  if (options.boolean("log_input", false)) return reduced(options, exp(output) - y * output, "sum");
+  return reduced(options, output - y * log(maximum(output, number_like(output, 1e-7))), "sum");
+}
+
+}  // namespace
+
+extern const LossDef loss_poisson;
+const LossDef loss_poisson{.name = "poisson",
+                           .doc =
+                               "Negative log likelihood of counts under a Poisson distribution whose mean is the output, or with log_input "
+                               "= true its exp. Options: weights, reduction (inside the example: \"mean\" or \"sum\").",
+                           .build = build,
+                           .example = R"({"type": "poisson"})",
+                           .example_output = "[4]",
+                           .example_target = "positive",
+                           .example_low = 0.2,
+                           .example_high = 3};
+
+}  // namespace perigee

@@ -1,0 +1,22 @@
+#include "src/nn/losses/common.h"
+
+namespace perigee {
+namespace {
+
+Value build(Graph&, const Config& options, Value output, Value target) {
+  return reduced(options, binary_terms(options, output, target), "sum");
+}
+
+}  // namespace
+
+extern const LossDef loss_reconstruction_cross_entropy;
+const LossDef loss_reconstruction_cross_entropy{
+    .name = "reconstruction_cross_entropy",
+    .doc = "Binary cross entropy summed over the outputs, as autoencoders use it. Options as binary_cross_entropy.",
+    .build = build,
+    .link = "sigmoid",
+    .example = R"({"type": "reconstruction_cross_entropy"})",
+    .example_output = "[4]",
+    .example_target = "probability"};
+
+}  // namespace perigee

@@ -1,0 +1,28 @@
+#include "src/core/error.h"
+#include "src/nn/losses/common.h"
+
+namespace perigee {
+namespace {
+
+Value build(Graph& graph, const Config& options, Value output, Value target) {
+  class_target(options, output, target);  // says what does not fit
+  if (target.rank() == output.rank() && target.shape() == output.shape())
+    throw Error(ErrorKind::model, {.where = options.where(),
+                                   .what = "the target must be class numbers",
+                                   .got = target.type().text(),
+                                   .hint = "cross_entropy takes distributions"});
+  return class_cross_entropy(graph, options, output, target);
+}
+
+}  // namespace
+
+extern const LossDef loss_sparse_cross_entropy;
+const LossDef loss_sparse_cross_entropy{.name = "sparse_cross_entropy",
+                                        .doc = "cross_entropy of class numbers only.",
+                                        .build = build,
+                                        .link = "softmax",
+                                        .example = R"({"type": "sparse_cross_entropy"})",
+                                        .example_output = "[4]",
+                                        .example_target = "class"};
+
+}  // namespace perigee

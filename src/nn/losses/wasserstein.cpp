@@ -1,0 +1,22 @@
+#include "src/nn/losses/common.h"
+
+namespace perigee {
+namespace {
+
+Value build(Graph&, const Config& options, Value output, Value target) {
+  return reduced(options, output * matched_target(options, output, target), "mean");
+}
+
+}  // namespace
+
+extern const LossDef loss_wasserstein;
+const LossDef loss_wasserstein{.name = "wasserstein",
+                               .doc =
+                                   "Target times output, the critic's loss of Wasserstein networks (targets -1 and 1). Options: weights, "
+                                   "reduction (inside the example: \"mean\" or \"sum\").",
+                               .build = build,
+                               .example = R"({"type": "wasserstein"})",
+                               .example_output = "[4]",
+                               .example_target = "sign"};
+
+}  // namespace perigee

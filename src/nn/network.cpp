@@ -1,0 +1,336 @@
+#include "src/nn/network.h"
+
+#include <map>
+#include <set>
+
+#include "src/nn/activations.h"
+#include "src/nn/describe.h"
+#include "src/nn/noise.h"
+
+namespace perigee {
+namespace {
+
+bool is_float(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64 || dtype == Dtype::f16 || dtype == Dtype::bf16; }
+
+Shape without_batch(const Shape& shape) {
+  std::vector<int64_t> dims = shape.vector();
+  if (!dims.empty()) dims.erase(dims.begin());
+  return Shape(dims);
+}
+
+constexpr const char* kParameterOptions[] = {"weight_init", "bias_init", "weight_noise", "regularization", "constraint"};
+
+// What all layers of one build share.
+struct Build {
+  Graph& graph;
+  const Network::BuildOptions& options;
+  BuiltNetwork& result;
+  std::map<std::string, std::string> owners;  // parameter or state -> "share word" or "layer name"
+  std::map<std::string, Value> states;        // as the next reader sees them
+  std::set<std::string> assigned;
+};
+
+// Where in the tree of networks a layer is built.
+struct Place {
+  std::string name, prefix;  // of the layers around it, with a dot at the end; prefix names parameters ("share" changes it)
+  std::string share;         // the word, of it or of a layer around it
+  std::string inside;        // "residual 'block1'"
+  std::string where;
+  Json defaults;
+  bool trainable = true;
+  int depth = 0;
+};
+
+std::vector<Value> build_network(Build& build, const Json& description, const Place& place, std::span<const Value> inputs);
+std::vector<Value> build_layer(Build& build, const LayerText& text, const Place& place, std::span<const Value> inputs);
+
+// The layer's own options, with the defaults for those that it knows and leaves out.
+Json with_defaults(const LayerText& text, const Json& defaults) {
+  Json options = text.json;
+  if (defaults.is_null()) return options;
+  const auto fill = [&](std::span<const OptionDef> known) {
+    for (const OptionDef& option : known) {
+      const Json* value = defaults.find(option.name);
+      if (value != nullptr && options.find(option.name) == nullptr) options.set(option.name, *value);
+    }
+  };
+  fill(text.def->options);
+  fill(common_layer_options());
+  return options;
+}
+
+class Context final : public LayerContext {
+ public:
+  Context(Build& build, const LayerText& text, const Place& place, LayerReport& report)
+      : build_(build),
+        text_(text),
+        place_(place),
+        json_(with_defaults(text, place.defaults)),
+        options_(json_, text.where()),
+        report_index_(static_cast<size_t>(&report - build.result.layers.data())),
+        name_(place.name + text.name) {
+    share_ = options_.string("share", "");
+    prefix_ = share_.empty() ? place.prefix + text.name : share_;
+    if (share_.empty()) share_ = place.share;
+    trainable_ = place.trainable && options_.boolean("trainable", true);
+    lr_scale_ = options_.number_in("lr_scale", 0, 1e6, 1);
+  }
+
+  Graph& graph() override { return build_.graph; }
+  const Config& options() const override { return options_; }
+  const std::string& name() const override { return name_; }
+  bool training() const override { return build_.options.training; }
+  Dtype dtype() const override { return build_.options.dtype; }
+
+  Value parameter(const std::string& name, const Shape& shape, ParameterRole role, int64_t fan_in, int64_t fan_out,
+                  const Json& fallback_init) override {
+    has_parameters_ = true;
+    ParameterSpec spec{.name = prefix_ + "." + name,
+                       .shape = shape,
+                       .role = role,
+                       .init = fallback_init,
+                       .fan_in = fan_in,
+                       .fan_out = fan_out,
+                       .trainable = trainable_,
+                       .lr_scale = lr_scale_};
+    const char* init_key = role == ParameterRole::weight ? "weight_init" : role == ParameterRole::bias ? "bias_init" : nullptr;
+    if (init_key != nullptr && options_.has(init_key)) spec.init = *options_.raw(init_key);
+    if (const Json* own = options_.raw("regularization")) spec.regularization = *own;
+    if (const Json* own = options_.raw("constraint")) spec.constraint = *own;
+    if (claim(spec.name)) {
+      shape.elements();  // Error when the product overflows
+      report().parameters += shape.elements();
+      build_.result.parameters.push_back(spec);
+    } else {
+      check_same_shape(spec);
+    }
+    const Value value = build_.graph.parameter(spec.name, {dtype(), shape});
+    return training() ? noisy_parameter(*this, value, role, name) : value;
+  }
+
+  Value state(const std::string& name, const Shape& shape, double initial) override {
+    const std::string full = prefix_ + "." + name;
+    if (claim(full)) {
+      build_.result.states.push_back({.name = full, .shape = shape, .dtype = dtype(), .initial = initial});
+      build_.states[full] = build_.graph.state(full, {dtype(), shape});
+    }
+    const Value value = build_.states.at(full);
+    if (value.shape() != shape) fail("shares '" + full + "' with a layer of another shape", shape.text(), value.shape().text());
+    return value;
+  }
+
+  // A layer that shares the state and comes later goes on from this value.
+  void assign(const std::string& name, Value next) override {
+    if (!training()) return;
+    build_.states.at(prefix_ + "." + name) = next;
+    build_.assigned.insert(prefix_ + "." + name);
+  }
+
+  // FNV-1a of the layer's name and the purpose: independent of how many other draws there are.
+  int64_t random_stream(const std::string& purpose) override {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const char c : name_ + "/" + purpose) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    return static_cast<int64_t>((hash ^ (hash >> 53)) & ((uint64_t{1} << 53) - 1));  // exact in a double
+  }
+
+  std::vector<Value> sublayer(const Json& layer, const std::string& label, std::span<const Value> inputs) override {
+    std::vector<LayerText> texts = read_sequence(layer, text_.at, text_.scope);
+    Place place = place_inside("");
+    if (texts.size() == 1 && texts[0].json.find("name") == nullptr) {
+      texts[0].name = label;
+      texts[0].scope = std::string(texts[0].def->name) + " '" + label + "' (in " + text_.scope + ")";
+    }
+    return build_layer(build_, texts[0], place, inputs);
+  }
+
+  std::vector<Value> network(const Json& description, const std::string& label, std::span<const Value> inputs) override {
+    return build_network(build_, description, place_inside(label), inputs);
+  }
+
+  Value activation(const Json& activation, Value x) override { return apply_activation(*this, activation, x); }
+
+  // An option on parameters where there are none would silently do nothing.
+  void check_parameter_options() const {
+    if (has_parameters_ || has_inside_) return;
+    for (const char* key : kParameterOptions)
+      if (text_.json.find(key) != nullptr) fail(std::string("'") + key + "' has no effect: this layer has no parameters");
+  }
+
+  [[noreturn]] void fail(std::string what, std::string got = "", std::string expected = "", std::string hint = "") const override {
+    throw Error(ErrorKind::model, {text_.where(), std::move(what), std::move(got), std::move(expected), std::move(hint)});
+  }
+
+ private:
+  LayerReport& report() { return build_.result.layers[report_index_]; }
+
+  Place place_inside(const std::string& label) {
+    const std::string tail = label.empty() ? "." : "." + label + ".";
+    Place place{.name = name_ + tail,
+                .prefix = prefix_ + tail,
+                .share = share_,
+                .inside = std::string(text_.def->name) + " '" + name_ + "'",
+                .where = text_.at,
+                .defaults = place_.defaults,
+                .trainable = trainable_,
+                .depth = place_.depth + 1};
+    // What a wrapper says of parameters holds for the layers inside, unless they say otherwise.
+    for (const char* key : kParameterOptions)
+      if (const Json* value = json_.find(key)) {
+        if (place.defaults.is_null()) place.defaults = Json::object();
+        place.defaults.set(key, *value);
+      }
+    has_inside_ = true;
+    if (place.depth > kMaxNesting) fail("is nested too deeply", std::to_string(place.depth), "at most " + std::to_string(kMaxNesting), "");
+    return place;
+  }
+
+  // True when the tensor is new; false when it is shared with an earlier layer, as both said.
+  bool claim(const std::string& name) {
+    const std::string owner = share_.empty() ? "layer " + name_ : "share " + share_;
+    const auto [place, fresh] = build_.owners.try_emplace(name, owner);
+    if (!fresh && (place->second != owner || share_.empty()))
+      fail("'" + name + "' already belongs to " + place->second, "", "", "rename the layer, or give both the same 'share'");
+    return fresh;
+  }
+
+  void check_same_shape(const ParameterSpec& spec) {
+    for (const ParameterSpec& known : build_.result.parameters)
+      if (known.name == spec.name && known.shape != spec.shape)
+        fail("shares '" + spec.name + "' with a layer whose shape differs", spec.shape.text(), known.shape.text());
+  }
+
+  Build& build_;
+  const LayerText& text_;
+  const Place& place_;
+  const Json json_;
+  const Config options_;
+  const size_t report_index_;
+  const std::string name_;
+  std::string prefix_, share_;
+  bool trainable_ = true, has_parameters_ = false, has_inside_ = false;
+  double lr_scale_ = 1;
+};
+
+std::string count_text(int low, int high) {
+  if (high < 0) return std::to_string(low) + " or more";
+  return low == high ? std::to_string(low) : std::to_string(low) + " to " + std::to_string(high);
+}
+
+std::vector<Value> build_layer(Build& build, const LayerText& text, const Place& place, std::span<const Value> inputs) {
+  const LayerDef& def = *text.def;
+  const int given = static_cast<int>(inputs.size());
+  const std::string outer_scope = build.graph.scope();
+  build.graph.set_scope(text.scope);
+  const size_t index = build.result.layers.size();
+  build.result.layers.push_back(
+      {.name = place.name + text.name, .type = def.name, .scope = text.scope, .first_node = static_cast<int>(build.graph.nodes().size())});
+  Context context(build, text, place, build.result.layers.back());
+  if (given < def.min_inputs || (def.max_inputs >= 0 && given > def.max_inputs))
+    context.fail("has the wrong number of inputs", std::to_string(given), count_text(def.min_inputs, def.max_inputs),
+                 given > def.max_inputs ? "join them with concat, add, ... first" : "");
+  std::vector<Value> outputs;
+  try {
+    std::vector<Value> values;
+    for (const Value& input : inputs) values.push_back(def.any_dtype || is_float(input.dtype()) ? input : cast(input, build.options.dtype));
+    if (build.options.training)
+      for (size_t i = 0; i < values.size(); ++i) values[i] = drop_input(context, values[i], i);
+    outputs = def.build(context, values);
+    context.check_parameter_options();
+  } catch (const Error& error) {
+    // An op names the graph's scope, a layer its full position.
+    if (error.parts().where.starts_with(text.scope) && !text.at.empty()) throw error.within(text.at);
+    if (error.parts().where.empty()) throw error.within(text.where());
+    throw;
+  }
+  LayerReport& report = build.result.layers[index];
+  report.last_node = static_cast<int>(build.graph.nodes().size());
+  for (const Value& output : outputs) report.outputs.push_back(without_batch(output.shape()));
+  build.graph.set_scope(outer_scope);
+  return outputs;
+}
+
+std::vector<Value> build_graph(Build& build, const Json& description, const Place& place, std::span<const Value> inputs) {
+  const GraphText text = read_graph(description, place.where, place.inside);
+  if (text.inputs.size() != inputs.size())
+    throw Error(ErrorKind::model, {.where = place.where,
+                                   .what = "a graph network gets another number of inputs than it names",
+                                   .got = std::to_string(inputs.size()),
+                                   .expected = std::to_string(text.inputs.size())});
+  std::map<std::string, std::vector<Value>> known;
+  for (size_t i = 0; i < inputs.size(); ++i) known[text.inputs[i]] = {inputs[i]};
+  const auto take = [&](const std::string& reference, const std::string& where, std::vector<Value>& into) {
+    const auto [name, output] = node_reference(reference);
+    const std::vector<Value>& values = known.at(name);
+    if (output >= static_cast<int>(values.size()))
+      throw Error(ErrorKind::model, {.where = where,
+                                     .what = "'" + name + "' has no output " + std::to_string(output),
+                                     .got = "'" + reference + "'",
+                                     .expected = "0 to " + std::to_string(values.size() - 1)});
+    if (output >= 0) into.push_back(values[static_cast<size_t>(output)]);
+    else into.insert(into.end(), values.begin(), values.end());
+  };
+  for (const NodeText& node : text.nodes) {
+    std::vector<Value> operands;
+    for (const std::string& input : node.inputs) take(input, node.layer.where(), operands);
+    known[node.layer.name] = build_layer(build, node.layer, place, operands);
+  }
+  std::vector<Value> outputs;
+  for (const std::string& output : text.outputs) take(output, place.where, outputs);
+  return outputs;
+}
+
+std::vector<Value> build_network(Build& build, const Json& description, const Place& outer, std::span<const Value> inputs) {
+  Place place = outer;
+  if (Json defaults = read_defaults(description, place.where); !defaults.is_null()) {
+    if (place.defaults.is_null()) place.defaults = Json::object();
+    for (const auto& [key, value] : defaults.as_object()) place.defaults.set(key, value);
+  }
+  if (is_graph(description)) return build_graph(build, description, place, inputs);
+  std::vector<Value> values(inputs.begin(), inputs.end());
+  for (const LayerText& text : read_sequence(description, place.where, place.inside)) values = build_layer(build, text, place, values);
+  return values;
+}
+
+}  // namespace
+
+Network::Network(const Json& description, std::string where) : description_(description), where_(std::move(where)) {
+  read_defaults(description_, where_);
+  if (is_graph(description_)) read_graph(description_, where_, "");
+  else read_sequence(description_, where_, "");
+}
+
+std::vector<std::string> Network::input_names() const {
+  return is_graph(description_) ? read_graph(description_, where_, "").inputs : std::vector<std::string>{};
+}
+
+BuiltNetwork Network::build(Graph& graph, const std::vector<NetworkInput>& inputs, const BuildOptions& options) const {
+  BuiltNetwork result;
+  std::map<std::string, Value> by_name;
+  std::vector<Value> operands;
+  for (const NetworkInput& input : inputs) {
+    std::vector<int64_t> dims = input.type.shape.vector();
+    dims.insert(dims.begin(), options.batch);
+    result.inputs.push_back(graph.input(input.name, {input.type.dtype, Shape(dims)}));
+    operands.push_back(is_float(input.type.dtype) ? cast(result.inputs.back(), options.dtype) : result.inputs.back());
+    by_name[input.name] = operands.back();
+  }
+  // A graph names its inputs; their order in the data does not matter.
+  if (const std::vector<std::string> names = input_names(); !names.empty()) {
+    operands.clear();
+    std::vector<std::string> known;
+    for (const NetworkInput& input : inputs) known.push_back(input.name);
+    for (const std::string& name : names) {
+      if (!by_name.contains(name))
+        throw Error(ErrorKind::model, {.where = where_,
+                                       .what = "the data have no field '" + name + "', which the network takes as input",
+                                       .hint = nearest_hint(name, known)});
+      operands.push_back(by_name.at(name));
+    }
+  }
+  Build build{.graph = graph, .options = options, .result = result, .owners = {}, .states = {}, .assigned = {}};
+  result.outputs = build_network(build, description_, {.where = where_}, operands);
+  for (const std::string& name : build.assigned) graph.assign(name, build.states.at(name));
+  return result;
+}
+
+}  // namespace perigee

@@ -1,0 +1,61 @@
+// A JSON-serialisable description of a network and the graph it lowers to. Not the parameters' values: those are in Params.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/nn/layer.h"
+
+namespace perigee {
+
+// {"type": "sequential", "layers": [{"type": "conv2d", "out": 20, "kernel": 5, "name": "conv1"}, ...], "defaults": {...}} or
+// {"type": "graph", "inputs": ["a", "b"], "nodes": [{"name": "n", "layer": {...}, "inputs": ["a"]}, ...], "outputs": ["n"]}.
+// A layer's "@" is where the script wrote it ("lenet.lua:7"): used in errors, never stored.
+// An input of a node is a network input, a node, or one of a node's several outputs ("parts:1"). Nodes may come in any order.
+// Layers with the same "share" name use the same parameters (siamese networks).
+// "defaults" stand in for options that a layer leaves out: {"activation": "relu", "weight_init": "he_normal", "padding": "same"}.
+struct NetworkInput {
+  std::string name;  // a field of the data source: "x"
+  Type type;         // of one example, without the batch dimension
+};
+
+struct LayerReport {
+  std::string name, type, scope;      // "conv1", "conv2d", "conv2d 'conv1' (layer 1 of 6)"
+  std::vector<Shape> outputs;         // without the batch
+  int64_t parameters = 0;             // elements of its own, without those of layers inside it and of a layer it shares with
+  int first_node = 0, last_node = 0;  // the graph nodes that it appended: [first, last)
+};
+
+struct BuiltNetwork {
+  std::vector<Value> inputs;   // batch first
+  std::vector<Value> outputs;  // batch first
+  std::vector<ParameterSpec> parameters;
+  std::vector<StateSpec> states;
+  std::vector<LayerReport> layers;
+};
+
+class Network {
+ public:
+  // Checks the description as far as it can be without input shapes; keeps a copy. `where` begins error paths ("job.json: network").
+  Network(const Json& description, std::string where);
+
+  const Json& description() const { return description_; }
+
+  // What a graph network calls its inputs; empty for a sequence, which takes what it is given.
+  std::vector<std::string> input_names() const;
+
+  struct BuildOptions {
+    int64_t batch = 1;
+    bool training = true;
+    Dtype dtype = Dtype::f32;  // of all floating-point values; inputs of another type are converted
+  };
+  // Appends the network to `graph` for one batch size. Parameters and states become leaves named as in the specs.
+  BuiltNetwork build(Graph& graph, const std::vector<NetworkInput>& inputs, const BuildOptions& options) const;
+
+ private:
+  Json description_;
+  std::string where_;
+};
+
+}  // namespace perigee

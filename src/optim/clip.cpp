@@ -1,0 +1,67 @@
+#include "src/optim/clip.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "src/core/config.h"
+
+namespace perigee {
+namespace {
+
+std::string layer_of(const std::string& parameter) {
+  const size_t dot = parameter.rfind('.');
+  return dot == std::string::npos ? parameter : parameter.substr(0, dot);
+}
+
+}  // namespace
+
+Clip::Clip(const Json& description, const std::vector<ParamWindow>& windows, std::span<const UpdatePiece> pieces, const std::string& where)
+    : pieces_(pieces) {
+  if (description.is_null()) return;
+  const Config options(description, where);
+  const std::string type =
+      options.choice("type", "", {"value", "norm", "layer_norm", "parameter_norm", "renormalize_layer", "renormalize_parameter"});
+  threshold_ = options.number_in("threshold", 1e-30, 1e30, 1.0);
+  options.reject_unread();
+  kind_ = type == "value"                   ? Kind::value
+          : type == "norm"                  ? Kind::norm
+          : type.starts_with("renormalize") ? Kind::renormalize
+                                            : Kind::group_norm;
+  const bool by_layer = type == "layer_norm" || type == "renormalize_layer",
+             by_tensor = type == "parameter_norm" || type == "renormalize_parameter";
+  std::map<std::string, int> names;
+  for (const ParamWindow& window : windows) {
+    const std::string group = by_tensor ? window.name : by_layer ? layer_of(window.name) : "";
+    groups_.push_back(names.try_emplace(group, static_cast<int>(names.size())).first->second);
+    trainable_.push_back(window.trainable);
+  }
+  sums_.resize(pieces.size());
+  factors_.assign(std::max<size_t>(1, names.size()), 1.0);
+}
+
+void Clip::measure(size_t first, size_t last, const void* gradient, const BlockMath& math) {
+  const auto* bytes = static_cast<const std::byte*>(gradient);
+  for (size_t i = first; i < last; ++i) {
+    const UpdatePiece& piece = pieces_[i];
+    const std::byte* at = bytes + static_cast<size_t>(piece.begin) * dtype_bytes(math.dtype);
+    sums_[i] = trainable_[static_cast<size_t>(piece.window)] ? math.sum_of_squares(at, piece.end - piece.begin) : 0;
+  }
+}
+
+void Clip::finish(double scale) {
+  std::fill(factors_.begin(), factors_.end(), 0.0);
+  double total = 0;
+  for (size_t i = 0; i < sums_.size(); ++i) {
+    factors_[static_cast<size_t>(groups_[static_cast<size_t>(pieces_[i].window)])] += sums_[i];
+    total += sums_[i];
+  }
+  global_norm_ = std::sqrt(total) * std::fabs(scale);
+  for (double& factor : factors_) {
+    const double norm = std::sqrt(factor) * std::fabs(scale);
+    if (kind_ == Kind::renormalize) factor = norm > 0 ? 1 / norm : 1;
+    else factor = norm > threshold_ ? threshold_ / norm : 1;
+  }
+}
+
+}  // namespace perigee

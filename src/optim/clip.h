@@ -1,0 +1,51 @@
+// Limits on the gradient before the update: {"type": …, "threshold": 1.0}, after Deeplearning4j's GradientNormalization.
+//   value                  each element is cut to [-threshold, threshold]
+//   norm                   the whole gradient is scaled down to an L2 norm of at most threshold
+//   layer_norm             the same for each layer's gradient;      parameter_norm       for each tensor's
+//   renormalize_layer      each layer's gradient is scaled to norm 1; renormalize_parameter  each tensor's
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/block_math.h"
+#include "src/optim/param_window.h"
+
+namespace perigee {
+
+// A stretch of one window over which squares are summed at once.
+struct UpdatePiece {
+  int window = 0;
+  int64_t begin = 0, end = 0;  // elements of the block
+};
+
+class Clip {
+ public:
+  // Throws Error(model). Null is none.
+  Clip(const Json& description, const std::vector<ParamWindow>& windows, std::span<const UpdatePiece> pieces, const std::string& where);
+
+  double value_limit() const { return kind_ == Kind::value ? threshold_ : 0; }  // 0: none
+  bool needs_norms() const { return kind_ != Kind::none && kind_ != Kind::value; }
+
+  // Sums squares of the pieces [first, last) (two-phase form: any threads, disjoint ranges)...
+  void measure(size_t first, size_t last, const void* gradient, const BlockMath& math);
+  // ... then, alone, makes norms and factors of them; `scale` multiplies the gradient.
+  void finish(double scale);
+  double factor(size_t window) const { return factors_[static_cast<size_t>(groups_[window])]; }
+  double global_norm() const { return global_norm_; }
+
+ private:
+  enum class Kind { none, value, norm, group_norm, renormalize };
+
+  Kind kind_ = Kind::none;
+  double threshold_ = 1.0;
+  double global_norm_ = 0;
+  std::span<const UpdatePiece> pieces_;
+  std::vector<int> groups_;  // by window
+  std::vector<bool> trainable_;
+  std::vector<double> sums_;     // by piece
+  std::vector<double> factors_;  // by group
+};
+
+}  // namespace perigee

@@ -1,0 +1,246 @@
+#include "src/optim/optimizer.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "kernels/registry.h"
+#include "src/graph/plan.h"
+
+namespace perigee {
+namespace {
+
+// Small enough to cut a small network evenly among threads, large enough that a call costs nothing beside it.
+constexpr int64_t kPieceElements = 4096;
+
+std::vector<UpdatePiece> cut(const std::vector<ParamWindow>& windows) {
+  std::vector<UpdatePiece> pieces;
+  for (size_t i = 0; i < windows.size(); ++i) {
+    const int64_t end = windows[i].offset + windows[i].elements;
+    for (int64_t at = windows[i].offset; at < end; at += kPieceElements)
+      pieces.push_back({static_cast<int>(i), at, std::min(end, at + kPieceElements)});
+  }
+  return pieces;
+}
+
+const std::byte* element(const void* block, int64_t index, Dtype dtype) {
+  return static_cast<const std::byte*>(block) + static_cast<size_t>(index) * dtype_bytes(dtype);
+}
+std::byte* element(void* block, int64_t index, Dtype dtype) {
+  return static_cast<std::byte*>(block) + static_cast<size_t>(index) * dtype_bytes(dtype);
+}
+
+View flat(const std::byte* data, int64_t elements, Dtype dtype) {
+  View view;
+  view.data = const_cast<std::byte*>(data);
+  view.dtype = dtype;
+  view.rank = 1;
+  view.dims[0] = elements;
+  view.strides[0] = 1;
+  return view;
+}
+
+bool has_rate(const OptimizerDef& def) { return !def.options.empty() && std::strcmp(def.options[0].name, "lr") == 0; }
+
+}  // namespace
+
+const OptimizerDef& optimizer_named(const std::string& name, const std::string& where) {
+  std::vector<std::string> names;
+  for (const OptimizerDef* def : all_optimizers()) {
+    if (name == def->name) return *def;
+    names.emplace_back(def->name);
+  }
+  std::string known;
+  for (const std::string& n : names) known += (known.empty() ? "" : ", ") + n;
+  throw Error(ErrorKind::model, {.where = where,
+                                 .what = "unknown optimizer",
+                                 .got = "'" + name + "'",
+                                 .expected = "one of " + known,
+                                 .hint = nearest_hint(name, names)});
+}
+
+std::vector<const char*> option_names(const OptimizerDef& def) {
+  std::vector<const char*> names;
+  for (const RuleOption& option : def.options) names.push_back(option.name);
+  for (const RuleFlag& flag : def.flags) names.push_back(flag.name);
+  if (has_rate(def)) names.push_back("bias_lr");
+  return names;
+}
+
+Optimizer::Optimizer(const OptimizerOptions& options, std::vector<ParamWindow> windows, const std::string& where, Dtype dtype)
+    : Optimizer(options, std::move(windows), where, host_isa(), dtype) {}
+
+Optimizer::Optimizer(const OptimizerOptions& options, std::vector<ParamWindow> windows, const std::string& where, Isa isa, Dtype dtype)
+    : math_(block_math(dtype)),
+      windows_(std::move(windows)),
+      pieces_(cut(windows_)),
+      clip_(options.clip, windows_, pieces_, where + ": clip"),
+      constraints_(options.constraint, windows_, where + ": constraint") {
+  read_rule(options.optimizer, where + ": optimizer");
+  choose_kernel(isa);
+  const Regularizer shared(options.regularization, where + ": regularization");
+  for (const ParamWindow& window : windows_) {
+    const std::string place = where + ": regularization of '" + window.name + "'";
+    regularizers_.push_back(window.regularization.is_null() ? shared : Regularizer(window.regularization, place));
+  }
+  params_.resize(windows_.size());
+}
+
+void Optimizer::read_rule(const Json& description, const std::string& where) {
+  Json object = description;
+  if (description.is_string()) {
+    object = Json::object();
+    object.set("type", description);
+  }
+  const Config options(object, where);
+  def_ = &optimizer_named(options.string("type"), where);
+  assert(def_->options.size() <= kMaxRuleOptions && def_->flags.size() <= kMaxRuleFlags);
+  for (const RuleOption& option : def_->options) {
+    if (const Json* given = options.raw(option.name); given && given->is_number())
+      options.number_in(option.name, option.low, option.high, 0);
+    option_schedules_.push_back(Schedule::option(options, option.name, option.fallback));
+    if (def_->stateless_option && std::strcmp(option.name, def_->stateless_option) == 0)
+      stateless_ = option_schedules_.back().fixed() && option_schedules_.back().at({}) == 0;
+  }
+  has_lr_ = has_rate(*def_);
+  has_bias_lr_ = has_lr_ && options.has("bias_lr");
+  if (has_bias_lr_) bias_lr_ = Schedule::required(options, "bias_lr");
+  for (const RuleFlag& flag : def_->flags) flags_.push_back(options.boolean(flag.name, flag.fallback));
+  options.reject_unread();
+  if (!stateless_) slots_.assign(def_->slots.begin(), def_->slots.end());
+}
+
+void Optimizer::choose_kernel(Isa isa) {
+  const char* op = stateless_ ? def_->stateless_kernel : def_->kernel;
+  View views[1 + kMaxRuleSlots];
+  for (View& view : views) view = flat(nullptr, 1, math_.dtype);
+  KernelCall like;
+  like.in = like.out = views;
+  like.n_in = 1;
+  like.n_out = 1 + static_cast<int>(slots_.size());
+  for (const KernelList& list : kernel_lists())
+    for (size_t i = 0; i < list.count; ++i) {
+      const Kernel& kernel = list.first[i];
+      if (std::strcmp(kernel.op, op) != 0 || kernel.backend == Backend::cuda) continue;
+      if (kernel.backend == Backend::cpu && kernel.isa > isa) continue;
+      if (kernel.decline && kernel.decline(like)) continue;
+      const bool better =
+          !kernel_ || kernel.backend > kernel_->backend || (kernel.backend == kernel_->backend && kernel.isa > kernel_->isa);
+      if (better) kernel_ = &kernel;
+    }
+  assert(kernel_);  // a rule without a kernel is our own mistake
+}
+
+RuleStep Optimizer::rule_step(const StepProgress& now) const {
+  RuleStep step;
+  for (size_t i = 0; i < option_schedules_.size(); ++i) {
+    step.option[i] = option_schedules_[i].at(now);
+    // A schedule may leave what the rule can bear (a beta above 1): keep it inside.
+    step.option[i] = std::clamp(step.option[i], def_->options[i].low, def_->options[i].high);
+  }
+  for (size_t i = 0; i < flags_.size(); ++i) step.flag[i] = flags_[i];
+  step.t = now.step + 1;
+  return step;
+}
+
+void Optimizer::initialize(void* const* slots) const {
+  const RuleStep step = rule_step({});
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    const double value = def_->initial ? def_->initial(step, static_cast<int>(s)) : 0;
+    for (const ParamWindow& window : windows_) math_.fill(value, window.elements, element(slots[s], window.offset, math_.dtype));
+  }
+}
+
+void Optimizer::begin_step(const StepProgress& now, double gradient_scale) {
+  gradient_scale_ = gradient_scale;
+  RuleStep step = rule_step(now);
+  learning_rate_ = has_lr_ ? step.option[0] : 0;
+  const double bias_rate = has_bias_lr_ ? std::max(0.0, bias_lr_.at(now)) : learning_rate_;
+  for (size_t i = 0; i < windows_.size(); ++i) {
+    UpdateParams& params = params_[i] = UpdateParams{};
+    params.gradient_scale = gradient_scale;
+    params.clip_value = clip_.value_limit();
+    step.role = windows_[i].role;
+    const double rate = step.role == ParamRole::bias ? bias_rate : learning_rate_;
+    if (has_lr_) step.option[0] = rate;
+    def_->prepare(step, &params);
+    params.lr *= windows_[i].lr_scale;
+    params.decay *= windows_[i].lr_scale;
+    regularizers_[i].apply(windows_[i].role, now, rate * windows_[i].lr_scale, &params);
+  }
+}
+
+Optimizer::Range Optimizer::range(int part, int parts) const {
+  if (pieces_.empty()) return {};
+  int64_t total = 0;
+  for (const UpdatePiece& piece : pieces_) total += piece.end - piece.begin;
+  // The piece at which share `part` begins: pieces whose middle lies before the border belong to the left.
+  const auto border = [&](int at) {
+    int64_t before = 0;
+    for (const UpdatePiece& piece : pieces_) {
+      const int64_t size = piece.end - piece.begin;
+      if ((2 * before + size) * parts >= 2 * total * at) return piece.begin;
+      before += size;
+    }
+    return pieces_.back().end;
+  };
+  const int64_t begin = part == 0 ? pieces_.front().begin : border(part);
+  return {begin, part + 1 == parts ? pieces_.back().end : border(part + 1)};
+}
+
+void Optimizer::measure(Range range, const void* gradient) {
+  if (!clip_.needs_norms()) return;
+  const auto at = [&](int64_t border) {
+    return static_cast<size_t>(std::lower_bound(pieces_.begin(), pieces_.end(), border,
+                                                [](const UpdatePiece& piece, int64_t value) { return piece.begin < value; }) -
+                               pieces_.begin());
+  };
+  clip_.measure(at(range.begin), at(range.end), gradient, math_);
+}
+
+void Optimizer::finish_norms() {
+  if (!clip_.needs_norms()) return;
+  clip_.finish(gradient_scale_);
+  for (size_t i = 0; i < windows_.size(); ++i) params_[i].gradient_scale = gradient_scale_ * clip_.factor(i);
+}
+
+void Optimizer::update(Range range, void* parameters, const void* gradient, void* const* slots) const {
+  update_chunk(range, parameters, element(gradient, range.begin, math_.dtype), slots);
+}
+
+void Optimizer::update_chunk(Range range, void* parameters, const void* chunk_gradient, void* const* slots) const {
+  const Dtype dtype = math_.dtype;
+  if (def_->slots.empty() && std::strcmp(def_->kernel, "update_noop") == 0) return;
+  size_t i = static_cast<size_t>(
+      std::upper_bound(windows_.begin(), windows_.end(), range.begin,
+                       [](int64_t value, const ParamWindow& window) { return value < window.offset + window.elements; }) -
+      windows_.begin());
+  for (; i < windows_.size() && windows_[i].offset < range.end; ++i) {
+    const ParamWindow& window = windows_[i];
+    if (!window.trainable) continue;
+    const int64_t begin = std::max(range.begin, window.offset), end = std::min(range.end, window.offset + window.elements);
+    if (begin >= end) continue;
+    const View in = flat(element(chunk_gradient, begin - range.begin, dtype), end - begin, dtype);
+    View out[1 + kMaxRuleSlots];
+    out[0] = flat(element(parameters, begin, dtype), end - begin, dtype);
+    for (size_t s = 0; s < slots_.size(); ++s) out[s + 1] = flat(element(slots[s], begin, dtype), end - begin, dtype);
+    KernelCall call;
+    call.in = &in;
+    call.n_in = 1;
+    call.out = out;
+    call.n_out = 1 + static_cast<int>(slots_.size());
+    call.params = &params_[i];
+    kernel_->run(call);
+  }
+}
+
+double Optimizer::penalty(const StepProgress& now, const void* parameters) const {
+  double sum = 0;
+  for (size_t i = 0; i < windows_.size(); ++i)
+    if (windows_[i].trainable)
+      sum += regularizers_[i].penalty(windows_[i].role, now, element(parameters, windows_[i].offset, math_.dtype), windows_[i].elements,
+                                      math_);
+  return sum;
+}
+
+}  // namespace perigee

@@ -1,0 +1,109 @@
+// Turns gradients into new parameters: clipping, regularisation, the update rule, constraints. Works on ranges of the flat parameter
+// block, one pass each, so that a team of threads cuts the block as it likes: one code path for whole and sliced updates. It owns
+// no tensors. Rules are files in optimizers/; their arithmetic is kernels/ops/update_rules.h.
+//
+// One step of a team; `b` is a barrier:
+//   one thread:  begin_step(progress, scale)                                             b
+//   if needs_norms():      all: measure(range(rank, n), gradient)                        b
+//                          one thread: finish_norms()                                    b
+//   all:                   update(range(rank, n), parameters, gradient, slots)
+//   if has_constraints():  b   all: constrain(rank, n, parameters)
+// The result has the same bits for any number of threads: norms are summed over fixed pieces in a fixed order.
+// Nothing allocates after the constructor.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/block_math.h"
+#include "kernels/kernel.h"
+#include "kernels/ops/update.h"
+#include "src/optim/clip.h"
+#include "src/optim/constraint.h"
+#include "src/optim/optimizer_def.h"
+#include "src/optim/param_window.h"
+#include "src/optim/regularizer.h"
+#include "src/optim/schedule.h"
+
+namespace perigee {
+
+// The parts of a job that say how to update. All but `optimizer` may be null.
+struct OptimizerOptions {
+  Json optimizer;       // "adam" or {"type": "adamw", "lr": 0.001, "bias_lr": 0.002, ...}; see optimizers/. bias_lr: of biases, default lr
+  Json regularization;  // see regularizer.h
+  Json clip;            // see clip.h
+  Json constraint;      // see constraint.h
+};
+
+class Optimizer {
+ public:
+  struct Range {
+    int64_t begin = 0, end = 0;  // elements of the block
+  };
+
+  // Throws Error(model). `where` begins error paths ("job.json"). Windows are in ascending order and do not overlap.
+  // `isa` caps the instruction set of the kernels; the bits do not depend on it. `dtype`, f32 or f64, is that of every block.
+  Optimizer(const OptimizerOptions& options, std::vector<ParamWindow> windows, const std::string& where, Isa isa, Dtype dtype = Dtype::f32);
+  // The host's best instruction set.
+  Optimizer(const OptimizerOptions& options, std::vector<ParamWindow> windows, const std::string& where, Dtype dtype = Dtype::f32);
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  const char* type() const { return def_->name; }
+  // The names of the states: as many blocks, each laid out as the parameter block.
+  const std::vector<std::string>& slots() const { return slots_; }
+  // Writes the states' first values (mostly zeros) into the windows of the blocks.
+  void initialize(void* const* slots) const;
+
+  // Evaluates the schedules. The gradient is multiplied by `gradient_scale` first (1 / examples for a summed gradient).
+  void begin_step(const StepProgress& now, double gradient_scale = 1.0);
+  double learning_rate() const { return learning_rate_; }  // of this step, before per-parameter scales; 0 when the rule has none
+  double learning_rate_at(const StepProgress& now) const { return has_lr_ ? rule_step(now).option[0] : 0; }
+  bool needs_norms() const { return clip_.needs_norms(); }
+  bool has_constraints() const { return !constraints_.empty(); }
+  // Whether update() may run as soon as a part of the gradient is complete, whatever the rest is.
+  bool local() const { return !needs_norms(); }
+
+  // Part `part` of `parts` nearly equal ones, which together cover all windows. Constant for an optimiser.
+  Range range(int part, int parts) const;
+
+  // By any threads on disjoint ranges. measure() takes what range() gives, update() any range.
+  void measure(Range range, const void* gradient);
+  void finish_norms();
+  double gradient_norm() const { return clip_.global_norm(); }  // of all trainable parameters, after finish_norms()
+  void update(Range range, void* parameters, const void* gradient, void* const* slots) const;
+  // The same with a gradient of which only `chunk` is there.
+  void update_chunk(Range chunk, void* parameters, const void* chunk_gradient, void* const* slots) const;
+  void constrain(int part, int parts, void* parameters) const { constraints_.apply(part, parts, parameters, math_); }
+
+  // What l1 and l2 add to the loss at `now`.
+  double penalty(const StepProgress& now, const void* parameters) const;
+
+ private:
+  void read_rule(const Json& description, const std::string& where);
+  void choose_kernel(Isa isa);
+  RuleStep rule_step(const StepProgress& now) const;
+
+  const BlockMath& math_;
+  std::vector<ParamWindow> windows_;
+  std::vector<UpdatePiece> pieces_;
+  const OptimizerDef* def_ = nullptr;
+  const Kernel* kernel_ = nullptr;
+  bool stateless_ = false;
+  std::vector<Schedule> option_schedules_;
+  Schedule bias_lr_;
+  bool has_lr_ = false, has_bias_lr_ = false;
+  std::vector<bool> flags_;
+  std::vector<std::string> slots_;
+  std::vector<Regularizer> regularizers_;  // by window
+  Clip clip_;
+  Constraints constraints_;
+  double learning_rate_ = 0;
+  double gradient_scale_ = 1;
+  std::vector<UpdateParams> params_;  // by window, of this step
+};
+
+const OptimizerDef& optimizer_named(const std::string& name, const std::string& where);  // Error(model) with the nearest known name
+
+}  // namespace perigee

@@ -1,0 +1,32 @@
+// Duchi et al. (2011), with Deeplearning4j's defaults. Its sum of squares begins at epsilon, not at zero, so that the first step of a
+// parameter with a tiny gradient is not a whole learning rate.
+#include "src/optim/optimizer_def.h"
+
+namespace perigee {
+namespace {
+
+const RuleOption kOptions[] = {{"lr", 0.1, 0, 1e9, "learning rate"},
+                               {"epsilon", 1e-6, 0, 1, "added to the root"},
+                               {"initial", 1e-6, 0, 1e9, "first value of the sum of squares"}};
+const char* const kSlots[] = {"sum"};
+
+void prepare(const RuleStep& step, UpdateParams* out) {
+  out->lr = step.option[0];
+  out->c[0] = step.option[1];
+}
+
+}  // namespace
+
+extern const OptimizerDef optimizer_adagrad;
+const OptimizerDef optimizer_adagrad{
+    .name = "adagrad",
+    .doc = "p -= lr g / (sqrt(sum of g^2) + epsilon) (Duchi et al. 2011).",
+    .example = R"({"type": "adagrad", "lr": 0.1})",
+    .options = kOptions,
+    .kernel = "update_adagrad",
+    .slots = kSlots,
+    .prepare = prepare,
+    .initial = [](const RuleStep& step, int) { return step.option[2]; },
+};
+
+}  // namespace perigee

@@ -1,0 +1,21 @@
+#include "src/optim/adam_options.h"
+
+namespace perigee {
+namespace {
+
+const char* const kSlots[] = {"m", "v"};
+
+}  // namespace
+
+extern const OptimizerDef optimizer_adam;
+const OptimizerDef optimizer_adam{
+    .name = "adam",
+    .doc = "Kingma and Ba (2015): steps of mean over root mean square, both corrected for their start at zero.",
+    .example = R"({"type": "adam", "lr": 0.001})",
+    .options = kAdamOptions,
+    .kernel = "update_adam",
+    .slots = kSlots,
+    .prepare = prepare_adam,
+};
+
+}  // namespace perigee

@@ -1,0 +1,21 @@
+#include "src/optim/adam_options.h"
+
+namespace perigee {
+namespace {
+
+const char* const kSlots[] = {"m", "u"};
+
+}  // namespace
+
+extern const OptimizerDef optimizer_adamax;
+const OptimizerDef optimizer_adamax{
+    .name = "adamax",
+    .doc = "Adam with a decayed maximum in place of the mean square (Kingma and Ba 2015).",
+    .example = R"({"type": "adamax", "lr": 0.002})",
+    .options = kAdamOptions,
+    .kernel = "update_adamax",
+    .slots = kSlots,
+    .prepare = prepare_adam,
+};
+
+}  // namespace perigee

@@ -1,0 +1,33 @@
+#include "src/optim/adam_options.h"
+
+namespace perigee {
+namespace {
+
+const RuleOption kOptions[] = {kAdamOptions[0],
+                               kAdamOptions[1],
+                               kAdamOptions[2],
+                               kAdamOptions[3],
+                               {"weight_decay", 0.01, 0, 1e9, "share of each weight taken away per unit of learning rate"}};
+const RuleFlag kFlags[] = {{"decay_bias", false, "decay biases and gains too"}};
+const char* const kSlots[] = {"m", "v"};
+
+void prepare(const RuleStep& step, UpdateParams* out) {
+  prepare_adam(step, out);
+  if (step.role == ParamRole::weight || step.flag[0]) out->decay = step.option[0] * step.option[4];
+}
+
+}  // namespace
+
+extern const OptimizerDef optimizer_adamw;
+const OptimizerDef optimizer_adamw{
+    .name = "adamw",
+    .doc = "Adam with decoupled weight decay: p -= lr weight_decay p beside Adam's step (Loshchilov and Hutter 2019).",
+    .example = R"({"type": "adamw", "lr": 0.001, "weight_decay": 0.01})",
+    .options = kOptions,
+    .flags = kFlags,
+    .kernel = "update_adam",
+    .slots = kSlots,
+    .prepare = prepare,
+};
+
+}  // namespace perigee

@@ -1,0 +1,31 @@
+#include "src/optim/optimizer_def.h"
+
+namespace perigee {
+namespace {
+
+const RuleOption kOptions[] = {{"lr", 0.1, 0, 1e9, "learning rate"},
+                               {"decay", 0.95, 0, 1, "share of the mean square that is kept"},
+                               {"epsilon", 1e-8, 0, 1, "added to the root"}};
+const char* const kSlots[] = {"square"};
+
+void prepare(const RuleStep& step, UpdateParams* out) {
+  out->lr = step.option[0];
+  out->c[0] = step.option[1];
+  out->c[1] = 1 - step.option[1];
+  out->c[2] = step.option[2];
+}
+
+}  // namespace
+
+extern const OptimizerDef optimizer_rmsprop;
+const OptimizerDef optimizer_rmsprop{
+    .name = "rmsprop",
+    .doc = "p -= lr g / (sqrt(mean of g^2) + epsilon) (Hinton 2012), with Deeplearning4j's defaults.",
+    .example = R"({"type": "rmsprop", "lr": 0.01})",
+    .options = kOptions,
+    .kernel = "update_rmsprop",
+    .slots = kSlots,
+    .prepare = prepare,
+};
+
+}  // namespace perigee

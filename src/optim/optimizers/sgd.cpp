@@ -1,0 +1,32 @@
+#include "src/optim/optimizer_def.h"
+
+namespace perigee {
+namespace {
+
+const RuleOption kOptions[] = {{"lr", 1e-3, 0, 1e9, "learning rate"}, {"momentum", 0, 0, 1, "share of the velocity that is kept"}};
+const RuleFlag kFlags[] = {{"nesterov", false, "look ahead along the velocity"}};
+const char* const kSlots[] = {"velocity"};
+
+void prepare(const RuleStep& step, UpdateParams* out) {
+  out->lr = step.option[0];
+  out->c[0] = step.option[1];
+  out->c[1] = step.flag[0] ? 1 : 0;
+}
+
+}  // namespace
+
+extern const OptimizerDef optimizer_sgd;
+const OptimizerDef optimizer_sgd{
+    .name = "sgd",
+    .doc = "p -= lr v with v = momentum v + g, as PyTorch has it; nesterov: p -= lr (g + momentum v).",
+    .example = R"({"type": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": true})",
+    .options = kOptions,
+    .flags = kFlags,
+    .kernel = "update_momentum",
+    .slots = kSlots,
+    .prepare = prepare,
+    .stateless_option = "momentum",
+    .stateless_kernel = "update_sgd",
+};
+
+}  // namespace perigee

@@ -1,0 +1,29 @@
+#include <cmath>
+
+#include "src/optim/schedule.h"
+
+namespace perigee {
+namespace {
+
+struct Step : Curve {
+  explicit Step(const Config& options)
+      : from(options.number("from")),
+        rate(options.number("rate", 0.1)),
+        every(options.number_in("every", 1e-12, 1e18, 1)),
+        clock(options) {}
+  double at(const StepProgress& now) const override { return from * std::pow(rate, std::floor(clock.at(now) / every)); }
+  double from, rate, every;
+  Clockwork clock;
+};
+
+}  // namespace
+
+extern const ScheduleDef schedule_step;
+const ScheduleDef schedule_step{
+    .name = "step",
+    .doc = "from * rate ^ floor(t / every): falls by `rate` (0.1) once in `every` (1) units of `by` (epoch, step or progress).",
+    .example = R"({"type": "step", "from": 0.1, "rate": 0.5, "every": 10})",
+    .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Step>(options); },
+};
+
+}  // namespace perigee

@@ -1,0 +1,51 @@
+// What a trained network is judged by. An evaluation takes in batches, merges with another of its kind (threads, workers) and
+// tells its result as JSON. One file in metrics/ defines one evaluation.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/core/config.h"
+#include "src/tensor/tensor.h"
+
+namespace perigee {
+
+// What an evaluation is told about the task.
+struct EvaluationTask {
+  int64_t classes = 0;                   // of the target; 0: not a class label
+  std::vector<std::string> class_names;  // empty, or `classes` of them
+  bool sequence = false;                 // the target is a class at each position of a sequence
+};
+
+class Evaluation {
+ public:
+  virtual ~Evaluation() = default;
+  // `output` is [N, ...], f32 or f64, contiguous, with the loss's link applied (softmax and sigmoid: probabilities). `target` is
+  // [N] class labels (i64, i32, u8 or whole floats), or has the output's shape. Only the first `count` rows are taken in
+  // (-1: all). Error(data) when a label is out of range, Error(model) when shapes do not fit.
+  virtual void add(const Tensor& output, const Tensor& target, int64_t count = -1) = 0;
+  // Takes in what `other`, made from the same description, has seen. The result is that of having seen both.
+  virtual void merge(const Evaluation& other) = 0;
+  // The figures: an object; numbers that are not defined (no examples, no positives) are null.
+  virtual Json result() const = 0;
+  // All that has been seen, so that it can be sent or stored; restore() replaces what this one has seen.
+  virtual Json state() const = 0;
+  virtual void restore(const Json& state) = 0;
+};
+
+struct EvaluationDef {
+  const char* name = nullptr;  // "classification"
+  const char* doc = nullptr;
+  // Reads its options; the caller rejects unread keys.
+  std::unique_ptr<Evaluation> (*make)(const Config& options, const EvaluationTask& task) = nullptr;
+};
+
+std::span<const EvaluationDef* const> all_evaluations();
+// `description` is a name or {"type": name, options...}. Error(model) with the nearest known name.
+std::unique_ptr<Evaluation> make_evaluation(const Json& description, const EvaluationTask& task, const std::string& where);
+// The evaluations that a task gets when a job names none: "classification" or "regression"; none for sequences, where the loss says it all.
+Json default_evaluations(const EvaluationTask& task);
+
+}  // namespace perigee

@@ -1,0 +1,103 @@
+#include "src/train/inference.h"
+
+#include <algorithm>
+
+#include "kernels/convert.h"
+
+namespace perigee {
+
+struct Inference::Worker {
+  std::unique_ptr<PlanMemory> memory;
+};
+
+Inference::Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max_batch)
+    : model_(model),
+      team_(team),
+      plans_(model, with_loss ? PlanSet::Kind::inference_with_loss : PlanSet::Kind::inference),
+      with_loss_(with_loss),
+      max_batch_(max_batch) {
+  for (int i = 0; i < team.size(); ++i) {
+    workers_.push_back(std::make_unique<Worker>());
+    workers_.back()->memory = std::make_unique<PlanMemory>(plans_, model.params(), nullptr);
+  }
+}
+
+Inference::~Inference() = default;
+
+namespace {
+
+constexpr int64_t kSubBatch = 32;
+
+size_t row_bytes(const Type& type) { return static_cast<size_t>(type.shape.elements()) * dtype_bytes(type.dtype); }
+
+}  // namespace
+
+const Inference::Result& Inference::run(const std::vector<const std::byte*>& fields, int64_t count) {
+  const Type& out_type = model_.output_types().at(0);
+  if (!result_.output.defined() || result_.output.shape()[0] < count) {
+    std::vector<int64_t> dims = out_type.shape.vector();
+    dims.insert(dims.begin(), std::max(count, max_batch_));
+    result_.output = Tensor(out_type.dtype, Shape(dims));
+    result_.loss.resize(with_loss_ ? static_cast<size_t>(dims[0]) : 0);
+  }
+  result_.count = count;
+  const bool sliced = plans_.slices().sliceable;
+  const int parts = sliced ? team_.size() : 1;
+  std::vector<std::string> names;
+  std::vector<size_t> strides;
+  for (const NetworkInput& input : model_.spec().inputs) {
+    names.push_back(input.name);
+    strides.push_back(row_bytes(input.type));
+  }
+  if (with_loss_) {
+    names.push_back(model_.spec().target.name);
+    strides.push_back(row_bytes(model_.spec().target.type));
+    for (const LossHead& head : model_.spec().more_heads) {
+      names.push_back(head.target.name);
+      strides.push_back(row_bytes(head.target.type));
+    }
+  }
+  team_.run([&](Team& team) {
+    if (team.rank() >= parts) return;
+    const int64_t begin = count * team.rank() / parts, end = count * (team.rank() + 1) / parts;
+    const StepInfo step{};
+    PlanMemory& memory = *workers_[static_cast<size_t>(team.rank())]->memory;
+    PlanRun* packed = nullptr;
+    for (int64_t row = begin; row < end;) {
+      const int64_t n = sliced ? std::min(kSubBatch, end - row) : end - row;
+      PlanRun& run = memory.at(n);
+      if (packed != &run) run.pack();
+      packed = &run;
+      for (size_t i = 0; i < names.size(); ++i) {
+        const int index = run.plan().input_index(names[i]);
+        if (index >= 0) run.set_input(index, fields[i] + static_cast<size_t>(row) * strides[i]);
+      }
+      run.run(nullptr, step);
+      const View output = run.output("output");
+      const Tensor target = result_.output.rows(row, row + n);
+      copy_view(output, target.view());
+      if (with_loss_) {
+        const View loss = run.output("loss");
+        convert(loss.dtype, loss.data, Dtype::f64, result_.loss.data() + row, n);
+      }
+      row += n;
+    }
+  });
+  return result_;
+}
+
+int field_index(const DataSource& source, const std::string& name) {
+  std::vector<std::string> known;
+  for (size_t i = 0; i < source.fields().size(); ++i) {
+    if (source.fields()[i].name == name) return static_cast<int>(i);
+    known.push_back(source.fields()[i].name);
+  }
+  std::string list;
+  for (const std::string& field : known) list += (list.empty() ? "" : ", ") + field;
+  throw Error(ErrorKind::data, {.where = source.describe(),
+                                .what = "the data have no field '" + name + "'",
+                                .expected = "one of: " + list,
+                                .hint = nearest_hint(name, known)});
+}
+
+}  // namespace perigee

@@ -1,0 +1,62 @@
+// A job: network + data + optimiser + policy + seed, as one JSON document. Scripts evaluate to it, files hold it, agents receive it.
+//
+// {"perigee": 1, "name": "lenet-mnist",
+//  "network": {...},                       see nn/network.h
+//  "inputs": ["x"], "target": "y",         fields of the data source; these are the defaults
+//  "loss": "cross_entropy",                or {"type": ..., options}; or {"output name": loss, ...} for several outputs
+//  "optimizer": {"type": "adamw", "lr": {"type": "cosine", "from": 0.002}, "weight_decay": 0.0005},
+//  "regularization": {...}, "constraint": {...}, "clip": {...},   optional
+//  "data": {"train": {source}, "test": {source}, "validation": {source}, "batch": 32, "shuffle": true, "threads": 1,
+//           "at": "worker", "verify": "sample"},
+//  "epochs": 5, "steps": null, "seed": 123, "threads": null, "precision": "float32",   or "float64"
+//  "averaging": {"type": "periodic", "every": 5},
+//  "checkpoint": {"every_epochs": 1, "keep": 3, "best": "test.accuracy"}, "early_stopping": {...}, "metrics": [...],
+//  "pretrained": {"model": "file.safetensors", "freeze": ["conv*"], "skip": ["dense2.*"]}}
+// Keys that start with "@" carry positions in the script and are dropped by canonical().
+#pragma once
+
+#include <string>
+
+#include "src/core/config.h"
+#include "src/io/json.h"
+#include "src/tensor/shape.h"
+
+namespace perigee {
+
+// "data": {"at": "worker" or "coordinator", "verify": "sample" or "full"}: where the workers of a cluster get their examples from, and how
+// much of them is compared at the start. A run in one process reads its data itself, whatever they say.
+struct DataPlacement {
+  bool at_coordinator = false;
+  bool verify_full = false;
+};
+DataPlacement read_placement(const Config& data);  // of the job's "data"; Error(model)
+
+class Job {
+ public:
+  // Checks the top level: known keys, types. Throws Error(model).
+  // `where` is the file's name, `folder` what relative paths in it start from.
+  Job(Json description, std::string where, std::string folder = ".");
+  // Reads .json or .yaml/.yml. Lua scripts are evaluated by lua/, which makes a Job of the result.
+  static Job load(const std::string& path);
+
+  const Json& json() const { return json_; }
+  const std::string& where() const { return where_; }
+  const std::string& folder() const { return folder_; }
+  std::string name() const;
+  // Of parameters and all arithmetic, "precision": f32 or f64. Error(model) with the nearest known name.
+  Dtype precision() const;
+
+  // Sets "optimizer.lr" or "network.layers.0.out" to a value (JSON text, or else a string). Error(usage) with the nearest known
+  // key when the path does not exist.
+  void set(const std::string& path, const std::string& value);
+
+  // The document without positions, keys in a fixed order: equal for equal jobs whichever front-end wrote them.
+  Json canonical() const;
+
+ private:
+  Json json_;
+  std::string where_;
+  std::string folder_;
+};
+
+}  // namespace perigee

@@ -1,0 +1,254 @@
+// Trains a job on one machine: loader, plans, optimiser, hooks. Each thread of its team owns a slice of every batch and takes it
+// through forward and backward in sub-batches; gradients meet in a fixed tree and the update is cut across the threads.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/block_math.h"
+#include "src/core/thread_team.h"
+#include "src/core/trace.h"
+#include "src/data/loader.h"
+#include "src/graph/tuning.h"
+#include "src/train/evaluation.h"
+#include "src/train/job.h"
+#include "src/train/model.h"
+
+namespace perigee {
+
+// Where a run stands between two steps. All that a resume needs besides parameters and optimiser slots.
+struct Position {
+  uint64_t epoch = 0;    // of the next batch, from 0
+  int64_t position = 0;  // of its first example in the epoch
+  int64_t step = 0;      // updates made
+  int64_t examples = 0;  // examples committed
+
+  Json to_json() const;
+  static Position from_json(const Config& config);
+};
+
+struct StepReport {
+  int64_t step = 0;      // 1 for the first
+  uint64_t epoch = 0;    // that the batch belonged to, from 0
+  int64_t examples = 0;  // in the batch
+  double loss = 0;       // mean over the batch, before the update
+  double accuracy = -1;  // share of the batch classified rightly; -1 when the target is no class label
+  double learning_rate = 0;
+  double gradient_norm = -1;  // -1 when the optimiser does not need it
+  bool epoch_ends = false;
+};
+
+class Trainer;
+class Evaluator;
+
+// What happens around steps: logging, checkpoints, averaging. Called on the training thread in the order of add_hook; a hook may read
+// and, between steps, change the parameters. What a hook throws ends run() (step() for on_gradient).
+class Hook {
+ public:
+  virtual ~Hook() = default;
+  virtual void on_start(Trainer&) {}
+  // True: on_gradient is called in every step. Asked once, by add_hook.
+  virtual bool wants_gradient() const { return false; }
+  // The step's gradient, summed over `examples` examples of this process, in the layout and type of the parameter block; before clipping
+  // and update. The hook may replace both (all-reduce).
+  virtual void on_gradient(Trainer&, std::span<std::byte> /*gradient*/, int64_t& /*examples*/) {}
+  virtual void on_step(Trainer&, const StepReport&) {}
+  virtual void on_epoch(Trainer&, uint64_t /*epoch that ended, from 0*/) {}
+  virtual void on_end(Trainer&) {}
+};
+
+// Where the sum of a batch's gradient goes: to[i] = add[n-1][i] + (... + (add[0][i] + gradient[i])), so that the gradients of many
+// batches meet in a fixed tree.
+struct GradientTarget {
+  std::byte* to = nullptr;                // of the parameter block's layout and type; may be one of `add`
+  std::span<const std::byte* const> add;  // sums of batches before this one
+  class GradientSink* sink = nullptr;     // told of buckets while the rest of the gradient is still computed; null: nobody
+};
+
+// Called on the thread that called sum_gradient.
+class GradientSink {
+ public:
+  virtual ~GradientSink() = default;
+  virtual void on_bucket(size_t bucket) = 0;  // its part of the sum is complete and finite; must not throw
+};
+
+struct GradientReport {
+  int64_t examples = 0;
+  double loss_sum = 0;
+  int64_t correct = 0;
+  bool finite = true, cancelled = false;  // otherwise the sum is of no use
+  size_t buckets = 0;                     // of which the sink has been told
+};
+
+enum class StepOutcome { done, cancelled, not_finite };
+
+// Opens a part ("train", "test") of a job's data instead of open_source: examples that another node reads (data.at = "coordinator").
+class SourceOpener {
+ public:
+  virtual ~SourceOpener() = default;
+  virtual SourcePtr open(const std::string& part, const Config& description, const std::string& folder) = 0;
+};
+
+struct TrainerOptions {
+  int threads = 0;  // 0: the job's, or one per core
+  Backend backend = Backend::cpu;
+  bool check = false;     // compare every host kernel with ref; step() throws at the first that disagrees
+  int64_t sub_batch = 0;  // examples that a thread takes through the plan at once; 0: chosen by measuring
+  // False: nothing is measured and this machine's table is not read. What `tuning` does not say is a function of the job and the
+  // threads alone, so that trainers on like machines give the same bits.
+  bool measure = true;
+  Json tuning;                     // choices that come before those of this machine's table; null: none
+  SourceOpener* opener = nullptr;  // null: open_source; outlives the trainer
+  TraceRing* trace = nullptr;      // of the timeline; null: none; outlives the trainer
+};
+
+class Trainer {
+ public:
+  // Opens the data, builds and initialises the model. Error(data), Error(model).
+  explicit Trainer(const Job& job, const TrainerOptions& options = {});
+  ~Trainer();
+
+  const Job& job() const { return job_; }
+  Model& model() { return *model_; }
+  const Model& model() const { return *model_; }
+  Optimizer& optimizer() { return *optimizer_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
+  const DataSource& train_source() const { return *train_; }
+  // The order of step(); whoever brings batches of its own may use it in its own way (Loader::list).
+  Loader& loader() { return *loader_; }
+  const Batch& next_batch();  // of the loader; valid until the next call
+  int threads() const { return team_.size(); }
+  ThreadTeam& team() { return team_; }
+  int64_t sub_batch() const { return sub_batch_; }
+  int64_t batch() const { return batch_; }
+  uint64_t seed() const { return seed_; }
+  int64_t planned_examples() const { return planned_examples_; }  // 0: endless
+  const Position& position() const { return position_; }
+  PhaseTimes& times() { return times_; }  // of the training thread: where its time goes
+  const PhaseTimes& times() const { return times_; }
+  size_t optimizer_slots() const { return slots_.size(); }
+  // A slot has the layout and type of the parameter block.
+  std::span<std::byte> optimizer_slot(size_t i) { return {slots_[i].data(), slots_[i].bytes()}; }
+  std::span<const std::byte> optimizer_slot(size_t i) const { return {slots_[i].data(), slots_[i].bytes()}; }
+
+  bool finished() const;
+  // One step: a batch, its gradient, the update. Error(data) from the source; Error(model) when the loss is not finite, naming
+  // step and layer, with the parameters as they were before the step.
+  // When `cancel` becomes true before the update, the step is dropped: report.step is 0 and nothing has changed (decision 16).
+  StepReport step(const std::atomic<bool>* cancel = nullptr);
+  // The same on a batch of the caller's: one tensor per field of the training source, contiguous. It counts as the next batch of
+  // the epoch; its size and the loader's order do not matter to each other.
+  StepReport step(const Batch& batch);
+  // The same without an Error when the loss is not finite (parameters and position are then unchanged), for one of several replicas.
+  StepOutcome try_step(const Batch& batch, StepReport* report, const std::atomic<bool>* cancel);
+
+  // The parts of a step, for replicas that add up their gradients.
+  // The gradient of the sum of the losses over `batch`, which may be empty; changes neither parameters nor position. Running
+  // statistics that it assigns are kept for commit_states().
+  GradientReport sum_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel = nullptr);
+  void commit_states();
+  // One update by the sum of the gradient over `examples` examples, of the parameter block's layout and type.
+  void update(const std::byte* gradient_sum, int64_t examples);
+  // Cuts the block into buckets of about `bytes`, in the order in which backward finishes them: exchange marks of the plans.
+  void cut_gradient(size_t bytes);
+  double next_learning_rate() const;                                                  // of the next update, by its schedule
+  const std::vector<Optimizer::Range>& gradient_buckets() const { return buckets_; }  // elements; cover the block
+  // Schedules look at examples committed, rules at updates made: what all replicas together have done.
+  void set_position(const Position& position) { position_ = position; }
+  void plan_examples(int64_t planned) { planned_examples_ = planned; }
+
+  void add_hook(Hook* hook) {
+    hooks_.push_back(hook);
+    exchange_ = exchange_ || hook->wants_gradient();
+  }
+  // Steps until finished or `stop`, calling hooks. False when stopped.
+  bool run(const std::atomic<bool>& stop);
+
+  // Evaluates on a part of the job's data ("test", "validation", "train"): {"loss": ..., "accuracy": ..., ...} with the job's
+  // metrics; null when the job has no such part. Stops early and returns null when `stop` becomes true.
+  Json evaluate(const std::string& part, const std::atomic<bool>* stop = nullptr);
+  bool has_part(const std::string& part) const;
+  Evaluator* evaluator(const std::string& part);  // opened on first use; null when the job has no such part
+
+  // Continues from a checkpoint: its position, its tuning table (null: keep) and its sub-batch (0: keep).
+  void restore(const Position& position, const Json& tuning, int64_t sub_batch);
+  // The values that the constructor gave: parameters by the seed, states, empty slots, the start of the run.
+  void initialize_values();
+  // Parameters that no longer change, by index; their gradients are no longer computed.
+  void freeze(const std::vector<bool>& frozen);
+  const Tuning& tuning() const { return tuning_; }
+  // How many choices the constructor had to measure because this machine's table lacked them.
+  int measured() const { return measured_; }
+
+  // What the trainer holds, in bytes: parameters, gradients, slots, arenas.
+  size_t memory_bytes() const;
+
+ private:
+  struct BoundPlan;
+  struct Worker;
+  void prepare(int64_t examples);  // plans for a batch of so many examples
+  BoundPlan bind_plan(PlanRun& run) const;
+  void bind_rows(const BoundPlan& plan, const Batch& batch, int64_t row) const;
+  struct Gathering;  // of one sum_gradient
+  void compute_slice(Team& team, const Batch& batch, const StepInfo& base, Gathering* gathering = nullptr);
+  void run_with_marks(Team& team, const BoundPlan& plan, const StepInfo& info, bool accumulate, Gathering& gathering);
+  void gather_bucket(Team& team, Gathering& gathering);
+  std::vector<size_t> marks_of(const Plan& plan) const;
+  // The sum of the gradients of threads [first, first + span) in a fixed tree, of at most kUpdateChunk elements: in memory of
+  // `worker`, so that no thread writes what lies in another one's cache.
+  const std::byte* sum_gradients(Worker& worker, size_t first, size_t span, size_t buffer, Optimizer::Range chunk) const;
+  void merge_gradients(int rank, Optimizer::Range range);  // into the first thread's block
+  // Whether somebody must see the whole sum before the update; else each chunk is summed just before its update.
+  size_t bytes_of(int64_t elements) const { return static_cast<size_t>(elements) * model_->params().width(); }  // of the block
+  bool merges_first() const { return exchange_ || optimizer_->needs_norms(); }
+  void exchange(const Batch& batch);
+  StepProgress step_progress() const;
+  void begin_update(int64_t examples);
+  void update_slice(Team& team, const std::byte* whole_gradient);
+  SourcePtr open_part(const std::string& part, const Config& description) const;
+  void read_losses(const Config& config, ModelSpec* spec);
+  void make_optimizer();
+  void make_plans();
+  void measure();  // kernels, then the sub-batch
+  void choose_sub_batch();
+  int64_t sub_batch_for(int64_t slice) const;
+  StepOutcome step_on(const Batch& batch, StepReport* report);
+  StepReport report_of(const Batch& batch) const;
+  void check_kernels() const;
+  Error non_finite(const Batch& batch);
+
+  Job job_;
+  TrainerOptions options_;
+  Tuning tuning_;
+  int measured_ = 0;
+  ThreadTeam team_;
+  PhaseTimes times_;
+  SourcePtr train_;
+  std::unique_ptr<Model> model_;
+  const BlockMath* math_ = nullptr;  // of the model's element type
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<PlanSet> plans_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Storage> slots_;
+  std::vector<void*> slot_pointers_;
+  std::unique_ptr<Loader> loader_;
+  std::vector<Hook*> hooks_;
+  std::vector<Optimizer::Range> buckets_;
+  std::vector<int> input_fields_;   // source field of each model input
+  std::vector<int> target_fields_;  // of the main target, then of further heads
+  const std::atomic<bool>* cancel_ = nullptr;
+  std::map<std::string, std::unique_ptr<Evaluator>> evaluators_;  // by part
+  int64_t batch_ = 0, sub_batch_ = 0, prepared_ = -1, planned_examples_ = 0, epochs_ = 0, max_steps_ = 0;
+  uint64_t seed_ = 0;
+  Position position_;
+  bool collective_ = false, sliceable_ = true, exchange_ = false;
+  bool in_step_ = false;  // the slices of the prepared batch meet inside the plan
+  std::exception_ptr exchange_error_;
+};
+
+}  // namespace perigee

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Installs Perigee into a folder and uses it from there as another project would: pkg-config, a C and a C++ program.
+
+    install_test.py BUILD    (the build folder; `./perigee test --all` runs this)
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+
+
+def run(*command, **options):
+    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(map(str, command))}: status {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+class Installed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="perigee-install-")
+        cls.root = pathlib.Path(cls.folder.name)
+        run("meson", "install", "-C", BUILD, "--destdir", cls.root, "--no-rebuild", "--strip", "--quiet")
+        pkgconfig = next(cls.root.rglob("perigee.pc"))
+        cls.library = next(cls.root.rglob("libperigee.so"))
+        cls.environment = {**os.environ, "PKG_CONFIG_PATH": str(pkgconfig.parent), "PKG_CONFIG_SYSROOT_DIR": str(cls.root),
+                           "LD_LIBRARY_PATH": str(cls.library.parent)}
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def flags(self):
+        return run("pkg-config", "--cflags", "--libs", "perigee", env=self.environment).split()
+
+    def build_and_run(self, *command):
+        with tempfile.TemporaryDirectory() as place:
+            program = pathlib.Path(place) / "program"
+            run(*command, "-o", program, *self.flags(), env=self.environment)
+            return run(program, env=self.environment, cwd=place, timeout=300)
+
+    def test_cpp_program_trains(self):
+        said = self.build_and_run("c++", "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", ROOT / "tests/api/example.cpp")
+        self.assertRegex(said, r"epoch 3: loss 0\.")
+        self.assertRegex(said, r"accuracy (0\.9|1\.0)")
+
+    def test_c_program_trains(self):
+        said = self.build_and_run("cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic", ROOT / "tests/api/example.c")
+        self.assertRegex(said, r"y = (2\.9|3\.0)\d* a \+ -(1\.9|2\.0)\d* b")
+
+    def test_examples_are_short(self):
+        for name in ("example.c", "example.cpp"):
+            lines = [line for line in (ROOT / "tests/api" / name).read_text().splitlines() if line.strip()]
+            self.assertLessEqual(len(lines), 40, name)
+
+    def test_readme_shows_the_example(self):
+        self.assertIn((ROOT / "tests/api/example.cpp").read_text(), (ROOT / "README.md").read_text())
+
+    # The symbols that leave the library are those that perigee.h declares: no more, so that nothing of ours or of the C++ library
+    # collides with the host program; no fewer, so that what the header promises links.
+    def test_exported_symbols(self):
+        header = (ROOT / "src/api/perigee.h").read_text()
+        header = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
+        declared = set(re.findall(r"PERIGEE_API\b[^;]*?\b(perigee_\w+)\(", header))
+        listed = run("nm", "-D", "--defined-only", self.library)
+        exported = {line.split()[2] for line in listed.splitlines() if line.split()[1] != "A"}
+        self.assertGreater(len(declared), 40)
+        self.assertEqual(exported, declared | {"perigee_main"})  # src/api/program.h: what the program is a door to
+
+    def test_what_is_installed(self):
+        here = {str(p.relative_to(self.root)).split("/", 2)[-1] for p in self.root.rglob("*") if p.is_file()}
+        text = "\n".join(sorted(here))
+        for wanted in (r"bin/perigee$", r"include/perigee\.h$", r"include/perigee\.hpp$", r"include/perigee_rules\.hpp$",
+                       r"lua/perigee/init\.lua$", r"pkgconfig/perigee\.pc$", r"libperigee\.so\.0$"):
+            self.assertRegex(text, re.compile(wanted, re.M))
+
+        program = next(self.root.rglob("bin/perigee"))
+        self.assertRegex(run(program, "version"), r"\d+\.\d+\.\d+")
+
+    def test_size(self):
+        size = sum(p.stat().st_size for p in self.root.rglob("*") if p.is_file() and not p.is_symlink())
+        print(f"{size / 2**20:.1f} MB are installed")
+        self.assertLess(size, 12 * 2**20)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""What averaging costs in accuracy and saves in bytes, with real worker processes: `python3 tests/bench/cluster/experiments.py [ROW…]`.
+
+    sweep     periodic averaging every H = 1, 5, 10, 50, 250 steps, 4 workers, MLP 784-128-64-10 on MNIST, SGD 0.05 momentum 0.9 cosine, 6 epochs
+              over all workers together, batch 32 each: loss of accuracy against H = 1, and bytes, which must be 1/H within 1 % and the one round
+              that the end of the run cuts short (SparkNet's curve)
+    lenet     models/lenet.lua for 5 epochs: 4 workers that average every 5 steps against one worker
+    scaling   ResNet-20 with allreduce, 64 images a worker: 2 workers of 1 thread against 1 worker of 1 thread, and PyTorch's DistributedDataParallel
+              over gloo in turns with them (bench.py says how PyTorch is found; without it the row has our figures alone)
+    bits      allreduce with shards = 4: the parameters after 100 steps of LeNet with 1, 2 and 4 workers, byte by byte, and once more
+    float64   allreduce in float64 on the reference kernels: the parameters after 100 steps of LeNet with 1, 2 and 4 workers, 16 examples a step;
+              the kernels are plain loops: about a minute
+
+Each row ends with its bar and whether it was met; the exit status is 1 when one was not. PERIGEE_DATA must hold the real MNIST.
+"""
+import argparse
+import array
+import hashlib
+import json
+import os
+import pathlib
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+
+from bench import find_torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PROGRAM = ROOT / "build" / "repl" / "perigee"
+PEER = pathlib.Path(__file__).with_name("peer_ddp.py")
+
+MLP = {
+    "name": "mlp",
+    "network": ["flatten", {"type": "dense", "out": 128, "activation": "relu"}, {"type": "dense", "out": 64, "activation": "relu"},
+                {"type": "dense", "out": 10}],
+    "loss": "cross_entropy",
+    "optimizer": {"type": "sgd", "lr": {"type": "cosine", "from": 0.05}, "momentum": 0.9},
+    "data": {"train": {"type": "mnist"}, "test": {"type": "mnist", "part": "test"}, "batch": 32},
+    "epochs": 6, "seed": 1,
+}
+
+
+def train(job, *options, threads=1):
+    """(the `end` event, the step events, the model's bytes) of one run."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = job
+        if isinstance(job, dict):
+            script = pathlib.Path(folder) / "job.json"
+            script.write_text(json.dumps(job))
+        out = pathlib.Path(folder) / "run"
+        command = [PROGRAM, "train", script, "--log", "json", "--out", out, "--threads", threads, *options]
+        done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+        events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        ends = [e for e in events if e.get("event") == "end"]
+        if done.returncode or not ends:
+            sys.exit(f"{script}: exit status {done.returncode}\n{done.stderr[-3000:]}")
+        if "digits" in ends[-1].get("data", ""):
+            sys.exit("MNIST was not found and drawn digits stood in, on which accuracy means nothing; set PERIGEE_DATA")
+        return ends[-1], [e for e in events if e.get("event") == "step"], (out / "model.safetensors").read_bytes()
+
+
+def tensors(model):
+    """The tensors' bytes of a .safetensors file, without its header."""
+    (header,) = struct.unpack_from("<Q", model)
+    return model[8 + header:]
+
+
+def float64_tensors(model):
+    """{name: numbers} of a .safetensors file's float64 tensors."""
+    (header,) = struct.unpack_from("<Q", model)
+    content = model[8 + header:]
+    entries = json.loads(model[8:8 + header])
+    found = {}
+    for name, entry in entries.items():
+        if entry.get("dtype") == "F64":
+            begin, end = entry["data_offsets"]
+            found[name] = array.array("d", content[begin:end])
+    return found
+
+
+class Rows:
+    failed = False
+
+    def line(self, text, met=None):
+        if met is not None:
+            self.failed = self.failed or not met
+            text += "  met" if met else "  NOT MET"
+        print(text, flush=True)
+
+
+def sweep(rows, seeds):
+    print("| H | test accuracy by seed, % | mean | loss against H = 1, points | bar | bytes sent | x H / bytes of H = 1 |\n|---|---|---|---|---|---|---|")
+    base, examples = None, MLP["epochs"] * 60_000
+    for every, bar in ((1, None), (5, 0.2), (10, None), (50, 0.4), (250, 0.8)):
+        ends = [train({**MLP, "seed": seed, "averaging": {"type": "periodic", "every": every}}, "--workers", 4)[0] for seed in seeds]
+        accuracy = [100 * end["test"]["accuracy"] for end in ends]
+        mean, sent = statistics.mean(accuracy), statistics.mean(end["bytes_sent"] for end in ends)
+        base = base or (mean, sent, sent / (examples / (4 * MLP["data"]["batch"])))
+        loss, ratio = base[0] - mean, sent * every / base[1]
+        exact = abs(sent - base[1] / every) <= 0.01 * base[1] / every + base[2]
+        rows.line(f"| {every} | {', '.join(f'{a:.2f}' for a in accuracy)} | {mean:.2f} | {loss:+.2f} | {bar or ''} | {sent:,.0f} | {ratio:.4f} |",
+                  exact and (bar is None or loss <= bar))
+
+
+def lenet(rows, seeds):
+    script = ROOT / "models" / "lenet.lua"
+    one = [100 * train(script, "--seed", seed, "--epochs", 5)[0]["test"]["accuracy"] for seed in seeds]
+    four = [100 * train(script, "--seed", seed, "--epochs", 5, "--workers", 4)[0]["test"]["accuracy"] for seed in seeds]
+    loss = statistics.mean(one) - statistics.mean(four)
+    rows.line(f"LeNet, 5 epochs, seeds {seeds}: one worker {', '.join(f'{a:.2f}' for a in one)}; 4 workers, periodic every 5: "
+              f"{', '.join(f'{a:.2f}' for a in four)}; loss {loss:+.2f} points (bar 0.3)", loss <= 0.3)
+
+
+def rate(steps):
+    """Examples per second: the median of the step events after the first quarter."""
+    kept = [s["examples_per_s"] for s in steps[len(steps) // 4:]]
+    return statistics.median(kept) if kept else float("nan")
+
+
+class Peer:
+    """PyTorch's DistributedDataParallel, with the setting that is fastest for one process."""
+
+    def __init__(self, python):
+        self.python = python
+        self.setting = max(("nchw fused eager", "nchw foreach eager", "nhwc fused eager", "nhwc foreach eager"),
+                           key=lambda setting: self.rate(1, 30, setting))
+
+    def rate(self, workers, steps, setting=None):
+        """Images per second of all processes together."""
+        with tempfile.TemporaryDirectory() as meeting:
+            ranks = [subprocess.Popen([self.python, PEER, str(rank), str(workers), f"{meeting}/file", str(steps), "64", setting or self.setting],
+                                      stdout=subprocess.PIPE, text=True) for rank in range(workers)]
+            texts = [rank.communicate()[0] for rank in ranks]
+        if any(rank.returncode for rank in ranks):
+            sys.exit(f"{PEER.name} failed in {self.python}")
+        return float(texts[0])
+
+
+def listed(rates):
+    return ", ".join(f"{r:,.0f}" for r in rates)
+
+
+def scaling(rows, _):
+    script, steps = ROOT / "models" / "resnet20.lua", 120
+    common = ["--steps", steps, "--set", 'averaging={"type":"allreduce"}']
+    python = find_torch()
+    peer = Peer(python) if python else None
+    ours, theirs = {1: [], 2: []}, {1: [], 2: []}
+    for _turn in range(3):  # in turns, so that a busy machine is busy for all
+        for workers in (1, 2):
+            several = ["--workers", workers, "--min-workers", workers] if workers > 1 else []
+            ours[workers].append(rate(train(script, *common, *several)[1]))
+            if peer:
+                theirs[workers].append(peer.rate(workers, steps))
+    ratio = statistics.median(two / one for one, two in zip(ours[1], ours[2]))
+    rows.line(f"ResNet-20, allreduce, images/s: 1 worker {listed(ours[1])}; 2 workers {listed(ours[2])}; ratio {ratio:.2f} (bar 1.8)", ratio >= 1.8)
+    if not peer:
+        rows.line("PyTorch was not found: no peer beside it")
+        return
+    peer_ratio = statistics.median(two / one for one, two in zip(theirs[1], theirs[2]))
+    against = {workers: statistics.median(a / b for a, b in zip(ours[workers], theirs[workers])) for workers in (1, 2)}
+    rows.line(f"PyTorch DDP over gloo ({peer.setting}), images/s: 1 process {listed(theirs[1])}; 2 processes {listed(theirs[2])}; "
+              f"ratio {peer_ratio:.2f}; ours / theirs {against[1]:.2f} with one, {against[2]:.2f} with two")
+
+
+def float64(rows, _):
+    script = ROOT / "models" / "lenet.lua"
+    common = ["--device", "ref", "--steps", 100, "--set", "precision=float64", "--set", "data.global_batch=16", "--set", "data.batch=16",
+              "--set", 'averaging={"type":"allreduce"}', "--set", "data.test=null"]
+    runs = {}
+    for workers in (1, 2, 4):
+        runs[workers] = float64_tensors(train(script, "--workers", workers, "--min-workers", workers, *common)[2])
+    for workers in (2, 4):
+        worst = 0.0
+        for name, wanted in runs[1].items():
+            largest = max(map(abs, wanted))
+            worst = max(worst, max(abs(a - b) for a, b in zip(wanted, runs[workers][name])) / largest)
+        rows.line(f"allreduce, float64 on ref, LeNet, 100 steps of 16 examples: {workers} workers against 1, largest difference of a tensor's element over "
+                  f"the tensor's largest: {worst:.1e} (bar 1e-12)", worst <= 1e-12 and len(runs[1]) > 0)
+
+
+def bits(rows, _):
+    script = ROOT / "models" / "lenet.lua"
+    digests = {}
+    for workers in (1, 2, 4, 4):
+        averaging = '{"type":"allreduce","shards":4}'
+        model = train(script, "--workers", workers, "--set", f"averaging={averaging}", "--set", "data.global_batch=128", "--steps", 100)[2]
+        digests.setdefault(hashlib.sha256(tensors(model)).hexdigest()[:16], []).append(workers)
+    rows.line(f"allreduce, shards = 4, LeNet, 100 steps: parameters by workers {digests} (bar: one digest)", len(digests) == 1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*", default=["bits", "float64", "scaling", "lenet", "sweep"])
+    parser.add_argument("--seeds", default="1,2,3")
+    args = parser.parse_args()
+    shared = ROOT.parent / "shared" / "data"
+    if "PERIGEE_DATA" not in os.environ and shared.is_dir():
+        os.environ["PERIGEE_DATA"] = str(shared)
+    rows = Rows()
+    for name in args.rows:
+        print(f"== {name}", flush=True)
+        {"sweep": sweep, "lenet": lenet, "scaling": scaling, "bits": bits, "float64": float64}[name](rows, [int(s) for s in args.seeds.split(",")])
+    return 1 if rows.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

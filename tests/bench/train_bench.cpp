@@ -1,0 +1,109 @@
+// Training speed of one job, as bench.py asks for it:
+//   train_bench JOB.json --batch 64 --threads 1 --repeats 5 --seconds 0.5
+//   train_bench JOB.json --batch 64 --threads 1 --steps 300       only makes so many steps
+// Steps the trainer with no hooks and prints one JSON object: {"images_per_s": [one number a repeat], "peak_mb": …, …}.
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "src/core/error.h"
+#include "src/train/trainer.h"
+
+namespace {
+
+constexpr int kWarmUpSteps = 20;
+
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Of all threads of the process.
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto of = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  return of(usage.ru_utime) + of(usage.ru_stime);
+}
+
+struct Arguments {
+  std::string job;
+  int64_t batch = 0;
+  int threads = 1, repeats = 5;
+  int64_t steps = 0;  // so many steps and no timing: for counting allocations
+  double seconds = 0.5;
+};
+
+Arguments parse(int argc, char** argv) {
+  Arguments arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (!name.starts_with("--")) {
+      arguments.job = name;
+      continue;
+    }
+    const char* value = i + 1 < argc ? argv[++i] : "";
+    if (name == "--batch") arguments.batch = std::atoll(value);
+    else if (name == "--threads") arguments.threads = std::atoi(value);
+    else if (name == "--repeats") arguments.repeats = std::atoi(value);
+    else if (name == "--steps") arguments.steps = std::atoll(value);
+    else if (name == "--seconds") arguments.seconds = std::atof(value);
+    else throw perigee::Error(perigee::ErrorKind::usage, {.where = "train_bench", .what = "unknown option " + name});
+  }
+  if (arguments.job.empty()) throw perigee::Error(perigee::ErrorKind::usage, {.where = "train_bench", .what = "a job file is needed"});
+  return arguments;
+}
+
+void bench(const Arguments& arguments) {
+  perigee::Job job = perigee::Job::load(arguments.job);
+  if (arguments.batch > 0) job.set("data.batch", std::to_string(arguments.batch));
+  perigee::Trainer trainer(job, {.threads = arguments.threads});
+  if (arguments.steps > 0) {
+    for (int64_t i = 0; i < arguments.steps; ++i) trainer.step();
+    return;
+  }
+  for (int i = 0; i < kWarmUpSteps; ++i) trainer.step();
+
+  perigee::Json rates = perigee::Json::array(), cpu_rates = perigee::Json::array();
+  double loss = 0;
+  for (int repeat = 0; repeat < arguments.repeats; ++repeat) {
+    int64_t examples = 0;
+    const double start = seconds(), cpu_start = cpu_seconds();
+    double elapsed = 0;
+    while ((elapsed = seconds() - start) < arguments.seconds) {
+      const perigee::StepReport report = trainer.step();
+      examples += report.examples;
+      loss = report.loss;
+    }
+    rates.push(static_cast<double>(examples) / elapsed);
+    cpu_rates.push(static_cast<double>(examples) / (cpu_seconds() - cpu_start));
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  perigee::Json result = perigee::Json::object();
+  result.set("images_per_s", rates);
+  result.set("images_per_cpu_s", cpu_rates);
+  result.set("batch", trainer.batch());
+  result.set("threads", trainer.threads());
+  result.set("sub_batch", trainer.sub_batch());
+  result.set("loss", loss);
+  result.set("peak_mb", static_cast<double>(usage.ru_maxrss) / 1024);
+  result.set("held_mb", static_cast<double>(trainer.memory_bytes()) / (1 << 20));
+  std::puts(result.dump().c_str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    bench(parse(argc, argv));
+    return 0;
+  } catch (const perigee::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return static_cast<int>(error.kind());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

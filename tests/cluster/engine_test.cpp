@@ -1,0 +1,121 @@
+// What schedulers say in the environment, and node lists in Slurm's brackets.
+#include "cluster/engines/engine.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+
+#include "src/core/error.h"
+
+namespace perigee {
+namespace {
+
+using Names = std::vector<std::string>;
+
+TEST(NodeList, ExpandsBrackets) {
+  EXPECT_EQ(expand_node_list("n1"), Names{"n1"});
+  EXPECT_EQ(expand_node_list("n[1-3,07],login"), (Names{"n1", "n2", "n3", "n07", "login"}));
+  EXPECT_EQ(expand_node_list("d[08-11]"), (Names{"d08", "d09", "d10", "d11"}));
+  EXPECT_EQ(expand_node_list("r[1-2]n[1-2]x"), (Names{"r1n1x", "r1n2x", "r2n1x", "r2n2x"}));
+  EXPECT_EQ(expand_node_list("n[0-65535]").size(), 65536u);
+}
+
+TEST(NodeList, RefusesWhatIsNone) {
+  for (const char* bad : {"", ",", "n1,", "n[", "n]", "n[1", "n[]", "n[-1]", "n[1-]", "n[3-1]", "n[a-b]", "n[1-2", "n[[1]]",
+                          "n[1-99999999999]", "n[0-65536]", "a[0-999]b[0-999]", "n[0-40000],m[0-40000]", "n[1-2-3]", "n[9999999999999]"})
+    EXPECT_THROW(expand_node_list(bad), Error) << bad;
+  EXPECT_THROW(expand_node_list(std::string(2 << 20, 'n')), Error);
+  EXPECT_THROW(expand_node_list("n[0-65535]" + std::string(1 << 19, 'n')), Error);  // it would take 32 GiB
+}
+
+// Any text is either a list or an Error; what comes out has names of sensible length.
+TEST(NodeList, SurvivesAnyText) {
+  uint64_t state = 1;
+  const auto next = [&] { return (state = state * 6364136223846793005u + 1442695040888963407u) >> 33; };
+  for (int i = 0; i < 20000; ++i) {
+    std::string text;
+    for (uint64_t length = next() % 24; text.size() < length;) text += "n[]-,0129x"[next() % 10];
+    try {
+      for (const std::string& name : expand_node_list(text)) ASSERT_TRUE(!name.empty() && name.size() <= 255) << text;
+    } catch (const Error&) {
+      // refused
+    }
+  }
+}
+
+Environment of(std::map<std::string, std::string> values) {
+  return [values = std::move(values)](const char* name) { return values.contains(name) ? values.at(name).c_str() : nullptr; };
+}
+
+TEST(Engine, NothingIsFoundWhereNobodyStartedUs) {
+  EXPECT_FALSE(find_engine("auto", of({})));
+  EXPECT_FALSE(find_engine("auto", of({{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}}))) << "a batch script is no step";
+  EXPECT_FALSE(find_engine("none", of({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}})));
+  EXPECT_THROW(find_engine("slurm", of({})), Error);
+  try {
+    find_engine("slrum", of({}));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("did you mean 'slurm'"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Engine, OpenMpi) {
+  std::map<std::string, std::string> values = {{"OMPI_COMM_WORLD_RANK", "1"},       {"OMPI_COMM_WORLD_SIZE", "4"},
+                                               {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                                               {"PMIX_NAMESPACE", "12/3"},          {"PMIX_SERVER_TMPDIR", "/tmp/session"}};
+  const auto engine = find_engine("auto", of(values));
+  ASSERT_TRUE(engine);
+  EXPECT_EQ(engine->name, "openmpi");
+  EXPECT_EQ(engine->rank, 1);
+  EXPECT_EQ(engine->size, 4);
+  EXPECT_EQ(engine->meeting_file, "/tmp/session/.perigee-openmpi-12-3");
+  EXPECT_NE(engine->advice.find("--enable-recovery"), std::string::npos);
+  values["OMPI_COMM_WORLD_LOCAL_SIZE"] = "2";
+  EXPECT_EQ(find_engine("auto", of(values))->meeting_file, "./.perigee-openmpi-12-3") << "several machines meet in a shared folder";
+  values["OMPI_COMM_WORLD_RANK"] = "one";
+  EXPECT_THROW(find_engine("auto", of(values)), Error);
+}
+
+TEST(Engine, Slurm) {
+  const auto engine = find_engine("auto", of({{"SLURM_JOB_ID", "17"},
+                                              {"SLURM_STEP_ID", "0"},
+                                              {"SLURM_PROCID", "2"},
+                                              {"SLURM_STEP_NUM_TASKS", "4"},
+                                              {"SLURM_LOCALID", "0"},
+                                              {"SLURM_STEP_NODELIST", "d[3-6]"},
+                                              {"SLURM_SUBMIT_DIR", "/home/u"},
+                                              {"SLURM_RESTART_COUNT", "1"}}));
+  ASSERT_TRUE(engine);
+  EXPECT_EQ(engine->name, "slurm");
+  EXPECT_EQ(engine->rank, 2);
+  EXPECT_EQ(engine->restarts, 1);
+  EXPECT_TRUE(engine->coordinator.starts_with("d3:")) << engine->coordinator;
+  EXPECT_EQ(engine->meeting_file, "/home/u/.perigee-slurm-17.0-1");
+}
+
+TEST(Meeting, IsReadByItsOwnerAlone) {
+  char folder[] = "/tmp/perigee-engine-XXXXXX";
+  const std::string file = std::string(mkdtemp(folder)) + "/meeting";
+  EXPECT_FALSE(read_meeting(file));
+  write_meeting(file, {"host:1", "ab"});
+  write_meeting(file, {"host:2", "cd"});  // an older one is replaced
+  const auto meeting = read_meeting(file);
+  ASSERT_TRUE(meeting);
+  EXPECT_EQ(meeting->address, "host:2");
+  EXPECT_EQ(meeting->key, "cd");
+  chmod(file.c_str(), 0644);
+  EXPECT_THROW(read_meeting(file), Error);
+  chmod(file.c_str(), 0600);
+  std::ofstream(file, std::ios::trunc) << "perigee 1\nhost";
+  EXPECT_FALSE(read_meeting(file)) << "half of one is none";
+  std::remove(file.c_str());
+  std::remove(folder);
+  EXPECT_THROW(write_meeting("/nowhere/meeting", {"a", "b"}), Error);
+}
+
+}  // namespace
+}  // namespace perigee

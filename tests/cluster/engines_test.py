@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""Open MPI and Slurm, the real ones, on this machine. Where one is not installed its tests say that they were skipped."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import harness
+from harness import Cluster, wait_until
+
+MPI = ["mpirun", "--oversubscribe"]
+MPI_ENV = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+
+
+def need(*programs):
+    for name in programs:
+        if not (shutil.which(name) or pathlib.Path("/usr/sbin", name).exists()):
+            raise harness.Skip(f"{name} is not installed")
+
+
+def clean_environment():
+    """What another scheduler may have left in our own environment."""
+    return {name: "" for name in os.environ if name.startswith(("SLURM_", "OMPI_COMM", "PMIX_"))}
+
+
+def ranks_of(train):
+    """Process ids of the ranks that mpirun started and that became workers."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            environment = (entry / "environ").read_bytes()
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except (OSError, ValueError):
+            continue
+        if entry.name.isdigit() and f"PERIGEE_TEST={train.mark}".encode() in environment and b"train" in words and b"mpirun" not in words[0]:
+            rank = [v for v in environment.split(b"\0") if v.startswith(b"OMPI_COMM_WORLD_RANK=")]
+            if rank:
+                found.append((int(rank[0].split(b"=")[1]), int(entry.name)))
+    return dict(found)
+
+
+def mpirun(cluster, ranks, *options):
+    mark = f"{os.getpid()}-{time.monotonic_ns()}"
+    train = cluster.train(command=[*MPI, "-x", "PERIGEE_TEST", *options, "-n", str(ranks)],
+                          env={**clean_environment(), **MPI_ENV, "PERIGEE_TEST": mark})
+    train.mark = mark
+    return train
+
+
+def openmpi_ranks_train_together():
+    need("mpirun")
+    with Cluster() as cluster:
+        train = mpirun(cluster, 3)
+        assert train.wait() == 0, train.tail()
+        engine = train.of_kind("engine")
+        assert len(engine) == 1 and engine[0]["engine"] == "openmpi" and engine[0]["processes"] == 3, engine
+        assert train.of_kind("end")[-1]["test"]["accuracy"] > 0.5
+        assert len(train.of_kind("worker_joined")) == 3, train.tail()
+        cluster.check_ledger(train.folder(), epochs=2)
+
+
+def openmpi_goes_on_without_a_killed_rank():
+    need("mpirun")
+    with Cluster() as cluster:
+        cluster.write_job(epochs=80)
+        train = mpirun(cluster, 3, "--enable-recovery")
+        train.wait_event("step", lambda e: e["workers"] == 3)
+        ranks = ranks_of(train)
+        assert set(ranks) == {0, 1, 2}, ranks
+        os.kill(ranks[2], signal.SIGKILL)
+        lost = train.wait_event("worker_lost")
+        assert lost["worker"].endswith("/rank2"), lost
+        train.wait_event("end")
+        train.wait()  # mpirun tells of the killed rank by its exit status
+        cluster.check_ledger(train.folder(), epochs=80)
+
+
+class Slurm:
+    """munged, slurmctld and two slurmd on this machine, in a folder of their own."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.daemons = []
+        for name in ("state", "spool1", "spool2"):
+            (self.folder / name).mkdir()
+        key = self.folder / "munge.key"
+        key.touch(0o600)
+        key.write_bytes(os.urandom(128))
+        host = socket.gethostname().split(".")[0]
+        ports = self.free_ports(3)
+        (self.folder / "slurm.conf").write_text(f"""
+ClusterName=perigeetest
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={self.folder}/munge.socket
+CredType=cred/munge
+StateSaveLocation={self.folder}/state
+SlurmdSpoolDir={self.folder}/spool-%n
+SlurmctldPidFile={self.folder}/slurmctld.pid
+SlurmdPidFile={self.folder}/slurmd-%n.pid
+SlurmctldLogFile={self.folder}/slurmctld.log
+SlurmdLogFile={self.folder}/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MpiDefault=none
+SwitchType=switch/none
+ReturnToService=2
+SchedulerType=sched/builtin
+SchedulerParameters=sched_min_interval=1000000,sched_interval=2,batch_sched_delay=1
+SelectType=select/cons_tres
+JobRequeue=1
+KillWait=10
+NodeName=d1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=2 State=UNKNOWN
+NodeName=d2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2 State=UNKNOWN
+PartitionName=test Nodes=d1,d2 Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
+""")
+        self.env = {**clean_environment(), "SLURM_CONF": str(self.folder / "slurm.conf"), "PATH": os.environ["PATH"] + ":/usr/sbin"}
+
+    @staticmethod
+    def free_ports(count):
+        sockets = [socket.socket() for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        ports = [each.getsockname()[1] for each in sockets]
+        for each in sockets:
+            each.close()
+        return ports
+
+    def start(self, *command):
+        log = open(self.folder / (command[0] + command[-1].strip("/").replace("/", "_") + ".out"), "w")
+        self.daemons.append(subprocess.Popen(command, env={**os.environ, **self.env}, stdin=subprocess.DEVNULL, stdout=log,
+                                             stderr=subprocess.STDOUT, cwd=self.folder))
+
+    def run(self, *command, check=True):
+        done = subprocess.run(command, env={**os.environ, **self.env}, capture_output=True, text=True, timeout=60, cwd=self.folder)
+        if check and done.returncode != 0:
+            raise AssertionError(f"{command}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def gave_up(self, job):
+        """Slurm's own words when it ends a job that it could not start on its nodes; empty otherwise."""
+        lines = (self.folder / "slurmctld.log").read_text(errors="replace").splitlines()
+        return next((line for line in lines if f"Killing non-startable batch JobId={job}" in line), "")
+
+    def __enter__(self):
+        socket_file = self.folder / "munge.socket"
+        self.start("munged", "--foreground", "--force", f"--key-file={self.folder}/munge.key", f"--pid-file={self.folder}/munged.pid",
+                   f"--log-file={self.folder}/munged.log", f"--seed-file={self.folder}/munged.seed", f"--socket={socket_file}")
+        try:
+            wait_until("munged", socket_file.exists)
+            self.start("slurmctld", "-D", "-c")
+            for node in ("d1", "d2"):
+                self.start("slurmd", "-D", "-N", node)
+            wait_until("Slurm's nodes", lambda: self.run("sinfo", "-h", "-N", "-o", "%T", check=False).split() == ["idle", "idle"])
+        except (AssertionError, OSError, subprocess.TimeoutExpired) as error:  # not ours to judge: Slurm itself does not run on this machine
+            self.__exit__(type(error), error, None)
+            raise harness.Skip(f"Slurm's own daemons do not come up here: {error}") from None
+        return self
+
+    def __exit__(self, *error):
+        if error[0]:
+            for log in sorted(self.folder.glob("*.log")):
+                print(f"# {log.name}: " + "\n# ".join(log.read_text(errors="replace").splitlines()[-8:]))
+        for daemon in reversed(self.daemons):
+            daemon.terminate()
+            try:
+                daemon.wait(20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+
+def need_slurm():
+    need("srun", "slurmd", "slurmctld", "munged")
+    if os.geteuid() != 0:
+        raise harness.Skip("Slurm's daemons need root")
+
+
+def slurm_tasks_train_together():
+    need_slurm()
+    with Cluster() as cluster, Slurm(cluster.folder) as slurm:
+        train = cluster.train(command=["srun", "-N2", "-n2", "--overcommit"], env=slurm.env)
+        assert train.wait() == 0, train.tail()
+        engine = train.of_kind("engine")
+        assert len(engine) == 1 and engine[0]["engine"] == "slurm" and engine[0]["processes"] == 2, engine
+        assert len(train.of_kind("worker_joined")) == 2, train.tail()
+        assert "-slurm-" in str(train.folder()), train.folder()
+        cluster.check_ledger(train.folder(), epochs=2)
+        assert not list(cluster.folder.glob(".perigee-*")), "the file where they met is removed"
+
+
+def slurm_requeue_resumes():
+    need_slurm()
+    with Cluster() as cluster, Slurm(cluster.folder) as slurm:
+        cluster.write_job(epochs=400)
+        script = cluster.folder / "job.sh"
+        script.write_text(f"#!/bin/sh\nexec srun -N2 -n2 --overcommit {harness.program()} train job.json --log json\n")
+        output = cluster.folder / "out.txt"
+        job = slurm.run("sbatch", "--parsable", "-N2", "-n2", "--requeue", "--open-mode=append", f"--output={output}", str(script)).strip()
+
+        def events(kind):
+            found = []
+            for line in output.read_text(errors="replace").splitlines() if output.exists() else []:
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(event, dict) and event.get("event") == kind:
+                    found.append(event)
+            return found
+
+        wait_until("the first epoch", lambda: len(events("epoch")) >= 1)
+        slurm.run("scontrol", "requeue", job)
+        wait_until("the job to be queued again", lambda: "PENDING" in slurm.run("squeue", "-h", "-j", job, "-o", "%T", check=False))
+        # Slurm puts a requeued job off by about two minutes; it need not. But its nodes count the revocation of the first run's credential in
+        # whole seconds and refuse one issued in the same second, for good ("Job credential revoked"): a few seconds must lie between.
+        slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now+5", check=False)
+        wait_until("the second start", lambda: len(events("start")) == 2 or slurm.gave_up(job), deadline=300)
+        if slurm.gave_up(job):
+            raise harness.Skip("Slurm itself ended the requeued job before anything of ours was started again: " + slurm.gave_up(job))
+        first, second = events("start")
+        assert second["folder"] == first["folder"] and second.get("step", 0) > 0, (first, second)
+        assert events("engine")[1]["restarts"] == 1, events("engine")
+        slurm.run("scancel", job)
+        wait_until("the end", lambda: not slurm.run("squeue", "-h", "-j", job, check=False).strip())
+        cluster.check_ledger(cluster.folder / first["folder"])
+
+
+if __name__ == "__main__":
+    harness.main([
+        openmpi_ranks_train_together, openmpi_goes_on_without_a_killed_rank, slurm_tasks_train_together, slurm_requeue_resumes
+    ])

@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""`perigee train` in a cluster as a user meets it: real processes, sockets, signals and files."""
+import json
+import os
+import signal
+import struct
+
+import harness
+from harness import Cluster, wait_until
+
+
+def end_of(train):
+    assert train.wait() == 0, train.tail()
+    return train.of_kind("end")[-1]
+
+
+def command_line(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def two_workers_train_by_each_policy():
+    for averaging in ({"type": "allreduce"}, {"type": "periodic", "every": 4}):
+        with Cluster() as cluster:
+            cluster.write_job(averaging=averaging)
+            train = cluster.train("--workers", "2")
+            end = end_of(train)
+            assert end["test"]["accuracy"] > 0.5, end
+            assert end["workers"] == 2, end
+            epochs = train.of_kind("epoch")
+            assert [e["epoch"] for e in epochs] == [1, 2], epochs
+            assert all("test" in e and "loss" in e for e in epochs), epochs
+            folder = train.folder()
+            for file in ("model.safetensors", "report.json", "curves.svg", "ledger", "job.json", "log.jsonl"):
+                assert (folder / file).is_file(), file
+            cluster.check_ledger(folder, epochs=2)
+            status, out, err = cluster.run("eval", folder, "--log", "json")
+            assert status == 0, err
+            assert abs(json.loads(out)["test"]["accuracy"] - end["test"]["accuracy"]) < 1e-9, (out, end)
+
+
+def real_mnist_trains():
+    if not harness.has_mnist():
+        raise harness.Skip("MNIST is not in PERIGEE_DATA")
+    with Cluster() as cluster:
+        cluster.write_job(data={"train": {"type": "mnist"}, "test": {"type": "mnist", "part": "test"}, "batch": 64}, epochs=1)
+        end = end_of(cluster.train("--workers", "2"))
+        assert end["test"]["accuracy"] > 0.9, end
+
+
+def agents_run_the_workers():
+    with Cluster() as cluster:
+        agents = [cluster.agent("--slots", "2", "--name", name) for name in ("a", "b")]
+        train = cluster.train("--agents", ",".join(a.address for a in agents), "--secret", cluster.secret(), "--threads", "1")
+        end_of(train)
+        cluster.check_ledger(train.folder(), epochs=2)
+        names = {e["worker"] for e in train.of_kind("worker_joined")}
+        assert names == {"a/0", "b/0"}, names
+        status, out, err = cluster.run("status", agents[0].address, "--secret", cluster.secret(), "--json")
+        assert status == 0 and json.loads(out)["role"] == "agent", err
+        for agent in agents:
+            agent.signal(signal.SIGTERM)
+            assert agent.wait() == 143, agent.tail()
+
+
+def all_workers_are_there_when_it_begins():
+    with Cluster() as cluster:
+        for averaging in ({"type": "allreduce"}, {"type": "periodic", "every": 4}):
+            cluster.write_job(averaging=averaging, epochs=1)
+            train = cluster.train("--workers", "3")
+            end_of(train)
+            steps = train.of_kind("step")
+            assert steps[0]["workers"] == 3 and steps[0]["step"] == 1, steps[0]
+            assert all(s["learning_rate"] > 0 for s in steps), steps
+            hosts = {w["host"] for e in train.of_kind("workers") for w in e["workers"]}
+            assert not any("#" in host for host in hosts), hosts  # the machine's identity is not for people
+
+
+def a_worker_that_joins_knows_its_learning_rate():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=400, averaging={"type": "allreduce"})
+        train = cluster.train("--workers", "2")
+        train.wait_event("step", lambda e: e["workers"] == 2)
+        os.kill(train.worker_pids()[1], signal.SIGKILL)
+        train.wait_event("worker_joined", count=3)
+        count = len(train.of_kind("step"))
+        train.wait_event("step", lambda e: e["workers"] == 2, count=count + 1)
+        train.signal(signal.SIGTERM)
+        train.wait()
+        assert all(s["learning_rate"] > 0 for s in train.of_kind("step")), train.tail()
+
+
+def a_wrong_secret_is_refused():
+    with Cluster() as cluster:
+        agent = cluster.agent()
+        other = cluster.folder / "other.key"
+        other.touch(0o600)
+        other.write_text(os.urandom(32).hex() + "\n")
+        train = cluster.train("--agents", agent.address, "--secret", other)
+        assert train.wait() == 6, train.tail()
+        assert cluster.run("status", agent.address, "--secret", other)[0] == 6
+        assert agent.running()
+
+
+def a_worker_joins_while_it_trains():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=400)
+        train = cluster.train("--workers", "1", "--listen", "127.0.0.1:0", "--secret", cluster.secret())
+        train.wait_event("step")
+        worker = cluster.start("worker", "late", "--join", cluster.coordinator_address(train), "--secret", cluster.secret())
+        train.wait_event("worker_joined", lambda e: e["worker"] == "late")
+        train.wait_event("step", lambda e: e["workers"] == 2)
+        worker.signal(signal.SIGTERM)
+        assert worker.wait() == 143, worker.tail()
+        train.wait_event("step", lambda e: e["workers"] == 1 and e["step"] > 0)
+        train.signal(signal.SIGTERM)
+        assert train.wait() == 143, train.tail()
+        cluster.check_ledger(train.folder())
+
+
+def a_killed_worker_is_started_again():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=60)
+        train = cluster.train("--workers", "2")
+        train.wait_event("step", lambda e: e["workers"] == 2)
+        victim = train.worker_pids()[1]
+        os.kill(victim, signal.SIGKILL)
+        lost = train.wait_event("worker_lost")
+        assert "signal 9" in lost["cause"] and "started again" in lost["done"], lost
+        train.wait_event("worker_joined", count=3)
+        end_of(train)
+        assert len(train.of_kind("worker_lost")) == 1, "one line for one fault"
+        cluster.check_ledger(train.folder(), epochs=60)
+
+
+def sigterm_leaves_a_checkpoint_that_resumes():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=60)
+        train = cluster.train("--workers", "2")
+        train.wait_event("epoch")
+        train.signal(signal.SIGTERM)
+        assert train.wait() == 143, train.tail()
+        end = train.of_kind("end")[-1]
+        assert end["stopped"] == "interrupted" and (cluster.folder / end["checkpoint"]).is_file(), end
+        again = cluster.resume(train.folder(), "--workers", "2", "--epochs", "60")
+        start = again.wait_event("start")
+        assert start["step"] > 0, start
+        end_of(again)
+        cluster.check_ledger(again.folder(), epochs=60)
+
+
+def a_killed_launcher_takes_its_workers_along_and_resumes():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=60)
+        train = cluster.train("--workers", "2")
+        train.wait_event("epoch", count=3)
+        pids = train.worker_pids()
+        train.signal(signal.SIGKILL)
+        train.wait()
+        wait_until("the workers' end", lambda: not any(b"worker" in command_line(pid) for pid in pids))
+        again = cluster.resume(train.folder(), "--workers", "2")
+        assert again.wait_event("start")["step"] > 0
+        end_of(again)
+        cluster.check_ledger(again.folder(), epochs=60)
+
+
+def workers_under_an_agent_outlive_their_launcher():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=200)
+        agent = cluster.agent("--slots", "2")
+        arguments = ["--agents", agent.address, "--workers", "2", "--secret", cluster.secret(), "--threads", "1"]
+        train = cluster.train(*arguments)
+        train.wait_event("epoch", count=3)
+        train.signal(signal.SIGKILL)
+        train.wait()
+        again = cluster.resume(train.folder(), *arguments)
+        again.wait_event("coordinator_recovered")
+        end_of(again)
+        found = cluster.check_ledger(again.folder(), epochs=200)
+        assert found["voided"] == 0, found  # the truth is in the replicas
+        assert len(agent.of_kind("worker_started")) == 2, "the same workers all along"
+
+
+def eval_and_predict_share_the_work():
+    with Cluster() as cluster:
+        train = cluster.train()
+        assert train.wait() == 0, train.tail()
+        folder = train.folder()
+        alone, shared = (json.loads(cluster.run("eval", folder, "--log", "json", *more)[1]) for more in ([], ["--workers", "3"]))
+        assert abs(alone["report"].pop("loss") - shared["report"].pop("loss")) < 1e-12
+        assert alone["report"] == shared["report"]
+        header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (10, 1, 28, 28), }"
+        header += b" " * (63 - (10 + len(header)) % 64) + b"\n"
+        for name in "abc":
+            (cluster.folder / f"{name}.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + os.urandom(7840))
+        for files, workers in (("abc", 2), ("ab", 4), ("a", 3), ("a", 16)):
+            files = [f"{name}.npy" for name in files]
+            alone = cluster.run("predict", folder, *files, "--json")
+            shared = cluster.run("predict", folder, *files, "--json", "--workers", workers)
+            assert alone[0] == 0 and len(alone[1].splitlines()) == 10 * len(files), alone
+            assert shared == alone, (shared, alone)
+        assert cluster.run("predict", folder, "none.npy", "--workers", "2")[0] == 2
+
+
+def an_agent_opens_data_only_under_its_root():
+    with Cluster() as cluster:
+        root = cluster.folder / "root"
+        root.mkdir()
+        rows = "a,b,y\n" + "".join(f"{i % 7},{i % 3},{i % 2}\n" for i in range(256))
+        (root / "in.csv").write_text(rows)
+        (cluster.folder / "in.csv").write_text(rows)  # the launcher's own copy
+        (cluster.folder / "out.csv").write_text(rows)
+        (root / "link.csv").symlink_to(cluster.folder / "out.csv")
+        (cluster.folder / "link.csv").write_text(rows)
+        agent = cluster.agent("--data-root", root, "--slots", "1")
+        network = [{"type": "dense", "out": 2}]
+
+        def train(file):
+            source = {"type": "csv", "file": file, "target": "y"}
+            cluster.write_job(data={"train": source, "batch": 16}, network=network, epochs=1)
+            return cluster.train("--agents", agent.address, "--secret", cluster.secret())
+
+        inside = train("in.csv")
+        assert inside.wait() == 0, inside.tail()
+        for file in ("link.csv", str(cluster.folder / "out.csv")):
+            outside = train(file)
+            assert outside.wait() == 3, outside.tail()
+            assert "leads out of the folder" in outside.stderr(), outside.tail()
+
+
+def mistakes_are_explained():
+    with Cluster() as cluster:
+        status, _, err = cluster.run("train", "job.json", "--listen", "0.0.0.0:0")
+        assert status == 2 and "secret" in err, err
+        status, _, err = cluster.run("train", "job.json", "--min-workers", "2")
+        assert status == 2 and "--workers" in err, err
+        cluster.write_job("broken.json", network=[{"type": "dens", "out": 3}])
+        status, _, err = cluster.run("train", "broken.json", "--workers", "2")
+        assert status == 4 and "dense" in err, err
+        status, _, err = cluster.run("status", "127.0.0.1:1")
+        assert status == 5 and "127.0.0.1:1" in err, err
+
+
+if __name__ == "__main__":
+    harness.main([
+        two_workers_train_by_each_policy, real_mnist_trains, agents_run_the_workers,
+        all_workers_are_there_when_it_begins, a_worker_that_joins_knows_its_learning_rate, a_wrong_secret_is_refused,
+        a_worker_joins_while_it_trains, a_killed_worker_is_started_again, sigterm_leaves_a_checkpoint_that_resumes,
+        a_killed_launcher_takes_its_workers_along_and_resumes, workers_under_an_agent_outlive_their_launcher,
+        eval_and_predict_share_the_work, an_agent_opens_data_only_under_its_root, mistakes_are_explained
+    ])

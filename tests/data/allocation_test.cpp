@@ -1,0 +1,64 @@
+// Once warm, a loader allocates nothing: not the loader, not its threads, not the sources and transforms below it.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "src/data/arrays.h"
+#include "src/data/loader.h"
+#include "src/io/file.h"
+#include "tests/io/temporary.h"
+
+namespace {
+
+std::atomic<int64_t> allocations{0};
+
+void* counted(size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return counted(bytes); }
+void* operator new[](size_t bytes) { return counted(bytes); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}  // std::stable_sort's buffer
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+
+namespace perigee {
+namespace {
+
+TEST(Loader, AllocatesNothingOnceWarm) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.txt", as_bytes("Resolved. resolved."));
+  const std::string digits = R"({"type":"digits","size":100})";
+  const std::string array = R"({"type":"arrays","x":[[[1,2],[3,4]],[[5,6],[7,8]],[[5,6],[7,8]]],"y":[0,1,1]})";
+  for (const std::string& description :
+       {digits, R"({"type":"split","parts":[0.5,0.5],"part":0,"source":)" + digits + "}",
+        R"({"type":"map","transforms":[{"type":"shift"},{"type":"flip"},{"type":"scale"},{"type":"rotate"},{"type":"one_hot"}],"source":)" +
+            digits + "}",
+        R"({"type":"concat","sources":[)" + array + "," + array + "]}",
+        std::string(R"({"type":"text","file":["a.txt","a.txt"],"context":4})")})
+    for (int threads : {0, 2}) {
+      const Json json = Json::parse(description, "test");
+      Loader loader(open_source(Config(json, "test"), folder.path()), {.batch = 7, .threads = threads});
+      // A thread may come to its first batch late on a busy machine: warm is when nothing has been allocated for a while.
+      int64_t made = -1;
+      for (int round = 0; round < 20 && made != 0; ++round) {
+        const int64_t before = allocations.load();
+        for (int i = 0; i < 100; ++i) loader.next();
+        made = allocations.load() - before;
+      }
+      EXPECT_EQ(made, 0) << description << ", " << threads << " threads";
+    }
+}
+
+}  // namespace
+}  // namespace perigee

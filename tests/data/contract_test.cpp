@@ -1,0 +1,260 @@
+// What every data source and every transform must do, tested because it exists: one without an example here fails.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "src/data/arrays.h"
+#include "src/data/loader.h"
+#include "src/data/sources/host.h"
+#include "src/data/transform.h"
+#include "src/io/file.h"
+#include "tests/data/fixtures.h"
+#include "tests/io/temporary.h"
+
+namespace perigee {
+namespace {
+
+using Example = std::vector<std::vector<std::byte>>;  // one per field
+
+Example read(const DataSource& source, int64_t index, uint64_t epoch = 0, uint64_t seed = 1) {
+  Example example;
+  std::vector<std::byte*> slots;
+  for (const auto& field : source.fields()) {
+    // Filled with a pattern, and a guard behind it: a source writes all of its slot and nothing else.
+    const size_t bytes = static_cast<size_t>(field.shape.elements()) * dtype_bytes(field.dtype);
+    example.emplace_back(bytes + 8, std::byte{0xA5});
+  }
+  for (auto& slot : example) slots.push_back(slot.data());
+  source.read({.index = index, .epoch = epoch, .seed = seed}, slots);
+  for (auto& slot : example) {
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(slot[slot.size() - 1 - i], std::byte{0xA5}) << "wrote behind its slot";
+    slot.resize(slot.size() - 8);
+  }
+  return example;
+}
+
+SourcePtr open(const Json& json, const std::string& folder = ".") { return open_source(Config(json, "test", ErrorKind::data), folder); }
+
+void check_source(const DataSource& source) {
+  ASSERT_GE(source.size(), 1);
+  EXPECT_FALSE(source.describe().empty());
+  std::set<std::string> names;
+  for (const auto& field : source.fields()) {
+    EXPECT_TRUE(names.insert(field.name).second) << field.name << " twice";
+    EXPECT_TRUE(field.class_names.empty() || static_cast<int64_t>(field.class_names.size()) == field.classes);
+    if (field.classes > 0) {
+      EXPECT_EQ(field.dtype, Dtype::i64);
+      EXPECT_EQ(field.shape.rank(), 0);
+    }
+  }
+  for (int64_t index : {int64_t{0}, source.size() - 1, source.size() / 2}) {
+    const Example once = read(source, index, 3);
+    EXPECT_EQ(once, read(source, index, 3)) << "example " << index << " is not a function of its key";
+    for (size_t f = 0; f < once.size(); ++f)
+      if (const Field& field = source.fields()[f]; field.classes > 0) {
+        int64_t label = -1;
+        std::memcpy(&label, once[f].data(), sizeof label);
+        EXPECT_TRUE(label >= 0 && label < field.classes) << label;
+      } else if (field.dtype == Dtype::f32) {
+        for (int64_t i = 0; i < field.shape.elements(); ++i) {
+          float value;
+          std::memcpy(&value, once[f].data() + 4 * i, 4);
+          ASSERT_TRUE(std::isfinite(value)) << field.name << "[" << i << "]";
+        }
+      }
+  }
+}
+
+// The same seed gives the same batches with any number of threads, from any position.
+void check_order(const SourcePtr& source) {
+  const int64_t batch = std::max<int64_t>(1, std::min<int64_t>(source->size() / 3, 16));
+  Loader a(source, {.batch = batch, .seed = 9, .threads = 0}), b(source, {.batch = batch, .seed = 9, .threads = 3});
+  std::vector<std::vector<std::byte>> first;
+  for (int i = 0; i < 5; ++i) {
+    const Batch &x = a.next(), &y = b.next();
+    ASSERT_EQ(x.size, y.size);
+    ASSERT_TRUE(std::equal(x.ids.begin(), x.ids.begin() + x.size, y.ids.begin()));
+    for (size_t f = 0; f < x.fields.size(); ++f) {
+      const size_t bytes = x.fields[f].bytes() / static_cast<size_t>(batch) * static_cast<size_t>(x.size);
+      ASSERT_EQ(std::memcmp(x.fields[f].data<std::byte>(), y.fields[f].data<std::byte>(), bytes), 0) << source->fields()[f].name;
+      if (i == 3 && f == 0) first.emplace_back(x.fields[f].data<std::byte>(), x.fields[f].data<std::byte>() + bytes);
+    }
+  }
+  a.seek(3 / ((source->size() + batch - 1) / batch), 3 % ((source->size() + batch - 1) / batch) * batch);
+  const Batch& again = a.next();
+  EXPECT_EQ(std::memcmp(again.fields[0].data<std::byte>(), first[0].data(), first[0].size()), 0) << "seek";
+}
+
+TEST(EverySource, KeepsTheContract) {
+  const TemporaryFolder folder;
+  const CacheFolder cache(folder / "cache");
+  const std::map<std::string, Json> examples = source_examples(folder.path());
+  const std::map<std::string, SourcePtr> held{{"drawn", open(examples.at("digits"), folder.path())}};
+  const HostScope scope(held);
+  for (const SourceDef* def : source_defs()) {
+    SCOPED_TRACE(def->type);
+    EXPECT_NE(def->doc, nullptr);
+    const auto found = examples.find(def->type);
+    ASSERT_NE(found, examples.end()) << "give tests/data/fixtures.cpp an example of it";
+    if (found->second.is_null()) {
+      std::printf("[ skipped ] %s: PERIGEE_DATA is not set\n", def->type);
+      continue;
+    }
+    const SourcePtr source = open(found->second, folder.path());
+    check_source(*source);
+    check_order(source);
+    Json typo = found->second;
+    typo.set("no_such_option", 1);
+    EXPECT_THROW(open(typo, folder.path()), Error);
+  }
+}
+
+Json parse(const std::string& text) { return Json::parse(text, "test"); }
+
+// Each transform on an image of 3x8x6 and on numbers.
+const std::map<std::string, std::string>& transform_examples() {
+  static const std::map<std::string, std::string> examples = {
+      {"colour", R"({"type":"colour"})"},
+      {"crop", R"({"type":"crop","size":[6,5],"pad":2})"},
+      {"flip", R"({"type":"flip"})"},
+      {"minmax", R"({"type":"minmax","low":-1})"},
+      {"normalize", R"({"type":"normalize","mean":[0.1,0.2,0.3],"std":0.5})"},
+      {"one_hot", R"({"type":"one_hot"})"},
+      {"rotate", R"({"type":"rotate","degrees":30})"},
+      {"scale", R"({"type":"scale","factor":2,"offset":1})"},
+      {"shift", R"({"type":"shift","pixels":2})"},
+      {"standardize", R"({"type":"standardize"})"},
+  };
+  return examples;
+}
+
+SourcePtr images(int64_t count) {
+  Tensor x(Dtype::f32, {count, 3, 8, 6}), y(Dtype::i64, {count});
+  for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = static_cast<float>((i * 7919) % 1000) / 1000;
+  for (int64_t i = 0; i < count; ++i) y.data<int64_t>()[i] = i % 4;
+  return arrays_source("images", {{.name = "x", .values = x}, {.name = "y", .values = y, .label = true}});
+}
+
+Json map_of(const std::string& transforms) {
+  return parse(R"({"type":"map","source":{"type":"arrays","handle":"images"},"transforms":[)" + transforms + "]}");
+}
+
+TEST(EveryTransform, KeepsTheContract) {
+  register_source("images", images(40));
+  for (const TransformDef* def : transform_defs()) {
+    SCOPED_TRACE(def->type);
+    const auto found = transform_examples().find(def->type);
+    ASSERT_NE(found, transform_examples().end()) << "give tests/data/contract_test.cpp an example of it";
+    const SourcePtr source = open(map_of(found->second));
+    check_source(*source);
+    check_order(source);
+    Json typo = map_of(found->second);
+    typo.find("transforms")->as_array()[0].set("no_such_option", 1);
+    EXPECT_THROW(open(typo), Error);
+  }
+  EXPECT_THROW(open(map_of(R"({"type":"filp"})")), Error);
+  EXPECT_THROW(open(map_of(R"({"type":"flip","field":"y"})")), Error);
+  EXPECT_THROW(open(map_of(R"({"type":"scale","field":"y"})")), Error);
+  register_source("images", nullptr);
+}
+
+TEST(Transforms, DrawPerExampleAndEpochOnly) {
+  register_source("images", images(40));
+  const SourcePtr source = open(map_of(R"({"type":"crop","pad":2},{"type":"flip"},{"type":"shift"})"));
+  int other_epoch = 0, other_seed = 0;
+  for (int i = 0; i < 40; ++i) {
+    other_epoch += read(*source, i, 0, 1) != read(*source, i, 1, 1);
+    other_seed += read(*source, i, 0, 1) != read(*source, i, 0, 2);
+  }
+  EXPECT_GT(other_epoch, 30);
+  EXPECT_GT(other_seed, 30);
+  // Half of the flips happen.
+  const SourcePtr flip = open(map_of(R"({"type":"flip"})")), plain = open(map_of(""));
+  int flipped = 0;
+  for (int e = 0; e < 25; ++e)
+    for (int i = 0; i < 40; ++i) flipped += read(*flip, i, e) != read(*plain, i, e);
+  EXPECT_NEAR(flipped, 500, 70);
+  register_source("images", nullptr);
+}
+
+std::vector<float> floats(const Example& example, size_t field = 0) {
+  std::vector<float> values(example[field].size() / 4);
+  std::memcpy(values.data(), example[field].data(), example[field].size());
+  return values;
+}
+
+TEST(Transforms, StandardizeWithTheTrainingPartsValues) {
+  const std::string standardize = R"("transforms":[{"type":"standardize"}])";
+  const Json train = parse(R"({"type":"map","source":{"type":"arrays","x":[[1,5],[3,5],[5,5]],"y":[0,1,1]},)" + standardize + "}");
+  const Json test = parse(R"({"type":"map","source":{"type":"arrays","x":[[3,7]],"y":[0]},)" + standardize + "}");
+  const SourcePtr fitted = open(train);
+  const std::vector<float> first = floats(read(*fitted, 0));
+  EXPECT_NEAR(first[0], -1.2247449f, 1e-6);
+  EXPECT_EQ(first[1], 0.f) << "a constant";
+  const std::vector<float> other = floats(read(*open(with_fitted(test, fitted->fitted())), 0));
+  EXPECT_NEAR(other[0], 0.f, 1e-6);
+  EXPECT_EQ(other[1], 2.f);
+  // Through a split, and back through JSON text.
+  const Json nested = parse(R"({"type":"take","count":1,"source":)" + test.dump() + "}");
+  const Json back = parse(fitted->fitted().dump());
+  EXPECT_EQ(floats(read(*open(with_fitted(nested, back)), 0)), other);
+}
+
+TEST(Transforms, OneHotAndMinmax) {
+  const SourcePtr source = open(parse(R"({"type":"map","source":{"type":"arrays","x":[[1],[3],[5]],"y":[0,2,1]},
+    "transforms":[{"type":"minmax","low":-1,"high":1},{"type":"one_hot"}]})"));
+  EXPECT_EQ(floats(read(*source, 0))[0], -1.f);
+  EXPECT_EQ(floats(read(*source, 1))[0], 0.f);
+  EXPECT_EQ(floats(read(*source, 1), 1), (std::vector<float>{0, 0, 1}));
+}
+
+TEST(Transforms, CropInTheMiddleAndRotateByNothing) {
+  register_source("images", images(4));
+  const std::vector<float> whole = floats(read(*open(map_of("")), 2));
+  EXPECT_EQ(floats(read(*open(map_of(R"({"type":"rotate","degrees":0})")), 2)), whole);
+  const std::vector<float> middle = floats(read(*open(map_of(R"({"type":"crop","size":[2,2],"random":false})")), 2));
+  for (int c = 0; c < 3; ++c)
+    for (int y = 0; y < 2; ++y)
+      for (int x = 0; x < 2; ++x) EXPECT_EQ(middle[c * 4 + y * 2 + x], whole[c * 48 + (y + 3) * 6 + x + 2]);
+  register_source("images", nullptr);
+}
+
+std::multiset<int64_t> values(const Json& description) {
+  std::multiset<int64_t> all;
+  const SourcePtr source = open(description);
+  for (int64_t i = 0; i < source->size(); ++i) all.insert(static_cast<int64_t>(floats(read(*source, i))[0]));
+  return all;
+}
+
+TEST(Splits, AreDisjointAndComplete) {
+  std::string list;
+  for (int i = 0; i < 103; ++i) list += (i ? "," : "") + std::to_string(i);
+  const std::string source = R"("source":{"type":"arrays","x":[)" + list + "]}";
+  for (const char* shuffle : {"true", "false"}) {
+    std::multiset<int64_t> all;
+    for (int part = 0; part < 3; ++part)
+      all.merge(values(parse(R"({"type":"split","parts":[0.7,0.2,0.1],"part":)" + std::to_string(part) + R"(,"shuffle":)" + shuffle + "," +
+                             source + "}")));
+    EXPECT_EQ(all.size(), 103u);
+    EXPECT_EQ(std::set<int64_t>(all.begin(), all.end()).size(), 103u);
+    std::multiset<int64_t> tests;
+    for (int fold = 0; fold < 5; ++fold) {
+      const std::string k = R"({"type":"k_fold","folds":5,"fold":)" + std::to_string(fold) + R"(,"shuffle":)" + shuffle + "," + source;
+      std::multiset<int64_t> test = values(parse(k + R"(,"part":"test"})")), train = values(parse(k + "}"));
+      EXPECT_EQ(test.size() + train.size(), 103u);
+      train.insert(test.begin(), test.end());
+      EXPECT_EQ(std::set<int64_t>(train.begin(), train.end()).size(), 103u);
+      tests.merge(test);
+    }
+    EXPECT_EQ(tests.size(), 103u);
+  }
+  EXPECT_THROW(values(parse(R"({"type":"split","parts":[0.7,0.7],)" + source + "}")), Error);
+}
+
+}  // namespace
+}  // namespace perigee

@@ -1,0 +1,26 @@
+// What the fuzz programs share. Each feeds arbitrary bytes to one parser: it either succeeds or throws perigee::Error; anything else,
+// a sanitizer's finding or a failed check, stops the program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <string_view>
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+#define PERIGEE_FUZZ_CHECK(condition)                   \
+  do {                                                  \
+    if (!(condition)) {                                 \
+      std::fprintf(stderr, "broken: %s\n", #condition); \
+      std::abort();                                     \
+    }                                                   \
+  } while (false)
+
+namespace perigee {
+
+inline std::span<const std::byte> fuzz_bytes(const uint8_t* data, size_t size) { return {reinterpret_cast<const std::byte*>(data), size}; }
+
+}  // namespace perigee

@@ -1,0 +1,168 @@
+// Evaluations against references computed the slow way by metrics_reference.py; merging and storing do not change them.
+#include "src/train/evaluation.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace perigee {
+namespace {
+
+Json reference() {
+  std::ifstream file(PERIGEE_TEST_FOLDER "/metrics_reference.json");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return Json::parse(text.str(), "metrics_reference.json");
+}
+
+const Json& at(const Json& json, const char* key) {
+  const Json* found = json.find(key);
+  if (!found) throw std::runtime_error(std::string("no '") + key + "' in " + json.dump());
+  return *found;
+}
+
+Tensor table(const Json& rows) {
+  const auto& list = rows.as_array();
+  std::vector<float> values;
+  int64_t columns = 1;
+  for (const Json& row : list) {
+    if (!row.is_array()) {
+      values.push_back(static_cast<float>(row.as_number()));
+      continue;
+    }
+    columns = static_cast<int64_t>(row.as_array().size());
+    for (const Json& value : row.as_array()) values.push_back(static_cast<float>(value.as_number()));
+  }
+  return Tensor::from(Shape({static_cast<int64_t>(list.size()), columns}), values);
+}
+
+Tensor labels(const Json& list) {
+  std::vector<int64_t> values;
+  for (const Json& value : list.as_array()) values.push_back(value.as_int());
+  return Tensor::from(Shape({static_cast<int64_t>(values.size())}), values);
+}
+
+// Fed whole, fed in three parts that are merged, and sent through JSON: the same figures.
+Json judge(const Json& description, const EvaluationTask& task, const Tensor& output, const Tensor& target) {
+  auto whole = make_evaluation(description, task, "test");
+  whole->add(output, target);
+  auto first = make_evaluation(description, task, "test"), second = make_evaluation(description, task, "test");
+  const int64_t n = output.shape()[0], third = n / 3;
+  first->add(output.rows(0, third), target.rows(0, third));
+  second->add(output.rows(third, n), target.rows(third, n), third);  // only the first rows count
+  second->add(output.rows(2 * third, n), target.rows(2 * third, n));
+  auto sent = make_evaluation(description, task, "test");
+  sent->restore(Json::parse(second->state().dump(), "state"));
+  first->merge(*sent);
+  const Json result = whole->result(), merged = first->result();
+  for (const auto& [key, value] : result.as_object()) {
+    if (value.is_number()) EXPECT_NEAR(at(merged, key.c_str()).as_number(), value.as_number(), 1e-9) << key;
+    else EXPECT_EQ(at(merged, key.c_str()).dump().size() > 0, true);
+  }
+  return result;
+}
+
+void expect_figures(const Json& got, const Json& wanted, const std::vector<std::string>& names) {
+  for (const std::string& name : names) EXPECT_NEAR(at(got, name.c_str()).as_number(), at(wanted, name.c_str()).as_number(), 1e-6) << name;
+}
+
+TEST(Evaluation, ClassificationMatchesReference) {
+  const Json r = reference();
+  const Json got =
+      judge(Json(Json::Object{{"type", "classification"}, {"top_n", 2}}), {.classes = 4}, table(at(r, "rows")), labels(at(r, "labels")));
+  const Json& wanted = at(r, "classification");
+  expect_figures(got, wanted, {"accuracy", "precision", "recall", "f1", "mcc"});
+  EXPECT_NEAR(at(got, "top2_accuracy").as_number(), at(wanted, "top").as_number(), 1e-9);
+  EXPECT_EQ(at(got, "confusion"), at(wanted, "confusion"));
+  const Json f2 =
+      judge(Json(Json::Object{{"type", "classification"}, {"beta", 2}}), {.classes = 4}, table(at(r, "rows")), labels(at(r, "labels")));
+  EXPECT_NEAR(at(f2, "f2").as_number(), at(wanted, "f2").as_number(), 1e-9);
+}
+
+TEST(Evaluation, UndefinedFiguresAreNull) {
+  const Json r = reference();
+  const Json got =
+      judge("classification", {.classes = 4, .class_names = {"a", "b", "c", "d"}}, table(at(r, "rows")), labels(at(r, "labels")));
+  const Json& never = at(got, "classes").as_array()[3];
+  EXPECT_EQ(at(never, "name").as_string(), "d");
+  EXPECT_TRUE(at(never, "precision").is_null());
+  EXPECT_TRUE(at(make_evaluation("classification", {.classes = 3}, "test")->result(), "accuracy").is_null());
+  EXPECT_TRUE(at(make_evaluation("regression", {}, "test")->result(), "r2").is_null());
+}
+
+TEST(Evaluation, DistributionsCountByTheirLargestEntry) {
+  auto evaluation = make_evaluation("classification", {}, "test");
+  evaluation->add(Tensor::from<float>({2, 3}, {.1f, .8f, .1f, .7f, .2f, .1f}), Tensor::from<float>({2, 3}, {0, 1, 0, 0, 0, 1}));
+  EXPECT_EQ(at(evaluation->result(), "accuracy").as_number(), 0.5);
+}
+
+TEST(Evaluation, CalibrationMatchesReference) {
+  const Json r = reference();
+  expect_figures(judge("calibration", {.classes = 4}, table(at(r, "rows")), labels(at(r, "labels"))), at(r, "calibration"),
+                 {"ece", "mce", "brier", "negative_log_likelihood"});
+}
+
+TEST(Evaluation, RocMatchesReference) {
+  const Json r = reference();
+  const Json got = judge("roc", {.classes = 4}, table(at(r, "rows")), labels(at(r, "labels")));
+  for (size_t c = 0; c < 3; ++c) expect_figures(at(got, "classes").as_array()[c], at(r, "roc").as_array()[c], {"auc", "average_precision"});
+  EXPECT_TRUE(at(at(got, "classes").as_array()[3], "auc").is_null()) << "a class without examples has no curve";
+  const Json binary = judge("roc", {.classes = 2}, table(at(r, "binary_scores")), labels(at(r, "binary_labels")));
+  expect_figures(binary, at(r, "binary"), {"auc", "average_precision"});
+  const Json binned = judge(Json(Json::Object{{"type", "roc"}, {"steps", 1024}}), {.classes = 2}, table(at(r, "binary_scores")),
+                            labels(at(r, "binary_labels")));
+  expect_figures(binned, at(r, "binary"), {"auc"});
+}
+
+TEST(Evaluation, RegressionMatchesReference) {
+  const Json r = reference();
+  const auto columns = [&](const char* key) {
+    const auto& lists = at(r, key).as_array();
+    Json rows = Json::array();
+    for (size_t i = 0; i < lists[0].as_array().size(); ++i) rows.push(Json(Json::Array{lists[0].as_array()[i], lists[1].as_array()[i]}));
+    return table(rows);
+  };
+  const Json got = judge("regression", {}, columns("predicted"), columns("wanted"));
+  for (size_t c = 0; c < 2; ++c)
+    expect_figures(at(got, "columns").as_array()[c], at(r, "regression").as_array()[c], {"mse", "mae", "rmse", "rse", "r2", "correlation"});
+}
+
+TEST(Evaluation, BinaryCountsEachOutput) {
+  const Json got =
+      judge("binary", {}, Tensor::from<float>({3, 2}, {.9f, .2f, .6f, .7f, .1f, .4f}), Tensor::from<float>({3, 2}, {1, 0, 0, 1, 0, 1}));
+  const auto& outputs = at(got, "outputs").as_array();
+  EXPECT_NEAR(at(outputs[0], "precision").as_number(), 0.5, 1e-12);
+  EXPECT_NEAR(at(outputs[1], "recall").as_number(), 0.5, 1e-12);
+  EXPECT_NEAR(at(got, "accuracy").as_number(), 2.0 / 3, 1e-12);
+}
+
+TEST(Evaluation, RefusesLabelsOutOfRange) {
+  auto evaluation = make_evaluation("classification", {.classes = 3}, "test");
+  try {
+    evaluation->add(Tensor::from<float>({1, 3}, {0, 1, 0}), Tensor::from<int64_t>({1}, {3}));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::data);
+    EXPECT_NE(std::string(error.what()).find("out of range"), std::string::npos);
+  }
+}
+
+TEST(Evaluation, UnknownNamesGetTheNearest) {
+  try {
+    make_evaluation("clasification", {}, "job.json: metrics");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("did you mean 'classification'?"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(make_evaluation(Json(Json::Object{{"type", "roc"}, {"step", 3}}), {}, "job.json"), Error);
+}
+
+TEST(Evaluation, EveryEvaluationStoresAndMerges) {
+  const Tensor output = Tensor::from<float>({4, 2}, {.9f, .1f, .2f, .8f, .6f, .4f, .3f, .7f});
+  const Tensor target = Tensor::from<float>({4, 2}, {1, 0, 0, 1, 0, 1, 0, 1});
+  for (const EvaluationDef* def : all_evaluations()) judge(def->name, {.classes = 2}, output, target);
+}
+
+}  // namespace
+}  // namespace perigee

@@ -1,0 +1,92 @@
+// Jobs: the top level is checked, --set finds its way, equal jobs have equal canonical forms, YAML reads as JSON does.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "src/core/error.h"
+#include "src/train/job.h"
+
+namespace perigee {
+namespace {
+
+const char* const kJob = R"({"network": {"type": "sequential", "layers": [{"type": "dense", "out": 3, "name": "a", "@": "x.lua:3"}]},
+  "optimizer": "adamw", "loss": "cross_entropy", "data": {"train": {"type": "mnist"}, "batch": 32}, "epochs": 5.0, "seed": null})";
+
+Job job() { return Job(Json::parse(kJob, "test"), "runs/x.json"); }
+
+template <class F>
+std::string error_of(F f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Job, ChecksItsTopLevel) {
+  EXPECT_EQ(error_of([] { Job(Json::parse(R"({"network": {}, "optimiser": "sgd"})", "t"), "j.json"); }),
+            "j.json: unknown key 'optimiser' of a job; did you mean 'optimizer'?");
+  EXPECT_EQ(error_of([] { Job(Json::parse(R"({"network": {}, "epochs": "5"})", "t"), "j.json"); }),
+            "j.json: 'epochs' has the wrong type; got string, expected integer or number");
+  EXPECT_EQ(error_of([] { Job(Json::parse(R"({"loss": "mse"})", "t"), "j.json"); }), "j.json: a job needs a 'network'");
+}
+
+TEST(Job, SetChangesWhatThePathNames) {
+  Job j = job();
+  j.set("optimizer.lr", "0.01");
+  j.set("network.layers.0.out", "7");
+  j.set("network.layers.a.activation", "relu");
+  j.set("data.batch", "64");
+  j.set("threads", "2");
+  EXPECT_EQ(j.json().find("optimizer")->dump(), R"({"type":"adamw","lr":0.01})");
+  const Json& layer = j.json().find("network")->find("layers")->as_array()[0];
+  EXPECT_EQ(layer.find("out")->as_int(), 7);
+  EXPECT_EQ(layer.find("activation")->as_string(), "relu");
+  EXPECT_EQ(j.json().find("threads")->as_int(), 2);
+}
+
+TEST(Job, SetKnowsTheAutomaticNamesOfLayers) {
+  Job j(Json::parse(R"({"network": {"layers": [{"type": "dense", "out": 3}, {"type": "conv2d"}, {"type": "dense", "out": 4}]}})", "test"),
+        "x.json");
+  j.set("network.layers.dense2.out", "9");
+  EXPECT_EQ(j.json().find("network")->find("layers")->as_array()[2].find("out")->as_int(), 9);
+  EXPECT_NE(error_of([&] { j.set("network.layers.dense3.out", "9"); }).find("no element 'dense3'"), std::string::npos);
+}
+
+TEST(Job, SetRefusesWhatIsNotThere) {
+  Job j = job();
+  EXPECT_EQ(error_of([&] { j.set("epoch", "3"); }), "--set epoch: there is no 'epoch' here; did you mean 'epochs'?");
+  EXPECT_NE(error_of([&] { j.set("data.bach", "3"); }).find("did you mean 'batch'"), std::string::npos);
+  EXPECT_NE(error_of([&] { j.set("network.layers.0.activatoin", "relu"); }).find("did you mean 'activation'"), std::string::npos);
+  EXPECT_NE(error_of([&] { j.set("network.layers.4.out", "1"); }).find("no element '4'"), std::string::npos);
+  EXPECT_NE(error_of([&] { j.set("epochs.x", "1"); }).find("no 'x' here"), std::string::npos);
+  EXPECT_EQ(j.json(), job().json());
+}
+
+TEST(Job, CanonicalFormsOfEqualJobsAreEqual) {
+  const Json a = job().canonical();
+  const Json b =
+      Job(Json::parse(R"({"epochs": 5, "data": {"batch": 32.0, "train": {"type": "mnist"}}, "loss": "cross_entropy", "perigee": 1,
+    "optimizer": "adamw", "network": {"layers": [{"name": "a", "out": 3, "type": "dense"}], "type": "sequential"}})",
+                      "t"),
+          "other.json")
+          .canonical();
+  EXPECT_EQ(a.dump(), b.dump());
+  EXPECT_EQ(a.dump().find("x.lua"), std::string::npos);
+  EXPECT_EQ(a.as_object()[0].first, "perigee");
+}
+
+TEST(Job, IsLoadedFromYamlAsFromJson) {
+  const std::string path = testing::TempDir() + "perigee_job_test.yaml";
+  std::ofstream(path) << "network:\n  layers:\n    - {type: dense, out: 3}\nepochs: 2\n";
+  const Job j = Job::load(path);
+  std::remove(path.c_str());
+  EXPECT_EQ(j.json().find("epochs")->as_int(), 2);
+  EXPECT_EQ(j.json().find("network")->dump(), R"({"layers":[{"type":"dense","out":3}]})");
+  EXPECT_EQ(j.name(), "perigee_job_test");
+}
+
+}  // namespace
+}  // namespace perigee

@@ -1,0 +1,60 @@
+// Small jobs that train in milliseconds, for the tests of training.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/train/trainer.h"
+
+namespace perigee {
+
+inline Job job_of(const std::string& network, const std::string& more = "") {
+  return Job(Json::parse(R"({"loss": "cross_entropy", "optimizer": {"type": "adamw", "lr": {"type": "cosine", "from": 0.01}}, "seed": 11,
+      "epochs": 3, "network": {"type": "sequential", "layers": )" +
+                             network + R"(}, "data": {"train": {"type": "digits", "size": 100, "endless": false}, "batch": 16}
+      )" + more + "}",
+                         "job"),
+             "job");
+}
+
+inline Job tiny_job(const std::string& more = "") {
+  return job_of(R"([{"type": "avgpool", "kernel": 7}, {"type": "dense", "out": 10}])", more);
+}
+
+inline Job lenet_job(const std::string& more = "") {
+  return job_of(R"([{"type": "conv2d", "out": 6, "kernel": 5, "activation": "relu"}, {"type": "maxpool", "kernel": 2},
+                    {"type": "conv2d", "out": 10, "kernel": 5, "stride": 2, "activation": "relu"}, {"type": "maxpool", "kernel": 2},
+                    {"type": "dense", "out": 30, "activation": "relu"}, {"type": "dense", "out": 10}])",
+                more);
+}
+
+// Random draws and running statistics: what a resume gets wrong first.
+inline Job noisy_job(const std::string& more = "") {
+  return job_of(
+      R"([{"type": "conv2d", "out": 4, "kernel": 5, "stride": 2}, {"type": "batchnorm"}, {"type": "activation", "activation": "relu"},
+                    {"type": "dropout", "rate": 0.3}, {"type": "dense", "out": 24, "activation": "tanh"},
+                    {"type": "gaussian_noise", "stddev": 0.1}, {"type": "dense", "out": 10}])",
+      more);
+}
+
+// Parameters, states and optimiser slots, as bits.
+struct Bits {
+  std::vector<std::byte> parameters, slots, states;
+  bool operator==(const Bits&) const = default;
+};
+
+inline Bits bits_of(Trainer& trainer) {
+  Bits bits;
+  Params& params = trainer.model().params();
+  bits.parameters.assign(params.block(), params.block() + params.block_bytes());
+  for (size_t i = 0; i < trainer.optimizer_slots(); ++i)
+    bits.slots.insert(bits.slots.end(), trainer.optimizer_slot(i).begin(), trainer.optimizer_slot(i).end());
+  for (size_t i = 0; i < params.state_specs().size(); ++i) {
+    const Tensor state = params.state_tensor(static_cast<int>(i));
+    const auto* data = static_cast<const std::byte*>(state.view().data);
+    bits.states.insert(bits.states.end(), data, data + state.bytes());
+  }
+  return bits;
+}
+
+}  // namespace perigee
