@@ -184,7 +184,7 @@ struct Formed {
   std::vector<DataPrint> data;  // what the fingerprint is made of; only with the first
   template <class F>
   void fields(F& f) {
-    f(round), f(hash), f(fingerprint), f(pending), f(log), f(data);
+    f(round), f(hash), f(fingerprint), f(pending), f(base), f(log), f(data);
   }
 };
 

@@ -13,7 +13,8 @@
     accuracy of resnet20 is not here: tests/bench/accuracy.py measures it
     asan       the unit tests with the address and undefined-behaviour sanitizers, in build-asan/
     tsan       loader and training threads with the thread sanitizer, in build-tsan/
-    fuzz       every program of tests/fuzz/ for 20 s with libFuzzer, in build-fuzz/
+    fuzz       every program of tests/fuzz/ with libFuzzer, at most 20 s each from one seed, in build-fuzz/;
+               PERIGEE_FUZZ_SECONDS=600 seeks new inputs for so long each
   and only when named, because it takes about ten minutes and has not gone through enough clean passes yet (cluster/README.md):
     faults     real processes of a cluster that are killed, stopped and cut off: tests/cluster/faults.py
 
@@ -36,7 +37,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build"
 JOBS = os.cpu_count() or 2
 MINUTES = 60
-FUZZ_SECONDS = int(os.environ.get("PERIGEE_FUZZ_SECONDS", "20"))
+# Without the variable every run tries the same inputs, so that it says whether this change broke something; with it, new ones.
+FUZZ_SECONDS = int(os.environ.get("PERIGEE_FUZZ_SECONDS", "0"))
+FUZZ_LIMITS = [f"-max_total_time={FUZZ_SECONDS}"] if FUZZ_SECONDS else ["-seed=1", "-runs=300000", "-max_total_time=20"]
 UBSAN = f"print_stacktrace=1:halt_on_error=1:suppressions={ROOT / 'tests' / 'ubsan.supp'}"
 
 
@@ -349,9 +352,9 @@ def fuzz(part):
         corpus = folder / "corpus" / name
         corpus.mkdir(parents=True, exist_ok=True)
         seeds = ROOT / "tests" / "fuzz" / "corpus" / name
-        status, output = run([folder / target, f"-max_total_time={FUZZ_SECONDS}", "-rss_limit_mb=2048", "-timeout=10", "-print_final_stats=1",
+        status, output = run([folder / target, *FUZZ_LIMITS, "-rss_limit_mb=2048", "-timeout=10", "-print_final_stats=1",
                               f"-artifact_prefix={folder}/{name}-", corpus, *([seeds] if seeds.is_dir() else [])],
-                             timeout=FUZZ_SECONDS + 120, env={"UBSAN_OPTIONS": UBSAN})
+                             timeout=FUZZ_SECONDS + 140, env={"UBSAN_OPTIONS": UBSAN})
         part.fail(name, output) if status else part.add(passed=1)
 
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "src/core/error.h"
 
@@ -57,12 +58,10 @@ IdxArray parse_idx(std::span<const std::byte> content, const std::string& where)
     fail(where, "the file is cut short at byte " + std::to_string(content.size()), "",
          "an IDX header of " + std::to_string(header) + " bytes");
   std::vector<int64_t> dims(rank);
-  uint64_t count = 1;
-  for (size_t i = 0; i < rank; ++i) {
-    dims[i] = static_cast<int64_t>(big_endian(content.data() + 4 + 4 * i, 4));
-    if (__builtin_mul_overflow(count, static_cast<uint64_t>(dims[i]), &count) || count > (uint64_t{1} << 48))
-      fail(where, "the dimensions at byte 4 are too large", Shape(dims).text());
-  }
+  for (size_t i = 0; i < rank; ++i) dims[i] = static_cast<int64_t>(big_endian(content.data() + 4 + 4 * i, 4));
+  const std::optional<int64_t> counted = count_elements(dims);
+  if (!counted) fail(where, "the dimensions at byte 4 are too large");
+  const auto count = static_cast<uint64_t>(*counted);
   const uint64_t expected = header + count * element->bytes;
   if (content.size() != expected)
     fail(where,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "kernels/convert.h"
 #include "src/core/error.h"
@@ -193,11 +194,9 @@ Tensor parse_npy(std::span<const std::byte> bytes, const std::string& where) {
     fail(where, "the file is cut short at byte " + std::to_string(bytes.size()), "", "a header of " + std::to_string(length) + " bytes");
   const Header header = HeaderReader(text.substr(prefix, length), where).read();
   const std::span<const std::byte> data = bytes.subspan(prefix + length);
-  uint64_t size = header.width;
-  const bool empty = std::find(header.dims.begin(), header.dims.end(), 0) != header.dims.end();
-  for (const int64_t dim : header.dims)
-    if (!empty && __builtin_mul_overflow(size, static_cast<uint64_t>(dim), &size)) fail(where, "the array is too large");
-  if (empty) size = 0;
+  const std::optional<int64_t> count = count_elements(header.dims);
+  if (!count) fail(where, "the array is too large");
+  const uint64_t size = static_cast<uint64_t>(*count) * header.width;
   if (data.size() != size)
     fail(where,
          data.size() < size ? "the file is cut short at byte " + std::to_string(bytes.size())

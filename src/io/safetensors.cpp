@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 
 #include "src/core/error.h"
 #include "src/io/digest.h"
@@ -116,12 +117,13 @@ Entry read_entry(const std::string& name, const Json& json, const std::string& w
   entry.dtype = known->dtype;
   if (shape->as_array().size() > static_cast<size_t>(kMaxRank))
     damaged(at, "has too many dimensions", std::to_string(shape->as_array().size()));
-  uint64_t bytes = dtype_bytes(entry.dtype);
   for (const Json& dim : shape->as_array()) {
     if (!dim.is_int() || dim.as_int() < 0) damaged(at, "has a dimension that is no size", dim.dump());
     entry.dims.push_back(dim.as_int());
-    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(dim.as_int()), &bytes)) damaged(at, "is too large to be", shape->dump());
   }
+  const std::optional<int64_t> count = count_elements(entry.dims);
+  if (!count) damaged(at, "is too large to be", shape->dump());
+  const uint64_t bytes = static_cast<uint64_t>(*count) * dtype_bytes(entry.dtype);
   const auto& range = offsets->as_array();
   if (range.size() != 2 || !range[0].is_int() || !range[1].is_int() || range[0].as_int() < 0 || range[1].as_int() < range[0].as_int())
     damaged(at, "has data_offsets that are no range", offsets->dump());

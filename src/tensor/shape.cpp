@@ -20,6 +20,16 @@ constexpr DtypeName kDtypeNames[] = {{Dtype::f32, "f32"}, {Dtype::f64, "f64"}, {
 
 Shape::Shape(std::initializer_list<int64_t> dims) : Shape(std::vector<int64_t>(dims)) {}
 
+std::optional<int64_t> count_elements(std::span<const int64_t> dims) {
+  int64_t product = 1;  // of those that are not 0
+  bool empty = false;
+  for (int64_t dim : dims) {
+    empty |= dim == 0;
+    if (__builtin_mul_overflow(product, std::max<int64_t>(dim, 1), &product) || product > kMaxElements) return std::nullopt;
+  }
+  return empty ? 0 : product;
+}
+
 Shape::Shape(const std::vector<int64_t>& dims) {
   if (dims.size() > static_cast<size_t>(kMaxRank))
     throw Error(ErrorKind::model,
@@ -28,6 +38,7 @@ Shape::Shape(const std::vector<int64_t>& dims) {
     if (dim < 0) throw Error(ErrorKind::model, {.what = "a dimension is negative", .got = std::to_string(dim)});
     dims_[rank_++] = dim;
   }
+  if (!count_elements(dims)) throw Error(ErrorKind::resources, {.what = "a tensor of " + text() + " is too large for any memory"});
 }
 
 int64_t Shape::at(int i) const {
@@ -38,21 +49,16 @@ int64_t Shape::at(int i) const {
 
 int64_t Shape::elements() const {
   int64_t n = 1;
-  bool overflow = false;
-  for (int i = 0; i < rank_; ++i) {
-    if (dims_[i] == 0) return 0;
-    overflow |= __builtin_mul_overflow(n, dims_[i], &n);
-  }
-  if (overflow) throw Error(ErrorKind::resources, {.what = "the tensor " + text() + " has more elements than 64 bits count"});
+  for (int i = 0; i < rank_; ++i) n *= dims_[i];
   return n;
 }
 
 Shape Shape::with(int i, int64_t size) const {
   if (i < 0) i += rank_;
   assert(i >= 0 && i < rank_ && size >= 0);
-  Shape changed = *this;
-  changed.dims_[i] = size;
-  return changed;
+  std::vector<int64_t> dims = vector();
+  dims[static_cast<size_t>(i)] = size;
+  return Shape(dims);
 }
 
 bool Shape::operator==(const Shape& other) const { return rank_ == other.rank_ && std::equal(dims_, dims_ + rank_, other.dims_); }

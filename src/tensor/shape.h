@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,18 +12,24 @@
 
 namespace perigee {
 
+// Product of the dimensions (each >= 0). Nothing when there could be no such array: when the product of those that are not 0
+// exceeds kMaxElements, as NumPy has it, so that neither strides nor bytes of any shape leave int64. For sizes from outside.
+constexpr int64_t kMaxElements = int64_t{1} << 59;
+std::optional<int64_t> count_elements(std::span<const int64_t> dims);
+
+// Every Shape is one that count_elements accepts.
 class Shape {
  public:
   Shape() = default;
   Shape(std::initializer_list<int64_t> dims);
-  explicit Shape(const std::vector<int64_t>& dims);  // Error when too many or negative
+  explicit Shape(const std::vector<int64_t>& dims);  // Error when too many, negative or more than kMaxElements
 
   int rank() const { return rank_; }
   int64_t operator[](int i) const { return dims_[i]; }  // i >= 0
   int64_t at(int i) const;                              // negative counts from the end; asserts the range
-  int64_t elements() const;                             // Error(resources) when the product overflows int64
+  int64_t elements() const;
   std::vector<int64_t> vector() const { return {dims_, dims_ + rank_}; }
-  Shape with(int i, int64_t size) const;  // the same with one dimension changed
+  Shape with(int i, int64_t size) const;  // the same with one dimension changed; Error when that makes it too large
   bool operator==(const Shape& other) const;
   std::string text() const;  // "32x1x28x28"; a scalar is "scalar"
 

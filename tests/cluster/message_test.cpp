@@ -61,6 +61,8 @@ TYPED_TEST(MessageTest, ComesBackAsItWas) {
   }
 }
 
+TYPED_TEST(MessageTest, SendsEveryFieldThatItHas) { EXPECT_EQ(test::FieldCounter::unsent<TypeParam>(), 0u); }
+
 TYPED_TEST(MessageTest, EveryTruncationIsRefused) {
   const Frame frame = encode(test::sample<TypeParam>(), {});
   for (size_t length = 0; length < frame.size() - kHeaderBytes; ++length) {

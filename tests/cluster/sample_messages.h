@@ -1,4 +1,5 @@
-// A message with every field set to something that no other field has, whatever the struct: a forgotten or exchanged field shows.
+// A message with every field set to something that no other field has, whatever the struct: an exchanged field shows. A field that
+// `fields` forgets is found by FieldCounter.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,55 @@ class Filler {
  private:
   size_t elements_;
   uint64_t next_;
+};
+
+// What can stand for any field in an aggregate initialisation.
+struct AnyField {
+  template <class T>
+  operator T() const;
+};
+
+// How many fields the aggregate M has.
+template <class M, class... Known>
+constexpr size_t fields_declared() {
+  if constexpr (requires { M{Known{}..., AnyField{}}; })
+    return fields_declared<M, Known..., AnyField>();
+  else
+    return sizeof...(Known);
+}
+
+// Counts those that `fields` visits; looks into what is nested.
+class FieldCounter {
+ public:
+  template <class T>
+  void operator()(T& value) {
+    ++visited_;
+    if constexpr (requires { value.fields(*this); }) look_into<T>();
+  }
+  template <class T>
+  void operator()(std::vector<T>&) {
+    ++visited_;
+    if constexpr (requires(T element) { element.fields(*this); }) look_into<T>();
+  }
+  void operator()(std::string&) { ++visited_; }
+  void long_text(std::string&) { ++visited_; }
+
+  // Of M and of everything nested in it: declared, but not sent.
+  template <class M>
+  static size_t unsent() {
+    FieldCounter counter;
+    M message;
+    message.fields(counter);
+    return fields_declared<M>() - counter.visited_ + counter.unsent_nested_;
+  }
+
+ private:
+  template <class T>
+  void look_into() {
+    unsent_nested_ += unsent<T>();
+  }
+
+  size_t visited_ = 0, unsent_nested_ = 0;
 };
 
 template <class M>

@@ -12,8 +12,11 @@ namespace {
 TEST(Shape, RefusesWhatCannotBeCounted) {
   EXPECT_THROW(Shape({1, -1}), Error);
   EXPECT_THROW(Shape(std::vector<int64_t>(9, 1)), Error);
-  EXPECT_THROW((Shape{INT64_MAX, 2}.elements()), Error);
-  EXPECT_EQ((Shape{INT64_MAX, 2, 0}.elements()), 0);
+  EXPECT_THROW((Shape{INT64_MAX, 2}), Error);
+  EXPECT_THROW((Shape{0, INT64_MAX, 2}), Error) << "empty, yet its strides cannot be counted";
+  EXPECT_THROW((Shape{2, 1}.with(1, kMaxElements)), Error);
+  EXPECT_EQ((Shape{kMaxElements, 0}.elements()), 0);
+  EXPECT_EQ((Shape{kMaxElements}.elements()), kMaxElements);
   EXPECT_EQ(Shape{}.elements(), 1);
   EXPECT_EQ((Shape{32, 1, 28}.text()), "32x1x28");
   EXPECT_EQ((Type{Dtype::f32, {32, 10}}.text()), "f32[32x10]");

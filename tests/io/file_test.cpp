@@ -145,6 +145,7 @@ TEST(Idx, ReadsAndRefusesAtEveryByte) {
   EXPECT_THROW(parse_idx(idx({"\0\0\x07\x01\0\0\0\x06", 8}, 6), "t"), Error);
   EXPECT_THROW(parse_idx(idx({"\0\x01\x08\x01\0\0\0\x06", 8}, 6), "t"), Error);
   EXPECT_THROW(parse_idx(idx({"\0\0\x08\x04\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 20}, 6), "t"), Error);
+  EXPECT_THROW(parse_idx(idx({"\0\0\x08\x04\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 20}, 0), "t"), Error);
 }
 
 TEST(Idx, ConvertsBigEndianNumbers) {

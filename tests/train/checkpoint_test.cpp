@@ -238,6 +238,7 @@ TEST(Lies, AreRefusedBeforeAnythingIsAllocated) {
   EXPECT_NE(refusal("{" + tensor("a", "3", "0,8") + "}", 8).find("another size"), std::string::npos);
   EXPECT_NE(refusal("{" + tensor("a", "4611686018427387904", "0,8") + "}", 8).find("too large"), std::string::npos) << "2^62 floats";
   EXPECT_NE(refusal("{" + tensor("a", "4294967296,4294967296", "0,0") + "}", 0).find("too large"), std::string::npos) << "wraps to zero";
+  EXPECT_NE(refusal("{" + tensor("a", "0,4294967296,4294967296", "0,0") + "}", 0).find("too large"), std::string::npos) << "empty";
   EXPECT_NE(refusal("{" + tensor("a", "1099511627776", "0,4398046511104") + "}", 8).find("truncated"), std::string::npos)
       << "4 TiB in 8 bytes";
   EXPECT_NE(refusal("{" + tensor("a", "-2", "0,8") + "}", 8), "");
