@@ -15,7 +15,6 @@
     tsan       loader and training threads with the thread sanitizer, in build-tsan/
     fuzz       every program of tests/fuzz/ with libFuzzer, at most 20 s each from one seed, in build-fuzz/;
                PERIGEE_FUZZ_SECONDS=600 seeks new inputs for so long each
-  and only when named, because it takes about ten minutes and has not gone through enough clean passes yet (cluster/README.md):
     faults     real processes of a cluster that are killed, stopped and cut off: tests/cluster/faults.py
 
 Each part is timed. The last line is `N passed, N failed, N skipped`; the exit status is 0 only when nothing failed.
@@ -362,12 +361,11 @@ def fuzz(part):
 
 
 QUICK = [build, lint, unit, models]
-REST = [isa, simulator, install, mnist, asan, tsan, fuzz]
-NAMED = [faults]
+REST = [isa, simulator, install, mnist, faults, asan, tsan, fuzz]
 
 
 def main():
-    names = [p.__name__ for p in QUICK + REST + NAMED]
+    names = [p.__name__ for p in QUICK + REST]
     parser = argparse.ArgumentParser(prog="perigee test", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="the slow parts too")
     parser.add_argument("--soak", metavar="TIME", help="only this: a cluster under random faults for so long, as in 10m")
@@ -381,7 +379,7 @@ def main():
     unknown = [p for p in args.parts if p not in names]
     if unknown:
         parser.error(f"no part '{unknown[0]}'; the parts are {', '.join(names)}")
-    chosen = [p for p in QUICK + REST + NAMED if p.__name__ in args.parts] if args.parts else QUICK + (REST if args.all else [])
+    chosen = [p for p in QUICK + REST if p.__name__ in args.parts] if args.parts else QUICK + (REST if args.all else [])
 
     reports = []
     for function in chosen:

@@ -48,10 +48,8 @@ struct AnyField {
 // How many fields the aggregate M has.
 template <class M, class... Known>
 constexpr size_t fields_declared() {
-  if constexpr (requires { M{Known{}..., AnyField{}}; })
-    return fields_declared<M, Known..., AnyField>();
-  else
-    return sizeof...(Known);
+  if constexpr (requires { M{Known{}..., AnyField{}}; }) return fields_declared<M, Known..., AnyField>();
+  else return sizeof...(Known);
 }
 
 // Counts those that `fields` visits; looks into what is nested.

@@ -94,8 +94,8 @@ TEST(Npy, ReadsOrdersEndiansAndVersions) {
   EXPECT_NE(refusal([] { parse_npy(npy("<u8", "False", "(1,)", "\xff\xff\xff\xff\xff\xff\xff\xff"), "t"); }), "accepted");
   for (const char* descr : {"|O", "<c8", "<f16", "<U3", "<i3", "f4", ""})
     EXPECT_NE(refusal([&] { parse_npy(npy(descr, "False", "(1,)", "12345678"), "t"); }), "accepted") << descr;
-  for (const char* shape :
-       {"(9223372036854775807, 9223372036854775807)", "(0, 999999999999999, 20003, 9)", "(99999999999999999999,)", "(-1,)", "(1", "1", "(1 2)", "(1,1,1,1,1,1,1,1,1)"})
+  for (const char* shape : {"(9223372036854775807, 9223372036854775807)", "(0, 999999999999999, 20003, 9)", "(99999999999999999999,)",
+                            "(-1,)", "(1", "1", "(1 2)", "(1,1,1,1,1,1,1,1,1)"})
     for (const char* data : {"", "1234"})
       EXPECT_NE(refusal([&] { parse_npy(npy("<f4", "False", shape, data), "t"); }), "accepted") << shape;
   EXPECT_NE(refusal([] { parse_npy(npy("<f4", "Flase", "(1,)", "1234"), "t"); }), "accepted");
