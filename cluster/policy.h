@@ -1,22 +1,24 @@
-// An averaging policy as a value: a point in when x what x topology x synchrony (DESIGN, idea 3). Read from the job's "averaging".
+// An averaging policy as a value: a point in when x what x outer step x topology x synchrony (DESIGN, idea 3), from the job's "averaging".
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "cluster/outer_program.h"
 #include "src/core/config.h"
 
 namespace perigee {
 
 struct Policy {
   enum class What : uint8_t { gradient, parameters };
-  std::string name;            // "allreduce", "periodic", "post_local"
-  What what = What::gradient;  // after the switch, for post_local
+  std::string name;            // "allreduce", "periodic", "diloco", ... or "custom"
+  What what = What::gradient;  // after the switch, where there is one
   // Parameters: a round is due after so many local steps, or after so many milliseconds.
   int64_t every = 1;
   double every_ms = 0;             // > 0: by time instead
-  double sync_until = 0;           // post_local: gradients each step until this share of the run
+  double sync_until = 0;           // gradients each step until this share of the run
   bool average_optimizer = false;  // slots take part in the mean
   std::string topology = "auto";   // star, ring, tree, direct, hierarchical
   int64_t shards = 0;              // gradient: leaves of the fixed summation tree (decision 5); 0: one per worker
@@ -24,30 +26,41 @@ struct Policy {
   double grace_ms = 0;             // ... once this has passed since the quorum was reached
   double deadline_ms = 60'000;     // of any wait in a round; who lets it pass is evicted
   int64_t max_staleness = 4;       // rounds; an older contribution is discarded and its ranges leased anew
+  OuterProgram outer;              // of parameters: makes the result of the mean
+  Json outer_options;              // what of the policy's description concerns it: its knobs, and with "custom" its state and program
 
   // Standing rounds: every member takes part in every round by the fixed plan; no Ready, no Begin.
   bool standing(double progress) const { return what == What::gradient || progress < sync_until; }
-  // The outer gain zeta / (1 - mu).
-  double gain() const { return 1; }
+  // The outer gain zeta / (1 - mu), measured: see outer_gain.
+  double gain(double workers) const;
   Json to_json() const;
 };
 
+// A gain above the number of workers, but for the rounding of its measurement, overshoots.
+inline constexpr double kSafeGain = 1.001;  // times the workers
+
 struct PolicyOption {
-  const char* name = nullptr;
-  const char* type = nullptr;      // "integer", "number", "boolean", "topology"
-  const char* fallback = nullptr;  // as shown in help
-  const char* doc = nullptr;
+  std::string name;
+  std::string type;      // "integer", "number", "boolean", "topology"; of custom also "table" and "function"
+  std::string fallback;  // as shown in help
+  std::string doc;
 };
 
 // What Lua, the C++ DSL, help and read_policy know of a policy: the one list.
 struct PolicyDef {
-  const char* name = nullptr;
-  const char* doc = nullptr;
-  std::span<const PolicyOption> options;
-  std::span<const char* const> positional;  // options that need no name
+  std::string name;
+  std::string doc;
+  std::vector<PolicyOption> options;
+  std::vector<std::string> positional;  // options that need no name
+  bool own_knobs = false;               // custom: other options are knobs of its program
+
+  Policy::What what = Policy::What::parameters;
+  Json defaults;                   // of options, by name
+  std::vector<std::string> knobs;  // options that are numbers of the program
+  Json state, outer;               // null: the mean is the result
 };
 
-std::span<const PolicyDef* const> all_policies();
+std::span<const PolicyDef> all_policies();
 
 // Error(model) with the nearest name for an unknown policy or option. Null or absent: the default, allreduce.
 Policy read_policy(const Json* averaging, const std::string& where);

@@ -118,30 +118,49 @@ int optimizers(lua_State* L) {
   return 1;
 }
 
+void push_strings(lua_State* L, const std::vector<std::string>& strings) {
+  lua_newtable(L);
+  int index = 0;
+  for (const std::string& text : strings) {
+    lua_pushlstring(L, text.data(), text.size());
+    lua_rawseti(L, -2, ++index);
+  }
+}
+
 // native.policies(): {{name=, doc=, options={names}, positional={names}}, ...}
 int policies(lua_State* L) {
   lua_newtable(L);
   int index = 0;
-  for (const PolicyDef* def : all_policies()) {
+  for (const PolicyDef& def : all_policies()) {
     lua_newtable(L);
-    set_text(L, "name", def->name);
-    set_text(L, "doc", def->doc);
-    lua_newtable(L);
-    int option_index = 0;
-    for (const PolicyOption& option : def->options) {
-      lua_pushstring(L, option.name);
-      lua_rawseti(L, -2, ++option_index);
-    }
+    set_text(L, "name", def.name.c_str());
+    set_text(L, "doc", def.doc.c_str());
+    std::vector<std::string> names;
+    for (const PolicyOption& option : def.options) names.push_back(option.name);
+    push_strings(L, names);
     lua_setfield(L, -2, "options");
-    lua_newtable(L);
-    int position = 0;
-    for (const char* name : def->positional) {
-      lua_pushstring(L, name);
-      lua_rawseti(L, -2, ++position);
-    }
+    push_strings(L, def.positional);
     lua_setfield(L, -2, "positional");
     lua_rawseti(L, -2, ++index);
   }
+  return 1;
+}
+
+// native.check_policy(averaging): nothing, or why it cannot be used
+int check_policy(lua_State* L) {
+  const Json averaging = to_json(L, 1, "averaging");
+  try {
+    read_policy(&averaging, "");
+    return 0;
+  } catch (const Error& error) {
+    lua_pushstring(L, error.what());
+  }
+  return 1;
+}
+
+// native.outer_ops(): names of the ops that an outer step may use
+int outer_op_names(lua_State* L) {
+  push_strings(L, outer_ops());
   return 1;
 }
 
@@ -227,6 +246,8 @@ int open_bindings(lua_State* L) {
       {"initializers", guard<initializers>},
       {"optimizers", guard<optimizers>},
       {"policies", guard<policies>},
+      {"check_policy", guard<check_policy>},
+      {"outer_ops", guard<outer_op_names>},
       {"sources", guard<sources>},
       {"transforms", guard<transforms>},
       {"schedules", guard<schedules>},

@@ -117,10 +117,19 @@ void describe_averaging(const Job& job, Trainer& trainer) {
   if (policy.quorum < 1)
     synchrony = "quorum " + std::to_string(static_cast<int>(100 * policy.quorum)) + " %, grace " +
                 std::to_string(static_cast<int64_t>(policy.grace_ms)) + " ms";
-  std::printf("averaging on several workers: %s: %s, %s, merged by examples, topology %s, %s; gain %g\n", policy.name.c_str(), when.c_str(),
-              what.c_str(), policy.topology.c_str(), synchrony.c_str(), policy.gain());
-
   const std::vector<std::string> hosts = {"a", "b", "c", "d"};
+  const double gain = policy.gain(static_cast<double>(hosts.size()));
+  std::string outer, note;
+  if (!policy.outer.empty()) {
+    outer = ", outer step";
+    for (const OuterState& state : policy.outer.states())
+      outer += (&state == &policy.outer.states()[0] ? " with state " : ", ") + state.name;
+    note = " with 4 workers";
+    if (gain > kSafeGain * static_cast<double>(hosts.size())) note += ", more than they are: a run may diverge";
+  }
+  std::printf("averaging on several workers: %s: %s, %s, merged by examples%s, topology %s, %s; gain %.3g%s\n", policy.name.c_str(),
+              when.c_str(), what.c_str(), outer.c_str(), policy.topology.c_str(), synchrony.c_str(), gain, note.c_str());
+
   Params& params = trainer.model().params();
   const double block = static_cast<double>(params.block_bytes());
   double bytes = block + static_cast<double>(params.state_bytes().size());

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstdio>
 #include <optional>
 #include <thread>
 
@@ -70,6 +71,7 @@ struct Launcher::Impl final : AgentClientEvents {
     coordinator_options.launch = told_to_standby().dump();
     coordinator_options.min_workers = options.min_workers;
     coordinator_options.expected_workers = options.expected_workers + asked_for();
+    warn_of_gain(coordinator_options.policy, coordinator_options.expected_workers);
     coordinator_options.takes_over = !alone && session.continues_crashed_run();
     if (!alone) coordinator_options.threads = static_cast<int>(options.session.trainer.threads);
     coordinate(std::move(coordinator_options));
@@ -123,6 +125,17 @@ struct Launcher::Impl final : AgentClientEvents {
   ~Impl() override {
     uv_close(reinterpret_cast<uv_handle_t*>(&timer), nullptr);
     loop.poll();
+  }
+
+  static void warn_of_gain(const Policy& policy, int workers) {
+    if (workers < 2 || policy.outer.empty()) return;
+    const double gain = policy.gain(workers);
+    if (gain <= kSafeGain * workers) return;
+    char text[200];
+    std::snprintf(text, sizeof text,
+                  "averaging '%s' has an outer gain of %.3g, more than the %d workers: if the loss grows, lower its momentum or rate",
+                  policy.name.c_str(), gain, workers);
+    warn(text);
   }
 
   // From the threads that read; what any number of them have read needs one turn of the loop.

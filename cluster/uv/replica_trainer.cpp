@@ -8,10 +8,10 @@
 
 #include "cluster/data/data_print.h"
 #include "cluster/data/remote_source.h"
+#include "cluster/exchange_tail.h"
 #include "cluster/fixed_plan.h"
 #include "src/core/warning.h"
 #include "src/io/digest.h"
-#include "src/train/checkpoint.h"
 #include "src/train/evaluator.h"
 
 namespace perigee {
@@ -53,11 +53,6 @@ int64_t planned_of(const Trainer& trainer) {
 }
 
 Policy policy_of(const Trainer& trainer) { return read_policy(trainer.job().json().find("averaging"), trainer.job().where()); }
-
-uint64_t hash_of(const Params& params) {
-  const uint64_t parameters = xxh3_64({params.block(), params.block_bytes()});
-  return xxh3_64(params.state_bytes(), parameters);
-}
 
 void add_figures(const StepReport& report, Contribution* contribution) {
   Figures& figures = contribution->figures;
@@ -123,8 +118,10 @@ class ReplicaTrainer::AtResult {
 ReplicaTrainer::ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptions& options)
     : remote_(remote_opener(welcome, options)),
       trainer_(job_of(welcome), trainer_options(welcome, remote_ ? remote_.get() : options.opener, options.trace)),
-      block_(trainer_, policy_of(trainer_).average_optimizer, options.bucket_bytes) {
-  policy_ = policy_of(trainer_);
+      policy_(policy_of(trainer_)),
+      block_(trainer_, policy_.average_optimizer, options.bucket_bytes),
+      outer_(policy_.outer, trainer_.model().params().dtype(), trainer_.model().params().windows(),
+             trainer_.model().params().block_elements()) {
   trainer_.plan_examples(planned_of(trainer_));
   states_before_.resize(trainer_.model().params().state_bytes().size());
   put_initial_values();
@@ -138,16 +135,32 @@ std::vector<DataPrint> ReplicaTrainer::data_prints() { return print_data(trainer
 
 void ReplicaTrainer::put_initial_values() {
   trainer_.initialize_values();
+  if (outer_.active()) outer_.initialize();
   const Json* pretrained = trainer_.job().json().find("pretrained");
   if (!pretrained || pretrained->is_null()) return;
   const Json description = pretrained->is_string() ? Json(Json::Object{{"model", *pretrained}}) : *pretrained;
   apply_pretrained(trainer_, Config(description, trainer_.job().where() + ": pretrained"), trainer_.job().folder());
 }
 
+std::vector<NamedBlock> ReplicaTrainer::outer_blocks() {
+  std::vector<NamedBlock> blocks;
+  for (size_t i = 0; i < outer_.program().states().size(); ++i)
+    blocks.push_back({"outer/" + outer_.program().states()[i].name, outer_.state(i)});
+  return blocks;
+}
+
+// The trainer holds the result.
+uint64_t ReplicaTrainer::hash_of_result() const {
+  const Params& params = trainer_.model().params();
+  uint64_t hash = xxh3_64(params.state_bytes(), xxh3_64({params.block(), params.block_bytes()}));
+  for (size_t i = 0; i < outer_.program().states().size(); ++i) hash = xxh3_64(outer_.state(i), hash);
+  return hash;
+}
+
 // The trainer holds the result of `round`.
 void ReplicaTrainer::new_result(int64_t round) {
   round_ = round;
-  hash_ = hash_of(trainer_.model().params());
+  hash_ = hash_of_result();
   local_work_ = staged_ = false;
   for (auto& image : images_) image.reset();
 }
@@ -330,14 +343,29 @@ bool ReplicaTrainer::train_gradient(const TrainOrder& order, std::span<std::byte
   return true;
 }
 
+// The trainer holds the mean. All that the program sees is of the last result and of the merged row, and so the same for all replicas.
+void ReplicaTrainer::take_outer_step(int64_t round, int64_t workers) {
+  const Position here = trainer_.position();
+  trainer_.set_position(result_->position);
+  const OuterRound seen{.workers = static_cast<double>(workers),
+                        .progress = progress(),
+                        .round = static_cast<double>(round),
+                        .learning_rate = trainer_.next_learning_rate()};
+  trainer_.set_position(here);
+  outer_.run(seen, result_->parameters.data(), trainer_.model().params().block());
+}
+
 void ReplicaTrainer::apply(int64_t round, const std::byte* row, int64_t examples, int64_t examples_after, bool alone) {
   const bool gradient = staged_ ? staged_gradient_ : policy_.standing(progress());
   if (gradient || examples == 0) back_to_result();
   if (examples > 0 && gradient) {
     trainer_.update(row, examples);
     block_.take_states(row, examples);
-  } else if (examples > 0 && !alone) {
-    block_.take_values(row, examples);
+  } else if (examples > 0) {
+    if (outer_.active()) keep_result();  // who had no work to do trained nothing, and holds the result in the trainer alone
+    if (!alone) block_.take_values(row, examples);
+    if (outer_.active())
+      take_outer_step(round, alone ? 1 : read_exchange_tail(block_.layout(), {row, block_.layout().bytes()}).contributions);
   }
   Position position = trainer_.position();
   const int64_t epoch = trainer_.train_source().size();
@@ -359,7 +387,7 @@ bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bo
       old = std::make_unique<Values>(trainer_);
       old->copy_from(trainer_);
     }
-    if (image) load_checkpoint(trainer_, *image, "the image of round " + std::to_string(round), true);
+    if (image) load_checkpoint(trainer_, *image, "the image of round " + std::to_string(round), true, outer_blocks());
     else put_initial_values();
   } catch (const std::exception& error) {
     warn(std::string("an image of the parameters was refused: ") + error.what());
@@ -390,7 +418,8 @@ SharedBytes ReplicaTrainer::snapshot(bool with_optimizer) {
   const PhaseScope scope(trainer_.times(), TracePhase::checkpoint);
   const AtResult at_result(*this);
   try {
-    SharedBytes image = std::make_shared<const std::vector<std::byte>>(with_optimizer ? checkpoint_bytes(trainer_) : model_bytes(trainer_));
+    SharedBytes image = std::make_shared<const std::vector<std::byte>>(with_optimizer ? checkpoint_bytes(trainer_, {}, outer_blocks())
+                                                                                      : model_bytes(trainer_));
     made = image;
     return image;
   } catch (const std::exception& error) {

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "cluster/data/example_client.h"
+#include "cluster/outer_step.h"
 #include "cluster/policy.h"
 #include "cluster/replica.h"
 #include "cluster/uv/exchange_block.h"
+#include "src/train/checkpoint.h"
 #include "src/train/trainer.h"
 
 namespace perigee {
@@ -71,12 +73,16 @@ class ReplicaTrainer {
   void back_to_result();
   void put_initial_values();
   void new_result(int64_t round);
+  void take_outer_step(int64_t round, int64_t workers);
+  std::vector<NamedBlock> outer_blocks();
+  uint64_t hash_of_result() const;
   double progress() const;
 
-  Policy policy_;
   std::unique_ptr<SourceOpener> remote_;  // of data that the coordinator sends
   Trainer trainer_;
+  Policy policy_;
   ExchangeBlock block_;
+  OuterStep outer_;  // its state is the last result's, whatever local work has been done since
   int64_t round_ = -1;
   uint64_t hash_ = 0;
   // The last result, when local work has been done since; else the trainer itself holds it.

@@ -2,6 +2,7 @@
 -- { type = "adamw", lr = 1e-3 }. Names and options are checked here, at the script's line, against the registries.
 local native = require "perigee.native"
 local where = require "perigee.where"
+local averaging = require "perigee.averaging"
 
 local rules = {}
 
@@ -59,6 +60,6 @@ rules.initializers = rules.family("initialiser", named(native.initializers(), { 
 rules.metrics = rules.family("evaluation", named(native.evaluations()))
 
 -- What a single worker ignores and a cluster follows.
-rules.averaging = rules.family("averaging policy", native.policies())
+rules.averaging = averaging.constructors(rules.family("averaging policy", native.policies()))
 
 return rules

@@ -13,7 +13,7 @@ local max_ops = 10000
 
 ---@class perigee.Traced
 local Traced -- the ctype
-local current -- the trace that is being recorded: { ops =, names = {} }
+local current -- the trace that is being recorded: { serial =, program =, names =, inputs =, allowed = }
 
 local function is_traced(value) return type(value) == "cdata" and ffi.istype(Traced, value) end
 trace.is_traced = is_traced
@@ -25,7 +25,7 @@ local function record(op, operands, attrs)
       :format(max_ops))
   end
   local name = "t" .. id
-  current.program[id] = { op = op, ["in"] = native.list(operands), out = name, attrs = attrs or {} }
+  current.program[id] = { op = op, ["in"] = native.list(operands), out = name, attrs = attrs }
   current.names[id] = name
   return Traced(current.serial, id)
 end
@@ -38,14 +38,18 @@ end
 local function operand(value, op)
   if is_traced(value) then return name_of(value) end
   if type(value) == "number" then
-    return name_of(record("full", {}, { value = value }))
+    return current.allowed and value or name_of(record("full", {}, { value = value }))
   end
   where.fail(("%s takes traced values and numbers; got %s"):format(op, where.describe(value)))
 end
 
 -- op(a, b, ..., { attrs })
 local function apply(op, ...)
-  if not current then where.fail("traced values can only be used inside the function that pg.lambda was given") end
+  if not current then where.fail("traced values can only be used inside the function that is traced") end
+  if current.allowed and not current.allowed[op] then
+    where.fail(("%s cannot be used here, where every machine must compute the same bits, element by element; what can: %s"):format(op,
+      table.concat(current.allowed, ", ")))
+  end
   local arguments, attrs = { ... }, nil
   local last = arguments[#arguments]
   if type(last) == "table" then
@@ -174,47 +178,92 @@ end
 
 local serial = 0
 
+-- Calls `f` with a traced value for each name of `inputs` while what is done to them is recorded. Returns what `f` returns, and the
+-- program. `allowed`: a list and set of ops; numbers are then operands and not ops.
+local function recorded(inputs, f, allowed)
+  if current then where.fail("a traced function cannot trace another") end
+  serial = serial + 1
+  current = { serial = serial, program = native.list {}, names = {}, inputs = inputs, allowed = allowed }
+  local values = {}
+  for index = 1, #inputs do values[index] = Traced(serial, -index) end
+  local restore = forbid_all()
+  local ok, result = pcall(f, values)
+  restore()
+  local program = current.program
+  current = nil
+  if not ok then error(result, 0) end
+  return result, program
+end
+
 ---Runs `f` on traced values.
 ---@param f function
 ---@return table { inputs =, program =, outputs = }
 function trace.run(f)
   if type(f) ~= "function" then where.fail("pg.lambda takes a function; got " .. where.describe(f)) end
-  if current then where.fail("pg.lambda cannot be used inside a traced function") end
   local info = debug.getinfo(f, "u")
   if info.isvararg then where.fail("a traced function needs named parameters, not ...") end
   if info.nparams == 0 then where.fail("a traced function needs at least one parameter") end
-  serial = serial + 1
-  local inputs, arguments = native.list {}, {}
+  local inputs = native.list {}
   for index = 1, info.nparams do
     inputs[index] = debug.getlocal(f, index)
-    arguments[index] = Traced(serial, -index)
+    -- Parameters named t1, t2 would meet the names of results.
+    if inputs[index]:match "^t%d+$" then inputs[index] = "x_" .. inputs[index] end
   end
-  -- Parameters named t1, t2 would meet the names of results.
-  for index, name in ipairs(inputs) do
-    if name:match "^t%d+$" then inputs[index] = "x_" .. name end
-  end
-  current = { serial = serial, program = native.list {}, names = {}, inputs = inputs }
-  local restore = forbid_all()
-  local results = { pcall(f, unpack(arguments)) }
-  restore()
-  local recorded = current
-  local ok, message = results[1], results[2]
-  local outputs = native.list {}
-  if ok then
-    ok, message = pcall(function()
-      if #results < 2 then where.fail("the traced function returns nothing") end
-      for index = 2, #results do
-        if not is_traced(results[index]) then
-          where.fail(("the traced function returns %s; expected a value computed from its parameters")
-            :format(where.describe(results[index])))
-        end
-        outputs[index - 1] = name_of(results[index])
+  local outputs, program = recorded(inputs, function(values)
+    local results, names = { f(unpack(values)) }, native.list {}
+    if #results == 0 then where.fail("the traced function returns nothing") end
+    for index, result in ipairs(results) do
+      if not is_traced(result) then
+        where.fail(("the traced function returns %s; expected a value computed from its parameters"):format(where.describe(result)))
       end
-    end)
-  end
-  current = nil
-  if not ok then error(message, 0) end
-  return { inputs = inputs, program = recorded.program, outputs = outputs }
+      names[index] = name_of(result)
+    end
+    return names
+  end)
+  return { inputs = inputs, program = program, outputs = outputs }
+end
+
+---Runs `f` on one table that has a traced value for each of `names`. What `f` assigns to those of `settable` leaves the program under
+---that name, what it returns as `result`. Only ops of `allowed` may be used.
+---@param f function
+---@param names string[]
+---@param settable table<string, boolean>
+---@param result string
+---@param allowed table
+---@return table { program =, outputs = { name = value } }
+function trace.fields(f, names, settable, result, allowed)
+  local outputs, program = recorded(names, function(values)
+    local fields, changed = {}, {}
+    for index, name in ipairs(names) do fields[name] = values[index] end
+    local function output(name, value)
+      if not is_traced(value) then
+        where.fail(("%s is %s; expected a value computed from the others"):format(name, where.describe(value)))
+      end
+      changed[name] = name_of(value)
+      return value
+    end
+    local p = setmetatable({}, {
+      __index = function(_, name)
+        local value = fields[name]
+        if value == nil then where.fail(("there is no '%s' here%s"):format(tostring(name), where.suggestion(name, { unpack(names) }))) end
+        return value
+      end,
+      __newindex = function(_, name, value)
+        if not settable[name] then
+          local known = {}
+          for each in pairs(settable) do known[#known + 1] = each end
+          where.fail(("'%s' cannot be assigned, only a state can%s"):format(tostring(name), where.suggestion(name, known)))
+        end
+        if type(value) == "number" then value = apply("add", value, 0) end
+        fields[name] = output(name, value)
+      end,
+    })
+    local returned = f(p)
+    if returned == nil then where.fail("the traced function returns nothing; it must return the new " .. result) end
+    output(result, returned)
+    return changed
+  end, allowed)
+  return { program = program, outputs = outputs }
 end
 
 return trace

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "kernels/registry.h"
+#include "kernels/widest.h"
 #include "src/graph/plan.h"
 
 namespace perigee {
@@ -118,16 +118,7 @@ void Optimizer::choose_kernel(Isa isa) {
   like.in = like.out = views;
   like.n_in = 1;
   like.n_out = 1 + static_cast<int>(slots_.size());
-  for (const KernelList& list : kernel_lists())
-    for (size_t i = 0; i < list.count; ++i) {
-      const Kernel& kernel = list.first[i];
-      if (std::strcmp(kernel.op, op) != 0 || kernel.backend == Backend::cuda) continue;
-      if (kernel.backend == Backend::cpu && kernel.isa > isa) continue;
-      if (kernel.decline && kernel.decline(like)) continue;
-      const bool better =
-          !kernel_ || kernel.backend > kernel_->backend || (kernel.backend == kernel_->backend && kernel.isa > kernel_->isa);
-      if (better) kernel_ = &kernel;
-    }
+  kernel_ = widest_kernel(op, like, isa);
   assert(kernel_);  // a rule without a kernel is our own mistake
 }
 

@@ -82,14 +82,7 @@ std::vector<NamedTensor> model_tensors(const Model& model) {
   return tensors;
 }
 
-std::string slot_prefix(const std::string& slot) { return "optimizer/" + slot + "/"; }
-
-// A copy of one parameter's window of a slot block.
-Tensor slot_tensor(const Params& params, size_t i, std::span<const std::byte> slot) {
-  Tensor tensor(params.dtype(), params.windows()[i].shape);
-  std::memcpy(tensor.view().data, slot.data() + params.parameter_offset(static_cast<int>(i)), tensor.bytes());
-  return tensor;
-}
+std::string slot_name(const std::string& slot) { return "optimizer/" + slot; }
 
 [[noreturn]] void misfit(const std::string& where, const std::string& name, std::string got, std::string expected,
                          std::string hint = "the file belongs to another network") {
@@ -124,6 +117,26 @@ void copy_model_tensors(const Safetensors& file, Params& params) {
   for (size_t i = 0; i < params.state_specs().size(); ++i) {
     const Tensor& tensor = *file.find("state/" + params.state_specs()[i].name);
     std::memcpy(params.state(static_cast<int>(i)), tensor.view().data, tensor.bytes());
+  }
+}
+
+// A block that lies like the parameters: a tensor "<name>/<parameter>" for each.
+void add_block(const Params& params, const std::string& name, std::span<const std::byte> block, std::vector<NamedTensor>* tensors) {
+  for (size_t i = 0; i < params.windows().size(); ++i) {
+    Tensor tensor(params.dtype(), params.windows()[i].shape);
+    std::memcpy(tensor.view().data, block.data() + params.parameter_offset(static_cast<int>(i)), tensor.bytes());
+    tensors->push_back({name + "/" + params.windows()[i].name, std::move(tensor)});
+  }
+}
+
+void check_block(const Safetensors& file, const Params& params, const std::string& name, const std::string& where) {
+  for (const ParamWindow& window : params.windows()) wanted_tensor(file, name + "/" + window.name, {params.dtype(), window.shape}, where);
+}
+
+void copy_block(const Safetensors& file, const Params& params, const std::string& name, std::span<std::byte> block) {
+  for (size_t i = 0; i < params.windows().size(); ++i) {
+    const Tensor& tensor = *file.find(name + "/" + params.windows()[i].name);
+    std::memcpy(block.data() + params.parameter_offset(static_cast<int>(i)), tensor.view().data, tensor.bytes());
   }
 }
 
@@ -172,13 +185,12 @@ std::vector<std::byte> model_bytes(const LoadedModel& loaded) {
 
 namespace {
 
-std::vector<NamedTensor> checkpoint_tensors(const Trainer& trainer) {
+std::vector<NamedTensor> checkpoint_tensors(const Trainer& trainer, std::span<const NamedBlock> beside = {}) {
   std::vector<NamedTensor> tensors = model_tensors(trainer.model());
   const auto& names = trainer.optimizer().slots();
   const Params& params = trainer.model().params();
-  for (size_t slot = 0; slot < names.size(); ++slot)
-    for (size_t i = 0; i < params.windows().size(); ++i)
-      tensors.push_back({slot_prefix(names[slot]) + params.windows()[i].name, slot_tensor(params, i, trainer.optimizer_slot(slot))});
+  for (size_t slot = 0; slot < names.size(); ++slot) add_block(params, slot_name(names[slot]), trainer.optimizer_slot(slot), &tensors);
+  for (const NamedBlock& block : beside) add_block(params, block.name, block.bytes, &tensors);
   return tensors;
 }
 
@@ -194,7 +206,8 @@ Metadata checkpoint_metadata(const Trainer& trainer, const Json& extra) {
   return metadata;
 }
 
-Json load_checkpoint(Trainer& trainer, const Safetensors& file, const std::string& path, bool keep_plans) {
+Json load_checkpoint(Trainer& trainer, const Safetensors& file, const std::string& path, bool keep_plans,
+                     std::span<const NamedBlock> beside = {}) {
   required(file, "perigee", path);
   const Json position_json = Json::parse(required(file, "position", path), path + ": position");
   const Position position = Position::from_json(Config(position_json, path + ": position"));
@@ -205,18 +218,14 @@ Json load_checkpoint(Trainer& trainer, const Safetensors& file, const std::strin
   Params& params = trainer.model().params();
   check_model_tensors(file, params, path);
   const auto& names = trainer.optimizer().slots();
-  for (const std::string& slot : names)
-    for (const ParamWindow& window : params.windows())
-      wanted_tensor(file, slot_prefix(slot) + window.name, {params.dtype(), window.shape}, path);
+  for (const std::string& slot : names) check_block(file, params, slot_name(slot), path);
+  for (const NamedBlock& block : beside) check_block(file, params, block.name, path);
   const Json tuning = json_metadata(file, "tuning", path);
   const Json extra = json_metadata(file, "extra", path);
 
   copy_model_tensors(file, params);
-  for (size_t slot = 0; slot < names.size(); ++slot)
-    for (size_t i = 0; i < params.windows().size(); ++i) {
-      const Tensor& tensor = *file.find(slot_prefix(names[slot]) + params.windows()[i].name);
-      std::memcpy(trainer.optimizer_slot(slot).data() + params.parameter_offset(static_cast<int>(i)), tensor.view().data, tensor.bytes());
-    }
+  for (size_t slot = 0; slot < names.size(); ++slot) copy_block(file, params, slot_name(names[slot]), trainer.optimizer_slot(slot));
+  for (const NamedBlock& block : beside) copy_block(file, params, block.name, block.bytes);
   if (keep_plans) {
     trainer.set_position(position);
     return extra;
@@ -233,14 +242,15 @@ void save_checkpoint(const Trainer& trainer, const std::string& path, const Json
   write_safetensors(path, checkpoint_tensors(trainer), checkpoint_metadata(trainer, extra));
 }
 
-std::vector<std::byte> checkpoint_bytes(const Trainer& trainer, const Json& extra) {
-  return safetensors_bytes(checkpoint_tensors(trainer), checkpoint_metadata(trainer, extra));
+std::vector<std::byte> checkpoint_bytes(const Trainer& trainer, const Json& extra, std::span<const NamedBlock> beside) {
+  return safetensors_bytes(checkpoint_tensors(trainer, beside), checkpoint_metadata(trainer, extra));
 }
 
 Json load_checkpoint(Trainer& trainer, const std::string& path) { return load_checkpoint(trainer, read_safetensors(path), path, false); }
 
-Json load_checkpoint(Trainer& trainer, std::span<const std::byte> bytes, const std::string& where, bool keep_plans) {
-  return load_checkpoint(trainer, parse_safetensors(bytes, where), where, keep_plans);
+Json load_checkpoint(Trainer& trainer, std::span<const std::byte> bytes, const std::string& where, bool keep_plans,
+                     std::span<const NamedBlock> beside) {
+  return load_checkpoint(trainer, parse_safetensors(bytes, where), where, keep_plans, beside);
 }
 
 LoadedModel load_model(std::span<const std::byte> bytes, const std::string& where) {

@@ -12,6 +12,12 @@
 
 namespace perigee {
 
+// A block like the parameters' that belongs to a checkpoint beside the trainer: its tensors are "<name>/<parameter>".
+struct NamedBlock {
+  std::string name;
+  std::span<std::byte> bytes;
+};
+
 // Both write to a temporary file, sync and rename: on Error(resources) (full disk) an old file at `path` is intact.
 void save_model(const Trainer& trainer, const std::string& path);
 // `extra`: what else the run wants back (early stopping, best metric); any JSON.
@@ -21,9 +27,11 @@ void save_checkpoint(const Trainer& trainer, const std::string& path, const Json
 // Error(model) naming file and tensor when it is damaged or is of another network.
 Json load_checkpoint(Trainer& trainer, const std::string& path);
 
-// The same in memory. `keep_plans`: the trainer keeps its kernels and sub-batches, whatever the checkpoint was made with.
-std::vector<std::byte> checkpoint_bytes(const Trainer& trainer, const Json& extra = {});
-Json load_checkpoint(Trainer& trainer, std::span<const std::byte> bytes, const std::string& where, bool keep_plans = false);
+// The same in memory. `keep_plans`: the trainer keeps its kernels and sub-batches, whatever the checkpoint was made with. `beside` is written
+// and loaded with the rest; a checkpoint that lacks one of its blocks is refused.
+std::vector<std::byte> checkpoint_bytes(const Trainer& trainer, const Json& extra = {}, std::span<const NamedBlock> beside = {});
+Json load_checkpoint(Trainer& trainer, std::span<const std::byte> bytes, const std::string& where, bool keep_plans = false,
+                     std::span<const NamedBlock> beside = {});
 
 // A model file without its training data: for eval, predict and describe.
 struct LoadedModel {

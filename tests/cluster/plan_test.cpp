@@ -171,7 +171,7 @@ TEST(Policy, TheDefaultIsAllreduce) {
   const Policy policy = read_policy(nullptr, "");
   EXPECT_EQ(policy.name, "allreduce");
   EXPECT_TRUE(policy.standing(0.99));
-  EXPECT_EQ(policy.gain(), 1);
+  EXPECT_EQ(policy.gain(4), 1);
 }
 
 TEST(Policy, ReadsWhatIsGiven) {
@@ -204,26 +204,36 @@ TEST(Policy, SaysWhatIsWrong) {
 }
 
 TEST(Policy, EveryPolicyKnowsExactlyTheOptionsOfItsList) {
-  for (const PolicyDef* def : all_policies()) {
+  for (const PolicyDef& def : all_policies()) {
     Json json = Json::object();
-    json.set("type", def->name);
-    for (const PolicyOption& option : def->options) {
-      const std::string fallback = option.fallback, type = option.type;
-      json.set(option.name, type == "integer"   ? Json(static_cast<int64_t>(std::stoll(fallback)))
-                            : type == "number"  ? Json(std::stod(fallback))
-                            : type == "boolean" ? Json(fallback == "true")
-                                                : Json(fallback));
-      ASSERT_NE(option.doc, nullptr);
+    json.set("type", def.name);
+    Json name = json;
+    if (def.own_knobs) {
+      const Json identity = Json::parse(R"({"program": [], "outputs": {"global": "mean"}})", "test");
+      json.set("outer", identity), name.set("outer", identity);
+    }
+    for (const PolicyOption& option : def.options) {
+      if (!option.fallback.empty())
+        json.set(option.name, option.type == "topology" ? Json(option.fallback) : Json::parse(option.fallback, option.name));
+      EXPECT_FALSE(option.doc.empty());
     }
     const Policy given = read_policy(&json, "");
-    const Json name(def->name);
-    EXPECT_EQ(given.to_json(), read_policy(&name, "").to_json()) << "the list's defaults are not the reader's";
-    for (const char* option : def->positional)
-      EXPECT_TRUE(
-          std::any_of(def->options.begin(), def->options.end(), [&](const PolicyOption& o) { return std::string(o.name) == option; }));
+    const auto without = [](Json all) {  // a state that nobody described is none
+      all.erase("state");
+      return all;
+    };
+    EXPECT_EQ(without(given.to_json()), without(read_policy(&name, "").to_json())) << "the list's defaults are not the reader's";
+    for (const std::string& option : def.positional)
+      EXPECT_TRUE(std::any_of(def.options.begin(), def.options.end(), [&](const PolicyOption& o) { return o.name == option; }));
     const Json again = given.to_json();
     EXPECT_EQ(read_policy(&again, "").to_json(), again);
   }
+}
+
+TEST(Policy, ATimeTakesThePlaceOfAPresetsSteps) {
+  EXPECT_EQ(read(R"("diloco")").every, 500);
+  const Policy policy = read(R"({"type": "diloco", "every_ms": 250})");
+  EXPECT_EQ(policy.every_ms, 250);
 }
 
 }  // namespace

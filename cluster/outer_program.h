@@ -1,0 +1,72 @@
+// The outer step of an averaging policy as data: a traced program of elementwise ops that makes the next result of the last one, the mean
+// of the contributions and a state of its own (DESIGN, idea 3). It is checked and compiled when a policy is read; OuterStep runs it.
+//
+//   {"program": [{"op": "sub", "in": ["mean", "global"], "out": "t1"}, ...], "outputs": {"global": "t5", "velocity": "t2"}}
+//
+// A program may name `global` (the last result), `mean`, `delta` = global - mean, its states, its knobs and what is known of the round.
+// What depends on knobs and round alone is computed once a round, in double; the rest is one pass of the `fused` kernel over the block.
+// Only ops that give the same bits on every machine are accepted (decision 12).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/ops/fused.h"
+#include "src/core/config.h"
+
+namespace perigee {
+
+// What a program may ask about a round, by these names: equal on every replica.
+struct OuterRound {
+  double workers = 1;        // that contributed to the mean
+  double progress = 0;       // share of the run that was committed when the round began
+  double round = 0;          // its number, from 0
+  double learning_rate = 0;  // of the workers' own optimiser, when the round began
+};
+
+struct OuterState {
+  std::string name;
+  double initial = 0;
+  bool assigned = false;  // by the program
+};
+
+// A numeric option: a number, true or false (1 or 0), or {"program": ..., "outputs": {"value": ...}} of the round.
+using OuterKnobs = std::vector<std::pair<std::string, Json>>;
+
+class OuterProgram {
+ public:
+  OuterProgram() = default;  // the mean is the result
+  // Error(model) naming the op. Every knob must be used: one that is not is an option that nobody knows, left for the caller to refuse.
+  OuterProgram(const Config& source, std::vector<OuterState> states, const OuterKnobs& knobs);
+
+  bool empty() const { return code_.n_outputs == 0; }
+  const std::vector<OuterState>& states() const { return states_; }
+  const std::vector<std::string>& unused_knobs() const { return unused_knobs_; }
+  // What the kernel is to do in this round. Inputs: global, mean, states; outputs: the new global, then the assigned states.
+  FusedParams at(const OuterRound& round) const;
+
+ private:
+  friend class OuterCompiler;
+  struct Scalar {
+    bool computed = false;
+    double value = 0;  // unless computed
+    Elementwise op = Elementwise::add;
+    std::array<uint16_t, 3> sources = {};  // scalars before it
+  };
+
+  std::vector<OuterState> states_;
+  std::vector<Scalar> scalars_;      // those of the round first
+  std::vector<uint16_t> constants_;  // of the code: a scalar each
+  FusedParams code_ = {};
+  std::vector<std::string> unused_knobs_;
+};
+
+// The names of the ops that a program may use.
+std::vector<std::string> outer_ops();
+// Names that a state or knob cannot have: what a program may ask for anyhow, and t1, t2, ..., which are a trace's results.
+bool reserved_outer_name(const std::string& name);
+
+}  // namespace perigee
