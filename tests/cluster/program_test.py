@@ -22,8 +22,15 @@ def command_line(pid):
         return b""
 
 
+# mean - rate * momentum * velocity, with velocity = momentum * velocity + delta
+OWN_STEP = {"type": "custom", "every": 4, "momentum": 0.5, "rate": 0.1, "state": {"velocity": 0}, "outer": {
+    "program": [{"op": "mul", "in": ["momentum", "velocity"], "out": "t1"}, {"op": "add", "in": ["t1", "delta"], "out": "t2"},
+                {"op": "mul", "in": ["rate", "t2"], "out": "t3"}, {"op": "sub", "in": ["mean", "t3"], "out": "t4"}],
+    "outputs": {"global": "t4", "velocity": "t2"}}}
+
+
 def two_workers_train_by_each_policy():
-    for averaging in ({"type": "allreduce"}, {"type": "periodic", "every": 4}):
+    for averaging in ({"type": "allreduce"}, {"type": "periodic", "every": 4}, {"type": "bmuf", "every": 4}, OWN_STEP):
         with Cluster() as cluster:
             cluster.write_job(averaging=averaging)
             train = cluster.train("--workers", "2")
@@ -40,6 +47,33 @@ def two_workers_train_by_each_policy():
             status, out, err = cluster.run("eval", folder, "--log", "json")
             assert status == 0, err
             assert abs(json.loads(out)["test"]["accuracy"] - end["test"]["accuracy"]) < 1e-9, (out, end)
+
+
+def tensors_of(path):
+    """Names and bytes of a .safetensors file."""
+    content = path.read_bytes()
+    size = struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8:8 + size])
+    return {name: content[8 + size + t["data_offsets"][0]:8 + size + t["data_offsets"][1]] for name, t in header.items() if name != "__metadata__"}
+
+
+def a_resumed_run_has_its_outer_state():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=20, averaging={"type": "diloco", "every": 4, "momentum": 0.5})
+        train = cluster.train("--workers", "2")
+        train.wait_event("epoch")
+        train.signal(signal.SIGTERM)
+        assert train.wait() == 143, train.tail()
+        checkpoint = cluster.folder / train.of_kind("end")[-1]["checkpoint"]
+        tensors = tensors_of(checkpoint)
+        velocity = [name for name in tensors if name.startswith("outer/velocity/")]
+        assert len(velocity) == 4 and any(any(tensors[name]) for name in velocity), sorted(tensors)
+        rounds = cluster.ledger(train.folder())["rounds"]
+        again = cluster.resume(train.folder(), "--workers", "2")
+        end_of(again)
+        # The ledger's hashes are of parameters and outer state: only what came after the checkpoint is trained again.
+        assert cluster.check_ledger(again.folder(), epochs=20)["voided"] == rounds - int(checkpoint.stem.split("-")[1])
+        assert not [name for name in tensors_of(again.folder() / "model.safetensors") if name.startswith("outer/")]
 
 
 def real_mnist_trains():
@@ -246,7 +280,7 @@ def mistakes_are_explained():
 
 if __name__ == "__main__":
     harness.main([
-        two_workers_train_by_each_policy, real_mnist_trains, agents_run_the_workers,
+        two_workers_train_by_each_policy, a_resumed_run_has_its_outer_state, real_mnist_trains, agents_run_the_workers,
         all_workers_are_there_when_it_begins, a_worker_that_joins_knows_its_learning_rate, a_wrong_secret_is_refused,
         a_worker_joins_while_it_trains, a_killed_worker_is_started_again, sigterm_leaves_a_checkpoint_that_resumes,
         a_killed_launcher_takes_its_workers_along_and_resumes, workers_under_an_agent_outlive_their_launcher,
