@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <cstring>
 
 #include "cluster/message.h"
@@ -11,8 +10,6 @@ namespace perigee::sim {
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
-constexpr uint64_t kUserTimeout = 5000 * kMs;  // TCP_USER_TIMEOUT
-constexpr uint64_t kRetransmit = 200 * kMs;
 constexpr size_t kControlBytes = size_t{4} << 20;  // so small bounds for data do not make control frames fail, which real ones never do
 
 }  // namespace
@@ -124,6 +121,7 @@ void Network::deliver(const Event& event) {
     case Kind::frame: return arrive(event.a, static_cast<int>(event.b));
     case Kind::reach: return reach(event.a);
     case Kind::check: return check(event.a, static_cast<int>(event.b));
+    case Kind::departed: return depart(event.a, static_cast<int>(event.b & 1), static_cast<int>(event.b >> 1));
     case Kind::established: {
       Connection* c = find(event.a);
       if (c == nullptr) return;
@@ -299,13 +297,6 @@ void Network::reset_connections(int host_a, int host_b) {
   }
 }
 
-double Network::latency_ns(const Side& from, const Side& to) {
-  const int a = host_of(from), b = host_of(to);
-  if (a == b) return 20'000 + 5'000 * rng_.uniform();
-  const double ms = quality_.latency_ms + host_at(a).extra_ms + host_at(b).extra_ms + quality_.jitter_ms * rng_.uniform();
-  return ms * 1e6;
-}
-
 Network::Connection* Network::find(uint64_t number) const {
   if (number < first_connection_ || number >= first_connection_ + connections_.size()) return nullptr;
   return connections_[number - first_connection_].get();
@@ -382,59 +373,20 @@ bool Network::send(int process, PeerId peer, std::span<const std::byte> head, st
     return false;
   }
   std::vector<std::byte> frame = buffer();
-  frame.resize(bytes);
+  const bool counted = counts_chunks_ && !body.empty() && head.size() == kChunkHeadBytes;
+  frame.resize(counted ? head.size() : bytes);
   if (!head.empty()) std::memcpy(frame.data(), head.data(), head.size());
-  if (!body.empty()) std::memcpy(frame.data() + head.size(), body.data(), body.size());
+  if (!body.empty() && !counted) std::memcpy(frame.data() + head.size(), body.data(), body.size());
   side.queued += bytes;
   peak_queue_ = std::max<uint64_t>(peak_queue_, side.queued);
   ++reached_.frames;
   const bool again = quality_.duplicates > 0 && rng_.chance(quality_.duplicates);
   if (again && !c->remembered.empty() && s == 0)
-    side.sent.push_back(c->remembered), side.queued += c->remembered.size(), ++reached_.duplicates;
+    side.sent.push_back(c->remembered), side.queued += size_of(c->remembered), ++reached_.duplicates;
   if (quality_.duplicates > 0 && s == 0 && rng_.chance(0.2)) c->remembered = frame;
   side.sent.push_back(std::move(frame));
   schedule(number, static_cast<int>(s));
   return true;
-}
-
-// Gives every frame that can travel its arrival; the others wait for the network to work again.
-void Network::schedule(uint64_t number, int from) {
-  Connection* c = find(number);
-  Side& side = c->sides[static_cast<size_t>(from)];
-  Side& other = c->sides[static_cast<size_t>(1 - from)];
-  if (other.process < 0 || side.scheduled == side.sent.size()) return;
-  const int a = host_of(side), b = host_of(other);
-  if (!clear(side, other)) await_acknowledgement(number, from);
-  if (blocked(a, b)) return;
-  const auto rate_of = [&](int host) { return host_at(host).bytes_per_s > 0 ? host_at(host).bytes_per_s : quality_.bytes_per_s; };
-  const double rate = a == b ? 4e9 : std::min({quality_.bytes_per_s, rate_of(a), rate_of(b)});
-  for (; side.scheduled < side.sent.size(); ++side.scheduled) {
-    const size_t bytes = side.sent[side.scheduled].size();
-    side.free_at = std::max(side.free_at, now_) + static_cast<uint64_t>(static_cast<double>(bytes) / rate * 1e9);
-    uint64_t arrival = side.free_at + static_cast<uint64_t>(latency_ns(side, other));
-    if (a != b && quality_.loss > 0)
-      for (uint64_t wait = kRetransmit; rng_.chance(quality_.loss) && wait < 64 * kRetransmit; wait *= 2)
-        arrival += wait, ++reached_.lost_frames;
-    side.last_arrival = std::max(arrival, side.last_arrival);
-    push(side.last_arrival, Kind::frame, other.process, other.incarnation, number, static_cast<uint64_t>(from));
-  }
-}
-
-// Sent, and no acknowledgement can come: after TCP_USER_TIMEOUT the sender's kernel gives up.
-void Network::await_acknowledgement(uint64_t number, int from) {
-  Side& side = find(number)->sides[static_cast<size_t>(from)];
-  if (side.unacknowledged_since != 0 || !side.open) return;
-  side.unacknowledged_since = now_;
-  push(now_ + kUserTimeout, Kind::check, -1, 0, number, static_cast<uint64_t>(from));
-}
-
-void Network::check(uint64_t number, int from) {
-  Connection* c = find(number);
-  if (c == nullptr) return;
-  Side& side = c->sides[static_cast<size_t>(from)];
-  if (!side.open || side.unacknowledged_since == 0 || now_ - side.unacknowledged_since < kUserTimeout) return;
-  ++reached_.timeouts, ++reached_.half_open;
-  lose(number, from, PeerLoss::timed_out);
 }
 
 void Network::arrive(uint64_t number, int from) {
@@ -450,13 +402,13 @@ void Network::arrive(uint64_t number, int from) {
     if (to.open) lose(number, 1 - from, side.end_as);
     return forget_if_over(number);
   }
-  side.queued -= std::min<uint64_t>(side.queued, frame.size());
+  side.queued -= std::min<uint64_t>(side.queued, size_of(frame));
   if (side.refused && side.open && side.queued < queue_bytes_ / 2) {
     side.refused = false;
     push(now_, Kind::writable, side.process, side.incarnation, number, static_cast<uint64_t>(from));
   }
   if (to.open && to.established) {
-    note(now_, mix(number * 2 + static_cast<uint64_t>(from), frame.size()));
+    note(now_, mix(number * 2 + static_cast<uint64_t>(from), size_of(frame)));
     if (watch) watch(side.process, to.process, frame);
     hand_over(*processes_[static_cast<size_t>(to.process)]->handler, peer_of(number, 1 - from), frame);
   } else if (side.open && !to.open) {  // nobody has this connection any more: RST
@@ -464,19 +416,6 @@ void Network::arrive(uint64_t number, int from) {
   }
   if (spare_.size() < 64) spare_.push_back(std::move(frame));
   forget_if_over(number);
-}
-
-// As a transport may do it: the body of every other chunk is received where it belongs, if its receiver says where.
-void Network::hand_over(TransportEvents& handler, PeerId peer, std::span<const std::byte> frame) {
-  FrameHeader header;
-  const bool chunk = frame.size() > kChunkHeadBytes && read_header(frame, &header) && header.type == MessageType::chunk &&
-                     frame.size() == kHeaderBytes + header.length;
-  if (!chunk || ++chunks_ % 2 == 0) return handler.on_frame(peer, frame);
-  const auto head = frame.first(kChunkHeadBytes), body = frame.subspan(kChunkHeadBytes);
-  const Placement place = handler.place(peer, head);
-  if (!place.memory) return handler.on_frame(peer, frame);
-  std::copy(body.begin(), body.end(), place.memory);
-  handler.on_placed(peer, head, {place.memory, body.size()});
 }
 
 // The end of what this side sends: the other hears it behind everything else.

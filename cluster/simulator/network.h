@@ -22,6 +22,7 @@ struct LinkQuality {
   double latency_ms = 0.2, jitter_ms = 0.05, bytes_per_s = 1e9;
   double loss = 0;        // of frames; TCP sends them again after 200 ms, 400 ms, ...
   double duplicates = 0;  // of frames: an intruder or a bug repeats what was sent before on the same connection
+  bool shared = false;    // bytes_per_s is of each host, each way, for all its connections together; else of each connection
 };
 
 class Network {
@@ -31,6 +32,7 @@ class Network {
 
   uint64_t now_ns() const { return now_; }
   uint64_t events() const { return events_; }
+  uint64_t bytes() const { return bytes_; }  // of frames between hosts
   uint64_t trace_hash() const { return trace_; }
   // One event; false when there is none.
   bool step();
@@ -61,6 +63,8 @@ class Network {
   void unblock(int from_host, int to_host);
   void reset_connections(int host_a, int host_b);
   void set_queue_bytes(size_t bytes) { queue_bytes_ = bytes; }
+  // The bodies of chunks travel as numbers of bytes and arrive as zeros: for those who ask when and how much, not what.
+  void count_chunks() { counts_chunks_ = true; }
 
   // ---- what must not be left behind, and what was reached ----
   size_t open_connections(int process) const;
@@ -70,9 +74,13 @@ class Network {
     uint64_t frames = 0, lost_frames = 0, duplicates = 0, resets = 0, timeouts = 0, refused = 0, full_queues = 0, half_open = 0;
   };
   const Reached& reached() const { return reached_; }
+  struct Traffic {
+    uint64_t sent = 0, received = 0;  // bytes of frames, to and from other hosts
+  };
+  const Traffic& traffic(int host) { return host_at(host).traffic; }
   std::function<void(int from, int to, std::span<const std::byte> frame)> watch;  // hears every frame that arrives
  private:
-  enum class Kind : uint8_t { timer, frame, established, lost, writable, call, reach, check };
+  enum class Kind : uint8_t { timer, frame, established, lost, writable, call, reach, check, departed };
   struct Event {
     uint64_t at, order, a, b;
     Kind kind;
@@ -83,6 +91,10 @@ class Network {
   struct Host {
     double extra_ms = 0, bytes_per_s = 0;
     bool down = false;
+    std::deque<std::pair<uint64_t, int>> turns;  // sides that have frames to send, where connections share the rate
+    bool sending = false;
+    uint64_t receives_until = 0;
+    Traffic traffic;
   };
   // One end of a connection.
   struct Side {
@@ -93,7 +105,7 @@ class Network {
     std::deque<std::vector<std::byte>> sent;  // on the way to the other end, in order; an empty one is the end
     size_t scheduled = 0;                     // of those, have an arrival
     uint64_t queued = 0, free_at = 0, last_arrival = 0, unacknowledged_since = 0;
-    bool refused = false;
+    bool refused = false, in_turn = false;
     PeerLoss end_as = PeerLoss::closed;
   };
   struct Connection {
@@ -114,6 +126,10 @@ class Network {
   void reach(uint64_t connection);
   void arrive(uint64_t connection, int from);
   void schedule(uint64_t connection, int from);
+  void arrive_at(uint64_t connection, int from, uint64_t arrival);
+  void take_turns(uint64_t connection, int from);
+  void next_turn(int host);
+  void depart(uint64_t connection, int from, int host);
   void await_acknowledgement(uint64_t connection, int from);
   void check(uint64_t connection, int from);
   void hand_over(TransportEvents& handler, PeerId peer, std::span<const std::byte> frame);
@@ -122,6 +138,8 @@ class Network {
   void unblocked();
   bool blocked(int from_host, int to_host) const;
   bool clear(const Side& a, const Side& b) const;
+  size_t size_of(std::span<const std::byte> frame) const;
+  double rate_of(int host);
   double latency_ns(const Side& from, const Side& to);
   int host_of(const Side& side) const;
   Host& host_at(int host);
@@ -131,7 +149,7 @@ class Network {
   std::vector<std::byte> buffer();
   void note(uint64_t a, uint64_t b) { trace_ = mix(mix(trace_, a), b); }
 
-  uint64_t now_ = 1'000'000'000, order_ = 0, events_ = 0, trace_ = 0;
+  uint64_t now_ = 1'000'000'000, order_ = 0, events_ = 0, bytes_ = 0, trace_ = 0;
   SeededRng rng_;
   std::vector<Event> heap_;
   std::vector<std::function<void()>> calls_;
@@ -146,6 +164,8 @@ class Network {
   std::deque<std::unique_ptr<Connection>> connections_;  // by number, from first_connection_ on
   uint64_t first_connection_ = 1;
   uint64_t chunks_ = 0;  // delivered
+  bool counts_chunks_ = false;
+  std::vector<std::byte> blank_;  // a chunk that was only counted, as it is handed over
   std::vector<std::vector<std::byte>> spare_;
   Reached reached_;
 };

@@ -1,0 +1,257 @@
+#include "cluster/simulator/forecast.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <memory>
+#include <numbers>
+#include <optional>
+#include <utility>
+
+#include "cluster/coordinator.h"
+#include "cluster/simulator/disk.h"
+#include "cluster/worker.h"
+
+namespace perigee::sim {
+namespace {
+
+constexpr int kCoordinatorHost = 0;
+constexpr uint64_t kBytesPerEvent = 16384;  // that take about as long to simulate
+constexpr double kRestartMs = 1000;         // of a worker that ended although its node is well
+const char* const kCoordinator = "coordinator:1";
+
+SeededRng speeds_of(const ForecastInput& input) { return SeededRng(mix(input.seed, 0x73706565)); }
+
+double draw_slowness(const ForecastInput& input, SeededRng& rng) {
+  const double radius = std::sqrt(-2 * std::log(1 - rng.uniform()));  // Box and Muller
+  return std::exp(-input.speed_spread * radius * std::cos(2 * std::numbers::pi * rng.uniform()));
+}
+
+class FutureRun final : public CoordinatorEvents {
+ public:
+  explicit FutureRun(const ForecastInput& input);
+  Forecast run();
+
+ private:
+  struct Node final : public WorkerEvents {
+    Node(FutureRun& r, int n) : run(r), number(n) {}
+    void on_event(const Json&) override {}
+    void on_stopped(const std::string&, bool) override { run.ended(*this); }
+    void on_failed(const Error& error) override { run.error_ = error.within("node " + std::to_string(number)); }
+    int host() const { return number + 1; }
+
+    FutureRun& run;
+    int number;
+    int process = -1;
+    uint64_t life = 0;  // counts starts and ends: what was planned for an earlier life is not done
+    WorkDone work;
+    std::unique_ptr<TimedReplica> replica;
+    std::unique_ptr<Worker> worker;
+  };
+
+  void start_coordinator();
+  void start(Node& node);
+  void end(Node& node, bool power, double back_after_ms);
+  void ended(Node& node);
+  void plan_failure(Node& node);
+  Forecast result();
+
+  void on_round(int64_t round, uint64_t generation, int64_t examples_done, int workers, const Figures& figures, int64_t examples) override;
+  void on_epoch(uint64_t epoch) override;
+  void on_evaluated(const std::string&, const std::vector<std::string>&) override {}
+  void on_image(uint64_t request, int64_t round, std::vector<std::byte> image) override;
+  void on_event(const Json& event) override;
+  void on_finished(int64_t) override { finished_ = true; }
+  void on_reopened() override { finished_ = false; }
+  void on_failed(const Error& error) override { error_ = error; }
+
+  uint64_t in(double ms) const { return network_.now_ns() + static_cast<uint64_t>(ms * 1e6); }
+  // The coordinator must not be called from its events.
+  void at_coordinator(std::function<void(Coordinator&)> what) {
+    network_.post(coordinator_process_, 0, [this, what = std::move(what)] { what(*coordinator_); });
+  }
+
+  const ForecastInput& input_;
+  Network network_;
+  SeededRng failures_;
+  Disk disk_;
+  TimedModel model_;
+  int coordinator_process_ = -1;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::optional<Error> error_;
+  bool finished_ = false;
+  uint64_t committed_ns_ = 0;  // when the last round was
+  int64_t done_ = 0, voided_ = 0, rounds_ = 0, failed_nodes_ = 0, lost_workers_ = 0;
+};
+
+FutureRun::FutureRun(const ForecastInput& input) : input_(input), network_(input.seed), failures_(mix(input.seed, 0x6661696c)) {
+  assert(input.nodes >= 1 && input.examples > 0 && input.planned > 0 && input.times.batch > 0 && !input.buckets.empty());
+  network_.set_quality({.latency_ms = input.latency_ms, .jitter_ms = 0, .bytes_per_s = input.bytes_per_s, .shared = true});
+  network_.count_chunks();
+  model_ = {.times = input.times,
+            .layout = input.layout,
+            .buckets = input.buckets,
+            .image = std::make_shared<const std::vector<std::byte>>(std::max<size_t>(1, input.image_bytes)),
+            .rows = {}};
+  start_coordinator();
+  SeededRng speeds = speeds_of(input);
+  for (int i = 0; i < input.nodes; ++i) {
+    nodes_.push_back(std::make_unique<Node>(*this, i));
+    Node& node = *nodes_.back();
+    node.process = network_.add_process(node.host(), "node" + std::to_string(i) + ":1");
+    node.work.slowness = draw_slowness(input, speeds);
+    start(node);
+  }
+}
+
+void FutureRun::start_coordinator() {
+  coordinator_process_ = network_.add_process(kCoordinatorHost, kCoordinator);
+  CoordinatorOptions o;
+  o.job_id = 1;
+  o.job = Json(Json::Object{{"averaging", input_.averaging}}).dump();
+  o.policy = read_policy(&input_.averaging, "averaging");
+  o.examples = input_.examples;
+  o.planned = input_.planned;
+  o.batch = input_.times.batch;
+  o.global_batch = input_.global_batch;
+  o.fingerprint = 1;
+  o.expected_workers = input_.nodes;
+  const int p = coordinator_process_;
+  coordinator_ = std::make_unique<Coordinator>(std::move(o), network_.clock(p), network_.rng(p), network_.transport(p), disk_, *this);
+  network_.boot(p, coordinator_.get());
+  coordinator_->start();
+}
+
+void FutureRun::start(Node& node) {
+  ++node.life;
+  node.replica = std::make_unique<TimedReplica>(model_, node.work, network_, node.process);
+  WorkerOptions o;
+  o.coordinators = {kCoordinator};
+  o.name = o.host = "node" + std::to_string(node.number);
+  o.address = o.name + ":1";
+  const int p = node.process;
+  node.worker = std::make_unique<Worker>(std::move(o), network_.clock(p), network_.rng(p), network_.transport(p), *node.replica, node);
+  node.replica->set_events(node.worker.get());
+  network_.boot(p, node.worker.get());
+  node.worker->start();
+  plan_failure(node);
+}
+
+void FutureRun::end(Node& node, bool power, double back_after_ms) {
+  node.work.lose();
+  network_.kill(node.process, power);
+  node.worker.reset();
+  node.replica.reset();
+  const uint64_t life = ++node.life;
+  network_.at(in(back_after_ms), [this, &node, life] {
+    if (node.life == life) start(node);
+  });
+}
+
+// The process ended by itself; it is taken away once its callback has returned.
+void FutureRun::ended(Node& node) {
+  network_.at(network_.now_ns(), [this, &node, life = node.life] {
+    if (node.life == life) end(node, false, kRestartMs);
+  });
+}
+
+// A node fails without a word: those it is connected to hear nothing any more.
+void FutureRun::plan_failure(Node& node) {
+  if (input_.mtbf_s <= 0) return;
+  const double after_s = -input_.mtbf_s * std::log(1 - failures_.uniform());
+  network_.at(in(after_s * 1e3), [this, &node, life = node.life] {
+    if (node.life != life) return;
+    ++failed_nodes_;
+    end(node, true, input_.repair_s * 1e3);
+  });
+}
+
+void FutureRun::on_round(int64_t, uint64_t, int64_t examples_done, int, const Figures&, int64_t examples) {
+  voided_ += std::max<int64_t>(0, done_ - (examples_done - examples));
+  done_ = examples_done;
+  ++rounds_;
+  committed_ns_ = network_.now_ns();
+}
+
+void FutureRun::on_epoch(uint64_t) {
+  at_coordinator([](Coordinator& c) {
+    c.request_image("checkpoint");
+    c.release();
+  });
+}
+
+void FutureRun::on_image(uint64_t, int64_t round, std::vector<std::byte> image) {
+  if (image.empty()) return;
+  at_coordinator(
+      [round, kept = std::make_shared<const std::vector<std::byte>>(std::move(image))](Coordinator& c) { c.set_resume(round, kept); });
+}
+
+void FutureRun::on_event(const Json& event) {
+  if (*event.find("event") == Json("worker_lost")) ++lost_workers_;
+}
+
+Forecast FutureRun::run() {
+  const auto effort = [&] { return network_.events() + network_.bytes() / kBytesPerEvent; };
+  while (!finished_ && !error_ && effort() < input_.max_effort && !(input_.stop && *input_.stop) && network_.step()) {}
+  if (input_.stop && *input_.stop) return {};
+  if (error_) throw Error(ErrorKind::cluster, {"simulate", "the simulated run ended early", "", "", error_->what()});
+  if (done_ == 0)
+    throw Error(ErrorKind::cluster,
+                {"simulate", "no round was committed in " + std::to_string(network_.now_ns() / 1'000'000'000) + " s of simulated time", "",
+                 "", "a network that is too slow for the policy's deadline_ms, or nodes that fail too often"});
+  return result();
+}
+
+Forecast FutureRun::result() {
+  Forecast f;
+  f.share = finished_ ? 1 : static_cast<double>(done_) / static_cast<double>(input_.planned);
+  uint64_t begun_ns = UINT64_MAX, computing_ns = 0, lost = static_cast<uint64_t>(voided_);
+  double sent = 0;
+  const auto link = [&](int host, const std::string& name) {
+    const Network::Traffic& traffic = network_.traffic(host);
+    const auto bytes = static_cast<double>(std::max(traffic.sent, traffic.received));
+    if (bytes > f.busiest_link_bytes) f.busiest_link_bytes = bytes, f.busiest_link = name;
+  };
+  link(kCoordinatorHost, "coordinator");
+  for (const auto& node : nodes_) {
+    if (node->work.first_order_ns > 0) begun_ns = std::min(begun_ns, node->work.first_order_ns);
+    computing_ns += node->work.computing_ns;
+    lost += static_cast<uint64_t>(node->work.lost);
+    sent += static_cast<double>(network_.traffic(node->host()).sent);
+    link(node->host(), "node " + std::to_string(node->number));
+  }
+  const double passed_s = static_cast<double>(committed_ns_ - begun_ns) * 1e-9, whole = 1 / f.share;
+  const auto scaled = [&](int64_t count) { return std::llround(static_cast<double>(count) * whole); };
+  f.wall_s = passed_s * whole;
+  f.computing = std::min(1.0, static_cast<double>(computing_ns) * 1e-9 / (passed_s * input_.nodes));
+  f.examples_per_s = static_cast<double>(done_) / passed_s;
+  f.rounds = scaled(rounds_);
+  f.sent_per_worker = sent / input_.nodes * whole;
+  f.busiest_link_use = f.busiest_link_bytes / (input_.bytes_per_s * passed_s);
+  f.busiest_link_bytes *= whole;
+  f.failures = scaled(failed_nodes_);
+  f.lost_workers = scaled(lost_workers_);
+  f.lost_examples = scaled(static_cast<int64_t>(lost));
+  f.events = network_.events();
+  f.trace_hash = network_.trace_hash();
+  return f;
+}
+
+Forecast alone(const ForecastInput& input) {
+  const Policy policy = read_policy(&input.averaging, "averaging");
+  SeededRng speeds = speeds_of(input);
+  const StepTimes& times = input.times;
+  const double step_ms = times.step_ms + (policy.what == Policy::What::gradient ? times.apply_ms : 0);
+  Forecast f;
+  f.wall_s = step_ms * draw_slowness(input, speeds) / 1e3 * static_cast<double>(input.planned) / static_cast<double>(times.batch);
+  f.computing = 1;
+  f.examples_per_s = static_cast<double>(input.planned) / f.wall_s;
+  return f;
+}
+
+}  // namespace
+
+Forecast forecast(const ForecastInput& input) { return input.nodes == 1 && input.mtbf_s <= 0 ? alone(input) : FutureRun(input).run(); }
+
+}  // namespace perigee::sim

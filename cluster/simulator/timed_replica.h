@@ -1,0 +1,88 @@
+// A trainer that takes the time of a real one, and moves as many bytes, but computes nothing: for forecasts. What its results are made of
+// is the ledger's business; its hash says only which round it holds.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cluster/replica.h"
+#include "cluster/simulator/blank_memory.h"
+#include "cluster/simulator/network.h"
+
+namespace perigee::sim {
+
+// How long a node of median speed takes.
+struct StepTimes {
+  double step_ms = 0;   // of `batch` examples: forward, backward, and the update
+  double stage_ms = 0;  // to make a contribution of local steps ready for the exchange
+  double apply_ms = 0;  // of a round's result
+  int64_t batch = 1;
+};
+
+// What the replicas of a forecast have in common. Nobody reads what is in their rows, so all share one set.
+struct TimedModel {
+  StepTimes times;
+  ExchangeLayout layout;
+  std::vector<Bucket> buckets;
+  SharedBytes image;
+  std::vector<std::unique_ptr<BlankMemory>> rows;
+};
+
+// Of one node, over all its lives.
+struct WorkDone {
+  double slowness = 1;  // its times are those of StepTimes multiplied by this
+  uint64_t computing_ns = 0;
+  int64_t pending = 0;  // examples trained that are in no result it knows of
+  int64_t lost = 0;     // examples trained that never will be
+  uint64_t first_order_ns = 0;
+  void lose() { lost += pending, pending = 0; }
+};
+
+class TimedReplica final : public Replica {
+ public:
+  TimedReplica(TimedModel& model, WorkDone& work, Network& network, int process);
+  void set_events(ReplicaEvents* events) { events_ = events; }
+
+  void open(const Welcome& welcome) override;
+  ExchangeLayout layout() const override { return model_.layout; }
+  const std::vector<Bucket>& buckets() const override { return model_.buckets; }
+  std::span<std::byte> exchange_row(size_t row) override;
+  void train(const TrainOrder& order) override;
+  void apply(int64_t round, int64_t examples, int64_t examples_after, bool alone) override;
+  void load(int64_t round, SharedBytes image, bool keep_local) override;
+  void snapshot(uint64_t request, bool with_optimizer) override;
+  void evaluate(const Evaluate& order) override;
+  void drop() override;
+  int64_t steps() const override { return steps_; }
+
+ private:
+  struct Training {
+    TrainOrder order;
+    size_t step = 0;      // ranges done
+    uint32_t bucket = 0;  // announced
+    uint64_t begun_ns = 0;
+    Contribution contribution;
+  };
+  double step_ms(int64_t examples) const;
+  void later(double ms, std::function<void()> what);
+  void compute(double ms, uint64_t token, void (TimedReplica::*then)());
+  void count(const Range& range);
+  void step_done();
+  void bucket_done();
+  void contribute();
+
+  TimedModel& model_;
+  WorkDone& work_;
+  Network& network_;
+  int process_;
+  ReplicaEvents* events_ = nullptr;
+  int64_t round_ = -1, steps_ = 0;
+  uint64_t free_at_ns_ = 0;  // the trainer does one thing at a time, in order
+  uint64_t token_ = 0;       // of the training order under way; a new number when it is given up
+  std::unique_ptr<Training> training_;
+};
+
+}  // namespace perigee::sim

@@ -1,0 +1,27 @@
+// What a forecast must know of a job: how long its steps take on this machine, and how many bytes an exchange and a checkpoint have.
+#pragma once
+
+#include <atomic>
+
+#include "cluster/simulator/timed_replica.h"
+#include "src/train/job.h"
+#include "src/train/run_log.h"
+
+namespace perigee {
+
+struct MeasuredJob {
+  RunFacts facts;
+  sim::StepTimes times;
+  int64_t steps = 0;  // that were measured; 0: none, or `stop` came first
+  ExchangeLayout layout;
+  std::vector<Bucket> buckets;
+  size_t image_bytes = 0;
+};
+
+// Opens the job, with its data, and builds its trainer; no step is made. Error(data), Error(model), Error(resources) as from Trainer.
+MeasuredJob inspect_job(const Job& job, int threads);
+// Then trains it on `threads` (0: the job's, or all cores) for a few seconds, in orders as a worker gets them: medians of those. Parameters change; nothing is
+// written.
+MeasuredJob measure_job(const Job& job, int threads, const std::atomic<bool>& stop);
+
+}  // namespace perigee

@@ -1,0 +1,28 @@
+// What `perigee simulate` has to say: a table row by row, a plot, or JSON.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cluster/simulator/forecast.h"
+
+namespace perigee {
+
+// One forecast and what was varied for it.
+struct SimulatedPoint {
+  std::vector<std::pair<std::string, std::string>> set;  // of --sweep: name and value
+  double bits_per_s = 0;
+  sim::ForecastInput input;
+  sim::Forecast forecast;
+
+  std::string label() const;  // "every=5 nodes=8"
+  double speedup() const;     // examples per second against one node of median speed
+};
+
+void print_heading(const std::vector<std::pair<std::string, std::string>>& set);
+void print_row(const SimulatedPoint& point);
+void print_plot(const std::vector<SimulatedPoint>& points);
+Json point_json(const SimulatedPoint& point);
+
+}  // namespace perigee
