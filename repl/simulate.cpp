@@ -1,5 +1,6 @@
 // `perigee simulate`: how long a job would take on machines and a network that are only described.
 #include <CLI/App.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -98,6 +99,14 @@ double parse_latency_ms(const std::string& text, const std::string& option) {
   return seconds * 1e3;
 }
 
+void require_policy_option(const std::string& name, const std::string& option) {
+  std::vector<std::string> known = {"nodes", "bandwidth", "latency", "mtbf", "repair", "speed-spread", "type"};
+  for (const PolicyDef* policy : all_policies())
+    for (const PolicyOption& one : policy->options) known.emplace_back(one.name);
+  if (std::find(known.begin(), known.end(), name) == known.end())
+    throw Error(ErrorKind::usage, {option, "there is nothing of that name to vary", "", "", nearest_hint(name, known)});
+}
+
 // One point of the sweeps: what the command line says, with that value instead.
 void vary(SimulatedPoint& point, const std::string& name, const std::string& value) {
   sim::ForecastInput& in = point.input;
@@ -114,6 +123,7 @@ void vary(SimulatedPoint& point, const std::string& name, const std::string& val
   else if (name == "average_optimizer")
     throw Error(ErrorKind::usage, {option, "changes what is measured", "", "", "give it with --set, in a forecast of its own"});
   else {
+    require_policy_option(name, option);
     Json json = value;
     try {
       json = Json::parse(value, option);
@@ -155,7 +165,8 @@ sim::ForecastInput described(const Job& job) {
   in.repair_s = parse_duration(options.repair, "--repair");
   in.speed_spread = options.speed_spread;
   in.seed = static_cast<uint64_t>(options.seed);
-  if (const Json* averaging = job.canonical().find("averaging"); averaging && !averaging->is_null()) in.averaging = *averaging;
+  const Json canonical = job.canonical();
+  if (const Json* averaging = canonical.find("averaging"); averaging && !averaging->is_null()) in.averaging = *averaging;
   read_policy(&in.averaging, job.where());
   in.global_batch = Config(job.json(), job.where()).object("data").integer_in("global_batch", 0, int64_t{1} << 24, 0);
   return in;

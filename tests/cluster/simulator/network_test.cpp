@@ -59,6 +59,54 @@ TEST_F(NetworkTest, FramesComeInOrderWhateverTheJitterAndLoss) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(at_b.frames[static_cast<size_t>(i)], i);
 }
 
+TEST_F(NetworkTest, ConnectionsOfOneHostShareItsRateInTurns) {
+  network.set_quality({.latency_ms = 10, .jitter_ms = 0, .bytes_per_s = 1e6, .shared = true});
+  Peer at_c;
+  const int c = network.add_process(3, "c:1");
+  network.boot(c, &at_c);
+  connect();
+  const PeerId to_c = network.transport(a).connect("c:1", network.now_ns() + 5'000'000'000);
+  run(100);
+  // 400 kB to b, then 100 kB to c: in turns, c's last frame leaves second to last but three.
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(send_a(i, 100'000));
+  ASSERT_TRUE(network.transport(a).send(to_c, std::vector<std::byte>(100'000)));
+  run(205);
+  EXPECT_EQ(at_b.frames.size(), 1u);
+  EXPECT_EQ(at_c.frames.size(), 0u);
+  run(10);
+  EXPECT_EQ(at_c.frames.size(), 1u);
+  EXPECT_EQ(at_b.frames.size(), 1u);
+  ASSERT_TRUE(network.transport(a).send(to_c, std::vector<std::byte>(100)));  // a packet waits for no other connection
+  run(11);
+  EXPECT_EQ(at_c.frames.size(), 2u);
+  run(510 - 226 - 1);
+  EXPECT_EQ(at_b.frames.size(), 3u);
+  run(2);
+  EXPECT_EQ(at_b.frames, (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(network.traffic(1).sent, 500'100u);
+  EXPECT_EQ(network.traffic(2).received, 400'000u);
+}
+
+TEST_F(NetworkTest, WhatSeveralSendToOneHostArrivesAtItsRate) {
+  network.set_quality({.latency_ms = 10, .jitter_ms = 0, .bytes_per_s = 1e6, .shared = true});
+  Peer at_c;
+  const int c = network.add_process(3, "c:1");
+  network.boot(c, &at_c);
+  connect();
+  const PeerId from_c = network.transport(c).connect("b:1", network.now_ns() + 5'000'000'000);
+  run(100);
+  ASSERT_TRUE(send_a(1, 100'000));
+  ASSERT_TRUE(network.transport(c).send(from_c, std::vector<std::byte>(100'000, std::byte{2})));
+  run(109);
+  EXPECT_EQ(at_b.frames.size(), 0u);
+  run(2);
+  EXPECT_EQ(at_b.frames.size(), 1u);
+  run(98);
+  EXPECT_EQ(at_b.frames.size(), 1u);
+  run(2);
+  EXPECT_EQ(at_b.frames, (std::vector<int>{1, 2}));
+}
+
 TEST_F(NetworkTest, AClosedConnectionDeliversWhatWasSentAndThenItsEnd) {
   connect();
   send_a(1), send_a(2);
