@@ -99,12 +99,16 @@ double parse_latency_ms(const std::string& text, const std::string& option) {
   return seconds * 1e3;
 }
 
-void require_policy_option(const std::string& name, const std::string& option) {
+// A slip in a name is told with the names of both kinds, which the policy's reader does not know.
+void require_known(const std::string& name, const Json& averaging) {
+  const Json* type = averaging.find("type");
   std::vector<std::string> known = {"nodes", "bandwidth", "latency", "mtbf", "repair", "speed-spread", "type"};
-  for (const PolicyDef* policy : all_policies())
-    for (const PolicyOption& one : policy->options) known.emplace_back(one.name);
+  for (const PolicyDef& policy : all_policies()) {
+    if (policy.own_knobs && type && *type == Json(policy.name)) return;
+    for (const PolicyOption& option : policy.options) known.push_back(option.name);
+  }
   if (std::find(known.begin(), known.end(), name) == known.end())
-    throw Error(ErrorKind::usage, {option, "there is nothing of that name to vary", "", "", nearest_hint(name, known)});
+    throw Error(ErrorKind::usage, {"--sweep " + name, "there is nothing of that name to vary", "", "", nearest_hint(name, known)});
 }
 
 // One point of the sweeps: what the command line says, with that value instead.
@@ -123,7 +127,7 @@ void vary(SimulatedPoint& point, const std::string& name, const std::string& val
   else if (name == "average_optimizer")
     throw Error(ErrorKind::usage, {option, "changes what is measured", "", "", "give it with --set, in a forecast of its own"});
   else {
-    require_policy_option(name, option);
+    require_known(name, in.averaging);
     Json json = value;
     try {
       json = Json::parse(value, option);

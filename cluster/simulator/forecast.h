@@ -50,7 +50,8 @@ struct Forecast {
   uint64_t events = 0, trace_hash = 0;  // of the simulation
 };
 
-// One node that does not fail trains alone, without coordinator and network. Error(model) for a policy that is none; Error(cluster) when the run ends early, or has not got anywhere after `max_effort`.
+// One node that does not fail trains alone, without coordinator and network. Error(model) for a policy that is none; Error(cluster) when
+// the run ends early, or has not got anywhere after `max_effort`.
 Forecast forecast(const ForecastInput& input);
 
 }  // namespace perigee::sim

@@ -70,7 +70,7 @@ void Network::arrive_at(uint64_t number, int from, uint64_t arrival) {
   ++side.scheduled;
 }
 
-// A host sends one frame at a time, its connections in turns, as fair queues do it; what fits into one packet waits for no other connection.
+// A host sends one frame at a time, its connections in turns, as fair queues do it; what fits into a packet waits for no other one.
 void Network::take_turns(uint64_t number, int from) {
   Connection* c = find(number);
   Side& side = c->sides[static_cast<size_t>(from)];

@@ -20,8 +20,8 @@ struct MeasuredJob {
 
 // Opens the job, with its data, and builds its trainer; no step is made. Error(data), Error(model), Error(resources) as from Trainer.
 MeasuredJob inspect_job(const Job& job, int threads);
-// Then trains it on `threads` (0: the job's, or all cores) for a few seconds, in orders as a worker gets them: medians of those. Parameters change; nothing is
-// written.
+// Then trains it on `threads` (0: the job's, or all cores) for a few seconds, in orders as a worker gets them: medians of those.
+// Parameters change; nothing is written.
 MeasuredJob measure_job(const Job& job, int threads, const std::atomic<bool>& stop);
 
 }  // namespace perigee
