@@ -34,6 +34,7 @@ void declare(CLI::App& app) {
   app.add_option("--key-fd", options.key_descriptor, "a descriptor to read the job's key from")->group("");
   app.add_flag("--standby", options.standby, "stand by for the coordinator instead of training; agents start this")->group("");
   app.add_option("--parent", options.worker.parent, "end with this process")->group("");
+  app.add_flag("--patient", options.worker.patient, "go on for a while after SIGTERM")->group("");
 }
 
 int run_as_standby() {
@@ -42,7 +43,8 @@ int run_as_standby() {
                              .advertise = options.worker.advertise,
                              .interface_cidr = options.worker.interface_cidr,
                              .data_root = options.worker.data_root,
-                             .threads = options.worker.threads};
+                             .threads = options.worker.threads,
+                             .parent = options.worker.parent};
   if (options.key_descriptor < 0)
     throw Error(ErrorKind::usage,
                 {.where = "--standby", .what = "a standby is started by an agent", .hint = "see `perigee train --standby`"});
@@ -59,7 +61,6 @@ int run() {
   if (!options.secret.empty()) options.worker.secret = Secret::from_file(options.secret);
   options.worker.started_by_us = options.key_descriptor >= 0;
   if (options.worker.started_by_us) options.worker.key = read_inherited_key(options.key_descriptor);
-  options.worker.patient = options.worker.parent > 0;
   return run_worker(options.worker);
 }
 

@@ -111,6 +111,9 @@ int run_agent(const AgentMainOptions& options) {
   std::optional<LoggedProcesses> logged;
   UvProcessOptions process_options;
   if (!options.secret.empty()) process_options.secret = options.secret.hex();
+  // Workers outlive their coordinator, since another one will come. But without their agent nobody could stop or replace them, and
+  // the agent that is started in its place would start the same ones beside them.
+  process_options.die_with_parent = true;
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) process_options.arguments.insert(process_options.arguments.end(), {name, value});
   };

@@ -4,6 +4,7 @@
 #include <linux/close_range.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <uv.h>
@@ -42,6 +43,14 @@ void keep_tail(std::string* tail, const char* bytes, size_t size) {
 }
 
 }  // namespace
+
+void follow_parent(int parent) {
+  if (parent <= 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) raise(SIGKILL);  // it died before the call
+}
+
+void outlive_parent() { prctl(PR_SET_PDEATHSIG, 0); }
 
 struct UvProcesses::Impl {
   // One child: its process handle and the pipe of its standard error. Freed when it has ended and both are closed.

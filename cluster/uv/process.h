@@ -22,8 +22,12 @@ struct UvProcessOptions {
   std::vector<std::string> arguments;  // after `worker NAME --join HOST:PORT --key-fd 3 --threads N`
   std::string folder;                  // where it starts; empty: here
   std::string secret;                  // hex: of the cluster; a standby needs it to speak to other agents. Empty: none
-  bool die_with_parent = false;        // PR_SET_PDEATHSIG, which the child sets itself: a worker of `train --workers` does not outlive it
+  bool die_with_parent = false;        // a child that nobody is left to stop ends: it is told `--parent`, and calls follow_parent()
 };
+
+// In the child, since nothing of ours runs between fork and exec: it is killed when its parent ends. Nothing if `parent` is 0.
+void follow_parent(int parent);
+void outlive_parent();
 
 class UvProcesses final : public Processes {
  public:

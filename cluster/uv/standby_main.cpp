@@ -12,6 +12,7 @@
 #include "cluster/standby.h"
 #include "cluster/uv/address.h"
 #include "cluster/uv/launcher.h"
+#include "cluster/uv/process.h"
 
 namespace perigee {
 namespace {
@@ -145,7 +146,8 @@ std::string advertised(const StandbyMainOptions& options, const std::string& lis
 }  // namespace
 
 int run_standby(const StandbyMainOptions& options) {
-  signal(SIGINT, SIG_IGN);  // on a terminal it came to the agent as well, which ends this process
+  follow_parent(options.parent);  // two standbys would take turns at the coordinator
+  signal(SIGINT, SIG_IGN);        // on a terminal it came to the agent as well, which ends this process
   std::unique_ptr<RootedOpener> opener;
   if (!options.data_root.empty()) opener = std::make_unique<RootedOpener>(std::filesystem::canonical(options.data_root).string());
 
@@ -170,6 +172,7 @@ int run_standby(const StandbyMainOptions& options) {
   loop.run();
   if (following.error) throw *following.error;
   if (!following.cause) return 0;
+  outlive_parent();  // it speaks for the run now, whose end is also its own
 
   static std::atomic<bool> stop = false;
   loop.on_signal(SIGTERM, [](int) { stop = true; });

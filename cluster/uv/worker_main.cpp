@@ -4,7 +4,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 #include "cluster/rooted_opener.h"
 #include "cluster/uv/address.h"
 #include "cluster/uv/loop.h"
+#include "cluster/uv/process.h"
 #include "cluster/uv/trainer_replica.h"
 #include "cluster/uv/uv_transport.h"
 #include "cluster/worker.h"
@@ -213,12 +213,6 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   bool asked_to_leave_ = false, finished_ = false;
 };
 
-// A worker of `train --workers` must not outlive it. Set by the child itself, since nothing of ours runs between fork and exec.
-void follow_parent(int parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) raise(SIGKILL);  // it died before the call
-}
-
 }  // namespace
 
 Secret read_inherited_key(int descriptor) {
@@ -241,7 +235,7 @@ void read_inherited_keys(int descriptor, Secret* key, Secret* secret) {
 }
 
 int run_worker(const WorkerMainOptions& options) {
-  if (options.parent > 0) follow_parent(options.parent);
+  follow_parent(options.parent);
   if (options.started_by_us) signal(SIGINT, SIG_IGN);
   std::error_code status;
   WorkerMainOptions checked = options;

@@ -218,6 +218,27 @@ def workers_under_an_agent_outlive_their_launcher():
         assert len(agent.of_kind("worker_started")) == 2, "the same workers all along"
 
 
+def workers_end_with_their_agent():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=200)
+        agents = [cluster.agent("--slots", "1", "--name", name) for name in ("a", "b")]
+        train = cluster.train("--agents", ",".join(a.address for a in agents), "--secret", cluster.secret(), "--threads", "1")
+        train.wait_event("step", lambda e: e["workers"] == 2)
+        orphan = agents[0].worker_pids()[0]
+        agents[0].signal(signal.SIGKILL)
+        agents[0].wait()
+        try:
+            wait_until("the worker's end", lambda: b"worker" not in command_line(orphan))
+        except AssertionError:
+            os.kill(orphan, signal.SIGKILL)
+            raise
+        lost = train.wait_event("worker_lost")
+        assert lost["worker"] == "a/0", lost
+        assert agents[1].worker_pids(), "the other agent's worker trains on"
+        end_of(train)
+        cluster.check_ledger(train.folder(), epochs=200)
+
+
 def eval_and_predict_share_the_work():
     with Cluster() as cluster:
         train = cluster.train()
@@ -284,5 +305,5 @@ if __name__ == "__main__":
         all_workers_are_there_when_it_begins, a_worker_that_joins_knows_its_learning_rate, a_wrong_secret_is_refused,
         a_worker_joins_while_it_trains, a_killed_worker_is_started_again, sigterm_leaves_a_checkpoint_that_resumes,
         a_killed_launcher_takes_its_workers_along_and_resumes, workers_under_an_agent_outlive_their_launcher,
-        eval_and_predict_share_the_work, an_agent_opens_data_only_under_its_root, mistakes_are_explained
+        workers_end_with_their_agent, eval_and_predict_share_the_work, an_agent_opens_data_only_under_its_root, mistakes_are_explained
     ])

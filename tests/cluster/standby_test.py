@@ -30,6 +30,13 @@ def workers_started(agents):
     return [len([e for e in agent.of_kind("worker_started") if "standby" not in e["worker"]]) for agent in agents]
 
 
+def command_line(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def run_folders(cluster):
     return sorted((cluster.folder / "runs").iterdir(), key=lambda folder: folder.stat().st_ctime)
 
@@ -112,6 +119,32 @@ def a_killed_standby_is_one_line_and_comes_back():
         wait_until("the standby's end", lambda: not pathlib.Path(f"/proc/{pid}").exists())
 
 
+def a_standby_ends_with_its_agent_unless_it_has_taken_over():
+    with Cluster() as cluster:
+        agents, train, _ = start(cluster)
+        following = agents[1].workers()["b/standby"]
+        agents[1].signal(signal.SIGKILL)
+        wait_until("the standby's end", lambda: b"standby" not in command_line(following))
+        train.wait_event("standby_lost")
+        assert train.wait() == 0, train.tail()
+    with Cluster() as cluster:
+        agents, train, _ = start(cluster)
+        train.signal(signal.SIGKILL)
+        train.wait()
+        wait_said(agents[1], "took over")
+        coordinating = agents[1].workers()["b/standby"]
+        agents[1].signal(signal.SIGKILL)
+        agents[1].wait()
+        folder = standby_folder(cluster, train)
+        try:
+            wait_until("the end of the run", lambda: '"end"' in (folder / "log.jsonl").read_text())
+        except AssertionError:
+            if b"standby" in command_line(coordinating):
+                os.kill(coordinating, signal.SIGKILL)
+            raise
+        cluster.check_ledger(folder, epochs=EPOCHS)
+
+
 def a_run_that_ends_ends_its_standby():
     with Cluster() as cluster:
         agents, train, _ = start(cluster, epochs=10)
@@ -134,5 +167,6 @@ def mistakes_are_explained():
 if __name__ == "__main__":
     harness.main([
         a_killed_launcher_is_replaced_by_its_standby, a_stopped_launcher_is_fenced_when_it_comes_back,
-        a_killed_standby_is_one_line_and_comes_back, a_run_that_ends_ends_its_standby, mistakes_are_explained
+        a_killed_standby_is_one_line_and_comes_back, a_standby_ends_with_its_agent_unless_it_has_taken_over,
+        a_run_that_ends_ends_its_standby, mistakes_are_explained
     ])
