@@ -49,4 +49,8 @@ SourcePtr RootedOpener::open(const std::string& part, const Config& description,
   return open_source(Config(inside, where), root_);
 }
 
+std::string RootedOpener::locate(const std::string& path, const std::string& where, const std::string&) {
+  return path_in(root_, checked(Json(path), root_, where).as_string());
+}
+
 }  // namespace perigee

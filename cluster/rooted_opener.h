@@ -15,6 +15,7 @@ class RootedOpener final : public SourceOpener {
   // confined to the root whatever becomes of the links on the way. Relative paths start from the root, whatever folder the job came from. Error(data) for a path that leads out of it, also by a
   // symbolic link.
   SourcePtr open(const std::string& part, const Config& description, const std::string& folder) override;
+  std::string locate(const std::string& path, const std::string& where, const std::string& folder) override;
 
  private:
   std::string root_;

@@ -116,7 +116,8 @@ class ReplicaTrainer::AtResult {
 };
 
 ReplicaTrainer::ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptions& options)
-    : remote_(remote_opener(welcome, options)),
+    : opener_(options.opener),
+      remote_(remote_opener(welcome, options)),
       trainer_(job_of(welcome), trainer_options(welcome, remote_ ? remote_.get() : options.opener, options.trace)),
       policy_(policy_of(trainer_)),
       block_(trainer_, policy_.average_optimizer, options.bucket_bytes),
@@ -139,7 +140,7 @@ void ReplicaTrainer::put_initial_values() {
   const Json* pretrained = trainer_.job().json().find("pretrained");
   if (!pretrained || pretrained->is_null()) return;
   const Json description = pretrained->is_string() ? Json(Json::Object{{"model", *pretrained}}) : *pretrained;
-  apply_pretrained(trainer_, Config(description, trainer_.job().where() + ": pretrained"), trainer_.job().folder());
+  apply_pretrained(trainer_, Config(description, trainer_.job().where() + ": pretrained"), trainer_.job().folder(), opener_);
 }
 
 std::vector<NamedBlock> ReplicaTrainer::outer_blocks() {

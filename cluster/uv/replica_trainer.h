@@ -24,7 +24,7 @@ class OrderWatch : public GradientSink {
 
 struct ReplicaTrainerOptions {
   size_t bucket_bytes = size_t{1} << 20;  // equal on every worker
-  SourceOpener* opener = nullptr;         // of data that the worker reads itself; see TrainerOptions
+  SourceOpener* opener = nullptr;         // of what the worker reads itself; see TrainerOptions. Outlives the trainer
   ExampleClient* examples = nullptr;      // of data that the coordinator sends; null: there are none. Outlives the trainer
   TraceRing* trace = nullptr;             // of the timeline; outlives the trainer
 };
@@ -78,6 +78,7 @@ class ReplicaTrainer {
   uint64_t hash_of_result() const;
   double progress() const;
 
+  SourceOpener* opener_;
   std::unique_ptr<SourceOpener> remote_;  // of data that the coordinator sends
   Trainer trainer_;
   Policy policy_;

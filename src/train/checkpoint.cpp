@@ -314,8 +314,9 @@ bool matches_pattern(std::string_view pattern, std::string_view name) {
   return p == pattern.size();
 }
 
-void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::string& folder) {
-  const std::string path = path_in(folder, pretrained.string("model"));
+void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::string& folder, SourceOpener* opener) {
+  const std::string model = pretrained.string("model");
+  const std::string path = opener ? opener->locate(model, pretrained.where() + ".model", folder) : path_in(folder, model);
   const std::vector<std::string> freeze = pretrained.string_list("freeze"), skip = pretrained.string_list("skip");
   pretrained.reject_unread();
   const auto any = [](const std::vector<std::string>& patterns, const std::string& name) {

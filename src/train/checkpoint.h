@@ -50,8 +50,9 @@ void save_model(const LoadedModel& loaded, const std::string& path);
 
 // Loads parameters (and states) of the same names and shapes from a model file: transfer learning. `job` is the job's
 // "pretrained" object: {"model": path, "freeze": ["conv*"], "skip": ["dense2.*"]}. Patterns: '*' stands for any characters.
-// Error(model) when a tensor that is not skipped is missing or has another shape. Call before training.
-void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::string& folder);
+// Error(model) when a tensor that is not skipped is missing or has another shape. Call before training. `opener` says where the file
+// lies; null: in `folder`, or anywhere.
+void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::string& folder, SourceOpener* opener = nullptr);
 
 bool matches_pattern(std::string_view pattern, std::string_view name);
 

@@ -92,6 +92,8 @@ class SourceOpener {
  public:
   virtual ~SourceOpener() = default;
   virtual SourcePtr open(const std::string& part, const Config& description, const std::string& folder) = 0;
+  // Where a file lies that the job names beside its data, as a model to start from. `where` names it in errors.
+  virtual std::string locate(const std::string& path, const std::string& where, const std::string& folder);
 };
 
 struct TrainerOptions {

@@ -1,13 +1,18 @@
 // What the cluster relies on in a replica: the same bits however the leaves are dealt out, weighted means, healing, and that a result
 // once held is given out unchanged whatever local work goes on.
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <thread>
 
+#include "cluster/rooted_opener.h"
+#include "src/io/file.h"
 #include "src/train/checkpoint.h"
 #include "src/train/evaluator.h"
 #include "tests/cluster/replica_harness.h"
@@ -577,6 +582,36 @@ TEST(Failure, AJobThatCannotWorkFailsForAll) {
   TestReplica replica(welcome_to(R"([{"type": "dense", "out": 7}])", R"({"type": "adam", "lrr": 1})", R"("allreduce")"));
   EXPECT_TRUE(replica.failed);
   EXPECT_TRUE(replica.for_all);
+}
+
+TEST(Pretrained, IsReadOnlyWhereTheWorkerMayRead) {
+  namespace fs = std::filesystem;
+  const fs::path base = fs::canonical(fs::temp_directory_path()) / ("pretrained." + std::to_string(getpid()));
+  fs::create_directories(base / "root");
+  fs::create_directories(base / "outside");
+  Welcome other = welcome_to(kTiny, R"("adam")", R"("periodic")");
+  other.job.replace(other.job.find(R"("seed": 5)"), 9, R"("seed": 6)");
+  const SharedBytes model = TestReplica(other).snapshot();
+  for (const char* folder : {"root", "outside"}) write_file((base / folder / "model.safetensors").string(), *model);
+  fs::create_symlink(base / "outside" / "model.safetensors", base / "root" / "link.safetensors");
+
+  RootedOpener opener((base / "root").string());
+  const auto start_from = [&](const std::string& path) {
+    return welcome_to(kTiny, R"("adam")", R"("periodic")", R"(, "pretrained": {"model": ")" + path + R"("})");
+  };
+  TestReplica inside(start_from("model.safetensors"), {.opener = &opener});
+  EXPECT_FALSE(inside.failed) << inside.failure;
+  const LoadedModel loaded = load_model(*inside.snapshot(), "its parameters"), expected = load_model(*model, "the model");
+  const Params &got = loaded.model->params(), &wanted = expected.model->params();
+  ASSERT_EQ(got.block_bytes(), wanted.block_bytes());
+  EXPECT_EQ(std::memcmp(got.block(), wanted.block(), got.block_bytes()), 0);
+  for (const std::string& path : {(base / "outside" / "model.safetensors").string(), std::string("../outside/model.safetensors"),
+                                  std::string("link.safetensors")}) {
+    TestReplica outside(start_from(path), {.opener = &opener});
+    EXPECT_TRUE(outside.failed) << path;
+    EXPECT_NE(outside.failure.find("leads out of the folder"), std::string::npos) << path << ": " << outside.failure;
+  }
+  fs::remove_all(base);
 }
 
 TEST(Drop, GivesUpAnOrderAndWhatItReported) {
