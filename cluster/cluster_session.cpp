@@ -35,7 +35,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   const Config about_data = Config(job.json(), job.where()).object("data");
   const DataPlacement placement = read_placement(about_data);
   TrainerOptions probing = options;
-  if (placement.at_coordinator) served = std::make_unique<ServedData>();
+  if (placement.at_coordinator) served = std::make_unique<ServedData>(options.opener);
   if (served) probing.opener = served.get();
   Trainer probe(job, probing);
   facts = run_facts(probe);
@@ -443,7 +443,9 @@ void ClusterSession::add_model_of_best(Json& event) {
     ThreadTeam team(options_.trainer.threads > 0 ? options_.trainer.threads : 1);
     const Config data = Config(job_.job.json(), job_.job.where()).object("data");
     const Json description = with_fitted(*data.raw("test"), loaded.fitted);
-    const SourcePtr source = open_source(data.element(description, "test"), job_.job.folder());
+    const Config test = data.element(description, "test");
+    SourceOpener* opener = options_.trainer.opener;
+    const SourcePtr source = opener ? opener->open("test", test, job_.job.folder()) : open_source(test, job_.job.folder());
     last_test_ = Evaluator(*loaded.model, team, source, job_.job.json().find("metrics"), best).run();
   } catch (const Error& error) {
     warn(std::string("the best epoch's model could not be saved: ") + error.what());

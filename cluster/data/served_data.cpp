@@ -53,7 +53,7 @@ Manifest::Source read_source(const Config& config) {
 SourcePtr ServedData::open(const std::string& part, const Config& description, const std::string& folder) {
   std::vector<size_t> leaves;
   const LeafScope scope([&](const Config& leaf, const std::string& base) { return open_leaf(leaf, base, &leaves); });
-  SourcePtr source = open_source(description, folder);
+  SourcePtr source = opener_ ? opener_->open(part, description, folder) : open_source(description, folder);
   parts_.push_back({part, source->fitted(), std::move(leaves)});
   return source;
 }

@@ -22,6 +22,8 @@ struct ServedSource {
 // order and are there once, so that several workers cannot share them out.
 class ServedData final : public SourceOpener {
  public:
+  // `opener` opens each part, and outlives this; null: open_source.
+  explicit ServedData(SourceOpener* opener = nullptr) : opener_(opener) {}
   SourcePtr open(const std::string& part, const Config& description, const std::string& folder) override;
 
   const std::vector<ServedSource>& sources() const { return sources_; }
@@ -35,6 +37,7 @@ class ServedData final : public SourceOpener {
   };
   SourcePtr open_leaf(const Config& description, const std::string& folder, std::vector<size_t>* leaves);
 
+  SourceOpener* opener_;
   std::vector<ServedSource> sources_;
   std::map<std::string, size_t> numbers_;  // by description and folder
   std::vector<Part> parts_;

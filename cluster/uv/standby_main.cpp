@@ -109,7 +109,7 @@ int64_t whole(const Json& json, const char* key) {
   return value && value->is_int() ? value->as_int() : 0;
 }
 
-LaunchOptions launch_options(const StandbyMainOptions& options, const Inherit& inherit) {
+LaunchOptions launch_options(const StandbyMainOptions& options, const Inherit& inherit, SourceOpener* opener) {
   const Json launch = Json::parse(inherit.launch, "the coordinator's launcher");
   LaunchOptions out;
   if (const Json* agents = launch.find("agents"); agents && agents->is_array())
@@ -118,17 +118,13 @@ LaunchOptions launch_options(const StandbyMainOptions& options, const Inherit& i
   out.min_workers = static_cast<int>(std::max<int64_t>(1, whole(launch, "min_workers")));
   out.secret = options.secret;
   out.session.trainer.threads = static_cast<int>(whole(launch, "threads"));
+  out.session.trainer.opener = opener;
   return out;
 }
 
 // Opens the data and builds the network, as the coordinator's launcher did: what fails now would fail when it is too late.
 ClusterJob prepare(const StandbyMainOptions& options, const Inherit& inherit, SourceOpener* opener) {
   const Job job(Json::parse(inherit.job, "job"), "job", inherit.folder);
-  if (opener && read_placement(Config(job.json(), job.where()).object("data")).at_coordinator)
-    throw Error(ErrorKind::data, {.where = options.name,
-                                  .what = "the standby would have to open the data that the coordinator serves",
-                                  .got = "an agent that opens data only under its --data-root",
-                                  .hint = "let another agent host the standby, or set data.at = \"worker\""});
   TrainerOptions trainer{.threads = options.threads, .measure = false, .opener = opener};
   if (!inherit.tuning.empty()) trainer.tuning = Json::parse(inherit.tuning, "tuning");
   ClusterJob prepared(job, trainer);
@@ -186,7 +182,7 @@ int run_standby(const StandbyMainOptions& options) {
                      .inheritance = standby.take(),
                      .from = options.coordinator,
                      .cause = *following.cause},
-                    launch_options(options, inherit), stop);
+                    launch_options(options, inherit, opener.get()), stop);
   launcher.session().add_sink(options.show);
   const Json end = launcher.run();
   const Json* stopped = end.find("stopped");

@@ -11,10 +11,10 @@ from harness import Cluster, wait_until
 EPOCHS = 200
 
 
-def start(cluster, *arguments, epochs=EPOCHS, averaging=None):
+def start(cluster, *arguments, epochs=EPOCHS, agent_arguments=(), **job):
     """Two agents with a worker each; the second one also has the standby."""
-    cluster.write_job(epochs=epochs, **({"averaging": averaging} if averaging else {}))
-    agents = [cluster.agent("--slots", "2", "--name", name) for name in ("a", "b")]
+    cluster.write_job(epochs=epochs, **job)
+    agents = [cluster.agent("--slots", "2", "--name", name, *agent_arguments) for name in ("a", "b")]
     train = cluster.train("--agents", ",".join(a.address for a in agents), "--secret", cluster.secret(), "--threads", "1",
                           "--standby", agents[1].address, *arguments)
     ready = train.wait_event("standby_ready")
@@ -63,9 +63,9 @@ def records_of_first(cluster, first, second):
 
 
 def a_killed_launcher_is_replaced_by_its_standby():
-    for averaging in (None, {"type": "allreduce"}):
+    for averaging, epochs in ((harness.JOB["averaging"], EPOCHS), ({"type": "allreduce"}, 60)):
         with Cluster() as cluster:
-            agents, train, address = start(cluster, averaging=averaging, epochs=EPOCHS if averaging is None else 60)
+            agents, train, address = start(cluster, averaging=averaging, epochs=epochs)
             status, out, err = cluster.run("status", address, "--secret", cluster.secret(), "--json")
             assert status == 0 and json.loads(out)["role"] == "standby", (out, err)
             before = workers_started(agents)
@@ -79,7 +79,7 @@ def a_killed_launcher_is_replaced_by_its_standby():
             assert end["test"]["accuracy"] > 0.7, end
             took_over = [e for e in events if e["event"] == "took_over"]
             assert len(took_over) == 1 and took_over[0]["generation"] >= 1_000_000, took_over
-            cluster.check_ledger(folder, epochs=EPOCHS if averaging is None else 60)
+            cluster.check_ledger(folder, epochs=epochs)
             records_of_first(cluster, train.folder(), folder)
             for file in ("model.safetensors", "report.json", "ledger", "job.json", "log.jsonl"):
                 assert (folder / file).is_file(), file
@@ -145,6 +145,35 @@ def a_standby_ends_with_its_agent_unless_it_has_taken_over():
         cluster.check_ledger(folder, epochs=EPOCHS)
 
 
+def a_standby_serves_data_from_under_its_data_root():
+    rows = "a,b,y\n" + "".join(f"{i % 7},{i % 3},{i % 2}\n" for i in range(harness.JOB["data"]["train"]["size"]))
+    part = {"type": "csv", "file": "in.csv", "target": "y"}
+    job = {"data": {"at": "coordinator", "train": part, "batch": 16}, "network": [{"type": "dense", "out": 2}]}
+    with Cluster() as cluster:
+        root = cluster.folder / "root"
+        root.mkdir()
+        (root / "in.csv").write_text(rows)
+        (cluster.folder / "in.csv").write_text(rows)  # the launcher's own copy
+        agents, train, _ = start(cluster, agent_arguments=("--data-root", root), **job)
+        train.signal(signal.SIGKILL)
+        train.wait()
+        (cluster.folder / "in.csv").unlink()
+        wait_said(agents[1], "took over")
+        folder = standby_folder(cluster, train)
+        end_of_standby(cluster, agents[1], folder)
+        cluster.check_ledger(folder, epochs=EPOCHS)
+    with Cluster() as cluster:
+        root = cluster.folder / "root"
+        root.mkdir()
+        (cluster.folder / "in.csv").write_text(rows)
+        (root / "in.csv").symlink_to(cluster.folder / "in.csv")
+        cluster.write_job(epochs=EPOCHS, **job)
+        agent = cluster.agent("--slots", "1", "--name", "b", "--data-root", root)
+        cluster.train("--agents", agent.address, "--secret", cluster.secret(), "--threads", "1", "--standby", agent.address)
+        ended = agent.wait_event("worker_ended", lambda e: e["worker"] == "b/standby")
+        assert ended["code"] == 3 and "leads out of the folder" in ended["said"], ended
+
+
 def a_run_that_ends_ends_its_standby():
     with Cluster() as cluster:
         agents, train, _ = start(cluster, epochs=10)
@@ -168,5 +197,5 @@ if __name__ == "__main__":
     harness.main([
         a_killed_launcher_is_replaced_by_its_standby, a_stopped_launcher_is_fenced_when_it_comes_back,
         a_killed_standby_is_one_line_and_comes_back, a_standby_ends_with_its_agent_unless_it_has_taken_over,
-        a_run_that_ends_ends_its_standby, mistakes_are_explained
+        a_standby_serves_data_from_under_its_data_root, a_run_that_ends_ends_its_standby, mistakes_are_explained
     ])
