@@ -134,6 +134,7 @@ std::optional<uint64_t> Books::epoch_due() const {
 }
 
 std::optional<uint64_t> Books::hash_of(int64_t round) const {
+  if (round == round_ && hash_ != 0) return hash_;
   if (recent_.empty() || round < recent_.front().round || round > recent_.back().round) return std::nullopt;
   const Mark& mark = recent_[static_cast<size_t>(round - recent_.front().round)];
   if (mark.round != round) return std::nullopt;  // a ledger with a gap

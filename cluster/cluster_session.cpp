@@ -11,6 +11,7 @@
 #include "cluster/data/data_print.h"
 #include "src/core/stopwatch.h"
 #include "src/core/warning.h"
+#include "src/io/digest.h"
 #include "src/io/file.h"
 #include "src/io/safetensors.h"
 #include "src/train/evaluator.h"
@@ -320,6 +321,7 @@ void ClusterSession::on_image(uint64_t request, int64_t round, std::vector<std::
 // On a thread of its own: a disk that takes seconds must not make the workers believe that the coordinator is gone.
 void ClusterSession::write_image(Keep keep, int64_t round, std::vector<std::byte> image) {
   const Json extra = memory();
+  const std::optional<uint64_t> hash = coordinator_->hash_of(round);
   const std::string model = log_.folder()->model_file();
   CheckpointFolder* folder = checkpoints_.get();
   const bool also_scheduled = keep == Keep::best && schedule_->due_after_epoch(epoch_);
@@ -333,6 +335,7 @@ void ClusterSession::write_image(Keep keep, int64_t round, std::vector<std::byte
       }
       Safetensors checkpoint = parse_safetensors(image, "a worker's checkpoint");
       checkpoint.metadata["round"] = std::to_string(round);
+      if (hash) checkpoint.metadata["hash"] = hex_digest(*hash);
       checkpoint.metadata["extra"] = extra.dump();
       auto bytes = std::make_shared<const std::vector<std::byte>>(safetensors_bytes(checkpoint.tensors, checkpoint.metadata));
       if (keep == Keep::best) folder->add_best(*bytes);

@@ -108,7 +108,7 @@ class ClusterSession final : public CoordinatorEvents {
   void read_identity();
   void resume();
   void inherit(const Inheritance& inheritance);
-  void restore(const SharedBytes& checkpoint, int64_t round, const std::string& file);
+  void restore(const SharedBytes& checkpoint, int64_t round, const std::string& file);  // `round`: of which it is
   Json memory() const;
   Position position() const;
   void evaluate_next();

@@ -1,11 +1,11 @@
 // What a cluster run continues from: the folder of an earlier launcher, or what a standby has of the one that it follows.
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <random>
 
 #include "cluster/cluster_session.h"
 #include "src/core/warning.h"
+#include "src/io/digest.h"
 #include "src/io/file.h"
 #include "src/io/safetensors.h"
 
@@ -19,6 +19,28 @@ const Json* number_in(const Metadata& metadata, const char* key, Json* holder) {
   if (found == metadata.end()) return nullptr;
   *holder = Json::parse(found->second, key);
   return holder->is_int() ? holder : nullptr;
+}
+
+// The round of a checkpoint from which a run with this ledger may go on: that round must count, and have given these parameters. A
+// recovery may have gone back behind it; what was written before is then of a line that nobody holds any more.
+int64_t round_to_resume(std::span<const std::byte> bytes, std::span<const LedgerRecord> ledger, const std::string& file) {
+  const Safetensors checkpoint = parse_safetensors(bytes, file);
+  Json told;
+  if (!number_in(checkpoint.metadata, "round", &told))
+    throw Error(ErrorKind::model, {.where = file, .what = "is no checkpoint of a cluster", .hint = "continue it without --workers"});
+  const int64_t round = told.as_int();
+  if (round < 0) return -1;  // the initial values
+  const std::optional<uint64_t> counted = counted_hash(ledger, round);
+  const auto hash = checkpoint.metadata.find("hash");
+  const bool same = counted && (hash == checkpoint.metadata.end() || hash->second == hex_digest(*counted));
+  if (!same)
+    throw Error(ErrorKind::model, {.where = file,
+                                   .what = "its round " + std::to_string(round) + " became void; the run went on without it",
+                                   .got = hash == checkpoint.metadata.end() ? "" : "parameters with hash " + hash->second,
+                                   .expected = counted ? "those of the ledger, with hash " + hex_digest(*counted)
+                                                       : "a round that the run's ledger counts",
+                                   .hint = "continue from an older checkpoint of this run"});
+  return round;
 }
 
 }  // namespace
@@ -38,9 +60,7 @@ void ClusterSession::read_identity() {
 }
 
 void ClusterSession::set_address(const std::string& listening) {
-  char id[20];
-  std::snprintf(id, sizeof id, "%016llx", static_cast<unsigned long long>(job_id_));
-  const Json identity = Json(Json::Object{{"job", id}, {"listen", listening}});
+  const Json identity = Json(Json::Object{{"job", hex_digest(job_id_)}, {"listen", listening}});
   log_.folder()->write_text("cluster.json", identity.dump(2) + "\n");
 }
 
@@ -68,9 +88,12 @@ void ClusterSession::resume() {
     throw Error(ErrorKind::usage, {.where = options_.resume,
                                    .what = "this run has no ledger: it was trained on one machine",
                                    .hint = "continue it without --workers, --agents and --listen"});
+  size_t read = 0;
+  const std::vector<LedgerRecord> ledger = decode_records(FileLedger::load(run + "/ledger"), &read);
   for (const std::string& file : files) {
     try {
-      restore(std::make_shared<const std::vector<std::byte>>(read_file(file)), -1, file);
+      const auto bytes = std::make_shared<const std::vector<std::byte>>(read_file(file));
+      restore(bytes, round_to_resume(*bytes, ledger, file), file);
       resumed_from_ = file;
       break;
     } catch (const Error& error) {
@@ -82,13 +105,10 @@ void ClusterSession::resume() {
   if (resumed_from_.empty()) resumed_from_ = run;
 }
 
-// The checkpoint's numbers are the workers' business; here count its round and what log and judge remember. `round` -1: it says so itself.
+// The checkpoint's numbers are the workers' business; here count its round and what log and judge remember.
 void ClusterSession::restore(const SharedBytes& bytes, int64_t round, const std::string& file) {
   const Safetensors checkpoint = parse_safetensors(*bytes, file);
-  Json told;
-  if (round < 0 && !number_in(checkpoint.metadata, "round", &told))
-    throw Error(ErrorKind::model, {.where = file, .what = "is no checkpoint of a cluster", .hint = "continue it without --workers"});
-  resume_round_ = round < 0 ? told.as_int() : round;
+  resume_round_ = round;
   resume_image_ = bytes;
   const auto extra_text = checkpoint.metadata.find("extra");
   if (extra_text == checkpoint.metadata.end()) return;

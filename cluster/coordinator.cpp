@@ -5,6 +5,7 @@
 
 #include "cluster/coordinator_impl.h"
 #include "cluster/planted.h"
+#include "src/io/digest.h"
 
 namespace perigee {
 namespace {
@@ -16,13 +17,6 @@ constexpr uint64_t kSyncNs = 200'000'000;     // the ledger goes to disk at most
 constexpr uint64_t kToldNs = 60'000'000'000;  // between two lines about the same trouble
 constexpr size_t kMaxStrangers = 1024;
 constexpr uint64_t kGenerationsBetween = 1000;  // above what the ledger knows: forming leaves no record
-
-std::string hex(uint64_t value) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text(16, '0');
-  for (size_t i = 16; i-- > 0; value >>= 4) text[i] = kDigits[value & 15];
-  return text;
-}
 
 }  // namespace
 
@@ -285,9 +279,9 @@ void Coordinator::Impl::on_join(PeerId peer, const FrameHeader& h, Join join) {
                  .hint = "install the same version on every machine"});
   if (h.job != 0 && h.job != options.job_id)
     return deny(
-        {.kind = 5, .what = "another run", .got = hex(h.job), .expected = hex(options.job_id), .hint = "start a new worker for this run"});
+        {.kind = 5, .what = "another run", .got = hex_digest(h.job), .expected = hex_digest(options.job_id), .hint = "start a new worker for this run"});
   if (join.fingerprint != 0 && fingerprint != 0 && join.fingerprint != fingerprint)
-    return deny({.kind = 3, .what = "another data set", .got = hex(join.fingerprint), .expected = hex(fingerprint)});
+    return deny({.kind = 3, .what = "another data set", .got = hex_digest(join.fingerprint), .expected = hex_digest(fingerprint)});
   if (nodes.size() >= kMaxWorkers)
     return deny({.kind = 7,
                  .retry = true,
@@ -505,6 +499,7 @@ void Coordinator::stop(const std::string& why, bool finished) { impl_->stop(why,
 void Coordinator::abandon() { impl_->abandon(); }
 bool Coordinator::established() const { return impl_->established; }
 int64_t Coordinator::round() const { return impl_->books.round(); }
+std::optional<uint64_t> Coordinator::hash_of(int64_t round) const { return impl_->books.hash_of(round); }
 uint64_t Coordinator::generation() const { return impl_->generation; }
 int64_t Coordinator::examples_done() const { return impl_->books.examples_done(); }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -135,6 +136,7 @@ class Coordinator final : public TransportEvents {
 
   bool established() const;  // it has been granted the run; of a standby: it has taken over
   int64_t round() const;     // committed
+  std::optional<uint64_t> hash_of(int64_t round) const;  // of the parameters after one of the last rounds
   uint64_t generation() const;
   int64_t examples_done() const;
   std::vector<WorkerView> workers() const;

@@ -180,7 +180,7 @@ void Coordinator::Impl::deliver_image() {
     if (clock.now_ns() - image_ns > kLedgerNs) give_up_image();  // who waits for it goes on without; until then each tick tries again
     return;
   }
-  const std::optional<uint64_t> known = receiver.round() == books.round() ? books.hash() : books.hash_of(receiver.round());
+  const std::optional<uint64_t> known = books.hash_of(receiver.round());
   if (known && *known != receiver.hash()) return image_failed();
   image_from = 0;
   image_complete = false;
@@ -195,7 +195,7 @@ void Coordinator::Impl::deliver_image() {
 // While the launcher wrote it to its disk, the round may have become void, and another one of the same number been committed.
 void Coordinator::Impl::set_resume(int64_t round, SharedBytes image) {
   const auto given = std::find_if(delivered.rbegin(), delivered.rend(), [&](const Delivered& d) { return d.round == round; });
-  const std::optional<uint64_t> known = round == books.round() ? books.hash() : books.hash_of(round);
+  const std::optional<uint64_t> known = books.hash_of(round);
   if (round > books.round() || (given != delivered.rend() && known && *known != given->hash)) return;
   options.resume_round = round;
   options.resume_image = std::move(image);

@@ -3,6 +3,7 @@
 
 #include "cluster/coordinator_impl.h"
 #include "cluster/planted.h"
+#include "src/io/digest.h"
 
 namespace perigee {
 namespace {
@@ -12,13 +13,6 @@ constexpr uint64_t kComplaintNs = 30'000'000'000;  // three complaints about a l
 constexpr uint64_t kSuspicionNs = 50'000'000;      // between a broken link and what is done about it
 constexpr int kMaxHeals = 3;
 
-std::string hex(uint64_t value) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text(16, '0');
-  for (size_t i = 16; i-- > 0; value >>= 4) text[i] = kDigits[value & 15];
-  return text;
-}
-
 // Which parts differ: as the worker has them, and as they should be. Without parts the two fingerprints.
 std::pair<std::string, std::string> different_data(const Formed& formed, uint64_t fingerprint, const std::vector<DataPrint>& expected) {
   const auto text_of = [](const std::vector<DataPrint>& all, const std::vector<DataPrint>& others) {
@@ -26,11 +20,11 @@ std::pair<std::string, std::string> different_data(const Formed& formed, uint64_
     for (const DataPrint& one : all) {
       const bool same =
           std::any_of(others.begin(), others.end(), [&](const DataPrint& o) { return o.part == one.part && o.hash == one.hash; });
-      if (!same) text += (text.empty() ? "" : ", ") + one.part + " = " + one.describe + " " + hex(one.hash);
+      if (!same) text += (text.empty() ? "" : ", ") + one.part + " = " + one.describe + " " + hex_digest(one.hash);
     }
     return text.empty() ? "nothing else" : text;
   };
-  if (formed.data.empty() || expected.empty()) return {"fingerprint " + hex(formed.fingerprint), "fingerprint " + hex(fingerprint)};
+  if (formed.data.empty() || expected.empty()) return {"fingerprint " + hex_digest(formed.fingerprint), "fingerprint " + hex_digest(fingerprint)};
   return {text_of(formed.data, expected), text_of(expected, formed.data)};
 }
 

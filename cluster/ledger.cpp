@@ -209,6 +209,14 @@ std::vector<LedgerRecord> decode_records(std::span<const std::byte> bytes, size_
   return records;
 }
 
+std::optional<uint64_t> counted_hash(std::span<const LedgerRecord> records, int64_t round) {
+  for (auto record = records.rbegin(); record != records.rend(); ++record) {
+    if (record->kind == LedgerRecord::Kind::voided && record->round < round) return std::nullopt;
+    if (record->kind == LedgerRecord::Kind::round && record->round == round) return record->hash;
+  }
+  return std::nullopt;
+}
+
 size_t sound_bytes(std::span<const std::byte> bytes, const std::string& where, size_t offset) {
   size_t sound = 0;
   LedgerRecord record;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -41,6 +42,8 @@ inline constexpr size_t kMaxRecordBytes = size_t{4} << 20;
 std::vector<std::byte> encode_record(const LedgerRecord& record);
 // The record that `bytes` begin with: its length in bytes, or 0 when it is torn or damaged.
 size_t decode_record(std::span<const std::byte> bytes, LedgerRecord* record);
+// The hash of the parameters after `round`, if it counts: no later record has made it void.
+std::optional<uint64_t> counted_hash(std::span<const LedgerRecord> records, int64_t round);
 // Whole records up to the first that is torn or damaged; `bytes_read` is where that one starts.
 std::vector<LedgerRecord> decode_records(std::span<const std::byte> bytes, size_t* bytes_read);
 // How many of the bytes are whole records. What follows them is a torn tail, that is a write which did not finish; if whole records

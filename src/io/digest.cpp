@@ -49,6 +49,12 @@ std::string openssl_hex(std::span<const std::byte> bytes, const void* (*OpenSsl:
 }  // namespace
 
 std::string xxh3_hex(std::span<const std::byte> bytes) { return hex_of(XXH3_128bits(bytes.data(), bytes.size())); }
+std::string hex_digest(uint64_t hash) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text(16, '0');
+  for (size_t i = 16; i-- > 0; hash >>= 4) text[i] = kDigits[hash & 15];
+  return text;
+}
 uint64_t xxh3_64(std::span<const std::byte> bytes, uint64_t seed) { return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed); }
 std::string md5_hex(std::span<const std::byte> bytes) { return openssl_hex(bytes, &OpenSsl::md5); }
 std::string sha256_hex(std::span<const std::byte> bytes) { return openssl_hex(bytes, &OpenSsl::sha256); }

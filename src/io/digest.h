@@ -11,6 +11,7 @@ namespace perigee {
 
 // Lower-case hexadecimal text: 32 digits for 128 bits, 64 for 256.
 std::string xxh3_hex(std::span<const std::byte> bytes);
+std::string hex_digest(uint64_t hash);  // 16 digits
 // XXH3-64; a hash over several pieces is chained by the seed.
 uint64_t xxh3_64(std::span<const std::byte> bytes, uint64_t seed = 0);
 std::string md5_hex(std::span<const std::byte> bytes);

@@ -355,6 +355,15 @@ std::string CheckpointFolder::file_of(int64_t step) const {
   return folder_ + name;
 }
 
+void CheckpointFolder::set_aside_after(const std::string& newest) {
+  for (const std::string& file : files()) {
+    if (file <= newest) return;
+    std::error_code failed;
+    fs::rename(file, folder_ + "/void-" + fs::path(file).filename().string(), failed);
+    if (failed) warn(file + " is of training that was given up, but cannot be renamed: " + failed.message());
+  }
+}
+
 void CheckpointFolder::remove_old() {
   const std::vector<std::string> all = files();
   std::error_code ignored;  // an old file that stays is no fault
@@ -364,6 +373,7 @@ void CheckpointFolder::remove_old() {
 std::string CheckpointFolder::save(const Trainer& trainer, const Json& extra) {
   const std::string file = file_of(trainer.position().step);
   save_checkpoint(trainer, file, extra);
+  set_aside_after(file);
   remove_old();
   return file;
 }
@@ -375,6 +385,7 @@ void CheckpointFolder::save_best(const Trainer& trainer, const Json& extra) {
 std::string CheckpointFolder::add(std::span<const std::byte> checkpoint, int64_t step) {
   const std::string file = file_of(step);
   write_file(file, checkpoint);
+  set_aside_after(file);
   remove_old();
   return file;
 }

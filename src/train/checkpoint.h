@@ -56,7 +56,8 @@ void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::str
 
 bool matches_pattern(std::string_view pattern, std::string_view name);
 
-// A folder of checkpoints "step-000001234.safetensors": keeps the newest `keep`, and "best.safetensors" beside them.
+// A folder of checkpoints "step-000001234.safetensors": keeps the newest `keep`, and "best.safetensors" beside them. A step that was
+// written before, and is greater than that of a new checkpoint, is of training that was given up: its file becomes "void-step-...".
 class CheckpointFolder {
  public:
   CheckpointFolder(std::string folder, int keep) : folder_(std::move(folder)), keep_(keep) {}
@@ -75,6 +76,7 @@ class CheckpointFolder {
 
  private:
   std::string file_of(int64_t step) const;
+  void set_aside_after(const std::string& newest);
   void remove_old();
   std::string folder_;
   int keep_;

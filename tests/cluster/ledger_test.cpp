@@ -269,6 +269,22 @@ TEST(LeasePool, AnEndlessOneNeverEnds) {
   EXPECT_FALSE(pool.all_taken());
 }
 
+TEST(Ledger, ARoundHasTheHashOfTheRecordThatCounts) {
+  const auto round = [](int64_t number, uint64_t hash) {
+    return LedgerRecord{.kind = LedgerRecord::Kind::round, .round = number, .hash = hash};
+  };
+  std::vector<LedgerRecord> records = {round(0, 10), round(1, 11), round(2, 12)};
+  EXPECT_EQ(counted_hash(records, 2), 12u);
+  EXPECT_EQ(counted_hash(records, 3), std::nullopt);
+  records.push_back({.kind = LedgerRecord::Kind::voided, .round = 0});
+  EXPECT_EQ(counted_hash(records, 2), std::nullopt);
+  EXPECT_EQ(counted_hash(records, 1), std::nullopt);
+  EXPECT_EQ(counted_hash(records, 0), 10u);
+  records.push_back(round(1, 21));
+  EXPECT_EQ(counted_hash(records, 1), 21u) << "of the line that the run went on with";
+  EXPECT_EQ(counted_hash(records, 2), std::nullopt);
+}
+
 // ---- the file ----
 
 class FileLedgerTest : public testing::Test {

@@ -186,6 +186,28 @@ def sigterm_leaves_a_checkpoint_that_resumes():
         cluster.check_ledger(again.folder(), epochs=60)
 
 
+def a_run_that_went_back_does_not_resume_what_it_left():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=60, checkpoint={"keep": 100})
+        train = cluster.train("--workers", "2")
+        train.wait_event("epoch", count=30)
+        train.signal(signal.SIGTERM)
+        assert train.wait() == 143, train.tail()
+        checkpoints = train.folder() / "checkpoints"
+        early, *_, late = sorted(checkpoints.glob("step-*"))
+        again = cluster.resume(early, "--workers", "2")
+        again.wait_event("rounds_voided")
+        again.signal(signal.SIGKILL)  # many epochs before it comes to the rounds that it left
+        again.wait()
+        late = late if late.exists() else checkpoints / f"void-{late.name}"
+        status, _, err = cluster.run("train", "--log", "json", "--resume", late, "--workers", "2")
+        assert status == 4 and "became void" in err, err
+        last = cluster.resume(train.folder(), "--workers", "2")
+        end_of(last)
+        found = cluster.check_ledger(train.folder(), epochs=60)
+        assert found["gaps"] == 0, found
+
+
 def a_killed_launcher_takes_its_workers_along_and_resumes():
     with Cluster() as cluster:
         cluster.write_job(epochs=60)
@@ -304,6 +326,7 @@ if __name__ == "__main__":
         two_workers_train_by_each_policy, a_resumed_run_has_its_outer_state, real_mnist_trains, agents_run_the_workers,
         all_workers_are_there_when_it_begins, a_worker_that_joins_knows_its_learning_rate, a_wrong_secret_is_refused,
         a_worker_joins_while_it_trains, a_killed_worker_is_started_again, sigterm_leaves_a_checkpoint_that_resumes,
+        a_run_that_went_back_does_not_resume_what_it_left,
         a_killed_launcher_takes_its_workers_along_and_resumes, workers_under_an_agent_outlive_their_launcher,
         workers_end_with_their_agent, eval_and_predict_share_the_work, an_agent_opens_data_only_under_its_root, mistakes_are_explained
     ])

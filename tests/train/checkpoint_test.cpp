@@ -208,6 +208,23 @@ TEST(Damage, FallsBackToTheGenerationBefore) {
   EXPECT_EQ(bits_of(other), expected[1]) << "and nothing has changed";
 }
 
+TEST(Checkpoints, ThoseOfTrainingThatWasGivenUpAreSetAside) {
+  const TemporaryFolder folder;
+  Trainer trainer(tiny_job(), {.threads = 1});
+  CheckpointFolder checkpoints(folder.path(), 2);
+  std::vector<std::string> first;
+  for (int i = 0; i < 4; ++i) {
+    steps(trainer, 2);
+    first.push_back(checkpoints.save(trainer));
+  }
+  Trainer again(tiny_job(), {.threads = 1});
+  load_checkpoint(again, first[2]);
+  steps(again, 1);
+  const std::string newest = checkpoints.save(again);
+  EXPECT_EQ(checkpoints.files(), (std::vector<std::string>{newest, first[2]})) << "the newest training, not the greatest step";
+  EXPECT_TRUE(fs::exists(fs::path(folder.path()) / ("void-" + fs::path(first[3]).filename().string())));
+}
+
 // --- Headers that lie: written with a right digest or none, so that only the layout tells. ------------------------------------------
 
 Bytes file_of(const std::string& header, size_t data_bytes) {
