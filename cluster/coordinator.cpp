@@ -88,6 +88,7 @@ void Coordinator::Impl::tick() {
   if (phase == Phase::forming) check_forming(now);
   if (phase == Phase::forming || phase == Phase::running) check_healing(now);
   if (phase == Phase::running) check_progress(now);
+  if (phase == Phase::running) check_evaluation(now);
   if (phase == Phase::running) check_rounds(now);
   if (phase == Phase::running) check_images(now);
   if (phase == Phase::waiting && options.give_up_ms > 0 && now - short_since_ns > ns(options.give_up_ms))
@@ -334,6 +335,10 @@ void Coordinator::Impl::on_beat(Node& node, const Beat& beat) {
     node.step = beat.step;
     node.stepped_ns = now;
   }
+  if (beat.evaluated != node.evaluated) {
+    node.evaluated = beat.evaluated;
+    node.stepped_ns = now;
+  }
   if (const auto t = timelines.find(node.id); t != timelines.end() && beat.echo_ns != 0)
     t->second.moved |= t->second.clock.add(beat.echo_ns, beat.sent_ns, now);
   node.rate = beat.examples_per_s;
@@ -390,15 +395,19 @@ void Coordinator::Impl::check_silence(uint64_t now) {
   }
 }
 
-// A worker that beats but does not step (decision 20).
-void Coordinator::Impl::check_progress(uint64_t now) {
-  if (go_held || border || finished || planted(Bug::stuck_ignored)) return;
+double Coordinator::Impl::median_step_s() const {
   std::vector<double> steps;
   for (const WorkerId id : members)
     if (nodes.at(id).step_s > 0) steps.push_back(nodes.at(id).step_s);
   const auto middle = steps.begin() + static_cast<ptrdiff_t>(steps.size() / 2);
   std::nth_element(steps.begin(), middle, steps.end());
-  const double median_s = steps.empty() ? 0 : *middle;
+  return steps.empty() ? 0 : *middle;
+}
+
+// A worker that beats but does not step (decision 20).
+void Coordinator::Impl::check_progress(uint64_t now) {
+  if (go_held || border || finished || planted(Bug::stuck_ignored)) return;
+  const double median_s = median_step_s();
   for (const WorkerId id : members) {
     const Node& node = nodes.at(id);
     if (node.state != Node::State::training || !node.waits_for.empty() || now < node.stepped_ns) continue;

@@ -32,7 +32,7 @@ struct CoordinatedWorker {
   uint64_t heard_ns = 0, heal_ns = 0;
 
   // Progress, from its Beats.
-  int64_t step = -1;
+  int64_t step = -1, evaluated = 0;
   bool stepped = false;  // since it joined
   uint64_t stepped_ns = 0, beat_ns = 0;
   double step_s = 0;  // a smoothed mean
@@ -79,6 +79,7 @@ struct Coordinator::Impl {
   void lose(WorkerId id, const std::string& event_name, const std::string& cause);
   void evict(WorkerId id, const std::string& event_name, const std::string& cause, bool come_back);
   void check_silence(uint64_t now);
+  double median_step_s() const;
   void check_progress(uint64_t now);
   WorkerId keeps_others_waiting(uint64_t now) const;
   void fail(const Error& error);
@@ -171,6 +172,7 @@ struct Coordinator::Impl {
   void request_evaluation(const std::string& part, int64_t examples);
   void issue_evaluation();
   void on_evaluated(Node& node, Evaluated evaluated);
+  void check_evaluation(uint64_t now);
   uint64_t request_image(const std::string& what);
   void ask_for_image();
   void check_images(uint64_t now);
@@ -312,6 +314,7 @@ struct Coordinator::Impl {
     uint64_t request;
     WorkerId worker;
     int64_t begin, end;
+    uint64_t asked_ns = 0;
     std::optional<std::string> state;
   };
   std::vector<Slice> slices;  // of the first evaluation

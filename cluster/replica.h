@@ -100,6 +100,7 @@ class Replica {
   // Gives up a training order or a contribution: its ranges go back, the parameters to the last result. No answer.
   virtual void drop() = 0;
   virtual int64_t steps() const = 0;                                 // local steps made so far; any time
+  virtual int64_t evaluated() const = 0;                             // examples, so far; any time
   virtual std::vector<DataPrint> data_prints() const { return {}; }  // after on_opened: what the fingerprint is made of
   virtual bool waits_for_examples() const { return false; }          // that come from elsewhere; any time
 };

@@ -272,6 +272,7 @@ void Worker::Impl::beat() {
   tell(Beat{.sent_ns = beat_ns,
             .echo_ns = echo_ns != 0 ? echo_ns + (beat_ns - echo_heard_ns) : 0,  // less the time that it lay here
             .step = replica.steps(),
+            .evaluated = replica.evaluated(),
             .examples_per_s = examples_per_s,
             .bytes_up = bytes_up,
             .bytes_down = bytes_down,
@@ -363,8 +364,9 @@ std::string Worker::Impl::waits_for() const {
     case State::running: break;
     default: return "coordinator";
   }
-  if (training && replica.waits_for_examples()) return "examples";
-  if (training || applying) return "";
+  const bool computing = training || evaluating > 0;
+  if (computing && replica.waits_for_examples()) return "examples";
+  if (computing || applying) return "";
   if (exchange.active() && exchange.started() && !exchange.done()) {
     std::string names;
     const auto missing = exchange.waits_for();
@@ -568,6 +570,8 @@ void Worker::on_snapshot(uint64_t request, int64_t round, uint64_t hash, SharedB
 }
 void Worker::on_evaluated(uint64_t request, std::string state) {
   if (impl_->state == Impl::State::stopped) return;
+  --impl_->evaluating;
+  assert(impl_->evaluating >= 0);
   impl_->tell(Evaluated{.request = request, .state = std::move(state)}, impl_->held_round);
 }
 void Worker::on_failed(const Error& error, bool for_all) { impl_->fail(error, for_all); }

@@ -182,6 +182,7 @@ struct Worker::Impl {
   std::deque<Range> queue;  // leased, not begun
   bool queue_last = false, ready_sent = false;
   bool applying = false, paused = false;
+  int evaluating = 0;  // asked of the replica and not answered, of whatever generation
   LogEntry applying_entry;
   uint64_t trained_ns = 0, staged_ns = 0, begun_ns = 0, exchanged_ns = 0, apply_ns = 0, progress_ns = 0;
   uint64_t progress_bytes = 0;

@@ -373,7 +373,10 @@ void Worker::Impl::on_commit(const FrameHeader& h, const Commit& commit) {
 }
 
 void Worker::Impl::on_evaluate(const Evaluate& order) {
-  if (!order.part.empty()) return replica.evaluate(order);
+  if (!order.part.empty()) {
+    ++evaluating;
+    return replica.evaluate(order);
+  }
   paused = false;
   go_on();
 }

@@ -13,6 +13,11 @@
 #include "src/io/json.h"
 
 namespace perigee::sim {
+namespace {
+
+constexpr int64_t kEvaluationBatch = 8;
+
+}  // namespace
 
 void Contents::add(const Range& range, int64_t examples, float sign) {
   assert(range.begin >= 0 && range.begin + range.count <= examples);
@@ -236,12 +241,17 @@ void FakeReplica::snapshot(uint64_t request, bool) {
   });
 }
 
-void FakeReplica::evaluate(const Evaluate& order) {
-  const auto request = order.request;
-  later(0.1 * static_cast<double>(std::max<int64_t>(0, order.end - order.begin)), [this, request, order] {
+void FakeReplica::evaluate(const Evaluate& order) { evaluate_from(order, order.begin); }
+
+void FakeReplica::evaluate_from(const Evaluate& order, int64_t begin) {
+  const int64_t batch = std::clamp<int64_t>(order.end - begin, 0, kEvaluationBatch);
+  later(0.1 * static_cast<double>(batch), [this, order, begin, batch] {
+    if (faults_.stuck) return;
+    evaluated_ += batch;
+    if (begin + batch < order.end) return evaluate_from(order, begin + batch);
     Json state = Json::object();
     state.set("begin", order.begin), state.set("end", order.end), state.set("round", round_);
-    events_->on_evaluated(request, state.dump());
+    events_->on_evaluated(order.request, state.dump());
   });
 }
 

@@ -62,6 +62,7 @@ class FakeReplica final : public Replica {
   void evaluate(const Evaluate& order) override;
   void drop() override;
   int64_t steps() const override { return steps_; }
+  int64_t evaluated() const override { return evaluated_; }
 
   int64_t round() const { return round_; }  // of the result held
   const Contents& contents() const { return contents_; }
@@ -82,6 +83,7 @@ class FakeReplica final : public Replica {
   void stage(size_t row, const Contents& contents, int64_t examples, bool counts);
   void stage_local();
   void progress(uint64_t token);
+  void evaluate_from(const Evaluate& order, int64_t begin);
   void finish_training();
 
   Options options_;
@@ -97,7 +99,7 @@ class FakeReplica final : public Replica {
 
   Contents contents_, local_;  // the result held; local work since then
   int64_t local_examples_ = 0;
-  int64_t round_ = -1, steps_ = 0;
+  int64_t round_ = -1, steps_ = 0, evaluated_ = 0;
   bool holds_ = false, staged_local_ = false, local_finite_ = true;
   uint64_t free_at_ns_ = 0;  // the trainer does one thing at a time, in order
   uint64_t token_ = 0;       // of the training order under way; a new number when it is given up

@@ -429,12 +429,12 @@ SharedBytes ReplicaTrainer::snapshot(bool with_optimizer) {
   }
 }
 
-std::string ReplicaTrainer::evaluate(const Evaluate& order, const std::atomic<bool>& cancel) {
+std::string ReplicaTrainer::evaluate(const Evaluate& order, const std::atomic<bool>& cancel, std::atomic<int64_t>* evaluated) {
   const PhaseScope scope(trainer_.times(), TracePhase::evaluate, order.end > order.begin ? order.end - order.begin : 0);
   const AtResult at_result(*this);
   Evaluator* evaluator = trainer_.evaluator(order.part);
   if (!evaluator) throw Error(ErrorKind::data, {.where = trainer_.job().where() + ": data", .what = "has no part '" + order.part + "'"});
-  return evaluator->state(order.begin, order.end, &cancel).dump();
+  return evaluator->state(order.begin, order.end, &cancel, evaluated).dump();
 }
 
 }  // namespace perigee

@@ -50,7 +50,7 @@ class ReplicaTrainer {
   bool load(int64_t round, const std::vector<std::byte>* image, bool keep_local, std::byte* row);
   void drop();
   SharedBytes snapshot(bool with_optimizer);  // null when there is no memory for it
-  std::string evaluate(const Evaluate& order, const std::atomic<bool>& cancel);
+  std::string evaluate(const Evaluate& order, const std::atomic<bool>& cancel, std::atomic<int64_t>* evaluated);
 
  private:
   struct Values;  // parameters, states, slots, position

@@ -224,7 +224,7 @@ bool TrainerReplica::serve_beside(Request& request) {
     case Request::Kind::evaluate: {
       std::string text;
       try {
-        text = trainer_->evaluate(request.evaluate, stop_);
+        text = trainer_->evaluate(request.evaluate, stop_, &evaluated_);
       } catch (const Error& error) {
         Json told = Json::object();
         told.set("error", error.what());

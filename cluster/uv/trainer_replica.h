@@ -34,6 +34,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
   void evaluate(const Evaluate& order) override;
   void drop() override;
   int64_t steps() const override { return steps_.load(std::memory_order_relaxed); }
+  int64_t evaluated() const override { return evaluated_.load(std::memory_order_relaxed); }
   std::vector<DataPrint> data_prints() const override { return data_prints_; }
   bool waits_for_examples() const override { return options_.examples && options_.examples->starved(); }
 
@@ -111,7 +112,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
   // Both.
   SpscQueue<Request, kRequests> requests_;
   SpscQueue<Answer, kAnswers> answers_;
-  std::atomic<int64_t> steps_{0};
+  std::atomic<int64_t> steps_{0}, evaluated_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> cancel_{false};    // of the order in progress, and of an evaluation at the end
   std::atomic<uint64_t> give_ups_{0};  // drops and loads asked for

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -98,6 +99,26 @@ class JobQuestion final : public TransportEvents {
   std::optional<Error> error_;
 };
 
+// Ends the process some time after it should have ended by itself: a trainer that hangs can be neither stopped nor joined, and who
+// started this worker waits for its end to replace it.
+class LastResort {
+ public:
+  ~LastResort() {
+    if (!thread_.joinable()) return;
+    over_.set_value();
+    thread_.join();
+  }
+  void arm(int code) {
+    thread_ = std::thread([code, over = over_.get_future()] {
+      if (over.wait_for(std::chrono::duration<double>(kLeaveSeconds)) == std::future_status::timeout) _exit(code);
+    });
+  }
+
+ private:
+  std::promise<void> over_;
+  std::thread thread_;
+};
+
 // Worker and replica need each other; this stands between them.
 class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
  public:
@@ -127,8 +148,10 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   int run() {
     worker_->start();
     loop_.run();
+    const int code = error_ ? static_cast<int>(error_->kind()) : asked_to_leave_ && !finished_ ? 128 + SIGTERM : 0;
+    last_resort_.arm(code);
     if (error_) throw *error_;
-    return asked_to_leave_ && !finished_ ? 128 + SIGTERM : 0;
+    return code;
   }
 
   void leave(int signal) {
@@ -197,6 +220,7 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   void on_evaluated(uint64_t request, std::string state) override { worker_->on_evaluated(request, std::move(state)); }
   void on_failed(const Error& error, bool for_all) override { worker_->on_failed(error, for_all); }
 
+  LastResort last_resort_;  // the last to be destroyed
   UvLoop& loop_;
   SystemRng rng_;
   UvTransport transport_;

@@ -113,7 +113,7 @@ Json evaluation_report(const Json& metrics, const EvaluationTask& task, const st
   return all.report(data);
 }
 
-std::optional<EvaluationSums> Evaluator::pass(int64_t begin, int64_t end, const std::atomic<bool>* stop) {
+std::optional<EvaluationSums> Evaluator::pass(int64_t begin, int64_t end, const std::atomic<bool>* stop, std::atomic<int64_t>* evaluated) {
   EvaluationSums sums(metrics_, task_, where_);
   loader_.clear_list();  // by list: nothing is read beyond the end
   int64_t listed = begin;
@@ -127,18 +127,19 @@ std::optional<EvaluationSums> Evaluator::pass(int64_t begin, int64_t end, const 
     const int64_t count = std::min(batch.size, end - done);
     sums.add(inference_.run(rows, count), batch.fields[static_cast<size_t>(fields_[static_cast<size_t>(target_)])]);
     done += count;
+    if (evaluated) evaluated->fetch_add(count, std::memory_order_relaxed);
   }
   return sums;
 }
 
 Json Evaluator::run(const std::atomic<bool>* stop) {
-  const auto sums = pass(0, source_->size(), stop);
+  const auto sums = pass(0, source_->size(), stop, nullptr);
   return sums ? sums->report(source_->describe()) : Json();
 }
 
-Json Evaluator::state(int64_t begin, int64_t end, const std::atomic<bool>* stop) {
+Json Evaluator::state(int64_t begin, int64_t end, const std::atomic<bool>* stop, std::atomic<int64_t>* evaluated) {
   const int64_t size = source_->size();
-  const auto sums = pass(std::clamp<int64_t>(begin, 0, size), end < 0 ? size : std::min(end, size), stop);
+  const auto sums = pass(std::clamp<int64_t>(begin, 0, size), end < 0 ? size : std::min(end, size), stop, evaluated);
   return sums ? sums->state() : Json();
 }
 

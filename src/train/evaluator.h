@@ -42,14 +42,14 @@ class Evaluator {
   // {"examples": n, "data": what the source calls itself, "loss": mean, <figures of the first evaluation>, "<name>": {figures of the others}}; null when stopped.
   Json run(const std::atomic<bool>* stop = nullptr);
   // What examples [begin, end) of the source gave (end -1: to its end), to be put together with other slices by evaluation_report;
-  // null when stopped.
-  Json state(int64_t begin, int64_t end, const std::atomic<bool>* stop = nullptr);
+  // null when stopped. `evaluated` goes up by the examples as they are done.
+  Json state(int64_t begin, int64_t end, const std::atomic<bool>* stop = nullptr, std::atomic<int64_t>* evaluated = nullptr);
 
   const DataSource& source() const { return *source_; }
   const EvaluationTask& task() const { return task_; }
 
  private:
-  std::optional<EvaluationSums> pass(int64_t begin, int64_t end, const std::atomic<bool>* stop);
+  std::optional<EvaluationSums> pass(int64_t begin, int64_t end, const std::atomic<bool>* stop, std::atomic<int64_t>* evaluated);
 
   Model& model_;
   SourcePtr source_;

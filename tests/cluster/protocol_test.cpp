@@ -111,6 +111,28 @@ TEST(Scenario, WorkersEvaluateSlicesBetweenEpochs) {
   }
 }
 
+TEST(Scenario, AWorkerThatHangsInAnEvaluationIsReplaced) {
+  for (const char* averaging :
+       {R"({"type": "allreduce", "deadline_ms": 2000})", R"({"type": "periodic", "every": 2, "deadline_ms": 2000})"}) {
+    Scenario s({.averaging = averaging, .evaluate = true});
+    ASSERT_TRUE(s.run_until([&] { return s.epochs_.size() == 1; }));
+    s.worker(1).faults.stuck = true;
+    ASSERT_TRUE(s.run_to_end()) << averaging;
+    EXPECT_EQ(s.count_events("worker_stuck"), 1u);
+    EXPECT_EQ(s.evaluated_, (std::vector<std::string>{"test in 2", "test in 2"})) << "its share is done by the others";
+    s.check_sound();
+  }
+}
+
+TEST(Scenario, ASlowEvaluationIsWaitedFor) {
+  Scenario s({.averaging = R"({"type": "allreduce", "deadline_ms": 2000})", .evaluate = true});
+  ASSERT_TRUE(s.run_until([&] { return s.epochs_.size() == 1; }));
+  s.worker(1).faults.slow = 1500;
+  ASSERT_TRUE(s.run_until([&] { return s.evaluated_.size() == 1; }));
+  EXPECT_EQ(s.evaluated_.front(), "test in 3");
+  EXPECT_EQ(s.count_events("worker_stuck"), 0u);
+}
+
 TEST(Scenario, AnImageIsOfACommittedRound) {
   Scenario s({});
   ASSERT_TRUE(s.run_to_round(3));
