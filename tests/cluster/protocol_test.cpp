@@ -111,6 +111,33 @@ TEST(Scenario, WorkersEvaluateSlicesBetweenEpochs) {
   }
 }
 
+// The slow worker's work is some rounds old whenever the membership changes: it goes on from where it began, and nobody does it again.
+TEST(Scenario, LocalWorkSurvivesAChangeOfMembership) {
+  int stale = 0;
+  for (int i = 0; i < 12; ++i) {
+    Scenario s({.examples = 768,
+                .averaging = R"({"type": "periodic", "every": 2, "quorum": 0.6, "grace_ms": 1, "max_staleness": 8})",
+                .example_ms = 5});
+    s.worker(2).faults.slow = 3;
+    ASSERT_TRUE(s.run_to_round(5));
+    s.run_for(11.0 * i);
+    const bool joins = i % 2 == 0;
+    const uint64_t before = s.coordinator().generation();
+    if (joins) s.add_worker();
+    else s.network().reset_connections(1, 2);
+    ASSERT_TRUE(s.run_until([&] { return s.coordinator().generation() > before; }));
+    ASSERT_TRUE(s.run_until([&] {
+      for (const WorkerView& view : s.coordinator().workers()) stale += view.staleness > 0;
+      return s.done_;
+    }));
+    s.check_sound();
+    int64_t steps = 0;
+    for (size_t worker = 0; worker < (joins ? 4u : 3u); ++worker) steps += s.worker(worker).replica->steps();
+    EXPECT_EQ(steps * 4, 2 * 768) << "of " << (joins ? "a worker that joins" : "a link that breaks") << " " << 11 * i << " ms after round 5";
+  }
+  EXPECT_GT(stale, 0);
+}
+
 TEST(Scenario, AWorkerThatHangsInAnEvaluationIsReplaced) {
   for (const char* averaging :
        {R"({"type": "allreduce", "deadline_ms": 2000})", R"({"type": "periodic", "every": 2, "deadline_ms": 2000})"}) {
