@@ -537,6 +537,7 @@ void Worker::on_writable(PeerId peer) {
   Impl& w = *impl_;
   if (w.state == Impl::State::stopped) return;
   w.sender.on_writable(peer);
+  if (peer == w.coordinator) return w.events.on_writable();
   if (const WorkerId id = w.links.who(peer)) {
     w.exchange.on_writable(id);
     w.after_exchange();

@@ -35,6 +35,7 @@ class WorkerEvents {
   // data.at = "coordinator". From on_joined to on_coordinator_lost ask() may be called; what was asked before must be asked again.
   virtual void on_joined() {}
   virtual void on_coordinator_lost() {}
+  virtual void on_writable() {}  // there is room again for what ask() refused
   // False: that is no answer to what was asked, and the connection is given up.
   virtual bool on_examples(const Examples& /*examples*/, std::span<const std::byte> /*body*/) { return true; }
 };

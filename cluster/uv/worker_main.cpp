@@ -189,7 +189,7 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   void ask_for_examples() {
     while (examples_.next(&read_)) {
       if (worker_->ask(read_)) continue;
-      examples_.not_sent(read_);  // the connection is full: what comes, or the next coordinator, makes us ask again
+      examples_.not_sent(read_);  // the connection is full: on_writable(), or the next coordinator, makes us ask again
       return;
     }
   }
@@ -199,6 +199,7 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   void on_event(const Json&) override {}
   void on_joined() override { examples_.on_joined(); }
   void on_coordinator_lost() override { examples_.on_coordinator_lost(); }
+  void on_writable() override { ask_for_examples(); }
   bool on_examples(const Examples& examples, std::span<const std::byte> body) override { return examples_.on_examples(examples, body); }
   void on_stopped(const std::string&, bool finished) override {
     finished_ = finished;

@@ -42,11 +42,13 @@ class Scenario : public CoordinatorEvents {
     std::unique_ptr<sim::FakeReplica> replica;
     std::unique_ptr<Worker> worker;
     std::vector<std::string> events;
+    int writable = 0;
     bool stopped = false, finished = false, failed = false;
     std::string error;
     void on_event(const Json& event) override { events.push_back(event.dump()); }
     void on_stopped(const std::string&, bool done) override { stopped = true, finished = done; }
     void on_failed(const Error& e) override { failed = true, error = e.what(); }
+    void on_writable() override { ++writable; }
     bool over() const { return stopped || failed; }
   };
 

@@ -112,6 +112,17 @@ TEST_F(WorkerTest, GoesWhenTheCoordinatorRunsAnotherVersion) {
   EXPECT_NE(worker->error.find(PERIGEE_VERSION), std::string::npos);
 }
 
+TEST_F(WorkerTest, HearsWhenThereIsRoomForWhatItCouldNotAsk) {
+  hold_round_zero();
+  const Read read{.ids = std::vector<int64_t>(4096)};
+  int asked = 0;
+  while (asked < 10'000 && worker->worker->ask(read)) ++asked;
+  ASSERT_LT(asked, 10'000) << "the queue is bounded";
+  EXPECT_EQ(worker->writable, 0);
+  ASSERT_TRUE(s.run_until([&] { return worker->writable > 0; }, 1000));
+  EXPECT_TRUE(worker->worker->ask(read));
+}
+
 TEST_F(WorkerTest, LeavesACoordinatorThatFallsSilent) {
   hold_round_zero();
   ASSERT_TRUE(wait_for_join_again()) << "no answer to its heartbeats";
