@@ -87,11 +87,11 @@ void AgentClient::lose(Node& node, const std::string& why, bool final) {
     return fail(node, ErrorKind::cluster, why, "is `perigee agent --listen " + node.address + "` running there?");
   if (!node.lost_told) {
     node.lost_told = true;
-    events_.on_agent_event(
-        Json(Json::Object{{"event", "agent_lost"},
-                          {"agent", node.address},
-                          {"cause", why},
-                          {"done", node.started ? "those of its workers that are still there go on; it is tried again" : "it is tried again"}}));
+    events_.on_agent_event(Json(
+        Json::Object{{"event", "agent_lost"},
+                     {"agent", node.address},
+                     {"cause", why},
+                     {"done", node.started ? "those of its workers that are still there go on; it is tried again" : "it is tried again"}}));
   }
   node.backoff_ms = node.backoff_ms == 0 ? options_.retry_ms : std::min(2 * node.backoff_ms, options_.retry_max_ms);
   const double jitter = 0.75 + 0.5 * static_cast<double>(rng_.next() >> 11) * 0x1p-53;

@@ -34,12 +34,12 @@ int64_t round_to_resume(std::span<const std::byte> bytes, std::span<const Ledger
   const auto hash = checkpoint.metadata.find("hash");
   const bool same = counted && (hash == checkpoint.metadata.end() || hash->second == hex_digest(*counted));
   if (!same)
-    throw Error(ErrorKind::model, {.where = file,
-                                   .what = "its round " + std::to_string(round) + " became void; the run went on without it",
-                                   .got = hash == checkpoint.metadata.end() ? "" : "parameters with hash " + hash->second,
-                                   .expected = counted ? "those of the ledger, with hash " + hex_digest(*counted)
-                                                       : "a round that the run's ledger counts",
-                                   .hint = "continue from an older checkpoint of this run"});
+    throw Error(ErrorKind::model,
+                {.where = file,
+                 .what = "its round " + std::to_string(round) + " became void; the run went on without it",
+                 .got = hash == checkpoint.metadata.end() ? "" : "parameters with hash " + hash->second,
+                 .expected = counted ? "those of the ledger, with hash " + hex_digest(*counted) : "a round that the run's ledger counts",
+                 .hint = "continue from an older checkpoint of this run"});
   return round;
 }
 

@@ -279,8 +279,11 @@ void Coordinator::Impl::on_join(PeerId peer, const FrameHeader& h, Join join) {
                  .expected = PERIGEE_VERSION,
                  .hint = "install the same version on every machine"});
   if (h.job != 0 && h.job != options.job_id)
-    return deny(
-        {.kind = 5, .what = "another run", .got = hex_digest(h.job), .expected = hex_digest(options.job_id), .hint = "start a new worker for this run"});
+    return deny({.kind = 5,
+                 .what = "another run",
+                 .got = hex_digest(h.job),
+                 .expected = hex_digest(options.job_id),
+                 .hint = "start a new worker for this run"});
   if (join.fingerprint != 0 && fingerprint != 0 && join.fingerprint != fingerprint)
     return deny({.kind = 3, .what = "another data set", .got = hex_digest(join.fingerprint), .expected = hex_digest(fingerprint)});
   if (nodes.size() >= kMaxWorkers)

@@ -134,8 +134,8 @@ class Coordinator final : public TransportEvents {
 
   void abandon();  // the workers follow another coordinator: ends without a word to them
 
-  bool established() const;  // it has been granted the run; of a standby: it has taken over
-  int64_t round() const;     // committed
+  bool established() const;                              // it has been granted the run; of a standby: it has taken over
+  int64_t round() const;                                 // committed
   std::optional<uint64_t> hash_of(int64_t round) const;  // of the parameters after one of the last rounds
   uint64_t generation() const;
   int64_t examples_done() const;

@@ -92,7 +92,12 @@ void Coordinator::Impl::issue_evaluation() {
   for (int64_t i = 0; i < count; ++i) {
     const int64_t begin = e.examples * i / count - (planted(Bug::evaluation_overlaps) && i > 0 ? 1 : 0), end = e.examples * (i + 1) / count;
     if (begin == end && !(i == 0 && e.examples == 0)) continue;
-    Slice slice{.request = ++next_request, .worker = members[static_cast<size_t>(i)], .begin = begin, .end = end, .asked_ns = clock.now_ns(), .state = {}};
+    Slice slice{.request = ++next_request,
+                .worker = members[static_cast<size_t>(i)],
+                .begin = begin,
+                .end = end,
+                .asked_ns = clock.now_ns(),
+                .state = {}};
     tell(nodes.at(slice.worker), Evaluate{.request = slice.request, .part = e.part, .begin = begin, .end = end}, books.round());
     slices.push_back(std::move(slice));
   }
@@ -125,9 +130,10 @@ void Coordinator::Impl::check_evaluation(uint64_t now) {
     if (slice.state || !node.waits_for.empty() || now < since) continue;
     const double still_s = static_cast<double>(now - since) * 1e-9;
     if (still_s <= most_s) continue;
-    return evict(node.id, "worker_stuck",
-                 "nothing of '" + evaluations.front().part + "' evaluated for " + std::to_string(static_cast<int64_t>(still_s * 1e3)) + " ms",
-                 false);
+    return evict(
+        node.id, "worker_stuck",
+        "nothing of '" + evaluations.front().part + "' evaluated for " + std::to_string(static_cast<int64_t>(still_s * 1e3)) + " ms",
+        false);
   }
 }
 

@@ -24,7 +24,8 @@ std::pair<std::string, std::string> different_data(const Formed& formed, uint64_
     }
     return text.empty() ? "nothing else" : text;
   };
-  if (formed.data.empty() || expected.empty()) return {"fingerprint " + hex_digest(formed.fingerprint), "fingerprint " + hex_digest(fingerprint)};
+  if (formed.data.empty() || expected.empty())
+    return {"fingerprint " + hex_digest(formed.fingerprint), "fingerprint " + hex_digest(fingerprint)};
   return {text_of(formed.data, expected), text_of(expected, formed.data)};
 }
 

@@ -360,6 +360,7 @@ std::string Worker::Impl::waits_for() const {
     case State::forming:
       if (loading) return "loading an image";
       if (healing) return "an image from " + name(healing->order.donor);
+      if (evaluating > 0) break;  // at an epoch's end, before Go
       return applying ? "apply" : "other workers";
     case State::running: break;
     default: return "coordinator";

@@ -18,7 +18,7 @@ struct StandbyMainOptions {
   std::string advertise, interface_cidr;
   std::string data_root;  // data are opened only under it; empty: anywhere
   int threads = 0;
-  int parent = 0;  // ends when this process does, unless it has taken over
+  int parent = 0;                               // ends when this process does, unless it has taken over
   std::function<void(const Json& event)> show;  // every event of the run, once it is this one's
 };
 

@@ -133,7 +133,8 @@ TEST(Scenario, LocalWorkSurvivesAChangeOfMembership) {
     s.check_sound();
     int64_t steps = 0;
     for (size_t worker = 0; worker < (joins ? 4u : 3u); ++worker) steps += s.worker(worker).replica->steps();
-    EXPECT_EQ(steps * 4, 2 * 768) << "of " << (joins ? "a worker that joins" : "a link that breaks") << " " << 11 * i << " ms after round 5";
+    EXPECT_EQ(steps * 4, 2 * 768) << "of " << (joins ? "a worker that joins" : "a link that breaks") << " " << 11 * i
+                                  << " ms after round 5";
   }
   EXPECT_GT(stale, 0);
 }

@@ -605,8 +605,8 @@ TEST(Pretrained, IsReadOnlyWhereTheWorkerMayRead) {
   const Params &got = loaded.model->params(), &wanted = expected.model->params();
   ASSERT_EQ(got.block_bytes(), wanted.block_bytes());
   EXPECT_EQ(std::memcmp(got.block(), wanted.block(), got.block_bytes()), 0);
-  for (const std::string& path : {(base / "outside" / "model.safetensors").string(), std::string("../outside/model.safetensors"),
-                                  std::string("link.safetensors")}) {
+  for (const std::string& path :
+       {(base / "outside" / "model.safetensors").string(), std::string("../outside/model.safetensors"), std::string("link.safetensors")}) {
     TestReplica outside(start_from(path), {.opener = &opener});
     EXPECT_TRUE(outside.failed) << path;
     EXPECT_NE(outside.failure.find("leads out of the folder"), std::string::npos) << path << ": " << outside.failure;
