@@ -41,11 +41,18 @@ bool is_trace_name(const std::string& name) {
   return name.size() > 1 && name[0] == 't' && std::all_of(name.begin() + 1, name.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+// What a program may ask for anyhow, and a trace's results.
+bool is_reserved(const std::string& name) {
+  const auto is = [&](const char* other) { return name == other; };
+  return std::any_of(std::begin(kRoundNames), std::end(kRoundNames), is) ||
+         std::any_of(std::begin(kBlockNames), std::end(kBlockNames), is) || is_trace_name(name);
+}
+
 void check_name(const Config& where, const std::string& name) {
   const bool plain = !name.empty() && name.size() <= kMaxName && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
   });
-  if (!plain || reserved_outer_name(name))
+  if (!plain || is_reserved(name))
     where.fail(name.substr(0, kMaxName), plain ? "is a name that an outer step has already" : "is no name", "",
                "at most 64 letters, digits and _; not global, mean, workers, t1, ...");
 }
@@ -56,12 +63,6 @@ std::vector<std::string> outer_ops() {
   std::vector<std::string> names;
   for (const Elementwise op : kOps) names.emplace_back(elementwise_name(op));
   return names;
-}
-
-bool reserved_outer_name(const std::string& name) {
-  const auto is = [&](const char* other) { return name == other; };
-  return std::any_of(std::begin(kRoundNames), std::end(kRoundNames), is) ||
-         std::any_of(std::begin(kBlockNames), std::end(kBlockNames), is) || is_trace_name(name);
 }
 
 // Reads programs into two lists, scalars and ops of the block, and makes the kernel's code of what the outputs need.
@@ -97,7 +98,6 @@ class OuterCompiler {
   struct Value {
     Kind kind = Kind::scalar;
     int index = 0;
-    bool operator==(const Value&) const = default;
   };
   struct Op {
     Elementwise op;

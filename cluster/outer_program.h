@@ -66,7 +66,5 @@ class OuterProgram {
 
 // The names of the ops that a program may use.
 std::vector<std::string> outer_ops();
-// Names that a state or knob cannot have: what a program may ask for anyhow, and t1, t2, ..., which are a trace's results.
-bool reserved_outer_name(const std::string& name);
 
 }  // namespace perigee

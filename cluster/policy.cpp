@@ -142,6 +142,8 @@ std::vector<OuterState> read_states(const Config& config, const Json* state) {
   const Config values = config.element(*state, "state");
   for (const auto& [name, value] : state->as_object())
     if (!name.starts_with('@')) states.push_back({.name = name, .initial = values.number_in(name, -1e30, 1e30, 0)});
+  // The order in which a job's text has them must not matter: a resumed job's is sorted.
+  std::sort(states.begin(), states.end(), [](const OuterState& x, const OuterState& y) { return x.name < y.name; });
   return states;
 }
 

@@ -134,6 +134,19 @@ return pg.experiment { network = pg.graph { inputs = { left, right }, outputs = 
   EXPECT_EQ(job.json(), pg::job::parse(lua, PERIGEE_LUA).json());
 }
 
+TEST(FrontEnds, AveragingPoliciesAreTheSame) {
+  const char* const lua = R"(
+local pg = require "perigee"
+return pg.experiment {
+  network = pg.sequential { pg.dense { 8 } }, loss = "mse", data = { train = pg.data.digits { part = "train" } },
+  averaging = pg.averaging.diloco { every = 50, momentum = 0.5 } })";
+  const pg::job job = pg::experiment{.network = pg::sequential(pg::dense(8)),
+                                     .loss = "mse",
+                                     .data = {.train = pg::sources::digits({{"part", "train"}})},
+                                     .averaging = pg::averaging::diloco({{"every", 50}, {"momentum", 0.5}})};
+  EXPECT_EQ(job.json(), pg::job::parse(lua, PERIGEE_LUA).json());
+}
+
 TEST(FrontEnds, LayersInsideLayersAreTheSame) {
   const char* const lua = R"(
 local pg = require "perigee"

@@ -363,7 +363,15 @@ TEST(OuterProgram, HasBounds) {
   EXPECT_NE(failure(custom(wide + sum, R"("global": "t59")")).find("too many"), std::string::npos);
 }
 
-// What an op does not lead to an output costs nothing.
+// A job's keys are sorted when it is written down: what a state is called alone says which one it is.
+TEST(OuterProgram, StatesAreInTheOrderOfTheirNames) {
+  const OuterProgram outer = policy_of(custom("", R"("global": "mean")", R"("state": {"b": 1, "a": 2})")).outer;
+  ASSERT_EQ(outer.states().size(), 2u);
+  EXPECT_EQ(outer.states()[0].name, "a");
+  EXPECT_EQ(outer.states()[0].initial, 2);
+}
+
+// What does not lead to an output costs nothing.
 TEST(OuterProgram, LeavesOutWhatNobodyNeeds) {
   std::string program;
   for (int i = 1; i <= 200; ++i)

@@ -4,6 +4,8 @@
     sweep     periodic averaging every H = 1, 5, 10, 50, 250 steps, 4 workers, MLP 784-128-64-10 on MNIST, SGD 0.05 momentum 0.9 cosine, 6 epochs
               over all workers together, batch 32 each: loss of accuracy against H = 1, and bytes, which must be 1/H within 1 % and the one round
               that the end of the run cuts short (SparkNet's curve)
+    outer     models/char_lm.lua with 4 workers of batch 32 that average every 50 steps, 0.8 million windows over all workers together: outer Nesterov
+              steps (rate, momentum) = (1, 0), (1, 0.5), (0.7, 0.5), (0.4, 0.9), (0.7, 0.9) against an all-reduce at each step, test loss in nats
     lenet     models/lenet.lua for 5 epochs: 4 workers that average every 5 steps against one worker
     scaling   ResNet-20 with allreduce, 64 images a worker: 2 workers of 1 thread against 1 worker of 1 thread, and PyTorch's DistributedDataParallel
               over gloo in turns with them (bench.py says how PyTorch is found; without it the row has our figures alone)
@@ -114,6 +116,28 @@ def lenet(rows, seeds):
         rows.line(f"4 workers, periodic every 5, {what}: {', '.join(f'{a:.2f}' for a in four)}; loss {loss:+.2f} points (bar 0.3)", loss <= 0.3)
 
 
+def outer(rows, seeds):
+    script = ROOT / "models" / "char_lm.lua"
+
+    def losses(averaging):
+        ends = [train(script, "--seed", seed, "--workers", 4, "--steps", 25_000, "--set", "data.batch=32", "--set", f"averaging={json.dumps(averaging)}")[0]
+                for seed in seeds]
+        return [end["test"]["loss"] for end in ends], statistics.mean(end["bytes_sent"] for end in ends)
+
+    print("| rate, momentum | test loss by seed, nats | mean | above all-reduce | bytes sent, share of all-reduce |\n|---|---|---|---|---|")
+    base, sent = losses({"type": "allreduce"})
+    rows.line(f"| all-reduce | {', '.join(f'{x:.3f}' for x in base)} | {statistics.mean(base):.3f} | | |")
+    mean = {}
+    for arm in ((1, 0), (1, 0.5), (0.7, 0.5), (0.4, 0.9), (0.7, 0.9)):
+        found, own = losses({"type": "diloco", "every": 50, "rate": arm[0], "momentum": arm[1]})
+        mean[arm] = statistics.mean(found)
+        rows.line(f"| {arm[0]}, {arm[1]} | {', '.join(f'{x:.3f}' for x in found)} | {mean[arm]:.3f} | {mean[arm] - statistics.mean(base):+.3f} | "
+                  f"1/{sent / own:.1f} |")
+    best, gained = min(mean.values()) - statistics.mean(base), mean[1, 0] - mean[1, 0.5]
+    rows.line(f"the best arm is {best:+.3f} nats from all-reduce (bar 0.06)", best <= 0.06)
+    rows.line(f"momentum 0.5 at rate 1 gains {gained:.3f} nats on plain averaging (bar 0.05)", gained >= 0.05)
+
+
 def rate(steps):
     """Examples per second: the median of the step events after the first quarter."""
     kept = [s["examples_per_s"] for s in steps[len(steps) // 4:]]
@@ -203,7 +227,8 @@ def main():
     rows = Rows()
     for name in args.rows:
         print(f"== {name}", flush=True)
-        {"sweep": sweep, "lenet": lenet, "scaling": scaling, "bits": bits, "float64": float64}[name](rows, [int(s) for s in args.seeds.split(",")])
+        known = {"sweep": sweep, "outer": outer, "lenet": lenet, "scaling": scaling, "bits": bits, "float64": float64}
+        known[name](rows, [int(seed) for seed in args.seeds.split(",")])
     return 1 if rows.failed else 0
 
 
