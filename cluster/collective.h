@@ -45,6 +45,21 @@ class Collective {
   virtual std::vector<int> waits_for() const = 0;  // ranks whose bytes are missing; for people
 };
 
+// An exchange in which everybody gets what each has, unadded: payloads of a codec, whose lengths only their owners know.
+struct GatherSetup {
+  int rank = 0;
+  std::vector<std::string> hosts;  // one per participant, in the order of the ranks
+  std::vector<bool> gives;         // likewise: who has a payload; the others only receive
+  SharedBytes payload;             // this member's, if it gives one
+  size_t bound = 0;                // bytes of the largest payload: what is longer is refused before any memory is taken for it
+};
+
+class Gather : public Collective {
+ public:
+  // Of that rank, once it is here as a whole; null before, and of a rank that gives none.
+  virtual SharedBytes payload(int rank) const = 0;
+};
+
 struct TopologyDef {
   const char* name = nullptr;
   const char* doc = nullptr;
@@ -53,10 +68,14 @@ struct TopologyDef {
   // Bytes that rank `rank` of the members on `hosts` sends for an exchange of `bytes` in one row, without headers; for describe and
   // tests (U7).
   double (*bytes_sent)(int rank, const std::vector<std::string>& hosts, double bytes) = nullptr;
+  std::unique_ptr<Gather> (*gather)(GatherSetup setup) = nullptr;
+  // Likewise, for a gather to which everybody gives `bytes`.
+  double (*gather_bytes_sent)(int rank, const std::vector<std::string>& hosts, double bytes) = nullptr;
 };
 
 std::span<const TopologyDef* const> all_topologies();
 // "auto" resolves by the number of members, hosts and bytes. Error(model) with the nearest name.
 const TopologyDef& find_topology(const std::string& name, const CollectiveSetup& setup);
+const TopologyDef& find_gather_topology(const std::string& name, const GatherSetup& setup);
 
 }  // namespace perigee

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "cluster/coordinator_impl.h"
 #include "cluster/planted.h"
@@ -258,6 +259,7 @@ void Coordinator::Impl::settle_pending() {
     node.ready.reset();
     node.done.reset();
     if (node.pending.empty() || options.policy.standing(progress())) continue;
+    if (std::exchange(node.spoiled, false)) continue;
     if (target_round - node.base > options.policy.max_staleness || !disjoint(node.pending)) continue;
     if (books.pool().claim(node.pending)) node.leased = node.pending;
   }
@@ -410,7 +412,7 @@ void Coordinator::Impl::on_link_lost(Node& node, const LinkLost& lost) {
     ++dropped.unexpected;
     return;
   }
-  suspicions.push_back({.generation = generation, .from = node.id, .peer = lost.peer, .why = lost.why});
+  suspicions.push_back({.generation = generation, .from = node.id, .peer = lost.peer, .at_fault = lost.at_fault, .why = lost.why});
   transport.start_timer(kLink, clock.now_ns() + kSuspicionNs);
 }
 
@@ -427,13 +429,15 @@ void Coordinator::Impl::judge_links() {
   suspicions.clear();
   const Node& node = nodes.at(suspicion.from);
   const Node& peer = nodes.at(suspicion.peer);
-  const WorkerId low = std::min(node.id, peer.id), high = std::max(node.id, peer.id);
+  const bool at_fault = suspicion.at_fault;
+  const WorkerId low = at_fault ? 0 : std::min(node.id, peer.id), high = at_fault ? peer.id : std::max(node.id, peer.id);
   while (!complaints.empty() && now - complaints.front().at_ns > kComplaintNs) complaints.pop_front();
   complaints.push_back({low, high, now});
   const auto times =
       std::count_if(complaints.begin(), complaints.end(), [&](const Complaint& c) { return c.low == low && c.high == high; });
   if (times >= 3) {
     std::erase_if(complaints, [&](const Complaint& c) { return c.low == low && c.high == high; });
+    if (at_fault) return evict(peer.id, "worker_lost", node.name + " (" + host_name_in(node.host) + ") refuses it: " + suspicion.why, true);
     const Node& later = node.joined > peer.joined ? node : peer;
     const Node& other = node.joined > peer.joined ? peer : node;
     return evict(later.id, "worker_lost",
@@ -441,7 +445,9 @@ void Coordinator::Impl::judge_links() {
   }
   if (const WorkerId stuck = phase == Phase::running ? keeps_others_waiting(now) : 0)
     return evict(stuck, "worker_stuck", node.name + " waits: " + suspicion.why, false);
-  event("link_lost", &node, "link to " + peer.name + " (" + host_name_in(peer.host) + "): " + suspicion.why, "the same workers form again");
+  if (at_fault) nodes.at(peer.id).spoiled = true;
+  event("link_lost", &node, "link to " + peer.name + " (" + host_name_in(peer.host) + "): " + suspicion.why,
+        at_fault ? "the same workers form again, without what that one had staged" : "the same workers form again");
   form();
 }
 

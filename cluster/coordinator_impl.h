@@ -53,6 +53,7 @@ struct CoordinatedWorker {
   std::vector<Range> leased;  // and in no committed round yet
   uint64_t leased_ns = 0;     // when it was last given some
   bool lease_last = false;
+  bool spoiled = false;  // others refuse what it has staged
   std::optional<Ready> ready;
   std::optional<Ready> early;  // for the round after the open one, which it has finished already
   std::optional<Done> done;
@@ -225,13 +226,14 @@ struct Coordinator::Impl {
   WorkerId next_id = 1;
   uint64_t joins = 0;
   struct Complaint {
-    WorkerId low, high;
+    WorkerId low, high;  // of a link; low 0: of what `high` sent, whoever got it
     uint64_t at_ns;
   };
   std::deque<Complaint> complaints;
   struct Suspicion {
     uint64_t generation;
     WorkerId from, peer;
+    bool at_fault;
     std::string why;
   };
   std::vector<Suspicion> suspicions;

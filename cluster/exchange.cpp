@@ -11,20 +11,27 @@ namespace {
 
 constexpr size_t kEntryBytes = 64;  // what keeping a chunk costs besides its bytes
 constexpr size_t kMaxSpare = 1024;
+constexpr size_t kCodedBuckets = 2;  // what is added up, and the payloads
 
 }  // namespace
 
 Exchange::Exchange(ExchangeSender send) : send_(std::move(send)), pool_(std::make_shared<ChunkPool>()) {}
 
-void Exchange::reset(size_t members, size_t buckets, size_t bytes) {
+void Exchange::reset(size_t members, size_t buckets, const ExchangeLayout& layout) {
   active_ = false;
   round_ = -1;
+  forget_collectives();
+  bucket_count_ = layout.coded > 0 ? std::max(buckets, kCodedBuckets) : buckets;
+  for (Kept& kept : kept_) forget(kept);
+  // Two rounds; a member sends at most a few times the exchange (partial sums of its leaves, then the result), or everybody's payload.
+  const size_t bytes = layout.bytes() + layout.payload_bound;
+  kept_limit_ = 2 * members * 8 * (bytes + kEntryBytes * (bucket_count_ + bytes / 1024 + 16));
+}
+
+void Exchange::forget_collectives() {
+  gather_ = nullptr;
   collectives_.clear();
   started_ = done_ = 0;
-  bucket_count_ = buckets;
-  for (Kept& kept : kept_) forget(kept);
-  // Two rounds; a member sends at most a few times the exchange (partial sums of its leaves, then the result).
-  kept_limit_ = 2 * members * 8 * (bytes + kEntryBytes * (buckets + bytes / 1024 + 16));
 }
 
 void Exchange::expect(int64_t round) {
@@ -38,14 +45,14 @@ void Exchange::prepare(Setup setup) {
   assert(setup.round == round_ && !active_);
   assert(setup.ids.size() == setup.hosts.size() && setup.rank < static_cast<int>(setup.ids.size()));
   setup_ = std::move(setup);
-  const size_t count = setup_.buckets.size();
-  assert(count == bucket_count_);
+  assert(setup_.gives.empty() || setup_.gives.size() == setup_.ids.size());
+  const size_t count = setup_.buckets.size() + (setup_.gives.empty() ? 0 : 1);
+  assert(count <= bucket_count_);
   active_ = true;
   ++ticket_;
-  collectives_.clear();
+  forget_collectives();
   collectives_.resize(count);
   bucket_done_.assign(count, false);
-  started_ = done_ = 0;
   bytes_up_ = bytes_down_ = 0;
   while (senders_.size() < count) senders_.push_back(sender(static_cast<uint32_t>(senders_.size())));
 }
@@ -70,16 +77,7 @@ void Exchange::start(uint32_t bucket) {
     return;
   }
   assert(!collectives_[bucket]);
-  CollectiveSetup setup{.rank = setup_.rank,
-                        .hosts = setup_.hosts,
-                        .layout = setup_.layout,
-                        .bucket = setup_.buckets[bucket],
-                        .rows = setup_.rows,
-                        .partials = setup_.partials,
-                        .takes_part = setup_.takes_part,
-                        .pool = pool_};
-  const TopologyDef& topology = find_topology(setup_.topology, setup);
-  collectives_[bucket] = topology.make(std::move(setup));
+  collectives_[bucket] = make_collective(bucket);
   collectives_[bucket]->start(senders_[bucket]);
 
   Kept& kept = kept_[static_cast<size_t>(round_ & 1)];
@@ -94,6 +92,31 @@ void Exchange::start(uint32_t bucket) {
     kept.buckets[bucket].clear();
   }
   note_done(bucket);
+}
+
+void Exchange::start_all() {
+  for (uint32_t bucket = 0; bucket < collectives_.size(); ++bucket) start(bucket);
+}
+
+std::unique_ptr<Collective> Exchange::make_collective(uint32_t bucket) {
+  if (bucket < setup_.buckets.size()) {
+    CollectiveSetup setup{.rank = setup_.rank,
+                          .hosts = setup_.hosts,
+                          .layout = setup_.layout,
+                          .bucket = setup_.buckets[bucket],
+                          .rows = setup_.rows,
+                          .partials = setup_.partials,
+                          .takes_part = setup_.takes_part,
+                          .pool = pool_};
+    const TopologyDef& topology = find_topology(setup_.topology, setup);
+    return topology.make(std::move(setup));
+  }
+  GatherSetup setup{
+      .rank = setup_.rank, .hosts = setup_.hosts, .gives = setup_.gives, .payload = setup_.payload, .bound = setup_.layout.payload_bound};
+  const TopologyDef& topology = find_gather_topology(setup_.topology, setup);
+  std::unique_ptr<Gather> gather = topology.gather(std::move(setup));
+  gather_ = gather.get();
+  return gather;
 }
 
 void Exchange::note_done(size_t bucket) {
@@ -112,7 +135,9 @@ Exchange::Verdict Exchange::on_chunk(WorkerId from, int64_t round, const Chunk& 
   if (round_ < 0) return keep(from, round, chunk, body);
   if (round < round_) return Verdict::stale;
   if (round > round_ + 1) return Verdict::refused;
-  if (round > round_ || !active_ || !(collectives_[chunk.bucket] || bucket_done_[chunk.bucket])) return keep(from, round, chunk, body);
+  if (round > round_ || !active_) return keep(from, round, chunk, body);
+  if (chunk.bucket >= collectives_.size()) return Verdict::refused;
+  if (!collectives_[chunk.bucket] && !bucket_done_[chunk.bucket]) return keep(from, round, chunk, body);
   const int rank = rank_of(from);
   if (rank < 0 || !collectives_[chunk.bucket]) return Verdict::refused;
   if (!collectives_[chunk.bucket]->on_chunk(rank, chunk, body, senders_[chunk.bucket])) return Verdict::refused;
@@ -174,6 +199,7 @@ void Exchange::on_writable(WorkerId to) {
 void Exchange::finish() {
   assert(done());
   active_ = false;
+  forget_collectives();  // and with them the payloads
   forget(kept_[static_cast<size_t>(round_ & 1)]);
   expect(round_ + 1);
 }

@@ -1,5 +1,5 @@
-// One worker's part in the exchange of one round: a collective per bucket, started as the bucket is staged, and the chunks of others
-// who are ahead, kept until this worker is there too.
+// One worker's part in the exchange of one round: a collective per bucket, started as the bucket is staged, one more for the payloads of a
+// coded round, and the chunks of others who are ahead, kept until this worker is there too.
 #pragma once
 
 #include <array>
@@ -31,16 +31,21 @@ class Exchange {
     std::vector<Bucket> buckets;
     bool takes_part = true;
     std::string topology;
+    // Coded rounds: who gives a payload, by rank (empty: the round is not coded), and this worker's own. Their gather comes after the
+    // buckets.
+    std::vector<bool> gives;
+    SharedBytes payload;
   };
   enum class Verdict { taken, stale, refused };  // refused: no honest worker of this generation sends it
 
   explicit Exchange(ExchangeSender send);
 
-  // A new generation: ends what is going on. `members`, buckets and bytes bound what is kept of chunks that come early.
-  void reset(size_t members, size_t buckets, size_t bytes);
+  // A new generation: ends what is going on. All that is kept of chunks that come early is bounded by these.
+  void reset(size_t members, size_t buckets, const ExchangeLayout& layout);
   void expect(int64_t round);  // the round that comes next; chunks of this and the one after it are kept
   void prepare(Setup setup);   // of the expected round
   void start(uint32_t bucket);
+  void start_all();
   Verdict on_chunk(WorkerId from, int64_t round, const Chunk& chunk, std::span<const std::byte> body);
   // Where the body of that chunk may be received; the ticket is of this exchange.
   Placement place(WorkerId from, int64_t round, const Chunk& chunk, size_t bytes) const;
@@ -49,7 +54,8 @@ class Exchange {
 
   bool active() const { return active_; }
   bool started() const { return started_ > 0; }
-  bool done() const { return active_ && started_ == setup_.buckets.size() && done_ == started_; }
+  bool done() const { return active_ && started_ == collectives_.size() && done_ == started_; }
+  SharedBytes payload(size_t rank) const { return gather_ ? gather_->payload(static_cast<int>(rank)) : nullptr; }
   int64_t round() const { return round_; }
   std::vector<WorkerId> waits_for() const;
   uint64_t bytes_up() const { return bytes_up_; }
@@ -68,7 +74,9 @@ class Exchange {
   int rank_of(WorkerId id) const;
   Verdict keep(WorkerId from, int64_t round, const Chunk& chunk, std::span<const std::byte> body);
   void forget(Kept& kept);
+  void forget_collectives();
   void note_done(size_t bucket);
+  std::unique_ptr<Collective> make_collective(uint32_t bucket);
   ChunkSender sender(uint32_t bucket);
 
   ExchangeSender send_;
@@ -78,6 +86,7 @@ class Exchange {
   uint64_t ticket_ = 0;  // changes with every exchange
   int64_t round_ = -1;   // -1: not known yet (a generation is forming)
   std::vector<std::unique_ptr<Collective>> collectives_;
+  Gather* gather_ = nullptr;  // the last of them, in a coded round that has begun
   std::vector<ChunkSender> senders_;
   std::vector<bool> bucket_done_;
   size_t started_ = 0, done_ = 0;

@@ -256,10 +256,11 @@ struct Beat {
 struct LinkLost {
   static constexpr MessageType kType = MessageType::link_lost;
   WorkerId peer = 0;
+  bool at_fault = false;  // it sent what no honest worker sends
   std::string why;
   template <class F>
   void fields(F& f) {
-    f(peer), f(why);
+    f(peer), f(at_fault), f(why);
   }
 };
 

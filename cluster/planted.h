@@ -56,7 +56,9 @@ namespace perigee {
   X(chunk_added_twice, "a repeated chunk is added again") \
   X(maxima_added, "maxima are added") \
   X(result_short, "the end of a result is not copied") \
-  X(zero_weight_added, "what has no weight is added")
+  X(zero_weight_added, "what has no weight is added") \
+  X(payload_of_another, "a payload is taken for that of the next rank") \
+  X(residual_kept, "what a void round did not send is taken for sent")
 // clang-format on
 
 enum class Bug {

@@ -1,4 +1,5 @@
-// An averaging policy as a value: a point in when x what x outer step x topology x synchrony (DESIGN, idea 3), from the job's "averaging".
+// An averaging policy as a value: a point in when x what x codec x outer step x topology x synchrony (DESIGN, idea 3), from the job's
+// "averaging".
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ struct Policy {
   double every_ms = 0;             // > 0: by time instead
   double sync_until = 0;           // gradients each step until this share of the run
   bool average_optimizer = false;  // slots take part in the mean
+  Json codec;                      // parameters: how each worker's change of them is sent, with every option; null: as sums of float32
   std::string topology = "auto";   // star, ring, tree, direct, hierarchical
   int64_t shards = 0;              // gradient: leaves of the fixed summation tree (decision 5); 0: one per worker
   double quorum = 1;               // share of the live workers that is enough for a round ...
@@ -31,6 +33,7 @@ struct Policy {
 
   // Standing rounds: every member takes part in every round by the fixed plan; no Ready, no Begin.
   bool standing(double progress) const { return what == What::gradient || progress < sync_until; }
+  bool coded() const { return !codec.is_null(); }
   // The outer gain zeta / (1 - mu), measured: see outer_gain.
   double gain(double workers) const;
   Json to_json() const;
@@ -41,7 +44,7 @@ inline constexpr double kSafeGain = 1.001;  // times the workers
 
 struct PolicyOption {
   std::string name;
-  std::string type;      // "integer", "number", "boolean", "topology"; of custom also "table" and "function"
+  std::string type;      // "integer", "number", "boolean", "topology", "codec"; of custom also "table" and "function"
   std::string fallback;  // as shown in help
   std::string doc;
 };

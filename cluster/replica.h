@@ -18,11 +18,14 @@ namespace perigee {
 using SharedBytes = std::shared_ptr<const std::vector<std::byte>>;
 
 // What an exchange adds up: `sums` elements of type `dtype` by addition, then `maxima` int64 elements by maximum. The last sums count
-// what is summed (exchange_tail.h). An even number of sums, so that the maxima are aligned.
+// what is summed (exchange_tail.h). An even number of sums, so that the maxima are aligned. With a codec, announced rounds add up only what
+// lies behind `coded`; what stands before it each worker sends as a payload.
 struct ExchangeLayout {
   int64_t sums = 0;
   int64_t maxima = 0;
   Dtype dtype = Dtype::f32;  // f32 or f64: the network's
+  size_t coded = 0;          // bytes; 0: no codec
+  size_t payload_bound = 0;  // bytes of the largest payload
   size_t width() const { return dtype_bytes(dtype); }
   size_t sum_bytes() const { return static_cast<size_t>(sums) * width(); }
   size_t bytes() const { return sum_bytes() + static_cast<size_t>(maxima) * sizeof(int64_t); }
@@ -56,6 +59,21 @@ struct Contribution {
   std::vector<Range> ranges;      // trained
   std::vector<Partial> partials;  // rows of the exchange block; one row for local steps
   Figures figures;
+  SharedBytes payload;  // local steps, with a codec: what stands for the coded part of the row
+};
+
+// What one worker sent in a coded round, and what it stands for.
+struct Payload {
+  SharedBytes bytes;
+  int64_t examples = 0;
+};
+
+// Row 0 holds the merged sums of `examples` examples (0: the parameters stay).
+struct ApplyOrder {
+  int64_t round = 0;
+  int64_t examples = 0, examples_after = 0;
+  bool alone = false;             // nobody else took part, the local parameters are the result bit for bit
+  std::vector<Payload> payloads;  // coded rounds: of all who have examples, in the order of the ranks
 };
 
 class ReplicaEvents {
@@ -66,6 +84,8 @@ class ReplicaEvents {
   virtual void on_bucket(int64_t round, uint32_t bucket) = 0;  // its bytes are staged; only for gradient orders, before on_contribution
   virtual void on_contribution(const Contribution& contribution) = 0;
   virtual void on_applied(int64_t round, uint64_t hash) = 0;
+  // Instead of on_applied: that payload is none of the policy's codec. Nothing has changed; the contribution is still staged.
+  virtual void on_payload_refused(int64_t round, size_t payload) = 0;
   virtual void on_snapshot(uint64_t request, int64_t round, uint64_t hash, SharedBytes image) = 0;  // null: it could not be made
   virtual void on_evaluated(uint64_t request, std::string state) = 0;                               // JSON
   // The trainer has stopped for good. `for_all`: another worker would meet the same.
@@ -87,9 +107,8 @@ class Replica {
   // -> on_contribution; none comes, not even one that was on its way, once the order is given up (drop, load, another train). Local work
   // goes on from the local parameters; a gradient is of the result held.
   virtual void train(const TrainOrder& order) = 0;
-  // Row 0 holds the merged sums of `examples` examples (0: the parameters stay). `alone`: nobody else took part, the local parameters are the result bit for bit.
   // -> on_applied with the hash (XXH3-64) of the parameters and states, equal on every worker.
-  virtual void apply(int64_t round, int64_t examples, int64_t examples_after, bool alone) = 0;
+  virtual void apply(const ApplyOrder& order) = 0;
   // Initial values when `image` is null. `keep_local`: the local work since the last result is moved onto the new base (w += x_new - x_old).
   // Ends a training order in progress unless keep_local; then a contribution that is staged is staged anew before -> on_loaded.
   // An image that cannot be used changes nothing: on_loaded then tells the round and hash held before.

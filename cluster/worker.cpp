@@ -567,6 +567,9 @@ void Worker::on_contribution(const Contribution& contribution) {
 void Worker::on_applied(int64_t round, uint64_t hash) {
   if (impl_->state != Impl::State::stopped) impl_->on_applied(round, hash);
 }
+void Worker::on_payload_refused(int64_t round, size_t payload) {
+  if (impl_->state != Impl::State::stopped) impl_->on_payload_refused(round, payload);
+}
 void Worker::on_snapshot(uint64_t request, int64_t round, uint64_t hash, SharedBytes image) {
   if (impl_->state != Impl::State::stopped) impl_->on_snapshot(request, round, hash, image);
 }

@@ -65,6 +65,7 @@ class Worker final : public TransportEvents, public ReplicaEvents {
   void on_bucket(int64_t round, uint32_t bucket) override;
   void on_contribution(const Contribution& contribution) override;
   void on_applied(int64_t round, uint64_t hash) override;
+  void on_payload_refused(int64_t round, size_t payload) override;
   void on_snapshot(uint64_t request, int64_t round, uint64_t hash, SharedBytes image) override;
   void on_evaluated(uint64_t request, std::string state) override;
   void on_failed(const Error& error, bool for_all) override;

@@ -44,7 +44,7 @@ void Worker::Impl::on_form(const FrameHeader& h, Form form) {
   healing.reset();
   receiver.cancel();
   forget_log(form.synced);
-  exchange.reset(members.size(), replica.buckets().size(), replica.layout().bytes());
+  exchange.reset(members.size(), replica.buckets().size(), replica.layout());
   links.form(job, generation, id, members);
   send_formed();
 }
@@ -137,11 +137,11 @@ void Worker::Impl::link_ready(WorkerId peer) {
   after_exchange();
 }
 
-void Worker::Impl::lose_link(WorkerId peer, const std::string& why) {
+void Worker::Impl::lose_link(WorkerId peer, const std::string& why, bool at_fault) {
   if (state != State::forming && state != State::running) return;
   if (reported[peer] == generation) return;
   reported[peer] = generation;
-  if (!planted(Bug::link_loss_untold)) tell(LinkLost{.peer = peer, .why = why}, held_round);
+  if (!planted(Bug::link_loss_untold)) tell(LinkLost{.peer = peer, .at_fault = at_fault, .why = why}, held_round);
 }
 
 void Worker::Impl::on_fetch(PeerId peer, const Fetch& fetch) {

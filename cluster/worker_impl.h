@@ -64,7 +64,7 @@ struct Worker::Impl {
   void on_loaded(int64_t round, uint64_t hash);
   void request_snapshot(bool with_optimizer, PeerId peer, uint64_t request);
   void on_snapshot(uint64_t request, int64_t round, uint64_t hash, const SharedBytes& image);
-  void lose_link(WorkerId id, const std::string& why);
+  void lose_link(WorkerId id, const std::string& why, bool at_fault = false);
   void link_ready(WorkerId id);
 
   // ---- rounds (worker_rounds.cpp) ----
@@ -81,6 +81,7 @@ struct Worker::Impl {
   void after_exchange();
   void try_apply();
   void on_applied(int64_t round, uint64_t hash);
+  void on_payload_refused(int64_t round, size_t payload);
   void on_commit(const FrameHeader& header, const Commit& commit);
   void on_evaluate(const Evaluate& order);
   void go_on();
@@ -89,6 +90,7 @@ struct Worker::Impl {
   Placement place_chunk(PeerId peer, const FrameHeader& header, const Chunk& chunk) const;
   bool expects_chunks(const FrameHeader& header, WorkerId from) const;
   void stop_work(bool keep_contribution);
+  void restore_contribution();
   void drop_work();
   void forget_log(int64_t synced);
   std::vector<Range> pending() const;
@@ -176,7 +178,7 @@ struct Worker::Impl {
   int64_t local_base = -1;          // the result that the local work started from
   std::vector<bool> bucket_staged;  // standing: which are staged; all true once the contribution is known to be finite
   size_t buckets_staged = 0;
-  std::vector<std::byte> kept;  // announced: the contribution as it was before the exchange wrote over it
+  std::vector<std::byte> kept;  // announced: what of the contribution the exchange adds up, as it was before that wrote over it
   bool kept_valid = false;
   std::optional<Begin> begun;
   std::deque<Range> queue;  // leased, not begun

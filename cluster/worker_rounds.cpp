@@ -82,7 +82,7 @@ void Worker::Impl::train_standing() {
     staged_gradient = true;
     staged_ns = trained_ns;
     prepare_standing();
-    for (uint32_t b = 0; b < bucket_staged.size(); ++b) exchange.start(b);
+    exchange.start_all();
     return after_exchange();
   }
   training = order;
@@ -229,6 +229,16 @@ void Worker::Impl::on_begin(const FrameHeader& h, Begin begin) {
                         .buckets = replica.buckets(),
                         .takes_part = own->examples > 0,
                         .topology = policy.topology};
+  const size_t coded = setup.layout.coded;
+  if (coded > 0) {
+    setup.buckets = {{coded, setup.layout.bytes()}};
+    for (const Share& share : begin.shares) setup.gives.push_back(share.examples > 0);
+    if (staged) setup.payload = staged->payload;
+    if (setup.takes_part && !setup.payload) {
+      ++dropped.unexpected;
+      return;
+    }
+  }
   for (const Share& share : begin.shares) {
     const auto m = std::find_if(members.begin(), members.end(), [&](const Member& x) { return x.id == share.id; });
     if (m == members.end()) {
@@ -239,14 +249,14 @@ void Worker::Impl::on_begin(const FrameHeader& h, Begin begin) {
     setup.hosts.push_back(m->host);
   }
   if (setup.takes_part && setup.ids.size() > 1) {  // the exchange writes over it, and may break off
-    kept.assign(setup.rows[0].begin(), setup.rows[0].end());
+    kept.assign(setup.rows[0].begin() + static_cast<ptrdiff_t>(coded), setup.rows[0].end());
     kept_valid = true;
   }
   begun = std::move(begin);
   begun_ns = progress_ns = clock.now_ns();
   exchanged_ns = 0;
   exchange.prepare(std::move(setup));
-  for (uint32_t b = 0; b < replica.buckets().size(); ++b) exchange.start(b);
+  exchange.start_all();
   after_exchange();
 }
 
@@ -288,7 +298,7 @@ void Worker::Impl::on_chunk(PeerId peer, const FrameHeader& h, const Chunk* chun
   }
   ++(chunk ? dropped.unexpected : dropped.malformed);
   links.close(peer);
-  lose_link(from, "it sent a chunk that does not belong to the exchange");
+  lose_link(from, "it sent a chunk that does not belong to the exchange", true);
 }
 
 void Worker::Impl::after_exchange() {
@@ -307,16 +317,31 @@ void Worker::Impl::try_apply() {
   applying_entry = {.round = round, .generation = generation};
   if (go->standing) {
     applying_entry.ranges = joined(planned.ranges);
-    replica.apply(round, planned.examples, planned.examples_before + planned.examples, false);
-    return;
+    return replica.apply({.round = round, .examples = planned.examples, .examples_after = planned.examples_before + planned.examples});
   }
-  int64_t examples = 0;
-  for (const Share& share : begun->shares) {
-    examples += share.examples;
+  ApplyOrder order{.round = round, .examples_after = begun->examples_after, .alone = begun->shares.size() == 1};
+  for (size_t r = 0; r < begun->shares.size(); ++r) {
+    const Share& share = begun->shares[r];
+    order.examples += share.examples;
+    if (SharedBytes payload = exchange.payload(r)) order.payloads.push_back({std::move(payload), share.examples});
     applying_entry.ranges.insert(applying_entry.ranges.end(), share.ranges.begin(), share.ranges.end());
   }
   applying_entry.ranges = joined(std::move(applying_entry.ranges));
-  replica.apply(round, examples, begun->examples_after, begun->shares.size() == 1);
+  replica.apply(order);
+}
+
+// The other participants meet the same payload: they all name who sent it.
+void Worker::Impl::on_payload_refused(int64_t round, size_t payload) {
+  assert(applying && round == held_round + 1);
+  applying = false;
+  if (state == State::running && exchange.active() && begun) {
+    for (const Share& share : begun->shares)
+      if (share.examples > 0 && payload-- == 0 && share.id != id)
+        return lose_link(share.id, "what it sent in round " + std::to_string(round) + " is no payload of this job's codec", true);
+    return;
+  }
+  restore_contribution();  // the membership changed meanwhile
+  if (formed_due) send_formed();
 }
 
 void Worker::Impl::on_applied(int64_t round, uint64_t hash) {
@@ -388,17 +413,20 @@ void Worker::Impl::drop_work() {
   staged.reset();
 }
 
+void Worker::Impl::restore_contribution() {
+  if (!kept_valid) return;
+  assert(staged && !staged_gradient);
+  const std::span<std::byte> row = replica.exchange_row(0);
+  assert(row.size() >= kept.size());
+  if (!planted(Bug::forgotten_contribution)) std::memcpy(row.data() + (row.size() - kept.size()), kept.data(), kept.size());
+  kept_valid = false;
+}
+
 // Ends the exchange. Local work is kept if `keep_contribution`: it is still good on a later result; a gradient is not.
 void Worker::Impl::stop_work(bool keep_contribution) {
   if (opened) {
-    if (kept_valid && !applying) {
-      assert(staged && !staged_gradient);
-      std::span<std::byte> row = replica.exchange_row(0);
-      assert(row.size() >= kept.size());
-      if (!planted(Bug::forgotten_contribution)) std::memcpy(row.data(), kept.data(), kept.size());
-      kept_valid = false;
-    }
-    exchange.reset(members.size(), replica.buckets().size(), replica.layout().bytes());
+    if (!applying) restore_contribution();
+    exchange.reset(members.size(), replica.buckets().size(), replica.layout());
     const bool local = (training && !training->gradient) || (staged && !staged_gradient);
     if (!(keep_contribution && local)) drop_work();
     if (state == State::running && go) exchange.expect(held_round + 1);

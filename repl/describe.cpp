@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "cluster/codec.h"
 #include "cluster/collective.h"
 #include "cluster/policy.h"
 #include "repl/command.h"
@@ -112,6 +113,14 @@ void describe_averaging(const Job& job, Trainer& trainer) {
   if (policy.sync_until > 0)
     when = "gradients each step until " + std::to_string(static_cast<int>(100 * policy.sync_until)) + " %, then " + when;
   std::string what = parameters ? "parameters" : "gradients";
+  const double elements = static_cast<double>(trainer.model().params().block_elements());
+  double bits = 0;
+  if (policy.coded()) {
+    bits = make_codec(&policy.codec, job.where())->bits_per_element({.count = trainer.model().params().block_elements()});
+    char text[64];
+    std::snprintf(text, sizeof text, " as %s (%.3g bits each)", policy.codec.find("type")->as_string().c_str(), bits);
+    what += text;
+  }
   if (policy.average_optimizer) what += " and optimiser state";
   std::string synchrony = "barrier";
   if (policy.quorum < 1)
@@ -132,12 +141,14 @@ void describe_averaging(const Job& job, Trainer& trainer) {
 
   Params& params = trainer.model().params();
   const double block = static_cast<double>(params.block_bytes());
-  double bytes = block + static_cast<double>(params.state_bytes().size());
+  const double payload = policy.coded() ? static_cast<double>(kPayloadHeader) + elements * bits / 8 : 0;
+  double bytes = (policy.coded() ? 0 : block) + static_cast<double>(params.state_bytes().size());
   if (policy.average_optimizer) bytes += block * static_cast<double>(trainer.optimizer_slots());
   std::printf("bytes that the busiest of 4 workers sends in one exchange:");
   for (const TopologyDef* topology : all_topologies()) {
     double most = 0;
-    for (int rank = 0; rank < 4; ++rank) most = std::max(most, topology->bytes_sent(rank, hosts, bytes));
+    for (int rank = 0; rank < 4; ++rank)
+      most = std::max(most, topology->bytes_sent(rank, hosts, bytes) + topology->gather_bytes_sent(rank, hosts, payload));
     std::printf(" %s %s%s", topology->name, bytes_text(most).c_str(), topology == all_topologies().back() ? "\n" : ",");
   }
 }

@@ -8,6 +8,7 @@
 
 #include "cluster/exchange_tail.h"
 #include "cluster/fixed_plan.h"
+#include "cluster/policy.h"
 #include "src/core/error.h"
 #include "src/io/digest.h"
 #include "src/io/json.h"
@@ -68,7 +69,13 @@ void FakeReplica::later(double ms, std::function<void()> what) {
   network_.post(process_, free_at_ns_ - now, std::move(what));
 }
 
-void FakeReplica::open(const Welcome&) {
+void FakeReplica::open(const Welcome& welcome) {
+  const Json job = Json::parse(welcome.job, "job");
+  if (read_policy(job.find("averaging"), "job").coded()) {
+    payloads_ = std::make_unique<FakePayloads>(contents_.sums.size());
+    layout_.coded = contents_.sums.size() * sizeof(float);
+    layout_.payload_bound = payloads_->bound();
+  }
   later(20, [this] { events_->on_opened(options_.fingerprint); });
 }
 
@@ -84,6 +91,18 @@ void FakeReplica::stage_local() {
   Contents contents = local_;
   if (!local_finite_) contents.sums[0] = std::numeric_limits<float>::quiet_NaN();
   stage(0, contents, local_examples_, true);
+}
+
+SharedBytes FakeReplica::encode_local(int64_t round) {
+  SharedBytes payload = payloads_->encode(local_.sums, local_examples_, round);
+  check_conserved();
+  if (faults_.bad_payloads == 0) return payload;
+  --faults_.bad_payloads;
+  return std::make_shared<const std::vector<std::byte>>(payload->begin(), payload->end() - 1);
+}
+
+void FakeReplica::check_conserved() {
+  if (!payloads_->conserved()) complain_("what its codec has not sent was lost or is there twice");
 }
 
 void FakeReplica::train(const TrainOrder& order) {
@@ -145,6 +164,7 @@ void FakeReplica::progress(uint64_t token) {
     t.contribution.finite = local_finite_;
     t.contribution.partials = {{0, 1}};
     stage_local();
+    if (payloads_ && local_finite_) t.contribution.payload = encode_local(t.order.round);
     staged_local_ = true;
   }
   const Contribution contribution = std::move(t.contribution);
@@ -180,17 +200,36 @@ void FakeReplica::finish_training() {
   ++steps_;
 }
 
-void FakeReplica::apply(int64_t round, int64_t examples, int64_t, bool) {
+// False: a payload is none.
+bool FakeReplica::merge(const ApplyOrder& order, std::vector<float>* sums, size_t* refused) {
+  const bool local = staged_local_ || !order.payloads.empty();
+  if (!payloads_ || !local || order.alone) {
+    std::memcpy(sums->data(), exchange_row(0).data(), sums->size() * 4);
+    return true;
+  }
+  for (size_t i = 0; i < order.payloads.size(); ++i) {
+    int64_t examples = 0;
+    *refused = i;
+    if (!payloads_->add(*order.payloads[i].bytes, *sums, &examples)) return false;
+    if (examples != order.payloads[i].examples)
+      complain_("a payload of " + std::to_string(examples) + " examples is merged as one of " + std::to_string(order.payloads[i].examples));
+  }
+  return true;
+}
+
+void FakeReplica::apply(const ApplyOrder& order) {
+  const int64_t round = order.round, examples = order.examples;
   if (training_) complain_("apply while training");
   if (!holds_ || round != round_ + 1)
     complain_("round " + std::to_string(round) + " applied to the result of round " + std::to_string(round_));
-  later(options_.apply_ms, [this, round, examples] {
+  later(options_.apply_ms, [this, round, examples, order] {
     const std::span<std::byte> row = exchange_row(0);
     if (examples > 0) {
       const ExchangeTail tail = read_exchange_tail(layout_, row);
       std::vector<float> sums(contents_.sums.size());
       std::vector<int64_t> maxima(contents_.maxima.size());
-      std::memcpy(sums.data(), row.data(), sums.size() * 4);
+      size_t refused = 0;
+      if (!merge(order, &sums, &refused)) return events_->on_payload_refused(round, refused);
       std::memcpy(maxima.data(), row.data() + static_cast<size_t>(layout_.sums) * 4, maxima.size() * 8);
       double counted = 0;
       for (int64_t i = 0; i < options_.examples; ++i) counted += static_cast<double>(sums[static_cast<size_t>(i)]);
@@ -199,6 +238,10 @@ void FakeReplica::apply(int64_t round, int64_t examples, int64_t, bool) {
                   std::to_string(tail.examples) + ", its sums " + std::to_string(counted));
       for (size_t i = 0; i < sums.size(); ++i) contents_.sums[i] += sums[i];
       for (size_t i = 0; i < maxima.size(); ++i) contents_.maxima[i] = std::max(contents_.maxima[i], maxima[i]);
+    }
+    if (payloads_) {
+      payloads_->settle(staged_local_ && local_finite_ && examples > 0 && !order.alone);
+      check_conserved();
     }
     if (faults_.wrong_apply) contents_.sums[0] += 0.5f, faults_.wrong_apply = false;
     local_ = Contents(options_.examples);
@@ -229,6 +272,7 @@ void FakeReplica::load(int64_t round, SharedBytes image, bool keep_local) {
         holds_ = true;
       }
     }
+    if (!keep_local && payloads_) payloads_->overtaken();
     if (keep_local && staged_local_) stage_local();
     events_->on_loaded(round_, contents_.hash());
   });
@@ -261,6 +305,7 @@ void FakeReplica::drop() {
   local_ = Contents(options_.examples);
   local_examples_ = 0;
   staged_local_ = false, local_finite_ = true;
+  if (payloads_) payloads_->drop();
 }
 
 std::vector<std::byte> FakeReplica::image_of(int64_t round, const Contents& contents) {

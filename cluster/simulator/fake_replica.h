@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cluster/replica.h"
+#include "cluster/simulator/fake_payloads.h"
 #include "cluster/simulator/network.h"
 
 namespace perigee::sim {
@@ -30,6 +31,7 @@ struct ReplicaFaults {
   double nan = 0;            // share of contributions that are not finite
   bool fails = false;        // the next order ends the trainer
   bool wrong_apply = false;  // the next result comes out wrong, as by a bit flip in memory
+  int bad_payloads = 0;      // so many of the next payloads are none
 };
 
 class FakeReplica final : public Replica {
@@ -56,7 +58,7 @@ class FakeReplica final : public Replica {
   const std::vector<Bucket>& buckets() const override { return buckets_; }
   std::span<std::byte> exchange_row(size_t row) override;
   void train(const TrainOrder& order) override;
-  void apply(int64_t round, int64_t examples, int64_t examples_after, bool alone) override;
+  void apply(const ApplyOrder& order) override;
   void load(int64_t round, SharedBytes image, bool keep_local) override;
   void snapshot(uint64_t request, bool with_optimizer) override;
   void evaluate(const Evaluate& order) override;
@@ -82,6 +84,9 @@ class FakeReplica final : public Replica {
   void later(double ms, std::function<void()> what);
   void stage(size_t row, const Contents& contents, int64_t examples, bool counts);
   void stage_local();
+  SharedBytes encode_local(int64_t round);
+  bool merge(const ApplyOrder& order, std::vector<float>* sums, size_t* refused);
+  void check_conserved();
   void progress(uint64_t token);
   void evaluate_from(const Evaluate& order, int64_t begin);
   void finish_training();
@@ -96,6 +101,8 @@ class FakeReplica final : public Replica {
   ExchangeLayout layout_;
   std::vector<Bucket> buckets_;
   std::vector<std::vector<float>> rows_;  // each layout_.bytes(), in floats
+
+  std::unique_ptr<FakePayloads> payloads_;  // null: the job has no codec
 
   Contents contents_, local_;  // the result held; local work since then
   int64_t local_examples_ = 0;

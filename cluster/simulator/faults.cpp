@@ -223,6 +223,10 @@ void World::strike(const Fault& fault) {
       take_hold();
       node.faults.wrong_apply = true;
       return;
+    case Kind::bad_payload:
+      take_hold();
+      node.faults.bad_payloads = 1;
+      return;
     case Kind::leave: {
       int wanted = 0;
       for (const auto& each : workers_) wanted += each->wanted && !each->wrong_data;

@@ -36,7 +36,8 @@ constexpr const char* kNames[] = {"worker_kill",
                                   "leave",
                                   "join",
                                   "wrong_data",
-                                  "intruder"};
+                                  "intruder",
+                                  "bad_payload"};
 static_assert(std::size(kNames) == static_cast<size_t>(Fault::Kind::count));
 
 Json averaging_of(const std::string& policy, SeededRng& rng) {
@@ -196,7 +197,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
   const double work_ms = std::max(500.0, s.example_ms * static_cast<double>(s.planned) / s.workers * 1.5);
   const int count = static_cast<int>(rng.chance(0.1) ? 0 : rng.integer(1, 6));
   for (int i = 0; i < count; ++i) {
-    const auto kind = static_cast<Fault::Kind>(rng.integer(0, static_cast<int64_t>(Fault::Kind::count) - 1));
+    const auto kind = static_cast<Fault::Kind>(rng.integer(0, static_cast<int64_t>(Fault::Kind::intruder)));
     s.faults.push_back(make_fault(kind, rng.between(0, work_ms + 200), s.workers, rng));
   }
   // A wrong result can be told from right ones only by a majority, and only in a round of several.
@@ -215,6 +216,11 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
           {.kind = Fault::Kind::leave, .at_ms = rng.between(work_ms, 2 * work_ms), .who = static_cast<int>(rng.integer(0, 15))});
   }
   if (SeededRng special(mix(seed, 0x73706563)); special.chance(0.08)) make_special(s, special);
+  // Its draws are its own, so that other scenarios stay what they were.
+  if (SeededRng codec(mix(seed, 0x636f6465)); s.averaging.find("max_staleness") && codec.chance(0.4)) {
+    s.averaging.set("codec", "int8");
+    if (codec.chance(0.15) && !wrong) s.faults.push_back(make_fault(Fault::Kind::bad_payload, codec.between(0, work_ms), s.workers, codec));
+  }
   std::sort(s.faults.begin(), s.faults.end(), [](const Fault& a, const Fault& b) { return a.at_ms < b.at_ms; });
   return s;
 }

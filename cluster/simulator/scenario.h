@@ -40,8 +40,9 @@ struct Fault {
     wrong_apply,  // a bit flips while a result is applied
     leave,
     join,
-    wrong_data,  // a worker with another data set wants to join
-    intruder,    // somebody in the network sends rubbish
+    wrong_data,   // a worker with another data set wants to join
+    intruder,     // somebody in the network sends rubbish
+    bad_payload,  // the next payload of a worker is none
     count
   };
   Kind kind = Kind::worker_kill;

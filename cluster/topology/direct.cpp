@@ -1,6 +1,6 @@
 // Everybody owns one segment: sends each other owner its part, adds up its own, sends the result to all (reduce-scatter, all-gather).
 // The least bytes and two steps; needs a link between any two.
-#include "cluster/topology/trees.h"
+#include "cluster/topology/gather.h"
 
 namespace perigee {
 namespace {
@@ -16,6 +16,16 @@ TreePlace place(const World& world, int segment, int rank) {
   return place;
 }
 
+GatherPlace spread(const World& world, int source, int rank) {
+  GatherPlace place;
+  if (rank != source) {
+    place.from = source;
+    return place;
+  }
+  for (int i = 1; i < world.size; ++i) place.to.push_back((rank + i) % world.size);
+  return place;
+}
+
 constexpr TreeShape kShape{.segments = [](const World& world) { return world.size; }, .place = place, .pairwise = true};
 
 }  // namespace
@@ -27,6 +37,9 @@ const TopologyDef topology_direct{
     .keeps_tree = true,
     .make = [](CollectiveSetup setup) { return make_tree_exchange(kShape, std::move(setup)); },
     .bytes_sent = [](int rank, const std::vector<std::string>& hosts, double bytes) { return tree_bytes_sent(kShape, rank, hosts, bytes); },
+    .gather = [](GatherSetup setup) { return make_gather_exchange(spread, std::move(setup)); },
+    .gather_bytes_sent = [](int rank, const std::vector<std::string>& hosts,
+                            double bytes) { return gather_bytes_sent(spread, rank, hosts, bytes); },
 };
 
 }  // namespace perigee

@@ -1,7 +1,7 @@
 // Inside each host first, then between hosts: the slow network sees each host's sum once, however many members the host has. Each
 // segment has a leader on each host, another one for each segment, so that all members of a host share the work; leaders exchange
 // directly while hosts are few and around a ring when they are many.
-#include "cluster/topology/trees.h"
+#include "cluster/topology/gather.h"
 
 namespace perigee {
 namespace {
@@ -53,6 +53,22 @@ TreePlace place(const World& world, int segment, int rank) {
   return place;
 }
 
+GatherPlace spread(const World& world, int source, int rank) {
+  const int host = world.host[static_cast<size_t>(rank)], home = world.host[static_cast<size_t>(source)];
+  const int head = leader(world, source, host);
+  GatherPlace place;
+  if (rank != head) {
+    place.from = head;
+    return place;
+  }
+  if (rank != source) place.from = source;
+  for (const int member : world.members[static_cast<size_t>(host)])
+    if (member != rank) place.to.push_back(member);
+  for (int other = 0; rank == source && other < static_cast<int>(world.members.size()); ++other)
+    if (other != home) place.to.push_back(leader(world, source, other));
+  return place;
+}
+
 constexpr TreeShape kShape{.segments = [](const World& world) { return world.size; }, .place = place};
 
 }  // namespace
@@ -64,6 +80,9 @@ const TopologyDef topology_hierarchical{
     .keeps_tree = true,
     .make = [](CollectiveSetup setup) { return make_tree_exchange(kShape, std::move(setup)); },
     .bytes_sent = [](int rank, const std::vector<std::string>& hosts, double bytes) { return tree_bytes_sent(kShape, rank, hosts, bytes); },
+    .gather = [](GatherSetup setup) { return make_gather_exchange(spread, std::move(setup)); },
+    .gather_bytes_sent = [](int rank, const std::vector<std::string>& hosts,
+                            double bytes) { return gather_bytes_sent(spread, rank, hosts, bytes); },
 };
 
 }  // namespace perigee

@@ -38,6 +38,7 @@ BinaryPlace binary_place(int size, int rank) {
   const int middle = first + 1 + (last - first) / 2;
   if (first + 1 < last) place.children.push_back(first + 1);
   if (middle < last) place.children.push_back(middle);
+  place.end = last;
   return place;
 }
 

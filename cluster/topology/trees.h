@@ -41,7 +41,8 @@ double tree_bytes_sent(const TreeShape& shape, int rank, const std::vector<std::
 // A node's neighbours in the binary tree over ranks [0, size) in which every subtree is a contiguous range that starts at its root.
 struct BinaryPlace {
   int parent = -1;
-  std::vector<int> children;
+  std::vector<int> children;  // ascending
+  int end = 0;                // its subtree is [rank, end)
 };
 BinaryPlace binary_place(int size, int rank);
 

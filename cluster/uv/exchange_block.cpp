@@ -16,7 +16,7 @@ int64_t round_up(int64_t elements) { return (elements + kBorder - 1) / kBorder *
 
 }  // namespace
 
-ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t bucket_bytes)
+ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_bound, size_t bucket_bytes)
     : trainer_(trainer), math_(block_math(trainer.model().params().dtype())), with_slots_(with_slots) {
   const Params& params = trainer.model().params();
   block_ = states_ = params.block_elements();
@@ -37,6 +37,8 @@ ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t bucket_by
   slots_ = round_up(states_);
   if (with_slots) slots_ += static_cast<int64_t>(trainer.optimizer_slots()) * block_;
   layout_.sums = round_up(slots_ + kExchangeTail);
+  layout_.coded = payload_bound > 0 ? bytes_of(block_) : 0;
+  layout_.payload_bound = payload_bound;
   beside_.resize(bytes_of(states_ - block_ + kExchangeTail));
 
   trainer.cut_gradient(bucket_bytes);
@@ -50,7 +52,7 @@ size_t ExchangeBlock::slot_at(size_t i) const { return bytes_of(round_up(states_
 bool ExchangeBlock::stage_values(std::byte* row, int64_t examples) const {
   const Params& params = trainer_.model().params();
   const auto weight = static_cast<double>(examples);
-  bool finite = math_.scale(params.block(), weight, block_, row);
+  bool finite = layout_.coded > 0 || math_.scale(params.block(), weight, block_, row);
   for (const PlacedState& state : float_states_)
     finite = math_.scale(params.state_bytes().data() + state.from, weight, state.elements, row + bytes_of(state.to)) && finite;
   std::memset(row + bytes_of(states_), 0, bytes_of(round_up(states_) - states_));
@@ -111,7 +113,7 @@ void ExchangeBlock::take_states(const std::byte* row, int64_t examples) {
 void ExchangeBlock::take_values(const std::byte* row, int64_t examples) {
   assert(examples > 0);
   const auto all = static_cast<double>(examples);
-  math_.divide(row, all, block_, trainer_.model().params().block());
+  if (layout_.coded == 0) math_.divide(row, all, block_, trainer_.model().params().block());
   take_states(row, examples);
   for (size_t i = 0; with_slots_ && i < trainer_.optimizer_slots(); ++i)
     math_.divide(row + slot_at(i), all, block_, trainer_.optimizer_slot(i).data());

@@ -1,7 +1,8 @@
 // How a trainer's numbers lie in an exchange: the parameter block (values or gradients), the running statistics, the optimiser's slots where
 // they take part, the tail; then what is merged by maximum: integer states and the number of updates. All but the gradients are
 // multiplied by the examples that they stand for, so that the sum divided by all examples is the mean (DESIGN, decision 7). A gradient
-// is the beginning of its row.
+// is the beginning of its row. With a codec the parameters of an announced round are not added up: the block's part of the row is room for
+// float32 values of its size.
 // Owned by the trainer thread.
 #pragma once
 
@@ -16,19 +17,23 @@ namespace perigee {
 class ExchangeBlock {
  public:
   // Cuts the trainer's gradient into buckets of about `bucket_bytes`; what does not belong to the gradient goes with the last one.
-  ExchangeBlock(Trainer& trainer, bool with_slots, size_t bucket_bytes);
+  // `payload_bound`: of a codec; 0: there is none.
+  ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_bound, size_t bucket_bytes);
 
   const ExchangeLayout& layout() const { return layout_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
-  // The trainer's parameters, states and slots as the contribution of `examples` examples. False when one of them is not finite.
+  // The trainer's parameters (without a codec), states and slots as the contribution of `examples` examples. False when one of them is not
+  // finite.
   bool stage_values(std::byte* row, int64_t examples) const;
+  // With a codec: the block's part of the row.
+  std::span<float> coded(std::byte* row) const { return {reinterpret_cast<float*>(row), static_cast<size_t>(block_)}; }
   // What goes with a gradient over `examples` examples that lies in `row`: the trainer's states, the tail; added to `adds` in the order of
   // GradientTarget. `counts`: the tail counts it as a contribution.
   void stage_beside_gradient(std::byte* row, std::span<const std::byte* const> adds, int64_t examples, bool counts);
   void stage_nothing(std::byte* row) const;
 
-  // The mean of the merged rows of `examples` examples into the trainer.
+  // The mean of the merged rows of `examples` examples into the trainer; the parameters only without a codec.
   void take_values(const std::byte* row, int64_t examples);
   void take_states(const std::byte* row, int64_t examples);
 

@@ -54,6 +54,26 @@ int64_t planned_of(const Trainer& trainer) {
 
 Policy policy_of(const Trainer& trainer) { return read_policy(trainer.job().json().find("averaging"), trainer.job().where()); }
 
+std::unique_ptr<DeltaCodec> codec_of(const Trainer& trainer, const Policy& policy, uint64_t worker) {
+  if (!policy.coded()) return nullptr;
+  const Params& params = trainer.model().params();
+  const std::string where = trainer.job().where() + ": averaging";
+  if (params.dtype() != Dtype::f32)
+    throw Error(ErrorKind::model, {.where = where + ": codec",
+                                   .what = "works on float32 only",
+                                   .got = "precision = \"float64\"",
+                                   .hint = "leave out the codec or the precision"});
+  return std::make_unique<DeltaCodec>(make_codec(&policy.codec, where), params.block_elements(), trainer.seed(), worker);
+}
+
+// parameters -= change, window by window: a codec may have put something into what does not train, and into the gaps, which are zero
+// (DESIGN, decision 6).
+void subtract_change(const float* change, Params& params) {
+  auto* values = reinterpret_cast<float*>(params.block());
+  for (const ParamWindow& window : params.windows())
+    for (int64_t i = 0; window.trainable && i < window.elements; ++i) values[window.offset + i] -= change[window.offset + i];
+}
+
 void add_figures(const StepReport& report, Contribution* contribution) {
   Figures& figures = contribution->figures;
   figures.loss_sum += report.loss * static_cast<double>(report.examples);
@@ -120,7 +140,8 @@ ReplicaTrainer::ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptio
       remote_(remote_opener(welcome, options)),
       trainer_(job_of(welcome), trainer_options(welcome, remote_ ? remote_.get() : options.opener, options.trace)),
       policy_(policy_of(trainer_)),
-      block_(trainer_, policy_.average_optimizer, options.bucket_bytes),
+      codec_(codec_of(trainer_, policy_, welcome.id)),
+      block_(trainer_, policy_.average_optimizer, codec_ ? codec_->bound() : 0, options.bucket_bytes),
       outer_(policy_.outer, trainer_.model().params().dtype(), trainer_.model().params().windows(),
              trainer_.model().params().block_elements()) {
   trainer_.plan_examples(planned_of(trainer_));
@@ -180,6 +201,7 @@ void ReplicaTrainer::back_to_result() {
 
 void ReplicaTrainer::drop() {
   back_to_result();
+  if (codec_) codec_->drop();
   staged_ = false;
 }
 
@@ -201,6 +223,7 @@ bool ReplicaTrainer::train(const TrainOrder& order, std::span<std::byte* const> 
   contribution->ranges.clear();
   contribution->partials.clear();
   contribution->figures = {};
+  contribution->payload.reset();
   const bool done =
       order.gradient ? train_gradient(order, rows, cancel, watch, contribution) : train_steps(order, rows[0], cancel, watch, contribution);
   if (!done) return false;
@@ -277,8 +300,21 @@ bool ReplicaTrainer::train_steps(const TrainOrder& order, std::byte* row, const 
   }
   if (!contribution->finite) return true;
   const PhaseScope scope(trainer_.times(), TracePhase::encode, contribution->examples);
-  contribution->finite = block_.stage_values(row, contribution->examples);
+  contribution->finite = stage_local(row, contribution);
   return true;
+}
+
+// False when a value is not finite, or too large for the codec.
+bool ReplicaTrainer::stage_local(std::byte* row, Contribution* contribution) {
+  if (!block_.stage_values(row, contribution->examples)) return false;
+  if (!codec_) return true;
+  const Params& params = trainer_.model().params();
+  const BlockMath& math = block_math(params.dtype());
+  const std::span<float> change = block_.coded(row);
+  std::fill(change.begin(), change.end(), 0.0f);
+  math.add_change(params.block(), result_->parameters.data(), params.block_elements(), change.data());
+  contribution->payload = codec_->encode(change, contribution->round);
+  return contribution->payload != nullptr;
 }
 
 void ReplicaTrainer::plan_node(int32_t first, int32_t last, size_t depth, std::byte* to, const std::vector<const std::byte*>& adds) {
@@ -356,25 +392,54 @@ void ReplicaTrainer::take_outer_step(int64_t round, int64_t workers) {
   outer_.run(seen, result_->parameters.data(), trainer_.model().params().block());
 }
 
-void ReplicaTrainer::apply(int64_t round, const std::byte* row, int64_t examples, int64_t examples_after, bool alone) {
+std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* row) {
   const bool gradient = staged_ ? staged_gradient_ : policy_.standing(progress());
-  if (gradient || examples == 0) back_to_result();
-  if (examples > 0 && gradient) {
-    trainer_.update(row, examples);
-    block_.take_states(row, examples);
-  } else if (examples > 0) {
+  const bool merged = order.examples > 0 && !gradient && !order.alone;
+  if (codec_ && merged)
+    if (const std::optional<size_t> refused = add_payloads(order, row)) return refused;
+  if (gradient || order.examples == 0) back_to_result();
+  if (order.examples > 0 && gradient) {
+    trainer_.update(row, order.examples);
+    block_.take_states(row, order.examples);
+  } else if (order.examples > 0) {
     if (outer_.active()) keep_result();  // who had no work to do trained nothing, and holds the result in the trainer alone
-    if (!alone) block_.take_values(row, examples);
+    if (merged) take_mean(order, row);
     if (outer_.active())
-      take_outer_step(round, alone ? 1 : read_exchange_tail(block_.layout(), {row, block_.layout().bytes()}).contributions);
+      take_outer_step(order.round, merged ? read_exchange_tail(block_.layout(), {row, block_.layout().bytes()}).contributions : 1);
   }
+  // Alone, the local parameters themselves are the result: the payload is in none.
+  if (codec_) codec_->settle(merged && staged_ && staged_examples_ > 0);
   Position position = trainer_.position();
   const int64_t epoch = trainer_.train_source().size();
-  position.examples = examples_after;
-  position.epoch = static_cast<uint64_t>(examples_after / epoch);
-  position.position = examples_after % epoch;
+  position.examples = order.examples_after;
+  position.epoch = static_cast<uint64_t>(order.examples_after / epoch);
+  position.position = order.examples_after % epoch;
   trainer_.set_position(position);
-  new_result(round);
+  new_result(order.round);
+  return std::nullopt;
+}
+
+// The weighted mean of all changes into the block's part of the row: everybody adds the same payloads in the same order.
+std::optional<size_t> ReplicaTrainer::add_payloads(const ApplyOrder& order, std::byte* row) {
+  const std::span<float> mean = block_.coded(row);
+  std::fill(mean.begin(), mean.end(), 0.0f);
+  for (size_t i = 0; i < order.payloads.size(); ++i) {
+    const Payload& payload = order.payloads[i];
+    const auto weight = static_cast<float>(static_cast<double>(payload.examples) / static_cast<double>(order.examples));
+    if (!codec_->add(*payload.bytes, weight, mean)) return i;
+  }
+  return std::nullopt;
+}
+
+// What was exchanged becomes the mean of everybody's numbers, in the trainer.
+void ReplicaTrainer::take_mean(const ApplyOrder& order, const std::byte* row) {
+  Params& params = trainer_.model().params();
+  if (codec_) {
+    const std::byte* global = local_work_ ? result_->parameters.data() : params.block();
+    if (global != params.block()) std::copy_n(global, params.block_bytes(), params.block());
+    subtract_change(reinterpret_cast<const float*>(row), params);
+  }
+  block_.take_values(row, order.examples);
 }
 
 bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bool keep_local, std::byte* row) {
@@ -396,6 +461,7 @@ bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bo
     return false;
   }
   new_result(round);
+  if (!keep_local && codec_) codec_->overtaken();
   if (!rebase) return true;
   const Params& params = trainer_.model().params();
   const BlockMath& math = block_math(params.dtype());

@@ -1,11 +1,17 @@
 // What a replica does on its trainer thread: trains orders, stages contributions, applies results, and knows the last result whatever
 // local work has been done since. No threads and no queues: TrainerReplica has those.
+//
+// With a codec a contribution is the change since the last result, result - local parameters, encoded once, when it is staged. Its
+// residual is the worker's: it moves on when a result holds the payload and stays when the contribution is given up (DeltaCodec). It is in
+// no image: who joins or is started again begins with none.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cluster/data/example_client.h"
+#include "cluster/delta_codec.h"
 #include "cluster/outer_step.h"
 #include "cluster/policy.h"
 #include "cluster/replica.h"
@@ -45,7 +51,8 @@ class ReplicaTrainer {
   // partials_of the order's leaves; one for local steps.
   bool train(const TrainOrder& order, std::span<std::byte* const> rows, const std::atomic<bool>& cancel, OrderWatch& watch,
              Contribution* contribution);
-  void apply(int64_t round, const std::byte* row, int64_t examples, int64_t examples_after, bool alone);
+  // The number of a payload that is none of the codec; then nothing has changed.
+  std::optional<size_t> apply(const ApplyOrder& order, std::byte* row);
   // Null: initial values. False: the image cannot be used and nothing has changed. `row`: where a contribution is staged.
   bool load(int64_t round, const std::vector<std::byte>* image, bool keep_local, std::byte* row);
   void drop();
@@ -65,6 +72,9 @@ class ReplicaTrainer {
   bool train_gradient(const TrainOrder& order, std::span<std::byte* const> rows, const std::atomic<bool>& cancel, OrderWatch& watch,
                       Contribution* contribution);
   bool train_steps(const TrainOrder& order, std::byte* row, const std::atomic<bool>& cancel, OrderWatch& watch, Contribution* contribution);
+  bool stage_local(std::byte* row, Contribution* contribution);
+  std::optional<size_t> add_payloads(const ApplyOrder& order, std::byte* row);
+  void take_mean(const ApplyOrder& order, const std::byte* row);
   void plan_leaves(const TrainOrder& order, std::span<std::byte* const> rows);
   void plan_node(int32_t first, int32_t last, size_t depth, std::byte* to, const std::vector<const std::byte*>& adds);
   void read_ahead(const TrainOrder& order);
@@ -82,6 +92,7 @@ class ReplicaTrainer {
   std::unique_ptr<SourceOpener> remote_;  // of data that the coordinator sends
   Trainer trainer_;
   Policy policy_;
+  std::unique_ptr<DeltaCodec> codec_;  // null: parameters are added up
   ExchangeBlock block_;
   OuterStep outer_;  // its state is the last result's, whatever local work has been done since
   int64_t round_ = -1;

@@ -73,13 +73,10 @@ void TrainerReplica::train(const TrainOrder& order) {
   send();
 }
 
-void TrainerReplica::apply(int64_t round, int64_t examples, int64_t examples_after, bool alone) {
+void TrainerReplica::apply(const ApplyOrder& order) {
   Request* request = this->request(Request::Kind::apply);
   assert(request);
-  request->round = round;
-  request->examples = examples;
-  request->examples_after = examples_after;
-  request->flag = alone;
+  request->apply = order;
   request->rows.assign(1, exchange_row(0).data());
   send();
 }
@@ -128,6 +125,7 @@ void TrainerReplica::deliver() {
     if (!answer) return;
     deliver(*answer);
     answer->image.reset();
+    answer->contribution.payload.reset();
     answers_.pop();
   }
 }
@@ -147,6 +145,7 @@ void TrainerReplica::deliver(const Answer& answer) {
       if (answer.order == live_order_) events_.on_contribution(answer.contribution);
       return;
     case Answer::Kind::applied: return events_.on_applied(answer.round, answer.hash);
+    case Answer::Kind::refused: return events_.on_payload_refused(answer.round, answer.request);
     case Answer::Kind::snapshot: return events_.on_snapshot(answer.request, answer.round, answer.hash, answer.image);
     case Answer::Kind::evaluated: return events_.on_evaluated(answer.request, answer.text);
     case Answer::Kind::failed: return events_.on_failed(*answer.error, answer.for_all);
@@ -265,10 +264,16 @@ void TrainerReplica::handle(Request& request) {
     }
     case Request::Kind::train: return carry_out(request);
     case Request::Kind::apply: {
-      trainer_->apply(request.round, request.rows[0], request.examples, request.examples_after, request.flag);
-      staged_row_ = nullptr;
-      Answer* answer = this->answer(Answer::Kind::applied);
+      const std::optional<size_t> refused = trainer_->apply(request.apply, request.rows[0]);
+      request.apply.payloads.clear();
+      if (!refused) staged_row_ = nullptr;
+      Answer* answer = this->answer(refused ? Answer::Kind::refused : Answer::Kind::applied);
       if (!answer) return;
+      if (refused) {
+        answer->round = request.apply.round;
+        answer->request = *refused;
+        return post();
+      }
       answer->round = trainer_->round();
       answer->hash = trainer_->hash();
       return post();

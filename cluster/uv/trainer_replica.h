@@ -28,7 +28,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
   const std::vector<Bucket>& buckets() const override { return buckets_; }
   std::span<std::byte> exchange_row(size_t row) override;
   void train(const TrainOrder& order) override;
-  void apply(int64_t round, int64_t examples, int64_t examples_after, bool alone) override;
+  void apply(const ApplyOrder& order) override;
   void load(int64_t round, SharedBytes image, bool keep_local) override;
   void snapshot(uint64_t request, bool with_optimizer) override;
   void evaluate(const Evaluate& order) override;
@@ -44,19 +44,20 @@ class TrainerReplica final : public Replica, private OrderWatch {
     uint64_t order = 0;  // train: its number
     Welcome welcome;
     TrainOrder train;
+    ApplyOrder apply;
     std::vector<std::byte*> rows;
-    int64_t round = 0, examples = 0, examples_after = 0;
-    bool flag = false;  // alone, keep_local, with_optimizer
+    int64_t round = 0;
+    bool flag = false;  // keep_local, with_optimizer
     SharedBytes image;
     uint64_t request = 0;
     Evaluate evaluate;
   };
   struct Answer {
-    enum class Kind : uint8_t { opened, loaded, bucket, contribution, applied, snapshot, evaluated, failed } kind = Kind::opened;
+    enum class Kind : uint8_t { opened, loaded, bucket, contribution, applied, refused, snapshot, evaluated, failed } kind = Kind::opened;
     uint64_t order = 0;  // bucket, contribution: of which
     int64_t round = 0;
     uint64_t hash = 0;     // opened: the fingerprint
-    uint64_t request = 0;  // bucket: its number
+    uint64_t request = 0;  // bucket, payload: its number
     Contribution contribution;
     SharedBytes image;
     std::string text;

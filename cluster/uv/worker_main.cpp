@@ -214,6 +214,7 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   void on_loaded(int64_t round, uint64_t hash) override { worker_->on_loaded(round, hash); }
   void on_bucket(int64_t round, uint32_t bucket) override { worker_->on_bucket(round, bucket); }
   void on_contribution(const Contribution& contribution) override { worker_->on_contribution(contribution); }
+  void on_payload_refused(int64_t round, size_t payload) override { worker_->on_payload_refused(round, payload); }
   void on_applied(int64_t round, uint64_t hash) override { worker_->on_applied(round, hash); }
   void on_snapshot(uint64_t request, int64_t round, uint64_t hash, SharedBytes image) override {
     worker_->on_snapshot(request, round, hash, std::move(image));

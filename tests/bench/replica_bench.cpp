@@ -51,6 +51,7 @@ class Loop final : public ReplicaEvents {
   void on_bucket(int64_t, uint32_t) override {}
   void on_contribution(const Contribution&) override { answered_ = true; }
   void on_applied(int64_t, uint64_t) override { answered_ = true; }
+  void on_payload_refused(int64_t, size_t) override {}
   void on_snapshot(uint64_t, int64_t, uint64_t, SharedBytes) override {}
   void on_evaluated(uint64_t, std::string) override {}
   void on_failed(const Error& error, bool) override { throw error; }
@@ -107,7 +108,7 @@ void bench(int argc, char** argv) {
       for (int64_t i = 0; i < every; ++i) order.ranges.push_back({0, ((round * every + i) * batch) % (size - batch), batch});
       periodic.replica->train(order);
       periodic.wait();
-      periodic.replica->apply(round++, every * batch, 0, true);
+      periodic.replica->apply({.round = round++, .examples = every * batch, .alone = true});
       periodic.wait();
     }
   };
@@ -117,7 +118,7 @@ void bench(int argc, char** argv) {
       for (int64_t i = 0; i < leaves; ++i) order.ranges.push_back({0, ((round * leaves + i) * batch) % (size - batch), batch});
       loop.replica->train(order);
       loop.wait();
-      loop.replica->apply(round++, leaves * batch, 0, false);
+      loop.replica->apply({.round = round++, .examples = leaves * batch});
       loop.wait();
     }
   };

@@ -203,6 +203,29 @@ TEST(Policy, SaysWhatIsWrong) {
     EXPECT_NE(failure(wrong), "") << wrong;
 }
 
+TEST(Policy, ReadsACodecAndSaysWhatIsWrongWithIt) {
+  const auto read = [](const std::string& codec) {
+    const Json json = Json::parse(R"({"type": "periodic", "codec": )" + codec + "}", "test");
+    return read_policy(&json, "job.json");
+  };
+  for (const char* dense : {"null", R"("fp32")", R"({"type": "fp32"})", R"({"type": "fp32", "zstd": 0})"})
+    EXPECT_FALSE(read(dense).coded()) << dense;
+  const Policy policy = read(R"({"type": "topk", "share": 0.02, "decay": 0.95})");
+  ASSERT_TRUE(policy.coded());
+  EXPECT_EQ(policy.codec.find("share")->as_number(), 0.02);
+  EXPECT_TRUE(policy.codec.find("feedback")->as_bool()) << "its default";
+  const Json again = policy.to_json();
+  EXPECT_EQ(read_policy(&again, "").to_json(), again);
+
+  EXPECT_NE(failure(R"({"type": "periodic", "codec": "int5"})").find("averaging: codec"), std::string::npos);
+  EXPECT_NE(failure(R"({"type": "periodic", "codec": "int5"})").find("'int"), std::string::npos) << "the nearest names";
+  EXPECT_NE(failure(R"({"type": "periodic", "codec": {"type": "topk", "shares": 0.1}})").find("did you mean 'share'"), std::string::npos);
+  EXPECT_NE(failure(R"({"type": "periodic", "codec": "lowrank"})").find("use int4"), std::string::npos);
+  for (const char* wrong : {R"({"type": "allreduce", "codec": "int8"})", R"({"type": "periodic", "codec": 8})",
+                            R"({"type": "periodic", "codec": []})", R"({"type": "periodic", "codec": {"type": "topk", "share": 2}})"})
+    EXPECT_NE(failure(wrong), "") << wrong;
+}
+
 TEST(Policy, EveryPolicyKnowsExactlyTheOptionsOfItsList) {
   for (const PolicyDef& def : all_policies()) {
     Json json = Json::object();

@@ -49,6 +49,40 @@ TEST(Scenario, EveryTopologySumsTheSame) {
   }
 }
 
+// FakeReplica complains when a payload is merged as another's, and when what its codec did not send is lost or sent twice.
+TEST(Scenario, EveryTopologyGathersPayloads) {
+  for (const char* topology : {"star", "ring", "tree", "direct", "hierarchical", "auto"})
+    for (const int workers : {1, 2, 5}) {
+      Scenario s({.workers = workers,
+                  .averaging = std::string(R"({"type": "periodic", "every": 3, "codec": "int8", "topology": ")") + topology + R"("})"});
+      ASSERT_TRUE(s.run_to_end()) << topology << " " << workers;
+      s.check_sound();
+    }
+}
+
+TEST(Scenario, GradientsFirstAndPayloadsLater) {
+  Scenario s({.averaging = R"({"type": "post_local", "sync_until": 0.5, "every": 2, "codec": "int4"})"});
+  ASSERT_TRUE(s.run_to_end());
+  s.check_sound();
+}
+
+// Once, and its work is done again; the third time it is evicted, whoever joined first.
+TEST(Scenario, WhoSendsWhatIsNoPayloadIsNamed) {
+  for (const int workers : {2, 4})
+    for (const int times : {1, 3}) {
+      Scenario s({.workers = workers, .examples = 480, .averaging = R"({"type": "periodic", "every": 2, "codec": "int8"})"});
+      ASSERT_TRUE(s.run_to_round(1));
+      s.worker(0).faults.bad_payloads = times;
+      ASSERT_TRUE(s.run_to_end()) << s.coordinator().status().dump();
+      EXPECT_EQ(s.count_events("link_lost"), static_cast<size_t>(std::min(times, 2)));
+      EXPECT_EQ(s.count_events("worker_lost"), times == 3 ? 1u : 0u);
+      for (const Json& event : s.events_)
+        if (const std::string name = event.find("event")->as_string(); name == "link_lost" || name == "worker_lost")
+          EXPECT_NE(event.dump().find("host1/1"), std::string::npos) << event.dump();
+      s.check_sound();
+    }
+}
+
 TEST(Scenario, RoundsByTimeEndToo) {
   Scenario s({.averaging = R"({"type": "periodic", "every_ms": 20})"});
   s.worker(1).faults.slow = 3;
@@ -523,7 +557,9 @@ std::vector<Disturbance> disturbances() {
                           Blow::stop_worker, Blow::stop_coordinator, Blow::join, Blow::nan, Blow::wrong})
     for (const char* averaging :
          {R"({"type": "allreduce"})", R"({"type": "allreduce", "shards": 4, "topology": "tree"})", R"({"type": "periodic", "every": 2})",
-          R"({"type": "periodic", "every": 1, "quorum": 0.6, "grace_ms": 1})", R"({"type": "post_local", "sync_until": 0.5, "every": 2})"})
+          R"({"type": "periodic", "every": 1, "quorum": 0.6, "grace_ms": 1})", R"({"type": "post_local", "sync_until": 0.5, "every": 2})",
+          R"({"type": "periodic", "every": 2, "codec": "int8"})",
+          R"({"type": "periodic", "every": 1, "quorum": 0.6, "grace_ms": 1, "codec": "int8", "topology": "star"})"})
       all.push_back({blow, averaging});
   return all;
 }
@@ -543,12 +579,14 @@ void rage(uint64_t seed) {
                                           R"({"type": "periodic", "every": 2})",
                                           R"({"type": "periodic", "every_ms": 15})",
                                           R"({"type": "periodic", "every": 1, "quorum": 0.5, "grace_ms": 2, "max_staleness": 2})",
-                                          R"({"type": "post_local", "sync_until": 0.4, "every": 2, "topology": "star"})"};
+                                          R"({"type": "post_local", "sync_until": 0.4, "every": 2, "topology": "star"})",
+                                          R"({"type": "periodic", "every": 2, "codec": "int8", "topology": "tree"})",
+                                          R"({"type": "periodic", "every": 1, "quorum": 0.5, "grace_ms": 2, "codec": "int8"})"};
   Scenario s({.workers = static_cast<int>(rng.integer(1, 5)),
               .examples = rng.integer(20, 150),
               .epochs = rng.integer(1, 4),
               .batch = rng.integer(1, 7),
-              .averaging = kPolicies[rng.integer(0, 7)],
+              .averaging = kPolicies[rng.integer(0, static_cast<int64_t>(std::size(kPolicies)) - 1)],
               .example_ms = rng.between(0.2, 10),
               .seed = seed,
               .evaluate = rng.chance(0.5)});

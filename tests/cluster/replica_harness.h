@@ -60,9 +60,13 @@ class TestReplica final : public ReplicaEvents {
     return contribution;
   }
   uint64_t apply(int64_t round, int64_t examples, int64_t after, bool alone = false) {
+    return apply({.round = round, .examples = examples, .examples_after = after, .alone = alone});
+  }
+  uint64_t apply(const ApplyOrder& order) {
     const int before = applied;
-    replica->apply(round, examples, after, alone);
-    wait([&] { return applied > before || failed; });
+    refused = -1;
+    replica->apply(order);
+    wait([&] { return applied > before || refused >= 0 || failed; });
     return hash;
   }
   uint64_t load(int64_t at, SharedBytes bytes, bool keep_local = false) {
@@ -94,6 +98,7 @@ class TestReplica final : public ReplicaEvents {
   }
   void on_contribution(const Contribution& given) override { ++contributions, contribution = given; }
   void on_applied(int64_t at, uint64_t value) override { ++applied, round = at, hash = value; }
+  void on_payload_refused(int64_t, size_t payload) override { refused = static_cast<int>(payload); }
   void on_snapshot(uint64_t request, int64_t at, uint64_t value, SharedBytes bytes) override {
     answered = request, image_round = at, image_hash = value, image = std::move(bytes);
   }
@@ -105,6 +110,7 @@ class TestReplica final : public ReplicaEvents {
   uint64_t data = 0, hash = 0, image_hash = 0;
   int64_t round = -2, image_round = -2;
   int contributions = 0, applied = 0, loaded = 0;
+  int refused = -1;                  // number of a payload
   uint64_t asked = 0, answered = 0;  // snapshots
   Contribution contribution;
   SharedBytes image;
