@@ -250,8 +250,7 @@ TEST(Coded, NothingAppearsBetweenTheTensors) {
   std::vector<bool> used(static_cast<size_t>(params.block_elements()));
   for (const ParamWindow& window : params.windows()) std::fill_n(used.begin() + window.offset, window.elements, true);
   const std::span<const float> values = params.values<float>();
-  for (size_t i = 0; i < used.size(); ++i)
-    if (!used[i]) EXPECT_EQ(values[i], 0) << i;
+  for (size_t i = 0; i < used.size(); ++i) EXPECT_TRUE(used[i] || values[i] == 0) << i;
   // A file holds tensors, not gaps: a replica that loads it must come to the hash of one that computed it.
   nodes.push_back(std::make_unique<TestReplica>(welcome_with(R"("sign")")));
   EXPECT_EQ(nodes[2]->load(2, nodes[0]->snapshot()), nodes[0]->hash);

@@ -237,7 +237,8 @@ TEST(Policy, EveryPolicyKnowsExactlyTheOptionsOfItsList) {
     }
     for (const PolicyOption& option : def.options) {
       if (!option.fallback.empty())
-        json.set(option.name, option.type == "topology" ? Json(option.fallback) : Json::parse(option.fallback, option.name));
+        json.set(option.name,
+                 option.type == "topology" || option.type == "codec" ? Json(option.fallback) : Json::parse(option.fallback, option.name));
       EXPECT_FALSE(option.doc.empty());
     }
     const Policy given = read_policy(&json, "");
