@@ -8,7 +8,9 @@
 #include <optional>
 #include <utility>
 
+#include "cluster/codec.h"
 #include "cluster/coordinator.h"
+#include "cluster/exchange_tail.h"
 #include "cluster/simulator/disk.h"
 #include "cluster/worker.h"
 
@@ -85,6 +87,21 @@ class FutureRun final : public CoordinatorEvents {
   int64_t done_ = 0, voided_ = 0, rounds_ = 0, failed_nodes_ = 0, lost_workers_ = 0;
 };
 
+// What a contribution becomes by the policy's codec, as long as that makes it on average. Where the job's block is not known, all sums are.
+SharedBytes expected_payload(const Policy& policy, ExchangeLayout* layout) {
+  if (!policy.coded()) {
+    layout->coded = layout->payload_bound = 0;
+    return nullptr;
+  }
+  if (layout->coded == 0) layout->coded = static_cast<size_t>(layout->sums - kExchangeTail) * layout->width();
+  const std::unique_ptr<Codec> codec = make_codec(&policy.codec, "averaging");
+  const CodecSegment segment{.count = static_cast<int64_t>(layout->coded / layout->width())};
+  layout->payload_bound = codec->bound(segment);
+  const double bits = codec->bits_per_element(segment) * static_cast<double>(segment.count);
+  const size_t bytes = kPayloadHeader + static_cast<size_t>(bits / 8);
+  return std::make_shared<const std::vector<std::byte>>(std::min(bytes, layout->payload_bound));
+}
+
 FutureRun::FutureRun(const ForecastInput& input) : input_(input), network_(input.seed), failures_(mix(input.seed, 0x6661696c)) {
   assert(input.nodes >= 1 && input.examples > 0 && input.planned > 0 && input.times.batch > 0 && !input.buckets.empty());
   network_.set_quality({.latency_ms = input.latency_ms, .jitter_ms = 0, .bytes_per_s = input.bytes_per_s, .shared = true});
@@ -93,7 +110,9 @@ FutureRun::FutureRun(const ForecastInput& input) : input_(input), network_(input
             .layout = input.layout,
             .buckets = input.buckets,
             .image = std::make_shared<const std::vector<std::byte>>(std::max<size_t>(1, input.image_bytes)),
+            .payload = nullptr,
             .rows = {}};
+  model_.payload = expected_payload(read_policy(&input.averaging, ""), &model_.layout);
   start_coordinator();
   SeededRng speeds = speeds_of(input);
   for (int i = 0; i < input.nodes; ++i) {

@@ -78,6 +78,7 @@ void TimedReplica::step_done() {
   const bool enough = t.order.stop_after_ms > 0 && passed_ms >= t.order.stop_after_ms;
   if (t.step < t.order.ranges.size() && !enough) return compute(step_ms(t.order.ranges[t.step].count), token_, &TimedReplica::step_done);
   t.contribution.partials = {{0, 1}};
+  t.contribution.payload = model_.payload;
   later(model_.times.stage_ms, [this, token = token_] {
     if (token == token_) contribute();
   });
@@ -105,8 +106,8 @@ void TimedReplica::contribute() {
   events_->on_contribution(contribution);
 }
 
-void TimedReplica::apply(int64_t round, int64_t, int64_t, bool) {
-  later(model_.times.apply_ms, [this, round] {
+void TimedReplica::apply(const ApplyOrder& order) {
+  later(model_.times.apply_ms, [this, round = order.round] {
     work_.pending = 0;
     round_ = round;
     events_->on_applied(round, hash_of(round));

@@ -28,6 +28,7 @@ struct TimedModel {
   ExchangeLayout layout;
   std::vector<Bucket> buckets;
   SharedBytes image;
+  SharedBytes payload;  // with a codec: of the length that is to be expected
   std::vector<std::unique_ptr<BlankMemory>> rows;
 };
 
@@ -51,7 +52,7 @@ class TimedReplica final : public Replica {
   const std::vector<Bucket>& buckets() const override { return model_.buckets; }
   std::span<std::byte> exchange_row(size_t row) override;
   void train(const TrainOrder& order) override;
-  void apply(int64_t round, int64_t examples, int64_t examples_after, bool alone) override;
+  void apply(const ApplyOrder& order) override;
   void load(int64_t round, SharedBytes image, bool keep_local) override;
   void snapshot(uint64_t request, bool with_optimizer) override;
   void evaluate(const Evaluate& order) override;
