@@ -104,7 +104,9 @@ MeasuredJob measure_job(const Job& job, int threads, const std::atomic<bool>& st
     const Figures& figures = contribution.figures;
     const double trained_s = figures.load_s + figures.compute_s;
     const Stopwatch applying;
-    replica.apply(i, memory.data(), contribution.examples, order.examples_before + contribution.examples, false);
+    ApplyOrder merged{.round = i, .examples = contribution.examples, .examples_after = order.examples_before + contribution.examples};
+    if (contribution.payload) merged.payloads.push_back({contribution.payload, contribution.examples});
+    replica.apply(merged, memory.data());
     order.examples_before += contribution.examples;
     if (i == 0 || contribution.steps == 0) continue;  // the first is cold
     measured.steps += contribution.steps;
