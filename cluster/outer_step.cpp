@@ -8,23 +8,11 @@
 #include <limits>
 
 #include "kernels/block_math.h"
+#include "kernels/flat_view.h"
 #include "kernels/widest.h"
 #include "src/graph/plan.h"
 
 namespace perigee {
-namespace {
-
-View flat(const std::byte* data, int64_t elements, Dtype dtype) {
-  View view;
-  view.data = const_cast<std::byte*>(data);
-  view.dtype = dtype;
-  view.rank = 1;
-  view.dims[0] = elements;
-  view.strides[0] = 1;
-  return view;
-}
-
-}  // namespace
 
 OuterStep::OuterStep(const OuterProgram& program, Dtype dtype, std::span<const ParamWindow> windows, int64_t elements)
     : program_(program), dtype_(dtype), elements_(elements) {
@@ -44,7 +32,7 @@ OuterStep::OuterStep(const OuterProgram& program, Dtype dtype, std::span<const P
 
   const FusedParams code = program_.at({});
   View views[kFusedInputs];
-  std::fill(std::begin(views), std::end(views), flat(nullptr, elements, dtype));
+  std::fill(std::begin(views), std::end(views), flat_view(nullptr, elements, dtype));
   KernelCall call;
   call.in = call.out = views, call.params = &code;
   call.n_in = code.n_inputs, call.n_out = code.n_outputs;
@@ -69,10 +57,10 @@ void OuterStep::run(const OuterRound& round, const std::byte* global, std::byte*
   View in[kFusedInputs], out[kFusedOutputs];
   KernelCall call;
   call.in = in, call.out = out, call.params = &code;
-  in[call.n_in++] = flat(global, elements_, dtype_);
-  in[call.n_in++] = out[call.n_out++] = flat(mean, elements_, dtype_);
+  in[call.n_in++] = flat_view(global, elements_, dtype_);
+  in[call.n_in++] = out[call.n_out++] = flat_view(mean, elements_, dtype_);
   for (size_t i = 0; i < states_.size(); ++i) {
-    in[call.n_in++] = flat(states_[i].data(), elements_, dtype_);
+    in[call.n_in++] = flat_view(states_[i].data(), elements_, dtype_);
     if (program_.states()[i].assigned) out[call.n_out++] = in[call.n_in - 1];
   }
   kernel_->run(call);

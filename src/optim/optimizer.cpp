@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "kernels/flat_view.h"
 #include "kernels/widest.h"
 #include "src/graph/plan.h"
 
@@ -28,16 +29,6 @@ const std::byte* element(const void* block, int64_t index, Dtype dtype) {
 }
 std::byte* element(void* block, int64_t index, Dtype dtype) {
   return static_cast<std::byte*>(block) + static_cast<size_t>(index) * dtype_bytes(dtype);
-}
-
-View flat(const std::byte* data, int64_t elements, Dtype dtype) {
-  View view;
-  view.data = const_cast<std::byte*>(data);
-  view.dtype = dtype;
-  view.rank = 1;
-  view.dims[0] = elements;
-  view.strides[0] = 1;
-  return view;
 }
 
 bool has_rate(const OptimizerDef& def) { return !def.options.empty() && std::strcmp(def.options[0].name, "lr") == 0; }
@@ -113,7 +104,7 @@ void Optimizer::read_rule(const Json& description, const std::string& where) {
 void Optimizer::choose_kernel(Isa isa) {
   const char* op = stateless_ ? def_->stateless_kernel : def_->kernel;
   View views[1 + kMaxRuleSlots];
-  for (View& view : views) view = flat(nullptr, 1, math_.dtype);
+  for (View& view : views) view = flat_view(nullptr, 1, math_.dtype);
   KernelCall like;
   like.in = like.out = views;
   like.n_in = 1;
@@ -211,10 +202,10 @@ void Optimizer::update_chunk(Range range, void* parameters, const void* chunk_gr
     if (!window.trainable) continue;
     const int64_t begin = std::max(range.begin, window.offset), end = std::min(range.end, window.offset + window.elements);
     if (begin >= end) continue;
-    const View in = flat(element(chunk_gradient, begin - range.begin, dtype), end - begin, dtype);
+    const View in = flat_view(element(chunk_gradient, begin - range.begin, dtype), end - begin, dtype);
     View out[1 + kMaxRuleSlots];
-    out[0] = flat(element(parameters, begin, dtype), end - begin, dtype);
-    for (size_t s = 0; s < slots_.size(); ++s) out[s + 1] = flat(element(slots[s], begin, dtype), end - begin, dtype);
+    out[0] = flat_view(element(parameters, begin, dtype), end - begin, dtype);
+    for (size_t s = 0; s < slots_.size(); ++s) out[s + 1] = flat_view(element(slots[s], begin, dtype), end - begin, dtype);
     KernelCall call;
     call.in = &in;
     call.n_in = 1;

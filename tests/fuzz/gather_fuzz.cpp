@@ -10,20 +10,8 @@ using namespace perigee;
 
 constexpr int kSize = 4;
 
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-  uint8_t byte() { return at_ < size_ ? data_[at_++] : uint8_t{0}; }
-  uint16_t word() { return static_cast<uint16_t>(byte() | byte() << 8); }
-  bool empty() const { return at_ >= size_; }
-
- private:
-  const uint8_t* data_;
-  size_t size_, at_ = 0;
-};
-
 // A genuine chunk that waits in some link, with some of it changed.
-Chunk disturbed(Input& input, const ExchangeWorld& world, std::vector<std::byte>& body) {
+Chunk disturbed(FuzzInput& input, const ExchangeWorld& world, std::vector<std::byte>& body) {
   Chunk chunk;
   for (const auto& link : world.links)
     if (!link.queue.empty()) chunk = link.queue.front().chunk, body = link.queue.front().body;
@@ -39,7 +27,7 @@ Chunk disturbed(Input& input, const ExchangeWorld& world, std::vector<std::byte>
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  Input input(data, size);
+  FuzzInput input(data, size);
   const auto topologies = all_topologies();
   const TopologyDef& topology = *topologies[input.byte() % topologies.size()];
   const size_t bound = kGatherPiece + 100;
