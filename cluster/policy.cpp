@@ -3,30 +3,13 @@
 #include <algorithm>
 #include <cassert>
 
-#include "cluster/codec.h"
 #include "cluster/outer_step.h"
+#include "cluster/policy_axes.h"
 #include "cluster/presets/presets.h"
 
 namespace perigee {
 namespace {
 
-PolicyOption shards_option() {
-  return {"shards", "integer", "0", "parts of a batch whose gradients are summed in a fixed tree: the same bits for any number of workers"};
-}
-std::vector<PolicyOption> round_options() {
-  return {{"every", "integer", "5", "local steps between two averages"},
-          {"every_ms", "number", "0", "milliseconds between two averages, instead of `every`"},
-          {"sync_until", "number", "0", "gradients are averaged at each step until this share of the run is done"},
-          {"codec", "codec", "fp32", "how each worker's change of the parameters is sent: a name, or a table with type and options"},
-          {"average_optimizer", "boolean", "false", "the optimiser's state takes part in the mean"},
-          {"quorum", "number", "1", "share of the workers that is enough for an average ..."},
-          {"grace_ms", "number", "0", "... once this has passed since the quorum was there"},
-          {"max_staleness", "integer", "4", "averages that a late contribution may have missed; an older one is given up"}};
-}
-std::vector<PolicyOption> exchange_options() {
-  return {{"topology", "topology", "auto", "who sends what to whom: auto, star, ring, tree, direct or hierarchical"},
-          {"deadline_ms", "number", "60000", "of any wait in a round; who lets it pass is replaced"}};
-}
 std::vector<PolicyOption> custom_options() {
   return {{"outer", "function", "", "makes the next parameters of p.global, p.mean and p's states; traced once"},
           {"state", "table", "", "names of blocks like the parameters that the outer step keeps, each with its initial value"}};
@@ -40,12 +23,10 @@ void add_axes(PolicyDef* def) {
     if (const Json* own = def->defaults.find(option.name)) option.fallback = own->is_string() ? own->as_string() : own->dump();
     def->options.push_back(std::move(option));
   };
-  if (def->what == Policy::What::parameters) {
-    for (PolicyOption& option : round_options()) add(std::move(option));
-    def->positional = {"every"};
-  }
-  add(shards_option());
-  for (PolicyOption& option : exchange_options()) add(std::move(option));
+  if (def->what == Policy::What::parameters) def->positional = {"every"};
+  for (const PolicyAxis* axis : policy_axes())
+    if (axis->applies(*def))
+      for (PolicyOption& option : axis->options()) add(std::move(option));
 }
 
 // {"doc": ..., "what": "gradient", "options": {"every": 50}, "knobs": {"rate": {"default": 0.7, "doc": ...}}, "state": ..., "outer": ...}
@@ -118,75 +99,12 @@ Json with_defaults(const PolicyDef& def, const Json& given) {
   return all;
 }
 
-void read_exchange(const Config& config, Policy* policy) {
-  policy->topology = config.choice("topology", policy->topology, {"auto", "star", "ring", "tree", "direct", "hierarchical"});
-  policy->deadline_ms = config.number_in("deadline_ms", 100, 1e7, policy->deadline_ms);
-  policy->shards = config.integer_in("shards", 0, 1024, 0);
-}
-
-// Plain fp32 loses nothing and saves nothing: then the exchange adds up the parameters themselves.
-void read_codec(const Config& config, Policy* policy) {
-  const Json* spec = config.raw("codec");
-  if (spec == nullptr || spec->is_null()) return;
-  const std::unique_ptr<Codec> codec = make_codec(spec, config.where());
-  if (codec->passes() > 1)
-    config.fail("codec", "works on gradients of single matrices, in two sums over the workers", codec->def().name, "a codec of one payload",
-                "use int4, or topk with feedback");
-  if (codec->to_json() != make_codec(nullptr, "")->to_json()) policy->codec = codec->to_json();
-}
-
-void read_rounds(const Config& config, Policy* policy) {
-  policy->every = config.integer_in("every", 1, 1'000'000, 5);
-  policy->every_ms = config.number_in("every_ms", 0, 86'400'000, 0);
-  if (policy->every_ms > 0 && config.has("every"))
-    config.fail("every_ms", "is given together with 'every'", "", "one of them", "an average is due by steps or by time");
-  policy->sync_until = config.number_in("sync_until", 0, 1, 0);
-  read_codec(config, policy);
-  policy->average_optimizer = config.boolean("average_optimizer", false);
-  policy->quorum = config.number_in("quorum", 0.01, 1, 1);
-  policy->max_staleness = config.integer_in("max_staleness", 0, 1000, policy->max_staleness);
-  policy->grace_ms = config.number_in("grace_ms", 0, policy->deadline_ms, 0);
-  if (policy->grace_ms > 0 && policy->quorum == 1)
-    config.fail("grace_ms", "has no effect without 'quorum'", "", "a quorum below 1", "with quorum = 1 every average waits for all");
-}
-
-std::vector<OuterState> read_states(const Config& config, const Json* state) {
-  std::vector<OuterState> states;
-  if (!state || state->is_null() || (state->is_array() && state->as_array().empty())) return states;
-  const Config values = config.element(*state, "state");
-  for (const auto& [name, value] : state->as_object())
-    if (!name.starts_with('@')) states.push_back({.name = name, .initial = values.number_in(name, -1e30, 1e30, 0)});
-  // The order in which a job's text has them must not matter: a resumed job's is sorted.
-  std::sort(states.begin(), states.end(), [](const OuterState& x, const OuterState& y) { return x.name < y.name; });
-  return states;
-}
-
-void read_outer(const Config& config, const PolicyDef& def, Policy* policy) {
-  const Json* outer = def.own_knobs ? config.raw("outer") : &def.outer;
-  const Json* state = def.own_knobs ? config.raw("state") : &def.state;
-  policy->outer_options = Json::object();
-  if (def.own_knobs) {
-    if (!outer || outer->is_null())
-      config.fail("outer", "is missing", "", "a traced program: pg.averaging.custom { outer = function(p) ... end }");
-    policy->outer_options.set("outer", *outer);
-    if (state) policy->outer_options.set("state", *state);
-  }
-  OuterKnobs knobs;
-  for (const auto& [name, value] : config.json().as_object()) {
-    const bool known = std::find(def.knobs.begin(), def.knobs.end(), name) != def.knobs.end();
-    if (!known && (!def.own_knobs || config.asked().contains(name) || name.starts_with('@'))) continue;
-    knobs.emplace_back(name, value);
-    policy->outer_options.set(name, value);
-  }
-  if (outer->is_null()) return;
-  policy->outer = OuterProgram(config.element(*outer, "outer"), read_states(config, state), knobs);
-  // What the program does not ask for is no knob, and is refused below as a misspelt option.
-  const auto& unused = policy->outer.unused_knobs();
-  for (const auto& [name, value] : knobs)
-    if (std::find(unused.begin(), unused.end(), name) == unused.end()) config.raw(name);
-}
-
 }  // namespace
+
+std::span<const PolicyAxis* const> policy_axes() {
+  static const PolicyAxis* const axes[] = {&rounds_axis, &outer_axis, &exchange_axis};  // in the order in which help shows their options
+  return axes;
+}
 
 std::span<const PolicyDef> all_policies() {
   static const std::vector<PolicyDef> all = make_policies();
@@ -206,11 +124,8 @@ Policy read_policy(const Json* averaging, const std::string& where) {
   Policy policy;
   policy.name = config.string("type", def.name);
   policy.what = def.what;
-  read_exchange(config, &policy);
-  if (policy.what == Policy::What::parameters) {
-    read_rounds(config, &policy);
-    read_outer(config, def, &policy);
-  }
+  for (const PolicyAxis* axis : policy_axes())
+    if (axis->applies(def)) axis->read(config, def, &policy);
   config.reject_unread();
   return policy;
 }
@@ -220,17 +135,7 @@ double Policy::gain(double workers) const { return outer_gain(outer, workers); }
 Json Policy::to_json() const {
   Json json = Json::object();
   json.set("type", name);
-  json.set("shards", shards);
-  if (what == What::parameters) {
-    json.set("sync_until", sync_until);
-    if (every_ms > 0) json.set("every_ms", every_ms);
-    else json.set("every", every);
-    json.set("codec", coded() ? codec : Json("fp32"));
-    json.set("average_optimizer", average_optimizer), json.set("quorum", quorum), json.set("grace_ms", grace_ms),
-        json.set("max_staleness", max_staleness);
-    for (const auto& [key, value] : outer_options.as_object()) json.set(key, value);
-  }
-  json.set("topology", topology), json.set("deadline_ms", deadline_ms);
+  for (const PolicyAxis* axis : policy_axes()) axis->write(*this, &json);
   return json;
 }
 

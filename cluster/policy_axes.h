@@ -1,0 +1,23 @@
+// The axes of the space in which averaging policies are points (DESIGN, idea 3). One file policy_<axis>.cpp has the options of one: their
+// help, how they are read and checked, how they are written. policy.cpp walks all of them.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "cluster/policy.h"
+
+namespace perigee {
+
+struct PolicyAxis {
+  bool (*applies)(const PolicyDef& def) = nullptr;
+  std::vector<PolicyOption> (*options)() = nullptr;
+  // Error(model). Later axes may rely on what earlier ones have read.
+  void (*read)(const Config& config, const PolicyDef& def, Policy* policy) = nullptr;
+  void (*write)(const Policy& policy, Json* json) = nullptr;  // nothing where the policy has not got it
+};
+
+extern const PolicyAxis rounds_axis, outer_axis, exchange_axis;
+std::span<const PolicyAxis* const> policy_axes();
+
+}  // namespace perigee
