@@ -102,7 +102,8 @@ Json with_defaults(const PolicyDef& def, const Json& given) {
 }  // namespace
 
 std::span<const PolicyAxis* const> policy_axes() {
-  static const PolicyAxis* const axes[] = {&rounds_axis, &outer_axis, &exchange_axis};  // in the order in which help shows their options
+  static const PolicyAxis* const axes[] = {&rounds_axis, &exchange_axis,
+                                           &outer_axis};  // as help shows their options; outer last: the rest is its knobs
   return axes;
 }
 
