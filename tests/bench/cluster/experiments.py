@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What averaging costs in accuracy and saves in bytes, with real worker processes: `python3 tests/bench/cluster/experiments.py [ROW…]`.
+"""What averaging costs in accuracy and saves in bytes, with real worker processes: `./perigee bench averaging [ROW…]`.
 
     sweep     periodic averaging every H = 1, 5, 10, 50, 250 steps, 4 workers, MLP 784-128-64-10 on MNIST, SGD 0.05 momentum 0.9 cosine, 6 epochs
               over all workers together, batch 32 each: loss of accuracy against H = 1, and bytes, which must be 1/H within 1 % and the one round
@@ -17,80 +17,21 @@
 Each row ends with its bar and whether it was met; the exit status is 1 when one was not. PERIGEE_DATA must hold the real MNIST.
 """
 import argparse
-import array
 import hashlib
+import importlib
 import json
 import os
 import pathlib
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
 
 from bench import find_torch
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-PROGRAM = ROOT / "build" / "repl" / "perigee"
+from experiment_kit import MLP, ROOT, Rows, float64_tensors, tensors, train
+
 PEER = pathlib.Path(__file__).with_name("peer_ddp.py")
-
-MLP = {
-    "name": "mlp",
-    "network": ["flatten", {"type": "dense", "out": 128, "activation": "relu"}, {"type": "dense", "out": 64, "activation": "relu"},
-                {"type": "dense", "out": 10}],
-    "loss": "cross_entropy",
-    "optimizer": {"type": "sgd", "lr": {"type": "cosine", "from": 0.05}, "momentum": 0.9},
-    "data": {"train": {"type": "mnist"}, "test": {"type": "mnist", "part": "test"}, "batch": 32},
-    "epochs": 6, "seed": 1,
-}
-
-
-def train(job, *options, threads=1):
-    """(the `end` event, the step events, the model's bytes) of one run."""
-    with tempfile.TemporaryDirectory() as folder:
-        script = job
-        if isinstance(job, dict):
-            script = pathlib.Path(folder) / "job.json"
-            script.write_text(json.dumps(job))
-        out = pathlib.Path(folder) / "run"
-        command = [PROGRAM, "train", script, "--log", "json", "--out", out, "--threads", threads, *options]
-        done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
-        events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        ends = [e for e in events if e.get("event") == "end"]
-        if done.returncode or not ends:
-            sys.exit(f"{script}: exit status {done.returncode}\n{done.stderr[-3000:]}")
-        if "digits" in ends[-1].get("data", ""):
-            sys.exit("MNIST was not found and drawn digits stood in, on which accuracy means nothing; set PERIGEE_DATA")
-        return ends[-1], [e for e in events if e.get("event") == "step"], (out / "model.safetensors").read_bytes()
-
-
-def tensors(model):
-    """The tensors' bytes of a .safetensors file, without its header."""
-    (header,) = struct.unpack_from("<Q", model)
-    return model[8 + header:]
-
-
-def float64_tensors(model):
-    """{name: numbers} of a .safetensors file's float64 tensors."""
-    (header,) = struct.unpack_from("<Q", model)
-    content = model[8 + header:]
-    entries = json.loads(model[8:8 + header])
-    found = {}
-    for name, entry in entries.items():
-        if entry.get("dtype") == "F64":
-            begin, end = entry["data_offsets"]
-            found[name] = array.array("d", content[begin:end])
-    return found
-
-
-class Rows:
-    failed = False
-
-    def line(self, text, met=None):
-        if met is not None:
-            self.failed = self.failed or not met
-            text += "  met" if met else "  NOT MET"
-        print(text, flush=True)
 
 
 def sweep(rows, seeds):
@@ -247,17 +188,22 @@ def bits(rows, _):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", default=["bits", "float64", "scaling", "lenet", "sweep"])
+    known = {"sweep": sweep, "outer": outer, "coded": coded, "lenet": lenet, "scaling": scaling, "bits": bits, "float64": float64}
+    help_text = __doc__
+    for file in sorted(pathlib.Path(__file__).parent.glob("rows_*.py")):
+        more = importlib.import_module(file.stem)
+        known.update(more.ROWS)
+        help_text += "\n" + more.__doc__
+    parser = argparse.ArgumentParser(description=help_text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*", choices=[*known, []], metavar="ROW", help="of " + ", ".join(known) + "; all when none is named")
     parser.add_argument("--seeds", default="1,2,3")
     args = parser.parse_args()
     shared = ROOT.parent / "shared" / "data"
     if "PERIGEE_DATA" not in os.environ and shared.is_dir():
         os.environ["PERIGEE_DATA"] = str(shared)
     rows = Rows()
-    for name in args.rows:
+    for name in args.rows or known:
         print(f"== {name}", flush=True)
-        known = {"sweep": sweep, "outer": outer, "coded": coded, "lenet": lenet, "scaling": scaling, "bits": bits, "float64": float64}
         known[name](rows, [int(seed) for seed in args.seeds.split(",")])
     return 1 if rows.failed else 0
 
