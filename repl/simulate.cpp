@@ -15,6 +15,7 @@
 #include "repl/quantity.h"
 #include "repl/signals.h"
 #include "repl/simulate_report.h"
+#include "repl/simulate_train.h"
 #include "src/core/error.h"
 #include "src/core/stopwatch.h"
 
@@ -28,10 +29,10 @@ constexpr int64_t kBucketBytes = int64_t{1} << 20;
 
 struct Options {
   std::string script, bandwidth = "1Gbit", latency = "200us", mtbf, repair = "1min", step_time;
-  std::vector<std::string> settings, sweeps;
+  std::vector<std::string> settings, sweeps, speeds, rates_later;
   int64_t nodes = 4, epochs = 0, steps = 0, batch = 0, seed = 0, threads = 0, parameters = 0, examples = 0;
   double speed_spread = 0;
-  bool json = false;
+  bool json = false, train = false;
 } options;
 
 void declare(CLI::App& app) {
@@ -44,6 +45,10 @@ void declare(CLI::App& app) {
   app.add_option("--repair", options.repair, "until a machine that failed is back; the default is 1min");
   app.add_option("--speed-spread", options.speed_spread, "standard deviation of the logarithm of the machines' speeds: 0.3")
       ->check(CLI::Range(0.0, 3.0));
+  app.add_option("--speed", options.speeds, "of one machine against the others: 3=0.25; several times")->allow_extra_args(false);
+  app.add_option("--bandwidth-at", options.rates_later, "the machines' bandwidth from a time on: 30s=2Mbit; several times")
+      ->allow_extra_args(false);
+  app.add_flag("--train", options.train, "really train on the simulated machines, and print what was learnt; the job's data are opened");
   app.add_option(
          "--sweep", options.sweeps,
          "a forecast for each value: nodes=4,16,64 or every=1,5,50; nodes, bandwidth, latency, mtbf, repair, speed-spread, or an option of "
@@ -97,6 +102,13 @@ double parse_latency_ms(const std::string& text, const std::string& option) {
   const double seconds = parse_duration(text, option);
   if (seconds > 60) throw Error(ErrorKind::usage, {option, "is too long", "'" + text + "'", "at most 60s"});
   return seconds * 1e3;
+}
+
+std::pair<std::string, std::string> pair_of(const std::string& text, const char* option, const char* form) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+    throw Error(ErrorKind::usage, {option, std::string("has the form ") + form, "'" + text + "'"});
+  return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
 // A slip in a name is told with the names of both kinds, which the policy's reader does not know.
@@ -168,6 +180,15 @@ sim::ForecastInput described(const Job& job) {
   if (!options.mtbf.empty()) in.mtbf_s = parse_duration(options.mtbf, "--mtbf");
   in.repair_s = parse_duration(options.repair, "--repair");
   in.speed_spread = options.speed_spread;
+  for (const std::string& text : options.speeds) {
+    const auto [node, speed] = pair_of(text, "--speed", "NODE=FACTOR");
+    in.speeds[static_cast<int>(parse_number(node, "--speed", 0, static_cast<double>(kMaxWorkers) - 1))] =
+        parse_number(speed, "--speed", 1e-3, 1e3);
+  }
+  for (const std::string& text : options.rates_later) {
+    const auto [time, rate] = pair_of(text, "--bandwidth-at", "TIME=RATE");
+    in.rates_later.emplace_back(parse_duration(time, "--bandwidth-at"), parse_bandwidth(rate, "--bandwidth-at") / 8 * kPayloadShare);
+  }
   in.seed = static_cast<uint64_t>(options.seed);
   const Json canonical = job.canonical();
   if (const Json* averaging = canonical.find("averaging"); averaging && !averaging->is_null()) in.averaging = *averaging;
@@ -216,10 +237,12 @@ MeasuredJob measured(const Job& job) {
   }
   const double step_ms = parse_duration(options.step_time, "--step-time") * 1e3;
   if (step_ms <= 0) throw Error(ErrorKind::usage, {"--step-time", "takes no time", "'" + options.step_time + "'", "more than 0"});
-  const bool both = options.parameters > 0 && options.examples > 0;
+  const bool both = !options.train && options.parameters > 0 && options.examples > 0;
   if (!both && (options.parameters > 0 || options.examples > 0))
-    throw Error(ErrorKind::usage, {options.parameters > 0 ? "--parameters" : "--examples", "is only half of what replaces the data set", "",
-                                   "", "give --parameters and --examples, or neither"});
+    throw Error(ErrorKind::usage,
+                {options.parameters > 0 ? "--parameters" : "--examples",
+                 options.train ? "replaces the data set, which --train needs" : "is only half of what replaces the data set", "", "",
+                 options.train ? "leave it out" : "give --parameters and --examples, or neither"});
   MeasuredJob found = both ? assumed(job) : inspect_job(job, static_cast<int>(options.threads));
   found.times = {.step_ms = step_ms, .stage_ms = 0, .apply_ms = 0, .batch = found.facts.batch};
   return found;
@@ -287,15 +310,18 @@ int run() {
   base.examples = found.facts.examples, base.planned = found.facts.planned;
   base.times = found.times, base.layout = found.layout, base.buckets = found.buckets, base.image_bytes = found.image_bytes;
   base.stop = &stop_requested();
+  SharedOpener opener;
+  if (options.train) train_in(base, found, static_cast<int>(options.threads), opener);
   std::vector<SimulatedPoint> points = points_of(base);
   const Stopwatch watch;
   if (!options.json) {
     print_introduction(found, points[0]);
-    print_heading(points[0].set);
+    print_heading(points[0]);
   }
   for (SimulatedPoint& point : points) {
     point.forecast = sim::forecast(point.input);
     if (stop_requested()) return stop_exit_code();
+    put_together(point, found);
     if (!options.json) print_row(point);
   }
   if (options.json) {
@@ -303,7 +329,7 @@ int run() {
     return 0;
   }
   if (points.size() > 1) print_plot(points);
-  std::printf("\nsimulated in %s; evaluation and starting up are not in it\n", span_text(watch.seconds()).c_str());
+  std::printf("\nsimulated in %s; evaluation and starting up are not in the times\n", span_text(watch.seconds()).c_str());
   return 0;
 }
 

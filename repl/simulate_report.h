@@ -15,12 +15,14 @@ struct SimulatedPoint {
   double bits_per_s = 0;
   sim::ForecastInput input;
   sim::Forecast forecast;
+  Json evaluations = Json::array();  // of a run that trained: {"part": ..., "at_s": ..., "examples": ..., figures}
+  Json figures;                      // of its last evaluation; null: there is none
 
   std::string label() const;  // "every=5 nodes=8"
   double speedup() const;     // examples per second against one node of median speed
 };
 
-void print_heading(const std::vector<std::pair<std::string, std::string>>& set);
+void print_heading(const SimulatedPoint& first);
 void print_row(const SimulatedPoint& point);
 void print_plot(const std::vector<SimulatedPoint>& points);
 Json point_json(const SimulatedPoint& point);

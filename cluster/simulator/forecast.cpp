@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <deque>
 #include <memory>
 #include <numbers>
 #include <optional>
@@ -57,14 +58,17 @@ class FutureRun final : public CoordinatorEvents {
   void ended(Node& node);
   void plan_failure(Node& node);
   Forecast result();
+  void evaluate_next();
+  void plan_rates();
+  double passed_s() const;
 
   void on_round(int64_t round, uint64_t generation, int64_t examples_done, int workers, const Figures& figures, int64_t examples) override;
   void on_epoch(uint64_t epoch) override;
-  void on_evaluated(const std::string&, const std::vector<std::string>&) override {}
+  void on_evaluated(const std::string& part, const std::vector<std::string>& states) override;
   void on_image(uint64_t request, int64_t round, std::vector<std::byte> image) override;
   void on_event(const Json& event) override;
   void on_finished(int64_t) override { finished_ = true; }
-  void on_reopened() override { finished_ = false; }
+  void on_reopened() override { finished_ = false, parts_.clear(); }
   void on_failed(const Error& error) override { error_ = error; }
 
   uint64_t in(double ms) const { return network_.now_ns() + static_cast<uint64_t>(ms * 1e6); }
@@ -74,17 +78,21 @@ class FutureRun final : public CoordinatorEvents {
   }
 
   const ForecastInput& input_;
+  LinkQuality quality_;
   Network network_;
   SeededRng failures_;
   Disk disk_;
-  TimedModel model_;
+  BlankModel model_;
   int coordinator_process_ = -1;
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::optional<Error> error_;
   bool finished_ = false;
-  uint64_t committed_ns_ = 0;  // when the last round was
+  double committed_s_ = 0;  // when the last round was
   int64_t done_ = 0, voided_ = 0, rounds_ = 0, failed_nodes_ = 0, lost_workers_ = 0;
+  uint64_t evaluating_since_ns_ = 0, evaluated_ns_ = 0;  // evaluation takes no time in a forecast
+  std::deque<std::string> parts_;                        // to be evaluated now
+  Forecast forecast_;
 };
 
 // What a contribution becomes by the policy's codec, as long as that makes it on average. Where the job's block is not known, all sums are.
@@ -104,10 +112,10 @@ SharedBytes expected_payload(const Policy& policy, ExchangeLayout* layout) {
 
 FutureRun::FutureRun(const ForecastInput& input) : input_(input), network_(input.seed), failures_(mix(input.seed, 0x6661696c)) {
   assert(input.nodes >= 1 && input.examples > 0 && input.planned > 0 && input.times.batch > 0 && !input.buckets.empty());
-  network_.set_quality({.latency_ms = input.latency_ms, .jitter_ms = 0, .bytes_per_s = input.bytes_per_s, .shared = true});
-  network_.count_chunks();
-  model_ = {.times = input.times,
-            .layout = input.layout,
+  quality_ = {.latency_ms = input.latency_ms, .jitter_ms = 0, .bytes_per_s = input.bytes_per_s, .shared = true};
+  network_.set_quality(quality_);
+  if (!input.numbers) network_.count_chunks();
+  model_ = {.layout = input.layout,
             .buckets = input.buckets,
             .image = std::make_shared<const std::vector<std::byte>>(std::max<size_t>(1, input.image_bytes)),
             .payload = nullptr,
@@ -120,6 +128,7 @@ FutureRun::FutureRun(const ForecastInput& input) : input_(input), network_(input
     Node& node = *nodes_.back();
     node.process = network_.add_process(node.host(), "node" + std::to_string(i) + ":1");
     node.work.slowness = draw_slowness(input, speeds);
+    if (const auto own = input.speeds.find(i); own != input.speeds.end()) node.work.slowness /= own->second;
     start(node);
   }
 }
@@ -128,7 +137,10 @@ void FutureRun::start_coordinator() {
   coordinator_process_ = network_.add_process(kCoordinatorHost, kCoordinator);
   CoordinatorOptions o;
   o.job_id = 1;
-  o.job = Json(Json::Object{{"averaging", input_.averaging}}).dump();
+  Json job = input_.job.is_object() ? input_.job : Json::object();
+  job.set("averaging", input_.averaging);
+  o.job = job.dump();
+  o.folder = input_.folder, o.tuning = input_.tuning, o.threads = input_.threads;
   o.policy = read_policy(&input_.averaging, "averaging");
   o.examples = input_.examples;
   o.planned = input_.planned;
@@ -144,7 +156,8 @@ void FutureRun::start_coordinator() {
 
 void FutureRun::start(Node& node) {
   ++node.life;
-  node.replica = std::make_unique<TimedReplica>(model_, node.work, network_, node.process);
+  std::unique_ptr<ReplicaNumbers> numbers = input_.numbers ? input_.numbers() : std::make_unique<BlankNumbers>(model_);
+  node.replica = std::make_unique<TimedReplica>(input_.times, std::move(numbers), node.work, network_, node.process);
   WorkerOptions o;
   o.coordinators = {kCoordinator};
   o.name = o.host = "node" + std::to_string(node.number);
@@ -186,18 +199,64 @@ void FutureRun::plan_failure(Node& node) {
   });
 }
 
-void FutureRun::on_round(int64_t, uint64_t, int64_t examples_done, int, const Figures&, int64_t examples) {
+// Since the first order, without evaluations.
+double FutureRun::passed_s() const {
+  uint64_t begun_ns = UINT64_MAX;
+  for (const auto& node : nodes_)
+    if (node->work.first_order_ns > 0) begun_ns = std::min(begun_ns, node->work.first_order_ns);
+  return begun_ns == UINT64_MAX ? 0 : static_cast<double>(network_.now_ns() - evaluated_ns_ - begun_ns) * 1e-9;
+}
+
+// Now that it is known when the run began.
+void FutureRun::plan_rates() {
+  for (const auto& [at_s, rate] : input_.rates_later) {
+    LinkQuality quality = quality_;
+    quality.bytes_per_s = rate;
+    network_.at(network_.now_ns() + static_cast<uint64_t>(std::max(0.0, at_s - passed_s()) * 1e9),
+                [this, quality] { network_.set_quality(quality); });
+  }
+}
+
+void FutureRun::on_round(int64_t, uint64_t, int64_t examples_done, int workers, const Figures& f, int64_t examples) {
   voided_ += std::max<int64_t>(0, done_ - (examples_done - examples));
   done_ = examples_done;
   ++rounds_;
-  committed_ns_ = network_.now_ns();
+  committed_s_ = passed_s();
+  if (rounds_ == 1) plan_rates();
+  if (forecast_.course.size() == kMostRounds) return;
+  const double all_s = f.load_s + f.compute_s + f.encode_s + f.wait_s + f.transfer_s + f.apply_s;
+  forecast_.course.push_back({.at_s = passed_s(),
+                              .examples_done = examples_done,
+                              .steps = examples / input_.times.batch,
+                              .workers = workers,
+                              .loss = f.loss_sum / static_cast<double>(std::max<int64_t>(1, examples)),
+                              .computing = all_s > 0 ? f.compute_s / all_s : 0});
 }
 
 void FutureRun::on_epoch(uint64_t) {
-  at_coordinator([](Coordinator& c) {
-    c.request_image("checkpoint");
-    c.release();
-  });
+  for (const auto& [part, examples] : input_.parts) parts_.push_back(part);
+  evaluating_since_ns_ = network_.now_ns();
+  evaluate_next();
+}
+
+void FutureRun::evaluate_next() {
+  if (parts_.empty()) {
+    evaluated_ns_ += network_.now_ns() - evaluating_since_ns_;
+    return at_coordinator([](Coordinator& c) {
+      c.request_image("checkpoint");
+      c.release();
+    });
+  }
+  at_coordinator(
+      [part = parts_.front(), examples = input_.parts.at(parts_.front())](Coordinator& c) { c.request_evaluation(part, examples); });
+}
+
+void FutureRun::on_evaluated(const std::string& part, const std::vector<std::string>& states) {
+  if (parts_.empty() || part != parts_.front()) return;
+  parts_.pop_front();
+  const double evaluating_s = static_cast<double>(network_.now_ns() - evaluating_since_ns_) * 1e-9;
+  forecast_.evaluations.push_back({.at_s = passed_s() - evaluating_s, .examples_done = done_, .part = part, .states = states});
+  evaluate_next();
 }
 
 void FutureRun::on_image(uint64_t, int64_t round, std::vector<std::byte> image) {
@@ -207,14 +266,18 @@ void FutureRun::on_image(uint64_t, int64_t round, std::vector<std::byte> image) 
 }
 
 void FutureRun::on_event(const Json& event) {
-  if (*event.find("event") == Json("worker_lost")) ++lost_workers_;
+  const std::string name = event.find("event")->as_string();
+  if (name == "worker_lost") ++lost_workers_;
+  if (name != "worker_joined") ++forecast_.told[name];
 }
 
 Forecast FutureRun::run() {
   const auto effort = [&] { return network_.events() + network_.bytes() / kBytesPerEvent; };
   while (!finished_ && !error_ && effort() < input_.max_effort && !(input_.stop && *input_.stop) && network_.step()) {}
   if (input_.stop && *input_.stop) return {};
-  if (error_) throw Error(ErrorKind::cluster, {"simulate", "the simulated run ended early", "", "", error_->what()});
+  const bool broken_off = error_ && input_.numbers && done_ > 0;
+  if (broken_off) forecast_.ended = error_->what();
+  else if (error_) throw Error(ErrorKind::cluster, {"simulate", "the simulated run ended early", "", "", error_->what()});
   if (done_ == 0)
     throw Error(ErrorKind::cluster,
                 {"simulate", "no round was committed in " + std::to_string(network_.now_ns() / 1'000'000'000) + " s of simulated time", "",
@@ -223,9 +286,9 @@ Forecast FutureRun::run() {
 }
 
 Forecast FutureRun::result() {
-  Forecast f;
+  Forecast f = std::move(forecast_);
   f.share = finished_ ? 1 : static_cast<double>(done_) / static_cast<double>(input_.planned);
-  uint64_t begun_ns = UINT64_MAX, computing_ns = 0, lost = static_cast<uint64_t>(voided_);
+  uint64_t computing_ns = 0, lost = static_cast<uint64_t>(voided_);
   double sent = 0;
   const auto link = [&](int host, const std::string& name) {
     const Network::Traffic& traffic = network_.traffic(host);
@@ -234,17 +297,17 @@ Forecast FutureRun::result() {
   };
   link(kCoordinatorHost, "coordinator");
   for (const auto& node : nodes_) {
-    if (node->work.first_order_ns > 0) begun_ns = std::min(begun_ns, node->work.first_order_ns);
     computing_ns += node->work.computing_ns;
     lost += static_cast<uint64_t>(node->work.lost);
     sent += static_cast<double>(network_.traffic(node->host()).sent);
     link(node->host(), "node " + std::to_string(node->number));
   }
-  const double passed_s = static_cast<double>(committed_ns_ - begun_ns) * 1e-9, whole = 1 / f.share;
+  const double passed_s = committed_s_, whole = f.ended.empty() ? 1 / f.share : 1;
   const auto scaled = [&](int64_t count) { return std::llround(static_cast<double>(count) * whole); };
   f.wall_s = passed_s * whole;
   f.computing = std::min(1.0, static_cast<double>(computing_ns) * 1e-9 / (passed_s * input_.nodes));
   f.examples_per_s = static_cast<double>(done_) / passed_s;
+  f.examples_done = done_;
   f.rounds = scaled(rounds_);
   f.sent_per_worker = sent / input_.nodes * whole;
   f.busiest_link_use = f.busiest_link_bytes / (input_.bytes_per_s * passed_s);
@@ -252,6 +315,7 @@ Forecast FutureRun::result() {
   f.failures = scaled(failed_nodes_);
   f.lost_workers = scaled(lost_workers_);
   f.lost_examples = scaled(static_cast<int64_t>(lost));
+  f.hash = coordinator_->hash_of(coordinator_->round()).value_or(0);
   f.events = network_.events();
   f.trace_hash = network_.trace_hash();
   return f;
@@ -271,6 +335,8 @@ Forecast alone(const ForecastInput& input) {
 
 }  // namespace
 
-Forecast forecast(const ForecastInput& input) { return input.nodes == 1 && input.mtbf_s <= 0 ? alone(input) : FutureRun(input).run(); }
+Forecast forecast(const ForecastInput& input) {
+  return input.nodes == 1 && input.mtbf_s <= 0 && !input.numbers ? alone(input) : FutureRun(input).run();
+}
 
 }  // namespace perigee::sim

@@ -4,28 +4,18 @@
 #include <numeric>
 #include <utility>
 
-#include "cluster/fixed_plan.h"
-#include "cluster/simulator/seeded_rng.h"
-
 namespace perigee::sim {
 namespace {
 
 constexpr double kForward = 1.0 / 3;  // of a gradient's time: no bucket is ready before backward begins
 
-uint64_t hash_of(int64_t round) { return mix(0x726573756c74, static_cast<uint64_t>(round + 2)) | 1; }  // 0 is "no result"
-
 }  // namespace
 
-TimedReplica::TimedReplica(TimedModel& model, WorkDone& work, Network& network, int process)
-    : model_(model), work_(work), network_(network), process_(process) {}
-
-std::span<std::byte> TimedReplica::exchange_row(size_t row) {
-  while (model_.rows.size() <= row) model_.rows.push_back(std::make_unique<BlankMemory>(model_.layout.bytes()));
-  return model_.rows[row]->bytes();
-}
+TimedReplica::TimedReplica(const StepTimes& times, std::unique_ptr<ReplicaNumbers> numbers, WorkDone& work, Network& network, int process)
+    : times_(times), numbers_(std::move(numbers)), work_(work), network_(network), process_(process) {}
 
 double TimedReplica::step_ms(int64_t examples) const {
-  return model_.times.step_ms * static_cast<double>(examples) / static_cast<double>(model_.times.batch);
+  return times_.step_ms * static_cast<double>(examples) / static_cast<double>(times_.batch);
 }
 
 void TimedReplica::later(double ms, std::function<void()> what) {
@@ -38,11 +28,13 @@ void TimedReplica::compute(double ms, uint64_t token, void (TimedReplica::*then)
   later(ms, [this, ms, token, then] {
     if (token != token_) return;
     work_.computing_ns += static_cast<uint64_t>(ms * work_.slowness * 1e6);
+    training_->compute_ms += ms * work_.slowness;
     (this->*then)();
   });
 }
 
-void TimedReplica::open(const Welcome&) {
+void TimedReplica::open(const Welcome& welcome) {
+  numbers_->open(welcome);
   later(0, [this] { events_->on_opened(1); });
 }
 
@@ -52,34 +44,35 @@ void TimedReplica::train(const TrainOrder& order) {
   training_ = std::make_unique<Training>();
   training_->order = order;
   training_->begun_ns = network_.now_ns();
-  training_->contribution.round = order.round;
   const uint64_t token = ++token_;
+  later(0, [this, token] {
+    if (token == token_) numbers_->begin(training_->order);
+  });
   if (!order.gradient) return compute(step_ms(order.ranges.front().count), token, &TimedReplica::step_done);
   const int64_t examples = std::accumulate(order.ranges.begin(), order.ranges.end(), int64_t{0},
                                            [](int64_t sum, const Range& range) { return sum + range.count; });
-  const double ms = step_ms(examples), backward = ms * (1 - kForward) / static_cast<double>(model_.buckets.size());
+  const double ms = step_ms(examples), backward = ms * (1 - kForward) / static_cast<double>(buckets().size());
   compute(ms * kForward, token, &TimedReplica::bucket_done);
-  for (size_t i = 0; i < model_.buckets.size(); ++i) compute(backward, token, &TimedReplica::bucket_done);
+  for (size_t i = 0; i < buckets().size(); ++i) compute(backward, token, &TimedReplica::bucket_done);
 }
 
-void TimedReplica::count(const Range& range) {
-  Contribution& contribution = training_->contribution;
-  contribution.examples += range.count;
-  if (range.count > 0) contribution.ranges.push_back(range);
-  work_.pending += range.count;
+void TimedReplica::compute_step(bool last) {
+  training_->contribution = numbers_->step(last);
+  ++steps_;
 }
 
 // One local step.
 void TimedReplica::step_done() {
   Training& t = *training_;
-  count(t.order.ranges[t.step++]);
-  ++t.contribution.steps, ++steps_;
+  work_.pending += t.order.ranges[t.step].count;
   const double passed_ms = static_cast<double>(network_.now_ns() - t.begun_ns) * 1e-6;
   const bool enough = t.order.stop_after_ms > 0 && passed_ms >= t.order.stop_after_ms;
-  if (t.step < t.order.ranges.size() && !enough) return compute(step_ms(t.order.ranges[t.step].count), token_, &TimedReplica::step_done);
-  t.contribution.partials = {{0, 1}};
-  t.contribution.payload = model_.payload;
-  later(model_.times.stage_ms, [this, token = token_] {
+  compute_step(enough || ++t.step == t.order.ranges.size());
+  if (!t.contribution) return compute(step_ms(t.order.ranges[t.step].count), token_, &TimedReplica::step_done);
+  t.contribution->figures.compute_s = t.compute_ms * 1e-3;
+  t.contribution->figures.encode_s = times_.stage_ms * work_.slowness * 1e-3;
+  t.contribution->figures.load_s = 0;
+  later(times_.stage_ms, [this, token = token_] {
     if (token == token_) contribute();
   });
 }
@@ -87,53 +80,56 @@ void TimedReplica::step_done() {
 // Forward is done, then one bucket after the other.
 void TimedReplica::bucket_done() {
   Training& t = *training_;
-  if (t.bucket++ == 0) return;
+  if (t.bucket++ == 0) return compute_step(true);
   const uint32_t bucket = t.bucket - 2;
-  const bool last = bucket + 1 == model_.buckets.size();
+  const bool last = bucket + 1 == buckets().size();
   if (last) {
-    for (const Range& range : t.order.ranges) count(range);
-    t.contribution.steps = 1, ++steps_;
-    t.contribution.partials = partials_of(t.order.first_leaf, t.order.first_leaf + static_cast<int>(t.order.ranges.size()), t.order.leaves);
+    for (const Range& range : t.order.ranges) work_.pending += range.count;
+    t.contribution->figures.compute_s = t.compute_ms * 1e-3;
+    t.contribution->figures.encode_s = t.contribution->figures.load_s = 0;
   }
-  events_->on_bucket(t.order.round, bucket);
+  if (t.contribution->finite) events_->on_bucket(t.order.round, bucket);
   if (last && training_) contribute();
 }
 
 void TimedReplica::contribute() {
-  const Contribution contribution = std::move(training_->contribution);
+  const Contribution contribution = *std::move(training_->contribution);
   training_.reset();
   ++token_;
   events_->on_contribution(contribution);
 }
 
 void TimedReplica::apply(const ApplyOrder& order) {
-  later(model_.times.apply_ms, [this, round = order.round] {
+  later(times_.apply_ms, [this, order] {
+    if (const std::optional<size_t> refused = numbers_->apply(order)) return events_->on_payload_refused(order.round, *refused);
     work_.pending = 0;
-    round_ = round;
-    events_->on_applied(round, hash_of(round));
+    events_->on_applied(order.round, numbers_->hash());
   });
 }
 
-void TimedReplica::load(int64_t round, SharedBytes, bool keep_local) {
+void TimedReplica::load(int64_t round, SharedBytes image, bool keep_local) {
   if (!keep_local) drop();
-  later(model_.times.apply_ms, [this, round] {
-    round_ = round;
-    events_->on_loaded(round, hash_of(round));
+  later(times_.apply_ms, [this, round, image = std::move(image), keep_local] {
+    numbers_->load(round, image, keep_local);
+    events_->on_loaded(numbers_->round(), numbers_->hash());
   });
 }
 
-void TimedReplica::snapshot(uint64_t request, bool) {
-  later(0, [this, request] { events_->on_snapshot(request, round_, hash_of(round_), model_.image); });
+void TimedReplica::snapshot(uint64_t request, bool with_optimizer) {
+  later(0, [this, request, with_optimizer] {
+    events_->on_snapshot(request, numbers_->round(), numbers_->hash(), numbers_->snapshot(with_optimizer));
+  });
 }
 
 void TimedReplica::evaluate(const Evaluate& order) {
-  later(0, [this, request = order.request] { events_->on_evaluated(request, "{}"); });
+  later(0, [this, order] { events_->on_evaluated(order.request, numbers_->evaluate(order)); });
 }
 
 void TimedReplica::drop() {
   training_.reset();
   ++token_;
   work_.lose();
+  later(0, [this] { numbers_->drop(); });
 }
 
 }  // namespace perigee::sim

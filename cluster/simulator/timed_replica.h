@@ -1,16 +1,17 @@
-// A trainer that takes the time of a real one, and moves as many bytes, but computes nothing: for forecasts. What its results are made of
-// is the ledger's business; its hash says only which round it holds.
+// A trainer that takes the time of a real one on the simulated clock, and moves as many bytes. What it computes, if anything, is its
+// ReplicaNumbers'.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "cluster/replica.h"
-#include "cluster/simulator/blank_memory.h"
 #include "cluster/simulator/network.h"
+#include "cluster/simulator/replica_numbers.h"
 
 namespace perigee::sim {
 
@@ -20,16 +21,6 @@ struct StepTimes {
   double stage_ms = 0;  // to make a contribution of local steps ready for the exchange
   double apply_ms = 0;  // of a round's result
   int64_t batch = 1;
-};
-
-// What the replicas of a forecast have in common. Nobody reads what is in their rows, so all share one set.
-struct TimedModel {
-  StepTimes times;
-  ExchangeLayout layout;
-  std::vector<Bucket> buckets;
-  SharedBytes image;
-  SharedBytes payload;  // with a codec: of the length that is to be expected
-  std::vector<std::unique_ptr<BlankMemory>> rows;
 };
 
 // Of one node, over all its lives.
@@ -44,13 +35,13 @@ struct WorkDone {
 
 class TimedReplica final : public Replica {
  public:
-  TimedReplica(TimedModel& model, WorkDone& work, Network& network, int process);
+  TimedReplica(const StepTimes& times, std::unique_ptr<ReplicaNumbers> numbers, WorkDone& work, Network& network, int process);
   void set_events(ReplicaEvents* events) { events_ = events; }
 
   void open(const Welcome& welcome) override;
-  ExchangeLayout layout() const override { return model_.layout; }
-  const std::vector<Bucket>& buckets() const override { return model_.buckets; }
-  std::span<std::byte> exchange_row(size_t row) override;
+  ExchangeLayout layout() const override { return numbers_->layout(); }
+  const std::vector<Bucket>& buckets() const override { return numbers_->buckets(); }
+  std::span<std::byte> exchange_row(size_t row) override { return numbers_->exchange_row(row); }
   void train(const TrainOrder& order) override;
   void apply(const ApplyOrder& order) override;
   void load(int64_t round, SharedBytes image, bool keep_local) override;
@@ -66,22 +57,25 @@ class TimedReplica final : public Replica {
     size_t step = 0;      // ranges done
     uint32_t bucket = 0;  // announced
     uint64_t begun_ns = 0;
-    Contribution contribution;
+    double compute_ms = 0;
+    std::optional<Contribution> contribution;  // once it is complete
   };
   double step_ms(int64_t examples) const;
   void later(double ms, std::function<void()> what);
   void compute(double ms, uint64_t token, void (TimedReplica::*then)());
-  void count(const Range& range);
+  void begin();
+  void compute_step(bool last);
   void step_done();
   void bucket_done();
   void contribute();
 
-  TimedModel& model_;
+  const StepTimes& times_;
+  std::unique_ptr<ReplicaNumbers> numbers_;
   WorkDone& work_;
   Network& network_;
   int process_;
   ReplicaEvents* events_ = nullptr;
-  int64_t round_ = -1, steps_ = 0;
+  int64_t steps_ = 0;
   uint64_t free_at_ns_ = 0;  // the trainer does one thing at a time, in order
   uint64_t token_ = 0;       // of the training order under way; a new number when it is given up
   std::unique_ptr<Training> training_;

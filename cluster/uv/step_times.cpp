@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "cluster/cluster_session.h"
 #include "cluster/uv/replica_trainer.h"
 #include "src/core/stopwatch.h"
 
@@ -61,6 +60,7 @@ struct Opened {
     measured.layout = replica.block().layout();
     measured.buckets = replica.block().buckets();
     measured.image_bytes = replica.snapshot(true)->size();
+    measured.job = launched.job.canonical(), measured.tuning = launched.tuning, measured.parts = launched.parts;
   }
   static Job readable(Job job) {
     if (read_placement(Config(job.json(), job.where()).object("data")).at_coordinator) job.set("data.at", "worker");

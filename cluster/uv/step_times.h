@@ -2,7 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <map>
+#include <string>
 
+#include "cluster/cluster_session.h"
 #include "cluster/simulator/timed_replica.h"
 #include "src/train/job.h"
 #include "src/train/run_log.h"
@@ -16,6 +19,10 @@ struct MeasuredJob {
   ExchangeLayout layout;
   std::vector<Bucket> buckets;
   size_t image_bytes = 0;
+  // To train it in a simulation, and to put its evaluations together.
+  Json job;
+  std::string tuning;
+  std::map<std::string, ClusterJob::Part> parts;
 };
 
 // Opens the job, with its data, and builds its trainer; no step is made. Error(data), Error(model), Error(resources) as from Trainer.

@@ -1,0 +1,48 @@
+#include "cluster/simulator/replica_numbers.h"
+
+#include "cluster/fixed_plan.h"
+#include "cluster/simulator/seeded_rng.h"
+
+namespace perigee::sim {
+
+std::span<std::byte> BlankNumbers::exchange_row(size_t row) {
+  while (model_.rows.size() <= row) model_.rows.push_back(std::make_unique<BlankMemory>(model_.layout.bytes()));
+  return model_.rows[row]->bytes();
+}
+
+void BlankNumbers::begin(const TrainOrder& order) {
+  order_ = order;
+  contribution_ = {.round = order.round};
+  done_ = 0;
+}
+
+void BlankNumbers::count(const Range& range) {
+  contribution_.examples += range.count;
+  if (range.count > 0) contribution_.ranges.push_back(range);
+}
+
+std::optional<Contribution> BlankNumbers::step(bool last) {
+  ++contribution_.steps;
+  if (order_.gradient) {
+    for (const Range& range : order_.ranges) count(range);
+    const int end = order_.first_leaf + static_cast<int>(order_.ranges.size());
+    contribution_.partials = partials_of(order_.first_leaf, end, order_.leaves);
+    return contribution_;
+  }
+  count(order_.ranges[done_++]);
+  if (!last && done_ < order_.ranges.size()) return std::nullopt;
+  contribution_.partials = {{0, 1}};
+  contribution_.payload = model_.payload;
+  return contribution_;
+}
+
+std::optional<size_t> BlankNumbers::apply(const ApplyOrder& order) {
+  round_ = order.round;
+  return std::nullopt;
+}
+
+void BlankNumbers::load(int64_t round, const SharedBytes&, bool) { round_ = round; }
+
+uint64_t BlankNumbers::hash() const { return mix(0x726573756c74, static_cast<uint64_t>(round_ + 2)) | 1; }  // 0 is "no result"
+
+}  // namespace perigee::sim

@@ -1,0 +1,79 @@
+// What a simulated replica computes while it takes the time of a real one (TimedReplica): nothing, where only bytes and times matter, or
+// the numbers of training. Called in the order in which a trainer would do these things; a call takes no time on the simulated clock.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cluster/replica.h"
+#include "cluster/simulator/blank_memory.h"
+
+namespace perigee::sim {
+
+class ReplicaNumbers {
+ public:
+  virtual ~ReplicaNumbers() = default;
+  virtual void open(const Welcome& welcome) = 0;
+  virtual const ExchangeLayout& layout() const = 0;
+  virtual const std::vector<Bucket>& buckets() const = 0;
+  virtual std::span<std::byte> exchange_row(size_t row) = 0;
+
+  virtual void begin(const TrainOrder& order) = 0;
+  // One local step, or the whole of a gradient order, and its contribution once the order is complete: after `last`, after the last of
+  // its ranges, or earlier when numbers are not finite.
+  virtual std::optional<Contribution> step(bool last) = 0;
+  // The rest is as in Replica and ReplicaTrainer.
+  virtual std::optional<size_t> apply(const ApplyOrder& order) = 0;
+  virtual void load(int64_t round, const SharedBytes& image, bool keep_local) = 0;
+  virtual void drop() = 0;
+  virtual SharedBytes snapshot(bool with_optimizer) = 0;
+  virtual std::string evaluate(const Evaluate& order) = 0;
+  virtual int64_t round() const = 0;
+  virtual uint64_t hash() const = 0;
+};
+
+// What the replicas of a forecast have in common. Nobody reads what is in their rows, so all share one set.
+struct BlankModel {
+  ExchangeLayout layout;
+  std::vector<Bucket> buckets;
+  SharedBytes image;
+  SharedBytes payload;  // with a codec: of the length that is to be expected
+  std::vector<std::unique_ptr<BlankMemory>> rows;
+};
+
+// Nothing: contributions have their examples, results a hash that says which round they are of.
+class BlankNumbers final : public ReplicaNumbers {
+ public:
+  explicit BlankNumbers(BlankModel& model) : model_(model) {}
+  void open(const Welcome&) override {}
+  const ExchangeLayout& layout() const override { return model_.layout; }
+  const std::vector<Bucket>& buckets() const override { return model_.buckets; }
+  std::span<std::byte> exchange_row(size_t row) override;
+  void begin(const TrainOrder& order) override;
+  std::optional<Contribution> step(bool last) override;
+  std::optional<size_t> apply(const ApplyOrder& order) override;
+  void load(int64_t round, const SharedBytes& image, bool keep_local) override;
+  void drop() override {}
+  SharedBytes snapshot(bool) override { return model_.image; }
+  std::string evaluate(const Evaluate&) override { return "{}"; }
+  int64_t round() const override { return round_; }
+  uint64_t hash() const override;
+
+ private:
+  void count(const Range& range);
+
+  BlankModel& model_;
+  TrainOrder order_;
+  Contribution contribution_;
+  size_t done_ = 0;  // of the order's ranges
+  int64_t round_ = -1;
+};
+
+// One for each life of each node.
+using MakeNumbers = std::function<std::unique_ptr<ReplicaNumbers>()>;
+
+}  // namespace perigee::sim
