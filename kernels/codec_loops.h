@@ -15,8 +15,9 @@ namespace perigee {
 constexpr int64_t kMaskBits = 64;    // elements in one word of a mask
 constexpr int64_t kMaxBlock = 4096;  // elements that share a scale
 constexpr int64_t kSumLanes = 16;
-constexpr int64_t kNoiseGroup = 128;   // elements that 16 blocks of Philox serve, with 16 bits each
-constexpr float kNoScale = 0x1p-100f;  // a block below this is sent as zeros
+constexpr int64_t kNoiseGroup = 128;       // elements that 16 blocks of Philox serve, with 16 bits each
+constexpr float kNoScale = 0x1p-100f;      // a block below this is sent as zeros
+constexpr float kLargestScale = 0x1p101f;  // that an encoder writes: a mean of values up to 2^100, by 1.5
 
 enum class Levels : uint8_t {
   largest,    // scale = max |v| / levels: nothing is cut off
@@ -77,7 +78,7 @@ struct CodecLoops {
 
 // Elements draw by their number alone. In a group of 128, lane l of 16 takes block 16 * group + l of Philox; element e's bits are
 // half e % 2 of word e / 32 of lane e % 32 / 2.
-[[maybe_unused]] static inline PhiloxBlock codec_noise_counter(uint64_t block, uint64_t round) {
+[[maybe_unused]] static constexpr PhiloxBlock codec_noise_counter(uint64_t block, uint64_t round) {
   return {
       {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), static_cast<uint32_t>(round), static_cast<uint32_t>(round >> 32)}};
 }

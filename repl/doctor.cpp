@@ -12,6 +12,7 @@
 
 #include "repl/command.h"
 #include "src/graph/plan.h"
+#include "src/io/cuda_module.h"
 #include "src/io/file.h"
 
 namespace perigee {
@@ -71,6 +72,25 @@ bool library(const char* what, std::initializer_list<const char*> names, const c
   return false;
 }
 
+// The module loads without a driver too; then CUDA's runtime says what is missing.
+void cuda() {
+  std::string why;
+  const CudaModule* module = cuda_module(&why);
+  if (module == nullptr) return none("CUDA kernels", why + "; build with nvcc (meson configure -Dcuda=enabled)");
+  good("CUDA kernels", "compiled for sm_80, sm_90 and later");
+  int count = 0;
+  if (const int status = module->device_count(&count); status != 0)
+    return none("GPU", std::string(module->message(status)) + "; needed for NVIDIA GPUs only: an NVIDIA driver");
+  for (int index = 0; index < count; ++index) {
+    CudaDevice device;
+    const int status = module->device(index, &device);
+    if (status != 0) bad("GPU", std::to_string(index) + ": " + module->message(status), "nvidia-smi may say more");
+    else
+      good("GPU", std::to_string(index) + ": " + device.name + ", sm_" + std::to_string(device.major) + std::to_string(device.minor) +
+                      ", " + std::to_string(device.memory_bytes >> 30) + " GiB");
+  }
+}
+
 void data_sets() {
   const char* shared = std::getenv("PERIGEE_DATA");
   if (!shared)
@@ -111,7 +131,7 @@ int run() {
   library("curl", {"libcurl.so.4", "libcurl-gnutls.so.4"}, "downloading data sets", "libcurl4");
   library("JPEG", {"libjpeg.so.62", "libjpeg.so.8", "libturbojpeg.so.0"}, "image data", "libjpeg62-turbo");
   library("PNG", {"libpng16.so.16"}, "image data", "libpng16-16");
-  library("CUDA", {"libcuda.so.1"}, "NVIDIA GPUs", "an NVIDIA driver");
+  cuda();
   data_sets();
   folders();
   std::printf(problems == 0 ? "nothing is wrong\n" : "%d problems\n", problems);

@@ -5,8 +5,6 @@
 namespace perigee {
 namespace {
 
-constexpr float kLargestScale = 0x1p101f;  // a mean of values up to 2^100, by 1.5
-
 class QuantizedCodec final : public Codec {
  public:
   QuantizedCodec(const CodecSetup& setup, int bits, int64_t block, Levels levels, bool stochastic)

@@ -1,0 +1,181 @@
+// Blocks of small integers with one scale each: int8, int4, int2, sign. A thread block makes one block of codes: the values lie in shared
+// memory from the first pass (v, its largest or its mean) to the second (codes, residual), so device memory is read once. A thread makes
+// whole bytes: byte j of h holds elements j, j + h, ..., so neighbours read neighbours. Bytes moved for n elements, at least: 8n with
+// feedback (else 4n) for the largest magnitude, then 12n (4n) + n * bits / 8; to decode, n * bits / 8 and 8n for the sum.
+#include "kernels/cuda/codec_common.cuh"
+
+namespace perigee {
+namespace {
+
+struct Codes {
+  std::byte* scales;
+  std::byte* codes;
+  CudaEncoded record;  // no bytes: they are part of a body, which has a record of its own
+};
+
+// In (0, 1), in steps of 2^-16. Eight elements share a block of Philox that each computes: 80 multiplications an element take as long
+// as its bytes do.
+__device__ float noise(const CudaQuantize& how, uint64_t element) {
+  const uint64_t place = element % kNoiseGroup;
+  const PhiloxBlock block = philox4x32(codec_noise_counter(element / kNoiseGroup * 16 + place % 32 / 2, how.round), how.key);
+  const uint32_t half = block.lane[place / 32] >> (place % 2 * 16) & 0xffffu;
+  return (static_cast<float>(half) + 0.5f) * 0x1p-16f;
+}
+
+// Of the magnitudes, in kSumLanes lanes, each in order: 16 threads add, the others wait. Enough blocks share a multiprocessor for the
+// memory to stay busy.
+__device__ float mean_magnitude(const float* v, int m, float* lanes) {
+  const int self = static_cast<int>(threadIdx.x);
+  if (self < kSumLanes) {
+    float sum = 0;
+    for (int i = self; i < m; i += kSumLanes) sum += fabsf(v[i]);
+    lanes[self] = sum;
+  }
+  __syncthreads();
+  float pairs[kSumLanes];
+  for (int lane = 0; lane < kSumLanes; ++lane) pairs[lane] = lanes[lane];
+  for (int half = kSumLanes / 2; half > 0; half /= 2)
+    for (int lane = 0; lane < half; ++lane) pairs[lane] += pairs[lane + half];
+  return pairs[0] / static_cast<float>(m);
+}
+
+template <int kBits>
+constexpr float kTop = (1 << (kBits - 1)) - 1;
+
+// The level of one value; at 1 bit its sign.
+template <int kBits>
+__device__ float level_of(const CudaQuantize& how, float v, float inverse, uint64_t element) {
+  if constexpr (kBits == 1) return v < 0 ? -1 : 1;
+  const float exact = v * inverse;
+  const float level = how.stochastic ? floorf(exact + noise(how, element)) : rintf(exact);
+  return level < -kTop<kBits> ? -kTop<kBits> : level > kTop<kBits> ? kTop<kBits> : level;
+}
+
+template <int kBits>
+__device__ float scale_of(const CudaQuantize& how, const float* v, int m, uint32_t largest) {
+  __shared__ uint32_t tops[kThreads / kWarp];
+  __shared__ float lanes[kSumLanes];
+  largest = block_largest(largest, tops);  // has waited: v is complete
+  float scale;
+  if (how.levels == Levels::mean) {
+    const float mean = mean_magnitude(v, m, lanes);
+    scale = kBits == 2 ? 1.5f * mean : mean;
+  } else {
+    scale = float_from_bits(largest) / (kBits == 1 ? 1 : kTop<kBits>);
+  }
+  return scale < kNoScale ? 0 : scale;
+}
+
+template <int kBits>
+__global__ void __launch_bounds__(kThreads) quantize_encode_kernel(CudaEncodeCall call, CudaQuantize how, Codes to) {
+  if (!codec_encodable(call)) return;
+  __shared__ float v[kMaxBlock];
+  const int64_t begin = int64_t{blockIdx.x} * how.block;
+  const int m = static_cast<int>(min(how.block, call.n - begin)), bytes = (m * kBits + 7) / 8;
+  uint32_t top = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < m; i += static_cast<int>(blockDim.x)) {
+    v[i] = codec_folded(call, begin + i);
+    top = max(top, magnitude_bits(v[i]));
+  }
+  const float scale = scale_of<kBits>(how, v, m, top), inverse = scale > 0 ? 1 / scale : 0;
+  if (threadIdx.x == 0) write_bytes(to.scales + int64_t{blockIdx.x} * int64_t{sizeof(float)}, scale);
+  if (thread_of_grid() == 0 && to.record.bytes > 0) codec_record(call, to.record);
+  for (int j = static_cast<int>(threadIdx.x); j < bytes; j += static_cast<int>(blockDim.x)) {
+    unsigned byte = 0;
+    for (int i = j, shift = 0; i < m; i += bytes, shift += kBits) {
+      const float level = level_of<kBits>(how, v[i], inverse, how.first + static_cast<uint64_t>(begin + i));
+      const int code = kBits == 1 ? level < 0 : static_cast<int>(level) + static_cast<int>(kTop<kBits>);
+      byte |= static_cast<unsigned>(code) << shift;
+      if (call.residual) call.residual[begin + i] = v[i] - level * scale;
+    }
+    to.codes[begin / 8 * kBits + j] = static_cast<std::byte>(byte);
+  }
+}
+
+template <int kBits>
+__global__ void __launch_bounds__(kThreads)
+    quantize_decode_add_kernel(CudaDecodeCall call, CudaQuantize how, const std::byte* scales, const std::byte* codes, int64_t count) {
+  if (*call.refused != 0) return;
+  const int64_t block_bytes = how.block / 8 * kBits;
+  for (int64_t at = thread_of_grid(); at < count; at += threads_of_grid()) {
+    const int64_t index = at / block_bytes, begin = index * how.block;
+    const int64_t m = min(how.block, call.n - begin), bytes = (m * kBits + 7) / 8;
+    const float scale = read_bytes<float>(scales + index * int64_t{sizeof(float)});
+    const unsigned byte = static_cast<unsigned>(codes[at]);
+    int shift = 0;
+    for (int64_t i = at - index * block_bytes; i < m; i += bytes, shift += kBits) {
+      const int code = static_cast<int>(byte >> shift & ((1u << kBits) - 1));
+      const int level = kBits == 1 ? 1 - 2 * code : code - static_cast<int>(kTop<kBits>);
+      call.sum[begin + i] += call.weight * (static_cast<float>(level) * scale);
+    }
+  }
+}
+
+// Of 2 bits, 3 stands for nothing.
+__global__ void __launch_bounds__(kThreads) check_codes2_kernel(const std::byte* codes, int64_t count, uint32_t* refused) {
+  for (int64_t at = thread_of_grid(); at < count; at += threads_of_grid()) {
+    const unsigned code = static_cast<unsigned>(codes[at]);
+    if ((code & code >> 1 & 0x55u) != 0) *refused = 1;
+  }
+}
+
+using EncodeKernel = void (*)(CudaEncodeCall, CudaQuantize, Codes);
+using DecodeKernel = void (*)(CudaDecodeCall, CudaQuantize, const std::byte*, const std::byte*, int64_t);
+
+EncodeKernel encode_kernel(int bits) {
+  switch (bits) {
+    case 1: return quantize_encode_kernel<1>;
+    case 2: return quantize_encode_kernel<2>;
+    case 4: return quantize_encode_kernel<4>;
+    default: return quantize_encode_kernel<8>;
+  }
+}
+
+DecodeKernel decode_kernel(int bits) {
+  switch (bits) {
+    case 1: return quantize_decode_add_kernel<1>;
+    case 2: return quantize_decode_add_kernel<2>;
+    case 4: return quantize_decode_add_kernel<4>;
+    default: return quantize_decode_add_kernel<8>;
+  }
+}
+
+// Four elements a thread, in whole warps.
+int threads_for(int64_t block) {
+  const int64_t warps = ceil_divide(block, 4 * kWarp);
+  return static_cast<int>((warps < kThreads / kWarp ? warps : kThreads / kWarp) * kWarp);
+}
+
+int64_t scale_bytes(int64_t n, int64_t block) { return ceil_divide(n, block) * int64_t{sizeof(float)}; }
+int64_t code_bytes(int64_t n, int64_t block, int bits) { return n / block * (block / 8 * bits) + ceil_divide(n % block * bits, 8); }
+
+}  // namespace
+
+void codec_write_int8(Launches& on, const CudaEncodeCall& call, int64_t block, std::byte* to) {
+  const Codes codes{.scales = to, .codes = to + scale_bytes(call.n, block)};
+  on.launch(quantize_encode_kernel<8>, ceil_divide(call.n, block), threads_for(block), call, CudaQuantize{.block = block}, codes);
+}
+
+int codec_quantize_encode(const CudaEncodeCall& call, const CudaQuantize& how, CudaStream stream) {
+  Launches on(stream);
+  const int64_t scales = scale_bytes(call.n, how.block), bytes = scales + code_bytes(call.n, how.block, how.bits);
+  const CudaEncoded record{
+      .bytes = static_cast<uint64_t>(bytes), .variant = static_cast<uint32_t>(how.bits), .detail = static_cast<uint32_t>(how.block)};
+  codec_begin(on, call);
+  on.launch(encode_kernel(how.bits), ceil_divide(call.n, how.block), threads_for(how.block), call, how,
+            Codes{.scales = call.body, .codes = call.body + scales, .record = record});
+  return on.status();
+}
+
+int codec_quantize_decode_add(const CudaDecodeCall& call, const CudaQuantize& how, CudaStream stream) {
+  Launches on(stream);
+  const int64_t scales = scale_bytes(call.n, how.block), count = code_bytes(call.n, how.block, how.bits);
+  const std::byte* const codes = call.body + scales;
+  on.zero(call.refused, sizeof *call.refused);
+  codec_check_scales(on, call.body, ceil_divide(call.n, how.block), call.refused);
+  if (how.bits == 2) on.launch(check_codes2_kernel, blocks_for(count), kThreads, codes, count, call.refused);
+  on.launch(decode_kernel(how.bits), blocks_for(count), kThreads, call, how, call.body, codes, count);
+  return on.status();
+}
+
+}  // namespace perigee

@@ -1,0 +1,50 @@
+// How kernels are launched: `kernel<<<...>>>()` is no C++, and these files are compiled as C++ too (tests/cuda: on the host).
+// Shared memory is static, so that a launch is its grid, its block and its arguments.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace perigee {
+
+constexpr int kThreads = 256;  // of a block, where nothing speaks for another number
+
+// Work in order on one stream. After a failure nothing more is launched; status() is the first one.
+class Launches {
+ public:
+  explicit Launches(cudaStream_t stream) : stream_(stream) {}
+
+  // No blocks: no launch.
+  template <class... Expected, class... Actual>
+  void launch(void (*kernel)(Expected...), int64_t blocks, int threads, Actual... arguments) {
+    if (status_ != cudaSuccess || blocks <= 0) return;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(static_cast<unsigned>(blocks));
+    config.blockDim = dim3(static_cast<unsigned>(threads));
+    config.stream = stream_;
+    status_ = blocks <= INT32_MAX ? cudaLaunchKernelEx(&config, kernel, static_cast<Expected>(arguments)...) : cudaErrorInvalidValue;
+  }
+
+  void zero(void* memory, size_t bytes) {
+    if (status_ == cudaSuccess && bytes > 0) status_ = cudaMemsetAsync(memory, 0, bytes, stream_);
+  }
+
+  int status() const { return status_; }
+
+ private:
+  cudaStream_t stream_;
+  cudaError_t status_ = cudaSuccess;
+};
+
+constexpr int64_t ceil_divide(int64_t n, int64_t by) { return n / by + (n % by != 0); }
+
+// Blocks of kThreads for a loop over n elements, a thread an element: enough to fill the largest device several times over; the threads
+// stride over what is beyond.
+constexpr int64_t blocks_for(int64_t n) {
+  const int64_t blocks = ceil_divide(n, kThreads);
+  return blocks < 8192 ? blocks : 8192;
+}
+
+}  // namespace perigee

@@ -1,0 +1,66 @@
+// How a test runs kernels on the host: the order of the threads, the memory that they may touch, and barriers left out on purpose.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace shim {
+
+// Results must be the same in all: where they are not, a barrier is missing. `random` is another order at every step, by the seed.
+enum class Order : uint8_t { forward, reverse, random };
+constexpr Order kOrders[] = {Order::forward, Order::reverse, Order::random};
+const char* name_of(Order order);
+
+void set_order(Order order, uint32_t seed = 1);
+Order order();
+
+// Every __syncthreads that was reached since the program began, as "file:line".
+std::vector<std::string> barriers();
+// Threads do not wait at that one any more; "" mends it.
+void leave_out(const std::string& barrier);
+
+// Device memory of exactly so many bytes, on a border of `alignment`, full of rubbish that differs from order to order. It ends where a page
+// ends, but for what the border leaves; who touches the page behind ends the program with a message that names the buffer, the block and
+// the thread. What lies between its borders and those of pages is compared when the buffer goes.
+class Buffer {
+ public:
+  Buffer(const char* name, size_t bytes, size_t alignment);
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer();
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return bytes_; }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+  template <class T>
+  std::vector<T> read() const {
+    return {as<T>(), as<T>() + bytes_ / sizeof(T)};
+  }
+
+ private:
+  const char* name_;
+  std::byte* pages_ = nullptr;
+  std::byte* data_ = nullptr;
+  size_t bytes_, mapped_;
+  std::byte rubbish_;
+};
+
+template <class T>
+class Array : public Buffer {
+ public:
+  Array(const char* name, size_t count, size_t alignment = alignof(T)) : Buffer(name, count * sizeof(T), alignment) {}
+  Array(const char* name, std::span<const T> values, size_t alignment = alignof(T)) : Array(name, values.size(), alignment) {
+    std::copy(values.begin(), values.end(), data());
+  }
+  T* data() const { return as<T>(); }
+  std::vector<T> read() const { return Buffer::read<T>(); }
+};
+
+}  // namespace shim
