@@ -14,6 +14,7 @@
 
 #include "kernels/codec_loops.h"
 #include "src/core/config.h"
+#include "src/optim/schedule.h"
 
 namespace perigee {
 
@@ -30,6 +31,8 @@ struct EncodeCall {
   std::span<float> state;     // state_floats(segment)
   uint64_t seed = 0, round = 0;
   uint64_t stream = 0;           // which worker: each rounds with draws of its own
+  StepProgress when = {};        // for options that follow the run
+  int workers = 1;               // whose contributions are merged
   std::span<std::byte> scratch;  // scratch_bytes(segment), on a 64-byte border
 };
 
@@ -67,8 +70,9 @@ class Codec {
   virtual double bits_per_element(const CodecSegment& segment) const = 0;
   virtual size_t scratch_bytes(const CodecSegment&) const { return 0; }
   virtual size_t state_floats(const CodecSegment&) const { return 0; }
-  virtual bool keeps_zero() const { return true; }  // false: a zero (a gap of the block) becomes something else
-  virtual float limit() const;                      // the largest magnitude that can be encoded
+  virtual bool keeps_zero() const { return true; }   // false: a zero (a gap of the block) becomes something else
+  virtual bool marks_sent() const { return false; }  // encode leaves a mask of the elements that were sent at the beginning of scratch
+  virtual float limit() const;                       // the largest magnitude that can be encoded
 
   // Bytes written to `out` (at least bound() long), and the new residual. 0: a value, or value + decay * residual, is not finite or above
   // limit(); then residual and state are as they were.

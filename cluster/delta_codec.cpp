@@ -1,9 +1,6 @@
 #include "cluster/delta_codec.h"
 
-#include <cassert>
-#include <utility>
-
-#include "cluster/planted.h"
+#include <atomic>
 
 namespace perigee {
 namespace {
@@ -14,8 +11,8 @@ constexpr size_t kAlign = 64;
 
 DeltaCodec::DeltaCodec(std::unique_ptr<Codec> codec, int64_t elements, uint64_t seed, uint64_t stream)
     : codec_(std::move(codec)), segment_{.count = elements}, seed_(seed), stream_(stream) {
-  now_.residual.resize(codec_->feedback() ? static_cast<size_t>(elements) : 0);
-  now_.state.resize(codec_->state_floats(segment_));
+  memory_.residual.resize(codec_->feedback() ? static_cast<size_t>(elements) : 0);
+  memory_.state.resize(codec_->state_floats(segment_));
   out_.resize(bound());
   scratch_.resize(codec_->scratch_bytes(segment_) + kAlign);
 }
@@ -25,39 +22,33 @@ std::span<std::byte> DeltaCodec::scratch() {
   return std::span(scratch_).subspan(off == 0 ? 0 : kAlign - off, codec_->scratch_bytes(segment_));
 }
 
-SharedBytes DeltaCodec::encode(std::span<const float> values, int64_t round) {
-  drop();
-  last_ = Last::settled;
-  other_ = now_;
+SharedBytes DeltaCodec::encode(std::span<const float> values, int64_t round, const StepProgress& when, int workers) {
+  memory_.begin();
   const size_t bytes = codec_->encode({.segment = segment_,
                                        .values = values,
-                                       .residual = now_.residual,
-                                       .state = now_.state,
+                                       .residual = memory_.residual,
+                                       .state = memory_.state,
                                        .seed = seed_,
                                        .round = static_cast<uint64_t>(round),
                                        .stream = stream_,
+                                       .when = when,
+                                       .workers = workers,
                                        .scratch = scratch()},
                                       out_);
   if (bytes == 0) return nullptr;  // and the memory is untouched
-  last_ = Last::pending;
-  return std::make_shared<const std::vector<std::byte>>(out_.begin(), out_.begin() + static_cast<ptrdiff_t>(bytes));
+  memory_.pend();
+  return share(std::span(out_).first(bytes));
 }
 
-void DeltaCodec::settle(bool counted) {
-  assert(!counted || last_ == Last::pending);
-  if (!counted) drop();
-  last_ = Last::settled;
-}
-
-void DeltaCodec::drop() {
-  if (last_ != Last::pending) return;
-  if (!planted(Bug::residual_kept)) std::swap(now_, other_);
-  last_ = Last::dropped;
-}
-
-void DeltaCodec::overtaken() {
-  if (last_ == Last::dropped) std::swap(now_, other_);
-  last_ = Last::settled;
+SharedBytes DeltaCodec::share(std::span<const std::byte> payload) {
+  for (auto& memory : payloads_) {
+    if (memory && memory.use_count() > 1) continue;
+    std::atomic_thread_fence(std::memory_order_acquire);  // after the loop's last look at it
+    if (!memory) memory = std::make_shared<std::vector<std::byte>>();
+    memory->assign(payload.begin(), payload.end());
+    return memory;
+  }
+  return std::make_shared<const std::vector<std::byte>>(payload.begin(), payload.end());
 }
 
 bool DeltaCodec::add(std::span<const std::byte> payload, float weight, std::span<float> sum) {

@@ -1,15 +1,15 @@
-// What a worker adds to a codec: the memory that it keeps between contributions (residual and state). A payload may be sent and its
-// round come to nothing, so what encoding left behind takes effect only when a result holds the payload: nothing is then sent twice or
-// lost.
+// What a worker adds to a codec: the memory that it keeps between contributions (residual and state; codec_memory.h), and that of payloads.
 // Owned by the trainer thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "cluster/codec.h"
+#include "cluster/codec_memory.h"
 #include "cluster/replica.h"
 
 namespace perigee {
@@ -21,34 +21,30 @@ class DeltaCodec {
 
   const Codec& codec() const { return *codec_; }
   size_t bound() const { return codec_->bound(segment_); }
-  std::span<const float> residual() const { return now_.residual; }  // what no result holds yet
+  std::span<const float> residual() const { return memory_.residual; }  // what no result holds yet
 
   // A payload of `values`, pending from now on; what was pending is void. Null: a value, or what it makes with the residual, cannot be
   // encoded.
-  SharedBytes encode(std::span<const float> values, int64_t round);
-  // The next result is here, and holds the pending payload or not: then the memory is what it was before encode().
-  void settle(bool counted);
-  // The pending payload is given up. The memory is what it was, unless ...
-  void drop();
-  // ... another worker's result is taken, which may hold that payload all the same: it is taken for counted. At worst it is lost; it never
-  // counts twice.
-  void overtaken();
+  SharedBytes encode(std::span<const float> values, int64_t round, const StepProgress& when = {}, int workers = 1);
+  // What becomes of the pending payload: see CodecMemory.
+  void settle(bool counted) { memory_.settle(counted); }
+  void drop() { memory_.drop(); }
+  void overtaken() { memory_.overtaken(); }
 
   // sum += weight * values. False: not a payload of this codec; the sum is as it was.
   bool add(std::span<const std::byte> payload, float weight, std::span<float> sum);
 
  private:
-  struct Memory {
-    std::vector<float> residual, state;
-  };
   std::span<std::byte> scratch();
+  SharedBytes share(std::span<const std::byte> payload);
 
   std::unique_ptr<Codec> codec_;
   CodecSegment segment_;
   uint64_t seed_, stream_;
-  Memory now_, other_;  // other_: what it was before the pending payload, or what a dropped one left
-  enum class Last : uint8_t { settled, pending, dropped } last_ = Last::settled;
+  CodecMemory memory_;
   std::vector<std::byte> out_, scratch_;
+  // Of payloads: whoever still sends or merges one keeps it, otherwise its memory is used again.
+  std::array<std::shared_ptr<std::vector<std::byte>>, 4> payloads_;
 };
 
 }  // namespace perigee

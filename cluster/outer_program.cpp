@@ -17,7 +17,7 @@ constexpr size_t kMaxKnobs = 64;
 constexpr size_t kMaxName = 64;
 constexpr double kMaxNumber = 1e30;  // its square is beyond float32, but no number that means anything is near it
 constexpr const char* kRoundNames[] = {"workers", "progress", "round", "learning_rate"};
-constexpr const char* kBlockNames[] = {"global", "mean", "delta"};
+constexpr const char* kBlockNames[] = {"global", "mean", "delta", "gradient"};
 
 // Those whose result IEEE 754 fixes to the last bit: no library function, and nothing that a compiler may contract.
 constexpr Elementwise kOps[] = {
@@ -68,7 +68,7 @@ std::vector<std::string> outer_ops() {
 // Reads programs into two lists, scalars and ops of the block, and makes the kernel's code of what the outputs need.
 class OuterCompiler {
  public:
-  OuterCompiler(OuterProgram& to, const OuterKnobs& knobs) : to_(to), knobs_(knobs) {
+  OuterCompiler(OuterProgram& to, const OuterKnobs& knobs, OuterOf of) : to_(to), knobs_(knobs), of_(of) {
     for (size_t i = 0; i < std::size(kRoundNames); ++i) add_scalar({});
   }
 
@@ -82,8 +82,12 @@ class OuterCompiler {
 
     Names names = round_names();
     names["global"] = {Kind::input, 0};
-    names["mean"] = {Kind::input, 1};
-    names["delta"] = add_op(Elementwise::sub, {names["global"], names["mean"]});
+    if (of_ == OuterOf::gradient) {
+      names["gradient"] = {Kind::input, 1};
+    } else {
+      names["mean"] = {Kind::input, 1};
+      names["delta"] = add_op(Elementwise::sub, {names["global"], names["mean"]});
+    }
     for (size_t i = 0; i < states; ++i) define(source, names, to_.states_[i].name, {Kind::input, static_cast<int>(2 + i)});
     for (const auto& [name, value] : knobs_) define(source, names, name, knob(source, name, value));
     run_program(source, names);
@@ -201,7 +205,7 @@ class OuterCompiler {
   // The new global, then the states that are assigned.
   std::vector<Value> outputs(const Config& source, const Names& names) {
     const Config given = source.object("outputs");
-    std::vector<Value> values = {named(given, names, given.string("global"))};
+    std::vector<Value> values = {named(given, names, given.string(of_ == OuterOf::gradient ? "gradient" : "global"))};
     for (size_t i = 0; i < to_.states_.size(); ++i) {
       OuterState& state = to_.states_[i];
       if (!given.has(state.name)) continue;
@@ -275,12 +279,14 @@ class OuterCompiler {
 
   OuterProgram& to_;
   const OuterKnobs& knobs_;
+  const OuterOf of_;
   std::vector<Op> ops_;
   std::set<std::string> asked_;
 };
 
-OuterProgram::OuterProgram(const Config& source, std::vector<OuterState> states, const OuterKnobs& knobs) : states_(std::move(states)) {
-  OuterCompiler(*this, knobs).run(source);
+OuterProgram::OuterProgram(const Config& source, std::vector<OuterState> states, const OuterKnobs& knobs, OuterOf of)
+    : states_(std::move(states)) {
+  OuterCompiler(*this, knobs, of).run(source);
   source.reject_unread();
 }
 

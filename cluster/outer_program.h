@@ -33,6 +33,10 @@ struct OuterState {
   bool assigned = false;  // by the program
 };
 
+// What the program is about. Of gradients it makes what the optimiser is given (`gradient`) of their mean (`gradient`), and it may look at
+// the parameters (`global`).
+enum class OuterOf : uint8_t { parameters, gradient };
+
 // A numeric option: a number, true or false (1 or 0), or {"program": ..., "outputs": {"value": ...}} of the round.
 using OuterKnobs = std::vector<std::pair<std::string, Json>>;
 
@@ -40,7 +44,7 @@ class OuterProgram {
  public:
   OuterProgram() = default;  // the mean is the result
   // Error(model) naming the op. Every knob must be used: one that is not is an option that nobody knows, left for the caller to refuse.
-  OuterProgram(const Config& source, std::vector<OuterState> states, const OuterKnobs& knobs);
+  OuterProgram(const Config& source, std::vector<OuterState> states, const OuterKnobs& knobs, OuterOf of = OuterOf::parameters);
 
   bool empty() const { return code_.n_outputs == 0; }
   const std::vector<OuterState>& states() const { return states_; }

@@ -11,7 +11,9 @@ namespace perigee {
 namespace {
 
 std::vector<PolicyOption> custom_options() {
-  return {{"outer", "function", "", "makes the next parameters of p.global, p.mean and p's states; traced once"},
+  return {{"what", "name", "parameters", "parameters; gradient: of each step; update: what each worker's optimiser makes of its gradient"},
+          {"outer", "function", "",
+           "makes the next parameters of p.global, p.mean and p's states; of gradients what the optimiser gets, of p.gradient"},
           {"state", "table", "", "names of blocks like the parameters that the outer step keeps, each with its initial value"}};
 }
 
@@ -29,13 +31,18 @@ void add_axes(PolicyDef* def) {
       for (PolicyOption& option : axis->options()) add(std::move(option));
 }
 
+Policy::What what_of(const Config& config) {
+  const std::string name = config.choice("what", "parameters", {"parameters", "gradient", "update"});
+  return name == "parameters" ? Policy::What::parameters : name == "gradient" ? Policy::What::gradient : Policy::What::update;
+}
+
 // {"doc": ..., "what": "gradient", "options": {"every": 50}, "knobs": {"rate": {"default": 0.7, "doc": ...}}, "state": ..., "outer": ...}
 PolicyDef read_preset(const Preset& preset) {
   const Json json = Json::parse(preset.text, preset.name);
   const Config config(json, preset.name);
   PolicyDef def{.name = preset.name, .doc = config.string("doc")};
   def.defaults = config.has("options") ? config.object("options").json() : Json::object();
-  if (config.choice("what", "parameters", {"parameters", "gradient"}) == "gradient") def.what = Policy::What::gradient;
+  def.what = what_of(config);
   if (config.has("knobs"))
     for (const auto& [name, description] : config.object("knobs").json().as_object()) {
       const Config knob = config.element(description, name);
@@ -46,6 +53,7 @@ PolicyDef read_preset(const Preset& preset) {
       def.defaults.set(name, value);
       knob.reject_unread();
     }
+  for (PolicyOption& option : codec_options_of(def)) def.options.push_back(std::move(option));
   if (const Json* outer = config.raw("outer")) def.outer = *outer;
   if (const Json* state = config.raw("state")) def.state = *state;
   config.reject_unread();
@@ -102,7 +110,7 @@ Json with_defaults(const PolicyDef& def, const Json& given) {
 }  // namespace
 
 std::span<const PolicyAxis* const> policy_axes() {
-  static const PolicyAxis* const axes[] = {&rounds_axis, &exchange_axis,
+  static const PolicyAxis* const axes[] = {&rounds_axis, &gradient_axis, &exchange_axis,
                                            &outer_axis};  // as help shows their options; outer last: the rest is its knobs
   return axes;
 }
@@ -118,13 +126,15 @@ Policy read_policy(const Json* averaging, const std::string& where) {
   if (averaging == nullptr || averaging->is_null()) given.set("type", "allreduce");
   else if (averaging->is_string()) given.set("type", *averaging);
   else given = *averaging;
-  const PolicyDef& def = policy_named(Config(given, path));
-  if (!def.own_knobs) check_options(def, given, path);
+  PolicyDef def = policy_named(Config(given, path));
+  if (def.own_knobs) def.what = what_of(Config(given, path));
+  else check_options(def, given, path);
   const Json described = with_defaults(def, given);
   const Config config(described, path);
   Policy policy;
   policy.name = config.string("type", def.name);
   policy.what = def.what;
+  if (def.own_knobs) config.raw("what");
   for (const PolicyAxis* axis : policy_axes())
     if (axis->applies(def)) axis->read(config, def, &policy);
   config.reject_unread();
@@ -136,6 +146,7 @@ double Policy::gain(double workers) const { return outer_gain(outer, workers); }
 Json Policy::to_json() const {
   Json json = Json::object();
   json.set("type", name);
+  if (name == "custom" && what != What::parameters) json.set("what", what == What::gradient ? "gradient" : "update");
   for (const PolicyAxis* axis : policy_axes()) axis->write(*this, &json);
   return json;
 }

@@ -13,27 +13,29 @@
 namespace perigee {
 
 struct Policy {
-  enum class What : uint8_t { gradient, parameters };
-  std::string name;            // "allreduce", "periodic", "diloco", ... or "custom"
-  What what = What::gradient;  // after the switch, where there is one
+  enum class What : uint8_t { gradient, update, parameters };  // update: what each worker's optimiser makes of its gradient
+  std::string name;                                            // "allreduce", "periodic", "diloco", ... or "custom"
+  What what = What::gradient;                                  // after the switch, where there is one
   // Parameters: a round is due after so many local steps, or after so many milliseconds.
   int64_t every = 1;
   double every_ms = 0;             // > 0: by time instead
   double sync_until = 0;           // gradients each step until this share of the run
   bool average_optimizer = false;  // slots take part in the mean
-  Json codec;                      // parameters: how each worker's change of them is sent, with every option; null: as sums of float32
+  Json codec;                      // how each worker's contribution is sent, with every option; null: as sums of float32
+  bool sums = false;               // update: added up instead of averaged
   std::string topology = "auto";   // star, ring, tree, direct, hierarchical
   int64_t shards = 0;              // gradient: leaves of the fixed summation tree (decision 5); 0: one per worker
   double quorum = 1;               // share of the live workers that is enough for a round ...
   double grace_ms = 0;             // ... once this has passed since the quorum was reached
   double deadline_ms = 60'000;     // of any wait in a round; who lets it pass is evicted
   int64_t max_staleness = 4;       // rounds; an older contribution is discarded and its ranges leased anew
-  OuterProgram outer;              // of parameters: makes the result of the mean
+  OuterProgram outer;              // makes of the mean the result, or what the optimiser is given
   Json outer_options;              // what of the policy's description concerns it: its knobs, and with "custom" its state and program
 
   // Standing rounds: every member takes part in every round by the fixed plan; no Ready, no Begin.
-  bool standing(double progress) const { return what == What::gradient || progress < sync_until; }
+  bool standing(double progress) const { return what != What::parameters || progress < sync_until; }
   bool coded() const { return !codec.is_null(); }
+  bool coded_steps() const { return coded() && what != What::parameters; }  // standing rounds with a codec
   // The outer gain zeta / (1 - mu), measured: see outer_gain.
   double gain(double workers) const;
   Json to_json() const;

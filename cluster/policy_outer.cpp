@@ -22,10 +22,14 @@ void read_outer(const Config& config, const PolicyDef& def, Policy* policy) {
   const Json* state = def.own_knobs ? config.raw("state") : &def.state;
   policy->outer_options = Json::object();
   if (def.own_knobs) {
-    if (!outer || outer->is_null())
+    const bool given = outer && !outer->is_null();
+    if (given && policy->what == Policy::What::update)
+      config.fail("outer", "has no place where updates are sent", "", "what = \"gradient\"",
+                  "the workers' optimisers have made them already");
+    if (!given && policy->what == Policy::What::parameters)
       config.fail("outer", "is missing", "", "a traced program: pg.averaging.custom { outer = function(p) ... end }");
-    policy->outer_options.set("outer", *outer);
-    if (state) policy->outer_options.set("state", *state);
+    if (given) policy->outer_options.set("outer", *outer);
+    if (given && state) policy->outer_options.set("state", *state);
   }
   OuterKnobs knobs;
   for (const auto& [name, value] : config.json().as_object()) {
@@ -34,8 +38,9 @@ void read_outer(const Config& config, const PolicyDef& def, Policy* policy) {
     knobs.emplace_back(name, value);
     policy->outer_options.set(name, value);
   }
-  if (outer->is_null()) return;
-  policy->outer = OuterProgram(config.element(*outer, "outer"), read_states(config, state), knobs);
+  if (!outer || outer->is_null()) return;
+  const OuterOf of = policy->what == Policy::What::parameters ? OuterOf::parameters : OuterOf::gradient;
+  policy->outer = OuterProgram(config.element(*outer, "outer"), read_states(config, state), knobs, of);
   // What the program does not ask for is no knob, and is refused below as a misspelt option.
   const auto& unused = policy->outer.unused_knobs();
   for (const auto& [name, value] : knobs)
@@ -50,7 +55,7 @@ void write_outer(const Policy& policy, Json* json) {
 }  // namespace
 
 // Its options are the knobs of each policy; custom's are in policy.cpp.
-const PolicyAxis outer_axis = {.applies = [](const PolicyDef& def) { return def.what == Policy::What::parameters; },
+const PolicyAxis outer_axis = {.applies = [](const PolicyDef&) { return true; },
                                .options = [] { return std::vector<PolicyOption>(); },
                                .read = read_outer,
                                .write = write_outer};

@@ -75,6 +75,12 @@ struct Worker::Impl {
   void on_bucket(int64_t round, uint32_t bucket);
   void on_contribution(const Contribution& contribution);
   void prepare_standing();
+  // ---- standing rounds with a codec (worker_coded_steps.cpp) ----
+  bool coded_steps() const { return policy.coded_steps(); }
+  int64_t planned_examples(size_t at) const;
+  void give_payloads(Exchange::Setup* setup) const;
+  std::vector<Payload> step_payloads() const;
+  void blame_step_payload(int64_t round, size_t payload);
   void start_bucket(uint32_t bucket);
   void send_ready();
   void on_begin(const FrameHeader& header, Begin begin);
@@ -184,7 +190,8 @@ struct Worker::Impl {
   std::deque<Range> queue;  // leased, not begun
   bool queue_last = false, ready_sent = false;
   bool applying = false, paused = false;
-  int evaluating = 0;  // asked of the replica and not answered, of whatever generation
+  int refused_alone = 0;  // payloads of its own
+  int evaluating = 0;     // asked of the replica and not answered, of whatever generation
   LogEntry applying_entry;
   uint64_t trained_ns = 0, staged_ns = 0, begun_ns = 0, exchanged_ns = 0, apply_ns = 0, progress_ns = 0;
   uint64_t progress_bytes = 0;

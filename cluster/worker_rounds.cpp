@@ -108,6 +108,7 @@ void Worker::Impl::prepare_standing() {
   const auto [first, last] = leaves_of(rank, size, go->leaves);
   setup.takes_part = last > first;
   for (size_t r = 0; r < rows; ++r) setup.rows.push_back(replica.exchange_row(r));
+  if (coded_steps()) give_payloads(&setup);
   exchange.prepare(std::move(setup));
   exchanged_ns = 0;
   progress_ns = clock.now_ns();
@@ -122,6 +123,7 @@ void Worker::Impl::start_bucket(uint32_t bucket) {
 void Worker::Impl::on_bucket(int64_t round, uint32_t bucket) {
   if (state != State::running || !training || !training->gradient || training->round != round || bucket >= bucket_staged.size()) return;
   assert(!bucket_staged[bucket]);
+  if (coded_steps()) return;  // everything goes out with the payload
   // The last one only goes out with a contribution that is finite: no other worker can then finish the round with one that is not.
   if (++buckets_staged == bucket_staged.size()) return;
   start_bucket(bucket);
@@ -153,6 +155,11 @@ void Worker::Impl::on_contribution(const Contribution& contribution) {
     return;
   }
   progress_ns = staged_ns;
+  if (coded_steps()) {
+    prepare_standing();
+    exchange.start_all();
+    return after_exchange();
+  }
   for (uint32_t b = 0; b < bucket_staged.size(); ++b)
     if (!bucket_staged[b]) start_bucket(b);
   after_exchange();
@@ -317,7 +324,9 @@ void Worker::Impl::try_apply() {
   applying_entry = {.round = round, .generation = generation};
   if (go->standing) {
     applying_entry.ranges = joined(planned.ranges);
-    return replica.apply({.round = round, .examples = planned.examples, .examples_after = planned.examples_before + planned.examples});
+    ApplyOrder order{.round = round, .examples = planned.examples, .examples_after = planned.examples_before + planned.examples};
+    if (coded_steps()) order.payloads = step_payloads();
+    return replica.apply(order);
   }
   ApplyOrder order{.round = round, .examples_after = begun->examples_after, .alone = begun->shares.size() == 1};
   for (size_t r = 0; r < begun->shares.size(); ++r) {
@@ -334,6 +343,7 @@ void Worker::Impl::try_apply() {
 void Worker::Impl::on_payload_refused(int64_t round, size_t payload) {
   assert(applying && round == held_round + 1);
   applying = false;
+  if (state == State::running && exchange.active() && coded_steps()) return blame_step_payload(round, payload);
   if (state == State::running && exchange.active() && begun) {
     for (const Share& share : begun->shares)
       if (share.examples > 0 && payload-- == 0 && share.id != id)

@@ -16,6 +16,7 @@ constexpr int64_t kMaskBits = 64;    // elements in one word of a mask
 constexpr int64_t kMaxBlock = 4096;  // elements that share a scale
 constexpr int64_t kSumLanes = 16;
 constexpr int64_t kNoiseGroup = 128;       // elements that 16 blocks of Philox serve, with 16 bits each
+constexpr int64_t kMixSize = 64;           // elements of what is multiplied by a matrix
 constexpr float kNoScale = 0x1p-100f;      // a block below this is sent as zeros
 constexpr float kLargestScale = 0x1p101f;  // that an encoder writes: a mean of values up to 2^100, by 1.5
 
@@ -74,6 +75,8 @@ struct CodecLoops {
   void (*add_f16)(const std::byte* in, int64_t n, float weight, float* sum) = nullptr;
   float (*dot)(const float* a, const float* b, int64_t n) = nullptr;
   void (*add_scaled)(float a, const float* x, float* y, int64_t n) = nullptr;  // y += a * x
+  // y[j] = sum over i of x[i] * matrix[i * kMixSize + j], i ascending from 0; for i and j below kMixSize.
+  void (*mix)(const float* x, const float* matrix, float* y) = nullptr;
 };
 
 // Elements draw by their number alone. In a group of 128, lane l of 16 takes block 16 * group + l of Philox; element e's bits are

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "cluster/codec/momentum.h"
 #include "cluster/codec/zstd.h"
 #include "kernels/half.h"
 
@@ -17,7 +18,8 @@ Json Codec::to_json() const {
   Json json = Json::object();
   json.set("type", def().name);
   add_options(&json);
-  json.set("feedback", feedback()), json.set("decay", setup().decay), json.set("zstd", 0);
+  json.set("feedback", feedback()), json.set("decay", setup().decay), json.set("momentum", 0.0), json.set("clip_norm", 0.0),
+      json.set("zstd", 0);
   return json;
 }
 
@@ -68,7 +70,14 @@ std::unique_ptr<Codec> make_codec(const Json* spec, const std::string& where, co
   setup.feedback = config.boolean("feedback", setup.feedback);
   setup.decay = config.number_in("decay", 0, 1, 1);
   const int64_t level = config.integer_in("zstd", 0, 19, 0);
+  const double momentum = config.number_in("momentum", 0, 0.9999, 0), clip_norm = config.number_in("clip_norm", 0, 1e12, 0);
   std::unique_ptr<Codec> codec = setup.def->make(config, setup);
+  if (momentum > 0 || clip_norm > 0) {
+    if (codec->passes() > 0 && name != "fp32")
+      config.fail(momentum > 0 ? "momentum" : "clip_norm", "has no place before sums over the workers", name, "a codec of payloads",
+                  "give the optimiser momentum: it comes after the sum");
+    codec = make_momentum_codec(std::move(codec), setup, momentum, clip_norm);
+  }
   config.reject_unread();
   return level > 0 ? make_zstd_codec(std::move(codec), setup, static_cast<int>(level)) : std::move(codec);
 }

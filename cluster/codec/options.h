@@ -19,10 +19,12 @@ constexpr auto join_options(const std::array<CodecOption, N>&... lists) {
 }
 
 // `feedback` is on by default where a codec loses much of what it is given.
-constexpr std::array<CodecOption, 3> common_options(const char* feedback) {
+constexpr std::array<CodecOption, 5> common_options(const char* feedback) {
   return {{
       {"feedback", "boolean", feedback, "what was lost is added to the next values"},
       {"decay", "number", "1", "share of what was lost that is kept"},
+      {"momentum", "number", "0", "what is encoded is momentum times what was before, plus the values (DGC's correction, Signum)"},
+      {"clip_norm", "number", "0", "limits the values' norm to this over the root of the number of workers; 0: no limit"},
       {"zstd", "integer", "0", "level at which the bytes are compressed once more; 0: they are not"},
   }};
 }

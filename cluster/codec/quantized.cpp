@@ -1,9 +1,12 @@
 #include "cluster/codec/quantized.h"
 
+#include <cmath>
 #include <cstring>
 
 namespace perigee {
 namespace {
+
+constexpr uint32_t kVotes = uint32_t{1} << 31;  // in the header's detail: there are no scales
 
 class QuantizedCodec final : public Codec {
  public:
@@ -48,7 +51,7 @@ class QuantizedCodec final : public Codec {
   void add_options(Json* json) const override {
     json->set("block", block_);
     if (bits_ > 1) json->set("rounding", stochastic_ ? "stochastic" : "nearest");
-    if (bits_ == 2) json->set("scale", levels_ == Levels::mean ? "mean" : "largest");
+    if (bits_ <= 2) json->set("scale", levels_ == Levels::mean ? "mean" : "largest");
   }
 
  private:
@@ -60,6 +63,55 @@ class QuantizedCodec final : public Codec {
   int64_t block_;
   Levels levels_;
   bool stochastic_;
+};
+
+// One bit for each element and nothing else: +1 or -1. A zero is neither, so it takes turns: with the element, the round and the worker.
+class VoteCodec final : public Codec {
+ public:
+  VoteCodec(const CodecSetup& setup, int64_t block) : Codec(setup), block_(block) {}
+
+  size_t bound(const CodecSegment& segment) const override { return kPayloadHeader + code_bytes(segment.count, block_, 1); }
+  double bits_per_element(const CodecSegment&) const override { return 1; }
+  bool keeps_zero() const override { return false; }
+  // The signs, and scales that are not sent.
+  size_t scratch_bytes(const CodecSegment& segment) const override {
+    return static_cast<size_t>(segment.count + segment.count / block_ + 1) * sizeof(float);
+  }
+
+ protected:
+  size_t encode_body(const EncodeCall& call, PayloadHeader* header, std::byte* body) const override {
+    const auto n = static_cast<size_t>(call.segment.count);
+    auto* signs = reinterpret_cast<float*>(call.scratch.data());
+    const uint64_t turn = static_cast<uint64_t>(call.segment.first) + call.round + call.stream;
+    for (size_t i = 0; i < n; ++i) {
+      const float x = call.values[i];
+      signs[i] = x > 0 ? 1.0f : x < 0 ? -1.0f : (turn + i) % 2 ? -1.0f : 1.0f;
+    }
+    header->variant = 1;
+    header->detail = static_cast<uint32_t>(block_) | kVotes;
+    loops().quantize({.x = signs,
+                      .n = call.segment.count,
+                      .block = block_,
+                      .bits = 1,
+                      .levels = Levels::mean,
+                      .scales = reinterpret_cast<std::byte*>(signs + n),
+                      .codes = body});
+    return code_bytes(call.segment.count, block_, 1);
+  }
+
+  bool decode_body(const PayloadHeader& header, std::span<const std::byte> body, float weight, const CodecSegment& segment,
+                   std::span<float> sum, std::span<std::byte>) const override {
+    if (header.variant != 1 || header.detail != (static_cast<uint32_t>(block_) | kVotes)) return false;
+    if (body.size() != code_bytes(segment.count, block_, 1)) return false;
+    loops().dequantize_add(
+        {.codes = body.data(), .scale = 1, .n = segment.count, .block = block_, .bits = 1, .weight = weight, .sum = sum.data()});
+    return true;
+  }
+
+  void add_options(Json* json) const override { json->set("block", block_), json->set("scale", "one"); }
+
+ private:
+  int64_t block_;
 };
 
 }  // namespace
@@ -89,6 +141,11 @@ size_t code_bytes(int64_t n, int64_t block, int bits) {
 std::unique_ptr<Codec> make_quantized_codec(const Config& config, const CodecSetup& setup, int bits, int64_t block) {
   block = config.integer_in("block", 64, kMaxBlock, block);
   if (block % 64 != 0) config.fail("block", "is no multiple of 64", std::to_string(block), "64, 128, 192, ...");
+  if (bits == 1 && config.choice("scale", "mean", {"mean", "one"}) == "one") {
+    if (setup.feedback)
+      config.fail("feedback", "has nothing to keep where no magnitude is sent", "scale = one", "feedback = false, or scale = \"mean\"");
+    return std::make_unique<VoteCodec>(setup, block);
+  }
   const bool stochastic = bits > 1 && config.choice("rounding", "nearest", {"nearest", "stochastic"}) == "stochastic";
   Levels levels = bits == 1 ? Levels::mean : Levels::largest;
   if (bits == 2 && config.choice("scale", "mean", {"mean", "largest"}) == "mean") {

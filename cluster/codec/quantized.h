@@ -13,7 +13,7 @@ bool valid_scales(const std::byte* scales, int64_t count);
 // Bytes of the codes of n elements.
 size_t code_bytes(int64_t n, int64_t block, int bits);
 
-// Reads the options `block`, where bits > 1 `rounding`, and at 2 bits `scale`.
+// Reads the options `block`, where bits > 1 `rounding`, and at 1 and 2 bits `scale`.
 std::unique_ptr<Codec> make_quantized_codec(const Config& config, const CodecSetup& setup, int bits, int64_t block);
 
 }  // namespace perigee

@@ -1,12 +1,14 @@
-// 1-bit SGD (Seide et al. 2014) with one scale, mean |x|, for each block. A zero counts as positive.
+// 1-bit SGD (Seide et al. 2014) with one scale, mean |x|, for each block: a zero counts as positive. Or the signs alone, as votes (signSGD,
+// Bernstein et al. 2018).
 #include "cluster/codec/options.h"
 #include "cluster/codec/quantized.h"
 
 namespace perigee {
 namespace {
 
-constexpr std::array<CodecOption, 1> kOwn = {{
+constexpr std::array<CodecOption, 2> kOwn = {{
     {"block", "integer", "1024", "elements that share a scale, a multiple of 64"},
+    {"scale", "name", "mean", "what a sign stands for: mean, of the block's magnitudes, or one, without feedback"},
 }};
 constexpr auto kOptions = join_options(kOwn, common_options("true"));
 

@@ -57,6 +57,7 @@ class ThresholdCodec final : public Codec {
     return std::min(2.0, 8 * share * (options_.indices == "int32" ? 4 : average_gap_bytes(share, true)));
   }
   size_t scratch_bytes(const CodecSegment& segment) const override { return mask_bytes(segment.count); }
+  bool marks_sent() const override { return true; }
   size_t state_floats(const CodecSegment&) const override { return 2; }  // tau (0: none yet), share that was sent
 
  protected:

@@ -12,7 +12,7 @@ namespace perigee {
 namespace {
 
 constexpr std::array<CodecOption, 3> kOwn = {{
-    {"share", "number", "0.01", "of the elements that is sent"},
+    {"share", "number", "0.01", "of the elements that is sent; or a schedule"},
     {"count", "integer", "0", "elements of a segment that are sent, instead of a share"},
     ValueList::kOption,
 }};
@@ -21,26 +21,27 @@ constexpr size_t kCount = 8;  // bytes of the count
 
 class TopKCodec final : public Codec {
  public:
-  TopKCodec(const CodecSetup& setup, double share, int64_t count, ValueList values)
-      : Codec(setup), share_(share), count_(count), values_(values) {}
+  TopKCodec(const CodecSetup& setup, Json share, int64_t count, ValueList values)
+      : Codec(setup), share_(share), schedule_(share, "share"), count_(count), values_(values) {}
 
   size_t bound(const CodecSegment& segment) const override {
-    const int64_t k = chosen(segment.count);
+    const int64_t k = most(segment.count);
     return kPayloadHeader + (segment.count > 0 ? kCount : 0) + values_.bytes(k) + gaps_bound(k, segment.count, false);
   }
   double bits_per_element(const CodecSegment& segment) const override {
-    const int64_t k = chosen(segment.count);
+    const int64_t k = chosen(segment.count, kEnd);
     if (k == 0) return 0;
     const double n = static_cast<double>(segment.count), chance = static_cast<double>(k) / n;
     return 8 * (static_cast<double>(values_.bytes(k)) / n + chance * average_gap_bytes(chance, false));
   }
   size_t scratch_bytes(const CodecSegment& segment) const override {
-    return mask_bytes(segment) + static_cast<size_t>(chosen(segment.count)) * sizeof(float);
+    return mask_bytes(segment) + static_cast<size_t>(most(segment.count)) * sizeof(float);
   }
+  bool marks_sent() const override { return true; }
 
  protected:
   size_t encode_body(const EncodeCall& call, PayloadHeader* header, std::byte* body) const override {
-    const int64_t n = call.segment.count, k = chosen(n);
+    const int64_t n = call.segment.count, k = chosen(n, call.when);
     const float* v = call.values.data();
     if (feedback()) {
       loops().fold(v, call.residual.data(), decay(), n);
@@ -61,13 +62,15 @@ class TopKCodec final : public Codec {
 
   bool decode_body(const PayloadHeader& header, std::span<const std::byte> body, float weight, const CodecSegment& segment,
                    std::span<float> sum, std::span<std::byte>) const override {
-    const int64_t k = chosen(segment.count);
     int64_t count;
+    if (body.size() < kCount) return false;
+    std::memcpy(&count, body.data(), kCount);
+    if (scheduled() ? count < 1 || count > segment.count : count != most(segment.count)) return false;
+    const int64_t k = count;
     if (header.variant != static_cast<uint16_t>(values_.format()) || header.detail != 0) return false;
     if (body.size() < kCount + values_.bytes(k)) return false;
-    std::memcpy(&count, body.data(), kCount);
     const auto gaps = body.subspan(kCount + values_.bytes(k));
-    if (count != k || !values_.valid(body.subspan(kCount, values_.bytes(k)), k) || !valid_gaps(gaps, k, segment.count, false)) return false;
+    if (!values_.valid(body.subspan(kCount, values_.bytes(k)), k) || !valid_gaps(gaps, k, segment.count, false)) return false;
     const std::byte* at = gaps.data();
     const std::byte* const end = at + gaps.size();
     size_t position = 0;
@@ -85,10 +88,15 @@ class TopKCodec final : public Codec {
   }
 
  private:
-  int64_t chosen(int64_t n) const {
-    const int64_t k = count_ > 0 ? count_ : static_cast<int64_t>(std::ceil(share_ * static_cast<double>(n)));
+  static constexpr StepProgress kEnd = {.progress = 1, .epoch = 1e9, .step = INT64_MAX};
+
+  bool scheduled() const { return count_ == 0 && !schedule_.fixed(); }
+  int64_t chosen(int64_t n, const StepProgress& when) const {
+    const double share = std::clamp(schedule_.at(when), 1e-6, 1.0);
+    const int64_t k = count_ > 0 ? count_ : static_cast<int64_t>(std::ceil(share * static_cast<double>(n)));
     return std::min(k, n);
   }
+  int64_t most(int64_t n) const { return scheduled() ? n : chosen(n, kEnd); }
   static size_t mask_bytes(const CodecSegment& segment) { return static_cast<size_t>((segment.count + 63) / 64) * sizeof(uint64_t); }
 
   // Leaves the chosen elements in the masks and in `sent`, and writes their gaps.
@@ -108,13 +116,15 @@ class TopKCodec final : public Codec {
     return out;
   }
 
-  double share_;
+  Json share_;
+  Schedule schedule_;
   int64_t count_;
   ValueList values_;
 };
 
 std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) {
-  const double share = config.number_in("share", 1e-6, 1, 0.01);
+  const Json* given = config.raw("share");
+  const Json share = given && given->is_object() ? *given : Json(config.number_in("share", 1e-6, 1, 0.01));
   return std::make_unique<TopKCodec>(setup, share, config.integer_in("count", 0, INT64_MAX, 0), ValueList::read(config));
 }
 

@@ -71,7 +71,9 @@ void FakeReplica::later(double ms, std::function<void()> what) {
 
 void FakeReplica::open(const Welcome& welcome) {
   const Json job = Json::parse(welcome.job, "job");
-  if (read_policy(job.find("averaging"), "job").coded()) {
+  const Policy policy = read_policy(job.find("averaging"), "job");
+  coded_steps_ = policy.coded_steps();
+  if (policy.coded()) {
     payloads_ = std::make_unique<FakePayloads>(contents_.sums.size());
     layout_.coded = contents_.sums.size() * sizeof(float);
     layout_.payload_bound = payloads_->bound();
@@ -93,8 +95,9 @@ void FakeReplica::stage_local() {
   stage(0, contents, local_examples_, true);
 }
 
-SharedBytes FakeReplica::encode_local(int64_t round) {
-  SharedBytes payload = payloads_->encode(local_.sums, local_examples_, round);
+SharedBytes FakeReplica::encode(const Contents& contents, int64_t examples, int64_t round) {
+  SharedBytes payload = payloads_->encode(contents.sums, examples, round);
+  staged_payload_ = true;
   check_conserved();
   if (faults_.bad_payloads == 0) return payload;
   --faults_.bad_payloads;
@@ -164,7 +167,7 @@ void FakeReplica::progress(uint64_t token) {
     t.contribution.finite = local_finite_;
     t.contribution.partials = {{0, 1}};
     stage_local();
-    if (payloads_ && local_finite_) t.contribution.payload = encode_local(t.order.round);
+    if (payloads_ && local_finite_) t.contribution.payload = encode(local_, local_examples_, t.order.round);
     staged_local_ = true;
   }
   const Contribution contribution = std::move(t.contribution);
@@ -191,6 +194,7 @@ void FakeReplica::finish_training() {
     contents.maxima[1] = t.order.round;
     if (!t.contribution.finite) contents.sums[0] = std::numeric_limits<float>::quiet_NaN();
     stage(row, contents, examples, true);
+    if (coded_steps_ && t.contribution.finite && examples > 0) t.contribution.payload = encode(contents, examples, t.order.round);
   }
   for (const Range& range : t.order.ranges) {
     t.contribution.examples += range.count;
@@ -202,8 +206,8 @@ void FakeReplica::finish_training() {
 
 // False: a payload is none.
 bool FakeReplica::merge(const ApplyOrder& order, std::vector<float>* sums, size_t* refused) {
-  const bool local = staged_local_ || !order.payloads.empty();
-  if (!payloads_ || !local || order.alone) {
+  const bool coded = coded_steps_ || staged_local_ || !order.payloads.empty();
+  if (!payloads_ || !coded || order.alone) {
     std::memcpy(sums->data(), exchange_row(0).data(), sums->size() * 4);
     return true;
   }
@@ -240,7 +244,8 @@ void FakeReplica::apply(const ApplyOrder& order) {
       for (size_t i = 0; i < maxima.size(); ++i) contents_.maxima[i] = std::max(contents_.maxima[i], maxima[i]);
     }
     if (payloads_) {
-      payloads_->settle(staged_local_ && local_finite_ && examples > 0 && !order.alone);
+      payloads_->settle(staged_payload_ && examples > 0 && !order.alone);
+      staged_payload_ = false;
       check_conserved();
     }
     if (faults_.wrong_apply) contents_.sums[0] += 0.5f, faults_.wrong_apply = false;
@@ -304,7 +309,7 @@ void FakeReplica::drop() {
   ++token_;
   local_ = Contents(options_.examples);
   local_examples_ = 0;
-  staged_local_ = false, local_finite_ = true;
+  staged_local_ = staged_payload_ = false, local_finite_ = true;
   if (payloads_) payloads_->drop();
 }
 

@@ -84,7 +84,7 @@ class FakeReplica final : public Replica {
   void later(double ms, std::function<void()> what);
   void stage(size_t row, const Contents& contents, int64_t examples, bool counts);
   void stage_local();
-  SharedBytes encode_local(int64_t round);
+  SharedBytes encode(const Contents& contents, int64_t examples, int64_t round);
   bool merge(const ApplyOrder& order, std::vector<float>* sums, size_t* refused);
   void check_conserved();
   void progress(uint64_t token);
@@ -103,11 +103,12 @@ class FakeReplica final : public Replica {
   std::vector<std::vector<float>> rows_;  // each layout_.bytes(), in floats
 
   std::unique_ptr<FakePayloads> payloads_;  // null: the job has no codec
+  bool coded_steps_ = false;                // it is one of gradients
 
   Contents contents_, local_;  // the result held; local work since then
   int64_t local_examples_ = 0;
   int64_t round_ = -1, steps_ = 0, evaluated_ = 0;
-  bool holds_ = false, staged_local_ = false, local_finite_ = true;
+  bool holds_ = false, staged_local_ = false, staged_payload_ = false, local_finite_ = true;
   uint64_t free_at_ns_ = 0;  // the trainer does one thing at a time, in order
   uint64_t token_ = 0;       // of the training order under way; a new number when it is given up
   std::unique_ptr<Training> training_;

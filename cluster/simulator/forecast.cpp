@@ -325,7 +325,7 @@ Forecast alone(const ForecastInput& input) {
   const Policy policy = read_policy(&input.averaging, "averaging");
   SeededRng speeds = speeds_of(input);
   const StepTimes& times = input.times;
-  const double step_ms = times.step_ms + (policy.what == Policy::What::gradient ? times.apply_ms : 0);
+  const double step_ms = times.step_ms + (policy.what != Policy::What::parameters ? times.apply_ms : 0);
   Forecast f;
   f.wall_s = step_ms * draw_slowness(input, speeds) / 1e3 * static_cast<double>(input.planned) / static_cast<double>(times.batch);
   f.computing = 1;

@@ -54,16 +54,30 @@ int64_t planned_of(const Trainer& trainer) {
 
 Policy policy_of(const Trainer& trainer) { return read_policy(trainer.job().json().find("averaging"), trainer.job().where()); }
 
-std::unique_ptr<DeltaCodec> codec_of(const Trainer& trainer, const Policy& policy, uint64_t worker) {
-  if (!policy.coded()) return nullptr;
-  const Params& params = trainer.model().params();
+std::unique_ptr<Codec> codec_of(const Trainer& trainer, const Policy& policy) {
   const std::string where = trainer.job().where() + ": averaging";
-  if (params.dtype() != Dtype::f32)
+  if (trainer.model().params().dtype() != Dtype::f32)
     throw Error(ErrorKind::model, {.where = where + ": codec",
                                    .what = "works on float32 only",
                                    .got = "precision = \"float64\"",
                                    .hint = "leave out the codec or the precision"});
-  return std::make_unique<DeltaCodec>(make_codec(&policy.codec, where), params.block_elements(), trainer.seed(), worker);
+  return make_codec(&policy.codec, where);
+}
+
+std::unique_ptr<DeltaCodec> delta_codec_of(const Trainer& trainer, const Policy& policy, uint64_t worker) {
+  if (!policy.coded() || policy.coded_steps()) return nullptr;
+  return std::make_unique<DeltaCodec>(codec_of(trainer, policy), trainer.model().params().block_elements(), trainer.seed(), worker);
+}
+
+std::unique_ptr<GradientCodec> gradient_codec_of(const Trainer& trainer, const Policy& policy, uint64_t worker) {
+  if (!policy.coded_steps()) return nullptr;
+  const Params& params = trainer.model().params();
+  return std::make_unique<GradientCodec>(codec_of(trainer, policy), params.windows(), params.block_elements(), trainer.seed(), worker);
+}
+
+// Buckets leave before the whole gradient is known, which only sums of gradients can.
+size_t bucket_bytes_of(const Policy& policy, size_t bytes) {
+  return policy.coded_steps() || policy.what == Policy::What::update ? SIZE_MAX : bytes;
 }
 
 // parameters -= change, window by window: a codec may have put something into what does not train, and into the gaps, which are zero
@@ -101,11 +115,11 @@ struct ReplicaTrainer::Values {
     for (size_t i = 0; i < slots.size(); ++i) std::copy_n(trainer.optimizer_slot(i).begin(), slots[i].size(), slots[i].begin());
     position = trainer.position();
   }
-  void copy_to(Trainer& trainer) const {
+  void copy_to(Trainer& trainer, bool with_slots) const {
     Params& params = trainer.model().params();
     std::copy(parameters.begin(), parameters.end(), params.block());
     std::copy(states.begin(), states.end(), params.state_bytes().begin());
-    for (size_t i = 0; i < slots.size(); ++i) std::copy(slots[i].begin(), slots[i].end(), trainer.optimizer_slot(i).begin());
+    for (size_t i = 0; with_slots && i < slots.size(); ++i) std::copy(slots[i].begin(), slots[i].end(), trainer.optimizer_slot(i).begin());
     trainer.set_position(position);
   }
   void swap_with(Trainer& trainer) {
@@ -140,8 +154,13 @@ ReplicaTrainer::ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptio
       remote_(remote_opener(welcome, options)),
       trainer_(job_of(welcome), trainer_options(welcome, remote_ ? remote_.get() : options.opener, options.trace)),
       policy_(policy_of(trainer_)),
-      codec_(codec_of(trainer_, policy_, welcome.id)),
-      block_(trainer_, policy_.average_optimizer, codec_ ? codec_->bound() : 0, options.bucket_bytes),
+      codec_(delta_codec_of(trainer_, policy_, welcome.id)),
+      step_codec_(gradient_codec_of(trainer_, policy_, welcome.id)),
+      block_(trainer_, policy_.average_optimizer,
+             codec_        ? codec_->bound()
+             : step_codec_ ? step_codec_->bound()
+                           : 0,
+             bucket_bytes_of(policy_, options.bucket_bytes)),
       outer_(policy_.outer, trainer_.model().params().dtype(), trainer_.model().params().windows(),
              trainer_.model().params().block_elements()) {
   trainer_.plan_examples(planned_of(trainer_));
@@ -194,14 +213,20 @@ void ReplicaTrainer::keep_result() {
   local_work_ = true;
 }
 
-void ReplicaTrainer::back_to_result() {
-  if (local_work_) result_->copy_to(trainer_);
+void ReplicaTrainer::back_to_result(bool with_slots) {
+  if (local_work_) result_->copy_to(trainer_, with_slots);
   local_work_ = false;
+}
+
+const std::byte* ReplicaTrainer::result_parameters() const {
+  assert(local_work_);
+  return result_->parameters.data();
 }
 
 void ReplicaTrainer::drop() {
   back_to_result();
   if (codec_) codec_->drop();
+  if (step_codec_) step_codec_->drop();
   staged_ = false;
 }
 
@@ -376,6 +401,7 @@ bool ReplicaTrainer::train_gradient(const TrainOrder& order, std::span<std::byte
   contribution->steps = 1;
   contribution->partials = partials_;
   contribution->figures.learning_rate = trainer_.next_learning_rate();
+  contribution->finite = contribution->finite && stage_step(order, rows[0], contribution);
   watch.on_step();
   return true;
 }
@@ -395,12 +421,13 @@ void ReplicaTrainer::take_outer_step(int64_t round, int64_t workers) {
 std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* row) {
   const bool gradient = staged_ ? staged_gradient_ : policy_.standing(progress());
   const bool merged = order.examples > 0 && !gradient && !order.alone;
+  if (step_codec_ && gradient && order.examples > 0)
+    if (const std::optional<size_t> refused = add_step_payloads(order)) return refused;
   if (codec_ && merged)
     if (const std::optional<size_t> refused = add_payloads(order, row)) return refused;
-  if (gradient || order.examples == 0) back_to_result();
+  if (gradient || order.examples == 0) back_to_result(order.examples == 0 || policy_.what != Policy::What::update);
   if (order.examples > 0 && gradient) {
-    trainer_.update(row, order.examples);
-    block_.take_states(row, order.examples);
+    take_step(order, row);
   } else if (order.examples > 0) {
     if (outer_.active()) keep_result();  // who had no work to do trained nothing, and holds the result in the trainer alone
     if (merged) take_mean(order, row);
@@ -409,6 +436,7 @@ std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* 
   }
   // Alone, the local parameters themselves are the result: the payload is in none.
   if (codec_) codec_->settle(merged && staged_ && staged_examples_ > 0);
+  if (step_codec_) step_codec_->settle(gradient && order.examples > 0 && staged_ && staged_examples_ > 0);
   Position position = trainer_.position();
   const int64_t epoch = trainer_.train_source().size();
   position.examples = order.examples_after;
@@ -462,6 +490,7 @@ bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bo
   }
   new_result(round);
   if (!keep_local && codec_) codec_->overtaken();
+  if (!keep_local && step_codec_) step_codec_->overtaken();
   if (!rebase) return true;
   const Params& params = trainer_.model().params();
   const BlockMath& math = block_math(params.dtype());

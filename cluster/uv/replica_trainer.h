@@ -3,7 +3,8 @@
 //
 // With a codec a contribution is the change since the last result, result - local parameters, encoded once, when it is staged. Its
 // residual is the worker's: it moves on when a result holds the payload and stays when the contribution is given up (DeltaCodec). It is in
-// no image: who joins or is started again begins with none.
+// no image: who joins or is started again begins with none. In rounds of each step it is the gradient, or what the optimiser makes of it,
+// that is encoded (replica_trainer_steps.cpp).
 #pragma once
 
 #include <memory>
@@ -12,6 +13,7 @@
 
 #include "cluster/data/example_client.h"
 #include "cluster/delta_codec.h"
+#include "cluster/gradient_codec.h"
 #include "cluster/outer_step.h"
 #include "cluster/policy.h"
 #include "cluster/replica.h"
@@ -75,12 +77,16 @@ class ReplicaTrainer {
   bool stage_local(std::byte* row, Contribution* contribution);
   std::optional<size_t> add_payloads(const ApplyOrder& order, std::byte* row);
   void take_mean(const ApplyOrder& order, const std::byte* row);
+  bool stage_step(const TrainOrder& order, std::byte* row, Contribution* contribution);
+  std::optional<size_t> add_step_payloads(const ApplyOrder& order);
+  void take_step(const ApplyOrder& order, std::byte* row);
+  const std::byte* result_parameters() const;  // while there is local work
   void plan_leaves(const TrainOrder& order, std::span<std::byte* const> rows);
   void plan_node(int32_t first, int32_t last, size_t depth, std::byte* to, const std::vector<const std::byte*>& adds);
   void read_ahead(const TrainOrder& order);
   const Batch& next_batch();
   void keep_result();  // before local work
-  void back_to_result();
+  void back_to_result(bool with_slots = true);
   void put_initial_values();
   void new_result(int64_t round);
   void take_outer_step(int64_t round, int64_t workers);
@@ -92,7 +98,8 @@ class ReplicaTrainer {
   std::unique_ptr<SourceOpener> remote_;  // of data that the coordinator sends
   Trainer trainer_;
   Policy policy_;
-  std::unique_ptr<DeltaCodec> codec_;  // null: parameters are added up
+  std::unique_ptr<DeltaCodec> codec_;          // null: parameters are added up
+  std::unique_ptr<GradientCodec> step_codec_;  // null: gradients, or updates, are added up
   ExchangeBlock block_;
   OuterStep outer_;  // its state is the last result's, whatever local work has been done since
   int64_t round_ = -1;

@@ -88,7 +88,7 @@ MeasuredJob measure_job(const Job& job, int threads, const std::atomic<bool>& st
   MeasuredJob& measured = opened.measured;
   ReplicaTrainer& replica = opened.replica;
   const int64_t batch = measured.facts.batch;
-  const bool gradient = opened.launched.policy.what == Policy::What::gradient;
+  const bool gradient = opened.launched.policy.what != Policy::What::parameters;
   Storage memory(measured.layout.bytes());
   std::byte* const rows[] = {memory.data()};
   Batches batches(measured.facts.examples, batch);

@@ -364,6 +364,16 @@ void add_scaled(float a, const float* x, float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] += a * x[i];
 }
 
+void mix(const float* x, const float* matrix, float* y) {
+  alignas(64) float sum[kMixSize] = {};
+  for (int64_t i = 0; i < kMixSize; ++i) {
+    const float factor = x[i];
+#pragma omp simd
+    for (int64_t j = 0; j < kMixSize; ++j) sum[j] += factor * matrix[i * kMixSize + j];
+  }
+  std::memcpy(y, sum, sizeof sum);
+}
+
 }  // namespace
 
 extern const CodecLoops PERIGEE_CONCAT(codec_loops, , PERIGEE_ISA);
@@ -379,6 +389,7 @@ const CodecLoops PERIGEE_CONCAT(codec_loops, , PERIGEE_ISA){.largest = largest,
                                                             .add_bf16 = add_half<Bf16>,
                                                             .add_f16 = add_half<F16>,
                                                             .dot = dot,
-                                                            .add_scaled = add_scaled};
+                                                            .add_scaled = add_scaled,
+                                                            .mix = mix};
 
 }  // namespace perigee

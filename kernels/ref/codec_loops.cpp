@@ -166,6 +166,13 @@ void add_scaled(float a, const float* x, float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] += a * x[i];
 }
 
+void mix(const float* x, const float* matrix, float* y) {
+  for (int64_t j = 0; j < kMixSize; ++j) {
+    y[j] = 0;
+    for (int64_t i = 0; i < kMixSize; ++i) y[j] += x[i] * matrix[i * kMixSize + j];
+  }
+}
+
 }  // namespace
 
 const CodecLoops& codec_loops_ref() {
@@ -181,7 +188,8 @@ const CodecLoops& codec_loops_ref() {
                                     .add_bf16 = add_bf16,
                                     .add_f16 = add_f16,
                                     .dot = dot,
-                                    .add_scaled = add_scaled};
+                                    .add_scaled = add_scaled,
+                                    .mix = mix};
   return loops;
 }
 

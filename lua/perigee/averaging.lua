@@ -7,7 +7,8 @@
 --       return p.global - p.rate * p.velocity
 --     end }
 --
--- p.global is the last result, p.mean the mean of the workers' parameters, p.delta their difference. Options that are no options of the
+-- p.global is the last result, p.mean the mean of the workers' parameters, p.delta their difference. With what = "gradient" the step makes
+-- of p.gradient, the mean of the workers' gradients, what the optimiser is given. Options that are no options of the
 -- policy are numbers of the outer step; a function makes one of what is known of the round.
 local native = require "perigee.native"
 local trace = require "perigee.trace"
@@ -38,9 +39,11 @@ end
 ---@param state? table<string, number> initial values by name
 ---@param knobs string[]
 ---@return table
-function averaging.outer(f, state, knobs)
+---@param what? string "gradient": of p.gradient; else of p.global, p.mean and p.delta
+function averaging.outer(f, state, knobs, what)
   if type(f) ~= "function" then where.fail("outer is " .. where.describe(f) .. "; expected function(p) ... end") end
-  local names, settable = { "global", "mean", "delta", unpack(of_round) }, {}
+  local names = what == "gradient" and { "global", "gradient", unpack(of_round) } or { "global", "mean", "delta", unpack(of_round) }
+  local settable = {}
   local taken = {}
   for _, name in ipairs(names) do taken[name] = true end
   for _, list in ipairs { sorted_names(state), knobs } do
@@ -51,7 +54,7 @@ function averaging.outer(f, state, knobs)
     end
   end
   for _, name in ipairs(sorted_names(state)) do settable[name] = true end
-  return trace.fields(f, names, settable, "global", allowed)
+  return trace.fields(f, names, settable, what == "gradient" and "gradient" or "global", allowed)
 end
 
 local function check(policy)
@@ -84,7 +87,9 @@ function averaging.constructors(policies)
       if not own[key] then knobs[#knobs + 1] = key end
     end
     table.sort(knobs)
-    policy.outer = averaging.outer(options.outer, options.state, knobs)
+    if (options.what or "parameters") == "parameters" or options.outer then
+      policy.outer = averaging.outer(options.outer, options.state, knobs, options.what)
+    end
     return check(policy)
   end
   return policies
@@ -98,7 +103,7 @@ function averaging.preset(definition)
   local preset, knobs = { doc = definition.doc, what = definition.what, state = definition.state }, {}
   for key, value in pairs(definition) do
     if key == "doc" or key == "what" or key == "state" or key == "outer" then goto continue end
-    if type(value) == "table" then
+    if type(value) == "table" and key ~= "codec" then
       preset.knobs = preset.knobs or {}
       preset.knobs[key] = { default = knob(value[1]), doc = value[2] }
       knobs[#knobs + 1] = key
@@ -108,7 +113,7 @@ function averaging.preset(definition)
     end
     ::continue::
   end
-  if definition.outer then preset.outer = averaging.outer(definition.outer, definition.state, knobs) end
+  if definition.outer then preset.outer = averaging.outer(definition.outer, definition.state, knobs, definition.what) end
   return preset
 end
 

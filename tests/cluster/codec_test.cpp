@@ -41,6 +41,11 @@ std::string label(const std::string& spec, const CodecSegment& segment) {
   return spec + " of " + std::to_string(segment.count) + " in " + std::to_string(segment.rows) + " rows";
 }
 
+// What is encoded, or kept, is not the value and what is left of those before it.
+bool changes_values(const std::string& spec) {
+  return spec.find("clip") != std::string::npos || spec.find("momentum") != std::string::npos || spec.find("\"one\"") != std::string::npos;
+}
+
 template <class Check>
 void for_each_trial(Check check) {
   for (const std::string& spec : codec_specs())
@@ -101,7 +106,7 @@ TEST(Codec, MistakesNameWhatIsNear) {
 TEST(Codec, SentAndResidualAreTheValue) {
   for_each_trial([](const std::string& spec, const CodecSegment& segment) {
     Trial trial(spec, segment);
-    if (!trial.codec->feedback() || spec.find("clip") != std::string::npos) return;
+    if (!trial.codec->feedback() || changes_values(spec)) return;
     for (uint64_t round = 0; round < 4; ++round) {
       const std::vector<float> values = codec_values(segment.count, static_cast<unsigned>(round)), before = trial.residual;
       const auto bytes = trial.encode(values, round);
@@ -121,7 +126,7 @@ TEST(Codec, SentAndResidualAreTheValue) {
 TEST(Codec, FeedbackTelescopes) {
   for_each_trial([](const std::string& spec, const CodecSegment& segment) {
     Trial trial(spec, segment);
-    if (!trial.codec->feedback() || trial.codec->decay() != 1 || spec.find("clip") != std::string::npos) return;
+    if (!trial.codec->feedback() || trial.codec->decay() != 1 || changes_values(spec)) return;
     std::vector<float> sum(static_cast<size_t>(segment.count));
     std::vector<double> inputs(sum.size()), sizes(sum.size());
     for (uint64_t round = 0; round < 30; ++round) {
@@ -136,7 +141,7 @@ TEST(Codec, FeedbackTelescopes) {
 // Whatever a codec drops, it does not make worse: where it rounds by chance or for the right average it may.
 TEST(Codec, LosesNoMoreThanThereWas) {
   for_each_trial([](const std::string& spec, const CodecSegment& segment) {
-    if (spec.find("stochastic") != std::string::npos || spec.find("unbiased") != std::string::npos) return;
+    if (spec.find("stochastic") != std::string::npos || spec.find("unbiased") != std::string::npos || changes_values(spec)) return;
     Trial trial(spec, segment);
     const std::vector<float> values = codec_values(segment.count, 5);
     bool ok = false;
@@ -176,7 +181,8 @@ TEST(Codec, BytesAreWithinTheBoundAndAsDescribed) {
     Trial trial(spec, segment);
     const double bytes = static_cast<double>(trial.encode(codec_values(segment.count, 8)).size());
     EXPECT_LE(bytes, static_cast<double>(trial.codec->bound(segment)));
-    if (segment.count < 20000 || spec.find("threshold") != std::string::npos) return;
+    // A schedule is described by where it ends.
+    if (segment.count < 20000 || spec.find("threshold") != std::string::npos || spec.find("map") != std::string::npos) return;
     const double expected = trial.codec->bits_per_element(segment) * static_cast<double>(segment.count) / 8;
     EXPECT_NEAR(bytes, expected, expected * 0.03 + 48);
   });

@@ -44,6 +44,13 @@ inline std::vector<std::string> codec_specs() {
            R"({"type": "threshold", "tau": 0.5, "adapt": "range", "clip": 5})",
            R"({"type": "threshold", "tau": 3, "adapt": "target", "feedback": false})",
            R"({"type": "lowrank", "rank": 5})",
+           R"({"type": "dct", "count": 1, "values": "int8"})",
+           R"({"type": "dct", "count": 64, "values": "bf16", "decay": 0.999})",
+           R"({"type": "sign", "scale": "one", "feedback": false, "block": 64})",
+           R"({"type": "topk", "share": 0.1, "momentum": 0.9, "clip_norm": 2})",
+           R"({"type": "sign", "scale": "one", "feedback": false, "momentum": 0.9})",
+           R"({"type": "threshold", "tau": 0.7, "momentum": 0.5, "zstd": 1})",
+           R"({"type": "topk", "share": {"type": "map", "by": "step", "values": {"0": 0.5, "1": 0.02}}})",
        })
     specs.push_back(more);
   return specs;

@@ -221,7 +221,7 @@ TEST(Policy, ReadsACodecAndSaysWhatIsWrongWithIt) {
   EXPECT_NE(failure(R"({"type": "periodic", "codec": "int5"})").find("'int"), std::string::npos) << "the nearest names";
   EXPECT_NE(failure(R"({"type": "periodic", "codec": {"type": "topk", "shares": 0.1}})").find("did you mean 'share'"), std::string::npos);
   EXPECT_NE(failure(R"({"type": "periodic", "codec": "lowrank"})").find("use int4"), std::string::npos);
-  for (const char* wrong : {R"({"type": "allreduce", "codec": "int8"})", R"({"type": "periodic", "codec": 8})",
+  for (const char* wrong : {R"({"type": "allreduce", "codec": "int8", "shards": 4})", R"({"type": "periodic", "codec": 8})",
                             R"({"type": "periodic", "codec": []})", R"({"type": "periodic", "codec": {"type": "topk", "share": 2}})"})
     EXPECT_NE(failure(wrong), "") << wrong;
 }
@@ -236,9 +236,8 @@ TEST(Policy, EveryPolicyKnowsExactlyTheOptionsOfItsList) {
       json.set("outer", identity), name.set("outer", identity);
     }
     for (const PolicyOption& option : def.options) {
-      if (!option.fallback.empty())
-        json.set(option.name,
-                 option.type == "topology" || option.type == "codec" ? Json(option.fallback) : Json::parse(option.fallback, option.name));
+      const bool text = option.type == "topology" || option.type == "name" || (option.type == "codec" && option.fallback[0] != '{');
+      if (!option.fallback.empty()) json.set(option.name, text ? Json(option.fallback) : Json::parse(option.fallback, option.name));
       EXPECT_FALSE(option.doc.empty());
     }
     const Policy given = read_policy(&json, "");
