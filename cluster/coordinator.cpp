@@ -84,6 +84,8 @@ void Coordinator::Impl::tick() {
   tell_finished();
 
   check_silence(now);
+  if (phase == Phase::stopped) return;
+  beat_unasked(now);
   if ((phase == Phase::recovering || gathering()) && first_join_ns != 0) form_if_calm();
   if (phase == Phase::forming) check_forming(now);
   if (phase == Phase::forming || phase == Phase::running) check_healing(now);
@@ -308,7 +310,7 @@ void Coordinator::Impl::on_join(PeerId peer, const FrameHeader& h, Join join) {
   node.address = std::move(join.address);
   node.peer = peer;
   node.joined = ++joins;
-  node.heard_ns = node.stepped_ns = node.beat_ns = clock.now_ns();
+  node.heard_ns = node.stepped_ns = node.beat_ns = node.told_ns = clock.now_ns();
   node.round = join.round;
   node.hash = join.hash;
   peers[peer] = id;
@@ -349,6 +351,7 @@ void Coordinator::Impl::on_beat(Node& node, const Beat& beat) {
   node.bytes_down = beat.bytes_down;
   node.waits_for = beat.waits_for;
   if (!node.waits_for.empty()) node.stepped_ns = now;  // it is somebody else's turn
+  node.told_ns = now;
   tell(node, Beat{.sent_ns = now, .echo_ns = beat.sent_ns}, books.round());
 }
 
@@ -385,6 +388,12 @@ void Coordinator::Impl::evict(WorkerId id, const std::string& event_name, const 
   const Node& node = nodes.at(id);
   transport.send(node.peer, encode(Refuse{.kind = 5, .retry = come_back, .what = cause}, header(-1)));
   lose(id, event_name, cause);
+}
+
+// Who has much to send answers late: it must not take this side for dead because it is slow itself.
+void Coordinator::Impl::beat_unasked(uint64_t now) {
+  for (auto& [id, node] : nodes)
+    if (now - node.told_ns > ns(1.5 * options.beat_ms)) node.told_ns = now, tell(node, Beat{.sent_ns = now}, books.round());
 }
 
 void Coordinator::Impl::check_silence(uint64_t now) {
@@ -555,6 +564,15 @@ void Coordinator::on_timer(uint64_t timer) {
     case Impl::kLink: return impl_->judge_links();
     default: assert(false);
   }
+}
+
+void Coordinator::on_bytes(PeerId peer) {
+  Impl& c = *impl_;
+  if (peer == c.follower.peer) c.follower.heard_ns = c.clock.now_ns();
+  const auto known = c.peers.find(peer);
+  if (known == c.peers.end()) return;
+  // Once stopped, a connection may be known longer than its worker.
+  if (const auto node = c.nodes.find(known->second); node != c.nodes.end()) node->second.heard_ns = c.clock.now_ns();
 }
 
 void Coordinator::on_writable(PeerId peer) {

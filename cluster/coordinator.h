@@ -148,6 +148,7 @@ class Coordinator final : public TransportEvents {
   void on_frame(PeerId peer, std::span<const std::byte> frame) override;
   void on_lost(PeerId peer, PeerLoss why) override;
   void on_timer(uint64_t timer) override;
+  void on_bytes(PeerId peer) override;
   void on_writable(PeerId peer) override;
 
  private:

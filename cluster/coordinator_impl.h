@@ -29,7 +29,7 @@ struct CoordinatedWorker {
   PeerId peer = 0;
   State state = State::opening;
   uint64_t joined = 0;  // in which order they came
-  uint64_t heard_ns = 0, heal_ns = 0;
+  uint64_t heard_ns = 0, heal_ns = 0, told_ns = 0;  // told: the last Beat to it
 
   // Progress, from its Beats.
   int64_t step = -1, evaluated = 0;
@@ -79,6 +79,7 @@ struct Coordinator::Impl {
   void refuse(PeerId peer, Refuse refuse);
   void lose(WorkerId id, const std::string& event_name, const std::string& cause);
   void evict(WorkerId id, const std::string& event_name, const std::string& cause, bool come_back);
+  void beat_unasked(uint64_t now);
   void check_silence(uint64_t now);
   double median_step_s() const;
   void check_progress(uint64_t now);

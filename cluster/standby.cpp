@@ -270,6 +270,10 @@ void Standby::on_connected(PeerId peer, const std::string& address) {
                                header()));
 }
 
+void Standby::on_bytes(PeerId peer) {
+  if (peer == coordinator_ && peer != 0) heard_ns_ = clock_.now_ns();
+}
+
 void Standby::on_frame(PeerId peer, std::span<const std::byte> frame) {
   FrameHeader h;
   const bool sound = read_header(frame, &h) && h.protocol == kProtocol && frame.size() == kHeaderBytes + h.length;

@@ -67,6 +67,7 @@ class Standby final : public TransportEvents {
   void on_frame(PeerId peer, std::span<const std::byte> frame) override;
   void on_lost(PeerId peer, PeerLoss why) override;
   void on_timer(uint64_t timer) override;
+  void on_bytes(PeerId peer) override;
   void on_writable(PeerId) override {}
 
  private:

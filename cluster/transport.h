@@ -55,6 +55,8 @@ class TransportEvents {
   virtual void on_lost(PeerId peer, PeerLoss why) = 0;
   // `timer` as given to start_timer.
   virtual void on_timer(uint64_t timer) = 0;
+  // Part of a frame that is still coming: whoever sends an image through a slow network is not silent.
+  virtual void on_bytes([[maybe_unused]] PeerId peer) {}
   // The peer's send queue fell below half its bound after send() had returned false.
   virtual void on_writable(PeerId peer) = 0;
 };

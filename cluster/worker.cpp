@@ -534,6 +534,10 @@ void Worker::on_timer(uint64_t timer) {
   if (w.state == Impl::State::idle) w.connect();
 }
 
+void Worker::on_bytes(PeerId peer) {
+  if (peer == impl_->coordinator) impl_->heard_ns = impl_->clock.now_ns();
+}
+
 void Worker::on_writable(PeerId peer) {
   Impl& w = *impl_;
   if (w.state == Impl::State::stopped) return;

@@ -58,6 +58,7 @@ class Worker final : public TransportEvents, public ReplicaEvents {
   void on_placed(PeerId peer, std::span<const std::byte> head, std::span<const std::byte> body) override;
   void on_lost(PeerId peer, PeerLoss why) override;
   void on_timer(uint64_t timer) override;
+  void on_bytes(PeerId peer) override;
   void on_writable(PeerId peer) override;
 
   void on_opened(uint64_t fingerprint) override;

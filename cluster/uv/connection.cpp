@@ -22,6 +22,9 @@ constexpr unsigned kKeepaliveS = 5;
 // from memory, at twice the CPU time per byte. The system doubles the number, and says that there is room when a third is free: then a
 // whole chunk nearly always goes at once, without waking anybody again or being copied for later.
 constexpr int kLoopbackSendBuffer = 256 << 10;
+// Through a network: what the system has taken and not yet sent goes before every heartbeat. Its own bound is 4 MB, 16 s at 2 Mbit/s, and
+// whoever sends an image then looks dead. This and one chunk are 0.4 s; what is sent and unanswered, the window, is not bounded by it.
+constexpr int kUnsentBytes = 32 << 10;
 constexpr size_t kLargeBody = size_t{32} << 10;  // the first of this size makes a connection within one machine ask for shared memory
 
 PeerLoss loss_of(int status) {
@@ -86,6 +89,7 @@ int Connection::set_up() {
     uv_os_fd_t fd = -1;
     if (uv_fileno(&handle_.handle, &fd) == 0) setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof kUserTimeoutMs);
     if (fd >= 0 && is_loopback(remote())) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kLoopbackSendBuffer, sizeof kLoopbackSendBuffer);
+    else if (fd >= 0) setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof kUnsentBytes);
   }
   const auto allocate = [](uv_handle_t* handle, size_t, uv_buf_t* buffer) {
     auto* self = static_cast<Connection*>(handle->data);
@@ -268,6 +272,7 @@ void Connection::on_read(ssize_t count, std::span<std::byte> bytes) {
     heard_ = true;
     if (inbound_ && refused_stranger(bytes)) return;
   }
+  if (state_ == State::open) keeper_->on_bytes(*this);
   if (encrypted_) return receive_tls(bytes);
   reader_.filled(bytes.size());
   drain();

@@ -37,6 +37,7 @@ class ConnectionKeeper {
   virtual void on_frame(Connection& connection, std::span<const std::byte> frame) = 0;
   virtual Placement place(Connection& connection, std::span<const std::byte> head) = 0;  // as TransportEvents::place
   virtual void on_placed(Connection& connection, std::span<const std::byte> head, std::span<const std::byte> body) = 0;
+  virtual void on_bytes(Connection& connection) = 0;  // as TransportEvents::on_bytes
   virtual void on_writable(Connection& connection) = 0;
   // Nothing can be sent any more. What the other side said before it went may still come.
   virtual void on_send_failed(Connection& connection) = 0;

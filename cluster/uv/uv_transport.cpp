@@ -238,6 +238,7 @@ struct UvTransport::Impl final : ConnectionKeeper, std::enable_shared_from_this<
   void on_placed(Connection& connection, std::span<const std::byte> head, std::span<const std::byte> body) override {
     events->on_placed(connection.id(), head, body);
   }
+  void on_bytes(Connection& connection) override { events->on_bytes(connection.id()); }
   void on_writable(Connection& connection) override { events->on_writable(connection.id()); }
   void on_send_failed(Connection& connection) override {
     if (limits.contains(connection.id())) return;

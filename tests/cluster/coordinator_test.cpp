@@ -176,6 +176,16 @@ TEST_F(CoordinatorTest, AnswersBeatsWithTheirTime) {
   EXPECT_EQ(beat.echo_ns, 77u);
 }
 
+// It may have much to send, and be heard late: it must not take the coordinator for dead.
+TEST_F(CoordinatorTest, BeatsUnaskedForAWorkerThatIsLate) {
+  take_part();
+  Beat beat{.echo_ns = 1};
+  ASSERT_TRUE(wait_for(&beat));
+  EXPECT_EQ(beat.echo_ns, 0u);
+  EXPECT_GT(beat.sent_ns, 0u);
+  EXPECT_FALSE(node.lost);
+}
+
 TEST_F(CoordinatorTest, AnswersWhoeverAsksForTheStatus) {
   take_part();
   RawNode curious(s.network(), 51, "host51:1");

@@ -6,6 +6,7 @@ import time
 
 from fault_kit import fault, monotonic, skip_unless, wait_a_moment
 from fault_points import points, write_points
+from fault_world import Failure
 from harness import Skip
 
 # ---- the network ----
@@ -185,6 +186,14 @@ class Net:
     def inside(self, name):
         return ("ip", "netns", "exec", f"perigee-{os.getpid()}-{name}")
 
+    def limit(self, index, mbit):
+        """The connection of one worker carries so many megabits a second, each way."""
+        burst = max(16_000, mbit * 1_000_000 // 8 // 100)
+        for where, device in ((self.hub, f"v{index}"), (self.names[index + 1], "eth0")):
+            command = f"qdisc replace dev {device} root tbf rate {mbit}mbit burst {burst} latency 300ms"
+            done = subprocess.run(["tc", "-n", where, *command.split()], capture_output=True, text=True)
+            skip_unless(done.returncode == 0, f"tc {command}: {done.stderr.strip()}")
+
     def lose(self, name, percent):
         rules = "flush ruleset\n"
         if percent:
@@ -214,6 +223,27 @@ def start_in(net, world, workers=3):
         world.start_worker(f"w{index}", join=world.address, prefix=net.inside(f"w{index}"))
     world.steps(2, workers=workers)
     world.note_usage()
+
+
+@fault("F6", repeat=1, policies=("periodic",))
+def narrow_network(world, rng, blows):
+    """2 Mbit/s for each worker, where a checkpoint is under way for five seconds: nobody takes who sends it for dead."""
+    with Net(2) as net:
+        for index in range(2):
+            net.limit(index, 2)
+        world.write_job(epochs=200, hidden='pg.dense { 128, activation = "relu" },', averaging='periodic { every = 16, codec = "int4" }',
+                        checkpoint="every_epochs = 1")
+        world.start_coordinator(host="10.77.0.1", prefix=net.inside("hub"))
+        for index in range(2):
+            world.start_worker(f"w{index}", join=world.address, prefix=net.inside(f"w{index}"))
+        world.steps(1, workers=2)
+        world.note_usage()
+        world.wait("three epochs", lambda e: e.get("event") == "epoch" and e.get("epoch") == 3)
+        lost = [e for e in world.events.since(0) if e.get("event") == "worker_lost"]
+        world.figures.add("narrow network: evictions", len(lost))
+        if len(lost) > 1:  # one, because the machine is busy, is permitted
+            raise Failure(f"healthy workers were taken for lost: {lost[:3]}")
+        world.interrupt()
 
 
 @fault("F7", repeat=3, policies=("allreduce",))

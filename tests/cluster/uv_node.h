@@ -74,6 +74,7 @@ class Node final : public TransportEvents {
     fired.push_back(timer);
     if (timer_hook) timer_hook(timer);
   }
+  void on_bytes(PeerId) override { ++parts; }
   void on_writable(PeerId peer) override {
     ++writable[peer];
     if (writable_hook) writable_hook(peer);
@@ -96,6 +97,7 @@ class Node final : public TransportEvents {
   std::vector<uint64_t> fired;
   std::map<PeerId, int> writable;
   size_t frames = 0, bytes = 0, placed = 0;  // `placed` of the frames
+  size_t parts = 0;                          // on_bytes()
   std::function<Placement(std::span<const std::byte>)> place_hook;
   std::function<void(PeerId, std::span<const std::byte>)> frame_hook;
   std::function<void(uint64_t)> timer_hook;

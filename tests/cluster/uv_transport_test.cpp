@@ -259,6 +259,20 @@ TEST_P(UvTransportTest, CallsFromWithinCallbacksAreSafe) {
 }
 
 // A frame sent in pieces and cut at every byte: whole frames arrive, the rest is dropped, and nobody else notices.
+TEST_P(UvTransportTest, PartOfAFrameIsASignOfLife) {
+  Node server(loop_, options());
+  const uint16_t port = parse_host_port(server.transport.listen("127.0.0.1:0")).port;
+  RawPeer raw(port, GetParam() ? &key_ : nullptr, loop_);
+  const auto sealed = raw.seal(encode(Leave{.why = std::string(60, 'x')}, {}));
+  const auto whole = raw.seal(encode(Leave{}, {}));
+  raw.socket.write(sealed);
+  ASSERT_TRUE(run_until(loop_, [&] { return server.frames == 1; }));
+  raw.socket.write(std::span(whole).first(whole.size() / 2));
+  const size_t before = server.parts;
+  ASSERT_TRUE(run_until(loop_, [&] { return server.parts > before; }));
+  EXPECT_EQ(server.frames, 1u);
+}
+
 TEST_P(UvTransportTest, CutAtEveryByte) {
   Node server(loop_, options()), client(loop_, options());
   const std::string address = server.transport.listen("127.0.0.1:0");
