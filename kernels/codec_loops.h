@@ -15,10 +15,11 @@ namespace perigee {
 constexpr int64_t kMaskBits = 64;    // elements in one word of a mask
 constexpr int64_t kMaxBlock = 4096;  // elements that share a scale
 constexpr int64_t kSumLanes = 16;
-constexpr int64_t kNoiseGroup = 128;       // elements that 16 blocks of Philox serve, with 16 bits each
-constexpr int64_t kMixSize = 64;           // elements of what is multiplied by a matrix
-constexpr float kNoScale = 0x1p-100f;      // a block below this is sent as zeros
-constexpr float kLargestScale = 0x1p101f;  // that an encoder writes: a mean of values up to 2^100, by 1.5
+constexpr int64_t kNoiseGroup = 128;            // elements that 16 blocks of Philox serve, with 16 bits each
+constexpr int64_t kMixSize = 64;                // elements of what is multiplied by a matrix
+constexpr float kNoScale = 0x1p-100f;           // a block below this is sent as zeros
+constexpr float kLargestScale = 0x1p101f;       // that an encoder writes: a mean of values up to 2^100, by 1.5
+constexpr uint32_t kVotes = uint32_t{1} << 31;  // beside the size of a block in a payload's header: there are no scales
 
 enum class Levels : uint8_t {
   largest,    // scale = max |v| / levels: nothing is cut off

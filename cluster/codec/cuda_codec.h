@@ -20,6 +20,7 @@ struct CudaCodecEncode {
   float* residual = nullptr;  // null exactly when the codec has no feedback
   float* state = nullptr;     // state_floats(segment) of the codec
   uint64_t seed = 0, round = 0, stream = 0;
+  StepProgress when = {};
   std::byte* scratch = nullptr;    // scratch_bytes(segment), on a 16-byte border, as is the body
   std::byte* body = nullptr;       // bound(segment) of the codec, less the header
   CudaEncoded* encoded = nullptr;  // what finish() wants to know
@@ -43,18 +44,20 @@ class CudaCodec {
   virtual int encode(const CudaCodecEncode& call, CudaStream on) const = 0;
   // Of a record that was read back: the payload's header, and the bytes of payload there are with it. 0: not encodable, as Codec::encode.
   size_t finish(const CudaEncoded& encoded, const CodecSegment& segment, std::span<std::byte, kPayloadHeader> header) const;
-  // `header` and the size come from outside. False when they are not what this codec can have made; then nothing was queued.
-  bool decode_add(std::span<const std::byte, kPayloadHeader> header, size_t payload_bytes, const CudaCodecDecode& call, CudaStream on,
-                  int* status) const;
+  // `start`, on the host: the first kStart bytes of a payload that came from outside, or all of it. False when they and its size are not
+  // what this codec can have made; then nothing was queued.
+  static constexpr size_t kStart = kPayloadHeader + sizeof(int64_t);
+  bool decode_add(std::span<const std::byte> start, size_t payload_bytes, const CudaCodecDecode& call, CudaStream on, int* status) const;
 
  protected:
   CudaCodec(const Codec& codec, const CudaCodecs& kernels) : codec_(codec), kernels_(kernels) {}
   const CudaCodecs& kernels() const { return kernels_; }
   size_t bound(const CodecSegment& segment) const;  // of the codec
   CudaEncodeCall encode_call(const CudaCodecEncode& call) const;
-  // Nothing when the header or the size is wrong; else the launch's status.
-  virtual std::optional<int> decode_body(const PayloadHeader& header, const CudaDecodeCall& call, const CodecSegment& segment,
-                                         CudaStream on) const = 0;
+  // Nothing when the header or the size is wrong; else the launch's status. `count` is what the first 8 bytes of the body say, 0 where
+  // there are fewer.
+  virtual std::optional<int> decode_body(const PayloadHeader& header, int64_t count, const CudaDecodeCall& call,
+                                         const CodecSegment& segment, CudaStream on) const = 0;
 
  private:
   const Codec& codec_;

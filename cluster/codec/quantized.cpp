@@ -6,8 +6,6 @@
 namespace perigee {
 namespace {
 
-constexpr uint32_t kVotes = uint32_t{1} << 31;  // in the header's detail: there are no scales
-
 class QuantizedCodec final : public Codec {
  public:
   QuantizedCodec(const CodecSetup& setup, int bits, int64_t block, Levels levels, bool stochastic)

@@ -1,11 +1,12 @@
 // k elements that (seed, round, number of the segment's first element) choose, the same for every worker: only their values travel, and
-// sums of values are values of sums. The segment is cut into k even parts, one element is drawn of each.
+// sums of values are values of sums.
 // Size: 16 + 8 k + 8 seed + 8 round + values of k (value_list.h).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "cluster/codec/value_list.h"
+#include "kernels/random_positions.h"
 
 namespace perigee {
 namespace {
@@ -17,35 +18,10 @@ constexpr std::array<CodecOption, 4> kOwn = {{
     ValueList::kOption,
 }};
 constexpr auto kOptions = join_options(kOwn, common_options("true"));
-constexpr uint64_t kDraws = 0x72616e646f6d6b;  // tells these draws from those of others
 
-struct Choice {
-  int64_t k = 0;
-  uint64_t seed = 0, round = 0;
-};
-
-// The element of part j, one after another.
-class Positions {
- public:
-  Positions(const Choice& choice, const CodecSegment& segment)
-      : choice_(choice), n_(segment.count), key_(philox_key(choice.seed, kDraws ^ mix_bits(static_cast<uint64_t>(segment.first)))) {}
-
-  size_t at(int64_t j) const {
-    const int64_t begin = border(j), width = border(j + 1) - begin;
-    const PhiloxBlock draw = philox4x32({{static_cast<uint32_t>(j), static_cast<uint32_t>(static_cast<uint64_t>(j) >> 32),
-                                          static_cast<uint32_t>(choice_.round), static_cast<uint32_t>(choice_.round >> 32)}},
-                                        key_);
-    const uint64_t word = uint64_t{draw.lane[1]} << 32 | draw.lane[0];
-    return static_cast<size_t>(begin) + static_cast<size_t>(static_cast<unsigned __int128>(word) * static_cast<uint64_t>(width) >> 64);
-  }
-
- private:
-  int64_t border(int64_t j) const { return static_cast<int64_t>(static_cast<__int128>(n_) * j / choice_.k); }
-
-  Choice choice_;
-  int64_t n_;
-  PhiloxKey key_;
-};
+RandomPositions positions_of(const RandomChoice& choice, const CodecSegment& segment) {
+  return {choice, segment.count, static_cast<uint64_t>(segment.first)};
+}
 
 class RandomKCodec final : public Codec {
  public:
@@ -53,7 +29,7 @@ class RandomKCodec final : public Codec {
       : Codec(setup), share_(share), count_(count), unbiased_(unbiased), values_(values) {}
 
   size_t bound(const CodecSegment& segment) const override {
-    return kPayloadHeader + (segment.count > 0 ? sizeof(Choice) + values_.bytes(chosen(segment.count)) : 0);
+    return kPayloadHeader + (segment.count > 0 ? sizeof(RandomChoice) + values_.bytes(chosen(segment.count)) : 0);
   }
   double bits_per_element(const CodecSegment& segment) const override {
     return segment.count > 0 ? 8.0 * static_cast<double>(values_.bytes(chosen(segment.count))) / static_cast<double>(segment.count) : 0;
@@ -65,20 +41,20 @@ class RandomKCodec final : public Codec {
 
   bool make_part(const EncodeCall& call, int, std::span<float> parts) const override {
     if (passes() == 0 || !encodable(call)) return false;
-    if (call.segment.count > 0) gather(call, Positions(choice(call), call.segment), parts.data());
+    if (call.segment.count > 0) gather(call, positions_of(choice(call), call.segment), parts.data());
     return true;
   }
 
   void add_parts(const EncodeCall& call, std::span<const float> parts, float weight, std::span<float> sum) const override {
     if (call.segment.count == 0) return;
-    const Positions positions(choice(call), call.segment);
+    const RandomPositions positions = positions_of(choice(call), call.segment);
     for (int64_t j = 0; j < chosen(call.segment.count); ++j) sum[positions.at(j)] += weight * parts[static_cast<size_t>(j)];
   }
 
  protected:
   size_t encode_body(const EncodeCall& call, PayloadHeader* header, std::byte* body) const override {
-    const Choice chosen = choice(call);
-    const Positions positions(chosen, call.segment);
+    const RandomChoice chosen = choice(call);
+    const RandomPositions positions = positions_of(chosen, call.segment);
     auto* sent = reinterpret_cast<float*>(call.scratch.data());
     gather(call, positions, sent);
     header->variant = static_cast<uint16_t>(values_.format());
@@ -91,12 +67,12 @@ class RandomKCodec final : public Codec {
 
   bool decode_body(const PayloadHeader& header, std::span<const std::byte> body, float weight, const CodecSegment& segment,
                    std::span<float> sum, std::span<std::byte>) const override {
-    Choice choice;
+    RandomChoice choice;
     if (header.variant != static_cast<uint16_t>(values_.format()) || header.detail != 0 || body.size() < sizeof choice) return false;
     std::memcpy(&choice, body.data(), sizeof choice);
     const auto values = body.subspan(sizeof choice);
     if (choice.k != chosen(segment.count) || !values_.valid(values, choice.k)) return false;
-    const Positions positions(choice, segment);
+    const RandomPositions positions = positions_of(choice, segment);
     values_.each(values.data(), choice.k, [&](int64_t j, float value) { sum[positions.at(j)] += weight * value; });
     return true;
   }
@@ -106,13 +82,10 @@ class RandomKCodec final : public Codec {
   }
 
  private:
-  int64_t chosen(int64_t n) const {
-    const int64_t k = count_ > 0 ? count_ : static_cast<int64_t>(std::ceil(share_ * static_cast<double>(n)));
-    return std::min(k, n);
-  }
-  Choice choice(const EncodeCall& call) const { return {chosen(call.segment.count), call.seed, call.round}; }
+  int64_t chosen(int64_t n) const { return chosen_elements(count_, share_, n); }
+  RandomChoice choice(const EncodeCall& call) const { return {chosen(call.segment.count), call.seed, call.round}; }
 
-  void gather(const EncodeCall& call, const Positions& positions, float* sent) const {
+  void gather(const EncodeCall& call, const RandomPositions& positions, float* sent) const {
     const int64_t k = chosen(call.segment.count);
     const float* v = call.values.data();
     if (feedback()) {

@@ -30,11 +30,7 @@ constexpr std::array<CodecOption, 9> kOwn = {{
     {"indices", "name", "gaps", "gaps, or int32: 4 bytes each"},
 }};
 constexpr auto kOptions = join_options(kOwn, common_options("true"));
-constexpr int64_t kBlock = 1024;
 constexpr size_t kCount = 8;  // bytes of a list's length
-constexpr float kSmallestTau = 0x1p-60f, kLargestTau = 0x1p60f;
-
-enum Variant : uint16_t { kGaps = 0, kInt32 = 1, kBitmap = 2 };
 
 struct ThresholdOptions {
   double tau, min_share, max_share, target, rate, clip;
@@ -42,7 +38,7 @@ struct ThresholdOptions {
   std::string adapt, indices;
 };
 
-size_t bitmap_bytes(int64_t n) { return code_bytes(n, kBlock, 2); }
+size_t bitmap_bytes(int64_t n) { return code_bytes(n, kTauBlock, 2); }
 size_t mask_bytes(int64_t n) { return static_cast<size_t>((n + 63) / 64) * sizeof(uint64_t); }
 
 class ThresholdCodec final : public Codec {
@@ -78,7 +74,7 @@ class ThresholdCodec final : public Codec {
       bytes += kCount;
       if (feedback()) each_set(masks, n, [&](int64_t i) { take(&call.residual[static_cast<size_t>(i)], tau); });
     } else {
-      header->variant = kBitmap;
+      header->variant = kTauBitmap;
       bytes = write_bitmap(v, n, tau, feedback() ? call.residual.data() : nullptr, body);
     }
     call.state[0] = tau;
@@ -92,17 +88,17 @@ class ThresholdCodec final : public Codec {
                    std::span<float> sum, std::span<std::byte>) const override {
     const float tau = float_from_bits(header.detail);
     if (!(tau >= kSmallestTau && tau <= kLargestTau)) return false;
-    if (header.variant == (options_.indices == "gaps" ? kGaps : kInt32)) {
+    if (header.variant == (options_.indices == "gaps" ? kTauGaps : kTauInt32)) {
       int64_t count;
       if (body.size() < kCount) return false;
       std::memcpy(&count, body.data(), kCount);
       if (count < 0 || count > segment.count) return false;
       const auto list = body.subspan(kCount);
-      return header.variant == kGaps ? add_gaps(list, count, weight * tau, sum) : add_int32(list, count, weight * tau, sum);
+      return header.variant == kTauGaps ? add_gaps(list, count, weight * tau, sum) : add_int32(list, count, weight * tau, sum);
     }
-    if (header.variant != kBitmap || body.size() != bitmap_bytes(segment.count) || !valid_codes2(body.data(), body.size())) return false;
+    if (header.variant != kTauBitmap || body.size() != bitmap_bytes(segment.count) || !valid_codes2(body.data(), body.size())) return false;
     loops().dequantize_add(
-        {.codes = body.data(), .scale = tau, .n = segment.count, .block = kBlock, .bits = 2, .weight = weight, .sum = sum.data()});
+        {.codes = body.data(), .scale = tau, .n = segment.count, .block = kTauBlock, .bits = 2, .weight = weight, .sum = sum.data()});
     return true;
   }
 
@@ -130,7 +126,7 @@ class ThresholdCodec final : public Codec {
   size_t write_list(const float* v, int64_t n, int64_t count, const uint64_t* masks, PayloadHeader* header, std::byte* body) const {
     const size_t most = bitmap_bytes(n);
     if (options_.indices == "int32") {
-      header->variant = kInt32;
+      header->variant = kTauInt32;
       if (static_cast<size_t>(count) * 4 > most || n > INT32_MAX) return 0;
       std::byte* out = body;
       each_set(masks, n, [&](int64_t i) {
@@ -161,7 +157,7 @@ class ThresholdCodec final : public Codec {
                       .residual = residual,
                       .decay = 0,  // v holds it already
                       .n = n,
-                      .block = kBlock,
+                      .block = kTauBlock,
                       .bits = 2,
                       .levels = Levels::threshold,
                       .scale = tau,

@@ -91,11 +91,7 @@ class TopKCodec final : public Codec {
   static constexpr StepProgress kEnd = {.progress = 1, .epoch = 1e9, .step = INT64_MAX};
 
   bool scheduled() const { return count_ == 0 && !schedule_.fixed(); }
-  int64_t chosen(int64_t n, const StepProgress& when) const {
-    const double share = std::clamp(schedule_.at(when), 1e-6, 1.0);
-    const int64_t k = count_ > 0 ? count_ : static_cast<int64_t>(std::ceil(share * static_cast<double>(n)));
-    return std::min(k, n);
-  }
+  int64_t chosen(int64_t n, const StepProgress& when) const { return chosen_elements(count_, schedule_.at(when), n); }
   int64_t most(int64_t n) const { return scheduled() ? n : chosen(n, kEnd); }
   static size_t mask_bytes(const CodecSegment& segment) { return static_cast<size_t>((segment.count + 63) / 64) * sizeof(uint64_t); }
 

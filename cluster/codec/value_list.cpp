@@ -1,10 +1,17 @@
 #include "cluster/codec/value_list.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "cluster/codec/float_codec.h"
 #include "cluster/codec/quantized.h"
 #include "kernels/half.h"
 
 namespace perigee {
+
+int64_t chosen_elements(int64_t count, double share, int64_t n) {
+  return std::min(n, count > 0 ? count : static_cast<int64_t>(std::ceil(std::clamp(share, 1e-6, 1.0) * static_cast<double>(n))));
+}
 
 ValueList ValueList::read(const Config& config) {
   const std::string name = config.choice("values", "fp32", {"fp32", "bf16", "int8"});

@@ -8,6 +8,9 @@
 
 namespace perigee {
 
+// How many of n elements are chosen: `count` of them, or that share (1e-6 to 1) where it is 0.
+int64_t chosen_elements(int64_t count, double share, int64_t n);
+
 class ValueList {
  public:
   enum class Format : uint8_t { fp32 = 0, bf16 = 1, int8 = 2 };

@@ -32,7 +32,7 @@ struct CudaEncodeCall {
   float decay = 1;
   int64_t n = 0;
   uint32_t limit = 0;            // bits of the largest magnitude that can be encoded
-  std::byte* scratch = nullptr;  // codec_cuda_scratch()
+  std::byte* scratch = nullptr;  // of its family
   std::byte* body = nullptr;
   CudaEncoded* encoded = nullptr;
 };
@@ -57,8 +57,9 @@ struct CudaQuantize {
   int bits = 8;
   Levels levels = Levels::largest;
   bool stochastic = false;
+  bool votes = false;  // 1 bit and no scale: +1 or -1; a zero takes turns with element, round and stream
   PhiloxKey key = {};
-  uint64_t round = 0, first = 0;
+  uint64_t round = 0, first = 0, stream = 0;
 };
 
 struct CudaThreshold {
@@ -78,27 +79,44 @@ struct CudaTopK {
 
 struct CudaRandomK {
   int64_t k = 0;
-  uint64_t seed = 0, round = 0, first = 0, stream = 0;  // stream ^ mix_bits(first) with the seed makes the key
-  float factor = 1;                                     // of what is sent
+  uint64_t seed = 0, round = 0, first = 0;  // a decoder takes the first two from the body
+  float factor = 1;                         // of what is sent
   CudaValues values = CudaValues::fp32;
 };
 
+// One file a family.
 struct CudaCodecs {
   int (*float_encode)(const CudaEncodeCall&, CudaFloat, CudaStream) = nullptr;
   int (*float_decode_add)(const CudaDecodeCall&, CudaFloat, CudaStream) = nullptr;
   int (*quantize_encode)(const CudaEncodeCall&, const CudaQuantize&, CudaStream) = nullptr;
   int (*quantize_decode_add)(const CudaDecodeCall&, const CudaQuantize&, CudaStream) = nullptr;
+  int (*threshold_encode)(const CudaEncodeCall&, const CudaThreshold&, CudaStream) = nullptr;
+  int (*threshold_decode_add)(const CudaDecodeCall&, uint32_t variant, float tau, CudaStream) = nullptr;
+  int (*topk_encode)(const CudaEncodeCall&, const CudaTopK&, CudaStream) = nullptr;
+  int (*topk_decode_add)(const CudaDecodeCall&, const CudaTopK&, CudaStream) = nullptr;
+  int (*randomk_encode)(const CudaEncodeCall&, const CudaRandomK&, CudaStream) = nullptr;
+  int (*randomk_decode_add)(const CudaDecodeCall&, const CudaRandomK&, CudaStream) = nullptr;
+  // Bytes of scratch; the other families need none.
+  size_t (*threshold_scratch)(int64_t n) = nullptr;
+  size_t (*topk_scratch)(int64_t n, int64_t k) = nullptr;
+  size_t (*randomk_scratch)(int64_t k) = nullptr;
 };
 
-// Room that a call with n elements, of which k are chosen, needs at most.
-size_t codec_cuda_scratch(int64_t n, int64_t k);
-
+// The table of the module (module.h), and what it is made of.
 const CudaCodecs& codec_cuda();
 
-// The table's entries, one file a family.
 int codec_float_encode(const CudaEncodeCall& call, CudaFloat format, CudaStream stream);
 int codec_float_decode_add(const CudaDecodeCall& call, CudaFloat format, CudaStream stream);
 int codec_quantize_encode(const CudaEncodeCall& call, const CudaQuantize& how, CudaStream stream);
 int codec_quantize_decode_add(const CudaDecodeCall& call, const CudaQuantize& how, CudaStream stream);
+int codec_threshold_encode(const CudaEncodeCall& call, const CudaThreshold& how, CudaStream stream);
+int codec_threshold_decode_add(const CudaDecodeCall& call, uint32_t variant, float tau, CudaStream stream);
+int codec_topk_encode(const CudaEncodeCall& call, const CudaTopK& how, CudaStream stream);
+int codec_topk_decode_add(const CudaDecodeCall& call, const CudaTopK& how, CudaStream stream);
+int codec_randomk_encode(const CudaEncodeCall& call, const CudaRandomK& how, CudaStream stream);
+int codec_randomk_decode_add(const CudaDecodeCall& call, const CudaRandomK& how, CudaStream stream);
+size_t codec_threshold_scratch(int64_t n);
+size_t codec_topk_scratch(int64_t n, int64_t k);
+size_t codec_randomk_scratch(int64_t k);
 
 }  // namespace perigee

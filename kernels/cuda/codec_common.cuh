@@ -33,4 +33,10 @@ void codec_check_scales(Launches& on, const std::byte* in, int64_t n, uint32_t* 
 // that says whether to work.
 void codec_write_int8(Launches& on, const CudaEncodeCall& call, int64_t block, std::byte* to);
 
+// The body is codes of 2 bits that share one scale: refuses a code that stands for nothing, or adds them.
+void codec_add_codes2(Launches& on, const CudaDecodeCall& call, int64_t block, float scale);
+
+// residual = x + decay * residual, where there is a residual.
+void codec_fold(Launches& on, const CudaEncodeCall& call);
+
 }  // namespace perigee

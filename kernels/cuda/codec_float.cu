@@ -34,6 +34,11 @@ __global__ void __launch_bounds__(kThreads) largest_kernel(CudaEncodeCall call) 
   if (threadIdx.x == 0) atomicMax(&call.encoded->largest, top);
 }
 
+__global__ void __launch_bounds__(kThreads) fold_kernel(CudaEncodeCall call) {
+  if (!codec_encodable(call)) return;
+  for (int64_t i = thread_of_grid(); i < call.n; i += threads_of_grid()) call.residual[i] = codec_folded(call, i);
+}
+
 template <class Format>
 __global__ void __launch_bounds__(kThreads) float_encode_kernel(CudaEncodeCall call) {
   if (!codec_encodable(call)) return;
@@ -91,6 +96,10 @@ int decode_add(const CudaDecodeCall& call, CudaFloat format, CudaStream stream) 
 void codec_begin(Launches& on, const CudaEncodeCall& call) {
   on.zero(call.encoded, sizeof *call.encoded);
   on.launch(largest_kernel, blocks_for(call.n), kThreads, call);
+}
+
+void codec_fold(Launches& on, const CudaEncodeCall& call) {
+  if (call.residual) on.launch(fold_kernel, blocks_for(call.n), kThreads, call);
 }
 
 void codec_check_finite(Launches& on, const std::byte* in, int64_t n, CudaFloat format, uint32_t* refused) {

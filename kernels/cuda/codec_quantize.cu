@@ -45,6 +45,7 @@ constexpr float kTop = (1 << (kBits - 1)) - 1;
 // The level of one value; at 1 bit its sign.
 template <int kBits>
 __device__ float level_of(const CudaQuantize& how, float v, float inverse, uint64_t element) {
+  if (kBits == 1 && how.votes && v == 0) return (element + how.round + how.stream) % 2 != 0 ? -1 : 1;
   if constexpr (kBits == 1) return v < 0 ? -1 : 1;
   const float exact = v * inverse;
   const float level = how.stochastic ? floorf(exact + noise(how, element)) : rintf(exact);
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(kThreads) quantize_encode_kernel(CudaEncodeCal
     top = max(top, magnitude_bits(v[i]));
   }
   const float scale = scale_of<kBits>(how, v, m, top), inverse = scale > 0 ? 1 / scale : 0;
-  if (threadIdx.x == 0) write_bytes(to.scales + int64_t{blockIdx.x} * int64_t{sizeof(float)}, scale);
+  if (threadIdx.x == 0 && !how.votes) write_bytes(to.scales + int64_t{blockIdx.x} * int64_t{sizeof(float)}, scale);
   if (thread_of_grid() == 0 && to.record.bytes > 0) codec_record(call, to.record);
   for (int j = static_cast<int>(threadIdx.x); j < bytes; j += static_cast<int>(blockDim.x)) {
     unsigned byte = 0;
@@ -92,16 +93,24 @@ __global__ void __launch_bounds__(kThreads) quantize_encode_kernel(CudaEncodeCal
   }
 }
 
+// Without scales `scale` is everyone's.
+struct CodesToAdd {
+  const std::byte* scales;
+  const std::byte* codes;
+  int64_t count, block;
+  float scale;
+};
+
+// A thread takes a byte apart.
 template <int kBits>
-__global__ void __launch_bounds__(kThreads)
-    quantize_decode_add_kernel(CudaDecodeCall call, CudaQuantize how, const std::byte* scales, const std::byte* codes, int64_t count) {
+__global__ void __launch_bounds__(kThreads) quantize_decode_add_kernel(CudaDecodeCall call, CodesToAdd from) {
   if (*call.refused != 0) return;
-  const int64_t block_bytes = how.block / 8 * kBits;
-  for (int64_t at = thread_of_grid(); at < count; at += threads_of_grid()) {
-    const int64_t index = at / block_bytes, begin = index * how.block;
-    const int64_t m = min(how.block, call.n - begin), bytes = (m * kBits + 7) / 8;
-    const float scale = read_bytes<float>(scales + index * int64_t{sizeof(float)});
-    const unsigned byte = static_cast<unsigned>(codes[at]);
+  const int64_t block_bytes = from.block / 8 * kBits;
+  for (int64_t at = thread_of_grid(); at < from.count; at += threads_of_grid()) {
+    const int64_t index = at / block_bytes, begin = index * from.block;
+    const int64_t m = min(from.block, call.n - begin), bytes = (m * kBits + 7) / 8;
+    const float scale = from.scales ? read_bytes<float>(from.scales + index * int64_t{sizeof(float)}) : from.scale;
+    const unsigned byte = static_cast<unsigned>(from.codes[at]);
     int shift = 0;
     for (int64_t i = at - index * block_bytes; i < m; i += bytes, shift += kBits) {
       const int code = static_cast<int>(byte >> shift & ((1u << kBits) - 1));
@@ -120,7 +129,7 @@ __global__ void __launch_bounds__(kThreads) check_codes2_kernel(const std::byte*
 }
 
 using EncodeKernel = void (*)(CudaEncodeCall, CudaQuantize, Codes);
-using DecodeKernel = void (*)(CudaDecodeCall, CudaQuantize, const std::byte*, const std::byte*, int64_t);
+using DecodeKernel = void (*)(CudaDecodeCall, CodesToAdd);
 
 EncodeKernel encode_kernel(int bits) {
   switch (bits) {
@@ -158,23 +167,34 @@ void codec_write_int8(Launches& on, const CudaEncodeCall& call, int64_t block, s
 
 int codec_quantize_encode(const CudaEncodeCall& call, const CudaQuantize& how, CudaStream stream) {
   Launches on(stream);
-  const int64_t scales = scale_bytes(call.n, how.block), bytes = scales + code_bytes(call.n, how.block, how.bits);
-  const CudaEncoded record{
-      .bytes = static_cast<uint64_t>(bytes), .variant = static_cast<uint32_t>(how.bits), .detail = static_cast<uint32_t>(how.block)};
+  const int64_t scales = how.votes ? 0 : scale_bytes(call.n, how.block);
+  const CudaEncoded record{.bytes = static_cast<uint64_t>(scales + code_bytes(call.n, how.block, how.bits)),
+                           .variant = static_cast<uint32_t>(how.bits),
+                           .detail = static_cast<uint32_t>(how.block) | (how.votes ? kVotes : 0)};
   codec_begin(on, call);
   on.launch(encode_kernel(how.bits), ceil_divide(call.n, how.block), threads_for(how.block), call, how,
             Codes{.scales = call.body, .codes = call.body + scales, .record = record});
   return on.status();
 }
 
+void codec_add_codes2(Launches& on, const CudaDecodeCall& call, int64_t block, float scale) {
+  const CodesToAdd codes{.scales = nullptr, .codes = call.body, .count = code_bytes(call.n, block, 2), .block = block, .scale = scale};
+  on.launch(check_codes2_kernel, blocks_for(codes.count), kThreads, codes.codes, codes.count, call.refused);
+  on.launch(quantize_decode_add_kernel<2>, blocks_for(codes.count), kThreads, call, codes);
+}
+
 int codec_quantize_decode_add(const CudaDecodeCall& call, const CudaQuantize& how, CudaStream stream) {
   Launches on(stream);
-  const int64_t scales = scale_bytes(call.n, how.block), count = code_bytes(call.n, how.block, how.bits);
-  const std::byte* const codes = call.body + scales;
+  const int64_t blocks = how.votes ? 0 : ceil_divide(call.n, how.block);
+  const CodesToAdd codes{.scales = how.votes ? nullptr : call.body,
+                         .codes = call.body + blocks * int64_t{sizeof(float)},
+                         .count = code_bytes(call.n, how.block, how.bits),
+                         .block = how.block,
+                         .scale = 1};
   on.zero(call.refused, sizeof *call.refused);
-  codec_check_scales(on, call.body, ceil_divide(call.n, how.block), call.refused);
-  if (how.bits == 2) on.launch(check_codes2_kernel, blocks_for(count), kThreads, codes, count, call.refused);
-  on.launch(decode_kernel(how.bits), blocks_for(count), kThreads, call, how, call.body, codes, count);
+  codec_check_scales(on, call.body, blocks, call.refused);
+  if (how.bits == 2) on.launch(check_codes2_kernel, blocks_for(codes.count), kThreads, codes.codes, codes.count, call.refused);
+  on.launch(decode_kernel(how.bits), blocks_for(codes.count), kThreads, call, codes);
   return on.status();
 }
 

@@ -31,15 +31,6 @@ __device__ void write_bytes(std::byte* to, T value) {
   memcpy(to, &value, sizeof value);
 }
 
-// The sum of the values of this lane and those before it.
-__device__ inline int64_t warp_inclusive_sum(int64_t value) {
-  for (int step = 1; step < kWarp; step *= 2) {
-    const int64_t left = __shfl_up_sync(kAllLanes, value, step);
-    if (lane_of_warp() >= step) value += left;
-  }
-  return value;
-}
-
 // Of all threads of a block, in all of them. Every thread calls it; `room` is one word of shared memory for each warp, which the caller
 // does not touch before its next __syncthreads.
 __device__ inline uint32_t block_largest(uint32_t value, uint32_t* room) {
@@ -50,19 +41,29 @@ __device__ inline uint32_t block_largest(uint32_t value, uint32_t* room) {
   return value;
 }
 
-// Sums of the threads before this one; `room` is one T for each thread and holds them with this one's afterwards.
-template <class T, class Join>
-__device__ T block_exclusive_scan(T value, T* room, Join join) {
-  const int self = static_cast<int>(threadIdx.x);
-  room[self] = value;
+// Items of one array become what those before them join to, and items[n] what all do. One block works; `room` is one item of shared memory
+// for each thread. A thread joins a run of neighbours alone, so that the steps between threads are few.
+template <class Item, class Join>
+__device__ void block_scan(Item* items, int64_t n, Item nothing, Join join, Item* room) {
+  const int self = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int64_t each = (n + threads - 1) / threads, begin = min(n, self * each), end = min(n, begin + each);
+  Item own = nothing;
+  for (int64_t i = begin; i < end; ++i) own = join(own, items[i]);
+  room[self] = own;
   __syncthreads();
-  for (int step = 1; step < static_cast<int>(blockDim.x); step *= 2) {
-    if (self >= step) value = join(room[self - step], value);
+  for (int step = 1; step < threads; step *= 2) {
+    if (self >= step) own = join(room[self - step], own);
     __syncthreads();
-    room[self] = value;
+    room[self] = own;
     __syncthreads();
   }
-  return self > 0 ? room[self - 1] : T{};
+  Item before = self > 0 ? room[self - 1] : nothing;
+  for (int64_t i = begin; i < end; ++i) {
+    const Item item = items[i];
+    items[i] = before;
+    before = join(before, item);
+  }
+  if (self == threads - 1) items[n] = own;
 }
 
 }  // namespace perigee

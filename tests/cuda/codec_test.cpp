@@ -1,6 +1,9 @@
 // The codecs' kernels, run on the host: payloads, residuals, states and sums have the bits of the codecs of cluster/codec.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+
 #include "cluster/codec/cuda_codec.h"
 #include "tests/cluster/codec_trial.h"
 #include "tests/cuda/shim/shim.h"
@@ -32,6 +35,7 @@ struct CudaTrial {
                              .seed = call.seed,
                              .round = round,
                              .stream = call.stream,
+                             .when = call.when,
                              .scratch = scratch.data(),
                              .body = body.data(),
                              .encoded = encoded.data()},
@@ -51,7 +55,7 @@ struct CudaTrial {
     *refused.data() = 0;
     int status = 0;
     const bool queued = codec->decode_add(
-        bytes.first<kPayloadHeader>(), bytes.size(),
+        bytes.first(std::min(bytes.size(), CudaCodec::kStart)), bytes.size(),
         {.segment = segment, .body = body.data(), .weight = weight, .sum = to.data(), .scratch = scratch.data(), .refused = refused.data()},
         nullptr, &status);
     EXPECT_EQ(status, 0);
@@ -87,7 +91,11 @@ void for_each_trial(Check check) {
       for (const shim::Order order : shim::kOrders) {
         shim::set_order(order, static_cast<uint32_t>(segment.count));
         SCOPED_TRACE(label(spec, segment) + ", threads " + shim::name_of(order));
-        if (CudaTrial trial(spec, segment); trial.codec) check(trial, spec);
+        CudaTrial trial(spec, segment);
+        const std::string name = trial.host.codec->def().name;
+        const bool declined = name == "lowrank" || name == "dct" || spec.find("momentum") != std::string::npos;
+        ASSERT_EQ(trial.codec == nullptr, declined) << trial.why;
+        if (!declined) check(trial, spec);
         if (testing::Test::HasFailure()) return;
       }
 }

@@ -76,17 +76,17 @@ void fiber_main() {
 }
 
 Fiber* new_fiber() {
-  if (!block.idle.empty()) {
-    Fiber* const fiber = block.idle.back();
-    block.idle.pop_back();
-    return fiber;
+  if (block.idle.empty()) {
+    block.fibers.push_back(std::make_unique<Fiber>());
+    ucontext_t& context = block.fibers.back()->context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = block.fibers.back()->stack.get();
+    context.uc_stack.ss_size = kStack;
+    makecontext(&context, fiber_main, 0);
+    return block.fibers.back().get();
   }
-  block.fibers.push_back(std::make_unique<Fiber>());
-  Fiber* const fiber = block.fibers.back().get();
-  getcontext(&fiber->context);
-  fiber->context.uc_stack.ss_sp = fiber->stack.get();
-  fiber->context.uc_stack.ss_size = kStack;
-  makecontext(&fiber->context, fiber_main, 0);
+  Fiber* const fiber = block.idle.back();
+  block.idle.pop_back();
   return fiber;
 }
 
