@@ -157,13 +157,14 @@ void Coordinator::Impl::replay_early() {
 void Coordinator::Impl::top_up(Node& node) {
   if (!go_allowed() || standing || !node.member || border || finished) return;
   const int64_t batch = local_batch();
-  int64_t batches = std::max<int64_t>(1, options.policy.every);
+  int64_t batches = std::max<int64_t>(1, options.policy.steps_per_round());
   if (options.policy.every_ms > 0)
     batches = node.rate > 0 ? std::clamp<int64_t>(
-                                  static_cast<int64_t>(std::ceil(node.rate * options.policy.every_ms * 1e-3 / static_cast<double>(batch))),
+                                  static_cast<int64_t>(std::ceil(node.rate * options.policy.round_ms() * 1e-3 / static_cast<double>(batch))),
                                   1, kMaxBatches)
                             : kFirstBatches;
-  const int64_t wanted = std::min(kRoundsAhead * batches, kMaxBatches) * batch;
+  const int64_t ahead = kRoundsAhead + (options.policy.overlap ? 1 : 0);
+  const int64_t wanted = std::min(ahead * batches, kMaxBatches) * batch;
   Lease lease;
   int64_t has = examples_of(node.leased);
   for (size_t i = 0; i < failures.size(); ++i) {

@@ -9,9 +9,9 @@ constexpr size_t kAlign = 64;
 
 }  // namespace
 
-DeltaCodec::DeltaCodec(std::unique_ptr<Codec> codec, int64_t elements, uint64_t seed, uint64_t stream)
-    : codec_(std::move(codec)), segment_{.count = elements}, seed_(seed), stream_(stream) {
-  memory_.residual.resize(codec_->feedback() ? static_cast<size_t>(elements) : 0);
+DeltaCodec::DeltaCodec(std::unique_ptr<Codec> codec, const CodecSegment& segment, uint64_t seed, uint64_t stream)
+    : codec_(std::move(codec)), segment_(segment), seed_(seed), stream_(stream) {
+  memory_.residual.resize(codec_->feedback() ? static_cast<size_t>(segment.count) : 0);
   memory_.state.resize(codec_->state_floats(segment_));
   out_.resize(bound());
   scratch_.resize(codec_->scratch_bytes(segment_) + kAlign);

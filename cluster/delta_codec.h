@@ -17,7 +17,9 @@ namespace perigee {
 class DeltaCodec {
  public:
   // `stream`: the worker, whose draws are its own.
-  DeltaCodec(std::unique_ptr<Codec> codec, int64_t elements, uint64_t seed, uint64_t stream);
+  DeltaCodec(std::unique_ptr<Codec> codec, const CodecSegment& segment, uint64_t seed, uint64_t stream);
+  DeltaCodec(std::unique_ptr<Codec> codec, int64_t elements, uint64_t seed, uint64_t stream)
+      : DeltaCodec(std::move(codec), CodecSegment{.count = elements}, seed, stream) {}
 
   const Codec& codec() const { return *codec_; }
   size_t bound() const { return codec_->bound(segment_); }

@@ -15,8 +15,10 @@
 namespace perigee {
 
 OuterStep::OuterStep(const OuterProgram& program, Dtype dtype, std::span<const ParamWindow> windows, int64_t elements)
-    : program_(program), dtype_(dtype), elements_(elements) {
-  if (program_.empty()) return;
+    : OuterStep(std::vector<OuterPart>{{.program = program, .runs = {{0, elements}}}}, dtype, windows, elements) {}
+
+OuterStep::OuterStep(std::vector<OuterPart> parts, Dtype dtype, std::span<const ParamWindow> windows, int64_t elements)
+    : dtype_(dtype), elements_(elements) {
   const size_t width = dtype_bytes(dtype);
   int64_t end = 0;
   const auto add_gap = [&](int64_t next) {
@@ -27,44 +29,74 @@ OuterStep::OuterStep(const OuterProgram& program, Dtype dtype, std::span<const P
     end = window.offset + window.elements;
   }
   add_gap(elements);
-  for (size_t i = 0; i < program_.states().size(); ++i) states_.emplace_back(static_cast<size_t>(elements) * width);
+  for (OuterPart& part : parts) {
+    Placed placed{.part = std::move(part), .states = {}};
+    if (!placed.part.program.empty()) {
+      placed.kernel = kernel_of(placed.part.program);
+      place_states(&placed);
+    }
+    parts_.push_back(std::move(placed));
+  }
   initialize();
+}
 
-  const FusedParams code = program_.at({});
+void OuterStep::place_states(Placed* placed) {
+  for (const OuterState& state : placed->part.program.states()) {
+    const auto same = std::find_if(names_.begin(), names_.end(), [&](const OuterState& other) { return other.name == state.name; });
+    placed->states.push_back(static_cast<size_t>(same - names_.begin()));
+    if (same != names_.end()) continue;
+    names_.push_back(state);
+    states_.emplace_back(static_cast<size_t>(elements_) * dtype_bytes(dtype_));
+    std::memset(states_.back().data(), 0, states_.back().bytes());
+  }
+}
+
+const Kernel* OuterStep::kernel_of(const OuterProgram& program) const {
+  const FusedParams code = program.at({});
   View views[kFusedInputs];
-  std::fill(std::begin(views), std::end(views), flat_view(nullptr, elements, dtype));
+  std::fill(std::begin(views), std::end(views), flat_view(nullptr, elements_, dtype_));
   KernelCall call;
   call.in = call.out = views, call.params = &code;
   call.n_in = code.n_inputs, call.n_out = code.n_outputs;
-  kernel_ = widest_kernel("fused", call, host_isa());
-  assert(kernel_);
+  const Kernel* kernel = widest_kernel("fused", call, host_isa());
+  assert(kernel);
+  return kernel;
 }
 
 void OuterStep::initialize() {
-  for (size_t i = 0; i < states_.size(); ++i) {
-    block_math(dtype_).fill(program_.states()[i].initial, elements_, states_[i].data());
-    clear_gaps(states_[i].data());
-  }
+  const size_t width = dtype_bytes(dtype_);
+  for (const Placed& placed : parts_)
+    for (size_t i = 0; i < placed.states.size(); ++i)
+      for (const OuterPart::Run& run : placed.part.runs)
+        block_math(dtype_).fill(placed.part.program.states()[i].initial, run.elements,
+                                states_[placed.states[i]].data() + static_cast<size_t>(run.begin) * width);
+  for (Storage& state : states_) clear_gaps(state.data());
 }
 
 void OuterStep::clear_gaps(std::byte* block) const {
   for (const Gap& gap : gaps_) std::memset(block + gap.begin, 0, gap.bytes);
 }
 
-void OuterStep::run(const OuterRound& round, const std::byte* global, std::byte* mean) {
-  assert(active());
-  const FusedParams code = program_.at(round);
-  View in[kFusedInputs], out[kFusedOutputs];
-  KernelCall call;
-  call.in = in, call.out = out, call.params = &code;
-  in[call.n_in++] = flat_view(global, elements_, dtype_);
-  in[call.n_in++] = out[call.n_out++] = flat_view(mean, elements_, dtype_);
-  for (size_t i = 0; i < states_.size(); ++i) {
-    in[call.n_in++] = flat_view(states_[i].data(), elements_, dtype_);
-    if (program_.states()[i].assigned) out[call.n_out++] = in[call.n_in - 1];
+void OuterStep::run(const OuterRound& round, const std::byte* global, std::byte* mean, size_t part) {
+  assert(active(part));
+  const Placed& placed = parts_[part];
+  const OuterProgram& program = placed.part.program;
+  const FusedParams code = program.at(round);
+  for (const OuterPart::Run& run : placed.part.runs) {
+    const size_t at = static_cast<size_t>(run.begin) * dtype_bytes(dtype_);
+    View in[kFusedInputs], out[kFusedOutputs];
+    KernelCall call;
+    call.in = in, call.out = out, call.params = &code;
+    in[call.n_in++] = flat_view(global + at, run.elements, dtype_);
+    in[call.n_in++] = out[call.n_out++] = flat_view(mean + at, run.elements, dtype_);
+    for (size_t i = 0; i < placed.states.size(); ++i) {
+      in[call.n_in++] = flat_view(states_[placed.states[i]].data() + at, run.elements, dtype_);
+      if (program.states()[i].assigned) out[call.n_out++] = in[call.n_in - 1];
+    }
+    placed.kernel->run(call);
   }
-  kernel_->run(call);
-  for (int i = 0; i < call.n_out; ++i) clear_gaps(out[i].as<std::byte>());
+  clear_gaps(mean);
+  for (const size_t state : placed.states) clear_gaps(states_[state].data());
 }
 
 double outer_gain(const OuterProgram& program, double workers) {

@@ -58,6 +58,7 @@ namespace perigee {
   X(result_short, "the end of a result is not copied") \
   X(zero_weight_added, "what has no weight is added") \
   X(payload_of_another, "a payload is taken for that of the next rank") \
+  X(carried_forgotten, "what was handed in to a void round is in the next one, and in nobody's books") \
   X(residual_kept, "what a void round did not send is taken for sent")
 // clang-format on
 

@@ -110,7 +110,7 @@ Json with_defaults(const PolicyDef& def, const Json& given) {
 }  // namespace
 
 std::span<const PolicyAxis* const> policy_axes() {
-  static const PolicyAxis* const axes[] = {&rounds_axis, &gradient_axis, &exchange_axis,
+  static const PolicyAxis* const axes[] = {&rounds_axis, &fragments_axis, &gradient_axis, &exchange_axis,
                                            &outer_axis};  // as help shows their options; outer last: the rest is its knobs
   return axes;
 }
@@ -126,6 +126,7 @@ Policy read_policy(const Json* averaging, const std::string& where) {
   if (averaging == nullptr || averaging->is_null()) given.set("type", "allreduce");
   else if (averaging->is_string()) given.set("type", *averaging);
   else given = *averaging;
+  if (is_layers(given)) return read_layers(given, path);
   PolicyDef def = policy_named(Config(given, path));
   if (def.own_knobs) def.what = what_of(Config(given, path));
   else check_options(def, given, path);
@@ -144,6 +145,7 @@ Policy read_policy(const Json* averaging, const std::string& where) {
 double Policy::gain(double workers) const { return outer_gain(outer, workers); }
 
 Json Policy::to_json() const {
+  if (!layers.empty()) return layers_to_json(*this);
   Json json = Json::object();
   json.set("type", name);
   if (name == "custom" && what != What::parameters) json.set("what", what == What::gradient ? "gradient" : "update");

@@ -12,6 +12,8 @@
 
 namespace perigee {
 
+struct LayerPolicy;
+
 struct Policy {
   enum class What : uint8_t { gradient, update, parameters };  // update: what each worker's optimiser makes of its gradient
   std::string name;                                            // "allreduce", "periodic", "diloco", ... or "custom"
@@ -31,14 +33,36 @@ struct Policy {
   int64_t max_staleness = 4;       // rounds; an older contribution is discarded and its ranges leased anew
   OuterProgram outer;              // makes of the mean the result, or what the optimiser is given
   Json outer_options;              // what of the policy's description concerns it: its knobs, and with "custom" its state and program
+  // Rounds of fragments of the parameters (fragments.h), and how a result meets the local work that went on.
+  int64_t fragments = 1;     // each is averaged every `every` steps, one after the other
+  std::string cut = "even";  // what they are: even, layers, strided
+  bool overlap = false;      // the next local steps are made while a round is on its way
+  int64_t late = 0;          // overlap: its result is taken after exactly so many of them; 0: as soon as it is there
+  double keep = -1;          // share of the local parameters that stays when a result is taken; below 0: the result and the work since
+  std::vector<LayerPolicy> layers;  // policies by patterns of parameters' names; then codec and outer are theirs
 
   // Standing rounds: every member takes part in every round by the fixed plan; no Ready, no Begin.
   bool standing(double progress) const { return what != What::parameters || progress < sync_until; }
   bool coded() const { return !codec.is_null(); }
   bool coded_steps() const { return coded() && what != What::parameters; }  // standing rounds with a codec
+  // A result is merged into local work instead of replacing it.
+  bool partial() const { return fragments > 1 || overlap || keep >= 0 || !layers.empty(); }
+  // Local steps of a worker before the round of that number, and the most of any.
+  int64_t steps_of(int64_t round) const {
+    const int64_t turn = round % fragments;
+    return (turn + 1) * every / fragments - turn * every / fragments;
+  }
+  int64_t steps_per_round() const { return (every + fragments - 1) / fragments; }
+  double round_ms() const { return every_ms / static_cast<double>(fragments); }
   // The outer gain zeta / (1 - mu), measured: see outer_gain.
   double gain(double workers) const;
   Json to_json() const;
+};
+
+// The policy of the parameters whose names the pattern matches, and no longer one does.
+struct LayerPolicy {
+  std::string pattern;
+  Policy policy;
 };
 
 // A gain above the number of workers, but for the rounding of its measurement, overshoots.
@@ -46,7 +70,7 @@ inline constexpr double kSafeGain = 1.001;  // times the workers
 
 struct PolicyOption {
   std::string name;
-  std::string type;      // "integer", "number", "boolean", "topology", "codec"; of custom also "table" and "function"
+  std::string type;      // "integer", "number", "boolean", "topology", "codec", "cut"; of custom also "table" and "function"
   std::string fallback;  // as shown in help
   std::string doc;
 };

@@ -17,8 +17,13 @@ struct PolicyAxis {
   void (*write)(const Policy& policy, Json* json) = nullptr;  // nothing where the policy has not got it
 };
 
-extern const PolicyAxis rounds_axis, gradient_axis, exchange_axis, outer_axis;
+extern const PolicyAxis rounds_axis, fragments_axis, gradient_axis, exchange_axis, outer_axis;
 std::span<const PolicyAxis* const> policy_axes();
 std::vector<PolicyOption> codec_options_of(const PolicyDef& def);  // policy_gradient.cpp
+
+// policy_layers.cpp: {"fc.*": {"type": "periodic", ...}, "*": ...} instead of one policy.
+bool is_layers(const Json& averaging);
+Policy read_layers(const Json& averaging, const std::string& path);
+Json layers_to_json(const Policy& policy);
 
 }  // namespace perigee

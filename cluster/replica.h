@@ -36,6 +36,14 @@ struct Bucket {
   size_t begin = 0, end = 0;
 };
 
+// Part of a row that has rounds of its own (fragments.h): only where it is due is it exchanged.
+struct FragmentPart {
+  size_t begin = 0, end = 0;  // bytes of the row
+  bool coded = false;         // in a payload; else added up
+  int64_t interval = 1, phase = 0;
+  bool due(int64_t round) const { return round % interval == phase; }
+};
+
 // A subtree of the fixed summation tree over all shards: leaves [first, first + count).
 struct Partial {
   int32_t first = 0, count = 1;
@@ -43,13 +51,18 @@ struct Partial {
 
 struct TrainOrder {
   int64_t round = 0;
-  bool gradient = false;               // one gradient over all ranges, no update; else local steps, one per range
-  std::vector<Range> ranges;           // gradient: one per leaf of the summation tree, from `first_leaf`
+  bool gradient = false;  // one gradient over all ranges, no update; else local steps, one per range
+  // Gradient: one per leaf of the summation tree, from `first_leaf`. None, in a policy of fragments: what there is of local work is staged.
+  std::vector<Range> ranges;
   std::vector<Range> next;             // what the order after this one will probably begin with: to be read ahead
   int32_t first_leaf = 0, leaves = 1;  // leaves of all workers together
-  double stop_after_ms = 0;            // local steps: end after the step that passes this; the rest of the ranges comes back untouched
-  int64_t examples_before = 0;         // committed before, by all: the schedules' progress
-  int64_t examples_per_step = 0;       // what all workers together train in the time of one local step
+  // Local steps, of a policy with overlap: the contribution before is still on its way. This one is staged when that is in a result, or is
+  // part of this one (unstage).
+  bool overlapped = false;
+  size_t row = 0;                 // local steps: where the contribution is staged; another one than that of the contribution before
+  double stop_after_ms = 0;       // local steps: end after the step that passes this; the rest of the ranges comes back untouched
+  int64_t examples_before = 0;    // committed before, by all: the schedules' progress
+  int64_t examples_per_step = 0;  // what all workers together train in the time of one local step
 };
 
 struct Contribution {
@@ -68,11 +81,13 @@ struct Payload {
   int64_t examples = 0;
 };
 
-// Row 0 holds the merged sums of `examples` examples (0: the parameters stay).
+// `row` holds the merged sums of `examples` examples (0: the parameters stay).
 struct ApplyOrder {
   int64_t round = 0;
+  size_t row = 0;
   int64_t examples = 0, examples_after = 0;
   bool alone = false;             // nobody else took part, the local parameters are the result bit for bit
+  bool last = false;              // of the run: every fragment is due
   std::vector<Payload> payloads;  // coded rounds: of all who have examples, in the order of the ranks
 };
 
@@ -103,6 +118,9 @@ class Replica {
   virtual ExchangeLayout layout() const = 0;
   virtual const std::vector<Bucket>& buckets() const = 0;  // cover the layout without overlap
   virtual std::span<std::byte> exchange_row(size_t row) = 0;
+  // Ascending and without gaps, from the row's begin; what stands behind them is of every round. None: all is of every round. With them
+  // a payload is that of fragment_payload.h.
+  virtual std::span<const FragmentPart> fragments() const { return {}; }
 
   // -> on_contribution; none comes, not even one that was on its way, once the order is given up (drop, load, another train). Local work
   // goes on from the local parameters; a gradient is of the result held.
@@ -116,6 +134,8 @@ class Replica {
   // Of the last result, whatever local work has been done since. -> on_snapshot
   virtual void snapshot(uint64_t request, bool with_optimizer) = 0;
   virtual void evaluate(const Evaluate& order) = 0;  // of the last result -> on_evaluated
+  // With fragments(): what is staged is staged no more; it is part of the next contribution. No answer.
+  virtual void unstage() {}
   // Gives up a training order or a contribution: its ranges go back, the parameters to the last result. No answer.
   virtual void drop() = 0;
   virtual int64_t steps() const = 0;                                 // local steps made so far; any time

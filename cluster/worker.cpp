@@ -334,7 +334,7 @@ void Worker::Impl::check_deadlines(uint64_t now) {
   }
   if (!exchange.active() || !exchange.started() || exchange.done()) return;
   const uint64_t bytes = exchange.bytes_up() + exchange.bytes_down();
-  if (bytes != progress_bytes || training) {
+  if (bytes != progress_bytes || (training && training->gradient)) {
     progress_bytes = bytes;
     progress_ns = now;
   }
@@ -365,7 +365,7 @@ std::string Worker::Impl::waits_for() const {
     case State::running: break;
     default: return "coordinator";
   }
-  const bool computing = training || evaluating > 0;
+  const bool computing = (training && !waits_for_result()) || evaluating > 0;
   if (computing && replica.waits_for_examples()) return "examples";
   if (computing || applying) return "";
   if (exchange.active() && exchange.started() && !exchange.done()) {

@@ -44,7 +44,7 @@ void Worker::Impl::on_form(const FrameHeader& h, Form form) {
   healing.reset();
   receiver.cancel();
   forget_log(form.synced);
-  exchange.reset(members.size(), replica.buckets().size(), replica.layout());
+  exchange.reset(members.size(), bucket_limit(), replica.layout());
   links.form(job, generation, id, members);
   send_formed();
 }
@@ -75,6 +75,7 @@ void Worker::Impl::on_heal(const Heal& heal) {
     return;
   }
   if (!heal.keep_local && !planted(Bug::healed_keeps_work)) stop_work(false);
+  else if (policy.partial()) join_staged();  // of another round than that for which it was staged
   if (heal.donor == id) {
     tell(Healed{.round = held_round, .hash = held_hash, .ok = true}, held_round);
     return go_on();

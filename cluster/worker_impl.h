@@ -1,5 +1,5 @@
 // The parts of Worker that its files share. worker.cpp: the session with a coordinator. worker_forming.cpp: changes of membership,
-// healing, images. worker_rounds.cpp: training, exchange, apply.
+// healing, images. worker_rounds.cpp: training, exchange, apply. worker_partial.cpp: rounds of fragments, training while a round is on its way.
 #pragma once
 
 #include <array>
@@ -101,6 +101,15 @@ struct Worker::Impl {
   void forget_log(int64_t synced);
   std::vector<Range> pending() const;
 
+  // ---- fragments and overlap (worker_partial.cpp) ----
+  bool may_overlap() const;
+  void stage_only();
+  void join_staged();
+  void take_carried();
+  void set_up_fragments(Exchange::Setup* setup, bool last) const;
+  size_t bucket_limit() const;
+  bool waits_for_result() const { return training && training->overlapped && staged; }
+
   WorkerOptions options;
   Clock& clock;
   Rng& rng;
@@ -180,9 +189,11 @@ struct Worker::Impl {
   std::optional<TrainOrder> training;  // asked of the replica and not answered
   std::optional<Contribution> staged;  // answered and in no result yet
   bool staged_gradient = false;
-  int64_t examples_done = 0;        // committed by all, as far as this worker was told
-  int64_t local_base = -1;          // the result that the local work started from
-  std::vector<bool> bucket_staged;  // standing: which are staged; all true once the contribution is known to be finite
+  size_t staged_row = 0;
+  std::optional<Contribution> carried;  // fragments, overlap: handed in already, in no result, and part of the next contribution
+  int64_t examples_done = 0;            // committed by all, as far as this worker was told
+  int64_t local_base = -1;              // the result that the local work started from
+  std::vector<bool> bucket_staged;      // standing: which are staged; all true once the contribution is known to be finite
   size_t buckets_staged = 0;
   std::vector<std::byte> kept;  // announced: what of the contribution the exchange adds up, as it was before that wrote over it
   bool kept_valid = false;

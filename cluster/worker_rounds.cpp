@@ -43,12 +43,13 @@ void Worker::Impl::on_go(const FrameHeader&, Go message) {
   examples_done = go->examples;
   exchange.expect(held_round + 1);
   if (go->standing) drop_work();  // local work has no place among gradients
-  if (staged) return send_ready();
-  if (!training) go_on();
+  if (staged) send_ready();
+  go_on();
 }
 
 void Worker::Impl::go_on() {
-  if (state != State::running || paused || training || staged || applying || exchange.active() || healing || loading) return;
+  if (state != State::running || paused || training || applying || healing || loading) return;
+  if ((staged || exchange.active()) && !may_overlap()) return;
   if (go->standing) train_standing();
   else train_local();
 }
@@ -134,6 +135,7 @@ void Worker::Impl::on_contribution(const Contribution& contribution) {
   const TrainOrder order = std::move(*training);
   training.reset();
   staged = contribution;
+  staged_row = order.row;
   if (planted(Bug::sends_not_finite)) staged->finite = true;
   staged_gradient = order.gradient;
   staged_ns = clock.now_ns();
@@ -146,7 +148,9 @@ void Worker::Impl::on_contribution(const Contribution& contribution) {
   if (!order.gradient) {  // what time did not suffice for comes first in the next round
     const std::vector<Range> rest = without(order.ranges, contribution.ranges);
     if (!planted(Bug::rest_lost)) queue.insert(queue.begin(), rest.begin(), rest.end());
-    if (state == State::running && !healing && !loading) send_ready();
+    if (order.overlapped) staged->figures.wait_s += std::max(0.0, static_cast<double>(staged_ns - trained_ns) * 1e-9 - seconds);
+    take_carried();
+    if (state == State::running && !healing && !loading) send_ready(), go_on();
     return;
   }
   if (state != State::running) return;
@@ -168,17 +172,22 @@ void Worker::Impl::on_contribution(const Contribution& contribution) {
 // ---- announced rounds ----
 
 void Worker::Impl::train_local() {
-  assert(!go->standing && !training && !staged);
+  assert(!go->standing && !training);
+  if (carried || (queue.empty() && queue_last && policy.partial() && !staged)) return stage_only();
   if (queue.empty()) {
     if (queue_last) send_ready();
     return;
   }
-  TrainOrder order{.round = held_round + 1,
-                   .stop_after_ms = policy.every_ms,
-                   .examples_before = examples_done,
+  const int64_t ahead = staged ? 1 : 0;
+  TrainOrder order{.round = held_round + 1 + ahead,
+                   .overlapped = staged.has_value(),
+                   .row = staged ? 1 - staged_row : 0,
+                   .stop_after_ms = policy.round_ms(),
+                   .examples_before = examples_done + (staged ? staged->steps * go->batch * static_cast<int64_t>(members.size()) : 0),
                    .examples_per_step = go->batch * static_cast<int64_t>(members.size())};
-  const size_t steps =
-      policy.every_ms > 0 ? queue.size() : std::min<size_t>(queue.size(), static_cast<size_t>(std::max<int64_t>(1, policy.every)));
+  const size_t steps = policy.every_ms > 0
+                           ? queue.size()
+                           : std::min<size_t>(queue.size(), static_cast<size_t>(std::max<int64_t>(1, policy.steps_of(order.round))));
   order.ranges.assign(queue.begin(), queue.begin() + static_cast<ptrdiff_t>(steps));
   queue.erase(queue.begin(), queue.begin() + static_cast<ptrdiff_t>(steps));
   order.next.assign(queue.begin(), queue.begin() + static_cast<ptrdiff_t>(std::min(queue.size(), steps)));
@@ -196,8 +205,9 @@ void Worker::Impl::on_lease(Lease lease) {
   queue.insert(queue.end(), lease.ranges.begin(), lease.ranges.end());
   queue_last = lease.last;
   // It had said that it has no work. The coordinator takes that back when it sends some before the round has begun.
+  if (staged && staged->ranges.empty() && !queue.empty() && !exchange.active()) join_staged(), carried.reset();
   if (!staged && !exchange.active()) ready_sent = false;
-  if (!ready_sent) go_on();
+  if (!ready_sent || may_overlap()) go_on();
 }
 
 // Announced: the contribution is staged, or there is no work. Standing: it is not finite.
@@ -231,12 +241,13 @@ void Worker::Impl::on_begin(const FrameHeader& h, Begin begin) {
   }
   Exchange::Setup setup{.round = h.round,
                         .rank = static_cast<int>(own - begin.shares.begin()),
-                        .rows = {replica.exchange_row(0)},
+                        .rows = {replica.exchange_row(staged_row)},
                         .layout = replica.layout(),
                         .buckets = replica.buckets(),
                         .takes_part = own->examples > 0,
                         .topology = policy.topology};
-  const size_t coded = setup.layout.coded;
+  const size_t coded = policy.partial() ? 0 : setup.layout.coded;
+  if (policy.partial()) setup.gives.resize(begin.shares.size(), true), set_up_fragments(&setup, begin.last);
   if (coded > 0) {
     setup.buckets = {{coded, setup.layout.bytes()}};
     for (const Share& share : begin.shares) setup.gives.push_back(share.examples > 0);
@@ -328,7 +339,8 @@ void Worker::Impl::try_apply() {
     if (coded_steps()) order.payloads = step_payloads();
     return replica.apply(order);
   }
-  ApplyOrder order{.round = round, .examples_after = begun->examples_after, .alone = begun->shares.size() == 1};
+  ApplyOrder order{
+      .round = round, .row = staged_row, .examples_after = begun->examples_after, .alone = begun->shares.size() == 1, .last = begun->last};
   for (size_t r = 0; r < begun->shares.size(); ++r) {
     const Share& share = begun->shares[r];
     order.examples += share.examples;
@@ -346,11 +358,12 @@ void Worker::Impl::on_payload_refused(int64_t round, size_t payload) {
   if (state == State::running && exchange.active() && coded_steps()) return blame_step_payload(round, payload);
   if (state == State::running && exchange.active() && begun) {
     for (const Share& share : begun->shares)
-      if (share.examples > 0 && payload-- == 0 && share.id != id)
+      if ((share.examples > 0 || policy.partial()) && payload-- == 0 && share.id != id)
         return lose_link(share.id, "what it sent in round " + std::to_string(round) + " is no payload of this job's codec", true);
     return;
   }
   restore_contribution();  // the membership changed meanwhile
+  if (training) join_staged();
   if (formed_due) send_formed();
 }
 
@@ -369,7 +382,9 @@ void Worker::Impl::on_applied(int64_t round, uint64_t hash) {
   }
   if (!planted(Bug::staged_twice)) staged.reset();
   kept_valid = ready_sent = false;
-  if (formed_due) return send_formed();  // the membership changed meanwhile
+  const bool overlapped = training && !training->gradient;
+  if (overlapped) local_base = held_round;  // its work is on top of this result now
+  if (formed_due) return send_formed();     // the membership changed meanwhile
   if (state != State::running || !exchange.active()) return;
 
   const uint64_t now = clock.now_ns();
@@ -382,10 +397,15 @@ void Worker::Impl::on_applied(int64_t round, uint64_t hash) {
   done.figures.bytes_up = exchange.bytes_up();
   done.figures.bytes_down = exchange.bytes_down();
   times.round = round;
-  if (!go->standing) done.figures.wait_s += spent(TracePhase::wait, staged_ns, begun_ns, 0);
-  done.figures.transfer_s += spent(TracePhase::transfer, exchange_began, exchanged_ns, static_cast<int64_t>(done.figures.bytes_up));
-  done.figures.wait_s += spent(TracePhase::wait, exchanged_ns, apply_ns, 0);
-  done.figures.apply_s += spent(TracePhase::apply, apply_ns, now, 0);
+  const auto in_bytes = static_cast<int64_t>(done.figures.bytes_up);
+  if (overlapped) {  // it cost the trainer no time
+    spent(TracePhase::transfer, exchange_began, exchanged_ns, in_bytes);
+  } else {
+    if (!go->standing) done.figures.wait_s += spent(TracePhase::wait, staged_ns, begun_ns, 0);
+    done.figures.transfer_s += spent(TracePhase::transfer, exchange_began, exchanged_ns, in_bytes);
+    done.figures.wait_s += spent(TracePhase::wait, exchanged_ns, apply_ns, 0);
+    done.figures.apply_s += spent(TracePhase::apply, apply_ns, now, 0);
+  }
   times.round = -1;
   exchange.finish();
   tell(done, round);
@@ -417,16 +437,17 @@ void Worker::Impl::on_evaluate(const Evaluate& order) {
 }
 
 void Worker::Impl::drop_work() {
-  if ((!training && !staged) || applying) return;  // what is being applied is part of the result already
+  if ((!training && !staged && !carried) || applying) return;  // what is being applied is part of the result already
   replica.drop();
   training.reset();
   staged.reset();
+  carried.reset();
 }
 
 void Worker::Impl::restore_contribution() {
   if (!kept_valid) return;
   assert(staged && !staged_gradient);
-  const std::span<std::byte> row = replica.exchange_row(0);
+  const std::span<std::byte> row = replica.exchange_row(staged_row);
   assert(row.size() >= kept.size());
   if (!planted(Bug::forgotten_contribution)) std::memcpy(row.data() + (row.size() - kept.size()), kept.data(), kept.size());
   kept_valid = false;
@@ -436,9 +457,10 @@ void Worker::Impl::restore_contribution() {
 void Worker::Impl::stop_work(bool keep_contribution) {
   if (opened) {
     if (!applying) restore_contribution();
-    exchange.reset(members.size(), replica.buckets().size(), replica.layout());
-    const bool local = (training && !training->gradient) || (staged && !staged_gradient);
+    exchange.reset(members.size(), bucket_limit(), replica.layout());
+    const bool local = (training && !training->gradient) || (staged && !staged_gradient) || carried;
     if (!(keep_contribution && local)) drop_work();
+    else if (training && !applying) join_staged();  // the round is void: one contribution of both
     if (state == State::running && go) exchange.expect(held_round + 1);
   }
   begun.reset();
@@ -449,9 +471,12 @@ void Worker::Impl::stop_work(bool keep_contribution) {
 
 std::vector<Range> Worker::Impl::pending() const {
   if (planted(Bug::pending_untold)) return {};
-  if (training && !training->gradient) return training->ranges;
-  if (staged && !staged_gradient) return staged->ranges;
-  return {};
+  std::vector<Range> all;
+  const auto add = [&](const std::vector<Range>& ranges) { all.insert(all.end(), ranges.begin(), ranges.end()); };
+  if (training && !training->gradient) add(training->ranges);
+  if (staged && !staged_gradient) add(staged->ranges);
+  if (carried) add(carried->ranges);
+  return all;
 }
 
 }  // namespace perigee

@@ -16,7 +16,7 @@ int64_t round_up(int64_t elements) { return (elements + kBorder - 1) / kBorder *
 
 }  // namespace
 
-ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_bound, size_t bucket_bytes)
+ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_bound, size_t bucket_bytes, size_t fragments)
     : trainer_(trainer), math_(block_math(trainer.model().params().dtype())), with_slots_(with_slots) {
   const Params& params = trainer.model().params();
   block_ = states_ = params.block_elements();
@@ -36,7 +36,7 @@ ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_b
   }
   slots_ = round_up(states_);
   if (with_slots) slots_ += static_cast<int64_t>(trainer.optimizer_slots()) * block_;
-  layout_.sums = round_up(slots_ + kExchangeTail);
+  layout_.sums = round_up(slots_ + static_cast<int64_t>(fragments + 1) * kExchangeTail);
   layout_.coded = payload_bound > 0 ? bytes_of(block_) : 0;
   layout_.payload_bound = payload_bound;
   beside_.resize(bytes_of(states_ - block_ + kExchangeTail));
@@ -50,9 +50,14 @@ ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_b
 size_t ExchangeBlock::slot_at(size_t i) const { return bytes_of(round_up(states_) + static_cast<int64_t>(i) * block_); }
 
 bool ExchangeBlock::stage_values(std::byte* row, int64_t examples) const {
+  const bool finite = layout_.coded > 0 || math_.scale(trainer_.model().params().block(), static_cast<double>(examples), block_, row);
+  return stage_beside_values(row, examples) && finite;
+}
+
+bool ExchangeBlock::stage_beside_values(std::byte* row, int64_t examples) const {
   const Params& params = trainer_.model().params();
   const auto weight = static_cast<double>(examples);
-  bool finite = layout_.coded > 0 || math_.scale(params.block(), weight, block_, row);
+  bool finite = true;
   for (const PlacedState& state : float_states_)
     finite = math_.scale(params.state_bytes().data() + state.from, weight, state.elements, row + bytes_of(state.to)) && finite;
   std::memset(row + bytes_of(states_), 0, bytes_of(round_up(states_) - states_));
@@ -117,6 +122,10 @@ void ExchangeBlock::take_values(const std::byte* row, int64_t examples) {
   take_states(row, examples);
   for (size_t i = 0; with_slots_ && i < trainer_.optimizer_slots(); ++i)
     math_.divide(row + slot_at(i), all, block_, trainer_.optimizer_slot(i).data());
+  take_step(row);
+}
+
+void ExchangeBlock::take_step(const std::byte* row) {
   Position position = trainer_.position();
   position.step = std::max(position.step, maxima(row)[0]);
   trainer_.set_position(position);

@@ -17,8 +17,8 @@ namespace perigee {
 class ExchangeBlock {
  public:
   // Cuts the trainer's gradient into buckets of about `bucket_bytes`; what does not belong to the gradient goes with the last one.
-  // `payload_bound`: of a codec; 0: there is none.
-  ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_bound, size_t bucket_bytes);
+  // `payload_bound`: of a codec; 0: there is none. `fragments`: so many more tails stand before the last.
+  ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_bound, size_t bucket_bytes, size_t fragments = 0);
 
   const ExchangeLayout& layout() const { return layout_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
@@ -26,6 +26,7 @@ class ExchangeBlock {
   // The trainer's parameters (without a codec), states and slots as the contribution of `examples` examples. False when one of them is not
   // finite.
   bool stage_values(std::byte* row, int64_t examples) const;
+  bool stage_beside_values(std::byte* row, int64_t examples) const;  // all but the parameters
   // With a codec: the block's part of the row.
   std::span<float> coded(std::byte* row) const { return {reinterpret_cast<float*>(row), static_cast<size_t>(block_)}; }
   // What goes with a gradient over `examples` examples that lies in `row`: the trainer's states, the tail; added to `adds` in the order of
@@ -36,6 +37,7 @@ class ExchangeBlock {
   // The mean of the merged rows of `examples` examples into the trainer; the parameters only without a codec.
   void take_values(const std::byte* row, int64_t examples);
   void take_states(const std::byte* row, int64_t examples);
+  void take_step(const std::byte* row);
 
  private:
   struct PlacedState {

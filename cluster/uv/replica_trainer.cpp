@@ -65,7 +65,7 @@ std::unique_ptr<Codec> codec_of(const Trainer& trainer, const Policy& policy) {
 }
 
 std::unique_ptr<DeltaCodec> delta_codec_of(const Trainer& trainer, const Policy& policy, uint64_t worker) {
-  if (!policy.coded() || policy.coded_steps()) return nullptr;
+  if (!policy.coded() || policy.coded_steps() || policy.partial()) return nullptr;
   return std::make_unique<DeltaCodec>(codec_of(trainer, policy), trainer.model().params().block_elements(), trainer.seed(), worker);
 }
 
@@ -78,6 +78,28 @@ std::unique_ptr<GradientCodec> gradient_codec_of(const Trainer& trainer, const P
 // Buckets leave before the whole gradient is known, which only sums of gradients can.
 size_t bucket_bytes_of(const Policy& policy, size_t bytes) {
   return policy.coded_steps() || policy.what == Policy::What::update ? SIZE_MAX : bytes;
+}
+
+FragmentPlan plan_of(const Trainer& trainer, const Policy& policy) {
+  const Params& params = trainer.model().params();
+  return {policy, params.windows(), params.block_elements(), trainer.job().where() + ": averaging"};
+}
+
+std::vector<OuterPart> outer_parts(const Trainer& trainer, const Policy& policy, const FragmentPlan& plan) {
+  if (plan.empty()) return {{.program = policy.outer, .runs = {{0, trainer.model().params().block_elements()}}}};
+  std::vector<OuterPart> parts;
+  for (const Fragment& f : plan.fragments()) {
+    parts.push_back({.program = plan.outers()[f.outer], .runs = {}});
+    for (const FragmentRun& run : f.runs) parts.back().runs.push_back({run.block, run.elements});
+  }
+  return parts;
+}
+
+size_t bound_of(const Trainer& trainer, const FragmentPlan& plan, const DeltaCodec* codec, const GradientCodec* step_codec) {
+  if (codec) return codec->bound();
+  if (step_codec) return step_codec->bound();
+  if (plan.empty()) return 0;
+  return payload_bound(plan, trainer.model().params().dtype(), trainer.job().where() + ": averaging");
 }
 
 // parameters -= change, window by window: a codec may have put something into what does not train, and into the gaps, which are zero
@@ -156,13 +178,12 @@ ReplicaTrainer::ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptio
       policy_(policy_of(trainer_)),
       codec_(delta_codec_of(trainer_, policy_, welcome.id)),
       step_codec_(gradient_codec_of(trainer_, policy_, welcome.id)),
-      block_(trainer_, policy_.average_optimizer,
-             codec_        ? codec_->bound()
-             : step_codec_ ? step_codec_->bound()
-                           : 0,
-             bucket_bytes_of(policy_, options.bucket_bytes)),
-      outer_(policy_.outer, trainer_.model().params().dtype(), trainer_.model().params().windows(),
+      plan_(plan_of(trainer_, policy_)),
+      block_(trainer_, policy_.average_optimizer, bound_of(trainer_, plan_, codec_.get(), step_codec_.get()),
+             bucket_bytes_of(policy_, options.bucket_bytes), plan_.fragments().size()),
+      outer_(outer_parts(trainer_, policy_, plan_), trainer_.model().params().dtype(), trainer_.model().params().windows(),
              trainer_.model().params().block_elements()) {
+  if (!plan_.empty()) partial_ = std::make_unique<PartialMerge>(trainer_, block_, outer_, plan_, policy_, welcome.id);
   trainer_.plan_examples(planned_of(trainer_));
   states_before_.resize(trainer_.model().params().state_bytes().size());
   put_initial_values();
@@ -176,7 +197,7 @@ std::vector<DataPrint> ReplicaTrainer::data_prints() { return print_data(trainer
 
 void ReplicaTrainer::put_initial_values() {
   trainer_.initialize_values();
-  if (outer_.active()) outer_.initialize();
+  outer_.initialize();
   const Json* pretrained = trainer_.job().json().find("pretrained");
   if (!pretrained || pretrained->is_null()) return;
   const Json description = pretrained->is_string() ? Json(Json::Object{{"model", *pretrained}}) : *pretrained;
@@ -185,24 +206,24 @@ void ReplicaTrainer::put_initial_values() {
 
 std::vector<NamedBlock> ReplicaTrainer::outer_blocks() {
   std::vector<NamedBlock> blocks;
-  for (size_t i = 0; i < outer_.program().states().size(); ++i)
-    blocks.push_back({"outer/" + outer_.program().states()[i].name, outer_.state(i)});
+  for (size_t i = 0; i < outer_.states().size(); ++i) blocks.push_back({"outer/" + outer_.states()[i].name, outer_.state(i)});
   return blocks;
 }
 
-// The trainer holds the result.
 uint64_t ReplicaTrainer::hash_of_result() const {
   const Params& params = trainer_.model().params();
-  uint64_t hash = xxh3_64(params.state_bytes(), xxh3_64({params.block(), params.block_bytes()}));
-  for (size_t i = 0; i < outer_.program().states().size(); ++i) hash = xxh3_64(outer_.state(i), hash);
+  std::span<const std::byte> parameters{params.block(), params.block_bytes()}, states = params.state_bytes();
+  if (local_work_) parameters = result_->parameters, states = result_->states;
+  uint64_t hash = xxh3_64(states, xxh3_64(parameters));
+  for (size_t i = 0; i < outer_.states().size(); ++i) hash = xxh3_64(outer_.state(i), hash);
   return hash;
 }
 
 // The trainer holds the result of `round`.
 void ReplicaTrainer::new_result(int64_t round) {
   round_ = round;
-  hash_ = hash_of_result();
   local_work_ = staged_ = false;
+  hash_ = hash_of_result();
   for (auto& image : images_) image.reset();
 }
 
@@ -227,6 +248,13 @@ void ReplicaTrainer::drop() {
   back_to_result();
   if (codec_) codec_->drop();
   if (step_codec_) step_codec_->drop();
+  if (partial_) partial_->drop();
+  staged_ = false;
+}
+
+void ReplicaTrainer::unstage() {
+  assert(partial_);
+  partial_->unstage();
   staged_ = false;
 }
 
@@ -241,7 +269,10 @@ bool ReplicaTrainer::train(const TrainOrder& order, std::span<std::byte* const> 
   PhaseTimes& times = trainer_.times();
   const PhaseTimes before = times;
   times.round = order.round;
-  staged_ = false;
+  staged_ = staged_ && order.overlapped;
+  overlapped_ = order.overlapped;
+  order_done_ = false;
+  steps_made_ = 0;
   contribution->round = order.round;
   contribution->examples = contribution->steps = 0;
   contribution->finite = true;
@@ -251,9 +282,11 @@ bool ReplicaTrainer::train(const TrainOrder& order, std::span<std::byte* const> 
   contribution->payload.reset();
   const bool done =
       order.gradient ? train_gradient(order, rows, cancel, watch, contribution) : train_steps(order, rows[0], cancel, watch, contribution);
+  overlapped_ = false;
   if (!done) return false;
   if (!contribution->finite) {
     back_to_result();
+    if (partial_) partial_->drop();
     const PhaseScope scope(times, TracePhase::encode);
     for (std::byte* row : rows) block_.stage_nothing(row);
     contribution->examples = contribution->steps = 0;
@@ -317,12 +350,16 @@ bool ReplicaTrainer::train_steps(const TrainOrder& order, std::byte* row, const 
       break;
     }
     watch.on_step();
+    ++steps_made_;
+    if (partial_) partial_->trained(range.count);
     contribution->ranges.push_back(range);
     contribution->examples += range.count;
     contribution->steps += 1;
     add_figures(report, contribution);
     if (order.stop_after_ms > 0 && seconds_since(begin) * 1000 >= order.stop_after_ms) break;
   }
+  order_done_ = true;
+  if (overlapped_ && watch.given_up()) return false;  // waits for the result of the round before
   if (!contribution->finite) return true;
   const PhaseScope scope(trainer_.times(), TracePhase::encode, contribution->examples);
   contribution->finite = stage_local(row, contribution);
@@ -331,6 +368,7 @@ bool ReplicaTrainer::train_steps(const TrainOrder& order, std::byte* row, const 
 
 // False when a value is not finite, or too large for the codec.
 bool ReplicaTrainer::stage_local(std::byte* row, Contribution* contribution) {
+  if (partial_) return partial_->stage(round_ + 1, result_->parameters.data(), row, contribution);
   if (!block_.stage_values(row, contribution->examples)) return false;
   if (!codec_) return true;
   const Params& params = trainer_.model().params();
@@ -406,20 +444,25 @@ bool ReplicaTrainer::train_gradient(const TrainOrder& order, std::span<std::byte
   return true;
 }
 
-// The trainer holds the mean. All that the program sees is of the last result and of the merged row, and so the same for all replicas.
-void ReplicaTrainer::take_outer_step(int64_t round, int64_t workers) {
+// All that the program sees is of the last result and of the merged row, and so the same for all replicas.
+OuterRound ReplicaTrainer::seen_by_outer(int64_t round) {
   const Position here = trainer_.position();
   trainer_.set_position(result_->position);
-  const OuterRound seen{.workers = static_cast<double>(workers),
-                        .progress = progress(),
-                        .round = static_cast<double>(round),
-                        .learning_rate = trainer_.next_learning_rate()};
+  const OuterRound seen{.progress = progress(), .round = static_cast<double>(round), .learning_rate = trainer_.next_learning_rate()};
   trainer_.set_position(here);
+  return seen;
+}
+
+// The trainer holds the mean.
+void ReplicaTrainer::take_outer_step(int64_t round, int64_t workers) {
+  OuterRound seen = seen_by_outer(round);
+  seen.workers = static_cast<double>(workers);
   outer_.run(seen, result_->parameters.data(), trainer_.model().params().block());
 }
 
 std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* row) {
   const bool gradient = staged_ ? staged_gradient_ : policy_.standing(progress());
+  if (partial_ && !gradient) return apply_partial(order, row);
   const bool merged = order.examples > 0 && !gradient && !order.alone;
   if (step_codec_ && gradient && order.examples > 0)
     if (const std::optional<size_t> refused = add_step_payloads(order)) return refused;
@@ -437,13 +480,34 @@ std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* 
   // Alone, the local parameters themselves are the result: the payload is in none.
   if (codec_) codec_->settle(merged && staged_ && staged_examples_ > 0);
   if (step_codec_) step_codec_->settle(gradient && order.examples > 0 && staged_ && staged_examples_ > 0);
+  set_progress(order.examples_after);
+  new_result(order.round);
+  return std::nullopt;
+}
+
+void ReplicaTrainer::set_progress(int64_t examples) {
   Position position = trainer_.position();
   const int64_t epoch = trainer_.train_source().size();
-  position.examples = order.examples_after;
-  position.epoch = static_cast<uint64_t>(order.examples_after / epoch);
-  position.position = order.examples_after % epoch;
+  position.examples = examples;
+  position.epoch = static_cast<uint64_t>(examples / epoch);
+  position.position = examples % epoch;
   trainer_.set_position(position);
-  new_result(order.round);
+}
+
+// The new result is made beside the trainer, which goes on with its local work where no fragment was due.
+std::optional<size_t> ReplicaTrainer::apply_partial(const ApplyOrder& order, std::byte* row) {
+  keep_result();
+  const OuterRound seen = seen_by_outer(order.round);
+  const std::optional<size_t> refused = partial_->merge(order, seen, row, result_->parameters.data(), result_->states);
+  if (refused) return refused;
+  set_progress(order.examples_after);
+  result_->position = trainer_.position();
+  for (size_t i = 0; i < result_->slots.size(); ++i)
+    std::copy_n(trainer_.optimizer_slot(i).begin(), result_->slots[i].size(), result_->slots[i].begin());
+  round_ = order.round;
+  hash_ = hash_of_result();
+  staged_ = false;
+  for (auto& image : images_) image.reset();
   return std::nullopt;
 }
 
@@ -472,6 +536,7 @@ void ReplicaTrainer::take_mean(const ApplyOrder& order, const std::byte* row) {
 
 bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bool keep_local, std::byte* row) {
   const bool rebase = keep_local && local_work_;
+  if (partial_) unstage();
   const bool staged = staged_;
   // With local work: x_old goes into the trainer, the local values w into result_.
   if (rebase) result_->swap_with(trainer_);
@@ -491,6 +556,7 @@ bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bo
   new_result(round);
   if (!keep_local && codec_) codec_->overtaken();
   if (!keep_local && step_codec_) step_codec_->overtaken();
+  if (!keep_local && partial_) partial_->overtaken();
   if (!rebase) return true;
   const Params& params = trainer_.model().params();
   const BlockMath& math = block_math(params.dtype());

@@ -18,6 +18,7 @@
 #include "cluster/policy.h"
 #include "cluster/replica.h"
 #include "cluster/uv/exchange_block.h"
+#include "cluster/uv/partial_merge.h"
 #include "src/train/checkpoint.h"
 #include "src/train/trainer.h"
 
@@ -45,6 +46,7 @@ class ReplicaTrainer {
 
   Trainer& trainer() { return trainer_; }
   const ExchangeBlock& block() const { return block_; }
+  std::vector<FragmentPart> fragments() const { return plan_.parts(trainer_.model().params().width()); }
   std::vector<DataPrint> data_prints();     // opens what is not open yet. Error(data)
   int64_t round() const { return round_; }  // of the result held
   uint64_t hash() const { return hash_; }
@@ -58,6 +60,10 @@ class ReplicaTrainer {
   // Null: initial values. False: the image cannot be used and nothing has changed. `row`: where a contribution is staged.
   bool load(int64_t round, const std::vector<std::byte>* image, bool keep_local, std::byte* row);
   void drop();
+  void unstage();
+  // An overlapped order is in progress: may the result of the contribution before be applied now, and is it waited for?
+  bool takes_result() const { return overlapped_ && (order_done_ || steps_made_ >= policy_.late); }
+  bool waits_for_result() const { return overlapped_ && staged_ && (order_done_ || (policy_.late > 0 && steps_made_ >= policy_.late)); }
   SharedBytes snapshot(bool with_optimizer);  // null when there is no memory for it
   std::string evaluate(const Evaluate& order, const std::atomic<bool>& cancel, std::atomic<int64_t>* evaluated);
 
@@ -76,6 +82,9 @@ class ReplicaTrainer {
   bool train_steps(const TrainOrder& order, std::byte* row, const std::atomic<bool>& cancel, OrderWatch& watch, Contribution* contribution);
   bool stage_local(std::byte* row, Contribution* contribution);
   std::optional<size_t> add_payloads(const ApplyOrder& order, std::byte* row);
+  std::optional<size_t> apply_partial(const ApplyOrder& order, std::byte* row);
+  void set_progress(int64_t examples);
+  OuterRound seen_by_outer(int64_t round);
   void take_mean(const ApplyOrder& order, const std::byte* row);
   bool stage_step(const TrainOrder& order, std::byte* row, Contribution* contribution);
   std::optional<size_t> add_step_payloads(const ApplyOrder& order);
@@ -98,12 +107,16 @@ class ReplicaTrainer {
   std::unique_ptr<SourceOpener> remote_;  // of data that the coordinator sends
   Trainer trainer_;
   Policy policy_;
-  std::unique_ptr<DeltaCodec> codec_;          // null: parameters are added up
+  std::unique_ptr<DeltaCodec> codec_;          // null: parameters are added up, or fragments have their own
   std::unique_ptr<GradientCodec> step_codec_;  // null: gradients, or updates, are added up
+  FragmentPlan plan_;
   ExchangeBlock block_;
   OuterStep outer_;  // its state is the last result's, whatever local work has been done since
   int64_t round_ = -1;
   uint64_t hash_ = 0;
+  std::unique_ptr<PartialMerge> partial_;  // null: a result replaces all local work
+  bool overlapped_ = false, order_done_ = false;
+  int64_t steps_made_ = 0;  // of the order in progress
   // The last result, when local work has been done since; else the trainer itself holds it.
   std::unique_ptr<Values> result_;
   bool local_work_ = false;

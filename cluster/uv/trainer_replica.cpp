@@ -67,7 +67,7 @@ void TrainerReplica::train(const TrainOrder& order) {
   size_t rows = 1;
   if (order.gradient) rows = partials_of(order.first_leaf, order.first_leaf + static_cast<int>(order.ranges.size()), order.leaves).size();
   request->rows.clear();
-  for (size_t i = 0; i < std::max<size_t>(rows, 1); ++i) request->rows.push_back(exchange_row(i).data());
+  for (size_t i = 0; i < std::max<size_t>(rows, 1); ++i) request->rows.push_back(exchange_row(order.row + i).data());
   request->train = order;
   request->order = live_order_ = ++last_order_;
   send();
@@ -77,7 +77,13 @@ void TrainerReplica::apply(const ApplyOrder& order) {
   Request* request = this->request(Request::Kind::apply);
   assert(request);
   request->apply = order;
-  request->rows.assign(1, exchange_row(0).data());
+  request->rows.assign(1, exchange_row(order.row).data());
+  send();
+}
+
+void TrainerReplica::unstage() {
+  [[maybe_unused]] Request* request = this->request(Request::Kind::unstage);
+  assert(request);
   send();
 }
 
@@ -135,6 +141,7 @@ void TrainerReplica::deliver(const Answer& answer) {
     case Answer::Kind::opened:
       layout_ = answer.layout;
       buckets_ = answer.buckets;
+      fragments_ = answer.fragments;
       data_prints_ = answer.data_prints;
       return events_.on_opened(answer.hash);
     case Answer::Kind::loaded: return events_.on_loaded(answer.round, answer.hash);
@@ -236,6 +243,11 @@ bool TrainerReplica::serve_beside(Request& request) {
       post();
       return true;
     }
+    case Request::Kind::apply:
+      if (!trainer_->takes_result()) return false;
+      apply(request);
+      return true;
+    case Request::Kind::unstage: trainer_->unstage(); return true;
     case Request::Kind::load:
       if (!request.flag) return false;
       trainer_->load(request.round, request.image.get(), true, staged_row_);
@@ -260,24 +272,11 @@ void TrainerReplica::handle(Request& request) {
       answer->data_prints = std::move(prints);
       answer->layout = trainer_->block().layout();
       answer->buckets = trainer_->block().buckets();
+      answer->fragments = trainer_->fragments();
       return post();
     }
     case Request::Kind::train: return carry_out(request);
-    case Request::Kind::apply: {
-      const std::optional<size_t> refused = trainer_->apply(request.apply, request.rows[0]);
-      request.apply.payloads.clear();
-      if (!refused) staged_row_ = nullptr;
-      Answer* answer = this->answer(refused ? Answer::Kind::refused : Answer::Kind::applied);
-      if (!answer) return;
-      if (refused) {
-        answer->round = request.apply.round;
-        answer->request = *refused;
-        return post();
-      }
-      answer->round = trainer_->round();
-      answer->hash = trainer_->hash();
-      return post();
-    }
+    case Request::Kind::apply: return apply(request);
     case Request::Kind::load:
     case Request::Kind::drop:
       cancel_ = false;
@@ -290,6 +289,18 @@ void TrainerReplica::handle(Request& request) {
       return answer_loaded();
     default: assert(false);
   }
+}
+
+void TrainerReplica::apply(Request& request) {
+  const std::optional<size_t> refused = trainer_->apply(request.apply, request.rows[0]);
+  request.apply.payloads.clear();
+  if (!refused) staged_row_ = nullptr;
+  Answer* answer = this->answer(refused ? Answer::Kind::refused : Answer::Kind::applied);
+  if (!answer) return;
+  answer->round = refused ? request.apply.round : trainer_->round();
+  if (refused) answer->request = *refused;
+  else answer->hash = trainer_->hash();
+  post();
 }
 
 void TrainerReplica::carry_out(Request& request) {
@@ -311,8 +322,12 @@ void TrainerReplica::carry_out(Request& request) {
 
 bool TrainerReplica::given_up() {
   for (;;) {
-    if (cancel_) return true;
+    if (cancel_ || stop_) return true;
     Request* request = requests_.front();
+    if (!request && trainer_->waits_for_result()) {
+      requests_.wait(stop_);
+      continue;
+    }
     if (!request || !serve_beside(*request)) return cancel_;
     requests_.pop();
   }

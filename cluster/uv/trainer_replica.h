@@ -26,12 +26,14 @@ class TrainerReplica final : public Replica, private OrderWatch {
   void open(const Welcome& welcome) override;
   ExchangeLayout layout() const override { return layout_; }
   const std::vector<Bucket>& buckets() const override { return buckets_; }
+  std::span<const FragmentPart> fragments() const override { return fragments_; }
   std::span<std::byte> exchange_row(size_t row) override;
   void train(const TrainOrder& order) override;
   void apply(const ApplyOrder& order) override;
   void load(int64_t round, SharedBytes image, bool keep_local) override;
   void snapshot(uint64_t request, bool with_optimizer) override;
   void evaluate(const Evaluate& order) override;
+  void unstage() override;
   void drop() override;
   int64_t steps() const override { return steps_.load(std::memory_order_relaxed); }
   int64_t evaluated() const override { return evaluated_.load(std::memory_order_relaxed); }
@@ -40,7 +42,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
 
  private:
   struct Request {
-    enum class Kind : uint8_t { open, train, apply, load, snapshot, evaluate, drop } kind = Kind::drop;
+    enum class Kind : uint8_t { open, train, apply, load, snapshot, evaluate, unstage, drop } kind = Kind::drop;
     uint64_t order = 0;  // train: its number
     Welcome welcome;
     TrainOrder train;
@@ -65,6 +67,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
     bool for_all = false;
     ExchangeLayout layout;
     std::vector<Bucket> buckets;
+    std::vector<FragmentPart> fragments;
     std::vector<DataPrint> data_prints;
   };
   static constexpr size_t kRequests = 64, kAnswers = 256;
@@ -83,6 +86,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
   Answer* answer(Answer::Kind kind);
   void post();
   void answer_loaded();
+  void apply(Request& request);
   bool given_up() override;
   void on_step() override;
   void on_bucket(size_t bucket) override;
@@ -94,6 +98,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
   // Loop thread.
   ExchangeLayout layout_;
   std::vector<Bucket> buckets_;
+  std::vector<FragmentPart> fragments_;
   std::vector<DataPrint> data_prints_;
   std::vector<std::unique_ptr<Storage>> rows_;
   uint64_t last_order_ = 0, live_order_ = 0;  // live: whose answers are still wanted; 0: none
