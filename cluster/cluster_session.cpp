@@ -217,6 +217,7 @@ void ClusterSession::on_round(int64_t round, uint64_t generation, int64_t exampl
   totals_.bytes_down += figures.bytes_down;
   most_workers_ = std::max(most_workers_, workers);
   Json more = Json(Json::Object{{"workers", workers}, {"generation", static_cast<int64_t>(generation)}});
+  if (figures.residual_square >= 0) more.set("residual_norm", std::sqrt(figures.residual_square));  // of all workers together
   const bool formed_anew = std::exchange(generation_, generation) != generation;  // shows when training went on after a fault
   if (formed_anew) more.set("monotonic_s", now_s());
   log_.step(report, position(), formed_anew || examples_done % size == 0 || examples_done == job_.facts.planned, more);

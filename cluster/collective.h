@@ -13,7 +13,8 @@
 
 namespace perigee {
 
-class ChunkPool;  // topology/chunk_pool.h
+class ChunkPool;    // topology/chunk_pool.h
+class PayloadPool;  // payload_pool.h
 
 struct CollectiveSetup {
   int rank = 0;
@@ -52,6 +53,7 @@ struct GatherSetup {
   std::vector<bool> gives;         // likewise: who has a payload; the others only receive
   SharedBytes payload;             // this member's, if it gives one
   size_t bound = 0;                // bytes of the largest payload: what is longer is refused before any memory is taken for it
+  std::shared_ptr<PayloadPool> payloads = nullptr;  // memory for those of others, kept from exchange to exchange; null: one of its own
 };
 
 class Gather : public Collective {

@@ -25,6 +25,7 @@ void add(Figures& sum, const Figures& f, int64_t examples) {
   sum.apply_s += f.apply_s;
   sum.bytes_up += f.bytes_up;
   sum.bytes_down += f.bytes_down;
+  if (f.residual_square >= 0) sum.residual_square = std::max(0.0, sum.residual_square) + f.residual_square;
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "cluster/delta_codec.h"
 
-#include <atomic>
+#include <algorithm>
 
 namespace perigee {
 namespace {
@@ -37,18 +37,9 @@ SharedBytes DeltaCodec::encode(std::span<const float> values, int64_t round, con
                                       out_);
   if (bytes == 0) return nullptr;  // and the memory is untouched
   memory_.pend();
-  return share(std::span(out_).first(bytes));
-}
-
-SharedBytes DeltaCodec::share(std::span<const std::byte> payload) {
-  for (auto& memory : payloads_) {
-    if (memory && memory.use_count() > 1) continue;
-    std::atomic_thread_fence(std::memory_order_acquire);  // after the loop's last look at it
-    if (!memory) memory = std::make_shared<std::vector<std::byte>>();
-    memory->assign(payload.begin(), payload.end());
-    return memory;
-  }
-  return std::make_shared<const std::vector<std::byte>>(payload.begin(), payload.end());
+  const std::shared_ptr<std::vector<std::byte>> payload = payloads_.take(bytes);
+  std::copy_n(out_.begin(), bytes, payload->begin());
+  return payload;
 }
 
 bool DeltaCodec::add(std::span<const std::byte> payload, float weight, std::span<float> sum) {

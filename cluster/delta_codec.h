@@ -2,7 +2,6 @@
 // Owned by the trainer thread.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -10,6 +9,7 @@
 
 #include "cluster/codec.h"
 #include "cluster/codec_memory.h"
+#include "cluster/payload_pool.h"
 #include "cluster/replica.h"
 
 namespace perigee {
@@ -38,15 +38,13 @@ class DeltaCodec {
 
  private:
   std::span<std::byte> scratch();
-  SharedBytes share(std::span<const std::byte> payload);
 
   std::unique_ptr<Codec> codec_;
   CodecSegment segment_;
   uint64_t seed_, stream_;
   CodecMemory memory_;
   std::vector<std::byte> out_, scratch_;
-  // Of payloads: whoever still sends or merges one keeps it, otherwise its memory is used again.
-  std::array<std::shared_ptr<std::vector<std::byte>>, 4> payloads_;
+  PayloadPool payloads_;
 };
 
 }  // namespace perigee

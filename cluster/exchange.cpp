@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "cluster/payload_pool.h"
 #include "cluster/planted.h"
 #include "cluster/topology/chunk_pool.h"
 
@@ -15,7 +16,8 @@ constexpr size_t kCodedBuckets = 2;  // what is added up, and the payloads
 
 }  // namespace
 
-Exchange::Exchange(ExchangeSender send) : send_(std::move(send)), pool_(std::make_shared<ChunkPool>()) {}
+Exchange::Exchange(ExchangeSender send)
+    : send_(std::move(send)), pool_(std::make_shared<ChunkPool>()), payloads_(std::make_shared<PayloadPool>()) {}
 
 void Exchange::reset(size_t members, size_t buckets, const ExchangeLayout& layout) {
   active_ = false;
@@ -111,8 +113,12 @@ std::unique_ptr<Collective> Exchange::make_collective(uint32_t bucket) {
     const TopologyDef& topology = find_topology(setup_.topology, setup);
     return topology.make(std::move(setup));
   }
-  GatherSetup setup{
-      .rank = setup_.rank, .hosts = setup_.hosts, .gives = setup_.gives, .payload = setup_.payload, .bound = setup_.layout.payload_bound};
+  GatherSetup setup{.rank = setup_.rank,
+                    .hosts = setup_.hosts,
+                    .gives = setup_.gives,
+                    .payload = setup_.payload,
+                    .bound = setup_.layout.payload_bound,
+                    .payloads = payloads_};
   const TopologyDef& topology = find_gather_topology(setup_.topology, setup);
   std::unique_ptr<Gather> gather = topology.gather(std::move(setup));
   gather_ = gather.get();

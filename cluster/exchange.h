@@ -54,6 +54,7 @@ class Exchange {
 
   bool active() const { return active_; }
   bool started() const { return started_ > 0; }
+  bool bucket_done(size_t bucket) const { return active_ && bucket_done_[bucket]; }
   bool done() const { return active_ && started_ == collectives_.size() && done_ == started_; }
   SharedBytes payload(size_t rank) const { return gather_ ? gather_->payload(static_cast<int>(rank)) : nullptr; }
   int64_t round() const { return round_; }
@@ -81,6 +82,7 @@ class Exchange {
 
   ExchangeSender send_;
   std::shared_ptr<ChunkPool> pool_;
+  std::shared_ptr<PayloadPool> payloads_;
   Setup setup_;
   bool active_ = false;
   uint64_t ticket_ = 0;  // changes with every exchange

@@ -1,7 +1,6 @@
 #include "cluster/gradient_codec.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/block_math.h"
 
@@ -25,9 +24,10 @@ GradientCodec::GradientCodec(std::unique_ptr<Codec> codec, std::span<const Param
     if (window.trainable) windows_.push_back({window.offset, window.elements});
 }
 
-double GradientCodec::residual_norm() const {
+double GradientCodec::residual_square() const {
   const std::span<const float> residual = delta_.residual();
-  return std::sqrt(block_math(Dtype::f32).sum_of_squares(residual.data(), static_cast<int64_t>(residual.size())));
+  if (residual.empty()) return -1;
+  return block_math(Dtype::f32).sum_of_squares(residual.data(), static_cast<int64_t>(residual.size()));
 }
 
 SharedBytes GradientCodec::encode(const float* block, int64_t round, const StepProgress& when, int workers) {

@@ -20,7 +20,7 @@ class GradientCodec {
 
   int64_t elements() const { return static_cast<int64_t>(packed_.size()); }  // that are sent
   size_t bound() const { return delta_.bound(); }
-  double residual_norm() const;  // of what no result holds yet; 0 without feedback
+  double residual_square() const;  // sum of the squares of what no result holds yet; -1 without feedback
 
   // A payload of `block`, laid out like the parameters; pending from now on. Null: something in it cannot be encoded.
   SharedBytes encode(const float* block, int64_t round, const StepProgress& when, int workers);

@@ -205,10 +205,11 @@ struct Figures {
   double learning_rate = 0;
   double load_s = 0, compute_s = 0, encode_s = 0, wait_s = 0, transfer_s = 0, apply_s = 0;
   uint64_t bytes_up = 0, bytes_down = 0;  // of this round's exchange
+  double residual_square = -1;            // sum of the squares of what the codec has not sent yet; -1: it keeps nothing
   template <class F>
   void fields(F& f) {
     f(loss_sum), f(correct), f(learning_rate), f(load_s), f(compute_s), f(encode_s), f(wait_s), f(transfer_s), f(apply_s);
-    f(bytes_up), f(bytes_down);
+    f(bytes_up), f(bytes_down), f(residual_square);
   }
 };
 

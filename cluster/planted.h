@@ -59,7 +59,9 @@ namespace perigee {
   X(zero_weight_added, "what has no weight is added") \
   X(payload_of_another, "a payload is taken for that of the next rank") \
   X(carried_forgotten, "what was handed in to a void round is in the next one, and in nobody's books") \
-  X(residual_kept, "what a void round did not send is taken for sent")
+  X(residual_kept, "what a void round did not send is taken for sent") \
+  X(part_not_awaited, "the second pass is made before the sums of the first are here") \
+  X(step_payload_order, "the payloads of a step are taken for those of other workers")
 // clang-format on
 
 enum class Bug {

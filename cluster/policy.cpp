@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "cluster/codec.h"
 #include "cluster/outer_step.h"
 #include "cluster/policy_axes.h"
 #include "cluster/presets/presets.h"
@@ -141,6 +142,8 @@ Policy read_policy(const Json* averaging, const std::string& where) {
   config.reject_unread();
   return policy;
 }
+
+bool Policy::adds_parts() const { return coded_steps() && make_codec(&codec, "averaging")->passes() > 0; }
 
 double Policy::gain(double workers) const { return outer_gain(outer, workers); }
 

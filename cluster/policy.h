@@ -45,6 +45,7 @@ struct Policy {
   bool standing(double progress) const { return what != What::parameters || progress < sync_until; }
   bool coded() const { return !codec.is_null(); }
   bool coded_steps() const { return coded() && what != What::parameters; }  // standing rounds with a codec
+  bool adds_parts() const;  // of those, with a linear codec: what it makes of a gradient is added up, and nothing is a payload
   // A result is merged into local work instead of replacing it.
   bool partial() const { return fragments > 1 || overlap || keep >= 0 || !layers.empty(); }
   // Local steps of a worker before the round of that number, and the most of any.

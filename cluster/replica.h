@@ -26,6 +26,7 @@ struct ExchangeLayout {
   Dtype dtype = Dtype::f32;  // f32 or f64: the network's
   size_t coded = 0;          // bytes; 0: no codec
   size_t payload_bound = 0;  // bytes of the largest payload
+  int passes = 1;            // of gradients: sums one after another, a bucket each; what the next adds up is made of those before it
   size_t width() const { return dtype_bytes(dtype); }
   size_t sum_bytes() const { return static_cast<size_t>(sums) * width(); }
   size_t bytes() const { return sum_bytes() + static_cast<size_t>(maxima) * sizeof(int64_t); }
@@ -63,6 +64,7 @@ struct TrainOrder {
   double stop_after_ms = 0;       // local steps: end after the step that passes this; the rest of the ranges comes back untouched
   int64_t examples_before = 0;    // committed before, by all: the schedules' progress
   int64_t examples_per_step = 0;  // what all workers together train in the time of one local step
+  bool restart = false;           // gradient: the first of a membership; what all workers' codecs have in common begins anew
 };
 
 struct Contribution {
@@ -81,6 +83,12 @@ struct Payload {
   int64_t examples = 0;
 };
 
+// Row 0 holds the sums of all passes before `pass`, over `examples` examples.
+struct PartOrder {
+  int64_t round = 0, examples = 0;
+  int pass = 1;
+};
+
 // `row` holds the merged sums of `examples` examples (0: the parameters stay).
 struct ApplyOrder {
   int64_t round = 0;
@@ -96,7 +104,8 @@ class ReplicaEvents {
   virtual ~ReplicaEvents() = default;
   virtual void on_opened(uint64_t fingerprint) = 0;
   virtual void on_loaded(int64_t round, uint64_t hash) = 0;
-  virtual void on_bucket(int64_t round, uint32_t bucket) = 0;  // its bytes are staged; only for gradient orders, before on_contribution
+  // Its bytes are staged; only for gradient orders, before on_contribution, or after make_part.
+  virtual void on_bucket(int64_t round, uint32_t bucket) = 0;
   virtual void on_contribution(const Contribution& contribution) = 0;
   virtual void on_applied(int64_t round, uint64_t hash) = 0;
   // Instead of on_applied: that payload is none of the policy's codec. Nothing has changed; the contribution is still staged.
@@ -125,6 +134,8 @@ class Replica {
   // -> on_contribution; none comes, not even one that was on its way, once the order is given up (drop, load, another train). Local work
   // goes on from the local parameters; a gradient is of the result held.
   virtual void train(const TrainOrder& order) = 0;
+  // With layout().passes > 1, after on_contribution -> on_bucket with the pass's number; none comes once the order is given up.
+  virtual void make_part(const PartOrder& order) = 0;
   // -> on_applied with the hash (XXH3-64) of the parameters and states, equal on every worker.
   virtual void apply(const ApplyOrder& order) = 0;
   // Initial values when `image` is null. `keep_local`: the local work since the last result is moved onto the new base (w += x_new - x_old).

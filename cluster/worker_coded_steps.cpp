@@ -1,6 +1,7 @@
 // Standing rounds with a codec: who gives a payload follows from the fixed plan, which every member knows.
 #include <cassert>
 
+#include "cluster/planted.h"
 #include "cluster/worker_impl.h"
 
 namespace perigee {
@@ -31,9 +32,28 @@ std::vector<Payload> Worker::Impl::step_payloads() const {
   for (size_t at = 0; at < members.size(); ++at) {
     // Alone there was no exchange: its own payload is all that there is.
     SharedBytes bytes = members.size() == 1 ? staged->payload : exchange.payload(at);
-    if (bytes) payloads.push_back({std::move(bytes), planned_examples(at)});
+    const size_t of = planted(Bug::step_payload_order) ? members.size() - 1 - at : at;
+    if (bytes) payloads.push_back({std::move(bytes), planned_examples(of)});
   }
   return payloads;
+}
+
+// The sums of a pass are here: the trainer makes of them what the next one adds up.
+void Worker::Impl::ask_for_part() {
+  if (!go || !go->standing || !staged || next_part >= replica.layout().passes) return;
+  if (!exchange.bucket_done(static_cast<size_t>(next_part) - 1)) {
+    if (!planted(Bug::part_not_awaited) || !exchange.active()) return;
+  }
+  replica.make_part({.round = exchange.round(), .examples = planned.examples, .pass = next_part++});
+}
+
+void Worker::Impl::on_part(int64_t round, uint32_t bucket) {
+  // The last bucket of a gradient that is still computed is not what it will send.
+  if (state != State::running || training || !exchange.active() || exchange.round() != round) return;
+  if (bucket == 0 || static_cast<int>(bucket) != next_part - 1 || bucket_staged[bucket]) return;
+  progress_ns = clock.now_ns();
+  start_bucket(bucket);
+  after_exchange();
 }
 
 // All who meet it name its sender. Alone, what its own codec cannot read is made anew: it is this machine's memory that is at fault.

@@ -76,11 +76,14 @@ struct Worker::Impl {
   void on_contribution(const Contribution& contribution);
   void prepare_standing();
   // ---- standing rounds with a codec (worker_coded_steps.cpp) ----
-  bool coded_steps() const { return policy.coded_steps(); }
+  bool coded_steps() const { return policy.coded_steps() && replica.layout().coded > 0; }
+  bool in_passes() const { return replica.layout().passes > 1; }
   int64_t planned_examples(size_t at) const;
   void give_payloads(Exchange::Setup* setup) const;
   std::vector<Payload> step_payloads() const;
   void blame_step_payload(int64_t round, size_t payload);
+  void ask_for_part();
+  void on_part(int64_t round, uint32_t bucket);
   void start_bucket(uint32_t bucket);
   void send_ready();
   void on_begin(const FrameHeader& header, Begin begin);
@@ -195,6 +198,7 @@ struct Worker::Impl {
   int64_t local_base = -1;              // the result that the local work started from
   std::vector<bool> bucket_staged;      // standing: which are staged; all true once the contribution is known to be finite
   size_t buckets_staged = 0;
+  int next_part = 1;            // standing, in several passes: the one to be asked for
   std::vector<std::byte> kept;  // announced: what of the contribution the exchange adds up, as it was before that wrote over it
   bool kept_valid = false;
   std::optional<Begin> begun;

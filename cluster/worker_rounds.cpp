@@ -73,7 +73,8 @@ void Worker::Impl::train_standing() {
                    .first_leaf = first,
                    .leaves = go->leaves,
                    .examples_before = planned.examples_before,
-                   .examples_per_step = planned.examples};
+                   .examples_per_step = planned.examples,
+                   .restart = round == go->base + 1};
   order.ranges.assign(planned.ranges.begin() + first, planned.ranges.begin() + last);
   if (go->last_round < 0 || round < go->last_round)
     if (const FixedPlan::Round after = plan.at(round + 1); after.examples > 0)
@@ -110,6 +111,7 @@ void Worker::Impl::prepare_standing() {
   setup.takes_part = last > first;
   for (size_t r = 0; r < rows; ++r) setup.rows.push_back(replica.exchange_row(r));
   if (coded_steps()) give_payloads(&setup);
+  next_part = 1;
   exchange.prepare(std::move(setup));
   exchanged_ns = 0;
   progress_ns = clock.now_ns();
@@ -122,6 +124,7 @@ void Worker::Impl::start_bucket(uint32_t bucket) {
 }
 
 void Worker::Impl::on_bucket(int64_t round, uint32_t bucket) {
+  if (in_passes()) return on_part(round, bucket);
   if (state != State::running || !training || !training->gradient || training->round != round || bucket >= bucket_staged.size()) return;
   assert(!bucket_staged[bucket]);
   if (coded_steps()) return;  // everything goes out with the payload
@@ -162,6 +165,10 @@ void Worker::Impl::on_contribution(const Contribution& contribution) {
   if (coded_steps()) {
     prepare_standing();
     exchange.start_all();
+    return after_exchange();
+  }
+  if (in_passes()) {
+    start_bucket(0);
     return after_exchange();
   }
   for (uint32_t b = 0; b < bucket_staged.size(); ++b)
@@ -320,6 +327,7 @@ void Worker::Impl::on_chunk(PeerId peer, const FrameHeader& h, const Chunk* chun
 }
 
 void Worker::Impl::after_exchange() {
+  if (in_passes()) ask_for_part();
   if (!exchange.done() || exchanged_ns != 0) return;
   exchanged_ns = clock.now_ns();
   try_apply();

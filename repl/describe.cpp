@@ -6,6 +6,7 @@
 
 #include "cluster/codec.h"
 #include "cluster/collective.h"
+#include "cluster/parts_codec.h"
 #include "cluster/policy.h"
 #include "repl/command.h"
 #include "repl/display.h"
@@ -103,6 +104,30 @@ void print_table(const Model& model) {
   std::printf("activations and FLOPs: of one example, forward; backward takes about twice the FLOPs\n");
 }
 
+// What one worker sends through a codec, in bytes: as a payload without its header, or as parts of sums.
+struct CodedSize {
+  int64_t elements = 0;
+  double payload = 0, sums = 0;
+};
+
+CodedSize coded_size(const Policy& policy, const Job& job, const Params& params) {
+  CodedSize size;
+  if (!policy.coded()) return size;
+  std::unique_ptr<Codec> codec = make_codec(&policy.codec, job.where());
+  size.elements = params.block_elements();
+  if (policy.coded_steps()) {
+    size.elements = 0;
+    for (const ParamWindow& window : params.windows()) size.elements += window.trainable ? window.elements : 0;
+  }
+  if (policy.adds_parts()) {
+    const PartsCodec parts(std::move(codec), params.windows(), params.block_elements(), 0);
+    for (const int64_t pass : parts.passes()) size.sums += static_cast<double>(pass) * sizeof(float);
+  } else {
+    size.payload = static_cast<double>(size.elements) * codec->bits_per_element({.count = size.elements}) / 8;
+  }
+  return size;
+}
+
 // The policy as a point of the product space, and what its busiest worker sends in one exchange between four workers on four hosts.
 void describe_averaging(const Job& job, Trainer& trainer) {
   const Policy policy = read_policy(job.json().find("averaging"), job.where());
@@ -112,11 +137,10 @@ void describe_averaging(const Job& job, Trainer& trainer) {
   else if (parameters) when = "every " + std::to_string(policy.every) + (policy.every == 1 ? " step" : " steps");
   if (policy.sync_until > 0)
     when = "gradients each step until " + std::to_string(static_cast<int>(100 * policy.sync_until)) + " %, then " + when;
-  std::string what = parameters ? "parameters" : "gradients";
-  const double elements = static_cast<double>(trainer.model().params().block_elements());
-  double bits = 0;
+  std::string what = parameters ? "parameters" : policy.what == Policy::What::update ? "updates of each worker's optimiser" : "gradients";
+  const CodedSize coded = coded_size(policy, job, trainer.model().params());
   if (policy.coded()) {
-    bits = make_codec(&policy.codec, job.where())->bits_per_element({.count = trainer.model().params().block_elements()});
+    const double bits = 8 * (coded.payload + coded.sums) / static_cast<double>(std::max<int64_t>(1, coded.elements));
     char text[64];
     std::snprintf(text, sizeof text, " as %s (%.3g bits each)", policy.codec.find("type")->as_string().c_str(), bits);
     what += text;
@@ -136,13 +160,14 @@ void describe_averaging(const Job& job, Trainer& trainer) {
     note = " with 4 workers";
     if (gain > kSafeGain * static_cast<double>(hosts.size())) note += ", more than they are: a run may diverge";
   }
-  std::printf("averaging on several workers: %s: %s, %s, merged by examples%s, topology %s, %s; gain %.3g%s\n", policy.name.c_str(),
-              when.c_str(), what.c_str(), outer.c_str(), policy.topology.c_str(), synchrony.c_str(), gain, note.c_str());
+  std::printf("averaging on several workers: %s: %s, %s, %s%s, topology %s, %s; gain %.3g%s\n", policy.name.c_str(), when.c_str(),
+              what.c_str(), policy.sums ? "added up" : "merged by examples", outer.c_str(), policy.topology.c_str(), synchrony.c_str(),
+              gain, note.c_str());
 
   Params& params = trainer.model().params();
   const double block = static_cast<double>(params.block_bytes());
-  const double payload = policy.coded() ? static_cast<double>(kPayloadHeader) + elements * bits / 8 : 0;
-  double bytes = (policy.coded() ? 0 : block) + static_cast<double>(params.state_bytes().size());
+  const double payload = coded.payload > 0 ? static_cast<double>(kPayloadHeader) + coded.payload : 0;
+  double bytes = (policy.coded() ? coded.sums : block) + static_cast<double>(params.state_bytes().size());
   if (policy.average_optimizer) bytes += block * static_cast<double>(trainer.optimizer_slots());
   std::printf("bytes that the busiest of 4 workers sends in one exchange:");
   for (const TopologyDef* topology : all_topologies()) {

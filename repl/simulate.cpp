@@ -146,8 +146,12 @@ void vary(SimulatedPoint& point, const std::string& name, const std::string& val
     } catch (const Error&) {  // a word
     }
     if (in.averaging.is_string()) in.averaging = Json(Json::Object{{"type", in.averaging}});
+    const Policy before = read_policy(&in.averaging, option);
     in.averaging.set(name, json);
-    read_policy(&in.averaging, option);
+    const Policy after = read_policy(&in.averaging, option);
+    if ((before.adds_parts() || after.adds_parts()) && before.codec != after.codec)
+      throw Error(ErrorKind::usage, {option, "changes what a linear codec adds up, which follows from the job's matrices", "", "",
+                                     "give it with --set, in a forecast of its own"});
   }
 }
 
@@ -216,6 +220,9 @@ MeasuredJob assumed(const Job& job) {
   if (read_policy(job.json().find("averaging"), job.where()).average_optimizer)
     throw Error(ErrorKind::usage, {"--parameters", "does not say how large the optimiser's state is, which average_optimizer sends too", "",
                                    "", "leave --parameters out"});
+  if (read_policy(job.json().find("averaging"), job.where()).adds_parts())
+    throw Error(ErrorKind::usage, {"--parameters", "does not say what matrices there are, which a linear codec's sums depend on", "", "",
+                                   "leave --parameters out"});
   assumed.layout.dtype = job.precision();
   assumed.layout.sums = (facts.parameters + kExchangeTail + 31) / 32 * 32;
   assumed.layout.maxima = 1;

@@ -73,12 +73,33 @@ void FakeReplica::open(const Welcome& welcome) {
   const Json job = Json::parse(welcome.job, "job");
   const Policy policy = read_policy(job.find("averaging"), "job");
   coded_steps_ = policy.coded_steps();
-  if (policy.coded()) {
+  if (coded_steps_ && *policy.codec.find("type") == Json("lowrank")) {
+    coded_steps_ = false;
+    cut_in_passes();
+  } else if (policy.coded()) {
     payloads_ = std::make_unique<FakePayloads>(contents_.sums.size());
     layout_.coded = contents_.sums.size() * sizeof(float);
     layout_.payload_bound = payloads_->bound();
   }
   later(20, [this] { events_->on_opened(options_.fingerprint); });
+}
+
+void FakeReplica::cut_in_passes() {
+  const size_t half = static_cast<size_t>(layout_.sums) * 4 / 2 / 8 * 8;
+  buckets_ = {{0, half}, {half, layout_.bytes()}};
+  layout_.passes = 2;
+}
+
+void FakeReplica::make_part(const PartOrder& order) {
+  if (training_ || order.pass != 1 || layout_.passes != 2) complain_("a part was asked for that there is not");
+  later(0.2, [this, order, token = token_] {
+    if (token != token_) return;
+    const std::span<std::byte> row = exchange_row(0);
+    const auto half = static_cast<ptrdiff_t>(buckets_[0].end);
+    made_of_.assign(row.begin(), row.begin() + half);
+    std::copy(held_back_.begin(), held_back_.end(), row.begin() + half);
+    events_->on_bucket(order.round, 1);
+  });
 }
 
 void FakeReplica::stage(size_t row, const Contents& contents, int64_t examples, bool counts) {
@@ -196,6 +217,11 @@ void FakeReplica::finish_training() {
     stage(row, contents, examples, true);
     if (coded_steps_ && t.contribution.finite && examples > 0) t.contribution.payload = encode(contents, examples, t.order.round);
   }
+  if (layout_.passes == 2) {
+    const std::span<std::byte> second = exchange_row(0).subspan(buckets_[1].begin);
+    held_back_.assign(second.begin(), second.end());
+    std::fill(second.begin(), second.end(), std::byte{0xff});
+  }
   for (const Range& range : t.order.ranges) {
     t.contribution.examples += range.count;
     if (range.count > 0) t.contribution.ranges.push_back(range);
@@ -228,6 +254,8 @@ void FakeReplica::apply(const ApplyOrder& order) {
     complain_("round " + std::to_string(round) + " applied to the result of round " + std::to_string(round_));
   later(options_.apply_ms, [this, round, examples, order] {
     const std::span<std::byte> row = exchange_row(0);
+    if (layout_.passes == 2 && !std::equal(made_of_.begin(), made_of_.end(), row.begin()))
+      complain_("a part was made of sums that were not complete");
     if (examples > 0) {
       const ExchangeTail tail = read_exchange_tail(layout_, row);
       std::vector<float> sums(contents_.sums.size());

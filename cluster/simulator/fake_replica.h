@@ -58,6 +58,7 @@ class FakeReplica final : public Replica {
   const std::vector<Bucket>& buckets() const override { return buckets_; }
   std::span<std::byte> exchange_row(size_t row) override;
   void train(const TrainOrder& order) override;
+  void make_part(const PartOrder& order) override;
   void apply(const ApplyOrder& order) override;
   void load(int64_t round, SharedBytes image, bool keep_local) override;
   void snapshot(uint64_t request, bool with_optimizer) override;
@@ -87,6 +88,7 @@ class FakeReplica final : public Replica {
   SharedBytes encode(const Contents& contents, int64_t examples, int64_t round);
   bool merge(const ApplyOrder& order, std::vector<float>* sums, size_t* refused);
   void check_conserved();
+  void cut_in_passes();
   void progress(uint64_t token);
   void evaluate_from(const Evaluate& order, int64_t begin);
   void finish_training();
@@ -104,6 +106,8 @@ class FakeReplica final : public Replica {
 
   std::unique_ptr<FakePayloads> payloads_;  // null: the job has no codec
   bool coded_steps_ = false;                // it is one of gradients
+  // In two passes: what the second adds up, held back until the first is here; and the sums that it was made of.
+  std::vector<std::byte> held_back_, made_of_;
 
   Contents contents_, local_;  // the result held; local work since then
   int64_t local_examples_ = 0;

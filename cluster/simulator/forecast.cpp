@@ -101,8 +101,9 @@ SharedBytes expected_payload(const Policy& policy, ExchangeLayout* layout) {
     layout->coded = layout->payload_bound = 0;
     return nullptr;
   }
-  if (layout->coded == 0) layout->coded = static_cast<size_t>(layout->sums - kExchangeTail) * layout->width();
   const std::unique_ptr<Codec> codec = make_codec(&policy.codec, "averaging");
+  if (policy.coded_steps() && codec->passes() > 0) return nullptr;  // linear: the job's layout is that of its sums
+  if (layout->coded == 0) layout->coded = static_cast<size_t>(layout->sums - kExchangeTail) * layout->width();
   const CodecSegment segment{.count = static_cast<int64_t>(layout->coded / layout->width())};
   layout->payload_bound = codec->bound(segment);
   const double bits = codec->bits_per_element(segment) * static_cast<double>(segment.count);

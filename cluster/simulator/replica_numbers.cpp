@@ -27,6 +27,7 @@ std::optional<Contribution> BlankNumbers::step(bool last) {
     for (const Range& range : order_.ranges) count(range);
     const int end = order_.first_leaf + static_cast<int>(order_.ranges.size());
     contribution_.partials = partials_of(order_.first_leaf, end, order_.leaves);
+    if (contribution_.examples > 0) contribution_.payload = model_.payload;
     return contribution_;
   }
   count(order_.ranges[done_++]);

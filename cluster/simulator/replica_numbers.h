@@ -27,6 +27,7 @@ class ReplicaNumbers {
   // its ranges, or earlier when numbers are not finite.
   virtual std::optional<Contribution> step(bool last) = 0;
   // The rest is as in Replica and ReplicaTrainer.
+  virtual void make_part(const PartOrder& order) = 0;
   virtual std::optional<size_t> apply(const ApplyOrder& order) = 0;
   virtual void load(int64_t round, const SharedBytes& image, bool keep_local) = 0;
   virtual void drop() = 0;
@@ -55,6 +56,7 @@ class BlankNumbers final : public ReplicaNumbers {
   std::span<std::byte> exchange_row(size_t row) override;
   void begin(const TrainOrder& order) override;
   std::optional<Contribution> step(bool last) override;
+  void make_part(const PartOrder&) override {}
   std::optional<size_t> apply(const ApplyOrder& order) override;
   void load(int64_t round, const SharedBytes& image, bool keep_local) override;
   void drop() override {}

@@ -49,6 +49,7 @@ Json averaging_of(const std::string& policy, SeededRng& rng) {
     json.set("type", "allreduce");
     if (policy == "allreduce_shards") json.set("shards", rng.integer(1, 8));
     if (policy == "allreduce_coded") json.set("codec", "int8");
+    if (policy == "allreduce_passes") json.set("codec", "lowrank");
     return json;
   }
   json.set("type", policy == "post_local" ? "post_local" : "periodic");
@@ -93,8 +94,8 @@ Fault make_fault(Fault::Kind kind, double at_ms, int workers, SeededRng& rng) {
 const char* to_string(Fault::Kind kind) { return kNames[static_cast<size_t>(kind)]; }
 
 const std::vector<std::string>& scenario_policies() {
-  static const std::vector<std::string> names = {"allreduce", "allreduce_shards", "periodic",       "periodic_quorum",
-                                                 "every_ms",  "post_local",       "allreduce_coded"};
+  static const std::vector<std::string> names = {"allreduce", "allreduce_shards", "periodic",        "periodic_quorum",
+                                                 "every_ms",  "post_local",       "allreduce_coded", "allreduce_passes"};
   return names;
 }
 
@@ -219,7 +220,8 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
   }
   if (SeededRng special(mix(seed, 0x73706563)); special.chance(0.08)) make_special(s, special);
   // Its draws are its own, so that other scenarios stay what they were.
-  if (SeededRng codec(mix(seed, 0x636f6465)); s.averaging.find("codec") || (s.averaging.find("max_staleness") && codec.chance(0.4))) {
+  if (SeededRng codec(mix(seed, 0x636f6465)); (s.averaging.find("codec") && *s.averaging.find("codec") == Json("int8")) ||
+                                              (s.averaging.find("max_staleness") && codec.chance(0.4))) {
     s.averaging.set("codec", "int8");
     if (codec.chance(0.15) && !wrong) s.faults.push_back(make_fault(Fault::Kind::bad_payload, codec.between(0, work_ms), s.workers, codec));
   }

@@ -99,6 +99,14 @@ void TimedReplica::contribute() {
   events_->on_contribution(contribution);
 }
 
+void TimedReplica::make_part(const PartOrder& order) {
+  later(0, [this, order, token = token_] {
+    if (token != token_) return;
+    numbers_->make_part(order);
+    events_->on_bucket(order.round, static_cast<uint32_t>(order.pass));
+  });
+}
+
 void TimedReplica::apply(const ApplyOrder& order) {
   later(times_.apply_ms, [this, order] {
     if (const std::optional<size_t> refused = numbers_->apply(order)) return events_->on_payload_refused(order.round, *refused);

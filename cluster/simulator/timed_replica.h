@@ -43,6 +43,7 @@ class TimedReplica final : public Replica {
   const std::vector<Bucket>& buckets() const override { return numbers_->buckets(); }
   std::span<std::byte> exchange_row(size_t row) override { return numbers_->exchange_row(row); }
   void train(const TrainOrder& order) override;
+  void make_part(const PartOrder& order) override;
   void apply(const ApplyOrder& order) override;
   void load(int64_t round, SharedBytes image, bool keep_local) override;
   void snapshot(uint64_t request, bool with_optimizer) override;

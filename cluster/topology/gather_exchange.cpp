@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "cluster/payload_pool.h"
 #include "cluster/planted.h"
 #include "cluster/topology/gather.h"
 
@@ -14,6 +15,7 @@ class GatherExchange final : public Gather {
  public:
   GatherExchange(GatherShape shape, GatherSetup setup) : setup_(std::move(setup)) {
     const World world(setup_.hosts);
+    if (!setup_.payloads) setup_.payloads = std::make_shared<PayloadPool>();
     assert(setup_.gives.size() == setup_.hosts.size() && setup_.rank < world.size);
     sources_.resize(setup_.hosts.size());
     outboxes_.resize(setup_.hosts.size());
@@ -49,7 +51,7 @@ class GatherExchange final : public Gather {
     if (piece.size() != std::min<uint64_t>(kGatherPiece, length - chunk.offset)) return false;
     if (source.bytes && source.bytes->size() != length) return false;
     if (!source.bytes) {
-      source.arriving = std::make_shared<std::vector<std::byte>>(length);
+      source.arriving = setup_.payloads->take(length);
       source.bytes = source.arriving;
       source.here.resize((length + kGatherPiece - 1) / kGatherPiece);
       source.left = source.here.size();

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 
 #include "cluster/exchange_tail.h"
 
@@ -16,10 +17,12 @@ int64_t round_up(int64_t elements) { return (elements + kBorder - 1) / kBorder *
 
 }  // namespace
 
-ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_bound, size_t bucket_bytes, size_t fragments)
+ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_bound, size_t bucket_bytes, size_t fragments,
+                             const std::vector<int64_t>& passes)
     : trainer_(trainer), math_(block_math(trainer.model().params().dtype())), with_slots_(with_slots) {
   const Params& params = trainer.model().params();
-  block_ = states_ = params.block_elements();
+  block_ = passes.empty() ? params.block_elements() : std::accumulate(passes.begin(), passes.end(), int64_t{0});
+  states_ = block_;
   layout_.dtype = params.dtype();
   layout_.maxima = 1;  // updates made
   for (size_t i = 0; i < params.state_specs().size(); ++i) {
@@ -42,6 +45,16 @@ ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_b
   beside_.resize(bytes_of(states_ - block_ + kExchangeTail));
 
   trainer.cut_gradient(bucket_bytes);
+  if (!passes.empty()) {
+    layout_.passes = static_cast<int>(passes.size());
+    int64_t begin = 0;
+    for (const int64_t pass : passes) {
+      buckets_.push_back({bytes_of(begin), bytes_of(begin + pass)});
+      begin += pass;
+    }
+    buckets_.back().end = layout_.bytes();
+    return;
+  }
   for (const Optimizer::Range& range : trainer.gradient_buckets()) buckets_.push_back({bytes_of(range.begin), bytes_of(range.end)});
   if (buckets_.size() == 1) buckets_[0] = {0, layout_.bytes()};
   else buckets_.push_back({bytes_of(block_), layout_.bytes()});

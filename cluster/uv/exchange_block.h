@@ -17,8 +17,10 @@ namespace perigee {
 class ExchangeBlock {
  public:
   // Cuts the trainer's gradient into buckets of about `bucket_bytes`; what does not belong to the gradient goes with the last one.
-  // `payload_bound`: of a codec; 0: there is none. `fragments`: so many more tails stand before the last.
-  ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_bound, size_t bucket_bytes, size_t fragments = 0);
+  // `payload_bound`: of a codec; 0: there is none. `fragments`: so many more tails stand before the last. `passes`: of a linear codec,
+  // elements that stand in the block's place, a bucket for each.
+  ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_bound, size_t bucket_bytes, size_t fragments = 0,
+                const std::vector<int64_t>& passes = {});
 
   const ExchangeLayout& layout() const { return layout_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }

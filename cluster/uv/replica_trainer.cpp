@@ -71,8 +71,18 @@ std::unique_ptr<DeltaCodec> delta_codec_of(const Trainer& trainer, const Policy&
 
 std::unique_ptr<GradientCodec> gradient_codec_of(const Trainer& trainer, const Policy& policy, uint64_t worker) {
   if (!policy.coded_steps()) return nullptr;
+  std::unique_ptr<Codec> codec = codec_of(trainer, policy);
+  if (codec->passes() > 0) return nullptr;
   const Params& params = trainer.model().params();
-  return std::make_unique<GradientCodec>(codec_of(trainer, policy), params.windows(), params.block_elements(), trainer.seed(), worker);
+  return std::make_unique<GradientCodec>(std::move(codec), params.windows(), params.block_elements(), trainer.seed(), worker);
+}
+
+std::unique_ptr<PartsCodec> parts_codec_of(const Trainer& trainer, const Policy& policy) {
+  if (!policy.coded_steps()) return nullptr;
+  std::unique_ptr<Codec> codec = codec_of(trainer, policy);
+  if (codec->passes() == 0) return nullptr;
+  const Params& params = trainer.model().params();
+  return std::make_unique<PartsCodec>(std::move(codec), params.windows(), params.block_elements(), trainer.seed());
 }
 
 // Buckets leave before the whole gradient is known, which only sums of gradients can.
@@ -178,9 +188,12 @@ ReplicaTrainer::ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptio
       policy_(policy_of(trainer_)),
       codec_(delta_codec_of(trainer_, policy_, welcome.id)),
       step_codec_(gradient_codec_of(trainer_, policy_, welcome.id)),
+      parts_codec_(parts_codec_of(trainer_, policy_)),
+      gradient_(parts_codec_ ? trainer_.model().params().block_bytes() : 0),
       plan_(plan_of(trainer_, policy_)),
       block_(trainer_, policy_.average_optimizer, bound_of(trainer_, plan_, codec_.get(), step_codec_.get()),
-             bucket_bytes_of(policy_, options.bucket_bytes), plan_.fragments().size()),
+             bucket_bytes_of(policy_, options.bucket_bytes), plan_.fragments().size(),
+             parts_codec_ ? parts_codec_->passes() : std::vector<int64_t>()),
       outer_(outer_parts(trainer_, policy_, plan_), trainer_.model().params().dtype(), trainer_.model().params().windows(),
              trainer_.model().params().block_elements()) {
   if (!plan_.empty()) partial_ = std::make_unique<PartialMerge>(trainer_, block_, outer_, plan_, policy_, welcome.id);
@@ -248,6 +261,7 @@ void ReplicaTrainer::drop() {
   back_to_result();
   if (codec_) codec_->drop();
   if (step_codec_) step_codec_->drop();
+  if (parts_codec_) parts_codec_->drop();
   if (partial_) partial_->drop();
   staged_ = false;
 }
@@ -411,7 +425,8 @@ void ReplicaTrainer::plan_leaves(const TrainOrder& order, std::span<std::byte* c
 bool ReplicaTrainer::train_gradient(const TrainOrder& order, std::span<std::byte* const> rows, const std::atomic<bool>& cancel,
                                     OrderWatch& watch, Contribution* contribution) {
   back_to_result();
-  plan_leaves(order, rows);
+  std::byte* const apart[] = {gradient_.data()};
+  plan_leaves(order, parts_codec_ ? std::span<std::byte* const>(apart) : rows);
   read_ahead(order);
   const std::span<std::byte> states = trainer_.model().params().state_bytes();
   std::copy(states.begin(), states.end(), states_before_.begin());
@@ -433,7 +448,7 @@ bool ReplicaTrainer::train_gradient(const TrainOrder& order, std::span<std::byte
     const PhaseScope scope(trainer_.times(), TracePhase::encode, range.count);
     // Each leaf starts from the states of the result; their mean by examples is part of the exchange.
     if (range.count > 0) trainer_.commit_states();
-    block_.stage_beside_gradient(leaf.to, leaf.adds, range.count, leaf.leaf == order.first_leaf);
+    block_.stage_beside_gradient(parts_codec_ ? rows[0] : leaf.to, leaf.adds, range.count, leaf.leaf == order.first_leaf);
     std::copy(states_before_.begin(), states_before_.end(), states.begin());
   }
   contribution->steps = 1;
@@ -557,6 +572,7 @@ bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bo
   if (!keep_local && codec_) codec_->overtaken();
   if (!keep_local && step_codec_) step_codec_->overtaken();
   if (!keep_local && partial_) partial_->overtaken();
+  if (!keep_local && parts_codec_) parts_codec_->overtaken();
   if (!rebase) return true;
   const Params& params = trainer_.model().params();
   const BlockMath& math = block_math(params.dtype());

@@ -15,6 +15,7 @@
 #include "cluster/delta_codec.h"
 #include "cluster/gradient_codec.h"
 #include "cluster/outer_step.h"
+#include "cluster/parts_codec.h"
 #include "cluster/policy.h"
 #include "cluster/replica.h"
 #include "cluster/uv/exchange_block.h"
@@ -55,6 +56,8 @@ class ReplicaTrainer {
   // partials_of the order's leaves; one for local steps.
   bool train(const TrainOrder& order, std::span<std::byte* const> rows, const std::atomic<bool>& cancel, OrderWatch& watch,
              Contribution* contribution);
+  // With several passes: what the next one adds up, of the sums of those before it.
+  void make_part(const PartOrder& order, std::byte* row);
   // The number of a payload that is none of the codec; then nothing has changed.
   std::optional<size_t> apply(const ApplyOrder& order, std::byte* row);
   // Null: initial values. False: the image cannot be used and nothing has changed. `row`: where a contribution is staged.
@@ -89,6 +92,8 @@ class ReplicaTrainer {
   bool stage_step(const TrainOrder& order, std::byte* row, Contribution* contribution);
   std::optional<size_t> add_step_payloads(const ApplyOrder& order);
   void take_step(const ApplyOrder& order, std::byte* row);
+  double weight_of(int64_t examples) const { return policy_.sums ? static_cast<double>(examples > 0) : static_cast<double>(examples); }
+  double all_of(int64_t examples) const { return policy_.sums ? 1 : static_cast<double>(examples); }
   const std::byte* result_parameters() const;  // while there is local work
   void plan_leaves(const TrainOrder& order, std::span<std::byte* const> rows);
   void plan_node(int32_t first, int32_t last, size_t depth, std::byte* to, const std::vector<const std::byte*>& adds);
@@ -109,6 +114,8 @@ class ReplicaTrainer {
   Policy policy_;
   std::unique_ptr<DeltaCodec> codec_;          // null: parameters are added up, or fragments have their own
   std::unique_ptr<GradientCodec> step_codec_;  // null: gradients, or updates, are added up
+  std::unique_ptr<PartsCodec> parts_codec_;    // likewise, of a linear codec: in parts that are added up
+  Storage gradient_;                           // with it, as the row has no room for one
   FragmentPlan plan_;
   ExchangeBlock block_;
   OuterStep outer_;  // its state is the last result's, whatever local work has been done since

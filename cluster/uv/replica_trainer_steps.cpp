@@ -19,11 +19,12 @@ void subtract(const std::byte* change, Params& params) {
 
 }  // namespace
 
-// The row has the sum of the gradient over the contribution's examples. False when what is to be sent is not finite, or too large for the
-// codec.
+// The row, or with parts `gradient_`, has the sum of the gradient over the contribution's examples. False when what is to be sent is not
+// finite, or too large for the codec.
 bool ReplicaTrainer::stage_step(const TrainOrder& order, std::byte* row, Contribution* contribution) {
   const bool update = policy_.what == Policy::What::update;
-  if ((!step_codec_ && !update) || contribution->examples == 0) return true;
+  const int64_t examples = contribution->examples;
+  if ((!step_codec_ && !parts_codec_ && !update) || (examples == 0 && !parts_codec_)) return true;
   Params& params = trainer_.model().params();
   const BlockMath& math = block_math(params.dtype());
   const int64_t elements = params.block_elements();
@@ -31,23 +32,39 @@ bool ReplicaTrainer::stage_step(const TrainOrder& order, std::byte* row, Contrib
       .progress = std::min(1.0, progress()),
       .epoch = static_cast<double>(trainer_.position().examples) / static_cast<double>(trainer_.train_source().size()),
       .step = trainer_.position().step};
+  std::byte* const gradient = parts_codec_ ? gradient_.data() : row;
   bool finite = true;
-  if (update) {
+  if (examples == 0) {
+    math.fill(0, elements, gradient);
+  } else if (update) {
     keep_result();
-    trainer_.update(row, contribution->examples);
-    const PhaseScope scope(trainer_.times(), TracePhase::encode);
-    math.fill(0, elements, row);
-    math.add_change(params.block(), result_parameters(), elements, row);
-    if (!step_codec_) finite = math.scale(row, policy_.sums ? 1 : static_cast<double>(contribution->examples), elements, row);
+    trainer_.update(gradient, examples);
+    math.fill(0, elements, gradient);
+    math.add_change(params.block(), result_parameters(), elements, gradient);
+    if (!step_codec_ && !parts_codec_) finite = math.scale(gradient, weight_of(examples), elements, gradient);
   } else {
-    finite = math.scale(row, 1 / static_cast<double>(contribution->examples), elements, row);
+    finite = math.scale(gradient, 1 / static_cast<double>(examples), elements, gradient);
   }
-  const PhaseScope scope(trainer_.times(), TracePhase::encode, contribution->examples);
+  const PhaseScope scope(trainer_.times(), TracePhase::encode, examples);
+  const auto* values = reinterpret_cast<const float*>(gradient);
   if (finite && step_codec_) {
-    contribution->payload = step_codec_->encode(reinterpret_cast<const float*>(row), order.round, when, order.leaves);
+    contribution->payload = step_codec_->encode(values, order.round, when, order.leaves);
     finite = contribution->payload != nullptr;
   }
+  if (parts_codec_) {
+    if (order.restart) parts_codec_->restart();
+    finite = finite && parts_codec_->begin(values, order.round, weight_of(examples), reinterpret_cast<float*>(row));
+  }
+  contribution->figures.residual_square = parts_codec_  ? parts_codec_->residual_square()
+                                          : step_codec_ ? step_codec_->residual_square()
+                                                        : -1;
   return finite;
+}
+
+void ReplicaTrainer::make_part(const PartOrder& order, std::byte* row) {
+  assert(parts_codec_);
+  const PhaseScope scope(trainer_.times(), TracePhase::encode);
+  parts_codec_->next(order.pass, all_of(order.examples), reinterpret_cast<float*>(row));
 }
 
 // The number of a payload that is none; then nothing has changed but room for sums.
@@ -67,14 +84,18 @@ void ReplicaTrainer::take_step(const ApplyOrder& order, std::byte* row) {
   const BlockMath& math = block_math(params.dtype());
   const bool update = policy_.what == Policy::What::update;
   const bool outer = outer_.active() && policy_.what == Policy::What::gradient;
-  if (!step_codec_ && !update && !outer) {
+  std::byte* const mean = parts_codec_ ? gradient_.data() : row;
+  if (!step_codec_ && !parts_codec_ && !update && !outer) {
     trainer_.update(row, order.examples);
   } else {
-    if (step_codec_) step_codec_->end_sum(reinterpret_cast<float*>(row));
+    if (step_codec_) step_codec_->end_sum(reinterpret_cast<float*>(mean));
+    else if (parts_codec_)
+      parts_codec_->end(order.round, all_of(order.examples), staged_ && staged_examples_ > 0, reinterpret_cast<const float*>(row),
+                        reinterpret_cast<float*>(mean));
     else if (!policy_.sums) math.divide(row, static_cast<double>(order.examples), params.block_elements(), row);
     if (update) {
-      if (params.dtype() == Dtype::f64) subtract<double>(row, params);
-      else subtract<float>(row, params);
+      if (params.dtype() == Dtype::f64) subtract<double>(mean, params);
+      else subtract<float>(mean, params);
       Position position = trainer_.position();
       position.step += 1;
       trainer_.set_position(position);
@@ -85,9 +106,9 @@ void ReplicaTrainer::take_step(const ApplyOrder& order, std::byte* row) {
                     .progress = progress(),
                     .round = static_cast<double>(order.round),
                     .learning_rate = trainer_.next_learning_rate()},
-                   params.block(), row);
+                   params.block(), mean);
       }
-      trainer_.update(row, 1);
+      trainer_.update(mean, 1);
     }
   }
   block_.take_states(row, order.examples);

@@ -106,6 +106,8 @@ MeasuredJob measure_job(const Job& job, int threads, const std::atomic<bool>& st
     const Stopwatch applying;
     ApplyOrder merged{.round = i, .examples = contribution.examples, .examples_after = order.examples_before + contribution.examples};
     if (contribution.payload) merged.payloads.push_back({contribution.payload, contribution.examples});
+    for (int pass = 1; pass < measured.layout.passes; ++pass)
+      replica.make_part({.round = i, .examples = contribution.examples, .pass = pass}, memory.data());
     replica.apply(merged, memory.data());
     order.examples_before += contribution.examples;
     if (i == 0 || contribution.steps == 0) continue;  // the first is cold

@@ -75,6 +75,8 @@ void TrainedNumbers::drop_order() {
   give_up_ = under_way_ = due_ = false;
 }
 
+void TrainedNumbers::make_part(const PartOrder& order) { trainer_->make_part(order, exchange_row(0).data()); }
+
 std::optional<size_t> TrainedNumbers::apply(const ApplyOrder& order) {
   const std::optional<size_t> refused = trainer_->apply(order, exchange_row(0).data());
   if (!refused) staged_row_ = nullptr;

@@ -35,6 +35,7 @@ class TrainedNumbers final : public sim::ReplicaNumbers, private OrderWatch {
   std::span<std::byte> exchange_row(size_t row) override;
   void begin(const TrainOrder& order) override;
   std::optional<Contribution> step(bool last) override;
+  void make_part(const PartOrder& order) override;
   std::optional<size_t> apply(const ApplyOrder& order) override;
   void load(int64_t round, const SharedBytes& image, bool keep_local) override;
   void drop() override;

@@ -73,6 +73,14 @@ void TrainerReplica::train(const TrainOrder& order) {
   send();
 }
 
+void TrainerReplica::make_part(const PartOrder& order) {
+  Request* request = this->request(Request::Kind::part);
+  assert(request);
+  request->part = order;
+  request->rows.assign(1, exchange_row(0).data());
+  send();
+}
+
 void TrainerReplica::apply(const ApplyOrder& order) {
   Request* request = this->request(Request::Kind::apply);
   assert(request);
@@ -276,6 +284,10 @@ void TrainerReplica::handle(Request& request) {
       return post();
     }
     case Request::Kind::train: return carry_out(request);
+    case Request::Kind::part:
+      if (!staged_row_) return;  // given up meanwhile
+      trainer_->make_part(request.part, request.rows[0]);
+      return on_bucket(static_cast<size_t>(request.part.pass));
     case Request::Kind::apply: return apply(request);
     case Request::Kind::load:
     case Request::Kind::drop:

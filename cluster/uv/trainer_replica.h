@@ -29,6 +29,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
   std::span<const FragmentPart> fragments() const override { return fragments_; }
   std::span<std::byte> exchange_row(size_t row) override;
   void train(const TrainOrder& order) override;
+  void make_part(const PartOrder& order) override;
   void apply(const ApplyOrder& order) override;
   void load(int64_t round, SharedBytes image, bool keep_local) override;
   void snapshot(uint64_t request, bool with_optimizer) override;
@@ -42,10 +43,11 @@ class TrainerReplica final : public Replica, private OrderWatch {
 
  private:
   struct Request {
-    enum class Kind : uint8_t { open, train, apply, load, snapshot, evaluate, unstage, drop } kind = Kind::drop;
+    enum class Kind : uint8_t { open, train, part, apply, load, snapshot, evaluate, unstage, drop } kind = Kind::drop;
     uint64_t order = 0;  // train: its number
     Welcome welcome;
     TrainOrder train;
+    PartOrder part;
     ApplyOrder apply;
     std::vector<std::byte*> rows;
     int64_t round = 0;

@@ -134,8 +134,28 @@ TrainOrder order_of(int64_t round, size_t worker) {
   return order;
 }
 
+// The sums of one pass in all rows, and the next pass made of them.
+void make_parts(Replicas& nodes, int64_t round, int64_t examples) {
+  const ExchangeLayout layout = nodes[0]->replica->layout();
+  const std::vector<Bucket>& buckets = nodes[0]->replica->buckets();
+  for (int pass = 0; pass + 1 < layout.passes; ++pass) {
+    const Bucket& bucket = buckets[static_cast<size_t>(pass)];
+    const size_t begin = bucket.begin / sizeof(float), end = bucket.end / sizeof(float);
+    std::vector<float> sum(end - begin);
+    for (auto& node : nodes)
+      for (size_t i = begin; i < end; ++i) sum[i - begin] += node->row()[i];
+    for (auto& node : nodes) {
+      std::copy(sum.begin(), sum.end(), node->row() + begin);
+      node->make_part({.round = round, .examples = examples, .pass = pass + 1});
+    }
+  }
+}
+
 ApplyOrder exchanged(Replicas& nodes, int64_t round) {
   const ExchangeLayout layout = nodes[0]->replica->layout();
+  make_parts(nodes, round, static_cast<int64_t>(nodes.size()) * kBatch);
+  const size_t summed =
+      layout.passes > 1 ? nodes[0]->replica->buckets().back().begin : layout.coded;  // before it nothing is to be added up
   ApplyOrder order{.round = round, .examples = static_cast<int64_t>(nodes.size()) * kBatch};
   order.examples_after = (round + 1) * order.examples;
   std::vector<std::byte> sum;
@@ -148,7 +168,7 @@ ApplyOrder exchanged(Replicas& nodes, int64_t round) {
   }
   for (auto& node : nodes) {
     const std::span<std::byte> row = node->replica->exchange_row(0);
-    std::copy(sum.begin() + static_cast<ptrdiff_t>(layout.coded), sum.end(), row.begin() + static_cast<ptrdiff_t>(layout.coded));
+    std::copy(sum.begin() + static_cast<ptrdiff_t>(summed), sum.end(), row.begin() + static_cast<ptrdiff_t>(summed));
   }
   return order;
 }
@@ -390,12 +410,104 @@ TEST(Steps, AnOuterStepMakesWhatTheOptimiserIsGiven) {
   }
 }
 
+// Vogels et al. 2019, the bias dense: it is no matrix. Q begins with the codec's own draws.
+TEST(Steps, PowerSgdIsItsReference) {
+  constexpr size_t kRank = 2;
+  Replicas probe = workers_of(R"("allreduce")", kSgd);
+  Places places;
+  parameters_of(*probe[0], &places);
+  const size_t rows = places.inputs_first ? kFeatures : kClasses, columns = places.inputs_first ? kClasses : kFeatures;
+  std::vector<Vector> residual(kWorkers, Vector(kParameters));
+  Vector velocity(kParameters);
+  std::vector<Vector> q(kRank, Vector(columns));
+  const PhiloxKey key = philox_key(3, 0x6c6f7772616e6b ^ mix_bits(places.weight));
+  for (size_t k = 0; k < kRank; ++k)
+    for (size_t j = 0; j < columns; ++j)
+      q[k][j] = 2 * static_cast<double>(
+                        uniform_from_bits(philox4x32({{static_cast<uint32_t>(j), static_cast<uint32_t>(k), 0, 0}}, key).lane[0])) -
+                1 + 0x1p-24;
+  const auto normalise = [](Vector& v) {
+    double length = 0;
+    for (const double x : v) length += x * x;
+    for (double& x : v) x /= std::sqrt(length);
+  };
+  expect_trajectory(R"({"type": "powersgd", "rank": 2})", kMomentum, 10, [&](const Gradients& gradients, Vector& w) {
+    Vector given = mean_of(gradients);
+    const auto m = [&](size_t n, size_t i, size_t j) -> double& { return residual[n][places.weight + i * columns + j]; };
+    for (size_t n = 0; n < kWorkers; ++n)
+      for (size_t i = 0; i < rows; ++i)
+        for (size_t j = 0; j < columns; ++j) m(n, i, j) += gradients[n][places.weight + i * columns + j];
+    std::vector<Vector> p(kRank, Vector(rows)), next(kRank, Vector(columns));
+    for (size_t k = 0; k < kRank; ++k) {
+      normalise(q[k]);
+      for (size_t n = 0; n < kWorkers; ++n)
+        for (size_t i = 0; i < rows; ++i)
+          for (size_t j = 0; j < columns; ++j) p[k][i] += m(n, i, j) * q[k][j] / kWorkers;
+      for (size_t l = 0; l < k; ++l) {
+        double dot = 0;
+        for (size_t i = 0; i < rows; ++i) dot += p[k][i] * p[l][i];
+        for (size_t i = 0; i < rows; ++i) p[k][i] -= dot * p[l][i];
+      }
+      normalise(p[k]);
+    }
+    for (size_t n = 0; n < kWorkers; ++n) {
+      std::vector<Vector> own(kRank, Vector(columns));
+      for (size_t k = 0; k < kRank; ++k)
+        for (size_t j = 0; j < columns; ++j) {
+          for (size_t i = 0; i < rows; ++i) own[k][j] += m(n, i, j) * p[k][i];
+          next[k][j] += own[k][j] / kWorkers;
+        }
+      for (size_t i = 0; i < rows; ++i)
+        for (size_t j = 0; j < columns; ++j)
+          for (size_t k = 0; k < kRank; ++k) m(n, i, j) -= p[k][i] * own[k][j];
+    }
+    q = next;
+    for (size_t i = 0; i < rows; ++i)
+      for (size_t j = 0; j < columns; ++j) {
+        double& g = given[places.weight + i * columns + j] = 0;
+        for (size_t k = 0; k < kRank; ++k) g += p[k][i] * q[k][j];
+      }
+    for (size_t i = 0; i < kParameters; ++i) velocity[i] = 0.9 * velocity[i] + given[i];
+    step(w, 0.1, velocity);
+  });
+  const ExchangeLayout layout = workers_of(R"("powersgd")", kSgd)[0]->replica->layout();
+  EXPECT_EQ(layout.passes, 2);
+  EXPECT_LT(layout.bytes() * 8, probe[0]->replica->layout().bytes() * 2) << "two factors and a bias are a quarter of the matrix";
+}
+
+// Elements that all draw alike are added up: of fp32 values the mean is exact where they were drawn, and the rest stays with its worker.
+TEST(Steps, RandomElementsAreAddedUp) {
+  Replicas nodes = workers_of(R"({"type": "allreduce", "codec": {"type": "randomk", "share": 0.25}})", kSgd);
+  EXPECT_EQ(nodes[0]->replica->layout().coded, 0u);
+  EXPECT_LT(nodes[0]->replica->layout().sums, kParameters / 3);
+  Places places;
+  Vector w = parameters_of(*nodes[0], &places);
+  std::vector<Vector> residual(kWorkers, Vector(kParameters));
+  for (int64_t round = 0; round < 6; ++round) {
+    for (size_t n = 0; n < kWorkers; ++n) {
+      const Vector gradient = gradient_of(w, places, first_of(round, n));
+      for (size_t i = 0; i < kParameters; ++i) residual[n][i] += gradient[i];
+    }
+    play(nodes, round);
+    const Vector now = parameters_of(*nodes[0]), mean = mean_of(residual);
+    size_t moved = 0;
+    for (size_t i = 0; i < kParameters; ++i) {
+      if (now[i] == w[i]) continue;
+      ++moved;
+      EXPECT_NEAR(now[i], w[i] - 0.3 * mean[i], 1e-5) << i;
+      for (Vector& r : residual) r[i] = 0;
+    }
+    EXPECT_NEAR(static_cast<double>(moved), 0.25 * kParameters, 3);
+    w = now;
+  }
+}
+
 // ---- what becomes of it ----
 
 // A round that comes to nothing leaves no trace: not in the codec's memory, and not in the optimiser.
 TEST(Steps, AVoidRoundLeavesNoTrace) {
   for (const char* averaging : {R"({"type": "threshold", "tau": 4e-3})", R"({"type": "dgc", "share": 0.02})", R"("demo")",
-                                R"({"type": "signsgd", "momentum": 0.9})"}) {
+                                R"({"type": "signsgd", "momentum": 0.9})", R"("powersgd")"}) {
     SCOPED_TRACE(averaging);
     Replicas nodes = workers_of(averaging, kMomentum), undisturbed = workers_of(averaging, kMomentum);
     for (int64_t round = 0; round < 4; ++round) {

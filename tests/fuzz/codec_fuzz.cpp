@@ -20,6 +20,10 @@ const char* const kMore[] = {
     R"({"type": "topk", "share": 0.5, "values": "int8", "zstd": 1})",
     R"({"type": "int2", "block": 64})",
     R"({"type": "lowrank", "rank": 5})",
+    R"({"type": "dct", "count": 3, "values": "int8"})",
+    R"({"type": "dct", "count": 64, "values": "bf16", "zstd": 1})",
+    R"({"type": "sign", "scale": "one", "feedback": false, "block": 64})",
+    R"({"type": "topk", "share": {"type": "map", "by": "step", "values": {"0": 0.5, "1": 0.02}}, "momentum": 0.9})",
 };
 
 std::vector<std::unique_ptr<Codec>> make_all() {

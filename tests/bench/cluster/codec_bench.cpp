@@ -102,6 +102,7 @@ int main(int argc, char** argv) {
         R"({"type": "int8", "rounding": "stochastic"})", R"({"type": "int4", "feedback": true})", R"({"type": "int2"})",
         R"({"type": "sign"})", R"({"type": "topk", "share": 0.01})", R"({"type": "randomk", "share": 0.01})",
         R"({"type": "threshold", "tau": 3.3, "feedback": false})", R"({"type": "threshold", "tau": 1, "adapt": "target"})",
-        R"({"type": "lowrank", "rank": 2})"})
+        R"({"type": "lowrank", "rank": 2})", R"({"type": "sign", "scale": "one", "feedback": false})",
+        R"({"type": "topk", "share": 0.001, "momentum": 0.9})", R"({"type": "dct", "count": 4, "decay": 0.999})"})
     bench(spec, block);
 }
