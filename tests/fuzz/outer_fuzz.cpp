@@ -15,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         if (member.first.starts_with("knob.")) knobs.emplace_back(member.first.substr(5), member.second);
       }
     const Config config(json, "input");
-    const OuterProgram program(config.object("outer"), states, knobs);
+    const OuterOf of = config.has("gradients") ? OuterOf::gradient : OuterOf::parameters;
+    const OuterProgram program(config.object("outer"), states, knobs, of);
     const FusedParams code = program.at({.workers = 4, .progress = 0.5, .round = 3, .learning_rate = 0.1});
     PERIGEE_FUZZ_CHECK(code.n_inputs == 2 + states.size() && code.n_outputs >= 1 && code.n_outputs <= kFusedOutputs);
     PERIGEE_FUZZ_CHECK(code.n_instructions <= kFusedInstructions && code.n_constants <= kFusedConstants);

@@ -82,7 +82,8 @@ def strom(rows, seeds):
     for name, options in arms:
         accuracy, sent, last = arm(seeds, {"type": "threshold", "clip": 0, **options, "topology": "auto"}, MOMENTUM)
         mean[name] = statistics.mean(accuracy)
-        told(rows, name, accuracy, f"{sent / 1e6:.1f} | {', '.join(f'{step['residual_norm']:.2f}' for step in last)}")
+        norms = ", ".join(f"{step['residual_norm']:.2f}" for step in last)
+        told(rows, name, accuracy, f"{sent / 1e6:.1f} | {norms}")
     best = max(value for tau, value in mean.items() if tau != "adaptive")
     inner = max(mean[1e-3], mean[4e-3])
     rows.line(f"the best tau is neither the smallest nor the largest: {inner:.2f} against {mean[4e-4]:.2f} and {mean[1.6e-2]:.2f}",
