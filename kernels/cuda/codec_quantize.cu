@@ -13,6 +13,18 @@ struct Codes {
   CudaEncoded record;  // no bytes: they are part of a body, which has a record of its own
 };
 
+// Of one block. No template declares shared memory, so that the host's stand-in can fill it with rubbish (kernels/README.md).
+struct Shared {
+  float v[kMaxBlock];
+  uint32_t tops[kThreads / kWarp];
+  float lanes[kSumLanes];
+};
+
+__device__ Shared& shared_memory() {
+  __shared__ Shared memory;
+  return memory;
+}
+
 // In (0, 1), in steps of 2^-16. Eight elements share a block of Philox that each computes: 80 multiplications an element take as long
 // as its bytes do.
 __device__ float noise(const CudaQuantize& how, uint64_t element) {
@@ -24,16 +36,16 @@ __device__ float noise(const CudaQuantize& how, uint64_t element) {
 
 // Of the magnitudes, in kSumLanes lanes, each in order: 16 threads add, the others wait. Enough blocks share a multiprocessor for the
 // memory to stay busy.
-__device__ float mean_magnitude(const float* v, int m, float* lanes) {
+__device__ float mean_magnitude(Shared& shared, int m) {
   const int self = static_cast<int>(threadIdx.x);
   if (self < kSumLanes) {
     float sum = 0;
-    for (int i = self; i < m; i += kSumLanes) sum += fabsf(v[i]);
-    lanes[self] = sum;
+    for (int i = self; i < m; i += kSumLanes) sum += fabsf(shared.v[i]);
+    shared.lanes[self] = sum;
   }
   __syncthreads();
   float pairs[kSumLanes];
-  for (int lane = 0; lane < kSumLanes; ++lane) pairs[lane] = lanes[lane];
+  for (int lane = 0; lane < kSumLanes; ++lane) pairs[lane] = shared.lanes[lane];
   for (int half = kSumLanes / 2; half > 0; half /= 2)
     for (int lane = 0; lane < half; ++lane) pairs[lane] += pairs[lane + half];
   return pairs[0] / static_cast<float>(m);
@@ -53,13 +65,11 @@ __device__ float level_of(const CudaQuantize& how, float v, float inverse, uint6
 }
 
 template <int kBits>
-__device__ float scale_of(const CudaQuantize& how, const float* v, int m, uint32_t largest) {
-  __shared__ uint32_t tops[kThreads / kWarp];
-  __shared__ float lanes[kSumLanes];
-  largest = block_largest(largest, tops);  // has waited: v is complete
+__device__ float scale_of(const CudaQuantize& how, Shared& shared, int m, uint32_t largest) {
+  largest = block_largest(largest, shared.tops);  // has waited: v is complete
   float scale;
   if (how.levels == Levels::mean) {
-    const float mean = mean_magnitude(v, m, lanes);
+    const float mean = mean_magnitude(shared, m);
     scale = kBits == 2 ? 1.5f * mean : mean;
   } else {
     scale = float_from_bits(largest) / (kBits == 1 ? 1 : kTop<kBits>);
@@ -70,7 +80,8 @@ __device__ float scale_of(const CudaQuantize& how, const float* v, int m, uint32
 template <int kBits>
 __global__ void __launch_bounds__(kThreads) quantize_encode_kernel(CudaEncodeCall call, CudaQuantize how, Codes to) {
   if (!codec_encodable(call)) return;
-  __shared__ float v[kMaxBlock];
+  Shared& shared = shared_memory();
+  float* const v = shared.v;
   const int64_t begin = int64_t{blockIdx.x} * how.block;
   const int m = static_cast<int>(min(how.block, call.n - begin)), bytes = (m * kBits + 7) / 8;
   uint32_t top = 0;
@@ -78,7 +89,7 @@ __global__ void __launch_bounds__(kThreads) quantize_encode_kernel(CudaEncodeCal
     v[i] = codec_folded(call, begin + i);
     top = max(top, magnitude_bits(v[i]));
   }
-  const float scale = scale_of<kBits>(how, v, m, top), inverse = scale > 0 ? 1 / scale : 0;
+  const float scale = scale_of<kBits>(how, shared, m, top), inverse = scale > 0 ? 1 / scale : 0;
   if (threadIdx.x == 0 && !how.votes) write_bytes(to.scales + int64_t{blockIdx.x} * int64_t{sizeof(float)}, scale);
   if (thread_of_grid() == 0 && to.record.bytes > 0) codec_record(call, to.record);
   for (int j = static_cast<int>(threadIdx.x); j < bytes; j += static_cast<int>(blockDim.x)) {
