@@ -20,6 +20,11 @@ int device(int index, CudaDevice* device) {
   return cudaSuccess;
 }
 
+int allocate(size_t bytes, void** memory) { return cudaMalloc(memory, bytes); }
+int release(void* memory) { return cudaFree(memory); }
+int upload(void* device, const void* host, size_t bytes) { return cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice); }
+int download(void* host, const void* device, size_t bytes) { return cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost); }
+
 const char* message(int code) { return cudaGetErrorString(static_cast<cudaError_t>(code)); }
 
 }  // namespace
@@ -27,6 +32,13 @@ const char* message(int code) { return cudaGetErrorString(static_cast<cudaError_
 
 const perigee::CudaModule* perigee_cuda_module() {
   using namespace perigee;
-  static const CudaModule module{.device_count = device_count, .device = device, .message = message, .codecs = &codec_cuda()};
+  static const CudaModule module{.device_count = device_count,
+                                 .device = device,
+                                 .message = message,
+                                 .allocate = allocate,
+                                 .release = release,
+                                 .upload = upload,
+                                 .download = download,
+                                 .codecs = &codec_cuda()};
   return &module;
 }

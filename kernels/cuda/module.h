@@ -23,6 +23,11 @@ struct CudaModule {
   int (*device_count)(int* count) = nullptr;
   int (*device)(int index, CudaDevice* device) = nullptr;
   const char* (*message)(int code) = nullptr;
+  // Memory of the current device, and copies that wait for what was queued before them on the default stream.
+  int (*allocate)(size_t bytes, void** memory) = nullptr;
+  int (*release)(void* memory) = nullptr;
+  int (*upload)(void* device, const void* host, size_t bytes) = nullptr;
+  int (*download)(void* host, const void* device, size_t bytes) = nullptr;
   const CudaCodecs* codecs = nullptr;
 };
 

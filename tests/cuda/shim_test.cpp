@@ -71,7 +71,7 @@ __global__ void warp_kernel(const int* in, int* out) {
   const int left = __shfl_up_sync(kAllLanes, value, 3);
   const int third = __shfl_sync(kAllLanes, value, 3);
   out[threadIdx.x] = left + 1000 * third + (odd == 0x55555555u ? 1'000'000 : 0) +
-                     static_cast<int>(__reduce_max_sync(kAllLanes, static_cast<unsigned>(value))) * 10'000'000;
+                     static_cast<int>(__reduce_max_sync(kAllLanes, static_cast<unsigned>(value))) * 2'000'000;
 }
 
 // By the rules of CUDA's programming guide: lane l of __shfl_up_sync(v, 3) has that of lane l - 3, the first three their own.
@@ -79,7 +79,7 @@ TEST(Shim, WarpsExchangeValues) {
   for (const auto& result : run_in_all_orders(warp_kernel))
     for (int i = 0; i < kThreads; ++i) {
       const int lane = i % kWarp, first = i - lane, left = lane < 3 ? i + 1 : i + 1 - 3;
-      ASSERT_EQ(result[static_cast<size_t>(i)], left + 1000 * (first + 4) + 1'000'000 + (first + kWarp) * 10'000'000) << i;
+      ASSERT_EQ(result[static_cast<size_t>(i)], left + 1000 * (first + 4) + 1'000'000 + (first + kWarp) * 2'000'000) << i;
     }
 }
 

@@ -153,7 +153,7 @@ def check_headers(findings):
 
 
 def check_layout(findings, fix):
-    files = tracked("*.cpp", "*.h", "*.hpp", "*.cu")
+    files = tracked("*.cpp", "*.h", "*.hpp", "*.cu", "*.cuh")
     if not shutil.which("clang-format"):
         return findings.skip("layout", "clang-format is not installed")
     if fix:
@@ -187,7 +187,7 @@ def main():
     parser.add_argument("--fix", action="store_true", help="let clang-format rewrite the files")
     args = parser.parse_args()
     findings = Findings()
-    for file in tracked("*.cpp", "*.h", "*.hpp", "*.cu"):
+    for file in tracked("*.cpp", "*.h", "*.hpp", "*.cu", "*.cuh"):
         text = (ROOT / file).read_text()
         findings.check("includes", file, include_problems(file, text))
         findings.check("names", file, name_problems(file, text))
