@@ -1,5 +1,5 @@
-// The codecs' kernels, run on the host: they have the bits of the codecs of cluster/codec whatever the order of the threads, and refuse what
-// those refuse.
+// The codecs' kernels, run on the host: they have the bits of the codecs of cluster/codec whatever the order of the threads, and refuse
+// what those refuse.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 
+#include "kernels/cuda/codec_sparse.cuh"
 #include "kernels/gaps.h"
 #include "tests/cuda/cuda_trial.h"
 #include "tests/cuda/shim/shim.h"
@@ -64,6 +65,22 @@ TEST(CudaCodec, TiesAcrossTiles) {
   }
 }
 
+// What equals tau is sent; a list gives way to the bitmap above so many bytes.
+TEST(CudaCodec, BordersOfTheThreshold) {
+  shim::set_order(shim::Order::forward);
+  for (const char* indices : {"gaps", "int32"})
+    for (const int64_t sent : {0, 1, 255, 256, 257, 1023, 1024, 1025, 4096}) {
+      const std::string spec = std::string(R"({"type": "threshold", "tau": 1, "indices": ")") + indices + "\"}";
+      SCOPED_TRACE(spec + " sends " + std::to_string(sent));
+      ShimTrial device(spec, {0, 4096, 0}, codec_cuda());
+      Trial host(spec, {0, 4096, 0});
+      std::vector<float> values(4096, 0.25f);
+      for (int64_t i = 0; i < sent; ++i) values[static_cast<size_t>(i * (4096 / sent))] = i % 3 != 0 ? 1.0f : -1.0f;
+      EXPECT_EQ(device.encode(values, 1), host.encode(values, 1));
+      EXPECT_TRUE(same_bits(device.host.residual, host.residual) && same_bits(device.host.state, host.state));
+    }
+}
+
 TEST(CudaCodec, ReportsWhatCannotBeEncodedAndTouchesNothing) {
   shim::set_order(shim::Order::random);
   for (const std::string& spec : device_specs()) {
@@ -94,7 +111,7 @@ void expect_as_the_host(ShimTrial& device, const std::vector<std::byte>& bytes) 
 }
 
 TEST(CudaCodec, DamagedPayloadsAreRefusedAsOnTheHost) {
-  shim::set_order(shim::Order::forward);
+  shim::set_order(shim::Order::reverse);  // who refuses is often the first thread: it comes too late for the others
   for (const std::string& spec : device_specs()) {
     if (spec.find("decay") != std::string::npos) continue;
     SCOPED_TRACE(spec);
@@ -113,7 +130,7 @@ TEST(CudaCodec, DamagedPayloadsAreRefusedAsOnTheHost) {
   }
 }
 
-// Lists that lead past the end, by one step or by so many that 64 bits overflow; of the longest gaps, and of gaps that are too long.
+// Lists that lead past the end, by one step or by many; of the longest gaps, of gaps that are too long or do not end.
 TEST(CudaCodec, ListsThatLeadTooFarAreRefusedAsOnTheHost) {
   constexpr int64_t kElements = 5000;
   const auto list = [](uint64_t count, const std::function<uint64_t(uint64_t)>& gap) {
@@ -140,8 +157,18 @@ TEST(CudaCodec, ListsThatLeadTooFarAreRefusedAsOnTheHost) {
     std::vector<std::byte> endless = list(1, [](uint64_t) { return 0; });
     endless.insert(endless.begin() + kPayloadHeader + 8, 1100, std::byte{0x80});
     expect_as_the_host(trial, endless);
+    std::vector<std::byte> unfinished = list(3, [](uint64_t) { return 8; });
+    unfinished.push_back(std::byte{0x80});
+    expect_as_the_host(trial, unfinished);
     if (HasFailure()) return;
   }
+}
+
+// Of 2^32 elements and more, spans from outside could add up to more than 64 bits hold and seem short again.
+TEST(CudaCodec, SpansStayFar) {
+  GapSpan span{1, uint64_t{1} << 61};
+  for (int i = 0; i < 20; ++i) span = join_spans(span, span);
+  EXPECT_EQ(span.span, kFarthest);
 }
 
 // Whether something is found to be wrong, in a process of its own: it may touch what it must not.
