@@ -373,10 +373,11 @@ bool Network::send(int process, PeerId peer, std::span<const std::byte> head, st
     return false;
   }
   std::vector<std::byte> frame = buffer();
-  const bool counted = counts_chunks_ && !body.empty() && head.size() == kChunkHeadBytes;
-  frame.resize(counted ? head.size() : bytes);
+  const bool counted = counts_chunks_ && body.size() > kCountedBody && head.size() == kChunkHeadBytes;
+  if (counted) body = body.first(kCountedBody);
+  frame.resize(head.size() + body.size());
   if (!head.empty()) std::memcpy(frame.data(), head.data(), head.size());
-  if (!body.empty() && !counted) std::memcpy(frame.data() + head.size(), body.data(), body.size());
+  if (!body.empty()) std::memcpy(frame.data() + head.size(), body.data(), body.size());
   side.queued += bytes;
   peak_queue_ = std::max<uint64_t>(peak_queue_, side.queued);
   ++reached_.frames;

@@ -165,7 +165,8 @@ class Network {
   uint64_t first_connection_ = 1;
   uint64_t chunks_ = 0;  // delivered
   bool counts_chunks_ = false;
-  std::vector<std::byte> blank_;  // a chunk that was only counted, as it is handed over
+  static constexpr size_t kCountedBody = sizeof(uint64_t);  // what is carried of a counted chunk's body: of a payload's, its length
+  std::vector<std::byte> blank_;                            // a chunk that was only counted, as it is handed over
   std::vector<std::vector<std::byte>> spare_;
   Reached reached_;
 };

@@ -21,7 +21,7 @@ uint64_t ns_of(size_t bytes, double bytes_per_s) { return static_cast<uint64_t>(
 size_t Network::size_of(std::span<const std::byte> frame) const {
   FrameHeader header;
   const bool counted =
-      counts_chunks_ && frame.size() == kChunkHeadBytes && read_header(frame, &header) && header.type == MessageType::chunk;
+      counts_chunks_ && frame.size() == kChunkHeadBytes + kCountedBody && read_header(frame, &header) && header.type == MessageType::chunk;
   return counted ? kHeaderBytes + header.length : frame.size();
 }
 
@@ -148,7 +148,7 @@ void Network::check(uint64_t number, int from) {
 void Network::hand_over(TransportEvents& handler, PeerId peer, std::span<const std::byte> frame) {
   const size_t bytes = size_of(frame);
   const bool counted = bytes != frame.size();
-  if (counted) {  // its body is nothing but zeros
+  if (counted) {  // the rest of its body is zeros
     blank_.resize(std::max(blank_.size(), bytes));
     std::copy(frame.begin(), frame.end(), blank_.begin());
     frame = std::span(blank_).first(bytes);

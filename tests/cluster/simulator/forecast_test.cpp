@@ -53,6 +53,19 @@ TEST(Forecast, StagingAndApplyingAddToEveryRound) {
   EXPECT_NEAR(f.computing, 50.0 / 60, 0.005);
 }
 
+// A codec's payload goes to everybody else as it is, at each step and after local steps alike.
+TEST(Forecast, PayloadsGoToEverybody) {
+  Json periodic = averaging("periodic", 1, "direct");
+  periodic.set("codec", Json(Json::Object{{"type", "sign"}, {"feedback", false}, {"scale", "one"}}));
+  for (const Json& policy : {averaging("signsgd", 0, "direct"), periodic}) {
+    const ForecastInput in = input(4, policy);
+    const double payload = 16 + static_cast<double>(in.layout.sums) / 8;
+    const Forecast f = forecast(in);
+    EXPECT_EQ(f.rounds, 300) << policy.dump();
+    EXPECT_NEAR(f.sent_per_worker, 300 * 3 * payload, 0.1 * 300 * 3 * payload) << policy.dump();
+  }
+}
+
 // Per round and worker S bytes, K workers, B bytes per second each way: direct and ring 2 (K-1)/K S; star K-1 times S in and again out
 // at its middle. One chunk per segment, so that nothing of the way back overlaps with the way there.
 struct Transfer {
