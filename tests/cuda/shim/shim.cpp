@@ -26,7 +26,7 @@ constexpr unsigned kWarp = 32, kMostThreads = 1024;
 
 Order chosen = Order::forward;
 std::mt19937 shuffle_random;
-std::map<std::string, Barrier*> reached;
+std::map<std::string, std::vector<Barrier*>> reached;  // a template has one for each instance
 
 enum class State : uint8_t { ready, at_barrier, at_exchange, done };
 
@@ -154,12 +154,13 @@ Order order() { return chosen; }
 
 std::vector<std::string> barriers() {
   std::vector<std::string> names;
-  for (const auto& [name, barrier] : reached) names.push_back(name);
+  for (const auto& [name, instances] : reached) names.push_back(name);
   return names;
 }
 
 void leave_out(const std::string& name) {
-  for (const auto& [known, barrier] : reached) barrier->left_out = known == name;
+  for (const auto& [known, instances] : reached)
+    for (Barrier* barrier : instances) barrier->left_out = known == name;
 }
 
 int lane() { return static_cast<int>(block.self % kWarp); }
@@ -180,7 +181,7 @@ void run_grid(dim3 grid, dim3 threads, const std::function<void()>& thread) {
 
 Barrier::Barrier(const char* file, int line) : name(std::string(file) + ":" + std::to_string(line)) {
   name.erase(0, name.rfind('/') + 1);
-  reached[name] = this;
+  reached[name].push_back(this);
 }
 
 void wait_for_block(const Barrier& barrier) {

@@ -1,6 +1,7 @@
 // How a test runs kernels on the host: the order of the threads, the memory that they may touch, and barriers left out on purpose.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
