@@ -1,7 +1,7 @@
-// A worker's linear codec in rounds of each step: what it makes of a gradient can be added up, in as many sums over the workers as the codec
-// has passes, so that there are no payloads and the bytes do not grow with the workers. PowerSGD takes a product P = M Q of each matrix
-// first, then, of the mean P made orthogonal, Q = M^T P; what is no matrix, or would not save tenfold, goes dense with the last sums.
-// Residuals are the worker's; Q is the same in all workers: they restart together, at the first round of a membership.
+// A worker's linear codec in rounds of each step: what it makes of a gradient can be added up, in as many sums over the workers as the
+// codec has passes, so that there are no payloads and the bytes do not grow with the workers. PowerSGD takes a product P = M Q of each
+// matrix first, then, of the mean P made orthogonal, Q = M^T P; what is no matrix, or would not save tenfold, goes dense with the last
+// sums. Residuals are the worker's; Q is the same in all workers: they restart together, at the first round of a membership.
 // Owned by the trainer thread.
 #pragma once
 

@@ -82,8 +82,8 @@ class VoteCodec final : public Codec {
     auto* signs = reinterpret_cast<float*>(call.scratch.data());
     const uint64_t turn = static_cast<uint64_t>(call.segment.first) + call.round + call.stream;
     for (size_t i = 0; i < n; ++i) {
-      const float x = call.values[i];
-      signs[i] = x > 0 ? 1.0f : x < 0 ? -1.0f : (turn + i) % 2 ? -1.0f : 1.0f;
+      const float x = call.values[i], tie = (turn + i) % 2 ? -1.0f : 1.0f;
+      signs[i] = x == 0 ? tie : std::copysign(1.0f, x);
     }
     header->variant = 1;
     header->detail = static_cast<uint32_t>(block_) | kVotes;

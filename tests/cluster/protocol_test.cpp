@@ -1,4 +1,6 @@
 // The whole protocol in one thread: what happens to a cluster, and what must be so afterwards.
+#include <tuple>
+
 #include "tests/cluster/scenario.h"
 
 namespace perigee {
@@ -51,13 +53,13 @@ TEST(Scenario, EveryTopologySumsTheSame) {
 
 // FakeReplica complains when a payload is merged as another's, and when what its codec did not send is lost or sent twice.
 TEST(Scenario, EveryTopologyGathersPayloads) {
-  for (const char* topology : {"star", "ring", "tree", "direct", "hierarchical", "auto"})
-    for (const int workers : {1, 2, 5}) {
-      Scenario s({.workers = workers,
-                  .averaging = std::string(R"({"type": "periodic", "every": 3, "codec": "int8", "topology": ")") + topology + R"("})"});
-      ASSERT_TRUE(s.run_to_end()) << topology << " " << workers;
-      s.check_sound();
-    }
+  for (const char* policy : {R"("periodic", "every": 3, "codec": "int8")", R"("allreduce", "codec": "int8")", R"("powersgd")"})
+    for (const char* topology : {"star", "ring", "tree", "direct", "hierarchical", "auto"})
+      for (const int workers : {1, 2, 5}) {
+        Scenario s({.workers = workers, .averaging = std::string(R"({"type": )") + policy + R"(, "topology": ")" + topology + R"("})"});
+        ASSERT_TRUE(s.run_to_end()) << policy << " " << topology << " " << workers;
+        s.check_sound();
+      }
 }
 
 TEST(Scenario, GradientsFirstAndPayloadsLater) {
@@ -68,21 +70,28 @@ TEST(Scenario, GradientsFirstAndPayloadsLater) {
 
 // Once, and its work is done again; the third time it is evicted, whoever joined first.
 TEST(Scenario, WhoSendsWhatIsNoPayloadIsNamed) {
-  for (const int workers : {2, 4})
-    for (const int times : {1, 3}) {
-      Scenario s({.workers = workers, .examples = 480, .averaging = R"({"type": "periodic", "every": 2, "codec": "int8"})"});
-      ASSERT_TRUE(s.run_to_round(1));
-      s.worker(0).faults.bad_payloads = times;
-      ASSERT_TRUE(s.run_to_end()) << s.coordinator().status().dump();
-      EXPECT_EQ(s.count_events("link_lost"), static_cast<size_t>(std::min(times, 2)));
-      EXPECT_EQ(s.count_events("worker_lost"), times == 3 ? 1u : 0u);
-      for (const Json& event : s.events_) {
-        const std::string name = event.find("event")->as_string();
-        const bool blames = name == "link_lost" || name == "worker_lost";
-        EXPECT_TRUE(!blames || event.dump().find("host1/1") != std::string::npos) << event.dump();
-      }
-      s.check_sound();
+  const char* const policies[] = {R"({"type": "periodic", "every": 2, "codec": "int8"})", R"({"type": "allreduce", "codec": "int8"})"};
+  for (const auto& [policy, workers, times] : std::vector<std::tuple<const char*, int, int>>{{policies[0], 2, 1},
+                                                                                             {policies[0], 2, 3},
+                                                                                             {policies[0], 4, 1},
+                                                                                             {policies[0], 4, 3},
+                                                                                             {policies[1], 2, 1},
+                                                                                             {policies[1], 2, 3},
+                                                                                             {policies[1], 4, 1},
+                                                                                             {policies[1], 4, 3}}) {
+    Scenario s({.workers = workers, .examples = 480, .averaging = policy});
+    ASSERT_TRUE(s.run_to_round(1));
+    s.worker(0).faults.bad_payloads = times;
+    ASSERT_TRUE(s.run_to_end()) << s.coordinator().status().dump();
+    EXPECT_EQ(s.count_events("link_lost"), static_cast<size_t>(std::min(times, 2)));
+    EXPECT_EQ(s.count_events("worker_lost"), times == 3 ? 1u : 0u);
+    for (const Json& event : s.events_) {
+      const std::string name = event.find("event")->as_string();
+      const bool blames = name == "link_lost" || name == "worker_lost";
+      EXPECT_TRUE(!blames || event.dump().find("host1/1") != std::string::npos) << event.dump();
     }
+    s.check_sound();
+  }
 }
 
 TEST(Scenario, RoundsByTimeEndToo) {

@@ -1,5 +1,5 @@
--- DeMo (Peng et al. 2024, arXiv 2411.19870): what gathers, decayed, is each worker's momentum; the largest cosine coefficients of each chunk
--- are taken out of it and sent, and the sign of what they make together is the gradient. Use SGD without momentum.
+-- DeMo (Peng et al. 2024, arXiv 2411.19870): what gathers, decayed, is each worker's momentum; the largest cosine coefficients of each
+-- chunk are taken out of it and sent, and the sign of what they make together is the gradient. Use SGD without momentum.
 local preset = require("perigee.averaging").preset
 
 return preset {

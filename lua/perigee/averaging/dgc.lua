@@ -1,5 +1,5 @@
--- Deep Gradient Compression (Lin et al. 2018, arXiv 1712.01887): u = momentum u + g, v = v + u; the largest of v are sent, and both are zero
--- where they were. Momentum belongs here, before the selection: give the optimiser none. The share falls to 0.1 % over four epochs.
+-- Deep Gradient Compression (Lin et al. 2018, arXiv 1712.01887): u = momentum u + g, v = v + u; the largest of v are sent, and both are
+-- zero where they were. Momentum belongs here, before the selection: give the optimiser none. The share falls to 0.1 % over four epochs.
 local preset = require("perigee.averaging").preset
 
 return preset {

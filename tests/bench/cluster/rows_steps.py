@@ -1,7 +1,7 @@
 """What is sent of each step's gradients, 4 workers, MLP 784-128-64-10 on MNIST, 6 epochs over all workers together, batch 32 each.
 
-    compressed   (E3) the largest 1 % and 1 bit of each element, with error feedback and without; DGC 0.1 % with a warm-up of one epoch; against
-                 dense gradients, in a star
+    compressed   (E3) the largest 1 % and 1 bit of each element, with error feedback and without; DGC 0.1 % with a warm-up of one epoch;
+                 against dense gradients, in a star
     presets      powersgd, signsgd, Signum and demo beside them
     strom        threshold with fixed tau and with Deeplearning4j's adaptive one: accuracy, bytes, and what is left unsent at the end
 """
@@ -62,13 +62,15 @@ def compressed(rows, seeds):
         rows.line(f"{name}: feedback gains {gained:.2f} points (bar {bar})", gained >= bar)
     loss = mean["dense"] - mean["dgc"]
     rows.line(f"DGC is {loss:.2f} points below dense (bar 0.6)", loss <= 0.6)
-    rows.line(f"DGC sends 1/{whole:.0f} of the bytes with its warm-up (bar 1/40), 1/{after:.0f} after it (bar 1/300)", whole >= 40 and after >= 300)
+    rows.line(f"DGC sends 1/{whole:.0f} of the bytes with its warm-up (bar 1/40), 1/{after:.0f} after it (bar 1/300)",
+              whole >= 40 and after >= 300)
 
 
 def presets(rows, seeds):
     print("| policy, optimiser | test accuracy by seed, % | mean | bytes that all sent, MB |\n|---|---|---|---|")
     small = {"type": "sgd", "lr": {"type": "cosine", "from": 1e-3}}
-    for name, averaging, optimizer in (("powersgd rank 2, 0.05, 0.9", {"type": "powersgd"}, MOMENTUM), ("signsgd, 0.001", {"type": "signsgd"}, small),
+    for name, averaging, optimizer in (("powersgd rank 2, 0.05, 0.9", {"type": "powersgd"}, MOMENTUM),
+                                       ("signsgd, 0.001", {"type": "signsgd"}, small),
                                        ("signsgd momentum 0.9 (Signum), 0.001", {"type": "signsgd", "momentum": 0.9}, small),
                                        ("demo, 0.001", {"type": "demo"}, small)):
         accuracy, sent, _ = arm(seeds, {**averaging, "topology": "auto"}, optimizer)
@@ -87,7 +89,8 @@ def strom(rows, seeds):
         told(rows, name, accuracy, f"{sent / 1e6:.1f} | {norms}")
     best = max(mean[tau] for tau in taus)
     low, high = mean[taus[0]], mean[taus[-1]]
-    rows.line(f"the best tau is neither the smallest nor the largest: {best:.2f} against {low:.2f} and {high:.2f}", best > low and best > high)
+    rows.line(f"the best tau is neither the smallest nor the largest: {best:.2f} against {low:.2f} and {high:.2f}",
+              best > low and best > high)
     rows.line(f"adaptive is {best - mean['adaptive']:+.2f} points below the best fixed tau (bar 0.3)", best - mean["adaptive"] <= 0.3)
 
 
