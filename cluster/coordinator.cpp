@@ -192,6 +192,11 @@ void Coordinator::Impl::on_node_frame(Node& node, const FrameHeader& h, std::spa
       if (fenced(phase == Phase::running) && read(m)) on_ready(node, h, std::move(m));
       return;
     }
+    case MessageType::served: {
+      Served m;
+      if (fenced(phase == Phase::running) && read(m)) on_served(node, h, std::move(m));
+      return;
+    }
     case MessageType::formed: {
       Formed m;
       if (!read(m)) return;
@@ -294,6 +299,7 @@ void Coordinator::Impl::on_join(PeerId peer, const FrameHeader& h, Join join) {
                  .what = "too many workers",
                  .got = std::to_string(nodes.size() + 1),
                  .expected = "at most " + std::to_string(kMaxWorkers)});
+  if (const std::string why = why_no_server(join); !why.empty()) return deny({.kind = 5, .retry = options.policy.served, .what = why});
   if (h.generation > generation) {
     if (formed_once) return fail(superseded_by(h.generation, follower.address, generation));
     generation = options.is_standby ? next_term(h.generation) : h.generation;
@@ -313,6 +319,7 @@ void Coordinator::Impl::on_join(PeerId peer, const FrameHeader& h, Join join) {
   node.heard_ns = node.stepped_ns = node.beat_ns = node.told_ns = clock.now_ns();
   node.round = join.round;
   node.hash = join.hash;
+  node.server = join.server;
   peers[peer] = id;
   if (options.trace) timelines[id] = {.name = node.name};
   tell(node,

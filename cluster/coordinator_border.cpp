@@ -88,12 +88,15 @@ void Coordinator::Impl::issue_evaluation() {
   slices.clear();
   if (evaluations.empty()) return;
   const Evaluation& e = evaluations.front();
-  const auto count = static_cast<int64_t>(members.size());
+  std::vector<WorkerId> able;
+  for (const WorkerId id : members)
+    if (holds_results(nodes.at(id))) able.push_back(id);
+  const auto count = static_cast<int64_t>(able.size());
   for (int64_t i = 0; i < count; ++i) {
     const int64_t begin = e.examples * i / count - (planted(Bug::evaluation_overlaps) && i > 0 ? 1 : 0), end = e.examples * (i + 1) / count;
     if (begin == end && !(i == 0 && e.examples == 0)) continue;
     Slice slice{.request = ++next_request,
-                .worker = members[static_cast<size_t>(i)],
+                .worker = able[static_cast<size_t>(i)],
                 .begin = begin,
                 .end = end,
                 .asked_ns = clock.now_ns(),
@@ -152,7 +155,8 @@ void Coordinator::Impl::ask_for_image() {
   if (images.empty() || image_from != 0 || phase != Phase::running || members.empty()) return;
   std::vector<WorkerId> able;
   for (const WorkerId id : members)
-    if (nodes.at(id).state == Node::State::training && nodes.at(id).round >= books.round()) able.push_back(id);
+    if (holds_results(nodes.at(id)) && nodes.at(id).state == Node::State::training && nodes.at(id).round >= books.round())
+      able.push_back(id);
   if (able.empty()) return;
   const Node& node = nodes.at(able[image_turn++ % able.size()]);
   const uint64_t asked = ++next_request;

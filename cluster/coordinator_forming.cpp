@@ -72,13 +72,14 @@ void Coordinator::Impl::form_if_calm() {
   if (phase == Phase::recovering) {
     // The workers of the last round know what the ledger may not.
     const auto& expected = books.last_members();
-    const bool all_here = !expected.empty() && std::all_of(expected.begin(), expected.end(), [&](WorkerId id) {
+    const bool all_here = !expected.empty() && !options.policy.served && std::all_of(expected.begin(), expected.end(), [&](WorkerId id) {
       const auto it = nodes.find(id);
       return it != nodes.end() && it->second.state == Node::State::waiting;
     });
-    const bool held = formed_once && std::any_of(nodes.begin(), nodes.end(), [&](const auto& n) {
-                        return n.second.state == Node::State::waiting && n.second.hash != 0 && n.second.round >= books.round();
-                      });
+    const bool held =
+        formed_once && std::any_of(nodes.begin(), nodes.end(), [&](const auto& n) {
+          return holds_results(n.second) && n.second.state == Node::State::waiting && n.second.hash != 0 && n.second.round >= books.round();
+        });
     if (!all_here && !held && clock.now_ns() - first_join_ns < kRecoverNs) return;
     std::vector<WorkerId> here;
     for (const auto& [id, node] : nodes)
@@ -88,7 +89,8 @@ void Coordinator::Impl::form_if_calm() {
   }
   if (!form_wanted || joining_timer) return;
   if (gathering()) {
-    const auto here = std::count_if(nodes.begin(), nodes.end(), [](const auto& n) { return n.second.state == Node::State::waiting; });
+    const auto here =
+        std::count_if(nodes.begin(), nodes.end(), [](const auto& n) { return n.second.state == Node::State::waiting && !n.second.server; });
     const bool all = here >= options.expected_workers;
     if (!all && clock.now_ns() - first_join_ns < ns(options.expect_ms)) return;
     if (!all)
@@ -116,19 +118,24 @@ void Coordinator::Impl::form() {
   for (const auto& [id, node] : nodes)
     if (!node.member && node.state != Node::State::opening) members.push_back(id);
 
-  const bool too_few = members.size() < static_cast<size_t>(options.min_workers);
+  const bool no_server = options.policy.served && server() == 0;
+  const bool too_few = no_server || trainers() < static_cast<size_t>(options.min_workers);
   if (too_few) {
     if (phase != Phase::waiting) {
       short_since_ns = clock.now_ns();
-      event("waiting", nullptr, "too few workers are left", "training goes on with " + std::to_string(options.min_workers) + " workers");
+      if (no_server) event("waiting", nullptr, "the server is lost", "workers keep what they have until it is back");
+      else
+        event("waiting", nullptr, "too few workers are left", "training goes on with " + std::to_string(options.min_workers) + " workers");
     }
     return disband(Phase::waiting);
   }
   // Those who are gone may be alive on the other side of a cut, where the standby is: only one side may go on.
   if (!could_claim(members)) return wait_for_votes();
   // Fresh workers must not begin anew what those who were cut off a moment ago still hold.
-  const bool held = std::any_of(members.begin(), members.end(),
-                                [&](WorkerId id) { return nodes.at(id).hash != 0 && nodes.at(id).round >= books.round(); });
+  const bool held = std::any_of(members.begin(), members.end(), [&](WorkerId id) {
+    const Node& node = nodes.at(id);
+    return holds_results(node) && node.hash != 0 && node.round >= books.round();
+  });
   if (!held && formed_once && books.round() >= 0 && phase != Phase::recovering) {
     event("waiting", nullptr, "nobody who is left holds round " + std::to_string(books.round()), "waits a moment for workers that hold it");
     return disband(Phase::recovering);
@@ -146,7 +153,7 @@ void Coordinator::Impl::form() {
   if (image_from != 0) forget_image(image_from);
 
   // What is on disk lets the workers forget; but not before it is known that the ledger is of their line.
-  Form message{.synced = options.takes_over ? -1 : safe_round()};
+  Form message{.synced = options.takes_over ? -1 : safe_round(), .server = server()};
   for (const WorkerId id : members) {
     Node& node = nodes.at(id);
     take_back(node);
@@ -200,11 +207,12 @@ void Coordinator::Impl::resolve() {
   std::map<std::pair<int64_t, uint64_t>, size_t> votes;
   for (const WorkerId id : members) {
     const Node& node = nodes.at(id);
-    if (node.hash == 0 || (settled && !books.on_line(node.round, node.hash, node.log))) continue;
+    if (!holds_results(node) || node.hash == 0 || (settled && !books.on_line(node.round, node.hash, node.log))) continue;
     ++votes[{node.round, node.hash}];
   }
   for (const WorkerId id : members) {
     const Node& node = nodes.at(id);
+    if (!holds_results(node)) continue;
     const auto own = votes.find({node.round, node.hash});
     if (own == votes.end()) continue;
     if (!best || node.round > best->round || (node.round == best->round && own->second > votes[{best->round, best->hash}])) best = &node;
@@ -215,7 +223,7 @@ void Coordinator::Impl::resolve() {
     target_hash = best->hash;
     for (const WorkerId id : members) {
       const Node& node = nodes.at(id);
-      if (node.hash != 0 && node.round == target_round && node.hash != target_hash)
+      if (holds_results(node) && node.hash != 0 && node.round == target_round && node.hash != target_hash)
         event("hash_mismatch", &node,
               "its parameters after round " + std::to_string(node.round) + " differ from those that most workers hold",
               "it loads them from another worker");
@@ -242,6 +250,10 @@ void Coordinator::Impl::resolve() {
   for (const WorkerId id : members) nodes.at(id).state = Node::State::training;
   for (const WorkerId id : members) {
     Node& node = nodes.at(id);
+    if (!holds_results(node)) {
+      admit_trainer(node);
+      continue;
+    }
     const bool holds = target_hash != 0 && node.round == target_round && node.hash == target_hash;
     if (!holds && !planted(Bug::no_heal)) heal(node, !node.leased.empty());
     if (phase != Phase::forming) return;
@@ -260,7 +272,9 @@ void Coordinator::Impl::settle_pending() {
     node.done.reset();
     if (node.pending.empty() || options.policy.standing(progress())) continue;
     if (std::exchange(node.spoiled, false)) continue;
-    if (target_round - node.base > options.policy.max_staleness || !disjoint(node.pending)) continue;
+    if (!holds_results(node) && !base_is_committed(node)) continue;
+    const bool too_old = !options.policy.elastic && target_round - node.base > options.policy.max_staleness;
+    if (too_old || !disjoint(node.pending)) continue;
     if (books.pool().claim(node.pending)) node.leased = node.pending;
   }
 }
@@ -274,7 +288,7 @@ void Coordinator::Impl::heal(Node& node, bool keep_local) {
     const bool holds = phase == Phase::running
                            ? other.round >= target_round  // also while it drops its local work
                            : other.round == target_round && other.hash == target_hash && other.state == Node::State::training;
-    if (id != node.id && holds) donors.push_back(id);
+    if (id != node.id && holds && holds_results(other)) donors.push_back(id);
   }
   assert(phase == Phase::forming || !donors.empty());
   Heal order{.round = target_round, .hash = target_hash, .keep_local = keep_local};
@@ -282,8 +296,8 @@ void Coordinator::Impl::heal(Node& node, bool keep_local) {
     order.donor = donors[static_cast<size_t>(node.id) % donors.size()];
   } else if (target_round >= 0) {
     // Nobody holds it but this coordinator: one worker gets it from here, the others from that one.
-    const bool first =
-        std::none_of(members.begin(), members.end(), [&](WorkerId id) { return nodes.at(id).state == Node::State::healing; });
+    const bool first = std::none_of(members.begin(), members.end(),
+                                    [&](WorkerId id) { return holds_results(nodes.at(id)) && nodes.at(id).state == Node::State::healing; });
     node.state = Node::State::healing;
     node.heal_ns = 0;
     if (!first) return;  // waits for a donor
@@ -300,6 +314,7 @@ void Coordinator::Impl::on_healed(Node& node, const Healed& healed) {
   node.state = Node::State::training;
   node.heal_ns = 0;
   if (phase == Phase::running) return catch_up(node);
+  if (!holds_results(node)) return check_healed();
   if (healed.ok && target_hash == 0 && node.round == target_round) {
     target_hash = node.hash;  // the first to have made it
     books.set_hash(target_hash);
@@ -349,7 +364,10 @@ void Coordinator::Impl::check_healing(uint64_t now) {
 }
 
 void Coordinator::Impl::ready_to_go() {
-  for (const WorkerId id : members) assert(nodes.at(id).round == target_round && nodes.at(id).hash == target_hash);
+  for (const WorkerId id : members) {
+    [[maybe_unused]] const Node& node = nodes.at(id);
+    assert(!holds_results(node) || (node.round == target_round && node.hash == target_hash));
+  }
   assert(target_hash != 0 && books.round() == target_round);
   if (options.trace) tell_formed();
   phase = Phase::running;
@@ -372,7 +390,7 @@ void Coordinator::Impl::send_go() {
     books.pool().put_back(f.range);
     return true;
   });
-  const auto workers = static_cast<int64_t>(members.size());
+  const auto workers = static_cast<int64_t>(trainers());
   const Range frontier = books.pool().frontier();
   Go message{.base = target_round,
              .hash = target_hash,

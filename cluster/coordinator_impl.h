@@ -1,6 +1,6 @@
 // The parts of Coordinator that its files share. coordinator.cpp: connections, joining, losing. coordinator_forming.cpp: from a change of
 // membership to Go. coordinator_rounds.cpp: rounds, leases, quarantine. coordinator_border.cpp: epochs' ends, evaluation, images.
-// coordinator_standby.cpp: who may coordinate, and the standby.
+// coordinator_standby.cpp: who may coordinate, and the standby. coordinator_served.cpp: rounds that a server makes.
 #pragma once
 
 #include <deque>
@@ -57,6 +57,7 @@ struct CoordinatedWorker {
   std::optional<Ready> ready;
   std::optional<Ready> early;  // for the round after the open one, which it has finished already
   std::optional<Done> done;
+  bool server = false;  // of a served policy
   int64_t staleness = 0;
   double share = 0;  // of the last round's examples
 };
@@ -164,6 +165,21 @@ struct Coordinator::Impl {
   void check_rounds(uint64_t now);
   int64_t local_batch() const;
   double progress() const;
+
+  void forget_failures(const std::vector<Range>& ranges);
+
+  // ---- coordinator_served.cpp ----
+  bool holds_results(const Node& node) const;  // with a served policy the server alone
+  size_t trainers() const;
+  WorkerId server() const;  // of the members; 0: none
+  std::string why_no_server(const Join& join) const;
+  bool base_is_committed(const Node& node) const;
+  void admit_trainer(Node& node);
+  void on_served(Node& node, const FrameHeader& header, Served served);
+  WorkerId claims_too_much(const Served& served) const;
+  void after_served(const std::vector<Share>& shares);
+  void on_unusable(Node& node, Ready ready);
+  void replay_unusable();
 
   // ---- coordinator_border.cpp ----
   bool enter_border();  // true: the workers wait for the launcher

@@ -35,7 +35,7 @@ double Coordinator::Impl::progress() const {
 }
 
 int64_t Coordinator::Impl::local_batch() const {
-  const auto workers = std::max<int64_t>(1, static_cast<int64_t>(members.size()));
+  const auto workers = std::max<int64_t>(1, static_cast<int64_t>(trainers()));
   return options.global_batch > 0 ? std::max<int64_t>(1, options.global_batch / workers) : options.batch;
 }
 
@@ -99,11 +99,7 @@ void Coordinator::Impl::close_round() {
     node.ready.reset();
     node.done.reset();
   }
-  std::erase_if(failures, [&](const Failure& f) {  // another worker could do it
-    return !f.waiting && std::any_of(shares.begin(), shares.end(), [&](const Share& share) {
-      return std::any_of(share.ranges.begin(), share.ranges.end(), [&](const Range& r) { return overlaps(r, f.range); });
-    });
-  });
+  for (const Share& share : shares) forget_failures(share.ranges);
   if (options.trace) tell_round(figures, examples, shares);
   if (!(planted(Bug::record_before_commit) && !standing)) books.commit(generation, open, hash, std::move(shares));
   skipped_in_a_row = 0;
@@ -114,6 +110,13 @@ void Coordinator::Impl::close_round() {
   events.on_round(books.round(), generation, books.examples_done(), static_cast<int>(workers), figures, examples);
   if (phase != Phase::running) return;
   after_commit(workers_wait);
+}
+
+// Another worker could do it.
+void Coordinator::Impl::forget_failures(const std::vector<Range>& ranges) {
+  std::erase_if(failures, [&](const Failure& f) {
+    return !f.waiting && std::any_of(ranges.begin(), ranges.end(), [&](const Range& r) { return overlaps(r, f.range); });
+  });
 }
 
 void Coordinator::Impl::after_commit(bool workers_wait) {
@@ -156,7 +159,7 @@ void Coordinator::Impl::replay_early() {
 
 // More work, so that the worker has enough for two rounds.
 void Coordinator::Impl::top_up(Node& node) {
-  if (!go_allowed() || standing || !node.member || border || finished) return;
+  if (!go_allowed() || standing || !node.member || node.server || border || finished) return;
   const int64_t batch = local_batch();
   int64_t batches = std::max<int64_t>(1, options.policy.steps_per_round());
   if (options.policy.every_ms > 0)
@@ -221,6 +224,7 @@ void Coordinator::Impl::drop_local_work(Node& node) {
 // A worker that missed a round has loaded what the others hold, or dropped its work.
 void Coordinator::Impl::catch_up(Node& node) {
   node.ready.reset();
+  if (!holds_results(node)) return top_up_all();
   if (node.round < target_round) return heal(node, !node.leased.empty());
   if (node.round == target_round && node.hash != target_hash) return form();
   top_up_all();
@@ -228,6 +232,7 @@ void Coordinator::Impl::catch_up(Node& node) {
 }
 
 void Coordinator::Impl::on_ready(Node& node, const FrameHeader& h, Ready ready) {
+  if (options.policy.served) return on_unusable(node, std::move(ready));
   if (h.round == open + 1 && !planted(Bug::early_ready_lost) && (node.done || node.round == open)) {  // it does not wait for the commit
     node.early = std::move(ready);
     return;
@@ -267,7 +272,7 @@ void Coordinator::Impl::not_finite(Node& node, const std::vector<Range>& announc
     const auto [first, last] = leaves_of(static_cast<int>(rank), static_cast<int>(members.size()), plan.leaves);
     ranges.assign(planned.ranges.begin() + first, planned.ranges.begin() + last);
   }
-  const size_t enough = std::min(kWorkersThatFail, members.size());
+  const size_t enough = std::min(kWorkersThatFail, trainers());
   std::string done;
   for (const Range& range : joined(ranges)) {
     auto f = std::find_if(failures.begin(), failures.end(), [&](const Failure& x) { return overlaps(x.range, range); });
@@ -307,7 +312,7 @@ void Coordinator::Impl::not_finite(Node& node, const std::vector<Range>& announc
 
 // Does the round begin, and with whom?
 void Coordinator::Impl::check_begin() {
-  if (!go_allowed() || standing || begun || border || finished || members.empty()) return;
+  if (!go_allowed() || standing || options.policy.served || begun || border || finished || members.empty()) return;
   auto quorum = static_cast<size_t>(std::max(1.0, std::ceil(options.policy.quorum * static_cast<double>(members.size()) - 1e-9)));
   // Whoever takes over finds at least half of the workers: one of them must hold the round.
   if (lease != nullptr && !planted(Bug::minority_commits)) quorum = std::max(quorum, members.size() / 2 + 1);

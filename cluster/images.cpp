@@ -7,7 +7,7 @@ namespace perigee {
 
 bool ImageSender::add(PeerId peer, const FrameHeader& header, Image first, SharedBytes bytes) {
   assert(peer != 0 && first.offset == 0);
-  if (transfers_.size() >= kMaxTransfers) return false;
+  if (transfers_.size() >= most_) return false;
   first.total = bytes ? bytes->size() : 0;
   Transfer transfer{peer, header, std::move(first), std::move(bytes)};
   transfer.header.round = transfer.image.round;

@@ -17,7 +17,7 @@ inline constexpr size_t kMaxTransfers = 64;  // at a time, of one node
 // Sends as much as each receiver's queue takes, and goes on when it has room again.
 class ImageSender {
  public:
-  explicit ImageSender(Transport& transport) : transport_(transport) {}
+  explicit ImageSender(Transport& transport, size_t most = kMaxTransfers) : transport_(transport), most_(most) {}
   // `header` names job and generation. False: too many transfers already.
   bool add(PeerId peer, const FrameHeader& header, Image first, SharedBytes bytes);
   void on_writable(PeerId peer);
@@ -34,6 +34,7 @@ class ImageSender {
   bool push(Transfer& transfer);  // true: all is sent
 
   Transport& transport_;
+  size_t most_;
   std::vector<Transfer> transfers_;
 };
 

@@ -67,7 +67,7 @@ bool Links::on_connected(PeerId peer) {
 
 bool Links::on_link(PeerId peer, const Link& link) {
   const auto it = connections_.find(peer);
-  if (it == connections_.end() || it->second.id != 0 || link.from == 0 || link.from == self_ || (self_ != 0 && link.to != self_)) {
+  if (it == connections_.end() || it->second.id != 0 || link.from == 0 || link.from == self_ || link.to != self_) {
     close(peer);
     return false;
   }

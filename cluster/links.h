@@ -17,6 +17,8 @@ class Links {
 
   // Ends links to workers that are no members any more. Up to kMesh members all are connected at once, the higher id to the lower;
   // with more of them a link is made when it is first used.
+  // The number that others link to: a Link to another one is for the process that was here before.
+  void join(WorkerId self) { self_ = self; }
   void form(uint64_t job, uint64_t generation, WorkerId self, const std::vector<Member>& members);
   // Where to send to that member; 0: it is not connected yet, and is being connected.
   PeerId to(WorkerId id);

@@ -211,14 +211,15 @@ void write_head(std::span<std::byte> out, const M& message, FrameHeader header, 
 }  // namespace
 
 const char* to_string(MessageType type) {
-  static constexpr const char* kWorker[] = {"join",      "welcome",  "refuse", "form",   "formed", "heal",   "healed",    "go",
-                                            "lease",     "ready",    "begin",  "done",   "commit", "beat",   "link_lost", "evaluate",
-                                            "evaluated", "snapshot", "leave",  "failed", "stop",   "traced", "witness",   "coordinators"};
-  static constexpr const char* kPeer[] = {"link", "chunk", "fetch", "image"};
+  static constexpr const char* kWorker[] = {"join",      "welcome",  "refuse",       "form",     "formed", "heal",   "healed",
+                                            "go",        "lease",    "ready",        "begin",    "done",   "commit", "beat",
+                                            "link_lost", "evaluate", "evaluated",    "snapshot", "leave",  "failed", "stop",
+                                            "traced",    "witness",  "coordinators", "served"};
+  static constexpr const char* kPeer[] = {"link", "chunk", "fetch", "image", "push", "pulled"};
   static constexpr const char* kAgent[] = {"start",     "started",    "exited", "status",  "report",
                                            "replicate", "replicated", "follow", "inherit", "taken_over"};
   static constexpr const char* kData[] = {"read", "examples"};
-  static_assert(std::size(kWorker) == static_cast<size_t>(MessageType::coordinators));
+  static_assert(std::size(kWorker) == static_cast<size_t>(MessageType::served));
   static_assert(std::size(kAgent) == static_cast<size_t>(MessageType::taken_over) - 127);
   const auto within = [&](std::span<const char* const> names, MessageType first) -> const char* {
     const size_t i = static_cast<size_t>(type) - static_cast<size_t>(first);  // below `first` it wraps to a large number

@@ -52,11 +52,14 @@ enum class MessageType : uint16_t {
   traced,
   witness,
   coordinators,
+  served,
   // worker and worker
   link = 64,
   chunk,
   fetch,
   image,
+  push,
+  pulled,
   // launcher, agent, status, standby
   start = 128,
   started,
@@ -154,9 +157,10 @@ struct Join {
   int64_t round = -1;        // the result it holds; -1: the job's initial values
   uint64_t hash = 0;         // of that result; 0: it holds none
   uint32_t threads = 1, pid = 0;
+  bool server = false;  // served rounds: it holds the parameters and trains nothing
   template <class F>
   void fields(F& f) {
-    f(version), f(name), f(host), f(address), f(id), f(fingerprint), f(round), f(hash), f(threads), f(pid);
+    f(version), f(name), f(host), f(address), f(id), f(fingerprint), f(round), f(hash), f(threads), f(pid), f(server);
   }
 };
 
@@ -371,9 +375,10 @@ struct Form {
   static constexpr MessageType kType = MessageType::form;
   std::vector<Member> members;  // their order is the rank
   int64_t synced = -1;          // the ledger holds every round up to this one
+  WorkerId server = 0;          // of the members, with a served policy; else 0
   template <class F>
   void fields(F& f) {
-    f(members), f(synced);
+    f(members), f(synced), f(server);
   }
 };
 
@@ -448,6 +453,20 @@ struct Begin {
   template <class F>
   void fields(F& f) {
     f(shares), f(examples_after), f(evaluate), f(last);
+  }
+};
+
+// Served rounds, from the server: header.round is made, of what these workers have pushed.
+struct Served {
+  static constexpr MessageType kType = MessageType::served;
+  uint64_t hash = 0;               // of the result
+  std::vector<Share> shares;       // in the order of their arrival
+  std::vector<int64_t> staleness;  // of each: rounds that it did not know of
+  uint64_t discarded = 0;          // contributions that were too stale, since the round before
+  Figures figures;
+  template <class F>
+  void fields(F& f) {
+    f(hash), f(shares), f(staleness), f(discarded), f(figures);
   }
 };
 
@@ -541,6 +560,43 @@ struct Image {
   template <class F>
   void fields(F& f) {
     f(request), f(offset), f(total), f(round), f(hash), f(why), f(log);
+  }
+};
+
+// To the server: what this worker has trained since it was at `base`. The bytes (payload, then what is added up beside it) follow as Image
+// frames with the same request. `bytes` 0: there is nothing, it only wants the parameters; or, with `idle`, not even those.
+struct Push {
+  static constexpr MessageType kType = MessageType::push;
+  uint64_t request = 0;  // the worker's number for it, each larger than the one before
+  int64_t base = -1;     // the result that it trained from
+  uint64_t counted = 0;  // contributions of its that were merged since it began afresh
+  bool idle = false;
+  uint64_t bytes = 0, payload = 0;  // in all; of them the payload's
+  int64_t examples = 0, steps = 0;
+  int64_t examples_before = 0, examples_per_step = 0;  // of its training order
+  std::vector<Range> ranges;                           // one per step, in order
+  Figures figures;
+  uint32_t threads = 1;
+  std::string isa;
+  template <class F>
+  void fields(F& f) {
+    f(request), f(base), f(counted), f(idle), f(bytes), f(payload), f(examples), f(steps), f(examples_before), f(examples_per_step);
+    f(ranges), f(figures), f(threads), f(isa);
+  }
+};
+
+// The server's answer; Image frames with that request follow: parameters and states, or what the server's parameters have moved by.
+struct Pulled {
+  static constexpr MessageType kType = MessageType::pulled;
+  uint64_t request = 0;
+  int64_t round = -1;  // of the result
+  uint64_t hash = 0;
+  int64_t examples_after = 0;  // that are in it
+  bool counted = false;        // what was pushed is in it; else it was too stale, or nothing
+  bool change = false;         // the body is a change
+  template <class F>
+  void fields(F& f) {
+    f(request), f(round), f(hash), f(examples_after), f(counted), f(change);
   }
 };
 
@@ -701,8 +757,8 @@ struct Examples {
 // clang-format off
 #define PERIGEE_MESSAGES(X)                                                                                                     \
   X(Join) X(Welcome) X(Refuse) X(Form) X(Formed) X(Heal) X(Healed) X(Go) X(Lease) X(Ready) X(Begin) X(Done) X(Commit) X(Beat)   \
-  X(LinkLost) X(Evaluate) X(Evaluated) X(Snapshot) X(Leave) X(Failed) X(Stop) X(Traced) X(Witness) X(Coordinators)                \
-  X(Link) X(Chunk) X(Fetch) X(Image)                                                                                            \
+  X(LinkLost) X(Evaluate) X(Evaluated) X(Snapshot) X(Leave) X(Failed) X(Stop) X(Traced) X(Witness) X(Coordinators) X(Served)      \
+  X(Link) X(Chunk) X(Fetch) X(Image) X(Push) X(Pulled)                                                                                            \
   X(Start) X(Started) X(Exited) X(Status) X(Report) X(Replicate) X(Replicated) X(Follow) X(Inherit) X(TakenOver)                  \
   X(Read) X(Examples)
 // clang-format on

@@ -16,7 +16,7 @@ constexpr size_t kMaxStates = kFusedOutputs - 1;
 constexpr size_t kMaxKnobs = 64;
 constexpr size_t kMaxName = 64;
 constexpr double kMaxNumber = 1e30;  // its square is beyond float32, but no number that means anything is near it
-constexpr const char* kRoundNames[] = {"workers", "progress", "round", "learning_rate"};
+constexpr const char* kRoundNames[] = {"workers", "progress", "round", "learning_rate", "staleness"};
 constexpr const char* kBlockNames[] = {"global", "mean", "delta", "gradient"};
 
 // Those whose result IEEE 754 fixes to the last bit: no library function, and nothing that a compiler may contract.
@@ -25,7 +25,7 @@ constexpr Elementwise kOps[] = {
     Elementwise::neg,        Elementwise::abs,         Elementwise::sign,    Elementwise::square,        Elementwise::reciprocal,
     Elementwise::relu,       Elementwise::maximum,     Elementwise::minimum, Elementwise::equal,         Elementwise::not_equal,
     Elementwise::less,       Elementwise::less_equal,  Elementwise::greater, Elementwise::greater_equal, Elementwise::logical_and,
-    Elementwise::logical_or, Elementwise::logical_not, Elementwise::where,
+    Elementwise::logical_or, Elementwise::logical_not, Elementwise::where,   Elementwise::floor,
 };
 
 Elementwise op_named(const Config& op) {
@@ -198,6 +198,9 @@ class OuterCompiler {
       else if (item.is_number()) sources.push_back(number(checked(op, "in", item.as_number())));
       else op.fail("in", "must be a list of names or numbers", item.type_name());
     }
+    const bool of_round = std::all_of(sources.begin(), sources.end(), [](Value v) { return v.kind == Kind::scalar; });
+    if (code == Elementwise::floor && !of_round)
+      op.fail("op", "is for numbers of the round", "floor of parameters", "as in p.round - p.delay * pg.floor(p.round / p.delay)");
     define(op, names, op.string("out"), add_op(code, std::move(sources)));
     op.reject_unread();
   }
@@ -291,7 +294,7 @@ OuterProgram::OuterProgram(const Config& source, std::vector<OuterState> states,
 }
 
 FusedParams OuterProgram::at(const OuterRound& round) const {
-  double values[kMaxScalars] = {round.workers, round.progress, round.round, round.learning_rate};
+  double values[kMaxScalars] = {round.workers, round.progress, round.round, round.learning_rate, round.staleness};
   for (size_t i = std::size(kRoundNames); i < scalars_.size(); ++i) {
     const Scalar& scalar = scalars_[i];
     values[i] = scalar.computed

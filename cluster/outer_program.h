@@ -25,6 +25,7 @@ struct OuterRound {
   double progress = 0;       // share of the run that was committed when the round began
   double round = 0;          // its number, from 0
   double learning_rate = 0;  // of the workers' own optimiser, when the round began
+  double staleness = 0;      // served rounds: results made since the contribution's base; a mean where several are merged
 };
 
 struct OuterState {

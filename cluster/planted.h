@@ -61,7 +61,12 @@ namespace perigee {
   X(carried_forgotten, "what was handed in to a void round is in the next one, and in nobody's books") \
   X(residual_kept, "what a void round did not send is taken for sent") \
   X(part_not_awaited, "the second pass is made before the sums of the first are here") \
-  X(step_payload_order, "the payloads of a step are taken for those of other workers")
+  X(step_payload_order, "the payloads of a step are taken for those of other workers") \
+  X(push_fence, "what was pushed in an older generation is merged") \
+  X(push_repeated, "a repeated push is merged again") \
+  X(stale_merged, "a contribution is merged however stale it is") \
+  X(void_base_kept, "work that started from a void result is merged") \
+  X(served_unordered, "a worker's unusable work goes back before what it pushed is booked")
 // clang-format on
 
 enum class Bug {

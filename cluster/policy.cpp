@@ -111,7 +111,7 @@ Json with_defaults(const PolicyDef& def, const Json& given) {
 }  // namespace
 
 std::span<const PolicyAxis* const> policy_axes() {
-  static const PolicyAxis* const axes[] = {&rounds_axis, &fragments_axis, &gradient_axis, &exchange_axis,
+  static const PolicyAxis* const axes[] = {&rounds_axis, &fragments_axis, &gradient_axis, &exchange_axis, &served_axis,
                                            &outer_axis};  // as help shows their options; outer last: the rest is its knobs
   return axes;
 }

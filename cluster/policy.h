@@ -31,7 +31,11 @@ struct Policy {
   double grace_ms = 0;             // ... once this has passed since the quorum was reached
   double deadline_ms = 60'000;     // of any wait in a round; who lets it pass is evicted
   int64_t max_staleness = 4;       // rounds; an older contribution is discarded and its ranges leased anew
-  OuterProgram outer;              // makes of the mean the result, or what the optimiser is given
+  // Served: no rounds of all workers; one process holds the parameters, and each worker pushes to it and pulls from it by itself.
+  bool served = false;
+  int64_t merge_every = 1;  // contributions that make one round
+  bool elastic = false;     // a worker keeps its parameters and moves against the change that it made
+  OuterProgram outer;       // makes of the mean the result, or what the optimiser is given
   Json outer_options;              // what of the policy's description concerns it: its knobs, and with "custom" its state and program
   // Rounds of fragments of the parameters (fragments.h), and how a result meets the local work that went on.
   int64_t fragments = 1;     // each is averaged every `every` steps, one after the other

@@ -17,7 +17,7 @@ struct PolicyAxis {
   void (*write)(const Policy& policy, Json* json) = nullptr;  // nothing where the policy has not got it
 };
 
-extern const PolicyAxis rounds_axis, fragments_axis, gradient_axis, exchange_axis, outer_axis;
+extern const PolicyAxis served_axis, rounds_axis, fragments_axis, gradient_axis, exchange_axis, outer_axis;
 std::span<const PolicyAxis* const> policy_axes();
 std::vector<PolicyOption> codec_options_of(const PolicyDef& def);  // policy_gradient.cpp
 

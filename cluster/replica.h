@@ -27,6 +27,7 @@ struct ExchangeLayout {
   size_t coded = 0;          // bytes; 0: no codec
   size_t payload_bound = 0;  // bytes of the largest payload
   int passes = 1;            // of gradients: sums one after another, a bucket each; what the next adds up is made of those before it
+  size_t values = 0;         // bytes of parameters and states as a server tells them
   size_t width() const { return dtype_bytes(dtype); }
   size_t sum_bytes() const { return static_cast<size_t>(sums) * width(); }
   size_t bytes() const { return sum_bytes() + static_cast<size_t>(maxima) * sizeof(int64_t); }
@@ -97,6 +98,18 @@ struct ApplyOrder {
   bool alone = false;             // nobody else took part, the local parameters are the result bit for bit
   bool last = false;              // of the run: every fragment is due
   std::vector<Payload> payloads;  // coded rounds: of all who have examples, in the order of the ranks
+  // Served rounds:
+  double staleness = 0;  // of the payloads, their mean by examples
+  int64_t workers = 0;   // that train
+};
+
+// What a worker takes over from the server of a served policy.
+struct TakeOrder {
+  int64_t round = 0;
+  int64_t examples_after = 0;
+  bool counted = false;  // its contribution is in the result; otherwise it is given up
+  bool change = false;   // of the server's parameters: the worker's move against it. Else parameters and states, in place of its own
+  SharedBytes bytes;     // null: the result is not known here, it is only said what became of the contribution
 };
 
 class ReplicaEvents {
@@ -110,6 +123,9 @@ class ReplicaEvents {
   virtual void on_applied(int64_t round, uint64_t hash) = 0;
   // Instead of on_applied: that payload is none of the policy's codec. Nothing has changed; the contribution is still staged.
   virtual void on_payload_refused(int64_t round, size_t payload) = 0;
+  // `reply`: as in TakeOrder, for whoever has contributed (`change`: of elastic rounds), or the parameters of the result held.
+  virtual void on_served(int64_t /*round*/, uint64_t /*hash*/, SharedBytes /*reply*/, bool /*change*/) {}
+  virtual void on_taken(int64_t /*round*/, bool /*ok*/) {}  // not ok: these are no bytes of this network; nothing has changed
   virtual void on_snapshot(uint64_t request, int64_t round, uint64_t hash, SharedBytes image) = 0;  // null: it could not be made
   virtual void on_evaluated(uint64_t request, std::string state) = 0;                               // JSON
   // The trainer has stopped for good. `for_all`: another worker would meet the same.
@@ -138,6 +154,10 @@ class Replica {
   virtual void make_part(const PartOrder& order) = 0;
   // -> on_applied with the hash (XXH3-64) of the parameters and states, equal on every worker.
   virtual void apply(const ApplyOrder& order) = 0;
+  // The server of a served policy: what lies beside the payloads is in exchange_row(0), from layout().coded on. Order.round the one held
+  // and no payloads: only tells the parameters. -> on_served, or on_payload_refused
+  virtual void serve(const ApplyOrder& order) = 0;
+  virtual void take(const TakeOrder& order) = 0;  // -> on_taken
   // Initial values when `image` is null. `keep_local`: the local work since the last result is moved onto the new base (w += x_new - x_old).
   // Ends a training order in progress unless keep_local; then a contribution that is staged is staged anew before -> on_loaded.
   // An image that cannot be used changes nothing: on_loaded then tells the round and hash held before.

@@ -29,7 +29,7 @@ Worker::Impl::Impl(WorkerOptions given, Clock& c, Rng& r, Transport& t, Replica&
       job(options.job_id),
       times(options.trace, kLoopRow),
       links(t, c),
-      sender(t),
+      sender(t, kMaxWorkers + kMaxTransfers),
       exchange([this](WorkerId to, int64_t round, const Chunk& chunk, std::span<const std::byte> body) {
         const PeerId peer = links.to(to);
         if (peer == 0) return false;
@@ -218,6 +218,7 @@ void Worker::Impl::on_welcome(const FrameHeader& h, const Welcome& welcome) {
                 false);
   job = h.job;
   id = welcome.id;
+  links.join(id);
   backoff_ms = 0;
   alone_since_ns = 0;
   if (welcome.trace && options.trace) {
@@ -320,6 +321,7 @@ void Worker::Impl::tick() {
                                            .hint = "the first address tried was " + options.coordinators[0]}),
                 false);
   check_deadlines(now);
+  check_served(now);
 }
 
 // Whoever keeps this worker waiting for too long is named to the coordinator.
@@ -365,6 +367,8 @@ std::string Worker::Impl::waits_for() const {
     case State::running: break;
     default: return "coordinator";
   }
+  if (is_server() && !applying && evaluating == 0) return "contributions";
+  if (work.exchange || work.taking) return "the server";
   const bool computing = (training && !waits_for_result()) || evaluating > 0;
   if (computing && replica.waits_for_examples()) return "examples";
   if (computing || applying) return "";
@@ -472,7 +476,8 @@ void Worker::on_connected(PeerId peer, const std::string&) {
               .fingerprint = w.fingerprint,
               .round = w.held_round,
               .hash = w.held_hash,
-              .threads = w.options.threads},
+              .threads = w.options.threads,
+              .server = w.options.server},
          w.held_round);
   w.bear_witness();
 }
@@ -547,6 +552,7 @@ void Worker::on_writable(PeerId peer) {
     w.exchange.on_writable(id);
     w.after_exchange();
   }
+  w.try_push();
 }
 
 void Worker::on_opened(uint64_t fingerprint) {
@@ -573,6 +579,12 @@ void Worker::on_applied(int64_t round, uint64_t hash) {
 }
 void Worker::on_payload_refused(int64_t round, size_t payload) {
   if (impl_->state != Impl::State::stopped) impl_->on_payload_refused(round, payload);
+}
+void Worker::on_served(int64_t round, uint64_t hash, SharedBytes reply, bool change) {
+  if (impl_->state != Impl::State::stopped) impl_->on_served(round, hash, reply, change);
+}
+void Worker::on_taken(int64_t round, bool ok) {
+  if (impl_->state != Impl::State::stopped) impl_->on_taken(round, ok);
 }
 void Worker::on_snapshot(uint64_t request, int64_t round, uint64_t hash, SharedBytes image) {
   if (impl_->state != Impl::State::stopped) impl_->on_snapshot(request, round, hash, image);

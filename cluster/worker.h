@@ -8,6 +8,7 @@
 
 #include "cluster/policy.h"
 #include "cluster/replica.h"
+#include "cluster/server.h"
 #include "cluster/transport.h"
 #include "src/core/trace.h"
 
@@ -20,6 +21,7 @@ struct WorkerOptions {
   std::string address;  // where other workers reach this one
   uint64_t job_id = 0;  // 0: that of the first Welcome
   uint32_t threads = 1;
+  bool server = false;  // with a served policy it holds the parameters and trains nothing
   double beat_ms = 500, silent_ms = 1600;
   double retry_ms = 100, retry_max_ms = 2000;  // back-off between attempts to reach a coordinator, with jitter
   double give_up_ms = 120'000;                 // without any coordinator for so long: the end
@@ -32,6 +34,8 @@ class WorkerEvents {
   virtual void on_event(const Json& event) = 0;                        // for the log: joined, reconnecting, healed, ...
   virtual void on_stopped(const std::string& why, bool finished) = 0;  // the coordinator's Stop
   virtual void on_failed(const Error& error) = 0;                      // refused, given up, the trainer failed
+  // The server: a round is made of these, in this order; their bodies are gone.
+  virtual void on_served(int64_t /*round*/, uint64_t /*hash*/, const std::vector<Arrival>& /*merged*/) {}
   // data.at = "coordinator". From on_joined to on_coordinator_lost ask() may be called; what was asked before must be asked again.
   virtual void on_joined() {}
   virtual void on_coordinator_lost() {}
@@ -67,6 +71,8 @@ class Worker final : public TransportEvents, public ReplicaEvents {
   void on_contribution(const Contribution& contribution) override;
   void on_applied(int64_t round, uint64_t hash) override;
   void on_payload_refused(int64_t round, size_t payload) override;
+  void on_served(int64_t round, uint64_t hash, SharedBytes reply, bool change) override;
+  void on_taken(int64_t round, bool ok) override;
   void on_snapshot(uint64_t request, int64_t round, uint64_t hash, SharedBytes image) override;
   void on_evaluated(uint64_t request, std::string state) override;
   void on_failed(const Error& error, bool for_all) override;

@@ -26,7 +26,8 @@ void Worker::Impl::on_form(const FrameHeader& h, Form form) {
     return;
   }
   const auto self = std::find_if(form.members.begin(), form.members.end(), [&](const Member& m) { return m.id == id; });
-  if (self == form.members.end()) {
+  const bool server_is_there = std::any_of(form.members.begin(), form.members.end(), [&](const Member& m) { return m.id == form.server; });
+  if (self == form.members.end() || server_is_there != policy.served) {
     ++dropped.unexpected;
     return;
   }
@@ -35,6 +36,8 @@ void Worker::Impl::on_form(const FrameHeader& h, Form form) {
   generation = h.generation;
   rank = static_cast<int>(self - form.members.begin());
   members = std::move(form.members);
+  work.server = form.server;
+  work.desk.reset(replica.layout());
   bear_witness();  // of what was before
   Membership proposed{.generation = generation};
   for (const Member& member : members) proposed.ids.push_back(member.id);
@@ -45,13 +48,15 @@ void Worker::Impl::on_form(const FrameHeader& h, Form form) {
   receiver.cancel();
   forget_log(form.synced);
   exchange.reset(members.size(), bucket_limit(), replica.layout());
-  links.form(job, generation, id, members);
+  std::vector<Member> partners = members;
+  if (work.server != 0 && !is_server()) std::erase_if(partners, [&](const Member& m) { return m.id != id && m.id != work.server; });
+  links.form(job, generation, id, partners);
   send_formed();
 }
 
 void Worker::Impl::send_formed() {
   // What the replica is doing decides which result is held: the answer waits for it.
-  formed_due = (applying && !planted(Bug::formed_too_soon)) || loading.has_value();
+  formed_due = (applying && !planted(Bug::formed_too_soon)) || loading.has_value() || work.taking;
   if (formed_due) return;
   tell(Formed{.round = held_round,
               .hash = held_hash,
@@ -70,10 +75,11 @@ void Worker::Impl::forget_log(int64_t synced) {
 }
 
 void Worker::Impl::on_heal(const Heal& heal) {
-  if (loading || applying) {
+  if (loading || applying || work.taking) {
     ++dropped.unexpected;
     return;
   }
+  if (heal.donor == id && work.pushed && staged && policy.served) return settle_pushed();
   if (!heal.keep_local && !planted(Bug::healed_keeps_work)) stop_work(false);
   else if (policy.partial()) join_staged();  // of another round than that for which it was staged
   if (heal.donor == id) {
@@ -120,7 +126,14 @@ void Worker::Impl::on_worker_frame(PeerId peer, const FrameHeader& h, std::span<
     Image image;
     std::span<const std::byte> body;
     sound = decode(payload, &image, &body);
-    if (sound) on_image(peer, image, body);
+    if (sound && work.server != 0) sound = on_served_image(peer, h, image, body);
+    else if (sound) on_image(peer, image, body);
+  } else if (links.who(peer) != 0 && h.type == MessageType::push) {
+    Push push;
+    sound = decode(payload, &push) && on_push(peer, h, std::move(push));
+  } else if (links.who(peer) != 0 && h.type == MessageType::pulled) {
+    Pulled pulled;
+    sound = decode(payload, &pulled) && (h.generation != generation || on_pulled(peer, pulled));
   } else {
     ++dropped.unexpected;
     return;
@@ -136,6 +149,7 @@ void Worker::Impl::link_ready(WorkerId peer) {
   if (healing && !healing->fetching && healing->order.donor == peer) fetch_if_possible();
   exchange.on_writable(peer);
   after_exchange();
+  try_push();
 }
 
 void Worker::Impl::lose_link(WorkerId peer, const std::string& why, bool at_fault) {
@@ -224,6 +238,8 @@ void Worker::Impl::on_loaded(int64_t round, uint64_t hash) {
   loading.reset();
   mark(TracePhase::heal);
   if (staged) staged_ns = marked_ns;  // it did not wait for others until now
+  work.fresh = false, work.counted = 0, work.values_round = -2;
+  if (work.server != 0 && !is_server()) held_hash = 0;  // no result yet: it pulls one
   if (formed_due) return send_formed();
   if (coordinator == 0 || (state != State::forming && state != State::running)) return;
   tell(Healed{.round = held_round, .hash = held_hash, .ok = ok}, held_round);

@@ -1,5 +1,6 @@
 // The parts of Worker that its files share. worker.cpp: the session with a coordinator. worker_forming.cpp: changes of membership,
 // healing, images. worker_rounds.cpp: training, exchange, apply. worker_partial.cpp: rounds of fragments, training while a round is on its way.
+// worker_served.cpp: rounds that a server makes.
 #pragma once
 
 #include <array>
@@ -13,6 +14,7 @@
 #include "cluster/fixed_plan.h"
 #include "cluster/images.h"
 #include "cluster/links.h"
+#include "cluster/server.h"
 #include "cluster/worker.h"
 #include "src/io/json.h"
 
@@ -112,6 +114,27 @@ struct Worker::Impl {
   void set_up_fragments(Exchange::Setup* setup, bool last) const;
   size_t bucket_limit() const;
   bool waits_for_result() const { return training && training->overlapped && staged; }
+  // ---- served rounds (worker_served.cpp) ----
+  bool is_server() const { return work.server != 0 && work.server == id; }
+  size_t trainers() const;
+  void stop_served();
+  void go_on_served();
+  void push_contribution();
+  void ask_server(Push push, SharedBytes body = nullptr);
+  void try_push();
+  bool on_pulled(PeerId peer, const Pulled& pulled);
+  bool on_values(PeerId peer, Image& image, std::span<const std::byte> body);
+  void settle_pushed();
+  void on_taken(int64_t round, bool ok);
+  bool on_push(PeerId peer, const FrameHeader& header, Push push);
+  bool on_pushed_bytes(PeerId peer, Image& image, std::span<const std::byte> body);
+  void serve_next();
+  void merge();
+  void on_served(int64_t round, uint64_t hash, const SharedBytes& reply, bool change);
+  void report_served(const std::vector<Arrival>& merged, uint64_t hash, const SharedBytes& reply, bool change);
+  void answer(const Arrival& arrival, const SharedBytes& bytes, bool counted, bool change);
+  bool on_served_image(PeerId peer, const FrameHeader& header, Image& image, std::span<const std::byte> body);
+  void check_served(uint64_t now);
 
   WorkerOptions options;
   Clock& clock;
@@ -185,6 +208,8 @@ struct Worker::Impl {
   std::map<uint64_t, SnapshotRequest> snapshots;
   uint64_t next_request = 0;
 
+  ServedWork work;
+
   // The open round.
   Exchange exchange;
   FixedPlan plan;
@@ -196,6 +221,7 @@ struct Worker::Impl {
   std::optional<Contribution> carried;  // fragments, overlap: handed in already, in no result, and part of the next contribution
   int64_t examples_done = 0;            // committed by all, as far as this worker was told
   int64_t local_base = -1;              // the result that the local work started from
+  int64_t local_before = 0, local_per_step = 0;  // examples, of its order
   std::vector<bool> bucket_staged;      // standing: which are staged; all true once the contribution is known to be finite
   size_t buckets_staged = 0;
   int next_part = 1;            // standing, in several passes: the one to be asked for

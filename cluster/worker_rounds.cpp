@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 #include "cluster/planted.h"
 #include "cluster/ranges.h"
@@ -15,7 +16,8 @@ double worked_s(const Figures& figures) { return figures.load_s + figures.comput
 }  // namespace
 
 void Worker::Impl::on_go(const FrameHeader&, Go message) {
-  if (state != State::forming || healing || loading || applying || message.base != held_round || message.hash != held_hash) {
+  const bool holds = message.base == held_round && message.hash == held_hash;
+  if (state != State::forming || healing || loading || applying || work.taking || (!holds && (work.server == 0 || is_server()))) {
     ++dropped.unexpected;
     return;
   }
@@ -50,7 +52,8 @@ void Worker::Impl::on_go(const FrameHeader&, Go message) {
 void Worker::Impl::go_on() {
   if (state != State::running || paused || training || applying || healing || loading) return;
   if ((staged || exchange.active()) && !may_overlap()) return;
-  if (go->standing) train_standing();
+  if (work.server != 0) go_on_served();
+  else if (go->standing) train_standing();
   else train_local();
 }
 
@@ -186,12 +189,13 @@ void Worker::Impl::train_local() {
     return;
   }
   const int64_t ahead = staged ? 1 : 0;
+  const int64_t all_per_step = go->batch * static_cast<int64_t>(trainers());
   TrainOrder order{.round = held_round + 1 + ahead,
                    .overlapped = staged.has_value(),
                    .row = staged ? 1 - staged_row : 0,
                    .stop_after_ms = policy.round_ms(),
-                   .examples_before = examples_done + (staged ? staged->steps * go->batch * static_cast<int64_t>(members.size()) : 0),
-                   .examples_per_step = go->batch * static_cast<int64_t>(members.size())};
+                   .examples_before = examples_done + (staged ? staged->steps * all_per_step : 0),
+                   .examples_per_step = all_per_step};
   const size_t steps = policy.every_ms > 0
                            ? queue.size()
                            : std::min<size_t>(queue.size(), static_cast<size_t>(std::max<int64_t>(1, policy.steps_of(order.round))));
@@ -199,6 +203,7 @@ void Worker::Impl::train_local() {
   queue.erase(queue.begin(), queue.begin() + static_cast<ptrdiff_t>(steps));
   order.next.assign(queue.begin(), queue.begin() + static_cast<ptrdiff_t>(std::min(queue.size(), steps)));
   local_base = held_round;
+  local_before = order.examples_before, local_per_step = order.examples_per_step;
   trained_ns = clock.now_ns();
   training = order;
   replica.train(order);
@@ -220,6 +225,10 @@ void Worker::Impl::on_lease(Lease lease) {
 // Announced: the contribution is staged, or there is no work. Standing: it is not finite.
 void Worker::Impl::send_ready() {
   if (ready_sent || coordinator == 0 || state != State::running) return;
+  if (work.server != 0 && staged && staged->finite) {
+    if (!work.exchange) push_contribution();
+    return;
+  }
   ready_sent = true;
   if (!staged) staged_ns = clock.now_ns();  // it waits from now on, for others that have work
   Ready ready{.base = held_round};
@@ -364,6 +373,12 @@ void Worker::Impl::on_payload_refused(int64_t round, size_t payload) {
   assert(applying && round == held_round + 1);
   applying = false;
   if (state == State::running && exchange.active() && coded_steps()) return blame_step_payload(round, payload);
+  if (work.server != 0) {
+    work.merge_begun = false;
+    const std::vector<Arrival> refused = std::exchange(work.merging, {});
+    if (formed_due) return send_formed();
+    return lose_link(refused.at(payload).from, "what it pushed is no payload of this job's codec", true);
+  }
   if (state == State::running && exchange.active() && begun) {
     for (const Share& share : begun->shares)
       if ((share.examples > 0 || policy.partial()) && payload-- == 0 && share.id != id)
@@ -450,6 +465,7 @@ void Worker::Impl::drop_work() {
   training.reset();
   staged.reset();
   carried.reset();
+  work.pushed = false;
 }
 
 void Worker::Impl::restore_contribution() {
@@ -471,6 +487,7 @@ void Worker::Impl::stop_work(bool keep_contribution) {
     else if (training && !applying) join_staged();  // the round is void: one contribution of both
     if (state == State::running && go) exchange.expect(held_round + 1);
   }
+  stop_served();
   begun.reset();
   if (!keep_contribution || state != State::running) healing.reset(), receiver.cancel();
   queue.clear();

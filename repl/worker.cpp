@@ -34,6 +34,8 @@ void declare(CLI::App& app) {
   app.add_option("--key-fd", options.key_descriptor, "a descriptor to read the job's key from")->group("");
   app.add_flag("--standby", options.standby, "stand by for the coordinator instead of training; agents start this")->group("");
   app.add_option("--parent", options.worker.parent, "end with this process")->group("");
+  app.add_flag("--server", options.worker.server, "hold the parameters of an asynchronous policy instead of training")->group("");
+  app.add_option("--record", options.worker.record, "write down what each round is made of")->group("");
   app.add_flag("--patient", options.worker.patient, "go on for a while after SIGTERM")->group("");
 }
 

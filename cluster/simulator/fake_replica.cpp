@@ -80,6 +80,7 @@ void FakeReplica::open(const Welcome& welcome) {
     payloads_ = std::make_unique<FakePayloads>(contents_.sums.size());
     layout_.coded = contents_.sums.size() * sizeof(float);
     layout_.payload_bound = payloads_->bound();
+    layout_.values = image_of(-1, contents_).size();
   }
   later(20, [this] { events_->on_opened(options_.fingerprint); });
 }
@@ -247,42 +248,80 @@ bool FakeReplica::merge(const ApplyOrder& order, std::vector<float>* sums, size_
   return true;
 }
 
+// What the row and the payloads hold becomes part of the result. The number of a payload that is none.
+std::optional<size_t> FakeReplica::add_merged(const ApplyOrder& order) {
+  const std::span<std::byte> row = exchange_row(0);
+  const ExchangeTail tail = read_exchange_tail(layout_, row);
+  std::vector<float> sums(contents_.sums.size());
+  std::vector<int64_t> maxima(contents_.maxima.size());
+  size_t refused = 0;
+  if (!merge(order, &sums, &refused)) return refused;
+  std::memcpy(maxima.data(), row.data() + static_cast<size_t>(layout_.sums) * 4, maxima.size() * 8);
+  double counted = 0;
+  for (int64_t i = 0; i < options_.examples; ++i) counted += static_cast<double>(sums[static_cast<size_t>(i)]);
+  if (tail.examples != order.examples || counted != static_cast<double>(order.examples))
+    complain_("round " + std::to_string(order.round) + " is said to sum " + std::to_string(order.examples) + " examples; its tail says " +
+              std::to_string(tail.examples) + ", its sums " + std::to_string(counted));
+  for (size_t i = 0; i < sums.size(); ++i) contents_.sums[i] += sums[i];
+  for (size_t i = 0; i < maxima.size(); ++i) contents_.maxima[i] = std::max(contents_.maxima[i], maxima[i]);
+  return std::nullopt;
+}
+
+void FakeReplica::forget_local() {
+  local_ = Contents(options_.examples);
+  local_examples_ = 0;
+  staged_local_ = false, local_finite_ = true;
+}
+
 void FakeReplica::apply(const ApplyOrder& order) {
   const int64_t round = order.round, examples = order.examples;
   if (training_) complain_("apply while training");
   if (!holds_ || round != round_ + 1)
     complain_("round " + std::to_string(round) + " applied to the result of round " + std::to_string(round_));
   later(options_.apply_ms, [this, round, examples, order] {
-    const std::span<std::byte> row = exchange_row(0);
-    if (layout_.passes == 2 && !std::equal(made_of_.begin(), made_of_.end(), row.begin()))
+    if (layout_.passes == 2 && !std::equal(made_of_.begin(), made_of_.end(), exchange_row(0).begin()))
       complain_("a part was made of sums that were not complete");
-    if (examples > 0) {
-      const ExchangeTail tail = read_exchange_tail(layout_, row);
-      std::vector<float> sums(contents_.sums.size());
-      std::vector<int64_t> maxima(contents_.maxima.size());
-      size_t refused = 0;
-      if (!merge(order, &sums, &refused)) return events_->on_payload_refused(round, refused);
-      std::memcpy(maxima.data(), row.data() + static_cast<size_t>(layout_.sums) * 4, maxima.size() * 8);
-      double counted = 0;
-      for (int64_t i = 0; i < options_.examples; ++i) counted += static_cast<double>(sums[static_cast<size_t>(i)]);
-      if (tail.examples != examples || counted != static_cast<double>(examples))
-        complain_("round " + std::to_string(round) + " is said to sum " + std::to_string(examples) + " examples; its tail says " +
-                  std::to_string(tail.examples) + ", its sums " + std::to_string(counted));
-      for (size_t i = 0; i < sums.size(); ++i) contents_.sums[i] += sums[i];
-      for (size_t i = 0; i < maxima.size(); ++i) contents_.maxima[i] = std::max(contents_.maxima[i], maxima[i]);
-    }
+    if (examples > 0)
+      if (const std::optional<size_t> refused = add_merged(order)) return events_->on_payload_refused(round, *refused);
     if (payloads_) {
       payloads_->settle(staged_payload_ && examples > 0 && !order.alone);
       staged_payload_ = false;
       check_conserved();
     }
     if (faults_.wrong_apply) contents_.sums[0] += 0.5f, faults_.wrong_apply = false;
-    local_ = Contents(options_.examples);
-    local_examples_ = 0;
-    staged_local_ = false, local_finite_ = true;
+    forget_local();
     round_ = round;
     if (watch_) watch_(round);
     events_->on_applied(round, contents_.hash());
+  });
+}
+
+void FakeReplica::serve(const ApplyOrder& order) {
+  if (!holds_ || training_ || staged_local_) complain_("a server that trains, or holds nothing");
+  if (order.round != round_ + (order.payloads.empty() ? 0 : 1)) complain_("a server skips a round");
+  later(options_.apply_ms, [this, order] {
+    if (!order.payloads.empty()) {
+      if (const std::optional<size_t> refused = add_merged(order)) return events_->on_payload_refused(order.round, *refused);
+      round_ = order.round;
+      if (watch_) watch_(order.round);
+    }
+    ++steps_;
+    events_->on_served(round_, contents_.hash(), std::make_shared<const std::vector<std::byte>>(image_of(round_, contents_)), false);
+  });
+}
+
+void FakeReplica::take(const TakeOrder& order) {
+  if (training_) complain_("values are taken while training");
+  if (!order.counted) drop();
+  later(options_.apply_ms, [this, order] {
+    if (order.bytes) {
+      if (!read_image(*order.bytes, &round_, &contents_) || round_ != order.round) complain_("values of another round");
+      holds_ = true;
+    }
+    payloads_->settle(order.counted && staged_local_);
+    check_conserved();
+    forget_local();
+    events_->on_taken(order.round, true);
   });
 }
 

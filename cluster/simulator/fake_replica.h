@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -60,6 +61,8 @@ class FakeReplica final : public Replica {
   void train(const TrainOrder& order) override;
   void make_part(const PartOrder& order) override;
   void apply(const ApplyOrder& order) override;
+  void serve(const ApplyOrder& order) override;
+  void take(const TakeOrder& order) override;
   void load(int64_t round, SharedBytes image, bool keep_local) override;
   void snapshot(uint64_t request, bool with_optimizer) override;
   void evaluate(const Evaluate& order) override;
@@ -87,6 +90,8 @@ class FakeReplica final : public Replica {
   void stage_local();
   SharedBytes encode(const Contents& contents, int64_t examples, int64_t round);
   bool merge(const ApplyOrder& order, std::vector<float>* sums, size_t* refused);
+  std::optional<size_t> add_merged(const ApplyOrder& order);
+  void forget_local();
   void check_conserved();
   void cut_in_passes();
   void progress(uint64_t token);

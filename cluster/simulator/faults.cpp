@@ -229,8 +229,9 @@ void World::strike(const Fault& fault) {
       return;
     case Kind::leave: {
       int wanted = 0;
-      for (const auto& each : workers_) wanted += each->wanted && !each->wrong_data;
-      if (!node.worker || node.wrong_data || network_.paused(node.process) || wanted <= std::max(1, scenario_.min_workers)) return;
+      for (const auto& each : workers_) wanted += each->wanted && !each->wrong_data && !each->server;
+      if (!node.worker || node.wrong_data || node.server || network_.paused(node.process) || wanted <= std::max(1, scenario_.min_workers))
+        return;
       take_hold();
       node.wanted = false;
       return network_.post(node.process, 0, [this, who] { workers_[static_cast<size_t>(who)]->worker->leave("asked to"); });

@@ -31,12 +31,12 @@ Contents World::contents_of_ledger(int64_t up_to_round, LedgerAudit* audit) cons
 
 // I2: a round is committed when all who take part have applied it. I3: whoever holds it in this generation holds the same parameters.
 void World::check_commit(int64_t round, int participants) {
-  if (applied_[{told_generation_, round}] < participants)
+  if (applied_[{told_generation_, round}] < (served() ? 1 : participants))
     fail("round " + std::to_string(round) + " was committed before all who take part had applied it");
   const Contents* first = nullptr;
   std::string holder;
   for (const auto& node : workers_) {
-    if (!node->worker || !node->replica->holds_result() || node->replica->round() != round) continue;
+    if (!node->worker || !node->replica->holds_result() || node->replica->round() != round) continue;  // served: also who pulled it
     if (node->worker->generation() != told_generation_) continue;
     if (first && !(*first == node->replica->contents()))
       fail("after round " + std::to_string(round) + " " + holder + " and " + node->name + " hold different parameters");
@@ -57,7 +57,8 @@ void World::check_blame(const std::string& worker, const std::string& cause) {
 void World::check_voided(int64_t left) {
   if (network_.now_ns() < disturbed_until_ns_ || scenario_.network.loss > 0) return;
   for (const auto& node : workers_)
-    if (node->worker && node->wanted && !network_.paused(node->process) && node->replica->holds_result() && node->replica->round() > left)
+    if (node->worker && node->wanted && (node->server || !served()) && !network_.paused(node->process) && node->replica->holds_result() &&
+        node->replica->round() > left)
       fail("rounds above " + std::to_string(left) + " were given up although " + node->name + " holds round " +
            std::to_string(node->replica->round()));
 }
@@ -92,7 +93,7 @@ void World::check_end() {
   // before may hold a result that nobody knows of; it is of an older generation.
   check_contents("the run's result", result, expected);
   for (const auto& node : workers_)
-    if (node->last && node->last_generation == last_generation_ && node->last_round >= round)
+    if (node->last && (node->server || !served()) && node->last_generation == last_generation_ && node->last_round >= round)
       check_contents(node->name, *node->last, expected);
   // Bounded queues, nothing left behind.
   if (network_.peak_queue_bytes() > 4 * scenario_.queue_bytes + (size_t{4} << 20))

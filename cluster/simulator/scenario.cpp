@@ -52,6 +52,17 @@ Json averaging_of(const std::string& policy, SeededRng& rng) {
     if (policy == "allreduce_passes") json.set("codec", "lowrank");
     return json;
   }
+  if (policy.starts_with("served")) {
+    json.erase("topology");
+    json.set("type", "custom");  // any with a server: what is merged how is no business of the protocol
+    json.set("outer",
+             Json::parse(R"({"program": [{"op": "add", "in": ["mean", 0], "out": "t1"}], "outputs": {"global": "t1"}})", "scenario"));
+    json.set("synchrony", "server");
+    json.set("every", rng.integer(1, 4));
+    json.set("max_staleness", policy == "served_stale" ? rng.integer(0, 2) : rng.integer(4, 64));
+    if (policy == "served_merged") json.set("merge_every", rng.integer(2, 5));
+    return json;
+  }
   json.set("type", policy == "post_local" ? "post_local" : "periodic");
   json.set("max_staleness", rng.integer(0, 4));
   if (policy == "every_ms") json.set("every_ms", static_cast<double>(rng.integer(20, 400)));
@@ -94,8 +105,9 @@ Fault make_fault(Fault::Kind kind, double at_ms, int workers, SeededRng& rng) {
 const char* to_string(Fault::Kind kind) { return kNames[static_cast<size_t>(kind)]; }
 
 const std::vector<std::string>& scenario_policies() {
-  static const std::vector<std::string> names = {"allreduce", "allreduce_shards", "periodic",        "periodic_quorum",
-                                                 "every_ms",  "post_local",       "allreduce_coded", "allreduce_passes"};
+  static const std::vector<std::string> names = {"allreduce",  "allreduce_shards", "periodic",         "periodic_quorum", "every_ms",
+                                                 "post_local", "allreduce_coded",  "allreduce_passes", "served",          "served_stale",
+                                                 "served_merged"};
   return names;
 }
 
@@ -225,6 +237,10 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
     s.averaging.set("codec", "int8");
     if (codec.chance(0.15) && !wrong) s.faults.push_back(make_fault(Fault::Kind::bad_payload, codec.between(0, work_ms), s.workers, codec));
   }
+  // The server is the worker after those that train.
+  if (SeededRng server(mix(seed, 0x73657276)); s.averaging.find("synchrony"))
+    for (Fault& fault : s.faults)
+      if (server.chance(0.3)) (server.chance(0.5) ? fault.who : fault.other) = s.workers;
   std::sort(s.faults.begin(), s.faults.end(), [](const Fault& a, const Fault& b) { return a.at_ms < b.at_ms; });
   return s;
 }

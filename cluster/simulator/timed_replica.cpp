@@ -115,6 +115,10 @@ void TimedReplica::apply(const ApplyOrder& order) {
   });
 }
 
+// forecast() refuses served policies: nothing of this is reached.
+void TimedReplica::serve(const ApplyOrder&) { assert(false); }
+void TimedReplica::take(const TakeOrder&) { assert(false); }
+
 void TimedReplica::load(int64_t round, SharedBytes image, bool keep_local) {
   if (!keep_local) drop();
   later(times_.apply_ms, [this, round, image = std::move(image), keep_local] {

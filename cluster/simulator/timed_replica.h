@@ -45,6 +45,8 @@ class TimedReplica final : public Replica {
   void train(const TrainOrder& order) override;
   void make_part(const PartOrder& order) override;
   void apply(const ApplyOrder& order) override;
+  void serve(const ApplyOrder& order) override;
+  void take(const TakeOrder& order) override;
   void load(int64_t round, SharedBytes image, bool keep_local) override;
   void snapshot(uint64_t request, bool with_optimizer) override;
   void evaluate(const Evaluate& order) override;

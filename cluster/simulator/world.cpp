@@ -67,8 +67,8 @@ World::World(const Scenario& scenario, const SimulateOptions& options)
   };
   skew(coordinator_process_);
   start_coordinator();
-  for (int i = 0; i < scenario_.workers; ++i) {
-    const int who = add_worker(false);
+  for (int i = 0; i < scenario_.workers + served(); ++i) {
+    const int who = add_worker(false, served() && i == scenario_.workers);
     skew(workers_[static_cast<size_t>(who)]->process);
     network_.at(in(rng_.between(0, 300)), [this, who] { start_worker(who); });
   }
@@ -172,12 +172,18 @@ void World::end_coordinator(bool power) {
   coordinator_.reset();
 }
 
-int World::add_worker(bool wrong_data) {
+bool World::served() const {
+  const Json* synchrony = scenario_.averaging.is_object() ? scenario_.averaging.find("synchrony") : nullptr;
+  return synchrony && synchrony->as_string() == "server";
+}
+
+int World::add_worker(bool wrong_data, bool server) {
   const int who = static_cast<int>(workers_.size());
   auto node = std::make_unique<WorkerNode>(*this, who);
   node->host = 1 + who / scenario_.workers_per_host;
   node->name = "host" + std::to_string(node->host) + "/" + std::to_string(who);
   node->wrong_data = wrong_data;
+  node->server = server;
   node->process = network_.add_process(node->host, "worker" + std::to_string(who) + ":1");
   workers_.push_back(std::move(node));
   return who;
@@ -204,6 +210,7 @@ void World::start_worker(int who) {
   o.name = node.name;
   o.host = "host" + std::to_string(node.host);
   o.address = "worker" + std::to_string(who) + ":1";
+  o.server = node.server;
   const int p = node.process;
   node.worker = std::make_unique<Worker>(std::move(o), network_.clock(p), network_.rng(p), network_.transport(p), *node.replica, node);
   node.replica->set_events(node.worker.get());

@@ -45,7 +45,7 @@ class World final : public CoordinatorEvents {
   // ---- processes (world.cpp) ----
   void start_coordinator();
   void end_coordinator(bool power);
-  int add_worker(bool wrong_data);
+  int add_worker(bool wrong_data, bool server = false);
   void start_worker(int who);
   void end_worker(int who, bool power, double back_after_ms);  // back_after_ms < 0: it stays away
   void worker_ended(int who, bool restart, double after_ms);
@@ -83,6 +83,7 @@ class World final : public CoordinatorEvents {
   void stop_run();
   void at_coordinator(double ms, std::function<void(Coordinator&)> what);
 
+  bool served() const;
   void say(const std::string& text) const;
   uint64_t ns(double ms) const { return static_cast<uint64_t>(ms * 1e6); }
   uint64_t in(double ms) const { return network_.now_ns() + ns(ms); }

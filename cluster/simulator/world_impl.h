@@ -19,6 +19,7 @@ struct World::WorkerNode final : public WorkerEvents {
   int process = -1, host = 0;
   std::string name;
   bool wrong_data = false;
+  bool server = false;    // of a served policy: the first
   bool wanted = true;     // it is started again when it ends
   bool finished = false;  // it heard that the run is over
   int starts = 0;

@@ -42,6 +42,7 @@ ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_b
   layout_.sums = round_up(slots_ + static_cast<int64_t>(fragments + 1) * kExchangeTail);
   layout_.coded = payload_bound > 0 ? bytes_of(block_) : 0;
   layout_.payload_bound = payload_bound;
+  layout_.values = params.block_bytes() + params.state_bytes().size();
   beside_.resize(bytes_of(states_ - block_ + kExchangeTail));
 
   trainer.cut_gradient(bucket_bytes);

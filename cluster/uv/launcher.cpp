@@ -9,12 +9,12 @@
 #include <optional>
 #include <thread>
 
-#include "cluster/agent.h"
 #include "cluster/agent_client.h"
 #include "cluster/data/example_server.h"
 #include "cluster/uv/address.h"
+#include "cluster/uv/embedded_agent.h"
 #include "cluster/uv/loop.h"
-#include "cluster/uv/process.h"
+#include "cluster/uv/server_process.h"
 #include "cluster/uv/uv_transport.h"
 #include "src/core/warning.h"
 
@@ -29,29 +29,6 @@ double seconds_between(uint64_t from_ns, uint64_t to_ns) { return static_cast<do
 
 }  // namespace
 
-// The agent of `train --workers N`: a real one, reached over loopback like any other, so that there is one way to start workers.
-struct EmbeddedAgent {
-  EmbeddedAgent(UvLoop& loop, Rng& rng, const Secret& key, uint32_t slots, std::vector<std::string> arguments, UvProcesses::OnLine on_line)
-      : transport(loop, {.key = key}),
-        processes(
-            loop.handle(), {.arguments = patient(std::move(arguments)), .die_with_parent = true},
-            [this](uint32_t process, int code, int signal, const std::string& tail) { agent.on_exited(process, code, signal, tail); },
-            std::move(on_line)),
-        agent({.name = host_name(), .slots = slots}, loop, rng, transport, processes) {
-    transport.set_events(&agent);
-    address = transport.listen("127.0.0.1:0");
-  }
-  // Who sends SIGTERM to this process often sends it to its workers, too: this one may still want a checkpoint of them.
-  static std::vector<std::string> patient(std::vector<std::string> arguments) {
-    arguments.push_back("--patient");
-    return arguments;
-  }
-  UvTransport transport;
-  UvProcesses processes;
-  Agent agent;
-  std::string address;
-};
-
 struct Launcher::Impl final : AgentClientEvents {
   Impl(const Job& job, LaunchOptions given, const std::atomic<bool>& stop)
       : options(std::move(given)),
@@ -59,6 +36,11 @@ struct Launcher::Impl final : AgentClientEvents {
         loop(*own_loop),
         session(job, options.session, stop, [this](std::function<void()> work) { defer(std::move(work)); }) {
     const bool alone = options.listen.empty() && options.agents.empty();
+    if (session.job().policy.served && !options.standby.empty())
+      throw Error(ErrorKind::usage, {.where = "--standby",
+                                     .what = "cannot take over from a server, which is lost with this machine",
+                                     .got = "averaging '" + session.job().policy.name + "'",
+                                     .hint = "leave it out; `perigee train --resume` goes on from the last checkpoint"});
     // A job has a key of its own, so that its workers cannot join another one. Without a secret everything stays on this machine:
     // workers that we start get a key nobody else knows, and workers that somebody else starts get in without one.
     if (!options.secret.empty()) key = options.secret.for_job(session.job_id());
@@ -227,8 +209,13 @@ struct Launcher::Impl final : AgentClientEvents {
                             .workers = static_cast<uint32_t>(options.workers),
                             .threads = static_cast<uint32_t>(options.session.trainer.threads),
                             .generation = coordinator->generation()};
+    if (session.job().policy.served)
+      server = std::make_unique<ServerProcess>(
+          loop, rng, agent_key, client_options, server_arguments(),
+          [this](const std::string& who, const std::string& line) { hear(who, line); }, *this);
     if (options.agents.empty() && options.workers > 0) {
-      embedded = std::make_unique<EmbeddedAgent>(loop, rng, agent_key, static_cast<uint32_t>(options.workers), options.worker_arguments,
+      embedded = std::make_unique<EmbeddedAgent>(loop, rng, agent_key, host_name(), static_cast<uint32_t>(options.workers),
+                                                 options.worker_arguments,
                                                  [this](const std::string& worker, const std::string& line) { hear(worker, line); });
       client_options.agents = {embedded->address};
     }
@@ -237,6 +224,13 @@ struct Launcher::Impl final : AgentClientEvents {
     client = std::make_unique<AgentClient>(std::move(client_options), loop, rng, *client_transport, *this);
     client_transport->set_events(client.get());
     client->start();
+  }
+
+  std::vector<std::string> server_arguments() const {
+    std::vector<std::string> arguments = options.worker_arguments;
+    arguments.push_back("--server");
+    if (options.record) arguments.insert(arguments.end(), {"--record", session.folder() + "/record"});
+    return arguments;
   }
 
   // What a worker writes to standard error: a warning, unless it is its last word, which its end will tell.
@@ -256,9 +250,10 @@ struct Launcher::Impl final : AgentClientEvents {
     }
     const double waited = seconds_between(ended_ns, now);
     const bool quiet = transport->peers() == 0;
-    const size_t processes = embedded ? embedded->agent.processes() : 0;
+    const size_t processes = (embedded ? embedded->agent.processes() : 0) + (server ? server->processes() : 0);
     // They heard it from the coordinator; who has not gone by himself is asked, then made to.
     if (client && (processes == 0 || waited > 2)) client->stop(true);
+    if (server && (processes == 0 || waited > 2)) server->stop();
     if ((quiet && processes == 0) || waited > kEndSeconds) loop.stop();
   }
 
@@ -271,13 +266,20 @@ struct Launcher::Impl final : AgentClientEvents {
   void on_process_end(const ProcessEnd& end) override {
     session.on_process_end(end);
     if (end.standby) return;
+    if (server && server->owns(end.worker)) {
+      if (!end.restarted && !session.over()) fail_of(end, "the server will not be started again");
+      return;
+    }
     // When no worker of ours is left and none will be started again, nobody else comes either.
     if (end.restarted || session.over()) return;
     ++gone;
     if (agents_started >= std::max<size_t>(1, options.agents.size())) expect_started();
     if (!options.listen.empty() || gone < started || agents_started < std::max<size_t>(1, options.agents.size())) return;
+    fail_of(end, "no worker is left");
+  }
+  void fail_of(const ProcessEnd& end, const std::string& why) {
     const ErrorKind kind = end.signal == 0 && end.code >= 2 && end.code <= 7 ? static_cast<ErrorKind>(end.code) : ErrorKind::cluster;
-    const Error error(kind, {.where = "worker " + end.worker, .what = cause_of(end) + "; no worker is left"});
+    const Error error(kind, {.where = "worker " + end.worker, .what = cause_of(end) + "; " + why});
     defer([this, error] { session.fail(error); });
   }
   void on_agents_failed(const Error& error) override {
@@ -296,6 +298,7 @@ struct Launcher::Impl final : AgentClientEvents {
   std::unique_ptr<Coordinator> coordinator;
   std::unique_ptr<EmbeddedAgent> embedded;
   std::unique_ptr<AgentClient> client;
+  std::unique_ptr<ServerProcess> server;  // of a served policy
   std::string address;
   std::optional<Inheritance> inheritance;  // of a standby
   std::string from, cause;

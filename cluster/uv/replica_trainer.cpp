@@ -120,6 +120,13 @@ void subtract_change(const float* change, Params& params) {
     for (int64_t i = 0; window.trainable && i < window.elements; ++i) values[window.offset + i] -= change[window.offset + i];
 }
 
+// parameters := values, but for what does not train.
+void take_elastic(const float* values, Params& params) {
+  auto* to = reinterpret_cast<float*>(params.block());
+  for (const ParamWindow& window : params.windows())
+    if (window.trainable) std::copy_n(values + window.offset, window.elements, to + window.offset);
+}
+
 void add_figures(const StepReport& report, Contribution* contribution) {
   Figures& figures = contribution->figures;
   figures.loss_sum += report.loss * static_cast<double>(report.examples);
@@ -183,6 +190,7 @@ class ReplicaTrainer::AtResult {
 
 ReplicaTrainer::ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptions& options)
     : opener_(options.opener),
+      worker_(welcome.id),
       remote_(remote_opener(welcome, options)),
       trainer_(job_of(welcome), trainer_options(welcome, remote_ ? remote_.get() : options.opener, options.trace)),
       policy_(policy_of(trainer_)),
@@ -389,7 +397,9 @@ bool ReplicaTrainer::stage_local(std::byte* row, Contribution* contribution) {
   const BlockMath& math = block_math(params.dtype());
   const std::span<float> change = block_.coded(row);
   std::fill(change.begin(), change.end(), 0.0f);
-  math.add_change(params.block(), result_->parameters.data(), params.block_elements(), change.data());
+  // Elastic: what is sent is where the worker is.
+  if (policy_.elastic) std::memcpy(change.data(), params.block(), params.block_bytes());
+  else math.add_change(params.block(), result_->parameters.data(), params.block_elements(), change.data());
   contribution->payload = codec_->encode(change, contribution->round);
   return contribution->payload != nullptr;
 }
@@ -469,8 +479,9 @@ OuterRound ReplicaTrainer::seen_by_outer(int64_t round) {
 }
 
 // The trainer holds the mean.
-void ReplicaTrainer::take_outer_step(int64_t round, int64_t workers) {
-  OuterRound seen = seen_by_outer(round);
+void ReplicaTrainer::take_outer_step(const ApplyOrder& order, int64_t workers) {
+  OuterRound seen = seen_by_outer(order.round);
+  seen.staleness = order.staleness;
   seen.workers = static_cast<double>(workers);
   outer_.run(seen, result_->parameters.data(), trainer_.model().params().block());
 }
@@ -490,7 +501,9 @@ std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* 
     if (outer_.active()) keep_result();  // who had no work to do trained nothing, and holds the result in the trainer alone
     if (merged) take_mean(order, row);
     if (outer_.active())
-      take_outer_step(order.round, merged ? read_exchange_tail(block_.layout(), {row, block_.layout().bytes()}).contributions : 1);
+      take_outer_step(order, order.workers > 0 ? order.workers
+                             : merged          ? read_exchange_tail(block_.layout(), {row, block_.layout().bytes()}).contributions
+                                               : 1);
   }
   // Alone, the local parameters themselves are the result: the payload is in none.
   if (codec_) codec_->settle(merged && staged_ && staged_examples_ > 0);
@@ -544,7 +557,8 @@ void ReplicaTrainer::take_mean(const ApplyOrder& order, const std::byte* row) {
   if (codec_) {
     const std::byte* global = local_work_ ? result_->parameters.data() : params.block();
     if (global != params.block()) std::copy_n(global, params.block_bytes(), params.block());
-    subtract_change(reinterpret_cast<const float*>(row), params);
+    if (policy_.elastic) take_elastic(reinterpret_cast<const float*>(row), params);
+    else subtract_change(reinterpret_cast<const float*>(row), params);
   }
   block_.take_values(row, order.examples);
 }
@@ -573,6 +587,7 @@ bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bo
   if (!keep_local && step_codec_) step_codec_->overtaken();
   if (!keep_local && partial_) partial_->overtaken();
   if (!keep_local && parts_codec_) parts_codec_->overtaken();
+  if (!image && policy_.served) codec_ = delta_codec_of(trainer_, policy_, worker_);  // it begins afresh
   if (!rebase) return true;
   const Params& params = trainer_.model().params();
   const BlockMath& math = block_math(params.dtype());

@@ -60,6 +60,10 @@ class ReplicaTrainer {
   void make_part(const PartOrder& order, std::byte* row);
   // The number of a payload that is none of the codec; then nothing has changed.
   std::optional<size_t> apply(const ApplyOrder& order, std::byte* row);
+  // As the server of a served policy: `reply` is for who has contributed. Without payloads it only tells the parameters.
+  std::optional<size_t> serve(const ApplyOrder& order, std::byte* row, SharedBytes* reply, bool* change);
+  // False: not parameters and states of this network; then nothing has changed.
+  bool take(const TakeOrder& order);
   // Null: initial values. False: the image cannot be used and nothing has changed. `row`: where a contribution is staged.
   bool load(int64_t round, const std::vector<std::byte>* image, bool keep_local, std::byte* row);
   void drop();
@@ -103,12 +107,14 @@ class ReplicaTrainer {
   void back_to_result(bool with_slots = true);
   void put_initial_values();
   void new_result(int64_t round);
-  void take_outer_step(int64_t round, int64_t workers);
+  void take_outer_step(const ApplyOrder& order, int64_t workers);
+  SharedBytes values();
   std::vector<NamedBlock> outer_blocks();
   uint64_t hash_of_result() const;
   double progress() const;
 
   SourceOpener* opener_;
+  uint64_t worker_;
   std::unique_ptr<SourceOpener> remote_;  // of data that the coordinator sends
   Trainer trainer_;
   Policy policy_;

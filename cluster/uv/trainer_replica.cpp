@@ -95,6 +95,21 @@ void TrainerReplica::unstage() {
   send();
 }
 
+void TrainerReplica::serve(const ApplyOrder& order) {
+  Request* request = this->request(Request::Kind::serve);
+  assert(request);
+  request->apply = order;
+  request->rows.assign(1, exchange_row(0).data());
+  send();
+}
+
+void TrainerReplica::take(const TakeOrder& order) {
+  Request* request = this->request(Request::Kind::take);
+  assert(request);
+  request->take = order;
+  send();
+}
+
 void TrainerReplica::load(int64_t round, SharedBytes image, bool keep_local) {
   Request* request = this->request(Request::Kind::load);
   assert(request);
@@ -161,6 +176,8 @@ void TrainerReplica::deliver(const Answer& answer) {
       return;
     case Answer::Kind::applied: return events_.on_applied(answer.round, answer.hash);
     case Answer::Kind::refused: return events_.on_payload_refused(answer.round, answer.request);
+    case Answer::Kind::served: return events_.on_served(answer.round, answer.hash, answer.image, answer.flag);
+    case Answer::Kind::taken: return events_.on_taken(answer.round, answer.flag);
     case Answer::Kind::snapshot: return events_.on_snapshot(answer.request, answer.round, answer.hash, answer.image);
     case Answer::Kind::evaluated: return events_.on_evaluated(answer.request, answer.text);
     case Answer::Kind::failed: return events_.on_failed(*answer.error, answer.for_all);
@@ -253,7 +270,7 @@ bool TrainerReplica::serve_beside(Request& request) {
     }
     case Request::Kind::apply:
       if (!trainer_->takes_result()) return false;
-      apply(request);
+      answer_apply(request);
       return true;
     case Request::Kind::unstage: trainer_->unstage(); return true;
     case Request::Kind::load:
@@ -288,7 +305,18 @@ void TrainerReplica::handle(Request& request) {
       if (!staged_row_) return;  // given up meanwhile
       trainer_->make_part(request.part, request.rows[0]);
       return on_bucket(static_cast<size_t>(request.part.pass));
-    case Request::Kind::apply: return apply(request);
+    case Request::Kind::apply:
+    case Request::Kind::serve: return answer_apply(request);
+    case Request::Kind::take: {
+      staged_row_ = nullptr;
+      const bool ok = trainer_->take(request.take);
+      request.take.bytes.reset();
+      Answer* answer = this->answer(Answer::Kind::taken);
+      if (!answer) return;
+      answer->round = request.take.round;
+      answer->flag = ok;
+      return post();
+    }
     case Request::Kind::load:
     case Request::Kind::drop:
       cancel_ = false;
@@ -303,15 +331,22 @@ void TrainerReplica::handle(Request& request) {
   }
 }
 
-void TrainerReplica::apply(Request& request) {
-  const std::optional<size_t> refused = trainer_->apply(request.apply, request.rows[0]);
+void TrainerReplica::answer_apply(Request& request) {
+  const bool serves = request.kind == Request::Kind::serve;
+  SharedBytes reply;
+  bool change = false;
+  const std::optional<size_t> refused =
+      serves ? trainer_->serve(request.apply, request.rows[0], &reply, &change) : trainer_->apply(request.apply, request.rows[0]);
   request.apply.payloads.clear();
   if (!refused) staged_row_ = nullptr;
-  Answer* answer = this->answer(refused ? Answer::Kind::refused : Answer::Kind::applied);
+  if (serves && !refused) on_step();
+  Answer* answer = this->answer(refused ? Answer::Kind::refused : serves ? Answer::Kind::served : Answer::Kind::applied);
   if (!answer) return;
   answer->round = refused ? request.apply.round : trainer_->round();
-  if (refused) answer->request = *refused;
-  else answer->hash = trainer_->hash();
+  answer->request = refused.value_or(0);
+  answer->hash = trainer_->hash();
+  answer->image = std::move(reply);
+  answer->flag = change;
   post();
 }
 

@@ -31,6 +31,8 @@ class TrainerReplica final : public Replica, private OrderWatch {
   void train(const TrainOrder& order) override;
   void make_part(const PartOrder& order) override;
   void apply(const ApplyOrder& order) override;
+  void serve(const ApplyOrder& order) override;
+  void take(const TakeOrder& order) override;
   void load(int64_t round, SharedBytes image, bool keep_local) override;
   void snapshot(uint64_t request, bool with_optimizer) override;
   void evaluate(const Evaluate& order) override;
@@ -43,12 +45,13 @@ class TrainerReplica final : public Replica, private OrderWatch {
 
  private:
   struct Request {
-    enum class Kind : uint8_t { open, train, part, apply, load, snapshot, evaluate, unstage, drop } kind = Kind::drop;
+    enum class Kind : uint8_t { open, train, part, apply, serve, take, load, snapshot, evaluate, unstage, drop } kind = Kind::drop;
     uint64_t order = 0;  // train: its number
     Welcome welcome;
     TrainOrder train;
     PartOrder part;
     ApplyOrder apply;
+    TakeOrder take;
     std::vector<std::byte*> rows;
     int64_t round = 0;
     bool flag = false;  // keep_local, with_optimizer
@@ -57,7 +60,19 @@ class TrainerReplica final : public Replica, private OrderWatch {
     Evaluate evaluate;
   };
   struct Answer {
-    enum class Kind : uint8_t { opened, loaded, bucket, contribution, applied, refused, snapshot, evaluated, failed } kind = Kind::opened;
+    enum class Kind : uint8_t {
+      opened,
+      loaded,
+      bucket,
+      contribution,
+      applied,
+      refused,
+      served,
+      taken,
+      snapshot,
+      evaluated,
+      failed
+    } kind = Kind::opened;
     uint64_t order = 0;  // bucket, contribution: of which
     int64_t round = 0;
     uint64_t hash = 0;     // opened: the fingerprint
@@ -67,6 +82,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
     std::string text;
     std::optional<Error> error;
     bool for_all = false;
+    bool flag = false;  // served: the reply is a change; taken: it is ok
     ExchangeLayout layout;
     std::vector<Bucket> buckets;
     std::vector<FragmentPart> fragments;
@@ -88,7 +104,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
   Answer* answer(Answer::Kind kind);
   void post();
   void answer_loaded();
-  void apply(Request& request);
+  void answer_apply(Request& request);
   bool given_up() override;
   void on_step() override;
   void on_bucket(size_t bucket) override;

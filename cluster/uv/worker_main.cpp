@@ -139,6 +139,7 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
     worker.threads = options.threads > 0 ? static_cast<uint32_t>(options.threads) : std::max(1u, std::thread::hardware_concurrency());
     worker.give_up_ms = options.give_up_ms;
     worker.trace = &trace_;
+    worker.server = options.server;
     worker_ = std::make_unique<Worker>(std::move(worker), loop, rng_, transport_, replica_, *this);
     transport_.set_events(worker_.get());
   }
@@ -216,6 +217,10 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   void on_contribution(const Contribution& contribution) override { worker_->on_contribution(contribution); }
   void on_payload_refused(int64_t round, size_t payload) override { worker_->on_payload_refused(round, payload); }
   void on_applied(int64_t round, uint64_t hash) override { worker_->on_applied(round, hash); }
+  void on_served(int64_t round, uint64_t hash, SharedBytes reply, bool change) override {
+    worker_->on_served(round, hash, std::move(reply), change);
+  }
+  void on_taken(int64_t round, bool ok) override { worker_->on_taken(round, ok); }
   void on_snapshot(uint64_t request, int64_t round, uint64_t hash, SharedBytes image) override {
     worker_->on_snapshot(request, round, hash, std::move(image));
   }

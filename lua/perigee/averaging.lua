@@ -16,7 +16,7 @@ local where = require "perigee.where"
 
 local averaging = {}
 
-local of_round = { "workers", "progress", "round", "learning_rate" }
+local of_round = { "workers", "progress", "round", "learning_rate", "staleness" }
 
 local allowed = native.outer_ops()
 for _, name in ipairs(allowed) do allowed[name] = true end
