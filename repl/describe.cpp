@@ -128,6 +128,19 @@ CodedSize coded_size(const Policy& policy, const Job& job, const Params& params)
   return size;
 }
 
+// Each worker with the server by itself: what one exchange sends, each way.
+void describe_served(const Policy& policy, const std::string& when, const std::string& what, const std::string& outer, double gain,
+                     double up, Trainer& trainer) {
+  const Params& params = trainer.model().params();
+  const double block = static_cast<double>(params.block_bytes()), states = static_cast<double>(params.state_bytes().size());
+  const std::string merged = policy.merge_every > 1 ? "of " + std::to_string(policy.merge_every) + " contributions" : "of one contribution";
+  std::printf("averaging on several workers: %s: %s, %s, rounds %s%s, merge %s, with a server, staleness at most %lld; gain %.3g\n",
+              policy.name.c_str(), when.c_str(), what.c_str(), merged.c_str(), outer.c_str(), policy.elastic ? "elastic" : "reset",
+              static_cast<long long>(policy.max_staleness), gain);
+  std::printf("bytes between a worker and the server in one exchange: up %s, down %s; accounting exact\n", bytes_text(up).c_str(),
+              bytes_text(policy.elastic ? block : block + states).c_str());
+}
+
 // The policy as a point of the product space, and what its busiest worker sends in one exchange between four workers on four hosts.
 void describe_averaging(const Job& job, Trainer& trainer) {
   const Policy policy = read_policy(job.json().find("averaging"), job.where());
@@ -160,6 +173,8 @@ void describe_averaging(const Job& job, Trainer& trainer) {
     note = " with 4 workers";
     if (gain > kSafeGain * static_cast<double>(hosts.size())) note += ", more than they are: a run may diverge";
   }
+  if (policy.served)
+    return describe_served(policy, when, what, outer, gain, static_cast<double>(kPayloadHeader) + coded.payload + coded.sums, trainer);
   std::printf("averaging on several workers: %s: %s, %s, %s%s, topology %s, %s; gain %.3g%s\n", policy.name.c_str(), when.c_str(),
               what.c_str(), policy.sums ? "added up" : "merged by examples", outer.c_str(), policy.topology.c_str(), synchrony.c_str(),
               gain, note.c_str());

@@ -337,6 +337,11 @@ Forecast alone(const ForecastInput& input) {
 }  // namespace
 
 Forecast forecast(const ForecastInput& input) {
+  if (const Policy policy = read_policy(&input.averaging, "simulate"); policy.served)
+    throw Error(ErrorKind::usage, {.where = "simulate",
+                                   .what = "has no model of a server, whose machine and connection all workers share",
+                                   .got = "averaging '" + policy.name + "'",
+                                   .expected = "a policy whose workers average together"});
   return input.nodes == 1 && input.mtbf_s <= 0 && !input.numbers ? alone(input) : FutureRun(input).run();
 }
 
