@@ -69,6 +69,7 @@ void Books::count(const LedgerRecord& record) {
       evaluated_.insert(record.epoch);
       while (evaluated_.erase(first_unevaluated_) > 0) ++first_unevaluated_;
       return;
+    case LedgerRecord::Kind::inexact:
     case LedgerRecord::Kind::voided:
     case LedgerRecord::Kind::job: return;
   }
@@ -112,6 +113,13 @@ void Books::skip(uint64_t generation, const Range& range, WorkerId id, const std
   LedgerRecord record{.kind = LedgerRecord::Kind::skipped, .generation = generation, .round = round_, .text = why};
   record.shares.push_back({.id = id, .examples = range.count, .ranges = {range}});
   count(record);
+  append(record);
+}
+
+void Books::inexact(uint64_t generation, std::vector<Range> ranges, WorkerId id, const std::string& why) {
+  LedgerRecord record{.kind = LedgerRecord::Kind::inexact, .generation = generation, .round = round_, .text = why};
+  const int64_t examples = examples_of(ranges);
+  record.shares.push_back({.id = id, .examples = examples, .ranges = std::move(ranges)});
   append(record);
 }
 

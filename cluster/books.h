@@ -37,6 +37,8 @@ class Books {
 
   void commit(uint64_t generation, int64_t round, uint64_t hash, std::vector<Share> shares);
   void skip(uint64_t generation, const Range& range, WorkerId id, const std::string& why);
+  // Of a policy with inner exchanges: `ranges` may have more or less than their share of the results.
+  void inexact(uint64_t generation, std::vector<Range> ranges, WorkerId id, const std::string& why);
   void epoch_evaluated(uint64_t generation, uint64_t epoch);
 
   // Whether a result belongs to the line of parameters that goes through the committed one.

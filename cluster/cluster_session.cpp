@@ -215,6 +215,7 @@ void ClusterSession::on_round(int64_t round, uint64_t generation, int64_t exampl
   totals_.apply_s += figures.apply_s;
   totals_.bytes_up += figures.bytes_up;
   totals_.bytes_down += figures.bytes_down;
+  totals_.bytes_across += figures.bytes_across;
   most_workers_ = std::max(most_workers_, workers);
   Json more = Json(Json::Object{{"workers", workers}, {"generation", static_cast<int64_t>(generation)}});
   if (figures.residual_square >= 0) more.set("residual_norm", std::sqrt(figures.residual_square));  // of all workers together
@@ -422,6 +423,7 @@ void ClusterSession::end_run() {
                                       {"apply_s", totals_.apply_s}}));
   if (trace_) event.set("trace", trace_->path());
   event.set("bytes_sent", static_cast<int64_t>(totals_.bytes_up));
+  event.set("bytes_sent_across", static_cast<int64_t>(totals_.bytes_across));
   event.set("examples_per_s", *closing.find("examples_per_s"));
   event.set("seconds", RunLog::rounded_seconds(log_.seconds()));
   event.set("folder", folder_path_);

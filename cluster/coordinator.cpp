@@ -38,7 +38,7 @@ void Coordinator::Impl::start() {
   Json job = Json::object();
   job.set("examples", options.examples);
   job.set("planned", options.planned);
-  job.set("accounting", "exact");
+  job.set("accounting", options.policy.inner.active() ? "bounded" : "exact");
   books.load(job.dump());
   const bool continues = books.round() >= 0 || options.takes_over;
   generation = books.generation() + (continues ? kGenerationsBetween : 0);
@@ -313,6 +313,7 @@ void Coordinator::Impl::on_join(PeerId peer, const FrameHeader& h, Join join) {
   node.id = id;
   node.name = std::move(join.name);
   node.host = std::move(join.host);
+  node.site = std::move(join.site);
   node.address = std::move(join.address);
   node.peer = peer;
   node.joined = ++joins;
@@ -375,6 +376,7 @@ void Coordinator::Impl::lose(WorkerId id, const std::string& event_name, const s
   Node node = std::move(it->second);
   const bool was_member = node.member;
   const int64_t given = examples_of(node.leased);
+  if (was_member) note_lost_work(node);
   take_back(node);
   peers.erase(node.peer);
   sender.forget(node.peer);

@@ -163,7 +163,7 @@ void Coordinator::Impl::form() {
     node.early.reset();
     node.done.reset();
     node.state = Node::State::forming;
-    message.members.push_back({.id = id, .name = node.name, .host = node.host, .address = node.address});
+    message.members.push_back({.id = id, .name = node.name, .host = node.host, .address = node.address, .site = node.site});
   }
   tell_all(message, books.round());
 }
@@ -181,7 +181,7 @@ void Coordinator::Impl::disband(Phase until) {
 
 void Coordinator::Impl::on_formed(Node& node, Formed formed) {
   const auto possible = [&](const Range& r) { return books.possible(r); };
-  bool sound = std::all_of(formed.pending.begin(), formed.pending.end(), possible);
+  bool sound = std::all_of(formed.pending.begin(), formed.pending.end(), possible) && formed.broken.size() <= kMaxWorkers;
   for (size_t i = 0; i < formed.log.size(); ++i) {
     const LogEntry& entry = formed.log[i];
     sound = sound && std::all_of(entry.ranges.begin(), entry.ranges.end(), possible) && (i == 0 || entry.round > formed.log[i - 1].round);
@@ -196,6 +196,7 @@ void Coordinator::Impl::on_formed(Node& node, Formed formed) {
   node.pending = std::move(formed.pending);
   node.base = formed.base;
   node.log = std::move(formed.log);
+  broken_groups.insert(formed.broken.begin(), formed.broken.end());
   if (++formed_count == members.size()) claim_lease();
 }
 
@@ -246,6 +247,7 @@ void Coordinator::Impl::resolve() {
               std::to_string(adopted.missing) + " unknown");
   options.takes_over = false;  // from here on there is one line
 
+  note_broken_groups();
   settle_pending();
   for (const WorkerId id : members) nodes.at(id).state = Node::State::training;
   for (const WorkerId id : members) {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -25,7 +26,7 @@ struct CoordinatedWorker {
   enum class State : uint8_t { opening, waiting, forming, healing, training };
 
   WorkerId id = 0;
-  std::string name, host, address;
+  std::string name, host, address, site;
   PeerId peer = 0;
   State state = State::opening;
   uint64_t joined = 0;  // in which order they came
@@ -181,6 +182,11 @@ struct Coordinator::Impl {
   void on_unusable(Node& node, Ready ready);
   void replay_unusable();
 
+  // ---- coordinator_inner.cpp ----
+  void note_inexact(const Node& node, std::vector<Range> ranges, const std::string& why);
+  void note_lost_work(const Node& node);
+  void note_broken_groups();
+
   // ---- coordinator_border.cpp ----
   bool enter_border();  // true: the workers wait for the launcher
   bool run_complete() const;
@@ -320,6 +326,10 @@ struct Coordinator::Impl {
   };
   std::vector<Failure> failures;
   int64_t skipped_in_a_row = 0;
+
+  // Inner exchanges.
+  std::set<WorkerId> broken_groups;  // by the change of membership under way
+  int64_t inexact = 0;               // examples, of this coordinator's time
 
   // Between epochs.
   std::optional<uint64_t> border;  // the epoch whose evaluation is due

@@ -26,6 +26,7 @@ void add(Figures& sum, const Figures& f, int64_t examples) {
   sum.bytes_up += f.bytes_up;
   sum.bytes_down += f.bytes_down;
   if (f.residual_square >= 0) sum.residual_square = std::max(0.0, sum.residual_square) + f.residual_square;
+  sum.bytes_across += f.bytes_across;
 }
 
 }  // namespace
@@ -254,10 +255,14 @@ void Coordinator::Impl::on_ready(Node& node, const FrameHeader& h, Ready ready) 
   node.staleness = ready.ranges.empty() ? 0 : open - 1 - ready.base;
   if (node.staleness > options.policy.max_staleness) {
     event("too_stale", &node, "its work is " + std::to_string(node.staleness) + " rounds old", "its examples go back to be done again");
+    note_inexact(node, ready.ranges, "its work was too old");
     drop_local_work(node);
     return top_up_all();
   }
-  if (!ready.finite && !planted(Bug::not_finite_takes_part)) return not_finite(node, ready.ranges);
+  if (!ready.finite && !planted(Bug::not_finite_takes_part)) {
+    if (ready.examples > 0) note_inexact(node, ready.ranges, "its work became NaN or infinite");
+    return not_finite(node, ready.ranges);
+  }
   node.ready = std::move(ready);
   ++ready_said;
   if (first_ready_ns == 0) first_ready_ns = clock.now_ns();
@@ -380,6 +385,8 @@ void Coordinator::Impl::check_rounds(uint64_t now) {
       if (!node.ready && has_had_time && (!node.waits_for.empty() || passed(node.stepped_ns))) late.push_back(id);
     }
   }
+  if (options.policy.inner.active() && !in_exchange)  // who waits for its group is not late, but somebody in it
+    std::erase_if(late, [&](WorkerId id) { return !nodes.at(id).waits_for.empty(); });
   if (late.empty() || phase != Phase::running || !nodes.contains(late.front())) return;
   // Who computes for so long without a step will not get further by joining again: it is to be restarted.
   const Node& first = nodes.at(late.front());

@@ -61,6 +61,7 @@ Json Coordinator::Impl::status() const {
     list.push(std::move(line));
   }
   json.set("workers", std::move(list));
+  if (options.policy.inner.active()) json.set("inexact", inexact);
   json.set("dropped", counters());
   return json;
 }

@@ -19,13 +19,14 @@ constexpr size_t kCodedBuckets = 2;  // what is added up, and the payloads
 Exchange::Exchange(ExchangeSender send)
     : send_(std::move(send)), pool_(std::make_shared<ChunkPool>()), payloads_(std::make_shared<PayloadPool>()) {}
 
-void Exchange::reset(size_t members, size_t buckets, const ExchangeLayout& layout) {
+void Exchange::reset(size_t members, size_t buckets, const ExchangeLayout& layout, size_t ahead) {
   active_ = false;
   round_ = -1;
   forget_collectives();
   bucket_count_ = layout.coded > 0 ? std::max(buckets, kCodedBuckets) : buckets;
   for (Kept& kept : kept_) forget(kept);
-  // Two rounds; a member sends at most a few times the exchange (partial sums of its leaves, then the result), or everybody's payload.
+  kept_.resize(ahead + 1);
+  // Two rounds, or what every other member waits with for this one; a member sends at most a few times the exchange (partial sums of its leaves, then the result), or everybody's payload.
   const size_t bytes = layout.bytes() + layout.payload_bound;
   kept_limit_ = 2 * members * 8 * (bytes + kEntryBytes * (bucket_count_ + bytes / 1024 + 16));
 }
@@ -40,7 +41,7 @@ void Exchange::expect(int64_t round) {
   assert(round >= 0 && !active_);
   round_ = round;
   for (Kept& kept : kept_)
-    if (kept.round != round && kept.round != round + 1) forget(kept);
+    if (kept.round < round || ahead(kept.round)) forget(kept);
 }
 
 void Exchange::prepare(Setup setup) {
@@ -82,7 +83,7 @@ void Exchange::start(uint32_t bucket) {
   collectives_[bucket] = make_collective(bucket);
   collectives_[bucket]->start(senders_[bucket]);
 
-  Kept& kept = kept_[static_cast<size_t>(round_ & 1)];
+  Kept& kept = kept_of(round_);
   if (kept.round == round_ && bucket < kept.buckets.size()) {
     for (Early& early : kept.buckets[bucket]) {
       // A chunk that does not belong is left out: the exchange then waits for the right one, and its deadline names who has not sent it.
@@ -140,7 +141,7 @@ Exchange::Verdict Exchange::on_chunk(WorkerId from, int64_t round, const Chunk& 
   if (chunk.from != from || chunk.bucket >= bucket_count_ || round < 0) return Verdict::refused;
   if (round_ < 0) return keep(from, round, chunk, body);
   if (round < round_) return Verdict::stale;
-  if (round > round_ + 1) return Verdict::refused;
+  if (ahead(round)) return Verdict::refused;
   if (round > round_ || !active_) return keep(from, round, chunk, body);
   if (chunk.bucket >= collectives_.size()) return Verdict::refused;
   if (!collectives_[chunk.bucket] && !bucket_done_[chunk.bucket]) return keep(from, round, chunk, body);
@@ -162,7 +163,7 @@ Placement Exchange::place(WorkerId from, int64_t round, const Chunk& chunk, size
 Exchange::Verdict Exchange::keep(WorkerId from, int64_t round, const Chunk& chunk, std::span<const std::byte> body) {
   if (planted(Bug::early_chunk_lost)) return Verdict::taken;
   if (kept_bytes_ + body.size() + kEntryBytes > kept_limit_) return Verdict::refused;
-  Kept& kept = kept_[static_cast<size_t>(round & 1)];
+  Kept& kept = kept_of(round);
   if (kept.round != round) {
     if (kept.round > round) return Verdict::stale;
     forget(kept);
@@ -206,7 +207,7 @@ void Exchange::finish() {
   assert(done());
   active_ = false;
   forget_collectives();  // and with them the payloads
-  forget(kept_[static_cast<size_t>(round_ & 1)]);
+  forget(kept_of(round_));
   expect(round_ + 1);
 }
 

@@ -2,7 +2,6 @@
 // coded round, and the chunks of others who are ahead, kept until this worker is there too.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -41,8 +40,9 @@ class Exchange {
   explicit Exchange(ExchangeSender send);
 
   // A new generation: ends what is going on. All that is kept of chunks that come early is bounded by these.
-  void reset(size_t members, size_t buckets, const ExchangeLayout& layout);
-  void expect(int64_t round);  // the round that comes next; chunks of this and the one after it are kept
+  // `ahead`: how many rounds after the expected one another member may be in.
+  void reset(size_t members, size_t buckets, const ExchangeLayout& layout, size_t ahead = 1);
+  void expect(int64_t round);  // the round that comes next; chunks of this and of those ahead are kept
   void prepare(Setup setup);   // of the expected round
   void start(uint32_t bucket);
   void start_all();
@@ -73,6 +73,8 @@ class Exchange {
     std::vector<std::vector<Early>> buckets;
   };
   int rank_of(WorkerId id) const;
+  Kept& kept_of(int64_t round) { return kept_[static_cast<size_t>(round) % kept_.size()]; }
+  bool ahead(int64_t round) const { return round - round_ >= static_cast<int64_t>(kept_.size()); }  // too far
   Verdict keep(WorkerId from, int64_t round, const Chunk& chunk, std::span<const std::byte> body);
   void forget(Kept& kept);
   void forget_collectives();
@@ -95,7 +97,7 @@ class Exchange {
   uint64_t bytes_up_ = 0, bytes_down_ = 0;
 
   size_t bucket_count_ = 0, kept_bytes_ = 0, kept_limit_ = 0;
-  std::array<Kept, 2> kept_;                   // by the round's parity
+  std::vector<Kept> kept_ = std::vector<Kept>(2);  // one for each round that is kept, by the rest of its number
   std::vector<std::vector<std::byte>> spare_;  // memory of kept chunks, used again
 };
 

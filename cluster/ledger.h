@@ -15,14 +15,16 @@
 namespace perigee {
 
 struct LedgerRecord {
-  enum class Kind : uint8_t { job = 1, round = 2, skipped = 3, voided = 4, epoch_evaluated = 5 };
+  enum class Kind : uint8_t { job = 1, round = 2, skipped = 3, voided = 4, epoch_evaluated = 5, inexact = 6 };
   Kind kind = Kind::round;
   uint64_t generation = 0;
   int64_t round = -1;         // skipped, epoch_evaluated: the last committed one; voided: records of rounds above this one no longer count
   uint64_t hash = 0;          // of the parameters after the round
   uint64_t epoch = 0;         // epoch_evaluated: which
-  std::vector<Share> shares;  // who trained what; skipped: what was given up
-  std::string text;           // skipped: why; job: {"examples": n, "planned": m, "shuffle": ..., "accounting": "exact"}
+  // Who trained what; skipped: what was given up; inexact: what may have more or less than its share of the results, because it was averaged
+  // inside a group and then lost, or not averaged by all of the group. It counts once all the same, in some round.
+  std::vector<Share> shares;
+  std::string text;  // skipped, inexact: why; job: {"examples": n, "planned": m, "shuffle": ..., "accounting": "exact" or "bounded"}
   bool operator==(const LedgerRecord&) const = default;
 };
 
@@ -58,6 +60,7 @@ struct LedgerAudit {
   int64_t duplicates = 0;             // positions accounted for more than once, or that no epoch has
   int64_t missing = 0;                // positions of complete epochs that are not accounted for
   int64_t rounds = 0, voided = 0;     // that count; that no longer do
+  int64_t inexact = 0;                // positions whose share of the results is not known exactly
   int64_t gaps = 0;                   // rounds that do not follow the one before them, or of an older generation than that
   uint64_t generations = 0;           // the highest
   bool sound() const { return duplicates == 0 && missing == 0 && gaps == 0; }
@@ -87,6 +90,7 @@ class LedgerAuditor {
   std::vector<Interval> intervals_;                      // in the order of their records
   std::vector<Round> rounds_;                            // that count
   std::vector<std::pair<int64_t, uint64_t>> evaluated_;  // round, epoch
+  std::vector<std::pair<int64_t, int64_t>> inexact_;     // round, positions
 };
 
 LedgerAudit audit(std::span<const LedgerRecord> records);

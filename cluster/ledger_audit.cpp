@@ -48,7 +48,11 @@ void LedgerAuditor::add(const LedgerRecord& record) {
     case LedgerRecord::Kind::voided:
       voided_ += static_cast<int64_t>(std::erase_if(rounds_, [&](const Round& r) { return r.round > record.round; }));
       std::erase_if(intervals_, [&](const Interval& i) { return i.round > record.round; });
+      std::erase_if(inexact_, [&](const auto& i) { return i.first > record.round; });
       std::erase_if(evaluated_, [&](const auto& e) { return e.first > record.round; });
+      break;
+    case LedgerRecord::Kind::inexact:
+      for (const Share& share : record.shares) inexact_.emplace_back(record.round, share.examples);
       break;
     case LedgerRecord::Kind::epoch_evaluated: evaluated_.emplace_back(record.round, record.epoch); break;
   }
@@ -56,6 +60,7 @@ void LedgerAuditor::add(const LedgerRecord& record) {
 
 LedgerAudit LedgerAuditor::result() const {
   LedgerAudit found{.examples = examples_, .planned = planned_, .rounds = static_cast<int64_t>(rounds_.size())};
+  for (const auto& [round, examples] : inexact_) found.inexact += examples;
   found.voided = voided_, found.generations = generations_;
   for (size_t i = 1; i < rounds_.size(); ++i)
     found.gaps += rounds_[i].round != rounds_[i - 1].round + 1 || rounds_[i].generation < rounds_[i - 1].generation;
@@ -104,7 +109,7 @@ Json LedgerAudit::to_json() const {
   Json json = Json::object();
   json.set("examples", examples), json.set("planned", planned), json.set("epochs_complete", static_cast<int64_t>(epochs_complete));
   json.set("counted", counted), json.set("skipped", skipped), json.set("duplicates", duplicates), json.set("missing", missing);
-  json.set("rounds", rounds), json.set("voided", voided), json.set("gaps", gaps),
+  json.set("rounds", rounds), json.set("voided", voided), json.set("inexact", inexact), json.set("gaps", gaps),
       json.set("generations", static_cast<int64_t>(generations));
   return json;
 }

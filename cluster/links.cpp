@@ -16,7 +16,7 @@ void Links::form(uint64_t job, uint64_t generation, WorkerId self, const std::ve
 
   std::vector<PeerId> gone;
   for (const auto& [peer, c] : connections_)
-    if (c.id != 0 && !members_.contains(c.id)) gone.push_back(peer);
+    if (c.id != 0 && (!members_.contains(c.id) || (c.meant != 0 && c.meant != self_))) gone.push_back(peer);
   for (const PeerId peer : gone) close(peer);
   if (members_.size() > kMesh) return;
   for (const auto& [id, m] : members_)
@@ -72,6 +72,7 @@ bool Links::on_link(PeerId peer, const Link& link) {
     return false;
   }
   it->second.id = link.from;
+  it->second.meant = link.to;
   it->second.ready = true;
   ready_[link.from].push_back(peer);
   return true;

@@ -42,6 +42,7 @@ class Links {
 
   struct Connection {
     WorkerId id = 0;
+    WorkerId meant = 0;  // from outside: for whom, who may have had this address before
     bool outgoing = false, ready = false;
     uint64_t since_ns = 0;
   };

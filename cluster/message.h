@@ -128,9 +128,10 @@ struct Member {
   std::string name;     // "host1/2"; a claim, for people
   std::string host;     // equal for workers that share memory: "name#machine"
   std::string address;  // where it listens for other workers
+  std::string site;     // what a person calls the group of workers that is near it; empty: its host
   template <class F>
   void fields(F& f) {
-    f(id), f(name), f(host), f(address);
+    f(id), f(name), f(host), f(address), f(site);
   }
 };
 
@@ -151,7 +152,7 @@ struct Membership {
 struct Join {
   static constexpr MessageType kType = MessageType::join;
   std::string version;  // PERIGEE_VERSION
-  std::string name, host, address;
+  std::string name, host, address, site;
   WorkerId id = 0;           // 0: new; else what it was before the connection or the coordinator was lost
   uint64_t fingerprint = 0;  // of the training data; 0: not opened yet (the job comes with Welcome)
   int64_t round = -1;        // the result it holds; -1: the job's initial values
@@ -160,7 +161,7 @@ struct Join {
   bool server = false;  // served rounds: it holds the parameters and trains nothing
   template <class F>
   void fields(F& f) {
-    f(version), f(name), f(host), f(address), f(id), f(fingerprint), f(round), f(hash), f(threads), f(pid), f(server);
+    f(version), f(name), f(host), f(address), f(site), f(id), f(fingerprint), f(round), f(hash), f(threads), f(pid), f(server);
   }
 };
 
@@ -186,9 +187,10 @@ struct Formed {
   int64_t base = -1;            // the result that `pending` started from
   std::vector<LogEntry> log;    // of the rounds from the last known `synced` one to the held one, oldest first
   std::vector<DataPrint> data;  // what the fingerprint is made of; only with the first
+  std::vector<WorkerId> broken;  // the group of the inner exchange that the change of membership broke off, this worker among them
   template <class F>
   void fields(F& f) {
-    f(round), f(hash), f(fingerprint), f(pending), f(base), f(log), f(data);
+    f(round), f(hash), f(fingerprint), f(pending), f(base), f(log), f(data), f(broken);
   }
 };
 
@@ -208,12 +210,13 @@ struct Figures {
   double correct = -1;  // -1: no class labels
   double learning_rate = 0;
   double load_s = 0, compute_s = 0, encode_s = 0, wait_s = 0, transfer_s = 0, apply_s = 0;
-  uint64_t bytes_up = 0, bytes_down = 0;  // of this round's exchange
+  uint64_t bytes_up = 0, bytes_down = 0;  // of this round's exchanges
+  uint64_t bytes_across = 0;              // of those sent: to workers of other sites
   double residual_square = -1;            // sum of the squares of what the codec has not sent yet; -1: it keeps nothing
   template <class F>
   void fields(F& f) {
     f(loss_sum), f(correct), f(learning_rate), f(load_s), f(compute_s), f(encode_s), f(wait_s), f(transfer_s), f(apply_s);
-    f(bytes_up), f(bytes_down), f(residual_square);
+    f(bytes_up), f(bytes_down), f(bytes_across), f(residual_square);
   }
 };
 
@@ -532,9 +535,10 @@ struct Chunk {
   uint16_t phase = 0;   // of the topology: reduce or broadcast, ring step
   uint16_t row = 0;     // which partial sum (shards)
   uint64_t offset = 0;  // bytes from the start of the bucket
+  uint32_t inner = 0;   // of the header's round: 0, or the number, from 1, of an exchange inside a group before it
   template <class F>
   void fields(F& f) {
-    f(from), f(bucket), f(phase), f(row), f(offset);
+    f(from), f(bucket), f(phase), f(row), f(offset), f(inner);
   }
 };
 
@@ -770,7 +774,7 @@ std::vector<std::byte> encode(const M& message, FrameHeader header, size_t body_
 // The same into memory of the caller's, which is as large as the head or larger: no allocation. The bytes written.
 template <class M>
 size_t encode_into(std::span<std::byte> out, const M& message, FrameHeader header, size_t body_bytes = 0);
-inline constexpr size_t kChunkHeadBytes = kHeaderBytes + 20;  // encode_into of a Chunk
+inline constexpr size_t kChunkHeadBytes = kHeaderBytes + 24;  // encode_into of a Chunk
 // From a whole frame's payload. False when it is not exactly an M; with `body`, what follows the struct is put there, else nothing may
 // follow. `*message` is then half filled.
 template <class M>

@@ -26,6 +26,10 @@ void add_axes(PolicyDef* def) {
     if (const Json* own = def->defaults.find(option.name)) option.fallback = own->is_string() ? own->as_string() : own->dump();
     def->options.push_back(std::move(option));
   };
+  if (def->kind == PolicyDef::Kind::nested) {
+    for (PolicyOption& option : nested_options()) add(std::move(option));
+    return;
+  }
   if (def->what == Policy::What::parameters) def->positional = {"every"};
   for (const PolicyAxis* axis : policy_axes())
     if (axis->applies(*def))
@@ -44,6 +48,8 @@ PolicyDef read_preset(const Preset& preset) {
   PolicyDef def{.name = preset.name, .doc = config.string("doc")};
   def.defaults = config.has("options") ? config.object("options").json() : Json::object();
   def.what = what_of(config);
+  const std::string kind = config.choice("kind", "plain", {"plain", "gossip", "nested"});
+  def.kind = kind == "gossip" ? PolicyDef::Kind::gossip : kind == "nested" ? PolicyDef::Kind::nested : PolicyDef::Kind::plain;
   if (config.has("knobs"))
     for (const auto& [name, description] : config.object("knobs").json().as_object()) {
       const Config knob = config.element(description, name);
@@ -111,8 +117,9 @@ Json with_defaults(const PolicyDef& def, const Json& given) {
 }  // namespace
 
 std::span<const PolicyAxis* const> policy_axes() {
-  static const PolicyAxis* const axes[] = {&rounds_axis, &fragments_axis, &gradient_axis, &exchange_axis, &served_axis,
-                                           &outer_axis};  // as help shows their options; outer last: the rest is its knobs
+  // As help shows their options; outer last: the rest is its knobs.
+  static const PolicyAxis* const axes[] = {&rounds_axis,   &gossip_axis, &fragments_axis, &gradient_axis,
+                                           &exchange_axis, &served_axis, &outer_axis};
   return axes;
 }
 
@@ -122,7 +129,10 @@ std::span<const PolicyDef> all_policies() {
 }
 
 Policy read_policy(const Json* averaging, const std::string& where) {
-  const std::string path = where.empty() ? "averaging" : where + ": averaging";
+  return read_policy_at(averaging, where.empty() ? "averaging" : where + ": averaging");
+}
+
+Policy read_policy_at(const Json* averaging, const std::string& path) {
   Json given = Json::object();
   if (averaging == nullptr || averaging->is_null()) given.set("type", "allreduce");
   else if (averaging->is_string()) given.set("type", *averaging);
@@ -133,6 +143,7 @@ Policy read_policy(const Json* averaging, const std::string& where) {
   else check_options(def, given, path);
   const Json described = with_defaults(def, given);
   const Config config(described, path);
+  if (def.kind == PolicyDef::Kind::nested) return read_nested(config);
   Policy policy;
   policy.name = config.string("type", def.name);
   policy.what = def.what;
@@ -149,6 +160,7 @@ double Policy::gain(double workers) const { return outer_gain(outer, workers); }
 
 Json Policy::to_json() const {
   if (!layers.empty()) return layers_to_json(*this);
+  if (!across.empty()) return write_nested(*this);
   Json json = Json::object();
   json.set("type", name);
   if (name == "custom" && what != What::parameters) json.set("what", what == What::gradient ? "gradient" : "update");

@@ -35,7 +35,18 @@ struct Policy {
   bool served = false;
   int64_t merge_every = 1;  // contributions that make one round
   bool elastic = false;     // a worker keeps its parameters and moves against the change that it made
-  OuterProgram outer;       // makes of the mean the result, or what the optimiser is given
+  // Parameters: exchanges inside small groups of workers, which only they see, between two rounds.
+  struct Inner {
+    enum class Groups : uint8_t { site, blocks, random, grid };
+    int64_t every = 0;  // local steps; 0: there are none
+    Groups groups = Groups::site;
+    int64_t size = 2;  // of a group that is no site
+    Json codec;        // as above
+    std::string topology = "auto";
+    bool active() const { return every > 0; }
+  } inner;
+  std::string across;  // of "nested": the policy between the groups
+  OuterProgram outer;  // makes of the mean the result, or what the optimiser is given
   Json outer_options;              // what of the policy's description concerns it: its knobs, and with "custom" its state and program
   // Rounds of fragments of the parameters (fragments.h), and how a result meets the local work that went on.
   int64_t fragments = 1;     // each is averaged every `every` steps, one after the other
@@ -75,7 +86,7 @@ inline constexpr double kSafeGain = 1.001;  // times the workers
 
 struct PolicyOption {
   std::string name;
-  std::string type;      // "integer", "number", "boolean", "topology", "codec", "cut"; of custom also "table" and "function"
+  std::string type;      // "integer", "number", "boolean", "topology", "codec", "cut", "policy", "group"; of custom also "table", "function"
   std::string fallback;  // as shown in help
   std::string doc;
 };
@@ -87,6 +98,8 @@ struct PolicyDef {
   std::vector<PolicyOption> options;
   std::vector<std::string> positional;  // options that need no name
   bool own_knobs = false;               // custom: other options are knobs of its program
+  // gossip: its rounds are every `consensus` steps, `every` is of the groups. nested: made of two policies, it has no axes of its own.
+  enum class Kind : uint8_t { plain, gossip, nested } kind = Kind::plain;
 
   Policy::What what = Policy::What::parameters;
   Json defaults;                   // of options, by name

@@ -17,7 +17,7 @@ struct PolicyAxis {
   void (*write)(const Policy& policy, Json* json) = nullptr;  // nothing where the policy has not got it
 };
 
-extern const PolicyAxis served_axis, rounds_axis, fragments_axis, gradient_axis, exchange_axis, outer_axis;
+extern const PolicyAxis served_axis, rounds_axis, gossip_axis, fragments_axis, gradient_axis, exchange_axis, outer_axis;
 std::span<const PolicyAxis* const> policy_axes();
 std::vector<PolicyOption> codec_options_of(const PolicyDef& def);  // policy_gradient.cpp
 
@@ -25,5 +25,13 @@ std::vector<PolicyOption> codec_options_of(const PolicyDef& def);  // policy_gra
 bool is_layers(const Json& averaging);
 Policy read_layers(const Json& averaging, const std::string& path);
 Json layers_to_json(const Policy& policy);
+
+// As read_policy; `path` names it in errors.
+Policy read_policy_at(const Json* averaging, const std::string& path);
+
+// policy_inner.cpp: nested, which is made of two policies.
+std::vector<PolicyOption> nested_options();
+Policy read_nested(const Config& config);
+Json write_nested(const Policy& policy);
 
 }  // namespace perigee

@@ -4,7 +4,7 @@
 namespace perigee {
 namespace {
 
-bool applies(const PolicyDef& def) { return def.what == Policy::What::parameters; }
+bool applies(const PolicyDef& def) { return def.what == Policy::What::parameters && def.kind != PolicyDef::Kind::gossip; }
 
 std::vector<PolicyOption> options() {
   return {{"fragments", "integer", "1", "parts of the parameters; each is averaged every `every` steps, one after the other"},

@@ -66,6 +66,10 @@ struct TrainOrder {
   int64_t examples_before = 0;    // committed before, by all: the schedules' progress
   int64_t examples_per_step = 0;  // what all workers together train in the time of one local step
   bool restart = false;           // gradient: the first of a membership; what all workers' codecs have in common begins anew
+  // A policy with inner exchanges cuts a round's local steps into several orders. Each may be without ranges: then only what there is is
+  // staged.
+  int64_t carried = 0;  // examples that were trained for the same round before: they count in what is staged
+  bool inner = false;   // stage for an exchange inside a group, in the inner layout, instead of for the round
 };
 
 struct Contribution {
@@ -112,6 +116,12 @@ struct TakeOrder {
   SharedBytes bytes;     // null: the result is not known here, it is only said what became of the contribution
 };
 
+// Row 0 holds the merged sums of a group, which say of how many examples.
+struct InnerApplyOrder {
+  int64_t round = 0, index = 0;
+  std::vector<SharedBytes> payloads;  // with a codec: of the whole group, in the order of the ranks
+};
+
 class ReplicaEvents {
  public:
   virtual ~ReplicaEvents() = default;
@@ -126,6 +136,9 @@ class ReplicaEvents {
   // `reply`: as in TakeOrder, for whoever has contributed (`change`: of elastic rounds), or the parameters of the result held.
   virtual void on_served(int64_t /*round*/, uint64_t /*hash*/, SharedBytes /*reply*/, bool /*change*/) {}
   virtual void on_taken(int64_t /*round*/, bool /*ok*/) {}  // not ok: these are no bytes of this network; nothing has changed
+  // Local values are the mean of the group; the result held is what it was. `refused` >= 0: that payload is none of the codec, nothing has
+  // changed.
+  virtual void on_inner_applied(int64_t round, int64_t index, int refused) = 0;
   virtual void on_snapshot(uint64_t request, int64_t round, uint64_t hash, SharedBytes image) = 0;  // null: it could not be made
   virtual void on_evaluated(uint64_t request, std::string state) = 0;                               // JSON
   // The trainer has stopped for good. `for_all`: another worker would meet the same.
@@ -142,6 +155,7 @@ class Replica {
   // (a bucket: until its on_bucket), then the protocol's until apply(), drop() or train().
   virtual ExchangeLayout layout() const = 0;
   virtual const std::vector<Bucket>& buckets() const = 0;  // cover the layout without overlap
+  virtual ExchangeLayout inner_layout() const = 0;         // of the same rows, when they are staged for an inner exchange
   virtual std::span<std::byte> exchange_row(size_t row) = 0;
   // Ascending and without gaps, from the row's begin; what stands behind them is of every round. None: all is of every round. With them
   // a payload is that of fragment_payload.h.
@@ -158,6 +172,8 @@ class Replica {
   // and no payloads: only tells the parameters. -> on_served, or on_payload_refused
   virtual void serve(const ApplyOrder& order) = 0;
   virtual void take(const TakeOrder& order) = 0;  // -> on_taken
+  // -> on_inner_applied, even when the local work has been dropped meanwhile.
+  virtual void apply_inner(const InnerApplyOrder& order) = 0;
   // Initial values when `image` is null. `keep_local`: the local work since the last result is moved onto the new base (w += x_new - x_old).
   // Ends a training order in progress unless keep_local; then a contribution that is staged is staged anew before -> on_loaded.
   // An image that cannot be used changes nothing: on_loaded then tells the round and hash held before.

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "cluster/inner_plan.h"
 #include "cluster/planted.h"
 #include "cluster/worker_impl.h"
 
@@ -30,13 +31,12 @@ Worker::Impl::Impl(WorkerOptions given, Clock& c, Rng& r, Transport& t, Replica&
       times(options.trace, kLoopRow),
       links(t, c),
       sender(t, kMaxWorkers + kMaxTransfers),
+      inner_exchange([this](WorkerId to, int64_t number, Chunk chunk, std::span<const std::byte> body) {
+        chunk.inner = static_cast<uint32_t>(number % inner.count) + 1;
+        return send_chunk(to, number / inner.count, chunk, body);
+      }),
       exchange([this](WorkerId to, int64_t round, const Chunk& chunk, std::span<const std::byte> body) {
-        const PeerId peer = links.to(to);
-        if (peer == 0) return false;
-        const size_t bytes = encode_into(chunk_head, chunk, header(round), body.size());
-        if (!transport.send(peer, std::span(chunk_head).first(bytes), body)) return false;
-        bytes_up += bytes + body.size();
-        return true;
+        return send_chunk(to, round, chunk, body);
       }) {
   assert(!options.coordinators.empty());
 }
@@ -235,6 +235,8 @@ void Worker::Impl::on_welcome(const FrameHeader& h, const Welcome& welcome) {
   try {
     const Json description = Json::parse(welcome.job, "job");
     policy = read_policy(description.find("averaging"), "job");
+    inner.count = inner_exchanges(policy);
+    if (const Json* seed = description.find("seed"); seed && seed->is_int()) inner.seed = static_cast<uint64_t>(seed->as_int());
     replica.open(welcome);
   } catch (const Error& error) {
     fail(error, true);
@@ -334,19 +336,22 @@ void Worker::Impl::check_deadlines(uint64_t now) {
   } else if (healing && !healing->fetching) {
     fetch_if_possible();
   }
-  if (!exchange.active() || !exchange.started() || exchange.done()) return;
-  const uint64_t bytes = exchange.bytes_up() + exchange.bytes_down();
+  const bool between = inner_exchange.active();
+  const Exchange& open = between ? inner_exchange : exchange;
+  if (!open.active() || !open.started() || open.done()) return;
+  const uint64_t bytes = open.bytes_up() + open.bytes_down();
   if (bytes != progress_bytes || (training && training->gradient)) {
     progress_bytes = bytes;
     progress_ns = now;
   }
-  const std::vector<WorkerId> missing = exchange.waits_for();
+  const std::vector<WorkerId> missing = open.waits_for();
   for (const WorkerId peer : missing)
     if (peer != id) links.to(peer);  // a link that the other side should have made is made from here
   if (now - progress_ns > deadline && !missing.empty()) {
     progress_ns = now;
-    lose_link(missing.front(), "nothing of round " + std::to_string(exchange.round()) + " came from it for " +
-                                   std::to_string(static_cast<int64_t>(policy.deadline_ms)) + " ms");
+    const std::string what = (between ? "inner exchange " + std::to_string(inner.index) + " of round " : "round ") + std::to_string(held_round + 1);
+    lose_link(missing.front(),
+              "nothing of " + what + " came from it for " + std::to_string(static_cast<int64_t>(policy.deadline_ms)) + " ms");
   }
 }
 
@@ -371,10 +376,11 @@ std::string Worker::Impl::waits_for() const {
   if (work.exchange || work.taking) return "the server";
   const bool computing = (training && !waits_for_result()) || evaluating > 0;
   if (computing && replica.waits_for_examples()) return "examples";
-  if (computing || applying) return "";
-  if (exchange.active() && exchange.started() && !exchange.done()) {
+  if (computing || applying || inner.applying) return "";
+  const Exchange& open = inner_exchange.active() ? inner_exchange : exchange;
+  if (open.active() && open.started() && !open.done()) {
     std::string names;
-    const auto missing = exchange.waits_for();
+    const auto missing = open.waits_for();
     for (size_t i = 0; i < missing.size() && i < 3; ++i) names += (i ? ", " : "") + name(missing[i]);
     if (missing.size() > 3) names += " and " + std::to_string(missing.size() - 3) + " more";
     return names.empty() ? "the network" : names;
@@ -472,6 +478,7 @@ void Worker::on_connected(PeerId peer, const std::string&) {
               .name = w.options.name,
               .host = w.options.host,
               .address = w.options.address,
+              .site = w.options.site,
               .id = w.id,
               .fingerprint = w.fingerprint,
               .round = w.held_round,
@@ -502,7 +509,7 @@ void Worker::on_frame(PeerId peer, std::span<const std::byte> frame) {
 }
 
 Placement Worker::place(PeerId peer, std::span<const std::byte> head) {
-  const Impl& w = *impl_;
+  Impl& w = *impl_;
   FrameHeader header;
   Chunk chunk;
   if (w.state == Impl::State::stopped || peer == w.coordinator) return {};
@@ -551,6 +558,8 @@ void Worker::on_writable(PeerId peer) {
   if (const WorkerId id = w.links.who(peer)) {
     w.exchange.on_writable(id);
     w.after_exchange();
+    w.inner_exchange.on_writable(id);
+    w.after_inner();
   }
   w.try_push();
 }
@@ -585,6 +594,9 @@ void Worker::on_served(int64_t round, uint64_t hash, SharedBytes reply, bool cha
 }
 void Worker::on_taken(int64_t round, bool ok) {
   if (impl_->state != Impl::State::stopped) impl_->on_taken(round, ok);
+}
+void Worker::on_inner_applied(int64_t round, int64_t index, int refused) {
+  if (impl_->state != Impl::State::stopped) impl_->on_inner_applied(round, index, refused);
 }
 void Worker::on_snapshot(uint64_t request, int64_t round, uint64_t hash, SharedBytes image) {
   if (impl_->state != Impl::State::stopped) impl_->on_snapshot(request, round, hash, image);

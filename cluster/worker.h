@@ -19,6 +19,7 @@ struct WorkerOptions {
   std::string name;
   std::string host;     // as in Member
   std::string address;  // where other workers reach this one
+  std::string site;     // as in Member
   uint64_t job_id = 0;  // 0: that of the first Welcome
   uint32_t threads = 1;
   bool server = false;  // with a served policy it holds the parameters and trains nothing
@@ -73,6 +74,7 @@ class Worker final : public TransportEvents, public ReplicaEvents {
   void on_payload_refused(int64_t round, size_t payload) override;
   void on_served(int64_t round, uint64_t hash, SharedBytes reply, bool change) override;
   void on_taken(int64_t round, bool ok) override;
+  void on_inner_applied(int64_t round, int64_t index, int refused) override;
   void on_snapshot(uint64_t request, int64_t round, uint64_t hash, SharedBytes image) override;
   void on_evaluated(uint64_t request, std::string state) override;
   void on_failed(const Error& error, bool for_all) override;

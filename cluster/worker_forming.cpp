@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "cluster/inner_plan.h"
 #include "cluster/planted.h"
 #include "cluster/votes.h"
 #include "cluster/worker_impl.h"
@@ -48,6 +49,10 @@ void Worker::Impl::on_form(const FrameHeader& h, Form form) {
   receiver.cancel();
   forget_log(form.synced);
   exchange.reset(members.size(), bucket_limit(), replica.layout());
+  if (inner.count > 0) reset_inner();
+  far.clear();
+  for (size_t r = 0; r < members.size(); ++r)
+    if (site_of(policy.inner, members, static_cast<int>(r)) != site_of(policy.inner, members, rank)) far.insert(members[r].id);
   std::vector<Member> partners = members;
   if (work.server != 0 && !is_server()) std::erase_if(partners, [&](const Member& m) { return m.id != id && m.id != work.server; });
   links.form(job, generation, id, partners);
@@ -64,7 +69,8 @@ void Worker::Impl::send_formed() {
               .pending = pending(),
               .base = local_base,
               .log = {log.begin(), log.end()},
-              .data = state == State::ready ? replica.data_prints() : std::vector<DataPrint>()},
+              .data = state == State::ready ? replica.data_prints() : std::vector<DataPrint>(),
+              .broken = std::exchange(inner.broken, {})},
        held_round);
 }
 
@@ -150,6 +156,8 @@ void Worker::Impl::link_ready(WorkerId peer) {
   exchange.on_writable(peer);
   after_exchange();
   try_push();
+  inner_exchange.on_writable(peer);
+  after_inner();
 }
 
 void Worker::Impl::lose_link(WorkerId peer, const std::string& why, bool at_fault) {
@@ -246,6 +254,7 @@ void Worker::Impl::on_loaded(int64_t round, uint64_t hash) {
   if (state != State::running) return;
   // A late worker has caught up: what it staged goes into the next round.
   exchange.expect(held_round + 1);
+  expect_inner();
   ready_sent = false;
   if (staged) send_ready();
   else go_on();

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,20 @@ struct Worker::Impl {
   void lose_link(WorkerId id, const std::string& why, bool at_fault = false);
   void link_ready(WorkerId id);
 
+  // ---- inner exchanges (worker_inner.cpp) ----
+  int64_t inner_number() const;  // of the next one, counted over all rounds
+  void stop_inner();
+  void reset_inner();
+  void expect_inner();
+  std::vector<int> group_now() const;
+  void train_part();
+  void on_part(const TrainOrder& order, const Contribution& part);
+  void carry_on();
+  void start_inner();
+  void after_inner();
+  void on_inner_applied(int64_t round, int64_t index, int refused);
+  std::vector<WorkerId> broken_group() const;
+
   // ---- rounds (worker_rounds.cpp) ----
   void on_go(const FrameHeader& header, Go go);
   void train_standing();
@@ -98,7 +113,10 @@ struct Worker::Impl {
   void go_on();
   void on_chunk(PeerId peer, const FrameHeader& header, std::span<const std::byte> payload);
   void on_chunk(PeerId peer, const FrameHeader& header, const Chunk* chunk, std::span<const std::byte> body);
-  Placement place_chunk(PeerId peer, const FrameHeader& header, const Chunk& chunk) const;
+  Placement place_chunk(PeerId peer, const FrameHeader& header, const Chunk& chunk);
+  Exchange* exchange_of(const FrameHeader& header, const Chunk& chunk, int64_t* number);
+  bool send_chunk(WorkerId to, int64_t round, const Chunk& chunk, std::span<const std::byte> body);
+  double note_rate(const Contribution& contribution);
   bool expects_chunks(const FrameHeader& header, WorkerId from) const;
   void stop_work(bool keep_contribution);
   void restore_contribution();
@@ -209,6 +227,24 @@ struct Worker::Impl {
   uint64_t next_request = 0;
 
   ServedWork work;
+
+  // The open round: its inner exchanges.
+  Exchange inner_exchange;
+  struct {
+    int64_t count = 0;             // of a round; 0: the policy has none
+    int64_t index = 0;             // of the next
+    uint64_t seed = 0;             // the job's
+    Contribution work;             // of this round so far, while it is not staged for the round
+    SharedBytes payload;           // with a codec: of what is staged for the next one
+    std::vector<WorkerId> group;   // of the exchange that is open
+    bool touched = false;          // the local values are not the last result
+    bool waiting = false;          // for the exchange that is open
+    bool applying = false;         // asked of the replica and not answered, of whatever generation
+    uint64_t begun_ns = 0;
+    std::vector<WorkerId> broken;  // by the last change of membership
+  } inner;
+  std::set<WorkerId> far;     // members of other sites
+  uint64_t bytes_across = 0;  // sent to them since the last Done
 
   // The open round.
   Exchange exchange;

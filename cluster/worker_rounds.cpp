@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "cluster/inner_plan.h"
 #include "cluster/planted.h"
 #include "cluster/ranges.h"
 #include "cluster/votes.h"
@@ -44,7 +45,9 @@ void Worker::Impl::on_go(const FrameHeader&, Go message) {
           .leaves = go->leaves};
   examples_done = go->examples;
   exchange.expect(held_round + 1);
+  expect_inner();
   if (go->standing) drop_work();  // local work has no place among gradients
+  if (staged && inner.count > 0 && staged->finite) return carry_on();
   if (staged) send_ready();
   go_on();
 }
@@ -52,8 +55,10 @@ void Worker::Impl::on_go(const FrameHeader&, Go message) {
 void Worker::Impl::go_on() {
   if (state != State::running || paused || training || applying || healing || loading) return;
   if ((staged || exchange.active()) && !may_overlap()) return;
+  if (inner_exchange.active() || inner.applying) return;
   if (work.server != 0) go_on_served();
   else if (go->standing) train_standing();
+  else if (inner.count > 0) train_part();
   else train_local();
 }
 
@@ -98,9 +103,9 @@ void Worker::Impl::prepare_standing() {
   const int size = static_cast<int>(members.size());
   Exchange::Setup setup{
       .round = held_round + 1, .rank = rank, .layout = replica.layout(), .buckets = replica.buckets(), .topology = policy.topology};
-  for (const Member& m : members) {
-    setup.ids.push_back(m.id);
-    setup.hosts.push_back(m.host);
+  for (int r = 0; r < size; ++r) {
+    setup.ids.push_back(members[static_cast<size_t>(r)].id);
+    setup.hosts.push_back(site_of(policy.inner, members, r));
   }
   size_t rows = 1;
   if (policy.shards > 0) {
@@ -136,21 +141,30 @@ void Worker::Impl::on_bucket(int64_t round, uint32_t bucket) {
   start_bucket(bucket);
 }
 
+// How long it was worked on, seconds.
+double Worker::Impl::note_rate(const Contribution& contribution) {
+  const double worked = worked_s(contribution.figures);
+  const double seconds = worked > 0 ? worked : static_cast<double>(clock.now_ns() - trained_ns) * 1e-9;
+  if (seconds <= 0 || contribution.ranges.empty()) return seconds;
+  const double rate = static_cast<double>(contribution.examples) / seconds;
+  examples_per_s = examples_per_s == 0 ? rate : 0.7 * examples_per_s + 0.3 * rate;
+  return seconds;
+}
+
 void Worker::Impl::on_contribution(const Contribution& contribution) {
   if (!training || training->round != contribution.round) return;  // of an order that was given up
   const TrainOrder order = std::move(*training);
   training.reset();
+  const double seconds = note_rate(contribution);
+  if (inner.count > 0 && !order.gradient) {
+    staged_ns = clock.now_ns();
+    return on_part(order, contribution);
+  }
   staged = contribution;
   staged_row = order.row;
   if (planted(Bug::sends_not_finite)) staged->finite = true;
   staged_gradient = order.gradient;
   staged_ns = clock.now_ns();
-  const double seconds =
-      worked_s(contribution.figures) > 0 ? worked_s(contribution.figures) : static_cast<double>(staged_ns - trained_ns) * 1e-9;
-  if (seconds > 0) {
-    const double rate = static_cast<double>(contribution.examples) / seconds;
-    examples_per_s = examples_per_s == 0 ? rate : 0.7 * examples_per_s + 0.3 * rate;
-  }
   if (!order.gradient) {  // what time did not suffice for comes first in the next round
     const std::vector<Range> rest = without(order.ranges, contribution.ranges);
     if (!planted(Bug::rest_lost)) queue.insert(queue.begin(), rest.begin(), rest.end());
@@ -280,7 +294,7 @@ void Worker::Impl::on_begin(const FrameHeader& h, Begin begin) {
       return;
     }
     setup.ids.push_back(m->id);
-    setup.hosts.push_back(m->host);
+    setup.hosts.push_back(site_of(policy.inner, members, static_cast<int>(m - members.begin())));
   }
   if (setup.takes_part && setup.ids.size() > 1) {  // the exchange writes over it, and may break off
     kept.assign(setup.rows[0].begin() + static_cast<ptrdiff_t>(coded), setup.rows[0].end());
@@ -307,10 +321,32 @@ void Worker::Impl::on_chunk(PeerId peer, const FrameHeader& h, std::span<const s
   on_chunk(peer, h, sound ? &chunk : nullptr, body);
 }
 
-Placement Worker::Impl::place_chunk(PeerId peer, const FrameHeader& h, const Chunk& chunk) const {
+bool Worker::Impl::send_chunk(WorkerId to, int64_t round, const Chunk& chunk, std::span<const std::byte> body) {
+  const PeerId peer = links.to(to);
+  if (peer == 0) return false;
+  const size_t head = encode_into(chunk_head, chunk, header(round), body.size());
+  if (!transport.send(peer, std::span(chunk_head).first(head), body)) return false;
+  bytes_up += head + body.size();
+  if (far.contains(to)) bytes_across += body.size();
+  return true;
+}
+
+// The exchange that a chunk belongs to, and its number there; null: there is none such.
+Exchange* Worker::Impl::exchange_of(const FrameHeader& h, const Chunk& chunk, int64_t* number) {
+  constexpr int64_t kRounds = int64_t{1} << 48;  // times inner exchanges is no overflow
+  *number = h.round;
+  if (chunk.inner == 0) return &exchange;
+  if (chunk.inner > inner.count || h.round < 0 || h.round >= kRounds) return nullptr;
+  *number = h.round * inner.count + chunk.inner - 1;
+  return &inner_exchange;
+}
+
+Placement Worker::Impl::place_chunk(PeerId peer, const FrameHeader& h, const Chunk& chunk) {
   const WorkerId from = links.who(peer);
   if (h.job != job || !expects_chunks(h, from)) return {};
-  return exchange.place(from, h.round, chunk, kHeaderBytes + h.length - kChunkHeadBytes);
+  int64_t number = 0;
+  const Exchange* of = exchange_of(h, chunk, &number);
+  return of ? of->place(from, number, chunk, kHeaderBytes + h.length - kChunkHeadBytes) : Placement{};
 }
 
 // `chunk` null: it could not be read.
@@ -325,8 +361,10 @@ void Worker::Impl::on_chunk(PeerId peer, const FrameHeader& h, const Chunk* chun
     return;
   }
   bytes_down += h.length;
-  switch (chunk ? exchange.on_chunk(from, h.round, *chunk, body) : Exchange::Verdict::refused) {
-    case Exchange::Verdict::taken: return after_exchange();
+  int64_t number = 0;
+  Exchange* of = chunk ? exchange_of(h, *chunk, &number) : nullptr;
+  switch (of ? of->on_chunk(from, number, *chunk, body) : Exchange::Verdict::refused) {
+    case Exchange::Verdict::taken: return of == &exchange ? after_exchange() : after_inner();
     case Exchange::Verdict::stale: ++dropped.stale; return;
     case Exchange::Verdict::refused: break;
   }
@@ -402,9 +440,13 @@ void Worker::Impl::on_applied(int64_t round, uint64_t hash) {
   if (staged) {
     done.examples = staged->examples;
     done.figures = staged->figures;
+  } else {
+    done.figures = inner.work.figures;  // it took part in others' exchanges
   }
+  inner.work = {};
   if (!planted(Bug::staged_twice)) staged.reset();
   kept_valid = ready_sent = false;
+  inner.touched = false;
   const bool overlapped = training && !training->gradient;
   if (overlapped) local_base = held_round;  // its work is on top of this result now
   if (formed_due) return send_formed();     // the membership changed meanwhile
@@ -417,8 +459,9 @@ void Worker::Impl::on_applied(int64_t round, uint64_t hash) {
     return static_cast<double>(to - from) * 1e-9;
   };
   const uint64_t exchange_began = go->standing ? staged_ns : begun_ns;
-  done.figures.bytes_up = exchange.bytes_up();
-  done.figures.bytes_down = exchange.bytes_down();
+  done.figures.bytes_up += exchange.bytes_up();
+  done.figures.bytes_down += exchange.bytes_down();
+  done.figures.bytes_across = std::exchange(bytes_across, 0);
   times.round = round;
   const auto in_bytes = static_cast<int64_t>(done.figures.bytes_up);
   if (overlapped) {  // it cost the trainer no time
@@ -431,6 +474,7 @@ void Worker::Impl::on_applied(int64_t round, uint64_t hash) {
   }
   times.round = -1;
   exchange.finish();
+  expect_inner();
   tell(done, round);
 
   if (go->standing) {
@@ -460,12 +504,14 @@ void Worker::Impl::on_evaluate(const Evaluate& order) {
 }
 
 void Worker::Impl::drop_work() {
-  if ((!training && !staged && !carried) || applying) return;  // what is being applied is part of the result already
+  if ((!training && !staged && !carried && !inner.touched) || applying) return;  // what is being applied is part of the result already
   replica.drop();
   training.reset();
   staged.reset();
   carried.reset();
   work.pushed = false;
+  inner.work = {};
+  inner.touched = false;
 }
 
 void Worker::Impl::restore_contribution() {
@@ -482,7 +528,8 @@ void Worker::Impl::stop_work(bool keep_contribution) {
   if (opened) {
     if (!applying) restore_contribution();
     exchange.reset(members.size(), bucket_limit(), replica.layout());
-    const bool local = (training && !training->gradient) || (staged && !staged_gradient) || carried;
+    if (inner.count > 0) stop_inner();
+    const bool local = (training && !training->gradient) || (staged && !staged_gradient) || carried || inner.touched;
     if (!(keep_contribution && local)) drop_work();
     else if (training && !applying) join_staged();  // the round is void: one contribution of both
     if (state == State::running && go) exchange.expect(held_round + 1);
@@ -496,7 +543,7 @@ void Worker::Impl::stop_work(bool keep_contribution) {
 
 std::vector<Range> Worker::Impl::pending() const {
   if (planted(Bug::pending_untold)) return {};
-  std::vector<Range> all;
+  std::vector<Range> all = inner.work.ranges;
   const auto add = [&](const std::vector<Range>& ranges) { all.insert(all.end(), ranges.begin(), ranges.end()); };
   if (training && !training->gradient) add(training->ranges);
   if (staged && !staged_gradient) add(staged->ranges);

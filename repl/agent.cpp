@@ -21,6 +21,7 @@ void declare(CLI::App& app) {
   app.add_option("--data-root", options.agent.data_root, "workers open data only under this folder; relative paths start there");
   app.add_option("--slots", options.agent.slots, "workers at a time, of all jobs; the default is one per core")->check(CLI::PositiveNumber);
   app.add_option("--name", options.agent.name, "what it is called in logs; the default is the host's name");
+  app.add_option("--site", options.agent.site, "a name that near machines share, for policies with groups; the default is the host");
   app.add_option("--advertise", options.agent.advertise, "the address that other workers are told: HOST");
   app.add_option("--interface", options.agent.interface_cidr, "use this machine's address within a network, as in 10.0.0.0/16");
   app.add_option("--log", options.log, "plain or json (JSON Lines on standard output)");

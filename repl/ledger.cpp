@@ -45,6 +45,7 @@ void print(const LedgerAudit& found) {
   line("epochs", static_cast<int64_t>(found.epochs_complete), "complete");
   line("rounds", found.rounds, "committed");
   line("voided", found.voided, "rounds undone because everybody who held their result was lost");
+  if (found.inexact > 0) line("inexact", found.inexact, "examples that may have more or less than their share, at most");
   line("generations", static_cast<int64_t>(found.generations), "memberships");
   if (found.gaps > 0) line("gaps", found.gaps, "rounds that do not follow the one before them");
   std::printf("%s\n", found.sound() ? "every example of a complete epoch counted exactly once or is booked as skipped"

@@ -31,6 +31,7 @@ void declare(CLI::App& app) {
   app.add_option("--advertise", options.worker.advertise, "the address that other workers are told: HOST[:PORT]");
   app.add_option("--interface", options.worker.interface_cidr, "use this machine's address within a network, as in 10.0.0.0/16");
   app.add_option("--data-root", options.worker.data_root, "open data only under this folder");
+  app.add_option("--site", options.worker.site, "a name that near workers share, for policies with groups; the default is the host");
   app.add_option("--key-fd", options.key_descriptor, "a descriptor to read the job's key from")->group("");
   app.add_flag("--standby", options.standby, "stand by for the coordinator instead of training; agents start this")->group("");
   app.add_option("--parent", options.worker.parent, "end with this process")->group("");

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "cluster/exchange_tail.h"
 #include "cluster/fixed_plan.h"
@@ -73,13 +74,19 @@ void FakeReplica::open(const Welcome& welcome) {
   const Json job = Json::parse(welcome.job, "job");
   const Policy policy = read_policy(job.find("averaging"), "job");
   coded_steps_ = policy.coded_steps();
+  const auto code = [&](ExchangeLayout* layout) {
+    auto payloads = std::make_unique<FakePayloads>(contents_.sums.size());
+    layout->coded = contents_.sums.size() * sizeof(float);
+    layout->payload_bound = payloads->bound();
+    return payloads;
+  };
+  inner_layout_ = layout_;
+  if (!policy.inner.codec.is_null()) inner_payloads_ = code(&inner_layout_);
   if (coded_steps_ && *policy.codec.find("type") == Json("lowrank")) {
     coded_steps_ = false;
     cut_in_passes();
   } else if (policy.coded()) {
-    payloads_ = std::make_unique<FakePayloads>(contents_.sums.size());
-    layout_.coded = contents_.sums.size() * sizeof(float);
-    layout_.payload_bound = payloads_->bound();
+    payloads_ = code(&layout_);
     layout_.values = image_of(-1, contents_).size();
   }
   later(20, [this] { events_->on_opened(options_.fingerprint); });
@@ -117,9 +124,9 @@ void FakeReplica::stage_local() {
   stage(0, contents, local_examples_, true);
 }
 
-SharedBytes FakeReplica::encode(const Contents& contents, int64_t examples, int64_t round) {
-  SharedBytes payload = payloads_->encode(contents.sums, examples, round);
-  staged_payload_ = true;
+SharedBytes FakeReplica::encode(FakePayloads& payloads, const Contents& contents, int64_t examples, int64_t round) {
+  SharedBytes payload = payloads.encode(contents.sums, examples, round);
+  if (&payloads == payloads_.get()) staged_payload_ = true;
   check_conserved();
   if (faults_.bad_payloads == 0) return payload;
   --faults_.bad_payloads;
@@ -127,14 +134,18 @@ SharedBytes FakeReplica::encode(const Contents& contents, int64_t examples, int6
 }
 
 void FakeReplica::check_conserved() {
-  if (!payloads_->conserved()) complain_("what its codec has not sent was lost or is there twice");
+  if ((payloads_ && !payloads_->conserved()) || (inner_payloads_ && !inner_payloads_->conserved())) complain_("what its codec has not sent was lost or is there twice");
 }
 
 void FakeReplica::train(const TrainOrder& order) {
   if (!holds_) complain_("a training order before any result");
   if (training_) complain_("a training order while another is under way");
-  if (order.ranges.empty()) complain_("a training order without ranges");
-  if (!order.gradient && staged_local_) complain_("a training order while a contribution is staged");
+  if (order.ranges.empty() && !order.inner && order.carried == 0) complain_("a training order without ranges");
+  if (!order.gradient && staged_local_ && order.carried == 0) complain_("a training order while a contribution is staged");
+  if (!order.gradient && order.carried != local_examples_)
+    complain_("an order carries " + std::to_string(order.carried) + " examples; trained are " + std::to_string(local_examples_));
+  if (staged_local_ && payloads_) payloads_->settle(false);  // it is staged again
+  staged_local_ = staged_payload_ = false;
   for (const Range& range : order.ranges)
     if (range.begin < 0 || range.count < 0 || range.begin + range.count > options_.examples) return complain_("a range outside the data");
   training_ = std::make_unique<Training>();
@@ -150,7 +161,7 @@ void FakeReplica::train(const TrainOrder& order) {
     return;
   }
   if (faults_.stuck) return;
-  const double first = order.gradient ? 0 : options_.example_ms * static_cast<double>(order.ranges[0].count);
+  const double first = order.gradient || order.ranges.empty() ? 0 : options_.example_ms * static_cast<double>(order.ranges[0].count);
   later(first, [this, token] { progress(token); });
 }
 
@@ -174,6 +185,8 @@ void FakeReplica::progress(uint64_t token) {
       again(ms / 3 / static_cast<double>(buckets_.size()));
       return events_->on_bucket(t.order.round, bucket);
     }
+  } else if (t.order.ranges.empty()) {
+    steps_done();
   } else {
     const Range range = t.order.ranges[t.step++];
     ++steps_;
@@ -186,16 +199,23 @@ void FakeReplica::progress(uint64_t token) {
     const double passed_ms = static_cast<double>(network_.now_ns() - t.begun_ns) * 1e-6;
     const bool enough = t.order.stop_after_ms > 0 && passed_ms >= t.order.stop_after_ms;
     if (t.step < t.order.ranges.size() && !enough) return again(options_.example_ms * static_cast<double>(t.order.ranges[t.step].count));
-    t.contribution.finite = local_finite_;
-    t.contribution.partials = {{0, 1}};
-    stage_local();
-    if (payloads_ && local_finite_) t.contribution.payload = encode(local_, local_examples_, t.order.round);
-    staged_local_ = true;
+    steps_done();
   }
   const Contribution contribution = std::move(t.contribution);
   training_.reset();
   ++token_;
   events_->on_contribution(contribution);
+}
+
+void FakeReplica::steps_done() {
+  Training& t = *training_;
+  t.contribution.finite = local_finite_;
+  t.contribution.partials = {{0, 1}};
+  stage_local();
+  staged_local_ = !t.order.inner;
+  if (t.order.inner) inner_staged_ = local_;
+  FakePayloads* payloads = t.order.inner ? inner_payloads_.get() : payloads_.get();
+  if (payloads && local_finite_) t.contribution.payload = encode(*payloads, local_, local_examples_, t.order.round);
 }
 
 void FakeReplica::finish_training() {
@@ -216,7 +236,7 @@ void FakeReplica::finish_training() {
     contents.maxima[1] = t.order.round;
     if (!t.contribution.finite) contents.sums[0] = std::numeric_limits<float>::quiet_NaN();
     stage(row, contents, examples, true);
-    if (coded_steps_ && t.contribution.finite && examples > 0) t.contribution.payload = encode(contents, examples, t.order.round);
+    if (coded_steps_ && t.contribution.finite && examples > 0) t.contribution.payload = encode(*payloads_, contents, examples, t.order.round);
   }
   if (layout_.passes == 2) {
     const std::span<std::byte> second = exchange_row(0).subspan(buckets_[1].begin);
@@ -288,6 +308,7 @@ void FakeReplica::apply(const ApplyOrder& order) {
       staged_payload_ = false;
       check_conserved();
     }
+    if (inner_payloads_) inner_payloads_->settle(false);
     if (faults_.wrong_apply) contents_.sums[0] += 0.5f, faults_.wrong_apply = false;
     forget_local();
     round_ = round;
@@ -325,6 +346,36 @@ void FakeReplica::take(const TakeOrder& order) {
   });
 }
 
+void FakeReplica::apply_inner(const InnerApplyOrder& order) {
+  if (training_) complain_("an inner exchange is applied while training");
+  const int refused = take_inner(order);
+  later(options_.apply_ms, [this, order, refused] { events_->on_inner_applied(order.round, order.index, refused); });
+}
+
+// Its parameters are what it has trained itself, so that the round's sums stay what the ledger says; what the group's exchange came to is
+// for the oracle. The number of a payload that is none, or -1.
+int FakeReplica::take_inner(const InnerApplyOrder& order) {
+  const std::span<std::byte> row = exchange_row(0);
+  const ExchangeTail tail = read_exchange_tail(layout_, row);
+  std::vector<float> sums(contents_.sums.size());
+  if (inner_payloads_) {
+    for (size_t i = 0; i < order.payloads.size(); ++i) {
+      int64_t examples = 0;
+      if (!order.payloads[i] || !inner_payloads_->add(*order.payloads[i], sums, &examples)) return static_cast<int>(i);
+    }
+    inner_payloads_->settle(local_examples_ > 0 && inner_staged_ == local_);
+    check_conserved();
+  } else {
+    std::memcpy(sums.data(), row.data(), sums.size() * 4);
+  }
+  const double counted = std::accumulate(sums.begin(), sums.begin() + options_.examples, 0.0);
+  if (counted != static_cast<double>(tail.examples))
+    complain_("inner exchange " + std::to_string(order.index) + " of round " + std::to_string(order.round) + " sums " +
+              std::to_string(counted) + " examples; its tail says " + std::to_string(tail.examples));
+  if (inner_watch_) inner_watch_(order, inner_staged_.sums, sums);
+  return -1;
+}
+
 void FakeReplica::load(int64_t round, SharedBytes image, bool keep_local) {
   if (!keep_local) drop();
   later(1, [this, round, image = std::move(image), keep_local] {
@@ -345,6 +396,7 @@ void FakeReplica::load(int64_t round, SharedBytes image, bool keep_local) {
       }
     }
     if (!keep_local && payloads_) payloads_->overtaken();
+    if (!keep_local && inner_payloads_) inner_payloads_->overtaken();
     if (keep_local && staged_local_) stage_local();
     events_->on_loaded(round_, contents_.hash());
   });
@@ -378,6 +430,7 @@ void FakeReplica::drop() {
   local_examples_ = 0;
   staged_local_ = staged_payload_ = false, local_finite_ = true;
   if (payloads_) payloads_->drop();
+  if (inner_payloads_) inner_payloads_->drop();
 }
 
 std::vector<std::byte> FakeReplica::image_of(int64_t round, const Contents& contents) {

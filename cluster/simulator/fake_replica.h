@@ -53,16 +53,21 @@ class FakeReplica final : public Replica {
   FakeReplica(Options options, Network& network, int process, ReplicaFaults& faults, std::function<void(const std::string&)> complain);
   void set_events(ReplicaEvents* events) { events_ = events; }
   void set_watch(std::function<void(int64_t round)> applied) { watch_ = std::move(applied); }  // before the worker hears of it
+  // Likewise: what this replica staged for an inner exchange, and what its group's came to.
+  using InnerWatch = std::function<void(const InnerApplyOrder& order, const std::vector<float>& staged, const std::vector<float>& sum)>;
+  void set_inner_watch(InnerWatch watch) { inner_watch_ = std::move(watch); }
 
   void open(const Welcome& welcome) override;
   ExchangeLayout layout() const override { return layout_; }
   const std::vector<Bucket>& buckets() const override { return buckets_; }
+  ExchangeLayout inner_layout() const override { return inner_layout_; }
   std::span<std::byte> exchange_row(size_t row) override;
   void train(const TrainOrder& order) override;
   void make_part(const PartOrder& order) override;
   void apply(const ApplyOrder& order) override;
   void serve(const ApplyOrder& order) override;
   void take(const TakeOrder& order) override;
+  void apply_inner(const InnerApplyOrder& order) override;
   void load(int64_t round, SharedBytes image, bool keep_local) override;
   void snapshot(uint64_t request, bool with_optimizer) override;
   void evaluate(const Evaluate& order) override;
@@ -88,7 +93,9 @@ class FakeReplica final : public Replica {
   void later(double ms, std::function<void()> what);
   void stage(size_t row, const Contents& contents, int64_t examples, bool counts);
   void stage_local();
-  SharedBytes encode(const Contents& contents, int64_t examples, int64_t round);
+  void steps_done();
+  int take_inner(const InnerApplyOrder& order);
+  SharedBytes encode(FakePayloads& payloads, const Contents& contents, int64_t examples, int64_t round);
   bool merge(const ApplyOrder& order, std::vector<float>* sums, size_t* refused);
   std::optional<size_t> add_merged(const ApplyOrder& order);
   void forget_local();
@@ -105,12 +112,14 @@ class FakeReplica final : public Replica {
   std::function<void(const std::string&)> complain_;
   ReplicaEvents* events_ = nullptr;
   std::function<void(int64_t round)> watch_;
-  ExchangeLayout layout_;
+  InnerWatch inner_watch_;
+  ExchangeLayout layout_, inner_layout_;
   std::vector<Bucket> buckets_;
   std::vector<std::vector<float>> rows_;  // each layout_.bytes(), in floats
 
-  std::unique_ptr<FakePayloads> payloads_;  // null: the job has no codec
-  bool coded_steps_ = false;                // it is one of gradients
+  std::unique_ptr<FakePayloads> payloads_, inner_payloads_;  // null: the job has no codec
+  bool coded_steps_ = false;                                 // it is one of gradients
+  Contents inner_staged_;                                    // for an inner exchange
   // In two passes: what the second adds up, held back until the first is here; and the sums that it was made of.
   std::vector<std::byte> held_back_, made_of_;
 

@@ -96,12 +96,12 @@ class FutureRun final : public CoordinatorEvents {
 };
 
 // What a contribution becomes by the policy's codec, as long as that makes it on average. Where the job's block is not known, all sums are.
-SharedBytes expected_payload(const Policy& policy, ExchangeLayout* layout) {
-  if (!policy.coded()) {
+SharedBytes expected_payload(const Policy& policy, const Json& described, ExchangeLayout* layout) {
+  if (described.is_null()) {
     layout->coded = layout->payload_bound = 0;
     return nullptr;
   }
-  const std::unique_ptr<Codec> codec = make_codec(&policy.codec, "averaging");
+  const std::unique_ptr<Codec> codec = make_codec(&described, "averaging");
   if (policy.coded_steps() && codec->passes() > 0) return nullptr;  // linear: the job's layout is that of its sums
   if (layout->coded == 0) layout->coded = static_cast<size_t>(layout->sums - kExchangeTail) * layout->width();
   const CodecSegment segment{.count = static_cast<int64_t>(layout->coded / layout->width())};
@@ -121,7 +121,13 @@ FutureRun::FutureRun(const ForecastInput& input) : input_(input), network_(input
             .image = std::make_shared<const std::vector<std::byte>>(std::max<size_t>(1, input.image_bytes)),
             .payload = nullptr,
             .rows = {}};
-  model_.payload = expected_payload(read_policy(&input.averaging, ""), &model_.layout);
+  const Policy policy = read_policy(&input.averaging, "");
+  if (policy.inner.active() && policy.inner.groups == Policy::Inner::Groups::site)
+    throw Error(ErrorKind::model, {"simulate", "each node is a host of its own here, so that no group has two workers", "group = \"host\"",
+                                   "a number of workers", "say how many are near each other, as in --set averaging.group=8"});
+  model_.inner_layout = model_.layout;
+  model_.inner_payload = expected_payload(policy, policy.inner.codec, &model_.inner_layout);
+  model_.payload = expected_payload(policy, policy.codec, &model_.layout);
   start_coordinator();
   SeededRng speeds = speeds_of(input);
   for (int i = 0; i < input.nodes; ++i) {

@@ -33,6 +33,7 @@ Contents World::contents_of_ledger(int64_t up_to_round, LedgerAudit* audit) cons
 void World::check_commit(int64_t round, int participants) {
   if (applied_[{told_generation_, round}] < (served() ? 1 : participants))
     fail("round " + std::to_string(round) + " was committed before all who take part had applied it");
+  if (const std::string wrong = inner_.check(told_generation_, round); !wrong.empty()) fail(wrong);
   const Contents* first = nullptr;
   std::string holder;
   for (const auto& node : workers_) {

@@ -22,7 +22,7 @@ void BlankNumbers::count(const Range& range) {
 }
 
 std::optional<Contribution> BlankNumbers::step(bool last) {
-  ++contribution_.steps;
+  if (!order_.ranges.empty()) ++contribution_.steps;
   if (order_.gradient) {
     for (const Range& range : order_.ranges) count(range);
     const int end = order_.first_leaf + static_cast<int>(order_.ranges.size());
@@ -30,10 +30,10 @@ std::optional<Contribution> BlankNumbers::step(bool last) {
     if (contribution_.examples > 0) contribution_.payload = model_.payload;
     return contribution_;
   }
-  count(order_.ranges[done_++]);
+  if (!order_.ranges.empty()) count(order_.ranges[done_++]);
   if (!last && done_ < order_.ranges.size()) return std::nullopt;
   contribution_.partials = {{0, 1}};
-  contribution_.payload = model_.payload;
+  contribution_.payload = order_.inner ? model_.inner_payload : model_.payload;
   return contribution_;
 }
 

@@ -20,6 +20,7 @@ class ReplicaNumbers {
   virtual void open(const Welcome& welcome) = 0;
   virtual const ExchangeLayout& layout() const = 0;
   virtual const std::vector<Bucket>& buckets() const = 0;
+  virtual ExchangeLayout inner_layout() const = 0;
   virtual std::span<std::byte> exchange_row(size_t row) = 0;
 
   virtual void begin(const TrainOrder& order) = 0;
@@ -29,6 +30,7 @@ class ReplicaNumbers {
   // The rest is as in Replica and ReplicaTrainer.
   virtual void make_part(const PartOrder& order) = 0;
   virtual std::optional<size_t> apply(const ApplyOrder& order) = 0;
+  virtual std::optional<size_t> apply_inner(const InnerApplyOrder& order) = 0;
   virtual void load(int64_t round, const SharedBytes& image, bool keep_local) = 0;
   virtual void drop() = 0;
   virtual SharedBytes snapshot(bool with_optimizer) = 0;
@@ -42,7 +44,9 @@ struct BlankModel {
   ExchangeLayout layout;
   std::vector<Bucket> buckets;
   SharedBytes image;
-  SharedBytes payload;  // with a codec: of the length that is to be expected
+  SharedBytes payload;          // with a codec: of the length that is to be expected
+  ExchangeLayout inner_layout;  // of exchanges inside groups, and
+  SharedBytes inner_payload;    // likewise
   std::vector<std::unique_ptr<BlankMemory>> rows;
 };
 
@@ -53,11 +57,13 @@ class BlankNumbers final : public ReplicaNumbers {
   void open(const Welcome&) override {}
   const ExchangeLayout& layout() const override { return model_.layout; }
   const std::vector<Bucket>& buckets() const override { return model_.buckets; }
+  ExchangeLayout inner_layout() const override { return model_.inner_layout; }
   std::span<std::byte> exchange_row(size_t row) override;
   void begin(const TrainOrder& order) override;
   std::optional<Contribution> step(bool last) override;
   void make_part(const PartOrder&) override {}
   std::optional<size_t> apply(const ApplyOrder& order) override;
+  std::optional<size_t> apply_inner(const InnerApplyOrder&) override { return std::nullopt; }
   void load(int64_t round, const SharedBytes& image, bool keep_local) override;
   void drop() override {}
   SharedBytes snapshot(bool) override { return model_.image; }

@@ -7,6 +7,8 @@
 namespace perigee::sim {
 namespace {
 
+constexpr int64_t kFirstPolicies = 8;  // those that came later have draws of their own, so that scenarios stay what they were
+
 constexpr const char* kNames[] = {"worker_kill",
                                   "worker_power",
                                   "coordinator_kill",
@@ -40,7 +42,40 @@ constexpr const char* kNames[] = {"worker_kill",
                                   "bad_payload"};
 static_assert(std::size(kNames) == static_cast<size_t>(Fault::Kind::count));
 
+// Exchanges inside groups between rounds.
+Json nested_or_gossip(const std::string& policy, SeededRng& rng) {
+  static constexpr const char* kTopologies[] = {"auto", "star", "ring", "tree", "direct", "hierarchical"};
+  Json json = Json::object(), inside = Json::object();
+  const int64_t every = rng.integer(1, 3), rounds = every + rng.integer(1, 6);
+  json.set("topology", kTopologies[rng.integer(0, 5)]);
+  json.set("deadline_ms", static_cast<double>(rng.integer(2, 6) * 500));
+  json.set("max_staleness", rng.integer(0, 4));
+  if (rng.chance(0.3)) json.set("codec", "int8");
+  if (policy == "gossip") {
+    json.set("type", "gossip");
+    json.set("every", every);
+    json.set("consensus", rounds);
+    json.set("group", rng.integer(2, 3));
+    json.set("partners", rng.chance(0.5) ? "random" : "grid");
+    return json;
+  }
+  json.set("type", "periodic");
+  json.set("every", rounds);
+  if (rng.chance(0.1)) json.set("sync_until", 0.5);
+  inside.set("type", "periodic");
+  inside.set("every", every);
+  inside.set("topology", kTopologies[rng.integer(0, 5)]);
+  if (rng.chance(0.3)) inside.set("codec", "int8");
+  Json nested = Json::object();
+  nested.set("type", "nested");
+  nested.set("across", std::move(json));
+  nested.set("inside", std::move(inside));
+  if (rng.chance(0.5)) nested.set("group", rng.integer(2, 3));
+  return nested;
+}
+
 Json averaging_of(const std::string& policy, SeededRng& rng) {
+  if (policy == "nested" || policy == "gossip") return nested_or_gossip(policy, rng);
   Json json = Json::object();
   static constexpr const char* kTopologies[] = {"auto", "star", "ring", "tree", "direct", "hierarchical"};
   json.set("topology", kTopologies[rng.integer(0, 5)]);
@@ -107,7 +142,7 @@ const char* to_string(Fault::Kind kind) { return kNames[static_cast<size_t>(kind
 const std::vector<std::string>& scenario_policies() {
   static const std::vector<std::string> names = {"allreduce",  "allreduce_shards", "periodic",         "periodic_quorum", "every_ms",
                                                  "post_local", "allreduce_coded",  "allreduce_passes", "served",          "served_stale",
-                                                 "served_merged"};
+                                                 "served_merged", "nested", "gossip"};
   return names;
 }
 
@@ -188,7 +223,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
   SeededRng rng(mix(seed, 0x7363656e));
   Scenario s{.seed = seed};
   const auto& policies = scenario_policies();
-  const std::string chosen = policies[static_cast<size_t>(rng.integer(0, static_cast<int64_t>(policies.size()) - 1))];
+  const std::string chosen = policies[static_cast<size_t>(rng.integer(0, kFirstPolicies - 1))];
   s.averaging = averaging_of(policy.empty() ? chosen : policy, rng);
   s.workers = rng.chance(0.05) ? static_cast<int>(rng.integer(9, 16)) : static_cast<int>(rng.integer(1, 6));
   s.min_workers = rng.chance(0.7) ? 1 : static_cast<int>(rng.integer(1, s.workers));
@@ -232,6 +267,10 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
   }
   if (SeededRng special(mix(seed, 0x73706563)); special.chance(0.08)) make_special(s, special);
   // Its draws are its own, so that other scenarios stay what they were.
+  if (SeededRng inner(mix(seed, 0x696e6e65)); policy.empty() && !wrong && inner.chance(0.2)) {
+    s.averaging = nested_or_gossip(inner.chance(0.5) ? "nested" : "gossip", inner);
+    s.workers = std::max(s.workers, 2);
+  }
   if (SeededRng codec(mix(seed, 0x636f6465)); (s.averaging.find("codec") && *s.averaging.find("codec") == Json("int8")) ||
                                               (s.averaging.find("max_staleness") && codec.chance(0.4))) {
     s.averaging.set("codec", "int8");

@@ -48,6 +48,7 @@ void TimedReplica::train(const TrainOrder& order) {
   later(0, [this, token] {
     if (token == token_) numbers_->begin(training_->order);
   });
+  if (order.ranges.empty()) return compute(0, token, &TimedReplica::step_done);
   if (!order.gradient) return compute(step_ms(order.ranges.front().count), token, &TimedReplica::step_done);
   const int64_t examples = std::accumulate(order.ranges.begin(), order.ranges.end(), int64_t{0},
                                            [](int64_t sum, const Range& range) { return sum + range.count; });
@@ -64,10 +65,11 @@ void TimedReplica::compute_step(bool last) {
 // One local step.
 void TimedReplica::step_done() {
   Training& t = *training_;
-  work_.pending += t.order.ranges[t.step].count;
+  const bool empty = t.order.ranges.empty();  // there is only something to stage
+  if (!empty) work_.pending += t.order.ranges[t.step].count;
   const double passed_ms = static_cast<double>(network_.now_ns() - t.begun_ns) * 1e-6;
   const bool enough = t.order.stop_after_ms > 0 && passed_ms >= t.order.stop_after_ms;
-  compute_step(enough || ++t.step == t.order.ranges.size());
+  compute_step(empty || enough || ++t.step == t.order.ranges.size());
   if (!t.contribution) return compute(step_ms(t.order.ranges[t.step].count), token_, &TimedReplica::step_done);
   t.contribution->figures.compute_s = t.compute_ms * 1e-3;
   t.contribution->figures.encode_s = times_.stage_ms * work_.slowness * 1e-3;
@@ -118,6 +120,12 @@ void TimedReplica::apply(const ApplyOrder& order) {
 // forecast() refuses served policies: nothing of this is reached.
 void TimedReplica::serve(const ApplyOrder&) { assert(false); }
 void TimedReplica::take(const TakeOrder&) { assert(false); }
+void TimedReplica::apply_inner(const InnerApplyOrder& order) {
+  later(times_.apply_ms, [this, order] {
+    const std::optional<size_t> refused = numbers_->apply_inner(order);
+    events_->on_inner_applied(order.round, order.index, refused ? static_cast<int>(*refused) : -1);
+  });
+}
 
 void TimedReplica::load(int64_t round, SharedBytes image, bool keep_local) {
   if (!keep_local) drop();

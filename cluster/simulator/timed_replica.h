@@ -41,12 +41,14 @@ class TimedReplica final : public Replica {
   void open(const Welcome& welcome) override;
   ExchangeLayout layout() const override { return numbers_->layout(); }
   const std::vector<Bucket>& buckets() const override { return numbers_->buckets(); }
+  ExchangeLayout inner_layout() const override { return numbers_->inner_layout(); }
   std::span<std::byte> exchange_row(size_t row) override { return numbers_->exchange_row(row); }
   void train(const TrainOrder& order) override;
   void make_part(const PartOrder& order) override;
   void apply(const ApplyOrder& order) override;
   void serve(const ApplyOrder& order) override;
   void take(const TakeOrder& order) override;
+  void apply_inner(const InnerApplyOrder& order) override;
   void load(int64_t round, SharedBytes image, bool keep_local) override;
   void snapshot(uint64_t request, bool with_optimizer) override;
   void evaluate(const Evaluate& order) override;

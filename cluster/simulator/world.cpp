@@ -123,6 +123,7 @@ Outcome World::run() {
   count("frames_resent", r.lost_frames), count("frames_duplicated", r.duplicates), count("connections_reset", r.resets);
   count("connections_timed_out", r.timeouts), count("connections_refused", r.refused), count("queues_full", r.full_queues);
   count("connections_half_open", r.half_open);
+  count("inner_exchanges", static_cast<uint64_t>(inner_.exchanges()));
   count("ledger_torn", static_cast<uint64_t>(disk_.torn())), count("ledger_refused", static_cast<uint64_t>(disk_.refused()));
   return outcome_;
 }
@@ -215,6 +216,9 @@ void World::start_worker(int who) {
   node.worker = std::make_unique<Worker>(std::move(o), network_.clock(p), network_.rng(p), network_.transport(p), *node.replica, node);
   node.replica->set_events(node.worker.get());
   node.replica->set_watch([this, &node](int64_t round) { ++applied_[{node.worker->generation(), round}]; });
+  node.replica->set_inner_watch([this, &node, who](const InnerApplyOrder& order, const auto& staged, const auto& sum) {
+    inner_.note(node.worker->generation(), order.round, order.index, who, staged, sum);
+  });
   network_.boot(p, node.worker.get());
   node.worker->start();
   say(node.name + " started");

@@ -13,6 +13,7 @@
 #include "cluster/coordinator.h"
 #include "cluster/simulator/disk.h"
 #include "cluster/simulator/fake_replica.h"
+#include "cluster/simulator/inner_oracle.h"
 #include "cluster/simulator/network.h"
 #include "cluster/simulator/scenario.h"
 #include "cluster/worker.h"
@@ -117,6 +118,7 @@ class World final : public CoordinatorEvents {
   int intruder_process_ = -1;
   Range poison_;
   std::map<std::pair<uint64_t, int64_t>, int> applied_;  // of a generation and a round: by how many workers
+  InnerOracle inner_;
   std::map<std::string, uint64_t> struck_;               // workers that a fault named: until when it may show
   uint64_t disturbed_until_ns_ = 0;                      // by what keeps workers from being heard
 };

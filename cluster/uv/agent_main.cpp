@@ -123,6 +123,7 @@ int run_agent(const AgentMainOptions& options) {
     if (status) throw Error(ErrorKind::usage, {"--data-root", "there is no such folder", options.data_root});
     add("--data-root", root.string());
   }
+  add("--site", options.site);
   add("--advertise", options.advertise);
   add("--interface", options.interface_cidr);
   UvProcesses processes(

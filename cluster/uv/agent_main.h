@@ -13,6 +13,7 @@ struct AgentMainOptions {
   std::string listen = "127.0.0.1:0";
   std::string name;       // empty: the host's
   std::string data_root;  // workers open data only under it
+  std::string site;       // of its workers; empty: the host
   std::string advertise, interface_cidr;
   Secret secret;
   int slots = 0;  // 0: one per core

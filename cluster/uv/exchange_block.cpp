@@ -40,9 +40,8 @@ ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_b
   slots_ = round_up(states_);
   if (with_slots) slots_ += static_cast<int64_t>(trainer.optimizer_slots()) * block_;
   layout_.sums = round_up(slots_ + static_cast<int64_t>(fragments + 1) * kExchangeTail);
-  layout_.coded = payload_bound > 0 ? bytes_of(block_) : 0;
-  layout_.payload_bound = payload_bound;
   layout_.values = params.block_bytes() + params.state_bytes().size();
+  layout_ = layout_with(payload_bound);
   beside_.resize(bytes_of(states_ - block_ + kExchangeTail));
 
   trainer.cut_gradient(bucket_bytes);
@@ -63,8 +62,15 @@ ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_b
 
 size_t ExchangeBlock::slot_at(size_t i) const { return bytes_of(round_up(states_) + static_cast<int64_t>(i) * block_); }
 
-bool ExchangeBlock::stage_values(std::byte* row, int64_t examples) const {
-  const bool finite = layout_.coded > 0 || math_.scale(trainer_.model().params().block(), static_cast<double>(examples), block_, row);
+ExchangeLayout ExchangeBlock::layout_with(size_t payload_bound) const {
+  ExchangeLayout layout = layout_;
+  layout.coded = payload_bound > 0 ? bytes_of(block_) : 0;
+  layout.payload_bound = payload_bound;
+  return layout;
+}
+
+bool ExchangeBlock::stage_values(std::byte* row, int64_t examples, bool dense) const {
+  const bool finite = !dense || math_.scale(trainer_.model().params().block(), static_cast<double>(examples), block_, row);
   return stage_beside_values(row, examples) && finite;
 }
 
@@ -129,10 +135,10 @@ void ExchangeBlock::take_states(const std::byte* row, int64_t examples) {
     std::memcpy(segment.data() + state.from, maxima(row) + state.to, static_cast<size_t>(state.elements) * sizeof(int64_t));
 }
 
-void ExchangeBlock::take_values(const std::byte* row, int64_t examples) {
+void ExchangeBlock::take_values(const std::byte* row, int64_t examples, bool dense) {
   assert(examples > 0);
   const auto all = static_cast<double>(examples);
-  if (layout_.coded == 0) math_.divide(row, all, block_, trainer_.model().params().block());
+  if (dense) math_.divide(row, all, block_, trainer_.model().params().block());
   take_states(row, examples);
   for (size_t i = 0; with_slots_ && i < trainer_.optimizer_slots(); ++i)
     math_.divide(row + slot_at(i), all, block_, trainer_.optimizer_slot(i).data());

@@ -23,21 +23,23 @@ class ExchangeBlock {
                 const std::vector<int64_t>& passes = {});
 
   const ExchangeLayout& layout() const { return layout_; }
+  // Of the same rows, coded or not: an inner exchange may have another codec, or none.
+  ExchangeLayout layout_with(size_t payload_bound) const;
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
-  // The trainer's parameters (without a codec), states and slots as the contribution of `examples` examples. False when one of them is not
-  // finite.
-  bool stage_values(std::byte* row, int64_t examples) const;
+  // The trainer's states and slots, and with `dense` its parameters, as the contribution of `examples` examples. False when one of them is
+  // not finite.
+  bool stage_values(std::byte* row, int64_t examples, bool dense) const;
   bool stage_beside_values(std::byte* row, int64_t examples) const;  // all but the parameters
-  // With a codec: the block's part of the row.
+  // The block's part of the row, where a codec's values are made.
   std::span<float> coded(std::byte* row) const { return {reinterpret_cast<float*>(row), static_cast<size_t>(block_)}; }
   // What goes with a gradient over `examples` examples that lies in `row`: the trainer's states, the tail; added to `adds` in the order of
   // GradientTarget. `counts`: the tail counts it as a contribution.
   void stage_beside_gradient(std::byte* row, std::span<const std::byte* const> adds, int64_t examples, bool counts);
   void stage_nothing(std::byte* row) const;
 
-  // The mean of the merged rows of `examples` examples into the trainer; the parameters only without a codec.
-  void take_values(const std::byte* row, int64_t examples);
+  // The mean of the merged rows of `examples` examples into the trainer; the parameters only with `dense`.
+  void take_values(const std::byte* row, int64_t examples, bool dense);
   void take_states(const std::byte* row, int64_t examples);
   void take_step(const std::byte* row);
 

@@ -17,6 +17,8 @@
 namespace perigee {
 namespace {
 
+constexpr uint64_t kInnerStream = uint64_t{1} << 32;  // a worker's draws for its two codecs are not the same
+
 using SteadyClock = std::chrono::steady_clock;
 
 double seconds_since(SteadyClock::time_point begin) { return std::chrono::duration<double>(SteadyClock::now() - begin).count(); }
@@ -54,24 +56,24 @@ int64_t planned_of(const Trainer& trainer) {
 
 Policy policy_of(const Trainer& trainer) { return read_policy(trainer.job().json().find("averaging"), trainer.job().where()); }
 
-std::unique_ptr<Codec> codec_of(const Trainer& trainer, const Policy& policy) {
+std::unique_ptr<Codec> codec_of(const Trainer& trainer, const Json& codec) {
   const std::string where = trainer.job().where() + ": averaging";
   if (trainer.model().params().dtype() != Dtype::f32)
     throw Error(ErrorKind::model, {.where = where + ": codec",
                                    .what = "works on float32 only",
                                    .got = "precision = \"float64\"",
                                    .hint = "leave out the codec or the precision"});
-  return make_codec(&policy.codec, where);
+  return make_codec(&codec, where);
 }
 
-std::unique_ptr<DeltaCodec> delta_codec_of(const Trainer& trainer, const Policy& policy, uint64_t worker) {
-  if (!policy.coded() || policy.coded_steps() || policy.partial()) return nullptr;
-  return std::make_unique<DeltaCodec>(codec_of(trainer, policy), trainer.model().params().block_elements(), trainer.seed(), worker);
+std::unique_ptr<DeltaCodec> delta_codec_of(const Trainer& trainer, const Json& codec, uint64_t worker) {
+  if (codec.is_null()) return nullptr;
+  return std::make_unique<DeltaCodec>(codec_of(trainer, codec), trainer.model().params().block_elements(), trainer.seed(), worker);
 }
 
 std::unique_ptr<GradientCodec> gradient_codec_of(const Trainer& trainer, const Policy& policy, uint64_t worker) {
   if (!policy.coded_steps()) return nullptr;
-  std::unique_ptr<Codec> codec = codec_of(trainer, policy);
+  std::unique_ptr<Codec> codec = codec_of(trainer, policy.codec);
   if (codec->passes() > 0) return nullptr;
   const Params& params = trainer.model().params();
   return std::make_unique<GradientCodec>(std::move(codec), params.windows(), params.block_elements(), trainer.seed(), worker);
@@ -79,7 +81,7 @@ std::unique_ptr<GradientCodec> gradient_codec_of(const Trainer& trainer, const P
 
 std::unique_ptr<PartsCodec> parts_codec_of(const Trainer& trainer, const Policy& policy) {
   if (!policy.coded_steps()) return nullptr;
-  std::unique_ptr<Codec> codec = codec_of(trainer, policy);
+  std::unique_ptr<Codec> codec = codec_of(trainer, policy.codec);
   if (codec->passes() == 0) return nullptr;
   const Params& params = trainer.model().params();
   return std::make_unique<PartsCodec>(std::move(codec), params.windows(), params.block_elements(), trainer.seed());
@@ -194,7 +196,8 @@ ReplicaTrainer::ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptio
       remote_(remote_opener(welcome, options)),
       trainer_(job_of(welcome), trainer_options(welcome, remote_ ? remote_.get() : options.opener, options.trace)),
       policy_(policy_of(trainer_)),
-      codec_(delta_codec_of(trainer_, policy_, welcome.id)),
+      codec_(delta_codec_of(trainer_, policy_.coded_steps() || policy_.partial() ? Json() : policy_.codec, welcome.id)),
+      inner_codec_(delta_codec_of(trainer_, policy_.inner.codec, kInnerStream | welcome.id)),
       step_codec_(gradient_codec_of(trainer_, policy_, welcome.id)),
       parts_codec_(parts_codec_of(trainer_, policy_)),
       gradient_(parts_codec_ ? trainer_.model().params().block_bytes() : 0),
@@ -245,6 +248,7 @@ void ReplicaTrainer::new_result(int64_t round) {
   round_ = round;
   local_work_ = staged_ = false;
   hash_ = hash_of_result();
+  inner_staged_ = 0;
   for (auto& image : images_) image.reset();
 }
 
@@ -271,6 +275,7 @@ void ReplicaTrainer::drop() {
   if (step_codec_) step_codec_->drop();
   if (parts_codec_) parts_codec_->drop();
   if (partial_) partial_->drop();
+  if (inner_codec_) inner_codec_->drop();
   staged_ = false;
 }
 
@@ -291,6 +296,7 @@ bool ReplicaTrainer::train(const TrainOrder& order, std::span<std::byte* const> 
   PhaseTimes& times = trainer_.times();
   const PhaseTimes before = times;
   times.round = order.round;
+  if (staged_ && codec_ && order.carried > 0) codec_->settle(false);  // it goes on from what it had staged
   staged_ = staged_ && order.overlapped;
   overlapped_ = order.overlapped;
   order_done_ = false;
@@ -313,9 +319,9 @@ bool ReplicaTrainer::train(const TrainOrder& order, std::span<std::byte* const> 
     for (std::byte* row : rows) block_.stage_nothing(row);
     contribution->examples = contribution->steps = 0;
   }
-  staged_ = true;
+  staged_ = !order.inner;
   staged_gradient_ = order.gradient;
-  staged_examples_ = contribution->examples;
+  staged_examples_ = contribution->finite ? order.carried + contribution->examples : 0;
   const auto spent = [&](TracePhase phase) { return times.seconds(phase) - before.seconds(phase); };
   contribution->figures.load_s = spent(TracePhase::load);
   contribution->figures.compute_s = spent(TracePhase::compute) + spent(TracePhase::update);
@@ -366,7 +372,7 @@ bool ReplicaTrainer::train_steps(const TrainOrder& order, std::byte* row, const 
     if (outcome == StepOutcome::cancelled) return false;
     if (outcome == StepOutcome::not_finite) {
       // What came before it is good and is handed in; the batch itself is then the first of the next order.
-      if (contribution->steps > 0) break;
+      if (contribution->steps > 0 || order.carried > 0) break;
       contribution->finite = false;
       contribution->ranges.push_back(range);
       break;
@@ -384,23 +390,29 @@ bool ReplicaTrainer::train_steps(const TrainOrder& order, std::byte* row, const 
   if (overlapped_ && watch.given_up()) return false;  // waits for the result of the round before
   if (!contribution->finite) return true;
   const PhaseScope scope(trainer_.times(), TracePhase::encode, contribution->examples);
-  contribution->finite = stage_local(row, contribution);
+  contribution->finite = stage(order, row, contribution);
   return true;
 }
 
-// False when a value is not finite, or too large for the codec.
-bool ReplicaTrainer::stage_local(std::byte* row, Contribution* contribution) {
-  if (partial_) return partial_->stage(round_ + 1, result_->parameters.data(), row, contribution);
-  if (!block_.stage_values(row, contribution->examples)) return false;
-  if (!codec_) return true;
+// result - local values, in the block's part of the row.
+std::span<const float> ReplicaTrainer::change_in(std::byte* row) {
   const Params& params = trainer_.model().params();
-  const BlockMath& math = block_math(params.dtype());
   const std::span<float> change = block_.coded(row);
   std::fill(change.begin(), change.end(), 0.0f);
   // Elastic: what is sent is where the worker is.
   if (policy_.elastic) std::memcpy(change.data(), params.block(), params.block_bytes());
-  else math.add_change(params.block(), result_->parameters.data(), params.block_elements(), change.data());
-  contribution->payload = codec_->encode(change, contribution->round);
+  else block_math(params.dtype()).add_change(params.block(), result_->parameters.data(), params.block_elements(), change.data());
+  return change;
+}
+
+// False when a value is not finite, or too large for the codec.
+bool ReplicaTrainer::stage(const TrainOrder& order, std::byte* row, Contribution* contribution) {
+  const int64_t examples = order.carried + contribution->examples;
+  if (partial_) return partial_->stage(round_ + 1, result_->parameters.data(), row, contribution);
+  if (order.inner) return stage_inner(examples, row, contribution);
+  if (!block_.stage_values(row, examples, !codec_)) return false;
+  if (!codec_) return true;
+  contribution->payload = codec_->encode(change_in(row), contribution->round);
   return contribution->payload != nullptr;
 }
 
@@ -508,6 +520,7 @@ std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* 
   // Alone, the local parameters themselves are the result: the payload is in none.
   if (codec_) codec_->settle(merged && staged_ && staged_examples_ > 0);
   if (step_codec_) step_codec_->settle(gradient && order.examples > 0 && staged_ && staged_examples_ > 0);
+  if (inner_codec_) inner_codec_->settle(false);  // of an exchange that came to nothing
   set_progress(order.examples_after);
   new_result(order.round);
   return std::nullopt;
@@ -553,14 +566,16 @@ std::optional<size_t> ReplicaTrainer::add_payloads(const ApplyOrder& order, std:
 
 // What was exchanged becomes the mean of everybody's numbers, in the trainer.
 void ReplicaTrainer::take_mean(const ApplyOrder& order, const std::byte* row) {
+  if (codec_) take_change({reinterpret_cast<const float*>(row), static_cast<size_t>(trainer_.model().params().block_elements())});
+  block_.take_values(row, order.examples, !codec_);
+}
+
+// The parameters become those of the result, less `mean`.
+void ReplicaTrainer::take_change(std::span<const float> mean) {
   Params& params = trainer_.model().params();
-  if (codec_) {
-    const std::byte* global = local_work_ ? result_->parameters.data() : params.block();
-    if (global != params.block()) std::copy_n(global, params.block_bytes(), params.block());
-    if (policy_.elastic) take_elastic(reinterpret_cast<const float*>(row), params);
-    else subtract_change(reinterpret_cast<const float*>(row), params);
-  }
-  block_.take_values(row, order.examples);
+  if (local_work_) std::copy_n(result_->parameters.data(), params.block_bytes(), params.block());
+  if (policy_.elastic) take_elastic(mean.data(), params);
+  else subtract_change(mean.data(), params);
 }
 
 bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bool keep_local, std::byte* row) {
@@ -587,7 +602,8 @@ bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bo
   if (!keep_local && step_codec_) step_codec_->overtaken();
   if (!keep_local && partial_) partial_->overtaken();
   if (!keep_local && parts_codec_) parts_codec_->overtaken();
-  if (!image && policy_.served) codec_ = delta_codec_of(trainer_, policy_, worker_);  // it begins afresh
+  if (!image && policy_.served) codec_ = delta_codec_of(trainer_, policy_.codec, worker_);  // it begins afresh
+  if (!keep_local && inner_codec_) inner_codec_->overtaken();
   if (!rebase) return true;
   const Params& params = trainer_.model().params();
   const BlockMath& math = block_math(params.dtype());
@@ -601,7 +617,7 @@ bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bo
   local_work_ = true;
   result_->swap_with(trainer_);
   staged_ = staged;
-  if (staged_ && !staged_gradient_ && row) block_.stage_values(row, staged_examples_);
+  if (staged_ && !staged_gradient_ && row) block_.stage_values(row, staged_examples_, !codec_);
   return true;
 }
 

@@ -64,6 +64,9 @@ class ReplicaTrainer {
   std::optional<size_t> serve(const ApplyOrder& order, std::byte* row, SharedBytes* reply, bool* change);
   // False: not parameters and states of this network; then nothing has changed.
   bool take(const TakeOrder& order);
+  // The group's mean becomes the local values; nothing when the local work was dropped. As apply().
+  std::optional<size_t> apply_inner(const InnerApplyOrder& order, std::byte* row);
+  ExchangeLayout inner_layout() const;
   // Null: initial values. False: the image cannot be used and nothing has changed. `row`: where a contribution is staged.
   bool load(int64_t round, const std::vector<std::byte>* image, bool keep_local, std::byte* row);
   void drop();
@@ -87,7 +90,11 @@ class ReplicaTrainer {
   bool train_gradient(const TrainOrder& order, std::span<std::byte* const> rows, const std::atomic<bool>& cancel, OrderWatch& watch,
                       Contribution* contribution);
   bool train_steps(const TrainOrder& order, std::byte* row, const std::atomic<bool>& cancel, OrderWatch& watch, Contribution* contribution);
-  bool stage_local(std::byte* row, Contribution* contribution);
+  bool stage(const TrainOrder& order, std::byte* row, Contribution* contribution);
+  bool stage_inner(int64_t examples, std::byte* row, Contribution* contribution);
+  std::span<const float> change_in(std::byte* row);
+  std::optional<size_t> add_inner_payloads(const InnerApplyOrder& order, int64_t examples, std::span<float> mean);
+  void take_change(std::span<const float> mean);
   std::optional<size_t> add_payloads(const ApplyOrder& order, std::byte* row);
   std::optional<size_t> apply_partial(const ApplyOrder& order, std::byte* row);
   void set_progress(int64_t examples);
@@ -118,10 +125,10 @@ class ReplicaTrainer {
   std::unique_ptr<SourceOpener> remote_;  // of data that the coordinator sends
   Trainer trainer_;
   Policy policy_;
-  std::unique_ptr<DeltaCodec> codec_;          // null: parameters are added up, or fragments have their own
-  std::unique_ptr<GradientCodec> step_codec_;  // null: gradients, or updates, are added up
-  std::unique_ptr<PartsCodec> parts_codec_;    // likewise, of a linear codec: in parts that are added up
-  Storage gradient_;                           // with it, as the row has no room for one
+  std::unique_ptr<DeltaCodec> codec_, inner_codec_;  // null: parameters are added up, or fragments have their own
+  std::unique_ptr<GradientCodec> step_codec_;        // null: gradients, or updates, are added up
+  std::unique_ptr<PartsCodec> parts_codec_;          // likewise, of a linear codec: in parts that are added up
+  Storage gradient_;                                 // with it, as the row has no room for one
   FragmentPlan plan_;
   ExchangeBlock block_;
   OuterStep outer_;  // its state is the last result's, whatever local work has been done since
@@ -137,6 +144,8 @@ class ReplicaTrainer {
   // The contribution that is staged and not merged yet.
   bool staged_ = false, staged_gradient_ = false;
   int64_t staged_examples_ = 0;
+  int64_t inner_staged_ = 0;   // so often since the last result
+  bool inner_pending_ = false;  // the inner codec's payload is in the group's exchange
 
   std::vector<Range> wanted_, listed_;  // listed: with the loader; the first `taken_` are taken
   size_t taken_ = 0;

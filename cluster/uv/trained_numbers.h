@@ -32,11 +32,15 @@ class TrainedNumbers final : public sim::ReplicaNumbers, private OrderWatch {
   void open(const Welcome& welcome) override;
   const ExchangeLayout& layout() const override { return trainer_->block().layout(); }
   const std::vector<Bucket>& buckets() const override { return trainer_->block().buckets(); }
+  ExchangeLayout inner_layout() const override { return trainer_->inner_layout(); }
   std::span<std::byte> exchange_row(size_t row) override;
   void begin(const TrainOrder& order) override;
   std::optional<Contribution> step(bool last) override;
   void make_part(const PartOrder& order) override;
   std::optional<size_t> apply(const ApplyOrder& order) override;
+  std::optional<size_t> apply_inner(const InnerApplyOrder& order) override {
+    return trainer_->apply_inner(order, exchange_row(0).data());
+  }
   void load(int64_t round, const SharedBytes& image, bool keep_local) override;
   void drop() override;
   SharedBytes snapshot(bool with_optimizer) override { return trainer_->snapshot(with_optimizer); }

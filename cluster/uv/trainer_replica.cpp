@@ -95,6 +95,14 @@ void TrainerReplica::unstage() {
   send();
 }
 
+void TrainerReplica::apply_inner(const InnerApplyOrder& order) {
+  Request* request = this->request(Request::Kind::apply_inner);
+  assert(request);
+  request->inner = order;
+  request->rows.assign(1, exchange_row(0).data());
+  send();
+}
+
 void TrainerReplica::serve(const ApplyOrder& order) {
   Request* request = this->request(Request::Kind::serve);
   assert(request);
@@ -163,6 +171,7 @@ void TrainerReplica::deliver(const Answer& answer) {
   switch (answer.kind) {
     case Answer::Kind::opened:
       layout_ = answer.layout;
+      inner_layout_ = answer.inner_layout;
       buckets_ = answer.buckets;
       fragments_ = answer.fragments;
       data_prints_ = answer.data_prints;
@@ -178,6 +187,7 @@ void TrainerReplica::deliver(const Answer& answer) {
     case Answer::Kind::refused: return events_.on_payload_refused(answer.round, answer.request);
     case Answer::Kind::served: return events_.on_served(answer.round, answer.hash, answer.image, answer.flag);
     case Answer::Kind::taken: return events_.on_taken(answer.round, answer.flag);
+    case Answer::Kind::inner_applied: return events_.on_inner_applied(answer.round, answer.index, answer.refused);
     case Answer::Kind::snapshot: return events_.on_snapshot(answer.request, answer.round, answer.hash, answer.image);
     case Answer::Kind::evaluated: return events_.on_evaluated(answer.request, answer.text);
     case Answer::Kind::failed: return events_.on_failed(*answer.error, answer.for_all);
@@ -296,6 +306,7 @@ void TrainerReplica::handle(Request& request) {
       answer->hash = fingerprint_of(prints);
       answer->data_prints = std::move(prints);
       answer->layout = trainer_->block().layout();
+      answer->inner_layout = trainer_->inner_layout();
       answer->buckets = trainer_->block().buckets();
       answer->fragments = trainer_->fragments();
       return post();
@@ -307,6 +318,16 @@ void TrainerReplica::handle(Request& request) {
       return on_bucket(static_cast<size_t>(request.part.pass));
     case Request::Kind::apply:
     case Request::Kind::serve: return answer_apply(request);
+    case Request::Kind::apply_inner: {
+      const std::optional<size_t> refused = trainer_->apply_inner(request.inner, request.rows[0]);
+      request.inner.payloads.clear();
+      Answer* answer = this->answer(Answer::Kind::inner_applied);
+      if (!answer) return;
+      answer->round = request.inner.round;
+      answer->index = request.inner.index;
+      answer->refused = refused ? static_cast<int>(*refused) : -1;
+      return post();
+    }
     case Request::Kind::take: {
       staged_row_ = nullptr;
       const bool ok = trainer_->take(request.take);

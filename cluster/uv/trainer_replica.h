@@ -27,12 +27,14 @@ class TrainerReplica final : public Replica, private OrderWatch {
   ExchangeLayout layout() const override { return layout_; }
   const std::vector<Bucket>& buckets() const override { return buckets_; }
   std::span<const FragmentPart> fragments() const override { return fragments_; }
+  ExchangeLayout inner_layout() const override { return inner_layout_; }
   std::span<std::byte> exchange_row(size_t row) override;
   void train(const TrainOrder& order) override;
   void make_part(const PartOrder& order) override;
   void apply(const ApplyOrder& order) override;
   void serve(const ApplyOrder& order) override;
   void take(const TakeOrder& order) override;
+  void apply_inner(const InnerApplyOrder& order) override;
   void load(int64_t round, SharedBytes image, bool keep_local) override;
   void snapshot(uint64_t request, bool with_optimizer) override;
   void evaluate(const Evaluate& order) override;
@@ -45,13 +47,14 @@ class TrainerReplica final : public Replica, private OrderWatch {
 
  private:
   struct Request {
-    enum class Kind : uint8_t { open, train, part, apply, serve, take, load, snapshot, evaluate, unstage, drop } kind = Kind::drop;
+    enum class Kind : uint8_t { open, train, part, apply, apply_inner, serve, take, load, snapshot, evaluate, unstage, drop } kind = Kind::drop;
     uint64_t order = 0;  // train: its number
     Welcome welcome;
     TrainOrder train;
     PartOrder part;
     ApplyOrder apply;
     TakeOrder take;
+    InnerApplyOrder inner;
     std::vector<std::byte*> rows;
     int64_t round = 0;
     bool flag = false;  // keep_local, with_optimizer
@@ -67,6 +70,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
       contribution,
       applied,
       refused,
+      inner_applied,
       served,
       taken,
       snapshot,
@@ -83,7 +87,9 @@ class TrainerReplica final : public Replica, private OrderWatch {
     std::optional<Error> error;
     bool for_all = false;
     bool flag = false;  // served: the reply is a change; taken: it is ok
-    ExchangeLayout layout;
+    int64_t index = 0;  // inner_applied
+    int refused = -1;
+    ExchangeLayout layout, inner_layout;
     std::vector<Bucket> buckets;
     std::vector<FragmentPart> fragments;
     std::vector<DataPrint> data_prints;
@@ -114,7 +120,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
   const ReplicaTrainerOptions options_;
 
   // Loop thread.
-  ExchangeLayout layout_;
+  ExchangeLayout layout_, inner_layout_;
   std::vector<Bucket> buckets_;
   std::vector<FragmentPart> fragments_;
   std::vector<DataPrint> data_prints_;

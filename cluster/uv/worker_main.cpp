@@ -129,7 +129,7 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
         examples_([this] { wake_examples(); }),
         replica_(*this, [this] { wake(); }, {.opener = opener_.get(), .examples = &examples_, .trace = &trace_}),
         patient_(options.patient) {
-    WorkerOptions worker{.coordinators = options.coordinators, .name = options.name, .host = host_identity()};
+    WorkerOptions worker{.coordinators = options.coordinators, .name = options.name, .host = host_identity(), .site = options.site};
     if (worker.name.empty()) worker.name = host_name() + "/" + std::to_string(getpid());
     const bool loopback = on_loopback(options.coordinators[0]) && options.advertise.empty() && options.interface_cidr.empty();
     const std::string listening = transport_.listen(loopback ? "127.0.0.1:0" : ":0");
@@ -216,6 +216,7 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   void on_bucket(int64_t round, uint32_t bucket) override { worker_->on_bucket(round, bucket); }
   void on_contribution(const Contribution& contribution) override { worker_->on_contribution(contribution); }
   void on_payload_refused(int64_t round, size_t payload) override { worker_->on_payload_refused(round, payload); }
+  void on_inner_applied(int64_t round, int64_t index, int refused) override { worker_->on_inner_applied(round, index, refused); }
   void on_applied(int64_t round, uint64_t hash) override { worker_->on_applied(round, hash); }
   void on_served(int64_t round, uint64_t hash, SharedBytes reply, bool change) override {
     worker_->on_served(round, hash, std::move(reply), change);

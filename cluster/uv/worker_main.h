@@ -15,6 +15,7 @@ struct WorkerMainOptions {
   Secret secret;                          // of the cluster: the job's key is made from it once the job is known
   std::string advertise, interface_cidr;
   std::string data_root;  // data are opened only under it; empty: anywhere
+  std::string site;       // which workers are near this one; empty: those of its host
   int threads = 0;
   int parent = 0;  // ends when this process does
   double give_up_ms = 120'000;

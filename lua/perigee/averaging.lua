@@ -97,12 +97,12 @@ end
 
 ---What a file of lua/perigee/averaging returns: a policy of the library, described by its options' defaults. An option that is a list is a
 ---number of the outer step: { default, "what it is" }.
----@param definition { doc: string, what?: string, state?: table, outer?: function }
+---@param definition { doc: string, kind?: string, what?: string, state?: table, outer?: function }
 ---@return table
 function averaging.preset(definition)
-  local preset, knobs = { doc = definition.doc, what = definition.what, state = definition.state }, {}
+  local preset, knobs = { doc = definition.doc, kind = definition.kind, what = definition.what, state = definition.state }, {}
   for key, value in pairs(definition) do
-    if key == "doc" or key == "what" or key == "state" or key == "outer" then goto continue end
+    if key == "doc" or key == "kind" or key == "what" or key == "state" or key == "outer" then goto continue end
     if type(value) == "table" and key ~= "codec" then
       preset.knobs = preset.knobs or {}
       preset.knobs[key] = { default = knob(value[1]), doc = value[2] }

@@ -52,6 +52,7 @@ class Loop final : public ReplicaEvents {
   void on_contribution(const Contribution&) override { answered_ = true; }
   void on_applied(int64_t, uint64_t) override { answered_ = true; }
   void on_payload_refused(int64_t, size_t) override {}
+  void on_inner_applied(int64_t, int64_t, int) override {}
   void on_snapshot(uint64_t, int64_t, uint64_t, SharedBytes) override {}
   void on_evaluated(uint64_t, std::string) override {}
   void on_failed(const Error& error, bool) override { throw error; }

@@ -76,6 +76,11 @@ class TestReplica final : public ReplicaEvents {
     wait([&] { return applied > before || refused >= 0 || failed; });
     return hash;
   }
+  void apply_inner(const InnerApplyOrder& order) {
+    const int before = inner_applied;
+    replica->apply_inner(order);
+    wait([&] { return inner_applied > before || failed; });
+  }
   uint64_t load(int64_t at, SharedBytes bytes, bool keep_local = false) {
     const int before = loaded;
     replica->load(at, std::move(bytes), keep_local);
@@ -106,6 +111,7 @@ class TestReplica final : public ReplicaEvents {
   void on_contribution(const Contribution& given) override { ++contributions, contribution = given; }
   void on_applied(int64_t at, uint64_t value) override { ++applied, round = at, hash = value; }
   void on_payload_refused(int64_t, size_t payload) override { refused = static_cast<int>(payload); }
+  void on_inner_applied(int64_t, int64_t, int payload) override { ++inner_applied, refused = payload; }
   void on_snapshot(uint64_t request, int64_t at, uint64_t value, SharedBytes bytes) override {
     answered = request, image_round = at, image_hash = value, image = std::move(bytes);
   }
@@ -116,7 +122,7 @@ class TestReplica final : public ReplicaEvents {
   std::string failure, evaluated;
   uint64_t data = 0, hash = 0, image_hash = 0;
   int64_t round = -2, image_round = -2;
-  int contributions = 0, applied = 0, loaded = 0;
+  int contributions = 0, applied = 0, inner_applied = 0, loaded = 0;
   int refused = -1;                  // number of a payload
   uint64_t asked = 0, answered = 0;  // snapshots
   Contribution contribution;

@@ -1,0 +1,73 @@
+// Inner exchanges in a replica: local values are staged, and the group's mean takes their place. The result held and its hash stay.
+#include <cstring>
+
+#include "cluster/exchange_tail.h"
+#include "cluster/uv/replica_trainer.h"
+
+namespace perigee {
+namespace {
+
+constexpr int64_t kStagings = int64_t{1} << 16;  // of a round, for a codec's draws
+constexpr size_t kWeightBytes = sizeof(int64_t);
+
+// A payload is what the codec made, if anything was trained, and then for how many examples it stands.
+SharedBytes with_weight(const SharedBytes& coded, int64_t examples) {
+  auto bytes = std::make_shared<std::vector<std::byte>>();
+  if (coded) *bytes = *coded;
+  bytes->resize(bytes->size() + kWeightBytes);
+  std::memcpy(bytes->data() + (bytes->size() - kWeightBytes), &examples, kWeightBytes);
+  return bytes;
+}
+
+}  // namespace
+
+ExchangeLayout ReplicaTrainer::inner_layout() const {
+  return block_.layout_with(inner_codec_ ? inner_codec_->bound() + kWeightBytes : 0);
+}
+
+// False when a value is not finite, or too large for the codec.
+bool ReplicaTrainer::stage_inner(int64_t examples, std::byte* row, Contribution* contribution) {
+  SharedBytes coded;
+  inner_pending_ = inner_codec_ && examples > 0;
+  if (examples == 0) {
+    block_.stage_nothing(row);
+  } else {
+    if (!block_.stage_values(row, examples, !inner_codec_)) return false;
+    if (inner_codec_) {
+      coded = inner_codec_->encode(change_in(row), contribution->round * kStagings + inner_staged_++ % kStagings);
+      if (!coded) return false;
+    }
+  }
+  if (inner_codec_) contribution->payload = with_weight(coded, examples);
+  return true;
+}
+
+std::optional<size_t> ReplicaTrainer::apply_inner(const InnerApplyOrder& order, std::byte* row) {
+  const int64_t examples = read_exchange_tail(block_.layout(), {row, block_.layout().bytes()}).examples;
+  if (!local_work_ || examples == 0) return std::nullopt;
+  if (inner_codec_) {
+    const std::span<float> mean = block_.coded(row);
+    if (const std::optional<size_t> refused = add_inner_payloads(order, examples, mean)) return refused;
+    take_change(mean);
+    inner_codec_->settle(inner_pending_);
+  }
+  block_.take_values(row, examples, !inner_codec_);
+  return std::nullopt;
+}
+
+// The weighted mean of the group's changes: every member adds the same payloads in the same order.
+std::optional<size_t> ReplicaTrainer::add_inner_payloads(const InnerApplyOrder& order, int64_t examples, std::span<float> mean) {
+  std::fill(mean.begin(), mean.end(), 0.0f);
+  for (size_t i = 0; i < order.payloads.size(); ++i) {
+    const std::span<const std::byte> payload = *order.payloads[i];
+    int64_t own = -1;
+    if (payload.size() >= kWeightBytes) std::memcpy(&own, payload.data() + (payload.size() - kWeightBytes), kWeightBytes);
+    if (own < 0 || own > examples) return i;
+    if (own == 0) continue;
+    const auto weight = static_cast<float>(static_cast<double>(own) / static_cast<double>(examples));
+    if (!inner_codec_->add(payload.first(payload.size() - kWeightBytes), weight, mean)) return i;
+  }
+  return std::nullopt;
+}
+
+}  // namespace perigee
