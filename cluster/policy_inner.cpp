@@ -20,6 +20,7 @@ void check_rounds_between(const Config& config, const Policy& policy) {
   if (policy.every_ms > 0) config.fail("every_ms", "does not go with inner exchanges", "", "'every'", kWholeRounds);
   if (policy.partial())
     config.fail("overlap", "does not go with inner exchanges", "fragments, overlap, keep or policies by layers", "none of them", kWholeRounds);
+  if (policy.served) config.fail("type", "has a server instead of rounds of all workers", policy.name, "a policy with rounds", kWholeRounds);
   if (policy.quorum < 1) config.fail("quorum", "does not go with inner exchanges", std::to_string(policy.quorum), "1", kWholeRounds);
 }
 

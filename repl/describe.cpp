@@ -9,6 +9,7 @@
 #include "cluster/parts_codec.h"
 #include "cluster/policy.h"
 #include "repl/command.h"
+#include "repl/describe_inner.h"
 #include "repl/display.h"
 #include "repl/load.h"
 #include "repl/signals.h"
@@ -191,6 +192,7 @@ void describe_averaging(const Job& job, Trainer& trainer) {
       most = std::max(most, topology->bytes_sent(rank, hosts, bytes) + topology->gather_bytes_sent(rank, hosts, payload));
     std::printf(" %s %s%s", topology->name, bytes_text(most).c_str(), topology == all_topologies().back() ? "\n" : ",");
   }
+  describe_inner(policy, block, bytes - (policy.coded() ? coded.sums : block), params.block_elements());
 }
 
 // The fast kernels are of float32.

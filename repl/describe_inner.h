@@ -1,0 +1,13 @@
+// What `perigee describe` says of exchanges inside groups between two rounds.
+#pragma once
+
+#include <cstdint>
+
+#include "cluster/policy.h"
+
+namespace perigee {
+
+// Nothing for a policy without them. Bytes of the parameter block, and of what goes beside it; elements of the block.
+void describe_inner(const Policy& policy, double dense, double beside, int64_t elements);
+
+}  // namespace perigee
