@@ -59,6 +59,8 @@ namespace perigee {
   X(zero_weight_added, "what has no weight is added") \
   X(payload_of_another, "a payload is taken for that of the next rank") \
   X(carried_forgotten, "what was handed in to a void round is in the next one, and in nobody's books") \
+  X(fragment_sent_twice, "what a fragment has merged is handed in again") \
+  X(undue_fragments_dropped, "local work on fragments that are not due is not in the run's last round") \
   X(residual_kept, "what a void round did not send is taken for sent") \
   X(part_not_awaited, "the second pass is made before the sums of the first are here") \
   X(step_payload_order, "the payloads of a step are taken for those of other workers") \

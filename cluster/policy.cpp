@@ -156,7 +156,11 @@ Policy read_policy_at(const Json* averaging, const std::string& path) {
 
 bool Policy::adds_parts() const { return coded_steps() && make_codec(&codec, "averaging")->passes() > 0; }
 
-double Policy::gain(double workers) const { return outer_gain(outer, workers); }
+double Policy::gain(double workers) const {
+  double most = outer_gain(outer, workers);
+  for (const LayerPolicy& layer : layers) most = std::max(most, layer.policy.gain(workers));
+  return most;
+}
 
 Json Policy::to_json() const {
   if (!layers.empty()) return layers_to_json(*this);

@@ -336,6 +336,8 @@ void Worker::Impl::check_deadlines(uint64_t now) {
   } else if (healing && !healing->fetching) {
     fetch_if_possible();
   }
+  check_apply(now);
+  if (state == State::stopped) return;
   const bool between = inner_exchange.active();
   const Exchange& open = between ? inner_exchange : exchange;
   if (!open.active() || !open.started() || open.done()) return;

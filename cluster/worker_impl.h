@@ -129,6 +129,8 @@ struct Worker::Impl {
   void stage_only();
   void join_staged();
   void take_carried();
+  bool got_work();
+  void check_apply(uint64_t now);
   void set_up_fragments(Exchange::Setup* setup, bool last) const;
   size_t bucket_limit() const;
   bool waits_for_result() const { return training && training->overlapped && staged; }
@@ -254,6 +256,8 @@ struct Worker::Impl {
   std::optional<Contribution> staged;  // answered and in no result yet
   bool staged_gradient = false;
   size_t staged_row = 0;
+  int64_t steps_seen = 0;
+  uint64_t stepped_ns = 0;  // when `steps_seen` last changed, while a change of membership waits for a result to be applied
   std::optional<Contribution> carried;  // fragments, overlap: handed in already, in no result, and part of the next contribution
   int64_t examples_done = 0;            // committed by all, as far as this worker was told
   int64_t local_base = -1;              // the result that the local work started from

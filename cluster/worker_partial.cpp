@@ -27,6 +27,7 @@ void Worker::Impl::join_staged() {
   assert(!kept_valid || !exchange.active());
   kept_valid = false;
   replica.unstage();
+  if (staged->ranges.empty()) return staged.reset();  // nothing that would have to be told
   if (!carried) {
     carried = std::move(*staged);
     carried->payload.reset();
@@ -50,6 +51,30 @@ void Worker::Impl::take_carried() {
   carried.reset();
 }
 
+// It handed in what it has because it had no work; now it has some.
+bool Worker::Impl::got_work() {
+  if (!policy.partial() || !staged || !staged->finite || !staged->ranges.empty() || queue.empty() || exchange.active()) return false;
+  join_staged();
+  ready_sent = false;
+  return true;
+}
+
+// A result may have to wait for local steps before it is taken, and a change of membership waits for it. Nobody else can know of a trainer that
+// hangs there: this worker has not said yet what it holds.
+void Worker::Impl::check_apply(uint64_t now) {
+  if (!formed_due || !applying || !policy.overlap) {
+    stepped_ns = 0;
+    return;
+  }
+  if (stepped_ns == 0 || replica.steps() != steps_seen) steps_seen = replica.steps(), stepped_ns = now;
+  if (now - stepped_ns > ns(policy.deadline_ms))
+    fail(Error(ErrorKind::cluster, {.where = options.name,
+                                    .what = "the trainer takes no step and no result",
+                                    .got = std::to_string((now - stepped_ns) / 1'000'000) + " ms",
+                                    .hint = "it is to be started again"}),
+         false);
+}
+
 // What is due is exchanged: in payloads, or as sums of the row. What the run's last round finds of the others is added up.
 void Worker::Impl::set_up_fragments(Exchange::Setup* setup, bool last) const {
   bool with_payloads = false;
@@ -59,7 +84,7 @@ void Worker::Impl::set_up_fragments(Exchange::Setup* setup, bool last) const {
     const bool due = part.due(setup->round);
     with_payloads |= due && part.coded;
     end = part.end;
-    if (!(due ? !part.coded : last)) continue;
+    if (!(due ? !part.coded : last && !planted(Bug::undue_fragments_dropped))) continue;
     if (!setup->buckets.empty() && setup->buckets.back().end == part.begin) setup->buckets.back().end = part.end;
     else setup->buckets.push_back({part.begin, part.end});
   }

@@ -170,7 +170,9 @@ void Worker::Impl::on_contribution(const Contribution& contribution) {
     if (!planted(Bug::rest_lost)) queue.insert(queue.begin(), rest.begin(), rest.end());
     if (order.overlapped) staged->figures.wait_s += std::max(0.0, static_cast<double>(staged_ns - trained_ns) * 1e-9 - seconds);
     take_carried();
-    if (state == State::running && !healing && !loading) send_ready(), go_on();
+    if (state != State::running || healing || loading) return;
+    if (!got_work()) send_ready();
+    go_on();
     return;
   }
   if (state != State::running) return;
@@ -231,7 +233,7 @@ void Worker::Impl::on_lease(Lease lease) {
   queue.insert(queue.end(), lease.ranges.begin(), lease.ranges.end());
   queue_last = lease.last;
   // It had said that it has no work. The coordinator takes that back when it sends some before the round has begun.
-  if (staged && staged->ranges.empty() && !queue.empty() && !exchange.active()) join_staged(), carried.reset();
+  got_work();
   if (!staged && !exchange.active()) ready_sent = false;
   if (!ready_sent || may_overlap()) go_on();
 }
@@ -531,7 +533,8 @@ void Worker::Impl::stop_work(bool keep_contribution) {
     if (inner.count > 0) stop_inner();
     const bool local = (training && !training->gradient) || (staged && !staged_gradient) || carried || inner.touched;
     if (!(keep_contribution && local)) drop_work();
-    else if (training && !applying) join_staged();  // the round is void: one contribution of both
+    // The round is void: one contribution of both. Nobody asks to have one without ranges dropped, should others refuse its payload.
+    else if (policy.partial() && staged && !applying && (training || staged->ranges.empty())) join_staged();
     if (state == State::running && go) exchange.expect(held_round + 1);
   }
   stop_served();

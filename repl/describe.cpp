@@ -9,6 +9,7 @@
 #include "cluster/parts_codec.h"
 #include "cluster/policy.h"
 #include "repl/command.h"
+#include "repl/describe_fragments.h"
 #include "repl/describe_inner.h"
 #include "repl/display.h"
 #include "repl/load.h"
@@ -153,7 +154,7 @@ void describe_averaging(const Job& job, Trainer& trainer) {
     when = "gradients each step until " + std::to_string(static_cast<int>(100 * policy.sync_until)) + " %, then " + when;
   std::string what = parameters ? "parameters" : policy.what == Policy::What::update ? "updates of each worker's optimiser" : "gradients";
   const CodedSize coded = coded_size(policy, job, trainer.model().params());
-  if (policy.coded()) {
+  if (policy.coded() && !policy.partial()) {
     const double bits = 8 * (coded.payload + coded.sums) / static_cast<double>(std::max<int64_t>(1, coded.elements));
     char text[64];
     std::snprintf(text, sizeof text, " as %s (%.3g bits each)", policy.codec.find("type")->as_string().c_str(), bits);
@@ -164,6 +165,7 @@ void describe_averaging(const Job& job, Trainer& trainer) {
   if (policy.quorum < 1)
     synchrony = "quorum " + std::to_string(static_cast<int>(100 * policy.quorum)) + " %, grace " +
                 std::to_string(static_cast<int64_t>(policy.grace_ms)) + " ms";
+  synchrony += overlap_text(policy);
   const std::vector<std::string> hosts = {"a", "b", "c", "d"};
   const double gain = policy.gain(static_cast<double>(hosts.size()));
   std::string outer, note;
@@ -179,6 +181,7 @@ void describe_averaging(const Job& job, Trainer& trainer) {
   std::printf("averaging on several workers: %s: %s, %s, %s%s, topology %s, %s; gain %.3g%s\n", policy.name.c_str(), when.c_str(),
               what.c_str(), policy.sums ? "added up" : "merged by examples", outer.c_str(), policy.topology.c_str(), synchrony.c_str(),
               gain, note.c_str());
+  if (policy.partial()) return describe_fragments(policy, trainer, job.where() + ": averaging");
 
   Params& params = trainer.model().params();
   const double block = static_cast<double>(params.block_bytes());

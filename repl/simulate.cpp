@@ -316,6 +316,7 @@ int run() {
   sim::ForecastInput base = described(job);
   base.examples = found.facts.examples, base.planned = found.facts.planned;
   base.times = found.times, base.layout = found.layout, base.buckets = found.buckets, base.image_bytes = found.image_bytes;
+  base.windows = found.windows, base.block_elements = found.block_elements;
   base.stop = &stop_requested();
   SharedOpener opener;
   if (options.train) train_in(base, found, static_cast<int>(options.threads), opener);

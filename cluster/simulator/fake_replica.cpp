@@ -27,12 +27,18 @@ void Contents::add(const Range& range, int64_t examples, float sign) {
     sums[static_cast<size_t>(i)] += sign;
     sums[static_cast<size_t>(examples + i)] += sign * static_cast<float>(range.epoch + 1);
   }
+  for (std::vector<float>& fragment : fragments)
+    for (int64_t i = range.begin; i < range.begin + range.count; ++i) {
+      fragment[static_cast<size_t>(i)] += sign;
+      fragment[static_cast<size_t>(examples + i)] += sign * static_cast<float>(range.epoch + 1);
+    }
   if (range.count > 0 && sign > 0)
     maxima[0] = std::max(maxima[0], static_cast<int64_t>(range.epoch) * examples + range.begin + range.count - 1);
 }
 
 uint64_t Contents::hash() const {
-  const uint64_t a = xxh3_64(std::as_bytes(std::span(sums))), b = xxh3_64(std::as_bytes(std::span(maxima)));
+  uint64_t a = xxh3_64(std::as_bytes(std::span(sums))), b = xxh3_64(std::as_bytes(std::span(maxima)));
+  for (const std::vector<float>& fragment : fragments) a = xxh3_64(std::as_bytes(std::span(fragment)), a);
   return mix(a, b) | 1;  // 0 is "no result"
 }
 
@@ -44,9 +50,15 @@ FakeReplica::FakeReplica(Options options, Network& network, int process, Replica
       faults_(faults),
       complain_(std::move(complain)),
       contents_(options.examples),
-      local_(options.examples) {
+      local_(options.examples),
+      staged_(options.examples) {
   layout_ = {.sums = 2 * options_.examples + kExchangeTail, .maxima = 2};
-  // The tail and the maxima are in the last bucket: they are known last.
+  cut_buckets();
+}
+
+// The tail and the maxima are in the last bucket: they are known last.
+void FakeReplica::cut_buckets() {
+  buckets_.clear();
   const size_t sums = static_cast<size_t>(layout_.sums) * 4;
   const int count = std::max(1, options_.buckets);
   size_t begin = 0;
@@ -82,7 +94,9 @@ void FakeReplica::open(const Welcome& welcome) {
   };
   inner_layout_ = layout_;
   if (!policy.inner.codec.is_null()) inner_payloads_ = code(&inner_layout_);
-  if (coded_steps_ && *policy.codec.find("type") == Json("lowrank")) {
+  if (policy.partial()) {
+    set_up_fragments(policy);
+  } else if (coded_steps_ && *policy.codec.find("type") == Json("lowrank")) {
     coded_steps_ = false;
     cut_in_passes();
   } else if (policy.coded()) {
@@ -113,7 +127,9 @@ void FakeReplica::make_part(const PartOrder& order) {
 void FakeReplica::stage(size_t row, const Contents& contents, int64_t examples, bool counts) {
   const std::span<std::byte> block = exchange_row(row);
   std::memset(block.data(), 0, block.size());
-  std::memcpy(block.data(), contents.sums.data(), contents.sums.size() * 4);
+  std::memcpy(block.data() + 4 * main_sum(), contents.sums.data(), contents.sums.size() * 4);
+  for (size_t f = 0; f < contents.fragments.size(); ++f)
+    std::memcpy(block.data() + parts_[f].begin, contents.fragments[f].data(), contents.fragments[f].size() * 4);
   std::memcpy(block.data() + static_cast<size_t>(layout_.sums) * 4, contents.maxima.data(), contents.maxima.size() * 8);
   write_exchange_tail({.examples = examples, .contributions = counts ? 1 : 0}, layout_, block);
 }
@@ -121,7 +137,9 @@ void FakeReplica::stage(size_t row, const Contents& contents, int64_t examples, 
 void FakeReplica::stage_local() {
   Contents contents = local_;
   if (!local_finite_) contents.sums[0] = std::numeric_limits<float>::quiet_NaN();
-  stage(0, contents, local_examples_, true);
+  stage(staged_row_, contents, local_examples_, true);
+  staged_ = local_;
+  staged_examples_ = local_examples_;
 }
 
 SharedBytes FakeReplica::encode(FakePayloads& payloads, const Contents& contents, int64_t examples, int64_t round) {
@@ -134,18 +152,21 @@ SharedBytes FakeReplica::encode(FakePayloads& payloads, const Contents& contents
 }
 
 void FakeReplica::check_conserved() {
-  if ((payloads_ && !payloads_->conserved()) || (inner_payloads_ && !inner_payloads_->conserved())) complain_("what its codec has not sent was lost or is there twice");
+  if ((payloads_ && !payloads_->conserved()) || (inner_payloads_ && !inner_payloads_->conserved()))
+    complain_("what its codec has not sent was lost or is there twice");
 }
 
 void FakeReplica::train(const TrainOrder& order) {
   if (!holds_) complain_("a training order before any result");
   if (training_) complain_("a training order while another is under way");
-  if (order.ranges.empty() && !order.inner && order.carried == 0) complain_("a training order without ranges");
-  if (!order.gradient && staged_local_ && order.carried == 0) complain_("a training order while a contribution is staged");
-  if (!order.gradient && order.carried != local_examples_)
+  if (order.ranges.empty() && parts_.empty() && !order.inner && order.carried == 0) complain_("a training order without ranges");
+  if (!order.gradient && (parts_.empty() ? staged_local_ && order.carried == 0 : staged_local_ != order.overlapped))
+    complain_("a training order while a contribution is staged, or none is");
+  if (order.overlapped && order.row == staged_row_) complain_("a contribution is to be staged where another is");
+  if (!order.gradient && parts_.empty() && order.carried != local_examples_)
     complain_("an order carries " + std::to_string(order.carried) + " examples; trained are " + std::to_string(local_examples_));
   if (staged_local_ && payloads_) payloads_->settle(false);  // it is staged again
-  staged_local_ = staged_payload_ = false;
+  if (!order.overlapped) staged_local_ = staged_payload_ = false;
   for (const Range& range : order.ranges)
     if (range.begin < 0 || range.count < 0 || range.begin + range.count > options_.examples) return complain_("a range outside the data");
   training_ = std::make_unique<Training>();
@@ -161,6 +182,10 @@ void FakeReplica::train(const TrainOrder& order) {
     return;
   }
   if (faults_.stuck) return;
+  if (order.ranges.empty() && !order.gradient)
+    return later(0, [this, token] {
+      if (token == token_) finish_local();
+    });
   const double first = order.gradient || order.ranges.empty() ? 0 : options_.example_ms * static_cast<double>(order.ranges[0].count);
   later(first, [this, token] { progress(token); });
 }
@@ -198,8 +223,9 @@ void FakeReplica::progress(uint64_t token) {
     if (options_.poisoned(range)) local_finite_ = false;
     const double passed_ms = static_cast<double>(network_.now_ns() - t.begun_ns) * 1e-6;
     const bool enough = t.order.stop_after_ms > 0 && passed_ms >= t.order.stop_after_ms;
-    if (t.step < t.order.ranges.size() && !enough) return again(options_.example_ms * static_cast<double>(t.order.ranges[t.step].count));
-    steps_done();
+    if (enough) t.order.ranges.resize(t.step);
+    if (waits_for_result(t.step == t.order.ranges.size())) return;
+    return go_on();
   }
   const Contribution contribution = std::move(t.contribution);
   training_.reset();
@@ -211,11 +237,29 @@ void FakeReplica::steps_done() {
   Training& t = *training_;
   t.contribution.finite = local_finite_;
   t.contribution.partials = {{0, 1}};
+  staged_row_ = t.order.row;
   stage_local();
   staged_local_ = !t.order.inner;
   if (t.order.inner) inner_staged_ = local_;
   FakePayloads* payloads = t.order.inner ? inner_payloads_.get() : payloads_.get();
   if (payloads && local_finite_) t.contribution.payload = encode(*payloads, local_, local_examples_, t.order.round);
+  if (!parts_.empty() && local_finite_) t.contribution.payload = encode_fragments_of(round_ + 1);
+}
+
+// The next local step, or what comes after the last.
+void FakeReplica::go_on() {
+  const Training& t = *training_;
+  if (t.step == t.order.ranges.size()) return finish_local();
+  later(options_.example_ms * static_cast<double>(t.order.ranges[t.step].count), [this, token = token_] { progress(token); });
+}
+
+void FakeReplica::finish_local() {
+  if (training_->order.overlapped && staged_local_) complain_("a contribution is staged while another is on its way");
+  steps_done();
+  const Contribution contribution = std::move(training_->contribution);
+  training_.reset();
+  ++token_;
+  events_->on_contribution(contribution);
 }
 
 void FakeReplica::finish_training() {
@@ -236,7 +280,8 @@ void FakeReplica::finish_training() {
     contents.maxima[1] = t.order.round;
     if (!t.contribution.finite) contents.sums[0] = std::numeric_limits<float>::quiet_NaN();
     stage(row, contents, examples, true);
-    if (coded_steps_ && t.contribution.finite && examples > 0) t.contribution.payload = encode(*payloads_, contents, examples, t.order.round);
+    if (coded_steps_ && t.contribution.finite && examples > 0)
+      t.contribution.payload = encode(*payloads_, contents, examples, t.order.round);
   }
   if (layout_.passes == 2) {
     const std::span<std::byte> second = exchange_row(0).subspan(buckets_[1].begin);
@@ -255,7 +300,7 @@ void FakeReplica::finish_training() {
 bool FakeReplica::merge(const ApplyOrder& order, std::vector<float>* sums, size_t* refused) {
   const bool coded = coded_steps_ || staged_local_ || !order.payloads.empty();
   if (!payloads_ || !coded || order.alone) {
-    std::memcpy(sums->data(), exchange_row(0).data(), sums->size() * 4);
+    std::memcpy(sums->data(), exchange_row(order.row).data() + 4 * main_sum(), sums->size() * 4);
     return true;
   }
   for (size_t i = 0; i < order.payloads.size(); ++i) {
@@ -270,12 +315,18 @@ bool FakeReplica::merge(const ApplyOrder& order, std::vector<float>* sums, size_
 
 // What the row and the payloads hold becomes part of the result. The number of a payload that is none.
 std::optional<size_t> FakeReplica::add_merged(const ApplyOrder& order) {
-  const std::span<std::byte> row = exchange_row(0);
+  const std::span<std::byte> row = exchange_row(order.row);
   const ExchangeTail tail = read_exchange_tail(layout_, row);
   std::vector<float> sums(contents_.sums.size());
   std::vector<int64_t> maxima(contents_.maxima.size());
   size_t refused = 0;
   if (!merge(order, &sums, &refused)) return refused;
+  if (!parts_.empty() && !staged_local_) {
+    for (std::vector<float>& fragment : contents_.fragments)
+      for (size_t i = 0; i < sums.size(); ++i) fragment[i] += sums[i];
+  } else if (!parts_.empty() && !merge_fragments(order, &refused)) {
+    return refused;
+  }
   std::memcpy(maxima.data(), row.data() + static_cast<size_t>(layout_.sums) * 4, maxima.size() * 8);
   double counted = 0;
   for (int64_t i = 0; i < options_.examples; ++i) counted += static_cast<double>(sums[static_cast<size_t>(i)]);
@@ -288,17 +339,22 @@ std::optional<size_t> FakeReplica::add_merged(const ApplyOrder& order) {
 }
 
 void FakeReplica::forget_local() {
-  local_ = Contents(options_.examples);
-  local_examples_ = 0;
+  local_ = staged_ = blank();
+  local_examples_ = staged_examples_ = 0;
   staged_local_ = false, local_finite_ = true;
 }
 
 void FakeReplica::apply(const ApplyOrder& order) {
-  const int64_t round = order.round, examples = order.examples;
-  if (training_) complain_("apply while training");
-  if (!holds_ || round != round_ + 1)
-    complain_("round " + std::to_string(round) + " applied to the result of round " + std::to_string(round_));
-  later(options_.apply_ms, [this, round, examples, order] {
+  if (training_ && !training_->order.overlapped) complain_("apply while training");
+  if (!holds_ || order.round != round_ + 1)
+    complain_("round " + std::to_string(order.round) + " applied to the result of round " + std::to_string(round_));
+  const bool early = training_ && static_cast<int64_t>(training_->step) < late_ && !training_->waits;
+  if (early) held_ = [this, order] { apply_now(order); };
+  else apply_now(order);
+}
+
+void FakeReplica::apply_now(const ApplyOrder& order) {
+  later(options_.apply_ms, [this, round = order.round, examples = order.examples, order] {
     if (layout_.passes == 2 && !std::equal(made_of_.begin(), made_of_.end(), exchange_row(0).begin()))
       complain_("a part was made of sums that were not complete");
     if (examples > 0)
@@ -310,10 +366,12 @@ void FakeReplica::apply(const ApplyOrder& order) {
     }
     if (inner_payloads_) inner_payloads_->settle(false);
     if (faults_.wrong_apply) contents_.sums[0] += 0.5f, faults_.wrong_apply = false;
-    forget_local();
+    if (parts_.empty()) forget_local();
+    else forget_staged();
     round_ = round;
     if (watch_) watch_(round);
     events_->on_applied(round, contents_.hash());
+    if (training_ && std::exchange(training_->waits, false)) go_on();
   });
 }
 
@@ -380,7 +438,7 @@ void FakeReplica::load(int64_t round, SharedBytes image, bool keep_local) {
   if (!keep_local) drop();
   later(1, [this, round, image = std::move(image), keep_local] {
     if (!image) {
-      contents_ = Contents(options_.examples);
+      contents_ = blank();
       round_ = -1;
       holds_ = true;
     } else {
@@ -426,8 +484,9 @@ void FakeReplica::evaluate_from(const Evaluate& order, int64_t begin) {
 void FakeReplica::drop() {
   training_.reset();
   ++token_;
-  local_ = Contents(options_.examples);
-  local_examples_ = 0;
+  local_ = staged_ = blank();
+  local_examples_ = staged_examples_ = 0;
+  held_ = nullptr;
   staged_local_ = staged_payload_ = false, local_finite_ = true;
   if (payloads_) payloads_->drop();
   if (inner_payloads_) inner_payloads_->drop();
@@ -439,6 +498,10 @@ std::vector<std::byte> FakeReplica::image_of(int64_t round, const Contents& cont
   std::memcpy(bytes.data(), head, sizeof head);
   std::memcpy(bytes.data() + sizeof head, contents.sums.data(), contents.sums.size() * 4);
   std::memcpy(bytes.data() + sizeof head + contents.sums.size() * 4, contents.maxima.data(), contents.maxima.size() * 8);
+  for (const std::vector<float>& fragment : contents.fragments) {
+    const auto values = std::as_bytes(std::span(fragment));
+    bytes.insert(bytes.end(), values.begin(), values.end());
+  }
   return bytes;
 }
 
@@ -447,12 +510,15 @@ bool FakeReplica::read_image(std::span<const std::byte> bytes, int64_t* round, C
   if (bytes.size() < sizeof head) return false;
   std::memcpy(head, bytes.data(), sizeof head);
   if (head[1] < 0 || head[2] < 0 || head[1] > 1 << 20 || head[2] > 1 << 10) return false;
-  if (bytes.size() != sizeof head + static_cast<size_t>(head[1]) * 4 + static_cast<size_t>(head[2]) * 8) return false;
+  const size_t one = static_cast<size_t>(head[1]) * 4, all = sizeof head + one + static_cast<size_t>(head[2]) * 8;
+  if (bytes.size() < all || one == 0 || (bytes.size() - all) % one != 0) return false;
   *round = head[0];
   contents->sums.resize(static_cast<size_t>(head[1]));
   contents->maxima.resize(static_cast<size_t>(head[2]));
   std::memcpy(contents->sums.data(), bytes.data() + sizeof head, contents->sums.size() * 4);
   std::memcpy(contents->maxima.data(), bytes.data() + sizeof head + contents->sums.size() * 4, contents->maxima.size() * 8);
+  contents->fragments.assign((bytes.size() - all) / one, std::vector<float>(contents->sums.size()));
+  for (size_t f = 0; f < contents->fragments.size(); ++f) std::memcpy(contents->fragments[f].data(), bytes.data() + all + f * one, one);
   return true;
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/policy.h"
 #include "cluster/replica.h"
 #include "cluster/simulator/fake_payloads.h"
 #include "cluster/simulator/network.h"
@@ -18,8 +19,9 @@ namespace perigee::sim {
 
 // What a result is made of. All numbers are small integers: sums are exact in any order.
 struct Contents {
-  std::vector<float> sums;      // of each position: times applied; and sum of (epoch + 1)
-  std::vector<int64_t> maxima;  // the highest (epoch, position) applied, as one number; the highest round
+  std::vector<float> sums;                    // of each position: times applied; and sum of (epoch + 1)
+  std::vector<int64_t> maxima;                // the highest (epoch, position) applied, as one number; the highest round
+  std::vector<std::vector<float>> fragments;  // of each its own sums: they lag behind, and what a lost worker did of them is lost
   explicit Contents(int64_t examples = 0) : sums(static_cast<size_t>(2 * examples)), maxima(2, -1) {}
   void add(const Range& range, int64_t examples, float sign = 1);
   uint64_t hash() const;
@@ -71,6 +73,8 @@ class FakeReplica final : public Replica {
   void load(int64_t round, SharedBytes image, bool keep_local) override;
   void snapshot(uint64_t request, bool with_optimizer) override;
   void evaluate(const Evaluate& order) override;
+  std::span<const FragmentPart> fragments() const override { return parts_; }
+  void unstage() override;
   void drop() override;
   int64_t steps() const override { return steps_; }
   int64_t evaluated() const override { return evaluated_; }
@@ -89,13 +93,25 @@ class FakeReplica final : public Replica {
     uint32_t bucket = 0;  // announced
     uint64_t begun_ns = 0;
     Contribution contribution;
+    bool waits = false;  // for the result of the contribution before
   };
   void later(double ms, std::function<void()> what);
   void stage(size_t row, const Contents& contents, int64_t examples, bool counts);
+  Contents blank() const;
+  void cut_buckets();
   void stage_local();
   void steps_done();
   int take_inner(const InnerApplyOrder& order);
   SharedBytes encode(FakePayloads& payloads, const Contents& contents, int64_t examples, int64_t round);
+  void finish_local();
+  void forget_staged();
+  void apply_now(const ApplyOrder& order);
+  bool waits_for_result(bool done);
+  void go_on();
+  void set_up_fragments(const Policy& policy);
+  SharedBytes encode_fragments_of(int64_t round);
+  bool merge_fragments(const ApplyOrder& order, size_t* refused);
+  size_t main_sum() const { return parts_.empty() ? 0 : parts_.back().end / sizeof(float); }
   bool merge(const ApplyOrder& order, std::vector<float>* sums, size_t* refused);
   std::optional<size_t> add_merged(const ApplyOrder& order);
   void forget_local();
@@ -123,8 +139,13 @@ class FakeReplica final : public Replica {
   // In two passes: what the second adds up, held back until the first is here; and the sums that it was made of.
   std::vector<std::byte> held_back_, made_of_;
 
-  Contents contents_, local_;  // the result held; local work since then
-  int64_t local_examples_ = 0;
+  std::vector<FragmentPart> parts_;  // of the row, before the sums that are of every round
+  int64_t late_ = 0;                 // steps of an overlapped order before a result is taken
+  std::function<void()> held_;       // a result that came earlier
+
+  Contents contents_, local_, staged_;  // the result held; local work since then, and of it what is staged
+  int64_t local_examples_ = 0, staged_examples_ = 0;
+  size_t staged_row_ = 0;
   int64_t round_ = -1, steps_ = 0, evaluated_ = 0;
   bool holds_ = false, staged_local_ = false, staged_payload_ = false, local_finite_ = true;
   uint64_t free_at_ns_ = 0;  // the trainer does one thing at a time, in order

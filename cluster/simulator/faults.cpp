@@ -10,6 +10,7 @@ namespace perigee::sim {
 namespace {
 
 constexpr double kShowsMs = 600;    // after a process is back, or has left: until everybody knows
+constexpr double kRestartMs = 1500;  // until a worker whose trainer failed takes part again
 constexpr double kSettleMs = 8000;  // from the end of a disturbance until everybody is connected again
 
 bool keeps_from_being_heard(Fault::Kind kind) {
@@ -108,7 +109,8 @@ void World::strike(const Fault& fault) {
   const auto after = [&](std::function<void()> what) { network_.at(in(fault.for_ms), std::move(what)); };
   const auto take_hold = [&] {
     uint64_t& shows = struck_[node.name];
-    shows = std::max(shows, in(fault.for_ms + kShowsMs));
+    const double restart_ms = fault.kind == Kind::trainer_fails ? kRestartMs : 0;  // it ends, and comes back by itself
+    shows = std::max(shows, in(fault.for_ms + kShowsMs + restart_ms));
     if (keeps_from_being_heard(fault.kind)) disturbed_until_ns_ = std::max(disturbed_until_ns_, in(fault.for_ms + kSettleMs));
     reached(to_string(fault.kind));
     say(std::string("FAULT ") + to_string(fault.kind) + " " + node.name + " for " + std::to_string(static_cast<int64_t>(fault.for_ms)) +

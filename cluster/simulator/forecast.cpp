@@ -12,6 +12,8 @@
 #include "cluster/codec.h"
 #include "cluster/coordinator.h"
 #include "cluster/exchange_tail.h"
+#include "cluster/fragment_payload.h"
+#include "cluster/fragments.h"
 #include "cluster/simulator/disk.h"
 #include "cluster/worker.h"
 
@@ -111,6 +113,29 @@ SharedBytes expected_payload(const Policy& policy, const Json& described, Exchan
   return std::make_shared<const std::vector<std::byte>>(std::min(bytes, layout->payload_bound));
 }
 
+// The same of each fragment, and where they lie in a row.
+void set_up_fragments(const Policy& policy, const ForecastInput& input, BlankModel* model) {
+  ExchangeLayout& layout = model->layout;
+  if ((!policy.layers.empty() || (policy.fragments > 1 && policy.cut != "even")) && input.windows.empty())
+    throw Error(ErrorKind::model, {"averaging", "is by layers, which are not known", "", "",
+                                   "leave out --parameters: the layers are then those of the job's network"});
+  const int64_t elements = input.block_elements > 0 ? input.block_elements : layout.sums - kExchangeTail;
+  const FragmentPlan plan(policy, input.windows, elements, "averaging");
+  model->fragments = plan.parts(layout.width());
+  layout.sums = std::max(layout.sums, elements) + static_cast<int64_t>(plan.fragments().size() + 1) * kExchangeTail;
+  layout.sums += layout.sums % 2;
+  layout.coded = layout.payload_bound = 0;
+  for (const Fragment& f : plan.fragments()) {
+    model->fragment_payloads.push_back(0);
+    if (f.codec.is_null()) continue;
+    const std::unique_ptr<Codec> codec = make_codec(&f.codec, "averaging");
+    const CodecSegment segment{.count = f.elements};
+    const double bits = codec->bits_per_element(segment) * static_cast<double>(f.elements);
+    model->fragment_payloads.back() = std::min(codec->bound(segment), kPayloadHeader + static_cast<size_t>(bits / 8));
+    layout.payload_bound += kFragmentPayloadHead + kFragmentChangeHead + codec->bound(segment);
+  }
+}
+
 FutureRun::FutureRun(const ForecastInput& input) : input_(input), network_(input.seed), failures_(mix(input.seed, 0x6661696c)) {
   assert(input.nodes >= 1 && input.examples > 0 && input.planned > 0 && input.times.batch > 0 && !input.buckets.empty());
   quality_ = {.latency_ms = input.latency_ms, .jitter_ms = 0, .bytes_per_s = input.bytes_per_s, .shared = true};
@@ -120,6 +145,8 @@ FutureRun::FutureRun(const ForecastInput& input) : input_(input), network_(input
             .buckets = input.buckets,
             .image = std::make_shared<const std::vector<std::byte>>(std::max<size_t>(1, input.image_bytes)),
             .payload = nullptr,
+            .fragments = {},
+            .fragment_payloads = {},
             .rows = {}};
   const Policy policy = read_policy(&input.averaging, "");
   if (policy.inner.active() && policy.inner.groups == Policy::Inner::Groups::site)
@@ -127,7 +154,8 @@ FutureRun::FutureRun(const ForecastInput& input) : input_(input), network_(input
                                    "a number of workers", "say how many are near each other, as in --set averaging.group=8"});
   model_.inner_layout = model_.layout;
   model_.inner_payload = expected_payload(policy, policy.inner.codec, &model_.inner_layout);
-  model_.payload = expected_payload(policy, policy.codec, &model_.layout);
+  if (policy.partial()) set_up_fragments(policy, input, &model_);
+  else model_.payload = expected_payload(policy, policy.codec, &model_.layout);
   start_coordinator();
   SeededRng speeds = speeds_of(input);
   for (int i = 0; i < input.nodes; ++i) {

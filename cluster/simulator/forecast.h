@@ -11,6 +11,7 @@
 
 #include "cluster/simulator/timed_replica.h"
 #include "src/io/json.h"
+#include "src/optim/param_window.h"
 
 namespace perigee::sim {
 
@@ -32,6 +33,8 @@ struct ForecastInput {
   // its trainer
   StepTimes times;
   ExchangeLayout layout;
+  std::vector<ParamWindow> windows;  // of its parameters, where they are known
+  int64_t block_elements = 0;        // 0: as many as the layout leaves
   std::vector<Bucket> buckets;
   size_t image_bytes = 0;  // of a checkpoint
   // With numbers the replicas really train, and evaluate `parts` (name and examples) whenever an epoch is complete, and in the end.

@@ -71,6 +71,24 @@ void World::check_contents(const std::string& whose, const Contents& found, cons
       return fail(whose + " is not what the ledger says: position " + std::to_string(at) + " was applied " +
                   std::to_string(found.sums[at]) + " times, the ledger says " + std::to_string(expected.sums[at]));
   if (found.maxima[0] != expected.maxima[0]) fail(whose + ": a wrong maximum");
+  check_fragments(whose, found);
+}
+
+// A fragment lags behind, and lacks what a lost worker did of it; but nothing is in it that is not counted, or more often. At the end of a run
+// in which nothing was lost it has everything.
+void World::check_fragments(const std::string& whose, const Contents& found) {
+  static constexpr const char* kLosses[] = {"worker_lost",   "worker_stuck",  "link_lost",
+                                            "too_stale",     "quarantined",   "skipped",
+                                            "rounds_voided", "hash_mismatch", "coordinator_recovered"};
+  const bool whole = scenario_.faults.empty() &&
+                     std::none_of(std::begin(kLosses), std::end(kLosses), [&](const char* site) { return outcome_.sites.contains(site); });
+  for (size_t f = 0; f < found.fragments.size(); ++f)
+    for (size_t at = 0; at < found.sums.size(); ++at) {
+      const float in_fragment = found.fragments[f][at], counted = found.sums[at];
+      if (in_fragment < 0 || in_fragment > counted || (whole && in_fragment != counted))
+        return fail(whose + ": fragment " + std::to_string(f) + " is made of " + std::to_string(in_fragment) + " at " + std::to_string(at) +
+                    ", counted are " + std::to_string(counted));
+    }
 }
 
 void World::check_end() {

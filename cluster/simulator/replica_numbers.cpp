@@ -1,6 +1,7 @@
 #include "cluster/simulator/replica_numbers.h"
 
 #include "cluster/fixed_plan.h"
+#include "cluster/fragment_payload.h"
 #include "cluster/simulator/seeded_rng.h"
 
 namespace perigee::sim {
@@ -30,11 +31,22 @@ std::optional<Contribution> BlankNumbers::step(bool last) {
     if (contribution_.examples > 0) contribution_.payload = model_.payload;
     return contribution_;
   }
-  if (!order_.ranges.empty()) count(order_.ranges[done_++]);
+  if (done_ < order_.ranges.size()) count(order_.ranges[done_++]);
   if (!last && done_ < order_.ranges.size()) return std::nullopt;
   contribution_.partials = {{0, 1}};
-  contribution_.payload = order_.inner ? model_.inner_payload : model_.payload;
+  contribution_.payload = order_.inner ? model_.inner_payload : model_.fragments.empty() ? model_.payload : fragments_payload();
   return contribution_;
+}
+
+// Of those that are due in the round for which it is staged.
+SharedBytes BlankNumbers::fragments_payload() const {
+  size_t bytes = kFragmentPayloadHead;
+  bool any = false;
+  for (size_t i = 0; i < model_.fragments.size(); ++i) {
+    any |= model_.fragments[i].coded;
+    if (model_.fragments[i].coded && model_.fragments[i].due(round_ + 1)) bytes += kFragmentChangeHead + model_.fragment_payloads[i];
+  }
+  return any ? std::make_shared<const std::vector<std::byte>>(bytes) : nullptr;
 }
 
 std::optional<size_t> BlankNumbers::apply(const ApplyOrder& order) {

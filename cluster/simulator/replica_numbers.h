@@ -22,16 +22,18 @@ class ReplicaNumbers {
   virtual const std::vector<Bucket>& buckets() const = 0;
   virtual ExchangeLayout inner_layout() const = 0;
   virtual std::span<std::byte> exchange_row(size_t row) = 0;
+  virtual std::span<const FragmentPart> fragments() const { return {}; }
 
   virtual void begin(const TrainOrder& order) = 0;
   // One local step, or the whole of a gradient order, and its contribution once the order is complete: after `last`, after the last of
-  // its ranges, or earlier when numbers are not finite.
+  // its ranges, or earlier when numbers are not finite. Of an overlapped order that waits for a result it may come with one step more.
   virtual std::optional<Contribution> step(bool last) = 0;
   // The rest is as in Replica and ReplicaTrainer.
   virtual void make_part(const PartOrder& order) = 0;
   virtual std::optional<size_t> apply(const ApplyOrder& order) = 0;
   virtual std::optional<size_t> apply_inner(const InnerApplyOrder& order) = 0;
   virtual void load(int64_t round, const SharedBytes& image, bool keep_local) = 0;
+  virtual void unstage() {}
   virtual void drop() = 0;
   virtual SharedBytes snapshot(bool with_optimizer) = 0;
   virtual std::string evaluate(const Evaluate& order) = 0;
@@ -47,6 +49,8 @@ struct BlankModel {
   SharedBytes payload;          // with a codec: of the length that is to be expected
   ExchangeLayout inner_layout;  // of exchanges inside groups, and
   SharedBytes inner_payload;    // likewise
+  std::vector<FragmentPart> fragments;
+  std::vector<size_t> fragment_payloads;  // of each fragment with a codec, expected bytes; 0: it has none
   std::vector<std::unique_ptr<BlankMemory>> rows;
 };
 
@@ -59,6 +63,7 @@ class BlankNumbers final : public ReplicaNumbers {
   const std::vector<Bucket>& buckets() const override { return model_.buckets; }
   ExchangeLayout inner_layout() const override { return model_.inner_layout; }
   std::span<std::byte> exchange_row(size_t row) override;
+  std::span<const FragmentPart> fragments() const override { return model_.fragments; }
   void begin(const TrainOrder& order) override;
   std::optional<Contribution> step(bool last) override;
   void make_part(const PartOrder&) override {}
@@ -73,6 +78,7 @@ class BlankNumbers final : public ReplicaNumbers {
 
  private:
   void count(const Range& range);
+  SharedBytes fragments_payload() const;
 
   BlankModel& model_;
   TrainOrder order_;

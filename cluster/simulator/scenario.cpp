@@ -98,15 +98,23 @@ Json averaging_of(const std::string& policy, SeededRng& rng) {
     if (policy == "served_merged") json.set("merge_every", rng.integer(2, 5));
     return json;
   }
-  json.set("type", policy == "post_local" ? "post_local" : "periodic");
+  json.set("type", policy == "post_local" || policy == "streaming" ? policy : "periodic");
   json.set("max_staleness", rng.integer(0, 4));
   if (policy == "every_ms") json.set("every_ms", static_cast<double>(rng.integer(20, 400)));
   else json.set("every", rng.integer(1, 6));
+  if (policy == "overlap" || policy == "streaming") {
+    const int64_t fragments = policy == "streaming" ? rng.integer(1, 4) : 1, every = rng.integer(fragments, 3 * fragments + 3);
+    json.set("fragments", fragments), json.set("every", every), json.set("overlap", policy == "overlap" || rng.chance(0.6));
+    if (json.find("overlap")->as_bool() && every / fragments > 1 && rng.chance(0.4))
+      json.set("late", rng.integer(1, every / fragments - 1));
+    if (rng.chance(0.2)) json.set("sync_until", rng.between(0.1, 0.6));
+  }
   if (policy == "post_local") {
     json.set("sync_until", rng.between(0.1, 0.9));
     if (rng.chance(0.3)) json.set("shards", rng.integer(2, 8));
   }
-  if (policy == "periodic_quorum" || (policy == "every_ms" && rng.chance(0.5)) || (policy == "post_local" && rng.chance(0.3))) {
+  if (policy == "periodic_quorum" || (policy == "every_ms" && rng.chance(0.5)) ||
+      ((policy == "post_local" || policy == "overlap" || policy == "streaming") && rng.chance(0.3))) {
     json.set("quorum", rng.between(0.3, 0.9));
     json.set("grace_ms", static_cast<double>(rng.integer(0, 200)));
   }
@@ -140,9 +148,9 @@ Fault make_fault(Fault::Kind kind, double at_ms, int workers, SeededRng& rng) {
 const char* to_string(Fault::Kind kind) { return kNames[static_cast<size_t>(kind)]; }
 
 const std::vector<std::string>& scenario_policies() {
-  static const std::vector<std::string> names = {"allreduce",  "allreduce_shards", "periodic",         "periodic_quorum", "every_ms",
-                                                 "post_local", "allreduce_coded",  "allreduce_passes", "served",          "served_stale",
-                                                 "served_merged", "nested", "gossip"};
+  static const std::vector<std::string> names = {"allreduce",     "allreduce_shards", "periodic",         "periodic_quorum", "every_ms",
+                                                 "post_local",    "allreduce_coded",  "allreduce_passes", "served",          "served_stale",
+                                                 "served_merged", "nested",           "gossip",           "overlap",         "streaming"};
   return names;
 }
 

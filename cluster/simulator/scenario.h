@@ -72,8 +72,7 @@ struct Scenario {
   bool touches_only_its_target() const;  // nothing in it can make a worker late that no fault names
 };
 
-// The names of the policies that scenarios know: "allreduce", "allreduce_shards", "periodic", "periodic_quorum", "every_ms", "post_local",
-// "nested", "gossip".
+// The names of the policies that scenarios know: "allreduce", "periodic_quorum", "streaming", ...
 const std::vector<std::string>& scenario_policies();
 // Everything from the seed; `policy` empty: that too.
 Scenario make_scenario(uint64_t seed, const std::string& policy = "");

@@ -4,6 +4,9 @@
 #include <numeric>
 #include <utility>
 
+#include "cluster/policy.h"
+#include "src/io/json.h"
+
 namespace perigee::sim {
 namespace {
 
@@ -35,6 +38,7 @@ void TimedReplica::compute(double ms, uint64_t token, void (TimedReplica::*then)
 
 void TimedReplica::open(const Welcome& welcome) {
   numbers_->open(welcome);
+  late_ = read_policy(Json::parse(welcome.job, "job").find("averaging"), "job").late;
   later(0, [this] { events_->on_opened(1); });
 }
 
@@ -44,12 +48,12 @@ void TimedReplica::train(const TrainOrder& order) {
   training_ = std::make_unique<Training>();
   training_->order = order;
   training_->begun_ns = network_.now_ns();
+  if (!order.overlapped) staged_ = false, staged_pending_ = 0;
   const uint64_t token = ++token_;
   later(0, [this, token] {
     if (token == token_) numbers_->begin(training_->order);
   });
-  if (order.ranges.empty()) return compute(0, token, &TimedReplica::step_done);
-  if (!order.gradient) return compute(step_ms(order.ranges.front().count), token, &TimedReplica::step_done);
+  if (!order.gradient) return go_on();
   const int64_t examples = std::accumulate(order.ranges.begin(), order.ranges.end(), int64_t{0},
                                            [](int64_t sum, const Range& range) { return sum + range.count; });
   const double ms = step_ms(examples), backward = ms * (1 - kForward) / static_cast<double>(buckets().size());
@@ -62,21 +66,38 @@ void TimedReplica::compute_step(bool last) {
   ++steps_;
 }
 
+// The next local step; after the last, staging.
+void TimedReplica::go_on() {
+  Training& t = *training_;
+  if (!t.contribution && t.step < t.order.ranges.size())
+    return compute(step_ms(t.order.ranges[t.step].count), token_, &TimedReplica::step_done);
+  later(times_.stage_ms, [this, token = token_] {
+    if (token != token_) return;
+    Training& done = *training_;
+    if (!done.contribution) done.contribution = numbers_->step(true);
+    done.contribution->figures.compute_s = done.compute_ms * 1e-3;
+    done.contribution->figures.encode_s = times_.stage_ms * work_.slowness * 1e-3;
+    done.contribution->figures.load_s = 0;
+    staged_ = !done.order.inner;
+    staged_pending_ = work_.pending;
+    contribute();
+  });
+}
+
 // One local step.
 void TimedReplica::step_done() {
   Training& t = *training_;
-  const bool empty = t.order.ranges.empty();  // there is only something to stage
-  if (!empty) work_.pending += t.order.ranges[t.step].count;
+  work_.pending += t.order.ranges[t.step].count;
   const double passed_ms = static_cast<double>(network_.now_ns() - t.begun_ns) * 1e-6;
   const bool enough = t.order.stop_after_ms > 0 && passed_ms >= t.order.stop_after_ms;
-  compute_step(empty || enough || ++t.step == t.order.ranges.size());
-  if (!t.contribution) return compute(step_ms(t.order.ranges[t.step].count), token_, &TimedReplica::step_done);
-  t.contribution->figures.compute_s = t.compute_ms * 1e-3;
-  t.contribution->figures.encode_s = times_.stage_ms * work_.slowness * 1e-3;
-  t.contribution->figures.load_s = 0;
-  later(times_.stage_ms, [this, token = token_] {
-    if (token == token_) contribute();
-  });
+  ++t.step;
+  if (enough) t.order.ranges.resize(t.step);
+  const bool last = t.step == t.order.ranges.size();
+  compute_step(last);
+  const bool must = last || t.contribution || (late_ > 0 && static_cast<int64_t>(t.step) >= late_);
+  if (!t.order.overlapped || !staged_ || !must) return go_on();
+  t.waits = true;
+  if (const std::function<void()> apply = std::exchange(held_, nullptr)) apply();
 }
 
 // Forward is done, then one bucket after the other.
@@ -110,10 +131,18 @@ void TimedReplica::make_part(const PartOrder& order) {
 }
 
 void TimedReplica::apply(const ApplyOrder& order) {
+  const bool early = training_ && !training_->waits && static_cast<int64_t>(training_->step) < late_;
+  if (early) held_ = [this, order] { apply_now(order); };
+  else apply_now(order);
+}
+
+void TimedReplica::apply_now(const ApplyOrder& order) {
   later(times_.apply_ms, [this, order] {
     if (const std::optional<size_t> refused = numbers_->apply(order)) return events_->on_payload_refused(order.round, *refused);
-    work_.pending = 0;
+    work_.pending -= staged_ ? std::exchange(staged_pending_, 0) : work_.pending;
+    staged_ = false;
     events_->on_applied(order.round, numbers_->hash());
+    if (training_ && std::exchange(training_->waits, false)) go_on();
   });
 }
 
@@ -145,8 +174,20 @@ void TimedReplica::evaluate(const Evaluate& order) {
   later(0, [this, order] { events_->on_evaluated(order.request, numbers_->evaluate(order)); });
 }
 
+void TimedReplica::unstage() {
+  staged_ = false;
+  staged_pending_ = 0;
+  later(0, [this, token = token_] {
+    numbers_->unstage();
+    if (token == token_ && training_ && std::exchange(training_->waits, false)) go_on();
+  });
+}
+
 void TimedReplica::drop() {
   training_.reset();
+  staged_ = false;
+  staged_pending_ = 0;
+  held_ = nullptr;
   ++token_;
   work_.lose();
   later(0, [this] { numbers_->drop(); });

@@ -52,6 +52,8 @@ class TimedReplica final : public Replica {
   void load(int64_t round, SharedBytes image, bool keep_local) override;
   void snapshot(uint64_t request, bool with_optimizer) override;
   void evaluate(const Evaluate& order) override;
+  std::span<const FragmentPart> fragments() const override { return numbers_->fragments(); }
+  void unstage() override;
   void drop() override;
   int64_t steps() const override { return steps_; }
   int64_t evaluated() const override { return 0; }  // answers at once
@@ -64,6 +66,7 @@ class TimedReplica final : public Replica {
     uint64_t begun_ns = 0;
     double compute_ms = 0;
     std::optional<Contribution> contribution;  // once it is complete
+    bool waits = false;                        // for the result of the contribution before
   };
   double step_ms(int64_t examples) const;
   void later(double ms, std::function<void()> what);
@@ -71,6 +74,8 @@ class TimedReplica final : public Replica {
   void begin();
   void compute_step(bool last);
   void step_done();
+  void go_on();
+  void apply_now(const ApplyOrder& order);
   void bucket_done();
   void contribute();
 
@@ -81,8 +86,12 @@ class TimedReplica final : public Replica {
   int process_;
   ReplicaEvents* events_ = nullptr;
   int64_t steps_ = 0;
-  uint64_t free_at_ns_ = 0;  // the trainer does one thing at a time, in order
-  uint64_t token_ = 0;       // of the training order under way; a new number when it is given up
+  bool staged_ = false;         // local steps, in no result yet
+  int64_t staged_pending_ = 0;  // of the examples trained, those
+  int64_t late_ = 0;            // steps of an overlapped order before a result is taken
+  std::function<void()> held_;  // a result that came earlier
+  uint64_t free_at_ns_ = 0;     // the trainer does one thing at a time, in order
+  uint64_t token_ = 0;          // of the training order under way; a new number when it is given up
   std::unique_ptr<Training> training_;
 };
 

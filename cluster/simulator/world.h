@@ -68,6 +68,7 @@ class World final : public CoordinatorEvents {
   void check_blame(const std::string& worker, const std::string& cause);
   void check_voided(int64_t left);
   void check_contents(const std::string& whose, const Contents& found, const Contents& expected);
+  void check_fragments(const std::string& whose, const Contents& found);
   void check_end();
   void reached(const std::string& site) { ++outcome_.sites[site]; }
 

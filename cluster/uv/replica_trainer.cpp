@@ -387,7 +387,8 @@ bool ReplicaTrainer::train_steps(const TrainOrder& order, std::byte* row, const 
     if (order.stop_after_ms > 0 && seconds_since(begin) * 1000 >= order.stop_after_ms) break;
   }
   order_done_ = true;
-  if (overlapped_ && watch.given_up()) return false;  // waits for the result of the round before
+  while (overlapped_ && staged_)  // waits for the result of the round before
+    if (watch.given_up()) return false;
   if (!contribution->finite) return true;
   const PhaseScope scope(trainer_.times(), TracePhase::encode, contribution->examples);
   contribution->finite = stage(order, row, contribution);

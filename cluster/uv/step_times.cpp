@@ -59,6 +59,8 @@ struct Opened {
     measured.facts = launched.facts;
     measured.layout = replica.block().layout();
     measured.buckets = replica.block().buckets();
+    measured.windows = replica.trainer().model().params().windows();
+    measured.block_elements = replica.trainer().model().params().block_elements();
     measured.image_bytes = replica.snapshot(true)->size();
     measured.job = launched.job.canonical(), measured.tuning = launched.tuning, measured.parts = launched.parts;
   }

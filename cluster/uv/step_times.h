@@ -18,6 +18,8 @@ struct MeasuredJob {
   int64_t steps = 0;  // that were measured; 0: none, or `stop` came first
   ExchangeLayout layout;
   std::vector<Bucket> buckets;
+  std::vector<ParamWindow> windows;  // of the parameters; none: they are not known
+  int64_t block_elements = 0;
   size_t image_bytes = 0;
   // To train it in a simulation, and to put its evaluations together.
   Json job;
