@@ -11,7 +11,7 @@ std::vector<PolicyOption> options() {
           {"cut", "cut", "even", "what they are: even (of equal size), layers (runs of layers), strided (every n-th layer)"},
           {"overlap", "boolean", "false", "workers train on while an average is on its way"},
           {"late", "integer", "0", "with overlap: its result is taken after exactly so many steps; 0: as soon as it is there"},
-          {"keep", "number", "", "share of a worker's own parameters that stays when it takes a result; unless given: all work since"}};
+          {"keep", "number", "-1", "share of a worker's own parameters that stays when it takes a result; below 0: all work since"}};
 }
 
 void read(const Config& config, const PolicyDef&, Policy* policy) {
@@ -19,7 +19,8 @@ void read(const Config& config, const PolicyDef&, Policy* policy) {
   policy->cut = config.choice("cut", policy->cut, {"even", "layers", "strided"});
   policy->overlap = config.boolean("overlap", false);
   policy->late = config.integer_in("late", 0, 1'000'000, 0);
-  if (config.has("keep")) policy->keep = config.number_in("keep", 0, 1, 0);
+  policy->keep = config.number_in("keep", -1, 1, -1);
+  if (policy->keep < 0) policy->keep = -1;
   if (policy->every_ms == 0 && policy->every < policy->fragments)
     config.fail("fragments", "are more than the steps in which each has its turn", std::to_string(policy->fragments),
                 "at most every = " + std::to_string(policy->every), "a round is every `every` / `fragments` steps");
@@ -36,12 +37,9 @@ void read(const Config& config, const PolicyDef&, Policy* policy) {
 }
 
 void write(const Policy& policy, Json* json) {
-  if (!policy.partial()) return;
-  json->set("fragments", policy.fragments);
-  if (policy.fragments > 1) json->set("cut", policy.cut);
-  json->set("overlap", policy.overlap);
-  if (policy.overlap) json->set("late", policy.late);
-  if (policy.keep >= 0) json->set("keep", policy.keep);
+  if (policy.what != Policy::What::parameters) return;
+  json->set("fragments", policy.fragments), json->set("cut", policy.cut);
+  json->set("overlap", policy.overlap), json->set("late", policy.late), json->set("keep", policy.keep);
 }
 
 }  // namespace
