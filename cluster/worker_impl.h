@@ -1,6 +1,6 @@
 // The parts of Worker that its files share. worker.cpp: the session with a coordinator. worker_forming.cpp: changes of membership,
-// healing, images. worker_rounds.cpp: training, exchange, apply. worker_partial.cpp: rounds of fragments, training while a round is on its way.
-// worker_served.cpp: rounds that a server makes.
+// healing, images. worker_rounds.cpp: training, exchange, apply. worker_partial.cpp: rounds of fragments, training while a round is on its
+// way. worker_served.cpp: rounds that a server makes.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
-// Rounds of fragments, and training while a round is on its way. A contribution whose round comes to nothing, or goes on without it, does not
-// wait for the next one as it is: other fragments are due there. It becomes part of what is staged next: `carried` has its ranges until then.
+// Rounds of fragments, and training while a round is on its way. A contribution whose round comes to nothing, or goes on without it, does
+// not wait for the next one as it is: other fragments are due there. It becomes part of what is staged next: `carried` has its ranges until
+// then.
 #include <cassert>
 
 #include "cluster/fragment_payload.h"
@@ -59,8 +60,8 @@ bool Worker::Impl::got_work() {
   return true;
 }
 
-// A result may have to wait for local steps before it is taken, and a change of membership waits for it. Nobody else can know of a trainer that
-// hangs there: this worker has not said yet what it holds.
+// A result may have to wait for local steps before it is taken, and a change of membership waits for it. Nobody else can know of a trainer
+// that hangs there: this worker has not said yet what it holds.
 void Worker::Impl::check_apply(uint64_t now) {
   if (!formed_due || !applying || !policy.overlap) {
     stepped_ns = 0;

@@ -1,5 +1,5 @@
-// Rounds of fragments and overlap in a FakeReplica. Every fragment has sums of its own beside those that every round exchanges, so that it can
-// be seen which examples each is made of.
+// Rounds of fragments and overlap in a FakeReplica. Every fragment has sums of its own beside those that every round exchanges, so that it
+// can be seen which examples each is made of.
 #include <cstring>
 #include <utility>
 

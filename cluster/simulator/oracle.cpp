@@ -74,8 +74,8 @@ void World::check_contents(const std::string& whose, const Contents& found, cons
   check_fragments(whose, found);
 }
 
-// A fragment lags behind, and lacks what a lost worker did of it; but nothing is in it that is not counted, or more often. At the end of a run
-// in which nothing was lost it has everything.
+// A fragment lags behind, and lacks what a lost worker did of it; but nothing is in it that is not counted, or more often. At the end of a
+// run in which nothing was lost it has everything.
 void World::check_fragments(const std::string& whose, const Contents& found) {
   static constexpr const char* kLosses[] = {"worker_lost",   "worker_stuck",  "link_lost",
                                             "too_stale",     "quarantined",   "skipped",

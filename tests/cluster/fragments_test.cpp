@@ -362,7 +362,7 @@ std::vector<double> staged_values(TestReplica& node, size_t row, double examples
   return all;
 }
 
-// Result m of the mean of two workers' w, while node 0 has gone on from its w to v: all its work since stays, w + (v - w) + (m - w), or a share.
+// Result m of the mean of two workers' w, while node 0 has gone on from its w to v: all its work since stays, m + (v - w), or a share.
 void expect_overlapped(const std::string& averaging, const std::function<double(double w, double v, double m)>& expected) {
   Replicas nodes = make_workers(2, averaging, kDouble), twin = make_workers(1, R"({"type": "periodic", "every": 4, "keep": 0})", kDouble);
   for (size_t i = 0; i < 2; ++i) nodes[i]->train(order_of(0, i, 2));
