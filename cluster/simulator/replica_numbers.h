@@ -22,6 +22,7 @@ class ReplicaNumbers {
   virtual const std::vector<Bucket>& buckets() const = 0;
   virtual ExchangeLayout inner_layout() const = 0;
   virtual std::span<std::byte> exchange_row(size_t row) = 0;
+  virtual std::span<const FragmentPart> fragments() const { return {}; }
 
   virtual void begin(const TrainOrder& order) = 0;
   // One local step, or the whole of a gradient order, and its contribution once the order is complete: after `last`, after the last of
@@ -32,6 +33,7 @@ class ReplicaNumbers {
   virtual std::optional<size_t> apply(const ApplyOrder& order) = 0;
   virtual std::optional<size_t> apply_inner(const InnerApplyOrder& order) = 0;
   virtual void load(int64_t round, const SharedBytes& image, bool keep_local) = 0;
+  virtual void unstage() {}
   virtual void drop() = 0;
   virtual SharedBytes snapshot(bool with_optimizer) = 0;
   virtual std::string evaluate(const Evaluate& order) = 0;

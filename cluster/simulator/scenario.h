@@ -43,6 +43,7 @@ struct Fault {
     wrong_data,   // a worker with another data set wants to join
     intruder,     // somebody in the network sends rubbish
     bad_payload,  // the next payload of a worker is none
+    outlying,     // contributions of one worker are far too large
     count
   };
   Kind kind = Kind::worker_kill;
@@ -73,7 +74,7 @@ struct Scenario {
 };
 
 // The names of the policies that scenarios know: "allreduce", "allreduce_shards", "periodic", "periodic_quorum", "every_ms", "post_local",
-// "nested", "gossip".
+// "nested", "gossip", "by_speed", "auto".
 const std::vector<std::string>& scenario_policies();
 // Everything from the seed; `policy` empty: that too.
 Scenario make_scenario(uint64_t seed, const std::string& policy = "");

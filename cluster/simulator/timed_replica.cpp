@@ -62,7 +62,7 @@ void TimedReplica::compute_step(bool last) {
   ++steps_;
 }
 
-// One local step.
+// One local step, or none where there is only something to be staged.
 void TimedReplica::step_done() {
   Training& t = *training_;
   const bool empty = t.order.ranges.empty();  // there is only something to stage
@@ -74,6 +74,8 @@ void TimedReplica::step_done() {
   t.contribution->figures.compute_s = t.compute_ms * 1e-3;
   t.contribution->figures.encode_s = times_.stage_ms * work_.slowness * 1e-3;
   t.contribution->figures.load_s = 0;
+  const bool lost = work_.lossy > 0 && static_cast<double>(network_.rng(process_).next() >> 11) * 0x1p-53 < work_.lossy;
+  if (lost) t.contribution->finite = false, t.contribution->examples = t.contribution->steps = 0;
   later(times_.stage_ms, [this, token = token_] {
     if (token == token_) contribute();
   });
@@ -143,6 +145,10 @@ void TimedReplica::snapshot(uint64_t request, bool with_optimizer) {
 
 void TimedReplica::evaluate(const Evaluate& order) {
   later(0, [this, order] { events_->on_evaluated(order.request, numbers_->evaluate(order)); });
+}
+
+void TimedReplica::unstage() {
+  later(0, [this] { numbers_->unstage(); });
 }
 
 void TimedReplica::drop() {

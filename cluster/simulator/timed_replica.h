@@ -26,6 +26,7 @@ struct StepTimes {
 // Of one node, over all its lives.
 struct WorkDone {
   double slowness = 1;  // its times are those of StepTimes multiplied by this
+  double lossy = 0;     // share of its contributions of local steps that come to nothing
   uint64_t computing_ns = 0;
   int64_t pending = 0;  // examples trained that are in no result it knows of
   int64_t lost = 0;     // examples trained that never will be
@@ -43,6 +44,7 @@ class TimedReplica final : public Replica {
   const std::vector<Bucket>& buckets() const override { return numbers_->buckets(); }
   ExchangeLayout inner_layout() const override { return numbers_->inner_layout(); }
   std::span<std::byte> exchange_row(size_t row) override { return numbers_->exchange_row(row); }
+  std::span<const FragmentPart> fragments() const override { return numbers_->fragments(); }
   void train(const TrainOrder& order) override;
   void make_part(const PartOrder& order) override;
   void apply(const ApplyOrder& order) override;
@@ -52,6 +54,7 @@ class TimedReplica final : public Replica {
   void load(int64_t round, SharedBytes image, bool keep_local) override;
   void snapshot(uint64_t request, bool with_optimizer) override;
   void evaluate(const Evaluate& order) override;
+  void unstage() override;
   void drop() override;
   int64_t steps() const override { return steps_; }
   int64_t evaluated() const override { return 0; }  // answers at once

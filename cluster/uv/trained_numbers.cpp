@@ -26,6 +26,7 @@ TrainedNumbers::~TrainedNumbers() {
 void TrainedNumbers::open(const Welcome& welcome) {
   assert(!trainer_);
   trainer_ = std::make_unique<ReplicaTrainer>(welcome, ReplicaTrainerOptions{.opener = &opener_});
+  fragments_ = trainer_->fragments();
 }
 
 std::span<std::byte> TrainedNumbers::exchange_row(size_t row) {
@@ -43,7 +44,7 @@ void TrainedNumbers::begin(const TrainOrder& order) {
   size_t rows = 1;
   if (order.gradient) rows = partials_of(order.first_leaf, order.first_leaf + static_cast<int>(order.ranges.size()), order.leaves).size();
   order_rows_.clear();
-  for (size_t i = 0; i < std::max<size_t>(rows, 1); ++i) order_rows_.push_back(exchange_row(i).data());
+  for (size_t i = 0; i < std::max<size_t>(rows, 1); ++i) order_rows_.push_back(exchange_row(order.row + i).data());
   staged_row_ = nullptr;
   under_way_ = true;
   lockstep_.begin([this] { trained_ = trainer_->train(order_, order_rows_, never_, *this, &contribution_); });
@@ -78,7 +79,7 @@ void TrainedNumbers::drop_order() {
 void TrainedNumbers::make_part(const PartOrder& order) { trainer_->make_part(order, exchange_row(0).data()); }
 
 std::optional<size_t> TrainedNumbers::apply(const ApplyOrder& order) {
-  const std::optional<size_t> refused = trainer_->apply(order, exchange_row(0).data());
+  const std::optional<size_t> refused = trainer_->apply(order, exchange_row(order.row).data());
   if (!refused) staged_row_ = nullptr;
   return refused;
 }

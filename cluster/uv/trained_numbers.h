@@ -34,6 +34,7 @@ class TrainedNumbers final : public sim::ReplicaNumbers, private OrderWatch {
   const std::vector<Bucket>& buckets() const override { return trainer_->block().buckets(); }
   ExchangeLayout inner_layout() const override { return trainer_->inner_layout(); }
   std::span<std::byte> exchange_row(size_t row) override;
+  std::span<const FragmentPart> fragments() const override { return fragments_; }
   void begin(const TrainOrder& order) override;
   std::optional<Contribution> step(bool last) override;
   void make_part(const PartOrder& order) override;
@@ -42,6 +43,7 @@ class TrainedNumbers final : public sim::ReplicaNumbers, private OrderWatch {
     return trainer_->apply_inner(order, exchange_row(0).data());
   }
   void load(int64_t round, const SharedBytes& image, bool keep_local) override;
+  void unstage() override { trainer_->unstage(); }
   void drop() override;
   SharedBytes snapshot(bool with_optimizer) override { return trainer_->snapshot(with_optimizer); }
   std::string evaluate(const Evaluate& order) override { return trainer_->evaluate(order, never_, nullptr); }
@@ -56,6 +58,7 @@ class TrainedNumbers final : public sim::ReplicaNumbers, private OrderWatch {
 
   SharedOpener& opener_;
   std::unique_ptr<ReplicaTrainer> trainer_;
+  std::vector<FragmentPart> fragments_;
   std::vector<Storage> rows_;
   const std::atomic<bool> never_ = false;
 
