@@ -219,6 +219,11 @@ void ClusterSession::on_round(int64_t round, uint64_t generation, int64_t exampl
   most_workers_ = std::max(most_workers_, workers);
   Json more = Json(Json::Object{{"workers", workers}, {"generation", static_cast<int64_t>(generation)}});
   if (figures.residual_square >= 0) more.set("residual_norm", std::sqrt(figures.residual_square));  // of all workers together
+  if (const RoundView view = coordinator_->round_view(); view.every > 0) {
+    more.set("every", view.every);
+    if (view.utilisation >= 0) more.set("utilisation", std::round(view.utilisation * 1e3) / 1e3);
+    if (view.divergence >= 0) more.set("divergence", std::round(view.divergence * 1e3) / 1e3);
+  }
   const bool formed_anew = std::exchange(generation_, generation) != generation;  // shows when training went on after a fault
   if (formed_anew) more.set("monotonic_s", now_s());
   log_.step(report, position(), formed_anew || examples_done % size == 0 || examples_done == job_.facts.planned, more);
@@ -496,7 +501,9 @@ void ClusterSession::show_workers() {
                                 {"staleness", view.staleness},
                                 {"step", view.step},
                                 {"waits_for", view.waits_for}}));
-  log_.emit(Json(Json::Object{{"event", "workers"}, {"step", position().step}, {"workers", std::move(list)}}));
+  Json event(Json::Object{{"event", "workers"}, {"step", position().step}, {"workers", std::move(list)}});
+  if (job_.policy.what == Policy::What::parameters) event.set("averaging", coordinator_->round_view().to_json());
+  log_.emit(event);
 }
 
 void ClusterSession::tick() {

@@ -29,7 +29,9 @@ Coordinator::Impl::Impl(CoordinatorOptions given, Clock& c, Rng& r, Transport& t
       mirror(ledger, [this](std::span<const std::byte> record) { on_appended(record); }),
       books(mirror, options.examples, options.planned),
       in_force(options.memberships),
-      sender(t) {
+      sender(t),
+      pace(options.policy),
+      guard(options.policy.guard) {
   assert(options.examples > 0 && options.batch > 0 && options.min_workers > 0);
   lease = options.lease != nullptr ? options.lease : !options.standby.empty() || options.is_standby ? &votes : nullptr;
 }
@@ -387,6 +389,7 @@ void Coordinator::Impl::lose(WorkerId id, const std::string& event_name, const s
   timelines.erase(id);
   std::erase(members, id);
   forget_image(id);
+  pace.forget(id);
   std::string done = given > 0 ? std::to_string(given) + " examples go back to be done by others; " : "";
   done += was_member ? std::to_string(members.size()) + " workers go on" : "it was not taking part";
   event(event_name.c_str(), &node, cause, done);
@@ -534,6 +537,7 @@ uint64_t Coordinator::generation() const { return impl_->generation; }
 int64_t Coordinator::examples_done() const { return impl_->books.examples_done(); }
 
 std::vector<WorkerView> Coordinator::workers() const { return impl_->views(); }
+RoundView Coordinator::round_view() const { return impl_->round_view(); }
 Json Coordinator::status() const { return impl_->status(); }
 Json Coordinator::counters() const { return impl_->counters(); }
 

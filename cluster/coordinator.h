@@ -67,6 +67,16 @@ struct CoordinatorOptions {
   SharedBytes resume_image;   // handed to the first worker when nobody holds a result
 };
 
+// How the last rounds went. -1: not known.
+struct RoundView {
+  int64_t every = 0;        // local steps until the next average, of the fastest worker; 0: by time, or gradients at each step
+  double utilisation = -1;  // share of the workers' time that went into training
+  double divergence = -1;   // of the replicas: mean |change| / |mean change|
+  Norms norms;              // the mean of the workers
+  int64_t outliers = 0;     // contributions left out so far because they were outlying
+  Json to_json() const;
+};
+
 struct WorkerView {
   WorkerId id = 0;
   std::string name, host, state;  // "training", "healing", "joining", ...
@@ -135,6 +145,7 @@ class Coordinator final : public TransportEvents {
   void abandon();  // the workers follow another coordinator: ends without a word to them
 
   bool established() const;                              // it has been granted the run; of a standby: it has taken over
+  RoundView round_view() const;
   int64_t round() const;                                 // committed
   std::optional<uint64_t> hash_of(int64_t round) const;  // of the parameters after one of the last rounds
   uint64_t generation() const;

@@ -1,6 +1,7 @@
 // The parts of Coordinator that its files share. coordinator.cpp: connections, joining, losing. coordinator_forming.cpp: from a change of
 // membership to Go. coordinator_rounds.cpp: rounds, leases, quarantine. coordinator_border.cpp: epochs' ends, evaluation, images.
 // coordinator_standby.cpp: who may coordinate, and the standby. coordinator_served.cpp: rounds that a server makes.
+// coordinator_adapt.cpp: pace and guards.
 #pragma once
 
 #include <deque>
@@ -15,8 +16,10 @@
 #include "cluster/clock_offset.h"
 #include "cluster/coordinator.h"
 #include "cluster/fixed_plan.h"
+#include "cluster/guard.h"
 #include "cluster/images.h"
 #include "cluster/ledger_mirror.h"
+#include "cluster/pace.h"
 #include "src/io/json.h"
 
 namespace perigee {
@@ -54,6 +57,8 @@ struct CoordinatedWorker {
   std::vector<Range> leased;  // and in no committed round yet
   uint64_t leased_ns = 0;     // when it was last given some
   bool lease_last = false;
+  int64_t lease_steps = 0;  // as it was told last
+  int left_out = 0;         // contributions in a row
   bool spoiled = false;  // others refuse what it has staged
   std::optional<Ready> ready;
   std::optional<Ready> early;  // for the round after the open one, which it has finished already
@@ -155,7 +160,7 @@ struct Coordinator::Impl {
   void after_commit(bool workers_wait);
   void replay_early();
   void on_ready(Node& node, const FrameHeader& header, Ready ready);
-  void not_finite(Node& node, const std::vector<Range>& ranges);
+  void leave_out(Node& node, const std::vector<Range>& announced, const char* as, const std::string& what);
   void check_begin();
   void begin(const std::vector<WorkerId>& who);
   void top_up(Node& node);
@@ -186,6 +191,14 @@ struct Coordinator::Impl {
   void note_inexact(const Node& node, std::vector<Range> ranges, const std::string& why);
   void note_lost_work(const Node& node);
   void note_broken_groups();
+
+  // ---- coordinator_adapt.cpp ----
+  bool leave_out(const std::vector<WorkerId>& who);  // true: some are outlying, and the round has not begun
+  void taken(const std::vector<WorkerId>& who);
+  void adapt(const std::vector<Share>& shares);  // to the round that is being committed
+  bool diverged(const Figures& figures, int64_t examples, int workers);
+
+  RoundView round_view() const;
 
   // ---- coordinator_border.cpp ----
   bool enter_border();  // true: the workers wait for the launcher
@@ -318,7 +331,15 @@ struct Coordinator::Impl {
   size_t ready_said = 0;  // Ready heard in this round: no fewer than there are
   uint64_t border_ns = 0, opened_ns = 0, begun_ns = 0, quorum_ns = 0, first_ready_ns = 0, first_done_ns = 0;
 
-  // Contributions that were not finite.
+  Pace pace;
+  Guard guard;
+  int64_t told_every = 0;
+  bool told_apart = false;
+  double gain = 1;  // of the outer step, with so many workers:
+  int gain_workers = 0;
+  int64_t outliers = 0;  // left out so far
+
+  // Contributions that were not finite, or outlying.
   struct Failure {
     Range range;
     std::vector<WorkerId> by;

@@ -9,6 +9,7 @@ namespace perigee {
 namespace {
 
 constexpr size_t kWorkersThatFail = 3;  // a range that fails so many is skipped
+constexpr int kMostLeftOut = 5;         // contributions of a worker in a row, before it is to be started again
 constexpr int64_t kRoundsAhead = 2;
 constexpr int64_t kFirstBatches = 4;   // of a round that is measured in time, before the speed is known
 constexpr int64_t kMaxBatches = 4096;  // of one worker's lease
@@ -97,6 +98,10 @@ void Coordinator::Impl::close_round() {
     add(figures, node.done->figures, share.examples);
     node.share = examples > 0 ? static_cast<double>(share.examples) / static_cast<double>(examples) : 0;
     if (!planted(Bug::leases_kept_after_commit)) node.leased = without(node.leased, share.ranges);
+  }
+  adapt(shares);
+  for (const Share& share : shares) {
+    Node& node = nodes.at(share.id);
     node.ready.reset();
     node.done.reset();
   }
@@ -109,7 +114,7 @@ void Coordinator::Impl::close_round() {
   const size_t workers = participants.size();
   ++open;
   events.on_round(books.round(), generation, books.examples_done(), static_cast<int>(workers), figures, examples);
-  if (phase != Phase::running) return;
+  if (phase != Phase::running || diverged(figures, examples, static_cast<int>(workers))) return;
   after_commit(workers_wait);
 }
 
@@ -162,12 +167,13 @@ void Coordinator::Impl::replay_early() {
 void Coordinator::Impl::top_up(Node& node) {
   if (!go_allowed() || standing || !node.member || node.server || border || finished) return;
   const int64_t batch = local_batch();
-  int64_t batches = std::max<int64_t>(1, options.policy.steps_per_round());
+  int64_t batches = options.policy.pace.active() ? pace.steps(node.id) : std::max<int64_t>(1, options.policy.steps_per_round());
   if (options.policy.every_ms > 0)
-    batches = node.rate > 0 ? std::clamp<int64_t>(
-                                  static_cast<int64_t>(std::ceil(node.rate * options.policy.round_ms() * 1e-3 / static_cast<double>(batch))),
-                                  1, kMaxBatches)
-                            : kFirstBatches;
+    batches = node.rate > 0
+                  ? std::clamp<int64_t>(
+                        static_cast<int64_t>(std::ceil(node.rate * options.policy.round_ms() * 1e-3 / static_cast<double>(batch))), 1,
+                        kMaxBatches)
+                  : kFirstBatches;
   const int64_t ahead = kRoundsAhead + (options.policy.overlap ? 1 : 0);
   const int64_t wanted = std::min(ahead * batches, kMaxBatches) * batch;
   Lease lease;
@@ -192,8 +198,10 @@ void Coordinator::Impl::top_up(Node& node) {
     lease.ranges.push_back(range);
     has += range.count;
   }
-  if (lease.ranges.empty() && lease.last == node.lease_last) return;
+  if (options.policy.pace.active()) lease.steps = batches;
+  if (lease.ranges.empty() && lease.last == node.lease_last && lease.steps == node.lease_steps) return;
   node.lease_last = lease.last;
+  node.lease_steps = lease.steps;
   if (!lease.ranges.empty()) node.leased_ns = clock.now_ns();
   node.leased.insert(node.leased.end(), lease.ranges.begin(), lease.ranges.end());
   // It had said that it has no work; now it will say again when it has done this.
@@ -211,6 +219,7 @@ void Coordinator::Impl::take_back(Node& node) {
     for (const Range& range : node.leased) books.pool().put_back(range);
   node.leased.clear();
   node.lease_last = false;
+  node.lease_steps = 0;
   node.ready.reset();
 }
 
@@ -244,7 +253,7 @@ void Coordinator::Impl::on_ready(Node& node, const FrameHeader& h, Ready ready) 
   }
   if (standing) {
     if (ready.finite) ++dropped.unexpected;
-    else not_finite(node, {});
+    else leave_out(node, {}, "quarantined", "gave NaN or infinity");
     return;
   }
   if (h.round < open || node.state != Node::State::training) return;         // it is late; it says so again once it has healed
@@ -261,16 +270,17 @@ void Coordinator::Impl::on_ready(Node& node, const FrameHeader& h, Ready ready) 
   }
   if (!ready.finite && !planted(Bug::not_finite_takes_part)) {
     if (ready.examples > 0) note_inexact(node, ready.ranges, "its work became NaN or infinite");
-    return not_finite(node, ready.ranges);
+    return leave_out(node, ready.ranges, "quarantined", "gave NaN or infinity");
   }
+  pace.on_steps(node.id, ready.steps, ready.figures.load_s + ready.figures.compute_s);
   node.ready = std::move(ready);
   ++ready_said;
   if (first_ready_ns == 0) first_ready_ns = clock.now_ns();
   check_begin();
 }
 
-// `ranges` gave numbers that are not finite: somebody else tries, and when enough have, they are given up.
-void Coordinator::Impl::not_finite(Node& node, const std::vector<Range>& announced) {
+// What a worker made of `announced` is of no use: somebody else tries, and when enough have, the examples are given up.
+void Coordinator::Impl::leave_out(Node& node, const std::vector<Range>& announced, const char* as, const std::string& what) {
   std::vector<Range> ranges = announced;
   if (standing) {
     const auto rank = std::find(members.begin(), members.end(), node.id) - members.begin();
@@ -278,7 +288,7 @@ void Coordinator::Impl::not_finite(Node& node, const std::vector<Range>& announc
     ranges.assign(planned.ranges.begin() + first, planned.ranges.begin() + last);
   }
   const size_t enough = std::min(kWorkersThatFail, trainers());
-  std::string done;
+  bool skipped = false;
   for (const Range& range : joined(ranges)) {
     auto f = std::find_if(failures.begin(), failures.end(), [&](const Failure& x) { return overlaps(x.range, range); });
     if (f == failures.end()) f = failures.insert(failures.end(), Failure{.range = range});
@@ -292,23 +302,28 @@ void Coordinator::Impl::not_finite(Node& node, const std::vector<Range>& announc
     if (!standing) node.leased = without(node.leased, {range});
     if (give_up) {
       if (!planted(Bug::skip_not_booked))
-        books.skip(generation, tried, node.id, "not finite on " + std::to_string(f->by.size()) + " workers");
+        books.skip(generation, tried, node.id, what + "; so on " + std::to_string(f->by.size()) + " workers");
       failures.erase(f);
       ++skipped_in_a_row;
-      event("skipped", &node, text + " gave NaN or infinity on " + std::to_string(enough) + " workers", "they are left out of the epoch");
+      skipped = true;
+      event("skipped", &node, text + " " + what + ", the last of " + std::to_string(enough) + " workers that tried",
+            "they are left out of the epoch");
     } else {
       if (!standing) f->range = range, f->waiting = true;
-      event("quarantined", &node, text + " gave NaN or infinity", "left out of the round; another worker tries them");
+      event(as, &node, text + " " + what, "left out of the round; another worker tries them");
     }
   }
   if (skipped_in_a_row >= static_cast<int64_t>(std::max<size_t>(8, 3 * members.size())))
-    return fail(Error(ErrorKind::model, {.what = "no worker gets a finite result any more",
-                                         .got = "NaN or infinity from everything since round " + std::to_string(books.round()),
+    return fail(Error(ErrorKind::model, {.what = "no worker gets a result of any use any more",
+                                         .got = what + ", all since round " + std::to_string(books.round()),
                                          .hint = "lower the learning rate, or continue from an earlier checkpoint"}));
   if (standing) {
     rotate = 1;
     return form();
   }
+  // Others can do what this one cannot, and wait for it.
+  if (!skipped && !options.policy.served && ++node.left_out == kMostLeftOut)
+    return evict(node.id, "worker_lost", std::to_string(kMostLeftOut) + " of its contributions in a row were of no use", false);
   drop_local_work(node);
   if (enter_border()) return;
   top_up_all();
@@ -335,6 +350,7 @@ void Coordinator::Impl::check_begin() {
     const uint64_t until = quorum_ns + ns(options.policy.grace_ms);
     if (now < until) return transport.start_timer(kGrace, until);
   }
+  if (leave_out(who)) return;
   begin(who);
 }
 
@@ -356,6 +372,7 @@ void Coordinator::Impl::begin(const std::vector<WorkerId>& who) {
   message.examples_after = books.examples_done() + examples;
   message.last = after.all_done() || open == options.max_rounds - 1;
   message.evaluate = after.epoch_done(books.first_unevaluated());
+  taken(who);
   begun = true;
   begun_ns = clock.now_ns();
   participants = who;

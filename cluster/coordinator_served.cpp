@@ -88,7 +88,7 @@ void Coordinator::Impl::on_served(Node& node, const FrameHeader& h, Served serve
   target_hash = served.hash;
   opened_ns = clock.now_ns();
   events.on_round(books.round(), generation, books.examples_done(), static_cast<int>(trainers()), served.figures, examples);
-  if (phase != Phase::running) return;
+  if (phase != Phase::running || diverged(served.figures, examples, static_cast<int>(trainers()))) return;
   after_served(shares);
 }
 
@@ -131,7 +131,7 @@ void Coordinator::Impl::on_unusable(Node& node, Ready ready) {
   }
   if (!disjoint(ready.ranges) || !without(ready.ranges, node.leased).empty())
     return evict(node.id, "worker_lost", "it claims work that it was not given", true);
-  not_finite(node, ready.ranges);
+  leave_out(node, ready.ranges, "quarantined", "gave NaN or infinity");
 }
 
 void Coordinator::Impl::replay_unusable() {

@@ -36,6 +36,7 @@ Json Coordinator::Impl::status() const {
   json.set("planned", options.planned);
   json.set("policy", options.policy.name);
   json.set("standing", standing);
+  if (!standing) json.set("averaging", round_view().to_json());
   json.set("ledger_synced", books.synced());
   json.set("min_workers", options.min_workers);
   if (options.is_standby) json.set("standby", "this was the standby; it took over from " + options.old_coordinator);

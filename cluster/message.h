@@ -220,6 +220,18 @@ struct Figures {
   }
 };
 
+// How large a worker's numbers are: Euclidean norms over the parameter block. -1: not known.
+struct Norms {
+  double change = -1;      // of what its local steps changed
+  double residual = -1;    // of what its codec has not sent yet, error feedback's memory
+  double parameters = -1;  // of the last result ...
+  double merged = -1;      // ... and of the mean change that made it, before the outer step
+  template <class F>
+  void fields(F& f) {
+    f(change), f(residual), f(parameters), f(merged);
+  }
+};
+
 // Announced rounds only: the contribution to header.round is staged.
 struct Ready {
   static constexpr MessageType kType = MessageType::ready;
@@ -228,9 +240,10 @@ struct Ready {
   bool finite = true;         // false: quarantined, takes part with weight 0
   std::vector<Range> ranges;  // what was trained
   Figures figures;
+  Norms norms;
   template <class F>
   void fields(F& f) {
-    f(base), f(examples), f(steps), f(finite), f(ranges), f(figures);
+    f(base), f(examples), f(steps), f(finite), f(ranges), f(figures), f(norms);
   }
 };
 
@@ -429,9 +442,10 @@ struct Lease {
   static constexpr MessageType kType = MessageType::lease;
   std::vector<Range> ranges;
   bool last = false;
+  int64_t steps = 0;  // of this worker's next orders; 0: as the policy says
   template <class F>
   void fields(F& f) {
-    f(ranges), f(last);
+    f(ranges), f(last), f(steps);
   }
 };
 

@@ -68,7 +68,10 @@ namespace perigee {
   X(push_repeated, "a repeated push is merged again") \
   X(stale_merged, "a contribution is merged however stale it is") \
   X(void_base_kept, "work that started from a void result is merged") \
-  X(served_unordered, "a worker's unusable work goes back before what it pushed is booked")
+  X(served_unordered, "a worker's unusable work goes back before what it pushed is booked") \
+  X(pace_unbounded, "an automatic number of steps is above its bound") \
+  X(outlier_takes_part, "a contribution that is far too large takes part in the mean") \
+  X(outlier_lost, "the examples of what was left out are done by nobody")
 // clang-format on
 
 enum class Bug {

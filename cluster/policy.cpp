@@ -118,8 +118,8 @@ Json with_defaults(const PolicyDef& def, const Json& given) {
 
 std::span<const PolicyAxis* const> policy_axes() {
   // As help shows their options; outer last: the rest is its knobs.
-  static const PolicyAxis* const axes[] = {&rounds_axis,   &gossip_axis, &fragments_axis, &gradient_axis,
-                                           &exchange_axis, &served_axis, &outer_axis};
+  static const PolicyAxis* const axes[] = {&rounds_axis, &gossip_axis, &fragments_axis, &gradient_axis, &exchange_axis,
+                                           &served_axis, &pace_axis,   &guard_axis,     &outer_axis};
   return axes;
 }
 

@@ -14,6 +14,21 @@ namespace perigee {
 
 struct LayerPolicy;
 
+// Local steps that follow the run (pace.h).
+struct PaceOptions {
+  bool automatic = false;       // every = "auto": as many as `utilisation` asks for
+  double utilisation = 0.8;     // share of the time that is to go into training
+  int64_t least = 1, most = 1;  // of an automatic `every`
+  bool by_speed = false;        // `every` is the fastest worker's; a slower one makes fewer, in proportion
+  bool active() const { return automatic || by_speed; }
+};
+
+// What is watched so that a run that goes wrong is told, or stopped (guard.h).
+struct GuardOptions {
+  double outlier = 3;      // a change so many times the median is left out; 0: none is
+  bool divergence = true;  // a run that diverges is stopped
+};
+
 struct Policy {
   enum class What : uint8_t { gradient, update, parameters };  // update: what each worker's optimiser makes of its gradient
   std::string name;                                            // "allreduce", "periodic", "diloco", ... or "custom"
@@ -21,6 +36,8 @@ struct Policy {
   // Parameters: a round is due after so many local steps, or after so many milliseconds.
   int64_t every = 1;
   double every_ms = 0;             // > 0: by time instead
+  PaceOptions pace;
+  GuardOptions guard;
   double sync_until = 0;           // gradients each step until this share of the run
   bool average_optimizer = false;  // slots take part in the mean
   Json codec;                      // how each worker's contribution is sent, with every option; null: as sums of float32

@@ -17,7 +17,8 @@ struct PolicyAxis {
   void (*write)(const Policy& policy, Json* json) = nullptr;  // nothing where the policy has not got it
 };
 
-extern const PolicyAxis served_axis, rounds_axis, gossip_axis, fragments_axis, gradient_axis, exchange_axis, outer_axis;
+extern const PolicyAxis served_axis, rounds_axis, gossip_axis, fragments_axis, pace_axis, guard_axis, gradient_axis, exchange_axis,
+    outer_axis;
 std::span<const PolicyAxis* const> policy_axes();
 std::vector<PolicyOption> codec_options_of(const PolicyDef& def);  // policy_gradient.cpp
 

@@ -6,7 +6,7 @@ namespace perigee {
 namespace {
 
 std::vector<PolicyOption> round_options() {
-  return {{"every", "integer", "5", "local steps between two averages"},
+  return {{"every", "integer", "5", "local steps between two averages; \"auto\": as many as `utilisation` asks for"},
           {"every_ms", "number", "0", "milliseconds between two averages, instead of `every`"},
           {"sync_until", "number", "0", "gradients are averaged at each step until this share of the run is done"},
           {"codec", "codec", "fp32", "how each worker's change of the parameters is sent: a name, or a table with type and options"},
@@ -28,7 +28,9 @@ void read_codec(const Config& config, Policy* policy) {
 }
 
 void read_rounds(const Config& config, const PolicyDef&, Policy* policy) {
-  policy->every = config.integer_in("every", 1, 1'000'000, 5);
+  const Json* every = config.raw("every");
+  policy->pace.automatic = every && *every == Json("auto");
+  if (!policy->pace.automatic) policy->every = config.integer_in("every", 1, 1'000'000, 5);
   policy->every_ms = config.number_in("every_ms", 0, 86'400'000, 0);
   if (policy->every_ms > 0 && config.has("every"))
     config.fail("every_ms", "is given together with 'every'", "", "one of them", "an average is due by steps or by time");
@@ -46,7 +48,7 @@ void write_rounds(const Policy& policy, Json* json) {
   if (policy.what != Policy::What::parameters) return;
   json->set("sync_until", policy.sync_until);
   if (policy.every_ms > 0) json->set("every_ms", policy.every_ms);
-  else json->set("every", policy.every);
+  else json->set("every", policy.pace.automatic ? Json("auto") : Json(policy.every));
   json->set("codec", policy.coded() ? policy.codec : Json("fp32"));
   json->set("average_optimizer", policy.average_optimizer);
   json->set("quorum", policy.quorum);

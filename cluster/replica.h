@@ -79,6 +79,7 @@ struct Contribution {
   std::vector<Range> ranges;      // trained
   std::vector<Partial> partials;  // rows of the exchange block; one row for local steps
   Figures figures;
+  Norms norms;          // local steps
   SharedBytes payload;  // local steps, with a codec: what stands for the coded part of the row
 };
 

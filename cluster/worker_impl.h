@@ -270,6 +270,7 @@ struct Worker::Impl {
   std::optional<Begin> begun;
   std::deque<Range> queue;  // leased, not begun
   bool queue_last = false, ready_sent = false;
+  int64_t order_steps = 0;  // local steps of an order, as the coordinator said last; 0: as the policy says
   bool applying = false, paused = false;
   int refused_alone = 0;  // payloads of its own
   int evaluating = 0;     // asked of the replica and not answered, of whatever generation

@@ -212,9 +212,9 @@ void Worker::Impl::train_local() {
                    .stop_after_ms = policy.round_ms(),
                    .examples_before = examples_done + (staged ? staged->steps * all_per_step : 0),
                    .examples_per_step = all_per_step};
-  const size_t steps = policy.every_ms > 0
-                           ? queue.size()
-                           : std::min<size_t>(queue.size(), static_cast<size_t>(std::max<int64_t>(1, policy.steps_of(order.round))));
+  const int64_t every = order_steps > 0 ? order_steps : policy.steps_of(order.round);
+  const size_t steps =
+      policy.every_ms > 0 ? queue.size() : std::min<size_t>(queue.size(), static_cast<size_t>(std::max<int64_t>(1, every)));
   order.ranges.assign(queue.begin(), queue.begin() + static_cast<ptrdiff_t>(steps));
   queue.erase(queue.begin(), queue.begin() + static_cast<ptrdiff_t>(steps));
   order.next.assign(queue.begin(), queue.begin() + static_cast<ptrdiff_t>(std::min(queue.size(), steps)));
@@ -226,12 +226,13 @@ void Worker::Impl::train_local() {
 }
 
 void Worker::Impl::on_lease(Lease lease) {
-  if (state != State::running || go->standing || queue.size() + lease.ranges.size() > kMaxRanges) {
+  if (state != State::running || go->standing || queue.size() + lease.ranges.size() > kMaxRanges || lease.steps < 0) {
     ++dropped.unexpected;
     return;
   }
   queue.insert(queue.end(), lease.ranges.begin(), lease.ranges.end());
   queue_last = lease.last;
+  order_steps = lease.steps;
   // It had said that it has no work. The coordinator takes that back when it sends some before the round has begun.
   got_work();
   if (!staged && !exchange.active()) ready_sent = false;
@@ -255,6 +256,7 @@ void Worker::Impl::send_ready() {
     ready.finite = staged->finite;
     ready.ranges = staged->ranges;
     ready.figures = staged->figures;
+    ready.norms = staged->norms;
   }
   tell(ready, held_round + 1);
 }
@@ -541,6 +543,7 @@ void Worker::Impl::stop_work(bool keep_contribution) {
   begun.reset();
   if (!keep_contribution || state != State::running) healing.reset(), receiver.cancel();
   queue.clear();
+  order_steps = 0;
   queue_last = ready_sent = paused = false;
 }
 

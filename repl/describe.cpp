@@ -149,7 +149,11 @@ void describe_averaging(const Job& job, Trainer& trainer) {
   const bool parameters = policy.what == Policy::What::parameters;
   std::string when = "each step";
   if (policy.every_ms > 0) when = "every " + std::to_string(static_cast<int64_t>(policy.every_ms)) + " ms";
+  else if (policy.pace.automatic)
+    when = "every " + std::to_string(policy.pace.least) + " to " + std::to_string(policy.pace.most) + " steps, so that " +
+           std::to_string(std::lround(100 * policy.pace.utilisation)) + " % of the time goes into training";
   else if (parameters) when = "every " + std::to_string(policy.every) + (policy.every == 1 ? " step" : " steps");
+  if (policy.pace.by_speed) when += " of the fastest worker, fewer of slower ones in proportion";
   if (policy.sync_until > 0)
     when = "gradients each step until " + std::to_string(static_cast<int>(100 * policy.sync_until)) + " %, then " + when;
   std::string what = parameters ? "parameters" : policy.what == Policy::What::update ? "updates of each worker's optimiser" : "gradients";
@@ -181,6 +185,9 @@ void describe_averaging(const Job& job, Trainer& trainer) {
   std::printf("averaging on several workers: %s: %s, %s, %s%s, topology %s, %s; gain %.3g%s\n", policy.name.c_str(), when.c_str(),
               what.c_str(), policy.sums ? "added up" : "merged by examples", outer.c_str(), policy.topology.c_str(), synchrony.c_str(),
               gain, note.c_str());
+  if (parameters && policy.guard.outlier > 0)
+    std::printf("guards: a contribution of %g times the median change is left out%s\n", policy.guard.outlier,
+                policy.guard.divergence ? "; a run that diverges is stopped" : "");
   if (policy.partial()) return describe_fragments(policy, trainer, job.where() + ": averaging");
 
   Params& params = trainer.model().params();

@@ -139,7 +139,8 @@ class PlainDisplay : public Display {
     const Json* list = event.find("workers");
     if (!list || !list->is_array() || now - last_workers_ < std::chrono::seconds(15)) return;
     last_workers_ = now;
-    line(workers_line(list->as_array()));
+    const std::string averaging = averaging_line(event);
+    line(workers_line(list->as_array()) + (averaging.empty() ? "" : "; " + averaging));
   }
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now(), last_workers_ = last_;
 };
@@ -179,7 +180,10 @@ class LiveDisplay : public Display {
     if (kind == "end") line(end_lines(event));
     if (const std::string text = cluster_event_line(event); !text.empty()) line(text);
     if (kind == "workers") {
-      if (const Json* list = event.find("workers"); list && list->is_array()) workers_ = workers_table(list->as_array(), kWorkersShown);
+      if (const Json* list = event.find("workers"); list && list->is_array()) {
+        workers_ = workers_table(list->as_array(), kWorkersShown);
+        if (const std::string averaging = averaging_line(event); !averaging.empty()) workers_ += averaging + "\n";
+      }
       if (!status_.empty()) redraw();
     }
     if (kind == "step") draw(event);

@@ -59,6 +59,24 @@ std::string workers_table(const Json::Array& workers, size_t most) {
   return text;
 }
 
+std::string averaging_line(const Json& event) {
+  const Json* averaging = event.find("averaging");
+  if (!averaging || !averaging->is_object()) return "";
+  std::string text;
+  const auto add = [&](const char* key, const char* format, double scale) {
+    const Json* value = averaging->find(key);
+    if (!value || !value->is_number() || (std::string(key) == "outliers" && value->as_number() == 0)) return;
+    char part[64];
+    std::snprintf(part, sizeof part, format, scale * value->as_number());
+    text += (text.empty() ? "" : ", ") + std::string(part);
+  };
+  add("every", "averages every %.0f steps", 1);
+  add("utilisation", "%.0f %% of the time training", 100);
+  add("divergence", "replicas %.2f apart", 1);
+  add("outliers", "%.0f contributions left out", 1);
+  return text;
+}
+
 std::string workers_line(const Json::Array& workers) {
   constexpr size_t kMost = 8;
   std::string text = std::to_string(workers.size()) + (workers.size() == 1 ? " worker: " : " workers: ");

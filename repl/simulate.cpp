@@ -31,7 +31,7 @@ struct Options {
   std::string script, bandwidth = "1Gbit", latency = "200us", mtbf, repair = "1min", step_time;
   std::vector<std::string> settings, sweeps, speeds, rates_later;
   int64_t nodes = 4, epochs = 0, steps = 0, batch = 0, seed = 0, threads = 0, parameters = 0, examples = 0;
-  double speed_spread = 0;
+  double speed_spread = 0, lose = 0;
   bool json = false, train = false;
 } options;
 
@@ -48,6 +48,8 @@ void declare(CLI::App& app) {
   app.add_option("--speed", options.speeds, "of one machine against the others: 3=0.25; several times")->allow_extra_args(false);
   app.add_option("--bandwidth-at", options.rates_later, "the machines' bandwidth from a time on: 30s=2Mbit; several times")
       ->allow_extra_args(false);
+  app.add_option("--lose", options.lose, "share of the workers' contributions of local steps that come to nothing and are done again: 0.3")
+      ->check(CLI::Range(0.0, 0.9));
   app.add_flag("--train", options.train, "really train on the simulated machines, and print what was learnt; the job's data are opened");
   app.add_option(
          "--sweep", options.sweeps,
@@ -184,6 +186,7 @@ sim::ForecastInput described(const Job& job) {
   if (!options.mtbf.empty()) in.mtbf_s = parse_duration(options.mtbf, "--mtbf");
   in.repair_s = parse_duration(options.repair, "--repair");
   in.speed_spread = options.speed_spread;
+  in.lose = options.lose;
   for (const std::string& text : options.speeds) {
     const auto [node, speed] = pair_of(text, "--speed", "NODE=FACTOR");
     in.speeds[static_cast<int>(parse_number(node, "--speed", 0, static_cast<double>(kMaxWorkers) - 1))] =

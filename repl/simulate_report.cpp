@@ -52,13 +52,15 @@ std::string figure(const SimulatedPoint& point, const char* name) {
 
 Json course_json(const sim::Forecast& forecast) {
   Json rounds = Json::array();
-  for (const sim::ForecastRound& r : forecast.course)
+  for (const sim::ForecastRound& r : forecast.course) {
     rounds.push(Json(Json::Object{{"at_s", r.at_s},
                                   {"examples", r.examples_done},
                                   {"steps", r.steps},
                                   {"workers", r.workers},
                                   {"loss", r.loss},
-                                  {"computing", r.computing}}));
+                                  {"computing", r.computing},
+                                  {"averaging", r.view.to_json()}}));
+  }
   return rounds;
 }
 

@@ -47,6 +47,7 @@ void print_coordinator(const Json& status) {
   std::printf("coordinator: %s, round %s, generation %s, %s examples done\n", text_of(status, "phase").c_str(),
               text_of(status, "round").c_str(), text_of(status, "generation").c_str(), text_of(status, "examples_done").c_str());
   if (const std::string standby = text_of(status, "standby"); !standby.empty()) std::printf("standby: %s\n", standby.c_str());
+  if (const std::string averaging = averaging_line(status); !averaging.empty()) std::printf("%s\n", averaging.c_str());
   if (const Json* workers = status.find("workers"); workers && workers->is_array())
     std::printf("%s", workers_table(workers->as_array()).c_str());
 }

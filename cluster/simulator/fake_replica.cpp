@@ -94,6 +94,7 @@ void FakeReplica::open(const Welcome& welcome) {
   };
   inner_layout_ = layout_;
   if (!policy.inner.codec.is_null()) inner_payloads_ = code(&inner_layout_);
+  if (policy.every_ms == 0) most_steps_ = static_cast<size_t>(policy.pace.automatic ? policy.pace.most : policy.every);
   if (policy.partial()) {
     set_up_fragments(policy);
   } else if (coded_steps_ && *policy.codec.find("type") == Json("lowrank")) {
@@ -167,6 +168,7 @@ void FakeReplica::train(const TrainOrder& order) {
     complain_("an order carries " + std::to_string(order.carried) + " examples; trained are " + std::to_string(local_examples_));
   if (staged_local_ && payloads_) payloads_->settle(false);  // it is staged again
   if (!order.overlapped) staged_local_ = staged_payload_ = false;
+  if (!order.gradient && order.ranges.size() > most_steps_) complain_("more local steps than the policy allows");
   for (const Range& range : order.ranges)
     if (range.begin < 0 || range.count < 0 || range.begin + range.count > options_.examples) return complain_("a range outside the data");
   training_ = std::make_unique<Training>();
@@ -235,7 +237,10 @@ void FakeReplica::progress(uint64_t token) {
 
 void FakeReplica::steps_done() {
   Training& t = *training_;
+  if (faults_.outlying > 0 && SeededRng(mix(network_.now_ns(), ~steps_)).chance(faults_.outlying)) local_outlying_ = true;
   t.contribution.finite = local_finite_;
+  t.contribution.figures.compute_s = static_cast<double>(network_.now_ns() - t.begun_ns) * 1e-9;
+  t.contribution.norms.change = std::pow(static_cast<double>(t.contribution.steps), 0.75) * (local_outlying_ ? 1000 : 1);
   t.contribution.partials = {{0, 1}};
   staged_row_ = t.order.row;
   stage_local();
@@ -330,6 +335,9 @@ std::optional<size_t> FakeReplica::add_merged(const ApplyOrder& order) {
   std::memcpy(maxima.data(), row.data() + static_cast<size_t>(layout_.sums) * 4, maxima.size() * 8);
   double counted = 0;
   for (int64_t i = 0; i < options_.examples; ++i) counted += static_cast<double>(sums[static_cast<size_t>(i)]);
+  // Of three or more only one is ever too large, and can be told from the others.
+  if (staged_local_ && local_outlying_ && local_examples_ > 0 && tail.contributions >= 3)
+    complain_("round " + std::to_string(order.round) + " takes in a contribution that is far too large");
   if (tail.examples != order.examples || counted != static_cast<double>(order.examples))
     complain_("round " + std::to_string(order.round) + " is said to sum " + std::to_string(order.examples) + " examples; its tail says " +
               std::to_string(tail.examples) + ", its sums " + std::to_string(counted));
@@ -341,7 +349,7 @@ std::optional<size_t> FakeReplica::add_merged(const ApplyOrder& order) {
 void FakeReplica::forget_local() {
   local_ = staged_ = blank();
   local_examples_ = staged_examples_ = 0;
-  staged_local_ = false, local_finite_ = true;
+  staged_local_ = local_outlying_ = false, local_finite_ = true;
 }
 
 void FakeReplica::apply(const ApplyOrder& order) {
@@ -487,7 +495,7 @@ void FakeReplica::drop() {
   local_ = staged_ = blank();
   local_examples_ = staged_examples_ = 0;
   held_ = nullptr;
-  staged_local_ = staged_payload_ = false, local_finite_ = true;
+  staged_local_ = staged_payload_ = local_outlying_ = false, local_finite_ = true;
   if (payloads_) payloads_->drop();
   if (inner_payloads_) inner_payloads_->drop();
 }

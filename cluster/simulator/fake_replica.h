@@ -31,6 +31,7 @@ struct Contents {
 struct ReplicaFaults {
   double slow = 1;           // every computation takes so many times longer
   bool stuck = false;        // what is begun never ends
+  double outlying = 0;       // share of contributions that change far too much
   double nan = 0;            // share of contributions that are not finite
   bool fails = false;        // the next order ends the trainer
   bool wrong_apply = false;  // the next result comes out wrong, as by a bit flip in memory
@@ -147,9 +148,10 @@ class FakeReplica final : public Replica {
   int64_t local_examples_ = 0, staged_examples_ = 0;
   size_t staged_row_ = 0;
   int64_t round_ = -1, steps_ = 0, evaluated_ = 0;
-  bool holds_ = false, staged_local_ = false, staged_payload_ = false, local_finite_ = true;
-  uint64_t free_at_ns_ = 0;  // the trainer does one thing at a time, in order
-  uint64_t token_ = 0;       // of the training order under way; a new number when it is given up
+  bool holds_ = false, staged_local_ = false, staged_payload_ = false, local_finite_ = true, local_outlying_ = false;
+  size_t most_steps_ = SIZE_MAX;  // of an order, by the policy
+  uint64_t free_at_ns_ = 0;       // the trainer does one thing at a time, in order
+  uint64_t token_ = 0;            // of the training order under way; a new number when it is given up
   std::unique_ptr<Training> training_;
 };
 

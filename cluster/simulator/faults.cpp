@@ -208,6 +208,10 @@ void World::strike(const Fault& fault) {
       take_hold();
       node.faults.nan = fault.how;
       return after([this, who] { workers_[static_cast<size_t>(who)]->faults.nan = 0; });
+    case Kind::outlying:
+      take_hold();
+      node.faults.outlying = fault.how;
+      return after([this, who] { workers_[static_cast<size_t>(who)]->faults.outlying = 0; });
     case Kind::poison: return;  // from the start
     case Kind::stuck:
       take_hold();

@@ -163,6 +163,7 @@ FutureRun::FutureRun(const ForecastInput& input) : input_(input), network_(input
     Node& node = *nodes_.back();
     node.process = network_.add_process(node.host(), "node" + std::to_string(i) + ":1");
     node.work.slowness = draw_slowness(input, speeds);
+    node.work.lossy = input.lose;
     if (const auto own = input.speeds.find(i); own != input.speeds.end()) node.work.slowness /= own->second;
     start(node);
   }
@@ -265,7 +266,8 @@ void FutureRun::on_round(int64_t, uint64_t, int64_t examples_done, int workers, 
                               .steps = examples / input_.times.batch,
                               .workers = workers,
                               .loss = f.loss_sum / static_cast<double>(std::max<int64_t>(1, examples)),
-                              .computing = all_s > 0 ? f.compute_s / all_s : 0});
+                              .computing = all_s > 0 ? f.compute_s / all_s : 0,
+                              .view = coordinator_->round_view()});
 }
 
 void FutureRun::on_epoch(uint64_t) {
@@ -356,6 +358,16 @@ Forecast FutureRun::result() {
   return f;
 }
 
+void refuse_what_is_not_simulated(const ForecastInput& input) {
+  const Policy policy = read_policy(&input.averaging, "averaging");
+  if (policy.overlap)
+    throw Error(ErrorKind::usage,
+                {"averaging", "overlap is not simulated: a worker here trains or takes a result", "overlap = true", "", ""});
+  if (policy.partial() && !input.numbers)
+    throw Error(ErrorKind::usage, {"averaging", "a forecast does not know what rounds of parts of the parameters send", policy.name,
+                                   "a policy whose rounds are of all parameters", "with --train they are what they are"});
+}
+
 Forecast alone(const ForecastInput& input) {
   const Policy policy = read_policy(&input.averaging, "averaging");
   SeededRng speeds = speeds_of(input);
@@ -376,6 +388,7 @@ Forecast forecast(const ForecastInput& input) {
                                    .what = "has no model of a server, whose machine and connection all workers share",
                                    .got = "averaging '" + policy.name + "'",
                                    .expected = "a policy whose workers average together"});
+  refuse_what_is_not_simulated(input);
   return input.nodes == 1 && input.mtbf_s <= 0 && !input.numbers ? alone(input) : FutureRun(input).run();
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/coordinator.h"
 #include "cluster/simulator/timed_replica.h"
 #include "src/io/json.h"
 #include "src/optim/param_window.h"
@@ -24,6 +25,7 @@ struct ForecastInput {
   double repair_s = 60;                                // until a failed node's worker is back
   double speed_spread = 0;                             // of the logarithm of the nodes' speeds, normally distributed
   std::map<int, double> speeds;                        // of single nodes, against the others'
+  double lose = 0;                                     // share of contributions of local steps that are lost, and done again
   std::vector<std::pair<double, double>> rates_later;  // seconds from the first order; bytes_per_s from then on
   uint64_t seed = 0;
   // the job
@@ -54,6 +56,7 @@ struct ForecastRound {
   int workers = 0;
   double loss = 0;       // of training, by the mean of its examples
   double computing = 0;  // share of the workers' time
+  RoundView view;
 };
 
 struct ForecastEvaluation {

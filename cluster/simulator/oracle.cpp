@@ -106,7 +106,7 @@ void World::check_end() {
          std::to_string(scenario_.planned));
   const int64_t poisoned = poison_.count > 0 ? scenario_.batch * 4 + scenario_.global_batch : 0;
   bool may_skip = poisoned > 0;
-  for (const Fault& fault : scenario_.faults) may_skip |= fault.kind == Fault::Kind::not_finite;
+  for (const Fault& fault : scenario_.faults) may_skip |= fault.kind == Fault::Kind::not_finite || fault.kind == Fault::Kind::outlying;
   if (found.skipped > 0 && !may_skip) fail(std::to_string(found.skipped) + " examples were skipped though all can be computed");
   // ... and by the parameters: those that the launcher was given, and those of every worker that was there to the end. Who was cut off
   // before may hold a result that nobody knows of; it is of an older generation.

@@ -39,7 +39,8 @@ constexpr const char* kNames[] = {"worker_kill",
                                   "join",
                                   "wrong_data",
                                   "intruder",
-                                  "bad_payload"};
+                                  "bad_payload",
+                                  "outlying"};
 static_assert(std::size(kNames) == static_cast<size_t>(Fault::Kind::count));
 
 // Exchanges inside groups between rounds.
@@ -72,6 +73,15 @@ Json nested_or_gossip(const std::string& policy, SeededRng& rng) {
   nested.set("inside", std::move(inside));
   if (rng.chance(0.5)) nested.set("group", rng.integer(2, 3));
   return nested;
+}
+
+void set_pace(bool automatic, SeededRng& rng, Json* json) {
+  if (!automatic || rng.chance(0.5)) json->set("by_speed", true);
+  if (!automatic) return;
+  json->set("every", "auto");
+  json->set("utilisation", rng.between(0.1, 0.95));
+  json->set("every_min", rng.integer(1, 3));
+  json->set("every_max", rng.integer(3, 12));
 }
 
 Json averaging_of(const std::string& policy, SeededRng& rng) {
@@ -109,6 +119,7 @@ Json averaging_of(const std::string& policy, SeededRng& rng) {
       json.set("late", rng.integer(1, every / fragments - 1));
     if (rng.chance(0.2)) json.set("sync_until", rng.between(0.1, 0.6));
   }
+  if (policy == "by_speed" || policy == "auto") set_pace(policy == "auto", rng, &json);
   if (policy == "post_local") {
     json.set("sync_until", rng.between(0.1, 0.9));
     if (rng.chance(0.3)) json.set("shards", rng.integer(2, 8));
@@ -134,6 +145,7 @@ Fault make_fault(Fault::Kind kind, double at_ms, int workers, SeededRng& rng) {
     case Fault::Kind::slow_link: fault.how = std::exp(rng.between(std::log(2e4), std::log(1e7))); break;
     case Fault::Kind::loss: fault.how = rng.between(0.01, 0.2); break;
     case Fault::Kind::duplicates: fault.how = rng.between(0.01, 0.1); break;
+    case Fault::Kind::outlying:
     case Fault::Kind::not_finite: fault.how = rng.between(0.2, 1); break;
     case Fault::Kind::slow: fault.how = rng.between(2, 8); break;
     case Fault::Kind::flapping: fault.how = rng.between(50, 1000); break;  // ms between changes
@@ -150,7 +162,8 @@ const char* to_string(Fault::Kind kind) { return kNames[static_cast<size_t>(kind
 const std::vector<std::string>& scenario_policies() {
   static const std::vector<std::string> names = {"allreduce",     "allreduce_shards", "periodic",         "periodic_quorum", "every_ms",
                                                  "post_local",    "allreduce_coded",  "allreduce_passes", "served",          "served_stale",
-                                                 "served_merged", "nested",           "gossip",           "overlap",         "streaming"};
+                                                 "served_merged", "nested",           "gossip",           "overlap",         "streaming",
+                                                 "by_speed",      "auto"};
   return names;
 }
 
@@ -288,6 +301,13 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
   if (SeededRng server(mix(seed, 0x73657276)); s.averaging.find("synchrony"))
     for (Fault& fault : s.faults)
       if (server.chance(0.3)) (server.chance(0.5) ? fault.who : fault.other) = s.workers;
+  const Json* every = s.averaging.find("every");
+  if (SeededRng pace(mix(seed, 0x70616365));
+      policy.empty() && every && !s.averaging.find("synchrony") && !s.averaging.find("consensus") && pace.chance(0.35))
+    set_pace(pace.chance(0.5), pace, &s.averaging);
+  if (SeededRng outlying(mix(seed, 0x6f75746c)); s.averaging.find("max_staleness") && !s.averaging.find("synchrony") &&
+                                                 !s.averaging.find("consensus") && outlying.chance(0.15) && !wrong)
+    s.faults.push_back(make_fault(Fault::Kind::outlying, outlying.between(0, work_ms), s.workers, outlying));
   std::sort(s.faults.begin(), s.faults.end(), [](const Fault& a, const Fault& b) { return a.at_ms < b.at_ms; });
   return s;
 }

@@ -43,6 +43,7 @@ struct Fault {
     wrong_data,   // a worker with another data set wants to join
     intruder,     // somebody in the network sends rubbish
     bad_payload,  // the next payload of a worker is none
+    outlying,     // contributions of one worker are far too large
     count
   };
   Kind kind = Kind::worker_kill;

@@ -78,6 +78,8 @@ void TimedReplica::go_on() {
     done.contribution->figures.compute_s = done.compute_ms * 1e-3;
     done.contribution->figures.encode_s = times_.stage_ms * work_.slowness * 1e-3;
     done.contribution->figures.load_s = 0;
+    const bool lost = work_.lossy > 0 && static_cast<double>(network_.rng(process_).next() >> 11) * 0x1p-53 < work_.lossy;
+    if (lost) done.contribution->finite = false, done.contribution->examples = done.contribution->steps = 0;
     staged_ = !done.order.inner;
     staged_pending_ = work_.pending;
     contribute();

@@ -26,6 +26,7 @@ struct StepTimes {
 // Of one node, over all its lives.
 struct WorkDone {
   double slowness = 1;  // its times are those of StepTimes multiplied by this
+  double lossy = 0;     // share of its contributions of local steps that come to nothing
   uint64_t computing_ns = 0;
   int64_t pending = 0;  // examples trained that are in no result it knows of
   int64_t lost = 0;     // examples trained that never will be

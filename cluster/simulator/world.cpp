@@ -194,8 +194,8 @@ void World::start_worker(int who) {
   WorkerNode& node = *workers_[static_cast<size_t>(who)];
   if (node.worker || !node.wanted || node.finished || stopped_ || !outcome_.failure.empty()) return;
   ++node.starts, ++node.life;
-  const double nan = node.faults.nan, slow = node.faults.slow;
-  node.faults = {.slow = slow, .nan = nan};
+  const double nan = node.faults.nan, slow = node.faults.slow, outlying = node.faults.outlying;
+  node.faults = {.slow = slow, .outlying = outlying, .nan = nan};
   FakeReplica::Options r;
   r.examples = scenario_.examples;
   r.fingerprint = node.wrong_data ? 2 : 1;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "cluster/change_norm.h"
 #include "cluster/data/data_print.h"
 #include "cluster/data/remote_source.h"
 #include "cluster/exchange_tail.h"
@@ -247,6 +248,7 @@ uint64_t ReplicaTrainer::hash_of_result() const {
 void ReplicaTrainer::new_result(int64_t round) {
   round_ = round;
   local_work_ = staged_ = false;
+  parameters_norm_ = merged_norm_ = -1;
   hash_ = hash_of_result();
   inner_staged_ = 0;
   for (auto& image : images_) image.reset();
@@ -304,6 +306,7 @@ bool ReplicaTrainer::train(const TrainOrder& order, std::span<std::byte* const> 
   contribution->round = order.round;
   contribution->examples = contribution->steps = 0;
   contribution->finite = true;
+  contribution->norms = {};
   contribution->ranges.clear();
   contribution->partials.clear();
   contribution->figures = {};
@@ -412,9 +415,22 @@ bool ReplicaTrainer::stage(const TrainOrder& order, std::byte* row, Contribution
   if (partial_) return partial_->stage(round_ + 1, result_->parameters.data(), row, contribution);
   if (order.inner) return stage_inner(examples, row, contribution);
   if (!block_.stage_values(row, examples, !codec_)) return false;
+  contribution->norms = norms_of_change();
   if (!codec_) return true;
   contribution->payload = codec_->encode(change_in(row), contribution->round);
+  if (const std::span<const float> residual = codec_->residual(); !residual.empty())
+    contribution->norms.residual = std::sqrt(block_math(Dtype::f32).sum_of_squares(residual.data(), static_cast<int64_t>(residual.size())));
   return contribution->payload != nullptr;
+}
+
+// Of the local work, for the coordinator's guards. Those of the result are told once it has been trained on.
+Norms ReplicaTrainer::norms_of_change() {
+  const Params& params = trainer_.model().params();
+  const BlockMath& math = block_math(params.dtype());
+  if (parameters_norm_ < 0) parameters_norm_ = std::sqrt(math.sum_of_squares(result_->parameters.data(), params.block_elements()));
+  return {.change = change_norm(params.dtype(), result_->parameters.data(), params.block(), params.block_elements()),
+          .parameters = parameters_norm_,
+          .merged = merged_norm_};
 }
 
 void ReplicaTrainer::plan_node(int32_t first, int32_t last, size_t depth, std::byte* to, const std::vector<const std::byte*>& adds) {
@@ -505,6 +521,7 @@ std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* 
   const bool merged = order.examples > 0 && !gradient && !order.alone;
   if (step_codec_ && gradient && order.examples > 0)
     if (const std::optional<size_t> refused = add_step_payloads(order)) return refused;
+  double merged_norm = -1;
   if (codec_ && merged)
     if (const std::optional<size_t> refused = add_payloads(order, row)) return refused;
   if (gradient || order.examples == 0) back_to_result(order.examples == 0 || policy_.what != Policy::What::update);
@@ -513,6 +530,8 @@ std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* 
   } else if (order.examples > 0) {
     if (outer_.active()) keep_result();  // who had no work to do trained nothing, and holds the result in the trainer alone
     if (merged) take_mean(order, row);
+    const Params& params = trainer_.model().params();
+    merged_norm = local_work_ ? change_norm(params.dtype(), result_->parameters.data(), params.block(), params.block_elements()) : -1;
     if (outer_.active())
       take_outer_step(order, order.workers > 0 ? order.workers
                              : merged          ? read_exchange_tail(block_.layout(), {row, block_.layout().bytes()}).contributions
@@ -524,6 +543,7 @@ std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* 
   if (inner_codec_) inner_codec_->settle(false);  // of an exchange that came to nothing
   set_progress(order.examples_after);
   new_result(order.round);
+  merged_norm_ = merged_norm;
   return std::nullopt;
 }
 

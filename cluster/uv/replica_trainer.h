@@ -112,6 +112,7 @@ class ReplicaTrainer {
   const Batch& next_batch();
   void keep_result();  // before local work
   void back_to_result(bool with_slots = true);
+  Norms norms_of_change();
   void put_initial_values();
   void new_result(int64_t round);
   void take_outer_step(const ApplyOrder& order, int64_t workers);
@@ -146,6 +147,7 @@ class ReplicaTrainer {
   int64_t staged_examples_ = 0;
   int64_t inner_staged_ = 0;   // so often since the last result
   bool inner_pending_ = false;  // the inner codec's payload is in the group's exchange
+  double parameters_norm_ = -1, merged_norm_ = -1;  // of the result, and of the mean change that made it; -1: not known
 
   std::vector<Range> wanted_, listed_;  // listed: with the loader; the first `taken_` are taken
   size_t taken_ = 0;

@@ -58,6 +58,7 @@ class TrainedNumbers final : public sim::ReplicaNumbers, private OrderWatch {
 
   SharedOpener& opener_;
   std::unique_ptr<ReplicaTrainer> trainer_;
+  std::vector<FragmentPart> fragments_;
   std::vector<Storage> rows_;
   std::vector<FragmentPart> fragments_;
   const std::atomic<bool> never_ = false;
