@@ -57,6 +57,8 @@ namespace perigee {
   X(maxima_added, "maxima are added") \
   X(result_short, "the end of a result is not copied") \
   X(zero_weight_added, "what has no weight is added") \
+  X(inner_index_kept, "after a change of membership a worker goes on with the inner exchange that it was at") \
+  X(inner_ahead_refused, "a member of a group may be only one exchange ahead") \
   X(payload_of_another, "a payload is taken for that of the next rank") \
   X(carried_forgotten, "what was handed in to a void round is in the next one, and in nobody's books") \
   X(fragment_sent_twice, "what a fragment has merged is handed in again") \

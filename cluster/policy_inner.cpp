@@ -19,14 +19,17 @@ std::vector<PolicyOption> gossip_options() {
 void check_rounds_between(const Config& config, const Policy& policy) {
   if (policy.every_ms > 0) config.fail("every_ms", "does not go with inner exchanges", "", "'every'", kWholeRounds);
   if (policy.partial())
-    config.fail("overlap", "does not go with inner exchanges", "fragments, overlap, keep or policies by layers", "none of them", kWholeRounds);
-  if (policy.served) config.fail("type", "has a server instead of rounds of all workers", policy.name, "a policy with rounds", kWholeRounds);
+    config.fail("overlap", "does not go with inner exchanges", "fragments, overlap, keep or policies by layers", "none of them",
+                kWholeRounds);
+  if (policy.served)
+    config.fail("type", "has a server instead of rounds of all workers", policy.name, "a policy with rounds", kWholeRounds);
   if (policy.quorum < 1) config.fail("quorum", "does not go with inner exchanges", std::to_string(policy.quorum), "1", kWholeRounds);
 }
 
 void check_count(const Config& config, const char* key, const Policy& policy) {
   if (policy.every <= policy.inner.every)
-    config.fail(key, "leaves no room for an inner exchange", std::to_string(policy.every), "more than " + std::to_string(policy.inner.every));
+    config.fail(key, "leaves no room for an inner exchange", std::to_string(policy.every),
+                "more than " + std::to_string(policy.inner.every));
   if (inner_exchanges(policy) > kMaxInnerExchanges)
     config.fail(key, "has too many inner exchanges in a round", std::to_string(inner_exchanges(policy)),
                 "at most " + std::to_string(kMaxInnerExchanges));
@@ -84,15 +87,18 @@ Policy read_part(const Config& config, const char* key, const Json& part) {
 const PolicyAxis gossip_axis = {.applies = [](const PolicyDef& def) { return def.kind == PolicyDef::Kind::gossip; },
                                 .options = gossip_options,
                                 .read = read_gossip,
-                                .write = [](const Policy& policy, Json* json) {
-                                  const Groups groups = policy.inner.groups;
-                                  if (policy.inner.active() && (groups == Groups::random || groups == Groups::grid)) write_gossip(policy, json);
-                                }};
+                                .write =
+                                    [](const Policy& policy, Json* json) {
+                                      const Groups groups = policy.inner.groups;
+                                      if (policy.inner.active() && (groups == Groups::random || groups == Groups::grid))
+                                        write_gossip(policy, json);
+                                    }};
 
 std::vector<PolicyOption> nested_options() {
-  return {{"inside", "policy", "periodic", "inside each group: periodic, with every, codec and topology"},
-          {"across", "policy", "diloco", "between the groups: any policy that averages parameters every so many steps"},
-          {"group", "group", "host", "who is near each other: workers of one host (or of one --site), or so many in the order of their ranks"}};
+  return {
+      {"inside", "policy", "periodic", "inside each group: periodic, with every, codec and topology"},
+      {"across", "policy", "diloco", "between the groups: any policy that averages parameters every so many steps"},
+      {"group", "group", "host", "who is near each other: workers of one host (or of one --site), or so many in the order of their ranks"}};
 }
 
 Policy read_nested(const Config& config) {
@@ -102,10 +108,12 @@ Policy read_nested(const Config& config) {
   const Config outer_part = config.element(outer_json, "across"), inner_part = config.element(inner_json, "inside");
   check_rounds_between(outer_part, policy);
   check_rounds_between(inner_part, inside);
-  if (!inside.outer.empty()) inner_part.fail("type", "has an outer step, and a group keeps nothing between two exchanges", inside.name, "periodic");
+  if (!inside.outer.empty())
+    inner_part.fail("type", "has an outer step, and a group keeps nothing between two exchanges", inside.name, "periodic");
   if (inside.sync_until > 0) inner_part.fail("sync_until", "belongs to the policy across", std::to_string(inside.sync_until), "0");
   if (inside.average_optimizer != policy.average_optimizer)
-    inner_part.fail("average_optimizer", "differs from the policy's across", inside.average_optimizer ? "true" : "false", "the same in both");
+    inner_part.fail("average_optimizer", "differs from the policy's across", inside.average_optimizer ? "true" : "false",
+                    "the same in both");
   policy.across = policy.name;
   policy.name = "nested";
   policy.inner = {.every = inside.every, .codec = inside.codec, .topology = inside.topology};

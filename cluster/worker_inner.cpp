@@ -42,13 +42,14 @@ void Worker::Impl::stop_inner() {
 }
 
 void Worker::Impl::reset_inner() {
-  inner.index = 0;
-  inner_exchange.reset(members.size(), replica.buckets().size(), replica.inner_layout(), static_cast<size_t>(inner.count) + 1);
+  if (!planted(Bug::inner_index_kept)) inner.index = 0;
+  const size_t ahead = planted(Bug::inner_ahead_refused) ? 1 : static_cast<size_t>(inner.count) + 1;
+  inner_exchange.reset(members.size(), replica.buckets().size(), replica.inner_layout(), ahead);
 }
 
 void Worker::Impl::expect_inner() {
   if (inner.count == 0) return;
-  inner.index = 0;
+  if (!planted(Bug::inner_index_kept) || inner.index >= inner.count) inner.index = 0;
   inner_exchange.expect(inner_number());
 }
 
@@ -77,7 +78,8 @@ void Worker::Impl::train_part() {
                    .inner = !last};
   order.ranges.assign(queue.begin(), queue.begin() + steps);
   queue.erase(queue.begin(), queue.begin() + steps);
-  order.next.assign(queue.begin(), queue.begin() + std::min(static_cast<ptrdiff_t>(queue.size()), static_cast<ptrdiff_t>(policy.inner.every)));
+  order.next.assign(queue.begin(),
+                    queue.begin() + std::min(static_cast<ptrdiff_t>(queue.size()), static_cast<ptrdiff_t>(policy.inner.every)));
   if (work.steps == 0) local_base = held_round;
   inner.touched = true;
   trained_ns = clock.now_ns();

@@ -33,9 +33,10 @@ void describe_inner(const Policy& policy, double dense, double beside, int64_t e
     bytes = static_cast<double>(kPayloadHeader) + static_cast<double>(elements) * bits / 8;
     what += " as " + policy.inner.codec.find("type")->as_string();
   }
-  std::printf("inside %s: %s every %lld steps, %lld times before each round of all; of two workers each sends %.0f bytes to the other each time\n",
-              groups_of(policy.inner).c_str(), what.c_str(), static_cast<long long>(policy.inner.every), static_cast<long long>(count),
-              bytes + beside);
+  std::printf(
+      "inside %s: %s every %lld steps, %lld times before each round of all; of two workers each sends %.0f bytes to the other each time\n",
+      groups_of(policy.inner).c_str(), what.c_str(), static_cast<long long>(policy.inner.every), static_cast<long long>(count),
+      bytes + beside);
   std::printf("rounds of all: 1/%.3g as many as every %lld steps; accounting: bounded, `perigee ledger` says of how many examples\n",
               static_cast<double>(policy.every) / static_cast<double>(policy.inner.every), static_cast<long long>(policy.inner.every));
 }

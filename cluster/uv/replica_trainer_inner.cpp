@@ -21,9 +21,7 @@ SharedBytes with_weight(const SharedBytes& coded, int64_t examples) {
 
 }  // namespace
 
-ExchangeLayout ReplicaTrainer::inner_layout() const {
-  return block_.layout_with(inner_codec_ ? inner_codec_->bound() + kWeightBytes : 0);
-}
+ExchangeLayout ReplicaTrainer::inner_layout() const { return block_.layout_with(inner_codec_ ? inner_codec_->bound() + kWeightBytes : 0); }
 
 // False when a value is not finite, or too large for the codec.
 bool ReplicaTrainer::stage_inner(int64_t examples, std::byte* row, Contribution* contribution) {

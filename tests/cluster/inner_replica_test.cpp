@@ -94,7 +94,8 @@ void end_round(Replicas& nodes, int64_t round, int64_t examples) {
   for (auto& node : nodes) EXPECT_EQ(node->hash, nodes[0]->hash) << "round " << round;
 }
 
-const char* const kNested = R"({"type": "nested", "group": 2, "inside": {"type": "periodic", "every": 2}, "across": {"type": "periodic", "every": 4}})";
+const char* const kNested =
+    R"({"type": "nested", "group": 2, "inside": {"type": "periodic", "every": 2}, "across": {"type": "periodic", "every": 4}})";
 
 // Weighted by all that each has trained since the result; nothing else changes, and the result held stays what it was.
 TEST(InnerReplica, TakesTheGroupsWeightedMean) {
@@ -209,7 +210,8 @@ TEST(InnerCodec, GroupsEndWithTheSameBitsNearTheMean) {
     std::vector<double> values[2];
     for (size_t i = 0; i < 2; ++i) {  // the staged change, or the values themselves
       nodes[i]->train(part_of(0, i, 6, 0, true));
-      for (size_t k = 0; k < size; ++k) values[i].push_back(static_cast<double>(nodes[i]->row()[k]) / (layout.coded > 0 ? -1.0 : 6.0 * kBatch));
+      for (size_t k = 0; k < size; ++k)
+        values[i].push_back(static_cast<double>(nodes[i]->row()[k]) / (layout.coded > 0 ? -1.0 : 6.0 * kBatch));
     }
     EXPECT_EQ(values[0], values[1]);
     if (layout.coded > 0) {

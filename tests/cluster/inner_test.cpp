@@ -108,7 +108,8 @@ TEST(InnerPlan, AGridIsExactAfterAsManyExchangesAsItHasAxes) {
       std::vector<double> next(values.size());
       for (int rank = 0; rank < workers; ++rank) {
         const std::vector<int> group = inner_group(inner, members, rank, 0, index, 1);
-        for (const int other : group) next[static_cast<size_t>(rank)] += values[static_cast<size_t>(other)] / static_cast<double>(group.size());
+        for (const int other : group)
+          next[static_cast<size_t>(rank)] += values[static_cast<size_t>(other)] / static_cast<double>(group.size());
       }
       values = next;
     }
