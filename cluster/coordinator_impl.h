@@ -32,7 +32,7 @@ struct CoordinatedWorker {
   std::string name, host, address, site;
   PeerId peer = 0;
   State state = State::opening;
-  uint64_t joined = 0;  // in which order they came
+  uint64_t joined = 0;                              // in which order they came
   uint64_t heard_ns = 0, heal_ns = 0, told_ns = 0;  // told: the last Beat to it
 
   // Progress, from its Beats.
@@ -59,7 +59,7 @@ struct CoordinatedWorker {
   bool lease_last = false;
   int64_t lease_steps = 0;  // as it was told last
   int left_out = 0;         // contributions in a row
-  bool spoiled = false;  // others refuse what it has staged
+  bool spoiled = false;     // others refuse what it has staged
   std::optional<Ready> ready;
   std::optional<Ready> early;  // for the round after the open one, which it has finished already
   std::optional<Done> done;

@@ -98,7 +98,7 @@ class Exchange {
 
   size_t bucket_count_ = 0, kept_bytes_ = 0, kept_limit_ = 0;
   std::vector<Kept> kept_ = std::vector<Kept>(2);  // one for each round that is kept, by the rest of its number
-  std::vector<std::vector<std::byte>> spare_;  // memory of kept chunks, used again
+  std::vector<std::vector<std::byte>> spare_;      // memory of kept chunks, used again
 };
 
 }  // namespace perigee

@@ -145,8 +145,7 @@ bool read_shares(Reader& in, std::vector<Share>* shares) {
 bool read_payload(std::span<const std::byte> payload, LedgerRecord* record) {
   Reader in(payload);
   const uint8_t kind = in.byte(), fields = in.byte();
-  if (kind < static_cast<uint8_t>(LedgerRecord::Kind::job) || kind > static_cast<uint8_t>(LedgerRecord::Kind::inexact))
-    return false;
+  if (kind < static_cast<uint8_t>(LedgerRecord::Kind::job) || kind > static_cast<uint8_t>(LedgerRecord::Kind::inexact)) return false;
   *record = {};
   record->kind = static_cast<LedgerRecord::Kind>(kind);
   record->generation = in.number();

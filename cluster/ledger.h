@@ -18,9 +18,9 @@ struct LedgerRecord {
   enum class Kind : uint8_t { job = 1, round = 2, skipped = 3, voided = 4, epoch_evaluated = 5, inexact = 6 };
   Kind kind = Kind::round;
   uint64_t generation = 0;
-  int64_t round = -1;         // skipped, epoch_evaluated: the last committed one; voided: records of rounds above this one no longer count
-  uint64_t hash = 0;          // of the parameters after the round
-  uint64_t epoch = 0;         // epoch_evaluated: which
+  int64_t round = -1;  // skipped, epoch_evaluated: the last committed one; voided: records of rounds above this one no longer count
+  uint64_t hash = 0;   // of the parameters after the round
+  uint64_t epoch = 0;  // epoch_evaluated: which
   // Who trained what; skipped: what was given up; inexact: what may have more or less than its share of the results, because it was averaged
   // inside a group and then lost, or not averaged by all of the group. It counts once all the same, in some round.
   std::vector<Share> shares;

@@ -183,10 +183,10 @@ struct Formed {
   int64_t round = -1;  // the result it holds; hash 0: none
   uint64_t hash = 0;
   uint64_t fingerprint = 0;
-  std::vector<Range> pending;   // its contribution or training in progress, not in any result that it holds
-  int64_t base = -1;            // the result that `pending` started from
-  std::vector<LogEntry> log;    // of the rounds from the last known `synced` one to the held one, oldest first
-  std::vector<DataPrint> data;  // what the fingerprint is made of; only with the first
+  std::vector<Range> pending;    // its contribution or training in progress, not in any result that it holds
+  int64_t base = -1;             // the result that `pending` started from
+  std::vector<LogEntry> log;     // of the rounds from the last known `synced` one to the held one, oldest first
+  std::vector<DataPrint> data;   // what the fingerprint is made of; only with the first
   std::vector<WorkerId> broken;  // the group of the inner exchange that the change of membership broke off, this worker among them
   template <class F>
   void fields(F& f) {

@@ -35,7 +35,7 @@ struct Policy {
   What what = What::gradient;                                  // after the switch, where there is one
   // Parameters: a round is due after so many local steps, or after so many milliseconds.
   int64_t every = 1;
-  double every_ms = 0;             // > 0: by time instead
+  double every_ms = 0;  // > 0: by time instead
   PaceOptions pace;
   GuardOptions guard;
   double sync_until = 0;           // gradients each step until this share of the run
@@ -64,7 +64,7 @@ struct Policy {
   } inner;
   std::string across;  // of "nested": the policy between the groups
   OuterProgram outer;  // makes of the mean the result, or what the optimiser is given
-  Json outer_options;              // what of the policy's description concerns it: its knobs, and with "custom" its state and program
+  Json outer_options;  // what of the policy's description concerns it: its knobs, and with "custom" its state and program
   // Rounds of fragments of the parameters (fragments.h), and how a result meets the local work that went on.
   int64_t fragments = 1;     // each is averaged every `every` steps, one after the other
   std::string cut = "even";  // what they are: even, layers, strided
@@ -103,7 +103,7 @@ inline constexpr double kSafeGain = 1.001;  // times the workers
 
 struct PolicyOption {
   std::string name;
-  std::string type;      // "integer", "number", "boolean", "topology", "codec", "cut", "policy", "group"; of custom also "table", "function"
+  std::string type;  // "integer", "number", "boolean", "topology", "codec", "cut", "policy", "group"; of custom also "table", "function"
   std::string fallback;  // as shown in help
   std::string doc;
 };

@@ -9,10 +9,10 @@ constexpr int64_t kServedStaleness = 64;  // unless the policy says something el
 
 std::vector<PolicyOption> served_options() {
   return {
-      {"synchrony", "text", "barrier",
+      {"synchrony", "name", "barrier",
        "barrier: workers average together; server: each by itself with a server, and none waits for others"},
       {"merge_every", "integer", "1", "with a server: contributions that it waits for before it makes the next parameters of them"},
-      {"merge", "text", "reset", "with a server: a worker takes the server's parameters over, or (elastic) moves its own against theirs"}};
+      {"merge", "name", "reset", "with a server: a worker takes the server's parameters over, or (elastic) moves its own against theirs"}};
 }
 
 // What makes sense of rounds of all workers only.

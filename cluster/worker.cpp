@@ -351,7 +351,8 @@ void Worker::Impl::check_deadlines(uint64_t now) {
     if (peer != id) links.to(peer);  // a link that the other side should have made is made from here
   if (now - progress_ns > deadline && !missing.empty()) {
     progress_ns = now;
-    const std::string what = (between ? "inner exchange " + std::to_string(inner.index) + " of round " : "round ") + std::to_string(held_round + 1);
+    const std::string what =
+        (between ? "inner exchange " + std::to_string(inner.index) + " of round " : "round ") + std::to_string(held_round + 1);
     lose_link(missing.front(),
               "nothing of " + what + " came from it for " + std::to_string(static_cast<int64_t>(policy.deadline_ms)) + " ms");
   }

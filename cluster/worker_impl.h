@@ -233,15 +233,15 @@ struct Worker::Impl {
   // The open round: its inner exchanges.
   Exchange inner_exchange;
   struct {
-    int64_t count = 0;             // of a round; 0: the policy has none
-    int64_t index = 0;             // of the next
-    uint64_t seed = 0;             // the job's
-    Contribution work;             // of this round so far, while it is not staged for the round
-    SharedBytes payload;           // with a codec: of what is staged for the next one
-    std::vector<WorkerId> group;   // of the exchange that is open
-    bool touched = false;          // the local values are not the last result
-    bool waiting = false;          // for the exchange that is open
-    bool applying = false;         // asked of the replica and not answered, of whatever generation
+    int64_t count = 0;            // of a round; 0: the policy has none
+    int64_t index = 0;            // of the next
+    uint64_t seed = 0;            // the job's
+    Contribution work;            // of this round so far, while it is not staged for the round
+    SharedBytes payload;          // with a codec: of what is staged for the next one
+    std::vector<WorkerId> group;  // of the exchange that is open
+    bool touched = false;         // the local values are not the last result
+    bool waiting = false;         // for the exchange that is open
+    bool applying = false;        // asked of the replica and not answered, of whatever generation
     uint64_t begun_ns = 0;
     std::vector<WorkerId> broken;  // by the last change of membership
   } inner;
@@ -257,12 +257,12 @@ struct Worker::Impl {
   bool staged_gradient = false;
   size_t staged_row = 0;
   int64_t steps_seen = 0;
-  uint64_t stepped_ns = 0;  // when `steps_seen` last changed, while a change of membership waits for a result to be applied
+  uint64_t stepped_ns = 0;              // when `steps_seen` last changed, while a change of membership waits for a result to be applied
   std::optional<Contribution> carried;  // fragments, overlap: handed in already, in no result, and part of the next contribution
   int64_t examples_done = 0;            // committed by all, as far as this worker was told
   int64_t local_base = -1;              // the result that the local work started from
   int64_t local_before = 0, local_per_step = 0;  // examples, of its order
-  std::vector<bool> bucket_staged;      // standing: which are staged; all true once the contribution is known to be finite
+  std::vector<bool> bucket_staged;               // standing: which are staged; all true once the contribution is known to be finite
   size_t buckets_staged = 0;
   int next_part = 1;            // standing, in several passes: the one to be asked for
   std::vector<std::byte> kept;  // announced: what of the contribution the exchange adds up, as it was before that wrote over it

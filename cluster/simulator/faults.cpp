@@ -9,9 +9,9 @@
 namespace perigee::sim {
 namespace {
 
-constexpr double kShowsMs = 600;    // after a process is back, or has left: until everybody knows
+constexpr double kShowsMs = 600;     // after a process is back, or has left: until everybody knows
 constexpr double kRestartMs = 1500;  // until a worker whose trainer failed takes part again
-constexpr double kSettleMs = 8000;  // from the end of a disturbance until everybody is connected again
+constexpr double kSettleMs = 8000;   // from the end of a disturbance until everybody is connected again
 
 bool keeps_from_being_heard(Fault::Kind kind) {
   switch (kind) {

@@ -160,10 +160,10 @@ Fault make_fault(Fault::Kind kind, double at_ms, int workers, SeededRng& rng) {
 const char* to_string(Fault::Kind kind) { return kNames[static_cast<size_t>(kind)]; }
 
 const std::vector<std::string>& scenario_policies() {
-  static const std::vector<std::string> names = {"allreduce",     "allreduce_shards", "periodic",         "periodic_quorum", "every_ms",
-                                                 "post_local",    "allreduce_coded",  "allreduce_passes", "served",          "served_stale",
-                                                 "served_merged", "nested",           "gossip",           "overlap",         "streaming",
-                                                 "by_speed",      "auto"};
+  static const std::vector<std::string> names = {
+      "allreduce",       "allreduce_shards", "periodic",  "periodic_quorum", "every_ms",      "post_local",
+      "allreduce_coded", "allreduce_passes", "served",    "served_stale",    "served_merged", "nested",
+      "gossip",          "overlap",          "streaming", "by_speed",        "auto"};
   return names;
 }
 

@@ -120,8 +120,8 @@ class World final : public CoordinatorEvents {
   Range poison_;
   std::map<std::pair<uint64_t, int64_t>, int> applied_;  // of a generation and a round: by how many workers
   InnerOracle inner_;
-  std::map<std::string, uint64_t> struck_;               // workers that a fault named: until when it may show
-  uint64_t disturbed_until_ns_ = 0;                      // by what keeps workers from being heard
+  std::map<std::string, uint64_t> struck_;  // workers that a fault named: until when it may show
+  uint64_t disturbed_until_ns_ = 0;         // by what keeps workers from being heard
 };
 
 }  // namespace perigee::sim

@@ -39,9 +39,7 @@ class TrainedNumbers final : public sim::ReplicaNumbers, private OrderWatch {
   std::optional<Contribution> step(bool last) override;
   void make_part(const PartOrder& order) override;
   std::optional<size_t> apply(const ApplyOrder& order) override;
-  std::optional<size_t> apply_inner(const InnerApplyOrder& order) override {
-    return trainer_->apply_inner(order, exchange_row(0).data());
-  }
+  std::optional<size_t> apply_inner(const InnerApplyOrder& order) override { return trainer_->apply_inner(order, exchange_row(0).data()); }
   void load(int64_t round, const SharedBytes& image, bool keep_local) override;
   void unstage() override { trainer_->unstage(); }
   void drop() override;
@@ -58,7 +56,6 @@ class TrainedNumbers final : public sim::ReplicaNumbers, private OrderWatch {
 
   SharedOpener& opener_;
   std::unique_ptr<ReplicaTrainer> trainer_;
-  std::vector<FragmentPart> fragments_;
   std::vector<Storage> rows_;
   std::vector<FragmentPart> fragments_;
   const std::atomic<bool> never_ = false;

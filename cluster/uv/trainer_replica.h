@@ -47,7 +47,20 @@ class TrainerReplica final : public Replica, private OrderWatch {
 
  private:
   struct Request {
-    enum class Kind : uint8_t { open, train, part, apply, apply_inner, serve, take, load, snapshot, evaluate, unstage, drop } kind = Kind::drop;
+    enum class Kind : uint8_t {
+      open,
+      train,
+      part,
+      apply,
+      apply_inner,
+      serve,
+      take,
+      load,
+      snapshot,
+      evaluate,
+      unstage,
+      drop
+    } kind = Kind::drop;
     uint64_t order = 0;  // train: its number
     Welcome welcome;
     TrainOrder train;

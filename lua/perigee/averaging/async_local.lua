@@ -6,6 +6,7 @@ local preset = require("perigee.averaging").preset
 return preset {
   doc = "Each worker pushes to a server by itself, whose momentum moves once for all of them (delayed Nesterov, Liu et al. 2024).",
   synchrony = "server",
+  max_staleness = 64,
   every = 50,
   momentum = { 0.9, "share of the velocity that is kept" },
   rate = { 0.7, "outer learning rate" },

@@ -7,6 +7,7 @@ local preset = require("perigee.averaging").preset
 return preset {
   doc = "Each worker pushes its gradients to a server by itself, which takes Adagrad steps (Downpour SGD, Dean et al. 2012).",
   synchrony = "server",
+  max_staleness = 64,
   every = 1,
   rate = { 0.01, "learning rate of the server" },
   epsilon = { 1e-8, "is added to the root: a gradient that was always zero moves nothing" },

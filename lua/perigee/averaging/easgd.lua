@@ -6,6 +6,7 @@ local preset = require("perigee.averaging").preset
 return preset {
   doc = "Workers explore by themselves, tied to the server's parameters by an elastic force (EASGD, Zhang et al. 2015).",
   synchrony = "server",
+  max_staleness = 64,
   merge = "elastic",
   every = 10,
   rate = { function(p) return 0.9 / p.workers end, "share of the distance by which both move; 0.9/workers unless given" },

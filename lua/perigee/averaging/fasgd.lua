@@ -6,6 +6,7 @@ local preset = require("perigee.averaging").preset
 return preset {
   doc = "Each worker pushes to a server by itself, whose steps shrink with staleness and with the gradients' spread (FASGD, Odena 2016).",
   synchrony = "server",
+  max_staleness = 64,
   every = 1,
   rate = { 0.005, "learning rate of the server" },
   gamma = { 0.9, "share that is kept of the means of gradients and squares" },

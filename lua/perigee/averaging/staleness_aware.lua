@@ -6,6 +6,7 @@ local preset = require("perigee.averaging").preset
 return preset {
   doc = "Each worker pushes to a server by itself; what is stale counts less (staleness-aware SGD, Zhang et al. 2016).",
   synchrony = "server",
+  max_staleness = 64,
   every = 1,
   rate = { 1, "share of a change that is not stale" },
   outer = function(p) return p.global - p.rate * p.delta / pg.maximum(p.staleness, 1) end,
