@@ -37,7 +37,7 @@ void read(const Config& config, const PolicyDef&, Policy* policy) {
 }
 
 void write(const Policy& policy, Json* json) {
-  if (policy.what != Policy::What::parameters) return;
+  if (policy.what != Policy::What::parameters || policy.inner.active()) return;
   json->set("fragments", policy.fragments), json->set("cut", policy.cut);
   json->set("overlap", policy.overlap), json->set("late", policy.late), json->set("keep", policy.keep);
 }

@@ -263,30 +263,37 @@ TEST(OuterProgram, EveryKernelGivesTheSameBits) {
   EXPECT_GT(policies.size(), outer_ops().size());
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
-  std::vector<float> start[3];
+  std::vector<float> start[kFusedInputs];
   for (auto& values : start)
     for (int64_t i = 0; i < kElements; ++i) values.push_back(i % 17 == 0 ? 0 : i % 19 == 0 ? 1 : normal(random));
   for (const std::string& policy : policies) {
-    const FusedParams code = policy_of(policy).outer.at(round_at(3));
-    std::vector<float> wanted[2];
+    const OuterProgram program = policy_of(policy).outer;
+    const FusedParams code = program.at(round_at(3));
+    std::vector<float> wanted[kFusedOutputs];
     int kernels = 0;
     for (const KernelList& list : kernel_lists())
       for (size_t k = 0; k < list.count; ++k) {
         const Kernel& kernel = list.first[k];
         if (std::strcmp(kernel.op, "fused") != 0 || kernel.backend == Backend::cuda) continue;
         if (kernel.backend == Backend::cpu && kernel.isa > host_isa()) continue;
-        std::vector<float> values[3] = {start[0], start[1], start[2]};
-        View in[3], out[2];
-        for (int v = 0; v < 3; ++v) {
+        std::vector<float> values[kFusedInputs];
+        View in[kFusedInputs], out[kFusedOutputs];
+        int written[kFusedOutputs], outputs = 0;  // inputs that are outputs too: the mean, and the states that the program assigns
+        for (int v = 0; v < code.n_inputs; ++v) {
+          values[v] = start[v];
           in[v].data = values[v].data(), in[v].rank = 1, in[v].dims[0] = kElements, in[v].strides[0] = 1;
-          if (v > 0) out[v - 1] = in[v];
+          if (v == 0 || (v > 1 && !program.states()[static_cast<size_t>(v) - 2].assigned)) continue;
+          written[outputs] = v;
+          out[outputs++] = in[v];
         }
+        ASSERT_EQ(outputs, code.n_outputs);
         KernelCall call;
         call.in = in, call.out = out, call.n_in = code.n_inputs, call.n_out = code.n_outputs, call.params = &code;
         kernel.run(call);
         for (int o = 0; o < code.n_outputs; ++o) {
-          if (kernels == 0) wanted[o] = values[o + 1];
-          ASSERT_EQ(std::memcmp(wanted[o].data(), values[o + 1].data(), sizeof(float) * kElements), 0)
+          const std::vector<float>& found = values[written[o]];
+          if (kernels == 0) wanted[o] = found;
+          ASSERT_EQ(std::memcmp(wanted[o].data(), found.data(), sizeof(float) * kElements), 0)
               << policy << " " << static_cast<int>(kernel.isa);
         }
         ++kernels;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 
 #include "cluster/fixed_plan.h"
@@ -236,8 +237,8 @@ TEST(Policy, EveryPolicyKnowsExactlyTheOptionsOfItsList) {
       json.set("outer", identity), name.set("outer", identity);
     }
     for (const PolicyOption& option : def.options) {
-      const bool text = option.type == "topology" || option.type == "name" || option.type == "cut" ||
-                        (option.type == "codec" && option.fallback[0] != '{');
+      const bool text =
+          !option.fallback.empty() && std::isalpha(static_cast<unsigned char>(option.fallback[0])) && option.type != "boolean";
       if (!option.fallback.empty()) json.set(option.name, text ? Json(option.fallback) : Json::parse(option.fallback, option.name));
       EXPECT_FALSE(option.doc.empty());
     }
