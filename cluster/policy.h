@@ -25,7 +25,7 @@ struct PaceOptions {
 
 // What is watched so that a run that goes wrong is told, or stopped (guard.h).
 struct GuardOptions {
-  double outlier = 3;      // a change so many times the median is left out; 0: none is
+  double outlier = 100;    // a change so many times the median is left out; 0: none is
   bool divergence = true;  // a run that diverges is stopped
 };
 

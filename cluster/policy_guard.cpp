@@ -6,7 +6,7 @@ namespace {
 
 std::vector<PolicyOption> guard_options() {
   return {
-      {"outlier", "number", "3", "a contribution that changes the parameters so many times as much as the median is left out; 0: none is"},
+      {"outlier", "number", "100", "a contribution that changes the parameters so many times as much as the median is left out; 0: none is"},
       {"guard", "boolean", "true", "a run that diverges is stopped, with the reason"}};
 }
 

@@ -306,7 +306,8 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
       policy.empty() && every && !s.averaging.find("synchrony") && !s.averaging.find("consensus") && pace.chance(0.35))
     set_pace(pace.chance(0.5), pace, &s.averaging);
   if (SeededRng outlying(mix(seed, 0x6f75746c)); s.averaging.find("max_staleness") && !s.averaging.find("synchrony") &&
-                                                 !s.averaging.find("consensus") && outlying.chance(0.15) && !wrong)
+                                                 !s.averaging.find("consensus") && !s.averaging.find("overlap") && outlying.chance(0.15) &&
+                                                 !wrong)
     s.faults.push_back(make_fault(Fault::Kind::outlying, outlying.between(0, work_ms), s.workers, outlying));
   std::sort(s.faults.begin(), s.faults.end(), [](const Fault& a, const Fault& b) { return a.at_ms < b.at_ms; });
   return s;

@@ -122,7 +122,7 @@ std::vector<WorkerId> outlying(const Guard& guard, const std::vector<ChangeSize>
 }
 
 TEST(Guard, AContributionFarAboveTheMedianIsOutlying) {
-  const Guard guard({});
+  const Guard guard({.outlier = 3});
   const std::vector<ChangeSize> ready = {change(1, 1), change(2, 1.2), change(3, 9), change(4, 0.8)};
   ASSERT_EQ(outlying(guard, ready), std::vector<WorkerId>{3});
   EXPECT_EQ(guard.outlying(ready)[0].size, 9);
@@ -132,7 +132,7 @@ TEST(Guard, AContributionFarAboveTheMedianIsOutlying) {
 }
 
 TEST(Guard, WhenAllAreLargerNoneIs) {  // a learning rate that warms up
-  Guard guard({});
+  Guard guard({.outlier = 3});
   for (int round = 0; round < 5; ++round) guard.on_begin(std::vector<ChangeSize>{change(1, 1), change(2, 1), change(3, 1), change(4, 1)});
   EXPECT_TRUE(outlying(guard, {change(1, 10), change(2, 11), change(3, 9), change(4, 10)}).empty());
   EXPECT_TRUE(outlying(guard, {change(1, 10), change(2, 10)}).empty());
@@ -144,7 +144,7 @@ TEST(Guard, WhenAllAreLargerNoneIs) {  // a learning rate that warms up
 TEST(Guard, WhoMakesMoreStepsMayChangeMore) {
   for (const double growth : {0.5, 1.0}) {  // random walk, straight ahead
     const auto of = [&](WorkerId id, int64_t steps) { return change(id, std::pow(static_cast<double>(steps), growth), steps); };
-    const Guard guard({});
+    const Guard guard({.outlier = 3});
     EXPECT_TRUE(outlying(guard, {of(1, 100), of(2, 10), of(3, 10), of(4, 10)}).empty()) << growth;
     EXPECT_TRUE(outlying(guard, {of(1, 10), of(2, 100), of(3, 100), of(4, 100)}).empty()) << growth;
   }
@@ -152,7 +152,7 @@ TEST(Guard, WhoMakesMoreStepsMayChangeMore) {
 
 TEST(Guard, NormsThatCannotBeAreNotBelieved) {
   const double nan = std::nan(""), infinite = std::numeric_limits<double>::infinity();
-  Guard guard({});
+  Guard guard({.outlier = 3});
   for (const double wrong : {nan, infinite, -3.0})
     EXPECT_TRUE(outlying(guard, {change(1, 1), change(2, 1), change(3, wrong), change(4, 1)}).empty());
   guard.on_begin(std::vector<ChangeSize>{change(1, nan), change(2, 1)});
@@ -160,7 +160,7 @@ TEST(Guard, NormsThatCannotBeAreNotBelieved) {
 }
 
 TEST(Guard, ReplicasAreAsFarApartAsTheirChangesSay) {
-  Guard guard({});
+  Guard guard({.outlier = 3});
   // Changes of length 3 and 4 at a right angle, of 320 and 960 examples: their mean is (0.75, 3).
   guard.on_begin(std::vector<ChangeSize>{change(1, 3, 10), change(2, 4, 30)});
   EXPECT_LT(guard.divergence(), 0) << "the mean is known one round later";
@@ -206,7 +206,7 @@ TEST(Guard, ALossThatGoesBackUpIsDivergence) {
 
 TEST(Guard, WhatErrorFeedbackHoldsBackIsWeighedWithTheGain) {
   const auto trips = [](double gain, double residual) {
-    Guard guard({});
+    Guard guard({.outlier = 3});
     for (int i = 0; i < 40; ++i) {
       std::vector<ChangeSize> ready = {change(1, 1), change(2, 1), change(3, 1), change(4, 1)};
       for (ChangeSize& c : ready) c.norms.residual = residual;
@@ -222,7 +222,7 @@ TEST(Guard, WhatErrorFeedbackHoldsBackIsWeighedWithTheGain) {
 }
 
 TEST(Guard, ParametersThatGrowWithoutBoundAreDivergence) {
-  Guard guard({});
+  Guard guard({.outlier = 3});
   std::string why;
   for (int i = 0; i < 20 && why.empty(); ++i) {
     std::vector<ChangeSize> ready = {change(1, 1), change(2, 1)};
