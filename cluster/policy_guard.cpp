@@ -5,9 +5,9 @@ namespace perigee {
 namespace {
 
 std::vector<PolicyOption> guard_options() {
-  return {
-      {"outlier", "number", "100", "a contribution that changes the parameters so many times as much as the median is left out; 0: none is"},
-      {"guard", "boolean", "true", "a run that diverges is stopped, with the reason"}};
+  return {{"outlier", "number", "100",
+           "a contribution that changes the parameters so many times as much as the median is left out; 0: none is"},
+          {"guard", "boolean", "true", "a run that diverges is stopped, with the reason"}};
 }
 
 void read_guard(const Config& config, const PolicyDef&, Policy* policy) {
