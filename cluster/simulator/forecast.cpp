@@ -358,16 +358,6 @@ Forecast FutureRun::result() {
   return f;
 }
 
-void refuse_what_is_not_simulated(const ForecastInput& input) {
-  const Policy policy = read_policy(&input.averaging, "averaging");
-  if (policy.overlap)
-    throw Error(ErrorKind::usage,
-                {"averaging", "overlap is not simulated: a worker here trains or takes a result", "overlap = true", "", ""});
-  if (policy.partial() && !input.numbers)
-    throw Error(ErrorKind::usage, {"averaging", "a forecast does not know what rounds of parts of the parameters send", policy.name,
-                                   "a policy whose rounds are of all parameters", "with --train they are what they are"});
-}
-
 Forecast alone(const ForecastInput& input) {
   const Policy policy = read_policy(&input.averaging, "averaging");
   SeededRng speeds = speeds_of(input);
@@ -388,7 +378,6 @@ Forecast forecast(const ForecastInput& input) {
                                    .what = "has no model of a server, whose machine and connection all workers share",
                                    .got = "averaging '" + policy.name + "'",
                                    .expected = "a policy whose workers average together"});
-  refuse_what_is_not_simulated(input);
   return input.nodes == 1 && input.mtbf_s <= 0 && !input.numbers ? alone(input) : FutureRun(input).run();
 }
 

@@ -94,6 +94,32 @@ TEST(Forecast, ASlowNetworkTakesWhatTheTransportArithmeticSays) {
       }
 }
 
+// 30 rounds of 10 steps of 10 ms, and S on the wire each: beside the steps, S takes less time than they do, and only the last round shows.
+TEST(Forecast, OverlapHidesATransferThatIsShorterThanTheSteps) {
+  for (const bool overlap : {false, true}) {
+    Json policy = averaging("periodic", 10, "direct");
+    policy.set("overlap", overlap);
+    ForecastInput in = input(4, policy);
+    in.image_bytes = 1;
+    const double transfer_s = 0.06;
+    in.bytes_per_s = 1.5 * static_cast<double>(in.layout.bytes()) / transfer_s;
+    const Forecast f = forecast(in);
+    EXPECT_EQ(f.rounds, 30);
+    EXPECT_NEAR(f.wall_s, 30 * 0.1 + (overlap ? 1 : 30) * transfer_s, 0.03 * f.wall_s) << overlap;
+  }
+}
+
+// Two fragments: rounds twice as often, half as large. The last one averages both.
+TEST(Forecast, ARoundOfFragmentsSendsThoseThatAreDue) {
+  Json policy = averaging("periodic", 10, "direct");
+  policy.set("fragments", 2);
+  const ForecastInput in = input(4, policy);
+  const Forecast f = forecast(in);
+  EXPECT_EQ(f.rounds, 60);
+  const double whole = 1.5 * static_cast<double>(in.layout.bytes());
+  EXPECT_NEAR(f.sent_per_worker, (59 * 0.5 + 1) * whole, 0.05 * 30 * whole);
+}
+
 TEST(Forecast, BucketsAreSentWhileBackwardGoesOn) {
   // Two buckets of 0.5 s each on the wire, direct between two: the first leaves when two thirds of the step are done.
   ForecastInput in = input(2, averaging("allreduce", 0, "direct"), 1);
