@@ -157,6 +157,7 @@ void Coordinator::Impl::form() {
   for (const WorkerId id : members) {
     Node& node = nodes.at(id);
     take_back(node);
+    node.stayed = node.member;
     node.member = true;
     node.formed = false;
     node.heals = 0;

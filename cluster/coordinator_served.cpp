@@ -39,8 +39,15 @@ bool Coordinator::Impl::base_is_committed(const Node& node) const {
 // When a generation forms: a worker goes on from what it holds, or begins afresh and pulls.
 void Coordinator::Impl::admit_trainer(Node& node) {
   const bool began = node.hash != 0;
-  if (began && !base_is_committed(node)) {
-    event("began_afresh", &node, "it trained from round " + std::to_string(node.round) + ", which is not committed",
+  const bool kept = node.pending.empty() || !node.leased.empty();
+  LeasePool pool = books.pool();
+  int64_t open = 0;
+  for (const Range& range : kept ? std::vector<Range>{} : node.pending) open += pool.mark_done(range);
+  // The server has merged what the worker had staged, and its answer is lost. Somebody else's share of it, or what an elastic worker
+  // should have moved by, cannot be told.
+  const bool counted = !kept && open == 0, known = node.stayed && !options.policy.elastic;
+  if (began && (!base_is_committed(node) || (counted && !known))) {
+    event("began_afresh", &node, "what it trained from round " + std::to_string(node.round) + " on is not known to be in the result",
           "it pulls the server's parameters");
     node.pending.clear();
     take_back(node);
@@ -48,7 +55,11 @@ void Coordinator::Impl::admit_trainer(Node& node) {
     node.heal_ns = clock.now_ns();
     return tell(node, Heal{.donor = 0, .round = -1}, -1);
   }
-  if (!node.pending.empty() && node.leased.empty()) drop_local_work(node);
+  if (kept) return;
+  if (!counted) return drop_local_work(node);
+  node.state = Node::State::healing;
+  node.heal_ns = clock.now_ns();
+  tell(node, Heal{.donor = node.id, .round = node.round, .hash = node.hash, .keep_local = true}, node.round);
 }
 
 void Coordinator::Impl::on_served(Node& node, const FrameHeader& h, Served served) {

@@ -400,7 +400,7 @@ struct Form {
 
 // "You hold an older result than `donor`": fetch it. `keep_local`: move local work onto the new base instead of dropping it.
 // Donor 0: the coordinator's own (round -1: make the initial values). Donor is the receiver itself: it holds the right result, but its
-// local work belongs to somebody else by now and is dropped.
+// local work belongs to somebody else by now and is dropped; served rounds: with keep_local it has been counted.
 struct Heal {
   static constexpr MessageType kType = MessageType::heal;
   WorkerId donor = 0;

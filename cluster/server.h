@@ -63,7 +63,7 @@ struct ServedWork {
   bool merge_begun = false;
   SharedBytes values;  // parameters and states of the result of `values_round`
   int64_t values_round = -2;
-  int64_t merged_examples = 0;
+  int64_t merged_examples = 0, merge_workers = 0;
   uint64_t discarded = 0;
   uint64_t merge_ns = 0;
 

@@ -237,6 +237,7 @@ void Worker::Impl::on_welcome(const FrameHeader& h, const Welcome& welcome) {
     policy = read_policy(description.find("averaging"), "job");
     inner.count = inner_exchanges(policy);
     if (const Json* seed = description.find("seed"); seed && seed->is_int()) inner.seed = static_cast<uint64_t>(seed->as_int());
+    if (options.server) events.on_opening(welcome);
     replica.open(welcome);
   } catch (const Error& error) {
     fail(error, true);

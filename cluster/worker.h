@@ -35,8 +35,11 @@ class WorkerEvents {
   virtual void on_event(const Json& event) = 0;                        // for the log: joined, reconnecting, healed, ...
   virtual void on_stopped(const std::string& why, bool finished) = 0;  // the coordinator's Stop
   virtual void on_failed(const Error& error) = 0;                      // refused, given up, the trainer failed
-  // The server: a round is made of these, in this order; their bodies are gone.
-  virtual void on_served(int64_t /*round*/, uint64_t /*hash*/, const std::vector<Arrival>& /*merged*/) {}
+  // Of a server: what a record of the run is made of (run_record.h). on_restored: it holds this result, whatever it made before.
+  virtual void on_opening(const Welcome& /*welcome*/) {}
+  virtual void on_restored(int64_t /*round*/, uint64_t /*hash*/) {}
+  virtual void on_served(int64_t /*round*/, uint64_t /*hash*/, int64_t /*examples_after*/, int64_t /*workers*/,
+                         const std::vector<Arrival>& /*merged*/) {}
   // data.at = "coordinator". From on_joined to on_coordinator_lost ask() may be called; what was asked before must be asked again.
   virtual void on_joined() {}
   virtual void on_coordinator_lost() {}

@@ -85,7 +85,7 @@ void Worker::Impl::on_heal(const Heal& heal) {
     ++dropped.unexpected;
     return;
   }
-  if (heal.donor == id && work.pushed && staged && policy.served) return settle_pushed();
+  if (heal.donor == id && heal.keep_local && policy.served && work.pushed && staged) return settle_pushed();
   if (!heal.keep_local && !planted(Bug::healed_keeps_work)) stop_work(false);
   else if (policy.partial()) join_staged();  // of another round than that for which it was staged
   if (heal.donor == id) {
@@ -248,6 +248,7 @@ void Worker::Impl::on_loaded(int64_t round, uint64_t hash) {
   if (staged) staged_ns = marked_ns;  // it did not wait for others until now
   work.fresh = false, work.counted = 0, work.values_round = -2;
   if (work.server != 0 && !is_server()) held_hash = 0;  // no result yet: it pulls one
+  if (is_server()) events.on_restored(held_round, held_hash);
   if (formed_due) return send_formed();
   if (coordinator == 0 || (state != State::forming && state != State::running)) return;
   tell(Healed{.round = held_round, .hash = held_hash, .ok = ok}, held_round);

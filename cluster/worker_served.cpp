@@ -137,7 +137,7 @@ bool Worker::Impl::on_values(PeerId peer, Image& image, std::span<const std::byt
   return true;
 }
 
-// What is staged may be in a result that this worker has not got: it is taken for counted, and never counts twice.
+// What is staged is in a result that this worker has not got.
 void Worker::Impl::settle_pushed() {
   assert(staged && !work.taking && !work.exchange);
   work.taking = work.settling = true;
@@ -149,7 +149,7 @@ void Worker::Impl::on_taken(int64_t, bool ok) {
   work.taking = false;
   if (std::exchange(work.settling, false)) {
     staged.reset();
-    work.pushed = false;
+    work.pushed = work.fresh = false;
     ++work.counted;
     if (formed_due) return send_formed();
     tell(Healed{.round = held_round, .hash = held_hash, .ok = true}, held_round);
@@ -241,6 +241,7 @@ void Worker::Impl::merge() {
   const ExchangeLayout layout = replica.layout();
   const std::span<std::byte> row = replica.exchange_row(0);
   ApplyOrder order{.round = held_round + 1, .workers = static_cast<int64_t>(trainers())};
+  work.merge_workers = order.workers;
   applying_entry = {.round = order.round, .generation = generation};
   for (Arrival& arrival : work.merging) {
     const auto payload = static_cast<ptrdiff_t>(arrival.push.payload);
@@ -277,7 +278,7 @@ void Worker::Impl::on_served(int64_t round, uint64_t hash, const SharedBytes& re
     if (!planted(Bug::no_log)) log.push_back(std::move(applying_entry));
     forget_log(-1);
     const std::vector<Arrival> merged = std::exchange(work.merging, {});
-    events.on_served(round, hash, merged);
+    events.on_served(round, hash, examples_done, work.merge_workers, merged);
     if (state == State::running) report_served(merged, hash, reply, change);
     if (!change)
       for (const Arrival& arrival : std::exchange(work.pulls, {})) answer(arrival, reply, false, false);

@@ -35,6 +35,8 @@ void declare_cluster_options(CLI::App& app, ClusterOptions* options) {
       ->group("Cluster");
   app.add_option("--standby", options->standby, "the agent that starts a standby, which takes over should this process be lost: host:port")
       ->group("Cluster");
+  app.add_flag("--record", options->record, "of an asynchronous run, write down what `perigee replay` needs to train it again bit for bit")
+      ->group("Cluster");
   app.add_option("--engine", options->engine, "the scheduler that started this process: auto, none, openmpi or slurm")->group("Cluster");
 }
 
@@ -44,7 +46,8 @@ bool in_cluster(const ClusterOptions& options) {
                                     {"--advertise", !options.advertise.empty()},
                                     {"--interface", !options.interface_cidr.empty()},
                                     {"--standby", !options.standby.empty()},
-                                    {"--secret", !options.secret.empty()}})
+                                    {"--secret", !options.secret.empty()},
+                                    {"--record", options.record}})
     if (given)
       throw Error(ErrorKind::usage,
                   {.where = name, .what = "says how a cluster trains, but there is none", .hint = "add --workers, --agents or --listen"});
@@ -153,6 +156,7 @@ Json train_in_cluster(const Job& job, const ClusterOptions& options, const Engin
   launch.advertise = options.advertise;
   launch.interface_cidr = options.interface_cidr;
   launch.standby = options.standby;
+  launch.record = options.record;
   if (!options.standby.empty() && (engine || (options.agents.empty() && options.listen.empty())))
     throw Error(ErrorKind::usage, {.where = "--standby",
                                    .what = "these workers end with this process: there would be nobody to go on with",

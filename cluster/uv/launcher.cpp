@@ -41,6 +41,10 @@ struct Launcher::Impl final : AgentClientEvents {
                                      .what = "cannot take over from a server, which is lost with this machine",
                                      .got = "averaging '" + session.job().policy.name + "'",
                                      .hint = "leave it out; `perigee train --resume` goes on from the last checkpoint"});
+    if (options.record && !session.job().policy.served)
+      throw Error(ErrorKind::usage, {.where = "--record",
+                                     .what = "is for asynchronous policies, whose order of arrivals nothing else tells",
+                                     .got = "averaging '" + session.job().policy.name + "'"});
     // A job has a key of its own, so that its workers cannot join another one. Without a secret everything stays on this machine:
     // workers that we start get a key nobody else knows, and workers that somebody else starts get in without one.
     if (!options.secret.empty()) key = options.secret.for_job(session.job_id());
@@ -229,7 +233,7 @@ struct Launcher::Impl final : AgentClientEvents {
   std::vector<std::string> server_arguments() const {
     std::vector<std::string> arguments = options.worker_arguments;
     arguments.push_back("--server");
-    if (options.record) arguments.insert(arguments.end(), {"--record", session.folder() + "/record"});
+    if (options.record) arguments.insert(arguments.end(), {"--record", session.folder() + "/record.jsonl"});
     return arguments;
   }
 

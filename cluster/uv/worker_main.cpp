@@ -18,6 +18,7 @@
 
 #include "cluster/data/example_client.h"
 #include "cluster/rooted_opener.h"
+#include "cluster/run_record.h"
 #include "cluster/uv/address.h"
 #include "cluster/uv/loop.h"
 #include "cluster/uv/process.h"
@@ -25,6 +26,7 @@
 #include "cluster/uv/uv_transport.h"
 #include "cluster/worker.h"
 #include "src/core/warning.h"
+#include "src/graph/plan.h"
 
 namespace perigee {
 namespace {
@@ -128,7 +130,8 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
         opener_(options.data_root.empty() ? nullptr : std::make_unique<RootedOpener>(options.data_root)),
         examples_([this] { wake_examples(); }),
         replica_(*this, [this] { wake(); }, {.opener = opener_.get(), .examples = &examples_, .trace = &trace_}),
-        patient_(options.patient) {
+        patient_(options.patient),
+        record_path_(options.record) {
     WorkerOptions worker{.coordinators = options.coordinators, .name = options.name, .host = host_identity(), .site = options.site};
     if (worker.name.empty()) worker.name = host_name() + "/" + std::to_string(getpid());
     const bool loopback = on_loopback(options.coordinators[0]) && options.advertise.empty() && options.interface_cidr.empty();
@@ -198,6 +201,17 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   void leave_now(int signal) { worker_->leave("asked to end by signal " + std::to_string(signal)); }
 
   void on_event(const Json&) override {}
+  void on_opening(const Welcome& welcome) override {
+    if (record_path_.empty()) return;
+    record_ = std::make_unique<RecordFile>(record_path_);
+    if (record_->empty()) record_->append(record_begin(welcome, isa_name(host_isa())));
+  }
+  void on_restored(int64_t round, uint64_t hash) override {
+    if (record_) record_->append(record_restored(round, hash));
+  }
+  void on_served(int64_t round, uint64_t hash, int64_t examples_after, int64_t workers, const std::vector<Arrival>& merged) override {
+    if (record_) record_->append(record_round(round, hash, examples_after, workers, merged));
+  }
   void on_joined() override { examples_.on_joined(); }
   void on_coordinator_lost() override { examples_.on_coordinator_lost(); }
   void on_writable() override { ask_for_examples(); }
@@ -242,6 +256,8 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   std::unique_ptr<Worker> worker_;
   std::optional<Error> error_;
   const bool patient_;
+  const std::string record_path_;
+  std::unique_ptr<RecordFile> record_;  // of a server that keeps one
   bool asked_to_leave_ = false, finished_ = false;
 };
 
