@@ -59,7 +59,8 @@ void Coordinator::Impl::admit_trainer(Node& node) {
   if (!counted) return drop_local_work(node);
   node.state = Node::State::healing;
   node.heal_ns = clock.now_ns();
-  tell(node, Heal{.donor = node.id, .round = node.round, .hash = node.hash, .keep_local = true}, node.round);
+  // Should the rounds up to this one become void, its optimiser has seen what nobody counts: it stands for them.
+  tell(node, Heal{.donor = node.id, .round = target_round, .hash = target_hash, .keep_local = true}, target_round);
 }
 
 void Coordinator::Impl::on_served(Node& node, const FrameHeader& h, Served served) {

@@ -123,7 +123,7 @@ std::string Guard::judge_residual(const RoundHealth& health) {
   const bool full = changes_.size() == kChanges && means_.residual >= 0 && health.gain > 1;
   const double change = full ? *std::max_element(changes_.begin(), changes_.end()) : 0;
   const double held = change > 0 ? means_.residual / change : 0;
-  if ((health.gain - 1) * held <= kHeldBack * std::max(1, health.workers)) {
+  if (held == 0 || (health.gain - 1) * held <= kHeldBack * std::max(1, health.workers)) {
     held_since_ = -1;
     return "";
   }

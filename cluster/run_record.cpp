@@ -3,20 +3,20 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
+#include <map>
 
 #include "cluster/ranges.h"
 #include "src/core/config.h"
 #include "src/core/error.h"
 #include "src/core/warning.h"
 #include "src/io/digest.h"
+#include "src/io/file.h"
 
 namespace perigee {
 namespace {
 
 constexpr int64_t kFormat = 1;
-constexpr size_t kMaxLine = size_t{64} << 20;
-constexpr int64_t kMostExamples = int64_t{1} << 52;
+constexpr int64_t kMostExamples = int64_t{1} << 52, kMostThreads = 4096;
 
 std::string line_of(Json::Object fields) { return Json(std::move(fields)).dump() + "\n"; }
 
@@ -42,7 +42,7 @@ RecordedShare read_share(const Config& share) {
                     .base = share.integer_in("base", -1, kMostExamples),
                     .examples_before = share.integer_in("before", 0, kMostExamples),
                     .examples_per_step = share.integer_in("per_step", 1, kMostExamples),
-                    .threads = static_cast<uint32_t>(share.integer_in("threads", 1, 65536)),
+                    .threads = static_cast<uint32_t>(share.integer_in("threads", 1, kMostThreads)),
                     .isa = share.string("isa")};
   for (const Json& range : list_in(share, "ranges", kMaxRanges)) {
     const bool three = range.is_array() && range.as_array().size() == 3 &&
@@ -56,27 +56,44 @@ RecordedShare read_share(const Config& share) {
   return out;
 }
 
-RecordedRound read_round(const Config& line) {
+RecordedRound read_round(const Config& line, const RunRecord& record) {
+  const auto next = static_cast<int64_t>(record.rounds.size());
   RecordedRound out{.round = line.integer_in("round", 0, kMostExamples),
                     .hash = hash_of(line),
                     .examples_after = line.integer_in("examples", 1, kMostExamples),
                     .workers = line.integer_in("workers", 1, static_cast<int64_t>(kMaxWorkers))};
-  for (const Json& share : list_in(line, "merged", kMaxWorkers)) out.shares.push_back(read_share(line.element(share, "merged")));
-  for (const RecordedShare& share : out.shares)
-    if (share.base >= out.round) line.fail("merged", "has a base that is not there yet", std::to_string(share.base));
+  if (out.round != next) line.fail("round", "does not follow the one before", std::to_string(out.round), std::to_string(next));
+  int64_t examples = next > 0 ? record.rounds.back().examples_after : 0;
+  for (const Json& share : list_in(line, "merged", kMaxWorkers)) {
+    out.shares.push_back(read_share(line.element(share, "merged")));
+    if (out.shares.back().base >= next)
+      line.fail("merged", "has a base that is not there yet", std::to_string(out.shares.back().base),
+                "at most " + std::to_string(next - 1));
+    for (const Range& range : out.shares.back().ranges) examples = std::min(examples + range.count, kMostExamples);
+  }
+  if (out.examples_after != examples)
+    line.fail("examples", "is not what the shares come to", std::to_string(out.examples_after), std::to_string(examples));
   line.reject_unread();
   return out;
 }
 
-void read_beginning(const Config& line, RunRecord* record) {
+// Each process of the server begins with this; one that goes on with a run says the same as the one before.
+void read_beginning(const Json& json, const Config& line, Json* beginning, RunRecord* record) {
+  if (!beginning->is_null()) {
+    if (*beginning != json)
+      line.fail("record", "goes on with another job, version or machine than it began with", "", "the same",
+                "record it as a run of its own");
+    return;
+  }
   line.integer_in("record", kFormat, kFormat);
-  line.string("version");
+  record->version = line.string("version");
   record->job = line.object("job").json();
   record->folder = line.string("folder");
   record->tuning = line.string("tuning");
-  record->threads = line.integer_in("threads", 0, 65536);
+  record->threads = line.integer_in("threads", 1, kMostThreads);
   record->isa = line.string("isa");
   line.reject_unread();
+  *beginning = json;
 }
 
 // What comes after that round became void.
@@ -87,9 +104,23 @@ void restore(const Config& line, RunRecord* record) {
   if (round >= static_cast<int64_t>(record->rounds.size()))
     line.fail("restored", "is of a round that the record has not got", std::to_string(round),
               "at most " + std::to_string(static_cast<int64_t>(record->rounds.size()) - 1),
-              "the run went on from a checkpoint of one that was not recorded");
+              "the run went on from a checkpoint that was made without --record");
   record->rounds.resize(static_cast<size_t>(round + 1));
   if (round >= 0 && record->rounds.back().hash != hash) line.fail("hash", "is not that of the round", hex_digest(hash));
+}
+
+// A worker's contributions are counted from its beginning, one by one.
+void check_counts(const RunRecord& record, const std::string& where) {
+  std::map<WorkerId, uint64_t> next;
+  for (const RecordedRound& round : record.rounds)
+    for (const RecordedShare& share : round.shares) {
+      if (share.counted != 0 && share.counted != next[share.worker])
+        throw Error(ErrorKind::data, {.where = where + ": round " + std::to_string(round.round),
+                                      .what = "lacks what worker " + std::to_string(share.worker) + " contributed before",
+                                      .got = std::to_string(next[share.worker]) + " contributions",
+                                      .expected = std::to_string(share.counted)});
+      next[share.worker] = share.counted + 1;
+    }
 }
 
 }  // namespace
@@ -129,44 +160,37 @@ std::string record_round(int64_t round, uint64_t hash, int64_t examples_after, i
       {{"round", round}, {"hash", hex_digest(hash)}, {"examples", examples_after}, {"workers", workers}, {"merged", std::move(shares)}});
 }
 
-RunRecord read_record(std::istream& lines, const std::string& where) {
+RunRecord read_record(std::string_view text, const std::string& where) {
   RunRecord record;
-  std::string text;
-  for (int64_t number = 1; std::getline(lines, text); ++number) {
-    if (lines.eof()) break;  // torn
+  Json beginning;
+  for (int64_t number = 1;; ++number) {
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos) break;  // the end, or torn
     const std::string place = where + ":" + std::to_string(number);
-    if (text.size() > kMaxLine) throw Error(ErrorKind::data, {.where = place, .what = "the line is too long"});
     Json json;
     try {
-      json = Json::parse(text, place);
+      json = Json::parse(text.substr(0, end), place);
     } catch (const Error& error) {
       throw Error(ErrorKind::data, {.where = place, .what = error.what()});
     }
+    text.remove_prefix(end + 1);
     const Config line(json, place, ErrorKind::data);
-    if (number == 1) {
-      read_beginning(line, &record);
-    } else if (line.has("restored")) {
-      restore(line, &record);
-    } else {
-      record.rounds.push_back(read_round(line));
-      if (record.rounds.back().round != static_cast<int64_t>(record.rounds.size()) - 1)
-        line.fail("round", "does not follow the one before", std::to_string(record.rounds.back().round),
-                  std::to_string(record.rounds.size() - 1));
-    }
+    if (beginning.is_null() || line.has("record")) read_beginning(json, line, &beginning, &record);
+    else if (line.has("restored")) restore(line, &record);
+    else record.rounds.push_back(read_round(line, record));
   }
-  if (!record.job.is_object()) throw Error(ErrorKind::data, {.where = where, .what = "is no record of a run"});
+  if (beginning.is_null()) throw Error(ErrorKind::data, {.where = where, .what = "is no record of a run"});
+  check_counts(record, where);
   return record;
 }
 
 RecordFile::RecordFile(const std::string& path) : path_(path) {
-  std::error_code status;
-  if (std::filesystem::exists(path, status)) {
-    std::ifstream in(path, std::ios::binary);
-    std::string line;
-    uintmax_t whole = 0;
-    while (std::getline(in, line) && !in.eof()) whole += line.size() + 1;
-    std::filesystem::resize_file(path, whole, status);
-    empty_ = whole == 0;
+  if (file_exists(path)) {
+    const MappedFile there(path);
+    const std::string_view text = as_text(there.bytes());
+    std::error_code status;
+    std::filesystem::resize_file(path, text.rfind('\n') + 1, status);  // npos + 1 is 0
+    if (status) throw Error(ErrorKind::resources, {.where = path, .what = "the record cannot be written", .got = status.message()});
   }
   file_ = std::fopen(path.c_str(), "ae");
   if (!file_) throw Error(ErrorKind::resources, {.where = path, .what = "the record cannot be written"});

@@ -1,11 +1,12 @@
 // What is needed to train a served run again, bit for bit: the job, and of what each of the server's rounds was made. The server writes it
-// as it goes, one JSON object on a line; `perigee replay` reads it. Where rounds became void, the record says from where it goes on.
+// as it goes, one JSON object on a line, before it tells anybody of the round; `perigee replay` reads it. Where rounds became void, the
+// record says from where it goes on. What the kernel has is safe from a kill, not from a power cut.
 #pragma once
 
 #include <cstdint>
 #include <cstdio>
-#include <istream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cluster/server.h"
@@ -32,7 +33,7 @@ struct RecordedRound {
 
 struct RunRecord {
   Json job;
-  std::string folder, tuning, isa;  // of the server
+  std::string version, folder, tuning, isa;  // of the server
   int64_t threads = 0;
   std::vector<RecordedRound> rounds;  // those that count, from round 0 on
 };
@@ -42,7 +43,7 @@ std::string record_restored(int64_t round, uint64_t hash);
 std::string record_round(int64_t round, uint64_t hash, int64_t examples_after, int64_t workers, const std::vector<Arrival>& merged);
 
 // A last line without its end is left out. Error(data) for anything else that is no record, or one with a gap.
-RunRecord read_record(std::istream& lines, const std::string& where);
+RunRecord read_record(std::string_view text, const std::string& where);
 
 // Appends to a file; what is there of an unfinished line is cut off. Error(resources).
 class RecordFile {
@@ -51,13 +52,12 @@ class RecordFile {
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;
   RecordFile& operator=(const RecordFile&) = delete;
-  bool empty() const { return empty_; }
   void append(const std::string& line);  // a disk that is full costs the record, not the run: a warning, once
 
  private:
   std::FILE* file_ = nullptr;
   std::string path_;
-  bool empty_ = true, failed_ = false;
+  bool failed_ = false;
 };
 
 }  // namespace perigee

@@ -55,6 +55,7 @@ void add_beside(const ExchangeLayout& layout, std::span<std::byte> row, std::spa
 // What a worker has of a served round.
 struct ServedWork {
   WorkerId server = 0;
+  uint32_t threads = 1;  // that this worker trains with
 
   // The server's.
   ServerDesk desk;

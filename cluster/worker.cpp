@@ -237,8 +237,11 @@ void Worker::Impl::on_welcome(const FrameHeader& h, const Welcome& welcome) {
     policy = read_policy(description.find("averaging"), "job");
     inner.count = inner_exchanges(policy);
     if (const Json* seed = description.find("seed"); seed && seed->is_int()) inner.seed = static_cast<uint64_t>(seed->as_int());
-    if (options.server) events.on_opening(welcome);
-    replica.open(welcome);
+    Welcome own = welcome;
+    if (own.threads <= 0) own.threads = static_cast<int>(options.threads);
+    work.threads = static_cast<uint32_t>(std::max<int64_t>(1, own.threads));
+    if (options.server) events.on_opening(own);
+    replica.open(own);
   } catch (const Error& error) {
     fail(error, true);
   }

@@ -85,7 +85,7 @@ void Worker::Impl::on_heal(const Heal& heal) {
     ++dropped.unexpected;
     return;
   }
-  if (heal.donor == id && heal.keep_local && policy.served && work.pushed && staged) return settle_pushed();
+  if (heal.donor == id && heal.keep_local && policy.served && work.pushed && staged) return settle_pushed(heal);
   if (!heal.keep_local && !planted(Bug::healed_keeps_work)) stop_work(false);
   else if (policy.partial()) join_staged();  // of another round than that for which it was staged
   if (heal.donor == id) {

@@ -144,7 +144,7 @@ struct Worker::Impl {
   void try_push();
   bool on_pulled(PeerId peer, const Pulled& pulled);
   bool on_values(PeerId peer, Image& image, std::span<const std::byte> body);
-  void settle_pushed();
+  void settle_pushed(const Heal& heal);
   void on_taken(int64_t round, bool ok);
   bool on_push(PeerId peer, const FrameHeader& header, Push push);
   bool on_pushed_bytes(PeerId peer, Image& image, std::span<const std::byte> body);

@@ -71,7 +71,7 @@ void Worker::Impl::push_contribution() {
 void Worker::Impl::ask_server(Push push, SharedBytes body) {
   assert(!work.exchange);
   push.request = ++next_request;
-  push.threads = std::max(1u, options.threads);
+  push.threads = work.threads;
   push.isa = isa_name(host_isa());
   work.exchange = ServedWork::Exchange{.push = std::move(push), .body = std::move(body), .answer = {}, .progress_ns = clock.now_ns()};
   try_push();
@@ -137,9 +137,11 @@ bool Worker::Impl::on_values(PeerId peer, Image& image, std::span<const std::byt
   return true;
 }
 
-// What is staged is in a result that this worker has not got.
-void Worker::Impl::settle_pushed() {
+// What is staged is in a result that this worker has not got: it depends on that one now, and pulls before it goes on.
+void Worker::Impl::settle_pushed(const Heal& heal) {
   assert(staged && !work.taking && !work.exchange);
+  held_round = heal.round;
+  held_hash = heal.hash;
   work.taking = work.settling = true;
   replica.take({.round = held_round, .examples_after = examples_done, .counted = true, .bytes = nullptr});
 }

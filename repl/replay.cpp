@@ -2,8 +2,10 @@
 #include <CLI/App.hpp>
 #include <cinttypes>
 #include <cstdio>
-#include <fstream>
+#include <map>
 
+#include "cluster/file_ledger.h"
+#include "cluster/ranges.h"
 #include "cluster/uv/replay.h"
 #include "repl/command.h"
 #include "repl/display.h"
@@ -15,22 +17,61 @@ namespace perigee {
 namespace {
 
 struct Options {
-  std::string run;
+  std::string run, out;
 } options;
 
-void declare(CLI::App& app) { app.add_option("run", options.run, "a run folder, or its record")->required(); }
+void declare(CLI::App& app) {
+  app.add_option("run", options.run, "a run folder, or its record")->required();
+  app.add_option("--out", options.out, "write what was trained again, as a model file");
+}
+
+// What the coordinator booked is what the record tells, to its end.
+void compare_with_ledger(const RunRecord& record, const std::string& path) {
+  std::map<int64_t, uint64_t> booked;
+  const std::vector<std::byte> bytes = FileLedger::load(path);
+  LedgerRecord entry;
+  std::span<const std::byte> rest = bytes;
+  while (const size_t length = decode_record(rest, &entry)) {
+    if (entry.kind == LedgerRecord::Kind::round) booked[entry.round] = entry.hash;
+    if (entry.kind == LedgerRecord::Kind::voided) booked.erase(booked.upper_bound(entry.round), booked.end());
+    rest = rest.subspan(length);
+  }
+  for (const auto& [round, hash] : booked) {
+    const bool there = round < static_cast<int64_t>(record.rounds.size());
+    const std::string got = there ? hex_digest(record.rounds[static_cast<size_t>(round)].hash) : "no such round";
+    if (got != hex_digest(hash))
+      throw Error(ErrorKind::data, {.where = path + ": round " + std::to_string(round),
+                                    .what = "is not what the record tells",
+                                    .got = got,
+                                    .expected = hex_digest(hash),
+                                    .hint = there ? "" : "the run went on without --record"});
+  }
+}
+
+void print_difference(const RunRecord& record, const ReplayOutcome& outcome) {
+  const RecordedRound& round = record.rounds[static_cast<size_t>(*outcome.differs)];
+  std::printf("round %" PRId64 " of %s differs: %s, recorded is %s\nit is made of", round.round,
+              grouped(static_cast<int64_t>(record.rounds.size())).c_str(), hex_digest(outcome.hash).c_str(),
+              hex_digest(round.hash).c_str());
+  for (const RecordedShare& share : round.shares)
+    std::printf(" %s examples of worker %u from round %" PRId64 " on%s", grouped(examples_of(share.ranges)).c_str(), share.worker,
+                share.base, &share == &round.shares.back() ? "\n" : ",");
+  if (record.version != PERIGEE_VERSION)
+    std::printf("it was recorded by version %s; this is %s\n", record.version.c_str(), PERIGEE_VERSION);
+}
 
 int run() {
-  const std::string path = folder_exists(options.run) ? path_in(options.run, "record.jsonl") : options.run;
-  std::ifstream lines(path, std::ios::binary);
-  if (!lines)
+  const bool folder = folder_exists(options.run);
+  const std::string path = folder ? path_in(options.run, "record.jsonl") : options.run;
+  if (!file_exists(path))
     throw Error(ErrorKind::usage, {.where = options.run, .what = "no record is here", .hint = "`perigee train --record` writes one"});
-  const RunRecord record = read_record(lines, path);
+  const Bytes text = read_file(path);
+  const RunRecord record = read_record(as_text(text), path);
+  if (const std::string ledger = path_in(options.run, "ledger"); folder && file_exists(ledger)) compare_with_ledger(record, ledger);
   const ReplayOutcome outcome = replay(record);
+  if (!options.out.empty() && outcome.model) write_file(options.out, *outcome.model);
   if (outcome.differs) {
-    std::printf("round %" PRId64 " of %s differs: %s, the record has %s\n", *outcome.differs,
-                grouped(static_cast<int64_t>(record.rounds.size())).c_str(), hex_digest(outcome.hash).c_str(),
-                hex_digest(record.rounds[static_cast<size_t>(*outcome.differs)].hash).c_str());
+    print_difference(record, outcome);
     return 1;
   }
   std::printf("%s rounds trained again; every result is the recorded one to the last bit, the last %s\n", grouped(outcome.rounds).c_str(),

@@ -66,6 +66,7 @@ std::string cluster_arguments(const ClusterOptions& options) {
                                     {" --interface ", options.interface_cidr},
                                     {" --standby ", options.standby}})
     if (!value.empty()) text += name + value;
+  if (options.record) text += " --record";
   if (options.min_workers > 0) text += " --min-workers " + std::to_string(options.min_workers);
   return text;
 }

@@ -17,6 +17,7 @@
 #include "cluster/uv/server_process.h"
 #include "cluster/uv/uv_transport.h"
 #include "src/core/warning.h"
+#include "src/io/file.h"
 
 namespace perigee {
 namespace {
@@ -119,7 +120,7 @@ struct Launcher::Impl final : AgentClientEvents {
   }
 
   static void warn_of_gain(const Policy& policy, int workers) {
-    if (workers < 2 || policy.outer.empty()) return;
+    if (workers < 2 || policy.outer.empty() || policy.served) return;  // a server takes one change after the other
     const double gain = policy.gain(workers);
     if (gain <= kSafeGain * workers) return;
     char text[200];
@@ -233,7 +234,9 @@ struct Launcher::Impl final : AgentClientEvents {
   std::vector<std::string> server_arguments() const {
     std::vector<std::string> arguments = options.worker_arguments;
     arguments.push_back("--server");
-    if (options.record) arguments.insert(arguments.end(), {"--record", session.folder() + "/record.jsonl"});
+    // A run that was recorded from its beginning is recorded to its end.
+    const std::string record = session.folder() + "/record.jsonl";
+    if (options.record || file_exists(record)) arguments.insert(arguments.end(), {"--record", record});
     return arguments;
   }
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <map>
 #include <memory>
 #include <set>
 
 #include "cluster/ranges.h"
 #include "cluster/uv/replica_trainer.h"
+#include "src/core/config.h"
 #include "src/core/error.h"
 #include "src/graph/plan.h"
 #include "src/tensor/tensor.h"
@@ -22,6 +24,16 @@ class Patient final : public OrderWatch {
   void on_bucket(size_t) override {}
 };
 
+// Examples that the coordinator sent are read here: the same ones.
+Json with_local_data(Json job) {
+  const Json* data = job.find("data");
+  if (!data || !data->is_object()) return job;
+  Json local = *data;
+  local.erase("at");
+  job.set("data", std::move(local));
+  return job;
+}
+
 struct Player {
   std::unique_ptr<ReplicaTrainer> replica;
   std::unique_ptr<Storage> row;
@@ -32,7 +44,7 @@ class Replay {
  public:
   explicit Replay(const RunRecord& record) : record_(record) {
     check_machine();
-    welcome_.job = record.job.dump();
+    welcome_.job = with_local_data(record.job).dump();
     welcome_.folder = record.folder;
     welcome_.tuning = record.tuning;
     policy_ = read_policy(record.job.find("averaging"), "record");
@@ -46,22 +58,26 @@ class Replay {
     keep_values(-1);
   }
 
-  ReplayOutcome run(const std::function<void(int64_t)>& progress) {
-    ReplayOutcome outcome;
+  ReplayOutcome run() {
+    ReplayOutcome outcome{.hash = server_.replica->hash()};
     for (const RecordedRound& round : record_.rounds) {
       play(round);
       ++outcome.rounds;
       outcome.hash = server_.replica->hash();
       if (outcome.hash != round.hash) {
         outcome.differs = round.round;
-        return outcome;
+        break;
       }
-      if (progress) progress(round.round);
     }
+    outcome.model = server_.replica->snapshot(false);
     return outcome;
   }
 
  private:
+  [[noreturn]] static void fail(const RecordedRound& round, const std::string& what) {
+    throw Error(ErrorKind::data, {.where = "record: round " + std::to_string(round.round), .what = what});
+  }
+
   void check_machine() const {
     const char* isa = isa_name(host_isa());
     const auto refuse = [&](const std::string& got) {
@@ -92,16 +108,24 @@ class Replay {
     server_.replica->serve({.round = round, .examples_after = 0}, server_.row->data(), &values_[round], &change);
   }
 
+  void check_ranges(const RecordedShare& share, const RecordedRound& round) {
+    Trainer& trainer = server_.replica->trainer();
+    const Config data = Config(trainer.job().json(), "record").object("data");
+    const int64_t examples = trainer.train_source().size();
+    const int64_t batch = std::max(trainer.batch(), data.integer_in("global_batch", 0, int64_t{1} << 24, 0));
+    for (const Range& range : share.ranges)
+      if (range.begin > examples - range.count || range.count > batch) fail(round, "names examples that the job has not got");
+  }
+
   // The worker's parameters as they were when it began.
-  Player& worker_at(const RecordedShare& share, int64_t round) {
+  Player& worker_at(const RecordedShare& share) {
     auto found = workers_.find(share.worker);
     if (share.counted == 0 && found != workers_.end()) workers_.erase(found), found = workers_.end();  // it began afresh
     if (found == workers_.end()) found = workers_.emplace(share.worker, player(share.worker, static_cast<int>(share.threads))).first;
     Player& worker = found->second;
     if (worker.holds == share.base) return worker;
     const auto base = values_.find(share.base);
-    if (base == values_.end())
-      throw Error(ErrorKind::data, {.where = "record: round " + std::to_string(round), .what = "has a base that nothing was kept of"});
+    assert(base != values_.end());
     worker.replica->take({.round = share.base, .examples_after = share.examples_before, .bytes = base->second});
     worker.holds = share.base;
     return worker;
@@ -112,7 +136,8 @@ class Replay {
     const ExchangeLayout layout = server_.replica->block().layout();
     const std::span<std::byte> row(server_.row->data(), layout.bytes());
     for (const RecordedShare& share : round.shares) {
-      Player& worker = worker_at(share, round.round);
+      check_ranges(share, round);
+      Player& worker = worker_at(share);
       const TrainOrder train{.round = share.base + 1,
                              .ranges = share.ranges,
                              .examples_before = share.examples_before,
@@ -121,7 +146,7 @@ class Replay {
       std::byte* rows[] = {worker.row->data()};
       const bool done = worker.replica->train(train, rows, cancel_, watch_, &made);
       if (!done || !made.finite || !made.payload || examples_of(made.ranges) != examples_of(share.ranges))
-        throw Error(ErrorKind::data, {.where = "record: round " + std::to_string(round.round), .what = "cannot be trained again"});
+        fail(round, "cannot be trained again");
       const std::span<const std::byte> beside(worker.row->data() + layout.coded, layout.bytes() - layout.coded);
       add_beside(layout, row, beside, &share == round.shares.data());
       order.examples += made.examples;
@@ -131,8 +156,7 @@ class Replay {
     order.staleness /= static_cast<double>(order.examples);
     SharedBytes reply;
     bool change = false;
-    if (server_.replica->serve(order, server_.row->data(), &reply, &change))
-      throw Error(ErrorKind::data, {.where = "record: round " + std::to_string(round.round), .what = "cannot be merged again"});
+    if (server_.replica->serve(order, server_.row->data(), &reply, &change)) fail(round, "cannot be merged again");
     for (const RecordedShare& share : round.shares) {
       Player& worker = workers_.at(share.worker);
       worker.replica->take(
@@ -159,6 +183,6 @@ class Replay {
 
 }  // namespace
 
-ReplayOutcome replay(const RunRecord& record, const std::function<void(int64_t)>& progress) { return Replay(record).run(progress); }
+ReplayOutcome replay(const RunRecord& record) { return Replay(record).run(); }
 
 }  // namespace perigee

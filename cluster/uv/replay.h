@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 
 #include "cluster/run_record.h"
@@ -13,10 +12,11 @@ namespace perigee {
 struct ReplayOutcome {
   int64_t rounds = 0;              // trained again
   uint64_t hash = 0;               // after the last of them
-  std::optional<int64_t> differs;  // the first round whose result was another one
+  std::optional<int64_t> differs;  // the first round whose result was another one: what follows was not trained
+  SharedBytes model;               // as a file holds it; null: there is no memory for it
 };
 
-// `progress` hears of each round. Error(model), Error(data); Error(usage) where this machine cannot give the same bits.
-ReplayOutcome replay(const RunRecord& record, const std::function<void(int64_t round)>& progress = {});
+// Error(model), Error(data); Error(usage) where this machine cannot give the same bits.
+ReplayOutcome replay(const RunRecord& record);
 
 }  // namespace perigee

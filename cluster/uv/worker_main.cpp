@@ -204,7 +204,7 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   void on_opening(const Welcome& welcome) override {
     if (record_path_.empty()) return;
     record_ = std::make_unique<RecordFile>(record_path_);
-    if (record_->empty()) record_->append(record_begin(welcome, isa_name(host_isa())));
+    record_->append(record_begin(welcome, isa_name(host_isa())));
   }
   void on_restored(int64_t round, uint64_t hash) override {
     if (record_) record_->append(record_restored(round, hash));

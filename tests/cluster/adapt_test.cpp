@@ -219,6 +219,8 @@ TEST(Guard, WhatErrorFeedbackHoldsBackIsWeighedWithTheGain) {
   EXPECT_FALSE(trips(7, 2));     // two bits with 0.7, 0.9
   EXPECT_FALSE(trips(2, 5));     // top 2 % with 1, 0.5
   EXPECT_FALSE(trips(1, 1000));  // no momentum: late, but it comes
+  // Adagrad at a server has no bound on what it adds up to; nothing is held back there.
+  EXPECT_FALSE(trips(std::numeric_limits<double>::infinity(), 0));
 }
 
 TEST(Guard, ParametersThatGrowWithoutBoundAreDivergence) {
