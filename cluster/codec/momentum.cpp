@@ -5,29 +5,26 @@
 #include <cmath>
 
 #include "cluster/codec/sparse.h"
+#include "cluster/codec/wrapped_codec.h"
 #include "kernels/block_math.h"
 #include "kernels/half.h"
 
 namespace perigee {
 namespace {
 
-class MomentumCodec final : public Codec {
+class MomentumCodec final : public WrappedCodec {
  public:
   MomentumCodec(std::unique_ptr<Codec> inner, const CodecSetup& setup, double momentum, double clip_norm)
-      : Codec(setup), inner_(std::move(inner)), momentum_(momentum), clip_norm_(clip_norm) {}
+      : WrappedCodec(std::move(inner), setup), momentum_(momentum), clip_norm_(clip_norm) {}
 
   Json to_json() const override {
-    Json json = inner_->to_json();
+    Json json = inner().to_json();
     json.set("momentum", momentum_), json.set("clip_norm", clip_norm_);
     return json;
   }
-  size_t bound(const CodecSegment& segment) const override { return inner_->bound(segment); }
-  double bits_per_element(const CodecSegment& segment) const override { return inner_->bits_per_element(segment); }
   size_t scratch_bytes(const CodecSegment& segment) const override { return inner_scratch(segment) + floats_of(segment) * sizeof(float); }
-  size_t state_floats(const CodecSegment& segment) const override { return floats_of(segment) + inner_->state_floats(segment); }
-  bool keeps_zero() const override { return inner_->keeps_zero(); }
-  bool marks_sent() const override { return inner_->marks_sent(); }
-  float limit() const override { return inner_->limit(); }
+  size_t state_floats(const CodecSegment& segment) const override { return floats_of(segment) + inner().state_floats(segment); }
+  bool marks_sent() const override { return inner().marks_sent(); }
 
   size_t encode(const EncodeCall& call, std::span<std::byte> out) const override {
     assert(call.state.size() >= state_floats(call.segment) && call.scratch.size() >= scratch_bytes(call.segment));
@@ -41,10 +38,10 @@ class MomentumCodec final : public Codec {
     inner_call.values = next;
     inner_call.state = call.state.subspan(n);
     inner_call.scratch = call.scratch.first(border);
-    const size_t bytes = inner_->encode(inner_call, out);
+    const size_t bytes = inner().encode(inner_call, out);
     if (bytes == 0) return 0;
     std::copy(next.begin(), next.end(), velocity.begin());
-    if (inner_->marks_sent())
+    if (inner().marks_sent())
       each_set(reinterpret_cast<const uint64_t*>(call.scratch.data()), call.segment.count,
                [&](int64_t i) { velocity[static_cast<size_t>(i)] = 0; });
     return bytes;
@@ -52,22 +49,11 @@ class MomentumCodec final : public Codec {
 
   bool decode_add(std::span<const std::byte> bytes, float weight, const CodecSegment& segment, std::span<float> sum,
                   std::span<std::byte> scratch) const override {
-    return inner_->decode_add(bytes, weight, segment, sum, scratch.first(inner_scratch(segment)));
+    return inner().decode_add(bytes, weight, segment, sum, scratch.first(inner_scratch(segment)));
   }
-
- protected:
-  // encode and decode_add do it all.
-  size_t encode_body(const EncodeCall&, PayloadHeader*, std::byte*) const override { return 0; }
-  bool decode_body(const PayloadHeader&, std::span<const std::byte>, float, const CodecSegment&, std::span<float>,
-                   std::span<std::byte>) const override {
-    return false;
-  }
-  void add_options(Json*) const override {}
 
  private:
   static size_t floats_of(const CodecSegment& segment) { return static_cast<size_t>(segment.count); }
-  // Up to a border, so that what follows is aligned.
-  size_t inner_scratch(const CodecSegment& segment) const { return (inner_->scratch_bytes(segment) + 63) / 64 * 64; }
 
   // Of K workers' gradients, none is longer than clip_norm / sqrt(K): their sum is then about as long as one that was clipped.
   float clip_scale(const EncodeCall& call) const {
@@ -77,7 +63,6 @@ class MomentumCodec final : public Codec {
     return norm > most ? static_cast<float>(most / norm) : 1;
   }
 
-  std::unique_ptr<Codec> inner_;
   double momentum_, clip_norm_;
 };
 

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "cluster/codec/wrapped_codec.h"
 #include "src/io/module.h"
 
 namespace perigee {
@@ -41,11 +42,10 @@ const Library& library() {
 
 using Context = std::unique_ptr<void, size_t (*)(void*)>;
 
-class ZstdCodec final : public Codec {
+class ZstdCodec final : public WrappedCodec {
  public:
   ZstdCodec(std::unique_ptr<Codec> inner, const CodecSetup& setup, int level)
-      : Codec(setup),
-        inner_(std::move(inner)),
+      : WrappedCodec(std::move(inner), setup),
         level_(level),
         encoder_(library().create_encoder(), library().free_encoder),
         decoder_(library().create_decoder(), library().free_decoder) {
@@ -53,24 +53,20 @@ class ZstdCodec final : public Codec {
   }
 
   Json to_json() const override {
-    Json json = inner_->to_json();
+    Json json = inner().to_json();
     json.set("zstd", level_);
     return json;
   }
-  size_t bound(const CodecSegment& segment) const override { return kPayloadHeader + kLength + inner_->bound(segment); }
-  double bits_per_element(const CodecSegment& segment) const override { return inner_->bits_per_element(segment); }
-  size_t scratch_bytes(const CodecSegment& segment) const override { return inner_scratch(segment) + inner_->bound(segment); }
-  size_t state_floats(const CodecSegment& segment) const override { return inner_->state_floats(segment); }
-  bool keeps_zero() const override { return inner_->keeps_zero(); }
-  float limit() const override { return inner_->limit(); }
+  size_t bound(const CodecSegment& segment) const override { return kPayloadHeader + kLength + inner().bound(segment); }
+  size_t scratch_bytes(const CodecSegment& segment) const override { return inner_scratch(segment) + inner().bound(segment); }
 
   size_t encode(const EncodeCall& call, std::span<std::byte> out) const override {
     assert(out.size() >= bound(call.segment) && call.scratch.size() >= scratch_bytes(call.segment));
     const size_t border = inner_scratch(call.segment);
     EncodeCall inner_call = call;
     inner_call.scratch = call.scratch.first(border);
-    const std::span<std::byte> plain = call.scratch.subspan(border, inner_->bound(call.segment));
-    const uint64_t length = inner_->encode(inner_call, plain);
+    const std::span<std::byte> plain = call.scratch.subspan(border, inner().bound(call.segment));
+    const uint64_t length = inner().encode(inner_call, plain);
     if (length == 0) return 0;
     std::byte* body = out.data() + kPayloadHeader + kLength;
     size_t bytes = library().compress(encoder_.get(), body, length, plain.data(), length, level_);
@@ -92,7 +88,7 @@ class ZstdCodec final : public Codec {
     std::memcpy(&header, bytes.data(), sizeof header);
     std::memcpy(&length, bytes.data() + kPayloadHeader, kLength);
     if (header.format != kFormat || header.version != 1 || header.variant > kCompressed || header.detail != 0 ||
-        header.elements != static_cast<uint64_t>(segment.count) || length > inner_->bound(segment))
+        header.elements != static_cast<uint64_t>(segment.count) || length > inner().bound(segment))
       return false;
     const auto body = bytes.subspan(kPayloadHeader + kLength);
     const size_t border = inner_scratch(segment);
@@ -102,23 +98,10 @@ class ZstdCodec final : public Codec {
       if (library().decompress(decoder_.get(), to, length, body.data(), body.size()) != length) return false;
       plain = {to, length};
     }
-    return plain.size() == length && inner_->decode_add(plain, weight, segment, sum, scratch.first(border));
+    return plain.size() == length && inner().decode_add(plain, weight, segment, sum, scratch.first(border));
   }
-
- protected:
-  // encode and decode_add do it all.
-  size_t encode_body(const EncodeCall&, PayloadHeader*, std::byte*) const override { return 0; }
-  bool decode_body(const PayloadHeader&, std::span<const std::byte>, float, const CodecSegment&, std::span<float>,
-                   std::span<std::byte>) const override {
-    return false;
-  }
-  void add_options(Json*) const override {}
 
  private:
-  // Up to a border, so that what follows is aligned.
-  size_t inner_scratch(const CodecSegment& segment) const { return (inner_->scratch_bytes(segment) + 63) / 64 * 64; }
-
-  std::unique_ptr<Codec> inner_;
   int level_;
   Context encoder_, decoder_;
 };

@@ -195,20 +195,6 @@ double loss_of(const Replicas& nodes) {
   return nodes[0]->contribution.figures.loss_sum / static_cast<double>(nodes[0]->contribution.examples);
 }
 
-std::vector<float> parameters_of(TestReplica& node) {
-  const LoadedModel loaded = load_model(*node.snapshot(false), "snapshot");
-  return copy_of(loaded.model->params().values<float>());
-}
-
-double difference(const std::vector<float>& a, const std::vector<float>& b) {
-  double worst = 0, scale = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    worst = std::max(worst, std::abs(static_cast<double>(a[i]) - b[i]));
-    scale = std::max(scale, std::abs(static_cast<double>(a[i])));
-  }
-  return worst / scale;
-}
-
 // fp32 loses nothing: what is left is the rounding of another order of additions.
 TEST(Coded, WithoutLossItIsTheMeanOfTheParameters) {
   Replicas coded = make_workers(3, R"({"type": "fp32", "feedback": true})"), dense = make_workers(3, "");
@@ -217,7 +203,7 @@ TEST(Coded, WithoutLossItIsTheMeanOfTheParameters) {
   for (int64_t round = 0; round < 3; ++round) {
     average(coded, round, 3);
     average(dense, round, 3);
-    EXPECT_LE(difference(parameters_of(*dense[0]), parameters_of(*coded[0])), 1e-6) << "round " << round;
+    EXPECT_LE(relative_difference(parameters_of(*dense[0]), parameters_of(*coded[0])), 1e-6) << "round " << round;
   }
 }
 
@@ -295,7 +281,7 @@ TEST(Coded, AContributionThatIsGivenUpLeavesNoTrace) {
 TEST(Coded, ALateContributionMovesOntoTheNextResult) {
   Replicas nodes = make_workers(3, R"({"type": "fp32", "feedback": true})");
   average(nodes, 0, 3);
-  const std::vector<float> base = parameters_of(*nodes[2]);
+  const std::vector<double> base = parameters_of(*nodes[2]);
   train(nodes, 1, 3);
   const Contribution late = nodes[2]->contribution;
   Replicas two;
@@ -304,7 +290,7 @@ TEST(Coded, ALateContributionMovesOntoTheNextResult) {
   for (auto& node : two) node->apply(order);
   nodes[2]->load(1, two[0]->snapshot(), true);
   EXPECT_EQ(nodes[2]->hash, two[0]->hash);
-  const std::vector<float> global = parameters_of(*two[0]);
+  const std::vector<double> global = parameters_of(*two[0]);
 
   // The next round is its alone, the others have no work: the result is the global parameters less its change.
   Replicas all;
@@ -320,7 +306,7 @@ TEST(Coded, ALateContributionMovesOntoTheNextResult) {
   const CodecSegment segment{.count = static_cast<int64_t>(change.size())};
   ASSERT_TRUE(codec->decode_add(*late.payload, -1, segment, change, {}));
   for (size_t i = 0; i < change.size(); ++i) change[i] += global[i];
-  EXPECT_LE(difference(change, parameters_of(*all[0])), 1e-6);
+  EXPECT_LE(relative_difference(change, parameters_of(*all[0])), 1e-6);
 }
 
 TEST(Coded, WorksOnFloat32Alone) {

@@ -7,6 +7,7 @@
 #include "cluster/fragment_payload.h"
 #include "cluster/fragments.h"
 #include "src/train/checkpoint.h"
+#include "tests/cluster/policy_text.h"
 #include "tests/cluster/replica_harness.h"
 
 namespace perigee {
@@ -32,10 +33,6 @@ std::vector<ParamWindow> windows_of(const std::vector<int64_t>& weights) {
 const std::vector<ParamWindow> kWindows = windows_of({100, 300, 64, 500});
 const int64_t kElements = kWindows.back().offset + 16;
 
-Policy policy_of(const std::string& averaging) {
-  const Json json = Json::parse(averaging, "test");
-  return read_policy(&json, "job.json");
-}
 FragmentPlan plan_of(const std::string& averaging) { return {policy_of(averaging), kWindows, kElements, "averaging"}; }
 std::string failure(const std::string& averaging) {
   try {
@@ -197,20 +194,6 @@ Replicas make_workers(size_t count, const std::string& averaging, const std::str
   return nodes;
 }
 
-TrainOrder order_of(int64_t round, size_t node, int64_t steps) {
-  TrainOrder order{.round = round, .examples_before = 96 * round, .examples_per_step = 48};
-  for (int64_t i = 0; i < steps; ++i)
-    order.ranges.push_back({static_cast<uint64_t>(round / 5), round % 5 * 128 + static_cast<int64_t>(node) * 32 + i * 16, 16});
-  return order;
-}
-
-template <class T = float>
-std::vector<double> parameters_of(TestReplica& node) {
-  const LoadedModel loaded = load_model(*node.snapshot(false), "snapshot");
-  const std::span<const T> values = loaded.model->params().values<T>();
-  return {values.begin(), values.end()};
-}
-
 // What an exchange does of a row: fragments that are due, or all, and what is of every round. The rest of everybody's row stays.
 ApplyOrder exchange_due(Replicas& nodes, int64_t round, size_t row, bool last = false) {
   const ExchangeLayout layout = nodes[0]->replica->layout();
@@ -239,7 +222,7 @@ ApplyOrder exchange_due(Replicas& nodes, int64_t round, size_t row, bool last = 
 std::vector<std::vector<std::byte>> play(Replicas& nodes, int64_t round, const std::vector<int64_t>& steps, bool last = false) {
   std::vector<std::vector<std::byte>> rows;
   for (size_t i = 0; i < nodes.size(); ++i) {
-    EXPECT_TRUE(nodes[i]->train(order_of(round, i, steps[i])).finite);
+    EXPECT_TRUE(nodes[i]->train(small_order(round, i, steps[i])).finite);
     EXPECT_FALSE(nodes[i]->failed) << nodes[i]->failure;
     const std::span<std::byte> row = nodes[i]->replica->exchange_row(0);
     rows.emplace_back(row.begin(), row.end());
@@ -248,13 +231,6 @@ std::vector<std::vector<std::byte>> play(Replicas& nodes, int64_t round, const s
   for (auto& node : nodes) node->apply(order);
   for (auto& node : nodes) EXPECT_EQ(node->hash, nodes[0]->hash) << "round " << round;
   return rows;
-}
-
-double difference(const std::vector<double>& a, const std::vector<double>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double worst = 0, scale = 0;
-  for (size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i])), scale = std::max(scale, std::abs(a[i]));
-  return worst / scale;
 }
 
 const char* const kDouble = R"(, "precision": "float64")";
@@ -273,7 +249,7 @@ TEST(Fragments, OneOfThemIsTheWholePolicy) {
   Replicas alone = make_workers(1, R"({"type": "diloco", "every": 2})"),
            piece = make_workers(1, R"({"type": "diloco", "every": 2, "keep": 0})");
   for (Replicas* run : {&alone, &piece}) {
-    (*run)[0]->train(order_of(0, 0, 2));
+    (*run)[0]->train(small_order(0, 0, 2));
     (*run)[0]->apply(0, 32, 32, true);
   }
   EXPECT_EQ(alone[0]->hash, piece[0]->hash);
@@ -298,7 +274,7 @@ TEST(Fragments, OneOfThemSendsTheWholePolicysPayload) {
   Replicas one = make_workers(2, R"({"type": "periodic", "every": 2, "codec": "int4", "keep": 0})");
   for (int64_t round = 0; round < 3; ++round) {
     for (Replicas* run : {&plain, &one})
-      for (size_t i = 0; i < 2; ++i) (*run)[i]->train(order_of(round, i, 2));
+      for (size_t i = 0; i < 2; ++i) (*run)[i]->train(small_order(round, i, 2));
     std::vector<FragmentChange> changes;
     ASSERT_TRUE(decode_fragments(*one[1]->contribution.payload, 1, &changes));
     ASSERT_EQ(changes.size(), 1u);
@@ -350,7 +326,7 @@ TEST(Fragments, TrajectoryIsThatOfTheReference) {
       }
       for (size_t k = 0; k < 3; ++k) weight[k][f] = 0;
     }
-    EXPECT_LE(difference(global, parameters_of<double>(*nodes[1])), 1e-14) << "round " << round;
+    EXPECT_LE(relative_difference(global, parameters_of<double>(*nodes[1])), 1e-14) << "round " << round;
   }
 }
 
@@ -365,14 +341,14 @@ std::vector<double> staged_values(TestReplica& node, size_t row, double examples
 // Result m of the mean of two workers' w, while node 0 has gone on from its w to v: all its work since stays, m + (v - w), or a share.
 void expect_overlapped(const std::string& averaging, const std::function<double(double w, double v, double m)>& expected) {
   Replicas nodes = make_workers(2, averaging, kDouble), twin = make_workers(1, R"({"type": "periodic", "every": 4, "keep": 0})", kDouble);
-  for (size_t i = 0; i < 2; ++i) nodes[i]->train(order_of(0, i, 2));
-  twin[0]->train(order_of(0, 0, 2));
+  for (size_t i = 0; i < 2; ++i) nodes[i]->train(small_order(0, i, 2));
+  twin[0]->train(small_order(0, 0, 2));
   const std::vector<double> w = staged_values(*nodes[0], 0, 32), other = staged_values(*nodes[1], 0, 32);
   EXPECT_EQ(w, staged_values(*twin[0], 0, 32));
-  twin[0]->train(order_of(1, 0, 3));  // the same steps without a result: its work has grown to 80 examples
+  twin[0]->train(small_order(1, 0, 3));  // the same steps without a result: its work has grown to 80 examples
   const std::vector<double> v = staged_values(*twin[0], 0, 80);
 
-  TrainOrder next = order_of(1, 0, 3);
+  TrainOrder next = small_order(1, 0, 3);
   next.overlapped = true, next.row = 1;
   nodes[0]->start(next);
   for (int i = 0; i < 60'000 && nodes[0]->replica->steps() < 5; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -394,8 +370,8 @@ void expect_overlapped(const std::string& averaging, const std::function<double(
     mean[i] = (w[i] + other[i]) / 2;
     expect[i] = expected(w[i], v[i], mean[i]);
   }
-  EXPECT_LE(difference(mean, result), 1e-14);
-  EXPECT_LE(difference(expect, local), 1e-14);
+  EXPECT_LE(relative_difference(mean, result), 1e-14);
+  EXPECT_LE(relative_difference(expect, local), 1e-14);
 }
 TEST(Overlap, AllWorkSinceTheContributionStays) {
   expect_overlapped(R"({"type": "periodic", "every": 4, "overlap": true, "late": 3})",
@@ -412,10 +388,10 @@ TEST(Overlap, OrAShareOfTheLocalParameters) {
 TEST(Overlap, AVoidRoundIsPartOfTheNextContribution) {
   Replicas nodes = make_workers(1, R"({"type": "periodic", "every": 4, "overlap": true})", kDouble),
            twin = make_workers(1, R"({"type": "periodic", "every": 4, "keep": 0})", kDouble);
-  twin[0]->train(order_of(0, 0, 2));
-  twin[0]->train(order_of(1, 0, 2));
-  nodes[0]->train(order_of(0, 0, 2));
-  TrainOrder next = order_of(1, 0, 2);
+  twin[0]->train(small_order(0, 0, 2));
+  twin[0]->train(small_order(1, 0, 2));
+  nodes[0]->train(small_order(0, 0, 2));
+  TrainOrder next = small_order(1, 0, 2);
   next.overlapped = true, next.row = 1;
   nodes[0]->start(next);
   nodes[0]->replica->unstage();
@@ -442,7 +418,7 @@ TEST(Fragments, AWorkerWithoutWorkHandsInWhatItHas) {
 TEST(Fragments, ALateWorkerKeepsItsWork) {
   const char* const averaging = R"({"type": "streaming", "every": 4, "fragments": 2, "overlap": false, "keep": 0})";
   Replicas nodes = make_workers(2, averaging, kDouble), late = make_workers(1, averaging, kDouble);
-  late[0]->train(order_of(0, 2, 2));
+  late[0]->train(small_order(0, 2, 2));
   const std::vector<double> start = parameters_of<double>(*nodes[0]), w = staged_values(*late[0], 0, 32);
   play(nodes, 0, {2, 2});
   EXPECT_EQ(late[0]->load(0, nodes[0]->snapshot(), true), nodes[0]->hash);
@@ -450,7 +426,7 @@ TEST(Fragments, ALateWorkerKeepsItsWork) {
   const std::vector<double> moved = staged_values(*late[0], 0, 32), result = parameters_of<double>(*nodes[0]);
   std::vector<double> expected(w.size());
   for (size_t i = 0; i < w.size(); ++i) expected[i] = w[i] + result[i] - start[i];
-  EXPECT_LE(difference(expected, moved), 1e-14);
+  EXPECT_LE(relative_difference(expected, moved), 1e-14);
 }
 
 // U7: what a round sends is what is due in it; the frame around it counts 4 bytes and 16 for each fragment.
@@ -460,7 +436,7 @@ TEST(Fragments, ARoundsPayloadIsOfThoseThatAreDue) {
   const Json int4("int4");
   const std::unique_ptr<Codec> codec = make_codec(&int4, "test");
   for (int64_t round = 0; round < 6; ++round) {
-    for (size_t i = 0; i < 2; ++i) nodes[i]->train(order_of(round, i, 2));
+    for (size_t i = 0; i < 2; ++i) nodes[i]->train(small_order(round, i, 2));
     const FragmentPart& due = parts[static_cast<size_t>(round % 4)];
     const CodecSegment segment{.count = static_cast<int64_t>((due.end - due.begin) / 4)};
     EXPECT_EQ(nodes[0]->contribution.payload->size(), kFragmentPayloadHead + kFragmentChangeHead + codec->bound(segment));
@@ -472,7 +448,7 @@ TEST(Fragments, ARoundsPayloadIsOfThoseThatAreDue) {
 
 TEST(Fragments, APayloadThatIsNoneChangesNothing) {
   Replicas nodes = make_workers(2, R"({"type": "streaming", "every": 4, "fragments": 2, "overlap": false, "codec": "int4"})");
-  for (size_t i = 0; i < 2; ++i) nodes[i]->train(order_of(0, i, 2));
+  for (size_t i = 0; i < 2; ++i) nodes[i]->train(small_order(0, i, 2));
   ApplyOrder order = exchange_due(nodes, 0, 0);
   const SharedBytes sound = order.payloads[1].bytes;
   const uint64_t before = nodes[0]->hash;

@@ -32,12 +32,6 @@ TrainOrder part_of(int64_t round, size_t node, int64_t begun, int64_t steps, boo
   return order;
 }
 
-std::vector<double> parameters_of(TestReplica& node) {
-  const LoadedModel loaded = load_model(*node.snapshot(false), "snapshot");
-  const std::span<const float> values = loaded.model->params().values<float>();
-  return {values.begin(), values.end()};
-}
-
 // The staged row as parameters, in double.
 std::vector<double> staged(TestReplica& node, size_t size) {
   const auto weight = static_cast<double>(node.tail().examples);
@@ -52,16 +46,6 @@ std::vector<double> local_values(TestReplica& node, int64_t round, int64_t begun
   nothing.carried = begun * kBatch;
   node.train(nothing);
   return staged(node, size);
-}
-
-double worst_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double worst = 0, scale = 0;
-  EXPECT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    worst = std::max(worst, std::abs(a[i] - b[i]));
-    scale = std::max(scale, std::abs(a[i]));
-  }
-  return worst / scale;
 }
 
 void share_rows(Replicas& nodes, const std::vector<size_t>& group) {
@@ -108,12 +92,12 @@ TEST(InnerReplica, TakesTheGroupsWeightedMean) {
     EXPECT_EQ(nodes[i]->tail().examples, steps[i] * kBatch);
     if (steps[i] == 0) continue;
     const std::vector<double> own = staged(*nodes[i], before.size());
-    EXPECT_GT(worst_difference(before, own), 1e-4);
+    EXPECT_GT(relative_difference(before, own), 1e-4);
     for (size_t k = 0; k < mean.size(); ++k) mean[k] += own[k] * static_cast<double>(steps[i]) / 4;
   }
   exchange_inside(nodes, {0, 1, 2}, 0, 0);
   for (size_t i = 0; i < 3; ++i) {
-    EXPECT_LE(worst_difference(mean, local_values(*nodes[i], 0, 4, before.size())), 2e-7) << i;
+    EXPECT_LE(relative_difference(mean, local_values(*nodes[i], 0, 4, before.size())), 2e-7) << i;
     EXPECT_EQ(parameters_of(*nodes[i]), before);
   }
 }
@@ -144,7 +128,7 @@ TEST(InnerTrajectory, NestedIsTwoClustersAndTheirMean) {
       mean.resize(own.size());
       for (size_t k = 0; k < own.size(); ++k) mean[k] += own[k] / 2;
     }
-    EXPECT_LE(worst_difference(mean, parameters_of(*nodes[0])), 1e-6) << "round " << round;
+    EXPECT_LE(relative_difference(mean, parameters_of(*nodes[0])), 1e-6) << "round " << round;
     const SharedBytes image = nodes[0]->snapshot();
     for (auto& cluster : apart)
       for (auto& replica : cluster) replica->load(2 * round + 1, image);
@@ -191,7 +175,7 @@ TEST(InnerIdentity, AnExchangeConservesTheWeightedSum) {
     const std::vector<double> own = local_values(*nodes[i], 0, steps[i], size);
     for (size_t k = 0; k < size; ++k) after[k] += own[k] * static_cast<double>(steps[i]);
   }
-  EXPECT_LE(worst_difference(before, after), 5e-7);
+  EXPECT_LE(relative_difference(before, after), 5e-7);
 }
 
 // With a codec the group ends with the same bits, close to the mean; what was not sent comes with the next exchange.
@@ -224,7 +208,7 @@ TEST(InnerCodec, GroupsEndWithTheSameBitsNearTheMean) {
   EXPECT_EQ(dense[0]->replica->inner_layout().coded, 0u);
   EXPECT_GT(coded[0]->replica->inner_layout().payload_bound, 0u);
   const std::vector<double> expected = values_after_six(dense), found = values_after_six(coded);
-  const double far = worst_difference(expected, found);
+  const double far = relative_difference(expected, found);
   EXPECT_LE(far, 2e-3);
   EXPECT_GT(far, 0);
 }

@@ -10,6 +10,7 @@
 #include "cluster/inner_plan.h"
 #include "cluster/ledger.h"
 #include "src/core/error.h"
+#include "tests/cluster/policy_text.h"
 
 namespace perigee {
 namespace {
@@ -26,20 +27,6 @@ std::vector<Member> members_on(const std::vector<std::string>& hosts, const std:
 }
 
 std::vector<Member> members_of(int count) { return members_on(std::vector<std::string>(static_cast<size_t>(count), "h")); }
-
-Policy policy_of(const std::string& text) {
-  const Json json = Json::parse(text, "test");
-  return read_policy(&json, "job");
-}
-
-std::string error_of(const std::string& text) {
-  try {
-    policy_of(text);
-    return "";
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
 
 TEST(InnerPlan, CountsTheExchangesBeforeTheRoundsOwn) {
   Policy policy;
@@ -161,7 +148,7 @@ TEST(InnerPolicy, GossipIsReadAndWritten) {
 
 TEST(InnerPolicy, WhatDoesNotFitIsRefusedWithTheReason) {
   const auto refused = [](const std::string& text, const std::string& part) {
-    const std::string error = error_of(text);
+    const std::string error = refusal_of(text);
     EXPECT_NE(error.find(part), std::string::npos) << text << "\n" << error;
   };
   const std::string across = R"(, "across": {"type": "periodic", "every": 50}})";

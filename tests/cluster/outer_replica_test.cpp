@@ -21,20 +21,6 @@ Welcome welcome_to(const std::string& averaging, const std::string& more = "") {
   return welcome;
 }
 
-TrainOrder order_of(int64_t round, size_t node, int64_t steps) {
-  TrainOrder order{.round = round, .examples_before = 96 * round, .examples_per_step = 48};
-  for (int64_t i = 0; i < steps; ++i)
-    order.ranges.push_back({static_cast<uint64_t>(round / 5), round % 5 * 128 + static_cast<int64_t>(node) * 32 + i * 16, 16});
-  return order;
-}
-
-template <class T = float>
-std::vector<double> parameters_of(TestReplica& node) {
-  const LoadedModel loaded = load_model(*node.snapshot(false), "snapshot");
-  const std::span<const T> values = loaded.model->params().values<T>();
-  return {values.begin(), values.end()};
-}
-
 // Trains one round on all replicas, with `steps[i]` local steps of replica i, and applies the merged rows. Returns the mean of the
 // contributions, computed apart, in double.
 template <class T = float>
@@ -45,7 +31,7 @@ std::vector<double> play_round(Replicas& nodes, int64_t round, const std::vector
   int64_t examples = 0;
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (steps[i] == 0) continue;
-    const Contribution& contribution = nodes[i]->train(order_of(round, i, steps[i]));
+    const Contribution& contribution = nodes[i]->train(small_order(round, i, steps[i]));
     EXPECT_FALSE(nodes[i]->failed) << nodes[i]->failure;
     EXPECT_TRUE(contribution.finite);
     examples += contribution.examples;
@@ -72,16 +58,6 @@ std::vector<float> velocity_of(TestReplica& node) {
   if (!velocity) return {};
   const auto* values = static_cast<const float*>(velocity->view().data);
   return {values, values + velocity->shape().elements()};
-}
-
-double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double worst = 0, scale = 0;
-  EXPECT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    worst = std::max(worst, std::abs(a[i] - b[i]));
-    scale = std::max(scale, std::abs(a[i]));
-  }
-  return worst / scale;
 }
 
 // U2: the same bits as plain averaging.
@@ -188,11 +164,11 @@ TEST(OuterState, StaysWhatItWasWhenWorkIsDroppedOrNobodyContributes) {
   play_round(nodes, 0, {2, 1});
   const SharedBytes before = nodes[0]->snapshot();
   const uint64_t hash = nodes[0]->hash;
-  nodes[0]->train(order_of(1, 0, 2));
+  nodes[0]->train(small_order(1, 0, 2));
   EXPECT_EQ(*nodes[0]->snapshot(), *before) << "local work is no part of the result";
   nodes[0]->replica->drop();
   EXPECT_EQ(*nodes[0]->snapshot(), *before);
-  nodes[1]->train(order_of(1, 1, 2));
+  nodes[1]->train(small_order(1, 1, 2));
   EXPECT_EQ(nodes[1]->apply(1, 0, 96), hash) << "a round without examples changes neither parameters nor state";
   // And the initial values are those of the job's beginning.
   const uint64_t start = make_replicas(1, welcome_to(R"("diloco")"))[0]->load(-1, nullptr);
@@ -204,7 +180,7 @@ TEST(OuterState, StaysWhatItWasWhenWorkIsDroppedOrNobodyContributes) {
 TEST(OuterState, ALateWorkerTakesItWithTheResult) {
   const Welcome welcome = welcome_to(R"({"type": "diloco", "every": 2})");
   Replicas nodes = make_replicas(2, welcome), late = make_replicas(1, welcome);
-  late[0]->train(order_of(0, 3, 2));
+  late[0]->train(small_order(0, 3, 2));
   play_round(nodes, 0, {2, 2});
   EXPECT_EQ(late[0]->load(0, nodes[0]->snapshot(), true), nodes[0]->hash);
   // Beside the local work the result itself is held, state included.

@@ -7,27 +7,12 @@
 #include <random>
 
 #include "cluster/outer_step.h"
-#include "cluster/policy.h"
 #include "kernels/registry.h"
 #include "src/graph/plan.h"
+#include "tests/cluster/policy_text.h"
 
 namespace perigee {
 namespace {
-
-Policy policy_of(const std::string& text) {
-  const Json json = Json::parse(text, "test");
-  return read_policy(&json, "");
-}
-
-std::string failure(const std::string& text) {
-  try {
-    policy_of(text);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::model);
-    return error.what();
-  }
-  return "";
-}
 
 std::vector<ParamWindow> one_window(int64_t elements) {
   ParamWindow window;
@@ -258,7 +243,7 @@ TEST(OuterProgram, EveryKernelGivesTheSameBits) {
   for (const std::string& op : outer_ops())
     for (const char* in : {R"(["mean"])", R"(["mean", "v"])", R"(["mean", "v", "global"])", R"(["v", 0.3])"}) {
       const std::string text = custom(R"({"op": ")" + op + R"(", "in": )" + in + R"(, "out": "t1"})", R"("global": "t1")");
-      if (failure(text).empty()) policies.push_back(text);
+      if (refusal_of(text).empty()) policies.push_back(text);
     }
   EXPECT_GT(policies.size(), outer_ops().size());
   std::mt19937 random(3);
@@ -306,11 +291,11 @@ TEST(OuterProgram, EveryKernelGivesTheSameBits) {
 
 TEST(OuterProgram, SaysWhatIsWrong) {
   const auto expect = [](const std::string& text, const std::string& part) {
-    const std::string told = failure(text);
+    const std::string told = refusal_of(text);
     EXPECT_NE(told.find(part), std::string::npos) << text.substr(0, 300) << "\n  told: " << told;
   };
   const std::string good = R"({"op": "add", "in": ["mean", 1], "out": "t1"})", result = R"("global": "t1")";
-  EXPECT_EQ(failure(custom(good, result)), "");
+  EXPECT_EQ(refusal_of(custom(good, result)), "");
   expect(custom(R"({"op": "exp", "in": ["mean"], "out": "t1"})", result), "op 1: 'op' cannot be used in an outer step");
   expect(custom(R"({"op": "ad", "in": ["mean", 1], "out": "t1"})", result), "did you mean 'add'");
   expect(custom(R"({"op": "add", "in": ["men", 1], "out": "t1"})", result), "did you mean 'mean'");
@@ -356,18 +341,18 @@ TEST(OuterProgram, HasBounds) {
                  (other.empty() ? std::to_string(i) : other) + R"(], "out": "t)" + std::to_string(i) + "\"}";
     return custom(program, R"("global": "t)" + std::to_string(ops) + "\"");
   };
-  EXPECT_EQ(failure(chain(40, "add", R"("v")")), "");
-  EXPECT_NE(failure(chain(41, "add", R"("v")")).find("at most 40"), std::string::npos);
-  EXPECT_EQ(failure(chain(12, "add", "")), "");
-  EXPECT_NE(failure(chain(13, "add", "")).find("at most 12"), std::string::npos);
-  EXPECT_NE(failure(chain(1001, "add", "1")).find("at most 1000"), std::string::npos);
+  EXPECT_EQ(refusal_of(chain(40, "add", R"("v")")), "");
+  EXPECT_NE(refusal_of(chain(41, "add", R"("v")")).find("at most 40"), std::string::npos);
+  EXPECT_EQ(refusal_of(chain(12, "add", "")), "");
+  EXPECT_NE(refusal_of(chain(13, "add", "")).find("at most 12"), std::string::npos);
+  EXPECT_NE(refusal_of(chain(1001, "add", "1")).find("at most 1000"), std::string::npos);
   // Many results that all live until the end.
   std::string wide, sum;
   for (int i = 1; i <= 30; ++i) wide += R"({"op": "mul", "in": ["mean", "mean"], "out": "t)" + std::to_string(i) + "\"}, ";
   for (int i = 31; i <= 59; ++i)
     sum += (i > 31 ? ", " : "") + R"({"op": "add", "in": ["t)"s + std::to_string(i - 30) + "\", \"t" +
            std::to_string(i == 31 ? 30 : i - 1) + R"("], "out": "t)" + std::to_string(i) + "\"}";
-  EXPECT_NE(failure(custom(wide + sum, R"("global": "t59")")).find("too many"), std::string::npos);
+  EXPECT_NE(refusal_of(custom(wide + sum, R"("global": "t59")")).find("too many"), std::string::npos);
 }
 
 // A job's keys are sorted when it is written down: what a state is called alone says which one it is.

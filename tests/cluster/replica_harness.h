@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include "cluster/fixed_plan.h"
 #include "cluster/uv/trainer_replica.h"
 #include "kernels/block_math.h"
+#include "src/train/checkpoint.h"
 
 namespace perigee {
 
@@ -151,6 +153,38 @@ inline void add_row(const ExchangeLayout& layout, std::byte* to, const std::byte
   auto* maxima = reinterpret_cast<int64_t*>(to + layout.sum_bytes());
   const auto* other = reinterpret_cast<const int64_t*>(from + layout.sum_bytes());
   for (int64_t i = 0; i < layout.maxima; ++i) maxima[i] = std::max(maxima[i], other[i]);
+}
+
+// A round of up to three replicas in batches of 16, from a data set of 640 examples.
+inline TrainOrder small_order(int64_t round, size_t node, int64_t steps) {
+  TrainOrder order{.round = round, .examples_before = 96 * round, .examples_per_step = 48};
+  for (int64_t i = 0; i < steps; ++i)
+    order.ranges.push_back({static_cast<uint64_t>(round / 5), round % 5 * 128 + static_cast<int64_t>(node) * 32 + i * 16, 16});
+  return order;
+}
+
+// Whatever is stored, in double.
+template <class T = float>
+std::vector<double> parameters_of(const Params& params) {
+  const std::span<const T> values = params.values<T>();
+  return {values.begin(), values.end()};
+}
+
+template <class T = float>
+std::vector<double> parameters_of(TestReplica& node) {
+  return parameters_of<T>(load_model(*node.snapshot(false), "snapshot").model->params());
+}
+
+// The largest difference, in terms of the largest value of `a`.
+template <class A, class B>
+double relative_difference(const std::vector<A>& a, const std::vector<B>& b) {
+  double worst = 0, scale = 0;
+  EXPECT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    worst = std::max(worst, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+    scale = std::max(scale, std::abs(static_cast<double>(a[i])));
+  }
+  return worst / scale;
 }
 
 // Adds up the rows of all nodes in the order of the tree and gives everybody the result.

@@ -98,28 +98,6 @@ int64_t merge_values(Replicas& nodes) {
   return nodes[0]->tail().examples;
 }
 
-template <class T = float>
-std::vector<T> parameters_of(const Params& params) {
-  const std::span<const T> values = params.values<T>();
-  return {values.begin(), values.end()};
-}
-
-template <class T = float>
-std::vector<T> parameters_of(TestReplica& node) {
-  return parameters_of<T>(load_model(*node.snapshot(false), "snapshot").model->params());
-}
-
-template <class T>
-double relative_difference(const std::vector<T>& a, const std::vector<T>& b) {
-  double worst = 0, scale = 0;
-  EXPECT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    worst = std::max(worst, std::abs(static_cast<double>(a[i]) - b[i]));
-    scale = std::max(scale, std::abs(static_cast<double>(a[i])));
-  }
-  return worst / scale;
-}
-
 TEST(Allreduce, AnyNumberOfWorkersGivesTheSameBits) {
   const Welcome welcome = welcome_to(kLenet, kAdam, R"({"type": "allreduce", "shards": 4})", "", data_of("train", 1000));
   std::vector<std::vector<uint64_t>> hashes;
@@ -249,7 +227,7 @@ TEST(Identity, TheMeanIsWeightedByExamples) {
     alone.train(orders[i]);
     EXPECT_EQ(alone.tail().examples, examples[i]);
     alone.apply(0, static_cast<int64_t>(examples[i]), 88, true);
-    const std::vector<float> values = parameters_of(alone);
+    const std::vector<double> values = parameters_of(alone);
     expected.resize(values.size());
     for (size_t k = 0; k < values.size(); ++k) expected[k] += values[k] * static_cast<float>(examples[i] / 88);
   }
@@ -347,7 +325,7 @@ TEST(Healing, LocalWorkMovesOntoTheNewBase) {
   const Welcome welcome = welcome_to(kNormed, R"({"type": "sgd", "lr": 0.1})", R"({"type": "periodic", "every": 2})");
   Replicas replicas = make_replicas(2, welcome);
   TestReplica &late = *replicas[0], &donor = *replicas[1];
-  const std::vector<float> old_base = parameters_of(late);
+  const std::vector<double> old_base = parameters_of(late);
   late.train(local_order(0, {{0, 0, 32}, {0, 32, 32}}));
   const size_t elements = old_base.size();
   std::vector<float> local(late.row(), late.row() + elements);
@@ -356,7 +334,7 @@ TEST(Healing, LocalWorkMovesOntoTheNewBase) {
 
   donor.train(local_order(0, {{0, 64, 32}, {0, 96, 32}}));
   donor.apply(0, 64, 64, true);
-  const std::vector<float> new_base = parameters_of(donor);
+  const std::vector<double> new_base = parameters_of(donor);
   EXPECT_EQ(late.load(0, donor.snapshot(), true), donor.hash);
   EXPECT_EQ(late.round, 0);
   EXPECT_EQ(parameters_of(late), new_base);

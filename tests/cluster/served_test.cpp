@@ -7,26 +7,11 @@
 #include <functional>
 
 #include "cluster/outer_step.h"
-#include "cluster/policy.h"
 #include "cluster/server.h"
+#include "tests/cluster/policy_text.h"
 
 namespace perigee {
 namespace {
-
-Policy policy_of(const std::string& text) {
-  const Json json = Json::parse(text, "test");
-  return read_policy(&json, "");
-}
-
-std::string failure(const std::string& text) {
-  try {
-    policy_of(text);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::model);
-    return error.what();
-  }
-  return "";
-}
 
 constexpr int kArrivals = 24;
 double change(int arrival) { return 0.01 * std::sin(0.7 * arrival) + 0.002; }
@@ -93,11 +78,11 @@ TEST(ServedStep, AsyncLocalDelaysItsNesterovMomentum) {
 TEST(ServedPolicy, SaysWhatMakesNoSenseWithAServer) {
   EXPECT_TRUE(policy_of(R"("easgd")").served && policy_of(R"("easgd")").elastic);
   EXPECT_EQ(policy_of(R"("downpour")").max_staleness, 64);
-  EXPECT_NE(failure(R"({"type": "downpour", "sync_until": 0.5})").find("sync_until"), std::string::npos);
-  EXPECT_NE(failure(R"({"type": "downpour", "quorum": 0.5})").find("no worker waits"), std::string::npos);
-  EXPECT_NE(failure(R"({"type": "easgd", "codec": "int8"})").find("elastic"), std::string::npos);
-  EXPECT_NE(failure(R"({"type": "easgd", "merge_every": 2})").find("merge_every"), std::string::npos);
-  EXPECT_NE(failure(R"({"type": "periodic", "merge_every": 2})").find("needs a server"), std::string::npos);
+  EXPECT_NE(refusal_of(R"({"type": "downpour", "sync_until": 0.5})").find("sync_until"), std::string::npos);
+  EXPECT_NE(refusal_of(R"({"type": "downpour", "quorum": 0.5})").find("no worker waits"), std::string::npos);
+  EXPECT_NE(refusal_of(R"({"type": "easgd", "codec": "int8"})").find("elastic"), std::string::npos);
+  EXPECT_NE(refusal_of(R"({"type": "easgd", "merge_every": 2})").find("merge_every"), std::string::npos);
+  EXPECT_NE(refusal_of(R"({"type": "periodic", "merge_every": 2})").find("needs a server"), std::string::npos);
 }
 
 // ---- the desk ----
