@@ -85,13 +85,9 @@ class Installed(unittest.TestCase):
         self.assertRegex(run(program, "version"), r"\d+\.\d+\.\d+")
 
     def test_size(self):
-        """The CUDA module is there only where it could be built, and is loaded only where it is wanted: it has a bound of its own."""
-        sizes = {p: p.stat().st_size for p in self.root.rglob("*") if p.is_file() and not p.is_symlink()}
-        module = sum(size for p, size in sizes.items() if p.name.startswith("libperigee_cuda"))
-        size = sum(sizes.values()) - module
-        print(f"{size / 2**20:.1f} MB are installed, and {module / 2**20:.1f} MB for CUDA")
+        size = sum(p.stat().st_size for p in self.root.rglob("*") if p.is_file() and not p.is_symlink())
+        print(f"{size / 2**20:.1f} MB are installed")
         self.assertLess(size, 12 * 2**20)
-        self.assertLess(module, 4 * 2**20)
 
 
 if __name__ == "__main__":
