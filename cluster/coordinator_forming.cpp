@@ -153,7 +153,7 @@ void Coordinator::Impl::form() {
   if (image_from != 0) forget_image(image_from);
 
   // What is on disk lets the workers forget; but not before it is known that the ledger is of their line.
-  Form message{.synced = options.takes_over ? -1 : safe_round(), .server = server()};
+  Form message{.synced = options.takes_over ? -1 : safe_round(), .server = server(), .dead = std::exchange(dead_links, {})};
   for (const WorkerId id : members) {
     Node& node = nodes.at(id);
     take_back(node);
@@ -467,6 +467,7 @@ void Coordinator::Impl::judge_links() {
   if (const WorkerId stuck = phase == Phase::running ? keeps_others_waiting(now) : 0)
     return evict(stuck, "worker_stuck", node.name + " waits: " + suspicion.why, false);
   if (at_fault) nodes.at(peer.id).spoiled = true;
+  if (dead_links.size() < kMaxWorkers) dead_links.push_back({std::min(node.id, peer.id), std::max(node.id, peer.id)});
   event("link_lost", &node, "link to " + peer.name + " (" + host_name_in(peer.host) + "): " + suspicion.why,
         at_fault ? "the same workers form again, without what that one had staged" : "the same workers form again");
   form();

@@ -274,6 +274,7 @@ struct Coordinator::Impl {
     std::string why;
   };
   std::vector<Suspicion> suspicions;
+  std::vector<DeadLink> dead_links;  // to be told with the next Form
 
   // For the timeline: outlives a worker's node until the last of its spans has come.
   struct Timeline {

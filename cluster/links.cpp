@@ -5,7 +5,7 @@
 
 namespace perigee {
 
-void Links::form(uint64_t job, uint64_t generation, WorkerId self, const std::vector<Member>& members) {
+void Links::form(uint64_t job, uint64_t generation, WorkerId self, const std::vector<Member>& members, std::set<WorkerId> dead) {
   assert(self != 0 && generation > generation_);
   job_ = job;
   generation_ = generation;
@@ -13,10 +13,13 @@ void Links::form(uint64_t job, uint64_t generation, WorkerId self, const std::ve
   formed_ns_ = clock_.now_ns();
   members_.clear();
   for (const Member& m : members) members_[m.id] = m;
+  dead_ = std::move(dead);
 
   std::vector<PeerId> gone;
   for (const auto& [peer, c] : connections_)
-    if (c.id != 0 && (!members_.contains(c.id) || (c.meant != 0 && c.meant != self_))) gone.push_back(peer);
+    if (c.id != 0 &&
+        (!members_.contains(c.id) || (c.meant != 0 && c.meant != self_) || (dead_.contains(c.id) && c.generation < generation)))
+      gone.push_back(peer);
   for (const PeerId peer : gone) close(peer);
   if (members_.size() > kMesh) return;
   for (const auto& [id, m] : members_)
@@ -34,7 +37,8 @@ void Links::connect(WorkerId id) {
   for (const auto& [peer, c] : connections_)
     if (c.id == id && c.outgoing && !c.ready) return;  // under way
   const uint64_t now = clock_.now_ns();
-  connections_[transport_.connect(m->address, now + kHelloNs)] = {.id = id, .outgoing = true, .since_ns = now};
+  connections_[transport_.connect(m->address, now + (dead_.contains(id) ? kAgainNs : kHelloNs))] = {
+      .id = id, .outgoing = true, .since_ns = now, .generation = generation_};
 }
 
 PeerId Links::to(WorkerId id) {
@@ -65,7 +69,7 @@ bool Links::on_connected(PeerId peer) {
   return true;
 }
 
-bool Links::on_link(PeerId peer, const Link& link) {
+bool Links::on_link(PeerId peer, const Link& link, uint64_t generation) {
   const auto it = connections_.find(peer);
   if (it == connections_.end() || it->second.id != 0 || link.from == 0 || link.from == self_ || link.to != self_) {
     close(peer);
@@ -74,6 +78,7 @@ bool Links::on_link(PeerId peer, const Link& link) {
   it->second.id = link.from;
   it->second.meant = link.to;
   it->second.ready = true;
+  it->second.generation = generation;
   ready_[link.from].push_back(peer);
   return true;
 }

@@ -22,6 +22,8 @@ constexpr size_t kMaxCount = kMaxRanges;
 template <>
 constexpr size_t kMaxCount<Member> = kMaxWorkers;
 template <>
+constexpr size_t kMaxCount<DeadLink> = kMaxWorkers;
+template <>
 constexpr size_t kMaxCount<Share> = kMaxWorkers;
 template <>
 constexpr size_t kMaxCount<DataPrint> = 16;

@@ -135,6 +135,15 @@ struct Member {
   }
 };
 
+// Two workers whose link was reported lost: each ends what it has of it, for the other side of a cut may look alive for long.
+struct DeadLink {
+  WorkerId low = 0, high = 0;
+  template <class F>
+  void fields(F& f) {
+    f(low), f(high);
+  }
+};
+
 // Who takes part in a generation. Whoever wants to coordinate next needs the votes of those that may be in force (votes.h).
 struct Membership {
   uint64_t generation = 0;
@@ -392,9 +401,10 @@ struct Form {
   std::vector<Member> members;  // their order is the rank
   int64_t synced = -1;          // the ledger holds every round up to this one
   WorkerId server = 0;          // of the members, with a served policy; else 0
+  std::vector<DeadLink> dead;   // links to be made anew
   template <class F>
   void fields(F& f) {
-    f(members), f(synced), f(server);
+    f(members), f(synced), f(server), f(dead);
   }
 };
 

@@ -55,7 +55,10 @@ void Worker::Impl::on_form(const FrameHeader& h, Form form) {
     if (site_of(policy.inner, members, static_cast<int>(r)) != site_of(policy.inner, members, rank)) far.insert(members[r].id);
   std::vector<Member> partners = members;
   if (work.server != 0 && !is_server()) std::erase_if(partners, [&](const Member& m) { return m.id != id && m.id != work.server; });
-  links.form(job, generation, id, partners);
+  std::set<WorkerId> dead;
+  for (const DeadLink& link : form.dead)
+    if (link.low == id || link.high == id) dead.insert(link.low == id ? link.high : link.low);
+  links.form(job, generation, id, partners, std::move(dead));
   send_formed();
 }
 
@@ -122,7 +125,7 @@ void Worker::Impl::on_worker_frame(PeerId peer, const FrameHeader& h, std::span<
   if (h.type == MessageType::link) {
     Link link;
     sound = decode(payload, &link);
-    if (sound && links.on_link(peer, link)) link_ready(link.from);
+    if (sound && links.on_link(peer, link, h.generation)) link_ready(link.from);
     if (sound) return;
   } else if (links.who(peer) != 0 && h.type == MessageType::fetch) {
     Fetch fetch;

@@ -178,6 +178,11 @@ TEST(Message, CountsAreCheckedBeforeMemoryIsTaken) {
   put(members, kHeaderBytes, static_cast<uint32_t>(kMaxWorkers + 1));
   members.resize(members.size() + 16);
   EXPECT_FALSE(decode(payload(members), &form));
+  Frame dead = encode(Form{.dead = std::vector<DeadLink>(kMaxWorkers)}, {});
+  EXPECT_TRUE(decode(payload(dead), &form));
+  put(dead, kHeaderBytes + 16, static_cast<uint32_t>(kMaxWorkers + 1));  // behind the members' count, synced and server
+  dead.resize(dead.size() + 8);
+  EXPECT_FALSE(decode(payload(dead), &form));
 }
 
 TEST(Message, TextsHaveTheirBounds) {
