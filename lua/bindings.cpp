@@ -6,6 +6,7 @@
 #include "cluster/policy.h"
 #include "lua/guard.h"
 #include "lua/json.h"
+#include "lua/tensor.h"
 #include "src/core/error.h"
 #include "src/data/transform.h"
 #include "src/graph/op.h"
@@ -264,6 +265,9 @@ int open_bindings(lua_State* L) {
   set_text(L, "version", PERIGEE_VERSION);
   lua_pushlightuserdata(L, nullptr);
   lua_setfield(L, -2, "null");
+  lua_newtable(L);
+  add_tensor_functions(L);
+  lua_setfield(L, -2, "tensor");
   return 1;
 }
 

@@ -1,10 +1,11 @@
--- The `pg` module of scripts. Everything here builds plain tables that become the JSON job; nothing is computed.
+-- The `pg` module of scripts. Layers, optimisers, data and policies are plain tables that become the JSON job; tensors compute at once.
 --
 --   layers        pg.conv2d { 20, kernel = 5 }, ... one per layer of the registry; pg.sequential { ... }; pg.input, pg.graph
 --   own layers    pg.lambda(function(x) return x * pg.sigmoid(x) end)
 --   optimisers    pg.adamw { lr = 1e-3 }, ...                         (also pg.optimizer.*)
 --   schedules     pg.cosine { from = 2e-3 }, ...                      (also pg.schedule.*)
 --   data          pg.data.mnist(), pg.data.csv { "iris.csv" }, ...; pg.transform.*
+--   tensors       pg.zeros(2, 3), pg.tensor { {1, 2}, {3, 4} }, x + y, pg.exp(x), x:sum(1)
 --   the rest      pg.loss.*, pg.init.*, pg.metric.*, pg.averaging.*, pg.experiment { ... }
 local native = require "perigee.native"
 local where = require "perigee.where"
@@ -12,6 +13,10 @@ local layers = require "perigee.layers"
 local rules = require "perigee.rules"
 local data = require "perigee.data"
 local trace = require "perigee.trace"
+local tensor = require "perigee.tensor"
+require "perigee.tensor_ops"
+require "perigee.tensor_index"
+require "perigee.tensor_text"
 
 local pg = {
   version = native.version,
@@ -51,22 +56,25 @@ function pg.jit(f)
 end
 
 -- One name may be an op, a layer and a schedule at once; what it is given tells which one is meant.
-local function any_traced(first, ...)
-  if trace.is_traced(first) then return true end
+local function any(is, first, ...)
+  if is(first) then return true end
   if type(first) == "table" and getmetatable(first) == nil then
     for _, value in ipairs(first) do
-      if trace.is_traced(value) then return true end
+      if is(value) then return true end
     end
   end
-  if select("#", ...) > 0 then return any_traced(...) end
+  if select("#", ...) > 0 then return any(is, ...) end
   return false
 end
 
-local function op_or(name, op, other)
+local function is_tensor_value(value) return tensor.is(value) or tensor.is_symbol(value) end
+
+local function op_or(name, op, on_tensors, other)
   return function(...)
-    if any_traced(...) then return op(...) end
+    if on_tensors and any(is_tensor_value, ...) then return on_tensors(...) end
+    if op and any(trace.is_traced, ...) then return op(...) end
     if other then return other(...) end
-    where.fail(("pg.%s is an op: it works on traced values, inside pg.lambda(function(x) ... end)"):format(name))
+    where.fail(("pg.%s is an op: it works on tensors, and on traced values inside pg.lambda(function(x) ... end)"):format(name))
   end
 end
 
@@ -76,12 +84,18 @@ for _, family in ipairs { layers.constructors, rules.optimizers, rules.schedules
     if pg[name] == nil then pg[name] = make end
   end
 end
+local function constructor(name) return layers.constructors[name] or rawget(rules.optimizers, name) or rawget(rules.schedules, name) end
 for _, family in ipairs { trace.friendly, trace.ops } do
   for name, op in pairs(family) do
-    local other = layers.constructors[name] or rawget(rules.optimizers, name) or rawget(rules.schedules, name)
-    if pg[name] == nil or pg[name] == other then pg[name] = op_or(name, op, other) end
+    local other = constructor(name)
+    if pg[name] == nil or pg[name] == other then pg[name] = op_or(name, op, tensor.methods[name], other) end
   end
 end
+for name, method in pairs(tensor.methods) do
+  local other = constructor(name)
+  if pg[name] == nil or pg[name] == other then pg[name] = op_or(name, nil, method, other) end
+end
+for name, make in pairs(tensor.makers) do pg[name] = make end
 
 return setmetatable(pg, {
   __index = function(_, name)

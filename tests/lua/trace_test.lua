@@ -53,7 +53,7 @@ function tests.wrong_results_are_named()
   check.raises(function() pg.lambda(function(...) return ... end) end, "named parameters")
   check.raises(function() pg.lambda(function(x) return x:sigmoi() end) end, "no method 'sigmoi'; did you mean 'sigmoid'")
   check.raises(function() pg.lambda(function(x) return x + "a" end) end, "takes traced values and numbers; got 'a'")
-  check.raises(function() return pg.exp(3) end, "works on traced values, inside pg.lambda")
+  check.raises(function() return pg.exp(3) end, "works on tensors, and on traced values inside pg.lambda")
 end
 
 function tests.traced_values_do_not_outlive_their_trace()

@@ -1,0 +1,607 @@
+-- Tensors: pg.zeros(2, 3), x + y, x:sum(1). A tensor is an FFI struct that holds a C++ array (lua/tensor.cpp); views share memory.
+-- Places and axes count from 1; negative ones from the end. This file has the type, its making and its element-wise ops; tensor_ops.lua the
+-- other ops, tensor_index.lua `t[...]`, tensor_text.lua how it prints.
+local ffi = require "ffi"
+local native = require "perigee.native"
+local where = require "perigee.where"
+
+ffi.cdef [[
+typedef struct perigee_tensor {
+  void* const storage_[2]; void* const data_; const uint8_t dtype_; const int32_t rank; const int64_t dims_[8]; const int64_t strides_[8];
+} perigee_tensor;
+typedef struct perigee_index { int64_t kind, start, stop, step; } perigee_index;
+typedef struct perigee_tensor_functions {
+  int (*unary)(int op, const perigee_tensor* a, perigee_tensor* out);
+  int (*binary)(int op, const perigee_tensor* a, const perigee_tensor* b, double number, perigee_tensor* out);
+  int (*where)(const perigee_tensor* c, const perigee_tensor* a, double x, const perigee_tensor* b, double y, perigee_tensor* out);
+  int (*into)(int op, const perigee_tensor* target, const perigee_tensor* b, double number);
+  int (*add_scaled)(const perigee_tensor* target, const perigee_tensor* x, double scale);
+  int (*window)(const perigee_tensor* x, const perigee_index* indices, int count, perigee_tensor* out);
+  int (*create)(int dtype, int rank, const int64_t* dims, perigee_tensor* out);
+  int (*fill)(const perigee_tensor* x, double value);
+  int (*copy)(const perigee_tensor* from, const perigee_tensor* to);
+  int (*item)(const perigee_tensor* x, double* out);
+  int (*cast)(const perigee_tensor* x, int dtype, perigee_tensor* out);
+  int (*contiguous)(const perigee_tensor* x, perigee_tensor* out);
+  const char* (*error)(void);
+  void (*collected)(void);
+} perigee_tensor_functions;
+]]
+
+local functions = ffi.cast("const perigee_tensor_functions*", native.tensor.functions)
+local Tensor = ffi.typeof "perigee_tensor"
+local istype = ffi.istype
+local unary_call, binary_call, where_call, into_call = functions.unary, functions.binary, functions.where, functions.into
+local create_call, item_call, error_call, collected_call = functions.create, functions.item, functions.error, functions.collected
+
+local tensor = { functions = functions, type = Tensor }
+
+-- What is wrong is told at the script's line. 2: so much memory lies outside Lua that the collector, which does not see it, must run.
+local function settle(status)
+  if status == 1 then where.fail(ffi.string(error_call())) end
+  collectgarbage()
+  collected_call()
+end
+tensor.settle = settle
+
+local function check(status)
+  if status ~= 0 then settle(status) end
+end
+
+-- For Lua C functions, which return nothing and a message when they fail.
+local function done(value, message)
+  if value == nil then where.fail(message) end
+  return value
+end
+tensor.done = done
+
+local function is_tensor(value) return istype(Tensor, value) end
+tensor.is = is_tensor
+
+-- Called after the last use of a pointer into a tensor's memory: until then the tensor is reachable.
+function tensor.keep(_) end
+
+-- differentiate.lua sets these: whether a value stands for a tensor of a function that is being recorded, and what records an op on it.
+tensor.is_symbol = function(_) return false end
+tensor.record = nil
+
+---@class perigee.Tensor
+---@field rank integer     number of dimensions
+---@field shape integer[]
+---@field dtype string     "f32", "f64", "f16", "bf16", "i32", "i64", "u8" or "bool"
+---@field device string    "cpu"
+---@operator add(perigee.Tensor|number): perigee.Tensor
+---@operator sub(perigee.Tensor|number): perigee.Tensor
+---@operator mul(perigee.Tensor|number): perigee.Tensor
+---@operator div(perigee.Tensor|number): perigee.Tensor
+---@operator pow(perigee.Tensor|number): perigee.Tensor
+---@operator mod(perigee.Tensor|number): perigee.Tensor
+---@operator unm: perigee.Tensor
+local methods = {} -- of tensors, and what pg.NAME(tensor, ...) calls
+tensor.methods = methods
+
+-- Types --------------------------------------------------------------------------------------------------------------------
+
+local dtype_names = { [0] = "f32", "f64", "f16", "bf16", "i32", "i64", "u8", "bool" }
+local dtypes, ctypes = {}, {
+  f32 = "float", f64 = "double", i32 = "int32_t", i64 = "int64_t", u8 = "uint8_t", bool = "uint8_t", f16 = "uint16_t", bf16 = "uint16_t",
+}
+for number, name in pairs(dtype_names) do
+  dtypes[name] = number
+  ctypes[name] = ffi.typeof("$*", ffi.typeof(ctypes[name]))
+end
+tensor.dtypes, tensor.pointers = dtypes, ctypes
+
+local function dtype_number(name)
+  local number = dtypes[name]
+  if not number then
+    local known = {}
+    for each in pairs(dtypes) do known[#known + 1] = each end
+    where.fail(("there is no dtype %s%s"):format(where.describe(name), where.suggestion(name, known)))
+  end
+  return number
+end
+tensor.dtype_number = dtype_number
+
+local function dtype_of(x) return dtype_names[x.dtype_] end
+tensor.dtype_of = dtype_of
+
+local function shape_of(x)
+  local shape = {}
+  for index = 1, x.rank do shape[index] = tonumber(x.dims_[index - 1]) end
+  return shape
+end
+tensor.shape_of = shape_of
+
+---"f32[2x3]"
+local function type_text(x) return ("%s[%s]"):format(x.dtype, table.concat(x.shape, "x")) end
+tensor.type_text = type_text
+
+local function describe(value)
+  if is_tensor(value) or tensor.is_symbol(value) then return "a tensor " .. type_text(value) end
+  return where.describe(value)
+end
+tensor.describe = describe
+
+-- Making ---------------------------------------------------------------------------------------------------------------------
+
+local dims_buffer = ffi.new "int64_t[8]"
+
+-- A new tensor of undefined content.
+local function create(shape, dtype)
+  if #shape > 8 then where.fail(("a tensor has at most 8 dimensions; got %d"):format(#shape)) end
+  for index, size in ipairs(shape) do
+    if type(size) ~= "number" or size < 0 or size % 1 ~= 0 then
+      where.fail(("size %d of a shape is %s; expected a whole number from 0"):format(index, where.describe(size)))
+    end
+    dims_buffer[index - 1] = size
+  end
+  local out = Tensor()
+  check(create_call(dtype_number(dtype), #shape, dims_buffer, out))
+  return out
+end
+tensor.create = create
+
+local accepted_options = { dtype = true, device = true }
+
+-- (2, 3), ({2, 3}), ({2, 3, dtype = "f64"}), (2, 3, { dtype = "f64" }) -> shape, options
+local function shape_and_options(name, ...)
+  local arguments, options, shape = { ... }, {}, {}
+  for _, argument in ipairs(arguments) do
+    if type(argument) == "number" then
+      shape[#shape + 1] = argument
+    elseif type(argument) == "table" then
+      for index, size in ipairs(argument) do
+        if type(size) ~= "number" then where.fail(("%s takes sizes; got %s as number %d"):format(name, where.describe(size), index)) end
+        shape[#shape + 1] = size
+      end
+      for key, value in pairs(argument) do
+        if type(key) == "string" then options[key] = value end
+      end
+    else
+      where.fail(("%s takes sizes and a table of options; got %s"):format(name, describe(argument)))
+    end
+  end
+  return shape, options
+end
+
+local function check_options(name, options, more)
+  for key in pairs(options) do
+    if not accepted_options[key] and not (more and more[key]) then
+      local known = { "dtype", "device" }
+      for each in pairs(more or {}) do known[#known + 1] = each end
+      where.fail(("%s has no option '%s'%s"):format(name, key, where.suggestion(key, known)))
+    end
+  end
+  if options.device and options.device ~= "cpu" then
+    where.fail(("tensors of scripts lie on the cpu; got device = %s"):format(where.describe(options.device)))
+  end
+  return options.dtype or "f32"
+end
+
+local makers = {}
+tensor.makers = makers
+
+local function filled(name, value)
+  makers[name] = function(...)
+    local shape, options = shape_and_options(name, ...)
+    local out = create(shape, check_options(name, options))
+    check(functions.fill(out, value))
+    return out
+  end
+end
+filled("zeros", 0)
+filled("ones", 1)
+
+---A tensor of one value: pg.full({2, 3}, 7), pg.full({2, 3}, 7, { dtype = "i64" }).
+---@param shape integer[]
+---@param value number
+---@param options? { dtype?: string, device?: string }
+---@return perigee.Tensor
+function makers.full(shape, value, options)
+  if type(value) ~= "number" then where.fail("full takes a shape and a number; got " .. describe(value)) end
+  local out = create(shape_and_options("full", shape), check_options("full", options or {}))
+  check(functions.fill(out, value))
+  return out
+end
+
+local function writer(name, count, dtype, value)
+  if count ~= count or count < 0 or count > 2 ^ 40 then where.fail(name .. " has a step that leads nowhere or too many elements") end
+  local out = create({ count }, "f64")
+  local data = ffi.cast("double*", out.data_)
+  for index = 0, count - 1 do data[index] = value(index) end
+  return dtype == "f64" and out or out:to(dtype)
+end
+
+---Numbers from `first` to `last`, which is included, by `step`: pg.arange(5) is 1 2 3 4 5.
+---@param first number
+---@param last? number
+---@param step? number
+---@return perigee.Tensor
+function makers.arange(first, last, step, options)
+  local arguments = {}
+  for _, argument in pairs { first, last or false, step or false, options or false } do
+    if type(argument) == "table" then options = argument elseif argument then arguments[#arguments + 1] = argument end
+  end
+  first, last, step = unpack(arguments)
+  if not last then first, last = 1, first end
+  step = step or 1
+  if type(first) ~= "number" or type(last) ~= "number" or type(step) ~= "number" or step == 0 then
+    where.fail "arange takes a first number, a last one and a step that is not 0"
+  end
+  local count = math.max(0, math.floor((last - first) / step + 1e-9) + 1)
+  return writer("arange", count, check_options("arange", type(options) == "table" and options or {}), function(index) return first + index * step end)
+end
+
+---`count` numbers from `first` to `last`, evenly spaced, both included.
+---@param first number
+---@param last number
+---@param count integer
+---@return perigee.Tensor
+function makers.linspace(first, last, count, options)
+  if type(first) ~= "number" or type(last) ~= "number" or type(count) ~= "number" or count < 1 or count % 1 ~= 0 then
+    where.fail "linspace takes a first number, a last one and how many"
+  end
+  local step = count > 1 and (last - first) / (count - 1) or 0
+  return writer("linspace", count, check_options("linspace", options or {}), function(index)
+    return index == count - 1 and count > 1 and last or first + index * step
+  end)
+end
+
+---The identity matrix.
+---@param rows integer
+---@param columns? integer
+---@return perigee.Tensor
+function makers.eye(rows, columns, options)
+  if type(columns) == "table" then columns, options = nil, columns end
+  local out = create({ rows, columns or rows }, check_options("eye", options or {}))
+  check(functions.fill(out, 0))
+  local n = math.min(rows, columns or rows)
+  if n > 0 then tensor.diagonal(out):fill(1) end
+  return out
+end
+
+local function random(kind, shape, dtype, a, b)
+  local out = Tensor()
+  done(native.tensor.random(out, kind, dtype, shape, a, b))
+  return out
+end
+
+---Uniform on [0, 1).
+function makers.rand(...)
+  local shape, options = shape_and_options("rand", ...)
+  return random("uniform", shape, check_options("rand", options, { low = true, high = true }), options.low or 0, options.high or 1)
+end
+
+---Normal with mean 0 and standard deviation 1.
+function makers.randn(...)
+  local shape, options = shape_and_options("randn", ...)
+  return random("normal", shape, check_options("randn", options, { mean = true, stddev = true }), options.mean or 0, options.stddev or 1)
+end
+
+---Whole numbers from `low` to `high`, both included, as math.random has it: pg.randint(1, 6, {2, 3}).
+---@param low integer
+---@param high integer
+---@param ... any the shape and options
+---@return perigee.Tensor
+function makers.randint(low, high, ...)
+  if type(low) ~= "number" or type(high) ~= "number" then where.fail "randint takes the lowest number, the highest and a shape" end
+  local shape, options = shape_and_options("randint", ...)
+  options.dtype = options.dtype or "i64"
+  return random("integers", shape, check_options("randint", options), low, high)
+end
+
+---1 to n in random order.
+---@param n integer
+---@return perigee.Tensor
+function makers.randperm(n) return random("permutation", { n }, "i64") end
+
+---Sets the seed of rand, randn, randint and randperm; a script starts with 0.
+---@param number integer
+function makers.seed(number) done(native.tensor.seed(number)) end
+
+-- The shape of nested lists; a ragged one is an error that names the entry.
+local function shape_of_table(value, shape, depth, path)
+  if type(value) ~= "table" then
+    if shape[depth] then where.fail(("%s is %s; expected a list of %d"):format(path, where.describe(value), shape[depth])) end
+    return
+  end
+  if shape.full and not shape[depth] then where.fail(("%s is a list; expected a number, as its neighbours are"):format(path)) end
+  if not shape[depth] then shape[depth] = #value end
+  if #value ~= shape[depth] then where.fail(("%s has %d entries; expected %d, as the first of its kind has"):format(path, #value, shape[depth])) end
+  for index = 1, #value do
+    shape_of_table(value[index], shape, depth + 1, ("%s[%d]"):format(path, index))
+    shape.full = true
+  end
+end
+
+local function flatten(value, data, place)
+  for index = 1, #value do
+    local item = value[index]
+    if type(item) == "table" then
+      place = flatten(item, data, place)
+    else
+      if type(item) == "boolean" then item = item and 1 or 0 end
+      if type(item) ~= "number" then where.fail(("a tensor holds numbers; got %s"):format(where.describe(item))) end
+      data[place] = item
+      place = place + 1
+    end
+  end
+  return place
+end
+
+---A tensor of nested lists, a number, or a copy of a tensor: pg.tensor { {1, 2}, {3, 4} }, pg.tensor({1, 2}, { dtype = "i64" }).
+---@param value table|number|boolean|perigee.Tensor
+---@param options? { dtype?: string, device?: string }
+---@return perigee.Tensor
+function makers.tensor(value, options)
+  local dtype = check_options("tensor", options or {})
+  if is_tensor(value) then return value:clone():to(options and options.dtype or dtype_of(value)) end
+  if type(value) == "boolean" then value = value and 1 or 0 end
+  if type(value) == "number" then return makers.full({}, value, options) end
+  if type(value) ~= "table" then where.fail("pg.tensor takes nested lists, a number or a tensor; got " .. where.describe(value)) end
+  local shape = {}
+  shape_of_table(value, shape, 1, "the list")
+  shape.full = nil
+  local out = create(shape, "f64")
+  flatten(value, ffi.cast("double*", out.data_), 0)
+  return dtype == "f64" and out or out:to(dtype)
+end
+makers.from = makers.tensor
+
+-- Element-wise -----------------------------------------------------------------------------------------------------------------
+
+local elementwise = native.tensor.elementwise()
+tensor.elementwise = elementwise
+
+local function wrong_operand(name, ...)
+  for index = 1, select("#", ...) do
+    local value = select(index, ...)
+    if not is_tensor(value) and type(value) ~= "number" and not tensor.is_symbol(value) then
+      where.fail(("%s takes tensors and numbers; got %s"):format(name, describe(value)))
+    end
+  end
+  where.fail(name .. " needs at least one tensor")
+end
+
+local function other(name, ...)
+  for index = 1, select("#", ...) do
+    if tensor.is_symbol((select(index, ...))) then return tensor.record(name, nil, ...) end
+  end
+  wrong_operand(name, ...)
+end
+
+local function unary(name)
+  local op = elementwise[name].op
+  return function(a)
+    if not istype(Tensor, a) then return other(name, a) end
+    local out = Tensor()
+    local status = unary_call(op, a, out)
+    if status ~= 0 then settle(status) end
+    return out
+  end
+end
+
+local function binary(name)
+  local op = elementwise[name].op
+  return function(a, b)
+    local out, status = Tensor(), nil
+    if istype(Tensor, a) then
+      if istype(Tensor, b) then status = binary_call(op, a, b, 0, out)
+      elseif type(b) == "number" then status = binary_call(op, a, nil, b, out)
+      else return other(name, a, b) end
+    elseif type(a) == "number" and istype(Tensor, b) then status = binary_call(op, nil, b, a, out)
+    else return other(name, a, b) end
+    if status ~= 0 then settle(status) end
+    return out
+  end
+end
+
+for name, definition in pairs(elementwise) do
+  if definition.arity == 1 then methods[name] = unary(name)
+  elseif definition.arity == 2 then methods[name] = binary(name) end
+end
+
+---a where the condition holds, else b.
+---@param condition perigee.Tensor
+---@param a perigee.Tensor|number
+---@param b perigee.Tensor|number
+---@return perigee.Tensor
+function methods.where(condition, a, b)
+  if not is_tensor(condition) or tensor.is_symbol(a) or tensor.is_symbol(b) then return other("where", condition, a, b) end
+  local a_is, b_is = is_tensor(a), is_tensor(b)
+  if not (a_is or type(a) == "number") or not (b_is or type(b) == "number") then wrong_operand("where", condition, a, b) end
+  local out = Tensor()
+  check(where_call(condition, a_is and a or nil, a_is and 0 or a, b_is and b or nil, b_is and 0 or b, out))
+  return out
+end
+
+-- In place: x:add_(y), x:exp_(). The result takes x's dtype and must fit its shape.
+local function in_place(name)
+  local op, arity = elementwise[name].op, elementwise[name].arity
+  return function(x, y)
+    if not is_tensor(x) then
+      if tensor.is_symbol(x) then where.fail(("%s_ changes a tensor; a recorded function makes new ones: x = x:%s(...)"):format(name, name)) end
+      wrong_operand(name .. "_", x)
+    end
+    if arity == 1 then check(into_call(op, x, nil, 0))
+    elseif is_tensor(y) then check(into_call(op, x, y, 0))
+    elseif type(y) == "number" then check(into_call(op, x, nil, y))
+    else wrong_operand(name .. "_", x, y) end
+    return x
+  end
+end
+for name, definition in pairs(elementwise) do
+  if definition.arity <= 2 then methods[name .. "_"] = in_place(name) end
+end
+
+local add_in_place, sub_in_place = methods.add_, methods.sub_
+
+---x = x + scale * y, in one pass.
+---@param y perigee.Tensor|number
+---@param scale? number
+function methods.add_(x, y, scale)
+  if scale == nil or not is_tensor(y) or not is_tensor(x) then return add_in_place(x, type(y) == "number" and scale and y * scale or y) end
+  check(functions.add_scaled(x, y, scale))
+  return x
+end
+
+---x = x - scale * y, in one pass.
+function methods.sub_(x, y, scale)
+  if scale == nil then return sub_in_place(x, y) end
+  return methods.add_(x, y, -scale)
+end
+
+-- Other basics -----------------------------------------------------------------------------------------------------------------
+
+local item_buffer = ffi.new "double[1]"
+
+---The number that a tensor of one element holds.
+---@return number
+function methods.item(x)
+  if not is_tensor(x) then where.fail("item takes a tensor of one element; got " .. describe(x)) end
+  check(item_call(x, item_buffer))
+  return item_buffer[0]
+end
+
+---@param value number
+function methods.fill(x, value)
+  check(functions.fill(x, value))
+  return x
+end
+
+---Copies y, which broadcasts to x's shape, into x.
+---@param y perigee.Tensor
+function methods.copy_(x, y)
+  if not is_tensor(y) then where.fail("copy_ takes a tensor; got " .. describe(y)) end
+  check(functions.copy(y, x))
+  return x
+end
+
+---A dense copy.
+---@return perigee.Tensor
+function methods.clone(x)
+  local out = create(shape_of(x), dtype_of(x))
+  check(functions.copy(x, out))
+  return out
+end
+
+---Dense in row-major order: x itself where it is already.
+function methods.contiguous(x)
+  if tensor.is_symbol(x) then return x end
+  local out = Tensor()
+  check(functions.contiguous(x, out))
+  return out
+end
+
+---Another dtype: x:to "f64"; x itself where it has that dtype.
+---@param dtype string
+---@return perigee.Tensor
+function methods.to(x, dtype)
+  local number = dtype_number(dtype)
+  if tensor.is_symbol(x) then return tensor.record("cast", { dtype = dtype }, x) end
+  if x.dtype_ == number then return x end
+  local out = Tensor()
+  check(functions.cast(x, number, out))
+  return out
+end
+
+local sizes = { f32 = 4, f64 = 8, f16 = 2, bf16 = 2, i32 = 4, i64 = 8, u8 = 1, bool = 1 }
+
+---Number of elements.
+function methods.numel(x)
+  local count = 1
+  for _, size in ipairs(x.shape) do count = count * size end
+  return count
+end
+
+---Bytes of the elements.
+function methods.nbytes(x) return methods.numel(x) * sizes[x.dtype] end
+
+---Size of dimension `axis`, from 1; or all of them.
+---@param axis? integer
+function methods.size(x, axis)
+  local shape = x.shape
+  if axis == nil then return unpack(shape) end
+  return shape[tensor.axis(x, axis)]
+end
+
+---0-based axis of ops as a place in `shape`, from 1.
+function tensor.axis(x, axis)
+  local rank = x.rank
+  if type(axis) ~= "number" or axis % 1 ~= 0 or axis == 0 or axis > rank or axis < -rank then
+    where.fail(("there is no axis %s of %s; axes count from 1, or from the end with -1"):format(tostring(axis), type_text(x)))
+  end
+  return axis > 0 and axis or axis + rank + 1
+end
+
+function methods.is_contiguous(x)
+  local expected = 1
+  for index = x.rank - 1, 0, -1 do
+    local size = tonumber(x.dims_[index])
+    if size ~= 1 and tonumber(x.strides_[index]) ~= expected then return false end
+    expected = expected * size
+  end
+  return true
+end
+
+-- The type -----------------------------------------------------------------------------------------------------------------------
+
+local properties = {
+  shape = shape_of,
+  dtype = dtype_of,
+  device = function() return "cpu" end,
+  T = function(x) return methods.transpose(x) end,
+}
+
+local function unknown_method(key)
+  local known = {}
+  for name in pairs(methods) do known[#known + 1] = name end
+  where.fail(("a tensor has no method '%s'%s"):format(tostring(key), where.suggestion(key, known)))
+end
+tensor.unknown_method = unknown_method
+
+local function comparison(symbol, method)
+  return function(a, b)
+    if type(a) == "nil" or type(b) == "nil" then return false end -- `a == nil` would ask this function again
+    where.fail(("`%s` cannot compare element by element; write x:%s(y), or x:all_equal(y) for one answer"):format(symbol, method))
+  end
+end
+
+local metatable = {
+  __gc = native.tensor.release,
+  __add = methods.add,
+  __sub = methods.sub,
+  __mul = methods.mul,
+  __div = methods.div,
+  __pow = methods.pow,
+  __mod = methods.mod,
+  __unm = methods.neg,
+  __len = function(x)
+    if x.rank == 0 then where.fail "a tensor without dimensions has no length" end
+    return tonumber(x.dims_[0])
+  end,
+  __eq = comparison("==", "eq"),
+  __lt = comparison("<", "lt"),
+  __le = comparison("<=", "le"),
+  __concat = function(a, b) return tostring(a) .. tostring(b) end,
+  __tostring = function(x) return tensor.text(x) end,
+  __index = function(x, key)
+    if type(key) == "string" then
+      local method = methods[key]
+      if method then return method end
+      local property = properties[key]
+      if property then return property(x) end
+      unknown_method(key)
+    end
+    return tensor.index(x, key)
+  end,
+  __newindex = function(x, key, value)
+    if type(key) == "string" then where.fail(("a tensor's '%s' cannot be set; elements are: t[i] = 1, t:set(index, value)"):format(key)) end
+    tensor.assign(x, key, value)
+  end,
+}
+tensor.metatable = metatable
+ffi.metatype(Tensor, metatable)
+
+return tensor

@@ -1,0 +1,41 @@
+// Tensors in Lua: `perigee.native.tensor`. A tensor there is a C++ Array inside an FFI struct (lua/perigee/tensor.lua declares it), made and
+// destroyed by these functions. What runs often is called through a table of C functions, the rest are Lua C functions.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <lua.hpp>
+#include <string>
+
+#include "src/eager/array.h"
+
+namespace perigee {
+
+// Wraps a Lua C function so that a C++ exception becomes `nil, message`: the Lua side adds the script's line (decision 10).
+template <int (*Function)(lua_State*)>
+int report(lua_State* L) {
+  std::string text;
+  try {
+    return Function(L);
+  } catch (const std::exception& error) {
+    text = error.what();
+  }
+  lua_settop(L, 0);
+  lua_pushnil(L);
+  lua_pushlstring(L, text.data(), text.size());
+  return 2;
+}
+
+// Arguments; the Lua side has checked that they are tensors. Error(usage) when they are not there.
+Array& check_array(lua_State* L, int index);
+Array* optional_array(lua_State* L, int index);  // null for nil
+// Puts `result` into the fresh tensor at `index`.
+void give_array(lua_State* L, int index, Array result);
+
+// Adds what each file offers to the table on the top of the stack.
+void add_tensor_functions(lua_State* L);  // tensor.cpp
+void add_tensor_files(lua_State* L);      // tensor_files.cpp
+void add_linear_algebra(lua_State* L);    // tensor_linalg.cpp
+void add_traced_functions(lua_State* L);  // tensor_function.cpp
+
+}  // namespace perigee

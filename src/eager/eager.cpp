@@ -1,0 +1,216 @@
+#include "src/eager/eager.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "kernels/convert.h"
+#include "kernels/ops/fused.h"
+#include "src/core/error.h"
+#include "src/eager/kernels.h"
+
+namespace perigee {
+namespace {
+
+using E = Elementwise;
+constexpr int kElementwiseOps = static_cast<int>(E::where) + 1;
+
+[[noreturn]] void refuse(std::string what, std::string got, std::string expected = "", std::string hint = "") {
+  throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected), .hint = std::move(hint)});
+}
+
+bool is_real(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64; }
+bool is_comparison(E op) { return op >= E::equal && op <= E::greater_equal; }
+bool is_logic(E op) { return op == E::logical_not || op == E::logical_and || op == E::logical_or || op == E::is_finite; }
+// Functions that leave the integers.
+bool wants_real(E op) { return op == E::div || (op >= E::reciprocal && op <= E::softplus) || op == E::erf; }
+
+Dtype working_dtype(E op, Dtype common) {
+  if (common == Dtype::f16 || common == Dtype::bf16) common = Dtype::f32;
+  if (is_comparison(op) || is_logic(op) || op == E::where) return common;
+  if (wants_real(op) && !is_real(common)) return Dtype::f32;
+  return common == Dtype::boolean ? Dtype::i64 : common;
+}
+
+Dtype common_dtype(E op, std::span<const EagerOperand> operands) {
+  std::optional<Dtype> common;
+  const size_t first = op == E::where ? 1 : 0;
+  for (size_t i = first; i < operands.size(); ++i)
+    if (operands[i].array) common = common ? promote(*common, operands[i].array->view.dtype) : operands[i].array->view.dtype;
+  for (size_t i = first; i < operands.size(); ++i)
+    if (!operands[i].array) {
+      // A comparison with a fraction must not round it to f32.
+      const Dtype with = promote(common.value_or(Dtype::f32), operands[i].number);
+      const bool widened = common && !is_real(*common) && is_real(with) && is_comparison(op);
+      common = widened ? Dtype::f64 : with;
+    }
+  return common.value_or(Dtype::f32);
+}
+
+std::string shapes_of(std::span<const EagerOperand> operands) {
+  std::string text;
+  for (const EagerOperand& operand : operands) text += (text.empty() ? "" : " and ") + (operand.array ? operand.array->text() : "a number");
+  return text;
+}
+
+// Operands of a call in one dtype, each with its dims; numbers lie in `bytes`.
+struct Prepared {
+  std::array<View, 3> views;
+  std::array<Array, 3> converted;
+  alignas(8) std::byte bytes[3][8];
+
+  Prepared(E op, std::span<const EagerOperand> operands, Dtype dtype) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const Dtype wanted = op == E::where && i == 0 ? Dtype::boolean : dtype;
+      if (!operands[i].array) {
+        views[i].dtype = wanted;
+        views[i].data = bytes[i];
+        convert(Dtype::f64, &operands[i].number, wanted, bytes[i], 1);
+      } else if (operands[i].array->view.dtype == wanted) {
+        views[i] = operands[i].array->view;
+      } else {
+        converted[i] = cast(*operands[i].array, wanted);
+        views[i] = converted[i].view;
+      }
+    }
+  }
+};
+
+void broadcast_dims(std::span<const View> views, std::span<const EagerOperand> operands, const char* op, View& out) {
+  out.rank = 0;
+  for (const View& view : views) out.rank = std::max(out.rank, view.rank);
+  for (int d = 0; d < out.rank; ++d) {
+    int64_t size = 1;
+    for (const View& view : views) {
+      const int own = d - (out.rank - view.rank);
+      if (own < 0 || view.dims[own] == 1 || view.dims[own] == size) continue;
+      if (size != 1)
+        throw Error(ErrorKind::model, {.where = op,
+                                       .what = "shapes do not fit together",
+                                       .got = shapes_of(operands),
+                                       .expected = "each dimension, from the last, equal or 1"});
+      size = view.dims[own];
+    }
+    out.dims[d] = size;
+  }
+}
+
+std::span<const Kernel* const> elementwise_kernels(E op) {
+  static const auto table = [] {
+    std::array<std::span<const Kernel* const>, kElementwiseOps> kernels;
+    for (int i = 0; i < kElementwiseOps; ++i) kernels[static_cast<size_t>(i)] = host_kernels(elementwise_name(static_cast<E>(i)));
+    return kernels;
+  }();
+  return table[static_cast<size_t>(op)];
+}
+
+void run(std::span<const Kernel* const> kernels, const char* op, std::span<const View> in, const View& out, const void* params) {
+  KernelCall call;
+  call.in = in.data();
+  call.n_in = static_cast<int>(in.size());
+  call.out = &out;
+  call.n_out = 1;
+  call.params = params;
+  const Kernel& kernel = kernel_for(kernels, call, op);
+  const int64_t elements = out.elements();
+  constexpr int64_t kFew = 1 << 14;
+  if (elements < kFew) return kernel.run(call);  // element-wise kernels need no scratch
+  run_kernel(kernel, call, split_elementwise(call), static_cast<double>(elements));
+}
+
+}  // namespace
+
+bool find_elementwise(std::string_view name, Elementwise* op) {
+  for (int i = 0; i < kElementwiseOps; ++i)
+    if (name == elementwise_name(static_cast<E>(i))) {
+      *op = static_cast<E>(i);
+      return true;
+    }
+  return false;
+}
+
+Array eager_elementwise(Elementwise op, std::span<const EagerOperand> operands) {
+  const Dtype dtype = working_dtype(op, common_dtype(op, operands));
+  const Prepared in(op, operands, dtype);
+  const std::span<const View> views(in.views.data(), operands.size());
+  View out;
+  out.dtype = elementwise_gives_truth(op) ? Dtype::boolean : dtype;
+  broadcast_dims(views, operands, elementwise_name(op), out);
+  Array result = new_array(out);
+  run(elementwise_kernels(op), elementwise_name(op), views, result.view, nullptr);
+  return result;
+}
+
+void eager_elementwise_into(Elementwise op, std::span<const EagerOperand> operands, const Array& target) {
+  const Dtype natural = working_dtype(op, common_dtype(op, operands)), own = target.view.dtype;
+  const bool half = own == Dtype::f16 || own == Dtype::bf16;
+  if (!is_real(own) && !half && (is_real(natural) || (own == Dtype::boolean && !elementwise_gives_truth(op))))
+    refuse(std::string(elementwise_name(op)) + "_ would lose what its result has", target.text(), dtype_name(natural),
+           "write x = x:" + std::string(elementwise_name(op)) + "(...), or convert x first");
+  const Dtype dtype = elementwise_gives_truth(op) || half ? natural : own;
+  Prepared in(op, operands, dtype);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Array* array = operands[i].array;
+    if (!array || in.converted[i].defined() || array->storage != target.storage) continue;
+    if (array->view.data == target.view.data && same_layout(array->view, target.view)) continue;
+    in.converted[i] = new_array(array->view);
+    copy_into(*array, in.converted[i]);
+    in.views[i] = in.converted[i].view;
+  }
+  const std::span<const View> views(in.views.data(), operands.size());
+  View out;
+  out.dtype = elementwise_gives_truth(op) ? Dtype::boolean : dtype;
+  broadcast_dims(views, operands, elementwise_name(op), out);
+  if (!same_shape(out, target.view))
+    refuse(std::string(elementwise_name(op)) + "_ cannot change the shape of its target", shapes_of(operands), target.text());
+  if (out.dtype == own) return run(elementwise_kernels(op), elementwise_name(op), views, target.view, nullptr);
+  const Array beside = new_array(out);
+  run(elementwise_kernels(op), elementwise_name(op), views, beside.view, nullptr);
+  copy_into(beside, target);
+}
+
+void eager_add_scaled(const Array& target, const Array& x, double scale) {
+  const EagerOperand product[] = {{&x, 0}, {nullptr, scale}};
+  const bool apart = x.storage != target.storage || (x.view.data == target.view.data && same_layout(x.view, target.view));
+  if (target.view.dtype != Dtype::f32 || x.view.dtype != Dtype::f32 || !apart || !same_shape(target.view, x.view)) {
+    const Array scaled = eager_elementwise(E::mul, product);
+    const EagerOperand sum[] = {{&target, 0}, {&scaled, 0}};
+    return eager_elementwise_into(E::add, sum, target);
+  }
+  FusedParams params{};
+  params.constants[0] = scale;
+  params.code[0] = {E::mul, kFusedTemporaryBase, {1, kFusedConstantBase, 0}};
+  params.code[1] = {E::add, kFusedTemporaryBase, {0, kFusedTemporaryBase, 0}};
+  params.n_inputs = 2;
+  params.n_constants = 1;
+  params.n_instructions = 2;
+  params.n_outputs = 1;
+  params.outputs[0] = kFusedTemporaryBase;
+  const View in[] = {target.view, x.view};
+  run_elementwise_kernel("fused", in, target.view, &params);
+}
+
+void run_elementwise_kernel(const char* op, std::span<const View> in, const View& out, const void* params) {
+  if (in.size() == 1 && in[0].dtype != out.dtype && in[0].contiguous() && out.contiguous() && std::strcmp(op, "cast") == 0)
+    return convert(in[0].dtype, in[0].data, out.dtype, out.data, out.elements());
+  run(host_kernels(op), op, in, out, params);
+}
+
+View broadcast_to_shape_of(const View& from, const View& to) {
+  View wide = to;
+  wide.data = from.data;
+  wide.dtype = from.dtype;
+  for (int i = 0; i < to.rank || i < from.rank; ++i) {
+    const int own = from.rank - 1 - i, at = to.rank - 1 - i;  // from the last
+    if (at < 0 || (own >= 0 && from.dims[own] != to.dims[at] && from.dims[own] != 1)) {
+      const auto text = [](const View& v) { return Type{v.dtype, Shape(std::vector<int64_t>(v.dims, v.dims + v.rank))}.text(); };
+      refuse("a value does not fit the shape that it is put into", text(from), text(to));
+    }
+    wide.strides[at] = own < 0 || from.dims[own] == 1 ? 0 : from.strides[own];
+  }
+  return wide;
+}
+
+}  // namespace perigee

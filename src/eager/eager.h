@@ -1,0 +1,41 @@
+// Ops at once: what the graph would append is inferred, computed and returned, by the same op table and the same kernels.
+// Large operands are cut along their first dimension and run on a team of threads.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "kernels/ops/elementwise.h"
+#include "src/eager/array.h"
+#include "src/graph/op.h"
+
+namespace perigee {
+
+// An operand of an element-wise op: an array, or a number.
+struct EagerOperand {
+  const Array* array = nullptr;
+  double number = 0;
+};
+
+// Operands are promoted (array.h) and broadcast; integers divided give f32, functions of reals take integers as f32. Error(model) names the
+// shapes.
+Array eager_elementwise(Elementwise op, std::span<const EagerOperand> operands);
+// The same into `target`, in target's dtype. Error when the result would not fit its shape or would lose fractions.
+void eager_elementwise_into(Elementwise op, std::span<const EagerOperand> operands, const Array& target);
+// target += scale * x in one pass.
+void eager_add_scaled(const Array& target, const Array& x, double scale);
+
+// Any op of the registry but leaves, on operands of the dtypes that it takes (`prepared` converts them). Null: an absent operand.
+std::vector<Array> eager_apply(const OpDef& op, std::span<const Array* const> inputs, const Json& attrs, const StepInfo& step = {});
+
+// The dtypes that operands are converted to before `op` sees them: one common dtype where the op wants that, else their own.
+std::vector<Dtype> operand_dtypes(const OpDef& op, std::span<const Dtype> dtypes);
+
+// The table's index of an element-wise op by name; false when it is none.
+bool find_elementwise(std::string_view name, Elementwise* op);
+
+// Kernel calls on views alone, for this folder. `in` broadcasts to `out`.
+void run_elementwise_kernel(const char* op, std::span<const View> in, const View& out, const void* params = nullptr);
+View broadcast_to_shape_of(const View& from, const View& to);
+
+}  // namespace perigee

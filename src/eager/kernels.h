@@ -1,0 +1,27 @@
+// The kernels' table as eager ops look at it, and running a call on several threads. Internal to this folder.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "src/graph/op.h"
+
+namespace perigee {
+
+// The host's kernels of an op, best first, then ref.
+std::span<const Kernel* const> host_kernels(std::string_view op);
+// The first that takes the call; Error(model) naming `op` when none does.
+const Kernel& kernel_for(std::span<const Kernel* const> kernels, const KernelCall& call, const char* op);
+
+// What each operand's dimension `dim` has to do with the rows that the threads share: -1 where it has none and stays whole.
+struct RowSplit {
+  int64_t rows = 0;  // fewer than two: not split
+  std::vector<int> in, out;
+};
+RowSplit split_elementwise(const KernelCall& call);
+
+// Runs `kernel` on `call`; on several threads when there is a split and `work` (element operations) is worth it.
+void run_kernel(const Kernel& kernel, const KernelCall& call, const RowSplit& split, double work);
+
+}  // namespace perigee

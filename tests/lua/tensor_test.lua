@@ -1,0 +1,59 @@
+local pg = require "perigee"
+
+local tests = {}
+
+local function list(x) return x:totable() end
+
+function tests.makes_tensors()
+  check.equal(list(pg.zeros(2, 3)), { { 0, 0, 0 }, { 0, 0, 0 } })
+  check.equal(list(pg.ones { 2, dtype = "i64" }), { 1, 1 })
+  check.equal(list(pg.full({ 2 }, 7, { dtype = "u8" })), { 7, 7 })
+  check.equal(list(pg.arange(4)), { 1, 2, 3, 4 })
+  check.equal(list(pg.arange(5, 1, -2)), { 5, 3, 1 })
+  check.equal(list(pg.arange(0, 1, 0.25)), { 0, 0.25, 0.5, 0.75, 1 })
+  check.equal(list(pg.linspace(0, 1, 3)), { 0, 0.5, 1 })
+  check.equal(list(pg.eye(2)), { { 1, 0 }, { 0, 1 } })
+  check.equal(list(pg.eye(2, 3)), { { 1, 0, 0 }, { 0, 1, 0 } })
+  check.equal(pg.tensor { { 1, 2 }, { 3, 4 } }.shape, { 2, 2 })
+  check.equal(pg.tensor({ true, false }, { dtype = "bool" }).dtype, "bool")
+  check.equal(pg.tensor(3):item(), 3)
+end
+
+function tests.refuses_ragged_lists_and_unknown_names()
+  check.raises(function() pg.tensor { { 1, 2 }, { 3 } } end, "tensor_test.lua:%d+: the list%[2%] has 1 entries; expected 2")
+  check.raises(function() pg.tensor { { 1, 2 }, 3 } end, "the list%[2%] is 3; expected a list of 2")
+  check.raises(function() pg.tensor { 1, { 2 } } end, "the list%[2%] is a list; expected a number")
+  check.raises(function() pg.zeros(2, { dtyp = "f32" }) end, "zeros has no option 'dtyp'; did you mean 'dtype'")
+  check.raises(function() pg.zeros(2, { dtype = "f31" }) end, "there is no dtype 'f31'; did you mean 'f32'")
+  check.raises(function() pg.zeros(-1) end, "size 1 of a shape is %-1")
+  check.raises(function() pg.zeros(2 ^ 40, 2 ^ 40) end, "too large")
+  check.raises(function() return pg.ones(2):summ() end, "no method 'summ'; did you mean 'sum'")
+end
+
+function tests.operators_broadcast_and_promote()
+  local a = pg.tensor { { 1, 2, 3 }, { 4, 5, 6 } }
+  check.equal(list(a + 1), { { 2, 3, 4 }, { 5, 6, 7 } })
+  check.equal(list(1 - a), { { 0, -1, -2 }, { -3, -4, -5 } })
+  check.equal(list(a * pg.tensor { 1, 10, 100 }), { { 1, 20, 300 }, { 4, 50, 600 } })
+  check.equal(list(-a[1] ^ 2), { -1, -4, -9 })
+  check.equal(list(a[2] % 4), { 0, 1, 2 })
+  local whole = pg.tensor({ 7, -7 }, { dtype = "i64" })
+  check.equal((whole + 1).dtype, "i64")
+  check.equal((whole + 0.5).dtype, "f32")
+  check.equal(list(whole / 2), { 3.5, -3.5 })
+  check.equal((whole + pg.ones { 2, dtype = "f64" }).dtype, "f64")
+  check.raises(function() return a + pg.zeros(2, 2) end, "add: shapes do not fit together; got f32%[2x3%] and f32%[2x2%]")
+  check.raises(function() return a + "x" end, "add takes tensors and numbers; got 'x'")
+end
+
+function tests.comparisons_raise_and_name_the_method()
+  local a = pg.ones(2)
+  check.raises(function() return a == 1 end, "x:eq%(y%)")
+  check.raises(function() return a < 1 end, "x:lt%(y%)")
+  check.raises(function() return a <= a end, "x:le%(y%)")
+  check.equal(a == nil, false)
+  check.equal(a:all_equal(pg.ones(2)), true)
+  check.equal(list(a:gt(0)), { 1, 1 })
+end
+
+return tests
