@@ -13,8 +13,8 @@ constexpr size_t kMaxUnwritten = 65536;
 
 }  // namespace
 
-Books::Books(LedgerStore& store, int64_t per_epoch, int64_t planned)
-    : store_(store), per_epoch_(per_epoch), planned_(planned), pool_(per_epoch, planned) {
+Books::Books(LedgerStore& store, int64_t per_epoch, int64_t planned, ShardedOrder order)
+    : store_(store), per_epoch_(per_epoch), planned_(planned), order_(order), pool_(per_epoch, planned, order) {
   assert(per_epoch > 0 && planned >= 0);
 }
 
@@ -35,7 +35,7 @@ void Books::rebuild(const std::vector<LedgerRecord>& records) {
     if (records[i].kind == LedgerRecord::Kind::voided) limit = std::min(limit, records[i].round);
     else if (records[i].kind != LedgerRecord::Kind::job) counts[i] = records[i].round <= limit;
   }
-  pool_ = LeasePool(per_epoch_, planned_);
+  pool_ = LeasePool(per_epoch_, planned_, order_);
   round_ = -1;
   hash_ = initial_hash_;
   recent_.clear();

@@ -17,7 +17,7 @@ namespace perigee {
 
 class Books {
  public:
-  Books(LedgerStore& store, int64_t per_epoch, int64_t planned);
+  Books(LedgerStore& store, int64_t per_epoch, int64_t planned, ShardedOrder order = {});
 
   // Reads the ledger, or begins one with `job`. Records are as the store gives them; a torn tail has been cut off by the store.
   void load(const std::string& job);
@@ -70,6 +70,7 @@ class Books {
 
   LedgerStore& store_;
   int64_t per_epoch_, planned_;
+  ShardedOrder order_;
   LeasePool pool_;
   int64_t round_ = -1, synced_ = -1;
   uint64_t hash_ = 0, generation_ = 0, initial_hash_ = 0;

@@ -29,6 +29,24 @@ constexpr uint8_t kRoundsRow = 1, kFormingRow = 2, kEvaluationRow = 3;
 
 }  // namespace
 
+int64_t data_shards(const Job& job, const Policy& policy, int64_t examples) {
+  const int64_t shards = read_placement(Config(job.json(), job.where()).object("data")).shards;
+  const std::string where = job.where() + ": data.shards";
+  if (shards > 1 && policy.standing(0))
+    throw Error(ErrorKind::model,
+                {.where = where,
+                 .what = "works on averages of parameters alone: the gradient of a step is the same whoever reads which example",
+                 .got = policy.name,
+                 .expected = "a policy of parameters from the first step on",
+                 .hint = "averaging = pg.averaging.periodic { every = 5 }"});
+  if (shards > examples)
+    throw Error(ErrorKind::model, {.where = where,
+                                   .what = "are more than there are examples",
+                                   .got = std::to_string(shards),
+                                   .expected = "at most " + std::to_string(examples)});
+  return shards;
+}
+
 ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
     : job(given), policy(read_policy(given.json().find("averaging"), given.where())) {
   // A trainer that is never stepped: it opens the data, builds the network and measures kernels, and so finds every mistake in the
@@ -40,6 +58,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   if (served) probing.opener = served.get();
   Trainer probe(job, probing);
   facts = run_facts(probe);
+  shards = data_shards(job, policy, facts.examples);
   tuning = probe.tuning().to_json().dump();
   data_prints = print_data(probe, placement.verify_full && !served);
   global_batch = about_data.integer_in("global_batch", 0, int64_t{1} << 24, 0);
@@ -112,6 +131,7 @@ CoordinatorOptions ClusterSession::coordinator_options() const {
   options.planned = job_.facts.planned;
   options.batch = job_.facts.batch;
   options.global_batch = job_.global_batch;
+  options.shards = job_.shards;
   options.threads = static_cast<int>(job_.facts.threads);
   options.data = job_.data_prints;
   options.fingerprint = fingerprint_of(job_.data_prints);

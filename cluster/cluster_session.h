@@ -35,6 +35,9 @@ struct ClusterSessionOptions {
   std::string trace;           // the file of a timeline; empty: none
 };
 
+// How many shards the job's training data are cut into. Error(model): not with this policy.
+int64_t data_shards(const Job& job, const Policy& policy, int64_t examples);
+
 // What the launcher finds out about the job before any worker is started, with the same errors as a run on one machine.
 struct ClusterJob {
   explicit ClusterJob(const Job& job, const TrainerOptions& options);
@@ -47,7 +50,7 @@ struct ClusterJob {
   Policy policy;
   RunFacts facts;
   std::string tuning;
-  int64_t global_batch = 0;
+  int64_t global_batch = 0, shards = 1;
   std::map<std::string, Part> parts;  // of the data, besides "train"
   std::vector<DataPrint> data_prints;
   std::unique_ptr<ServedData> served;  // data.at = "coordinator"; else null

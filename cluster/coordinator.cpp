@@ -18,6 +18,10 @@ constexpr uint64_t kToldNs = 60'000'000'000;  // between two lines about the sam
 constexpr size_t kMaxStrangers = 1024;
 constexpr uint64_t kGenerationsBetween = 1000;  // above what the ledger knows: forming leaves no record
 
+ShardedOrder order_of(const CoordinatorOptions& options) {
+  return options.shards > 1 ? ShardedOrder(options.examples, options.shards, options.batch) : ShardedOrder();
+}
+
 }  // namespace
 
 Coordinator::Impl::Impl(CoordinatorOptions given, Clock& c, Rng& r, Transport& t, LedgerStore& ledger, CoordinatorEvents& e)
@@ -27,7 +31,7 @@ Coordinator::Impl::Impl(CoordinatorOptions given, Clock& c, Rng& r, Transport& t
       transport(t),
       events(e),
       mirror(ledger, [this](std::span<const std::byte> record) { on_appended(record); }),
-      books(mirror, options.examples, options.planned),
+      books(mirror, options.examples, options.planned, order_of(options)),
       in_force(options.memberships),
       sender(t),
       pace(options.policy),

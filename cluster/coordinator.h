@@ -40,6 +40,7 @@ struct CoordinatorOptions {
   int64_t max_rounds = 0;                     // 0: by `planned` alone
   int64_t batch = 32;                         // of one replica ...
   int64_t global_batch = 0;                   // ... or, when > 0, of all together
+  int64_t shards = 1;                         // of the epoch's order, of which each worker has its own; not with rounds of gradients
   uint64_t fingerprint = 0;                   // of the data as the launcher sees them; 0: the first worker's counts
   std::vector<DataPrint> data;                // what the fingerprint is made of
   std::string sources;                        // what `example_service` serves, for Welcome; empty: workers read the data themselves

@@ -164,6 +164,7 @@ struct Coordinator::Impl {
   void leave_out(Node& node, const std::vector<Range>& announced, const char* as, const std::string& what);
   void check_begin();
   void begin(const std::vector<WorkerId>& who);
+  Range next_work(const Node& node, int64_t count, bool idle);
   void top_up(Node& node);
   void top_up_all();
   void take_back(Node& node);

@@ -163,6 +163,20 @@ void Coordinator::Impl::replay_early() {
 
 // ---- announced rounds ----
 
+// Of the worker's own shards, which are its rank's part of all of them; who has done those, and nothing else, helps the others.
+Range Coordinator::Impl::next_work(const Node& node, int64_t count, bool idle) {
+  if (options.shards == 1) return books.pool().take(count);
+  int64_t rank = 0;
+  for (const WorkerId id : members) {
+    if (id == node.id) break;
+    if (!nodes.at(id).server) ++rank;
+  }
+  const auto workers = static_cast<int64_t>(trainers());
+  const int64_t first = rank * options.shards / workers, last = std::max(first + 1, (rank + 1) * options.shards / workers);
+  const Range own = books.pool().take_of(first, last, count);
+  return own.count == 0 && idle ? books.pool().take(count) : own;
+}
+
 // More work, so that the worker has enough for two rounds.
 void Coordinator::Impl::top_up(Node& node) {
   if (!go_allowed() || standing || !node.member || node.server || border || finished) return;
@@ -176,6 +190,7 @@ void Coordinator::Impl::top_up(Node& node) {
                   : kFirstBatches;
   const int64_t ahead = kRoundsAhead + (options.policy.overlap ? 1 : 0);
   const int64_t wanted = std::min(ahead * batches, kMaxBatches) * batch;
+  const bool idle = node.leased.empty();
   Lease lease;
   int64_t has = examples_of(node.leased);
   for (size_t i = 0; i < failures.size(); ++i) {
@@ -190,7 +205,7 @@ void Coordinator::Impl::top_up(Node& node) {
     has += f.range.count;
   }
   while (has < wanted) {
-    const Range range = books.pool().take(batch);
+    const Range range = next_work(node, batch, idle);
     if (range.count == 0) {
       lease.last = true;
       break;

@@ -7,7 +7,8 @@
 
 namespace perigee {
 
-LeasePool::LeasePool(int64_t examples_per_epoch, int64_t planned_examples) : size_(examples_per_epoch), planned_(planned_examples) {
+LeasePool::LeasePool(int64_t examples_per_epoch, int64_t planned_examples, ShardedOrder order)
+    : size_(examples_per_epoch), planned_(planned_examples), order_(order) {
   assert(size_ > 0 && planned_ >= 0);
 }
 
@@ -59,6 +60,40 @@ Range LeasePool::take(int64_t count) {
   return at(begin, frontier_ - begin);
 }
 
+void LeasePool::lease(int64_t begin, int64_t end) {
+  if (begin > frontier_ && !planted(Bug::shard_forgets_others)) insert(open_, frontier_, begin);
+  frontier_ = std::max(frontier_, end);
+  erase(open_, begin, end);
+}
+
+// Positions count on through the epochs, the order's do not.
+int64_t LeasePool::next_of(int64_t first, int64_t last, int64_t begin, int64_t end) const {
+  while (begin < end) {
+    const int64_t epoch = begin / size_ * size_, stop = std::min(end, epoch + size_);
+    const int64_t found = epoch + order_.next_of(first, last, begin - epoch, stop - epoch);
+    if (found < stop) return found;
+    begin = stop;
+  }
+  return end;
+}
+
+Range LeasePool::take_of(int64_t first, int64_t last, int64_t count) {
+  assert(count > 0);
+  if (size_ == 0) return {};
+  const int64_t oldest = open_.empty() ? frontier_ : open_.begin()->first;
+  const int64_t limit = planned_ > 0 ? std::min(planned_, oldest + size_) : oldest + size_;
+  const auto taken = [&](int64_t begin, int64_t end) {
+    const int64_t in_epoch = begin % size_;
+    end = std::min({end, begin + count, begin - in_epoch + order_.at(in_epoch).end});
+    lease(begin, end);
+    return at(begin, end - begin);
+  };
+  for (const auto& [begin, end] : open_)
+    if (const int64_t stop = std::min(end, limit), own = next_of(first, last, begin, stop); own < stop) return taken(own, stop);
+  if (const int64_t own = next_of(first, last, frontier_, limit); own < limit) return taken(own, limit);
+  return {};
+}
+
 void LeasePool::put_back(const Range& range) {
   const auto [begin, end] = span_of(range);
   assert(end <= frontier_);
@@ -102,9 +137,7 @@ bool LeasePool::claim(const std::vector<Range>& ranges) {
     if (const auto [begin, end] = span_of(range); !free(begin, end)) return false;
   for (const Range& range : ranges) {
     const auto [begin, end] = span_of(range);
-    if (begin > frontier_) insert(open_, frontier_, begin);
-    frontier_ = std::max(frontier_, end);
-    erase(open_, begin, end);
+    lease(begin, end);
   }
   return true;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cluster/message.h"
+#include "src/data/sharded_order.h"
 #include "src/io/json.h"
 
 namespace perigee {
@@ -100,9 +101,12 @@ LedgerAudit audit(std::span<const LedgerRecord> records);
 class LeasePool {
  public:
   LeasePool() = default;
-  LeasePool(int64_t examples_per_epoch, int64_t planned_examples);  // planned 0: endless
+  LeasePool(int64_t examples_per_epoch, int64_t planned_examples, ShardedOrder order = {});  // planned 0: endless
   // At most `count` positions, in one range, oldest first, never across an epoch's border. count 0: there is none left.
   Range take(int64_t count);
+  // Likewise, of one of the shards [first, last), less than an epoch ahead of the oldest position of all, so that nobody runs away from the
+  // others.
+  Range take_of(int64_t first, int64_t last, int64_t count);
   void put_back(const Range& range);  // what of it is done stays done
   // Of a committed (or skipped) range; when a ledger is read again, ranges are marked without having been taken. How many of its
   // positions were not done before: all of them in a sound run.
@@ -122,10 +126,13 @@ class LeasePool {
   using Intervals = std::map<int64_t, int64_t>;  // begin -> end, disjoint, neighbours joined; positions count on through the epochs
   static void insert(Intervals& set, int64_t begin, int64_t end);
   static void erase(Intervals& set, int64_t begin, int64_t end);
+  void lease(int64_t begin, int64_t end);  // what nobody has
+  int64_t next_of(int64_t first, int64_t last, int64_t begin, int64_t end) const;
   Range at(int64_t position, int64_t count) const { return {static_cast<uint64_t>(position / size_), position % size_, count}; }
   std::pair<int64_t, int64_t> span_of(const Range& range) const;
 
   int64_t size_ = 0, planned_ = 0, done_ = 0, frontier_ = 0;
+  ShardedOrder order_;
   Intervals open_;       // below the frontier: returned, or passed over
   Intervals completed_;  // done
 };

@@ -49,6 +49,7 @@ namespace perigee {
   X(pending_untold, "a worker does not say which work it has begun") \
   X(hash_unchecked, "a record's hash is not compared") \
   X(pool_crosses_border, "a lease crosses an epoch's border") \
+  X(shard_forgets_others, "what a worker passes over for its own shard is done by nobody") \
   X(pool_loses_position, "the last position of what comes back is lost") \
   X(plan_drops_tail, "the last, smaller batch of an epoch is left out") \
   X(leaves_overlap, "two workers compute the same leaf") \

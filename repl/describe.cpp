@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "cluster/cluster_session.h"
 #include "cluster/codec.h"
 #include "cluster/collective.h"
 #include "cluster/parts_codec.h"
@@ -225,6 +226,9 @@ void describe_placement(const Job& job, const DataSource& source) {
   else
     std::printf("data on several workers: read by each; %s compared at the start\n",
                 placement.verify_full ? "all examples are" : "64 examples of each part are");
+  const int64_t shards = data_shards(job, read_policy(job.json().find("averaging"), job.where()), source.size());
+  if (shards > 1)
+    std::printf("shards: %lld; a worker trains on its own and helps others when it has done those\n", static_cast<long long>(shards));
 }
 
 void describe_job(const Job& job) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "cluster/cluster_session.h"
 #include "cluster/exchange_tail.h"
 #include "cluster/policy.h"
 #include "cluster/uv/step_times.h"
@@ -318,6 +319,7 @@ int run() {
   if (found.facts.planned == 0) throw Error(ErrorKind::usage, {"simulate", "the job never ends", "", "", "give --steps or --epochs"});
   sim::ForecastInput base = described(job);
   base.examples = found.facts.examples, base.planned = found.facts.planned;
+  base.shards = data_shards(job, read_policy(&base.averaging, job.where()), base.examples);
   base.times = found.times, base.layout = found.layout, base.buckets = found.buckets, base.image_bytes = found.image_bytes;
   base.windows = found.windows, base.block_elements = found.block_elements;
   base.stop = &stop_requested();

@@ -182,6 +182,7 @@ void FutureRun::start_coordinator() {
   o.planned = input_.planned;
   o.batch = input_.times.batch;
   o.global_batch = input_.global_batch;
+  o.shards = input_.shards;
   o.fingerprint = 1;
   o.expected_workers = input_.nodes;
   const int p = coordinator_process_;

@@ -32,6 +32,7 @@ struct ForecastInput {
   Json averaging = "allreduce";
   int64_t examples = 0, planned = 0;  // of an epoch; of the run
   int64_t global_batch = 0;           // 0: times.batch of each node
+  int64_t shards = 1;
   // its trainer
   StepTimes times;
   ExchangeLayout layout;

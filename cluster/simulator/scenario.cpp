@@ -119,13 +119,14 @@ Json averaging_of(const std::string& policy, SeededRng& rng) {
       json.set("late", rng.integer(1, every / fragments - 1));
     if (rng.chance(0.2)) json.set("sync_until", rng.between(0.1, 0.6));
   }
+  if (policy == "sharded" && rng.chance(0.4)) json.set("by_speed", true);
   if (policy == "by_speed" || policy == "auto") set_pace(policy == "auto", rng, &json);
   if (policy == "post_local") {
     json.set("sync_until", rng.between(0.1, 0.9));
     if (rng.chance(0.3)) json.set("shards", rng.integer(2, 8));
   }
   if (policy == "periodic_quorum" || (policy == "every_ms" && rng.chance(0.5)) ||
-      ((policy == "post_local" || policy == "overlap" || policy == "streaming") && rng.chance(0.3))) {
+      ((policy == "post_local" || policy == "overlap" || policy == "streaming" || policy == "sharded") && rng.chance(0.3))) {
     json.set("quorum", rng.between(0.3, 0.9));
     json.set("grace_ms", static_cast<double>(rng.integer(0, 200)));
   }
@@ -163,7 +164,7 @@ const std::vector<std::string>& scenario_policies() {
   static const std::vector<std::string> names = {
       "allreduce",       "allreduce_shards", "periodic",  "periodic_quorum", "every_ms",      "post_local",
       "allreduce_coded", "allreduce_passes", "served",    "served_stale",    "served_merged", "nested",
-      "gossip",          "overlap",          "streaming", "by_speed",        "auto"};
+      "gossip",          "overlap",          "streaming", "by_speed",        "auto",          "sharded"};
   return names;
 }
 
@@ -264,6 +265,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
   s.evaluates = rng.chance(0.3);
   s.checkpoint_every = rng.chance(0.5) ? static_cast<int>(rng.integer(2, 12)) : 0;
 
+  if (SeededRng shards(mix(seed, 0x73686172)); policy == "sharded") s.shards = shards.integer(2, 8);
   // Faults fall into the time that the work takes, more or less.
   const double work_ms = std::max(500.0, s.example_ms * static_cast<double>(s.planned) / s.workers * 1.5);
   const int count = static_cast<int>(rng.chance(0.1) ? 0 : rng.integer(1, 6));

@@ -151,6 +151,7 @@ void World::start_coordinator() {
   o.planned = scenario_.planned;
   o.batch = scenario_.batch;
   o.global_batch = scenario_.global_batch;
+  o.shards = scenario_.shards;
   o.fingerprint = 1;
   o.min_workers = scenario_.min_workers;
   o.takes_over = coordinator_starts_ > 0;

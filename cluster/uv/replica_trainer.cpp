@@ -38,6 +38,7 @@ std::unique_ptr<SourceOpener> remote_opener(const Welcome& welcome, const Replic
 TrainerOptions trainer_options(const Welcome& welcome, SourceOpener* opener, TraceRing* trace) {
   TrainerOptions trainer{.threads = welcome.threads, .measure = false, .opener = opener, .trace = trace};
   if (!welcome.tuning.empty()) trainer.tuning = Json::parse(welcome.tuning, "tuning");
+  trainer.shards = placement_of(job_of(welcome)).shards;
   const Json job = Json::parse(welcome.job, "job");
   const Json* device = job.find("device");
   if (device && device->is_string() && device->as_string() == "ref") trainer.backend = Backend::ref;

@@ -79,6 +79,11 @@ end
 ---@return perigee.Source
 function Source:take(count, from) return source { type = "take", source = self, count = count, from = from } end
 
+---The examples in the order of their labels: with `shards` in the job's data each worker then has few of them.
+---@param field? string the label's, "y"
+---@return perigee.Source
+function Source:by_label(field) return source { type = "by_label", source = self, field = field } end
+
 ---Disjoint shares of the shuffled examples, one source each: local train, test = all:split { 0.8, 0.2, seed = 1 }.
 ---@param shares table
 ---@return perigee.Source ...

@@ -15,7 +15,7 @@ for _, key in ipairs(keys) do accepted[key] = true end
 ---@field network table                pg.sequential or pg.graph
 ---@field loss string|table            "cross_entropy", pg.loss.huber { delta = 1 }, or one per output of a graph
 ---@field optimizer string|table       pg.adamw { lr = 1e-3 }
----@field data table                   { train =, test =, validation =, batch =, shuffle =, threads =, at =, verify = }
+---@field data table                   { train =, test =, validation =, batch =, shuffle =, threads =, at =, verify =, shards = }
 ---@field epochs? integer
 ---@field steps? integer
 ---@field seed? integer

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "kernels/philox.h"
+#include "src/data/sharded_order.h"
 
 namespace perigee {
 namespace {
@@ -60,6 +61,7 @@ struct Loader::Impl {
     if (size < 1) throw Error(ErrorKind::data, {.where = source->describe(), .what = "the data source has no examples"});
     if (options.batch < 1)
       throw Error(ErrorKind::usage, {.what = "the batch size must be at least 1", .got = std::to_string(options.batch)});
+    if (options.shards > 1) order = ShardedOrder(size, options.shards, options.batch);
     // One for the caller, and those read ahead.
     slots.resize(options.threads > 0 ? static_cast<size_t>(std::max(options.prefetch, 1)) + 1 : 1);
     for (auto& slot : slots) {
@@ -104,6 +106,7 @@ struct Loader::Impl {
   }
 
   int64_t id_at(uint64_t epoch, int64_t position) const {
+    if (options.shards > 1) return order.index(options.seed, epoch, position, options.shuffle);
     return options.shuffle ? shuffled_index(options.seed, epoch, position, size) : position;
   }
 
@@ -288,6 +291,7 @@ struct Loader::Impl {
   SourcePtr source;
   LoaderOptions options;
   int64_t size;
+  ShardedOrder order;  // with several shards
   std::vector<Slot> slots;
   std::vector<std::thread> threads;
   std::mutex mutex;

@@ -1,4 +1,4 @@
-// Batches of one epoch after another in a seeded order: shuffled, cut into this worker's shard, read ahead by threads.
+// Batches of one epoch after another in a seeded order: shuffled, whole or within shards, read ahead by threads.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ struct LoaderOptions {
   int64_t batch = 32;
   uint64_t seed = 0;
   bool shuffle = true;
+  int64_t shards = 1;          // of the order (sharded_order.h)
   int threads = 1;             // 0: next() reads in the calling thread
   int prefetch = 4;            // batches read ahead
   TraceRing* trace = nullptr;  // of what the threads read, when; outlives the loader

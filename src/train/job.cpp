@@ -8,6 +8,7 @@
 
 #include "src/core/config.h"
 #include "src/core/error.h"
+#include "src/data/sharded_order.h"
 #include "src/io/yaml.h"
 #include "src/nn/describe.h"
 #include "src/nn/layer.h"
@@ -88,7 +89,8 @@ void check_top_level(const Json& json, const std::string& where) {
 std::vector<std::string> keys_below(const std::vector<std::string>& path, const Json& object) {
   if (path.empty()) return key_names();
   if (path.size() == 1 && path[0] == "data")
-    return {"train", "test", "validation", "batch", "global_batch", "shuffle", "threads", "prefetch", "drop_last", "at", "verify"};
+    return {"train",   "test",     "validation", "batch", "global_batch", "shuffle",
+            "threads", "prefetch", "drop_last",  "at",    "verify",       "shards"};
   const Json* type = object.find("type");
   if (path[0] != "network" || type == nullptr || !type->is_string()) return {};
   std::vector<std::string> keys;
@@ -212,7 +214,8 @@ std::string read_text(const std::string& path) {
 
 DataPlacement read_placement(const Config& data) {
   return {.at_coordinator = data.choice("at", "worker", {"worker", "coordinator"}) == "coordinator",
-          .verify_full = data.choice("verify", "sample", {"sample", "full"}) == "full"};
+          .verify_full = data.choice("verify", "sample", {"sample", "full"}) == "full",
+          .shards = data.integer_in("shards", 1, ShardedOrder::kMaxShards, 1)};
 }
 
 Job::Job(Json description, std::string where, std::string folder)

@@ -7,7 +7,7 @@
 //  "optimizer": {"type": "adamw", "lr": {"type": "cosine", "from": 0.002}, "weight_decay": 0.0005},
 //  "regularization": {...}, "constraint": {...}, "clip": {...},   optional
 //  "data": {"train": {source}, "test": {source}, "validation": {source}, "batch": 32, "shuffle": true, "threads": 1,
-//           "at": "worker", "verify": "sample"},
+//           "at": "worker", "verify": "sample", "shards": 1},
 //  "epochs": 5, "steps": null, "seed": 123, "threads": null, "precision": "float32",   or "float64"
 //  "averaging": {"type": "periodic", "every": 5},
 //  "checkpoint": {"every_epochs": 1, "keep": 3, "best": "test.accuracy"}, "early_stopping": {...}, "metrics": [...],
@@ -23,11 +23,13 @@
 
 namespace perigee {
 
-// "data": {"at": "worker" or "coordinator", "verify": "sample" or "full"}: where the workers of a cluster get their examples from, and how
-// much of them is compared at the start. A run in one process reads its data itself, whatever they say.
+// "data": {"at": "worker" or "coordinator", "verify": "sample" or "full", "shards": 1}: where the workers of a cluster get their examples from,
+// how much of them is compared at the start, and into how many parts the training data are cut, so that each worker keeps to its own. A run in
+// one process reads its data itself, all of them, whatever they say.
 struct DataPlacement {
   bool at_coordinator = false;
   bool verify_full = false;
+  int64_t shards = 1;
 };
 DataPlacement read_placement(const Config& data);  // of the job's "data"; Error(model)
 

@@ -107,6 +107,7 @@ struct TrainerOptions {
   Json tuning;                     // choices that come before those of this machine's table; null: none
   SourceOpener* opener = nullptr;  // null: open_source; outlives the trainer
   TraceRing* trace = nullptr;      // of the timeline; null: none; outlives the trainer
+  int64_t shards = 1;              // of the order of the training data, which is a worker's: LoaderOptions::shards
 };
 
 class Trainer {

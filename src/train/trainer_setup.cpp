@@ -77,6 +77,7 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options)
   loader_ = std::make_unique<Loader>(train_, LoaderOptions{.batch = batch_,
                                                            .seed = seed_,
                                                            .shuffle = data.boolean("shuffle", true),
+                                                           .shards = options_.shards,
                                                            .threads = static_cast<int>(readers),
                                                            .trace = options_.trace});
   planned_examples_ = epochs_ * train_->size();

@@ -23,6 +23,7 @@ void Scenario::start_coordinator(bool takes_over) {
                              .planned = setup_.examples * setup_.epochs,
                              .max_rounds = setup_.max_rounds,
                              .batch = setup_.batch,
+                             .shards = setup_.shards,
                              .min_workers = setup_.min_workers,
                              .expected_workers = setup_.expected_workers,
                              .takes_over = takes_over};

@@ -33,6 +33,7 @@ class Scenario : public CoordinatorEvents {
     bool evaluate = false;  // ask for an evaluation at each epoch's end
     int64_t max_rounds = 0;
     bool own_coordinator = true;  // else the test plays it, at kCoordinatorAddress
+    int64_t shards = 1;
   };
   struct WorkerNode : WorkerEvents {
     int process = -1;

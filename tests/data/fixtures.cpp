@@ -94,6 +94,7 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
   const std::string digits = R"({"type":"digits","size":20})", arrays = R"({"type":"arrays","x":[[1,2],[3,4],[5,6],[7,9]],"y":[0,1,1,2]})";
   return {
       {"arrays", parse(arrays)},
+      {"by_label", parse(R"({"type":"by_label","source":)" + arrays + "}")},
       {"cifar10", parse(R"({"type":"cifar10","folder":"cifar"})")},
       {"concat", parse(R"({"type":"concat","sources":[)" + digits + "," + digits + "]}")},
       {"csv", parse(R"({"type":"csv","file":"t.csv","missing":"mean"})")},

@@ -22,6 +22,11 @@ from experiment_kit import MLP, PROGRAM, ROOT
 sys.path.insert(0, str(ROOT / "tests" / "cluster"))
 
 
+# Its round of 48 steps takes 100 ms and more, so that stopping a worker for some milliseconds now and then makes it slow, not late.
+WIDE = {**MLP, "epochs": 1, "network": ["flatten", {"type": "dense", "out": 512, "activation": "relu"},
+                                        {"type": "dense", "out": 256, "activation": "relu"}, {"type": "dense", "out": 10}]}
+
+
 def simulate(job, averaging, *options):
     """The only point of a simulation."""
     with tempfile.TemporaryDirectory() as folder:
@@ -51,14 +56,16 @@ def stragglers(rows, seeds):
     whole = [simulate({**MLP, "seed": seed}, {"type": "periodic", "every": 50}, "--train") for seed in seeds]
     worse = 100 * (statistics.mean(p["figures"]["accuracy"] for p in whole) - statistics.mean(p["figures"]["accuracy"] for p in lost))
     rows.line(f"30 % of the contributions lost, all equally fast: {worse:+.2f} points (bar 0.5)", worse <= 0.5)
-    real = {name: real_straggler({**MLP, "epochs": 2, "averaging": {"type": "periodic", "every": 48, **arms[name]}}) for name in ("wait", "by_speed")}
+    real = {name: real_straggler({**WIDE, "averaging": {"type": "periodic", "every": 48, **arms[name]}}) for name in ("wait", "by_speed")}
     share = real["by_speed"][0] / real["wait"][0]
+    worse = 100 * (real["wait"][1] - real["by_speed"][1])
+    # Of two, waiting takes 4 of the fast one's rounds for 2 shares, by speed 1 for 1.25: at best 0.40.
     rows.line(f"2 real workers, one stopped for 3/4 of the time: {real['wait'][0]:.1f} s waiting, {real['by_speed'][0]:.1f} s by speed ({share:.2f}; "
-              f"ideal 0.40), accuracy {100 * real['wait'][1]:.2f} and {100 * real['by_speed'][1]:.2f} %", share < 0.7)
+              f"ideal 0.40, bar 0.50), accuracy {100 * real['wait'][1]:.2f} and {100 * real['by_speed'][1]:.2f} %", share <= 0.5 and worse <= 0.4)
 
 
 def real_straggler(job):
-    """(seconds, test accuracy) of two worker processes, one of which is stopped for 30 of 40 ms."""
+    """(seconds, test accuracy) of two worker processes, one of which is stopped for 15 of 20 ms: a small part of a round."""
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder) / "job.json"
         script.write_text(json.dumps(job))
@@ -73,7 +80,7 @@ def real_straggler(job):
                 workers = [int(pid) for pid in listed]
                 time.sleep(0.05)
             while not over.is_set():
-                for what, how_long in ((signal.SIGSTOP, 0.03), (signal.SIGCONT, 0.01)):
+                for what, how_long in ((signal.SIGSTOP, 0.015), (signal.SIGCONT, 0.005)):
                     try:
                         os.kill(workers[0], what)
                     except ProcessLookupError:
