@@ -265,7 +265,8 @@ std::string step_source(const MeasuredJob& job) {
   return "measured on this machine, " + std::to_string(job.facts.threads) + (job.facts.threads == 1 ? " thread, " : " threads, ") +
          std::to_string(job.steps) + " steps: " + span_text(job.times.step_ms / 1e3) + " for a step of " + std::to_string(job.times.batch) +
          " examples, " + span_text(job.times.stage_ms / 1e3) + " to stage a contribution, " + span_text(job.times.apply_ms / 1e3) +
-         " to apply a result";
+         (job.times.take_ms > 0 ? " for the server to merge it, " + span_text(job.times.take_ms / 1e3) + " to take the result over"
+                                : " to apply a result");
 }
 
 void print_introduction(const MeasuredJob& job, const SimulatedPoint& point) {
@@ -287,6 +288,7 @@ void print_json(const MeasuredJob& job, const std::vector<SimulatedPoint>& point
   const Json step(Json::Object{{"step_ms", job.times.step_ms},
                                {"stage_ms", job.times.stage_ms},
                                {"apply_ms", job.times.apply_ms},
+                               {"take_ms", job.times.take_ms},
                                {"batch", job.times.batch},
                                {"measured_steps", job.steps},
                                {"threads", job.facts.threads}});

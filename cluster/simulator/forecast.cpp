@@ -23,6 +23,7 @@ namespace {
 constexpr int kCoordinatorHost = 0;
 constexpr uint64_t kBytesPerEvent = 16384;  // that take about as long to simulate
 constexpr double kRestartMs = 1000;         // of a worker that ended although its node is well
+constexpr double kMostServedBytes = 8e9;    // of pushes and answers under way, which are held in memory
 const char* const kCoordinator = "coordinator:1";
 
 SeededRng speeds_of(const ForecastInput& input) { return SeededRng(mix(input.seed, 0x73706565)); }
@@ -42,8 +43,10 @@ class FutureRun final : public CoordinatorEvents {
     Node(FutureRun& r, int n) : run(r), number(n) {}
     void on_event(const Json&) override {}
     void on_stopped(const std::string&, bool) override { run.ended(*this); }
-    void on_failed(const Error& error) override { run.error_ = error.within("node " + std::to_string(number)); }
-    int host() const { return number + 1; }
+    void on_failed(const Error& error) override { run.error_ = error.within(name()); }
+    bool server() const { return number < 0; }  // beside the coordinator, as its launcher starts it
+    std::string name() const { return server() ? "server" : "node" + std::to_string(number); }
+    int host() const { return server() ? kCoordinatorHost : number + 1; }
 
     FutureRun& run;
     int number;
@@ -55,6 +58,7 @@ class FutureRun final : public CoordinatorEvents {
   };
 
   void start_coordinator();
+  void set_up_blanks(const Policy& policy);
   void start(Node& node);
   void end(Node& node, bool power, double back_after_ms);
   void ended(Node& node);
@@ -88,6 +92,7 @@ class FutureRun final : public CoordinatorEvents {
   int coordinator_process_ = -1;
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<std::unique_ptr<Node>> nodes_;
+  std::unique_ptr<Node> server_;  // of a served policy
   std::optional<Error> error_;
   bool finished_ = false;
   double committed_s_ = 0;  // when the last round was
@@ -140,33 +145,48 @@ FutureRun::FutureRun(const ForecastInput& input) : input_(input), network_(input
   assert(input.nodes >= 1 && input.examples > 0 && input.planned > 0 && input.times.batch > 0 && !input.buckets.empty());
   quality_ = {.latency_ms = input.latency_ms, .jitter_ms = 0, .bytes_per_s = input.bytes_per_s, .shared = true};
   network_.set_quality(quality_);
-  if (!input.numbers) network_.count_chunks();
-  model_ = {.layout = input.layout,
-            .buckets = input.buckets,
-            .image = std::make_shared<const std::vector<std::byte>>(std::max<size_t>(1, input.image_bytes)),
-            .payload = nullptr,
-            .fragments = {},
-            .fragment_payloads = {},
-            .rows = {}};
   const Policy policy = read_policy(&input.averaging, "");
   if (policy.inner.active() && policy.inner.groups == Policy::Inner::Groups::site)
     throw Error(ErrorKind::model, {"simulate", "each node is a host of its own here, so that no group has two workers", "group = \"host\"",
                                    "a number of workers", "say how many are near each other, as in --set averaging.group=8"});
-  model_.inner_layout = model_.layout;
-  model_.inner_payload = expected_payload(policy, policy.inner.codec, &model_.inner_layout);
-  if (policy.partial()) set_up_fragments(policy, input, &model_);
-  else model_.payload = expected_payload(policy, policy.codec, &model_.layout);
+  if (!input.numbers) set_up_blanks(policy);
   start_coordinator();
+  if (policy.served) {
+    server_ = std::make_unique<Node>(*this, -1);
+    server_->process = network_.add_process(server_->host(), server_->name() + ":1");
+    start(*server_);
+  }
   SeededRng speeds = speeds_of(input);
   for (int i = 0; i < input.nodes; ++i) {
     nodes_.push_back(std::make_unique<Node>(*this, i));
     Node& node = *nodes_.back();
-    node.process = network_.add_process(node.host(), "node" + std::to_string(i) + ":1");
+    node.process = network_.add_process(node.host(), node.name() + ":1");
     node.work.slowness = draw_slowness(input, speeds);
     node.work.lossy = input.lose;
     if (const auto own = input.speeds.find(i); own != input.speeds.end()) node.work.slowness /= own->second;
     start(node);
   }
+}
+
+// What replicas without numbers send.
+void FutureRun::set_up_blanks(const Policy& policy) {
+  network_.count_chunks();
+  model_.layout = input_.layout, model_.buckets = input_.buckets;
+  model_.image = std::make_shared<const std::vector<std::byte>>(std::max<size_t>(1, input_.image_bytes));
+  model_.inner_layout = model_.layout;
+  model_.inner_payload = expected_payload(policy, policy.inner.codec, &model_.inner_layout);
+  if (policy.partial()) set_up_fragments(policy, input_, &model_);
+  else model_.payload = expected_payload(policy, policy.codec, &model_.layout);
+  if (!policy.served) return;
+  ExchangeLayout& layout = model_.layout;
+  if (layout.values == 0) layout.values = layout.coded;
+  const double held = static_cast<double>(layout.bytes() + 2 * layout.values) * input_.nodes;
+  if (held > kMostServedBytes)
+    throw Error(ErrorKind::resources, {"simulate", "pushes and answers of so many parameters and nodes do not fit into memory",
+                                       std::to_string(static_cast<int64_t>(held / 1e9)) + " GB", "at most 8 GB", "give fewer --nodes"});
+  model_.elastic = policy.elastic;
+  model_.change = std::make_shared<const std::vector<std::byte>>(layout.coded);
+  model_.values = std::make_shared<const std::vector<std::byte>>(layout.values);
 }
 
 void FutureRun::start_coordinator() {
@@ -197,8 +217,9 @@ void FutureRun::start(Node& node) {
   node.replica = std::make_unique<TimedReplica>(input_.times, std::move(numbers), node.work, network_, node.process);
   WorkerOptions o;
   o.coordinators = {kCoordinator};
-  o.name = o.host = "node" + std::to_string(node.number);
+  o.name = o.host = node.name();
   o.address = o.name + ":1";
+  o.server = node.server();
   const int p = node.process;
   node.worker = std::make_unique<Worker>(std::move(o), network_.clock(p), network_.rng(p), network_.transport(p), *node.replica, node);
   node.replica->set_events(node.worker.get());
@@ -227,7 +248,7 @@ void FutureRun::ended(Node& node) {
 
 // A node fails without a word: those it is connected to hear nothing any more.
 void FutureRun::plan_failure(Node& node) {
-  if (input_.mtbf_s <= 0) return;
+  if (input_.mtbf_s <= 0 || node.server()) return;  // nor does the coordinator's
   const double after_s = -input_.mtbf_s * std::log(1 - failures_.uniform());
   network_.at(in(after_s * 1e3), [this, &node, life = node.life] {
     if (node.life != life) return;
@@ -333,7 +354,7 @@ Forecast FutureRun::result() {
     const auto bytes = static_cast<double>(std::max(traffic.sent, traffic.received));
     if (bytes > f.busiest_link_bytes) f.busiest_link_bytes = bytes, f.busiest_link = name;
   };
-  link(kCoordinatorHost, "coordinator");
+  link(kCoordinatorHost, server_ ? "server" : "coordinator");
   for (const auto& node : nodes_) {
     computing_ns += node->work.computing_ns;
     lost += static_cast<uint64_t>(node->work.lost);
@@ -374,12 +395,8 @@ Forecast alone(const ForecastInput& input) {
 }  // namespace
 
 Forecast forecast(const ForecastInput& input) {
-  if (const Policy policy = read_policy(&input.averaging, "simulate"); policy.served)
-    throw Error(ErrorKind::usage, {.where = "simulate",
-                                   .what = "has no model of a server, whose machine and connection all workers share",
-                                   .got = "averaging '" + policy.name + "'",
-                                   .expected = "a policy whose workers average together"});
-  return input.nodes == 1 && input.mtbf_s <= 0 && !input.numbers ? alone(input) : FutureRun(input).run();
+  const bool served = read_policy(&input.averaging, "simulate").served;
+  return input.nodes == 1 && input.mtbf_s <= 0 && !input.numbers && !served ? alone(input) : FutureRun(input).run();
 }
 
 }  // namespace perigee::sim

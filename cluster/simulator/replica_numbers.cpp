@@ -54,6 +54,18 @@ std::optional<size_t> BlankNumbers::apply(const ApplyOrder& order) {
   return std::nullopt;
 }
 
+std::optional<size_t> BlankNumbers::serve(const ApplyOrder& order, SharedBytes* reply, bool* change) {
+  round_ = order.round;
+  *change = model_.elastic && !order.payloads.empty();
+  *reply = *change ? model_.change : model_.values;
+  return std::nullopt;
+}
+
+bool BlankNumbers::take(const TakeOrder& order) {
+  if (order.bytes) round_ = order.round;
+  return true;
+}
+
 void BlankNumbers::load(int64_t round, const SharedBytes&, bool) { round_ = round; }
 
 uint64_t BlankNumbers::hash() const { return mix(0x726573756c74, static_cast<uint64_t>(round_ + 2)) | 1; }  // 0 is "no result"

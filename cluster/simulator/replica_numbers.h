@@ -32,6 +32,8 @@ class ReplicaNumbers {
   virtual void make_part(const PartOrder& order) = 0;
   virtual std::optional<size_t> apply(const ApplyOrder& order) = 0;
   virtual std::optional<size_t> apply_inner(const InnerApplyOrder& order) = 0;
+  virtual std::optional<size_t> serve(const ApplyOrder& order, SharedBytes* reply, bool* change) = 0;
+  virtual bool take(const TakeOrder& order) = 0;
   virtual void load(int64_t round, const SharedBytes& image, bool keep_local) = 0;
   virtual void unstage() {}
   virtual void drop() = 0;
@@ -52,6 +54,8 @@ struct BlankModel {
   std::vector<FragmentPart> fragments;
   std::vector<size_t> fragment_payloads;  // of each fragment with a codec, expected bytes; 0: it has none
   std::vector<std::unique_ptr<BlankMemory>> rows;
+  bool elastic = false;  // what a server tells: who contributed its change, everybody else
+  SharedBytes change, values;
 };
 
 // Nothing: contributions have their examples, results a hash that says which round they are of.
@@ -69,6 +73,8 @@ class BlankNumbers final : public ReplicaNumbers {
   void make_part(const PartOrder&) override {}
   std::optional<size_t> apply(const ApplyOrder& order) override;
   std::optional<size_t> apply_inner(const InnerApplyOrder&) override { return std::nullopt; }
+  std::optional<size_t> serve(const ApplyOrder& order, SharedBytes* reply, bool* change) override;
+  bool take(const TakeOrder& order) override;
   void load(int64_t round, const SharedBytes& image, bool keep_local) override;
   void drop() override {}
   SharedBytes snapshot(bool) override { return model_.image; }

@@ -148,9 +148,28 @@ void TimedReplica::apply_now(const ApplyOrder& order) {
   });
 }
 
-// forecast() refuses served policies: nothing of this is reached.
-void TimedReplica::serve(const ApplyOrder&) { assert(false); }
-void TimedReplica::take(const TakeOrder&) { assert(false); }
+// Only to tell the parameters takes the server no time.
+void TimedReplica::serve(const ApplyOrder& order) {
+  later(order.payloads.empty() ? 0 : times_.apply_ms * static_cast<double>(order.payloads.size()), [this, order] {
+    SharedBytes reply;
+    bool change = false;
+    if (const std::optional<size_t> refused = numbers_->serve(order, &reply, &change))
+      return events_->on_payload_refused(order.round, *refused);
+    ++steps_;
+    events_->on_served(numbers_->round(), numbers_->hash(), std::move(reply), change);
+  });
+}
+
+void TimedReplica::take(const TakeOrder& order) {
+  if (!order.counted) drop();
+  later(order.bytes ? times_.take_ms : 0, [this, order] {
+    const bool ok = numbers_->take(order);
+    if (order.counted) work_.pending = 0;
+    staged_ = false;
+    events_->on_taken(order.round, ok);
+  });
+}
+
 void TimedReplica::apply_inner(const InnerApplyOrder& order) {
   later(times_.apply_ms, [this, order] {
     const std::optional<size_t> refused = numbers_->apply_inner(order);

@@ -19,7 +19,8 @@ namespace perigee::sim {
 struct StepTimes {
   double step_ms = 0;   // of `batch` examples: forward, backward, and the update
   double stage_ms = 0;  // to make a contribution of local steps ready for the exchange
-  double apply_ms = 0;  // of a round's result
+  double apply_ms = 0;  // of a round's result; served: of a contribution, by the server
+  double take_ms = 0;   // served: to take over what the server has
   int64_t batch = 1;
 };
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 
+#include "cluster/server.h"
 #include "cluster/uv/replica_trainer.h"
 #include "src/core/stopwatch.h"
 
@@ -53,6 +55,34 @@ class Batches {
 
 namespace {
 
+// The server beside a worker whose contributions are measured.
+class MeasuredServer {
+ public:
+  MeasuredServer(const Welcome& welcome, const ExchangeLayout& layout) : layout_(layout), replica_(welcome, {}), row_(layout.bytes()) {
+    std::fill_n(row_.data(), row_.bytes(), std::byte{0});
+  }
+
+  // How long it takes to merge, and then the worker to take the result over.
+  void merge(const ApplyOrder& order, const std::byte* worker_row, ReplicaTrainer& worker, std::vector<double>* apply_s,
+             std::vector<double>* take_s) {
+    const std::span<const std::byte> beside(worker_row + layout_.coded, layout_.bytes() - layout_.coded);
+    SharedBytes reply;
+    bool change = false;
+    const Stopwatch merging;
+    add_beside(layout_, {row_.data(), layout_.bytes()}, beside, true);
+    replica_.serve(order, row_.data(), &reply, &change);
+    apply_s->push_back(merging.seconds());
+    const Stopwatch taking;
+    worker.take({.round = order.round, .examples_after = order.examples_after, .counted = true, .change = change, .bytes = reply});
+    take_s->push_back(taking.seconds());
+  }
+
+ private:
+  const ExchangeLayout layout_;
+  ReplicaTrainer replica_;
+  Storage row_;
+};
+
 // The job as its launcher and one of its workers see it.
 struct Opened {
   Opened(const Job& given, int threads) : launched(readable(given), {.threads = threads}), replica(welcome(), {}) {
@@ -96,7 +126,9 @@ MeasuredJob measure_job(const Job& job, int threads, const std::atomic<bool>& st
   Batches batches(measured.facts.examples, batch);
   Unwatched watch(stop);
   TrainOrder order{.gradient = gradient, .next = batches.take(gradient ? 1 : kOrderSteps), .examples_per_step = batch};
-  std::vector<double> step_s, stage_s, apply_s;
+  std::vector<double> step_s, stage_s, apply_s, take_s;
+  std::unique_ptr<MeasuredServer> server;
+  if (opened.launched.policy.served) server = std::make_unique<MeasuredServer>(opened.welcome(), measured.layout);
   const Stopwatch since;
   for (int i = 0; i < kLeastOrders || (i < kMostOrders && since.seconds() < kSeconds); ++i) {
     order.round = i;
@@ -110,16 +142,25 @@ MeasuredJob measure_job(const Job& job, int threads, const std::atomic<bool>& st
     if (contribution.payload) merged.payloads.push_back({contribution.payload, contribution.examples});
     for (int pass = 1; pass < measured.layout.passes; ++pass)
       replica.make_part({.round = i, .examples = contribution.examples, .pass = pass}, memory.data());
-    replica.apply(merged, memory.data());
+    if (server && contribution.payload) {
+      merged.workers = 1;
+      server->merge(merged, memory.data(), replica, &apply_s, &take_s);
+    } else {
+      replica.apply(merged, memory.data());
+    }
     order.examples_before += contribution.examples;
     if (i == 0 || contribution.steps == 0) continue;  // the first is cold
     measured.steps += contribution.steps;
     step_s.push_back((trained_s + (gradient ? figures.encode_s : 0)) / static_cast<double>(contribution.steps));
     stage_s.push_back(gradient ? 0 : figures.encode_s);
-    apply_s.push_back(applying.seconds());
+    if (!server) apply_s.push_back(applying.seconds());
   }
   if (step_s.empty()) throw Error(ErrorKind::model, {job.where(), "no step could be measured: the loss is not finite"});
-  measured.times = {.step_ms = median(step_s) * 1e3, .stage_ms = median(stage_s) * 1e3, .apply_ms = median(apply_s) * 1e3, .batch = batch};
+  measured.times = {.step_ms = median(step_s) * 1e3,
+                    .stage_ms = median(stage_s) * 1e3,
+                    .apply_ms = median(apply_s) * 1e3,
+                    .take_ms = take_s.empty() ? 0 : median(take_s) * 1e3,
+                    .batch = batch};
   return measured;
 }
 

@@ -84,6 +84,11 @@ std::optional<size_t> TrainedNumbers::apply(const ApplyOrder& order) {
   return refused;
 }
 
+bool TrainedNumbers::take(const TakeOrder& order) {
+  staged_row_ = nullptr;
+  return trainer_->take(order);
+}
+
 void TrainedNumbers::load(int64_t round, const SharedBytes& image, bool keep_local) {
   if (!keep_local) drop();
   trainer_->load(round, image.get(), keep_local, keep_local ? staged_row_ : nullptr);

@@ -40,6 +40,10 @@ class TrainedNumbers final : public sim::ReplicaNumbers, private OrderWatch {
   void make_part(const PartOrder& order) override;
   std::optional<size_t> apply(const ApplyOrder& order) override;
   std::optional<size_t> apply_inner(const InnerApplyOrder& order) override { return trainer_->apply_inner(order, exchange_row(0).data()); }
+  std::optional<size_t> serve(const ApplyOrder& order, SharedBytes* reply, bool* change) override {
+    return trainer_->serve(order, exchange_row(0).data(), reply, change);
+  }
+  bool take(const TakeOrder& order) override;
   void load(int64_t round, const SharedBytes& image, bool keep_local) override;
   void unstage() override { trainer_->unstage(); }
   void drop() override;

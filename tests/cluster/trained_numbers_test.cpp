@@ -1,6 +1,7 @@
 // Simulated workers that really train: their numbers are those of real replicas, whatever the simulated clock does between two steps.
 #include "cluster/uv/trained_numbers.h"
 
+#include "cluster/server.h"
 #include "cluster/simulator/forecast.h"
 #include "tests/cluster/replica_harness.h"
 
@@ -23,6 +24,13 @@ TrainOrder order_of(int64_t round, int64_t steps) {
   for (int64_t i = 0; i < steps; ++i) order.ranges.push_back({0, round * 64 + i * 16, 16});
   return order;
 }
+
+class Unwatched final : public OrderWatch {
+ public:
+  bool given_up() override { return false; }
+  void on_step() override {}
+  void on_bucket(size_t) override {}
+};
 
 // The order in steps; `between` happens before each but the first.
 Contribution in_steps(
@@ -131,6 +139,56 @@ TEST(TrainedNumbers, AnAllReduceWithShardsGivesTheSameBitsForAnyNumberOfNodes) {
     if (hash == 0) hash = f.hash;
     EXPECT_EQ(f.hash, hash) << nodes;
   }
+}
+
+// One worker and its server by hand: what it trains, pushes and takes over, round by round.
+TEST(TrainedNumbers, ServedRoundsAreThoseOfAWorkerAndAServer) {
+  for (const char* averaging : {R"({"type": "staleness_aware", "every": 4, "rate": 0.5, "codec": "int8"})",
+                                R"({"type": "easgd", "every": 4})", R"({"type": "fasgd", "every": 4, "rate": 0.05})"}) {
+    SharedOpener opener;
+    const sim::Forecast f = sim::forecast(simulated(opener, 1, averaging));
+    EXPECT_EQ(f.rounds, 20);
+    ASSERT_EQ(f.share, 1) << f.ended;
+    Welcome welcome = welcome_to(averaging);
+    ReplicaTrainer server(welcome, {.opener = &opener});
+    welcome.id = 2;  // the server is started first
+    ReplicaTrainer worker(welcome, {.opener = &opener});
+    const ExchangeLayout layout = server.block().layout();
+    Storage row(layout.bytes()), server_row(layout.bytes());
+    std::byte* const rows[] = {row.data()};
+    const std::atomic<bool> never = false;
+    Unwatched watch;
+    SharedBytes reply;
+    bool change = false;
+    server.serve({.round = -1}, server_row.data(), &reply, &change);
+    worker.take({.round = -1, .bytes = reply});
+    for (int64_t round = 0; round < 20; ++round) {
+      TrainOrder order{.round = round, .examples_before = 64 * round, .examples_per_step = 16};
+      for (int64_t i = 0; i < 4; ++i) order.ranges.push_back({static_cast<uint64_t>(round / 10), round % 10 * 64 + i * 16, 16});
+      Contribution made;
+      ASSERT_TRUE(worker.train(order, rows, never, watch, &made));
+      add_beside(layout, {server_row.data(), layout.bytes()}, {row.data() + layout.coded, layout.bytes() - layout.coded}, true);
+      const ApplyOrder merge{
+          .round = round, .examples = 64, .examples_after = 64 * (round + 1), .payloads = {{made.payload, 64}}, .workers = 1};
+      ASSERT_FALSE(server.serve(merge, server_row.data(), &reply, &change));
+      ASSERT_TRUE(worker.take({.round = round, .examples_after = 64 * (round + 1), .counted = true, .change = change, .bytes = reply}));
+    }
+    EXPECT_EQ(f.hash, server.hash()) << averaging;
+  }
+}
+
+TEST(TrainedNumbers, AServedRunGivesTheSameBitsWhateverFails) {
+  SharedOpener opener;
+  sim::ForecastInput in = simulated(opener, 4, R"({"type": "async_local", "every": 2, "momentum": 0.5, "codec": "int4"})");
+  in.planned = 32'000, in.mtbf_s = 10, in.repair_s = 1, in.speed_spread = 0.4, in.speeds = {{2, 0.25}};
+  const sim::Forecast one = sim::forecast(in), other = sim::forecast(in);
+  EXPECT_EQ(one.ended, "");
+  EXPECT_EQ(one.examples_done, 32'000);
+  EXPECT_GT(one.failures, 0);
+  EXPECT_EQ(one.hash, other.hash);
+  EXPECT_EQ(one.trace_hash, other.trace_hash);
+  in.seed = 3;
+  EXPECT_NE(sim::forecast(in).hash, one.hash);
 }
 
 TEST(TrainedNumbers, ASeedGivesTheSameBitsWhateverFails) {

@@ -120,6 +120,86 @@ TEST(Forecast, ARoundOfFragmentsSendsThoseThatAreDue) {
   EXPECT_NEAR(f.sent_per_worker, (59 * 0.5 + 1) * whole, 0.05 * 30 * whole);
 }
 
+// ---- with a server: what it is sent and sends goes through the connection of the coordinator's host ----
+
+Json served(int every, const char* merge = "reset", int merge_every = 1) {
+  Json json = Json::parse(R"({"type": "custom", "synchrony": "server",
+      "outer": {"program": [{"op": "add", "in": ["mean", 0], "out": "t1"}], "outputs": {"global": "t1"}}})",
+                          "test");
+  json.set("every", every), json.set("merge", merge), json.set("merge_every", merge_every);
+  return json;
+}
+
+TEST(Forecast, WorkersOfAServerWaitForNobody) {
+  for (int nodes = 1; nodes <= 4; ++nodes) {
+    const Forecast f = forecast(input(nodes, served(5)));
+    EXPECT_EQ(f.rounds, 240) << nodes;
+    EXPECT_NEAR(f.wall_s, 12.0 / nodes, 0.01 * f.wall_s) << nodes;
+    EXPECT_NEAR(f.computing, 1, 0.01) << nodes;
+    EXPECT_EQ(f.lost_examples, 0);
+  }
+  // One that is four times slower holds nobody up: 3.25 nodes' work, but for what it has been given ahead at the end, two contributions.
+  ForecastInput in = input(4, served(5));
+  in.speeds = {{3, 0.25}};
+  EXPECT_NEAR(forecast(in).wall_s, 12.0 / 3.25, 2 * 5 * 0.040);
+}
+
+// Of one worker each round is a step after the other: train, stage, push, merge, answer, take over.
+TEST(Forecast, ARoundOfOneWorkerIsTheSumOfItsParts) {
+  for (const char* merge : {"reset", "elastic"}) {
+    ForecastInput in = input(1, served(5, merge));
+    in.times.stage_ms = 4, in.times.apply_ms = 6, in.times.take_ms = 2;
+    in.latency_ms = 20, in.bytes_per_s = 1.25e6, in.image_bytes = 1;
+    const auto bytes = static_cast<double>(in.layout.sum_bytes());
+    const Forecast f = forecast(in);
+    EXPECT_EQ(f.rounds, 240);
+    const double round_s = 0.050 + 0.004 + bytes / 1.25e6 + 0.020 + 0.006 + bytes / 1.25e6 + 0.020 + 0.002;
+    EXPECT_NEAR(f.wall_s, 240 * round_s, 0.03 * 240 * round_s) << merge;
+    EXPECT_NEAR(f.sent_per_worker, 240 * bytes, 0.03 * 240 * bytes) << merge;
+    EXPECT_NEAR(f.computing, 0.050 / round_s, 0.03 * 0.050 / round_s) << merge;
+  }
+}
+
+// Each contribution comes in once and each answer goes out once, both ways at the same time: S / B each, however many workers push.
+TEST(Forecast, TheServersConnectionIsWhatManyWorkersShare) {
+  for (const int nodes : {4, 8}) {
+    ForecastInput in = input(nodes, served(1));
+    in.bytes_per_s = 1.25e6, in.image_bytes = 1, in.planned = 3000;
+    const auto bytes = static_cast<double>(in.layout.sum_bytes());
+    const Forecast f = forecast(in);
+    EXPECT_EQ(f.rounds, 300);
+    EXPECT_NEAR(f.wall_s, 300 * bytes / 1.25e6, 0.03 * 300 * bytes / 1.25e6) << nodes;
+    EXPECT_EQ(f.busiest_link, "server");
+    EXPECT_NEAR(f.busiest_link_use, 1, 0.03);
+  }
+}
+
+// Where the network is ideal it is the server that merges one after the other, alone or several in a round.
+TEST(Forecast, AServerMergesOneContributionAfterTheOther) {
+  for (const int merge_every : {1, 4}) {
+    ForecastInput in = input(8, served(1, "reset", merge_every));
+    in.times.apply_ms = 20;
+    const Forecast f = forecast(in);
+    EXPECT_EQ(f.rounds, 1200 / merge_every);
+    EXPECT_NEAR(f.wall_s, 1200 * 0.020, 0.01 * 1200 * 0.020) << merge_every;
+    EXPECT_NEAR(f.computing, 1200 * 0.010 / 8 / 24, 0.01);
+  }
+}
+
+TEST(Forecast, ANodeThatFailsCostsOnlyItsOwnWork) {
+  ForecastInput in = input(4, served(5));
+  in.mtbf_s = 2, in.repair_s = 0.5, in.latency_ms = 1;
+  const Forecast one = forecast(in), other = forecast(in);
+  EXPECT_EQ(one.trace_hash, other.trace_hash);
+  EXPECT_GT(one.failures, 0);
+  EXPECT_GT(one.wall_s, 3);
+  EXPECT_EQ(one.examples_done, 12'000);
+  // At most what a worker had under way is lost with it: five steps in training and five that were pushed.
+  EXPECT_LE(one.lost_examples, one.failures * 100);
+}
+
+TEST(Forecast, WhatDoesNotFitIntoMemoryIsRefused) { EXPECT_THROW(forecast(input(64, served(5), 1000)), Error); }
+
 TEST(Forecast, BucketsAreSentWhileBackwardGoesOn) {
   // Two buckets of 0.5 s each on the wire, direct between two: the first leaves when two thirds of the step are done.
   ForecastInput in = input(2, averaging("allreduce", 0, "direct"), 1);
