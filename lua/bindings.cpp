@@ -267,6 +267,7 @@ int open_bindings(lua_State* L) {
   lua_setfield(L, -2, "null");
   lua_newtable(L);
   add_tensor_functions(L);
+  add_traced_functions(L);
   lua_setfield(L, -2, "tensor");
   return 1;
 }

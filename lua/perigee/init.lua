@@ -17,6 +17,7 @@ local tensor = require "perigee.tensor"
 require "perigee.tensor_ops"
 require "perigee.tensor_index"
 require "perigee.tensor_text"
+require "perigee.differentiate"
 
 local pg = {
   version = native.version,

@@ -257,11 +257,18 @@ function makers.eye(rows, columns, options)
   local out = create({ rows, columns or rows }, check_options("eye", options or {}))
   check(functions.fill(out, 0))
   local n = math.min(rows, columns or rows)
-  if n > 0 then tensor.diagonal(out):fill(1) end
+  if n > 0 then check(functions.fill(tensor.diagonal(out), 1)) end
   return out
 end
 
+-- What changes or draws at once happens while a function is recorded and never again: an error.
+local function not_recorded(what)
+  if tensor.recording then where.fail(what .. " would happen once, while the function is recorded, and not when it runs") end
+end
+tensor.not_recorded = not_recorded
+
 local function random(kind, shape, dtype, a, b)
+  not_recorded("a draw; make it outside and pass it in: it")
   local out = Tensor()
   done(native.tensor.random(out, kind, dtype, shape, a, b))
   return out
@@ -424,6 +431,7 @@ local function in_place(name)
       if tensor.is_symbol(x) then where.fail(("%s_ changes a tensor; a recorded function makes new ones: x = x:%s(...)"):format(name, name)) end
       wrong_operand(name .. "_", x)
     end
+    if tensor.recording then not_recorded(name .. "_") end
     if arity == 1 then check(into_call(op, x, nil, 0))
     elseif is_tensor(y) then check(into_call(op, x, y, 0))
     elseif type(y) == "number" then check(into_call(op, x, nil, y))
@@ -442,6 +450,7 @@ local add_in_place, sub_in_place = methods.add_, methods.sub_
 ---@param scale? number
 function methods.add_(x, y, scale)
   if scale == nil or not is_tensor(y) or not is_tensor(x) then return add_in_place(x, type(y) == "number" and scale and y * scale or y) end
+  if tensor.recording then not_recorded "add_" end
   check(functions.add_scaled(x, y, scale))
   return x
 end
@@ -466,6 +475,7 @@ end
 
 ---@param value number
 function methods.fill(x, value)
+  if tensor.recording then not_recorded "fill" end
   check(functions.fill(x, value))
   return x
 end
@@ -474,6 +484,7 @@ end
 ---@param y perigee.Tensor
 function methods.copy_(x, y)
   if not is_tensor(y) then where.fail("copy_ takes a tensor; got " .. describe(y)) end
+  if tensor.recording then not_recorded "copy_" end
   check(functions.copy(y, x))
   return x
 end

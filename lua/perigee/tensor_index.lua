@@ -99,6 +99,7 @@ local function assign_rows(x, places, value)
 end
 
 function tensor.assign(x, index, value)
+  if tensor.recording then tensor.not_recorded "setting elements" end
   if type(value) == "table" then value = tensor.makers.tensor(value, { dtype = "f64" }) end
   if type(value) == "boolean" then value = value and 1 or 0 end
   if type(value) ~= "number" and not is_tensor(value) then

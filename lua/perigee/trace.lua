@@ -164,7 +164,7 @@ local function names_of(library)
   return names
 end
 
-local function forbid_all()
+function trace.forbid_all()
   local undo = {
     forbid(math, { "random", "randomseed" },
       "math.random would be drawn only once, while the function is traced; use a dropout or noise layer"),
@@ -186,7 +186,7 @@ local function recorded(inputs, f, allowed)
   current = { serial = serial, program = native.list {}, names = {}, inputs = inputs, allowed = allowed }
   local values = {}
   for index = 1, #inputs do values[index] = Traced(serial, -index) end
-  local restore = forbid_all()
+  local restore = trace.forbid_all()
   local ok, result = pcall(f, values)
   restore()
   local program = current.program

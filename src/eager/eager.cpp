@@ -34,19 +34,28 @@ Dtype working_dtype(E op, Dtype common) {
   return common == Dtype::boolean ? Dtype::i64 : common;
 }
 
-Dtype common_dtype(E op, std::span<const EagerOperand> operands) {
+Dtype common_dtype(E op, std::span<const OperandDtype> operands) {
   std::optional<Dtype> common;
   const size_t first = op == E::where ? 1 : 0;
   for (size_t i = first; i < operands.size(); ++i)
-    if (operands[i].array) common = common ? promote(*common, operands[i].array->view.dtype) : operands[i].array->view.dtype;
-  for (size_t i = first; i < operands.size(); ++i)
-    if (!operands[i].array) {
-      // A comparison with a fraction must not round it to f32.
-      const Dtype with = promote(common.value_or(Dtype::f32), operands[i].number);
-      const bool widened = common && !is_real(*common) && is_real(with) && is_comparison(op);
-      common = widened ? Dtype::f64 : with;
-    }
+    if (operands[i].dtype) common = common ? promote(*common, *operands[i].dtype) : *operands[i].dtype;
+  for (size_t i = first; i < operands.size(); ++i) {
+    if (operands[i].dtype) continue;
+    // A comparison with a fraction must not round it to f32.
+    const Dtype with = promote(common.value_or(Dtype::f32), operands[i].number);
+    const bool widened = common && !is_real(*common) && is_real(with) && is_comparison(op);
+    common = widened ? Dtype::f64 : with;
+  }
   return common.value_or(Dtype::f32);
+}
+
+Dtype dtype_for(E op, std::span<const EagerOperand> operands) {
+  OperandDtype dtypes[3];
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].array) dtypes[i].dtype = operands[i].array->view.dtype;
+    dtypes[i].number = operands[i].number;
+  }
+  return elementwise_dtype(op, std::span(dtypes, operands.size()));
 }
 
 std::string shapes_of(std::span<const EagerOperand> operands) {
@@ -122,6 +131,8 @@ void run(std::span<const Kernel* const> kernels, const char* op, std::span<const
 
 }  // namespace
 
+Dtype elementwise_dtype(Elementwise op, std::span<const OperandDtype> operands) { return working_dtype(op, common_dtype(op, operands)); }
+
 bool find_elementwise(std::string_view name, Elementwise* op) {
   for (int i = 0; i < kElementwiseOps; ++i)
     if (name == elementwise_name(static_cast<E>(i))) {
@@ -132,7 +143,7 @@ bool find_elementwise(std::string_view name, Elementwise* op) {
 }
 
 Array eager_elementwise(Elementwise op, std::span<const EagerOperand> operands) {
-  const Dtype dtype = working_dtype(op, common_dtype(op, operands));
+  const Dtype dtype = dtype_for(op, operands);
   const Prepared in(op, operands, dtype);
   const std::span<const View> views(in.views.data(), operands.size());
   View out;
@@ -144,7 +155,7 @@ Array eager_elementwise(Elementwise op, std::span<const EagerOperand> operands) 
 }
 
 void eager_elementwise_into(Elementwise op, std::span<const EagerOperand> operands, const Array& target) {
-  const Dtype natural = working_dtype(op, common_dtype(op, operands)), own = target.view.dtype;
+  const Dtype natural = dtype_for(op, operands), own = target.view.dtype;
   const bool half = own == Dtype::f16 || own == Dtype::bf16;
   if (!is_real(own) && !half && (is_real(natural) || (own == Dtype::boolean && !elementwise_gives_truth(op))))
     refuse(std::string(elementwise_name(op)) + "_ would lose what its result has", target.text(), dtype_name(natural),

@@ -2,6 +2,7 @@
 // Large operands are cut along their first dimension and run on a team of threads.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,14 @@ void eager_add_scaled(const Array& target, const Array& x, double scale);
 
 // Any op of the registry but leaves, on operands of the dtypes that it takes (`prepared` converts them). Null: an absent operand.
 std::vector<Array> eager_apply(const OpDef& op, std::span<const Array* const> inputs, const Json& attrs, const StepInfo& step = {});
+
+// What an operand adds to the choice of a common dtype: its own, or the number that it is.
+struct OperandDtype {
+  std::optional<Dtype> dtype;
+  double number = 0;
+};
+// The dtype that an element-wise op computes its operands in; of `where` all but the condition count.
+Dtype elementwise_dtype(Elementwise op, std::span<const OperandDtype> operands);
 
 // The dtypes that operands are converted to before `op` sees them: one common dtype where the op wants that, else their own.
 std::vector<Dtype> operand_dtypes(const OpDef& op, std::span<const Dtype> dtypes);

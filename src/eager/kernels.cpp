@@ -114,4 +114,18 @@ void run_kernel(const Kernel& kernel, const KernelCall& call, const RowSplit& sp
   });
 }
 
+int team_size() { return shared_team().team.size(); }
+
+void in_parts(int parts, const std::function<void(int part)>& work) {
+  SharedTeam& shared = shared_team();
+  const std::unique_lock lock(shared.busy, std::try_to_lock);
+  if (!lock || parts < 2) {
+    for (int part = 0; part < parts; ++part) work(part);
+    return;
+  }
+  shared.team.run([&](Team& team) {
+    for (int part = team.rank(); part < parts; part += team.size()) work(part);
+  });
+}
+
 }  // namespace perigee

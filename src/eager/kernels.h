@@ -1,6 +1,7 @@
 // The kernels' table as eager ops look at it, and running a call on several threads. Internal to this folder.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -23,5 +24,10 @@ RowSplit split_elementwise(const KernelCall& call);
 
 // Runs `kernel` on `call`; on several threads when there is a split and `work` (element operations) is worth it.
 void run_kernel(const Kernel& kernel, const KernelCall& call, const RowSplit& split, double work);
+
+// Runs `work` for parts 0 .. parts - 1, side by side where the team is free, else one after the other. `work` must not throw.
+void in_parts(int parts, const std::function<void(int part)>& work);
+
+int team_size();
 
 }  // namespace perigee

@@ -49,20 +49,26 @@ std::string Plan::report() const {
 void PlanRun::bind(View& view, const Operand& operand, const Memory& memory) {
   view = operand.view;
   std::byte* base = nullptr;
+  const auto later = [&](Patches& patches) { patches[static_cast<size_t>(operand.index)].push_back({&view, operand.offset}); };
+  if (operand.place == Place::parameter && memory.parameters.empty()) return later(parameter_patches_);
+  if (operand.place == Place::output && memory.outputs.empty()) return later(output_patches_);
   switch (operand.place) {
     case Place::arena: base = operand.index < 0 ? nullptr : memory.arena; break;
     case Place::parameter: base = static_cast<std::byte*>(memory.parameters[static_cast<size_t>(operand.index)]); break;
     case Place::state: base = static_cast<std::byte*>(memory.states[static_cast<size_t>(operand.index)]); break;
     case Place::table: base = static_cast<std::byte*>(plan_->tables_[static_cast<size_t>(operand.index)].view().data); break;
     case Place::output: base = static_cast<std::byte*>(memory.outputs[static_cast<size_t>(operand.index)]); break;
-    case Place::input: input_patches_[static_cast<size_t>(operand.index)].push_back({&view, operand.offset}); return;
+    case Place::input: return later(input_patches_);
   }
   view.data = base ? base + operand.offset : nullptr;
 }
 
 PlanRun::PlanRun(std::shared_ptr<const Plan> plan, const Memory& memory) : plan_(std::move(plan)), packed_(plan_->packed_bytes()) {
-  assert(memory.parameters.size() == plan_->parameters().size() && memory.states.size() == plan_->states().size());
+  assert(memory.parameters.empty() || memory.parameters.size() == plan_->parameters().size());
+  assert(memory.states.size() == plan_->states().size());
   input_patches_.resize(plan_->inputs().size());
+  parameter_patches_.resize(plan_->parameters().size());
+  output_patches_.resize(plan_->external_outputs().size());
   size_t count = 0;
   for (const PlanStep& step : plan_->steps()) count += step.in.size() + step.out.size();
   views_.resize(count);  // never grows after this: calls point into it
@@ -97,10 +103,14 @@ PlanRun::PlanRun(std::shared_ptr<const Plan> plan, const Memory& memory) : plan_
   }
 }
 
-void PlanRun::set_input(int index, const void* data) {
-  for (const Patch& patch : input_patches_[static_cast<size_t>(index)])
+void PlanRun::set(Patches& patches, int index, const void* data) {
+  for (const Patch& patch : patches[static_cast<size_t>(index)])
     patch.view->data = const_cast<std::byte*>(static_cast<const std::byte*>(data)) + patch.offset;
 }
+
+void PlanRun::set_input(int index, const void* data) { set(input_patches_, index, data); }
+void PlanRun::set_parameter(int index, void* data) { set(parameter_patches_, index, data); }
+void PlanRun::set_output(int index, void* data) { set(output_patches_, index, data); }
 
 void PlanRun::pack() {
   for (const Bound& bound : calls_)

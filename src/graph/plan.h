@@ -100,9 +100,9 @@ class PlanRun {
  public:
   struct Memory {
     std::byte* arena = nullptr;         // arena_bytes(), 64-byte aligned; may be shared by plans that run one after another
-    std::span<void* const> parameters;  // in the plan's order; contiguous, canonical
+    std::span<void* const> parameters;  // in the plan's order; contiguous, canonical. Empty: set_parameter gives each before a run
     std::span<void* const> states;
-    std::span<void* const> outputs;  // the external ones
+    std::span<void* const> outputs;  // the external ones. Empty: set_output gives each before a run
   };
   PlanRun(std::shared_ptr<const Plan> plan, const Memory& memory);
   ~PlanRun();
@@ -116,6 +116,8 @@ class PlanRun {
   const Plan& plan() const { return *plan_; }
   const KernelCall& call(size_t step) const { return calls_[step].call; }
   void set_input(int index, const void* data);  // contiguous, of the type the graph says
+  void set_parameter(int index, void* data);    // where Memory had none
+  void set_output(int index, void* data);       // where Memory had none
   void pack();                                  // after parameters changed, before run
   // `accumulate` false: external gradients are overwritten instead of added to (the first sub-batch of a step).
   void run(Team* team, const StepInfo& step, bool accumulate = false) { run_steps(0, calls_.size(), team, step, accumulate); }
@@ -142,13 +144,16 @@ class PlanRun {
     size_t offset;
   };
 
+  using Patches = std::vector<std::vector<Patch>>;
+
   void bind(View& view, const Operand& operand, const Memory& memory);
+  static void set(Patches& patches, int index, const void* data);
 
   std::shared_ptr<const Plan> plan_;
   Storage packed_;
   std::vector<View> views_;
   std::vector<Bound> calls_;
-  std::vector<std::vector<Patch>> input_patches_;
+  Patches input_patches_, parameter_patches_, output_patches_;
   std::vector<View> outputs_, assignments_;
   std::vector<void*> states_by_assignment_;
   std::unique_ptr<PlanChecker> checker_;

@@ -1,0 +1,195 @@
+#include "src/eager/compiled.h"
+
+#include <algorithm>
+#include <map>
+
+#include "src/core/error.h"
+#include "src/eager/batch.h"
+#include "src/eager/eager.h"
+#include "src/eager/kernels.h"
+#include "src/graph/passes/passes.h"
+#include "src/graph/passes/simplify.h"
+
+namespace perigee {
+namespace {
+
+std::string result_name(size_t index) { return "r" + std::to_string(index); }
+
+// Results are memory of their own: what is a window or a leaf, or stands twice, is copied.
+Graph with_own_outputs(const Graph& graph) {
+  Graph result;
+  for (const Tensor& constant : graph.constants()) result.add_constant(constant);
+  for (const Node& node : graph.nodes()) result.append(node);
+  for (const Leaf& leaf : graph.leaves()) result.add_leaf(leaf);
+  std::vector<ValueId> seen;
+  for (const NamedValue& output : graph.outputs()) {
+    const OpDef& op = *graph.node(output.value).op;
+    const bool leaf = op.max_inputs == 0 && std::string_view(op.name) != "full";
+    const bool again = std::find(seen.begin(), seen.end(), output.value) != seen.end();
+    const Value value(&result, output.value);
+    result.output(output.name, op.alias || leaf || again ? result.apply("copy", {value}) : value);
+    seen.push_back(output.value);
+  }
+  return result;
+}
+
+void check_type(const Array& given, const Type& wanted, size_t index) {
+  if (given.type() != wanted)
+    throw Error(ErrorKind::model, {.what = "argument " + std::to_string(index + 1) + " is not what the function was recorded with",
+                                   .got = given.text(),
+                                   .expected = wanted.text()});
+}
+
+std::byte* row(const Array& x, size_t part, size_t parts) {
+  const int64_t rows = x.view.dims[0] / static_cast<int64_t>(parts) * static_cast<int64_t>(part);
+  return x.view.as<std::byte>() + rows * x.view.strides[0] * static_cast<int64_t>(dtype_bytes(x.view.dtype));
+}
+
+}  // namespace
+
+CompiledFunction::CompiledFunction(const Recorder& recorder, std::span<const int> outputs, int threads)
+    : captures_(recorder.captures()), results_(outputs.size()) {
+  Graph graph;  // the recorder's with its outputs
+  for (const Tensor& constant : recorder.graph().constants()) graph.add_constant(constant);
+  for (const Node& node : recorder.graph().nodes()) graph.append(node);
+  for (const Leaf& leaf : recorder.graph().leaves()) {
+    graph.add_leaf(leaf);
+    if (leaf.name[0] == 'a') arguments_.push_back(graph.type(leaf.value));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    slots_.push_back({.type = recorder.type(outputs[i])});
+    graph.output(result_name(i), Value(&graph, recorder.value_at(outputs[i]).id()));
+  }
+  compile(simplify(fuse_forward(graph)), threads > 0 ? threads : team_size());
+}
+
+void CompiledFunction::compile(const Graph& graph, int parts) {
+  std::optional<BatchCut> cut = cut_batch(graph, parts);
+  if (!cut) return add_stage(rest_stage_, with_own_outputs(fuse_backward(with_best_batch(graph))), 1);
+  std::map<std::string, size_t> slot_of;  // of the boundaries
+  for (const Boundary& boundary : cut->boundaries) {
+    size_t slot = slots_.size();
+    for (size_t i = 0; i < graph.outputs().size() && slot == slots_.size(); ++i)
+      if (graph.outputs()[i].value == boundary.value) slot = static_cast<size_t>(std::stoi(graph.outputs()[i].name.substr(1)));
+    if (slot == slots_.size()) {
+      slots_.push_back({.type = graph.type(boundary.value)});
+      slots_.back().memory = new_array(slots_.back().type);
+    }
+    slots_[slot].rows = !boundary.sum;
+    slots_[slot].sum = boundary.sum;
+    for (int part = 1; part < cut->parts && boundary.sum; ++part) slots_[slot].partial.push_back(new_array(slots_[slot].type));
+    slot_of[boundary.name] = slot;
+  }
+  // A boundary that is several results at once: `rest` copies it for all but the first.
+  for (const NamedValue& output : graph.outputs())
+    for (const Boundary& boundary : cut->boundaries)
+      if (output.value == boundary.value && output.name != result_name(slot_of[boundary.name]))
+        cut->rest.output(output.name, cut->rest.parameter(boundary.name, graph.type(boundary.value)));
+  boundary_slots_ = slot_of;
+  add_stage(rows_stage_, with_own_outputs(fuse_backward(cut->rows)), cut->parts);
+  if (!cut->rest.outputs().empty()) add_stage(rest_stage_, with_own_outputs(fuse_backward(cut->rest)), 1);
+}
+
+void CompiledFunction::add_stage(Stage& stage, const Graph& graph, int parts) {
+  PlanOptions options;
+  for (const NamedValue& output : graph.outputs()) {
+    options.external_outputs.push_back(output.name);
+    stage.outputs.push_back(output.name[0] == 'b' ? boundary_slots_.at(output.name)
+                                                  : static_cast<size_t>(std::stoi(output.name.substr(1))));
+  }
+  stage.plan = Plan::compile(graph, options);
+  const auto source = [&](const std::string& name, bool rows) {
+    if (name[0] == 'b') return Source{From::slot, boundary_slots_.at(name), rows};
+    return Source{name[0] == 'a' ? From::argument : From::capture, static_cast<size_t>(std::stoi(name.substr(1))), rows};
+  };
+  for (const std::string& name : stage.plan->inputs()) stage.inputs.push_back(source(name, parts > 1));
+  for (const std::string& name : stage.plan->parameters()) stage.parameters.push_back(source(name, false));
+  for (int part = 0; part < parts; ++part) {
+    stage.arenas.push_back(std::make_unique<Storage>(stage.plan->arena_bytes()));
+    stage.runs.push_back(std::make_unique<PlanRun>(stage.plan, PlanRun::Memory{.arena = stage.arenas.back()->data()}));
+  }
+}
+
+void CompiledFunction::bind(Stage& stage, size_t part, std::span<const Array> in, std::span<const Array> captured,
+                            std::span<const Array> slots) {
+  PlanRun& run = *stage.runs[part];
+  const size_t parts = stage.runs.size();
+  const auto address = [&](const Source& source) {
+    const Array& array = source.from == From::argument  ? in[source.index]
+                         : source.from == From::capture ? captured[source.index]
+                                                        : slots[source.index];
+    return source.rows ? row(array, part, parts) : array.view.as<std::byte>();
+  };
+  for (size_t i = 0; i < stage.inputs.size(); ++i) run.set_input(static_cast<int>(i), address(stage.inputs[i]));
+  for (size_t i = 0; i < stage.parameters.size(); ++i) run.set_parameter(static_cast<int>(i), address(stage.parameters[i]));
+  for (size_t i = 0; i < stage.outputs.size(); ++i) {
+    const Slot& slot = slots_[stage.outputs[i]];
+    const Array& whole = slots[stage.outputs[i]];
+    std::byte* to = whole.view.as<std::byte>();
+    if (parts > 1 && slot.rows) to = row(whole, part, parts);
+    else if (parts > 1 && slot.sum && part > 0) to = slot.partial[part - 1].view.as<std::byte>();
+    run.set_output(static_cast<int>(i), to);
+  }
+}
+
+// Each part sums its share of every sum's elements.
+void CompiledFunction::add_up(int part, std::span<const Array> slots) {
+  const int parts = static_cast<int>(rows_stage_.runs.size());
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    if (!slots_[s].sum) continue;
+    const int64_t n = slots_[s].type.shape.elements(), begin = n * part / parts, end = n * (part + 1) / parts;
+    const auto flat = [&](const Array& x) {
+      View view = contiguous_view(x.view.as<std::byte>() + begin * static_cast<int64_t>(dtype_bytes(x.view.dtype)), x.view.dtype,
+                                  Shape{end - begin});
+      return view;
+    };
+    const View target = flat(slots[s]);
+    for (const Array& other : slots_[s].partial) {
+      const View operands[] = {target, flat(other)};
+      KernelCall call;
+      call.in = operands;
+      call.n_in = 2;
+      call.out = &target;
+      call.n_out = 1;
+      kernel_for(host_kernels("add"), call, "add").run(call);
+    }
+  }
+}
+
+std::vector<Array> CompiledFunction::run(std::span<const Array> arguments) {
+  if (arguments.size() != arguments_.size())
+    throw Error(ErrorKind::usage, {.what = "the function was recorded with another number of arguments"});
+  std::vector<Array> in, captured, slots;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    check_type(arguments[i], arguments_[i], i);
+    in.push_back(contiguous(arguments[i]));
+  }
+  for (const Array& capture : captures_) captured.push_back(contiguous(capture));
+  for (size_t s = 0; s < slots_.size(); ++s) slots.push_back(s < results_ ? new_array(slots_[s].type) : slots_[s].memory);
+  const StepInfo step{.step = calls_++};
+  const int parts = static_cast<int>(rows_stage_.runs.size());
+  if (parts > 0) {
+    for (int part = 0; part < parts; ++part) bind(rows_stage_, static_cast<size_t>(part), in, captured, slots);
+    in_parts(parts, [&](int part) {
+      PlanRun& run = *rows_stage_.runs[static_cast<size_t>(part)];
+      run.pack();
+      run.run(nullptr, step);
+    });
+    in_parts(parts, [&](int part) { add_up(part, slots); });
+  }
+  if (rest_stage_.plan) {
+    bind(rest_stage_, 0, in, captured, slots);
+    rest_stage_.runs[0]->pack();
+    rest_stage_.runs[0]->run(nullptr, step);
+  }
+  slots.resize(results_);
+  return slots;
+}
+
+std::string CompiledFunction::report() const {
+  std::string text;
+  if (rows_stage_.plan) text += "in " + std::to_string(parts()) + " parts:\n" + rows_stage_.plan->report() + "then:\n";
+  return text + (rest_stage_.plan ? rest_stage_.plan->report() : "");
+}
+
+}  // namespace perigee
