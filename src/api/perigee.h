@@ -1,11 +1,11 @@
 /* Perigee as a library: the C ABI. C++ programs may prefer perigee.hpp, which is header-only over this file.
  *
- * Everything is reached through four opaque handles:
+ * Everything is reached through opaque handles:
  *
  *     perigee_context   threads, log callback; makes the others
  *     perigee_job       what to train: network + data + optimiser + seed, one JSON document
  *     perigee_source    data that live in the calling program
- *     perigee_trainer   a run of a job; perigee_model: a network with its parameters
+ *     perigee_trainer   a run of a job; perigee_model: a network with its parameters; perigee_predictor: answers many threads with one
  *
  * Every function that can fail returns a status; the handle that it was called on then holds a message that says where, what, got,
  * expected and, where one exists, the fix. Creating functions leave the message in the handle that they create from and set *out
@@ -51,7 +51,9 @@ typedef enum perigee_status {
   PERIGEE_CLUSTER = 5,
   PERIGEE_AUTHENTICATION = 6,
   PERIGEE_RESOURCES = 7, /* memory, disk */
-  PERIGEE_INTERNAL = 8   /* a defect of Perigee */
+  PERIGEE_INTERNAL = 8,  /* a defect of Perigee */
+  PERIGEE_BUSY = 9,      /* a predictor's queue is full: come again later */
+  PERIGEE_TIMEOUT = 10   /* a request was not begun in time */
 } perigee_status;
 
 /* Freed by perigee_free: any `char*` or byte buffer that a function hands out. Null is fine. */
@@ -314,6 +316,48 @@ PERIGEE_API perigee_status perigee_model_output(perigee_model* model, perigee_te
  * shape numbers of the output's dtype, probabilities where the loss is a classification's; `output_bytes` is its size. */
 PERIGEE_API perigee_status perigee_model_predict(perigee_model* model, const void* const* inputs, int32_t input_count, int64_t examples,
                                                  void* output, size_t output_bytes) PERIGEE_NOEXCEPT;
+
+/* --- Predictors -------------------------------------------------------------------------------------------------------------- */
+
+/* Answers requests of many threads: those that come while others are computed wait in a queue and are computed together. The threads
+ * that ask do the work; a predictor has none of its own, and allocates nothing for a request. */
+typedef struct perigee_predictor perigee_predictor;
+
+typedef struct perigee_predictor_options {
+  size_t size;
+  int32_t threads;      /* how many batches are computed at once, each by one thread, at most 64; 0: 1 */
+  int32_t max_batch;    /* examples in a batch, at most 1024; 0: 32 */
+  int32_t max_queue;    /* examples that may wait; 0: 1024 */
+  int32_t fill_wait_us; /* how long a batch that is not full waits for more; 0: not at all */
+} perigee_predictor_options;
+
+/* Copies the model's parameters: what becomes of the model afterwards changes nothing. `options` may be null. */
+PERIGEE_API perigee_status perigee_predictor_create(perigee_model* model, const perigee_predictor_options* options,
+                                                    perigee_predictor** out) PERIGEE_NOEXCEPT;
+PERIGEE_API void perigee_predictor_free(perigee_predictor* predictor) PERIGEE_NOEXCEPT;
+/* Of the functions below but predict, whose messages are in the request. */
+PERIGEE_API const char* perigee_predictor_message(const perigee_predictor* predictor) PERIGEE_NOEXCEPT;
+
+typedef struct perigee_request {
+  size_t size;
+  int64_t timeout_us; /* until it must have been begun; 0: any time. A batch that waits to be filled begins earlier for it */
+  uint64_t tag;       /* for perigee_predictor_cancel; 0: none */
+  /* Written: */
+  uint64_t model;    /* which model answered: 1, and one more after each swap */
+  int64_t batch;     /* examples that were computed together */
+  char message[256]; /* why this request failed; empty if it did not */
+} perigee_request;
+
+/* As perigee_model_predict, for at most max_batch examples. Any number of threads at once; returns when the request is answered, or with
+ * PERIGEE_BUSY, PERIGEE_TIMEOUT or PERIGEE_STOPPED (cancelled), and then `output` is untouched. `request` may be null. */
+PERIGEE_API perigee_status perigee_predictor_predict(perigee_predictor* predictor, const void* const* inputs, int32_t input_count,
+                                                     int64_t examples, void* output, size_t output_bytes,
+                                                     perigee_request* request) PERIGEE_NOEXCEPT;
+/* From now on a copy of this model answers, while requests go on: each is answered by exactly one model. Its inputs and output must be
+ * those of the one before. `number`, which may be null, receives what perigee_request.model says of its answers. */
+PERIGEE_API perigee_status perigee_predictor_swap(perigee_predictor* predictor, perigee_model* model, uint64_t* number) PERIGEE_NOEXCEPT;
+/* Ends the requests with this tag that wait; those being computed are answered. Returns how many it ended. */
+PERIGEE_API int64_t perigee_predictor_cancel(perigee_predictor* predictor, uint64_t tag) PERIGEE_NOEXCEPT;
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,8 @@
 // Define PERIGEE_NO_PG before including to keep the short namespace name `pg` for yourself.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstring>
@@ -547,6 +549,79 @@ class model {
   }
   context context_;
   detail::handle<perigee_model, perigee_model_free> handle_;
+};
+
+struct predictor_options {
+  int threads = 1;                         // batches that are computed at once
+  int max_batch = 32;                      // examples in one
+  int max_queue = 1024;                    // examples that may wait
+  std::chrono::microseconds fill_wait{0};  // how long a batch that is not full waits for more
+};
+
+struct request_options {
+  std::chrono::microseconds timeout{0};  // until it must have been begun; 0: any time
+  uint64_t tag = 0;                      // for cancel
+};
+
+struct answer {
+  uint64_t model = 0;  // which one answered: 1, and one more after each swap
+  int64_t batch = 0;   // examples that were computed together
+};
+
+// Answers requests of many threads at once, see perigee.h. What cannot be answered throws pg::error of status PERIGEE_BUSY,
+// PERIGEE_TIMEOUT or PERIGEE_STOPPED.
+class predictor {
+ public:
+  explicit predictor(const model& of, const predictor_options& given = {}) : row_(of.output().bytes) {
+    perigee_predictor_options options{};
+    options.size = sizeof options;
+    options.threads = given.threads;
+    options.max_batch = given.max_batch;
+    options.max_queue = given.max_queue;
+    options.fill_wait_us = static_cast<int32_t>(given.fill_wait.count());
+    perigee_predictor* made = nullptr;
+    of.check(perigee_predictor_create(of.get(), &options, &made));
+    handle_.reset(made);
+    for (const tensor_info& each : of.inputs()) input_rows_.push_back(each.bytes);
+  }
+
+  // `x` and `out` hold whole examples, in the types of the model's only input and its output; allocates nothing.
+  template <class In, class Out>
+  answer predict(std::span<const In> x, std::span<Out> out, const request_options& given = {}) const {
+    if (input_rows_.size() != 1 || x.size_bytes() % input_rows_[0] != 0)
+      throw error(PERIGEE_USAGE, "the input does not hold whole examples of the model's only input");
+    const void* const inputs[] = {x.data()};
+    return predict(inputs, static_cast<int64_t>(x.size_bytes() / input_rows_[0]), std::as_writable_bytes(out), given);
+  }
+  answer predict(std::span<const void* const> inputs, int64_t examples, std::span<std::byte> out, const request_options& given = {}) const {
+    perigee_request request{};
+    request.size = sizeof request;
+    request.timeout_us = given.timeout.count();
+    request.tag = given.tag;
+    const perigee_status status =
+        perigee_predictor_predict(get(), inputs.data(), static_cast<int32_t>(inputs.size()), examples, out.data(), out.size(), &request);
+    if (status != PERIGEE_OK) throw error(status, request.message);
+    return {request.model, request.batch};
+  }
+  std::vector<float> predict(std::span<const float> x, const request_options& given = {}) const {
+    std::vector<float> out(x.size_bytes() / std::max<size_t>(1, input_rows_.at(0)) * row_ / sizeof(float));
+    predict(x, std::span(out), given);
+    return out;
+  }
+
+  uint64_t swap(const model& next) {
+    uint64_t number = 0;
+    const perigee_status status = perigee_predictor_swap(get(), next.get(), &number);
+    detail::check(status, perigee_predictor_message(get()));
+    return number;
+  }
+  int64_t cancel(uint64_t tag) { return perigee_predictor_cancel(get(), tag); }
+  perigee_predictor* get() const { return handle_.get(); }
+
+ private:
+  detail::handle<perigee_predictor, perigee_predictor_free> handle_;
+  std::vector<size_t> input_rows_;  // bytes of an example
+  size_t row_;
 };
 
 // --- Training ---------------------------------------------------------------------------------------------------------------------

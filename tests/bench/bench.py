@@ -2,7 +2,7 @@
 """Measures Perigee beside PyTorch, in turns on this machine: `./perigee bench [--quick] [ROW…]`.
 
 Rows are names or beginnings of names: `lenet`, `lenet/64/2` (model/batch/threads), `mlp`, `resnet20`, `convnet`, `start`, `memory`,
-`size`, `allocations`. Prints Markdown tables: median [min-max] of images a second of each, the ratio turn by turn, the bar where the
+`size`, `allocations`, `latency`. Prints Markdown tables: median [min-max] of images a second of each, the ratio turn by turn, the bar where the
 project set one, and the floor: the time that the arithmetic alone takes at the measured FMA peak, or the parameters' traffic at the
 measured bandwidth. The floor counts dense arithmetic; a program that skips exact zeros can beat it.
 
@@ -27,6 +27,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import latency
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
@@ -434,7 +436,7 @@ def measure_peak():
     return last_json(done.stdout)
 
 
-EXTRA = ["start", "memory", "size", "allocations"]
+EXTRA = ["start", "memory", "size", "allocations", "latency"]
 
 
 def main():
@@ -476,7 +478,8 @@ def main():
     if chosen:
         records = bench_training(chosen, torches, peak, args)
     for name, function in (("start", lambda: bench_start(torches, args)), ("memory", lambda: bench_memory(torches, args)),
-                           ("size", lambda: bench_size(args)), ("allocations", lambda: bench_allocations(args))):
+                           ("size", lambda: bench_size(args)), ("allocations", lambda: bench_allocations(args)),
+                           ("latency", lambda: latency.bench(sys.modules[__name__], torches, peak, args))):
         if name in extra:
             print()
             try:
