@@ -6,6 +6,8 @@
 #include "cluster/policy.h"
 #include "lua/guard.h"
 #include "lua/json.h"
+#include "lua/modules.h"
+#include "lua/reference.h"
 #include "lua/tensor.h"
 #include "src/core/error.h"
 #include "src/data/transform.h"
@@ -212,6 +214,14 @@ int script(lua_State* L) {
   return 2;
 }
 
+// native.module_text(name): the source of one of our own modules, or nothing
+int module_text(lua_State* L) {
+  const LuaModule* module = find_lua_module(luaL_checkstring(L, 1));
+  if (!module) return 0;
+  lua_pushlstring(L, module->text.data(), module->text.size());
+  return 1;
+}
+
 // native.list{...}: the same table, a list even when it is empty
 int list(lua_State* L) {
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -255,6 +265,8 @@ int open_bindings(lua_State* L) {
       {"evaluations", guard<evaluations>},
       {"nearest", guard<nearest>},
       {"script", guard<script>},
+      {"module_text", guard<module_text>},
+      {"reference", guard<push_reference>},
       {"list", guard<list>},
       {"to_json", guard<to_json_text>},
       {"from_json", guard<from_json_text>},

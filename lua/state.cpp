@@ -1,5 +1,6 @@
 #include "lua/state.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -10,7 +11,8 @@ namespace perigee {
 namespace {
 
 constexpr int kInstructionsBetweenChecks = 10000;
-constexpr char kOptionsKey = 0;  // its address is the registry key
+constexpr size_t kReserve = size_t{1} << 20;  // kept from scripts: outside of a protected call Lua ends the process when memory is out
+constexpr char kOptionsKey = 0;               // its address is the registry key
 
 const LuaOptions* options_of(lua_State* L) {
   lua_pushlightuserdata(L, const_cast<char*>(&kOptionsKey));
@@ -96,7 +98,7 @@ struct LuaState::Memory {
       return nullptr;
     }
     const size_t before = block ? old_size : 0;
-    if (new_size > before && new_size - before > memory->limit - memory->used) return nullptr;
+    if (new_size > before && memory->used + (new_size - before) > memory->limit) return nullptr;
     void* result = std::realloc(block, new_size);
     if (result) memory->used += new_size - before;
     return result;
@@ -130,7 +132,10 @@ void LuaState::load(std::string_view text, const std::string& name) {
 
 void LuaState::call(int arguments, int results) {
   lua_sethook(raw(), check_interrupt, LUA_MASKCOUNT, kInstructionsBetweenChecks);
+  const size_t reserve = std::min(kReserve, memory_->limit / 4);
+  memory_->limit -= reserve;
   const int status = lua_pcall(raw(), arguments, results, 0);
+  memory_->limit += reserve;
   lua_sethook(raw(), nullptr, 0, 0);
   if (status) rethrow(status);
 }

@@ -5,18 +5,19 @@
 #include <new>
 
 #include "repl/command.h"
+#include "repl/console/console.h"
 #include "src/api/program.h"
 #include "src/core/error.h"
 
 namespace perigee {
 
-extern const Command command_train, command_eval, command_predict, command_describe, command_simulate, command_agent, command_worker,
-    command_status, command_ledger, command_replay, command_secret, command_doctor, command_version, command_completion;
+extern const Command command_repl, command_train, command_eval, command_predict, command_describe, command_simulate, command_agent,
+    command_worker, command_status, command_ledger, command_replay, command_secret, command_doctor, command_version, command_completion;
 
 std::span<const Command* const> commands() {
-  static const Command* const all[] = {&command_train,  &command_eval,   &command_predict, &command_describe,  &command_simulate,
-                                       &command_agent,  &command_worker, &command_status,  &command_ledger,    &command_replay,
-                                       &command_secret, &command_doctor, &command_version, &command_completion};
+  static const Command* const all[] = {&command_repl,     &command_train,  &command_eval,   &command_predict, &command_describe,
+                                       &command_simulate, &command_agent,  &command_worker, &command_status,  &command_ledger,
+                                       &command_replay,   &command_secret, &command_doctor, &command_version, &command_completion};
   return all;
 }
 
@@ -85,6 +86,8 @@ int run_command_line(int argc, char** argv) {
   app.footer(kExitCodes);
   bool version = false;
   app.add_flag("--version", version, "print the version");
+  ConsoleOptions console;
+  app.add_option("-e", console.expressions, "run Lua, print its value, and leave: perigee -e 'pg.version'")->allow_extra_args(false);
   std::vector<std::pair<CLI::App*, const Command*>> added;
   for (const Command* command : commands()) {
     CLI::App* sub = app.add_subcommand(command->name, command->doc);
@@ -101,6 +104,7 @@ int run_command_line(int argc, char** argv) {
     for (const auto& [sub, command] : added)
       if (sub->parsed()) return command->run();
     if (version) return command_version.run();
+    if (!console.expressions.empty() || (argc == 1 && at_terminal())) return run_console(console);
     std::fputs(app.help().c_str(), stdout);
     return argc > 1 ? static_cast<int>(ErrorKind::usage) : 0;
   } catch (const Error& error) {

@@ -12,10 +12,13 @@ Source.__index = Source
 local function source(description) return setmetatable(description, Source) end
 data.source = source
 
+function data.is_source(value) return getmetatable(value) == Source end
+
 -- Options that need no name, in order.
 local positional = {
   csv = { "file" }, text = { "file" }, npy = { "x", "y" }, npz = { "file" }, images = { "folder" }, idx = { "x", "y" }, concat = { "sources" },
 }
+data.positional = positional
 
 local function describe(name, options)
   if options == nil then options = {} end

@@ -162,6 +162,11 @@ for _, definition in ipairs(native.layers()) do
 end
 layers.constructors = constructors
 
+---What automatic names of a kind of layer begin with: "conv" of "conv2d".
+---@param kind string
+---@return string
+function layers.stem_of(kind) return stems[kind] or kind end
+
 -- Sequences -------------------------------------------------------------------------------------------------------------------
 
 ---@param arguments table layers in order; `defaults` = options that every layer takes unless it says otherwise

@@ -1,0 +1,136 @@
+-- What the prompt asks of Lua: values as text, help, and the names that could stand at the cursor. Nothing of the user's is called here
+-- but __tostring: fields are looked up raw.
+local help = require "perigee.help"
+local show = require "perigee.show"
+
+local prompt = {}
+
+---Values as lines of text; `width` columns.
+---@param width integer
+---@return string
+function prompt.show(width, ...)
+  local parts, count = {}, select("#", ...)
+  for index = 1, count do
+    parts[index] = show.value((select(index, ...)), width, { names = help.entry_of, describe = prompt.describe })
+  end
+  local line = table.concat(parts, "  ")
+  return (#line <= width and not line:find "\n") and line or table.concat(parts, "\n")
+end
+
+---@param name string
+---@param width integer
+---@return string
+function prompt.help(name, width) return help.text(name, width) end
+
+local most_parents = 10
+
+-- Calls `visit(key, value)` for the fields of a value and of what its metatable's __index tables add.
+local function each_field(value, visit)
+  for _ = 1, most_parents do
+    if type(value) == "table" then
+      for key, field in next, value do visit(key, field) end
+    end
+    local meta = debug.getmetatable(value)
+    if type(meta) ~= "table" then return end
+    -- A metatable whose __index is a function may name its fields in __fields.
+    value = type(rawget(meta, "__index")) == "table" and rawget(meta, "__index") or rawget(meta, "__fields")
+    if type(value) ~= "table" then return end
+  end
+end
+
+local function field(value, name)
+  local found
+  each_field(value, function(key, each)
+    if found == nil and key == name then found = each end
+  end)
+  return found
+end
+
+local function resolve(path)
+  local value = _G
+  for _, name in ipairs(path) do
+    value = field(value, name)
+    if value == nil then return nil end
+  end
+  return value
+end
+
+-- What an editor calls the options of functions that are no constructors.
+local function options_of(f)
+  local entry = help.entry_of(f)
+  if entry then
+    local options = { unpack(entry.options) }
+    if entry.family == "layer" then
+      local _, common = help.entries()
+      for _, option in ipairs(common) do options[#options + 1] = option end
+    end
+    return options
+  end
+  return type(f) == "function" and help.fields_of(f) or {}
+end
+
+local words = "and break do else elseif end false for function goto if in local nil not or repeat return then true until while"
+
+local function add_names(found, value, prefix, method, with_words)
+  local seen = {}
+  local function add(name)
+    if type(name) ~= "string" or seen[name] or name:sub(1, #prefix) ~= prefix or not name:match "^[%a_][%w_]*$" then return end
+    if name:sub(1, 1) == "_" and prefix == "" then return end
+    seen[name] = true
+    found[#found + 1] = name
+  end
+  each_field(value, function(name, each)
+    if not method or type(each) == "function" then add(name) end
+  end)
+  if with_words and prefix ~= "" then
+    for word in words:gmatch "%a+" do add(word) end
+  end
+  table.sort(found)
+end
+
+---Names that begin with `prefix` and could stand at the cursor: { name, note, name, note, ... }.
+---@param kind string "name", a field of what `path` names; "option" of the function that it names; "help": anything that has some
+---@param path string[]
+---@param prefix string
+---@param method boolean after a colon
+---@param used string[] options that are given already
+---@return string[]
+function prompt.complete(kind, path, prefix, method, used)
+  local result, names = {}, {}
+  local function put(name, note)
+    result[#result + 1], result[#result + 2] = name, note
+  end
+  if kind == "option" then
+    local given, seen = {}, {}
+    for _, name in ipairs(used) do given[name] = true end
+    for _, option in ipairs(options_of(resolve(path))) do
+      if option.name:sub(1, #prefix) == prefix and not given[option.name] and not seen[option.name] then
+        seen[option.name] = true
+        put(option.name, help.note_of(option))
+      end
+    end
+    if prefix == "" or #result > 0 then return result end
+    path = {}
+  end
+  if kind == "help" and #path == 0 and prefix ~= "" then
+    local known = {}
+    for _, entry in ipairs((help.entries())) do
+      if entry.path and not rawget(_G, entry.name) then known[entry.name] = true end
+    end
+    for name in next, resolve { "pg" } do known[name] = true end
+    for name in next, known do
+      if type(name) == "string" and name:sub(1, #prefix) == prefix then names[#names + 1] = name end
+    end
+  end
+  local value = resolve(path)
+  if value ~= nil then add_names(names, value, prefix, method, #path == 0 and kind ~= "help") end
+  table.sort(names)
+  local last
+  for _, name in ipairs(names) do
+    if name ~= last then put(name, "") end
+    last = name
+  end
+  return result
+end
+
+return prompt

@@ -1,0 +1,191 @@
+// What begins with a colon, a question mark or an exclamation mark.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "repl/console/lua_text.h"
+#include "repl/console/session.h"
+#include "repl/describe_table.h"
+#include "src/core/error.h"
+#include "src/io/file.h"
+
+namespace perigee {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint64_t kLargestScript = uint64_t{64} << 20;
+constexpr double kBenchSeconds = 0.5;
+constexpr size_t kMaxSamples = 1000;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// "1.23 ms"
+std::string seconds_text(double seconds) {
+  constexpr const char* kUnits[] = {"s", "ms", "us", "ns"};
+  size_t unit = 0;
+  while (seconds < 1 && unit < 3) seconds *= 1000, ++unit;
+  char text[40];
+  std::snprintf(text, sizeof text, "%.3g %s", seconds, kUnits[unit]);
+  return text;
+}
+
+void need(const std::string& argument, const char* command, const char* what) {
+  if (argument.empty()) throw Error(ErrorKind::usage, {"", std::string(command) + " needs " + what, "", "", ""});
+}
+
+}  // namespace
+
+const Session::Command Session::kCommands[] = {
+    {":help", "[NAME]", "this list, or what ?NAME shows", &Session::commands},
+    {":time", "EXPRESSION", "its value and how long it took", &Session::time},
+    {":bench", "EXPRESSION", "how long it takes when it is run again and again", &Session::bench},
+    {":mem", "", "memory of the program and of Lua", &Session::memory},
+    {":load", "FILE", "runs a Lua script here", &Session::load},
+    {":save", "FILE", "writes what was typed in this session as a Lua script", &Session::save},
+    {":quit", "", "leaves, as Ctrl-D does", &Session::quit},
+};
+
+std::vector<Candidate> Session::command_names(std::string_view prefix) {
+  std::vector<Candidate> names;
+  for (const Command& command : kCommands)
+    if (std::string_view(command.name).starts_with(prefix)) names.push_back({command.name, command.doc});
+  return names;
+}
+
+void Session::run_command(const std::string& input) {
+  const size_t first = input[0] == ':' ? std::min(input.find(' '), input.size()) : 1;
+  const size_t begin = std::min(input.find_first_not_of(' ', first), input.size());
+  const std::string name = input.substr(0, first), argument = input.substr(begin);
+  if (name == "?") return help(argument);
+  if (name == "!") return shell(argument);
+  std::vector<std::string> known;
+  for (const Command& command : kCommands) {
+    if (name == command.name) return (this->*command.run)(argument);
+    known.emplace_back(command.name);
+  }
+  const std::string hint = nearest_hint(name, known);
+  throw Error(ErrorKind::usage, {"", "there is no command " + name, "", "", hint.empty() ? ":help lists them" : hint});
+}
+
+void Session::help(const std::string& name) {
+  push_prompt("help");
+  lua_pushlstring(lua_.raw(), name.data(), name.size());
+  lua_pushinteger(lua_.raw(), options_.columns());
+  const std::string text = call_prompt(2);
+  std::fputs(text.c_str(), stdout);
+}
+
+void Session::commands(const std::string& name) {
+  if (!name.empty()) return help(name);
+  std::fputs(
+      "expression      its value, which is also in _\n?NAME           help: ?pg.conv2d, ?cosine, ?pg.data.csv; ? alone lists what there "
+      "is\n"
+      "!COMMAND        runs it in the shell\n",
+      stdout);
+  for (const Command& command : kCommands) {
+    const std::string usage = std::string(command.name) + " " + command.argument;
+    std::printf("%-16s%s\n", usage.size() < 16 ? usage.c_str() : (usage + " ").c_str(), command.doc);
+  }
+  std::fputs(
+      "\nTab completes names, options and files. Enter runs what is whole, Alt-Enter begins another line. Up and Down\n"
+      "go through lines and then through what was typed before, Ctrl-R searches it. Ctrl-C clears the line or ends\n"
+      "what is running, Ctrl-D leaves.\n",
+      stdout);
+}
+
+void Session::shell(const std::string& command) {
+  need(command, "!", "a command for the shell: !ls");
+  std::fflush(stdout);
+  const int status = std::system(command.c_str());
+  if (status != 0) std::fprintf(stderr, "exit status %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+void Session::time(const std::string& expression) {
+  need(expression, ":time", "an expression");
+  load_input(expression);
+  const auto begin = Clock::now();
+  lua_.call(0, LUA_MULTRET);
+  const double seconds = seconds_since(begin);
+  show_results();
+  std::printf("%s\n", seconds_text(seconds).c_str());
+}
+
+// In samples of at least a millisecond, so that the clock does not matter.
+void Session::bench(const std::string& expression) {
+  need(expression, ":bench", "an expression");
+  load_input(expression);
+  lua_State* L = lua_.raw();
+  lua_.load("local f, n = ... for _ = 1, n do f() end", "bench");
+  lua_insert(L, 1);
+  const auto sample = [&](int times) {
+    lua_pushvalue(L, 1);
+    lua_pushvalue(L, 2);
+    lua_pushinteger(L, times);
+    const auto begin = Clock::now();
+    lua_.call(2, 0);
+    return seconds_since(begin);
+  };
+  int times = 1;
+  while (sample(times) < 1e-3 && times < 1 << 24) times *= 2;
+  std::vector<double> samples;
+  for (const auto begin = Clock::now(); samples.empty() || (seconds_since(begin) < kBenchSeconds && samples.size() < kMaxSamples);)
+    samples.push_back(sample(times) / times);
+  std::sort(samples.begin(), samples.end());
+  std::printf("%s, from %s to %s: median of %zu samples of %d\n", seconds_text(samples[samples.size() / 2]).c_str(),
+              seconds_text(samples.front()).c_str(), seconds_text(samples.back()).c_str(), samples.size(), times);
+}
+
+void Session::memory(const std::string&) {
+  const double lua_bytes = 1024.0 * lua_gc(lua_.raw(), LUA_GCCOUNT, 0) + lua_gc(lua_.raw(), LUA_GCCOUNTB, 0);
+  long pages = 0, resident = 0;
+  if (FILE* file = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(file, "%ld %ld", &pages, &resident) != 2) resident = 0;
+    std::fclose(file);
+  }
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  std::printf("Lua %s, the program %s, at most %s so far\n", bytes_text(lua_bytes).c_str(),
+              bytes_text(static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE))).c_str(),
+              bytes_text(1024.0 * static_cast<double>(usage.ru_maxrss)).c_str());
+}
+
+// Expressions are no statements of a script: their values go to _, as they did here.
+void Session::save(const std::string& file) {
+  need(file, ":save", "a file: :save session.lua");
+  std::string script = "local pg = require \"perigee\"\n";
+  for (const size_t number : saved_) {
+    const std::string& input = inputs_[number];
+    const bool statement = compile(input).empty();
+    const size_t begin = input.find_first_not_of(" =");
+    script += statement ? input : "_ = " + (begin == std::string::npos ? input : input.substr(begin));
+    script += "\n";
+  }
+  write_file(file, as_bytes(script));
+  std::printf("%zu inputs in %s\n", saved_.size(), file.c_str());
+}
+
+void Session::load(const std::string& file) {
+  need(file, ":load", "a file: :load models/lenet.lua");
+  std::error_code status;
+  if (!std::filesystem::is_regular_file(file, status)) {
+    size_t from = 0;
+    std::vector<std::string> names;
+    const size_t slash = file.rfind('/');
+    const std::string folder = slash == std::string::npos ? "" : file.substr(0, slash + 1);
+    for (const Candidate& candidate : file_names(folder, &from)) names.push_back(folder + candidate.text);
+    throw Error(ErrorKind::usage, {file, "there is no such file", "", "", nearest_hint(file, names)});
+  }
+  const Bytes text = read_file(file, kLargestScript);
+  lua_.load(as_text(text), file);
+  call_and_show();
+}
+
+void Session::quit(const std::string&) { quitting_ = true; }
+
+}  // namespace perigee

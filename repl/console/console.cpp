@@ -1,0 +1,124 @@
+#include "repl/console/console.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "repl/console/session.h"
+#include "repl/editor/history.h"
+#include "repl/editor/line_editor.h"
+#include "repl/editor/plain_editor.h"
+#include "repl/editor/terminal.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char *kPrompt = "pg> ", *kContinuation = "  > ";
+constexpr int kEscapeMs = 50;  // the rest of a key's sequence comes within this time
+
+class Console {
+ public:
+  explicit Console(const ConsoleOptions& options)
+      : terminal_(STDIN_FILENO, STDOUT_FILENO),
+        session_({.folder = ".",
+                  .interrupt = &Terminal::interrupted(),
+                  .colour = terminal_.coloured(),
+                  .columns = [this] { return terminal_.columns(); }}),
+        options_(options),
+        history_(terminal_.capable() ? History::default_path() : ""),
+        plain_(session_, terminal_.interactive() ? kPrompt : "", terminal_.interactive() ? kContinuation : ""),
+        line_(session_, history_, {.prompt = kPrompt, .continuation = kContinuation, .colour = terminal_.coloured()}),
+        editor_(terminal_.capable() ? static_cast<Editor&>(line_) : plain_) {}
+
+  int run() {
+    for (const std::string& expression : options_.expressions)
+      if (!session_.run(expression)) return finish(1);
+    if (!options_.script.empty() && !session_.run_file(options_.script) && !terminal_.interactive()) return finish(1);
+    if (!options_.expressions.empty()) return finish(0);
+    if (terminal_.interactive()) std::fputs("Perigee " PERIGEE_VERSION ". ?name shows help, :help the keys, Ctrl-D leaves.\n", stdout);
+    while (!session_.quitting()) {
+      switch (ask()) {
+        case Editor::Event::line:
+          if (!answer()) return finish(interrupted_ ? 130 : 1);
+          break;
+        case Editor::Event::suspend: terminal_.suspend(); break;
+        default: return finish(interrupted_ ? 130 : 0);
+      }
+    }
+    return finish(0);
+  }
+
+ private:
+  int finish(int code) {
+    terminal_.cooked();
+    return std::fflush(stdout) == 0 ? code : 1;
+  }
+
+  // False when the program is to end.
+  bool answer() {
+    terminal_.cooked();
+    const bool good = session_.run(editor_.line());
+    return good || terminal_.interactive();
+  }
+
+  void begin() {
+    std::fflush(stdout);
+    terminal_.raw();
+    editor_.resize(terminal_.columns(), terminal_.rows());
+    editor_.begin();
+  }
+
+  // Waits for the next event of the editor.
+  Editor::Event ask() {
+    begin();
+    for (;;) {
+      const Editor::Event event = editor_.next();
+      terminal_.write(editor_.take_output());
+      if (event != Editor::Event::more) return event;
+      std::string bytes;
+      switch (terminal_.wait(editor_.undecided() ? kEscapeMs : -1, &bytes)) {
+        case Terminal::Wake::bytes: editor_.feed(bytes); break;
+        case Terminal::Wake::late:
+          if (editor_.undecided()) editor_.expire();
+          break;
+        case Terminal::Wake::resized: editor_.resize(terminal_.columns(), terminal_.rows()); break;
+        case Terminal::Wake::continued: begin(); break;
+        case Terminal::Wake::interrupted:
+          if (!terminal_.interactive()) {
+            interrupted_ = true;
+            return Editor::Event::end;
+          }
+          if (terminal_.capable()) {
+            editor_.feed("\x03");  // what the key would have sent
+            break;
+          }
+          plain_.clear();
+          terminal_.write("\n");
+          begin();
+          break;
+        case Terminal::Wake::closed:
+          if (terminal_.capable()) return Editor::Event::end;
+          plain_.finish();
+          break;
+      }
+    }
+  }
+
+  Terminal terminal_;
+  Session session_;
+  ConsoleOptions options_;
+  History history_;
+  PlainEditor plain_;
+  LineEditor line_;
+  Editor& editor_;
+  bool interrupted_ = false;
+};
+
+}  // namespace
+
+bool at_terminal() { return isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1; }
+
+int run_console(const ConsoleOptions& options) { return std::make_unique<Console>(options)->run(); }
+
+}  // namespace perigee

@@ -1,0 +1,213 @@
+#include "repl/console/session.h"
+
+#include <cstdio>
+#include <new>
+#include <utility>
+
+#include "lua/guard.h"
+#include "lua/json.h"
+#include "repl/console/lua_text.h"
+#include "repl/describe_table.h"
+#include "src/core/error.h"
+#include "src/io/file.h"
+
+namespace perigee {
+namespace {
+
+constexpr size_t kMaxInputs = 10000;
+
+int print(lua_State* L) {
+  const int count = lua_gettop(L);
+  lua_getglobal(L, "tostring");
+  for (int i = 1; i <= count; ++i) {
+    lua_pushvalue(L, -1);
+    lua_pushvalue(L, i);
+    lua_call(L, 1, 1);
+    size_t length = 0;
+    const char* text = lua_tolstring(L, -1, &length);
+    if (!text) return luaL_error(L, "'tostring' must return a string to 'print'");
+    if (i > 1) std::fputc('\t', stdout);
+    std::fwrite(text, 1, length, stdout);
+    lua_pop(L, 1);
+  }
+  std::fputc('\n', stdout);
+  return 0;
+}
+
+// What show.lua makes of an experiment.
+int describe(lua_State* L) {
+  const std::string text = job_table(Job(to_json(L, 1, "experiment"), "experiment", "."));
+  lua_pushlstring(L, text.data(), text.size());
+  return 1;
+}
+
+const char* or_nothing(const char* text) { return text ? text : ""; }
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\n' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\n' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+int set_up(lua_State* L) {
+  lua_pushcfunction(L, print);
+  lua_setglobal(L, "print");
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "perigee");
+  lua_call(L, 1, 1);
+  lua_setglobal(L, "pg");
+  return 0;
+}
+
+}  // namespace
+
+Session::Session(SessionOptions options)
+    : options_(std::move(options)), lua_({.interrupt = options_.interrupt, .folder = options_.folder}) {
+  lua_pushcfunction(lua_.raw(), set_up);
+  lua_.call(0, 0);
+}
+
+bool Session::is_command(std::string_view text) {
+  text = trimmed(text);
+  return !text.empty() && (text[0] == '?' || text[0] == '!' || (text[0] == ':' && !text.starts_with("::")));
+}
+
+size_t Session::indentation(std::string_view text) const { return is_command(text) ? 0 : lua_indentation(text); }
+
+// Runs `action`; an error is shown. Whatever it leaves on the stack goes.
+template <class Action>
+bool Session::guarded(const Action& action) {
+  bool good = false;
+  try {
+    action();
+    good = true;
+  } catch (const Error& error) {
+    std::fflush(stdout);
+    show_error(error);
+  } catch (const std::bad_alloc&) {
+    std::fflush(stdout);
+    std::fputs("error: there is not enough memory\n", stderr);
+  }
+  lua_settop(lua_.raw(), 0);
+  if (options_.interrupt) *options_.interrupt = false;
+  return good;
+}
+
+bool Session::run(const std::string& input) {
+  if (trimmed(input).empty()) return true;
+  in_lua_ = false;
+  return guarded([&] {
+    if (is_command(input)) run_command(std::string(trimmed(input)));
+    else run_lua(input);
+  });
+}
+
+bool Session::run_file(const std::string& path) {
+  return guarded([&] { load(path); });
+}
+
+void Session::run_lua(const std::string& input) {
+  load_input(input);
+  const size_t number = inputs_.size() - 1;
+  call_and_show();
+  saved_.push_back(number);
+}
+
+// An expression becomes a function that returns its values.
+void Session::load_input(const std::string& input) {
+  if (inputs_.size() >= kMaxInputs) {  // the numbers of later inputs begin anew
+    inputs_.clear();
+    saved_.clear();
+  }
+  inputs_.push_back(input);
+  in_lua_ = true;
+  const std::string name = "in" + std::to_string(inputs_.size());
+  const std::string_view text = trimmed(input);
+  const std::string expression = "return " + std::string(text.starts_with("=") ? text.substr(1) : std::string_view(input));
+  const std::string statements = without_outer_locals(input);
+  if (compile(expression).empty()) return lua_.load(expression, name);
+  // What is wrong from its first word on was meant as an expression.
+  const std::vector<LuaToken> tokens = lua_tokens(text);
+  const std::string problem = compile(statements);
+  const bool no_statement = !tokens.empty() && problem.ends_with("near '" + std::string(tokens[0].text(text)) + "'");
+  lua_.load(no_statement || text.starts_with("=") ? expression : statements, name);
+}
+
+// Empty, or what the compiler says.
+std::string Session::compile(const std::string& source) {
+  lua_State* L = lua_.raw();
+  const bool good = luaL_loadbufferx(L, source.data(), source.size(), "=", "t") == 0;
+  std::string problem = good ? "" : or_nothing(lua_tostring(L, -1));
+  lua_pop(L, 1);
+  return problem;
+}
+
+void Session::call_and_show() {
+  lua_.call(0, LUA_MULTRET);
+  show_results();
+}
+
+void Session::show_results() {
+  lua_State* L = lua_.raw();
+  const int count = lua_gettop(L);
+  if (count == 0) return;
+  if (!lua_isnil(L, 1)) {
+    lua_pushvalue(L, 1);
+    lua_setglobal(L, "_");
+  }
+  luaL_checkstack(L, count + 4, "too many values");
+  push_prompt("show");
+  lua_insert(L, 1);
+  lua_pushinteger(L, options_.columns());
+  lua_insert(L, 2);
+  const std::string text = call_prompt(count + 1);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fputc('\n', stdout);
+}
+
+// perigee.prompt's function of that name, which is loaded on first use.
+void Session::push_prompt(const char* function) {
+  lua_State* L = lua_.raw();
+  lua_getfield(L, LUA_REGISTRYINDEX, "perigee.prompt");
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_pushcfunction(L, [](lua_State* state) {
+      lua_getglobal(state, "require");
+      lua_pushliteral(state, "perigee.prompt");
+      lua_call(state, 1, 1);
+      lua_pushcfunction(state, guard<describe>);
+      lua_setfield(state, -2, "describe");
+      lua_setfield(state, LUA_REGISTRYINDEX, "perigee.prompt");
+      return 0;
+    });
+    lua_.call(0, 0);
+    lua_getfield(L, LUA_REGISTRYINDEX, "perigee.prompt");
+  }
+  lua_getfield(L, -1, function);
+  lua_remove(L, -2);
+}
+
+// Calls the function that push_prompt left below `arguments` values; its text.
+std::string Session::call_prompt(int arguments) {
+  lua_State* L = lua_.raw();
+  lua_.call(arguments, 1);
+  size_t length = 0;
+  const char* text = lua_tolstring(L, -1, &length);
+  std::string result(text ? text : "", text ? length : 0);
+  lua_pop(L, 1);
+  return result;
+}
+
+// Not while the compiler misses only the rest.
+bool Session::finished(const std::string& text) {
+  const std::string_view inner = trimmed(text);
+  if (inner.empty() || is_command(text)) return true;
+  const std::string expression = "return " + std::string(inner.starts_with("=") ? inner.substr(1) : inner);
+  return compile(expression).empty() || !compile(text).ends_with("near '<eof>'");
+}
+
+std::vector<Colour> Session::colours(std::string_view text) const {
+  return is_command(text) ? std::vector<Colour>(text.size(), Colour::special) : lua_colours(text);
+}
+
+}  // namespace perigee

@@ -1,0 +1,90 @@
+// What is typed at the prompt, run: Lua, `:commands`, `?help`, `!shell`. Answers go to standard output, errors to standard error.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lua/state.h"
+#include "repl/editor/editor.h"
+
+namespace perigee {
+
+struct SessionOptions {
+  std::string folder = ".";                // where `require` looks first
+  std::atomic<bool>* interrupt = nullptr;  // set by Ctrl-C; taken back here
+  bool colour = false;
+  std::function<int()> columns = [] { return 80; };  // for what is printed
+};
+
+class Session : public Language {
+ public:
+  explicit Session(SessionOptions options);
+
+  // False after an error, which was shown.
+  bool run(const std::string& input);
+  bool run_file(const std::string& path);
+  bool quitting() const { return quitting_; }  // `:quit`
+
+  bool finished(const std::string& text) override;
+  Completion complete(const std::string& text, size_t cursor) override;
+  std::vector<Colour> colours(std::string_view text) const override;
+  size_t indentation(std::string_view text) const override;
+
+ private:
+  struct Command {
+    const char *name, *argument, *doc;
+    void (Session::*run)(const std::string& argument);
+  };
+  static const Command kCommands[];
+  static bool is_command(std::string_view text);
+
+  // session.cpp
+  void run_lua(const std::string& input);
+  std::string compile(const std::string& source);
+  void load_input(const std::string& input);
+  void call_and_show();
+  void show_results();
+  template <class Action>
+  bool guarded(const Action& action);
+  void push_prompt(const char* function);
+  std::string call_prompt(int arguments);
+
+  // commands.cpp
+  void run_command(const std::string& input);
+  void help(const std::string& name);
+  void shell(const std::string& command);
+  void time(const std::string& expression);
+  void bench(const std::string& expression);
+  void memory(const std::string&);
+  void save(const std::string& file);
+  void load(const std::string& file);
+  void commands(const std::string&);
+  void quit(const std::string&);
+
+  // session_complete.cpp
+  static std::vector<Candidate> command_names(std::string_view prefix);
+  Completion complete_command(const std::string& text, size_t cursor);
+  Completion complete_lua(const std::string& text, size_t begin, size_t cursor);
+  std::vector<Candidate> names(const char* kind, const std::vector<std::string>& path, std::string_view prefix, bool method,
+                               const std::vector<std::string>& used);
+
+  // session_error.cpp
+  void show_error(const Error& error);
+  std::string line_of(const std::string& where, std::string_view message);
+  std::string hint_for(const std::string& message, std::string_view line);
+
+  SessionOptions options_;
+  LuaState lua_;
+  std::vector<std::string> inputs_;  // by number; errors quote their lines
+  std::vector<size_t> saved_;        // those that `:save` writes
+  bool in_lua_ = false;              // what runs was typed as Lua, so that errors can quote it
+  bool quitting_ = false;
+};
+
+// Names in the folder that `typed` begins with, folders with a slash; where the last part of `typed` begins is added to `from`.
+std::vector<Candidate> file_names(std::string_view typed, size_t* from);
+
+}  // namespace perigee

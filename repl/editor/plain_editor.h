@@ -1,0 +1,35 @@
+// Inputs from a pipe, or from a terminal that can do nothing: whole lines, joined until they are finished. Nothing is drawn but prompts.
+#pragma once
+
+#include <string>
+
+#include "repl/editor/editor.h"
+
+namespace perigee {
+
+class PlainEditor : public Editor {
+ public:
+  static constexpr size_t kMaxText = size_t{64} << 20;  // what is longer is given as it is
+
+  // The prompts of a terminal; none for a pipe.
+  PlainEditor(Language& language, std::string prompt, std::string continuation);
+
+  void begin() override;
+  void feed(std::string_view bytes) override { bytes_.append(bytes); }
+  Event next() override;
+  const std::string& line() const override { return line_; }
+  bool undecided() const override { return false; }
+  void expire() override {}
+  void resize(int, int) override {}
+  std::string take_output() override;
+
+  void finish() { finished_ = true; }  // nothing more will be fed
+  void clear();                        // forgets what was typed
+
+ private:
+  Language& language_;
+  std::string prompt_, continuation_, output_, bytes_, text_, line_;
+  bool finished_ = false;
+};
+
+}  // namespace perigee
