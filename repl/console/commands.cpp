@@ -41,24 +41,24 @@ void need(const std::string& argument, const char* command, const char* what) {
 
 }  // namespace
 
-const Session::Command Session::kCommands[] = {
-    {":help", "[NAME]", "this list, or what ?NAME shows", &Session::commands},
-    {":time", "EXPRESSION", "its value and how long it took", &Session::time},
-    {":bench", "EXPRESSION", "how long it takes when it is run again and again", &Session::bench},
-    {":mem", "", "memory of the program and of Lua", &Session::memory},
-    {":load", "FILE", "runs a Lua script here", &Session::load},
-    {":save", "FILE", "writes what was typed in this session as a Lua script", &Session::save},
-    {":quit", "", "leaves, as Ctrl-D does", &Session::quit},
+const LuaSession::Command LuaSession::kCommands[] = {
+    {":help", "[NAME]", "this list, or what ?NAME shows", &LuaSession::commands},
+    {":time", "EXPRESSION", "its value and how long it took", &LuaSession::time},
+    {":bench", "EXPRESSION", "how long it takes when it is run again and again", &LuaSession::bench},
+    {":mem", "", "memory of the program and of Lua", &LuaSession::memory},
+    {":load", "FILE", "runs a Lua script here", &LuaSession::load},
+    {":save", "FILE", "writes what was typed in this session as a Lua script", &LuaSession::save},
+    {":quit", "", "leaves, as Ctrl-D does", &LuaSession::quit},
 };
 
-std::vector<Candidate> Session::command_names(std::string_view prefix) {
+std::vector<Candidate> LuaSession::command_names(std::string_view prefix) {
   std::vector<Candidate> names;
   for (const Command& command : kCommands)
     if (std::string_view(command.name).starts_with(prefix)) names.push_back({command.name, command.doc});
   return names;
 }
 
-void Session::run_command(const std::string& input) {
+void LuaSession::run_command(const std::string& input) {
   const size_t first = input[0] == ':' ? std::min(input.find(' '), input.size()) : 1;
   const size_t begin = std::min(input.find_first_not_of(' ', first), input.size());
   const std::string name = input.substr(0, first), argument = input.substr(begin);
@@ -73,7 +73,7 @@ void Session::run_command(const std::string& input) {
   throw Error(ErrorKind::usage, {"", "there is no command " + name, "", "", hint.empty() ? ":help lists them" : hint});
 }
 
-void Session::help(const std::string& name) {
+void LuaSession::help(const std::string& name) {
   push_prompt("help");
   lua_pushlstring(lua_.raw(), name.data(), name.size());
   lua_pushinteger(lua_.raw(), options_.columns());
@@ -81,7 +81,7 @@ void Session::help(const std::string& name) {
   std::fputs(text.c_str(), stdout);
 }
 
-void Session::commands(const std::string& name) {
+void LuaSession::commands(const std::string& name) {
   if (!name.empty()) return help(name);
   std::fputs(
       "expression      its value, which is also in _\n?NAME           help: ?pg.conv2d, ?cosine, ?pg.data.csv; ? alone lists what there "
@@ -99,14 +99,14 @@ void Session::commands(const std::string& name) {
       stdout);
 }
 
-void Session::shell(const std::string& command) {
+void LuaSession::shell(const std::string& command) {
   need(command, "!", "a command for the shell: !ls");
   std::fflush(stdout);
   const int status = std::system(command.c_str());
   if (status != 0) std::fprintf(stderr, "exit status %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-void Session::time(const std::string& expression) {
+void LuaSession::time(const std::string& expression) {
   need(expression, ":time", "an expression");
   load_input(expression);
   const auto begin = Clock::now();
@@ -117,7 +117,7 @@ void Session::time(const std::string& expression) {
 }
 
 // In samples of at least a millisecond, so that the clock does not matter.
-void Session::bench(const std::string& expression) {
+void LuaSession::bench(const std::string& expression) {
   need(expression, ":bench", "an expression");
   load_input(expression);
   lua_State* L = lua_.raw();
@@ -141,7 +141,7 @@ void Session::bench(const std::string& expression) {
               seconds_text(samples.front()).c_str(), seconds_text(samples.back()).c_str(), samples.size(), times);
 }
 
-void Session::memory(const std::string&) {
+void LuaSession::memory(const std::string&) {
   const double lua_bytes = 1024.0 * lua_gc(lua_.raw(), LUA_GCCOUNT, 0) + lua_gc(lua_.raw(), LUA_GCCOUNTB, 0);
   long pages = 0, resident = 0;
   if (FILE* file = std::fopen("/proc/self/statm", "r")) {
@@ -156,7 +156,7 @@ void Session::memory(const std::string&) {
 }
 
 // Expressions are no statements of a script: their values go to _, as they did here.
-void Session::save(const std::string& file) {
+void LuaSession::save(const std::string& file) {
   need(file, ":save", "a file: :save session.lua");
   std::string script = "local pg = require \"perigee\"\n";
   for (const size_t number : saved_) {
@@ -170,7 +170,7 @@ void Session::save(const std::string& file) {
   std::printf("%zu inputs in %s\n", saved_.size(), file.c_str());
 }
 
-void Session::load(const std::string& file) {
+void LuaSession::load(const std::string& file) {
   need(file, ":load", "a file: :load models/lenet.lua");
   std::error_code status;
   if (!std::filesystem::is_regular_file(file, status)) {
@@ -186,6 +186,6 @@ void Session::load(const std::string& file) {
   call_and_show();
 }
 
-void Session::quit(const std::string&) { quitting_ = true; }
+void LuaSession::quit(const std::string&) { quitting_ = true; }
 
 }  // namespace perigee

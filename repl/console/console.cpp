@@ -106,7 +106,7 @@ class Console {
   }
 
   Terminal terminal_;
-  Session session_;
+  LuaSession session_;
   ConsoleOptions options_;
   History history_;
   PlainEditor plain_;

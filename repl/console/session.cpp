@@ -61,22 +61,22 @@ int set_up(lua_State* L) {
 
 }  // namespace
 
-Session::Session(SessionOptions options)
+LuaSession::LuaSession(LuaSessionOptions options)
     : options_(std::move(options)), lua_({.interrupt = options_.interrupt, .folder = options_.folder}) {
   lua_pushcfunction(lua_.raw(), set_up);
   lua_.call(0, 0);
 }
 
-bool Session::is_command(std::string_view text) {
+bool LuaSession::is_command(std::string_view text) {
   text = trimmed(text);
   return !text.empty() && (text[0] == '?' || text[0] == '!' || (text[0] == ':' && !text.starts_with("::")));
 }
 
-size_t Session::indentation(std::string_view text) const { return is_command(text) ? 0 : lua_indentation(text); }
+size_t LuaSession::indentation(std::string_view text) const { return is_command(text) ? 0 : lua_indentation(text); }
 
 // Runs `action`; an error is shown. Whatever it leaves on the stack goes.
 template <class Action>
-bool Session::guarded(const Action& action) {
+bool LuaSession::guarded(const Action& action) {
   bool good = false;
   try {
     action();
@@ -93,7 +93,7 @@ bool Session::guarded(const Action& action) {
   return good;
 }
 
-bool Session::run(const std::string& input) {
+bool LuaSession::run(const std::string& input) {
   if (trimmed(input).empty()) return true;
   in_lua_ = false;
   return guarded([&] {
@@ -102,11 +102,11 @@ bool Session::run(const std::string& input) {
   });
 }
 
-bool Session::run_file(const std::string& path) {
+bool LuaSession::run_file(const std::string& path) {
   return guarded([&] { load(path); });
 }
 
-void Session::run_lua(const std::string& input) {
+void LuaSession::run_lua(const std::string& input) {
   load_input(input);
   const size_t number = inputs_.size() - 1;
   call_and_show();
@@ -114,7 +114,7 @@ void Session::run_lua(const std::string& input) {
 }
 
 // An expression becomes a function that returns its values.
-void Session::load_input(const std::string& input) {
+void LuaSession::load_input(const std::string& input) {
   if (inputs_.size() >= kMaxInputs) {  // the numbers of later inputs begin anew
     inputs_.clear();
     saved_.clear();
@@ -134,7 +134,7 @@ void Session::load_input(const std::string& input) {
 }
 
 // Empty, or what the compiler says.
-std::string Session::compile(const std::string& source) {
+std::string LuaSession::compile(const std::string& source) {
   lua_State* L = lua_.raw();
   const bool good = luaL_loadbufferx(L, source.data(), source.size(), "=", "t") == 0;
   std::string problem = good ? "" : or_nothing(lua_tostring(L, -1));
@@ -142,12 +142,12 @@ std::string Session::compile(const std::string& source) {
   return problem;
 }
 
-void Session::call_and_show() {
+void LuaSession::call_and_show() {
   lua_.call(0, LUA_MULTRET);
   show_results();
 }
 
-void Session::show_results() {
+void LuaSession::show_results() {
   lua_State* L = lua_.raw();
   const int count = lua_gettop(L);
   if (count == 0) return;
@@ -166,7 +166,7 @@ void Session::show_results() {
 }
 
 // perigee.prompt's function of that name, which is loaded on first use.
-void Session::push_prompt(const char* function) {
+void LuaSession::push_prompt(const char* function) {
   lua_State* L = lua_.raw();
   lua_getfield(L, LUA_REGISTRYINDEX, "perigee.prompt");
   if (lua_isnil(L, -1)) {
@@ -188,7 +188,7 @@ void Session::push_prompt(const char* function) {
 }
 
 // Calls the function that push_prompt left below `arguments` values; its text.
-std::string Session::call_prompt(int arguments) {
+std::string LuaSession::call_prompt(int arguments) {
   lua_State* L = lua_.raw();
   lua_.call(arguments, 1);
   size_t length = 0;
@@ -199,14 +199,14 @@ std::string Session::call_prompt(int arguments) {
 }
 
 // Not while the compiler misses only the rest.
-bool Session::finished(const std::string& text) {
+bool LuaSession::finished(const std::string& text) {
   const std::string_view inner = trimmed(text);
   if (inner.empty() || is_command(text)) return true;
   const std::string expression = "return " + std::string(inner.starts_with("=") ? inner.substr(1) : inner);
   return compile(expression).empty() || !compile(text).ends_with("near '<eof>'");
 }
 
-std::vector<Colour> Session::colours(std::string_view text) const {
+std::vector<Colour> LuaSession::colours(std::string_view text) const {
   return is_command(text) ? std::vector<Colour>(text.size(), Colour::special) : lua_colours(text);
 }
 

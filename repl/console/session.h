@@ -12,16 +12,16 @@
 
 namespace perigee {
 
-struct SessionOptions {
+struct LuaSessionOptions {
   std::string folder = ".";                // where `require` looks first
   std::atomic<bool>* interrupt = nullptr;  // set by Ctrl-C; taken back here
   bool colour = false;
   std::function<int()> columns = [] { return 80; };  // for what is printed
 };
 
-class Session : public Language {
+class LuaSession : public Language {
  public:
-  explicit Session(SessionOptions options);
+  explicit LuaSession(LuaSessionOptions options);
 
   // False after an error, which was shown.
   bool run(const std::string& input);
@@ -36,7 +36,7 @@ class Session : public Language {
  private:
   struct Command {
     const char *name, *argument, *doc;
-    void (Session::*run)(const std::string& argument);
+    void (LuaSession::*run)(const std::string& argument);
   };
   static const Command kCommands[];
   static bool is_command(std::string_view text);
@@ -76,7 +76,7 @@ class Session : public Language {
   std::string line_of(const std::string& where, std::string_view message);
   std::string hint_for(const std::string& message, std::string_view line);
 
-  SessionOptions options_;
+  LuaSessionOptions options_;
   LuaState lua_;
   std::vector<std::string> inputs_;  // by number; errors quote their lines
   std::vector<size_t> saved_;        // those that `:save` writes

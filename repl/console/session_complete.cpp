@@ -1,4 +1,4 @@
-// Session: what could stand at the cursor.
+// LuaSession: what could stand at the cursor.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -37,8 +37,8 @@ std::vector<Candidate> file_names(std::string_view typed, size_t* from) {
   return names;
 }
 
-std::vector<Candidate> Session::names(const char* kind, const std::vector<std::string>& path, std::string_view prefix, bool method,
-                                      const std::vector<std::string>& used) {
+std::vector<Candidate> LuaSession::names(const char* kind, const std::vector<std::string>& path, std::string_view prefix, bool method,
+                                         const std::vector<std::string>& used) {
   lua_State* L = lua_.raw();
   const auto push_list = [L](const std::vector<std::string>& list) {
     lua_createtable(L, static_cast<int>(list.size()), 0);
@@ -66,7 +66,7 @@ std::vector<Candidate> Session::names(const char* kind, const std::vector<std::s
   return found;
 }
 
-Completion Session::complete_command(const std::string& text, size_t cursor) {
+Completion LuaSession::complete_command(const std::string& text, size_t cursor) {
   const size_t mark = text.find_first_not_of(" \n\t");
   Completion result{.from = mark};
   if (cursor <= mark) return {cursor, {}};
@@ -88,7 +88,7 @@ Completion Session::complete_command(const std::string& text, size_t cursor) {
 }
 
 // The Lua source between `begin` and the cursor.
-Completion Session::complete_lua(const std::string& text, size_t begin, size_t cursor) {
+Completion LuaSession::complete_lua(const std::string& text, size_t begin, size_t cursor) {
   const std::string_view source = std::string_view(text).substr(begin, cursor - begin);
   const LuaContext context = lua_context(source, source.size());
   Completion result{.from = begin + context.from};
@@ -99,7 +99,7 @@ Completion Session::complete_lua(const std::string& text, size_t begin, size_t c
   return result;
 }
 
-Completion Session::complete(const std::string& text, size_t cursor) {
+Completion LuaSession::complete(const std::string& text, size_t cursor) {
   try {
     return is_command(text) ? complete_command(text, cursor) : complete_lua(text, 0, cursor);
   } catch (const Error&) {  // the interpreter has no memory left

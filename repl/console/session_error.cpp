@@ -1,4 +1,4 @@
-// Session: what went wrong, with the line, a caret and a hint.
+// LuaSession: what went wrong, with the line, a caret and a hint.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -79,7 +79,7 @@ std::string_view line_with(std::string_view text, std::string_view message) {
 
 // The source line of "in3:2" or "models/lenet.lua:7"; empty when it is not known. "in3" is what Lua says after a tail call: then it is the
 // line that has what the message names.
-std::string Session::line_of(const std::string& where, std::string_view message) {
+std::string LuaSession::line_of(const std::string& where, std::string_view message) {
   const size_t colon = std::min(where.rfind(':'), where.size());
   const std::string name = where.substr(0, colon);
   const size_t number = colon < where.size() ? std::strtoul(where.c_str() + colon + 1, nullptr, 10) : 0;
@@ -99,7 +99,7 @@ std::string Session::line_of(const std::string& where, std::string_view message)
 }
 
 // Lua knows only that something is nil; a name that is nearly the same is often what was meant.
-std::string Session::hint_for(const std::string& message, std::string_view line) {
+std::string LuaSession::hint_for(const std::string& message, std::string_view line) {
   if (message.find("(a nil value)") == std::string::npos || message.find(" local '") != std::string::npos) return "";
   const std::vector<std::string_view> words = quoted_words(message);
   if (words.empty()) return "";
@@ -113,7 +113,7 @@ std::string Session::hint_for(const std::string& message, std::string_view line)
   return "";
 }
 
-void Session::show_error(const Error& error) {
+void LuaSession::show_error(const Error& error) {
   const Error::Parts& parts = error.parts();
   const std::string &where = parts.where,
                     line = in_lua_ || where.find(':') != std::string::npos ? line_of(where, parts.what).substr(0, kLongestLine) : "";
