@@ -8,6 +8,8 @@
 #include "lua/json.h"
 #include "lua/modules.h"
 #include "lua/reference.h"
+#include "lua/run.h"
+#include "lua/state.h"
 #include "lua/tensor.h"
 #include "src/core/error.h"
 #include "src/data/transform.h"
@@ -238,6 +240,13 @@ int to_json_text(lua_State* L) {
   return 1;
 }
 
+// native.interrupted(): whether Ctrl-C was pressed
+int interrupted(lua_State* L) {
+  const std::atomic<bool>* interrupt = lua_options(L).interrupt;
+  lua_pushboolean(L, interrupt && *interrupt);
+  return 1;
+}
+
 // native.from_json(text): value
 int from_json_text(lua_State* L) {
   size_t length = 0;
@@ -270,6 +279,7 @@ int open_bindings(lua_State* L) {
       {"list", guard<list>},
       {"to_json", guard<to_json_text>},
       {"from_json", guard<from_json_text>},
+      {"interrupted", guard<interrupted>},
       {nullptr, nullptr},
   };
   lua_newtable(L);
@@ -281,6 +291,9 @@ int open_bindings(lua_State* L) {
   add_tensor_functions(L);
   add_traced_functions(L);
   lua_setfield(L, -2, "tensor");
+  lua_newtable(L);
+  add_run_functions(L);
+  lua_setfield(L, -2, "run");
   return 1;
 }
 

@@ -14,17 +14,9 @@ constexpr int kInstructionsBetweenChecks = 10000;
 constexpr size_t kReserve = size_t{1} << 20;  // kept from scripts: outside of a protected call Lua ends the process when memory is out
 constexpr char kOptionsKey = 0;               // its address is the registry key
 
-const LuaOptions* options_of(lua_State* L) {
-  lua_pushlightuserdata(L, const_cast<char*>(&kOptionsKey));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-  const auto* options = static_cast<const LuaOptions*>(lua_touserdata(L, -1));
-  lua_pop(L, 1);
-  return options;
-}
-
 void check_interrupt(lua_State* L, lua_Debug*) {
-  const LuaOptions* options = options_of(L);
-  if (!options->interrupt || !options->interrupt->load(std::memory_order_relaxed)) return;
+  const LuaOptions& options = lua_options(L);
+  if (!options.interrupt || !options.interrupt->load(std::memory_order_relaxed)) return;
   // From now on every instruction asks, so that a pcall in the script's loop cannot swallow the interruption.
   lua_sethook(L, check_interrupt, LUA_MASKCOUNT, 1);
   luaL_error(L, "interrupted");
@@ -85,6 +77,14 @@ int set_up(lua_State* L) {
 }
 
 }  // namespace
+
+const LuaOptions& lua_options(lua_State* L) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kOptionsKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  const auto* options = static_cast<const LuaOptions*>(lua_touserdata(L, -1));
+  lua_pop(L, 1);
+  return *options;
+}
 
 struct LuaState::Memory {
   Memory(size_t in_use, size_t at_most) : used(in_use), limit(at_most) {}

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <lua.hpp>
 #include <memory>
 #include <string>
@@ -17,7 +18,10 @@ struct LuaOptions {
   size_t memory_bytes = size_t{2} << 30;         // an allocation beyond it is "not enough memory"
   const std::atomic<bool>* interrupt = nullptr;  // set: the running script ends with an Error at its next few instructions
   std::string folder = ".";                      // where `require` looks first
+  std::function<void()> wake;                    // called on a run's thread when it has events (lua/run.cpp); must not block
 };
+
+const LuaOptions& lua_options(lua_State* L);  // of the LuaState
 
 class LuaState {
  public:

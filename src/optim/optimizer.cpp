@@ -101,6 +101,14 @@ void Optimizer::read_rule(const Json& description, const std::string& where) {
   if (!stateless_) slots_.assign(def_->slots.begin(), def_->slots.end());
 }
 
+void Optimizer::set_learning_rate(const Json& schedule, const std::string& where) {
+  if (!has_lr_) throw Error(ErrorKind::model, {.where = where, .what = std::string(type()) + " has no learning rate"});
+  const RuleOption& option = def_->options[0];
+  if (schedule.is_number() && !(schedule.as_number() >= option.low && schedule.as_number() <= option.high))
+    throw Error(ErrorKind::model, {where, "is out of range", schedule.dump(), Json(option.low).dump() + " to " + Json(option.high).dump()});
+  option_schedules_[0] = Schedule(schedule, where);
+}
+
 void Optimizer::choose_kernel(Isa isa) {
   const char* op = stateless_ ? def_->stateless_kernel : def_->kernel;
   View views[1 + kMaxRuleSlots];

@@ -138,6 +138,7 @@ Json Session::run(const std::atomic<bool>& stop) {
   update_extra();
   trainer_->add_hook(this);
   if (checkpoints_) trainer_->add_hook(checkpoints_.get());
+  if (options_.hook) trainer_->add_hook(options_.hook);
   stop_ = stop.load();
   try {
     const bool whole = trainer_->run(stop_);
@@ -148,6 +149,20 @@ Json Session::run(const std::atomic<bool>& stop) {
     throw;
   }
 }
+
+void Session::set_learning_rate(const Json& schedule) {
+  trainer_->set_learning_rate(schedule);
+  log_->emit(Json(Json::Object{{"event", "set"}, {"step", trainer_->position().step}, {"learning_rate", schedule}}));
+}
+
+std::string Session::checkpoint() {
+  if (!checkpoints_)
+    throw Error(ErrorKind::usage, {trainer_->job().where(), "this run keeps no checkpoints", "", "", "leave checkpoint = false away"});
+  update_extra();
+  return checkpoints_->save(*trainer_);
+}
+
+void Session::set_aside(double seconds) { log_->set_aside(seconds, 0); }
 
 // Early stopping keeps the best epoch, not the last one. Returns what to tell about it.
 std::string Session::model_of_best() {

@@ -21,11 +21,12 @@ namespace perigee {
 
 struct SessionOptions {
   TrainerOptions trainer;
-  bool folder = true;  // false: nothing is written
-  std::string out;     // the run folder; empty: runs/<name>-<time>
-  std::string resume;  // a run folder or a checkpoint file to continue from; empty: start anew
-  Json about;          // an object whose members the "start" event carries: script, command line
-  std::string trace;   // the file of a timeline; empty: none
+  bool folder = true;    // false: nothing is written
+  std::string out;       // the run folder; empty: runs/<name>-<time>
+  std::string resume;    // a run folder or a checkpoint file to continue from; empty: start anew
+  Json about;            // an object whose members the "start" event carries: script, command line
+  std::string trace;     // the file of a timeline; empty: none
+  Hook* hook = nullptr;  // called after the session's own; outlives the session; null: none
 };
 
 class Session final : private Hook {
@@ -39,6 +40,11 @@ class Session final : private Hook {
   // Trains until the planned end, an early stop, or `stop`; then evaluates, saves the model and the report. Returns the "end" event.
   // Stopped from outside, it saves a checkpoint, and "stopped" in the event is "interrupted". Error(model) when the loss is not finite.
   Json run(const std::atomic<bool>& stop);
+
+  // Between two steps, or after the last one:
+  void set_learning_rate(const Json& schedule);  // as Trainer's; tells an event "set"
+  std::string checkpoint();                      // its file; Error(usage) when the job keeps none
+  void set_aside(double seconds);                // that were no training, as of a pause
 
   Trainer& trainer() { return *trainer_; }
   const std::string& folder() const { return folder_path_; }  // empty: none

@@ -45,6 +45,8 @@ void Trainer::freeze(const std::vector<bool>& frozen) {
   make_plans();
 }
 
+void Trainer::set_learning_rate(const Json& schedule) { optimizer_->set_learning_rate(schedule, job_.where() + ": optimizer: lr"); }
+
 bool Trainer::has_part(const std::string& part) const {
   const Json* data = job_.json().find("data");
   const Json* source = data ? data->find(part) : nullptr;

@@ -184,6 +184,8 @@ class Trainer {
   void initialize_values();
   // Parameters that no longer change, by index; their gradients are no longer computed.
   void freeze(const std::vector<bool>& frozen);
+  // From the next step on, instead of the job's "optimizer.lr": a number or a schedule. Error(model). The job stays what it was.
+  void set_learning_rate(const Json& schedule);
   const Tuning& tuning() const { return tuning_; }
   // How many choices the constructor had to measure because this machine's table lacked them.
   int measured() const { return measured_; }

@@ -1,0 +1,51 @@
+#include "lua/job_file.h"
+
+#include <filesystem>
+
+#include "lua/script.h"
+#include "src/core/error.h"
+#include "src/train/run_folder.h"
+
+namespace perigee {
+
+namespace fs = std::filesystem;
+
+void no_such_file(const std::string& path) {
+  const fs::path wanted(path);
+  const fs::path folder = wanted.parent_path().empty() ? "." : wanted.parent_path();
+  std::vector<std::string> names;
+  std::error_code status;
+  for (const auto& entry : fs::directory_iterator(folder, status))
+    if (names.size() < 10000) names.push_back(entry.path().filename().string());
+  std::string hint = nearest_hint(wanted.filename().string(), names);
+  if (hint.empty() && !fs::exists(folder, status)) hint = "there is no folder '" + folder.string() + "' either";
+  throw Error(ErrorKind::usage, {path, "there is no such file", "", "", hint});
+}
+
+Job load_job(const std::string& path, const std::vector<std::string>& settings, const LuaOptions& options) {
+  std::error_code status;
+  std::string file = path;
+  if (fs::is_directory(path, status)) {
+    file = path + "/job.json";
+    if (!fs::exists(file, status))
+      throw Error(ErrorKind::usage, {path, "this is a folder without a job.json", "", "a script, a job or a run folder"});
+  }
+  if (!fs::exists(file, status)) no_such_file(path);
+  const bool lua = file.ends_with(".lua");
+  if (!lua && !file.ends_with(".json") && !file.ends_with(".yaml") && !file.ends_with(".yml"))
+    throw Error(ErrorKind::usage, {path, "this is no job", "", "a name that ends in .lua, .json, .yaml or .yml"});
+  const std::string folder = fs::path(file).parent_path().empty() ? "." : fs::path(file).parent_path().string();
+  Job job = file != path ? Job(Job::load(file).json(), file, data_folder_of(path))  // a run's: written elsewhere
+            : lua        ? Job(evaluate_script(file, options), file, folder)
+                         : Job::load(file);
+  for (const std::string& setting : settings) {
+    const size_t equals = setting.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw Error(ErrorKind::usage,
+                  {"--set " + setting, "a setting has the form path=value", "", "", "for example --set optimizer.lr=0.01"});
+    job.set(setting.substr(0, equals), setting.substr(equals + 1));
+  }
+  return job;
+}
+
+}  // namespace perigee

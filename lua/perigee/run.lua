@@ -1,0 +1,295 @@
+-- pg.start: a training run beside the script or prompt that started it. The C++ side trains on a thread of its own; this side holds what was
+-- told, and asks. Everything that is asked of the network happens between two steps.
+local native = require "perigee.native"
+local where = require "perigee.where"
+local tensor = require "perigee.tensor"
+local plot = require "perigee.plot"
+
+local calls = native.run
+local run = {}
+
+local kMostPoints = 20000 -- of a curve; then every second one is left out
+local kNames = { lr = "learning_rate", speed = "examples_per_s" }
+
+local alive = {} -- run to true, until it is over: nobody else may hold it
+local state_of = setmetatable({}, { __mode = "k" }) -- run to { handle, curves, handlers, script }
+
+-- What the C++ side refused is told at the user's line.
+local function done(value, message)
+  if value == nil then where.fail(message) end
+  return value
+end
+
+-- Curves ---------------------------------------------------------------------------------------------------------------------
+
+local function add_point(state, name, x, y)
+  if type(x) ~= "number" or type(y) ~= "number" then return end
+  local curve = state.curves[name]
+  if not curve then
+    curve = { every = 1, seen = 0 }
+    state.curves[name] = curve
+  end
+  curve.seen = curve.seen + 1
+  if curve.seen % curve.every ~= 0 then return end
+  curve[#curve + 1] = { x, y }
+  if #curve < kMostPoints then return end
+  curve.every = curve.every * 2
+  local kept = 0
+  for index = 2, #curve, 2 do
+    kept = kept + 1
+    curve[kept] = curve[index]
+  end
+  for index = #curve, kept + 1, -1 do curve[index] = nil end
+end
+
+local function add_event(state, event)
+  if event.event ~= "step" and event.event ~= "epoch" then return end
+  for name, value in pairs(event) do
+    if type(value) == "table" then
+      for figure, number in pairs(value) do add_point(state, name .. "." .. figure, event.step, number) end
+    elseif event.event == "step" and name ~= "step" then
+      add_point(state, name, event.step, value)
+    end
+  end
+end
+
+-- What was told --------------------------------------------------------------------------------------------------------------
+
+local function deliver_to(self, wait_ms)
+  local state = state_of[self]
+  for _, event in ipairs(done(calls.events(state.handle, wait_ms or 0))) do
+    add_event(state, event)
+    if event.event == "over" then alive[self] = nil end
+    for _, handler in ipairs(state.handlers[event.event] or {}) do
+      local fine, message = pcall(handler, event, self)
+      if not fine then io.stderr:write(("run:on(%q): %s\n"):format(event.event, tostring(message))) end
+    end
+  end
+end
+
+---Hands over what the runs have told since the last time: curves grow, run:on functions are called. A prompt calls this between two lines.
+function run.deliver()
+  local all = {}
+  for each in pairs(alive) do all[#all + 1] = each end
+  for _, each in ipairs(all) do deliver_to(each) end
+end
+
+-- Progress -------------------------------------------------------------------------------------------------------------------
+
+local function grouped(number)
+  local text = ("%.0f"):format(number)
+  return (text:reverse():gsub("(%d%d%d)", "%1,"):reverse():gsub("^,", ""))
+end
+
+local Progress = {}
+function Progress.__tostring(at)
+  if at.state == "failed" then return "failed: " .. at.error end
+  local parts = { at.state }
+  local function add(format, value)
+    if value then parts[#parts + 1] = format:format(value) end
+  end
+  add("%.1f %%", at.progress and 100 * at.progress)
+  add("epoch %d", at.step > 0 and at.epoch + 1 or nil)
+  add("step %s", at.step > 0 and grouped(at.step) or nil)
+  add("loss %.4f", at.loss)
+  add("accuracy %.2f %%", at.accuracy and 100 * at.accuracy)
+  add("lr %.3g", at.learning_rate)
+  add("%s examples/s", at.examples_per_s and at.examples_per_s > 0 and grouped(at.examples_per_s) or nil)
+  return table.concat(parts, " · ")
+end
+
+-- Parameters -----------------------------------------------------------------------------------------------------------------
+
+-- run.network.conv1.weight: a name is followed as far as it goes.
+local Parameters = {}
+local prefix_of = setmetatable({}, { __mode = "k" })
+
+local function parameters(self, prefix)
+  local node = setmetatable({}, Parameters)
+  prefix_of[node] = { run = self, prefix = prefix }
+  return node
+end
+
+local function parameter_names(self) return done(calls.names(state_of[self].handle)) end
+
+function Parameters.__index(node, key)
+  local at = prefix_of[node]
+  local name = at.prefix .. tostring(key)
+  local known = {}
+  for _, each in ipairs(parameter_names(at.run)) do
+    if each == name then
+      local out = tensor.type()
+      done(calls.parameter(state_of[at.run].handle, name, out))
+      return out
+    end
+    if each:sub(1, #name + 1) == name .. "." then return parameters(at.run, name .. ".") end
+    known[#known + 1] = each:sub(1, #at.prefix) == at.prefix and each:sub(#at.prefix + 1):match "^[^.]*" or nil
+  end
+  where.fail(("the network has no '%s'%s"):format(name, where.suggestion(key, known)))
+end
+
+function Parameters.__tostring(node)
+  local at, lines = prefix_of[node], {}
+  for _, name in ipairs(parameter_names(at.run)) do
+    if name:sub(1, #at.prefix) == at.prefix then lines[#lines + 1] = name end
+  end
+  return table.concat(lines, "\n")
+end
+function Parameters.__newindex() where.fail "a run's parameters are copies; they cannot be set" end
+
+-- A run ----------------------------------------------------------------------------------------------------------------------
+
+---@class perigee.Run
+---@field progress table   state, step, epoch, examples, loss, accuracy, learning_rate, examples_per_s, seconds, progress, folder, error
+---@field state string     "opening", "training", "paused", "finished", "stopped" or "failed"
+---@field lr number        the learning rate of the last step; set it to a number or a schedule
+---@field network table    run.network.conv1.weight: a copy, as it is between two steps
+---@field curves table     what can be plotted: name to { {step, value}, ... }
+local Run, methods, fields = {}, {}, {}
+
+---Goes on after the step that is being made only when run:resume() says so.
+function methods:pause() done(calls.pause(state_of[self].handle)) end
+function methods:resume() done(calls.resume(state_of[self].handle)) end
+
+---Ends as after Ctrl-C: with a checkpoint, from which pg.start(script, { resume = run.progress.folder }) goes on.
+function methods:stop() done(calls.stop(state_of[self].handle)) end
+
+---Waits until the run is over, or so many seconds; calls run:on functions meanwhile.
+---@param seconds? number
+---@return table progress
+function methods:wait(seconds)
+  local left = (seconds or math.huge) * 1000
+  local function over()
+    local state = self.state
+    return (state == "finished" or state == "stopped" or state == "failed") and not alive[self]
+  end
+  while left > 0 and not over() do
+    local slice = math.min(left, 200)
+    deliver_to(self, slice)
+    if native.interrupted() then where.fail "interrupted" end
+    left = left - slice
+  end
+  return self.progress
+end
+
+---Figures on a part of the data: "test", "validation" or "train".
+---@param part? string
+---@return table<string, number>
+function methods:eval(part) return done(calls.evaluate(state_of[self].handle, part or "test")) end
+
+---The network's outputs (probabilities of a classifier) for one example or a batch of them.
+---@param x perigee.Tensor
+---@return perigee.Tensor
+function methods:predict(x)
+  if type(x) == "table" then x = tensor.from(x) end
+  if not tensor.is(x) then where.fail("run:predict takes a tensor; got " .. where.describe(x)) end
+  local out = tensor.type()
+  done(calls.predict(state_of[self].handle, x, out))
+  return out
+end
+
+---Writes a checkpoint now.
+---@return string file
+function methods:checkpoint() return done(calls.checkpoint(state_of[self].handle)) end
+
+---Saves the model as it is now.
+---@param path string
+function methods:save(path)
+  if type(path) ~= "string" then where.fail "run:save takes the name of a file" end
+  done(calls.save(state_of[self].handle, path))
+end
+
+---Calls `f(event, run)` after each "step" report (every 100 steps and every second), each "epoch", at the "end", when it is "over".
+---@param event string
+---@param f function
+function methods:on(event, f)
+  local known = { "start", "step", "epoch", "end", "error", "set", "over" }
+  local good = false
+  for _, name in ipairs(known) do good = good or name == event end
+  if not good then where.fail(("there is no event %s%s"):format(where.describe(event), where.suggestion(event, known))) end
+  if type(f) ~= "function" then where.fail("run:on takes a function; got " .. where.describe(f)) end
+  local handlers = state_of[self].handlers
+  handlers[event] = handlers[event] or {}
+  table.insert(handlers[event], f)
+  return self
+end
+
+local Text = { __tostring = function(self) return self.text end }
+
+---A curve: "loss", "accuracy", "lr", "speed", "test.accuracy", ... In the terminal, or as a file: run:plot("loss", { file = "loss.svg" }).
+---@param name? string
+---@param options? { file?: string, width?: integer, height?: integer, log?: boolean }
+function methods:plot(name, options)
+  deliver_to(self)
+  name, options = name or "loss", options or {}
+  local state = state_of[self]
+  local curve = state.curves[kNames[name] or name]
+  if not curve then
+    local known = {}
+    for each in pairs(state.curves) do known[#known + 1] = each end
+    if #known == 0 then return setmetatable({ text = "nothing was told yet" }, Text) end
+    where.fail(("there is no curve '%s'%s"):format(tostring(name), where.suggestion(name, known)))
+  end
+  if options.file then
+    local points = {}
+    for index = 1, #curve do points[index] = curve[index] end
+    done(calls.write_chart(options.file, tostring(state.script), name, native.list(points), options.log == true))
+    return options.file
+  end
+  return setmetatable({ text = plot.text(name, curve, { width = options.width, height = options.height, x_label = "step" }) }, Text)
+end
+
+function fields.progress(self)
+  deliver_to(self)
+  return setmetatable(done(calls.progress(state_of[self].handle)), Progress)
+end
+function fields.state(self) return done(calls.progress(state_of[self].handle)).state end
+function fields.lr(self) return done(calls.progress(state_of[self].handle)).learning_rate end
+function fields.network(self) return parameters(self, "") end
+function fields.curves(self)
+  deliver_to(self)
+  return state_of[self].curves
+end
+
+local function known_names()
+  local names = {}
+  for _, family in ipairs { methods, fields } do
+    for name in pairs(family) do names[#names + 1] = name end
+  end
+  return names
+end
+
+function Run.__index(self, key)
+  if fields[key] then return fields[key](self) end
+  if methods[key] then return methods[key] end
+  where.fail(("a run has no '%s'%s"):format(tostring(key), where.suggestion(key, known_names())))
+end
+
+function Run.__newindex(self, key, value)
+  if key ~= "lr" then where.fail(("'%s' of a run cannot be set; what can be: lr"):format(tostring(key))) end
+  done(calls.set_learning_rate(state_of[self].handle, value))
+end
+
+function Run.__tostring(self) return ("run of %s: %s"):format(state_of[self].script, tostring(self.progress)) end
+Run.names = known_names -- for completion
+
+---Trains in the background: pg.start "models/lenet.lua", pg.start(pg.experiment { ... }), pg.start("runs/lenet-1", { resume = "runs/lenet-1" }).
+---The run goes on until it is over, whoever holds it. options: set = { "epochs=2" } (of a file), threads, out (the run folder), folder = false (write
+---nothing), resume.
+---@param what string|table
+---@param options? table
+---@return perigee.Run
+function run.start(what, options)
+  if type(what) ~= "string" and type(what) ~= "table" then
+    where.fail("pg.start takes the name of a script or an experiment; got " .. where.describe(what))
+  end
+  local given = { script = type(what) == "string" and what or tostring(what.name or "an experiment") }
+  for key, value in pairs(options or {}) do given[key] = value end
+  local handle = done(calls.start(what, given))
+  local self = setmetatable({}, Run)
+  state_of[self] = { handle = handle, curves = {}, handlers = {}, script = given.script }
+  alive[self] = true
+  return self
+end
+
+return run

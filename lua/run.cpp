@@ -1,0 +1,259 @@
+#include "lua/run.h"
+
+#include <memory>
+#include <new>
+
+#include "lua/job_file.h"
+#include "lua/json.h"
+#include "lua/state.h"
+#include "lua/tensor.h"
+#include "src/core/error.h"
+#include "src/io/file.h"
+#include "src/io/svg.h"
+#include "src/train/inference.h"
+#include "src/train/live_run.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kType = "perigee.run";
+
+using Handle = std::unique_ptr<LiveRun>;
+
+LiveRun& run_at(lua_State* L, int index) {
+  auto& handle = *static_cast<Handle*>(luaL_checkudata(L, index, kType));
+  if (!handle) throw Error(ErrorKind::usage, {.where = "run", .what = "it was closed"});
+  return *handle;
+}
+
+int close_run(lua_State* L) {
+  static_cast<Handle*>(luaL_checkudata(L, 1, kType))->reset();
+  return 0;
+}
+
+// False when Ctrl-C ended the waiting.
+bool between_steps(lua_State* L, const std::function<void(Session&)>& work) {
+  if (run_at(L, 1).between_steps(work, lua_options(L).interrupt)) return true;
+  throw Error(ErrorKind::usage, {.what = "interrupted"});
+}
+
+SessionOptions read_options(const Config& options) {
+  SessionOptions session;
+  session.trainer.threads = static_cast<int>(options.integer_in("threads", 0, 4096, 0));
+  session.folder = options.boolean("folder", true);
+  session.out = options.string("out", "");
+  session.resume = options.string("resume", "");
+  session.about = Json(Json::Object{{"script", options.string("script")}});
+  return session;
+}
+
+// start(path or experiment, options): handle. `options` has "script", the name to tell, and "set", a list of "path=value".
+int start(lua_State* L) {
+  const Json given = to_json(L, 2, "pg.start");
+  const Config options(given, "pg.start", ErrorKind::usage);
+  SessionOptions session = read_options(options);
+  const std::vector<std::string> settings = options.string_list("set");
+  options.reject_unread();
+  const LuaOptions& lua = lua_options(L);
+  std::optional<Job> job;
+  if (lua_type(L, 1) == LUA_TSTRING) {
+    job = load_job(lua_tostring(L, 1), settings, {.interrupt = lua.interrupt});
+  } else {
+    job.emplace(to_json(L, 1, "pg.start"), options.string("script"), lua.folder);
+  }
+  auto wake = lua.wake ? lua.wake : std::function<void()>([] {});
+  void* memory = lua_newuserdata(L, sizeof(Handle));
+  auto* handle = new (memory) Handle();
+  luaL_getmetatable(L, kType);
+  lua_setmetatable(L, -2);
+  *handle = std::make_unique<LiveRun>(*job, std::move(session), std::move(wake));
+  return 1;
+}
+
+void set_number(lua_State* L, const char* key, double value) {
+  lua_pushnumber(L, value);
+  lua_setfield(L, -2, key);
+}
+
+void set_text(lua_State* L, const char* key, const std::string& value) {
+  if (value.empty()) return;
+  lua_pushlstring(L, value.data(), value.size());
+  lua_setfield(L, -2, key);
+}
+
+int progress(lua_State* L) {
+  const LiveRun::Progress at = run_at(L, 1).progress();
+  lua_newtable(L);
+  set_text(L, "state", to_string(at.state));
+  set_text(L, "folder", at.folder);
+  set_text(L, "error", at.error);
+  set_number(L, "step", static_cast<double>(at.step));
+  set_number(L, "epoch", static_cast<double>(at.epoch));
+  set_number(L, "examples", static_cast<double>(at.examples));
+  set_number(L, "learning_rate", at.learning_rate);
+  if (at.planned > 0) {
+    set_number(L, "planned", static_cast<double>(at.planned));
+    set_number(L, "progress", std::min(1.0, static_cast<double>(at.examples) / static_cast<double>(at.planned)));
+  }
+  if (at.step > 0) {
+    set_number(L, "loss", at.loss);
+    if (at.accuracy >= 0) set_number(L, "accuracy", at.accuracy);
+    set_number(L, "examples_per_s", at.examples_per_s);
+    set_number(L, "seconds", at.seconds);
+  }
+  return 1;
+}
+
+// events(run, wait_ms): a list; waits for the first one so long, or until the run is over
+int events(lua_State* L) {
+  LiveRun& run = run_at(L, 1);
+  const auto milliseconds = static_cast<int64_t>(luaL_checkinteger(L, 2));
+  if (milliseconds > 0)
+    run.wait_for_events(std::chrono::milliseconds(std::min<int64_t>(milliseconds, 3'600'000)), lua_options(L).interrupt);
+  Json list = Json::array();
+  for (Json& event : run.take_events()) list.push(std::move(event));
+  push_json(L, list);
+  return 1;
+}
+
+int pause(lua_State* L) { return run_at(L, 1).pause(), lua_pushboolean(L, 1), 1; }
+int resume(lua_State* L) { return run_at(L, 1).resume(), lua_pushboolean(L, 1), 1; }
+int stop(lua_State* L) { return run_at(L, 1).stop(), lua_pushboolean(L, 1), 1; }
+
+int set_learning_rate(lua_State* L) {
+  const Json schedule = to_json(L, 2, "lr");
+  between_steps(L, [&](Session& session) { session.set_learning_rate(schedule); });
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+// evaluate(run, part): figures
+int evaluate(lua_State* L) {
+  const std::string part = luaL_checkstring(L, 2);
+  const std::atomic<bool>* cancel = lua_options(L).interrupt;
+  Json figures;
+  between_steps(L, [&](Session& session) {
+    if (!session.trainer().has_part(part))
+      throw Error(ErrorKind::usage, {.where = "run:eval", .what = "the job's data have no part '" + part + "'"});
+    figures = scalar_figures(session.trainer().evaluate(part, cancel));
+  });
+  if (cancel && *cancel) throw Error(ErrorKind::usage, {.what = "interrupted"});
+  push_json(L, figures);
+  return 1;
+}
+
+int checkpoint(lua_State* L) {
+  std::string file;
+  between_steps(L, [&](Session& session) { file = session.checkpoint(); });
+  lua_pushlstring(L, file.data(), file.size());
+  return 1;
+}
+
+// save(run, path): the model as it is now
+int save(lua_State* L) {
+  const std::string path = luaL_checkstring(L, 2);
+  between_steps(L, [&](Session& session) { save_model(session.trainer(), path); });
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+Tensor predicted(Trainer& trainer, const Array& x) {
+  const std::vector<NetworkInput>& inputs = trainer.model().spec().inputs;
+  if (inputs.size() != 1)
+    throw Error(ErrorKind::usage,
+                {.where = "run:predict", .what = "the network has " + std::to_string(inputs.size()) + " inputs", .expected = "one"});
+  const Type& type = inputs[0].type;
+  std::vector<int64_t> dims = x.shape().vector();
+  if (x.shape() == type.shape) dims.insert(dims.begin(), 1);
+  if (dims.empty() || dims[0] < 1 || Shape(std::vector<int64_t>(dims.begin() + 1, dims.end())) != type.shape)
+    throw Error(ErrorKind::usage, {.where = "run:predict",
+                                   .what = "the tensor does not fit the input '" + inputs[0].name + "'",
+                                   .got = x.text(),
+                                   .expected = "N x " + type.shape.text() + ", or " + type.shape.text()});
+  const Array rows = contiguous(cast(x, type.dtype));
+  Inference inference(trainer.model(), trainer.team(), false);
+  return inference.run({static_cast<const std::byte*>(rows.view.data)}, dims[0]).output.rows(0, dims[0]).clone();
+}
+
+// predict(run, x, out)
+int predict(lua_State* L) {
+  const Array x = check_array(L, 2);
+  Tensor output;
+  between_steps(L, [&](Session& session) { output = predicted(session.trainer(), x); });
+  give_array(L, 3, output);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+// names(run): of all parameters and states
+int names(lua_State* L) {
+  Json list = Json::array();
+  between_steps(L, [&](Session& session) {
+    const Params& params = session.trainer().model().params();
+    for (const ParameterSpec& spec : params.specs()) list.push(spec.name);
+    for (const StateSpec& spec : params.state_specs()) list.push(spec.name);
+  });
+  push_json(L, list);
+  return 1;
+}
+
+// parameter(run, name, out): a copy of its value between two steps
+int parameter(lua_State* L) {
+  const std::string name = luaL_checkstring(L, 2);
+  Tensor value;
+  between_steps(L, [&](Session& session) {
+    const Params& params = session.trainer().model().params();
+    if (const int i = params.find(name); i >= 0) value = params.parameter_tensor(i).clone();
+    else if (const int j = params.find_state(name); j >= 0) value = params.state_tensor(j).clone();
+    else throw Error(ErrorKind::usage, {.where = "run.network", .what = "there is no parameter '" + name + "'"});
+  });
+  give_array(L, 3, value);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+// write_chart(file, title, name, points, log_scale)
+int write_chart(lua_State* L) {
+  const std::string path = luaL_checkstring(L, 1), title = luaL_checkstring(L, 2), name = luaL_checkstring(L, 3);
+  const Json list = to_json(L, 4, "points");
+  if (!path.ends_with(".svg"))
+    throw Error(ErrorKind::usage, {.where = path, .what = "a chart's file has another name", .expected = "name.svg"});
+  PlotCurve curve{.name = name};
+  for (const Json& point : list.as_array()) curve.points.emplace_back(point.as_array()[0].as_number(), point.as_array()[1].as_number());
+  Chart chart{.title = name, .x_label = "step", .log_scale = lua_toboolean(L, 5) != 0};
+  chart.curves.push_back(std::move(curve));
+  const std::string text = svg_charts(title, {chart});
+  write_file(path, std::as_bytes(std::span(text)));
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+}  // namespace
+
+void add_run_functions(lua_State* L) {
+  static const luaL_Reg kFunctions[] = {
+      {"start", report<start>},
+      {"progress", report<progress>},
+      {"events", report<events>},
+      {"pause", report<pause>},
+      {"resume", report<resume>},
+      {"stop", report<stop>},
+      {"set_learning_rate", report<set_learning_rate>},
+      {"evaluate", report<evaluate>},
+      {"checkpoint", report<checkpoint>},
+      {"save", report<save>},
+      {"predict", report<predict>},
+      {"names", report<names>},
+      {"parameter", report<parameter>},
+      {"close", report<close_run>},
+      {"write_chart", report<write_chart>},
+      {nullptr, nullptr},
+  };
+  luaL_newmetatable(L, kType);
+  lua_pushcfunction(L, close_run);
+  lua_setfield(L, -2, "__gc");
+  lua_pop(L, 1);
+  luaL_register(L, nullptr, kFunctions);
+}
+
+}  // namespace perigee

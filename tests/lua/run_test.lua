@@ -1,0 +1,151 @@
+-- pg.start: a run beside the script that started it. Nothing here asserts how long something takes; run:wait has a limit so that a run that
+-- hangs fails.
+local pg = require "perigee"
+
+local function experiment(options)
+  local job = {
+    name = "beside", loss = "cross_entropy", optimizer = pg.sgd { lr = 0.05 }, epochs = 3, seed = 7,
+    network = pg.sequential { pg.flatten {}, pg.dense { 16, name = "hidden", activation = "tanh" }, pg.dense { 10, name = "out" } },
+    data = {
+      train = pg.data.digits { part = "train", size = 640, endless = false }, test = pg.data.digits { part = "test", size = 100, endless = false },
+      batch = 16,
+    },
+  }
+  for key, value in pairs(options or {}) do job[key] = value end
+  return pg.experiment(job)
+end
+
+local function start(options, more)
+  local given = { folder = false, threads = 1 }
+  for key, value in pairs(more or {}) do given[key] = value end
+  return pg.start(experiment(options), given)
+end
+
+local function ended(run)
+  local progress = run:wait(60)
+  if progress.state ~= "finished" then error(tostring(progress), 2) end
+  return progress
+end
+
+local function wait_until(run, condition)
+  repeat
+    if run:wait(0.01).state == "failed" then error(tostring(run), 2) end
+  until condition()
+end
+
+local tests = {}
+
+function tests.it_trains_to_the_end()
+  local run = start()
+  local progress = ended(run)
+  check.equal(progress.step, 120)
+  check.equal(progress.epoch, 3)
+  check.equal(progress.examples, 1920)
+  check.equal(progress.progress, 1)
+  check.matches(run, "run of beside: finished · 100.0 %%")
+end
+
+-- The same numbers as a run that nobody watches: what is asked between steps changes nothing.
+function tests.watching_changes_no_bit()
+  local quiet, watched = start(), start()
+  wait_until(watched, function()
+    watched:pause()
+    local _ = watched.network.hidden.weight, watched:eval "test"
+    watched:resume()
+    return watched.state == "finished"
+  end)
+  ended(quiet)
+  watched:wait(60)
+  for _, name in ipairs { "hidden", "out" } do
+    check.equal((quiet.network[name].weight - watched.network[name].weight):abs():max():item(), 0)
+  end
+  check.equal(quiet:eval().loss, watched:eval().loss)
+end
+
+function tests.paused_it_stands_still_and_goes_on()
+  local run = start { epochs = 200 }
+  run:pause()
+  wait_until(run, function() return run.state == "paused" end)
+  local before = run.progress.step
+  local weight = run.network.hidden.weight
+  run:wait(0.05)
+  check.equal(run.progress.step, before)
+  check.equal((run.network.hidden.weight - weight):abs():max():item(), 0)
+  run:resume()
+  wait_until(run, function() return run.progress.step > before end)
+  run:stop()
+  check.equal(run:wait(60).state, "stopped")
+end
+
+function tests.the_rate_changes_at_the_next_step()
+  local run = start { epochs = 2000 }
+  run:pause()
+  wait_until(run, function() return run.state == "paused" end)
+  local weight = run.network.out.weight
+  local told
+  run:on("set", function(event) told = event.learning_rate end)
+  run.lr = 0
+  local before = run.progress.step
+  run:resume()
+  wait_until(run, function() return run.progress.step > before + 3 end)
+  check.equal(run.lr, 0)
+  check.equal((run.network.out.weight - weight):abs():max():item(), 0) -- SGD at a rate of 0
+  check.equal(told, 0)
+  run.lr = 0.01
+  wait_until(run, function() return run.lr == 0.01 end)
+  run:stop()
+  run:wait(60)
+  check.raises(function() run.lr = "fast" end, "run_test.lua:%d+: .*lr")
+  check.raises(function() run.lr = -1 end, "out of range")
+  check.raises(function() run.speed = 1 end, "'speed' of a run cannot be set")
+end
+
+function tests.figures_and_predictions_are_those_of_the_parameters()
+  local run = start()
+  ended(run)
+  local x = pg.rand(5, 1, 28, 28)
+  local w1, b1, w2, b2 = run.network.hidden.weight, run.network.hidden.bias, run.network.out.weight, run.network.out.bias
+  local flat = x:reshape(5, 784)
+  -- Weights are [in, out] or [out, in]: what fits.
+  local function dense(h, w, b) return h:matmul(w.shape[1] == h.shape[2] and w or w:t()) + b end
+  local scores = dense(dense(flat, w1, b1):tanh(), w2, b2)
+  local expected = scores:softmax(2)
+  check.equal((run:predict(x) - expected):abs():max():item() < 1e-5, true)
+  check.equal(run:predict(x[1]).shape, { 1, 10 })
+  check.raises(function() run:predict(pg.zeros(3, 4)) end, "does not fit the input 'x'; got f32%[3x4%]")
+  check.raises(function() run:eval "validation" end, "no part 'validation'")
+  check.raises(function() return run.network.hiden end, "no 'hiden'; did you mean 'hidden'")
+end
+
+function tests.events_come_in_order_and_curves_grow()
+  local run, seen = start(), {}
+  run:on("epoch", function(event) seen[#seen + 1] = event.epoch end)
+  run:on("over", function(event) seen[#seen + 1] = event.state end)
+  ended(run)
+  check.equal(seen, { 1, 2, 3, "finished" })
+  check.equal(#run.curves["test.accuracy"], 3)
+  check.matches(run:plot "test.loss", "test.loss\n.*┤")
+  check.raises(function() run:plot "los" end, "no curve 'los'; did you mean 'loss'")
+  check.raises(function() run:on("epochs", print) end, "no event 'epochs'; did you mean 'epoch'")
+  check.raises(function() return run.progres end, "no 'progres'; did you mean 'progress'")
+end
+
+function tests.a_run_that_cannot_begin_fails_and_says_why()
+  local run = pg.start(experiment { loss = "mse" }, { folder = false })
+  local progress = run:wait(60)
+  check.equal(progress.state, "failed")
+  check.raises(function() run:eval() end, "it failed: ")
+  check.raises(function() pg.start "models/there_is_none.lua" end, "no such file")
+  check.raises(function() pg.start(7) end, "run_test.lua:%d+: pg.start takes")
+  check.raises(function() pg.start(experiment(), { thread = 1 }) end, "did you mean 'threads'")
+end
+
+-- Runs that nobody holds any more train on, and end with the interpreter.
+function tests.nobody_holds_it()
+  start { epochs = 100000 }
+  start { epochs = 100000 }
+  collectgarbage()
+  collectgarbage()
+end
+
+return tests
