@@ -55,23 +55,34 @@ end
 
 -- What was told --------------------------------------------------------------------------------------------------------------
 
-local function deliver_to(self, wait_ms)
+local due = {} -- calls of run:on functions: { function, event, run }
+
+local function take_events(self, wait_ms)
   local state = state_of[self]
   for _, event in ipairs(done(calls.events(state.handle, wait_ms or 0))) do
     add_event(state, event)
     if event.event == "over" then alive[self] = nil end
-    for _, handler in ipairs(state.handlers[event.event] or {}) do
-      local fine, message = pcall(handler, event, self)
-      if not fine then io.stderr:write(("run:on(%q): %s\n"):format(event.event, tostring(message))) end
-    end
+    for _, handler in ipairs(state.handlers[event.event] or {}) do due[#due + 1] = { handler, event, self } end
   end
 end
 
----Hands over what the runs have told since the last time: curves grow, run:on functions are called. A prompt calls this between two lines.
+---Takes what the runs have told since the last time: curves grow. True: run:on functions are to be called, by run.answer().
 function run.deliver()
   local all = {}
   for each in pairs(alive) do all[#all + 1] = each end
-  for _, each in ipairs(all) do deliver_to(each) end
+  for _, each in ipairs(all) do take_events(each) end
+  return #due > 0
+end
+
+---Calls the run:on functions that are due. One that fails stops none of the others.
+function run.answer()
+  local calling = due
+  due = {}
+  for _, each in ipairs(calling) do
+    local handler, event, self = unpack(each)
+    local fine, message = pcall(handler, event, self)
+    if not fine then io.stderr:write(("run:on(%q): %s\n"):format(event.event, tostring(message))) end
+  end
 end
 
 -- Progress -------------------------------------------------------------------------------------------------------------------
@@ -165,7 +176,8 @@ function methods:wait(seconds)
   end
   while left > 0 and not over() do
     local slice = math.min(left, 200)
-    deliver_to(self, slice)
+    take_events(self, slice)
+    run.answer()
     if native.interrupted() then where.fail "interrupted" end
     left = left - slice
   end
@@ -220,7 +232,7 @@ local Text = { __tostring = function(self) return self.text end }
 ---@param name? string
 ---@param options? { file?: string, width?: integer, height?: integer, log?: boolean }
 function methods:plot(name, options)
-  deliver_to(self)
+  take_events(self)
   name, options = name or "loss", options or {}
   local state = state_of[self]
   local curve = state.curves[kNames[name] or name]
@@ -240,14 +252,13 @@ function methods:plot(name, options)
 end
 
 function fields.progress(self)
-  deliver_to(self)
   return setmetatable(done(calls.progress(state_of[self].handle)), Progress)
 end
 function fields.state(self) return done(calls.progress(state_of[self].handle)).state end
 function fields.lr(self) return done(calls.progress(state_of[self].handle)).learning_rate end
 function fields.network(self) return parameters(self, "") end
 function fields.curves(self)
-  deliver_to(self)
+  take_events(self)
   return state_of[self].curves
 end
 
@@ -271,7 +282,8 @@ function Run.__newindex(self, key, value)
 end
 
 function Run.__tostring(self) return ("run of %s: %s"):format(state_of[self].script, tostring(self.progress)) end
-Run.names = known_names -- for completion
+Run.__fields = {} -- for completion
+for _, name in ipairs(known_names()) do Run.__fields[name] = methods[name] or true end
 
 ---Trains in the background: pg.start "models/lenet.lua", pg.start(pg.experiment { ... }), pg.start("runs/lenet-1", { resume = "runs/lenet-1" }).
 ---The run goes on until it is over, whoever holds it. options: set = { "epochs=2" } (of a file), threads, out (the run folder), folder = false (write

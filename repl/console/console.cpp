@@ -2,19 +2,24 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <mutex>
+#include <utility>
 
 #include "repl/console/session.h"
 #include "repl/editor/history.h"
 #include "repl/editor/line_editor.h"
 #include "repl/editor/plain_editor.h"
 #include "repl/editor/terminal.h"
+#include "src/core/warning.h"
 
 namespace perigee {
 namespace {
 
 constexpr const char *kPrompt = "pg> ", *kContinuation = "  > ";
+constexpr size_t kMostWarnings = 100;
 constexpr int kEscapeMs = 50;  // the rest of a key's sequence comes within this time
 
 class Console {
@@ -24,12 +29,16 @@ class Console {
         session_({.folder = ".",
                   .interrupt = &Terminal::interrupted(),
                   .colour = terminal_.coloured(),
-                  .columns = [this] { return terminal_.columns(); }}),
+                  .columns = [this] { return terminal_.columns(); },
+                  .wake = [this] { terminal_.call(); }}),
         options_(options),
         history_(terminal_.capable() ? History::default_path() : ""),
         plain_(session_, terminal_.interactive() ? kPrompt : "", terminal_.interactive() ? kContinuation : ""),
         line_(session_, history_, {.prompt = kPrompt, .continuation = kContinuation, .colour = terminal_.coloured()}),
-        editor_(terminal_.capable() ? static_cast<Editor&>(line_) : plain_) {}
+        editor_(terminal_.capable() ? static_cast<Editor&>(line_) : plain_) {
+    if (terminal_.interactive()) set_warning_handler([this](const std::string& text) { keep_warning(text); });
+  }
+  ~Console() { set_warning_handler({}); }
 
   int run() {
     for (const std::string& expression : options_.expressions)
@@ -53,6 +62,32 @@ class Console {
   int finish(int code) {
     terminal_.cooked();
     return std::fflush(stdout) == 0 ? code : 1;
+  }
+
+  // Warnings of runs in the background wait until the prompt can make room for them.
+  void keep_warning(const std::string& text) {
+    const std::lock_guard lock(warnings_mutex_);
+    if (told_.size() < kMostWarnings && std::find(told_.begin(), told_.end(), text) == told_.end()) {
+      warnings_.push_back(text);
+      told_.push_back(text);
+    }
+    terminal_.call();
+  }
+
+  std::vector<std::string> take_warnings() {
+    const std::lock_guard lock(warnings_mutex_);
+    return std::exchange(warnings_, {});
+  }
+
+  // Runs have told something.
+  void deliver() {
+    const std::vector<std::string> warnings = take_warnings();
+    if (const bool due = session_.deliver(); !due && warnings.empty()) return;
+    terminal_.write(editor_.hide());
+    terminal_.cooked();
+    for (const std::string& text : warnings) std::fprintf(stderr, "warning: %s\n", text.c_str());
+    session_.answer();
+    begin();
   }
 
   // False when the program is to end.
@@ -84,6 +119,7 @@ class Console {
           break;
         case Terminal::Wake::resized: editor_.resize(terminal_.columns(), terminal_.rows()); break;
         case Terminal::Wake::continued: begin(); break;
+        case Terminal::Wake::called: deliver(); break;
         case Terminal::Wake::interrupted:
           if (!terminal_.interactive()) {
             interrupted_ = true;
@@ -113,6 +149,8 @@ class Console {
   LineEditor line_;
   Editor& editor_;
   bool interrupted_ = false;
+  std::mutex warnings_mutex_;
+  std::vector<std::string> warnings_, told_;  // told_: each is told once
 };
 
 }  // namespace

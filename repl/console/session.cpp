@@ -62,7 +62,7 @@ int set_up(lua_State* L) {
 }  // namespace
 
 LuaSession::LuaSession(LuaSessionOptions options)
-    : options_(std::move(options)), lua_({.interrupt = options_.interrupt, .folder = options_.folder}) {
+    : options_(std::move(options)), lua_({.interrupt = options_.interrupt, .folder = options_.folder, .wake = options_.wake}) {
   lua_pushcfunction(lua_.raw(), set_up);
   lua_.call(0, 0);
 }
@@ -100,6 +100,29 @@ bool LuaSession::run(const std::string& input) {
     if (is_command(input)) run_command(std::string(trimmed(input)));
     else run_lua(input);
   });
+}
+
+// A function of perigee.run; whether its result is true.
+bool LuaSession::call_run(const char* function) {
+  lua_State* L = lua_.raw();
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "perigee.run");
+  lua_.call(1, 1);
+  lua_getfield(L, -1, function);
+  lua_remove(L, -2);
+  lua_.call(0, 1);
+  return lua_toboolean(L, -1) != 0;
+}
+
+bool LuaSession::deliver() {
+  bool due = false;
+  guarded([&] { due = call_run("deliver"); });
+  return due;
+}
+
+void LuaSession::answer() {
+  in_lua_ = false;
+  guarded([&] { call_run("answer"); });
 }
 
 bool LuaSession::run_file(const std::string& path) {

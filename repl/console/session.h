@@ -17,6 +17,7 @@ struct LuaSessionOptions {
   std::atomic<bool>* interrupt = nullptr;  // set by Ctrl-C; taken back here
   bool colour = false;
   std::function<int()> columns = [] { return 80; };  // for what is printed
+  std::function<void()> wake;                        // called on a run's thread when deliver() has something to do; must not block
 };
 
 class LuaSession : public Language {
@@ -27,6 +28,11 @@ class LuaSession : public Language {
   bool run(const std::string& input);
   bool run_file(const std::string& path);
   bool quitting() const { return quitting_; }  // `:quit`
+
+  // What the runs of pg.start have told since the last time goes into their curves. True: functions of run:on are due, which answer() calls
+  // and which may print.
+  bool deliver();
+  void answer();
 
   bool finished(const std::string& text) override;
   Completion complete(const std::string& text, size_t cursor) override;
@@ -42,6 +48,7 @@ class LuaSession : public Language {
   static bool is_command(std::string_view text);
 
   // session.cpp
+  bool call_run(const char* function);
   void run_lua(const std::string& input);
   std::string compile(const std::string& source);
   void load_input(const std::string& input);

@@ -47,6 +47,7 @@ class Editor {
   virtual void expire() = 0;
   virtual void resize(int columns, int rows) = 0;
   virtual std::string take_output() = 0;  // bytes for the terminal
+  virtual std::string hide() = 0;         // bytes that wipe the input away; the next begin() shows it again
 };
 
 }  // namespace perigee

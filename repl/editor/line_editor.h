@@ -32,6 +32,7 @@ class LineEditor : public Editor {
   void expire() override { keys_.expire(); }
   void resize(int columns, int rows) override;
   std::string take_output() override;
+  std::string hide() override { return painter_.resize(painter_.columns(), painter_.height()); }
 
   const std::string& text() const { return text_; }
   size_t cursor() const { return cursor_; }

@@ -22,6 +22,7 @@ class PlainEditor : public Editor {
   void expire() override {}
   void resize(int, int) override {}
   std::string take_output() override;
+  std::string hide() override { return ""; }
 
   void finish() { finished_ = true; }  // nothing more will be fed
   void clear();                        // forgets what was typed

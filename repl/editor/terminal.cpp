@@ -1,6 +1,7 @@
 #include "repl/editor/terminal.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
@@ -55,7 +56,7 @@ void catch_signal(int signal, void (*handler)(int)) {
 
 std::atomic<bool>& Terminal::interrupted() { return interrupt; }
 
-Terminal::Terminal(int input, int output) : input_(input), output_(output) {
+Terminal::Terminal(int input, int output) : input_(input), output_(output), calls_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   interactive_ = isatty(input) == 1 && isatty(output) == 1;
   const char* kind = std::getenv("TERM");
   capable_ = interactive_ && kind && *kind && std::strcmp(kind, "dumb") != 0;
@@ -71,7 +72,10 @@ Terminal::Terminal(int input, int output) : input_(input), output_(output) {
   for (const int signal : kWaking) catch_signal(signal, on_waking);
 }
 
-Terminal::~Terminal() { cooked(); }
+Terminal::~Terminal() {
+  cooked();
+  if (calls_ >= 0) close(calls_);
+}
 
 void Terminal::raw() {
   if (!capable_) return;
@@ -112,15 +116,16 @@ Terminal::Wake Terminal::wait(int timeout_ms, std::string* bytes) {
   sigemptyset(&waking);
   for (const int signal : kWaking) sigaddset(&waking, signal);
   pthread_sigmask(SIG_BLOCK, &waking, &before);
-  pollfd file{input_, POLLIN, 0};
+  pollfd files[] = {{input_, POLLIN, 0}, {calls_, POLLIN, 0}};
   const timespec limit{timeout_ms / 1000, timeout_ms % 1000 * 1'000'000L};
   const bool flagged = interrupt || resized || continued;
-  const int ready = flagged ? -1 : ppoll(&file, 1, timeout_ms < 0 ? nullptr : &limit, &before);
+  const int ready = flagged ? -1 : ppoll(files, 2, timeout_ms < 0 ? nullptr : &limit, &before);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (interrupt.exchange(false)) return Wake::interrupted;
   if (continued.exchange(false)) return Wake::continued;
   if (resized.exchange(false)) return Wake::resized;
   if (ready == 0) return Wake::late;
+  if (uint64_t calls; ready > 0 && files[1].revents != 0 && ::read(calls_, &calls, sizeof calls) > 0) return Wake::called;
   char part[4096];
   const ssize_t count = read(input_, part, sizeof part);
   if (count > 0) {
@@ -128,6 +133,12 @@ Terminal::Wake Terminal::wait(int timeout_ms, std::string* bytes) {
     return Wake::bytes;
   }
   return count < 0 && (errno == EINTR || errno == EAGAIN) ? Wake::late : Wake::closed;
+}
+
+void Terminal::call() {
+  const uint64_t one = 1;
+  // It can only fail where a wait is ended already.
+  if (::write(calls_, &one, sizeof one) < 0) return;
 }
 
 void Terminal::write(std::string_view bytes) {

@@ -24,10 +24,11 @@ class Terminal {
   int columns() const;
   int rows() const;
 
-  // What ended a wait for input. continued: the program was stopped and goes on, or something else wrote on the terminal.
-  enum class Wake { bytes, closed, late, resized, continued, interrupted };
+  // What ended a wait for input. continued: the program was stopped and goes on, or something else wrote on the terminal. called: call().
+  enum class Wake { bytes, closed, late, resized, continued, interrupted, called };
   Wake wait(int timeout_ms, std::string* bytes);  // -1: without an end
 
+  void call();  // ends a wait, or the next one; any thread
   void write(std::string_view bytes);
   void suspend();  // as Ctrl-Z does; returns when the program goes on
 
@@ -35,7 +36,7 @@ class Terminal {
   static std::atomic<bool>& interrupted();
 
  private:
-  int input_, output_;
+  int input_, output_, calls_;  // calls_: an eventfd
   bool interactive_ = false, capable_ = false, coloured_ = false, raw_ = false;
 };
 
