@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Installs Perigee into a folder and uses it from there as another project would: pkg-config, a C and a C++ program.
+"""Installs Perigee into a folder and uses it from there as another project would: pkg-config, CMake, all installed examples.
 
     install_test.py BUILD    (the build folder; `./perigee test --all` runs this)
 """
@@ -55,6 +55,25 @@ class Installed(unittest.TestCase):
         said = self.build_and_run("cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic", ROOT / "tests/api/example.c")
         self.assertRegex(said, r"y = (2\.9|3\.0)\d* a \+ -(1\.9|2\.0)\d* b")
 
+    # What is installed is built where it is: CMake finds the library, each example runs and judges its own result.
+    def test_cmake_builds_the_installed_examples(self):
+        config = next(self.root.rglob("perigee-config.cmake"))
+        examples = next(self.root.rglob("examples/CMakeLists.txt")).parent
+        with tempfile.TemporaryDirectory() as build:
+            run("cmake", "-S", examples, "-B", build, f"-Dperigee_DIR={config.parent}", "-DCMAKE_BUILD_TYPE=MinSizeRel",
+                "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror", env=self.environment)
+            run("cmake", "--build", build, env=self.environment)
+            programs = sorted(p for p in pathlib.Path(build).iterdir() if p.name.startswith("example"))
+            self.assertEqual(len(programs), len(list(examples.glob("example*"))))
+            for program in programs:
+                said = run(program, env=self.environment, cwd=build, timeout=300)
+                self.assertTrue(said.strip(), program.name)
+        with tempfile.TemporaryDirectory() as project:
+            pathlib.Path(project, "CMakeLists.txt").write_text(
+                "cmake_minimum_required(VERSION 3.16)\nproject(p LANGUAGES C)\nfind_package(perigee 0.2)\n"
+                'if(perigee_FOUND)\n message(FATAL_ERROR "a later version was found")\nendif()\n')
+            run("cmake", "-S", project, "-B", f"{project}/b", f"-Dperigee_DIR={config.parent}", env=self.environment)
+
     def test_examples_are_short(self):
         for name in ("example.c", "example.cpp"):
             lines = [line for line in (ROOT / "tests/api" / name).read_text().splitlines() if line.strip()]
@@ -78,7 +97,7 @@ class Installed(unittest.TestCase):
         here = {str(p.relative_to(self.root)).split("/", 2)[-1] for p in self.root.rglob("*") if p.is_file()}
         text = "\n".join(sorted(here))
         for wanted in (r"bin/perigee$", r"include/perigee\.h$", r"include/perigee\.hpp$", r"include/perigee_rules\.hpp$",
-                       r"lua/perigee/init\.lua$", r"pkgconfig/perigee\.pc$", r"libperigee\.so\.0$"):
+                       r"lua/perigee/init\.lua$", r"pkgconfig/perigee\.pc$", r"cmake/perigee/perigee-config-version\.cmake$", r"libperigee\.so\.0$"):
             self.assertRegex(text, re.compile(wanted, re.M))
 
         program = next(self.root.rglob("bin/perigee"))

@@ -1,0 +1,11 @@
+# Builds the examples against an installed Perigee: cmake -S . -B build && cmake --build build
+cmake_minimum_required(VERSION 3.16)
+project(perigee_examples LANGUAGES C CXX)
+set(CMAKE_CXX_STANDARD 20)
+find_package(perigee 0.1 REQUIRED)
+find_package(Threads REQUIRED)
+foreach(source example.c example.cpp example_two_trainings.cpp example_online.cpp)
+  string(REPLACE "." "_" name ${source})
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE perigee::perigee Threads::Threads)
+endforeach()
