@@ -58,15 +58,8 @@ int set_up(lua_State* L) {
   lua_getglobal(L, "package");
   lua_pushstring(L, (options->folder + "/?.lua;" + options->folder + "/?/init.lua").c_str());
   lua_setfield(L, -2, "path");
-  lua_getfield(L, -1, "preload");
-  for (const LuaModule& module : lua_modules()) {
-    lua_pushstring(L, module.name);
-    lua_pushcclosure(L, open_module, 1);
-    lua_setfield(L, -2, module.name);
-  }
-  lua_pushcfunction(L, open_bindings);
-  lua_setfield(L, -2, "perigee.native");
-  lua_pop(L, 2);
+  lua_pop(L, 1);
+  preload_modules(L);
 
   lua_pushcfunction(L, print_to_stderr);
   lua_setglobal(L, "print");
@@ -83,7 +76,21 @@ const LuaOptions& lua_options(lua_State* L) {
   lua_rawget(L, LUA_REGISTRYINDEX);
   const auto* options = static_cast<const LuaOptions*>(lua_touserdata(L, -1));
   lua_pop(L, 1);
-  return *options;
+  static const LuaOptions none;
+  return options ? *options : none;
+}
+
+void preload_modules(lua_State* L) {
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "preload");
+  for (const LuaModule& module : lua_modules()) {
+    lua_pushstring(L, module.name);
+    lua_pushcclosure(L, open_module, 1);
+    lua_setfield(L, -2, module.name);
+  }
+  lua_pushcfunction(L, open_bindings);
+  lua_setfield(L, -2, "perigee.native");
+  lua_pop(L, 2);
 }
 
 struct LuaState::Memory {

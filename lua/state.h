@@ -21,7 +21,10 @@ struct LuaOptions {
   std::function<void()> wake;                    // called on a run's thread when it has events (lua/run.cpp); must not block
 };
 
-const LuaOptions& lua_options(lua_State* L);  // of the LuaState
+const LuaOptions& lua_options(lua_State* L);  // of the LuaState; the defaults in an interpreter that is not ours
+
+// Makes our modules known to `require`, in any interpreter.
+void preload_modules(lua_State* L);
 
 class LuaState {
  public:

@@ -5,6 +5,7 @@ local data = require "perigee.data"
 local layers = require "perigee.layers"
 local rules = require "perigee.rules"
 local show = require "perigee.show"
+local tensor = require "perigee.tensor"
 
 local help = {}
 
@@ -19,7 +20,7 @@ local families = {
   { family = "source", word = "data source", plural = "data sources", members = data.constructors, prefix = "data." },
   { family = "transform", word = "transform", plural = "transforms", members = data.transforms, prefix = "transform." },
   { family = "policy", word = "averaging policy", plural = "averaging", members = rules.averaging, prefix = "averaging." },
-  { family = "op", word = "op on traced values", plural = "ops", members = pg.op, prefix = "op.", promoted = true },
+  { family = "op", word = "op on tensors and traced values", plural = "ops", members = pg.op, prefix = "op.", promoted = true },
 }
 
 -- Sources and transforms say in words what their options are: "Options: scale (1/255), part ('train' or 'test')".
@@ -64,6 +65,7 @@ local function load_entries()
       end
       by_function[make] = entry
       local short = not by_name[entry.name] and family.promoted
+      entry.full_path = "pg." .. (family.prefix or "") .. entry.name
       entry.path = "pg." .. (short and "" or family.prefix or "") .. entry.name
       by_name[entry.name] = by_name[entry.name] or {}
       table.insert(by_name[entry.name], entry)
@@ -239,15 +241,39 @@ local function overview_text(width)
   return table.concat(parts, "\n") .. "\n"
 end
 
-local function raw_path(name)
-  local value = _G
-  for part in name:gmatch "[^.:]+" do
-    if type(value) ~= "table" then return nil end
-    local found = rawget(value, part)
-    if found == nil then
-      local meta = debug.getmetatable(value)
-      found = meta and type(meta.__index) == "table" and rawget(meta.__index, part) or nil
+local most_parents = 10
+
+---Calls `visit(key, value)` for the fields of a value and of what its metatable's __index tables add. Nothing of the user's is called.
+---@param value any
+---@param visit fun(key: any, value: any)
+function help.each_field(value, visit)
+  if tensor.is(value) then
+    for _, name in ipairs { "rank", "shape", "dtype", "device" } do visit(name, value[name]) end
+    value = tensor.methods
+  end
+  for _ = 1, most_parents do
+    if type(value) == "table" then
+      for key, field in next, value do visit(key, field) end
     end
+    local meta = debug.getmetatable(value)
+    if type(meta) ~= "table" then return end
+    -- A metatable whose __index is a function may name its fields in __fields.
+    value = type(rawget(meta, "__index")) == "table" and rawget(meta, "__index") or rawget(meta, "__fields")
+    if type(value) ~= "table" then return end
+  end
+end
+
+---What { "pg", "data", "mnist" } names; nil when it names nothing.
+---@param path string[]
+---@return any
+function help.resolve(path)
+  local value = _G
+  for _, name in ipairs(path) do
+    local found
+    help.each_field(value, function(key, each)
+      if found == nil and key == name then found = each end
+    end)
+    if found == nil then return nil end
     value = found
   end
   return value
@@ -269,9 +295,12 @@ function help.text(name, width)
   width = math.max(40, math.min(width - 1, 120))
   load_entries()
   if name == "" or name == "pg" then return overview_text(width) end
-  local value = raw_path(name)
+  local path = {}
+  for part in name:gmatch "[^.:]+" do path[#path + 1] = part end
+  local value = help.resolve(path)
   local found = by_function[value] and { by_function[value] } or not name:find "[.:]" and by_name[name]
   if value == nil and not found then value = rawget(pg, name) end
+  if value ~= nil and value == rawget(pg, path[#path]) then value = tensor.methods[path[#path]] or value end
   if found then
     local texts = {}
     for index, entry in ipairs(found) do texts[index] = entry_text(entry, width) end

@@ -22,40 +22,6 @@ end
 ---@return string
 function prompt.help(name, width) return help.text(name, width) end
 
-local most_parents = 10
-
--- Calls `visit(key, value)` for the fields of a value and of what its metatable's __index tables add.
-local function each_field(value, visit)
-  for _ = 1, most_parents do
-    if type(value) == "table" then
-      for key, field in next, value do visit(key, field) end
-    end
-    local meta = debug.getmetatable(value)
-    if type(meta) ~= "table" then return end
-    -- A metatable whose __index is a function may name its fields in __fields.
-    value = type(rawget(meta, "__index")) == "table" and rawget(meta, "__index") or rawget(meta, "__fields")
-    if type(value) ~= "table" then return end
-  end
-end
-
-local function field(value, name)
-  local found
-  each_field(value, function(key, each)
-    if found == nil and key == name then found = each end
-  end)
-  return found
-end
-
-local function resolve(path)
-  local value = _G
-  for _, name in ipairs(path) do
-    value = field(value, name)
-    if value == nil then return nil end
-  end
-  return value
-end
-
--- What an editor calls the options of functions that are no constructors.
 local function options_of(f)
   local entry = help.entry_of(f)
   if entry then
@@ -79,7 +45,7 @@ local function add_names(found, value, prefix, method, with_words)
     seen[name] = true
     found[#found + 1] = name
   end
-  each_field(value, function(name, each)
+  help.each_field(value, function(name, each)
     if not method or type(each) == "function" then add(name) end
   end)
   if with_words and prefix ~= "" then
@@ -103,7 +69,7 @@ function prompt.complete(kind, path, prefix, method, used)
   if kind == "option" then
     local given, seen = {}, {}
     for _, name in ipairs(used) do given[name] = true end
-    for _, option in ipairs(options_of(resolve(path))) do
+    for _, option in ipairs(options_of(help.resolve(path))) do
       if option.name:sub(1, #prefix) == prefix and not given[option.name] and not seen[option.name] then
         seen[option.name] = true
         put(option.name, help.note_of(option))
@@ -117,12 +83,12 @@ function prompt.complete(kind, path, prefix, method, used)
     for _, entry in ipairs((help.entries())) do
       if entry.path and not rawget(_G, entry.name) then known[entry.name] = true end
     end
-    for name in next, resolve { "pg" } do known[name] = true end
+    for name in next, help.resolve { "pg" } do known[name] = true end
     for name in next, known do
       if type(name) == "string" and name:sub(1, #prefix) == prefix then names[#names + 1] = name end
     end
   end
-  local value = resolve(path)
+  local value = help.resolve(path)
   if value ~= nil then add_names(names, value, prefix, method, #path == 0 and kind ~= "help") end
   table.sort(names)
   local last

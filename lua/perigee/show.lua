@@ -1,6 +1,7 @@
 -- Values as text for a person: tables in the order of their keys, long ones cut, networks and experiments as tables of layers.
 local layers = require "perigee.layers"
 local data = require "perigee.data"
+local tensor = require "perigee.tensor"
 
 local show = {}
 
@@ -140,6 +141,7 @@ function Printer:text(value, depth, column)
     return entry and "function: " .. entry.path or tostring(value)
   end
   if kind == "userdata" and value == require("perigee.native").null then return "pg.null" end
+  if kind == "cdata" and depth > 0 and tensor.is(value) then return "tensor " .. tensor.type_text(value) end
   return self:own_text(value) or tostring(value)
 end
 

@@ -6,6 +6,7 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -91,17 +92,29 @@ class Installed(unittest.TestCase):
         listed = run("nm", "-D", "--defined-only", self.library)
         exported = {line.split()[2] for line in listed.splitlines() if line.split()[1] != "A"}
         self.assertGreater(len(declared), 40)
-        self.assertEqual(exported, declared | {"perigee_main"})  # src/api/program.h: what the program is a door to
+        self.assertEqual(exported, declared | {"perigee_main", "perigee_luaopen"})  # what the program and the Lua module are doors to
 
     def test_what_is_installed(self):
         here = {str(p.relative_to(self.root)).split("/", 2)[-1] for p in self.root.rglob("*") if p.is_file()}
         text = "\n".join(sorted(here))
         for wanted in (r"bin/perigee$", r"include/perigee\.h$", r"include/perigee\.hpp$", r"include/perigee_rules\.hpp$",
-                       r"lua/perigee/init\.lua$", r"pkgconfig/perigee\.pc$", r"cmake/perigee/perigee-config-version\.cmake$", r"libperigee\.so\.0$"):
+                       r"luals/perigee\.d\.lua$", r"pkgconfig/perigee\.pc$", r"cmake/perigee/perigee-config-version\.cmake$", r"libperigee\.so\.0$"):
             self.assertRegex(text, re.compile(wanted, re.M))
 
         program = next(self.root.rglob("bin/perigee"))
         self.assertRegex(run(program, "version"), r"\d+\.\d+\.\d+")
+
+    @unittest.skipUnless(shutil.which("luajit"), "luajit is not installed")
+    def test_stock_luajit(self):
+        module = next(self.root.rglob("lua/5.1/perigee.so"))
+        script = """
+            local pg = require "perigee"
+            local net = pg.sequential { pg.conv2d { 20, kernel = 5 }, pg.dense { 10 } }
+            local ok, message = pcall(function() local layer = pg.conv2d { 20, kernal = 5 } return layer end)
+            assert(not ok and message:find "did you mean 'kernel'", message)
+            print(pg.version, #net.layers, (pg.arange(4) + 1):sum():item())"""
+        done = subprocess.run(["luajit", "-e", script], env={**os.environ, "LUA_CPATH": str(module.parent / "?.so")}, capture_output=True, text=True)
+        self.assertEqual((done.stdout.split(), done.stderr), (["0.1.0", "2", "14"], ""))
 
     def test_size(self):
         size = sum(p.stat().st_size for p in self.root.rglob("*") if p.is_file() and not p.is_symlink())

@@ -1,0 +1,163 @@
+-- Prints perigee.d.lua: what LuaLS must know to complete and check scripts. From the registries, and from the annotations of our modules.
+-- Run by the build: perigee -e 'dofile "lua/annotations.lua"'
+local pg = require "perigee"
+local native = require "perigee.native"
+local tensor = require "perigee.tensor"
+local help = require "perigee.help"
+
+local out = {}
+local function put(text, ...) out[#out + 1] = select("#", ...) > 0 and text:format(...) or text end
+
+-- "integer or {height, width}" for LuaLS.
+local function kind_of(option)
+  local kind, kinds = option.type or "", {}
+  local function add(known) if not table.concat(kinds, "|"):find(known, 1, true) then kinds[#kinds + 1] = known end end
+  if kind:find "integer" then add "integer" end
+  if kind:find "number" then add "number" end
+  if kind:find "boolean" then add "boolean" end
+  if kind:find '"' or kind:find "string" then add "string" end
+  if kind:find "function" then add "function" end
+  if kind:find "{" or kind:find "list" or kind:find "table" or kind:find "layer" or kind:find "schedule" then add "table" end
+  for _, word in ipairs { "activation", "initializer", "regularization", "constraint", "codec", "policy" } do
+    if kind:find(word, 1, true) then
+      add "string"
+      add "table"
+    end
+  end
+  for _, word in ipairs { "topology", "cut", "group" } do
+    if kind == word then add "string" end
+  end
+  return #kinds == 0 and "any" or table.concat(kinds, "|")
+end
+
+local results = { layer = "perigee.Layer", source = "perigee.Source", op = "perigee.Tensor" }
+local parted = { mnist = true, cifar10 = true, digits = true }
+
+local function one_line(text) return (text or ""):gsub("%s+", " ") end
+
+local function put_options(class, entry, parent)
+  put("---@class %s%s", class, parent and ": " .. parent or "")
+  local types = {}
+  for _, option in ipairs(entry.options) do
+    types[option.name] = kind_of(option)
+    put("---@field %s? %s %s%s", option.name, kind_of(option), option.fallback and option.fallback .. (option.doc and ": " or "") or "", one_line(option.doc))
+  end
+  for index, name in ipairs(entry.positional or {}) do
+    put("---@field [%d]? %s %s", index, name == "layers" and "perigee.Layer" or types[name] or "any", name)
+  end
+  put ""
+end
+
+local function put_op(entry)
+  put("---%s", one_line(entry.doc))
+  for _, name in ipairs(entry.positional) do put("---@param %s? perigee.Tensor|number", name) end
+  put "---@param options? table"
+  put "---@return perigee.Tensor"
+  put("function %s(%s) end", entry.path, table.concat(entry.positional, ", ") .. ", options")
+  put ""
+end
+
+local function put_entry(entry)
+  if entry.family == "op" then return put_op(entry) end
+  local class = ("perigee.%s.%s"):format(entry.family, entry.name)
+  put_options(class, entry, entry.family == "layer" and "perigee.LayerOptions" or nil)
+  local result = results[entry.family] or "perigee.Rule"
+  if parted[entry.name] and entry.family == "source" then result = "{ train: perigee.Source, test: perigee.Source }" end
+  put("---%s", one_line(entry.doc))
+  put("---@param options? %s|any", class)
+  put("---@return %s", result)
+  put(entry.name == "repeat" and "pg[\"repeat\"] = function(options, ...) end" or ("function %s(options, ...) end"):format(entry.full_path))
+  if entry.full_path ~= entry.path then put("%s = %s", entry.path, entry.full_path) end
+  put ""
+end
+
+-- Classes of our modules: their annotations, and those of their methods.
+local declared = {}
+local function put_classes(module)
+  local text = native.module_text(module)
+  local comment, locals, class_of = {}, {}, {}
+  for line in (text .. "\n"):gmatch "(.-)\n" do
+    if line:match "^%-%-%-" then
+      comment[#comment + 1] = line
+    else
+      local class = comment[1] and comment[1]:match "^%-%-%-@class ([%w_.]+)"
+      local name = line:match "^local ([%w_]+)"
+      local owner, joint, method, parameters = line:match "^function ([%w_]+)([.:])([%w_]+)(%b())"
+      if class then
+        put(table.concat(comment, "\n"))
+        if name then
+          locals[name] = class:gsub("%.", "_")
+          class_of[name] = class .. "."
+          put("local %s = {}", locals[name])
+        end
+        put ""
+      elseif owner and locals[owner] then
+        declared[class_of[owner] .. method] = true
+        if #comment > 0 then put(table.concat(comment, "\n")) end
+        put("function %s%s%s%s end\n", locals[owner], joint, method, parameters)
+      end
+      comment = {}
+    end
+  end
+end
+
+local op_docs = {}
+for _, op in ipairs(native.ops()) do op_docs[op.name] = op.doc end
+
+-- A function that no registry has.
+local function put_function(path, f)
+  local name = path:match "[%w_]+$"
+  local parameters, info, known = {}, debug.getinfo(f, "u"), false
+  for _, line in ipairs(help.comment_above(f) or {}) do
+    known = known or line:match "^%-%-%-" ~= nil
+    if line:match "^%-%-%-" then put(line) end
+  end
+  local doc = op_docs[name] or op_docs[name:match "^(.*)_$"]
+  if not known and doc then put("---%s\n---@return perigee.Tensor", one_line(doc)) end
+  for index = 1, info.nparams do parameters[index] = debug.getlocal(f, index) end
+  if info.isvararg then parameters[#parameters + 1] = "..." end
+  put("function %s(%s) end\n", path, table.concat(parameters, ", "))
+end
+
+local function sorted(names)
+  local list = {}
+  for name in pairs(names) do list[#list + 1] = name end
+  table.sort(list)
+  return list
+end
+
+put "---@meta perigee\n-- Generated by the build from Perigee's registries and modules; nothing here runs."
+put "\n---@class perigee\n---@field version string\n---@field null userdata JSON's null"
+put "---@field newaxis table t[{ pg.newaxis }] has one more dimension\nlocal pg = {}\n"
+put "---What is only described: an optimiser, a schedule, a loss, an averaging policy.\n---@class perigee.Rule\n---@field type string\n"
+local entries, common = help.entries()
+put_options("perigee.LayerOptions", { options = common })
+for _, module in ipairs { "layers", "data", "experiment", "tensor", "differentiate" } do put_classes("perigee." .. module) end
+for _, name in ipairs(sorted(tensor.methods)) do
+  if not declared["perigee.Tensor." .. name] then put_function("perigee_Tensor." .. name, tensor.methods[name]) end
+end
+
+local spaces, done = {}, {}
+for _, entry in ipairs(entries) do
+  if entry.path then
+    local space = entry.full_path:match "^pg%.([%w_]+)%."
+    if space and not spaces[space] then
+      spaces[space] = true
+      put("pg.%s = {}\n", space)
+    end
+    put_entry(entry)
+    done[entry.path] = true
+  end
+end
+for _, name in ipairs(sorted(pg)) do
+  local value = rawget(pg, name)
+  if type(value) == "function" and not done["pg." .. name] then put_function("pg." .. name, tensor.methods[name] or value)
+  elseif type(value) == "table" and not spaces[name] and not getmetatable(value) then
+    put("pg.%s = {}\n", name)
+    for _, inner in ipairs(sorted(value)) do
+      if type(value[inner]) == "function" then put_function(("pg.%s.%s"):format(name, inner), value[inner]) end
+    end
+  end
+end
+put "return pg"
+io.write(table.concat(out, "\n"), "\n")
