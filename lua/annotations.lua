@@ -54,6 +54,7 @@ local function put_op(entry)
   put "---@param options? table"
   put "---@return perigee.Tensor"
   put("function %s(%s) end", entry.path, table.concat(entry.positional, ", ") .. ", options")
+  if entry.full_path ~= entry.path then put("%s = %s", entry.full_path, entry.path) end
   put ""
 end
 
@@ -66,7 +67,7 @@ local function put_entry(entry)
   put("---%s", one_line(entry.doc))
   put("---@param options? %s|any", class)
   put("---@return %s", result)
-  put(entry.name == "repeat" and "pg[\"repeat\"] = function(options, ...) end" or ("function %s(options, ...) end"):format(entry.full_path))
+  put(entry.name == "repeat" and 'pg["repeat"] = function(options, ...) end' or ("function %s(options, ...) end"):format(entry.full_path))
   if entry.full_path ~= entry.path then put("%s = %s", entry.path, entry.full_path) end
   put ""
 end
@@ -132,7 +133,7 @@ put "---@field newaxis table t[{ pg.newaxis }] has one more dimension\nlocal pg 
 put "---What is only described: an optimiser, a schedule, a loss, an averaging policy.\n---@class perigee.Rule\n---@field type string\n"
 local entries, common = help.entries()
 put_options("perigee.LayerOptions", { options = common })
-for _, module in ipairs { "layers", "data", "experiment", "tensor", "differentiate" } do put_classes("perigee." .. module) end
+for _, module in ipairs { "layers", "data", "experiment", "tensor", "tensor_ops", "tensor_index", "differentiate" } do put_classes("perigee." .. module) end
 for _, name in ipairs(sorted(tensor.methods)) do
   if not declared["perigee.Tensor." .. name] then put_function("perigee_Tensor." .. name, tensor.methods[name]) end
 end

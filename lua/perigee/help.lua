@@ -39,6 +39,9 @@ local function options_in(doc)
   return options
 end
 
+-- What these take is not what they describe: a function, nodes. The comments above them have examples.
+local made = { lambda = true, graph = true }
+
 local entries, by_name, by_function
 
 local function load_entries()
@@ -51,6 +54,7 @@ local function load_entries()
     local make = rawget(family.members, entry.name)
     if make then
       entry.word = family.word
+      if made[entry.name] then entry.example = nil end
       if entry.family == "source" or entry.family == "transform" then
         entry.positional = data.positional[entry.name] or {}
         for _, name in ipairs(entry.positional) do entry.options[#entry.options + 1] = { name = name, required = true } end
@@ -91,29 +95,31 @@ function help.entries()
   return entries, entries.common
 end
 
----A description as one writes it: { type = "dense", out = 10 } is pg.dense { out = 10 }, also inside others.
+-- What stands inside a description as a call: pg.dense { out = 10 }. Anything else is a plain table.
+local called = { layer = true, schedule = true, source = true, transform = true }
+
+---A description as one writes it: { type = "dense", out = 10 } is pg.dense { out = 10 }.
 ---@param description table
----@param entry? table
+---@param entry table what the registries know of it
 ---@return string
 function help.call_text(description, entry)
-  local function text(value)
+  local function text(value, without_type)
     if type(value) ~= "table" then return show.source(value) end
-    local known = type(value.type) == "string" and by_name[value.type]
-    if known then return help.call_text(value, known[1]) end
-    local parts, keys = {}, {}
-    for index, each in ipairs(value) do parts[index] = text(each) end
-    for key in pairs(value) do
-      if type(key) == "string" and key ~= "type" and key ~= "layers" then keys[#keys + 1] = key end
+    for _, known in ipairs(not without_type and type(value.type) == "string" and by_name[value.type] or {}) do
+      if called[known.family] then return help.call_text(value, known) end
     end
-    for _, each in ipairs(value.layers or {}) do parts[#parts + 1] = text(each) end
+    local parts, keys = {}, {}
+    for _, list in ipairs { value, without_type and value.layers or {} } do
+      for _, each in ipairs(list) do parts[#parts + 1] = text(each) end
+    end
+    for key in pairs(value) do
+      if type(key) == "string" and not (without_type and (key == "type" or key == "layers")) then keys[#keys + 1] = key end
+    end
     table.sort(keys)
-    for _, key in ipairs(keys) do parts[#parts + 1] = key .. " = " .. text(value[key]) end
+    for _, key in ipairs(keys) do parts[#parts + 1] = show.key(key) .. " = " .. text(value[key]) end
     return #parts == 0 and "{}" or "{ " .. table.concat(parts, ", ") .. " }"
   end
-  if not entry then return text(description) end
-  local copy = {}
-  for key, value in pairs(description) do copy[key] = key ~= "type" and value or nil end
-  return entry.path .. " " .. text(copy)
+  return entry.path .. " " .. text(description, true)
 end
 
 local function signature(entry)

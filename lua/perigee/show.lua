@@ -48,6 +48,11 @@ local function key_text(key, value_of)
   return "[" .. value_of(key) .. "]"
 end
 
+---A key of a table as Lua source.
+---@param key string
+---@return string
+function show.key(key) return key_text(key, quoted) end
+
 -- "type" and names that tell what something is stand first; then numbers, then names in order.
 local first_keys = { type = 1, name = 2 }
 local function sorted_keys(value, count)

@@ -123,7 +123,8 @@ std::optional<Key> KeyDecoder::sequence() {
     pasting_ = true;
     return paste();
   }
-  return take(at + 1, modifiers(numbers[1]) + std::string(final == '~' ? numbered_name(numbers[0]) : final_name(final)));
+  const std::string_view name = final == '~' ? numbered_name(numbers[0]) : final_name(final);
+  return take(at + 1, name == "<Unknown>" ? "<Unknown>" : modifiers(numbers[1]) + std::string(name));
 }
 
 std::optional<Key> KeyDecoder::escape() {
