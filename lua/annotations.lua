@@ -40,7 +40,8 @@ local function put_options(class, entry, parent)
   local types = {}
   for _, option in ipairs(entry.options) do
     types[option.name] = kind_of(option)
-    put("---@field %s? %s %s%s", option.name, kind_of(option), option.fallback and option.fallback .. (option.doc and ": " or "") or "", one_line(option.doc))
+    local fallback = option.fallback and option.fallback .. (option.doc and ": " or "") or ""
+    put("---@field %s? %s %s%s", option.name, kind_of(option), fallback, one_line(option.doc))
   end
   for index, name in ipairs(entry.positional or {}) do
     put("---@field [%d]? %s %s", index, name == "layers" and "perigee.Layer" or types[name] or "any", name)
@@ -67,7 +68,7 @@ local function put_entry(entry)
   put("---%s", one_line(entry.doc))
   put("---@param options? %s|any", class)
   put("---@return %s", result)
-  put(entry.name == "repeat" and 'pg["repeat"] = function(options, ...) end' or ("function %s(options, ...) end"):format(entry.full_path))
+  put(entry.full_path:find("[", 1, true) and "%s = function(options, ...) end" or "function %s(options, ...) end", entry.full_path)
   if entry.full_path ~= entry.path then put("%s = %s", entry.path, entry.full_path) end
   put ""
 end
@@ -133,7 +134,9 @@ put "---@field newaxis table t[{ pg.newaxis }] has one more dimension\nlocal pg 
 put "---What is only described: an optimiser, a schedule, a loss, an averaging policy.\n---@class perigee.Rule\n---@field type string\n"
 local entries, common = help.entries()
 put_options("perigee.LayerOptions", { options = common })
-for _, module in ipairs { "layers", "data", "experiment", "tensor", "tensor_ops", "tensor_index", "differentiate" } do put_classes("perigee." .. module) end
+for _, module in ipairs(sorted(package.preload)) do
+  if module:match "^perigee%." and native.module_text(module) then put_classes(module) end
+end
 for _, name in ipairs(sorted(tensor.methods)) do
   if not declared["perigee.Tensor." .. name] then put_function("perigee_Tensor." .. name, tensor.methods[name]) end
 end
@@ -152,7 +155,7 @@ for _, entry in ipairs(entries) do
 end
 for _, name in ipairs(sorted(pg)) do
   local value = rawget(pg, name)
-  if type(value) == "function" and not done["pg." .. name] then put_function("pg." .. name, tensor.methods[name] or value)
+  if type(value) == "function" and not done[help.path("pg.", name)] then put_function("pg." .. name, tensor.methods[name] or value)
   elseif type(value) == "table" and not spaces[name] and not getmetatable(value) then
     put("pg.%s = {}\n", name)
     for _, inner in ipairs(sorted(value)) do

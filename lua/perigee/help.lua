@@ -44,6 +44,15 @@ local made = { lambda = true, graph = true }
 
 local entries, by_name, by_function
 
+---A field of what `space` names: "pg." and "dense" are pg.dense, but "repeat" is a word of Lua.
+---@param space string
+---@param name string
+---@return string
+function help.path(space, name)
+  local key = show.key(name)
+  return key:sub(1, 1) == "[" and space:gsub("%.$", "") .. key or space .. name
+end
+
 local function load_entries()
   if entries then return end
   entries, by_name, by_function = native.reference(), {}, {}
@@ -69,8 +78,8 @@ local function load_entries()
       end
       by_function[make] = entry
       local short = not by_name[entry.name] and family.promoted
-      entry.full_path = "pg." .. (family.prefix or "") .. entry.name
-      entry.path = "pg." .. (short and "" or family.prefix or "") .. entry.name
+      entry.full_path = help.path("pg." .. (family.prefix or ""), entry.name)
+      entry.path = short and help.path("pg.", entry.name) or entry.full_path
       by_name[entry.name] = by_name[entry.name] or {}
       table.insert(by_name[entry.name], entry)
       -- A function that is an op on traced values and something else on anything else.
@@ -109,8 +118,9 @@ function help.call_text(description, entry)
       if called[known.family] then return help.call_text(value, known) end
     end
     local parts, keys = {}, {}
-    for _, list in ipairs { value, without_type and value.layers or {} } do
-      for _, each in ipairs(list) do parts[#parts + 1] = text(each) end
+    for _, each in ipairs(value) do parts[#parts + 1] = text(each) end
+    for _, each in ipairs(without_type and value.layers or {}) do
+      parts[#parts + 1] = text(type(each) == "string" and { type = each } or each) -- JSON may name a layer alone
     end
     for key in pairs(value) do
       if type(key) == "string" and not (without_type and (key == "type" or key == "layers")) then keys[#keys + 1] = key end

@@ -9,7 +9,7 @@ text = open(file, encoding="utf-8").read()
 LIST = """
 local help, pg = require "perigee.help", require "perigee"
 for name, value in pairs(pg) do
-  if type(value) == "function" then print("function pg." .. name) end
+  if type(value) == "function" then print("function " .. help.path("pg.", name)) end
 end
 for _, entry in ipairs((help.entries())) do
   if entry.path then
@@ -31,7 +31,7 @@ for line in text.splitlines():
     elif not line.startswith("---"):
         current = None
 functions = set(re.findall(r"^function ([\w.]+)\(", text, re.M)) | set(re.findall(r"^(pg[\w.]+) = pg", text, re.M)) | {
-    "pg." + name for name in re.findall(r'^pg\["(\w+)"\] = function', text, re.M)}
+    name for name in re.findall(r'^(pg\["\w+"\]) = function', text, re.M)}
 methods = set(re.findall(r"^function perigee_Tensor[.:](\w+)\(", text, re.M))
 
 missing = []
