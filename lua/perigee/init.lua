@@ -18,6 +18,8 @@ local tensor = require "perigee.tensor"
 require "perigee.tensor_ops"
 require "perigee.tensor_index"
 require "perigee.tensor_text"
+require "perigee.tensor_linalg"
+require "perigee.tensor_files"
 require "perigee.differentiate"
 
 local pg = {

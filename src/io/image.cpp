@@ -116,15 +116,22 @@ struct Png {
     module.symbol("png_image_begin_read_from_memory", begin);
     module.symbol("png_image_finish_read", finish);
     module.symbol("png_image_free", free);
+    module.symbol("png_image_write_to_memory", write);
   }
   Module module;
   int (*begin)(png_imagep, png_const_voidp, size_t);
   int (*finish)(png_imagep, png_const_colorp, void*, png_int_32, void*);
   void (*free)(png_imagep);
+  int (*write)(png_imagep, void*, png_alloc_size_t*, int, const void*, png_int_32, const void*);
 };
 
-void decode_png(std::span<const std::byte> bytes, const std::string& where, int64_t channels, Picture& image) {
+const Png& png() {
   static const Png library;
+  return library;
+}
+
+void decode_png(std::span<const std::byte> bytes, const std::string& where, int64_t channels, Picture& image) {
+  const Png& library = png();
   png_image header = {};
   header.version = PNG_IMAGE_VERSION;
   struct End {
@@ -181,6 +188,24 @@ ImageKind image_kind(std::span<const std::byte> bytes) {
   if (text.starts_with("\xff\xd8\xff")) return ImageKind::jpeg;
   if (text.starts_with("\x89PNG\r\n\x1a\n")) return ImageKind::png;
   return ImageKind::none;
+}
+
+Bytes encode_png(const Picture& image, const std::string& where) {
+  const Png& library = png();
+  png_image header = {};
+  header.version = PNG_IMAGE_VERSION;
+  header.width = static_cast<png_uint_32>(image.width);
+  header.height = static_cast<png_uint_32>(image.height);
+  header.format = image.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  png_alloc_size_t size = 0;
+  Bytes bytes;
+  for (int round = 0; round < 2; ++round) {  // first how many bytes, then those
+    bytes.resize(size);
+    if (!library.write(&header, round == 0 ? nullptr : bytes.data(), &size, 0, image.pixels.data(), 0, nullptr))
+      fail(where, std::string("libpng: ") + header.message);
+  }
+  bytes.resize(size);
+  return bytes;
 }
 
 void decode_image(std::span<const std::byte> bytes, const std::string& where, int64_t channels, Picture& image) {

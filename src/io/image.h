@@ -21,6 +21,9 @@ ImageKind image_kind(std::span<const std::byte> bytes);  // by their first bytes
 // has more than 2^26 pixels. Error(resources) when the library is not installed.
 void decode_image(std::span<const std::byte> bytes, const std::string& where, int64_t channels, Picture& image);
 
+// The picture, of 1 or 3 channels, as a PNG file. Error(resources) when the library is not installed.
+Bytes encode_png(const Picture& image, const std::string& where);
+
 // Planes of `height` x `width`, channel after channel, values times `scale`. Bilinear; when it shrinks, the mean over what a pixel covers.
 void resize_image(const Picture& image, int64_t height, int64_t width, float scale, float* planes);
 

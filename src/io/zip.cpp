@@ -123,4 +123,56 @@ Bytes zip_content(std::span<const std::byte> archive, const ZipEntry& entry, con
   return content;
 }
 
+namespace {
+
+void put(Bytes& bytes, uint64_t value, int size) {
+  for (int i = 0; i < size; ++i) bytes.push_back(static_cast<std::byte>(value >> (8 * i) & 0xff));
+}
+
+void put(Bytes& bytes, std::span<const std::byte> content) { bytes.insert(bytes.end(), content.begin(), content.end()); }
+
+// What a local header and the central directory have in common: version needed, flags (names are UTF-8), stored, 1980-01-01, CRC, sizes.
+void put_entry(Bytes& bytes, const std::string& name, const Bytes& content) {
+  put(bytes, 20, 2);
+  put(bytes, 1u << 11, 2);
+  put(bytes, 0, 4);
+  put(bytes, 0x21, 2);
+  put(bytes, ::crc32_z(0, reinterpret_cast<const Bytef*>(content.data()), content.size()), 4);
+  put(bytes, content.size(), 4);
+  put(bytes, content.size(), 4);
+  put(bytes, name.size(), 2);
+  put(bytes, 0, 2);
+}
+
+}  // namespace
+
+Bytes zip_bytes(std::span<const std::pair<std::string, Bytes>> files) {
+  Bytes bytes, directory;
+  for (const auto& [name, content] : files) {
+    const uint64_t offset = bytes.size();
+    if (offset + content.size() + name.size() + 100 > UINT32_MAX || files.size() > UINT16_MAX || name.size() > UINT16_MAX)
+      throw Error(ErrorKind::resources, {.where = name, .what = "the archive is too large", .expected = "less than 4 GiB"});
+    put(bytes, 0x04034b50, 4);
+    put_entry(bytes, name, content);
+    put(bytes, as_bytes(name));
+    put(bytes, content);
+    put(directory, 0x02014b50, 4);
+    put(directory, 20, 2);
+    put_entry(directory, name, content);
+    put(directory, 0, 10);  // no comment, disk 0, attributes
+    put(directory, offset, 4);
+    put(directory, as_bytes(name));
+  }
+  const uint64_t start = bytes.size();
+  put(bytes, directory);
+  put(bytes, 0x06054b50, 4);
+  put(bytes, 0, 4);
+  put(bytes, files.size(), 2);
+  put(bytes, files.size(), 2);
+  put(bytes, directory.size(), 4);
+  put(bytes, start, 4);
+  put(bytes, 0, 2);
+  return bytes;
+}
+
 }  // namespace perigee

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/io/file.h"
@@ -22,6 +23,9 @@ struct ZipEntry {
 
 // In the archive's order. Error(data) with `where` and the offset.
 std::vector<ZipEntry> zip_entries(std::span<const std::byte> archive, const std::string& where);
+// An archive of stored (not compressed) files, below 4 GiB.
+Bytes zip_bytes(std::span<const std::pair<std::string, Bytes>> files);
+
 Bytes zip_content(std::span<const std::byte> archive, const ZipEntry& entry, const std::string& where);
 
 }  // namespace perigee

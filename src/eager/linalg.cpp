@@ -1,0 +1,212 @@
+#include "src/eager/linalg.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+#include "src/core/error.h"
+#include "src/eager/eager.h"
+#include "src/graph/plan.h"
+#include "src/io/module.h"
+
+namespace perigee {
+namespace {
+
+// Debian's OpenBLAS does not know newer CPUs and would take them for very old ones.
+bool name_core_type() {
+  if (host_isa() == Isa::avx512) ::setenv("OPENBLAS_CORETYPE", "SKYLAKEX", 0);
+  else if (host_isa() == Isa::avx2) ::setenv("OPENBLAS_CORETYPE", "HASWELL", 0);
+  return true;
+}
+
+// Fortran: everything by address, matrices by columns.
+struct Lapack {
+  Lapack() : module({"libopenblas.so.0", "liblapack.so.3"}, "linear algebra (solve, cholesky, qr, svd, ...)", "libopenblas0-openmp") {
+    module.symbol("dgesv_", gesv);
+    module.symbol("dpotrf_", potrf);
+    module.symbol("dgeqrf_", geqrf);
+    module.symbol("dorgqr_", orgqr);
+    module.symbol("dgesdd_", gesdd);
+    module.symbol("dsyevd_", syevd);
+  }
+  bool named = name_core_type();  // before the library looks
+  Module module;
+  void (*gesv)(const int* n, const int* k, double* a, const int* lda, int* pivots, double* b, const int* ldb, int* info);
+  void (*potrf)(const char* half, const int* n, double* a, const int* lda, int* info);
+  void (*geqrf)(const int* m, const int* n, double* a, const int* lda, double* tau, double* work, const int* size, int* info);
+  void (*orgqr)(const int* m, const int* n, const int* k, double* a, const int* lda, const double* tau, double* work, const int* size, int* info);
+  void (*gesdd)(const char* job, const int* m, const int* n, double* a, const int* lda, double* s, double* u, const int* ldu, double* vt,
+                const int* ldvt, double* work, const int* size, int* iwork, int* info);
+  void (*syevd)(const char* job, const char* half, const int* n, double* a, const int* lda, double* w, double* work, const int* size, int* iwork,
+                const int* isize, int* info);
+};
+
+const Lapack& lapack() {
+  static const Lapack library;
+  return library;
+}
+
+[[noreturn]] void refuse(const char* op, std::string what, std::string got, std::string expected = "") {
+  throw Error(ErrorKind::model, {.where = op, .what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
+}
+
+// Matrices of a batch, in f64 and row-major: by columns they are the transposes.
+struct Matrices {
+  Matrices(const char* op, const Array& x, bool square) : given(x.view.dtype) {
+    if (x.view.rank < 2) refuse(op, "takes matrices", x.text(), "at least two dimensions");
+    if (given != Dtype::f32 && given != Dtype::f64) refuse(op, "takes real matrices", x.text(), "f32 or f64");
+    const int64_t m = x.view.dims[x.view.rank - 2], n = x.view.dims[x.view.rank - 1];
+    if (square && m != n) refuse(op, "takes square matrices", x.text());
+    if (m * n > std::numeric_limits<int>::max()) refuse(op, "takes matrices of at most 2^31 elements", x.text());
+    rows = static_cast<int>(m);
+    columns = static_cast<int>(n);
+    count = m * n == 0 ? 0 : x.view.elements() / (m * n);
+    data = contiguous(cast(x, Dtype::f64));
+    if (data.storage == x.storage) {  // LAPACK writes over its operands
+      data = new_array(x.view);
+      copy_into(x, data);
+    }
+    batch.assign(x.view.dims, x.view.dims + x.view.rank - 2);
+  }
+  double* matrix(int64_t i) const { return data.view.as<double>() + i * rows * columns; }
+  Array result(std::initializer_list<int64_t> dims) const {
+    std::vector<int64_t> all = batch;
+    all.insert(all.end(), dims);
+    return new_array(Type{Dtype::f64, Shape(all)});
+  }
+  Array back(const Array& x) const { return cast(x, given); }
+
+  Dtype given;
+  int rows, columns;
+  int64_t count;
+  Array data;
+  std::vector<int64_t> batch;
+};
+
+double* at(const Array& x, int64_t i, int64_t size) { return x.view.as<double>() + i * size; }
+
+void transpose(const double* from, int rows, int columns, double* to) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) to[j * rows + i] = from[i * columns + j];
+}
+
+std::string which(const Matrices& a, int64_t i) { return a.count > 1 ? "matrix " + std::to_string(i + 1) + " of the batch" : "the matrix"; }
+
+// `call(work, size)` once to ask how much room it wants, once to compute.
+template <class Call>
+void with_work(std::vector<double>& work, Call call) {
+  double wanted = 0;
+  const int ask = -1;
+  call(&wanted, &ask);
+  work.resize(std::max<size_t>(work.size(), static_cast<size_t>(wanted)));
+  const int size = static_cast<int>(work.size());
+  call(work.data(), &size);
+}
+
+}  // namespace
+
+Array solve(const Array& a, const Array& b) {
+  const Lapack& library = lapack();
+  const Matrices matrices("solve", a, true);
+  const bool vector = b.view.rank == a.view.rank - 1;
+  const int n = matrices.rows;
+  const int64_t row = b.view.rank - (vector ? 1 : 2);
+  const bool fits = (vector || b.view.rank == a.view.rank) && std::equal(matrices.batch.begin(), matrices.batch.end(), b.view.dims) &&
+                    b.view.dims[row] == n;
+  if (!fits) refuse("solve", "the right side does not fit the matrix", b.text() + " for " + a.text(), "[..., n] or [..., n, k]");
+  const int k = vector ? 1 : static_cast<int>(b.view.dims[b.view.rank - 1]);
+  const Array right = contiguous(cast(b, Dtype::f64)), result = new_array(right.view);
+  std::vector<double> columns(static_cast<size_t>(n) * static_cast<size_t>(n)), sides(static_cast<size_t>(n) * static_cast<size_t>(k));
+  std::vector<int> pivots(static_cast<size_t>(n));
+  for (int64_t i = 0; i < matrices.count && k > 0; ++i) {
+    transpose(matrices.matrix(i), n, n, columns.data());
+    transpose(at(right, i, int64_t{n} * k), n, k, sides.data());
+    int info = 0;
+    library.gesv(&n, &k, columns.data(), &n, pivots.data(), sides.data(), &n, &info);
+    if (info > 0) refuse("solve", which(matrices, i) + " is singular", a.text());
+    transpose(sides.data(), k, n, at(result, i, int64_t{n} * k));
+  }
+  return cast(result, promote(a.view.dtype, b.view.dtype));
+}
+
+Array inverse(const Array& a) {
+  const Matrices matrices("inv", a, true);
+  const Array identity = matrices.result({matrices.rows, matrices.rows});
+  for (int64_t i = 0; i < matrices.count; ++i)
+    for (int64_t j = 0; j < matrices.rows; ++j)
+      for (int64_t k = 0; k < matrices.rows; ++k) at(identity, i, int64_t{matrices.rows} * matrices.rows)[j * matrices.rows + k] = j == k;
+  return matrices.back(solve(a, identity));
+}
+
+Array cholesky(const Array& a) {
+  const Lapack& library = lapack();
+  const Matrices matrices("cholesky", a, true);
+  const int n = matrices.rows;
+  for (int64_t i = 0; i < matrices.count; ++i) {
+    int info = 0;
+    library.potrf("U", &n, matrices.matrix(i), &n, &info);  // upper by columns is lower by rows
+    if (info > 0) refuse("cholesky", which(matrices, i) + " is not positive definite", a.text());
+    for (int64_t j = 0; j < n; ++j) std::fill(matrices.matrix(i) + j * n + j + 1, matrices.matrix(i) + (j + 1) * n, 0.0);
+  }
+  return matrices.back(matrices.data);
+}
+
+std::vector<Array> qr(const Array& a) {
+  const Lapack& library = lapack();
+  const Matrices matrices("qr", a, false);
+  const int m = matrices.rows, n = matrices.columns, k = std::min(m, n);
+  const Array q = matrices.result({m, k}), r = matrices.result({k, n});
+  std::vector<double> columns(static_cast<size_t>(m) * static_cast<size_t>(n)), tau(static_cast<size_t>(k)), work;
+  for (int64_t i = 0; i < matrices.count; ++i) {
+    int info = 0;
+    transpose(matrices.matrix(i), m, n, columns.data());
+    with_work(work, [&](double* room, const int* size) { library.geqrf(&m, &n, columns.data(), &m, tau.data(), room, size, &info); });
+    for (int64_t row = 0; row < k; ++row)
+      for (int64_t column = 0; column < n; ++column)
+        at(r, i, int64_t{k} * n)[row * n + column] = column >= row ? columns[static_cast<size_t>(column * m + row)] : 0.0;
+    with_work(work, [&](double* room, const int* size) { library.orgqr(&m, &k, &k, columns.data(), &m, tau.data(), room, size, &info); });
+    transpose(columns.data(), k, m, at(q, i, int64_t{m} * k));
+  }
+  return {matrices.back(q), matrices.back(r)};
+}
+
+std::vector<Array> svd(const Array& a) {
+  const Lapack& library = lapack();
+  const Matrices matrices("svd", a, false);
+  const int m = matrices.rows, n = matrices.columns, k = std::min(m, n);
+  const Array u = matrices.result({m, k}), s = matrices.result({k}), vt = matrices.result({k, n});
+  std::vector<double> work;
+  std::vector<int> iwork(8 * static_cast<size_t>(k));
+  for (int64_t i = 0; i < matrices.count; ++i) {
+    int info = 0;
+    // By columns the matrix is its transpose, whose U by columns is V^T by rows, and the other way round.
+    with_work(work, [&](double* room, const int* size) {
+      library.gesdd("S", &n, &m, matrices.matrix(i), &n, at(s, i, k), at(vt, i, int64_t{k} * n), &n, at(u, i, int64_t{m} * k), &k, room, size,
+                    iwork.data(), &info);
+    });
+    if (info != 0) refuse("svd", which(matrices, i) + " has no singular values that converge (it may hold NaN)", a.text());
+  }
+  return {matrices.back(u), matrices.back(s), matrices.back(vt)};
+}
+
+std::vector<Array> eigen_symmetric(const Array& a) {
+  const Lapack& library = lapack();
+  const Matrices matrices("eigh", a, true);
+  const int n = matrices.rows;
+  const Array values = matrices.result({n}), vectors = matrices.result({n, n});
+  for (int64_t i = 0; i < matrices.count; ++i) {
+    int info = 0, wanted = 0;
+    double room = 0;
+    const int ask = -1;
+    library.syevd("V", "U", &n, matrices.matrix(i), &n, at(values, i, n), &room, &ask, &wanted, &ask, &info);
+    const int size = static_cast<int>(room), isize = wanted;
+    std::vector<double> work(static_cast<size_t>(size));
+    std::vector<int> iwork(static_cast<size_t>(isize));
+    library.syevd("V", "U", &n, matrices.matrix(i), &n, at(values, i, n), work.data(), &size, iwork.data(), &isize, &info);
+    if (info != 0) refuse("eigh", which(matrices, i) + " has no eigenvalues that converge (it may hold NaN)", a.text());
+    transpose(matrices.matrix(i), n, n, at(vectors, i, int64_t{n} * n));
+  }
+  return {matrices.back(values), matrices.back(vectors)};
+}
+
+}  // namespace perigee
