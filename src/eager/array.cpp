@@ -18,8 +18,6 @@ bool counts(const Array& x) { return x.storage && x.storage->bytes() >= kCounted
 
 }  // namespace
 
-Shape Array::shape() const { return Shape(std::vector<int64_t>(view.dims, view.dims + view.rank)); }
-
 Array new_array(const View& like) {
   View view = like;
   int64_t stride = 1;

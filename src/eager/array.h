@@ -19,7 +19,7 @@ struct Array {
   Array(const Tensor& tensor) : storage(tensor.storage()), view(tensor.view()) {}
 
   bool defined() const { return storage != nullptr; }
-  Shape shape() const;
+  Shape shape() const { return Shape(std::vector<int64_t>(view.dims, view.dims + view.rank)); }
   Type type() const { return {view.dtype, shape()}; }
   std::string text() const { return type().text(); }  // "f32[2x3]"
 };

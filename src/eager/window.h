@@ -21,6 +21,9 @@ struct WindowIndex {
   int64_t start = 1, stop = -1, step = 1;
 };
 
+// A place that counts from 1, or from the end with -1, as one that counts from 0. Error(model) when it lies more than `slack` beyond an end.
+int64_t place_from_zero(int64_t place, int64_t size, int64_t slack, int dim, const Array& x);
+
 // Dimensions beyond the list stay whole. Error(model) for a place outside, too many entries, step 0. A range that holds nothing (stop
 // before start, in its direction) gives size 0; its ends must lie within the dimension, but for one place beyond.
 Array window(const Array& x, std::span<const WindowIndex> indices);
