@@ -6,6 +6,7 @@
 
 #include "lua/bindings.h"
 #include "lua/modules.h"
+#include "src/core/small_blocks.h"
 
 namespace perigee {
 namespace {
@@ -95,18 +96,34 @@ void preload_modules(lua_State* L) {
 
 struct LuaState::Memory {
   Memory(size_t in_use, size_t at_most) : used(in_use), limit(at_most) {}
+  ~Memory() { small.close(); }
   size_t used, limit;
+  SmallBlocks<16, 32> small{};  // tensors are objects of 176 bytes, made and dropped by the million
+
+  void* resize(void* block, size_t old_size, size_t new_size) {
+    using Small = SmallBlocks<16, 32>;
+    if (!block) return small.take(new_size);
+    if (Small::rounded(old_size) == Small::rounded(new_size)) return block;
+    void* const result = small.take(new_size);
+    if (!result) return nullptr;
+    std::memcpy(result, block, std::min(old_size, new_size));
+    small.give(block, old_size);
+    return result;
+  }
 
   static void* allocate(void* self, void* block, size_t old_size, size_t new_size) {
     auto* memory = static_cast<Memory*>(self);
     if (new_size == 0) {
-      if (block) memory->used -= old_size;
-      std::free(block);
+      if (!block) return nullptr;
+      memory->used -= old_size;
+      memory->small.give(block, old_size);
       return nullptr;
     }
     const size_t before = block ? old_size : 0;
     if (new_size > before && memory->used + (new_size - before) > memory->limit) return nullptr;
-    void* result = std::realloc(block, new_size);
+    // Large ones may grow where they are.
+    constexpr size_t kSmall = 512;
+    void* result = before > kSmall && new_size > kSmall ? std::realloc(block, new_size) : memory->resize(block, before, new_size);
     if (result) memory->used += new_size - before;
     return result;
   }

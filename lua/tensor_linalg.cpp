@@ -23,8 +23,9 @@ int eigh_of(lua_State* L) { return give_all(L, eigen_symmetric(check_array(L, 3)
 // Fresh tensors for the results first, then the operands.
 void add_linear_algebra(lua_State* L) {
   static const luaL_Reg kFunctions[] = {
-      {"solve", report<solve_of>}, {"inv", report<inverse_of>}, {"cholesky", report<cholesky_of>}, {"qr", report<qr_of>},
-      {"svd", report<svd_of>},     {"eigh", report<eigh_of>},   {nullptr, nullptr},
+      {"solve", report<solve_of>}, {"inv", report<inverse_of>}, {"cholesky", report<cholesky_of>},
+      {"qr", report<qr_of>},       {"svd", report<svd_of>},     {"eigh", report<eigh_of>},
+      {nullptr, nullptr},
   };
   luaL_register(L, nullptr, kFunctions);
 }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <cmath>
 
 #include "src/core/error.h"
+#include "src/core/small_blocks.h"
 #include "src/eager/eager.h"
 
 namespace perigee {
@@ -13,6 +15,44 @@ namespace {
 constexpr size_t kCountedBytes = 4096;  // smaller ones are in proportion to the handles, which the collector counts itself
 constexpr int64_t kLowestBorder = int64_t{64} << 20;
 std::atomic<int64_t> held{0}, border{kLowestBorder};
+
+constexpr size_t kLine = 64;
+constexpr size_t kSmallBytes = 1024;
+using Blocks = SmallBlocks<kLine, (kSmallBytes + kLine) / kLine>;
+thread_local Blocks blocks;  // plain data, which may be looked at while the thread ends
+
+struct BlocksEnd {
+  ~BlocksEnd() { blocks.close(); }
+};
+thread_local BlocksEnd blocks_end;
+
+// Puts the shared_ptr's own record into the first line of `block`, whose other lines are the storage's bytes.
+template <class T>
+struct InBlock {
+  using value_type = T;
+  InBlock(void* memory, size_t size) : block(memory), bytes(size) {}
+  template <class U>
+  InBlock(const InBlock<U>& other) : block(other.block), bytes(other.bytes) {}
+  T* allocate(size_t n) {
+    assert(n == 1 && sizeof(T) <= kLine);
+    (void)n;
+    return static_cast<T*>(block);
+  }
+  void deallocate(T*, size_t) { blocks.give(block, bytes); }
+  bool operator==(const InBlock&) const = default;
+
+  void* block;
+  size_t bytes;
+};
+
+std::shared_ptr<Storage> new_storage(size_t bytes) {
+  if (bytes > kSmallBytes) return std::make_shared<Storage>(bytes);
+  const size_t size = kLine + Blocks::rounded(bytes);
+  void* const block = blocks.take(size);
+  if (!block) throw Error(ErrorKind::resources, {.what = "not enough memory for " + std::to_string(bytes) + " bytes"});
+  (void)&blocks_end;  // made now, so that it ends with the thread
+  return std::allocate_shared<Storage>(InBlock<Storage>(block, size), Storage::borrow(static_cast<std::byte*>(block) + kLine, bytes));
+}
 
 bool counts(const Array& x) { return x.storage && x.storage->bytes() >= kCountedBytes; }
 
@@ -29,7 +69,7 @@ Array new_array(const View& like) {
       throw Error(ErrorKind::resources, {.what = "a tensor of this shape is too large for any memory"});
   }
   bytes *= static_cast<size_t>(view.elements());
-  Array result(std::make_shared<Storage>(bytes), view);
+  Array result(new_storage(bytes), view);
   result.view.data = result.storage->data();
   return result;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <optional>
 
 #include "kernels/convert.h"
@@ -64,10 +65,10 @@ std::string shapes_of(std::span<const EagerOperand> operands) {
   return text;
 }
 
-// Operands of a call in one dtype, each with its dims; numbers lie in `bytes`.
+// Operands of a call in one dtype; numbers lie in `bytes`, what had to be converted in `converted`.
 struct Prepared {
-  std::array<View, 3> views;
-  std::array<Array, 3> converted;
+  View views[3];
+  std::unique_ptr<Array[]> converted;
   alignas(8) std::byte bytes[3][8];
 
   Prepared(E op, std::span<const EagerOperand> operands, Dtype dtype) {
@@ -80,10 +81,15 @@ struct Prepared {
       } else if (operands[i].array->view.dtype == wanted) {
         views[i] = operands[i].array->view;
       } else {
-        converted[i] = cast(*operands[i].array, wanted);
-        views[i] = converted[i].view;
+        replace(i, cast(*operands[i].array, wanted));
       }
     }
+  }
+  bool is_converted(size_t i) const { return converted && converted[i].defined(); }
+  void replace(size_t i, Array array) {
+    if (!converted) converted = std::make_unique<Array[]>(3);
+    views[i] = array.view;
+    converted[i] = std::move(array);
   }
 };
 
@@ -115,6 +121,17 @@ std::span<const Kernel* const> elementwise_kernels(E op) {
   return table[static_cast<size_t>(op)];
 }
 
+// `view` as one number or dense in the shape of `out`.
+Array flat_as(const View& view, const View& out) {
+  if (view.elements() == 1 || (same_shape(view, out) && view.contiguous())) return Array(nullptr, view);
+  View shape = out;
+  shape.dtype = view.dtype;
+  Array dense = new_array(shape);
+  const View wide = broadcast_to_shape_of(view, out);
+  run_elementwise_kernel("copy", std::span(&wide, 1), dense.view);
+  return dense;
+}
+
 void run(std::span<const Kernel* const> kernels, const char* op, std::span<const View> in, const View& out, const void* params) {
   KernelCall call;
   call.in = in.data();
@@ -124,7 +141,19 @@ void run(std::span<const Kernel* const> kernels, const char* op, std::span<const
   call.params = params;
   const Kernel& kernel = kernel_for(kernels, call, op);
   const int64_t elements = out.elements();
-  constexpr int64_t kFew = 1 << 14;
+  constexpr int64_t kFew = 1 << 14, kWorthCopies = 256;
+  if (kernel.backend == Backend::ref && elements >= kWorthCopies && out.contiguous()) {
+    // Perhaps a host kernel takes the call when its operands lie as the result does.
+    std::vector<Array> dense;
+    std::vector<View> views;
+    for (const View& view : in) {
+      dense.push_back(flat_as(view, out));
+      views.push_back(dense.back().view);
+    }
+    call.in = views.data();
+    const Kernel& flat = kernel_for(kernels, call, op);
+    return run_kernel(flat, call, split_elementwise(call), static_cast<double>(elements));
+  }
   if (elements < kFew) return kernel.run(call);  // element-wise kernels need no scratch
   run_kernel(kernel, call, split_elementwise(call), static_cast<double>(elements));
 }
@@ -145,7 +174,7 @@ bool find_elementwise(std::string_view name, Elementwise* op) {
 Array eager_elementwise(Elementwise op, std::span<const EagerOperand> operands) {
   const Dtype dtype = dtype_for(op, operands);
   const Prepared in(op, operands, dtype);
-  const std::span<const View> views(in.views.data(), operands.size());
+  const std::span<const View> views(in.views, operands.size());
   View out;
   out.dtype = elementwise_gives_truth(op) ? Dtype::boolean : dtype;
   broadcast_dims(views, operands, elementwise_name(op), out);
@@ -164,13 +193,13 @@ void eager_elementwise_into(Elementwise op, std::span<const EagerOperand> operan
   Prepared in(op, operands, dtype);
   for (size_t i = 0; i < operands.size(); ++i) {
     const Array* array = operands[i].array;
-    if (!array || in.converted[i].defined() || array->storage != target.storage) continue;
+    if (!array || in.is_converted(i) || array->storage != target.storage) continue;
     if (array->view.data == target.view.data && same_layout(array->view, target.view)) continue;
-    in.converted[i] = new_array(array->view);
-    copy_into(*array, in.converted[i]);
-    in.views[i] = in.converted[i].view;
+    Array copy = new_array(array->view);
+    copy_into(*array, copy);
+    in.replace(i, copy);
   }
-  const std::span<const View> views(in.views.data(), operands.size());
+  const std::span<const View> views(in.views, operands.size());
   View out;
   out.dtype = elementwise_gives_truth(op) ? Dtype::boolean : dtype;
   broadcast_dims(views, operands, elementwise_name(op), out);
@@ -204,8 +233,11 @@ void eager_add_scaled(const Array& target, const Array& x, double scale) {
 }
 
 void run_elementwise_kernel(const char* op, std::span<const View> in, const View& out, const void* params) {
-  if (in.size() == 1 && in[0].dtype != out.dtype && in[0].contiguous() && out.contiguous() && std::strcmp(op, "cast") == 0)
-    return convert(in[0].dtype, in[0].data, out.dtype, out.data, out.elements());
+  constexpr int64_t kWorthCopy = 256;
+  if (std::strcmp(op, "cast") == 0 && out.contiguous() && (in[0].contiguous() || out.elements() >= kWorthCopy)) {
+    const Array dense = in[0].elements() == 1 && out.elements() > 1 ? flat_as(broadcast_to_shape_of(in[0], out), out) : flat_as(in[0], out);
+    return convert(dense.view.dtype, dense.view.data, out.dtype, out.data, out.elements());
+  }
   run(host_kernels(op), op, in, out, params);
 }
 

@@ -18,12 +18,14 @@ constexpr uint64_t kLargestText = uint64_t{1} << 32;
 std::string extension_of(const std::string& path) {
   const size_t dot = path.rfind('.');
   std::string extension = dot == std::string::npos || path.find('/', dot) != std::string::npos ? "" : path.substr(dot);
-  std::transform(extension.begin(), extension.end(), extension.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   return extension;
 }
 
 [[noreturn]] void unknown_format(const std::string& path, const char* known) {
-  throw Error(ErrorKind::usage, {.where = path, .what = "tensors have no such format", .got = "'" + extension_of(path) + "'", .expected = known});
+  throw Error(ErrorKind::usage,
+              {.where = path, .what = "tensors have no such format", .got = "'" + extension_of(path) + "'", .expected = known});
 }
 
 bool is_header(const CsvTable& table) {

@@ -34,11 +34,12 @@ struct Lapack {
   void (*gesv)(const int* n, const int* k, double* a, const int* lda, int* pivots, double* b, const int* ldb, int* info);
   void (*potrf)(const char* half, const int* n, double* a, const int* lda, int* info);
   void (*geqrf)(const int* m, const int* n, double* a, const int* lda, double* tau, double* work, const int* size, int* info);
-  void (*orgqr)(const int* m, const int* n, const int* k, double* a, const int* lda, const double* tau, double* work, const int* size, int* info);
+  void (*orgqr)(const int* m, const int* n, const int* k, double* a, const int* lda, const double* tau, double* work, const int* size,
+                int* info);
   void (*gesdd)(const char* job, const int* m, const int* n, double* a, const int* lda, double* s, double* u, const int* ldu, double* vt,
                 const int* ldvt, double* work, const int* size, int* iwork, int* info);
-  void (*syevd)(const char* job, const char* half, const int* n, double* a, const int* lda, double* w, double* work, const int* size, int* iwork,
-                const int* isize, int* info);
+  void (*syevd)(const char* job, const char* half, const int* n, double* a, const int* lda, double* w, double* work, const int* size,
+                int* iwork, const int* isize, int* info);
 };
 
 const Lapack& lapack() {
@@ -181,8 +182,8 @@ std::vector<Array> svd(const Array& a) {
     int info = 0;
     // By columns the matrix is its transpose, whose U by columns is V^T by rows, and the other way round.
     with_work(work, [&](double* room, const int* size) {
-      library.gesdd("S", &n, &m, matrices.matrix(i), &n, at(s, i, k), at(vt, i, int64_t{k} * n), &n, at(u, i, int64_t{m} * k), &k, room, size,
-                    iwork.data(), &info);
+      library.gesdd("S", &n, &m, matrices.matrix(i), &n, at(s, i, k), at(vt, i, int64_t{k} * n), &n, at(u, i, int64_t{m} * k), &k, room,
+                    size, iwork.data(), &info);
     });
     if (info != 0) refuse("svd", which(matrices, i) + " has no singular values that converge (it may hold NaN)", a.text());
   }

@@ -10,7 +10,7 @@ namespace perigee {
 
 // Each throws Error(model) for shapes that do not fit and for matrices that the decomposition does not exist for, and Error(resources) that
 // names the package when there is no LAPACK.
-Array solve(const Array& a, const Array& b);         // x with a x = b; b [..., n] or [..., n, k]
+Array solve(const Array& a, const Array& b);  // x with a x = b; b [..., n] or [..., n, k]
 Array inverse(const Array& a);
 Array cholesky(const Array& a);                      // lower L with L L^T = a; only the lower half of a is read
 std::vector<Array> qr(const Array& a);               // Q [..., m, k], R [..., k, n], k = min(m, n)

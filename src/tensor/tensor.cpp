@@ -14,46 +14,6 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kKeepsBlocks = false;  // every use after the end must be seen
-#else
-constexpr bool kKeepsBlocks = true;
-#endif
-
-// Small blocks are kept by the thread that gives them back, in lists by size: scripts make and drop small tensors at every turn, and aligned
-// memory from the system costs more than the arithmetic on it.
-struct KeptBlocks {
-  static constexpr size_t kSizes = 16, kEach = 32;
-  void* blocks[kSizes][kEach];
-  uint8_t count[kSizes];
-  bool closed;
-};
-thread_local KeptBlocks kept;  // plain data: it can be looked at while the thread ends
-
-struct KeptBlocksEnd {
-  ~KeptBlocksEnd() {
-    kept.closed = true;
-    for (size_t size = 0; size < KeptBlocks::kSizes; ++size)
-      while (kept.count[size] > 0) std::free(kept.blocks[size][--kept.count[size]]);
-  }
-};
-thread_local KeptBlocksEnd kept_end;
-
-void* allocate(size_t rounded) {
-  const size_t size = rounded / kAlignment - 1;
-  if (kKeepsBlocks && size < KeptBlocks::kSizes && kept.count[size] > 0) return kept.blocks[size][--kept.count[size]];
-  return std::aligned_alloc(kAlignment, rounded);
-}
-
-void give_back(void* block, size_t rounded) {
-  const size_t size = rounded / kAlignment - 1;
-  if (!kKeepsBlocks || !block || size >= KeptBlocks::kSizes || kept.closed || kept.count[size] == KeptBlocks::kEach) return std::free(block);
-  if (kept.count[size] == 0) (void)&kept_end;  // made now, so that it ends with the thread
-  kept.blocks[size][kept.count[size]++] = block;
-}
-
-size_t rounded_bytes(size_t bytes) { return std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment); }
-
 size_t checked_bytes(Dtype dtype, const Shape& shape) {
   size_t bytes = 0;
   if (__builtin_mul_overflow(static_cast<size_t>(shape.elements()), dtype_bytes(dtype), &bytes) || bytes > PTRDIFF_MAX)
@@ -65,7 +25,8 @@ size_t checked_bytes(Dtype dtype, const Shape& shape) {
 
 Storage::Storage(size_t bytes) : bytes_(bytes) {
   if (bytes > PTRDIFF_MAX - kAlignment) throw Error(ErrorKind::resources, {.what = "not enough memory", .got = "2^63 bytes or more"});
-  data_ = static_cast<std::byte*>(allocate(rounded_bytes(bytes)));
+  const size_t rounded = std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  data_ = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
   if (data_ == nullptr)
     throw Error(ErrorKind::resources,
                 {.what = "not enough memory for " + std::to_string(bytes) + " bytes", .hint = "a smaller batch needs less"});
@@ -82,7 +43,7 @@ Storage& Storage::operator=(Storage&& other) noexcept {
 }
 
 Storage::~Storage() {
-  if (owned_) give_back(data_, rounded_bytes(bytes_));
+  if (owned_) std::free(data_);
 }
 
 Storage Storage::borrow(std::byte* data, size_t bytes) {

@@ -79,7 +79,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     int64_t offset = 0;
     for (int d = 0; d < window.view.rank; ++d) offset += index[static_cast<size_t>(d)] * window.view.strides[d];
     PERIGEE_FUZZ_CHECK(window.view.as<int32_t>()[offset] == expected);
-    for (int d = window.view.rank - 1; d >= 0 && ++index[static_cast<size_t>(d)] == window.view.dims[d]; --d) index[static_cast<size_t>(d)] = 0;
+    for (int d = window.view.rank - 1; d >= 0 && ++index[static_cast<size_t>(d)] == window.view.dims[d]; --d)
+      index[static_cast<size_t>(d)] = 0;
   }
   return 0;
 }
