@@ -3,7 +3,8 @@ import time
 
 from harness import Skip
 
-POLICIES = {"allreduce": "allreduce { deadline_ms = 20000 }", "periodic": "periodic { every = 2, deadline_ms = 20000 }"}
+POLICIES = {"allreduce": "allreduce { deadline_ms = 20000 }", "periodic": "periodic { every = 2, deadline_ms = 20000 }",
+            "served": "staleness_aware { every = 2, deadline_ms = 20000, codec = 'int8' }"}
 
 
 def skip_unless(condition, why):

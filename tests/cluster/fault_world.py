@@ -260,10 +260,10 @@ class World:
         self.children.remove(self.coordinator)
         self.coordinator.close()
 
-    def start_alone(self, workers):
+    def start_alone(self, workers, *extra, resume=False):
         """Coordinator, agent and workers by the one command."""
-        self.coordinator = Child("coordinator", ["train", "job.lua", "--workers", workers, "--threads", "1", "--log", "json", "--out", self.out],
-                                 self.folder, on_event=self._hear)
+        self.coordinator = Child("coordinator", ["train", "job.lua", "--workers", workers, "--threads", "1", "--log", "json", *extra,
+                                                 "--resume" if resume else "--out", self.out], self.folder, on_event=self._hear)
         self.children.append(self.coordinator)
         self.steps(2, workers=workers)
         self.note_usage()

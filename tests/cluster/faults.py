@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What happens to a cluster of real processes, and what must be true afterwards: `faults.py [--repeat N] [--seed N] [NAME…]`.
 
-Each function of fault_processes.py, fault_network.py, fault_strangers.py and fault_data.py is one fault; its first line says what is
+Each function of fault_processes.py, fault_network.py, fault_strangers.py, fault_data.py and fault_served.py is one fault; its first line says what is
 done, README.md which fault of which list it is. Most run once with gradients averaged at each step and once with parameters averaged
 now and then, strike many times in each run, and end with World.finish(): exit code 0, a model, every example counted exactly once,
 equal replicas, lines with the root cause, no descriptor, thread or byte left behind. The moment of each blow is random; `--seed`
@@ -24,10 +24,11 @@ import time
 import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import fault_processes  # noqa: E402, F401 each of the four adds its faults to the list
+import fault_processes  # noqa: E402, F401 each of the five adds its faults to the list
 import fault_network  # noqa: E402, F401
 import fault_strangers  # noqa: E402, F401
 import fault_data  # noqa: E402, F401
+import fault_served  # noqa: E402, F401
 from fault_kit import FAULTS, POLICIES  # noqa: E402
 from fault_soak import run_soak  # noqa: E402
 from fault_world import Failure, Figures, World  # noqa: E402

@@ -1,0 +1,75 @@
+"""Asynchronous runs: the server, its workers and the launcher die. Each run is recorded, and what it came to is trained again at the end."""
+import os
+import pathlib
+import signal
+import subprocess
+
+from fault_kit import fault, monotonic, wait_a_moment
+from fault_world import PATIENCE, Failure
+from harness import program
+
+SERVED = ("served",)
+LASTING = {"epochs": 100_000, "checkpoint": "every_steps = 100"}  # it is interrupted
+
+
+def strike(world, rng, name):
+    """kill -9 of that process; its next one is there and the run goes on when this returns."""
+    mark = world.events.mark()
+    wait_a_moment(rng)
+    before, struck = world.coordinator.workers()[name], monotonic()
+    os.kill(before, signal.SIGKILL)
+    line = world.wait(f"the line that tells how {name} ended",
+                      lambda e: e.get("event") == "worker_lost" and e.get("worker") == name and "signal 9" in e["cause"], mark)
+    world.record_recovery("server killed" if "/server/" in name else "worker of a server killed", struck, mark, line)
+    world.poll(f"the next process of {name}", lambda: world.coordinator.workers().get(name, before) != before)
+    world.steps(1, workers=3)
+    world.note_blame(mark, {name})
+    return mark
+
+
+def end_and_replay(world):
+    world.interrupt()
+    done = subprocess.run([program(), "replay", world.out], capture_output=True, text=True, timeout=PATIENCE)
+    if done.returncode or f"{world.ledger()['rounds']:,} rounds" not in done.stdout:
+        raise Failure(f"the record does not tell what the ledger does: {done.stdout}{done.stderr}")
+
+
+@fault("F1", repeat=6, policies=SERVED)
+def kill_worker_of_server(world, rng, blows):
+    """kill -9 of a worker that trains with a server: nobody else waits, and what it had under way is trained by others."""
+    world.write_job(**LASTING)
+    world.start_alone(3, "--record")
+    trainers = sorted(n for n in world.coordinator.workers() if "/server/" not in n)
+    for blow in range(blows):
+        mark = strike(world, rng, trainers[blow % 3])
+        if any(e.get("event") == "rounds_voided" for e in world.events.since(mark)):
+            raise Failure("rounds that the server holds became void")
+    end_and_replay(world)
+
+
+@fault("F1", repeat=4, policies=SERVED)
+def kill_server(world, rng, blows):
+    """kill -9 of the server: the run goes on from its last checkpoint, what came after is void, and a worker now and then dies with it."""
+    world.write_job(**LASTING)
+    world.start_alone(3, "--record")
+    names = world.coordinator.workers()
+    server = next(n for n in names if "/server/" in n)
+    for blow in range(blows):
+        if blow % 2:
+            os.kill(names[min(names)], signal.SIGKILL)
+        strike(world, rng, server)
+        names = world.coordinator.workers()
+    end_and_replay(world)
+
+
+@fault("F2", repeat=3, policies=SERVED)
+def kill_launcher_of_server(world, rng, blows):
+    """kill -9 of the launcher, with which its workers and its server end; --resume goes on from the last checkpoint, and records on."""
+    world.write_job(**LASTING)
+    world.start_alone(3, "--record")
+    for _ in range(blows):
+        world.poll("a checkpoint", lambda: any(pathlib.Path(world.out, "checkpoints").glob("step-*")))
+        wait_a_moment(rng)
+        world.kill_coordinator()
+        world.start_alone(3, resume=True)
+    end_and_replay(world)
