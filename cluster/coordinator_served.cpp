@@ -55,7 +55,7 @@ void Coordinator::Impl::admit_trainer(Node& node) {
     node.heal_ns = clock.now_ns();
     return tell(node, Heal{.donor = 0, .round = -1}, -1);
   }
-  if (kept) return;
+  if (kept || planted(Bug::counted_untold)) return;
   if (!counted) return drop_local_work(node);
   node.state = Node::State::healing;
   node.heal_ns = clock.now_ns();

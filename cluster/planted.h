@@ -70,6 +70,7 @@ namespace perigee {
   X(push_fence, "what was pushed in an older generation is merged") \
   X(push_repeated, "a repeated push is merged again") \
   X(stale_merged, "a contribution is merged however stale it is") \
+  X(counted_untold, "a worker whose push was merged before the membership changed is not told, and pushes it again") \
   X(void_base_kept, "work that started from a void result is merged") \
   X(served_unordered, "a worker's unusable work goes back before what it pushed is booked") \
   X(pace_unbounded, "an automatic number of steps is above its bound") \

@@ -101,9 +101,15 @@ void World::partition_from_all(int who, bool out, bool in_too, double for_ms) {
   for (int other = kCoordinatorHost; other <= last; ++other) partition(host, other, out, in_too, for_ms);
 }
 
+// With a server it is that one's turn now and then; not where a majority must tell a wrong result from a right one.
+int World::struck_by(const Fault& fault) const {
+  const bool servers_turn = served() && fault.kind != Fault::Kind::wrong_apply && mix(scenario_.seed, ns(fault.at_ms)) % 4 == 0;
+  return servers_turn ? scenario_.workers : fault.who % static_cast<int>(workers_.size());
+}
+
 void World::strike(const Fault& fault) {
   using Kind = Fault::Kind;
-  const int who = fault.who % static_cast<int>(workers_.size()), other = fault.other % static_cast<int>(workers_.size());
+  const int who = struck_by(fault), other = fault.other % static_cast<int>(workers_.size());
   WorkerNode& node = *workers_[static_cast<size_t>(who)];
   const int host = node.host, other_host = workers_[static_cast<size_t>(other)]->host;
   const auto after = [&](std::function<void()> what) { network_.at(in(fault.for_ms), std::move(what)); };
@@ -193,6 +199,7 @@ void World::strike(const Fault& fault) {
       take_hold();
       LinkQuality bad = scenario_.network;
       (fault.kind == Kind::loss ? bad.loss : bad.duplicates) = fault.how;
+      if (served()) bad.repeated = 3;  // a push has several frames
       network_.set_quality(bad);
       return after([this] { network_.set_quality(scenario_.network); });
     }

@@ -382,9 +382,15 @@ bool Network::send(int process, PeerId peer, std::span<const std::byte> head, st
   peak_queue_ = std::max<uint64_t>(peak_queue_, side.queued);
   ++reached_.frames;
   const bool again = quality_.duplicates > 0 && rng_.chance(quality_.duplicates);
-  if (again && !c->remembered.empty() && s == 0)
-    side.sent.push_back(c->remembered), side.queued += size_of(c->remembered), ++reached_.duplicates;
-  if (quality_.duplicates > 0 && s == 0 && rng_.chance(0.2)) c->remembered = frame;
+  if (again && s == 0)
+    for (const std::vector<std::byte>& earlier : c->remembered)
+      side.sent.push_back(earlier), side.queued += size_of(earlier), ++reached_.duplicates;
+  if (quality_.duplicates > 0 && s == 0) {
+    const bool anew = rng_.chance(0.2);
+    if (anew) c->remembered.clear();
+    const size_t most = c->remembered.empty() ? 0 : static_cast<size_t>(quality_.repeated);
+    if (anew || c->remembered.size() < most) c->remembered.push_back(frame);
+  }
   side.sent.push_back(std::move(frame));
   schedule(number, static_cast<int>(s));
   return true;

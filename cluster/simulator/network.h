@@ -22,6 +22,7 @@ struct LinkQuality {
   double latency_ms = 0.2, jitter_ms = 0.05, bytes_per_s = 1e9;
   double loss = 0;        // of frames; TCP sends them again after 200 ms, 400 ms, ...
   double duplicates = 0;  // of frames: an intruder or a bug repeats what was sent before on the same connection
+  int repeated = 1;       // so many frames in a row, at most, as they were sent
   bool shared = false;    // bytes_per_s is of each host, each way, for all its connections together; else of each connection
 };
 
@@ -112,7 +113,7 @@ class Network {
     std::array<Side, 2> sides;
     std::string address;
     uint64_t deadline = 0;
-    std::vector<std::byte> remembered;  // for duplicates
+    std::vector<std::vector<std::byte>> remembered;  // for duplicates: frames that were sent one after the other
   };
   class Process;
 

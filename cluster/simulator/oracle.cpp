@@ -1,6 +1,7 @@
 // What must hold, whatever happens: the checks of World.
 #include <algorithm>
 
+#include "cluster/policy.h"
 #include "cluster/simulator/world.h"
 #include "cluster/simulator/world_impl.h"
 
@@ -43,6 +44,20 @@ void World::check_commit(int64_t round, int participants) {
       fail("after round " + std::to_string(round) + " " + holder + " and " + node->name + " hold different parameters");
     first = &node->replica->contents();
     holder = node->name;
+  }
+}
+
+// What a server merges has not been merged before, and was made of a result that is not too old.
+void World::check_merged(int64_t round, const std::vector<Arrival>& merged) {
+  const Policy policy = read_policy(&scenario_.averaging, "scenario");
+  for (const Arrival& arrival : merged) {
+    for (const Range& range : arrival.push.ranges)
+      if (!merged_.emplace(range.epoch, range.begin).second)
+        fail("round " + std::to_string(round) + " merges what was merged before: " + std::to_string(range.count) + " examples of epoch " +
+             std::to_string(range.epoch) + " from " + std::to_string(range.begin) + " on, of worker " + std::to_string(arrival.from));
+    if (!policy.elastic && round - 1 - arrival.push.base > policy.max_staleness)
+      fail("round " + std::to_string(round) + " merges what was made of round " + std::to_string(arrival.push.base) + ", more than " +
+           std::to_string(policy.max_staleness) + " before the last");
   }
 }
 

@@ -65,6 +65,8 @@ class World final : public CoordinatorEvents {
   void fail(const std::string& what);
   Contents contents_of_ledger(int64_t up_to_round, LedgerAudit* audit = nullptr) const;
   void check_commit(int64_t round, int participants);
+  int struck_by(const Fault& fault) const;
+  void check_merged(int64_t round, const std::vector<Arrival>& merged);
   void check_blame(const std::string& worker, const std::string& cause);
   void check_voided(int64_t left);
   void check_contents(const std::string& whose, const Contents& found, const Contents& expected);
@@ -119,6 +121,7 @@ class World final : public CoordinatorEvents {
   int intruder_process_ = -1;
   Range poison_;
   std::map<std::pair<uint64_t, int64_t>, int> applied_;  // of a generation and a round: by how many workers
+  std::set<std::pair<uint64_t, int64_t>> merged_;        // by a server since it was last restored: epoch and first position of ranges
   InnerOracle inner_;
   std::map<std::string, uint64_t> struck_;  // workers that a fault named: until when it may show
   uint64_t disturbed_until_ns_ = 0;         // by what keeps workers from being heard

@@ -13,6 +13,10 @@ struct World::WorkerNode final : public WorkerEvents {
   void on_event(const Json& event) override;
   void on_stopped(const std::string& why, bool finished) override;
   void on_failed(const Error& error) override;
+  void on_restored(int64_t, uint64_t) override { world.merged_.clear(); }
+  void on_served(int64_t round, uint64_t, int64_t, int64_t, const std::vector<Arrival>& merged) override {
+    world.check_merged(round, merged);
+  }
 
   World& world;
   int number;

@@ -40,6 +40,7 @@ std::vector<std::string> policies_that_show(Bug bug) {
     case Bug::push_fence:
     case Bug::push_repeated:
     case Bug::stale_merged:
+    case Bug::counted_untold:
     case Bug::void_base_kept:
     case Bug::served_unordered: return {"served", "served_stale", "served_merged"};
     case Bug::inner_index_kept:
