@@ -14,6 +14,7 @@
 #include "repl/editor/plain_editor.h"
 #include "repl/editor/terminal.h"
 #include "src/core/warning.h"
+#include "src/io/http.h"
 
 namespace perigee {
 namespace {
@@ -36,9 +37,13 @@ class Console {
         plain_(session_, terminal_.interactive() ? kPrompt : "", terminal_.interactive() ? kContinuation : ""),
         line_(session_, history_, {.prompt = kPrompt, .continuation = kContinuation, .colour = terminal_.coloured()}),
         editor_(terminal_.capable() ? static_cast<Editor&>(line_) : plain_) {
+    stop_downloads_by(&Terminal::interrupted());
     if (terminal_.interactive()) set_warning_handler([this](const std::string& text) { keep_warning(text); });
   }
-  ~Console() { set_warning_handler({}); }
+  ~Console() {
+    set_warning_handler({});
+    stop_downloads_by(nullptr);
+  }
 
   int run() {
     for (const std::string& expression : options_.expressions)

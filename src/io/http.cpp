@@ -51,7 +51,17 @@ size_t receive(const char* data, size_t size, size_t count, void* user) {
   return bytes;
 }
 
+std::atomic<const std::atomic<bool>*> stopped_by{nullptr};
+
+// curl asks often, and whenever a signal has ended its wait.
+int should_stop(void*, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  const std::atomic<bool>* stop = stopped_by;
+  return stop && *stop ? 1 : 0;
+}
+
 }  // namespace
+
+void stop_downloads_by(const std::atomic<bool>* stop) { stopped_by = stop; }
 
 HttpAnswer http_get(const std::string& url, const HttpOptions& options) {
   static const Curl curl;
@@ -75,6 +85,8 @@ HttpAnswer http_get(const std::string& url, const HttpOptions& options) {
   set(CURLOPT_USERAGENT, "perigee/" PERIGEE_VERSION);
   set(CURLOPT_WRITEFUNCTION, &receive);
   set(CURLOPT_WRITEDATA, static_cast<void*>(&receiver));
+  set(CURLOPT_NOPROGRESS, 0L);
+  set(CURLOPT_XFERINFOFUNCTION, &should_stop);
   const CURLcode code = curl.perform(handle.get());
   long status = 0;
   curl.getinfo(handle.get(), CURLINFO_RESPONSE_CODE, &status);

@@ -1,6 +1,7 @@
 // Fetches whole documents by HTTP and HTTPS, with libcurl, which is loaded on first use.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -18,6 +19,9 @@ struct HttpAnswer {
   std::string problem;  // why not 200; empty otherwise
   Bytes body;           // of a 200
 };
+
+// While `*stop` is true, downloads end at once and none begins; null: nothing ends them. For the whole program.
+void stop_downloads_by(const std::atomic<bool>* stop);
 
 // Never throws for what the network does. Error(resources) when libcurl is not installed.
 HttpAnswer http_get(const std::string& url, const HttpOptions& options = {});

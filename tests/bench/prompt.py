@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""How soon the prompt answers: `./perigee bench prompt`. Medians of 40 starts and of 40 keys, through a real pseudo-terminal.
+
+    first prompt      from the start of the process until the prompt is on the screen: within 50 ms
+    perigee -e 1      the whole process: within 25 ms
+    completion        from the Tab until the completed name is on the screen: within 20 ms
+    Ctrl-C            from the key until the prompt is back from an endless loop: within 100 ms
+"""
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "repl"))
+from sessions import Session  # noqa: E402
+
+PROGRAM = str(ROOT / "build" / "repl" / "perigee")
+TIMES = 40
+
+
+def milliseconds(measure):
+    values = sorted(1000 * measure() for _ in range(TIMES))
+    return statistics.median(values), values[0], values[-1]
+
+
+def spin(session, holds):
+    """Without the pauses of Session.until, which would be measured."""
+    end = time.monotonic() + 15
+    while not holds():
+        session.pump(0.001)
+        if time.monotonic() > end:
+            raise SystemExit("the prompt did not answer")
+
+
+def first_prompt(folder):
+    session = Session(PROGRAM, folder)
+    begin = time.perf_counter()
+    session.start(["repl"])
+    spin(session, session.asked)
+    seconds = time.perf_counter() - begin
+    session.close()
+    return seconds
+
+
+def one_expression():
+    begin = time.perf_counter()
+    subprocess.run([PROGRAM, "-e", "1"], stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - begin
+
+
+def completion(session):
+    session.send("\x15pg.data.mn")
+    spin(session, lambda: session.screen.lines()[-1] == "pg> pg.data.mn")
+    begin = time.perf_counter()
+    session.send("\t")
+    spin(session, lambda: session.screen.lines()[-1] == "pg> pg.data.mnist")
+    return time.perf_counter() - begin
+
+
+def interruption(session):
+    session.send("\x15while true do end\r")
+    spin(session, lambda: not session.screen.pasting)
+    time.sleep(0.02)
+    begin = time.perf_counter()
+    session.send("\x03")
+    spin(session, session.asked)
+    return time.perf_counter() - begin
+
+
+def main():
+    failed = 0
+
+    def row(name, bar, values):
+        nonlocal failed
+        median, least, most = values
+        failed += median > bar
+        print(f"{name:<14} {median:7.1f} ms [{least:.1f}-{most:.1f}]   at most {bar} ms: {'met' if median <= bar else 'NOT MET'}", flush=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        row("first prompt", 50, milliseconds(lambda: first_prompt(folder)))
+        row("perigee -e 1", 25, milliseconds(one_expression))
+        session = Session(PROGRAM, folder)
+        session.start(["repl"])
+        spin(session, session.asked)
+        row("completion", 20, milliseconds(lambda: completion(session)))
+        row("Ctrl-C", 100, milliseconds(lambda: interruption(session)))
+        session.close()
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Types every block of the documentation that begins with the prompt, and compares what the screen then shows: docs_test.py PROGRAM
+
+Blocks are fenced as ```text. `...` stands for rows that differ from run to run.
+"""
+import pathlib
+import re
+import sys
+import tempfile
+
+from screen import Screen
+from sessions import Failed, Session, fits
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROMPT = re.compile(r"^(pg> |  > )(.*)$")
+
+
+def blocks():
+    for file in sorted([*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("src/*/README.md")]):
+        text = file.read_text()
+        for match in re.finditer(r"^```text\n(pg> .*?)^```$", text, re.M | re.S):
+            yield f"{file.relative_to(ROOT)}:{text[:match.start()].count(chr(10)) + 2}", match[1].splitlines()
+
+
+def play(program, lines):
+    with tempfile.TemporaryDirectory(prefix="perigee-docs-") as folder:
+        session = Session(program, folder)
+        session.screen = Screen(120, 200)
+        try:
+            session.start(["repl"])
+            session.until(session.asked, lambda: "expected a prompt")
+            inputs = [PROMPT.match(line)[2].replace("<", "<lt>") for line in lines if PROMPT.match(line)]
+            # Indentation is typed by the editor.
+            session.type("".join(line.lstrip() + "<Enter>" for line in inputs))
+            wanted = ["...", *(line.rstrip() for line in lines), "pg>"]
+            if "..." in wanted[1:]:  # compared up to there
+                wanted = wanted[:wanted.index("...", 1)]
+                session.until(lambda: session.answered(), lambda: "expected a prompt")
+                session.until(lambda: session.screen.lines()[1:len(wanted)] == wanted[1:], lambda: "expected\n" + "\n".join(wanted[1:]))
+            else:
+                session.until(lambda: fits(session.screen.lines(), wanted), lambda: "expected\n" + "\n".join(wanted[1:]))
+        finally:
+            session.close()
+
+
+def main():
+    program = str(pathlib.Path(sys.argv[1]).resolve())
+    found, failures = list(blocks()), 0
+    for number, (name, lines) in enumerate(found, 1):
+        try:
+            play(program, lines)
+            print(f"ok {number} {name}", flush=True)
+        except Failed as failure:
+            failures += 1
+            print(f"not ok {number} {name}\n" + "\n".join("# " + line for line in str(failure).splitlines()), flush=True)
+    print(f"1..{len(found)}")
+    return 1 if failures or len(found) < 2 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
