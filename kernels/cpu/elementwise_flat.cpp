@@ -1,5 +1,5 @@
-// The element-wise ops on f64, i64 and i32, which the tiles of f32 do not take: flat loops over operands that lie as the result does or are
-// one number. Bit for bit what ref computes.
+// The element-wise ops on f64, i64 and i32, which the tiles of f32 do not take, and the plainest of them on a few f32, where tiles cost more
+// than the arithmetic: flat loops over operands that lie as the result does or are one number. Bit for bit what ref computes.
 #include "kernels/ops/elementwise.h"
 #include "kernels/ref/elementwise_math.h"
 #include "kernels/registry.h"
@@ -7,12 +7,23 @@
 namespace perigee {
 namespace {
 
+constexpr int64_t kFewFloats = 32;
+
+// With a loop of their own, and the same bits on f32 as the tiles have.
+constexpr bool is_hot(Elementwise op) {
+  using E = Elementwise;
+  return op == E::add || op == E::sub || op == E::mul || op == E::div || op == E::maximum || op == E::minimum ||
+         (op >= E::equal && op <= E::greater_equal);
+}
+
 bool is_flat_type(Dtype dtype) { return dtype == Dtype::f64 || dtype == Dtype::i64 || dtype == Dtype::i32; }
 
+template <Elementwise op>
 const char* decline(const KernelCall& call) {
   const View &y = call.out[0], &x = call.in[call.n_in - 1];
   if (call.accumulate) return "does not accumulate";
-  if (!is_flat_type(x.dtype)) return "f64, i64 and i32 only";
+  const bool few = is_hot(op) && x.dtype == Dtype::f32 && y.elements() <= kFewFloats;
+  if (!few && !is_flat_type(x.dtype)) return "f64, i64 and i32 only, or a few f32";
   if (y.dtype != x.dtype && y.dtype != Dtype::boolean) return "the result has another dtype";
   if (!y.contiguous()) return "the result is not dense";
   for (int i = 0; i < call.n_in; ++i) {
@@ -82,7 +93,8 @@ void run_typed(Elementwise op, const KernelCall& call) {
     case E::div:
       if constexpr (std::is_floating_point_v<T>) return hot<T, T, E::div>(call);
       else return any<T, T>(op, call);
-    default: return any<T, T>(op, call);
+    default:
+      if constexpr (!std::is_same_v<T, float>) return any<T, T>(op, call);
   }
 }
 
@@ -91,13 +103,16 @@ void run(const KernelCall& call) {
   switch (call.in[call.n_in - 1].dtype) {
     case Dtype::f64: return run_typed<double>(op, call);
     case Dtype::i64: return run_typed<int64_t>(op, call);
+    case Dtype::f32:
+      if constexpr (is_hot(op)) return run_typed<float>(op, call);
+      else return;
     default: return any<int32_t, int64_t>(op, call);
   }
 }
 
 constexpr Kernel kKernels[] = {
 #define PERIGEE_ENTRY(entry, arity, result) \
-  {.op = #entry, .name = "flat", .backend = Backend::cpu, .decline = decline, .run = run<Elementwise::entry>},
+  {.op = #entry, .name = "flat", .backend = Backend::cpu, .decline = decline<Elementwise::entry>, .run = run<Elementwise::entry>},
     PERIGEE_ELEMENTWISE_OPS(PERIGEE_ENTRY)
 #undef PERIGEE_ENTRY
 };

@@ -21,13 +21,13 @@ double flops_of(const Graph& graph, const Node& node) {
   return node.op->flops ? node.op->flops(types.call()) : static_cast<double>(node.outputs[0].shape.elements());
 }
 
-// The same graph with inputs that are not among `batch` as parameters: whole for every part.
+// The same graph with the leaves of `batch` as inputs, and the others as parameters: whole for every part.
 Graph with_batch(const Graph& graph, const std::set<int>& batch) {
   Graph result;
   for (const Tensor& constant : graph.constants()) result.add_constant(constant);
   for (const Node& node : graph.nodes()) {
     Node copy = node;
-    if (is_op(node, "input") && !batch.contains(node.id)) copy.op = &op_named("parameter");
+    if (is_op(node, "input") || is_op(node, "parameter")) copy.op = &op_named(batch.contains(node.id) ? "input" : "parameter");
     result.append(std::move(copy));
   }
   for (const Leaf& leaf : graph.leaves())
@@ -185,6 +185,8 @@ class Cutter {
 };
 
 }  // namespace
+
+Graph without_batch(const Graph& graph) { return with_batch(graph, {}); }
 
 Graph with_best_batch(const Graph& graph) { return with_batch(graph, best_batch(graph).batch); }
 

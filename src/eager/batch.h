@@ -27,6 +27,8 @@ struct BatchCut {
 
 // The same graph with the arguments that are not of a batch as parameters, which is what kernels of images want to know.
 Graph with_best_batch(const Graph& graph);
+// The same with all of them as parameters, for passes: nothing is a sum over parts.
+Graph without_batch(const Graph& graph);
 
 // Nothing where no arguments share a batch that is worth sharing: where most of the work would not be shared, or there is little of it.
 std::optional<BatchCut> cut_batch(const Graph& graph, int parts);

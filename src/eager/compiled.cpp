@@ -13,6 +13,8 @@
 namespace perigee {
 namespace {
 
+constexpr int64_t kWorthSharing = 1 << 16;
+
 std::string result_name(size_t index) { return "r" + std::to_string(index); }
 
 // Results are memory of their own: what is a window or a leaf, or stands twice, is copied.
@@ -48,7 +50,7 @@ std::byte* row(const Array& x, size_t part, size_t parts) {
 }  // namespace
 
 CompiledFunction::CompiledFunction(const Recorder& recorder, std::span<const int> outputs, int threads)
-    : captures_(recorder.captures()), results_(outputs.size()) {
+    : captures_(recorder.captures()), results_(outputs.size()), shares_steps_(threads != 1) {
   Graph graph;  // the recorder's with its outputs
   for (const Tensor& constant : recorder.graph().constants()) graph.add_constant(constant);
   for (const Node& node : recorder.graph().nodes()) graph.append(node);
@@ -65,7 +67,7 @@ CompiledFunction::CompiledFunction(const Recorder& recorder, std::span<const int
 
 void CompiledFunction::compile(const Graph& graph, int parts) {
   std::optional<BatchCut> cut = cut_batch(graph, parts);
-  if (!cut) return add_stage(rest_stage_, with_own_outputs(fuse_backward(with_best_batch(graph))), 1);
+  if (!cut) return add_stage(rest_stage_, with_best_batch(with_own_outputs(fuse_backward(without_batch(graph)))), 1);
   std::map<std::string, size_t> slot_of;  // of the boundaries
   for (const Boundary& boundary : cut->boundaries) {
     size_t slot = slots_.size();
@@ -156,6 +158,23 @@ void CompiledFunction::add_up(int part, std::span<const Array> slots) {
   }
 }
 
+// Step by step: long element-wise ones, as updates are, run on several threads.
+void CompiledFunction::run_rest(const StepInfo& step) {
+  PlanRun& run = *rest_stage_.runs[0];
+  run.pack();
+  const std::vector<PlanStep>& steps = rest_stage_.plan->steps();
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const int64_t elements = run.call(i).out[0].elements();
+    if (!shares_steps_ || !steps[i].op->elementwise || steps[i].accumulate || elements < kWorthSharing) {
+      run.run_steps(i, i + 1, nullptr, step, false);
+      continue;
+    }
+    KernelCall call = run.call(i);
+    call.step = &step;
+    run_kernel(*steps[i].kernel, call, split_elementwise(call), static_cast<double>(elements));
+  }
+}
+
 std::vector<Array> CompiledFunction::run(std::span<const Array> arguments) {
   if (arguments.size() != arguments_.size())
     throw Error(ErrorKind::usage, {.what = "the function was recorded with another number of arguments"});
@@ -179,8 +198,7 @@ std::vector<Array> CompiledFunction::run(std::span<const Array> arguments) {
   }
   if (rest_stage_.plan) {
     bind(rest_stage_, 0, in, captured, slots);
-    rest_stage_.runs[0]->pack();
-    rest_stage_.runs[0]->run(nullptr, step);
+    run_rest(step);
   }
   slots.resize(results_);
   return slots;

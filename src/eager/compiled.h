@@ -51,11 +51,13 @@ class CompiledFunction {
   void compile(const Graph& graph, int parts);
   void add_stage(Stage& stage, const Graph& graph, int parts);
   void bind(Stage& stage, size_t part, std::span<const Array> in, std::span<const Array> captured, std::span<const Array> slots);
+  void run_rest(const StepInfo& step);
   void add_up(int part, std::span<const Array> slots);
 
   std::vector<Type> arguments_;
   std::vector<Array> captures_;
   size_t results_ = 0;
+  bool shares_steps_ = true;
   std::vector<Slot> slots_;
   Stage rows_stage_, rest_stage_;
   std::map<std::string, size_t> boundary_slots_;

@@ -94,6 +94,13 @@ struct Prepared {
 };
 
 void broadcast_dims(std::span<const View> views, std::span<const EagerOperand> operands, const char* op, View& out) {
+  bool same = true;
+  for (const View& view : views.subspan(1)) same = same && same_shape(view, views[0]);
+  if (same) {
+    out.rank = views[0].rank;
+    std::copy(views[0].dims, views[0].dims + out.rank, out.dims);
+    return;
+  }
   out.rank = 0;
   for (const View& view : views) out.rank = std::max(out.rank, view.rank);
   for (int d = 0; d < out.rank; ++d) {
@@ -139,9 +146,13 @@ void run(std::span<const Kernel* const> kernels, const char* op, std::span<const
   call.out = &out;
   call.n_out = 1;
   call.params = params;
-  const Kernel& kernel = kernel_for(kernels, call, op);
   const int64_t elements = out.elements();
-  constexpr int64_t kFew = 1 << 14, kWorthCopies = 256;
+  constexpr int64_t kTiny = 32, kFew = 1 << 14, kWorthCopies = 256;
+  // The plainest loop is listed after those for long operands.
+  for (size_t i = kernels.size(); elements <= kTiny && i-- > 0;)
+    if (kernels[i]->backend == Backend::cpu && kernels[i]->isa == Isa::baseline && kernels[i]->decline && !kernels[i]->decline(call))
+      return kernels[i]->run(call);
+  const Kernel& kernel = kernel_for(kernels, call, op);
   if (kernel.backend == Backend::ref && elements >= kWorthCopies && out.contiguous()) {
     // Perhaps a host kernel takes the call when its operands lie as the result does.
     std::vector<Array> dense;

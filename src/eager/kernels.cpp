@@ -13,7 +13,7 @@
 namespace perigee {
 namespace {
 
-constexpr double kWorkWorthThreads = 1 << 17;
+constexpr double kWorkWorthThreads = 1 << 16;
 
 using Table = std::map<std::string_view, std::vector<const Kernel*>>;
 
@@ -87,7 +87,7 @@ RowSplit split_elementwise(const KernelCall& call) {
   while (dim < y.rank && y.dims[dim] == 1) ++dim;
   if (dim == y.rank) return split;
   split.rows = y.dims[dim];
-  split.out.push_back(dim);
+  split.out.assign(static_cast<size_t>(call.n_out), dim);
   for (int i = 0; i < call.n_in; ++i) {
     const int own = dim - (y.rank - call.in[i].rank);
     split.in.push_back(own >= 0 && call.in[i].dims[own] != 1 ? own : -1);
