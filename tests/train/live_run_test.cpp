@@ -1,0 +1,118 @@
+// Runs on a thread of their own. What only a race would show is looked for by the thread sanitizer (run_tests.py, tsan).
+#include "src/train/live_run.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace perigee {
+namespace {
+
+Job job_of(int64_t epochs) {
+  const std::string text = R"({"name": "live", "loss": "cross_entropy", "seed": 3, "epochs": )" + std::to_string(epochs) +
+                           R"(, "network": {"type": "sequential", "layers": ["flatten", {"type": "dense", "out": 10, "name": "out"}]},
+      "optimizer": {"type": "sgd", "lr": 0.1}, "data": {"train": {"type": "digits", "endless": false, "size": 320},
+      "test": {"type": "digits", "part": "test", "endless": false, "size": 64}, "batch": 16}})";
+  return Job(Json::parse(text, "test"), "test");
+}
+
+SessionOptions options() { return {.trainer = {.threads = 1}, .folder = false}; }
+
+// Waits a minute at most: a run that hangs fails.
+bool wait_for(LiveRun& run, const std::function<bool()>& until) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!until() && std::chrono::steady_clock::now() < end) run.wait_for_events(std::chrono::milliseconds(5), nullptr);
+  return until();
+}
+
+std::vector<float> parameters(LiveRun& run) {
+  std::vector<float> values;
+  EXPECT_TRUE(run.between_steps(
+      [&](Session& session) {
+        const std::span<const float> all = session.trainer().model().params().values<float>();
+        values.assign(all.begin(), all.end());
+      },
+      nullptr));
+  return values;
+}
+
+TEST(LiveRun, EndsWithTheBitsOfARunThatNobodyWatches) {
+  Trainer alone(job_of(4), {.threads = 1});
+  const std::atomic<bool> never{false};
+  EXPECT_TRUE(alone.run(never));
+  std::atomic<int> woken{0};
+  LiveRun run(job_of(4), options(), [&] { ++woken; });
+  for (int i = 0; i < 20; ++i) {
+    run.pause();
+    const std::vector<float> before = parameters(run);
+    if (!run.over() && run.progress().state == LiveRun::State::paused) EXPECT_EQ(parameters(run), before);
+    run.resume();
+  }
+  ASSERT_TRUE(wait_for(run, [&] { return run.over(); }));
+  EXPECT_EQ(run.progress().state, LiveRun::State::finished);
+  EXPECT_EQ(run.progress().step, 80);
+  const std::span<const float> expected = alone.model().params().values<float>();
+  EXPECT_EQ(parameters(run), std::vector<float>(expected.begin(), expected.end()));
+  EXPECT_GT(woken, 4);
+  std::vector<std::string> events;
+  for (const Json& event : run.take_events())
+    if (*event.find("event") != Json("step")) events.push_back(event.find("event")->as_string());
+  EXPECT_EQ(events, (std::vector<std::string>{"start", "epoch", "epoch", "epoch", "epoch", "end", "over"}));
+  EXPECT_TRUE(run.take_events().empty());
+}
+
+TEST(LiveRun, EndsWhateverItIsDoing) {
+  {
+    const LiveRun opening(job_of(1'000'000), options(), [] {});
+  }
+  {
+    LiveRun training(job_of(1'000'000), options(), [] {});
+    ASSERT_TRUE(wait_for(training, [&] { return training.progress().step > 3; }));
+  }
+  {
+    LiveRun paused(job_of(1'000'000), options(), [] {});
+    paused.pause();
+    ASSERT_TRUE(wait_for(paused, [&] { return paused.progress().state == LiveRun::State::paused; }));
+  }
+  LiveRun stopped(job_of(1'000'000), options(), [] {});
+  stopped.pause();
+  ASSERT_TRUE(wait_for(stopped, [&] { return stopped.progress().state == LiveRun::State::paused; }));
+  stopped.stop();
+  ASSERT_TRUE(wait_for(stopped, [&] { return stopped.over(); }));
+  EXPECT_EQ(stopped.progress().state, LiveRun::State::stopped);
+  EXPECT_FALSE(parameters(stopped).empty()) << "what is over still answers";
+}
+
+TEST(LiveRun, WhatIsCancelledBeforeItBeganIsNotDone) {
+  LiveRun run(job_of(1'000'000), options(), [] {});
+  ASSERT_TRUE(wait_for(run, [&] { return run.progress().step > 0; }));
+  const std::atomic<bool> cancel{true};
+  int done = 0, told = 0;
+  for (int i = 0; i < 20; ++i) told += run.between_steps([&](Session&) { ++done; }, &cancel);
+  EXPECT_TRUE(run.between_steps([&](Session&) { ++done; }, nullptr));
+  EXPECT_EQ(done, told + 1) << "and nothing later";
+}
+
+TEST(LiveRun, ErrorsComeToWhoAsked) {
+  LiveRun run(job_of(1'000'000), options(), [] {});
+  EXPECT_THROW(run.between_steps([](Session& session) { session.set_learning_rate(Json("fast")); }, nullptr), Error);
+  EXPECT_THROW(run.between_steps([](Session& session) { session.checkpoint(); }, nullptr), Error);
+  EXPECT_TRUE(run.between_steps([](Session& session) { session.set_learning_rate(Json(0.0)); }, nullptr));
+  const std::vector<float> before = parameters(run);
+  const int64_t step = run.progress().step;
+  ASSERT_TRUE(wait_for(run, [&] { return run.progress().step > step + 2; }));
+  EXPECT_EQ(parameters(run), before) << "at a rate of 0";
+}
+
+TEST(LiveRun, ThatCannotBeginSaysWhy) {
+  Json json = job_of(1).json();
+  json.set("loss", "no_such_loss");
+  LiveRun run(Job(json, "test"), options(), [] {});
+  ASSERT_TRUE(wait_for(run, [&] { return run.over(); }));
+  EXPECT_EQ(run.progress().state, LiveRun::State::failed);
+  EXPECT_NE(run.progress().error.find("no_such_loss"), std::string::npos) << run.progress().error;
+  EXPECT_THROW(run.between_steps([](Session&) {}, nullptr), Error);
+}
+
+}  // namespace
+}  // namespace perigee
