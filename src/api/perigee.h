@@ -188,6 +188,56 @@ PERIGEE_API void perigee_source_free(perigee_source* source) PERIGEE_NOEXCEPT;
  * transforms). With name "train", "test" or "validation", a job that lacks that part gets it. */
 PERIGEE_API perigee_status perigee_job_bind(perigee_job* job, const char* name, perigee_source* source) PERIGEE_NOEXCEPT;
 
+/* --- Ops and data for all processes --------------------------------------------------------------------------------------------- */
+
+/* What follows holds for the whole process and its every context, cannot be undone, and is best done first in main, before
+ * perigee_worker_main: worker processes are this program, started again, and must know the same ops and data. */
+
+/* A contiguous, row-major array. */
+typedef struct perigee_array {
+  perigee_dtype dtype; /* PERIGEE_F32, or PERIGEE_F64 where the job's precision is that */
+  int32_t rank;
+  int64_t shape[PERIGEE_MAX_RANK];
+  void* data;
+} perigee_array;
+
+#define PERIGEE_MAX_OPERANDS 8
+
+/* An op of the caller's own. It is named in a traced program as {"op": "host", "attrs": {"name": ..., <option>: ...}}, in C++ by
+ * pg::host_op, and works like any other: in layers, differentiated, sliced over threads, in saved models that this program opens.
+ * `forward` and `backward` are called by several threads at once, must not fail and must not call into Perigee. */
+typedef struct perigee_op_definition {
+  size_t size;
+  const char* name; /* "mine.swish": with a dot, so that it is never one of the library's */
+  int32_t operands; /* 1 to PERIGEE_MAX_OPERANDS */
+  /* Bit i: operand i is the same for all examples (a parameter). The others have the examples in dimension 0, and what becomes of one
+   * example must not depend on others. */
+  uint32_t shared;
+  const char* const* options; /* names of numbers that a use of the op may set, and what they are otherwise; at most 16 */
+  const double* defaults;
+  int32_t option_count;
+  /* Sets dtype, rank and shape of *output, which come as those of operand 0; data are null. Non-zero: the operands do not fit, with a
+   * text put into `message`. Null: the output is like operand 0. */
+  int (*infer)(void* user, const perigee_array* operands, const double* options, perigee_array* output, char* message,
+               size_t message_bytes);
+  void (*forward)(void* user, const perigee_array* operands, const double* options, const perigee_array* output);
+  /* Writes the gradient of every operand (not added to what is there), given that of the output; a shared operand's is summed over the
+   * examples at hand. Null: no gradient flows through this op. */
+  void (*backward)(void* user, const perigee_array* operands, const double* options, const perigee_array* output,
+                   const perigee_array* output_gradient, const perigee_array* gradients);
+  void* user; /* lives as long as the process */
+} perigee_op_definition;
+
+/* `context` only holds the message. */
+PERIGEE_API perigee_status perigee_register_op(perigee_context* context, const perigee_op_definition* definition) PERIGEE_NOEXCEPT;
+
+/* Makes data that {"type": "host", "name": name} means in jobs that bind no source of that name. `open` is called when such a job is
+ * opened, by any thread, and makes a source in `context`, which it must not keep; when it fails, it may say why in `message`. */
+typedef perigee_status (*perigee_open_source)(void* user, perigee_context* context, perigee_source** out, char* message,
+                                              size_t message_bytes);
+PERIGEE_API perigee_status perigee_register_source(perigee_context* context, const char* name, perigee_open_source open,
+                                                   void* user) PERIGEE_NOEXCEPT;
+
 /* --- Training ---------------------------------------------------------------------------------------------------------------- */
 
 typedef struct perigee_trainer perigee_trainer;
@@ -268,6 +318,13 @@ typedef struct perigee_train_options {
    * steps and every second. Called in the thread that called perigee_job_train. Non-zero: stop, with a checkpoint. */
   int (*event)(void* user, const char* json);
   void* user;
+  /* Training with several processes, on this machine and on others: see perigee_worker_main. Any of these needs a folder; the job's data
+   * must be files, registered, or have "at": "coordinator", which sends what is bound to the job. */
+  int32_t workers;     /* worker processes on this machine; with agents, on each of theirs */
+  const char* agents;  /* "host:port,host:port": agents that start workers there; needs a secret */
+  const char* listen;  /* "[HOST]:PORT" where workers may join by themselves; needs a secret beyond this machine */
+  const char* secret;  /* the file with the cluster's secret */
+  int32_t min_workers; /* wait until so many are there; 0: 1 */
 } perigee_train_options;
 
 /* A whole run as `perigee train` does it: evaluation after each epoch, early stopping, checkpoints, report. *end receives the "end"

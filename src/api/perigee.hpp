@@ -18,12 +18,15 @@
 #include <concepts>
 #include <cstddef>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <type_traits>
 
 #include "perigee_rules.hpp"
+#include "perigee_trace.hpp"
 #include "perigee_value.hpp"
 
 namespace perigee::api {
@@ -290,6 +293,105 @@ inline source fed(std::vector<field_info> fields) {
   });
 }
 
+// Makes what `open` returns the meaning of {"type": "host", "name": name}, in this process and in worker processes. Call it before
+// perigee_worker_main.
+inline void register_source(const std::string& name, std::function<source()> open) {
+  static std::deque<std::function<source()>> kept;  // as long as the process lives
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  kept.push_back(std::move(open));
+  const context in;
+  in.check(perigee_register_source(
+      in.get(), name.c_str(),
+      [](void* user, perigee_context*, perigee_source** out, char* message, size_t message_bytes) noexcept {
+        try {
+          const source made = (*static_cast<std::function<source()>*>(user))();
+          if (!made.make()) throw error(PERIGEE_USAGE, "only arrays and sources of the program are registered; name others in the job");
+          const context own;
+          *out = made.make()(own).release();
+          return PERIGEE_OK;
+        } catch (const std::exception& failure) {
+          std::strncpy(message, failure.what(), message_bytes - 1);
+          return PERIGEE_DATA;
+        }
+      },
+      &kept.back()));
+}
+
+// The program's source that was registered under this name.
+inline source registered(const std::string& name) { return options{{"type", "host"}, {"name", name}}; }
+
+// An op of one's own, see perigee.h. The functions are called by several threads at once; forward and backward must not throw.
+struct op_definition {
+  using arrays = std::span<const perigee_array>;
+  using numbers = std::span<const double>;
+  std::string name = {};
+  int operands = 1;
+  uint32_t shared = 0;                                                                      // bit i: operand i is the same for all examples
+  std::vector<std::pair<std::string, double>> options = {};                                 // and what they are otherwise
+  std::function<void(arrays operands, numbers options, perigee_array& output)> infer = {};  // may throw; empty: like operand 0
+  std::function<void(arrays operands, numbers options, const perigee_array& output)> forward = {};
+  std::function<void(arrays operands, numbers options, const perigee_array& output, const perigee_array& output_gradient, arrays gradients)>
+      backward = {};
+};
+
+namespace detail {
+
+inline op_definition::arrays operands_of(void* user, const perigee_array* operands) {
+  return {operands, static_cast<size_t>(static_cast<op_definition*>(user)->operands)};
+}
+inline op_definition::numbers options_of(void* user, const double* options) {
+  return {options, static_cast<op_definition*>(user)->options.size()};
+}
+inline int infer_op(void* user, const perigee_array* operands, const double* options, perigee_array* output, char* message,
+                    size_t message_bytes) noexcept {
+  try {
+    static_cast<op_definition*>(user)->infer(operands_of(user, operands), options_of(user, options), *output);
+    return 0;
+  } catch (const std::exception& failure) {
+    std::strncpy(message, failure.what(), message_bytes - 1);
+    return 1;
+  }
+}
+
+}  // namespace detail
+
+// Call it before perigee_worker_main, once.
+inline void register_op(op_definition given) {
+  static std::deque<op_definition> kept;  // as long as the process lives
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  op_definition& own = kept.emplace_back(std::move(given));
+  std::vector<const char*> names;
+  std::vector<double> defaults;
+  for (const auto& [name, fallback] : own.options) {
+    names.push_back(name.c_str());
+    defaults.push_back(fallback);
+  }
+  perigee_op_definition c{};
+  c.size = sizeof c;
+  c.name = own.name.c_str();
+  c.operands = own.operands;
+  c.shared = own.shared;
+  c.options = names.data();
+  c.defaults = defaults.data();
+  c.option_count = static_cast<int32_t>(names.size());
+  c.user = &own;
+  if (own.infer) c.infer = detail::infer_op;
+  if (own.forward)
+    c.forward = [](void* user, const perigee_array* operands, const double* options, const perigee_array* output) noexcept {
+      static_cast<op_definition*>(user)->forward(detail::operands_of(user, operands), detail::options_of(user, options), *output);
+    };
+  if (own.backward)
+    c.backward = [](void* user, const perigee_array* operands, const double* options, const perigee_array* output,
+                    const perigee_array* output_gradient, const perigee_array* gradients) noexcept {
+      static_cast<op_definition*>(user)->backward(detail::operands_of(user, operands), detail::options_of(user, options), *output,
+                                                  *output_gradient, detail::operands_of(user, gradients));
+    };
+  const context in;
+  in.check(perigee_register_op(in.get(), &c));
+}
+
 // The data sets that come in two parts: auto mnist = pg::data::mnist(); then mnist.train, mnist.test.
 namespace data {
 struct parts {
@@ -335,6 +437,10 @@ struct train_options {
   int threads = 0;          // 0: the context's
   std::string folder = {};  // empty: nothing is written
   std::string resume = {};  // a run folder or checkpoint to continue from
+  // With several processes, see perigee.h.
+  int workers = 0;
+  std::string agents = {}, listen = {}, secret = {};
+  int min_workers = 0;
 };
 
 class job {
@@ -414,6 +520,11 @@ class job {
     options.threads = given.threads;
     options.folder = given.folder.empty() ? nullptr : given.folder.c_str();
     options.resume = given.resume.empty() ? nullptr : given.resume.c_str();
+    options.workers = given.workers;
+    options.agents = given.agents.empty() ? nullptr : given.agents.c_str();
+    options.listen = given.listen.empty() ? nullptr : given.listen.c_str();
+    options.secret = given.secret.empty() ? nullptr : given.secret.c_str();
+    options.min_workers = given.min_workers;
     options.user = &held;
     if (held.event)
       options.event = [](void* user, const char* json) noexcept {

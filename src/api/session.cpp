@@ -1,10 +1,51 @@
-// perigee.h: whole runs.
+// perigee.h: whole runs, in this process or with several.
 #include "src/train/session.h"
 
+#include <sstream>
+#include <thread>
+
+#include "cluster/uv/launcher.h"
 #include "src/api/handles.h"
 #include "src/data/sources/host.h"
 
 using namespace perigee;
+
+namespace {
+
+constexpr int32_t kMostWorkers = 1024;
+
+bool in_cluster(const perigee_train_options& given) { return given.workers != 0 || given.agents || given.listen; }
+
+LaunchOptions launch_options(const perigee_train_options& given, int threads) {
+  constexpr const char* kHere = "perigee_job_train";
+  if (given.workers < 0 || given.workers > kMostWorkers)
+    misuse(kHere, "workers is out of range", std::to_string(given.workers), "0 to " + std::to_string(kMostWorkers));
+  if (given.min_workers < 0 || given.min_workers > kMostWorkers)
+    misuse(kHere, "min_workers is out of range", std::to_string(given.min_workers), "0 to " + std::to_string(kMostWorkers));
+  require(given.folder != nullptr, kHere, "training with several processes needs a folder: the parameters are in the workers");
+  LaunchOptions launch;
+  launch.workers = given.workers;
+  std::istringstream agents(given.agents ? given.agents : "");
+  for (std::string agent; std::getline(agents, agent, ',');)
+    if (!agent.empty()) launch.agents.push_back(agent);
+  if (given.listen) launch.listen = given.listen;
+  if (given.secret) launch.secret = Secret::from_file(given.secret);
+  launch.min_workers = std::max(1, given.min_workers);
+  launch.session.out = given.folder;
+  if (given.resume) launch.session.resume = given.resume;
+  launch.session.trainer.threads = threads;
+  if (threads <= 0 && launch.agents.empty() && given.workers > 0)
+    launch.session.trainer.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / given.workers);
+  return launch;
+}
+
+RunLog::Sink sink_of(const perigee_train_options& given, std::atomic<bool>* stop) {
+  return [given, stop](const Json& event) {
+    if (given.event && given.event(given.user, event.dump().c_str()) != 0) *stop = true;
+  };
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -21,16 +62,21 @@ perigee_status perigee_job_train(perigee_job* job, const perigee_train_options* 
       sources = job->sources;
     }
     const HostScope scope(sources);
+    const int threads = given.threads > 0 ? given.threads : job->context->threads;
+    std::atomic<bool> stop = false;
+    if (in_cluster(given)) {
+      Launcher launcher(*description, launch_options(given, threads), stop);
+      launcher.session().add_sink(sink_of(given, &stop));
+      const Json last = launcher.run();
+      if (end) *end = copy_text(last.dump());
+      return stop && last.find("stopped") ? PERIGEE_STOPPED : PERIGEE_OK;
+    }
     SessionOptions session_options{.folder = given.folder != nullptr};
-    session_options.trainer.threads = given.threads > 0 ? given.threads : job->context->threads;
+    session_options.trainer.threads = threads;
     if (given.folder) session_options.out = given.folder;
     if (given.resume) session_options.resume = given.resume;
     Session session(*description, std::move(session_options));
-    std::atomic<bool> stop = false;
-    if (given.event)
-      session.add_sink([&](const Json& event) {
-        if (given.event(given.user, event.dump().c_str()) != 0) stop = true;
-      });
+    session.add_sink(sink_of(given, &stop));
     const Json last = session.run(stop);
     if (end) *end = copy_text(last.dump());
     return stop && !session.trainer().finished() ? PERIGEE_STOPPED : PERIGEE_OK;

@@ -1,7 +1,26 @@
 #include "src/data/sources/host.h"
 
+#include <mutex>
+
 namespace perigee {
 namespace {
+
+std::mutex registry_mutex;
+
+std::map<std::string, std::function<SourcePtr()>>& registry() {
+  static std::map<std::string, std::function<SourcePtr()>> sources;
+  return sources;
+}
+
+// Null when there is none of the name, which then goes to `known`.
+std::function<SourcePtr()> registered(const std::string& name, std::vector<std::string>* known) {
+  const std::lock_guard lock(registry_mutex);
+  for (const auto& [key, open] : registry()) {
+    if (key == name) return open;
+    known->push_back(key);
+  }
+  return nullptr;
+}
 
 thread_local const std::map<std::string, SourcePtr>* in_scope = nullptr;
 
@@ -12,6 +31,7 @@ SourcePtr open_host(const Config& config, const std::string&) {
     for (const auto& [key, source] : *in_scope) known.push_back(key);
   if (in_scope)
     if (const auto found = in_scope->find(name); found != in_scope->end()) return found->second;
+  if (const auto open = registered(name, &known)) return open();
   const std::string hint = nearest_hint(name, known);
   throw Error(ErrorKind::data,
               {.where = config.where(),
@@ -20,6 +40,12 @@ SourcePtr open_host(const Config& config, const std::string&) {
 }
 
 }  // namespace
+
+void register_host_source(const std::string& name, std::function<SourcePtr()> open) {
+  const std::lock_guard lock(registry_mutex);
+  if (!registry().emplace(name, std::move(open)).second)
+    throw Error(ErrorKind::usage, {.where = "data '" + name + "'", .what = "are registered already", .hint = "register each source once"});
+}
 
 HostScope::HostScope(const std::map<std::string, SourcePtr>& sources) : outer_(in_scope) { in_scope = &sources; }
 HostScope::~HostScope() { in_scope = outer_; }

@@ -1,6 +1,7 @@
 // {"type": "host", "name": "train"}: a source that the program which embeds Perigee has made, as a job calls it.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -19,5 +20,8 @@ class HostScope {
  private:
   const std::map<std::string, SourcePtr>* outer_;
 };
+
+// For all threads, when no scope has the name: opened anew for each job. Error(usage) when the name is taken. None is ever removed.
+void register_host_source(const std::string& name, std::function<SourcePtr()> open);
 
 }  // namespace perigee

@@ -14,6 +14,7 @@ constexpr OptionDef kOptions[] = {
     {"inputs", "list of names", nullptr, "what the program calls the layer's inputs"},
     {"program", "list of {op, in, out, attrs}", nullptr, "ops in order; `in` are names or numbers, `out` a name or a list of them"},
     {"outputs", "list of names", nullptr, "values that leave"},
+    {"parameters", "list of {name, shape, init, role}", "[]", "trained tensors that the program names; role: weight, bias or gain"},
 };
 
 // Ops that a program may not name: leaves would reach other layers' parameters, the rest is made by passes alone.
@@ -41,6 +42,36 @@ class Replay {
     if (names.size() != inputs.size())
       context.fail("the function takes another number of inputs", std::to_string(inputs.size()), std::to_string(names.size()));
     for (size_t i = 0; i < names.size(); ++i) define(names[i], inputs[i], context.options().where());
+  }
+
+  // Initialised as the description says, or zero; `init` is the name of an initialiser or an object.
+  void parameters(const Json* list) {
+    if (list == nullptr || list->is_null() || (list->is_object() && list->as_object().empty())) return;
+    if (!list->is_array() || list->as_array().size() > kMaxOperands)
+      context_.options().fail("parameters", "must be a list", list->type_name(), "at most " + std::to_string(kMaxOperands) + " objects");
+    for (size_t i = 0; i < list->as_array().size(); ++i) {
+      const Config given = context_.options().element(list->as_array()[i], "parameter " + std::to_string(i + 1));
+      const std::string name = given.string("name"), role = given.string("role", "weight");
+      if (role != "weight" && role != "bias" && role != "gain") given.fail("role", "is unknown", role, "weight, bias or gain");
+      std::vector<int64_t> dims;
+      const Json* shape = given.raw("shape");
+      if (shape == nullptr || !shape->is_array()) given.fail("shape", "must be a list of sizes");
+      for (const Json& dim : shape->as_array()) {
+        if (!dim.is_int() || dim.as_int() < 1) given.fail("shape", "must be a list of sizes", dim.dump());
+        dims.push_back(dim.as_int());
+      }
+      const Shape of(dims);
+      const int64_t outputs = dims.empty() ? 1 : dims[0];
+      const Json* init = given.raw("init");
+      define(name,
+             context_.parameter(name, of,
+                                role == "weight" ? ParameterRole::weight
+                                : role == "bias" ? ParameterRole::bias
+                                                 : ParameterRole::gain,
+                                of.elements() / outputs, outputs, init ? *init : Json("zeros")),
+             given.where());
+      given.reject_unread();
+    }
   }
 
   void run(const Json& program) {
@@ -123,6 +154,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   if (program == nullptr || (program->is_object() && program->as_object().empty())) program = &kEmpty;
   if (!program->is_array()) options.fail("program", "must be a list of ops", program->type_name());
   Replay replay(context, inputs);
+  replay.parameters(options.raw("parameters"));
   replay.run(*program);
   std::vector<Value> outputs;
   for (const std::string& name : options.string_list("outputs")) {
