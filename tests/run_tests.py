@@ -9,6 +9,7 @@
     isa        the kernel tests again, capped at each lower instruction set
     simulator  12,000 seeds of simulated clusters with faults, the planted bugs, the coordinator's work per round
     install    meson install into a folder; the embedding test builds against it
+    package    the .deb installs and runs on a clean Debian 12 root made with debootstrap
     mnist      one epoch of models/lenet.lua on the real MNIST, at least 97.5 %
     accuracy of resnet20 is not here: tests/bench/accuracy.py measures it
     asan       the unit tests with the address and undefined-behaviour sanitizers, in build-asan/
@@ -277,6 +278,18 @@ def install(part):
     part.add(passed=int(ran[1]))
 
 
+def package(part):
+    """The Debian package on a clean Debian 12 root."""
+    status, output = run([sys.executable, ROOT / "tests" / "api" / "package_test.py", BUILD], timeout=45 * MINUTES)
+    last = (output.strip().splitlines() or [""])[-1]
+    if status == 77:
+        return part.skip(next((line for line in output.splitlines() if line.startswith("skipped: ")), last))
+    if status:
+        return part.fail("the Debian package", output)
+    part.notes.append(last)
+    part.add(passed=1)
+
+
 def mnist(part):
     folder = data_folder()
     if not folder or not (pathlib.Path(folder) / "mnist").is_dir():
@@ -361,7 +374,7 @@ def fuzz(part):
 
 
 QUICK = [build, lint, unit, models]
-REST = [isa, simulator, install, mnist, faults, asan, tsan, fuzz]
+REST = [isa, simulator, install, package, mnist, faults, asan, tsan, fuzz]
 
 
 def main():
