@@ -110,9 +110,9 @@ int gradients_of(lua_State* L) {
   return 1;
 }
 
-// compile(recorder, { values }, threads): a function for call()
+// compile(recorder, { values }, threads, { donated arguments, from 0 }): a function for call()
 int compile(lua_State* L) {
-  push_object<CompiledFunction>(L, kFunction, recorder_at(L, 1), ints_at(L, 2), static_cast<int>(luaL_optinteger(L, 3, 0)));
+  push_object<CompiledFunction>(L, kFunction, recorder_at(L, 1), ints_at(L, 2), static_cast<int>(luaL_optinteger(L, 3, 0)), ints_at(L, 4));
   return 1;
 }
 

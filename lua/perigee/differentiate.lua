@@ -192,7 +192,7 @@ end
 -- Recording ------------------------------------------------------------------------------------------------------------------------
 
 -- Calls f on symbols for the leaves of `arguments`. Returns { call =, results = (nested, with places instead of tensors), count = }.
-local function record(f, arguments, count, static, threads)
+local function record(f, arguments, count, static, options)
   local outer = current
   serials = serials + 1
   current = { serial = serials, recorder = done(native.recorder()), types = {} }
@@ -200,9 +200,11 @@ local function record(f, arguments, count, static, threads)
   local restore = trace.forbid_all()
   local recording = { count = 0 }
   local ok, message = pcall(function()
-    local symbols = {}
+    local symbols, donated, leaves = {}, {}, 0
     for position = 1, count do
       symbols[position] = static[position] and arguments[position] or map(arguments[position], function(leaf)
+        leaves = leaves + 1
+        if options.donated[position] and is_tensor(leaf) then donated[#donated + 1] = leaves - 1 end
         return new_symbol(done(native.argument(current.recorder, is_tensor(leaf) and leaf or nil)))
       end)
     end
@@ -214,7 +216,7 @@ local function record(f, arguments, count, static, threads)
     end)
     recording.size = #ids
     if #ids == 0 then where.fail "the function returns no tensor" end
-    recording.call = done(native.compile(current.recorder, ids, threads or 0))
+    recording.call = done(native.compile(current.recorder, ids, options.threads or 0, donated))
   end)
   restore()
   current, tensor.recording = outer, outer ~= nil
@@ -239,14 +241,22 @@ local function check_function(name, f)
 end
 
 ---f recorded once for each set of shapes and dtypes of its arguments, and run as a plan. Arguments and results are tensors, numbers and nested
----tables of them. options: { static = { 3 } } names arguments that are not recorded: each value is a recording of its own; threads.
+---tables of them. options: { static = { 3 } } names arguments that are not recorded: each value is a recording of its own; { donate = { 1 } }
+---arguments that are not used afterwards, whose memory results may take, as an update's old parameters are; threads.
 ---@param f function
----@param options? { static?: integer[], threads?: integer }
+---@param options? { static?: integer[], donate?: integer[], threads?: integer }
 ---@return function
 function makers.compile(f, options)
   check_function("compile", f)
-  local kept, number, static = {}, 0, {}
-  for _, position in ipairs(options and options.static or {}) do static[position] = true end
+  options = options or {}
+  for name in pairs(options) do
+    if name ~= "static" and name ~= "donate" and name ~= "threads" then
+      where.fail(("compile has no option '%s'%s"):format(tostring(name), where.suggestion(name, { "static", "donate", "threads" })))
+    end
+  end
+  local kept, number, static, donated = {}, 0, {}, {}
+  for _, position in ipairs(options.static or {}) do static[position] = true end
+  for _, position in ipairs(options.donate or {}) do donated[position] = true end
   return function(...)
     if has_symbol(...) then return f(...) end
     local arguments, count = { ... }, select("#", ...)
@@ -259,7 +269,7 @@ function makers.compile(f, options)
     local recording = kept[key]
     if not recording then
       if number == max_kept then kept, number = {}, 0 end
-      recording = record(f, arguments, count, static, options and options.threads)
+      recording = record(f, arguments, count, static, { threads = options.threads, donated = donated })
       kept[key], number = recording, number + 1
     end
     return run(recording, leaves)

@@ -42,6 +42,12 @@ void check_type(const Array& given, const Type& wanted, size_t index) {
                                    .expected = wanted.text()});
 }
 
+// Whether no other argument looks at the same memory.
+bool is_alone(std::span<const Array> in, std::span<const Array> captured, size_t index) {
+  const auto same = [&](const Array& other) { return other.storage == in[index].storage; };
+  return std::count_if(in.begin(), in.end(), same) == 1 && std::none_of(captured.begin(), captured.end(), same);
+}
+
 std::byte* row(const Array& x, size_t part, size_t parts) {
   const int64_t rows = x.view.dims[0] / static_cast<int64_t>(parts) * static_cast<int64_t>(part);
   return x.view.as<std::byte>() + rows * x.view.strides[0] * static_cast<int64_t>(dtype_bytes(x.view.dtype));
@@ -49,7 +55,7 @@ std::byte* row(const Array& x, size_t part, size_t parts) {
 
 }  // namespace
 
-CompiledFunction::CompiledFunction(const Recorder& recorder, std::span<const int> outputs, int threads)
+CompiledFunction::CompiledFunction(const Recorder& recorder, std::span<const int> outputs, int threads, std::span<const int> donated)
     : captures_(recorder.captures()), results_(outputs.size()), shares_steps_(threads != 1) {
   Graph graph;  // the recorder's with its outputs
   for (const Tensor& constant : recorder.graph().constants()) graph.add_constant(constant);
@@ -63,6 +69,42 @@ CompiledFunction::CompiledFunction(const Recorder& recorder, std::span<const int
     graph.output(result_name(i), Value(&graph, recorder.value_at(outputs[i]).id()));
   }
   compile(simplify(fuse_forward(graph)), threads > 0 ? threads : team_size());
+  choose_donors(donated);
+}
+
+void CompiledFunction::choose_donors(std::span<const int> donated) {
+  donors_.assign(results_, -1);
+  for (const int argument : donated) {
+    const auto index = static_cast<size_t>(argument);
+    if (index >= arguments_.size()) continue;
+    for (size_t result = 0; result < results_; ++result)
+      if (donors_[result] < 0 && slots_[result].type == arguments_[index] && may_take(result, index)) {
+        donors_[result] = argument;
+        break;
+      }
+  }
+}
+
+// Whether every step that reads the argument is over when the result is written, or is the very one and goes element by element.
+bool CompiledFunction::may_take(size_t result, size_t argument) const {
+  if (!rest_stage_.plan || slots_[result].rows || slots_[result].sum) return false;
+  const auto is_argument = [&](const Operand& operand) {
+    const bool parameter = operand.place == Place::parameter;
+    if (!parameter && operand.place != Place::input) return false;
+    const Source& source = (parameter ? rest_stage_.parameters : rest_stage_.inputs)[static_cast<size_t>(operand.index)];
+    return source.from == From::argument && source.index == argument;
+  };
+  bool written = false;
+  for (const PlanStep& step : rest_stage_.plan->steps()) {
+    bool writes = false;
+    for (const Operand& out : step.out)
+      writes = writes || (out.place == Place::output && rest_stage_.outputs[static_cast<size_t>(out.index)] == result);
+    for (const Operand& in : step.in)
+      if (is_argument(in) && (written || (writes && !(step.op->elementwise && in.offset == 0 && same_layout(in.view, step.out[0].view)))))
+        return false;
+    written = written || writes;
+  }
+  return written;
 }
 
 void CompiledFunction::compile(const Graph& graph, int parts) {
@@ -184,7 +226,11 @@ std::vector<Array> CompiledFunction::run(std::span<const Array> arguments) {
     in.push_back(contiguous(arguments[i]));
   }
   for (const Array& capture : captures_) captured.push_back(contiguous(capture));
-  for (size_t s = 0; s < slots_.size(); ++s) slots.push_back(s < results_ ? new_array(slots_[s].type) : slots_[s].memory);
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    const int donor = s < results_ ? donors_[s] : -1;
+    const bool taken = donor >= 0 && is_alone(in, captured, static_cast<size_t>(donor));
+    slots.push_back(taken ? in[static_cast<size_t>(donor)] : s < results_ ? new_array(slots_[s].type) : slots_[s].memory);
+  }
   const StepInfo step{.step = calls_++};
   const int parts = static_cast<int>(rows_stage_.runs.size());
   if (parts > 0) {

@@ -15,8 +15,9 @@ namespace perigee {
 
 class CompiledFunction {
  public:
-  // `outputs`: values of the recorder. `threads` 0: as many as the machine has cores.
-  CompiledFunction(const Recorder& recorder, std::span<const int> outputs, int threads = 0);
+  // `outputs`: values of the recorder. `threads` 0: as many as the machine has cores. `donated`: arguments that the caller does not use
+  // afterwards; a result of the same type is put into an argument's memory where nothing reads it any more by then.
+  CompiledFunction(const Recorder& recorder, std::span<const int> outputs, int threads = 0, std::span<const int> donated = {});
 
   // Arguments in the recorder's order and of the types that it saw; results are new. Error(model) when they differ.
   std::vector<Array> run(std::span<const Array> arguments);
@@ -51,6 +52,8 @@ class CompiledFunction {
   void compile(const Graph& graph, int parts);
   void add_stage(Stage& stage, const Graph& graph, int parts);
   void bind(Stage& stage, size_t part, std::span<const Array> in, std::span<const Array> captured, std::span<const Array> slots);
+  void choose_donors(std::span<const int> donated);
+  bool may_take(size_t result, size_t argument) const;
   void run_rest(const StepInfo& step);
   void add_up(int part, std::span<const Array> slots);
 
@@ -58,6 +61,7 @@ class CompiledFunction {
   std::vector<Array> captures_;
   size_t results_ = 0;
   bool shares_steps_ = true;
+  std::vector<int> donors_;  // by result: the argument whose memory it takes; -1: new memory
   std::vector<Slot> slots_;
   Stage rows_stage_, rest_stage_;
   std::map<std::string, size_t> boundary_slots_;

@@ -2,7 +2,7 @@
 """Measures Perigee beside PyTorch, in turns on this machine: `./perigee bench [--quick] [ROW…]`.
 
 Rows are names or beginnings of names: `lenet`, `lenet/64/2` (model/batch/threads), `mlp`, `resnet20`, `convnet`, `start`, `memory`,
-`size`, `allocations`, `latency`. Prints Markdown tables: median [min-max] of images a second of each, the ratio turn by turn, the bar where the
+`size`, `allocations`, `latency`, `tensors`. Prints Markdown tables: median [min-max] of images a second of each, the ratio turn by turn, the bar where the
 project set one, and the floor: the time that the arithmetic alone takes at the measured FMA peak, or the parameters' traffic at the
 measured bandwidth. The floor counts dense arithmetic; a program that skips exact zeros can beat it.
 
@@ -29,6 +29,7 @@ import tempfile
 import time
 
 import latency
+import tensors
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
@@ -436,7 +437,7 @@ def measure_peak():
     return last_json(done.stdout)
 
 
-EXTRA = ["start", "memory", "size", "allocations", "latency"]
+EXTRA = ["start", "memory", "size", "allocations", "latency", "tensors"]
 
 
 def main():
@@ -479,7 +480,8 @@ def main():
         records = bench_training(chosen, torches, peak, args)
     for name, function in (("start", lambda: bench_start(torches, args)), ("memory", lambda: bench_memory(torches, args)),
                            ("size", lambda: bench_size(args)), ("allocations", lambda: bench_allocations(args)),
-                           ("latency", lambda: latency.bench(sys.modules[__name__], torches, peak, args))):
+                           ("latency", lambda: latency.bench(sys.modules[__name__], torches, peak, args)),
+                           ("tensors", lambda: tensors.bench(sys.modules[__name__], torches, args))):
         if name in extra:
             print()
             try:

@@ -110,6 +110,29 @@ function tests.batches_are_shared_among_threads()
   check.equal(by_hand:all_close(new_one, 1e-4, 1e-6), true)
 end
 
+-- Results in the memory of arguments, but where something reads them later.
+function tests.donated_arguments_give_their_memory()
+  local function update(w, g) return w - g * 0.5, (w * g):sum() end
+  local plain, giving = pg.compile(update), pg.compile(update, { donate = { 1 } })
+  local w, g = pg.randn(40, 3), pg.randn(40, 3)
+  local wanted, sum = plain(w, g)
+  local got, again = giving(w:clone(), g)
+  check.equal(got:all_equal(wanted), true)
+  check.equal(again:all_equal(sum), true)
+  local mine = giving(w, g)
+  check.equal(mine:all_equal(wanted), true)
+  local function swap(a, b) return b + 0, a + 0, a:matmul(b:t()) end
+  local x, y = pg.randn(4, 4), pg.randn(4, 4)
+  local p, q, r = pg.compile(swap)(x, y)
+  local s, t, u = pg.compile(swap, { donate = { 1, 2 } })(x:clone(), y:clone())
+  check.equal(p:all_equal(s) and q:all_equal(t) and r:all_equal(u), true)
+  local only = pg.compile(function(a) return a * 2 end, { donate = { 1 } })
+  local given = pg.ones(8)
+  local pointer = given:data().ptr
+  check.equal(only(given):data().ptr == pointer, true)
+  check.raises(function() pg.compile(update, { donat = { 1 } }) end, "no option 'donat'; did you mean 'donate'")
+end
+
 function tests.tensors_from_outside_are_read_anew()
   local scale = pg.ones(2)
   local f = pg.compile(function(x) return x * scale end)
