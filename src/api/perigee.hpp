@@ -417,6 +417,7 @@ struct data_options {
   value threads = {};  // that read ahead
   value at = {};       // where workers of a cluster get them from: "worker", each reads them itself, or "coordinator", which sends them
   value verify = {};   // what is compared between workers at the start: "sample" or "full"
+  value shards = {};   // 1; more: each worker of a cluster keeps to its own of so many parts of the training data
 };
 
 // The keys of a job; src/train/job.h and the reference say what each may hold.
@@ -446,11 +447,8 @@ struct train_options {
 class job {
  public:
   job(const experiment& given, const context& in = context()) : context_(in) {  // NOLINT: an experiment is a job
-    options data{{"batch", given.data.batch},
-                 {"shuffle", given.data.shuffle},
-                 {"threads", given.data.threads},
-                 {"at", given.data.at},
-                 {"verify", given.data.verify}};
+    options data{{"batch", given.data.batch}, {"shuffle", given.data.shuffle}, {"threads", given.data.threads},
+                 {"at", given.data.at},       {"verify", given.data.verify},   {"shards", given.data.shards}};
     const std::pair<const char*, const source*> parts[] = {
         {"train", &given.data.train}, {"test", &given.data.test}, {"validation", &given.data.validation}};
     for (const auto& [name, part] : parts) data.set(name, part->description());

@@ -1,4 +1,5 @@
 """The network between the nodes of a cluster is slow, cut, silent, lossy, or gone: by relays, and by the kernel's firewall."""
+import json
 import os
 import shutil
 import subprocess
@@ -188,11 +189,40 @@ class Net:
 
     def limit(self, index, mbit):
         """The connection of one worker carries so many megabits a second, each way."""
-        burst = max(16_000, mbit * 1_000_000 // 8 // 100)
         for where, device in ((self.hub, f"v{index}"), (self.names[index + 1], "eth0")):
-            command = f"qdisc replace dev {device} root tbf rate {mbit}mbit burst {burst} latency 300ms"
-            done = subprocess.run(["tc", "-n", where, *command.split()], capture_output=True, text=True)
-            skip_unless(done.returncode == 0, f"tc {command}: {done.stderr.strip()}")
+            self._hold(where, device, mbit)
+
+    def free(self, index):
+        """It carries what it can again."""
+        for where, device in ((self.hub, f"v{index}"), (self.names[index + 1], "eth0")):
+            subprocess.run(["tc", "-n", where, "qdisc", "del", "dev", device, "root"], check=True)
+
+    def _hold(self, where, device, mbit):
+        burst = max(16_000, mbit * 1_000_000 // 8 // 100)
+        command = f"qdisc replace dev {device} root tbf rate {mbit}mbit burst {burst} latency 300ms"
+        done = subprocess.run(["tc", "-n", where, *command.split()], capture_output=True, text=True)
+        skip_unless(done.returncode == 0, f"tc {command}: {done.stderr.strip()}")
+
+    def split(self, far, mbit):
+        """These workers are at another site: what goes between the two passes one connection of so many megabits a second, each way."""
+        self._ip(self.hub, "link add br1 type bridge")
+        self._ip(self.hub, "link set br1 up")
+        self._ip(self.hub, "link add x0 type veth peer name x1")
+        for index in far:
+            self._ip(self.hub, f"link set v{index} master br1")
+        for end in (0, 1):
+            self._ip(self.hub, f"link set x{end} master br{end} up")
+            self._hold(self.hub, f"x{end}", mbit)
+
+    def crossed(self):
+        """Bytes that have gone between the sites, both ways, as the kernel counts them."""
+        return self.sent("hub", "x0") + self.sent("hub", "x1")
+
+    def sent(self, name, device="eth0"):
+        """Bytes that have left through a device, as the kernel counts them."""
+        command = ["ip", "-j", "-s", "-n", f"perigee-{os.getpid()}-{name}", "link", "show", device]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True)
+        return json.loads(shown.stdout)[0]["stats64"]["tx"]["bytes"]
 
     def lose(self, name, percent):
         rules = "flush ruleset\n"

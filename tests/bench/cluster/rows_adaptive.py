@@ -1,11 +1,13 @@
 """    stragglers  (E7) one of 4 workers 4 times slower, MLP on MNIST, averages every 48 steps, on the simulated clock with real training: all
-              wait for it; by_speed; a quorum of 3 with 50 ms of grace; and 30 % of the contributions lost. Then 2 real workers, one stopped for
-              3/4 of the time by signals, waited for and by speed
+              wait for it; by_speed; a quorum of 3 with 50 ms of grace; and 30 % of the contributions lost. Then 2 real workers, held by signals to
+              a half and an eighth of a core, waited for and by speed
     bandwidth   (E9) every = "auto" for 80 % at 2, 10 and 100 Mbit/s and after steps between 10 and 1 or 100, simulated: the share of the time
-              in training, round by round; then 2 real workers on a network that is held to 10 Mbit/s (needs root, ip and tc; else left out)
+              in training, round by round; then 2 real workers on a network that is held to 10 Mbit/s, and then to 1 (needs root, ip and tc; else
+              left out)
     guards      (E4) models/char_lm.lua, changes every 50 steps through the largest 2 % with all feedback, outer (0.7, 0.9): must be stopped; and
               runs that end well, which must not be
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -17,14 +19,17 @@ import tempfile
 import threading
 import time
 
-from experiment_kit import MLP, PROGRAM, ROOT
+from experiment_kit import MLP, PROGRAM, ROOT, Launched
 
 sys.path.insert(0, str(ROOT / "tests" / "cluster"))
+from fault_network import Net  # noqa: E402
+from harness import Skip  # noqa: E402
 
 
-# Its round of 48 steps takes 100 ms and more, so that stopping a worker for some milliseconds now and then makes it slow, not late.
-WIDE = {**MLP, "epochs": 1, "network": ["flatten", {"type": "dense", "out": 512, "activation": "relu"},
-                                        {"type": "dense", "out": 256, "activation": "relu"}, {"type": "dense", "out": 10}]}
+# Its rounds take much longer than the pauses of Held, and it is evaluated in the end alone.
+WIDE = {**MLP, "epochs": 1, "data": {**MLP["data"], "train": {"type": "concat", "sources": 24 * [MLP["data"]["train"]]}, "batch": 256},
+        "network": ["flatten", {"type": "dense", "out": 512, "activation": "relu"}, {"type": "dense", "out": 256, "activation": "relu"},
+                    {"type": "dense", "out": 10}]}
 
 
 def simulate(job, averaging, *options):
@@ -56,46 +61,56 @@ def stragglers(rows, seeds):
     whole = [simulate({**MLP, "seed": seed}, {"type": "periodic", "every": 50}, "--train") for seed in seeds]
     worse = 100 * (statistics.mean(p["figures"]["accuracy"] for p in whole) - statistics.mean(p["figures"]["accuracy"] for p in lost))
     rows.line(f"30 % of the contributions lost, all equally fast: {worse:+.2f} points (bar 0.5)", worse <= 0.5)
-    real = {name: real_straggler({**WIDE, "averaging": {"type": "periodic", "every": 48, **arms[name]}}) for name in ("wait", "by_speed")}
-    share = real["by_speed"][0] / real["wait"][0]
-    worse = 100 * (real["wait"][1] - real["by_speed"][1])
-    # Of two, waiting takes 4 of the fast one's rounds for 2 shares, by speed 1 for 1.25: at best 0.40.
-    rows.line(f"2 real workers, one stopped for 3/4 of the time: {real['wait'][0]:.1f} s waiting, {real['by_speed'][0]:.1f} s by speed ({share:.2f}; "
-              f"ideal 0.40, bar 0.50), accuracy {100 * real['wait'][1]:.2f} and {100 * real['by_speed'][1]:.2f} %", share <= 0.5 and worse <= 0.4)
+    real_stragglers(rows, arms)
 
 
-def real_straggler(job):
-    """(seconds, test accuracy) of two worker processes, one of which is stopped for 15 of 20 ms: a small part of a round."""
-    with tempfile.TemporaryDirectory() as folder:
-        script = pathlib.Path(folder) / "job.json"
-        script.write_text(json.dumps(job))
-        train = subprocess.Popen([str(PROGRAM), "train", str(script), "--workers", "2", "--threads", "1", "--log", "json", "--out", folder + "/run"],
-                                 stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
-        over = threading.Event()
+class Held(threading.Thread):
+    """Lets two processes run for 20 and for 5 of 40 ms. Together they want less than one core, so that they have it on a busy machine too."""
 
-        def hold():
-            workers = []
-            while not over.is_set() and len(workers) < 2:
-                listed = subprocess.run(["pgrep", "-P", str(train.pid)], stdout=subprocess.PIPE, text=True).stdout.split()
-                workers = [int(pid) for pid in listed]
-                time.sleep(0.05)
-            while not over.is_set():
-                for what, how_long in ((signal.SIGSTOP, 0.015), (signal.SIGCONT, 0.005)):
-                    try:
-                        os.kill(workers[0], what)
-                    except ProcessLookupError:
-                        return
-                    time.sleep(how_long)
+    def __init__(self, fast, slow):
+        super().__init__(daemon=True)
+        self.fast, self.slow, self.over = fast, slow, threading.Event()
+        self.start()
 
-        holder = threading.Thread(target=hold)
-        holder.start()
-        events = [json.loads(line) for line in train.stdout if line.startswith("{")]
-        over.set()
-        holder.join()
-        if train.wait() != 0:
-            sys.exit("train failed")
-        end = [e for e in events if e.get("event") == "end"][-1]
-        return end["seconds"], end["test"]["accuracy"]
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.join()
+        self.tell(signal.SIGCONT, self.fast, self.slow)
+
+    def tell(self, what, *pids):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, what)
+
+    def run(self):
+        begin = time.monotonic()
+        while not self.over.is_set():
+            begin = max(begin + 0.040, time.monotonic())
+            self.tell(signal.SIGCONT, self.fast, self.slow)
+            for until, pid in ((0.005, self.slow), (0.020, self.fast)):
+                time.sleep(max(0, begin + until - time.monotonic()))
+                self.tell(signal.SIGSTOP, pid)
+            time.sleep(max(0, begin + 0.040 - time.monotonic()))
+
+
+def real_stragglers(rows, arms):
+    found = {}
+    for name in ("wait", "by_speed"):
+        job = {**WIDE, "averaging": {"type": "periodic", "every": 48, **arms[name]}}
+        with tempfile.TemporaryDirectory() as folder, Launched(folder, job, min_workers=2) as run:
+            workers = [run.worker(index) for index in range(2)]
+            run.train.wait_event("worker_joined", count=2)
+            with Held(workers[0].pid, workers[1].pid):
+                end = run.end()
+            found[name] = end["seconds"], 100 * end["test"]["accuracy"]
+    share, worse = found["by_speed"][0] / found["wait"][0], found["wait"][1] - found["by_speed"][1]
+    # Waiting, two shares take as long as the slow one's; by speed 1.25 as long as the fast one's: at best 0.40, as 0.31 is with four.
+    rows.line(f"2 real workers, one 4 times slower: {found['wait'][0]:.1f} s waiting, {found['by_speed'][0]:.1f} s by speed: {share:.2f} (ideal 0.40, "
+              f"bar 0.40 / 0.31 of that, 0.52); accuracy {found['wait'][1]:.2f} and {found['by_speed'][1]:.2f} % (bar 0.4 points)",
+              share <= 0.52 and worse <= 0.4)
 
 
 def bandwidth(rows, _):
@@ -113,12 +128,6 @@ def bandwidth(rows, _):
         settled = next((i for i, r in enumerate(course[first + 1:]) if 0.7 <= r["computing"] <= 0.9), 99)
         rows.line(f"from {before} to {after} Mbit/s: back between 70 and 90 % in the {settled + 1}th round after the one of the change (bar 5)", settled < 5)
     try:
-        from fault_network import Net
-        from harness import Skip
-    except ImportError as error:
-        rows.line(f"no real network: {error}")
-        return
-    try:
         with Net(2) as net:
             for index in range(2):
                 net.limit(index, 10)
@@ -128,28 +137,29 @@ def bandwidth(rows, _):
 
 
 def real_bandwidth(rows, net, auto):
-    from harness import Process, write_secret
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        write_secret(folder / "key")
-        (folder / "job.json").write_text(json.dumps({**MLP, "epochs": 30, "averaging": auto, "checkpoint": False}))
+    """Steps of 1024 examples, so that a round takes more than a second and is in the log; so much data that no round meets an epoch's end."""
+    many = {"type": "concat", "sources": 64 * [MLP["data"]["train"]]}
+    job = {**MLP, "epochs": 1000, "averaging": auto, "checkpoint": False, "data": {"train": many, "batch": 1024}}
+    with tempfile.TemporaryDirectory() as folder, Launched(folder, job, net, 2) as run:
+        for index in range(2):
+            run.worker(index)
 
-        def start(where, *arguments):
-            return Process(arguments, folder, command=list(net.inside(where)), executable=PROGRAM)
+        def course(to):
+            run.train.wait_event("step", lambda e: e["step"] >= to, deadline=400)
+            return {e["step"]: e for e in run.train.of_kind("step") if "utilisation" in e}
 
-        processes = [start("hub", "train", "job.json", "--log", "json", "--listen", "10.77.0.1:0", "--secret", "key", "--min-workers", 2)]
-        try:
-            address = json.loads((processes[0].folder() / "cluster.json").read_text())["listen"]
-            for index in range(2):
-                processes.append(start(f"w{index}", "worker", "--join", address, "--secret", "key", "--threads", 1))
-            rounds = []
-            processes[0].wait_event("step", lambda e: rounds.append(e) or e["step"] >= 25, deadline=300)
-            shares = [e["utilisation"] for e in rounds if e["step"] > 10 and "utilisation" in e]
-            rows.line(f"2 real workers at 10 Mbit/s, every {rounds[-1]['every']} steps in the end: {100 * statistics.median(shares):.0f} % of the time in "
-                      f"training after 10 rounds, the median (bar 70 to 90 %)", 0.7 <= statistics.median(shares) <= 0.9)
-        finally:
-            for process in processes:
-                process.kill()
+        before = course(18)
+        later = [e["utilisation"] for step, e in before.items() if step > 10]
+        rows.line(f"2 real workers at 10 Mbit/s, every {before[max(before)]['every']} steps in the end: {100 * statistics.median(later):.0f} % of the "
+                  f"time in training after 10 rounds, the median (bar 70 to 90 %)", 0.7 <= statistics.median(later) <= 0.9)
+        change = max(before) + 1  # the change falls into this round
+        for index in range(2):
+            net.limit(index, 1)
+        after = course(change + 8)
+        told = [after[step]["utilisation"] for step in range(change, change + 9) if step in after]
+        settled = next((step - change for step in sorted(after) if step > change and 0.7 <= after[step]["utilisation"] <= 0.9), 99)
+        rows.line(f"held to 1 Mbit/s from then on: {', '.join(f'{100 * share:.0f}' for share in told)} % in the round of the change and after it, "
+                  f"every {after[max(after)]['every']} steps in the end; back between 70 and 90 % in the {settled}th round after it (bar 5)", settled <= 5)
 
 
 def guards(rows, seeds):
