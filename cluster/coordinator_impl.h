@@ -47,7 +47,7 @@ struct CoordinatedWorker {
   // What it said in this generation.
   bool member = false, formed = false;
   bool stayed = false;  // a member of the generation before, too: nobody else was given its work
-  int heals = 0;  // that failed
+  int heals = 0;        // that failed
   int64_t round = -1;
   uint64_t hash = 0;
   std::vector<Range> pending;

@@ -16,7 +16,7 @@ namespace perigee {
 namespace {
 
 constexpr int64_t kFormat = 1;
-constexpr int64_t kMostExamples = int64_t{1} << 52, kMostThreads = 4096;
+constexpr int64_t kMostExamples = int64_t{1} << 52, kMostPerStep = int64_t{1} << 40, kMostThreads = 4096;
 
 std::string line_of(Json::Object fields) { return Json(std::move(fields)).dump() + "\n"; }
 
@@ -41,7 +41,7 @@ RecordedShare read_share(const Config& share) {
                     .counted = static_cast<uint64_t>(share.integer_in("counted", 0, kMostExamples)),
                     .base = share.integer_in("base", -1, kMostExamples),
                     .examples_before = share.integer_in("before", 0, kMostExamples),
-                    .examples_per_step = share.integer_in("per_step", 1, kMostExamples),
+                    .examples_per_step = share.integer_in("per_step", 1, kMostPerStep),
                     .threads = static_cast<uint32_t>(share.integer_in("threads", 1, kMostThreads)),
                     .isa = share.string("isa")};
   for (const Json& range : list_in(share, "ranges", kMaxRanges)) {
@@ -66,6 +66,9 @@ RecordedRound read_round(const Config& line, const RunRecord& record) {
   int64_t examples = next > 0 ? record.rounds.back().examples_after : 0;
   for (const Json& share : list_in(line, "merged", kMaxWorkers)) {
     out.shares.push_back(read_share(line.element(share, "merged")));
+    const WorkerId worker = out.shares.back().worker;
+    if (std::count_if(out.shares.begin(), out.shares.end(), [&](const RecordedShare& s) { return s.worker == worker; }) > 1)
+      line.fail("merged", "has two shares of one worker", std::to_string(worker), "one of each");
     if (out.shares.back().base >= next)
       line.fail("merged", "has a base that is not there yet", std::to_string(out.shares.back().base),
                 "at most " + std::to_string(next - 1));

@@ -45,7 +45,7 @@ bool ReplicaTrainer::take(const TakeOrder& order) {
   if (order.bytes && order.bytes->size() != (order.change ? block : block + states)) return false;
   if (!order.counted && (local_work_ || staged_)) drop();
   if (codec_) codec_->settle(order.counted && staged_ && staged_examples_ > 0);
-  if (!order.bytes) {  // what became of the contribution is known, not what was made of it
+  if (!order.bytes) {               // what became of the contribution is known, not what was made of it
     local_work_ = staged_ = false;  // the optimiser has seen it; parameters will be pulled
     return true;
   }

@@ -123,6 +123,7 @@ TEST(RunRecord, HostileValuesAreRefused) {
   refused("\"base\":0", "\"base\":2");
   refused("\"base\":0", "\"base\":-2");
   refused("\"per_step\":12", "\"per_step\":0");
+  refused("\"per_step\":12", "\"per_step\":4503599627370496");
   refused("\"threads\":3", "\"threads\":1000000");
   refused("\"isa\":\"avx2\"", "\"isa\":7");
   refused("[1,8,4]", "[1,8,0]");
@@ -133,6 +134,10 @@ TEST(RunRecord, HostileValuesAreRefused) {
   refused("\"ranges\":[[1,8,4]]", "\"ranges\":[]");
   refused("\"counted\":1", "\"counted\":1,\"else\":1");
   refused("\"round\":2", "\"round\":2,\"round\":2");
+}
+
+TEST(RunRecord, AWorkerHasOneShareOfARound) {
+  EXPECT_NE(refusal(begin() + round(0, 8, {arrival(5, -1, 0, 0), arrival(5, -1, 1, 4)})).find("two shares"), std::string::npos);
 }
 
 TEST(RunRecord, AFileGoesOnBehindItsLastWholeLine) {
