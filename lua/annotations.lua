@@ -83,15 +83,14 @@ local function put_classes(module)
       comment[#comment + 1] = line
     else
       local class = comment[1] and comment[1]:match "^%-%-%-@class ([%w_.]+)"
-      local name = line:match "^local ([%w_]+)"
+      local names = line:match "^local ([%w_, ]+)"
       local owner, joint, method, parameters = line:match "^function ([%w_]+)([.:])([%w_]+)(%b())"
       if class then
         put(table.concat(comment, "\n"))
-        if name then
-          locals[name] = class:gsub("%.", "_")
-          class_of[name] = class .. "."
-          put("local %s = {}", locals[name])
+        for name in (names or ""):gmatch "[%w_]+" do -- the class, and perhaps a table of its methods
+          locals[name], class_of[name] = (class:gsub("%.", "_")), class .. "."
         end
+        if names then put("local %s = {}", (class:gsub("%.", "_"))) end
         put ""
       elseif owner and locals[owner] then
         declared[class_of[owner] .. method] = true

@@ -19,7 +19,7 @@ class LineEditor : public Editor {
     std::string continuation = "  ";  // in front of further lines; as wide as the prompt
     bool colour = true;
   };
-  static constexpr size_t kMaxText = size_t{4} << 20;
+  static constexpr size_t kMaxText = size_t{1} << 20;
 
   // All of them outlive the editor.
   LineEditor(Language& language, History& history, Options options);
