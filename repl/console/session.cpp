@@ -1,6 +1,8 @@
 #include "repl/console/session.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <new>
 #include <utility>
 
@@ -34,9 +36,13 @@ int print(lua_State* L) {
   return 0;
 }
 
-// What show.lua makes of an experiment.
+// What show.lua makes of an experiment. Paths of its data begin where its script lies.
 int describe(lua_State* L) {
-  const std::string text = job_table(Job(to_json(L, 1, "experiment"), "experiment", "."));
+  const Json job = to_json(L, 1, "experiment");
+  std::string script = job.find("@") && job.find("@")->is_string() ? job.find("@")->as_string() : "";
+  script.resize(std::min(script.rfind(':'), script.size()));
+  const std::filesystem::path folder = file_exists(script) ? std::filesystem::path(script).parent_path() : "";
+  const std::string text = job_table(Job(job, "experiment", folder.empty() ? "." : folder.string()));
   lua_pushlstring(L, text.data(), text.size());
   return 1;
 }

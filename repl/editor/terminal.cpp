@@ -21,6 +21,7 @@ constexpr int kWaking[] = {SIGWINCH, SIGCONT, SIGINT};
 // What signal handlers may touch.
 std::atomic<bool> interrupt{false}, resized{false}, continued{false}, must_restore{false};
 int terminal_input = -1, terminal_output = -1;
+std::atomic<int> waking_event{-1};
 termios as_found;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
@@ -36,6 +37,11 @@ void on_waking(int signal) {
   if (signal == SIGINT) interrupt = true;
   else if (signal == SIGWINCH) resized = true;
   else continued = true;
+  // The handler may run on another thread than the one that waits.
+  const int error = errno;
+  const uint64_t one = 1;
+  if (::write(waking_event, &one, sizeof one) < 0) errno = error;
+  errno = error;
 }
 
 void on_fatal(int signal) {
@@ -63,6 +69,7 @@ Terminal::Terminal(int input, int output) : input_(input), output_(output), call
   const char* no_colour = std::getenv("NO_COLOR");
   coloured_ = capable_ && !(no_colour && *no_colour);
   std::signal(SIGPIPE, SIG_IGN);
+  waking_event = calls_;
   catch_signal(SIGINT, on_waking);
   if (!interactive_) return;
   terminal_input = input;
@@ -74,6 +81,7 @@ Terminal::Terminal(int input, int output) : input_(input), output_(output), call
 
 Terminal::~Terminal() {
   cooked();
+  waking_event = -1;
   if (calls_ >= 0) close(calls_);
 }
 
