@@ -1,9 +1,13 @@
 -- What the prompt asks of Lua: values as text, help, and the names that could stand at the cursor. Nothing of the user's is called here
 -- but __tostring: fields are looked up raw.
-local help = require "perigee.help"
 local show = require "perigee.show"
 
+-- Loaded when it is asked for: the first value is shown the sooner.
+local help = setmetatable({}, { __index = function(_, name) return require("perigee.help")[name] end })
+
 local prompt = {}
+
+local function entry_of(value) return help.entry_of(value) end
 
 ---Values as lines of text; `width` columns.
 ---@param width integer
@@ -11,7 +15,7 @@ local prompt = {}
 function prompt.show(width, ...)
   local parts, count = {}, select("#", ...)
   for index = 1, count do
-    parts[index] = show.value((select(index, ...)), width, { names = help.entry_of, describe = prompt.describe })
+    parts[index] = show.value((select(index, ...)), width, { names = entry_of, describe = prompt.describe })
   end
   local line = table.concat(parts, "  ")
   return (#line <= width and not line:find "\n") and line or table.concat(parts, "\n")

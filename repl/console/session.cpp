@@ -69,8 +69,13 @@ int set_up(lua_State* L) {
 
 LuaSession::LuaSession(LuaSessionOptions options)
     : options_(std::move(options)), lua_({.interrupt = options_.interrupt, .folder = options_.folder, .wake = options_.wake}) {
+  // What is loaded stays, and runs once: collecting and compiling would only make the first prompt later.
+  lua_gc(lua_.raw(), LUA_GCSTOP, 0);
+  luaJIT_setmode(lua_.raw(), 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
   lua_pushcfunction(lua_.raw(), set_up);
   lua_.call(0, 0);
+  luaJIT_setmode(lua_.raw(), 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_ON);
+  lua_gc(lua_.raw(), LUA_GCRESTART, 0);
 }
 
 bool LuaSession::is_command(std::string_view text) {
