@@ -6,6 +6,8 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <numeric>
+#include <optional>
 
 #include "kernels/block_math.h"
 #include "kernels/flat_view.h"
@@ -99,14 +101,31 @@ void OuterStep::run(const OuterRound& round, const std::byte* global, std::byte*
   for (const size_t state : placed.states) clear_gaps(states_[state].data());
 }
 
+namespace {
+
+// What a round moves on average, once those of the second half repeat earlier ones.
+std::optional<double> settled_mean(std::span<const double> moved) {
+  constexpr double kSettled = 1e-12;  // relative: 1e-9 from the limit at a momentum of 0.999
+  const size_t half = moved.size() / 2;
+  for (size_t period = 1; period <= half; ++period) {
+    bool repeats = true;
+    for (size_t i = half; i < 2 * half && repeats; ++i) repeats = std::fabs(moved[i] - moved[i - period]) <= kSettled * std::fabs(moved[i]);
+    if (repeats) return std::accumulate(moved.end() - static_cast<ptrdiff_t>(period), moved.end(), 0.0) / static_cast<double>(period);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 double outer_gain(const OuterProgram& program, double workers) {
   constexpr int kMostRounds = 100'000;
-  constexpr double kSettled = 1e-12;  // relative change from one round to the next: 1e-9 from the limit at a momentum of 0.999
   if (program.empty()) return 1;
   ParamWindow one;
   one.elements = 1;
   OuterStep step(program, Dtype::f64, {&one, 1}, 1);
-  double gain = 0;
+  // A step may do something else now and then, as a momentum that is delayed until each worker has come.
+  const size_t longest = std::max<size_t>(64, static_cast<size_t>(workers));
+  std::vector<double> moved;
   for (int round = 0; round < kMostRounds; ++round) {
     // The global value is 0 and the mean 1 below it, each time: only the state remembers.
     const double global = 0;
@@ -114,8 +133,10 @@ double outer_gain(const OuterProgram& program, double workers) {
     step.run({.workers = workers, .progress = 1, .round = static_cast<double>(round), .learning_rate = 1},
              reinterpret_cast<const std::byte*>(&global), reinterpret_cast<std::byte*>(&result));
     if (!std::isfinite(result)) break;
-    if (round > 0 && std::fabs(-result - gain) <= kSettled * std::fabs(result)) return -result;
-    gain = -result;
+    moved.push_back(-result);
+    if (moved.size() < 2 * longest) continue;
+    if (const std::optional<double> mean = settled_mean(moved)) return *mean;
+    moved.erase(moved.begin(), moved.begin() + static_cast<ptrdiff_t>(longest));
   }
   return std::numeric_limits<double>::infinity();
 }

@@ -62,7 +62,7 @@ class OuterStep {
 };
 
 // The outer gain zeta / (1 - mu): by how much a mean change that stays the same from round to round moves the parameters in the end, times
-// that change. Measured on one element, at the end of the run. Infinity when it does not settle.
+// that change; the mean where rounds take turns. Measured on one element, at the end of the run. Infinity when it does not settle.
 double outer_gain(const OuterProgram& program, double workers);
 
 }  // namespace perigee

@@ -166,6 +166,8 @@ TEST(OuterStep, GainIsMeasured) {
   for (const double workers : {1, 2, 8, 64}) EXPECT_NEAR(policy_of(R"("bmuf")").gain(workers), workers, 1e-6 * workers);
   EXPECT_NEAR(policy_of(R"({"type": "bmuf", "nesterov": false, "rate": 0.5, "momentum": 0.5})").gain(4), 1, 1e-6);
   EXPECT_TRUE(std::isinf(policy_of(R"({"type": "bmuf", "momentum": 1})").gain(4)));
+  // Of a delayed momentum the mean of a cycle: N arrivals of 1 move by rate (1 + mu / (1 - mu)) together.
+  for (const double workers : {1, 4, 7, 100}) EXPECT_NEAR(policy_of(R"("async_local")").gain(workers), 7 / workers, 1e-6) << workers;
 }
 
 // ---- programs of one's own ----
