@@ -9,7 +9,7 @@
 #include "lua/tensor.h"
 #include "src/core/error.h"
 #include "src/io/file.h"
-#include "src/io/svg.h"
+#include "src/io/chart.h"
 #include "src/train/inference.h"
 #include "src/train/live_run.h"
 
@@ -216,13 +216,14 @@ int parameter(lua_State* L) {
 int write_chart(lua_State* L) {
   const std::string path = luaL_checkstring(L, 1), title = luaL_checkstring(L, 2), name = luaL_checkstring(L, 3);
   const Json list = to_json(L, 4, "points");
-  if (!path.ends_with(".svg"))
-    throw Error(ErrorKind::usage, {.where = path, .what = "a chart's file has another name", .expected = "name.svg"});
+  const bool png = path.ends_with(".png");
+  if (!png && !path.ends_with(".svg"))
+    throw Error(ErrorKind::usage, {.where = path, .what = "a chart's file has another name", .expected = "name.svg or name.png"});
   PlotCurve curve{.name = name};
   for (const Json& point : list.as_array()) curve.points.emplace_back(point.as_array()[0].as_number(), point.as_array()[1].as_number());
   Chart chart{.title = name, .x_label = "step", .log_scale = lua_toboolean(L, 5) != 0};
   chart.curves.push_back(std::move(curve));
-  const std::string text = svg_charts(title, {chart});
+  const std::string text = png ? png_charts(title, {chart}) : svg_charts(title, {chart});
   write_file(path, std::as_bytes(std::span(text)));
   lua_pushboolean(L, 1);
   return 1;

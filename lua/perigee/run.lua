@@ -228,7 +228,7 @@ end
 
 local Text = { __tostring = function(self) return self.text end }
 
----A curve: "loss", "accuracy", "lr", "speed", "test.accuracy", ... In the terminal, or as a file: run:plot("loss", { file = "loss.svg" }).
+---A curve: "loss", "accuracy", "lr", "speed", "test.accuracy", ... In the terminal, or as a file: run:plot("loss", { file = "loss.svg" }), or .png.
 ---@param name? string
 ---@param options? { file?: string, width?: integer, height?: integer, log?: boolean }
 function methods:plot(name, options)

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "src/io/svg.h"
+#include "src/io/chart.h"
 #include "src/io/utf8.h"
 #include "src/train/run_folder.h"
 

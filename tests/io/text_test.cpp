@@ -6,8 +6,10 @@
 
 #include "src/core/error.h"
 #include "src/core/warning.h"
+#include "src/io/chart.h"
 #include "src/io/file.h"
-#include "src/io/svg.h"
+#include "src/io/image.h"
+#include "src/io/png.h"
 #include "src/io/tensorboard.h"
 #include "src/io/yaml.h"
 #include "tests/io/temporary.h"
@@ -132,6 +134,38 @@ TEST(Svg, DrawsCurvesAndSurvivesStrangeNumbers) {
   EXPECT_EQ(svg.find("nan"), std::string::npos);
   EXPECT_EQ(svg.find("inf"), std::string::npos);
   EXPECT_LT(svg.size(), 40000u);
+}
+
+// Read back by libpng.
+TEST(Png, DrawsTheSameCurves) {
+  const Chart chart{"loss", "step", {{"train", {{0, 0}, {10, 1}}}}};
+  const std::string file = png_charts("\xc3\xa4", {chart, chart});
+  Picture picture;
+  decode_image(std::as_bytes(std::span(file)), "chart", 3, picture);
+  ASSERT_EQ(picture.width, 1520);
+  ASSERT_EQ(picture.height, 2 * (30 + 2 * 300));
+  const auto colour_at = [&](double x, double y) {
+    const auto* pixel = reinterpret_cast<const uint8_t*>(picture.pixels.data()) +
+                        (static_cast<int64_t>(2 * y) * picture.width + static_cast<int64_t>(2 * x)) * 3;
+    return pixel[0] << 16 | pixel[1] << 8 | pixel[2];
+  };
+  EXPECT_EQ(colour_at(5, 5), 0xffffff);
+  for (const double top : {30., 330.}) {  // from the lower left corner of the axes to the upper right one
+    EXPECT_EQ(colour_at(70, top + 256), 0x0072b2);
+    EXPECT_EQ(colour_at(335, top + 146), 0x0072b2);
+    EXPECT_EQ(colour_at(600, top + 36), 0x0072b2);
+    EXPECT_EQ(colour_at(400, top + 170), 0xffffff);
+  }
+}
+
+TEST(Png, AnImageOfNoiseComesBack) {
+  std::vector<uint8_t> pixels(37 * 5 * 3);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i * i * 31 + 7 * i);
+  const std::string file = png_file(37, 5, pixels);
+  Picture picture;
+  decode_image(std::as_bytes(std::span(file)), "noise", 3, picture);
+  ASSERT_EQ(picture.pixels.size(), pixels.size());
+  EXPECT_EQ(std::memcmp(picture.pixels.data(), pixels.data(), pixels.size()), 0);
 }
 
 }  // namespace
