@@ -47,17 +47,17 @@ class Console {
 
   int run() {
     for (const std::string& expression : options_.expressions)
-      if (!session_.run(expression)) return finish(1);
-    if (!options_.script.empty() && !session_.run_file(options_.script) && !terminal_.interactive()) return finish(1);
+      if (!session_.run(expression)) return fail();
+    if (!options_.script.empty() && !session_.run_file(options_.script) && !terminal_.interactive()) return fail();
     if (!options_.expressions.empty()) return finish(0);
     if (terminal_.interactive()) std::fputs("Perigee " PERIGEE_VERSION ". ?name shows help, :help the keys, Ctrl-D leaves.\n", stdout);
     while (!session_.quitting()) {
       switch (ask()) {
         case Editor::Event::line:
-          if (!answer()) return finish(interrupted_ ? 130 : 1);
+          if (!answer()) return fail();
           break;
         case Editor::Event::suspend: terminal_.suspend(); break;
-        default: return finish(interrupted_ ? 130 : 0);
+        default: return interrupted_ ? fail() : finish(0);
       }
     }
     return finish(0);
@@ -68,6 +68,8 @@ class Console {
     terminal_.cooked();
     return std::fflush(stdout) == 0 ? code : 1;
   }
+
+  int fail() { return finish(interrupted_ || session_.interrupted() ? 130 : 1); }
 
   // Warnings of runs in the background wait until the prompt can make room for them.
   void keep_warning(const std::string& text) {
@@ -99,7 +101,7 @@ class Console {
   bool answer() {
     terminal_.cooked();
     const bool good = session_.run(editor_.line());
-    return good || terminal_.interactive();
+    return terminal_.interactive() || (good && !session_.interrupted());
   }
 
   void begin() {

@@ -100,7 +100,7 @@ bool LuaSession::guarded(const Action& action) {
     std::fputs("error: there is not enough memory\n", stderr);
   }
   lua_settop(lua_.raw(), 0);
-  if (options_.interrupt) *options_.interrupt = false;
+  interrupted_ = options_.interrupt && options_.interrupt->exchange(false);
   return good;
 }
 

@@ -27,7 +27,8 @@ class LuaSession : public Language {
   // False after an error, which was shown.
   bool run(const std::string& input);
   bool run_file(const std::string& path);
-  bool quitting() const { return quitting_; }  // `:quit`
+  bool quitting() const { return quitting_; }        // `:quit`
+  bool interrupted() const { return interrupted_; }  // Ctrl-C ended the last input
 
   // What the runs of pg.start have told since the last time goes into their curves. True: functions of run:on are due, which answer() calls
   // and which may print.
@@ -88,7 +89,7 @@ class LuaSession : public Language {
   std::vector<std::string> inputs_;  // by number; errors quote their lines
   std::vector<size_t> saved_;        // those that `:save` writes
   bool in_lua_ = false;              // what runs was typed as Lua, so that errors can quote it
-  bool quitting_ = false;
+  bool quitting_ = false, interrupted_ = false;
 };
 
 // Names in the folder that `typed` begins with, folders with a slash; where the last part of `typed` begins is added to `from`.
