@@ -83,7 +83,8 @@ return function(formula, a, b)
     for axis, label in ipairs(operands[index][1]) do
       local size = x.shape[axis]
       if sizes[label] and sizes[label] ~= size then
-        where.fail(("einsum '%s': '%s' is %d and %d, in %s and %s"):format(formula, label, sizes[label], size, tensor.type_text(a), tensor.type_text(b)))
+        where.fail(("einsum '%s': '%s' is %d and %d, in %s and %s")
+          :format(formula, label, sizes[label], size, tensor.type_text(a), tensor.type_text(b)))
       end
       sizes[label] = size
     end

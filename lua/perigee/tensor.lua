@@ -396,7 +396,8 @@ end
 local function binary(name)
   local op = elementwise[name].op
   return function(a, b)
-    local out, status = Tensor(), nil
+    local out = Tensor()
+    local status
     if istype(Tensor, a) then
       if istype(Tensor, b) then status = binary_call(op, a, b, 0, out)
       elseif type(b) == "number" then status = binary_call(op, a, nil, b, out)

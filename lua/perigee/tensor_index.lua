@@ -22,7 +22,9 @@ tensor.makers.newaxis = NewAxis
 
 local function number_or_fail(value, fallback, what)
   if value == nil then return fallback end
-  if type(value) ~= "number" or value % 1 ~= 0 then where.fail(("%s of a range is %s; expected a whole number"):format(what, where.describe(value))) end
+  if type(value) ~= "number" or value % 1 ~= 0 then
+    where.fail(("%s of a range is %s; expected a whole number"):format(what, where.describe(value)))
+  end
   return value
 end
 
@@ -111,7 +113,9 @@ function tensor.assign(x, index, value)
     done(native.tensor.masked_assign(x, index, value))
     return
   end
-  if type(index) ~= "number" and type(index) ~= "table" then where.fail("a tensor is indexed by numbers or a table; got " .. tensor.describe(index)) end
+  if type(index) ~= "number" and type(index) ~= "table" then
+    where.fail("a tensor is indexed by numbers or a table; got " .. tensor.describe(index))
+  end
   local part = window(x, (write_index(index)))
   if type(value) == "number" then part:fill(value) else part:copy_(value) end
 end

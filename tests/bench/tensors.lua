@@ -5,6 +5,7 @@ local pg = require "perigee"
 
 ffi.cdef "typedef struct { long s, n; } bench_time; int clock_gettime(int clock, bench_time* time);"
 local clock = ffi.new "bench_time"
+local threads, seconds = _G.THREADS, _G.SECONDS
 
 -- 2: CPU time of this process; 1: wall clock.
 local function now(kind)
@@ -12,7 +13,7 @@ local function now(kind)
   return tonumber(clock.s) + tonumber(clock.n) * 1e-9
 end
 
-local kind = THREADS == 1 and 2 or 1
+local kind = threads == 1 and 2 or 1
 
 -- The best of several repeats: other work on the machine only ever adds.
 local function seconds_of(f)
@@ -22,14 +23,14 @@ local function seconds_of(f)
     for _ = 1, n do f() end
     return now(kind) - begin
   end
-  while repeat_of(count) < SECONDS / 8 do count = count * 2 end
+  while repeat_of(count) < seconds / 8 do count = count * 2 end
   for _ = 1, 12 do best = math.min(best, repeat_of(count) / count) end
   return best
 end
 
 local function report(name, value) print(('{"name": "%s", "value": %.6g}'):format(name, value)) end
 
-if THREADS == 1 then
+if threads == 1 then
   local x, y = pg.ones(10), pg.ones(10)
   report("x + y", 1e9 * seconds_of(function() local _ = x + y end))
   report("x + 1", 1e9 * seconds_of(function() local _ = x + 1 end))
@@ -65,12 +66,13 @@ local step = pg.compile(function(p, m, x, y, rate)
     end
   end
   return value, new, moved
-end, { threads = THREADS, donate = { 1, 2 } })
+end, { threads = threads, donate = { 1, 2 } })
 
 local at = 0
 report("images", 64 / seconds_of(function()
   at = at % 4096
   local rows = { { at + 1, at + 64 } }
+  local _
   _, parameters, momentum = step(parameters, momentum, data[rows], labels[rows], 0.01)
   at = at + 64
 end))

@@ -24,6 +24,22 @@ void unary(Cases& cases) {
     cases.add(op, {integers(Dtype::i64, {cases.pick(1, 9), 3}, -5, 6)});
 }
 
+// Dtypes beyond f32, on kernels of their own.
+void wide(Cases& cases) {
+  const Shape shape{cases.pick(1, 6), 7};
+  for (const char* op :
+       {"reciprocal", "sqrt", "rsqrt", "exp",     "expm1",    "log", "log1p", "sin",  "cos",   "tan",       "asin", "acos",  "atan",
+        "sinh",       "cosh", "tanh",  "sigmoid", "softplus", "erf", "floor", "ceil", "round", "is_finite", "neg",  "square"})
+    cases.add(op, {integers(Dtype::f64, shape, op[0] == 'a' ? 0 : 1, 2)}).gradient = false;
+  for (const Dtype dtype : {Dtype::f64, Dtype::i64, Dtype::i32}) {
+    cases.add("where", {truth(shape), integers(dtype, shape, -9, 9), integers(dtype, shape, -9, 9)}).gradient = false;
+    for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum", "less", "equal"}) {
+      cases.add(op, {integers(dtype, shape, -9, 9), integers(dtype, {}, 1, 9)}).gradient = false;
+      cases.add(op, {integers(dtype, {}, -9, 9), integers(dtype, shape, 1, 9)}).gradient = false;
+    }
+  }
+}
+
 void binary(Cases& cases) {
   const int64_t n = cases.pick(1, 4), c = cases.pick(2, 5), h = cases.pick(1, 6), w = cases.pick(1, 6);
   struct Pair {
@@ -94,6 +110,7 @@ void fused(Cases& cases) {
 
 void make(Cases& cases) {
   unary(cases);
+  wide(cases);
   copies(cases);
   fused(cases);
   binary(cases);
