@@ -11,7 +11,8 @@
  * expected and, where one exists, the fix. Creating functions leave the message in the handle that they create from and set *out
  * to null. Any function may be called from any thread: calls on one handle take turns, calls on different handles do not meet. A
  * handle keeps alive what it was made from, so handles may be freed in any order; none may be used while or after it is freed.
- * The library has no global state to set up, never prints, never exits, and installs no signal handlers.
+ * The library has no global state to set up, never prints, never exits, and installs no signal handlers. (Ops and data that the program
+ * registers hold for the process.)
  *
  * Structs that cross the border begin with `size`, which the caller sets to sizeof the struct (PERIGEE_INIT does): programs built
  * against an older header go on working with a newer library. What is zero has its default.

@@ -47,7 +47,7 @@ def check(root, package):
     inside("apt-get", "install", "-q", "-y", "--no-install-recommends", "/perigee.deb", timeout=15 * MINUTES)
     version = inside("perigee", "version")
     assert re.fullmatch(r"perigee \d+\.\d+\.\d+\n", version), version
-    (root / "job.json").write_text('{"network": {"type": "sequential", "layers": [{"type": "dense", "out": 10}]}, "loss": "cross_entropy",'
+    (root / "job.json").write_text('{"network": {"type": "sequential", "layers": [{"type": "dense", "out": 10}]}, "loss": "cross_entropy", "optimizer": {"type": "adam"},'
                                    ' "data": {"train": {"type": "digits", "part": "train", "size": 500}, "batch": 20}, "epochs": 2, "seed": 1}')
     said = inside("perigee", "train", "/job.json", "--log", "json", "--out", "/run")
     assert '"event":"end"' in said and (root / "run" / "model.safetensors").exists(), said[-2000:]
