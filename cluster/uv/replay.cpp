@@ -96,7 +96,8 @@ class Replay {
   Player player(WorkerId id, int threads) {
     welcome_.id = id;
     welcome_.threads = threads;
-    Player made{.replica = std::make_unique<ReplicaTrainer>(welcome_, ReplicaTrainerOptions{}), .row = nullptr};
+    Player made;
+    made.replica = std::make_unique<ReplicaTrainer>(welcome_, ReplicaTrainerOptions{});
     made.row = std::make_unique<Storage>(made.replica->block().layout().bytes());
     std::fill_n(made.row->data(), made.row->bytes(), std::byte{0});
     return made;
