@@ -265,7 +265,8 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
   s.evaluates = rng.chance(0.3);
   s.checkpoint_every = rng.chance(0.5) ? static_cast<int>(rng.integer(2, 12)) : 0;
 
-  if (SeededRng shards(mix(seed, 0x73686172)); policy == "sharded") s.shards = shards.integer(2, 8);
+  if (SeededRng shards(mix(seed, 0x73686172)); policy == "sharded" || (policy.empty() && shards.chance(0.2)))
+    s.shards = shards.integer(2, 8);
   // Faults fall into the time that the work takes, more or less.
   const double work_ms = std::max(500.0, s.example_ms * static_cast<double>(s.planned) / s.workers * 1.5);
   const int count = static_cast<int>(rng.chance(0.1) ? 0 : rng.integer(1, 6));
