@@ -58,10 +58,13 @@ bool counts(const Array& x) { return x.storage && x.storage->bytes() >= kCounted
 
 }  // namespace
 
-Array new_array(const View& like) {
+Array new_array(const View& like) { return new_array(like, like.dtype); }
+
+Array new_array(const View& like, Dtype dtype) {
   View view = like;
+  view.dtype = dtype;
   int64_t stride = 1;
-  size_t bytes = dtype_bytes(view.dtype);
+  size_t bytes = dtype_bytes(dtype);
   for (int i = view.rank - 1; i >= 0; --i) {
     view.strides[i] = stride;
     const int64_t size = std::max<int64_t>(view.dims[i], 1);

@@ -26,6 +26,7 @@ struct Array {
 
 // Dense, row-major, with undefined content. `view` gives dtype and dims; its data and strides are not read.
 Array new_array(const View& view);
+Array new_array(const View& view, Dtype dtype);
 Array new_array(const Type& type);
 
 Array contiguous(const Array& x);         // itself where it is already
