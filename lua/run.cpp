@@ -8,8 +8,8 @@
 #include "lua/state.h"
 #include "lua/tensor.h"
 #include "src/core/error.h"
-#include "src/io/file.h"
 #include "src/io/chart.h"
+#include "src/io/file.h"
 #include "src/train/inference.h"
 #include "src/train/live_run.h"
 

@@ -50,7 +50,8 @@ function tests.watching_changes_no_bit()
   local quiet, watched = start(), start()
   wait_until(watched, function()
     watched:pause()
-    local _ = watched.network.hidden.weight, watched:eval "test"
+    local _ = watched.network.hidden.weight
+    watched:eval "test"
     watched:resume()
     return watched.state == "finished"
   end)
