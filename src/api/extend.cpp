@@ -78,13 +78,10 @@ perigee_status perigee_register_op(perigee_context* context, const perigee_op_de
     require(definition != nullptr, "perigee_register_op", "definition must not be null");
     const auto given = read_struct(definition, "perigee_register_op");
     HostOp op = read_definition(given);
-    auto kept = std::make_unique<perigee_op_definition>(given);  // its functions and user; the texts are op's
-    op.infer = [kept = kept.get(), name = op.name](std::span<const Type> inputs, const double* options) {
-      return infer(*kept, name, inputs, options);
-    };
+    const auto kept = std::make_shared<const perigee_op_definition>(given);  // its functions and user; the texts are op's
+    op.infer = [kept, name = op.name](std::span<const Type> inputs, const double* options) { return infer(*kept, name, inputs, options); };
     op.kernel = {.definition = kept.get(), .forward = forward, .backward = given.backward ? backward : nullptr};
     register_host_op(std::move(op));
-    kept.release();  // NOLINT: plans may use it as long as the process lives
   });
 }
 

@@ -54,6 +54,8 @@ std::vector<perigee_field> read_fields(const perigee_field* fields, int32_t coun
   std::vector<perigee_field> copies;
   const auto* at = reinterpret_cast<const std::byte*>(fields);
   const size_t stride = fields[0].size;
+  if (stride % alignof(perigee_field) != 0)
+    misuse(function, "the fields' `size` is no size of a struct", std::to_string(stride), "sizeof(perigee_field)");
   for (int32_t i = 0; i < count; ++i, at += stride) {
     copies.push_back(read_struct(reinterpret_cast<const perigee_field*>(at), function));
     for (int32_t j = 0; j < i; ++j)

@@ -25,6 +25,11 @@ COUNTED void* operator new(size_t bytes, std::align_val_t border) {
   if (void* memory = std::aligned_alloc(align, (bytes + align - 1) / align * align)) return memory;
   throw std::bad_alloc();
 }
+COUNTED void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  ++allocations;
+  return std::malloc(bytes ? bytes : 1);
+}
+COUNTED void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 COUNTED void operator delete(void* memory) noexcept { std::free(memory); }
 COUNTED void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 COUNTED void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
