@@ -1,6 +1,6 @@
 """    stragglers  (E7) one of 4 workers 4 times slower, MLP on MNIST, averages every 48 steps, on the simulated clock with real training: all
-              wait for it; by_speed; a quorum of 3 with 50 ms of grace; and 30 % of the contributions lost. Then 2 real workers, held by signals to
-              a half and an eighth of a core, waited for and by speed
+              wait for it; by_speed; a quorum of 3 with 50 ms of grace; and 30 % of the contributions lost. Then 4 real workers, three held
+              to two fifths of a core and one to a tenth, waited for and by speed (needs root and control groups; else left out)
     bandwidth   (E9) every = "auto" for 80 % at 2, 10 and 100 Mbit/s and after steps between 10 and 1 or 100, simulated: the share of the time
               in training, round by round; then 2 real workers on a network that is held to 10 Mbit/s, and then to 1 (needs root, ip and tc; else
               left out)
@@ -9,14 +9,11 @@
 """
 import contextlib
 import json
-import os
 import pathlib
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 from experiment_kit import MLP, PROGRAM, ROOT, Launched
@@ -61,64 +58,67 @@ def stragglers(rows, seeds):
     whole = [simulate({**MLP, "seed": seed}, {"type": "periodic", "every": 50}, "--train") for seed in seeds]
     worse = 100 * (statistics.mean(p["figures"]["accuracy"] for p in whole) - statistics.mean(p["figures"]["accuracy"] for p in lost))
     rows.line(f"30 % of the contributions lost, all equally fast: {worse:+.2f} points (bar 0.5)", worse <= 0.5)
-    real_stragglers(rows, arms)
+    try:
+        real_stragglers(rows, arms)
+    except Skip as reason:
+        rows.line(f"real workers left out: {reason}", False)
 
 
-class Held(threading.Thread):
-    """Lets two processes run for 10 and for 2.5 of 20 ms. Together they want less than one core, so that they have it on a busy machine too."""
+@contextlib.contextmanager
+def held(pid, share):
+    """The process has this share of one core, by the kernel's CPU bandwidth control."""
+    period = 50_000  # microseconds
+    first, second = pathlib.Path("/sys/fs/cgroup/cpu"), pathlib.Path("/sys/fs/cgroup")
+    group = (first if first.is_dir() else second) / f"perigee-bench-{pid}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        raise Skip(f"no control group can be made: {error}") from error
+    try:
+        if (group / "cpu.cfs_quota_us").exists():
+            (group / "cpu.cfs_period_us").write_text(str(period))
+            (group / "cpu.cfs_quota_us").write_text(str(int(share * period)))
+        elif (group / "cpu.max").exists():
+            (group / "cpu.max").write_text(f"{int(share * period)} {period}")
+        else:
+            raise Skip("the kernel has no CPU bandwidth control here")
+        (group / "cgroup.procs").write_text(str(pid))
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            (group.parent / "cgroup.procs").write_text(str(pid))
+        for _ in range(100):  # a process that has ended leaves its group a moment later
+            with contextlib.suppress(OSError):
+                group.rmdir()
+                break
+            time.sleep(0.05)
 
-    def __init__(self, fast, slow):
-        super().__init__(daemon=True)
-        self.fast, self.slow, self.over = fast, slow, threading.Event()
-        self.start()
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.join()
-        self.tell(signal.SIGCONT, self.fast, self.slow)
-
-    def tell(self, what, *pids):
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, what)
-
-    def run(self):
-        begin = time.monotonic()
-        while not self.over.is_set():
-            begin = max(begin + 0.020, time.monotonic())
-            self.tell(signal.SIGCONT, self.fast, self.slow)
-            for until, pid in ((0.0025, self.slow), (0.010, self.fast)):
-                time.sleep(max(0, begin + until - time.monotonic()))
-                self.tell(signal.SIGSTOP, pid)
-            time.sleep(max(0, begin + 0.020 - time.monotonic()))
+SHARES = (0.4, 0.4, 0.4, 0.1)  # of a core: together less than two cores, so that who waits makes nobody faster
 
 
 def real_stragglers(rows, arms):
     found, rates = {}, {}
     for name in ("wait", "by_speed"):
         job = {**WIDE, "averaging": {"type": "periodic", "every": 48, **arms[name]}}
-        with tempfile.TemporaryDirectory() as folder, Launched(folder, job, min_workers=2) as run:
-            workers = [run.worker(index) for index in range(2)]
-            run.train.wait_event("worker_joined", count=2)
-            with Held(workers[0].pid, workers[1].pid):
+        with tempfile.TemporaryDirectory() as folder, Launched(folder, job, min_workers=4) as run:
+            workers = [run.worker(index) for index in range(4)]
+            run.train.wait_event("worker_joined", count=4)
+            with contextlib.ExitStack() as holds:
+                for worker, part in zip(workers, SHARES):
+                    holds.enter_context(held(worker.pid, part))
                 end = run.end()
             found[name] = end["seconds"], 100 * end["test"]["accuracy"]
             told = [w for event in run.train.of_kind("workers") for w in event["workers"] if w["examples_per_s"] > 0]
-            rates[name] = [statistics.median(w["examples_per_s"] for w in told if w["name"] == who) for who in ("w0", "w1")]
+            rates[name] = [statistics.median(w["examples_per_s"] for w in told if w["name"] == who) for who in ("w0", "w1", "w2", "w3")]
     share, worse = found["by_speed"][0] / found["wait"][0], found["wait"][1] - found["by_speed"][1]
-    # Waiting, two shares take as long as the slow one's; by speed all is done at both rates. Alone on the machine the slow one is faster.
-    ideal = 2 * rates["wait"][1] / sum(rates["by_speed"])
-    bar = 0.40 / 0.31 * ideal
-    rows.line(f"2 real workers, examples/s {listed(rates['wait'])} waiting and {listed(rates['by_speed'])} by speed: {found['wait'][0]:.1f} and "
-              f"{found['by_speed'][0]:.1f} s: {share:.2f} (ideal of these rates {ideal:.2f}; bar {bar:.2f}, as 0.40 is to 0.31); accuracy "
-              f"{found['wait'][1]:.2f} and {found['by_speed'][1]:.2f} % (bar 0.4 points)", share <= bar and worse <= 0.4)
+    rows.line(f"4 real workers, examples/s {listed(rates['wait'])} waiting and {listed(rates['by_speed'])} by speed: {found['wait'][0]:.1f} and "
+              f"{found['by_speed'][0]:.1f} s: {share:.2f} (bar 0.40); accuracy {found['wait'][1]:.2f} and {found['by_speed'][1]:.2f} % (bar 0.4 points)",
+              share <= 0.40 and worse <= 0.4)
 
 
 def listed(rates):
-    return " and ".join(f"{rate:,.0f}" for rate in rates)
+    return ", ".join(f"{rate:,.0f}" for rate in rates)
 
 
 def bandwidth(rows, _):

@@ -31,12 +31,17 @@ constexpr Named kBugs[] = {
 
 bool only_with_standby(Bug bug) { return bug == Bug::no_majority || bug == Bug::minority_commits; }
 
+std::string only_policy;  // of the command line: planted SEEDS BUG POLICY
+
 // What only some policies can show is looked for with them, in turns.
 std::vector<std::string> policies_that_show(Bug bug) {
+  if (!only_policy.empty()) return {only_policy};
   switch (bug) {
     case Bug::carried_forgotten:
-    case Bug::fragment_sent_twice:
-    case Bug::undue_fragments_dropped: return {"overlap", "streaming"};
+    case Bug::fragment_sent_twice: return {"overlap", "streaming"};
+    case Bug::undue_fragments_dropped: return {"streaming"};
+    case Bug::applies_ahead: return {"overlap", "post_local"};
+    case Bug::line_ignored: return {"allreduce", "overlap", "served"};
     case Bug::push_fence:
     case Bug::push_repeated:
     case Bug::stale_merged:
@@ -114,6 +119,7 @@ Catch hunt(Bug bug, long seeds) {
 int main(int argc, char** argv) {
   const long seeds = argc > 1 ? std::strtol(argv[1], nullptr, 10) : 600;
   const std::string only = argc > 2 ? argv[2] : "";
+  if (argc > 3) only_policy = argv[3];
   const int count = static_cast<int>(std::size(kBugs));
   std::printf("1..2\n");
   int caught_count = 0;
