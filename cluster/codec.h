@@ -22,6 +22,9 @@ struct CodecSegment {
   int64_t first = 0;  // number of its first element in the block: random draws depend on the element, not on how the block is cut
   int64_t count = 0;
   int64_t rows = 0;  // > 0: it is one whole matrix, row by row
+  // Of a run of several tensors: those that train, ascending, inside it, for codecs that work on each by itself. The caller owns them.
+  const CodecSegment* tensors = nullptr;
+  size_t tensor_count = 0;
 };
 
 struct EncodeCall {

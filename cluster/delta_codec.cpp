@@ -9,8 +9,21 @@ constexpr size_t kAlign = 64;
 
 }  // namespace
 
+std::vector<CodecSegment> codec_tensors(std::span<const ParamWindow> windows) {
+  std::vector<CodecSegment> tensors;
+  for (const ParamWindow& window : windows)
+    if (window.trainable)
+      tensors.push_back({.first = window.offset, .count = window.elements, .rows = window.shape.rank() >= 2 ? window.shape[0] : 0});
+  return tensors;
+}
+
 DeltaCodec::DeltaCodec(std::unique_ptr<Codec> codec, const CodecSegment& segment, uint64_t seed, uint64_t stream)
-    : codec_(std::move(codec)), segment_(segment), seed_(seed), stream_(stream) {
+    : codec_(std::move(codec)),
+      segment_(segment),
+      tensors_(segment.tensors, segment.tensors + segment.tensor_count),
+      seed_(seed),
+      stream_(stream) {
+  segment_.tensors = tensors_.data();
   memory_.residual.resize(codec_->feedback() ? static_cast<size_t>(segment.count) : 0);
   memory_.state.resize(codec_->state_floats(segment_));
   out_.resize(bound());

@@ -11,8 +11,12 @@
 #include "cluster/codec_memory.h"
 #include "cluster/payload_pool.h"
 #include "cluster/replica.h"
+#include "src/optim/param_window.h"
 
 namespace perigee {
+
+// CodecSegment's tensors of a whole parameter block.
+std::vector<CodecSegment> codec_tensors(std::span<const ParamWindow> windows);
 
 class DeltaCodec {
  public:
@@ -41,6 +45,7 @@ class DeltaCodec {
 
   std::unique_ptr<Codec> codec_;
   CodecSegment segment_;
+  std::vector<CodecSegment> tensors_;  // the segment's
   uint64_t seed_, stream_;
   CodecMemory memory_;
   std::vector<std::byte> out_, scratch_;

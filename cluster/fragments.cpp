@@ -161,7 +161,11 @@ void FragmentPlan::take(Fragment fragment, std::vector<FragmentRun> runs, std::s
       const int64_t begin = std::max(window.offset, run.block), end = std::min(window.offset + window.elements, run.block + run.elements);
       if (begin >= end) continue;
       fragment.parameters += end - begin;
-      if (window.trainable) fragment.trainable.push_back({.block = begin, .row = run.row + begin - run.block, .elements = end - begin});
+      if (!window.trainable) continue;
+      const FragmentRun part{.block = begin, .row = run.row + begin - run.block, .elements = end - begin};
+      fragment.trainable.push_back(part);
+      const bool matrix = part.elements == window.elements && window.shape.rank() >= 2;
+      fragment.tensors.push_back({.first = part.row, .count = part.elements, .rows = matrix ? window.shape[0] : 0});
     }
   }
   fragment.runs = std::move(runs);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/codec.h"
 #include "cluster/policy.h"
 #include "cluster/replica.h"
 #include "src/optim/param_window.h"
@@ -26,10 +27,12 @@ struct Fragment {
   std::vector<FragmentRun> runs;       // with the gaps between its parameters
   std::vector<FragmentRun> trainable;  // of those, what trains
   int64_t row = 0, elements = 0;       // of the row; a multiple of 64 bytes
+  std::vector<CodecSegment> tensors;   // that train and are whole in it, and pieces of others; by elements of the row
   int64_t parameters = 0;              // without gaps
   int64_t interval = 1, phase = 0;     // in rounds: due when round % interval == phase
   Json codec;                          // null: as sums
   size_t outer = 0;                    // which of the plan's outer steps
+  CodecSegment segment() const { return {.first = row, .count = elements, .tensors = tensors.data(), .tensor_count = tensors.size()}; }
   bool due(int64_t round, bool last) const { return last || round % interval == phase; }
 };
 

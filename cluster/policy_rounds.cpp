@@ -21,9 +21,6 @@ void read_codec(const Config& config, Policy* policy) {
   const Json* spec = config.raw("codec");
   if (spec == nullptr || spec->is_null()) return;
   const std::unique_ptr<Codec> codec = make_codec(spec, config.where());
-  if (codec->passes() > 1)
-    config.fail("codec", "works on gradients of single matrices, in two sums over the workers", codec->def().name, "a codec of one payload",
-                "use int4, or topk with feedback");
   if (codec->to_json() != make_codec(nullptr, "")->to_json()) policy->codec = codec->to_json();
 }
 

@@ -7,6 +7,7 @@
 #include "cluster/cluster_session.h"
 #include "cluster/codec.h"
 #include "cluster/collective.h"
+#include "cluster/delta_codec.h"
 #include "cluster/parts_codec.h"
 #include "cluster/policy.h"
 #include "repl/command.h"
@@ -47,6 +48,12 @@ struct CodedSize {
   double payload = 0, sums = 0;
 };
 
+// The whole block, tensor by tensor; `tensors` holds what it points to.
+CodecSegment block_of(const Params& params, std::vector<CodecSegment>* tensors) {
+  *tensors = codec_tensors(params.windows());
+  return {.count = params.block_elements(), .tensors = tensors->data(), .tensor_count = tensors->size()};
+}
+
 CodedSize coded_size(const Policy& policy, const Job& job, const Params& params) {
   CodedSize size;
   if (!policy.coded()) return size;
@@ -60,7 +67,9 @@ CodedSize coded_size(const Policy& policy, const Job& job, const Params& params)
     const PartsCodec parts(std::move(codec), params.windows(), params.block_elements(), 0);
     for (const int64_t pass : parts.passes()) size.sums += static_cast<double>(pass) * sizeof(float);
   } else {
-    size.payload = static_cast<double>(size.elements) * codec->bits_per_element({.count = size.elements}) / 8;
+    std::vector<CodecSegment> tensors;
+    const CodecSegment block = policy.coded_steps() ? CodecSegment{.count = size.elements} : block_of(params, &tensors);
+    size.payload = static_cast<double>(size.elements) * codec->bits_per_element(block) / 8;
   }
   return size;
 }
@@ -137,7 +146,8 @@ void describe_averaging(const Job& job, Trainer& trainer) {
       most = std::max(most, topology->bytes_sent(rank, hosts, bytes) + topology->gather_bytes_sent(rank, hosts, payload));
     std::printf(" %s %s%s", topology->name, bytes_text(most).c_str(), topology == all_topologies().back() ? "\n" : ",");
   }
-  describe_inner(policy, block, bytes - (policy.coded() ? coded.sums : block), params.block_elements());
+  std::vector<CodecSegment> tensors;
+  describe_inner(policy, block, bytes - (policy.coded() ? coded.sums : block), block_of(params, &tensors));
 }
 
 // The fast kernels are of float32.

@@ -27,9 +27,8 @@ std::vector<Sizes> sizes_of(const FragmentPlan& plan, size_t width, const std::s
   for (const Fragment& f : plan.fragments()) {
     sizes.push_back({.dense = static_cast<double>(f.elements) * static_cast<double>(width)});
     if (f.codec.is_null()) continue;
-    const CodecSegment segment{.first = f.row, .count = f.elements};
     sizes.back().payload = static_cast<double>(kFragmentChangeHead + kPayloadHeader) +
-                           make_codec(&f.codec, where)->bits_per_element(segment) * static_cast<double>(f.elements) / 8;
+                           make_codec(&f.codec, where)->bits_per_element(f.segment()) * static_cast<double>(f.elements) / 8;
   }
   return sizes;
 }

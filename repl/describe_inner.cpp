@@ -23,14 +23,14 @@ std::string groups_of(const Policy::Inner& inner) {
 
 }  // namespace
 
-void describe_inner(const Policy& policy, double dense, double beside, int64_t elements) {
+void describe_inner(const Policy& policy, double dense, double beside, const CodecSegment& segment) {
   const int64_t count = inner_exchanges(policy);
   if (count == 0) return;
   double bytes = dense;
   std::string what = "parameters";
   if (!policy.inner.codec.is_null()) {
-    const double bits = make_codec(&policy.inner.codec, "averaging")->bits_per_element({.count = elements});
-    bytes = static_cast<double>(kPayloadHeader) + static_cast<double>(elements) * bits / 8;
+    const double bits = make_codec(&policy.inner.codec, "averaging")->bits_per_element(segment);
+    bytes = static_cast<double>(kPayloadHeader) + static_cast<double>(segment.count) * bits / 8;
     what += " as " + policy.inner.codec.find("type")->as_string();
   }
   std::printf(

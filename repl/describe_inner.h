@@ -3,11 +3,12 @@
 
 #include <cstdint>
 
+#include "cluster/codec.h"
 #include "cluster/policy.h"
 
 namespace perigee {
 
 // Nothing for a policy without them. Bytes of the parameter block, and of what goes beside it; elements of the block.
-void describe_inner(const Policy& policy, double dense, double beside, int64_t elements);
+void describe_inner(const Policy& policy, double dense, double beside, const CodecSegment& block);
 
 }  // namespace perigee

@@ -1,10 +1,12 @@
 // PowerSGD (Vogels, Karimireddy, Jaggi; NeurIPS 2019): a matrix M of rows x columns as P Q^T of rank r, by one step of the power method
 // from the Q of the round before: P = M Q with orthonormal columns, Q = M^T P. Both steps are linear in M, so that P and Q can be
 // all-reduced: two passes. A segment that is no matrix, or that P and Q would not make smaller, is sent as it is.
-// Size: 16 + 4 r (rows + columns), or 16 + 4 n. Matrices here lie by columns: P is r runs of `rows` floats, Q r runs of `columns`.
+// Size: 16 + 4 r (rows + columns), or 16 + 4 n; of a run of several tensors 16 and the rest of each. Matrices here lie by columns: P is r
+// runs of `rows` floats, Q r runs of `columns`.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "cluster/codec/float_codec.h"
 #include "cluster/codec/options.h"
@@ -21,7 +23,7 @@ constexpr float kLargestQ = 0x1p100f, kLargestP = 1.001f;
 constexpr float kNegligible = 1e-6f;  // a column that lies this close to those before it is rounding errors
 constexpr int64_t kTile = 256;
 
-enum Variant : uint16_t { kRaw = 0, kFactors = 1 };
+enum Variant : uint16_t { kRaw = 0, kFactors = 1, kTensors = 2 };
 
 struct Shape {
   int64_t rows = 0, columns = 0, rank = 0;  // rank 0: sent as it is
@@ -42,12 +44,20 @@ class LowRankCodec final : public Codec {
   bool keeps_zero() const override { return false; }
   // Squares of sums of a row's products stay finite.
   float limit() const override { return 0x1p30f; }
-  // P, Q and one row of M.
+  // P, Q and one row of M, of one tensor at a time.
   size_t scratch_bytes(const CodecSegment& segment) const override {
-    const Shape shape = shape_of(segment);
-    return static_cast<size_t>(shape.p() + shape.q() + (shape.rank > 0 ? shape.columns : 0)) * sizeof(float);
+    int64_t most = 0;
+    for (const CodecSegment& tensor : tensors_of(segment)) {
+      const Shape shape = shape_of(tensor);
+      most = std::max(most, shape.p() + shape.q() + (shape.rank > 0 ? shape.columns : 0));
+    }
+    return static_cast<size_t>(most) * sizeof(float);
   }
-  size_t state_floats(const CodecSegment& segment) const override { return static_cast<size_t>(shape_of(segment).q()); }
+  size_t state_floats(const CodecSegment& segment) const override {
+    int64_t floats = 0;
+    for (const CodecSegment& tensor : tensors_of(segment)) floats += shape_of(tensor).q();
+    return static_cast<size_t>(floats);
+  }
 
   int passes() const override { return 2; }
   int64_t part_floats(const CodecSegment& segment, int pass) const override {
@@ -87,9 +97,65 @@ class LowRankCodec final : public Codec {
 
  protected:
   size_t encode_body(const EncodeCall& call, PayloadHeader* header, std::byte* body) const override {
+    if (call.segment.tensor_count == 0) {
+      const Shape shape = shape_of(call.segment);
+      header->detail = static_cast<uint32_t>(shape.rank);
+      header->variant = shape.rank > 0 ? kFactors : kRaw;
+      return encode_tensor(call, body);
+    }
+    header->detail = static_cast<uint32_t>(call.segment.tensor_count);
+    header->variant = kTensors;
+    size_t bytes = 0, state = 0;
+    for (const CodecSegment& tensor : tensors_of(call.segment)) {
+      const auto at = static_cast<size_t>(tensor.first - call.segment.first), count = static_cast<size_t>(tensor.count);
+      const size_t floats = state_floats(tensor);
+      EncodeCall one = call;
+      one.segment = tensor;
+      one.values = call.values.subspan(at, count);
+      one.residual = feedback() ? call.residual.subspan(at, count) : call.residual;
+      one.state = call.state.subspan(state, floats);
+      bytes += encode_tensor(one, body + bytes);
+      state += floats;
+    }
+    return bytes;
+  }
+
+  // Everything is looked at before anything is added.
+  bool decode_body(const PayloadHeader& header, std::span<const std::byte> body, float weight, const CodecSegment& segment,
+                   std::span<float> sum, std::span<std::byte> scratch) const override {
+    const Shape shape = shape_of(segment);
+    const Variant variant = segment.tensor_count > 0 ? kTensors : shape.rank > 0 ? kFactors : kRaw;
+    const size_t detail = segment.tensor_count > 0 ? segment.tensor_count : static_cast<size_t>(shape.rank);
+    if (header.detail != detail || header.variant != variant) return false;
+    if (body.size() != static_cast<size_t>(floats_of(segment)) * sizeof(float)) return false;
+    size_t at = 0;
+    for (const CodecSegment& tensor : tensors_of(segment)) {
+      if (!sound(body.data() + at, tensor)) return false;
+      at += static_cast<size_t>(floats_of(tensor)) * sizeof(float);
+    }
+    at = 0;
+    for (const CodecSegment& tensor : tensors_of(segment)) {
+      add_tensor(body.data() + at, weight, tensor, sum.data() + (tensor.first - segment.first), reinterpret_cast<float*>(scratch.data()));
+      at += static_cast<size_t>(floats_of(tensor)) * sizeof(float);
+    }
+    return true;
+  }
+
+  void add_options(Json* json) const override { json->set("rank", rank_); }
+
+ private:
+  static const std::byte* bytes_of(const float* x) { return reinterpret_cast<const std::byte*>(x); }
+  static float* scratch_p(const EncodeCall& call) { return reinterpret_cast<float*>(call.scratch.data()); }
+  static float* scratch_q(const EncodeCall& call, const Shape& shape) { return scratch_p(call) + shape.p(); }
+  static float* scratch_row(const EncodeCall& call, const Shape& shape) { return scratch_q(call, shape) + shape.q(); }
+
+  static std::span<const CodecSegment> tensors_of(const CodecSegment& segment) {
+    return segment.tensor_count > 0 ? std::span(segment.tensors, segment.tensor_count) : std::span(&segment, 1);
+  }
+
+  size_t encode_tensor(const EncodeCall& call, std::byte* body) const {
     const Shape shape = shape_of(call.segment);
     const size_t bytes = static_cast<size_t>(floats_of(call.segment)) * sizeof(float);
-    header->detail = static_cast<uint32_t>(shape.rank);
     if (shape.rank == 0) {
       const float* v = call.values.data();
       float* residual = feedback() ? call.residual.data() : nullptr;
@@ -97,7 +163,6 @@ class LowRankCodec final : public Codec {
       kFp32.write(loops(), residual ? residual : v, call.segment.count, body, residual);
       return bytes;
     }
-    header->variant = kFactors;
     float* p = scratch_p(call);
     float* q = scratch_q(call, shape);
     prepare_q(call, shape, q);
@@ -110,32 +175,27 @@ class LowRankCodec final : public Codec {
     return bytes;
   }
 
-  bool decode_body(const PayloadHeader& header, std::span<const std::byte> body, float weight, const CodecSegment& segment,
-                   std::span<float> sum, std::span<std::byte> scratch) const override {
-    const Shape shape = shape_of(segment);
-    if (header.detail != static_cast<uint32_t>(shape.rank) || header.variant != (shape.rank > 0 ? kFactors : kRaw)) return false;
-    if (body.size() != static_cast<size_t>(floats_of(segment)) * sizeof(float)) return false;
-    if (shape.rank == 0) {
-      if (!all_finite(kFp32, body.data(), segment.count)) return false;
-      loops().add_f32(body.data(), segment.count, weight, sum.data());
+  bool sound(const std::byte* body, const CodecSegment& tensor) const {
+    const Shape shape = shape_of(tensor);
+    if (shape.rank == 0) return all_finite(kFp32, body, tensor.count);
+    const auto within = [&](int64_t begin, int64_t end, float limit) {
+      for (int64_t i = begin; i < end; ++i) {
+        float x;
+        std::memcpy(&x, body + static_cast<size_t>(i) * sizeof x, sizeof x);
+        if (!(std::abs(x) <= limit)) return false;
+      }
       return true;
-    }
-    auto* p = reinterpret_cast<float*>(scratch.data());
-    std::memcpy(p, body.data(), body.size());
-    const auto within = [](float limit) { return [limit](float x) { return std::abs(x) <= limit; }; };
-    if (!std::all_of(p, p + shape.p(), within(kLargestP)) || !std::all_of(p + shape.p(), p + shape.p() + shape.q(), within(kLargestQ)))
-      return false;
-    add_product(shape, p, p + shape.p(), weight, sum.data());
-    return true;
+    };
+    return within(0, shape.p(), kLargestP) && within(shape.p(), shape.p() + shape.q(), kLargestQ);
   }
 
-  void add_options(Json* json) const override { json->set("rank", rank_); }
-
- private:
-  static const std::byte* bytes_of(const float* x) { return reinterpret_cast<const std::byte*>(x); }
-  static float* scratch_p(const EncodeCall& call) { return reinterpret_cast<float*>(call.scratch.data()); }
-  static float* scratch_q(const EncodeCall& call, const Shape& shape) { return scratch_p(call) + shape.p(); }
-  static float* scratch_row(const EncodeCall& call, const Shape& shape) { return scratch_q(call, shape) + shape.q(); }
+  // `factors`: scratch, since the body may lie at any address.
+  void add_tensor(const std::byte* body, float weight, const CodecSegment& tensor, float* sum, float* factors) const {
+    const Shape shape = shape_of(tensor);
+    if (shape.rank == 0) return loops().add_f32(body, tensor.count, weight, sum);
+    std::memcpy(factors, body, static_cast<size_t>(floats_of(tensor)) * sizeof(float));
+    add_product(shape, factors, factors + shape.p(), weight, sum);
+  }
 
   Shape shape_of(const CodecSegment& segment) const {
     if (segment.rows <= 0 || segment.count == 0) return {};
@@ -144,8 +204,12 @@ class LowRankCodec final : public Codec {
     return shape.p() + shape.q() < segment.count ? shape : Shape{};
   }
   int64_t floats_of(const CodecSegment& segment) const {
-    const Shape shape = shape_of(segment);
-    return shape.rank > 0 ? shape.p() + shape.q() : segment.count;
+    int64_t floats = 0;
+    for (const CodecSegment& tensor : tensors_of(segment)) {
+      const Shape shape = shape_of(tensor);
+      floats += shape.rank > 0 ? shape.p() + shape.q() : tensor.count;
+    }
+    return floats;
   }
 
   void raw(const EncodeCall& call, float* out) const {

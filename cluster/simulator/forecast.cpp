@@ -11,6 +11,7 @@
 
 #include "cluster/codec.h"
 #include "cluster/coordinator.h"
+#include "cluster/delta_codec.h"
 #include "cluster/exchange_tail.h"
 #include "cluster/fragment_payload.h"
 #include "cluster/fragments.h"
@@ -103,7 +104,7 @@ class FutureRun final : public CoordinatorEvents {
 };
 
 // What a contribution becomes by the policy's codec, as long as that makes it on average. Where the job's block is not known, all sums are.
-SharedBytes expected_payload(const Policy& policy, const Json& described, ExchangeLayout* layout) {
+SharedBytes expected_payload(const Policy& policy, const Json& described, const ForecastInput& input, ExchangeLayout* layout) {
   if (described.is_null()) {
     layout->coded = layout->payload_bound = 0;
     return nullptr;
@@ -111,7 +112,12 @@ SharedBytes expected_payload(const Policy& policy, const Json& described, Exchan
   const std::unique_ptr<Codec> codec = make_codec(&described, "averaging");
   if (policy.coded_steps() && codec->passes() > 0) return nullptr;  // linear: the job's layout is that of its sums
   if (layout->coded == 0) layout->coded = static_cast<size_t>(layout->sums - kExchangeTail) * layout->width();
-  const CodecSegment segment{.count = static_cast<int64_t>(layout->coded / layout->width())};
+  if (codec->passes() > 1 && input.windows.empty())
+    throw Error(ErrorKind::model, {"averaging: codec", "works on matrices, which are not known", std::string(codec->def().name), "",
+                                   "leave out --parameters: the matrices are then those of the job's network"});
+  const std::vector<CodecSegment> tensors = codec_tensors(input.windows);
+  const CodecSegment segment{
+      .count = static_cast<int64_t>(layout->coded / layout->width()), .tensors = tensors.data(), .tensor_count = tensors.size()};
   layout->payload_bound = codec->bound(segment);
   const double bits = codec->bits_per_element(segment) * static_cast<double>(segment.count);
   const size_t bytes = kPayloadHeader + static_cast<size_t>(bits / 8);
@@ -134,7 +140,7 @@ void set_up_fragments(const Policy& policy, const ForecastInput& input, BlankMod
     model->fragment_payloads.push_back(0);
     if (f.codec.is_null()) continue;
     const std::unique_ptr<Codec> codec = make_codec(&f.codec, "averaging");
-    const CodecSegment segment{.count = f.elements};
+    const CodecSegment segment = f.segment();
     const double bits = codec->bits_per_element(segment) * static_cast<double>(f.elements);
     model->fragment_payloads.back() = std::min(codec->bound(segment), kPayloadHeader + static_cast<size_t>(bits / 8));
     layout.payload_bound += kFragmentPayloadHead + kFragmentChangeHead + codec->bound(segment);
@@ -174,9 +180,9 @@ void FutureRun::set_up_blanks(const Policy& policy) {
   model_.layout = input_.layout, model_.buckets = input_.buckets;
   model_.image = std::make_shared<const std::vector<std::byte>>(std::max<size_t>(1, input_.image_bytes));
   model_.inner_layout = model_.layout;
-  model_.inner_payload = expected_payload(policy, policy.inner.codec, &model_.inner_layout);
+  model_.inner_payload = expected_payload(policy, policy.inner.codec, input_, &model_.inner_layout);
   if (policy.partial()) set_up_fragments(policy, input_, &model_);
-  else model_.payload = expected_payload(policy, policy.codec, &model_.layout);
+  else model_.payload = expected_payload(policy, policy.codec, input_, &model_.layout);
   if (!policy.served) return;
   ExchangeLayout& layout = model_.layout;
   if (layout.values == 0) layout.values = layout.coded;

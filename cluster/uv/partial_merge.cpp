@@ -21,8 +21,6 @@ void blend(double share, const std::byte* from, int64_t elements, std::byte* to)
   for (int64_t i = 0; i < elements; ++i) mixed[i] = mine * mixed[i] + other * values[i];
 }
 
-CodecSegment segment_of(const Fragment& f) { return {.first = f.row, .count = f.elements}; }
-
 }  // namespace
 
 size_t payload_bound(const FragmentPlan& plan, Dtype dtype, const std::string& where) {
@@ -34,7 +32,7 @@ size_t payload_bound(const FragmentPlan& plan, Dtype dtype, const std::string& w
                                      .what = "works on float32 only",
                                      .got = "precision = \"float64\"",
                                      .hint = "leave out the codec or the precision"});
-    bound += kFragmentChangeHead + make_codec(&f.codec, where)->bound(segment_of(f));
+    bound += kFragmentChangeHead + make_codec(&f.codec, where)->bound(f.segment());
   }
   return bound > 0 ? kFragmentPayloadHead + bound : 0;
 }
@@ -52,7 +50,7 @@ PartialMerge::PartialMerge(Trainer& trainer, ExchangeBlock& block, OuterStep& ou
   for (const Fragment& f : plan.fragments()) {
     Part part;
     if (!f.codec.is_null())
-      part.codec = std::make_unique<DeltaCodec>(make_codec(&f.codec, "averaging"), segment_of(f), trainer.seed(), worker);
+      part.codec = std::make_unique<DeltaCodec>(make_codec(&f.codec, "averaging"), f.segment(), trainer.seed(), worker);
     parts_.push_back(std::move(part));
   }
   std::memset(next_.data(), 0, next_.bytes());

@@ -70,7 +70,10 @@ std::unique_ptr<Codec> codec_of(const Trainer& trainer, const Json& codec) {
 
 std::unique_ptr<DeltaCodec> delta_codec_of(const Trainer& trainer, const Json& codec, uint64_t worker) {
   if (codec.is_null()) return nullptr;
-  return std::make_unique<DeltaCodec>(codec_of(trainer, codec), trainer.model().params().block_elements(), trainer.seed(), worker);
+  const Params& params = trainer.model().params();
+  const std::vector<CodecSegment> tensors = codec_tensors(params.windows());
+  const CodecSegment block{.count = params.block_elements(), .tensors = tensors.data(), .tensor_count = tensors.size()};
+  return std::make_unique<DeltaCodec>(codec_of(trainer, codec), block, trainer.seed(), worker);
 }
 
 std::unique_ptr<GradientCodec> gradient_codec_of(const Trainer& trainer, const Policy& policy, uint64_t worker) {

@@ -286,6 +286,40 @@ TEST(LowRank, WarmStartImproves) {
   for (size_t round = 1; round < lost.size(); ++round) EXPECT_LE(lost[round], lost[round - 1] * 1.0001);
 }
 
+// A block of tensors with gaps is, byte by byte, what its tensors are by themselves; a damaged one spoils nothing.
+TEST(LowRank, EachTensorOfABlockIsByItself) {
+  const std::vector<CodecSegment> tensors = {
+      {.first = 100, .count = 600, .rows = 20}, {.first = 704, .count = 30}, {.first = 736, .count = 1200, .rows = 30}};
+  const CodecSegment block{.first = 100, .count = 1900, .tensors = tensors.data(), .tensor_count = tensors.size()};
+  const char* spec = R"({"type": "lowrank", "rank": 2})";
+  Trial whole(spec, block);
+  std::vector<Trial> alone;
+  for (const CodecSegment& tensor : tensors) alone.emplace_back(spec, tensor);
+  EXPECT_EQ(whole.codec->state_floats(block), alone[0].codec->state_floats(tensors[0]) + alone[2].codec->state_floats(tensors[2]));
+  for (uint64_t round = 0; round < 3; ++round) {
+    const std::vector<float> values = codec_values(block.count, 40 + static_cast<unsigned>(round));
+    std::vector<std::byte> payload = whole.encode(values, round), parts;
+    std::vector<float> expected(values.size());
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const auto from = values.begin() + (tensors[i].first - block.first);
+      const std::vector<float> own(from, from + tensors[i].count);
+      const std::vector<std::byte> bytes = alone[i].encode(own, round);
+      parts.insert(parts.end(), bytes.begin() + kPayloadHeader, bytes.end());
+      ASSERT_TRUE(alone[i].codec->decode_add(bytes, 1, tensors[i],
+                                             std::span(expected).subspan(static_cast<size_t>(tensors[i].first - block.first), own.size()),
+                                             alone[i].scratch()));
+    }
+    EXPECT_TRUE(std::equal(parts.begin(), parts.end(), payload.begin() + kPayloadHeader, payload.end()));
+    std::vector<float> sum(values.size());
+    ASSERT_TRUE(whole.codec->decode_add(payload, 1, block, sum, whole.scratch()));
+    EXPECT_EQ(sum, expected);
+    const float nan = NAN;
+    std::memcpy(payload.data() + payload.size() - sizeof nan, &nan, sizeof nan);
+    EXPECT_FALSE(whole.codec->decode_add(payload, 1, block, sum, whole.scratch()));
+    EXPECT_EQ(sum, expected) << "nothing was added";
+  }
+}
+
 TEST(Zstd, ShrinksWhatRepeats) {
   std::vector<float> values(100'000);
   for (size_t i = 0; i < values.size(); i += 50) values[i] = 1;

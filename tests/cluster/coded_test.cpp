@@ -207,6 +207,18 @@ TEST(Coded, WithoutLossItIsTheMeanOfTheParameters) {
   }
 }
 
+// A matrix of full rank would not become smaller: each is sent as it is.
+TEST(Coded, LowRankOfFullRankIsTheMeanOfTheParameters) {
+  Replicas coded = make_workers(3, R"({"type": "lowrank", "rank": 256})"), dense = make_workers(3, "");
+  for (int64_t round = 0; round < 3; ++round) {
+    average(coded, round, 3);
+    average(dense, round, 3);
+    EXPECT_LE(relative_difference(parameters_of(*dense[0]), parameters_of(*coded[0])), 1e-6) << "round " << round;
+  }
+  EXPECT_LT(make_workers(1, R"({"type": "lowrank", "rank": 1})")[0]->replica->layout().payload_bound,
+            coded[0]->replica->layout().payload_bound / 2);
+}
+
 TEST(Coded, PlainFp32IsTheDenseSum) {
   EXPECT_EQ(make_workers(1, R"("fp32")")[0]->replica->layout().coded, 0u);
   EXPECT_EQ(make_workers(1, "null")[0]->replica->layout().coded, 0u);
@@ -217,7 +229,8 @@ TEST(Coded, EveryCodecTrainsAndReplicasStayEqual) {
   for (const char* codec :
        {R"("bf16")", R"("fp16")", R"("int8")", R"("int4")", R"({"type": "int4", "rounding": "stochastic", "feedback": true})", R"("int2")",
         R"("sign")", R"({"type": "topk", "share": 0.05})", R"({"type": "topk", "share": 0.1, "values": "int8", "zstd": 1})",
-        R"({"type": "randomk", "share": 0.3})", R"({"type": "threshold", "tau": 0.003})"}) {
+        R"({"type": "randomk", "share": 0.3})", R"({"type": "threshold", "tau": 0.003})", R"("lowrank")",
+        R"({"type": "lowrank", "rank": 1, "zstd": 1})"}) {
     SCOPED_TRACE(codec);
     Replicas nodes = make_workers(3, codec);
     average(nodes, 0, 2);

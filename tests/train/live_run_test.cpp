@@ -45,7 +45,9 @@ TEST(LiveRun, EndsWithTheBitsOfARunThatNobodyWatches) {
   for (int i = 0; i < 20; ++i) {
     run.pause();
     const std::vector<float> before = parameters(run);
-    if (!run.over() && run.progress().state == LiveRun::State::paused) EXPECT_EQ(parameters(run), before);
+    if (!run.over() && run.progress().state == LiveRun::State::paused) {
+      EXPECT_EQ(parameters(run), before);
+    }
     run.resume();
   }
   ASSERT_TRUE(wait_for(run, [&] { return run.over(); }));
