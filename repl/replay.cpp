@@ -25,8 +25,8 @@ void declare(CLI::App& app) {
   app.add_option("--out", options.out, "write what was trained again, as a model file");
 }
 
-// What the coordinator booked is what the record tells, to its end.
-void compare_with_ledger(const RunRecord& record, const std::string& path) {
+// What the coordinator booked is what the record tells. What the server made after that, as the run ended, is in no result: it goes.
+void follow_ledger(const std::string& path, RunRecord* record) {
   std::map<int64_t, uint64_t> booked;
   const std::vector<std::byte> bytes = FileLedger::load(path);
   LedgerRecord entry;
@@ -37,8 +37,8 @@ void compare_with_ledger(const RunRecord& record, const std::string& path) {
     rest = rest.subspan(length);
   }
   for (const auto& [round, hash] : booked) {
-    const bool there = round < static_cast<int64_t>(record.rounds.size());
-    const std::string got = there ? hex_digest(record.rounds[static_cast<size_t>(round)].hash) : "no such round";
+    const bool there = round < static_cast<int64_t>(record->rounds.size());
+    const std::string got = there ? hex_digest(record->rounds[static_cast<size_t>(round)].hash) : "no such round";
     if (got != hex_digest(hash))
       throw Error(ErrorKind::data, {.where = path + ": round " + std::to_string(round),
                                     .what = "is not what the record tells",
@@ -46,6 +46,7 @@ void compare_with_ledger(const RunRecord& record, const std::string& path) {
                                     .expected = hex_digest(hash),
                                     .hint = there ? "" : "the run went on without --record"});
   }
+  record->rounds.resize(booked.empty() ? 0 : static_cast<size_t>(booked.rbegin()->first + 1));
 }
 
 void print_difference(const RunRecord& record, const ReplayOutcome& outcome) {
@@ -66,8 +67,8 @@ int run() {
   if (!file_exists(path))
     throw Error(ErrorKind::usage, {.where = options.run, .what = "no record is here", .hint = "`perigee train --record` writes one"});
   const Bytes text = read_file(path);
-  const RunRecord record = read_record(as_text(text), path);
-  if (const std::string ledger = path_in(options.run, "ledger"); folder && file_exists(ledger)) compare_with_ledger(record, ledger);
+  RunRecord record = read_record(as_text(text), path);
+  if (const std::string ledger = path_in(options.run, "ledger"); folder && file_exists(ledger)) follow_ledger(ledger, &record);
   const ReplayOutcome outcome = replay(record);
   if (!options.out.empty() && outcome.model) write_file(options.out, *outcome.model);
   if (outcome.differs) {

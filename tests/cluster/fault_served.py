@@ -31,7 +31,7 @@ def end_and_replay(world):
     world.interrupt()
     done = subprocess.run([program(), "replay", world.out], capture_output=True, text=True, timeout=PATIENCE)
     if done.returncode or f"{world.ledger()['rounds']:,} rounds" not in done.stdout:
-        raise Failure(f"the record does not tell what the ledger does: {done.stdout}{done.stderr}")
+        raise Failure(f"the record does not tell what the ledger does, {world.ledger()}: {done.stdout}{done.stderr}")
 
 
 @fault("F1", repeat=6, policies=SERVED)
