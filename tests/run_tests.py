@@ -334,7 +334,8 @@ def is_gtest(test, folder):
 def asan(part):
     folder = ROOT / "build-asan"
     sanitized(part, folder, "address,undefined", lambda t: is_gtest(t, folder), {
-        "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1",
+        # A small quarantine of freed memory: tests look at how much a process holds.
+        "ASAN_OPTIONS": "quarantine_size_mb=32:detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1",
         "UBSAN_OPTIONS": UBSAN,
         "LSAN_OPTIONS": f"suppressions={ROOT / 'tests' / 'lsan.supp'}:print_suppressions=0"})
 

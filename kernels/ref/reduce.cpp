@@ -2,6 +2,7 @@
 
 #include "kernels/ref/strided.h"
 #include "kernels/registry.h"
+#include "kernels/wrap.h"
 
 namespace perigee {
 namespace {
@@ -13,7 +14,7 @@ struct Sum {
   }
   template <class T>
   static T join(T a, T b) {
-    return a + b;
+    return wrapped_add(a, b);
   }
   template <class T>
   static T finish(T a, int64_t) {
@@ -35,7 +36,7 @@ struct Prod : Sum {
   }
   template <class T>
   static T join(T a, T b) {
-    return a * b;
+    return wrapped_multiply(a, b);
   }
 };
 

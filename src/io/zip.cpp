@@ -126,7 +126,7 @@ Bytes zip_content(std::span<const std::byte> archive, const ZipEntry& entry, con
 namespace {
 
 void put(Bytes& bytes, uint64_t value, int size) {
-  for (int i = 0; i < size; ++i) bytes.push_back(static_cast<std::byte>(value >> (8 * i) & 0xff));
+  for (int i = 0; i < size; ++i, value >>= 8) bytes.push_back(static_cast<std::byte>(value & 0xff));
 }
 
 void put(Bytes& bytes, std::span<const std::byte> content) { bytes.insert(bytes.end(), content.begin(), content.end()); }

@@ -5,7 +5,10 @@
     perigee -e 1      the whole process: within 25 ms
     completion        from the Tab until the completed name is on the screen: within 20 ms
     Ctrl-C            from the key until the prompt is back from an endless loop: within 100 ms
+    live              LeNet's images a second, one thread, beside a prompt that plots its loss four times a second, against `perigee train`, in
+                      turns: at least 0.98
 """
+import json
 import os
 import pathlib
 import statistics
@@ -71,6 +74,45 @@ def interruption(session):
     return time.perf_counter() - begin
 
 
+def launched(folder, job):
+    command = [PROGRAM, "train", job, "--threads", "1", "--log", "json", "--out", f"{folder}/launched-{time.monotonic_ns()}"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])["examples_per_s"]
+
+
+def beside_the_prompt(folder, job):
+    session = Session(PROGRAM, folder)
+    session.environment |= {"PERIGEE_DATA": os.environ.get("PERIGEE_DATA", "")}
+    session.start(["repl"])
+    spin(session, session.asked)
+    session.send(f'run = pg.start("{job}", {{ threads = 1, out = "beside-{time.monotonic_ns()}" }})\r')
+    session.send('r = run:on("end", function(e) io.open("speed", "w"):write(("%.1f"):format(e.examples_per_s)):close() end)\r')
+    told = pathlib.Path(folder) / "speed"
+    end = time.monotonic() + 120
+    while not (told.exists() and told.read_text()):
+        session.send("run:plot()\r")
+        until = time.monotonic() + 0.25
+        while time.monotonic() < until:
+            session.pump(0.02)
+        if time.monotonic() > end:
+            raise SystemExit("the run did not end:\n" + "\n".join(session.screen.lines()))
+    speed = float(told.read_text())
+    told.unlink()
+    session.close()
+    return speed
+
+
+def live(folder):
+    job = pathlib.Path(folder) / "job.json"
+    described = subprocess.run([PROGRAM, "describe", ROOT / "models" / "lenet.lua", "--json"], stdout=subprocess.PIPE, text=True, check=True)
+    job.write_text(json.dumps({**json.loads(described.stdout), "epochs": 6}))
+    speeds = [(launched(folder, job), beside_the_prompt(folder, job)) for _ in range(5)]
+    ratio = statistics.median(beside for _, beside in speeds) / statistics.median(alone for alone, _ in speeds)
+    print(f"live           {ratio:7.3f} of the launcher's {statistics.median(alone for alone, _ in speeds):,.0f} images/s "
+          f"(turns: {', '.join(f'{beside / alone:.3f}' for alone, beside in speeds)})   at least 0.98: {'met' if ratio >= 0.98 else 'NOT MET'}")
+    return ratio < 0.98
+
+
 def main():
     failed = 0
 
@@ -89,6 +131,7 @@ def main():
         row("completion", 20, milliseconds(lambda: completion(session)))
         row("Ctrl-C", 100, milliseconds(lambda: interruption(session)))
         session.close()
+        failed += live(folder)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     return 1 if failed else 0
 
