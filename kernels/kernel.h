@@ -30,6 +30,11 @@ struct StepInfo {
   bool training = false;
 };
 
+struct CudaQueue;  // kernels/cuda/queue.h
+
+// Of a CUDA kernel: views, scratch, packed and step are addresses of the device (StepInfo and the example ids in it too, so that a captured
+// graph reads new ones at each replay); params are on the host and read while the call is queued, but for update_*, which reads them on the
+// device.
 struct KernelCall {
   const View* in = nullptr;
   const View* out = nullptr;
@@ -41,6 +46,7 @@ struct KernelCall {
   bool accumulate = false;       // out += result; only to kernels that set `accumulates`
   Team* team = nullptr;          // null: alone
   const StepInfo* step = nullptr;
+  CudaQueue* queue = nullptr;  // where a CUDA kernel's work goes, in order; null for host kernels
 
   template <class P>
   const P& as() const {

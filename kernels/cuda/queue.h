@@ -1,0 +1,22 @@
+// Where the work of CUDA kernels goes. No CUDA header is needed to include it.
+#pragma once
+
+#include <cstddef>
+
+namespace perigee {
+
+struct CudaLibraries;  // cuBLASLt, cuDNN, NVRTC as far as this machine has them; of the module
+
+// One stream of one device and what kernels need to queue work on it. One thread uses it at a time. After the first failure nothing more is
+// queued.
+struct CudaQueue {
+  void* stream = nullptr;  // cudaStream_t
+  int device = 0;
+  int status = 0;                // cudaError_t of the first failure
+  const char* failed = nullptr;  // the kernel that it came from, by name
+  CudaLibraries* libraries = nullptr;
+  void* workspace = nullptr;  // of the device, for libraries: what one call leaves there the next may overwrite
+  size_t workspace_bytes = 0;
+};
+
+}  // namespace perigee
