@@ -246,7 +246,6 @@ void add_run_functions(lua_State* L) {
       {"predict", report<predict>},
       {"names", report<names>},
       {"parameter", report<parameter>},
-      {"close", report<close_run>},
       {"write_chart", report<write_chart>},
       {nullptr, nullptr},
   };

@@ -1,6 +1,7 @@
 #include "lua/state.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -33,21 +34,8 @@ int open_module(lua_State* L) {
   return 1;
 }
 
-int print_to_stderr(lua_State* L) {
-  // Standard output belongs to the program's own lines (--log json): a script's print goes to standard error.
-  const int count = lua_gettop(L);
-  lua_getglobal(L, "tostring");
-  for (int i = 1; i <= count; ++i) {
-    lua_pushvalue(L, -1);
-    lua_pushvalue(L, i);
-    lua_call(L, 1, 1);
-    const char* text = lua_tostring(L, -1);
-    std::fprintf(stderr, "%s%s", i > 1 ? "\t" : "", text ? text : "?");
-    lua_pop(L, 1);
-  }
-  std::fputc('\n', stderr);
-  return 0;
-}
+// Standard output belongs to the program's own lines (--log json): a script's print goes to standard error.
+int print_to_stderr(lua_State* L) { return lua_print(L, stderr); }
 
 int set_up(lua_State* L) {
   const auto* options = static_cast<const LuaOptions*>(lua_touserdata(L, 1));
@@ -71,6 +59,24 @@ int set_up(lua_State* L) {
 }
 
 }  // namespace
+
+int lua_print(lua_State* L, std::FILE* to) {
+  const int count = lua_gettop(L);
+  lua_getglobal(L, "tostring");
+  for (int i = 1; i <= count; ++i) {
+    lua_pushvalue(L, -1);
+    lua_pushvalue(L, i);
+    lua_call(L, 1, 1);
+    size_t length = 0;
+    const char* text = lua_tolstring(L, -1, &length);
+    if (!text) return luaL_error(L, "'tostring' must return a string to 'print'");
+    if (i > 1) std::fputc('\t', to);
+    std::fwrite(text, 1, length, to);
+    lua_pop(L, 1);
+  }
+  std::fputc('\n', to);
+  return 0;
+}
 
 const LuaOptions& lua_options(lua_State* L) {
   lua_pushlightuserdata(L, const_cast<char*>(&kOptionsKey));

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdio>
 #include <functional>
 #include <lua.hpp>
 #include <memory>
@@ -22,6 +23,9 @@ struct LuaOptions {
 };
 
 const LuaOptions& lua_options(lua_State* L);  // of the LuaState; the defaults in an interpreter that is not ours
+
+// Lua's print, to any stream.
+int lua_print(lua_State* L, std::FILE* to);
 
 // Makes our modules known to `require`, in any interpreter.
 void preload_modules(lua_State* L);

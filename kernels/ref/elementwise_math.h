@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/ops/elementwise.h"
+#include "kernels/wrap.h"
 
 namespace perigee {
 
@@ -48,13 +49,19 @@ inline int64_t floor_divide(int64_t a, int64_t b) {
 }
 
 template <class T>
+T negated(T a) {
+  if constexpr (std::is_integral_v<T>) return wrapped_subtract(T(0), a);
+  else return -a;
+}
+
+template <class T>
 T evaluate_binary(Elementwise op, T a, T b) {
   using E = Elementwise;
   constexpr bool real = std::is_floating_point_v<T>;
   switch (op) {
-    case E::add: return a + b;
-    case E::sub: return a - b;
-    case E::mul: return a * b;
+    case E::add: return wrapped_add(a, b);
+    case E::sub: return wrapped_subtract(a, b);
+    case E::mul: return wrapped_multiply(a, b);
     case E::div:
       if constexpr (real) return a / b;
       else return floor_divide(a, b);
@@ -63,13 +70,13 @@ T evaluate_binary(Elementwise op, T a, T b) {
         return std::pow(a, b);
       } else {
         T power = 1;
-        for (; b > 0; b >>= 1, a *= a)
-          if (b & 1) power *= a;
+        for (; b > 0; b >>= 1, a = wrapped_multiply(a, a))
+          if (b & 1) power = wrapped_multiply(power, a);
         return power;
       }
     case E::mod:
       if constexpr (real) return a - std::floor(a / b) * b;
-      else return a - floor_divide(a, b) * b;
+      else return wrapped_subtract(a, wrapped_multiply(floor_divide(a, b), b));
     case E::maximum: return a > b || a != a ? a : b;
     case E::minimum: return a < b || a != a ? a : b;
     case E::equal: return a == b;
@@ -89,10 +96,10 @@ template <class T>
 T evaluate(Elementwise op, T a, T b, T c) {
   using E = Elementwise;
   switch (op) {
-    case E::neg: return -a;
-    case E::abs: return a < T(0) ? -a : a == T(0) ? T(0) : a;
+    case E::neg: return negated(a);
+    case E::abs: return a < T(0) ? negated(a) : a == T(0) ? T(0) : a;
     case E::sign: return a > T(0) ? T(1) : a < T(0) ? T(-1) : a;
-    case E::square: return a * a;
+    case E::square: return wrapped_multiply(a, a);
     case E::relu: return a > T(0) || a != a ? a : T(0);
     case E::logical_not: return a == T(0);
     case E::where: return a != T(0) ? b : c;

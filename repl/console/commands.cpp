@@ -1,11 +1,16 @@
 // What begins with a colon, a question mark or an exclamation mark.
+#include <spawn.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "repl/console/lua_text.h"
@@ -33,6 +38,33 @@ std::string seconds_text(double seconds) {
   char text[40];
   std::snprintf(text, sizeof text, "%.3g %s", seconds, kUnits[unit]);
   return text;
+}
+
+// system(), but a Ctrl-C that comes before the shell has begun is not lost: it is passed on. The shell begins with signals as a program
+// usually finds them, SIGPIPE among them, which this program ignores.
+int run_in_shell(const std::string& command, const std::atomic<bool>* interrupt) {
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, usual;
+  sigemptyset(&none);
+  sigemptyset(&usual);
+  for (const int signal : {SIGINT, SIGQUIT, SIGPIPE}) sigaddset(&usual, signal);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &usual);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  const char* const arguments[] = {"sh", "-c", command.c_str(), nullptr};
+  pid_t shell = 0;
+  const auto quit = std::signal(SIGQUIT, SIG_IGN);  // it is for what runs in the shell
+  const int failure = posix_spawn(&shell, "/bin/sh", nullptr, &attributes, const_cast<char* const*>(arguments), environ);
+  posix_spawnattr_destroy(&attributes);
+  int status = 0;
+  if (failure == 0) {
+    if (interrupt && *interrupt) kill(shell, SIGINT);
+    while (waitpid(shell, &status, 0) < 0 && errno == EINTR) {}
+  }
+  std::signal(SIGQUIT, quit);
+  if (failure != 0) throw Error(ErrorKind::usage, {"!", "the shell does not start", std::strerror(failure), "", ""});
+  return status;
 }
 
 void need(const std::string& argument, const char* command, const char* what) {
@@ -102,7 +134,7 @@ void LuaSession::commands(const std::string& name) {
 void LuaSession::shell(const std::string& command) {
   need(command, "!", "a command for the shell: !ls");
   std::fflush(stdout);
-  const int status = std::system(command.c_str());
+  const int status = run_in_shell(command, options_.interrupt);
   if (status != 0) std::fprintf(stderr, "exit status %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 

@@ -18,23 +18,7 @@ namespace {
 
 constexpr size_t kMaxInputs = 10000;
 
-int print(lua_State* L) {
-  const int count = lua_gettop(L);
-  lua_getglobal(L, "tostring");
-  for (int i = 1; i <= count; ++i) {
-    lua_pushvalue(L, -1);
-    lua_pushvalue(L, i);
-    lua_call(L, 1, 1);
-    size_t length = 0;
-    const char* text = lua_tolstring(L, -1, &length);
-    if (!text) return luaL_error(L, "'tostring' must return a string to 'print'");
-    if (i > 1) std::fputc('\t', stdout);
-    std::fwrite(text, 1, length, stdout);
-    lua_pop(L, 1);
-  }
-  std::fputc('\n', stdout);
-  return 0;
-}
+int print(lua_State* L) { return lua_print(L, stdout); }
 
 // What show.lua makes of an experiment. Paths of its data begin where its script lies.
 int describe(lua_State* L) {

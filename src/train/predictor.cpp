@@ -197,7 +197,7 @@ Predictor::Outcome Predictor::predict(Request& request) {
     const Outcome outcome = wait(lock, own, &lane);
     if (!lane) return outcome;
   }
-  if (options_.fill_wait_us > 0) {
+  if (options_.fill_wait_us > 0 && !filling_) {  // one leader at a time collects; who was given another lane computes what there is
     fill(lock, own);
     if (own.state == Waiting::State::cancelled) {
       hand_over(*lane);
@@ -250,7 +250,7 @@ void Predictor::lead(std::unique_lock<std::mutex>& lock, Lane& lane, Waiting& ow
     last = &next;
     rows += next.request->examples;
   }
-  while (first_ && !free_.empty()) {  // what did not fit
+  while (first_ && !filling_ && !free_.empty()) {  // what did not fit; a leader that collects takes it itself
     Lane& other = *free_.back();
     free_.pop_back();
     hand_over(other);

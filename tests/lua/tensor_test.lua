@@ -56,4 +56,14 @@ function tests.comparisons_raise_and_name_the_method()
   check.equal(list(a:gt(0)), { 1, 1 })
 end
 
+-- As NumPy's: 2^40 + 1 squared is 2^80 + 2^41 + 1, of which 64 bits are 2^41 + 1.
+function tests.integers_wrap_around()
+  local x = pg.full({ 40 }, 2 ^ 40 + 1, { dtype = "i64" })
+  for _, square in ipairs { x * x, x:pow(2), x:square() } do check.equal(square[1], 2 ^ 41 + 1) end
+  local lowest = pg.full({ 40 }, -2 ^ 52, { dtype = "i64" }) * 2048
+  for _, same in ipairs { -lowest, lowest:abs(), lowest + lowest + lowest } do check.equal(same[1], -2 ^ 63) end
+  check.equal((lowest - 1)[1], 2 ^ 63) -- the largest, 2^63 - 1, as a double
+  check.equal((x[{ { 1, 2 } }]:prod()):item(), 2 ^ 41 + 1)
+end
+
 return tests
