@@ -1,0 +1,27 @@
+// What `params` of an update_* call is on a device: one call updates all windows of a block.
+//   in 0   gradient [E]
+//   out 0  parameters [E], read and written
+//   out 1… the rule's states [E], read and written
+// These are whole blocks on 64-byte borders, the gaps between windows included. `params` is the device's address of a CudaUpdate with its
+// windows behind it, read when the kernel runs, so that a captured graph sees new learning rates. Bit-equal to the host (decision 12).
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/ops/update.h"
+
+namespace perigee {
+
+struct CudaUpdateWindow {
+  int64_t begin = 0, end = 0;  // elements of the block; begin is a multiple of 16
+  UpdateParams params;
+};
+
+struct CudaUpdate {
+  int32_t skip = 0;     // not 0: nothing is done (a loss or gradient was not finite)
+  int32_t windows = 0;  // in ascending order; what lies in none of them stays as it is
+  // CudaUpdateWindow[windows] follows.
+};
+static_assert(sizeof(CudaUpdate) % alignof(CudaUpdateWindow) == 0);
+
+}  // namespace perigee
