@@ -61,14 +61,14 @@ void in_threads(int count, Work work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-void answers_as_predict_does(const pg::predictor_options& options) {
+void answers_as_predict_does(const pg::predictor_options& options, int askers = 4) {
   const pg::model model = trained(3).model();
   const pg::predictor predictor(model, options);
   const Quadrants asked(400);
   const std::vector<float> expected = model.predict(asked.x);
   std::atomic<int64_t> together = 0;
   std::atomic<int> wrong = 0;
-  in_threads(4, [&](int thread) {
+  in_threads(askers, [&](int thread) {
     for (size_t at = static_cast<size_t>(thread), round = 0; round < 150; ++round) {
       const size_t examples = 1 + (at + round) % 5, first = (at * 37 + round * 11) % (400 - examples);
       float out[10];
@@ -89,6 +89,9 @@ TEST(Predictor, AnswersAsPredictDoesWhenBatchesAreFilled) {
 }
 TEST(Predictor, AnswersAsPredictDoesWithBatchesThatHardlyFit) {
   answers_as_predict_does({.threads = 2, .max_batch = 5, .fill_wait = std::chrono::microseconds(300)});
+}
+TEST(Predictor, AnswersAsPredictDoesWithMoreAskersThanLanes) {
+  answers_as_predict_does({.threads = 3, .max_batch = 6, .fill_wait = std::chrono::microseconds(200)}, 9);
 }
 
 TEST(Predictor, FullBatchesDoNotWait) {
