@@ -20,6 +20,7 @@
 #include "src/optim/optimizer_def.h"
 #include "src/optim/schedule.h"
 #include "src/train/evaluation.h"
+#include "src/train/job_keys.h"
 
 namespace perigee {
 namespace {
@@ -247,6 +248,17 @@ int interrupted(lua_State* L) {
   return 1;
 }
 
+// native.job_keys(part): what may stand at the top level ("") of a job and in its "data"
+int job_key_names(lua_State* L) {
+  lua_newtable(L);
+  int index = 0;
+  for (const std::string& key : job_keys(luaL_checkstring(L, 1))) {
+    lua_pushlstring(L, key.data(), key.size());
+    lua_rawseti(L, -2, ++index);
+  }
+  return 1;
+}
+
 // native.from_json(text): value
 int from_json_text(lua_State* L) {
   size_t length = 0;
@@ -272,6 +284,7 @@ int open_bindings(lua_State* L) {
       {"transforms", guard<transforms>},
       {"schedules", guard<schedules>},
       {"evaluations", guard<evaluations>},
+      {"job_keys", guard<job_key_names>},
       {"nearest", guard<nearest>},
       {"script", guard<script>},
       {"module_text", guard<module_text>},

@@ -22,6 +22,16 @@ void no_such_file(const std::string& path) {
   throw Error(ErrorKind::usage, {path, "there is no such file", "", "", hint});
 }
 
+void apply_settings(Job& job, const std::vector<std::string>& settings) {
+  for (const std::string& setting : settings) {
+    const size_t equals = setting.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw Error(ErrorKind::usage,
+                  {"--set " + setting, "a setting has the form path=value", "", "", "for example --set optimizer.lr=0.01"});
+    job.set(setting.substr(0, equals), setting.substr(equals + 1));
+  }
+}
+
 Job load_job(const std::string& path, const std::vector<std::string>& settings, const LuaOptions& options) {
   std::error_code status;
   std::string file = path;
@@ -38,13 +48,7 @@ Job load_job(const std::string& path, const std::vector<std::string>& settings, 
   Job job = file != path ? Job(Job::load(file).json(), file, data_folder_of(path))  // a run's: written elsewhere
             : lua        ? Job(evaluate_script(file, options), file, folder)
                          : Job::load(file);
-  for (const std::string& setting : settings) {
-    const size_t equals = setting.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw Error(ErrorKind::usage,
-                  {"--set " + setting, "a setting has the form path=value", "", "", "for example --set optimizer.lr=0.01"});
-    job.set(setting.substr(0, equals), setting.substr(equals + 1));
-  }
+  apply_settings(job, settings);
   return job;
 }
 

@@ -1,5 +1,6 @@
 #include "lua/run.h"
 
+#include <cmath>
 #include <memory>
 #include <new>
 
@@ -60,6 +61,7 @@ int start(lua_State* L) {
     job = load_job(lua_tostring(L, 1), settings, {.interrupt = lua.interrupt});
   } else {
     job.emplace(to_json(L, 1, "pg.start"), options.string("script"), lua.folder);
+    apply_settings(*job, settings);
   }
   auto wake = lua.wake ? lua.wake : std::function<void()>([] {});
   void* memory = lua_newuserdata(L, sizeof(Handle));
@@ -212,15 +214,32 @@ int parameter(lua_State* L) {
   return 1;
 }
 
+// The numbers of { {x, y}, ... }; what is not finite stays so, and leaves a gap.
+std::vector<std::pair<double, double>> points_at(lua_State* L, int index) {
+  luaL_checktype(L, index, LUA_TTABLE);
+  std::vector<std::pair<double, double>> points;
+  for (int i = 1; i <= static_cast<int>(lua_objlen(L, index)); ++i) {
+    double numbers[2] = {std::nan(""), std::nan("")};
+    lua_rawgeti(L, index, i);
+    for (int k = 0; k < 2 && lua_istable(L, -1); ++k) {
+      lua_rawgeti(L, -1, k + 1);
+      if (lua_isnumber(L, -1)) numbers[k] = lua_tonumber(L, -1);
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    points.emplace_back(numbers[0], numbers[1]);
+  }
+  return points;
+}
+
 // write_chart(file, title, name, points, log_scale)
 int write_chart(lua_State* L) {
   const std::string path = luaL_checkstring(L, 1), title = luaL_checkstring(L, 2), name = luaL_checkstring(L, 3);
-  const Json list = to_json(L, 4, "points");
   const bool png = path.ends_with(".png");
   if (!png && !path.ends_with(".svg"))
     throw Error(ErrorKind::usage, {.where = path, .what = "a chart's file has another name", .expected = "name.svg or name.png"});
   PlotCurve curve{.name = name};
-  for (const Json& point : list.as_array()) curve.points.emplace_back(point.as_array()[0].as_number(), point.as_array()[1].as_number());
+  curve.points = points_at(L, 4);
   Chart chart{.title = name, .x_label = "step", .log_scale = lua_toboolean(L, 5) != 0};
   chart.curves.push_back(std::move(curve));
   const std::string text = png ? png_charts(title, {chart}) : svg_charts(title, {chart});

@@ -167,6 +167,21 @@ layers.constructors = constructors
 ---@return string
 function layers.stem_of(kind) return stems[kind] or kind end
 
+---Names of the layers of a sequence or of a graph's nodes, automatic ones included.
+---@param list table[]
+---@return string[]
+function layers.names(list)
+  local names, counters = {}, {}
+  for index, node in ipairs(list) do
+    local layer = type(node) == "table" and node.layer or node
+    local kind = type(layer) == "table" and layer.type or layer
+    local stem = layers.stem_of(kind)
+    counters[stem] = (counters[stem] or 0) + 1
+    names[index] = type(node) == "table" and (node.name or layer.name) or stem .. counters[stem]
+  end
+  return names
+end
+
 -- Sequences -------------------------------------------------------------------------------------------------------------------
 
 ---@param arguments table layers in order; `defaults` = options that every layer takes unless it says otherwise

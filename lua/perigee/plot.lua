@@ -30,11 +30,16 @@ end
 ---A chart as text.
 ---@param title string
 ---@param points number[][]  { {x, y}, ... }, x ascending; numbers that are not finite leave a gap
----@param options? { width?: integer, height?: integer, x_label?: string }  in characters; default 72 x 16
+---@param options? { width?: integer, height?: integer, x_label?: string, log?: boolean }  in characters; default 72 x 16
 ---@return string
 function plot.text(title, points, options)
   options = options or {}
   local width, height = options.width or 72, options.height or 16
+  if options.log then
+    local powers = {}
+    for index, point in ipairs(points) do powers[index] = { point[1], point[2] > 0 and math.log10(point[2]) or 0 / 0 } end
+    points = powers
+  end
   local finite = {}
   for _, point in ipairs(points) do
     if is_finite(point[1]) and is_finite(point[2]) then finite[#finite + 1] = point end
@@ -44,6 +49,7 @@ function plot.text(title, points, options)
   local y_low, y_high = range_of(finite, 2, math.huge, -math.huge)
   local y_span, x_span = y_high - y_low, x_high - x_low
   local top, bottom = label(y_high, y_span), label(y_low, y_span)
+  if options.log then top, bottom = ("%.3g"):format(10 ^ y_high), ("%.3g"):format(10 ^ y_low) end
   local margin = math.max(#top, #bottom)
   local columns, rows = (width - margin - 2) * 2, height * 4
   local cells = {}

@@ -103,4 +103,18 @@ function prompt.complete(kind, path, prefix, method, used)
   return result
 end
 
+local last_job = {}
+
+---Paths of a job that go on from `typed`, as complete() gives names.
+---@param text? string the job as JSON; nil: that of the call before
+---@param names string[] of the variable that holds the job; none when it is in a file
+---@param typed string
+---@return string[]
+function prompt.paths(text, names, typed)
+  if text then last_job = require("perigee.native").from_json(text) end
+  local job = last_job
+  if #names > 0 then job = help.resolve(names) end
+  return type(job) == "table" and require("perigee.paths").complete(job, typed) or {}
+end
+
 return prompt

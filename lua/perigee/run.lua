@@ -23,8 +23,9 @@ end
 -- Curves ---------------------------------------------------------------------------------------------------------------------
 
 local function add_point(state, name, x, y)
-  if type(x) ~= "number" or type(y) ~= "number" then return end
   local curve = state.curves[name]
+  if y == native.null and curve then y = 0 / 0 end -- JSON has no NaN: a gap in the curve
+  if type(x) ~= "number" or type(y) ~= "number" then return end
   if not curve then
     curve = { every = 1, seen = 0 }
     state.curves[name] = curve
@@ -229,6 +230,7 @@ end
 local Text = { __tostring = function(self) return self.text end }
 
 ---A curve: "loss", "accuracy", "lr", "speed", "test.accuracy", ... In the terminal, or as a file: run:plot("loss", { file = "loss.svg" }), or .png.
+---Values that are no numbers or infinite are gaps; log = true: powers of ten, and values that are not positive are gaps.
 ---@param name? string
 ---@param options? { file?: string, width?: integer, height?: integer, log?: boolean }
 function methods:plot(name, options)
@@ -243,12 +245,10 @@ function methods:plot(name, options)
     where.fail(("there is no curve '%s'%s"):format(tostring(name), where.suggestion(name, known)))
   end
   if options.file then
-    local points = {}
-    for index = 1, #curve do points[index] = curve[index] end
-    done(calls.write_chart(options.file, tostring(state.script), name, native.list(points), options.log == true))
+    done(calls.write_chart(options.file, tostring(state.script), name, curve, options.log == true))
     return options.file
   end
-  return setmetatable({ text = plot.text(name, curve, { width = options.width, height = options.height, x_label = "step" }) }, Text)
+  return setmetatable({ text = plot.text(name, curve, { width = options.width, height = options.height, log = options.log, x_label = "step" }) }, Text)
 end
 
 function fields.progress(self)

@@ -184,17 +184,15 @@ end
 
 -- Without data there are no shapes: layers and their options.
 local function network_text(network, width)
-  local rows, counters = { { "layer", "type", "options" } }, {}
+  local rows = { { "layer", "type", "options" } }
   local nodes = network.layers or network.nodes or {}
-  for _, node in ipairs(nodes) do
+  local names = layers.names(nodes)
+  for index, node in ipairs(nodes) do
     local layer = node.layer or node
-    local stem = layers.stem_of(layer.type)
-    counters[stem] = (counters[stem] or 0) + 1
-    local name = node.name or layer.name or stem .. counters[stem]
     local printer = setmetatable({ entries = 0, width = math.huge, open = {} }, Printer)
     local options = options_text(layer, printer)
     if node.inputs then options = "of " .. table.concat(node.inputs, ", ") .. (options ~= "" and "; " or "") .. options end
-    rows[#rows + 1] = { name, layer.type, #options > width - 30 and options:sub(1, math.max(20, width - 33)) .. "..." or options }
+    rows[#rows + 1] = { names[index], layer.type, #options > width - 30 and options:sub(1, math.max(20, width - 33)) .. "..." or options }
   end
   return aligned(rows)
 end

@@ -31,6 +31,7 @@ class Console {
                   .interrupt = &Terminal::interrupted(),
                   .colour = terminal_.coloured(),
                   .columns = [this] { return terminal_.columns(); },
+                  .scripts = true,
                   .wake = [this] { terminal_.call(); }}),
         options_(options),
         history_(terminal_.capable() ? History::default_path() : ""),

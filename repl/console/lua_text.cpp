@@ -209,6 +209,33 @@ bool find_option(const std::vector<LuaToken>& tokens, std::string_view source, s
   return false;
 }
 
+// In front of the token number `at`, the bracket that is open there; the count of tokens when there is none.
+size_t opening_before(const std::vector<LuaToken>& tokens, std::string_view source, size_t at) {
+  int depth = 0;
+  for (size_t i = at; i-- > 0;)
+    if ((depth += opens(tokens[i], source)) > 0) return i;
+  return tokens.size();
+}
+
+// Whether the string that is last is one of those of f("job.lua", { set = { "...", "..." } }), or of f(job, { set = "..." }).
+bool find_setting(const std::vector<LuaToken>& tokens, std::string_view source, LuaContext* context) {
+  const auto is = [&](size_t i, std::string_view text) { return i < tokens.size() && tokens[i].text(source) == text; };
+  size_t key = tokens.size() - 2;  // the "=" of `set =`; what is smaller than nothing is no token
+  if (!is(key, "=")) {
+    key = opening_before(tokens, source, tokens.size() - 1) - 1;
+    if (!is(key + 1, "{") || !is(key, "=")) return false;
+  }
+  if (!is(key - 1, "set")) return false;
+  const size_t options = opening_before(tokens, source, key - 1), call = opening_before(tokens, source, options);
+  if (!is(options, "{") || !is(options - 1, ",") || !is(call, "(") || call + 2 >= options || call == 0) return false;
+  const LuaToken& job = tokens[options - 2];
+  if (job.kind == Kind::name) context->path = path_before(tokens, source, options - 2);
+  else if (job.kind == Kind::string && source[job.begin] != '[') context->script = source.substr(job.begin + 1, job.end - job.begin - 2);
+  if (context->path.empty() && context->script.empty()) return false;
+  context->kind = LuaContext::Kind::setting;
+  return true;
+}
+
 }  // namespace
 
 LuaContext lua_context(std::string_view source, size_t cursor) {
@@ -224,6 +251,8 @@ LuaContext lua_context(std::string_view source, size_t cursor) {
       context.kind = LuaContext::Kind::file;
       const size_t quote = source[last.begin] == '[' ? source.find('[', last.begin + 1) : last.begin;
       context.from = quote + 1;
+      std::erase_if(tokens, [](const LuaToken& token) { return token.kind == Kind::comment; });
+      find_setting(tokens, source, &context);
       return context;
     }
   }

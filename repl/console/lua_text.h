@@ -31,12 +31,14 @@ std::string without_outer_locals(std::string_view source);
 
 // What is being typed at the cursor.
 struct LuaContext {
-  enum class Kind : uint8_t { none, name, option, file };
+  enum class Kind : uint8_t { none, name, option, file, setting };  // setting: a path of a job, as in { set = "optimizer.lr=0.1" }
   Kind kind = Kind::none;
-  size_t from = 0;                // the word that is typed begins here
-  std::vector<std::string> path;  // of `pg.data.mn`: pg, data. option: of the function that is called. Empty: a global name
-  bool method = false;            // after a colon
+  size_t from = 0;  // the word that is typed begins here
+  std::vector<std::string>
+      path;             // of `pg.data.mn`: pg, data. option: of the function that is called. Empty: a global name. setting: of the job
+  bool method = false;  // after a colon
   std::vector<std::string> used;  // options that the table has already
+  std::string script;             // setting: the job's file, where it is given as one
 };
 
 LuaContext lua_context(std::string_view source, size_t cursor);

@@ -12,11 +12,14 @@
 
 namespace perigee {
 
+struct LuaContext;
+
 struct LuaSessionOptions {
   std::string folder = ".";                // where `require` looks first
   std::atomic<bool>* interrupt = nullptr;  // set by Ctrl-C; taken back here
   bool colour = false;
   std::function<int()> columns = [] { return 80; };  // for what is printed
+  bool scripts = false;                              // completion may evaluate scripts, in processes of their own
   std::function<void()> wake;                        // called on a run's thread when deliver() has something to do; must not block
 };
 
@@ -76,6 +79,8 @@ class LuaSession : public Language {
   static std::vector<Candidate> command_names(std::string_view prefix);
   Completion complete_command(const std::string& text, size_t cursor);
   Completion complete_lua(const std::string& text, size_t begin, size_t cursor);
+  std::vector<Candidate> take_candidates();
+  std::vector<Candidate> settings(const LuaContext& context, std::string_view typed);
   std::vector<Candidate> names(const char* kind, const std::vector<std::string>& path, std::string_view prefix, bool method,
                                const std::vector<std::string>& used);
 
@@ -90,6 +95,7 @@ class LuaSession : public Language {
   std::vector<size_t> saved_;        // those that `:save` writes
   bool in_lua_ = false;              // what runs was typed as Lua, so that errors can quote it
   bool quitting_ = false, interrupted_ = false;
+  std::string completed_job_;  // the script whose job's paths were asked for last, and when it was written
 };
 
 // Names in the folder that `typed` begins with, folders with a slash; where the last part of `typed` begins is added to `from`.

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "repl/console/job_child.h"
 #include "repl/console/lua_text.h"
 #include "repl/console/session.h"
 #include "src/core/error.h"
@@ -15,6 +16,14 @@ namespace fs = std::filesystem;
 constexpr size_t kMostNames = 2000;
 
 const char* kind_name(const LuaContext& context) { return context.kind == LuaContext::Kind::option ? "option" : "name"; }
+
+void push_list(lua_State* L, const std::vector<std::string>& list) {
+  lua_createtable(L, static_cast<int>(list.size()), 0);
+  for (size_t i = 0; i < list.size(); ++i) {
+    lua_pushlstring(L, list[i].data(), list[i].size());
+    lua_rawseti(L, -2, static_cast<int>(i + 1));
+  }
+}
 
 }  // namespace
 
@@ -37,25 +46,11 @@ std::vector<Candidate> file_names(std::string_view typed, size_t* from) {
   return names;
 }
 
-std::vector<Candidate> LuaSession::names(const char* kind, const std::vector<std::string>& path, std::string_view prefix, bool method,
-                                         const std::vector<std::string>& used) {
+// Of the list on the stack: { text, note, text, note, ... }.
+std::vector<Candidate> LuaSession::take_candidates() {
   lua_State* L = lua_.raw();
-  const auto push_list = [L](const std::vector<std::string>& list) {
-    lua_createtable(L, static_cast<int>(list.size()), 0);
-    for (size_t i = 0; i < list.size(); ++i) {
-      lua_pushlstring(L, list[i].data(), list[i].size());
-      lua_rawseti(L, -2, static_cast<int>(i + 1));
-    }
-  };
-  push_prompt("complete");
-  lua_pushstring(L, kind);
-  push_list(path);
-  lua_pushlstring(L, prefix.data(), prefix.size());
-  lua_pushboolean(L, method);
-  push_list(used);
-  lua_.call(5, 1);
   std::vector<Candidate> found;
-  for (int i = 1; i <= static_cast<int>(std::min(lua_objlen(L, -1), kMostNames)); ++i) {  // { text, note, text, note, ... }
+  for (int i = 1; i <= static_cast<int>(std::min(lua_objlen(L, -1), kMostNames)); ++i) {
     lua_rawgeti(L, -1, i);
     const char* text = lua_tostring(L, -1);
     if (i % 2 == 1) found.push_back({text ? text : "", ""});
@@ -64,6 +59,40 @@ std::vector<Candidate> LuaSession::names(const char* kind, const std::vector<std
   }
   lua_settop(L, 0);
   return found;
+}
+
+// Paths of a job that stand in { set = "..." }. A script is evaluated again when it was changed.
+std::vector<Candidate> LuaSession::settings(const LuaContext& context, std::string_view typed) {
+  lua_State* L = lua_.raw();
+  std::string text, job = completed_job_;
+  if (!context.script.empty()) {
+    std::error_code status;
+    const auto written = fs::last_write_time(context.script, status);
+    if (status || !options_.scripts) return {};
+    job = context.script + " " + std::to_string(written.time_since_epoch().count());
+    if (job != completed_job_ && (text = job_of_script(context.script)).empty()) text = "{}";
+  }
+  push_prompt("paths");
+  if (text.empty()) lua_pushnil(L);
+  else lua_pushlstring(L, text.data(), text.size());
+  push_list(L, context.path);
+  lua_pushlstring(L, typed.data(), typed.size());
+  lua_.call(3, 1);
+  completed_job_ = job;
+  return take_candidates();
+}
+
+std::vector<Candidate> LuaSession::names(const char* kind, const std::vector<std::string>& path, std::string_view prefix, bool method,
+                                         const std::vector<std::string>& used) {
+  lua_State* L = lua_.raw();
+  push_prompt("complete");
+  lua_pushstring(L, kind);
+  push_list(L, path);
+  lua_pushlstring(L, prefix.data(), prefix.size());
+  lua_pushboolean(L, method);
+  push_list(L, used);
+  lua_.call(5, 1);
+  return take_candidates();
 }
 
 Completion LuaSession::complete_command(const std::string& text, size_t cursor) {
@@ -94,7 +123,10 @@ Completion LuaSession::complete_lua(const std::string& text, size_t begin, size_
   Completion result{.from = begin + context.from};
   const std::string_view typed = source.substr(context.from);
   if (context.kind == LuaContext::Kind::file) result.candidates = file_names(typed, &result.from);
-  else if (context.kind != LuaContext::Kind::none)
+  else if (context.kind == LuaContext::Kind::setting) {
+    result.candidates = settings(context, typed);
+    result.from += typed.rfind('.') + 1;  // nothing where there is none
+  } else if (context.kind != LuaContext::Kind::none)
     result.candidates = names(kind_name(context), context.path, typed, context.method, context.used);
   return result;
 }

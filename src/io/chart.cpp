@@ -19,17 +19,27 @@ std::string number(double value) {
   return text;
 }
 
-// Groups of neighbours become their least and greatest, so that spikes stay visible.
+bool is_place(const std::pair<double, double>& point) { return std::isfinite(point.first) && std::isfinite(point.second); }
+
+// Groups of neighbours become their least and greatest, so that spikes stay visible, and so do gaps.
 Points thinned(const Points& points) {
   if (points.size() <= kMostPoints) return points;
   Points out;
   const size_t group = (points.size() + kMostPoints / 2 - 1) / (kMostPoints / 2);
-  for (size_t i = 0; i < points.size(); i += group) {
-    const auto begin = points.begin() + static_cast<long>(i), end = points.begin() + static_cast<long>(std::min(i + group, points.size()));
-    auto [low, high] = std::minmax_element(begin, end, [](const auto& a, const auto& b) { return a.second < b.second; });
-    if (high < low) std::swap(low, high);
-    out.push_back(*low);
-    if (low != high) out.push_back(*high);
+  for (size_t begin = 0; begin < points.size(); begin += group) {
+    const size_t none = points.size(), end = std::min(begin + group, points.size());
+    size_t kept[3] = {none, none, none};  // the least, the greatest, the first gap
+    for (size_t i = begin; i < end; ++i) {
+      if (!is_place(points[i])) {
+        kept[2] = std::min(kept[2], i);
+        continue;
+      }
+      if (kept[0] == none || points[i].second < points[kept[0]].second) kept[0] = i;
+      if (kept[1] == none || points[i].second > points[kept[1]].second) kept[1] = i;
+    }
+    std::sort(kept, kept + 3);
+    for (size_t k = 0; k < 3; ++k)
+      if (kept[k] != none && (k == 0 || kept[k] != kept[k - 1])) out.push_back(points[kept[k]]);
   }
   return out;
 }
@@ -66,7 +76,7 @@ void draw(const Chart& chart, double top, ChartCanvas& canvas) {
     if (chart.log_scale)
       for (auto& point : points) point.second = point.second > 0 ? std::log10(point.second) : NAN;
     for (const auto& [px, py] : points)
-      if (std::isfinite(px) && std::isfinite(py)) x.include(px), y.include(py);
+      if (is_place({px, py})) x.include(px), y.include(py);
     std::erase_if(points, [](const auto& point) { return std::isnan(point.first); });
     curves.push_back(thinned(points));
   }
@@ -83,7 +93,7 @@ void draw(const Chart& chart, double top, ChartCanvas& canvas) {
   canvas.text((kLeft + kWidth - kRight) / 2, y.from + 36, Anchor::middle, chart.x_label);
   for (size_t i = 0; i < curves.size(); ++i) {
     for (auto& [px, py] : curves[i])
-      if (std::isfinite(px) && std::isfinite(py)) px = x.pixel(px), py = y.pixel(py);
+      if (is_place({px, py})) px = x.pixel(px), py = y.pixel(py);
     canvas.curve(curves[i], i);
     const double line = top + kTop + 10 + 20 * static_cast<double>(i), left = kWidth - kRight + 12;
     canvas.curve({{left, line}, {left + 20, line}}, i);

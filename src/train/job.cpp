@@ -245,6 +245,10 @@ Dtype Job::precision() const {
   return precision == "float64" ? Dtype::f64 : Dtype::f32;
 }
 
+std::vector<std::string> job_keys(const std::string& part) {
+  return part.empty() ? key_names() : part == "data" ? keys_below({part}, Json::object()) : std::vector<std::string>();
+}
+
 void Job::set(const std::string& path, const std::string& value) {
   const std::vector<std::string> parts = split(path);
   if (parts.empty())

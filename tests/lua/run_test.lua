@@ -131,6 +131,43 @@ function tests.events_come_in_order_and_curves_grow()
   check.raises(function() return run.progres end, "no 'progres'; did you mean 'progress'")
 end
 
+local function read_all(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+function tests.what_is_no_number_is_a_gap_in_a_curve()
+  local native, path = require("perigee.native").run, os.tmpname()
+  local points = { { 1, 4 }, { 2, 3 }, { 3, 0 / 0 }, { 4, math.huge }, { 5, -math.huge }, { 6, 2 }, { 7, 1 } }
+  check.equal(native.write_chart(path .. ".svg", "t", "loss", points, false), true)
+  local svg = read_all(path .. ".svg")
+  assert(not svg:find "nan" and not svg:find "inf", svg)
+  local strokes = 0 -- pieces of the curve: from 1 to 2 and from 6 to 7
+  for path_data in svg:gmatch ' d="([^"]*)"' do strokes = math.max(strokes, select(2, path_data:gsub("M", ""))) end
+  check.equal(strokes, 2)
+  check.equal(native.write_chart(path .. ".png", "t", "loss", points, true), true)
+  check.equal(read_all(path .. ".png"):sub(2, 4), "PNG")
+  -- More points than a chart draws: the gap is still one.
+  for index = 1, 5000 do points[index] = { index, index % 7 } end
+  points[2500][2] = 0 / 0
+  native.write_chart(path .. ".svg", "t", "loss", points, false)
+  svg, strokes = read_all(path .. ".svg"), 0
+  for path_data in svg:gmatch ' d="([^"]*)"' do strokes = math.max(strokes, select(2, path_data:gsub("M", ""))) end
+  check.equal(strokes, 2)
+  for _, ending in ipairs { "", ".svg", ".png" } do os.remove(path .. ending) end
+  local text = require("perigee.plot").text("t", { { 1, 1 }, { 2, 0 }, { 3, 1000 } }, { log = true, width = 30, height = 4 })
+  check.matches(text, "1e%+03┤")
+end
+
+function tests.settings_hold_for_an_experiment_too()
+  local run = pg.start(experiment(), { folder = false, set = { "epochs=1" } })
+  check.equal(run:wait(60).epoch, 1)
+  check.raises(function() pg.start(experiment(), { set = "epoch=1" }) end, "did you mean 'epochs'")
+  check.raises(function() pg.start(experiment(), { set = "epochs" }) end, "path=value")
+end
+
 function tests.a_run_that_cannot_begin_fails_and_says_why()
   local run = pg.start(experiment { loss = "mse" }, { folder = false })
   local progress = run:wait(60)

@@ -271,10 +271,11 @@ TEST(LuaText, OuterLocalsBecomeGlobals) {
 TEST(LuaText, KnowsWhatIsTyped) {
   const auto context = [](const std::string& text) {
     const LuaContext found = lua_context(text, text.size());
-    std::string shown = found.kind == LuaContext::Kind::none   ? "none"
-                        : found.kind == LuaContext::Kind::name ? "name"
-                        : found.kind == LuaContext::Kind::file ? "file"
-                                                               : "option";
+    std::string shown = found.kind == LuaContext::Kind::none      ? "none"
+                        : found.kind == LuaContext::Kind::name    ? "name"
+                        : found.kind == LuaContext::Kind::file    ? "file"
+                        : found.kind == LuaContext::Kind::setting ? "setting " + found.script
+                                                                  : "option";
     for (const std::string& part : found.path) shown += " " + part;
     shown += found.method ? " :" : "";
     for (const std::string& part : found.used) shown += " -" + part;
@@ -291,6 +292,14 @@ TEST(LuaText, KnowsWhatIsTyped) {
   EXPECT_EQ(context("{ a"), "name 'a'");
   EXPECT_EQ(context("pg.data.csv { \"data/ir"), "file 'data/ir'");
   EXPECT_EQ(context("x = [[ab"), "file 'ab'");
+  EXPECT_EQ(context("pg.start('a.lua', { set = \"opt"), "setting a.lua 'opt'");
+  EXPECT_EQ(context("pg.start(\"a.lua\", { threads = 1, set = { \"epochs=2\", 'data.b"), "setting a.lua 'data.b'");
+  EXPECT_EQ(context("run = pg.start(jobs.first, { set = { 'x"), "setting  jobs first 'x'");
+  EXPECT_EQ(context("pg.start('a.lua', { out = 'x"), "file 'x'");
+  EXPECT_EQ(context("pg.start('a.lua', { set = f('x"), "file 'x'");
+  EXPECT_EQ(context("set = 'x"), "file 'x'");
+  EXPECT_EQ(context("{ set = { 'x"), "file 'x'");
+  EXPECT_EQ(context("f({ set = 'x"), "file 'x'");
   EXPECT_EQ(context("-- pg."), "none ''");
   EXPECT_EQ(context("3"), "none ''");
 }
