@@ -87,10 +87,10 @@ TEST(ShardedOrder, ShufflesEachShardOfEachEpochInItsOwnWay) {
 
 SourcePtr open(const std::string& text) { return open_source(Config(Json::parse(text, "test"), "test", ErrorKind::data), "."); }
 
-// Twelve examples: x counts, labels are 2, 0, 1, 2, 0, 1, ...
-std::string labelled() {
+// x counts, labels are 2, 0, 1, 2, 0, 1, ...
+std::string labelled(int examples = 12) {
   std::string x, y;
-  for (int i = 0; i < 12; ++i) x += (i ? "," : "") + std::to_string(i), y += (i ? "," : "") + std::to_string((i + 2) % 3);
+  for (int i = 0; i < examples; ++i) x += (i ? "," : "") + std::to_string(i), y += (i ? "," : "") + std::to_string((i + 2) % 3);
   return R"({"type":"arrays","x":[)" + x + R"(],"y":[)" + y + "]}";
 }
 
@@ -103,10 +103,11 @@ std::pair<float, int64_t> example(const DataSource& source, int64_t index) {
 }
 
 TEST(ByLabel, SortsAndKeepsTheOrderWithinALabel) {
-  const SourcePtr source = open(R"({"type":"by_label","source":)" + labelled() + "}");
-  ASSERT_EQ(source->size(), 12);
-  const float expected[] = {1, 4, 7, 10, 2, 5, 8, 11, 0, 3, 6, 9};
-  for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(example(*source, i), std::pair(expected[i], i / 4));
+  const SourcePtr source = open(R"({"type":"by_label","source":)" + labelled(300) + "}");
+  ASSERT_EQ(source->size(), 300);
+  const int64_t first[] = {1, 2, 0};  // of each label
+  for (int64_t i = 0; i < 300; ++i)
+    EXPECT_EQ(example(*source, i), std::pair(static_cast<float>(first[i / 100] + i % 100 * 3), i / 100));
 }
 
 TEST(ByLabel, RefusesWhatIsNoLabel) {
