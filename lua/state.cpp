@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kInstructionsBetweenChecks = 10000;
 constexpr size_t kReserve = size_t{1} << 20;  // kept from scripts: outside of a protected call Lua ends the process when memory is out
+constexpr size_t kRoom = size_t{32} << 20;    // see make_room
 constexpr char kOptionsKey = 0;               // its address is the registry key
 
 void check_interrupt(lua_State* L, lua_Debug*) {
@@ -55,6 +56,11 @@ int set_up(lua_State* L) {
   lua_getglobal(L, "require");
   lua_pushstring(L, "perigee.loaders");
   lua_call(L, 1, 0);
+  return 0;
+}
+
+int collect(lua_State* L) {
+  lua_gc(L, LUA_GCCOLLECT, 0);
   return 0;
 }
 
@@ -135,13 +141,51 @@ struct LuaState::Memory {
   }
 };
 
+// The innermost ones. Filled while an error is on its way, when nothing can be allocated.
+struct LuaState::Frames {
+  static constexpr int kMost = 8, kDeepest = 200;
+  struct Frame {
+    char source[240];
+    int line;
+  } frames[kMost];
+  int count = 0;
+
+  void add(const lua_Debug& info) {
+    Frame& frame = frames[count++];
+    std::snprintf(frame.source, sizeof frame.source, "%s", info.source + 1);
+    frame.line = info.currentline;
+  }
+};
+
+// Handles the error of a protected call, where the frames are still there. An error that is no text becomes what its __tostring says.
+int LuaState::note_frames(lua_State* L) {
+  auto* frames = static_cast<Frames*>(lua_touserdata(L, lua_upvalueindex(1)));
+  frames->count = 0;
+  lua_Debug info;
+  for (int level = 1; level < Frames::kDeepest && frames->count < Frames::kMost && lua_getstack(L, level, &info); ++level)
+    if (lua_getinfo(L, "Sl", &info) && info.source[0] == '@' && info.currentline > 0) frames->add(info);
+  if (!lua_isstring(L, 1) && luaL_callmeta(L, 1, "__tostring") && !lua_isstring(L, -1)) lua_pop(L, 1);
+  return 1;
+}
+
+std::vector<std::string> LuaState::frames() const {
+  std::vector<std::string> places;
+  for (int i = 0; i < frames_->count; ++i) places.push_back(frames_->frames[i].source + (":" + std::to_string(frames_->frames[i].line)));
+  return places;
+}
+
 LuaState::LuaState(const LuaOptions& options)
-    : options_(std::make_unique<LuaOptions>(options)), memory_(std::make_unique<Memory>(Memory{0, options.memory_bytes}).release()) {
+    : options_(std::make_unique<LuaOptions>(options)),
+      memory_(std::make_unique<Memory>(Memory{0, options.memory_bytes}).release()),
+      frames_(std::make_unique<Frames>().release(), [](Frames* frames) { std::default_delete<Frames>()(frames); }) {
   state_.reset(lua_newstate(Memory::allocate, memory_.get()));
   if (!state_) throw Error(ErrorKind::resources, {"", "there is no memory for a Lua interpreter"});
   lua_pushcfunction(raw(), set_up);
   lua_pushlightuserdata(raw(), options_.get());
   if (const int status = lua_pcall(raw(), 1, 0, 0)) rethrow(status);
+  lua_pushlightuserdata(raw(), frames_.get());
+  lua_pushcclosure(raw(), note_frames, 1);
+  handler_ = luaL_ref(raw(), LUA_REGISTRYINDEX);
 }
 
 void LuaState::load(std::string_view text, const std::string& name) {
@@ -164,10 +208,22 @@ void LuaState::call(int arguments, int results) {
   lua_sethook(raw(), check_interrupt, LUA_MASKCOUNT, kInstructionsBetweenChecks);
   const size_t reserve = std::min(kReserve, memory_->limit / 4);
   memory_->limit -= reserve;
-  const int status = lua_pcall(raw(), arguments, results, 0);
+  frames_->count = 0;
+  const int function = lua_gettop(raw()) - arguments;
+  lua_rawgeti(raw(), LUA_REGISTRYINDEX, handler_);
+  lua_insert(raw(), function);
+  const int status = lua_pcall(raw(), arguments, results, function);
   memory_->limit += reserve;
   lua_sethook(raw(), nullptr, 0, 0);
   if (status) rethrow(status);
+  lua_remove(raw(), function);
+}
+
+void LuaState::make_room() {
+  memory_->limit = std::max(options_->memory_bytes, memory_->used + kRoom);
+  lua_pushcfunction(raw(), collect);
+  if (lua_pcall(raw(), 0, 0, 0) != 0) lua_pop(raw(), 1);  // a __gc of the user's
+  memory_->limit = std::max(options_->memory_bytes, memory_->used + kRoom);
 }
 
 // "models/lenet.lua:7: what" becomes an Error that knows its parts.

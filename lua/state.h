@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/core/error.h"
 
@@ -44,6 +45,13 @@ class LuaState {
   // Calls what is on the stack. Error(model) with the script's position, Error(resources) when memory is out.
   void call(int arguments, int results);
 
+  // Where one script follows another in the same state: what is no longer needed goes, and if little memory is left, there is room to say what
+  // else is not.
+  void make_room();
+
+  // Of the last call that failed: where scripts were, the eight innermost places, as "in3:2", "models/lenet.lua:7".
+  std::vector<std::string> frames() const;
+
   bool interrupted() const { return options_->interrupt && options_->interrupt->load(std::memory_order_relaxed); }
 
  private:
@@ -51,10 +59,14 @@ class LuaState {
     void operator()(lua_State* state) const { lua_close(state); }
   };
   struct Memory;
+  struct Frames;
+  static int note_frames(lua_State* L);
   [[noreturn]] void rethrow(int status);
 
   std::unique_ptr<LuaOptions> options_;
   std::shared_ptr<Memory> memory_;  // outlives the state
+  std::unique_ptr<Frames, void (*)(Frames*)> frames_;
+  int handler_ = 0;  // note_frames, in the registry
   std::unique_ptr<lua_State, Closer> state_;
 };
 

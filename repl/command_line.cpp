@@ -1,6 +1,9 @@
+#include <sys/resource.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <new>
 
@@ -71,6 +74,15 @@ int parse(CLI::App& app, int argc, char** argv) {
   return 0;
 }
 
+// Lua bounds how deep its functions call each other, but not how much of this stack string.gsub and its like take for each such call.
+void allow_deep_calls() {
+  constexpr rlim_t kStack = rlim_t{96} << 20;  // the kernel leaves room for 128 MiB, whatever the limit was at the start
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kStack) return;  // RLIM_INFINITY is the greatest
+  limit.rlim_cur = std::min(limit.rlim_max, kStack);
+  setrlimit(RLIMIT_STACK, &limit);
+}
+
 }  // namespace
 
 std::vector<std::string> option_names(const Command& command) {
@@ -80,6 +92,7 @@ std::vector<std::string> option_names(const Command& command) {
 }
 
 int run_command_line(int argc, char** argv) {
+  allow_deep_calls();
   CLI::App app("Perigee trains neural networks on one machine or on many.", "perigee");
   app.require_subcommand(0, 1);
   app.allow_extras();  // explained by ourselves

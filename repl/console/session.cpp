@@ -72,18 +72,21 @@ size_t LuaSession::indentation(std::string_view text) const { return is_command(
 // Runs `action`; an error is shown. Whatever it leaves on the stack goes.
 template <class Action>
 bool LuaSession::guarded(const Action& action) {
-  bool good = false;
+  bool good = false, full = false;
   try {
     action();
     good = true;
   } catch (const Error& error) {
     std::fflush(stdout);
     show_error(error);
+    full = error.kind() == ErrorKind::resources;
   } catch (const std::bad_alloc&) {
     std::fflush(stdout);
     std::fputs("error: there is not enough memory\n", stderr);
+    full = true;
   }
   lua_settop(lua_.raw(), 0);
+  if (full) lua_.make_room();
   interrupted_ = options_.interrupt && options_.interrupt->exchange(false);
   return good;
 }
@@ -221,7 +224,12 @@ bool LuaSession::finished(const std::string& text) {
   const std::string_view inner = trimmed(text);
   if (inner.empty() || is_command(text)) return true;
   const std::string expression = "return " + std::string(inner.starts_with("=") ? inner.substr(1) : inner);
-  return compile(expression).empty() || !compile(text).ends_with("near '<eof>'");
+  if (compile(expression).empty()) return true;
+  // A string in quotes ends in its line.
+  const std::vector<LuaToken> tokens = lua_tokens(text);
+  const bool open_quote = !tokens.empty() && tokens.back().kind == LuaToken::Kind::string && !tokens.back().finished &&
+                          text[tokens.back().begin] != '[' && !text.ends_with('\\');
+  return open_quote || !compile(text).ends_with("near '<eof>'");
 }
 
 std::vector<Colour> LuaSession::colours(std::string_view text) const {

@@ -86,6 +86,10 @@ class LuaSession : public Language {
 
   // session_error.cpp
   void show_error(const Error& error);
+  static bool same_place(const std::string& where, const std::string& frame);
+  std::string style(const char* code) const { return options_.colour ? "\x1b[" + std::string(code) + "m" : std::string(); }
+  std::string quoted(const std::string& where, const std::string& line, const std::string& what);
+  std::string callers(const std::string& where, std::vector<std::string> frames);
   std::string line_of(const std::string& where, std::string_view message);
   std::string hint_for(const std::string& message, std::string_view line);
 

@@ -41,6 +41,14 @@ struct Mark {
   size_t begin = 0, end = 0;
 };
 
+// Whether a name that `next` follows can be what is wrong: what could not be indexed stands in front of a dot.
+bool is_used(std::string_view message, std::string_view next) {
+  if (next.empty()) next = " ";
+  if (message.find("attempt to index") != std::string_view::npos) return std::string_view(".:[").find(next[0]) != std::string_view::npos;
+  if (message.find("attempt to call") != std::string_view::npos) return std::string_view("({\"'[").find(next[0]) != std::string_view::npos;
+  return true;
+}
+
 // The token of the line that the message speaks of; the line's first one when it names none.
 Mark find_mark(std::string_view line, std::string_view message) {
   std::vector<std::string_view> words = quoted_words(message);
@@ -50,12 +58,15 @@ Mark find_mark(std::string_view line, std::string_view message) {
     words.assign(1, words.back());
   }
   const std::vector<LuaToken> tokens = lua_tokens(line);
-  for (const std::string_view word : words)
-    for (const LuaToken& token : tokens) {
-      const std::string_view text = token.text(line);
-      const bool inside = token.kind == LuaToken::Kind::string && text.size() > 2 && text.substr(1, text.size() - 2) == word;
-      if (text == word || inside) return {token.begin, token.end};
-    }
+  for (const bool used : {true, false})
+    for (const std::string_view word : words)
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        const LuaToken& token = tokens[i];
+        const std::string_view text = token.text(line);
+        const bool inside = token.kind == LuaToken::Kind::string && text.size() > 2 && text.substr(1, text.size() - 2) == word;
+        if (!(text == word || inside)) continue;
+        if (!used || is_used(message, i + 1 < tokens.size() ? tokens[i + 1].text(line) : "")) return {token.begin, token.end};
+      }
   if (tokens.empty()) return {};
   return {tokens.front().begin, tokens.front().kind == LuaToken::Kind::name ? tokens.front().end : tokens.front().begin + 1};
 }
@@ -113,32 +124,62 @@ std::string LuaSession::hint_for(const std::string& message, std::string_view li
   return "";
 }
 
+// Whether two positions are the same: Lua cuts the front of long names, "...folder/lenet.lua:7".
+bool LuaSession::same_place(const std::string& where, const std::string& frame) {
+  return where == frame || (where.starts_with("...") && frame.ends_with(std::string_view(where).substr(3)));
+}
+
+// The line in which it happened, with a caret, and a hint.
+std::string LuaSession::quoted(const std::string& where, const std::string& line, const std::string& what) {
+  const auto [begin, end] = find_mark(line, what);
+  const bool here =
+      (where + ":").starts_with("in" + std::to_string(inputs_.size()) + ":") && inputs_.back().find('\n') == std::string::npos;
+  const std::string margin = here ? "  " : "  " + where + " | ";
+  std::string text = margin + line + "\n" + std::string(text_columns(margin) + text_columns(std::string_view(line).substr(0, begin)), ' ');
+  const size_t width = end > line.size() ? 1 : text_columns(std::string_view(line).substr(begin, end - begin));
+  text += style("1;33") + std::string(std::max<size_t>(1, width), '^') + style("0") + "\n";
+  std::string hint;
+  try {
+    hint = hint_for(what, line);
+  } catch (const Error&) {}  // no memory for a hint
+  return hint.empty() ? text : text + hint + "\n";
+}
+
+// Lines that led to `where`, each function's calls of itself once.
+std::string LuaSession::callers(const std::string& where, std::vector<std::string> frames) {
+  const auto innermost = std::find_if(frames.begin(), frames.end(), [&](const std::string& frame) { return same_place(where, frame); });
+  if (innermost != frames.end()) frames.erase(frames.begin(), innermost + 1);
+  frames.erase(std::unique(frames.begin(), frames.end()), frames.end());
+  std::string text;
+  for (const std::string& frame : frames) {
+    const std::string line = line_of(frame, "");
+    if (!line.empty() && frame != where) text += "  " + frame + " | " + line.substr(0, kLongestLine) + "\n";
+  }
+  return text.empty() ? "" : "called from\n" + text;
+}
+
 void LuaSession::show_error(const Error& error) {
   const Error::Parts& parts = error.parts();
-  const std::string &where = parts.where,
-                    line = in_lua_ || where.find(':') != std::string::npos ? line_of(where, parts.what).substr(0, kLongestLine) : "";
-  const bool stopped = parts.what == "interrupted";
-  const Error shown(error.kind(), {line.empty() && in_file(where) ? where : "", parts.what, parts.got, parts.expected, parts.hint});
-  const auto style = [&](const char* code) { return options_.colour ? "\x1b[" + std::string(code) + "m" : std::string(); };
-  if (stopped) {
+  if (parts.what == "interrupted") {
     std::fputs("interrupted\n", stderr);
     return;
   }
+  const std::vector<std::string> frames = lua_.frames();
+  std::string where = parts.where;
+  const bool placed = std::any_of(frames.begin(), frames.end(), [&](const std::string& frame) {
+    if (!same_place(where, frame)) return false;
+    where = frame;
+    return true;
+  });
+  // "stack overflow" has no place of its own, and ours says nothing to a person.
+  const bool ours = where.starts_with("perigee.");
+  if (!placed && (ours || parts.what.starts_with("stack overflow") || (!frames.empty() && frames[0].starts_with(where + ":"))))
+    where = frames.empty() ? "in" + std::to_string(inputs_.size()) : frames[0];
+  const std::string line = in_lua_ || where.find(':') != std::string::npos ? line_of(where, parts.what).substr(0, kLongestLine) : "";
+  const Error shown(error.kind(), {line.empty() && in_file(where) ? where : "", parts.what, parts.got, parts.expected, parts.hint});
   std::string text = style("1;31") + "error: " + style("0") + shown.what() + "\n";
-  if (!line.empty()) {
-    const bool here =
-        (where + ":").starts_with("in" + std::to_string(inputs_.size()) + ":") && inputs_.back().find('\n') == std::string::npos;
-    const std::string margin = here ? "  " : "  " + where + " | ";
-    const Mark mark = find_mark(line, parts.what);
-    text += margin + line + "\n" + std::string(text_columns(margin) + text_columns(std::string_view(line).substr(0, mark.begin)), ' ');
-    const size_t width = mark.end > line.size() ? 1 : text_columns(std::string_view(line).substr(mark.begin, mark.end - mark.begin));
-    text += style("1;33") + std::string(std::max<size_t>(1, width), '^') + style("0") + "\n";
-    std::string hint;
-    try {
-      hint = hint_for(parts.what, line);
-    } catch (const Error&) {}  // no memory for a hint
-    if (!hint.empty()) text += hint + "\n";
-  }
+  if (!line.empty()) text += quoted(where, line, parts.what) + callers(where, frames);
+  if (error.kind() == ErrorKind::resources) text += "what globals hold stays; `name = nil` and `_ = nil` let it go\n";
   std::fputs(text.c_str(), stderr);
 }
 
