@@ -18,6 +18,15 @@ __device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x % kWa
 __device__ inline int warp_of_block() { return static_cast<int>(threadIdx.x / kWarp); }
 __device__ inline int64_t warp_of_grid() { return thread_of_grid() / kWarp; }
 
+// 16 bytes that are read and written at once, on such a border.
+template <class T>
+struct alignas(16) Vector {
+  static constexpr int kLanes = 16 / static_cast<int>(sizeof(T));
+  T lane[kLanes];
+};
+
+inline bool on_vector_border(const void* memory) { return reinterpret_cast<uintptr_t>(memory) % 16 == 0; }
+
 // Bytes of a payload need no alignment.
 template <class T>
 __device__ T read_bytes(const std::byte* from) {

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/queue.h"
+
 namespace perigee {
 
 constexpr int kThreads = 256;  // of a block, where nothing speaks for another number
@@ -15,6 +17,16 @@ constexpr int kThreads = 256;  // of a block, where nothing speaks for another n
 class Launches {
  public:
   explicit Launches(cudaStream_t stream) : stream_(stream) {}
+  // On a queue, which keeps the first failure and what failed: `name` lasts as long as the module.
+  Launches(CudaQueue& queue, const char* name)
+      : stream_(static_cast<cudaStream_t>(queue.stream)), status_(static_cast<cudaError_t>(queue.status)), queue_(&queue), name_(name) {}
+  Launches(const Launches&) = delete;
+  Launches& operator=(const Launches&) = delete;
+  ~Launches() {
+    if (queue_ == nullptr || queue_->status != cudaSuccess || status_ == cudaSuccess) return;
+    queue_->status = status_;
+    queue_->failed = name_;
+  }
 
   // No blocks: no launch.
   template <class... Expected, class... Actual>
@@ -36,6 +48,8 @@ class Launches {
  private:
   cudaStream_t stream_;
   cudaError_t status_ = cudaSuccess;
+  CudaQueue* queue_ = nullptr;
+  const char* name_ = nullptr;
 };
 
 constexpr int64_t ceil_divide(int64_t n, int64_t by) { return n / by + (n % by != 0); }

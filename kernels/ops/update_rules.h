@@ -1,4 +1,5 @@
 // The arithmetic of update_* for one element, written once for all backends: they differ in how they loop, not in what they compute.
+// `constexpr`, so that nvcc may call it in device code.
 // A rule's call takes the gradient after scaling, clipping and regularisation, advances the states and returns what is
 // subtracted from the parameter. c[] are the scalars of UpdateParams::c; bias corrections are made outside (src/optim/optimizers/).
 #pragma once
@@ -14,15 +15,15 @@ namespace {  // of its own in each file: they are compiled for different instruc
 // gradient -> what the rule takes.
 template <class T>
 struct Gradient {
-  explicit Gradient(const UpdateParams& p)
+  constexpr explicit Gradient(const UpdateParams& p)
       : scale(T(p.gradient_scale)),
         limit(p.clip_value > 0 ? T(p.clip_value) : std::numeric_limits<T>::infinity()),
         l1(T(p.l1)),
         l2(T(p.l2)) {}
   // False: only the scale matters, plain() does.
-  static bool wanted(const UpdateParams& p) { return p.clip_value > 0 || p.l1 != 0 || p.l2 != 0; }
-  T plain(T gradient) const { return gradient * scale; }
-  T full(T gradient, T parameter) const {
+  static constexpr bool wanted(const UpdateParams& p) { return p.clip_value > 0 || p.l1 != 0 || p.l2 != 0; }
+  constexpr T plain(T gradient) const { return gradient * scale; }
+  constexpr T full(T gradient, T parameter) const {
     T g = gradient * scale;
     g = g > limit ? limit : g;
     g = g < -limit ? -limit : g;
@@ -37,8 +38,8 @@ struct Sgd {
   static constexpr int kSlots = 0;
   template <class T>
   struct Step {
-    explicit Step(const UpdateParams& p) : lr(T(p.lr)) {}
-    T operator()(T g) const { return lr * g; }
+    constexpr explicit Step(const UpdateParams& p) : lr(T(p.lr)) {}
+    constexpr T operator()(T g) const { return lr * g; }
     T lr;
   };
 };
@@ -49,9 +50,9 @@ struct Momentum {
   static constexpr int kSlots = 1;
   template <class T>
   struct Step {
-    explicit Step(const UpdateParams& p)
+    constexpr explicit Step(const UpdateParams& p)
         : lr(T(p.lr)), mu(T(p.c[0])), ahead(p.c[1] != 0 ? T(p.c[0]) : T(0)), keep(p.c[1] != 0 ? T(1) : T(0)) {}
-    T operator()(T g, T& velocity) const {
+    constexpr T operator()(T g, T& velocity) const {
       velocity = mu * velocity + g;
       return keep != T(0) ? lr * (g + ahead * velocity) : lr * velocity;
     }
@@ -65,8 +66,8 @@ struct Nesterov {
   static constexpr int kSlots = 1;
   template <class T>
   struct Step {
-    explicit Step(const UpdateParams& p) : lr(T(p.lr)), mu(T(p.c[0])), next(T(p.c[1])) {}
-    T operator()(T g, T& velocity) const {
+    constexpr explicit Step(const UpdateParams& p) : lr(T(p.lr)), mu(T(p.c[0])), next(T(p.c[1])) {}
+    constexpr T operator()(T g, T& velocity) const {
       const T before = mu * velocity;
       velocity = before - lr * g;
       return before - next * velocity;
@@ -81,8 +82,8 @@ struct AdaGrad {
   static constexpr int kSlots = 1;
   template <class T>
   struct Step {
-    explicit Step(const UpdateParams& p) : lr(T(p.lr)), eps(T(p.c[0])) {}
-    T operator()(T g, T& sum) const {
+    constexpr explicit Step(const UpdateParams& p) : lr(T(p.lr)), eps(T(p.c[0])) {}
+    constexpr T operator()(T g, T& sum) const {
       sum = sum + g * g;
       return lr * g / (std::sqrt(sum) + eps);
     }
@@ -96,8 +97,8 @@ struct AdaDelta {
   static constexpr int kSlots = 2;
   template <class T>
   struct Step {
-    explicit Step(const UpdateParams& p) : lr(T(p.lr)), rho(T(p.c[0])), rest(T(p.c[1])), eps(T(p.c[2])) {}
-    T operator()(T g, T& square, T& delta) const {
+    constexpr explicit Step(const UpdateParams& p) : lr(T(p.lr)), rho(T(p.c[0])), rest(T(p.c[1])), eps(T(p.c[2])) {}
+    constexpr T operator()(T g, T& square, T& delta) const {
       square = rho * square + rest * (g * g);
       const T step = std::sqrt((delta + eps) / (square + eps)) * g;
       delta = rho * delta + rest * (step * step);
@@ -113,8 +114,8 @@ struct RmsProp {
   static constexpr int kSlots = 1;
   template <class T>
   struct Step {
-    explicit Step(const UpdateParams& p) : lr(T(p.lr)), rho(T(p.c[0])), rest(T(p.c[1])), eps(T(p.c[2])) {}
-    T operator()(T g, T& square) const {
+    constexpr explicit Step(const UpdateParams& p) : lr(T(p.lr)), rho(T(p.c[0])), rest(T(p.c[1])), eps(T(p.c[2])) {}
+    constexpr T operator()(T g, T& square) const {
       square = rho * square + rest * (g * g);
       return lr * g / (std::sqrt(square) + eps);
     }
@@ -128,9 +129,9 @@ struct Adam {
   static constexpr int kSlots = 2;
   template <class T>
   struct Step {
-    explicit Step(const UpdateParams& p)
+    constexpr explicit Step(const UpdateParams& p)
         : lr(T(p.lr)), b1(T(p.c[0])), r1(T(p.c[1])), b2(T(p.c[2])), r2(T(p.c[3])), eps(T(p.c[4])), unbias(T(p.c[5])) {}
-    T operator()(T g, T& m, T& v) const {
+    constexpr T operator()(T g, T& m, T& v) const {
       m = b1 * m + r1 * g;
       v = b2 * v + r2 * (g * g);
       return lr * m / (std::sqrt(v) * unbias + eps);
@@ -145,8 +146,8 @@ struct AmsGrad {
   static constexpr int kSlots = 3;
   template <class T>
   struct Step {
-    explicit Step(const UpdateParams& p) : adam(p) {}
-    T operator()(T g, T& m, T& v, T& largest) const {
+    constexpr explicit Step(const UpdateParams& p) : adam(p) {}
+    constexpr T operator()(T g, T& m, T& v, T& largest) const {
       m = adam.b1 * m + adam.r1 * g;
       v = adam.b2 * v + adam.r2 * (g * g);
       largest = largest > v ? largest : v;
@@ -162,8 +163,8 @@ struct AdaMax {
   static constexpr int kSlots = 2;
   template <class T>
   struct Step {
-    explicit Step(const UpdateParams& p) : lr(T(p.lr)), b1(T(p.c[0])), r1(T(p.c[1])), b2(T(p.c[2])), eps(T(p.c[4])) {}
-    T operator()(T g, T& m, T& u) const {
+    constexpr explicit Step(const UpdateParams& p) : lr(T(p.lr)), b1(T(p.c[0])), r1(T(p.c[1])), b2(T(p.c[2])), eps(T(p.c[4])) {}
+    constexpr T operator()(T g, T& m, T& u) const {
       m = b1 * m + r1 * g;
       const T kept = b2 * u, size = std::fabs(g) + eps;
       u = kept > size ? kept : size;
@@ -179,8 +180,8 @@ struct Nadam {
   static constexpr int kSlots = 2;
   template <class T>
   struct Step {
-    explicit Step(const UpdateParams& p) : adam(p), of_mean(T(p.c[6])), of_gradient(T(p.c[7])) {}
-    T operator()(T g, T& m, T& v) const {
+    constexpr explicit Step(const UpdateParams& p) : adam(p), of_mean(T(p.c[6])), of_gradient(T(p.c[7])) {}
+    constexpr T operator()(T g, T& m, T& v) const {
       m = adam.b1 * m + adam.r1 * g;
       v = adam.b2 * v + adam.r2 * (g * g);
       return adam.lr * (of_mean * m + of_gradient * g) / (std::sqrt(v) * adam.unbias + adam.eps);
@@ -196,8 +197,8 @@ struct Lion {
   static constexpr int kSlots = 1;
   template <class T>
   struct Step {
-    explicit Step(const UpdateParams& p) : lr(T(p.lr)), b1(T(p.c[0])), r1(T(p.c[1])), b2(T(p.c[2])), r2(T(p.c[3])) {}
-    T operator()(T g, T& m) const {
+    constexpr explicit Step(const UpdateParams& p) : lr(T(p.lr)), b1(T(p.c[0])), r1(T(p.c[1])), b2(T(p.c[2])), r2(T(p.c[3])) {}
+    constexpr T operator()(T g, T& m) const {
       const T direction = b1 * m + r1 * g;
       m = b2 * m + r2 * g;
       return direction > T(0) ? lr : direction < T(0) ? -lr : T(0);

@@ -1,4 +1,5 @@
-// The meaning of each element-wise operation, once for all reference kernels. T is float, double or int64_t.
+// The meaning of each element-wise operation, once for the reference and for CUDA kernels: `constexpr`, so that nvcc may call it in device
+// code. T is float, double or int64_t.
 #pragma once
 
 #include <cmath>
@@ -10,7 +11,7 @@
 namespace perigee {
 
 template <class T>
-T evaluate_float(Elementwise op, T a) {
+constexpr T evaluate_float(Elementwise op, T a) {
   using E = Elementwise;
   switch (op) {
     case E::reciprocal: return T(1) / a;
@@ -41,7 +42,7 @@ T evaluate_float(Elementwise op, T a) {
 }
 
 // Integer division and powers by what NumPy does: floor, 0 where the divisor is 0.
-inline int64_t floor_divide(int64_t a, int64_t b) {
+constexpr int64_t floor_divide(int64_t a, int64_t b) {
   if (b == 0) return 0;
   if (b == -1) return static_cast<int64_t>(-static_cast<uint64_t>(a));
   const int64_t quotient = a / b;
@@ -49,13 +50,13 @@ inline int64_t floor_divide(int64_t a, int64_t b) {
 }
 
 template <class T>
-T negated(T a) {
+constexpr T negated(T a) {
   if constexpr (std::is_integral_v<T>) return wrapped_subtract(T(0), a);
   else return -a;
 }
 
 template <class T>
-T evaluate_binary(Elementwise op, T a, T b) {
+constexpr T evaluate_binary(Elementwise op, T a, T b) {
   using E = Elementwise;
   constexpr bool real = std::is_floating_point_v<T>;
   switch (op) {
@@ -93,7 +94,7 @@ T evaluate_binary(Elementwise op, T a, T b) {
 
 // Operands beyond the op's arity are ignored. Integers must not be given ops that `elementwise` refuses for them.
 template <class T>
-T evaluate(Elementwise op, T a, T b, T c) {
+constexpr T evaluate(Elementwise op, T a, T b, T c) {
   using E = Elementwise;
   switch (op) {
     case E::neg: return negated(a);

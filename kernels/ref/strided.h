@@ -40,9 +40,9 @@ inline int64_t offset_of(const View& view, const int64_t* index) {
 
 // To integers: toward zero, at most the type's limits, NaN becomes 0.
 template <class To, class From>
-To convert(From x) {
+constexpr To convert(From x) {
   if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    if (std::isnan(x)) return 0;
+    if (x != x) return 0;
     if (x <= static_cast<From>(std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
     if (x >= static_cast<From>(std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
     return static_cast<To>(x);

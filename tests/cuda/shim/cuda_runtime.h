@@ -23,6 +23,13 @@ struct dim3 {
 };
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;  // of the fiber that runs
 
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
 using cudaStream_t = struct CUstream_st*;
 enum cudaError_t : int { cudaSuccess = 0, cudaErrorInvalidValue = 1 };
 struct cudaLaunchConfig_t {
@@ -98,6 +105,11 @@ T __shfl_up_sync(unsigned mask, T value, unsigned step) {
   const uint64_t* given = shim::exchange(mask, shim::bits_of(value), "__shfl_up_sync");
   const int from = shim::lane() - static_cast<int>(step);
   return from < 0 ? value : shim::value_of<T>(given[from]);
+}
+
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int with) {
+  return shim::value_of<T>(shim::exchange(mask, shim::bits_of(value), "__shfl_xor_sync")[shim::lane() ^ with]);
 }
 
 inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
