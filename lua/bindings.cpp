@@ -303,7 +303,6 @@ int open_bindings(lua_State* L) {
   lua_newtable(L);
   add_tensor_functions(L);
   add_traced_functions(L);
-  add_linear_algebra(L);
   add_tensor_files(L);
   lua_setfield(L, -2, "tensor");
   lua_newtable(L);

@@ -1,5 +1,6 @@
 #include "lua/tensor.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <new>
@@ -7,9 +8,9 @@
 
 #include "lua/guard.h"
 #include "lua/json.h"
+#include "lua/state.h"
 #include "src/core/error.h"
 #include "src/eager/eager.h"
-#include "src/eager/order.h"
 #include "src/eager/random.h"
 #include "src/eager/window.h"
 
@@ -209,12 +210,6 @@ int done(lua_State* L) {
 
 int axis_at(lua_State* L, int index) { return static_cast<int>(luaL_checkinteger(L, index)); }
 
-// argsort(out, x, axis from 0, descending, count or -1)
-int argsort_of(lua_State* L) {
-  give_array(L, 1, argsort(check_array(L, 2), axis_at(L, 3), lua_toboolean(L, 4) != 0, luaL_checkinteger(L, 5)));
-  return done(L);
-}
-
 int take_along_of(lua_State* L) {
   give_array(L, 1, take_along(check_array(L, 2), axis_at(L, 3), check_array(L, 4)));
   return done(L);
@@ -238,6 +233,12 @@ int masked_select_of(lua_State* L) {
 int masked_assign_to(lua_State* L) {
   masked_assign(check_array(L, 1), check_array(L, 2), check_array(L, 3));
   return done(L);
+}
+
+// Ends what runs, as the hook of lua/state.cpp does, which compiled code does not call. From now on every instruction of interpreted code asks.
+int interrupt(lua_State* L) {
+  lua_sethook(L, lua_gethook(L), LUA_MASKCOUNT, 1);
+  return luaL_error(L, "interrupted");
 }
 
 RandomStream& stream_of(lua_State* L) { return *static_cast<RandomStream*>(lua_touserdata(L, lua_upvalueindex(1))); }
@@ -283,10 +284,10 @@ void give_array(lua_State* L, int index, Array result) {
 void add_tensor_functions(lua_State* L) {
   static const luaL_Reg kPlain[] = {
       {"release", release},
+      {"interrupt", interrupt},
       {"apply", report<apply>},
       {"result", report<result>},
       {"elementwise", guard<elementwise>},
-      {"argsort", report<argsort_of>},
       {"take_along", report<take_along_of>},
       {"take", report<take_of>},
       {"nonzero", report<nonzero_of>},
@@ -297,6 +298,11 @@ void add_tensor_functions(lua_State* L) {
   luaL_register(L, nullptr, kPlain);
   lua_pushlightuserdata(L, const_cast<TensorFunctions*>(&kFunctions));
   lua_setfield(L, -2, "functions");
+  static const std::atomic<bool> kNever = false;
+  const std::atomic<bool>* flag = lua_options(L).interrupt;
+  static_assert(sizeof *flag == 1 && std::atomic<bool>::is_always_lock_free);  // Lua reads the byte
+  lua_pushlightuserdata(L, const_cast<std::atomic<bool>*>(flag ? flag : &kNever));
+  lua_setfield(L, -2, "interrupt_flag");
   new (lua_newuserdata(L, sizeof(RandomStream))) RandomStream;  // trivial to destroy
   lua_pushvalue(L, -1);
   lua_pushcclosure(L, report<random>, 1);

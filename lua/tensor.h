@@ -35,7 +35,6 @@ void give_array(lua_State* L, int index, Array result);
 // Adds what each file offers to the table on the top of the stack.
 void add_tensor_functions(lua_State* L);  // tensor.cpp
 void add_tensor_files(lua_State* L);      // tensor_files.cpp
-void add_linear_algebra(lua_State* L);    // tensor_linalg.cpp
 void add_traced_functions(lua_State* L);  // tensor_function.cpp
 
 }  // namespace perigee

@@ -12,10 +12,32 @@ const char* decline_one(const KernelCall& call) {
   return decline_tiles(call);
 }
 
+// One instruction, f32, operands that lie as the result does or are one number: no tiles, which cost more than the arithmetic of a few numbers.
+// False when the call is not of this kind.
+bool run_flat(const KernelCall& call, Instruction instruction) {
+  const View& y = call.out[0];
+  const int64_t n = y.elements();
+  if (call.accumulate || y.dtype != Dtype::f32 || !y.contiguous()) return false;
+  alignas(64) float repeated[3][kTile];
+  const float* in[3] = {};
+  for (int i = 0; i < call.n_in; ++i) {
+    const View& x = call.in[i];
+    if (x.dtype != Dtype::f32) return false;
+    in[i] = x.as<float>();
+    if (same_shape(x, y) && x.contiguous()) continue;
+    if (x.elements() != 1 || n > kTile) return false;
+    fill(repeated[i], *in[i], n);
+    in[i] = repeated[i];
+  }
+  instruction(y.as<float>(), in[0], in[1], in[2], n);
+  return true;
+}
+
 template <Elementwise op>
 void run_one(const KernelCall& call) {
   static constexpr FusedInstruction code = {op, kFusedTemporaryBase, {0, 1, 2}};
   static constexpr uint8_t output = kFusedTemporaryBase;
+  if (run_flat(call, instruction<op>())) return;
   run_tiles(call, {.code = &code, .n_instructions = 1, .outputs = &output});
 }
 

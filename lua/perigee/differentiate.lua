@@ -14,7 +14,7 @@ local Tensor = tensor.type
 
 ---@class perigee.Symbol: perigee.Tensor
 local Symbol -- the ctype
-local current -- the recording in progress: { serial =, recorder =, types = }
+local current -- the recording in progress: { serial =, recorder =, types =, masks = }
 local serials = 0
 local max_kept = 64 -- recordings of one function, by shapes
 
@@ -73,37 +73,67 @@ local properties = {
   T = function(x) return methods.transpose(x) end,
 }
 
+-- The rows of x where a mask holds. The mask is of outside, else nobody knows how many there are; when it has changed, the next call records anew.
+local function chosen_by(x, mask)
+  if is_symbol(mask) then
+    where.fail("a mask that is computed from arguments gives a shape that is not known while the function is recorded;"
+      .. " write pg.where(mask, x, 0), or make the mask outside of the function")
+  end
+  local shape, masked = x.shape, mask.shape
+  for axis, size in ipairs(masked) do
+    if shape[axis] ~= size then where.fail(("a mask %s does not fit %s"):format(tensor.type_text(mask), tensor.type_text(x))) end
+  end
+  current.masks[#current.masks + 1] = { given = mask, seen = mask:clone() }
+  local places, rest = mask:reshape { -1 }:nonzero():reshape { -1 }, { -1 }
+  for axis = #masked + 1, #shape do rest[#rest + 1] = shape[axis] end
+  return tensor.record("gather", { axis = 0 }, methods.reshape(x, rest), places - 1)
+end
+
+-- One entry as start, stop and step from 0, steps upwards, whether it runs backwards, and its size.
+local function range_of(entry, size, axis, x)
+  local function place(number) return number < 0 and number + size + 1 or number end
+  local range = type(entry) == "number" and { entry, entry } or entry
+  if type(range) ~= "table" then where.fail("an index has numbers and ranges; got " .. describe(entry)) end
+  local first, last, step = place(range[1] or 1), place(range[2] or -1), range[3] or 1
+  if step == 0 then where.fail "a range's step cannot be 0" end
+  local distance = step > 0 and last - first or first - last
+  if distance < 0 then return 0, 0, 1, false, 0 end
+  if math.min(first, last) < 1 or math.max(first, last) > size then
+    where.fail(("the range %d to %d leaves dimension %d of %s"):format(first, last, axis, tensor.type_text(x)))
+  end
+  local width = math.abs(step)
+  local count = math.floor(distance / width) + 1
+  if step > 0 then return first - 1, last, width, false, count end
+  return first - 1 - (count - 1) * width, first, width, count > 1, count
+end
+
 -- x[...] with numbers and ranges.
 local function index(x, entries)
   if type(entries) == "number" then entries = { entries } end
   if is_tensor(entries) or is_symbol(entries) then
-    if entries.dtype == "bool" then where.fail "a mask gives a shape that is not known while a function is recorded; use pg.where(mask, a, b)" end
+    if entries.dtype == "bool" then return chosen_by(x, entries) end
     return methods.take(x, entries)
   end
   if type(entries) ~= "table" then where.fail("a tensor is indexed by numbers or a table; got " .. describe(entries)) end
   local shape = x.shape
-  local start, stop, step, result, axis = {}, {}, {}, {}, 0
+  local start, stop, step, result, backwards, axis = {}, {}, {}, {}, {}, 0
   for _, entry in ipairs(entries) do
     if entry == makers.newaxis then
       result[#result + 1] = 1
     else
       axis = axis + 1
-      local size = shape[axis]
+      local size, turned, count = shape[axis], nil, nil
       if not size then where.fail(("an index has more entries than %s has dimensions"):format(tensor.type_text(x))) end
-      local function place(number) return number < 0 and number + size + 1 or number end
-      local range = type(entry) == "number" and { entry, entry } or entry
-      if type(range) ~= "table" then where.fail("an index has numbers and ranges; got " .. describe(entry)) end
-      local first, last = place(range[1] or 1), place(range[2] or -1)
-      if (range[3] or 1) < 1 then where.fail "a range that runs backwards cannot be recorded" end
-      if last >= first and (first < 1 or last > size) then
-        where.fail(("the range %d to %d leaves dimension %d of %s"):format(first, last, axis, tensor.type_text(x)))
-      end
-      start[axis], stop[axis], step[axis] = first - 1, math.max(last, first - 1), range[3] or 1
-      if type(entry) == "table" then result[#result + 1] = math.max(0, math.floor((last - first) / step[axis]) + 1) end
+      start[axis], stop[axis], step[axis], turned, count = range_of(entry, size, axis, x)
+      if turned then backwards[#backwards + 1] = { axis = axis - 1, count = count } end
+      if type(entry) == "table" then result[#result + 1] = count end
     end
   end
   for each = axis + 1, #shape do result[#result + 1] = shape[each] end
   local part = axis == 0 and x or tensor.record("slice", { start = list(start), stop = list(stop), step = list(step) }, x)
+  for _, each in ipairs(backwards) do
+    part = tensor.record("gather", { axis = each.axis }, part, makers.arange(each.count - 1, 0, -1, { dtype = "i64" }))
+  end
   return methods.reshape(part, result)
 end
 
@@ -127,7 +157,7 @@ Symbol = ffi.metatype(ffi.typeof "struct { const int32_t serial_; const int32_t 
     if property then return property(x) end
     return methods[key] or tensor.unknown_method(key)
   end,
-  __newindex = function() where.fail "a recorded value cannot be changed; every op makes a new one" end,
+  __newindex = function() where.fail "a recorded value cannot be changed; every op makes a new one: pg.where(mask, value, x)" end,
 })
 
 -- Arguments and results: tensors and numbers in nested tables --------------------------------------------------------------------
@@ -195,10 +225,10 @@ end
 local function record(f, arguments, count, static, options)
   local outer = current
   serials = serials + 1
-  current = { serial = serials, recorder = done(native.recorder()), types = {} }
+  current = { serial = serials, recorder = done(native.recorder()), types = {}, masks = {} }
   tensor.recording = true
   local restore = trace.forbid_all()
-  local recording = { count = 0 }
+  local recording = { masks = current.masks }
   local ok, message = pcall(function()
     local symbols, donated, leaves = {}, {}, 0
     for position = 1, count do
@@ -235,6 +265,14 @@ local function run(recording, leaves)
   return unpack(map(recording.results, function(leaf) return type(leaf) == "number" and leaf or results[leaf.id_] end))
 end
 
+-- Whether the masks that shapes were taken from are as they were.
+local function is_current(recording)
+  for _, mask in ipairs(recording.masks) do
+    if not mask.given:all_equal(mask.seen) then return false end
+  end
+  return true
+end
+
 local function check_function(name, f)
   if type(f) ~= "function" then where.fail(("%s takes a function; got %s"):format(name, describe(f))) end
   return f
@@ -267,10 +305,11 @@ function makers.compile(f, options)
     end
     key = table.concat(key, " ")
     local recording = kept[key]
-    if not recording then
+    if not recording or not is_current(recording) then
       if number == max_kept then kept, number = {}, 0 end
+      number = kept[key] and number or number + 1
       recording = record(f, arguments, count, static, { threads = options.threads, donated = donated })
-      kept[key], number = recording, number + 1
+      kept[key] = recording
     end
     return run(recording, leaves)
   end

@@ -40,20 +40,26 @@ local create_call, item_call, error_call, collected_call = functions.create, fun
 
 local tensor = { functions = functions, type = Tensor }
 
+-- Not 0 when Ctrl-C was pressed. Code that LuaJIT compiled calls no hooks, so that ops ask themselves.
+local stop = ffi.cast("const uint8_t*", native.tensor.interrupt_flag)
+
 -- What is wrong is told at the script's line. 2: so much memory lies outside Lua that the collector, which does not see it, must run.
 local function settle(status)
+  if stop[0] ~= 0 then native.tensor.interrupt() end
   if status == 1 then where.fail(ffi.string(error_call())) end
+  if status == 0 then return end
   collectgarbage()
   collected_call()
 end
-tensor.settle = settle
 
 local function check(status)
-  if status ~= 0 then settle(status) end
+  if status ~= 0 or stop[0] ~= 0 then settle(status) end
 end
+tensor.check = check
 
 -- For Lua C functions, which return nothing and a message when they fail.
 local function done(value, message)
+  if stop[0] ~= 0 then settle(0) end
   if value == nil then where.fail(message) end
   return value
 end
@@ -181,7 +187,7 @@ local function unary(name)
     if not istype(Tensor, a) then return other(name, a) end
     local out = Tensor()
     local status = unary_call(op, a, out)
-    if status ~= 0 then settle(status) end
+    if status ~= 0 or stop[0] ~= 0 then settle(status) end
     return out
   end
 end
@@ -197,7 +203,7 @@ local function binary(name)
       else return other(name, a, b) end
     elseif type(a) == "number" and istype(Tensor, b) then status = binary_call(op, nil, b, a, out)
     else return other(name, a, b) end
-    if status ~= 0 then settle(status) end
+    if status ~= 0 or stop[0] ~= 0 then settle(status) end
     return out
   end
 end

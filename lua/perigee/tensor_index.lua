@@ -8,7 +8,7 @@ local tensor = require "perigee.tensor"
 local where = require "perigee.where"
 
 local Tensor, methods, functions = tensor.type, tensor.methods, tensor.functions
-local is_tensor, done = tensor.is, tensor.done
+local is_tensor, done, check = tensor.is, tensor.done, tensor.check
 local window_call, item_call = functions.window, functions.item
 
 local max_entries = 16
@@ -63,8 +63,7 @@ end
 
 local function window(x, count)
   local out = Tensor()
-  local status = window_call(x, entries, count, out)
-  if status ~= 0 then tensor.settle(status) end
+  check(window_call(x, entries, count, out))
   return out
 end
 
@@ -136,16 +135,10 @@ end
 
 ---The places where x is not 0, from 1: one row each, i64.
 function methods.nonzero(x)
+  tensor.need("nonzero", x)
   local out = Tensor()
   done(native.tensor.nonzero(out, x))
   return out
-end
-
--- The diagonal of a dense matrix as a window: every (columns + 1)th element.
-function tensor.diagonal(x)
-  local n = math.min(x.shape[1], x.shape[2])
-  local flat = x:reshape { -1 }
-  return flat[{ { 1, 1 + (n - 1) * (x.shape[2] + 1), x.shape[2] + 1 } }]
 end
 
 -- Raw memory -------------------------------------------------------------------------------------------------------------------

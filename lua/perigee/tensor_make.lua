@@ -5,11 +5,7 @@ local where = require "perigee.where"
 local tensor = require "perigee.tensor"
 
 local makers, functions, Tensor, create, done = tensor.makers, tensor.functions, tensor.type, tensor.create, tensor.done
-local is_tensor, describe, dtype_of = tensor.is, tensor.describe, tensor.dtype_of
-
-local function check(status)
-  if status ~= 0 then tensor.settle(status) end
-end
+local is_tensor, describe, dtype_of, check = tensor.is, tensor.describe, tensor.dtype_of, tensor.check
 
 local accepted_options = { dtype = true, device = true }
 
@@ -123,7 +119,7 @@ function makers.eye(rows, columns, options)
   local out = create({ rows, columns or rows }, check_options("eye", options or {}))
   check(functions.fill(out, 0))
   local n = math.min(rows, columns or rows)
-  if n > 0 then check(functions.fill(tensor.diagonal(out), 1)) end
+  if n > 0 then check(functions.fill(tensor.methods.diagonal(out), 1)) end
   return out
 end
 

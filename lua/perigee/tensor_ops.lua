@@ -39,10 +39,12 @@ tensor.apply = apply
 local function need_tensor(name, x)
   if is_tensor(x) then return x end
   if tensor.is_symbol(x) then
-    where.fail(("%s cannot be used in a recorded function: its result's shape or order depends on the values"):format(name))
+    where.fail(("%s cannot be used in a recorded function: the shape of its result depends on the values"):format(name))
   end
   where.fail(("%s takes a tensor; got %s"):format(name, describe(x)))
 end
+
+tensor.need = need_tensor
 
 local function need_value(name, x)
   if not is_value(x) then where.fail(("%s takes a tensor; got %s"):format(name, describe(x))) end
@@ -114,10 +116,17 @@ function methods.var(x, axes, keep, correction)
   return sum / (count - (correction or 0))
 end
 
-function methods.std(x, axes, keep, correction) return methods.sqrt(methods.var(x, axes, keep, correction)) end
+-- The derivative at 0 is 0, as PyTorch has it, and not infinite times 0.
+local function root(x)
+  if not tensor.is_symbol(x) then return methods.sqrt(x) end
+  local none = methods.equal(x, 0)
+  return methods.where(none, 0, methods.sqrt(methods.where(none, 1, x)))
+end
+
+function methods.std(x, axes, keep, correction) return root(methods.var(x, axes, keep, correction)) end
 
 ---The Euclidean norm over axes.
-function methods.norm(x, axes, keep) return methods.sqrt(methods.sum(x * x, axes, keep)) end
+function methods.norm(x, axes, keep) return root(methods.sum(x * x, axes, keep)) end
 
 ---log(sum(exp(x))) over axes, without overflow.
 function methods.logsumexp(x, axes, keep)
@@ -312,37 +321,49 @@ function methods.one_hot(places, depth, options)
   return apply("one_hot", { depth = depth, dtype = options and options.dtype or nil }, need_value("one_hot", places) - 1)
 end
 
-local function order(x, axis, descending, count)
-  local out = Tensor()
-  done(native.tensor.argsort(out, x, axis_of(x, axis or -1), descending or false, count))
-  return out
+local function order(name, x, axis, descending, count)
+  return apply("arg_sort", { axis = axis_of(need_value(name, x), axis or -1), descending = descending or false, count = count }, x)
 end
 
-local function along(x, axis, places)
-  local out = Tensor()
-  done(native.tensor.take_along(out, x, axis_of(x, axis or -1), places))
-  return out
-end
+local function along(x, axis, places) return apply("take_along", { axis = axis_of(x, axis or -1) }, x, places) end
 
 ---The places, from 1, that sort x along an axis (the last); stable, NaN last.
-function methods.argsort(x, axis, descending) return order(need_tensor("argsort", x), axis, descending, -1) end
+function methods.argsort(x, axis, descending) return order("argsort", x, axis, descending) + 1 end
 
 ---x sorted along an axis (the last), and the places that the elements had.
 ---@return perigee.Tensor values, perigee.Tensor places
 function methods.sort(x, axis, descending)
-  local places = methods.argsort(need_tensor("sort", x), axis, descending)
-  return along(x, axis, places), places
+  local places = order("sort", x, axis, descending)
+  return along(x, axis, places), places + 1
 end
 
 ---The `count` largest along an axis (the last), or smallest, in order, and their places.
 ---@return perigee.Tensor values, perigee.Tensor places
 function methods.topk(x, count, axis, smallest)
-  local places = order(need_tensor("topk", x), axis, not smallest, count)
-  return along(x, axis, places), places
+  if type(count) ~= "number" or count < 0 or count % 1 ~= 0 then where.fail("topk takes how many, from 0; got " .. describe(count)) end
+  local places = order("topk", x, axis, not smallest, count)
+  return along(x, axis, places), places + 1
 end
 
 ---The elements of x at places along an axis (the last), line by line, as sort and topk give them.
-function methods.take_along(x, places, axis) return along(need_tensor("take_along", x), axis, need_tensor("take_along", places)) end
+function methods.take_along(x, places, axis)
+  need_value("take_along", x)
+  need_value("take_along", places)
+  if not is_tensor(x) or not is_tensor(places) then return along(x, axis, places - 1) end
+  local out = Tensor()
+  done(native.tensor.take_along(out, x, axis_of(x, axis or -1), places))
+  return out
+end
+
+---x backwards along axes (all when none are given): a view.
+---@param axes? integer|integer[]
+function methods.flip(x, axes)
+  need_value("flip", x)
+  local index, backwards = {}, { -1, 1, -1 }
+  for axis = 1, x.rank do index[axis] = axes == nil and backwards or {} end
+  for _, axis in ipairs(type(axes) == "table" and axes or { axes }) do index[tensor.axis(x, axis)] = backwards end
+  return tensor.is_symbol(x) and x[index] or methods.get(x, index)
+end
 
 -- Networks -------------------------------------------------------------------------------------------------------------------------
 
@@ -427,12 +448,14 @@ methods.mm = methods.matmul
 ---The inner product of two vectors, or matmul.
 methods.dot = methods.matmul
 
----The sum of products over labels: pg.einsum("bij,bjk->bik", a, b). One or two operands; a label that the result lacks is summed over.
+---The sum of products over labels, as NumPy has it: pg.einsum("bij,bjk->bik", a, b). Any number of operands; a label that the result lacks is
+---summed over, one that an operand repeats takes its diagonal ("ii->i", "ii"), "..." stands for the dimensions that no label names.
 ---@param formula string
+---@param ... perigee.Tensor
 ---@return perigee.Tensor
-function methods.einsum(formula, a, b)
-  if type(formula) ~= "string" then where.fail("einsum takes a formula such as 'ij,jk->ik' and one or two tensors; got " .. describe(formula)) end
-  return require("perigee.einsum")(formula, a, b)
+function methods.einsum(formula, ...)
+  if type(formula) ~= "string" then where.fail("einsum takes a formula such as 'ij,jk->ik' and tensors; got " .. describe(formula)) end
+  return require("perigee.einsum")(formula, ...)
 end
 
 return tensor

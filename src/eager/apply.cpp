@@ -6,6 +6,7 @@
 #include "src/core/error.h"
 #include "src/eager/eager.h"
 #include "src/eager/kernels.h"
+#include "src/eager/linalg.h"
 
 namespace perigee {
 namespace {
@@ -25,19 +26,41 @@ struct Rule {
 };
 
 constexpr Rule kRules[] = {
-    {"matmul", Wants::real},        {"linear", Wants::real},
-    {"conv2d", Wants::real},        {"conv2d_pool", Wants::real},
-    {"layer_norm", Wants::real},    {"batch_norm", Wants::real},
-    {"softmax", Wants::real},       {"log_softmax", Wants::real},
-    {"pool2d", Wants::real},        {"lrn", Wants::real},
-    {"reduce_mean", Wants::real},   {"reduce_sum", Wants::sums},
-    {"reduce_prod", Wants::sums},   {"cumulative_sum", Wants::sums},
-    {"reduce_max", Wants::sums},    {"reduce_min", Wants::sums},
-    {"arg_max", Wants::sums},       {"arg_min", Wants::sums},
-    {"concatenate", Wants::common}, {"cross_entropy", Wants::labels},
-    {"gather", Wants::indices},     {"scatter_add", Wants::indices},
-    {"one_hot", Wants::indices},    {"random_uniform", Wants::real},
+    {"matmul", Wants::real},
+    {"linear", Wants::real},
+    {"conv2d", Wants::real},
+    {"conv2d_pool", Wants::real},
+    {"layer_norm", Wants::real},
+    {"batch_norm", Wants::real},
+    {"softmax", Wants::real},
+    {"log_softmax", Wants::real},
+    {"pool2d", Wants::real},
+    {"lrn", Wants::real},
+    {"reduce_mean", Wants::real},
+    {"reduce_sum", Wants::sums},
+    {"reduce_prod", Wants::sums},
+    {"cumulative_sum", Wants::sums},
+    {"reduce_max", Wants::sums},
+    {"reduce_min", Wants::sums},
+    {"arg_max", Wants::sums},
+    {"arg_min", Wants::sums},
+    {"concatenate", Wants::common},
+    {"cross_entropy", Wants::labels},
+    {"gather", Wants::indices},
+    {"scatter_add", Wants::indices},
+    {"one_hot", Wants::indices},
+    {"random_uniform", Wants::real},
     {"random_normal", Wants::real},
+    {"solve", Wants::real},
+    {"inv", Wants::real},
+    {"cholesky", Wants::real},
+    {"qr", Wants::real},
+    {"svd", Wants::real},
+    {"eigh", Wants::real},
+    {"det", Wants::real},
+    {"slogdet", Wants::real},
+    {"take_along", Wants::indices},
+    {"put_along", Wants::indices},
 };
 
 bool is_integer(Dtype dtype) { return dtype == Dtype::boolean || dtype == Dtype::u8 || dtype == Dtype::i32 || dtype == Dtype::i64; }
@@ -184,7 +207,9 @@ std::vector<Array> eager_apply(const OpDef& op, std::span<const Array* const> in
   if (op.image)
     for (size_t i = 0; i < in.size(); ++i)
       if (present[i] && (i == 0 || i >= 3)) in[i] = channels_last(in[i]);  // activations; weights stay canonical
+  take_linear_algebra_failure();                                           // of calls that nobody asked about
   compute(op, call, in, results, out, step);
+  if (const std::exception_ptr failure = take_linear_algebra_failure()) std::rethrow_exception(failure);
   return out;
 }
 

@@ -75,21 +75,25 @@ void copy_row(const View& from, const View& to) {
   else run_elementwise_kernel("copy", std::span(&from, 1), to);
 }
 
-}  // namespace
-
-Array take(const Array& x, int axis, const Array& indices) {
+// `op` on x and the same places from 0.
+Array by_places(const char* op, const Array& x, int axis, const Array& indices) {
   if (axis < 0 || axis >= x.view.rank) refuse("there is no dimension " + std::to_string(axis + 1), x.text(), "1 to its rank");
   if (indices.view.dtype != Dtype::i64 && indices.view.dtype != Dtype::i32 && indices.view.dtype != Dtype::u8)
     refuse("places are whole numbers", indices.text(), "i64");
-  const Array places = contiguous(cast(indices, Dtype::i64));
-  const int64_t n = places.view.elements(), size = x.view.dims[axis];
-  Array from_zero = new_array(places.view);
-  for (int64_t i = 0; i < n; ++i) from_zero.view.as<int64_t>()[i] = place_from_zero(places.view.as<int64_t>()[i], size, 0, axis, x);
+  const Array places = contiguous(cast(indices, Dtype::i64)), from_zero = new_array(places.view);
+  for (int64_t i = 0; i < places.view.elements(); ++i)
+    from_zero.view.as<int64_t>()[i] = place_from_zero(places.view.as<int64_t>()[i], x.view.dims[axis], 0, axis, x);
   Json attrs = Json::object();
   attrs.set("axis", axis);
   const Array* operands[] = {&x, &from_zero};
-  return eager_apply(op_named("gather"), operands, attrs)[0];
+  return eager_apply(op_named(op), operands, attrs)[0];
 }
+
+}  // namespace
+
+Array take(const Array& x, int axis, const Array& indices) { return by_places("gather", x, axis, indices); }
+
+Array take_along(const Array& x, int axis, const Array& places) { return by_places("take_along", x, axis, places); }
 
 Array nonzero(const Array& mask) {
   const Array chosen = cast(mask, Dtype::boolean);

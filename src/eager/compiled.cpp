@@ -7,6 +7,7 @@
 #include "src/eager/batch.h"
 #include "src/eager/eager.h"
 #include "src/eager/kernels.h"
+#include "src/eager/linalg.h"
 #include "src/graph/passes/passes.h"
 #include "src/graph/passes/simplify.h"
 
@@ -235,16 +236,23 @@ std::vector<Array> CompiledFunction::run(std::span<const Array> arguments) {
   const int parts = static_cast<int>(rows_stage_.runs.size());
   if (parts > 0) {
     for (int part = 0; part < parts; ++part) bind(rows_stage_, static_cast<size_t>(part), in, captured, slots);
+    std::vector<std::exception_ptr> failures(static_cast<size_t>(parts));
     in_parts(parts, [&](int part) {
       PlanRun& run = *rows_stage_.runs[static_cast<size_t>(part)];
+      take_linear_algebra_failure();  // of calls that nobody asked about
       run.pack();
       run.run(nullptr, step);
+      failures[static_cast<size_t>(part)] = take_linear_algebra_failure();
     });
+    for (const std::exception_ptr& failure : failures)
+      if (failure) std::rethrow_exception(failure);
     in_parts(parts, [&](int part) { add_up(part, slots); });
   }
   if (rest_stage_.plan) {
     bind(rest_stage_, 0, in, captured, slots);
+    take_linear_algebra_failure();
     run_rest(step);
+    if (const std::exception_ptr failure = take_linear_algebra_failure()) std::rethrow_exception(failure);
   }
   slots.resize(results_);
   return slots;

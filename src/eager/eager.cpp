@@ -183,12 +183,12 @@ bool find_elementwise(std::string_view name, Elementwise* op) {
 }
 
 Array eager_elementwise(Elementwise op, std::span<const EagerOperand> operands) {
-  if (operands.size() == 2 && operands[0].array && operands[1].array) {  // nothing to convert or to repeat, as most often
-    const View &a = operands[0].array->view, &b = operands[1].array->view;
+  if (operands.size() <= 2 && operands[0].array && operands.back().array) {  // nothing to convert or to repeat, as most often
+    const View &a = operands[0].array->view, &b = operands.back().array->view;
     if (is_real(a.dtype) && a.dtype == b.dtype && same_shape(a, b)) {
       Array result = new_array(a, elementwise_gives_truth(op) ? Dtype::boolean : a.dtype);
       const View in[] = {a, b};
-      run(elementwise_kernels(op), elementwise_name(op), in, result.view, nullptr);
+      run(elementwise_kernels(op), elementwise_name(op), std::span(in, operands.size()), result.view, nullptr);
       return result;
     }
   }

@@ -1,8 +1,10 @@
 #include "src/eager/linalg.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <utility>
 
 #include "src/core/error.h"
 #include "src/eager/eager.h"
@@ -23,6 +25,7 @@ bool name_core_type() {
 struct Lapack {
   Lapack() : module({"libopenblas.so.0", "liblapack.so.3"}, "linear algebra (solve, cholesky, qr, svd, ...)", "libopenblas0-openmp") {
     module.symbol("dgesv_", gesv);
+    module.symbol("dgetrf_", getrf);
     module.symbol("dpotrf_", potrf);
     module.symbol("dgeqrf_", geqrf);
     module.symbol("dorgqr_", orgqr);
@@ -32,6 +35,7 @@ struct Lapack {
   bool named = name_core_type();  // before the library looks
   Module module;
   void (*gesv)(const int* n, const int* k, double* a, const int* lda, int* pivots, double* b, const int* ldb, int* info);
+  void (*getrf)(const int* m, const int* n, double* a, const int* lda, int* pivots, int* info);
   void (*potrf)(const char* half, const int* n, double* a, const int* lda, int* info);
   void (*geqrf)(const int* m, const int* n, double* a, const int* lda, double* tau, double* work, const int* size, int* info);
   void (*orgqr)(const int* m, const int* n, const int* k, double* a, const int* lda, const double* tau, double* work, const int* size,
@@ -103,8 +107,6 @@ void with_work(std::vector<double>& work, Call call) {
   const int size = static_cast<int>(work.size());
   call(work.data(), &size);
 }
-
-}  // namespace
 
 Array solve(const Array& a, const Array& b) {
   const Lapack& library = lapack();
@@ -209,5 +211,97 @@ std::vector<Array> eigen_symmetric(const Array& a) {
   }
   return {matrices.back(values), matrices.back(vectors)};
 }
+
+// f(matrix, sign of the permutation, its LU factors by columns)
+template <class F>
+void each_factored(const Matrices& matrices, int64_t count, F f) {
+  const Lapack& library = lapack();
+  const int n = matrices.rows;
+  std::vector<int> pivots(static_cast<size_t>(n));
+  for (int64_t i = 0; i < count; ++i) {
+    double sign = 1;
+    int info = 0;
+    if (n > 0) library.getrf(&n, &n, matrices.matrix(i), &n, pivots.data(), &info);
+    for (int k = 0; k < n; ++k)
+      if (pivots[static_cast<size_t>(k)] != k + 1) sign = -sign;
+    f(i, sign, matrices.matrix(i));
+  }
+}
+
+Array determinant(const Array& a) {
+  const Matrices matrices("det", a, true);
+  const Array result = matrices.result({});
+  each_factored(matrices, result.view.elements(), [&](int64_t i, double product, const double* lu) {
+    for (int64_t k = 0; k < matrices.rows; ++k) product *= lu[k * matrices.rows + k];
+    result.view.as<double>()[i] = product;
+  });
+  return matrices.back(result);
+}
+
+std::vector<Array> log_determinant(const Array& a) {
+  const Matrices matrices("slogdet", a, true);
+  const Array signs = matrices.result({}), logarithms = matrices.result({});
+  each_factored(matrices, signs.view.elements(), [&](int64_t i, double sign, const double* lu) {
+    double logarithm = 0;
+    for (int64_t k = 0; k < matrices.rows; ++k) {
+      const double pivot = lu[k * matrices.rows + k];
+      sign *= pivot > 0 ? 1 : pivot < 0 ? -1 : pivot;
+      logarithm += std::log(std::abs(pivot));
+    }
+    signs.view.as<double>()[i] = sign + 0.0;  // no -0
+    logarithms.view.as<double>()[i] = logarithm;
+  });
+  return {matrices.back(signs), matrices.back(logarithms)};
+}
+
+thread_local std::exception_ptr failure;
+
+Array operand(const KernelCall& call, int i) { return Array(nullptr, call.in[i]); }
+
+void give(const KernelCall& call, const std::vector<Array>& results) {
+  for (size_t i = 0; i < results.size(); ++i) copy_into(results[i], Array(nullptr, call.out[i]));
+}
+
+template <auto compute>
+void run(const KernelCall& call) noexcept {
+  try {
+    give(call, compute(call));
+    return;
+  } catch (const std::exception&) {
+    if (!failure) failure = std::current_exception();
+  }
+  Array none = new_array(Type{Dtype::f64, Shape()});
+  *none.view.as<double>() = std::numeric_limits<double>::quiet_NaN();
+  give(call, std::vector<Array>(static_cast<size_t>(call.n_out), none));
+}
+
+using Results = std::vector<Array>;
+
+struct Entry {
+  std::string_view op;
+  void (*run)(const KernelCall&);
+};
+
+constexpr Entry kEntries[] = {
+    {"solve", run<[](const KernelCall& call) { return Results{solve(operand(call, 0), operand(call, 1))}; }>},
+    {"inv", run<[](const KernelCall& call) { return Results{inverse(operand(call, 0))}; }>},
+    {"cholesky", run<[](const KernelCall& call) { return Results{cholesky(operand(call, 0))}; }>},
+    {"qr", run<[](const KernelCall& call) { return qr(operand(call, 0)); }>},
+    {"svd", run<[](const KernelCall& call) { return svd(operand(call, 0)); }>},
+    {"eigh", run<[](const KernelCall& call) { return eigen_symmetric(operand(call, 0)); }>},
+    {"det", run<[](const KernelCall& call) { return Results{determinant(operand(call, 0))}; }>},
+    {"slogdet", run<[](const KernelCall& call) { return log_determinant(operand(call, 0)); }>},
+};
+
+}  // namespace
+
+void (*linear_algebra(std::string_view op))(const KernelCall&) {
+  lapack();
+  for (const Entry& entry : kEntries)
+    if (entry.op == op) return entry.run;
+  throw Error(ErrorKind::usage, {.what = "there is no linear algebra of this name", .got = std::string(op)});
+}
+
+std::exception_ptr take_linear_algebra_failure() { return std::exchange(failure, nullptr); }
 
 }  // namespace perigee

@@ -117,6 +117,12 @@ std::vector<int> Recorder::gradients(int root, std::span<const int> targets) {
       throw Error(ErrorKind::model, {.what = "there is no gradient with respect to whole numbers", .got = wanted.back().type().text()});
   }
   const std::vector<Value> found = perigee::gradients(*graph_, value, graph_->constant(1, value.type()), wanted);
+  for (size_t i = 0; i < found.size(); ++i) {
+    const std::string op = found[i] ? "" : without_derivative(*graph_, value, wanted[i]);
+    if (!op.empty())
+      throw Error(ErrorKind::model,
+                  {.what = "the result depends on " + wanted[i].type().text() + " only through '" + op + "', which has no derivative"});
+  }
   std::vector<int> results;
   for (size_t i = 0; i < found.size(); ++i) results.push_back(add(found[i] ? found[i] : graph_->constant(0, wanted[i].type())));
   return results;

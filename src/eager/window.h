@@ -30,6 +30,8 @@ Array window(const Array& x, std::span<const WindowIndex> indices);
 
 // Elements along `axis` at the places that `indices` (i64, from 1) name.
 Array take(const Array& x, int axis, const Array& indices);
+// The elements of each line along `axis` at the places (i64, from 1) that `places`, of x's dims but along the axis, has for it.
+Array take_along(const Array& x, int axis, const Array& places);
 // The places, from 1, of the elements of `mask` that are not 0, in row-major order: i64 [count, rank].
 Array nonzero(const Array& mask);
 // The elements of x where `mask`, which has the dims of x or of its first dimensions, is not 0; [count, rest...].

@@ -22,6 +22,14 @@ std::vector<bool> dependents(const Graph& graph, std::span<const Value> targets)
 
 bool is_float(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64 || dtype == Dtype::f16 || dtype == Dtype::bf16; }
 
+// What has no VJP because it is one: its derivative would be a second one, and leaving it out would be wrong without a word.
+void refuse_second_derivative(const Node& node) {
+  if (std::string_view(node.op->name).find("_grad") == std::string_view::npos) return;
+  throw Error(ErrorKind::model, {.where = node.scope,
+                                 .what = "op '" + std::string(node.op->name) + "' has no derivative",
+                                 .hint = "the function differentiates a gradient that cannot be differentiated again"});
+}
+
 void accumulate(std::map<ValueId, Value>& sums, ValueId id, Value grad) {
   const auto [place, fresh] = sums.try_emplace(id, grad);
   if (!fresh) place->second = place->second + grad;
@@ -38,7 +46,7 @@ std::vector<Value> gradients(Graph& graph, Value root, Value seed, std::span<con
   for (int i = root.id().node; i >= 0; --i) {
     if (!depends[static_cast<size_t>(i)]) continue;
     const Node node = graph.nodes()[static_cast<size_t>(i)];  // a copy: the vector grows below
-    if (node.inputs.empty() || !node.op->vjp) continue;
+    if (node.inputs.empty()) continue;
     std::vector<Value> grads(node.outputs.size());
     bool any = false;
     for (size_t o = 0; o < grads.size(); ++o) {
@@ -48,6 +56,10 @@ std::vector<Value> gradients(Graph& graph, Value root, Value seed, std::span<con
       any = true;
     }
     if (!any) continue;
+    if (!node.op->vjp) {
+      refuse_second_derivative(node);
+      continue;
+    }
     graph.set_scope(node.scope);
     const std::vector<Value> flows = node.op->vjp(graph, node, grads);
     assert(flows.size() <= node.inputs.size());
@@ -66,6 +78,22 @@ std::vector<Value> gradients(Graph& graph, Value root, Value seed, std::span<con
     result.push_back(found == sums.end() ? Value() : found->second);
   }
   return result;
+}
+
+std::string without_derivative(const Graph& graph, Value root, Value target) {
+  const std::vector<bool> depends = dependents(graph, std::span(&target, 1));
+  std::vector<bool> reached(graph.nodes().size(), false);
+  if (depends[static_cast<size_t>(root.id().node)]) reached[static_cast<size_t>(root.id().node)] = true;
+  for (int i = root.id().node; i > target.id().node; --i) {
+    if (!reached[static_cast<size_t>(i)]) continue;
+    const Node& node = graph.nodes()[static_cast<size_t>(i)];
+    for (const ValueId& input : node.inputs) {
+      if (input.node < 0 || !depends[static_cast<size_t>(input.node)]) continue;
+      if (is_float(graph.type(input).dtype) && !is_float(node.outputs[0].dtype)) return node.op->name;
+      reached[static_cast<size_t>(input.node)] = true;
+    }
+  }
+  return {};
 }
 
 }  // namespace perigee

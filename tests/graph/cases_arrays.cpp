@@ -14,6 +14,9 @@ void reductions(Cases& cases) {
     }
     cases.add(op, {real({c}, low, 2)});
     cases.add(op, {integers(Dtype::i64, {n, c}, 1, 5)}, R"({"axes":[1]})");
+    for (const Dtype dtype : {Dtype::f64, Dtype::i64, Dtype::i32, Dtype::u8})
+      for (const char* axes : {"[0]", "[1]", "[0,2]", "[0,1,2]"})
+        cases.add(op, {integers(dtype, {n, c, 37}, 1, 3)}, std::string(R"({"axes":)") + axes + "}");
     cases
         .add(op, {real({cases.pick(30, 40), 333}, op == std::string("reduce_prod") ? 0.9 : -2, op == std::string("reduce_prod") ? 1.1 : 2)},
              R"({"axes":[0]})")
@@ -27,6 +30,8 @@ void reductions(Cases& cases) {
   for (const char* op : {"arg_max", "arg_min"}) {
     for (const char* axis : {"0", "1", "-1"}) cases.add(op, {real({n, c, h})}, std::string(R"({"axis":)") + axis + "}");
     cases.add(op, {integers(Dtype::i32, {n, c}, 0, 3)}, R"({"axis":1,"keep":true})");
+    for (const Dtype dtype : {Dtype::f64, Dtype::i64, Dtype::i32, Dtype::u8})
+      for (const char* axis : {"0", "1"}) cases.add(op, {integers(dtype, {n, 41}, 0, 9)}, std::string(R"({"axis":)") + axis + "}");
     cases.add(op, {real({9, 100})}, R"({"axis":1})");
   }
   for (const char* axis : {"0", "1", "-1"}) {
