@@ -122,9 +122,10 @@ local function index(x, entries)
       result[#result + 1] = 1
     else
       axis = axis + 1
-      local size, turned, count = shape[axis], nil, nil
+      local size = shape[axis]
       if not size then where.fail(("an index has more entries than %s has dimensions"):format(tensor.type_text(x))) end
-      start[axis], stop[axis], step[axis], turned, count = range_of(entry, size, axis, x)
+      local first, last, width, turned, count = range_of(entry, size, axis, x)
+      start[axis], stop[axis], step[axis] = first, last, width
       if turned then backwards[#backwards + 1] = { axis = axis - 1, count = count } end
       if type(entry) == "table" then result[#result + 1] = count end
     end

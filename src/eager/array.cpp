@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "src/core/error.h"
-#include "src/core/small_blocks.h"
+#include "src/core/large_blocks.h"
 #include "src/eager/eager.h"
 
 namespace perigee {
@@ -20,9 +20,13 @@ constexpr size_t kLine = 64;
 constexpr size_t kSmallBytes = 1024;
 using Blocks = SmallBlocks<kLine, (kSmallBytes + kLine) / kLine>;
 thread_local Blocks blocks;  // plain data, which may be looked at while the thread ends
+thread_local LargeBlocks large_blocks;
 
 struct BlocksEnd {
-  ~BlocksEnd() { blocks.close(); }
+  ~BlocksEnd() {
+    blocks.close();
+    large_blocks.close();
+  }
 };
 thread_local BlocksEnd blocks_end;
 
@@ -38,7 +42,7 @@ struct InBlock {
     (void)n;
     return static_cast<T*>(block);
   }
-  void deallocate(T*, size_t) { blocks.give(block, bytes); }
+  void deallocate(T*, size_t) { bytes > kLine + kSmallBytes ? large_blocks.give(block, bytes) : blocks.give(block, bytes); }
   bool operator==(const InBlock&) const = default;
 
   void* block;
@@ -46,9 +50,8 @@ struct InBlock {
 };
 
 std::shared_ptr<Storage> new_storage(size_t bytes) {
-  if (bytes > kSmallBytes) return std::make_shared<Storage>(bytes);
   const size_t size = kLine + Blocks::rounded(bytes);
-  void* const block = blocks.take(size);
+  void* const block = bytes > kSmallBytes ? large_blocks.take(size) : blocks.take(size);
   if (!block) throw Error(ErrorKind::resources, {.what = "not enough memory for " + std::to_string(bytes) + " bytes"});
   (void)&blocks_end;  // made now, so that it ends with the thread
   return std::allocate_shared<Storage>(InBlock<Storage>(block, size), Storage::borrow(static_cast<std::byte*>(block) + kLine, bytes));

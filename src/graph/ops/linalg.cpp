@@ -166,7 +166,8 @@ std::vector<Value> qr_vjp(Graph& graph, const Node& node, std::span<const Value>
   const Value a = node.in(graph, 0), q = node.out(graph, 0), r = node.out(graph, 1);
   const int64_t rows = a.shape()[a.rank() - 2], n = a.shape()[a.rank() - 1];
   if (rows < n)
-    refuse("qr has no derivative where there are more columns than rows", a.type().text(), "", "factor the transpose, or the first columns");
+    refuse("qr has no derivative where there are more columns than rows", a.type().text(), "",
+           "factor the transpose, or the first columns");
   Value m;
   if (grads[1]) m = matmul(r, grads[1], false, true);
   if (grads[0]) m = m ? m - matmul(grads[0], q, true, false) : -matmul(grads[0], q, true, false);
