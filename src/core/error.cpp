@@ -46,7 +46,9 @@ std::string nearest_hint(std::string_view name, const std::vector<std::string>& 
   for (const auto& candidate : known) {
     const size_t distance = edit_distance(name, candidate);
     const bool prefix = name.size() >= 3 && candidate.starts_with(name);
-    if (prefix || distance <= std::max<size_t>(1, name.size() / 3)) near.emplace_back(distance, candidate);
+    const std::pair<size_t, std::string> found(distance, candidate);
+    if ((prefix || distance <= std::max<size_t>(1, name.size() / 3)) && std::find(near.begin(), near.end(), found) == near.end())
+      near.push_back(found);
   }
   std::stable_sort(near.begin(), near.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
   std::string text;

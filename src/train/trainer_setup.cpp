@@ -89,7 +89,10 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options)
 // "loss": a loss for the first output and the field "target"; or, by output name, {"digit": {"type": "cross_entropy", "target": "y",
 // "weight": 1}, "angle": {...}}: the first is the one that metrics look at.
 void Trainer::read_losses(const Config& config, ModelSpec* spec) {
-  const Json& loss = *config.raw("loss");
+  const Json* given = config.raw("loss");
+  if (!given || given->is_null())
+    throw Error(ErrorKind::model, {.where = job_.where(), .what = "a job that trains needs a 'loss'", .hint = "for example \"cross_entropy\""});
+  const Json& loss = *given;
   const std::string main_target = config.string("target", "y");
   const auto input_of = [&](const std::string& name) {
     target_fields_.push_back(field_index(*train_, name));
