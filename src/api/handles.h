@@ -7,6 +7,7 @@
 
 #include "src/api/handle.h"
 #include "src/data/source.h"
+#include "src/eager/random.h"
 #include "src/train/checkpoint.h"
 #include "src/train/inference.h"
 #include "src/train/trainer.h"
@@ -29,6 +30,8 @@ struct Training {
 struct perigee_context {
   std::shared_ptr<const perigee::ContextState> state;
   mutable perigee::Message message;
+  std::mutex random_mutex;
+  perigee::RandomStream random;
 };
 
 struct perigee_job {

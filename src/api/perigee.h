@@ -6,6 +6,7 @@
  *     perigee_job       what to train: network + data + optimiser + seed, one JSON document
  *     perigee_source    data that live in the calling program
  *     perigee_trainer   a run of a job; perigee_model: a network with its parameters; perigee_predictor: answers many threads with one
+ *     perigee_tensor    numbers; perigee_trace, perigee_function: a function of tensors while it is recorded, and afterwards
  *
  * Every function that can fail returns a status; the handle that it was called on then holds a message that says where, what, got,
  * expected and, where one exists, the fix. Creating functions leave the message in the handle that they create from and set *out
@@ -416,6 +417,124 @@ PERIGEE_API perigee_status perigee_predictor_predict(perigee_predictor* predicto
 PERIGEE_API perigee_status perigee_predictor_swap(perigee_predictor* predictor, perigee_model* model, uint64_t* number) PERIGEE_NOEXCEPT;
 /* Ends the requests with this tag that wait; those being computed are answered. Returns how many it ended. */
 PERIGEE_API int64_t perigee_predictor_cancel(perigee_predictor* predictor, uint64_t tag) PERIGEE_NOEXCEPT;
+
+/* --- Tensors ----------------------------------------------------------------------------------------------------------------- */
+
+/* Numbers, or what stands for them while a function is recorded. What a handle looks at never changes: shape, dtype, memory; the numbers there do
+ * by perigee_tensor_assign, perigee_op_into, an argument that was given away, and by the program itself. Windows and views share memory.
+ * Whoever writes numbers that another thread reads must see to their order. Places and axes count from 0, and from the end with -1. */
+typedef struct perigee_tensor perigee_tensor;
+
+/* Row-major. Copies `byte_count` bytes, which must be what the shape takes; with `data` null and byte_count 0, zeros. */
+PERIGEE_API perigee_status perigee_tensor_create(perigee_context* context, perigee_dtype dtype, int32_t rank, const int64_t* shape,
+                                                 const void* data, size_t byte_count, perigee_tensor** out) PERIGEE_NOEXCEPT;
+/* The caller's memory, without copying: element (i, j) lies at data + i * strides[0] + j * strides[1], in elements of the dtype, at an address
+ * that suits it; `strides` null: row-major. It must stay valid until `release` is called, which any thread does when nothing looks at it
+ * any more; `release` may be null, and is not called when this fails. */
+PERIGEE_API perigee_status perigee_tensor_borrow(perigee_context* context, perigee_dtype dtype, int32_t rank, const int64_t* shape,
+                                                 const int64_t* strides, void* data, void (*release)(void* user), void* user,
+                                                 perigee_tensor** out) PERIGEE_NOEXCEPT;
+/* A plain number: among operands it takes the dtype of the tensors, as an argument of a recorded function it may change from call to call. */
+PERIGEE_API perigee_status perigee_tensor_number(perigee_context* context, double value, perigee_tensor** out) PERIGEE_NOEXCEPT;
+PERIGEE_API void perigee_tensor_free(perigee_tensor* tensor) PERIGEE_NOEXCEPT;
+PERIGEE_API const char* perigee_tensor_message(const perigee_tensor* tensor) PERIGEE_NOEXCEPT;
+
+typedef struct perigee_view {
+  size_t size;
+  perigee_dtype dtype;
+  int32_t rank;
+  int64_t shape[PERIGEE_MAX_RANK];
+  int64_t strides[PERIGEE_MAX_RANK]; /* in elements; negative in a window that runs backwards, 0 where elements are repeated */
+  int64_t elements;
+  void* data;         /* the first element, valid as long as the handle; null for a recorded value, which has no numbers yet */
+  int32_t contiguous; /* non-zero: row-major without gaps */
+  int32_t number;     /* non-zero: made by perigee_tensor_number, or of such numbers alone */
+} perigee_view;
+
+PERIGEE_API perigee_status perigee_tensor_view(perigee_tensor* tensor, perigee_view* view) PERIGEE_NOEXCEPT;
+/* Copies the elements out, row-major, whatever the strides; `byte_count` must be what they take. */
+PERIGEE_API perigee_status perigee_tensor_read(perigee_tensor* tensor, void* data, size_t byte_count) PERIGEE_NOEXCEPT;
+/* Writes `value`, which broadcasts to the target's shape and is converted to its dtype, into the target's memory. */
+PERIGEE_API perigee_status perigee_tensor_assign(perigee_tensor* target, perigee_tensor* value) PERIGEE_NOEXCEPT;
+
+typedef enum perigee_index_kind {
+  PERIGEE_AT = 0,      /* one place, `start`; the dimension goes */
+  PERIGEE_RANGE = 1,   /* from `start` to before `stop`, by `step` (0: 1); a negative step runs backwards */
+  PERIGEE_WHOLE = 2,   /* the dimension as it is */
+  PERIGEE_NEW_AXIS = 3 /* a dimension of size 1, that the tensor does not have */
+} perigee_index_kind;
+
+/* As the `stop` of a range: behind the last place in its direction. As the `start` of one that runs backwards: the last place. */
+#define PERIGEE_END INT64_MAX
+
+typedef struct perigee_index {
+  int32_t kind; /* a perigee_index_kind */
+  int64_t start;
+  int64_t stop;
+  int64_t step;
+} perigee_index;
+
+/* A window on the same memory; dimensions beyond the entries stay whole. A range that holds places outside the tensor is an error. */
+PERIGEE_API perigee_status perigee_tensor_window(perigee_tensor* tensor, const perigee_index* entries, int32_t count,
+                                                 perigee_tensor** out) PERIGEE_NOEXCEPT;
+
+/* Any op of the library by name ("add", "matmul", "reduce_sum", "conv2d", ..., src/api/README.md), computed at once; or recorded, when an input is a
+ * value of a function that is being recorded. `inputs` may hold null for an optional operand; `options` is a JSON object or null. The op's results go
+ * to `outputs`, at most `output_count` of them; where it has fewer, the others become null. */
+PERIGEE_API perigee_status perigee_op(perigee_context* context, const char* name, perigee_tensor* const* inputs, int32_t input_count,
+                                      const char* options, perigee_tensor** outputs, int32_t output_count) PERIGEE_NOEXCEPT;
+/* The result of an element-wise op is put into the target's memory; the target may be among the inputs. */
+PERIGEE_API perigee_status perigee_op_into(perigee_tensor* target, const char* name, perigee_tensor* const* inputs,
+                                           int32_t input_count) PERIGEE_NOEXCEPT;
+/* Where the draws of this context's "rand", "randn", "randint" and "randperm" start; 0 in a new context. */
+PERIGEE_API perigee_status perigee_seed(perigee_context* context, uint64_t seed) PERIGEE_NOEXCEPT;
+
+/* Tensors of a file by name: .npy, .npz, .safetensors, .csv, .png, .jpg (read only). Those of formats that hold one tensor have an empty name. */
+typedef struct perigee_tensor_file perigee_tensor_file;
+
+PERIGEE_API perigee_status perigee_tensor_file_load(perigee_context* context, const char* path, perigee_tensor_file** out) PERIGEE_NOEXCEPT;
+PERIGEE_API void perigee_tensor_file_free(perigee_tensor_file* file) PERIGEE_NOEXCEPT;
+PERIGEE_API const char* perigee_tensor_file_message(const perigee_tensor_file* file) PERIGEE_NOEXCEPT;
+PERIGEE_API int32_t perigee_tensor_file_count(const perigee_tensor_file* file) PERIGEE_NOEXCEPT;
+/* `name` lives as long as the file's handle; it may be null. */
+PERIGEE_API perigee_status perigee_tensor_file_get(perigee_tensor_file* file, int32_t index, const char** name,
+                                                   perigee_tensor** out) PERIGEE_NOEXCEPT;
+/* `names` may be null for formats that hold one tensor. */
+PERIGEE_API perigee_status perigee_tensor_file_save(perigee_context* context, const char* path, const char* const* names,
+                                                    perigee_tensor* const* tensors, int32_t count) PERIGEE_NOEXCEPT;
+
+/* --- Functions of tensors ------------------------------------------------------------------------------------------------------ */
+
+/* What is done to a trace's arguments is recorded, differentiated on demand, and at the end compiled into a plan. Tensors from outside that take
+ * part are read anew at each call of the function. */
+typedef struct perigee_trace perigee_trace;
+typedef struct perigee_function perigee_function;
+
+PERIGEE_API perigee_status perigee_trace_begin(perigee_context* context, perigee_trace** out) PERIGEE_NOEXCEPT;
+/* The next argument: a value of the dtype and shape of `like`, or a number when that is one. */
+PERIGEE_API perigee_status perigee_trace_argument(perigee_trace* trace, perigee_tensor* like, perigee_tensor** out) PERIGEE_NOEXCEPT;
+/* d root / d target for each target, as values of the same trace; root is one recorded real number. They may be differentiated again. */
+PERIGEE_API perigee_status perigee_gradients(perigee_tensor* root, perigee_tensor* const* targets, int32_t count,
+                                             perigee_tensor** gradients) PERIGEE_NOEXCEPT;
+
+typedef struct perigee_function_options {
+  size_t size;
+  int32_t threads;        /* that share a batch; 0: the context's, or one per core */
+  const int32_t* donated; /* arguments, from 0, that the caller does not use after a call: results may take their memory */
+  int32_t donated_count;
+} perigee_function_options;
+
+/* Ends the trace, also when it fails: its values cannot be used any more. Results are its values, or tensors from outside. `options` may be null. */
+PERIGEE_API perigee_status perigee_trace_end(perigee_trace* trace, perigee_tensor* const* results, int32_t count,
+                                             const perigee_function_options* options, perigee_function** out) PERIGEE_NOEXCEPT;
+PERIGEE_API void perigee_trace_free(perigee_trace* trace) PERIGEE_NOEXCEPT;
+PERIGEE_API const char* perigee_trace_message(const perigee_trace* trace) PERIGEE_NOEXCEPT;
+
+/* Arguments in order, of the dtypes and shapes that were recorded; `result_count` is the number of results. */
+PERIGEE_API perigee_status perigee_function_call(perigee_function* function, perigee_tensor* const* arguments, int32_t argument_count,
+                                                 perigee_tensor** results, int32_t result_count) PERIGEE_NOEXCEPT;
+PERIGEE_API void perigee_function_free(perigee_function* function) PERIGEE_NOEXCEPT;
+PERIGEE_API const char* perigee_function_message(const perigee_function* function) PERIGEE_NOEXCEPT;
 
 #ifdef __cplusplus
 }

@@ -25,7 +25,9 @@
 #include <optional>
 #include <type_traits>
 
+#include "perigee_differentiate.hpp"
 #include "perigee_rules.hpp"
+#include "perigee_tensor.hpp"
 #include "perigee_trace.hpp"
 #include "perigee_value.hpp"
 
@@ -36,25 +38,6 @@ inline std::string version() { return perigee_version(); }
 using report = perigee_report;
 
 namespace detail {
-
-template <auto free>
-struct deleter {
-  template <class T>
-  void operator()(T* handle) const {
-    free(handle);
-  }
-};
-template <class T, auto free>
-using handle = std::unique_ptr<T, deleter<free>>;
-
-inline void check(perigee_status status, const char* message) {
-  if (status != PERIGEE_OK && status != PERIGEE_STOPPED) throw error(status, *message ? message : "wrong argument");
-}
-
-inline std::string take_text(char* text) {
-  const handle<char, perigee_free> owned(text);
-  return text ? text : "";
-}
 
 // What `fill` writes into `bytes` bytes of float or double.
 template <class Fill>
@@ -67,18 +50,6 @@ std::vector<float> as_floats(perigee_dtype dtype, size_t bytes, Fill fill) {
   std::vector<float> numbers(bytes / sizeof(float));
   fill(std::as_writable_bytes(std::span(numbers)));
   return numbers;
-}
-
-template <class T>
-constexpr perigee_dtype dtype_of() {
-  using Bare = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<Bare, float>) return PERIGEE_F32;
-  else if constexpr (std::is_same_v<Bare, double>) return PERIGEE_F64;
-  else if constexpr (std::is_same_v<Bare, bool>) return PERIGEE_BOOL;
-  else if constexpr (std::is_integral_v<Bare> && sizeof(Bare) == 1 && std::is_unsigned_v<Bare>) return PERIGEE_U8;
-  else if constexpr (std::is_integral_v<Bare> && sizeof(Bare) == 4 && std::is_signed_v<Bare>) return PERIGEE_I32;
-  else if constexpr (std::is_integral_v<Bare> && sizeof(Bare) == 8 && std::is_signed_v<Bare>) return PERIGEE_I64;
-  else static_assert(!sizeof(T), "a field holds float, double, bool, uint8_t, int32_t or int64_t");
 }
 
 }  // namespace detail

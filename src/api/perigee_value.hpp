@@ -3,30 +3,20 @@
 
 #include <charconv>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <map>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "perigee.h"
+#include "perigee_handle.hpp"
 
 namespace perigee::api {
-
-// Every failure: perigee.h's status and message.
-class error : public std::runtime_error {
- public:
-  error(perigee_status status, const std::string& message) : std::runtime_error(message), status_(status) {}
-  perigee_status status() const { return status_; }
-
- private:
-  perigee_status status_;
-};
 
 // One JSON value, as its text; empty: not given, so that the option has its default.
 class value {
@@ -120,11 +110,15 @@ inline options make(std::string_view type, const options& more = {}) {
   return all;
 }
 
-// A name that may be given options: pg::relu, pg::leaky_relu({{"alpha", 0.1}}).
+class tensor;
+
+// A name that may be given options: pg::relu, pg::leaky_relu({{"alpha", 0.1}}); or a tensor, where an op has the name: pg::relu(x).
 struct rule {
   const char* name;
   operator value() const { return name; }  // NOLINT: a name is a value
   options operator()(const options& more = {}) const { return make(name, more); }
+  template <class T>
+  requires std::same_as<T, tensor> tensor operator()(const T& x) const;
 };
 
 class node;

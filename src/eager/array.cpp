@@ -42,7 +42,10 @@ struct InBlock {
     (void)n;
     return static_cast<T*>(block);
   }
-  void deallocate(T*, size_t) { bytes > kLine + kSmallBytes ? large_blocks.give(block, bytes) : blocks.give(block, bytes); }
+  void deallocate(T*, size_t) {
+    (void)&blocks_end;  // a thread that only frees has lists, too
+    bytes > kLine + kSmallBytes ? large_blocks.give(block, bytes) : blocks.give(block, bytes);
+  }
   bool operator==(const InBlock&) const = default;
 
   void* block;

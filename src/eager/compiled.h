@@ -23,6 +23,7 @@ class CompiledFunction {
   std::vector<Array> run(std::span<const Array> arguments);
 
   int parts() const { return static_cast<int>(rows_stage_.runs.size()); }  // how many threads share a batch; 0: it is not shared
+  size_t results() const { return results_; }
   std::string report() const;                                              // the steps of the plans
 
  private:

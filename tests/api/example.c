@@ -1,18 +1,13 @@
 /* Learns y = 3 a - 2 b from numbers in this program's memory, through the C ABI. */
 #include <perigee.h>
 #include <stdio.h>
-#include <string.h>
-
 static const char job_text[] =
     "{\"network\": {\"type\": \"sequential\", \"layers\": [{\"type\": \"dense\", \"out\": 1, \"name\": \"line\"}]},"
     " \"loss\": \"mse\", \"optimizer\": {\"type\": \"sgd\", \"lr\": 0.1}, \"data\": {\"batch\": 10}, \"epochs\": 50, \"seed\": 1}";
-
 int main(void) {
-  float x[100][2], y[100][1], weight[2] = {0, 0};
-  for (int i = 0; i < 100; ++i) {
-    x[i][0] = (float)(i % 10) / 5 - 1, x[i][1] = (float)(i / 10) / 5 - 1;
-    y[i][0] = 3 * x[i][0] - 2 * x[i][1];
-  }
+  float x[100][2], y[100], weight[2] = {0, 0};
+  for (int i = 0; i < 100; ++i)
+    x[i][0] = i % 10 / 5.f - 1, x[i][1] = i / 10 / 5.f - 1, y[i] = 3 * x[i][0] - 2 * x[i][1];
   perigee_field fields[2] = {{.size = sizeof fields[0], .name = "x", .rank = 1, .shape = {2}, .data = x},
                              {.size = sizeof fields[0], .name = "y", .rank = 1, .shape = {1}, .data = y}};
   perigee_context* context = NULL;
@@ -22,7 +17,7 @@ int main(void) {
   perigee_model* model = NULL;
   perigee_status status = perigee_context_create(NULL, &context);
   if (!status) status = perigee_source_from_arrays(context, 100, fields, 2, NULL, NULL, &source);
-  if (!status) status = perigee_job_parse(context, job_text, strlen(job_text), PERIGEE_JSON, "example", NULL, &job);
+  if (!status) status = perigee_job_parse(context, job_text, sizeof job_text - 1, PERIGEE_JSON, "example", NULL, &job);
   if (!status) status = perigee_job_bind(job, "train", source);
   if (!status) status = perigee_trainer_create(job, NULL, &trainer);
   if (!status) status = perigee_trainer_run(trainer, NULL);

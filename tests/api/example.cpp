@@ -1,17 +1,14 @@
 // Trains a small convolutional network on images in this program's memory, saves it, loads it and uses it.
-#include <perigee.hpp>
-
-#include <cstdint>
 #include <cstdio>
+#include <perigee.hpp>
 #include <vector>
 
 int main() {
-  std::vector<uint8_t> pixels, classes;  // 8x8 images: a bright row is class 0, a bright column class 1
-  for (int i = 0; i < 2000; ++i)
-    for (int at = 0; at < 64; ++at) {
-      if (at == 0) classes.push_back(i % 2);
-      pixels.push_back((i % 2 ? at % 8 : at / 8) == i / 2 % 8 ? 255 : i * at % 97);
-    }
+  std::vector<unsigned char> pixels, classes(2000);  // 8x8 images: a bright row is class 0, a bright column class 1
+  for (int i = 0; i < 2000; ++i) {
+    for (int at = 0; at < 64; ++at) pixels.push_back((i % 2 ? at % 8 : at / 8) == i / 2 % 8 ? 255 : i * at % 97);
+    classes[i] = i % 2;
+  }
   pg::experiment job{
       .network = pg::sequential(pg::conv2d(8, {.kernel = 3, .activation = pg::relu}), pg::maxpool(2), pg::dense(2)),
       .loss = pg::losses::cross_entropy,
@@ -24,7 +21,6 @@ int main() {
     if (at.epoch_ends) std::printf("epoch %d: loss %.4f\n", static_cast<int>(at.epoch) + 1, at.loss);
   });
   trainer.save("rows_and_columns.safetensors");
-
   const auto model = pg::model::load("rows_and_columns.safetensors");
   std::vector<float> image(64, 0.f);
   for (int row = 0; row < 8; ++row) image[row * 8 + 5] = 1;

@@ -1,0 +1,291 @@
+// perigee.h: ops by name, at once or recorded. The ops are those of the op table, and what the library computes beside it.
+#include <algorithm>
+#include <string_view>
+
+#include "src/api/tensor_handles.h"
+#include "src/eager/eager.h"
+#include "src/eager/window.h"
+#include "src/graph/op.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kFunction = "perigee_op";
+
+// One call, with its operands' numbers (an absent operand's are undefined).
+struct Call {
+  perigee_context& context;
+  std::vector<Array> in;
+  const Json& options;
+};
+
+int axis_of(const Call& call, int64_t fallback) {
+  const int rank = call.in[0].view.rank;
+  const int64_t axis = attr_int(call.options, "axis", fallback);
+  if (axis < -rank || axis >= rank)
+    throw Error(ErrorKind::model, {.what = "axis out of range", .got = std::to_string(axis) + " for " + call.in[0].text()});
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+// The library's places count from 1; here they count from 0, and from the end with -1.
+Array shifted(const Array& places, double by) {
+  const EagerOperand sum[] = {{&places, 0}, {nullptr, by}};
+  return eager_elementwise(Elementwise::add, sum);
+}
+
+Array from_one(const Array& places) {
+  const Array wide = cast(places, Dtype::i64);
+  const EagerOperand negative[] = {{&wide, 0}, {nullptr, 0}};
+  const Array is_negative = eager_elementwise(Elementwise::less, negative), up = shifted(wide, 1);
+  const EagerOperand choice[] = {{&is_negative, 0}, {&wide, 0}, {&up, 0}};
+  return eager_elementwise(Elementwise::where, choice);
+}
+
+Type type_of(const Call& call, std::string_view dtype) {
+  return {dtype_from_name(attr_string(call.options, "dtype", dtype)), Shape(attr_ints(call.options, "shape"))};
+}
+
+std::vector<Array> rand(const Call& call) {
+  const Type type = type_of(call, "f32");
+  const double low = attr_number(call.options, "low", 0), high = attr_number(call.options, "high", 1);
+  const std::lock_guard lock(call.context.random_mutex);
+  return {call.context.random.uniform(type, low, high)};
+}
+
+std::vector<Array> randn(const Call& call) {
+  const Type type = type_of(call, "f32");
+  const double mean = attr_number(call.options, "mean", 0), stddev = attr_number(call.options, "stddev", 1);
+  const std::lock_guard lock(call.context.random_mutex);
+  return {call.context.random.normal(type, mean, stddev)};
+}
+
+std::vector<Array> randint(const Call& call) {
+  const Type type = type_of(call, "i64");
+  const int64_t low = attr_int(call.options, "low", 0), high = attr_int(call.options, "high", 0);
+  if (high <= low)
+    throw Error(ErrorKind::usage, {.what = "the range is empty", .got = std::to_string(low) + " to before " + std::to_string(high)});
+  const std::lock_guard lock(call.context.random_mutex);
+  return {call.context.random.integers(type, low, high - 1)};
+}
+
+std::vector<Array> randperm(const Call& call) {
+  const int64_t n = attr_int(call.options, "n", 0);
+  if (n < 0) throw Error(ErrorKind::usage, {.what = "n is negative", .got = std::to_string(n)});
+  const std::lock_guard lock(call.context.random_mutex);
+  return {shifted(call.context.random.permutation(n), -1)};
+}
+
+std::vector<Array> cast_of(const Call& call) { return {cast(call.in[0], dtype_from_name(attr_string(call.options, "dtype", "")))}; }
+std::vector<Array> take_of(const Call& call) { return {take(call.in[0], axis_of(call, 0), from_one(call.in[1]))}; }
+std::vector<Array> take_along_of(const Call& call) { return {take_along(call.in[0], axis_of(call, -1), from_one(call.in[1]))}; }
+std::vector<Array> nonzero_of(const Call& call) { return {shifted(nonzero(call.in[0]), -1)}; }
+std::vector<Array> masked_select_of(const Call& call) { return {masked_select(call.in[0], call.in[1])}; }
+std::vector<Array> masked_assign_to(const Call& call) {
+  masked_assign(call.in[0], call.in[1], call.in[2]);
+  return {call.in[0]};
+}
+
+// What the op table does not have, or where it trusts its operands.
+struct OwnOp {
+  std::string_view name;
+  size_t inputs;
+  std::vector<Array> (*run)(const Call&);
+  const char* recorded;  // the op of the table that is recorded instead; null: it cannot be
+};
+
+constexpr OwnOp kOwnOps[] = {
+    {"cast", 1, cast_of, "cast"},
+    {"take", 2, take_of, "gather"},
+    {"gather", 2, take_of, "gather"},
+    {"take_along", 2, take_along_of, "take_along"},
+    {"nonzero", 1, nonzero_of, nullptr},
+    {"masked_select", 2, masked_select_of, nullptr},
+    {"masked_assign", 3, masked_assign_to, nullptr},
+    {"rand", 0, rand, nullptr},
+    {"randn", 0, randn, nullptr},
+    {"randint", 0, randint, nullptr},
+    {"randperm", 0, randperm, nullptr},
+};
+
+const OwnOp* find_own(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kOwnOps), std::end(kOwnOps), [&](const OwnOp& op) { return op.name == name; });
+  return found == std::end(kOwnOps) ? nullptr : found;
+}
+
+// Leaves are the graph's; gradients, fused chains and copies are made by passes alone and trust what these write.
+bool is_internal(const OpDef& op) {
+  const std::string_view name = op.name;
+  return (op.max_inputs == 0 && name != "full") || name == "fused" || name == "copy" || name.find("_grad") != std::string_view::npos ||
+         name.starts_with("random_");
+}
+
+const OpDef& public_op(const std::string& name) {
+  std::vector<std::string> known;
+  for (const OpDef* op : all_ops()) {
+    if (is_internal(*op)) continue;
+    if (name == op->name) return *op;
+    known.emplace_back(op->name);
+  }
+  for (const OwnOp& op : kOwnOps) known.emplace_back(op.name);
+  throw Error(ErrorKind::usage,
+              {.where = kFunction, .what = "there is no op '" + name.substr(0, 100) + "'", .hint = nearest_hint(name, known)});
+}
+
+Json read_options(const char* options, const std::string& name) {
+  if (!options || !*options) return Json::object();
+  Json given = Json::parse(options, "options of " + name);
+  if (!given.is_object()) misuse(kFunction, "options of '" + name + "' are no object", given.type_name(), "{\"axis\": 1}");
+  return given;
+}
+
+bool all_numbers(Tensors inputs) {
+  return !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [](const perigee_tensor* t) { return t && t->number; });
+}
+
+void check_count(const std::string& name, size_t given, size_t least, int most) {
+  if (given < least || (most >= 0 && given > static_cast<size_t>(most)))
+    misuse(kFunction, "'" + name + "' takes another number of inputs", std::to_string(given),
+           most < 0 ? std::to_string(least) + " or more" : std::to_string(least) + " to " + std::to_string(most));
+}
+
+// Operands of an element-wise op: numbers stay numbers where a tensor says what dtype they take.
+std::vector<EagerOperand> elementwise_operands(Elementwise op, Tensors inputs) {
+  const int arity = elementwise_arity(op);
+  check_count(elementwise_name(op), inputs.size(), static_cast<size_t>(arity), arity);
+  const bool numbers = all_numbers(inputs);
+  std::vector<EagerOperand> operands;
+  for (const perigee_tensor* input : inputs) {
+    const Array& array = numbers_of(input, kFunction);
+    if (input->number && !numbers) operands.push_back({nullptr, *array.view.as<double>()});
+    else operands.push_back({&array, 0});
+  }
+  return operands;
+}
+
+// A number among the operands takes the dtype of the first tensor.
+std::vector<Array> arrays_of(const std::string& name, Tensors inputs, size_t needed) {
+  const auto like = std::find_if(inputs.begin(), inputs.end(), [](const perigee_tensor* t) { return t && !t->number; });
+  std::vector<Array> arrays;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i] && i < needed) misuse(kFunction, "input " + std::to_string(i) + " of '" + name + "' is null");
+    if (!inputs[i]) arrays.emplace_back();
+    else if (inputs[i]->number && like != inputs.end()) arrays.push_back(cast(inputs[i]->array, (*like)->array.view.dtype));
+    else arrays.push_back(inputs[i]->array);
+  }
+  return arrays;
+}
+
+std::vector<Array> run_table_op(const OpDef& op, std::vector<Array> in, const Json& options) {
+  std::vector<Dtype> dtypes;
+  for (const Array& each : in) dtypes.push_back(each.defined() ? each.view.dtype : Dtype::boolean);  // the narrowest
+  const std::vector<Dtype> wanted = operand_dtypes(op, dtypes);
+  std::vector<const Array*> operands;
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (in[i].defined()) in[i] = cast(in[i], wanted[i]);
+    operands.push_back(in[i].defined() ? &in[i] : nullptr);
+  }
+  return eager_apply(op, operands, options);
+}
+
+std::vector<Array> run_now(perigee_context& context, const std::string& name, Tensors inputs, const Json& options) {
+  Elementwise element;
+  if (find_elementwise(name, &element)) return {eager_elementwise(element, elementwise_operands(element, inputs))};
+  if (const OwnOp* own = find_own(name)) {
+    check_count(name, inputs.size(), own->inputs, static_cast<int>(own->inputs));
+    return own->run({context, arrays_of(name, inputs, own->inputs), options});
+  }
+  const OpDef& op = public_op(name);
+  check_count(name, inputs.size(), static_cast<size_t>(op.min_inputs), op.max_inputs);
+  return run_table_op(op, arrays_of(name, inputs, static_cast<size_t>(op.min_inputs)), options);
+}
+
+std::vector<int> record(Recording& recording, const std::string& name, Tensors inputs, const Json& options) {
+  const OwnOp* own = find_own(name);
+  if (own && !own->recorded)
+    misuse(kFunction, "'" + name + "' cannot be recorded: its result's shape depends on the values, or it is drawn", "",
+           "its result, computed outside");
+  const char* op = own ? own->recorded : public_op(name).name;
+  Elementwise element;
+  const OpDef& def = op_named(op);
+  check_count(name, inputs.size(), static_cast<size_t>(def.min_inputs), def.max_inputs);
+  std::vector<Recorder::Operand> operands;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Recorder::Operand operand;
+    if (!inputs[i] && (i < static_cast<size_t>(def.min_inputs) || find_elementwise(op, &element)))
+      misuse(kFunction, "input " + std::to_string(i) + " of '" + name + "' is null");
+    if (inputs[i] && inputs[i]->number && !inputs[i]->recording) operand.number = *inputs[i]->array.view.as<double>();
+    else if (inputs[i]) operand.value = value_in(recording, *inputs[i]);
+    operands.push_back(operand);
+  }
+  return recording.open().apply(op, operands, options);
+}
+
+std::shared_ptr<Recording> recording_of(Tensors inputs) {
+  for (const perigee_tensor* input : inputs)
+    if (input && input->recording) return input->recording;
+  return nullptr;
+}
+
+void apply(perigee_context& context, const std::string& name, Tensors inputs, const Json& options, std::span<perigee_tensor*> outputs) {
+  Elementwise element;
+  const bool numbers = all_numbers(inputs) && find_elementwise(name, &element);  // what plain numbers give is one
+  const auto recording = recording_of(inputs);
+  if (recording) {
+    const std::lock_guard lock(recording->mutex);
+    const std::vector<int> values = record(*recording, name, inputs, options);
+    for (size_t i = 0; i < values.size() && i < outputs.size(); ++i) {
+      const bool number = numbers && recording->open().type(values[i]).dtype == Dtype::f64;
+      give_value(context.state, recording, values[i], number, &outputs[i]);
+    }
+    return;
+  }
+  std::vector<Array> results = run_now(context, name, inputs, options);
+  for (size_t i = 0; i < results.size() && i < outputs.size(); ++i) {
+    const bool number = numbers && results[i].view.rank == 0 && results[i].view.dtype == Dtype::f64;
+    give_tensor(context.state, std::move(results[i]), &outputs[i], number);
+  }
+}
+
+}  // namespace
+}  // namespace perigee
+
+using namespace perigee;
+
+extern "C" {
+
+perigee_status perigee_op(perigee_context* context, const char* name, perigee_tensor* const* inputs, int32_t input_count,
+                          const char* options, perigee_tensor** outputs, int32_t output_count) noexcept {
+  constexpr int32_t kMostOutputs = 16;
+  const bool room = outputs && output_count >= 0 && output_count <= kMostOutputs;
+  const std::span<perigee_tensor*> results(outputs, room ? static_cast<size_t>(output_count) : 0);
+  std::fill(results.begin(), results.end(), nullptr);
+  if (!context) return PERIGEE_USAGE;
+  const perigee_status status = guard(*context->state, context->message, [&] {
+    require(name && room, kFunction, "name and outputs must not be null, with room for at most 16");
+    const Tensors given = tensors_of(inputs, input_count, kFunction);
+    apply(*context, name, given, read_options(options, name), results);
+  });
+  if (status != PERIGEE_OK) take_back(results);
+  return status;
+}
+
+perigee_status perigee_op_into(perigee_tensor* target, const char* name, perigee_tensor* const* inputs, int32_t input_count) noexcept {
+  constexpr const char* kInto = "perigee_op_into";
+  if (!target) return PERIGEE_USAGE;
+  return guard(*target->context, target->message, [&] {
+    require(name != nullptr, kInto, "name must not be null");
+    require(!target->recording, kInto, "a recorded value cannot be changed; every op makes a new one");
+    Elementwise element;
+    if (!find_elementwise(name, &element)) misuse(kInto, "'" + std::string(name).substr(0, 100) + "' is no element-wise op");
+    eager_elementwise_into(element, elementwise_operands(element, tensors_of(inputs, input_count, kInto)), target->array);
+  });
+}
+
+perigee_status perigee_seed(perigee_context* context, uint64_t seed) noexcept {
+  if (!context) return PERIGEE_USAGE;
+  return guard(*context->state, context->message, [&] {
+    const std::lock_guard lock(context->random_mutex);
+    context->random.seed(seed);
+  });
+}
+}
