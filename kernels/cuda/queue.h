@@ -17,6 +17,11 @@ struct CudaQueue {
   CudaLibraries* libraries = nullptr;
   void* workspace = nullptr;  // of the device, for libraries: what one call leaves there the next may overwrite
   size_t workspace_bytes = 0;
+  bool tf32 = false;           // libraries may round f32 operands of products to tf32
+  bool deterministic = false;  // libraries choose among algorithms that give the same bits each time
 };
+
+// `status` when a library refused; `failed` says which and what it said. It is cudaErrorUnknown.
+inline constexpr int kLibraryFailed = 999;
 
 }  // namespace perigee

@@ -1,0 +1,151 @@
+#include "kernels/cuda/libraries.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace perigee {
+namespace {
+
+// Newer generations of a library keep what is used here, and carry another number in their file's name.
+struct Wanted {
+  const char* name;
+  const char* serves;
+  std::array<const char*, 2> files;
+  const char* version_function;
+  int least_major;
+};
+
+constexpr Wanted kWanted[] = {
+    {"cuBLASLt", "matrix products", {"libcublasLt.so.13", "libcublasLt.so.12"}, "cublasLtGetVersion", 12},
+    {"cuDNN", "convolutions", {"libcudnn.so.9", nullptr}, "cudnnGetVersion", 9},
+    {"NVRTC", "fused element-wise chains", {"libnvrtc.so.13", "libnvrtc.so.12"}, "nvrtcVersion", 12},
+    {"CUDA driver", "everything on a GPU", {"libcuda.so.1", nullptr}, "cuDriverGetVersion", 12},
+};
+static_assert(std::size(kWanted) == std::size(kCudaLibraries));
+
+struct Version {
+  int major = 0, minor = 0, patch = 0;
+};
+
+Version version_of(CudaLibrary library, void* function) {
+  if (library == CudaLibrary::nvrtc) {
+    Version version;
+    reinterpret_cast<int (*)(int*, int*)>(function)(&version.major, &version.minor);
+    return version;
+  }
+  if (library == CudaLibrary::driver) {
+    int number = 0;
+    reinterpret_cast<int (*)(int*)>(function)(&number);
+    return {number / 1000, number % 1000 / 10, 0};
+  }
+  const auto number = static_cast<int>(reinterpret_cast<size_t (*)()>(function)());
+  return {number / 10000, number / 100 % 100, number % 100};
+}
+
+class Loaded {
+ public:
+  explicit Loaded(CudaLibrary library) : wanted_(kWanted[static_cast<size_t>(library)]) {
+    info.name = wanted_.name, info.serves = wanted_.serves;
+    if (open()) check_version(library);
+    if (!why_.empty()) info.why = why_.c_str();
+  }
+
+  void* function(const char* name) const { return handle_ != nullptr ? ::dlsym(handle_, name) : nullptr; }
+
+  CudaLibraryInfo info;
+
+ private:
+  bool open() {
+    const char* folders = std::getenv("PERIGEE_CUDA_LIBRARIES");
+    for (const char* file : wanted_.files) {
+      if (file == nullptr) continue;
+      if (folders != nullptr && open_in(folders, file)) return true;
+      if (try_open(file)) return true;
+    }
+    return false;  // why_ is what the loader said last
+  }
+
+  bool open_in(const std::string& folders, const char* file) {
+    for (size_t begin = 0; begin <= folders.size();) {
+      const size_t end = std::min(folders.find(':', begin), folders.size());
+      const std::string path = folders.substr(begin, end - begin) + "/" + file;
+      if (end > begin && try_open(path.c_str())) return true;
+      begin = end + 1;
+    }
+    return false;
+  }
+
+  // Their own parts are opened by name later (cuDNN's engines, NVRTC's built-ins): those look beside the file itself.
+  bool try_open(const char* path) {
+    handle_ = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (handle_ == nullptr) {
+      if (const char* said = ::dlerror()) why_ = said;
+      return false;
+    }
+    why_.clear();
+    return true;
+  }
+
+  void check_version(CudaLibrary library) {
+    void* const function = ::dlsym(handle_, wanted_.version_function);
+    Dl_info where = {};
+    if (function == nullptr) {
+      why_ = std::string(wanted_.version_function) + " is not in it";
+      return;
+    }
+    if (::dladdr(function, &where) != 0 && where.dli_fname != nullptr) path_ = where.dli_fname;
+    info.path = path_.c_str();
+    const Version version = version_of(library, function);
+    std::snprintf(version_.data(), version_.size(), library == CudaLibrary::nvrtc || library == CudaLibrary::driver ? "%d.%d" : "%d.%d.%d",
+                  version.major, version.minor, version.patch);
+    info.version = version_.data();
+    if (version.major < wanted_.least_major)
+      why_ = path_ + " is version " + version_.data() + "; " + std::to_string(wanted_.least_major) + " or later is needed";
+  }
+
+  const Wanted& wanted_;
+  void* handle_ = nullptr;  // stays open until the process ends
+  std::string why_, path_;
+  std::array<char, 32> version_{};
+};
+
+const Loaded& loaded(CudaLibrary library) {
+  switch (library) {
+    case CudaLibrary::cublas_lt: {
+      static const Loaded found(CudaLibrary::cublas_lt);
+      return found;
+    }
+    case CudaLibrary::cudnn: {
+      static const Loaded found(CudaLibrary::cudnn);
+      return found;
+    }
+    case CudaLibrary::nvrtc: {
+      static const Loaded found(CudaLibrary::nvrtc);
+      return found;
+    }
+    case CudaLibrary::driver: break;
+  }
+  static const Loaded found(CudaLibrary::driver);
+  return found;
+}
+
+}  // namespace
+
+const CudaLibraryInfo& cuda_library(CudaLibrary library) { return loaded(library).info; }
+void* cuda_library_function(CudaLibrary library, const char* name) { return loaded(library).function(name); }
+
+void report_library(CudaQueue& queue, const char* kernel, const char* said) {
+  if (queue.status != 0) return;
+  queue.libraries->failure = std::string(kernel) + ": " + said;
+  queue.failed = queue.libraries->failure.c_str();
+  queue.status = kLibraryFailed;
+}
+
+CudaLibraries* make_cuda_libraries() { return std::make_unique<CudaLibraries>().release(); }
+void drop_cuda_libraries(CudaLibraries* libraries) { const std::unique_ptr<CudaLibraries> dropped(libraries); }
+
+}  // namespace perigee

@@ -1,0 +1,163 @@
+// A cuBLASLt of the same interface that computes on the host, by the manual's definition: column-major matrices, D = epilogue(op(A) op(B) +
+// beta C). So that descriptors, leading dimensions, transposes and epilogues are proved without a GPU. It refuses what the manual forbids,
+// and row sums of products with an odd inner size, so that callers' other way is tried.
+#include <cublasLt.h>
+
+#include <cstring>
+
+#include "tests/cuda/fakes/numbers.h"
+
+namespace {
+
+using namespace perigee;
+
+struct Desc {
+  cublasComputeType_t compute;
+  cudaDataType_t scale;
+  cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  void* bias = nullptr;
+  cudaDataType_t bias_type = CUDA_R_32F;
+};
+
+struct Layout {
+  cudaDataType_t type;
+  int64_t rows, columns, leading;
+  int32_t batches = 1;
+  int64_t batch_stride = 0;
+};
+
+template <class T>
+bool read(T* to, const void* from, size_t bytes) {
+  if (bytes != sizeof(T)) return false;
+  std::memcpy(to, from, bytes);
+  return true;
+}
+
+Number number(cudaDataType_t type) {
+  return type == CUDA_R_64F ? Number::f64 : type == CUDA_R_16F ? Number::f16 : type == CUDA_R_16BF ? Number::bf16 : Number::f32;
+}
+
+double at(const Layout& l, const void* data, cublasOperation_t op, int32_t batch, int64_t i, int64_t j) {
+  return load(data, batch * l.batch_stride + (op == CUBLAS_OP_N ? i + j * l.leading : j + i * l.leading), number(l.type));
+}
+
+bool biased(const Desc& d) {
+  return d.epilogue == CUBLASLT_EPILOGUE_BIAS || d.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS || d.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+}
+
+bool fits(const Desc& d, const Layout& a, const Layout& b, const Layout& out) {
+  for (const Layout* l : {&a, &b, &out})
+    if (l->leading < l->rows || l->batches != out.batches) return false;
+  const int64_t m = d.a == CUBLAS_OP_N ? a.rows : a.columns, k = d.a == CUBLAS_OP_N ? a.columns : a.rows;
+  const int64_t kb = d.b == CUBLAS_OP_N ? b.rows : b.columns, n = d.b == CUBLAS_OP_N ? b.columns : b.rows;
+  if (m != out.rows || n != out.columns || k != kb) return false;
+  if ((a.type == CUDA_R_64F) != (d.compute == CUBLAS_COMPUTE_64F)) return false;
+  return !biased(d) || (d.bias != nullptr && d.bias_type == out.type && a.type != CUDA_R_64F);
+}
+
+void product(const Desc& d, double beta, const Layout& a, const void* pa, const Layout& b, const void* pb, const Layout& out, void* po,
+             int32_t l) {
+  const int64_t k = d.a == CUBLAS_OP_N ? a.columns : a.rows;
+  for (int64_t i = 0; i < out.rows; ++i)
+    for (int64_t j = 0; j < out.columns; ++j) {
+      double sum = 0;
+      for (int64_t p = 0; p < k; ++p) sum += at(a, pa, d.a, l, i, p) * at(b, pb, d.b, l, p, j);
+      const int64_t to = l * out.batch_stride + i + j * out.leading;
+      if (beta != 0) sum += beta * load(po, to, number(out.type));
+      if (d.epilogue == CUBLASLT_EPILOGUE_BIAS || d.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS) sum += load(d.bias, i, number(d.bias_type));
+      if ((d.epilogue == CUBLASLT_EPILOGUE_RELU || d.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS) && sum < 0) sum = 0;
+      store(po, to, number(out.type), sum);
+    }
+  if (d.epilogue != CUBLASLT_EPILOGUE_BGRADB) return;
+  for (int64_t j = 0; j < out.columns; ++j) {
+    double sum = 0;
+    for (int64_t p = 0; p < k; ++p) sum += at(b, pb, d.b, l, p, j);
+    store(d.bias, j, number(d.bias_type), sum);
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+size_t cublasLtGetVersion() { return 130000; }
+const char* cublasLtGetStatusName(cublasStatus_t) { return "CUBLAS_STATUS_OF_THE_FAKE"; }
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  return *handle = reinterpret_cast<cublasLtHandle_t>(make_handle<int>()), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return drop_handle(reinterpret_cast<int*>(handle)), CUBLAS_STATUS_SUCCESS; }
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute, cudaDataType_t scale) {
+  return *desc = reinterpret_cast<cublasLtMatmulDesc_t>(make_handle<Desc>(compute, scale)), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
+  return drop_handle(reinterpret_cast<Desc*>(desc)), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t which, const void* value,
+                                              size_t bytes) {
+  auto* const d = reinterpret_cast<Desc*>(desc);
+  bool known = false;
+  if (which == CUBLASLT_MATMUL_DESC_TRANSA) known = read(&d->a, value, bytes);
+  if (which == CUBLASLT_MATMUL_DESC_TRANSB) known = read(&d->b, value, bytes);
+  if (which == CUBLASLT_MATMUL_DESC_EPILOGUE) known = read(&d->epilogue, value, bytes);
+  if (which == CUBLASLT_MATMUL_DESC_BIAS_POINTER) known = read(&d->bias, value, bytes);
+  if (which == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE) known = read(&d->bias_type, value, bytes);
+  return known ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, uint64_t rows, uint64_t columns,
+                                          int64_t leading) {
+  *layout = reinterpret_cast<cublasLtMatrixLayout_t>(
+      make_handle<Layout>(type, static_cast<int64_t>(rows), static_cast<int64_t>(columns), leading));
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  return drop_handle(reinterpret_cast<Layout*>(layout)), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t which, const void* value,
+                                                size_t bytes) {
+  auto* const l = reinterpret_cast<Layout*>(layout);
+  bool known = false;
+  if (which == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) known = read(&l->batches, value, bytes);
+  if (which == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET) known = read(&l->batch_stride, value, bytes);
+  return known ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* p) {
+  return *p = reinterpret_cast<cublasLtMatmulPreference_t>(make_handle<int>()), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
+  return drop_handle(reinterpret_cast<int*>(p)), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t which, const void*,
+                                                    size_t bytes) {
+  return bytes == (which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8 : 4) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t out,
+                                              cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t* found, int* count) {
+  const auto& d = *reinterpret_cast<Desc*>(desc);
+  const auto& left = *reinterpret_cast<Layout*>(a);
+  *count = 0;
+  if (!fits(d, left, *reinterpret_cast<Layout*>(b), *reinterpret_cast<Layout*>(out))) return CUBLAS_STATUS_INVALID_VALUE;
+  if (d.epilogue == CUBLASLT_EPILOGUE_BGRADB && (d.a == CUBLAS_OP_N ? left.columns : left.rows) % 2 != 0)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  *count = 1;
+  found->state = CUBLAS_STATUS_SUCCESS;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a, cublasLtMatrixLayout_t la,
+                              const void* b, cublasLtMatrixLayout_t lb, const void* beta, const void* c, cublasLtMatrixLayout_t, void* out,
+                              cublasLtMatrixLayout_t lo, const cublasLtMatmulAlgo_t*, void*, size_t, cudaStream_t) {
+  const auto& d = *reinterpret_cast<Desc*>(desc);
+  const auto &left = *reinterpret_cast<Layout*>(la), &right = *reinterpret_cast<Layout*>(lb), &result = *reinterpret_cast<Layout*>(lo);
+  const auto scalar = [&](const void* p) { return d.scale == CUDA_R_64F ? *static_cast<const double*>(p) : *static_cast<const float*>(p); };
+  if (!fits(d, left, right, result) || scalar(alpha) != 1 || c != out) return CUBLAS_STATUS_INVALID_VALUE;
+  for (int32_t l = 0; l < result.batches; ++l) product(d, scalar(beta), left, a, right, b, result, out, l);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,39 @@
+// A driver of one device of compute capability 9.0. A module is its text; what a launch does is the test's business.
+#include <cuda.h>
+
+#include <string>
+
+#include "tests/cuda/fakes/numbers.h"
+
+#undef cuModuleGetFunction
+
+using namespace perigee;
+
+namespace {
+void (*launched)(const char* text, unsigned blocks, unsigned threads, void** arguments) = nullptr;
+}
+
+extern "C" {
+
+void fake_driver_on_launch(void (*hook)(const char* text, unsigned blocks, unsigned threads, void** arguments)) { launched = hook; }
+
+CUresult cuDriverGetVersion(int* version) { return *version = 13000, CUDA_SUCCESS; }
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
+  return *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0, CUDA_SUCCESS;
+}
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  return *module = reinterpret_cast<CUmodule>(make_handle<std::string>(static_cast<const char*>(image))), CUDA_SUCCESS;
+}
+CUresult cuModuleUnload(CUmodule module) { return drop_handle(reinterpret_cast<std::string*>(module)), CUDA_SUCCESS; }
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  *function = reinterpret_cast<CUfunction>(module);
+  return reinterpret_cast<std::string*>(module)->find(name) != std::string::npos ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned, CUstream,
+                        void** arguments, void**) {
+  if (launched == nullptr) return CUDA_ERROR_LAUNCH_FAILED;
+  return launched(reinterpret_cast<std::string*>(function)->c_str(), blocks, threads, arguments), CUDA_SUCCESS;
+}
+CUresult cuGetErrorName(CUresult, const char** name) { return *name = "CUDA_ERROR_OF_THE_FAKE", CUDA_SUCCESS; }
+
+}  // extern "C"

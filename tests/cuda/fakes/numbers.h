@@ -1,0 +1,43 @@
+// What the libraries that stand in for NVIDIA's share: numbers in memory, and handles.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "kernels/half.h"
+
+namespace perigee {
+
+enum class Number { f32, f64, f16, bf16 };
+
+inline double load(const void* data, int64_t at, Number type) {
+  switch (type) {
+    case Number::f64: return static_cast<const double*>(data)[at];
+    case Number::f16: return float_from_f16(static_cast<const uint16_t*>(data)[at]);
+    case Number::bf16: return float_from_bf16(static_cast<const uint16_t*>(data)[at]);
+    case Number::f32: break;
+  }
+  return static_cast<const float*>(data)[at];
+}
+
+inline void store(void* data, int64_t at, Number type, double value) {
+  switch (type) {
+    case Number::f64: static_cast<double*>(data)[at] = value; return;
+    case Number::f16: static_cast<uint16_t*>(data)[at] = f16_from_float(static_cast<float>(value)); return;
+    case Number::bf16: static_cast<uint16_t*>(data)[at] = bf16_from_float(static_cast<float>(value)); return;
+    case Number::f32: static_cast<float*>(data)[at] = static_cast<float>(value);
+  }
+}
+
+template <class T, class... Arguments>
+T* make_handle(Arguments&&... arguments) {
+  return std::make_unique<T>(T{std::forward<Arguments>(arguments)...}).release();
+}
+
+template <class T>
+void drop_handle(T* handle) {
+  const std::unique_ptr<T> dropped(handle);
+}
+
+}  // namespace perigee

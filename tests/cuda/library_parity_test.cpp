@@ -1,0 +1,84 @@
+// Every kernel around a library against the reference, by the cases and layouts of tests/kernels/parity.h, with libraries that compute on
+// the host in NVIDIA's place (fakes/): what is proved are descriptors, orders of operands, strides, epilogues and generated source.
+#include <dlfcn.h>
+
+#include <set>
+
+#include "kernels/cuda/fused_source.h"
+#include "kernels/cuda/registry.h"
+#include "tests/cuda/fused_programs.h"
+#include "tests/cuda/library_site.h"
+
+namespace perigee {
+namespace {
+
+constexpr uint64_t kSeeds = 2;
+
+std::vector<const Kernel*> kernels_of(std::string_view op) {
+  std::vector<const Kernel*> result;
+  for (const KernelList& list : cuda_kernel_lists())
+    for (size_t i = 0; i < list.count; ++i)
+      if (op == list.first[i].op) result.push_back(&list.first[i]);
+  return result;
+}
+
+// Each kernel that takes it, on each case and layout.
+void run_all(Site& site, bool fused) {
+  std::set<const Kernel*> ran, tried, wrong;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed)
+    for (const OpCase& tested : all_cases(seed)) {
+      if (op_named(tested.op).alias || (tested.op == "fused") != fused) continue;
+      Bench bench(tested, seed, site);
+      for (const Kernel* kernel : kernels_of(tested.op))
+        for (const Variant& variant : kVariants) {
+          if (variant.accumulate && !(kernel->accumulates && bench.sums())) continue;
+          if (wrong.contains(kernel)) continue;  // once told is enough
+          tried.insert(kernel);
+          SCOPED_TRACE(std::string(kernel->op) + " [" + kernel->name + "] on " + variant_text(tested, variant));
+          if (bench.run(*kernel, variant)) ran.insert(kernel);
+          if (bench.failed()) wrong.insert(kernel);
+        }
+    }
+  for (const Kernel* kernel : tried) EXPECT_TRUE(ran.contains(kernel)) << kernel->op << " [" << kernel->name << "] declined every case";
+}
+
+TEST(LibraryParity, KernelsAgreeWithTheReference) {
+  LibrarySite site;
+  run_all(site, false);
+}
+
+FusedPrograms* programs = nullptr;
+
+// The code that the fake NVRTC makes is the source behind one line and the prelude.
+std::string source_in(const char* text) { return std::string(text).substr(std::string(text).find("extern \"C\"")); }
+
+// First every program is noted, the reference computing in its place; then all are compiled at once.
+class NotingSite : public LibrarySite {
+ public:
+  void run(const Kernel& kernel, const KernelCall& call) override {
+    programs->note(fused_source(call, "perigee_fused").text);
+    LibrarySite::run(kernel, call);
+    run_kernel(*ref_kernel("fused"), call);
+  }
+};
+
+TEST(LibraryParity, FusedProgramsAgreeWithTheReference) {
+  FusedPrograms all;
+  programs = &all;
+  using Hook = void (*)(const char*, unsigned, unsigned, void**);
+  auto* const on_launch = reinterpret_cast<void (*)(Hook)>(cuda_library_function(CudaLibrary::driver, "fake_driver_on_launch"));
+  ASSERT_NE(on_launch, nullptr);
+  on_launch([](const char*, unsigned, unsigned, void**) {});
+  NotingSite noting;
+  run_all(noting, true);
+  all.compile();
+  on_launch([](const char* text, unsigned blocks, unsigned threads, void** arguments) {
+    programs->run(source_in(text), blocks, threads, arguments);
+  });
+  LibrarySite site;
+  run_all(site, true);
+  EXPECT_GT(all.size(), 20u);
+}
+
+}  // namespace
+}  // namespace perigee

@@ -1,0 +1,181 @@
+// Finding libraries, keeping code, and what kernels around libraries do with 16-bit numbers and failures.
+#include "kernels/cuda/libraries.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "kernels/cuda/nvrtc_cache.h"
+#include "kernels/cuda/registry.h"
+#include "kernels/half.h"
+#include "kernels/ops/conv.h"
+#include "kernels/ops/linear.h"
+#include "tests/cuda/library_site.h"
+
+namespace perigee {
+namespace {
+
+namespace fs = std::filesystem;
+
+const Kernel& kernel_of(std::string_view op) {
+  for (const KernelList& list : cuda_kernel_lists())
+    for (size_t i = 0; i < list.count; ++i)
+      if (op == list.first[i].op) return list.first[i];
+  throw std::runtime_error("no kernel");
+}
+
+TEST(CudaLibraries, AreFoundWhereTheVariableSays) {
+  for (const CudaLibrary library : kCudaLibraries) {
+    const CudaLibraryInfo& info = cuda_library(library);
+    EXPECT_EQ(info.why, nullptr) << info.name << ": " << info.why;
+    EXPECT_NE(std::string(info.path).find("fakes"), std::string::npos) << info.path;
+    EXPECT_TRUE(std::string(info.version).starts_with(library == CudaLibrary::cudnn ? "9.19" : "13.0")) << info.version;
+  }
+}
+
+TEST(CodeCache, CompilesOnceAndAnewWhenAFileIsDamaged) {
+  const fs::path folder = fs::path(testing::TempDir()) / ("perigee_code_" + std::to_string(::getpid()));
+  const CodeCache cache(folder.string());
+  int compiled = 0;
+  const auto get = [&](const std::string& key) { return cache.get(key, [&] { return "code of " + key + std::to_string(++compiled); }); };
+  EXPECT_EQ(get("a"), "code of a1");
+  EXPECT_EQ(get("a"), "code of a1");
+  EXPECT_EQ(get("b"), "code of b2");
+  const std::string path = cache.path_of("a");
+  std::string whole;
+  {
+    std::ifstream file(path, std::ios::binary);
+    whole.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  const auto replace = [&](const std::string& text) { std::ofstream(path, std::ios::binary) << text; };
+  for (size_t at = 0; at < whole.size(); ++at) {  // any byte
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    replace(damaged);
+    const int before = compiled;
+    EXPECT_EQ(get("a"), "code of a" + std::to_string(before + 1)) << at;
+  }
+  replace(whole.substr(0, whole.size() / 2));
+  const int twice = compiled;
+  EXPECT_EQ(get("a"), "code of a" + std::to_string(twice + 1));
+  fs::copy_file(cache.path_of("b"), path, fs::copy_options::overwrite_existing);  // whole, of another key
+  EXPECT_EQ(get("a"), "code of a" + std::to_string(twice + 2));
+  EXPECT_EQ(cache.get("c", [] { return std::string(); }), "");
+  EXPECT_FALSE(fs::exists(cache.path_of("c")));
+  fs::remove_all(folder);
+}
+
+TEST(CodeCache, DropsWhatWasNotUsedForLongest) {
+  const fs::path folder = fs::path(testing::TempDir()) / ("perigee_bound_" + std::to_string(::getpid()));
+  const CodeCache cache(folder.string());
+  for (size_t i = 0; i < CodeCache::kMostFiles + 10; ++i) cache.get(std::to_string(i), [] { return std::string("code"); });
+  const auto count = std::distance(fs::directory_iterator(folder), fs::directory_iterator());
+  EXPECT_LE(static_cast<size_t>(count), CodeCache::kMostFiles);
+  EXPECT_TRUE(fs::exists(cache.path_of(std::to_string(CodeCache::kMostFiles + 9))));
+  fs::remove_all(folder);
+}
+
+TEST(CompileCuda, TakesTheNewestArchitectureThatNvrtcKnows) {
+  std::string why;
+  EXPECT_TRUE(compile_cuda("// exact", 9, 0, &why).starts_with("// sm_90\n"));
+  EXPECT_TRUE(compile_cuda("// later", 10, 3, &why).starts_with("// compute_90\n"));
+  EXPECT_EQ(compile_cuda("#error", 9, 0, &why), "");
+  EXPECT_TRUE(why.starts_with("#error")) << why;
+}
+
+struct Half {
+  Dtype dtype;
+  uint16_t (*from)(float);
+  float (*to)(uint16_t);
+};
+const Half kHalves[] = {{Dtype::bf16, bf16_from_float, float_from_bf16}, {Dtype::f16, f16_from_float, float_from_f16}};
+
+View view(void* data, Dtype dtype, std::initializer_list<int64_t> dims) {
+  return contiguous_view(data, dtype, Shape(std::vector<int64_t>(dims)));
+}
+
+// Small integers are exact in 16 bits, and so are their sums: the result has to be exact.
+TEST(LibraryKernels, LinearOfHalvesIsExactOnSmallIntegers) {
+  constexpr int64_t kRows = 6, kIn = 10, kOut = 7;
+  for (const Half& half : kHalves) {
+    std::vector<uint16_t> x(kRows * kIn), w(kOut * kIn), b(kOut), y(kRows * kOut), dw(kOut * kIn), db(kOut);
+    const auto fill = [&](std::vector<uint16_t>& v, int step) {
+      for (size_t i = 0; i < v.size(); ++i) v[i] = half.from(static_cast<float>(static_cast<int>(i * step % 5) - 2));
+    };
+    fill(x, 3), fill(w, 7), fill(b, 2);
+    LibrarySite site;
+    LinearParams params{LinearActivation::relu};
+    View in[] = {view(x.data(), half.dtype, {kRows, kIn}), view(w.data(), half.dtype, {kOut, kIn}), view(b.data(), half.dtype, {kOut})};
+    View out[] = {view(y.data(), half.dtype, {kRows, kOut})};
+    const KernelCall forward{.in = in, .out = out, .n_in = 3, .n_out = 1, .params = &params};
+    ASSERT_EQ(kernel_of("linear").decline(forward), nullptr);
+    site.run(kernel_of("linear"), forward);
+    for (int64_t r = 0; r < kRows; ++r)
+      for (int64_t o = 0; o < kOut; ++o) {
+        float sum = half.to(b[o]);
+        for (int64_t i = 0; i < kIn; ++i) sum += half.to(x[r * kIn + i]) * half.to(w[o * kIn + i]);
+        EXPECT_EQ(half.to(y[r * kOut + o]), std::max(sum, 0.0f)) << r << ' ' << o;
+      }
+    View grad_in[] = {view(y.data(), half.dtype, {kRows, kOut}), in[0], view(y.data(), half.dtype, {kRows, kOut})};
+    View grad_out[] = {view(dw.data(), half.dtype, {kOut, kIn}), view(db.data(), half.dtype, {kOut})};
+    const KernelCall backward{.in = grad_in, .out = grad_out, .n_in = 3, .n_out = 2, .params = &params};
+    ASSERT_EQ(kernel_of("linear_grad_weight").decline(backward), nullptr);
+    site.run(kernel_of("linear_grad_weight"), backward);
+    for (int64_t o = 0; o < kOut; ++o) {
+      float sum = 0;
+      for (int64_t r = 0; r < kRows; ++r) sum += half.to(y[r * kOut + o]);
+      EXPECT_EQ(half.to(db[o]), half.to(half.from(sum))) << o;
+    }
+  }
+}
+
+TEST(LibraryKernels, ConvolutionOfHalvesIsExactOnSmallIntegers) {
+  for (const Half& half : kHalves) {
+    std::vector<uint16_t> x(2 * 5 * 5 * 3), w(4 * 3 * 3 * 3), b(4), y(2 * 5 * 5 * 4);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = half.from(static_cast<float>(static_cast<int>(i * 3 % 5) - 2));
+    for (size_t i = 0; i < w.size(); ++i) w[i] = half.from(static_cast<float>(static_cast<int>(i * 7 % 3) - 1));
+    for (size_t i = 0; i < b.size(); ++i) b[i] = half.from(static_cast<float>(i));
+    LibrarySite site;
+    const ConvParams params{.padding = {1, 1, 1, 1}, .relu = 1};
+    View in[] = {view(x.data(), half.dtype, {2, 3, 5, 5}), view(w.data(), half.dtype, {4, 3, 3, 3}), view(b.data(), half.dtype, {4})};
+    View out[] = {view(y.data(), half.dtype, {2, 4, 5, 5})};
+    const auto channels_last = [](View& v) {
+      v.strides[0] = v.dims[1] * v.dims[2] * v.dims[3], v.strides[1] = 1, v.strides[2] = v.dims[3] * v.dims[1], v.strides[3] = v.dims[1];
+    };
+    channels_last(in[0]), channels_last(out[0]);
+    const KernelCall call{.in = in, .out = out, .n_in = 3, .n_out = 1, .params = &params};
+    ASSERT_EQ(kernel_of("conv2d").decline(call), nullptr);
+    site.run(kernel_of("conv2d"), call);
+    const auto at = [&](int64_t n, int64_t c, int64_t i, int64_t j) {
+      return i < 0 || j < 0 || i > 4 || j > 4 ? 0.0f : half.to(x[static_cast<size_t>(((n * 5 + i) * 5 + j) * 3 + c)]);
+    };
+    for (int64_t n = 0; n < 2; ++n)
+      for (int64_t o = 0; o < 4; ++o)
+        for (int64_t i = 0; i < 5; ++i)
+          for (int64_t j = 0; j < 5; ++j) {
+            float sum = static_cast<float>(o);
+            for (int64_t c = 0; c < 3; ++c)
+              for (int64_t p = 0; p < 3; ++p)
+                for (int64_t q = 0; q < 3; ++q)
+                  sum += at(n, c, i + p - 1, j + q - 1) * half.to(w[static_cast<size_t>(((o * 3 + c) * 3 + p) * 3 + q)]);
+            EXPECT_EQ(half.to(y[static_cast<size_t>(((n * 5 + i) * 5 + j) * 4 + o)]), std::max(sum, 0.0f));
+          }
+  }
+}
+
+// The queue keeps the first failure and names kernel and reason; nothing is queued after it.
+TEST(LibraryKernels, AFailureIsTheQueues) {
+  std::vector<float> x(40), w(40), y(16, 7);
+  LibrarySite site;
+  const LinearParams params;
+  View in[] = {view(x.data(), Dtype::f32, {4, 10}), view(w.data(), Dtype::f32, {4, 10})};
+  View out[] = {view(y.data(), Dtype::f32, {4, 4})};
+  const KernelCall call{.in = in, .out = out, .n_in = 2, .n_out = 1, .params = &params, .queue = &site.queue};
+  report_library(site.queue, "conv2d cudnn", "CUDNN_STATUS_EXECUTION_FAILED");
+  kernel_of("linear").run(call);
+  EXPECT_EQ(site.queue.status, kLibraryFailed);
+  EXPECT_STREQ(site.queue.failed, "conv2d cudnn: CUDNN_STATUS_EXECUTION_FAILED");
+  EXPECT_EQ(y, std::vector<float>(16, 7));
+}
+
+}  // namespace
+}  // namespace perigee

@@ -1,0 +1,82 @@
+// NVIDIA's own libraries, where this machine has them, as far as they work without a GPU: NVRTC compiles what fused_source writes, and
+// cuDNN plans our convolutions for an H100 that is described to it. What only a GPU can show is in tests/gpu.
+#include <set>
+
+#include "kernels/cuda/cudnn_conv.h"
+#include "kernels/cuda/fused_source.h"
+#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/nvrtc_cache.h"
+#include "tests/kernels/parity.h"
+
+namespace perigee {
+namespace {
+
+// Writes the source of each call and lets the reference compute.
+class WritingSite : public Site {
+ public:
+  void run(const Kernel& kernel, const KernelCall& call) override {
+    if (fused_source_declines(call) == nullptr) texts.insert(fused_source(call, "perigee_fused").text);
+    run_kernel(kernel, call);
+  }
+  std::set<std::string> texts;
+};
+
+TEST(Toolkit, NvrtcCompilesFusedPrograms) {
+  if (const char* why = cuda_library_missing(CudaLibrary::nvrtc)) GTEST_SKIP() << why;
+  WritingSite site;
+  for (const OpCase& tested : all_cases(0)) {
+    if (tested.op != "fused") continue;
+    Bench bench(tested, 0, site);
+    for (const Variant& variant : kVariants)
+      if (!variant.accumulate) bench.run(*ref_kernel("fused"), variant);
+  }
+  // One compilation of them all, each under a name of its own, takes as long as a few.
+  std::string all = fused_prelude();
+  size_t number = 0;
+  for (std::string text : site.texts) {
+    const size_t at = text.find("perigee_fused");
+    all += text.insert(at + std::string("perigee_fused").size(), std::to_string(number++));
+  }
+  ASSERT_GT(number, 20u);
+  ::setenv("XDG_CACHE_HOME", (testing::TempDir() + "/perigee_toolkit").c_str(), 1);
+  for (const int major : {8, 9}) {
+    std::string why;
+    EXPECT_FALSE(compile_cuda(all, major, 0, &why).empty()) << why;
+  }
+}
+
+constexpr const char* kH100 =
+    R"({"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,"multiProcessorCount":132,"warpSize":32,)"
+    R"("maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,)"
+    R"("maxCtasPerSM":32,"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":9008,"isTccDriver":0,"supportCoopLaunch":1,)"
+    R"("totalGlobalMem":85000000000,"smClockRateKHz":1980000,"memClockRateKHz":2619000,"l2CacheSize":52428800,"cudaDeviceId":0,)"
+    R"("deviceVer":900,"driverVer":13000,"deviceName":"NVIDIA H100 80GB HBM3"})";
+
+CudnnConv conv(int64_t n, int64_t c, int64_t size, int64_t o, int64_t kernel, int32_t stride, int32_t padding, int32_t groups) {
+  const int64_t out = (size + 2 * padding - kernel) / stride + 1;
+  return {.image = {n, c, size, size},
+          .kernel = {o, c / groups, kernel, kernel},
+          .result = {n, o, out, out},
+          .params = {.stride = {stride, stride}, .padding = {padding, padding, padding, padding}, .groups = groups}};
+}
+
+// relu without bias is the one that cuDNN refuses and conv_cudnn.cpp does by itself.
+TEST(Toolkit, CudnnPlansOurConvolutionsForAnH100) {
+  if (const char* why = cuda_library_missing(CudaLibrary::cudnn)) GTEST_SKIP() << why;
+  const CudaQueue queue{.workspace_bytes = size_t{256} << 20};
+  if (!cudnn_has_plan(conv(32, 16, 28, 16, 3, 1, 1, 1), kH100, queue)) GTEST_SKIP() << "this cuDNN does not plan without a GPU";
+  for (CudnnConv shape : {conv(128, 64, 56, 64, 3, 1, 1, 1), conv(128, 3, 224, 64, 7, 2, 3, 1), conv(128, 256, 56, 64, 1, 1, 0, 1),
+                          conv(64, 1, 28, 20, 5, 1, 0, 1), conv(32, 32, 28, 32, 3, 1, 1, 32)})
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16})
+      for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::grad_input, ConvDirection::grad_weight})
+        for (const bool fused : {false, true}) {
+          if (fused && direction != ConvDirection::forward) continue;
+          shape.dtype = dtype, shape.direction = direction, shape.bias = fused, shape.params.relu = fused;
+          EXPECT_TRUE(cudnn_has_plan(shape, kH100, queue))
+              << "channels " << shape.image[1] << ", dtype " << static_cast<int>(dtype) << ", direction " << static_cast<int>(direction)
+              << (fused ? ", bias and relu" : "");
+        }
+}
+
+}  // namespace
+}  // namespace perigee
