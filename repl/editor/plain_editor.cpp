@@ -22,6 +22,12 @@ Editor::Event PlainEditor::next() {
     if (newline == std::string::npos && !finished_) return Event::more;
     if (newline == std::string::npos && bytes_.empty() && text_.empty()) return Event::end;
     const bool last = newline == std::string::npos;
+    if (!prompt_.empty() && !last && newline >= kTerminalLine) {
+      bytes_.erase(0, newline + 1);
+      text_.clear();
+      output_ += "error: this terminal cuts lines at 4095 bytes, and this one was; put it into a file and :load that\n" + prompt_;
+      continue;
+    }
     if (!text_.empty()) text_ += '\n';
     text_.append(bytes_, 0, last ? bytes_.size() : newline);
     if (text_.ends_with('\r')) text_.pop_back();

@@ -10,6 +10,7 @@ namespace perigee {
 class PlainEditor : public Editor {
  public:
   static constexpr size_t kMaxText = size_t{64} << 20;  // what is longer is given as it is
+  static constexpr size_t kTerminalLine = 4095;         // longer lines of a terminal lose their ends in the kernel
 
   // The prompts of a terminal; none for a pipe.
   PlainEditor(Language& language, std::string prompt, std::string continuation);
@@ -22,7 +23,7 @@ class PlainEditor : public Editor {
   void expire() override {}
   void resize(int, int) override {}
   std::string take_output() override;
-  std::string hide() override { return ""; }
+  std::string hide() override { return prompt_.empty() ? "" : "\n"; }  // what is printed then begins in a row of its own
 
   void finish() { finished_ = true; }  // nothing more will be fed
   void clear();                        // forgets what was typed

@@ -91,7 +91,8 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options)
 void Trainer::read_losses(const Config& config, ModelSpec* spec) {
   const Json* given = config.raw("loss");
   if (!given || given->is_null())
-    throw Error(ErrorKind::model, {.where = job_.where(), .what = "a job that trains needs a 'loss'", .hint = "for example \"cross_entropy\""});
+    throw Error(ErrorKind::model,
+                {.where = job_.where(), .what = "a job that trains needs a 'loss'", .hint = "for example \"cross_entropy\""});
   const Json& loss = *given;
   const std::string main_target = config.string("target", "y");
   const auto input_of = [&](const std::string& name) {

@@ -258,6 +258,41 @@ TEST(PlainEditor, JoinsLinesUntilTheyAreFinished) {
   EXPECT_EQ(editor.next(), Editor::Event::end);
 }
 
+// As a person sees it who types: a prompt from the start, another one for each further line, and nothing else.
+TEST(PlainEditor, Prompts) {
+  Brackets language;
+  PlainEditor editor(language, "> ", ". ");
+  EXPECT_EQ(editor.take_output(), "");
+  editor.begin();
+  EXPECT_EQ(editor.take_output(), "> ");
+  editor.feed("f(\n");
+  EXPECT_EQ(editor.next(), Editor::Event::more);
+  EXPECT_EQ(editor.take_output(), ". ");
+  editor.resize(7, 2);
+  EXPECT_EQ(editor.take_output(), "");
+  EXPECT_EQ(editor.hide(), "\n");
+  editor.begin();  // after something else was printed: the input goes on
+  EXPECT_EQ(editor.take_output(), ". ");
+  editor.feed("\xE6\x97\xA5)\n");
+  EXPECT_EQ(editor.next(), Editor::Event::line);
+  EXPECT_EQ(editor.line(), "f(\n\xE6\x97\xA5)");
+  EXPECT_EQ(editor.take_output(), "");
+}
+
+// The kernel drops what is typed beyond 4095 bytes: what is left of such a line is not run.
+TEST(PlainEditor, LinesThatTheTerminalCutAreRefused) {
+  Brackets language;
+  PlainEditor typed(language, "> ", ". "), piped(language, "", "");
+  const std::string whole(PlainEditor::kTerminalLine - 1, 'x'), cut(PlainEditor::kTerminalLine, 'x');
+  typed.feed(cut + "\n" + whole + "\n");
+  EXPECT_EQ(typed.next(), Editor::Event::line);
+  EXPECT_EQ(typed.line(), whole);
+  EXPECT_NE(typed.take_output().find("cuts lines at 4095 bytes"), std::string::npos);
+  piped.feed(cut + "\n");
+  EXPECT_EQ(piped.next(), Editor::Event::line);
+  EXPECT_EQ(piped.line(), cut);
+}
+
 TEST(LuaText, OuterLocalsBecomeGlobals) {
   EXPECT_EQ(without_outer_locals("local x = 1"), "      x = 1");
   EXPECT_EQ(without_outer_locals("local x, y"), "      x, y = nil");

@@ -166,9 +166,10 @@ TEST_F(Program, ScriptsThatAreWrongAreModelErrors) {
     EXPECT_FALSE(fs::exists(folder_ / "runs")) << "nothing is left behind";
   };
   expect("", "bad.lua: the script returns nothing");
-  expect("local pg = require 'perigee' return pg.experiment { network = pg.sequential { pg.dense { 2 } }, "
-         "data = { train = pg.data.digits().train } }",
-         "bad.lua: a job that trains needs a 'loss'");
+  expect(
+      "local pg = require 'perigee' return pg.experiment { network = pg.sequential { pg.dense { 2 } }, "
+      "data = { train = pg.data.digits().train } }",
+      "bad.lua: a job that trains needs a 'loss'");
   expect("local x = = 1", "bad.lua:1: unexpected symbol");
   expect("\x1bLJ\x02", "bytecode");
   expect("local pg = require 'perigee'\nlocal n = pg.sequential { pg.dense { 3, activaton = 'relu' } }",
