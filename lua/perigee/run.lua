@@ -101,7 +101,7 @@ function Progress.__tostring(at)
     if value then parts[#parts + 1] = format:format(value) end
   end
   add("%.1f %%", at.progress and 100 * at.progress)
-  add("epoch %d", at.step > 0 and at.epoch + 1 or nil)
+  add("epoch %d", at.step > 0 and at.epoch + (at.state == "finished" and 0 or 1) or nil)
   add("step %s", at.step > 0 and grouped(at.step) or nil)
   add("loss %.4f", at.loss)
   add("accuracy %.2f %%", at.accuracy and 100 * at.accuracy)

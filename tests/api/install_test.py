@@ -112,6 +112,23 @@ class Installed(unittest.TestCase):
         program = next(self.root.rglob("bin/perigee"))
         self.assertRegex(run(program, "version"), r"\d+\.\d+\.\d+")
 
+    # What `luarocks make` puts into a tree stands by itself: the library beside the module is the one that is loaded.
+    @unittest.skipUnless(shutil.which("luarocks") and shutil.which("luajit"), "luarocks or luajit is not installed")
+    @unittest.skipUnless(BUILD == ROOT / "build", "the rockspec builds in build/")
+    def test_rock(self):
+        with tempfile.TemporaryDirectory() as tree:
+            run("luarocks", "--lua-version", "5.1", "make", "--tree", tree, "lua/perigee-0.1.0-1.rockspec", cwd=ROOT, timeout=300)
+            script = """local pg = require "perigee"
+                print(pg.version, (pg.arange(6) * 2):sum():item())
+                local experiment = pg.experiment { network = pg.sequential { pg.flatten {}, pg.dense { 10 } }, loss = "cross_entropy",
+                  optimizer = pg.sgd { lr = 0.1 }, data = { train = pg.data.digits { part = "train", size = 64, endless = false }, batch = 16 }, epochs = 1 }
+                print(pg.start(experiment, { folder = false }):wait(60).state)
+                for line in io.lines "/proc/self/maps" do if line:find "libperigee" then print(line:match "/.*") break end end"""
+            environment = {**os.environ, "LUA_CPATH": f"{tree}/lib/lua/5.1/?.so"}
+            version, state, library = run("luajit", "-e", script, env=environment, cwd=tree, timeout=120).splitlines()
+            self.assertEqual((version, state), ("0.1.0\t42", "finished"))
+            self.assertEqual(pathlib.Path(library).parent.resolve(), pathlib.Path(tree).resolve() / "lib/lua/5.1")
+
     @unittest.skipUnless(shutil.which("luajit"), "luajit is not installed")
     def test_stock_luajit(self):
         module = next(self.root.rglob("lua/5.1/perigee.so"))
