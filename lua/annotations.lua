@@ -31,7 +31,20 @@ local function kind_of(option)
 end
 
 local results = { layer = "perigee.Layer", source = "perigee.Source", op = "perigee.Tensor" }
-local parted = { mnist = true, cifar10 = true, digits = true }
+local parts = "{ train: perigee.Source, test: perigee.Source }"
+local sources = { -- these are more than one source
+  mnist = parts, cifar10 = parts, digits = parts, text = "perigee.Source|{ train: perigee.Source, test: perigee.Source, validation: perigee.Source }",
+}
+-- What is given instead of a table of options: its first one; nodes of a graph; a function to trace.
+local arguments = { layer = "number|string|function|perigee.Layer|perigee.Sequential|perigee.Node" }
+local other_arguments = "number|string|perigee.Rule"
+-- Of tensors' functions without an annotation of their own; all others give a tensor.
+local tensor_results = {
+  list = "table",
+  is_contiguous = "boolean", nbytes = "integer", numel = "integer", size = "integer", totable = "any", set = "nil",
+  eigh = "perigee.Tensor, perigee.Tensor", qr = "perigee.Tensor, perigee.Tensor", svd = "perigee.Tensor, perigee.Tensor, perigee.Tensor",
+}
+for _, name in ipairs { "zeros", "ones", "rand", "randn" } do tensor_results[name] = "perigee.Tensor" end
 
 local function one_line(text) return (text or ""):gsub("%s+", " ") end
 
@@ -64,9 +77,11 @@ local function put_entry(entry)
   local class = ("perigee.%s.%s"):format(entry.family, entry.name)
   put_options(class, entry, entry.family == "layer" and "perigee.LayerOptions" or nil)
   local result = results[entry.family] or "perigee.Rule"
-  if parted[entry.name] and entry.family == "source" then result = "{ train: perigee.Source, test: perigee.Source }" end
+  if entry.family == "source" then result = sources[entry.name] or result end
   put("---%s", one_line(entry.doc))
-  put("---@param options? %s|any", class)
+  if entry.family == "layer" then put "---@overload fun(node: perigee.Node, ...: perigee.Node|table): perigee.Node" end
+  if entry.family == "layer" and tensor.methods[entry.name] then put "---@overload fun(x: perigee.Tensor|table, ...): perigee.Tensor" end
+  put("---@param options? %s|%s", class, arguments[entry.family] or other_arguments)
   put("---@return %s", result)
   put(entry.full_path:find("[", 1, true) and "%s = function(options, ...) end" or "function %s(options, ...) end", entry.full_path)
   if entry.full_path ~= entry.path then put("%s = %s", entry.path, entry.full_path) end
@@ -92,9 +107,13 @@ local function put_classes(module)
         end
         if names then put("local %s = {}", (class:gsub("%.", "_"))) end
         put ""
-      elseif owner and locals[owner] then
+      elseif owner and locals[owner] and owner ~= "fields" and not method:find "^__" then -- fields stand with their class
         declared[class_of[owner] .. method] = true
-        if #comment > 0 then put(table.concat(comment, "\n")) end
+        local text_above = table.concat(comment, "\n")
+        if #comment > 0 then put(text_above) end
+        if class_of[owner] == "perigee.Tensor." and not text_above:find("@return", 1, true) then
+          put("---@return %s", tensor_results[method] or "perigee.Tensor")
+        end
         put("function %s%s%s%s end\n", locals[owner], joint, method, parameters)
       end
       comment = {}
@@ -108,13 +127,18 @@ for _, op in ipairs(native.ops()) do op_docs[op.name] = op.doc end
 -- A function that no registry has.
 local function put_function(path, f)
   local name = path:match "[%w_]+$"
-  local parameters, info, known = {}, debug.getinfo(f, "u"), false
+  local parameters, info, known, given = {}, debug.getinfo(f, "u"), false, false
   for _, line in ipairs(help.comment_above(f) or {}) do
     known = known or line:match "^%-%-%-" ~= nil
+    given = given or line:match "^%-%-%-@return" ~= nil
     if line:match "^%-%-%-" then put(line) end
   end
   local doc = op_docs[name] or op_docs[name:match "^(.*)_$"]
-  if not known and doc then put("---%s\n---@return perigee.Tensor", one_line(doc)) end
+  if not known and doc then put("---%s", one_line(doc)) end
+  if not given then
+    local result = tensor_results[name] or (tensor.methods[name] and "perigee.Tensor")
+    if result then put("---@return %s", result) end
+  end
   for index = 1, info.nparams do parameters[index] = debug.getlocal(f, index) end
   if info.isvararg then parameters[#parameters + 1] = "..." end
   put("function %s(%s) end\n", path, table.concat(parameters, ", "))

@@ -47,6 +47,7 @@ local pg = {
 ---A layer from a function of one or more values, traced once. Options: { name = "swish" }.
 ---@param f function
 ---@param options? table
+---@return perigee.Layer
 function pg.lambda(f, options)
   if type(f) == "table" and options == nil then f, options = f[1], { name = f.name } end
   local layer = trace.run(f)
@@ -56,6 +57,7 @@ end
 
 ---Runs `f` compiled by LuaJIT: faster, but Ctrl-C cannot interrupt a loop in it.
 ---@param f function
+---@return function
 function pg.jit(f)
   jit.on(f, true)
   return f

@@ -14,10 +14,16 @@ local layers = {}
 local common = native.common_layer_options()
 
 ---@class perigee.Layer
+---@overload fun(node: perigee.Node, ...: perigee.Node): perigee.Node
 local Layer = {}
 Layer.__index = Layer
 
 ---@class perigee.Node
+---@operator add(perigee.Node|number): perigee.Node
+---@operator sub(perigee.Node|number): perigee.Node
+---@operator mul(perigee.Node|number): perigee.Node
+---@operator div(perigee.Node|number): perigee.Node
+---@operator unm: perigee.Node
 local Node = {}
 Node.__index = Node
 
@@ -32,6 +38,7 @@ function Node:output(index)
 end
 
 ---@class perigee.Sequential
+---@overload fun(node: perigee.Node, ...: perigee.Node): perigee.Node
 local Sequential = {}
 Sequential.__index = Sequential
 

@@ -42,12 +42,21 @@ for kind, *rest in bindings:
         missing.append(f"{rest[0]}: {rest[1]}")
     elif kind == "method" and rest[0] not in methods:
         missing.append("a tensor's " + rest[0])
+# Without a result a language server takes what a function gives for nothing.
+silent, comment = [], []
+for line in text.splitlines():
+    if match := re.match(r"function ([\w.:]+)\(", line):
+        if not any(each.startswith("---@return") for each in comment):
+            silent.append(match[1])
+    comment = [*comment, line] if line.startswith("---") else []
+NOTHING = {"pg.save", "pg.seed", "pg.set", *(f"perigee_Run:{name}" for name in ("pause", "resume", "stop", "save", "on", "plot", "close"))}
 used = set(re.findall(r"\bperigee\.[A-Z]\w*(?![\w.])", re.sub(r"---@class [^\n]*", "", text)))
 undeclared = sorted(name for name in used if name not in classes)
 loads = subprocess.run([program, "-e", f"assert(loadfile {file!r}) return nil"], capture_output=True, text=True)
 
 checks = [("every function, option and method of the bindings is annotated", not missing and len(bindings) > 800, missing[:20] or len(bindings)),
           ("every class that is used is declared", not undeclared, undeclared),
+          ("every function says what it gives", not set(silent) - NOTHING, sorted(set(silent) - NOTHING)),
           ("it is Lua", loads.returncode == 0, loads.stderr)]
 for number, (name, good, detail) in enumerate(checks, 1):
     print(f"{'ok' if good else 'not ok'} {number} {name}" + ("" if good else f"\n# {detail}"))
