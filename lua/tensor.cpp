@@ -47,6 +47,7 @@ extern "C" {
 
 static int tensor_unary(int op, const Array* a, Array* out) noexcept {
   return attempt([&] {
+    if (eager_few(static_cast<Elementwise>(op), *a, nullptr, 0, out)) return;
     const EagerOperand operands[] = {operand(a, 0)};
     give(out, eager_elementwise(static_cast<Elementwise>(op), operands));
   });
@@ -54,6 +55,7 @@ static int tensor_unary(int op, const Array* a, Array* out) noexcept {
 
 static int tensor_binary(int op, const Array* a, const Array* b, double number, Array* out) noexcept {
   return attempt([&] {
+    if (a && eager_few(static_cast<Elementwise>(op), *a, b, number, out)) return;
     const EagerOperand operands[] = {operand(a, number), operand(b, number)};
     give(out, eager_elementwise(static_cast<Elementwise>(op), operands));
   });

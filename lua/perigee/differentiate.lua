@@ -93,7 +93,9 @@ end
 local function range_of(entry, size, axis, x)
   local function place(number) return number < 0 and number + size + 1 or number end
   local range = type(entry) == "number" and { entry, entry } or entry
-  if type(range) ~= "table" then where.fail("an index has numbers and ranges; got " .. describe(entry)) end
+  if type(range) ~= "table" then
+    where.fail(("an index has numbers and ranges; got %s; places choose along an axis, x:take(places, axis)"):format(describe(entry)))
+  end
   local first, last, step = place(range[1] or 1), place(range[2] or -1), range[3] or 1
   if step == 0 then where.fail "a range's step cannot be 0" end
   local distance = step > 0 and last - first or first - last
@@ -118,7 +120,7 @@ local function index(x, entries)
   local shape = x.shape
   local start, stop, step, result, backwards, axis = {}, {}, {}, {}, {}, 0
   for _, entry in ipairs(entries) do
-    if entry == makers.newaxis then
+    if rawequal(entry, makers.newaxis) then
       result[#result + 1] = 1
     else
       axis = axis + 1

@@ -103,11 +103,18 @@ for number, name in pairs(dtype_names) do
 end
 tensor.dtypes, tensor.pointers = dtypes, ctypes
 
+-- What others call them, for the hint.
+local elsewhere = {
+  float = "f32", float32 = "f32", double = "f64", float64 = "f64", half = "f16", float16 = "f16", bfloat16 = "bf16", int = "i32", int32 = "i32",
+  long = "i64", int64 = "i64", byte = "u8", uint8 = "u8", boolean = "bool",
+}
+
 local function dtype_number(name)
   local number = dtypes[name]
   if not number then
     local known = {}
     for each in pairs(dtypes) do known[#known + 1] = each end
+    if elsewhere[name] then where.fail(("there is no dtype '%s'; did you mean '%s'?"):format(name, elsewhere[name])) end
     where.fail(("there is no dtype %s%s"):format(where.describe(name), where.suggestion(name, known)))
   end
   return number
@@ -284,6 +291,10 @@ function methods.fill(x, value)
   return x
 end
 
+methods.fill_ = methods.fill
+
+function methods.zero_(x) return methods.fill(x, 0) end
+
 ---Copies y, which broadcasts to x's shape, into x.
 ---@param y perigee.Tensor
 function methods.copy_(x, y)
@@ -345,7 +356,7 @@ end
 function tensor.axis(x, axis)
   local rank = x.rank
   if type(axis) ~= "number" or axis % 1 ~= 0 or axis == 0 or axis > rank or axis < -rank then
-    where.fail(("there is no axis %s of %s; axes count from 1, or from the end with -1"):format(tostring(axis), type_text(x)))
+    where.fail(("there is no axis %s of %s; axes count from 1, or from the end with -1"):format(describe(axis), type_text(x)))
   end
   return axis > 0 and axis or axis + rank + 1
 end

@@ -36,7 +36,7 @@ local function write_entry(place, entry)
     if entry % 1 ~= 0 then where.fail(("an index is a whole number; got %s"):format(tostring(entry))) end
     to.kind, to.start = at, entry
     return false
-  elseif entry == NewAxis then
+  elseif rawequal(entry, NewAxis) then
     to.kind = new_axis
   elseif type(entry) == "table" then
     if #entry > 3 then where.fail(("a range is {first, last} or {first, last, step}; got %d numbers"):format(#entry)) end
@@ -44,7 +44,8 @@ local function write_entry(place, entry)
     to.start, to.stop = number_or_fail(entry[1], 1, "the beginning"), number_or_fail(entry[2], -1, "the end")
     to.kind = next(entry) == nil and whole or range
   else
-    where.fail(("an index has numbers, ranges {first, last, step} and {} for all; got %s"):format(tensor.describe(entry)))
+    where.fail(("an index has numbers, ranges {first, last, step} and {} for all; got %s%s"):format(tensor.describe(entry),
+      is_tensor(entry) and "; masks and places stand alone, x[mask], or choose along an axis, x:take(places, axis)" or ""))
   end
   return true
 end
@@ -145,35 +146,34 @@ end
 
 ---@class perigee.Data
 ---@field ptr ffi.cdata*  pointer to the first element; valid while this object lives
-local Data = {}
+---@field size integer
 
 ---The elements without copying: an object that owns the memory, data[1] to data[#data]; its `.ptr` is the FFI pointer.
 ---@return perigee.Data
 function methods.data(x)
+  tensor.need("data", x)
   if not x:is_contiguous() then where.fail("data() needs dense memory, and this is a window with gaps: x:contiguous():data()") end
-  local out = Tensor()
-  functions.contiguous(x, out) -- another handle on the same storage
-  return setmetatable({ ptr = ffi.cast(tensor.pointers[x.dtype], x.data_), size = x:numel(), owner = out }, Data)
-end
-
-local function checked(data, index)
-  if index < 1 or index > data.size or index % 1 ~= 0 then
-    where.fail(("index %s lies outside 1 to %d"):format(tostring(index), data.size))
+  local owner, ptr, size = Tensor(), ffi.cast(tensor.pointers[x.dtype], x.data_), x:numel()
+  check(functions.contiguous(x, owner)) -- another handle on the same storage
+  local function checked(index)
+    if type(index) ~= "number" or index < 1 or index > size or index % 1 ~= 0 then
+      where.fail(("index %s lies outside 1 to %d"):format(tostring(index), size))
+    end
+    return index - 1
   end
-  return index - 1
+  local data = newproxy(true) -- a userdata: tables have no __len
+  local meta = getmetatable(data)
+  meta.__fields = { "ptr", "size" }
+  function meta.__index(_, index)
+    if index == "ptr" then return ptr end
+    if index == "size" then return size end
+    return tonumber(ptr[checked(index)])
+  end
+  function meta.__newindex(_, index, value) ptr[checked(index)] = value end
+  function meta.__len() return size end
+  function meta.__tostring() return "data of " .. tensor.type_text(owner) end
+  return data
 end
-
-function Data.__index(data, index)
-  if type(index) ~= "number" then return nil end
-  return tonumber(data.ptr[checked(data, index)])
-end
-
-function Data.__newindex(data, index, value)
-  if type(index) ~= "number" then where.fail("only elements can be set") end
-  data.ptr[checked(data, index)] = value
-end
-
-function Data.__len(data) return data.size end
 
 ---Nested Lua lists; a number where x has no dimensions.
 function methods.totable(x)

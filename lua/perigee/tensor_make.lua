@@ -55,6 +55,17 @@ end
 filled("zeros", 0)
 filled("ones", 1)
 
+for name, value in pairs { zeros_like = 0, ones_like = 1 } do
+  ---Of x's shape, and its dtype when none is named.
+  makers[name] = function(x, options)
+    if tensor.is_symbol(x) then return tensor.record("full_like", { value = value }, x) end
+    if not is_tensor(x) then where.fail(("%s takes a tensor; got %s"):format(name, describe(x))) end
+    local out = create(x.shape, options and check_options(name, options) or x.dtype)
+    check(functions.fill(out, value))
+    return out
+  end
+end
+
 ---A tensor of one value: pg.full({2, 3}, 7), pg.full({2, 3}, 7, { dtype = "i64" }).
 ---@param shape integer[]
 ---@param value number
@@ -178,36 +189,41 @@ local function shape_of_table(value, shape, depth, path)
   end
 end
 
+-- Returns the next place, and whether there were numbers among the booleans.
 local function flatten(value, data, place)
+  local numbers, some = #value == 0, nil
   for index = 1, #value do
     local item = value[index]
     if type(item) == "table" then
-      place = flatten(item, data, place)
+      place, some = flatten(item, data, place)
+      numbers = numbers or some
     else
-      if type(item) == "boolean" then item = item and 1 or 0 end
+      if type(item) == "boolean" then item = item and 1 or 0 else numbers = true end
       if type(item) ~= "number" then where.fail(("a tensor holds numbers; got %s"):format(where.describe(item))) end
       data[place] = item
       place = place + 1
     end
   end
-  return place
+  return place, numbers
 end
 
----A tensor of nested lists, a number, or a copy of a tensor: pg.tensor { {1, 2}, {3, 4} }, pg.tensor({1, 2}, { dtype = "i64" }).
+---A tensor of nested lists, a number, or a copy of a tensor: pg.tensor { {1, 2}, {3, 4} }, pg.tensor({1, 2}, { dtype = "i64" }). Booleans alone give
+---a mask.
 ---@param value table|number|boolean|perigee.Tensor
 ---@param options? { dtype?: string, device?: string }
 ---@return perigee.Tensor
 function makers.tensor(value, options)
   local dtype = check_options("tensor", options or {})
   if is_tensor(value) then return value:clone():to(options and options.dtype or dtype_of(value)) end
-  if type(value) == "boolean" then value = value and 1 or 0 end
+  if type(value) == "boolean" then return makers.tensor({ value }, options):reshape {} end
   if type(value) == "number" then return makers.full({}, value, options) end
   if type(value) ~= "table" then where.fail("pg.tensor takes nested lists, a number or a tensor; got " .. where.describe(value)) end
   local shape = {}
   shape_of_table(value, shape, 1, "the list")
   shape.full = nil
   local out = create(shape, "f64")
-  flatten(value, ffi.cast("double*", out.data_), 0)
+  local _, numbers = flatten(value, ffi.cast("double*", out.data_), 0)
+  if not numbers and not (options and options.dtype) then dtype = "bool" end
   return dtype == "f64" and out or out:to(dtype)
 end
 makers.from = makers.tensor

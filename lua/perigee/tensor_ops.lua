@@ -303,6 +303,13 @@ function methods.clamp(x, low, high)
   return x
 end
 
+---The same in place.
+function methods.clamp_(x, low, high)
+  if low then x = methods.maximum_(x, low) end
+  if high then x = methods.minimum_(x, high) end
+  return x
+end
+
 ---The slices of x along an axis (1) at places, which count from 1.
 ---@param places perigee.Tensor|integer[]
 function methods.take(x, places, axis)
@@ -440,7 +447,7 @@ function methods.matmul(a, b, options)
   if not left and not right then return product end
   local shape = product.shape
   if right then table.remove(shape) end
-  if left then table.remove(shape, #shape + (right and 1 or 0) - (right and 0 or 1)) end
+  if left then table.remove(shape, right and #shape or #shape - 1) end
   return methods.reshape(product, shape)
 end
 methods.mm = methods.matmul

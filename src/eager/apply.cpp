@@ -16,6 +16,7 @@ enum class Wants {
   common,  // one dtype for all
   real,    // one dtype for all, f32 or f64
   sums,    // numbers that a sum does not overflow soon
+  order,   // their own, where numbers are compared and no more
   labels,  // the first real; the second like it, or i64
   indices  // the last i64, the others as they are
 };
@@ -40,10 +41,10 @@ constexpr Rule kRules[] = {
     {"reduce_sum", Wants::sums},
     {"reduce_prod", Wants::sums},
     {"cumulative_sum", Wants::sums},
-    {"reduce_max", Wants::sums},
-    {"reduce_min", Wants::sums},
-    {"arg_max", Wants::sums},
-    {"arg_min", Wants::sums},
+    {"reduce_max", Wants::order},
+    {"reduce_min", Wants::order},
+    {"arg_max", Wants::order},
+    {"arg_min", Wants::order},
     {"concatenate", Wants::common},
     {"cross_entropy", Wants::labels},
     {"gather", Wants::indices},
@@ -163,6 +164,9 @@ std::vector<Dtype> operand_dtypes(const OpDef& op, std::span<const Dtype> dtypes
     case Wants::own: break;
     case Wants::common: std::fill(wanted.begin(), wanted.end(), common); break;
     case Wants::real: std::fill(wanted.begin(), wanted.end(), real(common)); break;
+    case Wants::order:
+      if (wanted[0] == Dtype::i32 || wanted[0] == Dtype::u8) break;
+      [[fallthrough]];
     case Wants::sums: wanted[0] = is_integer(wanted[0]) ? Dtype::i64 : real(wanted[0]); break;
     case Wants::labels:
       wanted[0] = real(wanted[0]);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cassert>
 #include <cmath>
+#include <new>
 
 #include "src/core/error.h"
 #include "src/core/large_blocks.h"
@@ -81,6 +82,11 @@ Array new_array(const View& like, Dtype dtype) {
   Array result(new_storage(bytes), view);
   result.view.data = result.storage->data();
   return result;
+}
+
+void new_array_at(Array* place, const View& dense) {
+  new (place) Array(new_storage(static_cast<size_t>(dense.elements()) * dtype_bytes(dense.dtype)), dense);
+  place->view.data = place->storage->data();
 }
 
 Array new_array(const Type& type) { return new_array(contiguous_view(nullptr, type.dtype, type.shape)); }

@@ -28,6 +28,7 @@ struct Array {
 Array new_array(const View& view);
 Array new_array(const View& view, Dtype dtype);
 Array new_array(const Type& type);
+void new_array_at(Array* place, const View& dense);  // makes it where there is no Array yet, like a view that is dense and not large
 
 Array contiguous(const Array& x);         // itself where it is already
 Array cast(const Array& x, Dtype dtype);  // itself where it has that dtype

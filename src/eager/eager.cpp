@@ -147,7 +147,7 @@ void run(std::span<const Kernel* const> kernels, const char* op, std::span<const
   call.n_out = 1;
   call.params = params;
   const int64_t elements = out.elements();
-  constexpr int64_t kTiny = 32, kFew = 1 << 14, kWorthCopies = 256;
+  constexpr int64_t kTiny = 32, kOneThread = 1 << 14, kWorthCopies = 256;
   // The plainest loop is listed after those for long operands.
   for (size_t i = kernels.size(); elements <= kTiny && i-- > 0;)
     if (kernels[i]->backend == Backend::cpu && kernels[i]->isa == Isa::baseline && kernels[i]->decline && !kernels[i]->decline(call))
@@ -165,8 +165,29 @@ void run(std::span<const Kernel* const> kernels, const char* op, std::span<const
     const Kernel& flat = kernel_for(kernels, call, op);
     return run_kernel(flat, call, split_elementwise(call), static_cast<double>(elements));
   }
-  if (elements < kFew) return kernel.run(call);  // element-wise kernels need no scratch
+  if (elements < kOneThread) return kernel.run(call);  // element-wise kernels need no scratch
   run_kernel(kernel, call, split_elementwise(call), static_cast<double>(elements));
+}
+
+constexpr int64_t kFew = 256;
+
+// By op: the kernel that takes operands of one dense shape of f32.
+const Kernel& few_kernel(E op) {
+  static const auto table = [] {
+    std::array<const Kernel*, kElementwiseOps> kernels{};
+    for (int i = 0; i < kElementwiseOps; ++i) {
+      const View x = contiguous_view(nullptr, Dtype::f32, Shape{kFew}), in[] = {x, x, x};
+      KernelCall call;
+      call.in = in;
+      call.n_in = elementwise_arity(static_cast<E>(i));
+      call.out = &x;
+      call.n_out = 1;
+      if (!elementwise_gives_truth(static_cast<E>(i)))
+        kernels[static_cast<size_t>(i)] = &kernel_for(elementwise_kernels(static_cast<E>(i)), call, elementwise_name(static_cast<E>(i)));
+    }
+    return kernels;
+  }();
+  return *table[static_cast<size_t>(op)];
 }
 
 }  // namespace
@@ -201,6 +222,28 @@ Array eager_elementwise(Elementwise op, std::span<const EagerOperand> operands) 
   Array result = new_array(out);
   run(elementwise_kernels(op), elementwise_name(op), views, result.view, nullptr);
   return result;
+}
+
+// What most calls of scripts on small tensors are: nothing is converted, repeated or chosen, and no handle copied.
+bool eager_few(Elementwise op, const Array& a, const Array* b, double number, Array* out) {
+  const View& x = a.view;
+  if (x.dtype != Dtype::f32 || elementwise_gives_truth(op) || elementwise_arity(op) > 2 || !x.contiguous() || x.elements() > kFew)
+    return false;
+  const bool second = elementwise_arity(op) == 2;
+  if (b && (b->view.dtype != Dtype::f32 || !same_shape(x, b->view) || !b->view.contiguous())) return false;
+  float value = static_cast<float>(number);
+  View in[2];
+  in[0] = x;
+  if (b) in[1] = b->view;
+  else in[1].data = &value;
+  new_array_at(out, x);
+  KernelCall call;
+  call.in = in;
+  call.n_in = second ? 2 : 1;
+  call.out = &out->view;
+  call.n_out = 1;
+  few_kernel(op).run(call);
+  return true;
 }
 
 void eager_elementwise_into(Elementwise op, std::span<const EagerOperand> operands, const Array& target) {

@@ -66,4 +66,54 @@ function tests.integers_wrap_around()
   check.equal((x[{ { 1, 2 } }]:prod()):item(), 2 ^ 41 + 1)
 end
 
+-- What NumPy and PyTorch have by these names.
+function tests.small_things()
+  check.equal(pg.tensor({ true, false }).dtype, "bool")
+  check.equal(pg.tensor({ { true }, { 1 } }).dtype, "f32")
+  check.equal(pg.tensor(true).dtype .. #pg.tensor(true).shape, "bool0")
+  check.equal(pg.ones(3):dot(pg.ones(3)).shape, {})
+  check.equal(pg.ones(3):matmul(pg.ones(2, 3, 4)).shape, { 2, 4 })
+  check.equal(pg.ones(2, 3, 4):matmul(pg.ones(4)).shape, { 2, 3 })
+  check.equal(pg.tensor({ 3, 1 }, { dtype = "i32" }):max().dtype, "i32")
+  check.equal(pg.tensor({ 3, 1 }, { dtype = "u8" }):min():item(), 1)
+  check.equal(pg.tensor({ 3, 1 }, { dtype = "i32" }):sum().dtype, "i64")
+  local x = pg.tensor { 1, 5, 9 }
+  x:clamp_(2, 6)
+  check.equal(list(x), { 2, 5, 6 })
+  check.equal(list(x:fill_(3)), { 3, 3, 3 })
+  check.equal(list(x:zero_()), { 0, 0, 0 })
+  check.equal(pg.ones_like(pg.zeros(2, 1, { dtype = "i64" })).dtype, "i64")
+  check.equal(list(pg.compile(function(a) return a + pg.ones_like(a) end)(pg.zeros(2))), { 1, 1 })
+  check.raises(function() pg.zeros(2, { dtype = "int64" }) end, "no dtype 'int64'; did you mean 'i64'?")
+  check.raises(function() return x[{ pg.tensor({ 1 }, { dtype = "i64" }) }] end, "x:take%(places, axis%)")
+  check.raises(function() return x:take({ 1 }, x) end, "no axis a tensor f32%[3%] of f32%[3%]")
+  local data = pg.arange(6):reshape(2, 3):data()
+  check.equal(#data, 6)
+  check.equal(data.size, 6)
+  check.equal(data[6], 6)
+  check.equal(tostring(data), "data of f32[2x3]")
+  check.raises(function() return data[7] end, "index 7 lies outside 1 to 6")
+  check.raises(function() data.size = 3 end, "index size lies outside 1 to 6")
+  collectgarbage()
+  data[1] = 7
+  check.equal(data.ptr[0], 7)
+end
+
+-- The same numbers whatever way an op takes: few elements, many, with gaps.
+function tests.few_elements_are_computed_as_many()
+  pg.seed(9)
+  local x, y = pg.rand(600) + 0.5, pg.rand(600) + 0.5
+  for _, name in ipairs { "exp", "log", "tanh", "sigmoid", "sqrt", "erf", "sin", "relu", "reciprocal", "logical_not" } do
+    local whole = x[name](x)
+    check.equal(x[{ { 1, 10 } }][name](x[{ { 1, 10 } }]):all_equal(whole[{ { 1, 10 } }]), true)
+    check.equal(x[{ { 1, 599, 7 } }][name](x[{ { 1, 599, 7 } }]):all_equal(whole[{ { 1, 599, 7 } }]), true)
+  end
+  for _, name in ipairs { "add", "div", "pow", "maximum", "mod", "less" } do
+    local whole, scaled = x[name](x, y), x[name](x, 0.7)
+    check.equal(x[{ { 1, 10 } }][name](x[{ { 1, 10 } }], y[{ { 1, 10 } }]):all_equal(whole[{ { 1, 10 } }]), true)
+    check.equal(x[{ { 1, 10 } }][name](x[{ { 1, 10 } }], 0.7):all_equal(scaled[{ { 1, 10 } }]), true)
+    check.equal(x[{ { 600, 1, -3 } }][name](x[{ { 600, 1, -3 } }], 0.7):all_equal(scaled[{ { 600, 1, -3 } }]), true)
+  end
+end
+
 return tests
