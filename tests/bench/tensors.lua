@@ -1,4 +1,4 @@
--- What tests/bench/tensors.py times: element-wise ops from a script, and a training loop of one's own. One line of JSON each. Run as
+-- What tests/bench/tensors.py times: element-wise ops and reductions from a script, and a training loop of one's own. One line of JSON each. Run as
 -- perigee -e 'THREADS, SECONDS = 1, 0.5 dofile "tests/bench/tensors.lua"'.
 local ffi = require "ffi"
 local pg = require "perigee"
@@ -35,7 +35,14 @@ if threads == 1 then
   report("x + y", 1e9 * seconds_of(function() local _ = x + y end))
   report("x + 1", 1e9 * seconds_of(function() local _ = x + 1 end))
   report("exp(x)", 1e9 * seconds_of(function() local _ = x:exp() end))
+  for _, name in ipairs { "log", "tanh", "sigmoid", "sqrt" } do report(name .. "(x)", 1e9 * seconds_of(function() local _ = x[name](x) end)) end
   report("x += y", 1e9 * seconds_of(function() x:add_(y) end))
+  for _, dtype in ipairs { "f32", "f64", "i64", "i32" } do
+    local many = (pg.rand(1000, 1000) * 100):to(dtype)
+    report("sum of 1e6 " .. dtype, 1e9 * seconds_of(function() local _ = many:sum() end))
+    report("max of columns, 1e6 " .. dtype, 1e9 * seconds_of(function() local _ = many:max(1) end))
+    report("max of rows, 1e6 " .. dtype, 1e9 * seconds_of(function() local _ = many:max(2) end))
+  end
 end
 
 -- 784-500-500-10, batch 64, SGD with momentum: the row mlp_sgd of bench.py.

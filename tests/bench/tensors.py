@@ -13,7 +13,13 @@ def peer(seconds):
     import torch
     torch.set_num_threads(1)
     x, y = torch.ones(10), torch.ones(10)
-    for name, op in (("x + y", lambda: x + y), ("x + 1", lambda: x + 1), ("exp(x)", lambda: x.exp()), ("x += y", lambda: x.add_(y))):
+    ops = [("x + y", lambda: x + y), ("x + 1", lambda: x + 1), ("exp(x)", lambda: x.exp()), ("log(x)", lambda: x.log()), ("tanh(x)", lambda: x.tanh()),
+           ("sigmoid(x)", lambda: x.sigmoid()), ("sqrt(x)", lambda: x.sqrt()), ("x += y", lambda: x.add_(y))]
+    for name, dtype in (("f32", torch.float32), ("f64", torch.float64), ("i64", torch.int64), ("i32", torch.int32)):
+        many = (torch.rand(1000, 1000) * 100).to(dtype)
+        ops += [(f"sum of 1e6 {name}", lambda many=many: many.sum()), (f"max of columns, 1e6 {name}", lambda many=many: many.amax(0)),
+                (f"max of rows, 1e6 {name}", lambda many=many: many.amax(1))]
+    for name, op in ops:
         count, best = 1, float("inf")
 
         def repeat(n):
@@ -50,12 +56,13 @@ def bench(bench, torches, args):
         done = bench.run([torch.python, __file__, args.seconds], 1, bench.torch_environment(1))
         for name, value in values(done.stdout).items():
             theirs[name] = min(value, theirs.get(name, value))
-    print("| ten numbers | Perigee, ns | PyTorch, ns | ratio | bar |\n|---|---|---|---|---|")
-    for name, value in one.items():
-        if name == "images":
-            continue
-        ratio = f"{theirs[name] / value:.1f}" if name in theirs else ""
-        print(f"| `{name}` | {value:.0f} | {theirs.get(name, float('nan')):.0f} | {ratio} | under 1000; 3 |")
+    for title, many, bar in (("ten numbers", False, "under 1000; 3"), ("reductions", True, "")):
+        print(f"\n| {title} | Perigee, ns | PyTorch, ns | ratio | bar |\n|---|---|---|---|---|")
+        for name, value in one.items():
+            if name == "images" or many != ("1e6" in name):
+                continue
+            ratio = f"{theirs[name] / value:.1f}" if name in theirs else ""
+            print(f"| `{name}` | {value:.0f} | {theirs.get(name, float('nan')):.0f} | {ratio} | {bar} |")
     jobs = bench.Jobs()
     print("\n| MLP, batch 64 | pg.compile, images/s | built-in trainer, images/s | ratio | bar |\n|---|---|---|---|---|")
     for threads in (1, 2):

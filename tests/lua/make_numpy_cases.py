@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/lua/numpy_cases.npz: 2000 cases of tensor ops on random shapes, computed by NumPy. numpy_cases_test.lua runs them.
+"""Writes tests/lua/numpy_cases.npz: 2200 cases of tensor ops on random shapes, computed by NumPy. numpy_cases_test.lua runs them.
 
 A case is one line of Lua, `return <expression>` over x (a list of tensors) and pg, and the array that it must give. Numbers are drawn here and
 stored in one flat array for operands and one for results; a line of text for each case says where its arrays lie. Usage: make_numpy_cases.py OUTPUT
@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-COUNT = 2000
+COUNT, MORE_COUNT = 2000, 200
 rng = np.random.default_rng(20240607)
 
 NAMES = {"float32": "f32", "float64": "f64", "int64": "i64", "int32": "i32", "uint8": "u8", "bool": "bool"}
@@ -360,6 +360,62 @@ def convert():
     return f'x[1]:to "{NAMES[dtype]}"', [x], x.astype(dtype)
 
 
+# As given, and with every dimension named, which NumPy is asked for; the letters x, y, z are what "..." stands for.
+GENERAL = [("...i,ij->...j", "xyi,ij->xyj"), ("...ij,...jk", "xij,xjk->xik"), ("ii->i", "ii->i"), ("ii", "ii->"), ("bii->b", "bii->b"),
+           ("iij->ji", "iij->ji"), ("iii", "iii->"), ("...ii->...", "xyii->xy"), ("i...->...", "ixy->xy"), ("ji", "ji->ij"), ("ba,cb", "ba,cb->ac"),
+           ("ii,ij->j", "ii,ij->j"), ("ij,jk,kl->il", "ij,jk,kl->il"), ("ij,ik,il->jkl", "ij,ik,il->jkl"), ("ab,bc,ca->", "ab,bc,ca->"),
+           ("...,...->...", "xy,xy->xy"), ("i...j,j->i...", "ixyj,j->ixy")]
+
+
+def general_einsum():
+    formula, named = GENERAL[rng.integers(0, len(GENERAL))]
+    sizes = {label: int(rng.integers(1, 5)) for label in "abcijklxyz"}
+    arrays = [real([sizes[c] for c in part]) for part in named.split("->")[0].split(",")]
+    operands = ", ".join(f"x[{place + 1}]" for place in range(len(arrays)))
+    return f'pg.einsum("{formula}", {operands})', arrays, np.einsum(named, *arrays)
+
+
+def determinants():
+    batch, n = shape(0, 2, 3), int(rng.integers(1, 6))
+    a = real(batch + (n, n), dtype="float64")
+    kind = rng.choice(["det", "sign", "size", "trace"])
+    if kind == "det":
+        return "x[1]:det()", [a], np.linalg.det(a)
+    if kind == "trace":
+        return "x[1]:trace()", [a], np.trace(a, axis1=-2, axis2=-1)
+    sign, size = np.linalg.slogdet(a)
+    return ("(x[1]:slogdet())", [a], sign) if kind == "sign" else ("(select(2, x[1]:slogdet()))", [a], size)
+
+
+def halves():
+    a, k = numbers(shape(0, 2) + tuple(int(n) for n in rng.integers(1, 6, 2))), int(rng.integers(-2, 3))
+    kind = rng.choice(["tril", "triu", "diagonal"])
+    if kind == "diagonal":
+        return "x[1]:diagonal()", [a], np.diagonal(a, axis1=-2, axis2=-1)
+    return f"x[1]:{kind}({k})", [a], getattr(np, kind)(a, k)
+
+
+def turned():
+    x = numbers(shape(1))
+    axis, text = axis_of(x)
+    return f"x[1]:flip({text})", [x], np.flip(x, axis)
+
+
+def inner():
+    n = int(rng.integers(1, 6))
+    a, b = real((n,)), real((n,))
+    return "x[1]:dot(x[2])", [a, b], np.dot(a, b)
+
+
+def extremes():
+    x = rng.integers(0, 99, shape(1)).astype(rng.choice(["int32", "int64", "uint8", "float64"]))
+    axis, text = axis_of(x)
+    name = rng.choice(["max", "min"])
+    return f"x[1]:{name}({text})", [x], getattr(np, name)(x, axis=axis)
+
+
+MORE = [general_einsum, determinants, general_einsum, halves, general_einsum, turned, inner, extremes]
+
 MAKERS = [unary, unary_of_positive, binary, binary, divide, whole_division, with_number, power, compare, choose, clamp, reduce, reduce, spread, truth,
           arg_reduce, cumulative, sorting, index, index, index, mask, assign, take, nonzero, rearrange, rearrange, join, part, product, product, einsum,
           softmax, linear_algebra, convolution, in_place, convert]
@@ -376,8 +432,8 @@ def main():
         flat.append(array.astype("float64").ravel())
         return f"{NAMES[str(array.dtype)]}:{begin}:{'x'.join(map(str, array.shape))}"
 
-    for number in range(COUNT):
-        code, given, wanted = MAKERS[number % len(MAKERS)]()
+    for number in range(COUNT + MORE_COUNT):
+        code, given, wanted = (MAKERS[number % len(MAKERS)] if number < COUNT else MORE[number % len(MORE)])()
         inputs = ";".join(store(x, operands, "in") for x in given)
         lines.append("\t".join([code, inputs, store(wanted, results, "out")]))
     text = np.frombuffer("\n".join(lines).encode(), dtype="uint8")
