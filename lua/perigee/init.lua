@@ -55,7 +55,7 @@ function pg.lambda(f, options)
   return layers.wrap(layer)
 end
 
----Runs `f` compiled by LuaJIT: faster, but Ctrl-C cannot interrupt a loop in it.
+---Runs `f` compiled by LuaJIT: faster, but Ctrl-C ends a loop in it only where it comes to an op on tensors.
 ---@param f function
 ---@return function
 function pg.jit(f)
