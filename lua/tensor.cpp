@@ -17,7 +17,9 @@
 namespace perigee {
 namespace {
 
-// The FFI struct: { void* storage[2]; void* data; uint8_t dtype; int32_t rank; int64_t dims[8], strides[8]; }
+// The FFI struct: { void* storage[2]; void* data; uint8_t dtype; int32_t rank; int64_t dims[8], strides[8]; double room[8]; }
+// An Array, and room for few elements: a result that fits lies there and owns nothing. It needs no finaliser, which takes LuaJIT longer than the op does.
+// Before its memory is shared (windows, recorded values, files) it is moved to a storage, and gets one.
 static_assert(sizeof(Array) == 160 && sizeof(std::shared_ptr<Storage>) == 16 && offsetof(View, dtype) == 8 && offsetof(View, rank) == 12 &&
               offsetof(View, dims) == 16 && offsetof(View, strides) == 80);
 
@@ -41,13 +43,26 @@ void give(Array* out, Array result) {
   new (out) Array(std::move(result));  // the memory is zero until now
 }
 
+std::span<std::byte> room_of(const Array* x) {
+  constexpr size_t kRoom = 64;
+  return {reinterpret_cast<std::byte*>(const_cast<Array*>(x)) + sizeof(Array), kRoom};
+}
+
+bool holds_itself(const Array& x) { return !x.storage && x.view.data == room_of(&x).data(); }
+
+void move_to_storage(Array& x) {
+  Array moved = new_array(x.view);
+  std::memcpy(moved.view.data, x.view.data, static_cast<size_t>(x.view.elements()) * dtype_bytes(x.view.dtype));
+  x = std::move(moved);
+}
+
 EagerOperand operand(const Array* array, double number) { return {array, number}; }
 
 extern "C" {
 
 static int tensor_unary(int op, const Array* a, Array* out) noexcept {
   return attempt([&] {
-    if (eager_few(static_cast<Elementwise>(op), *a, nullptr, 0, out)) return;
+    if (eager_few(static_cast<Elementwise>(op), *a, nullptr, 0, room_of(out), out)) return;
     const EagerOperand operands[] = {operand(a, 0)};
     give(out, eager_elementwise(static_cast<Elementwise>(op), operands));
   });
@@ -55,7 +70,7 @@ static int tensor_unary(int op, const Array* a, Array* out) noexcept {
 
 static int tensor_binary(int op, const Array* a, const Array* b, double number, Array* out) noexcept {
   return attempt([&] {
-    if (a && eager_few(static_cast<Elementwise>(op), *a, b, number, out)) return;
+    if (a && eager_few(static_cast<Elementwise>(op), *a, b, number, room_of(out), out)) return;
     const EagerOperand operands[] = {operand(a, number), operand(b, number)};
     give(out, eager_elementwise(static_cast<Elementwise>(op), operands));
   });
@@ -78,6 +93,13 @@ static int tensor_into(int op, const Array* target, const Array* b, double numbe
 
 static int tensor_add_scaled(const Array* target, const Array* x, double scale) noexcept {
   return attempt([&] { eager_add_scaled(*target, *x, scale); });
+}
+
+// Of one that holds its elements itself; the caller gives it a finaliser.
+static int tensor_share(Array* x) noexcept {
+  return attempt([&] {
+    if (holds_itself(*x)) move_to_storage(*x);
+  });
 }
 
 static int tensor_window(const Array* x, const WindowIndex* indices, int count, Array* out) noexcept {
@@ -123,6 +145,7 @@ struct TensorFunctions {
   decltype(&tensor_where) where = tensor_where;
   decltype(&tensor_into) into = tensor_into;
   decltype(&tensor_add_scaled) add_scaled = tensor_add_scaled;
+  decltype(&tensor_share) share = tensor_share;
   decltype(&tensor_window) window = tensor_window;
   decltype(&tensor_new) create = tensor_new;
   decltype(&tensor_fill) fill = tensor_fill;
@@ -141,6 +164,25 @@ int release(lua_State* L) {
   ArrayBytes::remove(*array);
   array->~Array();
   return 0;
+}
+
+constexpr char kOwnerKey = 0;  // its address is the registry key of the function that gives a tensor its finaliser
+
+// owner(function)
+int set_owner(lua_State* L) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kOwnerKey));
+  lua_pushvalue(L, 1);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
+void give_finaliser(lua_State* L, int index) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kOwnerKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_pushvalue(L, index);
+  if (lua_pcall(L, 1, 0, 0) == 0) return;
+  lua_pop(L, 1);
+  throw Error(ErrorKind::resources, {.what = "there is no memory for a tensor"});
 }
 
 Type type_at(lua_State* L, int index) {
@@ -272,20 +314,35 @@ Array& check_array(lua_State* L, int index) {
   return *array;
 }
 
-Array* optional_array(lua_State* L, int index) {
+namespace {
+
+Array* cdata_at(lua_State* L, int index) {
   constexpr int kCdata = 10;  // LUA_TCDATA, which lua.h does not have
   return lua_type(L, index) == kCdata ? static_cast<Array*>(const_cast<void*>(lua_topointer(L, index))) : nullptr;
 }
 
+}  // namespace
+
+Array* optional_array(lua_State* L, int index) {
+  Array* array = cdata_at(L, index);
+  if (array && holds_itself(*array)) {
+    move_to_storage(*array);
+    give_finaliser(L, index);
+  }
+  return array;
+}
+
 void give_array(lua_State* L, int index, Array result) {
-  Array* out = optional_array(L, index);
+  Array* out = cdata_at(L, index);
   if (!out) throw Error(ErrorKind::usage, {.what = "there is no place for a result"});
   give(out, std::move(result));
+  give_finaliser(L, index);
 }
 
 void add_tensor_functions(lua_State* L) {
   static const luaL_Reg kPlain[] = {
       {"release", release},
+      {"owner", set_owner},
       {"interrupt", interrupt},
       {"apply", report<apply>},
       {"result", report<result>},

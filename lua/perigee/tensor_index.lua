@@ -8,7 +8,7 @@ local tensor = require "perigee.tensor"
 local where = require "perigee.where"
 
 local Tensor, methods, functions = tensor.type, tensor.methods, tensor.functions
-local is_tensor, done, check = tensor.is, tensor.done, tensor.check
+local is_tensor, done, check, own, share = tensor.is, tensor.done, tensor.check, tensor.own, tensor.share
 local window_call, item_call = functions.window, functions.item
 
 local max_entries = 16
@@ -64,7 +64,9 @@ end
 
 local function window(x, count)
   local out = Tensor()
-  check(window_call(x, entries, count, out))
+  local status = window_call(share(x), entries, count, out)
+  own(out)
+  check(status)
   return out
 end
 
@@ -153,8 +155,8 @@ end
 function methods.data(x)
   tensor.need("data", x)
   if not x:is_contiguous() then where.fail("data() needs dense memory, and this is a window with gaps: x:contiguous():data()") end
-  local owner, ptr, size = Tensor(), ffi.cast(tensor.pointers[x.dtype], x.data_), x:numel()
-  check(functions.contiguous(x, owner)) -- another handle on the same storage
+  local owner = x:contiguous() -- another handle on the same storage
+  local ptr, size = ffi.cast(tensor.pointers[x.dtype], owner.data_), x:numel()
   local function checked(index)
     if type(index) ~= "number" or index < 1 or index > size or index % 1 ~= 0 then
       where.fail(("index %s lies outside 1 to %d"):format(tostring(index), size))

@@ -115,7 +115,7 @@ Tensor to_tensor(const Array& x) {
 
 void copy_into(const Array& from, const Array& to) {
   Array source = from;
-  if (from.storage == to.storage && !(same_layout(from.view, to.view) && from.view.data == to.view.data)) {
+  if (from.storage && from.storage == to.storage && !(same_layout(from.view, to.view) && from.view.data == to.view.data)) {
     source = new_array(from.view);
     run_elementwise_kernel("copy", std::span(&from.view, 1), source.view);
   }

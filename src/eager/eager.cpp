@@ -225,7 +225,7 @@ Array eager_elementwise(Elementwise op, std::span<const EagerOperand> operands) 
 }
 
 // What most calls of scripts on small tensors are: nothing is converted, repeated or chosen, and no handle copied.
-bool eager_few(Elementwise op, const Array& a, const Array* b, double number, Array* out) {
+bool eager_few(Elementwise op, const Array& a, const Array* b, double number, std::span<std::byte> room, Array* out) {
   const View& x = a.view;
   if (x.dtype != Dtype::f32 || elementwise_gives_truth(op) || elementwise_arity(op) > 2 || !x.contiguous() || x.elements() > kFew)
     return false;
@@ -236,7 +236,12 @@ bool eager_few(Elementwise op, const Array& a, const Array* b, double number, Ar
   in[0] = x;
   if (b) in[1] = b->view;
   else in[1].data = &value;
-  new_array_at(out, x);
+  if (static_cast<size_t>(x.elements()) * sizeof(float) <= room.size()) {
+    out->view = x;
+    out->view.data = room.data();
+  } else {
+    new_array_at(out, x);
+  }
   KernelCall call;
   call.in = in;
   call.n_in = second ? 2 : 1;
@@ -256,7 +261,8 @@ void eager_elementwise_into(Elementwise op, std::span<const EagerOperand> operan
   Prepared in(op, operands, dtype);
   for (size_t i = 0; i < operands.size(); ++i) {
     const Array* array = operands[i].array;
-    if (!array || in.is_converted(i) || array->storage != target.storage) continue;
+    if (!array || in.is_converted(i) || !array->storage || array->storage != target.storage)
+      continue;  // none: elements that nothing else sees
     if (array->view.data == target.view.data && same_layout(array->view, target.view)) continue;
     Array copy = new_array(array->view);
     copy_into(*array, copy);

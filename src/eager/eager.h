@@ -2,6 +2,7 @@
 // Large operands are cut along their first dimension and run on a team of threads.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <vector>
@@ -21,9 +22,9 @@ struct EagerOperand {
 // Operands are promoted (array.h) and broadcast; integers divided give f32, functions of reals take integers as f32. Error(model) names the
 // shapes.
 Array eager_elementwise(Elementwise op, std::span<const EagerOperand> operands);
-// The same where it is short: f32 operands of one dense shape of few elements, `b` perhaps null, a number. Makes the result at `out`; false when the
-// call is not of this kind.
-bool eager_few(Elementwise op, const Array& a, const Array* b, double number, Array* out);
+// The same where it is short: f32 operands of one dense shape of few elements, `b` perhaps null, a number. Makes the result at `out`, which is all zero;
+// its elements lie in `room` where they fit, and `out` owns nothing then. False when the call is not of this kind.
+bool eager_few(Elementwise op, const Array& a, const Array* b, double number, std::span<std::byte> room, Array* out);
 // The same into `target`, in target's dtype. Error when the result would not fit its shape or would lose fractions.
 void eager_elementwise_into(Elementwise op, std::span<const EagerOperand> operands, const Array& target);
 // target += scale * x in one pass.
