@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/ref/strided.h"
+#include "kernels/ref/widened.h"
 #include "kernels/registry.h"
 #include "kernels/team_gather.h"
 
@@ -114,8 +115,8 @@ void forward(const KernelCall& call) { call.in[0].dtype == Dtype::f64 ? forward_
 void backward(const KernelCall& call) { call.in[0].dtype == Dtype::f64 ? backward_typed<double>(call) : backward_typed<float>(call); }
 
 const Kernel kKernels[] = {
-    {.op = "batch_norm", .name = "ref", .run = forward, .scratch_bytes = scratch},
-    {.op = "batch_norm_grad", .name = "ref", .run = backward, .scratch_bytes = scratch},
+    {.op = "batch_norm", .name = "ref", .run = widened<forward, scratch>, .scratch_bytes = widened_scratch<scratch>},
+    {.op = "batch_norm_grad", .name = "ref", .run = widened<backward, scratch>, .scratch_bytes = widened_scratch<scratch>},
 };
 
 }  // namespace

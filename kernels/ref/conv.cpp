@@ -152,7 +152,12 @@ void by_type(const KernelCall& call) {
 
 template <void (*F32)(const KernelCall&), void (*F64)(const KernelCall&)>
 constexpr Kernel reference(const char* op, const char* name, bool accumulates) {
-  return {.op = op, .name = name, .decline = decline_unless_real, .run = by_type<F32, F64>, .accumulates = accumulates};
+  return {.op = op,
+          .name = name,
+          .decline = decline_unless_floating,
+          .run = widened<by_type<F32, F64>>,
+          .scratch_bytes = widened_scratch<>,
+          .accumulates = accumulates};
 }
 
 const Kernel kKernels[] = {

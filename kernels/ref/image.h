@@ -1,7 +1,7 @@
 // Rank-4 indexing for the reference loops over images.
 #pragma once
 
-#include "kernels/kernel.h"
+#include "kernels/ref/widened.h"
 
 namespace perigee::ref {
 
@@ -27,11 +27,9 @@ void fill4(const View& v, T value) {
         for (int64_t d = 0; d < v.dims[3]; ++d) at4<T>(v, a, b, c, d) = value;
 }
 
-inline bool is_real(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64; }
-
 // The first `n` inputs and output 0 share one floating-point type.
-inline const char* decline_unless_real(const KernelCall& call) {
-  return is_real(call.out[0].dtype) ? nullptr : "ref computes in f32 and f64 only";
+inline const char* decline_unless_floating(const KernelCall& call) {
+  return is_floating(call.out[0].dtype) ? nullptr : "only floating-point numbers";
 }
 
 }  // namespace perigee::ref

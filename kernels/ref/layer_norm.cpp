@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/ref/strided.h"
+#include "kernels/ref/widened.h"
 #include "kernels/registry.h"
 
 namespace perigee {
@@ -94,9 +95,9 @@ void backward(const KernelCall& call) { call.in[0].dtype == Dtype::f64 ? backwar
 void params(const KernelCall& call) { call.in[0].dtype == Dtype::f64 ? params_typed<double>(call) : params_typed<float>(call); }
 
 const Kernel kKernels[] = {
-    {.op = "layer_norm", .name = "ref", .run = forward},
-    {.op = "layer_norm_grad", .name = "ref", .run = backward},
-    {.op = "layer_norm_grad_params", .name = "ref", .run = params, .accumulates = true},
+    {.op = "layer_norm", .name = "ref", .run = widened<forward>, .scratch_bytes = widened_scratch<>},
+    {.op = "layer_norm_grad", .name = "ref", .run = widened<backward>, .scratch_bytes = widened_scratch<>},
+    {.op = "layer_norm_grad_params", .name = "ref", .run = widened<params>, .scratch_bytes = widened_scratch<>, .accumulates = true},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Obvious loops: the ground truth of dense layers. Sums run in double whatever the element type.
 #include "kernels/ops/linear.h"
 
+#include "kernels/ref/widened.h"
 #include "kernels/registry.h"
 
 namespace perigee {
@@ -87,7 +88,7 @@ void linear_grad_weight(const KernelCall& call) {
 
 const char* decline(const KernelCall& call) {
   const Dtype dtype = call.out[0].dtype;
-  if (dtype != Dtype::f32 && dtype != Dtype::f64) return "only f32 and f64";
+  if (!is_floating(dtype)) return "only floating-point numbers";
   if (call.in[0].dtype != dtype || call.in[1].dtype != dtype) return "mixed dtypes";
   return nullptr;
 }
@@ -98,16 +99,23 @@ void run(const KernelCall& call) {
 }
 
 const Kernel kKernels[] = {
-    {.op = "linear", .name = "ref", .decline = decline, .run = run<linear<float>, linear<double>>, .accumulates = true},
+    {.op = "linear",
+     .name = "ref",
+     .decline = decline,
+     .run = widened<run<linear<float>, linear<double>>>,
+     .scratch_bytes = widened_scratch<>,
+     .accumulates = true},
     {.op = "linear_grad_input",
      .name = "ref",
      .decline = decline,
-     .run = run<linear_grad_input<float>, linear_grad_input<double>>,
+     .run = widened<run<linear_grad_input<float>, linear_grad_input<double>>>,
+     .scratch_bytes = widened_scratch<>,
      .accumulates = true},
     {.op = "linear_grad_weight",
      .name = "ref",
      .decline = decline,
-     .run = run<linear_grad_weight<float>, linear_grad_weight<double>>,
+     .run = widened<run<linear_grad_weight<float>, linear_grad_weight<double>>>,
+     .scratch_bytes = widened_scratch<>,
      .accumulates = true},
 };
 

@@ -1,6 +1,7 @@
 // Obvious loops: the ground truth of matmul. Sums run in double whatever the element type.
 #include "kernels/ops/matmul.h"
 
+#include "kernels/ref/widened.h"
 #include "kernels/registry.h"
 
 namespace perigee {
@@ -44,14 +45,15 @@ void matmul(const KernelCall& call) {
 
 const char* decline(const KernelCall& call) {
   const Dtype dtype = call.out[0].dtype;
-  if (dtype != Dtype::f32 && dtype != Dtype::f64) return "only f32 and f64";
+  if (!is_floating(dtype)) return "only floating-point numbers";
   if (call.in[0].dtype != dtype || call.in[1].dtype != dtype) return "mixed dtypes";
   return nullptr;
 }
 
 void run(const KernelCall& call) { call.out[0].dtype == Dtype::f64 ? matmul<double>(call) : matmul<float>(call); }
 
-const Kernel kKernels[] = {{.op = "matmul", .name = "ref", .decline = decline, .run = run, .accumulates = true}};
+const Kernel kKernels[] = {
+    {.op = "matmul", .name = "ref", .decline = decline, .run = widened<run>, .scratch_bytes = widened_scratch<>, .accumulates = true}};
 
 }  // namespace
 

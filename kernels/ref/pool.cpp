@@ -103,11 +103,16 @@ void by_type(const KernelCall& call) {
 }
 
 const Kernel kKernels[] = {
-    {.op = "pool2d", .name = "ref_pool2d", .decline = decline_unless_real, .run = by_type<pool2d<float>, pool2d<double>>},
+    {.op = "pool2d",
+     .name = "ref_pool2d",
+     .decline = decline_unless_floating,
+     .run = widened<by_type<pool2d<float>, pool2d<double>>>,
+     .scratch_bytes = widened_scratch<>},
     {.op = "pool2d_grad",
      .name = "ref_pool2d_grad",
-     .decline = decline_unless_real,
-     .run = by_type<pool2d_grad<float>, pool2d_grad<double>>,
+     .decline = decline_unless_floating,
+     .run = widened<by_type<pool2d_grad<float>, pool2d_grad<double>>>,
+     .scratch_bytes = widened_scratch<>,
      .accumulates = true},
 };
 

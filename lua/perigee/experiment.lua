@@ -19,7 +19,7 @@ for _, key in ipairs(keys) do accepted[key] = true end
 ---@field epochs? integer
 ---@field steps? integer
 ---@field seed? integer
----@field precision? string            "float32" or "float64": of parameters and all arithmetic
+---@field precision? string            "float32", "float64"; "bf16": products and activations in 16 bits (GPUs)
 ---@field averaging? table             pg.averaging.periodic { every = 5 }; a single worker ignores it
 
 ---@param description perigee.Experiment

@@ -241,8 +241,14 @@ std::string Job::name() const {
 }
 
 Dtype Job::precision() const {
-  const std::string precision = Config(json_, where_).choice("precision", "float32", {"float32", "float64"});
+  const std::string precision = Config(json_, where_).choice("precision", "float32", {"float32", "float64", "bf16"});
   return precision == "float64" ? Dtype::f64 : Dtype::f32;
+}
+
+std::optional<Dtype> Job::half() const {
+  precision();
+  const Json* name = json_.find("precision");
+  return name && *name == Json("bf16") ? std::optional(Dtype::bf16) : std::nullopt;
 }
 
 std::vector<std::string> job_keys(const std::string& part) {

@@ -8,13 +8,14 @@
 //  "regularization": {...}, "constraint": {...}, "clip": {...},   optional
 //  "data": {"train": {source}, "test": {source}, "validation": {source}, "batch": 32, "shuffle": true, "threads": 1,
 //           "at": "worker", "verify": "sample", "shards": 1},
-//  "epochs": 5, "steps": null, "seed": 123, "threads": null, "precision": "float32",   or "float64"
+//  "epochs": 5, "steps": null, "seed": 123, "threads": null, "precision": "float32",   or "float64", "bf16"
 //  "averaging": {"type": "periodic", "every": 5},
 //  "checkpoint": {"every_epochs": 1, "keep": 3, "best": "test.accuracy"}, "early_stopping": {...}, "metrics": [...],
 //  "pretrained": {"model": "file.safetensors", "freeze": ["conv*"], "skip": ["dense2.*"]}}
 // Keys that start with "@" carry positions in the script and are dropped by canonical().
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "src/core/config.h"
@@ -45,8 +46,10 @@ class Job {
   const std::string& where() const { return where_; }
   const std::string& folder() const { return folder_; }
   std::string name() const;
-  // Of parameters and all arithmetic, "precision": f32 or f64. Error(model) with the nearest known name.
+  // Of parameters and of arithmetic where half() does not say otherwise, "precision": f32 or f64. Error(model) with the nearest known name.
   Dtype precision() const;
+  // "bf16": parameters and sums in f32, products and activations in that (src/graph/passes/mixed_precision.h).
+  std::optional<Dtype> half() const;
 
   // Sets "optimizer.lr" or "network.layers.0.out" to a value (JSON text, or else a string). Error(usage) with the nearest known
   // key when the path does not exist.

@@ -4,6 +4,7 @@
 
 #include "src/graph/autodiff.h"
 #include "src/graph/build.h"
+#include "src/graph/passes/mixed_precision.h"
 #include "src/graph/passes/passes.h"
 #include "src/nn/loss.h"
 
@@ -85,6 +86,7 @@ Graph Model::training_graph(int64_t batch) const {
   forward.output("output", main_output_first(spec_, built.outputs).at(0));
   forward.output("loss", add_loss(forward, spec_, built.outputs));
   Graph graph = fuse_forward(forward);
+  if (spec_.half) graph = mixed_precision(graph, *spec_.half);
   const Value loss = named_output(graph, "loss");
   std::vector<Value> targets;
   std::vector<std::string> names;
@@ -112,7 +114,8 @@ Graph Model::inference_graph(int64_t batch, bool with_loss) const {
     graph.output(i == 0 ? "output" : "output" + std::to_string(i), output);
   }
   if (with_loss) graph.output("loss", add_loss(graph, spec_, built.outputs));
-  return fuse_backward(fuse_forward(graph));
+  const Graph fused = fuse_forward(graph);
+  return fuse_backward(spec_.half ? mixed_precision(fused, *spec_.half) : fused);
 }
 
 std::vector<std::string> gradient_outputs(const Graph& graph) {

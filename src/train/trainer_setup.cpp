@@ -55,7 +55,13 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options)
   max_steps_ = config.integer_in("steps", 0, int64_t{1} << 52, 0);
   train_ = open_part("train", data.object("train"));
 
-  ModelSpec spec{.network = *config.raw("network"), .where = job_.where(), .dtype = job_.precision()};
+  ModelSpec spec{.network = *config.raw("network"), .where = job_.where(), .dtype = job_.precision(), .half = job_.half()};
+  if (spec.half && options_.backend == Backend::cpu)
+    throw Error(ErrorKind::model, {.where = job_.where() + ": precision",
+                                   .what = "no kernel of the CPU computes in 16 bits",
+                                   .got = "bf16",
+                                   .expected = "float32 or float64",
+                                   .hint = "bf16 is for GPUs (--device cuda); --device ref computes it too, slowly"});
   for (const std::string& name : input_names(config)) {
     const int field = field_index(*train_, name);
     input_fields_.push_back(field);

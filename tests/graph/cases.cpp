@@ -25,6 +25,10 @@ std::vector<OpCase> all_cases(uint64_t seed) {
 
 Tensor case_values(const CaseOperand& operand, bool wide, std::mt19937_64& random) {
   const int64_t n = operand.type.shape.elements();
+  if (is_half(operand.type.dtype)) {
+    const Tensor values = case_values({{Dtype::f32, operand.type.shape}, operand.low, operand.high}, false, random).to(operand.type.dtype);
+    return wide ? values.to(Dtype::f64) : values;
+  }
   if (operand.type.dtype != Dtype::f32) {
     Tensor whole(Dtype::f64, operand.type.shape);
     std::uniform_int_distribution<int64_t> draw(static_cast<int64_t>(operand.low), static_cast<int64_t>(operand.high) - 1);

@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/dtype_kinds.h"
 #include "src/graph/graph.h"
 
 namespace perigee {
@@ -50,6 +51,10 @@ inline CaseOperand real(const Shape& shape, double low = -2, double high = 2) { 
 inline CaseOperand fixed(const Shape& shape, double low = -2, double high = 2) { return {{Dtype::f32, shape}, low, high, true, false}; }
 inline CaseOperand integers(Dtype dtype, const Shape& shape, double low, double high) { return {{dtype, shape}, low, high, true, false}; }
 inline CaseOperand index(const Shape& shape, int64_t n) { return integers(Dtype::i64, shape, 0, static_cast<double>(n)); }
+// 16 bits; not differentiated, since finite differences would see the rounding.
+inline CaseOperand half(Dtype dtype, const Shape& shape, double low = -2, double high = 2) {
+  return {{dtype, shape}, low, high, true, false};
+}
 inline CaseOperand truth(const Shape& shape) { return integers(Dtype::boolean, shape, 0, 2); }
 inline CaseOperand absent() { return {{}, 0, 0, false, false}; }
 

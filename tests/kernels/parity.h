@@ -220,7 +220,7 @@ class Bench {
   bool sums() const { return outputs_[0].dtype == Dtype::f32; }
 
  private:
-  static Dtype widened(Dtype dtype) { return dtype == Dtype::f32 ? Dtype::f64 : dtype; }
+  static Dtype widened(Dtype dtype) { return is_floating(dtype) ? Dtype::f64 : dtype; }
 
   OpCall call(const std::vector<Type>& types) const { return {types, {present_.get(), types.size()}, tested_.attrs}; }
 

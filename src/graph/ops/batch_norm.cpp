@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "kernels/dtype_kinds.h"
 #include "src/core/error.h"
 #include "src/graph/build.h"
 #include "src/graph/op_list.h"
@@ -20,9 +21,10 @@ void require(const OpCall& call, size_t i, const Type& expected, const char* wha
 }
 
 Type per_channel(const Type& x) {
-  if (x.shape.rank() < 2 || (x.dtype != Dtype::f32 && x.dtype != Dtype::f64))
-    throw Error(ErrorKind::model, {.what = "normalises channels, dimension 1", .got = x.text(), .expected = "f32 or f64, N x C ..."});
-  return {x.dtype, Shape{x.shape[1]}};
+  if (x.shape.rank() < 2 || !is_floating(x.dtype))
+    throw Error(ErrorKind::model,
+                {.what = "normalises channels, dimension 1", .got = x.text(), .expected = "floating-point numbers, N x C ..."});
+  return {is_half(x.dtype) ? Dtype::f32 : x.dtype, Shape{x.shape[1]}};
 }
 
 bool relu_after(const OpCall& call) {

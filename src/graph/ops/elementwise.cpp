@@ -3,6 +3,7 @@
 
 #include <numbers>
 
+#include "kernels/dtype_kinds.h"
 #include "src/core/error.h"
 #include "src/graph/build.h"
 #include "src/graph/op_list.h"
@@ -10,7 +11,6 @@
 namespace perigee {
 namespace {
 
-bool is_real(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64; }
 bool is_integer(Dtype dtype) { return dtype == Dtype::i32 || dtype == Dtype::i64 || dtype == Dtype::u8; }
 
 [[noreturn]] void wrong_dtype(const Type& type, const char* expected) {
@@ -18,12 +18,12 @@ bool is_integer(Dtype dtype) { return dtype == Dtype::i32 || dtype == Dtype::i64
 }
 
 std::vector<Type> infer_real(const OpCall& call) {
-  if (!is_real(call.inputs[0].dtype)) wrong_dtype(call.inputs[0], "f32 or f64");
+  if (!is_floating(call.inputs[0].dtype)) wrong_dtype(call.inputs[0], "a floating-point number");
   return {call.inputs[0]};
 }
 
 std::vector<Type> infer_number(const OpCall& call) {
-  if (!is_real(call.inputs[0].dtype) && !is_integer(call.inputs[0].dtype)) wrong_dtype(call.inputs[0], "a number");
+  if (!is_floating(call.inputs[0].dtype) && !is_integer(call.inputs[0].dtype)) wrong_dtype(call.inputs[0], "a number");
   return {call.inputs[0]};
 }
 
@@ -37,7 +37,7 @@ Shape broadcast_pair(const Type& a, const Type& b) {
 
 std::vector<Type> infer_arithmetic(const OpCall& call) {
   const Type& a = call.inputs[0];
-  if (!is_real(a.dtype) && !is_integer(a.dtype)) wrong_dtype(a, "a number");
+  if (!is_floating(a.dtype) && !is_integer(a.dtype)) wrong_dtype(a, "a number");
   return {{a.dtype, broadcast_pair(a, call.inputs[1])}};
 }
 

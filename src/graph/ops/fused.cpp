@@ -1,12 +1,14 @@
 // fused: a chain of element-wise ops as one. Attributes: `code`, a list of [op, register, ...]; `constants`, a list of numbers; `outputs`,
-// a list of registers. Registers are numbered: first the operands, then the constants, then the results of the code, line by line.
+// a list of registers; `types`, those of the outputs where they are not the natural ones. Registers are numbered: first the operands, then the constants, then the results of the code, line by line.
 #include "kernels/ops/fused.h"
 
 #include <cstring>
 #include <utility>
 
+#include "kernels/dtype_kinds.h"
 #include "src/core/error.h"
 #include "src/graph/autodiff.h"
+#include "src/graph/build.h"
 #include "src/graph/op_list.h"
 
 namespace perigee {
@@ -126,6 +128,15 @@ FusedParams make_params(const Program& program) {
   return params;
 }
 
+// Of an output whose value is a `computed`: that, or 16 bits of it.
+Dtype stored_type(const Json& name, Dtype computed) {
+  if (!name.is_string()) refuse("a type is no name", name.dump());
+  const Dtype dtype = dtype_from_name(name.as_string());
+  if (dtype != computed && !(is_floating(computed) && is_half(dtype)))
+    refuse("an output cannot be stored so", name.as_string(), std::string(dtype_name(computed)));
+  return dtype;
+}
+
 std::vector<Type> infer_fused(const OpCall& call) {
   const Program program = parse(call.attrs, call.inputs.size());
   make_params(program);
@@ -137,10 +148,14 @@ std::vector<Type> infer_fused(const OpCall& call) {
     if (type.dtype == Dtype::f64) real = Dtype::f64;
     shape = broadcast(shape, type.shape);
   }
+  const Json::Array& types = list(call.attrs, "types");
+  if (!types.empty() && types.size() != program.outputs.size())
+    refuse("there is not one type for each output", std::to_string(types.size()), std::to_string(program.outputs.size()));
   std::vector<Type> result;
-  for (int output : program.outputs) {
-    const Line& line = program.code[static_cast<size_t>(output - program.first_result())];
+  for (size_t o = 0; o < program.outputs.size(); ++o) {
+    const Line& line = program.code[static_cast<size_t>(program.outputs[o] - program.first_result())];
     result.push_back({elementwise_gives_truth(line.op) ? Dtype::boolean : real, shape});
+    if (!types.empty()) result.back().dtype = stored_type(types[o], result.back().dtype);
   }
   return result;
 }
@@ -206,7 +221,8 @@ std::vector<Value> fused_vjp(Graph& graph, const Node& node, std::span<const Val
   for (size_t o = 0; o < program.outputs.size(); ++o) {
     const Value output = registers[static_cast<size_t>(program.outputs[o])];
     if (!grads[o] || output.shape() != grads[o].shape()) continue;
-    const std::vector<Value> flows = gradients(graph, output, grads[o], targets);
+    const Value grad = grads[o].dtype() == output.dtype() ? grads[o] : cast(grads[o], output.dtype());
+    const std::vector<Value> flows = gradients(graph, output, grad, targets);
     for (size_t i = 0; i < flows.size(); ++i) {
       if (!flows[i]) continue;
       result[i] = result[i] ? graph.apply("add", {result[i], flows[i]}) : flows[i];

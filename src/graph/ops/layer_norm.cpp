@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/dtype_kinds.h"
 #include "src/core/error.h"
 #include "src/graph/op_list.h"
 
@@ -16,16 +17,20 @@ void require(const OpCall& call, size_t i, const Type& expected, const char* wha
                 {.what = std::string("the ") + what + " does not fit", .got = call.inputs[i].text(), .expected = expected.text()});
 }
 
+// Of what belongs to a feature or a row.
+Dtype statistics_dtype(const Type& x) { return is_half(x.dtype) ? Dtype::f32 : x.dtype; }
+
 Type features(const Type& x) {
-  if (x.shape.rank() < 2 || (x.dtype != Dtype::f32 && x.dtype != Dtype::f64))
-    throw Error(ErrorKind::model, {.what = "normalises rows of features", .got = x.text(), .expected = "f32 or f64, [..., features]"});
-  return {x.dtype, Shape{x.shape.at(-1)}};
+  if (x.shape.rank() < 2 || !is_floating(x.dtype))
+    throw Error(ErrorKind::model,
+                {.what = "normalises rows of features", .got = x.text(), .expected = "floating-point numbers, [..., features]"});
+  return {statistics_dtype(x), Shape{x.shape.at(-1)}};
 }
 
 Type rows(const Type& x) {
   std::vector<int64_t> dims = x.shape.vector();
   dims.pop_back();
-  return {x.dtype, Shape(dims)};
+  return {statistics_dtype(x), Shape(dims)};
 }
 
 std::vector<Type> infer(const OpCall& call) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/dtype_kinds.h"
 #include "src/core/error.h"
 #include "src/graph/build.h"
 #include "src/graph/op_list.h"
@@ -24,9 +25,10 @@ void check_weight(const OpCall& call, const char* op, int64_t features, const ch
 
 void check_floats(const OpCall& call, const char* op) {
   const Type& x = call.inputs[0];
-  if (x.shape.rank() < 2 || (x.dtype != Dtype::f32 && x.dtype != Dtype::f64)) {
-    throw Error(ErrorKind::model,
-                {.what = std::string(op) + " takes rows of features", .got = x.text(), .expected = "f32 or f64, [..., features]"});
+  if (x.shape.rank() < 2 || !is_floating(x.dtype)) {
+    throw Error(
+        ErrorKind::model,
+        {.what = std::string(op) + " takes rows of features", .got = x.text(), .expected = "floating-point numbers, [..., features]"});
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "kernels/dtype_kinds.h"
 #include "src/core/error.h"
 #include "src/graph/build.h"
 #include "src/graph/op_list.h"
@@ -23,8 +24,8 @@ std::vector<Type> infer(const OpCall& call) {
   if (a.shape.rank() < 2 || b.shape.rank() < 2) {
     throw Error(ErrorKind::model, {.what = "matmul takes matrices", .got = got, .expected = "at least two dimensions each"});
   }
-  if (a.dtype != b.dtype || (a.dtype != Dtype::f32 && a.dtype != Dtype::f64)) {
-    throw Error(ErrorKind::model, {.what = "matmul takes two f32 or two f64 operands", .got = got});
+  if (a.dtype != b.dtype || !is_floating(a.dtype)) {
+    throw Error(ErrorKind::model, {.what = "matmul takes two operands of one floating-point type", .got = got});
   }
   const int64_t inner_a = a.shape.at(ta ? -2 : -1), inner_b = b.shape.at(tb ? -1 : -2);
   if (inner_a != inner_b) {

@@ -38,9 +38,8 @@ bool keeps(const OpCall& call) { return attr_bool(call.attrs, "keep", false); }
 
 std::vector<Type> infer_reduce(const OpCall& call) {
   const Type& x = call.inputs[0];
-  if (x.dtype == Dtype::boolean || x.dtype == Dtype::f16 || x.dtype == Dtype::bf16)
-    throw Error(ErrorKind::model,
-                {.what = "cannot reduce this dtype", .got = x.text(), .expected = "f32, f64, i32, i64 or u8", .hint = "cast it"});
+  if (x.dtype == Dtype::boolean)
+    throw Error(ErrorKind::model, {.what = "cannot reduce this dtype", .got = x.text(), .expected = "a number", .hint = "cast it"});
   return {{x.dtype, reduced_shape(x.shape, axes_mask(call), keeps(call))}};
 }
 

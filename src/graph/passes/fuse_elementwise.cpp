@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/dtype_kinds.h"
 #include "kernels/ops/fused.h"
 #include "src/graph/op.h"
 #include "src/graph/passes/rewrite.h"
@@ -23,8 +24,9 @@ bool is_instruction(std::string_view name) {
   return false;
 }
 
-bool is_result_dtype(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::boolean; }
-bool is_operand_dtype(Dtype dtype) { return is_result_dtype(dtype) || dtype == Dtype::u8 || dtype == Dtype::bf16 || dtype == Dtype::f16; }
+// Inside a program everything is f32: what is stored in 16 bits is rounded where it leaves the program.
+bool is_result_dtype(Dtype dtype) { return dtype == Dtype::f32 || is_half(dtype) || dtype == Dtype::boolean; }
+bool is_operand_dtype(Dtype dtype) { return is_result_dtype(dtype) || dtype == Dtype::u8; }
 
 using Group = std::vector<int>;  // node numbers, ascending, which is an order of computation
 
@@ -72,7 +74,8 @@ class Fuser {
 
   // A conversion that changes nothing inside a program, where everything is f32.
   bool is_free_cast(const Node& node) const {
-    return is_op(node, "cast") && node.outputs[0].dtype == Dtype::f32 && is_operand_dtype(graph_.type(node.inputs[0]).dtype);
+    const Dtype to = node.outputs[0].dtype;
+    return is_op(node, "cast") && (to == Dtype::f32 || is_half(to)) && is_operand_dtype(graph_.type(node.inputs[0]).dtype);
   }
 
   bool is_constant(ValueId id) const { return is_op(node_at(id.node), "full") || is_op(node_at(id.node), "full_like"); }
@@ -164,9 +167,9 @@ class Fuser {
     Shape shape;
     for (const ValueId& id : planned.inputs) shape = broadcast(shape, graph_.type(id).shape);
     if (shape != node_at(group[0]).outputs[0].shape) return false;
-    for (const ValueId& id : planned.outputs) {  // the value of a free cast is its operand: it is no result of the code
-      const Node* node = &graph_.node(id);
-      if (is_free_cast(*node)) return false;
+    for (ValueId id : planned.outputs) {  // the value of a free cast is its operand's: perhaps no result of the code
+      while (contains(group, id.node) && is_free_cast(graph_.node(id))) id = graph_.node(id).inputs[0];
+      if (!contains(group, id.node)) return false;
     }
     return true;
   }
@@ -221,11 +224,18 @@ class Fuser {
       code.push(std::move(line));
       registers[{member, 0}] = next++;
     }
-    for (const ValueId& id : planned.outputs) outputs.push(registers[id]);
+    Json types = Json::array();
+    bool in_half = false;
+    for (const ValueId& id : planned.outputs) {
+      outputs.push(registers[id]);
+      types.push(dtype_name(graph_.type(id).dtype));
+      in_half |= is_half(graph_.type(id).dtype);
+    }
     Json attrs = Json::object();
     attrs.set("code", std::move(code));
     attrs.set("constants", std::move(constants));
     attrs.set("outputs", std::move(outputs));
+    if (in_half) attrs.set("types", std::move(types));
     rewrite_.to().set_scope(node_at(group.back()).scope);
     const std::vector<Value> results = rewrite_.to().apply_all("fused", operands, std::move(attrs));
     for (size_t o = 0; o < results.size(); ++o) rewrite_.set(planned.outputs[o], results[o].id());

@@ -1,0 +1,81 @@
+// What mixed precision stores in 16 bits: the ops that take such operands, in both formats.
+#include "tests/graph/cases.h"
+
+namespace perigee {
+namespace {
+
+class Halves {
+ public:
+  Halves(Cases& cases, Dtype dtype) : cases_(cases), dtype_(dtype) {}
+
+  CaseOperand h(const Shape& shape, double low = -2, double high = 2) const { return half(dtype_, shape, low, high); }
+
+  // A result has 8 significant bits in bf16 and 11 in f16; sums run in f32.
+  void add(const char* op, std::vector<CaseOperand> inputs, const char* attrs = "") {
+    OpCase& added = cases_.add(op, std::move(inputs), attrs);
+    added.tolerance = dtype_ == Dtype::bf16 ? 0x1p-8 : 0x1p-11;
+    added.gradient = false;
+  }
+
+  void products() {
+    const int64_t m = cases_.pick(1, 40), n = cases_.pick(1, 40), k = cases_.pick(1, 70);
+    add("matmul", {h({m, k}), h({k, n})});
+    add("matmul", {h({2, k, m}), h({n, k})}, R"({"transpose_a":true,"transpose_b":true})");
+    for (const char* attrs : {R"({"activation":"none"})", R"({"activation":"relu"})"}) add("linear", {h({m, k}), h({n, k}), h({n})}, attrs);
+    add("linear_grad_input", {h({m, n}), h({n, k}), h({m, n})});
+    add("linear_grad_weight", {h({m, n}), h({m, k}), h({m, n})}, R"({"bias":true})");
+  }
+
+  void images() {
+    const int64_t c = cases_.pick(1, 9), o = cases_.pick(1, 9), n = cases_.pick(1, 3);
+    const Shape x{n, c, 9, 8}, w{o, c, 3, 3}, y{n, o, 7, 6};
+    add("conv2d", {h(x), h(w), h({o})}, R"({"activation":"relu"})");
+    add("conv2d", {h(x), h(w)}, R"({"stride":[2,2],"padding":[1,1,1,1]})");
+    add("conv2d_grad_input", {h(y), h(w)}, R"({"input_size":[9,8]})");
+    add("conv2d_grad_weight", {h(y), h(x)}, R"({"kernel_size":[3,3]})");
+    add("pool2d", {h(x)}, R"({"kernel":[2,2],"stride":[2,2]})");
+    add("pool2d", {h(x)}, R"({"kernel":[3,3],"stride":[2,2],"kind":"average"})");
+  }
+
+  // Statistics, gains and offsets are f32.
+  void norms() {
+    const int64_t n = cases_.pick(2, 6), c = cases_.pick(1, 20);
+    const Shape x{n, c, 5, 4}, v{c};
+    add("batch_norm", {h(x), fixed(v, 0.5, 1.5), fixed(v)}, R"({"epsilon":1e-3})");
+    add("batch_norm", {h(x), fixed(v, 0.5, 1.5), fixed(v), h(x)}, R"({"activation":"relu"})");
+    add("batch_norm_grad", {h(x), h(x), absent(), fixed(v, 0.5, 1.5), fixed(v), fixed(v, -0.5, 0.5), fixed(v, 0.5, 2)});
+    add("layer_norm", {h({n, c + 1}), fixed({c + 1}, 0.5, 1.5), fixed({c + 1})});
+    add("layer_norm_grad", {h({n, c + 1}), h({n, c + 1}), fixed({c + 1}), fixed({n}, -0.5, 0.5), fixed({n}, 0.5, 2)});
+    add("layer_norm_grad_params", {h({n, c + 1}), h({n, c + 1}), fixed({n}, -0.5, 0.5), fixed({n}, 0.5, 2)});
+  }
+
+  void element_wise() {
+    const int64_t n = cases_.pick(1, 9), c = cases_.pick(1, 90);
+    add("add", {h({n, c}), h({n, c})});
+    add("mul", {h({n, c}), h({c})});
+    add("reduce_sum", {h({n, c})}, R"({"axes":[0]})");
+    const char* types = dtype_ == Dtype::bf16 ? R"("types":["bf16"])" : R"("types":["f16"])";
+    add("fused", {h({n, c}), fixed({n, c})}, (std::string(R"({"code":[["mul",0,1],["tanh",2]],"outputs":[3],)") + types + "}").c_str());
+  }
+
+ private:
+  Cases& cases_;
+  const Dtype dtype_;
+};
+
+void make(Cases& cases) {
+  for (const Dtype dtype : {Dtype::bf16, Dtype::f16}) {
+    Halves halves(cases, dtype);
+    halves.products();
+    halves.images();
+    halves.norms();
+    halves.element_wise();
+  }
+}
+
+}  // namespace
+
+extern const CaseFamily cases_half;
+const CaseFamily cases_half = {"half", make};
+
+}  // namespace perigee
