@@ -64,7 +64,7 @@ struct Tensor {
   }
   double get(int64_t n, int64_t c, int64_t h, int64_t w) const {
     const double value = load(data, offset(n, c, h, w), number);
-    return rounds ? float_from_bf16(bf16_from_float(static_cast<float>(value))) : value;
+    return rounds && number == Number::f32 ? float_from_bf16(bf16_from_float(static_cast<float>(value))) : value;
   }
   void set(int64_t n, int64_t c, int64_t h, int64_t w, double value) const { store(data, offset(n, c, h, w), number, value); }
   template <class F>
