@@ -52,7 +52,8 @@ int set_up(lua_State* L) {
 }  // namespace
 
 LuaSession::LuaSession(LuaSessionOptions options)
-    : options_(std::move(options)), lua_({.interrupt = options_.interrupt, .folder = options_.folder, .wake = options_.wake}) {
+    : options_(std::move(options)),
+      lua_({.memory_bytes = options_.memory_bytes, .interrupt = options_.interrupt, .folder = options_.folder, .wake = options_.wake}) {
   // What is loaded stays, and runs once: collecting and compiling would only make the first prompt later.
   lua_gc(lua_.raw(), LUA_GCSTOP, 0);
   luaJIT_setmode(lua_.raw(), 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);

@@ -20,6 +20,7 @@ struct LuaSessionOptions {
   bool colour = false;
   std::function<int()> columns = [] { return 80; };  // for what is printed
   bool scripts = false;                              // completion may evaluate scripts, in processes of their own
+  size_t memory_bytes = LuaOptions().memory_bytes;   // of Lua
   std::function<void()> wake;                        // called on a run's thread when deliver() has something to do; must not block
 };
 
