@@ -234,14 +234,17 @@ local function function_text(name, f, width)
   return table.concat(lines, "\n") .. "\n"
 end
 
-local overview = [[
-pg is Perigee's module; what it makes describes networks, data and training as tables.
+help.overview = [[
+pg is Perigee's module; what it makes describes networks, data and training as
+tables.
 
-  layers        pg.sequential { pg.conv2d { 20, kernel = 5 }, pg.flatten {}, pg.dense { 10 } }
-  a job         pg.experiment { network = ..., data = { train = ... }, loss = "cross_entropy", optimizer = pg.adamw { lr = 1e-3 } }
+  layers        pg.sequential { pg.conv2d { 20, kernel = 5 }, pg.dense { 10 } }
+  a job         pg.experiment { network = ..., data = { train = ... },
+                  loss = "cross_entropy", optimizer = pg.adamw { lr = 1e-3 } }
   own layers    pg.lambda(function(x) return x * pg.sigmoid(x) end)
 
-?NAME says more: ?pg.conv2d, ?adamw, ?pg.data.csv, ?pg.sequential. Tab lists names and options. :help lists commands.
+?NAME says more: ?pg.conv2d, ?adamw, ?pg.data.csv, ?pg.sequential. Tab lists
+names and options. :help lists commands.
 ]]
 
 local function family_text(family, width)
@@ -252,7 +255,7 @@ local function family_text(family, width)
 end
 
 local function overview_text(width)
-  local parts = { overview }
+  local parts = { help.overview }
   for _, family in ipairs(families) do parts[#parts + 1] = family_text(family, width) end
   return table.concat(parts, "\n") .. "\n"
 end
@@ -316,18 +319,18 @@ function help.text(name, width)
   local value = help.resolve(path)
   local found = by_function[value] and { by_function[value] } or not name:find "[.:]" and by_name[name]
   if value == nil and not found then value = rawget(pg, name) end
-  if value ~= nil and value == rawget(pg, path[#path]) then value = tensor.methods[path[#path]] or value end
+  if value ~= nil and rawequal(value, rawget(pg, path[#path])) then value = tensor.methods[path[#path]] or value end
   if found then
     local texts = {}
     for index, entry in ipairs(found) do texts[index] = entry_text(entry, width) end
     return table.concat(texts, "\n")
   end
   for _, family in ipairs(families) do
-    if value == family.members and value ~= nil then return family_text(family, width) .. "\n" end
+    if rawequal(value, family.members) then return family_text(family, width) .. "\n" end
   end
   if type(value) == "function" then return function_text(name, value, width) end
   if value == nil then fail(name) end
-  return ("%s is a %s\n%s\n"):format(name, type(value), show.value(value, width))
+  return ("%s is a %s\n%s\n"):format(name, tensor.is(value) and "tensor" or type(value), show.value(value, width))
 end
 
 return help

@@ -14,6 +14,7 @@ local function entry_of(value) return help.entry_of(value) end
 ---@return string
 function prompt.show(width, ...)
   local parts, count = {}, select("#", ...)
+  if count == 1 and rawequal((...), require "perigee") then return (help.overview:gsub("\n$", "")) end -- not its hundreds of functions
   for index = 1, count do
     parts[index] = show.value((select(index, ...)), width, { names = entry_of, describe = prompt.describe })
   end

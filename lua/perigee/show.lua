@@ -5,7 +5,7 @@ local tensor = require "perigee.tensor"
 
 local show = {}
 
-local most_entries, most_depth, most_text = 400, 8, 2000
+local most_entries, most_depth, most_text = 150, 8, 2000
 
 local keywords = {}
 for word in ("and break do else elseif end false for function goto if in local nil not or repeat return then true until while"):gmatch "%a+" do
@@ -39,8 +39,11 @@ local function number_text(value)
   if value ~= value then return "nan" end
   if value == math.huge or value == -math.huge then return value > 0 and "inf" or "-inf" end
   if value == math.floor(value) and math.abs(value) < 2 ^ 53 then return value == 0 and 1 / value < 0 and "-0" or ("%.0f"):format(value) end
-  local short = ("%.14g"):format(value)
-  return tonumber(short) == value and short or ("%.17g"):format(value)
+  for digits = 14, 16 do
+    local short = ("%." .. digits .. "g"):format(value)
+    if tonumber(short) == value then return short end
+  end
+  return ("%.17g"):format(value)
 end
 
 local function key_text(key, value_of)

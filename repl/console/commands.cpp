@@ -90,6 +90,21 @@ std::vector<Candidate> LuaSession::command_names(std::string_view prefix) {
   return names;
 }
 
+// What people type who come from another prompt, unless it is the name of something: `exit`, `quit()`, `help`, `x?`. The command that it means.
+std::string LuaSession::meant(const std::string& input) {
+  if (input.size() > 1 && input.back() == '?' && input.find_first_of(" \t\n\"'(") == std::string::npos)
+    return "?" + input.substr(0, input.size() - 1);
+  const std::string name = input.substr(0, input.find("()"));
+  const bool whole = name == input || name + "()" == input;
+  if (!whole || (name != "exit" && name != "quit" && name != "help")) return input;
+  lua_State* L = lua_.raw();
+  lua_pushlstring(L, name.data(), name.size());
+  lua_rawget(L, LUA_GLOBALSINDEX);
+  const bool known = !lua_isnil(L, -1);
+  lua_pop(L, 1);
+  return known ? input : name == "help" ? ":help" : ":quit";
+}
+
 void LuaSession::run_command(const std::string& input) {
   const size_t first = input[0] == ':' ? std::min(input.find(' '), input.size()) : 1;
   const size_t begin = std::min(input.find_first_not_of(' ', first), input.size());
@@ -116,18 +131,19 @@ void LuaSession::help(const std::string& name) {
 void LuaSession::commands(const std::string& name) {
   if (!name.empty()) return help(name);
   std::fputs(
-      "expression      its value, which is also in _\n?NAME           help: ?pg.conv2d, ?cosine, ?pg.data.csv; ? alone lists what there "
-      "is\n"
-      "!COMMAND        runs it in the shell\n",
+      "expression          its value, which is also in _\n"
+      "?NAME, NAME?        help, as in ?pg.data.csv; ? alone: an overview\n"
+      "!COMMAND            runs it in the shell\n",
       stdout);
   for (const Command& command : kCommands) {
     const std::string usage = std::string(command.name) + " " + command.argument;
-    std::printf("%-16s%s\n", usage.size() < 16 ? usage.c_str() : (usage + " ").c_str(), command.doc);
+    std::printf("%-20s%s\n", usage.c_str(), command.doc);
   }
   std::fputs(
-      "\nTab completes names, options and files. Enter runs what is whole, Alt-Enter begins another line. Up and Down\n"
-      "go through lines and then through what was typed before, Ctrl-R searches it. Ctrl-C clears the line or ends\n"
-      "what is running, Ctrl-D leaves.\n",
+      "\nTab completes names, options, files and paths of a job. Enter runs what is\n"
+      "whole, Alt-Enter begins another line. Up and Down go through lines and then\n"
+      "through what was typed before, Ctrl-R searches it. Ctrl-C clears the line or\n"
+      "ends what is running, Ctrl-D leaves.\n",
       stdout);
 }
 

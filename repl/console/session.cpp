@@ -96,7 +96,8 @@ bool LuaSession::run(const std::string& input) {
   if (trimmed(input).empty()) return true;
   in_lua_ = false;
   return guarded([&] {
-    if (is_command(input)) run_command(std::string(trimmed(input)));
+    const std::string command = meant(std::string(trimmed(input)));
+    if (is_command(command)) run_command(command);
     else run_lua(input);
   });
 }
@@ -223,7 +224,7 @@ std::string LuaSession::call_prompt(int arguments) {
 // Not while the compiler misses only the rest.
 bool LuaSession::finished(const std::string& text) {
   const std::string_view inner = trimmed(text);
-  if (inner.empty() || is_command(text)) return true;
+  if (inner.empty() || is_command(text) || inner.back() == '?') return true;
   const std::string expression = "return " + std::string(inner.starts_with("=") ? inner.substr(1) : inner);
   if (compile(expression).empty()) return true;
   // A string in quotes ends in its line.

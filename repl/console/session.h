@@ -65,6 +65,7 @@ class LuaSession : public Language {
   std::string call_prompt(int arguments);
 
   // commands.cpp
+  std::string meant(const std::string& input);
   void run_command(const std::string& input);
   void help(const std::string& name);
   void shell(const std::string& command);
