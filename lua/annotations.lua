@@ -44,7 +44,7 @@ local tensor_results = {
   is_contiguous = "boolean", nbytes = "integer", numel = "integer", size = "integer", totable = "any", set = "nil",
   eigh = "perigee.Tensor, perigee.Tensor", qr = "perigee.Tensor, perigee.Tensor", svd = "perigee.Tensor, perigee.Tensor, perigee.Tensor",
 }
-for _, name in ipairs { "zeros", "ones", "rand", "randn" } do tensor_results[name] = "perigee.Tensor" end
+for _, name in ipairs { "zeros", "ones", "zeros_like", "ones_like", "rand", "randn" } do tensor_results[name] = "perigee.Tensor" end
 
 local function one_line(text) return (text or ""):gsub("%s+", " ") end
 

@@ -162,6 +162,15 @@ def run_json(place, block):
     place.run("perigee train block.json --steps 2")
 
 
+def run_cpp(place, block):
+    before = block.before.replace("; ", ";\n  ")
+    (place.folder / "block.cpp").write_text("#include <perigee.hpp>\n#include <cstdio>\n#include <span>\n#include <vector>\nint main() {\n  %s\n%s\n}\n" %
+                                            (before, "\n".join(block.text)))
+    build = PROGRAM.parent
+    place.run(f"c++ -std=c++20 -I{ROOT / 'src' / 'api'} -I{build} block.cpp -o block {build / 'libperigee.so'} -Wl,-rpath,{build}")
+    place.run("./block")
+
+
 def check_elsewhere(block):
     file = ROOT / block.elsewhere
     if not file.is_file():
@@ -181,8 +190,8 @@ def cases(block, place):
     elif block.kind in ("commands", "options"):
         for line in filter(str.strip, block.text):
             yield line.split("  ")[0], lambda line=line: (run_command if block.kind == "commands" else run_options)(place, line)
-    elif block.kind in ("lua", "json"):
-        yield block.kind, lambda: (run_lua if block.kind == "lua" else run_json)(place, block)
+    elif block.kind in ("lua", "json", "cpp"):
+        yield block.kind, lambda: {"lua": run_lua, "json": run_json, "cpp": run_cpp}[block.kind](place, block)
     elif block.kind == "session":
         yield "is typed by docs_test.py", lambda: None
     elif block.kind != "drawing":
