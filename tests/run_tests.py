@@ -353,8 +353,13 @@ def fuzz(part):
     if not shutil.which("clang++"):
         return part.skip("clang is not installed")
     folder = ROOT / "build-fuzz"
-    status, output = configure(folder, [*sanitizer_options("address,undefined"), "-Dfuzz=true"], env={"CC": "clang", "CXX": ("ccache " if shutil.which("ccache") else "") + "clang++"})
+    options = [*sanitizer_options("address,undefined"), "-Dfuzz=true", f"-Dfuzz_library={BUILD}"]
+    status, output = configure(folder, options, env={"CC": "clang", "CXX": ("ccache " if shutil.which("ccache") else "") + "clang++"})
     targets = [f"tests/fuzz/{s.stem}" for s in sources]
+    if status == 0:
+        status, output = configure(BUILD, ["--buildtype=release"])
+    if status == 0:
+        status, output = run(["ninja", "-C", BUILD, "libperigee.a", "libperigee_setup.a", "lua/libperigee_lua.a"], timeout=30 * MINUTES)
     if status == 0:
         status, output = run(["ninja", "-C", folder, *targets], timeout=30 * MINUTES)
     if status:

@@ -102,27 +102,29 @@ TEST(Predictor, FullBatchesDoNotWait) {
   });
 }
 
-// One waits for its batch to be filled, one waits with it, and that is all that the queue holds.
+// One waits for its batch to be filled, one waits with it, and that is all that the queue holds; again when it was emptied.
 TEST(Predictor, FullQueuesRefuseAndCancellationEndsWhatWaits) {
   pg::predictor predictor(trained(3).model(), {.max_batch = 4, .max_queue = 1, .fill_wait = std::chrono::seconds(60)});
-  std::atomic<int> busy = 0, stopped = 0, other = 0;
-  std::thread asking([&] {
-    in_threads(3, [&](int) {
-      try {
-        predictor.predict(std::vector<float>{1, 1}, {.tag = 5});
-        ++other;
-      } catch (const pg::error& error) {
-        (error.status() == PERIGEE_BUSY ? busy : error.status() == PERIGEE_STOPPED ? stopped : other)++;
-      }
+  for (int round = 0; round < 2; ++round) {
+    std::atomic<int> busy = 0, stopped = 0, other = 0;
+    std::thread asking([&] {
+      in_threads(3, [&](int) {
+        try {
+          predictor.predict(std::vector<float>{1, 1}, {.tag = 5});
+          ++other;
+        } catch (const pg::error& error) {
+          (error.status() == PERIGEE_BUSY ? busy : error.status() == PERIGEE_STOPPED ? stopped : other)++;
+        }
+      });
     });
-  });
-  while (busy == 0) std::this_thread::yield();
-  EXPECT_EQ(predictor.cancel(4), 0);
-  EXPECT_EQ(predictor.cancel(5), 2);
-  asking.join();
-  EXPECT_EQ(busy, 1);
-  EXPECT_EQ(stopped, 2);
-  EXPECT_EQ(other, 0);
+    while (busy + other == 0) std::this_thread::yield();
+    EXPECT_EQ(predictor.cancel(4), 0);
+    EXPECT_EQ(predictor.cancel(5), 2);
+    asking.join();
+    EXPECT_EQ(busy, 1);
+    EXPECT_EQ(stopped, 2);
+    EXPECT_EQ(other, 0);
+  }
 }
 
 TEST(Predictor, BatchesBeginBeforeTheirRequestsAreLate) {
