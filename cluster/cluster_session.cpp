@@ -54,6 +54,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   const Config about_data = Config(job.json(), job.where()).object("data");
   const DataPlacement placement = read_placement(about_data);
   TrainerOptions probing = options;
+  if (probing.backend == Backend::cuda) probing.backend = Backend::cpu, probing.measure = false;  // GPUs are the workers'
   if (placement.at_coordinator) served = std::make_unique<ServedData>(options.opener);
   if (served) probing.opener = served.get();
   Trainer probe(job, probing);

@@ -12,6 +12,7 @@
 #include "src/core/error.h"
 #include "src/core/warning.h"
 #include "src/io/file.h"
+#include "src/train/device_choice.h"
 #include "src/train/run_folder.h"
 #include "src/train/session.h"
 
@@ -40,7 +41,8 @@ void declare(CLI::App& app) {
       ->check(CLI::PositiveNumber);
   app.add_option(
       "--device", options.device,
-      "cpu (the default, unless the job says); ref: the reference kernels, slow and obvious; check:cpu,ref: both, compared call by call");
+      "cpu (the default, unless the job says); cuda or cuda:N: an NVIDIA GPU; auto: a GPU where there is one; ref: the reference kernels, "
+      "slow and obvious; check:cpu,ref: both, compared call by call");
   app.add_option("--out", options.out, "the run folder; the default is runs/<name>-<time>");
   options.resume_option =
       app.add_option("--resume", options.resume, "continue a run: its folder or a checkpoint; without a value, the newest run of this job")
@@ -56,19 +58,6 @@ DisplayKind display_kind() {
   if (options.log == "json") return DisplayKind::json;
   throw Error(ErrorKind::usage, {"--log", "there is no such log", "'" + options.log + "'", "pretty, plain or json",
                                  nearest_hint(options.log, {"pretty", "plain", "json"})});
-}
-
-// The job's, which --device has set.
-std::string device_of(const Job& job) {
-  const Json* device = job.json().find("device");
-  return device && device->is_string() ? device->as_string() : "cpu";
-}
-
-Backend backend_of(const std::string& device) {
-  if (device == "cpu" || device == "auto" || device == "check:cpu,ref") return Backend::cpu;
-  if (device == "ref") return Backend::ref;
-  throw Error(ErrorKind::usage, {"--device", "there is no such device", "'" + device + "'", "cpu, ref or check:cpu,ref",
-                                 nearest_hint(device, {"cpu", "ref", "auto", "check:cpu,ref"})});
 }
 
 // The run folder that a checkpoint or a folder belongs to.
@@ -133,9 +122,8 @@ int run() {
   } restore;
   try {
     const Job job = job_to_train();
-    const std::string device = device_of(job);
-    const TrainerOptions trainer{
-        .threads = static_cast<int>(options.threads), .backend = backend_of(device), .check = device.starts_with("check:")};
+    TrainerOptions trainer{.threads = static_cast<int>(options.threads)};
+    choose_device(device_of(job.json()), "--device", 0, &trainer);
     const auto show = [&](const Json& event, const std::string& folder) {
       Json shown = event;
       if (const Json* stopped = event.find("stopped"); stopped && *stopped == Json("interrupted") && event.find("checkpoint"))

@@ -10,6 +10,7 @@
 #include "cluster/exchange_tail.h"
 #include "src/core/warning.h"
 #include "src/io/digest.h"
+#include "src/train/device_choice.h"
 #include "src/train/evaluator.h"
 
 namespace perigee {
@@ -33,9 +34,7 @@ TrainerOptions trainer_options(const Welcome& welcome, SourceOpener* opener, Tra
   if (!welcome.tuning.empty()) trainer.tuning = Json::parse(welcome.tuning, "tuning");
   trainer.shards = placement_of(job_of(welcome)).shards;
   const Json job = Json::parse(welcome.job, "job");
-  const Json* device = job.find("device");
-  if (device && device->is_string() && device->as_string() == "ref") trainer.backend = Backend::ref;
-  trainer.check = device && device->is_string() && device->as_string().starts_with("check");
+  choose_device(device_of(job), "device", static_cast<int>(welcome.id), &trainer);
   return trainer;
 }
 

@@ -4,15 +4,27 @@
 
 #include <cstring>
 
+#include "kernels/cuda/registry.h"
+
 namespace perigee {
 namespace {
 
-int device_count(int* count) { return cudaGetDeviceCount(count); }
+cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
+cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
+cudaGraphExec_t graph_of(void* graph) { return static_cast<cudaGraphExec_t>(graph); }
+
+// What fails must not be found again by the next call that asks for the last error; a sticky one comes back by itself.
+int told(cudaError_t status) {
+  if (status != cudaSuccess) cudaGetLastError();
+  return status;
+}
+
+int device_count(int* count) { return told(cudaGetDeviceCount(count)); }
 
 int device(int index, CudaDevice* device) {
   cudaDeviceProp properties;
   const cudaError_t status = cudaGetDeviceProperties(&properties, index);
-  if (status != cudaSuccess) return status;
+  if (status != cudaSuccess) return told(status);
   static_assert(sizeof device->name == sizeof properties.name);
   std::memcpy(device->name, properties.name, sizeof device->name);
   device->major = properties.major, device->minor = properties.minor;
@@ -20,12 +32,62 @@ int device(int index, CudaDevice* device) {
   return cudaSuccess;
 }
 
-int allocate(size_t bytes, void** memory) { return cudaMalloc(memory, bytes); }
-int release(void* memory) { return cudaFree(memory); }
-int upload(void* device, const void* host, size_t bytes) { return cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice); }
-int download(void* host, const void* device, size_t bytes) { return cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost); }
+int versions(int* driver, int* runtime) {
+  const cudaError_t status = cudaDriverGetVersion(driver);
+  return told(status != cudaSuccess ? status : cudaRuntimeGetVersion(runtime));
+}
 
 const char* message(int code) { return cudaGetErrorString(static_cast<cudaError_t>(code)); }
+
+int select(int device) { return told(cudaSetDevice(device)); }
+int memory(size_t* free, size_t* total) { return told(cudaMemGetInfo(free, total)); }
+int allocate(size_t bytes, void** memory) { return told(cudaMalloc(memory, bytes)); }
+int release(void* memory) { return told(cudaFree(memory)); }
+int upload(void* device, const void* host, size_t bytes) { return told(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice)); }
+int download(void* host, const void* device, size_t bytes) { return told(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost)); }
+int allocate_pinned(size_t bytes, void** memory) { return told(cudaHostAlloc(memory, bytes, cudaHostAllocPortable)); }
+int release_pinned(void* memory) { return told(cudaFreeHost(memory)); }
+
+int create_stream(void** stream) {
+  return told(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(stream), cudaStreamNonBlocking));
+}
+int destroy_stream(void* stream) { return told(cudaStreamDestroy(stream_of(stream))); }
+int wait_for_stream(void* stream) { return told(cudaStreamSynchronize(stream_of(stream))); }
+int create_event(void** event) { return told(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event), cudaEventDisableTiming)); }
+int destroy_event(void* event) { return told(cudaEventDestroy(event_of(event))); }
+int record_event(void* event, void* stream) { return told(cudaEventRecord(event_of(event), stream_of(stream))); }
+int wait_for_event(void* event) { return told(cudaEventSynchronize(event_of(event))); }
+int stream_waits(void* stream, void* event) { return told(cudaStreamWaitEvent(stream_of(stream), event_of(event), 0)); }
+int copy(void* to, const void* from, size_t bytes, void* stream) {
+  return bytes == 0 ? cudaSuccess : told(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)));
+}
+int clear(void* memory, size_t bytes, void* stream) {
+  return bytes == 0 ? cudaSuccess : told(cudaMemsetAsync(memory, 0, bytes, stream_of(stream)));
+}
+
+int begin_capture(void* stream) { return told(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal)); }
+
+int end_capture(void* stream, void** graph) {
+  cudaGraph_t captured = nullptr;
+  cudaError_t status = cudaStreamEndCapture(stream_of(stream), &captured);
+  if (status == cudaSuccess && graph != nullptr) status = cudaGraphInstantiate(reinterpret_cast<cudaGraphExec_t*>(graph), captured, 0);
+  if (captured != nullptr) cudaGraphDestroy(captured);
+  return told(status);
+}
+
+int launch_graph(void* graph, void* stream) { return told(cudaGraphLaunch(graph_of(graph), stream_of(stream))); }
+int destroy_graph(void* graph) { return told(cudaGraphExecDestroy(graph_of(graph))); }
+
+int open_queue(int device, CudaQueue* queue) {
+  *queue = {};
+  queue->device = device;
+  return create_stream(&queue->stream);
+}
+
+void close_queue(CudaQueue* queue) {
+  if (queue->stream != nullptr) destroy_stream(queue->stream);
+  *queue = {};
+}
 
 }  // namespace
 }  // namespace perigee
@@ -35,10 +97,33 @@ const perigee::CudaModule* perigee_cuda_module() {
   static const CudaModule module{.device_count = device_count,
                                  .device = device,
                                  .message = message,
+                                 .versions = versions,
+                                 .select = select,
+                                 .memory = memory,
                                  .allocate = allocate,
                                  .release = release,
                                  .upload = upload,
                                  .download = download,
+                                 .allocate_pinned = allocate_pinned,
+                                 .release_pinned = release_pinned,
+                                 .create_stream = create_stream,
+                                 .destroy_stream = destroy_stream,
+                                 .wait_for_stream = wait_for_stream,
+                                 .create_event = create_event,
+                                 .destroy_event = destroy_event,
+                                 .record_event = record_event,
+                                 .wait_for_event = wait_for_event,
+                                 .stream_waits = stream_waits,
+                                 .copy = copy,
+                                 .clear = clear,
+                                 .begin_capture = begin_capture,
+                                 .end_capture = end_capture,
+                                 .launch_graph = launch_graph,
+                                 .destroy_graph = destroy_graph,
+                                 .open_queue = open_queue,
+                                 .close_queue = close_queue,
+                                 .kernels = cuda_kernel_lists,
+                                 .steps = &cuda_steps(),
                                  .codecs = &codec_cuda()};
   return &module;
 }

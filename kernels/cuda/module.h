@@ -4,8 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/cuda/codec.h"
+#include "kernels/cuda/queue.h"
+#include "kernels/cuda/step.h"
+#include "kernels/registry.h"
 
 namespace perigee {
 
@@ -15,19 +19,48 @@ struct CudaDevice {
   size_t memory_bytes = 0;
 };
 
+// Functions that return an int give 0 or a code for message(). Streams, events and graphs are the runtime's handles.
 struct CudaModule {
   // Grows with every change of what is below: a module of another build is refused.
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
   uint32_t version = kVersion;
   // 0, or a code for message(): where there is no driver, no device, ...
   int (*device_count)(int* count) = nullptr;
   int (*device)(int index, CudaDevice* device) = nullptr;
   const char* (*message)(int code) = nullptr;
+  int (*versions)(int* driver, int* runtime) = nullptr;  // 13000 is 13.0; driver 0: there is none
+  int (*select)(int device) = nullptr;                   // for what the calling thread does from now on
+  int (*memory)(size_t* free, size_t* total) = nullptr;  // of the current device
   // Memory of the current device, and copies that wait for what was queued before them on the default stream.
   int (*allocate)(size_t bytes, void** memory) = nullptr;
   int (*release)(void* memory) = nullptr;
   int (*upload)(void* device, const void* host, size_t bytes) = nullptr;
   int (*download)(void* host, const void* device, size_t bytes) = nullptr;
+  // Memory of the host that the device reaches by the same address, and that copies run beside the host's work from and to.
+  int (*allocate_pinned)(size_t bytes, void** memory) = nullptr;
+  int (*release_pinned)(void* memory) = nullptr;
+
+  int (*create_stream)(void** stream) = nullptr;
+  int (*destroy_stream)(void* stream) = nullptr;
+  int (*wait_for_stream)(void* stream) = nullptr;  // the host waits
+  int (*create_event)(void** event) = nullptr;
+  int (*destroy_event)(void* event) = nullptr;
+  int (*record_event)(void* event, void* stream) = nullptr;
+  int (*wait_for_event)(void* event) = nullptr;                     // the host waits
+  int (*stream_waits)(void* stream, void* event) = nullptr;         // the stream does
+  int (*copy)(void* to, const void* from, size_t bytes, void* stream) = nullptr;  // whichever side each is on
+  int (*clear)(void* memory, size_t bytes, void* stream) = nullptr;
+  // What is queued between these two becomes a graph and is not run.
+  int (*begin_capture)(void* stream) = nullptr;
+  int (*end_capture)(void* stream, void** graph) = nullptr;  // null graph: drops what was captured
+  int (*launch_graph)(void* graph, void* stream) = nullptr;
+  int (*destroy_graph)(void* graph) = nullptr;
+
+  // A queue with a stream of its own, the libraries that this machine has and a workspace for them.
+  int (*open_queue)(int device, CudaQueue* queue) = nullptr;
+  void (*close_queue)(CudaQueue* queue) = nullptr;
+  std::span<const KernelList> (*kernels)() = nullptr;
+  const CudaSteps* steps = nullptr;
   const CudaCodecs* codecs = nullptr;
 };
 

@@ -29,6 +29,7 @@ class ArraySource : public DataSource {
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override;
   void prefetch(int64_t index) const override;
   bool cheap() const override { return true; }
+  bool fixed() const override { return true; }
   Json fitted() const override { return fitted_; }
   std::string describe() const override { return description_; }
 

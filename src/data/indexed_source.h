@@ -21,6 +21,7 @@ class IndexedSource : public DataSource {
     inner_->read({.index = inner_index_(key.index), .epoch = key.epoch, .seed = key.seed}, slots);
   }
   bool cheap() const override { return inner_->cheap(); }
+  bool fixed() const override { return inner_->fixed(); }
   void prefetch(int64_t index) const override { inner_->prefetch(inner_index_(index)); }
   int64_t read_ahead() const override { return inner_->read_ahead(); }
   void expect(std::span<const ReadKey> keys) const override {

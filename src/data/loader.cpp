@@ -74,6 +74,7 @@ struct Loader::Impl {
     batch.ids.resize(static_cast<size_t>(examples));
     batch.fields.clear();
     for (const auto& field : source->fields()) {
+      if (options.ids_only) break;
       std::vector<int64_t> dims = field.shape.vector();
       dims.insert(dims.begin(), examples);
       batch.fields.emplace_back(field.dtype, Shape(dims));
@@ -136,6 +137,7 @@ struct Loader::Impl {
   void fill(Batch& batch, std::vector<std::byte*>& slots_of_example, std::vector<size_t>& bytes) const {
     make_room(batch, batch.size);  // only a listed batch can be larger than those before
     for (int64_t i = 0; i < batch.size; ++i) batch.ids[static_cast<size_t>(i)] = id_at(batch.epoch, batch.position + i);
+    if (options.ids_only) return;
     constexpr int64_t kAhead = 6;  // shuffled examples come from far: several are on their way while one is read
     for (int64_t i = 0; i < std::min(kAhead, batch.size); ++i) source->prefetch(batch.ids[static_cast<size_t>(i)]);
     for (int64_t i = 0; i < batch.size; ++i) {

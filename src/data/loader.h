@@ -22,6 +22,7 @@ struct LoaderOptions {
   int64_t shards = 1;          // of the order (sharded_order.h)
   int threads = 1;             // 0: next() reads in the calling thread
   int prefetch = 4;            // batches read ahead
+  bool ids_only = false;       // batches without fields: whoever takes them has the examples
   TraceRing* trace = nullptr;  // of what the threads read, when; outlives the loader
 };
 

@@ -46,6 +46,8 @@ class DataSource {
   virtual int64_t read_ahead() const { return 0; }
   // These will be read soon, in this order, as far as is known now: the source begins to fetch them. Returns at once; thread-safe.
   virtual void expect(std::span<const ReadKey> /*keys*/) const {}
+  // True when an example has the same bytes in every epoch, so that a copy of all may stand in for the source.
+  virtual bool fixed() const { return false; }
   // True when examples appear while the program runs, one after the other: none is read before it is trained on.
   virtual bool live() const { return false; }
   // What was fitted on the training part (means, vocabularies), to be stored with the model; null when nothing was.

@@ -36,6 +36,8 @@ class Transform {
   virtual Field output() const = 0;
   // Row-major in and out, never the same memory. Thread-safe, allocates nothing.
   virtual void apply(const std::byte* in, std::byte* out, Draw& draw) const = 0;
+  // False: the result depends on the input alone.
+  virtual bool draws() const { return true; }
   // What was fitted to the data, null when nothing was; given back as the option "fitted" it makes the same transform.
   virtual Json fitted() const { return {}; }
 };

@@ -56,14 +56,18 @@ void PlanRun::bind(View& view, const Operand& operand, const Memory& memory) {
     case Place::arena: base = operand.index < 0 ? nullptr : memory.arena; break;
     case Place::parameter: base = static_cast<std::byte*>(memory.parameters[static_cast<size_t>(operand.index)]); break;
     case Place::state: base = static_cast<std::byte*>(memory.states[static_cast<size_t>(operand.index)]); break;
-    case Place::table: base = static_cast<std::byte*>(plan_->tables_[static_cast<size_t>(operand.index)].view().data); break;
+    case Place::table:
+      base = static_cast<std::byte*>(memory.tables.empty() ? plan_->tables_[static_cast<size_t>(operand.index)].view().data
+                                                           : memory.tables[static_cast<size_t>(operand.index)]);
+      break;
     case Place::output: base = static_cast<std::byte*>(memory.outputs[static_cast<size_t>(operand.index)]); break;
     case Place::input: return later(input_patches_);
   }
   view.data = base ? base + operand.offset : nullptr;
 }
 
-PlanRun::PlanRun(std::shared_ptr<const Plan> plan, const Memory& memory) : plan_(std::move(plan)), packed_(plan_->packed_bytes()) {
+PlanRun::PlanRun(std::shared_ptr<const Plan> plan, const Memory& memory)
+    : plan_(std::move(plan)), packed_(memory.packed ? 0 : plan_->packed_bytes()) {
   assert(memory.parameters.empty() || memory.parameters.size() == plan_->parameters().size());
   assert(memory.states.size() == plan_->states().size());
   input_patches_.resize(plan_->inputs().size());
@@ -89,7 +93,7 @@ PlanRun::PlanRun(std::shared_ptr<const Plan> plan, const Memory& memory) : plan_
     for (const Operand& operand : step.out) bind(views_[next++], operand, memory);
     call.params = step.params.data();
     call.scratch = step.scratch_bytes ? memory.arena + step.scratch_offset : nullptr;
-    call.packed = step.packed_bytes ? packed_.data() + step.packed_offset : nullptr;
+    call.packed = step.packed_bytes ? (memory.packed ? memory.packed : packed_.data()) + step.packed_offset : nullptr;
     call.accumulate = step.accumulate;
     calls_.push_back(bound);
   }
@@ -135,6 +139,22 @@ void PlanRun::run_steps(size_t first, size_t last, Team* team, const StepInfo& s
   }
 }
 
+void PlanRun::queue_packs(CudaQueue& queue) {
+  for (Bound& bound : calls_) {
+    bound.call.queue = &queue;
+    if (bound.pack && !bound.pack_each_run) bound.pack(bound.call);
+  }
+}
+
+void PlanRun::queue_step(size_t index, CudaQueue& queue, const StepInfo* step) {
+  Bound& bound = calls_[index];
+  bound.call.queue = &queue;
+  bound.call.step = step;
+  bound.call.accumulate = false;
+  if (bound.pack && bound.pack_each_run) bound.pack(bound.call);
+  bound.run(bound.call);
+}
+
 PlanRun::~PlanRun() = default;
 
 void PlanRun::enable_check() { checker_ = std::make_unique<PlanChecker>(*plan_); }
@@ -169,11 +189,7 @@ std::string PlanRun::find_non_finite(const StepInfo& step) {
 }
 
 void PlanRun::commit_states() {
-  for (size_t i = 0; i < assignments_.size(); ++i) {
-    const View& from = assignments_[i];
-    if (states_by_assignment_[i])
-      std::memcpy(states_by_assignment_[i], from.data, static_cast<size_t>(from.elements()) * dtype_bytes(from.dtype));
-  }
+  for_each_commit([](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); });
 }
 
 int PlanRun::output_index(const std::string& name) const {

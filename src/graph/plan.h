@@ -28,7 +28,7 @@ Isa host_isa();  // the best that this CPU and PERIGEE_ISA (baseline, avx2, avx5
 const char* isa_name(Isa isa);
 
 struct PlanOptions {
-  Backend backend = Backend::cpu;  // ref: reference kernels only
+  Backend backend = Backend::cpu;  // ref: reference kernels only; cuda: kernels of the CUDA module only
   Isa isa = host_isa();
   // Outputs that live in the caller's memory (contiguous) instead of the arena, by name; those that are partial sums
   // (gradients of parameters) are added to what is there.
@@ -76,6 +76,7 @@ class Plan {
   int input_index(const std::string& name) const;
   // How many steps must have run until an external output is complete.
   size_t steps_until(int external_output) const;
+  const std::vector<Tensor>& tables() const { return tables_; }  // constants of the graph
   double flops() const;
   std::string report() const;  // one line a step: op, kernel, shapes
 
@@ -103,6 +104,9 @@ class PlanRun {
     std::span<void* const> parameters;  // in the plan's order; contiguous, canonical. Empty: set_parameter gives each before a run
     std::span<void* const> states;
     std::span<void* const> outputs;  // the external ones. Empty: set_output gives each before a run
+    // Of a plan for a device, whose addresses are all the device's: its copies of the plan's tables, and packed_bytes().
+    std::span<void* const> tables = {};
+    std::byte* packed = nullptr;
   };
   PlanRun(std::shared_ptr<const Plan> plan, const Memory& memory);
   ~PlanRun();
@@ -123,9 +127,19 @@ class PlanRun {
   void run(Team* team, const StepInfo& step, bool accumulate = false) { run_steps(0, calls_.size(), team, step, accumulate); }
   // The same for the plan's steps [first, last): all of them, in order, are one run.
   void run_steps(size_t first, size_t last, Team* team, const StepInfo& step, bool accumulate);
+  // Of a plan for a device: queue what packs parameters, and one step; `step` is the device's. What fails is told by the queue.
+  void queue_packs(CudaQueue& queue);
+  void queue_step(size_t index, CudaQueue& queue, const StepInfo* step);
   // The scope and op of the first step whose output is not finite; empty when all are. Runs the plan; for diagnosis only.
   std::string find_non_finite(const StepInfo& step);
   void commit_states();  // copies what was assigned into the states
+  // The same by whoever owns the memory: copy(to, from, bytes) for each.
+  template <class Copy>
+  void for_each_commit(Copy copy) const {
+    for (size_t i = 0; i < assignments_.size(); ++i)
+      if (states_by_assignment_[i])
+        copy(states_by_assignment_[i], assignments_[i].data, static_cast<size_t>(assignments_[i].elements()) * dtype_bytes(assignments_[i].dtype));
+  }
   // Position of an output by name, for output(int); -1 when there is none.
   int output_index(const std::string& name) const;
   const View& output(int index) const { return outputs_[static_cast<size_t>(index)]; }  // valid after run, until the next

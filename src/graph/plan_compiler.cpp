@@ -7,6 +7,7 @@
 #include "kernels/registry.h"
 #include "src/core/error.h"
 #include "src/graph/tuning.h"
+#include "src/io/cuda_module.h"
 
 namespace perigee {
 namespace {
@@ -45,10 +46,30 @@ KernelCall probe(const PlanStep& step, std::vector<View>& views) {
   return call;
 }
 
+std::span<const KernelList> lists_of_device() {
+  std::string why;
+  const CudaModule* const module = cuda_module(&why);
+  return module ? module->kernels() : std::span<const KernelList>();
+}
+
+// Of the device's kernels of the op: use(kernel, why it declines or null).
+template <class Use>
+void for_each_of_device(const char* op, const KernelCall& call, Use use) {
+  for (const KernelList& list : lists_of_device())
+    for (size_t i = 0; i < list.count; ++i)
+      if (std::strcmp(list.first[i].op, op) == 0) use(list.first[i], list.first[i].decline ? list.first[i].decline(call) : nullptr);
+}
+
 }  // namespace
 
 std::vector<const Kernel*> kernel_candidates(const char* op, const KernelCall& call, const PlanOptions& options) {
   std::vector<const Kernel*> host, reference;
+  if (options.backend == Backend::cuda) {
+    for_each_of_device(op, call, [&](const Kernel& kernel, const char* why) {
+      if (why == nullptr) host.push_back(&kernel);
+    });
+    return host;
+  }
   for (const KernelList& list : kernel_lists())
     for (size_t i = 0; i < list.count; ++i) {
       const Kernel& kernel = list.first[i];
@@ -278,7 +299,7 @@ void PlanCompiler::choose_kernel(const Node& node, PlanStep& step) {
   if (options_.tuning && candidates.size() > 1) {
     const std::string chosen = options_.tuning->choice(tuning_key(step));
     for (const Kernel* kernel : candidates)
-      if (chosen == kernel->name && kernel->backend == Backend::cpu) step.kernel = kernel;
+      if (chosen == kernel->name && kernel->backend == options_.backend) step.kernel = kernel;
   }
   const bool host_wanted = options_.backend == Backend::cpu && (!step.kernel || step.kernel->backend == Backend::ref);
   const bool strided =
@@ -297,9 +318,23 @@ void PlanCompiler::choose_kernel(const Node& node, PlanStep& step) {
       step.kernel = candidates.front();
     }
   }
-  if (!step.kernel)
-    throw Error(ErrorKind::model, {.where = step.scope,
-                                   .what = "no kernel computes op '" + std::string(step.op->name) + "' on " + node.outputs.at(0).text()});
+  if (!step.kernel) no_kernel(node, step);
+}
+
+void PlanCompiler::no_kernel(const Node& node, const PlanStep& step) const {
+  std::string types, reasons;
+  for (const ValueId& id : node.inputs) types += (types.empty() ? "" : ", ") + (id.node < 0 ? std::string("nothing") : graph_.type(id).text());
+  const bool device = options_.backend == Backend::cuda;
+  std::vector<View> views;
+  if (device)
+    for_each_of_device(step.op->name, probe(step, views), [&](const Kernel& kernel, const char* why) {
+      reasons += (reasons.empty() ? "" : "; ") + std::string(kernel.name) + ": " + (why ? why : "");
+    });
+  throw Error(ErrorKind::model, {.where = step.scope,
+                                 .what = "no " + std::string(device ? "CUDA " : "") + "kernel computes op '" + step.op->name + "'",
+                                 .got = types + " -> " + node.outputs.at(0).text(),
+                                 .expected = reasons,
+                                 .hint = device ? "train with --device cpu" : ""});
 }
 
 void PlanCompiler::add_step(const Node& node, PlanStep step) {

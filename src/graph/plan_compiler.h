@@ -20,6 +20,7 @@ struct ArenaBuffer {
 size_t place_buffers(std::vector<ArenaBuffer>& buffers);
 
 // The kernels that may run `call`, best first: host code of the widest instruction set, then ref. Never empty for a call that ref takes.
+// For a device: those of the CUDA module alone, in its order; perhaps none.
 std::vector<const Kernel*> kernel_candidates(const char* op, const KernelCall& call, const PlanOptions& options);
 
 class PlanCompiler {
@@ -40,6 +41,7 @@ class PlanCompiler {
   bool wants_channels_last(const Node& node, int output) const;
   bool reuse_input(const Node& node, const PlanStep& step, Operand& out);
   void choose_kernel(const Node& node, PlanStep& step);
+  [[noreturn]] void no_kernel(const Node& node, const PlanStep& step) const;
   void touch(const Operand& operand, int step);
   void finish();
 

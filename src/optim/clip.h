@@ -34,6 +34,11 @@ class Clip {
   void finish(double scale);
   double factor(size_t window) const { return factors_[static_cast<size_t>(groups_[window])]; }
   double global_norm() const { return global_norm_; }
+  // For who measures elsewhere: what is cut to `threshold`, or else made 1, is the norm of each of so many groups of windows.
+  bool renormalizes() const { return kind_ == Kind::renormalize; }
+  double threshold() const { return threshold_; }
+  int group(size_t window) const { return groups_[window]; }
+  int groups() const { return static_cast<int>(factors_.size()); }
 
  private:
   enum class Kind { none, value, norm, group_norm, renormalize };

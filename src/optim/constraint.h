@@ -17,14 +17,6 @@ namespace perigee {
 
 class Constraints {
  public:
-  // Throws Error(model). `description` is the job's; a window's own replaces it.
-  Constraints(const Json& description, const std::vector<ParamWindow>& windows, const std::string& where);
-
-  bool empty() const { return rules_.empty(); }
-  // Part `part` of `parts`: by any threads at the same time.
-  void apply(int part, int parts, void* parameters, const BlockMath& math) const;
-
- private:
   enum class Kind { min_max, non_negative };
   struct Rule {
     int window = 0;
@@ -34,6 +26,15 @@ class Constraints {
     std::vector<int64_t> members;  // offsets of a vector's elements from its start
   };
 
+  // Throws Error(model). `description` is the job's; a window's own replaces it.
+  Constraints(const Json& description, const std::vector<ParamWindow>& windows, const std::string& where);
+
+  bool empty() const { return rules_.empty(); }
+  const std::vector<Rule>& rules() const { return rules_; }  // in the order in which those of one window count
+  // Part `part` of `parts`: by any threads at the same time.
+  void apply(int part, int parts, void* parameters, const BlockMath& math) const;
+
+ private:
   void read(const Json& description, int index, const ParamWindow& window, const std::string& where);
   static void apply_rule(const Rule& rule, void* parameters, const BlockMath& math);
 

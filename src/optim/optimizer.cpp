@@ -110,7 +110,8 @@ void Optimizer::set_learning_rate(const Json& schedule, const std::string& where
 }
 
 void Optimizer::choose_kernel(Isa isa) {
-  const char* op = stateless_ ? def_->stateless_kernel : def_->kernel;
+  const char* op = update_op();
+  if (!op) op = def_->kernel;
   View views[1 + kMaxRuleSlots];
   for (View& view : views) view = flat_view(nullptr, 1, math_.dtype);
   KernelCall like;
@@ -119,6 +120,11 @@ void Optimizer::choose_kernel(Isa isa) {
   like.n_out = 1 + static_cast<int>(slots_.size());
   kernel_ = widest_kernel(op, like, isa);
   assert(kernel_);  // a rule without a kernel is our own mistake
+}
+
+const char* Optimizer::update_op() const {
+  if (def_->slots.empty() && std::strcmp(def_->kernel, "update_noop") == 0) return nullptr;
+  return stateless_ ? def_->stateless_kernel : def_->kernel;
 }
 
 RuleStep Optimizer::rule_step(const StepProgress& now) const {
@@ -200,7 +206,7 @@ void Optimizer::update(Range range, void* parameters, const void* gradient, void
 
 void Optimizer::update_chunk(Range range, void* parameters, const void* chunk_gradient, void* const* slots) const {
   const Dtype dtype = math_.dtype;
-  if (def_->slots.empty() && std::strcmp(def_->kernel, "update_noop") == 0) return;
+  if (!update_op()) return;
   size_t i = static_cast<size_t>(
       std::upper_bound(windows_.begin(), windows_.end(), range.begin,
                        [](int64_t value, const ParamWindow& window) { return value < window.offset + window.elements; }) -

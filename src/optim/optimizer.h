@@ -13,6 +13,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,14 @@ class Optimizer {
   // The same with a gradient of which only `chunk` is there.
   void update_chunk(Range chunk, void* parameters, const void* chunk_gradient, void* const* slots) const;
   void constrain(int part, int parts, void* parameters) const { constraints_.apply(part, parts, parameters, math_); }
+
+  // For who updates elsewhere (src/train/device_update.h): the update op, null when none changes anything; what begin_step() gave it for
+  // each window; limits and constraints.
+  const char* update_op() const;
+  std::span<const UpdateParams> window_params() const { return params_; }
+  const std::vector<ParamWindow>& windows() const { return windows_; }
+  const Clip& clip() const { return clip_; }
+  const Constraints& constraints() const { return constraints_; }
 
   // What l1 and l2 add to the loss at `now`.
   double penalty(const StepProgress& now, const void* parameters) const;

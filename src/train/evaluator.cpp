@@ -16,12 +16,13 @@ EvaluationTask task_of(const Field& target, const Type& output) {
 
 }  // namespace
 
-Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Json* metrics, const std::string& where)
+Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Json* metrics, const std::string& where,
+                     DeviceModel* device)
     : model_(model),
       source_(std::move(source)),
       metrics_(metrics && !metrics->is_null() ? *metrics : Json()),
       where_(where),
-      inference_(model, team, true, kBatch),
+      inference_(model, team, true, kBatch, device),
       loader_(source_, {.batch = kBatch, .shuffle = false, .threads = source_->cheap() ? 0 : 1}) {
   for (const NetworkInput& input : model.spec().inputs) fields_.push_back(field_index(*source_, input.name));
   std::vector<NetworkInput> wanted_fields = model.spec().inputs;

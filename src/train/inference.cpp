@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/convert.h"
+#include "src/train/device_inference.h"
 
 namespace perigee {
 
@@ -10,15 +11,29 @@ struct Inference::Worker {
   std::unique_ptr<PlanMemory> memory;
 };
 
-Inference::Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max_batch)
-    : model_(model),
-      team_(team),
-      plans_(model, with_loss ? PlanSet::Kind::inference_with_loss : PlanSet::Kind::inference),
-      with_loss_(with_loss),
-      max_batch_(max_batch) {
+namespace {
+
+// What a plan reads, in the order of run()'s fields.
+std::vector<NetworkInput> fields_of(const ModelSpec& spec, bool with_loss) {
+  std::vector<NetworkInput> fields = spec.inputs;
+  if (!with_loss) return fields;
+  fields.push_back(spec.target);
+  for (const LossHead& head : spec.more_heads) fields.push_back(head.target);
+  return fields;
+}
+
+}  // namespace
+
+Inference::Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max_batch, DeviceModel* device)
+    : model_(model), team_(team), with_loss_(with_loss), max_batch_(max_batch) {
+  if (device) {
+    device_ = std::make_unique<DeviceInference>(*device, with_loss, fields_of(model.spec(), with_loss));
+    return;
+  }
+  plans_ = std::make_unique<PlanSet>(model, with_loss ? PlanSet::Kind::inference_with_loss : PlanSet::Kind::inference);
   for (int i = 0; i < team.size(); ++i) {
     workers_.push_back(std::make_unique<Worker>());
-    workers_.back()->memory = std::make_unique<PlanMemory>(plans_, model.params(), nullptr);
+    workers_.back()->memory = std::make_unique<PlanMemory>(*plans_, model.params(), nullptr);
   }
 }
 
@@ -41,21 +56,26 @@ const Inference::Result& Inference::run(const std::vector<const std::byte*>& fie
     result_.loss.resize(with_loss_ ? static_cast<size_t>(dims[0]) : 0);
   }
   result_.count = count;
-  const bool sliced = plans_.slices().sliceable;
+  if (device_) run_on_device(fields, count);
+  else run_on_team(fields, count);
+  return result_;
+}
+
+void Inference::run_on_device(const std::vector<const std::byte*>& fields, int64_t count) {
+  const Dtype dtype = model_.spec().dtype;
+  if (with_loss_) losses_.resize(static_cast<size_t>(count) * dtype_bytes(dtype));
+  device_->run(fields, count, result_.output.data<std::byte>(), with_loss_ ? losses_.data() : nullptr);
+  if (with_loss_) convert(dtype, losses_.data(), Dtype::f64, result_.loss.data(), count);
+}
+
+void Inference::run_on_team(const std::vector<const std::byte*>& fields, int64_t count) {
+  const bool sliced = plans_->slices().sliceable;
   const int parts = sliced ? team_.size() : 1;
   std::vector<std::string> names;
   std::vector<size_t> strides;
-  for (const NetworkInput& input : model_.spec().inputs) {
-    names.push_back(input.name);
-    strides.push_back(row_bytes(input.type));
-  }
-  if (with_loss_) {
-    names.push_back(model_.spec().target.name);
-    strides.push_back(row_bytes(model_.spec().target.type));
-    for (const LossHead& head : model_.spec().more_heads) {
-      names.push_back(head.target.name);
-      strides.push_back(row_bytes(head.target.type));
-    }
+  for (const NetworkInput& field : fields_of(model_.spec(), with_loss_)) {
+    names.push_back(field.name);
+    strides.push_back(row_bytes(field.type));
   }
   team_.run([&](Team& team) {
     if (team.rank() >= parts) return;
@@ -83,7 +103,6 @@ const Inference::Result& Inference::run(const std::vector<const std::byte*>& fie
       row += n;
     }
   });
-  return result_;
 }
 
 int field_index(const DataSource& source, const std::string& name) {

@@ -1,4 +1,4 @@
-// Runs a model forward over batches on a team of threads.
+// Runs a model forward over batches on a team of threads, or on a device.
 #pragma once
 
 #include <functional>
@@ -11,10 +11,14 @@
 
 namespace perigee {
 
+class DeviceInference;
+class DeviceModel;
+
 class Inference {
  public:
-  // `model` and `team` must outlive this. `with_loss` needs the model's target among the fields.
-  Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max_batch = 256);
+  // `model`, `team` and `device` must outlive this. `with_loss` needs the model's target among the fields. `device`: the model on a
+  // device, which then computes; null: the team does.
+  Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max_batch = 256, DeviceModel* device = nullptr);
   ~Inference();
 
   struct Result {
@@ -27,9 +31,14 @@ class Inference {
 
  private:
   struct Worker;
+  void run_on_team(const std::vector<const std::byte*>& fields, int64_t count);
+  void run_on_device(const std::vector<const std::byte*>& fields, int64_t count);
+
   Model& model_;
   ThreadTeam& team_;
-  PlanSet plans_;
+  std::unique_ptr<PlanSet> plans_;           // of the team
+  std::unique_ptr<DeviceInference> device_;  // or this
+  std::vector<std::byte> losses_;            // of the device, in the model's type
   bool with_loss_;
   int64_t max_batch_;
   std::vector<std::unique_ptr<Worker>> workers_;

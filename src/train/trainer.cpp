@@ -2,6 +2,7 @@
 
 #include "src/io/file.h"
 #include "src/train/evaluator.h"
+#include "src/train/device_step.h"
 #include "src/train/trainer_worker.h"
 
 namespace perigee {
@@ -34,8 +35,8 @@ void Trainer::restore(const Position& position, const Json& tuning, int64_t sub_
   position_ = position;
   loader_->seek(position.epoch, position.position);
   if (!tuning.is_null()) tuning_.merge(tuning);
-  if (sub_batch > 0) sub_batch_ = sub_batch;
-  make_plans();
+  if (sub_batch > 0 && !device_) sub_batch_ = sub_batch;
+  if (!device_) make_plans();
 }
 
 void Trainer::freeze(const std::vector<bool>& frozen) {
@@ -61,7 +62,7 @@ Evaluator* Trainer::evaluator(const std::string& part) {
     // What the transforms of the training part were fitted to holds for the others.
     const Json description = with_fitted(*data.raw(part), train_->fitted());
     SourcePtr source = part == "train" ? train_ : open_part(part, data.element(description, part));
-    evaluator = std::make_unique<Evaluator>(*model_, team_, std::move(source), job_.json().find("metrics"), job_.where());
+    evaluator = std::make_unique<Evaluator>(*model_, team_, std::move(source), job_.json().find("metrics"), job_.where(), device_model_.get());
   }
   return evaluator.get();
 }
@@ -73,14 +74,18 @@ Json Trainer::evaluate(const std::string& part, const std::atomic<bool>* stop) {
 }
 
 size_t Trainer::memory_bytes() const {
+  if (device_) return device_->bytes();
   size_t sum = model_->params().block_bytes();
   for (const Storage& slot : slots_) sum += slot.bytes();
   for (const auto& worker : workers_) sum += worker->gradient.bytes() + worker->sums.bytes() + worker->memory->bytes();
   return sum;
 }
 
+std::string Trainer::memory_report() const { return device_ ? device_->memory_report() : ""; }
+
 bool Trainer::run(const std::atomic<bool>& stop) {
   for (Hook* hook : hooks_) hook->on_start(*this);
+  if (device_ && !exchange_) return run_ahead(stop);
   while (!finished()) {
     if (stop) return false;
     const StepReport report = step(&stop);

@@ -45,6 +45,9 @@ struct StepReport {
 
 class Trainer;
 class Evaluator;
+class Gpu;
+class DeviceModel;
+class DeviceStep;
 
 // What happens around steps: logging, checkpoints, averaging. Called on the training thread in the order of add_hook; a hook may read
 // and, between steps, change the parameters. What a hook throws ends run() (step() for on_gradient).
@@ -57,6 +60,7 @@ class Hook {
   // The step's gradient, summed over `examples` examples of this process, in the layout and type of the parameter block; before clipping
   // and update. The hook may replace both (all-reduce).
   virtual void on_gradient(Trainer&, std::span<std::byte> /*gradient*/, int64_t& /*examples*/) {}
+  // On a device run() queues the next step before it calls this for the one before: parameters and position() are then a step further.
   virtual void on_step(Trainer&, const StepReport&) {}
   virtual void on_epoch(Trainer&, uint64_t /*epoch that ended, from 0*/) {}
   virtual void on_end(Trainer&) {}
@@ -99,6 +103,7 @@ class SourceOpener {
 struct TrainerOptions {
   int threads = 0;  // 0: the job's, or one per core
   Backend backend = Backend::cpu;
+  int device = 0;         // of Backend::cuda
   bool check = false;     // compare every host kernel with ref; step() throws at the first that disagrees
   int64_t sub_batch = 0;  // examples that a thread takes through the plan at once; 0: chosen by measuring
   // False: nothing is measured and this machine's table is not read. What `tuning` does not say is a function of the job and the
@@ -117,8 +122,9 @@ class Trainer {
   ~Trainer();
 
   const Job& job() const { return job_; }
-  Model& model() { return *model_; }
-  const Model& model() const { return *model_; }
+  // The caller may change the numbers; on a device they are brought home for that, and go back before the next step.
+  Model& model();
+  const Model& model() const;
   Optimizer& optimizer() { return *optimizer_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const DataSource& train_source() const { return *train_; }
@@ -136,8 +142,8 @@ class Trainer {
   const PhaseTimes& times() const { return times_; }
   size_t optimizer_slots() const { return slots_.size(); }
   // A slot has the layout and type of the parameter block.
-  std::span<std::byte> optimizer_slot(size_t i) { return {slots_[i].data(), slots_[i].bytes()}; }
-  std::span<const std::byte> optimizer_slot(size_t i) const { return {slots_[i].data(), slots_[i].bytes()}; }
+  std::span<std::byte> optimizer_slot(size_t i);
+  std::span<const std::byte> optimizer_slot(size_t i) const;
 
   bool finished() const;
   // One step: a batch, its gradient, the update. Error(data) from the source; Error(model) when the loss is not finite, naming
@@ -192,6 +198,8 @@ class Trainer {
 
   // What the trainer holds, in bytes: parameters, gradients, slots, arenas.
   size_t memory_bytes() const;
+  // Of a device: what takes it, by name; empty on the host.
+  std::string memory_report() const;
 
  private:
   struct BoundPlan;
@@ -223,6 +231,17 @@ class Trainer {
   void choose_sub_batch();
   int64_t sub_batch_for(int64_t slice) const;
   StepOutcome step_on(const Batch& batch, StepReport* report);
+  // On a device (trainer_device.cpp).
+  struct Ahead;  // a step that is queued
+  void make_device();
+  Ahead queue_step(const Batch& batch);
+  StepOutcome take_step(const Ahead& step, StepReport* report);
+  StepOutcome device_step_on(const Batch& batch, StepReport* report);
+  void exchange_on_device(const Batch& batch);
+  bool run_ahead(const std::atomic<bool>& stop);
+  bool last_step_comes() const;
+  GradientReport device_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel);
+  void advance(const Batch& batch, bool* epoch_ends);
   StepReport report_of(const Batch& batch) const;
   void check_kernels() const;
   Error non_finite(const Batch& batch);
@@ -238,9 +257,13 @@ class Trainer {
   const BlockMath* math_ = nullptr;  // of the model's element type
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<PlanSet> plans_;
-  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<Worker>> workers_;  // none on a device
   std::vector<Storage> slots_;
   std::vector<void*> slot_pointers_;
+  std::unique_ptr<Gpu> gpu_;  // of Backend::cuda, else null
+  std::unique_ptr<DeviceModel> device_model_;
+  std::unique_ptr<DeviceStep> device_;
+  std::vector<std::byte> device_gradient_;  // the host's copy of a gradient
   std::unique_ptr<Loader> loader_;
   std::vector<Hook*> hooks_;
   std::vector<Optimizer::Range> buckets_;

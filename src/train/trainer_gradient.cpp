@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "src/train/device_step.h"
 #include "src/train/trainer_worker.h"
 
 namespace perigee {
@@ -103,6 +104,7 @@ void Trainer::gather_bucket(Team& team, Gathering& gathering) {
 GradientReport Trainer::sum_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel) {
   assert(target.to && batch.size >= 0);
   if (buckets_.empty()) cut_gradient(model_->params().block_bytes());
+  if (device_) return device_gradient(batch, target, cancel);
   cancel_ = cancel;
   const StepInfo base{.seed = seed_, .epoch = batch.epoch, .step = static_cast<uint64_t>(position_.step), .training = true};
   prepare(batch.size);
@@ -126,7 +128,8 @@ void Trainer::update(const std::byte* gradient_sum, int64_t examples) {
   assert(gradient_sum && examples > 0);
   const PhaseScope scope(times_, TracePhase::update);
   begin_update(examples);
-  team_.run([&](Team& team) { update_slice(team, gradient_sum); });
+  if (device_) device_->update(gradient_sum);
+  else team_.run([&](Team& team) { update_slice(team, gradient_sum); });
   position_.step += 1;
 }
 

@@ -8,12 +8,14 @@
 #include "src/io/file.h"
 #include "src/train/evaluator.h"
 #include "src/train/inference.h"
+#include "src/train/device_step.h"
 #include "src/train/trainer_worker.h"
 
 namespace perigee {
 namespace {
 
 int thread_count(const TrainerOptions& options, const Json& job) {
+  if (options.backend == Backend::cuda) return 1;  // it only tells the device what to do
   if (options.threads > 0) return options.threads;
   const Json* wanted = job.find("threads");
   if (wanted && wanted->is_int() && wanted->as_int() > 0) return static_cast<int>(std::min<int64_t>(wanted->as_int(), 1024));
@@ -85,6 +87,7 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options)
                                                            .shuffle = data.boolean("shuffle", true),
                                                            .shards = options_.shards,
                                                            .threads = static_cast<int>(readers),
+                                                           .ids_only = device_ && device_->resident(),
                                                            .trace = options_.trace});
   planned_examples_ = epochs_ * train_->size();
   if (max_steps_ > 0)
@@ -160,6 +163,7 @@ void Trainer::make_optimizer() {
 }
 
 void Trainer::make_plans() {
+  if (options_.backend == Backend::cuda) return make_device();
   plans_ = std::make_unique<PlanSet>(*model_, PlanSet::Kind::training, options_.backend, &tuning_);
   collective_ = plans_->slices().collective;
   sliceable_ = plans_->slices().sliceable;
@@ -177,6 +181,7 @@ void Trainer::initialize_values() {
   model_->params().initialize(seed_);
   for (const Storage& slot : slots_) std::memset(slot.data(), 0, slot.bytes());
   optimizer_->initialize(slot_pointers_.data());
+  if (device_model_) device_model_->host_changed(), device_model_->host_changed_slots();
   position_ = {};
 }
 
@@ -187,6 +192,10 @@ SourcePtr Trainer::open_part(const std::string& part, const Config& description)
 }
 
 void Trainer::measure() {
+  if (device_) {  // one slice: the whole batch
+    sub_batch_ = batch_;
+    return;
+  }
   sub_batch_ = options_.sub_batch;
   if (options_.measure && options_.backend == Backend::cpu) {
     // Kernels are compared on the first batch: what a sparse one costs depends on the gradients. A live source has none yet.

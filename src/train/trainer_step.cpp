@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "src/train/device_step.h"
 #include "src/train/trainer_worker.h"
 
 namespace perigee {
@@ -92,6 +93,7 @@ void Trainer::compute_slice(Team& team, const Batch& batch, const StepInfo& base
 Error Trainer::non_finite(const Batch& batch) {
   const StepInfo base{.seed = seed_, .epoch = batch.epoch, .step = static_cast<uint64_t>(position_.step), .training = true};
   std::string culprit;
+  if (device_) culprit = device_->find_non_finite(), device_->forget_in_flight();
   for (const auto& worker : workers_) {
     for (int64_t row = worker->begin; row < worker->end && culprit.empty(); row += worker->full_size) {
       const BoundPlan& plan = worker->end - row >= worker->full_size ? worker->full : worker->rest;
@@ -144,7 +146,8 @@ double Trainer::next_learning_rate() const { return optimizer_->learning_rate_at
 void Trainer::exchange(const Batch& batch) {
   try {
     int64_t examples = batch.size;
-    const std::span<std::byte> gradient(workers_[0]->gradient.data(), workers_[0]->gradient.bytes());
+    const std::span<std::byte> gradient = device_ ? std::span<std::byte>(device_gradient_)
+                                                  : std::span<std::byte>(workers_[0]->gradient.data(), workers_[0]->gradient.bytes());
     for (Hook* hook : hooks_)
       if (hook->wants_gradient()) hook->on_gradient(*this, gradient, examples);
     begin_update(examples);
@@ -154,6 +157,7 @@ void Trainer::exchange(const Batch& batch) {
 }
 
 void Trainer::commit_states() {
+  if (device_) return device_->commit_states();
   const Worker& worker = *workers_[0];
   PlanRun* last = worker.rest.run ? worker.rest.run : worker.full.run;
   if (last) last->commit_states();
@@ -184,6 +188,7 @@ void Trainer::update_slice(Team& team, const std::byte* gradient) {
 }
 
 StepOutcome Trainer::step_on(const Batch& batch, StepReport* report) {
+  if (device_) return device_step_on(batch, report);
   begin_update(batch.size);
   const StepInfo base{.seed = seed_, .epoch = batch.epoch, .step = static_cast<uint64_t>(position_.step), .training = true};
   prepare(batch.size);
@@ -221,16 +226,20 @@ StepOutcome Trainer::step_on(const Batch& batch, StepReport* report) {
   if (cancelled) return StepOutcome::cancelled;
   if (!finite) return StepOutcome::not_finite;
   *report = report_of(batch);
+  advance(batch, &report->epoch_ends);
+  return StepOutcome::done;
+}
+
+void Trainer::advance(const Batch& batch, bool* epoch_ends) {
   position_.step += 1;
   position_.examples += batch.size;
   position_.epoch = batch.epoch;
   position_.position = batch.position + batch.size;
-  report->epoch_ends = position_.position >= train_->size();
-  if (report->epoch_ends) {
+  *epoch_ends = position_.position >= train_->size();
+  if (*epoch_ends) {
     position_.epoch += 1;
     position_.position = 0;
   }
-  return StepOutcome::done;
 }
 
 void Trainer::check_kernels() const {

@@ -34,6 +34,9 @@ class ConcatSource : public DataSource {
   bool cheap() const override {
     return std::all_of(sources_.begin(), sources_.end(), [](const SourcePtr& source) { return source->cheap(); });
   }
+  bool fixed() const override {
+    return std::all_of(sources_.begin(), sources_.end(), [](const SourcePtr& source) { return source->fixed(); });
+  }
   Json fitted() const override { return sources_[0]->fitted(); }
   std::string describe() const override {
     std::string text;

@@ -33,6 +33,9 @@ class MapSource : public DataSource {
   const std::vector<Field>& fields() const override { return fields_; }
   std::string describe() const override { return inner_->describe(); }
   bool live() const override { return inner_->live(); }
+  bool fixed() const override {
+    return inner_->fixed() && std::none_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.transform->draws(); });
+  }
   int64_t read_ahead() const override { return inner_->read_ahead(); }
   void expect(std::span<const ReadKey> keys) const override { inner_->expect(keys); }
 

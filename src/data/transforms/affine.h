@@ -13,6 +13,7 @@ class AffineTransform : public Transform {
   // Error when the field is a label, or when there are neither 1, nor as many pairs as the first dimension, nor as elements.
   AffineTransform(const Config& config, const Field& input, std::vector<float> factors, std::vector<float> offsets, Json fitted);
   Field output() const override { return output_; }
+  bool draws() const override { return false; }
   void apply(const std::byte* in, std::byte* out, Draw& draw) const override;
   Json fitted() const override { return fitted_; }
 

@@ -16,6 +16,7 @@ class OneHot : public Transform {
     output_.class_names.clear();
   }
   Field output() const override { return output_; }
+  bool draws() const override { return false; }
   void apply(const std::byte* in, std::byte* out, Draw&) const override {
     int64_t label = 0;
     std::memcpy(&label, in, sizeof label);

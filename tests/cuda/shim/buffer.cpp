@@ -13,7 +13,7 @@
 namespace shim {
 namespace {
 
-constexpr size_t kPage = 4096, kMostBuffers = 32;
+constexpr size_t kPage = 4096, kMostBuffers = 256;
 
 struct Place {
   const char* name = nullptr;
@@ -72,6 +72,11 @@ Buffer::Buffer(const char* name, size_t bytes, size_t alignment)
     }
   std::fprintf(stderr, "shim: more than %zu buffers\n", kMostBuffers);
   std::abort();
+}
+
+void Buffer::allow(bool allowed) {
+  const int rights = allowed ? PROT_READ | PROT_WRITE : PROT_NONE;
+  if (mprotect(pages_ + kPage, mapped_ - 2 * kPage, rights) != 0) std::perror("mprotect"), std::abort();
 }
 
 Buffer::~Buffer() {

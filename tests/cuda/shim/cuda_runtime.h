@@ -30,8 +30,8 @@ struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
 
-using cudaStream_t = struct CUstream_st*;
-enum cudaError_t : int { cudaSuccess = 0, cudaErrorInvalidValue = 1 };
+#include "tests/cuda/shim/runtime.h"
+
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   size_t dynamicSmemBytes = 0;
@@ -73,13 +73,8 @@ template <class... Expected, class... Actual>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Expected...), Actual... arguments) {
   if (config->gridDim.x == 0 || config->blockDim.x == 0 || config->blockDim.x > 1024 || config->dynamicSmemBytes != 0)
     return cudaErrorInvalidValue;
-  shim::run_grid(config->gridDim, config->blockDim, [&] { kernel(arguments...); });
-  return cudaSuccess;
-}
-
-inline cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t) {
-  std::memset(memory, value, bytes);
-  return cudaSuccess;
+  const dim3 grid = config->gridDim, block = config->blockDim;
+  return shim::enqueue(config->stream, true, [=] { shim::run_grid(grid, block, [&] { kernel(arguments...); }); });
 }
 
 #define __syncthreads()                                  \

@@ -36,6 +36,7 @@ class Buffer {
 
   std::byte* data() const { return data_; }
   size_t size() const { return bytes_; }
+  void allow(bool allowed);  // whether anybody may touch it; at first, yes
   template <class T>
   T* as() const {
     return reinterpret_cast<T*>(data_);

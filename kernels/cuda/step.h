@@ -1,0 +1,75 @@
+// What a training step on a CUDA device needs beside the kernels of ops: rows of a resident data set, the loss and the count of correct
+// answers, norms of gradients, constraints, and states that take their next values. All addresses are the device's; all work is queued.
+// A step whose loss is not finite stops itself on the device: `stopped` is set, and neither its update nor that of any step after it
+// changes anything until the host clears the word. So the host may read what came of a step while the next one runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/queue.h"
+#include "kernels/cuda/update.h"
+#include "kernels/view.h"
+
+namespace perigee {
+
+// What came of a step; the host reads it.
+struct CudaStepRecord {
+  double loss_sum = 0;
+  double gradient_norm = -1;
+  int64_t correct = 0;
+  int32_t stopped = 0;
+};
+
+struct CudaJudgeCall {
+  View loss;                // [N]: f32 or f64
+  View output;              // [N, C], contiguous, of the same type; data null: nothing is counted
+  const int64_t* labels = nullptr;  // [N]
+  int64_t* counter = nullptr;       // 0 before and after
+  int32_t* stopped = nullptr;
+  CudaUpdate* update = nullptr;     // its `skip` becomes what `stopped` is; null: there is none
+  CudaStepRecord* record = nullptr; // pinned
+};
+
+// Norms of gradients by groups of windows, with the bits of src/optim/clip.h: squares are summed over pieces of kNormPiece elements.
+constexpr int64_t kNormPiece = 4096;
+enum class CudaNorms : int32_t { cut, renormalize };  // down to the threshold; to norm 1
+struct CudaNormCall {
+  const void* gradient = nullptr;
+  Dtype dtype = Dtype::f32;
+  CudaUpdate* update = nullptr;    // whose windows' gradient_scale is multiplied by their group's factor
+  const int32_t* groups = nullptr; // by window of `update`
+  int32_t windows = 0, group_count = 0;
+  const int64_t* pieces = nullptr; // by window: the number of its first piece, ascending; one more behind the last
+  int64_t piece_count = 0;
+  double* sums = nullptr;          // [piece_count], scratch
+  CudaNorms kind = CudaNorms::cut;
+  double threshold = 1;
+  CudaStepRecord* record = nullptr; // gets the norm of all
+};
+
+// src/optim/constraint.h: `vectors` vectors of `members` elements each.
+struct CudaConstraint {
+  void* block = nullptr;
+  Dtype dtype = Dtype::f32;
+  const int64_t* starts = nullptr;
+  const int64_t* members = nullptr;
+  int64_t vectors = 0, elements = 0;
+  bool non_negative = false;  // else lengths move by `rate` of the way into [low, high]
+  double low = 0, high = 0, rate = 1;
+  const CudaUpdate* update = nullptr;
+};
+
+struct CudaSteps {
+  // to[i] = from[rows[i]], rows of `bytes` bytes.
+  void (*gather_rows)(const void* from, const int64_t* rows, int64_t n, size_t bytes, void* to, CudaQueue&) = nullptr;
+  void (*judge)(const CudaJudgeCall&, CudaQueue&) = nullptr;
+  void (*norms)(const CudaNormCall&, CudaQueue&) = nullptr;
+  void (*constrain)(const CudaConstraint&, CudaQueue&) = nullptr;
+  void (*commit)(void* to, const void* from, size_t bytes, const int32_t* stopped, CudaQueue&) = nullptr;
+};
+
+// The table of the module.
+const CudaSteps& cuda_steps();
+
+}  // namespace perigee

@@ -1,0 +1,172 @@
+#include "src/device/gpu.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace perigee {
+namespace {
+
+constexpr size_t kBorder = 256;
+
+std::string mib(size_t bytes) { return std::to_string((bytes + (size_t{1} << 20) - 1) >> 20) + " MiB"; }
+
+const CudaModule* module_of_machine(std::string* why) {
+  const CudaModule* const module = cuda_module(why);
+  if (module == nullptr) *why += "; build with nvcc (meson configure -Dcuda=enabled)";
+  return module;
+}
+
+// Codes of CUDA's runtime that say more than their message.
+constexpr int kOutOfMemory = 2, kOldDriver = 35, kNoDevice = 100, kNoImage = 209, kFirstSticky = 700, kLastSticky = 719;
+
+std::string hint_for(int status) {
+  if (status == kOldDriver) return "the NVIDIA driver is older than this build's CUDA; `perigee doctor` shows both; update the driver";
+  if (status == kNoDevice) return "`perigee doctor` says what was found; train with --device cpu";
+  if (status == kNoImage) return "the CUDA module has kernels for sm_80, sm_90 and later; build it for this GPU, or train with --device cpu";
+  if (status >= kFirstSticky && status <= kLastSticky)
+    return "the device is lost to this process; PERIGEE_CUDA_BLOCKING=1 runs op by op and names the one";
+  return "";
+}
+
+}  // namespace
+
+int Gpu::count(std::string* why) {
+  const CudaModule* const module = module_of_machine(why);
+  if (module == nullptr) return 0;
+  int count = 0;
+  if (const int status = module->device_count(&count); status != 0) {
+    *why = module->message(status);
+    return 0;
+  }
+  if (count == 0) *why = "no CUDA-capable device is detected";
+  return count;
+}
+
+Gpu::Gpu(int index, const std::string& where) : where_(where) {
+  std::string why;
+  module_ = module_of_machine(&why);
+  const int devices = count(&why);
+  if (index < 0 || index >= devices)
+    throw Error(ErrorKind::usage, {.where = where,
+                                   .what = "there is no such device",
+                                   .got = "cuda:" + std::to_string(index),
+                                   .expected = devices == 0 ? "" : devices == 1 ? "cuda:0" : "cuda:0 to cuda:" + std::to_string(devices - 1),
+                                   .hint = devices == 0 ? why + "; `perigee doctor` says more; --device cpu trains on the CPU" : ""});
+  check(module_->select(index), "use the device");
+  check(module_->device(index, &properties_), "ask for the device's properties");
+  check(module_->open_queue(index, &queue_), "open a stream");
+  void* stream = nullptr;
+  check(module_->create_stream(&stream), "open a stream");
+  copies_ = GpuHandle(stream, module_->destroy_stream);
+}
+
+Gpu::~Gpu() {
+  assert(allocated_ == 0);
+  module_->select(index());
+  release_kept();
+  copies_ = {};
+  module_->close_queue(&queue_);
+}
+
+std::string Gpu::name() const { return "cuda:" + std::to_string(index()); }
+
+void Gpu::select() { check(module_->select(index()), "use the device"); }
+
+void Gpu::check(int status, const std::string& doing) const {
+  if (status == 0) return;
+  throw Error(ErrorKind::resources, {.where = where_ + ": cuda:" + std::to_string(index()),
+                                     .what = "the GPU could not " + doing,
+                                     .got = module_->message(status),
+                                     .hint = hint_for(status)});
+}
+
+void Gpu::check_queue(const std::string& what) {
+  if (queue_.status == 0) return;
+  const int status = std::exchange(queue_.status, 0);
+  const char* kernel = std::exchange(queue_.failed, nullptr);
+  throw Error(ErrorKind::resources, {.where = where_ + ": " + name(),
+                                     .what = "the GPU could not run " + what + (kernel ? std::string(", kernel '") + kernel + "'" : ""),
+                                     .got = module_->message(status),
+                                     .hint = hint_for(status)});
+}
+
+GpuMemory Gpu::allocate(size_t bytes, const std::string& purpose) {
+  GpuMemory memory;
+  memory.bytes_ = bytes == 0 ? kBorder : (bytes + kBorder - 1) / kBorder * kBorder;
+  const auto kept = kept_.find(memory.bytes_);
+  void* data = nullptr;
+  if (kept != kept_.end()) {
+    data = kept->second;
+    kept_.erase(kept);
+  } else {
+    int status = module_->allocate(memory.bytes_, &data);
+    if (status == kOutOfMemory && !kept_.empty()) {
+      release_kept();
+      status = module_->allocate(memory.bytes_, &data);
+    }
+    if (status == kOutOfMemory)
+      throw Error(ErrorKind::resources,
+                  {.where = where_ + ": " + name(),
+                   .what = "no memory is left on the GPU for " + purpose,
+                   .got = mib(memory.bytes_) + " are wanted, " + mib(free_bytes()) + " of " + mib(properties_.memory_bytes) +
+                          " are free; we hold " + mib(allocated_)});
+    check(status, "allocate memory for " + purpose);
+  }
+  memory.gpu_ = this;
+  memory.data_ = static_cast<std::byte*>(data);
+  allocated_ += memory.bytes_;
+  peak_ = std::max(peak_, allocated_);
+  return memory;
+}
+
+GpuHandle Gpu::allocate_pinned(size_t bytes) {
+  void* data = nullptr;
+  check(module_->allocate_pinned(std::max<size_t>(bytes, 1), &data), "pin " + mib(bytes) + " of the host's memory");
+  return {data, module_->release_pinned};
+}
+
+GpuHandle Gpu::event() {
+  void* event = nullptr;
+  check(module_->create_event(&event), "make an event");
+  return {event, module_->destroy_event};
+}
+
+size_t Gpu::free_bytes() {
+  size_t free = 0, total = 0;
+  return module_->memory(&free, &total) == 0 ? free : 0;
+}
+
+void Gpu::wait() { check(module_->wait_for_stream(queue_.stream), "finish what was queued"); }
+
+void Gpu::upload(void* to, const void* from, size_t bytes) {
+  copy(to, from, bytes);
+  wait();
+}
+
+void Gpu::download(void* to, const void* from, size_t bytes) {
+  copy(to, from, bytes);
+  wait();
+}
+
+void Gpu::keep(std::byte* data, size_t bytes) noexcept {
+  allocated_ -= bytes;
+  kept_.emplace(bytes, data);
+}
+
+void Gpu::release_kept() {
+  for (const auto& [bytes, data] : kept_) module_->release(data);
+  kept_.clear();
+}
+
+GpuMemory& GpuMemory::operator=(GpuMemory&& other) noexcept {
+  std::swap(gpu_, other.gpu_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+GpuMemory::~GpuMemory() {
+  if (data_) gpu_->keep(data_, bytes_);
+}
+
+}  // namespace perigee

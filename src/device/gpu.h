@@ -1,0 +1,133 @@
+// One NVIDIA GPU as this process uses it: memory, streams, events, captured graphs. Everything comes from the CUDA module
+// (src/io/cuda_module.h); what fails becomes an Error(resources) that says what to do.
+//
+// After a fault of the device (an illegal address) every call fails: the process can only end, and its work goes on elsewhere.
+// One thread works with a Gpu at a time; select() makes it the calling thread's.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/core/error.h"
+#include "src/io/cuda_module.h"
+
+namespace perigee {
+
+class Gpu;
+
+// Move-only owner of memory of a device; its content is undefined at first.
+class GpuMemory {
+ public:
+  GpuMemory() = default;
+  GpuMemory(GpuMemory&& other) noexcept { *this = std::move(other); }
+  GpuMemory& operator=(GpuMemory&& other) noexcept;
+  ~GpuMemory();
+  std::byte* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  friend class Gpu;
+  Gpu* gpu_ = nullptr;
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// A handle of the module and what releases it.
+class GpuHandle {
+ public:
+  GpuHandle() = default;
+  GpuHandle(void* handle, int (*release)(void*)) : handle_(handle), release_(release) {}
+  GpuHandle(GpuHandle&& other) noexcept { *this = std::move(other); }
+  GpuHandle& operator=(GpuHandle&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    std::swap(release_, other.release_);
+    return *this;
+  }
+  ~GpuHandle() {
+    if (handle_) release_(handle_);
+  }
+  void* get() const { return handle_; }
+  explicit operator bool() const { return handle_ != nullptr; }
+
+ private:
+  void* handle_ = nullptr;
+  int (*release_)(void*) = nullptr;
+};
+
+class Gpu {
+ public:
+  // How many this machine has; 0 with a reason where it has none, no driver, or Perigee was built without CUDA.
+  static int count(std::string* why);
+  // Error(usage) where there is no such device; `where` begins it.
+  Gpu(int index, const std::string& where);
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  const CudaModule& module() const { return *module_; }
+  int index() const { return queue_.device; }
+  const CudaDevice& properties() const { return properties_; }
+  std::string name() const;                  // "cuda:0"
+  CudaQueue& queue() { return queue_; }      // where kernels run
+  void* copies() const { return copies_.get(); }  // a stream beside it
+  void select();
+
+  // Memory is kept for the next who asks for as much, and given back when there is no more. `purpose` is said when there is none left.
+  GpuMemory allocate(size_t bytes, const std::string& purpose);
+  // Of the host, where copies run beside the host's work.
+  GpuHandle allocate_pinned(size_t bytes);
+  GpuHandle event();
+  size_t allocated() const { return allocated_; }  // by us, now
+  size_t peak() const { return peak_; }
+  size_t free_bytes();
+
+  // Queued behind what is there, and waited for.
+  void upload(void* to, const void* from, size_t bytes);
+  void download(void* to, const void* from, size_t bytes);
+  void copy(void* to, const void* from, size_t bytes) { check(module_->copy(to, from, bytes, queue_.stream), "copy"); }
+  void clear(void* memory, size_t bytes) { check(module_->clear(memory, bytes, queue_.stream), "clear memory"); }
+  void wait();  // for all that was queued
+  // Runs `queue_work` without its work being done, and gives what can be launched instead, again and again.
+  template <class QueueWork>
+  GpuHandle capture(QueueWork queue_work);
+  void launch(const GpuHandle& graph) { check(module_->launch_graph(graph.get(), queue_.stream), "launch a step's graph"); }
+
+  // Error(resources) when `status` is one: what it was `doing`.
+  void check(int status, const std::string& doing) const;
+  // The same for what kernels queued; `what` names the op.
+  void check_queue(const std::string& what);
+
+ private:
+  friend class GpuMemory;
+  void keep(std::byte* data, size_t bytes) noexcept;
+  void release_kept();
+
+  const CudaModule* module_ = nullptr;
+  std::string where_;
+  CudaDevice properties_;
+  CudaQueue queue_;
+  GpuHandle copies_;
+  std::multimap<size_t, void*> kept_;
+  size_t allocated_ = 0, peak_ = 0;
+};
+
+template <class QueueWork>
+GpuHandle Gpu::capture(QueueWork queue_work) {
+  check(module_->begin_capture(queue_.stream), "begin a graph");
+  void* graph = nullptr;
+  try {
+    queue_work();
+  } catch (const std::exception&) {
+    module_->end_capture(queue_.stream, nullptr);
+    throw;
+  }
+  check(module_->end_capture(queue_.stream, &graph), "make a graph of a step");
+  return {graph, module_->destroy_graph};
+}
+
+}  // namespace perigee

@@ -1,0 +1,133 @@
+#include "src/train/device_model.h"
+
+#include <algorithm>
+
+namespace perigee {
+
+DeviceModel::DeviceModel(Gpu& gpu, Model& model, const std::vector<Storage>* slots) : gpu_(gpu), model_(model), host_slots_(slots) {
+  gpu_.select();
+  const Params& params = model.params();
+  block_ = gpu.allocate(params.block_bytes(), "parameters");
+  states_ = gpu.allocate(model.params().state_bytes().size(), "states");
+  for (size_t i = 0; slots && i < slots->size(); ++i) slots_.push_back(gpu.allocate(params.block_bytes(), "the optimiser's states"));
+}
+
+void DeviceModel::to_device() {
+  Params& params = model_.params();
+  if (values_ == Newer::host) {
+    gpu_.copy(block_.data(), params.block(), params.block_bytes());
+    gpu_.upload(states_.data(), params.state_bytes().data(), params.state_bytes().size());
+    values_ = Newer::neither;
+  }
+  if (slots_newer_ == Newer::host) {
+    for (size_t i = 0; i < slots_.size(); ++i) gpu_.upload(slots_[i].data(), (*host_slots_)[i].data(), (*host_slots_)[i].bytes());
+    slots_newer_ = Newer::neither;
+  }
+}
+
+void DeviceModel::to_host() {
+  if (values_ != Newer::device) return;
+  gpu_.select();
+  Params& params = model_.params();
+  gpu_.download(params.block(), block_.data(), params.block_bytes());
+  gpu_.download(params.state_bytes().data(), states_.data(), params.state_bytes().size());
+  values_ = Newer::neither;
+}
+
+void DeviceModel::slots_to_host() {
+  if (slots_newer_ != Newer::device) return;
+  gpu_.select();
+  for (size_t i = 0; i < slots_.size(); ++i) gpu_.download((*host_slots_)[i].data(), slots_[i].data(), (*host_slots_)[i].bytes());
+  slots_newer_ = Newer::neither;
+}
+
+void* DeviceModel::parameter(const std::string& name) const {
+  const Params& params = model_.params();
+  return block_.data() + params.parameter_offset(params.find(name));
+}
+
+void* DeviceModel::state(const std::string& name) const {
+  const Params& params = model_.params();
+  return states_.data() + params.state_offset(params.find_state(name));
+}
+
+DevicePlans::DevicePlans(DeviceModel& model, PlanSet& plans, std::byte* gradient) : model_(model), plans_(plans), gradient_(gradient) {}
+
+std::unique_ptr<DevicePlans::Bound> DevicePlans::bind(std::shared_ptr<const Plan> plan) {
+  Gpu& gpu = model_.gpu();
+  auto bound = std::make_unique<Bound>();
+  std::vector<void*> parameters, states, outputs, tables;
+  for (const std::string& name : plan->parameters()) parameters.push_back(model_.parameter(name));
+  for (const std::string& name : plan->states()) states.push_back(model_.state(name));
+  const Params& params = model_.model().params();
+  for (const std::string& name : plan->external_outputs())
+    outputs.push_back(gradient_ + params.parameter_offset(params.find(name.substr(5))));
+  for (const Tensor& table : plan->tables()) {
+    bound->tables.push_back(gpu.allocate(table.bytes(), "constants"));
+    gpu.upload(bound->tables.back().data(), table.view().data, table.bytes());
+    tables.push_back(bound->tables.back().data());
+  }
+  if (plan->packed_bytes() > 0) bound->packed = gpu.allocate(plan->packed_bytes(), "packed parameters");
+  bound->run = std::make_unique<PlanRun>(plan, PlanRun::Memory{.arena = arena_.data(),
+                                                               .parameters = parameters,
+                                                               .states = states,
+                                                               .outputs = outputs,
+                                                               .tables = tables,
+                                                               .packed = bound->packed.data()});
+  return bound;
+}
+
+PlanRun& DevicePlans::at(int64_t batch) {
+  if (const auto known = runs_.find(batch); known != runs_.end()) return *known->second->run;
+  auto plan = plans_.plan(batch);
+  const bool grows = arena_.bytes() < plan->arena_bytes() || !arena_.data();
+  if (grows || runs_.size() >= 16) {
+    model_.gpu().wait();  // somebody may still be working there
+    runs_.clear();
+    ++generation_;
+  }
+  try {
+    if (grows) {
+      arena_ = {};
+      arena_ = model_.gpu().allocate(plan->arena_bytes(), "activations");
+    }
+    return *runs_.emplace(batch, bind(plan)).first->second->run;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::resources || !error.parts().what.starts_with("no memory")) throw;
+    throw no_room(error, *plan, batch);
+  }
+}
+
+size_t DevicePlans::bytes() const {
+  size_t sum = arena_.bytes();
+  for (const auto& [batch, bound] : runs_) {
+    sum += bound->packed.bytes();
+    for (const GpuMemory& table : bound->tables) sum += table.bytes();
+  }
+  return sum;
+}
+
+Error DevicePlans::no_room(const Error& error, const Plan& plan, int64_t batch) {
+  std::vector<std::pair<size_t, const PlanStep*>> results;
+  for (const PlanStep& step : plan.steps())
+    for (const Operand& out : step.out)
+      if (out.place == Place::arena && out.index >= 0)
+        results.emplace_back(static_cast<size_t>(out.view.elements()) * dtype_bytes(out.view.dtype), &step);
+  std::sort(results.begin(), results.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string largest;
+  for (size_t i = 0; i < std::min<size_t>(3, results.size()); ++i)
+    largest += (i ? ", " : "") + step_name(*results[i].second) + " (" + std::to_string((results[i].first + 1023) / 1024) + " KiB)";
+  const size_t room = model_.gpu().free_bytes() / 20 * 19;
+  int64_t fits = batch / 2;
+  while (fits > 0 && plans_.plan(fits)->arena_bytes() > room) fits /= 2;
+  Error::Parts parts = error.parts();
+  parts.what = "a batch of " + std::to_string(batch) + " needs more memory than the GPU has";
+  parts.expected = "the largest results are those of " + largest;
+  parts.hint = fits > 0 ? "a batch of " + std::to_string(fits) + " fits: --batch " + std::to_string(fits)
+                        : "no batch fits beside the parameters; use a smaller network or another GPU";
+  return Error(ErrorKind::resources, parts);
+}
+
+std::string step_name(const PlanStep& step) { return (step.scope.empty() ? "" : step.scope + ", ") + "op '" + step.op->name + "'"; }
+
+}  // namespace perigee

@@ -1,0 +1,80 @@
+// A model's numbers on a GPU: parameters, states, the optimiser's slots. Host and device each have a copy, and one of them may be newer;
+// it is brought over when the other side needs it, not before.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "src/device/gpu.h"
+#include "src/train/model.h"
+
+namespace perigee {
+
+class DeviceModel {
+ public:
+  // `slots` are the host's. Both must outlive this. At first the host's numbers are the newer ones.
+  DeviceModel(Gpu& gpu, Model& model, const std::vector<Storage>* slots);
+
+  Gpu& gpu() const { return gpu_; }
+  Model& model() const { return model_; }
+
+  void to_device();  // uploads what the host changed
+  void to_host();    // waits for the device and downloads what it changed: parameters and states
+  void slots_to_host();
+  void host_changed() { values_ = Newer::host; }  // or may be about to change: call to_host() first
+  void host_changed_slots() { slots_newer_ = Newer::host; }
+  void device_changed(bool with_slots) {
+    values_ = Newer::device;
+    if (with_slots) slots_newer_ = Newer::device;
+  }
+
+  std::byte* block() const { return block_.data(); }
+  std::byte* slot(size_t i) const { return slots_[i].data(); }
+  size_t slots() const { return slots_.size(); }
+  void* parameter(const std::string& name) const;
+  void* state(const std::string& name) const;
+
+ private:
+  enum class Newer { neither, host, device };
+
+  Gpu& gpu_;
+  Model& model_;
+  const std::vector<Storage>* host_slots_;
+  GpuMemory block_, states_;
+  std::vector<GpuMemory> slots_;
+  Newer values_ = Newer::host, slots_newer_ = Newer::host;
+};
+
+// Plans of one kind bound to a device's memory, by batch size; what PlanMemory is on the host. All share one arena.
+class DevicePlans {
+ public:
+  // `gradient`: the device's block that gradients go to; null for inference.
+  DevicePlans(DeviceModel& model, PlanSet& plans, std::byte* gradient);
+  // Error(resources) where the GPU has no room: what needs most of it, and a batch for which it has.
+  PlanRun& at(int64_t batch);
+  // Changes when runs and addresses given before are no longer valid: after at() of a larger batch.
+  int64_t generation() const { return generation_; }
+  size_t bytes() const;
+  size_t arena_bytes() const { return arena_.bytes(); }
+
+ private:
+  struct Bound {
+    std::vector<GpuMemory> tables;
+    GpuMemory packed;
+    std::unique_ptr<PlanRun> run;
+  };
+  std::unique_ptr<Bound> bind(std::shared_ptr<const Plan> plan);
+  Error no_room(const Error& error, const Plan& plan, int64_t batch);
+
+  DeviceModel& model_;
+  PlanSet& plans_;
+  std::byte* gradient_;
+  GpuMemory arena_;
+  std::map<int64_t, std::unique_ptr<Bound>> runs_;
+  int64_t generation_ = 0;
+};
+
+// What goes wrong at a step of a plan: "layer 'conv1' (1 of 6), op 'conv2d'".
+std::string step_name(const PlanStep& step);
+
+}  // namespace perigee

@@ -1,0 +1,322 @@
+#include "src/train/device_step.h"
+
+#include <cassert>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+namespace perigee {
+namespace {
+
+constexpr size_t kBorder = 256;
+
+size_t round_up(size_t bytes) { return (bytes + kBorder - 1) / kBorder * kBorder; }
+
+std::vector<std::string> names_of_inputs(const ModelSpec& spec) {
+  std::vector<std::string> names;
+  for (const NetworkInput& input : spec.inputs) names.push_back(input.name);
+  names.push_back(spec.target.name);
+  for (const LossHead& head : spec.more_heads) names.push_back(head.target.name);
+  return names;
+}
+
+GpuMemory cleared(Gpu& gpu, size_t bytes, const char* purpose) {
+  GpuMemory memory = gpu.allocate(bytes, purpose);
+  gpu.clear(memory.data(), memory.bytes());
+  return memory;
+}
+
+int32_t* stopped(const GpuMemory& words) { return reinterpret_cast<int32_t*>(words.data()); }
+int64_t* counter(const GpuMemory& words) { return reinterpret_cast<int64_t*>(words.data() + 8); }
+
+}  // namespace
+
+DeviceStep::DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer, const DataSource& source, std::vector<int> fields,
+                       uint64_t seed)
+    : model_(model),
+      gpu_(model.gpu()),
+      optimizer_(optimizer),
+      fields_(std::move(fields)),
+      input_names_(names_of_inputs(model.model().spec())),
+      blocking_(std::getenv("PERIGEE_CUDA_BLOCKING") != nullptr),
+      gradient_(cleared(gpu_, model.model().params().block_bytes(), "gradients")),
+      words_(cleared(gpu_, 16, "words of the step")),
+      plans_(model, plans, gradient_.data()),
+      update_(model, optimizer, gradient_.data()),
+      data_(ResidentData::load(gpu_, source, fields_, seed)),
+      gathered_(fields_.size()) {
+  for (const int field : fields_) {
+    const Field& of = source.fields()[static_cast<size_t>(field)];
+    row_bytes_.push_back(static_cast<size_t>(of.shape.elements()) * dtype_bytes(of.dtype));
+  }
+  const Field& target = source.fields()[static_cast<size_t>(fields_[model.model().spec().inputs.size()])];
+  labels_ = model.model().spec().classes > 0 && target.dtype == Dtype::i64;
+  for (Slot& slot : slots_) {
+    slot.record = gpu_.allocate_pinned(sizeof(CudaStepRecord));
+    *record(slot) = {};
+    slot.copied = gpu_.event();
+    slot.done = gpu_.event();
+  }
+}
+
+DeviceStep::~DeviceStep() {
+  gpu_.module().select(gpu_.index());
+  gpu_.module().wait_for_stream(gpu_.queue().stream);  // whoever works there still: its memory goes
+}
+
+DeviceStep::Layout DeviceStep::layout_of(const Work& work) const {
+  Layout layout;
+  layout.update = round_up(sizeof(StepInfo));
+  layout.ids = layout.update + round_up(update_.image_bytes());
+  layout.total = layout.ids + round_up(static_cast<size_t>(work.examples) * sizeof(int64_t));
+  for (size_t f = 0; f < fields_.size() && !work.gather; ++f) {
+    layout.fields.push_back(layout.total);
+    layout.total += round_up(static_cast<size_t>(work.examples) * row_bytes_[f]);
+  }
+  return layout;
+}
+
+void DeviceStep::drop_graphs() {
+  gpu_.wait();
+  for (Slot& slot : slots_) slot.graphs.clear();
+}
+
+void DeviceStep::make_room(Slot& slot, const Work& work) {
+  const size_t bytes = layout_of(work).total;
+  if (slot.device.bytes() < bytes) {
+    gpu_.wait();
+    slot.graphs.clear();
+    slot.device = {};
+    slot.device = gpu_.allocate(bytes, "a batch");
+    slot.pinned = gpu_.allocate_pinned(bytes);
+  }
+  for (size_t f = 0; f < fields_.size() && work.gather; ++f) {
+    const size_t rows = static_cast<size_t>(work.examples) * row_bytes_[f];
+    if (gathered_[f].bytes() >= rows && gathered_[f].data()) continue;
+    drop_graphs();
+    gathered_[f] = {};
+    gathered_[f] = gpu_.allocate(rows, "a batch");
+  }
+  if (work.part != Part::update) plans_.at(work.examples);
+  if (generation_ != plans_.generation()) {
+    drop_graphs();
+    generation_ = plans_.generation();
+  }
+}
+
+void DeviceStep::fill(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info) {
+  const Layout layout = layout_of(work);
+  std::byte* const to = host(slot);
+  StepInfo head = info;
+  head.example_ids = reinterpret_cast<const int64_t*>(slot.device.data() + layout.ids);
+  std::memcpy(to, &head, sizeof head);
+  if (work.part != Part::compute) update_.write_image(to + layout.update);
+  std::memcpy(to + layout.ids, batch.ids.data(), static_cast<size_t>(work.examples) * sizeof(int64_t));
+  for (size_t f = 0; f < layout.fields.size(); ++f)
+    std::memcpy(to + layout.fields[f], batch.fields[static_cast<size_t>(fields_[f])].view().data,
+                static_cast<size_t>(work.examples) * row_bytes_[f]);
+}
+
+// The slot's buffer goes over beside the step before; then the work runs.
+void DeviceStep::start(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info) {
+  const CudaModule& module = gpu_.module();
+  make_room(slot, work);
+  fill(slot, work, batch, info);
+  slot.work = work;
+  gpu_.check(module.copy(slot.device.data(), host(slot), layout_of(work).total, gpu_.copies()), "copy a batch");
+  gpu_.check(module.record_event(slot.copied.get(), gpu_.copies()), "record an event");
+  gpu_.check(module.stream_waits(gpu_.queue().stream, slot.copied.get()), "wait for a copy");
+  run(slot, work);
+  gpu_.check(module.record_event(slot.done.get(), gpu_.queue().stream), "record an event");
+  ++queued_;
+}
+
+void DeviceStep::run(Slot& slot, const Work& work) {
+  if (blocking_) return queue_part(slot, work, true);
+  GpuHandle& graph = slot.graphs[work];
+  if (!graph) {
+    if (warm_.insert(work).second) warm_up(slot, work);
+    graph = gpu_.capture([&] { queue_part(slot, work, false); });
+  }
+  gpu_.launch(graph);
+}
+
+// Once for each batch size: libraries make their plans, kernels are loaded, and what does not run says so by name. Stopped, so that nothing
+// changes.
+void DeviceStep::warm_up(Slot& slot, const Work& work) {
+  const int32_t one = 1;
+  int32_t before = 0;
+  gpu_.download(&before, stopped(words_), sizeof before);
+  gpu_.upload(stopped(words_), &one, sizeof one);
+  if (work.part == Part::update) gpu_.upload(&image(slot)->skip, &one, sizeof one);
+  const CudaStepRecord kept = *record(slot);
+  queue_part(slot, work, true);
+  *record(slot) = kept;
+  gpu_.upload(stopped(words_), &before, sizeof before);
+  gpu_.upload(slot.device.data(), host(slot), layout_of(work).total);  // norms change the image
+}
+
+void DeviceStep::bind_inputs(PlanRun& run, const Slot& slot, const Work& work) {
+  const Layout layout = layout_of(work);
+  for (size_t f = 0; f < fields_.size(); ++f) {
+    const int index = run.plan().input_index(input_names_[f]);
+    if (index >= 0) run.set_input(index, work.gather ? gathered_[f].data() : slot.device.data() + layout.fields[f]);
+  }
+}
+
+void DeviceStep::queue_compute(Slot& slot, const Work& work, bool blocking) {
+  const auto* const info = reinterpret_cast<const StepInfo*>(slot.device.data());
+  const auto* const ids = reinterpret_cast<const int64_t*>(slot.device.data() + layout_of(work).ids);
+  PlanRun& run = plans_.at(work.examples);
+  const auto after = [&](const std::string& what) {
+    gpu_.check_queue(what);
+    if (blocking) gpu_.check(gpu_.module().wait_for_stream(gpu_.queue().stream), "run " + what);
+  };
+  for (size_t f = 0; f < fields_.size() && work.gather; ++f)
+    if (run.plan().input_index(input_names_[f]) >= 0) data_->gather(gpu_, f, ids, work.examples, gathered_[f].data());
+  after("the gathering of a batch");
+  bind_inputs(run, slot, work);
+  run.queue_packs(gpu_.queue());
+  after("the packing of parameters");
+  for (size_t i = 0; i < run.plan().steps().size(); ++i) {
+    run.queue_step(i, gpu_.queue(), info);
+    if (gpu_.queue().status != 0 || blocking) after(step_name(run.plan().steps()[i]));
+  }
+  const View output = labels_ ? run.output("output") : View{};
+  const View loss = run.output("loss");
+  const bool counts = labels_ && output.rank == 2 && output.contiguous() && output.dtype == loss.dtype;
+  const size_t target = model_.model().spec().inputs.size();
+  const std::byte* const labels = work.gather ? gathered_[target].data() : slot.device.data() + layout_of(work).fields[target];
+  gpu_.module().steps->judge({.loss = loss,
+                              .output = counts ? output : View{},
+                              .labels = reinterpret_cast<const int64_t*>(labels),
+                              .counter = counter(words_),
+                              .stopped = stopped(words_),
+                              .update = work.part == Part::whole ? image(slot) : nullptr,
+                              .record = record(slot)},
+                             gpu_.queue());
+  after("the sum of the losses");
+}
+
+void DeviceStep::queue_commit(PlanRun& run) {
+  run.for_each_commit([&](void* to, const void* from, size_t bytes) {
+    gpu_.module().steps->commit(to, from, bytes, stopped(words_), gpu_.queue());
+  });
+  gpu_.check_queue("the commit of states");
+}
+
+void DeviceStep::queue_part(Slot& slot, const Work& work, bool blocking) {
+  if (work.part != Part::update) queue_compute(slot, work, blocking);
+  if (work.part == Part::compute) return;
+  update_.queue(image(slot), record(slot));
+  gpu_.check_queue("the update, op '" + std::string(optimizer_.update_op() ? optimizer_.update_op() : "") + "'");
+  if (work.part == Part::whole) queue_commit(plans_.at(work.examples));
+  if (blocking) gpu_.check(gpu_.module().wait_for_stream(gpu_.queue().stream), "run the update");
+}
+
+void DeviceStep::queue(const Batch& batch, const StepInfo& info) {
+  assert(in_flight() < kInFlight && batch.size > 0);
+  gpu_.select();
+  model_.to_device();
+  start(slots_[queued_ % kInFlight], {Part::whole, batch.size, resident() && batch.fields.empty()}, batch, info);
+  model_.device_changed(true);
+}
+
+DeviceReport DeviceStep::report_of(const Slot& slot) const {
+  const CudaStepRecord& got = *record(slot);
+  return {.loss_sum = got.loss_sum, .correct = got.correct, .gradient_norm = got.gradient_norm, .finite = got.stopped == 0};
+}
+
+DeviceReport DeviceStep::take() {
+  assert(in_flight() > 0);
+  gpu_.select();
+  const Slot& slot = slots_[taken_ % kInFlight];
+  gpu_.check(gpu_.module().wait_for_event(slot.done.get()), "finish a step of " + std::to_string(slot.work.examples) + " examples");
+  ++taken_;
+  return report_of(slot);
+}
+
+void DeviceStep::forget_in_flight() {
+  gpu_.select();
+  gpu_.wait();
+  taken_ = queued_;
+  gpu_.clear(stopped(words_), sizeof(int32_t));
+}
+
+std::string DeviceStep::find_non_finite() {
+  gpu_.select();
+  gpu_.wait();
+  Slot& slot = slots_[(taken_ - 1) % kInFlight];
+  PlanRun& run = plans_.at(slot.work.examples);
+  bind_inputs(run, slot, slot.work);
+  const auto* const ids = reinterpret_cast<const int64_t*>(slot.device.data() + layout_of(slot.work).ids);
+  for (size_t f = 0; f < fields_.size() && slot.work.gather; ++f)
+    data_->gather(gpu_, f, ids, slot.work.examples, gathered_[f].data());
+  std::vector<std::byte> values;
+  run.queue_packs(gpu_.queue());
+  for (size_t i = 0; i < run.plan().steps().size(); ++i) {
+    run.queue_step(i, gpu_.queue(), reinterpret_cast<const StepInfo*>(slot.device.data()));
+    gpu_.check_queue(step_name(run.plan().steps()[i]));
+    for (int o = 0; o < run.call(i).n_out; ++o) {
+      const View& view = run.call(i).out[o];
+      if (!view.dense() || (view.dtype != Dtype::f32 && view.dtype != Dtype::f64)) continue;
+      values.resize(static_cast<size_t>(view.elements()) * dtype_bytes(view.dtype));
+      gpu_.download(values.data(), view.data, values.size());
+      if (!block_math(view.dtype).finite(values.data(), view.elements())) return step_name(run.plan().steps()[i]);
+    }
+  }
+  return "";
+}
+
+DeviceReport DeviceStep::compute(const Batch& batch, const StepInfo& info) {
+  assert(in_flight() == 0);
+  gpu_.select();
+  if (batch.size == 0) {
+    gpu_.clear(gradient_.data(), gradient_.bytes());
+    return {};
+  }
+  model_.to_device();
+  start(slots_[queued_ % kInFlight], {Part::compute, batch.size, resident() && batch.fields.empty()}, batch, info);
+  const DeviceReport report = take();
+  if (!report.finite) gpu_.clear(stopped(words_), sizeof(int32_t));
+  return report;
+}
+
+void DeviceStep::gradient_to_host(std::byte* to) {
+  gpu_.download(to, gradient_.data(), model_.model().params().block_bytes());
+}
+
+void DeviceStep::update(const std::byte* gradient) {
+  assert(in_flight() == 0);
+  gpu_.select();
+  model_.to_device();
+  gpu_.upload(gradient_.data(), gradient, model_.model().params().block_bytes());
+  start(slots_[queued_ % kInFlight], {.part = Part::update, .gather = true}, {}, {});
+  norm_ = take().gradient_norm;
+  model_.device_changed(true);
+}
+
+void DeviceStep::commit_states() {
+  if (queued_ == 0) return;
+  const Work* last = nullptr;
+  for (uint64_t back = 1; back <= std::min(queued_, kInFlight) && !last; ++back)
+    if (const Work& work = slots_[(queued_ - back) % kInFlight].work; work.part != Part::update) last = &work;
+  if (!last) return;
+  gpu_.select();
+  model_.to_device();
+  queue_commit(plans_.at(last->examples));
+  gpu_.wait();
+  model_.device_changed(false);
+}
+
+size_t DeviceStep::bytes() const { return gpu_.peak(); }
+
+std::string DeviceStep::memory_report() const {
+  const size_t block = model_.model().params().block_bytes();
+  const auto line = [](const char* what, size_t bytes) { return std::string(what) + " " + std::to_string((bytes + 1023) / 1024) + " KiB"; };
+  return line("parameters", block) + ", " + line("gradients", gradient_.bytes()) + ", " +
+         line("optimiser", model_.slots() * block + update_.bytes()) + ", " + line("activations", plans_.bytes()) + ", " +
+         line("data set", data_ ? data_->bytes() : 0);
+}
+
+}  // namespace perigee

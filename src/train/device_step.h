@@ -1,0 +1,113 @@
+// Training steps on a GPU. A step (gather or inputs, forward, backward, norms, update, states, figures) is captured once for each batch
+// size as one CUDA graph and replayed: nothing is launched beside it. What changes from step to step (examples, learning rates, counters
+// of random draws) goes through two buffers in turns, filled by the host and copied by a stream of their own while the step before runs;
+// figures come back the same way, so the host waits for a step only when the next one is queued already.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/data/loader.h"
+#include "src/train/device_model.h"
+#include "src/train/device_update.h"
+#include "src/train/resident_data.h"
+
+namespace perigee {
+
+struct DeviceReport {
+  double loss_sum = 0;
+  int64_t correct = 0;
+  double gradient_norm = -1;  // -1 when it was not measured
+  bool finite = true;         // false: the step changed nothing, and neither did those behind it
+};
+
+class DeviceStep {
+ public:
+  static constexpr uint64_t kInFlight = 2;
+
+  // All must outlive this. `fields` of the source: the model's inputs, its target, those of further heads.
+  DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer, const DataSource& source, std::vector<int> fields, uint64_t seed);
+  ~DeviceStep();
+
+  // Whether the data set lies on the device: batches need no fields then, their ids are enough.
+  bool resident() const { return data_ != nullptr; }
+  // Queues a step by what Optimizer::begin_step() said; at most kInFlight are in flight.
+  void queue(const Batch& batch, const StepInfo& info);
+  uint64_t in_flight() const { return queued_ - taken_; }
+  DeviceReport take();  // waits for the oldest step in flight
+  // After a step that was not finite: where the first NaN is ("layer 'a', op 'b'", empty when it is not found again), then on from there.
+  std::string find_non_finite();
+  void forget_in_flight();
+
+  // The parts of a step, for replicas that add up their gradients; each waits. No step may be in flight.
+  DeviceReport compute(const Batch& batch, const StepInfo& info);  // the gradient stays on the device
+  void gradient_to_host(std::byte* to);
+  void update(const std::byte* gradient);  // of the host; by what Optimizer::begin_step() said. The norm is that of take()'s report
+  double gradient_norm() const { return norm_; }
+  void commit_states();  // of the last compute()
+
+  size_t bytes() const;  // on the device, of everything that training takes: the peak, context and libraries apart
+  std::string memory_report() const;
+
+ private:
+  enum class Part : uint8_t { whole, compute, update };
+  struct Work {
+    Part part = Part::whole;
+    int64_t examples = 0;
+    bool gather = false;  // else the fields are in the buffer
+    auto operator<=>(const Work&) const = default;
+  };
+  // Of a slot's buffer, in bytes from its start.
+  struct Layout {
+    size_t update = 0, ids = 0, total = 0;
+    std::vector<size_t> fields;
+  };
+  struct Slot {
+    GpuHandle pinned, record, copied, done;
+    GpuMemory device;
+    std::map<Work, GpuHandle> graphs;
+    Work work;
+  };
+
+  std::byte* host(const Slot& slot) const { return static_cast<std::byte*>(slot.pinned.get()); }
+  CudaStepRecord* record(const Slot& slot) const { return static_cast<CudaStepRecord*>(slot.record.get()); }
+  CudaUpdate* image(const Slot& slot) const { return reinterpret_cast<CudaUpdate*>(slot.device.data() + layout_of({}).update); }
+  Layout layout_of(const Work& work) const;
+  void make_room(Slot& slot, const Work& work);
+  void drop_graphs();
+  void fill(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info);
+  void start(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info);
+  void run(Slot& slot, const Work& work);
+  void warm_up(Slot& slot, const Work& work);
+  void bind_inputs(PlanRun& run, const Slot& slot, const Work& work);
+  void queue_part(Slot& slot, const Work& work, bool blocking);
+  void queue_compute(Slot& slot, const Work& work, bool blocking);
+  void queue_commit(PlanRun& run);
+  DeviceReport report_of(const Slot& slot) const;
+
+  DeviceModel& model_;
+  Gpu& gpu_;
+  Optimizer& optimizer_;
+  std::vector<int> fields_;
+  std::vector<size_t> row_bytes_;         // by field
+  std::vector<std::string> input_names_;  // the plan's, by field
+  bool labels_ = false;                   // the target is a class label
+  bool blocking_ = false;                 // PERIGEE_CUDA_BLOCKING: one op after the other, each waited for
+  GpuMemory gradient_, words_;            // words: stopped, counter
+  DevicePlans plans_;
+  DeviceUpdate update_;
+  std::unique_ptr<ResidentData> data_;
+  std::vector<GpuMemory> gathered_;  // by field
+  std::array<Slot, kInFlight> slots_;
+  std::set<Work> warm_;
+  int64_t generation_ = 0;
+  uint64_t queued_ = 0, taken_ = 0;
+  double norm_ = -1;
+};
+
+}  // namespace perigee

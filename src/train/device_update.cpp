@@ -1,0 +1,119 @@
+#include "src/train/device_update.h"
+
+#include "kernels/flat_view.h"
+#include "src/graph/plan_compiler.h"
+
+namespace perigee {
+
+DeviceUpdate::DeviceUpdate(DeviceModel& model, const Optimizer& optimizer, std::byte* gradient)
+    : model_(model), optimizer_(optimizer), gradient_(gradient) {
+  for (size_t i = 0; i < optimizer.windows().size(); ++i)
+    if (optimizer.windows()[i].trainable) windows_.push_back(i);
+  const Params& params = model.model().params();
+  const auto block = [&](std::byte* data) { return flat_view(data, params.block_elements(), params.dtype()); };
+  views_ = {block(gradient), block(model.block())};
+  for (size_t i = 0; i < model.slots(); ++i) views_.push_back(block(model.slot(i)));
+  if (const char* op = optimizer.update_op()) {
+    KernelCall call{.in = views_.data(), .out = views_.data() + 1, .n_in = 1, .n_out = static_cast<int>(views_.size()) - 1};
+    const auto kernels = kernel_candidates(op, call, {.backend = Backend::cuda});
+    if (kernels.empty())
+      throw Error(ErrorKind::model, {.where = "optimizer",
+                                     .what = "there is no CUDA kernel of '" + std::string(optimizer.type()) + "'",
+                                     .got = params.dtype() == Dtype::f64 ? "float64" : "float32",
+                                     .hint = "train with --device cpu"});
+    kernel_ = kernels.front();
+    if (kernel_->scratch_bytes && kernel_->scratch_bytes(call) > 0)
+      scratch_ = model.gpu().allocate(kernel_->scratch_bytes(call), "scratch of the update");
+  }
+  if (optimizer.needs_norms()) prepare_norms();
+  if (optimizer.has_constraints()) prepare_constraints();
+}
+
+GpuMemory DeviceUpdate::on_device(const void* values, size_t bytes) {
+  GpuMemory memory = model_.gpu().allocate(bytes, "tables of the update");
+  model_.gpu().upload(memory.data(), values, bytes);
+  return memory;
+}
+
+void DeviceUpdate::prepare_norms() {
+  const Clip& clip = optimizer_.clip();
+  std::vector<int32_t> groups;
+  std::vector<int64_t> pieces = {0};
+  for (const size_t i : windows_) {
+    groups.push_back(clip.group(i));
+    pieces.push_back(pieces.back() + (optimizer_.windows()[i].elements + kNormPiece - 1) / kNormPiece);
+  }
+  groups_ = on_device(groups.data(), groups.size() * sizeof groups[0]);
+  pieces_ = on_device(pieces.data(), pieces.size() * sizeof pieces[0]);
+  sums_ = model_.gpu().allocate(static_cast<size_t>(pieces.back()) * sizeof(double), "norms");
+  norms_ = {.gradient = gradient_,
+            .dtype = model_.model().params().dtype(),
+            .groups = reinterpret_cast<const int32_t*>(groups_.data()),
+            .windows = static_cast<int32_t>(windows_.size()),
+            .group_count = clip.groups(),
+            .pieces = reinterpret_cast<const int64_t*>(pieces_.data()),
+            .piece_count = pieces.back(),
+            .sums = reinterpret_cast<double*>(sums_.data()),
+            .kind = clip.renormalizes() ? CudaNorms::renormalize : CudaNorms::cut,
+            .threshold = clip.threshold()};
+}
+
+void DeviceUpdate::prepare_constraints() {
+  for (const Constraints::Rule& rule : optimizer_.constraints().rules()) {
+    Bound bound;
+    bound.starts = on_device(rule.starts.data(), rule.starts.size() * sizeof(int64_t));
+    bound.members = on_device(rule.members.data(), rule.members.size() * sizeof(int64_t));
+    bound.call = {.block = model_.block(),
+                  .dtype = model_.model().params().dtype(),
+                  .starts = reinterpret_cast<const int64_t*>(bound.starts.data()),
+                  .members = reinterpret_cast<const int64_t*>(bound.members.data()),
+                  .vectors = static_cast<int64_t>(rule.starts.size()),
+                  .elements = static_cast<int64_t>(rule.members.size()),
+                  .non_negative = rule.kind == Constraints::Kind::non_negative,
+                  .low = rule.min,
+                  .high = rule.max,
+                  .rate = rule.rate};
+    constraints_.push_back(std::move(bound));
+  }
+}
+
+void DeviceUpdate::write_image(std::byte* to) const {
+  auto* const head = reinterpret_cast<CudaUpdate*>(to);
+  *head = {.windows = static_cast<int32_t>(windows_.size())};
+  auto* window = reinterpret_cast<CudaUpdateWindow*>(head + 1);
+  for (const size_t i : windows_) {
+    const ParamWindow& place = optimizer_.windows()[i];
+    *window++ = {place.offset, place.offset + place.elements, optimizer_.window_params()[i]};
+  }
+}
+
+void DeviceUpdate::queue(CudaUpdate* image, CudaStepRecord* record) {
+  if (windows_.empty()) return;
+  Gpu& gpu = model_.gpu();
+  if (norms_.gradient) {
+    CudaNormCall norms = norms_;
+    norms.update = image;
+    norms.record = record;
+    gpu.module().steps->norms(norms, gpu.queue());
+  }
+  if (kernel_)
+    kernel_->run({.in = views_.data(),
+                  .out = views_.data() + 1,
+                  .n_in = 1,
+                  .n_out = static_cast<int>(views_.size()) - 1,
+                  .params = image,
+                  .scratch = scratch_.data(),
+                  .queue = &gpu.queue()});
+  for (Bound& bound : constraints_) {
+    bound.call.update = image;
+    gpu.module().steps->constrain(bound.call, gpu.queue());
+  }
+}
+
+size_t DeviceUpdate::bytes() const {
+  size_t sum = scratch_.bytes() + groups_.bytes() + pieces_.bytes() + sums_.bytes();
+  for (const Bound& bound : constraints_) sum += bound.starts.bytes() + bound.members.bytes();
+  return sum;
+}
+
+}  // namespace perigee

@@ -1,0 +1,44 @@
+// The update on a GPU: norms of gradients, the rule, constraints, as src/optim/optimizer.h has them and with the same bits. Scalars that
+// change from step to step (learning rates) come from an image in the device's memory, which the host writes anew for each step.
+#pragma once
+
+#include <vector>
+
+#include "src/optim/optimizer.h"
+#include "src/train/device_model.h"
+
+namespace perigee {
+
+class DeviceUpdate {
+ public:
+  // Error(model) where the device has no kernel of the rule.
+  DeviceUpdate(DeviceModel& model, const Optimizer& optimizer, std::byte* gradient);
+
+  size_t image_bytes() const { return sizeof(CudaUpdate) + windows_.size() * sizeof(CudaUpdateWindow); }
+  // What Optimizer::begin_step() said.
+  void write_image(std::byte* to) const;
+  // `image` is the device's; the norm goes into `record`.
+  void queue(CudaUpdate* image, CudaStepRecord* record);
+  size_t bytes() const;
+
+ private:
+  struct Bound {  // of a constraint
+    CudaConstraint call;
+    GpuMemory starts, members;
+  };
+  void prepare_norms();
+  void prepare_constraints();
+  GpuMemory on_device(const void* values, size_t bytes);
+
+  DeviceModel& model_;
+  const Optimizer& optimizer_;
+  std::byte* gradient_;
+  std::vector<size_t> windows_;  // that train
+  const Kernel* kernel_ = nullptr;
+  std::vector<View> views_;  // gradient, parameters, slots
+  GpuMemory scratch_, groups_, pieces_, sums_;
+  CudaNormCall norms_;
+  std::vector<Bound> constraints_;
+};
+
+}  // namespace perigee

@@ -1,0 +1,30 @@
+// A data set on a GPU: the fields that a model reads, of all examples, so that a batch is a list of indices and is gathered there.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "src/data/source.h"
+#include "src/device/gpu.h"
+
+namespace perigee {
+
+class ResidentData {
+ public:
+  // Null when the source gives other bytes in another epoch (DataSource::fixed), or would take more than half of the memory that is free.
+  static std::unique_ptr<ResidentData> load(Gpu& gpu, const DataSource& source, std::span<const int> fields, uint64_t seed);
+
+  // Rows `ids` (the device's address) of the i-th of `fields`.
+  void gather(Gpu& gpu, size_t i, const int64_t* ids, int64_t n, std::byte* to) const;
+  size_t bytes() const;
+
+ private:
+  struct Column {
+    size_t row_bytes = 0;
+    GpuMemory values;
+  };
+  std::vector<Column> columns_;
+};
+
+}  // namespace perigee

@@ -1,0 +1,159 @@
+// Trainer on a device: the same steps, of which the next one is queued before the figures of the one before are looked at.
+#include <cassert>
+#include <cmath>
+#include <deque>
+
+#include "src/train/device_step.h"
+#include "src/train/evaluator.h"
+#include "src/train/trainer_worker.h"
+
+namespace perigee {
+
+// A step that is queued, and where the run stood before it.
+struct Trainer::Ahead {
+  StepReport report;
+  Position before;
+};
+
+void Trainer::make_device() {
+  if (!gpu_) gpu_ = std::make_unique<Gpu>(options_.device, job_.where());
+  if (device_model_) device_model_->to_host(), device_model_->slots_to_host();
+  evaluators_.clear();  // they hold on to the model on the device
+  device_.reset();
+  plans_ = std::make_unique<PlanSet>(*model_, PlanSet::Kind::training, Backend::cuda);
+  device_model_ = std::make_unique<DeviceModel>(*gpu_, *model_, &slots_);
+  std::vector<int> fields = input_fields_;
+  fields.insert(fields.end(), target_fields_.begin(), target_fields_.end());
+  device_ = std::make_unique<DeviceStep>(*device_model_, *plans_, *optimizer_, *train_, std::move(fields), seed_);
+}
+
+Model& Trainer::model() {
+  if (device_model_) device_model_->to_host(), device_model_->host_changed();
+  return *model_;
+}
+
+const Model& Trainer::model() const {
+  if (device_model_) device_model_->to_host();
+  return *model_;
+}
+
+std::span<std::byte> Trainer::optimizer_slot(size_t i) {
+  if (device_model_) device_model_->slots_to_host(), device_model_->host_changed_slots();
+  return {slots_[i].data(), slots_[i].bytes()};
+}
+
+std::span<const std::byte> Trainer::optimizer_slot(size_t i) const {
+  if (device_model_) device_model_->slots_to_host();
+  return {slots_[i].data(), slots_[i].bytes()};
+}
+
+Trainer::Ahead Trainer::queue_step(const Batch& batch) {
+  Ahead ahead{.report = {.step = position_.step + 1, .epoch = batch.epoch, .examples = batch.size}, .before = position_};
+  begin_update(batch.size);
+  ahead.report.learning_rate = optimizer_->learning_rate();
+  const uint64_t begin_ns = monotonic_ns();
+  device_->queue(batch, {.seed = seed_, .epoch = batch.epoch, .step = static_cast<uint64_t>(position_.step), .training = true});
+  times_.add(TracePhase::compute, begin_ns, monotonic_ns(), batch.size);
+  advance(batch, &ahead.report.epoch_ends);
+  return ahead;
+}
+
+// Not finite: the position is that before the step again.
+StepOutcome Trainer::take_step(const Ahead& step, StepReport* report) {
+  const PhaseScope scope(times_, TracePhase::compute);
+  const DeviceReport got = device_->take();
+  if (!got.finite) {
+    position_ = step.before;
+    return StepOutcome::not_finite;
+  }
+  *report = step.report;
+  report->loss = got.loss_sum / static_cast<double>(report->examples);
+  if (model_->spec().classes > 0) report->accuracy = static_cast<double>(got.correct) / static_cast<double>(report->examples);
+  report->gradient_norm = got.gradient_norm;
+  return StepOutcome::done;
+}
+
+StepOutcome Trainer::device_step_on(const Batch& batch, StepReport* report) {
+  if (cancel_ && *cancel_) return StepOutcome::cancelled;
+  StepOutcome outcome = StepOutcome::done;
+  if (!exchange_) {
+    outcome = take_step(queue_step(batch), report);
+    if (outcome == StepOutcome::not_finite) device_->forget_in_flight();
+  } else {
+    const DeviceReport got =
+        device_->compute(batch, {.seed = seed_, .epoch = batch.epoch, .step = static_cast<uint64_t>(position_.step), .training = true});
+    if (!got.finite) return StepOutcome::not_finite;
+    exchange_on_device(batch);
+    *report = {.step = position_.step + 1, .epoch = batch.epoch, .examples = batch.size};
+    report->loss = got.loss_sum / static_cast<double>(batch.size);
+    if (model_->spec().classes > 0) report->accuracy = static_cast<double>(got.correct) / static_cast<double>(batch.size);
+    report->learning_rate = optimizer_->learning_rate();
+    report->gradient_norm = device_->gradient_norm();
+    advance(batch, &report->epoch_ends);
+  }
+  return outcome;
+}
+
+void Trainer::exchange_on_device(const Batch& batch) {
+  device_gradient_.resize(model_->params().block_bytes());
+  device_->gradient_to_host(device_gradient_.data());
+  exchange(batch);
+  if (exchange_error_) std::rethrow_exception(std::exchange(exchange_error_, nullptr));
+  device_->update(device_gradient_.data());
+  device_->commit_states();
+}
+
+// The next step is the last of the run: what is shown of the one before must not look like the end.
+bool Trainer::last_step_comes() const {
+  const bool steps = max_steps_ > 0 && position_.step + 1 >= max_steps_;
+  return steps || (planned_examples_ > 0 && position_.examples + batch_ >= planned_examples_);
+}
+
+bool Trainer::run_ahead(const std::atomic<bool>& stop) {
+  std::deque<Ahead> queued;
+  const auto take = [&](size_t leave) {
+    while (queued.size() > leave) {
+      const Ahead step = queued.front();
+      queued.pop_front();
+      StepReport report;
+      if (take_step(step, &report) == StepOutcome::not_finite) {
+        loader_->seek(position_.epoch, position_.position);
+        throw non_finite({.epoch = step.report.epoch});
+      }
+      for (Hook* hook : hooks_) hook->on_step(*this, report);
+      if (report.epoch_ends)
+        for (Hook* hook : hooks_) hook->on_epoch(*this, report.epoch);
+    }
+  };
+  while (!finished() && !stop) {
+    if (last_step_comes()) take(0);
+    times_.round = position_.step + 1;
+    queued.push_back(queue_step(next_batch()));
+    take(queued.back().report.epoch_ends ? 0 : DeviceStep::kInFlight - 1);
+  }
+  take(0);
+  if (!finished()) return false;
+  for (Hook* hook : hooks_) hook->on_end(*this);
+  return true;
+}
+
+GradientReport Trainer::device_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel) {
+  const PhaseScope scope(times_, TracePhase::compute, batch.size);
+  const DeviceReport got =
+      device_->compute(batch, {.seed = seed_, .epoch = batch.epoch, .step = static_cast<uint64_t>(position_.step), .training = true});
+  GradientReport report{.examples = batch.size, .loss_sum = got.loss_sum, .correct = got.correct, .finite = got.finite};
+  report.cancelled = cancel && *cancel;
+  const int64_t elements = model_->params().block_elements();
+  device_gradient_.resize(bytes_of(elements));
+  device_->gradient_to_host(device_gradient_.data());
+  if (target.add.empty()) std::copy(device_gradient_.begin(), device_gradient_.end(), target.to);
+  for (size_t i = 0; i < target.add.size(); ++i)
+    math_->add(target.add[i], i == 0 ? device_gradient_.data() : target.to, elements, target.to);
+  report.finite = report.finite && math_->finite(target.to, elements);
+  if (!report.finite || report.cancelled || !target.sink) return report;
+  for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) target.sink->on_bucket(bucket);
+  report.buckets = buckets_.size();
+  return report;
+}
+
+}  // namespace perigee

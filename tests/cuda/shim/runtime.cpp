@@ -1,0 +1,375 @@
+#include "tests/cuda/shim/runtime.h"
+
+#include <cuda_runtime.h>
+
+#include <cassert>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tests/cuda/shim/shim.h"
+
+struct CUevent_st {
+  uint64_t recorded = 0, reached = 0;  // how often
+  CUstream_st* stream = nullptr;       // of the last record
+};
+
+struct CUstream_st {
+  struct Work {
+    std::function<void()> run;    // or
+    CUevent_st* event = nullptr;  // which has been reached `number` times here, or is waited for
+    uint64_t number = 0;
+    bool wait = false;
+  };
+  std::deque<Work> queued;
+  CUgraph_st* capture = nullptr;
+};
+
+struct CUgraph_st {
+  std::vector<std::function<void()>> work;
+};
+
+struct CUgraphExec_st {
+  std::vector<std::function<void()>> work;
+};
+
+namespace {
+
+using shim::Counters;
+
+std::recursive_mutex mutex;
+Counters counters;
+cudaError_t sticky = cudaSuccess, last = cudaSuccess;
+long malloc_fault = 0, launch_fault = 0;  // 1: the next one
+std::map<void*, std::unique_ptr<shim::Buffer>> memory;
+int open_depth = 0;
+thread_local int current_device = 0;
+CUstream_st* newest = nullptr;  // on which something was queued last
+
+long number_from(const char* variable, long fallback) {
+  const char* text = std::getenv(variable);
+  return text != nullptr ? std::atol(text) : fallback;
+}
+
+bool is(const char* variable, const std::string& value) {
+  const char* text = std::getenv(variable);
+  return text != nullptr && value == text;
+}
+
+// "launch:40" or "malloc:3".
+void faults_of_environment() {
+  const char* text = std::getenv("PERIGEE_SHIM_FAULT");
+  const std::string fault = text != nullptr ? text : "";
+  const size_t colon = fault.find(':');
+  if (colon != std::string::npos) shim_fault(fault.substr(0, colon).c_str(), std::atol(fault.c_str() + colon + 1));
+}
+
+cudaError_t say(cudaError_t status) {
+  static const bool once = (faults_of_environment(), true);
+  (void)once;
+  if (status == cudaSuccess) status = sticky;
+  if (status != cudaSuccess) last = status;
+  return status;
+}
+
+// While it lives, the device's memory can be touched.
+struct Open {
+  Open() { change(open_depth++ == 0, true); }
+  ~Open() { change(--open_depth == 0, false); }
+  Open(const Open&) = delete;
+  Open& operator=(const Open&) = delete;
+  static void change(bool wanted, bool allowed) {
+    if (!wanted) return;
+    for (auto& [at, buffer] : memory) buffer->allow(allowed);
+  }
+};
+
+bool faulty(long* fault) { return *fault > 0 && --*fault == 0; }
+
+void run_kernel(const std::function<void()>& kernel) {
+  if (faulty(&launch_fault)) sticky = cudaErrorIllegalAddress;
+  if (sticky == cudaSuccess) kernel();
+}
+
+void run_until(CUstream_st* stream, const CUevent_st* event, uint64_t number);
+
+void run_first(CUstream_st* stream) {
+  CUstream_st::Work work = std::move(stream->queued.front());
+  stream->queued.pop_front();
+  if (work.wait) run_until(work.event->stream, work.event, work.number);
+  else if (work.event != nullptr) work.event->reached = work.number;
+  else work.run();
+}
+
+// The stream up to where it reaches the event; all of it when there is none.
+void run_until(CUstream_st* stream, const CUevent_st* event, uint64_t number) {
+  const Open open;
+  while (stream != nullptr && !stream->queued.empty() && (event == nullptr || event->reached < number)) run_first(stream);
+}
+
+cudaError_t push(CUstream_st* stream, CUstream_st::Work work) {
+  stream->queued.push_back(std::move(work));
+  newest = stream;
+  if (is("PERIGEE_SHIM_STREAMS", "eager")) run_until(stream, nullptr, 0);
+  return say(cudaSuccess);
+}
+
+int device_count() { return static_cast<int>(number_from("PERIGEE_SHIM_DEVICES", 1)); }
+
+size_t total_memory() { return static_cast<size_t>(number_from("PERIGEE_SHIM_MEMORY_MB", 1024)) << 20; }
+
+size_t used_memory() {
+  size_t sum = 0;
+  for (const auto& [at, buffer] : memory) sum += buffer->size();
+  return sum;
+}
+
+cudaError_t driver_fault() {
+  if (is("PERIGEE_SHIM_DRIVER", "old")) return cudaErrorInsufficientDriver;
+  return device_count() == 0 ? cudaErrorNoDevice : cudaSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+Counters* shim_counters() { return &counters; }
+
+void shim_fault(const char* what, long nth) {
+  const std::lock_guard lock(mutex);
+  malloc_fault = std::string(what) == "malloc" ? nth : 0;
+  launch_fault = std::string(what) == "launch" ? nth : 0;
+  if (*what == '\0') sticky = last = cudaSuccess;
+}
+}
+
+cudaError_t shim::enqueue(cudaStream_t stream, bool kernel, std::function<void()> work) {
+  const std::lock_guard lock(mutex);
+  if (kernel && is("PERIGEE_SHIM_DRIVER", "image")) return say(cudaErrorNoKernelImageForDevice);
+  if (sticky != cudaSuccess) return say(sticky);
+  if (kernel) work = [inner = std::move(work)] { run_kernel(inner); };
+  if (stream == nullptr) {
+    const Open open;
+    work();
+    return say(cudaSuccess);
+  }
+  if (stream->capture != nullptr) {
+    stream->capture->work.push_back(std::move(work));
+    return cudaSuccess;
+  }
+  counters.launches += kernel;
+  return push(stream, {.run = std::move(work)});
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 0;
+  if (const cudaError_t status = driver_fault(); status != cudaSuccess) return say(status);
+  *count = device_count();
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device < 0 || device >= device_count()) return say(cudaErrorInvalidDevice);
+  std::snprintf(properties->name, sizeof properties->name, "shim %d", device);
+  properties->major = 9, properties->minor = 0, properties->multiProcessorCount = 4;
+  properties->totalGlobalMem = total_memory();
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaSetDevice(int device) {
+  if (const cudaError_t status = driver_fault(); status != cudaSuccess) return say(status);
+  if (device < 0 || device >= device_count()) return say(cudaErrorInvalidDevice);
+  current_device = device;
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = is("PERIGEE_SHIM_DRIVER", "old") ? 11000 : 13000;
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 13000;
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaGetLastError() {
+  const cudaError_t status = last;
+  last = sticky;
+  return status;
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
+    case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+    case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+  }
+  return "unrecognized error code";
+}
+
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  const std::lock_guard lock(mutex);
+  *total = total_memory();
+  *free = *total - std::min(*total, used_memory());
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaMalloc(void** to, size_t bytes) {
+  const std::lock_guard lock(mutex);
+  if (const cudaError_t status = say(driver_fault()); status != cudaSuccess) return status;
+  if (faulty(&malloc_fault) || used_memory() + bytes > total_memory()) return say(cudaErrorMemoryAllocation);
+  auto buffer = std::make_unique<shim::Buffer>("device memory", bytes, 256);
+  buffer->allow(open_depth > 0);
+  *to = buffer->data();
+  ++counters.allocations;
+  memory.emplace(*to, std::move(buffer));
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaFree(void* at) {
+  const std::lock_guard lock(mutex);
+  const auto found = memory.find(at);
+  if (at != nullptr && found == memory.end()) return say(cudaErrorInvalidValue);
+  if (at == nullptr) return say(cudaSuccess);
+  found->second->allow(true);  // it looks whether something was written beside it
+  memory.erase(found);
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaHostAlloc(void** to, size_t bytes, unsigned) {
+  *to = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  return say(*to != nullptr ? cudaSuccess : cudaErrorMemoryAllocation);
+}
+
+cudaError_t cudaFreeHost(void* at) {
+  std::free(at);
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+  const std::lock_guard lock(mutex);
+  if (sticky != cudaSuccess) return say(sticky);
+  const Open open;
+  std::memmove(to, from, bytes);
+  ++counters.waits;
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  return shim::enqueue(stream, false, [=] { std::memmove(to, from, bytes); });
+}
+
+cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t stream) {
+  return shim::enqueue(stream, false, [=] { std::memset(at, value, bytes); });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  if (const cudaError_t status = say(driver_fault()); status != cudaSuccess) return status;
+  *stream = new CUstream_st;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const std::lock_guard lock(mutex);
+  run_until(stream, nullptr, 0);
+  if (newest == stream) newest = nullptr;
+  delete stream;
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const std::lock_guard lock(mutex);
+  if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
+  ++counters.waits;
+  run_until(stream, nullptr, 0);
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const std::lock_guard lock(mutex);
+  if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
+  return push(stream, {.event = event, .number = event->recorded, .wait = true});
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  const std::lock_guard lock(mutex);
+  if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
+  stream->capture = new CUgraph_st;
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const std::lock_guard lock(mutex);
+  if (stream->capture == nullptr) return say(cudaErrorInvalidValue);
+  *graph = std::exchange(stream->capture, nullptr);
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new CUevent_st;
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const std::lock_guard lock(mutex);
+  if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
+  event->stream = stream;
+  return push(stream, {.event = event, .number = ++event->recorded});
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const std::lock_guard lock(mutex);
+  if (event->reached == event->recorded) {
+    ++counters.event_waits;
+    return say(cudaSuccess);
+  }
+  run_until(event->stream, event, event->recorded);
+  ++(event->stream->queued.empty() && newest == event->stream ? counters.newest_waits : counters.event_waits);
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  *exec = new CUgraphExec_st{graph->work};
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  delete exec;
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  const std::lock_guard lock(mutex);
+  if (sticky != cudaSuccess) return say(sticky);
+  if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
+  ++counters.graph_launches;
+  return push(stream, {.run = [exec] {
+                         for (const auto& work : exec->work) work();
+                       }});
+}

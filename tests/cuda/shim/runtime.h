@@ -1,0 +1,88 @@
+// The part of CUDA's runtime that the module uses, for the host: memory that only queued work may touch, streams that run as late as they
+// may, graphs that are lists of what was captured. What is queued on the null stream runs at once.
+//
+// A stream runs when somebody waits for it, and then no further than he must: so a wait that is missing shows, as rubbish or as values of
+// the step before. PERIGEE_SHIM_STREAMS=eager runs everything at once instead; both must give the same. Between two runs the device's
+// memory can be neither read nor written, so that the host cannot take it for its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+using cudaStream_t = struct CUstream_st*;
+using cudaEvent_t = struct CUevent_st*;
+using cudaGraph_t = struct CUgraph_st*;
+using cudaGraphExec_t = struct CUgraphExec_st*;
+
+enum cudaError_t : int {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorIllegalAddress = 700,
+  cudaErrorStreamCaptureUnsupported = 900,
+};
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocPortable = 1;
+
+struct cudaDeviceProp {
+  char name[256] = {};
+  int major = 0, minor = 0, multiProcessorCount = 0;
+  size_t totalGlobalMem = 0;
+};
+
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaRuntimeGetVersion(int* version);
+cudaError_t cudaGetLastError();
+const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
+cudaError_t cudaMalloc(void** memory, size_t bytes);
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void* memory);
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+
+namespace shim {
+
+// What a program did so far. `launches` outside graphs; `waits` of the host for a whole stream and copies that wait; `event_waits` for
+// something queued earlier, `newest_waits` for the last thing that was queued.
+struct Counters {
+  long launches = 0, graph_launches = 0, waits = 0, event_waits = 0, newest_waits = 0, allocations = 0;
+};
+
+// A kernel's launch, or another piece of work: at once on the null stream, else later.
+cudaError_t enqueue(cudaStream_t stream, bool kernel, std::function<void()> work);
+
+}  // namespace shim
+
+// For a program that has loaded the module: faults and counters. `what`: "malloc" (the nth allocation from now fails), "launch" (the nth
+// kernel that runs from now on spoils the device), "" (none).
+extern "C" {
+[[gnu::visibility("default")]] shim::Counters* shim_counters();
+[[gnu::visibility("default")]] void shim_fault(const char* what, long nth);
+}
