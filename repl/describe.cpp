@@ -18,8 +18,10 @@
 #include "repl/load.h"
 #include "repl/signals.h"
 #include "src/core/error.h"
+#include "src/device/gpu.h"
 #include "src/graph/op.h"
 #include "src/train/checkpoint.h"
+#include "src/train/device_choice.h"
 #include "src/train/trainer.h"
 
 namespace perigee {
@@ -176,12 +178,19 @@ void describe_placement(const Job& job, const DataSource& source) {
 }
 
 void describe_job(const Job& job) {
-  Trainer trainer(job);
+  // On a device as it would be trained; without a GPU, what a CPU would do.
+  TrainerOptions where_to;
+  std::string why;
+  const std::string device = device_of(job.json());
+  if (!device.starts_with("cuda") || Gpu::count(&why) > 0) choose_device(device, job.where() + ": device", 0, &where_to);
+  Trainer trainer(job, where_to);
   std::printf("%s: %s\n\n", job.name().c_str(), trainer.train_source().describe().c_str());
   print_table(trainer.model());
   std::printf("\nbatch %lld on %d threads, %lld examples at a time; %s of memory while training, data not counted\n",
               static_cast<long long>(trainer.batch()), trainer.threads(), static_cast<long long>(trainer.sub_batch()),
               bytes_text(static_cast<double>(trainer.memory_bytes())).c_str());
+  if (const std::string memory = trainer.memory_report(); !memory.empty()) std::printf("on the GPU: %s\n", memory.c_str());
+  else if (!why.empty()) std::printf("device %s: %s; the figures are a CPU's\n", device.c_str(), why.c_str());
   const double examples = static_cast<double>(trainer.train_source().size());
   std::printf("effective batch %lld; %.0f steps an epoch; learning rate at the start %g\n", static_cast<long long>(trainer.batch()),
               std::ceil(examples / static_cast<double>(trainer.batch())), [&] {

@@ -78,7 +78,11 @@ void cuda() {
   const CudaModule* module = cuda_module(&why);
   if (module == nullptr) return none("CUDA kernels", why + "; build with nvcc (meson configure -Dcuda=enabled)");
   good("CUDA kernels", "compiled for sm_80, sm_90 and later");
-  int count = 0;
+  int count = 0, driver = 0, runtime = 0;
+  const auto version = [](int number) { return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10); };
+  if (module->versions(&driver, &runtime) == 0 && driver > 0 && driver / 1000 < runtime / 1000)
+    bad("driver", "for CUDA " + version(driver) + ", where this build wants " + version(runtime / 1000 * 1000),
+        "update the NVIDIA driver, or build with an older toolkit");
   if (const int status = module->device_count(&count); status != 0)
     return none("GPU", std::string(module->message(status)) + "; needed for NVIDIA GPUs only: an NVIDIA driver");
   for (int index = 0; index < count; ++index) {

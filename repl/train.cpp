@@ -9,6 +9,7 @@
 #include "repl/load.h"
 #include "repl/signals.h"
 #include "repl/train_cluster.h"
+#include "src/core/config.h"
 #include "src/core/error.h"
 #include "src/core/warning.h"
 #include "src/io/file.h"
@@ -103,6 +104,16 @@ std::string resume_command(const std::string& folder) {
   return command + cluster_arguments(options.cluster) + " --resume " + folder;
 }
 
+// "devices": a worker for each GPU of this machine, unless the options say how the run is spread.
+void share_out_devices(Job* job) {
+  const Json* devices = job->json().find("devices");
+  if (!devices) return;
+  constexpr int64_t kMost = 64;
+  const int64_t count = Config(job->json(), job->where()).integer_in("devices", 1, kMost, 1);
+  if (!job->json().find("device")) job->set("device", "cuda");
+  if (count > 1 && !in_cluster(options.cluster)) options.cluster.workers = count;
+}
+
 int exit_code(const Json& end) {
   const Json* stopped = end.find("stopped");
   return stopped && *stopped == Json("interrupted") ? stop_exit_code() : 0;
@@ -121,7 +132,8 @@ int run() {
     ~Restore() { set_warning_handler({}); }
   } restore;
   try {
-    const Job job = job_to_train();
+    Job job = job_to_train();
+    if (!engine) share_out_devices(&job);
     TrainerOptions trainer{.threads = static_cast<int>(options.threads)};
     choose_device(device_of(job.json()), "--device", 0, &trainer);
     const auto show = [&](const Json& event, const std::string& folder) {

@@ -34,7 +34,7 @@ TrainerOptions trainer_options(const Welcome& welcome, SourceOpener* opener, Tra
   if (!welcome.tuning.empty()) trainer.tuning = Json::parse(welcome.tuning, "tuning");
   trainer.shards = placement_of(job_of(welcome)).shards;
   const Json job = Json::parse(welcome.job, "job");
-  choose_device(device_of(job), "device", static_cast<int>(welcome.id), &trainer);
+  choose_device(device_of(job), "device", static_cast<int>(welcome.id) - 1, &trainer);
   return trainer;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "kernels/cuda/libraries.h"
 #include "kernels/cuda/registry.h"
 
 namespace perigee {
@@ -48,9 +49,7 @@ int download(void* host, const void* device, size_t bytes) { return told(cudaMem
 int allocate_pinned(size_t bytes, void** memory) { return told(cudaHostAlloc(memory, bytes, cudaHostAllocPortable)); }
 int release_pinned(void* memory) { return told(cudaFreeHost(memory)); }
 
-int create_stream(void** stream) {
-  return told(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(stream), cudaStreamNonBlocking));
-}
+int create_stream(void** stream) { return told(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(stream), cudaStreamNonBlocking)); }
 int destroy_stream(void* stream) { return told(cudaStreamDestroy(stream_of(stream))); }
 int wait_for_stream(void* stream) { return told(cudaStreamSynchronize(stream_of(stream))); }
 int create_event(void** event) { return told(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event), cudaEventDisableTiming)); }
@@ -81,10 +80,12 @@ int destroy_graph(void* graph) { return told(cudaGraphExecDestroy(graph_of(graph
 int open_queue(int device, CudaQueue* queue) {
   *queue = {};
   queue->device = device;
+  queue->libraries = make_cuda_libraries();
   return create_stream(&queue->stream);
 }
 
 void close_queue(CudaQueue* queue) {
+  drop_cuda_libraries(queue->libraries);
   if (queue->stream != nullptr) destroy_stream(queue->stream);
   *queue = {};
 }

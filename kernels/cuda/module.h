@@ -46,8 +46,8 @@ struct CudaModule {
   int (*create_event)(void** event) = nullptr;
   int (*destroy_event)(void* event) = nullptr;
   int (*record_event)(void* event, void* stream) = nullptr;
-  int (*wait_for_event)(void* event) = nullptr;                     // the host waits
-  int (*stream_waits)(void* stream, void* event) = nullptr;         // the stream does
+  int (*wait_for_event)(void* event) = nullptr;                                   // the host waits
+  int (*stream_waits)(void* stream, void* event) = nullptr;                       // the stream does
   int (*copy)(void* to, const void* from, size_t bytes, void* stream) = nullptr;  // whichever side each is on
   int (*clear)(void* memory, size_t bytes, void* stream) = nullptr;
   // What is queued between these two becomes a graph and is not run.
@@ -56,7 +56,7 @@ struct CudaModule {
   int (*launch_graph)(void* graph, void* stream) = nullptr;
   int (*destroy_graph)(void* graph) = nullptr;
 
-  // A queue with a stream of its own, the libraries that this machine has and a workspace for them.
+  // A queue with a stream of its own and the libraries that this machine has; a workspace for them is the caller's affair.
   int (*open_queue)(int device, CudaQueue* queue) = nullptr;
   void (*close_queue)(CudaQueue* queue) = nullptr;
   std::span<const KernelList> (*kernels)() = nullptr;

@@ -10,8 +10,7 @@ namespace perigee {
 namespace {
 
 template <class Word>
-__global__ void __launch_bounds__(kThreads)
-    gather_kernel(const Word* from, const int64_t* rows, int64_t n, int64_t words, Word* to) {
+__global__ void __launch_bounds__(kThreads) gather_kernel(const Word* from, const int64_t* rows, int64_t n, int64_t words, Word* to) {
   for (int64_t i = thread_of_grid(); i < n * words; i += threads_of_grid()) to[i] = from[rows[i / words] * words + i % words];
 }
 
@@ -75,9 +74,10 @@ template <class T>
 void judge_typed(const CudaJudgeCall& call, CudaQueue& queue) {
   Launches on(queue, "judge");
   if (call.output.data != nullptr)
-    on.launch(correct_kernel<T>, ceil_divide(call.output.dims[0], kThreads / kWarp), kThreads, call.output.as<const T>(), call.output.dims[0],
-              call.output.dims[1], call.labels, call.counter);
-  on.launch(judge_kernel<T>, 1, kThreads, call.loss.as<const T>(), call.loss.elements(), call.counter, call.stopped, call.update, call.record);
+    on.launch(correct_kernel<T>, ceil_divide(call.output.dims[0], kThreads / kWarp), kThreads, call.output.as<const T>(),
+              call.output.dims[0], call.output.dims[1], call.labels, call.counter);
+  on.launch(judge_kernel<T>, 1, kThreads, call.loss.as<const T>(), call.loss.elements(), call.counter, call.stopped, call.update,
+            call.record);
 }
 
 void judge(const CudaJudgeCall& call, CudaQueue& queue) {

@@ -22,13 +22,13 @@ struct CudaStepRecord {
 };
 
 struct CudaJudgeCall {
-  View loss;                // [N]: f32 or f64
-  View output;              // [N, C], contiguous, of the same type; data null: nothing is counted
+  View loss;                        // [N]: f32 or f64
+  View output;                      // [N, C], contiguous, of the same type; data null: nothing is counted
   const int64_t* labels = nullptr;  // [N]
   int64_t* counter = nullptr;       // 0 before and after
   int32_t* stopped = nullptr;
-  CudaUpdate* update = nullptr;     // its `skip` becomes what `stopped` is; null: there is none
-  CudaStepRecord* record = nullptr; // pinned
+  CudaUpdate* update = nullptr;      // its `skip` becomes what `stopped` is; null: there is none
+  CudaStepRecord* record = nullptr;  // pinned
 };
 
 // Norms of gradients by groups of windows, with the bits of src/optim/clip.h: squares are summed over pieces of kNormPiece elements.
@@ -37,15 +37,15 @@ enum class CudaNorms : int32_t { cut, renormalize };  // down to the threshold; 
 struct CudaNormCall {
   const void* gradient = nullptr;
   Dtype dtype = Dtype::f32;
-  CudaUpdate* update = nullptr;    // whose windows' gradient_scale is multiplied by their group's factor
-  const int32_t* groups = nullptr; // by window of `update`
+  CudaUpdate* update = nullptr;     // whose windows' gradient_scale is multiplied by their group's factor
+  const int32_t* groups = nullptr;  // by window of `update`
   int32_t windows = 0, group_count = 0;
-  const int64_t* pieces = nullptr; // by window: the number of its first piece, ascending; one more behind the last
+  const int64_t* pieces = nullptr;  // by window: the number of its first piece, ascending; one more behind the last
   int64_t piece_count = 0;
-  double* sums = nullptr;          // [piece_count], scratch
+  double* sums = nullptr;  // [piece_count], scratch
   CudaNorms kind = CudaNorms::cut;
   double threshold = 1;
-  CudaStepRecord* record = nullptr; // gets the norm of all
+  CudaStepRecord* record = nullptr;  // gets the norm of all
 };
 
 // src/optim/constraint.h: `vectors` vectors of `members` elements each.

@@ -4,7 +4,7 @@ local layers = require "perigee.layers"
 
 local keys = {
   "name", "network", "inputs", "target", "loss", "optimizer", "regularization", "constraint", "clip", "data", "epochs", "steps", "seed",
-  "threads", "device", "precision", "averaging", "log", "checkpoint", "early_stopping", "metrics", "pretrained",
+  "threads", "device", "devices", "deterministic", "precision", "averaging", "log", "checkpoint", "early_stopping", "metrics", "pretrained",
 }
 
 local accepted = {}

@@ -22,7 +22,8 @@ constexpr int kOutOfMemory = 2, kOldDriver = 35, kNoDevice = 100, kNoImage = 209
 std::string hint_for(int status) {
   if (status == kOldDriver) return "the NVIDIA driver is older than this build's CUDA; `perigee doctor` shows both; update the driver";
   if (status == kNoDevice) return "`perigee doctor` says what was found; train with --device cpu";
-  if (status == kNoImage) return "the CUDA module has kernels for sm_80, sm_90 and later; build it for this GPU, or train with --device cpu";
+  if (status == kNoImage)
+    return "the CUDA module has kernels for sm_80, sm_90 and later; build it for this GPU, or train with --device cpu";
   if (status >= kFirstSticky && status <= kLastSticky)
     return "the device is lost to this process; PERIGEE_CUDA_BLOCKING=1 runs op by op and names the one";
   return "";
@@ -50,7 +51,9 @@ Gpu::Gpu(int index, const std::string& where) : where_(where) {
     throw Error(ErrorKind::usage, {.where = where,
                                    .what = "there is no such device",
                                    .got = "cuda:" + std::to_string(index),
-                                   .expected = devices == 0 ? "" : devices == 1 ? "cuda:0" : "cuda:0 to cuda:" + std::to_string(devices - 1),
+                                   .expected = devices == 0   ? ""
+                                               : devices == 1 ? "cuda:0"
+                                                              : "cuda:0 to cuda:" + std::to_string(devices - 1),
                                    .hint = devices == 0 ? why + "; `perigee doctor` says more; --device cpu trains on the CPU" : ""});
   check(module_->select(index), "use the device");
   check(module_->device(index, &properties_), "ask for the device's properties");
@@ -61,8 +64,9 @@ Gpu::Gpu(int index, const std::string& where) : where_(where) {
 }
 
 Gpu::~Gpu() {
-  assert(allocated_ == 0);
   module_->select(index());
+  workspace_ = {};
+  assert(allocated_ == 0);
   release_kept();
   copies_ = {};
   module_->close_queue(&queue_);
@@ -105,11 +109,10 @@ GpuMemory Gpu::allocate(size_t bytes, const std::string& purpose) {
       status = module_->allocate(memory.bytes_, &data);
     }
     if (status == kOutOfMemory)
-      throw Error(ErrorKind::resources,
-                  {.where = where_ + ": " + name(),
-                   .what = "no memory is left on the GPU for " + purpose,
-                   .got = mib(memory.bytes_) + " are wanted, " + mib(free_bytes()) + " of " + mib(properties_.memory_bytes) +
-                          " are free; we hold " + mib(allocated_)});
+      throw Error(ErrorKind::resources, {.where = where_ + ": " + name(),
+                                         .what = "no memory is left on the GPU for " + purpose,
+                                         .got = mib(memory.bytes_) + " are wanted, " + mib(free_bytes()) + " of " +
+                                                mib(properties_.memory_bytes) + " are free; we hold " + mib(allocated_)});
     check(status, "allocate memory for " + purpose);
   }
   memory.gpu_ = this;
@@ -129,6 +132,20 @@ GpuHandle Gpu::event() {
   void* event = nullptr;
   check(module_->create_event(&event), "make an event");
   return {event, module_->destroy_event};
+}
+
+void Gpu::want_workspace() {
+  constexpr size_t kBytes = size_t{32} << 20;  // what NVIDIA advises for the largest of its GPUs
+  if (workspace_.data()) return;
+  workspace_ = allocate(kBytes, "the workspace of libraries");
+  queue_.workspace = workspace_.data();
+  queue_.workspace_bytes = workspace_.bytes();
+}
+
+size_t Gpu::held() const {
+  size_t sum = allocated_;
+  for (const auto& [bytes, data] : kept_) sum += bytes;
+  return sum;
 }
 
 size_t Gpu::free_bytes() {
@@ -154,6 +171,8 @@ void Gpu::keep(std::byte* data, size_t bytes) noexcept {
 }
 
 void Gpu::release_kept() {
+  if (kept_.empty()) return;
+  module_->wait_for_stream(queue_.stream);  // it may be in use there still
   for (const auto& [bytes, data] : kept_) module_->release(data);
   kept_.clear();
 }

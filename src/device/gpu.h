@@ -72,8 +72,8 @@ class Gpu {
   const CudaModule& module() const { return *module_; }
   int index() const { return queue_.device; }
   const CudaDevice& properties() const { return properties_; }
-  std::string name() const;                  // "cuda:0"
-  CudaQueue& queue() { return queue_; }      // where kernels run
+  std::string name() const;                       // "cuda:0"
+  CudaQueue& queue() { return queue_; }           // where kernels run
   void* copies() const { return copies_.get(); }  // a stream beside it
   void select();
 
@@ -84,8 +84,11 @@ class Gpu {
   GpuHandle event();
   size_t allocated() const { return allocated_; }  // by us, now
   size_t peak() const { return peak_; }
+  size_t held() const;  // and what is kept for the next
   size_t free_bytes();
 
+  // For what libraries need beside operands; one for the whole queue.
+  void want_workspace();
   // Queued behind what is there, and waited for.
   void upload(void* to, const void* from, size_t bytes);
   void download(void* to, const void* from, size_t bytes);
@@ -112,6 +115,7 @@ class Gpu {
   CudaDevice properties_;
   CudaQueue queue_;
   GpuHandle copies_;
+  GpuMemory workspace_;
   std::multimap<size_t, void*> kept_;
   size_t allocated_ = 0, peak_ = 0;
 };

@@ -138,7 +138,8 @@ class PlanRun {
   void for_each_commit(Copy copy) const {
     for (size_t i = 0; i < assignments_.size(); ++i)
       if (states_by_assignment_[i])
-        copy(states_by_assignment_[i], assignments_[i].data, static_cast<size_t>(assignments_[i].elements()) * dtype_bytes(assignments_[i].dtype));
+        copy(states_by_assignment_[i], assignments_[i].data,
+             static_cast<size_t>(assignments_[i].elements()) * dtype_bytes(assignments_[i].dtype));
   }
   // Position of an output by name, for output(int); -1 when there is none.
   int output_index(const std::string& name) const;

@@ -323,7 +323,8 @@ void PlanCompiler::choose_kernel(const Node& node, PlanStep& step) {
 
 void PlanCompiler::no_kernel(const Node& node, const PlanStep& step) const {
   std::string types, reasons;
-  for (const ValueId& id : node.inputs) types += (types.empty() ? "" : ", ") + (id.node < 0 ? std::string("nothing") : graph_.type(id).text());
+  for (const ValueId& id : node.inputs)
+    types += (types.empty() ? "" : ", ") + (id.node < 0 ? std::string("nothing") : graph_.type(id).text());
   const bool device = options_.backend == Backend::cuda;
   std::vector<View> views;
   if (device)

@@ -1,6 +1,7 @@
 #include "src/train/device_model.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace perigee {
 
@@ -67,6 +68,8 @@ std::unique_ptr<DevicePlans::Bound> DevicePlans::bind(std::shared_ptr<const Plan
     gpu.upload(bound->tables.back().data(), table.view().data, table.bytes());
     tables.push_back(bound->tables.back().data());
   }
+  for (const PlanStep& step : plan->steps())
+    if (std::strncmp(step.kernel->name, "cu", 2) == 0) gpu.want_workspace();  // of cuBLASLt, cuDNN
   if (plan->packed_bytes() > 0) bound->packed = gpu.allocate(plan->packed_bytes(), "packed parameters");
   bound->run = std::make_unique<PlanRun>(plan, PlanRun::Memory{.arena = arena_.data(),
                                                                .parameters = parameters,

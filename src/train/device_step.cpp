@@ -199,9 +199,8 @@ void DeviceStep::queue_compute(Slot& slot, const Work& work, bool blocking) {
 }
 
 void DeviceStep::queue_commit(PlanRun& run) {
-  run.for_each_commit([&](void* to, const void* from, size_t bytes) {
-    gpu_.module().steps->commit(to, from, bytes, stopped(words_), gpu_.queue());
-  });
+  run.for_each_commit(
+      [&](void* to, const void* from, size_t bytes) { gpu_.module().steps->commit(to, from, bytes, stopped(words_), gpu_.queue()); });
   gpu_.check_queue("the commit of states");
 }
 
@@ -212,6 +211,11 @@ void DeviceStep::queue_part(Slot& slot, const Work& work, bool blocking) {
   gpu_.check_queue("the update, op '" + std::string(optimizer_.update_op() ? optimizer_.update_op() : "") + "'");
   if (work.part == Part::whole) queue_commit(plans_.at(work.examples));
   if (blocking) gpu_.check(gpu_.module().wait_for_stream(gpu_.queue().stream), "run the update");
+}
+
+void DeviceStep::prepare(int64_t examples) {
+  gpu_.select();
+  for (Slot& slot : slots_) make_room(slot, {Part::whole, examples, resident()});
 }
 
 void DeviceStep::queue(const Batch& batch, const StepInfo& info) {
@@ -250,8 +254,7 @@ std::string DeviceStep::find_non_finite() {
   PlanRun& run = plans_.at(slot.work.examples);
   bind_inputs(run, slot, slot.work);
   const auto* const ids = reinterpret_cast<const int64_t*>(slot.device.data() + layout_of(slot.work).ids);
-  for (size_t f = 0; f < fields_.size() && slot.work.gather; ++f)
-    data_->gather(gpu_, f, ids, slot.work.examples, gathered_[f].data());
+  for (size_t f = 0; f < fields_.size() && slot.work.gather; ++f) data_->gather(gpu_, f, ids, slot.work.examples, gathered_[f].data());
   std::vector<std::byte> values;
   run.queue_packs(gpu_.queue());
   for (size_t i = 0; i < run.plan().steps().size(); ++i) {
@@ -282,9 +285,7 @@ DeviceReport DeviceStep::compute(const Batch& batch, const StepInfo& info) {
   return report;
 }
 
-void DeviceStep::gradient_to_host(std::byte* to) {
-  gpu_.download(to, gradient_.data(), model_.model().params().block_bytes());
-}
+void DeviceStep::gradient_to_host(std::byte* to) { gpu_.download(to, gradient_.data(), model_.model().params().block_bytes()); }
 
 void DeviceStep::update(const std::byte* gradient) {
   assert(in_flight() == 0);
@@ -316,7 +317,10 @@ std::string DeviceStep::memory_report() const {
   const auto line = [](const char* what, size_t bytes) { return std::string(what) + " " + std::to_string((bytes + 1023) / 1024) + " KiB"; };
   return line("parameters", block) + ", " + line("gradients", gradient_.bytes()) + ", " +
          line("optimiser", model_.slots() * block + update_.bytes()) + ", " + line("activations", plans_.bytes()) + ", " +
-         line("data set", data_ ? data_->bytes() : 0);
+         line("data set", data_ ? data_->bytes() : 0) + "; in use besides, by CUDA's context, libraries and others: " +
+         std::to_string((gpu_.properties().memory_bytes - std::min(gpu_.properties().memory_bytes, gpu_.free_bytes() + gpu_.held())) >>
+                        20) +
+         " MiB";
 }
 
 }  // namespace perigee

@@ -36,6 +36,8 @@ class DeviceStep {
 
   // Whether the data set lies on the device: batches need no fields then, their ids are enough.
   bool resident() const { return data_ != nullptr; }
+  // Takes what steps of so many examples will need, so that what is wrong shows before the first.
+  void prepare(int64_t examples);
   // Queues a step by what Optimizer::begin_step() said; at most kInFlight are in flight.
   void queue(const Batch& batch, const StepInfo& info);
   uint64_t in_flight() const { return queued_ - taken_; }

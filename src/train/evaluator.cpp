@@ -16,8 +16,7 @@ EvaluationTask task_of(const Field& target, const Type& output) {
 
 }  // namespace
 
-Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Json* metrics, const std::string& where,
-                     DeviceModel* device)
+Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Json* metrics, const std::string& where, DeviceModel* device)
     : model_(model),
       source_(std::move(source)),
       metrics_(metrics && !metrics->is_null() ? *metrics : Json()),

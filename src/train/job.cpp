@@ -41,6 +41,8 @@ constexpr Key kKeys[] = {
     {"seed", " integer number "},
     {"threads", " integer number "},
     {"device", " string "},
+    {"devices", " integer number "},
+    {"deterministic", " boolean "},
     {"precision", " string "},
     {"averaging", " string object "},
     {"checkpoint", " object boolean "},

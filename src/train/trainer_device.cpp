@@ -17,6 +17,8 @@ struct Trainer::Ahead {
 
 void Trainer::make_device() {
   if (!gpu_) gpu_ = std::make_unique<Gpu>(options_.device, job_.where());
+  const Json* deterministic = job_.json().find("deterministic");
+  gpu_->queue().deterministic = deterministic && *deterministic == Json(true);
   if (device_model_) device_model_->to_host(), device_model_->slots_to_host();
   evaluators_.clear();  // they hold on to the model on the device
   device_.reset();

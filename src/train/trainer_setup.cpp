@@ -6,9 +6,9 @@
 #include "src/core/stopwatch.h"
 #include "src/io/digest.h"
 #include "src/io/file.h"
+#include "src/train/device_step.h"
 #include "src/train/evaluator.h"
 #include "src/train/inference.h"
-#include "src/train/device_step.h"
 #include "src/train/trainer_worker.h"
 
 namespace perigee {
@@ -194,6 +194,7 @@ SourcePtr Trainer::open_part(const std::string& part, const Config& description)
 void Trainer::measure() {
   if (device_) {  // one slice: the whole batch
     sub_batch_ = batch_;
+    device_->prepare(batch_);
     return;
   }
   sub_batch_ = options_.sub_batch;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda/shim/shim.h"
@@ -370,6 +371,6 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
   ++counters.graph_launches;
   return push(stream, {.run = [exec] {
-                         for (const auto& work : exec->work) work();
-                       }});
+                for (const auto& work : exec->work) work();
+              }});
 }

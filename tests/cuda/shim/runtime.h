@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "tests/cuda/shim/counters.h"
+
 using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
 using cudaGraph_t = struct CUgraph_st*;
@@ -69,20 +71,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 
 namespace shim {
 
-// What a program did so far. `launches` outside graphs; `waits` of the host for a whole stream and copies that wait; `event_waits` for
-// something queued earlier, `newest_waits` for the last thing that was queued.
-struct Counters {
-  long launches = 0, graph_launches = 0, waits = 0, event_waits = 0, newest_waits = 0, allocations = 0;
-};
-
 // A kernel's launch, or another piece of work: at once on the null stream, else later.
 cudaError_t enqueue(cudaStream_t stream, bool kernel, std::function<void()> work);
 
 }  // namespace shim
-
-// For a program that has loaded the module: faults and counters. `what`: "malloc" (the nth allocation from now fails), "launch" (the nth
-// kernel that runs from now on spoils the device), "" (none).
-extern "C" {
-[[gnu::visibility("default")]] shim::Counters* shim_counters();
-[[gnu::visibility("default")]] void shim_fault(const char* what, long nth);
-}

@@ -1,0 +1,18 @@
+// What a program that has loaded the shim's module may ask of it, beside what it asks of any: faults and counters.
+#pragma once
+
+namespace shim {
+
+// What was done so far: kernels launched outside graphs; times that the host waited for a whole stream or a copy, for something queued
+// earlier, for the last thing that was queued.
+struct Counters {
+  long launches = 0, graph_launches = 0, waits = 0, event_waits = 0, newest_waits = 0, allocations = 0;
+};
+
+}  // namespace shim
+
+// `what`: "malloc" (the nth allocation from now fails), "launch" (the nth kernel that runs from now on spoils the device), "" (none).
+extern "C" {
+[[gnu::visibility("default")]] shim::Counters* shim_counters();
+[[gnu::visibility("default")]] void shim_fault(const char* what, long nth);
+}
