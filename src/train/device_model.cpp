@@ -69,7 +69,7 @@ std::unique_ptr<DevicePlans::Bound> DevicePlans::bind(std::shared_ptr<const Plan
     tables.push_back(bound->tables.back().data());
   }
   for (const PlanStep& step : plan->steps())
-    if (std::strncmp(step.kernel->name, "cu", 2) == 0) gpu.want_workspace();  // of cuBLASLt, cuDNN
+    if (std::strcmp(step.kernel->name, "cublas") == 0 || std::strcmp(step.kernel->name, "cudnn") == 0) gpu.want_workspace();
   if (plan->packed_bytes() > 0) bound->packed = gpu.allocate(plan->packed_bytes(), "packed parameters");
   bound->run = std::make_unique<PlanRun>(plan, PlanRun::Memory{.arena = arena_.data(),
                                                                .parameters = parameters,

@@ -1,0 +1,97 @@
+"""Trains with `perigee train --device cuda:0` where the shim's module (tests/cuda/shim) stands in for a GPU: the program's way from its options to the
+device and back, and what a user is told when something is wrong. device_test.py PROGRAM MODULE"""
+
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+PROGRAM, MODULE = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
+JOB = {
+    "name": "small",
+    "network": [
+        {"type": "conv2d", "out": 4, "kernel": 5, "stride": 2, "activation": "relu"},
+        {"type": "maxpool", "kernel": 2},
+        {"type": "dense", "out": 10},
+    ],
+    "loss": "cross_entropy",
+    "optimizer": {"type": "adam", "lr": 0.01},
+    "data": {"train": {"type": "digits", "size": 80}, "test": {"type": "digits", "size": 32}, "batch": 8},
+    "epochs": 2,
+    "checkpoint": {"every_steps": 5},
+    "seed": 3,
+}
+
+
+def perigee(*arguments, expect=0, **environment):
+    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=120, check=False,
+                          env={**os.environ, "PERIGEE_CUDA_MODULE": MODULE, "PERIGEE_SHIM_STAND_INS": "1", **environment})
+    assert done.returncode == expect, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def tensors(path):
+    data = pathlib.Path(path).read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + size])
+    return {name: data[8 + size + t["data_offsets"][0]:8 + size + t["data_offsets"][1]] for name, t in header.items() if name != "__metadata__"}
+
+
+def same_model(a, b):
+    left, right = (tensors(next(pathlib.Path(folder).glob("*.safetensors"))) for folder in (a, b))
+    assert left.keys() == right.keys() and left, left.keys()
+    for name, values in left.items():
+        assert values == right[name], f"{name} differs"
+
+
+def has(text, *parts):
+    for part in parts:
+        assert part in text, f"'{part}' is not in: {text}"
+
+
+def trains_like_the_reference(job):
+    perigee("train", job, "--device", "cuda:0", "--out", "device", "--log", "plain")
+    perigee("train", job, "--device", "ref", "--threads", "1", "--out", "ref", "--log", "plain")
+    same_model("device", "ref")
+    perigee("train", job, "--set", "device=auto", "--out", "auto", "--log", "plain")
+    same_model("auto", "ref")
+
+
+def survives_a_fault_of_the_device(job):
+    text = perigee("train", job, "--device", "cuda:0", "--out", "spoiled", "--log", "plain", expect=7, PERIGEE_SHIM_FAULT="launch:260")
+    has(text, "cuda:0", "illegal memory access", "PERIGEE_CUDA_BLOCKING=1")
+    perigee("train", "--resume", "spoiled", "--device", "cuda:0", "--log", "plain")
+    same_model("spoiled", "ref")
+
+
+def says_what_is_wrong(job):
+    has(perigee("train", job, "--device", "cuda:7", expect=2, PERIGEE_SHIM_DEVICES="2"), "cuda:7", "cuda:0 to cuda:1")
+    has(perigee("train", job, "--device", "cuda", expect=2, PERIGEE_SHIM_DRIVER="old"), "driver version is insufficient", "perigee doctor")
+    has(perigee("train", job, "--device", "cuda", expect=7, PERIGEE_SHIM_DRIVER="image"), "no kernel image", "op '")
+    has(perigee("train", job, "--device", "cuda", expect=7, PERIGEE_SHIM_MEMORY_MB="0"), "memory")
+    has(perigee("doctor", PERIGEE_SHIM_DEVICES="2"), "1: shim 1, sm_90")
+    has(perigee("doctor", expect=7, PERIGEE_SHIM_DRIVER="old"), "for CUDA 11.0", "update the NVIDIA driver")
+    has(perigee("describe", job, "--set", "device=cuda"), "on the GPU: parameters ", "activations ")
+    has(perigee("describe", job, "--set", "device=cuda", PERIGEE_SHIM_DEVICES="0"), "no CUDA-capable device", "a CPU's")
+
+
+# Each worker dies after so many kernels; another takes its place, until the work is done.
+def workers_are_replaced(job):
+    text = perigee("train", job, "--set", "devices=2", "--set", "averaging=periodic", "--set", "epochs=10", "--out", "workers", "--log", "json",
+                   PERIGEE_SHIM_DEVICES="2", PERIGEE_SHIM_FAULT="launch:1000")
+    has(text, "illegal memory access", '"event":"end"')
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        pathlib.Path("job.json").write_text(json.dumps(JOB), encoding="utf-8")
+        for check in (trains_like_the_reference, survives_a_fault_of_the_device, says_what_is_wrong, workers_are_replaced):
+            check("job.json")
+            print(f"ok {check.__name__}", flush=True)
+
+
+main()
