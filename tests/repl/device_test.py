@@ -81,7 +81,7 @@ def says_what_is_wrong(job):
 # Each worker dies after so many kernels; another takes its place, until the work is done.
 def workers_are_replaced(job):
     text = perigee("train", job, "--set", "devices=2", "--set", "averaging=periodic", "--set", "epochs=10", "--out", "workers", "--log", "json",
-                   PERIGEE_SHIM_DEVICES="2", PERIGEE_SHIM_FAULT="launch:1000")
+                   PERIGEE_SHIM_DEVICES="2", PERIGEE_SHIM_FAULT="launch:500")
     has(text, "illegal memory access", '"event":"end"')
 
 
