@@ -248,7 +248,8 @@ function methods:plot(name, options)
     done(calls.write_chart(options.file, tostring(state.script), name, curve, options.log == true))
     return options.file
   end
-  return setmetatable({ text = plot.text(name, curve, { width = options.width, height = options.height, log = options.log, x_label = "step" }) }, Text)
+  local layout = { width = options.width, height = options.height, log = options.log, x_label = "step" }
+  return setmetatable({ text = plot.text(name, curve, layout) }, Text)
 end
 
 function fields.progress(self)
