@@ -119,7 +119,7 @@ void CallSequence::make_tensor() {
   const auto rank = rarely() ? static_cast<int32_t>(below(12)) - 2 : static_cast<int32_t>(below(5));
   int64_t shape[12], elements = 1;
   for (int64_t& size : shape)
-    size = rarely() ? static_cast<int64_t>(below(1000)) * (INT64_MAX / 900) - 1 : static_cast<int64_t>(below(4)) + (below(4) > 0);
+    size = rarely() ? static_cast<int64_t>(below(1000)) * (INT64_MAX / 1000) - 1 : static_cast<int64_t>(below(4)) + (below(4) > 0);
   for (int32_t i = 0; i < rank; ++i) elements = shape[i] >= 0 && shape[i] < 5 ? elements * shape[i] : 0;
   unsigned char numbers[4096];
   for (size_t i = 0; i < 64; ++i) numbers[i] = byte();

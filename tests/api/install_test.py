@@ -82,15 +82,6 @@ class Installed(unittest.TestCase):
     def test_readme_shows_the_example(self):
         self.assertIn((ROOT / "tests/api/example.cpp").read_text(), (ROOT / "README.md").read_text())
 
-    def test_readme_of_the_library_compiles(self):
-        block = re.search(r"```cpp\n(.*?)```", (ROOT / "src/api/README.md").read_text(), re.S)[1]
-        with tempfile.TemporaryDirectory() as folder:
-            source = pathlib.Path(folder, "readme.cpp")
-            source.write_text("#include <perigee.hpp>\n#include <cstdio>\nint main() {\nstd::vector<float> numbers(200);\n"
-                              f"const pg::tensor y({{0, 1}}, pg::i64);\n{block}\nstd::printf(\"loss %g\\n\", loss.item());\n}}\n")
-            said = self.build_and_run("c++", "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", source)
-        self.assertTrue(said.startswith("5 2 5 4 loss 0.0"), said)
-
     # The symbols that leave the library are those that perigee.h declares: no more, so that nothing of ours or of the C++ library
     # collides with the host program; no fewer, so that what the header promises links.
     def test_exported_symbols(self):
