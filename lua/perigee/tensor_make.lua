@@ -191,10 +191,11 @@ end
 
 -- Returns the next place, and whether there were numbers among the booleans.
 local function flatten(value, data, place)
-  local numbers, some = #value == 0, nil
+  local numbers = #value == 0
   for index = 1, #value do
     local item = value[index]
     if type(item) == "table" then
+      local some
       place, some = flatten(item, data, place)
       numbers = numbers or some
     else
