@@ -14,6 +14,7 @@
 #include "src/io/digest.h"
 #include "src/io/file.h"
 #include "src/io/safetensors.h"
+#include "src/optim/optimizer.h"
 #include "src/train/evaluator.h"
 
 namespace perigee {
@@ -138,6 +139,10 @@ CoordinatorOptions ClusterSession::coordinator_options() const {
   options.fingerprint = fingerprint_of(job_.data_prints);
   if (job_.served) options.sources = job_.served->manifest();
   options.trace = trace_ != nullptr;
+  options.check_learning_rate = [this](const Json& rate) {
+    const Json* optimizer = job_.job.json().find("optimizer");
+    Optimizer({.optimizer = optimizer ? *optimizer : Json("sgd")}, {}, job_.job.where()).set_learning_rate(rate, "lr");
+  };
   options.resume_round = resume_round_;
   options.resume_image = resume_image_;
   return options;
@@ -160,6 +165,8 @@ void ClusterSession::start(Coordinator& coordinator) {
   Json about = options_.about;
   if (!about.is_object()) about = Json::object();
   about.set("averaging", job_.policy.to_json());
+  coordinator.describe("name", job_.facts.name);
+  coordinator.describe("folder", folder_path_);
   last_checkpoint_round_ = coordinator.round();
   last_checkpoint_s_ = last_workers_s_ = now_s();
   log_.start(position(), about, resumed_from_);
@@ -172,7 +179,21 @@ void ClusterSession::on_event(const Json& event) {
   Json told = event;
   told.set("monotonic_s", now_s());
   told.set("time_s", std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
+  const std::string kind = event.find("event")->as_string();
+  if (kind == "paused") paused_since_s_ = now_s();
+  else if (kind == "resumed" && paused_since_s_ > 0) log_.set_aside(now_s() - std::exchange(paused_since_s_, 0), 0);
   faults_.event(told, now_s());
+}
+
+// Like the stop by a signal, a stop takes hold at the next tick.
+std::string ClusterSession::on_asked(Asked what) {
+  if (what == Asked::stop) return stop_asked_ = true, "";
+  if (!checkpoints_) return "this run keeps no checkpoints: checkpoint = false";
+  if (phase_ != Phase::training) return "the run is at the end of an epoch, or ends";
+  if (image_request_ != 0 || writing_.valid() || !kept_.empty()) return "one is being written";
+  kept_.push_back(Keep::scheduled);
+  defer_([this] { keep_next(); });
+  return "";
 }
 
 // ---- the timeline ----
@@ -301,6 +322,7 @@ void ClusterSession::judge_epoch() {
   const double evaluation = now_s() - phase_since_s_;
   epoch_event_.set("seconds", RunLog::rounded_seconds(log_.seconds()));
   log_.emit(epoch_event_);
+  coordinator_->describe("epoch", epoch_event_);
   stop_reason_ = judge_.after_epoch(epoch_, epoch_event_, log_.seconds());
   log_.set_aside(evaluation, evaluation);
   coordinator_->set_session(memory().dump());  // a standby must know which epoch was the best
@@ -547,7 +569,7 @@ void ClusterSession::tick() {
     last_workers_s_ = now;
     show_workers();
   }
-  if (!outside_stop_ || interrupted_ || phase_ == Phase::over) return;
+  if (!(outside_stop_ || stop_asked_) || interrupted_ || phase_ == Phase::over) return;
   interrupted_ = true;
   if (phase_ == Phase::ending) phase_ = Phase::keeping;  // it was ending by itself, which may take too long for somebody who waits
   finish("");

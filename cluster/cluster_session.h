@@ -98,6 +98,7 @@ class ClusterSession final : public CoordinatorEvents {
   void on_finished(int64_t round) override;
   void on_reopened() override;
   void on_failed(const Error& error) override;
+  std::string on_asked(Asked what) override;
   void on_trace(const WorkerTrace& trace) override;
   void on_span(const char* name, uint64_t begin_ns, uint64_t end_ns, const Json& args) override;
 
@@ -168,6 +169,8 @@ class ClusterSession final : public CoordinatorEvents {
   bool finished_ = false;  // the coordinator says so
   std::string stop_reason_, checkpoint_file_, model_problem_;
   bool interrupted_ = false, model_written_ = false;
+  bool stop_asked_ = false;    // by somebody who steers
+  double paused_since_s_ = 0;  // 0: it is not paused
   Figures totals_;
   int most_workers_ = 0;
   uint64_t generation_ = 0;  // of the last round

@@ -148,6 +148,10 @@ void Coordinator::Impl::on_frame(PeerId peer, std::span<const std::byte> frame) 
       if (decode(payload, &question)) transport.send(peer, encode(Report{.json = status().dump()}, header(books.round())));
       return;
     }
+    if (Steer wish; h.type == MessageType::steer && decode(payload, &wish)) {
+      strangers[peer] = clock.now_ns();
+      return on_steer(peer, wish);
+    }
     if (Follow follow; h.type == MessageType::follow && decode(payload, &follow)) return on_follow(peer, h, follow);
     if (TakenOver over; h.type == MessageType::taken_over && decode(payload, &over)) return on_taken_over(peer, h, over);
     Join join;
@@ -474,6 +478,9 @@ void Coordinator::Impl::event(const char* name, const Node* node, const std::str
   line.set("done", done);
   line.set("generation", static_cast<int64_t>(generation));
   line.set("round", books.round());
+  recent.push_back(line);
+  recent.back().set("number", ++told_events);
+  if (recent.size() > kRecent) recent.pop_front();
   events.on_event(line);
 }
 
@@ -532,6 +539,8 @@ void Coordinator::release() { impl_->release(); }
 uint64_t Coordinator::request_image(const std::string& what) { return impl_->request_image(what); }
 void Coordinator::set_resume(int64_t round, SharedBytes image) { impl_->set_resume(round, std::move(image)); }
 void Coordinator::set_session(std::string json) { impl_->set_session(std::move(json)); }
+void Coordinator::steer(const Json& command) { impl_->steer(command); }
+void Coordinator::describe(const std::string& key, Json value) { impl_->about.set(key, std::move(value)); }
 void Coordinator::stop(const std::string& why, bool finished) { impl_->stop(why, finished); }
 void Coordinator::abandon() { impl_->abandon(); }
 bool Coordinator::established() const { return impl_->established; }

@@ -46,18 +46,21 @@ struct CoordinatorOptions {
   std::string sources;                        // what `example_service` serves, for Welcome; empty: workers read the data themselves
   ExampleService* example_service = nullptr;  // outlives the coordinator
   int threads = 0;                            // of each worker; 0: it decides
-  bool trace = false;                         // workers send what their threads do -> on_trace
-  int min_workers = 1;                        // the run waits until so many have joined, and again when fewer are left
-  int expected_workers = 0;                   // how many will come by themselves soon: it does not begin before they have joined ...
-  double expect_ms = 30'000;                  // ... but goes on without the others so long after the first
-  double beat_ms = 500, silent_ms = 1600;     // a worker that has said nothing for so long is evicted
-  double join_wait_ms = 200;                  // workers that come within so long of each other join in one change of membership
-  int64_t stuck_steps = 20;                   // median steps without progress until a beating worker is replaced
-  double give_up_ms = 0;                      // with fewer than min_workers for so long the run ends with an Error; 0: never
-  std::string address;                        // where workers find this coordinator
-  std::string standby;                        // the agent whose standby may take over; empty: none
-  std::string launch;                         // JSON: what that standby must know of this launcher
-  LeaseStore* lease = nullptr;                // null: where there is a standby, the vote of workers; else nobody else can coordinate
+  bool steerable = false;                     // whoever can connect may steer (steer.h); else only watch
+  bool recorded = false;                      // a served run that is to be trained again: its learning rate stays the job's
+  std::function<void(const Json&)> check_learning_rate;  // Error when the job's optimiser cannot have that one
+  bool trace = false;                                    // workers send what their threads do -> on_trace
+  int min_workers = 1;                                   // the run waits until so many have joined, and again when fewer are left
+  int expected_workers = 0;                // how many will come by themselves soon: it does not begin before they have joined ...
+  double expect_ms = 30'000;               // ... but goes on without the others so long after the first
+  double beat_ms = 500, silent_ms = 1600;  // a worker that has said nothing for so long is evicted
+  double join_wait_ms = 200;               // workers that come within so long of each other join in one change of membership
+  int64_t stuck_steps = 20;                // median steps without progress until a beating worker is replaced
+  double give_up_ms = 0;                   // with fewer than min_workers for so long the run ends with an Error; 0: never
+  std::string address;                     // where workers find this coordinator
+  std::string standby;                     // the agent whose standby may take over; empty: none
+  std::string launch;                      // JSON: what that standby must know of this launcher
+  LeaseStore* lease = nullptr;             // null: where there is a standby, the vote of workers; else nobody else can coordinate
   bool takes_over = false;  // this coordinator continues a run whose ledger it was given: workers are expected to come with results
   bool is_standby = false;  // it takes over from a coordinator that was not ended, and may be alive: at least half of the workers decide
   double take_over_ms = 0;  // for so long it waits for them; 0: for ever
@@ -98,6 +101,9 @@ struct WorkerTrace {
   std::span<const PhaseSpan> spans;
 };
 
+// What somebody who steers wants of the launcher.
+enum class Asked : uint8_t { checkpoint, stop };
+
 // What the launcher hears. Called on the loop thread; none may call back into the coordinator, except request_*.
 class CoordinatorEvents {
  public:
@@ -117,6 +123,8 @@ class CoordinatorEvents {
   // Evaluations that were asked for since are forgotten; training goes on, and the same call will come again.
   virtual void on_reopened() = 0;
   virtual void on_failed(const Error& error) = 0;
+  // Empty, or why it will not be done.
+  virtual std::string on_asked(Asked) { return "there is no launcher that could do it"; }
   // Only with CoordinatorOptions::trace.
   virtual void on_trace(const WorkerTrace&) {}
   // "forming", "round" (with shares), "evaluation"; begin == end: "commit".
@@ -141,6 +149,8 @@ class Coordinator final : public TransportEvents {
   uint64_t request_image(const std::string& what);    // "checkpoint" or "model" -> on_image, of a committed round. 0: too many are due
   void set_resume(int64_t round, SharedBytes image);  // a newer checkpoint to continue from should every worker be lost
   void set_session(std::string json);                 // what a standby's launcher would want back of this one's
+  void steer(const Json& command);                    // steer.h; Error(usage) when it cannot be, and nothing has changed then
+  void describe(const std::string& key, Json value);  // a member of what status() says of the run, besides what is known here
   void stop(const std::string& why, bool finished);   // tells every worker; connections close
 
   void abandon();  // the workers follow another coordinator: ends without a word to them

@@ -384,6 +384,7 @@ void Coordinator::Impl::ready_to_go() {
 // Everybody holds the base: off they go.
 void Coordinator::Impl::send_go() {
   assert(phase == Phase::running && go_held);
+  if (pauses()) return;
   go_held = false;
   standing = options.policy.standing(progress());
   // Ranges that wait for a worker that has not tried them yet: when there is none left, they start again.
@@ -406,7 +407,8 @@ void Coordinator::Impl::send_go() {
              .batch = local_batch(),
              .global = options.global_batch > 0 ? options.global_batch : options.batch * workers,
              .leaves = static_cast<int32_t>(options.policy.shards > 0 ? options.policy.shards : workers),
-             .last_round = options.max_rounds > 0 ? options.max_rounds - 1 : -1};
+             .last_round = options.max_rounds > 0 ? options.max_rounds - 1 : -1,
+             .learning_rate = learning_rate};
   if (standing) {
     if (!planted(Bug::leftovers_not_sent)) message.leftovers = books.pool().returned();
     if (message.leftovers.size() > kMaxRanges) message.leftovers.resize(kMaxRanges);  // the rest comes back with the next Form

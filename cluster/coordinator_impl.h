@@ -1,7 +1,7 @@
 // The parts of Coordinator that its files share. coordinator.cpp: connections, joining, losing. coordinator_forming.cpp: from a change of
 // membership to Go. coordinator_rounds.cpp: rounds, leases, quarantine. coordinator_border.cpp: epochs' ends, evaluation, images.
 // coordinator_standby.cpp: who may coordinate, and the standby. coordinator_served.cpp: rounds that a server makes.
-// coordinator_adapt.cpp: pace and guards.
+// coordinator_adapt.cpp: pace and guards. coordinator_steer.cpp: what people ask for.
 #pragma once
 
 #include <deque>
@@ -107,6 +107,7 @@ struct Coordinator::Impl {
   // ---- coordinator_view.cpp ----
   std::vector<WorkerView> views() const;
   Json status() const;
+  void add_details(Json* json) const;
   Json counters() const;
 
   // ---- coordinator_forming.cpp ----
@@ -201,6 +202,16 @@ struct Coordinator::Impl {
   bool diverged(const Figures& figures, int64_t examples, int workers);
 
   RoundView round_view() const;
+
+  // ---- coordinator_steer.cpp ----
+  void on_steer(PeerId peer, const Steer& message);
+  void steer(const Json& command);
+  void kick(WorkerId id);
+  void pause(bool on);
+  bool pauses();
+  void want_border();
+  void set_every(int64_t every);
+  void set_learning_rate(const Json& schedule);
 
   // ---- coordinator_border.cpp ----
   bool enter_border();  // true: the workers wait for the launcher
@@ -333,6 +344,18 @@ struct Coordinator::Impl {
   size_t done_count = 0;
   size_t ready_said = 0;  // Ready heard in this round: no fewer than there are
   uint64_t border_ns = 0, opened_ns = 0, begun_ns = 0, quorum_ns = 0, first_ready_ns = 0, first_done_ns = 0;
+
+  // What people asked for.
+  bool pause_wanted = false, pause_told = false;
+  std::string learning_rate;  // JSON; empty: the job's
+  static constexpr size_t kRecent = 32;
+  std::deque<Json> recent;  // the newest events, numbered
+  int64_t told_events = 0;
+  Json about = Json::object();
+  struct {
+    int64_t examples = 0;
+    Figures figures;
+  } last;  // committed round
 
   Pace pace;
   Guard guard;

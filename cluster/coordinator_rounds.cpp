@@ -111,6 +111,7 @@ void Coordinator::Impl::close_round() {
   skipped_in_a_row = 0;
   target_round = open;
   target_hash = hash;
+  last = {.examples = examples, .figures = figures};
   const size_t workers = participants.size();
   ++open;
   events.on_round(books.round(), generation, books.examples_done(), static_cast<int>(workers), figures, examples);
@@ -181,7 +182,7 @@ Range Coordinator::Impl::next_work(const Node& node, int64_t count, bool idle) {
 void Coordinator::Impl::top_up(Node& node) {
   if (!go_allowed() || standing || !node.member || node.server || border || finished) return;
   const int64_t batch = local_batch();
-  int64_t batches = options.policy.pace.active() ? pace.steps(node.id) : std::max<int64_t>(1, options.policy.steps_per_round());
+  int64_t batches = pace.active() ? pace.steps(node.id) : std::max<int64_t>(1, options.policy.steps_per_round());
   if (options.policy.every_ms > 0)
     batches = node.rate > 0
                   ? std::clamp<int64_t>(
@@ -213,7 +214,7 @@ void Coordinator::Impl::top_up(Node& node) {
     lease.ranges.push_back(range);
     has += range.count;
   }
-  if (options.policy.pace.active()) lease.steps = batches;
+  if (pace.active()) lease.steps = batches;
   if (lease.ranges.empty() && lease.last == node.lease_last && lease.steps == node.lease_steps) return;
   node.lease_last = lease.last;
   node.lease_steps = lease.steps;
@@ -400,6 +401,7 @@ void Coordinator::Impl::begin(const std::vector<WorkerId>& who) {
 
 // Nobody may keep the others waiting for longer than the policy allows.
 void Coordinator::Impl::check_rounds(uint64_t now) {
+  if (go_held && !planted(Bug::pause_evicts)) return;  // nobody is asked for anything
   const uint64_t deadline = ns(options.policy.deadline_ms);
   const auto passed = [&](uint64_t since) { return since != 0 && now > since && now - since > deadline; };
   std::vector<WorkerId> late;

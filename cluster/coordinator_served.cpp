@@ -99,6 +99,7 @@ void Coordinator::Impl::on_served(Node& node, const FrameHeader& h, Served serve
   target_round = open++;
   target_hash = served.hash;
   opened_ns = clock.now_ns();
+  last = {.examples = examples, .figures = served.figures};
   events.on_round(books.round(), generation, books.examples_done(), static_cast<int>(trainers()), served.figures, examples);
   if (phase != Phase::running || diverged(served.figures, examples, static_cast<int>(trainers()))) return;
   after_served(shares);

@@ -30,7 +30,7 @@ std::string cause_of(const ProcessEnd& end) {
 }
 
 void FaultLog::tell(Json event, const ProcessEnd& end) {
-  event.set("cause", cause_of(end));
+  if (text_of(event, "event") != "worker_kicked") event.set("cause", cause_of(end));
   const std::string done = text_of(event, "done");
   const std::string agent = end.restarted ? "it is started again" : "it is not started again";
   event.set("done", done.empty() ? agent : done + "; " + agent);
@@ -46,8 +46,8 @@ void FaultLog::tell(const ProcessEnd& end) {
 
 void FaultLog::event(const Json& event, double now_s) {
   const std::string kind = text_of(event, "event");
-  if (kind != "worker_lost" && kind != "standby_lost") return sink_(event);
-  const std::string worker = text_of(event, kind == "worker_lost" ? "worker" : "standby");
+  if (kind != "worker_lost" && kind != "worker_kicked" && kind != "standby_lost") return sink_(event);
+  const std::string worker = text_of(event, kind == "standby_lost" ? "standby" : "worker");
   if (const auto found = ended_.find(worker); found != ended_.end()) {
     tell(event, found->second.end);
     ended_.erase(found);

@@ -218,11 +218,11 @@ const char* to_string(MessageType type) {
                                             "link_lost", "evaluate", "evaluated",    "snapshot", "leave",  "failed", "stop",
                                             "traced",    "witness",  "coordinators", "served"};
   static constexpr const char* kPeer[] = {"link", "chunk", "fetch", "image", "push", "pulled"};
-  static constexpr const char* kAgent[] = {"start",     "started",    "exited", "status",  "report",
-                                           "replicate", "replicated", "follow", "inherit", "taken_over"};
+  static constexpr const char* kAgent[] = {"start",      "started", "exited",  "status",     "report", "replicate",
+                                           "replicated", "follow",  "inherit", "taken_over", "steer"};
   static constexpr const char* kData[] = {"read", "examples"};
   static_assert(std::size(kWorker) == static_cast<size_t>(MessageType::served));
-  static_assert(std::size(kAgent) == static_cast<size_t>(MessageType::taken_over) - 127);
+  static_assert(std::size(kAgent) == static_cast<size_t>(MessageType::steer) - 127);
   const auto within = [&](std::span<const char* const> names, MessageType first) -> const char* {
     const size_t i = static_cast<size_t>(type) - static_cast<size_t>(first);  // below `first` it wraps to a large number
     return i < names.size() ? names[i] : nullptr;

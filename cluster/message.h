@@ -71,6 +71,7 @@ enum class MessageType : uint16_t {
   follow,
   inherit,
   taken_over,
+  steer,
   // data.at = "coordinator"
   read = 192,
   examples,
@@ -439,11 +440,12 @@ struct Go {
   int64_t batch = 0;                   // of one local step
   int64_t global = 0;                  // of one standing round
   int32_t leaves = 1;
-  int64_t last_round = -1;  // no round after this one; -1: by `planned` alone
+  int64_t last_round = -1;    // no round after this one; -1: by `planned` alone
+  std::string learning_rate;  // JSON of the number or schedule that holds from here on; empty: the job's
   template <class F>
   void fields(F& f) {
     f(base), f(hash), f(leftovers), f(epoch), f(position), f(examples);
-    f(standing), f(per_epoch), f(planned), f(batch), f(global), f(leaves), f(last_round);
+    f(standing), f(per_epoch), f(planned), f(batch), f(global), f(leaves), f(last_round), f(learning_rate);
   }
 };
 
@@ -690,6 +692,17 @@ struct Report {
   }
 };
 
+// What somebody who is no member wants of a run: one command as JSON (steer.h). The answer is Report, or Refuse with the reason.
+struct Steer {
+  static constexpr MessageType kType = MessageType::steer;
+  std::string version;
+  std::string json;  // at most kMaxText bytes
+  template <class F>
+  void fields(F& f) {
+    f(version), f(json);
+  }
+};
+
 // ---- coordinator and standby ----
 
 // The standby's first word.
@@ -787,7 +800,7 @@ struct Examples {
   X(Join) X(Welcome) X(Refuse) X(Form) X(Formed) X(Heal) X(Healed) X(Go) X(Lease) X(Ready) X(Begin) X(Done) X(Commit) X(Beat)   \
   X(LinkLost) X(Evaluate) X(Evaluated) X(Snapshot) X(Leave) X(Failed) X(Stop) X(Traced) X(Witness) X(Coordinators) X(Served)      \
   X(Link) X(Chunk) X(Fetch) X(Image) X(Push) X(Pulled)                                                                                            \
-  X(Start) X(Started) X(Exited) X(Status) X(Report) X(Replicate) X(Replicated) X(Follow) X(Inherit) X(TakenOver)                  \
+  X(Start) X(Started) X(Exited) X(Status) X(Report) X(Replicate) X(Replicated) X(Follow) X(Inherit) X(TakenOver) X(Steer)         \
   X(Read) X(Examples)
 // clang-format on
 

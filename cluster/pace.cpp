@@ -19,7 +19,16 @@ double smoothed(double before, double now) { return before < 0 ? now : before + 
 }  // namespace
 
 Pace::Pace(const Policy& policy)
-    : options_(policy.pace), every_(std::max<int64_t>(1, policy.every)), most_(policy.pace.automatic ? policy.pace.most : every_) {}
+    : options_(policy.pace),
+      every_(std::max<int64_t>(1, policy.every)),
+      most_(policy.pace.automatic ? policy.pace.most : every_),
+      fragments_(policy.fragments) {}
+
+void Pace::set_every(int64_t every) {
+  every_ = most_ = std::max<int64_t>(1, every);
+  options_.automatic = false;
+  set_ = true;
+}
 
 void Pace::on_steps(WorkerId id, int64_t steps, double seconds) {
   if (steps <= 0 || !is_time(seconds) || seconds == 0) return;
@@ -37,7 +46,7 @@ double Pace::step_s() const {
 
 int64_t Pace::steps(WorkerId id) const {
   const auto own = step_s_.find(id);
-  if (!options_.by_speed || own == step_s_.end()) return every_;
+  if (!options_.by_speed || own == step_s_.end()) return std::max<int64_t>(1, every_ / fragments_);
   const double share = step_s() / own->second;
   return std::clamp<int64_t>(static_cast<int64_t>(std::floor(share * static_cast<double>(every_) + 1e-6)), 1, every_);
 }

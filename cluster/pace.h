@@ -29,6 +29,10 @@ class Pace {
   // A round is committed. `apart`: the replicas pull against each other.
   void on_round(std::span<const RoundTimes> times, bool apart);
   void forget(WorkerId id) { step_s_.erase(id); }
+  void set_every(int64_t every);  // from now on, and no longer automatic
+
+  bool is_set() const { return set_; }
+  bool active() const { return options_.active() || set_; }  // workers are told how many steps they make
 
   int64_t every() const { return every_; }          // of the fastest worker, where speeds count
   int64_t steps(WorkerId id) const;                 // of that worker's next order
@@ -39,6 +43,8 @@ class Pace {
  private:
   PaceOptions options_;
   int64_t every_ = 1, most_ = 1;
+  int64_t fragments_ = 1;  // that take turns in so many steps
+  bool set_ = false;
   double beside_s_ = -1, measured_ = -1;
   std::map<WorkerId, double> step_s_;
 };

@@ -75,6 +75,8 @@ namespace perigee {
   X(served_unordered, "a worker's unusable work goes back before what it pushed is booked") \
   X(pace_unbounded, "an automatic number of steps is above its bound") \
   X(outlier_takes_part, "a contribution that is far too large takes part in the mean") \
+  X(pause_evicts, "the deadlines of rounds go on while the run is paused") \
+  X(rate_untold, "a worker that joins does not take over the learning rate that holds") \
   X(outlier_lost, "the examples of what was left out are done by nobody")
 // clang-format on
 

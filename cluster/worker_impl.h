@@ -199,6 +199,8 @@ struct Worker::Impl {
   Links links;
   bool formed_due = false;  // Formed goes out when the request to the replica that is under way has been answered
   std::optional<Go> go;
+  bool has_gone = false;
+  std::string learning_rate;              // that Go told; empty: the job's
   std::map<WorkerId, uint64_t> reported;  // links reported lost: in which generation
 
   // Healing.

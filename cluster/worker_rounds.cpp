@@ -25,6 +25,9 @@ void Worker::Impl::on_go(const FrameHeader&, Go message) {
   if (message.per_epoch <= 0 || message.batch <= 0 || message.global <= 0 || message.leaves <= 0 || message.position < 0 ||
       message.position > message.per_epoch)
     return lose_coordinator("its plan is not one");
+  const bool takes_rate = !(planted(Bug::rate_untold) && !has_gone);
+  if (message.learning_rate != learning_rate && takes_rate) learning_rate = message.learning_rate, replica.set_learning_rate(learning_rate);
+  has_gone = true;
   go = std::move(message);
   state = State::running;
   Membership established{.generation = generation, .established = true};

@@ -94,7 +94,7 @@ void FakeReplica::open(const Welcome& welcome) {
   };
   inner_layout_ = layout_;
   if (!policy.inner.codec.is_null()) inner_payloads_ = code(&inner_layout_);
-  if (policy.every_ms == 0) most_steps_ = static_cast<size_t>(policy.pace.automatic ? policy.pace.most : policy.every);
+  if (policy.every_ms == 0 && !options_.steered) most_steps_ = static_cast<size_t>(policy.pace.automatic ? policy.pace.most : policy.every);
   if (policy.partial()) {
     set_up_fragments(policy);
   } else if (coded_steps_ && *policy.codec.find("type") == Json("lowrank")) {

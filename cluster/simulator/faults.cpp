@@ -77,6 +77,28 @@ void World::start_intruder(double for_ms) {
     });
 }
 
+void World::steer(const Fault& fault) {
+  if (!operator_)
+    operator_ = std::make_unique<Operator>(network_, rng_, [this](const std::string& name) {
+      struck_[name] = in(kRestartMs + kShowsMs + 1000);
+      reached("kick");
+    });
+  const auto tell = [&](const char* key, Json value) {
+    reached(std::string("steer_") + key);
+    Json command = Json::object();
+    command.set(key, std::move(value));
+    operator_->command(std::move(command));
+  };
+  say("STEER " + std::to_string(fault.how) + " for " + std::to_string(static_cast<int64_t>(fault.for_ms)) + " ms");
+  if (fault.how < 0.3) return operator_->kick_somebody();
+  if (fault.how < 0.5) return tell("every", rng_.integer(1, 8));
+  if (fault.how < 0.7) return tell("lr", rng_.between(1e-4, 1));
+  tell("pause", true);
+  network_.at(in(fault.for_ms), [this] {
+    if (!stopped_) operator_->command(Json(Json::Object{{"pause", false}}));
+  });
+}
+
 void World::plan_faults() {
   for (const Fault& fault : scenario_.faults)
     network_.at(in(fault.at_ms), [this, fault] {
@@ -255,6 +277,7 @@ void World::strike(const Fault& fault) {
       take_hold();
       return start_worker(add_worker(fault.kind == Kind::wrong_data));
     case Kind::intruder: take_hold(); return start_intruder(fault.for_ms);
+    case Kind::steer: return steer(fault);
     case Kind::count: break;
   }
   assert(false);

@@ -47,6 +47,14 @@ void World::check_commit(int64_t round, int participants) {
   }
 }
 
+// Whoever applies a round in a generation does so with the same learning rate: else replicas would not stay equal.
+void World::check_rate(const WorkerNode& node, int64_t round) {
+  const auto [first, fresh] = rates_.emplace(std::pair{node.worker->generation(), round}, node.replica->learning_rate());
+  if (first->second != node.replica->learning_rate())
+    fail("round " + std::to_string(round) + " is applied with learning rate '" + node.replica->learning_rate() + "' by " + node.name +
+         " and '" + first->second + "' by another");
+}
+
 // What a server merges has not been merged before, and was made of a result that is not too old.
 void World::check_merged(int64_t round, const std::vector<Arrival>& merged) {
   const Policy policy = read_policy(&scenario_.averaging, "scenario");

@@ -40,7 +40,8 @@ constexpr const char* kNames[] = {"worker_kill",
                                   "wrong_data",
                                   "intruder",
                                   "bad_payload",
-                                  "outlying"};
+                                  "outlying",
+                                  "steer"};
 static_assert(std::size(kNames) == static_cast<size_t>(Fault::Kind::count));
 
 // Exchanges inside groups between rounds.
@@ -149,6 +150,7 @@ Fault make_fault(Fault::Kind kind, double at_ms, int workers, SeededRng& rng) {
     case Fault::Kind::outlying:
     case Fault::Kind::not_finite: fault.how = rng.between(0.2, 1); break;
     case Fault::Kind::slow: fault.how = rng.between(2, 8); break;
+    case Fault::Kind::steer: fault.how = rng.uniform(); break;             // what is asked for
     case Fault::Kind::flapping: fault.how = rng.between(50, 1000); break;  // ms between changes
     case Fault::Kind::poison: fault.how = rng.uniform(); break;            // where in the data
     default: break;
@@ -162,9 +164,9 @@ const char* to_string(Fault::Kind kind) { return kNames[static_cast<size_t>(kind
 
 const std::vector<std::string>& scenario_policies() {
   static const std::vector<std::string> names = {
-      "allreduce",       "allreduce_shards", "periodic",  "periodic_quorum", "every_ms",      "post_local",
-      "allreduce_coded", "allreduce_passes", "served",    "served_stale",    "served_merged", "nested",
-      "gossip",          "overlap",          "streaming", "by_speed",        "auto",          "sharded"};
+      "allreduce",        "allreduce_shards", "periodic",     "periodic_quorum", "every_ms", "post_local", "allreduce_coded",
+      "allreduce_passes", "served",           "served_stale", "served_merged",   "nested",   "gossip",     "overlap",
+      "streaming",        "by_speed",         "auto",         "sharded",         "steered"};
   return names;
 }
 
@@ -172,6 +174,10 @@ double Scenario::quiet_ms() const {
   double end = 0;
   for (const Fault& fault : faults) end = std::max(end, fault.at_ms + fault.for_ms);
   return end;
+}
+
+bool Scenario::steered() const {
+  return std::any_of(faults.begin(), faults.end(), [](const Fault& f) { return f.kind == Fault::Kind::steer; });
 }
 
 bool Scenario::touches_only_its_target() const {
@@ -182,6 +188,7 @@ bool Scenario::touches_only_its_target() const {
       case Fault::Kind::trainer_fails:
       case Fault::Kind::wrong_data:
       case Fault::Kind::leave:
+      case Fault::Kind::steer:
       case Fault::Kind::join: return true;
       default: return false;
     }
@@ -241,7 +248,12 @@ void make_special(Scenario& s, SeededRng& rng) {
 
 }  // namespace
 
-Scenario make_scenario(uint64_t seed, const std::string& policy) {
+Scenario make_scenario(uint64_t seed, const std::string& asked) {
+  SeededRng steering(mix(seed, 0x73746565));
+  // Of any policy. Half of the runs have nothing else befall them.
+  const bool steered = asked == "steered";
+  const std::string policy =
+      steered ? scenario_policies()[static_cast<size_t>(steering.integer(0, static_cast<int64_t>(scenario_policies().size()) - 2))] : asked;
   SeededRng rng(mix(seed, 0x7363656e));
   Scenario s{.seed = seed};
   const auto& policies = scenario_policies();
@@ -312,6 +324,10 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
                                                  !s.averaging.find("consensus") && !s.averaging.find("overlap") && outlying.chance(0.15) &&
                                                  !wrong)
     s.faults.push_back(make_fault(Fault::Kind::outlying, outlying.between(0, work_ms), s.workers, outlying));
+  if (steered && steering.chance(0.5)) s.faults.clear();
+  if (steered || (policy.empty() && !wrong && steering.chance(0.15)))
+    for (int64_t i = steering.integer(1, 4); i > 0; --i)
+      s.faults.push_back(make_fault(Fault::Kind::steer, steering.between(300, work_ms + 400), s.workers, steering));
   std::sort(s.faults.begin(), s.faults.end(), [](const Fault& a, const Fault& b) { return a.at_ms < b.at_ms; });
   return s;
 }

@@ -44,6 +44,7 @@ struct Fault {
     intruder,     // somebody in the network sends rubbish
     bad_payload,  // the next payload of a worker is none
     outlying,     // contributions of one worker are far too large
+    steer,        // somebody pauses the run for a while, or sends a worker away, or turns a knob
     count
   };
   Kind kind = Kind::worker_kill;
@@ -70,7 +71,8 @@ struct Scenario {
   int checkpoint_every = 0;  // rounds; 0: none
   std::vector<Fault> faults;
 
-  double quiet_ms() const;               // when the last fault is over
+  double quiet_ms() const;  // when the last fault is over
+  bool steered() const;
   bool touches_only_its_target() const;  // nothing in it can make a worker late that no fault names
 };
 

@@ -152,6 +152,7 @@ void World::start_coordinator() {
   o.batch = scenario_.batch;
   o.global_batch = scenario_.global_batch;
   o.shards = scenario_.shards;
+  o.steerable = scenario_.steered();
   o.fingerprint = 1;
   o.min_workers = scenario_.min_workers;
   o.takes_over = coordinator_starts_ > 0;
@@ -204,6 +205,7 @@ void World::start_worker(int who) {
   r.apply_ms = scenario_.apply_ms;
   r.buckets = scenario_.buckets;
   r.poison = poison_;
+  r.steered = scenario_.steered();
   node.replica = std::make_unique<FakeReplica>(r, network_, node.process, node.faults, [this, who](const std::string& what) {
     fail(workers_[static_cast<size_t>(who)]->name + ": " + what);
   });
@@ -216,7 +218,10 @@ void World::start_worker(int who) {
   const int p = node.process;
   node.worker = std::make_unique<Worker>(std::move(o), network_.clock(p), network_.rng(p), network_.transport(p), *node.replica, node);
   node.replica->set_events(node.worker.get());
-  node.replica->set_watch([this, &node](int64_t round) { ++applied_[{node.worker->generation(), round}]; });
+  node.replica->set_watch([this, &node](int64_t round) {
+    ++applied_[{node.worker->generation(), round}];
+    check_rate(node, round);
+  });
   node.replica->set_inner_watch([this, &node, who](const InnerApplyOrder& order, const auto& staged, const auto& sum) {
     inner_.note(node.worker->generation(), order.round, order.index, who, staged, sum);
   });
@@ -387,6 +392,7 @@ void World::stop_run() {
     if (stopped_) return;
     say("the run is over");
     stopped_ = true;
+    if (operator_) operator_->stop();
     stopped_ns_ = network_.now_ns();
     last_generation_ = c.generation();
     c.stop("finished", true);
@@ -398,6 +404,7 @@ void World::on_failed(const Error& error) {
   if (!gave_up_) return fail(std::string("the coordinator failed: ") + error.what());
   reached("gave_up");
   stopped_ = true;
+  if (operator_) operator_->stop();
   stopped_ns_ = network_.now_ns();
 }
 

@@ -15,6 +15,7 @@
 #include "cluster/simulator/fake_replica.h"
 #include "cluster/simulator/inner_oracle.h"
 #include "cluster/simulator/network.h"
+#include "cluster/simulator/operator.h"
 #include "cluster/simulator/scenario.h"
 #include "cluster/worker.h"
 
@@ -60,11 +61,13 @@ class World final : public CoordinatorEvents {
   void partition(int host, int other_host, bool out, bool in, double for_ms);
   void partition_from_all(int who, bool out, bool in, double for_ms);
   void start_intruder(double for_ms);
+  void steer(const Fault& fault);
 
   // ---- the oracle (oracle.cpp) ----
   void fail(const std::string& what);
   Contents contents_of_ledger(int64_t up_to_round, LedgerAudit* audit = nullptr) const;
   void check_commit(int64_t round, int participants);
+  void check_rate(const WorkerNode& node, int64_t round);
   int struck_by(const Fault& fault) const;
   void check_merged(int64_t round, const std::vector<Arrival>& merged);
   void check_blame(const std::string& worker, const std::string& cause);
@@ -119,6 +122,8 @@ class World final : public CoordinatorEvents {
   class Intruder;
   std::unique_ptr<TransportEvents> intruder_;
   int intruder_process_ = -1;
+  std::unique_ptr<Operator> operator_;
+  std::map<std::pair<uint64_t, int64_t>, std::string> rates_;  // with which a round was applied, of a generation
   Range poison_;
   std::map<std::pair<uint64_t, int64_t>, int> applied_;  // of a generation and a round: by how many workers
   std::set<std::pair<uint64_t, int64_t>> merged_;        // by a server since it was last restored: epoch and first position of ranges

@@ -65,6 +65,7 @@ struct Launcher::Impl final : AgentClientEvents {
     coordinator_options.expected_workers = options.expected_workers + asked_for();
     warn_of_gain(coordinator_options.policy, coordinator_options.expected_workers);
     coordinator_options.takes_over = !alone && session.continues_crashed_run();
+    coordinator_options.recorded = options.record || file_exists(session.folder() + "/record.jsonl");
     if (!alone) coordinator_options.threads = static_cast<int>(options.session.trainer.threads);
     coordinate(std::move(coordinator_options));
   }
@@ -97,6 +98,7 @@ struct Launcher::Impl final : AgentClientEvents {
   }
 
   void coordinate(CoordinatorOptions coordinator_options) {
+    coordinator_options.steerable = !options.secret.empty();
     if (const ServedData* served = session.job().served.get()) {
       examples = std::make_unique<ExampleServer>(served->sources(), *transport, [this] { wake_examples(); });
       coordinator_options.example_service = examples.get();
@@ -326,6 +328,10 @@ ClusterSession& Launcher::session() { return impl_->session; }
 const std::string& Launcher::address() const { return impl_->address; }
 
 const Secret& Launcher::key() const { return impl_->key; }
+
+bool Launcher::post(std::function<void(Coordinator&)> work) {
+  return impl_->loop.post([this, work = std::move(work)] { work(*impl_->coordinator); });
+}
 
 Json Launcher::run() {
   impl_->session.start(*impl_->coordinator);

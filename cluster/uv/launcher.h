@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,6 +52,8 @@ class Launcher {
   ClusterSession& session();
   const std::string& address() const;  // where workers find the coordinator
   const Secret& key() const;           // of this job
+  // Calls `work` on the thread of run(), between two of its events. Any thread, also before run(). False: too much waits there already.
+  bool post(std::function<void(Coordinator&)> work);
   // Trains to the end. The "end" event; Error of whatever ended the run early.
   Json run();
 

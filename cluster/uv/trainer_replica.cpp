@@ -295,6 +295,7 @@ bool TrainerReplica::serve_beside(Request& request) {
 
 void TrainerReplica::handle(Request& request) {
   assert(trainer_ || request.kind == Request::Kind::open);
+  take_rate();
   if (serve_beside(request)) return;
   switch (request.kind) {
     case Request::Kind::open: {
@@ -356,6 +357,7 @@ void TrainerReplica::answer_apply(Request& request) {
   const bool serves = request.kind == Request::Kind::serve;
   SharedBytes reply;
   bool change = false;
+  take_rate();
   const std::optional<size_t> refused =
       serves ? trainer_->serve(request.apply, request.rows[0], &reply, &change) : trainer_->apply(request.apply, request.rows[0]);
   request.apply.payloads.clear();

@@ -6,7 +6,7 @@
 --   schedules     pg.cosine { from = 2e-3 }, ...                      (also pg.schedule.*)
 --   data          pg.data.mnist(), pg.data.csv { "iris.csv" }, ...; pg.transform.*
 --   tensors       pg.zeros(2, 3), pg.tensor { {1, 2}, {3, 4} }, x + y, pg.exp(x), x:sum(1)
---   runs          run = pg.start "models/lenet.lua"; run:plot "loss"; run.lr = 1e-3
+--   runs          run = pg.start "models/lenet.lua"; run:plot "loss"; run.lr = 1e-3; pg.attach "host:port"
 --   the rest      pg.loss.*, pg.init.*, pg.metric.*, pg.averaging.*, pg.experiment { ... }
 local native = require "perigee.native"
 local where = require "perigee.where"
@@ -42,6 +42,7 @@ local pg = {
   averaging = rules.averaging,
   op = where.namespace("op", trace.ops),
   start = require("perigee.run").start,
+  attach = require("perigee.run").attach,
 }
 
 ---A layer from a function of one or more values, traced once. Options: { name = "swish" }.

@@ -14,7 +14,7 @@ local function is_finite(x) return x == x and x ~= math.huge and x ~= -math.huge
 -- The numbers of an axis, in as few digits as tell its ends apart.
 local function label(value, span)
   if span == 0 then return ("%.4g"):format(value) end
-  local digits = math.max(0, math.min(6, math.ceil(2 - math.log10(span))))
+  local digits = math.max(0, math.min(6, math.ceil(2 - math.log10(span)))) + 0 -- not -0, which prints its sign
   if math.abs(value) >= 1e6 or (value ~= 0 and digits == 6 and math.abs(value) < 1e-4) then return ("%.2e"):format(value) end
   return ("%." .. digits .. "f"):format(value)
 end

@@ -4,6 +4,7 @@ local native = require "perigee.native"
 local where = require "perigee.where"
 local tensor = require "perigee.tensor"
 local plot = require "perigee.plot"
+local cluster_run = require "perigee.cluster_run"
 
 local calls = native.run
 local run = {}
@@ -12,12 +13,17 @@ local kMostPoints = 20000 -- of a curve; then every second one is left out
 local kNames = { lr = "learning_rate", speed = "examples_per_s" }
 
 local alive = {} -- run to true, until it is over: nobody else may hold it
-local state_of = setmetatable({}, { __mode = "k" }) -- run to { handle, curves, handlers, script }
+local state_of = setmetatable({}, { __mode = "k" }) -- run to { handle, calls, curves, handlers, script }
 
 -- What the C++ side refused is told at the user's line.
 local function done(value, message)
   if value == nil then where.fail(message) end
   return value
+end
+
+local function call(self, name, ...)
+  local state = state_of[self]
+  return done(state.calls[name](state.handle, ...))
 end
 
 -- Curves ---------------------------------------------------------------------------------------------------------------------
@@ -60,7 +66,7 @@ local due = {} -- calls of run:on functions: { function, event, run }
 
 local function take_events(self, wait_ms)
   local state = state_of[self]
-  for _, event in ipairs(done(calls.events(state.handle, wait_ms or 0))) do
+  for _, event in ipairs(done(state.calls.events(state.handle, wait_ms or 0))) do
     add_event(state, event)
     if event.event == "over" then alive[self] = nil end
     for _, handler in ipairs(state.handlers[event.event] or {}) do due[#due + 1] = { handler, event, self } end
@@ -95,7 +101,7 @@ end
 
 local Progress = {}
 function Progress.__tostring(at)
-  if at.state == "failed" then return "failed: " .. at.error end
+  if at.error then return at.state .. ": " .. at.error end
   local parts = { at.state }
   local function add(format, value)
     if value then parts[#parts + 1] = format:format(value) end
@@ -106,6 +112,7 @@ function Progress.__tostring(at)
   add("loss %.4f", at.loss)
   add("accuracy %.2f %%", at.accuracy and 100 * at.accuracy)
   add("lr %.3g", at.learning_rate)
+  add(at.workers == 1 and "%d worker" or "%d workers", at.workers)
   add("%s examples/s", at.examples_per_s and at.examples_per_s > 0 and grouped(at.examples_per_s) or nil)
   return table.concat(parts, " · ")
 end
@@ -122,7 +129,7 @@ local function parameters(self, prefix)
   return node
 end
 
-local function parameter_names(self) return done(calls.names(state_of[self].handle)) end
+local function parameter_names(self) return call(self, "names") end
 
 function Parameters.__index(node, key)
   local at = prefix_of[node]
@@ -131,7 +138,7 @@ function Parameters.__index(node, key)
   for _, each in ipairs(parameter_names(at.run)) do
     if each == name then
       local out = tensor.type()
-      done(calls.parameter(state_of[at.run].handle, name, out))
+      call(at.run, "parameter", name, out)
       return out
     end
     if each:sub(1, #name + 1) == name .. "." then return parameters(at.run, name .. ".") end
@@ -156,15 +163,17 @@ function Parameters.__newindex() where.fail "a run's parameters are copies; they
 ---@field state string     "opening", "training", "paused", "finished", "stopped" or "failed"
 ---@field lr number        the learning rate of the last step; set it to a number or a schedule
 ---@field network table    run.network.conv1.weight: a copy, as it is between two steps
+---@field workers table    of several workers: a list of rank, name, host, share, examples_per_s, state, ...
+---@field averaging table  of several workers: the policy's options as they are; set every: run.averaging.every = 20
 ---@field curves table     what can be plotted: name to { {step, value}, ... }
 local Run, methods, fields = {}, {}, {}
 
 ---Goes on after the step that is being made only when run:resume() says so.
-function methods:pause() done(calls.pause(state_of[self].handle)) end
-function methods:resume() done(calls.resume(state_of[self].handle)) end
+function methods:pause() call(self, "pause") end
+function methods:resume() call(self, "resume") end
 
 ---Ends as after Ctrl-C: with a checkpoint, from which pg.start(script, { resume = run.progress.folder }) goes on.
-function methods:stop() done(calls.stop(state_of[self].handle)) end
+function methods:stop() call(self, "stop") end
 
 ---Waits until the run is over, or so many seconds; calls run:on functions meanwhile.
 ---@param seconds? number
@@ -173,7 +182,7 @@ function methods:wait(seconds)
   local left = (seconds or math.huge) * 1000
   local function over()
     local state = self.state
-    return (state == "finished" or state == "stopped" or state == "failed") and not alive[self]
+    return (state == "finished" or state == "stopped" or state == "failed" or state == "lost") and not alive[self]
   end
   while left > 0 and not over() do
     local slice = math.min(left, 200)
@@ -188,7 +197,7 @@ end
 ---Figures on a part of the data: "test", "validation" or "train".
 ---@param part? string
 ---@return table<string, number>
-function methods:eval(part) return done(calls.evaluate(state_of[self].handle, part or "test")) end
+function methods:eval(part) return call(self, "evaluate", part or "test") end
 
 ---The network's outputs (probabilities of a classifier) for one example or a batch of them.
 ---@param x perigee.Tensor
@@ -197,19 +206,19 @@ function methods:predict(x)
   if type(x) == "table" then x = tensor.from(x) end
   if not tensor.is(x) then where.fail("run:predict takes a tensor; got " .. where.describe(x)) end
   local out = tensor.type()
-  done(calls.predict(state_of[self].handle, x, out))
+  call(self, "predict", x, out)
   return out
 end
 
----Writes a checkpoint now.
----@return string file
-function methods:checkpoint() return done(calls.checkpoint(state_of[self].handle)) end
+---Writes a checkpoint now; with several workers soon.
+---@return string file of several workers: the folder
+function methods:checkpoint() return call(self, "checkpoint") end
 
 ---Saves the model as it is now.
 ---@param path string
 function methods:save(path)
   if type(path) ~= "string" then where.fail "run:save takes the name of a file" end
-  done(calls.save(state_of[self].handle, path))
+  call(self, "save", path)
 end
 
 ---Calls `f(event, run)` after each "step" report (every 100 steps and every second), each "epoch", at the "end", when it is "over".
@@ -217,6 +226,10 @@ end
 ---@param f function
 function methods:on(event, f)
   local known = { "start", "step", "epoch", "end", "error", "set", "over" }
+  if state_of[self].cluster then
+    for _, name in ipairs(cluster_run.events) do known[#known + 1] = name end
+    if event == "round" then event = "step" end -- rounds are a cluster's steps
+  end
   local good = false
   for _, name in ipairs(known) do good = good or name == event end
   if not good then where.fail(("there is no event %s%s"):format(where.describe(event), where.suggestion(event, known))) end
@@ -253,11 +266,29 @@ function methods:plot(name, options)
 end
 
 function fields.progress(self)
-  return setmetatable(done(calls.progress(state_of[self].handle)), Progress)
+  return setmetatable(call(self, "progress"), Progress)
 end
-function fields.state(self) return done(calls.progress(state_of[self].handle)).state end
-function fields.lr(self) return done(calls.progress(state_of[self].handle)).learning_rate end
-function fields.network(self) return parameters(self, "") end
+function fields.state(self) return call(self, "progress").state end
+function fields.lr(self) return call(self, "progress").learning_rate end
+function fields.network(self)
+  if state_of[self].cluster then call(self, "names") end -- says why not
+  return parameters(self, "")
+end
+
+-- Of several workers ---------------------------------------------------------------------------------------------------------
+
+local function cluster_of(self, what)
+  local state = state_of[self]
+  if not state.cluster then where.fail(what .. ": this run is one process; pg.start(script, { workers = 4 }) has several") end
+  return state
+end
+function fields.workers(self) return cluster_run.workers(cluster_of(self, "run.workers")) end
+function fields.averaging(self) return cluster_run.averaging(cluster_of(self, "run.averaging")) end
+
+---Sends a worker away, as one that was lost: whoever started it starts another one. Its number in run.workers, or its name.
+---@param worker integer|string|table
+function methods:kick(worker) cluster_run.kick(cluster_of(self, "run:kick"), worker) end
+
 function fields.curves(self)
   take_events(self)
   return state_of[self].curves
@@ -278,17 +309,30 @@ function Run.__index(self, key)
 end
 
 function Run.__newindex(self, key, value)
-  if key ~= "lr" then where.fail(("'%s' of a run cannot be set; what can be: lr"):format(tostring(key))) end
-  done(calls.set_learning_rate(state_of[self].handle, value))
+  if key ~= "lr" then
+    local hint = key == "every" and "run.averaging.every" or "lr"
+    where.fail(("'%s' of a run cannot be set; what can be: %s"):format(tostring(key), hint))
+  end
+  call(self, "set_learning_rate", value)
 end
 
 function Run.__tostring(self) return ("run of %s: %s"):format(state_of[self].script, tostring(self.progress)) end
 Run.__fields = {} -- for completion
 for _, name in ipairs(known_names()) do Run.__fields[name] = methods[name] or true end
 
+local function new_run(handle, calls_of_it, script, is_cluster)
+  local self = setmetatable({}, Run)
+  state_of[self] = { handle = handle, calls = calls_of_it, cluster = is_cluster, curves = {}, handlers = {}, script = script }
+  alive[self] = true
+  return self
+end
+
+local kClusterOptions = { "workers", "agents", "listen", "secret", "min_workers" }
+
 ---Trains in the background: pg.start "models/lenet.lua", pg.start(pg.experiment { ... }), pg.start("runs/lenet-1", { resume = "runs/lenet-1" }).
 ---The run goes on until it is over, whoever holds it. options: set = { "epochs=2" } (of a file), threads, out (the run folder), folder = false (write
----nothing), resume.
+---nothing), resume. With workers = 4 it has so many processes on this machine; agents = { "host:port" }, listen = ":7700", secret = FILE and
+---min_workers are those of `perigee train`, and run.workers, run.averaging and run:kick those of a cluster.
 ---@param what string|table
 ---@param options? table
 ---@return perigee.Run
@@ -298,11 +342,22 @@ function run.start(what, options)
   end
   local given = { script = type(what) == "string" and what or tostring(what.name or "an experiment") }
   for key, value in pairs(options or {}) do given[key] = value end
-  local handle = done(calls.start(what, given))
-  local self = setmetatable({}, Run)
-  state_of[self] = { handle = handle, curves = {}, handlers = {}, script = given.script }
-  alive[self] = true
-  return self
+  local is_cluster = false
+  for _, name in ipairs(kClusterOptions) do is_cluster = is_cluster or given[name] ~= nil end
+  if is_cluster then return new_run(done(native.cluster_run.start(what, given)), cluster_run.calls, given.script, true) end
+  return new_run(done(calls.start(what, given)), calls, given.script, false)
+end
+
+---The run of a cluster that somebody else started: pg.attach("host:7700", { secret = "cluster.key" }). Watching needs no more than a connection;
+---with the cluster's secret the run can be steered. It goes on when this program ends.
+---@param address string
+---@param options? { secret?: string }
+---@return perigee.Run
+function run.attach(address, options)
+  if type(address) ~= "string" then where.fail("pg.attach takes the address of a coordinator, \"host:port\"; got " .. where.describe(address)) end
+  local given = {}
+  for key, value in pairs(options or {}) do given[key] = value end
+  return new_run(done(native.cluster_run.attach(address, given)), cluster_run.calls, address, true)
 end
 
 return run

@@ -47,6 +47,7 @@ class Console {
   }
 
   int run() {
+    if (!options_.prelude.empty() && !session_.run(options_.prelude)) return fail();
     for (const std::string& expression : options_.expressions)
       if (!session_.run(expression)) return fail();
     if (!options_.script.empty() && !session_.run_file(options_.script) && !terminal_.interactive()) return fail();

@@ -7,6 +7,7 @@
 namespace perigee {
 
 struct ConsoleOptions {
+  std::string prelude;                   // Lua that is run before all else, without a word
   std::string script;                    // run first, if not empty
   std::vector<std::string> expressions;  // run instead of reading any input
 };

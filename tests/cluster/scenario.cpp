@@ -24,6 +24,7 @@ void Scenario::start_coordinator(bool takes_over) {
                              .max_rounds = setup_.max_rounds,
                              .batch = setup_.batch,
                              .shards = setup_.shards,
+                             .steerable = setup_.steerable,
                              .min_workers = setup_.min_workers,
                              .expected_workers = setup_.expected_workers,
                              .takes_over = takes_over};
@@ -53,6 +54,7 @@ void Scenario::boot_worker(WorkerNode& node) {
   const int number = node.process;
   sim::FakeReplica::Options options{.examples = setup_.examples, .fingerprint = node.fingerprint, .example_ms = setup_.example_ms};
   options.poison = setup_.poison;
+  options.steered = setup_.steerable;
   node.replica = std::make_unique<sim::FakeReplica>(
       options, *network_, number, node.faults, [this, &node](const std::string& what) { complaints_.push_back(node.name + ": " + what); });
   const std::string host = node.name.substr(0, node.name.find('/'));
@@ -192,9 +194,10 @@ size_t Scenario::count_events(const std::string& name) const {
   return count;
 }
 
-void Scenario::on_round(int64_t round, uint64_t, int64_t, int workers, const Figures&, int64_t) {
+void Scenario::on_round(int64_t round, uint64_t, int64_t, int workers, const Figures&, int64_t examples) {
   EXPECT_EQ(round, coordinator_->round());
   members_of_round_.push_back(workers);
+  examples_of_round_.push_back(examples);
 }
 
 void Scenario::on_epoch(uint64_t epoch) {

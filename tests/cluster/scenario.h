@@ -34,6 +34,7 @@ class Scenario : public CoordinatorEvents {
     int64_t max_rounds = 0;
     bool own_coordinator = true;  // else the test plays it, at kCoordinatorAddress
     int64_t shards = 1;
+    bool steerable = false;
   };
   struct WorkerNode : WorkerEvents {
     int process = -1;
@@ -101,6 +102,8 @@ class Scenario : public CoordinatorEvents {
   std::vector<std::string> evaluated_;
   std::vector<std::pair<int64_t, size_t>> images_;  // round, bytes
   std::vector<int> members_of_round_;
+  std::vector<int64_t> examples_of_round_;
+  std::vector<Asked> asked_;
   std::vector<std::string> complaints_;
 
   void on_round(int64_t round, uint64_t generation, int64_t examples_done, int workers, const Figures& figures, int64_t examples) override;
@@ -111,6 +114,7 @@ class Scenario : public CoordinatorEvents {
   void on_finished(int64_t round) override;
   void on_reopened() override { done_ = false; }
   void on_failed(const Error& error) override { failed_ = true, error_ = error.what(); }
+  std::string on_asked(Asked what) override { return asked_.push_back(what), what == Asked::stop ? "" : "no checkpoints here"; }
 
  private:
   void boot_worker(WorkerNode& node);

@@ -1,0 +1,211 @@
+// A run of somebody else's: one connection, asked several times a second. What happened in between is told by the reports.
+#include <deque>
+#include <utility>
+
+#include "cluster/message.h"
+#include "cluster/uv/steered_run.h"
+#include "cluster/uv/uv_transport.h"
+
+namespace perigee {
+namespace {
+
+constexpr uint64_t kPollNs = 250'000'000;
+constexpr uint64_t kConnectNs = 3'000'000'000;
+constexpr uint64_t kAwayNs = 15'000'000'000;  // without a connection for so long it is lost
+constexpr uint64_t kSilentNs = 5'000'000'000;
+constexpr size_t kMaxQuestions = 64;
+
+int64_t integer(const Json& json, const char* key, int64_t otherwise) {
+  const Json* value = json.find(key);
+  return value && value->is_int() ? value->as_int() : otherwise;
+}
+
+}  // namespace
+
+// Owned by the loop's thread.
+struct RemoteRun::Connection final : TransportEvents {
+  Connection(RemoteRun& r, const std::string& a, const Secret& secret) : run(r), address(a), transport(*r.loop_, {.key = secret}) {
+    transport.set_events(this);
+    heard_ns = run.loop_->now_ns();
+    connect();
+    transport.start_timer(1, heard_ns + kPollNs);
+  }
+
+  void connect() {
+    connected = false;
+    peer = transport.connect(address, run.loop_->now_ns() + kConnectNs);
+  }
+
+  // One question at a time; polling is one as well.
+  void ask() {
+    if (!connected || asked) return;
+    while (!questions.empty() && questions.front()->given_up) questions.pop_front();
+    asked = true;
+    asks_question = !questions.empty();
+    const Json command = asks_question ? questions.front()->command : Json();
+    if (command.is_null()) transport.send(peer, encode(Status{.version = PERIGEE_VERSION}, {}));
+    else transport.send(peer, encode(Steer{.version = PERIGEE_VERSION, .json = command.dump()}, {}));
+  }
+
+  void answered(const std::optional<Error>& refused) {
+    asked = false;
+    if (asks_question && !questions.empty()) {
+      run.answer(*questions.front(), refused);
+      questions.pop_front();
+    }
+    asks_question = false;
+    if (!questions.empty()) ask();
+  }
+
+  void on_connected(PeerId, const std::string&) override {
+    connected = true;
+    asked = asks_question = false;
+    ask();
+  }
+
+  void on_frame(PeerId, std::span<const std::byte> frame) override {
+    FrameHeader header;
+    if (!read_header(frame, &header)) return;
+    const auto payload = frame.subspan(kHeaderBytes);
+    heard_ns = run.loop_->now_ns();
+    Report report;
+    Refuse refuse;
+    Stop stop;
+    if (header.type == MessageType::report && decode(payload, &report)) {
+      try {
+        check_role(Json::parse(report.json, address));
+        run.hear(Json::parse(report.json, address));
+        answered(std::nullopt);
+      } catch (const Error& error) {
+        give_up("failed", error.what(), error.kind());
+      }
+    } else if (header.type == MessageType::refuse && decode(payload, &refuse)) {
+      const ErrorKind kind = refuse.kind >= 2 && refuse.kind <= 7 ? static_cast<ErrorKind>(refuse.kind) : ErrorKind::cluster;
+      answered(Error(kind, {.where = "run", .what = refuse.what, .got = refuse.got, .expected = refuse.expected, .hint = refuse.hint}));
+    } else if (header.type == MessageType::stop && decode(payload, &stop)) {
+      give_up(stop.finished ? "finished" : "stopped", "");
+    }
+  }
+
+  void check_role(const Json& json) const {
+    if (const Json* role = json.find("role"); role && role->is_string())
+      throw Error(ErrorKind::usage, {.where = address,
+                                     .what = "answers as " + role->as_string() + ", which has no run",
+                                     .hint = "`perigee status " + address + "` says where the coordinators of its jobs are"});
+  }
+
+  void on_lost(PeerId, PeerLoss why) override {
+    connected = asked = false;
+    if (std::exchange(asks_question, false)) {
+      const Error unknown(ErrorKind::cluster, {.where = "run", .what = "the connection broke: whether it was heard is not known"});
+      run.answer(*questions.front(), unknown);
+      questions.pop_front();
+    }
+    loss = std::string(to_string(why)) + (transport.loss_detail().empty() ? "" : ": " + transport.loss_detail());
+    if (why == PeerLoss::unauthenticated) {
+      give_up("lost", address + " does not accept this secret; use the --secret file that the run was started with",
+              ErrorKind::authentication);
+    } else if (!reported) {
+      give_up("lost", "no coordinator answers at " + address + ": " + loss);
+    } else {
+      transport.start_timer(2, run.loop_->now_ns() + kPollNs);
+    }
+  }
+
+  void on_timer(uint64_t timer) override {
+    if (gone) return;
+    const uint64_t now = run.loop_->now_ns();
+    if (timer == 2) return connect();
+    const uint64_t patience = connected || !reported ? kSilentNs : kAwayNs;
+    if (now - heard_ns > patience)
+      return give_up("lost", "the coordinator at " + address + (loss.empty() ? " does not answer" : " is gone: " + loss));
+    ask();
+    transport.start_timer(1, now + kPollNs);
+  }
+  void on_writable(PeerId) override {}
+
+  void give_up(const std::string& state, const std::string& problem, ErrorKind kind = ErrorKind::cluster) {
+    if (gone) return;
+    gone = true;
+    transport.stop_timer(1), transport.stop_timer(2);
+    if (peer != 0) transport.close(peer);
+    run.set_state(state, problem, kind);
+  }
+
+  RemoteRun& run;
+  std::string address, loss;
+  UvTransport transport;
+  PeerId peer = 0;
+  std::deque<SharedQuestion> questions;  // the first is asked, if asks_question
+  bool connected = false, asked = false, asks_question = false, reported = false, gone = false;
+  uint64_t heard_ns = 0;
+};
+
+RemoteRun::RemoteRun(const std::string& address, const Secret& secret, std::function<void()> wake)
+    : SteeredRun(std::move(wake)), loop_(std::make_unique<UvLoop>()) {
+  connection_ = std::make_unique<Connection>(*this, address, secret);
+  thread_ = std::thread([this] {
+    try {
+      loop_->run();
+    } catch (const std::exception& error) {
+      set_state("lost", error.what());
+    }
+  });
+  try {
+    wait_until_open();
+  } catch (const Error&) {
+    loop_->stop();
+    thread_.join();
+    throw;
+  }
+}
+
+RemoteRun::~RemoteRun() {
+  loop_->stop();
+  thread_.join();
+  connection_.reset();
+  loop_->poll();
+}
+
+bool RemoteRun::hand_over(const SharedQuestion& question) {
+  if (over()) return false;
+  return loop_->post([this, question] {
+    Connection& c = *connection_;
+    if (c.gone || c.questions.size() >= kMaxQuestions)
+      return answer(*question, Error(ErrorKind::cluster, {.where = "run", .what = "too many questions wait for an answer"}));
+    c.questions.push_back(question);
+    c.ask();
+  });
+}
+
+// What is new in it becomes events, by the names that a run of this process has for them.
+void RemoteRun::hear(const Json& report) {
+  const bool first = !std::exchange(connection_->reported, true);
+  const int64_t round = integer(report, "round", -1);
+  std::vector<Json> news;
+  if (const Json* told = report.find("events"); told && told->is_array())
+    for (const Json& event : told->as_array()) {
+      const int64_t number = integer(event, "number", 0);
+      if (number > heard_event_ && !first && event.find("event")) news.push_back(event);
+      heard_event_ = std::max(heard_event_, number);
+    }
+  if (const Json* last = report.find("last"); last && last->is_object() && round != std::exchange(heard_round_, round)) {
+    Json step = Json(Json::Object{{"event", "step"}, {"step", round + 1}});
+    for (const auto& [key, value] : last->as_object()) step.set(key, value);
+    double rate = 0;
+    if (const Json* workers = report.find("workers"); workers && workers->is_array())
+      for (const Json& worker : workers->as_array())
+        if (const Json* speed = worker.find("examples_per_s"); speed && speed->is_number()) rate += speed->as_number();
+    step.set("examples_per_s", rate);
+    news.push_back(std::move(step));
+  }
+  const Json* run = report.find("run");
+  if (const Json* epoch = run ? run->find("epoch") : nullptr; epoch && epoch->find("event")) {
+    const int64_t number = integer(*epoch, "epoch", 0);
+    if (number != std::exchange(heard_epoch_, number)) news.push_back(*epoch);
+  }
+  keep_report(report);
+  for (const Json& event : news) keep_event(event);
+}
+
+}  // namespace perigee

@@ -1,0 +1,152 @@
+#include "lua/cluster_run.h"
+
+#include <unistd.h>
+
+#include <memory>
+#include <new>
+#include <string_view>
+#include <thread>
+
+#include "cluster/uv/steered_run.h"
+#include "lua/job_file.h"
+#include "lua/json.h"
+#include "lua/state.h"
+#include "lua/tensor.h"
+#include "src/core/error.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kType = "perigee.cluster_run";
+
+using Handle = std::unique_ptr<SteeredRun>;
+
+SteeredRun& run_at(lua_State* L, int index) {
+  auto& handle = *static_cast<Handle*>(luaL_checkudata(L, index, kType));
+  if (!handle) throw Error(ErrorKind::usage, {.where = "run", .what = "it was closed"});
+  return *handle;
+}
+
+int close_run(lua_State* L) {
+  static_cast<Handle*>(luaL_checkudata(L, 1, kType))->reset();
+  return 0;
+}
+
+Handle& new_handle(lua_State* L) {
+  auto* handle = new (lua_newuserdata(L, sizeof(Handle))) Handle();
+  luaL_getmetatable(L, kType);
+  lua_setmetatable(L, -2);
+  return *handle;
+}
+
+std::function<void()> wake_of(lua_State* L) {
+  const LuaOptions& lua = lua_options(L);
+  return lua.wake ? lua.wake : std::function<void()>([] {});
+}
+
+Secret secret_of(const Config& options) {
+  const std::string file = options.string("secret", "");
+  return file.empty() ? Secret() : Secret::from_file(file);
+}
+
+// attach(address, options): handle
+int attach(lua_State* L) {
+  const std::string address = luaL_checkstring(L, 1);
+  const Json given = to_json(L, 2, "pg.attach");
+  const Config options(given, "pg.attach", ErrorKind::usage);
+  const Secret secret = secret_of(options);
+  options.reject_unread();
+  new_handle(L) = std::make_unique<RemoteRun>(address, secret, wake_of(L));
+  return 1;
+}
+
+// Workers are this program, started again.
+void check_program() {
+  char path[4096];
+  const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
+  const std::string_view program(path, size > 0 ? static_cast<size_t>(size) : 0);
+  if (program.ends_with("/perigee")) return;
+  throw Error(ErrorKind::usage, {.where = "pg.start: workers",
+                                 .what = "worker processes are the program `perigee`, started again",
+                                 .got = std::string(program),
+                                 .hint = "run this in `perigee`, or give agents = { \"host:port\" }"});
+}
+
+LaunchOptions read_launch(const Config& options) {
+  LaunchOptions launch;
+  launch.workers = static_cast<int>(options.integer_in("workers", 1, 1024, 0));
+  launch.agents = options.string_list("agents");
+  launch.listen = options.string("listen", "");
+  launch.secret = secret_of(options);
+  launch.min_workers = static_cast<int>(options.integer_in("min_workers", 1, 1024, 1));
+  launch.session.trainer.threads = static_cast<int>(options.integer_in("threads", 0, 4096, 0));
+  launch.session.out = options.string("out", "");
+  launch.session.resume = options.string("resume", "");
+  launch.session.about = Json(Json::Object{{"script", options.string("script")}});
+  if (launch.agents.empty() && launch.workers > 0) {
+    check_program();
+    const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    if (launch.session.trainer.threads == 0) launch.session.trainer.threads = std::max(1, cores / launch.workers);
+  }
+  return launch;
+}
+
+// start(path or experiment, options): handle
+int start(lua_State* L) {
+  const Json given = to_json(L, 2, "pg.start");
+  const Config options(given, "pg.start", ErrorKind::usage);
+  LaunchOptions launch = read_launch(options);
+  const std::vector<std::string> settings = options.string_list("set");
+  const std::string script = options.string("script");
+  if (!options.boolean("folder", true))
+    options.fail("folder", "a run of several workers keeps its ledger there", "false", "nothing, or out = FOLDER");
+  options.reject_unread();
+  const LuaOptions& lua = lua_options(L);
+  std::optional<Job> job;
+  if (lua_type(L, 1) == LUA_TSTRING) job = load_job(lua_tostring(L, 1), settings, {.interrupt = lua.interrupt});
+  else job.emplace(to_json(L, 1, "pg.start"), script, lua.folder);
+  new_handle(L) = std::make_unique<HostedRun>(*job, std::move(launch), wake_of(L));
+  return 1;
+}
+
+// report(run): as SteeredRun::report
+int report_of(lua_State* L) {
+  push_json(L, run_at(L, 1).report(lua_options(L).interrupt));
+  return 1;
+}
+
+// steer(run, command)
+int steer(lua_State* L) {
+  run_at(L, 1).steer(to_json(L, 2, "command"), lua_options(L).interrupt);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+// events(run, wait_ms): as of a run of one process
+int events(lua_State* L) {
+  SteeredRun& run = run_at(L, 1);
+  const auto milliseconds = static_cast<int64_t>(luaL_checkinteger(L, 2));
+  if (milliseconds > 0)
+    run.wait_for_events(std::chrono::milliseconds(std::min<int64_t>(milliseconds, 3'600'000)), lua_options(L).interrupt);
+  Json list = Json::array();
+  for (Json& event : run.take_events()) list.push(std::move(event));
+  push_json(L, list);
+  return 1;
+}
+
+}  // namespace
+
+void add_cluster_run_functions(lua_State* L) {
+  static const luaL_Reg kFunctions[] = {
+      {"attach", report<attach>}, {"start", report<start>},   {"report", report<report_of>},
+      {"steer", report<steer>},   {"events", report<events>}, {"close", report<close_run>},
+      {nullptr, nullptr},
+  };
+  luaL_newmetatable(L, kType);
+  lua_pushcfunction(L, close_run);
+  lua_setfield(L, -2, "__gc");
+  lua_pop(L, 1);
+  luaL_register(L, nullptr, kFunctions);
+}
+
+}  // namespace perigee
