@@ -189,10 +189,10 @@ void ClusterSession::on_event(const Json& event) {
 std::string ClusterSession::on_asked(Asked what) {
   if (what == Asked::stop) return stop_asked_ = true, "";
   if (!checkpoints_) return "this run keeps no checkpoints: checkpoint = false";
-  if (phase_ != Phase::training) return "the run is at the end of an epoch, or ends";
-  if (image_request_ != 0 || writing_.valid() || !kept_.empty()) return "one is being written";
+  if (phase_ == Phase::ending || phase_ == Phase::over) return "the run ends, with one";
+  if (!kept_.empty()) return "";  // one is about to be written
   kept_.push_back(Keep::scheduled);
-  defer_([this] { keep_next(); });
+  if (phase_ != Phase::evaluating) defer_([this] { keep_next(); });  // else before training goes on
   return "";
 }
 

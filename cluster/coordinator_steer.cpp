@@ -17,6 +17,7 @@ namespace {
 }  // namespace
 
 void Coordinator::Impl::on_steer(PeerId peer, const Steer& message) {
+  Json refused;
   try {
     if (!options.steerable)
       throw Error(ErrorKind::authentication,
@@ -24,16 +25,18 @@ void Coordinator::Impl::on_steer(PeerId peer, const Steer& message) {
                    .got = "a connection without a secret",
                    .hint = "train with --secret FILE, and give the same file to `perigee attach`; `perigee secret new` makes one"});
     steer(Json::parse(message.json, "command"));
-    transport.send(peer, encode(Report{.json = status().dump()}, header(books.round())));
   } catch (const Error& error) {
     const Error::Parts& why = error.parts();
-    const Refuse refusal{.kind = static_cast<uint16_t>(error.kind()),
-                         .what = (why.where.empty() ? "" : why.where + ": ") + why.what,
-                         .got = why.got,
-                         .expected = why.expected,
-                         .hint = why.hint};
-    transport.send(peer, encode(refusal, header(books.round())));
+    refused = Json(Json::Object{{"kind", static_cast<int64_t>(error.kind())},
+                                {"what", (why.where.empty() ? "" : why.where + ": ") + why.what},
+                                {"got", why.got},
+                                {"expected", why.expected},
+                                {"hint", why.hint}});
   }
+  Json told = status();
+  told.set("answers", static_cast<int64_t>(message.request));
+  if (!refused.is_null()) told.set("refused", std::move(refused));
+  transport.send(peer, encode(Report{.json = told.dump()}, header(books.round())));
 }
 
 void Coordinator::Impl::steer(const Json& json) {

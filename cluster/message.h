@@ -692,14 +692,16 @@ struct Report {
   }
 };
 
-// What somebody who is no member wants of a run: one command as JSON (steer.h). The answer is Report, or Refuse with the reason.
+// What somebody who is no member wants of a run: one command as JSON (steer.h). The answer is a Report with "answers": request, and, if it
+// was not done, "refused": kind, what, got, expected, hint.
 struct Steer {
   static constexpr MessageType kType = MessageType::steer;
   std::string version;
-  std::string json;  // at most kMaxText bytes
+  uint64_t request = 0;  // the asker's number for it
+  std::string json;      // at most kMaxText bytes
   template <class F>
   void fields(F& f) {
-    f(version), f(json);
+    f(version), f(request), f(json);
   }
 };
 

@@ -40,7 +40,7 @@ std::string lua_text_of(const std::string& text) {
 int run() {
   // Asked once before the prompt, so that a wrong address or secret ends with its own exit code.
   const Json status = ask_status(address, secret.empty() ? Secret() : Secret::from_file(secret));
-  if (const Json* role = status.find("role"))
+  if (const Json* role = status.find("role"); role && role->is_string())
     throw Error(ErrorKind::usage, {.where = address,
                                    .what = "a coordinator was expected; there answers the " + role->as_string(),
                                    .hint = "`perigee status " + address + "` tells where its jobs' coordinators are"});

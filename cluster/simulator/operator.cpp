@@ -34,7 +34,7 @@ void Operator::ask() {
   if (!connected_) return;
   Transport& transport = network_.transport(process_);
   if (commands_.empty()) transport.send(peer_, encode(Status{}, FrameHeader{}));
-  else transport.send(peer_, encode(Steer{.json = commands_.front().dump()}, FrameHeader{}));
+  else transport.send(peer_, encode(Steer{.request = static_cast<uint64_t>(request_), .json = commands_.front().dump()}, FrameHeader{}));
 }
 
 void Operator::on_connected(PeerId, const std::string&) {
@@ -51,13 +51,15 @@ void Operator::on_timer(uint64_t) {
 void Operator::on_frame(PeerId, std::span<const std::byte> frame) {
   FrameHeader header;
   Report report;
-  if (!read_header(frame, &header)) return;
-  const bool told = header.type == MessageType::report && decode(frame.subspan(kHeaderBytes), &report);
-  if ((told || header.type == MessageType::refuse) && !commands_.empty()) commands_.erase(commands_.begin());
-  if (!told || !kick_ || !commands_.empty()) return;
+  if (!read_header(frame, &header) || header.type != MessageType::report || !decode(frame.subspan(kHeaderBytes), &report)) return;
   const Json status = Json::parse(report.json, "report");
+  if (const Json* answers = status.find("answers"); answers && answers->as_int() == request_ && !commands_.empty()) {
+    commands_.erase(commands_.begin());
+    ++request_;
+    if (!commands_.empty()) return ask();
+  }
   const Json::Array& workers = status.find("workers")->as_array();
-  if (workers.empty()) return;
+  if (!kick_ || !commands_.empty() || workers.empty()) return;
   const Json& one = workers[static_cast<size_t>(rng_.integer(0, static_cast<int64_t>(workers.size()) - 1))];
   kick_ = false;
   kicked_(one.find("name")->as_string());

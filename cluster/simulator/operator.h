@@ -37,6 +37,7 @@ class Operator final : public TransportEvents {
   PeerId peer_ = 0;
   bool connected_ = false, over_ = false, kick_ = false;
   std::vector<Json> commands_;  // the first is on its way
+  int64_t request_ = 1;         // its number
 };
 
 }  // namespace perigee::sim

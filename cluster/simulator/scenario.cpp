@@ -193,7 +193,10 @@ bool Scenario::touches_only_its_target() const {
       default: return false;
     }
   };
-  return network.loss == 0 && std::all_of(faults.begin(), faults.end(), targeted);
+  // What waits for the next order shows when a pause is over.
+  const bool waits =
+      steered() && std::any_of(faults.begin(), faults.end(), [](const Fault& f) { return f.kind == Fault::Kind::trainer_fails; });
+  return network.loss == 0 && !waits && std::all_of(faults.begin(), faults.end(), targeted);
 }
 
 namespace {

@@ -85,7 +85,7 @@ World::World(const Scenario& scenario, const SimulateOptions& options)
 std::string World::name_of(int process) const {
   for (const auto& node : workers_)
     if (node->process == process) return node->name;
-  return process == coordinator_process_ ? "coordinator" : "intruder";
+  return process == coordinator_process_ ? "coordinator" : "somebody";
 }
 
 World::~World() = default;
@@ -271,7 +271,8 @@ void World::WorkerNode::on_stopped(const std::string& why, bool over) {
 void World::WorkerNode::on_failed(const Error& error) {
   world.say(name + " failed: " + error.what());
   world.reached("worker_failed");
-  if (wrong_data != (error.kind() == ErrorKind::data) && !world.gave_up_) world.fail(name + " failed: " + error.what());
+  const bool kicked = std::string_view(error.what()).find("somebody asked for it") != std::string_view::npos;
+  if (wrong_data != (error.kind() == ErrorKind::data) && !kicked && !world.gave_up_) world.fail(name + " failed: " + error.what());
   world.worker_ended(number, !wrong_data, world.rng_.between(100, 1000));
 }
 

@@ -44,7 +44,8 @@ struct RemoteRun::Connection final : TransportEvents {
     asks_question = !questions.empty();
     const Json command = asks_question ? questions.front()->command : Json();
     if (command.is_null()) transport.send(peer, encode(Status{.version = PERIGEE_VERSION}, {}));
-    else transport.send(peer, encode(Steer{.version = PERIGEE_VERSION, .json = command.dump()}, {}));
+    else transport.send(peer, encode(Steer{.version = PERIGEE_VERSION, .request = ++request, .json = command.dump()}, {}));
+    steers = !command.is_null();
   }
 
   void answered(const std::optional<Error>& refused) {
@@ -69,22 +70,32 @@ struct RemoteRun::Connection final : TransportEvents {
     const auto payload = frame.subspan(kHeaderBytes);
     heard_ns = run.loop_->now_ns();
     Report report;
-    Refuse refuse;
     Stop stop;
     if (header.type == MessageType::report && decode(payload, &report)) {
       try {
-        check_role(Json::parse(report.json, address));
-        run.hear(Json::parse(report.json, address));
-        answered(std::nullopt);
+        const Json told = Json::parse(report.json, address);
+        check_role(told);
+        run.hear(told);
+        if (!steers) answered(std::nullopt);
+        else if (integer(told, "answers", 0) == static_cast<int64_t>(request)) answered(refusal(told));
       } catch (const Error& error) {
         give_up("failed", error.what(), error.kind());
       }
-    } else if (header.type == MessageType::refuse && decode(payload, &refuse)) {
-      const ErrorKind kind = refuse.kind >= 2 && refuse.kind <= 7 ? static_cast<ErrorKind>(refuse.kind) : ErrorKind::cluster;
-      answered(Error(kind, {.where = "run", .what = refuse.what, .got = refuse.got, .expected = refuse.expected, .hint = refuse.hint}));
     } else if (header.type == MessageType::stop && decode(payload, &stop)) {
       give_up(stop.finished ? "finished" : "stopped", "");
     }
+  }
+
+  static std::optional<Error> refusal(const Json& told) {
+    const Json* refused = told.find("refused");
+    if (!refused) return std::nullopt;
+    const auto text = [&](const char* key) {
+      const Json* value = refused->find(key);
+      return value && value->is_string() ? value->as_string() : "";
+    };
+    const int64_t kind = integer(*refused, "kind", 0);
+    return Error(kind >= 2 && kind <= 7 ? static_cast<ErrorKind>(kind) : ErrorKind::cluster,
+                 {.where = "run", .what = text("what"), .got = text("got"), .expected = text("expected"), .hint = text("hint")});
   }
 
   void check_role(const Json& json) const {
@@ -137,7 +148,8 @@ struct RemoteRun::Connection final : TransportEvents {
   UvTransport transport;
   PeerId peer = 0;
   std::deque<SharedQuestion> questions;  // the first is asked, if asks_question
-  bool connected = false, asked = false, asks_question = false, reported = false, gone = false;
+  bool connected = false, asked = false, asks_question = false, steers = false, reported = false, gone = false;
+  uint64_t request = 0;  // the last steering's number
   uint64_t heard_ns = 0;
 };
 
