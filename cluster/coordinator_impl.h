@@ -207,6 +207,7 @@ struct Coordinator::Impl {
   void on_steer(PeerId peer, const Steer& message);
   void steer(const Json& command);
   void kick(WorkerId id);
+  bool holds_alone(WorkerId id) const;
   void pause(bool on);
   bool pauses();
   void want_border();

@@ -60,7 +60,18 @@ void Coordinator::Impl::kick(WorkerId id) {
                                    .got = std::to_string(id),
                                    .expected = known.empty() ? "none is there" : "one of " + known});
   }
+  if (holds_alone(id))
+    throw Error(ErrorKind::usage, {.where = "kick",
+                                   .what = nodes.at(id).name + " alone holds the result of round " + std::to_string(books.round()),
+                                   .hint = "pause the run and write a checkpoint: then it may go"});
   evict(id, "worker_kicked", "somebody asked for it", false);
+}
+
+// With it the last rounds would be lost: no other worker holds them, and no checkpoint.
+bool Coordinator::Impl::holds_alone(WorkerId id) const {
+  const auto holds = [&](const Node& node) { return holds_results(node) && node.hash != 0 && node.round >= books.round(); };
+  if (books.round() < 0 || !holds(nodes.at(id)) || (options.resume_image && options.resume_round >= books.round())) return false;
+  return std::none_of(nodes.begin(), nodes.end(), [&](const auto& other) { return other.first != id && holds(other.second); });
 }
 
 // The next moment between two rounds is a change of generation: Go says what holds from there on, or waits.

@@ -28,7 +28,9 @@ void declare_cluster_options(CLI::App& app, ClusterOptions* options) {
   app.add_option("--min-workers", options->min_workers, "wait until so many workers are there, also when some are lost")
       ->check(CLI::PositiveNumber)
       ->group("Cluster");
-  app.add_option("--secret", options->secret, "the file with the cluster's secret; `perigee secret new` makes one")->group("Cluster");
+  app.add_option("--secret", options->secret,
+                 "the file with the cluster's secret: who has it may join, and steer with `perigee attach`; `perigee secret new` makes one")
+      ->group("Cluster");
   app.add_option("--advertise", options->advertise, "the address that workers are told, where it is not the one listened on: HOST[:PORT]")
       ->group("Cluster");
   app.add_option("--interface", options->interface_cidr, "use this machine's address within a network, as in 10.0.0.0/16")

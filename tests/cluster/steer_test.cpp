@@ -176,6 +176,18 @@ TEST_F(SteerTest, AKickedWorkersExamplesAreDoneByOthers) {
   s->check_sound();
 }
 
+TEST_F(SteerTest, WhoAloneHoldsTheResultStays) {
+  start({.workers = 1, .examples = 960, .example_ms = 2});
+  ASSERT_TRUE(s->run_to_round(2));
+  EXPECT_TRUE(say(R"({"kick": 1})").is_null());
+  EXPECT_NE(refused.find("what")->as_string().find("alone holds"), std::string::npos);
+  s->add_worker();
+  ASSERT_TRUE(s->run_until([&] { return s->members_of_round_.back() == 2; }, 20'000));
+  EXPECT_FALSE(say(R"({"kick": 1})").is_null());
+  ASSERT_TRUE(s->run_to_end());
+  s->check_sound();
+}
+
 TEST_F(SteerTest, EveryHoldsForAllWorkers) {
   start({.workers = 2, .examples = 480, .epochs = 1, .batch = 4, .averaging = R"({"type": "periodic", "every": 1})", .example_ms = 2});
   ASSERT_TRUE(s->run_to_round(4));
