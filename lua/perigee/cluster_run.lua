@@ -1,5 +1,5 @@
--- What perigee.run asks of a run on several workers, hosted by this process (pg.start with workers) or somebody else's (pg.attach): the same
--- calls as of a run of one process, made of the coordinator's reports and of commands to it.
+-- What perigee.run asks of a run on several workers, hosted by this process (pg.start with workers) or somebody else's (pg.attach):
+-- the same calls as of a run of one process, made of the coordinator's reports and of commands to it.
 local native = require "perigee.native"
 local where = require "perigee.where"
 
@@ -65,9 +65,12 @@ function calls.checkpoint(handle)
 end
 
 -- The parameters are in the workers; a coordinator never holds any.
-for name, what in pairs { evaluate = "run:eval", save = "run:save", predict = "run:predict", names = "run.network", parameter = "run.network" } do
+local kNeedParameters =
+  { evaluate = "run:eval", save = "run:save", predict = "run:predict", names = "run.network", parameter = "run.network" }
+for name, what in pairs(kNeedParameters) do
   calls[name] = function()
-    return nil, what .. " needs the parameters, which are in the workers: run:checkpoint() writes them, pg.start(...) without workers has them here"
+    return nil,
+      what .. " needs the parameters, which are in the workers: run:checkpoint() writes them, pg.start(...) without workers has them here"
   end
 end
 
@@ -78,8 +81,10 @@ local Workers = {}
 function Workers.__tostring(list)
   local rows = { { "", "worker", "host", "examples/s", "share", "state" } }
   for place, worker in ipairs(list) do
-    local state = worker.state .. (worker.server and ", server" or "") .. (worker.waits_for ~= "" and ", waits for " .. worker.waits_for or "")
-    rows[#rows + 1] = { tostring(place), worker.name, worker.host, ("%.0f"):format(worker.examples_per_s), ("%.0f %%"):format(100 * worker.share), state }
+    local waits = worker.waits_for ~= "" and ", waits for " .. worker.waits_for or ""
+    local speed, share = ("%.0f"):format(worker.examples_per_s), ("%.0f %%"):format(100 * worker.share)
+    local state = worker.state .. (worker.server and ", server" or "") .. waits
+    rows[#rows + 1] = { tostring(place), worker.name, worker.host, speed, share, state }
   end
   local widths, lines = {}, {}
   for _, row in ipairs(rows) do
