@@ -24,7 +24,7 @@ class CompiledFunction {
 
   int parts() const { return static_cast<int>(rows_stage_.runs.size()); }  // how many threads share a batch; 0: it is not shared
   size_t results() const { return results_; }
-  std::string report() const;                                              // the steps of the plans
+  std::string report() const;  // the steps of the plans
 
  private:
   enum class From : uint8_t { argument, capture, slot };

@@ -320,6 +320,8 @@ TEST(Tensor, SizesAreCheckedBeforeMemoryIsTouched) {
     return status;
   };
   EXPECT_EQ(borrow(far, memory), PERIGEE_USAGE);
+  const int64_t beyond[] = {INT64_MAX / 8, 1};  // no overflow, but no memory either
+  EXPECT_EQ(borrow(beyond, memory), PERIGEE_USAGE);
   EXPECT_EQ(borrow(nullptr, memory + 1), PERIGEE_USAGE);
   EXPECT_EQ(borrow(nullptr, nullptr), PERIGEE_USAGE);
   ASSERT_EQ(borrow(back, memory + 12), PERIGEE_OK);  // its second row lies before its first
