@@ -45,8 +45,8 @@ class LuaState {
   // Calls what is on the stack. Error(model) with the script's position, Error(resources) when memory is out.
   void call(int arguments, int results);
 
-  // Where one script follows another in the same state: what is no longer needed goes, and if little memory is left, there is room to say what
-  // else is not.
+  // Where one script follows another in the same state: what is no longer needed goes, and if little memory is left, there is room to
+  // say what else is not.
   void make_room();
 
   // Of the last call that failed: where scripts were, the eight innermost places, as "in3:2", "models/lenet.lua:7".

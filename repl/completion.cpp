@@ -1,5 +1,5 @@
-// `perigee completion bash|zsh|fish`: a script for the shell, made from the commands' own options. What it asks back: `completion paths SCRIPT
-// TYPED`, the paths that --set could name; `completion job SCRIPT`, what the prompt asks for them, is the job alone.
+// `perigee completion bash|zsh|fish`: a script for the shell, made from the commands' own options. What it asks back: `completion paths
+// SCRIPT TYPED`, the paths that --set could name; `completion job SCRIPT`, what the prompt asks for them, is the job alone.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -90,7 +90,8 @@ std::vector<Candidate> LuaSession::command_names(std::string_view prefix) {
   return names;
 }
 
-// What people type who come from another prompt, unless it is the name of something: `exit`, `quit()`, `help`, `x?`. The command that it means.
+// What people type who come from another prompt, unless it is the name of something: `exit`, `quit()`, `help`, `x?`. The command that it
+// means.
 std::string LuaSession::meant(const std::string& input) {
   if (input.size() > 1 && input.back() == '?' && input.find_first_of(" \t\n\"'(") == std::string::npos)
     return "?" + input.substr(0, input.size() - 1);

@@ -1,8 +1,9 @@
-// Lines that nobody would type, run at the prompt: what the sessions and the documentation type, cut, mixed and mistaken. Whatever they are, the
-// session goes on; under the sanitizers nothing is read or written that should not be. libFuzzer cannot do it: the kernels are not built by clang.
+// Lines that nobody would type, run at the prompt: what the sessions and the documentation type, cut, mixed and mistaken. Whatever they
+// are, the session goes on; under the sanitizers nothing is read or written that should not be. libFuzzer cannot do it: the kernels are not
+// built by clang.
 //
-// Files, processes and what can break memory by design (ffi, jit, bytecode) are taken away first; an input has 200 ms, then it is interrupted as
-// by Ctrl-C. PERIGEE_FUZZ_SECONDS=600 seeks with new seeds for so long.
+// Files, processes and what can break memory by design (ffi, jit, bytecode) are taken away first; an input has 200 ms, then it is
+// interrupted as by Ctrl-C. PERIGEE_FUZZ_SECONDS=600 seeks with new seeds for so long.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
