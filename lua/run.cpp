@@ -11,6 +11,7 @@
 #include "src/core/error.h"
 #include "src/io/chart.h"
 #include "src/io/file.h"
+#include "src/train/device_choice.h"
 #include "src/train/inference.h"
 #include "src/train/live_run.h"
 
@@ -63,6 +64,7 @@ int start(lua_State* L) {
     job.emplace(to_json(L, 1, "pg.start"), options.string("script"), lua.folder);
     apply_settings(*job, settings);
   }
+  choose_device(device_of(job->json()), job->where() + ": device", 0, &session.trainer);
   auto wake = lua.wake ? lua.wake : std::function<void()>([] {});
   void* memory = lua_newuserdata(L, sizeof(Handle));
   auto* handle = new (memory) Handle();

@@ -7,6 +7,7 @@
 #include "cluster/uv/launcher.h"
 #include "src/api/handles.h"
 #include "src/data/sources/host.h"
+#include "src/train/device_choice.h"
 
 using namespace perigee;
 
@@ -73,6 +74,7 @@ perigee_status perigee_job_train(perigee_job* job, const perigee_train_options* 
     }
     SessionOptions session_options{.folder = given.folder != nullptr};
     session_options.trainer.threads = threads;
+    choose_device(device_of(description->json()), description->where() + ": device", 0, &session_options.trainer);
     if (given.folder) session_options.out = given.folder;
     if (given.resume) session_options.resume = given.resume;
     Session session(*description, std::move(session_options));

@@ -2,6 +2,7 @@
 #include "src/api/handles.h"
 #include "src/data/array_source.h"
 #include "src/data/sources/host.h"
+#include "src/train/device_choice.h"
 
 using namespace perigee;
 
@@ -113,7 +114,9 @@ perigee_status perigee_trainer_create(perigee_job* job, const perigee_trainer_op
       description = job->job;
     }
     const HostScope scope(training->sources);
-    training->trainer = std::make_unique<Trainer>(*description, TrainerOptions{.threads = thread_count(*job->context, given)});
+    TrainerOptions trainer_options{.threads = thread_count(*job->context, given)};
+    choose_device(device_of(description->json()), description->where() + ": device", 0, &trainer_options);
+    training->trainer = std::make_unique<Trainer>(*description, trainer_options);
     auto handle = std::make_unique<perigee_trainer>();
     handle->context = job->context;
     handle->training = std::move(training);
