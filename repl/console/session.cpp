@@ -136,6 +136,20 @@ void LuaSession::run_lua(const std::string& input) {
   saved_.push_back(number);
 }
 
+// Statements whose last line is an expression, such as pasted ones, end by returning it. Only a name begins a line that belongs to no other.
+std::string LuaSession::ends_in_expression(std::string statements) {
+  while (!statements.empty() && (statements.back() == '\n' || statements.back() == ' ')) statements.pop_back();
+  const size_t newline = statements.rfind('\n');
+  if (newline == std::string::npos) return statements;
+  for (const LuaToken& token : lua_tokens(statements))
+    if (token.begin < newline && newline < token.end) return statements;  // the line is in a long string or comment
+  const std::string_view last = std::string_view(statements).substr(newline + 1);
+  const std::vector<LuaToken> tokens = lua_tokens(last);
+  if (tokens.empty() || tokens[0].kind != LuaToken::Kind::name) return statements;
+  std::string returning = statements.substr(0, newline + 1) + "return " + std::string(last);
+  return compile(returning).empty() ? returning : statements;
+}
+
 // An expression becomes a function that returns its values.
 void LuaSession::load_input(const std::string& input) {
   if (inputs_.size() >= kMaxInputs) {  // the numbers of later inputs begin anew
@@ -147,7 +161,7 @@ void LuaSession::load_input(const std::string& input) {
   const std::string name = "in" + std::to_string(inputs_.size());
   const std::string_view text = trimmed(input);
   const std::string expression = "return " + std::string(text.starts_with("=") ? text.substr(1) : std::string_view(input));
-  const std::string statements = without_outer_locals(input);
+  const std::string statements = ends_in_expression(without_outer_locals(input));
   if (compile(expression).empty()) return lua_.load(expression, name);
   // What is wrong from its first word on was meant as an expression.
   const std::vector<LuaToken> tokens = lua_tokens(text);

@@ -56,6 +56,7 @@ class LuaSession : public Language {
   bool call_run(const char* function);
   void run_lua(const std::string& input);
   std::string compile(const std::string& source);
+  std::string ends_in_expression(std::string statements);
   void load_input(const std::string& input);
   void call_and_show();
   void show_results();
