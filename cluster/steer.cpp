@@ -22,7 +22,9 @@ SteerCommand read_steer(const Json& command) {
   for (const auto& [key, flag] : {std::pair{"checkpoint", &read.checkpoint}, {"stop", &read.stop}})
     if (config.has(key) && !(*flag = config.boolean(key, false))) config.fail(key, "cannot be taken back", "false", "true");
   config.reject_unread();
-  if (command.as_object().size() != 1)
+  const int asked =
+      read.kick.has_value() + read.pause.has_value() + read.every.has_value() + !read.lr.is_null() + read.checkpoint + read.stop;
+  if (asked != 1 || command.as_object().size() != 1)
     throw Error(ErrorKind::usage, {.where = "command",
                                    .what = "is not one",
                                    .got = std::to_string(command.as_object().size()) + " members",

@@ -31,6 +31,7 @@ TEST(Steer, ReadsEachCommand) {
 TEST(Steer, RefusesWhatIsNoCommand) {
   EXPECT_NE(problem_of("{}"), "");
   EXPECT_NE(problem_of("[1]"), "");
+  EXPECT_NE(problem_of(R"({"@pause": true})"), "") << "a key that scripts use for positions";
   EXPECT_NE(problem_of("7"), "");
   EXPECT_NE(problem_of(R"({"pause": true, "every": 3})"), "");
   EXPECT_NE(problem_of(R"({"pauze": true})").find("pause"), std::string::npos) << "the nearest name is a hint";
