@@ -49,7 +49,7 @@ for line in text.splitlines():
         if not any(each.startswith("---@return") for each in comment):
             silent.append(match[1])
     comment = [*comment, line] if line.startswith("---") else []
-NOTHING = {"pg.save", "pg.seed", "pg.set", *(f"perigee_Run:{name}" for name in ("pause", "resume", "stop", "save", "on", "plot", "close"))}
+NOTHING = {"pg.save", "pg.seed", "pg.set", *(f"perigee_Run:{name}" for name in ("pause", "resume", "stop", "kick", "save", "on", "plot", "close"))}
 used = set(re.findall(r"\bperigee\.[A-Z]\w*(?![\w.])", re.sub(r"---@class [^\n]*", "", text)))
 undeclared = sorted(name for name in used if name not in classes)
 loads = subprocess.run([program, "-e", f"assert(loadfile {file!r}) return nil"], capture_output=True, text=True)
