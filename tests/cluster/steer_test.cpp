@@ -92,6 +92,7 @@ TEST_F(SteerTest, WithoutASecretOneMayOnlyWatch) {
   start({.epochs = 1});
   for (const char* command : {R"({"pause": true})", R"({"kick": 1})", R"({"stop": true})", "nonsense"}) {
     EXPECT_TRUE(say(command).is_null());
+    ASSERT_TRUE(refused.is_object()) << command;
     EXPECT_EQ(refused.find("kind")->as_int(), static_cast<int64_t>(ErrorKind::authentication));
     EXPECT_NE(refused.find("hint")->as_string().find("--secret"), std::string::npos);
   }
@@ -109,6 +110,7 @@ TEST_F(SteerTest, NonsenseChangesNothing) {
   start({.epochs = 1});
   for (const char* command : {"", "nonsense", R"({"kick": 4711})", R"({"pause": true, "stop": true})", R"({"every": 4})"}) {
     EXPECT_TRUE(say(command).is_null()) << command;
+    ASSERT_TRUE(refused.is_object()) << command;
     EXPECT_NE(refused.find("kind")->as_int(), static_cast<int64_t>(ErrorKind::authentication)) << command;
     EXPECT_FALSE(refused.find("what")->as_string().empty());
   }
@@ -120,6 +122,8 @@ TEST_F(SteerTest, NonsenseChangesNothing) {
 void pause_and_resume(SteerTest& t, const std::string& averaging) {
   t.start({.examples = 384, .averaging = averaging, .example_ms = 2});
   ASSERT_TRUE(t.s->run_to_round(3));
+  t.s->worker(0).faults.slow = 30;  // the others wait for it when the pause comes
+  t.s->run_for(300);
   EXPECT_FALSE(t.say(R"({"pause": true})").is_null());
   ASSERT_TRUE(t.until_phase("paused"));
   t.s->run_for(2000);
@@ -129,6 +133,7 @@ void pause_and_resume(SteerTest& t, const std::string& averaging) {
   EXPECT_EQ(t.s->coordinator().round(), round);
   EXPECT_EQ(t.s->coordinator().generation(), generation);
   for (const char* fault : {"worker_lost", "worker_stuck", "link_lost"}) EXPECT_EQ(t.s->count_events(fault), 0u) << fault;
+  t.s->worker(0).faults.slow = 1;
   EXPECT_FALSE(t.say(R"({"pause": false})").is_null());
   ASSERT_TRUE(t.s->run_to_end());
   EXPECT_EQ(t.s->count_events("paused"), 1u);
@@ -181,6 +186,7 @@ TEST_F(SteerTest, WhoAloneHoldsTheResultStays) {
   start({.workers = 1, .examples = 960, .example_ms = 2});
   ASSERT_TRUE(s->run_to_round(2));
   EXPECT_TRUE(say(R"({"kick": 1})").is_null());
+  ASSERT_TRUE(refused.is_object());
   EXPECT_NE(refused.find("what")->as_string().find("alone holds"), std::string::npos);
   s->add_worker();
   ASSERT_TRUE(s->run_until([&] { return s->members_of_round_.back() == 2; }, 20'000));
@@ -207,6 +213,7 @@ TEST_F(SteerTest, EveryIsRefusedWhereItSaysNothing) {
         R"({"type": "gossip", "every": 1, "consensus": 4, "group": 2})", R"({"type": "streaming", "every": 6, "fragments": 3})"}) {
     start({.averaging = averaging});
     EXPECT_TRUE(say(R"({"every": 5})").is_null()) << averaging;
+    ASSERT_TRUE(refused.is_object()) << averaging;
     EXPECT_NE(refused.find("what")->as_string().find("every"), std::string::npos) << averaging;
   }
 }
@@ -227,6 +234,7 @@ TEST_F(SteerTest, ACheckpointAndTheEndAreTheLaunchers) {
   start({.epochs = 1});
   EXPECT_FALSE(say(R"({"stop": true})").is_null());
   EXPECT_TRUE(say(R"({"checkpoint": true})").is_null());
+  ASSERT_TRUE(refused.is_object());
   EXPECT_NE(refused.find("what")->as_string().find("no checkpoints here"), std::string::npos);
   EXPECT_EQ(s->asked_, (std::vector<Asked>{Asked::stop, Asked::checkpoint}));
 }
