@@ -28,7 +28,7 @@ def kind_of_indented(lines):
         return "commands"
     if all(OPTION.match(line) for line in first):
         return "options"
-    if any("->" in line or "  " in line.strip() for line in lines):
+    if any(re.search("->|→|│|\\S  ", line) for line in lines):
         return "drawing"
     return "unknown"
 
