@@ -1,6 +1,6 @@
--- Tensors: pg.zeros(2, 3), x + y, x:sum(1). A tensor is an FFI struct that holds a C++ array (lua/tensor.cpp); views share memory.
--- Places and axes count from 1; negative ones from the end. This file has the type and its element-wise ops; tensor_make.lua how tensors are
--- made, tensor_ops.lua the other ops, tensor_index.lua `t[...]`, tensor_text.lua how it prints.
+-- Tensors: pg.zeros(2, 3), x + y, x:sum(1). A tensor is an FFI struct that holds a C++ array (lua/tensor.cpp); views share memory. Places and
+-- axes count from 1; negative ones from the end. This file has the type and its element-wise ops; tensor_make.lua how tensors are made,
+-- tensor_in_place.lua what changes them, tensor_ops.lua the other ops, tensor_index.lua `t[...]`, tensor_text.lua how they print.
 local ffi = require "ffi"
 local native = require "perigee.native"
 local where = require "perigee.where"
@@ -37,7 +37,7 @@ collectgarbage("setstepmul", 4000)
 local functions = ffi.cast("const perigee_tensor_functions*", native.tensor.functions)
 local Tensor = ffi.typeof "perigee_tensor"
 local istype = ffi.istype
-local unary_call, binary_call, where_call, into_call = functions.unary, functions.binary, functions.where, functions.into
+local unary_call, binary_call, where_call = functions.unary, functions.binary, functions.where
 local create_call, item_call, error_call, collected_call = functions.create, functions.item, functions.error, functions.collected
 
 local tensor = { functions = functions, type = Tensor }
@@ -201,6 +201,7 @@ local function wrong_operand(name, ...)
   end
   where.fail(name .. " needs at least one tensor")
 end
+tensor.wrong_operand = wrong_operand
 
 local function other(name, ...)
   for index = 1, select("#", ...) do
@@ -259,44 +260,6 @@ function methods.where(condition, a, b)
   return out
 end
 
--- In place: x:add_(y), x:exp_(). The result takes x's dtype and must fit its shape.
-local function in_place(name)
-  local op, arity = elementwise[name].op, elementwise[name].arity
-  return function(x, y)
-    if not is_tensor(x) then
-      if tensor.is_symbol(x) then where.fail(("%s_ changes a tensor; a recorded function makes new ones: x = x:%s(...)"):format(name, name)) end
-      wrong_operand(name .. "_", x)
-    end
-    if tensor.recording then not_recorded(name .. "_") end
-    if arity == 1 then check(into_call(op, x, nil, 0))
-    elseif is_tensor(y) then check(into_call(op, x, y, 0))
-    elseif type(y) == "number" then check(into_call(op, x, nil, y))
-    else wrong_operand(name .. "_", x, y) end
-    return x
-  end
-end
-for name, definition in pairs(elementwise) do
-  if definition.arity <= 2 then methods[name .. "_"] = in_place(name) end
-end
-
-local add_in_place, sub_in_place = methods.add_, methods.sub_
-
----x = x + scale * y, in one pass.
----@param y perigee.Tensor|number
----@param scale? number
-function methods.add_(x, y, scale)
-  if scale == nil or not is_tensor(y) or not is_tensor(x) then return add_in_place(x, type(y) == "number" and scale and y * scale or y) end
-  if tensor.recording then not_recorded "add_" end
-  check(functions.add_scaled(x, y, scale))
-  return x
-end
-
----x = x - scale * y, in one pass.
-function methods.sub_(x, y, scale)
-  if scale == nil then return sub_in_place(x, y) end
-  return methods.add_(x, y, -scale)
-end
-
 -- Other basics -----------------------------------------------------------------------------------------------------------------
 
 local item_buffer = ffi.new "double[1]"
@@ -307,26 +270,6 @@ function methods.item(x)
   if not is_tensor(x) then where.fail("item takes a tensor of one element; got " .. describe(x)) end
   check(item_call(x, item_buffer))
   return item_buffer[0]
-end
-
----@param value number
-function methods.fill(x, value)
-  if tensor.recording then not_recorded "fill" end
-  check(functions.fill(x, value))
-  return x
-end
-
-methods.fill_ = methods.fill
-
-function methods.zero_(x) return methods.fill(x, 0) end
-
----Copies y, which broadcasts to x's shape, into x.
----@param y perigee.Tensor
-function methods.copy_(x, y)
-  if not is_tensor(y) then where.fail("copy_ takes a tensor; got " .. describe(y)) end
-  if tensor.recording then not_recorded "copy_" end
-  check(functions.copy(y, x))
-  return x
 end
 
 ---A dense copy.

@@ -50,6 +50,7 @@ local function need_value(name, x)
   if not is_value(x) then where.fail(("%s takes a tensor; got %s"):format(name, describe(x))) end
   return x
 end
+tensor.need_value = need_value
 
 -- Every op of the table, as it is: attributes in a last table, as x:pad { before = {1, 0}, after = {0, 1} }.
 for _, definition in ipairs(native.ops()) do
@@ -303,13 +304,6 @@ function methods.clamp(x, low, high)
   return x
 end
 
----The same in place.
-function methods.clamp_(x, low, high)
-  if low then x = methods.maximum_(x, low) end
-  if high then x = methods.minimum_(x, high) end
-  return x
-end
-
 ---The slices of x along an axis (1) at places, which count from 1.
 ---@param places perigee.Tensor|integer[]
 function methods.take(x, places, axis)
@@ -370,67 +364,6 @@ function methods.flip(x, axes)
   for axis = 1, x.rank do index[axis] = axes == nil and backwards or {} end
   for _, axis in ipairs(type(axes) == "table" and axes or { axes }) do index[tensor.axis(x, axis)] = backwards end
   return tensor.is_symbol(x) and x[index] or methods.get(x, index)
-end
-
--- Networks -------------------------------------------------------------------------------------------------------------------------
-
-for _, name in ipairs { "softmax", "log_softmax" } do
-  ---Along an axis, the last when none is named.
-  methods[name] = function(x, axis)
-    need_value(name, x)
-    return apply(name, { axis = axis_of(x, axis or -1) }, x)
-  end
-end
-
----Losses of logits (N, C, ...) for class numbers (N, ...), which count from 1, or for distributions of the logits' shape.
----@param options? { label_smoothing?: number }
-function methods.cross_entropy(logits, labels, options)
-  need_value("cross_entropy", logits)
-  need_value("cross_entropy", labels)
-  if labels.dtype ~= "f32" and labels.dtype ~= "f64" then labels = labels:to "i64" - 1 end
-  return apply("cross_entropy", options, logits, labels)
-end
-
-local function two(value, name)
-  if type(value) == "number" then return native.list { value, value } end
-  if type(value) == "table" and #value == 2 then return native.list(value) end
-  where.fail(("%s is a number or two; got %s"):format(name, describe(value)))
-end
-
--- One number for both, one for rows and one for columns; padding also as top, bottom, left, right.
-local function window_attrs(options)
-  local attrs = {}
-  for key, value in pairs(options or {}) do
-    if key == "stride" or key == "dilation" or key == "kernel" then attrs[key] = two(value, key)
-    elseif key == "padding" and not (type(value) == "table" and #value == 4) then
-      local pair = two(value, key)
-      attrs[key] = native.list { pair[1], pair[1], pair[2], pair[2] }
-    else attrs[key] = value end
-  end
-  return attrs
-end
-
----Convolution of x (N, C, H, W) with w (O, C / groups, kh, kw) and a bias (O), which may be missing: { stride =, padding =, dilation =, groups = }.
----@param x perigee.Tensor
----@param w perigee.Tensor
----@param bias? perigee.Tensor
----@param options? table
----@return perigee.Tensor
-function methods.conv2d(x, w, bias, options)
-  if options == nil and type(bias) == "table" then bias, options = nil, bias end
-  need_value("conv2d", x)
-  if bias == nil then return apply("conv2d", window_attrs(options), x, w) end
-  return apply("conv2d", window_attrs(options), x, w, bias)
-end
-
-for name, kind in pairs { maxpool = "max", avgpool = "average", sumpool = "sum" } do
-  ---Pooling of x (N, C, H, W): x:maxpool { kernel = 2, stride = 2, padding = 0 }; the stride is the kernel when it is not given.
-  methods[name] = function(x, options)
-    if type(options) == "number" then options = { kernel = options } end
-    local attrs = window_attrs(options)
-    attrs.kind, attrs.stride = kind, attrs.stride or attrs.kernel
-    return (apply("pool2d", attrs, need_value(name, x)))
-  end
 end
 
 -- Products -------------------------------------------------------------------------------------------------------------------------
