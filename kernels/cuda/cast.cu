@@ -1,5 +1,5 @@
 // cast: each element is read and written once.
-#include "kernels/cuda/cast.cuh"
+#include "kernels/cuda/moves.cuh"
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/element.cuh"
@@ -24,17 +24,17 @@ __global__ void __launch_bounds__(kThreads) cast_kernel(Elements in, Elements ou
 
 void cast(const KernelCall& call) {
   Launches on(*call.queue, "cast");
-  cast_elements(on, call, make_walk<2>(call.out[0], {&call.in[0], &call.out[0]}));
+  cast_elements(on, call.in[0], call.out[0], make_walk<2>(call.out[0], {&call.in[0], &call.out[0]}), call.accumulate);
 }
 
 const Kernel kKernels[] = {{.op = "cast", .name = "cast", .backend = Backend::cuda, .run = cast, .accumulates = true}};
 
 }  // namespace
 
-void cast_elements(Launches& on, const KernelCall& call, const Walk<2>& walk) {
-  const Elements in(call.in[0]), out(call.out[0]);
-  with_computing_type(
-      in.dtype, [&](auto zero) { on.launch(cast_kernel<decltype(zero)>, blocks_for(walk.n), kThreads, in, out, walk, call.accumulate); });
+void cast_elements(Launches& on, const View& in, const View& out, const Walk<2>& walk, bool accumulate) {
+  with_computing_type(in.dtype, [&](auto zero) {
+    on.launch(cast_kernel<decltype(zero)>, blocks_for(walk.n), kThreads, Elements(in), Elements(out), walk, accumulate);
+  });
 }
 
 extern const KernelList kernels_cuda_cast;

@@ -1,8 +1,8 @@
 // copy: each element is read and written once. Elements of one size are copied alike, whatever they mean; sums are left to cast.
 #include "kernels/ops/copy.h"
 
-#include "kernels/cuda/cast.cuh"
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/moves.cuh"
 #include "kernels/registry.h"
 
 namespace perigee {
@@ -29,30 +29,33 @@ __global__ void __launch_bounds__(kThreads) copy_bytes_kernel(const std::byte* i
 }
 
 template <class T>
-void copy_typed(Launches& on, const KernelCall& call, const Walk<2>& walk) {
-  on.launch(copy_kernel<T>, blocks_for(walk.n), kThreads, call.in[0].as<T>(), call.out[0].as<T>(), walk);
+void copy_typed(Launches& on, const View& in, const View& out, const Walk<2>& walk) {
+  on.launch(copy_kernel<T>, blocks_for(walk.n), kThreads, in.as<T>(), out.as<T>(), walk);
 }
 
 void copy(const KernelCall& call) {
-  const View &in = call.in[0], &out = call.out[0];
-  const Walk<2> walk = make_walk<2>(out, {&in, &out});
   Launches on(*call.queue, "copy");
-  if (call.accumulate) return cast_elements(on, call, walk);
-  const auto size = static_cast<int64_t>(dtype_bytes(out.dtype));
-  if (walk.dense(0) && walk.dense(1) && on_vector_border(in.data) && on_vector_border(out.data))
-    return on.launch(copy_bytes_kernel, blocks_for(ceil_divide(walk.n * size, 16)), kThreads, in.as<const std::byte>(), out.as<std::byte>(),
-                     walk.n * size);
-  switch (size) {
-    case 1: return copy_typed<uint8_t>(on, call, walk);
-    case 2: return copy_typed<uint16_t>(on, call, walk);
-    case 4: return copy_typed<uint32_t>(on, call, walk);
-    default: return copy_typed<uint64_t>(on, call, walk);
-  }
+  copy_view(on, call.in[0], call.out[0], call.accumulate);
 }
 
 const Kernel kKernels[] = {{.op = "copy", .name = "copy", .backend = Backend::cuda, .run = copy, .accumulates = true}};
 
 }  // namespace
+
+void copy_view(Launches& on, const View& in, const View& out, bool accumulate) {
+  const Walk<2> walk = make_walk<2>(out, {&in, &out});
+  if (accumulate) return cast_elements(on, in, out, walk, true);
+  const auto size = static_cast<int64_t>(dtype_bytes(out.dtype));
+  if (walk.dense(0) && walk.dense(1) && on_vector_border(in.data) && on_vector_border(out.data))
+    return on.launch(copy_bytes_kernel, blocks_for(ceil_divide(walk.n * size, 16)), kThreads, in.as<const std::byte>(), out.as<std::byte>(),
+                     walk.n * size);
+  switch (size) {
+    case 1: return copy_typed<uint8_t>(on, in, out, walk);
+    case 2: return copy_typed<uint16_t>(on, in, out, walk);
+    case 4: return copy_typed<uint32_t>(on, in, out, walk);
+    default: return copy_typed<uint64_t>(on, in, out, walk);
+  }
+}
 
 extern const KernelList kernels_cuda_copy;
 const KernelList kernels_cuda_copy = kernel_list(kKernels);

@@ -3,8 +3,7 @@
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/element.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/walk.cuh"
+#include "kernels/cuda/moves.cuh"
 #include "kernels/registry.h"
 
 namespace perigee {
@@ -20,15 +19,19 @@ __global__ void __launch_bounds__(kThreads) full_kernel(Elements out, Walk<1> wa
 }
 
 void full(const KernelCall& call) {
-  const Walk<1> walk = make_walk<1>(call.out[0], {&call.out[0]});
   Launches on(*call.queue, "full");
-  on.launch(full_kernel, blocks_for(walk.n), kThreads, Elements(call.out[0]), walk, call.as<FullParams>().value, call.accumulate);
+  fill_view(on, call.out[0], call.as<FullParams>().value, call.accumulate);
 }
 
 const Kernel kKernels[] = {{.op = "full", .name = "full", .backend = Backend::cuda, .run = full, .accumulates = true},
                            {.op = "full_like", .name = "full", .backend = Backend::cuda, .run = full, .accumulates = true}};
 
 }  // namespace
+
+void fill_view(Launches& on, const View& out, double value, bool accumulate) {
+  const Walk<1> walk = make_walk<1>(out, {&out});
+  on.launch(full_kernel, blocks_for(walk.n), kThreads, Elements(out), walk, value, accumulate);
+}
 
 extern const KernelList kernels_cuda_full;
 const KernelList kernels_cuda_full = kernel_list(kKernels);

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/queue.h"
+#include "kernels/kernel.h"
 
 namespace perigee {
 
@@ -51,6 +52,18 @@ class Launches {
   CudaQueue* queue_ = nullptr;
   const char* name_ = nullptr;
 };
+
+// For kernels that compute in f32 and read and write what is stored in 16 bits.
+inline const char* decline_unless_f32(const KernelCall& call) {
+  for (int i = 0; i < call.n_out; ++i)
+    if (call.out[i].dtype == Dtype::f64) return "only f32, bf16 and f16";
+  return nullptr;
+}
+
+inline const char* decline_unless_real(const KernelCall& call) {
+  const Dtype dtype = call.out[0].dtype;
+  return dtype == Dtype::f32 || dtype == Dtype::f64 || dtype == Dtype::bf16 || dtype == Dtype::f16 ? nullptr : "only real numbers";
+}
 
 constexpr int64_t ceil_divide(int64_t n, int64_t by) { return n / by + (n % by != 0); }
 

@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kThreads) random_kernel(RandomCall call, const
   const float offset = static_cast<float>(params.offset), scale = static_cast<float>(params.scale);
 #pragma unroll 1
   for (int64_t i = thread_of_grid(); i < call.rows * blocks; i += threads_of_grid()) {
-    const int64_t row = i / blocks, number = i % blocks;
+    const int64_t row = divide(i, blocks, call.rows * blocks), number = i - row * blocks;
     const auto example = static_cast<uint64_t>(step->example_ids != nullptr ? step->example_ids[row] : row);
     const PhiloxBlock block = params.per_example ? philox_for_example(key, step->epoch, example, static_cast<uint32_t>(number))
                                                  : philox_for_step(key, step->step, static_cast<uint32_t>(number));

@@ -88,6 +88,17 @@ Walk<N> make_logical_walk(const View& shape, const View* const (&operands)[N]) {
   return make_walk_in_order<N>(shape, kOrder, operands);
 }
 
+// The four coordinates of each element of an image, in its order in memory.
+inline Walk<4> make_coordinate_walk(const View& image) {
+  View coordinates[4];
+  for (int d = 0; d < 4; ++d) {
+    coordinates[d] = image;
+    for (int64_t& stride : coordinates[d].strides) stride = 0;
+    coordinates[d].strides[d] = 1;
+  }
+  return make_walk<4>(image, {&coordinates[0], &coordinates[1], &coordinates[2], &coordinates[3]});
+}
+
 // Offsets of element i in the operands. Division by 32 bits is several times as fast as by 64. Loops over dimensions are not unrolled: most
 // calls have one or two, and the module is part of what is installed.
 template <int N>

@@ -143,8 +143,10 @@ class Placed {
 // One case, with its values drawn; runs kernels on it.
 class Bench {
  public:
-  Bench(const OpCase& tested, uint64_t seed, Site& site)
+  // `storage`: what operands of f32 are stored as; Error where the op does not take that.
+  Bench(const OpCase& tested, uint64_t seed, Site& site, Dtype storage = Dtype::f32)
       : site_(site),
+        storage_(storage),
         tested_(tested),
         op_(op_named(tested.op)),
         random_(seed),
@@ -153,6 +155,7 @@ class Bench {
       const CaseOperand& operand = tested.inputs[i];
       present_[i] = operand.present;
       narrow_.push_back(operand.type);
+      if (operand.type.dtype == Dtype::f32) narrow_.back().dtype = storage;
       values_.push_back(operand.present ? case_values(operand, false, random_) : Tensor());
     }
     wide_ = narrow_;
@@ -268,21 +271,26 @@ class Bench {
   void compare(const View& got, const Tensor& truth, const Tensor* before) {
     double largest = 0;
     for (size_t k = 0; k < values_.size(); ++k)
-      if (present_[k] && narrow_[k].dtype == Dtype::f32)
+      if (present_[k] && values_[k].dtype() == Dtype::f32)
         for (int64_t i = 0; i < values_[k].elements(); ++i)
           largest = std::max(largest, 0.3 * std::abs(double{values_[k].data<float>()[i]}));
     for (int64_t i = 0; i < truth.elements(); ++i) {
       const double x = load_as<double>(truth.view(), i);
       if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
     }
+    // One rounding to what results are stored as.
+    const double rounding = got.dtype == Dtype::bf16 ? 0x1p-8 : got.dtype == Dtype::f16 ? 0x1p-11 : 0;
     int64_t i = 0, wrong = 0;
     for_each_index(got.rank, got.dims, [&](const int64_t* index) {
       const double start = before ? load_as<double>(before->view(), i) : 0.0;
-      const double expected = load_as<double>(truth.view(), i++) + start, x = load_as<double>(got, offset_of(got, index));
+      double expected = load_as<double>(truth.view(), i++) + start;
+      if (got.dtype == Dtype::f16) expected = double{float_from_f16(f16_from_float(static_cast<float>(expected)))};  // may be infinite
+      const double x = load_as<double>(got, offset_of(got, index));
       const double scale =
           op_.elementwise && op_.name != std::string_view("fused") ? std::abs(expected) + std::abs(start) : largest + std::abs(start);
-      const bool right =
-          std::isnan(expected) ? std::isnan(x) : x == expected || std::abs(x - expected) <= tested_.tolerance * scale + 1e-37;
+      const bool right = std::isnan(expected) ? std::isnan(x)
+                                              : x == expected || std::abs(x - expected) <=
+                                                                     (tested_.tolerance + rounding) * scale + (rounding > 0 ? 1e-6 : 1e-37);
       if (!right && ++wrong <= 2)
         ADD_FAILURE() << "element " << i - 1 << ": " << x << " instead of " << expected << " (largest " << largest << ")";
     });
@@ -292,6 +300,7 @@ class Bench {
   }
 
   Site& site_;
+  Dtype storage_;
   const OpCase& tested_;
   const OpDef& op_;
   std::mt19937_64 random_;

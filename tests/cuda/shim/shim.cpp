@@ -1,7 +1,6 @@
 #include "tests/cuda/shim/shim.h"
 
 #include <cuda_runtime.h>
-#include <ucontext.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +8,8 @@
 #include <memory>
 #include <numeric>
 #include <random>
+
+#include "tests/cuda/shim/fiber.h"
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -29,11 +30,6 @@ std::mt19937 shuffle_random;
 std::map<std::string, std::vector<Barrier*>> reached;  // a template has one for each instance
 
 enum class State : uint8_t { ready, at_barrier, at_exchange, done };
-
-struct Fiber {
-  ucontext_t context = {};
-  std::unique_ptr<std::byte[]> stack = std::make_unique<std::byte[]>(kStack);
-};
 
 struct Thread {
   State state = State::ready;
@@ -57,7 +53,7 @@ struct Block {
   const Barrier* barrier = nullptr;  // at which one waits
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Fiber*> idle;
-  ucontext_t scheduler = {};
+  Fiber scheduler;
 } block;
 
 [[noreturn]] void fail(const std::string& what) {
@@ -71,18 +67,13 @@ void fiber_main() {
     block.thread[block.self].state = State::done;
     Fiber* const self = block.thread[block.self].fiber;
     block.idle.push_back(self);
-    swapcontext(&self->context, &block.scheduler);
+    Fiber::go(*self, block.scheduler);
   }
 }
 
 Fiber* new_fiber() {
   if (block.idle.empty()) {
-    block.fibers.push_back(std::make_unique<Fiber>());
-    ucontext_t& context = block.fibers.back()->context;
-    getcontext(&context);
-    context.uc_stack.ss_sp = block.fibers.back()->stack.get();
-    context.uc_stack.ss_size = kStack;
-    makecontext(&context, fiber_main, 0);
+    block.fibers.push_back(std::make_unique<Fiber>(kStack, fiber_main));
     return block.fibers.back().get();
   }
   Fiber* const fiber = block.idle.back();
@@ -96,13 +87,13 @@ void resume(unsigned index) {
   if (thread.fiber == nullptr) thread.fiber = new_fiber();
   block.self = index;
   threadIdx.x = index;
-  swapcontext(&block.scheduler, &thread.fiber->context);
+  Fiber::go(block.scheduler, *thread.fiber);
 }
 
 void wait(State state) {
   Thread& thread = block.thread[block.self];
   thread.state = state;
-  swapcontext(&thread.fiber->context, &block.scheduler);
+  Fiber::go(*thread.fiber, block.scheduler);
 }
 
 void arrange(std::vector<unsigned>* order) {

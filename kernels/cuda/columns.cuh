@@ -1,0 +1,83 @@
+// Sums down columns: for each column, kSums sums over many rows. Neighbouring threads take neighbouring columns, so that rows whose columns lie
+// side by side in memory are read at full width; the rows of a block are shared among its warps, and the rows of the call among blocks, whose
+// sums a second kernel adds up in their order. `term(row, column, sums)` adds one element; `result(column, sums)` takes the end.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/walk.cuh"
+
+namespace perigee {
+
+constexpr int kColumnWarps = kThreads / kWarp;
+constexpr int64_t kColumnBlocks = 528;             // four for each multiprocessor of the largest device
+constexpr int64_t kLeastRows = 16 * kColumnWarps;  // of one block
+
+struct ColumnShape {
+  int64_t rows = 0, columns = 0;
+  int64_t tiles = 0, parts = 1, part_rows = 0;
+};
+
+inline ColumnShape column_shape(int64_t rows, int64_t columns) {
+  ColumnShape s{.rows = rows, .columns = columns, .tiles = ceil_divide(columns, kWarp)};
+  if (s.tiles > 0) s.parts = max(int64_t{1}, min(kColumnBlocks / s.tiles, rows / kLeastRows));
+  s.part_rows = ceil_divide(rows, s.parts);
+  return s;
+}
+
+template <class T, int kSums>
+size_t columns_scratch(int64_t rows, int64_t columns) {
+  return static_cast<size_t>(column_shape(rows, columns).parts * columns * kSums) * sizeof(T);
+}
+
+// Room for two sums in double of each thread.
+static __device__ inline double* column_room() {
+  __shared__ double room[2 * kThreads];
+  return room;
+}
+
+template <class T, int kSums, class Term>
+__global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant__ Term term, ColumnShape shape, T* parts) {
+  static_assert(kSums * sizeof(T) <= 2 * sizeof(double));
+  const int64_t part = divide(blockIdx.x, shape.tiles, INT32_MAX), tile = blockIdx.x - part * shape.tiles;
+  const int64_t column = tile * kWarp + lane_of_warp();
+  const int64_t end = min((part + 1) * shape.part_rows, shape.rows);
+  T sum[kSums] = {};
+  if (column < shape.columns) {
+#pragma unroll 1
+    for (int64_t row = part * shape.part_rows + warp_of_block(); row < end; row += kColumnWarps) term(row, column, sum);
+  }
+  T* const room = reinterpret_cast<T*>(column_room());
+  for (int s = 0; s < kSums; ++s) room[s * kThreads + threadIdx.x] = sum[s];
+  __syncthreads();
+  if (warp_of_block() != 0 || column >= shape.columns) return;
+  for (int s = 0; s < kSums; ++s) {
+    T total = 0;
+    for (int warp = 0; warp < kColumnWarps; ++warp) total += room[s * kThreads + warp * kWarp + lane_of_warp()];
+    parts[(part * kSums + s) * shape.columns + column] = total;
+  }
+}
+
+template <class T, int kSums, class Result>
+__global__ void __launch_bounds__(kThreads) columns_parts_kernel(const __grid_constant__ Result result, ColumnShape shape, const T* parts) {
+#pragma unroll 1
+  for (int64_t column = thread_of_grid(); column < shape.columns; column += threads_of_grid()) {
+    T sum[kSums] = {};
+#pragma unroll 1
+    for (int64_t part = 0; part < shape.parts; ++part)
+      for (int s = 0; s < kSums; ++s) sum[s] += parts[(part * kSums + s) * shape.columns + column];
+    result(column, sum);
+  }
+}
+
+// `scratch` holds columns_scratch<T, kSums>(rows, columns).
+template <class T, int kSums, class Term, class Result>
+void sum_columns(Launches& on, const Term& term, const Result& result, int64_t rows, int64_t columns, void* scratch) {
+  const ColumnShape shape = column_shape(rows, columns);
+  on.launch(columns_kernel<T, kSums, Term>, shape.tiles * shape.parts, kThreads, term, shape, static_cast<T*>(scratch));
+  on.launch(columns_parts_kernel<T, kSums, Result>, blocks_for(columns), kThreads, result, shape, static_cast<const T*>(scratch));
+}
+
+}  // namespace perigee

@@ -1,0 +1,265 @@
+// Sums of products: y[i,j] = sum over k of a(i,k) b(k,j), by tiles in shared memory. Dense layers, matrix products, convolutions and all
+// their gradients are this sum; they differ in where a and b find their elements, which is what a loader says. A block of 256 threads makes a
+// tile of 16 kRows x 16 kColumns sums, each thread kRows x kColumns of them; in each step it reads 16 values of k of both operands into one
+// half of the shared memory while it multiplies out of the other. Where there are fewer tiles than the device has room for, k is split: the
+// parts are added up in their order by a second kernel, so that the bits do not depend on timing.
+//
+// A loader of an operand has `Line line(i, batch)` and `Place place(k)`, worked out once and used many times, `T at(line, place)`, and the
+// host's `bool along_k()`: whether neighbours in memory are neighbours in k.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/walk.cuh"
+#include "kernels/kernel.h"
+
+namespace perigee {
+
+constexpr int kTileSide = 16;  // threads of a block, each way
+constexpr int kTileDepth = 16;
+constexpr int kTileThreads = kTileSide * kTileSide;
+constexpr int kTilePad = 4;  // keeps what a warp writes in different banks
+constexpr size_t kTileRoom = size_t{34} << 10;
+constexpr int64_t kTileBlocks = 264;  // two for each multiprocessor of the largest device
+constexpr int64_t kLeastDepth = 256;  // of one part when k is split
+
+// One number for a position that several dimensions make up: their offset in an operand.
+struct Index {
+  int rank = 0;
+  int64_t n = 1;
+  int64_t dims[kMaxRank];
+  int64_t strides[kMaxRank];
+
+  void add(int64_t dim, int64_t stride) {
+    n *= dim;
+    if (dim == 1) return;
+    if (rank > 0 && strides[rank - 1] == stride * dim) {
+      dims[rank - 1] *= dim, strides[rank - 1] = stride;
+      return;
+    }
+    dims[rank] = dim, strides[rank++] = stride;
+  }
+  int64_t last_stride() const { return rank > 0 ? strides[rank - 1] : 0; }
+
+  __device__ int64_t offset(int64_t i) const { return rank > 1 ? joined_offset(i) : rank == 1 ? i * strides[0] : 0; }
+
+ private:
+  __device__ __attribute__((noinline)) int64_t joined_offset(int64_t i) const {
+    int64_t offset = 0;
+#pragma unroll 1
+    for (int d = rank - 1; d > 0; --d) {
+      const int64_t rest = divide(i, dims[d], n);
+      offset += (i - rest * dims[d]) * strides[d];
+      i = rest;
+    }
+    return offset + i * strides[0];
+  }
+};
+
+struct TileShape {
+  int64_t rows = 0, columns = 0, depth = 0, batches = 1;
+  int64_t parts = 1, part_depth = 0;
+  int64_t row_tiles = 0, column_tiles = 0;
+  int64_t blocks() const { return row_tiles * column_tiles * parts * batches; }
+};
+
+inline TileShape tile_shape(int64_t rows, int64_t columns, int64_t depth, int64_t batches, int side, bool split) {
+  TileShape s{.rows = rows, .columns = columns, .depth = depth, .batches = batches};
+  s.row_tiles = ceil_divide(rows, int64_t{kTileSide} * side);
+  s.column_tiles = ceil_divide(columns, int64_t{kTileSide} * side);
+  const int64_t tiles = s.row_tiles * s.column_tiles * batches;
+  if (split && tiles > 0) s.parts = max(int64_t{1}, min(kTileBlocks / tiles, depth / kLeastDepth));
+  s.part_depth = ceil_divide(ceil_divide(depth, s.parts), kTileDepth) * kTileDepth;
+  return s;
+}
+
+// Not a template, so that the test's stand-in for a GPU can fill it with rubbish.
+static __device__ inline std::byte* tile_room() {
+  __shared__ Vector<float> room[kTileRoom / sizeof(Vector<float>)];
+  return reinterpret_cast<std::byte*>(room);
+}
+
+__device__ inline float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
+__device__ inline double multiply_add(double a, double b, double c) { return fma(a, b, c); }
+
+template <class T, int kCount>
+__device__ void read_vectors(const T* from, T (&to)[kCount]) {
+  constexpr int kLanes = Vector<T>::kLanes;
+  for (int i = 0; i < kCount; i += kLanes) {
+    const Vector<T> vector = *reinterpret_cast<const Vector<T>*>(from + i);
+    for (int l = 0; l < kLanes; ++l) to[i + l] = vector.lane[l];
+  }
+}
+
+// kSide x 16 lines of one operand, for kTileDepth values of k at a time: from memory into registers, then into shared memory.
+template <class T, int kSide, class Loader>
+class TileReader {
+ public:
+  static constexpr int kLines = kSide * kTileSide, kPitch = kLines + kTilePad;
+
+  __device__ TileReader(const Loader& loader, int64_t batch, int64_t first, int64_t lines, bool along_k)
+      : loader_(loader), lines_(lines - first), along_k_(along_k), self_(static_cast<int>(threadIdx.x)) {
+    for (int i = 0; i < kSide; ++i) {
+      const int64_t at = first + line_of(i);
+      line_[i] = loader.line(at < lines ? at : 0, batch);
+    }
+  }
+
+  __device__ void fetch(int64_t k, int64_t end) {
+    typename Loader::Place place = {};
+    for (int i = 0; i < kSide; ++i) {
+      const int64_t at = k + depth_of(i);
+      if (i == 0 || !along_k_) place = loader_.place(at < end ? at : 0);
+      value_[i] = at < end && line_of(i) < lines_ ? loader_.at(line_[i], place) : T(0);
+    }
+  }
+
+  __device__ void put(T* room) const {
+    for (int i = 0; i < kSide; ++i) room[depth_of(i) * kPitch + line_of(i)] = value_[i];
+  }
+
+ private:
+  // Which of the tile the thread's i-th element is: neighbouring threads take neighbours in memory.
+  __device__ int line_of(int i) const { return along_k_ ? (self_ + i * kTileThreads) / kTileDepth : (self_ + i * kTileThreads) % kLines; }
+  __device__ int depth_of(int i) const { return along_k_ ? self_ % kTileDepth : (self_ + i * kTileThreads) / kLines; }
+
+  const Loader& loader_;
+  int64_t lines_;
+  bool along_k_;
+  int self_;
+  typename Loader::Line line_[kSide];
+  T value_[kSide];
+};
+
+// The sums of one tile over k in [begin, end), in the threads' registers.
+template <class T, int kRows, int kColumns, class A, class B>
+__device__ void tile_sums(const A& a, const B& b, const TileShape& shape, bool a_along_k, bool b_along_k, int64_t batch, int64_t row,
+                          int64_t column, int64_t begin, int64_t end, T (&sum)[kRows][kColumns]) {
+  using ReadA = TileReader<T, kRows, A>;
+  using ReadB = TileReader<T, kColumns, B>;
+  static_assert(2 * kTileDepth * (ReadA::kPitch + ReadB::kPitch) * sizeof(T) <= kTileRoom);
+  T* const room = reinterpret_cast<T*>(tile_room());
+  const int x = static_cast<int>(threadIdx.x) % kTileSide * kColumns, y = static_cast<int>(threadIdx.x) / kTileSide * kRows;
+  ReadA read_a(a, batch, row, shape.rows, a_along_k);
+  ReadB read_b(b, batch, column, shape.columns, b_along_k);
+  for (int i = 0; i < kRows; ++i)
+    for (int j = 0; j < kColumns; ++j) sum[i][j] = 0;
+  int half = 0;
+  // Begins a step early, with what the first step needs.
+#pragma unroll 1
+  for (int64_t k = begin - kTileDepth; k < end; k += kTileDepth, half ^= 1) {
+    T* const tile_a = room + half * kTileDepth * (ReadA::kPitch + ReadB::kPitch);
+    T* const tile_b = tile_a + kTileDepth * ReadA::kPitch;
+    if (k >= begin) {
+      read_a.put(tile_a), read_b.put(tile_b);
+      __syncthreads();  // the other half may still be read by those who are behind: it is written after the next barrier at the soonest
+    }
+    if (k + kTileDepth < end) read_a.fetch(k + kTileDepth, end), read_b.fetch(k + kTileDepth, end);
+    if (k < begin) continue;
+#pragma unroll 4
+    for (int d = 0; d < kTileDepth; ++d) {
+      T left[kRows], right[kColumns];
+      read_vectors(tile_a + d * ReadA::kPitch + y, left);
+      read_vectors(tile_b + d * ReadB::kPitch + x, right);
+      for (int i = 0; i < kRows; ++i)
+        for (int j = 0; j < kColumns; ++j) sum[i][j] = multiply_add(left[i], right[j], sum[i][j]);
+    }
+  }
+}
+
+// Which tile a block makes.
+struct TilePlace {
+  int64_t row_tile, column_tile, part, batch;
+  __device__ explicit TilePlace(const TileShape& s) {
+    const int64_t line = divide(blockIdx.x, s.column_tiles, INT32_MAX), plane = divide(line, s.row_tiles, INT32_MAX);
+    batch = divide(plane, s.parts, INT32_MAX);
+    column_tile = blockIdx.x - line * s.column_tiles, row_tile = line - plane * s.row_tiles, part = plane - batch * s.parts;
+  }
+};
+
+// Calls f(row, column, value) for each value of the tile, by way of the shared memory, so that neighbouring threads have neighbouring columns.
+template <class T, int kRows, int kColumns, class F>
+__device__ void spread_tile(const T (&value)[kRows][kColumns], F f) {
+  constexpr int kAtOnce = 4, kWidth = kTileSide * kColumns, kPitch = kWidth + kTilePad;
+  static_assert(kRows % kAtOnce == 0 && kTileSide * kAtOnce * kPitch * sizeof(T) <= kTileRoom);
+  T* const room = reinterpret_cast<T*>(tile_room());
+  const int x = static_cast<int>(threadIdx.x) % kTileSide * kColumns, y = static_cast<int>(threadIdx.x) / kTileSide;
+  for (int first = 0; first < kRows; first += kAtOnce) {
+    __syncthreads();  // what was there is still read
+    for (int i = 0; i < kAtOnce; ++i)
+      for (int j = 0; j < kColumns; ++j) room[(y * kAtOnce + i) * kPitch + x + j] = value[first + i][j];
+    __syncthreads();
+#pragma unroll 1
+    for (int e = static_cast<int>(threadIdx.x); e < kTileSide * kAtOnce * kWidth; e += kTileThreads) {
+      const int line = e / kWidth, column = e % kWidth;
+      f(line / kAtOnce * kRows + first + line % kAtOnce, column, room[line * kPitch + column]);
+    }
+  }
+}
+
+// `out(batch, row, column, sum)` does the rest; when k is split, what it gets is written to `parts` first.
+template <class T, int kRows, int kColumns, class A, class B, class Out>
+__global__ void __launch_bounds__(kTileThreads)
+    tile_kernel(const __grid_constant__ A a, const __grid_constant__ B b, const __grid_constant__ Out out, TileShape shape, T* parts,
+                bool a_along_k, bool b_along_k) {
+  const TilePlace place(shape);
+  const int64_t row = place.row_tile * kTileSide * kRows, column = place.column_tile * kTileSide * kColumns;
+  const int64_t begin = place.part * shape.part_depth, end = min(begin + shape.part_depth, shape.depth);
+  T sum[kRows][kColumns];
+  tile_sums<T, kRows, kColumns>(a, b, shape, a_along_k, b_along_k, place.batch, row, column, begin, end, sum);
+  const int64_t part = (place.part * shape.batches + place.batch) * shape.rows;
+  spread_tile(sum, [&](int i, int j, T value) {
+    if (row + i >= shape.rows || column + j >= shape.columns) return;
+    if (shape.parts == 1) out(place.batch, row + i, column + j, value);
+    else parts[(part + row + i) * shape.columns + column + j] = value;
+  });
+}
+
+// Adds the parts up.
+template <class T, class Out>
+__global__ void __launch_bounds__(kThreads) tile_parts_kernel(const __grid_constant__ Out out, TileShape shape, const T* parts) {
+  const int64_t n = shape.batches * shape.rows * shape.columns;
+#pragma unroll 1
+  for (int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
+    T sum = 0;
+#pragma unroll 4
+    for (int64_t part = 0; part < shape.parts; ++part) sum += parts[part * n + i];
+    const int64_t row = divide(i, shape.columns, n), batch = divide(row, shape.rows, n);
+    out(batch, row - batch * shape.rows, i - row * shape.columns, sum);
+  }
+}
+
+// Whether threads take 8 x 8 sums instead of 4 x 4: more operations for each element that is read, but fewer blocks.
+inline bool wide_tiles(int64_t rows, int64_t columns, int64_t batches) {
+  return rows > 64 && columns > 64 && ceil_divide(rows, 128) * ceil_divide(columns, 128) * batches >= kTileBlocks / 2;
+}
+
+// What the parts of k take.
+template <class T>
+size_t tile_scratch(int64_t rows, int64_t columns, int64_t depth, int64_t batches) {
+  const TileShape shape = tile_shape(rows, columns, depth, batches, 4, true);
+  return shape.parts == 1 ? 0 : static_cast<size_t>(shape.parts * batches * rows * columns) * sizeof(T);
+}
+
+template <class T, class A, class B, class Out>
+void run_wide_tiles(Launches& on, const A& a, const B& b, const Out& out, int64_t rows, int64_t columns, int64_t depth, int64_t batches) {
+  const TileShape shape = tile_shape(rows, columns, depth, batches, 8, false);
+  on.launch(tile_kernel<T, 8, 8, A, B, Out>, shape.blocks(), kTileThreads, a, b, out, shape, static_cast<T*>(nullptr), a.along_k(),
+            b.along_k());
+}
+
+// `scratch` holds what tile_scratch says of these sizes.
+template <class T, class A, class B, class Out>
+void run_tiles(Launches& on, const A& a, const B& b, const Out& out, int64_t rows, int64_t columns, int64_t depth, int64_t batches,
+               void* scratch) {
+  const TileShape shape = tile_shape(rows, columns, depth, batches, 4, true);
+  on.launch(tile_kernel<T, 4, 4, A, B, Out>, shape.blocks(), kTileThreads, a, b, out, shape, static_cast<T*>(scratch), a.along_k(),
+            b.along_k());
+  if (shape.parts > 1)
+    on.launch(tile_parts_kernel<T, Out>, blocks_for(batches * rows * columns), kThreads, out, shape, static_cast<const T*>(scratch));
+}
+
+}  // namespace perigee

@@ -1,0 +1,35 @@
+// A stack and where on it a thread of a kernel goes on.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+#define SHIM_OWN_SWITCH 1
+#else
+#include <ucontext.h>
+#endif
+
+namespace shim {
+
+class Fiber {
+ public:
+  Fiber() = default;  // the stack that runs already
+  // `main` is called at the first switch and never returns.
+  Fiber(size_t stack_bytes, void (*main)());
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  // Goes on there; returns when somebody switches back to `from`.
+  static void go(Fiber& from, Fiber& to);
+
+ private:
+  std::unique_ptr<std::byte[]> stack_;
+#ifdef SHIM_OWN_SWITCH
+  void* top_ = nullptr;
+#else
+  ucontext_t context_ = {};
+#endif
+};
+
+}  // namespace shim
