@@ -106,8 +106,7 @@ TEST(ByLabel, SortsAndKeepsTheOrderWithinALabel) {
   const SourcePtr source = open(R"({"type":"by_label","source":)" + labelled(300) + "}");
   ASSERT_EQ(source->size(), 300);
   const int64_t first[] = {1, 2, 0};  // of each label
-  for (int64_t i = 0; i < 300; ++i)
-    EXPECT_EQ(example(*source, i), std::pair(static_cast<float>(first[i / 100] + i % 100 * 3), i / 100));
+  for (int64_t i = 0; i < 300; ++i) EXPECT_EQ(example(*source, i), std::pair(static_cast<float>(first[i / 100] + i % 100 * 3), i / 100));
 }
 
 TEST(ByLabel, RefusesWhatIsNoLabel) {
