@@ -133,14 +133,14 @@ TEST(Compile, RunsOncePerShapeAndReadsTensorsFromOutsideAnew) {
 }
 
 TEST(Compile, AnswersSeveralThreads) {
-  const auto f = pg::compile([](const pg::tensor& x, const pg::tensor& w) { return pg::relu(matmul(x, w)).sum(1); });
-  const pg::tensor w = pg::ones({8, 8});
+  const auto f = pg::compile([](const pg::tensor& x, const pg::tensor& w) { return pg::relu(matmul(matmul(x, w) / 64, w)).sum(1); });
+  const pg::tensor w = pg::ones({64, 64});
   std::atomic<int> wrong = 0;
   std::vector<std::thread> threads;
   for (int t = 1; t <= 4; ++t)
     threads.emplace_back([&, t] {
-      for (int i = 0; i < 50; ++i)
-        for (const double each : numbers(f(pg::full({static_cast<int64_t>(4 + t % 2), 8}, t), w))) wrong += each != 64.0 * t;
+      for (int i = 0; i < 500; ++i)
+        for (const double each : numbers(f(pg::full({static_cast<int64_t>(128 + t % 2), 64}, t), w))) wrong += each != 4096.0 * t;
     });
   for (std::thread& each : threads) each.join();
   EXPECT_EQ(wrong, 0);
