@@ -36,7 +36,9 @@ int Gpu::count(std::string* why) {
   if (module == nullptr) return 0;
   int count = 0;
   if (const int status = module->device_count(&count); status != 0) {
-    *why = module->message(status);
+    int driver = 0, runtime = 0;
+    module->versions(&driver, &runtime);
+    *why = driver == 0 ? "there is no NVIDIA driver" : module->message(status);
     return 0;
   }
   if (count == 0) *why = "no CUDA-capable device is detected";

@@ -20,7 +20,7 @@ std::unique_ptr<ResidentData> ResidentData::load(Gpu& gpu, const DataSource& sou
   for (const int field : fields) bytes += size * row_bytes(all[static_cast<size_t>(field)]);
   if (bytes > gpu.free_bytes() / 2) return nullptr;
 
-  auto data = std::unique_ptr<ResidentData>(new ResidentData);
+  auto data = std::make_unique<ResidentData>();
   for (const int field : fields) {
     const size_t row = row_bytes(all[static_cast<size_t>(field)]);
     data->columns_.push_back({row, gpu.allocate(size * row, "the data set")});

@@ -35,8 +35,8 @@ struct CUgraph_st {
   std::vector<std::function<void()>> work;
 };
 
-struct CUgraphExec_st {
-  std::vector<std::function<void()>> work;
+struct CUgraphExec_st : CUgraph_st {
+  explicit CUgraphExec_st(const CUgraph_st& graph) : CUgraph_st(graph) {}
 };
 
 namespace {
@@ -282,7 +282,7 @@ cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t stre
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   if (const cudaError_t status = say(driver_fault()); status != cudaSuccess) return status;
-  *stream = new CUstream_st;
+  *stream = std::make_unique<CUstream_st>().release();
   return cudaSuccess;
 }
 
@@ -290,7 +290,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   run_until(stream, nullptr, 0);
   if (newest == stream) newest = nullptr;
-  delete stream;
+  const std::unique_ptr<CUstream_st> dropped(stream);
   return say(cudaSuccess);
 }
 
@@ -311,7 +311,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const std::lock_guard lock(mutex);
   if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
-  stream->capture = new CUgraph_st;
+  stream->capture = std::make_unique<CUgraph_st>().release();
   return say(cudaSuccess);
 }
 
@@ -323,12 +323,12 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = new CUevent_st;
+  *event = std::make_unique<CUevent_st>().release();
   return say(cudaSuccess);
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete event;
+  const std::unique_ptr<CUevent_st> dropped(event);
   return say(cudaSuccess);
 }
 
@@ -351,17 +351,17 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  *exec = new CUgraphExec_st{graph->work};
+  *exec = std::make_unique<CUgraphExec_st>(*graph).release();
   return say(cudaSuccess);
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete graph;
+  const std::unique_ptr<CUgraph_st> dropped(graph);
   return say(cudaSuccess);
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  delete exec;
+  const std::unique_ptr<CUgraphExec_st> dropped(exec);
   return say(cudaSuccess);
 }
 
