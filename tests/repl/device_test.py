@@ -103,7 +103,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         pathlib.Path("job.json").write_text(json.dumps(JOB), encoding="utf-8")
-        for check in (trains_like_the_reference, survives_a_fault_of_the_device, says_what_is_wrong, workers_are_replaced):
+        for check in (trains_like_the_reference, trains_with_our_kernels, survives_a_fault_of_the_device, says_what_is_wrong, workers_are_replaced):
             check("job.json")
             print(f"ok {check.__name__}", flush=True)
 
