@@ -3,6 +3,7 @@
 // launcher's. A coordinator that takes over knows nothing of it: pauses end, and the job's own values hold again.
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "cluster/coordinator_impl.h"
 #include "cluster/steer.h"
@@ -24,7 +25,12 @@ void Coordinator::Impl::on_steer(PeerId peer, const Steer& message) {
                   {.what = "this run can be watched, not steered",
                    .got = "a connection without a secret",
                    .hint = "train with --secret FILE, and give the same file to `perigee attach`; `perigee secret new` makes one"});
-    steer(Json::parse(message.json, "command"));
+    // A frame that comes again is answered again, and not done again: what was asked for since holds.
+    std::erase_if(steered, [&](const auto& one) { return !strangers.contains(one.first); });
+    uint64_t& last_request = steered[peer];
+    const bool is_new = message.request > last_request;
+    last_request = std::max(last_request, message.request);
+    if (is_new) steer(Json::parse(message.json, "command"));
   } catch (const Error& error) {
     const Error::Parts& why = error.parts();
     refused = Json(Json::Object{{"kind", static_cast<int64_t>(error.kind())},
