@@ -78,6 +78,11 @@ void cuda() {
   const CudaModule* module = cuda_module(&why);
   if (module == nullptr) return none("CUDA kernels", why + "; build with nvcc (meson configure -Dcuda=enabled)");
   good("CUDA kernels", "compiled for sm_80, sm_90 and later");
+  for (const CudaLibrary library : kCudaLibraries) {
+    const CudaLibraryInfo& info = module->library(library);
+    if (info.why == nullptr) good(info.name, std::string(info.version) + ", " + info.path);
+    else none(info.name, std::string(info.why) + "; for " + info.serves);
+  }
   int count = 0, driver = 0, runtime = 0;
   const auto version = [](int number) { return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10); };
   if (module->versions(&driver, &runtime) == 0 && driver > 0 && driver / 1000 < runtime / 1000)

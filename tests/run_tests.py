@@ -17,6 +17,8 @@
     fuzz       every program of tests/fuzz/ with libFuzzer, at most 20 s each from one seed, in build-fuzz/;
                PERIGEE_FUZZ_SECONDS=600 seeks new inputs for so long each
     faults     real processes of a cluster that are killed, stopped and cut off: tests/cluster/faults.py
+  by name alone:
+    bundle     what tests/gpu/run.sh needs on a machine with a GPU is made, and runs where nothing else is installed
 
 Each part is timed. The last line is `N passed, N failed, N skipped`; the exit status is 0 only when nothing failed.
 """
@@ -290,6 +292,16 @@ def package(part):
     part.add(passed=1)
 
 
+def bundle(part):
+    status, output = run([ROOT / "tests" / "gpu" / "bundle.sh", "--build", BUILD, "--check"], timeout=20 * MINUTES)
+    if status == 77:
+        return part.skip((output.strip().splitlines() or [""])[-1])
+    if status:
+        return part.fail("the bundle for machines with a GPU", output)
+    part.notes.append(next(line for line in output.splitlines() if line.endswith(" bytes")))
+    part.add(passed=1)
+
+
 def mnist(part):
     folder = data_folder()
     if not folder or not (pathlib.Path(folder) / "mnist").is_dir():
@@ -381,10 +393,11 @@ def fuzz(part):
 
 QUICK = [build, lint, unit, models]
 REST = [isa, simulator, install, package, mnist, faults, asan, tsan, fuzz]
+BY_NAME = [bundle]
 
 
 def main():
-    names = [p.__name__ for p in QUICK + REST]
+    names = [p.__name__ for p in QUICK + REST + BY_NAME]
     parser = argparse.ArgumentParser(prog="perigee test", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="the slow parts too")
     parser.add_argument("--soak", metavar="TIME", help="only this: a cluster under random faults for so long, as in 10m")
@@ -398,7 +411,7 @@ def main():
     unknown = [p for p in args.parts if p not in names]
     if unknown:
         parser.error(f"no part '{unknown[0]}'; the parts are {', '.join(names)}")
-    chosen = [p for p in QUICK + REST if p.__name__ in args.parts] if args.parts else QUICK + (REST if args.all else [])
+    chosen = [p for p in QUICK + REST + BY_NAME if p.__name__ in args.parts] if args.parts else QUICK + (REST if args.all else [])
 
     reports = []
     for function in chosen:

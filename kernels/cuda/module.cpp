@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <cstring>
+#include <string_view>
 
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/registry.h"
@@ -77,15 +78,30 @@ int end_capture(void* stream, void** graph) {
 int launch_graph(void* graph, void* stream) { return told(cudaGraphLaunch(graph_of(graph), stream_of(stream))); }
 int destroy_graph(void* graph) { return told(cudaGraphExecDestroy(graph_of(graph))); }
 
+// For what cuBLASLt and cuDNN write between their own steps; an algorithm that wants more is not chosen.
+constexpr size_t kWorkspace = size_t{128} << 20;
+
+bool wants_workspace() {
+  for (const KernelList& list : cuda_kernel_lists())
+    for (size_t i = 0; i < list.count; ++i) {
+      const std::string_view name = list.first[i].name;
+      if (name == "cublas" && cuda_library_missing(CudaLibrary::cublas_lt) == nullptr) return true;
+      if (name == "cudnn" && cuda_library_missing(CudaLibrary::cudnn) == nullptr) return true;
+    }
+  return false;
+}
+
 int open_queue(int device, CudaQueue* queue) {
   *queue = {};
   queue->device = device;
   queue->libraries = make_cuda_libraries();
+  if (wants_workspace() && allocate(kWorkspace, &queue->workspace) == cudaSuccess) queue->workspace_bytes = kWorkspace;
   return create_stream(&queue->stream);
 }
 
 void close_queue(CudaQueue* queue) {
   drop_cuda_libraries(queue->libraries);
+  if (queue->workspace != nullptr) release(queue->workspace);
   if (queue->stream != nullptr) destroy_stream(queue->stream);
   *queue = {};
 }
@@ -98,6 +114,7 @@ const perigee::CudaModule* perigee_cuda_module() {
   static const CudaModule module{.device_count = device_count,
                                  .device = device,
                                  .message = message,
+                                 .library = cuda_library,
                                  .versions = versions,
                                  .select = select,
                                  .memory = memory,

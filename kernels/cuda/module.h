@@ -7,6 +7,7 @@
 #include <span>
 
 #include "kernels/cuda/codec.h"
+#include "kernels/cuda/libraries.h"
 #include "kernels/cuda/queue.h"
 #include "kernels/cuda/step.h"
 #include "kernels/registry.h"
@@ -28,6 +29,7 @@ struct CudaModule {
   int (*device_count)(int* count) = nullptr;
   int (*device)(int index, CudaDevice* device) = nullptr;
   const char* (*message)(int code) = nullptr;
+  const CudaLibraryInfo& (*library)(CudaLibrary library) = nullptr;
   int (*versions)(int* driver, int* runtime) = nullptr;  // 13000 is 13.0; driver 0: there is none
   int (*select)(int device) = nullptr;                   // for what the calling thread does from now on
   int (*memory)(size_t* free, size_t* total) = nullptr;  // of the current device

@@ -1,9 +1,11 @@
 // Training speed of one job, as bench.py asks for it:
 //   train_bench JOB.json --batch 64 --threads 1 --repeats 5 --seconds 0.5
 //   train_bench JOB.json --batch 64 --threads 1 --steps 300       only makes so many steps
+//   train_bench JOB.json --device cuda:0 --seconds 2              by Trainer::run, which queues a step before it reads the one before
 // Steps the trainer with no hooks and prints one JSON object: {"images_per_s": [one number a repeat], "peak_mb": …, …}.
 #include <sys/resource.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +13,7 @@
 #include <string>
 
 #include "src/core/error.h"
+#include "src/train/device_choice.h"
 #include "src/train/trainer.h"
 
 namespace {
@@ -28,7 +31,7 @@ double cpu_seconds() {
 }
 
 struct Arguments {
-  std::string job;
+  std::string job, device = "cpu";
   int64_t batch = 0;
   int threads = 1, repeats = 5;
   int64_t steps = 0;  // so many steps and no timing: for counting allocations
@@ -45,6 +48,7 @@ Arguments parse(int argc, char** argv) {
     }
     const char* value = i + 1 < argc ? argv[++i] : "";
     if (name == "--batch") arguments.batch = std::atoll(value);
+    else if (name == "--device") arguments.device = value;
     else if (name == "--threads") arguments.threads = std::atoi(value);
     else if (name == "--repeats") arguments.repeats = std::atoi(value);
     else if (name == "--steps") arguments.steps = std::atoll(value);
@@ -55,29 +59,59 @@ Arguments parse(int argc, char** argv) {
   return arguments;
 }
 
+// Counts what run() takes until the time is over.
+class Meter : public perigee::Hook {
+ public:
+  void on_step(perigee::Trainer&, const perigee::StepReport& report) override {
+    examples += report.examples;
+    loss = report.loss;
+    stop = seconds() >= end;
+  }
+  double end = 0, loss = 0;
+  int64_t examples = 0;
+  std::atomic<bool> stop{false};
+};
+
+// Examples in about so many seconds, and the loss of the last step.
+int64_t train_for(perigee::Trainer& trainer, Meter& meter, bool ahead, double duration, double* loss) {
+  const double end = seconds() + duration;
+  int64_t examples = 0;
+  if (ahead) {
+    meter.end = end, meter.examples = 0, meter.stop = false;
+    trainer.run(meter.stop);
+    *loss = meter.loss;
+    return meter.examples;
+  }
+  while (seconds() < end) {
+    const perigee::StepReport report = trainer.step();
+    examples += report.examples;
+    *loss = report.loss;
+  }
+  return examples;
+}
+
 void bench(const Arguments& arguments) {
   perigee::Job job = perigee::Job::load(arguments.job);
   if (arguments.batch > 0) job.set("data.batch", std::to_string(arguments.batch));
-  perigee::Trainer trainer(job, {.threads = arguments.threads});
+  perigee::TrainerOptions options{.threads = arguments.threads};
+  perigee::choose_device(arguments.device, "train_bench", 0, &options);
+  perigee::Trainer trainer(job, options);
   if (arguments.steps > 0) {
     for (int64_t i = 0; i < arguments.steps; ++i) trainer.step();
     return;
   }
   for (int i = 0; i < kWarmUpSteps; ++i) trainer.step();
+  Meter meter;
+  const bool ahead = options.backend == perigee::Backend::cuda;
+  if (ahead) trainer.add_hook(&meter);
 
   perigee::Json rates = perigee::Json::array(), cpu_rates = perigee::Json::array();
   double loss = 0;
   for (int repeat = 0; repeat < arguments.repeats; ++repeat) {
-    int64_t examples = 0;
     const double start = seconds(), cpu_start = cpu_seconds();
-    double elapsed = 0;
-    while ((elapsed = seconds() - start) < arguments.seconds) {
-      const perigee::StepReport report = trainer.step();
-      examples += report.examples;
-      loss = report.loss;
-    }
-    rates.push(static_cast<double>(examples) / elapsed);
-    cpu_rates.push(static_cast<double>(examples) / (cpu_seconds() - cpu_start));
+    const auto examples = static_cast<double>(train_for(trainer, meter, ahead, arguments.seconds, &loss));
+    rates.push(examples / (seconds() - start));
+    cpu_rates.push(examples / (cpu_seconds() - cpu_start));
   }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

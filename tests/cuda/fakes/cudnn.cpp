@@ -135,7 +135,10 @@ class Execution {
     x.rounds = w.rounds = rounds_;
     const int64_t group_out = w.dims[0] / (x.dims[1] / w.dims[1]);
     Tensor& target = direction == 0 ? y : direction == 1 ? x : w;
-    std::map<std::vector<int64_t>, double> total;
+    const auto place = [&target](int64_t a, int64_t b, int64_t c, int64_t e) {
+      return static_cast<size_t>(((a * target.dims[1] + b) * target.dims[2] + c) * target.dims[3] + e);
+    };
+    std::vector<double> total(place(target.dims[0], 0, 0, 0));
     y.each([&](int64_t n, int64_t o, int64_t i, int64_t j) {
       for (int64_t c = 0; c < w.dims[1]; ++c)
         for (int64_t p = 0; p < w.dims[2]; ++p)
@@ -143,12 +146,12 @@ class Execution {
             const int64_t h = i * stride[0] - before[0] + p * dilation[0], v = j * stride[1] - before[1] + q * dilation[1];
             if (h < 0 || h >= x.dims[2] || v < 0 || v >= x.dims[3]) continue;
             const int64_t channel = o / group_out * w.dims[1] + c;
-            if (direction == 0) total[{n, o, i, j}] += x.get(n, channel, h, v) * w.get(o, c, p, q);
-            if (direction == 1) total[{n, channel, h, v}] += y.get(n, o, i, j) * w.get(o, c, p, q);
-            if (direction == 2) total[{o, c, p, q}] += y.get(n, o, i, j) * x.get(n, channel, h, v);
+            if (direction == 0) total[place(n, o, i, j)] += x.get(n, channel, h, v) * w.get(o, c, p, q);
+            if (direction == 1) total[place(n, channel, h, v)] += y.get(n, o, i, j) * w.get(o, c, p, q);
+            if (direction == 2) total[place(o, c, p, q)] += y.get(n, o, i, j) * x.get(n, channel, h, v);
           }
     });
-    target.each([&](int64_t a, int64_t b, int64_t c, int64_t e) { target.set(a, b, c, e, total[{a, b, c, e}]); });
+    target.each([&](int64_t a, int64_t b, int64_t c, int64_t e) { target.set(a, b, c, e, total[place(a, b, c, e)]); });
   }
 
   void pointwise(const Descriptor& operation) {

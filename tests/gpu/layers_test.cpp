@@ -1,0 +1,90 @@
+// Every layer's worked example on a GPU: its outputs and gradients, by plans as they are trained, are those of the interpreter with the
+// reference kernels, whose gradients tests/nn checks against finite differences.
+#include "tests/gpu/gpu_site.h"
+#include "tests/nn/trained_layer.h"
+
+namespace perigee {
+namespace {
+
+// Tensors of the host and their copies on the device.
+class Mirror {
+ public:
+  explicit Mirror(Gpu& gpu) : gpu_(gpu) {}
+  void* hold(const Tensor& tensor) {
+    memories_.push_back(gpu_.allocate(std::max<size_t>(1, bytes_of(tensor.view())), "a test's tensor"));
+    gpu_.upload(memories_.back().data(), tensor.view().data, bytes_of(tensor.view()));
+    return memories_.back().data();
+  }
+  static size_t bytes_of(const View& view) { return static_cast<size_t>(view.elements()) * dtype_bytes(view.dtype); }
+
+ private:
+  Gpu& gpu_;
+  std::vector<GpuMemory> memories_;
+};
+
+// A view of the device's memory, whatever its strides, as a tensor of the host.
+Tensor fetch(Gpu& gpu, const View& there) {
+  int64_t last = 0;  // offset of the last element
+  for (int d = 0; d < there.rank; ++d) last += (there.dims[d] - 1) * there.strides[d];
+  std::vector<std::byte> copy(static_cast<size_t>(last + 1) * dtype_bytes(there.dtype));
+  gpu.download(copy.data(), there.data, copy.size());
+  View here = there;
+  here.data = copy.data();
+  return contiguous_copy(here);
+}
+
+std::map<std::string, Tensor> run_on_gpu(Gpu& gpu, const TrainedLayer& trained, const std::map<std::string, Tensor>& leaves) {
+  const auto plan = Plan::compile(trained.graph, {.backend = Backend::cuda, .external_outputs = trained.external});
+  const GpuMemory arena = gpu.allocate(plan->arena_bytes() + 1, "arena"), packed = gpu.allocate(plan->packed_bytes() + 1, "packed");
+  Mirror mirror(gpu);
+  std::vector<void*> parameters, states, outputs, tables;
+  std::map<std::string, std::pair<Tensor, void*>> external;
+  for (const std::string& name : plan->parameters()) parameters.push_back(mirror.hold(leaves.at(name)));
+  for (const std::string& name : plan->states()) states.push_back(mirror.hold(leaves.at(name)));
+  for (const Tensor& table : plan->tables()) tables.push_back(mirror.hold(table));
+  for (const std::string& name : plan->external_outputs())
+    for (const NamedValue& output : trained.graph.outputs())
+      if (output.name == name) {
+        Tensor zeros(Dtype::f32, trained.graph.type(output.value).shape);
+        outputs.push_back(mirror.hold(zeros));
+        external.emplace(name, std::pair(zeros, outputs.back()));
+      }
+  PlanRun run(
+      plan,
+      {.arena = arena.data(), .parameters = parameters, .states = states, .outputs = outputs, .tables = tables, .packed = packed.data()});
+  for (size_t i = 0; i < plan->inputs().size(); ++i) run.set_input(static_cast<int>(i), mirror.hold(leaves.at(plan->inputs()[i])));
+  const StepInfo step{.training = true};
+  const GpuMemory step_there = gpu.allocate(sizeof step, "step");
+  gpu.upload(step_there.data(), &step, sizeof step);
+  run.queue_packs(gpu.queue());
+  for (size_t i = 0; i < plan->steps().size(); ++i) {
+    run.queue_step(i, gpu.queue(), reinterpret_cast<const StepInfo*>(step_there.data()));
+    gpu.check_queue(plan->steps()[i].op->name);
+  }
+  gpu.wait();
+  std::map<std::string, Tensor> results;
+  for (auto& [name, place] : external) {
+    gpu.download(place.first.view().data, place.second, Mirror::bytes_of(place.first.view()));
+    results.emplace(name, place.first);
+  }
+  for (const NamedValue& output : trained.graph.outputs())
+    if (!results.contains(output.name)) results.emplace(output.name, fetch(gpu, run.output(output.name)));
+  return results;
+}
+
+TEST(GpuLayers, TrainEveryExampleAsTheInterpreterDoes) {
+  PERIGEE_SKIP_WITHOUT_GPU();
+  Gpu gpu(0, "test");
+  for (const LayerDef* layer : all_layers()) {
+    SCOPED_TRACE(layer->name);
+    try {
+      expect_as_interpreted(
+          *layer, [&](const TrainedLayer& trained, std::map<std::string, Tensor>& leaves) { return run_on_gpu(gpu, trained, leaves); });
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace perigee
