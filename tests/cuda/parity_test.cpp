@@ -92,6 +92,34 @@ TEST(CudaParity, EveryKernelAgreesWithTheReferenceInEveryOrderOfThreads) {
     EXPECT_TRUE(ran.contains(kernel) || stays_on_the_host(*kernel)) << kernel->op << " [" << kernel->name << "] declined every case";
 }
 
+// What small shapes do not reach: k and rows in parts, wide tiles, rows that take a block, more indices than threads.
+std::vector<OpCase> large_cases() {
+  Cases cases(1);
+  cases.add("matmul", {real({5, 600}), real({600, 7})});
+  cases.add("matmul", {real({132, 66, 5}), real({5, 65})});
+  cases.add("linear_grad_weight", {real({600, 5}), real({600, 7})});
+  cases.add("layer_norm", {real({2, 4100}), real({4100}), real({4100})});
+  cases.add("softmax", {real({2, 4100})}, R"({"axis":1})");
+  cases.add("cross_entropy", {real({2, 4100}), index({2}, 4100)});
+  cases.add("batch_norm", {real({600, 5}), real({5}), real({5})});
+  cases.add("reduce_sum", {real({20011}, 1, 2)}, R"({"axes":[0]})");
+  cases.add("reduce_max", {real({600, 33})}, R"({"axes":[0]})");
+  cases.add("scatter_add", {real({300, 3}), index({300}, 40)}, R"({"axis":0,"size":40})");
+  cases.add("conv2d_grad_weight", {real({4, 2, 14, 14}), real({4, 3, 16, 16})}, R"({"kernel_size":[3,3]})");
+  return cases.all();
+}
+
+TEST(CudaParity, LargeShapesAgreeInEveryOrderOfThreads) {
+  ShimSite site;
+  for (const OpCase& tested : large_cases()) {
+    Bench bench(tested, 1, site);
+    for (const Kernel* kernel : cuda_kernels_of(tested.op)) {
+      SCOPED_TRACE(std::string(kernel->op) + " [cuda " + kernel->name + "] on " + variant_text(tested, kVariants[0]));
+      run_variant(bench, *kernel, kVariants[0]);
+    }
+  }
+}
+
 // Mixed precision: stored in 16 bits, computed in f32.
 TEST(CudaParity, HalvesAreRoundedOnce) {
   ShimSite site;
