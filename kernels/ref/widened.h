@@ -40,6 +40,12 @@ size_t own_scratch(const KernelCall& call) {
   else return 0;
 }
 
+// Once in the program, although widened() calls it in two places.
+template <void (*Run)(const KernelCall&)>
+[[gnu::noinline]] void run_once(const KernelCall& call) {
+  Run(call);
+}
+
 }  // namespace ref
 
 // Scratch memory of widened<Run, Scratch>, where Scratch is that of Run.
@@ -53,7 +59,7 @@ size_t widened_scratch(const KernelCall& call) {
 
 template <void (*Run)(const KernelCall&), size_t (*Scratch)(const KernelCall&) = nullptr>
 void widened(const KernelCall& call) {
-  if (widened_scratch<Scratch>(call) == ref::own_scratch<Scratch>(call)) return Run(call);
+  if (widened_scratch<Scratch>(call) == ref::own_scratch<Scratch>(call)) return ref::run_once<Run>(call);
   assert(call.n_in <= ref::kMaxWidened && call.n_out <= ref::kMaxWidened);
   View in[ref::kMaxWidened], out[ref::kMaxWidened];
   std::byte* memory = static_cast<std::byte*>(call.scratch) + ref::own_scratch<Scratch>(call);
@@ -68,7 +74,7 @@ void widened(const KernelCall& call) {
     out[i] = ref::widened_view(call.out[i], memory);
     if (call.accumulate && out[i].data != call.out[i].data) ref::copy_elements(call.out[i], out[i]);
   }
-  Run(wide);
+  ref::run_once<Run>(wide);
   for (int i = 0; i < call.n_out; ++i)
     if (out[i].data != call.out[i].data) ref::copy_elements(out[i], call.out[i]);
 }
