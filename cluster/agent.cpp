@@ -97,7 +97,7 @@ struct Agent::Impl {
     };
     if (stopping) return refuse("the agent is ending");
     if (start.version != PERIGEE_VERSION) return refuse("the agent is Perigee " PERIGEE_VERSION ", the launcher " + start.version);
-    if (start.coordinator.empty() || start.key.empty()) return refuse("the request names no coordinator or no key");
+    if (start.coordinator.empty()) return refuse("the request names no coordinator");  // no key: workers of a run on loopback
     if (const auto found = jobs.find(id); found != jobs.end() && !found->second.stopping) return adopt(peer, id, found->second, start);
     if (jobs.contains(id)) return refuse("workers of this job are still ending");
     if (jobs.size() >= kMaxJobs) return refuse("the agent already has " + std::to_string(jobs.size()) + " jobs");

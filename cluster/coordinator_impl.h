@@ -349,7 +349,7 @@ struct Coordinator::Impl {
   // What people asked for.
   bool pause_wanted = false, pause_told = false;
   std::unordered_map<PeerId, uint64_t> steered;  // the last request of each who steers
-  std::string learning_rate;  // JSON; empty: the job's
+  std::string learning_rate;                     // JSON; empty: the job's
   static constexpr size_t kRecent = 32;
   std::deque<Json> recent;  // the newest events, numbered
   int64_t told_events = 0;

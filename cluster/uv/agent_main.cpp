@@ -49,7 +49,8 @@ class LoggedProcesses final : public Processes {
 
 class Question final : public TransportEvents {
  public:
-  Question(const std::string& address, const Secret& secret, double seconds) : address_(address), transport_(loop_, {.key = secret}) {
+  Question(const std::string& address, const Secret& secret, double seconds)
+      : address_(address), with_secret_(!secret.empty()), transport_(loop_, {.key = secret}) {
     transport_.set_events(this);
     const uint64_t deadline = loop_.now_ns() + static_cast<uint64_t>(seconds * 1e9);
     transport_.start_timer(1, deadline);
@@ -80,10 +81,12 @@ class Question final : public TransportEvents {
       return end(
           Error(ErrorKind::authentication,
                 {.where = address_, .what = "it does not accept this secret", .hint = "use the --secret file that it was started with"}));
-    end(Error(ErrorKind::cluster,
-              {.where = address_,
-               .what = "no agent or coordinator answers there",
-               .got = std::string(to_string(why)) + (transport_.loss_detail().empty() ? "" : ": " + transport_.loss_detail())}));
+    end(Error(
+        ErrorKind::cluster,
+        {.where = address_,
+         .what = "no agent or coordinator answers there",
+         .got = std::string(to_string(why)) + (transport_.loss_detail().empty() ? "" : ": " + transport_.loss_detail()),
+         .hint = why == PeerLoss::closed && !with_secret_ ? "was it started with a secret? Then give the same file with --secret" : ""}));
   }
   void on_timer(uint64_t) override { end(Error(ErrorKind::cluster, {address_, "it does not answer"})); }
   void on_writable(PeerId) override {}
@@ -94,6 +97,7 @@ class Question final : public TransportEvents {
     loop_.stop();
   }
   std::string address_;
+  bool with_secret_;
   UvLoop loop_;
   UvTransport transport_;
   Json answer_;

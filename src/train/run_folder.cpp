@@ -59,7 +59,7 @@ void add_scalars(TensorboardWriter& writer, const Json& event) {
 }  // namespace
 
 RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
-  log_.reset(std::fopen((path_ + "/log.jsonl").c_str(), "a"));
+  log_.reset(std::fopen((path_ + "/log.jsonl").c_str(), "ae"));
   if (!log_) throw Error(ErrorKind::resources, {path_ + "/log.jsonl", "this file cannot be written", std::strerror(errno)});
   tensorboard_ = std::make_unique<TensorboardWriter>(path_ + "/tensorboard");
 }

@@ -155,6 +155,28 @@ def a_worker_joins_while_it_trains():
         cluster.check_ledger(train.folder())
 
 
+def without_a_secret_a_run_on_loopback_is_open_to_this_machine():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=400)
+        train = cluster.train("--workers", "1", "--listen", "127.0.0.1:0")
+        train.wait_event("step")
+        address = cluster.coordinator_address(train)
+        worker = cluster.start("worker", "late", "--join", address)
+        train.wait_event("worker_joined", lambda e: e["worker"] == "late")
+        train.wait_event("step", lambda e: e["workers"] == 2)
+        assert cluster.run("status", address)[0] == 0
+        for process in (worker, train):
+            process.signal(signal.SIGTERM)
+            assert process.wait() == 143, process.tail()
+
+
+def who_forgets_the_secret_is_reminded():
+    with Cluster() as cluster:
+        agent = cluster.agent()
+        status, _, err = cluster.run("status", agent.address)
+        assert status == 5 and "--secret" in err, err
+
+
 def a_killed_worker_is_started_again():
     with Cluster() as cluster:
         cluster.write_job(epochs=60)
@@ -325,7 +347,8 @@ if __name__ == "__main__":
     harness.main([
         two_workers_train_by_each_policy, a_resumed_run_has_its_outer_state, real_mnist_trains, agents_run_the_workers,
         all_workers_are_there_when_it_begins, a_worker_that_joins_knows_its_learning_rate, a_wrong_secret_is_refused,
-        a_worker_joins_while_it_trains, a_killed_worker_is_started_again, sigterm_leaves_a_checkpoint_that_resumes,
+        a_worker_joins_while_it_trains, without_a_secret_a_run_on_loopback_is_open_to_this_machine, who_forgets_the_secret_is_reminded,
+        a_killed_worker_is_started_again, sigterm_leaves_a_checkpoint_that_resumes,
         a_run_that_went_back_does_not_resume_what_it_left,
         a_killed_launcher_takes_its_workers_along_and_resumes, workers_under_an_agent_outlive_their_launcher,
         workers_end_with_their_agent, eval_and_predict_share_the_work, an_agent_opens_data_only_under_its_root, mistakes_are_explained

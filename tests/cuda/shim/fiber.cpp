@@ -34,7 +34,7 @@ namespace shim {
 
 #ifdef SHIM_OWN_SWITCH
 
-Fiber::Fiber(size_t stack_bytes, void (*main)()) : stack_(new std::byte[stack_bytes]) {
+Fiber::Fiber(size_t stack_bytes, void (*main)()) : stack_(std::make_unique_for_overwrite<std::byte[]>(stack_bytes)) {
   auto** top = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(stack_.get() + stack_bytes) / 16 * 16);
   *--top = nullptr;  // where `main` would return to; it leaves the border on which calls expect the stack
   *--top = reinterpret_cast<void*>(main);
@@ -46,7 +46,7 @@ void Fiber::go(Fiber& from, Fiber& to) { shim_switch(&from.top_, to.top_); }
 
 #else
 
-Fiber::Fiber(size_t stack_bytes, void (*main)()) : stack_(new std::byte[stack_bytes]) {
+Fiber::Fiber(size_t stack_bytes, void (*main)()) : stack_(std::make_unique_for_overwrite<std::byte[]>(stack_bytes)) {
   getcontext(&context_);
   context_.uc_stack.ss_sp = stack_.get();
   context_.uc_stack.ss_size = stack_bytes;
