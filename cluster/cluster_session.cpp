@@ -191,6 +191,7 @@ std::string ClusterSession::on_asked(Asked what) {
   if (!checkpoints_) return "this run keeps no checkpoints: checkpoint = false";
   if (phase_ == Phase::ending || phase_ == Phase::over) return "the run ends, with one";
   if (!kept_.empty()) return "";  // one is about to be written
+  if (coordinator_->workers().empty()) return "no worker is there that could send one";
   kept_.push_back(Keep::scheduled);
   if (phase_ != Phase::evaluating) defer_([this] { keep_next(); });  // else before training goes on
   return "";

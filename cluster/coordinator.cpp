@@ -515,6 +515,7 @@ void Coordinator::Impl::stop(const std::string& why, bool is_finished) {
     for (const auto& [peer, id] : peers) options.example_service->on_lost(peer);
   const std::vector<std::byte> frame = encode(last_word, header(books.round()));
   for (const auto& [peer, id] : peers) transport.send(peer, frame);
+  for (const auto& [peer, since] : strangers) transport.send(peer, frame);  // who watches
   if (follower.peer != 0) transport.send(follower.peer, frame), peers[follower.peer] = 0;
   if (old.peer != 0) transport.close(old.peer);
   follower.peer = old.peer = 0;

@@ -128,6 +128,11 @@ void Coordinator::Impl::set_learning_rate(const Json& schedule) {
   if (options.recorded)
     throw Error(ErrorKind::usage,
                 {.where = "lr", .what = "this run is recorded, to be trained again as its job says", .hint = "train without --record"});
+  if (const size_t bytes = schedule.dump().size(); bytes > kMaxText)
+    throw Error(ErrorKind::usage, {.where = "lr",
+                                   .what = "this schedule is too long to be told",
+                                   .got = std::to_string(bytes) + " bytes of JSON",
+                                   .expected = "at most " + std::to_string(kMaxText)});
   if (options.check_learning_rate) options.check_learning_rate(schedule);
   learning_rate = schedule.dump();
   event("learning_rate", nullptr, "somebody asked for it", "lr is " + learning_rate + " from the next generation on");

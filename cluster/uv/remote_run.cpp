@@ -12,6 +12,7 @@ namespace {
 constexpr uint64_t kPollNs = 250'000'000;
 constexpr uint64_t kConnectNs = 3'000'000'000;
 constexpr uint64_t kAwayNs = 15'000'000'000;  // without a connection for so long it is lost
+constexpr uint64_t kSleptNs = 2'000'000'000;  // without a tick of ours
 constexpr uint64_t kSilentNs = 5'000'000'000;
 constexpr size_t kMaxQuestions = 64;
 
@@ -60,6 +61,7 @@ struct RemoteRun::Connection final : TransportEvents {
 
   void on_connected(PeerId, const std::string&) override {
     connected = true;
+    heard_ns = run.loop_->now_ns();
     asked = asks_question = false;
     ask();
   }
@@ -71,6 +73,7 @@ struct RemoteRun::Connection final : TransportEvents {
     heard_ns = run.loop_->now_ns();
     Report report;
     Stop stop;
+    Refuse refuse;
     if (header.type == MessageType::report && decode(payload, &report)) {
       try {
         const Json told = Json::parse(report.json, address);
@@ -82,9 +85,15 @@ struct RemoteRun::Connection final : TransportEvents {
         give_up("failed", error.what(), error.kind());
       }
     } else if (header.type == MessageType::stop && decode(payload, &stop)) {
-      give_up(stop.finished ? "finished" : "stopped", "");
+      if (stop.finished || stop.why == "interrupted") give_up(stop.finished ? "finished" : "stopped", "");
+      else give_up("failed", stop.why);
+    } else if (header.type == MessageType::refuse && decode(payload, &refuse)) {
+      give_up("lost", Error(ErrorKind::cluster, {address, refuse.what, refuse.got, refuse.expected, refuse.hint}).what(),
+              kind_of(refuse.kind));
     }
   }
+
+  static ErrorKind kind_of(int64_t told) { return told >= 2 && told <= 7 ? static_cast<ErrorKind>(told) : ErrorKind::cluster; }
 
   static std::optional<Error> refusal(const Json& told) {
     const Json* refused = told.find("refused");
@@ -93,8 +102,7 @@ struct RemoteRun::Connection final : TransportEvents {
       const Json* value = refused->find(key);
       return value && value->is_string() ? value->as_string() : "";
     };
-    const int64_t kind = integer(*refused, "kind", 0);
-    return Error(kind >= 2 && kind <= 7 ? static_cast<ErrorKind>(kind) : ErrorKind::cluster,
+    return Error(kind_of(integer(*refused, "kind", 0)),
                  {.where = "run", .what = text("what"), .got = text("got"), .expected = text("expected"), .hint = text("hint")});
   }
 
@@ -127,6 +135,8 @@ struct RemoteRun::Connection final : TransportEvents {
     if (gone) return;
     const uint64_t now = run.loop_->now_ns();
     if (timer == 2) return connect();
+    // This process slept (Ctrl-Z, a closed lid): that is no silence of the other side's.
+    if (now - std::exchange(ticked_ns, now) > kSleptNs) heard_ns = now;
     const uint64_t patience = connected || !reported ? kSilentNs : kAwayNs;
     if (now - heard_ns > patience)
       return give_up("lost", "the coordinator at " + address + (loss.empty() ? " does not answer" : " is gone: " + loss));
@@ -150,7 +160,7 @@ struct RemoteRun::Connection final : TransportEvents {
   std::deque<SharedQuestion> questions;  // the first is asked, if asks_question
   bool connected = false, asked = false, asks_question = false, steers = false, reported = false, gone = false;
   uint64_t request = 0;  // the last steering's number
-  uint64_t heard_ns = 0;
+  uint64_t heard_ns = 0, ticked_ns = 0;
 };
 
 RemoteRun::RemoteRun(const std::string& address, const Secret& secret, std::function<void()> wake)
@@ -182,9 +192,13 @@ RemoteRun::~RemoteRun() {
 bool RemoteRun::hand_over(const SharedQuestion& question) {
   if (over()) return false;
   return loop_->post([this, question] {
+    if (!connection_) return;  // this run's end
     Connection& c = *connection_;
     if (c.gone || c.questions.size() >= kMaxQuestions)
       return answer(*question, Error(ErrorKind::cluster, {.where = "run", .what = "too many questions wait for an answer"}));
+    if (question->command.dump().size() > kMaxText)
+      return answer(*question,
+                    Error(ErrorKind::usage, {.where = "run", .what = "this is too long to be told", .expected = "at most 4 KB of JSON"}));
     c.questions.push_back(question);
     c.ask();
   });
@@ -195,12 +209,16 @@ void RemoteRun::hear(const Json& report) {
   const bool first = !std::exchange(connection_->reported, true);
   const int64_t round = integer(report, "round", -1);
   std::vector<Json> news;
-  if (const Json* told = report.find("events"); told && told->is_array())
+  if (const Json* told = report.find("events"); told && told->is_array()) {
+    int64_t newest = 0;
+    for (const Json& event : told->as_array()) newest = std::max(newest, integer(event, "number", 0));
+    if (newest < heard_event_) heard_event_ = 0;  // another coordinator, which counts from 1
     for (const Json& event : told->as_array()) {
       const int64_t number = integer(event, "number", 0);
       if (number > heard_event_ && !first && event.find("event")) news.push_back(event);
       heard_event_ = std::max(heard_event_, number);
     }
+  }
   if (const Json* last = report.find("last"); last && last->is_object() && round != std::exchange(heard_round_, round)) {
     Json step = Json(Json::Object{{"event", "step"}, {"step", round + 1}});
     for (const auto& [key, value] : last->as_object()) step.set(key, value);
