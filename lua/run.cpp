@@ -179,12 +179,19 @@ Tensor predicted(Trainer& trainer, const Array& x) {
   return inference.run({static_cast<const std::byte*>(rows.view.data)}, dims[0]).output.rows(0, dims[0]).clone();
 }
 
+// Its storage has one owner then, as the account of what lies outside Lua wants it.
+void give(lua_State* L, int index, Tensor value) {
+  Array array(value);
+  value = {};
+  give_array(L, index, std::move(array));
+}
+
 // predict(run, x, out)
 int predict(lua_State* L) {
   const Array x = check_array(L, 2);
   Tensor output;
   between_steps(L, [&](Session& session) { output = predicted(session.trainer(), x); });
-  give_array(L, 3, output);
+  give(L, 3, std::move(output));
   lua_pushboolean(L, 1);
   return 1;
 }
@@ -211,7 +218,7 @@ int parameter(lua_State* L) {
     else if (const int j = params.find_state(name); j >= 0) value = params.state_tensor(j).clone();
     else throw Error(ErrorKind::usage, {.where = "run.network", .what = "there is no parameter '" + name + "'"});
   });
-  give_array(L, 3, value);
+  give(L, 3, std::move(value));
   lua_pushboolean(L, 1);
   return 1;
 }

@@ -147,9 +147,15 @@ void fill(float* y, int64_t n, float value) {
 
 // Joins the whole input into the output, which holds starting values.
 template <class Rule>
-void join_all(const float* x, float* y, const Walk& walk) {
-  if (walk.inputs == 0) return;
-  if (walk.rank == 0) return join_row<Rule>(x, 1, y);
+void join_all(const float* x, float* y, const Walk& whole) {
+  if (whole.inputs == 0) return;
+  if (whole.rank == 0) return join_row<Rule>(x, 1, y);
+  // Of a part of a call, which a thread has for itself, the dimension that lies dense may be gone.
+  Walk walk = whole;
+  if (walk.in[walk.rank - 1] != 1) {
+    const int last = walk.rank++;
+    walk.dims[last] = walk.in[last] = walk.out[last] = 1;
+  }
   const int inner = walk.rank - 1;
   const bool rows = walk.out[inner] == 0;
   const bool matrix = !rows && inner > 0 && walk.out[inner - 1] == 0;

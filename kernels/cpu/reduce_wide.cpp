@@ -139,10 +139,16 @@ void join_matrix(const T* x, int64_t rows, int64_t stride, T* out, int64_t colum
 }
 
 template <class Rule, class T>
-void join_all(const Walk& walk, const T* x, T* y) {
-  for (int64_t i = 0; i < walk.outputs; ++i) y[i] = Rule::template start<T>;
-  if (walk.inputs == 0) return;
-  if (walk.rank == 0) return join_row<Rule, T>(x, 1, y);
+void join_all(const Walk& whole, const T* x, T* y) {
+  for (int64_t i = 0; i < whole.outputs; ++i) y[i] = Rule::template start<T>;
+  if (whole.inputs == 0) return;
+  if (whole.rank == 0) return join_row<Rule, T>(x, 1, y);
+  // Of a part of a call, which a thread has for itself, the dimension that lies dense may be gone.
+  Walk walk = whole;
+  if (walk.in[walk.rank - 1] != 1) {
+    const int last = walk.rank++;
+    walk.dims[last] = walk.in[last] = walk.out[last] = 1;
+  }
   const int inner = walk.rank - 1;
   const bool rows = walk.out[inner] == 0;
   const bool matrix = !rows && inner > 0 && walk.out[inner - 1] == 0;

@@ -98,7 +98,7 @@ local function assign_rows(x, places, value)
   places = places:reshape { -1 }
   for index = 1, #places do
     local row = window(x, write_index(places[index]))
-    if is_tensor(value) then row:copy_(value.rank == x.rank and value[index] or value) else row:fill(value) end
+    if is_tensor(value) then row:copy_(value.rank == x.rank and value:get(index) or value) else row:fill(value) end
   end
 end
 

@@ -132,6 +132,7 @@ function methods.norm(x, axes, keep) return root(methods.sum(x * x, axes, keep))
 ---log(sum(exp(x))) over axes, without overflow.
 function methods.logsumexp(x, axes, keep)
   local largest = methods.max(x, axes, true)
+  largest = methods.where(methods.is_finite(largest), largest, 0) -- infinity less infinity would be no number
   local sum = methods.log(methods.sum(methods.exp(x - largest), axes, true)) + largest
   if keep then return sum end
   return methods.reshape(sum, methods.max(x, axes).shape)
@@ -266,8 +267,13 @@ local function between(x, axis, first, last)
     index[axis] = { first, last }
     return methods.get(x, index)
   end
-  local start, stop = {}, {}
-  for each, size in ipairs(x.shape) do start[each], stop[each] = 0, size end
+  local start, stop, size = {}, {}, x.shape[axis]
+  if first < 0 then first = size + first + 1 end
+  if last < 0 then last = size + last + 1 end
+  if first < 1 or last > size or last < first - 1 then
+    where.fail(("places %d to %d lie outside dimension %d of %s"):format(first, last, axis, tensor.describe(x)))
+  end
+  for each, all in ipairs(x.shape) do start[each], stop[each] = 0, all end
   start[axis], stop[axis] = first - 1, last
   return apply("slice", { start = native.list(start), stop = native.list(stop) }, x)
 end

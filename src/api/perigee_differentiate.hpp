@@ -53,7 +53,10 @@ void each_tensor(T& value, std::string* key, F&& f) {
     }
     if (key) *key += ']';
   } else if constexpr (requires { value.begin(); }) {
-    for (auto& part : value) each_tensor(part, key, f);
+    for (auto& part : value) {
+      if (key) *key += '.';
+      each_tensor(part, key, f);
+    }
     if (key) *key += ']';
   } else {
     static_assert(!sizeof(T), "an argument or result is a tensor, or a container, tuple or struct with members() of tensors");

@@ -118,7 +118,8 @@ class tensor {
   tensor clone() const {
     if (is_recorded()) return *this;
     tensor made = copy_of(dtype(), shape(), nullptr, 0);
-    return made.copy_(*this);
+    made.check(perigee_tensor_assign(made.get(), get()));  // a copy of numbers from outside may be recorded
+    return made;
   }
   tensor contiguous() const { return is_contiguous() ? *this : clone(); }
 
@@ -200,7 +201,8 @@ class tensor {
   tensor norm(const axes& over = {}, bool keep = false) const { return apply("sqrt", {apply("square", {*this}).sum(over, keep)}); }
   // log(sum(exp(x))), without overflow.
   tensor logsumexp(const axes& over = {}, bool keep = false) const {
-    const tensor largest = max(over, true), total = apply("exp", {apply("sub", {*this, largest})}).sum(over, true);
+    const tensor top = max(over, true), largest = apply("where", {apply("is_finite", {top}), top, tensor(0.0)}),
+                 total = apply("exp", {apply("sub", {*this, largest})}).sum(over, true);
     const tensor wide = apply("add", {apply("log", {total}), largest});
     return keep ? wide : wide.reshape(max(over).shape());
   }
@@ -261,7 +263,7 @@ class tensor {
   // `count` places from `first` along an axis.
   tensor narrow(int64_t axis, int64_t first, int64_t count) const {
     std::vector<index_entry> at(axis_of(axis), whole);
-    at.push_back(slice(first, first + count));
+    at.push_back(slice(first, first < 0 && first + count == 0 ? PERIGEE_END : first + count));
     return window(at.data(), at.size());
   }
   // Parts of `size` along an axis; the last may be smaller.

@@ -108,7 +108,8 @@ Array window_of(const Array& x, const std::vector<Entry>& entries) {
                       : entry.kind == PERIGEE_RANGE    ? WindowIndex::range
                       : entry.kind == PERIGEE_NEW_AXIS ? WindowIndex::new_axis
                                                        : WindowIndex::whole;
-    indices.push_back({kind, entry.first + 1, entry.last + 1, entry.step});
+    if (entry.kind == PERIGEE_RANGE && entry.count() == 0) indices.push_back({kind, 1, 0, 1});
+    else indices.push_back({kind, entry.first + 1, entry.last + 1, entry.step});
   }
   return window(x, indices);
 }
@@ -122,10 +123,11 @@ int record_window(Recorder& recorder, int value, const std::vector<Entry>& entri
       dims.push_back(1);
       continue;
     }
-    if (entry.step < 0) misuse("perigee_tensor_window", "a range that runs backwards cannot be recorded");
-    start.push_back(entry.first);
-    stop.push_back(entry.count() > 0 ? entry.last + 1 : entry.first);
-    step.push_back(entry.step);
+    const bool empty = entry.count() == 0;
+    if (entry.step < 0 && !empty) misuse("perigee_tensor_window", "a range that runs backwards cannot be recorded");
+    start.push_back(empty ? 0 : entry.first);
+    stop.push_back(empty ? 0 : entry.last + 1);
+    step.push_back(empty ? 1 : entry.step);
     if (entry.kind != PERIGEE_AT) dims.push_back(entry.count());
   }
   for (int d = static_cast<int>(start.size()); d < type.shape.rank(); ++d) dims.push_back(type.shape[d]);

@@ -36,6 +36,8 @@ void each_offset(const View& view, int rank, F f) {
 Array truth(const Array& mask, const Array& x) {
   if (mask.view.rank > x.view.rank || !std::equal(mask.view.dims, mask.view.dims + mask.view.rank, x.view.dims))
     refuse("a mask has the shape of the tensor, or of its first dimensions", mask.text() + " for " + x.text(), "the same sizes");
+  if (mask.view.rank == 0 && x.view.rank == kMaxRank)
+    refuse("a mask of one element cannot add a dimension here", x.text(), "at most 7 dimensions");
   return cast(mask, Dtype::boolean);
 }
 
@@ -113,7 +115,6 @@ Array masked_select(const Array& x, const Array& mask) {
   std::copy_backward(shape.dims, shape.dims + shape.rank, shape.dims + shape.rank + 1);
   shape.dims[0] = count_true(chosen);
   ++shape.rank;
-  if (shape.rank > kMaxRank) refuse("a mask of one element cannot add a dimension here", x.text(), "at most 7 dimensions");
   Array result = new_array(shape);
   View row = row_of(result, 1);
   each_chosen(x, chosen, [&](const View& from, int64_t count) {

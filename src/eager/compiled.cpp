@@ -77,7 +77,7 @@ void CompiledFunction::choose_donors(std::span<const int> donated) {
   donors_.assign(results_, -1);
   for (const int argument : donated) {
     const auto index = static_cast<size_t>(argument);
-    if (index >= arguments_.size()) continue;
+    if (index >= arguments_.size() || std::find(donors_.begin(), donors_.end(), argument) != donors_.end()) continue;
     for (size_t result = 0; result < results_; ++result)
       if (donors_[result] < 0 && slots_[result].type == arguments_[index] && may_take(result, index)) {
         donors_[result] = argument;

@@ -252,6 +252,10 @@ bool eager_few(Elementwise op, const Array& a, const Array* b, double number, st
 }
 
 void eager_elementwise_into(Elementwise op, std::span<const EagerOperand> operands, const Array& target) {
+  for (int d = 0; d < target.view.rank; ++d)
+    if (target.view.strides[d] == 0 && target.view.dims[d] > 1)
+      refuse(std::string(elementwise_name(op)) + "_ writes elements that are one and the same", target.text(),
+             "a tensor that was not expanded", "clone it first");
   const Dtype natural = dtype_for(op, operands), own = target.view.dtype;
   const bool half = own == Dtype::f16 || own == Dtype::bf16;
   if (!is_real(own) && !half && (is_real(natural) || (own == Dtype::boolean && !elementwise_gives_truth(op))))

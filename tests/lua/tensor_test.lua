@@ -116,4 +116,43 @@ function tests.few_elements_are_computed_as_many()
   end
 end
 
+-- Threads take parts of a call; of two rows that lie side by side in memory each part has elements two apart.
+function tests.reductions_of_what_does_not_lie_dense_in_a_part()
+  for _, dtype in ipairs { "f32", "f64", "i64", "i32", "u8" } do
+    for rows = 1, 3 do
+      local x = (pg.arange(40000 * rows):mod(7)):to(dtype):reshape(40000, rows)
+      local turned, dense = x.T, x.T:clone()
+      for _, name in ipairs { "sum", "max", "min" } do
+        check.equal(list(turned[name](turned, 2)), list(dense[name](dense, 2)), dtype .. " " .. name)
+      end
+      local cube = x:reshape(100, 400, rows):permute(3, 2, 1)
+      check.equal(list(cube:sum(3):reshape(-1)), list(cube:clone():sum(3):reshape(-1)), dtype)
+    end
+  end
+end
+
+function tests.places_from_the_end_mean_the_same_recorded()
+  local x = pg.arange(5)
+  local last = pg.compile(function(v) return v:narrow(1, -2, 2) * 1 end)
+  check.equal(list(last(x)), { 4, 5 })
+  check.equal(list(x:narrow(1, -2, 2)), { 4, 5 })
+  check.raises(function() pg.compile(function(v) return v:narrow(1, 4, 3) * 1 end)(x) end, "outside")
+end
+
+function tests.targets_whose_elements_are_one_are_refused()
+  check.raises(function() pg.zeros(1, 3):expand(4, 3):add_(1) end, "one and the same")
+end
+
+function tests.logsumexp_of_infinities()
+  local huge = math.huge
+  check.equal(pg.tensor({ -huge, -huge }):logsumexp():item(), -huge)
+  check.equal(pg.tensor({ huge, 1 }):logsumexp():item(), huge)
+end
+
+function tests.rows_are_set_one_by_one()
+  local x = pg.zeros(4)
+  x[pg.tensor({ 2, 4 }, { dtype = "i64" })] = pg.tensor { 5, 6 }
+  check.equal(list(x), { 0, 5, 0, 6 })
+end
+
 return tests
