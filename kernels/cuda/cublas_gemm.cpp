@@ -166,7 +166,6 @@ struct State : CudaLibraryState {
     prepared.clear();
     if (handle != nullptr) lt().Destroy(handle);
   }
-  static constexpr size_t kMost = 1024;  // shapes; then all are described anew
   cublasLtHandle_t handle = nullptr;
   std::unordered_map<Key, Prepared, KeyHash> prepared;
 };
@@ -267,7 +266,8 @@ bool queue_gemm(const Gemm& gemm, CudaQueue& queue, const char* kernel) {
   if (lay_out(g, &product) != nullptr) return false;
   const cublasLtEpilogue_t epilogue = epilogue_of(g);
   const Key key = key_of(g, product, queue, epilogue);
-  if (state.prepared.size() >= State::kMost && !state.prepared.contains(key)) state.prepared.clear();
+  // None is ever dropped: a captured graph runs on without asking, but the same shape captured again must find its algorithm, since a
+  // question to the library is not for a capture.
   const auto [place, fresh] = state.prepared.try_emplace(key);
   Prepared& p = place->second;
   if (fresh) describe(g, product, queue.tf32, epilogue, &p);

@@ -58,7 +58,7 @@ struct CudaModule {
   int (*launch_graph)(void* graph, void* stream) = nullptr;
   int (*destroy_graph)(void* graph) = nullptr;
 
-  // A queue with a stream of its own and the libraries that this machine has; a workspace for them is the caller's affair.
+  // A queue with a stream of its own, the libraries that this machine has and, where there are any, a workspace for them.
   int (*open_queue)(int device, CudaQueue* queue) = nullptr;
   void (*close_queue)(CudaQueue* queue) = nullptr;
   std::span<const KernelList> (*kernels)() = nullptr;

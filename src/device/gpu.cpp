@@ -67,7 +67,6 @@ Gpu::Gpu(int index, const std::string& where) : where_(where) {
 
 Gpu::~Gpu() {
   module_->select(index());
-  workspace_ = {};
   assert(allocated_ == 0);
   release_kept();
   copies_ = {};
@@ -134,14 +133,6 @@ GpuHandle Gpu::event() {
   void* event = nullptr;
   check(module_->create_event(&event), "make an event");
   return {event, module_->destroy_event};
-}
-
-void Gpu::want_workspace() {
-  constexpr size_t kBytes = size_t{32} << 20;  // what NVIDIA advises for the largest of its GPUs
-  if (workspace_.data()) return;
-  workspace_ = allocate(kBytes, "the workspace of libraries");
-  queue_.workspace = workspace_.data();
-  queue_.workspace_bytes = workspace_.bytes();
 }
 
 size_t Gpu::held() const {

@@ -87,8 +87,6 @@ class Gpu {
   size_t held() const;  // and what is kept for the next
   size_t free_bytes();
 
-  // For what libraries need beside operands; one for the whole queue.
-  void want_workspace();
   // Queued behind what is there, and waited for.
   void upload(void* to, const void* from, size_t bytes);
   void download(void* to, const void* from, size_t bytes);
@@ -115,7 +113,6 @@ class Gpu {
   CudaDevice properties_;
   CudaQueue queue_;
   GpuHandle copies_;
-  GpuMemory workspace_;
   std::multimap<size_t, void*> kept_;
   size_t allocated_ = 0, peak_ = 0;
 };

@@ -1,7 +1,6 @@
 #include "src/train/device_model.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace perigee {
 
@@ -68,8 +67,6 @@ std::unique_ptr<DevicePlans::Bound> DevicePlans::bind(std::shared_ptr<const Plan
     gpu.upload(bound->tables.back().data(), table.view().data, table.bytes());
     tables.push_back(bound->tables.back().data());
   }
-  for (const PlanStep& step : plan->steps())
-    if (std::strcmp(step.kernel->name, "cublas") == 0 || std::strcmp(step.kernel->name, "cudnn") == 0) gpu.want_workspace();
   if (plan->packed_bytes() > 0) bound->packed = gpu.allocate(plan->packed_bytes(), "packed parameters");
   bound->run = std::make_unique<PlanRun>(plan, PlanRun::Memory{.arena = arena_.data(),
                                                                .parameters = parameters,

@@ -135,7 +135,10 @@ void DeviceStep::run(Slot& slot, const Work& work) {
   if (blocking_) return queue_part(slot, work, true);
   GpuHandle& graph = slot.graphs[work];
   if (!graph) {
-    if (warm_.insert(work).second) warm_up(slot, work);
+    if (!warm_.contains(work)) {
+      warm_up(slot, work);
+      warm_.insert(work);
+    }
     graph = gpu_.capture([&] { queue_part(slot, work, false); });
   }
   gpu_.launch(graph);
@@ -150,9 +153,19 @@ void DeviceStep::warm_up(Slot& slot, const Work& work) {
   gpu_.upload(stopped(words_), &one, sizeof one);
   if (work.part == Part::update) gpu_.upload(&image(slot)->skip, &one, sizeof one);
   const CudaStepRecord kept = *record(slot);
-  queue_part(slot, work, true);
-  *record(slot) = kept;
-  gpu_.upload(stopped(words_), &before, sizeof before);
+  const auto go_on = [&] {
+    *record(slot) = kept;
+    gpu_.upload(stopped(words_), &before, sizeof before);
+  };
+  try {
+    queue_part(slot, work, true);
+  } catch (const Error&) {
+    try {
+      go_on();
+    } catch (const Error&) {}  // of a device that is lost: the first failure says it
+    throw;
+  }
+  go_on();
   gpu_.upload(slot.device.data(), host(slot), layout_of(work).total);  // norms change the image
 }
 

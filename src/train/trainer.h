@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
@@ -239,6 +240,8 @@ class Trainer {
   StepOutcome device_step_on(const Batch& batch, StepReport* report);
   void exchange_on_device(const Batch& batch);
   bool run_ahead(const std::atomic<bool>& stop);
+  bool run_ahead(const std::atomic<bool>& stop, std::deque<Ahead>& queued);
+  void need_no_step_ahead() const;
   bool last_step_comes() const;
   GradientReport device_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel);
   void advance(const Batch& batch, bool* epoch_ends);

@@ -75,7 +75,16 @@ StepOutcome Trainer::take_step(const Ahead& step, StepReport* report) {
   return StepOutcome::done;
 }
 
+// What a hook asks for while the next step is on the device already.
+void Trainer::need_no_step_ahead() const {
+  if (device_->in_flight() > 0)
+    throw Error(ErrorKind::usage, {.where = job_.where(),
+                                   .what = "a step was asked for by who is told of one, while the run has the next one on the device",
+                                   .hint = "make steps by step() alone, or stop the run first"});
+}
+
 StepOutcome Trainer::device_step_on(const Batch& batch, StepReport* report) {
+  need_no_step_ahead();
   if (cancel_ && *cancel_) return StepOutcome::cancelled;
   StepOutcome outcome = StepOutcome::done;
   if (!exchange_) {
@@ -113,6 +122,21 @@ bool Trainer::last_step_comes() const {
 
 bool Trainer::run_ahead(const std::atomic<bool>& stop) {
   std::deque<Ahead> queued;
+  try {
+    return run_ahead(stop, queued);
+  } catch (const std::exception&) {
+    // A hook, or the data: what is on the device is finished, so that position and parameters belong together.
+    try {
+      for (StepReport report; !queued.empty() && device_->in_flight() > 0 && take_step(queued.front(), &report) == StepOutcome::done;)
+        queued.pop_front();
+      device_->forget_in_flight();
+      loader_->seek(position_.epoch, position_.position);
+    } catch (const Error&) {}  // of a device that is lost: the first failure says it
+    throw;
+  }
+}
+
+bool Trainer::run_ahead(const std::atomic<bool>& stop, std::deque<Ahead>& queued) {
   const auto take = [&](size_t leave) {
     while (queued.size() > leave) {
       const Ahead step = queued.front();
@@ -140,6 +164,7 @@ bool Trainer::run_ahead(const std::atomic<bool>& stop) {
 }
 
 GradientReport Trainer::device_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel) {
+  need_no_step_ahead();
   const PhaseScope scope(times_, TracePhase::compute, batch.size);
   const DeviceReport got =
       device_->compute(batch, {.seed = seed_, .epoch = batch.epoch, .step = static_cast<uint64_t>(position_.step), .training = true});

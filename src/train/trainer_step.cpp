@@ -278,6 +278,7 @@ const Batch& Trainer::next_batch() {
 }
 
 StepReport Trainer::step(const std::atomic<bool>* cancel) {
+  if (device_) need_no_step_ahead();  // before a batch is taken
   times_.round = position_.step + 1;
   const Batch& batch = next_batch();
   StepReport report;

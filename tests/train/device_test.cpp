@@ -131,6 +131,33 @@ TEST(Device, RunsAheadAndReportsEachStepOnce) {
   EXPECT_EQ(device.position().to_json().dump(), reference.position().to_json().dump());
 }
 
+class Quarrel : public Hook {
+ public:
+  void on_step(Trainer& trainer, const StepReport& report) override {
+    if (asks) error = error_of([&] { trainer.step(); });
+    if (report.step == at) throw Error(ErrorKind::resources, {.what = "the disk is full"});
+  }
+  int64_t at = 0;
+  bool asks = false;
+  std::string error;
+};
+
+// What a hook or the data throw finds the next step on the device.
+TEST(Device, GoesOnAfterAHookThatThrew) {
+  const std::atomic<bool> stop = false;
+  Trainer whole(lenet_job(), kDevice), broken(lenet_job(), kDevice);
+  Quarrel hook;
+  hook.at = 3, hook.asks = true;
+  broken.add_hook(&hook);
+  expect_parts(error_of([&] { broken.run(stop); }), {"the disk is full"});
+  expect_parts(hook.error, {"next one on the device"});
+  hook.asks = false;
+  EXPECT_TRUE(whole.run(stop));
+  EXPECT_TRUE(broken.run(stop));
+  EXPECT_EQ(bits_of(broken), bits_of(whole));
+  EXPECT_EQ(broken.position().examples, whole.position().examples);
+}
+
 TEST(Device, LaunchesNothingBesideTheGraphAndWaitsForNoStepThatWasJustQueued) {
   Trainer device(lenet_job(R"(, "clip": {"type": "norm", "threshold": 0.5})"), kDevice);
   Watch watch;
