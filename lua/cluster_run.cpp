@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <memory>
-#include <new>
 #include <string_view>
 #include <thread>
 
 #include "cluster/uv/steered_run.h"
+#include "lua/handle.h"
 #include "lua/job_file.h"
 #include "lua/json.h"
 #include "lua/state.h"
@@ -17,27 +17,10 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kType = "perigee.cluster_run";
+constexpr char kType[] = "perigee.cluster_run";
+using Handle = LuaHandle<SteeredRun, kType>;
 
-using Handle = std::unique_ptr<SteeredRun>;
-
-SteeredRun& run_at(lua_State* L, int index) {
-  auto& handle = *static_cast<Handle*>(luaL_checkudata(L, index, kType));
-  if (!handle) throw Error(ErrorKind::usage, {.where = "run", .what = "it was closed"});
-  return *handle;
-}
-
-int close_run(lua_State* L) {
-  static_cast<Handle*>(luaL_checkudata(L, 1, kType))->reset();
-  return 0;
-}
-
-Handle& new_handle(lua_State* L) {
-  auto* handle = new (lua_newuserdata(L, sizeof(Handle))) Handle();
-  luaL_getmetatable(L, kType);
-  lua_setmetatable(L, -2);
-  return *handle;
-}
+SteeredRun& run_at(lua_State* L, int index) { return Handle::at(L, index); }
 
 std::function<void()> wake_of(lua_State* L) {
   const LuaOptions& lua = lua_options(L);
@@ -56,7 +39,7 @@ int attach(lua_State* L) {
   const Config options(given, "pg.attach", ErrorKind::usage);
   const Secret secret = secret_of(options);
   options.reject_unread();
-  new_handle(L) = std::make_unique<RemoteRun>(address, secret, wake_of(L));
+  Handle::push(L) = std::make_unique<RemoteRun>(address, secret, wake_of(L));
   return 1;
 }
 
@@ -108,7 +91,7 @@ int start(lua_State* L) {
   std::optional<Job> job;
   if (lua_type(L, 1) == LUA_TSTRING) job = load_job(lua_tostring(L, 1), settings, {.interrupt = lua.interrupt});
   else job.emplace(to_json(L, 1, "pg.start"), script, lua.folder);
-  new_handle(L) = std::make_unique<HostedRun>(*job, std::move(launch), wake_of(L));
+  Handle::push(L) = std::make_unique<HostedRun>(*job, std::move(launch), wake_of(L));
   return 1;
 }
 
@@ -142,13 +125,10 @@ int events(lua_State* L) {
 void add_cluster_run_functions(lua_State* L) {
   static const luaL_Reg kFunctions[] = {
       {"attach", report<attach>}, {"start", report<start>},   {"report", report<report_of>},
-      {"steer", report<steer>},   {"events", report<events>}, {"close", report<close_run>},
+      {"steer", report<steer>},   {"events", report<events>}, {"close", report<Handle::close>},
       {nullptr, nullptr},
   };
-  luaL_newmetatable(L, kType);
-  lua_pushcfunction(L, close_run);
-  lua_setfield(L, -2, "__gc");
-  lua_pop(L, 1);
+  Handle::add_type(L);
   luaL_register(L, nullptr, kFunctions);
 }
 

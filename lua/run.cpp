@@ -2,8 +2,8 @@
 
 #include <cmath>
 #include <memory>
-#include <new>
 
+#include "lua/handle.h"
 #include "lua/job_file.h"
 #include "lua/json.h"
 #include "lua/state.h"
@@ -18,20 +18,10 @@
 namespace perigee {
 namespace {
 
-constexpr const char* kType = "perigee.run";
+constexpr char kType[] = "perigee.run";
+using Handle = LuaHandle<LiveRun, kType>;
 
-using Handle = std::unique_ptr<LiveRun>;
-
-LiveRun& run_at(lua_State* L, int index) {
-  auto& handle = *static_cast<Handle*>(luaL_checkudata(L, index, kType));
-  if (!handle) throw Error(ErrorKind::usage, {.where = "run", .what = "it was closed"});
-  return *handle;
-}
-
-int close_run(lua_State* L) {
-  static_cast<Handle*>(luaL_checkudata(L, 1, kType))->reset();
-  return 0;
-}
+LiveRun& run_at(lua_State* L, int index) { return Handle::at(L, index); }
 
 // False when Ctrl-C ended the waiting.
 bool between_steps(lua_State* L, const std::function<void(Session&)>& work) {
@@ -66,11 +56,7 @@ int start(lua_State* L) {
   }
   choose_device(device_of(job->json()), job->where() + ": device", 0, &session.trainer);
   auto wake = lua.wake ? lua.wake : std::function<void()>([] {});
-  void* memory = lua_newuserdata(L, sizeof(Handle));
-  auto* handle = new (memory) Handle();
-  luaL_getmetatable(L, kType);
-  lua_setmetatable(L, -2);
-  *handle = std::make_unique<LiveRun>(*job, std::move(session), std::move(wake));
+  Handle::push(L) = std::make_unique<LiveRun>(*job, std::move(session), std::move(wake));
   return 1;
 }
 
@@ -277,10 +263,7 @@ void add_run_functions(lua_State* L) {
       {"write_chart", report<write_chart>},
       {nullptr, nullptr},
   };
-  luaL_newmetatable(L, kType);
-  lua_pushcfunction(L, close_run);
-  lua_setfield(L, -2, "__gc");
-  lua_pop(L, 1);
+  Handle::add_type(L);
   luaL_register(L, nullptr, kFunctions);
 }
 

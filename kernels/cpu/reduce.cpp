@@ -2,6 +2,7 @@
 // is kept and whole vectors are joined into the output (columns). Long sums are made of sums of blocks, which keeps their error small.
 #include "kernels/ops/reduce.h"
 
+#include "kernels/cpu/reduce_walk.h"
 #include "kernels/cpu/vector_math.h"
 
 namespace perigee {
@@ -30,44 +31,11 @@ struct Min {
   static Floats join(Floats a, Floats b) { return smaller(b, a); }
 };
 
-// The input's dimensions in memory order, merged; where the output has stride 0, the dimension is reduced.
-struct Walk {
-  int rank = 0;
-  int64_t dims[kMaxRank] = {}, in[kMaxRank] = {}, out[kMaxRank] = {};
-  int64_t inputs = 1, outputs = 1;
-};
-
-Walk make_walk(const View& x, const View& y, const ReduceParams& params) {
-  Walk walk;
-  int64_t out_strides[kMaxRank];
-  int order[kMaxRank], n = 0;
-  for (int d = 0, o = 0; d < x.rank; ++d) {
-    const bool reduced = params.axes >> d & 1u;
-    out_strides[d] = reduced ? 0 : y.strides[o];
-    if (!reduced || params.keep) ++o;
-    walk.inputs *= x.dims[d];
-    if (!reduced) walk.outputs *= x.dims[d];
-    if (x.dims[d] == 1) continue;
-    int at = n++;
-    for (; at > 0 && x.strides[order[at - 1]] < x.strides[d]; --at) order[at] = order[at - 1];
-    order[at] = d;
-  }
-  for (int k = 0; k < n; ++k) {
-    const int d = order[k], last = walk.rank - 1;
-    const bool merges = last >= 0 && walk.in[last] == x.strides[d] * x.dims[d] && walk.out[last] == out_strides[d] * x.dims[d];
-    if (!merges) walk.dims[walk.rank++] = 1;
-    walk.dims[walk.rank - 1] *= x.dims[d];
-    walk.in[walk.rank - 1] = x.strides[d];
-    walk.out[walk.rank - 1] = out_strides[d];
-  }
-  return walk;
-}
-
 const char* decline(const KernelCall& call) {
   const View &x = call.in[0], &y = call.out[0];
   if (x.dtype != Dtype::f32) return "f32 only";
   if (!y.dense()) return "the output is not dense";
-  const Walk walk = make_walk(x, y, call.as<ReduceParams>());
+  const Walk walk(x, y, call.as<ReduceParams>());
   if (walk.rank > 0 && walk.in[walk.rank - 1] != 1) return "the input's innermost dimension is not contiguous";
   if (walk.rank > 0 && walk.out[walk.rank - 1] > 1) return "the output lies in another order than the input";
   return nullptr;
@@ -145,52 +113,22 @@ void fill(float* y, int64_t n, float value) {
   for (int64_t i = 0; i < n; ++i) y[i] = value;
 }
 
-// Joins the whole input into the output, which holds starting values.
-template <class Rule>
-void join_all(const float* x, float* y, const Walk& whole) {
-  if (whole.inputs == 0) return;
-  if (whole.rank == 0) return join_row<Rule>(x, 1, y);
-  // Of a part of a call, which a thread has for itself, the dimension that lies dense may be gone.
-  Walk walk = whole;
-  if (walk.in[walk.rank - 1] != 1) {
-    const int last = walk.rank++;
-    walk.dims[last] = walk.in[last] = walk.out[last] = 1;
-  }
-  const int inner = walk.rank - 1;
-  const bool rows = walk.out[inner] == 0;
-  const bool matrix = !rows && inner > 0 && walk.out[inner - 1] == 0;
-  const int outer = matrix ? inner - 1 : inner;
-  int64_t index[kMaxRank] = {};
-  while (true) {
-    int64_t from = 0, to = 0;
-    for (int d = 0; d < outer; ++d) {
-      from += index[d] * walk.in[d];
-      to += index[d] * walk.out[d];
-    }
-    if (rows) join_row<Rule>(x + from, walk.dims[inner], y + to);
-    else join_matrix<Rule>(x + from, matrix ? walk.dims[inner - 1] : 1, matrix ? walk.in[inner - 1] : 0, y + to, walk.dims[inner]);
-    int d = outer - 1;
-    while (d >= 0 && ++index[d] == walk.dims[d]) index[d--] = 0;
-    if (d < 0) return;
-  }
-}
-
 template <class Rule>
 void run(const KernelCall& call) {
   const View &x = call.in[0], &y = call.out[0];
-  const Walk walk = make_walk(x, y, call.as<ReduceParams>());
+  const Walk walk(x, y, call.as<ReduceParams>());
   if (!call.accumulate) fill(y.as<float>(), walk.outputs, Rule::start);
-  join_all<Rule>(x.as<float>(), y.as<float>(), walk);
+  join_walk(walk, x.as<float>(), y.as<float>(), join_row<Rule>, join_matrix<Rule>);
 }
 
 size_t mean_scratch(const KernelCall& call) { return call.accumulate ? static_cast<size_t>(call.out[0].elements()) * sizeof(float) : 0; }
 
 void run_mean(const KernelCall& call) {
   const View &x = call.in[0], &y = call.out[0];
-  const Walk walk = make_walk(x, y, call.as<ReduceParams>());
+  const Walk walk(x, y, call.as<ReduceParams>());
   float* sums = call.accumulate ? static_cast<float*>(call.scratch) : y.as<float>();
   fill(sums, walk.outputs, 0);
-  join_all<Sum>(x.as<float>(), sums, walk);
+  join_walk(walk, x.as<float>(), sums, join_row<Sum>, join_matrix<Sum>);
   const float scale = static_cast<float>(walk.outputs) / static_cast<float>(walk.inputs);
   for (int64_t i = 0; i < walk.outputs; ++i) y.as<float>()[i] = call.accumulate ? y.as<float>()[i] + sums[i] * scale : sums[i] * scale;
 }
