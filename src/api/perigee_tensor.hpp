@@ -197,8 +197,8 @@ class tensor {
     const double count = static_cast<double>(numel()) / static_cast<double>(std::max<int64_t>(1, total.numel()));
     return apply("div", {total, count - correction});
   }
-  tensor std(const axes& over = {}, bool keep = false, double correction = 0) const { return apply("sqrt", {var(over, keep, correction)}); }
-  tensor norm(const axes& over = {}, bool keep = false) const { return apply("sqrt", {apply("square", {*this}).sum(over, keep)}); }
+  tensor std(const axes& over = {}, bool keep = false, double correction = 0) const { return root(var(over, keep, correction)); }
+  tensor norm(const axes& over = {}, bool keep = false) const { return root(apply("square", {*this}).sum(over, keep)); }
   // log(sum(exp(x))), without overflow.
   tensor logsumexp(const axes& over = {}, bool keep = false) const {
     const tensor top = max(over, true), largest = apply("where", {apply("is_finite", {top}), top, tensor(0.0)}),
@@ -336,6 +336,12 @@ class tensor {
   std::vector<tensor> eigh() const { return apply_all("eigh", {this, 1}, {}, 2); }  // values ascending, vectors in columns
 
  private:
+  // The derivative at 0 is 0, as PyTorch has it, and not infinite times 0.
+  static tensor root(const tensor& x) {
+    if (!x.is_recorded()) return apply("sqrt", {x});
+    const tensor none = x.eq(0);
+    return apply("where", {none, tensor(0.0), apply("sqrt", {apply("where", {none, tensor(1.0), x})})});
+  }
   const tensor& check(perigee_status status) const {
     if (!defined()) throw error(PERIGEE_USAGE, "the tensor is not defined");
     detail::check(status, perigee_tensor_message(get()));

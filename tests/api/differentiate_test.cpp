@@ -56,6 +56,30 @@ TEST(Differentiate, AgreesWithFiniteDifferences) {
       x);
 }
 
+TEST(Differentiate, IsZeroWhereARootHasNoSlope) {
+  const pg::tensor zero = pg::zeros({4});
+  const auto norm = pg::grad([](const pg::tensor& a) { return a.norm(); });
+  const auto deviation = pg::grad([](const pg::tensor& a) { return a.std(); });
+  EXPECT_EQ(norm(zero).to_vector<float>(), std::vector<float>(4));
+  EXPECT_EQ(deviation(zero).to_vector<float>(), std::vector<float>(4));
+}
+
+// The sizes of two vectors of tensors belong to what was recorded.
+TEST(Compile, TellsVectorsApartBySize) {
+  const auto f = pg::compile(
+      [](const std::vector<pg::tensor>& a, const std::vector<pg::tensor>& b) { return a.front() * 10 + b.back() * (a.size() + 1.0); });
+  const pg::tensor one = pg::full({2}, 1), two = pg::full({2}, 2), four = pg::full({2}, 4);
+  EXPECT_EQ(f(std::vector{one, two}, std::vector{four}).to_vector<float>(), std::vector<float>(2, 22));
+  EXPECT_EQ(f(std::vector{one}, std::vector{two, four}).to_vector<float>(), std::vector<float>(2, 18));
+}
+
+TEST(Tensor, EmptyRangesStayEmpty) {
+  const pg::tensor x = pg::from(std::vector{1.f, 2.f, 3.f}, {3});
+  EXPECT_EQ((x[{pg::slice(0, -4)}]).numel(), 0);
+  EXPECT_EQ((x[{pg::slice(0, 3, -1)}]).numel(), 0);
+  EXPECT_EQ(x.narrow(0, -2, 2).to_vector<float>(), (std::vector<float>{2, 3}));
+}
+
 TEST(Differentiate, AgainAndInSeveralArguments) {
   const auto cube = [](const pg::tensor& x) { return (x * x * x).sum(); };
   const pg::tensor x({1, -2, 3}, pg::f64);
