@@ -111,7 +111,7 @@ void DeviceStep::fill(Slot& slot, const Work& work, const Batch& batch, const St
   head.example_ids = reinterpret_cast<const int64_t*>(slot.device.data() + layout.ids);
   std::memcpy(to, &head, sizeof head);
   if (work.part != Part::compute) update_.write_image(to + layout.update);
-  std::memcpy(to + layout.ids, batch.ids.data(), static_cast<size_t>(work.examples) * sizeof(int64_t));
+  if (work.examples > 0) std::memcpy(to + layout.ids, batch.ids.data(), static_cast<size_t>(work.examples) * sizeof(int64_t));
   for (size_t f = 0; f < layout.fields.size(); ++f)
     std::memcpy(to + layout.fields[f], batch.fields[static_cast<size_t>(fields_[f])].view().data,
                 static_cast<size_t>(work.examples) * row_bytes_[f]);
