@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "cluster/uv/steered_run.h"
-#include "lua/handle.h"
 #include "lua/job_file.h"
 #include "lua/json.h"
+#include "lua/run_handle.h"
 #include "lua/state.h"
 #include "lua/tensor.h"
 #include "src/core/error.h"
@@ -18,14 +18,9 @@ namespace perigee {
 namespace {
 
 constexpr char kType[] = "perigee.cluster_run";
-using Handle = LuaHandle<SteeredRun, kType>;
+using Handle = RunHandle<SteeredRun, kType>;
 
 SteeredRun& run_at(lua_State* L, int index) { return Handle::at(L, index); }
-
-std::function<void()> wake_of(lua_State* L) {
-  const LuaOptions& lua = lua_options(L);
-  return lua.wake ? lua.wake : std::function<void()>([] {});
-}
 
 Secret secret_of(const Config& options) {
   const std::string file = options.string("secret", "");
@@ -87,11 +82,8 @@ int start(lua_State* L) {
   if (!options.boolean("folder", true))
     options.fail("folder", "a run of several workers keeps its ledger there", "false", "nothing, or out = FOLDER");
   options.reject_unread();
-  const LuaOptions& lua = lua_options(L);
-  std::optional<Job> job;
-  if (lua_type(L, 1) == LUA_TSTRING) job = load_job(lua_tostring(L, 1), settings, {.interrupt = lua.interrupt});
-  else job.emplace(to_json(L, 1, "pg.start"), script, lua.folder);
-  Handle::push(L) = std::make_unique<HostedRun>(*job, std::move(launch), wake_of(L));
+  const Job job = job_to_start(L, script, settings);
+  Handle::push(L) = std::make_unique<HostedRun>(job, std::move(launch), wake_of(L));
   return 1;
 }
 
@@ -108,24 +100,12 @@ int steer(lua_State* L) {
   return 1;
 }
 
-// events(run, wait_ms): as of a run of one process
-int events(lua_State* L) {
-  SteeredRun& run = run_at(L, 1);
-  const auto milliseconds = static_cast<int64_t>(luaL_checkinteger(L, 2));
-  if (milliseconds > 0)
-    run.wait_for_events(std::chrono::milliseconds(std::min<int64_t>(milliseconds, 3'600'000)), lua_options(L).interrupt);
-  Json list = Json::array();
-  for (Json& event : run.take_events()) list.push(std::move(event));
-  push_json(L, list);
-  return 1;
-}
-
 }  // namespace
 
 void add_cluster_run_functions(lua_State* L) {
   static const luaL_Reg kFunctions[] = {
-      {"attach", report<attach>}, {"start", report<start>},   {"report", report<report_of>},
-      {"steer", report<steer>},   {"events", report<events>}, {"close", report<Handle::close>},
+      {"attach", report<attach>}, {"start", report<start>},           {"report", report<report_of>},
+      {"steer", report<steer>},   {"events", report<Handle::events>}, {"close", report<Handle::close>},
       {nullptr, nullptr},
   };
   Handle::add_type(L);

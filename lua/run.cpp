@@ -3,9 +3,9 @@
 #include <cmath>
 #include <memory>
 
-#include "lua/handle.h"
 #include "lua/job_file.h"
 #include "lua/json.h"
+#include "lua/run_handle.h"
 #include "lua/state.h"
 #include "lua/tensor.h"
 #include "src/core/error.h"
@@ -19,7 +19,7 @@ namespace perigee {
 namespace {
 
 constexpr char kType[] = "perigee.run";
-using Handle = LuaHandle<LiveRun, kType>;
+using Handle = RunHandle<LiveRun, kType>;
 
 LiveRun& run_at(lua_State* L, int index) { return Handle::at(L, index); }
 
@@ -46,17 +46,9 @@ int start(lua_State* L) {
   SessionOptions session = read_options(options);
   const std::vector<std::string> settings = options.string_list("set");
   options.reject_unread();
-  const LuaOptions& lua = lua_options(L);
-  std::optional<Job> job;
-  if (lua_type(L, 1) == LUA_TSTRING) {
-    job = load_job(lua_tostring(L, 1), settings, {.interrupt = lua.interrupt});
-  } else {
-    job.emplace(to_json(L, 1, "pg.start"), options.string("script"), lua.folder);
-    apply_settings(*job, settings);
-  }
-  choose_device(device_of(job->json()), job->where() + ": device", 0, &session.trainer);
-  auto wake = lua.wake ? lua.wake : std::function<void()>([] {});
-  Handle::push(L) = std::make_unique<LiveRun>(*job, std::move(session), std::move(wake));
+  const Job job = job_to_start(L, options.string("script"), settings);
+  choose_device(device_of(job.json()), job.where() + ": device", 0, &session.trainer);
+  Handle::push(L) = std::make_unique<LiveRun>(job, std::move(session), wake_of(L));
   return 1;
 }
 
@@ -91,18 +83,6 @@ int progress(lua_State* L) {
     set_number(L, "examples_per_s", at.examples_per_s);
     set_number(L, "seconds", at.seconds);
   }
-  return 1;
-}
-
-// events(run, wait_ms): a list; waits for the first one so long, or until the run is over
-int events(lua_State* L) {
-  LiveRun& run = run_at(L, 1);
-  const auto milliseconds = static_cast<int64_t>(luaL_checkinteger(L, 2));
-  if (milliseconds > 0)
-    run.wait_for_events(std::chrono::milliseconds(std::min<int64_t>(milliseconds, 3'600'000)), lua_options(L).interrupt);
-  Json list = Json::array();
-  for (Json& event : run.take_events()) list.push(std::move(event));
-  push_json(L, list);
   return 1;
 }
 
@@ -249,7 +229,7 @@ void add_run_functions(lua_State* L) {
   static const luaL_Reg kFunctions[] = {
       {"start", report<start>},
       {"progress", report<progress>},
-      {"events", report<events>},
+      {"events", report<Handle::events>},
       {"pause", report<pause>},
       {"resume", report<resume>},
       {"stop", report<stop>},

@@ -166,6 +166,7 @@ function tests.settings_hold_for_an_experiment_too()
   check.equal(run:wait(60).epoch, 1)
   check.raises(function() pg.start(experiment(), { set = "epoch=1" }) end, "did you mean 'epochs'")
   check.raises(function() pg.start(experiment(), { set = "epochs" }) end, "path=value")
+  check.raises(function() pg.start(experiment(), { agents = { "127.0.0.1:1" }, set = "epoch=1" }) end, "did you mean 'epochs'")
 end
 
 function tests.a_run_that_cannot_begin_fails_and_says_why()
