@@ -46,6 +46,11 @@ struct Launcher::Impl final : AgentClientEvents {
       throw Error(ErrorKind::usage, {.where = "--record",
                                      .what = "is for asynchronous policies, whose order of arrivals nothing else tells",
                                      .got = "averaging '" + session.job().policy.name + "'"});
+    if (alone && options.min_workers > asked_for())
+      throw Error(ErrorKind::usage, {.where = "min_workers",
+                                     .what = "are more than this run starts, and no others can join it: it would wait for ever",
+                                     .got = std::to_string(options.min_workers) + " of " + std::to_string(asked_for()),
+                                     .hint = "start more workers, or let others join with listen = \"HOST:PORT\" (--listen)"});
     // A job has a key of its own, so that its workers cannot join another one. Without a secret everything stays on this machine:
     // workers that we start get a key nobody else knows, and workers that somebody else starts get in without one.
     if (!options.secret.empty()) key = options.secret.for_job(session.job_id());

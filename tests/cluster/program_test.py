@@ -336,6 +336,8 @@ def mistakes_are_explained():
         assert status == 2 and "secret" in err, err
         status, _, err = cluster.run("train", "job.json", "--min-workers", "2")
         assert status == 2 and "--workers" in err, err
+        status, _, err = cluster.run("train", "job.json", "--workers", "1", "--min-workers", "3")
+        assert status == 2 and "3 of 1" in err and "--listen" in err, err
         cluster.write_job("broken.json", network=[{"type": "dens", "out": 3}])
         status, _, err = cluster.run("train", "broken.json", "--workers", "2")
         assert status == 4 and "dense" in err, err
