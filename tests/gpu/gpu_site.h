@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "src/device/gpu.h"
 #include "tests/kernels/parity.h"
 
@@ -10,6 +12,9 @@ namespace perigee {
 
 #define PERIGEE_SKIP_WITHOUT_GPU() \
   if (std::string why; Gpu::count(&why) == 0) GTEST_SKIP() << "no GPU: " << why
+
+// Where a GPU is only imitated, or a tool slows everything down: the same tests on less.
+inline bool in_brief() { return std::getenv("PERIGEE_GPU_BRIEF") != nullptr; }
 
 class GpuSite : public Site {
  public:

@@ -1,5 +1,6 @@
 // Every layer's worked example on a GPU: its outputs and gradients, by plans as they are trained, are those of the interpreter with the
-// reference kernels, whose gradients tests/nn checks against finite differences.
+// reference kernels, whose gradients tests/nn checks against finite differences. And its gradients there are those of its loss there: the
+// loss is measured on both sides of the numbers, a little way along a random direction.
 #include "tests/gpu/gpu_site.h"
 #include "tests/nn/trained_layer.h"
 
@@ -83,6 +84,66 @@ TEST(GpuLayers, TrainEveryExampleAsTheInterpreterDoes) {
     } catch (const std::exception& error) {
       ADD_FAILURE() << error.what();
     }
+  }
+}
+
+// Parameters and inputs of the example, drawn so that few of them lie where a slope changes.
+std::map<std::string, Tensor> drawn_leaves(const Graph& graph, std::mt19937_64& random) {
+  std::map<std::string, Tensor> leaves;
+  for (const Leaf& leaf : graph.leaves()) {
+    const Type& type = graph.type(leaf.value);
+    const bool indices = type.dtype == Dtype::i64;
+    leaves[leaf.name] =
+        case_values(indices ? index(type.shape, 3) : real(type.shape, leaf.kind == LeafKind::state ? 0.5 : -1, 1), false, random);
+  }
+  return leaves;
+}
+
+constexpr float kStep = 1.0f / 256;  // small against the numbers, large against their rounding
+
+// The slope of the loss along a random direction of parameters and inputs, by the gradients and by two losses; `size` is that of the sum.
+struct Slopes {
+  double told = 0, seen = 0, size = 0;
+};
+
+Slopes slopes_on_gpu(Gpu& gpu, const TrainedLayer& trained, std::map<std::string, Tensor> leaves, std::mt19937_64& random) {
+  std::map<std::string, Tensor> results = run_on_gpu(gpu, trained, leaves), ahead = leaves, behind = leaves;
+  Slopes slopes;
+  for (const auto& [name, gradient] : results) {
+    if (!name.starts_with("grad:") && !name.starts_with("input:")) continue;
+    const std::string leaf = name.substr(name.find(':') + 1);
+    Tensor there = leaves.at(leaf).clone(), back = leaves.at(leaf).clone();
+    for (int64_t i = 0; i < gradient.elements(); ++i) {
+      const float direction = random() % 2 == 0 ? 1.0f : -1.0f;
+      there.data<float>()[i] += kStep * direction, back.data<float>()[i] -= kStep * direction;
+      slopes.told += double{gradient.data<float>()[i]} * direction;
+      slopes.size += std::abs(double{gradient.data<float>()[i]});
+    }
+    ahead[leaf] = there, behind[leaf] = back;
+  }
+  const auto total = [&](const std::map<std::string, Tensor>& at) {
+    return double{run_on_gpu(gpu, trained, at).at("total").data<float>()[0]};
+  };
+  slopes.seen = (total(ahead) - total(behind)) / (2.0 * kStep);
+  return slopes;
+}
+
+TEST(GpuLayers, GradientsAreTheSlopesOfTheLoss) {
+  PERIGEE_SKIP_WITHOUT_GPU();
+  Gpu gpu(0, "test");
+  std::mt19937_64 random(11);
+  for (const LayerDef* layer : all_layers()) {
+    SCOPED_TRACE(layer->name);
+    TrainedLayer trained;
+    build_trained(*layer, true, trained);
+    // Where a slope changes within the step one direction may be wrong; not two of three.
+    int agree = 0;
+    Slopes last;
+    for (int trial = 0; trial < 3; ++trial) {
+      last = slopes_on_gpu(gpu, trained, drawn_leaves(trained.graph, random), random);
+      agree += std::abs(last.told - last.seen) <= 0.01 * last.size + 1e-3;
+    }
+    EXPECT_GE(agree, 2) << "the gradients say " << last.told << ", two losses " << last.seen << "; gradients sum up to " << last.size;
   }
 }
 

@@ -81,6 +81,8 @@ void product(const Desc& d, double beta, const Layout& a, const void* pa, const 
 
 extern "C" {
 
+void fake_queue_by(QueueWork how) { queue_work = how; }
+
 size_t cublasLtGetVersion() { return 130000; }
 const char* cublasLtGetStatusName(cublasStatus_t) { return "CUBLAS_STATUS_OF_THE_FAKE"; }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
@@ -151,12 +153,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a, cublasLtMatrixLayout_t la,
                               const void* b, cublasLtMatrixLayout_t lb, const void* beta, const void* c, cublasLtMatrixLayout_t, void* out,
-                              cublasLtMatrixLayout_t lo, const cublasLtMatmulAlgo_t*, void*, size_t, cudaStream_t) {
+                              cublasLtMatrixLayout_t lo, const cublasLtMatmulAlgo_t*, void*, size_t, cudaStream_t stream) {
   const auto& d = *reinterpret_cast<Desc*>(desc);
   const auto &left = *reinterpret_cast<Layout*>(la), &right = *reinterpret_cast<Layout*>(lb), &result = *reinterpret_cast<Layout*>(lo);
   const auto scalar = [&](const void* p) { return d.scale == CUDA_R_64F ? *static_cast<const double*>(p) : *static_cast<const float*>(p); };
   if (!fits(d, left, right, result) || scalar(alpha) != 1 || c != out) return CUBLAS_STATUS_INVALID_VALUE;
-  for (int32_t l = 0; l < result.batches; ++l) product(d, scalar(beta), left, a, right, b, result, out, l);
+  do_on(stream, [d = d, left = left, right = right, result = result, added = scalar(beta), a, b, out] {
+    for (int32_t l = 0; l < result.batches; ++l) product(d, added, left, a, right, b, result, out, l);
+  });
   return CUBLAS_STATUS_SUCCESS;
 }
 

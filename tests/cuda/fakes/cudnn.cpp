@@ -2,6 +2,7 @@
 // definition of convolution. Like cuDNN it has no engine for relu without bias, and its first choice rounds f32 to bf16 and says so.
 #include <cudnn.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <vector>
@@ -199,13 +200,17 @@ cudnnStatus_t heuristic_results(const Descriptor& heuristic, int64_t room, int64
 
 extern "C" {
 
+void fake_queue_by(QueueWork how) { queue_work = how; }
+
 size_t cudnnGetVersion() { return 91900; }
 const char* cudnnGetErrorString(cudnnStatus_t) { return "CUDNN_STATUS_OF_THE_FAKE"; }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
-  return *handle = reinterpret_cast<cudnnHandle_t>(make_handle<int>()), CUDNN_STATUS_SUCCESS;
+  return *handle = reinterpret_cast<cudnnHandle_t>(make_handle<void*>(nullptr)), CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return drop_handle(reinterpret_cast<int*>(handle)), CUDNN_STATUS_SUCCESS; }
-cudnnStatus_t cudnnSetStream(cudnnHandle_t, cudaStream_t) { return CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return drop_handle(reinterpret_cast<void**>(handle)), CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
+  return *reinterpret_cast<void**>(handle) = stream, CUDNN_STATUS_SUCCESS;
+}
 
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* made) {
   return *made = make_handle<Descriptor>(type), CUDNN_STATUS_SUCCESS;
@@ -241,12 +246,19 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudn
 
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) { return at(descriptor).finalized = true, CUDNN_STATUS_SUCCESS; }
 
-cudnnStatus_t cudnnBackendExecute(cudnnHandle_t, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
   const Descriptor& config = at(plan).child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-  Execution execution(at(pack), config.rounds);
-  for (const Descriptor* operation : config.graph->all<const Descriptor*>(CUDNN_ATTR_OPERATIONGRAPH_OPS))
-    if (const cudnnStatus_t status = execution.run(*operation); status != CUDNN_STATUS_SUCCESS) return status;
-  return CUDNN_STATUS_SUCCESS;
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // of work that is done at once
+  do_on(*reinterpret_cast<void**>(handle), [&config, pack = at(pack), now = queue_work == nullptr ? &status : nullptr] {
+    Execution execution(pack, config.rounds);
+    for (const Descriptor* operation : config.graph->all<const Descriptor*>(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
+      const cudnnStatus_t said = execution.run(*operation);
+      if (said == CUDNN_STATUS_SUCCESS) continue;
+      if (now == nullptr) std::abort();  // nobody is left to be told
+      return void(*now = said);
+    }
+  });
+  return status;
 }
 
 }  // extern "C"

@@ -1,7 +1,8 @@
-// What the libraries that stand in for NVIDIA's share: numbers in memory, and handles.
+// What the libraries that stand in for NVIDIA's share: numbers in memory, handles, and when they compute.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -38,6 +39,16 @@ T* make_handle(Arguments&&... arguments) {
 template <class T>
 void drop_handle(T* handle) {
   const std::unique_ptr<T> dropped(handle);
+}
+
+// How to queue work on a stream; null: it is done at once. The shim's module gives its own way (fake_queue_by of each library), so that
+// libraries are captured and run late like kernels.
+using QueueWork = void (*)(void* stream, std::function<void()> work);
+inline QueueWork queue_work = nullptr;
+
+inline void do_on(void* stream, std::function<void()> work) {
+  if (queue_work != nullptr) queue_work(stream, std::move(work));
+  else work();
 }
 
 }  // namespace perigee

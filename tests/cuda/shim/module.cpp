@@ -1,8 +1,18 @@
 // The CUDA module of the shim. With PERIGEE_SHIM_STAND_INS in the environment the kernels of ops are those of kernels/ref, queued like a
 // device's: quick enough to train networks with, and right by definition, so that what is tested is everything around kernels. Updates and
-// what a step needs besides (step.cu) are always the device's own.
+// what a step needs besides (step.cu) are always the device's own. With PERIGEE_SHIM_LIBRARIES kernels around cuBLASLt and cuDNN come before
+// ours, as on a GPU: $PERIGEE_CUDA_LIBRARIES must name tests/cuda/fakes then, which compute when the stream does.
+#include "kernels/cuda/registry.h"
+
+namespace perigee {
+std::span<const KernelList> cuda_kernels_of_a_gpu();  // the table of the module for a GPU
+std::span<const KernelList> chosen_kernel_lists();
+}  // namespace perigee
+
 #define perigee_cuda_module module_without_stand_ins
+#define cuda_kernel_lists chosen_kernel_lists
 #include "kernels/cuda/module.cpp"
+#undef cuda_kernel_lists
 #undef perigee_cuda_module
 
 #include <array>
@@ -60,7 +70,29 @@ void make_stand_ins() {
     if (list.count > 0 && std::strncmp(list.first[0].op, "update_", 7) == 0) with_stand_ins.push_back(list);
 }
 
+// What fakes compute waits for its turn on the stream.
+void queue_of_fake(void* stream, std::function<void()> work) { shim::enqueue(stream_of(stream), true, std::move(work)); }
+
+std::vector<KernelList> with_libraries() {
+  for (const CudaLibrary library : {CudaLibrary::cublas_lt, CudaLibrary::cudnn}) {
+    void (*queue_by)(void (*)(void*, std::function<void()>)) = nullptr;
+    find_function(library, "fake_queue_by", &queue_by);
+    if (queue_by != nullptr) queue_by(queue_of_fake);
+  }
+  std::vector<KernelList> lists;
+  for (const KernelList& list : cuda_kernels_of_a_gpu())  // programs of NVRTC are for a GPU alone
+    if (list.count > 0 && std::strcmp(list.first[0].name, "nvrtc") != 0) lists.push_back(list);
+  return lists;
+}
+
 }  // namespace
+
+std::span<const KernelList> chosen_kernel_lists() {
+  if (std::getenv("PERIGEE_SHIM_LIBRARIES") == nullptr) return cuda_kernel_lists();
+  static const std::vector<KernelList> lists = with_libraries();
+  return lists;
+}
+
 }  // namespace perigee
 
 extern "C" [[gnu::visibility("default")]] const perigee::CudaModule* perigee_cuda_module() {
