@@ -85,10 +85,10 @@ void Gpu::check(int status, const std::string& doing) const {
                                      .hint = hint_for(status)});
 }
 
-void Gpu::check_queue(const std::string& what) {
-  if (queue_.status == 0) return;
-  const int status = std::exchange(queue_.status, 0);
-  const char* kernel = std::exchange(queue_.failed, nullptr);
+void Gpu::check_queue(CudaQueue& queue, const std::string& what) {
+  if (queue.status == 0) return;
+  const int status = std::exchange(queue.status, 0);
+  const char* kernel = std::exchange(queue.failed, nullptr);
   throw Error(ErrorKind::resources, {.where = where_ + ": " + name(),
                                      .what = "the GPU could not run " + what + (kernel ? std::string(", kernel '") + kernel + "'" : ""),
                                      .got = module_->message(status),

@@ -101,7 +101,8 @@ class Gpu {
   // Error(resources) when `status` is one: what it was `doing`.
   void check(int status, const std::string& doing) const;
   // The same for what kernels queued; `what` names the op.
-  void check_queue(const std::string& what);
+  void check_queue(const std::string& what) { check_queue(queue_, what); }
+  void check_queue(CudaQueue& queue, const std::string& what);
 
  private:
   friend class GpuMemory;

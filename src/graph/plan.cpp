@@ -155,6 +155,37 @@ void PlanRun::queue_step(size_t index, CudaQueue& queue, const StepInfo* step) {
   bound.run(bound.call);
 }
 
+StepAccess PlanRun::packs_access() const {
+  StepAccess access;
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    const Bound& bound = calls_[i];
+    if (!bound.pack || bound.pack_each_run) continue;
+    for (int k = 0; k < bound.call.n_in; ++k) access.read(range_of(bound.call.in[k]));
+    access.write(range_of(bound.call.packed, plan_->steps()[i].packed_bytes));
+  }
+  return access;
+}
+
+StepAccess PlanRun::access(size_t index) const {
+  const Bound& bound = calls_[index];
+  const PlanStep& step = plan_->steps()[index];
+  StepAccess access;
+  double bytes = 0;
+  const auto of = [&](const View& view) {
+    bytes += static_cast<double>(view.elements()) * static_cast<double>(dtype_bytes(view.dtype));
+    return range_of(view);
+  };
+  for (int i = 0; i < bound.call.n_in; ++i) access.read(of(bound.call.in[i]));
+  for (int i = 0; i < bound.call.n_out; ++i) access.write(of(bound.call.out[i]));
+  access.write(range_of(bound.call.scratch, step.scratch_bytes));
+  const MemoryRange packed = range_of(bound.call.packed, step.packed_bytes);
+  if (bound.pack_each_run) access.write(packed);
+  else access.read(packed);
+  // Microseconds of a GPU of today, to the order of magnitude: a launch, then memory, then products.
+  access.cost = 3 + bytes / 2e6 + step.flops / 3e7;
+  return access;
+}
+
 PlanRun::~PlanRun() = default;
 
 void PlanRun::enable_check() { checker_ = std::make_unique<PlanChecker>(*plan_); }

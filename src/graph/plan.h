@@ -9,6 +9,7 @@
 
 #include "src/graph/graph.h"
 #include "src/graph/op.h"
+#include "src/graph/step_order.h"
 
 namespace perigee {
 
@@ -130,6 +131,9 @@ class PlanRun {
   // Of a plan for a device: queue what packs parameters, and one step; `step` is the device's. What fails is told by the queue.
   void queue_packs(CudaQueue& queue);
   void queue_step(size_t index, CudaQueue& queue, const StepInfo* step);
+  // The memory that they read and write.
+  StepAccess packs_access() const;
+  StepAccess access(size_t index) const;
   // The scope and op of the first step whose output is not finite; empty when all are. Runs the plan; for diagnosis only.
   std::string find_non_finite(const StepInfo& step);
   void commit_states();  // copies what was assigned into the states

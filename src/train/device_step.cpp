@@ -1,5 +1,6 @@
 #include "src/train/device_step.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <cstdlib>
@@ -132,21 +133,33 @@ void DeviceStep::start(Slot& slot, const Work& work, const Batch& batch, const S
 }
 
 void DeviceStep::run(Slot& slot, const Work& work) {
-  if (blocking_) return queue_part(slot, work, true);
+  if (blocking_) return queue_in_line(gpu_, work_of(slot, work), true);
   GpuHandle& graph = slot.graphs[work];
+  if (!graph && !branched_.contains(work)) graph = warm_up(slot, work);
   if (!graph) {
-    if (!warm_.contains(work)) {
-      warm_up(slot, work);
-      warm_.insert(work);
-    }
-    graph = gpu_.capture([&] { queue_part(slot, work, false); });
+    const std::vector<DeviceWork> pieces = work_of(slot, work);
+    graph = branched_.at(work) ? branches_->capture(pieces) : gpu_.capture([&] { queue_in_line(gpu_, pieces, false); });
   }
   gpu_.launch(graph);
 }
 
-// Once for each batch size: libraries make their plans, kernels are loaded, and what does not run says so by name. Stopped, so that nothing
-// changes.
-void DeviceStep::warm_up(Slot& slot, const Work& work) {
+// In line, or on branches where that is faster; null: in line, not captured yet. PERIGEE_CUDA_BRANCHES says how many, unmeasured.
+GpuHandle DeviceStep::choose_form(Slot& slot, const Work& work) {
+  const char* const wanted = std::getenv("PERIGEE_CUDA_BRANCHES");
+  const int most = wanted ? std::atoi(wanted) : kBranches;
+  branched_[work] = false;
+  if (most <= 1 || work.part == Part::update) return {};
+  if (!branches_) branches_ = std::make_unique<GpuBranches>(gpu_, most);
+  const std::vector<DeviceWork> pieces = work_of(slot, work);
+  GpuHandle graph = wanted ? branches_->capture(pieces) : faster_on_branches(gpu_, *branches_, pieces);
+  branched_[work] = static_cast<bool>(graph);
+  if (std::none_of(branched_.begin(), branched_.end(), [](const auto& form) { return form.second; })) branches_.reset();
+  return graph;
+}
+
+// Once for each batch size: libraries make their plans, kernels are loaded, and what does not run says so by name; then the graph's form is
+// chosen. Stopped, so that nothing changes.
+GpuHandle DeviceStep::warm_up(Slot& slot, const Work& work) {
   const int32_t one = 1;
   int32_t before = 0;
   gpu_.download(&before, stopped(words_), sizeof before);
@@ -157,9 +170,12 @@ void DeviceStep::warm_up(Slot& slot, const Work& work) {
     *record(slot) = kept;
     gpu_.upload(stopped(words_), &before, sizeof before);
   };
+  GpuHandle graph;
   try {
-    queue_part(slot, work, true);
+    queue_in_line(gpu_, work_of(slot, work), true);
+    graph = choose_form(slot, work);
   } catch (const Error&) {
+    branched_.erase(work);
     try {
       go_on();
     } catch (const Error&) {}  // of a device that is lost: the first failure says it
@@ -167,6 +183,7 @@ void DeviceStep::warm_up(Slot& slot, const Work& work) {
   }
   go_on();
   gpu_.upload(slot.device.data(), host(slot), layout_of(work).total);  // norms change the image
+  return graph;
 }
 
 void DeviceStep::bind_inputs(PlanRun& run, const Slot& slot, const Work& work) {
@@ -177,53 +194,69 @@ void DeviceStep::bind_inputs(PlanRun& run, const Slot& slot, const Work& work) {
   }
 }
 
-void DeviceStep::queue_compute(Slot& slot, const Work& work, bool blocking) {
+void DeviceStep::add_compute(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces) {
   const auto* const info = reinterpret_cast<const StepInfo*>(slot.device.data());
   const auto* const ids = reinterpret_cast<const int64_t*>(slot.device.data() + layout_of(work).ids);
-  PlanRun& run = plans_.at(work.examples);
-  const auto after = [&](const std::string& what) {
-    gpu_.check_queue(what);
-    if (blocking) gpu_.check(gpu_.module().wait_for_stream(gpu_.queue().stream), "run " + what);
-  };
-  for (size_t f = 0; f < fields_.size() && work.gather; ++f)
-    if (run.plan().input_index(input_names_[f]) >= 0) data_->gather(gpu_, f, ids, work.examples, gathered_[f].data());
-  after("the gathering of a batch");
-  bind_inputs(run, slot, work);
-  run.queue_packs(gpu_.queue());
-  after("the packing of parameters");
-  for (size_t i = 0; i < run.plan().steps().size(); ++i) {
-    run.queue_step(i, gpu_.queue(), info);
-    if (gpu_.queue().status != 0 || blocking) after(step_name(run.plan().steps()[i]));
+  PlanRun* const run = &plans_.at(work.examples);
+  for (size_t f = 0; f < fields_.size() && work.gather; ++f) {
+    if (run->plan().input_index(input_names_[f]) < 0) continue;
+    DeviceWork gather{.what = "the gathering of a batch"};
+    gather.access.write(range_of(gathered_[f].data(), gathered_[f].bytes()));
+    gather.queue = [this, f, ids, n = work.examples](CudaQueue& queue) { data_->gather(gpu_, f, ids, n, gathered_[f].data(), queue); };
+    pieces->push_back(std::move(gather));
   }
+  bind_inputs(*run, slot, work);
+  DeviceWork packs{.what = "the packing of parameters", .access = run->packs_access()};
+  packs.queue = [run](CudaQueue& queue) { run->queue_packs(queue); };
+  if (!packs.access.writes.empty()) pieces->push_back(std::move(packs));
+  for (size_t i = 0; i < run->plan().steps().size(); ++i)
+    pieces->push_back({.what = step_name(run->plan().steps()[i]), .access = run->access(i), .queue = [run, i, info](CudaQueue& queue) {
+                         run->queue_step(i, queue, info);
+                       }});
+  add_judge(slot, work, *run, pieces);
+}
+
+void DeviceStep::add_judge(Slot& slot, const Work& work, const PlanRun& run, std::vector<DeviceWork>* pieces) {
   const View output = labels_ ? run.output("output") : View{};
   const View loss = run.output("loss");
   const bool counts = labels_ && output.rank == 2 && output.contiguous() && output.dtype == loss.dtype;
   const size_t target = model_.model().spec().inputs.size();
   const std::byte* const labels = work.gather ? gathered_[target].data() : slot.device.data() + layout_of(work).fields[target];
-  gpu_.module().steps->judge({.loss = loss,
-                              .output = counts ? output : View{},
-                              .labels = reinterpret_cast<const int64_t*>(labels),
-                              .counter = counter(words_),
-                              .stopped = stopped(words_),
-                              .update = work.part == Part::whole ? image(slot) : nullptr,
-                              .record = record(slot)},
-                             gpu_.queue());
-  after("the sum of the losses");
+  const CudaJudgeCall call{.loss = loss,
+                           .output = counts ? output : View{},
+                           .labels = reinterpret_cast<const int64_t*>(labels),
+                           .counter = counter(words_),
+                           .stopped = stopped(words_),
+                           .update = work.part == Part::whole ? image(slot) : nullptr,
+                           .record = record(slot)};
+  DeviceWork judge{.what = "the sum of the losses"};
+  judge.access.read(range_of(loss));
+  judge.access.read(range_of(call.output));
+  judge.access.read(range_of(labels, static_cast<size_t>(work.examples) * sizeof(int64_t)));
+  judge.access.write(range_of(words_.data(), words_.bytes()));
+  judge.access.write(range_of(call.update, sizeof(CudaUpdate)));
+  judge.access.write(range_of(call.record, sizeof *call.record));
+  judge.queue = [this, call](CudaQueue& queue) { gpu_.module().steps->judge(call, queue); };
+  pieces->push_back(std::move(judge));
 }
 
-void DeviceStep::queue_commit(PlanRun& run) {
-  run.for_each_commit(
-      [&](void* to, const void* from, size_t bytes) { gpu_.module().steps->commit(to, from, bytes, stopped(words_), gpu_.queue()); });
-  gpu_.check_queue("the commit of states");
+void DeviceStep::add_commits(PlanRun& run, std::vector<DeviceWork>* pieces) {
+  run.for_each_commit([&](void* to, const void* from, size_t bytes) {
+    DeviceWork commit{.what = "the commit of states"};
+    commit.access.read(range_of(words_.data(), words_.bytes()));
+    commit.access.read(range_of(from, bytes));
+    commit.access.write(range_of(to, bytes));
+    commit.queue = [=, this](CudaQueue& queue) { gpu_.module().steps->commit(to, from, bytes, stopped(words_), queue); };
+    pieces->push_back(std::move(commit));
+  });
 }
 
-void DeviceStep::queue_part(Slot& slot, const Work& work, bool blocking) {
-  if (work.part != Part::update) queue_compute(slot, work, blocking);
-  if (work.part == Part::compute) return;
-  update_.queue(image(slot), record(slot));
-  gpu_.check_queue("the update, op '" + std::string(optimizer_.update_op() ? optimizer_.update_op() : "") + "'");
-  if (work.part == Part::whole) queue_commit(plans_.at(work.examples));
-  if (blocking) gpu_.check(gpu_.module().wait_for_stream(gpu_.queue().stream), "run the update");
+std::vector<DeviceWork> DeviceStep::work_of(Slot& slot, const Work& work) {
+  std::vector<DeviceWork> pieces;
+  if (work.part != Part::update) add_compute(slot, work, &pieces);
+  if (work.part != Part::compute) update_.add(image(slot), record(slot), &pieces);
+  if (work.part == Part::whole) add_commits(plans_.at(work.examples), &pieces);
+  return pieces;
 }
 
 void DeviceStep::prepare(int64_t examples) {
@@ -267,7 +300,8 @@ std::string DeviceStep::find_non_finite() {
   PlanRun& run = plans_.at(slot.work.examples);
   bind_inputs(run, slot, slot.work);
   const auto* const ids = reinterpret_cast<const int64_t*>(slot.device.data() + layout_of(slot.work).ids);
-  for (size_t f = 0; f < fields_.size() && slot.work.gather; ++f) data_->gather(gpu_, f, ids, slot.work.examples, gathered_[f].data());
+  for (size_t f = 0; f < fields_.size() && slot.work.gather; ++f)
+    data_->gather(gpu_, f, ids, slot.work.examples, gathered_[f].data(), gpu_.queue());
   std::vector<std::byte> values;
   run.queue_packs(gpu_.queue());
   for (size_t i = 0; i < run.plan().steps().size(); ++i) {
@@ -318,7 +352,9 @@ void DeviceStep::commit_states() {
   if (!last) return;
   gpu_.select();
   model_.to_device();
-  queue_commit(plans_.at(last->examples));
+  std::vector<DeviceWork> commits;
+  add_commits(plans_.at(last->examples), &commits);
+  queue_in_line(gpu_, commits, false);
   gpu_.wait();
   model_.device_changed(false);
 }

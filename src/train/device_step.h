@@ -8,7 +8,6 @@
 #include <compare>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +28,7 @@ struct DeviceReport {
 class DeviceStep {
  public:
   static constexpr uint64_t kInFlight = 2;
+  static constexpr int kBranches = 4;  // of a graph, at most
 
   // All must outlive this. `fields` of the source: the model's inputs, its target, those of further heads.
   DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer, const DataSource& source, std::vector<int> fields, uint64_t seed);
@@ -85,11 +85,14 @@ class DeviceStep {
   void fill(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info);
   void start(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info);
   void run(Slot& slot, const Work& work);
-  void warm_up(Slot& slot, const Work& work);
+  GpuHandle warm_up(Slot& slot, const Work& work);
+  GpuHandle choose_form(Slot& slot, const Work& work);
   void bind_inputs(PlanRun& run, const Slot& slot, const Work& work);
-  void queue_part(Slot& slot, const Work& work, bool blocking);
-  void queue_compute(Slot& slot, const Work& work, bool blocking);
-  void queue_commit(PlanRun& run);
+  // What a graph of the work consists of, in an order that is right for one stream.
+  std::vector<DeviceWork> work_of(Slot& slot, const Work& work);
+  void add_compute(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces);
+  void add_judge(Slot& slot, const Work& work, const PlanRun& run, std::vector<DeviceWork>* pieces);
+  void add_commits(PlanRun& run, std::vector<DeviceWork>* pieces);
   DeviceReport report_of(const Slot& slot) const;
 
   DeviceModel& model_;
@@ -104,9 +107,10 @@ class DeviceStep {
   DevicePlans plans_;
   DeviceUpdate update_;
   std::unique_ptr<ResidentData> data_;
-  std::vector<GpuMemory> gathered_;  // by field
+  std::vector<GpuMemory> gathered_;        // by field
+  std::unique_ptr<GpuBranches> branches_;  // null: no graph has any
   std::array<Slot, kInFlight> slots_;
-  std::set<Work> warm_;
+  std::map<Work, bool> branched_;  // of what is warm: whether its graphs have branches
   int64_t generation_ = 0;
   uint64_t queued_ = 0, taken_ = 0;
   double norm_ = -1;

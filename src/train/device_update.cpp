@@ -87,26 +87,45 @@ void DeviceUpdate::write_image(std::byte* to) const {
   }
 }
 
-void DeviceUpdate::queue(CudaUpdate* image, CudaStepRecord* record) {
+void DeviceUpdate::add(CudaUpdate* image, CudaStepRecord* record, std::vector<DeviceWork>* pieces) {
   if (windows_.empty()) return;
-  Gpu& gpu = model_.gpu();
+  const MemoryRange scalars = range_of(image, image_bytes());
   if (norms_.gradient) {
     CudaNormCall norms = norms_;
     norms.update = image;
     norms.record = record;
-    gpu.module().steps->norms(norms, gpu.queue());
+    DeviceWork piece{.what = "the norms of gradients"};
+    piece.access.read(range_of(views_[0]));
+    for (const MemoryRange& range : {scalars, range_of(sums_.data(), sums_.bytes()), range_of(record, sizeof *record)})
+      piece.access.write(range);
+    piece.queue = [this, norms](CudaQueue& queue) { model_.gpu().module().steps->norms(norms, queue); };
+    pieces->push_back(std::move(piece));
   }
-  if (kernel_)
-    kernel_->run({.in = views_.data(),
-                  .out = views_.data() + 1,
-                  .n_in = 1,
-                  .n_out = static_cast<int>(views_.size()) - 1,
-                  .params = image,
-                  .scratch = scratch_.data(),
-                  .queue = &gpu.queue()});
-  for (Bound& bound : constraints_) {
-    bound.call.update = image;
-    gpu.module().steps->constrain(bound.call, gpu.queue());
+  if (kernel_) {
+    DeviceWork piece{.what = "the update, op '" + std::string(optimizer_.update_op()) + "'"};
+    piece.access.read(range_of(views_[0]));
+    piece.access.read(scalars);
+    for (size_t i = 1; i < views_.size(); ++i) piece.access.write(range_of(views_[i]));
+    piece.access.write(range_of(scratch_.data(), scratch_.bytes()));
+    piece.queue = [this, image](CudaQueue& queue) {
+      kernel_->run({.in = views_.data(),
+                    .out = views_.data() + 1,
+                    .n_in = 1,
+                    .n_out = static_cast<int>(views_.size()) - 1,
+                    .params = image,
+                    .scratch = scratch_.data(),
+                    .queue = &queue});
+    };
+    pieces->push_back(std::move(piece));
+  }
+  for (const Bound& bound : constraints_) {
+    CudaConstraint call = bound.call;
+    call.update = image;
+    DeviceWork piece{.what = "a constraint"};
+    piece.access.read(scalars);
+    piece.access.write(range_of(views_[1]));
+    piece.queue = [this, call](CudaQueue& queue) { model_.gpu().module().steps->constrain(call, queue); };
+    pieces->push_back(std::move(piece));
   }
 }
 

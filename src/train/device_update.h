@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "src/device/device_work.h"
 #include "src/optim/optimizer.h"
 #include "src/train/device_model.h"
 
@@ -17,8 +18,8 @@ class DeviceUpdate {
   size_t image_bytes() const { return sizeof(CudaUpdate) + windows_.size() * sizeof(CudaUpdateWindow); }
   // What Optimizer::begin_step() said.
   void write_image(std::byte* to) const;
-  // `image` is the device's; the norm goes into `record`.
-  void queue(CudaUpdate* image, CudaStepRecord* record);
+  // What an update consists of. `image` is the device's; the norm goes into `record`.
+  void add(CudaUpdate* image, CudaStepRecord* record, std::vector<DeviceWork>* pieces);
   size_t bytes() const;
 
  private:

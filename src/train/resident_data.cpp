@@ -43,8 +43,8 @@ std::unique_ptr<ResidentData> ResidentData::load(Gpu& gpu, const DataSource& sou
   return data;
 }
 
-void ResidentData::gather(Gpu& gpu, size_t i, const int64_t* ids, int64_t n, std::byte* to) const {
-  gpu.module().steps->gather_rows(columns_[i].values.data(), ids, n, columns_[i].row_bytes, to, gpu.queue());
+void ResidentData::gather(Gpu& gpu, size_t i, const int64_t* ids, int64_t n, std::byte* to, CudaQueue& queue) const {
+  gpu.module().steps->gather_rows(columns_[i].values.data(), ids, n, columns_[i].row_bytes, to, queue);
 }
 
 size_t ResidentData::bytes() const {

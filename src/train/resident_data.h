@@ -16,7 +16,7 @@ class ResidentData {
   static std::unique_ptr<ResidentData> load(Gpu& gpu, const DataSource& source, std::span<const int> fields, uint64_t seed);
 
   // Rows `ids` (the device's address) of the i-th of `fields`.
-  void gather(Gpu& gpu, size_t i, const int64_t* ids, int64_t n, std::byte* to) const;
+  void gather(Gpu& gpu, size_t i, const int64_t* ids, int64_t n, std::byte* to, CudaQueue& queue) const;
   size_t bytes() const;
 
  private:

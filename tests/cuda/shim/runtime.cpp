@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cassert>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +20,8 @@
 struct CUevent_st {
   uint64_t recorded = 0, reached = 0;  // how often
   CUstream_st* stream = nullptr;       // of the last record
+  CUgraph_st* capture = nullptr;       // that the last record was part of
+  std::vector<size_t> nodes;           // there: those that the event comes after
 };
 
 struct CUstream_st {
@@ -29,10 +33,16 @@ struct CUstream_st {
   };
   std::deque<Work> queued;
   CUgraph_st* capture = nullptr;
+  std::vector<size_t> tail;  // nodes of the capture that the next one here comes after
 };
 
 struct CUgraph_st {
-  std::vector<std::function<void()>> work;
+  struct Node {
+    std::function<void()> run;
+    std::vector<size_t> after;  // lower numbers
+  };
+  std::vector<Node> nodes;
+  std::vector<CUstream_st*> streams;  // that are being captured; the first began it
 };
 
 struct CUgraphExec_st : CUgraph_st {
@@ -125,6 +135,47 @@ cudaError_t push(CUstream_st* stream, CUstream_st::Work work) {
   return say(cudaSuccess);
 }
 
+// Of a stream that is captured: what comes next there comes after these too.
+void come_after(CUstream_st* stream, const std::vector<size_t>& nodes) {
+  stream->tail.insert(stream->tail.end(), nodes.begin(), nodes.end());
+  std::sort(stream->tail.begin(), stream->tail.end());
+  stream->tail.erase(std::unique(stream->tail.begin(), stream->tail.end()), stream->tail.end());
+}
+
+// Whether all that other streams did comes before what the first one did last.
+bool joined(const CUgraph_st& graph) {
+  std::vector<bool> before(graph.nodes.size());
+  for (const size_t node : graph.streams[0]->tail) before[node] = true;
+  for (size_t i = graph.nodes.size(); i-- > 0;)
+    if (before[i])
+      for (const size_t node : graph.nodes[i].after) before[node] = true;
+  return std::find(before.begin(), before.end(), false) == before.end();
+}
+
+// Nodes in an order that their edges allow and that is as far from the captured one as it can be: of those that may run, the last. So a
+// missing edge shows. PERIGEE_SHIM_GRAPHS=captured takes the first, a number takes any, by that seed.
+void run_nodes(const CUgraph_st& graph) {
+  const char* const text = std::getenv("PERIGEE_SHIM_GRAPHS");
+  const std::string how = text != nullptr ? text : "";
+  std::mt19937 random(static_cast<unsigned>(std::atoi(how.c_str())));
+  std::vector<size_t> waits(graph.nodes.size());
+  std::vector<std::vector<size_t>> followers(graph.nodes.size());
+  std::vector<size_t> ready;  // ascending
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    waits[i] = graph.nodes[i].after.size();
+    for (const size_t node : graph.nodes[i].after) followers[node].push_back(i);
+    if (waits[i] == 0) ready.push_back(i);
+  }
+  while (!ready.empty()) {
+    const size_t at = how.empty() ? ready.size() - 1 : how == "captured" ? 0 : random() % ready.size();
+    const size_t node = ready[at];
+    ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(at));
+    graph.nodes[node].run();
+    for (const size_t next : followers[node])
+      if (--waits[next] == 0) ready.insert(std::upper_bound(ready.begin(), ready.end(), next), next);
+  }
+}
+
 int device_count() { return static_cast<int>(number_from("PERIGEE_SHIM_DEVICES", 1)); }
 
 size_t total_memory() { return static_cast<size_t>(number_from("PERIGEE_SHIM_MEMORY_MB", 1024)) << 20; }
@@ -164,7 +215,8 @@ cudaError_t shim::enqueue(cudaStream_t stream, bool kernel, std::function<void()
     return say(cudaSuccess);
   }
   if (stream->capture != nullptr) {
-    stream->capture->work.push_back(std::move(work));
+    stream->capture->nodes.push_back({std::move(work), stream->tail});
+    stream->tail = {stream->capture->nodes.size() - 1};
     return cudaSuccess;
   }
   counters.launches += kernel;
@@ -225,6 +277,8 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
     case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
     case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureUnjoined: return "capturing stream has unjoined work";
+    case cudaErrorStreamCaptureIsolation: return "dependency created on uncaptured work in another stream";
   }
   return "unrecognized error code";
 }
@@ -309,7 +363,17 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const std::lock_guard lock(mutex);
-  if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
+  if (event->capture != nullptr) {
+    if (stream->capture == nullptr) {  // it becomes part of the capture
+      stream->capture = event->capture;
+      stream->capture->streams.push_back(stream);
+      stream->tail.clear();
+    }
+    if (stream->capture != event->capture) return say(cudaErrorStreamCaptureIsolation);
+    come_after(stream, event->nodes);
+    return say(cudaSuccess);
+  }
+  if (stream->capture != nullptr) return say(cudaErrorStreamCaptureIsolation);
   return push(stream, {.event = event, .number = event->recorded, .wait = true});
 }
 
@@ -317,14 +381,19 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const std::lock_guard lock(mutex);
   if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
   stream->capture = std::make_unique<CUgraph_st>().release();
+  stream->capture->streams.push_back(stream);
+  stream->tail.clear();
   return say(cudaSuccess);
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const std::lock_guard lock(mutex);
-  if (stream->capture == nullptr) return say(cudaErrorInvalidValue);
-  *graph = std::exchange(stream->capture, nullptr);
-  return say(cudaSuccess);
+  if (stream->capture == nullptr || stream->capture->streams[0] != stream) return say(cudaErrorInvalidValue);
+  std::unique_ptr<CUgraph_st> captured(stream->capture);
+  const bool whole = joined(*captured);
+  for (CUstream_st* of : std::exchange(captured->streams, {})) of->capture = nullptr;
+  *graph = whole ? captured.release() : nullptr;
+  return say(whole ? cudaSuccess : cudaErrorStreamCaptureUnjoined);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -339,13 +408,18 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(mutex);
-  if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
+  event->capture = stream->capture;
+  if (stream->capture != nullptr) {
+    event->nodes = stream->tail;
+    return say(cudaSuccess);
+  }
   event->stream = stream;
   return push(stream, {.event = event, .number = ++event->recorded});
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::lock_guard lock(mutex);
+  if (event->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
   if (event->reached == event->recorded) {
     ++counters.event_waits;
     return say(cudaSuccess);
@@ -375,7 +449,5 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   if (sticky != cudaSuccess) return say(sticky);
   if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
   ++counters.graph_launches;
-  return push(stream, {.run = [exec] {
-                for (const auto& work : exec->work) work();
-              }});
+  return push(stream, {.run = [exec] { run_nodes(*exec); }});
 }

@@ -1,5 +1,5 @@
 // The part of CUDA's runtime that the module uses, for the host: memory that only queued work may touch, streams that run as late as they
-// may, graphs that are lists of what was captured. What is queued on the null stream runs at once.
+// may, graphs of what was captured from one stream or several. What is queued on the null stream runs at once.
 //
 // A stream runs when somebody waits for it, and then no further than he must: so a wait that is missing shows, as rubbish or as values of
 // the step before. PERIGEE_SHIM_STREAMS=eager runs everything at once instead; both must give the same. Between two runs the device's
@@ -27,6 +27,8 @@ enum cudaError_t : int {
   cudaErrorNoKernelImageForDevice = 209,
   cudaErrorIllegalAddress = 700,
   cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureUnjoined = 904,
+  cudaErrorStreamCaptureIsolation = 905,
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };

@@ -1,0 +1,46 @@
+// The work of one captured graph, as pieces that say what memory they read and write: pieces that do not touch each other's may run beside
+// one another. So a step's weight gradients run beside its data gradients, its judgement beside backward.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/device/gpu.h"
+#include "src/graph/step_order.h"
+
+namespace perigee {
+
+struct DeviceWork {
+  std::string what;  // for an error: "layer 'conv1' (1 of 6), op 'conv2d'"
+  StepAccess access;
+  std::function<void(CudaQueue&)> queue;
+};
+
+// Streams beside a device's own, each with a workspace for libraries. While it lives what was captured on it may run.
+class GpuBranches {
+ public:
+  // `branches` at least 1, the device's own stream among them. Fewer where there is no memory for so many workspaces.
+  GpuBranches(Gpu& gpu, int branches);
+
+  int count() const { return static_cast<int>(streams_.size()) + 1; }
+  // A graph of the work, pieces side by side where their memory allows it.
+  GpuHandle capture(const std::vector<DeviceWork>& work);
+
+ private:
+  CudaQueue queue_of(int branch) const;
+  void queue(const std::vector<DeviceWork>& work, const StepOrder& order);
+
+  Gpu& gpu_;
+  std::vector<GpuHandle> streams_, workspaces_;
+  std::vector<GpuHandle> events_;  // as many as any graph needed
+};
+
+// One piece after the other on the device's own stream; `blocking` waits for each and names the one that fails.
+void queue_in_line(Gpu& gpu, const std::vector<DeviceWork>& work, bool blocking);
+
+// The graph of the work that runs faster: in line, or on `branches`. What the work does must not depend on how often it runs. Null: in line
+// is as fast.
+GpuHandle faster_on_branches(Gpu& gpu, GpuBranches& branches, const std::vector<DeviceWork>& work);
+
+}  // namespace perigee
