@@ -31,6 +31,7 @@ int device(int index, CudaDevice* device) {
   std::memcpy(device->name, properties.name, sizeof device->name);
   device->major = properties.major, device->minor = properties.minor;
   device->memory_bytes = properties.totalGlobalMem;
+  device->l2_bytes = static_cast<size_t>(properties.l2CacheSize);
   return cudaSuccess;
 }
 
@@ -54,9 +55,13 @@ int create_stream(void** stream) { return told(cudaStreamCreateWithFlags(reinter
 int destroy_stream(void* stream) { return told(cudaStreamDestroy(stream_of(stream))); }
 int wait_for_stream(void* stream) { return told(cudaStreamSynchronize(stream_of(stream))); }
 int create_event(void** event) { return told(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event), cudaEventDisableTiming)); }
+int create_timer(void** event) { return told(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event), cudaEventDefault)); }
 int destroy_event(void* event) { return told(cudaEventDestroy(event_of(event))); }
 int record_event(void* event, void* stream) { return told(cudaEventRecord(event_of(event), stream_of(stream))); }
 int wait_for_event(void* event) { return told(cudaEventSynchronize(event_of(event))); }
+int elapsed(void* begin, void* end, float* milliseconds) {
+  return told(cudaEventElapsedTime(milliseconds, event_of(begin), event_of(end)));
+}
 int stream_waits(void* stream, void* event) { return told(cudaStreamWaitEvent(stream_of(stream), event_of(event), 0)); }
 int copy(void* to, const void* from, size_t bytes, void* stream) {
   return bytes == 0 ? cudaSuccess : told(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)));
@@ -128,9 +133,11 @@ const perigee::CudaModule* perigee_cuda_module() {
                                  .destroy_stream = destroy_stream,
                                  .wait_for_stream = wait_for_stream,
                                  .create_event = create_event,
+                                 .create_timer = create_timer,
                                  .destroy_event = destroy_event,
                                  .record_event = record_event,
                                  .wait_for_event = wait_for_event,
+                                 .elapsed = elapsed,
                                  .stream_waits = stream_waits,
                                  .copy = copy,
                                  .clear = clear,

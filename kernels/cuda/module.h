@@ -18,12 +18,13 @@ struct CudaDevice {
   char name[256] = {};
   int major = 0, minor = 0;  // compute capability
   size_t memory_bytes = 0;
+  size_t l2_bytes = 0;
 };
 
 // Functions that return an int give 0 or a code for message(). Streams, events and graphs are the runtime's handles.
 struct CudaModule {
   // Grows with every change of what is below: a module of another build is refused.
-  static constexpr uint32_t kVersion = 2;
+  static constexpr uint32_t kVersion = 3;
   uint32_t version = kVersion;
   // 0, or a code for message(): where there is no driver, no device, ...
   int (*device_count)(int* count) = nullptr;
@@ -46,9 +47,11 @@ struct CudaModule {
   int (*destroy_stream)(void* stream) = nullptr;
   int (*wait_for_stream)(void* stream) = nullptr;  // the host waits
   int (*create_event)(void** event) = nullptr;
+  int (*create_timer)(void** event) = nullptr;  // an event that knows when it was reached
   int (*destroy_event)(void* event) = nullptr;
   int (*record_event)(void* event, void* stream) = nullptr;
   int (*wait_for_event)(void* event) = nullptr;                                   // the host waits
+  int (*elapsed)(void* begin, void* end, float* milliseconds) = nullptr;          // between two timers that were reached
   int (*stream_waits)(void* stream, void* event) = nullptr;                       // the stream does
   int (*copy)(void* to, const void* from, size_t bytes, void* stream) = nullptr;  // whichever side each is on
   int (*clear)(void* memory, size_t bytes, void* stream) = nullptr;

@@ -19,6 +19,9 @@ struct CudaQueue {
   size_t workspace_bytes = 0;
   bool tf32 = false;           // libraries may round f32 operands of products to tf32
   bool deterministic = false;  // libraries choose among algorithms that give the same bits each time
+  // Libraries know several algorithms for a call, the best by their own judgement first. A kernel takes number `algorithm`, or the last of
+  // those that fit; the largest that one took since somebody set it to 0 is in `taken`.
+  int algorithm = 0, taken = 0;
 };
 
 // `status` when a library refused; `failed` says which and what it said. It is cudaErrorUnknown.

@@ -146,6 +146,11 @@ size_t Gpu::free_bytes() {
   return module_->memory(&free, &total) == 0 ? free : 0;
 }
 
+void Gpu::forget_kept() {
+  release_kept();
+  peak_ = allocated_;
+}
+
 void Gpu::wait() { check(module_->wait_for_stream(queue_.stream), "finish what was queued"); }
 
 void Gpu::upload(void* to, const void* from, size_t bytes) {

@@ -86,6 +86,8 @@ class Gpu {
   size_t peak() const { return peak_; }
   size_t held() const;  // and what is kept for the next
   size_t free_bytes();
+  // Gives back what is kept, and begins to count the peak anew: after measurements, whose memory no step takes.
+  void forget_kept();
 
   // Queued behind what is there, and waited for.
   void upload(void* to, const void* from, size_t bytes);

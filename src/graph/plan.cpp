@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/cuda/queue.h"
 #include "src/graph/plan_check.h"
 
 namespace perigee {
@@ -83,7 +84,8 @@ PlanRun::PlanRun(std::shared_ptr<const Plan> plan, const Memory& memory)
     Bound bound{.run = step.kernel->run,
                 .pack = step.packed_bytes ? step.kernel->pack : nullptr,
                 .pack_each_run = step.pack_each_run,
-                .accumulates = step.accumulate};
+                .accumulates = step.accumulate,
+                .algorithm = step.algorithm};
     KernelCall& call = bound.call;
     call.in = views_.data() + next;
     call.n_in = static_cast<int>(step.in.size());
@@ -152,6 +154,7 @@ void PlanRun::queue_step(size_t index, CudaQueue& queue, const StepInfo* step) {
   bound.call.step = step;
   bound.call.accumulate = false;
   if (bound.pack && bound.pack_each_run) bound.pack(bound.call);
+  queue.algorithm = bound.algorithm;
   bound.run(bound.call);
 }
 

@@ -51,6 +51,7 @@ struct PlanStep {
   int node = -1;  // of the graph; -1: a copy that the plan put in
   const OpDef* op = nullptr;
   const Kernel* kernel = nullptr;
+  int algorithm = 0;  // which one a library is to take for the kernel
   std::vector<Operand> in, out;
   std::vector<std::byte> params;
   size_t scratch_offset = 0, scratch_bytes = 0;
@@ -156,6 +157,7 @@ class PlanRun {
     void (*pack)(const KernelCall&) = nullptr;
     bool pack_each_run = false;
     bool accumulates = false;
+    int algorithm = 0;
     KernelCall call;
   };
   struct Patch {

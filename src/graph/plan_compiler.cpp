@@ -296,11 +296,12 @@ void PlanCompiler::choose_kernel(const Node& node, PlanStep& step) {
   std::vector<View> views;
   auto candidates = kernel_candidates(step.op->name, probe(step, views), options_);
   if (!candidates.empty()) step.kernel = candidates.front();
-  if (options_.tuning && candidates.size() > 1) {
-    const std::string chosen = options_.tuning->choice(tuning_key(step));
-    for (const Kernel* kernel : candidates)
-      if (chosen == kernel->name && kernel->backend == options_.backend) step.kernel = kernel;
-  }
+  if (options_.tuning && (candidates.size() > 1 || options_.backend == Backend::cuda))
+    for (const bool exact : {false, true}) {
+      const KernelChoice chosen = kernel_choice(options_.tuning->choice(options_.tuning->key_of(step, exact)));
+      for (const Kernel* kernel : candidates)
+        if (chosen.kernel == kernel->name && kernel->backend == options_.backend) step.kernel = kernel, step.algorithm = chosen.algorithm;
+    }
   const bool host_wanted = options_.backend == Backend::cpu && (!step.kernel || step.kernel->backend == Backend::ref);
   const bool strided =
       std::any_of(step.in.begin(), step.in.end(), [](const Operand& o) { return o.index != kAbsent && !o.view.contiguous(); });

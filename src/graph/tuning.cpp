@@ -11,6 +11,7 @@
 #include "kernels/registry.h"
 #include "src/core/error.h"
 #include "src/core/stopwatch.h"
+#include "src/core/warning.h"
 #include "src/graph/plan_compiler.h"
 #include "src/io/digest.h"
 #include "src/io/file.h"
@@ -31,16 +32,13 @@ std::string cpu_model() {
     value("cpu family", family);
     value("model", model);
   }
-  std::string name = vendor + "-" + family + "-" + model + "-" + isa_name(host_isa());
-  for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-') c = '_';
-  return name;
+  return vendor + "-" + family + "-" + model + "-" + isa_name(host_isa());
 }
 
 // Another set of kernels is another table: a choice made before a kernel existed says nothing about it.
-std::string kernel_set() {
-  std::string names;
-  for (const KernelList& list : kernel_lists())
+std::string kernel_set(std::span<const KernelList> lists, const std::string& more = "") {
+  std::string names = more;
+  for (const KernelList& list : lists)
     for (size_t i = 0; i < list.count; ++i) names += std::string(list.first[i].op) + "/" + list.first[i].name + "\n";
   return xxh3_hex(as_bytes(names + PERIGEE_VERSION)).substr(0, 8);
 }
@@ -58,7 +56,46 @@ double seconds_of(void (*run)(const KernelCall&), const KernelCall& call) {
   return fastest;
 }
 
+// For a file's name.
+std::string plain(std::string name) {
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-') c = '_';
+  return name;
+}
+
+// What makes two calls alike: op, dtypes, shapes without the batch, memory order. The shapes of operands and results tell stride and padding
+// apart well enough.
+std::string signature_of(const PlanStep& step, bool exact) {
+  std::string key = step.op->name;
+  for (const auto* operands : {&step.in, &step.out}) {
+    key += operands == &step.in ? " " : ">";
+    for (const Operand& operand : *operands) {
+      const View& view = operand.view;
+      key += std::to_string(static_cast<int>(view.dtype)) + "[";
+      // The batch is left out: a smaller one reuses what was measured for the full one.
+      const bool batch = !exact && (operand.place == Place::arena || operand.place == Place::input);
+      for (int i = batch ? 1 : 0; i < view.rank; ++i) key += std::to_string(view.dims[i]) + ",";
+      key += view.rank == 4 && !view.contiguous() ? "c]" : "]";
+    }
+  }
+  return key + (step.accumulate ? "+" : "") + (exact ? "=" : "");
+}
+
 }  // namespace
+
+KernelChoice kernel_choice(const std::string& text) {
+  const size_t mark = text.find('#');
+  if (mark == std::string::npos) return {text, 0};
+  return {text.substr(0, mark), std::clamp(std::atoi(text.c_str() + mark + 1), 0, 1000)};
+}
+
+void Tuning::use_device(const std::string& name, const std::string& identity, std::span<const KernelList> kernels) {
+  const std::string set = kernel_set(kernels, identity + "\n");
+  machine_ = plain(name) + "-" + set;
+  prefix_ = set + " ";
+}
+
+std::string Tuning::key_of(const PlanStep& step, bool exact) const { return prefix_ + signature_of(step, exact); }
 
 std::string Tuning::choice(const std::string& key) const {
   const std::lock_guard lock(mutex_);
@@ -83,6 +120,16 @@ Json Tuning::to_json() const {
   return json;
 }
 
+// Of a device: only what its prefix begins, so that a file holds no choices of other machines.
+Json Tuning::of_this_machine() const {
+  if (prefix_.empty()) return to_json();
+  const std::lock_guard lock(mutex_);
+  Json json = Json::object();
+  for (auto it = choices_.lower_bound(prefix_); it != choices_.end() && it->first.starts_with(prefix_); ++it)
+    json.as_object().emplace_back(it->first, it->second);
+  return json;
+}
+
 void Tuning::merge(const Json& choices) {
   if (!choices.is_object()) throw Error(ErrorKind::model, {.what = "a tuning table must be an object", .got = choices.type_name()});
   const std::lock_guard lock(mutex_);
@@ -90,18 +137,21 @@ void Tuning::merge(const Json& choices) {
     if (kernel.is_string()) choices_[key] = kernel.as_string();
 }
 
-std::string Tuning::machine_file() {
+std::string Tuning::machine_file() const {
   const std::string folder = user_cache_folder();
-  return folder.empty() ? "" : folder + "/tuning-" + cpu_model() + "-" + kernel_set() + ".json";
+  if (folder.empty()) return "";
+  return folder + "/tuning-" + (machine_.empty() ? plain(cpu_model()) + "-" + kernel_set(kernel_lists()) : machine_) + ".json";
 }
 
-void Tuning::load_machine() {
-  const std::string file = machine_file();
+void Tuning::load_machine() { load(machine_file(), true); }
+
+void Tuning::load(const std::string& file, bool tell) {
   if (file.empty() || !file_exists(file)) return;
   try {
     merge(Json::parse(as_text(read_file(file, 1 << 24)), file));
-  } catch (const Error&) {
-    // A damaged cache is no cache.
+  } catch (const Error& error) {
+    if (!tell) return;
+    warn("the table of measured kernels is damaged and is made anew: " + std::string(error.what()));
   }
 }
 
@@ -114,30 +164,14 @@ void Tuning::save_machine() const {
     if (lock < 0) return;
     if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
       Tuning all;
-      all.load_machine();
-      all.merge(to_json());
+      all.load(file, false);
+      all.merge(of_this_machine());
       write_file(file, as_bytes(all.to_json().dump(1) + "\n"));
     }
     close(lock);
   } catch (const Error&) {
     // A cache that cannot be written costs a second next time.
   }
-}
-
-std::string tuning_key(const PlanStep& step) {
-  std::string key = step.op->name;
-  for (const auto* operands : {&step.in, &step.out}) {
-    key += operands == &step.in ? " " : ">";
-    for (const Operand& operand : *operands) {
-      const View& view = operand.view;
-      key += std::to_string(static_cast<int>(view.dtype)) + "[";
-      // The batch is left out: a smaller one reuses what was measured for the full one.
-      const bool batch = operand.place == Place::arena || operand.place == Place::input;
-      for (int i = batch ? 1 : 0; i < view.rank; ++i) key += std::to_string(view.dims[i]) + ",";
-      key += view.rank == 4 && !view.contiguous() ? "c]" : "]";
-    }
-  }
-  return key + (step.accumulate ? "+" : "");
 }
 
 int tune(PlanRun& run, const PlanOptions& options, const StepInfo& step, double packs_per_run, Tuning& tuning) {
@@ -148,7 +182,7 @@ int tune(PlanRun& run, const PlanOptions& options, const StepInfo& step, double 
     KernelCall call = run.call(i);
     call.step = &step;
     call.team = nullptr;
-    const std::string key = tuning_key(planned);
+    const std::string key = tuning.key_of(planned);
     const auto candidates = kernel_candidates(planned.op->name, call, options);
     const auto hosts = std::count_if(candidates.begin(), candidates.end(), [](const Kernel* k) { return k->backend == Backend::cpu; });
     if (hosts > 1 && !planned.op->collective && tuning.choice(key).empty()) {

@@ -1,17 +1,32 @@
-// Which kernel won where several could run: measured once per machine kind on real operands, kept in a file, stored with
-// checkpoints, because it is part of what results depend on (DESIGN decision 11).
+// Which kernel won where several could run: measured once per machine kind (for a device: per model, driver and libraries) on real
+// operands, kept in a file, stored with checkpoints, because it is part of what results depend on (DESIGN decision 11).
 #pragma once
 
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "src/graph/plan.h"
 
 namespace perigee {
 
+struct KernelList;
+
+// What was chosen for a step: a kernel, and which of a library's algorithms it is to take. As text "cublas" or "cublas#3".
+struct KernelChoice {
+  std::string kernel;
+  int algorithm = 0;
+  std::string text() const { return algorithm == 0 ? kernel : kernel + "#" + std::to_string(algorithm); }
+};
+KernelChoice kernel_choice(const std::string& text);
+
 class Tuning {
  public:
+  // From now on choices are those of a device: `identity` says all that they depend on, `name` is for the file's. A table that was made
+  // elsewhere, in a checkpoint say, holds choices of other machines beside; they are kept and not looked at.
+  void use_device(const std::string& name, const std::string& identity, std::span<const KernelList> kernels);
+
   // The kernel chosen for a call like this one; empty when it was never measured. Thread-safe.
   std::string choice(const std::string& key) const;
   void set(const std::string& key, const std::string& kernel);
@@ -20,19 +35,24 @@ class Tuning {
   Json to_json() const;             // {"<key>": "<kernel>"}
   void merge(const Json& choices);  // Error(model) when it is no such object; unknown kernels are ignored when they are looked up
 
-  // the table of this machine kind (CPU model, instruction set) and set of kernels in the user's cache folder. Missing or damaged files read as
-  // empty: the worst that follows is measuring again. save() merges with what other processes wrote, under a file lock.
-  static std::string machine_file();
+  // The table of this machine kind (CPU model, instruction set; or the device) and set of kernels in the user's cache folder. Missing or
+  // damaged files read as empty, damaged ones with a warning: the worst that follows is measuring again. save() merges with what other
+  // processes wrote, under a file lock.
+  std::string machine_file() const;
   void load_machine();
   void save_machine() const;
 
+  // What a step's choice is kept under. `exact` says the batch too: for what only a call of that size needs.
+  std::string key_of(const PlanStep& step, bool exact = false) const;
+
  private:
+  Json of_this_machine() const;
+  void load(const std::string& file, bool tell);
+
   mutable std::mutex mutex_;
+  std::string machine_, prefix_;  // of a device; empty: this machine's CPU
   std::map<std::string, std::string> choices_;
 };
-
-// What makes two calls alike for tuning: op, dtypes, shapes without the batch, memory order. The shapes of operands and results tell stride and padding apart well enough.
-std::string tuning_key(const PlanStep& step);
 
 // Runs the plan step by step on the memory bound in `run` and measures the alternatives of every step that has some and is not in
 // `tuning` yet; adds the winners. Parameters and external outputs keep their values; the arena does not. Returns how many it measured.

@@ -98,6 +98,13 @@ PlanRun& DevicePlans::at(int64_t batch) {
   }
 }
 
+void DevicePlans::renew(int64_t batch) {
+  model_.gpu().wait();
+  runs_.erase(batch);
+  plans_.drop(batch);
+  ++generation_;
+}
+
 size_t DevicePlans::bytes() const {
   size_t sum = arena_.bytes();
   for (const auto& [batch, bound] : runs_) {

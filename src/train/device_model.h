@@ -52,6 +52,7 @@ class DevicePlans {
   DevicePlans(DeviceModel& model, PlanSet& plans, std::byte* gradient);
   // Error(resources) where the GPU has no room: what needs most of it, and a batch for which it has.
   PlanRun& at(int64_t batch);
+  void renew(int64_t batch);  // its plan is compiled again: the tuning table says something else than before
   // Changes when runs and addresses given before are no longer valid: after at() of a larger batch.
   int64_t generation() const { return generation_; }
   size_t bytes() const;

@@ -33,10 +33,11 @@ int64_t* counter(const GpuMemory& words) { return reinterpret_cast<int64_t*>(wor
 }  // namespace
 
 DeviceStep::DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer, const DataSource& source, std::vector<int> fields,
-                       uint64_t seed)
+                       uint64_t seed, Tuning& tuning)
     : model_(model),
       gpu_(model.gpu()),
       optimizer_(optimizer),
+      tuning_(tuning),
       fields_(std::move(fields)),
       input_names_(names_of_inputs(model.model().spec())),
       blocking_(std::getenv("PERIGEE_CUDA_BLOCKING") != nullptr),
@@ -133,6 +134,10 @@ void DeviceStep::start(Slot& slot, const Work& work, const Batch& batch, const S
 }
 
 void DeviceStep::run(Slot& slot, const Work& work) {
+  if (work.part != Part::update && !settled_.contains(work)) {
+    settle(slot, work, false);
+    settled_.insert(work);
+  }
   if (blocking_) return queue_in_line(gpu_, work_of(slot, work), true);
   GpuHandle& graph = slot.graphs[work];
   if (!graph && !branched_.contains(work)) graph = warm_up(slot, work);
@@ -141,6 +146,27 @@ void DeviceStep::run(Slot& slot, const Work& work) {
     graph = branched_.at(work) ? branches_->capture(pieces) : gpu_.capture([&] { queue_in_line(gpu_, pieces, false); });
   }
   gpu_.launch(graph);
+}
+
+// Every step of the plan runs once, on the batch in the slot; those that run otherwise than the plan says make another plan.
+int DeviceStep::settle(Slot& slot, const Work& work, bool measure) {
+  const auto* const info = reinterpret_cast<const StepInfo*>(slot.device.data());
+  const auto* const ids = reinterpret_cast<const int64_t*>(slot.device.data() + layout_of(work).ids);
+  int measured = 0;
+  for (bool again = true; again;) {
+    PlanRun& run = plans_.at(work.examples);
+    for (size_t f = 0; f < fields_.size() && work.gather; ++f)
+      if (run.plan().input_index(input_names_[f]) >= 0) data_->gather(gpu_, f, ids, work.examples, gathered_[f].data(), gpu_.queue());
+    gpu_.check_queue("the gathering of a batch");
+    bind_inputs(run, slot, work);
+    const DeviceTuned tuned = tune_on_device(gpu_, run, info, measure, tuning_);
+    measured += tuned.measured;
+    again = tuned.changed > 0;
+    if (!again) break;
+    plans_.renew(work.examples);
+    make_room(slot, work);
+  }
+  return measured;
 }
 
 // In line, or on branches where that is faster; null: in line, not captured yet. PERIGEE_CUDA_BRANCHES says how many, unmeasured.
@@ -262,6 +288,20 @@ std::vector<DeviceWork> DeviceStep::work_of(Slot& slot, const Work& work) {
 void DeviceStep::prepare(int64_t examples) {
   gpu_.select();
   for (Slot& slot : slots_) make_room(slot, {Part::whole, examples, resident()});
+}
+
+int DeviceStep::measure(const Batch& batch, const StepInfo& info) {
+  gpu_.select();
+  model_.to_device();
+  Slot& slot = slots_[0];
+  const Work work{Part::compute, batch.size, resident() && batch.fields.empty()};
+  make_room(slot, work);
+  fill(slot, work, batch, info);
+  gpu_.upload(slot.device.data(), host(slot), layout_of(work).total);
+  const int measured = settle(slot, work, true);
+  gpu_.wait();
+  gpu_.forget_kept();
+  return measured;
 }
 
 void DeviceStep::queue(const Batch& batch, const StepInfo& info) {

@@ -8,11 +8,13 @@
 #include <compare>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "src/data/loader.h"
 #include "src/train/device_model.h"
+#include "src/train/device_tuning.h"
 #include "src/train/device_update.h"
 #include "src/train/resident_data.h"
 
@@ -31,13 +33,17 @@ class DeviceStep {
   static constexpr int kBranches = 4;  // of a graph, at most
 
   // All must outlive this. `fields` of the source: the model's inputs, its target, those of further heads.
-  DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer, const DataSource& source, std::vector<int> fields, uint64_t seed);
+  DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer, const DataSource& source, std::vector<int> fields, uint64_t seed,
+             Tuning& tuning);
   ~DeviceStep();
 
   // Whether the data set lies on the device: batches need no fields then, their ids are enough.
   bool resident() const { return data_ != nullptr; }
   // Takes what steps of so many examples will need, so that what is wrong shows before the first.
   void prepare(int64_t examples);
+  // Measures kernels on a batch and chooses by the table; how many choices the table lacked.
+  int measure(const Batch& batch, const StepInfo& info);
+  void settle_anew() { settled_.clear(); }  // the table changed
   // Queues a step by what Optimizer::begin_step() said; at most kInFlight are in flight.
   void queue(const Batch& batch, const StepInfo& info);
   uint64_t in_flight() const { return queued_ - taken_; }
@@ -85,6 +91,7 @@ class DeviceStep {
   void fill(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info);
   void start(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info);
   void run(Slot& slot, const Work& work);
+  int settle(Slot& slot, const Work& work, bool measure);
   GpuHandle warm_up(Slot& slot, const Work& work);
   GpuHandle choose_form(Slot& slot, const Work& work);
   void bind_inputs(PlanRun& run, const Slot& slot, const Work& work);
@@ -98,6 +105,7 @@ class DeviceStep {
   DeviceModel& model_;
   Gpu& gpu_;
   Optimizer& optimizer_;
+  Tuning& tuning_;
   std::vector<int> fields_;
   std::vector<size_t> row_bytes_;         // by field
   std::vector<std::string> input_names_;  // the plan's, by field
@@ -110,6 +118,7 @@ class DeviceStep {
   std::vector<GpuMemory> gathered_;        // by field
   std::unique_ptr<GpuBranches> branches_;  // null: no graph has any
   std::array<Slot, kInFlight> slots_;
+  std::set<Work> settled_;         // whose kernels are known to run
   std::map<Work, bool> branched_;  // of what is warm: whether its graphs have branches
   int64_t generation_ = 0;
   uint64_t queued_ = 0, taken_ = 0;

@@ -141,6 +141,11 @@ std::shared_ptr<const Plan> PlanSet::plan(int64_t batch) {
   return plan;
 }
 
+void PlanSet::drop(int64_t batch) {
+  const std::lock_guard lock(mutex_);
+  plans_.erase(batch);
+}
+
 PlanMemory::PlanMemory(PlanSet& plans, Params& params, std::byte* gradient, bool check)
     : plans_(plans), params_(params), gradient_(gradient), check_(check) {}
 

@@ -75,6 +75,7 @@ class PlanSet {
   PlanSet(const Model& model, Kind kind, Backend backend = Backend::cpu, const Tuning* tuning = nullptr);
   // Compiles on first use; thread-safe. At most 16 are kept.
   std::shared_ptr<const Plan> plan(int64_t batch);
+  void drop(int64_t batch);  // it is compiled again when it is asked for
   const Model& model() const { return model_; }
   const SliceAnalysis& slices() const { return slices_; }
 

@@ -36,7 +36,7 @@ void Trainer::restore(const Position& position, const Json& tuning, int64_t sub_
   loader_->seek(position.epoch, position.position);
   if (!tuning.is_null()) tuning_.merge(tuning);
   if (sub_batch > 0 && !device_) sub_batch_ = sub_batch;
-  if (!device_) make_plans();
+  device_ ? device_->settle_anew() : make_plans();
 }
 
 void Trainer::freeze(const std::vector<bool>& frozen) {

@@ -19,14 +19,17 @@ void Trainer::make_device() {
   if (!gpu_) gpu_ = std::make_unique<Gpu>(options_.device, job_.where());
   const Json* deterministic = job_.json().find("deterministic");
   gpu_->queue().deterministic = deterministic && *deterministic == Json(true);
+  use_device(tuning_, *gpu_, gpu_->queue());
+  if (options_.measure) tuning_.load_machine();
+  if (options_.tuning.is_object()) tuning_.merge(options_.tuning);
   if (device_model_) device_model_->to_host(), device_model_->slots_to_host();
   evaluators_.clear();  // they hold on to the model on the device
   device_.reset();
-  plans_ = std::make_unique<PlanSet>(*model_, PlanSet::Kind::training, Backend::cuda);
+  plans_ = std::make_unique<PlanSet>(*model_, PlanSet::Kind::training, Backend::cuda, &tuning_);
   device_model_ = std::make_unique<DeviceModel>(*gpu_, *model_, &slots_);
   std::vector<int> fields = input_fields_;
   fields.insert(fields.end(), target_fields_.begin(), target_fields_.end());
-  device_ = std::make_unique<DeviceStep>(*device_model_, *plans_, *optimizer_, *train_, std::move(fields), seed_);
+  device_ = std::make_unique<DeviceStep>(*device_model_, *plans_, *optimizer_, *train_, std::move(fields), seed_, tuning_);
 }
 
 Model& Trainer::model() {

@@ -78,7 +78,7 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options)
     slot_pointers_.push_back(slots_.back().data());
   }
   initialize_values();
-  if (options_.measure) tuning_.load_machine();
+  if (options_.measure && options_.backend != Backend::cuda) tuning_.load_machine();  // a device's is read when the device is known
   if (options_.tuning.is_object()) tuning_.merge(options_.tuning);
   make_plans();
   const int64_t readers = data.integer_in("threads", 0, 256, train_->cheap() ? 0 : 1);
@@ -195,6 +195,11 @@ void Trainer::measure() {
   if (device_) {  // one slice: the whole batch
     sub_batch_ = batch_;
     device_->prepare(batch_);
+    if (!options_.measure) return;
+    const Batch zeros = train_->live() ? zero_batch(*train_, batch_) : Batch{};
+    measured_ = device_->measure(train_->live() ? zeros : loader_->next(), {.seed = seed_, .training = true});
+    if (measured_ > 0) tuning_.save_machine();
+    if (!train_->live()) loader_->seek(0, 0);
     return;
   }
   sub_batch_ = options_.sub_batch;

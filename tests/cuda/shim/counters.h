@@ -15,4 +15,8 @@ struct Counters {
 extern "C" {
 [[gnu::visibility("default")]] shim::Counters* shim_counters();
 [[gnu::visibility("default")]] void shim_fault(const char* what, long nth);
+// Of stand-ins, by "op/name": how long each of its algorithms takes by the device's clock, negative where it refuses (no algorithms: all
+// forget what they were told); how often one ran, "op/name#2" for one of its algorithms.
+[[gnu::visibility("default")]] void shim_kernel(const char* way, const double* times_ms, int algorithms);
+[[gnu::visibility("default")]] long shim_runs(const char* way);
 }

@@ -1,7 +1,8 @@
 // The CUDA module of the shim. With PERIGEE_SHIM_STAND_INS in the environment the kernels of ops are those of kernels/ref, queued like a
 // device's: quick enough to train networks with, and right by definition, so that what is tested is everything around kernels. Updates and
-// what a step needs besides (step.cu) are always the device's own. With PERIGEE_SHIM_LIBRARIES kernels around cuBLASLt and cuDNN come before
-// ours, as on a GPU: $PERIGEE_CUDA_LIBRARIES must name tests/cuda/fakes then, which compute when the stream does.
+// what a step needs besides (step.cu) are always the device's own. With PERIGEE_SHIM_STAND_INS=2 there are two of each, "stand-in" and "other",
+// that take as long, know as many algorithms and refuse as a test says. With PERIGEE_SHIM_LIBRARIES kernels around cuBLASLt and cuDNN come
+// before ours, as on a GPU: $PERIGEE_CUDA_LIBRARIES must name tests/cuda/fakes then, which compute when the stream does.
 #include "kernels/cuda/registry.h"
 
 namespace perigee {
@@ -15,17 +16,25 @@ std::span<const KernelList> chosen_kernel_lists();
 #undef cuda_kernel_lists
 #undef perigee_cuda_module
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/cuda/shim/counters.h"
 
 namespace perigee {
 namespace {
 
 constexpr size_t kMost = 256;
+constexpr const char* kNames[] = {"stand-in", "other"};
 std::vector<const Kernel*> originals;
+std::map<std::string, std::vector<double>> milliseconds;  // by "op/name", of each algorithm; negative: refused
+std::map<std::string, long> runs_of;                      // by "op/name" or "op/name#algorithm"
 std::vector<Kernel> stand_ins;
 std::vector<KernelList> with_stand_ins;
 
@@ -37,33 +46,50 @@ struct Queued {
   std::vector<View> in, out;
 };
 
-void queue_reference(const Kernel& kernel, const KernelCall& call) {
+void queue_reference(const Kernel& kernel, const char* name, const KernelCall& call) {
   CudaQueue& queue = *call.queue;
   if (queue.status != 0) return;
-  queue.status = shim::enqueue(stream_of(queue.stream), true, [queued = Queued(call), &kernel] {
+  std::string way = std::string(kernel.op) + "/" + name;
+  const auto told = milliseconds.find(way);
+  const std::vector<double> times = told == milliseconds.end() ? std::vector<double>{1} : told->second;
+  const int algorithm = std::min(queue.algorithm, static_cast<int>(times.size()) - 1);
+  queue.taken = std::max(queue.taken, algorithm);
+  const double taken_ms = times[static_cast<size_t>(algorithm)];
+  if (taken_ms < 0) {
+    queue.status = kLibraryFailed, queue.failed = "refused by the test";
+    return;
+  }
+  if (algorithm > 0) way += "#" + std::to_string(algorithm);
+  queue.status = shim::enqueue(stream_of(queue.stream), true, [queued = Queued(call), &kernel, way, taken_ms] {
     KernelCall now = queued.call;
     now.in = queued.in.data(), now.out = queued.out.data();
     kernel.run(now);
+    shim::pass_time(taken_ms);
+    ++runs_of[way];
   });
   if (queue.status != 0) queue.failed = kernel.op;
 }
 
-// A kernel's `run` does not know whose it is: one for each place in the table.
+// A kernel's `run` does not know whose it is: one for each place in the table, and name.
 template <size_t... I>
 constexpr auto runs(std::index_sequence<I...>) {
-  return std::array<void (*)(const KernelCall&), sizeof...(I)>{[](const KernelCall& call) { queue_reference(*originals[I], call); }...};
+  return std::array<void (*)(const KernelCall&), sizeof...(I)>{
+      [](const KernelCall& call) { queue_reference(*originals[I % kMost], kNames[I / kMost], call); }...};
 }
 
 void make_stand_ins() {
-  static constexpr auto kRuns = runs(std::make_index_sequence<kMost>());
+  static constexpr auto kRuns = runs(std::make_index_sequence<2 * kMost>());
+  const size_t names = std::strcmp(std::getenv("PERIGEE_SHIM_STAND_INS"), "2") == 0 ? 2 : 1;
   for (const KernelList& list : kernel_lists())
     for (size_t i = 0; i < list.count; ++i) {
       const Kernel& kernel = list.first[i];
       if (kernel.backend != Backend::ref || std::strncmp(kernel.op, "update_", 7) == 0 || originals.size() == kMost) continue;
-      Kernel stand_in = kernel;
-      stand_in.name = "stand-in", stand_in.backend = Backend::cuda, stand_in.run = kRuns[originals.size()];
+      for (size_t n = 0; n < names; ++n) {
+        Kernel stand_in = kernel;
+        stand_in.name = kNames[n], stand_in.backend = Backend::cuda, stand_in.run = kRuns[n * kMost + originals.size()];
+        stand_ins.push_back(stand_in);
+      }
       originals.push_back(&kernel);
-      stand_ins.push_back(stand_in);
     }
   with_stand_ins.push_back({stand_ins.data(), stand_ins.size()});
   for (const KernelList& list : cuda_kernel_lists())
@@ -94,6 +120,14 @@ std::span<const KernelList> chosen_kernel_lists() {
 }
 
 }  // namespace perigee
+
+extern "C" {
+void shim_kernel(const char* way, const double* times_ms, int algorithms) {
+  if (algorithms > 0) perigee::milliseconds[way].assign(times_ms, times_ms + algorithms);
+  else perigee::milliseconds.clear(), perigee::runs_of.clear();
+}
+long shim_runs(const char* way) { return perigee::runs_of[way]; }
+}
 
 extern "C" [[gnu::visibility("default")]] const perigee::CudaModule* perigee_cuda_module() {
   using namespace perigee;

@@ -22,6 +22,8 @@ struct CUevent_st {
   CUstream_st* stream = nullptr;       // of the last record
   CUgraph_st* capture = nullptr;       // that the last record was part of
   std::vector<size_t> nodes;           // there: those that the event comes after
+  double at_ms = 0;                    // when it was reached last
+  bool timed = false;
 };
 
 struct CUstream_st {
@@ -56,6 +58,7 @@ using shim::Counters;
 std::recursive_mutex mutex;
 Counters counters;
 cudaError_t sticky = cudaSuccess, last = cudaSuccess;
+double now_ms = 0;  // of the device
 long malloc_fault = 0, launch_fault = 0;  // 1: the next one
 std::map<void*, std::unique_ptr<shim::Buffer>> memory;
 int open_depth = 0;
@@ -118,7 +121,7 @@ void run_first(CUstream_st* stream) {
   CUstream_st::Work work = std::move(stream->queued.front());
   stream->queued.pop_front();
   if (work.wait) run_until(work.event->stream, work.event, work.number);
-  else if (work.event != nullptr) work.event->reached = work.number;
+  else if (work.event != nullptr) work.event->reached = work.number, work.event->at_ms = now_ms;
   else work.run();
 }
 
@@ -204,6 +207,8 @@ void shim_fault(const char* what, long nth) {
 }
 }
 
+void shim::pass_time(double milliseconds) { now_ms += milliseconds; }
+
 cudaError_t shim::enqueue(cudaStream_t stream, bool kernel, std::function<void()> work) {
   const std::lock_guard lock(mutex);
   if (kernel && is("PERIGEE_SHIM_DRIVER", "image")) return say(cudaErrorNoKernelImageForDevice);
@@ -237,8 +242,9 @@ cudaError_t cudaGetDevice(int* device) {
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= device_count()) return say(cudaErrorInvalidDevice);
-  std::snprintf(properties->name, sizeof properties->name, "shim %d", device);
-  properties->major = 9, properties->minor = 0, properties->multiProcessorCount = 4;
+  const char* const name = std::getenv("PERIGEE_SHIM_NAME");
+  std::snprintf(properties->name, sizeof properties->name, "%s %d", name != nullptr ? name : "shim", device);
+  properties->major = 9, properties->minor = 0, properties->multiProcessorCount = 4, properties->l2CacheSize = 1 << 20;
   properties->totalGlobalMem = total_memory();
   return say(cudaSuccess);
 }
@@ -396,8 +402,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return say(whole ? cudaSuccess : cudaErrorStreamCaptureUnjoined);
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = std::make_unique<CUevent_st>().release();
+  (*event)->timed = (flags & cudaEventDisableTiming) == 0;
   return say(cudaSuccess);
 }
 
@@ -426,6 +433,14 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   }
   run_until(event->stream, event, event->recorded);
   ++(event->stream->queued.empty() && newest == event->stream ? counters.newest_waits : counters.event_waits);
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  const std::lock_guard lock(mutex);
+  for (const CUevent_st* event : {begin, end})
+    if (!event->timed || event->recorded == 0 || event->reached != event->recorded) return say(cudaErrorInvalidValue);
+  *milliseconds = static_cast<float>(end->at_ms - begin->at_ms);
   return say(cudaSuccess);
 }
 

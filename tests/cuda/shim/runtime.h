@@ -32,11 +32,11 @@ enum cudaError_t : int {
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
-constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocPortable = 1;
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaHostAllocPortable = 1;
 
 struct cudaDeviceProp {
   char name[256] = {};
-  int major = 0, minor = 0, multiProcessorCount = 0;
+  int major = 0, minor = 0, multiProcessorCount = 0, l2CacheSize = 0;
   size_t totalGlobalMem = 0;
 };
 
@@ -66,6 +66,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
@@ -75,5 +76,7 @@ namespace shim {
 
 // A kernel's launch, or another piece of work: at once on the null stream, else later.
 cudaError_t enqueue(cudaStream_t stream, bool kernel, std::function<void()> work);
+// Time passes by what runs alone: nothing here depends on how fast the host is.
+void pass_time(double milliseconds);
 
 }  // namespace shim

@@ -1,0 +1,253 @@
+#include "src/train/device_tuning.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "src/core/trace.h"
+#include "src/core/warning.h"
+#include "src/graph/plan_compiler.h"
+#include "src/train/device_model.h"
+
+namespace perigee {
+namespace {
+
+constexpr int kSamples = 5;
+constexpr int kCopies = 10;           // of a call in the graph that is timed, where L2 stays as it is
+constexpr int kAlgorithms = 8;        // of a library for one call, at most
+constexpr double kBetter = 0.97;      // of the time until now: what comes first is kept unless another is clearly faster
+constexpr double kHopeless = 3;       // times the best: one sample will do
+constexpr double kBudgetSeconds = 60;  // then steps that are left take what comes first
+
+// How long something takes on the device. Each sample finds L2 alike: where the plan does not fit, emptied by a pass over other memory; where
+// it does, as the same call left it, for so it is in a step. Either goes before the sample, so that the host is ahead of the device.
+class DeviceTimer {
+ public:
+  DeviceTimer(Gpu& gpu, size_t plan_bytes) : gpu_(gpu) {
+    const size_t l2 = gpu.properties().l2_bytes;
+    if (plan_bytes > l2 / 2) other_ = gpu.allocate(2 * l2, "measuring kernels");
+    for (auto& pair : events_)
+      for (GpuHandle& event : pair) {
+        void* made = nullptr;
+        gpu.check(gpu.module().create_timer(&made), "make an event");
+        event = GpuHandle(made, gpu.module().destroy_event);
+      }
+  }
+
+  // Milliseconds of one `queue_work`; a first sample of more than `enough` is the answer.
+  template <class QueueWork>
+  double median(QueueWork queue_work, double enough) {
+    const int copies = other_.data() ? 1 : kCopies;
+    const GpuHandle graph = gpu_.capture([&] {
+      for (int i = 0; i < copies; ++i) queue_work();
+    });
+    gpu_.launch(graph);
+    std::array<float, kSamples> taken = {};
+    sample(graph, 0);
+    if ((taken[0] = read(0)) > enough * copies) return taken[0] / copies;
+    for (size_t i = 1; i < kSamples; ++i) sample(graph, i);
+    for (size_t i = 1; i < kSamples; ++i) taken[i] = read(i);
+    std::sort(taken.begin(), taken.end());
+    return static_cast<double>(taken[kSamples / 2]) / copies;
+  }
+
+ private:
+  void sample(const GpuHandle& graph, size_t i) {
+    if (other_.data()) gpu_.clear(other_.data(), other_.bytes());
+    else gpu_.launch(graph);
+    gpu_.check(gpu_.module().record_event(events_[i][0].get(), gpu_.queue().stream), "record an event");
+    gpu_.launch(graph);
+    gpu_.check(gpu_.module().record_event(events_[i][1].get(), gpu_.queue().stream), "record an event");
+  }
+
+  float read(size_t i) {
+    float milliseconds = 0;
+    gpu_.check(gpu_.module().wait_for_event(events_[i][1].get()), "finish a measured kernel");
+    gpu_.check(gpu_.module().elapsed(events_[i][0].get(), events_[i][1].get(), &milliseconds), "read a timer");
+    return milliseconds;
+  }
+
+  Gpu& gpu_;
+  GpuMemory other_;
+  std::array<std::array<GpuHandle, 2>, kSamples> events_;
+};
+
+struct Way {
+  const Kernel* kernel = nullptr;
+  int algorithm = 0;
+};
+
+class DeviceTuner {
+ public:
+  DeviceTuner(Gpu& gpu, PlanRun& run, const StepInfo* step, bool measure, Tuning& tuning)
+      : gpu_(gpu), run_(run), info_(step), measure_(measure), tuning_(tuning) {}
+
+  DeviceTuned run() {
+    run_.queue_packs(gpu_.queue());
+    gpu_.check_queue("the packing of parameters");
+    for (size_t i = 0; i < run_.plan().steps().size(); ++i) settle(run_.plan().steps()[i], i);
+    return tuned_;
+  }
+
+ private:
+  void settle(const PlanStep& step, size_t index);
+  std::optional<Way> known_way(const PlanStep& step, const std::vector<const Kernel*>& kernels) const;
+  std::vector<Way> ways_of(const PlanStep& step, const std::vector<const Kernel*>& kernels, const KernelCall& call);
+  Way fastest(const PlanStep& step, const std::vector<Way>& ways, const KernelCall& call);
+  bool runs(const PlanStep& step, const Way& way, const KernelCall& call);
+  std::optional<KernelCall> with_scratch(const Way& way, const KernelCall& call);
+  KernelCall beside(const KernelCall& call);
+
+  Gpu& gpu_;
+  PlanRun& run_;
+  const StepInfo* const info_;
+  const bool measure_;
+  Tuning& tuning_;
+  DeviceTuned tuned_;
+  std::unique_ptr<DeviceTimer> timer_;
+  GpuMemory scratch_, results_;
+  std::vector<View> views_;
+  std::string refusal_;
+  const uint64_t begin_ns_ = monotonic_ns();
+};
+
+// Waits, so that a fault is told with the op that it came from. A library that refuses is no fault: nothing depends on what it did.
+bool DeviceTuner::runs(const PlanStep& step, const Way& way, const KernelCall& call) {
+  CudaQueue& queue = gpu_.queue();
+  queue.algorithm = way.algorithm, queue.taken = 0;
+  way.kernel->run(call);
+  if (queue.status == kLibraryFailed) {
+    refusal_ = std::exchange(queue.failed, nullptr);
+    queue.status = 0;
+    return false;
+  }
+  gpu_.check_queue(step_name(step));
+  gpu_.check(gpu_.module().wait_for_stream(queue.stream), "run " + step_name(step));
+  return true;
+}
+
+// The call with room for a kernel that the plan has none for; nothing where the device has none either.
+std::optional<KernelCall> DeviceTuner::with_scratch(const Way& way, const KernelCall& call) {
+  KernelCall with = call;
+  const size_t bytes = way.kernel->scratch_bytes ? way.kernel->scratch_bytes(call) : 0;
+  try {
+    if (scratch_.bytes() < bytes) scratch_ = {}, scratch_ = gpu_.allocate(bytes, "measuring kernels");
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::resources) throw;
+    refusal_ = error.what();
+    return {};
+  }
+  with.scratch = bytes > 0 ? scratch_.data() : nullptr;
+  return with;
+}
+
+// What runs many times must not read what it wrote: results that lie on operands go elsewhere.
+KernelCall DeviceTuner::beside(const KernelCall& call) {
+  views_.assign(call.out, call.out + call.n_out);
+  for (View& out : views_)
+    for (int i = 0; i < call.n_in; ++i)
+      if (out.data != nullptr && out.data == call.in[i].data) {
+        const size_t bytes = static_cast<size_t>(out.elements()) * dtype_bytes(out.dtype);
+        if (results_.bytes() < bytes) results_ = {}, results_ = gpu_.allocate(bytes, "measuring kernels");
+        out.data = results_.data();
+        break;
+      }
+  KernelCall moved = call;
+  moved.out = views_.data();
+  return moved;
+}
+
+// All that run the call, in the order of preference.
+std::vector<Way> DeviceTuner::ways_of(const PlanStep& step, const std::vector<const Kernel*>& kernels, const KernelCall& call) {
+  std::vector<Way> ways;
+  const bool late = static_cast<double>(monotonic_ns() - begin_ns_) * 1e-9 > kBudgetSeconds;
+  for (const Kernel* kernel : kernels)
+    for (int algorithm = 0; algorithm < (late ? 1 : kAlgorithms) && !(late && !ways.empty()); ++algorithm) {
+      const Way way{kernel, algorithm};
+      const auto room = with_scratch(way, call);
+      if (!room || !runs(step, way, *room) || gpu_.queue().taken < algorithm) break;
+      ways.push_back(way);
+    }
+  return ways;
+}
+
+Way DeviceTuner::fastest(const PlanStep& step, const std::vector<Way>& ways, const KernelCall& call) {
+  if (!timer_) timer_ = std::make_unique<DeviceTimer>(gpu_, run_.plan().arena_bytes());
+  Way best = ways.front();
+  double best_ms = 1e30;
+  for (const Way& way : ways) {
+    const auto room = with_scratch(way, call);
+    if (!room) continue;
+    gpu_.queue().algorithm = way.algorithm;
+    const double taken_ms = timer_->median(
+        [&] {
+          way.kernel->run(*room);
+          gpu_.check_queue(step_name(step));
+        },
+        best_ms * kHopeless);
+    if (taken_ms < best_ms * kBetter) best = way, best_ms = taken_ms;
+  }
+  return best;
+}
+
+// What the table says, as the plan's compiler reads it.
+std::optional<Way> DeviceTuner::known_way(const PlanStep& step, const std::vector<const Kernel*>& kernels) const {
+  for (const bool exact : {true, false}) {
+    const KernelChoice choice = kernel_choice(tuning_.choice(tuning_.key_of(step, exact)));
+    for (const Kernel* kernel : kernels)
+      if (choice.kernel == kernel->name) return Way{kernel, choice.algorithm};
+  }
+  return {};
+}
+
+void DeviceTuner::settle(const PlanStep& step, size_t index) {
+  KernelCall call = run_.call(index);
+  call.step = info_, call.queue = &gpu_.queue(), call.accumulate = false;
+  const auto kernels = kernel_candidates(step.op->name, call, {.backend = Backend::cuda});
+  const Way planned{step.kernel, step.algorithm};
+  const std::optional<Way> known = known_way(step, kernels);
+  if (known && (known->kernel != step.kernel || known->algorithm != step.algorithm)) ++tuned_.changed;
+  if (measure_ && !known) {
+    const KernelCall trial = beside(call);
+    const std::vector<Way> ways = ways_of(step, kernels, trial);
+    if (ways.size() > 1) {
+      const Way best = fastest(step, ways, trial);
+      tuning_.set(tuning_.key_of(step), KernelChoice{best.kernel->name, best.algorithm}.text());
+      ++tuned_.measured;
+      tuned_.changed += best.kernel != step.kernel || best.algorithm != step.algorithm;
+    }
+  }
+  if (runs(step, planned, call)) return;
+  for (const Kernel* kernel : kernels) {
+    const Way other{kernel, 0};
+    const std::string why = refusal_;
+    const auto room = kernel == step.kernel && step.algorithm == 0 ? std::nullopt : with_scratch(other, call);
+    if (!room || !runs(step, other, *room)) continue;
+    warn(step_name(step) + " runs on another kernel, '" + kernel->name + "': " + why);
+    tuning_.set(tuning_.key_of(step, true), kernel->name);
+    ++tuned_.changed;
+    return;
+  }
+  throw Error(ErrorKind::resources, {.where = gpu_.name(), .what = "no kernel runs " + step_name(step), .got = refusal_});
+}
+
+}  // namespace
+
+void use_device(Tuning& tuning, const Gpu& gpu, const CudaQueue& queue) {
+  const CudaModule& module = gpu.module();
+  const CudaDevice& device = gpu.properties();
+  int driver = 0, runtime = 0;
+  module.versions(&driver, &runtime);
+  std::string identity = std::string(device.name) + " " + std::to_string(device.major) + "." + std::to_string(device.minor) + " driver " +
+                         std::to_string(driver) + (queue.tf32 ? " tf32" : "") + (queue.deterministic ? " deterministic" : "");
+  for (const CudaLibrary library : kCudaLibraries) identity += std::string(" ") + module.library(library).version;
+  tuning.use_device(device.name, identity, module.kernels());
+}
+
+DeviceTuned tune_on_device(Gpu& gpu, PlanRun& run, const StepInfo* step, bool measure, Tuning& tuning) {
+  return DeviceTuner(gpu, run, step, measure, tuning).run();
+}
+
+}  // namespace perigee

@@ -1,0 +1,179 @@
+// Choosing kernels on a device, with the shim's module, whose stand-ins take as long on the device's clock as a test says: two kernels for
+// each op ("stand-in" comes first), of which one may know several algorithms.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "src/core/warning.h"
+#include "src/train/checkpoint.h"
+#include "tests/cuda/shim/counters.h"
+#include "tests/train/networks.h"
+
+namespace perigee {
+namespace {
+
+namespace fs = std::filesystem;
+
+const TrainerOptions kDevice{.backend = Backend::cuda}, kReference{.threads = 1, .backend = Backend::ref, .sub_batch = 1000};
+
+template <class F>
+F* of_module(const char* name) {
+  static void* const module = dlopen(std::getenv("PERIGEE_CUDA_MODULE"), RTLD_NOW | RTLD_LOCAL);
+  return reinterpret_cast<F*>(dlsym(module, name));
+}
+
+void takes(const std::string& way, const std::vector<double>& times_ms) {
+  of_module<void(const char*, const double*, int)>("shim_kernel")(way.c_str(), times_ms.data(), static_cast<int>(times_ms.size()));
+}
+long runs(const std::string& way) { return of_module<long(const char*)>("shim_runs")(way.c_str()); }
+
+class DeviceTuning : public testing::Test {
+ protected:
+  DeviceTuning() : before_(set_warning_handler([this](const std::string& text) { warnings += text + "\n"; })) {
+    fs::remove_all(folder);
+    setenv("XDG_CACHE_HOME", folder.c_str(), 1);
+    takes("", {});
+  }
+  ~DeviceTuning() override {
+    set_warning_handler(std::move(before_));
+    unsetenv("PERIGEE_SHIM_NAME");
+    takes("", {});
+    fs::remove_all(folder);
+  }
+
+  std::vector<fs::path> tables() const {
+    std::vector<fs::path> found;
+    if (fs::exists(folder + "/perigee"))
+      for (const auto& entry : fs::directory_iterator(folder + "/perigee"))
+        if (entry.path().extension() == ".json") found.push_back(entry.path());
+    return found;
+  }
+
+  const std::string folder = testing::TempDir() + "device_tuning";
+  std::string warnings;
+
+ private:
+  WarningHandler before_;
+};
+
+// What ran while `steps` steps were made.
+long ran(Trainer& trainer, const std::string& way, int steps = 3) {
+  trainer.step();  // both buffers capture
+  trainer.step();
+  const long before = runs(way);
+  for (int i = 0; i < steps; ++i) trainer.step();
+  return runs(way) - before;
+}
+
+TEST_F(DeviceTuning, TheFastestIsChosenAndTheTableIsKept) {
+  takes("conv2d_pool/other", {5, 0.5, 3});
+  takes("linear/other", {0.98});  // not clearly faster
+  Trainer first(lenet_job(), kDevice), reference(lenet_job(), kReference);
+  EXPECT_GT(first.measured(), 5);
+  EXPECT_EQ(ran(first, "conv2d_pool/other#1"), 2 * 3);  // two layers
+  EXPECT_EQ(ran(first, "linear/stand-in"), 2 * 3);
+  EXPECT_EQ(ran(first, "conv2d_pool/stand-in") + ran(first, "linear/other"), 0);
+  for (int64_t i = 0; i < first.position().step; ++i) reference.step();
+  EXPECT_EQ(bits_of(first), bits_of(reference));
+  ASSERT_EQ(tables().size(), 1u);
+
+  takes("conv2d_pool/stand-in", {0.01});  // it is not looked at again
+  Trainer second(lenet_job(), kDevice);
+  EXPECT_EQ(second.measured(), 0);
+  EXPECT_EQ(ran(second, "conv2d_pool/other#1"), 2 * 3);
+  EXPECT_EQ(warnings, "");
+}
+
+TEST_F(DeviceTuning, AnotherDeviceIsMeasuredAnew) {
+  takes("linear/other", {0.1});
+  EXPECT_GT(Trainer(tiny_job(), kDevice).measured(), 0);
+  setenv("PERIGEE_SHIM_NAME", "NVIDIA another/one", 1);
+  takes("linear/other", {10});
+  Trainer another(tiny_job(), kDevice);
+  EXPECT_GT(another.measured(), 0);
+  EXPECT_EQ(ran(another, "linear/stand-in"), 3);
+  ASSERT_EQ(tables().size(), 2u);
+  Job strict = tiny_job(R"(, "deterministic": true)");
+  EXPECT_GT(Trainer(strict, kDevice).measured(), 0);  // other algorithms may run then
+  EXPECT_EQ(tables().size(), 3u);
+}
+
+TEST_F(DeviceTuning, ADamagedTableIsMadeAnewWithAWarning) {
+  takes("linear/other", {0.1});
+  const int measured = Trainer(tiny_job(), kDevice).measured();
+  ASSERT_EQ(tables().size(), 1u);
+  std::ofstream(tables()[0]) << "{\"linear";
+  EXPECT_EQ(Trainer(tiny_job(), kDevice).measured(), measured);
+  EXPECT_NE(warnings.find("damaged"), std::string::npos) << warnings;
+  EXPECT_EQ(Trainer(tiny_job(), kDevice).measured(), 0);
+}
+
+TEST_F(DeviceTuning, WithoutMeasuringTheFirstRunsAndNothingIsWritten) {
+  takes("linear/other", {0.1});
+  TrainerOptions options = kDevice;
+  options.measure = false;
+  Trainer trainer(tiny_job(), options);
+  EXPECT_EQ(trainer.measured(), 0);
+  EXPECT_EQ(ran(trainer, "linear/stand-in"), 3);
+  EXPECT_TRUE(tables().empty());
+}
+
+TEST_F(DeviceTuning, ACheckpointBringsItsChoices) {
+  const std::string path = testing::TempDir() + "device_tuning_checkpoint";
+  takes("linear/other", {0.1});
+  {
+    Trainer first(tiny_job(), kDevice);
+    first.step();
+    save_checkpoint(first, path, {});
+  }
+  fs::remove_all(folder);
+  takes("", {});
+  TrainerOptions options = kDevice;
+  options.measure = false;
+  Trainer second(tiny_job(), options);
+  second.step();
+  load_checkpoint(second, path);
+  EXPECT_EQ(ran(second, "linear/other"), 3);
+  setenv("PERIGEE_SHIM_NAME", "another", 1);  // its numbers of algorithms mean nothing here
+  Trainer elsewhere(tiny_job(), options);
+  load_checkpoint(elsewhere, path);
+  EXPECT_EQ(ran(elsewhere, "linear/stand-in"), 3);
+}
+
+// cuDNN may have no plan within the workspace: the next kernel runs, measured or not.
+TEST_F(DeviceTuning, WhatALibraryRefusesRunsOnTheNextKernel) {
+  takes("linear/stand-in", {-1});
+  TrainerOptions options = kDevice;
+  options.measure = false;
+  for (const TrainerOptions& each : {options, kDevice}) {
+    warnings.clear();
+    Trainer trainer(tiny_job(), each), reference(tiny_job(), kReference);
+    EXPECT_EQ(ran(trainer, "linear/other"), 3);
+    EXPECT_NE(warnings.find("op 'linear' runs on another kernel, 'other': refused by the test"), std::string::npos) << warnings;
+    for (int i = 0; i < 5; ++i) reference.step();
+    EXPECT_EQ(bits_of(trainer), bits_of(reference));
+  }
+  takes("linear/other", {-1});
+  std::string error;
+  try {
+    Trainer(tiny_job(), options).step();
+  } catch (const Error& caught) {
+    error = caught.what();
+  }
+  EXPECT_NE(error.find("no kernel runs"), std::string::npos) << error;
+  EXPECT_NE(error.find("refused by the test"), std::string::npos) << error;
+}
+
+// Later algorithms that are refused are no choice.
+TEST_F(DeviceTuning, AnAlgorithmThatIsRefusedIsPassedOver) {
+  takes("linear/stand-in", {1, 0.5, -1});
+  Trainer trainer(tiny_job(), kDevice);
+  EXPECT_EQ(ran(trainer, "linear/stand-in#1"), 3);
+  EXPECT_EQ(warnings, "");
+}
+
+}  // namespace
+}  // namespace perigee
