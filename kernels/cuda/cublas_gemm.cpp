@@ -14,6 +14,7 @@ namespace perigee {
 namespace {
 
 constexpr CudaLibrary kLibrary = CudaLibrary::cublas_lt;
+constexpr int kAlgorithms = 6;
 
 struct CublasLt {
   CublasLt() {
@@ -118,7 +119,10 @@ uint32_t alignment_of(const void* data) {
   return address == 0 ? 256 : static_cast<uint32_t>(std::min<uintptr_t>(256, address & (~address + 1)));
 }
 
-// What descriptors and the algorithm depend on.
+// Of the result and what the epilogue reads or writes beside it: one preference is all that cuBLASLt takes for both.
+uint32_t result_alignment(const Gemm& g) { return std::min({alignment_of(g.c.data), alignment_of(g.bias), alignment_of(g.row_sums)}); }
+
+// What descriptors and algorithms depend on.
 using Key = std::array<int64_t, 24>;
 
 Key key_of(const Gemm& g, const Product& product, const CudaQueue& queue, cublasLtEpilogue_t epilogue) {
@@ -134,7 +138,7 @@ Key key_of(const Gemm& g, const Product& product, const CudaQueue& queue, cublas
              static_cast<int64_t>(queue.workspace_bytes),
              alignment_of(g.b.data),
              alignment_of(g.a.data),
-             alignment_of(g.c.data)};
+             result_alignment(g)};
   size_t at = 13;
   for (const Stored* stored : {&product.left, &product.right, &product.result})
     key[at++] = stored->leading, key[at++] = stored->batch_stride, key[at++] = stored->transposed;
@@ -156,8 +160,8 @@ struct Prepared {
   }
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t left = nullptr, right = nullptr, result = nullptr;
-  cublasLtMatmulAlgo_t algorithm = {};
-  bool usable = false;
+  std::array<cublasLtMatmulAlgo_t, kAlgorithms> algorithms = {};  // the heuristic's best first
+  int count = 0;
 };
 
 struct State : CudaLibraryState {
@@ -219,15 +223,18 @@ cublasStatus_t choose(cublasLtHandle_t handle, const Gemm& g, uint64_t workspace
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(g.b.data));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(g.a.data));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(g.c.data));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(g.c.data));
-  cublasLtMatmulHeuristicResult_t found = {};
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, result_alignment(g));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, result_alignment(g));
+  // Parts of a long sum meet in f32 and in one order.
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  std::array<cublasLtMatmulHeuristicResult_t, kAlgorithms> found = {};
   int count = 0;
-  const cublasStatus_t status =
-      lt().MatmulAlgoGetHeuristic(handle, p->operation, p->left, p->right, p->result, p->result, preference, 1, &found, &count);
+  const cublasStatus_t status = lt().MatmulAlgoGetHeuristic(handle, p->operation, p->left, p->right, p->result, p->result, preference,
+                                                            kAlgorithms, found.data(), &count);
   lt().MatmulPreferenceDestroy(preference);
-  p->usable = status == CUBLAS_STATUS_SUCCESS && count > 0 && found.state == CUBLAS_STATUS_SUCCESS;
-  p->algorithm = found.algo;
+  for (int i = 0; i < count && status == CUBLAS_STATUS_SUCCESS; ++i)
+    if (found[static_cast<size_t>(i)].state == CUBLAS_STATUS_SUCCESS)
+      p->algorithms[static_cast<size_t>(p->count++)] = found[static_cast<size_t>(i)].algo;
   return status == CUBLAS_STATUS_NOT_SUPPORTED ? CUBLAS_STATUS_SUCCESS : status;
 }
 
@@ -238,8 +245,10 @@ cublasStatus_t multiply(cublasLtHandle_t handle, const Gemm& g, const Prepared& 
   const void* const alpha = wide ? static_cast<const void*>(&one) : &narrow_one;
   const void* const none = wide ? static_cast<const void*>(&zero) : &narrow_zero;
   void* const c = const_cast<void*>(g.c.data);
+  const int algorithm = std::min(queue.algorithm, p.count - 1);
+  queue.taken = std::max(queue.taken, algorithm);
   return lt().Matmul(handle, p.operation, alpha, g.b.data, p.left, g.a.data, p.right, g.accumulate ? alpha : none, c, p.result, c, p.result,
-                     &p.algorithm, queue.workspace, queue.workspace_bytes, static_cast<cudaStream_t>(queue.stream));
+                     &p.algorithms[static_cast<size_t>(algorithm)], queue.workspace, queue.workspace_bytes, static_cast<cudaStream_t>(queue.stream));
 }
 
 bool floating(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64 || dtype == Dtype::f16 || dtype == Dtype::bf16; }
@@ -273,7 +282,7 @@ bool queue_gemm(const Gemm& gemm, CudaQueue& queue, const char* kernel) {
   if (fresh) describe(g, product, queue.tf32, epilogue, &p);
   point(g, p);
   cublasStatus_t status = fresh ? choose(state.handle, g, queue.workspace_bytes, &p) : CUBLAS_STATUS_SUCCESS;
-  if (status == CUBLAS_STATUS_SUCCESS && !p.usable) return false;
+  if (status == CUBLAS_STATUS_SUCCESS && p.count == 0) return false;
   if (status == CUBLAS_STATUS_SUCCESS) status = multiply(state.handle, g, p, queue);
   if (status != CUBLAS_STATUS_SUCCESS) {
     report_library(queue, kernel, lt().GetStatusName(status));

@@ -4,11 +4,14 @@
 #include <array>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "kernels/cuda/cudnn_graph.cuh"
 
 namespace perigee {
 namespace {
+
+constexpr int kPlans = 6;  // of one shape that are looked at
 
 enum Id : int64_t { kImage = 1, kKernel, kResult, kBias, kSum, kBiased };
 
@@ -86,14 +89,21 @@ struct Target {
   const CudnnDescriptor* device = nullptr;
 };
 
-struct Plan {
+// How cuDNN may compute one graph: plans are built when they are first wanted, which can take a compilation, in the heuristic's order.
+struct Plans {
   std::vector<CudnnDescriptor> parts;  // what the graph points to
-  CudnnDescriptor graph, config, plan;
-  bool usable = false;
+  CudnnDescriptor graph;
+  std::vector<CudnnDescriptor> configs;  // of the heuristic; empty where a plan has taken its one
+  size_t next = 0;                       // of the configs: the first that was not tried
+  bool asked = false, fell_back = false;
+  struct Usable {
+    CudnnDescriptor config, plan;
+  };
+  std::vector<Usable> usable;
 };
 
 // Convolution, then bias, then relu; what lies between is virtual and stays in registers.
-void describe_graph(const CudnnConv& conv, int64_t alignment, const Target& target, Plan* plan) {
+void describe_graph(const CudnnConv& conv, int64_t alignment, const Target& target, Plans* plan) {
   const Names& names = kNames[static_cast<size_t>(conv.direction)];
   const bool relu = conv.params.relu != 0;
   const std::array<int64_t, 4> bias_dims = {1, conv.result[1], 1, 1};
@@ -153,38 +163,45 @@ bool acceptable(const CudnnDescriptor& config, const CudnnConv& conv, const Cuda
   });
 }
 
-bool plan_of(CudnnDescriptor& config, const Target& target, const CudaQueue& queue, Plan* plan) {
+// The plan of the next config; nothing where cuDNN cannot build it, or not within the workspace.
+void try_next(const CudnnConv& conv, const Target& target, const CudaQueue& queue, Plans* plans) {
+  CudnnDescriptor& config = plans->configs[plans->next++];
+  if (!acceptable(config, conv, queue)) return;
   CudnnDescriptor made(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   if (target.device != nullptr) made.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.device);
   else made.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
   made.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config).finalize();
-  if (!made.ok()) return false;
+  if (!made.ok()) return;
   int64_t workspace = 0;
   made.read(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, std::span(&workspace, 1));
-  if (workspace > static_cast<int64_t>(queue.workspace_bytes)) return false;
-  plan->config = std::move(config);
-  plan->plan = std::move(made);
-  return plan->usable = true;
+  if (workspace > static_cast<int64_t>(queue.workspace_bytes)) return;
+  plans->usable.push_back({std::move(config), std::move(made)});
 }
 
-bool plan_by(cudnnBackendHeurMode_t mode, const CudnnConv& conv, const Target& target, const CudaQueue& queue, Plan* plan) {
+void ask(cudnnBackendHeurMode_t mode, const Target& target, Plans* plans) {
   CudnnDescriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   if (target.device != nullptr) heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.device);
-  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, plan->graph).set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode).finalize();
-  if (!heuristic.ok()) return false;
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, plans->graph).set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode).finalize();
+  if (!heuristic.ok()) return;
   const int64_t count = heuristic.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::span<cudnnBackendDescriptor_t>());
-  std::vector<CudnnDescriptor> configs;
   std::vector<cudnnBackendDescriptor_t> places;
-  for (int64_t i = 0; i < count; ++i) places.push_back(configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
+  for (int64_t i = 0; i < count; ++i) places.push_back(plans->configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
   heuristic.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::span(places));
-  return std::any_of(configs.begin(), configs.end(),
-                     [&](CudnnDescriptor& config) { return acceptable(config, conv, queue) && plan_of(config, target, queue, plan); });
 }
 
-void find_plan(const CudnnConv& conv, int64_t alignment, const Target& target, const CudaQueue& queue, Plan* plan) {
-  describe_graph(conv, alignment, target, plan);
-  if (plan->graph.get() != nullptr && plan->graph.ok() && !plan_by(CUDNN_HEUR_MODE_A, conv, target, queue, plan))
-    plan_by(CUDNN_HEUR_MODE_FALLBACK, conv, target, queue, plan);
+// Number `algorithm` of the plans, or the last where there are fewer; null where there is none.
+const Plans::Usable* find_plan(const CudnnConv& conv, int64_t alignment, const Target& target, const CudaQueue& queue, Plans* plans) {
+  if (!std::exchange(plans->asked, true)) {
+    describe_graph(conv, alignment, target, plans);
+    if (plans->graph.get() != nullptr && plans->graph.ok()) ask(CUDNN_HEUR_MODE_A, target, plans);
+  }
+  const auto wanted = static_cast<size_t>(std::min(queue.algorithm, kPlans - 1));
+  while (plans->usable.size() <= wanted && plans->next < plans->configs.size()) try_next(conv, target, queue, plans);
+  if (plans->usable.empty() && plans->graph.ok() && plans->graph.get() != nullptr && !std::exchange(plans->fell_back, true)) {
+    ask(CUDNN_HEUR_MODE_FALLBACK, target, plans);
+    while (plans->usable.empty() && plans->next < plans->configs.size()) try_next(conv, target, queue, plans);
+  }
+  return plans->usable.empty() ? nullptr : &plans->usable[std::min(wanted, plans->usable.size() - 1)];
 }
 
 using Key = std::array<int64_t, 32>;
@@ -201,7 +218,7 @@ struct State : CudaLibraryState {
   }
   cudnnStatus_t status;
   cudnnHandle_t handle = nullptr;
-  std::unordered_map<Key, Plan, KeyHash> plans;
+  std::unordered_map<Key, Plans, KeyHash> plans;
 };
 
 Key key_of(const CudnnConv& conv, int64_t alignment, const CudaQueue& queue) {
@@ -231,7 +248,8 @@ int64_t alignment_of(const CudnnConvData& data) {
   return static_cast<int64_t>(all & (~all + 1));
 }
 
-cudnnStatus_t execute(const CudnnConv& conv, const CudnnConvData& data, const Plan& plan, cudnnHandle_t handle, const CudaQueue& queue) {
+cudnnStatus_t execute(const CudnnConv& conv, const CudnnConvData& data, const CudnnDescriptor& plan, cudnnHandle_t handle,
+                      const CudaQueue& queue) {
   const std::array<void*, 4> pointers = {data.image, data.kernel, data.result, data.bias};
   const std::array<int64_t, 4> ids = {kImage, kKernel, kResult, kBias};
   const size_t count = conv.bias ? 4 : 3;
@@ -240,7 +258,7 @@ cudnnStatus_t execute(const CudnnConv& conv, const CudnnConvData& data, const Pl
       .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, std::span(ids.data(), count))
       .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, queue.workspace)
       .finalize();
-  return pack.ok() ? cudnn().execute(handle, plan.plan.get(), pack.get()) : pack.status();
+  return pack.ok() ? cudnn().execute(handle, plan.get(), pack.get()) : pack.status();
 }
 
 }  // namespace
@@ -252,12 +270,11 @@ bool queue_cudnn_conv(const CudnnConv& conv, const CudnnConvData& data, CudaQueu
   if (status == CUDNN_STATUS_SUCCESS) status = cudnn().set_stream(state.handle, static_cast<cudaStream_t>(queue.stream));
   if (status == CUDNN_STATUS_SUCCESS) {
     const int64_t alignment = alignment_of(data);
-    const Key key = key_of(conv, alignment, queue);
-    const auto [place, fresh] = state.plans.try_emplace(key);
-    Plan& plan = place->second;
-    if (fresh) find_plan(conv, alignment, {.handle = state.handle}, queue, &plan);
-    if (!plan.usable) return false;
-    status = execute(conv, data, plan, state.handle, queue);
+    Plans& plans = state.plans[key_of(conv, alignment, queue)];
+    const Plans::Usable* const found = find_plan(conv, alignment, {.handle = state.handle}, queue, &plans);
+    if (found == nullptr) return false;
+    queue.taken = std::max(queue.taken, static_cast<int>(found - plans.usable.data()));
+    status = execute(conv, data, found->plan, state.handle, queue);
   }
   if (status != CUDNN_STATUS_SUCCESS) report_library(queue, name, cudnn().error_string(status));
   return true;
@@ -268,9 +285,8 @@ bool cudnn_has_plan(const CudnnConv& conv, const char* device, const CudaQueue& 
   properties
       .set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, std::span<const char>(device, std::string_view(device).size() + 1))
       .finalize();
-  Plan plan;
-  if (properties.ok()) find_plan(conv, 16, {.device = &properties}, queue, &plan);
-  return plan.usable;
+  Plans plans;
+  return properties.ok() && find_plan(conv, 16, {.device = &properties}, queue, &plans) != nullptr;
 }
 
 }  // namespace perigee

@@ -162,6 +162,29 @@ TEST(LibraryKernels, ConvolutionOfHalvesIsExactOnSmallIntegers) {
   }
 }
 
+// A library's algorithms are numbered, best first; who asks for more than there are gets the last.
+TEST(LibraryKernels, TakeTheAlgorithmThatTheQueueAsksFor) {
+  std::vector<float> x(40, 1), w(40, 2), y(16), image(2 * 3 * 25, 1), weight(4 * 3 * 9, 1), result(2 * 4 * 9);
+  LibrarySite site;
+  const LinearParams params;
+  View in[] = {view(x.data(), Dtype::f32, {4, 10}), view(w.data(), Dtype::f32, {4, 10})};
+  View out[] = {view(y.data(), Dtype::f32, {4, 4})};
+  const KernelCall linear{.in = in, .out = out, .n_in = 2, .n_out = 1, .params = &params};
+  const ConvParams conv_params;
+  View conv_in[] = {view(image.data(), Dtype::f32, {2, 3, 5, 5}), view(weight.data(), Dtype::f32, {4, 3, 3, 3})};
+  View conv_out[] = {view(result.data(), Dtype::f32, {2, 4, 3, 3})};
+  const KernelCall conv{.in = conv_in, .out = conv_out, .n_in = 2, .n_out = 1, .params = &conv_params};
+  for (const auto& [op, call, last, results, value] :
+       {std::tuple{"linear", &linear, 2, &y, 20.0f}, std::tuple{"conv2d", &conv, 0, &result, 27.0f}})
+    for (const int asked : {0, 1, 2, 7, 0}) {
+      std::fill(results->begin(), results->end(), 0.0f);
+      site.queue.algorithm = asked, site.queue.taken = 0;
+      site.run(kernel_of(op), *call);
+      EXPECT_EQ(site.queue.taken, std::min(asked, last)) << op << ' ' << asked;
+      EXPECT_EQ(*results, std::vector<float>(results->size(), value)) << op << ' ' << asked;
+    }
+}
+
 // The queue keeps the first failure and names kernel and reason; nothing is queued after it.
 TEST(LibraryKernels, AFailureIsTheQueues) {
   std::vector<float> x(40), w(40), y(16, 7);

@@ -1,6 +1,6 @@
 // A cuBLASLt of the same interface that computes on the host, by the manual's definition: column-major matrices, D = epilogue(op(A) op(B) +
 // beta C). So that descriptors, leading dimensions, transposes and epilogues are proved without a GPU. It refuses what the manual forbids,
-// and row sums of products with an odd inner size, so that callers' other way is tried.
+// and row sums of products with an odd inner size, so that callers' other way is tried. It knows three algorithms for each product.
 #include <cublasLt.h>
 
 #include <cstring>
@@ -139,25 +139,26 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, 
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t out,
-                                              cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t* found, int* count) {
+                                              cublasLtMatmulPreference_t, int room, cublasLtMatmulHeuristicResult_t* found,
+                                              int* count) {
   const auto& d = *reinterpret_cast<Desc*>(desc);
   const auto& left = *reinterpret_cast<Layout*>(a);
   *count = 0;
   if (!fits(d, left, *reinterpret_cast<Layout*>(b), *reinterpret_cast<Layout*>(out))) return CUBLAS_STATUS_INVALID_VALUE;
   if (d.epilogue == CUBLASLT_EPILOGUE_BGRADB && (d.a == CUBLAS_OP_N ? left.columns : left.rows) % 2 != 0)
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  *count = 1;
-  found->state = CUBLAS_STATUS_SUCCESS;
+  *count = room < 3 ? room : 3;
+  for (int i = 0; i < *count; ++i) found[i].state = CUBLAS_STATUS_SUCCESS, found[i].algo.data[0] = static_cast<uint64_t>(i + 1);
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a, cublasLtMatrixLayout_t la,
                               const void* b, cublasLtMatrixLayout_t lb, const void* beta, const void* c, cublasLtMatrixLayout_t, void* out,
-                              cublasLtMatrixLayout_t lo, const cublasLtMatmulAlgo_t*, void*, size_t, cudaStream_t stream) {
+                              cublasLtMatrixLayout_t lo, const cublasLtMatmulAlgo_t* algorithm, void*, size_t, cudaStream_t stream) {
   const auto& d = *reinterpret_cast<Desc*>(desc);
   const auto &left = *reinterpret_cast<Layout*>(la), &right = *reinterpret_cast<Layout*>(lb), &result = *reinterpret_cast<Layout*>(lo);
   const auto scalar = [&](const void* p) { return d.scale == CUDA_R_64F ? *static_cast<const double*>(p) : *static_cast<const float*>(p); };
-  if (!fits(d, left, right, result) || scalar(alpha) != 1 || c != out) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!fits(d, left, right, result) || scalar(alpha) != 1 || c != out || algorithm->data[0] - 1 > 2) return CUBLAS_STATUS_INVALID_VALUE;
   do_on(stream, [d = d, left = left, right = right, result = result, added = scalar(beta), a, b, out] {
     for (int32_t l = 0; l < result.batches; ++l) product(d, added, left, a, right, b, result, out, l);
   });
