@@ -248,7 +248,8 @@ cublasStatus_t multiply(cublasLtHandle_t handle, const Gemm& g, const Prepared& 
   const int algorithm = std::min(queue.algorithm, p.count - 1);
   queue.taken = std::max(queue.taken, algorithm);
   return lt().Matmul(handle, p.operation, alpha, g.b.data, p.left, g.a.data, p.right, g.accumulate ? alpha : none, c, p.result, c, p.result,
-                     &p.algorithms[static_cast<size_t>(algorithm)], queue.workspace, queue.workspace_bytes, static_cast<cudaStream_t>(queue.stream));
+                     &p.algorithms[static_cast<size_t>(algorithm)], queue.workspace, queue.workspace_bytes,
+                     static_cast<cudaStream_t>(queue.stream));
 }
 
 bool floating(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64 || dtype == Dtype::f16 || dtype == Dtype::bf16; }

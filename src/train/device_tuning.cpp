@@ -15,10 +15,10 @@ namespace perigee {
 namespace {
 
 constexpr int kSamples = 5;
-constexpr int kCopies = 10;           // of a call in the graph that is timed, where L2 stays as it is
-constexpr int kAlgorithms = 8;        // of a library for one call, at most
-constexpr double kBetter = 0.97;      // of the time until now: what comes first is kept unless another is clearly faster
-constexpr double kHopeless = 3;       // times the best: one sample will do
+constexpr int kCopies = 10;            // of a call in the graph that is timed, where L2 stays as it is
+constexpr int kAlgorithms = 8;         // of a library for one call, at most
+constexpr double kBetter = 0.97;       // of the time until now: what comes first is kept unless another is clearly faster
+constexpr double kHopeless = 3;        // times the best: one sample will do
 constexpr double kBudgetSeconds = 60;  // then steps that are left take what comes first
 
 // How long something takes on the device. Each sample finds L2 alike: where the plan does not fit, emptied by a pass over other memory; where

@@ -139,8 +139,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, 
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t out,
-                                              cublasLtMatmulPreference_t, int room, cublasLtMatmulHeuristicResult_t* found,
-                                              int* count) {
+                                              cublasLtMatmulPreference_t, int room, cublasLtMatmulHeuristicResult_t* found, int* count) {
   const auto& d = *reinterpret_cast<Desc*>(desc);
   const auto& left = *reinterpret_cast<Layout*>(a);
   *count = 0;

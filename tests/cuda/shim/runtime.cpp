@@ -58,7 +58,7 @@ using shim::Counters;
 std::recursive_mutex mutex;
 Counters counters;
 cudaError_t sticky = cudaSuccess, last = cudaSuccess;
-double now_ms = 0;  // of the device
+double now_ms = 0;                        // of the device
 long malloc_fault = 0, launch_fault = 0;  // 1: the next one
 std::map<void*, std::unique_ptr<shim::Buffer>> memory;
 int open_depth = 0;
