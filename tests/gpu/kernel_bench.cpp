@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <random>
@@ -15,8 +16,8 @@
 namespace perigee {
 namespace {
 
-constexpr int64_t kElements = 100'000'000;
-constexpr size_t kBytes = static_cast<size_t>(kElements) * sizeof(float);
+int64_t elements = 100'000'000;  // --elements; fewer prove the program
+size_t bytes_of_all() { return static_cast<size_t>(elements) * sizeof(float); }
 constexpr int kCalls = 20, kRepeats = 7;
 
 // Bytes a second when a call moves `bytes`.
@@ -38,7 +39,7 @@ std::vector<float> normal_values() {
   std::normal_distribution<float> normal(0, 1e-2f);
   std::vector<float> some(1 << 20);
   for (float& x : some) x = normal(random);
-  std::vector<float> values(kElements);
+  std::vector<float> values(elements);
   for (size_t i = 0; i < values.size(); i += some.size())
     std::copy_n(some.begin(), std::min(some.size(), values.size() - i), values.begin() + static_cast<std::ptrdiff_t>(i));
   return values;
@@ -52,24 +53,25 @@ const Kernel& kernel_of(Gpu& gpu, std::string_view op) {
 }
 
 double copy_rate(Gpu& gpu, const GpuMemory& from, const GpuMemory& to) {
-  return rate(gpu, 2.0 * static_cast<double>(kBytes), [&] { gpu.copy(to.data(), from.data(), kBytes); });
+  return rate(gpu, 2.0 * static_cast<double>(bytes_of_all()), [&] { gpu.copy(to.data(), from.data(), bytes_of_all()); });
 }
 
 // Gradient read; parameter and two states read and written: 28 bytes an element.
 double adam_rate(Gpu& gpu, const GpuMemory& gradient) {
-  const GpuMemory parameter = gpu.allocate(kBytes, "parameters"), m = gpu.allocate(kBytes, "m"), v = gpu.allocate(kBytes, "v");
-  for (const GpuMemory* block : {&parameter, &m, &v}) gpu.clear(block->data(), kBytes);
+  const GpuMemory parameter = gpu.allocate(bytes_of_all(), "parameters"), m = gpu.allocate(bytes_of_all(), "m"),
+                  v = gpu.allocate(bytes_of_all(), "v");
+  for (const GpuMemory* block : {&parameter, &m, &v}) gpu.clear(block->data(), bytes_of_all());
   struct {
     CudaUpdate head{.windows = 1};
-    CudaUpdateWindow window{0, kElements, {.lr = 1e-3, .c = {0.9, 0.1, 0.999, 0.001, 1e-8, 1}}};
+    CudaUpdateWindow window{0, elements, {.lr = 1e-3, .c = {0.9, 0.1, 0.999, 0.001, 1e-8, 1}}};
   } image;
   const GpuMemory params = gpu.allocate(sizeof image, "update");
   gpu.upload(params.data(), &image, sizeof image);
-  const auto view = [](const GpuMemory& memory) { return flat_view(memory.data(), kElements, Dtype::f32); };
+  const auto view = [](const GpuMemory& memory) { return flat_view(memory.data(), elements, Dtype::f32); };
   const View in[] = {view(gradient)}, out[] = {view(parameter), view(m), view(v)};
   const KernelCall call{.in = in, .out = out, .n_in = 1, .n_out = 3, .params = params.data(), .queue = &gpu.queue()};
   const Kernel& adam = kernel_of(gpu, "update_adam");
-  const double result = rate(gpu, 28.0 * static_cast<double>(kElements), [&] { adam.run(call); });
+  const double result = rate(gpu, 28.0 * static_cast<double>(elements), [&] { adam.run(call); });
   gpu.check_queue("update_adam");
   return result;
 }
@@ -79,11 +81,11 @@ double threshold_rate(Gpu& gpu, const GpuMemory& values) {
   // Four deviations: 6 of 100,000 values are sent. A decay of 0 keeps the share from growing while the same values come again.
   const CudaThreshold how{.tau = 0.04f, .low = 0, .high = 1, .rate = 1};
   const auto& codecs = *gpu.module().codecs;
-  const GpuMemory residual = gpu.allocate(kBytes, "residual"), body = gpu.allocate(kBytes + kBytes / 4, "body");
-  const GpuMemory scratch = gpu.allocate(codecs.threshold_scratch(kElements), "scratch"),
+  const GpuMemory residual = gpu.allocate(bytes_of_all(), "residual"), body = gpu.allocate(bytes_of_all() + bytes_of_all() / 4, "body");
+  const GpuMemory scratch = gpu.allocate(codecs.threshold_scratch(elements), "scratch"),
                   record = gpu.allocate(sizeof(CudaEncoded), "record");
   const GpuMemory state = gpu.allocate(2 * sizeof(float), "state");
-  gpu.clear(residual.data(), kBytes);
+  gpu.clear(residual.data(), bytes_of_all());
   gpu.clear(state.data(), 2 * sizeof(float));
   CudaThreshold call = how;
   call.state = reinterpret_cast<float*>(state.data());
@@ -91,13 +93,13 @@ double threshold_rate(Gpu& gpu, const GpuMemory& values) {
   CudaEncodeCall encode{.x = reinterpret_cast<const float*>(values.data()),
                         .residual = reinterpret_cast<float*>(residual.data()),
                         .decay = 0,
-                        .n = kElements,
+                        .n = elements,
                         .scratch = scratch.data(),
                         .body = body.data(),
                         .encoded = reinterpret_cast<CudaEncoded*>(record.data())};
   std::memcpy(&encode.limit, &largest, sizeof largest);
   int status = 0;
-  const double result = rate(gpu, 12.0 * static_cast<double>(kElements),
+  const double result = rate(gpu, 12.0 * static_cast<double>(elements),
                              [&] { status |= codecs.threshold_encode(encode, call, static_cast<CudaStream>(gpu.queue().stream)); });
   gpu.check(status, "threshold encode");
   return result;
@@ -105,8 +107,8 @@ double threshold_rate(Gpu& gpu, const GpuMemory& values) {
 
 void bench() {
   Gpu gpu(0, "kernel_bench");
-  const GpuMemory values = gpu.allocate(kBytes, "values"), other = gpu.allocate(kBytes, "copy");
-  gpu.upload(values.data(), normal_values().data(), kBytes);
+  const GpuMemory values = gpu.allocate(bytes_of_all(), "values"), other = gpu.allocate(bytes_of_all(), "copy");
+  gpu.upload(values.data(), normal_values().data(), bytes_of_all());
   const double copy = copy_rate(gpu, values, other), adam = adam_rate(gpu, values), threshold = threshold_rate(gpu, values);
   std::printf(R"({"device": "%s", "copy_gb_s": %.1f, "adam_gb_s": %.1f, "threshold_gb_s": %.1f})"
               "\n",
@@ -116,8 +118,9 @@ void bench() {
 }  // namespace
 }  // namespace perigee
 
-int main() {
+int main(int argc, char** argv) {
   try {
+    if (argc == 3 && std::strcmp(argv[1], "--elements") == 0) perigee::elements = std::max(1LL, std::atoll(argv[2]));
     std::string why;
     if (perigee::Gpu::count(&why) == 0) {
       std::fprintf(stderr, "no GPU: %s\n", why.c_str());

@@ -177,6 +177,22 @@ TEST(MixedPrecision, GradientsAreThoseOfFloat32ToWithinTheRounding) {
   }
 }
 
+// Batch normalisation that adds the shortcut and clips, as fusion makes of residual blocks: both images are stored alike.
+TEST(MixedPrecision, ResidualBlocksTrainWithTheirSumInTheNormalisation) {
+  const std::string layers =
+      R"([{"type": "conv2d", "out": 6, "kernel": 5, "stride": 2, "bias": false}, {"type": "batchnorm", "activation": "relu"},
+      {"type": "residual", "activation": "relu", "layers": [{"type": "conv2d", "out": 8, "kernel": 3, "padding": "same", "bias": false},
+        {"type": "batchnorm"}], "shortcut": {"type": "sequential", "layers": [{"type": "conv2d", "out": 8, "kernel": 1, "bias": false},
+        {"type": "batchnorm"}]}}, {"type": "dense", "out": 10}])";
+  Trainer narrow(job_of(layers, R"(, "precision": "bf16")"), {.threads = 1, .backend = Backend::ref});
+  Trainer full(job_of(layers), {.threads = 1, .backend = Backend::ref});
+  bool summed = false;
+  for (const Node& node : narrow.model().training_graph(4).nodes())
+    summed = summed || (std::string_view(node.op->name) == "batch_norm" && node.inputs.size() > 3 && node.inputs[3].node >= 0);
+  EXPECT_TRUE(summed);
+  for (int step = 0; step < 4; ++step) EXPECT_NEAR(narrow.step().loss, full.step().loss, 0.05) << step;
+}
+
 // What lies between layers is stored in 16 bits, and what leaves the step in 32.
 TEST(MixedPrecision, StoresHalvesBetweenLayersAndFloatsOutside) {
   const Trainer trainer(noisy_job(R"(, "precision": "bf16")"), {.threads = 1, .backend = Backend::ref});
