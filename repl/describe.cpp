@@ -152,14 +152,18 @@ void describe_averaging(const Job& job, Trainer& trainer) {
   describe_inner(policy, block, bytes - (policy.coded() ? coded.sums : block), block_of(params, &tensors));
 }
 
-// The fast kernels are of float32.
-void describe_precision(Trainer& trainer) {
-  if (trainer.model().params().dtype() == Dtype::f32) return;
+// The fast kernels of a CPU are of float32.
+void describe_precision(Trainer& trainer, Backend backend) {
+  if (trainer.job().tf32())
+    std::printf("tf32: %s\n", backend == Backend::cuda ? "products may round their operands to 10 bits" : "a CPU has none: float32");
+  if (const LossScale* scale = trainer.loss_scale())
+    std::printf("fp16: the loss is scaled by %g, %s\n", static_cast<double>(scale->scale), scale->dynamic ? "to begin with" : "always");
+  if (backend == Backend::cuda || (trainer.model().params().dtype() == Dtype::f32 && !trainer.model().spec().half)) return;
   const std::shared_ptr<const Plan> plan = PlanSet(trainer.model(), PlanSet::Kind::training).plan(1);
   const auto reference =
       std::count_if(plan->steps().begin(), plan->steps().end(), [](const PlanStep& step) { return step.kernel->backend == Backend::ref; });
-  std::printf("float64: %lld of the %zu kernels of a step are the reference's, plain loops that take many times as long\n",
-              static_cast<long long>(reference), plan->steps().size());
+  std::printf("%s: %lld of the %zu kernels of a step are the reference's, plain loops that take many times as long\n",
+              trainer.job().json().find("precision")->as_string().c_str(), static_cast<long long>(reference), plan->steps().size());
 }
 
 void describe_placement(const Job& job, const DataSource& source) {
@@ -197,7 +201,7 @@ void describe_job(const Job& job) {
                 trainer.optimizer().begin_step({});
                 return trainer.optimizer().learning_rate();
               }());
-  describe_precision(trainer);
+  describe_precision(trainer, where_to.backend);
   describe_averaging(job, trainer);
   describe_placement(job, trainer.train_source());
 }

@@ -102,6 +102,8 @@ std::string end_lines(const Json& event) {
   if (workers > 0) text += formatted(" with %.0f", workers) + (workers == 1 ? " worker" : " workers");
   if (const Json* time = event.find("time")) text += "\n" + time_table(*time, workers > 0 ? "workers' time" : "time");
   if (const std::string trace = text_of(event, "trace"); !trace.empty()) text += "\ntrace " + trace + " (open it with ui.perfetto.dev)";
+  if (const double skipped = number(event, "skipped_steps", 0); skipped > 0)
+    text += formatted("\n%.0f steps changed nothing but the loss scale: their gradients overflowed", skipped);
   if (const Json* test = event.find("test")) text += "\ntest " + figures(*test, 4) + "  on " + text_of(event, "test_data");
   if (const std::string model = text_of(event, "model"); !model.empty()) {
     text += "\nmodel " + model;

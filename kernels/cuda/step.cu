@@ -67,6 +67,8 @@ __global__ void __launch_bounds__(kThreads)
   record->gradient_norm = -1;
   record->correct = *counter;
   record->stopped = *stopped;
+  record->overflowed = 0;
+  record->seed = 0;
   *counter = 0;
 }
 
@@ -193,10 +195,74 @@ void commit(void* to, const void* from, size_t bytes, const int32_t* stopped, Cu
             static_cast<int64_t>(bytes), stopped);
 }
 
+// The host wrote the image before it knew whether the step before was skipped: the windows are those of what is so.
+__global__ void __launch_bounds__(kThreads) begin_scaled_kernel(CudaScaleCall call) {
+  const float seed = call.scale->scale.scale / static_cast<float>(call.examples);
+  for (int64_t i = thread_of_grid(); i < call.examples; i += threads_of_grid()) call.seeds[i] = seed;
+  if (blockIdx.x != 0) return;
+  if (threadIdx.x == 0) call.scale->seed = seed, call.scale->found = 0;
+  if (call.update == nullptr) return;
+  CudaUpdateWindow* const windows = windows_of(call.update);
+  const int count = call.update->windows;
+  const bool more = call.scale->scale.skipped > call.update->skipped;
+  for (int w = static_cast<int>(threadIdx.x); w < count; w += kThreads) {
+    if (more) windows[w].params = windows[count + w].params;
+    windows[w].params.gradient_scale *= 1 / static_cast<double>(seed);
+  }
+}
+
+// Reads the gradient once: 4 bytes an element.
+__global__ void __launch_bounds__(kThreads) finite_kernel(const uint4* gradient, int64_t n, int32_t* found) {
+  bool bad = false;
+  const auto look = [&](uint32_t bits) { bad = bad || (bits & 0x7f800000u) == 0x7f800000u; };
+  for (int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
+    const uint4 four = gradient[i];
+    look(four.x), look(four.y), look(four.z), look(four.w);
+  }
+  if (bad) *found = 1;  // whoever writes, writes the same
+}
+
+__global__ void __launch_bounds__(kWarp) end_scaled_kernel(CudaScaleCall call) {
+  if (threadIdx.x != 0) return;
+  LossScale scale = call.scale->scale;
+  CudaStepRecord& record = *call.record;
+  record.seed = call.scale->seed;
+  if (*call.stopped == 0) {
+    const bool bad = call.gradient != nullptr ? call.scale->found != 0 : !(record.gradient_norm <= 1.7976931348623157e308);
+    if (bad) scale.overflowed();
+    else scale.finite();
+    if (bad && call.update != nullptr) ++scale.skipped, call.update->skip = 1;
+    if (bad) record.gradient_norm = -1;
+    record.overflowed = bad;
+    if (scale.hopeless()) *call.stopped = 1, record.stopped = 1;
+    call.scale->scale = scale;
+  }
+  record.scale = scale;
+}
+
+void begin_scaled(const CudaScaleCall& call, CudaQueue& queue) {
+  Launches on(queue, "begin_scaled");
+  on.launch(begin_scaled_kernel, blocks_for(call.examples), kThreads, call);
+}
+
+void end_scaled(const CudaScaleCall& call, CudaQueue& queue) {
+  Launches on(queue, "end_scaled");
+  const int64_t words = call.elements / 4;
+  if (call.gradient != nullptr)
+    on.launch(finite_kernel, blocks_for(words), kThreads, reinterpret_cast<const uint4*>(call.gradient), words, &call.scale->found);
+  on.launch(end_scaled_kernel, 1, kWarp, call);
+}
+
 }  // namespace
 
 const CudaSteps& cuda_steps() {
-  static const CudaSteps steps{.gather_rows = gather_rows, .judge = judge, .norms = norms, .constrain = constrain, .commit = commit};
+  static const CudaSteps steps{.gather_rows = gather_rows,
+                               .judge = judge,
+                               .norms = norms,
+                               .constrain = constrain,
+                               .commit = commit,
+                               .begin_scaled = begin_scaled,
+                               .end_scaled = end_scaled};
   return steps;
 }
 

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/queue.h"
 #include "kernels/cuda/update.h"
+#include "kernels/loss_scale.h"
 #include "kernels/view.h"
 
 namespace perigee {
@@ -19,6 +20,28 @@ struct CudaStepRecord {
   double gradient_norm = -1;
   int64_t correct = 0;
   int32_t stopped = 0;
+  int32_t overflowed = 0;  // the gradient, in f16: the step changed nothing but the scale
+  LossScale scale;         // after the step
+  float seed = 0;          // what the gradient began with; 0: it was not scaled
+};
+
+// In the device's memory.
+struct CudaLossScale {
+  LossScale scale;
+  float seed = 0;
+  int32_t found = 0;  // something that is not finite
+};
+
+// A step in f16: begin_scaled() before forward, end_scaled() after norms (or, where none are measured, after backward).
+struct CudaScaleCall {
+  CudaLossScale* scale = nullptr;
+  float* seeds = nullptr;
+  int64_t examples = 0;
+  const float* gradient = nullptr;  // what is looked through; null: the record has a norm, which says the same
+  int64_t elements = 0;             // on a border of 16 bytes and a multiple of 4
+  int32_t* stopped = nullptr;
+  CudaUpdate* update = nullptr;  // gets the seed taken out of its windows' gradient_scale; null: there is none
+  CudaStepRecord* record = nullptr;
 };
 
 struct CudaJudgeCall {
@@ -67,6 +90,8 @@ struct CudaSteps {
   void (*norms)(const CudaNormCall&, CudaQueue&) = nullptr;
   void (*constrain)(const CudaConstraint&, CudaQueue&) = nullptr;
   void (*commit)(void* to, const void* from, size_t bytes, const int32_t* stopped, CudaQueue&) = nullptr;
+  void (*begin_scaled)(const CudaScaleCall&, CudaQueue&) = nullptr;
+  void (*end_scaled)(const CudaScaleCall&, CudaQueue&) = nullptr;
 };
 
 // The table of the module.

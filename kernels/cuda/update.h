@@ -20,7 +20,8 @@ struct CudaUpdateWindow {
 struct CudaUpdate {
   int32_t skip = 0;     // not 0: nothing is done (a loss or gradient was not finite)
   int32_t windows = 0;  // in ascending order; what lies in none of them stays as it is
-  // CudaUpdateWindow[windows] follows.
+  int64_t skipped = 0;  // steps that the host knew to be skipped when it wrote this (f16)
+  // CudaUpdateWindow[windows] follows; in f16 as many again, for one step more that was skipped.
 };
 static_assert(sizeof(CudaUpdate) % alignof(CudaUpdateWindow) == 0);
 

@@ -4,7 +4,7 @@ local layers = require "perigee.layers"
 
 local keys = {
   "name", "network", "inputs", "target", "loss", "optimizer", "regularization", "constraint", "clip", "data", "epochs", "steps", "seed",
-  "threads", "device", "devices", "deterministic", "precision", "averaging", "log", "checkpoint", "early_stopping", "metrics", "pretrained",
+  "threads", "device", "devices", "deterministic", "precision", "loss_scale", "averaging", "log", "checkpoint", "early_stopping", "metrics", "pretrained",
 }
 
 local accepted = {}
@@ -19,7 +19,8 @@ for _, key in ipairs(keys) do accepted[key] = true end
 ---@field epochs? integer
 ---@field steps? integer
 ---@field seed? integer
----@field precision? string            "float32", "float64"; "bf16": products and activations in 16 bits (GPUs)
+---@field precision? string            "float32", "float64"; for GPUs "tf32": products rounded; "bf16", "fp16": products and activations in 16 bits
+---@field loss_scale? number|string    of "fp16": "dynamic" (the default), or a number that stays
 ---@field averaging? table             pg.averaging.periodic { every = 5 }; a single worker ignores it
 
 ---@param description perigee.Experiment

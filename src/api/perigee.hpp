@@ -400,7 +400,7 @@ struct experiment {
   value optimizer = {};
   value regularization = {}, constraint = {}, clip = {};
   data_options data = {};
-  value epochs = {}, steps = {}, seed = {}, threads = {}, precision = {};
+  value epochs = {}, steps = {}, seed = {}, threads = {}, precision = {}, loss_scale = {};
   value averaging = {};
   value checkpoint = {}, early_stopping = {}, metrics = {}, pretrained = {};
 };
@@ -439,6 +439,7 @@ class job {
                                {"seed", given.seed},
                                {"threads", given.threads},
                                {"precision", given.precision},
+                               {"loss_scale", given.loss_scale},
                                {"averaging", given.averaging},
                                {"checkpoint", given.checkpoint},
                                {"early_stopping", given.early_stopping},

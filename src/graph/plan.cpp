@@ -47,6 +47,16 @@ std::string Plan::report() const {
   return text;
 }
 
+bool all_finite(const View& view) {
+  for (int64_t k = 0; k < view.elements(); ++k) {
+    if (view.dtype == Dtype::f32 && !std::isfinite(view.as<float>()[k])) return false;
+    if (view.dtype == Dtype::f64 && !std::isfinite(view.as<double>()[k])) return false;
+    if (view.dtype == Dtype::f16 && (view.as<uint16_t>()[k] & 0x7c00) == 0x7c00) return false;
+    if (view.dtype == Dtype::bf16 && (view.as<uint16_t>()[k] & 0x7f80) == 0x7f80) return false;
+  }
+  return true;
+}
+
 void PlanRun::bind(View& view, const Operand& operand, const Memory& memory) {
   view = operand.view;
   std::byte* base = nullptr;
@@ -196,15 +206,6 @@ void PlanRun::enable_check() { checker_ = std::make_unique<PlanChecker>(*plan_);
 std::string PlanRun::check_failure() const { return checker_ ? checker_->failure() : ""; }
 
 std::string PlanRun::find_non_finite(const StepInfo& step) {
-  const auto finite = [](const View& view) {
-    const View dense = view;
-    if (!dense.dense()) return true;
-    for (int64_t k = 0; k < view.elements(); ++k) {
-      if (view.dtype == Dtype::f32 && !std::isfinite(view.as<float>()[k])) return false;
-      if (view.dtype == Dtype::f64 && !std::isfinite(view.as<double>()[k])) return false;
-    }
-    return true;
-  };
   pack();
   for (size_t i = 0; i < calls_.size(); ++i) {
     Bound& bound = calls_[i];
@@ -214,7 +215,7 @@ std::string PlanRun::find_non_finite(const StepInfo& step) {
     if (bound.pack && bound.pack_each_run) bound.pack(bound.call);
     bound.run(bound.call);
     for (int o = 0; o < bound.call.n_out; ++o)
-      if (!finite(bound.call.out[o])) {
+      if (bound.call.out[o].dense() && !all_finite(bound.call.out[o])) {
         const PlanStep& culprit = plan_->steps()[i];
         return (culprit.scope.empty() ? "" : culprit.scope + ", ") + "op '" + culprit.op->name + "'";
       }

@@ -33,4 +33,6 @@ class PlanChecker {
   std::string failure_;
 };
 
+bool all_finite(const View& view);  // of the host, dense; integers always are
+
 }  // namespace perigee

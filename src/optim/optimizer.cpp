@@ -135,7 +135,7 @@ RuleStep Optimizer::rule_step(const StepProgress& now) const {
     step.option[i] = std::clamp(step.option[i], def_->options[i].low, def_->options[i].high);
   }
   for (size_t i = 0; i < flags_.size(); ++i) step.flag[i] = flags_[i];
-  step.t = now.step + 1;
+  step.t = now.step - now.skipped + 1;
   return step;
 }
 
@@ -149,12 +149,23 @@ void Optimizer::initialize(void* const* slots) const {
 
 void Optimizer::begin_step(const StepProgress& now, double gradient_scale) {
   gradient_scale_ = gradient_scale;
+  now_ = now;
+  learning_rate_ = learning_rate_at(now);
+  fill_params(now, params_);
+}
+
+void Optimizer::params_if_skipped(std::span<UpdateParams> to) const {
+  StepProgress now = now_;
+  ++now.skipped;
+  fill_params(now, to);
+}
+
+void Optimizer::fill_params(const StepProgress& now, std::span<UpdateParams> to) const {
   RuleStep step = rule_step(now);
-  learning_rate_ = has_lr_ ? step.option[0] : 0;
   const double bias_rate = has_bias_lr_ ? std::max(0.0, bias_lr_.at(now)) : learning_rate_;
   for (size_t i = 0; i < windows_.size(); ++i) {
-    UpdateParams& params = params_[i] = UpdateParams{};
-    params.gradient_scale = gradient_scale;
+    UpdateParams& params = to[i] = UpdateParams{};
+    params.gradient_scale = gradient_scale_;
     params.clip_value = clip_.value_limit();
     step.role = windows_[i].role;
     const double rate = step.role == ParamRole::bias ? bias_rate : learning_rate_;

@@ -84,6 +84,8 @@ class Optimizer {
   // each window; limits and constraints.
   const char* update_op() const;
   std::span<const UpdateParams> window_params() const { return params_; }
+  // The same, had one step more been skipped than begin_step() was told: for a step that is queued behind one whose outcome is not known.
+  void params_if_skipped(std::span<UpdateParams> to) const;
   const std::vector<ParamWindow>& windows() const { return windows_; }
   const Clip& clip() const { return clip_; }
   const Constraints& constraints() const { return constraints_; }
@@ -94,6 +96,7 @@ class Optimizer {
  private:
   void read_rule(const Json& description, const std::string& where);
   void choose_kernel(Isa isa);
+  void fill_params(const StepProgress& now, std::span<UpdateParams> to) const;
   RuleStep rule_step(const StepProgress& now) const;
 
   const BlockMath& math_;
@@ -111,6 +114,7 @@ class Optimizer {
   Clip clip_;
   Constraints constraints_;
   double learning_rate_ = 0;
+  StepProgress now_;
   double gradient_scale_ = 1;
   std::vector<UpdateParams> params_;  // by window, of this step
 };

@@ -15,7 +15,8 @@ namespace perigee {
 struct StepProgress {
   double progress = 0;  // examples committed / examples planned, 0 to 1; 0 when nothing is planned (an endless run)
   double epoch = 0;     // examples committed / examples of an epoch: 1.5 is the middle of the second epoch
-  int64_t step = 0;     // updates made so far
+  int64_t step = 0;     // steps made so far
+  int64_t skipped = 0;  // of them, those that changed nothing: a rule counts the others
 };
 
 // The shape of a schedule, as one file in schedules/ makes it.

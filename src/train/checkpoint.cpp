@@ -202,6 +202,7 @@ Metadata checkpoint_metadata(const Trainer& trainer, const Json& extra) {
   metadata["threads"] = std::to_string(trainer.threads());
   metadata["isa"] = isa_name(host_isa());
   metadata["optimizer"] = trainer.optimizer().type();
+  if (const LossScale* scale = trainer.loss_scale()) metadata["loss_scale"] = loss_scale_json(*scale).dump();
   if (!extra.is_null()) metadata["extra"] = extra.dump();
   return metadata;
 }
@@ -222,10 +223,14 @@ Json load_checkpoint(Trainer& trainer, const Safetensors& file, const std::strin
   for (const NamedBlock& block : beside) check_block(file, params, block.name, path);
   const Json tuning = json_metadata(file, "tuning", path);
   const Json extra = json_metadata(file, "extra", path);
+  std::optional<LossScale> scale = read_loss_scale(trainer.job());
+  const Json kept = json_metadata(file, "loss_scale", path);
+  if (scale && !kept.is_null()) restore_loss_scale(Config(kept, path + ": loss_scale"), &*scale);
 
   copy_model_tensors(file, params);
   for (size_t slot = 0; slot < names.size(); ++slot) copy_block(file, params, slot_name(names[slot]), trainer.optimizer_slot(slot));
   for (const NamedBlock& block : beside) copy_block(file, params, block.name, block.bytes);
+  if (scale) trainer.set_loss_scale(*scale);
   if (keep_plans) {
     trainer.set_position(position);
     return extra;

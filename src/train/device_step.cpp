@@ -6,6 +6,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels/dtype_kinds.h"
+#include "src/graph/plan_check.h"
+
 namespace perigee {
 namespace {
 
@@ -33,7 +36,7 @@ int64_t* counter(const GpuMemory& words) { return reinterpret_cast<int64_t*>(wor
 }  // namespace
 
 DeviceStep::DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer, const DataSource& source, std::vector<int> fields,
-                       uint64_t seed, Tuning& tuning)
+                       uint64_t seed, Tuning& tuning, const LossScale* scale)
     : model_(model),
       gpu_(model.gpu()),
       optimizer_(optimizer),
@@ -43,8 +46,9 @@ DeviceStep::DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer,
       blocking_(std::getenv("PERIGEE_CUDA_BLOCKING") != nullptr),
       gradient_(cleared(gpu_, model.model().params().block_bytes(), "gradients")),
       words_(cleared(gpu_, 16, "words of the step")),
+      scale_(scale ? cleared(gpu_, sizeof(CudaLossScale), "loss scale") : GpuMemory{}),
       plans_(model, plans, gradient_.data()),
-      update_(model, optimizer, gradient_.data()),
+      update_(model, optimizer, gradient_.data(), scale != nullptr),
       data_(ResidentData::load(gpu_, source, fields_, seed)),
       gathered_(fields_.size()) {
   for (const int field : fields_) {
@@ -59,6 +63,7 @@ DeviceStep::DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer,
     slot.copied = gpu_.event();
     slot.done = gpu_.event();
   }
+  if (scale) set_loss_scale(*scale);
 }
 
 DeviceStep::~DeviceStep() {
@@ -75,6 +80,8 @@ DeviceStep::Layout DeviceStep::layout_of(const Work& work) const {
     layout.fields.push_back(layout.total);
     layout.total += round_up(static_cast<size_t>(work.examples) * row_bytes_[f]);
   }
+  layout.seeds = layout.total;
+  if (scale_.data()) layout.total += round_up(static_cast<size_t>(work.examples) * sizeof(float));
   return layout;
 }
 
@@ -112,7 +119,7 @@ void DeviceStep::fill(Slot& slot, const Work& work, const Batch& batch, const St
   StepInfo head = info;
   head.example_ids = reinterpret_cast<const int64_t*>(slot.device.data() + layout.ids);
   std::memcpy(to, &head, sizeof head);
-  if (work.part != Part::compute) update_.write_image(to + layout.update);
+  if (work.part != Part::compute) update_.write_image(to + layout.update, skipped_);
   if (work.examples > 0) std::memcpy(to + layout.ids, batch.ids.data(), static_cast<size_t>(work.examples) * sizeof(int64_t));
   for (size_t f = 0; f < layout.fields.size(); ++f)
     std::memcpy(to + layout.fields[f], batch.fields[static_cast<size_t>(fields_[f])].view().data,
@@ -159,6 +166,11 @@ int DeviceStep::settle(Slot& slot, const Work& work, bool measure) {
       if (run.plan().input_index(input_names_[f]) >= 0) data_->gather(gpu_, f, ids, work.examples, gathered_[f].data(), gpu_.queue());
     gpu_.check_queue("the gathering of a batch");
     bind_inputs(run, slot, work);
+    if (scale_.data()) {
+      CudaScaleCall seeds = scaling(slot, work);
+      seeds.update = nullptr;
+      gpu_.module().steps->begin_scaled(seeds, gpu_.queue());
+    }
     const DeviceTuned tuned = tune_on_device(gpu_, run, info, measure, tuning_);
     measured += tuned.measured;
     again = tuned.changed > 0;
@@ -218,6 +230,18 @@ void DeviceStep::bind_inputs(PlanRun& run, const Slot& slot, const Work& work) {
     const int index = run.plan().input_index(input_names_[f]);
     if (index >= 0) run.set_input(index, work.gather ? gathered_[f].data() : slot.device.data() + layout.fields[f]);
   }
+  if (const int seeds = run.plan().input_index(kLossSeed); seeds >= 0) run.set_input(seeds, slot.device.data() + layout.seeds);
+}
+
+CudaScaleCall DeviceStep::scaling(Slot& slot, const Work& work) const {
+  return {.scale = reinterpret_cast<CudaLossScale*>(scale_.data()),
+          .seeds = reinterpret_cast<float*>(slot.device.data() + layout_of(work).seeds),
+          .examples = work.examples,
+          .gradient = reinterpret_cast<const float*>(gradient_.data()),
+          .elements = static_cast<int64_t>(gradient_.bytes() / sizeof(float)),
+          .stopped = stopped(words_),
+          .update = work.part == Part::whole ? image(slot) : nullptr,
+          .record = record(slot)};
 }
 
 void DeviceStep::add_compute(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces) {
@@ -232,6 +256,15 @@ void DeviceStep::add_compute(Slot& slot, const Work& work, std::vector<DeviceWor
     pieces->push_back(std::move(gather));
   }
   bind_inputs(*run, slot, work);
+  if (scale_.data()) {
+    DeviceWork begin{.what = "the scale of the loss"};
+    const CudaScaleCall call = scaling(slot, work);
+    begin.access.write(range_of(call.scale, sizeof *call.scale));
+    begin.access.write(range_of(call.seeds, static_cast<size_t>(work.examples) * sizeof(float)));
+    begin.access.write(range_of(call.update, update_.image_bytes()));
+    begin.queue = [this, call](CudaQueue& queue) { gpu_.module().steps->begin_scaled(call, queue); };
+    pieces->push_back(std::move(begin));
+  }
   DeviceWork packs{.what = "the packing of parameters", .access = run->packs_access()};
   packs.queue = [run](CudaQueue& queue) { run->queue_packs(queue); };
   if (!packs.access.writes.empty()) pieces->push_back(std::move(packs));
@@ -266,13 +299,13 @@ void DeviceStep::add_judge(Slot& slot, const Work& work, const PlanRun& run, std
   pieces->push_back(std::move(judge));
 }
 
-void DeviceStep::add_commits(PlanRun& run, std::vector<DeviceWork>* pieces) {
+void DeviceStep::add_commits(PlanRun& run, const int32_t* skip, std::vector<DeviceWork>* pieces) {
   run.for_each_commit([&](void* to, const void* from, size_t bytes) {
     DeviceWork commit{.what = "the commit of states"};
-    commit.access.read(range_of(words_.data(), words_.bytes()));
+    commit.access.read(range_of(skip, sizeof *skip));
     commit.access.read(range_of(from, bytes));
     commit.access.write(range_of(to, bytes));
-    commit.queue = [=, this](CudaQueue& queue) { gpu_.module().steps->commit(to, from, bytes, stopped(words_), queue); };
+    commit.queue = [=, this](CudaQueue& queue) { gpu_.module().steps->commit(to, from, bytes, skip, queue); };
     pieces->push_back(std::move(commit));
   });
 }
@@ -280,8 +313,10 @@ void DeviceStep::add_commits(PlanRun& run, std::vector<DeviceWork>* pieces) {
 std::vector<DeviceWork> DeviceStep::work_of(Slot& slot, const Work& work) {
   std::vector<DeviceWork> pieces;
   if (work.part != Part::update) add_compute(slot, work, &pieces);
-  if (work.part != Part::compute) update_.add(image(slot), record(slot), &pieces);
-  if (work.part == Part::whole) add_commits(plans_.at(work.examples), &pieces);
+  const CudaScaleCall scale = scale_.data() && work.part != Part::update ? scaling(slot, work) : CudaScaleCall{};
+  if (scale.scale && work.part == Part::compute) pieces.push_back(update_.end_of_scaling(scale));
+  if (work.part != Part::compute) update_.add(image(slot), record(slot), scale.scale ? &scale : nullptr, &pieces);
+  if (work.part == Part::whole) add_commits(plans_.at(work.examples), &image(slot)->skip, &pieces);
   return pieces;
 }
 
@@ -314,7 +349,29 @@ void DeviceStep::queue(const Batch& batch, const StepInfo& info) {
 
 DeviceReport DeviceStep::report_of(const Slot& slot) const {
   const CudaStepRecord& got = *record(slot);
-  return {.loss_sum = got.loss_sum, .correct = got.correct, .gradient_norm = got.gradient_norm, .finite = got.stopped == 0};
+  return {.loss_sum = got.loss_sum,
+          .correct = got.correct,
+          .gradient_norm = got.gradient_norm,
+          .finite = got.stopped == 0,
+          .overflowed = got.overflowed != 0,
+          .scale = got.scale,
+          .seed = static_cast<double>(got.seed)};
+}
+
+LossScale DeviceStep::loss_scale() {
+  CudaLossScale now;
+  gpu_.select();
+  gpu_.wait();
+  gpu_.download(&now, scale_.data(), sizeof now);
+  return now.scale;
+}
+
+void DeviceStep::set_loss_scale(const LossScale& scale) {
+  assert(in_flight() == 0);
+  const CudaLossScale now{.scale = scale};
+  gpu_.select();
+  gpu_.upload(scale_.data(), &now, sizeof now);
+  skipped_ = scale.skipped;
 }
 
 DeviceReport DeviceStep::take() {
@@ -323,7 +380,9 @@ DeviceReport DeviceStep::take() {
   const Slot& slot = slots_[taken_ % kInFlight];
   gpu_.check(gpu_.module().wait_for_event(slot.done.get()), "finish a step of " + std::to_string(slot.work.examples) + " examples");
   ++taken_;
-  return report_of(slot);
+  const DeviceReport report = report_of(slot);
+  if (scale_.data() && slot.work.part != Part::update) skipped_ = report.scale.skipped;
+  return report;
 }
 
 void DeviceStep::forget_in_flight() {
@@ -349,10 +408,12 @@ std::string DeviceStep::find_non_finite() {
     gpu_.check_queue(step_name(run.plan().steps()[i]));
     for (int o = 0; o < run.call(i).n_out; ++o) {
       const View& view = run.call(i).out[o];
-      if (!view.dense() || (view.dtype != Dtype::f32 && view.dtype != Dtype::f64)) continue;
+      if (!view.dense() || !is_floating(view.dtype)) continue;
       values.resize(static_cast<size_t>(view.elements()) * dtype_bytes(view.dtype));
       gpu_.download(values.data(), view.data, values.size());
-      if (!block_math(view.dtype).finite(values.data(), view.elements())) return step_name(run.plan().steps()[i]);
+      View here = view;
+      here.data = values.data();
+      if (!all_finite(here)) return step_name(run.plan().steps()[i]);
     }
   }
   return "";
@@ -393,7 +454,7 @@ void DeviceStep::commit_states() {
   gpu_.select();
   model_.to_device();
   std::vector<DeviceWork> commits;
-  add_commits(plans_.at(last->examples), &commits);
+  add_commits(plans_.at(last->examples), stopped(words_), &commits);
   queue_in_line(gpu_, commits, false);
   gpu_.wait();
   model_.device_changed(false);

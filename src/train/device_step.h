@@ -25,6 +25,9 @@ struct DeviceReport {
   int64_t correct = 0;
   double gradient_norm = -1;  // -1 when it was not measured
   bool finite = true;         // false: the step changed nothing, and neither did those behind it
+  bool overflowed = false;    // in f16: the step changed nothing but the loss scale
+  LossScale scale;            // after the step
+  double seed = 0;            // what the gradient began with; 0: it was not scaled
 };
 
 class DeviceStep {
@@ -32,9 +35,10 @@ class DeviceStep {
   static constexpr uint64_t kInFlight = 2;
   static constexpr int kBranches = 4;  // of a graph, at most
 
-  // All must outlive this. `fields` of the source: the model's inputs, its target, those of further heads.
+  // All but `scale` (of precision "fp16", else null) must outlive this. `fields` of the source: the model's inputs, its target, those of
+  // further heads.
   DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer, const DataSource& source, std::vector<int> fields, uint64_t seed,
-             Tuning& tuning);
+             Tuning& tuning, const LossScale* scale);
   ~DeviceStep();
 
   // Whether the data set lies on the device: batches need no fields then, their ids are enough.
@@ -51,6 +55,9 @@ class DeviceStep {
   // After a step that was not finite: where the first NaN is ("layer 'a', op 'b'", empty when it is not found again), then on from there.
   std::string find_non_finite();
   void forget_in_flight();
+
+  LossScale loss_scale();  // waits
+  void set_loss_scale(const LossScale& scale);
 
   // The parts of a step, for replicas that add up their gradients; each waits. No step may be in flight.
   DeviceReport compute(const Batch& batch, const StepInfo& info);  // the gradient stays on the device
@@ -72,7 +79,7 @@ class DeviceStep {
   };
   // Of a slot's buffer, in bytes from its start.
   struct Layout {
-    size_t update = 0, ids = 0, total = 0;
+    size_t update = 0, ids = 0, seeds = 0, total = 0;  // seeds: of f16, written by the device
     std::vector<size_t> fields;
   };
   struct Slot {
@@ -99,7 +106,8 @@ class DeviceStep {
   std::vector<DeviceWork> work_of(Slot& slot, const Work& work);
   void add_compute(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces);
   void add_judge(Slot& slot, const Work& work, const PlanRun& run, std::vector<DeviceWork>* pieces);
-  void add_commits(PlanRun& run, std::vector<DeviceWork>* pieces);
+  void add_commits(PlanRun& run, const int32_t* skip, std::vector<DeviceWork>* pieces);
+  CudaScaleCall scaling(Slot& slot, const Work& work) const;
   DeviceReport report_of(const Slot& slot) const;
 
   DeviceModel& model_;
@@ -112,6 +120,8 @@ class DeviceStep {
   bool labels_ = false;                   // the target is a class label
   bool blocking_ = false;                 // PERIGEE_CUDA_BLOCKING: one op after the other, each waited for
   GpuMemory gradient_, words_;            // words: stopped, counter
+  GpuMemory scale_;                       // a CudaLossScale; empty where nothing is scaled
+  int64_t skipped_ = 0;                   // steps, as far as the host knows
   DevicePlans plans_;
   DeviceUpdate update_;
   std::unique_ptr<ResidentData> data_;

@@ -5,8 +5,8 @@
 
 namespace perigee {
 
-DeviceUpdate::DeviceUpdate(DeviceModel& model, const Optimizer& optimizer, std::byte* gradient)
-    : model_(model), optimizer_(optimizer), gradient_(gradient) {
+DeviceUpdate::DeviceUpdate(DeviceModel& model, const Optimizer& optimizer, std::byte* gradient, bool scaled)
+    : model_(model), optimizer_(optimizer), gradient_(gradient), scaled_(scaled), if_skipped_(scaled ? optimizer.windows().size() : 0) {
   for (size_t i = 0; i < optimizer.windows().size(); ++i)
     if (optimizer.windows()[i].trainable) windows_.push_back(i);
   const Params& params = model.model().params();
@@ -77,17 +77,34 @@ void DeviceUpdate::prepare_constraints() {
   }
 }
 
-void DeviceUpdate::write_image(std::byte* to) const {
+void DeviceUpdate::write_image(std::byte* to, int64_t skipped) {
   auto* const head = reinterpret_cast<CudaUpdate*>(to);
-  *head = {.windows = static_cast<int32_t>(windows_.size())};
+  *head = {.windows = static_cast<int32_t>(windows_.size()), .skipped = skipped};
   auto* window = reinterpret_cast<CudaUpdateWindow*>(head + 1);
-  for (const size_t i : windows_) {
-    const ParamWindow& place = optimizer_.windows()[i];
-    *window++ = {place.offset, place.offset + place.elements, optimizer_.window_params()[i]};
-  }
+  const auto write = [&](std::span<const UpdateParams> params) {
+    for (const size_t i : windows_) {
+      const ParamWindow& place = optimizer_.windows()[i];
+      *window++ = {place.offset, place.offset + place.elements, params[i]};
+    }
+  };
+  write(optimizer_.window_params());
+  if (!scaled_) return;
+  optimizer_.params_if_skipped(if_skipped_);
+  write(if_skipped_);
 }
 
-void DeviceUpdate::add(CudaUpdate* image, CudaStepRecord* record, std::vector<DeviceWork>* pieces) {
+DeviceWork DeviceUpdate::end_of_scaling(CudaScaleCall call) const {
+  DeviceWork piece{.what = "the look for what is not finite"};
+  piece.access.read(range_of(views_[0]));
+  piece.access.write(range_of(call.scale, sizeof *call.scale));
+  piece.access.write(range_of(call.stopped, sizeof *call.stopped));
+  piece.access.write(range_of(call.update, sizeof(CudaUpdate)));
+  piece.access.write(range_of(call.record, sizeof *call.record));
+  piece.queue = [this, call](CudaQueue& queue) { model_.gpu().module().steps->end_scaled(call, queue); };
+  return piece;
+}
+
+void DeviceUpdate::add(CudaUpdate* image, CudaStepRecord* record, const CudaScaleCall* scaling, std::vector<DeviceWork>* pieces) {
   if (windows_.empty()) return;
   const MemoryRange scalars = range_of(image, image_bytes());
   if (norms_.gradient) {
@@ -100,6 +117,11 @@ void DeviceUpdate::add(CudaUpdate* image, CudaStepRecord* record, std::vector<De
       piece.access.write(range);
     piece.queue = [this, norms](CudaQueue& queue) { model_.gpu().module().steps->norms(norms, queue); };
     pieces->push_back(std::move(piece));
+  }
+  if (scaling) {
+    CudaScaleCall call = *scaling;
+    if (norms_.gradient) call.gradient = nullptr;
+    pieces->push_back(end_of_scaling(call));
   }
   if (kernel_) {
     DeviceWork piece{.what = "the update, op '" + std::string(optimizer_.update_op()) + "'"};

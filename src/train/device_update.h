@@ -12,14 +12,16 @@ namespace perigee {
 
 class DeviceUpdate {
  public:
-  // Error(model) where the device has no kernel of the rule.
-  DeviceUpdate(DeviceModel& model, const Optimizer& optimizer, std::byte* gradient);
+  // Error(model) where the device has no kernel of the rule. `scaled`: of gradients in f16, see add().
+  DeviceUpdate(DeviceModel& model, const Optimizer& optimizer, std::byte* gradient, bool scaled);
 
-  size_t image_bytes() const { return sizeof(CudaUpdate) + windows_.size() * sizeof(CudaUpdateWindow); }
-  // What Optimizer::begin_step() said.
-  void write_image(std::byte* to) const;
-  // What an update consists of. `image` is the device's; the norm goes into `record`.
-  void add(CudaUpdate* image, CudaStepRecord* record, std::vector<DeviceWork>* pieces);
+  size_t image_bytes() const { return sizeof(CudaUpdate) + windows_.size() * (scaled_ ? 2 : 1) * sizeof(CudaUpdateWindow); }
+  // What Optimizer::begin_step() said, where so many steps were known to be skipped.
+  void write_image(std::byte* to, int64_t skipped);
+  // What an update consists of. `image` is the device's; the norm goes into `record`. With `scaling` nothing happens unless the gradient is
+  // finite.
+  void add(CudaUpdate* image, CudaStepRecord* record, const CudaScaleCall* scaling, std::vector<DeviceWork>* pieces);
+  DeviceWork end_of_scaling(CudaScaleCall call) const;
   size_t bytes() const;
 
  private:
@@ -34,7 +36,9 @@ class DeviceUpdate {
   DeviceModel& model_;
   const Optimizer& optimizer_;
   std::byte* gradient_;
-  std::vector<size_t> windows_;  // that train
+  const bool scaled_;
+  std::vector<UpdateParams> if_skipped_;  // by window of the optimiser
+  std::vector<size_t> windows_;           // that train
   const Kernel* kernel_ = nullptr;
   std::vector<View> views_;  // gradient, parameters, slots
   GpuMemory scratch_, groups_, pieces_, sums_;

@@ -44,6 +44,7 @@ constexpr Key kKeys[] = {
     {"devices", " integer number "},
     {"deterministic", " boolean "},
     {"precision", " string "},
+    {"loss_scale", " number integer string "},
     {"averaging", " string object "},
     {"checkpoint", " object boolean "},
     {"early_stopping", " object "},
@@ -212,6 +213,10 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
+std::string precision_name(const Job& job) {
+  return Config(job.json(), job.where()).choice("precision", "float32", {"float32", "float64", "tf32", "bf16", "fp16", "float16"});
+}
+
 }  // namespace
 
 DataPlacement read_placement(const Config& data) {
@@ -242,16 +247,15 @@ std::string Job::name() const {
   return dot == std::string::npos || dot == 0 ? file : file.substr(0, dot);
 }
 
-Dtype Job::precision() const {
-  const std::string precision = Config(json_, where_).choice("precision", "float32", {"float32", "float64", "bf16"});
-  return precision == "float64" ? Dtype::f64 : Dtype::f32;
-}
+Dtype Job::precision() const { return precision_name(*this) == "float64" ? Dtype::f64 : Dtype::f32; }
 
 std::optional<Dtype> Job::half() const {
-  precision();
-  const Json* name = json_.find("precision");
-  return name && *name == Json("bf16") ? std::optional(Dtype::bf16) : std::nullopt;
+  const std::string name = precision_name(*this);
+  if (name == "bf16") return Dtype::bf16;
+  return name == "fp16" || name == "float16" ? std::optional(Dtype::f16) : std::nullopt;
 }
+
+bool Job::tf32() const { return precision_name(*this) == "tf32"; }
 
 std::vector<std::string> job_keys(const std::string& part) {
   return part.empty() ? key_names() : part == "data" ? keys_below({part}, Json::object()) : std::vector<std::string>();

@@ -8,7 +8,8 @@
 //  "regularization": {...}, "constraint": {...}, "clip": {...},   optional
 //  "data": {"train": {source}, "test": {source}, "validation": {source}, "batch": 32, "shuffle": true, "threads": 1,
 //           "at": "worker", "verify": "sample", "shards": 1},
-//  "epochs": 5, "steps": null, "seed": 123, "threads": null, "precision": "float32",   or "float64", "bf16"
+//  "epochs": 5, "steps": null, "seed": 123, "threads": null, "precision": "float32",   or "float64", "tf32", "bf16", "fp16"
+//  "loss_scale": "dynamic",                or a number that stays; of "fp16" alone, see loss_scale.h
 //  "averaging": {"type": "periodic", "every": 5},
 //  "checkpoint": {"every_epochs": 1, "keep": 3, "best": "test.accuracy"}, "early_stopping": {...}, "metrics": [...],
 //  "pretrained": {"model": "file.safetensors", "freeze": ["conv*"], "skip": ["dense2.*"]}}
@@ -48,8 +49,10 @@ class Job {
   std::string name() const;
   // Of parameters and of arithmetic where half() does not say otherwise, "precision": f32 or f64. Error(model) with the nearest known name.
   Dtype precision() const;
-  // "bf16": parameters and sums in f32, products and activations in that (src/graph/passes/mixed_precision.h).
+  // "bf16", "fp16": parameters and sums in f32, products and activations in that (src/graph/passes/mixed_precision.h).
   std::optional<Dtype> half() const;
+  // "tf32": everything in f32, but libraries of a GPU may round the operands of products to 10 bits. A CPU has no such products.
+  bool tf32() const;
 
   // Sets "optimizer.lr" or "network.layers.0.out" to a value (JSON text, or else a string). Error(usage) with the nearest known
   // key when the path does not exist.

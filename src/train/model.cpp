@@ -98,7 +98,9 @@ Graph Model::training_graph(int64_t batch) const {
         names.push_back(window.name);
       }
   }
-  const std::vector<Value> grads = gradients(graph, loss, ones_like(loss), targets);
+  // Gradients in f16 have the range of f16: they begin with the loss scale.
+  const Value seed = spec_.half == Dtype::f16 ? graph.input(kLossSeed, loss.type()) : ones_like(loss);
+  const std::vector<Value> grads = gradients(graph, loss, seed, targets);
   for (size_t i = 0; i < grads.size(); ++i)
     if (grads[i]) graph.output("grad:" + names[i], grads[i]);
   return fuse_backward(graph);

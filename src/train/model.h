@@ -37,6 +37,9 @@ struct ModelSpec {
   std::optional<Dtype> half;         // f16 or bf16: what mixed_precision (src/graph/passes) stores activations in
 };
 
+// The input [batch] of a training graph in f16: what the gradient of each example's loss begins with.
+inline constexpr const char* kLossSeed = "@loss_seed";
+
 class Model {
  public:
   // Error(model) when layers, loss and data do not fit together. Parameters are zero until initialize() or a load.
@@ -51,7 +54,7 @@ class Model {
   const std::string& link() const { return link_; }
 
   // Forward, loss and gradients of `batch` examples. Outputs: "output" [batch, ...], "loss" [batch], and one external output
-  // "grad:<parameter>" for each trainable parameter that the loss depends on: the gradient of the sum of the losses.
+  // "grad:<parameter>" for each trainable parameter that the loss depends on: the gradient of the sum of the losses (in f16 times kLossSeed).
   Graph training_graph(int64_t batch) const;
   // Forward in inference mode: "output" with the link applied, "output1" ... when there are more, and "loss" where `with_loss`.
   Graph inference_graph(int64_t batch, bool with_loss) const;

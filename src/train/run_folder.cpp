@@ -44,7 +44,7 @@ void add_scalars(TensorboardWriter& writer, const Json& event) {
   if (!kind || !step || !step->is_int()) return;
   const int64_t at = step->as_int();
   if (*kind == Json("step"))
-    for (const char* name : {"loss", "accuracy", "learning_rate", "gradient_norm", "examples_per_s"})
+    for (const char* name : {"loss", "accuracy", "learning_rate", "gradient_norm", "loss_scale", "examples_per_s"})
       if (const Json* value = event.find(name); value && value->is_number())
         writer.scalar(std::string("train/") + name, at, value->as_number());
   if (*kind == Json("epoch")) {

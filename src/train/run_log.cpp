@@ -124,6 +124,7 @@ double RunLog::remaining_seconds(const Position& at) const {
 void RunLog::step(const StepReport& report, const Position& at, bool due, const Json& more) {
   interval_.add(report);
   epoch_.add(report);
+  skipped_steps_ = report.skipped_steps;
   const double interval = between(last_event_, Clock::now());
   if (!due && report.step - last_event_step_ < kStepsBetweenEvents && interval < kSecondsBetweenEvents) return;
   Json event = Json::object();
@@ -133,6 +134,7 @@ void RunLog::step(const StepReport& report, const Position& at, bool due, const 
   interval_.write(event);
   event.set("learning_rate", report.learning_rate);
   if (report.gradient_norm >= 0) event.set("gradient_norm", report.gradient_norm);
+  if (report.loss_scale > 0) event.set("loss_scale", report.loss_scale), event.set("skipped_steps", report.skipped_steps);
   event.set("examples_per_s", rounded(static_cast<double>(interval_.examples) / std::max(interval, 1e-9), 1));
   event.set("epochs_done", epochs_done(at));
   if (facts_.planned > 0) event.set("progress", static_cast<double>(at.examples) / static_cast<double>(facts_.planned));
@@ -167,6 +169,7 @@ Json RunLog::end_event(const Position& at) const {
   event.set("event", "end");
   event.set("epochs", facts_.examples > 0 ? at.examples / facts_.examples : 0);
   event.set("steps", at.step);
+  if (skipped_steps_ > 0) event.set("skipped_steps", skipped_steps_);
   event.set("data", facts_.data);
   return event;
 }

@@ -74,6 +74,7 @@ class RunLog {
   double evaluation_seconds_ = 0;  // of the last evaluation after an epoch
   int64_t examples_before_ = 0;    // at the start of this process
   int64_t last_event_step_ = 0;
+  int64_t skipped_steps_ = 0;
   Sums interval_, epoch_;
 };
 

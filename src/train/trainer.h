@@ -18,6 +18,7 @@
 #include "src/graph/tuning.h"
 #include "src/train/evaluation.h"
 #include "src/train/job.h"
+#include "src/train/loss_scale.h"
 #include "src/train/model.h"
 
 namespace perigee {
@@ -26,7 +27,7 @@ namespace perigee {
 struct Position {
   uint64_t epoch = 0;    // of the next batch, from 0
   int64_t position = 0;  // of its first example in the epoch
-  int64_t step = 0;      // updates made
+  int64_t step = 0;      // steps made
   int64_t examples = 0;  // examples committed
 
   Json to_json() const;
@@ -42,6 +43,9 @@ struct StepReport {
   double learning_rate = 0;
   double gradient_norm = -1;  // -1 when the optimiser does not need it
   bool epoch_ends = false;
+  bool skipped = false;       // the gradient overflowed in f16: parameters and states are what they were
+  double loss_scale = 0;      // after the step; 0: the precision needs none
+  int64_t skipped_steps = 0;  // so far
 };
 
 class Trainer;
@@ -59,7 +63,8 @@ class Hook {
   // True: on_gradient is called in every step. Asked once, by add_hook.
   virtual bool wants_gradient() const { return false; }
   // The step's gradient, summed over `examples` examples of this process, in the layout and type of the parameter block; before clipping
-  // and update. The hook may replace both (all-reduce).
+  // and update. The hook may replace both (all-reduce). Of a gradient that overflowed in f16 it is not told: the batch is computed again with
+  // a smaller loss scale.
   virtual void on_gradient(Trainer&, std::span<std::byte> /*gradient*/, int64_t& /*examples*/) {}
   // On a device run() queues the next step before it calls this for the one before: parameters and position() are then a step further.
   virtual void on_step(Trainer&, const StepReport&) {}
@@ -149,6 +154,7 @@ class Trainer {
   bool finished() const;
   // One step: a batch, its gradient, the update. Error(data) from the source; Error(model) when the loss is not finite, naming
   // step and layer, with the parameters as they were before the step.
+  // With precision "fp16" a gradient that is not finite skips the step (kernels/loss_scale.h).
   // When `cancel` becomes true before the update, the step is dropped: report.step is 0 and nothing has changed (decision 16).
   StepReport step(const std::atomic<bool>* cancel = nullptr);
   // The same on a batch of the caller's: one tensor per field of the training source, contiguous. It counts as the next batch of
@@ -161,6 +167,7 @@ class Trainer {
   // The gradient of the sum of the losses over `batch`, which may be empty; changes neither parameters nor position. Running
   // statistics that it assigns are kept for commit_states().
   GradientReport sum_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel = nullptr);
+  // With precision "fp16" what overflows is computed again with a smaller loss scale, which the sum no longer has in it.
   void commit_states();
   // One update by the sum of the gradient over `examples` examples, of the parameter block's layout and type.
   void update(const std::byte* gradient_sum, int64_t examples);
@@ -194,6 +201,9 @@ class Trainer {
   // From the next step on, instead of the job's "optimizer.lr": a number or a schedule. Error(model). The job stays what it was.
   void set_learning_rate(const Json& schedule);
   const Tuning& tuning() const { return tuning_; }
+  // Null where the precision needs none. It may wait for the device.
+  const LossScale* loss_scale() const;
+  void set_loss_scale(const LossScale& scale);
   // How many choices the constructor had to measure because this machine's table lacked them.
   int measured() const { return measured_; }
 
@@ -219,10 +229,10 @@ class Trainer {
   void merge_gradients(int rank, Optimizer::Range range);  // into the first thread's block
   // Whether somebody must see the whole sum before the update; else each chunk is summed just before its update.
   size_t bytes_of(int64_t elements) const { return static_cast<size_t>(elements) * model_->params().width(); }  // of the block
-  bool merges_first() const { return exchange_ || optimizer_->needs_norms(); }
+  bool merges_first() const { return exchange_ || optimizer_->needs_norms() || scale_; }
   void exchange(const Batch& batch);
   StepProgress step_progress() const;
-  void begin_update(int64_t examples);
+  void begin_update(int64_t examples, double seed = 1);
   void update_slice(Team& team, const std::byte* whole_gradient);
   SourcePtr open_part(const std::string& part, const Config& description) const;
   void read_losses(const Config& config, ModelSpec* spec);
@@ -232,11 +242,19 @@ class Trainer {
   void choose_sub_batch();
   int64_t sub_batch_for(int64_t slice) const;
   StepOutcome step_on(const Batch& batch, StepReport* report);
+  std::optional<StepOutcome> attempt(const Batch& batch, StepReport* report);  // empty: the gradient overflowed, and is wanted
+  // Of precision "fp16" (trainer_scaling.cpp).
+  void set_seed(int64_t examples);
+  bool overflows(Team& team, bool unscale);
+  StepOutcome move_scale();
+  GradientReport scaled_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel);
+  void deliver(const std::byte* gradient, const GradientTarget& target, GradientReport* report) const;
   // On a device (trainer_device.cpp).
   struct Ahead;  // a step that is queued
   void make_device();
   Ahead queue_step(const Batch& batch);
   StepOutcome take_step(const Ahead& step, StepReport* report);
+  struct DeviceReport compute_on_device(const Batch& batch, const std::atomic<bool>* cancel);
   StepOutcome device_step_on(const Batch& batch, StepReport* report);
   void exchange_on_device(const Batch& batch);
   bool run_ahead(const std::atomic<bool>& stop);
@@ -280,6 +298,10 @@ class Trainer {
   bool collective_ = false, sliceable_ = true, exchange_ = false;
   bool in_step_ = false;  // the slices of the prepared batch meet inside the plan
   std::exception_ptr exchange_error_;
+  mutable std::optional<LossScale> scale_;  // of precision "fp16"; a device's is newer while steps are on it
+  float seed_value_ = 1;
+  std::vector<float> seeds_;  // the plans' input
+  std::atomic<bool> overflow_{false};
 };
 
 }  // namespace perigee

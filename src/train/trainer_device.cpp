@@ -19,17 +19,20 @@ void Trainer::make_device() {
   if (!gpu_) gpu_ = std::make_unique<Gpu>(options_.device, job_.where());
   const Json* deterministic = job_.json().find("deterministic");
   gpu_->queue().deterministic = deterministic && *deterministic == Json(true);
+  gpu_->queue().tf32 = job_.tf32();
   use_device(tuning_, *gpu_, gpu_->queue());
   if (options_.measure) tuning_.load_machine();
   if (options_.tuning.is_object()) tuning_.merge(options_.tuning);
   if (device_model_) device_model_->to_host(), device_model_->slots_to_host();
+  loss_scale();         // of the device that goes
   evaluators_.clear();  // they hold on to the model on the device
   device_.reset();
   plans_ = std::make_unique<PlanSet>(*model_, PlanSet::Kind::training, Backend::cuda, &tuning_);
   device_model_ = std::make_unique<DeviceModel>(*gpu_, *model_, &slots_);
   std::vector<int> fields = input_fields_;
   fields.insert(fields.end(), target_fields_.begin(), target_fields_.end());
-  device_ = std::make_unique<DeviceStep>(*device_model_, *plans_, *optimizer_, *train_, std::move(fields), seed_, tuning_);
+  device_ = std::make_unique<DeviceStep>(*device_model_, *plans_, *optimizer_, *train_, std::move(fields), seed_, tuning_,
+                                         scale_ ? &*scale_ : nullptr);
 }
 
 Model& Trainer::model() {
@@ -67,6 +70,7 @@ Trainer::Ahead Trainer::queue_step(const Batch& batch) {
 StepOutcome Trainer::take_step(const Ahead& step, StepReport* report) {
   const PhaseScope scope(times_, TracePhase::compute);
   const DeviceReport got = device_->take();
+  if (scale_) scale_ = got.scale;
   if (!got.finite) {
     position_ = step.before;
     return StepOutcome::not_finite;
@@ -75,7 +79,22 @@ StepOutcome Trainer::take_step(const Ahead& step, StepReport* report) {
   report->loss = got.loss_sum / static_cast<double>(report->examples);
   if (model_->spec().classes > 0) report->accuracy = static_cast<double>(got.correct) / static_cast<double>(report->examples);
   report->gradient_norm = got.gradient_norm;
+  report->skipped = got.overflowed;
+  if (scale_) report->loss_scale = static_cast<double>(scale_->scale), report->skipped_steps = scale_->skipped;
   return StepOutcome::done;
+}
+
+// The gradient of a batch, brought home without the loss scale in it; with `finite` false it is of no use.
+DeviceReport Trainer::compute_on_device(const Batch& batch, const std::atomic<bool>* cancel) {
+  DeviceReport got;
+  do {
+    got = device_->compute(batch, {.seed = seed_, .epoch = batch.epoch, .step = static_cast<uint64_t>(position_.step), .training = true});
+    if (got.seed > 0) scale_ = got.scale;
+  } while (got.overflowed && got.finite && !(cancel && *cancel));
+  device_gradient_.resize(model_->params().block_bytes());
+  device_->gradient_to_host(device_gradient_.data());
+  if (got.seed > 0) math_->scale(device_gradient_.data(), 1 / got.seed, model_->params().block_elements(), device_gradient_.data());
+  return got;
 }
 
 // What a hook asks for while the next step is on the device already.
@@ -94,8 +113,7 @@ StepOutcome Trainer::device_step_on(const Batch& batch, StepReport* report) {
     outcome = take_step(queue_step(batch), report);
     if (outcome == StepOutcome::not_finite) device_->forget_in_flight();
   } else {
-    const DeviceReport got =
-        device_->compute(batch, {.seed = seed_, .epoch = batch.epoch, .step = static_cast<uint64_t>(position_.step), .training = true});
+    const DeviceReport got = compute_on_device(batch, nullptr);
     if (!got.finite) return StepOutcome::not_finite;
     exchange_on_device(batch);
     *report = {.step = position_.step + 1, .epoch = batch.epoch, .examples = batch.size};
@@ -103,14 +121,13 @@ StepOutcome Trainer::device_step_on(const Batch& batch, StepReport* report) {
     if (model_->spec().classes > 0) report->accuracy = static_cast<double>(got.correct) / static_cast<double>(batch.size);
     report->learning_rate = optimizer_->learning_rate();
     report->gradient_norm = device_->gradient_norm();
+    if (scale_) report->loss_scale = static_cast<double>(scale_->scale), report->skipped_steps = scale_->skipped;
     advance(batch, &report->epoch_ends);
   }
   return outcome;
 }
 
 void Trainer::exchange_on_device(const Batch& batch) {
-  device_gradient_.resize(model_->params().block_bytes());
-  device_->gradient_to_host(device_gradient_.data());
   exchange(batch);
   if (exchange_error_) std::rethrow_exception(std::exchange(exchange_error_, nullptr));
   device_->update(device_gradient_.data());
@@ -169,20 +186,10 @@ bool Trainer::run_ahead(const std::atomic<bool>& stop, std::deque<Ahead>& queued
 GradientReport Trainer::device_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel) {
   need_no_step_ahead();
   const PhaseScope scope(times_, TracePhase::compute, batch.size);
-  const DeviceReport got =
-      device_->compute(batch, {.seed = seed_, .epoch = batch.epoch, .step = static_cast<uint64_t>(position_.step), .training = true});
+  const DeviceReport got = compute_on_device(batch, cancel);
   GradientReport report{.examples = batch.size, .loss_sum = got.loss_sum, .correct = got.correct, .finite = got.finite};
   report.cancelled = cancel && *cancel;
-  const int64_t elements = model_->params().block_elements();
-  device_gradient_.resize(bytes_of(elements));
-  device_->gradient_to_host(device_gradient_.data());
-  if (target.add.empty()) std::copy(device_gradient_.begin(), device_gradient_.end(), target.to);
-  for (size_t i = 0; i < target.add.size(); ++i)
-    math_->add(target.add[i], i == 0 ? device_gradient_.data() : target.to, elements, target.to);
-  report.finite = report.finite && math_->finite(target.to, elements);
-  if (!report.finite || report.cancelled || !target.sink) return report;
-  for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) target.sink->on_bucket(bucket);
-  report.buckets = buckets_.size();
+  deliver(device_gradient_.data(), target, &report);
   return report;
 }
 

@@ -105,6 +105,7 @@ GradientReport Trainer::sum_gradient(const Batch& batch, const GradientTarget& t
   assert(target.to && batch.size >= 0);
   if (buckets_.empty()) cut_gradient(model_->params().block_bytes());
   if (device_) return device_gradient(batch, target, cancel);
+  if (scale_) return scaled_gradient(batch, target, cancel);
   cancel_ = cancel;
   const StepInfo base{.seed = seed_, .epoch = batch.epoch, .step = static_cast<uint64_t>(position_.step), .training = true};
   prepare(batch.size);

@@ -58,12 +58,7 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options)
   train_ = open_part("train", data.object("train"));
 
   ModelSpec spec{.network = *config.raw("network"), .where = job_.where(), .dtype = job_.precision(), .half = job_.half()};
-  if (spec.half && options_.backend == Backend::cpu)
-    throw Error(ErrorKind::model, {.where = job_.where() + ": precision",
-                                   .what = "no kernel of the CPU computes in 16 bits",
-                                   .got = "bf16",
-                                   .expected = "float32 or float64",
-                                   .hint = "bf16 is for GPUs (--device cuda); --device ref computes it too, slowly"});
+  scale_ = read_loss_scale(job_);
   for (const std::string& name : input_names(config)) {
     const int field = field_index(*train_, name);
     input_fields_.push_back(field);
@@ -183,6 +178,7 @@ void Trainer::initialize_values() {
   optimizer_->initialize(slot_pointers_.data());
   if (device_model_) device_model_->host_changed(), device_model_->host_changed_slots();
   position_ = {};
+  if (const auto scale = read_loss_scale(job_)) set_loss_scale(*scale);
 }
 
 int64_t Trainer::sub_batch_for(int64_t slice) const { return collective_ || !sliceable_ ? slice : std::min(sub_batch_, slice); }
@@ -207,6 +203,7 @@ void Trainer::measure() {
     // Kernels are compared on the first batch: what a sparse one costs depends on the gradients. A live source has none yet.
     const Batch zeros = train_->live() ? zero_batch(*train_, std::min<int64_t>(batch_, 32)) : Batch{};
     const Batch& batch = train_->live() ? zeros : loader_->next();
+    set_seed(batch.size);
     const int64_t rows = std::min<int64_t>(batch.size, 32);
     PlanRun& run = workers_[0]->memory->at(rows);
     bind_rows(bind_plan(run), batch, 0);
@@ -238,7 +235,7 @@ void Trainer::choose_sub_batch() {
   }
   // Small ones keep activations in L2, large ones reuse weights: measure. Examples of zeros will do.
   PlanMemory& memory = *workers_[0]->memory;
-  size_t largest = 0;
+  size_t largest = sizeof(float);
   for (const Field& field : train_->fields()) largest = std::max(largest, row_bytes(field));
   Storage zeros(largest * static_cast<size_t>(slice) + 64);
   std::memset(zeros.data(), 0, zeros.bytes());

@@ -51,6 +51,7 @@ Trainer::BoundPlan Trainer::bind_plan(PlanRun& run) const {
   bound.inputs.push_back(run.plan().input_index(model_->spec().target.name));
   if (buckets_.size() > 1) bound.marks = marks_of(run.plan());
   for (const LossHead& head : model_->spec().more_heads) bound.inputs.push_back(run.plan().input_index(head.target.name));
+  bound.seed = run.plan().input_index(kLossSeed);
   return bound;
 }
 
@@ -60,6 +61,7 @@ void Trainer::bind_rows(const BoundPlan& plan, const Batch& batch, int64_t row) 
     const auto base = static_cast<const std::byte*>(batch.fields[field].view().data);
     if (plan.inputs[i] >= 0) plan.run->set_input(plan.inputs[i], base + static_cast<size_t>(row) * row_bytes(train_->fields()[field]));
   }
+  if (plan.seed >= 0) plan.run->set_input(plan.seed, seeds_.data());
 }
 
 void Trainer::compute_slice(Team& team, const Batch& batch, const StepInfo& base, Gathering* gathering) {
@@ -103,6 +105,13 @@ Error Trainer::non_finite(const Batch& batch) {
       culprit = plan.run->find_non_finite(info);
     }
   }
+  if (scale_ && scale_->hopeless())
+    return Error(ErrorKind::model,
+                 {.where = job_.where() + ": step " + std::to_string(position_.step + 1),
+                  .what = "the gradient is not finite, whatever the loss scale",
+                  .got = std::to_string(scale_->bad) + " steps in a row, the last with a scale of " + Json(double(scale_->scale)).dump(),
+                  .hint = scale_->dynamic ? "the parameters are those before these steps; try precision = \"bf16\" or \"float32\""
+                                          : "the parameters are those before these steps; try loss_scale = \"dynamic\" or a smaller one"});
   return Error(ErrorKind::model,
                {.where = job_.where() + ": step " + std::to_string(position_.step + 1),
                 .what = "the loss is not finite",
@@ -135,10 +144,13 @@ StepProgress Trainer::step_progress() const {
   const double committed = static_cast<double>(position_.examples);
   return {.progress = planned_examples_ > 0 ? std::min(1.0, committed / static_cast<double>(planned_examples_)) : 0,
           .epoch = committed / static_cast<double>(train_->size()),
-          .step = position_.step};
+          .step = position_.step,
+          .skipped = scale_ ? scale_->skipped : 0};
 }
 
-void Trainer::begin_update(int64_t examples) { optimizer_->begin_step(step_progress(), 1.0 / static_cast<double>(examples)); }
+void Trainer::begin_update(int64_t examples, double seed) {
+  optimizer_->begin_step(step_progress(), 1.0 / static_cast<double>(examples) * (1 / seed));
+}
 
 double Trainer::next_learning_rate() const { return optimizer_->learning_rate_at(step_progress()); }
 
@@ -189,7 +201,13 @@ void Trainer::update_slice(Team& team, const std::byte* gradient) {
 
 StepOutcome Trainer::step_on(const Batch& batch, StepReport* report) {
   if (device_) return device_step_on(batch, report);
-  begin_update(batch.size);
+  for (;;)
+    if (const std::optional<StepOutcome> outcome = attempt(batch, report)) return *outcome;
+}
+
+std::optional<StepOutcome> Trainer::attempt(const Batch& batch, StepReport* report) {
+  set_seed(batch.size);
+  begin_update(batch.size, static_cast<double>(seed_value_));
   const StepInfo base{.seed = seed_, .epoch = batch.epoch, .step = static_cast<uint64_t>(position_.step), .training = true};
   prepare(batch.size);
   std::atomic<bool> finite{true};
@@ -209,6 +227,7 @@ StepOutcome Trainer::step_on(const Batch& batch, StepReport* report) {
       return;
     }
     if (merges_first()) merge_gradients(team.rank(), optimizer_->range(team.rank(), team.size()));
+    if (scale_ && overflows(team, exchange_)) return;
     if (exchange_) {
       team.barrier();
       if (team.rank() == 0) exchange(batch), exchanged_ns = monotonic_ns();
@@ -224,7 +243,9 @@ StepOutcome Trainer::step_on(const Batch& batch, StepReport* report) {
   if (exchange_error_) std::rethrow_exception(std::exchange(exchange_error_, nullptr));
   if (options_.check) check_kernels();
   if (cancelled) return StepOutcome::cancelled;
-  if (!finite) return StepOutcome::not_finite;
+  if (!finite || move_scale() == StepOutcome::not_finite) return StepOutcome::not_finite;
+  if (overflow_ && exchange_) return std::nullopt;
+  if (overflow_) ++scale_->skipped;
   *report = report_of(batch);
   advance(batch, &report->epoch_ends);
   return StepOutcome::done;
@@ -263,7 +284,8 @@ StepReport Trainer::report_of(const Batch& batch) const {
       .step = position_.step + 1, .epoch = batch.epoch, .examples = batch.size, .loss = loss_sum / static_cast<double>(batch.size)};
   if (model_->spec().classes > 0) report.accuracy = static_cast<double>(correct) / static_cast<double>(batch.size);
   report.learning_rate = optimizer_->learning_rate();
-  if (optimizer_->needs_norms()) report.gradient_norm = optimizer_->gradient_norm();
+  if (optimizer_->needs_norms() && !overflow_) report.gradient_norm = optimizer_->gradient_norm();
+  if (scale_) report.skipped = overflow_, report.loss_scale = static_cast<double>(scale_->scale), report.skipped_steps = scale_->skipped;
   return report;
 }
 

@@ -25,7 +25,7 @@ inline size_t row_bytes(const Field& field) { return static_cast<size_t>(field.s
 struct Trainer::BoundPlan {
   PlanRun* run = nullptr;
   std::vector<int> inputs;  // by model input, then the targets; -1: the plan does not read it
-  int loss = -1, output = -1;
+  int loss = -1, output = -1, seed = -1;
   std::vector<size_t> marks;  // by bucket but the last: the plan's steps that must have run
 };
 
