@@ -187,7 +187,8 @@ TEST(MixedPrecision, ResidualBlocksTrainWithTheirSumInTheNormalisation) {
   Trainer narrow(job_of(layers, R"(, "precision": "bf16")"), {.threads = 1, .backend = Backend::ref});
   Trainer full(job_of(layers), {.threads = 1, .backend = Backend::ref});
   bool summed = false;
-  for (const Node& node : narrow.model().training_graph(4).nodes())
+  const Graph graph = narrow.model().training_graph(4);
+  for (const Node& node : graph.nodes())
     summed = summed || (std::string_view(node.op->name) == "batch_norm" && node.inputs.size() > 3 && node.inputs[3].node >= 0);
   EXPECT_TRUE(summed);
   for (int step = 0; step < 4; ++step) EXPECT_NEAR(narrow.step().loss, full.step().loss, 0.05) << step;
