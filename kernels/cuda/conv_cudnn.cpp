@@ -39,7 +39,8 @@ CudnnConv describe(const KernelCall& call) {
                  .dtype = r.x->dtype,
                  .channels_last = is_channels_last(r),
                  .params = call.as<ConvParams>(),
-                 .bias = r.bias != nullptr};
+                 .bias = r.bias != nullptr,
+                 .accumulate = Direction == ConvDirection::grad_input && call.accumulate};
   if (Direction != ConvDirection::forward) conv.params.relu = 0;
   std::copy_n(r.x->dims, 4, conv.image);
   std::copy_n(r.w->dims, 4, conv.kernel);
@@ -141,7 +142,7 @@ constexpr Kernel kernel(const char* op, void (*run)(const KernelCall&), bool acc
 
 constexpr Kernel kKernels[] = {
     kernel<ConvDirection::forward>("conv2d", run_forward, false),
-    kernel<ConvDirection::grad_input>("conv2d_grad_input", run_grad_input, false),
+    kernel<ConvDirection::grad_input>("conv2d_grad_input", run_grad_input, true),
     kernel<ConvDirection::grad_weight>("conv2d_grad_weight", run_grad_weight, true),
 };
 

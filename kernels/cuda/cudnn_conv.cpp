@@ -123,7 +123,7 @@ void describe_graph(const CudnnConv& conv, int64_t alignment, const Target& targ
   const size_t first = parts.size();
   CudnnDescriptor convolution(names.operation);
   convolution.set(names.alpha, CUDNN_TYPE_FLOAT, 1.0f)
-      .set(names.beta, CUDNN_TYPE_FLOAT, 0.0f)
+      .set(names.beta, CUDNN_TYPE_FLOAT, conv.accumulate ? 1.0f : 0.0f)
       .set(names.conv, shape)
       .set(names.image, image)
       .set(names.kernel, kernel)
@@ -226,7 +226,7 @@ Key key_of(const CudnnConv& conv, int64_t alignment, const CudaQueue& queue) {
   Key key = {static_cast<int64_t>(conv.direction),
              static_cast<int64_t>(conv.dtype),
              conv.channels_last,
-             conv.bias,
+             conv.bias + 2 * conv.accumulate,
              p.relu,
              alignment,
              queue.tf32,

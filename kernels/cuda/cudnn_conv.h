@@ -17,6 +17,7 @@ struct CudnnConv {
   int64_t image[4] = {}, kernel[4] = {}, result[4] = {};  // dims of x or dx, w or dw, y or dy
   ConvParams params;                                      // padding that is the same on both sides; relu only of forward
   bool bias = false;                                      // [O]; only of forward
+  bool accumulate = false;                                // the result is added to what is there
 };
 
 struct CudnnConvData {

@@ -12,9 +12,8 @@
 
 namespace perigee {
 
-enum class CudaLibrary : uint8_t { cublas_lt, cudnn, nvrtc, driver, nccl };
-inline constexpr CudaLibrary kCudaLibraries[] = {CudaLibrary::cublas_lt, CudaLibrary::cudnn, CudaLibrary::nvrtc, CudaLibrary::driver,
-                                                 CudaLibrary::nccl};
+enum class CudaLibrary : uint8_t { cublas_lt, cudnn, nvrtc, driver };
+inline constexpr CudaLibrary kCudaLibraries[] = {CudaLibrary::cublas_lt, CudaLibrary::cudnn, CudaLibrary::nvrtc, CudaLibrary::driver};
 
 struct CudaLibraryInfo {
   const char* name = "";      // "cuBLASLt"

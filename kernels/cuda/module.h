@@ -7,7 +7,6 @@
 #include <span>
 
 #include "kernels/cuda/codec.h"
-#include "kernels/cuda/group.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/queue.h"
 #include "kernels/cuda/step.h"
@@ -22,12 +21,10 @@ struct CudaDevice {
   size_t l2_bytes = 0;
 };
 
-inline constexpr int kCudaNotReady = 600;
-
 // Functions that return an int give 0 or a code for message(). Streams, events and graphs are the runtime's handles.
 struct CudaModule {
   // Grows with every change of what is below: a module of another build is refused.
-  static constexpr uint32_t kVersion = 5;
+  static constexpr uint32_t kVersion = 4;
   uint32_t version = kVersion;
   // 0, or a code for message(): where there is no driver, no device, ...
   int (*device_count)(int* count) = nullptr;
@@ -56,11 +53,7 @@ struct CudaModule {
   int (*wait_for_event)(void* event) = nullptr;                                   // the host waits
   int (*elapsed)(void* begin, void* end, float* milliseconds) = nullptr;          // between two timers that were reached
   int (*stream_waits)(void* stream, void* event) = nullptr;                       // the stream does
-  int (*event_reached)(void* event) = nullptr;                                    // 0, kCudaNotReady or a failure; waits for nothing
   int (*copy)(void* to, const void* from, size_t bytes, void* stream) = nullptr;  // whichever side each is on
-  // From one device's memory to another's; `meet` lets the current device reach that of `peer` directly where the machine can.
-  int (*copy_between)(void* to, int to_device, const void* from, int from_device, size_t bytes, void* stream) = nullptr;
-  int (*meet)(int device, int peer) = nullptr;
   int (*clear)(void* memory, size_t bytes, void* stream) = nullptr;
   // What is queued between these two becomes a graph and is not run.
   int (*begin_capture)(void* stream) = nullptr;
@@ -74,7 +67,6 @@ struct CudaModule {
   std::span<const KernelList> (*kernels)() = nullptr;
   const CudaSteps* steps = nullptr;
   const CudaCodecs* codecs = nullptr;
-  const CudaGroups* groups = nullptr;
 };
 
 }  // namespace perigee

@@ -3,8 +3,6 @@
 // Sums have a fixed order: those of norms the host's, so that clipped updates have its bits.
 #include "kernels/cuda/step.h"
 
-#include <type_traits>
-
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.cuh"
 
@@ -49,20 +47,9 @@ __global__ void __launch_bounds__(kThreads)
     atomicAdd(reinterpret_cast<unsigned long long*>(counter), 1ull);  // of integers: any order will do
 }
 
-__device__ inline void conclude(double loss, int64_t correct, int32_t* stopped, CudaUpdate* update, CudaStepRecord* record) {
-  if (!(fabs(loss) <= 1.7976931348623157e308)) *stopped = 1;
-  if (update != nullptr) update->skip = *stopped;
-  record->loss_sum = loss;
-  record->gradient_norm = -1;
-  record->correct = correct;
-  record->stopped = *stopped;
-  record->overflowed = 0;
-  record->seed = 0;
-}
-
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    judge_kernel(const T* loss, int64_t n, int64_t* counter, int32_t* stopped, CudaUpdate* update, CudaStepRecord* record, double* shares) {
+    judge_kernel(const T* loss, int64_t n, int64_t* counter, int32_t* stopped, CudaUpdate* update, CudaStepRecord* record) {
   __shared__ double sums[kThreads];
   double own = 0;
   for (int64_t i = threadIdx.x; i < n; i += kThreads) own += static_cast<double>(loss[i]);
@@ -74,8 +61,14 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (threadIdx.x != 0) return;
   const double sum = sums[0];
-  if (shares == nullptr) conclude(sum, *counter, stopped, update, record);
-  else shares[0] = sum, shares[1] = static_cast<double>(*counter), shares[2] = *stopped;
+  if (!(fabs(sum) <= 1.7976931348623157e308)) *stopped = 1;
+  if (update != nullptr) update->skip = *stopped;
+  record->loss_sum = sum;
+  record->gradient_norm = -1;
+  record->correct = *counter;
+  record->stopped = *stopped;
+  record->overflowed = 0;
+  record->seed = 0;
   *counter = 0;
 }
 
@@ -86,7 +79,7 @@ void judge_typed(const CudaJudgeCall& call, CudaQueue& queue) {
     on.launch(correct_kernel<T>, ceil_divide(call.output.dims[0], kThreads / kWarp), kThreads, call.output.as<const T>(),
               call.output.dims[0], call.output.dims[1], call.labels, call.counter);
   on.launch(judge_kernel<T>, 1, kThreads, call.loss.as<const T>(), call.loss.elements(), call.counter, call.stopped, call.update,
-            call.record, call.shares);
+            call.record);
 }
 
 void judge(const CudaJudgeCall& call, CudaQueue& queue) {
@@ -204,7 +197,7 @@ void commit(void* to, const void* from, size_t bytes, const int32_t* stopped, Cu
 
 // The host wrote the image before it knew whether the step before was skipped: the windows are those of what is so.
 __global__ void __launch_bounds__(kThreads) begin_scaled_kernel(CudaScaleCall call) {
-  const float seed = call.scale->scale.scale / static_cast<float>(call.of);
+  const float seed = call.scale->scale.scale / static_cast<float>(call.examples);
   for (int64_t i = thread_of_grid(); i < call.examples; i += threads_of_grid()) call.seeds[i] = seed;
   if (blockIdx.x != 0) return;
   if (threadIdx.x == 0) call.scale->seed = seed, call.scale->found = 0;
@@ -260,56 +253,6 @@ void end_scaled(const CudaScaleCall& call, CudaQueue& queue) {
   on.launch(end_scaled_kernel, 1, kWarp, call);
 }
 
-// ((a + b) + (c + d)) + ...: neighbours first, one without a neighbour goes up as it is.
-template <class T>
-__global__ void __launch_bounds__(kThreads) combine_kernel(CudaCombineCall call) {
-  for (int64_t i = thread_of_grid(); i < call.elements; i += threads_of_grid()) {
-    T values[kMostGpus];
-    for (int p = 0; p < call.n; ++p) values[p] = static_cast<const T*>(call.parts[p])[i];
-    for (int step = 1; step < call.n; step *= 2)
-      for (int p = 0; p + step < call.n; p += 2 * step) {
-        if constexpr (std::is_integral_v<T>) values[p] = max(values[p], values[p + step]);
-        else values[p] += values[p + step];
-      }
-    static_cast<T*>(call.to)[i] = values[0];
-  }
-}
-
-void combine(const CudaCombineCall& call, CudaQueue& queue) {
-  Launches on(queue, "combine");
-  const int64_t blocks = blocks_for(call.elements);
-  if (call.dtype == Dtype::f64) on.launch(combine_kernel<double>, blocks, kThreads, call);
-  else if (call.dtype == Dtype::i64) on.launch(combine_kernel<int64_t>, blocks, kThreads, call);
-  else on.launch(combine_kernel<float>, blocks, kThreads, call);
-}
-
-__global__ void settle_kernel(CudaSettleCall call) {
-  if (threadIdx.x != 0) return;
-  if (call.shares[2] > 0) *call.stopped = 1;
-  conclude(call.shares[0], static_cast<int64_t>(call.shares[1]), call.stopped, call.update, call.record);
-}
-
-void settle(const CudaSettleCall& call, CudaQueue& queue) {
-  Launches on(queue, "settle");
-  on.launch(settle_kernel, 1, kWarp, call);
-}
-
-template <class T>
-__global__ void __launch_bounds__(kThreads) weigh_kernel(CudaWeighCall call) {
-  if (*call.stopped != 0) return;
-  const T weight = static_cast<T>(call.weight);
-  for (int64_t i = thread_of_grid(); i < call.elements; i += threads_of_grid()) {
-    const T value = static_cast<const T*>(call.from)[i];
-    static_cast<T*>(call.to)[i] = call.divide ? value / weight : value * weight;
-  }
-}
-
-void weigh(const CudaWeighCall& call, CudaQueue& queue) {
-  Launches on(queue, "weigh");
-  if (call.dtype == Dtype::f64) on.launch(weigh_kernel<double>, blocks_for(call.elements), kThreads, call);
-  else on.launch(weigh_kernel<float>, blocks_for(call.elements), kThreads, call);
-}
-
 }  // namespace
 
 const CudaSteps& cuda_steps() {
@@ -319,10 +262,7 @@ const CudaSteps& cuda_steps() {
                                .constrain = constrain,
                                .commit = commit,
                                .begin_scaled = begin_scaled,
-                               .end_scaled = end_scaled,
-                               .combine = combine,
-                               .settle = settle,
-                               .weigh = weigh};
+                               .end_scaled = end_scaled};
   return steps;
 }
 

@@ -162,7 +162,6 @@ void PlanRun::queue_step(size_t index, CudaQueue& queue, const StepInfo* step) {
   Bound& bound = calls_[index];
   bound.call.queue = &queue;
   bound.call.step = step;
-  bound.call.accumulate = false;
   if (bound.pack && bound.pack_each_run) bound.pack(bound.call);
   queue.algorithm = bound.algorithm;
   bound.run(bound.call);

@@ -98,6 +98,7 @@ std::shared_ptr<const Plan> PlanCompiler::compile() {
   plan_->external_outputs_ = options_.external_outputs;
   plan_->tables_ = graph_.constants();
   mark_live();
+  find_joins();
   places_.resize(graph_.nodes().size());
   for (const Node& node : graph_.nodes()) {
     places_[static_cast<size_t>(node.id)].resize(node.outputs.size());
@@ -217,7 +218,7 @@ bool PlanCompiler::add_alias(const Node& node) {
       if (external >= 0) {  // an external output is written, not looked at
         PlanStep step{.op = &op_named("copy"), .in = {operand}};
         step.out = {{.place = Place::output, .index = external, .view = shaped_view(node.outputs[0], false)}};
-        step.accumulate = sliced({node.id, 0}) == Sliced::partial;
+        step.accumulate = adds_up({node.id, 0});
         add_step({.op = step.op, .inputs = {{node.id, 0}}, .outputs = {node.outputs[0]}, .scope = node.scope}, std::move(step));
       }
       return true;
@@ -255,6 +256,10 @@ bool PlanCompiler::reuse_input(const Node& node, const PlanStep& step, Operand& 
 
 void PlanCompiler::add_node(const Node& node) {
   if (add_alias(node)) return;
+  if (const auto sum = joined_.find(node.id); sum != joined_.end()) {
+    at({node.id, 0}) = at(sum->second);
+    return;
+  }
   PlanStep step{.node = node.id, .op = node.op};
   for (const ValueId& id : node.inputs) {
     if (id.node < 0) {
@@ -272,7 +277,10 @@ void PlanCompiler::add_node(const Node& node) {
   }
   const OperandTypes types(graph_, node);
   double elements = 0;
+  const bool joins = join(node, step);
   for (size_t o = 0; o < node.outputs.size(); ++o) {
+    elements += static_cast<double>(node.outputs[o].shape.elements());
+    if (joins) break;
     Operand out = output_operand(node, static_cast<int>(o), wants_channels_last(node, static_cast<int>(o)));
     if (out.place == Place::arena && o == 0) {
       const int fresh = out.index;
@@ -284,12 +292,16 @@ void PlanCompiler::add_node(const Node& node) {
     }
     step.out.push_back(out);
     at({node.id, static_cast<int>(o)}) = out;
-    elements += static_cast<double>(node.outputs[o].shape.elements());
-    if (out.place == Place::output && sliced({node.id, static_cast<int>(o)}) == Sliced::partial) step.accumulate = true;
+    if (out.place == Place::output && adds_up({node.id, static_cast<int>(o)})) step.accumulate = true;
   }
   step.flops = node.op->flops ? node.op->flops(types.call()) : elements;
   step.scope = node.scope;
   add_step(node, std::move(step));
+}
+
+std::vector<const Kernel*> PlanCompiler::candidates_of(const PlanStep& step) const {
+  std::vector<View> views;
+  return kernel_candidates(step.op->name, probe(step, views), options_);
 }
 
 void PlanCompiler::choose_kernel(const Node& node, PlanStep& step) {

@@ -41,12 +41,18 @@ class PlanCompiler {
   bool wants_channels_last(const Node& node, int output) const;
   bool reuse_input(const Node& node, const PlanStep& step, Operand& out);
   void choose_kernel(const Node& node, PlanStep& step);
+  std::vector<const Kernel*> candidates_of(const PlanStep& step) const;
+  // For a device (plan_join.cpp).
+  void find_joins();
+  bool join(const Node& node, PlanStep& step);
   [[noreturn]] void no_kernel(const Node& node, const PlanStep& step) const;
   void touch(const Operand& operand, int step);
   void finish();
 
   Operand& at(ValueId id) { return places_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
   Sliced sliced(ValueId id) const { return slices_.values[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
+  // Whether slices of a batch add to what lies there. A device takes the batch whole.
+  bool adds_up(ValueId id) const { return options_.backend != Backend::cuda && sliced(id) == Sliced::partial; }
   int external_index(ValueId id) const;
 
   const Graph& graph_;
@@ -58,6 +64,7 @@ class PlanCompiler {
   std::vector<std::vector<Operand>> places_;
   std::vector<ArenaBuffer> buffers_;
   std::map<std::pair<ValueId, bool>, Operand> copies_;
+  std::map<int, ValueId> joins_, joined_;  // node to what its result is added to; sum to what became it
   std::vector<int> packed_buffers_;
 };
 

@@ -204,7 +204,7 @@ std::optional<Way> DeviceTuner::known_way(const PlanStep& step, const std::vecto
 
 void DeviceTuner::settle(const PlanStep& step, size_t index) {
   KernelCall call = run_.call(index);
-  call.step = info_, call.queue = &gpu_.queue(), call.accumulate = false;
+  call.step = info_, call.queue = &gpu_.queue();
   const auto kernels = kernel_candidates(step.op->name, call, {.backend = Backend::cuda});
   const Way planned{step.kernel, step.algorithm};
   const std::optional<Way> known = known_way(step, kernels);

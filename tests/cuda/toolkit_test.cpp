@@ -4,7 +4,6 @@
 
 #include "kernels/cuda/cudnn_conv.h"
 #include "kernels/cuda/fused_source.h"
-#include "kernels/cuda/group.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/nvrtc_cache.h"
 #include "tests/kernels/parity.h"
@@ -70,26 +69,15 @@ TEST(Toolkit, CudnnPlansOurConvolutionsForAnH100) {
                           conv(64, 1, 28, 20, 5, 1, 0, 1), conv(32, 32, 28, 32, 3, 1, 1, 32)})
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16})
       for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::grad_input, ConvDirection::grad_weight})
-        for (const bool fused : {false, true}) {
-          if (fused && direction != ConvDirection::forward) continue;
-          shape.dtype = dtype, shape.direction = direction, shape.bias = fused, shape.params.relu = fused;
+        for (const bool fused : {false, true}) {  // with bias and relu; a gradient that is added
+          if (fused && direction == ConvDirection::grad_weight) continue;
+          const bool forward = direction == ConvDirection::forward;
+          shape.dtype = dtype, shape.direction = direction, shape.bias = fused && forward, shape.params.relu = fused && forward;
+          shape.accumulate = fused && !forward;
           EXPECT_TRUE(cudnn_has_plan(shape, kH100, queue))
               << "channels " << shape.image[1] << ", dtype " << static_cast<int>(dtype) << ", direction " << static_cast<int>(direction)
-              << (fused ? ", bias and relu" : "");
+              << (fused ? ", more than the convolution" : "");
         }
-}
-
-// No communicator without a GPU: what is there is found, and says why it cannot begin.
-TEST(Toolkit, NcclHasWhatWeCall) {
-  if (const char* why = cuda_library_missing(CudaLibrary::nccl)) GTEST_SKIP() << why;
-  EXPECT_EQ(cuda_groups().missing(), nullptr);
-  EXPECT_TRUE(cuda_groups().can_be_captured()) << cuda_library(CudaLibrary::nccl).version;
-  const int devices[] = {0, 1};
-  void* group = nullptr;
-  const char* const said = cuda_groups().open(devices, 2, &group);
-  if (said == nullptr) return cuda_groups().close(group);
-  EXPECT_NE(std::string(said), "");
-  EXPECT_EQ(group, nullptr);
 }
 
 }  // namespace

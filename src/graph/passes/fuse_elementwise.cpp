@@ -28,6 +28,8 @@ bool is_instruction(std::string_view name) {
 bool is_result_dtype(Dtype dtype) { return dtype == Dtype::f32 || is_half(dtype) || dtype == Dtype::boolean; }
 bool is_operand_dtype(Dtype dtype) { return is_result_dtype(dtype) || dtype == Dtype::u8; }
 
+constexpr int64_t kSmall = 4096;  // elements
+
 using Group = std::vector<int>;  // node numbers, ascending, which is an order of computation
 
 // What a group would be as one node.
@@ -60,6 +62,7 @@ class Fuser {
     // that are kept anyway, and is not one more value to keep.
     for (size_t i = graph_.nodes().size(); i-- > 0;)
       if (can_join(graph_.nodes()[i])) join(graph_.nodes()[i]);
+    join_small_ends();
     emitted_.resize(graph_.nodes().size(), false);
     for (const Node& node : graph_.nodes()) {
       const int group = group_of_[static_cast<size_t>(node.id)];
@@ -97,14 +100,38 @@ class Fuser {
       const int other = group_of_[static_cast<size_t>(user)], mine = group_of_[static_cast<size_t>(node.id)];
       if (other < 0 || other == mine || node_at(user).outputs[0].shape != node.outputs[0].shape || sliced(user) != sliced(node.id))
         continue;
-      const Group &a = groups_[static_cast<size_t>(mine)], &b = groups_[static_cast<size_t>(other)];
-      Group merged;
-      std::merge(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(merged));
-      if (!draft(merged).fits() || comes_back(merged)) continue;
-      for (int member : a) group_of_[static_cast<size_t>(member)] = other;
-      groups_[static_cast<size_t>(mine)].clear();
-      groups_[static_cast<size_t>(other)] = std::move(merged);
+      merge(static_cast<size_t>(mine), static_cast<size_t>(other));
     }
+  }
+
+  // Small programs that nothing in the graph waits for (running statistics) share one where their shapes are alike: a call of its own costs
+  // more than the work of each.
+  void join_small_ends() {
+    std::map<int64_t, size_t> open;  // by elements: the group that takes more
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      if (groups_[i].empty()) continue;
+      const Node& first = node_at(groups_[i].front());
+      const int64_t elements = first.outputs[0].shape.elements();
+      const bool ends = std::all_of(groups_[i].begin(), groups_[i].end(), [&](int id) {
+        return std::all_of(users_[static_cast<size_t>(id)].begin(), users_[static_cast<size_t>(id)].end(),
+                           [&](int user) { return contains(groups_[i], user); });
+      });
+      if (!ends || elements > kSmall) continue;
+      const auto [found, fresh] = open.try_emplace(elements, i);
+      if (!fresh && !merge(i, found->second)) found->second = i;
+    }
+  }
+
+  bool merge(size_t from, size_t to) {
+    const Node &a = node_at(groups_[from].front()), &b = node_at(groups_[to].front());
+    if (a.outputs[0].shape != b.outputs[0].shape || sliced(a.id) != sliced(b.id)) return false;
+    Group merged;
+    std::merge(groups_[from].begin(), groups_[from].end(), groups_[to].begin(), groups_[to].end(), std::back_inserter(merged));
+    if (!draft(merged).fits() || comes_back(merged)) return false;
+    for (const int member : groups_[from]) group_of_[static_cast<size_t>(member)] = static_cast<int>(to);
+    groups_[from].clear();
+    groups_[to] = std::move(merged);
+    return true;
   }
 
   static bool contains(const Group& group, int id) { return std::binary_search(group.begin(), group.end(), id); }

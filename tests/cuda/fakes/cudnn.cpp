@@ -125,6 +125,9 @@ class Execution {
   }
 
   void convolve(const Descriptor& operation, int direction, int conv, int image, int kernel, int result) {
+    constexpr int kBetas[] = {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+                              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+    const auto beta = static_cast<double>(operation.one<float>(kBetas[direction]));
     const Descriptor& d = operation.child(conv);
     const auto before = d.all<int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS), after = d.all<int64_t>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
     const auto stride = d.all<int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES), dilation = d.all<int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS);
@@ -152,7 +155,9 @@ class Execution {
             if (direction == 2) total[place(o, c, p, q)] += y.get(n, o, i, j) * x.get(n, channel, h, v);
           }
     });
-    target.each([&](int64_t a, int64_t b, int64_t c, int64_t e) { target.set(a, b, c, e, total[place(a, b, c, e)]); });
+    target.each([&](int64_t a, int64_t b, int64_t c, int64_t e) {
+      target.set(a, b, c, e, total[place(a, b, c, e)] + (beta == 0 ? 0 : beta * target.get(a, b, c, e)));
+    });
   }
 
   void pointwise(const Descriptor& operation) {

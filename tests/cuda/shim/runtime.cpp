@@ -18,7 +18,6 @@
 #include "tests/cuda/shim/shim.h"
 
 struct CUevent_st {
-  int device = 0;
   uint64_t recorded = 0, reached = 0;  // how often
   CUstream_st* stream = nullptr;       // of the last record
   CUgraph_st* capture = nullptr;       // that the last record was part of
@@ -27,20 +26,13 @@ struct CUevent_st {
   bool timed = false;
 };
 
-struct GraphRun;
-
 struct CUstream_st {
   struct Work {
     std::function<void()> run;    // or
     CUevent_st* event = nullptr;  // which has been reached `number` times here, or is waited for
     uint64_t number = 0;
     bool wait = false;
-    std::shared_ptr<GraphRun> graph = nullptr;
-    shim::Meeting* meeting = nullptr;
-    size_t member = 0;
   };
-  int device = 0;
-  bool busy = false;
   std::deque<Work> queued;
   CUgraph_st* capture = nullptr;
   std::vector<size_t> tail;  // nodes of the capture that the next one here comes after
@@ -50,8 +42,6 @@ struct CUgraph_st {
   struct Node {
     std::function<void()> run;
     std::vector<size_t> after;  // lower numbers
-    shim::Meeting* meeting = nullptr;
-    size_t member = 0;
   };
   std::vector<Node> nodes;
   std::vector<CUstream_st*> streams;  // that are being captured; the first began it
@@ -61,57 +51,17 @@ struct CUgraphExec_st : CUgraph_st {
   explicit CUgraphExec_st(const CUgraph_st& graph) : CUgraph_st(graph) {}
 };
 
-// A graph on its way: nodes in an order that their edges allow and that is as far from the captured one as it can be: of those that may run,
-// the last. So a missing edge shows. PERIGEE_SHIM_GRAPHS=captured takes the first, a number takes any, by that seed.
-struct GraphRun {
-  explicit GraphRun(const CUgraph_st& of) : graph(of), waits(of.nodes.size()), followers(of.nodes.size()) {
-    const char* const text = std::getenv("PERIGEE_SHIM_GRAPHS");
-    how = text != nullptr ? text : "";
-    random.seed(static_cast<unsigned>(std::atoi(how.c_str())));
-    for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      waits[i] = graph.nodes[i].after.size();
-      for (const size_t node : graph.nodes[i].after) followers[node].push_back(i);
-      if (waits[i] == 0) ready.push_back(i);
-    }
-  }
-  size_t next() {
-    if (chosen == SIZE_MAX) chosen = ready[how.empty() ? ready.size() - 1 : how == "captured" ? 0 : random() % ready.size()];
-    return chosen;
-  }
-  void ran() {
-    const size_t node = std::exchange(chosen, SIZE_MAX);
-    ready.erase(std::find(ready.begin(), ready.end(), node));
-    for (const size_t follower : followers[node])
-      if (--waits[follower] == 0) ready.insert(std::upper_bound(ready.begin(), ready.end(), follower), follower);
-  }
-
-  const CUgraph_st& graph;
-  std::vector<size_t> waits;
-  std::vector<std::vector<size_t>> followers;
-  std::vector<size_t> ready;  // ascending
-  size_t chosen = SIZE_MAX;   // of them; it may have to wait for others
-  std::string how;
-  std::mt19937 random;
-};
-
 namespace {
 
 using shim::Counters;
 
 std::recursive_mutex mutex;
 Counters counters;
-double now_ms = 0;  // of the device
-constexpr int kMostDevices = 64, kNone = -1, kAll = -2;
-cudaError_t lost[kMostDevices] = {};
-cudaError_t last = cudaSuccess;
+cudaError_t sticky = cudaSuccess, last = cudaSuccess;
+double now_ms = 0;                        // of the device
 long malloc_fault = 0, launch_fault = 0;  // 1: the next one
-int faulty_device = kAll;
-struct DeviceMemory {
-  std::unique_ptr<shim::Buffer> buffer;
-  int device = 0;
-};
-std::map<void*, DeviceMemory> memory;
-int open_depth = 0, opened = kNone;  // for kernels of that device
+std::map<void*, std::unique_ptr<shim::Buffer>> memory;
+int open_depth = 0;
 thread_local int current_device = 0;
 CUstream_st* newest = nullptr;  // on which something was queued last
 
@@ -133,134 +83,59 @@ void faults_of_environment() {
   if (colon != std::string::npos) shim_fault(fault.substr(0, colon).c_str(), std::atol(fault.c_str() + colon + 1));
 }
 
-cudaError_t say(cudaError_t status, int device = current_device) {
+cudaError_t say(cudaError_t status) {
   static const bool once = (faults_of_environment(), true);
   (void)once;
-  if (status == cudaSuccess) status = lost[device];
+  if (status == cudaSuccess) status = sticky;
   if (status != cudaSuccess) last = status;
   return status;
 }
 
-// PERIGEE_SHIM_MEMORY=open leaves the watch over memory out: with many allocations most of the time goes there.
-bool watched() {
-  static const bool yes = !is("PERIGEE_SHIM_MEMORY", "open");
-  return yes;
-}
-
-void open_for(int device) {
-  if (device == opened || !watched()) return;
-  for (auto& [at, of] : memory) {
-    const auto touched = [own = of.device](int by) { return by == kAll || by == own; };
-    if (touched(device) != touched(opened)) of.buffer->allow(touched(device));
-  }
-  opened = device;
-}
-
-// While it lives, devices' memory can be touched: by what open_for() says.
+// While it lives, the device's memory can be touched.
 struct Open {
-  Open() { ++open_depth; }
-  ~Open() {
-    if (--open_depth == 0) open_for(kNone);
-  }
+  Open() { change(open_depth++ == 0, true); }
+  ~Open() { change(--open_depth == 0, false); }
   Open(const Open&) = delete;
   Open& operator=(const Open&) = delete;
+  // PERIGEE_SHIM_MEMORY=open leaves that out: with many allocations most of the time goes there.
+  static bool watched() {
+    static const bool yes = !is("PERIGEE_SHIM_MEMORY", "open");
+    return yes;
+  }
+  static void change(bool wanted, bool allowed) {
+    if (!wanted || !watched()) return;
+    for (auto& [at, buffer] : memory) buffer->allow(allowed);
+  }
 };
 
 bool faulty(long* fault) { return *fault > 0 && --*fault == 0; }
 
-void run_kernel(int device, const std::function<void()>& kernel) {
-  if ((faulty_device == kAll || faulty_device == device) && faulty(&launch_fault)) lost[device] = cudaErrorIllegalAddress;
-  if (lost[device] != cudaSuccess) return;
-  open_for(device);
-  kernel();
+void run_kernel(const std::function<void()>& kernel) {
+  if (faulty(&launch_fault)) sticky = cudaErrorIllegalAddress;
+  if (sticky == cudaSuccess) kernel();
 }
 
-bool run_first(CUstream_st* stream);
+void run_until(CUstream_st* stream, const CUevent_st* event, uint64_t number);
 
-// False: it waits for a member that nobody has sent there.
-bool meet(shim::Meeting& meeting, size_t member, int device, const std::function<void()>& work) {
-  auto& self = meeting.members[member];
-  const long round = self.left + 1;
-  const auto leave = [&] {
-    self.left = round;
-    self.queued.pop_front();
-    return true;
-  };
-  if (lost[device] != cudaSuccess || meeting.aborted) return leave();  // who is lost never gets there
-  self.reached = round;
-  for (auto& other : meeting.members)
-    while (other.reached < round && !meeting.aborted)
-      if (other.queued.empty() || !run_first(other.queued.front())) return false;
-  if (meeting.done < round && !meeting.aborted) {
-    meeting.done = round;
-    open_for(kAll);
-    work();
-  }
-  return leave();
+void run_first(CUstream_st* stream) {
+  CUstream_st::Work work = std::move(stream->queued.front());
+  stream->queued.pop_front();
+  if (work.wait) run_until(work.event->stream, work.event, work.number);
+  else if (work.event != nullptr) work.event->reached = work.number, work.event->at_ms = now_ms;
+  else work.run();
 }
 
-bool run_graph(CUstream_st* stream, GraphRun& run) {
-  while (!run.ready.empty()) {
-    const auto& node = run.graph.nodes[run.next()];
-    if (node.meeting != nullptr) {
-      if (!meet(*node.meeting, node.member, stream->device, node.run)) return false;
-    } else {
-      node.run();
-    }
-    run.ran();
-    if (node.meeting != nullptr) return true;  // the others' turn
-  }
-  return true;
-}
-
-bool reached(const CUstream_st* stream, const CUevent_st* event, uint64_t number) {
-  return event == nullptr ? stream == nullptr || stream->queued.empty() : event->reached >= number;
-}
-
-// False: what comes first waits for what does not come, or is being run already, further out.
-bool run_first(CUstream_st* stream) {
-  if (stream->queued.empty() || stream->busy) return false;
-  stream->busy = true;
-  CUstream_st::Work& work = stream->queued.front();
-  bool done = true;
-  if (work.wait) {
-    while (!reached(work.event->stream, work.event, work.number) && done) done = run_first(work.event->stream);
-  } else if (work.event != nullptr) {
-    work.event->reached = work.number;
-    work.event->at_ms = now_ms;
-  } else if (work.meeting != nullptr) {
-    done = meet(*work.meeting, work.member, stream->device, work.run);
-  } else if (work.graph != nullptr) {
-    const bool moved = run_graph(stream, *work.graph);
-    stream->busy = false;
-    if (work.graph->ready.empty()) stream->queued.pop_front();
-    return moved;
-  } else {
-    work.run();
-  }
-  stream->busy = false;
-  if (done) stream->queued.pop_front();
-  return done;
-}
-
-// The stream up to where it reaches the event; all of it when there is none. False: it cannot.
-bool run_until(CUstream_st* stream, const CUevent_st* event, uint64_t number) {
+// The stream up to where it reaches the event; all of it when there is none.
+void run_until(CUstream_st* stream, const CUevent_st* event, uint64_t number) {
   const Open open;
-  while (!reached(stream, event, number))
-    if (!run_first(stream)) return false;
-  return true;
-}
-
-void wait_for_ever() {
-  std::fprintf(stderr, "shim: the host waits for a stream that waits for what nobody has queued\n");
-  std::abort();
+  while (stream != nullptr && !stream->queued.empty() && (event == nullptr || event->reached < number)) run_first(stream);
 }
 
 cudaError_t push(CUstream_st* stream, CUstream_st::Work work) {
   stream->queued.push_back(std::move(work));
   newest = stream;
   if (is("PERIGEE_SHIM_STREAMS", "eager")) run_until(stream, nullptr, 0);
-  return say(cudaSuccess, stream->device);
+  return say(cudaSuccess);
 }
 
 // Of a stream that is captured: what comes next there comes after these too.
@@ -280,14 +155,37 @@ bool joined(const CUgraph_st& graph) {
   return std::find(before.begin(), before.end(), false) == before.end();
 }
 
+// Nodes in an order that their edges allow and that is as far from the captured one as it can be: of those that may run, the last. So a
+// missing edge shows. PERIGEE_SHIM_GRAPHS=captured takes the first, a number takes any, by that seed.
+void run_nodes(const CUgraph_st& graph) {
+  const char* const text = std::getenv("PERIGEE_SHIM_GRAPHS");
+  const std::string how = text != nullptr ? text : "";
+  std::mt19937 random(static_cast<unsigned>(std::atoi(how.c_str())));
+  std::vector<size_t> waits(graph.nodes.size());
+  std::vector<std::vector<size_t>> followers(graph.nodes.size());
+  std::vector<size_t> ready;  // ascending
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    waits[i] = graph.nodes[i].after.size();
+    for (const size_t node : graph.nodes[i].after) followers[node].push_back(i);
+    if (waits[i] == 0) ready.push_back(i);
+  }
+  while (!ready.empty()) {
+    const size_t at = how.empty() ? ready.size() - 1 : how == "captured" ? 0 : random() % ready.size();
+    const size_t node = ready[at];
+    ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(at));
+    graph.nodes[node].run();
+    for (const size_t next : followers[node])
+      if (--waits[next] == 0) ready.insert(std::upper_bound(ready.begin(), ready.end(), next), next);
+  }
+}
+
 int device_count() { return static_cast<int>(number_from("PERIGEE_SHIM_DEVICES", 1)); }
 
 size_t total_memory() { return static_cast<size_t>(number_from("PERIGEE_SHIM_MEMORY_MB", 1024)) << 20; }
 
-size_t used_memory() {  // of the current device
+size_t used_memory() {
   size_t sum = 0;
-  for (const auto& [at, of] : memory)
-    if (of.device == current_device) sum += of.buffer->size();
+  for (const auto& [at, buffer] : memory) sum += buffer->size();
   return sum;
 }
 
@@ -303,13 +201,9 @@ Counters* shim_counters() { return &counters; }
 
 void shim_fault(const char* what, long nth) {
   const std::lock_guard lock(mutex);
-  const std::string text = what;
-  const size_t at = text.find('@');
-  const std::string kind = text.substr(0, at);
-  malloc_fault = kind == "malloc" ? nth : 0;
-  launch_fault = kind == "launch" ? nth : 0;
-  faulty_device = at == std::string::npos ? kAll : std::atoi(text.c_str() + at + 1);
-  if (text.empty()) last = cudaSuccess, std::fill(std::begin(lost), std::end(lost), cudaSuccess);
+  malloc_fault = std::string(what) == "malloc" ? nth : 0;
+  launch_fault = std::string(what) == "launch" ? nth : 0;
+  if (*what == '\0') sticky = last = cudaSuccess;
 }
 }
 
@@ -318,11 +212,8 @@ void shim::pass_time(double milliseconds) { now_ms += milliseconds; }
 cudaError_t shim::enqueue(cudaStream_t stream, bool kernel, std::function<void()> work) {
   const std::lock_guard lock(mutex);
   if (kernel && is("PERIGEE_SHIM_DRIVER", "image")) return say(cudaErrorNoKernelImageForDevice);
-  const int device = stream != nullptr ? stream->device : current_device;
-  if (lost[device] != cudaSuccess) return say(lost[device]);
-  if (kernel && device != current_device) return say(cudaErrorInvalidResourceHandle);
-  if (kernel) work = [device, inner = std::move(work)] { run_kernel(device, inner); };
-  else work = [device, inner = std::move(work)] { lost[device] == cudaSuccess ? (open_for(kAll), inner()) : void(); };
+  if (sticky != cudaSuccess) return say(sticky);
+  if (kernel) work = [inner = std::move(work)] { run_kernel(inner); };
   if (stream == nullptr) {
     const Open open;
     work();
@@ -335,18 +226,6 @@ cudaError_t shim::enqueue(cudaStream_t stream, bool kernel, std::function<void()
   }
   counters.launches += kernel;
   return push(stream, {.run = std::move(work)});
-}
-
-cudaError_t shim::enqueue_meeting(cudaStream_t stream, Meeting& meeting, size_t member, std::function<void()> work) {
-  const std::lock_guard lock(mutex);
-  if (stream->capture != nullptr) {
-    stream->capture->nodes.push_back({std::move(work), stream->tail, &meeting, member});
-    stream->tail = {stream->capture->nodes.size() - 1};
-    return cudaSuccess;
-  }
-  meeting.members[member].queued.push_back(stream);
-  ++counters.launches;
-  return push(stream, {.run = std::move(work), .meeting = &meeting, .member = member});
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
@@ -389,7 +268,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 
 cudaError_t cudaGetLastError() {
   const cudaError_t status = last;
-  last = lost[current_device];
+  last = sticky;
   return status;
 }
 
@@ -402,9 +281,6 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorNoDevice: return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
     case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
-    case cudaErrorInvalidResourceHandle: return "invalid resource handle";
-    case cudaErrorNotReady: return "device not ready";
-    case cudaErrorPeerAccessAlreadyEnabled: return "peer access is already enabled";
     case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
     case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureUnjoined: return "capturing stream has unjoined work";
@@ -425,10 +301,10 @@ cudaError_t cudaMalloc(void** to, size_t bytes) {
   if (const cudaError_t status = say(driver_fault()); status != cudaSuccess) return status;
   if (faulty(&malloc_fault) || used_memory() + bytes > total_memory()) return say(cudaErrorMemoryAllocation);
   auto buffer = std::make_unique<shim::Buffer>("device memory", bytes, 256);
-  buffer->allow(opened == kAll || opened == current_device || !watched());
+  buffer->allow(open_depth > 0 || !Open::watched());
   *to = buffer->data();
   ++counters.allocations;
-  memory.emplace(*to, DeviceMemory{std::move(buffer), current_device});
+  memory.emplace(*to, std::move(buffer));
   return say(cudaSuccess);
 }
 
@@ -437,7 +313,7 @@ cudaError_t cudaFree(void* at) {
   const auto found = memory.find(at);
   if (at != nullptr && found == memory.end()) return say(cudaErrorInvalidValue);
   if (at == nullptr) return say(cudaSuccess);
-  found->second.buffer->allow(true);  // it looks whether something was written beside it
+  found->second->allow(true);  // it looks whether something was written beside it
   memory.erase(found);
   return say(cudaSuccess);
 }
@@ -454,9 +330,8 @@ cudaError_t cudaFreeHost(void* at) {
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
   const std::lock_guard lock(mutex);
-  if (lost[current_device] != cudaSuccess) return say(lost[current_device]);
+  if (sticky != cudaSuccess) return say(sticky);
   const Open open;
-  open_for(kAll);
   std::memmove(to, from, bytes);
   ++counters.waits;
   return say(cudaSuccess);
@@ -466,26 +341,6 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   return shim::enqueue(stream, false, [=] { std::memmove(to, from, bytes); });
 }
 
-cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes, cudaStream_t stream) {
-  const auto of = [](const void* at) {
-    const auto next = memory.upper_bound(const_cast<void*>(at));
-    return next == memory.begin() ? kNone : std::prev(next)->second.device;
-  };
-  const std::lock_guard lock(mutex);
-  if (of(to) != to_device || of(from) != from_device) return say(cudaErrorInvalidValue);
-  return shim::enqueue(stream, false, [=] { std::memmove(to, from, bytes); });
-}
-
-cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
-  *can = device != peer;
-  return say(cudaSuccess);
-}
-
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
-  static bool before = false;
-  return say(std::exchange(before, true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
-}
-
 cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t stream) {
   return shim::enqueue(stream, false, [=] { std::memset(at, value, bytes); });
 }
@@ -493,7 +348,6 @@ cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t stre
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   if (const cudaError_t status = say(driver_fault()); status != cudaSuccess) return status;
   *stream = std::make_unique<CUstream_st>().release();
-  (*stream)->device = current_device;
   return cudaSuccess;
 }
 
@@ -509,8 +363,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
   ++counters.waits;
-  if (!run_until(stream, nullptr, 0)) wait_for_ever();
-  return say(cudaSuccess, stream->device);
+  run_until(stream, nullptr, 0);
+  return say(cudaSuccess);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -551,7 +405,6 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = std::make_unique<CUevent_st>().release();
   (*event)->timed = (flags & cudaEventDisableTiming) == 0;
-  (*event)->device = current_device;
   return say(cudaSuccess);
 }
 
@@ -562,7 +415,6 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(mutex);
-  if (event->device != stream->device) return say(cudaErrorInvalidResourceHandle);
   event->capture = stream->capture;
   if (stream->capture != nullptr) {
     event->nodes = stream->tail;
@@ -577,27 +429,11 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
   if (event->reached == event->recorded) {
     ++counters.event_waits;
-    return say(cudaSuccess, event->device);
+    return say(cudaSuccess);
   }
-  if (!run_until(event->stream, event, event->recorded)) wait_for_ever();
+  run_until(event->stream, event, event->recorded);
   ++(event->stream->queued.empty() && newest == event->stream ? counters.newest_waits : counters.event_waits);
-  return say(cudaSuccess, event->device);
-}
-
-// The host asks again and again: the device gets on with it.
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  const std::lock_guard lock(mutex);
-  if (event->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
-  if (event->reached == event->recorded) {
-    ++counters.event_waits;
-    return say(cudaSuccess, event->device);
-  }
-  if (!run_until(event->stream, event, event->recorded)) {
-    const cudaError_t status = lost[event->device];
-    return status != cudaSuccess ? say(status) : cudaErrorNotReady;
-  }
-  ++(event->stream->queued.empty() && newest == event->stream ? counters.newest_waits : counters.event_waits);
-  return say(cudaSuccess, event->device);
+  return say(cudaSuccess);
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
@@ -625,10 +461,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   const std::lock_guard lock(mutex);
-  if (lost[stream->device] != cudaSuccess) return say(lost[stream->device]);
+  if (sticky != cudaSuccess) return say(sticky);
   if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
   ++counters.graph_launches;
-  for (const auto& node : exec->nodes)
-    if (node.meeting != nullptr) node.meeting->members[node.member].queued.push_back(stream);
-  return push(stream, {.graph = std::make_shared<GraphRun>(*exec)});
+  return push(stream, {.run = [exec] { run_nodes(*exec); }});
 }

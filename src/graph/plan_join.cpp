@@ -1,0 +1,70 @@
+// Sums that cost no pass of their own on a device: where gradients meet (a residual's two ways), the later convolution's gradient is added to
+// the earlier one's memory by the kernel that computes it.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "src/graph/plan_compiler.h"
+
+namespace perigee {
+namespace {
+
+bool is_op(const Node& node, std::string_view name) { return name == node.op->name; }
+
+}  // namespace
+
+void PlanCompiler::find_joins() {
+  if (options_.backend != Backend::cuda) return;
+  std::map<ValueId, std::vector<int>> users;  // nodes, ascending
+  for (const Node& node : graph_.nodes())
+    for (const ValueId& id : node.inputs)
+      if (live_[static_cast<size_t>(node.id)] && id.node >= 0) users[id].push_back(node.id);
+  std::set<ValueId> kept;
+  for (const NamedValue& output : graph_.outputs()) kept.insert(output.value);
+  for (const Assignment& assignment : graph_.assignments()) kept.insert(assignment.value);
+  for (const Node& add : graph_.nodes()) {
+    if (!live_[static_cast<size_t>(add.id)] || !is_op(add, "add") || external_index({add.id, 0}) >= 0) continue;
+    for (const int k : {0, 1}) {
+      const ValueId product = add.inputs[static_cast<size_t>(k)], other = add.inputs[static_cast<size_t>(1 - k)];
+      if (product.node < 0 || other.node < 0 || other.node >= product.node) continue;
+      if (!is_op(graph_.node(product), "conv2d_grad_input") || graph_.type(other) != add.outputs[0] || kept.contains(product) ||
+          kept.contains(other))
+        continue;
+      const std::vector<int>& of_other = users[other];
+      if (users[product].size() != 1 || of_other.back() != add.id) continue;
+      if (of_other.size() > 1 && of_other[of_other.size() - 2] >= product.node) continue;
+      joins_[product.node] = other;
+      joined_[add.id] = other;
+    }
+  }
+}
+
+// Whether the node's result can be added to what lies at its join's operand, which is nobody else's.
+bool PlanCompiler::join(const Node& node, PlanStep& step) {
+  const auto found = joins_.find(node.id);
+  if (found == joins_.end()) return false;
+  const Operand target = at(found->second);
+  const auto drop = [&] {
+    std::erase_if(joined_, [&](const auto& add) { return add.second == found->second; });
+    return false;
+  };
+  if (target.place != Place::arena || target.index < 0 || target.offset != 0) return drop();
+  if (!target.view.channels_last() && !target.view.contiguous()) return drop();
+  for (size_t n = 0; n < places_.size(); ++n)
+    for (const Operand& place : places_[n])
+      if (place.place == Place::arena && place.index == target.index && static_cast<int>(n) != found->second.node && last_use_[n] > node.id)
+        return drop();
+  step.out = {target};
+  step.accumulate = true;
+  for (const Kernel* kernel : candidates_of(step))
+    if (!kernel->accumulates) {
+      step.out.clear();
+      step.accumulate = false;
+      return drop();
+    }
+  at({node.id, 0}) = target;
+  return true;
+}
+
+}  // namespace perigee
