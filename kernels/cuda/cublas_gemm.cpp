@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "kernels/cuda/counters.h"
 #include "kernels/cuda/libraries.h"
 
 namespace perigee {
@@ -247,6 +248,7 @@ cublasStatus_t multiply(cublasLtHandle_t handle, const Gemm& g, const Prepared& 
   void* const c = const_cast<void*>(g.c.data);
   const int algorithm = std::min(queue.algorithm, p.count - 1);
   queue.taken = std::max(queue.taken, algorithm);
+  count_cuda(&CudaCounts::launches);
   return lt().Matmul(handle, p.operation, alpha, g.b.data, p.left, g.a.data, p.right, g.accumulate ? alpha : none, c, p.result, c, p.result,
                      &p.algorithms[static_cast<size_t>(algorithm)], queue.workspace, queue.workspace_bytes,
                      static_cast<cudaStream_t>(queue.stream));

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "kernels/cuda/counters.h"
 #include "kernels/cuda/cudnn_graph.cuh"
 
 namespace perigee {
@@ -258,6 +259,7 @@ cudnnStatus_t execute(const CudnnConv& conv, const CudnnConvData& data, const Cu
       .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, std::span(ids.data(), count))
       .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, queue.workspace)
       .finalize();
+  count_cuda(&CudaCounts::launches);
   return pack.ok() ? cudnn().execute(handle, plan.get(), pack.get()) : pack.status();
 }
 

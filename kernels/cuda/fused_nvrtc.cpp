@@ -6,6 +6,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "kernels/cuda/counters.h"
 #include "kernels/cuda/fused_source.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/nvrtc_cache.h"
@@ -113,6 +114,7 @@ void run(const KernelCall& call) {
   void* pointers[kFusedInputs + kFusedOutputs];
   void* arguments[kFusedInputs + kFusedOutputs];
   for (int i = 0; i < call.n_in + call.n_out; ++i) pointers[i] = operand(call, i).data, arguments[i] = &pointers[i];
+  count_cuda(&CudaCounts::launches);
   const auto blocks = static_cast<unsigned>((made.threads + kBlock - 1) / kBlock);
   const CUresult status =
       driver().launch(made.function, blocks, 1, 1, kBlock, 1, 1, 0, static_cast<CUstream>(queue.stream), arguments, nullptr);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/counters.h"
 #include "kernels/cuda/queue.h"
 #include "kernels/kernel.h"
 
@@ -37,11 +38,14 @@ class Launches {
     config.gridDim = dim3(static_cast<unsigned>(blocks));
     config.blockDim = dim3(static_cast<unsigned>(threads));
     config.stream = stream_;
+    count_cuda(&CudaCounts::launches);
     status_ = blocks <= INT32_MAX ? cudaLaunchKernelEx(&config, kernel, static_cast<Expected>(arguments)...) : cudaErrorInvalidValue;
   }
 
   void zero(void* memory, size_t bytes) {
-    if (status_ == cudaSuccess && bytes > 0) status_ = cudaMemsetAsync(memory, 0, bytes, stream_);
+    if (status_ != cudaSuccess || bytes == 0) return;
+    count_cuda(&CudaCounts::launches);
+    status_ = cudaMemsetAsync(memory, 0, bytes, stream_);
   }
 
   int status() const { return status_; }

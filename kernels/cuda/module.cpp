@@ -21,6 +21,11 @@ int told(cudaError_t status) {
   return status;
 }
 
+int counted(int64_t CudaCounts::*which, cudaError_t status) {
+  count_cuda(which);
+  return told(status);
+}
+
 int device_count(int* count) { return told(cudaGetDeviceCount(count)); }
 
 int device(int index, CudaDevice* device) {
@@ -44,43 +49,66 @@ const char* message(int code) { return cudaGetErrorString(static_cast<cudaError_
 
 int select(int device) { return told(cudaSetDevice(device)); }
 int memory(size_t* free, size_t* total) { return told(cudaMemGetInfo(free, total)); }
-int allocate(size_t bytes, void** memory) { return told(cudaMalloc(memory, bytes)); }
-int release(void* memory) { return told(cudaFree(memory)); }
-int upload(void* device, const void* host, size_t bytes) { return told(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice)); }
-int download(void* host, const void* device, size_t bytes) { return told(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost)); }
-int allocate_pinned(size_t bytes, void** memory) { return told(cudaHostAlloc(memory, bytes, cudaHostAllocPortable)); }
-int release_pinned(void* memory) { return told(cudaFreeHost(memory)); }
+int allocate(size_t bytes, void** memory) { return counted(&CudaCounts::allocations, cudaMalloc(memory, bytes)); }
+int release(void* memory) { return counted(&CudaCounts::allocations, cudaFree(memory)); }
+int upload(void* device, const void* host, size_t bytes) {
+  return counted(&CudaCounts::host_waits, cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+}
+int download(void* host, const void* device, size_t bytes) {
+  return counted(&CudaCounts::host_waits, cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
+}
+int allocate_pinned(size_t bytes, void** memory) {
+  return counted(&CudaCounts::allocations, cudaHostAlloc(memory, bytes, cudaHostAllocPortable));
+}
+int release_pinned(void* memory) { return counted(&CudaCounts::allocations, cudaFreeHost(memory)); }
 
 int create_stream(void** stream) { return told(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(stream), cudaStreamNonBlocking)); }
 int destroy_stream(void* stream) { return told(cudaStreamDestroy(stream_of(stream))); }
-int wait_for_stream(void* stream) { return told(cudaStreamSynchronize(stream_of(stream))); }
+int wait_for_stream(void* stream) { return counted(&CudaCounts::host_waits, cudaStreamSynchronize(stream_of(stream))); }
 int create_event(void** event) { return told(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event), cudaEventDisableTiming)); }
 int create_timer(void** event) { return told(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event), cudaEventDefault)); }
 int destroy_event(void* event) { return told(cudaEventDestroy(event_of(event))); }
 int record_event(void* event, void* stream) { return told(cudaEventRecord(event_of(event), stream_of(stream))); }
-int wait_for_event(void* event) { return told(cudaEventSynchronize(event_of(event))); }
+int wait_for_event(void* event) {
+  count_cuda(&CudaCounts::event_waits);
+  const cudaError_t status = cudaEventQuery(event_of(event));
+  if (status != cudaErrorNotReady) return told(status);
+  told(status);
+  return counted(&CudaCounts::blocked_event_waits, cudaEventSynchronize(event_of(event)));
+}
 int elapsed(void* begin, void* end, float* milliseconds) {
   return told(cudaEventElapsedTime(milliseconds, event_of(begin), event_of(end)));
 }
 int stream_waits(void* stream, void* event) { return told(cudaStreamWaitEvent(stream_of(stream), event_of(event), 0)); }
 int copy(void* to, const void* from, size_t bytes, void* stream) {
-  return bytes == 0 ? cudaSuccess : told(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)));
+  if (bytes == 0) return cudaSuccess;
+  return counted(&CudaCounts::copies, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)));
 }
 int clear(void* memory, size_t bytes, void* stream) {
-  return bytes == 0 ? cudaSuccess : told(cudaMemsetAsync(memory, 0, bytes, stream_of(stream)));
+  if (bytes == 0) return cudaSuccess;
+  return counted(&CudaCounts::launches, cudaMemsetAsync(memory, 0, bytes, stream_of(stream)));
 }
 
-int begin_capture(void* stream) { return told(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal)); }
+int begin_capture(void* stream) {
+  const int status = told(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal));
+  count_nothing(status == cudaSuccess);
+  return status;
+}
 
 int end_capture(void* stream, void** graph) {
   cudaGraph_t captured = nullptr;
+  count_nothing(false);
   cudaError_t status = cudaStreamEndCapture(stream_of(stream), &captured);
   if (status == cudaSuccess && graph != nullptr) status = cudaGraphInstantiate(reinterpret_cast<cudaGraphExec_t*>(graph), captured, 0);
+  size_t nodes = 0;
+  if (status == cudaSuccess && cudaGraphGetNodes(captured, nullptr, &nodes) == cudaSuccess) set_captured_nodes(static_cast<int64_t>(nodes));
   if (captured != nullptr) cudaGraphDestroy(captured);
   return told(status);
 }
 
-int launch_graph(void* graph, void* stream) { return told(cudaGraphLaunch(graph_of(graph), stream_of(stream))); }
+int launch_graph(void* graph, void* stream) {
+  return counted(&CudaCounts::graph_launches, cudaGraphLaunch(graph_of(graph), stream_of(stream)));
+}
 int destroy_graph(void* graph) { return told(cudaGraphExecDestroy(graph_of(graph))); }
 
 // For what cuBLASLt and cuDNN write between their own steps; an algorithm that wants more is not chosen.
@@ -145,6 +173,7 @@ const perigee::CudaModule* perigee_cuda_module() {
                                  .end_capture = end_capture,
                                  .launch_graph = launch_graph,
                                  .destroy_graph = destroy_graph,
+                                 .counts = cuda_counts,
                                  .open_queue = open_queue,
                                  .close_queue = close_queue,
                                  .kernels = cuda_kernel_lists,

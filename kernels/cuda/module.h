@@ -7,6 +7,7 @@
 #include <span>
 
 #include "kernels/cuda/codec.h"
+#include "kernels/cuda/counters.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/queue.h"
 #include "kernels/cuda/step.h"
@@ -24,7 +25,7 @@ struct CudaDevice {
 // Functions that return an int give 0 or a code for message(). Streams, events and graphs are the runtime's handles.
 struct CudaModule {
   // Grows with every change of what is below: a module of another build is refused.
-  static constexpr uint32_t kVersion = 4;
+  static constexpr uint32_t kVersion = 5;
   uint32_t version = kVersion;
   // 0, or a code for message(): where there is no driver, no device, ...
   int (*device_count)(int* count) = nullptr;
@@ -60,6 +61,7 @@ struct CudaModule {
   int (*end_capture)(void* stream, void** graph) = nullptr;  // null graph: drops what was captured
   int (*launch_graph)(void* graph, void* stream) = nullptr;
   int (*destroy_graph)(void* graph) = nullptr;
+  CudaCounts (*counts)() = nullptr;
 
   // A queue with a stream of its own, the libraries that this machine has and, where there are any, a workspace for them.
   int (*open_queue)(int device, CudaQueue* queue) = nullptr;

@@ -10,81 +10,102 @@ namespace perigee {
 namespace {
 
 template <class Word>
-__global__ void __launch_bounds__(kThreads) gather_kernel(const Word* from, const int64_t* rows, int64_t n, int64_t words, Word* to) {
-  for (int64_t i = thread_of_grid(); i < n * words; i += threads_of_grid()) to[i] = from[rows[i / words] * words + i % words];
+__device__ void gather_words(const CudaGatherField& field, const int64_t* rows, int64_t n, int64_t begin, int64_t step) {
+  const auto* const from = static_cast<const Word*>(field.from);
+  auto* const to = static_cast<Word*>(field.to);
+  const int64_t words = field.bytes / static_cast<int64_t>(sizeof(Word));
+  for (int64_t i = begin; i < n * words; i += step) to[i] = from[rows[i / words] * words + i % words];
 }
 
-template <class Word>
-void gather_words(const void* from, const int64_t* rows, int64_t n, size_t bytes, void* to, CudaQueue& queue) {
-  const auto words = static_cast<int64_t>(bytes / sizeof(Word));
+struct GatherGrid {
+  int64_t ends[kGatherFields];  // by field: one behind its last block
+};
+
+// All fields at once: each has a run of the blocks.
+__global__ void __launch_bounds__(kThreads) gather_kernel(CudaGatherCall call, GatherGrid grid) {
+  const int64_t block = blockIdx.x;
+  int f = 0;
+  while (block >= grid.ends[f]) ++f;
+  const CudaGatherField& field = call.fields[f];
+  const int64_t first = f > 0 ? grid.ends[f - 1] : 0;
+  const int64_t begin = (block - first) * kThreads + threadIdx.x, step = (grid.ends[f] - first) * kThreads;
+  if (field.bytes % 16 == 0) gather_words<uint4>(field, call.rows, call.n, begin, step);
+  else if (field.bytes % 4 == 0) gather_words<uint32_t>(field, call.rows, call.n, begin, step);
+  else gather_words<uint8_t>(field, call.rows, call.n, begin, step);
+}
+
+void gather(const CudaGatherCall& call, CudaQueue& queue) {
   Launches on(queue, "gather_rows");
-  on.launch(gather_kernel<Word>, blocks_for(n * words), kThreads, static_cast<const Word*>(from), rows, n, words, static_cast<Word*>(to));
+  GatherGrid grid = {};
+  int64_t blocks = 0;
+  for (int f = 0; f < call.count; ++f) {
+    const int64_t bytes = call.fields[f].bytes, word = bytes % 16 == 0 ? 16 : bytes % 4 == 0 ? 4 : 1;
+    blocks += blocks_for(call.n * (bytes / word));
+    grid.ends[f] = blocks;
+  }
+  on.launch(gather_kernel, blocks, kThreads, call, grid);
 }
 
-void gather_rows(const void* from, const int64_t* rows, int64_t n, size_t bytes, void* to, CudaQueue& queue) {
-  if (bytes % sizeof(uint4) == 0) gather_words<uint4>(from, rows, n, bytes, to, queue);
-  else if (bytes % sizeof(uint32_t) == 0) gather_words<uint32_t>(from, rows, n, bytes, to, queue);
-  else gather_words<uint8_t>(from, rows, n, bytes, to, queue);
+__device__ inline double number_at(const View& view, int64_t i) {
+  return view.dtype == Dtype::f64 ? static_cast<const double*>(view.data)[i] : static_cast<double>(static_cast<const float*>(view.data)[i]);
 }
 
-// A warp a row: where the first of its largest elements is.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    correct_kernel(const T* output, int64_t rows, int64_t classes, const int64_t* labels, int64_t* counter) {
-  const int64_t row = warp_of_grid();
-  if (row >= rows) return;
-  const T* const values = output + row * classes;
+// By a warp: whether the first of a row's largest elements is where the label says.
+__device__ inline bool answers_rightly(const CudaJudgeCall& call, int64_t row) {
+  const int64_t classes = call.output.dims[1], first = row * classes;
   int64_t at = min(static_cast<int64_t>(lane_of_warp()), classes - 1);
-  T best = values[at];
-  for (int64_t i = at + kWarp; i < classes; i += kWarp)
-    if (values[i] > best) best = values[i], at = i;
+  double best = number_at(call.output, first + at);
+  for (int64_t i = at + kWarp; i < classes; i += kWarp) {
+    const double value = number_at(call.output, first + i);
+    if (value > best) best = value, at = i;
+  }
   for (int other = kWarp / 2; other > 0; other /= 2) {
-    const T value = __shfl_sync(kAllLanes, best, lane_of_warp() ^ other);
+    const double value = __shfl_sync(kAllLanes, best, lane_of_warp() ^ other);
     const int64_t where = __shfl_sync(kAllLanes, at, lane_of_warp() ^ other);
     if (value > best || (value == best && where < at)) best = value, at = where;
   }
-  if (lane_of_warp() == 0 && at == labels[row])
-    atomicAdd(reinterpret_cast<unsigned long long*>(counter), 1ull);  // of integers: any order will do
+  return at == call.labels[row];
 }
 
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    judge_kernel(const T* loss, int64_t n, int64_t* counter, int32_t* stopped, CudaUpdate* update, CudaStepRecord* record) {
+// A warp a row; the block that is done last sums up. The counter's upper half counts the blocks that are done.
+__global__ void __launch_bounds__(kThreads) judge_kernel(CudaJudgeCall call) {
   __shared__ double sums[kThreads];
+  __shared__ int last;
+  auto* const counter = reinterpret_cast<unsigned long long*>(call.counter);
+  const int64_t row = warp_of_grid();
+  if (call.output.data != nullptr && row < call.output.dims[0]) {
+    const bool right = answers_rightly(call, row);
+    if (lane_of_warp() == 0 && right) atomicAdd(counter, 1ull);  // of integers: any order will do
+  }
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) last = atomicAdd(counter, 1ull << 32) >> 32 == gridDim.x - 1;
   double own = 0;
-  for (int64_t i = threadIdx.x; i < n; i += kThreads) own += static_cast<double>(loss[i]);
+  for (int64_t i = threadIdx.x; i < call.loss.dims[0]; i += kThreads) own += number_at(call.loss, i);
   sums[threadIdx.x] = own;
   __syncthreads();
   for (int half = kThreads / 2; half > 0; half /= 2) {
     if (static_cast<int>(threadIdx.x) < half) sums[threadIdx.x] += sums[threadIdx.x + half];
     __syncthreads();
   }
-  if (threadIdx.x != 0) return;
+  if (threadIdx.x != 0 || !last) return;
   const double sum = sums[0];
-  if (!(fabs(sum) <= 1.7976931348623157e308)) *stopped = 1;
-  if (update != nullptr) update->skip = *stopped;
+  CudaStepRecord* const record = call.record;
+  if (!(fabs(sum) <= 1.7976931348623157e308)) *call.stopped = 1;
+  if (call.update != nullptr) call.update->skip = *call.stopped;
   record->loss_sum = sum;
   record->gradient_norm = -1;
-  record->correct = *counter;
-  record->stopped = *stopped;
+  record->correct = static_cast<int64_t>(atomicAdd(counter, 0ull) & 0xffffffffu);
+  record->stopped = *call.stopped;
   record->overflowed = 0;
   record->seed = 0;
   *counter = 0;
 }
 
-template <class T>
-void judge_typed(const CudaJudgeCall& call, CudaQueue& queue) {
-  Launches on(queue, "judge");
-  if (call.output.data != nullptr)
-    on.launch(correct_kernel<T>, ceil_divide(call.output.dims[0], kThreads / kWarp), kThreads, call.output.as<const T>(),
-              call.output.dims[0], call.output.dims[1], call.labels, call.counter);
-  on.launch(judge_kernel<T>, 1, kThreads, call.loss.as<const T>(), call.loss.elements(), call.counter, call.stopped, call.update,
-            call.record);
-}
-
 void judge(const CudaJudgeCall& call, CudaQueue& queue) {
-  if (call.loss.dtype == Dtype::f64) judge_typed<double>(call, queue);
-  else judge_typed<float>(call, queue);
+  Launches on(queue, "judge");
+  const int64_t rows = call.output.data != nullptr ? call.output.dims[0] : 0;
+  on.launch(judge_kernel, rows > 0 ? ceil_divide(rows, kThreads / kWarp) : 1, kThreads, call);
 }
 
 __device__ inline CudaUpdateWindow* windows_of(CudaUpdate* update) { return reinterpret_cast<CudaUpdateWindow*>(update + 1); }
@@ -95,7 +116,6 @@ constexpr int kLanes = 8;  // of block_math's sums of squares
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     squares_kernel(const T* gradient, CudaUpdate* update, const int64_t* pieces, int64_t piece_count, double* sums) {
-  __shared__ double lanes[kThreads];
   const int64_t piece = thread_of_grid() / kLanes;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   double own = 0;
@@ -108,27 +128,31 @@ __global__ void __launch_bounds__(kThreads)
     }
     const CudaUpdateWindow& window = windows_of(update)[low];
     const int64_t begin = window.begin + (piece - pieces[low]) * kNormPiece, end = min(window.end, begin + kNormPiece);
+#pragma unroll 8  // so many loads in flight
     for (int64_t i = begin + lane; i < end; i += kLanes) own += static_cast<double>(gradient[i]) * static_cast<double>(gradient[i]);
   }
-  lanes[threadIdx.x] = own;
-  __syncthreads();
-  if (lane != 0 || piece >= piece_count) return;
-  const double* const l = lanes + threadIdx.x;
-  sums[piece] = ((l[0] + l[1]) + (l[2] + l[3])) + ((l[4] + l[5]) + (l[6] + l[7]));
+  for (int other = 1; other < kLanes; other *= 2) own += __shfl_xor_sync(kAllLanes, own, other);
+  if (lane == 0 && piece < piece_count) sums[piece] = own;
 }
 
-// One block: a thread for each group, in turns, and one for the whole.
+// One block: a warp for each window's pieces, in turns; then a thread for each group, in turns, and one for the whole.
 __global__ void __launch_bounds__(kThreads) norms_kernel(CudaNormCall call) {
   CudaUpdateWindow* const windows = windows_of(call.update);
   const auto scale_of = [&](int window) { return windows[window].params.gradient_scale; };
   const double scale = call.windows > 0 ? scale_of(0) : 0;  // the same for all, until here
+  double* const by_window = call.sums + call.piece_count;
+  for (int w = warp_of_block(); w < call.windows; w += kThreads / kWarp) {
+    double sum = 0;
+    for (int64_t piece = call.pieces[w] + lane_of_warp(); piece < call.pieces[w + 1]; piece += kWarp) sum += call.sums[piece];
+    for (int other = kWarp / 2; other > 0; other /= 2) sum += __shfl_xor_sync(kAllLanes, sum, other);
+    if (lane_of_warp() == 0) by_window[w] = sum;
+  }
   __syncthreads();
   for (int group = static_cast<int>(threadIdx.x); group <= call.group_count; group += kThreads) {
     const bool whole = group == call.group_count;
     double sum = 0;
     for (int w = 0; w < call.windows; ++w)
-      if (whole || call.groups[w] == group)
-        for (int64_t piece = call.pieces[w]; piece < call.pieces[w + 1]; ++piece) sum += call.sums[piece];
+      if (whole || call.groups[w] == group) sum += by_window[w];
     const double norm = sqrt(sum) * fabs(scale);
     if (whole) {
       call.record->gradient_norm = norm;
@@ -184,15 +208,32 @@ void constrain(const CudaConstraint& call, CudaQueue& queue) {
   else on.launch(constrain_kernel<float>, blocks_for(call.vectors), kThreads, call);
 }
 
-__global__ void __launch_bounds__(kThreads) commit_kernel(uint8_t* to, const uint8_t* from, int64_t bytes, const int32_t* stopped) {
+constexpr int kCommitted = 128, kCommitBlocks = 8;  // states a launch, blocks a state
+
+struct Commits {
+  CudaCommit states[kCommitted];
+};
+
+__global__ void __launch_bounds__(kThreads) commit_kernel(Commits commits, const int32_t* stopped) {
   if (*stopped != 0) return;
-  for (int64_t i = thread_of_grid(); i < bytes; i += threads_of_grid()) to[i] = from[i];
+  const CudaCommit& state = commits.states[blockIdx.x / kCommitBlocks];
+  const int64_t first = (blockIdx.x % kCommitBlocks) * kThreads + threadIdx.x, step = kCommitBlocks * kThreads;
+  if (state.bytes % 4 == 0) {
+    for (int64_t i = first; i < state.bytes / 4; i += step)
+      static_cast<uint32_t*>(state.to)[i] = static_cast<const uint32_t*>(state.from)[i];
+    return;
+  }
+  for (int64_t i = first; i < state.bytes; i += step) static_cast<uint8_t*>(state.to)[i] = static_cast<const uint8_t*>(state.from)[i];
 }
 
-void commit(void* to, const void* from, size_t bytes, const int32_t* stopped, CudaQueue& queue) {
+void commit(const CudaCommit* states, size_t count, const int32_t* stopped, CudaQueue& queue) {
   Launches on(queue, "commit");
-  on.launch(commit_kernel, blocks_for(static_cast<int64_t>(bytes)), kThreads, static_cast<uint8_t*>(to), static_cast<const uint8_t*>(from),
-            static_cast<int64_t>(bytes), stopped);
+  for (size_t begin = 0; begin < count; begin += kCommitted) {
+    Commits some = {};
+    const size_t n = min(size_t{kCommitted}, count - begin);
+    for (size_t i = 0; i < n; ++i) some.states[i] = states[begin + i];
+    on.launch(commit_kernel, static_cast<int64_t>(n) * kCommitBlocks, kThreads, some, stopped);
+  }
 }
 
 // The host wrote the image before it knew whether the step before was skipped: the windows are those of what is so.
@@ -256,7 +297,7 @@ void end_scaled(const CudaScaleCall& call, CudaQueue& queue) {
 }  // namespace
 
 const CudaSteps& cuda_steps() {
-  static const CudaSteps steps{.gather_rows = gather_rows,
+  static const CudaSteps steps{.gather = gather,
                                .judge = judge,
                                .norms = norms,
                                .constrain = constrain,

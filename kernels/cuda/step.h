@@ -44,8 +44,29 @@ struct CudaScaleCall {
   CudaStepRecord* record = nullptr;
 };
 
+constexpr int kGatherFields = 8;  // at once
+
+// Of the same examples' fields: to[i] = from[rows[i]], rows of `bytes` bytes; from and to on borders of 16 bytes.
+struct CudaGatherField {
+  const void* from = nullptr;
+  void* to = nullptr;
+  int64_t bytes = 0;
+};
+struct CudaGatherCall {
+  CudaGatherField fields[kGatherFields];
+  int count = 0;
+  const int64_t* rows = nullptr;
+  int64_t n = 0;
+};
+
+struct CudaCommit {  // a state's next value
+  void* to = nullptr;
+  const void* from = nullptr;
+  int64_t bytes = 0;
+};
+
 struct CudaJudgeCall {
-  View loss;                        // [N]: f32 or f64
+  View loss;                        // [N], contiguous: f32 or f64
   View output;                      // [N, C], contiguous, of the same type; data null: nothing is counted
   const int64_t* labels = nullptr;  // [N]
   int64_t* counter = nullptr;       // 0 before and after
@@ -65,7 +86,7 @@ struct CudaNormCall {
   int32_t windows = 0, group_count = 0;
   const int64_t* pieces = nullptr;  // by window: the number of its first piece, ascending; one more behind the last
   int64_t piece_count = 0;
-  double* sums = nullptr;  // [piece_count], scratch
+  double* sums = nullptr;  // [piece_count + windows], scratch
   CudaNorms kind = CudaNorms::cut;
   double threshold = 1;
   CudaStepRecord* record = nullptr;  // gets the norm of all
@@ -84,12 +105,12 @@ struct CudaConstraint {
 };
 
 struct CudaSteps {
-  // to[i] = from[rows[i]], rows of `bytes` bytes.
-  void (*gather_rows)(const void* from, const int64_t* rows, int64_t n, size_t bytes, void* to, CudaQueue&) = nullptr;
+  void (*gather)(const CudaGatherCall&, CudaQueue&) = nullptr;
   void (*judge)(const CudaJudgeCall&, CudaQueue&) = nullptr;
   void (*norms)(const CudaNormCall&, CudaQueue&) = nullptr;
   void (*constrain)(const CudaConstraint&, CudaQueue&) = nullptr;
-  void (*commit)(void* to, const void* from, size_t bytes, const int32_t* stopped, CudaQueue&) = nullptr;
+  // Nothing where `stopped` is not 0.
+  void (*commit)(const CudaCommit* states, size_t count, const int32_t* stopped, CudaQueue&) = nullptr;
   void (*begin_scaled)(const CudaScaleCall&, CudaQueue&) = nullptr;
   void (*end_scaled)(const CudaScaleCall&, CudaQueue&) = nullptr;
 };

@@ -49,12 +49,25 @@ void Clip::measure(size_t first, size_t last, const void* gradient, const BlockM
   }
 }
 
+// In 32 sums side by side, which meet in a tree: what a warp of a device does (kernels/cuda/step.cu).
+double Clip::sum_of_window(size_t first, size_t last) const {
+  constexpr size_t kLanes = 32;
+  double lanes[kLanes] = {};
+  for (size_t i = first; i < last; ++i) lanes[(i - first) % kLanes] += sums_[i];
+  for (size_t half = kLanes / 2; half > 0; half /= 2)
+    for (size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  return lanes[0];
+}
+
 void Clip::finish(double scale) {
   std::fill(factors_.begin(), factors_.end(), 0.0);
   double total = 0;
-  for (size_t i = 0; i < sums_.size(); ++i) {
-    factors_[static_cast<size_t>(groups_[static_cast<size_t>(pieces_[i].window)])] += sums_[i];
-    total += sums_[i];
+  for (size_t first = 0, last; first < sums_.size(); first = last) {
+    const auto window = static_cast<size_t>(pieces_[first].window);
+    for (last = first; last < sums_.size() && static_cast<size_t>(pieces_[last].window) == window;) ++last;
+    const double sum = sum_of_window(first, last);
+    factors_[static_cast<size_t>(groups_[window])] += sum;
+    total += sum;
   }
   global_norm_ = std::sqrt(total) * std::fabs(scale);
   for (double& factor : factors_) {

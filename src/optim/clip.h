@@ -41,6 +41,8 @@ class Clip {
   int groups() const { return static_cast<int>(factors_.size()); }
 
  private:
+  double sum_of_window(size_t first, size_t last) const;  // of these pieces, all of one window
+
   enum class Kind { none, value, norm, group_norm, renormalize };
 
   Kind kind_ = Kind::none;

@@ -162,8 +162,7 @@ int DeviceStep::settle(Slot& slot, const Work& work, bool measure) {
   int measured = 0;
   for (bool again = true; again;) {
     PlanRun& run = plans_.at(work.examples);
-    for (size_t f = 0; f < fields_.size() && work.gather; ++f)
-      if (run.plan().input_index(input_names_[f]) >= 0) data_->gather(gpu_, f, ids, work.examples, gathered_[f].data(), gpu_.queue());
+    if (work.gather) data_->gather(gpu_, ids, work.examples, gathered_by(run.plan()), gpu_.queue());
     gpu_.check_queue("the gathering of a batch");
     bind_inputs(run, slot, work);
     if (scale_.data()) {
@@ -244,15 +243,22 @@ CudaScaleCall DeviceStep::scaling(Slot& slot, const Work& work) const {
           .record = record(slot)};
 }
 
+// By field: where it is gathered to; null where the plan does not read it.
+std::vector<std::byte*> DeviceStep::gathered_by(const Plan& plan) const {
+  std::vector<std::byte*> to;
+  for (size_t f = 0; f < fields_.size(); ++f) to.push_back(plan.input_index(input_names_[f]) >= 0 ? gathered_[f].data() : nullptr);
+  return to;
+}
+
 void DeviceStep::add_compute(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces) {
   const auto* const info = reinterpret_cast<const StepInfo*>(slot.device.data());
   const auto* const ids = reinterpret_cast<const int64_t*>(slot.device.data() + layout_of(work).ids);
   PlanRun* const run = &plans_.at(work.examples);
-  for (size_t f = 0; f < fields_.size() && work.gather; ++f) {
-    if (run->plan().input_index(input_names_[f]) < 0) continue;
+  if (work.gather) {
+    const std::vector<std::byte*> to = gathered_by(run->plan());
     DeviceWork gather{.what = "the gathering of a batch"};
-    gather.access.write(range_of(gathered_[f].data(), gathered_[f].bytes()));
-    gather.queue = [this, f, ids, n = work.examples](CudaQueue& queue) { data_->gather(gpu_, f, ids, n, gathered_[f].data(), queue); };
+    for (size_t f = 0; f < to.size(); ++f) gather.access.write(range_of(to[f], gathered_[f].bytes()));
+    gather.queue = [this, ids, to, n = work.examples](CudaQueue& queue) { data_->gather(gpu_, ids, n, to, queue); };
     pieces->push_back(std::move(gather));
   }
   bind_inputs(*run, slot, work);
@@ -300,14 +306,17 @@ void DeviceStep::add_judge(Slot& slot, const Work& work, const PlanRun& run, std
 }
 
 void DeviceStep::add_commits(PlanRun& run, const int32_t* skip, std::vector<DeviceWork>* pieces) {
+  DeviceWork commit{.what = "the commit of states"};
+  commit.access.read(range_of(skip, sizeof *skip));
+  std::vector<CudaCommit> states;
   run.for_each_commit([&](void* to, const void* from, size_t bytes) {
-    DeviceWork commit{.what = "the commit of states"};
-    commit.access.read(range_of(skip, sizeof *skip));
     commit.access.read(range_of(from, bytes));
     commit.access.write(range_of(to, bytes));
-    commit.queue = [=, this](CudaQueue& queue) { gpu_.module().steps->commit(to, from, bytes, skip, queue); };
-    pieces->push_back(std::move(commit));
+    states.push_back({to, from, static_cast<int64_t>(bytes)});
   });
+  if (states.empty()) return;
+  commit.queue = [this, states, skip](CudaQueue& queue) { gpu_.module().steps->commit(states.data(), states.size(), skip, queue); };
+  pieces->push_back(std::move(commit));
 }
 
 std::vector<DeviceWork> DeviceStep::work_of(Slot& slot, const Work& work) {
@@ -399,8 +408,7 @@ std::string DeviceStep::find_non_finite() {
   PlanRun& run = plans_.at(slot.work.examples);
   bind_inputs(run, slot, slot.work);
   const auto* const ids = reinterpret_cast<const int64_t*>(slot.device.data() + layout_of(slot.work).ids);
-  for (size_t f = 0; f < fields_.size() && slot.work.gather; ++f)
-    data_->gather(gpu_, f, ids, slot.work.examples, gathered_[f].data(), gpu_.queue());
+  if (slot.work.gather) data_->gather(gpu_, ids, slot.work.examples, gathered_by(run.plan()), gpu_.queue());
   std::vector<std::byte> values;
   run.queue_packs(gpu_.queue());
   for (size_t i = 0; i < run.plan().steps().size(); ++i) {

@@ -104,6 +104,7 @@ class DeviceStep {
   void bind_inputs(PlanRun& run, const Slot& slot, const Work& work);
   // What a graph of the work consists of, in an order that is right for one stream.
   std::vector<DeviceWork> work_of(Slot& slot, const Work& work);
+  std::vector<std::byte*> gathered_by(const Plan& plan) const;
   void add_compute(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces);
   void add_judge(Slot& slot, const Work& work, const PlanRun& run, std::vector<DeviceWork>* pieces);
   void add_commits(PlanRun& run, const int32_t* skip, std::vector<DeviceWork>* pieces);

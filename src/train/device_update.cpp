@@ -45,7 +45,7 @@ void DeviceUpdate::prepare_norms() {
   }
   groups_ = on_device(groups.data(), groups.size() * sizeof groups[0]);
   pieces_ = on_device(pieces.data(), pieces.size() * sizeof pieces[0]);
-  sums_ = model_.gpu().allocate(static_cast<size_t>(pieces.back()) * sizeof(double), "norms");
+  sums_ = model_.gpu().allocate((static_cast<size_t>(pieces.back()) + windows_.size()) * sizeof(double), "norms");
   norms_ = {.gradient = gradient_,
             .dtype = model_.model().params().dtype(),
             .groups = reinterpret_cast<const int32_t*>(groups_.data()),

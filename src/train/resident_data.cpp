@@ -43,8 +43,14 @@ std::unique_ptr<ResidentData> ResidentData::load(Gpu& gpu, const DataSource& sou
   return data;
 }
 
-void ResidentData::gather(Gpu& gpu, size_t i, const int64_t* ids, int64_t n, std::byte* to, CudaQueue& queue) const {
-  gpu.module().steps->gather_rows(columns_[i].values.data(), ids, n, columns_[i].row_bytes, to, queue);
+void ResidentData::gather(Gpu& gpu, const int64_t* ids, int64_t n, std::span<std::byte* const> to, CudaQueue& queue) const {
+  CudaGatherCall call{.rows = ids, .n = n};
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (to[i]) call.fields[call.count++] = {columns_[i].values.data(), to[i], static_cast<int64_t>(columns_[i].row_bytes)};
+    if (call.count < kGatherFields && i + 1 < columns_.size()) continue;
+    gpu.module().steps->gather(call, queue);
+    call.count = 0;
+  }
 }
 
 size_t ResidentData::bytes() const {

@@ -15,8 +15,8 @@ class ResidentData {
   // Null when the source gives other bytes in another epoch (DataSource::fixed), or would take more than half of the memory that is free.
   static std::unique_ptr<ResidentData> load(Gpu& gpu, const DataSource& source, std::span<const int> fields, uint64_t seed);
 
-  // Rows `ids` (the device's address) of the i-th of `fields`.
-  void gather(Gpu& gpu, size_t i, const int64_t* ids, int64_t n, std::byte* to, CudaQueue& queue) const;
+  // Rows `ids` (the device's address) of each of `fields` to `to`; null: not wanted.
+  void gather(Gpu& gpu, const int64_t* ids, int64_t n, std::span<std::byte* const> to, CudaQueue& queue) const;
   size_t bytes() const;
 
  private:

@@ -2,7 +2,10 @@
 //   train_bench JOB.json --batch 64 --threads 1 --repeats 5 --seconds 0.5
 //   train_bench JOB.json --batch 64 --threads 1 --steps 300       only makes so many steps
 //   train_bench JOB.json --device cuda:0 --seconds 2              by Trainer::run, which queues a step before it reads the one before
-// Steps the trainer with no hooks and prints one JSON object: {"images_per_s": [one number a repeat], "peak_mb": …, …}.
+// Steps the trainer with no hooks and prints one JSON object: {"images_per_s": [one number a repeat], "peak_mb": …, …}. On a GPU "per_step"
+// says what a step of the timed part asked of CUDA's runtime on average (kernels/cuda/counters.h): launches outside the graph and host_waits
+// must be 0; event_waits is 1, for the figures of the step before while the next one is queued, and blocked_event_waits how often the host,
+// being faster than the device, found that step not done yet.
 #include <sys/resource.h>
 
 #include <atomic>
@@ -13,6 +16,7 @@
 #include <string>
 
 #include "src/core/error.h"
+#include "src/io/cuda_module.h"
 #include "src/train/device_choice.h"
 #include "src/train/trainer.h"
 
@@ -59,16 +63,39 @@ Arguments parse(int argc, char** argv) {
   return arguments;
 }
 
+perigee::CudaCounts counts() {
+  std::string why;
+  const perigee::CudaModule* const module = perigee::cuda_module(&why);
+  return module ? module->counts() : perigee::CudaCounts();
+}
+
+perigee::Json per_step(const perigee::CudaCounts& before, const perigee::CudaCounts& after, int64_t steps) {
+  using perigee::CudaCounts;
+  static constexpr std::pair<const char*, int64_t CudaCounts::*> kCounts[] = {{"launches", &CudaCounts::launches},
+                                                                              {"graph_launches", &CudaCounts::graph_launches},
+                                                                              {"copies", &CudaCounts::copies},
+                                                                              {"allocations", &CudaCounts::allocations},
+                                                                              {"host_waits", &CudaCounts::host_waits},
+                                                                              {"event_waits", &CudaCounts::event_waits},
+                                                                              {"blocked_event_waits", &CudaCounts::blocked_event_waits}};
+  perigee::Json result = perigee::Json::object();
+  for (const auto& [name, which] : kCounts)
+    result.set(name, static_cast<double>(after.*which - before.*which) / static_cast<double>(steps));
+  result.set("graph_nodes", after.captured_nodes);
+  return result;
+}
+
 // Counts what run() takes until the time is over.
 class Meter : public perigee::Hook {
  public:
   void on_step(perigee::Trainer&, const perigee::StepReport& report) override {
     examples += report.examples;
+    ++steps;
     loss = report.loss;
     stop = seconds() >= end;
   }
   double end = 0, loss = 0;
-  int64_t examples = 0;
+  int64_t examples = 0, steps = 0;
   std::atomic<bool> stop{false};
 };
 
@@ -107,6 +134,7 @@ void bench(const Arguments& arguments) {
 
   perigee::Json rates = perigee::Json::array(), cpu_rates = perigee::Json::array();
   double loss = 0;
+  const perigee::CudaCounts before = ahead ? counts() : perigee::CudaCounts();
   for (int repeat = 0; repeat < arguments.repeats; ++repeat) {
     const double start = seconds(), cpu_start = cpu_seconds();
     const auto examples = static_cast<double>(train_for(trainer, meter, ahead, arguments.seconds, &loss));
@@ -118,6 +146,7 @@ void bench(const Arguments& arguments) {
   perigee::Json result = perigee::Json::object();
   result.set("images_per_s", rates);
   result.set("images_per_cpu_s", cpu_rates);
+  if (ahead && meter.steps > 0) result.set("per_step", per_step(before, counts(), meter.steps));
   result.set("batch", trainer.batch());
   result.set("threads", trainer.threads());
   result.set("sub_batch", trainer.sub_batch());

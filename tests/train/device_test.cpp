@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "src/io/cuda_module.h"
 #include "src/train/checkpoint.h"
 #include "src/train/device_choice.h"
 #include "src/train/evaluator.h"
@@ -208,11 +209,14 @@ class Watch : public Hook {
   void on_step(Trainer&, const StepReport& report) override {
     reports.push_back(report);
     counted.push_back(counters());
+    of_module_itself.push_back(cuda_module(&why)->counts());
   }
   void on_epoch(Trainer& trainer, uint64_t) override { at_epochs.push_back(bits_of(trainer)); }
 
   std::vector<StepReport> reports;
   std::vector<shim::Counters> counted;
+  std::vector<CudaCounts> of_module_itself;
+  std::string why;
   std::vector<Bits> at_epochs;
 };
 
@@ -278,6 +282,13 @@ TEST(Device, LaunchesNothingBesideTheGraphAndWaitsForNoStepThatWasJustQueued) {
   EXPECT_EQ(last.newest_waits - first.newest_waits, 0);
   EXPECT_EQ(last.event_waits - first.event_waits, 2);
   EXPECT_EQ(last.allocations - first.allocations, 0);
+  const CudaCounts &before = watch.of_module_itself[9], &after = watch.of_module_itself[11];
+  EXPECT_EQ(after.graph_launches - before.graph_launches, 2);
+  EXPECT_EQ(after.launches - before.launches, 0);
+  EXPECT_EQ(after.copies - before.copies, 2);
+  EXPECT_EQ(after.host_waits - before.host_waits, 0);
+  EXPECT_EQ(after.event_waits - before.event_waits, 2);
+  EXPECT_EQ(after.allocations - before.allocations, 0);
 }
 
 TEST(Device, StreamsMayRunAtOnceAsWell) {

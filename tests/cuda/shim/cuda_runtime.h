@@ -129,6 +129,8 @@ T atomicMax(T* to, T value) {
   return before;
 }
 
+inline void __threadfence() {}
+
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }

@@ -10,11 +10,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/cuda/shim/graph.h"
 #include "tests/cuda/shim/shim.h"
 
 struct CUevent_st {
@@ -38,17 +38,12 @@ struct CUstream_st {
   std::vector<size_t> tail;  // nodes of the capture that the next one here comes after
 };
 
-struct CUgraph_st {
-  struct Node {
-    std::function<void()> run;
-    std::vector<size_t> after;  // lower numbers
-  };
-  std::vector<Node> nodes;
+struct CUgraph_st : shim::Graph {
   std::vector<CUstream_st*> streams;  // that are being captured; the first began it
 };
 
-struct CUgraphExec_st : CUgraph_st {
-  explicit CUgraphExec_st(const CUgraph_st& graph) : CUgraph_st(graph) {}
+struct CUgraphExec_st : shim::Graph {
+  explicit CUgraphExec_st(const CUgraph_st& graph) : Graph(graph) {}
 };
 
 namespace {
@@ -143,40 +138,6 @@ void come_after(CUstream_st* stream, const std::vector<size_t>& nodes) {
   stream->tail.insert(stream->tail.end(), nodes.begin(), nodes.end());
   std::sort(stream->tail.begin(), stream->tail.end());
   stream->tail.erase(std::unique(stream->tail.begin(), stream->tail.end()), stream->tail.end());
-}
-
-// Whether all that other streams did comes before what the first one did last.
-bool joined(const CUgraph_st& graph) {
-  std::vector<bool> before(graph.nodes.size());
-  for (const size_t node : graph.streams[0]->tail) before[node] = true;
-  for (size_t i = graph.nodes.size(); i-- > 0;)
-    if (before[i])
-      for (const size_t node : graph.nodes[i].after) before[node] = true;
-  return std::find(before.begin(), before.end(), false) == before.end();
-}
-
-// Nodes in an order that their edges allow and that is as far from the captured one as it can be: of those that may run, the last. So a
-// missing edge shows. PERIGEE_SHIM_GRAPHS=captured takes the first, a number takes any, by that seed.
-void run_nodes(const CUgraph_st& graph) {
-  const char* const text = std::getenv("PERIGEE_SHIM_GRAPHS");
-  const std::string how = text != nullptr ? text : "";
-  std::mt19937 random(static_cast<unsigned>(std::atoi(how.c_str())));
-  std::vector<size_t> waits(graph.nodes.size());
-  std::vector<std::vector<size_t>> followers(graph.nodes.size());
-  std::vector<size_t> ready;  // ascending
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    waits[i] = graph.nodes[i].after.size();
-    for (const size_t node : graph.nodes[i].after) followers[node].push_back(i);
-    if (waits[i] == 0) ready.push_back(i);
-  }
-  while (!ready.empty()) {
-    const size_t at = how.empty() ? ready.size() - 1 : how == "captured" ? 0 : random() % ready.size();
-    const size_t node = ready[at];
-    ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(at));
-    graph.nodes[node].run();
-    for (const size_t next : followers[node])
-      if (--waits[next] == 0) ready.insert(std::upper_bound(ready.begin(), ready.end(), next), next);
-  }
 }
 
 int device_count() { return static_cast<int>(number_from("PERIGEE_SHIM_DEVICES", 1)); }
@@ -281,6 +242,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorNoDevice: return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
     case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
+    case cudaErrorNotReady: return "device not ready";
     case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
     case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureUnjoined: return "capturing stream has unjoined work";
@@ -396,7 +358,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const std::lock_guard lock(mutex);
   if (stream->capture == nullptr || stream->capture->streams[0] != stream) return say(cudaErrorInvalidValue);
   std::unique_ptr<CUgraph_st> captured(stream->capture);
-  const bool whole = joined(*captured);
+  const bool whole = captured->all_before(stream->tail);
   for (CUstream_st* of : std::exchange(captured->streams, {})) of->capture = nullptr;
   *graph = whole ? captured.release() : nullptr;
   return say(whole ? cudaSuccess : cudaErrorStreamCaptureUnjoined);
@@ -424,6 +386,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return push(stream, {.event = event, .number = ++event->recorded});
 }
 
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const std::lock_guard lock(mutex);
+  return say(event->reached == event->recorded ? cudaSuccess : cudaErrorNotReady);
+}
+
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::lock_guard lock(mutex);
   if (event->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
@@ -449,6 +416,12 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
   return say(cudaSuccess);
 }
 
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  if (nodes != nullptr) return say(cudaErrorInvalidValue);
+  *count = graph->nodes.size();
+  return say(cudaSuccess);
+}
+
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   const std::unique_ptr<CUgraph_st> dropped(graph);
   return say(cudaSuccess);
@@ -464,5 +437,5 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   if (sticky != cudaSuccess) return say(sticky);
   if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
   ++counters.graph_launches;
-  return push(stream, {.run = [exec] { run_nodes(*exec); }});
+  return push(stream, {.run = [exec] { exec->run_all(); }});
 }

@@ -1,0 +1,28 @@
+// What this process asked of CUDA's runtime so far: cheap counts, by which a program shows that its steps launch nothing beside their graph
+// and wait for nothing. No CUDA header is needed to include it.
+#pragma once
+
+#include <cstdint>
+
+namespace perigee {
+
+struct CudaCounts {
+  int64_t launches = 0;  // of kernels (a library's call counts as one) and fills, outside graphs; while captured they do not count
+  int64_t graph_launches = 0;
+  int64_t copies = 0;               // queued outside graphs
+  int64_t allocations = 0;          // of the device's and of pinned memory, taken and given back: the runtime may wait for the device there
+  int64_t host_waits = 0;           // for all that a stream has, or for a copy: the host idles until the device does
+  int64_t event_waits = 0;          // for one event, which others may be queued behind
+  int64_t blocked_event_waits = 0;  // of these: the event was not reached yet, so that the host idled
+  int64_t captured_nodes = 0;       // of the graph that was captured last: kernels, fills, copies
+};
+
+// The counts of the module. Any thread adds to them.
+CudaCounts cuda_counts();
+// One more; of what the calling thread captures, none.
+void count_cuda(int64_t CudaCounts::*which);
+void set_captured_nodes(int64_t nodes);
+// From now on, or no longer, the calling thread captures.
+void count_nothing(bool captures);
+
+}  // namespace perigee
