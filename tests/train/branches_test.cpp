@@ -64,6 +64,8 @@ const Case kCases[] = {
     {"text", &text_job, ""},
     {"noisy", &noisy_job, ""},
     {"half", &residual_job, R"(, "precision": "bf16")"},
+    {"scaled", &lenet_job, R"(, "precision": "fp16", "clip": {"type": "norm", "threshold": 0.5})"},
+    {"scaled_alone", &residual_job, R"(, "precision": "fp16")"},
     {"dropped_out", &noisy_job, R"(, "clip": {"type": "norm", "threshold": 0.5})"},
     {"clipped", &lenet_job, R"(, "clip": {"type": "layer_norm", "threshold": 0.1})"},
     {"constrained", &lenet_job, R"(, "constraint": [{"type": "max_norm", "max": 0.4}, {"type": "non_negative", "on": "bias"}])"},
