@@ -76,7 +76,7 @@ MODES = ("eager", "graph", "compile")
 def rehearse():
     """The same rows, small: what is proved is that they run."""
     global TURNS, EXAMPLES, STAGES
-    TURNS, EXAMPLES, STAGES = 2, 64, ((4, 1), (8, 2))
+    TURNS, EXAMPLES, STAGES = 1, 64, ((4, 1), (8, 2))
     for name, row in ROWS.items():
         layers, optimizer, shape, classes, batch, *rest = row
         if "ResNet" in name:
@@ -125,8 +125,8 @@ def perigee(program, job, seconds, name):
     if done.returncode:
         raise RuntimeError((done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1])
     result = json.loads(done.stdout)
-    if "device" in result:
-        COUNTERS[name] = result["device"]
+    if "per_step" in result:
+        COUNTERS[name] = result["per_step"]
     return result["images_per_s"][0]
 
 
@@ -359,8 +359,9 @@ def counted(name):
     if name not in COUNTERS:
         return f"    {name}: launches outside the graph and waits of the host were not measured"
     values = COUNTERS[name]
-    wrong = not REHEARSAL and (values.get("launches_per_step", 0) > 0 or values.get("waits_per_step", 0) > 0)
-    return f"    {name}, a step: " + ", ".join(f"{key} {value:g}" for key, value in values.items()) + (" FAIL " if wrong else "")
+    right = values["launches"] == 0 and values["host_waits"] == 0
+    return (f"    {name}, a step: " + ", ".join(f"{key} {value:g}" for key, value in values.items()) +
+            f"; launches and host_waits outside the graph (bar 0 and 0) {'PASS' if right else 'FAIL'} ")
 
 
 def main():

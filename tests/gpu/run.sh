@@ -1,28 +1,31 @@
 #!/usr/bin/env bash
-# Everything that needs an NVIDIA GPU, in one command: tests/gpu/run.sh [--bench] [--out FOLDER] [--seconds N]
+# Everything that needs an NVIDIA GPU, in one command: tests/gpu/run.sh [--bench] [--out FOLDER] [--seconds N] [--rehearse]
 #
 # Runs from the bundle that tests/gpu/bundle.sh makes (bash, python3 and a driver are enough; no network, no packages) or from a checkout
-# whose build/ has the tests. cuBLASLt, cuDNN and NVRTC are looked for in the loader's path and in python3's nvidia packages, data sets in
-# $PERIGEE_DATA. Without --bench: parity of every op and layer with the reference, training, LeNet to accuracy, compute-sanitizer. With it
-# also the benchmark, PyTorch in turns beside it. One table at the end says PASS, FAIL or "not measured" with the reason; each part has a
-# time limit and all of them together end within 9 minutes (--seconds).
+# whose build/ has the tests. cuBLASLt, cuDNN, NVRTC and NCCL are looked for in python3's nvidia packages, CUDA's folders and the loader's
+# path, data sets in $PERIGEE_DATA. Parity of every op, layer and codec with the reference, gradients, LeNet to accuracy, precisions,
+# determinism, memory, faults, compute-sanitizer; with --bench also the benchmark, PyTorch in turns beside it. One table at the end says
+# PASS, FAIL or "not measured" with the reason; each part has a time limit and all of them together end within 9 minutes (--seconds).
+# --rehearse runs the same from a checkout without a GPU, small, on what tests/cuda has in its place.
 #
 # Exit status: 0 nothing failed, 1 something did, 77 there is no GPU.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-bench=0 budget=540 out=
+bench=0 budget=540 out='' rehearse=0
+usage() { sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 2; }
 while (($#)); do
   case $1 in
     --bench) bench=1 ;;
-    --out) out=$2 && shift ;;
-    --seconds) budget=$2 && shift ;;
-    *) sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 2 ;;
+    --rehearse) rehearse=1 ;;
+    --out) (($# > 1)) || usage && out=$2 && shift ;;
+    --seconds) (($# > 1)) || usage && budget=$2 && shift ;;
+    *) usage ;;
   esac
   shift
 done
 out=${out:-$(mktemp -d)}
-mkdir -p "$out"
+mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
 : >"$out/table.txt"
 
 # In the bundle this file lies beside bin/ and lib/; in a checkout what is built lies in build/.
@@ -31,53 +34,70 @@ if [[ -x $here/bin/perigee ]]; then
   export LD_LIBRARY_PATH="$root/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
   export PERIGEE_CUDA_MODULE="$root/lib/libperigee_cuda.so"
   program() { echo "$root/bin/$1"; }
-  models=$root/models bench_script=$root/bench.py
 else
   root=$(cd "$here/../.." && pwd)
-  export PERIGEE_CUDA_MODULE="$root/build/repl/libperigee_cuda.so"
+  build=${PERIGEE_BUILD:-$root/build}
+  export build PERIGEE_CUDA_MODULE="$build/repl/libperigee_cuda.so"
   program() {
     case $1 in
-      perigee) echo "$root/build/repl/perigee" ;;
-      train_bench) echo "$root/build/tests/bench/train_bench" ;;
-      *) echo "$root/build/tests/gpu/$1" ;;
+      perigee) echo "$build/repl/perigee" ;;
+      train_bench) echo "$build/tests/bench/train_bench" ;;
+      *) echo "$build/tests/gpu/$1" ;;
     esac
   }
-  models=$root/models bench_script=$here/bench.py
 fi
 [[ -x $(program perigee) ]] || { echo "there is no $(program perigee): build first, or unpack the bundle" && exit 1; }
 
-# Folders of NVIDIA's libraries in Python's packages: .../nvidia/*/lib.
+# Folders of NVIDIA's libraries: of Python's packages (.../nvidia/*/lib, .../torch/lib), then of the toolkit.
 libraries() {
   python3 - <<'PYTHON' 2>/dev/null
-import glob, os, site, sysconfig
-roots = {sysconfig.get_paths()["purelib"], *site.getsitepackages(), site.getusersitepackages()}
-print(":".join(sorted(f for r in roots for f in glob.glob(os.path.join(r, "nvidia", "*", "lib")))))
+import glob, os, sys
+found = [f for p in sys.path if p for pattern in ("nvidia/*/lib", "torch/lib") for f in sorted(glob.glob(os.path.join(p, pattern)))]
+found += [f for p in ("/usr/local/cuda", *sorted(glob.glob("/usr/local/cuda-*"), reverse=True)) for f in (p + "/lib64", p + "/lib")]
+print(":".join(dict.fromkeys(f for f in found if glob.glob(f + "/lib*.so*"))))
 PYTHON
 }
-found=$(libraries)
-export PERIGEE_CUDA_LIBRARIES="${PERIGEE_CUDA_LIBRARIES:-}${PERIGEE_CUDA_LIBRARIES:+:}$found"
+if ((rehearse)); then
+  export PERIGEE_CUDA_MODULE="$build/tests/cuda/libperigee_cuda_shim.so" PERIGEE_CUDA_LIBRARIES="$build/tests/cuda/fakes"
+  export PERIGEE_SHIM_LIBRARIES=1 PERIGEE_SHIM_MEMORY=open PERIGEE_GPU_BRIEF=1
+else
+  PERIGEE_CUDA_LIBRARIES="${PERIGEE_CUDA_LIBRARIES:-}${PERIGEE_CUDA_LIBRARIES:+:}$(libraries)"
+  export PERIGEE_CUDA_LIBRARIES
+fi
+# What is measured and compiled on the way is this run's own.
+export XDG_CACHE_HOME="$out/cache" PERIGEE_GPU_OUT="$out/work" PERIGEE_PROGRAM
+PERIGEE_PROGRAM=$(program perigee)
+mkdir -p "$PERIGEE_GPU_OUT"
 
 row() { printf '%-34s %-13s %7s  %s\n' "$@" | tee -a "$out/table.txt"; }  # what, result, seconds, remark
+
+# Seconds that a part may take which wants so many.
+allowed() {
+  local left=$((budget - SECONDS))
+  echo $((left < $1 ? left : $1))
+}
 
 # part NAME SECONDS COMMAND…: one row. Status 77 is "not measured"; the last line of the output is the remark.
 failed=0
 part() {
-  local name=$1 limit=$2 log="$out/${1//[^a-zA-Z0-9]/_}.txt" begun=$SECONDS
+  local name=$1 wanted=$2 limit log="$out/${1//[^a-zA-Z0-9]/_}.txt" begun=$SECONDS
+  limit=$(allowed "$wanted")
   shift 2
-  local left=$((budget - SECONDS))
-  if ((left < 10)); then
+  if ((limit < 5)); then
     row "$name" "not measured" - "no time was left of $budget s"
     return
   fi
-  timeout -k 5 "$((left < limit ? left : limit))" "$@" >"$log" 2>&1
+  timeout -k 5 "$limit" "$@" >"$log" 2>&1 </dev/null
   local status=$? remark
-  remark=$(grep -v '^$' "$log" | tail -n 1 | cut -c1-100)
+  remark=$(grep -v '^ *$' "$log" | tail -n 1 | cut -c1-160)
+  local took=$((SECONDS - begun))
   case $status in
-    0) if grep -q '^\[  SKIPPED \]' "$log"; then row "$name" "not measured" $((SECONDS - begun)) "$(grep -m1 'no ' "$log" | cut -c1-100)"
-       else row "$name" PASS $((SECONDS - begun)) "$remark"; fi ;;
-    77) row "$name" "not measured" $((SECONDS - begun)) "$remark" ;;
-    124 | 137) row "$name" FAIL $((SECONDS - begun)) "was not done after so long; see $log" && failed=1 ;;
-    *) row "$name" FAIL $((SECONDS - begun)) "status $status, see $log: $remark" && failed=1 ;;
+    0) if grep -q '^\[  SKIPPED \]' "$log"; then row "$name" "not measured" $took "$(grep -m1 'no ' "$log" | cut -c1-160)"
+       else row "$name" PASS $took "$remark"; fi ;;
+    77) row "$name" "not measured" $took "$remark" ;;
+    124 | 137) if ((limit < wanted)); then row "$name" "not measured" $took "only $limit s of $budget s were left"
+       else row "$name" FAIL $took "was not done after $limit s; see $log" && failed=1; fi ;;
+    *) row "$name" FAIL $took "status $status, see $log: $remark" && failed=1 ;;
   esac
 }
 
@@ -89,45 +109,69 @@ if ! grep -qE '^ *ok +GPU ' "$out/doctor.txt"; then
 fi
 echo
 
+check() { python3 "$here/checks.py" "$@"; }
+test_of() { "$(program "$1")" --gtest_brief=1 "${@:2}"; }
+
 # LeNet for two epochs, at least 98 % right on the test part.
 accuracy() {
-  [[ -n ${PERIGEE_DATA-} && -d $PERIGEE_DATA/mnist ]] || { echo "no mnist in PERIGEE_DATA" && return 77; }
-  "$(program perigee)" train "$models/lenet.lua" --device cuda:0 --epochs 2 --log json --out "$out/lenet" >"$out/lenet.jsonl" ||
-    { tail -n 3 "$out/lenet.jsonl" && return 1; }
-  python3 - "$out/lenet.jsonl" <<'PYTHON'
-import json, sys
-end = [json.loads(line) for line in open(sys.argv[1]) if line.startswith("{") and '"end"' in line][-1]
-accuracy = end["test"]["accuracy"]
-print(f"accuracy {accuracy:.4f} after 2 epochs; at least 0.98 is wanted")
-sys.exit(accuracy < 0.98)
-PYTHON
+  ((rehearse)) || [[ -n ${PERIGEE_DATA-} && -d $PERIGEE_DATA/mnist ]] || { echo "no mnist in PERIGEE_DATA" && return 77; }
+  check accuracy "$root/models/lenet.lua" 0.98 --epochs 2
 }
 
-# sanitize TOOL TEST FILTER: compute-sanitizer finds nothing.
+# sanitize TOOL TEST: compute-sanitizer finds nothing in a short run of the test.
 sanitize() {
   local tool
-  tool=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null | head -n 1)
+  tool=$(command -v compute-sanitizer || ls /usr/local/cuda*/{bin,compute-sanitizer}/compute-sanitizer 2>/dev/null | head -n 1)
   [[ -n $tool ]] || { echo "no compute-sanitizer on this machine" && return 77; }
-  "$tool" --tool "$1" --error-exitcode 9 "$(program "$2")" --gtest_filter="$3" || return 1
+  local status=0
+  # Kernels of our own alone; what libraries ask of the driver and are refused is their business.
+  local options=(--tool "$1" --error-exitcode 9 --kernel-regex kns=perigee)
+  [[ $1 == memcheck ]] && options+=(--report-api-errors no)
+  PERIGEE_GPU_BRIEF=1 "$tool" "${options[@]}" "$(program "$2")" --gtest_brief=1 2>&1 | tee "$out/$1_$2.txt" || status=$?
+  if grep -qi 'device not supported\|unable to find\|no supported' "$out/$1_$2.txt"; then
+    echo "compute-sanitizer does not work on this machine: $(grep -im1 'not supported\|unable to find\|no supported' "$out/$1_$2.txt")"
+    return 77
+  fi
+  return "$status"
 }
-export -f accuracy sanitize program
-export out models root here
+export -f accuracy sanitize program check test_of
+export out root here rehearse
 
-part "ops" 120 "$(program gpu_parity_test)"
-part "layers and their gradients" 60 "$(program gpu_layers_test)"
-part "codecs" 60 "$(program gpu_codec_test)"
+part "NVIDIA's libraries" 20 bash -c 'check libraries'
+part "ops beside the reference" 90 bash -c 'test_of gpu_parity_test'
+part "layers and their gradients" 60 bash -c 'test_of gpu_layers_test'
 part "LeNet to accuracy" 60 bash -c accuracy
 if ((bench)); then
-  part "benchmark" 330 python3 "$bench_script" --program "$(program train_bench)" --kernels "$(program gpu_kernel_bench)" --out "$out" --seconds 320
+  seconds=$(allowed 290)
+  options=(--program "$(program train_bench)" --kernels "$(program gpu_kernel_bench)" --out "$out" --seconds "$seconds")
+  ((rehearse)) && options+=(--rehearse) && export PERIGEE_SHIM_STAND_INS=1  # quick kernels
+  part "benchmark" $((seconds + 10)) python3 "$here/bench.py" "${options[@]}"
+  unset PERIGEE_SHIM_STAND_INS
 fi
-part "memcheck of layers" 60 bash -c 'sanitize memcheck gpu_layers_test "*"'
-part "racecheck of layers" 60 bash -c 'sanitize racecheck gpu_layers_test "*"'
-part "memcheck of ops" 90 bash -c 'sanitize memcheck gpu_parity_test "*"'
+part "codecs" 30 bash -c 'test_of gpu_codec_test'
+part "bf16" 30 bash -c 'check precision bf16'
+part "fp16" 30 bash -c 'check precision fp16'
+part "tf32" 30 bash -c 'check precision tf32'
+part "the same bits twice" 30 bash -c 'check deterministic'
+part "memory as predicted" 20 bash -c 'check memory'
+part "faults" 30 bash -c 'check faults'
+part "several GPUs" 30 bash -c 'check several'
+part "memcheck of layers" 60 bash -o pipefail -c 'sanitize memcheck gpu_layers_test'
+part "racecheck of layers" 60 bash -o pipefail -c 'sanitize racecheck gpu_layers_test'
+part "memcheck of ops" 90 bash -o pipefail -c 'sanitize memcheck gpu_parity_test'
+part "every kernel of a run checked" 60 bash -c 'check checked'
+part "memcheck of codecs" 60 bash -o pipefail -c 'sanitize memcheck gpu_codec_test'
+part "racecheck of codecs" 60 bash -o pipefail -c 'sanitize racecheck gpu_codec_test'
+part "racecheck of ops" 90 bash -o pipefail -c 'sanitize racecheck gpu_parity_test'
+part "synccheck of layers" 60 bash -o pipefail -c 'sanitize synccheck gpu_layers_test'
+part "initcheck of layers" 60 bash -o pipefail -c 'sanitize initcheck gpu_layers_test'
 
 echo
 if [[ -f $out/bench.txt ]]; then
   cat "$out/bench.txt"
   grep -q ' FAIL ' "$out/bench.txt" && failed=1
 fi
-echo "all parts took $SECONDS s"
+rm -rf "$PERIGEE_GPU_OUT" "$XDG_CACHE_HOME" "$out"/*.npy
+echo "all parts took $SECONDS s; $(grep -c ' PASS ' "$out/table.txt") passed, $(grep -c ' FAIL ' "$out/table.txt") failed," \
+  "$(grep -c ' not measured ' "$out/table.txt") were not measured"
 exit "$failed"

@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""What tests/gpu/run.sh asks of the program on a machine with a GPU, one check a call: checks.py NAME [ARGUMENT...].
+
+The last line that a check prints is its remark in the table; exit status 0: it holds, 1: it does not, 77: not measured. $PERIGEE_PROGRAM is
+the program, $PERIGEE_GPU_OUT a folder to write to. $PERIGEE_GPU_BRIEF makes what is trained small, where a GPU is only imitated.
+"""
+import json
+import os
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+
+PROGRAM = os.environ["PERIGEE_PROGRAM"]
+OUT = pathlib.Path(os.environ["PERIGEE_GPU_OUT"])
+BRIEF = "PERIGEE_GPU_BRIEF" in os.environ
+# LeNet without its second pooling, on digits that are drawn: no data set is needed.
+NETWORK = [{"type": "conv2d", "out": 20, "kernel": 5, "activation": "relu"}, {"type": "maxpool", "kernel": 2},
+           {"type": "conv2d", "out": 50, "kernel": 5, "stride": 2, "activation": "relu"}, {"type": "batchnorm"},
+           {"type": "dense", "out": 200, "activation": "relu"}, {"type": "dense", "out": 10}]
+
+
+class NotMeasured(Exception):
+    pass
+
+
+def job(name, **more):
+    """The path of a job's file."""
+    examples, batch, epochs = (64, 8, 1) if BRIEF else (8000, 64, 3)
+    network = [{**NETWORK[0], "out": 4, "stride": 2}, *NETWORK[1:2], *NETWORK[3:]] if BRIEF else NETWORK
+    text = {"network": network, "loss": "cross_entropy", "optimizer": {"type": "adam", "lr": 0.001}, "epochs": epochs, "seed": 1,
+            "data": {"train": {"type": "digits", "size": examples}, "test": {"type": "digits", "size": examples // 4}, "batch": batch}, **more}
+    path = OUT / f"{name}.json"
+    path.write_text(json.dumps(text))
+    return path
+
+
+def perigee(*arguments, timeout=100, **environment):
+    """(exit status, what it printed)"""
+    done = subprocess.run([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout,
+                          env={**os.environ, **environment})
+    print(done.stdout)
+    return done.returncode, done.stdout
+
+
+def events(text, name):
+    return [line for line in map(json.loads, (line for line in text.splitlines() if line.startswith("{"))) if line.get("event") == name]
+
+
+def train(name, path, device, *more):
+    """The last event, and the folder. AssertionError with the reason where it does not train."""
+    folder = OUT / name
+    status, text = perigee("train", path, "--device", device, "--log", "json", "--out", folder, *more)
+    assert status == 0, f"{name}: status {status}: {last_line(text)}"
+    return events(text, "end")[-1], folder
+
+
+def last_line(text):
+    return (text.strip().splitlines() or [""])[-1]
+
+
+def tensors(folder):
+    data = (folder / "model.safetensors").read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + size])
+    return {name: data[8 + size + t["data_offsets"][0]:8 + size + t["data_offsets"][1]] for name, t in header.items() if name != "__metadata__"}
+
+
+def accuracy(script, bar, *more):
+    """LeNet on MNIST, as a user trains it."""
+    if BRIEF:
+        script, bar, more = job("lenet_brief"), 0, ()
+    end, _ = train("lenet", script, "cuda:0", *more)
+    reached = end["test"]["accuracy"]
+    assert reached >= float(bar), f"accuracy {reached:.4f}, below {bar}"
+    print(f"accuracy {reached:.4f} on the test part; at least {bar} is wanted; {end['examples_per_s']:.0f} examples/s")
+
+
+def precision(name):
+    """Trained in this precision the loss on the test part comes close to that of float32 on the CPU."""
+    path = job(name, precision=name)
+    status, text = perigee("describe", path)
+    if status != 0 and "unknown value" in text:
+        raise NotMeasured(last_line(text))
+    there, _ = train(name, path, "cuda:0")
+    here, _ = train(f"{name}_on_cpu", job(f"{name}_on_cpu"), "cpu")
+    got, wanted = there["test"]["loss"], here["test"]["loss"]
+    assert got == got and got <= 1.1 * wanted + 0.02, f"test loss {got:.4f} where float32 on the CPU has {wanted:.4f}"
+    print(f"test loss {got:.4f}; float32 on the CPU has {wanted:.4f}")
+
+
+def deterministic():
+    path = job("deterministic", deterministic=True)
+    models = []
+    for turn in ("first", "second"):
+        _, folder = train(f"deterministic_{turn}", path, "cuda:0")
+        models.append(tensors(folder))
+    different = [name for name in models[0] if models[0][name] != models[1].get(name)]
+    assert not different, f"two runs differ in {', '.join(different)}"
+    print(f"two runs have the same bits in {len(models[0])} tensors")
+
+
+def checked():
+    """Every kernel of a run beside the reference on the very operands."""
+    path = job("checked", data={"train": {"type": "digits", "size": 24 if BRIEF else 192}, "batch": 8 if BRIEF else 64})
+    end, _ = train("checked", path, "check:cuda,ref", "--epochs", "1")
+    print(f"every kernel of {end['steps']} steps agrees with the reference")
+
+
+def refused(arguments, *parts, status=None, **environment):
+    code, text = perigee(*arguments, **environment)
+    assert code != 0, f"{' '.join(map(str, arguments))} was taken"
+    assert status is None or code == status, f"status {code} instead of {status}: {last_line(text)}"
+    for part in parts:
+        assert part in text, f"'{part}' is not said: {last_line(text)}"
+
+
+def faults():
+    """What a user is told when something is wrong."""
+    path = job("faults")
+    refused(("train", path, "--device", "cuda:77"), "there is no such device", "cuda:77", "cuda:0", status=2)
+    refused(("train", path, "--device", "cuda:0"), "no-such-module.so", PERIGEE_CUDA_MODULE="/no-such-module.so")
+    if "PERIGEE_SHIM_LIBRARIES" not in os.environ:  # of a real driver
+        refused(("train", path, "--device", "cuda:0"), "no such device", CUDA_VISIBLE_DEVICES="")
+    # Activations of most of a terabyte: what is largest is named before a byte is taken.
+    huge = job("huge", data={"train": {"type": "digits", "size": 4096}, "batch": 4096},
+               network=[{"type": "conv2d", "out": 65536, "kernel": 3, "padding": "same"}, {"type": "global_pool", "kind": "average"},
+                        {"type": "dense", "out": 10}])
+    refused(("train", huge, "--device", "cuda:0"), "memory", "fits", status=7)
+    print("no such device, no module, no driver, no memory: said clearly")
+
+
+def memory():
+    """The peak that `describe` predicts and what the run allocated."""
+    path = job("memory")
+    status, text = perigee("describe", path, "--device", "cuda:0")
+    if status != 0:
+        raise NotMeasured(f"describe: {last_line(text)}")
+    predicted = re.search(r"peak of what we allocate: (\d+) bytes", text)
+    end, _ = train("memory", path, "cuda:0")
+    if predicted is None or "gpu_peak_bytes" not in end:
+        raise NotMeasured("the run does not say what it allocated")
+    ratio = int(predicted[1]) / end["gpu_peak_bytes"]
+    assert abs(ratio - 1) <= 0.05, f"{predicted[1]} bytes were predicted, {end['gpu_peak_bytes']} taken"
+    print(f"{predicted[1]} bytes predicted, {end['gpu_peak_bytes']} taken: {100 * (ratio - 1):+.1f} %")
+
+
+def several():
+    """Two GPUs learn what one does."""
+    _, doctor = perigee("doctor")
+    count = len(re.findall(r"^ *ok +GPU ", doctor, re.M))
+    if count < 2:
+        raise NotMeasured("no second GPU on this machine")
+    path = job("several")
+    end, _ = train("several", path, "cuda:0-1")
+    one, _ = train("several_one", path, "cuda:0")
+    assert end["test"]["loss"] <= 1.2 * one["test"]["loss"] + 0.05, f"test loss {end['test']['loss']:.4f} on two, {one['test']['loss']:.4f} on one"
+    print(f"test loss {end['test']['loss']:.4f} on two GPUs, {one['test']['loss']:.4f} on one")
+
+
+def libraries():
+    _, doctor = perigee("doctor")
+    found = dict(re.findall(r"^ *ok +(cuBLASLt|cuDNN|NVRTC|NCCL|CUDA driver) +(\S+),", doctor, re.M))
+    missing = [name for name in ("cuBLASLt", "cuDNN", "NVRTC", "CUDA driver") if name not in found]
+    assert not missing, f"not found: {', '.join(missing)}; PERIGEE_CUDA_LIBRARIES={os.environ.get('PERIGEE_CUDA_LIBRARIES', '')}"
+    print(", ".join(f"{name} {version}" for name, version in found.items()))
+
+
+CHECKS = {f.__name__: f for f in (accuracy, precision, deterministic, checked, faults, memory, several, libraries)}
+
+
+def main():
+    try:
+        CHECKS[sys.argv[1]](*sys.argv[2:])
+        return 0
+    except NotMeasured as why:
+        print(why)
+        return 77
+    except (AssertionError, OSError, KeyError, IndexError, ValueError, subprocess.TimeoutExpired) as error:
+        print(f"{type(error).__name__}: {error}" if not isinstance(error, AssertionError) else error)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""tests/gpu/run.sh from end to end where tests/cuda stands in for a GPU, stand_in/ for compute-sanitizer and, where python3 has none, for PyTorch:
+what somebody will run once on a machine with a GPU has run here before. rehearsal_test.py BUILD"""
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = pathlib.Path(sys.argv[1]).resolve()
+SANITIZED = 8  # parts
+
+
+def run(*arguments, **environment):
+    """(exit status, {part: result}, what was printed)"""
+    environment = {**{k: v for k, v in os.environ.items() if not k.startswith(("PERIGEE_", "STAND_IN_"))}, "PERIGEE_BUILD": str(BUILD), **environment}
+    environment["PATH"] = f"{HERE / 'stand_in'}:{environment['PATH']}"
+    if importlib.util.find_spec("torch") is None:
+        environment["PYTHONPATH"] = str(HERE / "stand_in")
+    with tempfile.TemporaryDirectory() as out:
+        done = subprocess.run([HERE / "run.sh", "--rehearse", "--out", out, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=600, check=False, env=environment)
+        logs = "".join(f"\n---- {log.name}\n{log.read_text(errors='replace')[-2000:]}" for log in sorted(pathlib.Path(out).glob("*.txt")))
+    rows = {m[1].strip(): m[2] for m in re.finditer(r"^(.{34}) (PASS|FAIL|not measured) ", done.stdout, re.M)}
+    return done.returncode, rows, done.stdout + (logs if "FAIL" in rows.values() else "")
+
+
+def expect(holds, what, text):
+    if not holds:
+        sys.exit(f"{what}\n{text}")
+
+
+def everything_runs():
+    status, rows, text = run("--bench")
+    expect(status == 0, f"status {status} instead of 0", text)
+    expect(set(rows.values()) <= {"PASS", "not measured"} and rows["benchmark"] == "PASS", "a part fails", text)
+    missing = {name for name, result in rows.items() if result != "PASS"} - {"several GPUs", "fp16", "tf32", "memory as predicted"}
+    expect(not missing, f"not measured: {missing}", text)
+    for row in ("LeNet 32", "LeNet 1024", "MLP 784-500-500-10, 128", "ResNet-50 bf16 NHWC, 128"):
+        expect(re.search(rf"^\| {re.escape(row)} \| [\d.]+ \| [\d.]+ \|", text, re.M), f"the benchmark has no rates of {row}", text)
+
+
+def what_is_wrong_is_told():
+    status, rows, text = run("--seconds", "60", PERIGEE_SHIM_FAULT="launch:700")
+    expect(status == 1 and rows["ops beside the reference"] == "FAIL", f"a spoilt device: status {status}", text)
+    status, rows, text = run(STAND_IN_FINDS="1")
+    wrong = [name for name, result in rows.items() if result == "FAIL"]
+    expect(status == 1 and len(wrong) == SANITIZED and all("check of" in name for name in wrong), f"{wrong} fail", text)
+
+
+def what_cannot_be_measured_is_no_failure():
+    status, rows, text = run("--seconds", "12", STAND_IN_HANGS="1")
+    late = [name for name, result in rows.items() if result == "not measured"]
+    expect(status == 0 and len([n for n in late if "check of" in n]) == SANITIZED, f"a tool that hangs: status {status}, {late}", text)
+    status, rows, text = run("--seconds", "60", STAND_IN_REFUSES="1")
+    expect(status == 0 and rows["memcheck of layers"] == "not measured", f"a tool that refuses the device: status {status}", text)
+    status, rows, text = run(PERIGEE_SHIM_DEVICES="0")
+    expect(status == 77 and not rows and "no GPU" in text, f"without a GPU: status {status}", text)
+
+
+def main():
+    if not shutil.which("bash"):
+        sys.exit(77)
+    for number, scene in enumerate((everything_runs, what_is_wrong_is_told, what_cannot_be_measured_is_no_failure), 1):
+        scene()
+        print(f"ok {number} - {scene.__name__}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
