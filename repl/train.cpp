@@ -43,7 +43,7 @@ void declare(CLI::App& app) {
   app.add_option(
       "--device", options.device,
       "cpu (the default, unless the job says); cuda or cuda:N: an NVIDIA GPU; auto: a GPU where there is one; ref: the reference kernels, "
-      "slow and obvious; check:cpu,ref: both, compared call by call");
+      "slow and obvious; check:cpu,ref or check:cuda,ref: both, compared call by call");
   app.add_option("--out", options.out, "the run folder; the default is runs/<name>-<time>");
   options.resume_option =
       app.add_option("--resume", options.resume, "continue a run: its folder or a checkpoint; without a value, the newest run of this job")

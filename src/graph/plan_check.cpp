@@ -5,30 +5,39 @@
 #include <cstdio>
 #include <cstring>
 
+#include "kernels/ref/strided.h"
 #include "src/graph/plan_compiler.h"
 
 namespace perigee {
 namespace {
 
-// Sums of thousands of float32 products in another order differ by this much of the largest result.
-constexpr double kTolerance = 2e-4;
+// Of the largest result; 0: integers, of which an arg-max may fall either way between near equals.
+double tolerance_of(Dtype dtype, double of_f32) {
+  switch (dtype) {
+    case Dtype::f32: return of_f32;
+    case Dtype::f64: return 1e-9;
+    case Dtype::bf16: return 1.0 / 64;
+    case Dtype::f16: return std::max(of_f32, 1.0 / 512);
+    default: return 0;
+  }
+}
 
 View contiguous_like(const View& view, void* data) {
   return contiguous_view(data, view.dtype, Shape(std::vector<int64_t>(view.dims, view.dims + view.rank)));
 }
 
-float at(const View& view, int64_t index) {
+double at(const View& view, int64_t index) {
   int64_t offset = 0;
   for (int i = view.rank - 1; i >= 0; --i) {
     offset += index % view.dims[i] * view.strides[i];
     index /= view.dims[i];
   }
-  return view.as<float>()[offset];
+  return load_as<double>(view, offset);
 }
 
 struct Difference {
   double largest = 0, scale = 0;
-  bool agrees() const { return largest <= kTolerance * std::max(scale, 1e-6); }
+  bool agrees(double tolerance) const { return largest <= tolerance * std::max(scale, 1e-6); }
 };
 
 Difference difference(const View& got, const View& expected) {
@@ -44,7 +53,7 @@ Difference difference(const View& got, const View& expected) {
 
 }  // namespace
 
-PlanChecker::PlanChecker(const Plan& plan) : plan_(plan), shadows_(plan.steps().size()) {
+PlanChecker::PlanChecker(const Plan& plan, double tolerance) : plan_(plan), tolerance_(tolerance), shadows_(plan.steps().size()) {
   for (size_t i = 0; i < shadows_.size(); ++i) {
     const PlanStep& step = plan.steps()[i];
     if (step.kernel->backend == Backend::ref) continue;
@@ -89,9 +98,10 @@ void PlanChecker::after(size_t step, const KernelCall& call) {
   const Shadow& shadow = shadows_[step];
   if (!shadow.reference || !failure_.empty()) return;
   for (int o = 0; o < call.n_out; ++o) {
-    if (call.out[o].dtype != Dtype::f32) continue;  // an arg-max may fall either way between near equals
+    const double tolerance = tolerance_of(call.out[o].dtype, tolerance_);
+    if (tolerance == 0 || call.out[o].data == nullptr) continue;
     const Difference apart = difference(call.out[o], shadow.views[static_cast<size_t>(o)]);
-    if (apart.agrees()) continue;
+    if (apart.agrees(tolerance)) continue;
     const PlanStep& culprit = plan_.steps()[step];
     char text[128];
     std::snprintf(text, sizeof text, "result %d is off by %.3g where the largest is %.3g", o + 1, apart.largest, apart.scale);

@@ -1,5 +1,5 @@
-// Runs every host kernel of a plan beside the reference kernel on the same operands and compares: `--device check:cpu,ref`. Slow; finds
-// which kernel is wrong on the very data that it is wrong on.
+// Runs every kernel of a plan beside the reference kernel on the same operands and compares: `--device check:cpu,ref`, and for a device's
+// (src/train/device_check.h) `check:cuda,ref`. Slow; finds which kernel is wrong on the very data that it is wrong on.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,11 @@ namespace perigee {
 
 class PlanChecker {
  public:
-  explicit PlanChecker(const Plan& plan);
+  // Sums of thousands of float32 products in another order differ by this much of the largest result.
+  static constexpr double kTolerance = 2e-4;
+
+  // `tolerance`: of results in f32; what is stored in fewer or more digits has its own.
+  explicit PlanChecker(const Plan& plan, double tolerance = kTolerance);
 
   // Around a step's kernel. `before` computes the reference result, because the kernel may overwrite its operands.
   void before(size_t step, const KernelCall& call);
@@ -29,6 +33,7 @@ class PlanChecker {
     Storage scratch{0};
   };
   const Plan& plan_;
+  const double tolerance_;
   std::vector<Shadow> shadows_;
   std::string failure_;
 };

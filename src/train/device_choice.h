@@ -1,4 +1,5 @@
-// What a job's "device" and --device say: "cpu", "ref", "cuda", "cuda:1", "auto" (a GPU where there is one, else the CPU), "check:cpu,ref".
+// What a job's "device" and --device say: "cpu", "ref", "cuda", "cuda:1", "auto" (a GPU where there is one, else the CPU), "check:cpu,ref",
+// "check:cuda,ref" (each kernel beside the reference).
 #pragma once
 
 #include <string>

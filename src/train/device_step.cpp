@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "kernels/dtype_kinds.h"
-#include "src/graph/plan_check.h"
+#include "src/train/device_check.h"
 
 namespace perigee {
 namespace {
@@ -274,10 +274,18 @@ void DeviceStep::add_compute(Slot& slot, const Work& work, std::vector<DeviceWor
   DeviceWork packs{.what = "the packing of parameters", .access = run->packs_access()};
   packs.queue = [run](CudaQueue& queue) { run->queue_packs(queue); };
   if (!packs.access.writes.empty()) pieces->push_back(std::move(packs));
+  std::shared_ptr<DeviceCheck> check;
+  if (checked_) {
+    StepInfo here = *reinterpret_cast<const StepInfo*>(host(slot));
+    here.example_ids = reinterpret_cast<const int64_t*>(host(slot) + layout_of(work).ids);
+    check = std::make_shared<DeviceCheck>(gpu_, *run, here);
+  }
   for (size_t i = 0; i < run->plan().steps().size(); ++i)
-    pieces->push_back({.what = step_name(run->plan().steps()[i]), .access = run->access(i), .queue = [run, i, info](CudaQueue& queue) {
-                         run->queue_step(i, queue, info);
-                       }});
+    pieces->push_back(
+        {.what = step_name(run->plan().steps()[i]), .access = run->access(i), .queue = [run, i, info, check](CudaQueue& queue) {
+           if (check) check->run_step(i, queue, info);
+           else run->queue_step(i, queue, info);
+         }});
   add_judge(slot, work, *run, pieces);
 }
 

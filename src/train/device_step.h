@@ -41,6 +41,8 @@ class DeviceStep {
              Tuning& tuning, const LossScale* scale);
   ~DeviceStep();
 
+  // From now on every kernel of a step is compared with the reference; Error(model) at the first that disagrees.
+  void check_kernels() { checked_ = blocking_ = true; }
   // Whether the data set lies on the device: batches need no fields then, their ids are enough.
   bool resident() const { return data_ != nullptr; }
   // Takes what steps of so many examples will need, so that what is wrong shows before the first.
@@ -119,10 +121,11 @@ class DeviceStep {
   std::vector<size_t> row_bytes_;         // by field
   std::vector<std::string> input_names_;  // the plan's, by field
   bool labels_ = false;                   // the target is a class label
-  bool blocking_ = false;                 // PERIGEE_CUDA_BLOCKING: one op after the other, each waited for
-  GpuMemory gradient_, words_;            // words: stopped, counter
-  GpuMemory scale_;                       // a CudaLossScale; empty where nothing is scaled
-  int64_t skipped_ = 0;                   // steps, as far as the host knows
+  bool checked_ = false;
+  bool blocking_ = false;       // PERIGEE_CUDA_BLOCKING: one op after the other, each waited for
+  GpuMemory gradient_, words_;  // words: stopped, counter
+  GpuMemory scale_;             // a CudaLossScale; empty where nothing is scaled
+  int64_t skipped_ = 0;         // steps, as far as the host knows
   DevicePlans plans_;
   DeviceUpdate update_;
   std::unique_ptr<ResidentData> data_;

@@ -110,7 +110,7 @@ struct TrainerOptions {
   int threads = 0;  // 0: the job's, or one per core
   Backend backend = Backend::cpu;
   int device = 0;         // of Backend::cuda
-  bool check = false;     // compare every host kernel with ref; step() throws at the first that disagrees
+  bool check = false;     // compare every kernel with ref; step() throws at the first that disagrees
   int64_t sub_batch = 0;  // examples that a thread takes through the plan at once; 0: chosen by measuring
   // False: nothing is measured and this machine's table is not read. What `tuning` does not say is a function of the job and the
   // threads alone, so that trainers on like machines give the same bits.

@@ -33,6 +33,7 @@ void Trainer::make_device() {
   fields.insert(fields.end(), target_fields_.begin(), target_fields_.end());
   device_ = std::make_unique<DeviceStep>(*device_model_, *plans_, *optimizer_, *train_, std::move(fields), seed_, tuning_,
                                          scale_ ? &*scale_ : nullptr);
+  if (options_.check) device_->check_kernels();
 }
 
 Model& Trainer::model() {

@@ -1,23 +1,25 @@
 #!/usr/bin/env bash
-# Everything that needs an NVIDIA GPU, in one command: tests/gpu/run.sh [--bench] [--out FOLDER] [--seconds N] [--rehearse]
+# Everything that needs an NVIDIA GPU, in one command: tests/gpu/run.sh [--bench] [--only PATTERN] [--out FOLDER] [--seconds N] [--rehearse]
 #
 # Runs from the bundle that tests/gpu/bundle.sh makes (bash, python3 and a driver are enough; no network, no packages) or from a checkout
 # whose build/ has the tests. cuBLASLt, cuDNN, NVRTC and NCCL are looked for in python3's nvidia packages, CUDA's folders and the loader's
 # path, data sets in $PERIGEE_DATA. Parity of every op, layer and codec with the reference, gradients, LeNet to accuracy, precisions,
 # determinism, memory, faults, compute-sanitizer; with --bench also the benchmark, PyTorch in turns beside it. One table at the end says
 # PASS, FAIL or "not measured" with the reason; each part has a time limit and all of them together end within 9 minutes (--seconds).
-# --rehearse runs the same from a checkout without a GPU, small, on what tests/cuda has in its place.
+# --only runs the parts whose names match an extended regular expression. --rehearse runs everything small from a checkout without a GPU, on
+# what tests/cuda has in its place.
 #
 # Exit status: 0 nothing failed, 1 something did, 77 there is no GPU.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-bench=0 budget=540 out='' rehearse=0
-usage() { sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 2; }
+bench=0 budget=540 out='' rehearse=0 only=.
+usage() { sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 2; }
 while (($#)); do
   case $1 in
     --bench) bench=1 ;;
     --rehearse) rehearse=1 ;;
+    --only) (($# > 1)) || usage && only=$2 && shift ;;
     --out) (($# > 1)) || usage && out=$2 && shift ;;
     --seconds) (($# > 1)) || usage && budget=$2 && shift ;;
     *) usage ;;
@@ -83,6 +85,7 @@ part() {
   local name=$1 wanted=$2 limit log="$out/${1//[^a-zA-Z0-9]/_}.txt" begun=$SECONDS
   limit=$(allowed "$wanted")
   shift 2
+  [[ $name =~ $only ]] || return 0
   if ((limit < 5)); then
     row "$name" "not measured" - "no time was left of $budget s"
     return
@@ -92,7 +95,7 @@ part() {
   remark=$(grep -v '^ *$' "$log" | tail -n 1 | cut -c1-160)
   local took=$((SECONDS - begun))
   case $status in
-    0) if grep -q '^\[  SKIPPED \]' "$log"; then row "$name" "not measured" $took "$(grep -m1 'no ' "$log" | cut -c1-160)"
+    0) if grep -q '^\[  SKIPPED \]' "$log"; then row "$name" FAIL $took "skipped, though there is a GPU; see $log" && failed=1
        else row "$name" PASS $took "$remark"; fi ;;
     77) row "$name" "not measured" $took "$remark" ;;
     124 | 137) if ((limit < wanted)); then row "$name" "not measured" $took "only $limit s of $budget s were left"

@@ -14,6 +14,8 @@ struct Counters {
 // `what`: "malloc" (the nth allocation from now fails), "launch" (the nth kernel that runs from now on spoils the device), "" (none).
 extern "C" {
 [[gnu::visibility("default")]] shim::Counters* shim_counters();
+// From now on stand-ins of the op give a first element that is wrong by 1; "": none does.
+[[gnu::visibility("default")]] void shim_spoil(const char* op);
 [[gnu::visibility("default")]] void shim_fault(const char* what, long nth);
 // Of stand-ins, by "op/name": how long each of its algorithms takes by the device's clock, negative where it refuses (no algorithms: all
 // forget what they were told); how often one ran, "op/name#2" for one of its algorithms.

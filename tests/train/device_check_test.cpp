@@ -1,0 +1,69 @@
+// `--device check:cuda,ref` on the module of the shim, whose kernels of ops are the reference's but for the one that a test spoils.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "src/train/device_choice.h"
+#include "tests/cuda/shim/counters.h"
+#include "tests/train/networks.h"
+
+namespace perigee {
+namespace {
+
+TrainerOptions checked(const char* device) {
+  TrainerOptions options;
+  choose_device(device, "test", 0, &options);
+  return options;
+}
+
+// Kernels of the op are wrong.
+struct Spoilt {
+  explicit Spoilt(const char* op) { spoil(op); }
+  ~Spoilt() { spoil(""); }
+  static void spoil(const char* op) {
+    static void* const module = dlopen(std::getenv("PERIGEE_CUDA_MODULE"), RTLD_NOW | RTLD_LOCAL);
+    reinterpret_cast<void (*)(const char*)>(dlsym(module, "shim_spoil"))(op);
+  }
+};
+
+std::string error_of(Trainer& trainer) {
+  try {
+    trainer.step();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(DeviceCheck, TrainsWithTheSameBitsWhereEveryKernelAgrees) {
+  for (const char* more : {"", R"(, "precision": "bf16")"}) {
+    Trainer plain(noisy_job(more), {.backend = Backend::cuda}), beside(noisy_job(more), checked("check:cuda,ref"));
+    for (int step = 0; step < 5; ++step) EXPECT_EQ(plain.step().loss, beside.step().loss) << step;
+    EXPECT_EQ(bits_of(plain), bits_of(beside));
+  }
+}
+
+TEST(DeviceCheck, NamesTheKernelThatIsWrong) {
+  for (const char* op : {"conv2d_pool", "linear", "cross_entropy_grad", "conv2d_pool_grad_weight"}) {
+    Trainer trainer(lenet_job(), checked("check:cuda:0,ref"));
+    trainer.step();
+    const Spoilt wrong(op);
+    const std::string told = error_of(trainer);
+    for (const char* part : {"step 2", "disagrees with the reference", "cuda:0", "is off by", "stand-in"})
+      EXPECT_NE(told.find(part), std::string::npos) << "'" << part << "' in: " << told;
+    EXPECT_NE(told.find("op '" + std::string(op) + "'"), std::string::npos) << told;
+  }
+}
+
+TEST(DeviceCheck, IsChosenByWhatAUserWrites) {
+  const TrainerOptions first = checked("check:cuda:0,ref"), host = checked("check:cpu,ref"), none = checked("cuda:0");
+  EXPECT_TRUE(first.check && first.backend == Backend::cuda && first.device == 0);
+  EXPECT_TRUE(host.check && host.backend == Backend::cpu);
+  EXPECT_FALSE(none.check);
+  for (const char* wrong : {"check:ref,ref", "check:,ref", "check:cuda", "check:cuda:x,ref", "check:auto,ref"})
+    EXPECT_THROW(checked(wrong), Error) << wrong;
+}
+
+}  // namespace
+}  // namespace perigee
