@@ -24,6 +24,7 @@ constexpr Wanted kWanted[] = {
     {"cuDNN", "convolutions", {"libcudnn.so.9", nullptr}, "cudnnGetVersion", 9},
     {"NVRTC", "fused element-wise chains", {"libnvrtc.so.13", "libnvrtc.so.12"}, "nvrtcVersion", 12},
     {"CUDA driver", "everything on a GPU", {"libcuda.so.1", nullptr}, "cuDriverGetVersion", 12},
+    {"NCCL", "sums over several GPUs of a machine", {"libnccl.so.2", nullptr}, "ncclGetVersion", 2},
 };
 static_assert(std::size(kWanted) == std::size(kCudaLibraries));
 
@@ -41,6 +42,12 @@ Version version_of(CudaLibrary library, void* function) {
     int number = 0;
     reinterpret_cast<int (*)(int*)>(function)(&number);
     return {number / 1000, number % 1000 / 10, 0};
+  }
+  if (library == CudaLibrary::nccl) {
+    int number = 0;
+    reinterpret_cast<int (*)(int*)>(function)(&number);
+    return number < 10000 ? Version{number / 1000, number / 100 % 10, number % 100}
+                          : Version{number / 10000, number / 100 % 100, number % 100};
   }
   const auto number = static_cast<int>(reinterpret_cast<size_t (*)()>(function)());
   return {number / 10000, number / 100 % 100, number % 100};
@@ -125,6 +132,10 @@ const Loaded& loaded(CudaLibrary library) {
     }
     case CudaLibrary::nvrtc: {
       static const Loaded found(CudaLibrary::nvrtc);
+      return found;
+    }
+    case CudaLibrary::nccl: {
+      static const Loaded found(CudaLibrary::nccl);
       return found;
     }
     case CudaLibrary::driver: break;

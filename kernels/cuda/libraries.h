@@ -12,8 +12,9 @@
 
 namespace perigee {
 
-enum class CudaLibrary : uint8_t { cublas_lt, cudnn, nvrtc, driver };
-inline constexpr CudaLibrary kCudaLibraries[] = {CudaLibrary::cublas_lt, CudaLibrary::cudnn, CudaLibrary::nvrtc, CudaLibrary::driver};
+enum class CudaLibrary : uint8_t { cublas_lt, cudnn, nvrtc, driver, nccl };
+inline constexpr CudaLibrary kCudaLibraries[] = {CudaLibrary::cublas_lt, CudaLibrary::cudnn, CudaLibrary::nvrtc, CudaLibrary::driver,
+                                                 CudaLibrary::nccl};
 
 struct CudaLibraryInfo {
   const char* name = "";      // "cuBLASLt"

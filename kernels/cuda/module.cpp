@@ -80,6 +80,20 @@ int elapsed(void* begin, void* end, float* milliseconds) {
   return told(cudaEventElapsedTime(milliseconds, event_of(begin), event_of(end)));
 }
 int stream_waits(void* stream, void* event) { return told(cudaStreamWaitEvent(stream_of(stream), event_of(event), 0)); }
+int event_reached(void* event) {
+  static_assert(kCudaNotReady == cudaErrorNotReady);
+  return told(cudaEventQuery(event_of(event)));
+}
+int copy_between(void* to, int to_device, const void* from, int from_device, size_t bytes, void* stream) {
+  return bytes == 0 ? cudaSuccess : told(cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, stream_of(stream)));
+}
+int meet(int device, int peer) {
+  int can = 0;
+  const cudaError_t status = cudaDeviceCanAccessPeer(&can, device, peer);
+  if (status != cudaSuccess || can == 0) return told(status);  // copies go by way of the host
+  const int enabled = told(cudaDeviceEnablePeerAccess(peer, 0));
+  return enabled == cudaErrorPeerAccessAlreadyEnabled ? cudaSuccess : enabled;
+}
 int copy(void* to, const void* from, size_t bytes, void* stream) {
   if (bytes == 0) return cudaSuccess;
   return counted(&CudaCounts::copies, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)));
@@ -167,7 +181,10 @@ const perigee::CudaModule* perigee_cuda_module() {
                                  .wait_for_event = wait_for_event,
                                  .elapsed = elapsed,
                                  .stream_waits = stream_waits,
+                                 .event_reached = event_reached,
                                  .copy = copy,
+                                 .copy_between = copy_between,
+                                 .meet = meet,
                                  .clear = clear,
                                  .begin_capture = begin_capture,
                                  .end_capture = end_capture,
@@ -178,6 +195,7 @@ const perigee::CudaModule* perigee_cuda_module() {
                                  .close_queue = close_queue,
                                  .kernels = cuda_kernel_lists,
                                  .steps = &cuda_steps(),
-                                 .codecs = &codec_cuda()};
+                                 .codecs = &codec_cuda(),
+                                 .groups = &cuda_groups()};
   return &module;
 }

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/codec.h"
 #include "kernels/cuda/counters.h"
+#include "kernels/cuda/group.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/queue.h"
 #include "kernels/cuda/step.h"
@@ -21,6 +22,8 @@ struct CudaDevice {
   size_t memory_bytes = 0;
   size_t l2_bytes = 0;
 };
+
+inline constexpr int kCudaNotReady = 600;
 
 // Functions that return an int give 0 or a code for message(). Streams, events and graphs are the runtime's handles.
 struct CudaModule {
@@ -54,7 +57,11 @@ struct CudaModule {
   int (*wait_for_event)(void* event) = nullptr;                                   // the host waits
   int (*elapsed)(void* begin, void* end, float* milliseconds) = nullptr;          // between two timers that were reached
   int (*stream_waits)(void* stream, void* event) = nullptr;                       // the stream does
+  int (*event_reached)(void* event) = nullptr;                                    // 0, kCudaNotReady or a failure; waits for nothing
   int (*copy)(void* to, const void* from, size_t bytes, void* stream) = nullptr;  // whichever side each is on
+  // From one device's memory to another's; `meet` lets the current device reach that of `peer` directly where the machine can.
+  int (*copy_between)(void* to, int to_device, const void* from, int from_device, size_t bytes, void* stream) = nullptr;
+  int (*meet)(int device, int peer) = nullptr;
   int (*clear)(void* memory, size_t bytes, void* stream) = nullptr;
   // What is queued between these two becomes a graph and is not run.
   int (*begin_capture)(void* stream) = nullptr;
@@ -69,6 +76,7 @@ struct CudaModule {
   std::span<const KernelList> (*kernels)() = nullptr;
   const CudaSteps* steps = nullptr;
   const CudaCodecs* codecs = nullptr;
+  const CudaGroups* groups = nullptr;
 };
 
 }  // namespace perigee

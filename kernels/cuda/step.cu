@@ -3,6 +3,8 @@
 // Sums have a fixed order: those of norms the host's, so that clipped updates have its bits.
 #include "kernels/cuda/step.h"
 
+#include <type_traits>
+
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.cuh"
 
@@ -67,6 +69,17 @@ __device__ inline bool answers_rightly(const CudaJudgeCall& call, int64_t row) {
   return at == call.labels[row];
 }
 
+__device__ inline void conclude(double loss, int64_t correct, int32_t* stopped, CudaUpdate* update, CudaStepRecord* record) {
+  if (!(fabs(loss) <= 1.7976931348623157e308)) *stopped = 1;
+  if (update != nullptr) update->skip = *stopped;
+  record->loss_sum = loss;
+  record->gradient_norm = -1;
+  record->correct = correct;
+  record->stopped = *stopped;
+  record->overflowed = 0;
+  record->seed = 0;
+}
+
 // A warp a row; the block that is done last sums up. The counter's upper half counts the blocks that are done.
 __global__ void __launch_bounds__(kThreads) judge_kernel(CudaJudgeCall call) {
   __shared__ double sums[kThreads];
@@ -90,15 +103,12 @@ __global__ void __launch_bounds__(kThreads) judge_kernel(CudaJudgeCall call) {
   }
   if (threadIdx.x != 0 || !last) return;
   const double sum = sums[0];
-  CudaStepRecord* const record = call.record;
-  if (!(fabs(sum) <= 1.7976931348623157e308)) *call.stopped = 1;
-  if (call.update != nullptr) call.update->skip = *call.stopped;
-  record->loss_sum = sum;
-  record->gradient_norm = -1;
-  record->correct = static_cast<int64_t>(atomicAdd(counter, 0ull) & 0xffffffffu);
-  record->stopped = *call.stopped;
-  record->overflowed = 0;
-  record->seed = 0;
+  const auto correct = static_cast<int64_t>(atomicAdd(counter, 0ull) & 0xffffffffu);
+  if (call.shares == nullptr) {
+    conclude(sum, correct, call.stopped, call.update, call.record);
+  } else {
+    call.shares[0] = sum, call.shares[1] = static_cast<double>(correct), call.shares[2] = *call.stopped;
+  }
   *counter = 0;
 }
 
@@ -238,7 +248,7 @@ void commit(const CudaCommit* states, size_t count, const int32_t* stopped, Cuda
 
 // The host wrote the image before it knew whether the step before was skipped: the windows are those of what is so.
 __global__ void __launch_bounds__(kThreads) begin_scaled_kernel(CudaScaleCall call) {
-  const float seed = call.scale->scale.scale / static_cast<float>(call.examples);
+  const float seed = call.scale->scale.scale / static_cast<float>(call.of);
   for (int64_t i = thread_of_grid(); i < call.examples; i += threads_of_grid()) call.seeds[i] = seed;
   if (blockIdx.x != 0) return;
   if (threadIdx.x == 0) call.scale->seed = seed, call.scale->found = 0;
@@ -294,6 +304,56 @@ void end_scaled(const CudaScaleCall& call, CudaQueue& queue) {
   on.launch(end_scaled_kernel, 1, kWarp, call);
 }
 
+// ((a + b) + (c + d)) + ...: neighbours first, one without a neighbour goes up as it is.
+template <class T>
+__global__ void __launch_bounds__(kThreads) combine_kernel(CudaCombineCall call) {
+  for (int64_t i = thread_of_grid(); i < call.elements; i += threads_of_grid()) {
+    T values[kMostGpus];
+    for (int p = 0; p < call.n; ++p) values[p] = static_cast<const T*>(call.parts[p])[i];
+    for (int step = 1; step < call.n; step *= 2)
+      for (int p = 0; p + step < call.n; p += 2 * step) {
+        if constexpr (std::is_integral_v<T>) values[p] = max(values[p], values[p + step]);
+        else values[p] += values[p + step];
+      }
+    static_cast<T*>(call.to)[i] = values[0];
+  }
+}
+
+void combine(const CudaCombineCall& call, CudaQueue& queue) {
+  Launches on(queue, "combine");
+  const int64_t blocks = blocks_for(call.elements);
+  if (call.dtype == Dtype::f64) on.launch(combine_kernel<double>, blocks, kThreads, call);
+  else if (call.dtype == Dtype::i64) on.launch(combine_kernel<int64_t>, blocks, kThreads, call);
+  else on.launch(combine_kernel<float>, blocks, kThreads, call);
+}
+
+__global__ void settle_kernel(CudaSettleCall call) {
+  if (threadIdx.x != 0) return;
+  if (call.shares[2] > 0) *call.stopped = 1;
+  conclude(call.shares[0], static_cast<int64_t>(call.shares[1]), call.stopped, call.update, call.record);
+}
+
+void settle(const CudaSettleCall& call, CudaQueue& queue) {
+  Launches on(queue, "settle");
+  on.launch(settle_kernel, 1, kWarp, call);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) weigh_kernel(CudaWeighCall call) {
+  if (*call.stopped != 0) return;
+  const T weight = static_cast<T>(call.weight);
+  for (int64_t i = thread_of_grid(); i < call.elements; i += threads_of_grid()) {
+    const T value = static_cast<const T*>(call.from)[i];
+    static_cast<T*>(call.to)[i] = call.divide ? value / weight : value * weight;
+  }
+}
+
+void weigh(const CudaWeighCall& call, CudaQueue& queue) {
+  Launches on(queue, "weigh");
+  if (call.dtype == Dtype::f64) on.launch(weigh_kernel<double>, blocks_for(call.elements), kThreads, call);
+  else on.launch(weigh_kernel<float>, blocks_for(call.elements), kThreads, call);
+}
+
 }  // namespace
 
 const CudaSteps& cuda_steps() {
@@ -303,7 +363,10 @@ const CudaSteps& cuda_steps() {
                                .constrain = constrain,
                                .commit = commit,
                                .begin_scaled = begin_scaled,
-                               .end_scaled = end_scaled};
+                               .end_scaled = end_scaled,
+                               .combine = combine,
+                               .settle = settle,
+                               .weigh = weigh};
   return steps;
 }
 

@@ -36,7 +36,8 @@ struct CudaLossScale {
 struct CudaScaleCall {
   CudaLossScale* scale = nullptr;
   float* seeds = nullptr;
-  int64_t examples = 0;
+  int64_t examples = 0;             // of this GPU
+  int64_t of = 0;                   // of all that the loss is the mean of
   const float* gradient = nullptr;  // what is looked through; null: the record has a norm, which says the same
   int64_t elements = 0;             // on a border of 16 bytes and a multiple of 4
   int32_t* stopped = nullptr;
@@ -73,6 +74,33 @@ struct CudaJudgeCall {
   int32_t* stopped = nullptr;
   CudaUpdate* update = nullptr;      // its `skip` becomes what `stopped` is; null: there is none
   CudaStepRecord* record = nullptr;  // pinned
+  double* shares = nullptr;          // of one of several GPUs: loss, correct and whether it is stopped go here instead, to be added up
+};
+
+// Several GPUs that train one model together.
+constexpr int kMostGpus = 16;
+struct CudaCombineCall {  // the sum in a fixed binary tree, as over the threads of a CPU; of i64 the maximum
+  const void* parts[kMostGpus] = {};
+  int n = 0;
+  void* to = nullptr;  // may be one of them
+  int64_t elements = 0;
+  Dtype dtype = Dtype::f32;
+};
+struct CudaSettleCall {
+  const double* shares = nullptr;  // the sums of all GPUs' CudaJudgeCall::shares
+  int32_t* stopped = nullptr;
+  CudaUpdate* update = nullptr;      // as in CudaJudgeCall
+  CudaStepRecord* record = nullptr;  // pinned
+};
+// What a running statistic adds to the mean over GPUs, and the mean: from[i] * weight, or from[i] / weight. Nothing where stopped is set.
+struct CudaWeighCall {
+  const void* from = nullptr;
+  void* to = nullptr;
+  int64_t elements = 0;
+  Dtype dtype = Dtype::f32;
+  double weight = 1;
+  bool divide = false;
+  const int32_t* stopped = nullptr;
 };
 
 // Norms of gradients by groups of windows, with the bits of src/optim/clip.h: squares are summed over pieces of kNormPiece elements.
@@ -113,6 +141,9 @@ struct CudaSteps {
   void (*commit)(const CudaCommit* states, size_t count, const int32_t* stopped, CudaQueue&) = nullptr;
   void (*begin_scaled)(const CudaScaleCall&, CudaQueue&) = nullptr;
   void (*end_scaled)(const CudaScaleCall&, CudaQueue&) = nullptr;
+  void (*combine)(const CudaCombineCall&, CudaQueue&) = nullptr;
+  void (*settle)(const CudaSettleCall&, CudaQueue&) = nullptr;
+  void (*weigh)(const CudaWeighCall&, CudaQueue&) = nullptr;
 };
 
 // The table of the module.

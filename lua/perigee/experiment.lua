@@ -4,7 +4,8 @@ local layers = require "perigee.layers"
 
 local keys = {
   "name", "network", "inputs", "target", "loss", "optimizer", "regularization", "constraint", "clip", "data", "epochs", "steps", "seed",
-  "threads", "device", "devices", "deterministic", "precision", "loss_scale", "averaging", "log", "checkpoint", "early_stopping", "metrics", "pretrained",
+  "threads", "device", "devices", "deterministic", "precision", "loss_scale", "recompute", "memory_limit", "averaging",
+  "log", "checkpoint", "early_stopping", "metrics", "pretrained",
 }
 
 local accepted = {}
@@ -21,6 +22,8 @@ for _, key in ipairs(keys) do accepted[key] = true end
 ---@field seed? integer
 ---@field precision? string            "float32", "float64"; for GPUs "tf32": products rounded; "bf16", "fp16": products and activations in 16 bits
 ---@field loss_scale? number|string    of "fp16": "dynamic" (the default), or a number that stays
+---@field recompute? string|string[]  "none", "auto", "all", or names of layers: activations that backward computes again instead of keeping
+---@field memory_limit? string|integer what a run may take: "8GiB"; recompute = "auto" goes by it
 ---@field averaging? table             pg.averaging.periodic { every = 5 }; a single worker ignores it
 
 ---@param description perigee.Experiment

@@ -236,6 +236,7 @@ CudaScaleCall DeviceStep::scaling(Slot& slot, const Work& work) const {
   return {.scale = reinterpret_cast<CudaLossScale*>(scale_.data()),
           .seeds = reinterpret_cast<float*>(slot.device.data() + layout_of(work).seeds),
           .examples = work.examples,
+          .of = work.examples,
           .gradient = reinterpret_cast<const float*>(gradient_.data()),
           .elements = static_cast<int64_t>(gradient_.bytes() / sizeof(float)),
           .stopped = stopped(words_),

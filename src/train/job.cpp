@@ -45,6 +45,8 @@ constexpr Key kKeys[] = {
     {"deterministic", " boolean "},
     {"precision", " string "},
     {"loss_scale", " number integer string "},
+    {"recompute", " string array "},
+    {"memory_limit", " string integer number "},
     {"averaging", " string object "},
     {"checkpoint", " object boolean "},
     {"early_stopping", " object "},

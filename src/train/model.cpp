@@ -132,15 +132,20 @@ PlanSet::PlanSet(const Model& model, Kind kind, Backend backend, const Tuning* t
   slices_ = analyze_slices(kind == Kind::training ? model.training_graph(2) : model.inference_graph(2, kind == Kind::inference_with_loss));
 }
 
-std::shared_ptr<const Plan> PlanSet::plan(int64_t batch) {
+void PlanSet::set_recompute(const RecomputeOptions& options, size_t room) {
+  recompute_ = options.mode;
+  room_ = room;
+  scopes_ = options.scopes(model_.layers(), model_.spec().where);
+}
+
+RecomputeChoice PlanSet::choice(int64_t batch) {
   const std::lock_guard lock(mutex_);
   if (const auto known = plans_.find(batch); known != plans_.end()) return known->second;
   const Graph graph =
       kind_ == Kind::training ? model_.training_graph(batch) : model_.inference_graph(batch, kind_ == Kind::inference_with_loss);
-  auto plan = Plan::compile(graph, {.backend = backend_, .external_outputs = gradient_outputs(graph), .tuning = tuning_});
+  const PlanOptions options{.backend = backend_, .external_outputs = gradient_outputs(graph), .tuning = tuning_};
   if (plans_.size() >= 16) plans_.erase(plans_.begin());
-  plans_.emplace(batch, plan);
-  return plan;
+  return plans_.emplace(batch, choose_recompute(graph, options, recompute_, room_, scopes_)).first->second;
 }
 
 void PlanSet::drop(int64_t batch) {
@@ -154,6 +159,13 @@ PlanMemory::PlanMemory(PlanSet& plans, Params& params, std::byte* gradient, bool
 PlanRun& PlanMemory::at(int64_t batch) {
   if (const auto known = runs_.find(batch); known != runs_.end()) return *known->second;
   auto plan = plans_.plan(batch);
+  if (plan->arena_bytes() > plans_.room())
+    throw Error(ErrorKind::resources,
+                {.where = plans_.model().spec().where + ": memory_limit",
+                 .what = "the activations of " + std::to_string(batch) + " examples at a time take more memory than is left",
+                 .got = std::to_string(plan->arena_bytes()) + " bytes in each thread",
+                 .expected = "at most " + std::to_string(plans_.room()),
+                 .hint = "recompute = \"auto\", a smaller batch, fewer threads, or a higher limit"});
   if (!arena_ || arena_->bytes() < plan->arena_bytes()) {
     runs_.clear();  // they point into the smaller arena
     arena_ = std::make_unique<Storage>(plan->arena_bytes());

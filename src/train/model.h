@@ -12,6 +12,7 @@
 #include "src/graph/plan.h"
 #include "src/nn/network.h"
 #include "src/train/params.h"
+#include "src/train/recompute.h"
 
 namespace perigee {
 
@@ -76,11 +77,16 @@ class PlanSet {
  public:
   enum class Kind { training, inference, inference_with_loss };
   PlanSet(const Model& model, Kind kind, Backend backend = Backend::cpu, const Tuning* tuning = nullptr);
+  // Of training plans, before the first: what is computed again in the backward pass, so that arenas fit into `room` bytes. Error(model) when
+  // a pattern names no layer.
+  void set_recompute(const RecomputeOptions& options, size_t room);
   // Compiles on first use; thread-safe. At most 16 are kept.
-  std::shared_ptr<const Plan> plan(int64_t batch);
+  std::shared_ptr<const Plan> plan(int64_t batch) { return choice(batch).plan; }
+  RecomputeChoice choice(int64_t batch);
   void drop(int64_t batch);  // it is compiled again when it is asked for
   const Model& model() const { return model_; }
   const SliceAnalysis& slices() const { return slices_; }
+  size_t room() const { return room_; }  // for an arena
 
  private:
   const Model& model_;
@@ -88,8 +94,11 @@ class PlanSet {
   Backend backend_;
   const Tuning* tuning_;
   SliceAnalysis slices_;
+  RecomputeOptions::Mode recompute_ = RecomputeOptions::Mode::none;
+  size_t room_ = SIZE_MAX;
+  std::vector<std::string> scopes_;  // of the layers that may be computed again
   std::mutex mutex_;
-  std::map<int64_t, std::shared_ptr<const Plan>> plans_;
+  std::map<int64_t, RecomputeChoice> plans_;
 };
 
 // One thread's arena and bound plans. Not thread-safe.

@@ -209,6 +209,8 @@ class Trainer {
 
   // What the trainer holds, in bytes: parameters, gradients, slots, arenas.
   size_t memory_bytes() const;
+  // Of a step's plans: on the host of `sub_batch()` examples, on a device of `batch()`.
+  PlanSet& plans() { return *plans_; }
   // Of a device: what takes it, by name; empty on the host.
   std::string memory_report() const;
 
@@ -238,6 +240,7 @@ class Trainer {
   void read_losses(const Config& config, ModelSpec* spec);
   void make_optimizer();
   void make_plans();
+  size_t room_of_host() const;
   void measure();  // kernels, then the sub-batch
   void choose_sub_batch();
   int64_t sub_batch_for(int64_t slice) const;

@@ -28,6 +28,7 @@ void Trainer::make_device() {
   evaluators_.clear();  // they hold on to the model on the device
   device_.reset();
   plans_ = std::make_unique<PlanSet>(*model_, PlanSet::Kind::training, Backend::cuda, &tuning_);
+  plans_->set_recompute(RecomputeOptions::of(job_), SIZE_MAX);
   device_model_ = std::make_unique<DeviceModel>(*gpu_, *model_, &slots_);
   std::vector<int> fields = input_fields_;
   fields.insert(fields.end(), target_fields_.begin(), target_fields_.end());

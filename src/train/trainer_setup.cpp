@@ -160,6 +160,7 @@ void Trainer::make_optimizer() {
 void Trainer::make_plans() {
   if (options_.backend == Backend::cuda) return make_device();
   plans_ = std::make_unique<PlanSet>(*model_, PlanSet::Kind::training, options_.backend, &tuning_);
+  plans_->set_recompute(RecomputeOptions::of(job_), room_of_host());
   collective_ = plans_->slices().collective;
   sliceable_ = plans_->slices().sliceable;
   workers_.clear();
@@ -168,6 +169,13 @@ void Trainer::make_plans() {
     workers_.push_back(std::make_unique<Worker>(model_->params(), static_cast<size_t>(team_.size())));
     workers_.back()->memory = std::make_unique<PlanMemory>(*plans_, model_->params(), workers_.back()->gradient.data(), options_.check);
   }
+}
+
+// What the job's limit leaves to the arena of each thread.
+size_t Trainer::room_of_host() const {
+  const size_t limit = memory_limit_of(job_), threads = static_cast<size_t>(team_.size());
+  const size_t blocks = model_->params().block_bytes() * (1 + slots_.size() + threads);
+  return limit == 0 ? SIZE_MAX : limit <= blocks ? 0 : (limit - blocks) / threads;
 }
 
 Trainer::~Trainer() = default;
@@ -241,7 +249,7 @@ void Trainer::choose_sub_batch() {
   std::memset(zeros.data(), 0, zeros.bytes());
   double best = 0;
   for (int64_t size : {slice, int64_t{64}, int64_t{32}, int64_t{16}, int64_t{8}}) {
-    if (size > slice || (size == slice && best > 0)) continue;
+    if (size > slice || (size == slice && best > 0) || plans_->plan(size)->arena_bytes() > plans_->room()) continue;
     PlanRun& run = memory.at(size);
     for (size_t i = 0; i < run.plan().inputs().size(); ++i) run.set_input(static_cast<int>(i), zeros.data());
     const StepInfo info{.seed = seed_, .training = true};

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/cudnn_conv.h"
 #include "kernels/cuda/fused_source.h"
+#include "kernels/cuda/group.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/nvrtc_cache.h"
 #include "tests/kernels/parity.h"
@@ -78,6 +79,19 @@ TEST(Toolkit, CudnnPlansOurConvolutionsForAnH100) {
               << "channels " << shape.image[1] << ", dtype " << static_cast<int>(dtype) << ", direction " << static_cast<int>(direction)
               << (fused ? ", more than the convolution" : "");
         }
+}
+
+// No communicator without a GPU: what is there is found, and says why it cannot begin.
+TEST(Toolkit, NcclHasWhatWeCall) {
+  if (const char* why = cuda_library_missing(CudaLibrary::nccl)) GTEST_SKIP() << why;
+  EXPECT_EQ(cuda_groups().missing(), nullptr);
+  EXPECT_TRUE(cuda_groups().can_be_captured()) << cuda_library(CudaLibrary::nccl).version;
+  const int devices[] = {0, 1};
+  void* group = nullptr;
+  const char* const said = cuda_groups().open(devices, 2, &group);
+  if (said == nullptr) return cuda_groups().close(group);
+  EXPECT_NE(std::string(said), "");
+  EXPECT_EQ(group, nullptr);
 }
 
 }  // namespace

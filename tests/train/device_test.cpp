@@ -84,6 +84,7 @@ const Case kCases[] = {
     {"renormalized", &lenet_job, R"(, "clip": {"type": "renormalize_parameter"})"},
     {"clipped_values", &lenet_job, R"(, "clip": {"type": "value", "threshold": 0.01})"},
     {"constrained", &lenet_job, R"(, "constraint": [{"type": "max_norm", "max": 0.4}, {"type": "non_negative", "on": "bias"}])"},
+    {"recomputed", &noisy_job, R"(, "recompute": "all")"},
     {"regularized", &lenet_job, R"(, "regularization": {"l1": 0.001, "l2": 0.01})"},
     {"fp16", &noisy_job, R"(, "precision": "fp16")"},
     {"fp16_static", &lenet_job, R"(, "precision": "fp16", "loss_scale": 1000)"},

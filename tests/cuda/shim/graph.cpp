@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <random>
-#include <string>
+#include <utility>
 
 namespace shim {
 
@@ -16,26 +15,27 @@ bool Graph::all_before(const std::vector<size_t>& last) const {
   return std::find(before.begin(), before.end(), false) == before.end();
 }
 
-void Graph::run_all() const {
+GraphRun::GraphRun(const Graph& of) : graph_(of), waits_(of.nodes.size()), followers_(of.nodes.size()) {
   const char* const text = std::getenv("PERIGEE_SHIM_GRAPHS");
-  const std::string how = text != nullptr ? text : "";
-  std::mt19937 random(static_cast<unsigned>(std::atoi(how.c_str())));
-  std::vector<size_t> waits(nodes.size());
-  std::vector<std::vector<size_t>> followers(nodes.size());
-  std::vector<size_t> ready;  // ascending
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    waits[i] = nodes[i].after.size();
-    for (const size_t node : nodes[i].after) followers[node].push_back(i);
-    if (waits[i] == 0) ready.push_back(i);
+  how_ = text != nullptr ? text : "";
+  random_.seed(static_cast<unsigned>(std::atoi(how_.c_str())));
+  for (size_t i = 0; i < of.nodes.size(); ++i) {
+    waits_[i] = of.nodes[i].after.size();
+    for (const size_t node : of.nodes[i].after) followers_[node].push_back(i);
+    if (waits_[i] == 0) ready_.push_back(i);
   }
-  while (!ready.empty()) {
-    const size_t at = how.empty() ? ready.size() - 1 : how == "captured" ? 0 : random() % ready.size();
-    const size_t node = ready[at];
-    ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(at));
-    nodes[node].run();
-    for (const size_t next : followers[node])
-      if (--waits[next] == 0) ready.insert(std::upper_bound(ready.begin(), ready.end(), next), next);
-  }
+}
+
+const Graph::Node& GraphRun::next() {
+  if (chosen_ == SIZE_MAX) chosen_ = ready_[how_.empty() ? ready_.size() - 1 : how_ == "captured" ? 0 : random_() % ready_.size()];
+  return graph_.nodes[chosen_];
+}
+
+void GraphRun::ran() {
+  const size_t node = std::exchange(chosen_, SIZE_MAX);
+  ready_.erase(std::find(ready_.begin(), ready_.end(), node));
+  for (const size_t follower : followers_[node])
+    if (--waits_[follower] == 0) ready_.insert(std::upper_bound(ready_.begin(), ready_.end(), follower), follower);
 }
 
 }  // namespace shim

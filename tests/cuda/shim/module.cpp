@@ -27,6 +27,8 @@ std::span<const KernelList> chosen_kernel_lists();
 
 #include "tests/cuda/shim/counters.h"
 
+void use_fake_nccl();  // meetings.cpp
+
 namespace perigee {
 namespace {
 
@@ -134,6 +136,7 @@ long shim_runs(const char* way) { return perigee::runs_of[way]; }
 
 extern "C" [[gnu::visibility("default")]] const perigee::CudaModule* perigee_cuda_module() {
   using namespace perigee;
+  use_fake_nccl();
   if (std::getenv("PERIGEE_SHIM_STAND_INS") == nullptr) return module_without_stand_ins();
   static const CudaModule module = [] {
     make_stand_ins();

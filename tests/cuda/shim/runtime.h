@@ -3,12 +3,16 @@
 //
 // A stream runs when somebody waits for it, and then no further than he must: so a wait that is missing shows, as rubbish or as values of
 // the step before. PERIGEE_SHIM_STREAMS=eager runs everything at once instead; both must give the same. Between two runs the device's
-// memory can be neither read nor written, so that the host cannot take it for its own.
+// memory can be neither read nor written, so that the host cannot take it for its own. Of several devices (PERIGEE_SHIM_DEVICES) each has
+// its own memory, which kernels of the others cannot touch, and is lost by itself; what belongs to one is refused while another is selected,
+// as CUDA does it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <vector>
 
 #include "tests/cuda/shim/counters.h"
 
@@ -26,8 +30,10 @@ enum cudaError_t : int {
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
   cudaErrorIllegalAddress = 700,
+  cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureUnjoined = 904,
   cudaErrorStreamCaptureIsolation = 905,
@@ -57,6 +63,9 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* memory);
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes, cudaStream_t stream);
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
@@ -67,9 +76,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
-cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
+cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags);
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);  // counts alone
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
@@ -82,5 +91,20 @@ namespace shim {
 cudaError_t enqueue(cudaStream_t stream, bool kernel, std::function<void()> work);
 // Time passes by what runs alone: nothing here depends on how fast the host is.
 void pass_time(double milliseconds);
+
+// What several streams do together, one of each device: where each gets to one, it waits until all have, and `work` is done once. How NCCL
+// looks from outside. One object for all meetings of the same streams; they meet in the same order on each.
+struct Meeting {
+  explicit Meeting(size_t members) : members(members) {}
+  struct Member {
+    std::deque<CUstream_st*> queued;  // where its next ones are
+    long reached = 0, left = 0;       // how many
+  };
+  std::vector<Member> members;
+  long done = 0;
+  bool aborted = false;
+};
+// `work` of whoever comes last counts.
+cudaError_t enqueue_meeting(cudaStream_t stream, Meeting& meeting, size_t member, std::function<void()> work);
 
 }  // namespace shim

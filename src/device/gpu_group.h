@@ -1,0 +1,74 @@
+// The GPUs of this process that train one model together, and sums over them: by NCCL, or, where there is none or `deterministic` asks for a
+// fixed order, by copies from memory to memory that meet in the tree in which a CPU's threads meet. One thread works with a group; after
+// each call of it the first GPU is selected.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/device/gpu.h"
+
+namespace perigee {
+
+// at[i] is GPU i's buffer, which gets the sum of all; of i64 it is the maximum.
+struct GroupSum {
+  std::vector<void*> at;
+  int64_t elements = 0;
+  Dtype dtype = Dtype::f32;
+};
+
+// How a group adds up. Sums run on a stream of each GPU beside its queue.
+class GroupSums {
+ public:
+  virtual ~GroupSums() = default;
+  virtual std::string name() const = 0;
+  virtual bool can_be_captured() const = 0;
+  virtual void queue(std::span<const GroupSum> sums, std::span<const GpuHandle> streams) = 0;
+  virtual std::string failed() { return ""; }  // what broke beside what a call said
+  virtual void abort() noexcept {}             // what is queued ends; nothing else is asked for any more
+};
+
+class GpuGroup {
+ public:
+  // Error(usage) for a device that is not there, or is named twice; `where` begins it.
+  GpuGroup(std::span<const int> devices, const std::string& where, bool deterministic);
+  ~GpuGroup();
+
+  size_t size() const { return gpus_.size(); }
+  Gpu& operator[](size_t i) const { return *gpus_[i]; }
+  Gpu& first() const { return *gpus_[0]; }
+  std::string name() const;  // "cuda:0", "cuda:0-3", "cuda:0,2"
+  // "NCCL 2.28.7"; "copies between the GPUs: NCCL is not there". Empty for one GPU.
+  std::string sums() const;
+  bool can_be_captured() const { return sums_ && sums_->can_be_captured(); }
+
+  // Behind what the queues hold now; what they get from now on runs beside it, until join().
+  void add_up(std::span<const GroupSum> sums);
+  void join();
+  void* beside(size_t i) const { return streams_[i].get(); }  // the stream on which GPU i's sums run
+  // Waits for all of `events`, one of each GPU. When a GPU fails the others would wait for it for ever: they are made to end.
+  void wait(std::span<void* const> events, const std::string& doing);
+  void wait();  // for all that was queued
+  void abort() noexcept;
+
+ private:
+  void choose_sums(bool deterministic);
+
+  std::string where_;
+  std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::vector<GpuHandle> streams_, forked_, joined_;
+  std::string why_not_nccl_;
+  std::unique_ptr<GroupSums> sums_;  // null: of one GPU
+  bool aborted_ = false;
+};
+
+// `why`: null where NCCL can be used.
+std::unique_ptr<GroupSums> nccl_sums(std::span<const std::unique_ptr<Gpu>> gpus, std::string* why);
+std::unique_ptr<GroupSums> copied_sums(std::span<const std::unique_ptr<Gpu>> gpus);
+
+// "cuda:0-3": for messages and what a user reads.
+std::string device_list(std::span<const int> devices);
+
+}  // namespace perigee

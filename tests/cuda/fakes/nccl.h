@@ -1,0 +1,14 @@
+// What the NCCL that computes on the host asks of whoever plays CUDA's runtime (tests/cuda/shim/meetings.cpp).
+#pragma once
+
+#include <cstddef>
+
+struct FakeNcclHooks {
+  void* (*open)(size_t members) = nullptr;
+  void (*close)(void* meeting) = nullptr;
+  void (*abort)(void* meeting) = nullptr;
+  // Queues `work(argument)`, done once all members' streams have got there.
+  int (*meet)(void* meeting, size_t member, void* stream, void (*work)(void*), void* argument, void (*drop)(void*)) = nullptr;
+};
+
+extern "C" void fake_nccl_use(const FakeNcclHooks* hooks);

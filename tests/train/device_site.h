@@ -1,0 +1,50 @@
+// What tests of training on a device share: the shim's counters and faults, its environment, errors as text.
+#pragma once
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <initializer_list>
+#include <string>
+
+#include "src/core/error.h"
+#include "tests/cuda/shim/counters.h"
+
+namespace perigee {
+
+template <class F>
+F* of_module(const char* name) {
+  static void* const module = dlopen(std::getenv("PERIGEE_CUDA_MODULE"), RTLD_NOW | RTLD_LOCAL);
+  return reinterpret_cast<F*>(dlsym(module, name));
+}
+
+inline shim::Counters& counters() { return *of_module<shim::Counters*()>("shim_counters")(); }
+
+// The nth allocation or kernel from now on fails: "malloc", "launch", "launch@1".
+struct Fault {
+  Fault(const char* what, long nth) { of_module<void(const char*, long)>("shim_fault")(what, nth); }
+  ~Fault() { of_module<void(const char*, long)>("shim_fault")("", 0); }
+};
+
+struct Environment {
+  Environment(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Environment() { unsetenv(name_); }
+  const char* name_;
+};
+
+inline std::string error_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+inline void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' in: " << text;
+}
+
+}  // namespace perigee
