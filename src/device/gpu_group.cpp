@@ -1,6 +1,7 @@
 #include "src/device/gpu_group.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <thread>
 
@@ -45,6 +46,7 @@ GpuGroup::GpuGroup(std::span<const int> devices, const std::string& where, bool 
       streams_.emplace_back(stream, gpu->module().destroy_stream);
       forked_.push_back(gpu->event());
       joined_.push_back(gpu->event());
+      marks_.push_back(gpu->event());
     }
     choose_sums(deterministic);
   }
@@ -95,37 +97,58 @@ void GpuGroup::join() {
   first().select();
 }
 
-void GpuGroup::wait(std::span<void* const> events, const std::string& doing) {
+void GpuGroup::wait(std::span<void* const> events, const std::string& doing) { wait(events, events.size(), doing); }
+
+void GpuGroup::wait_for(void* event, const std::string& doing) {
+  if (size() == 1) return first().check(first().module().wait_for_event(event), doing);
+  std::array<void*, kMostGpus> events;
+  mark();
+  events[0] = event;
+  for (size_t i = 1; i < size(); ++i) events[i] = marks_[i].get();
+  wait({events.data(), size()}, 1, doing);
+}
+
+void GpuGroup::wait(const std::string& doing) {
+  if (size() == 1) return first().wait();
+  std::array<void*, kMostGpus> events;
+  mark();
+  for (size_t i = 0; i < size(); ++i) events[i] = marks_[i].get();
+  wait({events.data(), size()}, size(), doing);
+}
+
+void GpuGroup::mark() {
+  for (size_t i = 0; i < size(); ++i) {
+    gpus_[i]->select();
+    gpus_[i]->check(gpus_[i]->module().record_event(marks_[i].get(), gpus_[i]->queue().stream), "record an event");
+  }
+  first().select();
+}
+
+// Until the first `needed` are reached; of the others only failures count.
+void GpuGroup::wait(std::span<void* const> events, size_t needed, const std::string& doing) {
   if (size() == 1) return first().check(first().module().wait_for_event(events[0]), doing);
-  constexpr int kSpins = 1000, kAsksNccl = 1000;
+  constexpr int kSpins = 1000;
   for (int tries = 0;; ++tries) {
     bool ready = true;
     for (size_t i = 0; i < size(); ++i) {
       const int status = gpus_[i]->module().event_reached(events[i]);
-      if (status == kCudaNotReady) ready = false;
-      else if (status != 0) {
-        abort();
-        gpus_[i]->check(status, doing);
-      }
+      if (status == kCudaNotReady) ready = ready && i >= needed;
+      else if (status != 0) fail(i, status, doing);
     }
     if (ready) return;
     if (tries < kSpins) continue;
-    if (tries % kAsksNccl == 0)
+    if (tries % kSpins == 0)
       if (const std::string why = sums_->failed(); !why.empty()) {
         abort();
-        throw Error(ErrorKind::resources,
-                    {.where = where_ + ": " + name(), .what = "the GPUs could not add up what they computed", .got = why});
+        throw Error(ErrorKind::resources, {.where = where_ + ": " + name(), .what = "the GPUs could not " + doing, .got = why});
       }
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
 }
 
-void GpuGroup::wait() {
-  for (const auto& gpu : gpus_) {
-    gpu->select();
-    gpu->wait();
-  }
-  first().select();
+void GpuGroup::fail(size_t i, int status, const std::string& doing) {
+  abort();
+  gpus_[i]->check(status, doing);
 }
 
 void GpuGroup::abort() noexcept {

@@ -48,17 +48,21 @@ class GpuGroup {
   void add_up(std::span<const GroupSum> sums);
   void join();
   void* beside(size_t i) const { return streams_[i].get(); }  // the stream on which GPU i's sums run
-  // Waits for all of `events`, one of each GPU. When a GPU fails the others would wait for it for ever: they are made to end.
-  void wait(std::span<void* const> events, const std::string& doing);
-  void wait();  // for all that was queued
+  // What waits looks at all GPUs: when one fails the others would wait for it for ever, so they are made to end.
+  void wait(std::span<void* const> events, const std::string& doing);  // one of each GPU
+  void wait_for(void* event, const std::string& doing);                // of the first GPU
+  void wait(const std::string& doing);                                 // for all that was queued
   void abort() noexcept;
 
  private:
   void choose_sums(bool deterministic);
+  void mark();
+  void fail(size_t i, int status, const std::string& doing);
+  void wait(std::span<void* const> events, size_t needed, const std::string& doing);
 
   std::string where_;
   std::vector<std::unique_ptr<Gpu>> gpus_;
-  std::vector<GpuHandle> streams_, forked_, joined_;
+  std::vector<GpuHandle> streams_, forked_, joined_, marks_;
   std::string why_not_nccl_;
   std::unique_ptr<GroupSums> sums_;  // null: of one GPU
   bool aborted_ = false;

@@ -27,7 +27,7 @@ std::string device_of(const Json& job) {
 }
 
 void choose_device(const std::string& device, const std::string& where, int worker, TrainerOptions* options) {
-  const auto choose = [&](Backend backend, int index = 0) { options->backend = backend, options->device = index; };
+  const auto choose = [&](Backend backend, int index = 0) { options->backend = backend, options->devices = {index}; };
   options->check = false;
   if (device.starts_with(kCheck) && device.ends_with(kBesideRef) && device.size() > kCheck.size() + kBesideRef.size()) {
     const std::string checked = device.substr(kCheck.size(), device.size() - kCheck.size() - kBesideRef.size());

@@ -31,6 +31,7 @@ class DeviceModel {
   std::byte* block() const { return block_.data(); }
   std::byte* slot(size_t i) const { return slots_[i].data(); }
   size_t slots() const { return slots_.size(); }
+  std::byte* states() const { return states_.data(); }
   void* parameter(const std::string& name) const;
   void* state(const std::string& name) const;
 

@@ -87,14 +87,14 @@ DeviceStep::Layout DeviceStep::layout_of(const Work& work) const {
 
 void DeviceStep::drop_graphs() {
   gpu_.wait();
-  for (Slot& slot : slots_) slot.graphs.clear();
+  for (Slot& slot : slots_) slot.drop_graphs();
 }
 
 void DeviceStep::make_room(Slot& slot, const Work& work) {
   const size_t bytes = layout_of(work).total;
   if (slot.device.bytes() < bytes) {
     gpu_.wait();
-    slot.graphs.clear();
+    slot.drop_graphs();
     slot.device = {};
     slot.device = gpu_.allocate(bytes, "a batch");
     slot.pinned = gpu_.allocate_pinned(bytes);
@@ -106,45 +106,48 @@ void DeviceStep::make_room(Slot& slot, const Work& work) {
     gathered_[f] = {};
     gathered_[f] = gpu_.allocate(rows, "a batch");
   }
-  if (work.part != Part::update) plans_.at(work.examples);
+  if (work.part != Part::update && work.examples > 0) plans_.at(work.examples);
   if (generation_ != plans_.generation()) {
     drop_graphs();
     generation_ = plans_.generation();
   }
 }
 
-void DeviceStep::fill(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info) {
+void DeviceStep::fill(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info, int64_t first) {
   const Layout layout = layout_of(work);
   std::byte* const to = host(slot);
   StepInfo head = info;
   head.example_ids = reinterpret_cast<const int64_t*>(slot.device.data() + layout.ids);
   std::memcpy(to, &head, sizeof head);
   if (work.part != Part::compute) update_.write_image(to + layout.update, skipped_);
-  if (work.examples > 0) std::memcpy(to + layout.ids, batch.ids.data(), static_cast<size_t>(work.examples) * sizeof(int64_t));
+  if (work.examples > 0) std::memcpy(to + layout.ids, batch.ids.data() + first, static_cast<size_t>(work.examples) * sizeof(int64_t));
   for (size_t f = 0; f < layout.fields.size(); ++f)
-    std::memcpy(to + layout.fields[f], batch.fields[static_cast<size_t>(fields_[f])].view().data,
+    std::memcpy(to + layout.fields[f],
+                static_cast<const std::byte*>(batch.fields[static_cast<size_t>(fields_[f])].view().data) +
+                    static_cast<size_t>(first) * row_bytes_[f],
                 static_cast<size_t>(work.examples) * row_bytes_[f]);
 }
 
-// The slot's buffer goes over beside the step before; then the work runs.
-void DeviceStep::start(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info) {
+// The slot's buffer goes over beside the step before; what is queued from now on finds it.
+void DeviceStep::send(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info, int64_t first) {
   const CudaModule& module = gpu_.module();
   make_room(slot, work);
-  fill(slot, work, batch, info);
+  fill(slot, work, batch, info, first);
   slot.work = work;
   gpu_.check(module.copy(slot.device.data(), host(slot), layout_of(work).total, gpu_.copies()), "copy a batch");
   gpu_.check(module.record_event(slot.copied.get(), gpu_.copies()), "record an event");
   gpu_.check(module.stream_waits(gpu_.queue().stream, slot.copied.get()), "wait for a copy");
+}
+
+void DeviceStep::start(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info) {
+  send(slot, work, batch, info, 0);
   run(slot, work);
-  gpu_.check(module.record_event(slot.done.get(), gpu_.queue().stream), "record an event");
+  gpu_.check(gpu_.module().record_event(slot.done.get(), gpu_.queue().stream), "record an event");
   ++queued_;
 }
 
 void DeviceStep::run(Slot& slot, const Work& work) {
-  if (work.part != Part::update && !settled_.contains(work)) {
-    settle(slot, work, false);
-    settled_.insert(work);
-  }
+  settle_once(slot, work);
   if (blocking_) return queue_in_line(gpu_, work_of(slot, work), true);
   GpuHandle& graph = slot.graphs[work];
   if (!graph && !branched_.contains(work)) graph = warm_up(slot, work);
@@ -153,6 +156,12 @@ void DeviceStep::run(Slot& slot, const Work& work) {
     graph = branched_.at(work) ? branches_->capture(pieces) : gpu_.capture([&] { queue_in_line(gpu_, pieces, false); });
   }
   gpu_.launch(graph);
+}
+
+void DeviceStep::settle_once(Slot& slot, const Work& work) {
+  if (work.part == Part::update || work.examples == 0 || settled_.contains(work)) return;
+  settle(slot, work, false);
+  settled_.insert(work);
 }
 
 // Every step of the plan runs once, on the batch in the slot; those that run otherwise than the plan says make another plan.
@@ -194,9 +203,9 @@ GpuHandle DeviceStep::choose_form(Slot& slot, const Work& work) {
   return graph;
 }
 
-// Once for each batch size: libraries make their plans, kernels are loaded, and what does not run says so by name; then the graph's form is
-// chosen. Stopped, so that nothing changes.
-GpuHandle DeviceStep::warm_up(Slot& slot, const Work& work) {
+// With what stops a step set, so that nothing changes.
+template <class Run>
+void DeviceStep::run_stopped(Slot& slot, const Work& work, Run run) {
   const int32_t one = 1;
   int32_t before = 0;
   gpu_.download(&before, stopped(words_), sizeof before);
@@ -207,12 +216,9 @@ GpuHandle DeviceStep::warm_up(Slot& slot, const Work& work) {
     *record(slot) = kept;
     gpu_.upload(stopped(words_), &before, sizeof before);
   };
-  GpuHandle graph;
   try {
-    queue_in_line(gpu_, work_of(slot, work), true);
-    graph = choose_form(slot, work);
+    run();
   } catch (const Error&) {
-    branched_.erase(work);
     try {
       go_on();
     } catch (const Error&) {}  // of a device that is lost: the first failure says it
@@ -220,7 +226,37 @@ GpuHandle DeviceStep::warm_up(Slot& slot, const Work& work) {
   }
   go_on();
   gpu_.upload(slot.device.data(), host(slot), layout_of(work).total);  // norms change the image
+}
+
+// Once for each batch size: libraries make their plans, kernels are loaded, and what does not run says so by name; then the graph's form is
+// chosen.
+GpuHandle DeviceStep::warm_up(Slot& slot, const Work& work) {
+  GpuHandle graph;
+  try {
+    run_stopped(slot, work, [&] {
+      queue_in_line(gpu_, work_of(slot, work), true);
+      graph = choose_form(slot, work);
+    });
+  } catch (const Error&) {
+    branched_.erase(work);
+    throw;
+  }
   return graph;
+}
+
+void DeviceStep::describe() {
+  Slot& slot = next();
+  gpu_.select();
+  described_ = sections_of(slot, slot.work);
+  if (blocking_ || !warm_sections_.insert(slot.work).second) return;
+  try {
+    run_stopped(slot, slot.work, [&] {
+      for (const std::vector<DeviceWork>& section : described_) queue_in_line(gpu_, section, true);
+    });
+  } catch (const Error&) {
+    warm_sections_.erase(slot.work);
+    throw;
+  }
 }
 
 void DeviceStep::bind_inputs(PlanRun& run, const Slot& slot, const Work& work) {
@@ -236,7 +272,7 @@ CudaScaleCall DeviceStep::scaling(Slot& slot, const Work& work) const {
   return {.scale = reinterpret_cast<CudaLossScale*>(scale_.data()),
           .seeds = reinterpret_cast<float*>(slot.device.data() + layout_of(work).seeds),
           .examples = work.examples,
-          .of = work.examples,
+          .of = work.of > 0 ? work.of : work.examples,
           .gradient = reinterpret_cast<const float*>(gradient_.data()),
           .elements = static_cast<int64_t>(gradient_.bytes() / sizeof(float)),
           .stopped = stopped(words_),
@@ -301,8 +337,9 @@ void DeviceStep::add_judge(Slot& slot, const Work& work, const PlanRun& run, std
                            .labels = reinterpret_cast<const int64_t*>(labels),
                            .counter = counter(words_),
                            .stopped = stopped(words_),
-                           .update = work.part == Part::whole ? image(slot) : nullptr,
-                           .record = record(slot)};
+                           .update = work.part == Part::whole && work.of == 0 ? image(slot) : nullptr,
+                           .record = record(slot),
+                           .shares = work.of > 0 ? reinterpret_cast<double*>(shares_.data()) : nullptr};
   DeviceWork judge{.what = "the sum of the losses"};
   judge.access.read(range_of(loss));
   judge.access.read(range_of(call.output));
@@ -310,6 +347,7 @@ void DeviceStep::add_judge(Slot& slot, const Work& work, const PlanRun& run, std
   judge.access.write(range_of(words_.data(), words_.bytes()));
   judge.access.write(range_of(call.update, sizeof(CudaUpdate)));
   judge.access.write(range_of(call.record, sizeof *call.record));
+  judge.access.write(range_of(shares_.data(), shares_.bytes()));
   judge.queue = [this, call](CudaQueue& queue) { gpu_.module().steps->judge(call, queue); };
   pieces->push_back(std::move(judge));
 }
@@ -343,11 +381,11 @@ void DeviceStep::prepare(int64_t examples) {
   for (Slot& slot : slots_) make_room(slot, {Part::whole, examples, resident()});
 }
 
-int DeviceStep::measure(const Batch& batch, const StepInfo& info) {
+int DeviceStep::measure(const Batch& batch, const StepInfo& info, int64_t examples) {
   gpu_.select();
   model_.to_device();
   Slot& slot = slots_[0];
-  const Work work{Part::compute, batch.size, resident() && batch.fields.empty()};
+  const Work work{Part::compute, examples, resident() && batch.fields.empty()};
   make_room(slot, work);
   fill(slot, work, batch, info);
   gpu_.upload(slot.device.data(), host(slot), layout_of(work).total);
@@ -397,6 +435,11 @@ DeviceReport DeviceStep::take() {
   gpu_.select();
   const Slot& slot = slots_[taken_ % kInFlight];
   gpu_.check(gpu_.module().wait_for_event(slot.done.get()), "finish a step of " + std::to_string(slot.work.examples) + " examples");
+  return taken();
+}
+
+DeviceReport DeviceStep::taken() {
+  const Slot& slot = slots_[taken_ % kInFlight];
   ++taken_;
   const DeviceReport report = report_of(slot);
   if (scale_.data() && slot.work.part != Part::update) skipped_ = report.scale.skipped;
@@ -462,11 +505,14 @@ void DeviceStep::update(const std::byte* gradient) {
   model_.device_changed(true);
 }
 
+const DeviceStep::Work* DeviceStep::last_compute() const {
+  for (uint64_t back = 1; back <= std::min(queued_, kInFlight); ++back)
+    if (const Work& work = slots_[(queued_ - back) % kInFlight].work; work.part != Part::update) return &work;
+  return nullptr;
+}
+
 void DeviceStep::commit_states() {
-  if (queued_ == 0) return;
-  const Work* last = nullptr;
-  for (uint64_t back = 1; back <= std::min(queued_, kInFlight) && !last; ++back)
-    if (const Work& work = slots_[(queued_ - back) % kInFlight].work; work.part != Part::update) last = &work;
+  const Work* const last = last_compute();
   if (!last) return;
   gpu_.select();
   model_.to_device();

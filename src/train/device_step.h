@@ -48,8 +48,8 @@ class DeviceStep {
   // Takes what steps of so many examples will need, so that what is wrong shows before the first.
   void prepare(int64_t examples);
   // Measures kernels on a batch and chooses by the table; how many choices the table lacked.
-  int measure(const Batch& batch, const StepInfo& info);
-  void settle_anew() { settled_.clear(); }  // the table changed
+  int measure(const Batch& batch, const StepInfo& info, int64_t examples);  // on so many of the batch's
+  void settle_anew() { settled_.clear(); }                                  // the table changed
   // Queues a step by what Optimizer::begin_step() said; at most kInFlight are in flight.
   void queue(const Batch& batch, const StepInfo& info);
   uint64_t in_flight() const { return queued_ - taken_; }
@@ -68,15 +68,49 @@ class DeviceStep {
   double gradient_norm() const { return norm_; }
   void commit_states();  // of the last compute()
 
+  // As one of several GPUs, which take their own rows of each batch and meet between the sections of a step (device_team.h); and alone where
+  // somebody wants the gradient bucket by bucket. The sections of a step: one for each bucket of the gradient, after which the bucket's sum is
+  // complete; of several GPUs also the rest of the step and, where there are states, what comes of their mean.
+  enum class Part : uint8_t { whole, compute, update };
+  struct Share {
+    int64_t first = 0, examples = 0;
+    int64_t of = 0;  // examples of all GPUs together; 0: this one is alone
+  };
+  void join_team();
+  void cut(std::vector<Optimizer::Range> buckets);  // of the gradient, in the order in which backward finishes them
+  void begin(Part part, const Batch& batch, const Share& share, const StepInfo& info);  // fills the next slot's buffer, and sends it
+  size_t sections() const;                                                              // of what was begun, and so are all below
+  bool has_graphs(size_t count) const { return next().sections.contains(next().work) && next().sections.at(next().work).size() >= count; }
+  void describe();  // before queue_section(), and run once so that it can be captured
+  void queue_section(size_t section, bool blocking);
+  void add_graph(GpuHandle graph);
+  void capture_sections();
+  void launch(size_t graph) { gpu_.launch(next().sections.at(next().work)[graph]); }
+  void end();                                                     // all is queued
+  void* done() { return slots_[taken_ % kInFlight].done.get(); }  // of the oldest in flight
+  DeviceReport taken();                                           // once that was waited for
+  bool queue_commit(bool take_means);  // of the last compute, in two parts, between which states are added up; false: there are none
+  std::byte* gradient() const { return gradient_.data(); }
+  std::byte* shares() const { return shares_.data(); }  // three f64: sums of losses, of correct, of who stopped
+  struct StateRun {
+    size_t begin = 0;  // byte of the state segment
+    int64_t elements = 0;
+    Dtype dtype = Dtype::f32;
+  };
+  const std::vector<StateRun>& state_runs() const { return state_runs_; }
+  std::byte* shared_states() const { return shared_states_.data(); }
+  bool blocking() const { return blocking_; }
+  Gpu& gpu() const { return gpu_; }
+
   size_t bytes() const;  // on the device, of everything that training takes: the peak, context and libraries apart
   std::string memory_report() const;
 
  private:
-  enum class Part : uint8_t { whole, compute, update };
   struct Work {
     Part part = Part::whole;
     int64_t examples = 0;
     bool gather = false;  // else the fields are in the buffer
+    int64_t of = 0;       // Share::of
     auto operator<=>(const Work&) const = default;
   };
   // Of a slot's buffer, in bytes from its start.
@@ -88,7 +122,9 @@ class DeviceStep {
     GpuHandle pinned, record, copied, done;
     GpuMemory device;
     std::map<Work, GpuHandle> graphs;
+    std::map<Work, std::vector<GpuHandle>> sections;
     Work work;
+    void drop_graphs() { graphs.clear(), sections.clear(); }
   };
 
   std::byte* host(const Slot& slot) const { return static_cast<std::byte*>(slot.pinned.get()); }
@@ -97,11 +133,17 @@ class DeviceStep {
   Layout layout_of(const Work& work) const;
   void make_room(Slot& slot, const Work& work);
   void drop_graphs();
-  void fill(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info);
+  Slot& next() { return slots_[queued_ % kInFlight]; }
+  const Slot& next() const { return slots_[queued_ % kInFlight]; }
+  void fill(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info, int64_t first = 0);
+  void send(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info, int64_t first);
   void start(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info);
   void run(Slot& slot, const Work& work);
   int settle(Slot& slot, const Work& work, bool measure);
+  void settle_once(Slot& slot, const Work& work);
   GpuHandle warm_up(Slot& slot, const Work& work);
+  template <class Run>
+  void run_stopped(Slot& slot, const Work& work, Run run);
   GpuHandle choose_form(Slot& slot, const Work& work);
   void bind_inputs(PlanRun& run, const Slot& slot, const Work& work);
   // What a graph of the work consists of, in an order that is right for one stream.
@@ -110,6 +152,13 @@ class DeviceStep {
   void add_compute(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces);
   void add_judge(Slot& slot, const Work& work, const PlanRun& run, std::vector<DeviceWork>* pieces);
   void add_commits(PlanRun& run, const int32_t* skip, std::vector<DeviceWork>* pieces);
+  // device_sections.cpp
+  std::vector<std::vector<DeviceWork>> sections_of(Slot& slot, const Work& work);
+  void add_nothing(std::vector<DeviceWork>* pieces);
+  void add_settle(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces);
+  void add_state_shares(const Work& work, const int32_t* skip, std::vector<DeviceWork>* pieces);
+  void add_state_means(const Work& work, const int32_t* skip, std::vector<DeviceWork>* pieces);
+  const Work* last_compute() const;
   CudaScaleCall scaling(Slot& slot, const Work& work) const;
   DeviceReport report_of(const Slot& slot) const;
 
@@ -122,17 +171,22 @@ class DeviceStep {
   std::vector<std::string> input_names_;  // the plan's, by field
   bool labels_ = false;                   // the target is a class label
   bool checked_ = false;
-  bool blocking_ = false;       // PERIGEE_CUDA_BLOCKING: one op after the other, each waited for
-  GpuMemory gradient_, words_;  // words: stopped, counter
-  GpuMemory scale_;             // a CudaLossScale; empty where nothing is scaled
-  int64_t skipped_ = 0;         // steps, as far as the host knows
+  bool blocking_ = false;             // PERIGEE_CUDA_BLOCKING: one op after the other, each waited for
+  GpuMemory gradient_, words_;        // words: stopped, counter
+  GpuMemory shares_, shared_states_;  // of one of several GPUs
+  std::vector<StateRun> state_runs_;  // of one dtype each
+  std::vector<Optimizer::Range> buckets_;
+  std::vector<std::vector<DeviceWork>> described_;
+  GpuMemory scale_;      // a CudaLossScale; empty where nothing is scaled
+  int64_t skipped_ = 0;  // steps, as far as the host knows
   DevicePlans plans_;
   DeviceUpdate update_;
   std::unique_ptr<ResidentData> data_;
   std::vector<GpuMemory> gathered_;        // by field
   std::unique_ptr<GpuBranches> branches_;  // null: no graph has any
   std::array<Slot, kInFlight> slots_;
-  std::set<Work> settled_;         // whose kernels are known to run
+  std::set<Work> settled_;  // whose kernels are known to run
+  std::set<Work> warm_sections_;
   std::map<Work, bool> branched_;  // of what is warm: whether its graphs have branches
   int64_t generation_ = 0;
   uint64_t queued_ = 0, taken_ = 0;

@@ -1,7 +1,7 @@
 #include "src/train/trainer.h"
 
 #include "src/io/file.h"
-#include "src/train/device_step.h"
+#include "src/train/device_team.h"
 #include "src/train/evaluator.h"
 #include "src/train/trainer_worker.h"
 
@@ -62,8 +62,8 @@ Evaluator* Trainer::evaluator(const std::string& part) {
     // What the transforms of the training part were fitted to holds for the others.
     const Json description = with_fitted(*data.raw(part), train_->fitted());
     SourcePtr source = part == "train" ? train_ : open_part(part, data.element(description, part));
-    evaluator =
-        std::make_unique<Evaluator>(*model_, team_, std::move(source), job_.json().find("metrics"), job_.where(), device_model_.get());
+    evaluator = std::make_unique<Evaluator>(*model_, team_, std::move(source), job_.json().find("metrics"), job_.where(),
+                                            device_ ? &device_->model() : nullptr);
   }
   return evaluator.get();
 }

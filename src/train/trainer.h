@@ -50,9 +50,8 @@ struct StepReport {
 
 class Trainer;
 class Evaluator;
-class Gpu;
-class DeviceModel;
-class DeviceStep;
+class GpuGroup;
+class DeviceTeam;
 
 // What happens around steps: logging, checkpoints, averaging. Called on the training thread in the order of add_hook; a hook may read
 // and, between steps, change the parameters. What a hook throws ends run() (step() for on_gradient).
@@ -109,9 +108,9 @@ class SourceOpener {
 struct TrainerOptions {
   int threads = 0;  // 0: the job's, or one per core
   Backend backend = Backend::cpu;
-  int device = 0;         // of Backend::cuda
-  bool check = false;     // compare every kernel with ref; step() throws at the first that disagrees
-  int64_t sub_batch = 0;  // examples that a thread takes through the plan at once; 0: chosen by measuring
+  std::vector<int> devices = {0};  // of Backend::cuda: the GPUs that train together, each with the job's batch
+  bool check = false;              // compare every kernel with ref; step() throws at the first that disagrees
+  int64_t sub_batch = 0;           // examples that a thread takes through the plan at once; 0: chosen by measuring
   // False: nothing is measured and this machine's table is not read. What `tuning` does not say is a function of the job and the
   // threads alone, so that trainers on like machines give the same bits.
   bool measure = true;
@@ -264,6 +263,7 @@ class Trainer {
   bool run_ahead(const std::atomic<bool>& stop, std::deque<Ahead>& queued);
   void need_no_step_ahead() const;
   bool last_step_comes() const;
+  GradientReport device_buckets(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel);
   GradientReport device_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel);
   void advance(const Batch& batch, bool* epoch_ends);
   StepReport report_of(const Batch& batch) const;
@@ -284,9 +284,8 @@ class Trainer {
   std::vector<std::unique_ptr<Worker>> workers_;  // none on a device
   std::vector<Storage> slots_;
   std::vector<void*> slot_pointers_;
-  std::unique_ptr<Gpu> gpu_;  // of Backend::cuda, else null
-  std::unique_ptr<DeviceModel> device_model_;
-  std::unique_ptr<DeviceStep> device_;
+  std::unique_ptr<GpuGroup> gpus_;  // of Backend::cuda, else null
+  std::unique_ptr<DeviceTeam> device_;
   std::vector<std::byte> device_gradient_;  // the host's copy of a gradient
   std::unique_ptr<Loader> loader_;
   std::vector<Hook*> hooks_;

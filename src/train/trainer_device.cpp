@@ -3,11 +3,17 @@
 #include <cmath>
 #include <deque>
 
-#include "src/train/device_step.h"
+#include "src/train/device_team.h"
 #include "src/train/evaluator.h"
 #include "src/train/trainer_worker.h"
 
 namespace perigee {
+namespace {
+
+// Several GPUs add up a gradient in parts of so many bytes: large enough for links between GPUs, small enough to begin early.
+constexpr size_t kGroupBucket = size_t{16} << 20;
+
+}  // namespace
 
 // A step that is queued, and where the run stood before it.
 struct Trainer::Ahead {
@@ -16,44 +22,46 @@ struct Trainer::Ahead {
 };
 
 void Trainer::make_device() {
-  if (!gpu_) gpu_ = std::make_unique<Gpu>(options_.device, job_.where());
-  const Json* deterministic = job_.json().find("deterministic");
-  gpu_->queue().deterministic = deterministic && *deterministic == Json(true);
-  gpu_->queue().tf32 = job_.tf32();
-  use_device(tuning_, *gpu_, gpu_->queue());
+  const Json* const wanted = job_.json().find("deterministic");
+  const bool deterministic = wanted && *wanted == Json(true);
+  if (!gpus_) gpus_ = std::make_unique<GpuGroup>(options_.devices, job_.where(), deterministic);
+  for (size_t i = 0; i < gpus_->size(); ++i) (*gpus_)[i].queue().tf32 = job_.tf32();
+  Gpu& first = gpus_->first();
+  use_device(tuning_, first, first.queue());
   if (options_.measure) tuning_.load_machine();
   if (options_.tuning.is_object()) tuning_.merge(options_.tuning);
-  if (device_model_) device_model_->to_host(), device_model_->slots_to_host();
+  if (device_) device_->model().to_host(), device_->model().slots_to_host();
   loss_scale();         // of the device that goes
   evaluators_.clear();  // they hold on to the model on the device
   device_.reset();
   plans_ = std::make_unique<PlanSet>(*model_, PlanSet::Kind::training, Backend::cuda, &tuning_);
   plans_->set_recompute(RecomputeOptions::of(job_), SIZE_MAX);
-  device_model_ = std::make_unique<DeviceModel>(*gpu_, *model_, &slots_);
   std::vector<int> fields = input_fields_;
   fields.insert(fields.end(), target_fields_.begin(), target_fields_.end());
-  device_ = std::make_unique<DeviceStep>(*device_model_, *plans_, *optimizer_, *train_, std::move(fields), seed_, tuning_,
+  device_ = std::make_unique<DeviceTeam>(*gpus_, *model_, &slots_, *plans_, *optimizer_, *train_, fields, seed_, tuning_,
                                          scale_ ? &*scale_ : nullptr);
   if (options_.check) device_->check_kernels();
+  if (buckets_.empty() && gpus_->size() > 1) cut_gradient(kGroupBucket);
+  else if (!buckets_.empty()) device_->cut(buckets_);
 }
 
 Model& Trainer::model() {
-  if (device_model_) device_model_->to_host(), device_model_->host_changed();
+  if (device_) device_->model().to_host(), device_->host_changed();
   return *model_;
 }
 
 const Model& Trainer::model() const {
-  if (device_model_) device_model_->to_host();
+  if (device_) device_->model().to_host();
   return *model_;
 }
 
 std::span<std::byte> Trainer::optimizer_slot(size_t i) {
-  if (device_model_) device_model_->slots_to_host(), device_model_->host_changed_slots();
+  if (device_) device_->model().slots_to_host(), device_->host_changed_slots();
   return {slots_[i].data(), slots_[i].bytes()};
 }
 
 std::span<const std::byte> Trainer::optimizer_slot(size_t i) const {
-  if (device_model_) device_model_->slots_to_host();
+  if (device_) device_->model().slots_to_host();
   return {slots_[i].data(), slots_[i].bytes()};
 }
 
@@ -188,10 +196,36 @@ bool Trainer::run_ahead(const std::atomic<bool>& stop, std::deque<Ahead>& queued
 GradientReport Trainer::device_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel) {
   need_no_step_ahead();
   const PhaseScope scope(times_, TracePhase::compute, batch.size);
+  if (target.sink && buckets_.size() > 1 && batch.size > 0 && !scale_) return device_buckets(batch, target, cancel);
   const DeviceReport got = compute_on_device(batch, cancel);
   GradientReport report{.examples = batch.size, .loss_sum = got.loss_sum, .correct = got.correct, .finite = got.finite};
   report.cancelled = cancel && *cancel;
   deliver(device_gradient_.data(), target, &report);
+  return report;
+}
+
+// Each bucket is told of while the GPU computes the rest.
+GradientReport Trainer::device_buckets(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel) {
+  GradientReport report{.examples = batch.size};
+  device_->start_compute(batch, {.seed = seed_, .epoch = batch.epoch, .step = static_cast<uint64_t>(position_.step), .training = true});
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    const int64_t elements = buckets_[b].end - buckets_[b].begin;
+    const size_t begin = bytes_of(buckets_[b].begin);
+    std::byte* const to = target.to + begin;
+    const std::byte* const from = device_->bucket(b);
+    if (target.add.empty()) std::copy(from, from + bytes_of(elements), to);
+    for (size_t i = 0; i < target.add.size(); ++i) math_->add(target.add[i] + begin, i == 0 ? from : to, elements, to);
+    report.finite = report.finite && math_->finite(to, elements);
+    report.cancelled = report.cancelled || (cancel && *cancel);
+    if (b + 1 == buckets_.size()) {  // with the last one goes what is known of the loss
+      const DeviceReport got = device_->end_compute();
+      report.loss_sum = got.loss_sum, report.correct = got.correct;
+      report.finite = report.finite && got.finite;
+    }
+    if (!report.finite || report.cancelled) continue;
+    target.sink->on_bucket(b);
+    ++report.buckets;
+  }
   return report;
 }
 

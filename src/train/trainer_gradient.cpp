@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "src/train/device_step.h"
+#include "src/train/device_team.h"
 #include "src/train/trainer_worker.h"
 
 namespace perigee {
@@ -51,6 +51,7 @@ void Trainer::cut_gradient(size_t bytes) {
   }
   if (buckets_.empty()) buckets_.push_back({0, end});
   prepared_ = -1;  // bound plans know their marks
+  if (device_) device_->cut(buckets_);
 }
 
 std::vector<size_t> Trainer::marks_of(const Plan& plan) const {

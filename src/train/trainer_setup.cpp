@@ -6,7 +6,7 @@
 #include "src/core/stopwatch.h"
 #include "src/io/digest.h"
 #include "src/io/file.h"
-#include "src/train/device_step.h"
+#include "src/train/device_team.h"
 #include "src/train/evaluator.h"
 #include "src/train/inference.h"
 #include "src/train/trainer_worker.h"
@@ -50,7 +50,10 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options)
   const PhaseScope scope(times_, TracePhase::open);
   const Config config(job_.json(), job_.where());
   const Config data = config.object("data");
-  batch_ = data.integer_in("batch", 1, int64_t{1} << 24, 32);
+  // "batch" is one GPU's.
+  const auto gpus = options_.backend == Backend::cuda ? static_cast<int64_t>(options_.devices.size()) : 1;
+  const int64_t batch = data.integer_in("batch", 1, int64_t{1} << 24, 32);
+  batch_ = batch * gpus;
   read_placement(data);  // says what is wrong with it; only a cluster goes by it
   seed_ = static_cast<uint64_t>(config.integer("seed", 0));
   epochs_ = config.integer_in("epochs", 0, int64_t{1} << 32, 1);
@@ -85,8 +88,10 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options)
                                                            .ids_only = device_ && device_->resident(),
                                                            .trace = options_.trace});
   planned_examples_ = epochs_ * train_->size();
+  // "steps" counts batches of all GPUs together, as of all workers.
   if (max_steps_ > 0)
-    planned_examples_ = epochs_ > 0 && config.has("epochs") ? std::min(planned_examples_, max_steps_ * batch_) : max_steps_ * batch_;
+    planned_examples_ = epochs_ > 0 && config.has("epochs") ? std::min(planned_examples_, max_steps_ * batch) : max_steps_ * batch;
+  max_steps_ = (max_steps_ + gpus - 1) / gpus;
   measure();
 }
 
@@ -184,7 +189,7 @@ void Trainer::initialize_values() {
   model_->params().initialize(seed_);
   for (const Storage& slot : slots_) std::memset(slot.data(), 0, slot.bytes());
   optimizer_->initialize(slot_pointers_.data());
-  if (device_model_) device_model_->host_changed(), device_model_->host_changed_slots();
+  if (device_) device_->host_changed(), device_->host_changed_slots();
   position_ = {};
   if (const auto scale = read_loss_scale(job_)) set_loss_scale(*scale);
 }

@@ -58,7 +58,7 @@ TEST(DeviceCheck, NamesTheKernelThatIsWrong) {
 
 TEST(DeviceCheck, IsChosenByWhatAUserWrites) {
   const TrainerOptions first = checked("check:cuda:0,ref"), host = checked("check:cpu,ref"), none = checked("cuda:0");
-  EXPECT_TRUE(first.check && first.backend == Backend::cuda && first.device == 0);
+  EXPECT_TRUE(first.check && first.backend == Backend::cuda && first.devices[0] == 0);
   EXPECT_TRUE(host.check && host.backend == Backend::cpu);
   EXPECT_FALSE(none.check);
   for (const char* wrong : {"check:ref,ref", "check:,ref", "check:cuda", "check:cuda:x,ref", "check:auto,ref"})

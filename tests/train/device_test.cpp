@@ -413,7 +413,7 @@ TEST(Device, ALossThatIsNotFiniteChangesNothing) {
 
 TEST(Device, SaysWhatIsWrongWithTheDevice) {
   TrainerOptions seventh = kDevice;
-  seventh.device = 7;
+  seventh.devices = {7};
   {
     const Environment two("PERIGEE_SHIM_DEVICES", "2");
     expect_parts(error_of([&] { Trainer(tiny_job(), seventh); }), {"there is no such device", "cuda:7", "cuda:0 to cuda:1"});
@@ -490,11 +490,11 @@ TEST(DeviceChoice, ReadsWhatAUserWrites) {
   EXPECT_EQ(choice("ref").backend, Backend::ref);
   EXPECT_TRUE(choice("check:cpu,ref").check);
   EXPECT_EQ(choice("auto").backend, Backend::cuda);
-  EXPECT_EQ(choice("cuda:3").device, 3);
+  EXPECT_EQ(choice("cuda:3").devices, std::vector<int>{3});
   for (const char* wrong : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "check:cuda", ""})
     expect_parts(error_of([&] { choice(wrong); }), {"--device", "there is no such device"});
   const Environment four("PERIGEE_SHIM_DEVICES", "4");
-  EXPECT_EQ(choice("cuda", 6).device, 2);
+  EXPECT_EQ(choice("cuda", 6).devices, std::vector<int>{2});
   const Environment old("PERIGEE_SHIM_DRIVER", "old");
   EXPECT_EQ(choice("auto").backend, Backend::cpu);
 }
