@@ -84,7 +84,7 @@ class CudaThresholdCodec final : public CudaCodec {
   int encode(const CudaCodecEncode& call, CudaStream on) const override {
     CudaThreshold how = how_;
     how.clip = call.round > 0 && call.round % clip_every_ == 0 ? clip_ : 0;
-    how.state = call.state;
+    how.state = call.state, how.next = call.next;
     return kernels().threshold_encode(encode_call(call), how, on);
   }
 

@@ -18,6 +18,7 @@ struct CudaCodecEncode {
   CodecSegment segment;
   const float* values = nullptr;
   float* residual = nullptr;  // null exactly when the codec has no feedback
+  float* next = nullptr;      // threshold: where what is left over goes, if not over the residual (CudaThreshold::next)
   float* state = nullptr;     // state_floats(segment) of the codec
   uint64_t seed = 0, round = 0, stream = 0;
   StepProgress when = {};

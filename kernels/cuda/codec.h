@@ -70,6 +70,9 @@ struct CudaThreshold {
   float clip = 0;               // > 0: what is left over is cut to so many tau now
   float smallest = 0, top = 0;  // between which tau stays
   float* state = nullptr;       // tau, share that was sent
+  // Where what is left over goes, whose content is undefined when the values cannot be encoded; null: over the residual, after one pass more
+  // over everything.
+  float* next = nullptr;
 };
 
 struct CudaTopK {

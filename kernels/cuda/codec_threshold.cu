@@ -1,7 +1,8 @@
 // +tau or -tau of each element that has gathered as much: a list of gaps or of int32, or 2 bits for each element where that is shorter.
 // Which it is is known on the device alone, so both are launched and one returns at once. Bytes moved for n elements of which few are
-// sent, at least: 8n with feedback (else 4n) for the largest magnitude, 12n (4n) to fold and to choose, n / 8 twice for the words, and
-// the list; to decode a list, twice its bytes and 8 for each element that it leads to.
+// sent, at least: 12n with feedback (else 4n) to fold and to choose, n / 8 twice for the words, n / 8 for runs, and the list. What is left
+// over may only replace the residual when it is known that all values can be encoded: without memory apart for it (CudaThreshold::next) that
+// costs 8n more, to find the largest magnitude first. To decode a list, twice its bytes and 8 for each element that it leads to.
 #include "kernels/cuda/codec_sparse.cuh"
 
 namespace perigee {
@@ -22,7 +23,7 @@ struct Choice {
 
 Choice room_for(Room& room, int64_t n) {
   const int64_t tiles = tiles_of(n);
-  return {room.take<uint32_t>(tiles * kWarp), room.take<GapRun>(tiles + 1), tiles};
+  return {room.take<uint32_t>(tiles * kWarp), room.take<GapRun>(room_for_runs(tiles)), tiles};
 }
 
 __device__ float tau_of(const CudaEncodeCall& call) { return float_from_bits(call.encoded->detail); }
@@ -37,24 +38,34 @@ __global__ void __launch_bounds__(kWarp) next_tau_kernel(CudaEncodeCall call, Cu
   call.encoded->detail = bits_from_float(last == 0 ? how.tau : next < how.smallest ? how.smallest : next > how.top ? how.top : next);
 }
 
-__global__ void __launch_bounds__(kThreads) choose_kernel(CudaEncodeCall call, Choice choice) {
+constexpr int kAtOnce = 4;  // rows of a tile whose loads are in flight together
+
+// `first`: before it is known whether the values can be encoded. Then what is left over has memory of its own, or there is none.
+__global__ void __launch_bounds__(kThreads) choose_kernel(CudaEncodeCall call, float* left, Choice choice, bool first) {
+  __shared__ uint32_t room[kThreads / kWarp];
   const int64_t tile = warp_of_grid();
-  if (!codec_encodable(call) || tile >= choice.tiles) return;
+  if (!first && !codec_encodable(call)) return;
   const float tau = tau_of(call);
   const int lane = lane_of_warp();
-  uint32_t own = 0;
-  for (int row = 0; row < kWarp; ++row) {
-    const int64_t i = tile * kTile + row * kWarp + lane;
-    bool chosen = false;
-    if (i < call.n) {
-      const float v = codec_folded(call, i);
-      if (call.residual) call.residual[i] = v;
-      chosen = fabsf(v) >= tau;
+  uint32_t own = 0, top = 0;
+  if (tile < choice.tiles) {
+    for (int row = 0; row < kWarp; row += kAtOnce) {
+      float v[kAtOnce];
+      const int64_t begin = tile * kTile + row * kWarp + lane;
+      for (int k = 0; k < kAtOnce; ++k) v[k] = begin + k * kWarp < call.n ? codec_folded(call, begin + k * kWarp) : 0;
+      for (int k = 0; k < kAtOnce; ++k) {
+        const bool there = begin + k * kWarp < call.n;
+        if (there && left != nullptr) left[begin + k * kWarp] = v[k];
+        const uint32_t word = __ballot_sync(kAllLanes, there && fabsf(v[k]) >= tau);
+        if (lane == row + k) own = word;
+        top = max(top, magnitude_bits(v[k]));
+      }
     }
-    const uint32_t word = __ballot_sync(kAllLanes, chosen);
-    if (lane == row) own = word;
+    keep_tile(tile, own, choice.words, choice.runs, kFlagBits);
   }
-  keep_tile(tile, own, choice.words, choice.runs, kFlagBits);
+  if (!first) return;
+  top = block_largest(top, room);
+  if (threadIdx.x == 0) atomicMax(&call.encoded->largest, top);
 }
 
 __device__ bool sends_list(const GapRun& all, int64_t n, bool int32) {
@@ -62,7 +73,7 @@ __device__ bool sends_list(const GapRun& all, int64_t n, bool int32) {
   return all.count == 0 || (bytes <= bitmap_bytes(n) && !(int32 && n > INT32_MAX));
 }
 
-// v is in the residual now, where there is one.
+// From here on the call's residual is where v is now, where there is one.
 __global__ void __launch_bounds__(kThreads) write_list_kernel(CudaEncodeCall call, Choice choice, bool int32) {
   const int64_t tile = warp_of_grid();
   if (!codec_encodable(call) || tile >= choice.tiles || !sends_list(choice.runs[choice.tiles], call.n, int32)) return;
@@ -162,14 +173,19 @@ int codec_threshold_encode(const CudaEncodeCall& call, const CudaThreshold& how,
   Launches on(stream);
   Room room(call.scratch);
   const Choice choice = room_for(room, call.n);
-  codec_begin(on, call);
+  float* const left = call.residual != nullptr && how.next != nullptr ? how.next : call.residual;
+  const bool first = left == nullptr || left != call.residual;
+  if (first) on.zero(call.encoded, sizeof *call.encoded);
+  else codec_begin(on, call);
+  CudaEncodeCall folded = call;
+  folded.residual = left;
   on.launch(next_tau_kernel, 1, kWarp, call, how);
-  on.launch(choose_kernel, blocks_for_tiles(choice.tiles), kThreads, call, choice);
+  on.launch(choose_kernel, blocks_for_tiles(choice.tiles), kThreads, call, left, choice, first);
   codec_join_runs(on, choice.runs, choice.tiles, kFlagBits);
-  on.launch(write_list_kernel, blocks_for_tiles(choice.tiles), kThreads, call, choice, how.int32);
-  on.launch(write_bitmap_kernel, blocks_for(bitmap_bytes(call.n)), kThreads, call, choice, how.int32);
-  on.launch(finish_kernel, 1, kWarp, call, how, choice);
-  if (how.clip > 0) on.launch(clip_kernel, blocks_for(call.n), kThreads, call, how.clip);
+  on.launch(write_list_kernel, blocks_for_tiles(choice.tiles), kThreads, folded, choice, how.int32);
+  on.launch(write_bitmap_kernel, blocks_for(bitmap_bytes(call.n)), kThreads, folded, choice, how.int32);
+  on.launch(finish_kernel, 1, kWarp, folded, how, choice);
+  if (how.clip > 0) on.launch(clip_kernel, blocks_for(call.n), kThreads, folded, how.clip);
   return on.status();
 }
 

@@ -42,7 +42,7 @@ TopKRoom room_for(Room& room, int64_t n, int64_t k) {
           .least = room.take<Least>(1),
           .ties = room.take<int64_t>(tiles + 1),
           .words = room.take<uint32_t>(tiles * kWarp),
-          .runs = room.take<GapRun>(tiles + 1),
+          .runs = room.take<GapRun>(room_for_runs(tiles)),
           .sent = room.take<float>(k),
           .positions = room.take<int64_t>(k),
           .tiles = tiles};

@@ -32,6 +32,7 @@ struct CudaTrial {
   std::vector<std::byte> encode(std::span<const float> values, uint64_t round) {
     if (segment.count == 0) return finish({}, {});
     const Array<float> x("values", values), residual("residual", host.residual), state("state", host.state);
+    const Array<float> next("what is left over", host.residual.size());
     const Array<std::byte> scratch("scratch", codec->scratch_bytes(segment), kBorder);
     const Array<std::byte> body("body", host.codec->bound(segment) - kPayloadHeader, kBorder);
     const Array<CudaEncoded> encoded("encoded", 1);
@@ -39,6 +40,7 @@ struct CudaTrial {
     EXPECT_EQ(codec->encode({.segment = segment,
                              .values = x.data(),
                              .residual = host.codec->feedback() ? residual.data() : nullptr,
+                             .next = apart ? next.data() : nullptr,
                              .state = state.data(),
                              .seed = call.seed,
                              .round = round,
@@ -50,8 +52,15 @@ struct CudaTrial {
                             nullptr),
               0);
     EXPECT_TRUE(same_bits(x.read(), {values.begin(), values.end()}));
-    host.residual = residual.read(), host.state = state.read();
-    return finish(encoded.read().front(), body.read());
+    host.state = state.read();
+    std::vector<std::byte> payload = finish(encoded.read().front(), body.read());
+    if (apart && host.codec->feedback()) {
+      EXPECT_TRUE(same_bits(residual.read(), host.residual));
+      if (!payload.empty()) host.residual = next.read();
+    } else {
+      host.residual = residual.read();
+    }
+    return payload;
   }
 
   bool add(std::span<const std::byte> bytes, std::vector<float>* sum, float weight = 1) {
@@ -70,7 +79,8 @@ struct CudaTrial {
     return queued && refused.read().front() == 0;
   }
 
-  Trial host;  // its residual and state are kept here between calls
+  bool apart = false;  // threshold: what is left over goes to memory of its own
+  Trial host;          // its residual and state are kept here between calls
   CodecSegment segment;
   std::string why;
   std::unique_ptr<CudaCodec> codec;
@@ -88,9 +98,11 @@ struct CudaTrial {
 
 // Payloads, residuals, states and sums of two rounds have the bits of the host's.
 template <class Memory>
-void expect_the_hosts_bits(const std::string& spec, const CodecSegment& segment, const CudaCodecs& kernels) {
+void expect_the_hosts_bits(const std::string& spec, const CodecSegment& segment, const CudaCodecs& kernels, bool apart = false) {
   SCOPED_TRACE(spec + " of " + std::to_string(segment.count));
+  if (!apart && spec.find("\"threshold\"") != std::string::npos) expect_the_hosts_bits<Memory>(spec, segment, kernels, true);
   CudaTrial<Memory> device(spec, segment, kernels);
+  device.apart = apart;
   ASSERT_EQ(device.codec == nullptr, stays_on_the_host(spec)) << device.why;
   if (!device.codec) return;
   Trial host(spec, segment);

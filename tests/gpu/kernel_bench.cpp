@@ -76,12 +76,13 @@ double adam_rate(Gpu& gpu, const GpuMemory& gradient) {
   return result;
 }
 
-// Values and residual read, residual written: 12 bytes an element; what is sent is small beside them.
+// Values and residual read, what is left over written to another block, in turns: 12 bytes an element; what is sent is small beside them.
 double threshold_rate(Gpu& gpu, const GpuMemory& values) {
   // Four deviations: 6 of 100,000 values are sent. A decay of 0 keeps the share from growing while the same values come again.
   const CudaThreshold how{.tau = 0.04f, .low = 0, .high = 1, .rate = 1};
   const auto& codecs = *gpu.module().codecs;
-  const GpuMemory residual = gpu.allocate(bytes_of_all(), "residual"), body = gpu.allocate(bytes_of_all() + bytes_of_all() / 4, "body");
+  const GpuMemory residual = gpu.allocate(bytes_of_all(), "residual"), next = gpu.allocate(bytes_of_all(), "what is left over");
+  const GpuMemory body = gpu.allocate(bytes_of_all() + bytes_of_all() / 4, "body");
   const GpuMemory scratch = gpu.allocate(codecs.threshold_scratch(elements), "scratch"),
                   record = gpu.allocate(sizeof(CudaEncoded), "record");
   const GpuMemory state = gpu.allocate(2 * sizeof(float), "state");
@@ -89,6 +90,7 @@ double threshold_rate(Gpu& gpu, const GpuMemory& values) {
   gpu.clear(state.data(), 2 * sizeof(float));
   CudaThreshold call = how;
   call.state = reinterpret_cast<float*>(state.data());
+  call.next = reinterpret_cast<float*>(next.data());
   const float largest = 3e38f;
   CudaEncodeCall encode{.x = reinterpret_cast<const float*>(values.data()),
                         .residual = reinterpret_cast<float*>(residual.data()),
@@ -99,8 +101,10 @@ double threshold_rate(Gpu& gpu, const GpuMemory& values) {
                         .encoded = reinterpret_cast<CudaEncoded*>(record.data())};
   std::memcpy(&encode.limit, &largest, sizeof largest);
   int status = 0;
-  const double result = rate(gpu, 12.0 * static_cast<double>(elements),
-                             [&] { status |= codecs.threshold_encode(encode, call, static_cast<CudaStream>(gpu.queue().stream)); });
+  const double result = rate(gpu, 12.0 * static_cast<double>(elements), [&] {
+    status |= codecs.threshold_encode(encode, call, static_cast<CudaStream>(gpu.queue().stream));
+    std::swap(encode.residual, call.next);
+  });
   gpu.check(status, "threshold encode");
   return result;
 }
