@@ -1,8 +1,9 @@
 // Batch normalisation: sums down the columns of channels (columns.cuh), then one pass that normalises. Forward reads x twice and writes it
 // once; backward reads dy and x (and y, where a residual hides the sign) twice and writes dx once. Sums are in double: E[x^2] - E[x]^2 of f32
-// then loses nothing that counts, and one pass finds both. A device holds the whole batch, so there is no team.
+// then loses nothing that counts, and one pass finds both. What lies with channels last goes by eight numbers a thread. A device holds the whole batch, so there is no team.
 #include "kernels/ops/batch_norm.h"
 
+#include "kernels/cuda/batch_norm_vectors.cuh"
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/walk.cuh"
@@ -75,6 +76,49 @@ __global__ void __launch_bounds__(kThreads) normalise_kernel(const __grid_consta
   }
 }
 
+// Of what batch_norm_vectors.cuh takes: images and rows that lie alike, and numbers by channel side by side in f32.
+bool in_vectors(std::initializer_list<const View*> images, std::initializer_list<const View*> by_channel) {
+  const View& first = **images.begin();
+  const size_t bytes = dtype_bytes(first.dtype);
+  if ((first.dtype != Dtype::f32 && bytes != 2) || (first.rank != 4 && first.rank != 2) || first.elements() == 0) return false;
+  for (const View* image : images) {
+    if (image->data == nullptr) continue;
+    const bool dense = image->rank == 4 ? image->channels_last() : image->contiguous();
+    if (!dense || image->dtype != first.dtype || !on_vector_border(image->data)) return false;
+  }
+  for (const View* numbers : by_channel)
+    if (numbers->data != nullptr && (numbers->dtype != Dtype::f32 || numbers->strides[0] != 1)) return false;
+  return first.dims[1] % kLanes == 0;
+}
+
+size_t vectors_scratch(const View& x) {
+  if (x.elements() == 0) return 0;
+  return static_cast<size_t>(vector_shape(per_channel(x), x.dims[1], x.dtype).parts * x.dims[1] * 2) * sizeof(double);
+}
+
+template <class Result>
+void join_parts(Launches& on, const Result& result, const VectorShape& shape, int64_t channels, const double* parts) {
+  const ColumnShape columns{.rows = shape.rows, .columns = channels, .parts = shape.parts};
+  on.launch(columns_parts_kernel<double, 2, Result>, blocks_for(channels * kWarp), kThreads, result, columns, parts);
+}
+
+View given(const KernelCall& call, int input) { return call.n_in > input ? call.in[input] : View(); }
+
+bool forward_in_vectors(const KernelCall& call, Launches& on, const MomentsResult& result) {
+  const View &x = call.in[0], &y = call.out[0], gamma = given(call, 1), beta = given(call, 2), residual = given(call, 3);
+  if (!in_vectors({&x, &y, &residual}, {&gamma, &beta, &call.out[1], &call.out[2]})) return false;
+  const auto& params = call.as<BatchNormParams>();
+  const VectorShape shape = vector_shape(per_channel(x), x.dims[1], x.dtype);
+  const VectorNorm norm{
+      gamma.as<float>(), beta.as<float>(), call.out[1].as<float>(), call.out[2].as<float>(), static_cast<float>(params.epsilon),
+      params.relu != 0};
+  auto* const parts = static_cast<double*>(call.scratch);
+  on.launch(moments_vectors_kernel, shape.tiles * shape.parts, kThreads, x.data, shape, parts);
+  join_parts(on, result, shape, x.dims[1], parts);
+  on.launch(normalise_vectors_kernel, shape.tiles * shape.parts, kThreads, x.data, residual.data, y.data, norm, shape);
+  return true;
+}
+
 PerChannel optional(const KernelCall& call, int input) { return call.n_in > input ? PerChannel(call.in[input]) : PerChannel(); }
 
 void forward(const KernelCall& call) {
@@ -93,8 +137,9 @@ void forward(const KernelCall& call) {
                         .epsilon = static_cast<float>(params.epsilon),
                         .relu = params.relu != 0};
   Launches on(*call.queue, "batch_norm");
-  sum_columns<double, 2>(on, MomentsTerm{all.x, x.strides[1], make_walk<1>(rows, {&rows})},
-                         MomentsResult{all.mean, all.variance, static_cast<double>(per_channel(x))}, per_channel(x), x.dims[1],
+  const MomentsResult moments{all.mean, all.variance, static_cast<double>(per_channel(x))};
+  if (forward_in_vectors(call, on, moments)) return;
+  sum_columns<double, 2>(on, MomentsTerm{all.x, x.strides[1], make_walk<1>(rows, {&rows})}, moments, per_channel(x), x.dims[1],
                          call.scratch);
   on.launch(normalise_kernel, blocks_for(all.walk.n), kThreads, all);
 }
@@ -158,6 +203,22 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+bool backward_in_vectors(const KernelCall& call, Launches& on, const GradientResult& result, double* parts) {
+  const View &dy = call.in[0], &x = call.in[1], &y = call.in[2], &dx = call.out[0];
+  const auto& params = call.as<BatchNormParams>();
+  const View dresidual = params.residual != 0 ? call.out[3] : View();
+  if (!in_vectors({&x, &dy, &y, &dx, &dresidual}, {&call.in[3], &call.in[4], &call.in[5], &call.in[6]})) return false;
+  const VectorShape shape = vector_shape(per_channel(x), x.dims[1], x.dtype);
+  const VectorNorm norm{
+      call.in[3].as<float>(), call.in[4].as<float>(), call.in[5].as<float>(), call.in[6].as<float>(), static_cast<float>(params.epsilon),
+      params.relu != 0};
+  const VectorGradient of{dy.data, x.data, y.data, dx.data, dresidual.data};
+  on.launch(gradient_vectors_kernel, shape.tiles * shape.parts, kThreads, of, norm, shape, parts);
+  join_parts(on, result, shape, x.dims[1], parts);
+  on.launch(input_gradient_vectors_kernel, shape.tiles * shape.parts, kThreads, of, norm, shape, static_cast<const double*>(result.sums));
+  return true;
+}
+
 void backward(const KernelCall& call) {
   const auto& params = call.as<BatchNormParams>();
   const View &dy = call.in[0], &x = call.in[1], &y = call.in[2], &dx = call.out[0];
@@ -180,15 +241,17 @@ void backward(const KernelCall& call) {
   auto* const sums = static_cast<double*>(call.scratch);
   const GradientResult result{PerChannel(call.out[1]), PerChannel(call.out[2]), sums, x.dims[1], static_cast<double>(per_channel(x))};
   Launches on(*call.queue, "batch_norm_grad");
+  if (backward_in_vectors(call, on, result, sums + 2 * x.dims[1])) return;
   sum_columns<double, 2>(on, term, result, per_channel(x), x.dims[1], sums + 2 * x.dims[1]);
   const Walk<6> walk = make_walk<6>(dx, {&dy, &x, masked ? &y : nullptr, &dx, residual ? &call.out[3] : nullptr, &channels});
   on.launch(batch_norm_grad_kernel, blocks_for(walk.n), kThreads, all, walk, static_cast<const double*>(sums), x.dims[1]);
 }
 
-size_t forward_scratch(const KernelCall& call) { return columns_scratch<double, 2>(per_channel(call.in[0]), call.in[0].dims[1]); }
+size_t parts_scratch(const View& x) { return max(columns_scratch<double, 2>(per_channel(x), x.dims[1]), vectors_scratch(x)); }
+size_t forward_scratch(const KernelCall& call) { return parts_scratch(call.in[0]); }
 size_t backward_scratch(const KernelCall& call) {
   const View& x = call.in[1];
-  return columns_scratch<double, 2>(per_channel(x), x.dims[1]) + static_cast<size_t>(2 * x.dims[1]) * sizeof(double);
+  return parts_scratch(x) + static_cast<size_t>(2 * x.dims[1]) * sizeof(double);
 }
 
 const Kernel kKernels[] = {

@@ -60,15 +60,18 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant
   }
 }
 
+// A warp adds up a column's parts.
 template <class T, int kSums, class Result>
 __global__ void __launch_bounds__(kThreads) columns_parts_kernel(const __grid_constant__ Result result, ColumnShape shape, const T* parts) {
 #pragma unroll 1
-  for (int64_t column = thread_of_grid(); column < shape.columns; column += threads_of_grid()) {
+  for (int64_t column = warp_of_grid(); column < shape.columns; column += threads_of_grid() / kWarp) {
     T sum[kSums] = {};
-#pragma unroll 1
-    for (int64_t part = 0; part < shape.parts; ++part)
+#pragma unroll 2
+    for (int64_t part = lane_of_warp(); part < shape.parts; part += kWarp)
       for (int s = 0; s < kSums; ++s) sum[s] += parts[(part * kSums + s) * shape.columns + column];
-    result(column, sum);
+    for (int other = kWarp / 2; other > 0; other /= 2)
+      for (int s = 0; s < kSums; ++s) sum[s] += __shfl_xor_sync(kAllLanes, sum[s], other);
+    if (lane_of_warp() == 0) result(column, sum);
   }
 }
 
@@ -77,7 +80,7 @@ template <class T, int kSums, class Term, class Result>
 void sum_columns(Launches& on, const Term& term, const Result& result, int64_t rows, int64_t columns, void* scratch) {
   const ColumnShape shape = column_shape(rows, columns);
   on.launch(columns_kernel<T, kSums, Term>, shape.tiles * shape.parts, kThreads, term, shape, static_cast<T*>(scratch));
-  on.launch(columns_parts_kernel<T, kSums, Result>, blocks_for(columns), kThreads, result, shape, static_cast<const T*>(scratch));
+  on.launch(columns_parts_kernel<T, kSums, Result>, blocks_for(columns * kWarp), kThreads, result, shape, static_cast<const T*>(scratch));
 }
 
 }  // namespace perigee

@@ -29,6 +29,14 @@ void batch_norm(Cases& cases) {
   // The channels of real networks: one vector, several, and more than a register holds.
   for (const int64_t c : {16, 64, 80})
     cases.add("batch_norm", {real({2, c, 9, 5}), real({c}), real({c})}, R"({"activation":"relu"})").gradient = false;
+  for (const int64_t c : {8, 24, 264}) {
+    const Shape x{3, c, 5, 3}, v{c};
+    const CaseOperand y = fixed(x, -1, 1), mean = fixed(v, -0.5, 0.5), variance = fixed(v, 0.5, 2);
+    cases.add("batch_norm", {real(x), real(v), real(v), real(x)}, R"({"activation":"relu"})").gradient = false;
+    cases.add("batch_norm_grad", {real(x), real(x), absent(), real(v, 0.5, 1.5), real(v), mean, variance}, R"({"activation":"relu"})");
+    cases.add("batch_norm_grad", {real(x), real(x), y, real(v, 0.5, 1.5), absent(), mean, variance},
+              R"({"activation":"relu","residual":true})");
+  }
 }
 
 void layer_norm(Cases& cases) {
