@@ -32,26 +32,21 @@ View channel_numbers(const View& x) {
   return numbers;
 }
 
-struct MomentsTerm {
-  Elements x;
-  int64_t channel_stride;
-  Walk<1> rows;
-  __device__ void operator()(int64_t row, int64_t channel, double (&sum)[2]) const {
-    int64_t at[1];
-    locate(rows, row, at);
-    const double value = static_cast<double>(x.load<float>(at[0] + channel * channel_stride));
-    sum[0] += value;
-    sum[1] += value * value;
-  }
-};
-
-struct MomentsResult {
-  PerChannel mean, variance;
+// What the two sums of each channel become: its mean and variance, or the gradients of beta and gamma and what each element's gradient needs.
+struct SumsResult {
+  PerChannel first, second;  // mean and variance, or dbeta and dgamma
+  double* sums;              // of dz, then of dz (x - mean) / sigma, over the batch's count; null: the sums are those of x and its squares
+  int64_t channels;
   double count;
-  __device__ void operator()(int64_t channel, const double (&sum)[2]) const {
-    const double average = sum[0] / count, spread = sum[1] / count - average * average;
-    mean.put(channel, average);
-    variance.put(channel, spread > 0 ? spread : spread == spread ? 0.0 : spread);
+  __device__ void operator()(int64_t c, const double (&sum)[2]) const {
+    const double average = sum[0] / count, spread = sum[1] / count;
+    if (sums != nullptr) {
+      first.put(c, sum[0]), second.put(c, sum[1]);
+      sums[c] = average, sums[channels + c] = spread;
+      return;
+    }
+    const double variance = spread - average * average;
+    first.put(c, average), second.put(c, variance > 0 ? variance : variance == variance ? 0.0 : variance);
   }
 };
 
@@ -76,6 +71,38 @@ __global__ void __launch_bounds__(kThreads) normalise_kernel(const __grid_consta
   }
 }
 
+struct BackwardCall {
+  Elements dy, x, y, dx, dresidual;
+  PerChannel gamma, beta, mean, variance;
+  float epsilon;
+  bool relu;
+
+  __device__ float inverse(int64_t c) const { return variance.of.data != nullptr ? 1 / std::sqrt(variance.at(c, 0) + epsilon) : 1; }
+  __device__ float normal(int64_t at, int64_t c, float inverse) const { return (x.load<float>(at) - mean.at(c, 0)) * inverse; }
+  // dy where relu let it through.
+  __device__ float gradient(int64_t at_dy, int64_t at_y, int64_t c, float normal) const {
+    const float d = dy.load<float>(at_dy);
+    if (!relu) return d;
+    const float z = y.data != nullptr ? y.load<float>(at_y) : normal * gamma.at(c, 1) + beta.at(c, 0);
+    return z > 0 ? d : 0.0f;
+  }
+};
+
+// Without statistics, and with x for dy, of x and its squares.
+struct SumsTerm {
+  BackwardCall call;
+  Walk<3> rows;  // dy, x, y
+  int64_t dy_channel, x_channel, y_channel;
+  __device__ void operator()(int64_t row, int64_t c, double (&sum)[2]) const {
+    int64_t at[3];
+    locate(rows, row, at);
+    const float normal = call.normal(at[1] + c * x_channel, c, call.inverse(c));
+    const float d = call.gradient(at[0] + c * dy_channel, at[2] + c * y_channel, c, normal);
+    sum[0] += static_cast<double>(d);
+    sum[1] += static_cast<double>(d) * static_cast<double>(normal);
+  }
+};
+
 // Of what batch_norm_vectors.cuh takes: images and rows that lie alike, and numbers by channel side by side in f32.
 bool in_vectors(std::initializer_list<const View*> images, std::initializer_list<const View*> by_channel) {
   const View& first = **images.begin();
@@ -96,15 +123,14 @@ size_t vectors_scratch(const View& x) {
   return static_cast<size_t>(vector_shape(per_channel(x), x.dims[1], x.dtype).parts * x.dims[1] * 2) * sizeof(double);
 }
 
-template <class Result>
-void join_parts(Launches& on, const Result& result, const VectorShape& shape, int64_t channels, const double* parts) {
+void join_parts(Launches& on, const SumsResult& result, const VectorShape& shape, int64_t channels, const double* parts) {
   const ColumnShape columns{.rows = shape.rows, .columns = channels, .parts = shape.parts};
-  on.launch(columns_parts_kernel<double, 2, Result>, blocks_for(channels * kWarp), kThreads, result, columns, parts);
+  on.launch(columns_parts_kernel<double, 2, SumsResult>, blocks_for(channels * kWarp), kThreads, result, columns, parts);
 }
 
 View given(const KernelCall& call, int input) { return call.n_in > input ? call.in[input] : View(); }
 
-bool forward_in_vectors(const KernelCall& call, Launches& on, const MomentsResult& result) {
+bool forward_in_vectors(const KernelCall& call, Launches& on, const SumsResult& result) {
   const View &x = call.in[0], &y = call.out[0], gamma = given(call, 1), beta = given(call, 2), residual = given(call, 3);
   if (!in_vectors({&x, &y, &residual}, {&gamma, &beta, &call.out[1], &call.out[2]})) return false;
   const auto& params = call.as<BatchNormParams>();
@@ -137,56 +163,12 @@ void forward(const KernelCall& call) {
                         .epsilon = static_cast<float>(params.epsilon),
                         .relu = params.relu != 0};
   Launches on(*call.queue, "batch_norm");
-  const MomentsResult moments{all.mean, all.variance, static_cast<double>(per_channel(x))};
+  const SumsResult moments{all.mean, all.variance, nullptr, x.dims[1], static_cast<double>(per_channel(x))};
   if (forward_in_vectors(call, on, moments)) return;
-  sum_columns<double, 2>(on, MomentsTerm{all.x, x.strides[1], make_walk<1>(rows, {&rows})}, moments, per_channel(x), x.dims[1],
-                         call.scratch);
+  const SumsTerm term{{.dy = all.x, .x = all.x}, make_walk<3>(rows, {&rows, &rows, nullptr}), x.strides[1], x.strides[1], 0};
+  sum_columns<double, 2>(on, term, moments, per_channel(x), x.dims[1], call.scratch);
   on.launch(normalise_kernel, blocks_for(all.walk.n), kThreads, all);
 }
-
-struct BackwardCall {
-  Elements dy, x, y, dx, dresidual;
-  PerChannel gamma, beta, mean, variance;
-  float epsilon;
-  bool relu;
-
-  __device__ float inverse(int64_t c) const { return 1 / std::sqrt(variance.at(c, 0) + epsilon); }
-  __device__ float normal(int64_t at, int64_t c, float inverse) const { return (x.load<float>(at) - mean.at(c, 0)) * inverse; }
-  // dy where relu let it through.
-  __device__ float gradient(int64_t at_dy, int64_t at_y, int64_t c, float normal) const {
-    const float d = dy.load<float>(at_dy);
-    if (!relu) return d;
-    const float z = y.data != nullptr ? y.load<float>(at_y) : normal * gamma.at(c, 1) + beta.at(c, 0);
-    return z > 0 ? d : 0.0f;
-  }
-};
-
-struct GradientTerm {
-  BackwardCall call;
-  Walk<3> rows;  // dy, x, y
-  int64_t dy_channel, x_channel, y_channel;
-  __device__ void operator()(int64_t row, int64_t c, double (&sum)[2]) const {
-    int64_t at[3];
-    locate(rows, row, at);
-    const float normal = call.normal(at[1] + c * x_channel, c, call.inverse(c));
-    const float d = call.gradient(at[0] + c * dy_channel, at[2] + c * y_channel, c, normal);
-    sum[0] += static_cast<double>(d);
-    sum[1] += static_cast<double>(d) * static_cast<double>(normal);
-  }
-};
-
-struct GradientResult {
-  PerChannel dgamma, dbeta;
-  double* sums;  // of dz, then of dz (x - mean) / sigma, over the batch's count
-  int64_t channels;
-  double count;
-  __device__ void operator()(int64_t c, const double (&sum)[2]) const {
-    dgamma.put(c, sum[1]);
-    dbeta.put(c, sum[0]);
-    sums[c] = sum[0] / count;
-    sums[channels + c] = sum[1] / count;
-  }
-};
 
 __global__ void __launch_bounds__(kThreads)
     batch_norm_grad_kernel(const __grid_constant__ BackwardCall call, const __grid_constant__ Walk<6> walk, const double* sums,
@@ -203,7 +185,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-bool backward_in_vectors(const KernelCall& call, Launches& on, const GradientResult& result, double* parts) {
+bool backward_in_vectors(const KernelCall& call, Launches& on, const SumsResult& result, double* parts) {
   const View &dy = call.in[0], &x = call.in[1], &y = call.in[2], &dx = call.out[0];
   const auto& params = call.as<BatchNormParams>();
   const View dresidual = params.residual != 0 ? call.out[3] : View();
@@ -236,10 +218,10 @@ void backward(const KernelCall& call) {
                          .relu = params.relu != 0};
   const View dy_rows = without_axis(dy, 1), x_rows = without_axis(x, 1), y_rows = masked ? without_axis(y, 1) : View{};
   const View channels = channel_numbers(x);
-  const GradientTerm term{all, make_walk<3>(x_rows, {&dy_rows, &x_rows, masked ? &y_rows : nullptr}), dy.strides[1], x.strides[1],
-                          masked ? y.strides[1] : 0};
+  const SumsTerm term{all, make_walk<3>(x_rows, {&dy_rows, &x_rows, masked ? &y_rows : nullptr}), dy.strides[1], x.strides[1],
+                      masked ? y.strides[1] : 0};
   auto* const sums = static_cast<double*>(call.scratch);
-  const GradientResult result{PerChannel(call.out[1]), PerChannel(call.out[2]), sums, x.dims[1], static_cast<double>(per_channel(x))};
+  const SumsResult result{PerChannel(call.out[2]), PerChannel(call.out[1]), sums, x.dims[1], static_cast<double>(per_channel(x))};
   Launches on(*call.queue, "batch_norm_grad");
   if (backward_in_vectors(call, on, result, sums + 2 * x.dims[1])) return;
   sum_columns<double, 2>(on, term, result, per_channel(x), x.dims[1], sums + 2 * x.dims[1]);

@@ -101,6 +101,16 @@ __device__ float gradient_of(const PoolCall& call, const int64_t (&at)[4], int64
          pnorm_slope(call.x.of.load<float>(call.x.offset(at, at[2], at[3])), call.argmax.of.load<float>(there), static_cast<float>(p.p));
 }
 
+// The windows along one dimension that reach over place `at`, which counts from the padding's edge.
+struct Reach {
+  int at, first, last;
+};
+
+__device__ Reach windows_over(const PoolParams& p, const Image& small, int dimension, int at) {
+  const int stride = p.stride[dimension], reach = (p.kernel[dimension] - 1) * p.dilation[dimension];
+  return {at, at > reach ? (at - reach + stride - 1) / stride : 0, min(at / stride, static_cast<int>(small.dims[2 + dimension]) - 1)};
+}
+
 __global__ void __launch_bounds__(kThreads) pool_grad_kernel(const __grid_constant__ PoolCall call) {
   const PoolParams& p = call.params;
 #pragma unroll 1
@@ -108,13 +118,18 @@ __global__ void __launch_bounds__(kThreads) pool_grad_kernel(const __grid_consta
     int64_t at[4];
     locate(call.places, e, at);
     float sum = 0;
+    const Reach down = windows_over(p, call.small, 0, static_cast<int>(at[2]) + p.padding[0]),
+                right = windows_over(p, call.small, 1, static_cast<int>(at[3]) + p.padding[2]);
 #pragma unroll 1
-    for (int q = 0; q < p.kernel[0] * p.kernel[1]; ++q) {  // the windows in which the element is the q-th
-      const int64_t row = at[2] + p.padding[0] - int64_t{q / p.kernel[1]} * p.dilation[0];
-      const int64_t column = at[3] + p.padding[2] - int64_t{q % p.kernel[1]} * p.dilation[1];
-      if (row < 0 || column < 0 || row % p.stride[0] != 0 || column % p.stride[1] != 0) continue;
-      const int64_t i = row / p.stride[0], j = column / p.stride[1];
-      if (i < call.small.dims[2] && j < call.small.dims[3]) sum += gradient_of(call, at, i, j, q);
+    for (int i = down.last; i >= down.first; --i) {  // so that the element is a later one of each window, as in the reference
+      const int row = down.at - i * p.stride[0];
+      if (p.dilation[0] > 1 && row % p.dilation[0] != 0) continue;
+#pragma unroll 1
+      for (int j = right.last; j >= right.first; --j) {
+        const int column = right.at - j * p.stride[1];
+        if (p.dilation[1] > 1 && column % p.dilation[1] != 0) continue;
+        sum += gradient_of(call, at, i, j, row / p.dilation[0] * p.kernel[1] + column / p.dilation[1]);
+      }
     }
     call.large.of.put<float>(call.large.offset(at, at[2], at[3]), sum, call.accumulate);
   }

@@ -129,7 +129,8 @@ bool faulty(long* fault) { return *fault > 0 && --*fault == 0; }
 
 void run_kernel(int device, const std::function<void()>& kernel) {
   if ((faulty_device == kAll || faulty_device == device) && faulty(&launch_fault)) lost[device] = cudaErrorIllegalAddress;
-  if (lost[device] != cudaSuccess) return;
+  static const bool skip = is("PERIGEE_SHIM_SKIP", "1");  // for those who only count
+  if (lost[device] != cudaSuccess || skip) return;
   open_for(device);
   kernel();
 }
