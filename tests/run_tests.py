@@ -17,7 +17,6 @@
     fuzz       every program of tests/fuzz/ with libFuzzer, at most 20 s each from one seed, in build-fuzz/;
                PERIGEE_FUZZ_SECONDS=600 seeks new inputs for so long each
     faults     real processes of a cluster that are killed, stopped and cut off: tests/cluster/faults.py
-  by name alone:
     bundle     what tests/gpu/run.sh needs on a machine with a GPU is made, and runs where nothing else is installed
 
 Each part is timed. The last line is `N passed, N failed, N skipped`; the exit status is 0 only when nothing failed.
@@ -392,12 +391,11 @@ def fuzz(part):
 
 
 QUICK = [build, lint, unit, models]
-REST = [isa, simulator, install, package, mnist, faults, asan, tsan, fuzz]
-BY_NAME = [bundle]
+REST = [isa, simulator, install, package, bundle, mnist, faults, asan, tsan, fuzz]
 
 
 def main():
-    names = [p.__name__ for p in QUICK + REST + BY_NAME]
+    names = [p.__name__ for p in QUICK + REST]
     parser = argparse.ArgumentParser(prog="perigee test", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="the slow parts too")
     parser.add_argument("--soak", metavar="TIME", help="only this: a cluster under random faults for so long, as in 10m")
@@ -411,7 +409,7 @@ def main():
     unknown = [p for p in args.parts if p not in names]
     if unknown:
         parser.error(f"no part '{unknown[0]}'; the parts are {', '.join(names)}")
-    chosen = [p for p in QUICK + REST + BY_NAME if p.__name__ in args.parts] if args.parts else QUICK + (REST if args.all else [])
+    chosen = [p for p in QUICK + REST if p.__name__ in args.parts] if args.parts else QUICK + (REST if args.all else [])
 
     reports = []
     for function in chosen:

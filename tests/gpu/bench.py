@@ -121,7 +121,7 @@ COUNTERS = {}  # of each row: what train_bench counted on the device in a step, 
 
 def perigee(program, job, seconds, name):
     """images/s; RuntimeError says why not."""
-    done = subprocess.run([program, job, "--device", "cuda:0", "--repeats", "1", "--seconds", str(seconds)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([program, job, "--device", "cuda:0", "--repeats", "1", "--seconds", str(seconds)], capture_output=True, text=True, timeout=150)
     if done.returncode:
         raise RuntimeError((done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1])
     result = json.loads(done.stdout)

@@ -67,8 +67,8 @@ else
   export PERIGEE_CUDA_LIBRARIES
 fi
 # What is measured and compiled on the way is this run's own.
-export XDG_CACHE_HOME="$out/cache" PERIGEE_GPU_OUT="$out/work" PERIGEE_PROGRAM
-PERIGEE_PROGRAM=$(program perigee)
+export XDG_CACHE_HOME="$out/cache" PERIGEE_GPU_OUT="$out/work" PERIGEE_PROGRAM PERIGEE_TRAIN_BENCH
+PERIGEE_PROGRAM=$(program perigee) PERIGEE_TRAIN_BENCH=$(program train_bench)
 mkdir -p "$PERIGEE_GPU_OUT"
 
 row() { printf '%-34s %-13s %7s  %s\n' "$@" | tee -a "$out/table.txt"; }  # what, result, seconds, remark
