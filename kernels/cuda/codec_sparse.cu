@@ -1,5 +1,5 @@
 // The steps between tiles, and the check of lists from outside. Runs are joined in groups of as many tiles as a block has threads, then the
-// groups by one block, then each tile's run with its group's: 128 bytes for each 1024 elements, a hundredth of what the tiles themselves read.
+// groups likewise, then each tile's run with its group's: 128 bytes for each 1024 elements, a hundredth of what the tiles themselves read.
 #include "kernels/cuda/codec_sparse.cuh"
 
 namespace perigee {
@@ -29,12 +29,6 @@ __global__ void __launch_bounds__(kThreads) add_groups_kernel(GapRun* runs, int6
   if (tile == tiles - 1) runs[tiles] = groups[gridDim.x];
 }
 
-__global__ void __launch_bounds__(kThreads) join_runs_kernel(GapRun* runs, int64_t tiles, int flag_bits) {
-  __shared__ GapRun room[kThreads];
-  block_scan(
-      runs, tiles, no_run(), [=](const GapRun& left, const GapRun& right) { return join_runs(left, right, flag_bits); }, room);
-}
-
 __global__ void __launch_bounds__(kThreads) join_spans_kernel(GapSpan* spans, int64_t tiles) {
   __shared__ GapSpan room[kThreads];
   block_scan(
@@ -59,10 +53,11 @@ __global__ void __launch_bounds__(kWarp)
 }  // namespace
 
 void codec_join_runs(Launches& on, GapRun* runs, int64_t tiles, int flag_bits) {
-  GapRun* const groups = runs + tiles + 1;
   const int64_t count = ceil_divide(tiles, kThreads);
+  GapRun* const groups = runs + tiles + (count > 1);  // of one group the run is that of all
   on.launch(join_group_kernel, count, kThreads, runs, tiles, flag_bits, groups);
-  on.launch(join_runs_kernel, 1, kThreads, groups, count, flag_bits);
+  if (count <= 1) return;
+  codec_join_runs(on, groups, count, flag_bits);
   on.launch(add_groups_kernel, count, kThreads, runs, tiles, flag_bits, static_cast<const GapRun*>(groups));
 }
 

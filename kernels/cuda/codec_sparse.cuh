@@ -81,7 +81,7 @@ __device__ void each_chosen(int64_t tile, const uint32_t* words, const GapRun* r
 }
 
 // runs[tile] becomes what the tiles before it come to, runs[tiles] what all do; behind them is room for groups of tiles.
-constexpr int64_t room_for_runs(int64_t tiles) { return tiles + 1 + ceil_divide(tiles, kThreads) + 1; }
+constexpr int64_t room_for_runs(int64_t tiles) { return tiles + 1 + (tiles > kThreads ? room_for_runs(ceil_divide(tiles, kThreads)) : 0); }
 void codec_join_runs(Launches& on, GapRun* runs, int64_t tiles, int flag_bits);
 
 // What a run of bytes of a list comes to; `span` is how far it leads.
