@@ -64,11 +64,6 @@ inline const char* decline_unless_f32(const KernelCall& call) {
   return nullptr;
 }
 
-inline const char* decline_unless_real(const KernelCall& call) {
-  const Dtype dtype = call.out[0].dtype;
-  return dtype == Dtype::f32 || dtype == Dtype::f64 || dtype == Dtype::bf16 || dtype == Dtype::f16 ? nullptr : "only real numbers";
-}
-
 constexpr int64_t ceil_divide(int64_t n, int64_t by) { return n / by + (n % by != 0); }
 
 // Blocks of kThreads for a loop over n elements, a thread an element: enough to fill the largest device several times over; the threads

@@ -2,6 +2,7 @@
 #include "kernels/ops/matmul.h"
 
 #include "kernels/cuda/matrix.cuh"
+#include "kernels/dtype_kinds.h"
 #include "kernels/registry.h"
 
 namespace perigee {
@@ -24,47 +25,38 @@ Index batch_index(const View& view, const View& result) {
   return index;
 }
 
-template <class T>
-MatrixLoader<T> loader(const View& view, const View& result, int line_dimension, int depth_dimension) {
+MatrixLoader<float> loader(const View& view, const View& result, int line_dimension, int depth_dimension) {
   return {.of = Elements(view),
           .lines = dimension_index(view, line_dimension),
           .depth = dimension_index(view, depth_dimension),
           .batches = batch_index(view, result)};
 }
 
-template <class T, class F>
-void with_operands(const KernelCall& call, F f) {
-  const View &a = call.in[0], &b = call.in[1], &c = call.out[0];
-  const auto& p = call.as<MatmulParams>();
-  f(loader<T>(a, c, a.rank - (p.transpose_a ? 1 : 2), a.rank - (p.transpose_a ? 2 : 1)),
-    loader<T>(b, c, b.rank - (p.transpose_b ? 2 : 1), b.rank - (p.transpose_b ? 1 : 2)),
-    MatrixResult<T>{.to = Elements(c),
-                    .rows = dimension_index(c, c.rank - 2),
-                    .columns = dimension_index(c, c.rank - 1),
-                    .batches = batch_index(c, c),
-                    .accumulate = call.accumulate});
-}
-
-size_t scratch_bytes(const KernelCall& call) {
-  const MatrixSizes s = sizes_of(call);
-  return call.out[0].dtype == Dtype::f64 ? tile_scratch<double>(s.rows, s.columns, s.depth, s.batches) : matrix_scratch(s);
-}
+size_t scratch_bytes(const KernelCall& call) { return matrix_scratch(sizes_of(call)); }
 
 void run(const KernelCall& call) {
-  const MatrixSizes s = sizes_of(call);
+  const View &a = call.in[0], &b = call.in[1], &c = call.out[0];
+  const auto& p = call.as<MatmulParams>();
   Launches on(*call.queue, "matmul");
-  if (call.out[0].dtype == Dtype::f64)
-    return with_operands<double>(call, [&](const auto& a, const auto& b, const auto& result) {
-      run_tiles<double>(on, a, b, result, s.rows, s.columns, s.depth, s.batches, call.scratch);
-    });
-  with_operands<float>(call,
-                       [&](const auto& a, const auto& b, const auto& result) { run_matrix_tiles(on, a, b, result, s, call.scratch); });
+  run_matrix_tiles(on, loader(a, c, a.rank - (p.transpose_a ? 1 : 2), a.rank - (p.transpose_a ? 2 : 1)),
+                   loader(b, c, b.rank - (p.transpose_b ? 2 : 1), b.rank - (p.transpose_b ? 1 : 2)),
+                   MatrixResult<float>{.to = Elements(c),
+                                       .rows = dimension_index(c, c.rank - 2),
+                                       .columns = dimension_index(c, c.rank - 1),
+                                       .batches = batch_index(c, c),
+                                       .accumulate = call.accumulate},
+                   sizes_of(call), call.scratch);
+}
+
+const char* decline(const KernelCall& call) {
+  const Dtype dtype = call.out[0].dtype;
+  return dtype == Dtype::f32 || is_half(dtype) ? nullptr : "only f32, bf16 and f16";
 }
 
 const Kernel kKernels[] = {{.op = "matmul",
                             .name = "tiles",
                             .backend = Backend::cuda,
-                            .decline = decline_unless_real,
+                            .decline = decline,
                             .run = run,
                             .scratch_bytes = scratch_bytes,
                             .accumulates = true}};

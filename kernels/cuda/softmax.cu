@@ -171,7 +171,7 @@ void cross_entropy_grad(const KernelCall& call) {
 }
 
 constexpr Kernel kernel(const char* op, void (*run)(const KernelCall&)) {
-  return {.op = op, .name = "softmax", .backend = Backend::cuda, .run = run};
+  return {.op = op, .name = "softmax", .backend = Backend::cuda, .decline = decline_unless_f32, .run = run};
 }
 
 const Kernel kKernels[] = {

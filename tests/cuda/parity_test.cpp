@@ -49,6 +49,16 @@ std::vector<const Kernel*> cuda_kernels_of(std::string_view op) {
 // Functions of the program that embeds Perigee, and linear algebra.
 bool stays_on_the_host(const Kernel& kernel) { return std::string_view(kernel.name) == "host"; }
 
+// Declines all that is no f64: AnyOpTakesF64 runs it.
+bool only_f64(const Kernel& kernel) {
+  const View wide{.dtype = Dtype::f64}, narrow{.dtype = Dtype::f32};
+  const auto declines = [&](const View& view) {
+    const std::vector<View> views(8, view);
+    return kernel.decline && kernel.decline({.in = views.data(), .out = views.data(), .n_in = 2, .n_out = 1});
+  };
+  return declines(narrow) && !declines(wide);
+}
+
 // Memory layouts change where threads read, not when they meet: two of them in every order, the others in one after the other.
 bool wants_all_orders(const Variant& variant) {
   return variant.in == variant.out && variant.in <= Layout::channels_last && !variant.in_place;
@@ -89,7 +99,8 @@ TEST(CudaParity, EveryKernelAgreesWithTheReferenceInEveryOrderOfThreads) {
         }
     }
   for (const Kernel* kernel : tried)
-    EXPECT_TRUE(ran.contains(kernel) || stays_on_the_host(*kernel)) << kernel->op << " [" << kernel->name << "] declined every case";
+    EXPECT_TRUE(ran.contains(kernel) || stays_on_the_host(*kernel) || only_f64(*kernel))
+        << kernel->op << " [" << kernel->name << "] declined every case";
 }
 
 // What small shapes do not reach: k and rows in parts, wide tiles, rows that take a block, more indices than threads.
@@ -142,6 +153,38 @@ TEST(CudaParity, HalvesAreRoundedOnce) {
     }
   for (const char* op : {"matmul", "linear", "linear_grad_weight", "conv2d", "conv2d_grad_input", "add", "cast", "layer_norm"})
     EXPECT_TRUE(ran.contains(op)) << op;
+}
+
+// Why an op has no kernel for f64, though the reference takes it.
+const std::map<std::string, const char*> kNotInF64 = {
+    {"host", "the program's own function"}, {"host_grad", "the program's own function"}, {"solve", "LAPACK's, on the host"},
+    {"inv", "LAPACK's, on the host"},       {"cholesky", "LAPACK's, on the host"},       {"qr", "LAPACK's, on the host"},
+    {"svd", "LAPACK's, on the host"},       {"eigh", "LAPACK's, on the host"},           {"det", "LAPACK's, on the host"},
+    {"slogdet", "LAPACK's, on the host"},
+};
+
+// Nothing is computed in fewer bits on the way: the reference in f64 is met to 1e-12.
+TEST(CudaParity, AnyOpTakesF64) {
+  ShimSite site;
+  std::set<std::string> ran, taken;
+  size_t turn = 0;
+  for (const OpCase& tested : all_cases(1)) {
+    if (op_named(tested.op).alias) continue;
+    std::unique_ptr<Bench> bench;
+    try {
+      bench = std::make_unique<Bench>(tested, 1, site, Dtype::f64);
+    } catch (const Error&) {
+      continue;  // the op is of another type
+    }
+    taken.insert(tested.op);
+    for (const Kernel* kernel : cuda_kernels_of(tested.op))
+      for (const Variant& variant : {kVariants[0], kVariants[3]}) {
+        SCOPED_TRACE(std::string(kernel->op) + " [cuda " + kernel->name + "] in f64 on " + variant_text(tested, variant));
+        shim::set_order(shim::kOrders[turn++ % std::size(shim::kOrders)]);
+        if (!bench->failed() && bench->run(*kernel, variant)) ran.insert(tested.op);
+      }
+  }
+  for (const std::string& op : taken) EXPECT_EQ(ran.contains(op), !kNotInF64.contains(op)) << op;
 }
 
 TEST(CudaParity, EveryOpHasAKernel) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -19,7 +20,10 @@ namespace {
 constexpr size_t kBorder = 64;  // of blocks
 constexpr int kMaxArrays = 5;   // gradient, parameters, states
 
-using Arrays = std::vector<std::vector<float>>;
+template <class T>
+using Arrays = std::vector<std::vector<T>>;
+template <class T>
+constexpr Dtype kDtype = sizeof(T) == 8 ? Dtype::f64 : Dtype::f32;
 
 const Kernel* kernel_of(std::span<const KernelList> lists, std::string_view op) {
   for (const KernelList& list : lists)
@@ -43,66 +47,85 @@ std::vector<CudaUpdateWindow> windows_of(int64_t last) {
   return windows;
 }
 
-Arrays values_of(size_t n) {
+template <class T>
+Arrays<T> values_of(size_t n) {
   std::mt19937 random(5);
-  std::uniform_real_distribution<float> draw(-1, 1);
-  Arrays arrays(kMaxArrays, std::vector<float>(n));
+  std::uniform_real_distribution<T> draw(-1, 1);
+  Arrays<T> arrays(kMaxArrays, std::vector<T>(n));
   for (size_t a = 0; a < arrays.size(); ++a)
-    for (float& x : arrays[a]) x = a < 2 ? draw(random) : std::abs(draw(random));  // states of squares are not negative
+    for (T& x : arrays[a]) x = a < 2 ? draw(random) : std::abs(draw(random));  // states of squares are not negative
   return arrays;
 }
 
 // All outputs; states that a rule does not have are ignored by it.
-void run_reference(const Kernel& kernel, const std::vector<CudaUpdateWindow>& windows, Arrays* arrays) {
+template <class T>
+void run_reference(const Kernel& kernel, const std::vector<CudaUpdateWindow>& windows, Arrays<T>* arrays) {
   for (const CudaUpdateWindow& window : windows) {
     std::vector<View> views;
-    for (std::vector<float>& array : *arrays)
-      views.push_back(flat_view(reinterpret_cast<const std::byte*>(array.data() + window.begin), window.end - window.begin, Dtype::f32));
+    for (std::vector<T>& array : *arrays)
+      views.push_back(flat_view(reinterpret_cast<const std::byte*>(array.data() + window.begin), window.end - window.begin, kDtype<T>));
     kernel.run({.in = views.data(), .out = views.data() + 1, .n_in = 1, .n_out = kMaxArrays - 1, .params = &window.params});
   }
 }
 
-Arrays run_on_device(const Kernel& kernel, const std::vector<CudaUpdateWindow>& windows, const Arrays& before, bool skip) {
+template <class T>
+Arrays<T> run_on_device(const Kernel& kernel, const std::vector<CudaUpdateWindow>& windows, const Arrays<T>& before, bool skip) {
   std::vector<std::byte> call(sizeof(CudaUpdate) + windows.size() * sizeof(CudaUpdateWindow));
   const CudaUpdate head{.skip = skip, .windows = static_cast<int32_t>(windows.size())};
   std::memcpy(call.data(), &head, sizeof head);
   std::memcpy(call.data() + sizeof head, windows.data(), windows.size() * sizeof(CudaUpdateWindow));
   const shim::Array<std::byte> params("params", call, alignof(CudaUpdateWindow));
-  std::vector<std::unique_ptr<shim::Array<float>>> arrays;
+  std::vector<std::unique_ptr<shim::Array<T>>> arrays;
   std::vector<View> views;
-  for (const std::vector<float>& array : before) {
-    arrays.push_back(std::make_unique<shim::Array<float>>("a block", array, kBorder));
-    views.push_back(flat_view(reinterpret_cast<const std::byte*>(arrays.back()->data()), static_cast<int64_t>(array.size()), Dtype::f32));
+  for (const std::vector<T>& array : before) {
+    arrays.push_back(std::make_unique<shim::Array<T>>("a block", array, kBorder));
+    views.push_back(flat_view(reinterpret_cast<const std::byte*>(arrays.back()->data()), static_cast<int64_t>(array.size()), kDtype<T>));
   }
   CudaQueue queue;
   // What the rule has of states; the reference is given more and leaves them alone.
   kernel.run({.in = views.data(), .out = views.data() + 1, .n_in = 1, .n_out = kMaxArrays - 1, .params = params.data(), .queue = &queue});
   EXPECT_EQ(queue.status, 0) << queue.failed;
-  Arrays after;
+  Arrays<T> after;
   for (const auto& array : arrays) after.push_back(array->read());
   return after;
 }
 
+// The kernel that takes blocks of T.
+template <class T>
+bool takes(const Kernel& kernel) {
+  const View view = flat_view(static_cast<const std::byte*>(nullptr), 1, kDtype<T>);
+  return !kernel.decline || !kernel.decline({.in = &view, .out = &view, .n_in = 1, .n_out = 1});
+}
+
+template <class T>
+void expect_the_references_bits(const Kernel& kernel) {
+  for (const size_t n : {2001u, 5003u}) {
+    const Arrays<T> before = values_of<T>(n);
+    const auto windows = windows_of(static_cast<int64_t>(n));
+    Arrays<T> expected = before;
+    run_reference(*kernel_of(kernel_lists(), kernel.op), windows, &expected);
+    for (const shim::Order order : shim::kOrders) {
+      SCOPED_TRACE(std::string(kernel.op) + " [" + kernel.name + "] of " + std::to_string(n) + ", " + shim::name_of(order));
+      shim::set_order(order);
+      const Arrays<T> after = run_on_device(kernel, windows, before, false);
+      for (size_t a = 0; a < after.size(); ++a)
+        EXPECT_EQ(std::memcmp(after[a].data(), expected[a].data(), n * sizeof(T)), 0) << "array " << a;
+      EXPECT_EQ(run_on_device(kernel, windows, before, true), before) << "skipped";
+    }
+  }
+}
+
 TEST(CudaUpdate, WindowsHaveTheReferencesBits) {
+  std::map<std::string, int> in_f32, in_f64;
   for (const KernelList& list : cuda_kernel_lists())
     for (size_t i = 0; i < list.count; ++i) {
       const Kernel& kernel = list.first[i];
       if (!std::string_view(kernel.op).starts_with("update_")) continue;
-      for (const size_t n : {2001u, 5003u}) {
-        const Arrays before = values_of(n);
-        const auto windows = windows_of(static_cast<int64_t>(n));
-        Arrays expected = before;
-        run_reference(*kernel_of(kernel_lists(), kernel.op), windows, &expected);
-        for (const shim::Order order : shim::kOrders) {
-          SCOPED_TRACE(std::string(kernel.op) + " of " + std::to_string(n) + ", " + shim::name_of(order));
-          shim::set_order(order);
-          const Arrays after = run_on_device(kernel, windows, before, false);
-          for (size_t a = 0; a < after.size(); ++a)
-            EXPECT_EQ(std::memcmp(after[a].data(), expected[a].data(), n * sizeof(float)), 0) << "array " << a;
-          EXPECT_EQ(run_on_device(kernel, windows, before, true), before) << "skipped";
-        }
-      }
+      if (takes<float>(kernel)) ++in_f32[kernel.op], expect_the_references_bits<float>(kernel);
+      if (takes<double>(kernel)) ++in_f64[kernel.op], expect_the_references_bits<double>(kernel);
     }
+  EXPECT_EQ(in_f32.size(), 12u);
+  EXPECT_EQ(in_f64, in_f32);
 }
 
 }  // namespace

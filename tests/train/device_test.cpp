@@ -89,6 +89,8 @@ const Case kCases[] = {
     {"fp16", &noisy_job, R"(, "precision": "fp16")"},
     {"fp16_static", &lenet_job, R"(, "precision": "fp16", "loss_scale": 1000)"},
     {"fp16_clipped", &lenet_job, R"(, "precision": "fp16", "clip": {"type": "norm", "threshold": 0.5})"},
+    {"float64", &noisy_job, R"(, "precision": "float64")"},
+    {"float64_clipped", &lenet_job, R"(, "precision": "float64", "clip": {"type": "norm", "threshold": 0.5})"},
     {"bf16", &noisy_job, R"(, "precision": "bf16")"},
     {"tf32", &lenet_job, R"(, "precision": "tf32")"},
 };
