@@ -1,4 +1,4 @@
-// Kernels of f64: loops that are short and right, a thread or a block for each result, instead of tiles and vectors. f64 serves checks and
+// Kernels of f64: loops that are short and right, a thread or a warp for each result, instead of tiles and vectors. f64 serves checks and
 // small problems, but everybody installs it: these files are PTX alone, which the driver compiles when it is first wanted. All kernels of a
 // file have the same signature, and read their operands as the call has them.
 #pragma once
@@ -16,7 +16,7 @@ struct WideCall {
   static constexpr int kMostIn = 7, kMostOut = 4;
   static constexpr size_t kMostParams = 72;
   View in[kMostIn], out[kMostOut];
-  int64_t results = 0;  // threads or blocks that have one
+  int64_t results = 0;  // threads or warps that have one
   bool accumulate = false;
   alignas(8) std::byte params[kMostParams] = {};
 
@@ -33,8 +33,8 @@ struct WideOp {
   const char* name;
   WideKernel kernel;
   int64_t (*results)(const KernelCall&);
-  size_t params;   // bytes
-  bool per_block;  // a block for each result; else a thread
+  size_t params;  // bytes
+  bool per_warp;  // a warp (which is a block) for each result; else a thread
 };
 
 inline void run_wide(const WideOp& op, const KernelCall& call) {
@@ -45,7 +45,7 @@ inline void run_wide(const WideOp& op, const KernelCall& call) {
   all.accumulate = call.accumulate;
   std::memcpy(all.params, call.params, op.params);
   Launches on(*call.queue, op.name);
-  on.launch(op.kernel, op.per_block ? all.results : blocks_for(all.results), kThreads, all);
+  on.launch(op.kernel, op.per_warp ? all.results : blocks_for(all.results), op.per_warp ? kWarp : kThreads, all);
 }
 
 inline const char* decline_unless_f64(const KernelCall& call) { return call.out[0].dtype == Dtype::f64 ? nullptr : "only f64"; }
@@ -60,7 +60,7 @@ constexpr Kernel wide_kernel(bool accumulates = false) {
           .accumulates = accumulates};
 }
 
-// Calls f(result) for each result that the thread, or its block, has.
+// Calls f(result) for each result that the thread has.
 template <class F>
 __device__ void for_each_thread(const WideCall& call, F f) {
 #pragma unroll 1
@@ -108,14 +108,14 @@ __device__ inline void wide_put_index(const View& view, int64_t place, int64_t x
 __device__ __attribute__((noinline)) inline double wide_power(double x, double y) { return std::pow(x, y); }
 __device__ __attribute__((noinline)) inline double wide_exp(double x) { return std::exp(x); }
 
-// Calls f(i) for i in [0, n) on the threads of the block.
+// Calls f(i) for i in [0, n) on the threads of the warp.
 template <class F>
-__device__ void for_each_of_block(int64_t n, F f) {
+__device__ void for_each_of_warp(int64_t n, F f) {
 #pragma unroll 1
-  for (int64_t i = threadIdx.x; i < n; i += kThreads) f(i);
+  for (int64_t i = threadIdx.x; i < n; i += kWarp) f(i);
 }
 
-__device__ __attribute__((noinline)) inline double block_sum(double x) { return group_sum<kThreads>(x); }
+__device__ __attribute__((noinline)) inline double warp_sum(double x) { return group_sum<kWarp>(x); }
 
 inline int64_t wide_elements(const KernelCall& call) { return call.out[0].elements(); }
 

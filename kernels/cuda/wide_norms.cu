@@ -1,4 +1,4 @@
-// Normalisations, softmax and cross entropy of f64 (wide.cuh): a block for each channel, row or column, which it goes over two or three times.
+// Normalisations, softmax and cross entropy of f64 (wide.cuh): a warp for each channel, row or column, which it goes over two or three times.
 #include "kernels/cuda/wide.cuh"
 #include "kernels/ops/batch_norm.h"
 #include "kernels/ops/layer_norm.h"
@@ -26,12 +26,12 @@ __global__ void __launch_bounds__(kThreads) batch_norm_wide(const __grid_constan
   const int64_t c = blockIdx.x, n = count_of(call.in[0], 1);
   const Channel x{call.in[0], c}, residual{call.in[3], c}, y{call.out[0], c};
   double sum = 0, squares = 0;
-  for_each_of_block(n, [&](int64_t i) { sum += x[i]; });
-  const double mean = block_sum(sum) / static_cast<double>(n);
-  for_each_of_block(n, [&](int64_t i) { squares += (x[i] - mean) * (x[i] - mean); });
-  const double variance = block_sum(squares) / static_cast<double>(n);
+  for_each_of_warp(n, [&](int64_t i) { sum += x[i]; });
+  const double mean = warp_sum(sum) / static_cast<double>(n);
+  for_each_of_warp(n, [&](int64_t i) { squares += (x[i] - mean) * (x[i] - mean); });
+  const double variance = warp_sum(squares) / static_cast<double>(n);
   const double scale = wide_or(call.in[1], c, 1) / std::sqrt(variance + p.epsilon), shift = wide_or(call.in[2], c, 0);
-  for_each_of_block(n, [&](int64_t i) {
+  for_each_of_warp(n, [&](int64_t i) {
     double value = (x[i] - mean) * scale + shift;
     if (call.in[3].data != nullptr) value += residual[i];
     y[i] = p.relu != 0 && value < 0 ? 0 : value;
@@ -53,13 +53,13 @@ __global__ void __launch_bounds__(kThreads) batch_norm_grad_wide(const __grid_co
     return alive ? dy[i] : 0.0;
   };
   double sum = 0, product = 0;
-  for_each_of_block(n, [&](int64_t i) {
+  for_each_of_warp(n, [&](int64_t i) {
     const double d = gradient(i);
     sum += d, product += d * normal(i);
   });
-  sum = block_sum(sum), product = block_sum(product);
+  sum = warp_sum(sum), product = warp_sum(product);
   const double count = static_cast<double>(n);
-  for_each_of_block(n, [&](int64_t i) {
+  for_each_of_warp(n, [&](int64_t i) {
     const double d = gradient(i);
     if (p.residual != 0) dresidual[i] = d;
     dx[i] = gamma * inverse * (d - sum / count - normal(i) * (product / count));
@@ -84,11 +84,11 @@ __global__ void __launch_bounds__(kThreads) layer_norm_wide(const __grid_constan
   const int64_t row = blockIdx.x, n = call.in[0].dims[axis];
   const Row x(call.in[0], axis, row), y(call.out[0], axis, row);
   double sum = 0, squares = 0;
-  for_each_of_block(n, [&](int64_t i) { sum += x[i]; });
-  const double mean = block_sum(sum) / static_cast<double>(n);
-  for_each_of_block(n, [&](int64_t i) { squares += (x[i] - mean) * (x[i] - mean); });
-  const double inverse = 1 / std::sqrt(block_sum(squares) / static_cast<double>(n) + call.as<LayerNormParams>().epsilon);
-  for_each_of_block(n, [&](int64_t i) { y[i] = (x[i] - mean) * inverse * wide_or(call.in[1], i, 1) + wide_or(call.in[2], i, 0); });
+  for_each_of_warp(n, [&](int64_t i) { sum += x[i]; });
+  const double mean = warp_sum(sum) / static_cast<double>(n);
+  for_each_of_warp(n, [&](int64_t i) { squares += (x[i] - mean) * (x[i] - mean); });
+  const double inverse = 1 / std::sqrt(warp_sum(squares) / static_cast<double>(n) + call.as<LayerNormParams>().epsilon);
+  for_each_of_warp(n, [&](int64_t i) { y[i] = (x[i] - mean) * inverse * wide_or(call.in[1], i, 1) + wide_or(call.in[2], i, 0); });
   if (threadIdx.x != 0) return;
   wide_at(call.out[1], wide_place(call.out[1], axis, row, -1)) = mean;
   wide_at(call.out[2], wide_place(call.out[2], axis, row, -1)) = inverse;
@@ -103,22 +103,22 @@ __global__ void __launch_bounds__(kThreads) layer_norm_grad_wide(const __grid_co
   const auto gradient = [&](int64_t i) { return dy[i] * wide_or(call.in[2], i, 1); };
   const auto normal = [&](int64_t i) { return (x[i] - mean) * inverse; };
   double sum = 0, product = 0;
-  for_each_of_block(n, [&](int64_t i) { sum += gradient(i), product += gradient(i) * normal(i); });
-  sum = block_sum(sum) / static_cast<double>(n), product = block_sum(product) / static_cast<double>(n);
-  for_each_of_block(n, [&](int64_t i) { dx[i] = inverse * (gradient(i) - sum - normal(i) * product); });
+  for_each_of_warp(n, [&](int64_t i) { sum += gradient(i), product += gradient(i) * normal(i); });
+  sum = warp_sum(sum) / static_cast<double>(n), product = warp_sum(product) / static_cast<double>(n);
+  for_each_of_warp(n, [&](int64_t i) { dx[i] = inverse * (gradient(i) - sum - normal(i) * product); });
 }
 
-// A block for each column.
+// A warp for each column.
 __global__ void __launch_bounds__(kThreads) layer_norm_grad_params_wide(const __grid_constant__ WideCall call) {
   const int axis = call.in[1].rank - 1;
   const int64_t column = blockIdx.x;
   double scale = 0, shift = 0;
-  for_each_of_block(count_of(call.in[1], axis), [&](int64_t row) {
+  for_each_of_warp(count_of(call.in[1], axis), [&](int64_t row) {
     const double d = Row(call.in[0], axis, row)[column], mean = wide_at(call.in[2], wide_place(call.in[2], axis, row, -1));
     scale += d * (Row(call.in[1], axis, row)[column] - mean) * wide_at(call.in[3], wide_place(call.in[3], axis, row, -1));
     shift += d;
   });
-  scale = block_sum(scale), shift = block_sum(shift);
+  scale = warp_sum(scale), shift = warp_sum(shift);
   if (threadIdx.x != 0) return;
   wide_put(call.out[0], column * call.out[0].strides[0], scale, call.accumulate);
   wide_put(call.out[1], column * call.out[1].strides[0], shift, call.accumulate);
@@ -127,10 +127,10 @@ __global__ void __launch_bounds__(kThreads) layer_norm_grad_params_wide(const __
 // The logarithm of the sum of exp(x), safe against overflow.
 __device__ __attribute__((noinline)) double log_sum_exp(const Row& x, int64_t n) {
   double top = x[min(static_cast<int64_t>(threadIdx.x), n - 1)], sum = 0;
-  for_each_of_block(n, [&](int64_t i) { top = top < x[i] ? x[i] : top; });
-  top = group_largest<kThreads>(top);
-  for_each_of_block(n, [&](int64_t i) { sum += wide_exp(x[i] - top); });
-  return top + std::log(block_sum(sum));
+  for_each_of_warp(n, [&](int64_t i) { top = top < x[i] ? x[i] : top; });
+  top = group_largest<kWarp>(top);
+  for_each_of_warp(n, [&](int64_t i) { sum += wide_exp(x[i] - top); });
+  return top + std::log(warp_sum(sum));
 }
 
 __device__ void softmax_row(const WideCall& call, bool logarithm) {
@@ -138,7 +138,7 @@ __device__ void softmax_row(const WideCall& call, bool logarithm) {
   const int64_t n = call.in[0].dims[axis];
   const Row x(call.in[0], axis, blockIdx.x), y(call.out[0], axis, blockIdx.x);
   const double total = log_sum_exp(x, n);
-  for_each_of_block(n, [&](int64_t i) { y[i] = logarithm ? x[i] - total : wide_exp(x[i] - total); });
+  for_each_of_warp(n, [&](int64_t i) { y[i] = logarithm ? x[i] - total : wide_exp(x[i] - total); });
 }
 
 __global__ void __launch_bounds__(kThreads) softmax_wide(const __grid_constant__ WideCall call) { softmax_row(call, false); }
@@ -167,8 +167,8 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_wide(const __grid_cons
   const Target target(call, blockIdx.x);
   const double total = log_sum_exp(x, target.classes);
   double sum = 0;
-  for_each_of_block(target.classes, [&](int64_t c) { sum += target(c) * (total - x[c]); });
-  sum = block_sum(sum);
+  for_each_of_warp(target.classes, [&](int64_t c) { sum += target(c) * (total - x[c]); });
+  sum = warp_sum(sum);
   if (threadIdx.x == 0) wide_at(call.out[0], wide_place(call.out[0], call.out[0].rank, blockIdx.x, -1)) = sum;
 }
 
@@ -177,10 +177,10 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_grad_wide(const __grid
   const Target target(call, blockIdx.x);
   const double total = log_sum_exp(x, target.classes);
   double mass = 0;
-  for_each_of_block(target.classes, [&](int64_t c) { mass += target(c); });
-  mass = block_sum(mass);
+  for_each_of_warp(target.classes, [&](int64_t c) { mass += target(c); });
+  mass = warp_sum(mass);
   const double scale = wide_at(call.in[2], wide_place(call.in[2], call.in[2].rank, blockIdx.x, -1));
-  for_each_of_block(target.classes, [&](int64_t c) { dx[c] = (wide_exp(x[c] - total) * mass - target(c)) * scale; });
+  for_each_of_warp(target.classes, [&](int64_t c) { dx[c] = (wide_exp(x[c] - total) * mass - target(c)) * scale; });
 }
 
 int64_t rows_along(const View& view, int axis) { return view.dims[axis] == 0 ? 0 : view.elements() / view.dims[axis]; }

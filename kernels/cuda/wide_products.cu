@@ -1,5 +1,5 @@
 // Matrix products, dense layers and convolutions of f64, with and without pooling, and their gradients (wide.cuh): a thread for each element of a result, a
-// block for each of what is summed over the batch.
+// warp for each of what is summed over the batch.
 #include "kernels/cuda/wide.cuh"
 #include "kernels/ops/conv.h"
 #include "kernels/ops/linear.h"
@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(kThreads) linear_grad_weight_wide(const __grid
   const bool bias = n >= dw.dims[0];
   const int64_t output = bias ? blockIdx.x - dw.dims[0] * inputs : n;
   double sum = 0;
-  for_each_of_block(rows_of(x), [&](int64_t row) { sum += dz(call, row, output) * (bias ? 1 : wide_at(x, row_place(x, row, k))); });
-  sum = block_sum(sum);
+  for_each_of_warp(rows_of(x), [&](int64_t row) { sum += dz(call, row, output) * (bias ? 1 : wide_at(x, row_place(x, row, k))); });
+  sum = warp_sum(sum);
   if (threadIdx.x != 0) return;
   if (bias) wide_put(db, output * db.strides[0], sum, call.accumulate);
   else wide_put(dw, output * dw.strides[0] + k * dw.strides[1], sum, call.accumulate);
@@ -199,7 +199,7 @@ __device__ void conv_grad_weight(const WideCall& call) {
   const int64_t c = weight.n / (dw.dims[0] / p.groups) * dw.dims[1] + weight.c;
   const int64_t rows = kPooled ? dy.dims[2] * p.pool[0] : dy.dims[2], columns = kPooled ? dy.dims[3] * p.pool[1] : dy.dims[3];
   double sum = 0;
-  for_each_of_block(dy.dims[0] * rows * columns, [&](int64_t e) {
+  for_each_of_warp(dy.dims[0] * rows * columns, [&](int64_t e) {
     const int64_t n = e / (rows * columns), pixel = e - n * rows * columns;
     const int i = static_cast<int>(pixel / columns), j = static_cast<int>(pixel % columns);
     const int row = i * p.stride[0] - p.padding[0] + weight.row * p.dilation[0];
@@ -207,7 +207,7 @@ __device__ void conv_grad_weight(const WideCall& call) {
     if (row < 0 || row >= x.dims[2] || column < 0 || column >= x.dims[3]) return;
     sum += conv_gradient<kPooled>(call, n, weight.n, i, j) * wide_at(x, image_place(x, n, c, row, column));
   });
-  sum = block_sum(sum);
+  sum = warp_sum(sum);
   if (threadIdx.x == 0) wide_put(dw, image_place(dw, weight.n, weight.c, weight.row, weight.column), sum, call.accumulate);
 }
 
@@ -220,12 +220,12 @@ __global__ void __launch_bounds__(kThreads) conv_pool_grad_bias_wide(const __gri
   const View &dy = call.in[0], &y = call.in[1];
   const int64_t o = blockIdx.x, pixels = dy.dims[2] * dy.dims[3];
   double sum = 0;
-  for_each_of_block(dy.dims[0] * pixels, [&](int64_t e) {
+  for_each_of_warp(dy.dims[0] * pixels, [&](int64_t e) {
     const int64_t n = e / pixels, row = (e - n * pixels) / dy.dims[3], column = (e - n * pixels) % dy.dims[3];
     if (!call.as<ConvParams>().relu || wide_at(y, image_place(y, n, o, row, column)) > 0)
       sum += wide_at(dy, image_place(dy, n, o, row, column));
   });
-  sum = block_sum(sum);
+  sum = warp_sum(sum);
   if (threadIdx.x == 0) wide_put(call.out[0], o * call.out[0].strides[0], sum, call.accumulate);
 }
 
