@@ -79,12 +79,14 @@ struct Agent::Impl {
     return count;
   }
 
-  std::string free_name() const {
-    std::set<std::string> used;
+  uint32_t free_slot() const {
+    std::set<uint32_t> used;
     for (const auto& [id, job] : jobs)
-      for (const Slot& slot : job.slots) used.insert(slot.process.name);
-    for (uint32_t i = 0;; ++i)
-      if (std::string name = options.name + "/" + std::to_string(i); !used.contains(name)) return name;
+      for (const Slot& slot : job.slots)
+        if (!slot.process.standby) used.insert(slot.process.slot);
+    uint32_t slot = 0;
+    while (used.contains(slot)) ++slot;
+    return slot;
   }
 
   // ---- the launcher's requests ----
@@ -113,11 +115,13 @@ struct Agent::Impl {
     std::string error;
     for (uint32_t i = 0; i < wanted + start.stands_by && error.empty(); ++i) {
       const bool standby = i == wanted;
-      Slot slot{.process = {.name = standby ? options.name + "/standby" : free_name(),
+      const uint32_t place = standby ? 0 : free_slot();
+      Slot slot{.process = {.name = options.name + (standby ? "/standby" : "/" + std::to_string(place)),
                             .coordinator = start.coordinator,
                             .key = start.key,
                             .threads = threads,
                             .job = id,
+                            .slot = place,
                             .standby = standby}};
       job.slots.push_back(slot);
       job.slots.back().number = processes.start(slot.process, &error);

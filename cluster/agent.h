@@ -19,6 +19,7 @@ struct WorkerProcess {
   std::string key;          // hex
   uint32_t threads = 1;
   uint64_t job = 0;
+  uint32_t slot = 0;     // of this agent: a worker that replaces another has its slot, and so its GPUs
   bool standby = false;  // not a worker: the coordinator's standby
 };
 

@@ -1,4 +1,5 @@
 #include "cluster/cluster_session.h"
+#include "cluster/worker_gpus.h"
 
 #include <algorithm>
 #include <cassert>
@@ -60,6 +61,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   if (served) probing.opener = served.get();
   Trainer probe(job, probing);
   facts = run_facts(probe);
+  facts.batch *= gpus_of_worker(job.json(), job.where());  // "batch" is one GPU's
   shards = data_shards(job, policy, facts.examples);
   tuning = probe.tuning().to_json().dump();
   data_prints = print_data(probe, placement.verify_full && !served);

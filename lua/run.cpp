@@ -47,7 +47,7 @@ int start(lua_State* L) {
   const std::vector<std::string> settings = options.string_list("set");
   options.reject_unread();
   const Job job = job_to_start(L, options.string("script"), settings);
-  choose_device(device_of(job.json()), job.where() + ": device", 0, &session.trainer);
+  choose_device(job.json(), job.where() + ": device", &session.trainer);
   Handle::push(L) = std::make_unique<LiveRun>(job, std::move(session), wake_of(L));
   return 1;
 }

@@ -186,7 +186,7 @@ void describe_job(const Job& job) {
   TrainerOptions where_to;
   std::string why;
   const std::string device = device_of(job.json());
-  if (!device.starts_with("cuda") || Gpu::count(&why) > 0) choose_device(device, job.where() + ": device", 0, &where_to);
+  if (!device.starts_with("cuda") || Gpu::count(&why) > 0) choose_device(job.json(), job.where() + ": device", &where_to);
   Trainer trainer(job, where_to);
   std::printf("%s: %s\n\n", job.name().c_str(), trainer.train_source().describe().c_str());
   print_table(trainer.model());

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 
+#include "cluster/worker_gpus.h"
 #include "repl/command.h"
 #include "repl/display.h"
 #include "repl/load.h"
@@ -40,10 +41,10 @@ void declare(CLI::App& app) {
   options.seed_option = app.add_option("--seed", options.seed, "of initial values, order and noise");
   app.add_option("--threads", options.threads, "threads to train with, in a cluster those of each worker; the default shares out the cores")
       ->check(CLI::PositiveNumber);
-  app.add_option(
-      "--device", options.device,
-      "cpu (the default, unless the job says); cuda or cuda:N: an NVIDIA GPU; auto: a GPU where there is one; ref: the reference kernels, "
-      "slow and obvious; check:cpu,ref or check:cuda,ref: both, compared call by call");
+  app.add_option("--device", options.device,
+                 "cpu (the default, unless the job says); cuda or cuda:N: an NVIDIA GPU; cuda:0-3, cuda:0,2: several, each with its own "
+                 "batch; auto: a GPU where there is one; ref: the reference kernels, "
+                 "slow and obvious; check:cpu,ref or check:cuda,ref: both, compared call by call");
   app.add_option("--out", options.out, "the run folder; the default is runs/<name>-<time>");
   options.resume_option =
       app.add_option("--resume", options.resume, "continue a run: its folder or a checkpoint; without a value, the newest run of this job")
@@ -104,14 +105,22 @@ std::string resume_command(const std::string& folder) {
   return command + cluster_arguments(options.cluster) + " --resume " + folder;
 }
 
-// "devices": a worker for each GPU of this machine, unless the options say how the run is spread.
+// Several GPUs: where gradients meet in each step one process trains on all of them, else each has a worker of its own; unless the options
+// say how the run is spread. What a worker takes of a list that several share goes into "devices".
 void share_out_devices(Job* job) {
-  const Json* devices = job->json().find("devices");
-  if (!devices) return;
-  constexpr int64_t kMost = 64;
-  const int64_t count = Config(job->json(), job->where()).integer_in("devices", 1, kMost, 1);
-  if (!job->json().find("device")) job->set("device", "cuda");
-  if (count > 1 && !in_cluster(options.cluster)) options.cluster.workers = count;
+  const bool counted = job->json().find("devices") != nullptr;
+  if (counted && !job->json().find("device")) job->set("device", "cuda");
+  const int64_t gpus = gpus_of(job->json(), job->where()), workers = options.cluster.workers;
+  if (gpus == 1) return;
+  if (gpus_of_worker(job->json(), job->where()) == 1) {
+    if (workers == 0 && options.cluster.listen.empty()) options.cluster.workers = gpus;
+  } else if (!counted && workers > 1) {
+    if (gpus % workers != 0)
+      throw Error(ErrorKind::usage, {.where = "--workers",
+                                     .what = "these GPUs cannot be shared out evenly",
+                                     .got = std::to_string(workers) + " workers, " + std::to_string(gpus) + " GPUs"});
+    job->set("devices", std::to_string(gpus / workers));
+  }
 }
 
 int exit_code(const Json& end) {
@@ -135,7 +144,9 @@ int run() {
     Job job = job_to_train();
     if (!engine) share_out_devices(&job);
     TrainerOptions trainer{.threads = static_cast<int>(options.threads)};
-    choose_device(device_of(job.json()), "--device", 0, &trainer);
+    // Workers choose their GPUs themselves: this machine may have others, or none.
+    const bool alone = !engine && !in_cluster(options.cluster);
+    choose_device(device_of(job.json()), "--device", 0, alone ? gpus_of(job.json(), job.where()) : 1, &trainer);
     const auto show = [&](const Json& event, const std::string& folder) {
       Json shown = event;
       if (const Json* stopped = event.find("stopped"); stopped && *stopped == Json("interrupted") && event.find("checkpoint"))

@@ -134,6 +134,7 @@ int train_for_engine(const Engine& engine, const ClusterOptions& options, int th
                            .give_up_ms = 30'000,
                            .started_by_us = true,
                            .patient = true};
+  worker.slot = engine.local_rank;
   worker.name = host_name() + "/rank" + std::to_string(engine.rank);
   if (engine.stop_signal != 0) std::signal(engine.stop_signal, SIG_IGN);  // rank 0 hears it, too, and ends the run
   if (!options.secret.empty()) {

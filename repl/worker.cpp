@@ -28,6 +28,8 @@ void declare(CLI::App& app) {
   app.add_option("--secret", options.secret, "the file with the cluster's secret");
   app.add_option("--threads", options.worker.threads, "the default is what the coordinator says, or one per core")
       ->check(CLI::PositiveNumber);
+  app.add_option("--slot", options.worker.slot, "which of this machine's workers it is, from 0: each has GPUs of its own")
+      ->check(CLI::Range(0, 1023));
   app.add_option("--advertise", options.worker.advertise, "the address that other workers are told: HOST[:PORT]");
   app.add_option("--interface", options.worker.interface_cidr, "use this machine's address within a network, as in 10.0.0.0/16");
   app.add_option("--data-root", options.worker.data_root, "open data only under this folder");

@@ -137,6 +137,7 @@ std::vector<std::string> UvProcesses::command_line(const WorkerProcess& process,
                                     "--join",    process.coordinator,
                                     "--key-fd",  std::to_string(kKeyDescriptor),
                                     "--threads", std::to_string(process.threads)};
+  if (!process.standby) words.insert(words.end(), {"--slot", std::to_string(process.slot)});
   if (process.standby) words.push_back("--standby");
   if (options.die_with_parent) words.insert(words.end(), {"--parent", std::to_string(getpid())});
   words.insert(words.end(), options.arguments.begin(), options.arguments.end());

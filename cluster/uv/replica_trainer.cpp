@@ -8,6 +8,7 @@
 #include "cluster/data/data_print.h"
 #include "cluster/data/remote_source.h"
 #include "cluster/exchange_tail.h"
+#include "cluster/worker_gpus.h"
 #include "src/core/warning.h"
 #include "src/io/digest.h"
 #include "src/train/device_choice.h"
@@ -29,12 +30,12 @@ std::unique_ptr<SourceOpener> remote_opener(const Welcome& welcome, const Replic
   return std::make_unique<RemoteOpener>(welcome.sources, *options.examples);
 }
 
-TrainerOptions trainer_options(const Welcome& welcome, SourceOpener* opener, TraceRing* trace) {
-  TrainerOptions trainer{.threads = welcome.threads, .measure = false, .opener = opener, .trace = trace};
+TrainerOptions trainer_options(const Welcome& welcome, SourceOpener* opener, const ReplicaTrainerOptions& options) {
+  TrainerOptions trainer{.threads = welcome.threads, .measure = false, .opener = opener, .trace = options.trace};
   if (!welcome.tuning.empty()) trainer.tuning = Json::parse(welcome.tuning, "tuning");
   trainer.shards = placement_of(job_of(welcome)).shards;
   const Json job = Json::parse(welcome.job, "job");
-  choose_device(device_of(job), "device", static_cast<int>(welcome.id) - 1, &trainer);
+  choose_device(device_of(job), "device", options.slot, gpus_of_worker(job, "job"), &trainer);
   return trainer;
 }
 
@@ -132,7 +133,7 @@ ReplicaTrainer::ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptio
     : opener_(options.opener),
       worker_(welcome.id),
       remote_(remote_opener(welcome, options)),
-      trainer_(job_of(welcome), trainer_options(welcome, remote_ ? remote_.get() : options.opener, options.trace)),
+      trainer_(job_of(welcome), trainer_options(welcome, remote_ ? remote_.get() : options.opener, options)),
       policy_(policy_of(trainer_)),
       codec_(delta_codec_of(trainer_, policy_.coded_steps() || policy_.partial() ? Json() : policy_.codec, welcome.id)),
       inner_codec_(delta_codec_of(trainer_, policy_.inner.codec, kInnerStream | welcome.id)),

@@ -37,6 +37,7 @@ struct ReplicaTrainerOptions {
   SourceOpener* opener = nullptr;         // of what the worker reads itself; see TrainerOptions. Outlives the trainer
   ExampleClient* examples = nullptr;      // of data that the coordinator sends; null: there are none. Outlives the trainer
   TraceRing* trace = nullptr;             // of the timeline; outlives the trainer
+  int slot = 0;                           // of this worker on its machine
 };
 
 class ReplicaTrainer {

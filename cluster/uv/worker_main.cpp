@@ -129,7 +129,7 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
         transport_(loop, {.key = key}),
         opener_(options.data_root.empty() ? nullptr : std::make_unique<RootedOpener>(options.data_root)),
         examples_([this] { wake_examples(); }),
-        replica_(*this, [this] { wake(); }, {.opener = opener_.get(), .examples = &examples_, .trace = &trace_}),
+        replica_(*this, [this] { wake(); }, {.opener = opener_.get(), .examples = &examples_, .trace = &trace_, .slot = options.slot}),
         patient_(options.patient),
         record_path_(options.record) {
     WorkerOptions worker{.coordinators = options.coordinators, .name = options.name, .host = host_identity(), .site = options.site};

@@ -17,6 +17,7 @@ struct WorkerMainOptions {
   std::string data_root;  // data are opened only under it; empty: anywhere
   std::string site;       // which workers are near this one; empty: those of its host
   int threads = 0;
+  int slot = 0;    // among the workers of this machine: which GPUs are its own
   int parent = 0;  // ends when this process does
   double give_up_ms = 120'000;
   bool started_by_us = false;  // Ctrl-C is the launcher's business

@@ -74,7 +74,7 @@ perigee_status perigee_job_train(perigee_job* job, const perigee_train_options* 
     }
     SessionOptions session_options{.folder = given.folder != nullptr};
     session_options.trainer.threads = threads;
-    choose_device(device_of(description->json()), description->where() + ": device", 0, &session_options.trainer);
+    choose_device(description->json(), description->where() + ": device", &session_options.trainer);
     if (given.folder) session_options.out = given.folder;
     if (given.resume) session_options.resume = given.resume;
     Session session(*description, std::move(session_options));

@@ -2,21 +2,59 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
+#include "src/core/config.h"
 #include "src/core/error.h"
 #include "src/device/gpu.h"
 
 namespace perigee {
 namespace {
 
-constexpr const char* kKnown = "cpu, ref, cuda, cuda:N, auto, check:cpu,ref or check:cuda,ref";
-constexpr std::string_view kCheck = "check:", kBesideRef = ",ref";
+constexpr const char* kKnown = "cpu, ref, cuda, cuda:N, cuda:0-3, cuda:0,2, auto, check:cpu,ref or check:cuda,ref";
+constexpr std::string_view kCheck = "check:", kBesideRef = ",ref", kCuda = "cuda:";
 
-// Of this machine, that worker's.
-int shared_out(int worker) {
+// "0-2,5": what stands behind "cuda:"; empty when it is none.
+std::vector<int> listed(std::string_view text) {
+  constexpr int kMost = 1024;
+  std::vector<int> devices;
+  const char *at = text.data(), *const end = at + text.size();
+  const auto number = [&](int* value) {
+    const auto [last, status] = std::from_chars(at, end, *value);
+    const bool good = status == std::errc() && last != at && *value >= 0 && *value < kMost;
+    at = last;
+    return good;
+  };
+  while (true) {
+    int first = 0;
+    if (!number(&first)) return {};
+    int last = first;
+    if (at != end && *at == '-' && (++at, !number(&last) || last < first)) return {};
+    for (int device = first; device <= last; ++device) devices.push_back(device);
+    if (at == end) return devices;
+    if (*at++ != ',') return {};
+  }
+}
+
+std::vector<int> of_machine() {
   std::string why;
-  const int devices = Gpu::count(&why);
-  return devices > 0 ? worker % devices : 0;
+  std::vector<int> devices(static_cast<size_t>(Gpu::count(&why)));
+  std::iota(devices.begin(), devices.end(), 0);
+  return devices;
+}
+
+// Those of worker number `worker` among so many a worker.
+std::vector<int> share_of(const std::vector<int>& devices, int worker, int gpus, const std::string& where) {
+  const auto each = static_cast<size_t>(std::max(1, gpus));
+  if (devices.empty()) return {0};  // there is none: whoever wants it hears that
+  if (each > devices.size())
+    throw Error(ErrorKind::usage, {.where = where,
+                                   .what = "a worker is to train on more GPUs than there are",
+                                   .got = "devices = " + std::to_string(gpus),
+                                   .expected = "at most " + std::to_string(devices.size()),
+                                   .hint = "`perigee doctor` lists the GPUs of this machine"});
+  const size_t first = static_cast<size_t>(worker) % (devices.size() / each) * each;
+  return {devices.begin() + static_cast<std::ptrdiff_t>(first), devices.begin() + static_cast<std::ptrdiff_t>(first + each)};
 }
 
 }  // namespace
@@ -26,13 +64,26 @@ std::string device_of(const Json& job) {
   return device && device->is_string() ? device->as_string() : "cpu";
 }
 
-void choose_device(const std::string& device, const std::string& where, int worker, TrainerOptions* options) {
-  const auto choose = [&](Backend backend, int index = 0) { options->backend = backend, options->devices = {index}; };
+int gpus_of(const Json& job, const std::string& where) {
+  constexpr int64_t kMost = 64;
+  if (job.find("devices")) return static_cast<int>(Config(job, where).integer_in("devices", 1, kMost, 1));
+  const std::string device = device_of(job);
+  return device.starts_with(kCuda) ? std::max<int>(1, static_cast<int>(listed(std::string_view(device).substr(kCuda.size())).size())) : 1;
+}
+
+void choose_device(const Json& job, const std::string& where, TrainerOptions* options) {
+  choose_device(device_of(job), where, 0, gpus_of(job, where), options);
+}
+
+void choose_device(const std::string& device, const std::string& where, int worker, int gpus, TrainerOptions* options) {
+  const auto choose = [&](Backend backend, std::vector<int> devices = {0}) {
+    options->backend = backend, options->devices = std::move(devices);
+  };
   options->check = false;
   if (device.starts_with(kCheck) && device.ends_with(kBesideRef) && device.size() > kCheck.size() + kBesideRef.size()) {
     const std::string checked = device.substr(kCheck.size(), device.size() - kCheck.size() - kBesideRef.size());
     if (checked == "cpu" || checked.starts_with("cuda")) {
-      choose_device(checked, where, worker, options);
+      choose_device(checked, where, worker, gpus, options);
       options->check = true;
       return;
     }
@@ -40,14 +91,11 @@ void choose_device(const std::string& device, const std::string& where, int work
   std::string why;
   if (device == "cpu") return choose(Backend::cpu);
   if (device == "ref") return choose(Backend::ref);
-  if (device == "auto") return Gpu::count(&why) > 0 ? choose(Backend::cuda, shared_out(worker)) : choose(Backend::cpu);
-  if (device == "cuda") return choose(Backend::cuda, shared_out(worker));
-  if (device.starts_with("cuda:")) {
-    int index = -1;
-    const char* const end = device.data() + device.size();
-    const auto [last, status] = std::from_chars(device.data() + 5, end, index);
-    if (status == std::errc() && last == end && index >= 0) return choose(Backend::cuda, index);
-  }
+  if (device == "auto" && Gpu::count(&why) == 0) return choose(Backend::cpu);
+  if (device == "auto" || device == "cuda") return choose(Backend::cuda, share_of(of_machine(), worker, gpus, where));
+  if (device.starts_with(kCuda))
+    if (const std::vector<int> devices = listed(std::string_view(device).substr(kCuda.size())); !devices.empty())
+      return choose(Backend::cuda, share_of(devices, worker, gpus, where));
   throw Error(ErrorKind::usage, {where, "there is no such device", "'" + device + "'", kKnown,
                                  nearest_hint(device, {"cpu", "ref", "auto", "cuda", "cuda:0", "check:cpu,ref", "check:cuda,ref"})});
 }

@@ -1,5 +1,5 @@
-// What a job's "device" and --device say: "cpu", "ref", "cuda", "cuda:1", "auto" (a GPU where there is one, else the CPU), "check:cpu,ref",
-// "check:cuda,ref" (each kernel beside the reference).
+// What a job's "device" and --device say: "cpu", "ref", "cuda", "cuda:1", "cuda:0-3", "cuda:0,2", "auto" (a GPU where there is one, else the
+// CPU), "check:cpu,ref"; and "devices": how many GPUs.
 #pragma once
 
 #include <string>
@@ -9,11 +9,15 @@
 
 namespace perigee {
 
-// Error(usage) when there is no such device, with `where` in front. Writes backend, device and check. `worker`: of several on this machine,
-// counted from 0; "auto" and "cuda" share out the GPUs among them.
-void choose_device(const std::string& device, const std::string& where, int worker, TrainerOptions* options);
+// Error(usage) when there is no such device, with `where` in front. Writes backend, devices and check. `worker`: of several on this machine,
+// counted from 0; each takes `gpus` of those that are named ("auto" and "cuda" name all), no two the same as long as there are enough.
+void choose_device(const std::string& device, const std::string& where, int worker, int gpus, TrainerOptions* options);
+// For who trains alone: all that the job names.
+void choose_device(const Json& job, const std::string& where, TrainerOptions* options);
 
 // The job's "device"; "cpu" when it names none.
 std::string device_of(const Json& job);
+// How many GPUs train together: "devices", else as many as "device" lists. Error(model).
+int gpus_of(const Json& job, const std::string& where);
 
 }  // namespace perigee

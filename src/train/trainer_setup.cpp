@@ -53,7 +53,8 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options)
   // "batch" is one GPU's.
   const auto gpus = options_.backend == Backend::cuda ? static_cast<int64_t>(options_.devices.size()) : 1;
   const int64_t batch = data.integer_in("batch", 1, int64_t{1} << 24, 32);
-  batch_ = batch * gpus;
+  const int64_t global = data.integer_in("global_batch", 0, int64_t{1} << 24, 0);  // of all together
+  batch_ = gpus > 1 && global > 0 ? global : batch * gpus;
   read_placement(data);  // says what is wrong with it; only a cluster goes by it
   seed_ = static_cast<uint64_t>(config.integer("seed", 0));
   epochs_ = config.integer_in("epochs", 0, int64_t{1} << 32, 1);
@@ -89,9 +90,10 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options)
                                                            .trace = options_.trace});
   planned_examples_ = epochs_ * train_->size();
   // "steps" counts batches of all GPUs together, as of all workers.
+  const int64_t counted = gpus > 1 && global > 0 ? global : batch;
   if (max_steps_ > 0)
-    planned_examples_ = epochs_ > 0 && config.has("epochs") ? std::min(planned_examples_, max_steps_ * batch) : max_steps_ * batch;
-  max_steps_ = (max_steps_ + gpus - 1) / gpus;
+    planned_examples_ = epochs_ > 0 && config.has("epochs") ? std::min(planned_examples_, max_steps_ * counted) : max_steps_ * counted;
+  max_steps_ = (max_steps_ * counted + batch_ - 1) / batch_;
   measure();
 }
 

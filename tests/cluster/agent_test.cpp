@@ -114,6 +114,8 @@ TEST_F(AgentTest, StartsTheWorkersItIsAskedFor) {
   EXPECT_EQ(processes.started[1].name, "host/1");
   EXPECT_EQ(processes.started[0].coordinator, "host:7700");
   EXPECT_EQ(processes.started[0].threads, 2u);
+  EXPECT_EQ(processes.started[0].slot, 0u);
+  EXPECT_EQ(processes.started[1].slot, 1u);
   EXPECT_EQ(agent.processes(), 2u);
 }
 
@@ -148,6 +150,7 @@ TEST_F(AgentTest, RestartsACrashedWorkerAfterAGrowingPause) {
     EXPECT_TRUE(processes.alive.empty()) << "not at once";
     pass();
     EXPECT_EQ(processes.alive.size(), 1u);
+    EXPECT_EQ(processes.started.back().slot, 0u) << "the GPUs of the one that was lost";
     EXPECT_GT(clock.now - before, last_pause);
     last_pause = clock.now - before;
   }

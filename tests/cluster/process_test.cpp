@@ -99,7 +99,8 @@ TEST_F(ProcessTest, ChildGetsItsKeyAndNothingElse) {
   EXPECT_EQ(end.code, 0);
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[0], "key c0ffee 6");
-  EXPECT_EQ(lines[1], "perigee worker report --join 127.0.0.1:1 --key-fd 3 --threads 3 --parent " + std::to_string(getpid()) + " ");
+  EXPECT_EQ(lines[1],
+            "perigee worker report --join 127.0.0.1:1 --key-fd 3 --threads 3 --slot 0 --parent " + std::to_string(getpid()) + " ");
   EXPECT_EQ(lines[2], "open 0 1 2 3");
 }
 

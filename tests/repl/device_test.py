@@ -1,5 +1,6 @@
 """Trains with `perigee train --device cuda:0` where the shim's module (tests/cuda/shim) stands in for a GPU: the program's way from its options to the
-device and back, and what a user is told when something is wrong. device_test.py PROGRAM MODULE"""
+device and back, and what a user is told when something is wrong. FAKES has an NCCL that adds up on the host.
+device_test.py PROGRAM MODULE FAKES"""
 
 import array
 import json
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-PROGRAM, MODULE = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
+PROGRAM, MODULE, FAKES = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:4])
 JOB = {
     "name": "small",
     "network": [
@@ -75,7 +76,7 @@ def trains_with_our_kernels(job):
 
 
 def survives_a_fault_of_the_device(job):
-    text = perigee("train", job, "--device", "cuda:0", "--out", "spoiled", "--log", "plain", expect=7, PERIGEE_SHIM_FAULT="launch:260")
+    text = perigee("train", job, "--device", "cuda:0", "--out", "spoiled", "--log", "plain", expect=7, PERIGEE_SHIM_FAULT="launch:220", PERIGEE_CUDA_BRANCHES="1")
     has(text, "cuda:0", "illegal memory access", "PERIGEE_CUDA_BLOCKING=1")
     perigee("train", "--resume", "spoiled", "--device", "cuda:0", "--log", "plain")
     same_model("spoiled", "ref")
@@ -95,15 +96,46 @@ def says_what_is_wrong(job):
 # Each worker dies after so many kernels; another takes its place, until the work is done.
 def workers_are_replaced(job):
     text = perigee("train", job, "--set", "devices=2", "--set", "averaging=periodic", "--set", "epochs=10", "--out", "workers", "--log", "json",
-                   PERIGEE_SHIM_DEVICES="2", PERIGEE_SHIM_FAULT="launch:500")
+                   PERIGEE_SHIM_DEVICES="2", PERIGEE_SHIM_FAULT="launch:500", PERIGEE_CUDA_BRANCHES="1")
     has(text, "illegal memory access", '"event":"end"')
+
+
+def report_of(folder):
+    return json.loads((pathlib.Path(folder) / "report.json").read_text(encoding="utf-8"))
+
+
+# Four GPUs of one process, two of each of two processes that exchange gradients over sockets, four workers: the same examples in each step.
+def gpus_train_together(job):
+    plain = ("--set", 'optimizer={"type": "sgd", "lr": 0.05}', "--log", "plain")
+    four = {"PERIGEE_SHIM_DEVICES": "4", "PERIGEE_SHIM_MEMORY": "open", "PERIGEE_CUDA_LIBRARIES": FAKES}
+    perigee("train", job, "--workers", "4", "--device", "cpu", "--threads", "1", *plain, "--out", "four_workers")
+    perigee("train", job, "--set", "data.batch=32", "--device", "ref", "--threads", "4", *plain, "--out", "four_threads")
+    perigee("train", job, "--device", "cuda:0-3", *plain, "--out", "together", **four)
+    perigee("train", job, "--set", "devices=4", "--set", "deterministic=true", *plain, "--out", "in_a_tree", **four)
+    perigee("train", job, "--workers", "2", "--device", "cuda:0-3", *plain, "--out", "two_by_two", **four)
+    for folder in ("four_threads", "together", "in_a_tree", "two_by_two"):
+        same_model(folder, "four_workers", tolerance=2e-6)
+    told = perigee("train", job, "--device", "cuda:0,1", *plain, "--out", "no_nccl", **{**four, "PERIGEE_CUDA_LIBRARIES": ""})
+    has(told, "cuda:0,1", "copies between the GPUs: NCCL")
+    has(perigee("train", job, "--set", "devices=3", expect=2, PERIGEE_SHIM_DEVICES="2"), "more GPUs than there are", "devices = 3", "at most 2")
+    has(perigee("train", job, "--device", "cuda:0-2", "--workers", "2", expect=2, **four), "shared out evenly", "2 workers, 3 GPUs")
+    has(perigee("train", job, "--device", "cuda:0,7", expect=2, **four), "there is no such device", "cuda:7")
+
+
+# A GPU of the first process is lost: the process ends with it and another takes its place and its GPUs.
+def teams_are_replaced(job):
+    text = perigee("train", job, "--workers", "2", "--device", "cuda:0-3", "--set", "epochs=10", "--out", "replaced", "--log", "json",
+                   PERIGEE_SHIM_DEVICES="4", PERIGEE_SHIM_MEMORY="open", PERIGEE_CUDA_LIBRARIES=FAKES, PERIGEE_SHIM_FAULT="launch@1:400")
+    has(text, "illegal memory access", "cuda:1", '"event":"end"')
+    assert "cuda:3" not in text, text
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         pathlib.Path("job.json").write_text(json.dumps(JOB), encoding="utf-8")
-        for check in (trains_like_the_reference, trains_with_our_kernels, survives_a_fault_of_the_device, says_what_is_wrong, workers_are_replaced):
+        for check in (trains_like_the_reference, trains_with_our_kernels, survives_a_fault_of_the_device, says_what_is_wrong, workers_are_replaced,
+                      gpus_train_together, teams_are_replaced):
             check("job.json")
             print(f"ok {check.__name__}", flush=True)
 

@@ -13,7 +13,7 @@ namespace {
 
 TrainerOptions checked(const char* device) {
   TrainerOptions options;
-  choose_device(device, "test", 0, &options);
+  choose_device(device, "test", 0, 1, &options);
   return options;
 }
 
