@@ -168,7 +168,7 @@ int PlanCompiler::external_index(ValueId id) const {
 bool PlanCompiler::wants_channels_last(const Node& node, int output) const {
   const Type& type = node.outputs[static_cast<size_t>(output)];
   if (options_.backend == Backend::ref || type.shape.rank() != 4) return false;
-  if (node.op->image) return !node.op->gives_weight;
+  if (node.op->image) return !node.op->gives_weight && !flattened(node, output);
   if (!node.op->elementwise) return false;
   for (const ValueId& id : node.inputs) {
     if (id.node < 0 || graph_.type(id).shape != type.shape) continue;
@@ -266,7 +266,8 @@ void PlanCompiler::add_node(const Node& node) {
       step.in.push_back({.index = kAbsent});
       continue;
     }
-    const bool activations = node.op->image && options_.backend != Backend::ref && graph_.type(id).shape.rank() == 4 &&
+    const bool gradient = takes_any_order(node, step.in.size());
+    const bool activations = !gradient && node.op->image && options_.backend != Backend::ref && graph_.type(id).shape.rank() == 4 &&
                              sliced(id) != Sliced::whole && !at(id).view.channels_last();
     step.in.push_back(activations ? copy_of(id, true) : at(id));
   }

@@ -42,7 +42,9 @@ class PlanCompiler {
   bool reuse_input(const Node& node, const PlanStep& step, Operand& out);
   void choose_kernel(const Node& node, PlanStep& step);
   std::vector<const Kernel*> candidates_of(const PlanStep& step) const;
-  // For a device (plan_join.cpp).
+  // For a device (plan_device.cpp).
+  bool flattened(const Node& node, int output) const;
+  bool takes_any_order(const Node& node, size_t operand) const;
   void find_joins();
   bool join(const Node& node, PlanStep& step);
   [[noreturn]] void no_kernel(const Node& node, const PlanStep& step) const;

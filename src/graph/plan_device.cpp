@@ -1,5 +1,5 @@
-// Sums that cost no pass of their own on a device: where gradients meet (a residual's two ways), the later convolution's gradient is added to
-// the earlier one's memory by the kernel that computes it.
+// What costs no pass of its own on a device. Where gradients meet (a residual's two ways), the later convolution's gradient is added to the
+// earlier one's memory by the kernel that computes it. Where only our own kernels take an op, operands lie as their other users want them.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -12,7 +12,31 @@ namespace {
 
 bool is_op(const Node& node, std::string_view name) { return name == node.op->name; }
 
+// conv2d_pool and its gradients: our own kernels alone, which take every operand in any order.
+bool is_pooled(const Node& node) { return std::string_view(node.op->name).starts_with("conv2d_pool"); }
+
 }  // namespace
+
+// dy, y and the positions of a pooled convolution's gradients.
+bool PlanCompiler::takes_any_order(const Node& node, size_t operand) const {
+  return options_.backend == Backend::cuda && is_pooled(node) && !is_op(node, "conv2d_pool") && operand < 3;
+}
+
+// A result of a kernel that writes any order, which everybody reads in the block's: what comes before the first dense layer.
+bool PlanCompiler::flattened(const Node& node, int output) const {
+  if (options_.backend != Backend::cuda || !is_pooled(node)) return false;
+  const auto reads = [&](const Node& user) {
+    return live_[static_cast<size_t>(user.id)] &&
+           std::find(user.inputs.begin(), user.inputs.end(), ValueId{node.id, output}) != user.inputs.end();
+  };
+  bool flat = false;
+  for (const Node& user : graph_.nodes()) {
+    if (!reads(user) || is_pooled(user)) continue;
+    if (!is_op(user, "reshape")) return false;
+    flat = true;
+  }
+  return flat;
+}
 
 void PlanCompiler::find_joins() {
   if (options_.backend != Backend::cuda) return;
