@@ -29,7 +29,7 @@ void DeviceCheck::run_step(size_t index, CudaQueue& queue, const StepInfo* step)
   KernelCall call = run_.call(index);
   const std::vector<View> in = fetch(call.in, call.n_in, &copies), before = fetch(call.out, call.n_out, &copies);
   call.in = in.data(), call.out = before.data();
-  call.step = &step_, call.queue = nullptr, call.scratch = nullptr, call.packed = nullptr, call.accumulate = false;
+  call.step = &step_, call.queue = nullptr, call.scratch = nullptr, call.packed = nullptr;
   checker_.before(index, call);
   run_.queue_step(index, queue, step);
   gpu_.check_queue(run_.plan().steps()[index].op->name);

@@ -37,8 +37,8 @@ std::string error_of(Trainer& trainer) {
 }
 
 TEST(DeviceCheck, TrainsWithTheSameBitsWhereEveryKernelAgrees) {
-  for (const char* more : {"", R"(, "precision": "bf16")"}) {
-    Trainer plain(noisy_job(more), {.backend = Backend::cuda}), beside(noisy_job(more), checked("check:cuda,ref"));
+  for (const Job& job : {noisy_job(), noisy_job(R"(, "precision": "bf16")"), meeting_job()}) {
+    Trainer plain(job, {.backend = Backend::cuda}), beside(job, checked("check:cuda,ref"));
     for (int step = 0; step < 5; ++step) EXPECT_EQ(plain.step().loss, beside.step().loss) << step;
     EXPECT_EQ(bits_of(plain), bits_of(beside));
   }

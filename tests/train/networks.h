@@ -37,6 +37,16 @@ inline Job noisy_job(const std::string& more = "") {
       more);
 }
 
+// Its gradients meet: at the first block of an earlier result and a convolution's, at the second of two convolutions'.
+inline Job meeting_job(const std::string& more = "") {
+  const std::string conv = R"({"type": "conv2d", "out": 4, "kernel": 3, "padding": 1, "bias": false)";
+  const std::string block = R"({"type": "residual", "activation": "relu", "layers": [)" + conv +
+                            R"(}, {"type": "batchnorm", "activation": "relu"}, )" + conv + R"(}, "batchnorm"])";
+  return job_of("[" + conv + R"(, "stride": 2}, "batchnorm", )" + block + "}," + block + R"(, "shortcut": [)" + conv +
+                    R"(}, "batchnorm"]}, {"type": "global_pool", "kind": "average"}, {"type": "dense", "out": 10}])",
+                more);
+}
+
 // Parameters, states and optimiser slots, as bits.
 struct Bits {
   std::vector<std::byte> parameters, slots, states;
