@@ -103,8 +103,9 @@ int clear(void* memory, size_t bytes, void* stream) {
   return counted(&CudaCounts::launches, cudaMemsetAsync(memory, 0, bytes, stream_of(stream)));
 }
 
+// Relaxed: what a library allocates or loads on a first call is no work of the stream, and must not end the capture.
 int begin_capture(void* stream) {
-  const int status = told(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal));
+  const int status = told(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeRelaxed));
   count_nothing(status == cudaSuccess);
   return status;
 }

@@ -41,7 +41,7 @@ TEST(GpuParity, EveryKernelAgreesWithTheReference) {
             SCOPED_TRACE(text_of(kernel) + " on " + variant_text(tested, variant));
             try {
               if (bench.run(kernel, variant)) ran.insert(&kernel);
-            } catch (const Error& error) {  // the others are tried still
+            } catch (const Error& error) {                                      // the others are tried still
               if (error.parts().what.starts_with("this library is missing")) {  // LAPACK, which the reference of linear algebra is
                 untried.emplace(&kernel, error.what());
                 break;

@@ -141,7 +141,7 @@ export -f accuracy sanitize program check test_of
 export out root here rehearse
 
 part "NVIDIA's libraries" 20 bash -c 'check libraries'
-part "ops beside the reference" 90 bash -c 'test_of gpu_parity_test'
+part "ops beside the reference" 120 bash -c 'test_of gpu_parity_test'
 part "layers and their gradients" 60 bash -c 'test_of gpu_layers_test'
 part "LeNet to accuracy" 60 bash -c accuracy
 if ((bench)); then
