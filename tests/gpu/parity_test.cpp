@@ -27,34 +27,49 @@ TEST(GpuParity, EveryKernelAgreesWithTheReference) {
   GpuSite site;
   std::set<const Kernel*> ran, tried, wrong;
   std::map<const Kernel*, std::string> untried;
+  // What is no f32 runs in the first layout alone.
+  const auto try_all = [&](const OpCase& tested, Bench& bench, std::span<const Variant> variants) {
+    for (const KernelList& list : site.gpu.module().kernels())
+      for (const Kernel& kernel : std::span(list.first, list.count)) {
+        if (tested.op != kernel.op) continue;
+        for (const Variant& variant : variants) {
+          if (variant.accumulate && !(kernel.accumulates && bench.sums())) continue;
+          if (wrong.contains(&kernel)) continue;  // once told is enough
+          tried.insert(&kernel);
+          SCOPED_TRACE(text_of(kernel) + " on " + variant_text(tested, variant));
+          try {
+            if (bench.run(kernel, variant)) ran.insert(&kernel);
+          } catch (const Error& error) {                                      // the others are tried still
+            if (error.parts().what.starts_with("this library is missing")) {  // LAPACK, which the reference of linear algebra is
+              untried.emplace(&kernel, error.what());
+              break;
+            }
+            ADD_FAILURE() << error.what();
+            wrong.insert(&kernel);
+          } catch (const std::exception& error) {
+            ADD_FAILURE() << error.what();
+            wrong.insert(&kernel);
+          }
+          if (bench.failed()) wrong.insert(&kernel);
+        }
+      }
+  };
   for (uint64_t seed = 0; seed < seeds; ++seed)
     for (const OpCase& tested : all_cases(seed)) {
       if (op_named(tested.op).alias) continue;
-      Bench bench(tested, seed, site);
-      for (const KernelList& list : site.gpu.module().kernels())
-        for (const Kernel& kernel : std::span(list.first, list.count)) {
-          if (tested.op != kernel.op) continue;
-          for (const Variant& variant : std::span(kVariants, in_brief() ? 4 : std::size(kVariants))) {
-            if (variant.accumulate && !(kernel.accumulates && bench.sums())) continue;
-            if (wrong.contains(&kernel)) continue;  // once told is enough
-            tried.insert(&kernel);
-            SCOPED_TRACE(text_of(kernel) + " on " + variant_text(tested, variant));
-            try {
-              if (bench.run(kernel, variant)) ran.insert(&kernel);
-            } catch (const Error& error) {                                      // the others are tried still
-              if (error.parts().what.starts_with("this library is missing")) {  // LAPACK, which the reference of linear algebra is
-                untried.emplace(&kernel, error.what());
-                break;
-              }
-              ADD_FAILURE() << error.what();
-              wrong.insert(&kernel);
-            } catch (const std::exception& error) {
-              ADD_FAILURE() << error.what();
-              wrong.insert(&kernel);
-            }
-            if (bench.failed()) wrong.insert(&kernel);
-          }
+      for (const Dtype storage : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}) {
+        const size_t variants = storage != Dtype::f32 ? 1 : in_brief() ? 4 : std::size(kVariants);
+        std::unique_ptr<Bench> bench;
+        try {
+          bench = std::make_unique<Bench>(tested, seed, site, storage);
+        } catch (const Error& error) {
+          if (storage == Dtype::f32) throw;
+          continue;  // an operand of the op is never stored so
         }
+        try_all(tested, *bench, std::span(kVariants, variants));
+        bench.reset();
+        site.gpu.forget_kept();
+      }
     }
   for (const Kernel* kernel : tried) {
     if (ran.contains(kernel) || wrong.contains(kernel)) continue;
