@@ -309,8 +309,11 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) combine_kernel(CudaCombineCall call) {
   for (int64_t i = thread_of_grid(); i < call.elements; i += threads_of_grid()) {
     T values[kMostGpus];
+#pragma unroll 1
     for (int p = 0; p < call.n; ++p) values[p] = static_cast<const T*>(call.parts[p])[i];
+#pragma unroll 1
     for (int step = 1; step < call.n; step *= 2)
+#pragma unroll 1
       for (int p = 0; p + step < call.n; p += 2 * step) {
         if constexpr (std::is_integral_v<T>) values[p] = max(values[p], values[p + step]);
         else values[p] += values[p + step];
