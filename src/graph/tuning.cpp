@@ -63,8 +63,8 @@ std::string plain(std::string name) {
   return name;
 }
 
-// What makes two calls alike: op, dtypes, shapes without the batch, memory order. The shapes of operands and results tell stride and padding
-// apart well enough.
+// What makes two calls alike: op, dtypes, shapes without the batch, memory order. The shapes of operands and results tell stride and
+// padding apart well enough.
 std::string signature_of(const PlanStep& step, bool exact) {
   std::string key = step.op->name;
   for (const auto* operands : {&step.in, &step.out}) {

@@ -21,8 +21,8 @@ constexpr double kBetter = 0.97;       // of the time until now: what comes firs
 constexpr double kHopeless = 3;        // times the best: one sample will do
 constexpr double kBudgetSeconds = 60;  // then steps that are left take what comes first
 
-// How long something takes on the device. Each sample finds L2 alike: where the plan does not fit, emptied by a pass over other memory; where
-// it does, as the same call left it, for so it is in a step. Either goes before the sample, so that the host is ahead of the device.
+// How long something takes on the device. Each sample finds L2 alike: where the plan does not fit, emptied by a pass over other memory;
+// where it does, as the same call left it, for so it is in a step. Either goes before the sample, so that the host is ahead of the device.
 class DeviceTimer {
  public:
   DeviceTimer(Gpu& gpu, size_t plan_bytes) : gpu_(gpu) {
