@@ -278,7 +278,7 @@ class Bench {
       const double x = load_as<double>(truth.view(), i);
       if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
     }
-    const double tolerance = storage_ == Dtype::f64 ? 1e-12 : tested_.tolerance;
+    const double tolerance = storage_ == Dtype::f64 && got.dtype == Dtype::f64 ? 1e-12 : tested_.tolerance;
     // One rounding to what results are stored as.
     const double rounding = got.dtype == Dtype::bf16 ? 0x1p-8 : got.dtype == Dtype::f16 ? 0x1p-11 : 0;
     int64_t i = 0, wrong = 0;
@@ -289,9 +289,9 @@ class Bench {
       const double x = load_as<double>(got, offset_of(got, index));
       const double scale =
           op_.elementwise && op_.name != std::string_view("fused") ? std::abs(expected) + std::abs(start) : largest + std::abs(start);
-      const bool right = std::isnan(expected) ? std::isnan(x)
-                                              : x == expected || std::abs(x - expected) <=
-                                                                     (tolerance + rounding) * scale + (rounding > 0 ? 1e-6 : 1e-37);
+      const bool right = std::isnan(expected)
+                             ? std::isnan(x)
+                             : x == expected || std::abs(x - expected) <= (tolerance + rounding) * scale + (rounding > 0 ? 1e-6 : 1e-37);
       if (!right && ++wrong <= 2)
         ADD_FAILURE() << "element " << i - 1 << ": " << x << " instead of " << expected << " (largest " << largest << ")";
     });
