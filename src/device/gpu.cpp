@@ -17,7 +17,8 @@ const CudaModule* module_of_machine(std::string* why) {
 }
 
 // Codes of CUDA's runtime that say more than their message.
-constexpr int kOutOfMemory = 2, kOldDriver = 35, kNoDevice = 100, kNoImage = 209, kFirstSticky = 700, kLastSticky = 719;
+constexpr int kOutOfMemory = 2, kOldDriver = 35, kNoDevice = 100, kNoImage = 209, kFirstSticky = 700, kLastSticky = 719,
+              kFirstOfCaptures = 900, kLastOfCaptures = 909;
 
 std::string hint_for(int status) {
   if (status == kOldDriver) return "the NVIDIA driver is older than this build's CUDA; `perigee doctor` shows both; update the driver";
@@ -149,6 +150,19 @@ size_t Gpu::free_bytes() {
 void Gpu::forget_kept() {
   release_kept();
   peak_ = allocated_;
+}
+
+GpuHandle Gpu::end_try(std::string* why) {
+  const int queued = std::exchange(queue_.status, 0);
+  const char* const failed = std::exchange(queue_.failed, nullptr);
+  void* graph = nullptr;
+  const int ended = module_->end_capture(queue_.stream, queued == 0 ? &graph : nullptr);
+  const int status = queued != 0 ? queued : ended;
+  if (status == 0) return {graph, module_->destroy_graph};
+  *why = queued == kLibraryFailed && failed ? failed : module_->message(status);
+  const bool of_captures = status >= kFirstOfCaptures && status <= kLastOfCaptures;
+  if (status != kLibraryFailed && !of_captures) check(status, "make a graph of " + *why);
+  return {};
 }
 
 void Gpu::wait() { check(module_->wait_for_stream(queue_.stream), "finish what was queued"); }

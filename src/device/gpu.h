@@ -98,6 +98,9 @@ class Gpu {
   // Runs `queue_work` without its work being done, and gives what can be launched instead, again and again.
   template <class QueueWork>
   GpuHandle capture(QueueWork queue_work);
+  // The same; null with the reason where the work cannot be captured, as when a library waits or allocates in it.
+  template <class QueueWork>
+  GpuHandle try_capture(QueueWork queue_work, std::string* why);
   void launch(const GpuHandle& graph) { check(module_->launch_graph(graph.get(), queue_.stream), "launch a step's graph"); }
 
   // Error(resources) when `status` is one: what it was `doing`.
@@ -108,6 +111,7 @@ class Gpu {
 
  private:
   friend class GpuMemory;
+  GpuHandle end_try(std::string* why);
   void keep(std::byte* data, size_t bytes) noexcept;
   void release_kept();
 
@@ -132,6 +136,13 @@ GpuHandle Gpu::capture(QueueWork queue_work) {
   }
   check(module_->end_capture(queue_.stream, &graph), "make a graph of a step");
   return {graph, module_->destroy_graph};
+}
+
+template <class QueueWork>
+GpuHandle Gpu::try_capture(QueueWork queue_work, std::string* why) {
+  check(module_->begin_capture(queue_.stream), "begin a graph");
+  queue_work();
+  return end_try(why);
 }
 
 }  // namespace perigee

@@ -113,7 +113,8 @@ class DeviceTuner {
   const uint64_t begin_ns_ = monotonic_ns();
 };
 
-// Waits, so that a fault is told with the op that it came from. A library that refuses is no fault: nothing depends on what it did.
+// Waits, so that a fault is told with the op that it came from. A library that refuses is no fault: nothing depends on what it did. Neither is
+// one that cannot be captured, which a step has to be.
 bool DeviceTuner::runs(const PlanStep& step, const Way& way, const KernelCall& call) {
   CudaQueue& queue = gpu_.queue();
   queue.algorithm = way.algorithm, queue.taken = 0;
@@ -125,7 +126,7 @@ bool DeviceTuner::runs(const PlanStep& step, const Way& way, const KernelCall& c
   }
   gpu_.check_queue(step_name(step));
   gpu_.check(gpu_.module().wait_for_stream(queue.stream), "run " + step_name(step));
-  return true;
+  return static_cast<bool>(gpu_.try_capture([&] { way.kernel->run(call); }, &refusal_));
 }
 
 // The call with room for a kernel that the plan has none for; nothing where the device has none either.

@@ -167,6 +167,19 @@ TEST_F(DeviceTuning, WhatALibraryRefusesRunsOnTheNextKernel) {
   EXPECT_NE(error.find("refused by the test"), std::string::npos) << error;
 }
 
+// A library that waits while it queues runs by itself, but not in a step's graph.
+TEST_F(DeviceTuning, WhatCannotBeCapturedRunsOnTheNextKernel) {
+  takes("linear/stand-in", {-2});
+  TrainerOptions options = kDevice;
+  options.measure = false;
+  for (const TrainerOptions& each : {options, kDevice}) {
+    warnings.clear();
+    Trainer trainer(tiny_job(), each);
+    EXPECT_EQ(ran(trainer, "linear/other"), 3);
+    EXPECT_NE(warnings.find("op 'linear' runs on another kernel, 'other'"), std::string::npos) << warnings;
+  }
+}
+
 // Later algorithms that are refused are no choice.
 TEST_F(DeviceTuning, AnAlgorithmThatIsRefusedIsPassedOver) {
   takes("linear/stand-in", {1, 0.5, -1});
