@@ -13,6 +13,7 @@
 #include "repl/command.h"
 #include "repl/describe_fragments.h"
 #include "repl/describe_inner.h"
+#include "repl/describe_memory.h"
 #include "repl/describe_table.h"
 #include "repl/display.h"
 #include "repl/load.h"
@@ -30,12 +31,14 @@ namespace {
 struct Options {
   std::string what;
   std::vector<std::string> settings;
+  std::string device;
   bool json = false;
 } options;
 
 void declare(CLI::App& app) {
   app.add_option("what", options.what, "a script, a job, a model file or a run folder")->required();
   app.add_option("--set", options.settings, "set a value of the job first")->allow_extra_args(false);
+  app.add_option("--device", options.device, "where it would be trained: cpu, cuda, cuda:N or auto; the default is the job's");
   app.add_flag("--json", options.json, "print the job as JSON");
 }
 
@@ -186,15 +189,15 @@ void describe_job(const Job& job) {
   TrainerOptions where_to;
   std::string why;
   const std::string device = device_of(job.json());
-  if (!device.starts_with("cuda") || Gpu::count(&why) > 0) choose_device(job.json(), job.where() + ": device", &where_to);
+  choose_device(job.json(), job.where() + ": device", &where_to);
+  if (device.starts_with("cuda") && Gpu::count(&why) == 0) where_to = {};
   Trainer trainer(job, where_to);
   std::printf("%s: %s\n\n", job.name().c_str(), trainer.train_source().describe().c_str());
   print_table(trainer.model());
   std::printf("\nbatch %lld on %d threads, %lld examples at a time; %s of memory while training, data not counted\n",
               static_cast<long long>(trainer.batch()), trainer.threads(), static_cast<long long>(trainer.sub_batch()),
               bytes_text(static_cast<double>(trainer.memory_bytes())).c_str());
-  if (const std::string memory = trainer.memory_report(); !memory.empty()) std::printf("on the GPU: %s\n", memory.c_str());
-  else if (!why.empty()) std::printf("device %s: %s; the figures are a CPU's\n", device.c_str(), why.c_str());
+  describe_memory(trainer, device, why);
   const double examples = static_cast<double>(trainer.train_source().size());
   std::printf("effective batch %lld; %.0f steps an epoch; learning rate at the start %g\n", static_cast<long long>(trainer.batch()),
               std::ceil(examples / static_cast<double>(trainer.batch())), [&] {
@@ -215,7 +218,9 @@ int run() {
     else print_table(*loaded.model);
     return 0;
   }
-  const Job job = load_job(options.what, options.settings);
+  std::vector<std::string> settings = options.settings;
+  if (!options.device.empty()) settings.push_back("device=" + options.device);
+  const Job job = load_job(options.what, settings);
   if (options.json) std::printf("%s\n", job.canonical().dump(2).c_str());
   else describe_job(job);
   return 0;

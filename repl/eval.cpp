@@ -12,6 +12,7 @@
 #include "src/core/error.h"
 #include "src/core/warning.h"
 #include "src/train/checkpoint.h"
+#include "src/train/device_choice.h"
 #include "src/train/evaluator.h"
 #include "src/train/run_folder.h"
 #include "src/train/session.h"
@@ -20,7 +21,7 @@ namespace perigee {
 namespace {
 
 struct Options {
-  std::string model, part = "test", data, log = "pretty";
+  std::string model, part = "test", data, log = "pretty", device = "cpu";
   std::vector<std::string> metrics;
   int64_t threads = 0, workers = 1;
   std::string slice;
@@ -32,6 +33,7 @@ void declare(CLI::App& app) {
   app.add_option("--data", options.data, "other data: a source as JSON, as in '{\"type\": \"csv\", \"path\": \"new.csv\"}'");
   app.add_option("--metric", options.metrics, "an evaluation by name, such as roc; may be given several times")->allow_extra_args(false);
   app.add_option("--threads", options.threads, "the default is one per core")->check(CLI::PositiveNumber);
+  app.add_option("--device", options.device, "cpu, cuda, cuda:N, or auto: a GPU where there is one");
   app.add_option("--workers", options.workers, "share the examples out to so many processes")->check(CLI::Range(1, 1024));
   app.add_option("--log", options.log, "pretty, plain or json");
   app.add_option("--slice", options.slice, "print what one of several processes has seen")->group("");
@@ -69,7 +71,8 @@ int threads() {
 
 // The same command for one slice.
 std::vector<std::string> slice_arguments() {
-  std::vector<std::string> words = {"eval", options.model, "--part", options.part, "--threads", std::to_string(threads())};
+  std::vector<std::string> words = {"eval",     options.model, "--part", options.part, "--threads", std::to_string(threads()),
+                                    "--device", options.device};
   if (!options.data.empty()) words.insert(words.end(), {"--data", options.data});
   for (const std::string& metric : options.metrics) words.insert(words.end(), {"--metric", metric});
   return words;
@@ -105,7 +108,11 @@ int run() {
                                        given ? "." : data_folder_of(run.empty() ? "." : run));
   ThreadTeam team(options.workers > 1 ? 1 : threads());
   const Json metrics = metrics_of(loaded);
-  Evaluator evaluator(*loaded.model, team, source, metrics.is_null() ? nullptr : &metrics, path);
+  // Who shares the examples out computes nothing.
+  const bool shares_out = options.workers > 1 && options.slice.empty();
+  const int worker = options.slice.empty() ? 0 : static_cast<int>(parse_slice(options.slice).index);
+  const ModelSite site(*loaded.model, loaded.job, shares_out ? "cpu" : options.device, "--device", worker);
+  Evaluator evaluator(*loaded.model, team, source, metrics.is_null() ? nullptr : &metrics, path, site.device());
   if (!options.slice.empty()) {
     const auto [begin, end] = parse_slice(options.slice).of(source->size());
     const Json state = evaluator.state(begin, end, &stop_requested());

@@ -11,6 +11,7 @@
 #include "repl/slices.h"
 #include "src/core/error.h"
 #include "src/io/utf8.h"
+#include "src/train/device_choice.h"
 #include "src/train/inference.h"
 #include "src/train/prediction_data.h"
 
@@ -22,7 +23,7 @@ struct Options {
   std::vector<std::string> files;
   bool json = false;
   int64_t top = 3, threads = 0, workers = 1;
-  std::string slice;
+  std::string slice, device = "cpu";
 } options;
 
 void declare(CLI::App& app) {
@@ -31,6 +32,7 @@ void declare(CLI::App& app) {
   app.add_option("--top", options.top, "how many classes to name")->check(CLI::PositiveNumber);
   app.add_flag("--json", options.json, "one JSON object per example: file, index, label, probabilities or values");
   app.add_option("--threads", options.threads, "the default is one per core")->check(CLI::PositiveNumber);
+  app.add_option("--device", options.device, "cpu, cuda, cuda:N, or auto: a GPU where there is one");
   app.add_option("--workers", options.workers, "share the examples out to so many processes; the results come in the order of the input")
       ->check(CLI::Range(1, 1024));
   app.add_option("--slice", options.slice, "predict only what one of several processes is to predict")->group("");
@@ -76,25 +78,31 @@ void print_values(const std::string& file, int64_t index, const std::vector<doub
 
 void predict_file(const LoadedModel& loaded, Inference& inference, const std::string& file, const SourcePtr& source, int64_t begin,
                   int64_t end) {
-  Loader loader(source, {.batch = 256, .shuffle = false, .threads = 0});
+  Loader loader(source, {.batch = inference.max_batch(), .shuffle = false, .threads = 0});
   loader.seek(0, begin);
   std::vector<size_t> fields;
   for (const NetworkInput& input : loaded.model->spec().inputs) fields.push_back(static_cast<size_t>(field_index(*source, input.name)));
-  const bool classes = loaded.model->spec().classes > 0;
-  for (int64_t done = begin; done < end && !stop_requested();) {
-    const Batch& batch = loader.next();
-    std::vector<const std::byte*> rows;
-    for (size_t field : fields) rows.push_back(static_cast<const std::byte*>(batch.fields[field].view().data));
-    const Inference::Result& result = inference.run(rows, std::min(batch.size, end - done));
+  int64_t printed = begin;
+  const auto print_next = [&] {
+    const Inference::Result& result = inference.take();
     const Tensor outputs = result.output.to(Dtype::f32);  // of a float64 model a copy
     const int64_t columns = outputs.elements() / outputs.shape()[0];
-    for (int64_t i = 0; i < result.count; ++i) {
+    for (int64_t i = 0; i < result.count; ++i, ++printed) {
       const float* row = outputs.data<float>() + i * columns;
-      if (classes) print_classes(loaded, file, done + i, {row, row + columns});
-      else print_values(file, done + i, {row, row + columns});
+      if (loaded.model->spec().classes > 0) print_classes(loaded, file, printed, {row, row + columns});
+      else print_values(file, printed, {row, row + columns});
     }
-    done += result.count;
+  };
+  for (int64_t done = begin; done < end && !stop_requested();) {
+    const Batch& batch = loader.next();
+    while (inference.queued() >= inference.ahead()) print_next();
+    std::vector<const std::byte*> rows;
+    for (size_t field : fields) rows.push_back(static_cast<const std::byte*>(batch.fields[field].view().data));
+    const int64_t count = std::min(batch.size, end - done);
+    inference.queue(rows, count);
+    done += count;
   }
+  while (inference.queued() > 0) print_next();
 }
 
 int threads() {
@@ -106,7 +114,7 @@ int threads() {
 std::vector<std::string> slice_arguments() {
   std::vector<std::string> words = {"predict", options.model};
   words.insert(words.end(), options.files.begin(), options.files.end());
-  words.insert(words.end(), {"--top", std::to_string(options.top), "--threads", std::to_string(threads())});
+  words.insert(words.end(), {"--top", std::to_string(options.top), "--threads", std::to_string(threads()), "--device", options.device});
   if (options.json) words.emplace_back("--json");
   return words;
 }
@@ -150,7 +158,9 @@ int run() {
     return stop_requested() ? stop_exit_code() : 0;
   }
   ThreadTeam team(threads());
-  Inference inference(*loaded.model, team, false);
+  const int worker = options.slice.empty() ? 0 : static_cast<int>(parse_slice(options.slice).index);
+  const ModelSite site(*loaded.model, loaded.job, options.device, "--device", worker);
+  Inference inference(*loaded.model, team, false, 256, site.device());
   predict_slice(loaded, inference, options.slice.empty() ? Slice{} : parse_slice(options.slice));
   return stop_requested() ? stop_exit_code() : 0;
 }

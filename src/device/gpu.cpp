@@ -7,6 +7,8 @@ namespace perigee {
 namespace {
 
 constexpr size_t kBorder = 256;
+constexpr size_t kWaste = 32;                     // at most this part of what is given is not used
+constexpr size_t kKeepsAlways = size_t{8} << 20;  // bytes that may be kept for the next, however little is in use
 
 std::string mib(size_t bytes) { return std::to_string((bytes + (size_t{1} << 20) - 1) >> 20) + " MiB"; }
 
@@ -96,27 +98,41 @@ void Gpu::check_queue(CudaQueue& queue, const std::string& what) {
                                      .hint = hint_for(status)});
 }
 
+int Gpu::take(size_t* bytes, void** data) {
+  auto best = kept_.end();
+  for (auto kept = kept_.begin(); kept != kept_.end(); ++kept)
+    if (kept->bytes >= *bytes && kept->bytes - *bytes <= kept->bytes / kWaste && (best == kept_.end() || kept->bytes < best->bytes))
+      best = kept;
+  if (best != kept_.end()) {
+    *data = best->data;
+    *bytes = best->bytes;
+    kept_bytes_ -= best->bytes;
+    kept_.erase(best);
+    return 0;
+  }
+  if (limit_ > 0 && held() + *bytes > limit_) release_kept();
+  if (limit_ > 0 && held() + *bytes > limit_) return kOutOfMemory;
+  int status = module_->allocate(*bytes, data);
+  if (status == kOutOfMemory && !kept_.empty()) {
+    release_kept();
+    status = module_->allocate(*bytes, data);
+  }
+  return status;
+}
+
 GpuMemory Gpu::allocate(size_t bytes, const std::string& purpose) {
+  select();
   GpuMemory memory;
   memory.bytes_ = bytes == 0 ? kBorder : (bytes + kBorder - 1) / kBorder * kBorder;
-  const auto kept = kept_.find(memory.bytes_);
   void* data = nullptr;
-  if (kept != kept_.end()) {
-    data = kept->second;
-    kept_.erase(kept);
-  } else {
-    int status = module_->allocate(memory.bytes_, &data);
-    if (status == kOutOfMemory && !kept_.empty()) {
-      release_kept();
-      status = module_->allocate(memory.bytes_, &data);
-    }
-    if (status == kOutOfMemory)
-      throw Error(ErrorKind::resources, {.where = where_ + ": " + name(),
-                                         .what = "no memory is left on the GPU for " + purpose,
-                                         .got = mib(memory.bytes_) + " are wanted, " + mib(free_bytes()) + " of " +
-                                                mib(properties_.memory_bytes) + " are free; we hold " + mib(allocated_)});
-    check(status, "allocate memory for " + purpose);
-  }
+  const int status = take(&memory.bytes_, &data);
+  if (status == kOutOfMemory)
+    throw Error(ErrorKind::resources,
+                {.where = where_ + ": " + name(),
+                 .what = "no memory is left on the GPU for " + purpose,
+                 .got = mib(memory.bytes_) + " are wanted, " + mib(free_bytes()) + " of " +
+                        mib(limit_ > 0 ? limit_ : properties_.memory_bytes) + " are free; we hold " + mib(allocated_)});
+  check(status, "allocate memory for " + purpose);
   memory.gpu_ = this;
   memory.data_ = static_cast<std::byte*>(data);
   allocated_ += memory.bytes_;
@@ -125,26 +141,24 @@ GpuMemory Gpu::allocate(size_t bytes, const std::string& purpose) {
 }
 
 GpuHandle Gpu::allocate_pinned(size_t bytes) {
+  select();
   void* data = nullptr;
   check(module_->allocate_pinned(std::max<size_t>(bytes, 1), &data), "pin " + mib(bytes) + " of the host's memory");
   return {data, module_->release_pinned};
 }
 
 GpuHandle Gpu::event() {
+  select();
   void* event = nullptr;
   check(module_->create_event(&event), "make an event");
   return {event, module_->destroy_event};
 }
 
-size_t Gpu::held() const {
-  size_t sum = allocated_;
-  for (const auto& [bytes, data] : kept_) sum += bytes;
-  return sum;
-}
-
 size_t Gpu::free_bytes() {
+  select();
   size_t free = 0, total = 0;
-  return module_->memory(&free, &total) == 0 ? free : 0;
+  if (module_->memory(&free, &total) != 0) return 0;
+  return limit_ == 0 ? free : std::min(free, limit_ - std::min(limit_, held()));
 }
 
 void Gpu::forget_kept() {
@@ -179,14 +193,21 @@ void Gpu::download(void* to, const void* from, size_t bytes) {
 
 void Gpu::keep(std::byte* data, size_t bytes) noexcept {
   allocated_ -= bytes;
-  kept_.emplace(bytes, data);
+  kept_.push_back({bytes, data});
+  kept_bytes_ += bytes;
+  if (kept_bytes_ > std::max(kKeepsAlways, allocated_ / 4)) release_kept(std::max(kKeepsAlways, allocated_ / 4));
 }
 
-void Gpu::release_kept() {
-  if (kept_.empty()) return;
+void Gpu::release_kept(size_t down_to) noexcept {
+  if (kept_bytes_ <= down_to) return;
+  module_->select(index());
   module_->wait_for_stream(queue_.stream);  // it may be in use there still
-  for (const auto& [bytes, data] : kept_) module_->release(data);
-  kept_.clear();
+  auto kept = kept_.begin();
+  for (; kept_bytes_ > down_to; ++kept) {
+    module_->release(kept->data);
+    kept_bytes_ -= kept->bytes;
+  }
+  kept_.erase(kept_.begin(), kept);
 }
 
 GpuMemory& GpuMemory::operator=(GpuMemory&& other) noexcept {

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -77,15 +76,17 @@ class Gpu {
   void* copies() const { return copies_.get(); }  // a stream beside it
   void select();
 
-  // Memory is kept for the next who asks for as much, and given back when there is no more. `purpose` is said when there is none left.
+  // Memory is kept for the next who asks for as much or hardly less, and given back when there is no more, or when more than a quarter of
+  // what is in use is kept. `purpose` is said when there is none left.
   GpuMemory allocate(size_t bytes, const std::string& purpose);
   // Of the host, where copies run beside the host's work.
   GpuHandle allocate_pinned(size_t bytes);
   GpuHandle event();
   size_t allocated() const { return allocated_; }  // by us, now
   size_t peak() const { return peak_; }
-  size_t held() const;  // and what is kept for the next
-  size_t free_bytes();
+  size_t held() const { return allocated_ + kept_bytes_; }  // and what is kept for the next
+  size_t free_bytes();                                      // for us: of the device's, and of the limit
+  void limit(size_t bytes) { limit_ = bytes; }              // on what we hold; 0: none
   // Gives back what is kept, and begins to count the peak anew: after measurements, whose memory no step takes.
   void forget_kept();
 
@@ -113,15 +114,20 @@ class Gpu {
   friend class GpuMemory;
   GpuHandle end_try(std::string* why);
   void keep(std::byte* data, size_t bytes) noexcept;
-  void release_kept();
+  void release_kept(size_t down_to = 0) noexcept;  // the oldest first
+  int take(size_t* bytes, void** data);            // of what is kept, or of the device
 
   const CudaModule* module_ = nullptr;
   std::string where_;
   CudaDevice properties_;
   CudaQueue queue_;
   GpuHandle copies_;
-  std::multimap<size_t, void*> kept_;
-  size_t allocated_ = 0, peak_ = 0;
+  struct Kept {
+    size_t bytes = 0;
+    void* data = nullptr;
+  };
+  std::vector<Kept> kept_;  // in the order in which they came back
+  size_t allocated_ = 0, peak_ = 0, kept_bytes_ = 0, limit_ = 0;
 };
 
 template <class QueueWork>

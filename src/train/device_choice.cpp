@@ -7,6 +7,8 @@
 #include "src/core/config.h"
 #include "src/core/error.h"
 #include "src/device/gpu.h"
+#include "src/train/device_model.h"
+#include "src/train/device_tuning.h"
 
 namespace perigee {
 namespace {
@@ -99,5 +101,25 @@ void choose_device(const std::string& device, const std::string& where, int work
   throw Error(ErrorKind::usage, {where, "there is no such device", "'" + device + "'", kKnown,
                                  nearest_hint(device, {"cpu", "ref", "auto", "cuda", "cuda:0", "check:cpu,ref", "check:cuda,ref"})});
 }
+
+ModelSite::ModelSite(Model& model, const Json& job, const std::string& device, const std::string& where, int worker) {
+  TrainerOptions choice;
+  choose_device(device, where, worker, 1, &choice);
+  if (choice.backend == Backend::cpu && !choice.check) return;
+  if (choice.backend != Backend::cuda || choice.check)
+    throw Error(ErrorKind::usage, {where, "the reference computes in training only", "'" + device + "'", "cpu, cuda, cuda:N or auto", ""});
+  gpu_ = std::make_unique<Gpu>(choice.devices.front(), where);
+  const auto asks = [&](const char* key, const Json& value) {
+    const Json* found = job.is_object() ? job.find(key) : nullptr;
+    return found && *found == value;
+  };
+  gpu_->queue().deterministic = asks("deterministic", true);
+  gpu_->queue().tf32 = asks("precision", "tf32");
+  use_device(tuning_, *gpu_, gpu_->queue());
+  tuning_.load_machine();
+  device_ = std::make_unique<DeviceModel>(*gpu_, model, nullptr, tuning_);
+}
+
+ModelSite::~ModelSite() = default;
 
 }  // namespace perigee

@@ -1,10 +1,17 @@
 #include "src/train/device_model.h"
 
-#include <algorithm>
-
 namespace perigee {
 
-DeviceModel::DeviceModel(Gpu& gpu, Model& model, const std::vector<Storage>* slots) : gpu_(gpu), model_(model), host_slots_(slots) {
+void DeviceArena::reserve(size_t bytes) {
+  if (memory_.data() && memory_.bytes() >= bytes) return;
+  gpu_.wait();
+  memory_ = {};
+  ++generation_;
+  memory_ = gpu_.allocate(bytes, "activations");
+}
+
+DeviceModel::DeviceModel(Gpu& gpu, Model& model, const std::vector<Storage>* slots, Tuning& tuning)
+    : gpu_(gpu), model_(model), host_slots_(slots), tuning_(tuning), arena_(gpu) {
   gpu_.select();
   const Params& params = model.params();
   block_ = gpu.allocate(params.block_bytes(), "parameters");
@@ -68,7 +75,7 @@ std::unique_ptr<DevicePlans::Bound> DevicePlans::bind(std::shared_ptr<const Plan
     tables.push_back(bound->tables.back().data());
   }
   if (plan->packed_bytes() > 0) bound->packed = gpu.allocate(plan->packed_bytes(), "packed parameters");
-  bound->run = std::make_unique<PlanRun>(plan, PlanRun::Memory{.arena = arena_.data(),
+  bound->run = std::make_unique<PlanRun>(plan, PlanRun::Memory{.arena = model_.arena().data(),
                                                                .parameters = parameters,
                                                                .states = states,
                                                                .outputs = outputs,
@@ -78,24 +85,17 @@ std::unique_ptr<DevicePlans::Bound> DevicePlans::bind(std::shared_ptr<const Plan
 }
 
 PlanRun& DevicePlans::at(int64_t batch) {
-  if (const auto known = runs_.find(batch); known != runs_.end()) return *known->second->run;
-  auto plan = plans_.plan(batch);
-  const bool grows = arena_.bytes() < plan->arena_bytes() || !arena_.data();
-  if (grows || runs_.size() >= 16) {
+  const bool moved = arena_generation_ != model_.arena().generation();
+  if (const auto known = runs_.find(batch); known != runs_.end() && !moved) return *known->second->run;
+  const auto plan = plans_.plan(batch);
+  model_.arena().reserve(plan->arena_bytes());
+  if (arena_generation_ != model_.arena().generation() || runs_.size() >= 16) {
     model_.gpu().wait();  // somebody may still be working there
     runs_.clear();
     ++generation_;
+    arena_generation_ = model_.arena().generation();
   }
-  try {
-    if (grows) {
-      arena_ = {};
-      arena_ = model_.gpu().allocate(plan->arena_bytes(), "activations");
-    }
-    return *runs_.emplace(batch, bind(plan)).first->second->run;
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::resources || !error.parts().what.starts_with("no memory")) throw;
-    throw no_room(error, *plan, batch);
-  }
+  return *runs_.emplace(batch, bind(plan)).first->second->run;
 }
 
 void DevicePlans::renew(int64_t batch) {
@@ -106,33 +106,12 @@ void DevicePlans::renew(int64_t batch) {
 }
 
 size_t DevicePlans::bytes() const {
-  size_t sum = arena_.bytes();
+  size_t sum = 0;
   for (const auto& [batch, bound] : runs_) {
     sum += bound->packed.bytes();
     for (const GpuMemory& table : bound->tables) sum += table.bytes();
   }
   return sum;
-}
-
-Error DevicePlans::no_room(const Error& error, const Plan& plan, int64_t batch) {
-  std::vector<std::pair<size_t, const PlanStep*>> results;
-  for (const PlanStep& step : plan.steps())
-    for (const Operand& out : step.out)
-      if (out.place == Place::arena && out.index >= 0)
-        results.emplace_back(static_cast<size_t>(out.view.elements()) * dtype_bytes(out.view.dtype), &step);
-  std::sort(results.begin(), results.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::string largest;
-  for (size_t i = 0; i < std::min<size_t>(3, results.size()); ++i)
-    largest += (i ? ", " : "") + step_name(*results[i].second) + " (" + std::to_string((results[i].first + 1023) / 1024) + " KiB)";
-  const size_t room = model_.gpu().free_bytes() / 20 * 19;
-  int64_t fits = batch / 2;
-  while (fits > 0 && plans_.plan(fits)->arena_bytes() > room) fits /= 2;
-  Error::Parts parts = error.parts();
-  parts.what = "a batch of " + std::to_string(batch) + " needs more memory than the GPU has";
-  parts.expected = "the largest results are those of " + largest;
-  parts.hint = fits > 0 ? "a batch of " + std::to_string(fits) + " fits: --batch " + std::to_string(fits)
-                        : "no batch fits beside the parameters; use a smaller network or another GPU";
-  return Error(ErrorKind::resources, parts);
 }
 
 std::string step_name(const PlanStep& step) { return (step.scope.empty() ? "" : step.scope + ", ") + "op '" + step.op->name + "'"; }

@@ -10,13 +10,31 @@
 
 namespace perigee {
 
+// Where plans keep their values while they run: training and evaluation are never on their way at once, being of one stream, so that they
+// share one. What a run leaves there is gone with the next.
+class DeviceArena {
+ public:
+  explicit DeviceArena(Gpu& gpu) : gpu_(gpu) {}
+  void reserve(size_t bytes);  // waits for who works there if it grows
+  std::byte* data() const { return memory_.data(); }
+  size_t bytes() const { return memory_.bytes(); }
+  int64_t generation() const { return generation_; }  // changes when it lies elsewhere
+
+ private:
+  Gpu& gpu_;
+  GpuMemory memory_;
+  int64_t generation_ = 0;
+};
+
 class DeviceModel {
  public:
-  // `slots` are the host's. Both must outlive this. At first the host's numbers are the newer ones.
-  DeviceModel(Gpu& gpu, Model& model, const std::vector<Storage>* slots);
+  // `slots` are the host's. All must outlive this. At first the host's numbers are the newer ones. `tuning`: what plans go by.
+  DeviceModel(Gpu& gpu, Model& model, const std::vector<Storage>* slots, Tuning& tuning);
 
   Gpu& gpu() const { return gpu_; }
   Model& model() const { return model_; }
+  Tuning& tuning() const { return tuning_; }
+  DeviceArena& arena() { return arena_; }
 
   void to_device();  // uploads what the host changed
   void to_host();    // waits for the device and downloads what it changed: parameters and states
@@ -41,23 +59,23 @@ class DeviceModel {
   Gpu& gpu_;
   Model& model_;
   const std::vector<Storage>* host_slots_;
+  Tuning& tuning_;
+  DeviceArena arena_;
   GpuMemory block_, states_;
   std::vector<GpuMemory> slots_;
   Newer values_ = Newer::host, slots_newer_ = Newer::host;
 };
 
-// Plans of one kind bound to a device's memory, by batch size; what PlanMemory is on the host. All share one arena.
+// Plans of one kind bound to a device's memory, by batch size; what PlanMemory is on the host.
 class DevicePlans {
  public:
   // `gradient`: the device's block that gradients go to; null for inference.
   DevicePlans(DeviceModel& model, PlanSet& plans, std::byte* gradient);
-  // Error(resources) where the GPU has no room: what needs most of it, and a batch for which it has.
   PlanRun& at(int64_t batch);
   void renew(int64_t batch);  // its plan is compiled again: the tuning table says something else than before
   // Changes when runs and addresses given before are no longer valid: after at() of a larger batch.
   int64_t generation() const { return generation_; }
-  size_t bytes() const;
-  size_t arena_bytes() const { return arena_.bytes(); }
+  size_t bytes() const;  // but for the arena
 
  private:
   struct Bound {
@@ -66,14 +84,12 @@ class DevicePlans {
     std::unique_ptr<PlanRun> run;
   };
   std::unique_ptr<Bound> bind(std::shared_ptr<const Plan> plan);
-  Error no_room(const Error& error, const Plan& plan, int64_t batch);
 
   DeviceModel& model_;
   PlanSet& plans_;
   std::byte* gradient_;
-  GpuMemory arena_;
   std::map<int64_t, std::unique_ptr<Bound>> runs_;
-  int64_t generation_ = 0;
+  int64_t generation_ = 0, arena_generation_ = 0;
 };
 
 // What goes wrong at a step of a plan: "layer 'conv1' (1 of 6), op 'conv2d'".

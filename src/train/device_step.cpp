@@ -12,10 +12,6 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kBorder = 256;
-
-size_t round_up(size_t bytes) { return (bytes + kBorder - 1) / kBorder * kBorder; }
-
 std::vector<std::string> names_of_inputs(const ModelSpec& spec) {
   std::vector<std::string> names;
   for (const NetworkInput& input : spec.inputs) names.push_back(input.name);
@@ -36,7 +32,7 @@ int64_t* counter(const GpuMemory& words) { return reinterpret_cast<int64_t*>(wor
 }  // namespace
 
 DeviceStep::DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer, const DataSource& source, std::vector<int> fields,
-                       uint64_t seed, Tuning& tuning, const LossScale* scale)
+                       uint64_t seed, Tuning& tuning, const LossScale* scale, size_t data_room)
     : model_(model),
       gpu_(model.gpu()),
       optimizer_(optimizer),
@@ -49,7 +45,7 @@ DeviceStep::DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer,
       scale_(scale ? cleared(gpu_, sizeof(CudaLossScale), "loss scale") : GpuMemory{}),
       plans_(model, plans, gradient_.data()),
       update_(model, optimizer, gradient_.data(), scale != nullptr),
-      data_(ResidentData::load(gpu_, source, fields_, seed)),
+      data_(ResidentData::load(gpu_, source, fields_, seed, data_room)),
       gathered_(fields_.size()) {
   for (const int field : fields_) {
     const Field& of = source.fields()[static_cast<size_t>(field)];
@@ -71,18 +67,8 @@ DeviceStep::~DeviceStep() {
   gpu_.module().wait_for_stream(gpu_.queue().stream);  // whoever works there still: its memory goes
 }
 
-DeviceStep::Layout DeviceStep::layout_of(const Work& work) const {
-  Layout layout;
-  layout.update = round_up(sizeof(StepInfo));
-  layout.ids = layout.update + round_up(update_.image_bytes());
-  layout.total = layout.ids + round_up(static_cast<size_t>(work.examples) * sizeof(int64_t));
-  for (size_t f = 0; f < fields_.size() && !work.gather; ++f) {
-    layout.fields.push_back(layout.total);
-    layout.total += round_up(static_cast<size_t>(work.examples) * row_bytes_[f]);
-  }
-  layout.seeds = layout.total;
-  if (scale_.data()) layout.total += round_up(static_cast<size_t>(work.examples) * sizeof(float));
-  return layout;
+StepLayout DeviceStep::layout_of(const Work& work) const {
+  return StepLayout(update_.image_bytes(), work.examples, row_bytes_, work.gather, scale_.data() != nullptr);
 }
 
 void DeviceStep::drop_graphs() {
@@ -114,7 +100,7 @@ void DeviceStep::make_room(Slot& slot, const Work& work) {
 }
 
 void DeviceStep::fill(Slot& slot, const Work& work, const Batch& batch, const StepInfo& info, int64_t first) {
-  const Layout layout = layout_of(work);
+  const StepLayout layout = layout_of(work);
   std::byte* const to = host(slot);
   StepInfo head = info;
   head.example_ids = reinterpret_cast<const int64_t*>(slot.device.data() + layout.ids);
@@ -260,7 +246,7 @@ void DeviceStep::describe() {
 }
 
 void DeviceStep::bind_inputs(PlanRun& run, const Slot& slot, const Work& work) {
-  const Layout layout = layout_of(work);
+  const StepLayout layout = layout_of(work);
   for (size_t f = 0; f < fields_.size(); ++f) {
     const int index = run.plan().input_index(input_names_[f]);
     if (index >= 0) run.set_input(index, work.gather ? gathered_[f].data() : slot.device.data() + layout.fields[f]);
@@ -525,15 +511,24 @@ void DeviceStep::commit_states() {
 
 size_t DeviceStep::bytes() const { return gpu_.peak(); }
 
-std::string DeviceStep::memory_report() const {
-  const size_t block = model_.model().params().block_bytes();
-  const auto line = [](const char* what, size_t bytes) { return std::string(what) + " " + std::to_string((bytes + 1023) / 1024) + " KiB"; };
-  return line("parameters", block) + ", " + line("gradients", gradient_.bytes()) + ", " +
-         line("optimiser", model_.slots() * block + update_.bytes()) + ", " + line("activations", plans_.bytes()) + ", " +
-         line("data set", data_ ? data_->bytes() : 0) + "; in use besides, by CUDA's context, libraries and others: " +
-         std::to_string((gpu_.properties().memory_bytes - std::min(gpu_.properties().memory_bytes, gpu_.free_bytes() + gpu_.held())) >>
-                        20) +
-         " MiB";
+DeviceMemory DeviceStep::memory() const {
+  const size_t block = device_bytes(model_.model().params().block_bytes());
+  DeviceMemory held{.parameters = block,
+                    .states = device_bytes(model_.model().params().state_bytes().size()),
+                    .gradients = gradient_.bytes() + words_.bytes() + scale_.bytes(),
+                    .optimizer = model_.slots() * block + update_.bytes(),
+                    .training = model_.arena().bytes(),
+                    .constants = plans_.bytes(),
+                    .data_set = data_ ? data_->bytes() : 0};
+  for (const Slot& slot : slots_) held.batches += slot.device.bytes();
+  for (const GpuMemory& rows : gathered_) held.batches += rows.bytes();
+  return held;
+}
+
+// CUDA's context, kernels, libraries and their workspaces, and other processes.
+size_t DeviceStep::bytes_of_others() const {
+  const size_t all = gpu_.properties().memory_bytes;
+  return all - std::min(all, gpu_.free_bytes() + gpu_.held());
 }
 
 }  // namespace perigee

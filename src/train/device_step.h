@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "src/data/loader.h"
+#include "src/train/device_memory.h"
 #include "src/train/device_model.h"
 #include "src/train/device_tuning.h"
 #include "src/train/device_update.h"
@@ -36,9 +37,9 @@ class DeviceStep {
   static constexpr int kBranches = 4;  // of a graph, at most
 
   // All but `scale` (of precision "fp16", else null) must outlive this. `fields` of the source: the model's inputs, its target, those of
-  // further heads.
+  // further heads. `data_room`: bytes that the data set may take on the device.
   DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer, const DataSource& source, std::vector<int> fields, uint64_t seed,
-             Tuning& tuning, const LossScale* scale);
+             Tuning& tuning, const LossScale* scale, size_t data_room);
   ~DeviceStep();
 
   // From now on every kernel of a step is compared with the reference; Error(model) at the first that disagrees.
@@ -103,7 +104,8 @@ class DeviceStep {
   Gpu& gpu() const { return gpu_; }
 
   size_t bytes() const;  // on the device, of everything that training takes: the peak, context and libraries apart
-  std::string memory_report() const;
+  DeviceMemory memory() const;  // what there is now
+  size_t bytes_of_others() const;
 
  private:
   struct Work {
@@ -112,11 +114,6 @@ class DeviceStep {
     bool gather = false;  // else the fields are in the buffer
     int64_t of = 0;       // Share::of
     auto operator<=>(const Work&) const = default;
-  };
-  // Of a slot's buffer, in bytes from its start.
-  struct Layout {
-    size_t update = 0, ids = 0, seeds = 0, total = 0;  // seeds: of f16, written by the device
-    std::vector<size_t> fields;
   };
   struct Slot {
     GpuHandle pinned, record, copied, done;
@@ -130,7 +127,7 @@ class DeviceStep {
   std::byte* host(const Slot& slot) const { return static_cast<std::byte*>(slot.pinned.get()); }
   CudaStepRecord* record(const Slot& slot) const { return static_cast<CudaStepRecord*>(slot.record.get()); }
   CudaUpdate* image(const Slot& slot) const { return reinterpret_cast<CudaUpdate*>(slot.device.data() + layout_of({}).update); }
-  Layout layout_of(const Work& work) const;
+  StepLayout layout_of(const Work& work) const;
   void make_room(Slot& slot, const Work& work);
   void drop_graphs();
   Slot& next() { return slots_[queued_ % kInFlight]; }

@@ -6,10 +6,11 @@
 namespace perigee {
 
 DeviceTeam::DeviceTeam(GpuGroup& gpus, Model& model, const std::vector<Storage>* slots, PlanSet& plans, Optimizer& optimizer,
-                       const DataSource& source, const std::vector<int>& fields, uint64_t seed, Tuning& tuning, const LossScale* scale)
+                       const DataSource& source, const std::vector<int>& fields, uint64_t seed, Tuning& tuning, const LossScale* scale,
+                       size_t data_room)
     : gpus_(gpus) {
   for (size_t i = 0; i < gpus.size(); ++i) {
-    members_.push_back(std::make_unique<Member>(gpus[i], model, slots, plans, optimizer, source, fields, seed, tuning, scale));
+    members_.push_back(std::make_unique<Member>(gpus[i], model, slots, plans, optimizer, source, fields, seed, tuning, scale, data_room));
     if (gpus.size() > 1) members_.back()->step.join_team();
   }
   bind_sums();
@@ -20,8 +21,9 @@ DeviceTeam::DeviceTeam(GpuGroup& gpus, Model& model, const std::vector<Storage>*
 DeviceTeam::~DeviceTeam() = default;
 
 DeviceTeam::Member::Member(Gpu& gpu, Model& of, const std::vector<Storage>* slots, PlanSet& plans, Optimizer& optimizer,
-                           const DataSource& source, const std::vector<int>& fields, uint64_t seed, Tuning& tuning, const LossScale* scale)
-    : model(gpu, of, slots), step(model, plans, optimizer, source, fields, seed, tuning, scale) {}
+                           const DataSource& source, const std::vector<int>& fields, uint64_t seed, Tuning& tuning, const LossScale* scale,
+                           size_t data_room)
+    : model(gpu, of, slots, tuning), step(model, plans, optimizer, source, fields, seed, tuning, scale, data_room) {}
 
 // What fails on one GPU must not leave the others waiting for it.
 template <class Act>
@@ -62,6 +64,11 @@ void DeviceTeam::bind_sums() {
   for (const DeviceStep::StateRun& run : members_[0]->step.state_runs())
     state_sums_.push_back(
         {.at = of_each([&](DeviceStep& step) { return step.shared_states() + run.begin; }), .elements = run.elements, .dtype = run.dtype});
+}
+
+void DeviceTeam::reserve(size_t training, size_t of_the_first) {
+  for (const auto& member : members_) member->model.arena().reserve(member == members_[0] ? of_the_first : training);
+  gpus_.first().select();
 }
 
 void DeviceTeam::host_changed() {
@@ -318,11 +325,6 @@ size_t DeviceTeam::bytes() const {
   size_t sum = 0;
   for (const auto& member : members_) sum += member->step.bytes();
   return sum;
-}
-
-std::string DeviceTeam::memory_report() const {
-  if (alone()) return members_[0]->step.memory_report();
-  return "of each of " + gpus_.name() + ": " + members_[0]->step.memory_report() + "; gradients are added up by " + gpus_.sums();
 }
 
 }  // namespace perigee

@@ -20,11 +20,12 @@ class DeviceTeam {
  public:
   // All but `scale` (of precision "fp16", else null) must outlive this; the rest is as DeviceStep has it.
   DeviceTeam(GpuGroup& gpus, Model& model, const std::vector<Storage>* slots, PlanSet& plans, Optimizer& optimizer,
-             const DataSource& source, const std::vector<int>& fields, uint64_t seed, Tuning& tuning, const LossScale* scale);
+             const DataSource& source, const std::vector<int>& fields, uint64_t seed, Tuning& tuning, const LossScale* scale, size_t data_room);
   ~DeviceTeam();
 
   // The first GPU's numbers: those of all.
   DeviceModel& model() { return members_[0]->model; }
+  void reserve(size_t training, size_t of_the_first);  // bytes of arenas
   void host_changed();
   void host_changed_slots();
 
@@ -54,13 +55,15 @@ class DeviceTeam {
   void commit_states();
 
   size_t bytes() const;
-  std::string memory_report() const;
+  // Of the first GPU; the others have as much but for evaluation.
+  DeviceMemory memory() const { return members_[0]->step.memory(); }
+  size_t bytes_of_others() const { return members_[0]->step.bytes_of_others(); }
 
  private:
   using Part = DeviceStep::Part;
   struct Member {
     Member(Gpu& gpu, Model& of, const std::vector<Storage>* slots, PlanSet& plans, Optimizer& optimizer, const DataSource& source,
-           const std::vector<int>& fields, uint64_t seed, Tuning& tuning, const LossScale* scale);
+           const std::vector<int>& fields, uint64_t seed, Tuning& tuning, const LossScale* scale, size_t data_room);
     DeviceModel model;
     DeviceStep step;
   };

@@ -2,8 +2,47 @@
 
 #include "kernels/flat_view.h"
 #include "src/graph/plan_compiler.h"
+#include "src/train/device_memory.h"
 
 namespace perigee {
+
+namespace {
+
+KernelCall call_of(std::vector<View>& views) {
+  return {.in = views.data(), .out = views.data() + 1, .n_in = 1, .n_out = static_cast<int>(views.size()) - 1};
+}
+
+}  // namespace
+
+size_t DeviceUpdate::image_bytes_for(const Optimizer& optimizer, bool scaled) {
+  size_t windows = 0;
+  for (const ParamWindow& window : optimizer.windows()) windows += window.trainable ? 1 : 0;
+  return sizeof(CudaUpdate) + windows * (scaled ? 2 : 1) * sizeof(CudaUpdateWindow);
+}
+
+size_t DeviceUpdate::bytes_for(const Params& params, const Optimizer& optimizer, size_t slots) {
+  size_t sum = 0;
+  if (const char* op = optimizer.update_op()) {
+    std::byte* const somewhere = reinterpret_cast<std::byte*>(uintptr_t{1} << 32);  // aligned; nothing is there
+    std::vector<View> views(2 + slots, flat_view(somewhere, params.block_elements(), params.dtype()));
+    const KernelCall call = call_of(views);
+    const auto kernels = kernel_candidates(op, call, {.backend = Backend::cuda});
+    const size_t scratch = kernels.empty() || !kernels.front()->scratch_bytes ? 0 : kernels.front()->scratch_bytes(call);
+    sum += scratch > 0 ? device_bytes(scratch) : 0;
+  }
+  if (optimizer.needs_norms()) {
+    size_t windows = 0, pieces = 0;
+    for (const ParamWindow& window : optimizer.windows()) {
+      if (!window.trainable) continue;
+      ++windows;
+      pieces += static_cast<size_t>((window.elements + kNormPiece - 1) / kNormPiece);
+    }
+    sum += device_bytes(windows * sizeof(int32_t)) + device_bytes((windows + 1) * sizeof(int64_t)) + device_bytes(pieces * sizeof(double));
+  }
+  for (const Constraints::Rule& rule : optimizer.constraints().rules())
+    sum += device_bytes(rule.starts.size() * sizeof(int64_t)) + device_bytes(rule.members.size() * sizeof(int64_t));
+  return sum;
+}
 
 DeviceUpdate::DeviceUpdate(DeviceModel& model, const Optimizer& optimizer, std::byte* gradient, bool scaled)
     : model_(model), optimizer_(optimizer), gradient_(gradient), scaled_(scaled), if_skipped_(scaled ? optimizer.windows().size() : 0) {
@@ -14,7 +53,7 @@ DeviceUpdate::DeviceUpdate(DeviceModel& model, const Optimizer& optimizer, std::
   views_ = {block(gradient), block(model.block())};
   for (size_t i = 0; i < model.slots(); ++i) views_.push_back(block(model.slot(i)));
   if (const char* op = optimizer.update_op()) {
-    KernelCall call{.in = views_.data(), .out = views_.data() + 1, .n_in = 1, .n_out = static_cast<int>(views_.size()) - 1};
+    const KernelCall call = call_of(views_);
     const auto kernels = kernel_candidates(op, call, {.backend = Backend::cuda});
     if (kernels.empty())
       throw Error(ErrorKind::model, {.where = "optimizer",

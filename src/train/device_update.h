@@ -15,6 +15,9 @@ class DeviceUpdate {
   // Error(model) where the device has no kernel of the rule. `scaled`: of gradients in f16, see add().
   DeviceUpdate(DeviceModel& model, const Optimizer& optimizer, std::byte* gradient, bool scaled);
 
+  // Known before there is a device: the scalars, and what the update takes beside parameters, gradients and slots.
+  static size_t image_bytes_for(const Optimizer& optimizer, bool scaled);
+  static size_t bytes_for(const Params& params, const Optimizer& optimizer, size_t slots);
   size_t image_bytes() const { return sizeof(CudaUpdate) + windows_.size() * (scaled_ ? 2 : 1) * sizeof(CudaUpdateWindow); }
   // What Optimizer::begin_step() said, where so many steps were known to be skipped.
   void write_image(std::byte* to, int64_t skipped);

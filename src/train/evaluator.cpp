@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+
+#include "src/train/device_memory.h"
 
 namespace perigee {
 namespace {
 
-constexpr int64_t kBatch = 256;
 constexpr size_t kListed = 64;  // batches that the loader knows of ahead
 
 EvaluationTask task_of(const Field& target, const Type& output) {
@@ -21,8 +23,8 @@ Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Jso
       source_(std::move(source)),
       metrics_(metrics && !metrics->is_null() ? *metrics : Json()),
       where_(where),
-      inference_(model, team, true, kBatch, device),
-      loader_(source_, {.batch = kBatch, .shuffle = false, .threads = source_->cheap() ? 0 : 1}) {
+      inference_(model, team, true, kEvaluationBatch, device),
+      loader_(source_, {.batch = inference_.max_batch(), .shuffle = false, .threads = source_->cheap() ? 0 : 1}) {
   for (const NetworkInput& input : model.spec().inputs) fields_.push_back(field_index(*source_, input.name));
   std::vector<NetworkInput> wanted_fields = model.spec().inputs;
   wanted_fields.push_back(model.spec().target);
@@ -115,20 +117,35 @@ Json evaluation_report(const Json& metrics, const EvaluationTask& task, const st
 
 std::optional<EvaluationSums> Evaluator::pass(int64_t begin, int64_t end, const std::atomic<bool>* stop, std::atomic<int64_t>* evaluated) {
   EvaluationSums sums(metrics_, task_, where_);
-  loader_.clear_list();  // by list: nothing is read beyond the end
+  inference_.forget_queued();  // of a pass that failed
+  loader_.clear_list();        // by list: nothing is read beyond the end
+  const int64_t most = inference_.max_batch();
+  const auto target_field = static_cast<size_t>(fields_[static_cast<size_t>(target_)]);
+  // The loader's batch goes with the next one; what is on its way needs its targets still.
+  std::deque<Tensor> targets;
+  const auto take = [&](size_t leave) {
+    for (; targets.size() > leave; targets.pop_front()) {
+      const Inference::Result& result = inference_.take();
+      sums.add(result, targets.front());
+      if (evaluated) evaluated->fetch_add(result.count, std::memory_order_relaxed);
+    }
+  };
   int64_t listed = begin;
   for (int64_t done = begin; done < end;) {
     if (stop && *stop) return std::nullopt;
-    for (; listed < end && loader_.listed() < kListed; listed += std::min(kBatch, end - listed))
-      loader_.list({.epoch = 0, .position = listed, .size = std::min(kBatch, end - listed)});
+    for (; listed < end && loader_.listed() < kListed; listed += std::min(most, end - listed))
+      loader_.list({.epoch = 0, .position = listed, .size = std::min(most, end - listed)});
     const Batch& batch = loader_.next();
+    take(inference_.ahead() - 1);
     std::vector<const std::byte*> rows;
     for (int field : fields_) rows.push_back(static_cast<const std::byte*>(batch.fields[static_cast<size_t>(field)].view().data));
     const int64_t count = std::min(batch.size, end - done);
-    sums.add(inference_.run(rows, count), batch.fields[static_cast<size_t>(fields_[static_cast<size_t>(target_)])]);
+    inference_.queue(rows, count);
+    targets.push_back(inference_.ahead() > 1 ? batch.fields[target_field].clone() : batch.fields[target_field]);
+    if (inference_.ahead() == 1) take(0);
     done += count;
-    if (evaluated) evaluated->fetch_add(count, std::memory_order_relaxed);
   }
+  take(0);
   return sums;
 }
 

@@ -28,6 +28,7 @@ Inference::Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max
     : model_(model), team_(team), with_loss_(with_loss), max_batch_(max_batch) {
   if (device) {
     device_ = std::make_unique<DeviceInference>(*device, with_loss, fields_of(model.spec(), with_loss));
+    max_batch_ = device_->batch_that_fits(max_batch);
     return;
   }
   plans_ = std::make_unique<PlanSet>(model, with_loss ? PlanSet::Kind::inference_with_loss : PlanSet::Kind::inference);
@@ -47,7 +48,7 @@ size_t row_bytes(const Type& type) { return static_cast<size_t>(type.shape.eleme
 
 }  // namespace
 
-const Inference::Result& Inference::run(const std::vector<const std::byte*>& fields, int64_t count) {
+void Inference::make_result(int64_t count) {
   const Type& out_type = model_.output_types().at(0);
   if (!result_.output.defined() || result_.output.shape()[0] < count) {
     std::vector<int64_t> dims = out_type.shape.vector();
@@ -56,16 +57,36 @@ const Inference::Result& Inference::run(const std::vector<const std::byte*>& fie
     result_.loss.resize(with_loss_ ? static_cast<size_t>(dims[0]) : 0);
   }
   result_.count = count;
-  if (device_) run_on_device(fields, count);
-  else run_on_team(fields, count);
+}
+
+void Inference::queue(const std::vector<const std::byte*>& fields, int64_t count) {
+  if (device_) return device_->queue(fields, count);
+  make_result(count);
+  run_on_team(fields, count);
+  waiting_ = true;
+}
+
+const Inference::Result& Inference::take() {
+  waiting_ = false;
+  if (!device_) return result_;
+  const DeviceInference::Rows rows = device_->take();
+  make_result(rows.count);
+  const Tensor target = result_.output.rows(0, rows.count);
+  copy_view(rows.output, target.view());
+  if (with_loss_) convert(rows.loss.dtype, rows.loss.data, Dtype::f64, result_.loss.data(), rows.count);
   return result_;
 }
 
-void Inference::run_on_device(const std::vector<const std::byte*>& fields, int64_t count) {
-  const Dtype dtype = model_.spec().dtype;
-  if (with_loss_) losses_.resize(static_cast<size_t>(count) * dtype_bytes(dtype));
-  device_->run(fields, count, result_.output.data<std::byte>(), with_loss_ ? losses_.data() : nullptr);
-  if (with_loss_) convert(dtype, losses_.data(), Dtype::f64, result_.loss.data(), count);
+size_t Inference::queued() const { return device_ ? device_->in_flight() : waiting_ ? 1 : 0; }
+
+void Inference::forget_queued() {
+  waiting_ = false;
+  if (device_) device_->forget();
+}
+
+const Inference::Result& Inference::run(const std::vector<const std::byte*>& fields, int64_t count) {
+  queue(fields, count);
+  return take();
 }
 
 void Inference::run_on_team(const std::vector<const std::byte*>& fields, int64_t count) {

@@ -11,14 +11,15 @@ size_t row_bytes(const Field& field) { return static_cast<size_t>(field.shape.el
 
 }  // namespace
 
-std::unique_ptr<ResidentData> ResidentData::load(Gpu& gpu, const DataSource& source, std::span<const int> fields, uint64_t seed) {
+std::unique_ptr<ResidentData> ResidentData::load(Gpu& gpu, const DataSource& source, std::span<const int> fields, uint64_t seed,
+                                                 size_t room) {
   if (!source.fixed() || source.live()) return nullptr;
   const std::vector<Field>& all = source.fields();
   const auto size = static_cast<size_t>(source.size());
   size_t bytes = 0, widest = 1;
   for (const Field& field : all) widest += row_bytes(field);
   for (const int field : fields) bytes += size * row_bytes(all[static_cast<size_t>(field)]);
-  if (bytes > gpu.free_bytes() / 2) return nullptr;
+  if (bytes > std::min(room, gpu.free_bytes() / 2)) return nullptr;
 
   auto data = std::make_unique<ResidentData>();
   for (const int field : fields) {

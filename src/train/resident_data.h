@@ -12,8 +12,9 @@ namespace perigee {
 
 class ResidentData {
  public:
-  // Null when the source gives other bytes in another epoch (DataSource::fixed), or would take more than half of the memory that is free.
-  static std::unique_ptr<ResidentData> load(Gpu& gpu, const DataSource& source, std::span<const int> fields, uint64_t seed);
+  // Null when the source gives other bytes in another epoch (DataSource::fixed), or would take more than `room` or than half of the
+  // memory that is free.
+  static std::unique_ptr<ResidentData> load(Gpu& gpu, const DataSource& source, std::span<const int> fields, uint64_t seed, size_t room);
 
   // Rows `ids` (the device's address) of each of `fields` to `to`; null: not wanted.
   void gather(Gpu& gpu, const int64_t* ids, int64_t n, std::span<std::byte* const> to, CudaQueue& queue) const;

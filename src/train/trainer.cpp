@@ -82,8 +82,6 @@ size_t Trainer::memory_bytes() const {
   return sum;
 }
 
-std::string Trainer::memory_report() const { return device_ ? device_->memory_report() : ""; }
-
 bool Trainer::run(const std::atomic<bool>& stop) {
   for (Hook* hook : hooks_) hook->on_start(*this);
   if (device_ && !exchange_) return run_ahead(stop);

@@ -52,6 +52,7 @@ class Trainer;
 class Evaluator;
 class GpuGroup;
 class DeviceTeam;
+struct DeviceMemory;
 
 // What happens around steps: logging, checkpoints, averaging. Called on the training thread in the order of add_hook; a hook may read
 // and, between steps, change the parameters. What a hook throws ends run() (step() for on_gradient).
@@ -139,6 +140,7 @@ class Trainer {
   int threads() const { return team_.size(); }
   ThreadTeam& team() { return team_; }
   int64_t sub_batch() const { return sub_batch_; }
+  Backend backend() const { return options_.backend; }
   int64_t batch() const { return batch_; }
   uint64_t seed() const { return seed_; }
   int64_t planned_examples() const { return planned_examples_; }  // 0: endless
@@ -210,8 +212,10 @@ class Trainer {
   size_t memory_bytes() const;
   // Of a step's plans: on the host of `sub_batch()` examples, on a device of `batch()`.
   PlanSet& plans() { return *plans_; }
-  // Of a device: what takes it, by name; empty on the host.
-  std::string memory_report() const;
+  // Of a GPU: what this job takes or would take there, from plans alone; what is taken now, and what others have. Nothing on the host.
+  DeviceMemory planned_device_memory() const;
+  DeviceMemory device_memory() const;
+  size_t bytes_of_others() const;
 
  private:
   struct BoundPlan;
@@ -254,6 +258,17 @@ class Trainer {
   // On a device (trainer_device.cpp).
   struct Ahead;  // a step that is queued
   void make_device();
+  DeviceMemory plan_device(PlanSet* training, PlanSet* evaluation, int64_t batch, bool resident) const;
+  size_t share_out(PlanSet& evaluation, DeviceMemory* need);
+  Error no_room(const Error& error, int64_t examples) const;
+  template <class Act>
+  auto with_room(int64_t examples, Act act) {
+    try {
+      return act();
+    } catch (const Error& error) {
+      throw no_room(error, examples);
+    }
+  }
   Ahead queue_step(const Batch& batch);
   StepOutcome take_step(const Ahead& step, StepReport* report);
   struct DeviceReport compute_on_device(const Batch& batch, const std::atomic<bool>* cancel);

@@ -35,11 +35,15 @@ void Trainer::make_device() {
   evaluators_.clear();  // they hold on to the model on the device
   device_.reset();
   plans_ = std::make_unique<PlanSet>(*model_, PlanSet::Kind::training, Backend::cuda, &tuning_);
-  plans_->set_recompute(RecomputeOptions::of(job_), SIZE_MAX);
+  PlanSet evaluation(*model_, PlanSet::Kind::inference_with_loss, Backend::cuda, &tuning_);
+  DeviceMemory need;
+  const size_t data_room = share_out(evaluation, &need);
   std::vector<int> fields = input_fields_;
   fields.insert(fields.end(), target_fields_.begin(), target_fields_.end());
   device_ = std::make_unique<DeviceTeam>(*gpus_, *model_, &slots_, *plans_, *optimizer_, *train_, fields, seed_, tuning_,
-                                         scale_ ? &*scale_ : nullptr);
+                                         scale_ ? &*scale_ : nullptr, data_room);
+  // One arena, for evaluation too if there is room: then nothing grows later.
+  device_->reserve(need.training, first.free_bytes() > need.arena() ? need.arena() : need.training);
   if (options_.check) device_->check_kernels();
   if (buckets_.empty() && gpus_->size() > 1) cut_gradient(kGroupBucket);
   else if (!buckets_.empty()) device_->cut(buckets_);
@@ -98,7 +102,8 @@ StepOutcome Trainer::take_step(const Ahead& step, StepReport* report) {
 DeviceReport Trainer::compute_on_device(const Batch& batch, const std::atomic<bool>* cancel) {
   DeviceReport got;
   do {
-    got = device_->compute(batch, {.seed = seed_, .epoch = batch.epoch, .step = static_cast<uint64_t>(position_.step), .training = true});
+    const StepInfo info{.seed = seed_, .epoch = batch.epoch, .step = static_cast<uint64_t>(position_.step), .training = true};
+    got = with_room(batch.size, [&] { return device_->compute(batch, info); });
     if (got.seed > 0) scale_ = got.scale;
   } while (got.overflowed && got.finite && !(cancel && *cancel));
   device_gradient_.resize(model_->params().block_bytes());
@@ -120,7 +125,7 @@ StepOutcome Trainer::device_step_on(const Batch& batch, StepReport* report) {
   if (cancel_ && *cancel_) return StepOutcome::cancelled;
   StepOutcome outcome = StepOutcome::done;
   if (!exchange_) {
-    outcome = take_step(queue_step(batch), report);
+    outcome = take_step(with_room(batch.size, [&] { return queue_step(batch); }), report);
     if (outcome == StepOutcome::not_finite) device_->forget_in_flight();
   } else {
     const DeviceReport got = compute_on_device(batch, nullptr);
@@ -184,7 +189,8 @@ bool Trainer::run_ahead(const std::atomic<bool>& stop, std::deque<Ahead>& queued
   while (!finished() && !stop) {
     if (last_step_comes()) take(0);
     times_.round = position_.step + 1;
-    queued.push_back(queue_step(next_batch()));
+    const Batch& batch = next_batch();
+    queued.push_back(with_room(batch.size, [&] { return queue_step(batch); }));
     take(queued.back().report.epoch_ends ? 0 : DeviceStep::kInFlight - 1);
   }
   take(0);

@@ -165,7 +165,7 @@ void Trainer::make_optimizer() {
 }
 
 void Trainer::make_plans() {
-  if (options_.backend == Backend::cuda) return make_device();
+  if (options_.backend == Backend::cuda) return with_room(batch_, [&] { make_device(); });
   plans_ = std::make_unique<PlanSet>(*model_, PlanSet::Kind::training, options_.backend, &tuning_);
   plans_->set_recompute(RecomputeOptions::of(job_), room_of_host());
   collective_ = plans_->slices().collective;
@@ -205,7 +205,7 @@ SourcePtr Trainer::open_part(const std::string& part, const Config& description)
 void Trainer::measure() {
   if (device_) {  // one slice: the whole batch
     sub_batch_ = batch_;
-    device_->prepare(batch_);
+    with_room(batch_, [&] { device_->prepare(batch_); });
     if (!options_.measure) return;
     const Batch zeros = train_->live() ? zero_batch(*train_, batch_) : Batch{};
     measured_ = device_->measure(train_->live() ? zeros : loader_->next(), {.seed = seed_, .training = true});

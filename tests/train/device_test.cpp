@@ -429,7 +429,7 @@ TEST(Device, SaysWhatNeedsMostMemoryAndWhichBatchFits) {
   job.set("data.train.endless", "true");
   const Environment small("PERIGEE_SHIM_MEMORY_MB", "6");
   const std::string text = error_of([&] { Trainer(job, kDevice); });
-  expect_parts(text, {"a batch of 1024 needs more memory than the GPU has", "op 'conv", "KiB", "--batch "});
+  expect_parts(text, {"a batch of 1024 needs more memory than the GPU has", "op 'conv", "MiB", "--batch "});
   const int64_t fits = std::atoll(text.c_str() + text.find("--batch ") + 8);
   ASSERT_GT(fits, 0);
   job.set("data.batch", std::to_string(fits));

@@ -1,0 +1,54 @@
+#include "repl/describe_memory.h"
+
+#include <cstdio>
+
+#include "src/io/cuda_module.h"
+#include "src/train/device_memory.h"
+#include "src/train/trainer.h"
+
+namespace perigee {
+namespace {
+
+std::string with_operations(const RecomputeChoice& choice) {
+  char text[160];
+  const double share = choice.flops > 0 ? 100 * choice.added_flops / choice.flops : 0;
+  std::snprintf(text, sizeof text, "%s with %.1f %% more operations (%s)", mebibytes(choice.plan->arena_bytes()).c_str(), share,
+                choice.how.c_str());
+  return text;
+}
+
+// What backward's operands take if they are kept, and what else could be done.
+void describe_recompute(Trainer& trainer, Backend backend) {
+  const int64_t examples = backend == Backend::cuda ? trainer.batch() : trainer.sub_batch();
+  PlanSet kept(trainer.model(), PlanSet::Kind::training, backend), again(trainer.model(), PlanSet::Kind::training, backend);
+  again.set_recompute({.mode = RecomputeOptions::Mode::all}, SIZE_MAX);
+  std::printf("activations of %lld examples: %s; recompute = \"all\": %s\n", static_cast<long long>(examples),
+              mebibytes(kept.plan(examples)->arena_bytes()).c_str(), with_operations(again.choice(examples)).c_str());
+  if (RecomputeOptions::of(trainer.job()).mode == RecomputeOptions::Mode::none) return;
+  const bool here = (backend == Backend::cuda) == (trainer.backend() == Backend::cuda);
+  if (here) std::printf("of this job: %s\n", with_operations(trainer.plans().choice(examples)).c_str());
+}
+
+}  // namespace
+
+void describe_memory(Trainer& trainer, const std::string& device, const std::string& why) {
+  const bool on_gpu = trainer.backend() == Backend::cuda;
+  std::string missing;
+  if (on_gpu || device.starts_with("cuda")) {
+    if (!cuda_module(&missing)) {
+      std::printf("what it takes on a GPU is not known: %s\n", missing.c_str());
+    } else {
+      std::printf("memory on the GPU, planned (CUDA's context and libraries apart):\n%s", trainer.planned_device_memory().text().c_str());
+      if (on_gpu)
+        std::printf("taken: %s; by CUDA's context, libraries and others: %s\n", mebibytes(trainer.memory_bytes()).c_str(),
+                    mebibytes(trainer.bytes_of_others()).c_str());
+      else
+        std::printf("device %s: %s; the other figures are a CPU's, and what the context and libraries take is not known\n", device.c_str(),
+                    why.c_str());
+      return describe_recompute(trainer, Backend::cuda);
+    }
+  }
+  describe_recompute(trainer, trainer.backend());
+}
+
+}  // namespace perigee
