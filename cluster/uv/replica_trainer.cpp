@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 #include "cluster/change_norm.h"
 #include "cluster/data/data_print.h"
@@ -174,7 +175,7 @@ std::vector<NamedBlock> ReplicaTrainer::outer_blocks() {
 }
 
 uint64_t ReplicaTrainer::hash_of_result() const {
-  const Params& params = trainer_.model().params();
+  const Params& params = std::as_const(trainer_).model().params();
   std::span<const std::byte> parameters{params.block(), params.block_bytes()}, states = params.state_bytes();
   if (local_work_) parameters = result_->parameters, states = result_->states;
   uint64_t hash = xxh3_64(states, xxh3_64(parameters));

@@ -2,6 +2,7 @@
 // its gradient; and what an outer step makes of the mean before the optimiser is given it.
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "cluster/exchange_tail.h"
 #include "cluster/uv/replica_trainer.h"
@@ -25,7 +26,7 @@ bool ReplicaTrainer::stage_step(const TrainOrder& order, std::byte* row, Contrib
   const bool update = policy_.what == Policy::What::update;
   const int64_t examples = contribution->examples;
   if ((!step_codec_ && !parts_codec_ && !update) || (examples == 0 && !parts_codec_)) return true;
-  Params& params = trainer_.model().params();
+  const Params& params = std::as_const(trainer_).model().params();
   const BlockMath& math = block_math(params.dtype());
   const int64_t elements = params.block_elements();
   const StepProgress when = {
@@ -40,7 +41,8 @@ bool ReplicaTrainer::stage_step(const TrainOrder& order, std::byte* row, Contrib
     keep_result();
     trainer_.update(gradient, examples);
     math.fill(0, elements, gradient);
-    math.add_change(params.block(), result_parameters(), elements, gradient);
+    math.add_change(std::as_const(trainer_).model().params().block(), result_parameters(), elements,
+                    gradient);  // which may lie on a device
     if (!step_codec_ && !parts_codec_) finite = math.scale(gradient, weight_of(examples), elements, gradient);
   } else {
     finite = math.scale(gradient, 1 / static_cast<double>(examples), elements, gradient);
@@ -80,7 +82,7 @@ std::optional<size_t> ReplicaTrainer::add_step_payloads(const ApplyOrder& order)
 
 // The trainer holds the last result, except that with updates its optimiser has gone on: its slots are this worker's own.
 void ReplicaTrainer::take_step(const ApplyOrder& order, std::byte* row) {
-  Params& params = trainer_.model().params();
+  const Params& params = std::as_const(trainer_).model().params();  // who may change numbers has them brought home, and back again
   const BlockMath& math = block_math(params.dtype());
   const bool update = policy_.what == Policy::What::update;
   const bool outer = outer_.active() && policy_.what == Policy::What::gradient;
@@ -94,8 +96,8 @@ void ReplicaTrainer::take_step(const ApplyOrder& order, std::byte* row) {
                         reinterpret_cast<float*>(mean));
     else if (!policy_.sums) math.divide(row, static_cast<double>(order.examples), params.block_elements(), row);
     if (update) {
-      if (params.dtype() == Dtype::f64) subtract<double>(mean, params);
-      else subtract<float>(mean, params);
+      if (params.dtype() == Dtype::f64) subtract<double>(mean, trainer_.model().params());
+      else subtract<float>(mean, trainer_.model().params());
       Position position = trainer_.position();
       position.step += 1;
       trainer_.set_position(position);
@@ -106,7 +108,7 @@ void ReplicaTrainer::take_step(const ApplyOrder& order, std::byte* row) {
                     .progress = progress(),
                     .round = static_cast<double>(order.round),
                     .learning_rate = trainer_.next_learning_rate()},
-                   params.block(), mean);
+                   trainer_.model().params().block(), mean);
       }
       trainer_.update(mean, 1);
     }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "cluster/change_norm.h"
 #include "cluster/fixed_plan.h"
@@ -133,7 +134,7 @@ bool ReplicaTrainer::train_steps(const TrainOrder& order, std::byte* row, const 
 
 // result - local values, in the block's part of the row.
 std::span<const float> ReplicaTrainer::change_in(std::byte* row) {
-  const Params& params = trainer_.model().params();
+  const Params& params = std::as_const(trainer_).model().params();
   const std::span<float> change = block_.coded(row);
   std::fill(change.begin(), change.end(), 0.0f);
   // Elastic: what is sent is where the worker is.
@@ -158,7 +159,7 @@ bool ReplicaTrainer::stage(const TrainOrder& order, std::byte* row, Contribution
 
 // Of the local work, for the coordinator's guards. Those of the result are told once it has been trained on.
 Norms ReplicaTrainer::norms_of_change() {
-  const Params& params = trainer_.model().params();
+  const Params& params = std::as_const(trainer_).model().params();
   const BlockMath& math = block_math(params.dtype());
   if (parameters_norm_ < 0) parameters_norm_ = std::sqrt(math.sum_of_squares(result_->parameters.data(), params.block_elements()));
   return {.change = change_norm(params.dtype(), result_->parameters.data(), params.block(), params.block_elements()),
@@ -200,8 +201,8 @@ bool ReplicaTrainer::train_gradient(const TrainOrder& order, std::span<std::byte
   std::byte* const apart[] = {gradient_.data()};
   plan_leaves(order, parts_codec_ ? std::span<std::byte* const>(apart) : rows);
   read_ahead(order);
-  const std::span<std::byte> states = trainer_.model().params().state_bytes();
-  std::copy(states.begin(), states.end(), states_before_.begin());
+  const Model& model = std::as_const(trainer_).model();
+  std::copy(model.params().state_bytes().begin(), model.params().state_bytes().end(), states_before_.begin());
   const bool in_buckets = block_.buckets().size() > 1;
   for (const Leaf& leaf : leaves_) {
     if (watch.given_up()) return false;
@@ -215,13 +216,13 @@ bool ReplicaTrainer::train_gradient(const TrainOrder& order, std::span<std::byte
     contribution->finite = contribution->finite && report.finite;
     contribution->examples += range.count;
     contribution->figures.loss_sum += report.loss_sum;
-    if (trainer_.model().spec().classes > 0)
+    if (model.spec().classes > 0)
       contribution->figures.correct = std::max(contribution->figures.correct, 0.0) + static_cast<double>(report.correct);
     const PhaseScope scope(trainer_.times(), TracePhase::encode, range.count);
     // Each leaf starts from the states of the result; their mean by examples is part of the exchange.
     if (range.count > 0) trainer_.commit_states();
     block_.stage_beside_gradient(parts_codec_ ? rows[0] : leaf.to, leaf.adds, range.count, leaf.leaf == order.first_leaf);
-    std::copy(states_before_.begin(), states_before_.end(), states.begin());
+    if (!states_before_.empty()) std::copy(states_before_.begin(), states_before_.end(), trainer_.model().params().state_bytes().begin());
   }
   contribution->steps = 1;
   contribution->partials = partials_;
