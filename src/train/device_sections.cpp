@@ -95,11 +95,11 @@ std::vector<std::vector<DeviceWork>> DeviceStep::sections_of(Slot& slot, const W
   const int32_t* const skip = &image(slot)->skip;
   update_.add(image(slot), record(slot), scale.scale ? &scale : nullptr, &rest);
   if (work.examples > 0) add_commits(plans_.at(work.examples), skip, &rest);
-  add_state_shares(work, skip, &rest);
+  add_states(false, work, skip, &rest);
   sections.push_back(std::move(rest));
   if (state_runs_.empty()) return sections;
   sections.emplace_back();
-  add_state_means(work, skip, &sections.back());
+  add_states(true, work, skip, &sections.back());
   return sections;
 }
 
@@ -117,7 +117,7 @@ void DeviceStep::add_nothing(std::vector<DeviceWork>* pieces) {
 
 void DeviceStep::add_settle(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces) {
   const CudaSettleCall call{.shares = reinterpret_cast<const double*>(shares_.data()),
-                            .stopped = reinterpret_cast<int32_t*>(words_.data()),
+                            .stopped = stopped(),
                             .update = work.part == Part::whole ? image(slot) : nullptr,
                             .record = record(slot)};
   DeviceWork settle{.what = "the sum of the losses"};
@@ -130,41 +130,28 @@ void DeviceStep::add_settle(Slot& slot, const Work& work, std::vector<DeviceWork
 }
 
 // Running statistics are averaged by examples, integers take the maximum (decision 7): what this GPU adds to that, and what comes back.
-void DeviceStep::add_state_shares(const Work& work, const int32_t* skip, std::vector<DeviceWork>* pieces) {
+void DeviceStep::add_states(bool mean, const Work& work, const int32_t* skip, std::vector<DeviceWork>* pieces) {
+  const std::byte* const from = mean ? shared_states_.data() : model_.states();
+  std::byte* const to = mean ? model_.states() : shared_states_.data();
   for (const StateRun& run : state_runs_) {
-    const std::byte* const from = model_.states() + run.begin;
-    std::byte* const to = shared_states_.data() + run.begin;
     const size_t bytes = static_cast<size_t>(run.elements) * dtype_bytes(run.dtype);
-    DeviceWork share{.what = "a share of the states"};
-    share.access.read(range_of(skip, sizeof *skip));
-    share.access.read(range_of(from, bytes));
-    share.access.write(range_of(to, bytes));
-    share.queue = [this, run, from, to, bytes, skip, weight = static_cast<double>(work.examples)](CudaQueue& queue) {
-      const CudaCommit whole{to, from, static_cast<int64_t>(bytes)};
-      if (run.dtype == Dtype::i64) return gpu_.module().steps->commit(&whole, 1, skip, queue);
-      gpu_.module().steps->weigh({.from = from, .to = to, .elements = run.elements, .dtype = run.dtype, .weight = weight, .stopped = skip},
-                                 queue);
+    const CudaWeighCall call{.from = from + run.begin,
+                             .to = to + run.begin,
+                             .elements = run.elements,
+                             .dtype = run.dtype,
+                             .weight = static_cast<double>(mean ? work.of : work.examples),
+                             .divide = mean,
+                             .stopped = skip};
+    DeviceWork piece{.what = mean ? "the mean of the states" : "a share of the states"};
+    piece.access.read(range_of(skip, sizeof *skip));
+    piece.access.read(range_of(call.from, bytes));
+    piece.access.write(range_of(call.to, bytes));
+    piece.queue = [this, call, bytes](CudaQueue& queue) {
+      const CudaCommit whole{call.to, call.from, static_cast<int64_t>(bytes)};
+      if (call.dtype == Dtype::i64) return gpu_.module().steps->commit(&whole, 1, call.stopped, queue);
+      gpu_.module().steps->weigh(call, queue);
     };
-    pieces->push_back(std::move(share));
-  }
-}
-
-void DeviceStep::add_state_means(const Work& work, const int32_t* skip, std::vector<DeviceWork>* pieces) {
-  for (const StateRun& run : state_runs_) {
-    const std::byte* const from = shared_states_.data() + run.begin;
-    std::byte* const to = model_.states() + run.begin;
-    const size_t bytes = static_cast<size_t>(run.elements) * dtype_bytes(run.dtype);
-    DeviceWork mean{.what = "the mean of the states"};
-    mean.access.read(range_of(skip, sizeof *skip));
-    mean.access.read(range_of(from, bytes));
-    mean.access.write(range_of(to, bytes));
-    mean.queue = [this, run, from, to, bytes, skip, of = static_cast<double>(work.of)](CudaQueue& queue) {
-      const CudaCommit whole{to, from, static_cast<int64_t>(bytes)};
-      if (run.dtype == Dtype::i64) return gpu_.module().steps->commit(&whole, 1, skip, queue);
-      gpu_.module().steps->weigh(
-          {.from = from, .to = to, .elements = run.elements, .dtype = run.dtype, .weight = of, .divide = true, .stopped = skip}, queue);
-    };
-    pieces->push_back(std::move(mean));
+    pieces->push_back(std::move(piece));
   }
 }
 
@@ -199,11 +186,11 @@ bool DeviceStep::queue_commit(bool take_means) {
   if (!last || state_runs_.empty()) return false;
   gpu_.select();
   model_.to_device();
-  const auto* const skip = reinterpret_cast<const int32_t*>(words_.data());
+  const int32_t* const skip = stopped();
   std::vector<DeviceWork> pieces;
-  if (take_means) add_state_means(*last, skip, &pieces);
+  if (take_means) add_states(true, *last, skip, &pieces);
   if (!take_means && last->examples > 0) add_commits(plans_.at(last->examples), skip, &pieces);
-  if (!take_means) add_state_shares(*last, skip, &pieces);
+  if (!take_means) add_states(false, *last, skip, &pieces);
   queue_in_line(gpu_, pieces, false);
   model_.device_changed(false);
   return true;

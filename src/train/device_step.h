@@ -103,7 +103,7 @@ class DeviceStep {
   bool blocking() const { return blocking_; }
   Gpu& gpu() const { return gpu_; }
 
-  size_t bytes() const;  // on the device, of everything that training takes: the peak, context and libraries apart
+  size_t bytes() const;         // on the device, of everything that training takes: the peak, context and libraries apart
   DeviceMemory memory() const;  // what there is now
   size_t bytes_of_others() const;
 
@@ -125,6 +125,8 @@ class DeviceStep {
   };
 
   std::byte* host(const Slot& slot) const { return static_cast<std::byte*>(slot.pinned.get()); }
+  int32_t* stopped() const { return reinterpret_cast<int32_t*>(words_.data()); }
+  int64_t* counter() const { return reinterpret_cast<int64_t*>(words_.data() + 8); }
   CudaStepRecord* record(const Slot& slot) const { return static_cast<CudaStepRecord*>(slot.record.get()); }
   CudaUpdate* image(const Slot& slot) const { return reinterpret_cast<CudaUpdate*>(slot.device.data() + layout_of({}).update); }
   StepLayout layout_of(const Work& work) const;
@@ -143,7 +145,7 @@ class DeviceStep {
   void run_stopped(Slot& slot, const Work& work, Run run);
   GpuHandle choose_form(Slot& slot, const Work& work);
   void bind_inputs(PlanRun& run, const Slot& slot, const Work& work);
-  // What a graph of the work consists of, in an order that is right for one stream.
+  // device_pieces.cpp: what a graph of the work consists of, in an order that is right for one stream.
   std::vector<DeviceWork> work_of(Slot& slot, const Work& work);
   std::vector<std::byte*> gathered_by(const Plan& plan) const;
   void add_compute(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces);
@@ -153,8 +155,8 @@ class DeviceStep {
   std::vector<std::vector<DeviceWork>> sections_of(Slot& slot, const Work& work);
   void add_nothing(std::vector<DeviceWork>* pieces);
   void add_settle(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces);
-  void add_state_shares(const Work& work, const int32_t* skip, std::vector<DeviceWork>* pieces);
-  void add_state_means(const Work& work, const int32_t* skip, std::vector<DeviceWork>* pieces);
+  // This GPU's part of the mean over the team, or what came of it.
+  void add_states(bool mean, const Work& work, const int32_t* skip, std::vector<DeviceWork>* pieces);
   const Work* last_compute() const;
   CudaScaleCall scaling(Slot& slot, const Work& work) const;
   DeviceReport report_of(const Slot& slot) const;

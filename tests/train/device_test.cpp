@@ -1,7 +1,6 @@
 // Training on a device, with the CUDA module of tests/cuda/shim in the place of a GPU. Its kernels of ops are the reference's
 // (PERIGEE_SHIM_STAND_INS), so every number of a run must have the bits of --device ref; memory of the device is closed to the host, and
 // streams run as late as they may.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,46 +11,13 @@
 #include "src/train/checkpoint.h"
 #include "src/train/device_choice.h"
 #include "src/train/evaluator.h"
-#include "tests/cuda/shim/counters.h"
+#include "tests/train/device_site.h"
 #include "tests/train/networks.h"
 
 namespace perigee {
 namespace {
 
 const TrainerOptions kDevice{.backend = Backend::cuda}, kReference{.threads = 1, .backend = Backend::ref, .sub_batch = 1000};
-
-template <class F>
-F* of_module(const char* name) {
-  static void* const module = dlopen(std::getenv("PERIGEE_CUDA_MODULE"), RTLD_NOW | RTLD_LOCAL);
-  return reinterpret_cast<F*>(dlsym(module, name));
-}
-
-shim::Counters& counters() { return *of_module<shim::Counters*()>("shim_counters")(); }
-
-// The nth allocation or kernel from now on fails.
-struct Fault {
-  Fault(const char* what, long nth) { of_module<void(const char*, long)>("shim_fault")(what, nth); }
-  ~Fault() { of_module<void(const char*, long)>("shim_fault")("", 0); }
-};
-
-struct Environment {
-  Environment(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Environment() { unsetenv(name_); }
-  const char* name_;
-};
-
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
-  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' in: " << text;
-}
 
 Job drawn_anew(const std::string& more = "") {
   Job job = lenet_job(more);
