@@ -148,8 +148,13 @@ void DeviceTeam::run(Part part) {
   for (const auto& member : members_) member->step.end();
 }
 
-// One graph of each GPU, all captured at once: a sum belongs to the graphs of all.
+// One graph of each GPU, all captured at once: a sum belongs to the graphs of all. Each is made once before, of whatever lies there: the
+// first of a kind connects the GPUs, which takes memory and time.
 void DeviceTeam::capture_together(Part part) {
+  for (const std::vector<GroupSum>& sums : bucket_sums_) gpus_.add_up(sums);
+  if (!state_sums_.empty()) gpus_.add_up(state_sums_);
+  gpus_.join();
+  wait("add up what the GPUs computed");
   const CudaModule& module = gpus_.first().module();
   const auto stream = [&](size_t i) { return gpus_[i].queue().stream; };
   size_t begun = 0;
