@@ -41,8 +41,9 @@ def check_replay(cluster, folder):
 
 def every_policy_is_trained_again():
     for name, averaging in POLICIES.items():
-        with Cluster() as cluster:
-            train = recorded(cluster, "--workers", "3", averaging=averaging)
+        policy = {"type": averaging} if isinstance(averaging, str) else averaging
+        with Cluster() as cluster:  # how stale the changes are is up to the machine, and so is what the guard against divergence sees
+            train = recorded(cluster, "--workers", "3", averaging={**policy, "guard": False})
             assert train.wait() == 0, (name, train.tail())
             again = check_replay(cluster, train.folder())
             assert tensors_of(again) == tensors_of(train.folder() / "model.safetensors"), name
