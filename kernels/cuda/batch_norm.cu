@@ -1,6 +1,7 @@
 // Batch normalisation: sums down the columns of channels (columns.cuh), then one pass that normalises. Forward reads x twice and writes it
-// once; backward reads dy and x (and y, where a residual hides the sign) twice and writes dx once. Sums are in double: E[x^2] - E[x]^2 of f32
-// then loses nothing that counts, and one pass finds both. What lies with channels last goes by eight numbers a thread. A device holds the whole batch, so there is no team.
+// once; backward reads dy and x (and y, where a residual hides the sign) twice and writes dx once. Sums are in double: E[x^2] - E[x]^2 of
+// f32 then loses nothing that counts, and one pass finds both. What lies with channels last goes by eight numbers a thread. A device holds
+// the whole batch, so there is no team.
 #include "kernels/ops/batch_norm.h"
 
 #include "kernels/cuda/batch_norm_vectors.cuh"
@@ -32,7 +33,8 @@ View channel_numbers(const View& x) {
   return numbers;
 }
 
-// What the two sums of each channel become: its mean and variance, or the gradients of beta and gamma and what each element's gradient needs.
+// What the two sums of each channel become: its mean and variance, or the gradients of beta and gamma and what each element's gradient
+// needs.
 struct SumsResult {
   PerChannel first, second;  // mean and variance, or dbeta and dgamma
   double* sums;              // of dz, then of dz (x - mean) / sigma, over the batch's count; null: the sums are those of x and its squares

@@ -1,6 +1,6 @@
-// Batch normalisation of images with channels last (or of rows of features), eight numbers at a time: a thread keeps to the same few channels, so
-// that what belongs to them stays in its registers, and goes down the rows with several loads in flight. Blocks share the rows, and what they
-// find is added up in order, as columns.cuh has it.
+// Batch normalisation of images with channels last (or of rows of features), eight numbers at a time: a thread keeps to the same few
+// channels, so that what belongs to them stays in its registers, and goes down the rows with several loads in flight. Blocks share the
+// rows, and what they find is added up in order, as columns.cuh has it.
 #pragma once
 
 #include "kernels/cuda/columns.cuh"

@@ -1,5 +1,5 @@
-// Matrix products, dense layers and convolutions of f64, with and without pooling, and their gradients (wide.cuh): a thread for each element of a result, a
-// warp for each of what is summed over the batch.
+// Matrix products, dense layers and convolutions of f64, with and without pooling, and their gradients (wide.cuh): a thread for each
+// element of a result, a warp for each of what is summed over the batch.
 #include "kernels/cuda/wide.cuh"
 #include "kernels/ops/conv.h"
 #include "kernels/ops/linear.h"

@@ -1,6 +1,6 @@
-// After all other passes, on a graph with gradients: values of the forward pass that the backward pass needs are computed again there, by the
-// same ops on the same operands (random draws count from the same numbers), instead of being kept until then. Every result keeps its bits;
-// states are assigned once, by the forward pass. Sublinear memory: Chen et al. 2016, arXiv:1604.06174.
+// After all other passes, on a graph with gradients: values of the forward pass that the backward pass needs are computed again there, by
+// the same ops on the same operands (random draws count from the same numbers), instead of being kept until then. Every result keeps its
+// bits; states are assigned once, by the forward pass. Sublinear memory: Chen et al. 2016, arXiv:1604.06174.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,8 @@ class RecomputeAnalysis {
   // largest of them, so many that they hold `share` of the bytes; through at most `depth` such ops (a chain of residual sums has no end).
   Dropped cheap(double share, int depth) const { return cheap(share, depth, Dropped(may_drop_.size())); }
   // The forward pass cut into `segments` of about as many bytes where the fewest bytes cross; within all but the last only what crosses is
-  // kept, until `share` of the segments are treated so, from the first on. Where `cheap_depth` is not 0, cheap(1, cheap_depth) too, but for what crosses.
+  // kept, until `share` of the segments are treated so, from the first on. Where `cheap_depth` is not 0, cheap(1, cheap_depth) too, but for
+  // what crosses.
   Dropped segments(int segments, double share, int cheap_depth) const;
 
   Dropped everything() const { return may_drop_; }  // that is allowed
