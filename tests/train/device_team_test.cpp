@@ -196,6 +196,10 @@ const Case kCases[] = {
     {"drawn", &drawn_job, ""},
     {"streamed", &drawn_anew, ""},
     {"clipped", &lenet_job, R"(, "clip": {"type": "norm", "threshold": 0.5})"},
+    {"fp16", &lenet_job, R"(, "precision": "fp16")"},
+    {"fp16_clipped", &lenet_job, R"(, "precision": "fp16", "loss_scale": 64, "clip": {"type": "norm", "threshold": 0.5})"},
+    {"bf16", &drawn_job, R"(, "precision": "bf16")"},
+    {"float64", &drawn_job, R"(, "precision": "float64")"},
     {"constrained", &lenet_job, R"(, "constraint": [{"type": "max_norm", "max": 0.4}, {"type": "non_negative", "on": "bias"}])"},
 };
 
