@@ -20,7 +20,7 @@ for _, key in ipairs(keys) do accepted[key] = true end
 ---@field epochs? integer
 ---@field steps? integer
 ---@field seed? integer
----@field precision? string            "float32", "float64" (slow); for GPUs "tf32": products rounded; "bf16", "fp16": products and activations in 16 bits
+---@field precision? string            "float32", "float64" (slow); for GPUs "tf32": rounded products; "bf16", "fp16": 16 bits
 ---@field loss_scale? number|string    of "fp16": "dynamic" (the default), or a number that stays
 ---@field recompute? string|string[]  "none", "auto", "all", or names of layers: activations that backward computes again instead of keeping
 ---@field memory_limit? string|integer what a run may take: "8GiB"; recompute = "auto" goes by it

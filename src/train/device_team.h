@@ -20,7 +20,8 @@ class DeviceTeam {
  public:
   // All but `scale` (of precision "fp16", else null) must outlive this; the rest is as DeviceStep has it.
   DeviceTeam(GpuGroup& gpus, Model& model, const std::vector<Storage>* slots, PlanSet& plans, Optimizer& optimizer,
-             const DataSource& source, const std::vector<int>& fields, uint64_t seed, Tuning& tuning, const LossScale* scale, size_t data_room);
+             const DataSource& source, const std::vector<int>& fields, uint64_t seed, Tuning& tuning, const LossScale* scale,
+             size_t data_room);
   ~DeviceTeam();
 
   // The first GPU's numbers: those of all.

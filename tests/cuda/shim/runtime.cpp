@@ -505,8 +505,11 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return say(cudaSuccess);
 }
 
+// What is queued may still look at it, and then nobody else can.
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  const std::unique_ptr<CUevent_st> dropped(event);
+  static std::vector<std::unique_ptr<CUevent_st>> dropped;
+  const std::lock_guard lock(mutex);
+  dropped.emplace_back(event);
   return say(cudaSuccess);
 }
 
