@@ -115,6 +115,11 @@ def gpus_train_together(job):
     perigee("train", job, "--workers", "2", "--device", "cuda:0-3", *plain, "--out", "two_by_two", **four)
     for folder in ("four_threads", "together", "in_a_tree", "two_by_two"):
         same_model(folder, "four_workers", tolerance=2e-6)
+    # What an optimiser made of its gradient is exchanged: the change is read where the numbers are, which is the device.
+    updates = ("--workers", "2", "--set", 'averaging={"type": "custom", "what": "update"}', *plain)
+    perigee("train", job, *updates, "--device", "cpu", "--threads", "1", "--out", "updates_of_cpus")
+    perigee("train", job, *updates, "--device", "cuda", "--out", "updates_of_gpus", **four)
+    same_model("updates_of_gpus", "updates_of_cpus", tolerance=2e-6)
     without = {**four, "PERIGEE_CUDA_LIBRARIES": "", "LD_LIBRARY_PATH": ""}  # Meson's leads to the fakes
     told = perigee("train", job, "--device", "cuda:0,1", *plain, "--out", "no_nccl", **without)
     has(told, "cuda:0,1", "copies between the GPUs: NCCL")
