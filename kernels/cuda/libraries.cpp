@@ -86,7 +86,7 @@ class Loaded {
     return false;
   }
 
-  // Their own parts are opened by name later (cuDNN's engines, NVRTC's built-ins): those look beside the file itself.
+  // cuDNN's engines are opened by name later, and looked for beside the file itself.
   bool try_open(const char* path) {
     handle_ = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle_ == nullptr) {
@@ -110,8 +110,16 @@ class Loaded {
     std::snprintf(version_.data(), version_.size(), library == CudaLibrary::nvrtc || library == CudaLibrary::driver ? "%d.%d" : "%d.%d.%d",
                   version.major, version.minor, version.patch);
     info.version = version_.data();
+    if (library == CudaLibrary::nvrtc) open_builtins(version);
     if (version.major < wanted_.least_major)
       why_ = path_ + " is version " + version_.data() + "; " + std::to_string(wanted_.least_major) + " or later is needed";
+  }
+
+  // NVRTC asks the loader for them by name, which does not look beside NVRTC; but what is open already it finds.
+  void open_builtins(const Version& version) const {
+    const std::string folder = path_.substr(0, path_.rfind('/') + 1);
+    const std::string name = "libnvrtc-builtins.so." + std::to_string(version.major) + "." + std::to_string(version.minor);
+    ::dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL);
   }
 
   const Wanted& wanted_;

@@ -1,5 +1,7 @@
 // NVIDIA's own libraries, where this machine has them, as far as they work without a GPU: NVRTC compiles what fused_source writes, and
 // cuDNN plans our convolutions for an H100 that is described to it. What only a GPU can show is in tests/gpu.
+#include <dlfcn.h>
+
 #include <set>
 
 #include "kernels/cuda/cudnn_conv.h"
@@ -21,6 +23,15 @@ class WritingSite : public Site {
   }
   std::set<std::string> texts;
 };
+
+// NVRTC opens its built-ins by name alone when it first compiles. In a folder that the loader does not search, as Python's packages are, it
+// finds them only if they are open already: before anything is compiled.
+TEST(Toolkit, NvrtcsBuiltinsAreOpenBeforeItAsks) {
+  const CudaLibraryInfo& nvrtc = cuda_library(CudaLibrary::nvrtc);
+  if (nvrtc.why != nullptr) GTEST_SKIP() << nvrtc.why;
+  const std::string name = std::string("libnvrtc-builtins.so.") + nvrtc.version;
+  EXPECT_NE(dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD), nullptr) << name << " beside " << nvrtc.path;
+}
 
 TEST(Toolkit, NvrtcCompilesFusedPrograms) {
   if (const char* why = cuda_library_missing(CudaLibrary::nvrtc)) GTEST_SKIP() << why;
