@@ -186,8 +186,10 @@ void ask(cudnnBackendHeurMode_t mode, const Target& target, Plans* plans) {
   if (!heuristic.ok()) return;
   const int64_t count = heuristic.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::span<cudnnBackendDescriptor_t>());
   std::vector<cudnnBackendDescriptor_t> places;
+  const size_t before = plans->configs.size();
   for (int64_t i = 0; i < count; ++i) places.push_back(plans->configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
-  heuristic.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::span(places));
+  const int64_t filled = heuristic.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::span(places));
+  plans->configs.resize(before + static_cast<size_t>(std::min(count, filled)));  // one that was not filled in is nothing to build from
 }
 
 // Number `algorithm` of the plans, or the last where there are fewer; null where there is none.

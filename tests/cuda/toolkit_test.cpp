@@ -92,6 +92,63 @@ TEST(Toolkit, CudnnPlansOurConvolutionsForAnH100) {
         }
 }
 
+// All convolutions of ResNet-50 as tests/gpu/bench.py has it, at batch 128: stride in the 3x3 convolution of a stage's first block.
+std::vector<CudnnConv> resnet50() {
+  std::vector<CudnnConv> all = {conv(128, 3, 224, 64, 7, 2, 3, 1)};
+  int64_t channels = 64, size = 56;
+  for (const int64_t width : {64, 128, 256, 512}) {
+    const int32_t stride = width == 64 ? 1 : 2;
+    for (const bool first : {true, false}) {
+      const int32_t step = first ? stride : 1;
+      all.push_back(conv(128, channels, size, width, 1, 1, 0, 1));
+      all.push_back(conv(128, width, size, width, 3, step, 1, 1));
+      if (first) all.push_back(conv(128, channels, size, 4 * width, 1, stride, 0, 1));
+      size /= step;
+      all.push_back(conv(128, width, size, 4 * width, 1, 1, 0, 1));
+      channels = 4 * width;
+    }
+  }
+  return all;
+}
+
+std::vector<CudnnConv> lenet() {
+  std::vector<CudnnConv> all;
+  for (const int64_t batch : {32, 1024})
+    all.push_back(conv(batch, 1, 28, 20, 5, 1, 0, 1)), all.push_back(conv(batch, 20, 12, 50, 5, 2, 0, 1));
+  for (CudnnConv& one : all) one.bias = true, one.params.relu = 1;
+  return all;
+}
+
+// With the workspace that a queue has on a GPU (kernels/cuda/module.cpp).
+TEST(Toolkit, CudnnPlansTheBenchmarksConvolutions) {
+  if (const char* why = cuda_library_missing(CudaLibrary::cudnn)) GTEST_SKIP() << why;
+  CudaQueue queue{.workspace_bytes = size_t{128} << 20};
+  if (!cudnn_has_plan(conv(32, 16, 28, 16, 3, 1, 1, 1), kH100, queue)) GTEST_SKIP() << "this cuDNN does not plan without a GPU";
+  const auto plans = [&queue](CudnnConv shape, Dtype dtype, bool channels_last) {
+    shape.dtype = dtype, shape.channels_last = channels_last;
+    for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::grad_input, ConvDirection::grad_weight}) {
+      shape.direction = direction;
+      if (direction != ConvDirection::forward) shape.bias = false, shape.params.relu = 0;
+      EXPECT_TRUE(cudnn_has_plan(shape, kH100, queue))
+          << "image " << shape.image[0] << 'x' << shape.image[1] << 'x' << shape.image[2] << ", kernel " << shape.kernel[0] << 'x'
+          << shape.kernel[1] << 'x' << shape.kernel[2] << ", dtype " << static_cast<int>(dtype) << ", direction "
+          << static_cast<int>(direction) << (queue.tf32 ? ", tf32" : "") << (queue.deterministic ? ", deterministic" : "")
+          << (channels_last ? ", channels last" : "");
+    }
+  };
+  for (queue.deterministic = false;; queue.deterministic = true) {
+    for (const CudnnConv& shape : resnet50()) plans(shape, Dtype::bf16, true);
+    for (const CudnnConv& shape : lenet())
+      for (const bool channels_last : {false, true}) {
+        for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) plans(shape, dtype, channels_last);
+        queue.tf32 = true;
+        plans(shape, Dtype::f32, channels_last);
+        queue.tf32 = false;
+      }
+    if (queue.deterministic) break;
+  }
+}
+
 // No communicator without a GPU: what is there is found, and says why it cannot begin.
 TEST(Toolkit, NcclHasWhatWeCall) {
   if (const char* why = cuda_library_missing(CudaLibrary::nccl)) GTEST_SKIP() << why;
