@@ -10,6 +10,7 @@
 #include "cluster/delta_codec.h"
 #include "cluster/parts_codec.h"
 #include "cluster/policy.h"
+#include "cluster/worker_gpus.h"
 #include "repl/command.h"
 #include "repl/describe_fragments.h"
 #include "repl/describe_inner.h"
@@ -189,18 +190,21 @@ void describe_job(const Job& job) {
   TrainerOptions where_to;
   std::string why;
   const std::string device = device_of(job.json());
-  choose_device(job.json(), job.where() + ": device", &where_to);
-  if (device.starts_with("cuda") && Gpu::count(&why) == 0) where_to = {};
+  const int64_t gpus = gpus_of_worker(job.json(), job.where());  // of one process
+  choose_device(device, job.where() + ": device", 0, static_cast<int>(gpus), &where_to);
+  const bool planned = device.starts_with("cuda") && Gpu::count(&why) == 0;
+  if (planned) where_to = {};
   Trainer trainer(job, where_to);
   std::printf("%s: %s\n\n", job.name().c_str(), trainer.train_source().describe().c_str());
   print_table(trainer.model());
   std::printf("\nbatch %lld on %d threads, %lld examples at a time; %s of memory while training, data not counted\n",
               static_cast<long long>(trainer.batch()), trainer.threads(), static_cast<long long>(trainer.sub_batch()),
               bytes_text(static_cast<double>(trainer.memory_bytes())).c_str());
-  describe_memory(trainer, device, why);
+  describe_memory(trainer, device, why, gpus);
   const double examples = static_cast<double>(trainer.train_source().size());
-  std::printf("effective batch %lld; %.0f steps an epoch; learning rate at the start %g\n", static_cast<long long>(trainer.batch()),
-              std::ceil(examples / static_cast<double>(trainer.batch())), [&] {
+  const int64_t batch = trainer.batch() * (planned ? gpus : 1);  // "batch" is one GPU's
+  std::printf("effective batch %lld; %.0f steps an epoch; learning rate at the start %g\n", static_cast<long long>(batch),
+              std::ceil(examples / static_cast<double>(batch)), [&] {
                 trainer.optimizer().begin_step({});
                 return trainer.optimizer().learning_rate();
               }());

@@ -19,7 +19,7 @@ std::string with_operations(const RecomputeChoice& choice) {
 
 // What backward's operands take if they are kept, and what else could be done.
 void describe_recompute(Trainer& trainer, Backend backend) {
-  const int64_t examples = backend == Backend::cuda ? trainer.batch() : trainer.sub_batch();
+  const int64_t examples = backend == Backend::cuda ? trainer.share_of(trainer.batch()) : trainer.sub_batch();
   PlanSet kept(trainer.model(), PlanSet::Kind::training, backend), again(trainer.model(), PlanSet::Kind::training, backend);
   again.set_recompute({.mode = RecomputeOptions::Mode::all}, SIZE_MAX);
   std::printf("activations of %lld examples: %s; recompute = \"all\": %s\n", static_cast<long long>(examples),
@@ -29,26 +29,33 @@ void describe_recompute(Trainer& trainer, Backend backend) {
   if (here) std::printf("of this job: %s\n", with_operations(trainer.plans().choice(examples)).c_str());
 }
 
+// What there is on each GPU now.
+void print_taken(const Trainer& trainer) {
+  for (const DeviceTaken& taken : trainer.device_taken()) {
+    std::printf("taken of %s: %s", taken.device.c_str(), mebibytes(taken.peak).c_str());
+    if (taken.of_sums > 0) std::printf("; by NCCL: %s", mebibytes(taken.of_sums).c_str());
+    std::printf("; by CUDA's context, libraries and others: %s\n", mebibytes(taken.of_others).c_str());
+  }
+}
+
 }  // namespace
 
-void describe_memory(Trainer& trainer, const std::string& device, const std::string& why) {
+void describe_memory(Trainer& trainer, const std::string& device, const std::string& why, int64_t gpus) {
   const bool on_gpu = trainer.backend() == Backend::cuda;
   std::string missing;
-  if (on_gpu || device.starts_with("cuda")) {
-    if (!cuda_module(&missing)) {
-      std::printf("what it takes on a GPU is not known: %s\n", missing.c_str());
-    } else {
-      std::printf("memory on the GPU, planned (CUDA's context and libraries apart):\n%s", trainer.planned_device_memory().text().c_str());
-      if (on_gpu)
-        std::printf("taken: %s; by CUDA's context, libraries and others: %s\n", mebibytes(trainer.memory_bytes()).c_str(),
-                    mebibytes(trainer.bytes_of_others()).c_str());
-      else
-        std::printf("device %s: %s; the other figures are a CPU's, and what the context and libraries take is not known\n", device.c_str(),
-                    why.c_str());
-      return describe_recompute(trainer, Backend::cuda);
-    }
+  if (!on_gpu && !device.starts_with("cuda")) return describe_recompute(trainer, trainer.backend());
+  if (!cuda_module(&missing)) {
+    std::printf("what it takes on a GPU is not known: %s\n", missing.c_str());
+    return describe_recompute(trainer, trainer.backend());
   }
-  describe_recompute(trainer, trainer.backend());
+  const std::string where = gpus > 1 ? "each of " + std::to_string(gpus) + " GPUs" : "the GPU";
+  std::printf("memory on %s, planned (CUDA's context and libraries%s apart):\n%s", where.c_str(), gpus > 1 ? ", NCCL's buffers" : "",
+              trainer.planned_device_memory(gpus).text().c_str());
+  if (on_gpu) print_taken(trainer);
+  else
+    std::printf("device %s: %s; the other figures are a CPU's, and what the context and libraries take is not known\n", device.c_str(),
+                why.c_str());
+  describe_recompute(trainer, Backend::cuda);
 }
 
 }  // namespace perigee

@@ -33,7 +33,8 @@ void declare(CLI::App& app) {
   app.add_option("--data", options.data, "other data: a source as JSON, as in '{\"type\": \"csv\", \"path\": \"new.csv\"}'");
   app.add_option("--metric", options.metrics, "an evaluation by name, such as roc; may be given several times")->allow_extra_args(false);
   app.add_option("--threads", options.threads, "the default is one per core")->check(CLI::PositiveNumber);
-  app.add_option("--device", options.device, "cpu, cuda, cuda:N, or auto: a GPU where there is one");
+  app.add_option("--device", options.device,
+                 "cpu, cuda, cuda:N, cuda:0-3 (which take batches in turns), or auto: a GPU where there is one");
   app.add_option("--workers", options.workers, "share the examples out to so many processes")->check(CLI::Range(1, 1024));
   app.add_option("--log", options.log, "pretty, plain or json");
   app.add_option("--slice", options.slice, "print what one of several processes has seen")->group("");
@@ -110,9 +111,10 @@ int run() {
   const Json metrics = metrics_of(loaded);
   // Who shares the examples out computes nothing.
   const bool shares_out = options.workers > 1 && options.slice.empty();
-  const int worker = options.slice.empty() ? 0 : static_cast<int>(parse_slice(options.slice).index);
+  const std::optional<int> worker =
+      options.slice.empty() ? std::nullopt : std::optional(static_cast<int>(parse_slice(options.slice).index));
   const ModelSite site(*loaded.model, loaded.job, shares_out ? "cpu" : options.device, "--device", worker);
-  Evaluator evaluator(*loaded.model, team, source, metrics.is_null() ? nullptr : &metrics, path, site.device());
+  Evaluator evaluator(*loaded.model, team, source, metrics.is_null() ? nullptr : &metrics, path, site.devices());
   if (!options.slice.empty()) {
     const auto [begin, end] = parse_slice(options.slice).of(source->size());
     const Json state = evaluator.state(begin, end, &stop_requested());

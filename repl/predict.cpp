@@ -32,7 +32,8 @@ void declare(CLI::App& app) {
   app.add_option("--top", options.top, "how many classes to name")->check(CLI::PositiveNumber);
   app.add_flag("--json", options.json, "one JSON object per example: file, index, label, probabilities or values");
   app.add_option("--threads", options.threads, "the default is one per core")->check(CLI::PositiveNumber);
-  app.add_option("--device", options.device, "cpu, cuda, cuda:N, or auto: a GPU where there is one");
+  app.add_option("--device", options.device,
+                 "cpu, cuda, cuda:N, cuda:0-3 (which take batches in turns), or auto: a GPU where there is one");
   app.add_option("--workers", options.workers, "share the examples out to so many processes; the results come in the order of the input")
       ->check(CLI::Range(1, 1024));
   app.add_option("--slice", options.slice, "predict only what one of several processes is to predict")->group("");
@@ -158,9 +159,10 @@ int run() {
     return stop_requested() ? stop_exit_code() : 0;
   }
   ThreadTeam team(threads());
-  const int worker = options.slice.empty() ? 0 : static_cast<int>(parse_slice(options.slice).index);
+  const std::optional<int> worker =
+      options.slice.empty() ? std::nullopt : std::optional(static_cast<int>(parse_slice(options.slice).index));
   const ModelSite site(*loaded.model, loaded.job, options.device, "--device", worker);
-  Inference inference(*loaded.model, team, false, 256, site.device());
+  Inference inference(*loaded.model, team, false, 256, site.devices());
   predict_slice(loaded, inference, options.slice.empty() ? Slice{} : parse_slice(options.slice));
   return stop_requested() ? stop_exit_code() : 0;
 }

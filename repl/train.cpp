@@ -109,7 +109,6 @@ std::string resume_command(const std::string& folder) {
 // say how the run is spread. What a worker takes of a list that several share goes into "devices".
 void share_out_devices(Job* job) {
   const bool counted = job->json().find("devices") != nullptr;
-  if (counted && !job->json().find("device")) job->set("device", "cuda");
   const int64_t gpus = gpus_of(job->json(), job->where()), workers = options.cluster.workers;
   if (gpus == 1) return;
   if (gpus_of_worker(job->json(), job->where()) == 1) {

@@ -21,7 +21,7 @@ std::string device_list(std::span<const int> devices) {
   return text;
 }
 
-GpuGroup::GpuGroup(std::span<const int> devices, const std::string& where, bool deterministic) : where_(where) {
+void check_devices(std::span<const int> devices, const std::string& where) {
   if (devices.size() > kMostGpus)
     throw Error(ErrorKind::usage, {.where = where,
                                    .what = "one process trains on so many GPUs at most",
@@ -33,7 +33,11 @@ GpuGroup::GpuGroup(std::span<const int> devices, const std::string& where, bool 
       throw Error(ErrorKind::usage, {.where = where,
                                      .what = "a device is named twice",
                                      .got = device_list(devices),
-                                     .hint = "each GPU takes its own part of a batch"});
+                                     .hint = "each GPU takes its own part of the work"});
+}
+
+GpuGroup::GpuGroup(std::span<const int> devices, const std::string& where, bool deterministic) : where_(where) {
+  check_devices(devices, where);
   for (const int device : devices) {
     gpus_.push_back(std::make_unique<Gpu>(device, where));
     gpus_.back()->queue().deterministic = deterministic;
@@ -60,7 +64,7 @@ GpuGroup::~GpuGroup() {
 
 void GpuGroup::choose_sums(bool deterministic) {
   if (deterministic) why_not_nccl_ = "deterministic asks for a fixed order";
-  else sums_ = nccl_sums(gpus_, &why_not_nccl_);
+  else watching_memory([&] { sums_ = nccl_sums(gpus_, &why_not_nccl_); });
   if (!sums_) sums_ = copied_sums(gpus_);
   if (!sums_->can_be_captured() && !deterministic) warn(name() + ": gradients are added up by " + sums());
 }
@@ -74,6 +78,48 @@ std::string GpuGroup::name() const {
 std::string GpuGroup::sums() const {
   if (!sums_) return "";
   return sums_->name() + (why_not_nccl_.empty() ? "" : ": " + why_not_nccl_);
+}
+
+size_t GpuGroup::free_bytes() {
+  size_t free = SIZE_MAX;
+  for (const auto& gpu : gpus_) free = std::min(free, gpu->free_bytes());
+  first().select();
+  return free;
+}
+
+size_t GpuGroup::room() {
+  size_t room = SIZE_MAX;
+  for (const auto& gpu : gpus_) room = std::min(room, gpu->free_bytes() + gpu->held());
+  first().select();
+  return room;
+}
+
+// Other processes' comings and goings in between are counted too: it is for people to read.
+template <class Act>
+void GpuGroup::watching_memory(Act act) {
+  const auto free_now = [&] {
+    std::vector<size_t> free(size());
+    for (size_t i = 0; i < size(); ++i) {
+      size_t total = 0;
+      gpus_[i]->select();
+      if (gpus_[i]->module().memory(&free[i], &total) != 0) free[i] = 0;
+    }
+    return free;
+  };
+  const std::vector<size_t> before = free_now();
+  act();
+  const std::vector<size_t> after = free_now();
+  bytes_of_sums_.resize(size());
+  for (size_t i = 0; i < size(); ++i) bytes_of_sums_[i] += before[i] - std::min(before[i], after[i]);
+}
+
+void GpuGroup::connect(std::span<const std::vector<GroupSum>> sums) {
+  watching_memory([&] {
+    for (const std::vector<GroupSum>& each : sums) add_up(each);
+    join();
+    wait("add up what the GPUs computed");
+  });
+  first().select();
 }
 
 void GpuGroup::add_up(std::span<const GroupSum> sums) {

@@ -26,8 +26,9 @@ class GroupSums {
   virtual std::string name() const = 0;
   virtual bool can_be_captured() const = 0;
   virtual void queue(std::span<const GroupSum> sums, std::span<const GpuHandle> streams) = 0;
-  virtual std::string failed() { return ""; }  // what broke beside what a call said
-  virtual void abort() noexcept {}             // what is queued ends; nothing else is asked for any more
+  virtual size_t scratch() const { return 0; }  // bytes of our memory on the first GPU
+  virtual std::string failed() { return ""; }   // what broke beside what a call said
+  virtual void abort() noexcept {}              // what is queued ends; nothing else is asked for any more
 };
 
 class GpuGroup {
@@ -42,7 +43,16 @@ class GpuGroup {
   std::string name() const;  // "cuda:0", "cuda:0-3", "cuda:0,2"
   // "NCCL 2.28.7"; "copies between the GPUs: NCCL is not there". Empty for one GPU.
   std::string sums() const;
+  bool copies() const { return size() > 1 && !why_not_nccl_.empty(); }
+  size_t free_bytes();  // of the GPU that has least
+  size_t room();        // and with what we hold
   bool can_be_captured() const { return sums_ && sums_->can_be_captured(); }
+
+  // What the sums took of GPU i's memory beside ours, as far as it was seen: NCCL's buffers.
+  size_t bytes_of_sums(size_t i) const { return bytes_of_sums_.empty() ? 0 : bytes_of_sums_[i]; }
+  size_t scratch() const { return sums_ ? sums_->scratch() : 0; }
+  // Adds up whatever lies there, and waits: the first sum of a kind connects the GPUs, which takes memory and time.
+  void connect(std::span<const std::vector<GroupSum>> sums);
 
   // Behind what the queues hold now; what they get from now on runs beside it, until join().
   void add_up(std::span<const GroupSum> sums);
@@ -56,6 +66,8 @@ class GpuGroup {
 
  private:
   void choose_sums(bool deterministic);
+  template <class Act>
+  void watching_memory(Act act);
   void mark();
   void fail(size_t i, int status, const std::string& doing);
   void wait(std::span<void* const> events, size_t needed, const std::string& doing);
@@ -65,6 +77,7 @@ class GpuGroup {
   std::vector<GpuHandle> streams_, forked_, joined_, marks_;
   std::string why_not_nccl_;
   std::unique_ptr<GroupSums> sums_;  // null: of one GPU
+  std::vector<size_t> bytes_of_sums_;
   bool aborted_ = false;
 };
 
@@ -72,6 +85,8 @@ class GpuGroup {
 std::unique_ptr<GroupSums> nccl_sums(std::span<const std::unique_ptr<Gpu>> gpus, std::string* why);
 std::unique_ptr<GroupSums> copied_sums(std::span<const std::unique_ptr<Gpu>> gpus);
 
+// Error(usage) for a list in which one is named twice, or of more than kMostGpus.
+void check_devices(std::span<const int> devices, const std::string& where);
 // "cuda:0-3": for messages and what a user reads.
 std::string device_list(std::span<const int> devices);
 

@@ -69,6 +69,7 @@ class CopiedSums final : public GroupSums {
 
   std::string name() const override { return "copies between the GPUs"; }
   bool can_be_captured() const override { return false; }
+  size_t scratch() const override { return scratch_[0].bytes(); }
 
   void queue(std::span<const GroupSum> sums, std::span<const GpuHandle> streams) override {
     for (const GroupSum& sum : sums) queue_one(sum, streams);
@@ -81,9 +82,9 @@ class CopiedSums final : public GroupSums {
   // Of the i-th GPU, on 256-byte borders.
   Part part_of(const GroupSum& sum, size_t i) const {
     const size_t bytes = static_cast<size_t>(sum.elements) * dtype_bytes(sum.dtype);
-    const auto border = [&](size_t at) { return at == gpus_.size() ? bytes : bytes * at / gpus_.size() / 256 * 256; };
-    return {border(i), border(i + 1) - border(i)};
+    return {begin_of(bytes, i), begin_of(bytes, i + 1) - begin_of(bytes, i)};
   }
+  size_t begin_of(size_t bytes, size_t i) const { return i == gpus_.size() ? bytes : bytes * i / gpus_.size() / 256 * 256; }
 
   void mark(const std::vector<GpuHandle>& events, std::span<const GpuHandle> streams) {
     for (size_t i = 0; i < gpus_.size(); ++i) {

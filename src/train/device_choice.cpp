@@ -6,7 +6,7 @@
 
 #include "src/core/config.h"
 #include "src/core/error.h"
-#include "src/device/gpu.h"
+#include "src/device/gpu_group.h"
 #include "src/train/device_model.h"
 #include "src/train/device_tuning.h"
 
@@ -61,16 +61,20 @@ std::vector<int> share_of(const std::vector<int>& devices, int worker, int gpus,
 
 }  // namespace
 
+int gpus_of(const std::string& device) {
+  return device.starts_with(kCuda) ? std::max<int>(1, static_cast<int>(listed(std::string_view(device).substr(kCuda.size())).size())) : 1;
+}
+
 std::string device_of(const Json& job) {
   const Json* device = job.find("device");
-  return device && device->is_string() ? device->as_string() : "cpu";
+  if (device && device->is_string()) return device->as_string();
+  return job.find("devices") ? "cuda" : "cpu";
 }
 
 int gpus_of(const Json& job, const std::string& where) {
   constexpr int64_t kMost = 64;
   if (job.find("devices")) return static_cast<int>(Config(job, where).integer_in("devices", 1, kMost, 1));
-  const std::string device = device_of(job);
-  return device.starts_with(kCuda) ? std::max<int>(1, static_cast<int>(listed(std::string_view(device).substr(kCuda.size())).size())) : 1;
+  return gpus_of(device_of(job));
 }
 
 void choose_device(const Json& job, const std::string& where, TrainerOptions* options) {
@@ -102,22 +106,26 @@ void choose_device(const std::string& device, const std::string& where, int work
                                  nearest_hint(device, {"cpu", "ref", "auto", "cuda", "cuda:0", "check:cpu,ref", "check:cuda,ref"})});
 }
 
-ModelSite::ModelSite(Model& model, const Json& job, const std::string& device, const std::string& where, int worker) {
+ModelSite::ModelSite(Model& model, const Json& job, const std::string& device, const std::string& where, std::optional<int> worker) {
   TrainerOptions choice;
-  choose_device(device, where, worker, 1, &choice);
+  choose_device(device, where, worker.value_or(0), worker ? 1 : gpus_of(device), &choice);
   if (choice.backend == Backend::cpu && !choice.check) return;
   if (choice.backend != Backend::cuda || choice.check)
     throw Error(ErrorKind::usage, {where, "the reference computes in training only", "'" + device + "'", "cpu, cuda, cuda:N or auto", ""});
-  gpu_ = std::make_unique<Gpu>(choice.devices.front(), where);
+  check_devices(choice.devices, where);
   const auto asks = [&](const char* key, const Json& value) {
     const Json* found = job.is_object() ? job.find(key) : nullptr;
     return found && *found == value;
   };
-  gpu_->queue().deterministic = asks("deterministic", true);
-  gpu_->queue().tf32 = asks("precision", "tf32");
-  use_device(tuning_, *gpu_, gpu_->queue());
+  for (const int index : choice.devices) {
+    Gpu& gpu = *gpus_.emplace_back(std::make_unique<Gpu>(index, where));
+    gpu.queue().deterministic = asks("deterministic", true);
+    gpu.queue().tf32 = asks("precision", "tf32");
+  }
+  use_device(tuning_, *gpus_.front(), gpus_.front()->queue());
   tuning_.load_machine();
-  device_ = std::make_unique<DeviceModel>(*gpu_, model, nullptr, tuning_);
+  for (const auto& gpu : gpus_)
+    models_.push_back(devices_.emplace_back(std::make_unique<DeviceModel>(*gpu, model, nullptr, tuning_)).get());
 }
 
 ModelSite::~ModelSite() = default;

@@ -2,7 +2,11 @@
 // CPU), "check:cpu,ref"; and "devices": how many GPUs.
 #pragma once
 
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "src/io/json.h"
 #include "src/train/trainer.h"
@@ -18,23 +22,26 @@ void choose_device(const std::string& device, const std::string& where, int work
 // For who trains alone: all that the job names.
 void choose_device(const Json& job, const std::string& where, TrainerOptions* options);
 
-// The job's "device"; "cpu" when it names none.
+// The job's "device"; where it names none "cuda" if it says how many, else "cpu".
 std::string device_of(const Json& job);
 // How many GPUs train together: "devices", else as many as "device" lists. Error(model).
 int gpus_of(const Json& job, const std::string& where);
+int gpus_of(const std::string& device);  // that a device such as "cuda:0-3" lists; 1 where it is no list
 
-// A trained model where `eval` and `predict` compute with it: on the host, or on a GPU.
+// A trained model where `eval` and `predict` compute with it: on the host, or on GPUs.
 class ModelSite {
  public:
-  // `device` as above, of the CPU or a GPU; `job`: the model's, which may ask for tf32 or determinism, or null. `model` must outlive this.
-  ModelSite(Model& model, const Json& job, const std::string& device, const std::string& where, int worker);
+  // `device` as above, of the CPU or of GPUs; `job`: the model's, which may ask for tf32 or determinism, or null. `model` must outlive this.
+  // `worker`: of several processes, each of which takes one of the GPUs; none: this one takes all that are named.
+  ModelSite(Model& model, const Json& job, const std::string& device, const std::string& where, std::optional<int> worker);
   ~ModelSite();
-  DeviceModel* device() const { return device_.get(); }  // null: the host
+  std::span<DeviceModel* const> devices() const { return models_; }  // none: the host
 
  private:
   Tuning tuning_;
-  std::unique_ptr<Gpu> gpu_;
-  std::unique_ptr<DeviceModel> device_;
+  std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::vector<std::unique_ptr<DeviceModel>> devices_;
+  std::vector<DeviceModel*> models_;
 };
 
 }  // namespace perigee

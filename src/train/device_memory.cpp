@@ -61,7 +61,11 @@ DeviceMemory plan_device_memory(const DeviceMemoryQuestion& q) {
   const size_t block = device_bytes(params.block_bytes());
   DeviceMemory need{
       .parameters = block, .states = device_bytes(params.state_bytes().size()), .gradients = block + (q.scaled ? 2 : 1) * kDeviceBorder};
-  if (q.gpus > 1) need.states *= 2, need.gradients += kDeviceBorder;  // what is added up over them
+  if (q.gpus > 1) {
+    need.states *= 2, need.gradients += kDeviceBorder;  // what is added up over them
+    const size_t part = (q.copied + static_cast<size_t>(q.gpus) - 1) / static_cast<size_t>(q.gpus);
+    if (q.copied > 0) need.sums = static_cast<size_t>(q.gpus - 1) * device_bytes(part);
+  }
   need.optimizer = q.slots * block + DeviceUpdate::bytes_for(params, q.optimizer, q.slots);
   std::vector<size_t> rows;
   for (const int field : q.fields) rows.push_back(row_bytes(q.source.fields()[static_cast<size_t>(field)]));
@@ -75,7 +79,8 @@ DeviceMemory plan_device_memory(const DeviceMemoryQuestion& q) {
   if (!q.training) return need;
   const std::shared_ptr<const Plan> plan = q.training->plan(q.batch);
   need.training = device_bytes(plan->arena_bytes());
-  const bool rest = !q.source.live() && q.source.size() % q.batch != 0 && q.source.size() > q.batch;
+  const int64_t of_all = q.batch * q.gpus;
+  const bool rest = !q.source.live() && q.source.size() % of_all != 0 && q.source.size() > of_all;
   need.constants = constants_of(*plan) * (rest ? 2 : 1);
   if (!q.evaluation) return need;
   const std::shared_ptr<const Plan> forward = q.evaluation->plan(kEvaluationBatch);
@@ -110,6 +115,7 @@ std::string DeviceMemory::text() const {
        "  training " + mebibytes(training) + (evaluation > 0 ? ", evaluation " + mebibytes(evaluation) + ", one after the other" : ""));
   line("constants", constants);
   line("batches", batches);
+  if (sums > 0) line("sums over the GPUs", sums);
   line("data set", data_set, data_set > 0 ? "" : "  batches are streamed");
   line("together", total());
   line("pinned, of the host", pinned);

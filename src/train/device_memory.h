@@ -32,12 +32,21 @@ struct DeviceMemory {
   size_t training = 0, evaluation = 0;  // arenas; there is one for both, of the larger size
   size_t constants = 0;                 // of the plans
   size_t batches = 0;                   // on their way, and gathered
+  size_t sums = 0;                      // over several GPUs, where they are copies between them
   size_t data_set = 0;                  // 0: batches are streamed
   size_t pinned = 0;
 
   size_t arena() const { return std::max(training, evaluation); }
-  size_t total() const { return parameters + states + gradients + optimizer + arena() + constants + batches + data_set; }
+  size_t total() const { return parameters + states + gradients + optimizer + arena() + constants + batches + sums + data_set; }
   std::string text() const;  // one line for each
+};
+
+// What there is on a GPU beside what was free at first.
+struct DeviceTaken {
+  std::string device;    // "cuda:0"
+  size_t peak = 0;       // by us
+  size_t of_sums = 0;    // by NCCL, as far as it was seen
+  size_t of_others = 0;  // by CUDA's context, kernels, libraries and their workspaces, other processes
 };
 
 struct DeviceMemoryQuestion {
@@ -48,9 +57,10 @@ struct DeviceMemoryQuestion {
   size_t slots = 0;
   const DataSource& source;
   std::span<const int> fields;  // of it, that the model reads
-  int64_t batch = 1;
+  int64_t batch = 1;            // of this GPU
   int evaluated_parts = 0;
-  int64_t gpus = 1;  // of several each has as much
+  int64_t gpus = 1;   // of several each has as much
+  size_t copied = 0;  // bytes of the largest sum over them, where sums are copies between them
   bool resident = false;
   bool scaled = false;  // precision "fp16"
 };

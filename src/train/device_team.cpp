@@ -66,8 +66,14 @@ void DeviceTeam::bind_sums() {
         {.at = of_each([&](DeviceStep& step) { return step.shared_states() + run.begin; }), .elements = run.elements, .dtype = run.dtype});
 }
 
-void DeviceTeam::reserve(size_t training, size_t of_the_first) {
-  for (const auto& member : members_) member->model.arena().reserve(member == members_[0] ? of_the_first : training);
+std::vector<DeviceModel*> DeviceTeam::models() {
+  std::vector<DeviceModel*> models;
+  for (const auto& member : members_) models.push_back(&member->model);
+  return models;
+}
+
+void DeviceTeam::reserve(size_t bytes) {
+  for (const auto& member : members_) member->model.arena().reserve(bytes);
   gpus_.first().select();
 }
 
@@ -151,10 +157,9 @@ void DeviceTeam::run(Part part) {
 // One graph of each GPU, all captured at once: a sum belongs to the graphs of all. Each is made once before, of whatever lies there: the
 // first of a kind connects the GPUs, which takes memory and time.
 void DeviceTeam::capture_together(Part part) {
-  for (const std::vector<GroupSum>& sums : bucket_sums_) gpus_.add_up(sums);
-  if (!state_sums_.empty()) gpus_.add_up(state_sums_);
-  gpus_.join();
-  wait("add up what the GPUs computed");
+  std::vector<std::vector<GroupSum>> sums = bucket_sums_;
+  if (!state_sums_.empty()) sums.push_back(state_sums_);
+  gpus_.connect(sums);
   const CudaModule& module = gpus_.first().module();
   const auto stream = [&](size_t i) { return gpus_[i].queue().stream; };
   size_t begun = 0;
@@ -330,6 +335,23 @@ size_t DeviceTeam::bytes() const {
   size_t sum = 0;
   for (const auto& member : members_) sum += member->step.bytes();
   return sum;
+}
+
+std::vector<DeviceTaken> DeviceTeam::taken() const {
+  std::vector<DeviceTaken> of_each;
+  for (size_t i = 0; i < size(); ++i) {
+    const DeviceStep& step = members_[i]->step;
+    of_each.push_back({.device = step.gpu().name(), .peak = step.bytes(), .of_sums = gpus_.bytes_of_sums(i)});
+    of_each.back().of_others = step.bytes_of_others() - std::min(step.bytes_of_others(), of_each.back().of_sums);
+  }
+  gpus_.first().select();
+  return of_each;
+}
+
+DeviceMemory DeviceTeam::memory() const {
+  DeviceMemory held = members_[0]->step.memory();
+  held.sums = gpus_.scratch();
+  return held;
 }
 
 }  // namespace perigee

@@ -26,7 +26,8 @@ class DeviceTeam {
 
   // The first GPU's numbers: those of all.
   DeviceModel& model() { return members_[0]->model; }
-  void reserve(size_t training, size_t of_the_first);  // bytes of arenas
+  std::vector<DeviceModel*> models();  // of each GPU: for evaluation, which all of them do
+  void reserve(size_t bytes);          // of arenas
   void host_changed();
   void host_changed_slots();
 
@@ -55,10 +56,9 @@ class DeviceTeam {
   double gradient_norm() const { return norm_; }
   void commit_states();
 
-  size_t bytes() const;
-  // Of the first GPU; the others have as much but for evaluation.
-  DeviceMemory memory() const { return members_[0]->step.memory(); }
-  size_t bytes_of_others() const { return members_[0]->step.bytes_of_others(); }
+  size_t bytes() const;                    // of all GPUs
+  std::vector<DeviceTaken> taken() const;  // by GPU
+  DeviceMemory memory() const;             // of the first GPU; the others have as much
 
  private:
   using Part = DeviceStep::Part;

@@ -18,12 +18,13 @@ EvaluationTask task_of(const Field& target, const Type& output) {
 
 }  // namespace
 
-Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Json* metrics, const std::string& where, DeviceModel* device)
+Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Json* metrics, const std::string& where,
+                     std::span<DeviceModel* const> devices)
     : model_(model),
       source_(std::move(source)),
       metrics_(metrics && !metrics->is_null() ? *metrics : Json()),
       where_(where),
-      inference_(model, team, true, kEvaluationBatch, device),
+      inference_(model, team, true, kEvaluationBatch, devices),
       loader_(source_, {.batch = inference_.max_batch(), .shuffle = false, .threads = source_->cheap() ? 0 : 1}) {
   for (const NetworkInput& input : model.spec().inputs) fields_.push_back(field_index(*source_, input.name));
   std::vector<NetworkInput> wanted_fields = model.spec().inputs;

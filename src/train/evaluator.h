@@ -36,9 +36,10 @@ Json evaluation_report(const Json& metrics, const EvaluationTask& task, const st
 
 class Evaluator {
  public:
-  // `metrics`: the job's list of evaluations; null or absent: the task's default. Model, team and `device` must outlive this. `device`: the
-  // model on a device, which then computes; null: the team does.
-  Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Json* metrics, const std::string& where, DeviceModel* device = nullptr);
+  // `metrics`: the job's list of evaluations; null or absent: the task's default. Model, team and `devices` must outlive this. `devices`: the
+  // model on each of them, which then compute; none: the team does.
+  Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Json* metrics, const std::string& where,
+            std::span<DeviceModel* const> devices = {});
 
   // {"examples": n, "data": what the source calls itself, "loss": mean, <figures of the first evaluation>, "<name>": {figures of the others}}; null when stopped.
   Json run(const std::atomic<bool>* stop = nullptr);

@@ -24,13 +24,13 @@ std::vector<NetworkInput> fields_of(const ModelSpec& spec, bool with_loss) {
 
 }  // namespace
 
-Inference::Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max_batch, DeviceModel* device)
+Inference::Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max_batch, std::span<DeviceModel* const> devices)
     : model_(model), team_(team), with_loss_(with_loss), max_batch_(max_batch) {
-  if (device) {
-    device_ = std::make_unique<DeviceInference>(*device, with_loss, fields_of(model.spec(), with_loss));
-    max_batch_ = device_->batch_that_fits(max_batch);
-    return;
+  for (DeviceModel* device : devices) {
+    devices_.push_back(std::make_unique<DeviceInference>(*device, with_loss, fields_of(model.spec(), with_loss)));
+    max_batch_ = devices_.back()->batch_that_fits(max_batch_);
   }
+  if (!devices_.empty()) return;
   plans_ = std::make_unique<PlanSet>(model, with_loss ? PlanSet::Kind::inference_with_loss : PlanSet::Kind::inference);
   for (int i = 0; i < team.size(); ++i) {
     workers_.push_back(std::make_unique<Worker>());
@@ -60,16 +60,19 @@ void Inference::make_result(int64_t count) {
 }
 
 void Inference::queue(const std::vector<const std::byte*>& fields, int64_t count) {
-  if (device_) return device_->queue(fields, count);
-  make_result(count);
-  run_on_team(fields, count);
-  waiting_ = true;
+  if (devices_.empty()) {
+    make_result(count);
+    run_on_team(fields, count);
+  } else {
+    devices_[queued_ % devices_.size()]->queue(fields, count);
+  }
+  ++queued_;
 }
 
 const Inference::Result& Inference::take() {
-  waiting_ = false;
-  if (!device_) return result_;
-  const DeviceInference::Rows rows = device_->take();
+  if (devices_.empty()) return ++taken_, result_;
+  const DeviceInference::Rows rows = devices_[taken_ % devices_.size()]->take();
+  ++taken_;
   make_result(rows.count);
   const Tensor target = result_.output.rows(0, rows.count);
   copy_view(rows.output, target.view());
@@ -77,11 +80,9 @@ const Inference::Result& Inference::take() {
   return result_;
 }
 
-size_t Inference::queued() const { return device_ ? device_->in_flight() : waiting_ ? 1 : 0; }
-
 void Inference::forget_queued() {
-  waiting_ = false;
-  if (device_) device_->forget();
+  for (const auto& device : devices_) device->forget();
+  queued_ = taken_ = 0;
 }
 
 const Inference::Result& Inference::run(const std::vector<const std::byte*>& fields, int64_t count) {

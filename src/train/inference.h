@@ -1,8 +1,10 @@
-// Runs a model forward over batches on a team of threads, or on a device.
+// Runs a model forward over batches on a team of threads, or on one or several devices, which take whole batches in turns: so what comes of a
+// batch does not depend on how many there are.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "src/core/thread_team.h"
@@ -16,9 +18,9 @@ class DeviceModel;
 
 class Inference {
  public:
-  // `model`, `team` and `device` must outlive this. `with_loss` needs the model's target among the fields. `device`: the model on a
-  // device, which then computes; null: the team does.
-  Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max_batch = 256, DeviceModel* device = nullptr);
+  // `model`, `team` and `devices` must outlive this. `with_loss` needs the model's target among the fields. `devices`: the model on each of
+  // them, which then compute; none: the team does.
+  Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max_batch = 256, std::span<DeviceModel* const> devices = {});
   ~Inference();
 
   struct Result {
@@ -28,12 +30,12 @@ class Inference {
   };
   // `fields`: one pointer per model input, then when with loss the target's and those of further heads; contiguous rows. The result is valid until the next call.
   const Result& run(const std::vector<const std::byte*>& fields, int64_t count);
-  // The same in two parts, so that the next batch can be read while a device computes: at most ahead() batches are queued and not taken. The
-  // team of the host computes when it is queued.
+  // The same in two parts, so that the next batch can be read while devices compute: at most ahead() batches are queued and not taken; they
+  // are taken in the order in which they were queued. The team of the host computes when it is queued.
   void queue(const std::vector<const std::byte*>& fields, int64_t count);
   const Result& take();
-  size_t ahead() const { return device_ ? 2 : 1; }
-  size_t queued() const;
+  size_t ahead() const { return devices_.empty() ? 1 : 2 * devices_.size(); }
+  size_t queued() const { return queued_ - taken_; }
   void forget_queued();
   int64_t max_batch() const { return max_batch_; }  // of a device, for which it has the memory
 
@@ -44,9 +46,10 @@ class Inference {
 
   Model& model_;
   ThreadTeam& team_;
-  std::unique_ptr<PlanSet> plans_;           // of the team
-  std::unique_ptr<DeviceInference> device_;  // or this
-  bool with_loss_, waiting_ = false;         // the team's result was not taken yet
+  std::unique_ptr<PlanSet> plans_;                         // of the team
+  std::vector<std::unique_ptr<DeviceInference>> devices_;  // or these
+  bool with_loss_;
+  size_t queued_ = 0, taken_ = 0;  // batches
   int64_t max_batch_;
   std::vector<std::unique_ptr<Worker>> workers_;
   Result result_;

@@ -63,7 +63,7 @@ Evaluator* Trainer::evaluator(const std::string& part) {
     const Json description = with_fitted(*data.raw(part), train_->fitted());
     SourcePtr source = part == "train" ? train_ : open_part(part, data.element(description, part));
     evaluator = std::make_unique<Evaluator>(*model_, team_, std::move(source), job_.json().find("metrics"), job_.where(),
-                                            device_ ? &device_->model() : nullptr);
+                                            device_ ? device_->models() : std::vector<DeviceModel*>{});
   }
   return evaluator.get();
 }

@@ -53,6 +53,7 @@ class Evaluator;
 class GpuGroup;
 class DeviceTeam;
 struct DeviceMemory;
+struct DeviceTaken;
 
 // What happens around steps: logging, checkpoints, averaging. Called on the training thread in the order of add_hook; a hook may read
 // and, between steps, change the parameters. What a hook throws ends run() (step() for on_gradient).
@@ -210,12 +211,13 @@ class Trainer {
 
   // What the trainer holds, in bytes: parameters, gradients, slots, arenas.
   size_t memory_bytes() const;
-  // Of a step's plans: on the host of `sub_batch()` examples, on a device of `batch()`.
+  // Of a step's plans: on the host of `sub_batch()` examples, on a device of what share_of() says.
   PlanSet& plans() { return *plans_; }
-  // Of a GPU: what this job takes or would take there, from plans alone; what is taken now, and what others have. Nothing on the host.
-  DeviceMemory planned_device_memory() const;
-  DeviceMemory device_memory() const;
-  size_t bytes_of_others() const;
+  // What this job takes or would take of a GPU, from plans alone; on the host as one of so many GPUs that train together.
+  DeviceMemory planned_device_memory(int64_t gpus = 1) const;
+  DeviceMemory device_memory() const;             // what is taken now of the first GPU; nothing on the host
+  std::vector<DeviceTaken> device_taken() const;  // of each; none on the host
+  int64_t share_of(int64_t batch) const;          // the most examples of a batch that one GPU takes
 
  private:
   struct BoundPlan;
@@ -258,7 +260,10 @@ class Trainer {
   // On a device (trainer_device.cpp).
   struct Ahead;  // a step that is queued
   void make_device();
-  DeviceMemory plan_device(PlanSet* training, PlanSet* evaluation, int64_t batch, bool resident) const;
+  struct DeviceShare;  // of one GPU
+  DeviceShare share_here(int64_t examples) const;
+  std::string smaller_batch(int64_t share) const;
+  DeviceMemory plan_device(PlanSet* training, PlanSet* evaluation, const DeviceShare& share, bool resident) const;
   size_t share_out(PlanSet& evaluation, DeviceMemory* need);
   Error no_room(const Error& error, int64_t examples) const;
   template <class Act>

@@ -8,13 +8,6 @@
 #include "src/train/trainer_worker.h"
 
 namespace perigee {
-namespace {
-
-// Several GPUs add up a gradient in parts of so many bytes: large enough for links between GPUs, small enough to begin early.
-constexpr size_t kGroupBucket = size_t{16} << 20;
-
-}  // namespace
-
 // A step that is queued, and where the run stood before it.
 struct Trainer::Ahead {
   StepReport report;
@@ -26,8 +19,7 @@ void Trainer::make_device() {
   const bool deterministic = wanted && *wanted == Json(true);
   if (!gpus_) gpus_ = std::make_unique<GpuGroup>(options_.devices, job_.where(), deterministic);
   for (size_t i = 0; i < gpus_->size(); ++i) (*gpus_)[i].queue().tf32 = job_.tf32();
-  Gpu& first = gpus_->first();
-  use_device(tuning_, first, first.queue());
+  use_device(tuning_, gpus_->first(), gpus_->first().queue());
   if (options_.measure) tuning_.load_machine();
   if (options_.tuning.is_object()) tuning_.merge(options_.tuning);
   if (device_) device_->model().to_host(), device_->model().slots_to_host();
@@ -43,7 +35,7 @@ void Trainer::make_device() {
   device_ = std::make_unique<DeviceTeam>(*gpus_, *model_, &slots_, *plans_, *optimizer_, *train_, fields, seed_, tuning_,
                                          scale_ ? &*scale_ : nullptr, data_room);
   // One arena, for evaluation too if there is room: then nothing grows later.
-  device_->reserve(need.training, first.free_bytes() > need.arena() ? need.arena() : need.training);
+  device_->reserve(gpus_->free_bytes() > need.arena() ? need.arena() : need.training);
   if (options_.check) device_->check_kernels();
   if (buckets_.empty() && gpus_->size() > 1) cut_gradient(kGroupBucket);
   else if (!buckets_.empty()) device_->cut(buckets_);

@@ -37,19 +37,23 @@ bool add_chunk(const BlockMath& math, const std::byte* sum, const GradientTarget
 
 }  // namespace
 
-void Trainer::cut_gradient(size_t bytes) {
-  const Params& params = model_->params();
+std::vector<Optimizer::Range> cut_block(const Params& params, size_t bytes) {
   const auto wanted = static_cast<int64_t>(std::max<size_t>(bytes / params.width(), 1));
-  buckets_.clear();
+  std::vector<Optimizer::Range> buckets;
   int64_t end = params.block_elements();
   for (size_t i = params.windows().size(); i-- > 0;) {
     const int64_t begin = i == 0 ? 0 : params.windows()[i].offset;
     const bool rest_is_small = begin <= wanted / 2;
     if (i > 0 && (end - begin < wanted || rest_is_small)) continue;
-    buckets_.push_back({begin, end});
+    buckets.push_back({begin, end});
     end = begin;
   }
-  if (buckets_.empty()) buckets_.push_back({0, end});
+  if (buckets.empty()) buckets.push_back({0, end});
+  return buckets;
+}
+
+void Trainer::cut_gradient(size_t bytes) {
+  buckets_ = cut_block(model_->params(), bytes);
   prepared_ = -1;  // bound plans know their marks
   if (device_) device_->cut(buckets_);
 }

@@ -19,6 +19,11 @@ void for_each_chunk(Optimizer::Range range, Use use) {
   for (int64_t at = range.begin; at < range.end; at += kUpdateChunk) use(Optimizer::Range{at, std::min(range.end, at + kUpdateChunk)});
 }
 
+// Several GPUs add up a gradient in parts of so many bytes: large enough for links between GPUs, small enough to begin early.
+inline constexpr size_t kGroupBucket = size_t{16} << 20;
+// The parameter block in parts of about so many bytes, whole windows each, in the order in which backward finishes them.
+std::vector<Optimizer::Range> cut_block(const Params& params, size_t bytes);
+
 inline size_t row_bytes(const Field& field) { return static_cast<size_t>(field.shape.elements()) * dtype_bytes(field.dtype); }
 
 // A plan with the places of what goes in and comes out, so that no name is looked up in a step.

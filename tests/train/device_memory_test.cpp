@@ -1,84 +1,17 @@
 // What a job takes of a GPU's memory: foretold from plans, kept within what there is, given back; and evaluation there, as captured graphs.
 #include "src/train/device_memory.h"
 
-#include <fstream>
-
 #include "src/device/gpu.h"
 #include "src/train/evaluator.h"
 #include "tests/train/device_site.h"
-#include "tests/train/networks.h"
+#include "tests/train/memory_jobs.h"
 
 namespace perigee {
 namespace {
 
 const TrainerOptions kDevice{.backend = Backend::cuda}, kReference{.threads = 1, .backend = Backend::ref, .sub_batch = 1000};
 
-Job mlp_job(const std::string& more) {
-  return job_of(R"([{"type": "dense", "out": 100, "activation": "relu"}, {"type": "dense", "out": 100, "activation": "relu"},
-                    {"type": "dense", "out": 10}])",
-                more);
-}
-
-Job resnet_job(const std::string& more) {
-  std::string layers =
-      R"({"type": "conv2d", "out": 4, "kernel": 3, "stride": 2, "padding": 1, "bias": false}, {"type": "batchnorm", "activation": "relu"})";
-  for (int i = 0; i < 3; ++i)
-    layers +=
-        R"(, {"type": "residual", "activation": "relu", "layers": [{"type": "conv2d", "out": 4, "kernel": 3, "padding": "same", "bias": false},
-      {"type": "batchnorm", "activation": "relu"}, {"type": "conv2d", "out": 4, "kernel": 3, "padding": "same", "bias": false},
-      {"type": "batchnorm"}]})";
-  return job_of("[" + layers + R"(, {"type": "dense", "out": 10}])", more);
-}
-
-// As models/char_lm.lua, on a text of its own.
-Job text_job(const std::string& more) {
-  const std::string path = testing::TempDir() + "device_memory.txt";
-  std::ofstream file(path);
-  for (int i = 0; i < 400; ++i) file << "what a job takes of memory " << i << "\n";
-  file.close();
-  Job job = job_of(
-      R"([{"type": "embedding", "size": 66, "out": 12}, {"type": "flatten"}, {"type": "dense", "out": 192, "activation": "relu"},
-                       {"type": "dense", "out": 66}])",
-      more);
-  job.set("data.train", R"({"type": "text", "file": ")" + path + R"(", "context": 12, "max_vocabulary": 66})");
-  return job;
-}
-
-struct Case {
-  const char* name;
-  Job (*make)(const std::string&);
-  const char* more;
-  bool streamed = false;
-};
-
-const Case kCases[] = {
-    {"lenet", &lenet_job, ""},
-    {"lenet_streamed", &lenet_job, "", true},
-    {"lenet_momentum", &lenet_job, R"("nesterov")"},
-    {"lenet_adam", &lenet_job, R"("adam")"},
-    {"lenet_clipped", &lenet_job, R"(, "clip": {"type": "norm", "threshold": 0.5}, "constraint": [{"type": "max_norm", "max": 0.4}])"},
-    {"mlp", &mlp_job, ""},
-    {"noisy", &noisy_job, ""},
-    {"resnet", &resnet_job, ""},
-    {"resnet_recomputed", &resnet_job, R"(, "recompute": "all")"},
-    {"resnet_bf16", &resnet_job, R"(, "precision": "bf16")"},
-    {"resnet_fp16", &resnet_job, R"(, "precision": "fp16")"},
-    {"resnet_streamed", &resnet_job, "", true},
-    {"text", &text_job, "", true},
-};
-
-Job job_of_case(const Case& of, bool evaluated) {
-  const bool optimizer = std::string(of.more).find(',') != 0;  // what it is trained with instead
-  Job job = of.make(optimizer ? "" : of.more);
-  if (optimizer && *of.more) job.set("optimizer", of.more);
-  const std::string type = of.make == &text_job ? job.json().find("data")->find("train")->dump() : R"({"type": "digits", "size": 300})";
-  if (of.make != &text_job) job.set("data.train.size", "40");
-  if (evaluated) job.set("data.test", type);
-  if (of.streamed && of.make != &text_job) job.set("data.train.endless", "true");
-  return job;
-}
-
-class DeviceMemoryOf : public testing::TestWithParam<Case> {};
+class DeviceMemoryOf : public testing::TestWithParam<MemoryJob> {};
 
 TEST_P(DeviceMemoryOf, IsForetold) {
   for (const bool evaluated : {false, true}) {
@@ -99,7 +32,7 @@ TEST_P(DeviceMemoryOf, IsForetold) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Jobs, DeviceMemoryOf, testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Jobs, DeviceMemoryOf, testing::ValuesIn(kMemoryJobs), [](const auto& info) { return std::string(info.param.name); });
 
 Job evaluated_job() {
   Job job = noisy_job(R"(, "metrics": [{"type": "classification"}])");

@@ -10,8 +10,7 @@
 
 #include "src/device/gpu_group.h"
 #include "src/train/device_choice.h"
-#include "tests/train/device_site.h"
-#include "tests/train/networks.h"
+#include "tests/train/team_site.h"
 
 namespace perigee {
 namespace {
@@ -151,34 +150,6 @@ TEST(GpuGroup, WhoIsLostDoesNotHoldTheOthers) {
 
 // ---- training ----
 
-TrainerOptions team_of(int gpus) {
-  TrainerOptions options{.backend = Backend::cuda, .devices = {}};
-  for (int i = 0; i < gpus; ++i) options.devices.push_back(i);
-  return options;
-}
-
-// A CPU's threads take the slices that the GPUs take; all of a slice at once.
-TrainerOptions threads_of(int threads) { return {.threads = threads, .backend = Backend::ref, .sub_batch = 1000}; }
-
-Job deterministic(Job job) {
-  job.set("deterministic", "true");
-  return job;
-}
-
-// The job for one trainer of so many times the batch: "batch" is a GPU's.
-Job of_all(Job job, int gpus) {
-  job.set("data.batch", std::to_string(gpus * 16));
-  return job;
-}
-
-// Random draws without batch statistics: those are a GPU's, and of all threads of a CPU.
-Job drawn_job(const std::string& more = "") {
-  return job_of(R"([{"type": "conv2d", "out": 4, "kernel": 5, "stride": 2, "activation": "relu"}, {"type": "dropout", "rate": 0.3},
-                    {"type": "dense", "out": 24, "activation": "tanh"}, {"type": "gaussian_noise", "stddev": 0.1},
-                    {"type": "dense", "out": 10}])",
-                more);
-}
-
 struct Case {
   const char* name;
   Job (*make)(const std::string&);
@@ -238,22 +209,6 @@ TEST_P(Team, HasThemWithNcclToo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Jobs, Team, testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
-
-class Watch : public Hook {
- public:
-  void on_step(Trainer&, const StepReport& report) override {
-    reports.push_back(report);
-    counted.push_back(counters());
-  }
-  std::vector<StepReport> reports;
-  std::vector<shim::Counters> counted;
-};
-
-void run(Trainer& trainer, Watch* watch) {
-  const std::atomic<bool> stop{false};
-  trainer.add_hook(watch);
-  ASSERT_TRUE(trainer.run(stop));
-}
 
 TEST(Team, WithNcclAStepIsOneGraphOfEachGpu) {
   const Environment four("PERIGEE_SHIM_DEVICES", "4");

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
@@ -232,7 +233,13 @@ void come_after(CUstream_st* stream, const std::vector<size_t>& nodes) {
 
 int device_count() { return static_cast<int>(number_from("PERIGEE_SHIM_DEVICES", 1)); }
 
-size_t total_memory() { return static_cast<size_t>(number_from("PERIGEE_SHIM_MEMORY_MB", 1024)) << 20; }
+// PERIGEE_SHIM_MEMORY_MB=1024,512: of each device; those that are not named have as much as the last.
+size_t total_memory(int device = current_device) {
+  const char* text = std::getenv("PERIGEE_SHIM_MEMORY_MB");
+  if (text == nullptr) text = "1024";
+  for (; device > 0 && std::strchr(text, ',') != nullptr; --device) text = std::strchr(text, ',') + 1;
+  return static_cast<size_t>(std::atol(text)) << 20;
+}
 
 size_t used_memory() {  // of the current device
   size_t sum = 0;
@@ -316,7 +323,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   const char* const name = std::getenv("PERIGEE_SHIM_NAME");
   std::snprintf(properties->name, sizeof properties->name, "%s %d", name != nullptr ? name : "shim", device);
   properties->major = 9, properties->minor = 0, properties->multiProcessorCount = 4, properties->l2CacheSize = 1 << 20;
-  properties->totalGlobalMem = total_memory();
+  properties->totalGlobalMem = total_memory(device);
   return say(cudaSuccess);
 }
 
