@@ -49,6 +49,7 @@ class Launches {
   }
 
   int status() const { return status_; }
+  uint32_t* counters() const { return queue_->counters; }  // kCudaCounters of them; zero
 
  private:
   cudaStream_t stream_;

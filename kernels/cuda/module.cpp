@@ -144,13 +144,19 @@ int open_queue(int device, CudaQueue* queue) {
   queue->device = device;
   queue->libraries = make_cuda_libraries();
   if (wants_workspace() && allocate(kWorkspace, &queue->workspace) == cudaSuccess) queue->workspace_bytes = kWorkspace;
-  return create_stream(&queue->stream);
+  const int stream = create_stream(&queue->stream);
+  void* counters = nullptr;
+  constexpr size_t kBytes = kCudaCounters * sizeof(uint32_t);
+  const int status = stream != cudaSuccess ? stream : allocate(kBytes, &counters);
+  queue->counters = static_cast<uint32_t*>(counters);
+  return status != cudaSuccess ? status : clear(counters, kBytes, queue->stream);
 }
 
 void close_queue(CudaQueue* queue) {
   drop_cuda_libraries(queue->libraries);
   if (queue->workspace != nullptr) release(queue->workspace);
   if (queue->stream != nullptr) destroy_stream(queue->stream);
+  if (queue->counters != nullptr) release(queue->counters);
   *queue = {};
 }
 

@@ -2,8 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace perigee {
+
+// Of a queue. A kernel uses them from the first on, and leaves them zero (last_block.cuh).
+inline constexpr int64_t kCudaCounters = 1024;
 
 struct CudaLibraries;  // cuBLASLt, cuDNN, NVRTC as far as this machine has them; of the module
 
@@ -17,8 +21,9 @@ struct CudaQueue {
   CudaLibraries* libraries = nullptr;
   void* workspace = nullptr;  // of the device, for libraries: what one call leaves there the next may overwrite
   size_t workspace_bytes = 0;
-  bool tf32 = false;           // libraries may round f32 operands of products to tf32
-  bool deterministic = false;  // libraries choose among algorithms that give the same bits each time
+  uint32_t* counters = nullptr;  // kCudaCounters of the device, of this stream alone: what runs beside it has others
+  bool tf32 = false;             // libraries may round f32 operands of products to tf32
+  bool deterministic = false;    // libraries choose among algorithms that give the same bits each time
   // Libraries know several algorithms for a call, the best by their own judgement first. A kernel takes number `algorithm`, or the last of
   // those that fit; the largest that one took since somebody set it to 0 is in `taken`.
   int algorithm = 0, taken = 0;

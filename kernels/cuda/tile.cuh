@@ -2,7 +2,7 @@
 // their gradients are this sum; they differ in where a and b find their elements, which is what a loader says. A block of 256 threads makes a
 // tile of 16 kRows x 16 kColumns sums, each thread kRows x kColumns of them; in each step it reads 16 values of k of both operands into one
 // half of the shared memory while it multiplies out of the other. Where there are fewer tiles than the device has room for, k is split: the
-// parts are added up in their order by a second kernel, so that the bits do not depend on timing.
+// parts are added up in their order by the tile's last block, so that the bits do not depend on timing.
 //
 // A loader of an operand has `Line line(i, batch)` and `Place place(k)`, worked out once and used many times, `T at(line, place)`, and the
 // host's `bool along_k()`: whether neighbours in memory are neighbours in k.
@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/walk.cuh"
 #include "kernels/kernel.h"
@@ -23,8 +24,9 @@ constexpr int kTileDepth = 16;
 constexpr int kTileThreads = kTileSide * kTileSide;
 constexpr int kTilePad = 4;  // keeps what a warp writes in different banks
 constexpr size_t kTileRoom = size_t{34} << 10;
-constexpr int64_t kTileBlocks = 264;  // two for each multiprocessor of the largest device
-constexpr int64_t kLeastDepth = 256;  // of one part when k is split
+constexpr int64_t kTileBlocks = 264;              // two for each multiprocessor of the largest device
+constexpr int64_t kLeastDepth = 256;              // of one part when k is split
+static_assert(kTileBlocks / 2 <= kCudaCounters);  // of tiles that have parts
 
 // One number for a position that several dimensions make up: their offset in an operand.
 struct Index {
@@ -178,6 +180,7 @@ struct TilePlace {
     batch = divide(plane, s.parts, INT32_MAX);
     column_tile = blockIdx.x - line * s.column_tiles, row_tile = line - plane * s.row_tiles, part = plane - batch * s.parts;
   }
+  __device__ int64_t tile(const TileShape& s) const { return (batch * s.row_tiles + row_tile) * s.column_tiles + column_tile; }
 };
 
 // Calls f(row, column, value) for each value of the tile, by way of the shared memory, so that neighbouring threads have neighbouring columns.
@@ -200,35 +203,63 @@ __device__ void spread_tile(const T (&value)[kRows][kColumns], F f) {
   }
 }
 
-// `out(batch, row, column, sum)` does the rest; when k is split, what it gets is written to `parts` first.
+// The sums over the parts of height x width elements, each in the order of the parts, to `room` by row and column; `parts` has the
+// first element of the first part. Neighbouring threads read neighbours, several elements and parts at a time, so that the reads are on their
+// way together.
+template <class T>
+__device__ __attribute__((noinline)) void add_parts(const T* parts, const TileShape& shape, int height, int width, T* room) {
+  constexpr int kElements = 4, kParts = 4;
+  const int64_t all = shape.batches * shape.rows * shape.columns;
+  const int n = height * width;
+#pragma unroll 1
+  for (int first = static_cast<int>(threadIdx.x); first < n; first += kElements * kTileThreads) {
+    const T* from[kElements];
+    T total[kElements] = {};
+    for (int u = 0; u < kElements; ++u) {
+      const int e = min(first + u * kTileThreads, n - 1);
+      from[u] = parts + e / width * shape.columns + e % width;
+    }
+#pragma unroll 1
+    for (int64_t p = 0; p < shape.parts; p += kParts) {
+      T value[kParts][kElements];
+      for (int v = 0; v < kParts; ++v)
+        for (int u = 0; u < kElements; ++u) value[v][u] = p + v < shape.parts ? __ldcg(from[u] + (p + v) * all) : T(0);
+      for (int v = 0; v < kParts; ++v)
+        for (int u = 0; u < kElements; ++u) total[u] += value[v][u];
+    }
+    for (int u = 0; u < kElements; ++u)
+      if (first + u * kTileThreads < n) room[first + u * kTileThreads] = total[u];
+  }
+}
+
+// `out(batch, row, column, sum)` does the rest; when k is split, the tile's last block gives it the sums of what all wrote to `parts`.
 template <class T, int kRows, int kColumns, class A, class B, class Out>
 __global__ void __launch_bounds__(kTileThreads)
     tile_kernel(const __grid_constant__ A a, const __grid_constant__ B b, const __grid_constant__ Out out, TileShape shape, T* parts,
-                bool a_along_k, bool b_along_k) {
+                uint32_t* counters, bool a_along_k, bool b_along_k) {
   const TilePlace place(shape);
   const int64_t row = place.row_tile * kTileSide * kRows, column = place.column_tile * kTileSide * kColumns;
   const int64_t begin = place.part * shape.part_depth, end = min(begin + shape.part_depth, shape.depth);
   T sum[kRows][kColumns];
   tile_sums<T, kRows, kColumns>(a, b, shape, a_along_k, b_along_k, place.batch, row, column, begin, end, sum);
   const int64_t part = (place.part * shape.batches + place.batch) * shape.rows;
-  spread_tile(sum, [&](int i, int j, T value) {
-    if (row + i >= shape.rows || column + j >= shape.columns) return;
-    if (shape.parts == 1) out(place.batch, row + i, column + j, value);
-    else parts[(part + row + i) * shape.columns + column + j] = value;
-  });
-}
-
-// Adds the parts up.
-template <class T, class Out>
-__global__ void __launch_bounds__(kThreads) tile_parts_kernel(const __grid_constant__ Out out, TileShape shape, const T* parts) {
-  const int64_t n = shape.batches * shape.rows * shape.columns;
+  constexpr bool kSplits = kTileSide * kRows * kTileSide * kColumns * sizeof(T) <= kTileRoom;  // wide tiles have no parts
 #pragma unroll 1
-  for (int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
-    T sum = 0;
-#pragma unroll 4
-    for (int64_t part = 0; part < shape.parts; ++part) sum += parts[part * n + i];
-    const int64_t row = divide(i, shape.columns, n), batch = divide(row, shape.rows, n);
-    out(batch, row - batch * shape.rows, i - row * shape.columns, sum);
+  for (bool whole = !kSplits || shape.parts == 1;; whole = true) {
+    spread_tile(sum, [&](int i, int j, T value) {
+      if (row + i >= shape.rows || column + j >= shape.columns) return;
+      if (whole) out(place.batch, row + i, column + j, value);
+      else parts[(part + row + i) * shape.columns + column + j] = value;
+    });
+    if (whole || !last_to_finish(counters + place.tile(shape), shape.parts)) return;
+    T* const room = reinterpret_cast<T*>(tile_room());
+    const int height = static_cast<int>(min(shape.rows - row, int64_t{kTileSide} * kRows));
+    const int width = static_cast<int>(min(shape.columns - column, int64_t{kTileSide} * kColumns));
+    add_parts(parts + (place.batch * shape.rows + row) * shape.columns + column, shape, height, width, room);
+    __syncthreads();
+    const int x = static_cast<int>(threadIdx.x) % kTileSide * kColumns, y = static_cast<int>(threadIdx.x) / kTileSide * kRows;
+    for (int i = 0; i < kRows; ++i)
+      for (int j = 0; j < kColumns; ++j) sum[i][j] = y + i < height && x + j < width ? room[(y + i) * width + x + j] : T(0);
   }
 }
 
@@ -247,8 +278,8 @@ size_t tile_scratch(int64_t rows, int64_t columns, int64_t depth, int64_t batche
 template <class T, class A, class B, class Out>
 void run_wide_tiles(Launches& on, const A& a, const B& b, const Out& out, int64_t rows, int64_t columns, int64_t depth, int64_t batches) {
   const TileShape shape = tile_shape(rows, columns, depth, batches, 8, false);
-  on.launch(tile_kernel<T, 8, 8, A, B, Out>, shape.blocks(), kTileThreads, a, b, out, shape, static_cast<T*>(nullptr), a.along_k(),
-            b.along_k());
+  on.launch(tile_kernel<T, 8, 8, A, B, Out>, shape.blocks(), kTileThreads, a, b, out, shape, static_cast<T*>(nullptr),
+            static_cast<uint32_t*>(nullptr), a.along_k(), b.along_k());
 }
 
 // `scratch` holds what tile_scratch says of these sizes.
@@ -256,10 +287,8 @@ template <class T, class A, class B, class Out>
 void run_tiles(Launches& on, const A& a, const B& b, const Out& out, int64_t rows, int64_t columns, int64_t depth, int64_t batches,
                void* scratch) {
   const TileShape shape = tile_shape(rows, columns, depth, batches, 4, true);
-  on.launch(tile_kernel<T, 4, 4, A, B, Out>, shape.blocks(), kTileThreads, a, b, out, shape, static_cast<T*>(scratch), a.along_k(),
-            b.along_k());
-  if (shape.parts > 1)
-    on.launch(tile_parts_kernel<T, Out>, blocks_for(batches * rows * columns), kThreads, out, shape, static_cast<const T*>(scratch));
+  on.launch(tile_kernel<T, 4, 4, A, B, Out>, shape.blocks(), kTileThreads, a, b, out, shape, static_cast<T*>(scratch), on.counters(),
+            a.along_k(), b.along_k());
 }
 
 }  // namespace perigee

@@ -16,6 +16,7 @@ constexpr double kSecondsEnough = 0.05, kLong = 2e-3;  // steps that long are ti
 GpuBranches::GpuBranches(Gpu& gpu, int branches) : gpu_(gpu) {
   gpu.select();
   const CudaModule& module = gpu.module();
+  constexpr size_t kCounters = kCudaCounters * sizeof(uint32_t);
   while (count() < branches) {
     GpuHandle workspace;
     if (gpu.queue().workspace_bytes > 0) {
@@ -23,7 +24,11 @@ GpuBranches::GpuBranches(Gpu& gpu, int branches) : gpu_(gpu) {
       if (module.allocate(gpu.queue().workspace_bytes, &memory) != 0) break;
       workspace = {memory, module.release};
     }
-    void* stream = nullptr;
+    void *counters = nullptr, *stream = nullptr;
+    if (module.allocate(kCounters, &counters) != 0) break;
+    counters_.emplace_back(counters, module.release);
+    gpu.check(module.clear(counters, kCounters, gpu.queue().stream), "clear memory");
+    gpu.wait();
     gpu.check(module.create_stream(&stream), "open a stream");
     streams_.emplace_back(stream, module.destroy_stream);
     workspaces_.push_back(std::move(workspace));
@@ -36,6 +41,7 @@ CudaQueue GpuBranches::queue_of(int branch) const {
   if (branch == 0) return queue;
   queue.stream = streams_[static_cast<size_t>(branch) - 1].get();
   queue.workspace = workspaces_[static_cast<size_t>(branch) - 1].get();
+  queue.counters = static_cast<uint32_t*>(counters_[static_cast<size_t>(branch) - 1].get());
   return queue;
 }
 

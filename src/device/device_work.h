@@ -17,7 +17,7 @@ struct DeviceWork {
   std::function<void(CudaQueue&)> queue;
 };
 
-// Streams beside a device's own, each with a workspace for libraries. While it lives what was captured on it may run.
+// Streams beside a device's own, each with a workspace for libraries and counters. While it lives what was captured on it may run.
 class GpuBranches {
  public:
   // `branches` at least 1, the device's own stream among them. Fewer where there is no memory for so many workspaces.
@@ -32,7 +32,7 @@ class GpuBranches {
   void queue(const std::vector<DeviceWork>& work, const StepOrder& order);
 
   Gpu& gpu_;
-  std::vector<GpuHandle> streams_, workspaces_;
+  std::vector<GpuHandle> streams_, workspaces_, counters_;
   std::vector<GpuHandle> events_;  // as many as any graph needed
 };
 

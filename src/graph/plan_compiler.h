@@ -45,6 +45,7 @@ class PlanCompiler {
   // For a device (plan_device.cpp).
   bool flattened(const Node& node, int output) const;
   bool takes_any_order(const Node& node, size_t operand) const;
+  bool fill_once(const Node& node);
   void find_joins();
   bool join(const Node& node, PlanStep& step);
   [[noreturn]] void no_kernel(const Node& node, const PlanStep& step) const;

@@ -1,5 +1,6 @@
-// What costs no pass of its own on a device. Where gradients meet (a residual's two ways), the later convolution's gradient is added to the
-// earlier one's memory by the kernel that computes it. Where only our own kernels take an op, operands lie as their other users want them.
+// What costs no pass of its own on a device. What is filled with one number is a table, written before the first step. Where gradients meet (a
+// residual's two ways), the later convolution's gradient is added to the earlier one's memory by the kernel that computes it. Where only our own
+// kernels take an op, operands lie as their other users want them.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -36,6 +37,24 @@ bool PlanCompiler::flattened(const Node& node, int output) const {
     flat = true;
   }
   return flat;
+}
+
+// A launch in each step is dearer than the memory, unless that is large.
+bool PlanCompiler::fill_once(const Node& node) {
+  constexpr size_t kLargest = size_t{1} << 20;
+  if (options_.backend != Backend::cuda || (!is_op(node, "full") && !is_op(node, "full_like"))) return false;
+  const Type& type = node.outputs[0];
+  if (external_index({node.id, 0}) >= 0 || static_cast<size_t>(type.shape.elements()) * dtype_bytes(type.dtype) > kLargest) return false;
+  const Tensor table(type.dtype, type.shape);
+  std::vector<std::byte> params(kMaxParamsBytes);
+  const OperandTypes types(graph_, node);
+  node.op->params(types.call(), params.data());
+  const KernelCall call{.out = &table.view(), .n_out = 1, .params = params.data()};
+  kernel_candidates(node.op->name, call, {.backend = Backend::ref}).front()->run(call);
+  at({node.id, 0}) = {.place = Place::table, .index = static_cast<int>(plan_->tables_.size()), .view = table.view()};
+  at({node.id, 0}).view.data = nullptr;
+  plan_->tables_.push_back(table);
+  return true;
 }
 
 void PlanCompiler::find_joins() {

@@ -25,7 +25,9 @@ class LibrarySite : public Site {
 
   std::unique_ptr<CudaLibraries, void (*)(CudaLibraries*)> libraries{make_cuda_libraries(), drop_cuda_libraries};
   std::vector<std::byte> workspace = std::vector<std::byte>(1 << 12);
-  CudaQueue queue{.libraries = libraries.get(), .workspace = workspace.data(), .workspace_bytes = workspace.size()};
+  std::vector<uint32_t> counters = std::vector<uint32_t>(kCudaCounters);
+  CudaQueue queue{
+      .libraries = libraries.get(), .workspace = workspace.data(), .workspace_bytes = workspace.size(), .counters = counters.data()};
 };
 
 }  // namespace perigee

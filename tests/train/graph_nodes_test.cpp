@@ -89,7 +89,7 @@ TEST_P(GraphNodes, AreFew) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, GraphNodes,
-                         testing::Values(Case{"lenet", kLenet, 32, 34}, Case{"mlp", kMlp, 128, 24}, Case{"resnet20", resnet20(), 64, 270}),
+                         testing::Values(Case{"lenet", kLenet, 32, 20}, Case{"mlp", kMlp, 128, 16}, Case{"resnet20", resnet20(), 64, 214}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -129,7 +129,17 @@ T atomicMax(T* to, T value) {
   return before;
 }
 
+inline unsigned atomicInc(unsigned* to, unsigned highest) {
+  const unsigned before = *to;
+  *to = before >= highest ? 0 : before + 1;
+  return before;
+}
+
 inline void __threadfence() {}
+template <class T>
+T __ldcg(const T* from) {
+  return *from;
+}
 
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
