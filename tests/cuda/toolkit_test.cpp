@@ -5,6 +5,7 @@
 #include <set>
 
 #include "kernels/cuda/cudnn_conv.h"
+#include "kernels/cuda/cudnn_norm.h"
 #include "kernels/cuda/fused_source.h"
 #include "kernels/cuda/group.h"
 #include "kernels/cuda/libraries.h"
@@ -147,6 +148,39 @@ TEST(Toolkit, CudnnPlansTheBenchmarksConvolutions) {
       }
     if (queue.deterministic) break;
   }
+}
+
+// What cuDNN compiles when it runs it plans only where there is a driver: the machine's, or one without a device (toolkit_driver.cpp).
+bool driver_is_open() {
+  const char* const stand_in = std::getenv("PERIGEE_TOOLKIT_DRIVER");
+  return dlopen("libcuda.so.1", RTLD_NOW) != nullptr || (stand_in != nullptr && dlopen(stand_in, RTLD_NOW) != nullptr);
+}
+
+// ResNet-50's kinds of batch norm, with the workspace that a queue has on a GPU.
+TEST(Toolkit, CudnnPlansOurBatchNormsForAnH100) {
+  if (const char* why = cuda_library_missing(CudaLibrary::cudnn)) GTEST_SKIP() << why;
+  if (!driver_is_open()) GTEST_SKIP() << "no driver: PERIGEE_TOOLKIT_DRIVER names a stand-in for one";
+  const CudaQueue queue{.workspace_bytes = size_t{128} << 20, .deterministic = true};
+  struct Shape {
+    int64_t channels, size;
+    Dtype dtype;
+  };
+  int relus = 0;
+  for (const Shape& shape : {Shape{64, 112, Dtype::bf16}, Shape{256, 56, Dtype::bf16}, Shape{2048, 7, Dtype::bf16},
+                             Shape{256, 14, Dtype::f16}, Shape{512, 1, Dtype::f32}})
+    for (const bool backward : {false, true})
+      for (const bool residual : {false, true}) {
+        const bool relu = residual || ++relus % 4 != 0;  // one in four is plain
+        const CudnnNorm norm{.backward = backward,
+                             .dtype = shape.dtype,
+                             .image = {128, shape.channels, shape.size, shape.size},
+                             .relu = relu,
+                             .residual = residual,
+                             .keeps_masked = backward && residual};
+        EXPECT_TRUE(cudnn_has_plan(norm, kH100, queue))
+            << shape.channels << " channels, dtype " << static_cast<int>(shape.dtype) << (backward ? ", backward" : "")
+            << (relu ? ", relu" : "") << (residual ? ", residual" : "");
+      }
 }
 
 // No communicator without a GPU: what is there is found, and says why it cannot begin.

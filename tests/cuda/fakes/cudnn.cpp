@@ -1,7 +1,9 @@
 // A cuDNN whose graph API computes on the host: it keeps the attributes of descriptors as they were set and executes plans by the
-// definition of convolution. Like cuDNN it has no engine for relu without bias, and its first choice rounds f32 to bf16 and says so.
+// definitions of convolution and batch norm. Like cuDNN it has no engine for relu without bias, nor for forms of batch norm that cuDNN refused
+// when it was asked; and its first choice rounds f32 to bf16 and says so.
 #include <cudnn.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -16,6 +18,7 @@ using namespace perigee;
 struct Descriptor {
   cudnnBackendDescriptorType_t type;
   std::map<int, std::vector<std::byte>> attributes;
+  std::vector<const Descriptor*> children;  // that were ever set
   bool finalized = false;
   const Descriptor* graph = nullptr;  // of configurations
   bool rounds = false;                // of configurations and engines
@@ -32,6 +35,7 @@ struct Descriptor {
     const std::vector<T> values = all<T>(name);
     return values.empty() ? T{} : values.front();
   }
+  bool has(int name) const { return attributes.contains(name); }
   const Descriptor& child(int name) const { return *one<const Descriptor*>(name); }
 };
 
@@ -79,10 +83,19 @@ struct Tensor {
 
 class Execution {
  public:
-  Execution(const Descriptor& pack, bool rounds)
+  // Numbers by value are read now: later the caller's are gone.
+  Execution(const Descriptor& pack, const Descriptor& config)
       : pointers_(pack.all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)),
         ids_(pack.all<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS)),
-        rounds_(rounds) {}
+        rounds_(config.rounds) {
+    for (const Descriptor* operation : config.graph->all<const Descriptor*>(CUDNN_ATTR_OPERATIONGRAPH_OPS))
+      for (const Descriptor* tensor : operation->children) {
+        const auto id = tensor->one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
+        if (tensor->one<char>(CUDNN_ATTR_TENSOR_IS_BY_VALUE) == 0) continue;
+        for (size_t i = 0; i < ids_.size(); ++i)
+          if (ids_[i] == id) inside_[id] = {*static_cast<const float*>(pointers_[i])};
+      }
+  }
 
   cudnnStatus_t run(const Descriptor& operation) {
     switch (operation.type) {
@@ -99,6 +112,8 @@ class Execution {
                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY);
         break;
       case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: pointwise(operation); break;
+      case CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR: normalise(operation); break;
+      case CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR: normalise_backward(operation); break;
       default: return CUDNN_STATUS_NOT_SUPPORTED;
     }
     return status_;
@@ -110,6 +125,11 @@ class Execution {
     const auto type = d.one<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE);
     t.number = type == CUDNN_DATA_HALF ? Number::f16 : type == CUDNN_DATA_BFLOAT16 ? Number::bf16 : Number::f32;
     const auto id = d.one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
+    if (d.one<char>(CUDNN_ATTR_TENSOR_IS_BY_VALUE) != 0) {
+      if (!inside_.contains(id)) return status_ = CUDNN_STATUS_BAD_PARAM, t;
+      t.data = inside_[id].data();
+      return t;
+    }
     if (d.one<char>(CUDNN_ATTR_TENSOR_IS_VIRTUAL) != 0) {
       auto& room = inside_[id];
       room.resize(static_cast<size_t>(t.dims[0] * t.dims[1] * t.dims[2] * t.dims[3]));
@@ -162,14 +182,81 @@ class Execution {
 
   void pointwise(const Descriptor& operation) {
     const auto mode = operation.child(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR).one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
+    const bool backward = mode == CUDNN_POINTWISE_RELU_BWD, two = backward || mode != CUDNN_POINTWISE_RELU_FWD;
     const Tensor x = tensor(operation.child(CUDNN_ATTR_OPERATION_POINTWISE_XDESC)),
-                 y = tensor(operation.child(CUDNN_ATTR_OPERATION_POINTWISE_YDESC));
-    const bool adds = mode == CUDNN_POINTWISE_ADD;
-    const Tensor b = adds ? tensor(operation.child(CUDNN_ATTR_OPERATION_POINTWISE_BDESC)) : Tensor{};
+                 y = tensor(operation.child(backward ? CUDNN_ATTR_OPERATION_POINTWISE_DXDESC : CUDNN_ATTR_OPERATION_POINTWISE_YDESC)),
+                 b = !two
+                         ? Tensor{}
+                         : tensor(operation.child(backward ? CUDNN_ATTR_OPERATION_POINTWISE_DYDESC : CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
     if (status_ != CUDNN_STATUS_SUCCESS) return;
     y.each([&](int64_t n, int64_t c, int64_t i, int64_t j) {
-      const double value = x.get(n, c, i, j);
-      y.set(n, c, i, j, adds ? value + b.get(0, c, 0, 0) : value > 0 ? value : 0);
+      const double value = x.get(n, c, i, j), other = two ? b.get(n, c, i, j) : 0;
+      switch (mode) {
+        case CUDNN_POINTWISE_ADD: return y.set(n, c, i, j, value + other);
+        case CUDNN_POINTWISE_MUL: return y.set(n, c, i, j, value * other);
+        case CUDNN_POINTWISE_CMP_GT: return y.set(n, c, i, j, value > other);
+        case CUDNN_POINTWISE_RELU_FWD: return y.set(n, c, i, j, value > 0 ? value : 0);
+        case CUDNN_POINTWISE_RELU_BWD: return y.set(n, c, i, j, value > 0 ? other : 0);
+        default: status_ = CUDNN_STATUS_NOT_SUPPORTED;
+      }
+    });
+  }
+
+  void normalise(const Descriptor& operation) {
+    const bool training = operation.one<cudnnBackendNormFwdPhase_t>(CUDNN_ATTR_OPERATION_NORM_FWD_PHASE) == CUDNN_NORM_FWD_TRAINING;
+    const Tensor x = tensor(operation.child(CUDNN_ATTR_OPERATION_NORM_FWD_XDESC)),
+                 y = tensor(operation.child(CUDNN_ATTR_OPERATION_NORM_FWD_YDESC)),
+                 mean = tensor(operation.child(CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC)),
+                 inverse = tensor(operation.child(CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC)),
+                 gamma = tensor(operation.child(CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC)),
+                 beta = tensor(operation.child(CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC));
+    const Tensor epsilon = training ? tensor(operation.child(CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC)) : Tensor{};
+    if (status_ != CUDNN_STATUS_SUCCESS) return;
+    const double count = static_cast<double>(x.dims[0] * x.dims[2] * x.dims[3]);
+    std::vector<double> sum(static_cast<size_t>(x.dims[1])), squares(sum.size());
+    if (training) {
+      x.each([&](int64_t n, int64_t c, int64_t i, int64_t j) { sum[static_cast<size_t>(c)] += x.get(n, c, i, j) / count; });
+      x.each([&](int64_t n, int64_t c, int64_t i, int64_t j) {
+        const double d = x.get(n, c, i, j) - sum[static_cast<size_t>(c)];
+        squares[static_cast<size_t>(c)] += d * d / count;
+      });
+      mean.each([&](int64_t, int64_t c, int64_t, int64_t) {
+        mean.set(0, c, 0, 0, sum[static_cast<size_t>(c)]);
+        inverse.set(0, c, 0, 0, 1 / std::sqrt(squares[static_cast<size_t>(c)] + epsilon.get(0, 0, 0, 0)));
+      });
+    }
+    y.each([&](int64_t n, int64_t c, int64_t i, int64_t j) {
+      const double normal = (x.get(n, c, i, j) - mean.get(0, c, 0, 0)) * inverse.get(0, c, 0, 0);
+      y.set(n, c, i, j, normal * gamma.get(0, c, 0, 0) + beta.get(0, c, 0, 0));
+    });
+  }
+
+  void normalise_backward(const Descriptor& operation) {
+    const Tensor x = tensor(operation.child(CUDNN_ATTR_OPERATION_NORM_BWD_XDESC)),
+                 dy = tensor(operation.child(CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC)),
+                 dx = tensor(operation.child(CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC)),
+                 mean = tensor(operation.child(CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC)),
+                 inverse = tensor(operation.child(CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC)),
+                 gamma = tensor(operation.child(CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC)),
+                 dgamma = tensor(operation.child(CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC)),
+                 dbeta = tensor(operation.child(CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC));
+    if (status_ != CUDNN_STATUS_SUCCESS) return;
+    const double count = static_cast<double>(x.dims[0] * x.dims[2] * x.dims[3]);
+    std::vector<double> sum(static_cast<size_t>(x.dims[1])), slope(sum.size());
+    const auto normal = [&](int64_t n, int64_t c, int64_t i, int64_t j) {
+      return (x.get(n, c, i, j) - mean.get(0, c, 0, 0)) * inverse.get(0, c, 0, 0);
+    };
+    x.each([&](int64_t n, int64_t c, int64_t i, int64_t j) {
+      sum[static_cast<size_t>(c)] += dy.get(n, c, i, j);
+      slope[static_cast<size_t>(c)] += dy.get(n, c, i, j) * normal(n, c, i, j);
+    });
+    dgamma.each([&](int64_t, int64_t c, int64_t, int64_t) {
+      dbeta.set(0, c, 0, 0, sum[static_cast<size_t>(c)]);
+      dgamma.set(0, c, 0, 0, slope[static_cast<size_t>(c)]);
+    });
+    dx.each([&](int64_t n, int64_t c, int64_t i, int64_t j) {
+      const double rest = dy.get(n, c, i, j) - (sum[static_cast<size_t>(c)] + normal(n, c, i, j) * slope[static_cast<size_t>(c)]) / count;
+      dx.set(n, c, i, j, gamma.get(0, c, 0, 0) * inverse.get(0, c, 0, 0) * rest);
     });
   }
 
@@ -180,20 +267,30 @@ class Execution {
   cudnnStatus_t status_ = CUDNN_STATUS_SUCCESS;
 };
 
-bool relu_without_bias(const Descriptor& graph) {
-  int adds = 0, relus = 0;
+int count(const Descriptor& graph, cudnnPointwiseMode_t mode) {
+  int found = 0;
+  for (const Descriptor* operation : graph.all<const Descriptor*>(CUDNN_ATTR_OPERATIONGRAPH_OPS))
+    found += operation->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR &&
+             operation->child(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR).one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE) == mode;
+  return found;
+}
+
+// Convolution: relu without bias. Batch norm: a residual without relu; relu's gradient at what is not made by inference in the same graph.
+bool refused(const Descriptor& graph) {
+  bool norm = false, inference = false;
   for (const Descriptor* operation : graph.all<const Descriptor*>(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
-    if (operation->type != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) continue;
-    const auto mode = operation->child(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR).one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
-    ++(mode == CUDNN_POINTWISE_ADD ? adds : relus);
+    norm |= operation->has(CUDNN_ATTR_OPERATION_NORM_FWD_MODE) || operation->has(CUDNN_ATTR_OPERATION_NORM_BWD_MODE);
+    inference |= operation->has(CUDNN_ATTR_OPERATION_NORM_FWD_MODE) &&
+                 operation->one<cudnnBackendNormFwdPhase_t>(CUDNN_ATTR_OPERATION_NORM_FWD_PHASE) == CUDNN_NORM_FWD_INFERENCE;
   }
-  return relus > adds;
+  const int adds = count(graph, CUDNN_POINTWISE_ADD), relus = count(graph, CUDNN_POINTWISE_RELU_FWD);
+  return norm ? adds > relus || (count(graph, CUDNN_POINTWISE_RELU_BWD) > 0 && !inference) : relus > adds;
 }
 
 // Two configurations: one that rounds, one that does not.
 cudnnStatus_t heuristic_results(const Descriptor& heuristic, int64_t room, int64_t* count, void* values) {
   const Descriptor& graph = heuristic.child(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
-  *count = relu_without_bias(graph) ? 0 : 2;
+  *count = refused(graph) ? 0 : 2;
   for (int64_t i = 0; i < std::min(room, *count); ++i) {
     Descriptor& config = *static_cast<Descriptor**>(values)[i];
     config.graph = &graph, config.rounds = i == 0;
@@ -229,9 +326,11 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudn
   if (at(descriptor).finalized) return CUDNN_STATUS_BAD_PARAM;
   const auto* const bytes = static_cast<const std::byte*>(values);
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR)
-    for (int64_t i = 0; i < count; ++i)
-      if (!static_cast<Descriptor* const*>(values)[i]->finalized && name != CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
-        return CUDNN_STATUS_BAD_PARAM;
+    for (int64_t i = 0; i < count; ++i) {
+      const Descriptor* const child = static_cast<Descriptor* const*>(values)[i];
+      if (!child->finalized && name != CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) return CUDNN_STATUS_BAD_PARAM;
+      at(descriptor).children.push_back(child);
+    }
   at(descriptor).attributes[name].assign(bytes, bytes + static_cast<size_t>(count) * size_of(type));
   return CUDNN_STATUS_SUCCESS;
 }
@@ -254,8 +353,8 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) { return
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
   const Descriptor& config = at(plan).child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // of work that is done at once
-  do_on(*reinterpret_cast<void**>(handle), [&config, pack = at(pack), now = queue_work == nullptr ? &status : nullptr] {
-    Execution execution(pack, config.rounds);
+  do_on(*reinterpret_cast<void**>(handle), [&config, begin = Execution(at(pack), config), now = queue_work == nullptr ? &status : nullptr] {
+    Execution execution = begin;
     for (const Descriptor* operation : config.graph->all<const Descriptor*>(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
       const cudnnStatus_t said = execution.run(*operation);
       if (said == CUDNN_STATUS_SUCCESS) continue;
