@@ -44,7 +44,7 @@ size_t inverse_bytes(const View& x) { return static_cast<size_t>(x.dims[1]) * si
 size_t forward_scratch(const KernelCall& call) { return inverse_bytes(call.in[0]); }
 size_t backward_scratch(const KernelCall& call) { return inverse_bytes(call.in[1]); }
 
-void no_plan(CudaQueue& queue, const char* name) { report_library(queue, name, "cuDNN has no plan for this shape within the workspace"); }
+void no_plan(CudaQueue& queue, const char* name) { report_library(queue, name, "cuDNN has no plan for this within the workspace"); }
 
 const char* decline_forward(const KernelCall& call) {
   if (given(call, 3).data != nullptr && call.as<BatchNormParams>().relu == 0) return "a residual without relu";

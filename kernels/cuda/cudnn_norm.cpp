@@ -135,6 +135,12 @@ void NormGraph::describe_backward(CudnnParts& parts) const {
 }  // namespace
 
 bool queue_cudnn_norm(const CudnnNorm& norm, const CudnnNormData& data, CudaQueue& queue, const char* name) {
+  // Its kernels read 16 bytes at a time, whatever the descriptors say of the borders.
+  uintptr_t borders = 0;
+  for (const void* image : {data.x, data.residual, static_cast<const void*>(data.y), data.dy, static_cast<const void*>(data.dx),
+                            static_cast<const void*>(data.masked)})
+    borders |= reinterpret_cast<uintptr_t>(image);
+  if (borders % 16 != 0) return false;
   static constexpr float kNothing = 0;
   const auto value = [](Id id, const float* number, bool there) {
     return CudnnOperand{.id = id, .data = there ? number : nullptr, .by_value = true};

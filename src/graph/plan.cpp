@@ -178,6 +178,18 @@ StepAccess PlanRun::packs_access() const {
   return access;
 }
 
+namespace {
+
+// cuDNN's batch norm is one kernel whose blocks wait for each other: of two at once, neither may find room for all of its own. As if both wrote
+// here, they run one after the other.
+constexpr std::byte kWholeDevice{};
+bool waits_for_itself(const Kernel& kernel) {
+  return kernel.backend == Backend::cuda && std::string_view(kernel.name) == "cudnn" &&
+         std::string_view(kernel.op).starts_with("batch_norm");
+}
+
+}  // namespace
+
 StepAccess PlanRun::access(size_t index) const {
   const Bound& bound = calls_[index];
   const PlanStep& step = plan_->steps()[index];
@@ -193,6 +205,7 @@ StepAccess PlanRun::access(size_t index) const {
   const MemoryRange packed = range_of(bound.call.packed, step.packed_bytes);
   if (bound.pack_each_run) access.write(packed);
   else access.read(packed);
+  if (waits_for_itself(*step.kernel)) access.write(range_of(&kWholeDevice, 1));
   // Microseconds of a GPU of today, to the order of magnitude: a launch, then memory, then products.
   access.cost = 3 + bytes / 2e6 + step.flops / 3e7;
   return access;
