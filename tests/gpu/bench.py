@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Training speed on GPU 0 beside PyTorch's, in turns: tests/gpu/run.sh --bench runs it.
 
-Writes OUT/bench.txt (a table) and OUT/bench.json (every sample). A row's rate is the median of its turns; PyTorch's best is the fastest
-of the settings that work on this machine. Both have the same network, batch, precision, optimiser and data, which lie on the device. float32
-rows are float32 on both sides: PyTorch may use tf32 only in the row that says so, where we do too. What could not be measured says so and
-why. "floor" is the least time that a step can take here: the bytes that it has to move over the measured copy bandwidth, or its operations
-over the device's rate from the data sheet.
+Writes OUT/bench.txt (a table) and OUT/bench.json (every sample), and prints each row as soon as it is there. A row's rate is the median
+of its turns; PyTorch's best is the fastest of the settings that work on this machine (peer.py). Both have the same network, batch,
+precision, optimiser and data, which lie on the device. float32 rows are float32 on both sides: PyTorch may use tf32 only in the row that
+says so, where we do too. What could not be measured says so and why. "floor" is the least time that a step can take here: the bytes that
+it has to move over the measured copy bandwidth, or its operations over the device's rate from the data sheet.
 
 --rehearse makes everything small and lets PyTorch compute on the CPU where there is no GPU: it proves the script, its rates mean nothing.
 """
 import argparse
 import json
 import os
+import select
 import statistics
 import struct
 import subprocess
@@ -70,19 +71,33 @@ ROWS = {
     # The last, for it has no bar.
     "LeNet 1024 tf32": (LENET, ADAMW, (1, 28, 28), 10, 1024, "tf32", 67780, LENET_MACS, 28, (None, None)),
 }
-MODES = ("eager", "graph", "compile")
+SETTINGS = ("eager", "graph", "compile", "compile graph", "tuned graph")  # of PyTorch: peer.py
 
 
 def rehearse():
     """The same rows, small: what is proved is that they run."""
-    global TURNS, EXAMPLES, STAGES
-    TURNS, EXAMPLES, STAGES = 1, 64, ((4, 1), (8, 2))
+    global REHEARSAL, TURNS, EXAMPLES, STAGES
+    REHEARSAL, TURNS, EXAMPLES, STAGES = True, 1, 64, ((4, 1), (8, 2))
     for name, row in ROWS.items():
         layers, optimizer, shape, classes, batch, *rest = row
         if "ResNet" in name:
             layers, shape, classes = resnet50(STAGES), (3, 32, 32), 10
             layers[-1] = {"type": "dense", "out": 10}
         ROWS[name] = (layers, optimizer, shape, classes, min(batch, 4), *rest)
+
+
+def examples_of(name):
+    """Of the data set, which lies on the device."""
+    _, _, shape, _, batch, *_ = ROWS[name]
+    return EXAMPLES if shape[1] < 100 else 4 * batch
+
+
+def settings_of(name):
+    return [setting for setting in SETTINGS if not ("tuned" in setting and "ResNet" in name)]
+
+
+def plain(text):
+    return "".join(c if c.isalnum() else "_" for c in text)
 
 
 # ---- Perigee ----
@@ -99,8 +114,8 @@ def write_npy(path, dtype, shape, chunks):
 
 def make_job(name, folder):
     layers, optimizer, shape, classes, batch, precision, *_ = ROWS[name]
-    stem = os.path.join(folder, "".join(c if c.isalnum() else "_" for c in name))
-    examples = EXAMPLES if shape[1] < 100 else 4 * batch
+    stem = os.path.join(folder, plain(name))
+    examples = examples_of(name)
     numbers = shape[0] * shape[1] * shape[2]
     # Any numbers will do, as long as they are not all alike.
     one = struct.pack(f"<{numbers}f", *((i * 2654435761 % 1000) / 500 - 1 for i in range(numbers)))
@@ -119,9 +134,16 @@ def make_job(name, folder):
 COUNTERS = {}  # of each row: what train_bench counted on the device in a step, where it counts
 
 
-def perigee(program, job, seconds, name):
+def own_environment():
+    """Of our programs: the libraries that came with them are not for anybody else's."""
+    folder = os.environ.get("PERIGEE_GPU_LIBRARIES")
+    return {**os.environ, "LD_LIBRARY_PATH": folder} if folder else None
+
+
+def perigee(program, job, seconds, name, limit_s):
     """images/s; RuntimeError says why not."""
-    done = subprocess.run([program, job, "--device", "cuda:0", "--repeats", "1", "--seconds", str(seconds)], capture_output=True, text=True, timeout=150)
+    done = subprocess.run([program, job, "--device", "cuda:0", "--repeats", "1", "--seconds", str(seconds)], capture_output=True, text=True,
+                          timeout=limit_s, env=own_environment())
     if done.returncode:
         raise RuntimeError((done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1])
     result = json.loads(done.stdout)
@@ -132,170 +154,115 @@ def perigee(program, job, seconds, name):
 
 # ---- PyTorch ----
 
-def device_of(torch):
-    """cuda; the CPU only in a rehearsal."""
-    if torch.cuda.is_available():
-        return "cuda"
-    if REHEARSAL:
-        return "cpu"
-    raise RuntimeError("this PyTorch sees no GPU")
+class PeerProcess:
+    """peer.py in a process of its own. RuntimeError says why it gives no answer; then it is gone."""
 
+    def __init__(self, name, setting, out):
+        self.said = b""
+        self.log = os.path.join(out, f"peer_{plain(name)}_{plain(setting)}.txt")
+        arguments = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer.py"), name, setting]
+        environment = dict(os.environ)
+        if "ResNet" not in name:  # many of them compile at once, each with workers of its own
+            environment["TORCHINDUCTOR_COMPILE_THREADS"] = "2"
+        if "tuned" in setting:  # takes longest and is not waited for
+            arguments = ["nice", "-n", "10"] + arguments
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(arguments + ["--rehearse"] * REHEARSAL, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                            stderr=log, bufsize=0, env=environment)
 
-class Peer:
-    """One network at one setting: eager, graph (the whole step as a CUDA graph), compile (its own CUDA graphs too)."""
+    def send(self, command):
+        try:
+            self.process.stdin.write(f"{command}\n".encode())
+        except OSError:
+            pass  # it has ended: answer() says why
 
-    def __init__(self, name, mode):
-        import torch
-        import torch.nn as nn
-        _, optimizer, shape, classes, self.batch, precision, *_ = ROWS[name]
-        self.torch, self.mode, self.at, self.device = torch, mode, 0, device_of(torch)
-        if mode == "graph" and self.device == "cpu":
-            raise RuntimeError("CUDA graphs are for GPUs")
-        torch.manual_seed(1)
-        torch.backends.cudnn.benchmark = True
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"  # by default convolutions use it
-        examples = EXAMPLES if shape[1] < 100 else 4 * self.batch
-        self.x = torch.randn(examples, *shape, device=self.device)
-        self.y = torch.randint(0, classes, (examples,), device=self.device)
-        self.order = torch.randperm(examples, device=self.device)
-        net = {"LeNet": torch_lenet, "MLP": torch_mlp, "ResNet-50": torch_resnet50}[name.split()[0].rstrip(",")](nn, classes).to(self.device)
-        half = precision == "bf16"
-        if half:
-            net = net.to(memory_format=torch.channels_last)
-            self.x = self.x.contiguous(memory_format=torch.channels_last)
-        fused = mode != "eager" or None
-        if optimizer is SGD:
-            self.optimizer = torch.optim.SGD(net.parameters(), lr=SGD["lr"], momentum=SGD["momentum"], fused=fused)
-        else:
-            self.optimizer = torch.optim.AdamW(net.parameters(), lr=ADAMW["lr"], weight_decay=ADAMW["weight_decay"], fused=fused,
-                                               capturable=mode == "graph")
+    def answer(self, limit_s):
+        end = time.monotonic() + limit_s
+        while b"\n" not in self.said:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+                self.end(f"no answer within {limit_s:.0f} s")
+            got = os.read(self.process.stdout.fileno(), 65536)
+            if not got:
+                with open(self.log, errors="replace") as log:
+                    self.end(([line.strip() for line in log if line.strip()] or ["it ended"])[-1])
+            self.said += got
+        line, _, self.said = self.said.partition(b"\n")
+        reply = json.loads(line)
+        if "failed" in reply:
+            self.end(reply["failed"])
+        return reply
 
-        def loss(x, y):
-            with torch.autocast(self.device, torch.bfloat16, enabled=half):
-                return nn.functional.cross_entropy(net(x), y)
+    def end(self, why):
+        self.close()
+        raise RuntimeError(why)
 
-        self.loss = torch.compile(loss, mode="reduce-overhead") if mode == "compile" else loss
-        if mode == "graph":
-            self.capture()
-
-    def whole(self, index):
-        self.optimizer.zero_grad(set_to_none=True)
-        self.loss(self.x[index], self.y[index]).backward()
-        self.optimizer.step()
-
-    def capture(self):
-        torch = self.torch
-        self.index = self.order[:self.batch].clone()
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                self.whole(self.index)
-        torch.cuda.current_stream().wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.whole(self.index)
-
-    def step(self):
-        if self.at + self.batch > len(self.order):
-            self.at = 0
-        index = self.order[self.at:self.at + self.batch]
-        self.at += self.batch
-        if self.mode == "graph":
-            self.index.copy_(index)
-            self.graph.replay()
-        else:
-            self.whole(index)
-
-    def wait(self):
-        if self.device == "cuda":
-            self.torch.cuda.synchronize()
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
 
     def rate(self, seconds):
-        """images/s. Waits for the device about twenty times, not every few steps: that would cost PyTorch most where steps are short."""
-        self.wait()
-        steps, chunk, start = 0, 1, time.perf_counter()
-        while (passed := time.perf_counter() - start) < seconds:
-            if steps and passed / steps * chunk < seconds / 20:
-                chunk *= 2
-            for _ in range(chunk):
-                self.step()
-            self.wait()
-            steps += chunk
-        return steps * self.batch / (time.perf_counter() - start)
+        """images/s"""
+        self.send(seconds)
+        return self.answer(20 + 3 * seconds)["rate"]
 
 
-def torch_lenet(nn, classes):
-    return nn.Sequential(nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(20, 50, 5, stride=2), nn.ReLU(), nn.MaxPool2d(2),
-                         nn.Flatten(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, classes))
-
-
-def torch_mlp(nn, classes):
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 500), nn.ReLU(), nn.Linear(500, 500), nn.ReLU(), nn.Linear(500, classes))
-
-
-def torch_resnet50(nn, classes):
-    class Bottleneck(nn.Module):
-        def __init__(self, inputs, width, stride):
-            super().__init__()
-            outputs = 4 * width
-            self.body = nn.Sequential(
-                nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
-                nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
-                nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
-            self.shortcut = nn.Identity() if inputs == outputs else nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-
-        def forward(self, x):
-            return nn.functional.relu(self.body(x) + self.shortcut(x), inplace=True)
-
-    inputs = STAGES[0][0]
-    layers = [nn.Conv2d(3, inputs, 7, 2, 3, bias=False), nn.BatchNorm2d(inputs), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
-    for stage, (width, blocks) in enumerate(STAGES):
-        for block in range(blocks):
-            layers.append(Bottleneck(inputs, width, 2 if stage > 0 and block == 0 else 1))
-            inputs = 4 * width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
+def compile_all(args):
+    """Fills the compilers' caches, all of them at once: nothing is measured meanwhile, and a row's own compilation is short after that."""
+    start = time.monotonic()
+    peers = {(name, setting): PeerProcess(name, setting, args.out) for name in ROWS for setting in settings_of(name)
+             if setting not in ("eager", "graph")}
+    for peer in peers.values():
+        peer.send("prepare")
+    for (name, setting), peer in peers.items():
+        try:
+            peer.answer(max(1.0, args.seconds - (time.monotonic() - start)))
+            print(f"{name}, {setting}: compiled", flush=True)
+            peer.close()
+        except (RuntimeError, ValueError) as error:
+            print(f"{name}, {setting}: {error}", flush=True)
 
 
 # ---- the table ----
 
-def measure(name, args, deadline, samples):
-    """{"perigee": [...], "eager": [...], ...} and what did not work."""
-    reasons, peers = {}, {}
-    turn = 0.05 if REHEARSAL else 1.0
-    job = make_job(name, args.out)
+def measure(name, args, peers, end, prepared_by, samples):
+    """({setting: why it has no rate}, PyTorch's versions); samples get {"perigee": [...], "eager": [...], ...}."""
+    reasons, versions = {}, ""
+    turn = 0.05 if REHEARSAL else 1.0 if "ResNet" in name else 0.7
+    job = make_job(name, args.work)
 
     def ours(seconds):
         try:
-            return perigee(args.program, job, seconds, name)
+            return perigee(args.program, job, seconds, name, max(20.0, end - time.monotonic()))
         except (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired) as error:
             reasons["perigee"] = str(error)[:200]
             return None
 
-    ours(turn / 5)  # finds libraries, compiles and tunes
-    for mode in MODES:
-        if time.monotonic() > deadline:
-            reasons[mode] = "no time was left"
-            continue
+    def ask(setting, answer):
         try:
-            peers[mode] = Peer(name, mode)
-            for _ in range(12):
-                peers[mode].step()
-            peers[mode].wait()
-        except Exception as error:  # no torch, no compiler, an optimiser without `capturable`
-            peers.pop(mode, None)
-            reasons[mode] = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+            return answer(peers[setting])
+        except (RuntimeError, OSError, ValueError, KeyError) as error:
+            del peers[setting]
+            reasons[setting] = str(error)[:200]
+            return None
+
+    for peer in peers.values():
+        peer.send("prepare")  # compile, warm up, capture
+    for setting in list(peers):
+        if reply := ask(setting, lambda peer: peer.answer(max(1.0, prepared_by - time.monotonic()))):
+            versions = reply["with"]
+    ours(turn / 5)  # finds libraries, compiles and tunes, with the GPU to itself
     for _ in range(TURNS):
         if "perigee" not in reasons and (rate := ours(turn)):
             samples.setdefault("perigee", []).append(rate)
-        for mode, peer in list(peers.items()):
-            try:
-                samples.setdefault(mode, []).append(peer.rate(turn))
-            except Exception as error:  # of the device, or no memory beside the others
-                peers.pop(mode)
-                reasons[mode] = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
-    return reasons
+        for setting in list(peers):
+            if rate := ask(setting, lambda peer: peer.rate(turn)):
+                samples.setdefault(setting, []).append(rate)
+    for peer in peers.values():
+        peer.close()
+    return reasons, versions
 
 
 def floor_of(name, device, copy_gb_s):
@@ -322,21 +289,21 @@ def judged(ratio, bar):
     return f"{ratio:.2f} (bar {bar:g}) {'PASS' if ratio >= bar else 'FAIL'}"
 
 
-def kernels(args, lines):
+def kernels(args, say):
     """Bandwidths of our own kernels; the copy's in GB/s."""
     small = ["--elements", "5000"] if REHEARSAL else []
     try:
-        done = subprocess.run([args.kernels, *small], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([args.kernels, *small], capture_output=True, text=True, timeout=60, env=own_environment())
         if done.returncode:
             raise RuntimeError((done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1])
         result = json.loads(done.stdout)
     except (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired) as error:
-        lines.append(f"| kernels alone | FAIL | {str(error)[:200]} |")
+        say(f"| kernels alone | FAIL | {str(error)[:200]} |")
         return None, ""
     copy = result["copy_gb_s"]
-    lines.append(f"copy bandwidth {copy:.0f} GB/s on {result['device']}")
+    say(f"copy bandwidth {copy:.0f} GB/s on {result['device']}")
     for key, what, bar in (("adam_gb_s", "Adam over 100 M parameters", 0.85), ("threshold_gb_s", "threshold encode of 100 M", 0.60)):
-        lines.append(f"| {what} | {result[key]:.0f} GB/s | {judged(result[key] / copy, bar)} of copy bandwidth |")
+        say(f"| {what} | {result[key]:.0f} GB/s | {judged(result[key] / copy, bar)} of copy bandwidth |")
     return copy, result["device"]
 
 
@@ -365,41 +332,59 @@ def counted(name):
 
 
 def main():
-    global REHEARSAL
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", required=True, help="train_bench")
-    parser.add_argument("--kernels", required=True, help="gpu_kernel_bench")
-    parser.add_argument("--out", required=True)
+    parser.add_argument("--program", help="train_bench")
+    parser.add_argument("--kernels", help="gpu_kernel_bench")
+    parser.add_argument("--out", required=True, help="folder of bench.txt and bench.json")
+    parser.add_argument("--work", required=True, help="folder of data sets")
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--rehearse", action="store_true")
+    parser.add_argument("--compile", action="store_true", help="only have PyTorch compile what it will run")
     args = parser.parse_args()
-    REHEARSAL = args.rehearse
-    if REHEARSAL:
+    if args.rehearse:
         rehearse()
-    start = time.monotonic()
+    if args.compile:
+        compile_all(args)
+        return 0
+    end = time.monotonic() + args.seconds
     lines, everything = [], {}
-    copy, device = kernels(args, lines)
-    lines.append("| network, batch | Perigee images/s | PyTorch eager | its best (setting) | times eager | times best | floor images/s |")
-    lines.append("|---|---|---|---|---|---|---|")
-    for number, name in enumerate(ROWS):
-        left = args.seconds - (time.monotonic() - start)
-        if left < 10:
-            lines.append(f"| {name} | not measured: no time was left |")
-            continue
-        samples = {}
-        # A row may take what is left in equal parts, of which settings of PyTorch take most.
-        reasons = measure(name, args, time.monotonic() + 0.6 * left / (len(ROWS) - number), samples)
-        everything[name] = {"samples": samples, "reasons": reasons, "counters": COUNTERS.get(name)}
-        lines.append(row_text(name, samples, device, copy))
-        lines.append(counted(name))
-        lines.extend(f"    {name}, {mode}: {reason}" for mode, reason in reasons.items())
-        with open(os.path.join(args.out, "bench.json"), "w") as file:
-            json.dump(everything, file, indent=1)
+
+    def say(text):
+        """Printed at once: whoever ends this early has what was measured until then."""
+        lines.append(text)
+        print(text, flush=True)
         with open(os.path.join(args.out, "bench.txt"), "w") as file:
             file.write("\n".join(lines) + "\n")
-    with open(os.path.join(args.out, "bench.txt"), "w") as file:
-        file.write("\n".join(lines) + "\n")
-    print("\n".join(lines))
+
+    # All are there from the beginning, for it takes seconds to import PyTorch; they ask for nothing of the GPU before they are told to.
+    peers = {name: {setting: PeerProcess(name, setting, args.out) for setting in settings_of(name)} for name in ROWS}
+    copy, device = kernels(args, say)
+    say("| network, batch | Perigee images/s | PyTorch eager | its best (setting) | times eager | times best | floor images/s |")
+    say("|---|---|---|---|---|---|---|")
+    weights = {name: 3 if "ResNet" in name else 1 for name in ROWS}
+    told = ""
+    for number, name in enumerate(ROWS):
+        left = end - time.monotonic()
+        if left < 15:
+            say(f"| {name} | not measured: no time was left |")
+            continue
+        samples = {}
+        share = weights[name] / sum(list(weights.values())[number:])
+        reasons, versions = measure(name, args, peers[name], end, time.monotonic() + 0.55 * left * share, samples)
+        everything[name] = {"samples": samples, "reasons": reasons, "counters": COUNTERS.get(name), "with": versions}
+        say(row_text(name, samples, device, copy))
+        say(counted(name))
+        for setting, reason in reasons.items():
+            say(f"    {name}, {setting}: {reason}")
+        if versions and not told:
+            say(f"    {versions}")
+            told = versions
+        with open(os.path.join(args.out, "bench.json"), "w") as file:
+            json.dump(everything, file, indent=1)
+    for rest in peers.values():
+        for peer in rest.values():
+            if peer.process.poll() is None:
+                peer.close()
     text = "\n".join(lines)
     print(f"bars met {text.count(' PASS')}, missed {text.count(' FAIL')}, not measured {text.count('not measured (bar')}")
     return 1 if any("perigee" not in row["samples"] and name != "LeNet 1024 tf32" for name, row in everything.items()) else 0

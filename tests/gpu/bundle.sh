@@ -47,7 +47,7 @@ if compgen -G "$top/lib/lib{dnnl,openblas,gomp}*" >/dev/null; then
   echo "the bundle would need oneDNN, OpenBLAS or OpenMP" && exit 1
 fi
 cp models/*.lua "$top/models"
-cp tests/gpu/run.sh tests/gpu/bench.py tests/gpu/checks.py LICENSE "$top"
+cp tests/gpu/run.sh tests/gpu/bench.py tests/gpu/peer.py tests/gpu/checks.py LICENSE "$top"
 
 mkdir -p "$(dirname "$file")"
 tar -C "$staging" -cf - perigee-gpu | xz -T1 -6 >"$file"

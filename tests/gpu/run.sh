@@ -33,7 +33,8 @@ mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
 # In the bundle this file lies beside bin/ and lib/; in a checkout what is built lies in build/.
 if [[ -x $here/bin/perigee ]]; then
   root=$here
-  export LD_LIBRARY_PATH="$root/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+  # For our programs alone (ours, checks.py, bench.py): python3, compilers and tools have libraries of their own.
+  export PERIGEE_GPU_LIBRARIES="$root/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
   export PERIGEE_CUDA_MODULE="$root/lib/libperigee_cuda.so"
   program() { echo "$root/bin/$1"; }
 else
@@ -48,11 +49,20 @@ else
     esac
   }
 fi
+ours() { LD_LIBRARY_PATH="${PERIGEE_GPU_LIBRARIES-${LD_LIBRARY_PATH-}}" "$@"; }
 [[ -x $(program perigee) ]] || { echo "there is no $(program perigee): build first, or unpack the bundle" && exit 1; }
+
+# The first Python that has PyTorch, or any.
+python=python3
+for candidate in python3 python /opt/*/.venv/bin/python3 /opt/*/bin/python3; do
+  if "$candidate" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)' 2>/dev/null; then
+    python=$candidate && break
+  fi
+done
 
 # Folders of NVIDIA's libraries: of Python's packages (.../nvidia/*/lib, .../torch/lib), then of the toolkit.
 libraries() {
-  python3 - <<'PYTHON' 2>/dev/null
+  "$python" - <<'PYTHON' 2>/dev/null
 import glob, os, sys
 found = [f for p in sys.path if p for pattern in ("nvidia/*/lib", "torch/lib") for f in sorted(glob.glob(os.path.join(p, pattern)))]
 found += [f for p in ("/usr/local/cuda", *sorted(glob.glob("/usr/local/cuda-*"), reverse=True)) for f in (p + "/lib64", p + "/lib")]
@@ -66,8 +76,11 @@ else
   PERIGEE_CUDA_LIBRARIES="${PERIGEE_CUDA_LIBRARIES:-}${PERIGEE_CUDA_LIBRARIES:+:}$(libraries)"
   export PERIGEE_CUDA_LIBRARIES
 fi
-# What is measured and compiled on the way is this run's own.
-export XDG_CACHE_HOME="$out/cache" PERIGEE_GPU_OUT="$out/work" PERIGEE_PROGRAM PERIGEE_TRAIN_BENCH
+# What is measured and compiled on the way is this run's own, and not for those who fetch the output.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export XDG_CACHE_HOME="$work/cache" TORCHINDUCTOR_CACHE_DIR="$work/inductor" TRITON_CACHE_DIR="$work/triton" PERIGEE_GPU_OUT="$work/jobs"
+export PERIGEE_PROGRAM PERIGEE_TRAIN_BENCH
 PERIGEE_PROGRAM=$(program perigee) PERIGEE_TRAIN_BENCH=$(program train_bench)
 mkdir -p "$PERIGEE_GPU_OUT"
 
@@ -79,7 +92,7 @@ allowed() {
   echo $((left < $1 ? left : $1))
 }
 
-# part NAME SECONDS COMMAND…: one row. Status 77 is "not measured"; the last line of the output is the remark.
+# part NAME SECONDS COMMAND…: one row. Status 77 is "not measured"; the last line of the output is the remark. The benchmark's output is shown too.
 failed=0
 part() {
   local name=$1 wanted=$2 limit log="$out/${1//[^a-zA-Z0-9]/_}.txt" begun=$SECONDS
@@ -90,8 +103,14 @@ part() {
     row "$name" "not measured" - "no time was left of $budget s"
     return
   fi
-  timeout -k 5 "$limit" "$@" >"$log" 2>&1 </dev/null
-  local status=$? remark
+  local status remark
+  if [[ $name == benchmark ]]; then
+    timeout -k 5 "$limit" "$@" 2>&1 </dev/null | tee "$log"
+    status=${PIPESTATUS[0]}
+  else
+    timeout -k 5 "$limit" "$@" >"$log" 2>&1 </dev/null
+    status=$?
+  fi
   remark=$(grep -v '^ *$' "$log" | tail -n 1 | cut -c1-160)
   local took=$((SECONDS - begun))
   case $status in
@@ -99,21 +118,23 @@ part() {
        else row "$name" PASS $took "$remark"; fi ;;
     77) row "$name" "not measured" $took "$remark" ;;
     124 | 137) if ((limit < wanted)); then row "$name" "not measured" $took "only $limit s of $budget s were left"
+       elif [[ $name == *check\ of* ]]; then row "$name" "not measured" $took "compute-sanitizer was not done after $limit s"
        else row "$name" FAIL $took "was not done after $limit s; see $log" && failed=1; fi ;;
     *) row "$name" FAIL $took "status $status, see $log: $remark" && failed=1 ;;
   esac
 }
 
 echo "output of each part: $out"
-"$(program perigee)" doctor | tee "$out/doctor.txt"
+timeout 10 nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.memory,power.limit --format=csv,noheader 2>/dev/null
+ours "$(program perigee)" doctor | tee "$out/doctor.txt"
 if ! grep -qE '^ *ok +GPU ' "$out/doctor.txt"; then
   echo "there is no GPU that Perigee can use, so nothing was measured"
   exit 77
 fi
 echo
 
-check() { python3 "$here/checks.py" "$@"; }
-test_of() { "$(program "$1")" --gtest_brief=1 "${@:2}"; }
+check() { "$python" "$here/checks.py" "$@"; }
+test_of() { ours "$(program "$1")" --gtest_brief=1 "${@:2}"; }
 
 # LeNet for two epochs, at least 98 % right on the test part.
 accuracy() {
@@ -121,60 +142,81 @@ accuracy() {
   check accuracy "$root/models/lenet.lua" 0.98 --epochs 2
 }
 
-# sanitize TOOL TEST: compute-sanitizer finds nothing in a short run of the test.
+# sanitize TOOL TEST: compute-sanitizer finds nothing in a short run of the test. Where it cannot work the test does not end with its own word.
 sanitize() {
-  local tool
+  local tool log="$out/$1_$2.txt" status=0
   tool=$(command -v compute-sanitizer || ls /usr/local/cuda*/{bin,compute-sanitizer}/compute-sanitizer 2>/dev/null | head -n 1)
   [[ -n $tool ]] || { echo "no compute-sanitizer on this machine" && return 77; }
-  local status=0
   # Kernels of our own alone; what libraries ask of the driver and are refused is their business.
   local options=(--tool "$1" --error-exitcode 9 --kernel-regex kns=perigee)
   [[ $1 == memcheck ]] && options+=(--report-api-errors no)
-  PERIGEE_GPU_BRIEF=1 "$tool" "${options[@]}" "$(program "$2")" --gtest_brief=1 2>&1 | tee "$out/$1_$2.txt" || status=$?
-  if grep -qi 'device not supported\|unable to find\|no supported' "$out/$1_$2.txt"; then
-    echo "compute-sanitizer does not work on this machine: $(grep -im1 'not supported\|unable to find\|no supported' "$out/$1_$2.txt")"
+  PERIGEE_GPU_BRIEF=1 ours "$tool" "${options[@]}" "$(program "$2")" --gtest_brief=1 >"$log" 2>&1 || status=$?
+  tail -n 100 "$log"
+  if ! grep -q '^\[  \(PASSED\|FAILED\)' "$log" && ! grep -q 'ERROR SUMMARY: [1-9]' "$log"; then
+    echo "not run, because compute-sanitizer says: $(grep -im1 'error\|support\|unable\|no GPU' "$log" || echo nothing)"
     return 77
   fi
+  grep -m1 'ERROR SUMMARY' "$log"
   return "$status"
 }
-export -f accuracy sanitize program check test_of
-export out root here rehearse
+export -f accuracy sanitize program check test_of ours
+export out root here rehearse python
 
+# PyTorch's compilations take a minute or two: they begin now, beside parts that measure no time. The benchmark follows when they are done.
+compiling=
+begin_compiling() {
+  local command=(timeout -k 5 150 "$python" "$here/bench.py" --compile --out "$out" --work "$PERIGEE_GPU_OUT" --seconds 140)
+  ((rehearse)) && command+=(--rehearse)
+  "${command[@]}" >"$out/compile.txt" 2>&1 </dev/null &
+  compiling=$!
+}
+benchmark() {
+  local seconds options
+  seconds=$(allowed 300)
+  options=(--program "$(program train_bench)" --kernels "$(program gpu_kernel_bench)" --out "$out" --work "$PERIGEE_GPU_OUT" --seconds "$seconds")
+  ((rehearse)) && options+=(--rehearse) && export PERIGEE_SHIM_STAND_INS=1 # quick kernels
+  # With a cache of its own: what the parts before it have measured was not measured in quiet.
+  part "benchmark" $((seconds + 10)) env XDG_CACHE_HOME="$work/quiet" "$python" "$here/bench.py" "${options[@]}"
+  unset PERIGEE_SHIM_STAND_INS
+  bench=0
+}
+# A part that may come before the benchmark or after it.
+either() {
+  ((bench)) && ! kill -0 "$compiling" 2>/dev/null && benchmark
+  part "$@"
+}
+
+[[ benchmark =~ $only ]] || bench=0
+((bench)) && begin_compiling
 part "NVIDIA's libraries" 20 bash -c 'check libraries'
 part "ops beside the reference" 120 bash -c 'test_of gpu_parity_test'
 part "layers and their gradients" 60 bash -c 'test_of gpu_layers_test'
 part "LeNet to accuracy" 60 bash -c accuracy
-if ((bench)); then
-  seconds=$(allowed 290)
-  options=(--program "$(program train_bench)" --kernels "$(program gpu_kernel_bench)" --out "$out" --seconds "$seconds")
-  ((rehearse)) && options+=(--rehearse) && export PERIGEE_SHIM_STAND_INS=1  # quick kernels
-  part "benchmark" $((seconds + 10)) python3 "$here/bench.py" "${options[@]}"
-  unset PERIGEE_SHIM_STAND_INS
-fi
-part "codecs" 30 bash -c 'test_of gpu_codec_test'
-part "bf16" 30 bash -c 'check precision bf16'
-part "fp16" 30 bash -c 'check precision fp16'
-part "tf32" 30 bash -c 'check precision tf32'
-part "the same bits twice" 30 bash -c 'check deterministic'
-part "memory as predicted" 20 bash -c 'check memory'
-part "faults" 30 bash -c 'check faults'
-part "several GPUs" 30 bash -c 'check several'
-part "memcheck of layers" 60 bash -o pipefail -c 'sanitize memcheck gpu_layers_test'
-part "racecheck of layers" 60 bash -o pipefail -c 'sanitize racecheck gpu_layers_test'
-part "memcheck of ops" 90 bash -o pipefail -c 'sanitize memcheck gpu_parity_test'
+either "codecs" 30 bash -c 'test_of gpu_codec_test'
+either "bf16" 30 bash -c 'check precision bf16'
+either "fp16" 30 bash -c 'check precision fp16'
+either "tf32" 30 bash -c 'check precision tf32'
+either "the same bits twice" 30 bash -c 'check deterministic'
+either "memory as predicted" 40 bash -c 'check memory'
+either "faults" 30 bash -c 'check faults'
+either "several GPUs" 30 bash -c 'check several'
+((bench)) && wait "$compiling"
+((bench)) && benchmark
+part "memcheck of layers" 60 bash -c 'sanitize memcheck gpu_layers_test'
+part "racecheck of layers" 60 bash -c 'sanitize racecheck gpu_layers_test'
+part "memcheck of ops" 90 bash -c 'sanitize memcheck gpu_parity_test'
 part "every kernel of a run checked" 60 bash -c 'check checked'
-part "memcheck of codecs" 60 bash -o pipefail -c 'sanitize memcheck gpu_codec_test'
-part "racecheck of codecs" 60 bash -o pipefail -c 'sanitize racecheck gpu_codec_test'
-part "racecheck of ops" 90 bash -o pipefail -c 'sanitize racecheck gpu_parity_test'
-part "synccheck of layers" 60 bash -o pipefail -c 'sanitize synccheck gpu_layers_test'
-part "initcheck of layers" 60 bash -o pipefail -c 'sanitize initcheck gpu_layers_test'
+part "memcheck of codecs" 60 bash -c 'sanitize memcheck gpu_codec_test'
+part "racecheck of codecs" 60 bash -c 'sanitize racecheck gpu_codec_test'
+part "racecheck of ops" 90 bash -c 'sanitize racecheck gpu_parity_test'
+part "synccheck of layers" 60 bash -c 'sanitize synccheck gpu_layers_test'
+part "initcheck of layers" 60 bash -c 'sanitize initcheck gpu_layers_test'
 
 echo
 if [[ -f $out/bench.txt ]]; then
-  cat "$out/bench.txt"
+  grep -v '^    ' "$out/bench.txt" # counters and reasons have been shown
   grep -q ' FAIL ' "$out/bench.txt" && failed=1
 fi
-rm -rf "$PERIGEE_GPU_OUT" "$XDG_CACHE_HOME" "$out"/*.npy
 echo "all parts took $SECONDS s; $(grep -c ' PASS ' "$out/table.txt") passed, $(grep -c ' FAIL ' "$out/table.txt") failed," \
   "$(grep -c ' not measured ' "$out/table.txt") were not measured"
 exit "$failed"
