@@ -13,7 +13,7 @@
 namespace shim {
 namespace {
 
-constexpr size_t kPage = 4096, kMostBuffers = 256;
+constexpr size_t kPage = 4096, kMostBuffers = 1024;
 
 struct Place {
   const char* name = nullptr;
@@ -51,6 +51,12 @@ void watch_for_faults() {
 size_t pages_of(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 }  // namespace
+
+bool in_buffer(const void* at) {
+  return std::any_of(places.begin(), places.end(), [at](const Place& place) {
+    return place.name != nullptr && at >= place.data && at < place.data + std::max<size_t>(place.bytes, 1);
+  });
+}
 
 Buffer::Buffer(const char* name, size_t bytes, size_t alignment)
     : name_(name),

@@ -1,79 +1,40 @@
 #include "tests/cuda/shim/runtime.h"
 
-#include <cuda_runtime.h>
-
 #include <algorithm>
-#include <cassert>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <deque>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "tests/cuda/shim/graph.h"
-#include "tests/cuda/shim/shim.h"
+#include "tests/cuda/shim/state.h"
 
-struct CUevent_st {
-  int device = 0;
-  uint64_t recorded = 0, reached = 0;  // how often
-  CUstream_st* stream = nullptr;       // of the last record
-  CUgraph_st* capture = nullptr;       // that the last record was part of
-  std::vector<size_t> nodes;           // there: those that the event comes after
-  double at_ms = 0;                    // when it was reached last
-  uint64_t asked = 0;                  // the record that was asked about, and not reached
-  bool timed = false;
-};
-
-struct CUstream_st {
-  struct Work {
-    std::function<void()> run;    // or
-    CUevent_st* event = nullptr;  // which has been reached `number` times here, or is waited for
-    uint64_t number = 0;
-    bool wait = false;
-    std::shared_ptr<shim::GraphRun> graph = nullptr;
-    shim::Meeting* meeting = nullptr;
-    size_t member = 0;
-  };
-  int device = 0;
-  bool busy = false;
-  std::deque<Work> queued;
-  CUgraph_st* capture = nullptr;
-  std::vector<size_t> tail;  // nodes of the capture that the next one here comes after
-};
-
-struct CUgraph_st : shim::Graph {
-  std::vector<CUstream_st*> streams;  // that are being captured; the first began it
-};
-
-struct CUgraphExec_st : shim::Graph {
-  explicit CUgraphExec_st(const CUgraph_st& graph) : Graph(graph) {}
-};
-
-namespace {
-
-using shim::Counters;
+namespace shim {
 
 std::recursive_mutex mutex;
 Counters counters;
-double now_ms = 0;  // of the device
-constexpr int kMostDevices = 64, kNone = -1, kAll = -2;
 cudaError_t lost[kMostDevices] = {};
+thread_local int current_device = 0;
+
+namespace {
+
+double now_ms = 0;  // of the device
 cudaError_t last = cudaSuccess;
 long malloc_fault = 0, launch_fault = 0;  // 1: the next one
 int faulty_device = kAll;
-struct DeviceMemory {
-  std::unique_ptr<shim::Buffer> buffer;
-  int device = 0;
-};
-std::map<void*, DeviceMemory> memory;
-int open_depth = 0, opened = kNone;  // for kernels of that device
-thread_local int current_device = 0;
 CUstream_st* newest = nullptr;  // on which something was queued last
+
+bool faulty(long* fault) { return *fault > 0 && --*fault == 0; }
+
+// "launch:40" or "malloc:3".
+void faults_of_environment() {
+  const char* text = std::getenv("PERIGEE_SHIM_FAULT");
+  const std::string fault = text != nullptr ? text : "";
+  const size_t colon = fault.find(':');
+  if (colon != std::string::npos) shim_fault(fault.substr(0, colon).c_str(), std::atol(fault.c_str() + colon + 1));
+}
+
+int device_count() { return static_cast<int>(number_from("PERIGEE_SHIM_DEVICES", 1)); }
+
+}  // namespace
 
 long number_from(const char* variable, long fallback) {
   const char* text = std::getenv(variable);
@@ -85,15 +46,7 @@ bool is(const char* variable, const std::string& value) {
   return text != nullptr && value == text;
 }
 
-// "launch:40" or "malloc:3".
-void faults_of_environment() {
-  const char* text = std::getenv("PERIGEE_SHIM_FAULT");
-  const std::string fault = text != nullptr ? text : "";
-  const size_t colon = fault.find(':');
-  if (colon != std::string::npos) shim_fault(fault.substr(0, colon).c_str(), std::atol(fault.c_str() + colon + 1));
-}
-
-cudaError_t say(cudaError_t status, int device = current_device) {
+cudaError_t say(cudaError_t status, int device) {
   static const bool once = (faults_of_environment(), true);
   (void)once;
   if (status == cudaSuccess) status = lost[device];
@@ -101,32 +54,14 @@ cudaError_t say(cudaError_t status, int device = current_device) {
   return status;
 }
 
-// PERIGEE_SHIM_MEMORY=open leaves the watch over memory out: with many allocations most of the time goes there.
-bool watched() {
-  static const bool yes = !is("PERIGEE_SHIM_MEMORY", "open");
-  return yes;
+cudaError_t driver_fault() {
+  if (is("PERIGEE_SHIM_DRIVER", "old")) return cudaErrorInsufficientDriver;
+  return device_count() == 0 ? cudaErrorNoDevice : cudaSuccess;
 }
 
-void open_for(int device) {
-  if (device == opened || !watched()) return;
-  for (auto& [at, of] : memory) {
-    const auto touched = [own = of.device](int by) { return by == kAll || by == own; };
-    if (touched(device) != touched(opened)) of.buffer->allow(touched(device));
-  }
-  opened = device;
-}
+bool malloc_is_faulty() { return faulty(&malloc_fault); }
 
-// While it lives, devices' memory can be touched: by what open_for() says.
-struct Open {
-  Open() { ++open_depth; }
-  ~Open() {
-    if (--open_depth == 0) open_for(kNone);
-  }
-  Open(const Open&) = delete;
-  Open& operator=(const Open&) = delete;
-};
-
-bool faulty(long* fault) { return *fault > 0 && --*fault == 0; }
+namespace {
 
 void run_kernel(int device, const std::function<void()>& kernel) {
   if ((faulty_device == kAll || faulty_device == device) && faulty(&launch_fault)) lost[device] = cudaErrorIllegalAddress;
@@ -204,17 +139,19 @@ bool run_first(CUstream_st* stream) {
   return done;
 }
 
+void wait_for_ever() {
+  std::fprintf(stderr, "shim: the host waits for a stream that waits for what nobody has queued\n");
+  std::abort();
+}
+
+}  // namespace
+
 // The stream up to where it reaches the event; all of it when there is none. False: it cannot.
 bool run_until(CUstream_st* stream, const CUevent_st* event, uint64_t number) {
   const Open open;
   while (!reached(stream, event, number))
     if (!run_first(stream)) return false;
   return true;
-}
-
-void wait_for_ever() {
-  std::fprintf(stderr, "shim: the host waits for a stream that waits for what nobody has queued\n");
-  std::abort();
 }
 
 cudaError_t push(CUstream_st* stream, CUstream_st::Work work) {
@@ -224,36 +161,9 @@ cudaError_t push(CUstream_st* stream, CUstream_st::Work work) {
   return say(cudaSuccess, stream->device);
 }
 
-// Of a stream that is captured: what comes next there comes after these too.
-void come_after(CUstream_st* stream, const std::vector<size_t>& nodes) {
-  stream->tail.insert(stream->tail.end(), nodes.begin(), nodes.end());
-  std::sort(stream->tail.begin(), stream->tail.end());
-  stream->tail.erase(std::unique(stream->tail.begin(), stream->tail.end()), stream->tail.end());
-}
+}  // namespace shim
 
-int device_count() { return static_cast<int>(number_from("PERIGEE_SHIM_DEVICES", 1)); }
-
-// PERIGEE_SHIM_MEMORY_MB=1024,512: of each device; those that are not named have as much as the last.
-size_t total_memory(int device = current_device) {
-  const char* text = std::getenv("PERIGEE_SHIM_MEMORY_MB");
-  if (text == nullptr) text = "1024";
-  for (; device > 0 && std::strchr(text, ',') != nullptr; --device) text = std::strchr(text, ',') + 1;
-  return static_cast<size_t>(std::atol(text)) << 20;
-}
-
-size_t used_memory() {  // of the current device
-  size_t sum = 0;
-  for (const auto& [at, of] : memory)
-    if (of.device == current_device) sum += of.buffer->size();
-  return sum;
-}
-
-cudaError_t driver_fault() {
-  if (is("PERIGEE_SHIM_DRIVER", "old")) return cudaErrorInsufficientDriver;
-  return device_count() == 0 ? cudaErrorNoDevice : cudaSuccess;
-}
-
-}  // namespace
+using namespace shim;
 
 extern "C" {
 Counters* shim_counters() { return &counters; }
@@ -281,26 +191,19 @@ cudaError_t shim::enqueue(cudaStream_t stream, bool kernel, std::function<void()
   if (kernel) work = [device, inner = std::move(work)] { run_kernel(device, inner); };
   else work = [device, inner = std::move(work)] { lost[device] == cudaSuccess ? (open_for(kAll), inner()) : void(); };
   if (stream == nullptr) {
+    if (const cudaError_t status = null_stream_call(); status != cudaSuccess) return status;
     const Open open;
     work();
     return say(cudaSuccess);
   }
-  if (stream->capture != nullptr) {
-    stream->capture->nodes.push_back({std::move(work), stream->tail});
-    stream->tail = {stream->capture->nodes.size() - 1};
-    return cudaSuccess;
-  }
+  if (stream->capture != nullptr) return add_node(stream, {.run = std::move(work)});
   counters.launches += kernel;
   return push(stream, {.run = std::move(work)});
 }
 
 cudaError_t shim::enqueue_meeting(cudaStream_t stream, Meeting& meeting, size_t member, std::function<void()> work) {
   const std::lock_guard lock(mutex);
-  if (stream->capture != nullptr) {
-    stream->capture->nodes.push_back({std::move(work), stream->tail, &meeting, member});
-    stream->tail = {stream->capture->nodes.size() - 1};
-    return cudaSuccess;
-  }
+  if (stream->capture != nullptr) return add_node(stream, {.run = std::move(work), .meeting = &meeting, .member = member});
   meeting.members[member].queued.push_back(stream);
   ++counters.launches;
   return push(stream, {.run = std::move(work), .meeting = &meeting, .member = member});
@@ -363,74 +266,18 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorNotReady: return "device not ready";
     case cudaErrorPeerAccessAlreadyEnabled: return "peer access is already enabled";
     case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+    case cudaErrorIllegalState: return "the operation cannot be performed in the present state";
     case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
+    case cudaErrorStreamCaptureMerge: return "operation would result in a merge of separate capture sequences";
+    case cudaErrorStreamCaptureUnmatched: return "capture was not ended in the same stream as it began";
     case cudaErrorStreamCaptureUnjoined: return "capturing stream has unjoined work";
     case cudaErrorStreamCaptureIsolation: return "dependency created on uncaptured work in another stream";
+    case cudaErrorStreamCaptureImplicit: return "operation would make the legacy stream depend on a capturing blocking stream";
+    case cudaErrorCapturedEvent: return "operation not permitted on an event last recorded in a capturing stream";
+    case cudaErrorStreamCaptureWrongThread: return "attempt to terminate a thread-local capture sequence from another thread";
   }
   return "unrecognized error code";
-}
-
-cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  const std::lock_guard lock(mutex);
-  *total = total_memory();
-  *free = *total - std::min(*total, used_memory());
-  return say(cudaSuccess);
-}
-
-cudaError_t cudaMalloc(void** to, size_t bytes) {
-  const std::lock_guard lock(mutex);
-  if (const cudaError_t status = say(driver_fault()); status != cudaSuccess) return status;
-  if (faulty(&malloc_fault) || used_memory() + bytes > total_memory()) return say(cudaErrorMemoryAllocation);
-  auto buffer = std::make_unique<shim::Buffer>("device memory", bytes, 256);
-  buffer->allow(opened == kAll || opened == current_device || !watched());
-  *to = buffer->data();
-  ++counters.allocations;
-  memory.emplace(*to, DeviceMemory{std::move(buffer), current_device});
-  return say(cudaSuccess);
-}
-
-cudaError_t cudaFree(void* at) {
-  const std::lock_guard lock(mutex);
-  const auto found = memory.find(at);
-  if (at != nullptr && found == memory.end()) return say(cudaErrorInvalidValue);
-  if (at == nullptr) return say(cudaSuccess);
-  found->second.buffer->allow(true);  // it looks whether something was written beside it
-  memory.erase(found);
-  return say(cudaSuccess);
-}
-
-cudaError_t cudaHostAlloc(void** to, size_t bytes, unsigned) {
-  *to = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  return say(*to != nullptr ? cudaSuccess : cudaErrorMemoryAllocation);
-}
-
-cudaError_t cudaFreeHost(void* at) {
-  std::free(at);
-  return say(cudaSuccess);
-}
-
-cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
-  const std::lock_guard lock(mutex);
-  if (lost[current_device] != cudaSuccess) return say(lost[current_device]);
-  const Open open;
-  open_for(kAll);
-  std::memmove(to, from, bytes);
-  ++counters.waits;
-  return say(cudaSuccess);
-}
-
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  return shim::enqueue(stream, false, [=] { std::memmove(to, from, bytes); });
-}
-
-cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes, cudaStream_t stream) {
-  const auto of = [](const void* at) {
-    const auto next = memory.upper_bound(const_cast<void*>(at));
-    return next == memory.begin() ? kNone : std::prev(next)->second.device;
-  };
-  const std::lock_guard lock(mutex);
-  if (of(to) != to_device || of(from) != from_device) return say(cudaErrorInvalidValue);
-  return shim::enqueue(stream, false, [=] { std::memmove(to, from, bytes); });
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
@@ -443,14 +290,10 @@ cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
   return say(std::exchange(before, true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
 }
 
-cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t stream) {
-  return shim::enqueue(stream, false, [=] { std::memset(at, value, bytes); });
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   if (const cudaError_t status = say(driver_fault()); status != cudaSuccess) return status;
   *stream = std::make_unique<CUstream_st>().release();
-  (*stream)->device = current_device;
+  (*stream)->device = current_device, (*stream)->blocking = (flags & cudaStreamNonBlocking) == 0;
   return cudaSuccess;
 }
 
@@ -464,7 +307,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const std::lock_guard lock(mutex);
-  if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
+  if (const cudaError_t status = look_at(stream); status != cudaSuccess) return status;
   ++counters.waits;
   if (!run_until(stream, nullptr, 0)) wait_for_ever();
   return say(cudaSuccess, stream->device);
@@ -472,37 +315,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const std::lock_guard lock(mutex);
-  if (event->capture != nullptr) {
-    if (stream->capture == nullptr) {  // it becomes part of the capture
-      stream->capture = event->capture;
-      stream->capture->streams.push_back(stream);
-      stream->tail.clear();
-    }
-    if (stream->capture != event->capture) return say(cudaErrorStreamCaptureIsolation);
-    come_after(stream, event->nodes);
-    return say(cudaSuccess);
-  }
-  if (stream->capture != nullptr) return say(cudaErrorStreamCaptureIsolation);
+  if (event->capture != nullptr || stream->capture != nullptr) return wait_in_capture(stream, event);
   return push(stream, {.event = event, .number = event->recorded, .wait = true});
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  const std::lock_guard lock(mutex);
-  if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
-  stream->capture = std::make_unique<CUgraph_st>().release();
-  stream->capture->streams.push_back(stream);
-  stream->tail.clear();
-  return say(cudaSuccess);
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  const std::lock_guard lock(mutex);
-  if (stream->capture == nullptr || stream->capture->streams[0] != stream) return say(cudaErrorInvalidValue);
-  std::unique_ptr<CUgraph_st> captured(stream->capture);
-  const bool whole = captured->all_before(stream->tail);
-  for (CUstream_st* of : std::exchange(captured->streams, {})) of->capture = nullptr;
-  *graph = whole ? captured.release() : nullptr;
-  return say(whole ? cudaSuccess : cudaErrorStreamCaptureUnjoined);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
@@ -523,18 +337,15 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   if (event->device != stream->device) return say(cudaErrorInvalidResourceHandle);
-  event->capture = stream->capture;
-  if (stream->capture != nullptr) {
-    event->nodes = stream->tail;
-    return say(cudaSuccess);
-  }
+  if (stream->capture != nullptr) return record_in_capture(event, stream);
+  event->capture.reset();
   event->stream = stream;
   return push(stream, {.event = event, .number = ++event->recorded});
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::lock_guard lock(mutex);
-  if (event->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
+  if (const cudaError_t status = look_at(event); status != cudaSuccess) return status;
   if (event->reached == event->recorded) {
     ++counters.event_waits;
     return say(cudaSuccess, event->device);
@@ -547,7 +358,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 // A host that asks again and again: the device gets on with it from the second time.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(mutex);
-  if (event->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
+  if (const cudaError_t status = look_at(event); status != cudaSuccess) return status;
   if (event->reached == event->recorded) {
     ++counters.event_waits;
     return say(cudaSuccess, event->device);
@@ -563,39 +374,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   const std::lock_guard lock(mutex);
-  for (const CUevent_st* event : {begin, end})
+  for (const CUevent_st* event : {begin, end}) {
+    if (const cudaError_t status = look_at(event); status != cudaSuccess) return status;
     if (!event->timed || event->recorded == 0 || event->reached != event->recorded) return say(cudaErrorInvalidValue);
+  }
   *milliseconds = static_cast<float>(end->at_ms - begin->at_ms);
   return say(cudaSuccess);
-}
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  *exec = std::make_unique<CUgraphExec_st>(*graph).release();
-  return say(cudaSuccess);
-}
-
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
-  if (nodes != nullptr) return say(cudaErrorInvalidValue);
-  *count = graph->nodes.size();
-  return say(cudaSuccess);
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  const std::unique_ptr<CUgraph_st> dropped(graph);
-  return say(cudaSuccess);
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  const std::unique_ptr<CUgraphExec_st> dropped(exec);
-  return say(cudaSuccess);
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  const std::lock_guard lock(mutex);
-  if (lost[stream->device] != cudaSuccess) return say(lost[stream->device]);
-  if (stream->capture != nullptr) return say(cudaErrorStreamCaptureUnsupported);
-  ++counters.graph_launches;
-  for (const auto& node : exec->nodes)
-    if (node.meeting != nullptr) node.meeting->members[node.member].queued.push_back(stream);
-  return push(stream, {.graph = std::make_shared<shim::GraphRun>(*exec)});
 }

@@ -54,6 +54,9 @@ class Buffer {
   std::byte rubbish_;
 };
 
+// Else the address is memory of the host that CUDA does not know.
+bool in_buffer(const void* at);
+
 template <class T>
 class Array : public Buffer {
  public:
