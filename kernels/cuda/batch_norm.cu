@@ -1,7 +1,8 @@
 // Batch normalisation: sums down the columns of channels (columns.cuh), then one pass that normalises. Forward reads x twice and writes it
-// once; backward reads dy and x (and y, where a residual hides the sign) twice and writes dx once. Sums are in double: E[x^2] - E[x]^2 of
-// f32 then loses nothing that counts, and one pass finds both. What lies with channels last goes by eight numbers a thread. A device holds
-// the whole batch, so there is no team.
+// once; backward reads dy and x (and y, where a residual hides the sign) twice and writes dx once; with channels last and a residual that
+// wants its gradient, the second time that gradient instead of dy and y. Sums are in double: E[x^2] - E[x]^2 of f32 then loses nothing that
+// counts, and one pass finds both. What lies with channels last goes by eight numbers a thread. A device holds the whole batch, so there is
+// no team.
 #include "kernels/ops/batch_norm.h"
 
 #include "kernels/cuda/batch_norm_vectors.cuh"
@@ -193,12 +194,13 @@ bool backward_in_vectors(const KernelCall& call, Launches& on, const SumsResult&
   const View dresidual = params.residual != 0 ? call.out[3] : View();
   if (!in_vectors({&x, &dy, &y, &dx, &dresidual}, {&call.in[3], &call.in[4], &call.in[5], &call.in[6]})) return false;
   const VectorShape shape = vector_shape(per_channel(x), x.dims[1], x.dtype);
-  const VectorNorm norm{
+  VectorNorm norm{
       call.in[3].as<float>(), call.in[4].as<float>(), call.in[5].as<float>(), call.in[6].as<float>(), static_cast<float>(params.epsilon),
       params.relu != 0};
-  const VectorGradient of{dy.data, x.data, y.data, dx.data, dresidual.data};
+  VectorGradient of{dy.data, x.data, y.data, dx.data, dresidual.data};
   on.launch(gradient_vectors_kernel, shape.tiles * shape.parts, kThreads, of, norm, shape, parts);
   join_parts(on, result, shape, x.dims[1], parts);
+  if (of.dresidual != nullptr) of.dy = of.dresidual, norm.relu = false;  // the mask is in it
   on.launch(input_gradient_vectors_kernel, shape.tiles * shape.parts, kThreads, of, norm, shape, static_cast<const double*>(result.sums));
   return true;
 }

@@ -1,6 +1,7 @@
 // Batch normalisation of images with channels last (or of rows of features), eight numbers at a time: a thread keeps to the same few
 // channels, so that what belongs to them stays in its registers, and goes down the rows with several loads in flight. Blocks share the
-// rows, and what they find is added up in order, as columns.cuh has it.
+// rows, and what they find is added up in order, as columns.cuh has it. A second pass goes up the rows that the first went down: what that
+// read last is in L2 still.
 #pragma once
 
 #include "kernels/cuda/columns.cuh"
@@ -94,6 +95,7 @@ inline VectorShape vector_shape(int64_t rows, int64_t channels, Dtype dtype) {
 
 struct VectorPlace {
   int64_t vector, part, begin, end, step;  // rows begin, begin + step, ... before end; none where the vector is beyond
+  __device__ int64_t last() const { return begin + (end - 1 - begin) / step * step; }  // where there are any
 };
 
 __device__ inline VectorPlace place_of(const VectorShape& s) {
@@ -170,7 +172,7 @@ __global__ void __launch_bounds__(kThreads)
   load_channels(norm.variance, place.vector, 0, variance);
   for (int l = 0; l < kLanes; ++l) scale[l] *= inverse_root(variance[l] + norm.epsilon);
 #pragma unroll 2
-  for (int64_t row = place.begin; row < place.end; row += place.step) {
+  for (int64_t row = place.last(); row >= place.begin; row -= place.step) {
     const int64_t at = row * s.vectors + place.vector;
     float v[kLanes], more[kLanes] = {};
     load_vector(x, s.dtype, at, v);
@@ -185,7 +187,7 @@ __global__ void __launch_bounds__(kThreads)
 
 struct VectorGradient {
   const void *dy, *x, *y;  // y: null where relu's mask comes of x
-  void *dx, *dresidual;    // dresidual: null where nobody wants it
+  void *dx, *dresidual;    // dresidual: dy where relu let it through; null where nobody wants it. The first pass writes it
 };
 
 // A thread's channels, and what its rows are.
@@ -221,8 +223,10 @@ __global__ void __launch_bounds__(kThreads) gradient_vectors_kernel(VectorGradie
     const GradientLanes lanes(norm, place.vector);
 #pragma unroll 1
     for (int64_t row = place.begin; row < place.end; row += place.step) {
+      const int64_t at = row * s.vectors + place.vector;
       float d[kLanes], normal[kLanes];
-      lanes.load(of, s, row * s.vectors + place.vector, d, normal);
+      lanes.load(of, s, at, d, normal);
+      if (of.dresidual != nullptr) store_vector(of.dresidual, s.dtype, at, d);
       for (int l = 0; l < kLanes; ++l) {
         sum[0][l] += static_cast<double>(d[l]);
         sum[1][l] = fma(static_cast<double>(d[l]), static_cast<double>(normal[l]), sum[1][l]);
@@ -244,11 +248,10 @@ __global__ void __launch_bounds__(kThreads)
     slope[l] = static_cast<float>(sums[(s.vectors + place.vector) * kLanes + l]);
   }
 #pragma unroll 1
-  for (int64_t row = place.begin; row < place.end; row += place.step) {
+  for (int64_t row = place.last(); row >= place.begin; row -= place.step) {
     const int64_t at = row * s.vectors + place.vector;
     float d[kLanes], normal[kLanes];
     lanes.load(of, s, at, d, normal);
-    if (of.dresidual != nullptr) store_vector(of.dresidual, s.dtype, at, d);
     for (int l = 0; l < kLanes; ++l) d[l] = lanes.gamma[l] * lanes.inverse[l] * (d[l] - mean[l] - normal[l] * slope[l]);
     store_vector(of.dx, s.dtype, at, d);
   }

@@ -1,4 +1,5 @@
-// A convolution or one of its adjoints by cuDNN's graph API, for the kernels of conv2d. Plans are built once per shape and kept by the queue.
+// A convolution or one of its adjoints by cuDNN's graph API, for the kernels of conv2d. Plans are built once per shape and kept by the
+// queue.
 #pragma once
 
 #include "kernels/cuda/queue.h"

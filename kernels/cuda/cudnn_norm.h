@@ -1,5 +1,5 @@
-// Batch normalisation by cuDNN's graph API, for the kernels of batch_norm: one kernel of cuDNN's, whose blocks wait for each other, does what
-// takes ours two passes and a sum between them.
+// Batch normalisation by cuDNN's graph API, for the kernels of batch_norm: one kernel of cuDNN's, whose blocks wait for each other, does
+// what takes ours two passes and a sum between them.
 #pragma once
 
 #include "kernels/cuda/queue.h"

@@ -1,5 +1,5 @@
-// Graphs that cuDNN computes: described once per shape, planned when they are first wanted, kept by the queue. What a graph holds is said by
-// its kind (cudnn_conv.cpp, cudnn_norm.cpp); here is what they share.
+// Graphs that cuDNN computes: described once per shape, planned when they are first wanted, kept by the queue. What a graph holds is said
+// by its kind (cudnn_conv.cpp, cudnn_norm.cpp); here is what they share.
 #pragma once
 
 #include <array>

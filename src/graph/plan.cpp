@@ -180,8 +180,8 @@ StepAccess PlanRun::packs_access() const {
 
 namespace {
 
-// cuDNN's batch norm is one kernel whose blocks wait for each other: of two at once, neither may find room for all of its own. As if both wrote
-// here, they run one after the other.
+// cuDNN's batch norm is one kernel whose blocks wait for each other: of two at once, neither may find room for all of its own. As if both
+// wrote here, they run one after the other.
 constexpr std::byte kWholeDevice{};
 bool waits_for_itself(const Kernel& kernel) {
   return kernel.backend == Backend::cuda && std::string_view(kernel.name) == "cudnn" &&

@@ -1,5 +1,5 @@
-// A driver without a device, by the driver's own name: cuDNN plans what it compiles when it runs only where it finds one. It takes modules and
-// says so; nothing can be launched on it.
+// A driver without a device, by the driver's own name: what cuDNN compiles when it is first run it plans only where it finds one. It can do
+// nothing, and says so.
 namespace {
 constexpr int kSuccess = 0, kNoDevice = 100;
 }

@@ -1,6 +1,6 @@
 // A cuDNN whose graph API computes on the host: it keeps the attributes of descriptors as they were set and executes plans by the
-// definitions of convolution and batch norm. Like cuDNN it has no engine for relu without bias, nor for forms of batch norm that cuDNN refused
-// when it was asked; and its first choice rounds f32 to bf16 and says so.
+// definitions of convolution and batch norm. Like cuDNN it has no engine for relu without bias, nor for forms of batch norm that cuDNN
+// refused when it was asked; and its first choice rounds f32 to bf16 and says so.
 #include <cudnn.h>
 
 #include <cmath>
