@@ -1,5 +1,5 @@
-// What stays on the host: functions of the program that embeds Perigee, which read and write the host's memory, and linear algebra, which is
-// LAPACK's. Each says so instead of being unknown.
+// What stays on the host: functions of the program that embeds Perigee, which read and write the host's memory. They say so instead of being
+// unknown.
 #include "kernels/ops/host.h"
 
 #include "kernels/registry.h"
@@ -8,18 +8,13 @@ namespace perigee {
 namespace {
 
 const char* decline_function(const KernelCall&) { return "the function is the program's own and runs on the host"; }
-const char* decline_algebra(const KernelCall&) { return "linear algebra runs on the host"; }
 void run(const KernelCall&) {}
 
 constexpr Kernel function(const char* op) {
   return {.op = op, .name = "host", .backend = Backend::cuda, .decline = decline_function, .run = run};
 }
-constexpr Kernel algebra(const char* op) {
-  return {.op = op, .name = "host", .backend = Backend::cuda, .decline = decline_algebra, .run = run};
-}
 
-const Kernel kKernels[] = {function("host"), function("host_grad"), algebra("solve"), algebra("inv"), algebra("cholesky"),
-                           algebra("qr"),    algebra("svd"),        algebra("eigh"),  algebra("det"), algebra("slogdet")};
+const Kernel kKernels[] = {function("host"), function("host_grad")};
 
 }  // namespace
 

@@ -108,6 +108,19 @@ void with_work(std::vector<double>& work, Call call) {
   call(work.data(), &size);
 }
 
+// LAPACK leaves open which of x and -x an eigenvector is: here its first number of at least 0.7 of the largest is positive.
+double sign_of(const double* x, int64_t n, int64_t stride) {
+  double largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(x[i * stride]));
+  for (int64_t i = 0; i < n; ++i)
+    if (std::abs(x[i * stride]) >= 0.7 * largest) return x[i * stride] < 0 ? -1 : 1;
+  return 1;
+}
+
+void multiply(double* x, int64_t n, int64_t stride, double by) {
+  for (int64_t i = 0; i < n; ++i) x[i * stride] *= by;
+}
+
 Array solve(const Array& a, const Array& b) {
   const Lapack& library = lapack();
   const Matrices matrices("solve", a, true);
@@ -188,6 +201,12 @@ std::vector<Array> svd(const Array& a) {
                     size, iwork.data(), &info);
     });
     if (info != 0) refuse("svd", which(matrices, i) + " has no singular values that converge (it may hold NaN)", a.text());
+    for (int64_t j = 0; j < k; ++j) {
+      double *const left = at(u, i, int64_t{m} * k) + j, *const right = at(vt, i, int64_t{k} * n) + j * n;
+      const double sign = sign_of(left, m, k);
+      multiply(left, m, k, sign);
+      multiply(right, n, 1, sign);
+    }
   }
   return {matrices.back(u), matrices.back(s), matrices.back(vt)};
 }
@@ -207,6 +226,7 @@ std::vector<Array> eigen_symmetric(const Array& a) {
     std::vector<int> iwork(static_cast<size_t>(isize));
     library.syevd("V", "U", &n, matrices.matrix(i), &n, at(values, i, n), work.data(), &size, iwork.data(), &isize, &info);
     if (info != 0) refuse("eigh", which(matrices, i) + " has no eigenvalues that converge (it may hold NaN)", a.text());
+    for (int64_t j = 0; j < n; ++j) multiply(matrices.matrix(i) + j * n, n, 1, sign_of(matrices.matrix(i) + j * n, n, 1));
     transpose(matrices.matrix(i), n, n, at(vectors, i, int64_t{n} * n));
   }
   return {matrices.back(values), matrices.back(vectors)};
