@@ -1,0 +1,87 @@
+// What the operands of ResNet-50's step come to (kernels/README.md has the table): a pass that leaves a copy behind, or images that are read
+// once more, are seen here. The network is that of tests/gpu/bench.py.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/train/networks.h"
+
+namespace perigee {
+namespace {
+
+std::string conv(int channels, int kernel, int stride, int padding) {
+  return R"({"type": "conv2d", "bias": false, "out": )" + std::to_string(channels) + R"(, "kernel": )" + std::to_string(kernel) +
+         R"(, "stride": )" + std::to_string(stride) + R"(, "padding": )" + std::to_string(padding) + "}";
+}
+
+std::string resnet50() {
+  const std::string norm = R"({"type": "batchnorm", "activation": "relu"})", plain = R"("batchnorm")";
+  std::string layers = "[" + conv(64, 7, 2, 3) + "," + norm + R"(, {"type": "maxpool", "kernel": 3, "stride": 2, "padding": 1})";
+  const int blocks[] = {3, 4, 6, 3};
+  for (int stage = 0; stage < 4; ++stage)
+    for (int block = 0; block < blocks[stage]; ++block) {
+      const int width = 64 << stage, stride = stage > 0 && block == 0 ? 2 : 1;
+      layers += R"(, {"type": "residual", "activation": "relu", "layers": [)" + conv(width, 1, 1, 0) + "," + norm + "," +
+                conv(width, 3, stride, 1) + "," + norm + "," + conv(4 * width, 1, 1, 0) + "," + plain + "]";
+      if (block == 0) layers += R"(, "shortcut": {"type": "sequential", "layers": [)" + conv(4 * width, 1, stride, 0) + "," + plain + "]}";
+      layers += "}";
+    }
+  return layers + R"(, {"type": "global_pool", "kind": "average"}, {"type": "dense", "out": 1000}])";
+}
+
+struct Traffic {
+  int steps = 0;
+  double read = 0, again = 0, written = 0;  // GB; again: what our kernels read a second time
+};
+
+double gigabytes(const Operand& operand) {
+  return static_cast<double>(operand.view.elements()) * static_cast<double>(dtype_bytes(operand.view.dtype)) * 1e-9;
+}
+
+// What `columns` of batch_norm reads in its second pass: x, and for gradients dy or what relu left of it; y where only it has the mask.
+double read_again(const PlanStep& step) {
+  const std::string_view op = step.op->name;
+  if (op == "batch_norm") return gigabytes(step.in[0]);
+  if (op != "batch_norm_grad") return 0;
+  const bool mask_of_y = step.in[2].view.rank > 0, kept = step.out.size() > 3;
+  return gigabytes(step.in[1]) * (mask_of_y && !kept ? 3 : 2);
+}
+
+TEST(StepBytes, OfResNet50AreNoMore) {
+  ModelSpec spec;
+  spec.network = Json::parse(R"({"type": "sequential", "layers": )" + resnet50() + "}", "network");
+  spec.inputs = {{"image", Dtype::f32, {3, 224, 224}}};
+  spec.target = {"label", Dtype::i64, {}};
+  spec.classes = 1000;
+  spec.loss = Json("cross_entropy");
+  spec.half = Dtype::bf16;
+  const Model model(spec);
+  const auto plan = PlanSet(model, PlanSet::Kind::training, Backend::cuda).plan(128);
+  std::map<std::string, Traffic> traffic;
+  Traffic all;
+  for (const PlanStep& step : plan->steps()) {
+    for (Traffic* sum : {&traffic[step.op->name], &all}) {
+      ++sum->steps;
+      for (const Operand& in : step.in)
+        if (in.view.rank > 0) sum->read += gigabytes(in);
+      for (const Operand& out : step.out) {
+        sum->written += gigabytes(out);
+        if (step.accumulate && out.place != Place::output) sum->read += gigabytes(out);
+      }
+      sum->again += read_again(step);
+    }
+  }
+  for (const auto& [op, sum] : traffic)
+    std::printf("%-24s %4d steps: %5.2f GB read, %5.2f again, %5.2f written\n", op.c_str(), sum.steps, sum.read, sum.again, sum.written);
+  std::printf("%zu steps, %.2f GB, %.2f read again, %.2f T operations\n", plan->steps().size(), all.read + all.written, all.again,
+              plan->flops() * 1e-12);
+  const double images = 11113984.0 * 128 * 2 * 1e-9;  // the results of its convolutions: numbers an example, examples, bytes
+  for (const char* op : {"conv2d", "batch_norm"}) EXPECT_NEAR(traffic[op].written, images, 0.01) << op;
+  EXPECT_NEAR(traffic["batch_norm"].again, images, 0.01);
+  EXPECT_NEAR(traffic["batch_norm_grad"].again, 2 * images, 0.01);
+  EXPECT_NEAR(plan->flops() * 1e-12, 3 * 2 * 4.089e9 * 128 * 1e-12, 0.05);  // multiply-adds forward, three times
+  EXPECT_LE(all.read + all.written, 37.9);
+}
+
+}  // namespace
+}  // namespace perigee
