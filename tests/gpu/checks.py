@@ -24,6 +24,9 @@ NETWORK = [{"type": "conv2d", "out": 20, "kernel": 5, "activation": "relu"}, {"t
            {"type": "dense", "out": 200, "activation": "relu"}, {"type": "dense", "out": 10}]
 
 
+REFUSED = []  # what libraries would not do after all
+
+
 class NotMeasured(Exception):
     pass
 
@@ -51,10 +54,11 @@ def events(text, name):
     return [line for line in map(json.loads, (line for line in text.splitlines() if line.startswith("{"))) if line.get("event") == name]
 
 
-def train(name, path, device, *more):
+def train(name, path, device, *more, **environment):
     """The last event, and the folder. AssertionError with the reason where it does not train."""
     folder = OUT / name
-    status, text = perigee("train", path, "--device", device, "--log", "json", "--out", folder, *more)
+    status, text = perigee("train", path, "--device", device, "--log", "json", "--out", folder, *more, **environment)
+    REFUSED.extend(re.findall(r"^warning: (.* runs on another kernel.*)$", text, re.M))
     assert status == 0, f"{name}: status {status}: {last_line(text)}"
     return events(text, "end")[-1], folder
 
@@ -102,6 +106,25 @@ def deterministic():
     different = [name for name in models[0] if models[0][name] != models[1].get(name)]
     assert not different, f"two runs differ in {', '.join(different)}"
     print(f"two runs have the same bits in {len(models[0])} tensors")
+
+
+def forms():
+    """A step's graph in line, on branches, and no graph at all: the same bits; and no library refuses a call that it was chosen for."""
+    first = [{**NETWORK[0], "out": 4, "stride": 2}, NETWORK[3]] if BRIEF else NETWORK[:4]
+    network = [*first, {"type": "dense", "out": 64, "activation": "gelu"}, {"type": "dropout"},
+               {"type": "dense", "out": 64, "activation": "tanh"}, {"type": "dense", "out": 10}]
+    path = job("forms", deterministic=True, network=network, epochs=1)
+    models = []
+    for name, *form in (("in_line", "PERIGEE_CUDA_BRANCHES", "1"), ("on_branches", "PERIGEE_CUDA_BRANCHES", "4"),
+                        ("op_by_op", "PERIGEE_CUDA_BLOCKING", "1")):
+        # Of a new folder: what was refused before is remembered in the table, and not tried again.
+        _, folder = train(f"forms_{name}", path, "cuda:0", XDG_CACHE_HOME=str(OUT / "forms_cache"), **dict([form]))
+        models.append((name, tensors(folder)))
+    for name, model in models[1:]:
+        different = [tensor for tensor in model if model[tensor] != models[0][1][tensor]]
+        assert not different, f"{name} differs from {models[0][0]} in {', '.join(different)}"
+    assert not REFUSED, "; ".join(REFUSED)
+    print(f"in line, on branches and op by op: the same bits in {len(models[0][1])} tensors; no library refused anything")
 
 
 def checked():
@@ -171,7 +194,7 @@ def libraries():
     print(", ".join(f"{name} {version}" for name, version in found.items()))
 
 
-CHECKS = {f.__name__: f for f in (accuracy, precision, deterministic, checked, faults, memory, several, libraries)}
+CHECKS = {f.__name__: f for f in (accuracy, precision, deterministic, forms, checked, faults, memory, several, libraries)}
 
 
 def main():
