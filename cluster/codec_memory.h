@@ -11,9 +11,11 @@
 
 namespace perigee {
 
-class CodecMemory {
+// `Floats` are copied by assignment: of the host, or of a device (uv/device_codec.h).
+template <class Floats>
+class BasicCodecMemory {
  public:
-  std::vector<float> residual, state;  // a codec writes to these
+  Floats residual, state;  // a codec writes to these
 
   // Before encoding: what was pending is void.
   void begin() {
@@ -45,8 +47,10 @@ class CodecMemory {
  private:
   void swap() { std::swap(residual, other_residual_), std::swap(state, other_state_); }
 
-  std::vector<float> other_residual_, other_state_;  // before what is pending, or what a dropped one left
+  Floats other_residual_, other_state_;  // before what is pending, or what a dropped one left
   enum class Last : unsigned char { settled, pending, dropped } last_ = Last::settled;
 };
+
+using CodecMemory = BasicCodecMemory<std::vector<float>>;
 
 }  // namespace perigee

@@ -76,11 +76,11 @@ bool ExchangeBlock::stage_values(std::byte* row, int64_t examples, bool dense) c
 }
 
 bool ExchangeBlock::stage_beside_values(std::byte* row, int64_t examples) const {
-  const Params& params = std::as_const(trainer_).model().params();
+  const std::span<const std::byte> states = std::as_const(trainer_).states();
   const auto weight = static_cast<double>(examples);
   bool finite = true;
   for (const PlacedState& state : float_states_)
-    finite = math_.scale(params.state_bytes().data() + state.from, weight, state.elements, row + bytes_of(state.to)) && finite;
+    finite = math_.scale(states.data() + state.from, weight, state.elements, row + bytes_of(state.to)) && finite;
   std::memset(row + bytes_of(states_), 0, bytes_of(round_up(states_) - states_));
   for (size_t i = 0; with_slots_ && i < trainer_.optimizer_slots(); ++i)
     finite = math_.scale(std::as_const(trainer_).optimizer_slot(i).data(), weight, block_, row + slot_at(i)) && finite;
@@ -88,12 +88,12 @@ bool ExchangeBlock::stage_beside_values(std::byte* row, int64_t examples) const 
   write_exchange_tail({.examples = examples, .contributions = 1}, layout_, {row, layout_.bytes()});
   maxima(row)[0] = trainer_.position().step;
   for (const PlacedState& state : integer_states_)
-    std::memcpy(maxima(row) + state.to, params.state_bytes().data() + state.from, static_cast<size_t>(state.elements) * sizeof(int64_t));
+    std::memcpy(maxima(row) + state.to, states.data() + state.from, static_cast<size_t>(state.elements) * sizeof(int64_t));
   return finite;
 }
 
 void ExchangeBlock::stage_beside_gradient(std::byte* row, std::span<const std::byte* const> adds, int64_t examples, bool counts) {
-  const std::span<const std::byte> segment = std::as_const(trainer_).model().params().state_bytes();
+  const std::span<const std::byte> segment = std::as_const(trainer_).states();
   const int64_t states = states_ - block_, tail = layout_.sums - kExchangeTail;
   std::byte *own_states = beside_.data(), *own_tail = beside_.data() + bytes_of(states);
   for (const PlacedState& state : float_states_) {
@@ -130,7 +130,7 @@ void ExchangeBlock::stage_nothing(std::byte* row) const {
 void ExchangeBlock::take_states(const std::byte* row, int64_t examples) {
   assert(examples > 0);
   if (float_states_.empty() && integer_states_.empty()) return;
-  const std::span<std::byte> segment = trainer_.model().params().state_bytes();
+  const std::span<std::byte> segment = trainer_.states();
   for (const PlacedState& state : float_states_)
     math_.divide(row + bytes_of(state.to), static_cast<double>(examples), state.elements, segment.data() + state.from);
   for (const PlacedState& state : integer_states_)

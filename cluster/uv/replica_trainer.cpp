@@ -9,6 +9,7 @@
 #include "cluster/data/data_print.h"
 #include "cluster/data/remote_source.h"
 #include "cluster/exchange_tail.h"
+#include "cluster/uv/device_codec.h"
 #include "cluster/worker_gpus.h"
 #include "src/core/warning.h"
 #include "src/io/digest.h"
@@ -18,6 +19,7 @@
 namespace perigee {
 namespace {
 
+constexpr const char* kCodecOnHost = "the codec works on the host: ";
 constexpr uint64_t kInnerStream = uint64_t{1} << 32;  // a worker's draws for its two codecs are not the same
 
 Job job_of(const Welcome& welcome) { return Job(Json::parse(welcome.job, "job"), "job", welcome.folder); }
@@ -31,12 +33,21 @@ std::unique_ptr<SourceOpener> remote_opener(const Welcome& welcome, const Replic
   return std::make_unique<RemoteOpener>(welcome.sources, *options.examples);
 }
 
+// What codecs take of a GPU at most, beside a scratch, in blocks of the parameters' size: what is encoded, a residual and the one before, a
+// payload; and where parameters go on alone, the last result with its optimiser's slots.
+int64_t blocks_of_codecs(const Policy& policy) {
+  if (policy.partial()) return 0;
+  const int64_t codecs = (policy.coded() ? 1 : 0) + (policy.inner.codec.is_null() ? 0 : 1);
+  return codecs == 0 ? 0 : 5 * codecs + (policy.what == Policy::What::gradient ? 0 : 4);
+}
+
 TrainerOptions trainer_options(const Welcome& welcome, SourceOpener* opener, const ReplicaTrainerOptions& options) {
   TrainerOptions trainer{.threads = welcome.threads, .measure = false, .opener = opener, .trace = options.trace};
   if (!welcome.tuning.empty()) trainer.tuning = Json::parse(welcome.tuning, "tuning");
   trainer.shards = placement_of(job_of(welcome)).shards;
   const Json job = Json::parse(welcome.job, "job");
   choose_device(device_of(job), "device", options.slot, gpus_of_worker(job, "job"), &trainer);
+  trainer.blocks_beside = blocks_of_codecs(read_policy(job.find("averaging"), "job"));
   return trainer;
 }
 
@@ -62,20 +73,37 @@ std::unique_ptr<Codec> codec_of(const Trainer& trainer, const Json& codec) {
   return make_codec(&codec, where);
 }
 
-std::unique_ptr<DeltaCodec> delta_codec_of(const Trainer& trainer, const Json& codec, uint64_t worker) {
-  if (codec.is_null()) return nullptr;
-  const Params& params = trainer.model().params();
-  const std::vector<CodecSegment> tensors = codec_tensors(params.windows());
-  const CodecSegment block{.count = params.block_elements(), .tensors = tensors.data(), .tensor_count = tensors.size()};
-  return std::make_unique<DeltaCodec>(codec_of(trainer, codec), block, trainer.seed(), worker);
+// On the GPU, if `rounds` says that there is one, the codec has kernels and the GPU has room.
+std::unique_ptr<ReplicaCodec> make_codec_of(const Trainer& trainer, DeviceRounds* rounds, const Json& described, CodedForm form,
+                                            uint64_t stream) {
+  std::unique_ptr<Codec> codec = codec_of(trainer, described);
+  const Params& params = trainer.shape().params();
+  const ReplicaCodecSetup setup{
+      .form = form, .windows = params.windows(), .block_elements = params.block_elements(), .seed = trainer.seed(), .stream = stream};
+  std::string why;
+  try {
+    if (rounds)
+      if (std::unique_ptr<ReplicaCodec> there = make_device_codec(*rounds, codec, setup, &why)) return there;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::resources) throw;
+    warn(std::string(kCodecOnHost) + error.what());
+    codec = codec_of(trainer, described);
+  }
+  return make_host_codec(std::move(codec), setup);
 }
 
-std::unique_ptr<GradientCodec> gradient_codec_of(const Trainer& trainer, const Policy& policy, uint64_t worker) {
+std::unique_ptr<ReplicaCodec> block_codec_of(const Trainer& trainer, DeviceRounds* rounds, const Json& codec, uint64_t stream) {
+  return codec.is_null() ? nullptr : make_codec_of(trainer, rounds, codec, CodedForm::block, stream);
+}
+
+std::unique_ptr<ReplicaCodec> step_codec_of(const Trainer& trainer, DeviceRounds* rounds, const Policy& policy, uint64_t worker) {
   if (!policy.coded_steps()) return nullptr;
-  std::unique_ptr<Codec> codec = codec_of(trainer, policy.codec);
-  if (codec->passes() > 0) return nullptr;
-  const Params& params = trainer.model().params();
-  return std::make_unique<GradientCodec>(std::move(codec), params.windows(), params.block_elements(), trainer.seed(), worker);
+  return policy.adds_parts() ? nullptr : make_codec_of(trainer, rounds, policy.codec, CodedForm::packed, worker);
+}
+
+std::unique_ptr<DeviceRounds> rounds_of(const Trainer& trainer) {
+  DeviceModel* const there = trainer.model_there();
+  return there && trainer.shape().params().dtype() == Dtype::f32 ? std::make_unique<DeviceRounds>(there->gpu()) : nullptr;
 }
 
 std::unique_ptr<PartsCodec> parts_codec_of(const Trainer& trainer, const Policy& policy) {
@@ -106,26 +134,14 @@ std::vector<OuterPart> outer_parts(const Trainer& trainer, const Policy& policy,
   return parts;
 }
 
-size_t bound_of(const Trainer& trainer, const FragmentPlan& plan, const DeltaCodec* codec, const GradientCodec* step_codec) {
+// Of rounds of parameters.
+Json coded_block(const Policy& policy) { return policy.coded_steps() || policy.partial() ? Json() : policy.codec; }
+
+size_t bound_of(const Trainer& trainer, const FragmentPlan& plan, const ReplicaCodec* codec, const ReplicaCodec* step_codec) {
   if (codec) return codec->bound();
   if (step_codec) return step_codec->bound();
   if (plan.empty()) return 0;
   return payload_bound(plan, trainer.model().params().dtype(), trainer.job().where() + ": averaging");
-}
-
-// parameters -= change, window by window: a codec may have put something into what does not train, and into the gaps, which are zero
-// (DESIGN, decision 6).
-void subtract_change(const float* change, Params& params) {
-  auto* values = reinterpret_cast<float*>(params.block());
-  for (const ParamWindow& window : params.windows())
-    for (int64_t i = 0; window.trainable && i < window.elements; ++i) values[window.offset + i] -= change[window.offset + i];
-}
-
-// parameters := values, but for what does not train.
-void take_elastic(const float* values, Params& params) {
-  auto* to = reinterpret_cast<float*>(params.block());
-  for (const ParamWindow& window : params.windows())
-    if (window.trainable) std::copy_n(values + window.offset, window.elements, to + window.offset);
 }
 
 }  // namespace
@@ -136,9 +152,10 @@ ReplicaTrainer::ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptio
       remote_(remote_opener(welcome, options)),
       trainer_(job_of(welcome), trainer_options(welcome, remote_ ? remote_.get() : options.opener, options)),
       policy_(policy_of(trainer_)),
-      codec_(delta_codec_of(trainer_, policy_.coded_steps() || policy_.partial() ? Json() : policy_.codec, welcome.id)),
-      inner_codec_(delta_codec_of(trainer_, policy_.inner.codec, kInnerStream | welcome.id)),
-      step_codec_(gradient_codec_of(trainer_, policy_, welcome.id)),
+      rounds_(rounds_of(trainer_)),
+      codec_(block_codec_of(trainer_, rounds_.get(), coded_block(policy_), welcome.id)),
+      inner_codec_(block_codec_of(trainer_, rounds_.get(), policy_.inner.codec, kInnerStream | welcome.id)),
+      step_codec_(step_codec_of(trainer_, rounds_.get(), policy_, welcome.id)),
       parts_codec_(parts_codec_of(trainer_, policy_)),
       gradient_(parts_codec_ ? trainer_.model().params().block_bytes() : 0),
       plan_(plan_of(trainer_, policy_)),
@@ -150,11 +167,26 @@ ReplicaTrainer::ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptio
   if (!plan_.empty()) partial_ = std::make_unique<PartialMerge>(trainer_, block_, outer_, plan_, policy_, welcome.id);
   trainer_.plan_examples(planned_of(trainer_));
   states_before_.resize(trainer_.model().params().state_bytes().size());
+  keep_room_for_result();
   put_initial_values();
   new_result(-1);
 }
 
 ReplicaTrainer::~ReplicaTrainer() = default;
+
+// A codec on the device needs the last result there.
+void ReplicaTrainer::keep_room_for_result() {
+  if (!coded_on_device() || policy_.what == Policy::What::gradient) return;
+  try {
+    result_ = std::make_unique<Values>(trainer_, trainer_.model_there());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::resources) throw;
+    warn(std::string(kCodecOnHost) + error.what());
+    codec_ = block_codec_of(trainer_, nullptr, coded_block(policy_), worker_);
+    inner_codec_ = block_codec_of(trainer_, nullptr, policy_.inner.codec, kInnerStream | worker_);
+    step_codec_ = step_codec_of(trainer_, nullptr, policy_, worker_);
+  }
+}
 
 // What the coordinator sends is the coordinator's: a sample shows that it comes as it was.
 std::vector<DataPrint> ReplicaTrainer::data_prints() { return print_data(trainer_, !remote_ && placement_of(trainer_.job()).verify_full); }
@@ -174,15 +206,6 @@ std::vector<NamedBlock> ReplicaTrainer::outer_blocks() {
   return blocks;
 }
 
-uint64_t ReplicaTrainer::hash_of_result() const {
-  const Params& params = std::as_const(trainer_).model().params();
-  std::span<const std::byte> parameters{params.block(), params.block_bytes()}, states = params.state_bytes();
-  if (local_work_) parameters = result_->parameters, states = result_->states;
-  uint64_t hash = xxh3_64(states, xxh3_64(parameters));
-  for (size_t i = 0; i < outer_.states().size(); ++i) hash = xxh3_64(outer_.state(i), hash);
-  return hash;
-}
-
 // The trainer holds the result of `round`.
 void ReplicaTrainer::new_result(int64_t round) {
   round_ = round;
@@ -195,7 +218,7 @@ void ReplicaTrainer::new_result(int64_t round) {
 
 void ReplicaTrainer::keep_result() {
   if (local_work_) return;
-  if (!result_) result_ = std::make_unique<Values>(trainer_);
+  if (!result_) result_ = std::make_unique<Values>(trainer_, coded_on_device() ? trainer_.model_there() : nullptr);
   result_->copy_from(trainer_);
   local_work_ = true;
 }
@@ -203,11 +226,6 @@ void ReplicaTrainer::keep_result() {
 void ReplicaTrainer::back_to_result(bool with_slots) {
   if (local_work_) result_->copy_to(trainer_, with_slots);
   local_work_ = false;
-}
-
-const std::byte* ReplicaTrainer::result_parameters() const {
-  assert(local_work_);
-  return result_->parameters.data();
 }
 
 void ReplicaTrainer::drop() {
@@ -245,7 +263,7 @@ void ReplicaTrainer::take_outer_step(const ApplyOrder& order, int64_t workers) {
   OuterRound seen = seen_by_outer(order.round);
   seen.staleness = order.staleness;
   seen.workers = static_cast<double>(workers);
-  outer_.run(seen, result_->parameters.data(), trainer_.model().params().block());
+  outer_.run(seen, result_block(), trainer_.model().params().block());
 }
 
 std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* row) {
@@ -253,18 +271,17 @@ std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* 
   if (partial_ && !gradient) return apply_partial(order, row);
   const bool merged = order.examples > 0 && !gradient && !order.alone;
   if (step_codec_ && gradient && order.examples > 0)
-    if (const std::optional<size_t> refused = add_step_payloads(order)) return refused;
+    if (const std::optional<size_t> refused = add_payloads(*step_codec_, order, policy_.sums, row)) return refused;
   double merged_norm = -1;
   if (codec_ && merged)
-    if (const std::optional<size_t> refused = add_payloads(order, row)) return refused;
+    if (const std::optional<size_t> refused = add_payloads(*codec_, order, false, row)) return refused;
   if (gradient || order.examples == 0) back_to_result(order.examples == 0 || policy_.what != Policy::What::update);
   if (order.examples > 0 && gradient) {
     take_step(order, row);
   } else if (order.examples > 0) {
     if (outer_.active()) keep_result();  // who had no work to do trained nothing, and holds the result in the trainer alone
     if (merged) take_mean(order, row);
-    const Params& params = trainer_.model().params();
-    merged_norm = local_work_ ? change_norm(params.dtype(), result_->parameters.data(), params.block(), params.block_elements()) : -1;
+    merged_norm = local_work_ ? change_norm_of_local() : -1;
     if (outer_.active())
       take_outer_step(order, order.workers > 0 ? order.workers
                              : merged          ? read_exchange_tail(block_.layout(), {row, block_.layout().bytes()}).contributions
@@ -293,7 +310,7 @@ void ReplicaTrainer::set_progress(int64_t examples) {
 std::optional<size_t> ReplicaTrainer::apply_partial(const ApplyOrder& order, std::byte* row) {
   keep_result();
   const OuterRound seen = seen_by_outer(order.round);
-  const std::optional<size_t> refused = partial_->merge(order, seen, row, result_->parameters.data(), result_->states);
+  const std::optional<size_t> refused = partial_->merge(order, seen, row, result_block(), result_->states);
   if (refused) return refused;
   set_progress(order.examples_after);
   result_->position = trainer_.position();
@@ -306,30 +323,10 @@ std::optional<size_t> ReplicaTrainer::apply_partial(const ApplyOrder& order, std
   return std::nullopt;
 }
 
-// The weighted mean of all changes into the block's part of the row: everybody adds the same payloads in the same order.
-std::optional<size_t> ReplicaTrainer::add_payloads(const ApplyOrder& order, std::byte* row) {
-  const std::span<float> mean = block_.coded(row);
-  std::fill(mean.begin(), mean.end(), 0.0f);
-  for (size_t i = 0; i < order.payloads.size(); ++i) {
-    const Payload& payload = order.payloads[i];
-    const auto weight = static_cast<float>(static_cast<double>(payload.examples) / static_cast<double>(order.examples));
-    if (!codec_->add(*payload.bytes, weight, mean)) return i;
-  }
-  return std::nullopt;
-}
-
 // What was exchanged becomes the mean of everybody's numbers, in the trainer.
 void ReplicaTrainer::take_mean(const ApplyOrder& order, const std::byte* row) {
-  if (codec_) take_change({reinterpret_cast<const float*>(row), static_cast<size_t>(trainer_.model().params().block_elements())});
+  if (codec_) take_change(*codec_);
   block_.take_values(row, order.examples, !codec_);
-}
-
-// The parameters become those of the result, less `mean`.
-void ReplicaTrainer::take_change(std::span<const float> mean) {
-  Params& params = trainer_.model().params();
-  if (local_work_) std::copy_n(result_->parameters.data(), params.block_bytes(), params.block());
-  if (policy_.elastic) take_elastic(mean.data(), params);
-  else subtract_change(mean.data(), params);
 }
 
 bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bool keep_local, std::byte* row) {
@@ -341,7 +338,7 @@ bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bo
   std::unique_ptr<Values> old;
   try {
     if (rebase) {
-      old = std::make_unique<Values>(trainer_);
+      old = std::make_unique<Values>(trainer_, nullptr);
       old->copy_from(trainer_);
     }
     if (image) load_checkpoint(trainer_, *image, "the image of round " + std::to_string(round), true, outer_blocks());
@@ -356,7 +353,7 @@ bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bo
   if (!keep_local && step_codec_) step_codec_->overtaken();
   if (!keep_local && partial_) partial_->overtaken();
   if (!keep_local && parts_codec_) parts_codec_->overtaken();
-  if (!image && policy_.served) codec_ = delta_codec_of(trainer_, policy_.codec, worker_);  // it begins afresh
+  if (!image && policy_.served) codec_ = block_codec_of(trainer_, rounds_.get(), policy_.codec, worker_);  // it begins afresh
   if (!keep_local && inner_codec_) inner_codec_->overtaken();
   if (!rebase) return true;
   const Params& params = trainer_.model().params();

@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "cluster/data/example_client.h"
-#include "cluster/delta_codec.h"
-#include "cluster/gradient_codec.h"
 #include "cluster/outer_step.h"
 #include "cluster/parts_codec.h"
 #include "cluster/policy.h"
 #include "cluster/replica.h"
+#include "cluster/uv/device_rounds.h"
 #include "cluster/uv/exchange_block.h"
 #include "cluster/uv/partial_merge.h"
+#include "cluster/uv/replica_codec.h"
 #include "src/train/checkpoint.h"
 #include "src/train/trainer.h"
 
@@ -42,7 +42,7 @@ struct ReplicaTrainerOptions {
 
 class ReplicaTrainer {
  public:
-  // Error of whatever kind building a trainer gives.
+  // Error of whatever kind building a trainer gives. On one GPU the codec is there too, where it has kernels and there is room.
   ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptions& options);
   ~ReplicaTrainer();
 
@@ -93,20 +93,26 @@ class ReplicaTrainer {
   bool train_steps(const TrainOrder& order, std::byte* row, const std::atomic<bool>& cancel, OrderWatch& watch, Contribution* contribution);
   bool stage(const TrainOrder& order, std::byte* row, Contribution* contribution);
   bool stage_inner(int64_t examples, std::byte* row, Contribution* contribution);
-  std::span<const float> change_in(std::byte* row);
-  std::optional<size_t> add_inner_payloads(const InnerApplyOrder& order, int64_t examples, std::span<float> mean);
-  void take_change(std::span<const float> mean);
-  std::optional<size_t> add_payloads(const ApplyOrder& order, std::byte* row);
+  SharedBytes encode_change(ReplicaCodec& codec, std::byte* row, int64_t round);
+  std::optional<size_t> add_inner_payloads(const InnerApplyOrder& order, int64_t examples, std::byte* row);
+  void take_change(ReplicaCodec& codec);
+  std::optional<size_t> add_payloads(ReplicaCodec& codec, const ApplyOrder& order, bool sums, std::byte* row);
   std::optional<size_t> apply_partial(const ApplyOrder& order, std::byte* row);
   void set_progress(int64_t examples);
   OuterRound seen_by_outer(int64_t round);
   void take_mean(const ApplyOrder& order, const std::byte* row);
   bool stage_step(const TrainOrder& order, std::byte* row, Contribution* contribution);
-  std::optional<size_t> add_step_payloads(const ApplyOrder& order);
   void take_step(const ApplyOrder& order, std::byte* row);
   double weight_of(int64_t examples) const { return policy_.sums ? static_cast<double>(examples > 0) : static_cast<double>(examples); }
   double all_of(int64_t examples) const { return policy_.sums ? 1 : static_cast<double>(examples); }
-  const std::byte* result_parameters() const;  // while there is local work
+  // Where numbers are: on the device if `there`, brought over if need be.
+  const float* parameters(bool there);
+  float* changed_parameters(bool there);  // the caller changes them
+  const float* result_parameters(bool there);  // while there is local work
+  std::byte* result_block();                   // the same, of the host
+  double change_norm_of_local();
+  bool coded_on_device() const;
+  void keep_room_for_result();
   void plan_leaves(const TrainOrder& order, std::span<std::byte* const> rows);
   void plan_node(int32_t first, int32_t last, size_t depth, std::byte* to, const std::vector<const std::byte*>& adds);
   void read_ahead(const TrainOrder& order);
@@ -127,10 +133,12 @@ class ReplicaTrainer {
   std::unique_ptr<SourceOpener> remote_;  // of data that the coordinator sends
   Trainer trainer_;
   Policy policy_;
-  std::unique_ptr<DeltaCodec> codec_, inner_codec_;  // null: parameters are added up, or fragments have their own
-  std::unique_ptr<GradientCodec> step_codec_;        // null: gradients, or updates, are added up
-  std::unique_ptr<PartsCodec> parts_codec_;          // likewise, of a linear codec: in parts that are added up
-  Storage gradient_;                                 // with it, as the row has no room for one
+  std::unique_ptr<DeviceRounds> rounds_;               // null: the numbers are here, or on several GPUs
+  std::unique_ptr<ReplicaCodec> codec_, inner_codec_;  // null: parameters are added up, or fragments have their own
+  std::unique_ptr<ReplicaCodec> step_codec_;           // null: gradients, or updates, are added up
+  std::unique_ptr<PartsCodec> parts_codec_;            // likewise, of a linear codec: in parts that are added up
+  Storage gradient_;                                   // with it, as the row has no room for one
+  std::vector<WeightedPayload> weighted_;
   FragmentPlan plan_;
   ExchangeBlock block_;
   OuterStep outer_;  // its state is the last result's, whatever local work has been done since
@@ -142,6 +150,7 @@ class ReplicaTrainer {
   // The last result, when local work has been done since; else the trainer itself holds it.
   std::unique_ptr<Values> result_;
   bool local_work_ = false;
+  bool gradient_is_there_ = false;  // of the order in progress: on the device
   std::weak_ptr<const std::vector<std::byte>> images_[2];  // of the last result while somebody sends them: model, checkpoint
   // The contribution that is staged and not merged yet.
   bool staged_ = false, staged_gradient_ = false;

@@ -32,7 +32,7 @@ bool ReplicaTrainer::stage_inner(int64_t examples, std::byte* row, Contribution*
   } else {
     if (!block_.stage_values(row, examples, !inner_codec_)) return false;
     if (inner_codec_) {
-      coded = inner_codec_->encode(change_in(row), contribution->round * kStagings + inner_staged_++ % kStagings);
+      coded = encode_change(*inner_codec_, row, contribution->round * kStagings + inner_staged_++ % kStagings);
       if (!coded) return false;
     }
   }
@@ -44,9 +44,8 @@ std::optional<size_t> ReplicaTrainer::apply_inner(const InnerApplyOrder& order, 
   const int64_t examples = read_exchange_tail(block_.layout(), {row, block_.layout().bytes()}).examples;
   if (!local_work_ || examples == 0) return std::nullopt;
   if (inner_codec_) {
-    const std::span<float> mean = block_.coded(row);
-    if (const std::optional<size_t> refused = add_inner_payloads(order, examples, mean)) return refused;
-    take_change(mean);
+    if (const std::optional<size_t> refused = add_inner_payloads(order, examples, row)) return refused;
+    take_change(*inner_codec_);
     inner_codec_->settle(inner_pending_);
   }
   block_.take_values(row, examples, !inner_codec_);
@@ -54,8 +53,9 @@ std::optional<size_t> ReplicaTrainer::apply_inner(const InnerApplyOrder& order, 
 }
 
 // The weighted mean of the group's changes: every member adds the same payloads in the same order.
-std::optional<size_t> ReplicaTrainer::add_inner_payloads(const InnerApplyOrder& order, int64_t examples, std::span<float> mean) {
-  std::fill(mean.begin(), mean.end(), 0.0f);
+std::optional<size_t> ReplicaTrainer::add_inner_payloads(const InnerApplyOrder& order, int64_t examples, std::byte* row) {
+  weighted_.clear();
+  std::vector<size_t> numbers;
   for (size_t i = 0; i < order.payloads.size(); ++i) {
     const std::span<const std::byte> payload = *order.payloads[i];
     int64_t own = -1;
@@ -63,9 +63,11 @@ std::optional<size_t> ReplicaTrainer::add_inner_payloads(const InnerApplyOrder& 
     if (own < 0 || own > examples) return i;
     if (own == 0) continue;
     const auto weight = static_cast<float>(static_cast<double>(own) / static_cast<double>(examples));
-    if (!inner_codec_->add(payload.first(payload.size() - kWeightBytes), weight, mean)) return i;
+    weighted_.push_back({payload.first(payload.size() - kWeightBytes), weight});
+    numbers.push_back(i);
   }
-  return std::nullopt;
+  const std::optional<size_t> refused = inner_codec_->add(weighted_, block_.coded(row));
+  return refused ? std::optional(numbers[*refused]) : std::nullopt;
 }
 
 }  // namespace perigee

@@ -132,39 +132,17 @@ bool ReplicaTrainer::train_steps(const TrainOrder& order, std::byte* row, const 
   return true;
 }
 
-// result - local values, in the block's part of the row.
-std::span<const float> ReplicaTrainer::change_in(std::byte* row) {
-  const Params& params = std::as_const(trainer_).model().params();
-  const std::span<float> change = block_.coded(row);
-  std::fill(change.begin(), change.end(), 0.0f);
-  // Elastic: what is sent is where the worker is.
-  if (policy_.elastic) std::memcpy(change.data(), params.block(), params.block_bytes());
-  else block_math(params.dtype()).add_change(params.block(), result_->parameters.data(), params.block_elements(), change.data());
-  return change;
-}
-
 // False when a value is not finite, or too large for the codec.
 bool ReplicaTrainer::stage(const TrainOrder& order, std::byte* row, Contribution* contribution) {
   const int64_t examples = order.carried + contribution->examples;
-  if (partial_) return partial_->stage(round_ + 1, result_->parameters.data(), row, contribution);
+  if (partial_) return partial_->stage(round_ + 1, result_block(), row, contribution);
   if (order.inner) return stage_inner(examples, row, contribution);
   if (!block_.stage_values(row, examples, !codec_)) return false;
   contribution->norms = norms_of_change();
   if (!codec_) return true;
-  contribution->payload = codec_->encode(change_in(row), contribution->round);
-  if (const std::span<const float> residual = codec_->residual(); !residual.empty())
-    contribution->norms.residual = std::sqrt(block_math(Dtype::f32).sum_of_squares(residual.data(), static_cast<int64_t>(residual.size())));
+  contribution->payload = encode_change(*codec_, row, contribution->round);
+  if (const double square = codec_->residual_square(); square >= 0) contribution->norms.residual = std::sqrt(square);
   return contribution->payload != nullptr;
-}
-
-// Of the local work, for the coordinator's guards. Those of the result are told once it has been trained on.
-Norms ReplicaTrainer::norms_of_change() {
-  const Params& params = std::as_const(trainer_).model().params();
-  const BlockMath& math = block_math(params.dtype());
-  if (parameters_norm_ < 0) parameters_norm_ = std::sqrt(math.sum_of_squares(result_->parameters.data(), params.block_elements()));
-  return {.change = change_norm(params.dtype(), result_->parameters.data(), params.block(), params.block_elements()),
-          .parameters = parameters_norm_,
-          .merged = merged_norm_};
 }
 
 void ReplicaTrainer::plan_node(int32_t first, int32_t last, size_t depth, std::byte* to, const std::vector<const std::byte*>& adds) {
@@ -201,15 +179,17 @@ bool ReplicaTrainer::train_gradient(const TrainOrder& order, std::span<std::byte
   std::byte* const apart[] = {gradient_.data()};
   plan_leaves(order, parts_codec_ ? std::span<std::byte* const>(apart) : rows);
   read_ahead(order);
-  const Model& model = std::as_const(trainer_).model();
-  std::copy(model.params().state_bytes().begin(), model.params().state_bytes().end(), states_before_.begin());
+  const Model& model = trainer_.shape();
+  std::ranges::copy(std::as_const(trainer_).states(), states_before_.begin());
+  // Where there is nothing to add, and the codec is on the GPU, the gradient stays there.
+  gradient_is_there_ = step_codec_ && step_codec_->on_device() && leaves_.size() == 1 && leaves_[0].adds.empty();
   const bool in_buckets = block_.buckets().size() > 1;
   for (const Leaf& leaf : leaves_) {
     if (watch.given_up()) return false;
     const Range& range = order.ranges[static_cast<size_t>(leaf.leaf - order.first_leaf)];
     const Batch& batch = range.count > 0 ? next_batch() : no_batch_;
     const GradientTarget target{
-        .to = leaf.to, .add = leaf.adds, .sink = in_buckets && leaf.last_of_all && contribution->finite ? &watch : nullptr};
+        .to = gradient_is_there_ ? nullptr : leaf.to, .add = leaf.adds, .sink = in_buckets && leaf.last_of_all && contribution->finite ? &watch : nullptr};
     const GradientReport report = trainer_.sum_gradient(batch, target, &cancel);
     if (report.cancelled) return false;
     if (range.count > 0) contribution->ranges.push_back(range);
@@ -222,7 +202,7 @@ bool ReplicaTrainer::train_gradient(const TrainOrder& order, std::span<std::byte
     // Each leaf starts from the states of the result; their mean by examples is part of the exchange.
     if (range.count > 0) trainer_.commit_states();
     block_.stage_beside_gradient(parts_codec_ ? rows[0] : leaf.to, leaf.adds, range.count, leaf.leaf == order.first_leaf);
-    if (!states_before_.empty()) std::copy(states_before_.begin(), states_before_.end(), trainer_.model().params().state_bytes().begin());
+    if (!states_before_.empty()) std::ranges::copy(states_before_, trainer_.states().begin());
   }
   contribution->steps = 1;
   contribution->partials = partials_;

@@ -203,6 +203,7 @@ const perigee::CudaModule* perigee_cuda_module() {
                                  .kernels = cuda_kernel_lists,
                                  .steps = &cuda_steps(),
                                  .codecs = &codec_cuda(),
+                                 .rounds = &cuda_rounds(),
                                  .groups = &cuda_groups()};
   return &module;
 }

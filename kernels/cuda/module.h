@@ -11,6 +11,7 @@
 #include "kernels/cuda/group.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/queue.h"
+#include "kernels/cuda/rounds.h"
 #include "kernels/cuda/step.h"
 #include "kernels/registry.h"
 
@@ -28,7 +29,7 @@ inline constexpr int kCudaNotReady = 600;
 // Functions that return an int give 0 or a code for message(). Streams, events and graphs are the runtime's handles.
 struct CudaModule {
   // Grows with every change of what is below: a module of another build is refused.
-  static constexpr uint32_t kVersion = 6;
+  static constexpr uint32_t kVersion = 7;
   uint32_t version = kVersion;
   // 0, or a code for message(): where there is no driver, no device, ...
   int (*device_count)(int* count) = nullptr;
@@ -76,6 +77,7 @@ struct CudaModule {
   std::span<const KernelList> (*kernels)() = nullptr;
   const CudaSteps* steps = nullptr;
   const CudaCodecs* codecs = nullptr;
+  const CudaRounds* rounds = nullptr;
   const CudaGroups* groups = nullptr;
 };
 

@@ -182,13 +182,25 @@ GpuHandle Gpu::end_try(std::string* why) {
 void Gpu::wait() { check(module_->wait_for_stream(queue_.stream), "finish what was queued"); }
 
 void Gpu::upload(void* to, const void* from, size_t bytes) {
-  copy(to, from, bytes);
+  if (bytes == 0) return;
+  queue_upload(to, from, bytes);
   wait();
 }
 
 void Gpu::download(void* to, const void* from, size_t bytes) {
-  copy(to, from, bytes);
+  if (bytes == 0) return;
+  queue_download(to, from, bytes);
   wait();
+}
+
+void Gpu::queue_upload(void* to, const void* from, size_t bytes, void* stream) {
+  traffic_.up += bytes;
+  check(module_->copy(to, from, bytes, stream ? stream : queue_.stream), "copy to the device");
+}
+
+void Gpu::queue_download(void* to, const void* from, size_t bytes, void* stream) {
+  traffic_.down += bytes;
+  check(module_->copy(to, from, bytes, stream ? stream : queue_.stream), "copy from the device");
 }
 
 void Gpu::keep(std::byte* data, size_t bytes) noexcept {

@@ -90,9 +90,16 @@ class Gpu {
   // Gives back what is kept, and begins to count the peak anew: after measurements, whose memory no step takes.
   void forget_kept();
 
-  // Queued behind what is there, and waited for.
+  // Queued behind what is there, and waited for; no bytes: nothing.
   void upload(void* to, const void* from, size_t bytes);
   void download(void* to, const void* from, size_t bytes);
+  // Queued between the device and pinned memory of the host, on `stream`; null: where kernels run.
+  void queue_upload(void* to, const void* from, size_t bytes, void* stream = nullptr);
+  void queue_download(void* to, const void* from, size_t bytes, void* stream = nullptr);
+  struct Traffic {
+    size_t up = 0, down = 0;  // bytes
+  };
+  const Traffic& traffic() const { return traffic_; }  // with the host so far, but for what graphs bring
   void copy(void* to, const void* from, size_t bytes) { check(module_->copy(to, from, bytes, queue_.stream), "copy"); }
   void clear(void* memory, size_t bytes) { check(module_->clear(memory, bytes, queue_.stream), "clear memory"); }
   void wait();  // for all that was queued
@@ -128,6 +135,7 @@ class Gpu {
   };
   std::vector<Kept> kept_;  // in the order in which they came back
   size_t allocated_ = 0, peak_ = 0, kept_bytes_ = 0, limit_ = 0;
+  Traffic traffic_;
 };
 
 template <class QueueWork>

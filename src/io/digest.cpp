@@ -3,6 +3,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <cstring>
+
 #include "src/core/error.h"
 #include "src/io/module.h"
 
@@ -56,6 +58,47 @@ std::string hex_digest(uint64_t hash) {
   return text;
 }
 uint64_t xxh3_64(std::span<const std::byte> bytes, uint64_t seed) { return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed); }
+
+std::array<uint64_t, 24> Xxh3Sums::secret() {
+  std::array<uint64_t, 24> words;
+  static_assert(sizeof words == sizeof XXH3_kSecret);
+  std::memcpy(words.data(), XXH3_kSecret, sizeof words);
+  return words;
+}
+
+Xxh3Sums Xxh3Sums::start() {
+  return {{XXH_PRIME32_3, XXH_PRIME64_1, XXH_PRIME64_2, XXH_PRIME64_3, XXH_PRIME64_4, XXH_PRIME32_2, XXH_PRIME64_5, XXH_PRIME32_1}};
+}
+
+uint64_t Xxh3Sums::end(std::span<const std::byte> tail, uint64_t all_bytes) const {
+  constexpr size_t kStripe = kTail, kLastStripe = sizeof XXH3_kSecret - kStripe - 7, kMerge = 11;  // of the secret, in bytes
+  std::array<uint64_t, 8> acc = sums;
+  const auto word = [](const void* bytes, size_t at) {
+    uint64_t value;
+    std::memcpy(&value, static_cast<const std::byte*>(bytes) + at, sizeof value);
+    return value;
+  };
+  const auto add = [&](const std::byte* stripe, size_t secret) {
+    for (size_t lane = 0; lane < acc.size(); ++lane) {
+      const uint64_t value = word(stripe, 8 * lane), key = value ^ word(XXH3_kSecret, secret + 8 * lane);
+      acc[lane ^ 1] += value;
+      acc[lane] += (key & 0xffffffffu) * (key >> 32);
+    }
+  };
+  const std::span<const std::byte> rest = tail.last((all_bytes - 1) % kBlock + 1);
+  for (size_t i = 0; i < (rest.size() - 1) / kStripe; ++i) add(rest.data() + i * kStripe, 8 * i);
+  add(tail.last(kStripe).data(), kLastStripe);
+  uint64_t hash = all_bytes * XXH_PRIME64_1;
+  for (size_t i = 0; i < 4; ++i) {
+    const auto product = static_cast<unsigned __int128>(acc[2 * i] ^ word(XXH3_kSecret, kMerge + 16 * i)) *
+                         (acc[2 * i + 1] ^ word(XXH3_kSecret, kMerge + 16 * i + 8));
+    hash += static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+  }
+  hash ^= hash >> 37;
+  hash *= 0x165667919E3779F9u;
+  return hash ^ (hash >> 32);
+}
+
 std::string md5_hex(std::span<const std::byte> bytes) { return openssl_hex(bytes, &OpenSsl::md5); }
 std::string sha256_hex(std::span<const std::byte> bytes) { return openssl_hex(bytes, &OpenSsl::sha256); }
 

@@ -1,6 +1,7 @@
 // Digests of bytes. XXH3 finds damage; MD5 compares with what others published; SHA-256 where somebody may have meant harm.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,16 @@ std::string xxh3_hex(std::span<const std::byte> bytes);
 std::string hex_digest(uint64_t hash);  // 16 digits
 // XXH3-64; a hash over several pieces is chained by the seed.
 uint64_t xxh3_64(std::span<const std::byte> bytes, uint64_t seed = 0);
+// The same of input whose beginning is worked on elsewhere: its blocks of kBlock bytes, all but the last of 1 to kBlock, join the sums, which
+// start as start() says; end() takes in the rest: `tail` ends where the input does and has all of the last block, and kTail bytes at least.
+struct Xxh3Sums {
+  static constexpr size_t kBlock = 1024;
+  static std::array<uint64_t, 24> secret();
+  static Xxh3Sums start();
+  static constexpr size_t kTail = 64;
+  uint64_t end(std::span<const std::byte> tail, uint64_t all_bytes) const;
+  std::array<uint64_t, 8> sums;
+};
 std::string md5_hex(std::span<const std::byte> bytes);
 std::string sha256_hex(std::span<const std::byte> bytes);
 

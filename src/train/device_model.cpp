@@ -21,10 +21,13 @@ DeviceModel::DeviceModel(Gpu& gpu, Model& model, const std::vector<Storage>* slo
 
 void DeviceModel::to_device() {
   Params& params = model_.params();
-  if (values_ == Newer::host) {
-    gpu_.copy(block_.data(), params.block(), params.block_bytes());
+  if (parameters_newer_ == Newer::host) {
+    gpu_.upload(block_.data(), params.block(), params.block_bytes());
+    parameters_newer_ = Newer::neither;
+  }
+  if (states_newer_ == Newer::host) {
     gpu_.upload(states_.data(), params.state_bytes().data(), params.state_bytes().size());
-    values_ = Newer::neither;
+    states_newer_ = Newer::neither;
   }
   if (slots_newer_ == Newer::host) {
     for (size_t i = 0; i < slots_.size(); ++i) gpu_.upload(slots_[i].data(), (*host_slots_)[i].data(), (*host_slots_)[i].bytes());
@@ -32,13 +35,22 @@ void DeviceModel::to_device() {
   }
 }
 
-void DeviceModel::to_host() {
-  if (values_ != Newer::device) return;
+void DeviceModel::bring_home(Newer* newer, std::byte* to, const std::byte* from, size_t bytes) {
+  if (*newer != Newer::device) return;
   gpu_.select();
+  gpu_.download(to, from, bytes);
+  *newer = Newer::neither;
+}
+
+void DeviceModel::to_host() {
   Params& params = model_.params();
-  gpu_.download(params.block(), block_.data(), params.block_bytes());
-  gpu_.download(params.state_bytes().data(), states_.data(), params.state_bytes().size());
-  values_ = Newer::neither;
+  bring_home(&parameters_newer_, params.block(), block_.data(), params.block_bytes());
+  states_to_host();
+}
+
+void DeviceModel::states_to_host() {
+  const std::span<std::byte> states = model_.params().state_bytes();
+  bring_home(&states_newer_, states.data(), states_.data(), states.size());
 }
 
 void DeviceModel::slots_to_host() {

@@ -38,13 +38,16 @@ class DeviceModel {
 
   void to_device();  // uploads what the host changed
   void to_host();    // waits for the device and downloads what it changed: parameters and states
+  void states_to_host();
   void slots_to_host();
-  void host_changed() { values_ = Newer::host; }  // or may be about to change: call to_host() first
+  void host_changed() { parameters_newer_ = states_newer_ = Newer::host; }  // or may be about to change: call to_host() first
+  void host_changed_states() { states_newer_ = Newer::host; }
   void host_changed_slots() { slots_newer_ = Newer::host; }
-  void device_changed(bool with_slots) {
-    values_ = Newer::device;
-    if (with_slots) slots_newer_ = Newer::device;
-  }
+  void device_changed() { device_changed_parameters(), device_changed_states(), slots_newer_ = Newer::device; }
+  void device_changed_parameters() { parameters_newer_ = Newer::device; }
+  void device_changed_states() { states_newer_ = Newer::device; }
+  void device_changed_slots() { slots_newer_ = Newer::device; }
+  bool parameters_only_on_device() const { return parameters_newer_ == Newer::device; }
 
   std::byte* block() const { return block_.data(); }
   std::byte* slot(size_t i) const { return slots_[i].data(); }
@@ -55,6 +58,7 @@ class DeviceModel {
 
  private:
   enum class Newer { neither, host, device };
+  void bring_home(Newer* newer, std::byte* to, const std::byte* from, size_t bytes);
 
   Gpu& gpu_;
   Model& model_;
@@ -63,7 +67,7 @@ class DeviceModel {
   DeviceArena arena_;
   GpuMemory block_, states_;
   std::vector<GpuMemory> slots_;
-  Newer values_ = Newer::host, slots_newer_ = Newer::host;
+  Newer parameters_newer_ = Newer::host, states_newer_ = Newer::host, slots_newer_ = Newer::host;
 };
 
 // Plans of one kind bound to a device's memory, by batch size; what PlanMemory is on the host.

@@ -178,7 +178,8 @@ void DeviceStep::end() {
   Slot& slot = next();
   gpu_.check(gpu_.module().record_event(slot.done.get(), gpu_.queue().stream), "record an event");
   ++queued_;
-  if (slot.work.part != Part::compute) model_.device_changed(true);
+  if (slot.work.part == Part::whole) model_.device_changed();
+  if (slot.work.part == Part::update) model_.device_changed_parameters(), model_.device_changed_slots();
 }
 
 bool DeviceStep::queue_commit(bool take_means) {
@@ -192,7 +193,7 @@ bool DeviceStep::queue_commit(bool take_means) {
   if (!take_means && last->examples > 0) add_commits(plans_.at(last->examples), skip, &pieces);
   if (!take_means) add_states(false, *last, skip, &pieces);
   queue_in_line(gpu_, pieces, false);
-  model_.device_changed(false);
+  model_.device_changed_states();
   return true;
 }
 

@@ -266,7 +266,7 @@ void DeviceStep::queue(const Batch& batch, const StepInfo& info) {
   gpu_.select();
   model_.to_device();
   start(slots_[queued_ % kInFlight], {Part::whole, batch.size, resident() && batch.fields.empty()}, batch, info);
-  model_.device_changed(true);
+  model_.device_changed();
 }
 
 DeviceReport DeviceStep::report_of(const Slot& slot) const {
@@ -361,14 +361,23 @@ DeviceReport DeviceStep::compute(const Batch& batch, const StepInfo& info) {
 
 void DeviceStep::gradient_to_host(std::byte* to) { gpu_.download(to, gradient_.data(), model_.model().params().block_bytes()); }
 
+void DeviceStep::divide_gradient(double by) {
+  auto* const values = reinterpret_cast<float*>(gradient_.data());
+  const CudaPack in_place{
+      .longest = model_.model().params().block_elements(), .block = values, .factor = static_cast<float>(1 / by), .packed = values};
+  gpu_.select();
+  gpu_.check(gpu_.module().rounds->pack(in_place, static_cast<CudaStream>(gpu_.queue().stream)), "take the loss scale out of a gradient");
+}
+
 void DeviceStep::update(const std::byte* gradient) {
   assert(in_flight() == 0);
   gpu_.select();
   model_.to_device();
-  gpu_.upload(gradient_.data(), gradient, model_.model().params().block_bytes());
+  if (gradient) gpu_.upload(gradient_.data(), gradient, model_.model().params().block_bytes());
   start(slots_[queued_ % kInFlight], {.part = Part::update, .gather = true}, {}, {});
   norm_ = take().gradient_norm;
-  model_.device_changed(true);
+  model_.device_changed_parameters();
+  model_.device_changed_slots();
 }
 
 const DeviceStep::Work* DeviceStep::last_compute() const {
@@ -386,7 +395,7 @@ void DeviceStep::commit_states() {
   add_commits(plans_.at(last->examples), stopped(), &commits);
   queue_in_line(gpu_, commits, false);
   gpu_.wait();
-  model_.device_changed(false);
+  model_.device_changed_states();
 }
 
 size_t DeviceStep::bytes() const { return gpu_.peak(); }

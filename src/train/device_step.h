@@ -65,7 +65,9 @@ class DeviceStep {
   // The parts of a step, for replicas that add up their gradients; each waits. No step may be in flight.
   DeviceReport compute(const Batch& batch, const StepInfo& info);  // the gradient stays on the device
   void gradient_to_host(std::byte* to);
-  void update(const std::byte* gradient);  // of the host; by what Optimizer::begin_step() said. The norm is that of take()'s report
+  void divide_gradient(double by);  // float32; queued
+  // By what Optimizer::begin_step() said; a gradient of the host, or null for the one that lies here. The norm is that of take()'s report.
+  void update(const std::byte* gradient);
   double gradient_norm() const { return norm_; }
   void commit_states();  // of the last compute()
 

@@ -81,6 +81,10 @@ void DeviceTeam::host_changed() {
   for (const auto& member : members_) member->model.host_changed();
 }
 
+void DeviceTeam::host_changed_states() {
+  for (const auto& member : members_) member->model.host_changed_states();
+}
+
 void DeviceTeam::host_changed_slots() {
   for (const auto& member : members_) member->model.host_changed_slots();
 }
@@ -288,9 +292,8 @@ void DeviceTeam::fetch(size_t bucket) {
   gpu.select();
   gpu.check(module.record_event(complete_[bucket].get(), alone() ? gpu.queue().stream : gpus_.beside(0)), "record an event");
   gpu.check(module.stream_waits(gpu.copies(), complete_[bucket].get()), "wait for a gradient");
-  gpu.check(module.copy(static_cast<std::byte*>(fetched_.get()) + begin, members_[0]->step.gradient() + begin,
-                        static_cast<size_t>(buckets_[bucket].end) * width - begin, gpu.copies()),
-            "fetch a gradient");
+  gpu.queue_download(static_cast<std::byte*>(fetched_.get()) + begin, members_[0]->step.gradient() + begin,
+                     static_cast<size_t>(buckets_[bucket].end) * width - begin, gpu.copies());
   gpu.check(module.record_event(arrived_[bucket].get(), gpu.copies()), "record an event");
 }
 
@@ -310,7 +313,7 @@ void DeviceTeam::update(const std::byte* gradient) {
   all_or_none([&] {
     for (const auto& member : members_) {
       member->step.gpu().select();
-      member->step.gpu().copy(member->step.gradient(), gradient, bytes);
+      member->step.gpu().queue_upload(member->step.gradient(), gradient, bytes);
     }
     begin(Part::update, {}, {});
     run(Part::update);

@@ -29,6 +29,7 @@ class DeviceTeam {
   std::vector<DeviceModel*> models();  // of each GPU: for evaluation, which all of them do
   void reserve(size_t bytes);          // of arenas
   void host_changed();
+  void host_changed_states();
   void host_changed_slots();
 
   bool resident() const;
@@ -52,7 +53,9 @@ class DeviceTeam {
   void start_compute(const Batch& batch, const StepInfo& info);
   const std::byte* bucket(size_t bucket);
   DeviceReport end_compute();
-  void update(const std::byte* gradient);
+  std::byte* gradient() const { return members_[0]->step.gradient(); }
+  void divide_gradient(double by) { members_[0]->step.divide_gradient(by); }  // of one GPU
+  void update(const std::byte* gradient);  // null, of one GPU: the one that lies there
   double gradient_norm() const { return norm_; }
   void commit_states();
 

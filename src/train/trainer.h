@@ -51,6 +51,7 @@ struct StepReport {
 class Trainer;
 class Evaluator;
 class GpuGroup;
+class DeviceModel;
 class DeviceTeam;
 struct DeviceMemory;
 struct DeviceTaken;
@@ -76,7 +77,8 @@ class Hook {
 // Where the sum of a batch's gradient goes: to[i] = add[n-1][i] + (... + (add[0][i] + gradient[i])), so that the gradients of many
 // batches meet in a fixed tree.
 struct GradientTarget {
-  std::byte* to = nullptr;                // of the parameter block's layout and type; may be one of `add`
+  // Of the parameter block's layout and type; may be one of `add`. Null, with nothing to add: it stays where it is, on the one GPU.
+  std::byte* to = nullptr;
   std::span<const std::byte* const> add;  // sums of batches before this one
   class GradientSink* sink = nullptr;     // told of buckets while the rest of the gradient is still computed; null: nobody
 };
@@ -119,6 +121,7 @@ struct TrainerOptions {
   Json tuning;                     // choices that come before those of this machine's table; null: none
   SourceOpener* opener = nullptr;  // null: open_source; outlives the trainer
   TraceRing* trace = nullptr;      // of the timeline; null: none; outlives the trainer
+  int64_t blocks_beside = 0;       // of the parameters' size, that somebody else will take of the GPU: no data set lies there
   int64_t shards = 1;              // of the order of the training data, which is a worker's: LoaderOptions::shards
 };
 
@@ -132,6 +135,10 @@ class Trainer {
   // The caller may change the numbers; on a device they are brought home for that, and go back before the next step.
   Model& model();
   const Model& model() const;
+  // What it is made of; its numbers may be older than the device's. And the states alone, as model() has all numbers.
+  const Model& shape() const { return *model_; }
+  std::span<std::byte> states();
+  std::span<const std::byte> states() const;
   Optimizer& optimizer() { return *optimizer_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const DataSource& train_source() const { return *train_; }
@@ -171,8 +178,13 @@ class Trainer {
   GradientReport sum_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel = nullptr);
   // With precision "fp16" what overflows is computed again with a smaller loss scale, which the sum no longer has in it.
   void commit_states();
-  // One update by the sum of the gradient over `examples` examples, of the parameter block's layout and type.
+  // One update by the sum of the gradient over `examples` examples, of the parameter block's layout and type; null: by what lies in
+  // gradient_there().
   void update(const std::byte* gradient_sum, int64_t examples);
+  // For who works where the numbers are, between the parts of a step: those on the device and the gradient there. Null without a GPU, and
+  // with several, which each have their own.
+  DeviceModel* model_there() const;
+  std::byte* gradient_there() const;
   // Cuts the block into buckets of about `bytes`, in the order in which backward finishes them: exchange marks of the plans.
   void cut_gradient(size_t bytes);
   double next_learning_rate() const;                                                  // of the next update, by its schedule
@@ -276,7 +288,7 @@ class Trainer {
   }
   Ahead queue_step(const Batch& batch);
   StepOutcome take_step(const Ahead& step, StepReport* report);
-  struct DeviceReport compute_on_device(const Batch& batch, const std::atomic<bool>* cancel);
+  struct DeviceReport compute_on_device(const Batch& batch, const std::atomic<bool>* cancel, bool bring_home = true);
   StepOutcome device_step_on(const Batch& batch, StepReport* report);
   void exchange_on_device(const Batch& batch);
   bool run_ahead(const std::atomic<bool>& stop);

@@ -51,6 +51,19 @@ const Model& Trainer::model() const {
   return *model_;
 }
 
+std::span<std::byte> Trainer::states() {
+  if (device_) device_->model().states_to_host(), device_->host_changed_states();
+  return model_->params().state_bytes();
+}
+
+std::span<const std::byte> Trainer::states() const {
+  if (device_) device_->model().states_to_host();
+  return model_->params().state_bytes();
+}
+
+DeviceModel* Trainer::model_there() const { return device_ && gpus_->size() == 1 ? &device_->model() : nullptr; }
+std::byte* Trainer::gradient_there() const { return model_there() ? device_->gradient() : nullptr; }
+
 std::span<std::byte> Trainer::optimizer_slot(size_t i) {
   if (device_) device_->model().slots_to_host(), device_->host_changed_slots();
   return {slots_[i].data(), slots_[i].bytes()};
@@ -90,14 +103,18 @@ StepOutcome Trainer::take_step(const Ahead& step, StepReport* report) {
   return StepOutcome::done;
 }
 
-// The gradient of a batch, brought home without the loss scale in it; with `finite` false it is of no use.
-DeviceReport Trainer::compute_on_device(const Batch& batch, const std::atomic<bool>* cancel) {
+// The gradient of a batch without the loss scale in it; with `finite` false it is of no use.
+DeviceReport Trainer::compute_on_device(const Batch& batch, const std::atomic<bool>* cancel, bool bring_home) {
   DeviceReport got;
   do {
     const StepInfo info{.seed = seed_, .epoch = batch.epoch, .step = static_cast<uint64_t>(position_.step), .training = true};
     got = with_room(batch.size, [&] { return device_->compute(batch, info); });
     if (got.seed > 0) scale_ = got.scale;
   } while (got.overflowed && got.finite && !(cancel && *cancel));
+  if (!bring_home) {
+    if (got.seed > 0) device_->divide_gradient(got.seed);
+    return got;
+  }
   device_gradient_.resize(model_->params().block_bytes());
   device_->gradient_to_host(device_gradient_.data());
   if (got.seed > 0) math_->scale(device_gradient_.data(), 1 / got.seed, model_->params().block_elements(), device_gradient_.data());
@@ -194,11 +211,12 @@ bool Trainer::run_ahead(const std::atomic<bool>& stop, std::deque<Ahead>& queued
 GradientReport Trainer::device_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel) {
   need_no_step_ahead();
   const PhaseScope scope(times_, TracePhase::compute, batch.size);
+  assert(target.to || model_there());
   if (target.sink && buckets_.size() > 1 && batch.size > 0 && !scale_) return device_buckets(batch, target, cancel);
-  const DeviceReport got = compute_on_device(batch, cancel);
+  const DeviceReport got = compute_on_device(batch, cancel, target.to != nullptr);
   GradientReport report{.examples = batch.size, .loss_sum = got.loss_sum, .correct = got.correct, .finite = got.finite};
   report.cancelled = cancel && *cancel;
-  deliver(device_gradient_.data(), target, &report);
+  if (target.to) deliver(device_gradient_.data(), target, &report);
   return report;
 }
 

@@ -75,7 +75,8 @@ size_t Trainer::share_out(PlanSet& evaluation, DeviceMemory* need) {
     (*gpus_)[i].limit(memory_limit_of(job_));
     (*gpus_)[i].forget_kept();
   }
-  const size_t free = gpus_->free_bytes() / 20 * 19;  // kernels that are loaded later take some
+  size_t free = gpus_->free_bytes() / 20 * 19;  // kernels that are loaded later take some
+  free -= std::min(free, static_cast<size_t>(options_.blocks_beside) * model_->params().block_bytes());
   const DeviceShare share = share_here(share_of(batch_));
   const DeviceMemory fixed = plan_device(nullptr, nullptr, share, false);
   plans_->set_recompute(RecomputeOptions::of(job_), free - std::min(free, fixed.total()));
