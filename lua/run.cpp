@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 
+#include "cluster/worker_gpus.h"
 #include "lua/job_file.h"
 #include "lua/json.h"
 #include "lua/run_handle.h"
@@ -47,6 +48,7 @@ int start(lua_State* L) {
   const std::vector<std::string> settings = options.string_list("set");
   options.reject_unread();
   const Job job = job_to_start(L, options.string("script"), settings);
+  warn_of_gpus_in_one_process(job.json(), job.where());
   choose_device(job.json(), job.where() + ": device", &session.trainer);
   Handle::push(L) = std::make_unique<LiveRun>(job, std::move(session), wake_of(L));
   return 1;

@@ -6,6 +6,7 @@
 
 #include "cluster/cluster_session.h"
 #include "cluster/codec.h"
+#include "cluster/codec/cuda_codec.h"
 #include "cluster/collective.h"
 #include "cluster/delta_codec.h"
 #include "cluster/parts_codec.h"
@@ -22,6 +23,7 @@
 #include "src/core/error.h"
 #include "src/device/gpu.h"
 #include "src/graph/op.h"
+#include "src/io/cuda_module.h"
 #include "src/train/checkpoint.h"
 #include "src/train/device_choice.h"
 #include "src/train/trainer.h"
@@ -170,6 +172,21 @@ void describe_precision(Trainer& trainer, Backend backend) {
               trainer.job().json().find("precision")->as_string().c_str(), static_cast<long long>(reference), plan->steps().size());
 }
 
+// Of workers on GPUs: where their codecs work.
+void describe_codec(const Job& job, Backend backend, int64_t gpus) {
+  if (const std::string left_out = only_between_processes(job.json(), job.where()); !left_out.empty())
+    std::printf("%s: between processes only; the %lld GPUs of one add up float32 gradients\n", left_out.c_str(), static_cast<long long>(gpus));
+  const Policy policy = read_policy(job.json().find("averaging"), job.where());
+  if (backend != Backend::cuda || !policy.coded()) return;
+  std::string why;
+  const CudaModule* const module = cuda_module(&why);
+  if (gpus > 1) why = "the gradients of several GPUs meet there";
+  else if (policy.partial()) why = "fragments are merged there";
+  else if (policy.adds_parts()) why = "what it makes is added up there";
+  else if (module && make_cuda_codec(*make_codec(&policy.codec, job.where()), *module->codecs, &why)) why.clear();
+  std::printf("the codec works on the %s%s\n", why.empty() ? "GPU: payloads alone cross to the host" : "host: ", why.c_str());
+}
+
 void describe_placement(const Job& job, const DataSource& source) {
   const DataPlacement placement = read_placement(Config(job.json(), job.where()).object("data"));
   double bytes = 0;
@@ -210,6 +227,7 @@ void describe_job(const Job& job) {
               }());
   describe_precision(trainer, where_to.backend);
   describe_averaging(job, trainer);
+  describe_codec(job, where_to.backend, gpus);
   describe_placement(job, trainer.train_source());
 }
 

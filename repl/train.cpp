@@ -145,6 +145,7 @@ int run() {
     TrainerOptions trainer{.threads = static_cast<int>(options.threads)};
     // Workers choose their GPUs themselves: this machine may have others, or none.
     const bool alone = !engine && !in_cluster(options.cluster);
+    if (alone) warn_of_gpus_in_one_process(job.json(), job.where());
     choose_device(device_of(job.json()), "--device", 0, alone ? gpus_of(job.json(), job.where()) : 1, &trainer);
     const auto show = [&](const Json& event, const std::string& folder) {
       Json shown = event;

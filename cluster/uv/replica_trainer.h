@@ -52,6 +52,7 @@ class ReplicaTrainer {
   std::vector<DataPrint> data_prints();     // opens what is not open yet. Error(data)
   int64_t round() const { return round_; }  // of the result held
   uint64_t hash() const { return hash_; }
+  bool coded_on_device() const;  // the codec, or one of them, works on the GPU
 
   // False: given up; nothing is staged and the local work of this order remains until drop() or load(). `rows`: one for each of
   // partials_of the order's leaves; one for local steps.
@@ -111,7 +112,6 @@ class ReplicaTrainer {
   const float* result_parameters(bool there);  // while there is local work
   std::byte* result_block();                   // the same, of the host
   double change_norm_of_local();
-  bool coded_on_device() const;
   void keep_room_for_result();
   void plan_leaves(const TrainOrder& order, std::span<std::byte* const> rows);
   void plan_node(int32_t first, int32_t last, size_t depth, std::byte* to, const std::vector<const std::byte*>& adds);

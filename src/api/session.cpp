@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "cluster/uv/launcher.h"
+#include "cluster/worker_gpus.h"
 #include "src/api/handles.h"
 #include "src/data/sources/host.h"
 #include "src/train/device_choice.h"
@@ -74,6 +75,7 @@ perigee_status perigee_job_train(perigee_job* job, const perigee_train_options* 
     }
     SessionOptions session_options{.folder = given.folder != nullptr};
     session_options.trainer.threads = threads;
+    warn_of_gpus_in_one_process(description->json(), description->where());
     choose_device(description->json(), description->where() + ": device", &session_options.trainer);
     if (given.folder) session_options.out = given.folder;
     if (given.resume) session_options.resume = given.resume;

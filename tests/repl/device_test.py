@@ -6,6 +6,7 @@ import array
 import json
 import os
 import pathlib
+import signal
 import struct
 import subprocess
 import sys
@@ -128,6 +129,47 @@ def gpus_train_together(job):
     has(perigee("train", job, "--device", "cuda:0,7", expect=2, **four), "there is no such device", "cuda:7")
 
 
+# The codec works where the worker trains; models and payloads are those of workers on the host.
+def codecs_work_on_the_device(job):
+    workers = ("--workers", "2", "--log", "plain")
+    for name, averaging in (("threshold", {"type": "threshold", "tau": 1e-3}), ("int2", {"type": "allreduce", "codec": "int2"}),
+                            ("periodic", {"type": "periodic", "every": 3, "codec": {"type": "int4", "feedback": True}})):
+        setting = ("--set", "averaging=" + json.dumps(averaging))
+        perigee("train", job, *workers, *setting, "--device", "ref", "--threads", "1", "--out", f"{name}_host")
+        perigee("train", job, *workers, *setting, "--device", "cuda", "--out", f"{name}_device", PERIGEE_SHIM_DEVICES="2")
+        same_model(f"{name}_device", f"{name}_host")
+        has(perigee("describe", job, *setting, "--device", "cuda"), "the codec works on the GPU")
+    lowrank = ("--set", 'averaging={"type": "periodic", "codec": "lowrank"}')
+    has(perigee("describe", job, *lowrank, "--device", "cuda"), "the codec works on the host: lowrank has no kernels for CUDA")
+    # Between GPUs of one process nothing is encoded, and whoever asks for it hears that.
+    two = {"PERIGEE_SHIM_DEVICES": "2", "PERIGEE_SHIM_MEMORY": "open", "PERIGEE_CUDA_LIBRARIES": FAKES}
+    coded = ("--set", 'averaging={"type": "allreduce", "codec": "int4"}', "--device", "cuda:0,1")
+    has(perigee("train", job, *coded, "--log", "plain", "--out", "two_coded", **two), "codec 'int4' is for what processes send each other", "--workers 2")
+    has(perigee("describe", job, *coded, **two), "codec 'int4': between processes only")
+
+
+def children_of(pid):
+    return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]
+
+
+# A worker that has sent what its device encoded is killed; another takes its place, and all examples are trained.
+def killed_workers_are_replaced(job):
+    environment = {**os.environ, "PERIGEE_CUDA_MODULE": MODULE, "PERIGEE_SHIM_STAND_INS": "1", "PERIGEE_SHIM_DEVICES": "2"}
+    arguments = ("--workers", "2", "--device", "cuda", "--set", 'averaging={"type": "threshold", "tau": 1e-3}', "--set", "epochs=40", "--log", "json")
+    with subprocess.Popen([PROGRAM, "train", job, *arguments, "--out", "killed"], stdout=subprocess.PIPE, text=True, env=environment) as run:
+        lines, killed = [], False
+        for line in run.stdout:
+            lines.append(line)
+            if not killed and '"event":"epoch"' in line:
+                os.kill(children_of(run.pid)[0], signal.SIGKILL)
+                killed = True
+        assert run.wait(timeout=120) == 0, "".join(lines[-20:])
+    assert killed
+    end = [json.loads(line) for line in lines if '"event":"end"' in line]
+    has("".join(lines), '"event":"end"')
+    assert end[-1].get("examples", 40 * 80) == 40 * 80, end[-1]
+
+
 # A GPU of the first process is lost: the process ends with it and another takes its place and its GPUs.
 def teams_are_replaced(job):
     text = perigee("train", job, "--workers", "2", "--device", "cuda:0-3", "--set", "epochs=10", "--out", "replaced", "--log", "json",
@@ -141,7 +183,7 @@ def main():
         os.chdir(folder)
         pathlib.Path("job.json").write_text(json.dumps(JOB), encoding="utf-8")
         for check in (trains_like_the_reference, trains_with_our_kernels, survives_a_fault_of_the_device, says_what_is_wrong, workers_are_replaced,
-                      gpus_train_together, teams_are_replaced):
+                      gpus_train_together, teams_are_replaced, codecs_work_on_the_device, killed_workers_are_replaced):
             check("job.json")
             print(f"ok {check.__name__}", flush=True)
 
