@@ -175,7 +175,8 @@ void describe_precision(Trainer& trainer, Backend backend) {
 // Of workers on GPUs: where their codecs work.
 void describe_codec(const Job& job, Backend backend, int64_t gpus) {
   if (const std::string left_out = only_between_processes(job.json(), job.where()); !left_out.empty())
-    std::printf("%s: between processes only; the %lld GPUs of one add up float32 gradients\n", left_out.c_str(), static_cast<long long>(gpus));
+    std::printf("%s: between processes only; the %lld GPUs of one add up float32 gradients\n", left_out.c_str(),
+                static_cast<long long>(gpus));
   const Policy policy = read_policy(job.json().find("averaging"), job.where());
   if (backend != Backend::cuda || !policy.coded()) return;
   std::string why;

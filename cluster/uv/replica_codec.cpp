@@ -90,7 +90,8 @@ class HostPackedCodec final : public ReplicaCodec {
     assert(how == Take::subtract);
     gradient_.end_sum(room_.data());
     for (const ParamWindow& window : windows_)
-      for (int64_t i = 0; window.trainable && i < window.elements; ++i) block[window.offset + i] -= room_[static_cast<size_t>(window.offset + i)];
+      for (int64_t i = 0; window.trainable && i < window.elements; ++i)
+        block[window.offset + i] -= room_[static_cast<size_t>(window.offset + i)];
   }
 
  private:

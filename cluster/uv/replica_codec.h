@@ -30,7 +30,7 @@ class ReplicaCodec {
   virtual ~ReplicaCodec() = default;
 
   virtual bool on_device() const { return false; }
-  virtual size_t bound() const = 0;       // bytes of the largest payload
+  virtual size_t bound() const = 0;      // bytes of the largest payload
   virtual double residual_square() = 0;  // sum of the squares of what no result holds yet; -1 without feedback
 
   // A payload of the values, pending from now on; what was pending is void. Null: something in it cannot be encoded. `room`: of the host, for

@@ -108,7 +108,7 @@ class ReplicaTrainer {
   double all_of(int64_t examples) const { return policy_.sums ? 1 : static_cast<double>(examples); }
   // Where numbers are: on the device if `there`, brought over if need be.
   const float* parameters(bool there);
-  float* changed_parameters(bool there);  // the caller changes them
+  float* changed_parameters(bool there);       // the caller changes them
   const float* result_parameters(bool there);  // while there is local work
   std::byte* result_block();                   // the same, of the host
   double change_norm_of_local();
@@ -150,7 +150,7 @@ class ReplicaTrainer {
   // The last result, when local work has been done since; else the trainer itself holds it.
   std::unique_ptr<Values> result_;
   bool local_work_ = false;
-  bool gradient_is_there_ = false;  // of the order in progress: on the device
+  bool gradient_is_there_ = false;                         // of the order in progress: on the device
   std::weak_ptr<const std::vector<std::byte>> images_[2];  // of the last result while somebody sends them: model, checkpoint
   // The contribution that is staged and not merged yet.
   bool staged_ = false, staged_gradient_ = false;

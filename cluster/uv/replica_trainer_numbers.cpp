@@ -69,8 +69,7 @@ Norms ReplicaTrainer::norms_of_change() {
 
 double ReplicaTrainer::change_norm_of_local() {
   const Params& params = trainer_.shape().params();
-  if (codec_ && codec_->on_device())
-    return std::sqrt(rounds_->square(parameters(true), result_parameters(true), params.block_elements()));
+  if (codec_ && codec_->on_device()) return std::sqrt(rounds_->square(parameters(true), result_parameters(true), params.block_elements()));
   return change_norm(params.dtype(), result_parameters(false), parameters(false), params.block_elements());
 }
 

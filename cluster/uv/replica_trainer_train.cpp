@@ -188,8 +188,9 @@ bool ReplicaTrainer::train_gradient(const TrainOrder& order, std::span<std::byte
     if (watch.given_up()) return false;
     const Range& range = order.ranges[static_cast<size_t>(leaf.leaf - order.first_leaf)];
     const Batch& batch = range.count > 0 ? next_batch() : no_batch_;
-    const GradientTarget target{
-        .to = gradient_is_there_ ? nullptr : leaf.to, .add = leaf.adds, .sink = in_buckets && leaf.last_of_all && contribution->finite ? &watch : nullptr};
+    const GradientTarget target{.to = gradient_is_there_ ? nullptr : leaf.to,
+                                .add = leaf.adds,
+                                .sink = in_buckets && leaf.last_of_all && contribution->finite ? &watch : nullptr};
     const GradientReport report = trainer_.sum_gradient(batch, target, &cancel);
     if (report.cancelled) return false;
     if (range.count > 0) contribution->ranges.push_back(range);

@@ -55,7 +55,7 @@ class DeviceTeam {
   DeviceReport end_compute();
   std::byte* gradient() const { return members_[0]->step.gradient(); }
   void divide_gradient(double by) { members_[0]->step.divide_gradient(by); }  // of one GPU
-  void update(const std::byte* gradient);  // null, of one GPU: the one that lies there
+  void update(const std::byte* gradient);                                     // null, of one GPU: the one that lies there
   double gradient_norm() const { return norm_; }
   void commit_states();
 

@@ -309,8 +309,9 @@ Crossed traffic_of(const Job& job, bool gradient) {
 TEST(ReplicaOnDevice, NothingButPayloadsCrosses) {
   Job job{.layers = R"([{"type": "dense", "out": 100, "activation": "relu"}, {"type": "batchnorm"}, {"type": "dense", "out": 10}])"};
   const size_t block = Node({.averaging = R"("allreduce")", .layers = job.layers}, "ref", 1).block_bytes();
-  for (const Case& each : {Case{R"({"type": "threshold", "tau": 3e-3})"}, Case{R"({"type": "allreduce", "codec": {"type": "topk", "share": 0.01}})"},
-                           Case{R"({"type": "periodic", "every": 3, "codec": {"type": "topk", "share": 0.01}})", false}}) {
+  for (const Case& each :
+       {Case{R"({"type": "threshold", "tau": 3e-3})"}, Case{R"({"type": "allreduce", "codec": {"type": "topk", "share": 0.01}})"},
+        Case{R"({"type": "periodic", "every": 3, "codec": {"type": "topk", "share": 0.01}})", false}}) {
     SCOPED_TRACE(each.averaging);
     job.averaging = each.averaging;
     const Crossed crossed = traffic_of(job, each.gradient);
@@ -339,8 +340,9 @@ TEST(ReplicaOnDevice, HashesAreXxh3) {
   const std::span<const std::byte> bytes = std::as_bytes(std::span(words));
   const GpuMemory there = gpu.allocate(bytes.size(), "test");
   gpu.upload(there.data(), bytes.data(), bytes.size());
-  for (const size_t count : {size_t{0}, size_t{1}, size_t{64}, size_t{240}, size_t{241}, size_t{1023}, size_t{1024}, size_t{1025}, size_t{1087}, size_t{1088},
-                             size_t{2048}, size_t{2049}, size_t{128 * 1024}, size_t{128 * 1024 + 1}, size_t{129 * 1024 + 64}, size_t{400'000}, bytes.size()})
+  for (const size_t count :
+       {size_t{0}, size_t{1}, size_t{64}, size_t{240}, size_t{241}, size_t{1023}, size_t{1024}, size_t{1025}, size_t{1087}, size_t{1088},
+        size_t{2048}, size_t{2049}, size_t{128 * 1024}, size_t{128 * 1024 + 1}, size_t{129 * 1024 + 64}, size_t{400'000}, bytes.size()})
     EXPECT_EQ(rounds.xxh3_64(there.data(), count), xxh3_64(bytes.first(count))) << count;
 }
 
