@@ -1,6 +1,7 @@
 // Every layer's worked example on a GPU: its outputs and gradients, by plans as they are trained, are those of the interpreter with the
 // reference kernels, whose gradients tests/nn checks against finite differences. And its gradients there are those of its loss there: the
 // loss is measured on both sides of the numbers, a little way along a random direction.
+#include "src/graph/plan_compiler.h"
 #include "tests/gpu/gpu_site.h"
 #include "tests/nn/trained_layer.h"
 
@@ -34,6 +35,34 @@ Tensor fetch(Gpu& gpu, const View& there) {
   return contiguous_copy(here);
 }
 
+// On the step's kernel, or the next that runs it where a library refuses, as in training.
+void queue_step(Gpu& gpu, PlanRun& run, size_t index, const StepInfo* there, std::vector<GpuMemory>& scratches) {
+  const char* const op = run.plan().steps()[index].op->name;
+  std::string said;
+  try {
+    run.queue_step(index, gpu.queue(), there);
+    throw_if_refused(gpu.queue());
+    return gpu.check_queue(op);
+  } catch (const Refused& refusal) {
+    said = refusal.what();
+  }
+  KernelCall call = run.call(index);
+  call.queue = &gpu.queue(), call.step = there;
+  for (const Kernel* kernel : kernel_candidates(op, call, {.backend = Backend::cuda})) {
+    scratches.push_back(gpu.allocate(kernel->scratch_bytes != nullptr ? kernel->scratch_bytes(call) + 1 : 1, "scratch"));
+    call.scratch = scratches.back().data();
+    try {
+      kernel->run(call);
+      throw_if_refused(gpu.queue());
+      std::printf("%s runs on '%s': %s\n", op, kernel->name, said.c_str());
+      return gpu.check_queue(op);
+    } catch (const Refused&) {
+      continue;
+    }
+  }
+  throw Refused(said);
+}
+
 std::map<std::string, Tensor> run_on_gpu(Gpu& gpu, const TrainedLayer& trained, const std::map<std::string, Tensor>& leaves) {
   const auto plan = Plan::compile(trained.graph, {.backend = Backend::cuda, .external_outputs = trained.external});
   const GpuMemory arena = gpu.allocate(plan->arena_bytes() + 1, "arena"), packed = gpu.allocate(plan->packed_bytes() + 1, "packed");
@@ -57,11 +86,10 @@ std::map<std::string, Tensor> run_on_gpu(Gpu& gpu, const TrainedLayer& trained, 
   const StepInfo step{.training = true};
   const GpuMemory step_there = gpu.allocate(sizeof step, "step");
   gpu.upload(step_there.data(), &step, sizeof step);
+  std::vector<GpuMemory> scratches;
   run.queue_packs(gpu.queue());
-  for (size_t i = 0; i < plan->steps().size(); ++i) {
-    run.queue_step(i, gpu.queue(), reinterpret_cast<const StepInfo*>(step_there.data()));
-    gpu.check_queue(plan->steps()[i].op->name);
-  }
+  for (size_t i = 0; i < plan->steps().size(); ++i)
+    queue_step(gpu, run, i, reinterpret_cast<const StepInfo*>(step_there.data()), scratches);
   gpu.wait();
   std::map<std::string, Tensor> results;
   for (auto& [name, place] : external) {

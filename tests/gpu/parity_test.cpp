@@ -27,6 +27,7 @@ TEST(GpuParity, EveryKernelAgreesWithTheReference) {
   GpuSite site;
   std::set<const Kernel*> ran, tried, wrong;
   std::map<const Kernel*, std::string> untried;
+  std::map<const Kernel*, std::pair<int, std::string>> refused;  // how often, and what the library said first
   // What is no f32 runs in the first layout alone.
   const auto try_all = [&](const OpCase& tested, Bench& bench, std::span<const Variant> variants) {
     for (const KernelList& list : site.gpu.module().kernels())
@@ -39,6 +40,8 @@ TEST(GpuParity, EveryKernelAgreesWithTheReference) {
           SCOPED_TRACE(text_of(kernel) + " on " + variant_text(tested, variant));
           try {
             if (bench.run(kernel, variant)) ran.insert(&kernel);
+          } catch (const Refused& refusal) {
+            ++refused.try_emplace(&kernel, 0, refusal.what()).first->second.first;
           } catch (const Error& error) {                                      // the others are tried still
             if (error.parts().what.starts_with("this library is missing")) {  // LAPACK, which the reference of linear algebra is
               untried.emplace(&kernel, error.what());
@@ -71,8 +74,13 @@ TEST(GpuParity, EveryKernelAgreesWithTheReference) {
         site.gpu.forget_kept();
       }
     }
+  for (const auto& [kernel, how] : refused) {
+    EXPECT_TRUE(ran.contains(kernel)) << text_of(*kernel) << " was refused in every case: " << how.second;
+    std::printf("%s was refused %d times, where training takes the next kernel: %s\n", text_of(*kernel).c_str(), how.first,
+                how.second.c_str());
+  }
   for (const Kernel* kernel : tried) {
-    if (ran.contains(kernel) || wrong.contains(kernel)) continue;
+    if (ran.contains(kernel) || wrong.contains(kernel) || refused.contains(kernel)) continue;
     const auto missing = untried.find(kernel);
     const char* const why = missing != untried.end() ? missing->second.c_str() : reason_to_decline(*kernel, site.gpu.module());
     EXPECT_NE(why, nullptr) << text_of(*kernel) << " declined every case";
