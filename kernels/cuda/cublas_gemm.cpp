@@ -236,7 +236,10 @@ cublasStatus_t choose(cublasLtHandle_t handle, const Gemm& g, uint64_t workspace
   for (int i = 0; i < count && status == CUBLAS_STATUS_SUCCESS; ++i)
     if (found[static_cast<size_t>(i)].state == CUBLAS_STATUS_SUCCESS)
       p->algorithms[static_cast<size_t>(p->count++)] = found[static_cast<size_t>(i)].algo;
-  return status == CUBLAS_STATUS_NOT_SUPPORTED ? CUBLAS_STATUS_SUCCESS : status;
+  // Nothing is known for it; an epilogue that does not go with the types or layouts may be called invalid too.
+  const bool more = g.bias != nullptr || g.row_sums != nullptr || g.relu;
+  const bool unknown = status == CUBLAS_STATUS_NOT_SUPPORTED || (more && status == CUBLAS_STATUS_INVALID_VALUE);
+  return unknown ? CUBLAS_STATUS_SUCCESS : status;
 }
 
 cublasStatus_t multiply(cublasLtHandle_t handle, const Gemm& g, const Prepared& p, CudaQueue& queue) {

@@ -144,8 +144,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const auto& left = *reinterpret_cast<Layout*>(a);
   *count = 0;
   if (!fits(d, left, *reinterpret_cast<Layout*>(b), *reinterpret_cast<Layout*>(out))) return CUBLAS_STATUS_INVALID_VALUE;
-  if (d.epilogue == CUBLASLT_EPILOGUE_BGRADB && (d.a == CUBLAS_OP_N ? left.columns : left.rows) % 2 != 0)
-    return CUBLAS_STATUS_NOT_SUPPORTED;
+  // Of the sizes of the parity test it takes some, and refuses the others in either way.
+  const auto k = static_cast<uint64_t>(d.a == CUBLAS_OP_N ? left.columns : left.rows);
+  if (d.epilogue == CUBLASLT_EPILOGUE_BGRADB && k % 4 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (d.epilogue == CUBLASLT_EPILOGUE_BGRADB && k % 8 == 0) return CUBLAS_STATUS_INVALID_VALUE;
   *count = room < 3 ? room : 3;
   for (int i = 0; i < *count; ++i) found[i].state = CUBLAS_STATUS_SUCCESS, found[i].algo.data[0] = static_cast<uint64_t>(i + 1);
   return CUBLAS_STATUS_SUCCESS;
