@@ -12,6 +12,7 @@
 namespace perigee {
 
 struct LinalgParams {
+  const char* (*missing)() = nullptr;  // null where the host has LAPACK, else why not
   void (*run)(const KernelCall& call) = nullptr;  // throws nothing: where there is no result it is NaN
 };
 

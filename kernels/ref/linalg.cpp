@@ -5,14 +5,13 @@
 namespace perigee {
 namespace {
 
+const char* decline(const KernelCall& call) { return call.params != nullptr ? call.as<LinalgParams>().missing() : nullptr; }
 void run(const KernelCall& call) { call.as<LinalgParams>().run(call); }
 
-constexpr Kernel kKernels[] = {
-    {.op = "solve", .name = "lapack", .run = run},    {.op = "inv", .name = "lapack", .run = run},
-    {.op = "cholesky", .name = "lapack", .run = run}, {.op = "qr", .name = "lapack", .run = run},
-    {.op = "svd", .name = "lapack", .run = run},      {.op = "eigh", .name = "lapack", .run = run},
-    {.op = "det", .name = "lapack", .run = run},      {.op = "slogdet", .name = "lapack", .run = run},
-};
+constexpr Kernel lapack(const char* op) { return {.op = op, .name = "lapack", .decline = decline, .run = run}; }
+
+constexpr Kernel kKernels[] = {lapack("solve"), lapack("inv"),  lapack("cholesky"), lapack("qr"),
+                               lapack("svd"),   lapack("eigh"), lapack("det"),      lapack("slogdet")};
 
 }  // namespace
 

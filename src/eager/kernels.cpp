@@ -76,8 +76,10 @@ std::span<const Kernel* const> host_kernels(std::string_view op) {
 const Kernel& kernel_for(std::span<const Kernel* const> kernels, const KernelCall& call, const char* op) {
   for (const Kernel* kernel : kernels)
     if (!kernel->decline || !kernel->decline(call)) return *kernel;
+  const char* const why = kernels.empty() ? nullptr : kernels.back()->decline(call);
   throw Error(ErrorKind::model, {.what = "no kernel computes op '" + std::string(op) + "' on operands of " +
-                                         (call.n_in > 0 ? dtype_name(call.in[0].dtype) : "no dtype")});
+                                         (call.n_in > 0 ? dtype_name(call.in[0].dtype) : "no dtype"),
+                                 .hint = why != nullptr ? why : ""});
 }
 
 RowSplit split_elementwise(const KernelCall& call) {

@@ -315,8 +315,19 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
+const char* missing_linear_algebra() {
+  static const std::string why = [] {
+    try {
+      lapack();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  }();
+  return why.empty() ? nullptr : why.c_str();
+}
+
 void (*linear_algebra(std::string_view op))(const KernelCall&) {
-  lapack();
   for (const Entry& entry : kEntries)
     if (entry.op == op) return entry.run;
   throw Error(ErrorKind::usage, {.what = "there is no linear algebra of this name", .got = std::string(op)});

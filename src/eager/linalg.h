@@ -9,7 +9,10 @@
 
 namespace perigee {
 
-// What computes a call of the op. Error(resources) that names the package when there is no LAPACK. A call whose result does not exist (a singular
+// Null, or why there is no LAPACK, with the package that has it. Lasts as long as the program.
+const char* missing_linear_algebra();
+
+// What computes a call of the op, where LAPACK is not missing. A call whose result does not exist (a singular
 // matrix) gives NaN, and the thread keeps an Error(model) that says so.
 void (*linear_algebra(std::string_view op))(const KernelCall&);
 

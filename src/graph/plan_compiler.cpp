@@ -341,10 +341,14 @@ void PlanCompiler::no_kernel(const Node& node, const PlanStep& step) const {
     types += (types.empty() ? "" : ", ") + (id.node < 0 ? std::string("nothing") : graph_.type(id).text());
   const bool device = options_.backend == Backend::cuda;
   std::vector<View> views;
-  if (device)
-    for_each_of_device(step.op->name, probe(step, views), [&](const Kernel& kernel, const char* why) {
-      reasons += (reasons.empty() ? "" : "; ") + std::string(kernel.name) + ": " + (why ? why : "");
-    });
+  const auto add = [&](const Kernel& kernel, const char* why) {
+    reasons += (reasons.empty() ? "" : "; ") + std::string(kernel.name) + ": " + (why ? why : "");
+  };
+  const KernelCall call = probe(step, views);
+  if (device) for_each_of_device(step.op->name, call, add);
+  for (const KernelList& list : kernel_lists())
+    for (const Kernel& kernel : std::span(list.first, device ? 0 : list.count))
+      if (kernel.backend == Backend::ref && kernel.decline && std::strcmp(kernel.op, step.op->name) == 0) add(kernel, kernel.decline(call));
   throw Error(ErrorKind::model, {.where = step.scope,
                                  .what = "no " + std::string(device ? "CUDA " : "") + "kernel computes op '" + step.op->name + "'",
                                  .got = types + " -> " + node.outputs.at(0).text(),

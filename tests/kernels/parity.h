@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "src/core/error.h"
 #include "src/graph/plan.h"
 #include "tests/graph/cases.h"
 #include "tests/graph/interpreter.h"
@@ -257,12 +258,16 @@ class Bench {
     }
     alignas(64) std::byte params[kMaxParamsBytes];
     if (op_.params) op_.params(call(wide_), params);
-    run_kernel(*ref_kernel(tested_.op), {.in = in_views.data(),
-                                         .out = out_views.data(),
-                                         .n_in = static_cast<int>(in.size()),
-                                         .n_out = static_cast<int>(out_views.size()),
-                                         .params = params,
-                                         .step = &step_});
+    const KernelCall wide{.in = in_views.data(),
+                          .out = out_views.data(),
+                          .n_in = static_cast<int>(in.size()),
+                          .n_out = static_cast<int>(out_views.size()),
+                          .params = params,
+                          .step = &step_};
+    const Kernel& kernel = *ref_kernel(tested_.op);
+    if (const char* const why = kernel.decline ? kernel.decline(wide) : nullptr)  // LAPACK's, which not every machine has
+      throw Error(ErrorKind::resources, {.what = "this library is missing", .got = why});
+    run_kernel(kernel, wide);
     return result;
   }
 

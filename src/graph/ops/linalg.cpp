@@ -216,7 +216,7 @@ std::vector<Value> svd_vjp(Graph& graph, const Node& node, std::span<const Value
 
 template <const char* name>
 size_t params(const OpCall&, void* out) {
-  const LinalgParams params{linear_algebra(name)};
+  const LinalgParams params{missing_linear_algebra, linear_algebra(name)};
   std::memcpy(out, &params, sizeof params);
   return sizeof params;
 }
