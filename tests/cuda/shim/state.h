@@ -1,16 +1,17 @@
 // What the parts of the shim's runtime share: streams, events, memory, and who is lost.
 #pragma once
 
-#include <cuda_runtime.h>
-
-#include <map>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tests/cuda/shim/counters.h"
 #include "tests/cuda/shim/graph.h"
+#include "tests/cuda/shim/runtime.h"
 #include "tests/cuda/shim/shim.h"
 
 struct CUgraph_st : shim::Graph {};
