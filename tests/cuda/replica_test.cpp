@@ -181,6 +181,17 @@ TEST(ReplicaOnDevice, PayloadsAndResultsAreTheHosts) {
   }
 }
 
+// In f16 the loss scale is taken out of a gradient where it lies.
+TEST(ReplicaOnDevice, GradientsInF16AreTheHosts) {
+  const Job job{.averaging = R"({"type": "allreduce", "codec": "int2"})", .more = R"(, "precision": "fp16")"};
+  Nodes host = make_nodes(job, "ref", 2), device = make_nodes(job, "cuda:0", 2);
+  for (int64_t round = 0; round < 3; ++round) {
+    play(host, round, true);
+    play(device, round, true);
+    expect_equal(host, device);
+  }
+}
+
 // Replicas of both kinds train together: a payload of one is a payload of the other.
 TEST(ReplicaOnDevice, TrainsWithReplicasOfTheHost) {
   const Job job{.averaging = R"({"type": "threshold", "tau": 1e-3})"};
