@@ -1,7 +1,7 @@
-// What the factorizations share. They compute in f64 whatever is stored, as the reference does, in work memory by columns: shared memory where
-// it is enough, else scratch. A warp works on a column, and row i always belongs to lane i % 32, so that a warp never waits for itself; threads
-// of a block meet at barriers. All sums have one order. What has no result (a singular matrix, one that is not positive definite, NaN where
-// there are no values then) is NaN in all of that matrix's results, and in no other's.
+// What the factorizations share. They compute in f64 whatever is stored, as the reference does, in work memory by columns: shared memory
+// where it is enough, else scratch. A warp works on a column, and row i always belongs to lane i % 32, so that a warp never waits for
+// itself; threads of a block meet at barriers. All sums have one order. What has no result (a singular matrix, one that is not positive
+// definite, NaN where there are no values then) is NaN in all of that matrix's results, and in no other's.
 #pragma once
 
 #include <algorithm>

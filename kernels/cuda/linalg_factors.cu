@@ -1,7 +1,8 @@
-// solve, inv, det, slogdet (LU with partial pivoting), cholesky and qr (Householder), each by panels of 32 columns: a block factorizes a panel,
-// and a warp brings a later column, or a right side, up to date with it. One block does all of a matrix, in shared memory where that is enough.
-// Where few matrices are large the parts are launches of their own, so that all multiprocessors share the columns: two for each panel, and one
-// that finishes column by column (back substitution, Q). Panels are a part of 32 / n of the work. No launch depends on numbers.
+// solve, inv, det, slogdet (LU with partial pivoting), cholesky and qr (Householder), each by panels of 32 columns: a block factorizes a
+// panel, and a warp brings a later column, or a right side, up to date with it. One block does all of a matrix, in shared memory where that
+// is enough. Where few matrices are large the parts are launches of their own, so that all multiprocessors share the columns: two for each
+// panel, and one that finishes column by column (back substitution, Q). Panels are a part of 32 / n of the work. No launch depends on
+// numbers.
 #include "kernels/cuda/linalg.cuh"
 
 namespace perigee {
@@ -27,8 +28,8 @@ __device__ __attribute__((noinline)) void subtract_products(const double* a, int
   }
 }
 
-// One matrix, for a thread of one of its blocks. Columns of the matrix, then the right sides; pivots behind them. LU is below the diagonal (of
-// ones) and above.
+// One matrix, for a thread of one of its blocks. Columns of the matrix, then the right sides; pivots behind them. LU is below the diagonal
+// (of ones) and above.
 struct Lu {
   const LinalgCall& call;
   double* a;

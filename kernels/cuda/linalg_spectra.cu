@@ -1,7 +1,7 @@
-// svd and eigh by one-sided Jacobi rotations (Hestenes): pairs of columns are turned until all are orthogonal to rounding. n / 2 pairs at a time,
-// a warp each, in the order of a tournament, some ten sweeps of n^3 operations: accurate, and the same way for every matrix. One block works on a
-// matrix, so that large ones take long (n = 1024: seconds); LAPACK's way to the bidiagonal form has steps that depend on numbers, which neither a
-// captured graph nor blocks that do not wait for each other can take.
+// svd and eigh by one-sided Jacobi rotations (Hestenes): pairs of columns are turned until all are orthogonal to rounding. n / 2 pairs at a
+// time, a warp each, in the order of a tournament, some ten sweeps of n^3 operations: accurate, and the same way for every matrix. One
+// block works on a matrix, so that large ones take long; LAPACK's way to the bidiagonal form has steps that depend on
+// numbers, which neither a captured graph nor blocks that do not wait for each other can take.
 //
 // Signs are the reference's: of each column of U, and of each eigenvector, the first number of at least 0.7 of the largest is positive.
 #include "kernels/cuda/linalg.cuh"
@@ -10,8 +10,8 @@ namespace perigee {
 namespace {
 
 constexpr int kSweeps = 60;  // ten will do; LAPACK's gesvj gives up after thirty
-// The square of a column's length that is left alone, the largest numbers being about 1. What rounding leaves where columns depend on each other
-// points anywhere, and every turn would leave less of it.
+// The square of a column's length that is left alone, the largest numbers being about 1. What rounding leaves where columns depend on each
+// other points anywhere, and every turn would leave less of it.
 constexpr double kNothing = 0x1p-200;
 
 // x, y = c x - s y, s x + c y
@@ -42,7 +42,8 @@ __device__ bool orthogonalize_pair(double* w, int rows, double* v, int v_rows, i
   return true;
 }
 
-// Turns the columns of w until all are orthogonal; v's take part, if there is a v. False when they do not become so, which finite numbers do.
+// Turns the columns of w until all are orthogonal; v's take part, if there is a v. False when they do not become so, which finite numbers
+// do.
 __device__ bool orthogonalize(double* w, int rows, int columns, double* v, int v_rows) {
   const int players = columns + columns % 2, rounds = players - 1;
   __syncthreads();
@@ -129,7 +130,8 @@ struct Svd {
     return scale;
   }
 
-  // Of columns that are orthogonal, whatever their sizes, Q is the columns at size 1, up to signs; where sizes are 0 it is what completes them.
+  // Of columns that are orthogonal, whatever their sizes, Q is the columns at size 1, up to signs; where sizes are 0 it is what completes
+  // them.
   __device__ void complete() const {
 #pragma unroll 1
     for (int c = warp_of_block(); c < columns; c += warps_of_block()) {

@@ -1,5 +1,5 @@
-// linalg_trial.h on the host: all sizes at which panels, warps and ways of launching change, in f32 and f64, in batches and in any strides, with
-// the threads in three orders, which must give the same bits.
+// linalg_trial.h on the host: all sizes at which panels, warps and ways of launching change, in f32 and f64, in batches and in any strides,
+// with the threads in three orders, which must give the same bits.
 #include "tests/cuda/linalg_trial.h"
 
 #include <sys/resource.h>
@@ -119,8 +119,9 @@ bool fails(const std::vector<std::function<void()>>& trials) {
   return status != 0;
 }
 
-// Without any one of the barriers some order of the threads gives other bits; but for three, behind which an exchange of lanes comes that all threads
-// of the shim reach before one of them writes again: the last of block_join, that of a round of rotations, that before the next matrix.
+// Without any one of the barriers some order of the threads gives other bits; but for three, behind which an exchange of lanes comes that
+// all threads of the shim reach before one of them writes again: the last of block_join, that of a round of rotations, that before the next
+// matrix.
 TEST_F(CudaLinalg, NearlyEveryBarrierIsMissed) {
   const Batch a = drawn(1, 33, 33), large = drawn(1, 66, 66), many = drawn(2113, 2, 2);  // more than there are blocks
   const std::vector<std::function<void()>> once = {

@@ -1,5 +1,6 @@
-// Linear algebra of CUDA kernels against what defines it, in f64 by plain loops: a x = b, L L^T = a, Q R = a, orthogonal columns, eigenvalues that
-// belong to their vectors, signs as kernels/ops/linalg.h says. On the host (tests/cuda) and on a GPU (tests/gpu), where there is no LAPACK.
+// Linear algebra of CUDA kernels against what defines it, in f64 by plain loops: a x = b, L L^T = a, Q R = a, orthogonal columns,
+// eigenvalues that belong to their vectors, signs as kernels/ops/linalg.h says. On the host (tests/cuda) and on a GPU (tests/gpu), where
+// there is no LAPACK.
 #pragma once
 
 #include <gtest/gtest.h>
