@@ -50,8 +50,8 @@ double read_again(const PlanStep& step) {
 TEST(StepBytes, OfResNet50AreNoMore) {
   ModelSpec spec;
   spec.network = Json::parse(R"({"type": "sequential", "layers": )" + resnet50() + "}", "network");
-  spec.inputs = {{"image", Dtype::f32, {3, 224, 224}}};
-  spec.target = {"label", Dtype::i64, {}};
+  spec.inputs = {{"image", Type{Dtype::f32, Shape{3, 224, 224}}}};
+  spec.target = {"label", Type{Dtype::i64, Shape{}}};
   spec.classes = 1000;
   spec.loss = Json("cross_entropy");
   spec.half = Dtype::bf16;
