@@ -1,7 +1,5 @@
 // batch_norm and its gradients by cuDNN: its kernels keep in registers and shared memory what they have read, as far as that goes, so that
 // images need not be read twice as by ours. They sum in f32. Ours come first in the table; a measurement decides.
-#include <algorithm>
-
 #include "kernels/cuda/cudnn_norm.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/norm_statistics.h"

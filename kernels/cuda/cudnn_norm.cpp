@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "kernels/cuda/cudnn_plans.h"
+#include "kernels/cuda/cudnn_plans.cuh"
 
 namespace perigee {
 namespace {

@@ -30,6 +30,6 @@ struct CudnnNormData {
 // False when cuDNN has no plan for it within the queue's workspace; nothing was queued then. Other failures are the queue's.
 bool queue_cudnn_norm(const CudnnNorm& norm, const CudnnNormData& data, CudaQueue& queue, const char* name);
 
-bool cudnn_has_plan(const CudnnNorm& norm, const char* device, const CudaQueue& queue);  // as that of cudnn_plans.h
+bool cudnn_has_plan(const CudnnNorm& norm, const char* device, const CudaQueue& queue);  // as that of cudnn_plans.cuh
 
 }  // namespace perigee

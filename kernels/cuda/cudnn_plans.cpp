@@ -1,4 +1,4 @@
-#include "kernels/cuda/cudnn_plans.h"
+#include "kernels/cuda/cudnn_plans.cuh"
 
 #include <algorithm>
 #include <memory>
