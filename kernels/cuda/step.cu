@@ -293,7 +293,7 @@ __global__ void __launch_bounds__(kWarp) end_scaled_kernel(CudaScaleCall call) {
 
 void begin_scaled(const CudaScaleCall& call, CudaQueue& queue) {
   Launches on(queue, "begin_scaled");
-  on.launch(begin_scaled_kernel, blocks_for(call.examples), kThreads, call);
+  on.launch(begin_scaled_kernel, blocks_for(std::max<int64_t>(call.examples, 1)), kThreads, call);
 }
 
 void end_scaled(const CudaScaleCall& call, CudaQueue& queue) {

@@ -1,5 +1,6 @@
 #include "src/device/device_work.h"
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 
@@ -46,44 +47,65 @@ CudaQueue GpuBranches::queue_of(int branch) const {
 }
 
 GpuHandle GpuBranches::capture(const std::vector<DeviceWork>& work) {
-  std::vector<StepAccess> accesses;
-  for (const DeviceWork& piece : work) accesses.push_back(piece.access);
-  const StepOrder order = order_steps(accesses, count());
-  while (events_.size() <= work.size()) events_.push_back(gpu_.event());
-  return gpu_.capture([&] { queue(work, order); });
+  BranchedCapture capture(*this, work, count(), nullptr);
+  return gpu_.capture([&] { capture.advance(); });
 }
 
 // Event i is reached when piece i is done, the last one when the graph begins.
-void GpuBranches::queue(const std::vector<DeviceWork>& work, const StepOrder& order) {
-  const CudaModule& module = gpu_.module();
-  const auto branches = static_cast<size_t>(order.branches);
-  std::vector<bool> waited_for(work.size()), joined(branches);
-  std::vector<int> last(branches, -1);
-  for (size_t i = 0; i < work.size(); ++i) {
-    for (const int before : order.places[i].waits) waited_for[static_cast<size_t>(before)] = true;
-    last[static_cast<size_t>(order.places[i].branch)] = static_cast<int>(i);
+BranchedCapture::BranchedCapture(GpuBranches& branches, const std::vector<DeviceWork>& work, int most, void* apart)
+    : of_(branches), work_(work), waited_for_(work.size()) {
+  std::vector<StepAccess> accesses;
+  for (const DeviceWork& piece : work) accesses.push_back(piece.access);
+  const int own = std::min(most, branches.count());
+  order_ = order_steps(accesses, own);
+  while (of_.events_.size() <= work.size()) of_.events_.push_back(of_.gpu_.event());
+  const auto used = static_cast<size_t>(std::max(order_.branches, 1));
+  for (size_t b = 0; b < used; ++b) {
+    const bool is_apart = b == static_cast<size_t>(own);
+    queues_.push_back(of_.queue_of(is_apart ? 0 : static_cast<int>(b)));
+    if (is_apart) queues_.back().stream = apart;
   }
-  for (size_t b = 1; b < branches; ++b) waited_for[static_cast<size_t>(last[b])] = true;
+  captured_.assign(used, false);
+  last_.assign(used, -1);
+  for (size_t i = 0; i < work.size(); ++i) {
+    for (const int before : order_.places[i].waits) waited_for_[static_cast<size_t>(before)] = true;
+    last_[static_cast<size_t>(order_.places[i].branch)] = static_cast<int>(i);
+  }
+  for (size_t b = 1; b < used; ++b)
+    if (last_[b] >= 0) waited_for_[static_cast<size_t>(last_[b])] = true;
+}
 
-  std::vector<CudaQueue> queues;
-  for (size_t b = 0; b < branches; ++b) queues.push_back(queue_of(static_cast<int>(b)));
-  const auto record = [&](size_t event, size_t branch) {
-    gpu_.check(module.record_event(events_[event].get(), queues[branch].stream), "record an event");
-  };
-  const auto wait = [&](size_t branch, size_t event) {
-    gpu_.check(module.stream_waits(queues[branch].stream, events_[event].get()), "let a branch wait");
-  };
-  if (branches > 1) record(work.size(), 0);
-  for (size_t i = 0; i < work.size(); ++i) {
-    const auto branch = static_cast<size_t>(order.places[i].branch);
-    if (branch > 0 && !joined[branch] && order.places[i].waits.empty()) wait(branch, work.size());  // part of the capture from here on
-    joined[branch] = true;
-    for (const int before : order.places[i].waits) wait(branch, static_cast<size_t>(before));
-    work[i].queue(queues[branch]);
-    gpu_.check_queue(queues[branch], work[i].what);
-    if (waited_for[i]) record(i, branch);
+void BranchedCapture::record(size_t event, size_t branch) {
+  of_.gpu_.check(of_.gpu_.module().record_event(of_.events_[event].get(), queues_[branch].stream), "record an event");
+}
+
+void BranchedCapture::wait(size_t branch, size_t event) {
+  of_.gpu_.check(of_.gpu_.module().stream_waits(queues_[branch].stream, of_.events_[event].get()), "let a branch wait");
+}
+
+// A branch is part of the capture from its first wait on.
+void BranchedCapture::come_in(size_t piece, size_t branch) {
+  const std::vector<int>& waits = order_.places[piece].waits;
+  if (branch > 0 && !captured_[branch] && waits.empty()) wait(branch, work_.size());
+  captured_[branch] = true;
+  for (const int before : waits) wait(branch, static_cast<size_t>(before));
+}
+
+bool BranchedCapture::advance() {
+  if (next_ == 0 && queues_.size() > 1) record(work_.size(), 0);
+  const auto branch_of = [&](size_t piece) { return static_cast<size_t>(order_.places[piece].branch); };
+  if (next_ > 0 && work_[next_ - 1].access.apart && waited_for_[next_ - 1]) record(next_ - 1, branch_of(next_ - 1));
+  while (next_ < work_.size()) {
+    const size_t piece = next_++, branch = branch_of(piece);
+    come_in(piece, branch);
+    if (work_[piece].access.apart) return true;
+    work_[piece].queue(queues_[branch]);
+    of_.gpu_.check_queue(queues_[branch], work_[piece].what);
+    if (waited_for_[piece]) record(piece, branch);
   }
-  for (size_t b = 1; b < branches; ++b) wait(0, static_cast<size_t>(last[b]));
+  for (size_t b = 1; b < last_.size(); ++b)
+    if (last_[b] >= 0) wait(0, static_cast<size_t>(last_[b]));
+  return false;
 }
 
 void queue_in_line(Gpu& gpu, const std::vector<DeviceWork>& work, bool blocking) {

@@ -28,12 +28,36 @@ class GpuBranches {
   GpuHandle capture(const std::vector<DeviceWork>& work);
 
  private:
+  friend class BranchedCapture;
   CudaQueue queue_of(int branch) const;
-  void queue(const std::vector<DeviceWork>& work, const StepOrder& order);
 
   Gpu& gpu_;
   std::vector<GpuHandle> streams_, workspaces_, counters_;
   std::vector<GpuHandle> events_;  // as many as any graph needed
+};
+
+// Work on its way into a graph that the device's own stream captures. Pieces that are apart (StepAccess) are queued by somebody else, on a
+// stream of the same device: each as soon as what it follows is done, beside the rest.
+class BranchedCapture {
+ public:
+  // At most `most` branches. `apart`: the stream of such pieces, null where there are none. `branches` and the work must outlive this.
+  BranchedCapture(GpuBranches& branches, const std::vector<DeviceWork>& work, int most, void* apart);
+  // Queues the pieces before the next one that is apart, whose stream then waits for what it follows: true, and the caller queues it. False:
+  // all is queued, and the device's own stream waits for all of it.
+  bool advance();
+
+ private:
+  void record(size_t event, size_t branch);
+  void wait(size_t branch, size_t event);
+  void come_in(size_t piece, size_t branch);
+
+  GpuBranches& of_;
+  const std::vector<DeviceWork>& work_;
+  StepOrder order_;
+  std::vector<CudaQueue> queues_;            // by branch
+  std::vector<bool> waited_for_, captured_;  // by piece; by branch
+  std::vector<int> last_;                    // by branch: its last piece, -1
+  size_t next_ = 0;
 };
 
 // One piece after the other on the device's own stream; `blocking` waits for each and names the one that fails.

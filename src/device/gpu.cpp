@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstdlib>
 
 namespace perigee {
 namespace {
@@ -32,6 +33,12 @@ std::string hint_for(int status) {
   return "";
 }
 
+// GPUs are counted from 0 among those that CUDA_VISIBLE_DEVICES leaves.
+std::string visible_devices() {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return visible ? "CUDA_VISIBLE_DEVICES=" + std::string(visible) + " hides the others; what it leaves is counted from 0" : "";
+}
+
 }  // namespace
 
 int Gpu::count(std::string* why) {
@@ -53,13 +60,14 @@ Gpu::Gpu(int index, const std::string& where) : where_(where) {
   module_ = module_of_machine(&why);
   const int devices = count(&why);
   if (index < 0 || index >= devices)
-    throw Error(ErrorKind::usage, {.where = where,
-                                   .what = "there is no such device",
-                                   .got = "cuda:" + std::to_string(index),
-                                   .expected = devices == 0   ? ""
-                                               : devices == 1 ? "cuda:0"
-                                                              : "cuda:0 to cuda:" + std::to_string(devices - 1),
-                                   .hint = devices == 0 ? why + "; `perigee doctor` says more; --device cpu trains on the CPU" : ""});
+    throw Error(ErrorKind::usage,
+                {.where = where,
+                 .what = "there is no such device",
+                 .got = "cuda:" + std::to_string(index),
+                 .expected = devices == 0   ? ""
+                             : devices == 1 ? "cuda:0"
+                                            : "cuda:0 to cuda:" + std::to_string(devices - 1),
+                 .hint = devices == 0 ? why + "; `perigee doctor` says more; --device cpu trains on the CPU" : visible_devices()});
   check(module_->select(index), "use the device");
   check(module_->device(index, &properties_), "ask for the device's properties");
   check(module_->open_queue(index, &queue_), "open a stream");
@@ -72,7 +80,7 @@ Gpu::~Gpu() {
   module_->select(index());
   assert(allocated_ == 0);
   release_kept();
-  copies_ = {};
+  copies_ = {}, mark_ = {};
   module_->close_queue(&queue_);
 }
 
@@ -179,7 +187,18 @@ GpuHandle Gpu::end_try(std::string* why) {
   return {};
 }
 
-void Gpu::wait() { check(module_->wait_for_stream(queue_.stream), "finish what was queued"); }
+void Gpu::wait() {
+  if (!watch_) return check(module_->wait_for_stream(queue_.stream), "finish what was queued");
+  if (!mark_) mark_ = event();
+  check(module_->record_event(mark_.get(), queue_.stream), "record an event");
+  wait_for(mark_.get(), "finish what was queued");
+}
+
+void Gpu::wait_for(void* event, const std::string& doing) {
+  if (!watch_) return check(module_->wait_for_event(event), doing);
+  watch_(event, doing);
+  select();
+}
 
 void Gpu::upload(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;

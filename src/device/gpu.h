@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -103,6 +104,10 @@ class Gpu {
   void copy(void* to, const void* from, size_t bytes) { check(module_->copy(to, from, bytes, queue_.stream), "copy"); }
   void clear(void* memory, size_t bytes) { check(module_->clear(memory, bytes, queue_.stream), "clear memory"); }
   void wait();  // for all that was queued
+  void wait_for(void* event, const std::string& doing);
+  // Of one of several GPUs: who waits for this one may have to wait for others, and is to hear when they fail.
+  using Watch = std::function<void(void* event, const std::string& doing)>;
+  void watch(Watch watch) { watch_ = std::move(watch); }
   // Runs `queue_work` without its work being done, and gives what can be launched instead, again and again.
   template <class QueueWork>
   GpuHandle capture(QueueWork queue_work);
@@ -128,7 +133,8 @@ class Gpu {
   std::string where_;
   CudaDevice properties_;
   CudaQueue queue_;
-  GpuHandle copies_;
+  GpuHandle copies_, mark_;
+  Watch watch_;
   struct Kept {
     size_t bytes = 0;
     void* data = nullptr;

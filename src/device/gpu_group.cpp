@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
+#include <cstdlib>
 #include <thread>
 
 #include "src/core/warning.h"
 
 namespace perigee {
+
+constexpr size_t kAll = SIZE_MAX;  // GPUs
 
 std::string device_list(std::span<const int> devices) {
   std::string text = "cuda:";
@@ -43,6 +47,8 @@ GpuGroup::GpuGroup(std::span<const int> devices, const std::string& where, bool 
     gpus_.back()->queue().deterministic = deterministic;
   }
   if (size() > 1) {
+    check_kinds();
+    if (const char* seconds = std::getenv("PERIGEE_CUDA_TIMEOUT")) patience_s_ = std::max(1.0, std::atof(seconds));
     for (const auto& gpu : gpus_) {
       gpu->select();
       void* stream = nullptr;
@@ -53,8 +59,24 @@ GpuGroup::GpuGroup(std::span<const int> devices, const std::string& where, bool 
       marks_.push_back(gpu->event());
     }
     choose_sums(deterministic);
+    for (size_t i = 0; i < size(); ++i) gpus_[i]->watch([this, i](void* event, const std::string& doing) { wait_for(i, event, doing); });
   }
   first().select();
+}
+
+// Each updates its own copy of the parameters: code for another architecture might round otherwise, and the copies would part.
+void GpuGroup::check_kinds() const {
+  const auto kind = [](const Gpu& gpu) {
+    return gpu.name() + " " + gpu.properties().name + " (" + std::to_string(gpu.properties().major) + "." +
+           std::to_string(gpu.properties().minor) + ")";
+  };
+  const CudaDevice& wanted = first().properties();
+  for (const auto& gpu : gpus_)
+    if (gpu->properties().major != wanted.major || gpu->properties().minor != wanted.minor)
+      throw Error(ErrorKind::usage, {.where = where_,
+                                     .what = "GPUs of different compute capability cannot train one model together",
+                                     .got = kind(first()) + ", " + kind(*gpu),
+                                     .hint = "name those of one kind, as in --device cuda:0,1"});
 }
 
 GpuGroup::~GpuGroup() {
@@ -129,6 +151,10 @@ void GpuGroup::add_up(std::span<const GroupSum> sums) {
     gpu.check(gpu.module().record_event(forked_[i].get(), gpu.queue().stream), "record an event");
     gpu.check(gpu.module().stream_waits(streams_[i].get(), forked_[i].get()), "wait for gradients");
   }
+  queue_sums(sums);
+}
+
+void GpuGroup::queue_sums(std::span<const GroupSum> sums) {
   sums_->queue(sums, streams_);
   first().select();
 }
@@ -143,15 +169,14 @@ void GpuGroup::join() {
   first().select();
 }
 
-void GpuGroup::wait(std::span<void* const> events, const std::string& doing) { wait(events, events.size(), doing); }
+void GpuGroup::wait(std::span<void* const> events, const std::string& doing) { poll(events, kAll, doing); }
 
-void GpuGroup::wait_for(void* event, const std::string& doing) {
-  if (size() == 1) return first().check(first().module().wait_for_event(event), doing);
+void GpuGroup::wait_for(size_t i, void* event, const std::string& doing) {
+  if (size() == 1 || aborted_) return gpus_[i]->check(gpus_[i]->module().wait_for_event(event), doing);
   std::array<void*, kMostGpus> events;
-  mark();
-  events[0] = event;
-  for (size_t i = 1; i < size(); ++i) events[i] = marks_[i].get();
-  wait({events.data(), size()}, 1, doing);
+  for (size_t other = 0; other < size(); ++other) events[other] = marks_[other].get();  // whether one is lost, any event says
+  events[i] = event;
+  poll({events.data(), size()}, i, doing);
 }
 
 void GpuGroup::wait(const std::string& doing) {
@@ -159,7 +184,7 @@ void GpuGroup::wait(const std::string& doing) {
   std::array<void*, kMostGpus> events;
   mark();
   for (size_t i = 0; i < size(); ++i) events[i] = marks_[i].get();
-  wait({events.data(), size()}, size(), doing);
+  poll({events.data(), size()}, kAll, doing);
 }
 
 void GpuGroup::mark() {
@@ -170,26 +195,33 @@ void GpuGroup::mark() {
   first().select();
 }
 
-// Until the first `needed` are reached; of the others only failures count.
-void GpuGroup::wait(std::span<void* const> events, size_t needed, const std::string& doing) {
+// Until all events are reached, or `only` that one: of the others only failures count.
+void GpuGroup::poll(std::span<void* const> events, size_t only, const std::string& doing) {
   if (size() == 1) return first().check(first().module().wait_for_event(events[0]), doing);
   constexpr int kSpins = 1000;
+  const auto begin = std::chrono::steady_clock::now();
   for (int tries = 0;; ++tries) {
     bool ready = true;
     for (size_t i = 0; i < size(); ++i) {
       const int status = gpus_[i]->module().event_reached(events[i]);
-      if (status == kCudaNotReady) ready = ready && i >= needed;
-      else if (status != 0) fail(i, status, doing);
+      if (status != 0 && status != kCudaNotReady) fail(i, status, doing);
+      ready = ready && (status == 0 || (only != kAll && only != i));
     }
     if (ready) return;
     if (tries < kSpins) continue;
-    if (tries % kSpins == 0)
-      if (const std::string why = sums_->failed(); !why.empty()) {
-        abort();
-        throw Error(ErrorKind::resources, {.where = where_ + ": " + name(), .what = "the GPUs could not " + doing, .got = why});
-      }
+    if (tries % kSpins == 0) {
+      if (const std::string why = sums_->failed(); !why.empty()) give_up(doing, why, "");
+      if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > patience_s_)
+        give_up(doing, "they came to no end in " + std::to_string(std::lround(patience_s_)) + " s",
+                "NCCL_DEBUG=INFO shows what NCCL does; PERIGEE_CUDA_TIMEOUT says how many seconds are waited");
+    }
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
+}
+
+void GpuGroup::give_up(const std::string& doing, const std::string& why, const std::string& hint) {
+  abort();
+  throw Error(ErrorKind::resources, {.where = where_ + ": " + name(), .what = "the GPUs could not " + doing, .got = why, .hint = hint});
 }
 
 void GpuGroup::fail(size_t i, int status, const std::string& doing) {

@@ -56,11 +56,13 @@ class GpuGroup {
 
   // Behind what the queues hold now; what they get from now on runs beside it, until join().
   void add_up(std::span<const GroupSum> sums);
+  void queue_sums(std::span<const GroupSum> sums);  // alone: on beside(), behind what that waits for
   void join();
   void* beside(size_t i) const { return streams_[i].get(); }  // the stream on which GPU i's sums run
-  // What waits looks at all GPUs: when one fails the others would wait for it for ever, so they are made to end.
+  // What waits looks at all GPUs: when one fails, or is not done in PERIGEE_CUDA_TIMEOUT seconds (600), the others would wait for it for ever,
+  // so they are made to end. So does Gpu::wait() of each.
   void wait(std::span<void* const> events, const std::string& doing);  // one of each GPU
-  void wait_for(void* event, const std::string& doing);                // of the first GPU
+  void wait_for(size_t i, void* event, const std::string& doing);      // of GPU i
   void wait(const std::string& doing);                                 // for all that was queued
   void abort() noexcept;
 
@@ -70,7 +72,9 @@ class GpuGroup {
   void watching_memory(Act act);
   void mark();
   void fail(size_t i, int status, const std::string& doing);
-  void wait(std::span<void* const> events, size_t needed, const std::string& doing);
+  [[noreturn]] void give_up(const std::string& doing, const std::string& why, const std::string& hint);
+  void check_kinds() const;
+  void poll(std::span<void* const> events, size_t only, const std::string& doing);
 
   std::string where_;
   std::vector<std::unique_ptr<Gpu>> gpus_;
@@ -78,6 +82,7 @@ class GpuGroup {
   std::string why_not_nccl_;
   std::unique_ptr<GroupSums> sums_;  // null: of one GPU
   std::vector<size_t> bytes_of_sums_;
+  double patience_s_ = 600;
   bool aborted_ = false;
 };
 

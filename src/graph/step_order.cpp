@@ -68,7 +68,8 @@ bool must_follow(const StepAccess& earlier, const StepAccess& later) {
 
 StepOrder order_steps(std::span<const StepAccess> steps, int most_branches) {
   assert(most_branches >= 1);
-  const auto width = static_cast<size_t>(most_branches);
+  const bool apart = std::any_of(steps.begin(), steps.end(), [](const StepAccess& step) { return step.apart; });
+  const auto most = static_cast<size_t>(most_branches), width = most + apart;
   StepOrder order;
   std::vector<Branch> branches(width, Branch{.passed = std::vector<int>(width, -1)});
   std::vector<std::vector<int>> passed;  // by step, by branch: the last step there that is done when this one is
@@ -89,8 +90,8 @@ StepOrder order_steps(std::span<const StepAccess> steps, int most_branches) {
       const bool follows_b = branches[b].last >= 0 && wanted[b] == branches[b].last;
       return follows_a && !follows_b;
     };
-    size_t chosen = 0;
-    for (size_t b = 1; b < width; ++b)
+    size_t chosen = steps[i].apart ? most : 0;
+    for (size_t b = 1; b < most && !steps[i].apart; ++b)
       if (better(b, chosen)) chosen = b;
     Branch& branch = branches[chosen];
     StepPlace place{.branch = static_cast<int>(chosen)};

@@ -25,7 +25,8 @@ MemoryRange range_of(const View& view);  // from its first byte to its last, gap
 
 struct StepAccess {
   std::vector<MemoryRange> reads, writes;
-  double cost = 1;  // about how long it runs, in any unit: for the choice of a branch, not for what is right
+  bool apart = false;  // not on one of the branches but on one more, which all such steps share: sums over several devices
+  double cost = 1;     // about how long it runs, in any unit: for the choice of a branch, not for what is right
 
   void read(const MemoryRange& range) { add(reads, range); }
   void write(const MemoryRange& range) { add(writes, range); }
@@ -46,7 +47,7 @@ struct StepPlace {
 
 struct StepOrder {
   std::vector<StepPlace> places;  // by step
-  int branches = 0;               // that are used
+  int branches = 0;               // one more than the highest that is used; steps apart have number `most_branches`
   // Pairs of steps of which one must follow the other although no result goes from one to the other, through others either: it only uses
   // the memory again.
   int edges_of_reuse = 0;

@@ -147,7 +147,7 @@ DeviceInference::Rows DeviceInference::take() {
   assert(in_flight() > 0);
   gpu_.select();
   const Slot& slot = slots_[taken_ % kInFlight];
-  gpu_.check(gpu_.module().wait_for_event(slot.done.get()), "finish a batch of " + std::to_string(slot.rows.count) + " examples");
+  gpu_.wait_for(slot.done.get(), "finish a batch of " + std::to_string(slot.rows.count) + " examples");
   ++taken_;
   return slot.rows;
 }

@@ -34,6 +34,16 @@ std::vector<std::byte*> DeviceStep::gathered_by(const Plan& plan) const {
   return to;
 }
 
+void DeviceStep::add_scale(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces) {
+  DeviceWork begin{.what = "the scale of the loss"};
+  const CudaScaleCall call = scaling(slot, work);
+  begin.access.write(range_of(call.scale, sizeof *call.scale));
+  begin.access.write(range_of(call.seeds, static_cast<size_t>(work.examples) * sizeof(float)));
+  begin.access.write(range_of(call.update, update_.image_bytes()));
+  begin.queue = [this, call](CudaQueue& queue) { gpu_.module().steps->begin_scaled(call, queue); };
+  pieces->push_back(std::move(begin));
+}
+
 void DeviceStep::add_compute(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces) {
   const auto* const info = reinterpret_cast<const StepInfo*>(slot.device.data());
   const auto* const ids = reinterpret_cast<const int64_t*>(slot.device.data() + layout_of(work).ids);
@@ -46,15 +56,7 @@ void DeviceStep::add_compute(Slot& slot, const Work& work, std::vector<DeviceWor
     pieces->push_back(std::move(gather));
   }
   bind_inputs(*run, slot, work);
-  if (scale_.data()) {
-    DeviceWork begin{.what = "the scale of the loss"};
-    const CudaScaleCall call = scaling(slot, work);
-    begin.access.write(range_of(call.scale, sizeof *call.scale));
-    begin.access.write(range_of(call.seeds, static_cast<size_t>(work.examples) * sizeof(float)));
-    begin.access.write(range_of(call.update, update_.image_bytes()));
-    begin.queue = [this, call](CudaQueue& queue) { gpu_.module().steps->begin_scaled(call, queue); };
-    pieces->push_back(std::move(begin));
-  }
+  if (scale_.data()) add_scale(slot, work, pieces);
   DeviceWork packs{.what = "the packing of parameters", .access = run->packs_access()};
   packs.queue = [run](CudaQueue& queue) { run->queue_packs(queue); };
   if (!packs.access.writes.empty()) pieces->push_back(std::move(packs));

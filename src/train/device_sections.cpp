@@ -69,7 +69,7 @@ std::vector<std::vector<DeviceWork>> DeviceStep::sections_of(Slot& slot, const W
   if (work.part == Part::update) return {work_of(slot, work)};
   std::vector<DeviceWork> compute;
   if (work.examples > 0) add_compute(slot, work, &compute);
-  else add_nothing(&compute);
+  else add_nothing(slot, work, &compute);
   const size_t width = model_.model().params().width();
   auto from = std::make_move_iterator(compute.begin());
   for (size_t done = 0, b = 0; b < std::max<size_t>(buckets_.size(), 1); ++b) {
@@ -103,8 +103,9 @@ std::vector<std::vector<DeviceWork>> DeviceStep::sections_of(Slot& slot, const W
   return sections;
 }
 
-// A GPU without an example of a small batch: what it adds is zero.
-void DeviceStep::add_nothing(std::vector<DeviceWork>* pieces) {
+// A GPU without an example of a small batch: what it adds is zero. It updates by the sum as the others do, with the scale in it.
+void DeviceStep::add_nothing(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces) {
+  if (scale_.data()) add_scale(slot, work, pieces);
   for (const GpuMemory* memory : {&gradient_, &shares_}) {
     DeviceWork clear{.what = "the clearing of a gradient"};
     clear.access.write(bytes_of(*memory));
@@ -155,9 +156,9 @@ void DeviceStep::add_states(bool mean, const Work& work, const int32_t* skip, st
   }
 }
 
-void DeviceStep::queue_section(size_t section, bool blocking) {
+void DeviceStep::queue_section(size_t section) {
   gpu_.select();
-  queue_in_line(gpu_, described_[section], blocking);
+  queue_in_line(gpu_, described_[section], true);
 }
 
 void DeviceStep::add_graph(GpuHandle graph) {
@@ -166,11 +167,20 @@ void DeviceStep::add_graph(GpuHandle graph) {
   graphs.push_back(std::move(graph));
 }
 
-void DeviceStep::capture_sections() {
+void DeviceStep::capture_sections(bool branched) {
   gpu_.select();
   std::vector<GpuHandle>& graphs = next().sections[next().work];
   graphs.clear();
-  for (const std::vector<DeviceWork>& section : described_) graphs.push_back(gpu_.capture([&] { queue_in_line(gpu_, section, false); }));
+  for (const std::vector<DeviceWork>& section : described_)
+    graphs.push_back(branched ? branches(true).capture(section) : gpu_.capture([&] { queue_in_line(gpu_, section, false); }));
+}
+
+// In a team somebody waits for a piece on another stream even where a GPU has one branch only.
+GpuBranches& DeviceStep::branches(bool several) {
+  gpu_.select();
+  const int wanted = several ? most_branches() : 1;
+  if (!branches_ || (branches_->count() == 1 && wanted > 1)) branches_ = std::make_unique<GpuBranches>(gpu_, wanted);
+  return *branches_;
 }
 
 void DeviceStep::end() {

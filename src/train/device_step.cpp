@@ -172,15 +172,20 @@ int DeviceStep::settle(Slot& slot, const Work& work, bool measure) {
   return measured;
 }
 
-// In line, or on branches where that is faster; null: in line, not captured yet. PERIGEE_CUDA_BRANCHES says how many, unmeasured.
-GpuHandle DeviceStep::choose_form(Slot& slot, const Work& work) {
-  const char* const wanted = std::getenv("PERIGEE_CUDA_BRANCHES");
-  const int most = wanted ? std::atoi(wanted) : kBranches;
+namespace {
+
+const char* wanted_branches() { return std::getenv("PERIGEE_CUDA_BRANCHES"); }
+
+}  // namespace
+
+// PERIGEE_CUDA_BRANCHES says how many, unmeasured.
+int DeviceStep::most_branches() const { return wanted_branches() ? std::atoi(wanted_branches()) : kBranches; }
+
+// In line, or on branches where that is faster; null: in line, not captured yet.
+GpuHandle DeviceStep::choose_form(const Work& work, const std::vector<DeviceWork>& pieces) {
   branched_[work] = false;
-  if (most <= 1 || work.part == Part::update) return {};
-  if (!branches_) branches_ = std::make_unique<GpuBranches>(gpu_, most);
-  const std::vector<DeviceWork> pieces = work_of(slot, work);
-  GpuHandle graph = wanted ? branches_->capture(pieces) : faster_on_branches(gpu_, *branches_, pieces);
+  if (most_branches() <= 1 || work.part == Part::update) return {};
+  GpuHandle graph = wanted_branches() ? branches(true).capture(pieces) : faster_on_branches(gpu_, branches(true), pieces);
   branched_[work] = static_cast<bool>(graph);
   if (std::none_of(branched_.begin(), branched_.end(), [](const auto& form) { return form.second; })) branches_.reset();
   return graph;
@@ -218,13 +223,29 @@ GpuHandle DeviceStep::warm_up(Slot& slot, const Work& work) {
   try {
     run_stopped(slot, work, [&] {
       queue_in_line(gpu_, work_of(slot, work), true);
-      graph = choose_form(slot, work);
+      graph = choose_form(work, work_of(slot, work));
     });
   } catch (const Error&) {
     branched_.erase(work);
     throw;
   }
   return graph;
+}
+
+bool DeviceStep::prefers_branches() {
+  Slot& slot = next();
+  const auto known = branched_.find(slot.work);
+  if (known != branched_.end()) return known->second;
+  gpu_.select();
+  std::vector<DeviceWork> pieces;
+  for (const std::vector<DeviceWork>& section : described_) pieces.insert(pieces.end(), section.begin(), section.end());
+  try {
+    run_stopped(slot, slot.work, [&] { choose_form(slot.work, pieces); });
+  } catch (const Error&) {
+    branched_.erase(slot.work);
+    throw;
+  }
+  return branched_.at(slot.work);
 }
 
 void DeviceStep::describe() {

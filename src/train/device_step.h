@@ -84,10 +84,15 @@ class DeviceStep {
   void begin(Part part, const Batch& batch, const Share& share, const StepInfo& info);  // fills the next slot's buffer, and sends it
   size_t sections() const;                                                              // of what was begun, and so are all below
   bool has_graphs(size_t count) const { return next().sections.contains(next().work) && next().sections.at(next().work).size() >= count; }
-  void describe();  // before queue_section(), and run once so that it can be captured
-  void queue_section(size_t section, bool blocking);
+  void describe();  // before what follows, and run once so that it can be captured
+  // Whether the step's pieces are faster side by side than in line: measured, of this GPU alone.
+  bool prefers_branches();
+  // For who captures: branches of this GPU, and the pieces of a section.
+  GpuBranches& branches(bool several);
+  const std::vector<DeviceWork>& section(size_t section) const { return described_[section]; }
+  void queue_section(size_t section);  // op by op
   void add_graph(GpuHandle graph);
-  void capture_sections();
+  void capture_sections(bool branched);
   void launch(size_t graph) { gpu_.launch(next().sections.at(next().work)[graph]); }
   void end();                                                     // all is queued
   void* done() { return slots_[taken_ % kInFlight].done.get(); }  // of the oldest in flight
@@ -145,17 +150,19 @@ class DeviceStep {
   GpuHandle warm_up(Slot& slot, const Work& work);
   template <class Run>
   void run_stopped(Slot& slot, const Work& work, Run run);
-  GpuHandle choose_form(Slot& slot, const Work& work);
+  int most_branches() const;
+  GpuHandle choose_form(const Work& work, const std::vector<DeviceWork>& pieces);
   void bind_inputs(PlanRun& run, const Slot& slot, const Work& work);
   // device_pieces.cpp: what a graph of the work consists of, in an order that is right for one stream.
   std::vector<DeviceWork> work_of(Slot& slot, const Work& work);
   std::vector<std::byte*> gathered_by(const Plan& plan) const;
+  void add_scale(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces);
   void add_compute(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces);
   void add_judge(Slot& slot, const Work& work, const PlanRun& run, std::vector<DeviceWork>* pieces);
   void add_commits(PlanRun& run, const int32_t* skip, std::vector<DeviceWork>* pieces);
   // device_sections.cpp
   std::vector<std::vector<DeviceWork>> sections_of(Slot& slot, const Work& work);
-  void add_nothing(std::vector<DeviceWork>* pieces);
+  void add_nothing(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces);
   void add_settle(Slot& slot, const Work& work, std::vector<DeviceWork>* pieces);
   // This GPU's part of the mean over the team, or what came of it.
   void add_states(bool mean, const Work& work, const int32_t* skip, std::vector<DeviceWork>* pieces);

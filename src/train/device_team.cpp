@@ -144,10 +144,11 @@ void DeviceTeam::run(Part part) {
   const size_t graphs = together ? 1 : sections;
   if (blocking || !std::all_of(members_.begin(), members_.end(), [&](const auto& member) { return member->step.has_graphs(graphs); })) {
     for (const auto& member : members_) member->step.describe();
-    if (blocking) queue_sections(part, true);
-    else if (together) capture_together(part);
+    const bool branched = !blocking && first.prefers_branches();  // they are of one kind
+    if (blocking) queue_sections(part);
+    else if (together) capture_together(branched);
     else
-      for (const auto& member : members_) member->step.capture_sections();
+      for (const auto& member : members_) member->step.capture_sections(branched);
   }
   if (!blocking && together)
     for (const auto& member : members_) member->step.launch(0);
@@ -158,9 +159,8 @@ void DeviceTeam::run(Part part) {
   for (const auto& member : members_) member->step.end();
 }
 
-// One graph of each GPU, all captured at once: a sum belongs to the graphs of all. Each is made once before, of whatever lies there: the
-// first of a kind connects the GPUs, which takes memory and time.
-void DeviceTeam::capture_together(Part part) {
+// One graph of each GPU, all captured at once: a sum belongs to the graphs of all.
+void DeviceTeam::capture_together(bool branched) {
   std::vector<std::vector<GroupSum>> sums = bucket_sums_;
   if (!state_sums_.empty()) sums.push_back(state_sums_);
   gpus_.connect(sums);
@@ -172,7 +172,7 @@ void DeviceTeam::capture_together(Part part) {
       gpus_[begun].select();
       gpus_[begun].check(module.begin_capture(stream(begun)), "begin a graph");
     }
-    queue_sections(part, false);
+    queue_whole(sums, branched);
   } catch (const Error&) {
     for (size_t i = 0; i < begun; ++i) module.end_capture(stream(i), nullptr);
     throw;
@@ -191,12 +191,53 @@ void DeviceTeam::capture_together(Part part) {
   for (size_t i = 0; i < size(); ++i) members_[i]->step.add_graph(std::move(graphs[i]));
 }
 
-void DeviceTeam::queue_sections(Part part, bool blocking) {
+// A whole step of each GPU with its sums: each begins as soon as what it adds up is there, and only what needs it waits for it. All GPUs
+// come to the sums in the same order.
+void DeviceTeam::queue_whole(const std::vector<std::vector<GroupSum>>& sums, bool branched) {
+  std::vector<std::vector<DeviceWork>> work;
+  std::vector<std::unique_ptr<BranchedCapture>> captures;
+  for (size_t i = 0; i < size(); ++i) work.push_back(work_with_sums(i, sums));
+  for (size_t i = 0; i < size(); ++i) {
+    GpuBranches& branches = members_[i]->step.branches(branched);
+    captures.push_back(std::make_unique<BranchedCapture>(branches, work[i], branched ? branches.count() : 1, gpus_.beside(i)));
+  }
+  for (size_t sum = 0; sum <= sums.size(); ++sum) {
+    for (size_t i = 0; i < size(); ++i) {
+      gpus_[i].select();
+      const bool meets = captures[i]->advance();
+      assert(meets == (sum < sums.size()));
+      static_cast<void>(meets);
+    }
+    if (sum < sums.size()) gpus_.queue_sums(sums[sum]);
+  }
+}
+
+// Section i is followed by sum i, those of the states by the rest of the step.
+std::vector<DeviceWork> DeviceTeam::work_with_sums(size_t gpu, const std::vector<std::vector<GroupSum>>& sums) const {
+  const DeviceStep& step = members_[gpu]->step;
+  std::vector<DeviceWork> work;
+  for (size_t section = 0; section < step.sections(); ++section) {
+    work.insert(work.end(), step.section(section).begin(), step.section(section).end());
+    if (section >= sums.size()) continue;
+    DeviceWork& piece = work.emplace_back();
+    piece.what = "a sum over the GPUs";
+    piece.access.apart = true;
+    for (const GroupSum& sum : sums[section]) {
+      const size_t bytes = static_cast<size_t>(sum.elements) * dtype_bytes(sum.dtype);
+      piece.access.write(range_of(sum.at[gpu], bytes));
+      piece.access.cost += static_cast<double>(bytes) / 2e5;  // a link has about a tenth of a memory's rate
+    }
+  }
+  return work;
+}
+
+// Op by op, each waited for.
+void DeviceTeam::queue_sections(Part part) {
   const size_t sections = members_[0]->step.sections();
   for (size_t section = 0; section < sections; ++section) {
-    for (const auto& member : members_) member->step.queue_section(section, blocking);
+    for (const auto& member : members_) member->step.queue_section(section);
     sum_after(part, section);
-    if (blocking) wait("add up what the GPUs computed");
+    wait("add up what the GPUs computed");
   }
 }
 
@@ -298,7 +339,7 @@ void DeviceTeam::fetch(size_t bucket) {
 }
 
 const std::byte* DeviceTeam::bucket(size_t bucket) {
-  gpus_.wait_for(arrived_[bucket].get(), "fetch a gradient");
+  gpus_.wait_for(0, arrived_[bucket].get(), "fetch a gradient");
   return static_cast<const std::byte*>(fetched_.get()) +
          static_cast<size_t>(buckets_[bucket].begin) * members_[0]->model.model().params().width();
 }

@@ -2,8 +2,9 @@
 // thread of a CPU takes its slice; gradients, figures and running statistics are added up between them, and each updates its own copy of the
 // parameters, with the same bits. Gradients are added up in buckets while the rest is still computed.
 //
-// With NCCL a whole step is one captured graph of each GPU, sums included. Without, or with `deterministic`, it is a graph for each bucket,
-// and the sums are queued between them. One thread works with all GPUs.
+// With NCCL a whole step is one captured graph of each GPU, sums included: a sum runs beside whatever does not need it, and so may a GPU's own
+// pieces (device_work.h). Without, or with `deterministic`, it is a graph for each bucket, and the sums are queued between them. One thread
+// works with all GPUs.
 #pragma once
 
 #include <memory>
@@ -76,8 +77,10 @@ class DeviceTeam {
   void bind_sums();
   void begin(Part part, const Batch& batch, const StepInfo& info);
   void run(Part part);
-  void capture_together(Part part);
-  void queue_sections(Part part, bool blocking);
+  void capture_together(bool branched);
+  void queue_whole(const std::vector<std::vector<GroupSum>>& sums, bool branched);
+  std::vector<DeviceWork> work_with_sums(size_t gpu, const std::vector<std::vector<GroupSum>>& sums) const;
+  void queue_sections(Part part);
   void sum_after(Part part, size_t section);
   void fetch(size_t bucket);
   void wait(const std::string& doing);  // for all that was queued

@@ -241,6 +241,28 @@ TEST(Team, NoWaitIsMissing) {
       }
 }
 
+// Branches within each GPU, and sums beside them: an edge that is missing gives other numbers in the order farthest from the captured one.
+TEST(Team, HasTheSameBitsOnBranches) {
+  const Environment three("PERIGEE_SHIM_DEVICES", "3");
+  const Job jobs[] = {lenet_job(R"(, "precision": "fp16", "clip": {"type": "norm", "threshold": 0.5})"), noisy_job(), meeting_job()};
+  for (const Job& job : jobs)
+    for (const bool fixed : {false, true}) {
+      const auto after_steps = [&](const char* branches) {
+        const Environment wanted("PERIGEE_CUDA_BRANCHES", branches);
+        Trainer team(fixed ? deterministic(job) : job, team_of(3));
+        team.cut_gradient(400);
+        EXPECT_GT(team.gradient_buckets().size(), 1u);
+        for (int i = 0; i < 4; ++i) team.step();
+        return bits_of(team);
+      };
+      const Bits line = after_steps("1");
+      for (const char* order : {"", "1"}) {  // the first: farthest from the captured one
+        const Environment graphs("PERIGEE_SHIM_GRAPHS", order);
+        EXPECT_EQ(after_steps("4"), line) << order << ' ' << fixed;
+      }
+    }
+}
+
 TEST(Team, OpByOpGivesTheSame) {
   const Environment four("PERIGEE_SHIM_DEVICES", "4");
   Trainer graphs(drawn_job(), team_of(3));

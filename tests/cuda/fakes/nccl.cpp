@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,7 +16,7 @@ using namespace perigee;
 
 namespace {
 
-constexpr int kInvalidArgument = 4, kInvalidUsage = 5;
+constexpr int kInvalidArgument = 4, kInvalidUsage = 5, kRemoteError = 6;
 const FakeNcclHooks* hooks = nullptr;
 std::string last_error;
 int group_depth = 0;
@@ -53,11 +54,25 @@ void all_reduce(const std::vector<Call>& calls) {
   for (const Call& call : calls) std::copy(sum.begin(), sum.end(), static_cast<T*>(call.out));
 }
 
+// FAKE_NCCL_FAULT="hang:5": nothing comes of any sum after the fifth from now; "error:5": and the communicators say so.
+bool broken = false;
+bool breaks() {
+  static std::string known;
+  static long left = 0;
+  const char* const text = std::getenv("FAKE_NCCL_FAULT");
+  const std::string fault = text != nullptr ? text : "";
+  if (fault != known) known = fault, left = std::atol(fault.substr(fault.find(':') + 1).c_str()), broken = false;
+  if (fault.empty() || --left != 0) return false;
+  broken = fault.starts_with("error");
+  return true;
+}
+
 void run(void* argument) {
   const auto& calls = **static_cast<std::shared_ptr<std::vector<Call>>*>(argument);
   if (calls[0].type == kNcclFloat32) all_reduce<float>(calls);
   else if (calls[0].type == kNcclFloat64) all_reduce<double>(calls);
   else all_reduce<int64_t>(calls);
+  if (breaks()) hooks->stall(calls[0].communicator->clique->meeting);
 }
 
 void drop(void* argument) { drop_handle(static_cast<std::shared_ptr<std::vector<Call>>*>(argument)); }
@@ -95,7 +110,11 @@ extern "C" {
 void fake_nccl_use(const FakeNcclHooks* given) { hooks = given; }
 
 int ncclGetVersion(int* version) { return *version = 22807, kNcclSuccess; }
-const char* ncclGetErrorString(int status) { return status == kInvalidUsage ? "invalid usage" : "invalid argument"; }
+const char* ncclGetErrorString(int status) {
+  return status == kInvalidUsage  ? "invalid usage"
+         : status == kRemoteError ? "remote process exited or there was a network error"
+                                  : "invalid argument";
+}
 const char* ncclGetLastError(void*) { return last_error.c_str(); }
 
 int ncclCommInitAll(void** communicators, int count, const int*) {
@@ -120,7 +139,10 @@ int ncclCommAbort(void* communicator) {
   return ncclCommDestroy(communicator);
 }
 
-int ncclCommGetAsyncError(void*, int* status) { return *status = kNcclSuccess, kNcclSuccess; }
+int ncclCommGetAsyncError(void*, int* status) {
+  *status = broken ? refuse(kRemoteError, "fake: a link broke") : kNcclSuccess;
+  return kNcclSuccess;
+}
 
 int ncclGroupStart() { return ++group_depth, kNcclSuccess; }
 int ncclGroupEnd() { return --group_depth == 0 ? end_group() : kNcclSuccess; }

@@ -7,6 +7,7 @@ struct FakeNcclHooks {
   void* (*open)(size_t members) = nullptr;
   void (*close)(void* meeting) = nullptr;
   void (*abort)(void* meeting) = nullptr;
+  void (*stall)(void* meeting) = nullptr;  // from now on nobody leaves, until it is aborted
   // Queues `work(argument)`, done once all members' streams have got there.
   int (*meet)(void* meeting, size_t member, void* stream, void (*work)(void*), void* argument, void (*drop)(void*)) = nullptr;
 };

@@ -20,10 +20,12 @@ int meet(void* meeting, size_t member, void* stream, void (*work)(void*), void* 
 const FakeNcclHooks hooks{.open =
                               [](size_t members) {
                                 meetings.push_back(std::make_unique<shim::Meeting>(members));
+                                meetings.back()->members.reserve(members + 1);  // whoever stalls it may be in it
                                 return static_cast<void*>(meetings.back().get());
                               },
                           .close = [](void*) {},
                           .abort = [](void* meeting) { static_cast<shim::Meeting*>(meeting)->aborted = true; },
+                          .stall = [](void* meeting) { static_cast<shim::Meeting*>(meeting)->members.emplace_back(); },
                           .meet = meet};
 
 }  // namespace

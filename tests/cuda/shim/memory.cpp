@@ -59,13 +59,14 @@ void open_for(int device) {
   opened = device;
 }
 
-// PERIGEE_SHIM_MEMORY_MB=1024,512: of each device; those that are not named have as much as the last.
-size_t total_memory(int device) {
-  const char* text = std::getenv("PERIGEE_SHIM_MEMORY_MB");
-  if (text == nullptr) text = "1024";
+const char* of_device(const char* variable, const char* fallback, int device) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr) text = fallback;
   for (; device > 0 && std::strchr(text, ',') != nullptr; --device) text = std::strchr(text, ',') + 1;
-  return static_cast<size_t>(std::atol(text)) << 20;
+  return text;
 }
+
+size_t total_memory(int device) { return static_cast<size_t>(std::atol(of_device("PERIGEE_SHIM_MEMORY_MB", "1024", device))) << 20; }
 
 size_t used_memory() {
   size_t sum = 0;

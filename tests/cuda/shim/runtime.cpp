@@ -225,7 +225,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= device_count()) return say(cudaErrorInvalidDevice);
   const char* const name = std::getenv("PERIGEE_SHIM_NAME");
   std::snprintf(properties->name, sizeof properties->name, "%s %d", name != nullptr ? name : "shim", device);
-  properties->major = 9, properties->minor = 0, properties->multiProcessorCount = 4, properties->l2CacheSize = 1 << 20;
+  const int capability = std::atoi(of_device("PERIGEE_SHIM_CAPABILITY", "90", device));
+  properties->major = capability / 10, properties->minor = capability % 10, properties->multiProcessorCount = 4, properties->l2CacheSize = 1 << 20;
   properties->totalGlobalMem = total_memory(device);
   return say(cudaSuccess);
 }
@@ -287,6 +288,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
 
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
   static bool before = false;
+  if (is("PERIGEE_SHIM_PEERS", "refused")) return say(static_cast<cudaError_t>(711));  // too many peers
   return say(std::exchange(before, true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
 }
 

@@ -83,6 +83,8 @@ bool run_until(CUstream_st* stream, const CUevent_st* event, uint64_t number);
 
 // memory.cpp: whether kernels of that device, of all or of none may touch memory from now on.
 void open_for(int device);
+// What a variable says of a device, as in PERIGEE_SHIM_MEMORY_MB=1024,512: those that are not named have what the last has.
+const char* of_device(const char* variable, const char* fallback, int device);
 size_t total_memory(int device = current_device);
 size_t used_memory();  // of the current device
 // While it lives, devices' memory can be touched: by what open_for() says.
