@@ -164,6 +164,14 @@ void DeviceTeam::capture_together(bool branched) {
   std::vector<std::vector<GroupSum>> sums = bucket_sums_;
   if (!state_sums_.empty()) sums.push_back(state_sums_);
   gpus_.connect(sums);
+  // Before the capture: branches come with memory, which is waited for.
+  std::vector<std::vector<DeviceWork>> work;
+  std::vector<std::unique_ptr<BranchedCapture>> captures;
+  for (size_t i = 0; i < size(); ++i) work.push_back(work_with_sums(i, sums));
+  for (size_t i = 0; i < size(); ++i) {
+    GpuBranches& branches = members_[i]->step.branches(branched);
+    captures.push_back(std::make_unique<BranchedCapture>(branches, work[i], branched ? branches.count() : 1, gpus_.beside(i)));
+  }
   const CudaModule& module = gpus_.first().module();
   const auto stream = [&](size_t i) { return gpus_[i].queue().stream; };
   size_t begun = 0;
@@ -172,7 +180,7 @@ void DeviceTeam::capture_together(bool branched) {
       gpus_[begun].select();
       gpus_[begun].check(module.begin_capture(stream(begun)), "begin a graph");
     }
-    queue_whole(sums, branched);
+    queue_whole(sums, captures);
   } catch (const Error&) {
     for (size_t i = 0; i < begun; ++i) module.end_capture(stream(i), nullptr);
     throw;
@@ -193,14 +201,8 @@ void DeviceTeam::capture_together(bool branched) {
 
 // A whole step of each GPU with its sums: each begins as soon as what it adds up is there, and only what needs it waits for it. All GPUs
 // come to the sums in the same order.
-void DeviceTeam::queue_whole(const std::vector<std::vector<GroupSum>>& sums, bool branched) {
-  std::vector<std::vector<DeviceWork>> work;
-  std::vector<std::unique_ptr<BranchedCapture>> captures;
-  for (size_t i = 0; i < size(); ++i) work.push_back(work_with_sums(i, sums));
-  for (size_t i = 0; i < size(); ++i) {
-    GpuBranches& branches = members_[i]->step.branches(branched);
-    captures.push_back(std::make_unique<BranchedCapture>(branches, work[i], branched ? branches.count() : 1, gpus_.beside(i)));
-  }
+void DeviceTeam::queue_whole(const std::vector<std::vector<GroupSum>>& sums,
+                             const std::vector<std::unique_ptr<BranchedCapture>>& captures) {
   for (size_t sum = 0; sum <= sums.size(); ++sum) {
     for (size_t i = 0; i < size(); ++i) {
       gpus_[i].select();

@@ -78,7 +78,7 @@ class DeviceTeam {
   void begin(Part part, const Batch& batch, const StepInfo& info);
   void run(Part part);
   void capture_together(bool branched);
-  void queue_whole(const std::vector<std::vector<GroupSum>>& sums, bool branched);
+  void queue_whole(const std::vector<std::vector<GroupSum>>& sums, const std::vector<std::unique_ptr<BranchedCapture>>& captures);
   std::vector<DeviceWork> work_with_sums(size_t gpu, const std::vector<std::vector<GroupSum>>& sums) const;
   void queue_sections(Part part);
   void sum_after(Part part, size_t section);
