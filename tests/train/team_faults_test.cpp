@@ -1,5 +1,5 @@
-// What a user of several GPUs trips over: batches too small for all, GPUs that do not fit together, links that are refused, break or hang, and
-// runs that stop in between.
+// What a user of several GPUs trips over: batches too small for all, GPUs that do not fit together, links that are refused, break or
+// hang, and runs that stop in between.
 #include <gtest/gtest.h>
 
 #include <cmath>
