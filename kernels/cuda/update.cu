@@ -1,10 +1,11 @@
 // update_<rule>: one launch for all windows of a block (update.h). The gradient, the parameter and each state are read once, parameter and
-// states written once: 28 bytes an element for Adam. A block of threads takes one run of the parameters, so that its threads seldom come to
+// states written once: 28 bytes an element for Adam, and 2 for the copy in 16 bits that mixed precision keeps. A block of threads takes one run of the parameters, so that its threads seldom come to
 // another window, whose scalars they then read and round. The bits are the host's: the same arithmetic (update_rules.h), and no contraction in
 // this module.
 #include "kernels/cuda/update.h"
 
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/halves.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/ops/update_rules.h"
 #include "kernels/registry.h"
@@ -20,6 +21,8 @@ struct Block {
   float* parameter;
   float* state[kMaxSlots];
   int64_t n;
+  uint16_t* half;  // may be null
+  bool bf16;
 };
 
 template <class Rule>
@@ -56,6 +59,13 @@ __device__ void update_vector(const Updater<Rule>& update, const Block& block, i
     for (int s = 0; s < Rule::kSlots; ++s) states[s].lane[l] = state[s];
   }
   at(block.parameter) = parameter;
+  if (block.half != nullptr) {
+    const auto pair = [&](int l) {
+      return half_from_float(parameter.lane[l], block.bf16) | static_cast<uint32_t>(half_from_float(parameter.lane[l + 1], block.bf16))
+                                                                  << 16;
+    };
+    *reinterpret_cast<uint2*>(block.half + i) = {pair(0), pair(2)};
+  }
   for (int s = 0; s < Rule::kSlots; ++s) at(block.state[s]) = states[s];
 }
 
@@ -64,6 +74,7 @@ __device__ void update_one(const Updater<Rule>& update, const Block& block, int6
   float state[kMaxSlots] = {};
   for (int s = 0; s < Rule::kSlots; ++s) state[s] = block.state[s][i];
   update(block.gradient[i], block.parameter[i], state);
+  if (block.half != nullptr) block.half[i] = half_from_float(block.parameter[i], block.bf16);
   for (int s = 0; s < Rule::kSlots; ++s) block.state[s][i] = state[s];
 }
 
@@ -103,8 +114,9 @@ __global__ void __launch_bounds__(kThreads) update_kernel(const CudaUpdate* call
 
 template <class Rule>
 void run(const KernelCall& call) {
-  Block block{call.in[0].as<float>(), call.out[0].as<float>(), {}, call.out[0].elements()};
-  for (int s = 1; s < call.n_out; ++s) block.state[s - 1] = call.out[s].as<float>();
+  const View half = call.n_out > kUpdateHalves ? call.out[kUpdateHalves] : View();
+  Block block{call.in[0].as<float>(), call.out[0].as<float>(), {}, call.out[0].elements(), half.as<uint16_t>(), half.dtype == Dtype::bf16};
+  for (int s = 1; s < call.n_out && s <= kMaxSlots; ++s) block.state[s - 1] = call.out[s].as<float>();
   constexpr int64_t kAtOnce = kThreads * Vector<float>::kLanes;
   const int64_t pieces = ceil_divide(block.n, kAtOnce), run = ceil_divide(pieces, kMostBlocks) * kAtOnce;
   Launches on(*call.queue, Rule::kOp);
@@ -114,7 +126,7 @@ void run(const KernelCall& call) {
 
 const char* decline(const KernelCall& call) {
   if (call.in[0].dtype != Dtype::f32 || !call.in[0].contiguous()) return "only contiguous f32";
-  for (int i = 0; i < call.n_out; ++i)
+  for (int i = 0; i < call.n_out && i < kUpdateHalves; ++i)
     if (call.out[i].dtype != Dtype::f32 || !call.out[i].contiguous()) return "only contiguous f32";
   return nullptr;
 }

@@ -66,6 +66,7 @@ void PlanRun::bind(View& view, const Operand& operand, const Memory& memory) {
   switch (operand.place) {
     case Place::arena: base = operand.index < 0 ? nullptr : memory.arena; break;
     case Place::parameter: base = static_cast<std::byte*>(memory.parameters[static_cast<size_t>(operand.index)]); break;
+    case Place::half: base = static_cast<std::byte*>(memory.halves[static_cast<size_t>(operand.index)]); break;
     case Place::state: base = static_cast<std::byte*>(memory.states[static_cast<size_t>(operand.index)]); break;
     case Place::table:
       base = static_cast<std::byte*>(memory.tables.empty() ? plan_->tables_[static_cast<size_t>(operand.index)].view().data

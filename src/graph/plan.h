@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,15 +35,17 @@ struct PlanOptions {
   // Outputs that live in the caller's memory (contiguous) instead of the arena, by name; those that are partial sums
   // (gradients of parameters) are added to what is there.
   std::vector<std::string> external_outputs;
+  // Of a device that keeps its parameters in so many bits beside f32: what a cast of one would give is read there.
+  std::optional<Dtype> halves;
   const Tuning* tuning = nullptr;  // measured choices; null: the first kernel that takes a call
 };
 
-// Where a value lives.
-enum class Place : uint8_t { arena, input, parameter, state, table, output };
+// Where a value lives. half: a parameter in 16 bits.
+enum class Place : uint8_t { arena, input, parameter, half, state, table, output };
 
 struct Operand {
   Place place = Place::arena;
-  int index = -1;     // of the input, parameter, state, table or external output
+  int index = -1;     // of the input, parameter (half too), state, table or external output
   size_t offset = 0;  // bytes from its base
   View view;          // data is null until bound; absent operands have rank 0 and index -2
 };
@@ -109,6 +112,7 @@ class PlanRun {
     // Of a plan for a device, whose addresses are all the device's: its copies of the plan's tables, and packed_bytes().
     std::span<void* const> tables = {};
     std::byte* packed = nullptr;
+    std::span<void* const> halves = {};  // the parameters in 16 bits, in the same order, where PlanOptions has them
   };
   PlanRun(std::shared_ptr<const Plan> plan, const Memory& memory);
   ~PlanRun();

@@ -255,7 +255,7 @@ bool PlanCompiler::reuse_input(const Node& node, const PlanStep& step, Operand& 
 }
 
 void PlanCompiler::add_node(const Node& node) {
-  if (add_alias(node) || fill_once(node)) return;
+  if (add_alias(node) || fill_once(node) || read_half(node)) return;
   if (const auto sum = joined_.find(node.id); sum != joined_.end()) {
     at({node.id, 0}) = at(sum->second);
     return;

@@ -46,6 +46,7 @@ class PlanCompiler {
   bool flattened(const Node& node, int output) const;
   bool takes_any_order(const Node& node, size_t operand) const;
   bool fill_once(const Node& node);
+  bool read_half(const Node& node);
   void find_joins();
   bool join(const Node& node, PlanStep& step);
   [[noreturn]] void no_kernel(const Node& node, const PlanStep& step) const;

@@ -1,4 +1,5 @@
-// What costs no pass of its own on a device. What is filled with one number is a table, written before the first step. Where gradients meet (a
+// What costs no pass of its own on a device. What is filled with one number is a table, written before the first step; what rounds a
+// parameter is a copy that the update writes. Where gradients meet (a
 // residual's two ways), the later convolution's gradient is added to the earlier one's memory by the kernel that computes it. Where only our own
 // kernels take an op, operands lie as their other users want them.
 #include <algorithm>
@@ -54,6 +55,18 @@ bool PlanCompiler::fill_once(const Node& node) {
   at({node.id, 0}) = {.place = Place::table, .index = static_cast<int>(plan_->tables_.size()), .view = table.view()};
   at({node.id, 0}).view.data = nullptr;
   plan_->tables_.push_back(table);
+  return true;
+}
+
+bool PlanCompiler::read_half(const Node& node) {
+  if (!options_.halves || !is_op(node, "cast") || node.outputs[0].dtype != *options_.halves || external_index({node.id, 0}) >= 0)
+    return false;
+  Operand operand = at(node.inputs[0]);
+  if (operand.place != Place::parameter || operand.view.dtype != Dtype::f32) return false;
+  operand.place = Place::half;
+  operand.offset /= 2;
+  operand.view.dtype = *options_.halves;
+  at({node.id, 0}) = operand;
   return true;
 }
 

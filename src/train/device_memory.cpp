@@ -59,8 +59,9 @@ size_t resident_bytes(const DataSource& source, std::span<const int> fields) {
 DeviceMemory plan_device_memory(const DeviceMemoryQuestion& q) {
   const Params& params = q.model.params();
   const size_t block = device_bytes(params.block_bytes());
-  DeviceMemory need{
-      .parameters = block, .states = device_bytes(params.state_bytes().size()), .gradients = block + (q.scaled ? 2 : 1) * kDeviceBorder};
+  DeviceMemory need{.parameters = block + (q.model.spec().half ? device_bytes(half_block_bytes(params)) : 0),
+                    .states = device_bytes(params.state_bytes().size()),
+                    .gradients = block + (q.scaled ? 2 : 1) * kDeviceBorder};
   if (q.gpus > 1) {
     need.states *= 2, need.gradients += kDeviceBorder;  // what is added up over them
     const size_t part = (q.copied + static_cast<size_t>(q.gpus) - 1) / static_cast<size_t>(q.gpus);

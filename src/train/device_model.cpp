@@ -1,5 +1,8 @@
 #include "src/train/device_model.h"
 
+#include "kernels/flat_view.h"
+#include "src/graph/plan_compiler.h"
+
 namespace perigee {
 
 void DeviceArena::reserve(size_t bytes) {
@@ -15,6 +18,11 @@ DeviceModel::DeviceModel(Gpu& gpu, Model& model, const std::vector<Storage>* slo
   gpu_.select();
   const Params& params = model.params();
   block_ = gpu.allocate(params.block_bytes(), "parameters");
+  if (model.spec().half) {
+    halves_ = gpu.allocate(half_block_bytes(params), "parameters in 16 bits");
+    const View from = flat_view(block_.data(), params.block_elements(), Dtype::f32), to = halves();
+    rounding_ = kernel_candidates("cast", {.in = &from, .out = &to, .n_in = 1, .n_out = 1}, {.backend = Backend::cuda}).front();
+  }
   states_ = gpu.allocate(model.params().state_bytes().size(), "states");
   for (size_t i = 0; slots && i < slots->size(); ++i) slots_.push_back(gpu.allocate(params.block_bytes(), "the optimiser's states"));
 }
@@ -24,6 +32,12 @@ void DeviceModel::to_device() {
   if (parameters_newer_ == Newer::host) {
     gpu_.upload(block_.data(), params.block(), params.block_bytes());
     parameters_newer_ = Newer::neither;
+    halves_old_ = true;
+  }
+  if (halves_old_) {
+    queue_rounding(gpu_.queue());
+    gpu_.check_queue("the rounding of parameters");
+    halves_old_ = false;
   }
   if (states_newer_ == Newer::host) {
     gpu_.upload(states_.data(), params.state_bytes().data(), params.state_bytes().size());
@@ -65,6 +79,21 @@ void* DeviceModel::parameter(const std::string& name) const {
   return block_.data() + params.parameter_offset(params.find(name));
 }
 
+View DeviceModel::halves() const {
+  return halves_.data() ? flat_view(halves_.data(), model_.params().block_elements(), *model_.spec().half) : View{};
+}
+
+void DeviceModel::queue_rounding(CudaQueue& queue) const {
+  if (!rounding_) return;
+  const View from = flat_view(block_.data(), model_.params().block_elements(), Dtype::f32), to = halves();
+  rounding_->run({.in = &from, .out = &to, .n_in = 1, .n_out = 1, .queue = &queue});
+}
+
+void* DeviceModel::half(const std::string& name) const {
+  const Params& params = model_.params();
+  return halves_.data() + params.parameter_offset(params.find(name)) / 2;
+}
+
 void* DeviceModel::state(const std::string& name) const {
   const Params& params = model_.params();
   return states_.data() + params.state_offset(params.find_state(name));
@@ -75,8 +104,10 @@ DevicePlans::DevicePlans(DeviceModel& model, PlanSet& plans, std::byte* gradient
 std::unique_ptr<DevicePlans::Bound> DevicePlans::bind(std::shared_ptr<const Plan> plan) {
   Gpu& gpu = model_.gpu();
   auto bound = std::make_unique<Bound>();
-  std::vector<void*> parameters, states, outputs, tables;
+  std::vector<void*> parameters, halves, states, outputs, tables;
   for (const std::string& name : plan->parameters()) parameters.push_back(model_.parameter(name));
+  if (model_.halves().data)
+    for (const std::string& name : plan->parameters()) halves.push_back(model_.half(name));
   for (const std::string& name : plan->states()) states.push_back(model_.state(name));
   const Params& params = model_.model().params();
   for (const std::string& name : plan->external_outputs())
@@ -92,7 +123,8 @@ std::unique_ptr<DevicePlans::Bound> DevicePlans::bind(std::shared_ptr<const Plan
                                                                .states = states,
                                                                .outputs = outputs,
                                                                .tables = tables,
-                                                               .packed = bound->packed.data()});
+                                                               .packed = bound->packed.data(),
+                                                               .halves = halves});
   return bound;
 }
 

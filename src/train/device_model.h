@@ -26,6 +26,8 @@ class DeviceArena {
   int64_t generation_ = 0;
 };
 
+inline size_t half_block_bytes(const Params& params) { return static_cast<size_t>(params.block_elements()) * sizeof(uint16_t); }
+
 class DeviceModel {
  public:
   // `slots` are the host's. All must outlive this. At first the host's numbers are the newer ones. `tuning`: what plans go by.
@@ -43,17 +45,23 @@ class DeviceModel {
   void host_changed() { parameters_newer_ = states_newer_ = Newer::host; }  // or may be about to change: call to_host() first
   void host_changed_states() { states_newer_ = Newer::host; }
   void host_changed_slots() { slots_newer_ = Newer::host; }
-  void device_changed() { device_changed_parameters(), device_changed_states(), slots_newer_ = Newer::device; }
-  void device_changed_parameters() { parameters_newer_ = Newer::device; }
+  void device_changed() { device_updated(), device_changed_states(); }
+  void device_updated() { parameters_newer_ = slots_newer_ = Newer::device; }  // by an update, which rounds what it writes
+  void device_changed_parameters() { parameters_newer_ = Newer::device, halves_old_ = true; }
   void device_changed_states() { states_newer_ = Newer::device; }
   void device_changed_slots() { slots_newer_ = Newer::device; }
   bool parameters_only_on_device() const { return parameters_newer_ == Newer::device; }
 
   std::byte* block() const { return block_.data(); }
+  // The block in 16 bits, for plans of mixed precision; else no data. The update keeps it as new as the block, to_device() what
+  // somebody else changed on either side.
+  View halves() const;
+  void queue_rounding(CudaQueue& queue) const;
   std::byte* slot(size_t i) const { return slots_[i].data(); }
   size_t slots() const { return slots_.size(); }
   std::byte* states() const { return states_.data(); }
   void* parameter(const std::string& name) const;
+  void* half(const std::string& name) const;
   void* state(const std::string& name) const;
 
  private:
@@ -65,7 +73,9 @@ class DeviceModel {
   const std::vector<Storage>* host_slots_;
   Tuning& tuning_;
   DeviceArena arena_;
-  GpuMemory block_, states_;
+  GpuMemory block_, halves_, states_;
+  const Kernel* rounding_ = nullptr;  // of the block to 16 bits
+  bool halves_old_ = false;
   std::vector<GpuMemory> slots_;
   Newer parameters_newer_ = Newer::host, states_newer_ = Newer::host, slots_newer_ = Newer::host;
 };

@@ -189,7 +189,7 @@ void DeviceStep::end() {
   gpu_.check(gpu_.module().record_event(slot.done.get(), gpu_.queue().stream), "record an event");
   ++queued_;
   if (slot.work.part == Part::whole) model_.device_changed();
-  if (slot.work.part == Part::update) model_.device_changed_parameters(), model_.device_changed_slots();
+  if (slot.work.part == Part::update) model_.device_updated();
 }
 
 bool DeviceStep::queue_commit(bool take_means) {

@@ -397,8 +397,7 @@ void DeviceStep::update(const std::byte* gradient) {
   if (gradient) gpu_.upload(gradient_.data(), gradient, model_.model().params().block_bytes());
   start(slots_[queued_ % kInFlight], {.part = Part::update, .gather = true}, {}, {});
   norm_ = take().gradient_norm;
-  model_.device_changed_parameters();
-  model_.device_changed_slots();
+  model_.device_updated();
 }
 
 const DeviceStep::Work* DeviceStep::last_compute() const {
@@ -423,7 +422,7 @@ size_t DeviceStep::bytes() const { return gpu_.peak(); }
 
 DeviceMemory DeviceStep::memory() const {
   const size_t block = device_bytes(model_.model().params().block_bytes());
-  DeviceMemory held{.parameters = block,
+  DeviceMemory held{.parameters = block + (model_.halves().data ? device_bytes(half_block_bytes(model_.model().params())) : 0),
                     .states = device_bytes(model_.model().params().state_bytes().size()),
                     .gradients = gradient_.bytes() + words_.bytes() + scale_.bytes(),
                     .optimizer = model_.slots() * block + update_.bytes(),

@@ -52,6 +52,10 @@ DeviceUpdate::DeviceUpdate(DeviceModel& model, const Optimizer& optimizer, std::
   const auto block = [&](std::byte* data) { return flat_view(data, params.block_elements(), params.dtype()); };
   views_ = {block(gradient), block(model.block())};
   for (size_t i = 0; i < model.slots(); ++i) views_.push_back(block(model.slot(i)));
+  if (model.halves().data) {
+    views_.resize(1 + kUpdateHalves);
+    views_.push_back(model.halves());
+  }
   if (const char* op = optimizer.update_op()) {
     const KernelCall call = call_of(views_);
     const auto kernels = kernel_candidates(op, call, {.backend = Backend::cuda});
@@ -188,6 +192,12 @@ void DeviceUpdate::add(CudaUpdate* image, CudaStepRecord* record, const CudaScal
     piece.queue = [this, call](CudaQueue& queue) { model_.gpu().module().steps->constrain(call, queue); };
     pieces->push_back(std::move(piece));
   }
+  if (constraints_.empty() || !model_.halves().data) return;
+  DeviceWork rounding{.what = "the rounding of parameters"};
+  rounding.access.read(range_of(views_[1]));
+  rounding.access.write(range_of(model_.halves()));
+  rounding.queue = [this](CudaQueue& queue) { model_.queue_rounding(queue); };
+  pieces->push_back(std::move(rounding));
 }
 
 size_t DeviceUpdate::bytes() const {

@@ -143,7 +143,10 @@ RecomputeChoice PlanSet::choice(int64_t batch) {
   if (const auto known = plans_.find(batch); known != plans_.end()) return known->second;
   const Graph graph =
       kind_ == Kind::training ? model_.training_graph(batch) : model_.inference_graph(batch, kind_ == Kind::inference_with_loss);
-  const PlanOptions options{.backend = backend_, .external_outputs = gradient_outputs(graph), .tuning = tuning_};
+  const PlanOptions options{.backend = backend_,
+                            .external_outputs = gradient_outputs(graph),
+                            .halves = backend_ == Backend::cuda ? model_.spec().half : std::nullopt,
+                            .tuning = tuning_};
   if (plans_.size() >= 16) plans_.erase(plans_.begin());
   return plans_.emplace(batch, choose_recompute(graph, options, recompute_, room_, scopes_)).first->second;
 }

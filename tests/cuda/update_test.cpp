@@ -11,6 +11,7 @@
 #include "kernels/cuda/registry.h"
 #include "kernels/cuda/update.h"
 #include "kernels/flat_view.h"
+#include "kernels/half.h"
 #include "kernels/registry.h"
 #include "tests/cuda/shim/shim.h"
 
@@ -68,8 +69,15 @@ void run_reference(const Kernel& kernel, const std::vector<CudaUpdateWindow>& wi
   }
 }
 
+// The parameters in 16 bits, before and after.
+struct Halves {
+  Dtype dtype;
+  std::vector<uint16_t> values;
+};
+
 template <class T>
-Arrays<T> run_on_device(const Kernel& kernel, const std::vector<CudaUpdateWindow>& windows, const Arrays<T>& before, bool skip) {
+Arrays<T> run_on_device(const Kernel& kernel, const std::vector<CudaUpdateWindow>& windows, const Arrays<T>& before, bool skip,
+                        Halves* halves = nullptr) {
   std::vector<std::byte> call(sizeof(CudaUpdate) + windows.size() * sizeof(CudaUpdateWindow));
   const CudaUpdate head{.skip = skip, .windows = static_cast<int32_t>(windows.size())};
   std::memcpy(call.data(), &head, sizeof head);
@@ -83,7 +91,11 @@ Arrays<T> run_on_device(const Kernel& kernel, const std::vector<CudaUpdateWindow
   }
   CudaQueue queue;
   // What the rule has of states; the reference is given more and leaves them alone.
-  kernel.run({.in = views.data(), .out = views.data() + 1, .n_in = 1, .n_out = kMaxArrays - 1, .params = params.data(), .queue = &queue});
+  const shim::Array<uint16_t> rounded("the parameters in 16 bits", halves ? halves->values : std::vector<uint16_t>(), kBorder);
+  if (halves) views.push_back(flat_view(reinterpret_cast<const std::byte*>(rounded.data()), views[0].elements(), halves->dtype));
+  const int n_out = static_cast<int>(views.size()) - 1;
+  kernel.run({.in = views.data(), .out = views.data() + 1, .n_in = 1, .n_out = n_out, .params = params.data(), .queue = &queue});
+  if (halves) halves->values = rounded.read();
   EXPECT_EQ(queue.status, 0) << queue.failed;
   Arrays<T> after;
   for (const auto& array : arrays) after.push_back(array->read());
@@ -113,6 +125,26 @@ void expect_the_references_bits(const Kernel& kernel) {
       EXPECT_EQ(run_on_device(kernel, windows, before, true), before) << "skipped";
     }
   }
+}
+
+// What a cast of the updated parameters would give, in windows; between them, and in a step that is skipped, what was there.
+TEST(CudaUpdate, KeepsTheParametersIn16BitsToo) {
+  static_assert(kUpdateHalves == kMaxArrays - 1);
+  const size_t n = 2001;
+  const auto windows = windows_of(n);
+  for (const char* op : {"update_sgd", "update_adam"})
+    for (const Dtype dtype : {Dtype::bf16, Dtype::f16}) {
+      const Kernel& kernel = *kernel_of(cuda_kernel_lists(), op);
+      Halves halves{dtype, std::vector<uint16_t>(n, 0x1234)};
+      run_on_device(kernel, windows, values_of<float>(n), true, &halves);
+      EXPECT_EQ(halves.values, std::vector<uint16_t>(n, 0x1234)) << "skipped";
+      const Arrays<float> after = run_on_device(kernel, windows, values_of<float>(n), false, &halves);
+      std::vector<uint16_t> expected(n, 0x1234);
+      for (const CudaUpdateWindow& window : windows)
+        for (auto i = static_cast<size_t>(window.begin); i < static_cast<size_t>(window.end); ++i)
+          expected[i] = dtype == Dtype::bf16 ? bf16_from_float(after[1][i]) : f16_from_float(after[1][i]);
+      EXPECT_EQ(halves.values, expected) << op;
+    }
 }
 
 TEST(CudaUpdate, WindowsHaveTheReferencesBits) {

@@ -48,6 +48,7 @@ const Case kCases[] = {
     {"float64", &noisy_job, R"(, "precision": "float64")"},
     {"float64_clipped", &lenet_job, R"(, "precision": "float64", "clip": {"type": "norm", "threshold": 0.5})"},
     {"bf16", &noisy_job, R"(, "precision": "bf16")"},
+    {"bf16_constrained", &lenet_job, R"(, "precision": "bf16", "constraint": [{"type": "max_norm", "max": 0.4}])"},
     {"tf32", &lenet_job, R"(, "precision": "tf32")"},
 };
 
@@ -66,6 +67,23 @@ TEST_P(Device, HasTheBitsOfTheReference) {
     ASSERT_EQ(a.epoch_ends, b.epoch_ends);
   }
   EXPECT_EQ(bits_of(device), bits_of(reference));
+}
+
+// What a device keeps beside the parameters (those in 16 bits) follows when somebody else sets them.
+TEST(DeviceParameters, MayBeSetBetweenSteps) {
+  for (const char* precision : {"float32", "bf16", "fp16"}) {
+    const std::string more = R"(, "precision": ")" + std::string(precision) + R"(")";
+    Trainer device(lenet_job(more), kDevice), reference(lenet_job(more), kReference);
+    for (int step = 0; step < 4; ++step) {
+      if (step == 2)
+        for (Trainer* trainer : {&device, &reference}) {
+          auto* const values = reinterpret_cast<float*>(trainer->model().params().block());
+          for (int64_t i = 0; i < trainer->model().params().block_elements(); ++i) values[i] *= 0.75f;
+        }
+      device.step(), reference.step();
+    }
+    EXPECT_EQ(bits_of(device), bits_of(reference)) << precision;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Jobs, Device, testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });

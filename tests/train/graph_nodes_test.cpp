@@ -41,6 +41,7 @@ struct Case {
   const char* name;
   std::string network;
   int batch, most_nodes;
+  const char* precision = "float32";
 };
 
 // The pieces of the plan alone, at addresses that nobody touches.
@@ -49,12 +50,12 @@ StepOrder order_of(Trainer& trainer, int64_t batch, int branches) {
   const auto plan = set.plan(batch);
   uintptr_t next = uintptr_t{1} << 32;
   const auto place = [&](size_t bytes) { return reinterpret_cast<void*>(std::exchange(next, next + (bytes + 255) / 256 * 256)); };
-  std::vector<void*> parameters, states, outputs, tables;
+  std::vector<void*> parameters, halves, states, outputs, tables;
   Params& params = trainer.model().params();
   const auto window = [&](const std::string& name) {
     return place(static_cast<size_t>(params.windows()[static_cast<size_t>(params.find(name))].elements) * 4);
   };
-  for (const std::string& name : plan->parameters()) parameters.push_back(window(name));
+  for (const std::string& name : plan->parameters()) parameters.push_back(window(name)), halves.push_back(window(name));
   for (size_t i = 0; i < plan->states().size(); ++i) states.push_back(place(1 << 16));
   for (const std::string& name : plan->external_outputs()) outputs.push_back(window(name.substr(5)));
   for (const Tensor& table : plan->tables()) tables.push_back(place(table.bytes()));
@@ -63,7 +64,8 @@ StepOrder order_of(Trainer& trainer, int64_t batch, int branches) {
                      .states = states,
                      .outputs = outputs,
                      .tables = tables,
-                     .packed = static_cast<std::byte*>(place(plan->packed_bytes()))});
+                     .packed = static_cast<std::byte*>(place(plan->packed_bytes())),
+                     .halves = halves});
   for (size_t i = 0; i < plan->inputs().size(); ++i) run.set_input(static_cast<int>(i), place(1 << 24));
   std::vector<StepAccess> accesses;
   for (size_t i = 0; i < plan->steps().size(); ++i) accesses.push_back(run.access(i));
@@ -75,6 +77,7 @@ class GraphNodes : public testing::TestWithParam<Case> {};
 TEST_P(GraphNodes, AreFew) {
   const Case& of = GetParam();
   Job job = job_of(of.network);
+  job.set("precision", "\"" + std::string(of.precision) + "\"");
   job.set("data.batch", std::to_string(of.batch));
   job.set("data.train.size", std::to_string(2 * of.batch));
   Trainer trainer(job, {.backend = Backend::cuda});
@@ -89,7 +92,8 @@ TEST_P(GraphNodes, AreFew) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, GraphNodes,
-                         testing::Values(Case{"lenet", kLenet, 32, 20}, Case{"mlp", kMlp, 128, 16}, Case{"resnet20", resnet20(), 64, 214}),
+                         testing::Values(Case{"lenet", kLenet, 32, 20}, Case{"mlp", kMlp, 128, 16}, Case{"resnet20", resnet20(), 64, 214},
+                                         Case{"resnet20_bf16", resnet20(), 64, 300, "bf16"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

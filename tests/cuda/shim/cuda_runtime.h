@@ -27,6 +27,9 @@ extern dim3 threadIdx, blockIdx, blockDim, gridDim;  // of the fiber that runs
 struct alignas(16) float4 {
   float x, y, z, w;
 };
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
