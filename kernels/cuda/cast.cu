@@ -1,8 +1,10 @@
-// cast: each element is read and written once.
+// cast: each element is read and written once. Several operands at once are gradients of 16 bits that become f32, eight elements a thread.
 #include "kernels/cuda/moves.cuh"
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/halves.cuh"
+#include "kernels/dtype_kinds.h"
 #include "kernels/ops/cast.h"
 #include "kernels/registry.h"
 
@@ -22,12 +24,69 @@ __global__ void __launch_bounds__(kThreads) cast_kernel(Elements in, Elements ou
   }
 }
 
+constexpr int kWidened = 64;  // operands a launch
+
+struct Widening {
+  const uint16_t* from;
+  float* to;
+  int64_t n, vectors;  // of eight elements, where both are on their borders
+  int64_t end;         // one behind its last block
+};
+
+struct Widenings {
+  Widening of[kWidened];
+  bool bf16;
+};
+
+__global__ void __launch_bounds__(kThreads) widen_kernel(const __grid_constant__ Widenings all) {
+  int which = 0;
+  while (blockIdx.x >= all.of[which].end) ++which;
+  const Widening& own = all.of[which];
+  const int64_t first = which > 0 ? all.of[which - 1].end : 0, step = (own.end - first) * kThreads;
+  const int64_t begin = (blockIdx.x - first) * kThreads + threadIdx.x;
+  const auto bits = [&](uint32_t half) { return bits_from_float(float_from_half(static_cast<uint16_t>(half), all.bf16)); };
+#pragma unroll 1
+  for (int64_t i = begin; i < own.vectors; i += step) {
+    const uint4 raw = reinterpret_cast<const uint4*>(own.from)[i];
+    auto* const to = reinterpret_cast<uint4*>(own.to) + 2 * i;
+    to[0] = {bits(raw.x), bits(raw.x >> 16), bits(raw.y), bits(raw.y >> 16)};
+    to[1] = {bits(raw.z), bits(raw.z >> 16), bits(raw.w), bits(raw.w >> 16)};
+  }
+#pragma unroll 1
+  for (int64_t i = 8 * own.vectors + begin; i < own.n; i += step) own.to[i] = float_from_half(own.from[i], all.bf16);
+}
+
+void widen(const KernelCall& call) {
+  Launches on(*call.queue, "cast");
+  for (int done = 0; done < call.n_out;) {
+    Widenings all = {.bf16 = call.in[0].dtype == Dtype::bf16};
+    int64_t blocks = 0;
+    for (int k = 0; k < kWidened && done < call.n_out; ++k, ++done) {
+      const View &in = call.in[done], &out = call.out[done];
+      const int64_t n = out.elements();
+      blocks += max(int64_t{1}, blocks_for(n / 8));
+      all.of[k] = {in.as<uint16_t>(), out.as<float>(), n, on_vector_border(in.data) && on_vector_border(out.data) ? n / 8 : 0, blocks};
+    }
+    on.launch(widen_kernel, blocks, kThreads, all);
+  }
+}
+
+const char* decline(const KernelCall& call) {
+  if (call.n_out == 1) return nullptr;
+  for (int i = 0; i < call.n_out; ++i)
+    if (call.in[i].dtype != call.in[0].dtype || !is_half(call.in[i].dtype) || call.out[i].dtype != Dtype::f32 || call.accumulate ||
+        !call.in[i].contiguous() || !call.out[i].contiguous())
+      return "of several operands only contiguous ones of one type of 16 bits, to f32";
+  return nullptr;
+}
+
 void cast(const KernelCall& call) {
+  if (call.n_out > 1) return widen(call);
   Launches on(*call.queue, "cast");
   cast_elements(on, call.in[0], call.out[0], make_walk<2>(call.out[0], {&call.in[0], &call.out[0]}), call.accumulate);
 }
 
-const Kernel kKernels[] = {{.op = "cast", .name = "cast", .backend = Backend::cuda, .run = cast, .accumulates = true}};
+const Kernel kKernels[] = {{.op = "cast", .name = "cast", .backend = Backend::cuda, .decline = decline, .run = cast, .accumulates = true}};
 
 }  // namespace
 

@@ -1,7 +1,7 @@
 // update_<rule>: one launch for all windows of a block (update.h). The gradient, the parameter and each state are read once, parameter and
-// states written once: 28 bytes an element for Adam, and 2 for the copy in 16 bits that mixed precision keeps. A block of threads takes one run of the parameters, so that its threads seldom come to
-// another window, whose scalars they then read and round. The bits are the host's: the same arithmetic (update_rules.h), and no contraction in
-// this module.
+// states written once: 28 bytes an element for Adam, and 6 more where mixed precision keeps the parameters in 16 bits too. A block of threads
+// takes one run of the parameters, so that its threads seldom come to another window, whose scalars they then read and round. The bits are the
+// host's: the same arithmetic (update_rules.h), and no contraction in this module.
 #include "kernels/cuda/update.h"
 
 #include "kernels/cuda/device.cuh"
@@ -46,6 +46,24 @@ struct Updater {
   float decay;
 };
 
+// The parameters of a block's run in 16 bits: each thread those that it has updated, which it need not wait for. A function of its own, which
+// all rules share.
+__device__ __attribute__((noinline)) void round_run(const float* from, uint16_t* to, bool bf16, int64_t begin, int64_t end) {
+  constexpr int kLanes = Vector<float>::kLanes;
+#pragma unroll 1
+  for (int64_t i = begin + int64_t{threadIdx.x} * kLanes; i < end; i += int64_t{blockDim.x} * kLanes) {
+    if (i + kLanes <= end) {
+      const Vector<float> p = *reinterpret_cast<const Vector<float>*>(from + i);
+      const auto pair = [&](int l) {
+        return half_from_float(p.lane[l], bf16) | static_cast<uint32_t>(half_from_float(p.lane[l + 1], bf16)) << 16;
+      };
+      *reinterpret_cast<uint2*>(to + i) = {pair(0), pair(2)};
+    } else {
+      for (int64_t j = i; j < end; ++j) to[j] = half_from_float(from[j], bf16);
+    }
+  }
+}
+
 // Elements i .. i + kLanes - 1, all of them in the window.
 template <class Rule>
 __device__ void update_vector(const Updater<Rule>& update, const Block& block, int64_t i) {
@@ -59,13 +77,6 @@ __device__ void update_vector(const Updater<Rule>& update, const Block& block, i
     for (int s = 0; s < Rule::kSlots; ++s) states[s].lane[l] = state[s];
   }
   at(block.parameter) = parameter;
-  if (block.half != nullptr) {
-    const auto pair = [&](int l) {
-      return half_from_float(parameter.lane[l], block.bf16) | static_cast<uint32_t>(half_from_float(parameter.lane[l + 1], block.bf16))
-                                                                  << 16;
-    };
-    *reinterpret_cast<uint2*>(block.half + i) = {pair(0), pair(2)};
-  }
   for (int s = 0; s < Rule::kSlots; ++s) at(block.state[s]) = states[s];
 }
 
@@ -74,7 +85,6 @@ __device__ void update_one(const Updater<Rule>& update, const Block& block, int6
   float state[kMaxSlots] = {};
   for (int s = 0; s < Rule::kSlots; ++s) state[s] = block.state[s][i];
   update(block.gradient[i], block.parameter[i], state);
-  if (block.half != nullptr) block.half[i] = half_from_float(block.parameter[i], block.bf16);
   for (int s = 0; s < Rule::kSlots; ++s) block.state[s][i] = state[s];
 }
 
@@ -110,6 +120,7 @@ __global__ void __launch_bounds__(kThreads) update_kernel(const CudaUpdate* call
     }
     while (window < count && windows[window].end <= i) ++window;
   }
+  if (block.half != nullptr) round_run(block.parameter, block.half, block.bf16, begin, end);
 }
 
 template <class Rule>

@@ -6,17 +6,20 @@
 namespace perigee {
 namespace {
 
-void run(const KernelCall& call) {
-  const View &in = call.in[0], &out = call.out[0];
+void run_one(const View& in, const View& out, bool accumulate) {
   with_computing_type(in.dtype, [&](auto zero) {
     using T = decltype(zero);
     for_each_index(out.rank, out.dims, [&](const int64_t* index) {
       const int64_t offset = offset_of(out, index);
       const T x = load_as<T>(in, offset_of(in, index));
-      if (call.accumulate) store_as<double>(out, offset, load_as<double>(out, offset) + static_cast<double>(x));
+      if (accumulate) store_as<double>(out, offset, load_as<double>(out, offset) + static_cast<double>(x));
       else store_as<T>(out, offset, x);
     });
   });
+}
+
+void run(const KernelCall& call) {
+  for (int i = 0; i < call.n_out; ++i) run_one(call.in[i], call.out[i], call.accumulate);
 }
 
 constexpr Kernel kKernels[] = {{.op = "cast", .name = "ref", .run = run, .accumulates = true}};

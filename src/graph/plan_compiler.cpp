@@ -255,7 +255,7 @@ bool PlanCompiler::reuse_input(const Node& node, const PlanStep& step, Operand& 
 }
 
 void PlanCompiler::add_node(const Node& node) {
-  if (add_alias(node) || fill_once(node) || read_half(node)) return;
+  if (add_alias(node) || fill_once(node) || read_half(node) || widen_later(node)) return;
   if (const auto sum = joined_.find(node.id); sum != joined_.end()) {
     at({node.id, 0}) = at(sum->second);
     return;
@@ -405,6 +405,7 @@ void PlanCompiler::add_step(const Node& node, PlanStep step) {
 }
 
 void PlanCompiler::finish() {
+  if (!widenings_.out.empty()) widen();
   const int end = static_cast<int>(plan_->steps_.size());
   const auto keep = [&](ValueId id) {
     touch(at(id), end);

@@ -47,6 +47,8 @@ class PlanCompiler {
   bool takes_any_order(const Node& node, size_t operand) const;
   bool fill_once(const Node& node);
   bool read_half(const Node& node);
+  bool widen_later(const Node& node);
+  void widen();
   void find_joins();
   bool join(const Node& node, PlanStep& step);
   [[noreturn]] void no_kernel(const Node& node, const PlanStep& step) const;
@@ -70,6 +72,7 @@ class PlanCompiler {
   std::map<std::pair<ValueId, bool>, Operand> copies_;
   std::map<int, ValueId> joins_, joined_;  // node to what its result is added to; sum to what became it
   std::vector<int> packed_buffers_;
+  PlanStep widenings_;  // of gradients in 16 bits that nobody has widened yet
 };
 
 }  // namespace perigee

@@ -3,10 +3,13 @@
 // residual's two ways), the later convolution's gradient is added to the earlier one's memory by the kernel that computes it. Where only our own
 // kernels take an op, operands lie as their other users want them.
 #include <algorithm>
+#include <climits>
 #include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 
+#include "kernels/dtype_kinds.h"
 #include "src/graph/plan_compiler.h"
 
 namespace perigee {
@@ -68,6 +71,37 @@ bool PlanCompiler::read_half(const Node& node) {
   operand.view.dtype = *options_.halves;
   at({node.id, 0}) = operand;
   return true;
+}
+
+// A gradient in 16 bits that goes to the caller: many of them are widened by one launch, but not so many that sums over several GPUs, which
+// wait for whole buckets, could no longer begin while the rest is computed.
+bool PlanCompiler::widen_later(const Node& node) {
+  constexpr size_t kAtOnce = size_t{8} << 20;
+  if (options_.backend != Backend::cuda || !is_op(node, "cast") || external_index({node.id, 0}) < 0) return false;
+  const Operand in = at(node.inputs[0]);
+  if (in.place != Place::arena || !is_half(in.view.dtype) || !in.view.contiguous() || node.outputs[0].dtype != Dtype::f32) return false;
+  for (const Node& user : graph_.nodes())
+    if (live_[static_cast<size_t>(user.id)] && std::find(user.inputs.begin(), user.inputs.end(), ValueId{node.id, 0}) != user.inputs.end())
+      return false;  // it wants it now
+  const Operand out = output_operand(node, 0, false);
+  at({node.id, 0}) = out;
+  buffers_[static_cast<size_t>(in.index)].last_step = INT_MAX;  // until widen()
+  widenings_.in.push_back(in);
+  widenings_.out.push_back(out);
+  widenings_.flops += static_cast<double>(out.view.elements());
+  if (widenings_.flops * sizeof(float) >= kAtOnce) widen();
+  return true;
+}
+
+void PlanCompiler::widen() {
+  PlanStep step = std::exchange(widenings_, {});
+  step.op = &op_named("cast");
+  step.scope = "gradients";
+  for (const Operand& in : step.in) buffers_[static_cast<size_t>(in.index)].last_step = static_cast<int>(plan_->steps_.size());
+  Node node{.op = step.op, .scope = step.scope};
+  for (const Operand& out : step.out)
+    node.outputs.push_back({out.view.dtype, Shape(std::vector<int64_t>(out.view.dims, out.view.dims + out.view.rank))});
+  add_step(node, std::move(step));
 }
 
 void PlanCompiler::find_joins() {

@@ -127,7 +127,7 @@ void expect_the_references_bits(const Kernel& kernel) {
   }
 }
 
-// What a cast of the updated parameters would give, in windows; between them, and in a step that is skipped, what was there.
+// What a cast of the updated block would give; in a step that is skipped, what was there.
 TEST(CudaUpdate, KeepsTheParametersIn16BitsToo) {
   static_assert(kUpdateHalves == kMaxArrays - 1);
   const size_t n = 2001;
@@ -139,12 +139,44 @@ TEST(CudaUpdate, KeepsTheParametersIn16BitsToo) {
       run_on_device(kernel, windows, values_of<float>(n), true, &halves);
       EXPECT_EQ(halves.values, std::vector<uint16_t>(n, 0x1234)) << "skipped";
       const Arrays<float> after = run_on_device(kernel, windows, values_of<float>(n), false, &halves);
-      std::vector<uint16_t> expected(n, 0x1234);
-      for (const CudaUpdateWindow& window : windows)
-        for (auto i = static_cast<size_t>(window.begin); i < static_cast<size_t>(window.end); ++i)
-          expected[i] = dtype == Dtype::bf16 ? bf16_from_float(after[1][i]) : f16_from_float(after[1][i]);
+      std::vector<uint16_t> expected(n);
+      for (size_t i = 0; i < n; ++i) expected[i] = dtype == Dtype::bf16 ? bf16_from_float(after[1][i]) : f16_from_float(after[1][i]);
       EXPECT_EQ(halves.values, expected) << op;
     }
+}
+
+// Gradients that several layers left in 16 bits, by one call: every number there is, sizes that are no multiples of a vector, more operands
+// than a launch takes, and some that begin between the borders of vectors.
+TEST(CudaCast, WidensManyAtOnce) {
+  for (const Dtype dtype : {Dtype::bf16, Dtype::f16}) {
+    std::vector<uint16_t> numbers(3 * (1 << 16));
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<uint16_t>(i);
+    std::vector<std::pair<size_t, size_t>> windows;  // first, elements
+    for (size_t first = 0; windows.size() < 70; first += 1000) windows.emplace_back(first + windows.size() % 3, 1 + 13 * windows.size());
+    windows.emplace_back(1 << 16, 1 << 16);
+    for (const shim::Order order : shim::kOrders) {
+      shim::set_order(order);
+      const shim::Array<uint16_t> from("gradients in 16 bits", numbers, kBorder);
+      const shim::Array<float> to("gradients", std::vector<float>(numbers.size(), -5), kBorder);
+      std::vector<View> in, out;
+      std::vector<float> expected(numbers.size(), -5);
+      for (const auto& [first, n] : windows) {
+        in.push_back(flat_view(reinterpret_cast<const std::byte*>(from.data() + first), static_cast<int64_t>(n), dtype));
+        out.push_back(flat_view(reinterpret_cast<const std::byte*>(to.data() + first), static_cast<int64_t>(n), Dtype::f32));
+        for (size_t i = first; i < first + n; ++i)
+          expected[i] = dtype == Dtype::bf16 ? float_from_bf16(numbers[i]) : float_from_f16(numbers[i]);
+      }
+      CudaQueue queue;
+      const int count = static_cast<int>(windows.size());
+      const KernelCall call{.in = in.data(), .out = out.data(), .n_in = count, .n_out = count, .queue = &queue};
+      const Kernel& kernel = *kernel_of(cuda_kernel_lists(), "cast");
+      EXPECT_EQ(kernel.decline(call), nullptr);
+      kernel.run(call);
+      EXPECT_EQ(std::memcmp(to.read().data(), expected.data(), expected.size() * sizeof(float)), 0) << shim::name_of(order);
+      out.back().dtype = Dtype::f64;
+      EXPECT_NE(kernel.decline(call), nullptr);
+    }
+  }
 }
 
 TEST(CudaUpdate, WindowsHaveTheReferencesBits) {
