@@ -210,7 +210,8 @@ SharedBytes spoilt(const SharedBytes& payload, size_t how) {
   if (how == 0) bytes[0] ^= std::byte{0xff};
   else if (how == 1) bytes.resize(bytes.size() - 5);
   else if (how == 2) bytes.resize(7);
-  else bytes.resize(bytes.size() + 4096);
+  else if (how == 3) bytes.resize(bytes.size() + 4096);
+  else std::fill(bytes.begin() + kPayloadHeader, bytes.end(), std::byte{0xff});  // which who reads the body sees
   return std::make_shared<const std::vector<std::byte>>(std::move(bytes));
 }
 
@@ -240,7 +241,7 @@ TEST(ReplicaOnDevice, RoundsThatComeToNothingLeaveWhatTheyLeaveOnTheHost) {
     both([&](Nodes& nodes) {
       const ApplyOrder right = gathered(nodes, 2);
       const uint64_t hash = nodes[0]->trainer.hash();
-      for (size_t how = 0; how < 4; ++how) {
+      for (size_t how = 0; how < 5; ++how) {
         ApplyOrder wrong = right;
         wrong.payloads[1].bytes = spoilt(right.payloads[1].bytes, how);
         EXPECT_EQ(nodes[0]->trainer.apply(wrong, nodes[0]->row()), std::optional<size_t>(1)) << how;
