@@ -53,6 +53,11 @@ const char* decline_layout(const KernelCall& call) {
   return nullptr;
 }
 
+// gelu is a program of element-wise ops here, fused behind the product.
+const char* decline_activation(const KernelCall& call) {
+  return call.as<LinearParams>().activation == LinearActivation::gelu_tanh ? "no gelu in the product" : decline_layout(call);
+}
+
 // Forward, examples in the lanes.
 
 constexpr int kRowVectors = kAccumulators > 12 ? 4 : 3;
@@ -65,7 +70,7 @@ struct Chunks {
 };
 
 const char* decline_by_rows(const KernelCall& call) {
-  if (const char* reason = decline_layout(call)) return reason;
+  if (const char* reason = decline_activation(call)) return reason;
   const int64_t rows = matrix(call.out[0]).rows, lanes = (rows + kLanes - 1) / kLanes * kLanes;
   return rows * 4 < lanes * 3 ? "too few rows to fill the lanes" : nullptr;
 }
@@ -150,30 +155,22 @@ void run_packed(const KernelCall& call) {
 
 // Gradients.
 
-size_t scratch_masked(const KernelCall& call) {
-  if (call.n_in < 3 || !call.in[2].data) return 0;
-  const Matrix dy = matrix(call.in[0]);
-  return static_cast<size_t>(dy.rows * dy.columns) * sizeof(float);
+// What relu below stopped goes no further.
+void mask(const Matrix& dx, const Matrix& y) {
+  for (int64_t r = 0; r < dx.rows; ++r) {
+    const float* value = y.data + r * y.stride;
+    float* to = dx.data + r * dx.stride;
+    for (int64_t j = 0; j < dx.columns; ++j) to[j] = value[j] > 0 ? to[j] : 0.0f;
+  }
 }
 
-// dz of ops/linear.h: dy itself, or its masked copy in scratch.
-Matrix masked(const KernelCall& call) {
-  Matrix dz = matrix(call.in[0]);
-  if (call.n_in < 3 || !call.in[2].data) return dz;
-  const Matrix y = matrix(call.in[2]);
-  float* out = static_cast<float*>(call.scratch);
-  for (int64_t r = 0; r < dz.rows; ++r) {
-    const float *g = dz.data + r * dz.stride, *value = y.data + r * y.stride;
-    float* to = out + r * dz.columns;
-    for (int64_t j = 0; j < dz.columns; ++j) to[j] = value[j] > 0 ? g[j] : 0.0f;
-  }
-  dz.data = out;
-  dz.stride = dz.columns;
-  return dz;
+const char* decline_grad_input(const KernelCall& call) {
+  if (call.n_in > 2 && call.in[2].data && call.accumulate) return "a masked sum is not added";
+  return decline_activation(call);
 }
 
 void run_grad_input(const KernelCall& call) {
-  const Matrix dz = masked(call), w = matrix(call.in[1]), dx = matrix(call.out[0]);
+  const Matrix dz = matrix(call.in[0]), w = matrix(call.in[1]), dx = matrix(call.out[0]);
   multiply<true>({.m = dz.rows,
                   .n = dx.columns,
                   .k = dz.columns,
@@ -184,6 +181,7 @@ void run_grad_input(const KernelCall& call) {
                   .c = dx.data,
                   .ldc = dx.stride,
                   .finish = {.accumulate = call.accumulate}});
+  if (call.n_in > 2 && call.in[2].data) mask(dx, matrix(call.in[2]));
 }
 
 void column_sums(const Matrix& dz, bool accumulate, float* sums) {
@@ -197,7 +195,7 @@ void column_sums(const Matrix& dz, bool accumulate, float* sums) {
 }
 
 void run_grad_weight(const KernelCall& call) {
-  const Matrix dz = masked(call), x = matrix(call.in[1]), dw = matrix(call.out[0]);
+  const Matrix dz = matrix(call.in[0]), x = matrix(call.in[1]), dw = matrix(call.out[0]);
   multiply_by_rows<false>({.m = dz.columns,
                            .n = x.columns,
                            .k = dz.rows,
@@ -224,7 +222,7 @@ const Kernel kKernels[] = {
      .name = "packed",
      .backend = Backend::cpu,
      .isa = Isa::PERIGEE_ISA,
-     .decline = decline_layout,
+     .decline = decline_activation,
      .run = run_packed,
      .packed_bytes = packed_bytes,
      .pack = pack,
@@ -233,9 +231,8 @@ const Kernel kKernels[] = {
      .name = "tiles",
      .backend = Backend::cpu,
      .isa = Isa::PERIGEE_ISA,
-     .decline = decline_layout,
+     .decline = decline_grad_input,
      .run = run_grad_input,
-     .scratch_bytes = scratch_masked,
      .accumulates = true},
     {.op = "linear_grad_weight",
      .name = "tiles",
@@ -243,7 +240,6 @@ const Kernel kKernels[] = {
      .isa = Isa::PERIGEE_ISA,
      .decline = decline_layout,
      .run = run_grad_weight,
-     .scratch_bytes = scratch_masked,
      .accumulates = true},
 };
 

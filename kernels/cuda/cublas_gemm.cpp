@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "kernels/cuda/counters.h"
 #include "kernels/cuda/libraries.h"
+#include "kernels/cuda/library_cache.h"
 
 namespace perigee {
 namespace {
@@ -111,7 +111,7 @@ Gemm transposed(const Gemm& g) {
 
 // A result whose columns lie without gaps is the transposed product's.
 Gemm oriented(const Gemm& g) {
-  const bool plain = g.bias == nullptr && g.row_sums == nullptr;
+  const bool plain = g.bias == nullptr && g.row_sums == nullptr && g.kept == nullptr;
   return plain && g.c.column_stride != 1 && g.n != 1 && (g.c.row_stride == 1 || g.m == 1) ? transposed(g) : g;
 }
 
@@ -121,7 +121,9 @@ uint32_t alignment_of(const void* data) {
 }
 
 // Of the result and what the epilogue reads or writes beside it: one preference is all that cuBLASLt takes for both.
-uint32_t result_alignment(const Gemm& g) { return std::min({alignment_of(g.c.data), alignment_of(g.bias), alignment_of(g.row_sums)}); }
+uint32_t result_alignment(const Gemm& g) {
+  return std::min({alignment_of(g.c.data), alignment_of(g.bias), alignment_of(g.row_sums), alignment_of(g.kept)});
+}
 
 // What descriptors and algorithms depend on.
 using Key = std::array<int64_t, 24>;
@@ -143,6 +145,7 @@ Key key_of(const Gemm& g, const Product& product, const CudaQueue& queue, cublas
   size_t at = 13;
   for (const Stored* stored : {&product.left, &product.right, &product.result})
     key[at++] = stored->leading, key[at++] = stored->batch_stride, key[at++] = stored->transposed;
+  key[at] = g.kept_stride;
   return key;
 }
 
@@ -172,7 +175,7 @@ struct State : CudaLibraryState {
     if (handle != nullptr) lt().Destroy(handle);
   }
   cublasLtHandle_t handle = nullptr;
-  std::unordered_map<Key, Prepared, KeyHash> prepared;
+  LibraryCache<Key, Prepared, KeyHash> prepared;
 };
 
 template <class T>
@@ -192,6 +195,11 @@ cublasLtMatrixLayout_t layout_of(const Stored& stored, Dtype dtype, int64_t batc
 
 cublasLtEpilogue_t epilogue_of(const Gemm& g) {
   if (g.row_sums != nullptr) return CUBLASLT_EPILOGUE_BGRADB;
+  if (g.gelu == Gemm::Gelu::slope) return CUBLASLT_EPILOGUE_DGELU;
+  if (g.gelu == Gemm::Gelu::value) {
+    if (g.kept != nullptr) return g.bias != nullptr ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    return g.bias != nullptr ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  }
   if (g.bias != nullptr) return g.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
   return g.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -204,13 +212,15 @@ void describe(const Gemm& g, const Product& product, bool tf32, cublasLtEpilogue
   set(p->operation, CUBLASLT_MATMUL_DESC_TRANSB, product.right.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(p->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
   if (g.bias != nullptr || g.row_sums != nullptr) set(p->operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(g.result));
+  if (g.kept != nullptr) set(p->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.kept_stride);
   p->left = layout_of(product.left, g.dtype, g.batches);
   p->right = layout_of(product.right, g.dtype, g.batches);
   p->result = layout_of(product.result, g.result, g.batches);
 }
 
-// The bias belongs to the operation's description, though only its address changes from call to call.
+// What an epilogue reads or writes belongs to the operation's description, though only its address changes from call to call.
 void point(const Gemm& g, const Prepared& p) {
+  if (g.kept != nullptr) set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.kept);
   const void* const bias = g.row_sums != nullptr ? g.row_sums : g.bias;
   if (bias != nullptr) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
 }
@@ -237,7 +247,7 @@ cublasStatus_t choose(cublasLtHandle_t handle, const Gemm& g, uint64_t workspace
     if (found[static_cast<size_t>(i)].state == CUBLAS_STATUS_SUCCESS)
       p->algorithms[static_cast<size_t>(p->count++)] = found[static_cast<size_t>(i)].algo;
   // Nothing is known for it; an epilogue that does not go with the types or layouts may be called invalid too.
-  const bool more = g.bias != nullptr || g.row_sums != nullptr || g.relu;
+  const bool more = g.bias != nullptr || g.row_sums != nullptr || g.relu || g.gelu != Gemm::Gelu::none;
   const bool unknown = status == CUBLAS_STATUS_NOT_SUPPORTED || (more && status == CUBLAS_STATUS_INVALID_VALUE);
   return unknown ? CUBLAS_STATUS_SUCCESS : status;
 }
@@ -266,9 +276,11 @@ const char* gemm_declines(const Gemm& gemm) {
   if (!floating(gemm.dtype) || !floating(gemm.result)) return "only floating-point numbers";
   if (gemm.dtype != gemm.result && !(gemm.result == Dtype::f32 && gemm.dtype != Dtype::f64)) return "mixed dtypes";
   if (gemm.m == 0 || gemm.n == 0 || gemm.k == 0 || gemm.batches == 0) return "no elements";
-  const bool plain = gemm.bias == nullptr && !gemm.relu && gemm.row_sums == nullptr;
-  if (gemm.dtype == Dtype::f64 && !plain) return "no epilogue in f64";
-  if (gemm.relu && gemm.accumulate) return "relu of a sum is not added";
+  const bool active = gemm.relu || gemm.gelu != Gemm::Gelu::none;
+  if (gemm.dtype == Dtype::f64 && (active || gemm.bias != nullptr || gemm.row_sums != nullptr)) return "no epilogue in f64";
+  if (active && gemm.accumulate) return "an activation is not added";
+  if (gemm.kept != nullptr && (gemm.kept_stride % 8 != 0 || gemm.kept_stride < gemm.n))
+    return "rows beside the result are no multiple of 8 apart";
   Product product;
   return lay_out(oriented(gemm), &product);
 }
@@ -281,10 +293,8 @@ bool queue_gemm(const Gemm& gemm, CudaQueue& queue, const char* kernel) {
   if (lay_out(g, &product) != nullptr) return false;
   const cublasLtEpilogue_t epilogue = epilogue_of(g);
   const Key key = key_of(g, product, queue, epilogue);
-  // None is ever dropped: a captured graph runs on without asking, but the same shape captured again must find its algorithm, since a
-  // question to the library is not for a capture.
-  const auto [place, fresh] = state.prepared.try_emplace(key);
-  Prepared& p = place->second;
+  bool fresh = false;
+  Prepared& p = state.prepared.at(key, &fresh);
   if (fresh) describe(g, product, queue.tf32, epilogue, &p);
   point(g, p);
   cublasStatus_t status = fresh ? choose(state.handle, g, queue.workspace_bytes, &p) : CUBLAS_STATUS_SUCCESS;
@@ -292,7 +302,7 @@ bool queue_gemm(const Gemm& gemm, CudaQueue& queue, const char* kernel) {
   if (status == CUBLAS_STATUS_SUCCESS) status = multiply(state.handle, g, p, queue);
   if (status != CUBLAS_STATUS_SUCCESS) {
     report_library(queue, kernel, lt().GetStatusName(status));
-    state.prepared.erase(place);
+    state.prepared.erase(key);
   }
   return true;
 }

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <unordered_map>
 #include <utility>
 
 #include "kernels/cuda/counters.h"
+#include "kernels/cuda/library_cache.h"
 
 namespace perigee {
 namespace {
@@ -110,7 +110,6 @@ struct KeyHash {
   }
 };
 
-// Grows with the shapes of the queue's plans, which are bounded; nothing goes before the queue does, since captured graphs hold on to it.
 struct State : CudaLibraryState {
   State() { status = cudnn().create(&handle); }
   ~State() override {
@@ -119,7 +118,7 @@ struct State : CudaLibraryState {
   }
   cudnnStatus_t status;
   cudnnHandle_t handle = nullptr;
-  std::unordered_map<CudnnKey, Plans, KeyHash> plans;
+  LibraryCache<CudnnKey, Plans, KeyHash> plans;
 };
 
 CudnnKey key_of(const CudnnGraph& graph, int64_t alignment, const CudaQueue& queue) {
@@ -217,7 +216,8 @@ bool queue_cudnn_graph(const CudnnGraph& graph, std::span<const CudnnOperand> op
   if (status == CUDNN_STATUS_SUCCESS) status = cudnn().set_stream(state.handle, static_cast<cudaStream_t>(queue.stream));
   if (status == CUDNN_STATUS_SUCCESS) {
     const int64_t alignment = alignment_of(operands);
-    Plans& plans = state.plans[key_of(graph, alignment, queue)];
+    bool fresh = false;
+    Plans& plans = state.plans.at(key_of(graph, alignment, queue), &fresh);
     const Plans::Usable* const found = find_plan(graph, alignment, {.handle = state.handle}, queue, &plans);
     if (found == nullptr) return false;
     queue.taken = std::max(queue.taken, static_cast<int>(found - plans.usable.data()));

@@ -4,11 +4,11 @@
 #include <cuda.h>
 
 #include <cstring>
-#include <unordered_map>
 
 #include "kernels/cuda/counters.h"
 #include "kernels/cuda/fused_source.h"
 #include "kernels/cuda/libraries.h"
+#include "kernels/cuda/library_cache.h"
 #include "kernels/cuda/nvrtc_cache.h"
 #include "kernels/ops/fused.h"
 #include "kernels/registry.h"
@@ -59,9 +59,8 @@ struct Compiled {
   std::string failure;  // why there is no function
 };
 
-// Grows with the calls of the queue's plans, which are bounded; nothing goes before the queue does, since captured graphs hold on to it.
 struct State : CudaLibraryState {
-  std::unordered_map<std::string, Compiled> compiled;
+  LibraryCache<std::string, Compiled> compiled;
 };
 
 const View& operand(const KernelCall& call, int i) { return i < call.n_in ? call.in[i] : call.out[i - call.n_in]; }
@@ -106,9 +105,8 @@ void run(const KernelCall& call) {
   CudaQueue& queue = *call.queue;
   if (queue.status != 0) return;
   auto& state = queue.libraries->state<State>(CudaLibrary::nvrtc);
-  std::string key = key_of(call);
-  const auto [place, fresh] = state.compiled.try_emplace(std::move(key));
-  Compiled& made = place->second;
+  bool fresh = false;
+  Compiled& made = state.compiled.at(key_of(call), &fresh);
   if (fresh) compile(call, &made);
   if (made.function == nullptr) return report_library(queue, "fused nvrtc", made.failure.c_str());
   void* pointers[kFusedInputs + kFusedOutputs];

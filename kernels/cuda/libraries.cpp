@@ -7,8 +7,13 @@
 #include <cstdlib>
 #include <string>
 
+#include "kernels/cuda/library_cache.h"
+
 namespace perigee {
 namespace {
+
+thread_local int captures = 0;
+thread_local HeldByGraph held;
 
 // Newer generations of a library keep what is used here, and carry another number in their file's name.
 struct Wanted {
@@ -162,6 +167,18 @@ void report_library(CudaQueue& queue, const char* kernel, const char* said) {
   queue.libraries->failure = std::string(kernel) + ": " + said;
   queue.failed = queue.libraries->failure.c_str();
   queue.status = kLibraryFailed;
+}
+
+void begin_holding() { ++captures; }
+
+HeldByGraph end_holding() {
+  HeldByGraph all = held;
+  if (captures == 0 || --captures == 0) held.clear();
+  return all;
+}
+
+void hold_for_capture(const std::shared_ptr<const void>& used) {
+  if (captures > 0) held.insert(used);
 }
 
 CudaLibraries* make_cuda_libraries() { return std::make_unique<CudaLibraries>().release(); }

@@ -1,17 +1,15 @@
-// linear and its gradients by cuBLASLt: bias and relu in the forward product's epilogue, the bias' gradient in the weight gradient's. Where
-// relu masks dz, one pass of ours writes it (linear_dz.cu) and sums its columns on the way.
-// Floor: 2 R N K operations each at the tensor cores' rate, or the operands moved once.
+// linear and its gradients by cuBLASLt: bias, relu and gelu in the forward product's epilogue, gelu's slope in the data gradient's, the
+// bias' gradient in the weight gradient's. What an epilogue does not take (relu's slope comes from a mask of bits in an order that NVIDIA
+// does not tell, gelu wants rows a multiple of 8 apart) is a pass of ours behind the product (linear_passes.cu). Floor: 2 R N K operations
+// each at the tensor cores' rate, or the operands moved once.
 #include "kernels/ops/linear.h"
 
 #include "kernels/cuda/cublas_gemm.h"
-#include "kernels/cuda/linear_dz.h"
+#include "kernels/cuda/linear_passes.h"
 #include "kernels/registry.h"
 
 namespace perigee {
 namespace {
-
-constexpr size_t kBorder = 256;
-size_t round_up(size_t bytes) { return (bytes + kBorder - 1) / kBorder * kBorder; }
 
 // [..., C] as rows; false when the leading dimensions do not lie evenly.
 bool rows_of(const View& v, int64_t* count, LinearRows* rows) {
@@ -34,12 +32,12 @@ const View* optional(const View* views, int count, int index) {
   return count > index && views[index].data != nullptr ? &views[index] : nullptr;
 }
 
-// What cuBLASLt is asked for, and what comes before it.
+// What cuBLASLt is asked for, and what comes behind it where the epilogue does not take it.
 struct Dense {
-  Gemm gemm;
-  LinearDz dz;
+  Gemm gemm;  // without what `pass` does
+  LinearPass pass;
+  LinearSums sums;
   int64_t rows = 0;
-  bool masked = false;
   const char* why = nullptr;
 };
 
@@ -51,15 +49,41 @@ Dense base(const KernelCall& call) {
   return d;
 }
 
+void add_pass(Dense* d, LinearActivation activation, const LinearRows& from, const LinearRows& to) {
+  d->pass = {.dtype = d->gemm.result, .rows = d->gemm.m, .columns = d->gemm.n, .from = from, .to = to, .activation = activation};
+  if (d->gemm.dtype == Dtype::f64) d->why = "f64 with an activation";
+  if (d->gemm.dtype != d->gemm.result) d->why = "mixed dtypes";
+  if (d->gemm.accumulate) d->why = "an activation is not added";
+}
+
+// The same with the pass in the epilogue; kept are elements beside the result's.
+Gemm with_gelu(const Dense& d, Gemm::Gelu gelu, const LinearRows& kept) {
+  Gemm gemm = d.gemm;
+  gemm.c = matrix(d.pass.to);
+  gemm.gelu = gelu;
+  gemm.kept = kept.data;
+  gemm.kept_stride = d.rows > 1 ? kept.row_stride : (gemm.n + 7) / 8 * 8;
+  return gemm;
+}
+
+bool without_gaps(const LinearRows& rows, int64_t columns) { return rows.column_stride == 1 || columns == 1; }
+
 Dense forward(const KernelCall& call) {
   Dense d = base(call);
-  LinearRows x, y;
+  LinearRows x, y, z;
   int64_t rows = 0;
   if (!rows_of(call.in[0], &d.rows, &x) || !rows_of(call.out[0], &rows, &y)) d.why = "rows do not lie evenly";
   const View& w = call.in[1];
   d.gemm.m = d.rows, d.gemm.n = w.dims[0], d.gemm.k = w.dims[1];
   d.gemm.a = matrix(x), d.gemm.b = turned(matrix(w)), d.gemm.c = matrix(y);
-  d.gemm.relu = call.as<LinearParams>().activation == LinearActivation::relu;
+  const LinearActivation activation = call.as<LinearParams>().activation;
+  d.gemm.relu = activation == LinearActivation::relu;
+  if (const View* kept = optional(call.out, call.n_out, 1)) {
+    if (!rows_of(*kept, &rows, &z)) d.why = "rows do not lie evenly";
+    if (kept->dtype != d.gemm.result) d.why = "mixed dtypes";
+    d.gemm.c = matrix(z);
+  }
+  if (activation == LinearActivation::gelu_tanh) add_pass(&d, activation, z.data != nullptr ? z : y, y);
   if (const View* bias = optional(call.in, call.n_in, 2)) {
     d.gemm.bias = bias->data;
     if (bias->dims[0] != 1 && bias->strides[0] != 1) d.why = "a bias with gaps";
@@ -68,52 +92,38 @@ Dense forward(const KernelCall& call) {
   return d;
 }
 
-// The part that both gradients share: dz, which is dy itself or the front of the scratch.
-Dense backward(const KernelCall& call, int64_t columns, GemmMatrix* dz) {
-  Dense d = base(call);
-  LinearRows dy;
-  if (!rows_of(call.in[0], &d.rows, &dy)) d.why = "rows do not lie evenly";
-  d.dz = {.dtype = d.gemm.dtype, .rows = d.rows, .columns = columns, .dy = dy};
-  *dz = matrix(dy);
-  if (const View* y = optional(call.in, call.n_in, 2)) {
-    int64_t rows = 0;
-    if (!rows_of(*y, &rows, &d.dz.y)) d.why = "rows do not lie evenly";
-    d.masked = true;
-    d.dz.dz = call.scratch;
-    *dz = {call.scratch, columns, 1};
-  }
-  if (d.masked && d.gemm.dtype == Dtype::f64) d.why = "f64 with a mask";
-  return d;
-}
-
-size_t masked_bytes(const Dense& d) {
-  return d.masked ? round_up(static_cast<size_t>(d.rows * d.dz.columns) * dtype_bytes(d.gemm.dtype)) : 0;
-}
-
 Dense grad_input(const KernelCall& call) {
   const View& w = call.in[1];
-  GemmMatrix dz;
-  Dense d = backward(call, w.dims[0], &dz);
-  LinearRows dx;
+  Dense d = base(call);
+  LinearRows dz, dx;
   int64_t rows = 0;
-  if (!rows_of(call.out[0], &rows, &dx)) d.why = "rows do not lie evenly";
+  if (!rows_of(call.in[0], &d.rows, &dz) || !rows_of(call.out[0], &rows, &dx)) d.why = "rows do not lie evenly";
   d.gemm.m = d.rows, d.gemm.n = w.dims[1], d.gemm.k = w.dims[0];
-  d.gemm.a = dz, d.gemm.b = matrix(w), d.gemm.c = matrix(dx);
+  d.gemm.a = matrix(dz), d.gemm.b = matrix(w), d.gemm.c = matrix(dx);
+  if (const View* kept = optional(call.in, call.n_in, 2)) {
+    add_pass(&d, call.as<LinearParams>().activation, dx, dx);
+    if (!rows_of(*kept, &rows, &d.pass.kept)) d.why = "rows do not lie evenly";
+  }
   return d;
 }
 
 Dense grad_weight(const KernelCall& call) {
   const View& dw = call.out[0];
-  GemmMatrix dz;
-  Dense d = backward(call, dw.dims[0], &dz);
-  LinearRows x;
+  Dense d = base(call);
+  LinearRows dz, x;
   int64_t rows = 0;
-  if (!rows_of(call.in[1], &rows, &x)) d.why = "rows do not lie evenly";
+  if (!rows_of(call.in[0], &d.rows, &dz) || !rows_of(call.in[1], &rows, &x)) d.why = "rows do not lie evenly";
   d.gemm.m = dw.dims[0], d.gemm.n = dw.dims[1], d.gemm.k = d.rows;
-  d.gemm.a = turned(dz), d.gemm.b = matrix(x), d.gemm.c = matrix(dw);
+  d.gemm.a = turned(matrix(dz)), d.gemm.b = matrix(x), d.gemm.c = matrix(dw);
   if (const View* bias = optional(call.out, call.n_out, 1)) {
-    d.dz.sums = bias->data, d.dz.sums_stride = bias->strides[0], d.dz.accumulate = call.accumulate;
-    d.dz.partial = static_cast<std::byte*>(call.scratch) + masked_bytes(d);
+    d.sums = {.dtype = d.gemm.dtype,
+              .rows = d.rows,
+              .columns = dw.dims[0],
+              .dz = dz,
+              .sums = bias->data,
+              .sums_stride = bias->strides[0],
+              .accumulate = call.accumulate,
+              .partial = call.scratch};
     if (bias->dtype != d.gemm.dtype) d.why = "mixed dtypes";
     if (d.gemm.dtype == Dtype::f64) d.why = "f64 with a bias";
   }
@@ -126,33 +136,53 @@ const char* decline(const KernelCall& call) {
   return d.why != nullptr ? d.why : gemm_declines(d.gemm);
 }
 
-template <Dense (*Make)(const KernelCall&)>
-size_t scratch_bytes(const KernelCall& call) {
-  const Dense d = Make(call);
-  return masked_bytes(d) + (d.dz.sums != nullptr ? linear_partial_bytes(d.rows, d.dz.columns) : 0);
+size_t sums_bytes(const KernelCall& call) {
+  const Dense d = grad_weight(call);
+  return d.sums.sums != nullptr ? linear_partial_bytes(d.rows, d.sums.columns) : 0;
 }
 
 void multiply(const Gemm& gemm, CudaQueue& queue, const char* kernel) {
   if (!queue_gemm(gemm, queue, kernel)) report_no_algorithm(queue, kernel);
 }
 
-void run_forward(const KernelCall& call) { multiply(forward(call).gemm, *call.queue, "linear cublas"); }
+// False when cuBLASLt has no such epilogue for it; nothing was queued then.
+bool multiply_with_epilogue(const Gemm& gemm, CudaQueue& queue, const char* kernel) {
+  return gemm_declines(gemm) == nullptr && queue_gemm(gemm, queue, kernel);
+}
+
+void multiply_then_pass(const Dense& d, CudaQueue& queue, const char* kernel) {
+  multiply(d.gemm, queue, kernel);
+  if (d.pass.to.data != nullptr) queue_linear_pass(d.pass, queue);
+}
+
+void run_forward(const KernelCall& call) {
+  constexpr const char* kName = "linear cublas";
+  const Dense d = forward(call);
+  const LinearRows z = d.pass.from.data != d.pass.to.data ? d.pass.from : LinearRows{};
+  const bool gelu = d.pass.to.data != nullptr && (z.data == nullptr || without_gaps(z, d.gemm.n));
+  if (gelu && multiply_with_epilogue(with_gelu(d, Gemm::Gelu::value, z), *call.queue, kName)) return;
+  multiply_then_pass(d, *call.queue, kName);
+}
 
 void run_grad_input(const KernelCall& call) {
+  constexpr const char* kName = "linear_grad_input cublas";
   const Dense d = grad_input(call);
-  if (d.masked) queue_linear_dz(d.dz, *call.queue);
-  multiply(d.gemm, *call.queue, "linear_grad_input cublas");
+  const bool gelu = d.pass.to.data != nullptr && d.pass.activation == LinearActivation::gelu_tanh && without_gaps(d.pass.kept, d.gemm.n);
+  if (gelu && multiply_with_epilogue(with_gelu(d, Gemm::Gelu::slope, d.pass.kept), *call.queue, kName)) return;
+  multiply_then_pass(d, *call.queue, kName);
 }
 
 void run_grad_weight(const KernelCall& call) {
+  constexpr const char* kName = "linear_grad_weight cublas";
   const Dense d = grad_weight(call);
-  if (d.dz.sums != nullptr && !d.masked && !call.accumulate && (d.dz.sums_stride == 1 || d.dz.columns == 1)) {
+  if (d.sums.sums != nullptr) {
     Gemm both = d.gemm;
-    both.row_sums = d.dz.sums;
-    if (queue_gemm(both, *call.queue, "linear_grad_weight cublas")) return;
+    both.row_sums = d.sums.sums;
+    const bool fits = !call.accumulate && (d.sums.sums_stride == 1 || d.sums.columns == 1);
+    if (fits && queue_gemm(both, *call.queue, kName)) return;
+    queue_linear_sums(d.sums, *call.queue);
   }
-  if (d.masked || d.dz.sums != nullptr) queue_linear_dz(d.dz, *call.queue);
-  multiply(d.gemm, *call.queue, "linear_grad_weight cublas");
+  multiply(d.gemm, *call.queue, kName);
 }
 
 constexpr Kernel kKernels[] = {
@@ -162,14 +192,13 @@ constexpr Kernel kKernels[] = {
      .backend = Backend::cuda,
      .decline = decline<grad_input>,
      .run = run_grad_input,
-     .scratch_bytes = scratch_bytes<grad_input>,
      .accumulates = true},
     {.op = "linear_grad_weight",
      .name = "cublas",
      .backend = Backend::cuda,
      .decline = decline<grad_weight>,
      .run = run_grad_weight,
-     .scratch_bytes = scratch_bytes<grad_weight>,
+     .scratch_bytes = sums_bytes,
      .accumulates = true},
 };
 

@@ -39,12 +39,12 @@ void run(const KernelCall& call) {
   const auto& p = call.as<MatmulParams>();
   Launches on(*call.queue, "matmul");
   run_matrix_tiles(on, loader(a, c, a.rank - (p.transpose_a ? 1 : 2), a.rank - (p.transpose_a ? 2 : 1)),
-                   loader(b, c, b.rank - (p.transpose_b ? 2 : 1), b.rank - (p.transpose_b ? 1 : 2)),
-                   MatrixResult<float>{.to = Elements(c),
-                                       .rows = dimension_index(c, c.rank - 2),
-                                       .columns = dimension_index(c, c.rank - 1),
-                                       .batches = batch_index(c, c),
-                                       .accumulate = call.accumulate},
+                   {loader(b, c, b.rank - (p.transpose_b ? 2 : 1), b.rank - (p.transpose_b ? 1 : 2))},
+                   {MatrixResult<float>{.to = Elements(c),
+                                        .rows = dimension_index(c, c.rank - 2),
+                                        .columns = dimension_index(c, c.rank - 1),
+                                        .batches = batch_index(c, c),
+                                        .accumulate = call.accumulate}},
                    sizes_of(call), call.scratch);
 }
 
@@ -67,7 +67,7 @@ size_t matrix_scratch(const MatrixSizes& s) {
   return wide_tiles(s.rows, s.columns, s.batches) ? 0 : tile_scratch<float>(s.rows, s.columns, s.depth, s.batches);
 }
 
-void run_matrix_tiles(Launches& on, const MatrixLoader<float>& a, const MatrixLoader<float>& b, const MatrixResult<float>& result,
+void run_matrix_tiles(Launches& on, const MatrixLoader<float>& a, const MatrixLoaderWithOnes<float>& b, const LinearResult<float>& result,
                       const MatrixSizes& s, void* scratch) {
   if (wide_tiles(s.rows, s.columns, s.batches)) return run_wide_tiles<float>(on, a, b, result, s.rows, s.columns, s.depth, s.batches);
   run_tiles<float>(on, a, b, result, s.rows, s.columns, s.depth, s.batches, scratch);

@@ -2,30 +2,33 @@
 #pragma once
 
 #include "kernels/cuda/tile.cuh"
+#include "kernels/ops/linear.h"
 
 namespace perigee {
 
-// Zero where the mask is not above zero, when there is one: the gradient of relu.
 template <class T>
 struct MatrixLoader {
-  struct Line {
-    int64_t offset, mask;
-  };
-  using Place = Line;
+  using Line = int64_t;
+  using Place = int64_t;
 
-  Elements of, mask;
+  Elements of;
   Index lines, depth, batches;
-  Index mask_lines, mask_depth;
 
   bool along_k() const { return depth.last_stride() == 1 || lines.last_stride() != 1; }
-  __device__ Line line(int64_t i, int64_t batch) const {
-    return {batches.offset(batch) + lines.offset(i), mask.data != nullptr ? mask_lines.offset(i) : 0};
-  }
-  __device__ Place place(int64_t k) const { return {depth.offset(k), mask.data != nullptr ? mask_depth.offset(k) : 0}; }
-  __device__ T at(const Line& line, const Place& place) const {
-    if (mask.data != nullptr && !(mask.load<T>(line.mask + place.mask) > T(0))) return T(0);
-    return of.load<T>(line.offset + place.offset);
-  }
+  __device__ Line line(int64_t i, int64_t batch) const { return batches.offset(batch) + lines.offset(i); }
+  __device__ Place place(int64_t k) const { return depth.offset(k); }
+  __device__ T at(Line line, Place place) const { return of.load<T>(line + place); }
+};
+
+// With a line of ones, number `ones`, behind those in memory: what is multiplied with it is summed up.
+template <class T>
+struct MatrixLoaderWithOnes : MatrixLoader<T> {
+  using Base = MatrixLoader<T>;
+  static constexpr int64_t kOnes = INT64_MIN;
+  int64_t ones = -1;
+
+  __device__ int64_t line(int64_t i, int64_t batch) const { return i == ones ? kOnes : Base::line(i, batch); }
+  __device__ T at(int64_t line, int64_t place) const { return line == kOnes ? T(1) : Base::at(line, place); }
 };
 
 template <class T>
@@ -42,12 +45,45 @@ struct MatrixResult {
   }
 };
 
+// What else becomes of sums in a dense layer (kernels/ops/linear.h).
+template <class T>
+struct LinearResult : MatrixResult<T> {
+  enum class Gelu : uint8_t { none, value, slope } gelu = Gelu::none;
+  bool masked = false;  // by what was kept, the slope of relu
+  Elements kept;        // read for a slope, written beside a value
+  Index kept_rows;
+  int64_t kept_stride = 0;
+  Elements sums;  // of column `sums_column`, which belongs to the line of ones
+  int64_t sums_column = -1, sums_stride = 0;
+
+  __device__ void operator()(int64_t batch, int64_t row, int64_t column, T sum) const {
+    if (column == sums_column) return sums.put<T>(row * sums_stride, sum, this->accumulate);
+    if (gelu != Gelu::none || masked) return activated(row, column, sum);
+    MatrixResult<T>::operator()(batch, row, column, sum);
+  }
+
+ private:
+  __device__ __attribute__((noinline)) void activated(int64_t row, int64_t column, T sum) const {
+    const int64_t at = kept_rows.offset(row) + column * kept_stride;
+    if (gelu == Gelu::value) {
+      if (this->bias.data != nullptr) sum += this->bias.template load<T>(column * this->bias_stride);
+      if (kept.data != nullptr) kept.put<T>(at, sum, this->accumulate);
+      sum = gelu_value<T>(sum, tanh(gelu_argument(sum)));
+    } else {
+      const T value = kept.load<T>(at);
+      if (gelu == Gelu::slope) sum *= gelu_slope<T>(value, tanh(gelu_argument(value)));
+      else if (!(value > T(0))) sum = 0;
+    }
+    this->to.template put<T>(this->rows.offset(row) + this->columns.offset(column), sum, this->accumulate);
+  }
+};
+
 // Sums of products of matrices (matmul.cu).
 struct MatrixSizes {
   int64_t rows, columns, depth, batches = 1;
 };
 size_t matrix_scratch(const MatrixSizes& sizes);
-void run_matrix_tiles(Launches& on, const MatrixLoader<float>& a, const MatrixLoader<float>& b, const MatrixResult<float>& result,
+void run_matrix_tiles(Launches& on, const MatrixLoader<float>& a, const MatrixLoaderWithOnes<float>& b, const LinearResult<float>& result,
                       const MatrixSizes& sizes, void* scratch);
 
 // All dimensions but the last `keep` ones as one.

@@ -3,9 +3,12 @@
 #include <cuda_runtime.h>
 
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <string_view>
 
 #include "kernels/cuda/libraries.h"
+#include "kernels/cuda/library_cache.h"
 #include "kernels/cuda/registry.h"
 
 namespace perigee {
@@ -103,28 +106,45 @@ int clear(void* memory, size_t bytes, void* stream) {
   return counted(&CudaCounts::launches, cudaMemsetAsync(memory, 0, bytes, stream_of(stream)));
 }
 
+// What graphs run that is not in them.
+struct {
+  std::mutex mutex;
+  std::map<void*, HeldByGraph> of;
+} held;
+
 // Relaxed: what a library allocates or loads on a first call is no work of the stream, and must not end the capture.
 int begin_capture(void* stream) {
   const int status = told(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeRelaxed));
   count_nothing(status == cudaSuccess);
+  if (status == cudaSuccess) begin_holding();
   return status;
 }
 
 int end_capture(void* stream, void** graph) {
   cudaGraph_t captured = nullptr;
   count_nothing(false);
+  HeldByGraph used = end_holding();
   cudaError_t status = cudaStreamEndCapture(stream_of(stream), &captured);
   if (status == cudaSuccess && graph != nullptr) status = cudaGraphInstantiate(reinterpret_cast<cudaGraphExec_t*>(graph), captured, 0);
   size_t nodes = 0;
   if (status == cudaSuccess && cudaGraphGetNodes(captured, nullptr, &nodes) == cudaSuccess) set_captured_nodes(static_cast<int64_t>(nodes));
   if (captured != nullptr) cudaGraphDestroy(captured);
+  if (status == cudaSuccess && graph != nullptr && !used.empty()) {
+    const std::lock_guard lock(held.mutex);
+    held.of[*graph] = std::move(used);
+  }
   return told(status);
 }
 
 int launch_graph(void* graph, void* stream) {
   return counted(&CudaCounts::graph_launches, cudaGraphLaunch(graph_of(graph), stream_of(stream)));
 }
-int destroy_graph(void* graph) { return told(cudaGraphExecDestroy(graph_of(graph))); }
+int destroy_graph(void* graph) {
+  const int status = told(cudaGraphExecDestroy(graph_of(graph)));
+  const std::lock_guard lock(held.mutex);
+  held.of.erase(graph);
+  return status;
+}
 
 // For what cuBLASLt and cuDNN write between their own steps; an algorithm that wants more is not chosen.
 constexpr size_t kWorkspace = size_t{128} << 20;

@@ -68,7 +68,7 @@ struct CudaModule {
   int (*begin_capture)(void* stream) = nullptr;
   int (*end_capture)(void* stream, void** graph) = nullptr;  // null graph: drops what was captured
   int (*launch_graph)(void* graph, void* stream) = nullptr;
-  int (*destroy_graph)(void* graph) = nullptr;
+  int (*destroy_graph)(void* graph) = nullptr;  // which no stream runs any more: compiled code that it used may go with it
   CudaCounts (*counts)() = nullptr;
 
   // A queue with a stream of its own, the libraries that this machine has and, where there are any, a workspace for them.

@@ -48,14 +48,8 @@ __device__ int64_t row_place(const View& view, int64_t row, int64_t column) {
   return wide_place(view, view.rank - 1, row, -1) + column * view.strides[view.rank - 1];
 }
 
-__device__ double dz(const WideCall& call, int64_t row, int64_t column) {
-  const View &dy = call.in[0], &y = call.in[2];
-  const bool alive = y.data == nullptr || wide_at(y, row_place(y, row, column)) > 0;
-  return alive ? wide_at(dy, row_place(dy, row, column)) : 0;
-}
-
 __global__ void __launch_bounds__(kThreads) linear_wide(const __grid_constant__ WideCall call) {
-  const View &x = call.in[0], &w = call.in[1], &y = call.out[0];
+  const View &x = call.in[0], &w = call.in[1], &y = call.out[0], &z = call.out[1];
   for_each_thread(call, [&](int64_t i) {
     const int64_t columns = y.dims[y.rank - 1], row = i / columns, column = i % columns, from = row_place(x, row, 0);
     double sum = 0;
@@ -63,30 +57,40 @@ __global__ void __launch_bounds__(kThreads) linear_wide(const __grid_constant__ 
     for (int64_t k = 0; k < w.dims[1]; ++k)
       sum += wide_at(x, from + k * x.strides[x.rank - 1]) * wide_at(w, column * w.strides[0] + k * w.strides[1]);
     sum += wide_or(call.in[2], column, 0);
-    if (call.as<LinearParams>().activation == LinearActivation::relu && sum < 0) sum = 0;
+    if (z.data != nullptr) wide_put(z, row_place(z, row, column), sum, call.accumulate);
+    const LinearActivation activation = call.as<LinearParams>().activation;
+    if (activation == LinearActivation::gelu_tanh) sum = gelu_value<double>(sum, tanh(gelu_argument(sum)));
+    if (activation == LinearActivation::relu && sum < 0) sum = 0;
     wide_put(y, row_place(y, row, column), sum, call.accumulate);
   });
 }
 
 __global__ void __launch_bounds__(kThreads) linear_grad_input_wide(const __grid_constant__ WideCall call) {
-  const View &w = call.in[1], &dx = call.out[0];
+  const View &dz = call.in[0], &w = call.in[1], &kept = call.in[2], &dx = call.out[0];
   for_each_thread(call, [&](int64_t i) {
     const int64_t columns = dx.dims[dx.rank - 1], row = i / columns, column = i % columns;
     double sum = 0;
 #pragma unroll 1
-    for (int64_t n = 0; n < w.dims[0]; ++n) sum += dz(call, row, n) * wide_at(w, n * w.strides[0] + column * w.strides[1]);
+    for (int64_t n = 0; n < w.dims[0]; ++n)
+      sum += wide_at(dz, row_place(dz, row, n)) * wide_at(w, n * w.strides[0] + column * w.strides[1]);
+    if (kept.data != nullptr) {
+      const double by = wide_at(kept, row_place(kept, row, column));
+      if (call.as<LinearParams>().activation == LinearActivation::gelu_tanh) sum *= gelu_slope<double>(by, tanh(gelu_argument(by)));
+      else if (!(by > 0)) sum = 0;
+    }
     wide_put(dx, row_place(dx, row, column), sum, call.accumulate);
   });
 }
 
 // The weights, then the biases.
 __global__ void __launch_bounds__(kThreads) linear_grad_weight_wide(const __grid_constant__ WideCall call) {
-  const View &x = call.in[1], &dw = call.out[0], &db = call.out[1];
+  const View &dz = call.in[0], &x = call.in[1], &dw = call.out[0], &db = call.out[1];
   const int64_t inputs = dw.dims[1], n = blockIdx.x / inputs, k = blockIdx.x % inputs;
   const bool bias = n >= dw.dims[0];
   const int64_t output = bias ? blockIdx.x - dw.dims[0] * inputs : n;
   double sum = 0;
-  for_each_of_warp(rows_of(x), [&](int64_t row) { sum += dz(call, row, output) * (bias ? 1 : wide_at(x, row_place(x, row, k))); });
+  for_each_of_warp(rows_of(x),
+                   [&](int64_t row) { sum += wide_at(dz, row_place(dz, row, output)) * (bias ? 1 : wide_at(x, row_place(x, row, k))); });
   sum = warp_sum(sum);
   if (threadIdx.x != 0) return;
   if (bias) wide_put(db, output * db.strides[0], sum, call.accumulate);
@@ -232,7 +236,7 @@ __global__ void __launch_bounds__(kThreads) conv_pool_grad_bias_wide(const __gri
 constexpr size_t kLinear = sizeof(LinearParams), kConv = sizeof(ConvParams);
 constexpr WideOp kOps[] = {
     {"linear", linear_wide, wide_elements, kLinear, false},
-    {"linear_grad_input", linear_grad_input_wide, wide_elements, 0, false},
+    {"linear_grad_input", linear_grad_input_wide, wide_elements, kLinear, false},
     {"linear_grad_weight", linear_grad_weight_wide, weights_and_biases, 0, true},
     {"conv2d", conv_wide, wide_elements, kConv, false},
     {"conv2d_grad_input", conv_grad_input_wide, wide_elements, kConv, false},

@@ -1,6 +1,8 @@
 // Obvious loops: the ground truth of dense layers. Sums run in double whatever the element type.
 #include "kernels/ops/linear.h"
 
+#include <cmath>
+
 #include "kernels/ref/widened.h"
 #include "kernels/registry.h"
 
@@ -30,58 +32,60 @@ void put(const KernelCall& call, T& out, double value) {
   out = call.accumulate ? static_cast<T>(out + value) : static_cast<T>(value);
 }
 
+double activated(LinearActivation activation, double z) {
+  if (activation == LinearActivation::relu) return !(z > 0) && z == z ? 0.0 : z;
+  return activation == LinearActivation::gelu_tanh ? gelu_value(z, std::tanh(gelu_argument(z))) : z;
+}
+
 template <class T>
 void linear(const KernelCall& call) {
   const Rows<T> x(call.in[0]), w(call.in[1]), y(call.out[0]);
   const View* bias = call.n_in > 2 && call.in[2].data ? &call.in[2] : nullptr;
-  const bool relu = call.as<LinearParams>().activation == LinearActivation::relu;
+  const View* kept = call.n_out > 1 && call.out[1].data ? &call.out[1] : nullptr;
   const int64_t k = call.in[1].dims[1], n = call.in[1].dims[0];
   for (int64_t r = 0; r < y.count; ++r) {
     for (int64_t j = 0; j < n; ++j) {
       double sum = bias ? double(bias->as<T>()[j * bias->strides[0]]) : 0.0;
       for (int64_t l = 0; l < k; ++l) sum += double(x(r, l)) * double(w(j, l));
-      put(call, y(r, j), relu && !(sum > 0) && sum == sum ? 0.0 : sum);
+      if (kept) put(call, Rows<T>(*kept)(r, j), sum);
+      put(call, y(r, j), activated(call.as<LinearParams>().activation, sum));
     }
   }
 }
 
-// dz of the header: dy, masked by y when it is there.
-template <class T>
-struct Masked {
-  explicit Masked(const KernelCall& call) : dy(call.in[0]), y(call.in[call.n_in > 2 ? 2 : 0]), masked(call.n_in > 2 && call.in[2].data) {}
-  double operator()(int64_t r, int64_t j) const { return masked && !(y(r, j) > 0) ? 0.0 : double(dy(r, j)); }
-  Rows<T> dy, y;
-  bool masked;
-};
+double slope(LinearActivation activation, double kept) {
+  if (activation == LinearActivation::relu) return kept > 0 ? 1 : 0;
+  return gelu_slope(kept, std::tanh(gelu_argument(kept)));
+}
 
 template <class T>
 void linear_grad_input(const KernelCall& call) {
-  const Masked<T> dz(call);
-  const Rows<T> w(call.in[1]), dx(call.out[0]);
+  const Rows<T> dz(call.in[0]), w(call.in[1]), dx(call.out[0]);
+  const View* kept = call.n_in > 2 && call.in[2].data ? &call.in[2] : nullptr;
   const int64_t k = call.in[1].dims[1], n = call.in[1].dims[0];
   for (int64_t r = 0; r < dx.count; ++r) {
     for (int64_t l = 0; l < k; ++l) {
       double sum = 0;
-      for (int64_t j = 0; j < n; ++j) sum += dz(r, j) * double(w(j, l));
-      put(call, dx(r, l), sum);
+      for (int64_t j = 0; j < n; ++j) sum += double(dz(r, j)) * double(w(j, l));
+      const double by = kept ? slope(call.as<LinearParams>().activation, double(Rows<T>(*kept)(r, l))) : 1;
+      put(call, dx(r, l), by == 0 ? 0 : sum * by);  // what relu stops it stops, even if it is not finite
     }
   }
 }
 
 template <class T>
 void linear_grad_weight(const KernelCall& call) {
-  const Masked<T> dz(call);
-  const Rows<T> x(call.in[1]), dw(call.out[0]);
+  const Rows<T> dz(call.in[0]), x(call.in[1]), dw(call.out[0]);
   const int64_t k = call.out[0].dims[1], n = call.out[0].dims[0];
   for (int64_t j = 0; j < n; ++j) {
     for (int64_t l = 0; l < k; ++l) {
       double sum = 0;
-      for (int64_t r = 0; r < x.count; ++r) sum += dz(r, j) * double(x(r, l));
+      for (int64_t r = 0; r < x.count; ++r) sum += double(dz(r, j)) * double(x(r, l));
       put(call, dw(j, l), sum);
     }
     if (call.n_out < 2 || !call.out[1].data) continue;
     double sum = 0;
-    for (int64_t r = 0; r < x.count; ++r) sum += dz(r, j);
+    for (int64_t r = 0; r < x.count; ++r) sum += double(dz(r, j));
     put(call, call.out[1].as<T>()[j * call.out[1].strides[0]], sum);
   }
 }

@@ -1,5 +1,6 @@
 #include "src/nn/activations.h"
 
+#include "src/graph/gelu.h"
 #include "src/nn/layers/common.h"
 
 namespace perigee {
@@ -24,7 +25,7 @@ Value exponential_linear(Value x, double alpha) { return where(positive(x), x, a
 Value gelu(LayerContext&, const Config& options, Value x) {
   const std::string kind = options.choice("approximate", "none", {"none", "tanh", "sigmoid"});
   if (kind == "sigmoid") return x * sigmoid(1.702 * x);
-  if (kind == "tanh") return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * (x * square(x)))));
+  if (kind == "tanh") return gelu_tanh(x);
   return 0.5 * x * (1.0 + op("erf", 0.70710678118654752440 * x));
 }
 

@@ -80,12 +80,12 @@ Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, s
   params_ = Params(std::move(built.parameters), std::move(built.states), spec_.dtype);
 }
 
-Graph Model::training_graph(int64_t batch) const {
+Graph Model::training_graph(int64_t batch, Backend backend) const {
   Graph forward;
   const BuiltNetwork built = network_.build(forward, spec_.inputs, {.batch = batch, .training = true, .dtype = spec_.dtype});
   forward.output("output", main_output_first(spec_, built.outputs).at(0));
   forward.output("loss", add_loss(forward, spec_, built.outputs));
-  Graph graph = fuse_forward(forward);
+  Graph graph = fuse_forward(forward, backend == Backend::cuda ? GeluIn::product_for_gradients : GeluIn::elementwise);
   if (spec_.half) graph = mixed_precision(graph, *spec_.half);
   const Value loss = named_output(graph, "loss");
   std::vector<Value> targets;
@@ -106,7 +106,7 @@ Graph Model::training_graph(int64_t batch) const {
   return fuse_backward(graph);
 }
 
-Graph Model::inference_graph(int64_t batch, bool with_loss) const {
+Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend) const {
   Graph graph;
   const BuiltNetwork built = network_.build(graph, spec_.inputs, {.batch = batch, .training = false, .dtype = spec_.dtype});
   const std::vector<Value> outputs = main_output_first(spec_, built.outputs);
@@ -116,7 +116,7 @@ Graph Model::inference_graph(int64_t batch, bool with_loss) const {
     graph.output(i == 0 ? "output" : "output" + std::to_string(i), output);
   }
   if (with_loss) graph.output("loss", add_loss(graph, spec_, built.outputs));
-  const Graph fused = fuse_forward(graph);
+  const Graph fused = fuse_forward(graph, backend == Backend::cuda ? GeluIn::product : GeluIn::elementwise);
   return fuse_backward(spec_.half ? mixed_precision(fused, *spec_.half) : fused);
 }
 
@@ -129,7 +129,8 @@ std::vector<std::string> gradient_outputs(const Graph& graph) {
 
 PlanSet::PlanSet(const Model& model, Kind kind, Backend backend, const Tuning* tuning)
     : model_(model), kind_(kind), backend_(backend), tuning_(tuning) {
-  slices_ = analyze_slices(kind == Kind::training ? model.training_graph(2) : model.inference_graph(2, kind == Kind::inference_with_loss));
+  slices_ = analyze_slices(kind == Kind::training ? model.training_graph(2, backend)
+                                                  : model.inference_graph(2, kind == Kind::inference_with_loss, backend));
 }
 
 void PlanSet::set_recompute(const RecomputeOptions& options, size_t room) {
@@ -141,8 +142,8 @@ void PlanSet::set_recompute(const RecomputeOptions& options, size_t room) {
 RecomputeChoice PlanSet::choice(int64_t batch) {
   const std::lock_guard lock(mutex_);
   if (const auto known = plans_.find(batch); known != plans_.end()) return known->second;
-  const Graph graph =
-      kind_ == Kind::training ? model_.training_graph(batch) : model_.inference_graph(batch, kind_ == Kind::inference_with_loss);
+  const Graph graph = kind_ == Kind::training ? model_.training_graph(batch, backend_)
+                                              : model_.inference_graph(batch, kind_ == Kind::inference_with_loss, backend_);
   const PlanOptions options{.backend = backend_,
                             .external_outputs = gradient_outputs(graph),
                             .halves = backend_ == Backend::cuda ? model_.spec().half : std::nullopt,

@@ -56,9 +56,10 @@ class Model {
 
   // Forward, loss and gradients of `batch` examples. Outputs: "output" [batch, ...], "loss" [batch], and one external output
   // "grad:<parameter>" for each trainable parameter that the loss depends on: the gradient of the sum of the losses (in f16 times kLossSeed).
-  Graph training_graph(int64_t batch) const;
+  // What is fused depends on `backend`.
+  Graph training_graph(int64_t batch, Backend backend = Backend::cpu) const;
   // Forward in inference mode: "output" with the link applied, "output1" ... when there are more, and "loss" where `with_loss`.
-  Graph inference_graph(int64_t batch, bool with_loss) const;
+  Graph inference_graph(int64_t batch, bool with_loss, Backend backend = Backend::cpu) const;
 
  private:
   ModelSpec spec_;

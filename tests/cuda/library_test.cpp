@@ -3,11 +3,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
+#include "kernels/cuda/library_cache.h"
 #include "kernels/cuda/nvrtc_cache.h"
 #include "kernels/cuda/registry.h"
 #include "kernels/half.h"
 #include "kernels/ops/conv.h"
+#include "kernels/ops/fused.h"
 #include "kernels/ops/linear.h"
 #include "tests/cuda/library_site.h"
 
@@ -119,9 +122,9 @@ TEST(LibraryKernels, LinearOfHalvesIsExactOnSmallIntegers) {
         for (int64_t i = 0; i < kIn; ++i) sum += half.to(x[r * kIn + i]) * half.to(w[o * kIn + i]);
         EXPECT_EQ(half.to(y[r * kOut + o]), std::max(sum, 0.0f)) << r << ' ' << o;
       }
-    View grad_in[] = {view(y.data(), half.dtype, {kRows, kOut}), in[0], view(y.data(), half.dtype, {kRows, kOut})};
+    View grad_in[] = {view(y.data(), half.dtype, {kRows, kOut}), in[0]};
     View grad_out[] = {view(dw.data(), half.dtype, {kOut, kIn}), view(db.data(), half.dtype, {kOut})};
-    const KernelCall backward{.in = grad_in, .out = grad_out, .n_in = 3, .n_out = 2, .params = &params};
+    const KernelCall backward{.in = grad_in, .out = grad_out, .n_in = 2, .n_out = 2, .params = &params};
     ASSERT_EQ(kernel_of("linear_grad_weight").decline(backward), nullptr);
     site.run(kernel_of("linear_grad_weight"), backward);
     for (int64_t o = 0; o < kOut; ++o) {
@@ -205,6 +208,75 @@ TEST(LibraryKernels, GradientsOfAConvolutionAreAdded) {
   site.run(kernel_of("conv2d_grad_input"), call);
   EXPECT_NE(alone, std::vector<float>(alone.size()));
   for (size_t i = 0; i < dx.size(); ++i) EXPECT_EQ(dx[i], before[i] + alone[i]) << i;
+}
+
+// Linear layers, convolutions and element-wise programs of many shapes on one queue, by number.
+struct Shapes {
+  void run(LibrarySite& site, int64_t number) {
+    View in[] = {view(memory.data(), Dtype::f32, {1, number}), view(memory.data(), Dtype::f32, {4, number})};
+    View out[] = {view(result.data(), Dtype::f32, {1, 4})};
+    const LinearParams linear;
+    site.run(kernel_of("linear"), {.in = in, .out = out, .n_in = 2, .n_out = 1, .params = &linear});
+    View conv_in[] = {view(memory.data(), Dtype::f32, {1, number, 1, 1}), view(memory.data(), Dtype::f32, {1, number, 1, 1})};
+    View conv_out[] = {view(result.data(), Dtype::f32, {1, 1, 1, 1})};
+    const ConvParams conv;
+    site.run(kernel_of("conv2d"), {.in = conv_in, .out = conv_out, .n_in = 2, .n_out = 1, .params = &conv});
+    View fused_in[] = {view(memory.data(), Dtype::f32, {4})}, fused_out[] = {view(result.data(), Dtype::f32, {4})};
+    FusedParams program = {};
+    program.n_inputs = program.n_constants = program.n_instructions = program.n_outputs = 1;
+    program.constants[0] = static_cast<double>(number);
+    program.code[0] = {Elementwise::add, kFusedTemporaryBase, {0, kFusedConstantBase, 0}};
+    program.outputs[0] = kFusedTemporaryBase;
+    site.run(kernel_of("fused"), {.in = fused_in, .out = fused_out, .n_in = 1, .n_out = 1, .params = &program});
+  }
+  std::vector<float> memory = std::vector<float>(1 << 14, 1), result = std::vector<float>(4);
+};
+
+int64_t live(CudaLibrary library) { return reinterpret_cast<int64_t (*)()>(cuda_library_function(library, "fake_live_handles"))(); }
+
+// Of each library a queue keeps the 512 calls that were used last, and those that a graph holds on to.
+TEST(LibraryCaches, AreBoundedButForWhatGraphsHold) {
+  constexpr CudaLibrary kKeeping[] = {CudaLibrary::cublas_lt, CudaLibrary::cudnn, CudaLibrary::driver};
+  constexpr auto kMost = static_cast<int64_t>(LibraryCache<int, int>::kMost);
+  reinterpret_cast<void (*)(void (*)(const char*, unsigned, unsigned, void**))>(
+      cuda_library_function(CudaLibrary::driver, "fake_driver_on_launch"))([](const char*, unsigned, unsigned, void**) {});
+  std::map<CudaLibrary, int64_t> before, of_one, full;
+  for (const CudaLibrary library : kKeeping) before[library] = live(library);
+  {
+    Shapes shapes;
+    LibrarySite site;
+    const auto run = [&](int64_t from, int64_t to) {
+      for (int64_t number = from; number < to; ++number) shapes.run(site, number);
+    };
+    run(1, 2);
+    for (const CudaLibrary library : kKeeping) of_one[library] = live(library);
+    run(2, 3);
+    for (const CudaLibrary library : kKeeping) {
+      of_one[library] = live(library) - of_one[library];
+      EXPECT_GT(of_one[library], 0);
+    }
+    run(3, kMost + 1);
+    for (const CudaLibrary library : kKeeping) full[library] = live(library);
+    begin_holding();
+    run(1, 3);
+    HeldByGraph held = end_holding();
+    EXPECT_EQ(held.size(), 6u);
+    run(kMost + 1, 2 * kMost + 1);
+    for (const CudaLibrary library : kKeeping) EXPECT_EQ(live(library), full[library]);
+    for (const auto& each : held) EXPECT_EQ(each.use_count(), 2);  // the graph's and the queue's
+    begin_holding();
+    run(1, 3);  // what is held is found again
+    EXPECT_EQ(end_holding(), held);
+    begin_holding();
+    run(2 * kMost + 1, 3 * kMost + 8);  // more than are kept otherwise
+    HeldByGraph many = end_holding();
+    for (const CudaLibrary library : kKeeping) EXPECT_EQ(live(library), full[library] + 9 * of_one[library]);
+    many.clear(), held.clear();
+    run(1, 2);
+    run(4 * kMost, 4 * kMost + 1);
+    for (const CudaLibrary library : kKeeping) EXPECT_EQ(live(library), full[library]);
+  }
+  for (const CudaLibrary library : kKeeping) EXPECT_EQ(live(library), before[library]);
 }
 
 // The queue keeps the first failure and names kernel and reason; nothing is queued after it.

@@ -21,9 +21,13 @@ class Halves {
     const int64_t m = cases_.pick(1, 40), n = cases_.pick(1, 40), k = cases_.pick(1, 70);
     add("matmul", {h({m, k}), h({k, n})});
     add("matmul", {h({2, k, m}), h({n, k})}, R"({"transpose_a":true,"transpose_b":true})");
-    for (const char* attrs : {R"({"activation":"none"})", R"({"activation":"relu"})"}) add("linear", {h({m, k}), h({n, k}), h({n})}, attrs);
-    add("linear_grad_input", {h({m, n}), h({n, k}), h({m, n})});
-    add("linear_grad_weight", {h({m, n}), h({m, k}), h({m, n})}, R"({"bias":true})");
+    for (const char* attrs : {R"({"activation":"none"})", R"({"activation":"relu"})", R"({"activation":"gelu_tanh"})",
+                              R"({"activation":"gelu_tanh","keep":true})"})
+      add("linear", {h({m, k}), h({n, k}), h({n})}, attrs);
+    add("linear_grad_input", {h({m, n}), h({n, k})});
+    for (const char* attrs : {R"({"activation":"relu"})", R"({"activation":"gelu_tanh"})"})
+      add("linear_grad_input", {h({m, n}), h({n, k}), h({m, k})}, attrs);
+    add("linear_grad_weight", {h({m, n}), h({m, k})}, R"({"bias":true})");
   }
 
   void images() {

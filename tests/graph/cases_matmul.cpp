@@ -30,16 +30,15 @@ void dense(Cases& cases) {
   const int64_t n = cases.pick(1, 5), t = cases.pick(1, 3), in = cases.pick(1, 9), out = cases.pick(1, 9);
   for (const Shape& x : {Shape{n, in}, Shape{n, t, in}}) {
     const Shape y = x.with(x.rank() - 1, out);
-    for (const char* attrs : {R"({"activation":"none"})", R"({"activation":"relu"})"}) {
+    for (const char* attrs : {R"({"activation":"none"})", R"({"activation":"relu"})", R"({"activation":"gelu_tanh"})",
+                              R"({"activation":"gelu_tanh","keep":true})"}) {
       cases.add("linear", {real(x), real({out, in}), real({out})}, attrs);
       cases.add("linear", {real(x), real({out, in})}, attrs);
     }
     cases.add("linear_grad_input", {real(y), real({out, in})});
-    cases.add("linear_grad_input", {real(y), real({out, in}), fixed(y)});
-    for (const char* attrs : {R"({"bias":true})", R"({"bias":false})"}) {
-      cases.add("linear_grad_weight", {real(y), real(x)}, attrs);
-      cases.add("linear_grad_weight", {real(y), real(x), fixed(y)}, attrs);
-    }
+    cases.add("linear_grad_input", {real(y), real({out, in}), fixed(x)}, R"({"activation":"relu"})");
+    cases.add("linear_grad_input", {real(y), real({out, in}), real(x)}, R"({"activation":"gelu_tanh"})");
+    for (const char* attrs : {R"({"bias":true})", R"({"bias":false})"}) cases.add("linear_grad_weight", {real(y), real(x)}, attrs);
   }
   struct Size {
     int64_t rows, in, out;
@@ -49,9 +48,12 @@ void dense(Cases& cases) {
         Size{cases.pick(1, 40), cases.pick(1, 300), cases.pick(1, 300)}, Size{cases.pick(1, 20), cases.pick(1, 70), cases.pick(1, 70)}}) {
     cases.add("linear", {real({s.rows, s.in}), real({s.out, s.in}), real({s.out})}, R"({"activation":"relu"})").gradient = false;
     cases.add("linear", {real({s.rows, s.in}), real({s.out, s.in})}).gradient = false;
-    cases.add("linear_grad_input", {real({s.rows, s.out}), real({s.out, s.in}), real({s.rows, s.out})}).gradient = false;
+    cases.add("linear", {real({s.rows, s.in}), real({s.out, s.in}), real({s.out})}, R"({"activation":"gelu_tanh","keep":true})").gradient =
+        false;
     cases.add("linear_grad_input", {real({s.rows, s.out}), real({s.out, s.in})}).gradient = false;
-    cases.add("linear_grad_weight", {real({s.rows, s.out}), real({s.rows, s.in}), real({s.rows, s.out})}).gradient = false;
+    for (const char* attrs : {R"({"activation":"relu"})", R"({"activation":"gelu_tanh"})"})
+      cases.add("linear_grad_input", {real({s.rows, s.out}), real({s.out, s.in}), real({s.rows, s.in})}, attrs).gradient = false;
+    cases.add("linear_grad_weight", {real({s.rows, s.out}), real({s.rows, s.in})}).gradient = false;
     cases.add("linear_grad_weight", {real({s.rows, s.out}), real({s.rows, s.in})}, R"({"bias":false})").gradient = false;
   }
 }

@@ -62,6 +62,7 @@ const Case kCases[] = {
     {"mlp", &mlp_job, ""},
     {"residual", &residual_job, ""},
     {"text", &text_job, ""},
+    {"gelu", &gelu_job, ""},
     {"noisy", &noisy_job, ""},
     {"half", &residual_job, R"(, "precision": "bf16")"},
     {"scaled", &lenet_job, R"(, "precision": "fp16", "clip": {"type": "norm", "threshold": 0.5})"},

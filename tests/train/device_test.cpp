@@ -3,10 +3,12 @@
 // streams run as late as they may.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 
+#include "src/graph/op.h"
 #include "src/io/cuda_module.h"
 #include "src/train/checkpoint.h"
 #include "src/train/device_choice.h"
@@ -201,6 +203,25 @@ void run(Trainer& trainer, Watch* watch) {
   const std::atomic<bool> stop{false};
   trainer.add_hook(watch);
   ASSERT_TRUE(trainer.run(stop));
+}
+
+// On a device gelu is computed in the products: the same numbers but for their last bits.
+TEST(Device, GeluInTheProductsTrainsAlike) {
+  for (const auto& [more, tolerance] :
+       {std::pair{"", 1e-5}, std::pair{R"(, "precision": "float64")", 1e-12}, std::pair{R"(, "precision": "bf16")", 1e-2}}) {
+    Trainer device(gelu_job(more), kDevice), reference(gelu_job(more), kReference);
+    const Graph graph = device.model().training_graph(16, Backend::cuda);
+    const auto count = [&](std::string_view op) {
+      return std::count_if(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) { return node.op->name == op; });
+    };
+    EXPECT_EQ(count("linear"), 3);
+    EXPECT_EQ(count("linear_grad_input"), 2);
+    EXPECT_EQ(count("tanh") + count("where"), 0);
+    for (int step = 0; step < 6; ++step) {
+      const double loss = reference.step().loss;
+      EXPECT_NEAR(device.step().loss, loss, tolerance * loss) << step << more;
+    }
+  }
 }
 
 TEST(Device, RunsAheadAndReportsEachStepOnce) {

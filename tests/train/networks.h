@@ -28,6 +28,12 @@ inline Job lenet_job(const std::string& more = "") {
                 more);
 }
 
+inline Job gelu_job(const std::string& more = "") {
+  return job_of(R"([{"type": "flatten"}, {"type": "dense", "out": 24, "activation": {"type": "gelu", "approximate": "tanh"}},
+                    {"type": "dense", "out": 24, "activation": {"type": "gelu", "approximate": "tanh"}}, {"type": "dense", "out": 10}])",
+                more);
+}
+
 // Random draws and running statistics: what a resume gets wrong first.
 inline Job noisy_job(const std::string& more = "") {
   return job_of(

@@ -1,4 +1,6 @@
-// Dense layers: the product with a weight, its bias and relu in one op, and the two gradients with the relu mask inside.
+// Dense layers: the product with a weight, its bias and activation in one op, and the two gradients. The slope of the activation is taken
+// by the op that makes the gradient of the activation's result, where that is the gradient of another dense layer; else by element-wise
+// ops.
 #include "kernels/ops/linear.h"
 
 #include <algorithm>
@@ -38,43 +40,58 @@ void check_same(const OpCall& call, size_t i, const Type& expected, const char* 
   }
 }
 
+LinearActivation activation_of(const Json& attrs, const char* op) {
+  const std::string name = attr_string(attrs, "activation", "none");
+  if (name == "none") return LinearActivation::none;
+  if (name == "relu") return LinearActivation::relu;
+  if (name == "gelu_tanh") return LinearActivation::gelu_tanh;
+  throw Error(ErrorKind::model,
+              {.what = std::string(op) + ": unknown activation", .got = name.substr(0, 100), .expected = "none, relu or gelu_tanh"});
+}
+
+const char* activation_name(LinearActivation activation) {
+  static constexpr const char* kNames[] = {"none", "relu", "gelu_tanh"};
+  return kNames[static_cast<int>(activation)];
+}
+
 std::vector<Type> infer(const OpCall& call) {
   check_floats(call, "linear");
   const Type& x = call.inputs[0];
   check_weight(call, "linear", x.shape.at(-1), "inputs");
   const int64_t n = call.inputs[1].shape[0];
   check_same(call, 2, {x.dtype, Shape{n}}, "linear: the bias does not fit the weight");
-  attr_string(call.attrs, "activation", "none");
-  return {{x.dtype, x.shape.with(x.shape.rank() - 1, n)}};
+  const Type y{x.dtype, x.shape.with(x.shape.rank() - 1, n)};
+  const LinearActivation activation = activation_of(call.attrs, "linear");
+  if (!attr_bool(call.attrs, "keep", false)) return {y};
+  if (activation != LinearActivation::gelu_tanh)
+    throw Error(ErrorKind::model,
+                {.what = "linear: keeps what is before the activation for gelu_tanh alone", .got = activation_name(activation)});
+  return {y, y};
 }
 
 std::vector<Type> infer_grad_input(const OpCall& call) {
   check_floats(call, "linear_grad_input");
-  const Type& dy = call.inputs[0];
-  check_weight(call, "linear_grad_input", dy.shape.at(-1), "outputs");
-  check_same(call, 2, dy, "linear_grad_input: y has not the type of its gradient");
-  return {{dy.dtype, dy.shape.with(dy.shape.rank() - 1, call.inputs[1].shape[1])}};
+  const Type& dz = call.inputs[0];
+  check_weight(call, "linear_grad_input", dz.shape.at(-1), "outputs");
+  const Type dx{dz.dtype, dz.shape.with(dz.shape.rank() - 1, call.inputs[1].shape[1])};
+  check_same(call, 2, dx, "linear_grad_input: what the layer below kept has not the type of its gradient");
+  const LinearActivation activation = activation_of(call.attrs, "linear_grad_input");
+  if ((activation != LinearActivation::none) != has(call, 2))
+    throw Error(ErrorKind::model,
+                {.what = "linear_grad_input takes an activation and what its layer kept, or neither", .got = activation_name(activation)});
+  return {dx};
 }
 
 std::vector<Type> infer_grad_weight(const OpCall& call) {
   check_floats(call, "linear_grad_weight");
-  const Type &dy = call.inputs[0], &x = call.inputs[1];
-  const int last = dy.shape.rank() - 1;
-  if (x.shape.rank() != dy.shape.rank() || x.dtype != dy.dtype || x.shape.with(last, 1) != dy.shape.with(last, 1)) {
-    throw Error(ErrorKind::model, {.what = "linear_grad_weight: the rows of dy and x differ", .got = dy.text() + " and " + x.text()});
+  const Type &dz = call.inputs[0], &x = call.inputs[1];
+  const int last = dz.shape.rank() - 1;
+  if (x.shape.rank() != dz.shape.rank() || x.dtype != dz.dtype || x.shape.with(last, 1) != dz.shape.with(last, 1)) {
+    throw Error(ErrorKind::model, {.what = "linear_grad_weight: the rows of dz and x differ", .got = dz.text() + " and " + x.text()});
   }
-  check_same(call, 2, dy, "linear_grad_weight: y has not the type of its gradient");
-  std::vector<Type> types = {{dy.dtype, Shape{dy.shape[last], x.shape[last]}}};
-  if (attr_bool(call.attrs, "bias", true)) types.push_back({dy.dtype, Shape{dy.shape[last]}});
+  std::vector<Type> types = {{dz.dtype, Shape{dz.shape[last], x.shape[last]}}};
+  if (attr_bool(call.attrs, "bias", true)) types.push_back({dz.dtype, Shape{dz.shape[last]}});
   return types;
-}
-
-bool is_relu(const Json& attrs) {
-  const std::string name = attr_string(attrs, "activation", "none");
-  if (name != "none" && name != "relu") {
-    throw Error(ErrorKind::model, {.what = "linear: unknown activation", .got = name, .expected = "none or relu"});
-  }
-  return name == "relu";
 }
 
 Json bias_attr(bool bias) {
@@ -83,50 +100,88 @@ Json bias_attr(bool bias) {
   return attrs;
 }
 
+// What tanh is taken of, its slope, and the result's slope (kernels/ops/linear.h).
+struct Gelu {
+  explicit Gelu(Value z)
+      : t(tanh(kGeluScale * (z + kGeluCube * (z * square(z))))),
+        flat(1.0 - square(t)),
+        inner(kGeluScale * (1.0 + (3 * kGeluCube) * square(z))),
+        slope(0.5 * (1.0 + t) + (0.5 * z) * (flat * inner)) {}
+  Value t, flat, inner, slope;
+};
+
+// dy where the activation's kept value lets it through.
+Value times_slope(LinearActivation activation, Value kept, Value dy) {
+  switch (activation) {
+    case LinearActivation::relu: return where(greater(kept, zeros_like(kept)), dy, zeros_like(dy));
+    case LinearActivation::gelu_tanh: return dy * Gelu(kept).slope;
+    case LinearActivation::none: break;
+  }
+  return dy;
+}
+
+// The gradient of what an activation was taken of, from the gradient of its result. Where that is another layer's product, and thus for
+// nobody else, the product is made anew with the slope; nobody needs the first any more.
+Value through(Graph& graph, LinearActivation activation, Value kept, Value dy) {
+  const Node& from = graph.node(dy.id());
+  if (activation == LinearActivation::none) return dy;
+  const bool product = std::string_view(from.op->name) == "linear_grad_input" && (from.inputs.size() < 3 || from.inputs[2].node < 0);
+  if (!product) return times_slope(activation, kept, dy);
+  Json attrs = Json::object();
+  attrs.set("activation", activation_name(activation));
+  return graph.apply("linear_grad_input", {from.in(graph, 0), from.in(graph, 1), kept}, attrs);
+}
+
 std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
-  const Value g = grads[0];
-  if (!g) return std::vector<Value>(node.inputs.size());
-  const Value x = node.in(graph, 0), w = node.in(graph, 1), y = is_relu(node.attrs) ? node.out(graph) : Value();
-  const bool bias = node.inputs.size() > 2 && node.in(graph, 2);
+  const Value x = node.in(graph, 0), w = node.in(graph, 1), b = node.inputs.size() > 2 ? node.in(graph, 2) : Value();
+  const LinearActivation activation = activation_of(node.attrs, "linear");
+  Value dz = grads.size() > 1 ? grads[1] : Value();
+  if (grads[0]) {
+    Value kept = node.out(graph);
+    if (activation == LinearActivation::gelu_tanh) kept = node.outputs.size() > 1 ? node.out(graph, 1) : graph.apply("linear", {x, w, b});
+    const Value flow = through(graph, activation, kept, grads[0]);
+    dz = dz ? dz + flow : flow;
+  }
   std::vector<Value> result(node.inputs.size());
-  result[0] = graph.apply("linear_grad_input", {g, w, y});
-  const std::vector<Value> inputs = {g, x, y};
-  const std::vector<Value> parameters = graph.apply_all("linear_grad_weight", inputs, bias_attr(bias));
+  if (!dz) return result;
+  result[0] = graph.apply("linear_grad_input", {dz, w});
+  const std::vector<Value> inputs = {dz, x};
+  const std::vector<Value> parameters = graph.apply_all("linear_grad_weight", inputs, bias_attr(static_cast<bool>(b)));
   result[1] = parameters[0];
-  if (bias) result[2] = parameters[1];
+  if (b) result[2] = parameters[1];
   return result;
 }
 
-// 1 where y > 0, for the second derivatives.
-Value masked(Value g, Value y) { return y ? where(greater(y, zeros_like(y)), g, zeros_like(g)) : g; }
-
-Value third(Graph& graph, const Node& node) { return node.inputs.size() > 2 ? node.in(graph, 2) : Value(); }
-
 std::vector<Value> vjp_grad_input(Graph& graph, const Node& node, std::span<const Value> grads) {
-  if (!grads[0]) return std::vector<Value>(node.inputs.size());
-  const Value dy = node.in(graph, 0), w = node.in(graph, 1), y = third(graph, node), g = grads[0];
   std::vector<Value> result(node.inputs.size());
-  result[0] = masked(graph.apply("linear", {g, w}), y);
-  result[1] = graph.apply("linear_grad_weight", {dy, g, y}, bias_attr(false));
+  if (!grads[0]) return result;
+  const Value dz = node.in(graph, 0), w = node.in(graph, 1), kept = node.inputs.size() > 2 ? node.in(graph, 2) : Value();
+  const LinearActivation activation = activation_of(node.attrs, "linear_grad_input");
+  const Value g = times_slope(activation, kept, grads[0]);
+  result[0] = graph.apply("linear", {g, w});
+  result[1] = graph.apply("linear_grad_weight", {dz, g}, bias_attr(false));
+  if (activation == LinearActivation::gelu_tanh) {  // the slope has one of its own
+    const Gelu gelu(kept);
+    const Value turn = gelu.inner * (1.0 - kept * (gelu.t * gelu.inner)) + (3 * kGeluScale * kGeluCube) * square(kept);
+    result[2] = grads[0] * graph.apply("linear_grad_input", {dz, w}) * (gelu.flat * turn);
+  }
   return result;
 }
 
 std::vector<Value> vjp_grad_weight(Graph& graph, const Node& node, std::span<const Value> grads) {
-  const Value dy = node.in(graph, 0), x = node.in(graph, 1), y = third(graph, node);
+  const Value dz = node.in(graph, 0), x = node.in(graph, 1);
   std::vector<Value> result(node.inputs.size());
   const Value dw = grads[0], db = grads.size() > 1 ? grads[1] : Value();
-  Value to_dy;
   if (dw) {
-    to_dy = db ? graph.apply("linear", {x, dw, db}) : graph.apply("linear", {x, dw});
-    result[1] = graph.apply("linear_grad_input", {dy, dw, y});
+    result[0] = db ? graph.apply("linear", {x, dw, db}) : graph.apply("linear", {x, dw});
+    result[1] = graph.apply("linear_grad_input", {dz, dw});
   } else if (db) {
-    to_dy = broadcast_to(db, dy.shape());
+    result[0] = broadcast_to(db, dz.shape());
   }
-  if (to_dy) result[0] = masked(to_dy, y);
   return result;
 }
 
-// dy and the mask y row by row, the weight whole.
+// dz and what the layer below kept row by row, the weight whole.
 Sliced sliced_grad_input(const OpCall& call, std::span<const Sliced> inputs) {
   if (inputs[1] != Sliced::whole || inputs[0] == Sliced::partial) return Sliced::mixed;
   return inputs.size() < 3 || !call.present[2] || inputs[2] == inputs[0] ? inputs[0] : Sliced::mixed;
@@ -139,12 +194,12 @@ Sliced sliced_grad_weight(const OpCall&, std::span<const Sliced> inputs) {
     all_whole = all_whole && s == Sliced::whole;
   }
   if (all_whole) return Sliced::whole;
-  // A sum over rows: dy and x are both cut by rows, so slices add up.
+  // A sum over rows: dz and x are both cut by rows, so slices add up.
   return inputs[0] == Sliced::batch && inputs[1] == Sliced::batch ? Sliced::partial : Sliced::mixed;
 }
 
 size_t params(const OpCall& call, void* out) {
-  const LinearParams p{is_relu(call.attrs) ? LinearActivation::relu : LinearActivation::none};
+  const LinearParams p{activation_of(call.attrs, "linear")};
   std::memcpy(out, &p, sizeof p);
   return sizeof p;
 }
@@ -160,7 +215,8 @@ double flops_grad_weight(const OpCall& call) {
 
 const OpDef kOps[] = {
     {.name = "linear",
-     .doc = "A dense layer: activation(x weight^T + bias) of x [..., K], weight [N, K], bias [N] (optional); activation none or relu.",
+     .doc = "A dense layer: activation(x weight^T + bias) of x [..., K], weight [N, K], bias [N] (optional); activation none, relu or "
+            "gelu_tanh, which with keep also gives what it was taken of.",
      .min_inputs = 2,
      .max_inputs = 3,
      .infer = infer,
@@ -169,17 +225,20 @@ const OpDef kOps[] = {
      .params = params,
      .flops = flops_by_weight},
     {.name = "linear_grad_input",
-     .doc = "Gradient of linear by x, from dy [..., N], weight [N, K] and, behind relu, y [..., N].",
+     .doc =
+         "Gradient of linear by x, from dz [..., N] and weight [N, K]; with activation that of the layer below by what its activation was "
+         "taken of, from what it kept [..., K] too: its result for relu, what is before it for gelu_tanh.",
      .min_inputs = 2,
      .max_inputs = 3,
      .infer = infer_grad_input,
      .vjp = vjp_grad_input,
      .sliced = sliced_grad_input,
+     .params = params,
      .flops = flops_by_weight},
     {.name = "linear_grad_weight",
-     .doc = "Gradients of linear by weight and (attribute bias) by bias, from dy [..., N], x [..., K] and, behind relu, y [..., N].",
+     .doc = "Gradients of linear by weight and (attribute bias) by bias, from dz [..., N] and x [..., K].",
      .min_inputs = 2,
-     .max_inputs = 3,
+     .max_inputs = 2,
      .infer = infer_grad_weight,
      .vjp = vjp_grad_weight,
      .sliced = sliced_grad_weight,

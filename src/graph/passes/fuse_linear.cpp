@@ -1,8 +1,12 @@
 #include "src/graph/passes/fuse_linear.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 
+#include "src/graph/gelu.h"
 #include "src/graph/op.h"
 
 namespace perigee {
@@ -11,7 +15,7 @@ namespace {
 struct Dense {
   int product = -1, last = -1;  // nodes; the fused op stands for `last`
   ValueId bias;
-  bool relu = false;
+  std::string activation = "none";
 };
 
 bool is_op(const Node& node, std::string_view name) { return node.op->name == name; }
@@ -23,9 +27,16 @@ bool is_product(const Graph& graph, const Node& node) {
          !attr_bool(node.attrs, "transpose_a", false);
 }
 
+// gelu_tanh as layers write it, to compare with.
+struct GeluChain {
+  explicit GeluChain(const Type& type) : from(graph.input("z", type).id()), to(gelu_tanh(Value(&graph, from)).id()) {}
+  Graph graph;
+  ValueId from, to;
+};
+
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph) : graph_(graph) {
+  Fuser(const Graph& graph, GeluIn gelu) : graph_(graph), gelu_(gelu) {
     for (const Node& node : graph.nodes())
       for (const ValueId& id : node.inputs)
         if (id.node >= 0) users_[id].push_back(node.id);
@@ -64,22 +75,54 @@ class Fuser {
     return other;
   }
 
+  // Whether `id` is computed as `like` is in the chain; notes the nodes that it takes, but for constants.
+  bool alike(const GeluChain& chain, ValueId like, ValueId z, ValueId id, std::set<int>* nodes) const {
+    if (like == chain.from) return id == z;
+    const Node &wanted = chain.graph.node(like), &node = graph_.node(id);
+    if (!is_op(node, wanted.op->name) || node.inputs.size() != wanted.inputs.size() || node.outputs != wanted.outputs) return false;
+    if (node.attrs.dump() != wanted.attrs.dump()) return false;
+    if (!node.inputs.empty()) nodes->insert(node.id);
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (!alike(chain, wanted.inputs[i], z, node.inputs[i], nodes)) return false;
+    return true;
+  }
+
+  // The node that is gelu_tanh of z, where nobody else reads z or what lies between; the others are noted.
+  const Node* gelu_of(ValueId z, std::vector<int>* between) const {
+    const auto users = users_.find(z);
+    if (gelu_ == GeluIn::elementwise || users == users_.end()) return nullptr;
+    const GeluChain chain(graph_.type(z));
+    for (int user : users->second) {
+      const Node* last = user < 0 ? nullptr : only_user({user, 0});  // of z / 2
+      std::set<int> nodes;
+      if (last == nullptr || !alike(chain, chain.to, z, {last->id, 0}, &nodes)) continue;
+      const auto inside = [&](int id) { return nodes.contains(id); };
+      bool closed = std::all_of(users->second.begin(), users->second.end(), inside);
+      nodes.erase(last->id);
+      for (int id : nodes) {
+        const std::vector<int>& of = users_.at({id, 0});
+        closed = closed && std::all_of(of.begin(), of.end(), [&](int reader) { return reader == last->id || inside(reader); });
+      }
+      if (!closed) continue;
+      between->insert(between->end(), nodes.begin(), nodes.end());
+      return last;
+    }
+    return nullptr;
+  }
+
   void find(const Node& product) {
     Dense dense{.product = product.id, .last = product.id};
     const bool has_bias = product.inputs.size() > 2 && product.inputs[2].node >= 0;
     if (has_bias) dense.bias = product.inputs[2];
     std::vector<int> between;
-    for (const Node* next = only_user({dense.last, 0}); next && !dense.relu; next = only_user({dense.last, 0})) {
-      if (is_op(*next, "relu")) {
-        dense.relu = true;
-      } else if (const auto bias = added_bias(*next, {dense.last, 0}); bias && dense.bias.node < 0) {
-        dense.bias = *bias;
-      } else {
-        break;
-      }
+    const auto take = [&](const Node& next) {
       between.push_back(dense.last);
-      dense.last = next->id;
-    }
+      dense.last = next.id;
+    };
+    if (const Node* add = only_user({dense.last, 0}); add != nullptr && !has_bias)
+      if (const auto bias = added_bias(*add, {dense.last, 0})) dense.bias = *bias, take(*add);
+    if (const Node* next = only_user({dense.last, 0}); next != nullptr && is_op(*next, "relu")) dense.activation = "relu", take(*next);
+    else if (const Node* gelu = gelu_of({dense.last, 0}, &between)) dense.activation = "gelu_tanh", take(*gelu);
     if (dense.last == product.id && is_op(product, "linear")) return;
     for (int node : between) vanishes_[node] = true;
     found_.emplace(dense.last, dense);
@@ -101,11 +144,13 @@ class Fuser {
     std::vector<Value> operands = {value(product.inputs[0]), value(product.inputs[1])};
     if (dense.bias.node >= 0) operands.push_back(value(dense.bias));
     Json attrs = Json::object();
-    if (dense.relu) attrs.set("activation", "relu");
-    moved_[{dense.last, 0}] = result_.apply("linear", operands, attrs).id();
+    if (dense.activation != "none") attrs.set("activation", dense.activation);
+    if (gelu_ == GeluIn::product_for_gradients && dense.activation == "gelu_tanh") attrs.set("keep", true);
+    moved_[{dense.last, 0}] = result_.apply_all("linear", operands, attrs)[0].id();
   }
 
   const Graph& graph_;
+  const GeluIn gelu_;
   Graph result_;
   std::map<ValueId, std::vector<int>> users_;
   std::map<int, bool> vanishes_;
@@ -115,6 +160,6 @@ class Fuser {
 
 }  // namespace
 
-Graph fuse_linear(const Graph& graph) { return Fuser(graph).run(); }
+Graph fuse_linear(const Graph& graph, GeluIn gelu) { return Fuser(graph, gelu).run(); }
 
 }  // namespace perigee

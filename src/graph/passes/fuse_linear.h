@@ -1,12 +1,16 @@
-// Recognises dense layers. Run before autodiff, so that the relu mask becomes part of the gradients' kernels.
+// Recognises dense layers. Run before autodiff, so that the slopes of activations become part of the gradients' kernels.
 #pragma once
 
 #include "src/graph/graph.h"
 
 namespace perigee {
 
+// Where gelu's tanh form behind a dense layer is computed: GPUs have it in the product's last step, CPUs in an element-wise program. For
+// gradients the product also gives what gelu was taken of.
+enum class GeluIn { elementwise, product, product_for_gradients };
+
 // The same graph with these chains replaced by linear, where nothing else uses what lies between:
-//   matmul(x, w, transpose_b) with w of rank 2, or linear  ->  add bias [N]  ->  relu   (bias and relu may be missing)
-Graph fuse_linear(const Graph& graph);
+//   matmul(x, w, transpose_b) with w of rank 2, or linear  ->  add bias [N]  ->  relu or gelu_tanh   (bias and activation may be missing)
+Graph fuse_linear(const Graph& graph, GeluIn gelu = GeluIn::elementwise);
 
 }  // namespace perigee

@@ -2,13 +2,12 @@
 
 #include "src/graph/passes/fuse_conv.h"
 #include "src/graph/passes/fuse_elementwise.h"
-#include "src/graph/passes/fuse_linear.h"
 #include "src/graph/passes/fuse_norm.h"
 #include "src/graph/passes/simplify.h"
 
 namespace perigee {
 
-Graph fuse_forward(const Graph& graph) { return fuse_norm(fuse_linear(fuse_conv(graph))); }
+Graph fuse_forward(const Graph& graph, GeluIn gelu) { return fuse_norm(fuse_linear(fuse_conv(graph), gelu)); }
 
 Graph fuse_backward(const Graph& graph) { return fuse_elementwise(simplify(graph)); }
 

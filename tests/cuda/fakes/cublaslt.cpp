@@ -1,8 +1,10 @@
 // A cuBLASLt of the same interface that computes on the host, by the manual's definition: column-major matrices, D = epilogue(op(A) op(B) +
 // beta C). So that descriptors, leading dimensions, transposes and epilogues are proved without a GPU. It refuses what the manual forbids,
-// and row sums of products with an odd inner size, so that callers' other way is tried. It knows three algorithms for each product.
+// and row sums and what reads or writes a second matrix of products with an odd inner size, so that callers' other way is tried. It knows
+// three algorithms for each product.
 #include <cublasLt.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "tests/cuda/fakes/numbers.h"
@@ -18,6 +20,8 @@ struct Desc {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   void* bias = nullptr;
   cudaDataType_t bias_type = CUDA_R_32F;
+  void* aux = nullptr;
+  int64_t aux_leading = 0;
 };
 
 struct Layout {
@@ -42,8 +46,17 @@ double at(const Layout& l, const void* data, cublasOperation_t op, int32_t batch
   return load(data, batch * l.batch_stride + (op == CUBLAS_OP_N ? i + j * l.leading : j + i * l.leading), number(l.type));
 }
 
-bool biased(const Desc& d) {
-  return d.epilogue == CUBLASLT_EPILOGUE_BIAS || d.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS || d.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+bool added(const Desc& d) { return (d.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
+bool biased(const Desc& d) { return added(d) || d.epilogue == CUBLASLT_EPILOGUE_BGRADB; }
+bool gelu(const Desc& d) { return (d.epilogue & CUBLASLT_EPILOGUE_GELU) != 0; }
+bool relu(const Desc& d) { return (d.epilogue & CUBLASLT_EPILOGUE_RELU) != 0; }
+bool beside(const Desc& d) { return (d.epilogue & 128) != 0; }
+
+// The tanh form and its derivative: 1 - tanh^2 is 1 / cosh^2.
+double gelu_of(double z) { return z / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (z + 0.044715 * std::pow(z, 3)))); }
+double gelu_slope_of(double z) {
+  const double u = std::sqrt(2 / M_PI) * (z + 0.044715 * std::pow(z, 3)), inner = std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * z * z);
+  return (1 + std::tanh(u)) / 2 + z / 2 / std::pow(std::cosh(u), 2) * inner;
 }
 
 bool fits(const Desc& d, const Layout& a, const Layout& b, const Layout& out) {
@@ -53,6 +66,8 @@ bool fits(const Desc& d, const Layout& a, const Layout& b, const Layout& out) {
   const int64_t kb = d.b == CUBLAS_OP_N ? b.rows : b.columns, n = d.b == CUBLAS_OP_N ? b.columns : b.rows;
   if (m != out.rows || n != out.columns || k != kb) return false;
   if ((a.type == CUDA_R_64F) != (d.compute == CUBLAS_COMPUTE_64F)) return false;
+  if (beside(d) && (d.aux == nullptr || d.aux_leading % 8 != 0 || d.aux_leading < out.rows || out.batches > 1)) return false;
+  if ((gelu(d) || beside(d)) && a.type == CUDA_R_64F) return false;
   return !biased(d) || (d.bias != nullptr && d.bias_type == out.type && a.type != CUDA_R_64F);
 }
 
@@ -65,8 +80,11 @@ void product(const Desc& d, double beta, const Layout& a, const void* pa, const 
       for (int64_t p = 0; p < k; ++p) sum += at(a, pa, d.a, l, i, p) * at(b, pb, d.b, l, p, j);
       const int64_t to = l * out.batch_stride + i + j * out.leading;
       if (beta != 0) sum += beta * load(po, to, number(out.type));
-      if (d.epilogue == CUBLASLT_EPILOGUE_BIAS || d.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS) sum += load(d.bias, i, number(d.bias_type));
-      if ((d.epilogue == CUBLASLT_EPILOGUE_RELU || d.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS) && sum < 0) sum = 0;
+      if (added(d)) sum += load(d.bias, i, number(d.bias_type));
+      if (relu(d) && sum < 0) sum = 0;
+      if (d.epilogue == CUBLASLT_EPILOGUE_DGELU) sum *= gelu_slope_of(load(d.aux, i + j * d.aux_leading, number(out.type)));
+      if (gelu(d) && beside(d)) store(d.aux, i + j * d.aux_leading, number(out.type), sum);
+      if (gelu(d)) sum = gelu_of(sum);
       store(po, to, number(out.type), sum);
     }
   if (d.epilogue != CUBLASLT_EPILOGUE_BGRADB) return;
@@ -80,6 +98,8 @@ void product(const Desc& d, double beta, const Layout& a, const void* pa, const 
 }  // namespace
 
 extern "C" {
+
+int64_t fake_live_handles() { return live_handles; }
 
 void fake_queue_by(QueueWork how) { queue_work = how; }
 
@@ -104,6 +124,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
   if (which == CUBLASLT_MATMUL_DESC_TRANSB) known = read(&d->b, value, bytes);
   if (which == CUBLASLT_MATMUL_DESC_EPILOGUE) known = read(&d->epilogue, value, bytes);
   if (which == CUBLASLT_MATMUL_DESC_BIAS_POINTER) known = read(&d->bias, value, bytes);
+  if (which == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER) known = read(&d->aux, value, bytes);
+  if (which == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD) known = read(&d->aux_leading, value, bytes);
   if (which == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE) known = read(&d->bias_type, value, bytes);
   return known ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -148,6 +170,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const auto k = static_cast<uint64_t>(d.a == CUBLAS_OP_N ? left.columns : left.rows);
   if (d.epilogue == CUBLASLT_EPILOGUE_BGRADB && k % 4 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (d.epilogue == CUBLASLT_EPILOGUE_BGRADB && k % 8 == 0) return CUBLAS_STATUS_INVALID_VALUE;
+  if (beside(d) && k % 2 != 0) return k % 4 == 1 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_INVALID_VALUE;
   *count = room < 3 ? room : 3;
   for (int i = 0; i < *count; ++i) found[i].state = CUBLAS_STATUS_SUCCESS, found[i].algo.data[0] = static_cast<uint64_t>(i + 1);
   return CUBLAS_STATUS_SUCCESS;

@@ -15,6 +15,8 @@ void (*launched)(const char* text, unsigned blocks, unsigned threads, void** arg
 
 extern "C" {
 
+int64_t fake_live_handles() { return live_handles; }
+
 void fake_driver_on_launch(void (*hook)(const char* text, unsigned blocks, unsigned threads, void** arguments)) { launched = hook; }
 
 CUresult cuDriverGetVersion(int* version) { return *version = 13000, CUDA_SUCCESS; }

@@ -1,6 +1,7 @@
 // What the libraries that stand in for NVIDIA's share: numbers in memory, handles, and when they compute.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,13 +32,18 @@ inline void store(void* data, int64_t at, Number type, double value) {
   }
 }
 
+// Each library tells its own by fake_live_handles().
+inline std::atomic<int64_t> live_handles = 0;
+
 template <class T, class... Arguments>
 T* make_handle(Arguments&&... arguments) {
+  ++live_handles;
   return std::make_unique<T>(T{std::forward<Arguments>(arguments)...}).release();
 }
 
 template <class T>
 void drop_handle(T* handle) {
+  --live_handles;
   const std::unique_ptr<T> dropped(handle);
 }
 
