@@ -4,6 +4,8 @@
 // each at the tensor cores' rate, or the operands moved once.
 #include "kernels/ops/linear.h"
 
+#include <optional>
+
 #include "kernels/cuda/cublas_gemm.h"
 #include "kernels/cuda/linear_passes.h"
 #include "kernels/registry.h"
@@ -56,17 +58,27 @@ void add_pass(Dense* d, LinearActivation activation, const LinearRows& from, con
   if (d->gemm.accumulate) d->why = "an activation is not added";
 }
 
-// The same with the pass in the epilogue; kept are elements beside the result's.
-Gemm with_gelu(const Dense& d, Gemm::Gelu gelu, const LinearRows& kept) {
+// The same with gelu, or its slope, in the epilogue; none where what is kept does not lie as it has to.
+std::optional<Gemm> with_gelu(const Dense& d) {
+  const LinearPass& pass = d.pass;
+  if (pass.to.data == nullptr || pass.activation != LinearActivation::gelu_tanh) return std::nullopt;
+  const bool slope = pass.kept.data != nullptr;
+  LinearRows kept = pass.kept;
+  if (!slope && pass.from.data != pass.to.data) kept = pass.from;
   Gemm gemm = d.gemm;
-  gemm.c = matrix(d.pass.to);
-  gemm.gelu = gelu;
+  if (kept.data != nullptr && kept.column_stride != 1 && gemm.n != 1) return std::nullopt;
+  gemm.c = matrix(pass.to);
+  gemm.gelu = slope ? Gemm::Gelu::slope : Gemm::Gelu::value;
   gemm.kept = kept.data;
   gemm.kept_stride = d.rows > 1 ? kept.row_stride : (gemm.n + 7) / 8 * 8;
+  if (gemm_declines(gemm) != nullptr) return std::nullopt;
   return gemm;
 }
 
-bool without_gaps(const LinearRows& rows, int64_t columns) { return rows.column_stride == 1 || columns == 1; }
+// A pass of gelu behind a product of 16 bits would take what was rounded once and round again.
+bool rounds_twice(const Dense& d) {
+  return d.pass.to.data != nullptr && d.pass.activation == LinearActivation::gelu_tanh && dtype_bytes(d.pass.dtype) == 2;
+}
 
 Dense forward(const KernelCall& call) {
   Dense d = base(call);
@@ -133,7 +145,9 @@ Dense grad_weight(const KernelCall& call) {
 template <Dense (*Make)(const KernelCall&)>
 const char* decline(const KernelCall& call) {
   const Dense d = Make(call);
-  return d.why != nullptr ? d.why : gemm_declines(d.gemm);
+  if (d.why != nullptr) return d.why;
+  if (rounds_twice(d) && !with_gelu(d)) return "gelu in 16 bits, and rows that are no multiple of 8 apart";
+  return gemm_declines(d.gemm);
 }
 
 size_t sums_bytes(const KernelCall& call) {
@@ -145,32 +159,16 @@ void multiply(const Gemm& gemm, CudaQueue& queue, const char* kernel) {
   if (!queue_gemm(gemm, queue, kernel)) report_no_algorithm(queue, kernel);
 }
 
-// False when cuBLASLt has no such epilogue for it; nothing was queued then.
-bool multiply_with_epilogue(const Gemm& gemm, CudaQueue& queue, const char* kernel) {
-  return gemm_declines(gemm) == nullptr && queue_gemm(gemm, queue, kernel);
-}
-
-void multiply_then_pass(const Dense& d, CudaQueue& queue, const char* kernel) {
+void multiply_and_activate(const Dense& d, CudaQueue& queue, const char* kernel) {
+  const std::optional<Gemm> fused = with_gelu(d);
+  if (fused && queue_gemm(*fused, queue, kernel)) return;
+  if (rounds_twice(d)) return report_no_algorithm(queue, kernel);
   multiply(d.gemm, queue, kernel);
   if (d.pass.to.data != nullptr) queue_linear_pass(d.pass, queue);
 }
 
-void run_forward(const KernelCall& call) {
-  constexpr const char* kName = "linear cublas";
-  const Dense d = forward(call);
-  const LinearRows z = d.pass.from.data != d.pass.to.data ? d.pass.from : LinearRows{};
-  const bool gelu = d.pass.to.data != nullptr && (z.data == nullptr || without_gaps(z, d.gemm.n));
-  if (gelu && multiply_with_epilogue(with_gelu(d, Gemm::Gelu::value, z), *call.queue, kName)) return;
-  multiply_then_pass(d, *call.queue, kName);
-}
-
-void run_grad_input(const KernelCall& call) {
-  constexpr const char* kName = "linear_grad_input cublas";
-  const Dense d = grad_input(call);
-  const bool gelu = d.pass.to.data != nullptr && d.pass.activation == LinearActivation::gelu_tanh && without_gaps(d.pass.kept, d.gemm.n);
-  if (gelu && multiply_with_epilogue(with_gelu(d, Gemm::Gelu::slope, d.pass.kept), *call.queue, kName)) return;
-  multiply_then_pass(d, *call.queue, kName);
-}
+void run_forward(const KernelCall& call) { multiply_and_activate(forward(call), *call.queue, "linear cublas"); }
+void run_grad_input(const KernelCall& call) { multiply_and_activate(grad_input(call), *call.queue, "linear_grad_input cublas"); }
 
 void run_grad_weight(const KernelCall& call) {
   constexpr const char* kName = "linear_grad_weight cublas";

@@ -90,7 +90,7 @@ def says_what_is_wrong(job):
     has(perigee("train", job, "--device", "cuda", expect=7, PERIGEE_SHIM_MEMORY_MB="0"), "memory")
     has(perigee("doctor", PERIGEE_SHIM_DEVICES="2"), "1: shim 1, sm_90")
     has(perigee("doctor", expect=7, PERIGEE_SHIM_DRIVER="old"), "for CUDA 11.0", "update the NVIDIA driver")
-    has(perigee("describe", job, "--set", "device=cuda"), "memory on the GPU, planned", "activations ", "taken: ")
+    has(perigee("describe", job, "--set", "device=cuda"), "memory on the GPU, planned", "activations ", "taken of cuda:0: ")
     has(perigee("describe", job, "--set", "device=cuda", PERIGEE_SHIM_DEVICES="0"), "no CUDA-capable device", "a CPU's")
 
 

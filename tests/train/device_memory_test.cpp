@@ -32,7 +32,8 @@ TEST_P(DeviceMemoryOf, IsForetold) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Jobs, DeviceMemoryOf, testing::ValuesIn(kMemoryJobs), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Jobs, DeviceMemoryOf, testing::ValuesIn(kMemoryJobs),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 Job evaluated_job() {
   Job job = noisy_job(R"(, "metrics": [{"type": "classification"}])");
@@ -91,8 +92,9 @@ TEST(DeviceEvaluation, ImagesComeBackInTheirOrder) {
   device.step(), reference.step();
   EXPECT_NEAR(device.evaluate("test").find("loss")->as_number(), reference.evaluate("test").find("loss")->as_number(), 1e-6);
   const Json a = device.evaluate("test"), b = reference.evaluate("test");
-  for (const auto& [name, value] : b.as_object())
+  for (const auto& [name, value] : b.as_object()) {
     if (value.is_number()) EXPECT_NEAR(a.find(name)->as_number(), value.as_number(), 1e-5) << name;
+  }
 }
 
 Job tight_job() {

@@ -226,8 +226,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   const char* const name = std::getenv("PERIGEE_SHIM_NAME");
   std::snprintf(properties->name, sizeof properties->name, "%s %d", name != nullptr ? name : "shim", device);
   const int capability = std::atoi(of_device("PERIGEE_SHIM_CAPABILITY", "90", device));
-  properties->major = capability / 10, properties->minor = capability % 10,
-  properties->multiProcessorCount = 4, properties->l2CacheSize = 1 << 20;
+  properties->major = capability / 10, properties->minor = capability % 10, properties->multiProcessorCount = 4,
+  properties->l2CacheSize = 1 << 20;
   properties->totalGlobalMem = total_memory(device);
   return say(cudaSuccess);
 }
