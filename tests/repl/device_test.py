@@ -173,7 +173,7 @@ def killed_workers_are_replaced(job):
 # A GPU of the first process is lost: the process ends with it and another takes its place and its GPUs.
 def teams_are_replaced(job):
     text = perigee("train", job, "--workers", "2", "--device", "cuda:0-3", "--set", "epochs=10", "--out", "replaced", "--log", "json",
-                   PERIGEE_SHIM_DEVICES="4", PERIGEE_SHIM_MEMORY="open", PERIGEE_CUDA_LIBRARIES=FAKES, PERIGEE_SHIM_FAULT="launch@1:400")
+                   PERIGEE_SHIM_DEVICES="4", PERIGEE_SHIM_MEMORY="open", PERIGEE_CUDA_LIBRARIES=FAKES, PERIGEE_SHIM_FAULT="launch@1:200")
     has(text, "illegal memory access", "cuda:1", '"event":"end"')
     assert "cuda:3" not in text, text
 

@@ -79,10 +79,13 @@ TEST(TeamRoom, GoesByTheGpuThatHasLeast) {
   const std::string text = error_of([&] { Trainer(tight_job(), team_of(3)); });
   expect_parts(text, {"a batch of 192, 64 on each of 3 GPUs,", "cuda:2", "of 1 MiB are free", "fits: --batch "});
   Job job = tight_job();
-  job.set("data.batch", text.substr(text.find("--batch ") + 8, 1));
+  const int share = std::stoi(text.substr(text.find("--batch ") + 8));
+  job.set("data.batch", std::to_string(share));
   Trainer fits(job, team_of(3));
   fits.step();
   for (const DeviceTaken& taken : fits.device_taken()) EXPECT_LE(taken.peak, kMiB);
+  job.set("data.batch", std::to_string(2 * share));  // what is proposed is found by halving
+  EXPECT_THROW(Trainer(job, team_of(3)), Error);
 }
 
 Job evaluated_job() {
