@@ -316,7 +316,9 @@ TEST(Team, GivesItsGradientBucketByBucket) {
         EXPECT_EQ(report.buckets, trainer->gradient_buckets().size());
         ASSERT_EQ(buckets.told.size(), report.buckets);
         for (size_t b = 0; b < report.buckets; ++b) EXPECT_EQ(buckets.told[b], b);
-        if (trainer == &team) EXPECT_GT(buckets.event_waits.back(), buckets.event_waits.front());
+        if (trainer == &team) {
+          EXPECT_GT(buckets.event_waits.back(), buckets.event_waits.front());
+        }
         trainer->commit_states();
         trainer->update(twice.data(), 32 * gpus);
       }
@@ -340,7 +342,9 @@ TEST(Team, ALossThatIsNotFiniteStopsAllInTheSameStep) {
     const std::string told = fails(team), expected = fails(threads);
     expect_parts(told, {"the loss is not finite", "layer"});
     EXPECT_EQ(team.position().step, threads.position().step);
-    if (fixed) EXPECT_EQ(bits_of(team), bits_of(threads));
+    if (fixed) {
+      EXPECT_EQ(bits_of(team), bits_of(threads));
+    }
     EXPECT_EQ(fails(team), told);  // and again from where it stopped
   }
 }

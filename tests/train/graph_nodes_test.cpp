@@ -92,8 +92,8 @@ TEST_P(GraphNodes, AreFew) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, GraphNodes,
-                         testing::Values(Case{"lenet", kLenet, 32, 20}, Case{"mlp", kMlp, 128, 16}, Case{"resnet20", resnet20(), 64, 214},
-                                         Case{"resnet20_bf16", resnet20(), 64, 222, "bf16"}),
+                         testing::Values(Case{"lenet", kLenet, 32, 18}, Case{"mlp", kMlp, 128, 13}, Case{"resnet20", resnet20(), 64, 213},
+                                         Case{"resnet20_bf16", resnet20(), 64, 221, "bf16"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
