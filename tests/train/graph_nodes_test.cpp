@@ -31,12 +31,6 @@ std::string resnet20() {
   return layers + R"(, {"type": "global_pool", "kind": "average"}, {"type": "dense", "out": 10}])";
 }
 
-const std::string kLenet = R"([{"type": "conv2d", "out": 20, "kernel": 5, "activation": "relu"}, {"type": "maxpool", "kernel": 2},
-    {"type": "conv2d", "out": 50, "kernel": 5, "stride": 2, "activation": "relu"}, {"type": "maxpool", "kernel": 2},
-    {"type": "dense", "out": 200, "activation": "relu"}, {"type": "dense", "out": 10}])";
-const std::string kMlp = R"([{"type": "flatten"}, {"type": "dense", "out": 500, "activation": "relu"},
-    {"type": "dense", "out": 500, "activation": "relu"}, {"type": "dense", "out": 10}])";
-
 struct Case {
   const char* name;
   std::string network;

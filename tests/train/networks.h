@@ -53,6 +53,13 @@ inline Job meeting_job(const std::string& more = "") {
                 more);
 }
 
+// The benchmark's (tests/gpu/bench.py).
+inline const std::string kLenet = R"([{"type": "conv2d", "out": 20, "kernel": 5, "activation": "relu"}, {"type": "maxpool", "kernel": 2},
+    {"type": "conv2d", "out": 50, "kernel": 5, "stride": 2, "activation": "relu"}, {"type": "maxpool", "kernel": 2},
+    {"type": "dense", "out": 200, "activation": "relu"}, {"type": "dense", "out": 10}])";
+inline const std::string kMlp = R"([{"type": "flatten"}, {"type": "dense", "out": 500, "activation": "relu"},
+    {"type": "dense", "out": 500, "activation": "relu"}, {"type": "dense", "out": 10}])";
+
 // Parameters, states and optimiser slots, as bits.
 struct Bits {
   std::vector<std::byte> parameters, slots, states;

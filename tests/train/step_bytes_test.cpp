@@ -47,20 +47,28 @@ double read_again(const PlanStep& step) {
   return gigabytes(step.in[1]) * (mask_of_y && !kept ? 3 : 2);
 }
 
-TEST(StepBytes, OfResNet50AreNoMore) {
+ModelSpec spec_of(const std::string& layers, Shape image, int classes) {
   ModelSpec spec;
-  spec.network = Json::parse(R"({"type": "sequential", "layers": )" + resnet50() + "}", "network");
-  spec.inputs = {{"image", Type{Dtype::f32, Shape{3, 224, 224}}}};
+  spec.network = Json::parse(R"({"type": "sequential", "layers": )" + layers + "}", "network");
+  spec.inputs = {{"image", Type{Dtype::f32, std::move(image)}}};
   spec.target = {"label", Type{Dtype::i64, Shape{}}};
-  spec.classes = 1000;
+  spec.classes = classes;
   spec.loss = Json("cross_entropy");
-  spec.half = Dtype::bf16;
-  const Model model(spec);
-  const auto plan = PlanSet(model, PlanSet::Kind::training, Backend::cuda).plan(128);
-  std::map<std::string, Traffic> traffic;
+  return spec;
+}
+
+struct Counted {
+  std::map<std::string, Traffic> by_op;
   Traffic all;
+  double operations = 0;
+};
+
+Counted count(const ModelSpec& spec, int64_t batch) {
+  const Model model(spec);
+  const auto plan = PlanSet(model, PlanSet::Kind::training, Backend::cuda).plan(batch);
+  Counted counted;
   for (const PlanStep& step : plan->steps()) {
-    for (Traffic* sum : {&traffic[step.op->name], &all}) {
+    for (Traffic* sum : {&counted.by_op[step.op->name], &counted.all}) {
       ++sum->steps;
       for (const Operand& in : step.in)
         if (in.view.rank > 0) sum->read += gigabytes(in);
@@ -71,16 +79,42 @@ TEST(StepBytes, OfResNet50AreNoMore) {
       sum->again += read_again(step);
     }
   }
+  counted.operations = plan->flops();
+  return counted;
+}
+
+TEST(StepBytes, OfResNet50AreNoMore) {
+  ModelSpec spec = spec_of(resnet50(), Shape{3, 224, 224}, 1000);
+  spec.half = Dtype::bf16;
+  Counted counted = count(spec, 128);
+  const Traffic& all = counted.all;
+  std::map<std::string, Traffic>& traffic = counted.by_op;
   for (const auto& [op, sum] : traffic)
     std::printf("%-24s %4d steps: %5.2f GB read, %5.2f again, %5.2f written\n", op.c_str(), sum.steps, sum.read, sum.again, sum.written);
-  std::printf("%zu steps, %.2f GB, %.2f read again, %.2f T operations\n", plan->steps().size(), all.read + all.written, all.again,
-              plan->flops() * 1e-12);
+  std::printf("%d steps, %.2f GB, %.2f read again, %.2f T operations\n", all.steps, all.read + all.written, all.again,
+              counted.operations * 1e-12);
   const double images = 11113984.0 * 128 * 2 * 1e-9;  // the results of its convolutions: numbers an example, examples, bytes
   for (const char* op : {"conv2d", "batch_norm"}) EXPECT_NEAR(traffic[op].written, images, 0.01) << op;
   EXPECT_NEAR(traffic["batch_norm"].again, images, 0.01);
   EXPECT_NEAR(traffic["batch_norm_grad"].again, 2 * images, 0.01);
-  EXPECT_NEAR(plan->flops() * 1e-12, 3 * 2 * 4.089e9 * 128 * 1e-12, 0.05);  // multiply-adds forward, three times
+  EXPECT_NEAR(counted.operations * 1e-12, 3 * 2 * 4.089e9 * 128 * 1e-12, 0.05);  // multiply-adds forward, three times
   EXPECT_LE(all.read + all.written, 37.75);
+}
+
+TEST(StepBytes, OfSmallNetworksAreNoMore) {
+  const struct {
+    const char* name;
+    std::string layers;
+    int64_t batch;
+    double most;  // MB
+  } cases[] = {{"lenet", kLenet, 32, 4.62}, {"lenet", kLenet, 1024, 122.5}, {"mlp", kMlp, 128, 10.45}};
+  for (const auto& of : cases) {
+    const Counted counted = count(spec_of(of.layers, Shape{1, 28, 28}, 10), of.batch);
+    const double megabytes = 1e3 * (counted.all.read + counted.all.written);
+    std::printf("%s, batch %d: %d steps, %.3g MB, %.3g G operations\n", of.name, static_cast<int>(of.batch), counted.all.steps, megabytes,
+                counted.operations * 1e-9);
+    EXPECT_LE(megabytes, of.most);
+  }
 }
 
 }  // namespace
