@@ -5,21 +5,18 @@
 #include "kernels/block_math.h"
 
 namespace perigee {
-namespace {
 
-int64_t count_trainable(std::span<const ParamWindow> windows) {
+int64_t trainable_elements(std::span<const ParamWindow> windows) {
   int64_t count = 0;
   for (const ParamWindow& window : windows) count += window.trainable ? window.elements : 0;
   return count;
 }
 
-}  // namespace
-
 GradientCodec::GradientCodec(std::unique_ptr<Codec> codec, std::span<const ParamWindow> windows, int64_t block_elements, uint64_t seed,
                              uint64_t stream)
     : block_elements_(block_elements),
-      delta_(std::move(codec), count_trainable(windows), seed, stream),
-      packed_(static_cast<size_t>(count_trainable(windows))) {
+      delta_(std::move(codec), trainable_elements(windows), seed, stream),
+      packed_(static_cast<size_t>(trainable_elements(windows))) {
   for (const ParamWindow& window : windows)
     if (window.trainable) windows_.push_back({window.offset, window.elements});
 }

@@ -13,6 +13,8 @@
 
 namespace perigee {
 
+int64_t trainable_elements(std::span<const ParamWindow> windows);
+
 class GradientCodec {
  public:
   // `stream`: the worker, whose draws are its own.

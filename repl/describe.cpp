@@ -9,6 +9,7 @@
 #include "cluster/codec/cuda_codec.h"
 #include "cluster/collective.h"
 #include "cluster/delta_codec.h"
+#include "cluster/gradient_codec.h"
 #include "cluster/parts_codec.h"
 #include "cluster/policy.h"
 #include "cluster/worker_gpus.h"
@@ -66,11 +67,7 @@ CodedSize coded_size(const Policy& policy, const Job& job, const Params& params)
   CodedSize size;
   if (!policy.coded()) return size;
   std::unique_ptr<Codec> codec = make_codec(&policy.codec, job.where());
-  size.elements = params.block_elements();
-  if (policy.coded_steps()) {
-    size.elements = 0;
-    for (const ParamWindow& window : params.windows()) size.elements += window.trainable ? window.elements : 0;
-  }
+  size.elements = policy.coded_steps() ? trainable_elements(params.windows()) : params.block_elements();
   if (policy.adds_parts()) {
     const PartsCodec parts(std::move(codec), params.windows(), params.block_elements(), 0);
     for (const int64_t pass : parts.passes()) size.sums += static_cast<double>(pass) * sizeof(float);

@@ -5,14 +5,10 @@
 #include <cstring>
 #include <utility>
 
+#include "cluster/gradient_codec.h"
+
 namespace perigee {
 namespace {
-
-int64_t trainable_elements(std::span<const ParamWindow> windows) {
-  int64_t count = 0;
-  for (const ParamWindow& window : windows) count += window.trainable ? window.elements : 0;
-  return count;
-}
 
 // What trains; neighbours are one run.
 std::vector<CudaRun> runs_of(std::span<const ParamWindow> windows, CodedForm form) {

@@ -2,22 +2,14 @@
 // captured one, so that an edge that is missing gives other numbers.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
-
 #include "src/device/device_work.h"
+#include "tests/train/device_site.h"
 #include "tests/train/networks.h"
 
 namespace perigee {
 namespace {
 
 const TrainerOptions kDevice{.backend = Backend::cuda};
-
-struct Environment {
-  Environment(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Environment() { unsetenv(name_); }
-  const char* name_;
-};
 
 Job mlp_job(const std::string& more) {
   return job_of(R"([{"type": "dense", "out": 40, "activation": "relu"}, {"type": "dense", "out": 30, "activation": "tanh"},
@@ -40,15 +32,10 @@ Job residual_job(const std::string& more) {
 }
 
 Job text_job(const std::string& more) {
-  const std::string path = testing::TempDir() + "branches.txt";
-  std::ofstream file(path);
-  for (int i = 0; i < 40; ++i) file << "the quick brown fox jumps over the lazy dog " << i;
-  file.close();
-  Job job = job_of(R"([{"type": "embedding", "size": 40, "out": 6}, {"type": "layernorm", "over": "channels"}, {"type": "flatten"},
-                       {"type": "dense", "out": 24, "activation": "gelu"}, {"type": "dense", "out": 40}])",
-                   more);
-  job.set("data.train", R"({"type": "text", "file": ")" + path + R"(", "context": 6, "max_vocabulary": 40})");
-  return job;
+  const Job job = job_of(R"([{"type": "embedding", "size": 40, "out": 6}, {"type": "layernorm", "over": "channels"}, {"type": "flatten"},
+                             {"type": "dense", "out": 24, "activation": "gelu"}, {"type": "dense", "out": 40}])",
+                         more);
+  return on_text(job, "branches.txt", "the quick brown fox jumps over the lazy dog", 40, 6, 40);
 }
 
 struct Case {

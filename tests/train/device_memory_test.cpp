@@ -93,7 +93,9 @@ TEST(DeviceEvaluation, ImagesComeBackInTheirOrder) {
   EXPECT_NEAR(device.evaluate("test").find("loss")->as_number(), reference.evaluate("test").find("loss")->as_number(), 1e-6);
   const Json a = device.evaluate("test"), b = reference.evaluate("test");
   for (const auto& [name, value] : b.as_object()) {
-    if (value.is_number()) EXPECT_NEAR(a.find(name)->as_number(), value.as_number(), 1e-5) << name;
+    if (value.is_number()) {
+      EXPECT_NEAR(a.find(name)->as_number(), value.as_number(), 1e-5) << name;
+    }
   }
 }
 

@@ -3,15 +3,10 @@
 // streams run as late as they may.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <limits>
 
-#include "src/graph/op.h"
 #include "src/io/cuda_module.h"
 #include "src/train/checkpoint.h"
-#include "src/train/device_choice.h"
 #include "src/train/evaluator.h"
 #include "tests/train/device_site.h"
 #include "tests/train/networks.h"
@@ -71,104 +66,7 @@ TEST_P(Device, HasTheBitsOfTheReference) {
   EXPECT_EQ(bits_of(device), bits_of(reference));
 }
 
-// What a device keeps beside the parameters (those in 16 bits) follows when somebody else sets them.
-TEST(DeviceParameters, MayBeSetBetweenSteps) {
-  for (const char* precision : {"float32", "bf16", "fp16"}) {
-    const std::string more = R"(, "precision": ")" + std::string(precision) + R"(")";
-    Trainer device(lenet_job(more), kDevice), reference(lenet_job(more), kReference);
-    for (int step = 0; step < 4; ++step) {
-      if (step == 2)
-        for (Trainer* trainer : {&device, &reference}) {
-          auto* const values = reinterpret_cast<float*>(trainer->model().params().block());
-          for (int64_t i = 0; i < trainer->model().params().block_elements(); ++i) values[i] *= 0.75f;
-        }
-      device.step(), reference.step();
-    }
-    EXPECT_EQ(bits_of(device), bits_of(reference)) << precision;
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Jobs, Device, testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
-
-// Steps whose gradients overflow: they change nothing but the scale, and the rule does not count them, though the host writes what the next
-// step needs before it knows.
-class Overflows : public testing::TestWithParam<const char*> {};
-
-TEST_P(Overflows, MoveTheScaleAsOnTheHost) {
-  Trainer device(noisy_job(R"(, "precision": "fp16")" + std::string(GetParam())), kDevice);
-  Trainer reference(noisy_job(R"(, "precision": "fp16")" + std::string(GetParam())), kReference);
-  const auto at = [&](float scale) {
-    LossScale start = *device.loss_scale();
-    start.scale = scale;
-    device.set_loss_scale(start), reference.set_loss_scale(start);
-  };
-  int skipped = 0;
-  for (int step = 0; step < 20; ++step) {
-    if (step % 7 == 2) at(std::ldexp(1.0f, 26));
-    const StepReport a = device.step(), b = reference.step();
-    skipped += b.skipped;
-    ASSERT_EQ(a.skipped, b.skipped) << step;
-    ASSERT_EQ(a.loss_scale, b.loss_scale) << step;
-    ASSERT_EQ(a.skipped_steps, b.skipped_steps) << step;
-    ASSERT_EQ(a.gradient_norm, b.gradient_norm) << step;
-    ASSERT_NEAR(a.loss, b.loss, 1e-12 * std::abs(b.loss)) << step;
-    ASSERT_TRUE(bits_of(device) == bits_of(reference)) << step;
-  }
-  EXPECT_GT(skipped, 6);
-  EXPECT_LT(skipped, 19);
-}
-
-// The same while the next step is on the device already.
-TEST_P(Overflows, AreNoMatterToTheStepBehind) {
-  Trainer device(noisy_job(R"(, "precision": "fp16")" + std::string(GetParam())), kDevice);
-  Trainer reference(noisy_job(R"(, "precision": "fp16")" + std::string(GetParam())), kReference);
-  LossScale start = *device.loss_scale();
-  start.scale = std::ldexp(1.0f, 26);
-  start.good = 1995;  // and grows soon after
-  device.set_loss_scale(start), reference.set_loss_scale(start);
-  const std::atomic<bool> stop{false};
-  ASSERT_TRUE(device.run(stop));
-  ASSERT_TRUE(reference.run(stop));
-  EXPECT_GT(reference.loss_scale()->skipped, 3);
-  EXPECT_LT(reference.loss_scale()->skipped, 20);
-  EXPECT_EQ(device.loss_scale()->skipped, reference.loss_scale()->skipped);
-  EXPECT_EQ(device.loss_scale()->scale, reference.loss_scale()->scale);
-  EXPECT_EQ(bits_of(device), bits_of(reference));
-}
-
-INSTANTIATE_TEST_SUITE_P(Norms, Overflows, testing::Values("", R"(, "clip": {"type": "norm", "threshold": 0.5})"),
-                         [](const auto& info) { return std::string(info.index == 0 ? "none" : "clipped"); });
-
-TEST(Device, AGradientThatOverflowsInF16IsComputedAgain) {
-  Trainer device(lenet_job(R"(, "precision": "fp16")"), kDevice), reference(lenet_job(R"(, "precision": "fp16")"), kReference);
-  LossScale start = *device.loss_scale();
-  start.scale = std::ldexp(1.0f, 40);
-  std::vector<std::vector<std::byte>> sums;
-  for (Trainer* trainer : {&device, &reference}) {
-    trainer->set_loss_scale(start);
-    std::vector<std::byte>& sum = sums.emplace_back(trainer->model().params().block_bytes());
-    EXPECT_TRUE(trainer->sum_gradient(trainer->next_batch(), {.to = sum.data()}).finite);
-    trainer->update(sum.data(), 16);
-    EXPECT_EQ(trainer->loss_scale()->skipped, 0);
-  }
-  EXPECT_LT(device.loss_scale()->scale, start.scale);
-  EXPECT_EQ(device.loss_scale()->scale, reference.loss_scale()->scale);
-  EXPECT_EQ(sums[0], sums[1]);
-  EXPECT_EQ(bits_of(device), bits_of(reference));
-}
-
-TEST(Device, WhatIsNotFiniteAtAnyScaleEndsTheRun) {
-  Trainer device(noisy_job(R"(, "precision": "fp16", "loss_scale": 16777216)"), kDevice);
-  device.model();
-  const Bits before = bits_of(device);
-  const std::atomic<bool> stop{false};
-  LossScale start = *device.loss_scale();
-  start.bad = 60;
-  device.set_loss_scale(start);
-  expect_parts(error_of([&] { device.run(stop); }), {"not finite", "64", "dynamic"});
-  EXPECT_EQ(bits_of(device), before);
-  EXPECT_EQ(device.position().step, 3);
-}
 
 // The reference adds sums of products that were rounded, a convolution of the device adds to what is there: not the same bits.
 TEST(Device, AddsGradientsWhereTheyMeet) {
@@ -203,25 +101,6 @@ void run(Trainer& trainer, Watch* watch) {
   const std::atomic<bool> stop{false};
   trainer.add_hook(watch);
   ASSERT_TRUE(trainer.run(stop));
-}
-
-// On a device gelu is computed in the products: the same numbers but for their last bits.
-TEST(Device, GeluInTheProductsTrainsAlike) {
-  for (const auto& [more, tolerance] :
-       {std::pair{"", 1e-5}, std::pair{R"(, "precision": "float64")", 1e-12}, std::pair{R"(, "precision": "bf16")", 1e-2}}) {
-    Trainer device(gelu_job(more), kDevice), reference(gelu_job(more), kReference);
-    const Graph graph = device.model().training_graph(16, Backend::cuda);
-    const auto count = [&](std::string_view op) {
-      return std::count_if(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) { return node.op->name == op; });
-    };
-    EXPECT_EQ(count("linear"), 3);
-    EXPECT_EQ(count("linear_grad_input"), 2);
-    EXPECT_EQ(count("tanh") + count("where"), 0);
-    for (int step = 0; step < 6; ++step) {
-      const double loss = reference.step().loss;
-      EXPECT_NEAR(device.step().loss, loss, tolerance * loss) << step << more;
-    }
-  }
 }
 
 TEST(Device, RunsAheadAndReportsEachStepOnce) {
@@ -406,103 +285,6 @@ TEST(Device, ALossThatIsNotFiniteChangesNothing) {
   expect_parts(told, {"the loss is not finite", "layer"});
   EXPECT_EQ(device.position().step, reference.position().step);
   EXPECT_EQ(bits_of(device), bits_of(reference));
-}
-
-TEST(Device, SaysWhatIsWrongWithTheDevice) {
-  TrainerOptions seventh = kDevice;
-  seventh.devices = {7};
-  {
-    const Environment two("PERIGEE_SHIM_DEVICES", "2");
-    expect_parts(error_of([&] { Trainer(tiny_job(), seventh); }), {"there is no such device", "cuda:7", "cuda:0 to cuda:1"});
-  }
-  {
-    const Environment none("PERIGEE_SHIM_DEVICES", "0");
-    expect_parts(error_of([&] { Trainer(tiny_job(), kDevice); }), {"cuda:0", "no CUDA-capable device", "perigee doctor"});
-  }
-  {
-    const Environment old("PERIGEE_SHIM_DRIVER", "old");
-    expect_parts(error_of([&] { Trainer(tiny_job(), kDevice); }), {"driver version is insufficient", "perigee doctor"});
-  }
-  const Environment image("PERIGEE_SHIM_DRIVER", "image");
-  expect_parts(error_of([&] { Trainer(tiny_job(), kDevice); }), {"no kernel image", "sm_80, sm_90", "kernel '"});
-}
-
-TEST(Device, SaysWhatNeedsMostMemoryAndWhichBatchFits) {
-  Job job = lenet_job();
-  job.set("data.batch", "1024");
-  job.set("data.train.size", "5000");
-  job.set("data.train.endless", "true");
-  const Environment small("PERIGEE_SHIM_MEMORY_MB", "6");
-  const std::string text = error_of([&] { Trainer(job, kDevice); });
-  expect_parts(text, {"a batch of 1024 needs more memory than the GPU has", "op 'conv", "MiB", "--batch "});
-  const int64_t fits = std::atoll(text.c_str() + text.find("--batch ") + 8);
-  ASSERT_GT(fits, 0);
-  job.set("data.batch", std::to_string(fits));
-  Trainer smaller(job, kDevice);
-  EXPECT_EQ(smaller.step().examples, fits);
-}
-
-TEST(Device, EveryAllocationMayFail) {
-  int failed = 0;
-  for (long nth = 1; nth < 60; ++nth) {
-    const Fault fault("malloc", nth);
-    const std::string text = error_of([&] { Trainer(noisy_job(), kDevice).step(); });
-    if (text == "no error") break;
-    ++failed;
-    EXPECT_NE(text.find("memory"), std::string::npos) << nth << ": " << text;
-  }
-  EXPECT_GT(failed, 5);
-}
-
-TEST(Device, AFaultOfTheDeviceNamesTheOp) {
-  Trainer trainer(lenet_job(), kDevice);
-  const Fault fault("launch", 3);
-  expect_parts(error_of([&] { trainer.step(); }), {"illegal memory access", "op '", "layer"});
-  expect_parts(error_of([&] { trainer.step(); }), {"illegal memory access"});
-}
-
-TEST(Device, AFaultInAGraphSaysHowToFindTheOp) {
-  Trainer trainer(lenet_job(), kDevice);
-  trainer.step();
-  const Bits before = bits_of(trainer);
-  {
-    const Fault fault("launch", 9);
-    expect_parts(error_of([&] { trainer.step(); }), {"illegal memory access", "PERIGEE_CUDA_BLOCKING=1"});
-    expect_parts(error_of([&] { trainer.model(); }), {"illegal memory access"});
-  }
-  const Environment blocking("PERIGEE_CUDA_BLOCKING", "1");
-  Trainer found(lenet_job(), kDevice);
-  found.step();
-  const Fault fault("launch", 9);
-  expect_parts(error_of([&] { found.step(); }), {"op '"});
-}
-
-TEST(DeviceChoice, ReadsWhatAUserWrites) {
-  const auto choice = [](const char* device, int worker = 0, int gpus = 1) {
-    TrainerOptions options;
-    choose_device(device, "--device", worker, gpus, &options);
-    return options;
-  };
-  EXPECT_EQ(choice("cpu").backend, Backend::cpu);
-  EXPECT_EQ(choice("ref").backend, Backend::ref);
-  EXPECT_TRUE(choice("check:cpu,ref").check);
-  EXPECT_EQ(choice("auto").backend, Backend::cuda);
-  EXPECT_EQ(choice("cuda:3").devices, std::vector<int>{3});
-  for (const char* wrong : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "check:cuda", ""})
-    expect_parts(error_of([&] { choice(wrong); }), {"--device", "there is no such device"});
-  for (const char* wrong : {"cuda:1-", "cuda:2-1", "cuda:0,", "cuda:,1", "cuda:0-9999999999", "cuda:0--1"})
-    expect_parts(error_of([&] { choice(wrong); }), {"there is no such device", "cuda:0-3"});
-  using Devices = std::vector<int>;
-  const Environment four("PERIGEE_SHIM_DEVICES", "4");
-  EXPECT_EQ(choice("cuda:0-2,5", 0, 4).devices, (Devices{0, 1, 2, 5}));
-  EXPECT_EQ(choice("cuda:0-2,5", 1, 2).devices, (Devices{2, 5}));
-  EXPECT_EQ(choice("cuda:0-2,5", 3).devices, Devices{5});
-  EXPECT_EQ(choice("cuda", 1, 2).devices, (Devices{2, 3}));
-  EXPECT_EQ(choice("auto", 2, 2).devices, (Devices{0, 1}));  // more workers than there are GPUs for
-  expect_parts(error_of([&] { choice("cuda", 0, 5); }), {"more GPUs than there are", "devices = 5", "at most 4"});
-  EXPECT_EQ(choice("cuda", 6).devices, std::vector<int>{2});
-  const Environment old("PERIGEE_SHIM_DRIVER", "old");
-  EXPECT_EQ(choice("auto").backend, Backend::cpu);
 }
 
 }  // namespace

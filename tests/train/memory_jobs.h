@@ -1,9 +1,6 @@
 // Jobs whose memory on a GPU is foretold: networks, optimisers, precisions, data that stay there and data that are streamed.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <fstream>
 #include <string>
 
 #include "tests/train/networks.h"
@@ -29,16 +26,11 @@ inline Job resnet_job(const std::string& more) {
 
 // As models/char_lm.lua, on a text of its own.
 inline Job text_job(const std::string& more) {
-  const std::string path = testing::TempDir() + "device_memory.txt";
-  std::ofstream file(path);
-  for (int i = 0; i < 400; ++i) file << "what a job takes of memory " << i << "\n";
-  file.close();
-  Job job = job_of(
+  const Job job = job_of(
       R"([{"type": "embedding", "size": 66, "out": 12}, {"type": "flatten"}, {"type": "dense", "out": 192, "activation": "relu"},
                        {"type": "dense", "out": 66}])",
       more);
-  job.set("data.train", R"({"type": "text", "file": ")" + path + R"(", "context": 12, "max_vocabulary": 66})");
-  return job;
+  return on_text(job, "device_memory.txt", "what a job takes of memory", 400, 12, 66);
 }
 
 struct MemoryJob {

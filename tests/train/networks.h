@@ -1,6 +1,9 @@
 // Small jobs that train in milliseconds, for the tests of training.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -51,6 +54,16 @@ inline Job meeting_job(const std::string& more = "") {
   return job_of("[" + conv + R"(, "stride": 2}, "batchnorm", )" + block + "}," + block + R"(, "shortcut": [)" + conv +
                     R"(}, "batchnorm"]}, {"type": "global_pool", "kind": "average"}, {"type": "dense", "out": 10}])",
                 more);
+}
+
+// The job on a text of lines that are numbered, in a file of this name.
+inline Job on_text(Job job, const std::string& name, const std::string& line, int lines, int context, int vocabulary) {
+  const std::string path = testing::TempDir() + name;
+  std::ofstream file(path);
+  for (int i = 0; i < lines; ++i) file << line << ' ' << i << '\n';
+  job.set("data.train", R"({"type": "text", "file": ")" + path + R"(", "context": )" + std::to_string(context) + R"(, "max_vocabulary": )" +
+                            std::to_string(vocabulary) + "}");
+  return job;
 }
 
 // The benchmark's (tests/gpu/bench.py).
