@@ -33,6 +33,7 @@ struct CublasLt {
     PERIGEE_FIND(MatmulPreferenceDestroy);
     PERIGEE_FIND(MatmulPreferenceSetAttribute);
     PERIGEE_FIND(MatmulAlgoGetHeuristic);
+    PERIGEE_FIND(MatmulAlgoConfigGetAttribute);
     PERIGEE_FIND(Matmul);
 #undef PERIGEE_FIND
   }
@@ -49,6 +50,7 @@ struct CublasLt {
   decltype(&cublasLtMatmulPreferenceDestroy) MatmulPreferenceDestroy;
   decltype(&cublasLtMatmulPreferenceSetAttribute) MatmulPreferenceSetAttribute;
   decltype(&cublasLtMatmulAlgoGetHeuristic) MatmulAlgoGetHeuristic;
+  decltype(&cublasLtMatmulAlgoConfigGetAttribute) MatmulAlgoConfigGetAttribute;
   decltype(&cublasLtMatmul) Matmul;
 };
 
@@ -120,13 +122,13 @@ uint32_t alignment_of(const void* data) {
   return address == 0 ? 256 : static_cast<uint32_t>(std::min<uintptr_t>(256, address & (~address + 1)));
 }
 
-// Of the result and what the epilogue reads or writes beside it: one preference is all that cuBLASLt takes for both.
-uint32_t result_alignment(const Gemm& g) {
-  return std::min({alignment_of(g.c.data), alignment_of(g.bias), alignment_of(g.row_sums), alignment_of(g.kept)});
-}
+const void* bias_of(const Gemm& g) { return g.row_sums != nullptr ? g.row_sums : g.bias; }
 
-// What descriptors and algorithms depend on.
-using Key = std::array<int64_t, 24>;
+// Of the result and what the epilogue reads or writes beside it: one preference is all that cuBLASLt takes for both.
+uint32_t result_alignment(const Gemm& g) { return std::min({alignment_of(g.c.data), alignment_of(bias_of(g)), alignment_of(g.kept)}); }
+
+// What descriptors and algorithms depend on; the heuristic looks at the addresses of bias and what is kept, too.
+using Key = std::array<int64_t, 25>;
 
 Key key_of(const Gemm& g, const Product& product, const CudaQueue& queue, cublasLtEpilogue_t epilogue) {
   Key key = {g.m,
@@ -141,8 +143,10 @@ Key key_of(const Gemm& g, const Product& product, const CudaQueue& queue, cublas
              static_cast<int64_t>(queue.workspace_bytes),
              alignment_of(g.b.data),
              alignment_of(g.a.data),
-             result_alignment(g)};
-  size_t at = 13;
+             alignment_of(g.c.data),
+             alignment_of(bias_of(g)),
+             alignment_of(g.kept)};
+  size_t at = 15;
   for (const Stored* stored : {&product.left, &product.right, &product.result})
     key[at++] = stored->leading, key[at++] = stored->batch_stride, key[at++] = stored->transposed;
   key[at] = g.kept_stride;
@@ -221,8 +225,19 @@ void describe(const Gemm& g, const Product& product, bool tf32, cublasLtEpilogue
 // What an epilogue reads or writes belongs to the operation's description, though only its address changes from call to call.
 void point(const Gemm& g, const Prepared& p) {
   if (g.kept != nullptr) set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.kept);
-  const void* const bias = g.row_sums != nullptr ? g.row_sums : g.bias;
-  if (bias != nullptr) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (bias_of(g) != nullptr) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias_of(g));
+}
+
+// A sum that is cut into parts can lose its end: cuBLASLt 12.8 and 13.1 were seen, on an H100 among others, to add up whole blocks of k
+// alone where these go evenly into the parts and fewer elements are left over than there are parts. An algorithm does not say how large its
+// blocks are, so none may do that with any.
+bool can_lose_the_end(const cublasLtMatmulAlgo_t& algorithm, int64_t k) {
+  int32_t parts = 1;
+  size_t written = 0;
+  lt().MatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts, sizeof parts, &written);
+  for (int64_t block = 8; parts > 1 && block <= 512; block *= 2)
+    if (k % block != 0 && k % block < parts && k / block % parts == 0) return true;
+  return false;
 }
 
 cublasStatus_t choose(cublasLtHandle_t handle, const Gemm& g, uint64_t workspace, Prepared* p) {
@@ -243,9 +258,9 @@ cublasStatus_t choose(cublasLtHandle_t handle, const Gemm& g, uint64_t workspace
   const cublasStatus_t status = lt().MatmulAlgoGetHeuristic(handle, p->operation, p->left, p->right, p->result, p->result, preference,
                                                             kAlgorithms, found.data(), &count);
   lt().MatmulPreferenceDestroy(preference);
-  for (int i = 0; i < count && status == CUBLAS_STATUS_SUCCESS; ++i)
-    if (found[static_cast<size_t>(i)].state == CUBLAS_STATUS_SUCCESS)
-      p->algorithms[static_cast<size_t>(p->count++)] = found[static_cast<size_t>(i)].algo;
+  for (size_t i = 0; i < static_cast<size_t>(count) && status == CUBLAS_STATUS_SUCCESS; ++i)
+    if (found[i].state == CUBLAS_STATUS_SUCCESS && !can_lose_the_end(found[i].algo, g.k))
+      p->algorithms[static_cast<size_t>(p->count++)] = found[i].algo;
   // Nothing is known for it; an epilogue that does not go with the types or layouts may be called invalid too.
   const bool more = g.bias != nullptr || g.row_sums != nullptr || g.relu || g.gelu != Gemm::Gelu::none;
   const bool unknown = status == CUBLAS_STATUS_NOT_SUPPORTED || (more && status == CUBLAS_STATUS_INVALID_VALUE);

@@ -100,6 +100,10 @@ void ConvGraph::describe(CudnnParts& parts) const {
 }  // namespace
 
 bool queue_cudnn_conv(const CudnnConv& conv, const CudnnConvData& data, CudaQueue& queue, const char* name) {
+  // With bias cuDNN proposes the engines of images at borders of 16 bytes for all others too; without it does not.
+  uintptr_t borders = 0;
+  for (const void* operand : {data.image, data.kernel, data.result}) borders |= reinterpret_cast<uintptr_t>(operand);
+  if (borders % 16 != 0 && (conv.bias || conv.params.relu != 0)) return false;
   const CudnnOperand operands[] = {
       {kImage, data.image}, {kKernel, data.kernel}, {kResult, data.result}, {kBias, conv.bias ? data.bias : nullptr}};
   return queue_cudnn_graph(ConvGraph(conv), operands, queue, name);

@@ -75,6 +75,7 @@ class DeviceTimer {
 };
 
 struct Way {
+  bool operator==(const Way&) const = default;
   const Kernel* kernel = nullptr;
   int algorithm = 0;
 };
@@ -94,6 +95,9 @@ class DeviceTuner {
  private:
   void settle(const PlanStep& step, size_t index);
   std::optional<Way> known_way(const PlanStep& step, const std::vector<const Kernel*>& kernels) const;
+  // The kernel's algorithms that run the call, until `take` says that it is enough: whether it did.
+  template <class Take>
+  bool try_ways(const PlanStep& step, const Kernel* kernel, const KernelCall& call, Take take);
   std::vector<Way> ways_of(const PlanStep& step, const std::vector<const Kernel*>& kernels, const KernelCall& call);
   Way fastest(const PlanStep& step, const std::vector<Way>& ways, const KernelCall& call);
   bool runs(const PlanStep& step, const Way& way, const KernelCall& call);
@@ -160,17 +164,31 @@ KernelCall DeviceTuner::beside(const KernelCall& call) {
   return moved;
 }
 
-// All that run the call, in the order of preference.
+// A library that refuses one algorithm may run the next.
+template <class Take>
+bool DeviceTuner::try_ways(const PlanStep& step, const Kernel* kernel, const KernelCall& call, Take take) {
+  for (int algorithm = 0; algorithm < kAlgorithms; ++algorithm) {
+    const Way way{kernel, algorithm};
+    const auto room = with_scratch(way, call);
+    if (!room) return false;
+    const bool ran = runs(step, way, *room);
+    if (gpu_.queue().taken < algorithm) return false;  // there is no such algorithm
+    if (ran && take(way)) return true;
+  }
+  return false;
+}
+
+// All that run the call, in the order of preference; the first alone when time is short.
 std::vector<Way> DeviceTuner::ways_of(const PlanStep& step, const std::vector<const Kernel*>& kernels, const KernelCall& call) {
   std::vector<Way> ways;
   const bool late = static_cast<double>(monotonic_ns() - begin_ns_) * 1e-9 > kBudgetSeconds;
-  for (const Kernel* kernel : kernels)
-    for (int algorithm = 0; algorithm < (late ? 1 : kAlgorithms) && !(late && !ways.empty()); ++algorithm) {
-      const Way way{kernel, algorithm};
-      const auto room = with_scratch(way, call);
-      if (!room || !runs(step, way, *room) || gpu_.queue().taken < algorithm) break;
+  for (const Kernel* kernel : kernels) {
+    const auto keep = [&](const Way& way) {
       ways.push_back(way);
-    }
+      return late;
+    };
+    if (try_ways(step, kernel, call, keep)) break;
+  }
   return ways;
 }
 
@@ -208,29 +226,33 @@ void DeviceTuner::settle(const PlanStep& step, size_t index) {
   call.step = info_, call.queue = &gpu_.queue();
   const auto kernels = kernel_candidates(step.op->name, call, {.backend = Backend::cuda});
   const Way planned{step.kernel, step.algorithm};
-  const std::optional<Way> known = known_way(step, kernels);
-  if (known && (known->kernel != step.kernel || known->algorithm != step.algorithm)) ++tuned_.changed;
-  if (measure_ && !known) {
+  std::optional<Way> wanted = known_way(step, kernels);
+  if (measure_ && !wanted) {
     const KernelCall trial = beside(call);
     const std::vector<Way> ways = ways_of(step, kernels, trial);
     if (ways.size() > 1) {
-      const Way best = fastest(step, ways, trial);
-      tuning_.set(tuning_.key_of(step), KernelChoice{best.kernel->name, best.algorithm}.text());
+      wanted = fastest(step, ways, trial);
+      tuning_.set(tuning_.key_of(step), KernelChoice{wanted->kernel->name, wanted->algorithm}.text());
       ++tuned_.measured;
-      tuned_.changed += best.kernel != step.kernel || best.algorithm != step.algorithm;
     }
   }
-  if (runs(step, planned, call)) return;
-  for (const Kernel* kernel : kernels) {
-    const Way other{kernel, 0};
-    const std::string why = refusal_;
-    const auto room = kernel == step.kernel && step.algorithm == 0 ? std::nullopt : with_scratch(other, call);
-    if (!room || !runs(step, other, *room)) continue;
-    warn(step_name(step) + " runs on another kernel, '" + kernel->name + "': " + why);
-    tuning_.set(tuning_.key_of(step, true), kernel->name);
+  if (wanted && *wanted != planned) {
     ++tuned_.changed;
-    return;
+    const auto room = with_scratch(*wanted, call);
+    if (room && runs(step, *wanted, *room)) return;  // whether the plan's own runs no longer matters
   }
+  if (runs(step, planned, call)) return;
+  const std::string why = refusal_;
+  const auto settle_for = [&](const Way& way) {
+    if (way == planned) return false;
+    const std::string other = KernelChoice{way.kernel->name, way.algorithm}.text();
+    warn(step_name(step) + " runs on another kernel, '" + other + "': " + why);
+    tuning_.set(tuning_.key_of(step, true), other);
+    ++tuned_.changed;
+    return true;
+  };
+  for (const Kernel* kernel : kernels)
+    if (try_ways(step, kernel, call, settle_for)) return;
   throw Error(ErrorKind::resources, {.where = gpu_.name(), .what = "no kernel runs " + step_name(step), .got = refusal_});
 }
 

@@ -192,6 +192,44 @@ TEST(LibraryKernels, TakeTheAlgorithmThatTheQueueAsksFor) {
     }
 }
 
+// cuBLASLt was seen to lose the end of a sum that it cuts into parts: with four parts of 16 elements each, two that are left over.
+TEST(LibraryKernels, NoAlgorithmLosesTheEndOfASum) {
+  std::vector<float> x(4 * 66, 1), w(4 * 66, 2), y(16);
+  LibrarySite site;
+  const LinearParams params;
+  View in[] = {view(x.data(), Dtype::f32, {4, 66}), view(w.data(), Dtype::f32, {4, 66})};
+  View out[] = {view(y.data(), Dtype::f32, {4, 4})};
+  for (const int asked : {0, 1, 2, 7}) {
+    std::fill(y.begin(), y.end(), 0.0f);
+    site.queue.algorithm = asked, site.queue.taken = 0;
+    site.run(kernel_of("linear"), {.in = in, .out = out, .n_in = 2, .n_out = 1, .params = &params});
+    EXPECT_EQ(y, std::vector<float>(16, 132)) << asked;
+    EXPECT_EQ(site.queue.taken, std::min(asked, 1));  // of three one is left out
+  }
+}
+
+// An algorithm that was chosen for a result at a low border and a bias at a high one is not taken for the opposite.
+TEST(LibraryKernels, OperandsLieAtAnyBorders) {
+  alignas(256) float x[32], w[32], bias[32], y[64], image[80], weight[36], convolved[72];
+  std::fill_n(x, 32, 1.0f), std::fill_n(w, 32, 2.0f), std::fill_n(bias, 32, 3.0f), std::fill_n(image, 80, 1.0f),
+      std::fill_n(weight, 36, 1.0f);
+  LibrarySite site;
+  const LinearParams params;
+  for (const auto& [of_y, of_bias] : {std::pair{1, 0}, {0, 1}, {1, 4}, {0, 0}}) {
+    View in[] = {view(x, Dtype::f32, {4, 8}), view(w, Dtype::f32, {4, 8}), view(bias + of_bias, Dtype::f32, {4})};
+    View out[] = {view(y + of_y, Dtype::f32, {4, 4})};
+    site.run(kernel_of("linear"), {.in = in, .out = out, .n_in = 3, .n_out = 1, .params = &params});
+    for (int i = 0; i < 16; ++i) EXPECT_EQ(y[of_y + i], 19) << of_y << ' ' << of_bias;
+  }
+  const ConvParams conv{.relu = 1};
+  for (const int border : {0, 1}) {
+    View in[] = {view(image + border, Dtype::f32, {2, 1, 5, 5}), view(weight, Dtype::f32, {4, 1, 3, 3}), view(bias, Dtype::f32, {4})};
+    View out[] = {view(convolved, Dtype::f32, {2, 4, 3, 3})};
+    site.run(kernel_of("conv2d"), {.in = in, .out = out, .n_in = 3, .n_out = 1, .params = &conv});
+    for (int i = 0; i < 72; ++i) EXPECT_EQ(convolved[i], 12) << border;
+  }
+}
+
 // What meets at a residual: the gradient is added to what is there, in one pass.
 TEST(LibraryKernels, GradientsOfAConvolutionAreAdded) {
   std::vector<float> dy(2 * 4 * 9, 1), w(4 * 3 * 9), dx(2 * 3 * 25), before(dx.size()), alone(dx.size());

@@ -180,12 +180,35 @@ TEST_F(DeviceTuning, WhatCannotBeCapturedRunsOnTheNextKernel) {
   }
 }
 
-// Later algorithms that are refused are no choice.
+// An algorithm that is refused is no choice, and those behind it are: also where the library's own first choice is refused.
 TEST_F(DeviceTuning, AnAlgorithmThatIsRefusedIsPassedOver) {
-  takes("linear/stand-in", {1, 0.5, -1});
-  Trainer trainer(tiny_job(), kDevice);
-  EXPECT_EQ(ran(trainer, "linear/stand-in#1"), 3);
+  const std::vector<double> last = {1, 0.5, -1}, first = {-1, 2, 0.5}, between = {3, -2, 0.5};
+  for (const auto& [times, best] : {std::pair{last, "linear/stand-in#1"}, {first, "linear/stand-in#2"}, {between, "linear/stand-in#2"}}) {
+    takes("", {});
+    takes("linear/stand-in", times);
+    fs::remove_all(folder);
+    Trainer trainer(tiny_job(), kDevice);
+    EXPECT_EQ(ran(trainer, best), 3) << best;
+    EXPECT_EQ(warnings, "");
+  }
+}
+
+TEST_F(DeviceTuning, ARefusedFirstChoiceIsPassedOverInAllLayersOfAShape) {
+  takes("linear/stand-in", {-1, 2, 0.5});
+  Trainer trainer(job_of(R"([{"type": "flatten"}, {"type": "dense", "out": 24}, {"type": "dense", "out": 24}, {"type": "dense", "out": 24},
+                             {"type": "dense", "out": 10}])"),
+                  kDevice);
+  EXPECT_EQ(ran(trainer, "linear/stand-in#2"), 4 * 3);
   EXPECT_EQ(warnings, "");
+}
+
+TEST_F(DeviceTuning, WithoutMeasuringTheNextAlgorithmRunsBeforeAnotherKernel) {
+  takes("linear/stand-in", {-1, -2, 1});
+  TrainerOptions options = kDevice;
+  options.measure = false;
+  Trainer trainer(tiny_job(), options);
+  EXPECT_EQ(ran(trainer, "linear/stand-in#2"), 3);
+  EXPECT_NE(warnings.find("op 'linear' runs on another kernel, 'stand-in#2': refused by the test"), std::string::npos) << warnings;
 }
 
 }  // namespace

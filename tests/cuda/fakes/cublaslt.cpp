@@ -1,9 +1,11 @@
 // A cuBLASLt of the same interface that computes on the host, by the manual's definition: column-major matrices, D = epilogue(op(A) op(B) +
 // beta C). So that descriptors, leading dimensions, transposes and epilogues are proved without a GPU. It refuses what the manual forbids,
 // and row sums and what reads or writes a second matrix of products with an odd inner size, so that callers' other way is tried. It knows
-// three algorithms for each product.
+// three algorithms for each product, which take no address at a lower border than the heuristic was told or saw; the second sums in four
+// parts, and loses the end of a sum as cuBLASLt was seen to.
 #include <cublasLt.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -30,6 +32,21 @@ struct Layout {
   int32_t batches = 1;
   int64_t batch_stride = 0;
 };
+
+struct Preference {
+  uint64_t workspace = 0;
+  std::array<uint32_t, 4> borders = {256, 256, 256, 256};  // of a, b, c, d
+};
+
+// What an algorithm's words are.
+enum Word { kNumber, kBorders, kBiasBorder = kBorders + 4, kAuxBorder, kWorkspace };
+constexpr uint64_t kInParts = 2;
+constexpr int32_t kParts = 4;
+
+uint64_t border_of(const void* data) {
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  return address % 256 == 0 ? 256 : address & (~address + 1);
+}
 
 template <class T>
 bool read(T* to, const void* from, size_t bytes) {
@@ -71,9 +88,18 @@ bool fits(const Desc& d, const Layout& a, const Layout& b, const Layout& out) {
   return !biased(d) || (d.bias != nullptr && d.bias_type == out.type && a.type != CUDA_R_64F);
 }
 
+int64_t inner(const Desc& d, const Layout& a) { return d.a == CUBLAS_OP_N ? a.columns : a.rows; }
+
+bool borders_kept(const cublasLtMatmulAlgo_t& algorithm, const Desc& d, const std::array<const void*, 4>& operands) {
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (border_of(operands[i]) < algorithm.data[kBorders + i]) return false;
+  return border_of(d.bias) >= algorithm.data[kBiasBorder] && border_of(d.aux) >= algorithm.data[kAuxBorder];
+}
+
 void product(const Desc& d, double beta, const Layout& a, const void* pa, const Layout& b, const void* pb, const Layout& out, void* po,
-             int32_t l) {
-  const int64_t k = d.a == CUBLAS_OP_N ? a.columns : a.rows;
+             int32_t l, bool in_parts) {
+  const int64_t all = inner(d, a), left = all % 16;
+  const int64_t k = in_parts && left != 0 && left < kParts && all / 16 % kParts == 0 ? all - left : all;
   for (int64_t i = 0; i < out.rows; ++i)
     for (int64_t j = 0; j < out.columns; ++j) {
       double sum = 0;
@@ -149,42 +175,68 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, c
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* p) {
-  return *p = reinterpret_cast<cublasLtMatmulPreference_t>(make_handle<int>()), CUBLAS_STATUS_SUCCESS;
+  return *p = reinterpret_cast<cublasLtMatmulPreference_t>(make_handle<Preference>()), CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
-  return drop_handle(reinterpret_cast<int*>(p)), CUBLAS_STATUS_SUCCESS;
+  return drop_handle(reinterpret_cast<Preference*>(p)), CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t which, const void*,
-                                                    size_t bytes) {
-  return bytes == (which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8 : 4) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t which,
+                                                    const void* value, size_t bytes) {
+  auto* const p = reinterpret_cast<Preference*>(preference);
+  uint32_t other = 0;
+  bool known = false;
+  if (which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) known = read(&p->workspace, value, bytes);
+  if (which == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) known = read(&other, value, bytes);
+  for (uint32_t i = 0; i < 4; ++i)
+    if (which == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i) known = read(&p->borders[i], value, bytes);
+  return known ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulAlgoConfigAttributes_t which,
+                                                    void* value, size_t bytes, size_t*) {
+  if (which != CUBLASLT_ALGO_CONFIG_SPLITK_NUM || bytes != sizeof kParts) return CUBLAS_STATUS_INVALID_VALUE;
+  return *static_cast<int32_t*>(value) = algorithm->data[kNumber] == kInParts ? kParts : 1, CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t out,
-                                              cublasLtMatmulPreference_t, int room, cublasLtMatmulHeuristicResult_t* found, int* count) {
+                                              cublasLtMatmulPreference_t preference, int room, cublasLtMatmulHeuristicResult_t* found,
+                                              int* count) {
   const auto& d = *reinterpret_cast<Desc*>(desc);
   const auto& left = *reinterpret_cast<Layout*>(a);
   *count = 0;
   if (!fits(d, left, *reinterpret_cast<Layout*>(b), *reinterpret_cast<Layout*>(out))) return CUBLAS_STATUS_INVALID_VALUE;
   // Of the sizes of the parity test it takes some, and refuses the others in either way.
-  const auto k = static_cast<uint64_t>(d.a == CUBLAS_OP_N ? left.columns : left.rows);
+  const auto k = static_cast<uint64_t>(inner(d, left));
   if (d.epilogue == CUBLASLT_EPILOGUE_BGRADB && k % 4 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (d.epilogue == CUBLASLT_EPILOGUE_BGRADB && k % 8 == 0) return CUBLAS_STATUS_INVALID_VALUE;
   if (beside(d) && k % 2 != 0) return k % 4 == 1 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_INVALID_VALUE;
   *count = room < 3 ? room : 3;
-  for (int i = 0; i < *count; ++i) found[i].state = CUBLAS_STATUS_SUCCESS, found[i].algo.data[0] = static_cast<uint64_t>(i + 1);
+  const auto& p = *reinterpret_cast<Preference*>(preference);
+  for (int i = 0; i < *count; ++i) {
+    uint64_t* const words = found[i].algo.data;
+    words[kNumber] = static_cast<uint64_t>(i + 1), words[kWorkspace] = p.workspace;
+    for (size_t operand = 0; operand < p.borders.size(); ++operand) words[kBorders + operand] = p.borders[operand];
+    words[kBiasBorder] = border_of(d.bias), words[kAuxBorder] = border_of(d.aux);
+    found[i].state = CUBLAS_STATUS_SUCCESS;
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a, cublasLtMatrixLayout_t la,
                               const void* b, cublasLtMatrixLayout_t lb, const void* beta, const void* c, cublasLtMatrixLayout_t, void* out,
-                              cublasLtMatrixLayout_t lo, const cublasLtMatmulAlgo_t* algorithm, void*, size_t, cudaStream_t stream) {
+                              cublasLtMatrixLayout_t lo, const cublasLtMatmulAlgo_t* algorithm, void* workspace, size_t bytes,
+                              cudaStream_t stream) {
   const auto& d = *reinterpret_cast<Desc*>(desc);
   const auto &left = *reinterpret_cast<Layout*>(la), &right = *reinterpret_cast<Layout*>(lb), &result = *reinterpret_cast<Layout*>(lo);
   const auto scalar = [&](const void* p) { return d.scale == CUDA_R_64F ? *static_cast<const double*>(p) : *static_cast<const float*>(p); };
-  if (!fits(d, left, right, result) || scalar(alpha) != 1 || c != out || algorithm->data[0] - 1 > 2) return CUBLAS_STATUS_INVALID_VALUE;
-  do_on(stream, [d = d, left = left, right = right, result = result, added = scalar(beta), a, b, out] {
-    for (int32_t l = 0; l < result.batches; ++l) product(d, added, left, a, right, b, result, out, l);
+  if (!fits(d, left, right, result) || scalar(alpha) != 1 || c != out || algorithm->data[kNumber] - 1 > 2)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (bytes < algorithm->data[kWorkspace] || (bytes > 0 && border_of(workspace) < 16)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!borders_kept(*algorithm, d, {a, b, c, out})) return CUBLAS_STATUS_INVALID_VALUE;
+  const bool in_parts = algorithm->data[kNumber] == kInParts;
+  do_on(stream, [d = d, left = left, right = right, result = result, added = scalar(beta), in_parts, a, b, out] {
+    for (int32_t l = 0; l < result.batches; ++l) product(d, added, left, a, right, b, result, out, l, in_parts);
   });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -1,6 +1,7 @@
 // A cuDNN whose graph API computes on the host: it keeps the attributes of descriptors as they were set and executes plans by the
 // definitions of convolution and batch norm. Like cuDNN it has no engine for relu without bias, nor for forms of batch norm that cuDNN
-// refused when it was asked; and its first choice rounds f32 to bf16 and says so.
+// refused when it was asked; its first choice rounds f32 to bf16 and says so; and what it fuses with a convolution wants borders of 16 bytes,
+// whatever the descriptors say.
 #include <cudnn.h>
 
 #include <cmath>
@@ -354,6 +355,10 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) { return
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
   const Descriptor& config = at(plan).child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  const auto operations = config.graph->all<const Descriptor*>(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  if (operations.size() > 1 && operations.front()->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
+    for (const uintptr_t operand : at(pack).all<uintptr_t>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS))
+      if (operand % 16 != 0) return CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER;
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // of work that is done at once
   do_on(*reinterpret_cast<void**>(handle), [&config, begin = Execution(at(pack), config), now = queue_work == nullptr ? &status : nullptr] {
     Execution execution = begin;
