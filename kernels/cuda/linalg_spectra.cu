@@ -46,7 +46,6 @@ __device__ bool orthogonalize_pair(double* w, int rows, double* v, int v_rows, i
 // do.
 __device__ bool orthogonalize(double* w, int rows, int columns, double* v, int v_rows) {
   const int players = columns + columns % 2, rounds = players - 1;
-  __syncthreads();
 #pragma unroll 1
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
     double turned = 0;
@@ -127,6 +126,7 @@ struct Svd {
     for (int64_t i = threadIdx.x; i < int64_t{rows} * columns; i += blockDim.x) w[i] *= scale;
 #pragma unroll 1
     for (int64_t i = threadIdx.x; i < int64_t{columns} * columns; i += blockDim.x) v()[i] = i % (columns + 1) == 0;
+    __syncthreads();
     return scale;
   }
 
@@ -228,6 +228,7 @@ struct Eigh {
     const double shift = bound == 0 ? 1 : 2 * bound;
 #pragma unroll 1
     for (int64_t i = threadIdx.x; i < int64_t{n} * n; i += blockDim.x) w[i] = w[i] * scale + (i % (n + 1) == 0 ? shift : 0);
+    __syncthreads();
     return scale;
   }
 
