@@ -2,6 +2,7 @@
 //   train_bench JOB.json --batch 64 --threads 1 --repeats 5 --seconds 0.5
 //   train_bench JOB.json --batch 64 --threads 1 --steps 300       only makes so many steps
 //   train_bench JOB.json --device cuda:0 --seconds 2              by Trainer::run, which queues a step before it reads the one before
+//   train_bench JOB.json --device cuda:0 --measure 0              on the first kernels that take a call, none measured
 // Steps the trainer with no hooks and prints one JSON object: {"images_per_s": [one number a repeat], "peak_mb": …, …}. On a GPU "per_step"
 // says what a step of the timed part asked of CUDA's runtime on average (kernels/cuda/counters.h): launches outside the graph and host_waits
 // must be 0; event_waits is 1, for the figures of the step before while the next one is queued, and blocked_event_waits how often the host,
@@ -40,6 +41,7 @@ struct Arguments {
   int threads = 1, repeats = 5;
   int64_t steps = 0;  // so many steps and no timing: for counting allocations
   double seconds = 0.5;
+  bool measure = true;
 };
 
 Arguments parse(int argc, char** argv) {
@@ -57,6 +59,7 @@ Arguments parse(int argc, char** argv) {
     else if (name == "--repeats") arguments.repeats = std::atoi(value);
     else if (name == "--steps") arguments.steps = std::atoll(value);
     else if (name == "--seconds") arguments.seconds = std::atof(value);
+    else if (name == "--measure") arguments.measure = std::atoi(value) != 0;
     else throw perigee::Error(perigee::ErrorKind::usage, {.where = "train_bench", .what = "unknown option " + name});
   }
   if (arguments.job.empty()) throw perigee::Error(perigee::ErrorKind::usage, {.where = "train_bench", .what = "a job file is needed"});
@@ -120,7 +123,7 @@ int64_t train_for(perigee::Trainer& trainer, Meter& meter, bool ahead, double du
 void bench(const Arguments& arguments) {
   perigee::Job job = perigee::Job::load(arguments.job);
   if (arguments.batch > 0) job.set("data.batch", std::to_string(arguments.batch));
-  perigee::TrainerOptions options{.threads = arguments.threads};
+  perigee::TrainerOptions options{.threads = arguments.threads, .measure = arguments.measure};
   perigee::choose_device(arguments.device, "train_bench", 0, 1, &options);
   perigee::Trainer trainer(job, options);
   if (arguments.steps > 0) {

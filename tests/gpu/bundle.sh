@@ -29,7 +29,7 @@ if ! meson introspect "$build" --targets | grep -q '"perigee_cuda@sha"\|"name": 
 fi
 
 programs=(repl/perigee tests/bench/train_bench tests/gpu/gpu_parity_test tests/gpu/gpu_layers_test tests/gpu/gpu_codec_test
-  tests/gpu/gpu_kernel_bench tests/kernels/parity_test tests/nn/nn_test)
+  tests/gpu/gpu_kernel_bench tests/gpu/gpu_step_profile tests/kernels/parity_test tests/nn/nn_test)
 ninja -C "$build" repl/libperigee_cuda.so "${programs[@]}" >"$build/bundle-build.txt" || { tail -n 40 "$build/bundle-build.txt" && exit 1; }
 
 staging=$(mktemp -d)
@@ -47,7 +47,7 @@ if compgen -G "$top/lib/lib{dnnl,openblas,gomp}*" >/dev/null; then
   echo "the bundle would need oneDNN, OpenBLAS or OpenMP" && exit 1
 fi
 cp models/*.lua "$top/models"
-cp tests/gpu/run.sh tests/gpu/bench.py tests/gpu/peer.py tests/gpu/checks.py LICENSE "$top"
+cp tests/gpu/run.sh tests/gpu/{bench,contestants,rows,peer,checks}.py LICENSE "$top"
 
 mkdir -p "$(dirname "$file")"
 tar -C "$staging" -cf - perigee-gpu | xz -T1 -6 >"$file"

@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -17,6 +22,23 @@ namespace perigee {
 
 // Where a GPU is only imitated, or a tool slows everything down: the same tests on less.
 inline bool in_brief() { return std::getenv("PERIGEE_GPU_BRIEF") != nullptr; }
+
+inline char doing_now[160];
+
+// What a test is about to do: said when it crashes there, or when somebody's patience ends and he terminates it.
+inline void now_doing(const std::string& what) {
+  static const bool heard = [] {
+    for (const int signal : {SIGTERM, SIGSEGV, SIGBUS, SIGFPE, SIGABRT})
+      std::signal(signal, [](int number) {
+        for (const char* part : {"\nended while doing: ", static_cast<const char*>(doing_now), "\n"})
+          if (write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
+        std::signal(number, SIG_DFL);
+        std::raise(number);
+      });
+    return true;
+  }();
+  if (heard) std::snprintf(doing_now, sizeof doing_now, "%s", what.c_str());
+}
 
 // A library has no way for a call. That is no fault: a step of training runs on the next kernel then.
 struct Refused : std::runtime_error {
@@ -39,6 +61,7 @@ class GpuSite : public Site {
   void read(std::byte* to, const std::byte* from, size_t bytes) override { gpu.download(to, from, bytes); }
 
   void run(const Kernel& kernel, const KernelCall& given) override {
+    now_doing(std::string(kernel.op) + " [cuda " + kernel.name + "]");
     KernelCall call = given;
     const auto room = [&](size_t (*bytes)(const KernelCall&), const char* name) {
       return gpu.allocate(bytes != nullptr ? bytes(given) + 1 : 1, name);

@@ -106,6 +106,7 @@ TEST(GpuLayers, TrainEveryExampleAsTheInterpreterDoes) {
   Gpu gpu(0, "test");
   for (const LayerDef* layer : all_layers()) {
     SCOPED_TRACE(layer->name);
+    now_doing(std::string("layer ") + layer->name);
     try {
       expect_as_interpreted(
           *layer, [&](const TrainedLayer& trained, std::map<std::string, Tensor>& leaves) { return run_on_gpu(gpu, trained, leaves); });
@@ -162,6 +163,7 @@ TEST(GpuLayers, GradientsAreTheSlopesOfTheLoss) {
   std::mt19937_64 random(11);
   for (const LayerDef* layer : all_layers()) {
     SCOPED_TRACE(layer->name);
+    now_doing(std::string("layer ") + layer->name);
     TrainedLayer trained;
     build_trained(*layer, true, trained);
     // Where a slope changes within the step one direction may be wrong; not two of three.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's side of bench.py: one network at one setting, in a process of its own, so that what hangs or fails there harms nothing else.
 
-peer.py ROW SETTING [--rehearse] reads commands from stdin and answers each with a line of JSON: `prepare` (compile, warm up, capture) with
+peer.py ROW SETTING FOLDER [--rehearse] reads commands from stdin and answers each with a line of JSON: `prepare` (compile, warm up, capture) with
 {"ready": seconds, "with": versions}, a number of seconds with {"rate": images a second}, anything that fails with {"failed": why}.
 
 Every setting has the fused optimiser, channels-last tensors where the row computes in bf16, cuDNN's own search for the fastest algorithms, its data
@@ -12,22 +12,24 @@ on the device and no read of the loss:
     compile graph  forward and backward compiled, and they and the update as one CUDA graph
     tuned graph    the same compiled with max-autotune; not of ResNet-50, where that alone would take longer than the whole benchmark may
 """
+import contextlib
 import fcntl
 import json
+import struct
 import sys
 import time
 
 import torch
 from torch import nn
 
-import bench
+import rows
 
 
 def device():
     """cuda; the CPU only in a rehearsal."""
     if torch.cuda.is_available():
         return "cuda"
-    if bench.REHEARSAL:
+    if rows.REHEARSAL:
         return "cpu"
     raise RuntimeError("this PyTorch sees no GPU")
 
@@ -57,9 +59,9 @@ class Bottleneck(nn.Module):
 
 
 def resnet50(classes):
-    inputs = bench.STAGES[0][0]
+    inputs = rows.STAGES[0][0]
     layers = [nn.Conv2d(3, inputs, 7, 2, 3, bias=False), nn.BatchNorm2d(inputs), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
-    for stage, (width, blocks) in enumerate(bench.STAGES):
+    for stage, (width, blocks) in enumerate(rows.STAGES):
         for block in range(blocks):
             layers.append(Bottleneck(inputs, width, 2 if stage > 0 and block == 0 else 1))
             inputs = 4 * width
@@ -67,6 +69,27 @@ def resnet50(classes):
 
 
 NETWORKS = {"LeNet": lenet, "MLP": mlp, "ResNet-50": resnet50}
+
+
+def array(path, dtype, shape):
+    """An .npy file of rows.write_npy."""
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    (head,) = struct.unpack("<H", data[8:10])
+    return torch.frombuffer(data, dtype=dtype, offset=10 + head).reshape(shape)
+
+
+@contextlib.contextmanager
+def alone():
+    """Peers that prepare at once take turns, for cuDNN searches by the clock; none waits for one that hangs."""
+    with open(__file__, "rb") as lock:
+        for _ in range(200):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                time.sleep(0.1)
+        yield
 
 
 class Loss(nn.Module):
@@ -87,22 +110,23 @@ COMPILE_MODES = {"compile": "reduce-overhead", "compile graph": "default", "tune
 
 
 class Peer:
-    def __init__(self, name, setting):
-        _, optimizer, shape, classes, self.batch, precision, *_ = bench.ROWS[name]
+    def __init__(self, name, setting, folder):
+        _, optimizer, shape, classes, self.batch, precision, *_ = rows.ROWS[name]
         self.setting, self.device, self.at, self.graph = setting, device(), 0, None
         torch.manual_seed(1)
         torch.backends.cudnn.benchmark = True
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"  # by default convolutions use it
-        examples = bench.examples_of(name)
-        x = torch.randn(examples, *shape, device=self.device)
-        y = torch.randint(0, classes, (examples,), device=self.device)
+        examples = rows.examples_of(name)
+        images, labels = rows.files_of(name, folder)
+        x = array(images, torch.float32, (examples, *shape)).to(self.device)
+        y = array(labels, torch.int64, (examples,)).to(self.device)
         self.order = torch.randperm(examples, device=self.device)
         self.index = self.order[:self.batch].clone()
         net = NETWORKS[name.split()[0]](classes).to(self.device)
         half = precision == "bf16"
         if half:
             net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
-        if optimizer is bench.SGD:
+        if optimizer is rows.SGD:
             self.optimizer = torch.optim.SGD(net.parameters(), lr=optimizer["lr"], momentum=optimizer["momentum"], fused=True)
         else:
             self.optimizer = torch.optim.AdamW(net.parameters(), lr=optimizer["lr"], weight_decay=optimizer["weight_decay"], fused=True,
@@ -113,9 +137,7 @@ class Peer:
             self.loss = torch.compile(self.loss, mode=COMPILE_MODES[setting])
 
     def prepare(self):
-        # Several prepare at once, and cuDNN searches by the clock: one after another.
-        with open(__file__, "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with alone():
             for _ in range(2):
                 self.plain_loss(self.index).backward()
             self.wait()
@@ -165,7 +187,12 @@ class Peer:
             torch.cuda.synchronize()
 
     def rate(self, seconds):
-        """images/s. Waits for the device about twenty times, not every few steps: that would cost PyTorch most where steps are short."""
+        """images/s, after a third of the time to bring the clock up. Waits for the device about twenty times, not every few steps: that would
+        cost PyTorch most where steps are short."""
+        self.timed(seconds / 3)
+        return self.timed(seconds)
+
+    def timed(self, seconds):
         self.step()
         self.wait()
         steps, chunk, start = 0, 1, time.perf_counter()
@@ -187,16 +214,16 @@ def versions():
 
 
 def main():
-    name, setting = sys.argv[1:3]
+    name, setting, folder = sys.argv[1:4]
     if "--rehearse" in sys.argv:
-        bench.rehearse()
+        rows.rehearse()
     answers, sys.stdout = sys.stdout, sys.stderr  # what libraries print is no answer
     peer = None
     for command in sys.stdin:
         start = time.perf_counter()
         try:
             if command.strip() == "prepare":
-                peer = Peer(name, setting)
+                peer = Peer(name, setting, folder)
                 peer.prepare()
                 answer = {"ready": round(time.perf_counter() - start, 1), "with": versions()}
             else:

@@ -23,7 +23,7 @@ def run(*arguments, **environment):
     with tempfile.TemporaryDirectory() as out:
         done = subprocess.run([HERE / "run.sh", "--rehearse", "--out", out, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=600, check=False, env=environment)
-        logs = "".join(f"\n---- {log.name}\n{log.read_text(errors='replace')[-2000:]}" for log in sorted(pathlib.Path(out).glob("*.txt")))
+        logs = "".join(f"\n---- {log.name}\n{log.read_text(errors='replace')[-20000:]}" for log in sorted(pathlib.Path(out).glob("*.txt")))
     rows = {m[1].strip(): m[2] for m in re.finditer(r"^(.{34}) (PASS|FAIL|not measured) ", done.stdout, re.M)}
     return done.returncode, rows, done.stdout + (logs if "FAIL" in rows.values() else "")
 
@@ -41,11 +41,13 @@ def everything_runs():
     expect(not missing, f"not measured: {missing}", text)
     for row in ("LeNet 32", "LeNet 1024", "MLP 784-500-500-10, 128", "ResNet-50 bf16 NHWC, 128"):
         expect(re.search(rf"^\| {re.escape(row)} \| [\d.]+ \| [\d.]+ \|", text, re.M), f"the benchmark has no rates of {row}", text)
+        expect(re.search(rf"^    {re.escape(row)}\n +[\d.]+ us in \d+ pieces", text, re.M), f"no profile of {row}", text)
 
 
 def what_is_wrong_is_told():
     status, rows, text = run("--only", "ops", PERIGEE_SHIM_FAULT="launch:700")
     expect(status == 1 and rows["ops beside the reference"] == "FAIL", f"a spoilt device: status {status}", text)
+    expect(re.search("^    .*: Failure$", text, re.M), "a failure's reason is not shown", text)
     status, rows, text = run("--only", "check of", STAND_IN_FINDS="1")
     expect(status == 1 and list(rows.values()) == ["FAIL"] * SANITIZED, "what the sanitizer finds is no failure", text)
     status, rows, text = run("--only", "codecs", PERIGEE_BUILD="/nowhere")

@@ -7,14 +7,15 @@
 # determinism, memory, faults, compute-sanitizer; with --bench also the benchmark, PyTorch in turns beside it. One table at the end says
 # PASS, FAIL or "not measured" with the reason; each part has a time limit and all of them together end within 9 minutes (--seconds).
 # --only runs the parts whose names match an extended regular expression. --rehearse runs everything small from a checkout without a GPU, on
-# what tests/cuda has in its place.
+# what tests/cuda has in its place. FOLDER (perigee-gpu-out where nothing is said) gets a few files as the run goes on, so that a run that is
+# cut short leaves what it had: table.txt, log.txt (output of all parts), bench.txt, bench.json, profile.txt (a step piece by piece).
 #
 # Exit status: 0 nothing failed, 1 something did, 77 there is no GPU.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bench=0 budget=540 out='' rehearse=0 only=.
-usage() { sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 2; }
+usage() { sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 2; }
 while (($#)); do
   case $1 in
     --bench) bench=1 ;;
@@ -26,9 +27,29 @@ while (($#)); do
   esac
   shift
 done
-out=${out:-$(mktemp -d)}
-mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
-: >"$out/table.txt"
+if [[ -z $out ]]; then
+  out=$PWD/perigee-gpu-out
+  mkdir -p "$out" 2>/dev/null && [[ -w $out ]] || out=$(mktemp -d) || exit 2
+fi
+mkdir -p "$out" && out=$(cd "$out" && pwd) && : >"$out/table.txt" && : >"$out/log.txt" || exit 2
+rm -f "$out"/{bench.txt,bench.json,profile.txt}
+
+# Where data sets and caches go: half a gigabyte, of this run alone, and not for those who fetch the output.
+work=''
+for folder in "${TMPDIR:-/tmp}" /tmp /var/tmp /dev/shm "$out"; do # the last, room or not
+  { read -r _ && read -r _ _ _ kilobytes _; } < <(df -Pk "$folder" 2>/dev/null) || kilobytes=0
+  ((kilobytes > 2000000)) || [[ $folder == "$out" ]] || continue
+  work=$(mktemp -d "$folder/perigee.XXXXXX" 2>/dev/null) && break
+done
+[[ -n $work ]] || { echo "no folder to write to: set TMPDIR" && exit 2; }
+running() { [[ -n $1 ]] && jobs -rp | grep -qx "$1"; }
+# stop JOB: ends what was begun beside the parts.
+stop() { running "$1" && kill "$1" && wait "$1"; } 2>/dev/null
+compiling=
+trap 'stop "$compiling"; rm -rf "$work"' EXIT
+trap 'exit 143' TERM INT HUP
+mkdir -p "$work/logs"
+export TMPDIR="$work" HOME="${HOME:-$work}"
 
 # In the bundle this file lies beside bin/ and lib/; in a checkout what is built lies in build/.
 if [[ -x $here/bin/perigee ]]; then
@@ -55,14 +76,14 @@ ours() { LD_LIBRARY_PATH="${PERIGEE_GPU_LIBRARIES-${LD_LIBRARY_PATH-}}" "$@"; }
 # The first Python that has PyTorch, or any.
 python=python3
 for candidate in python3 python /opt/*/.venv/bin/python3 /opt/*/bin/python3; do
-  if "$candidate" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)' 2>/dev/null; then
+  if timeout 30 "$candidate" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)' 2>/dev/null; then
     python=$candidate && break
   fi
 done
 
 # Folders of NVIDIA's libraries: of Python's packages (.../nvidia/*/lib, .../torch/lib), then of the toolkit.
 libraries() {
-  "$python" - <<'PYTHON' 2>/dev/null
+  timeout 30 "$python" - <<'PYTHON' 2>/dev/null
 import glob, os, sys
 found = [f for p in sys.path if p for pattern in ("nvidia/*/lib", "torch/lib") for f in sorted(glob.glob(os.path.join(p, pattern)))]
 found += [f for p in ("/usr/local/cuda", *sorted(glob.glob("/usr/local/cuda-*"), reverse=True)) for f in (p + "/lib64", p + "/lib")]
@@ -76,10 +97,8 @@ else
   PERIGEE_CUDA_LIBRARIES="${PERIGEE_CUDA_LIBRARIES:-}${PERIGEE_CUDA_LIBRARIES:+:}$(libraries)"
   export PERIGEE_CUDA_LIBRARIES
 fi
-# What is measured and compiled on the way is this run's own, and not for those who fetch the output.
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export XDG_CACHE_HOME="$work/cache" TORCHINDUCTOR_CACHE_DIR="$work/inductor" TRITON_CACHE_DIR="$work/triton" PERIGEE_GPU_OUT="$work/jobs"
+export XDG_CACHE_HOME="$work/cache" TORCHINDUCTOR_CACHE_DIR="$work/inductor" TRITON_HOME="$work" TRITON_CACHE_DIR="$work/triton"
+export CUDA_CACHE_PATH="$work/driver" PERIGEE_GPU_OUT="$work/jobs"
 export PERIGEE_PROGRAM PERIGEE_TRAIN_BENCH
 PERIGEE_PROGRAM=$(program perigee) PERIGEE_TRAIN_BENCH=$(program train_bench)
 mkdir -p "$PERIGEE_GPU_OUT"
@@ -92,10 +111,23 @@ allowed() {
   echo $((left < $1 ? left : $1))
 }
 
+# keep TITLE FILE...: the ends of files go into log.txt.
+keep() {
+  local file
+  for file in "${@:2}"; do
+    [[ -s $file ]] && { echo "---- $1 ${file##*/}" && tail -c 200000 "$file" && echo; } >>"$out/log.txt"
+  done
+}
+
+# why FILE: what a part that failed said, in a few lines: a test's first failures, else its last words.
+why() {
+  if grep -q ': Failure$' "$1"; then grep -A 6 -m 2 ': Failure$' "$1"; else grep -v '^ *$\|^{' "$1" | tail -n 5; fi | cut -c1-220 | head -n 12 | sed 's/^/    /'
+}
+
 # part NAME SECONDS COMMAND…: one row. Status 77 is "not measured"; the last line of the output is the remark. The benchmark's output is shown too.
 failed=0
 part() {
-  local name=$1 wanted=$2 limit log="$out/${1//[^a-zA-Z0-9]/_}.txt" begun=$SECONDS
+  local name=$1 wanted=$2 limit log="$work/logs/${1//[^a-zA-Z0-9]/_}.txt" begun=$SECONDS
   limit=$(allowed "$wanted")
   shift 2
   [[ $name =~ $only ]] || return 0
@@ -103,7 +135,7 @@ part() {
     row "$name" "not measured" - "no time was left of $budget s"
     return
   fi
-  local status remark
+  local status remark result=FAIL
   if [[ $name == benchmark ]]; then
     timeout -k 5 "$limit" "$@" 2>&1 </dev/null | tee "$log"
     status=${PIPESTATUS[0]}
@@ -114,20 +146,27 @@ part() {
   remark=$(grep -v '^ *$' "$log" | tail -n 1 | cut -c1-160)
   local took=$((SECONDS - begun))
   case $status in
-    0) if grep -q '^\[  SKIPPED \]' "$log"; then row "$name" FAIL $took "skipped, though there is a GPU; see $log" && failed=1
-       else row "$name" PASS $took "$remark"; fi ;;
-    77) row "$name" "not measured" $took "$remark" ;;
-    124 | 137) if ((limit < wanted)); then row "$name" "not measured" $took "only $limit s of $budget s were left"
-       elif [[ $name == *check\ of* ]]; then row "$name" "not measured" $took "compute-sanitizer was not done after $limit s"
-       else row "$name" FAIL $took "was not done after $limit s; see $log" && failed=1; fi ;;
-    *) row "$name" FAIL $took "status $status, see $log: $remark" && failed=1 ;;
+    0) if grep -q '^\[  SKIPPED \]' "$log"; then remark="skipped, though there is a GPU"; else result=PASS; fi ;;
+    77) result="not measured" ;;
+    124 | 137) if ((limit < wanted)); then result="not measured" remark="only $limit s of $budget s were left"
+       elif [[ $name == *check\ of* ]]; then result="not measured" remark="compute-sanitizer was not done after $limit s"
+       else remark="was not done after $limit s"; fi ;;
+    *) remark="status $status: $remark" ;;
   esac
+  row "$name" "$result" $took "$remark"
+  keep "$name:" "$log"
+  [[ $result == FAIL ]] && failed=1 && why "$log" | tee -a "$out/table.txt"
+  return 0
 }
 
-echo "output of each part: $out"
-timeout 10 nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.memory,power.limit --format=csv,noheader 2>/dev/null
-ours "$(program perigee)" doctor | tee "$out/doctor.txt"
-if ! grep -qE '^ *ok +GPU ' "$out/doctor.txt"; then
+echo "what is measured goes to $out"
+said="$work/logs/machine.txt"
+{
+  timeout 10 nvidia-smi --query-gpu=name,driver_version,memory.total,memory.used,clocks.max.sm,clocks.max.memory,power.limit --format=csv,noheader
+  ours timeout -k 5 60 "$(program perigee)" doctor
+} 2>&1 </dev/null | tee "$said"
+keep machine "$said"
+if ! grep -qE '^ *ok +GPU ' "$said"; then
   echo "there is no GPU that Perigee can use, so nothing was measured"
   exit 77
 fi
@@ -144,7 +183,7 @@ accuracy() {
 
 # sanitize TOOL TEST: compute-sanitizer finds nothing in a short run of the test. Where it cannot work the test does not end with its own word.
 sanitize() {
-  local tool log="$out/$1_$2.txt" status=0
+  local tool log="$work/logs/$1_$2.txt" status=0
   tool=$(command -v compute-sanitizer || ls /usr/local/cuda*/{bin,compute-sanitizer}/compute-sanitizer 2>/dev/null | head -n 1)
   [[ -n $tool ]] || { echo "no compute-sanitizer on this machine" && return 77; }
   # Kernels of our own alone; what libraries ask of the driver and are refused is their business.
@@ -160,29 +199,37 @@ sanitize() {
   return "$status"
 }
 export -f accuracy sanitize program check test_of ours
-export out root here rehearse python
+export out work root here rehearse python
 
 # PyTorch's compilations take a minute or two: they begin now, beside parts that measure no time. The benchmark follows when they are done.
-compiling=
 begin_compiling() {
   local command=(timeout -k 5 150 "$python" "$here/bench.py" --compile --out "$out" --work "$PERIGEE_GPU_OUT" --seconds 140)
   ((rehearse)) && command+=(--rehearse)
-  "${command[@]}" >"$out/compile.txt" 2>&1 </dev/null &
+  "${command[@]}" >"$work/logs/compile.txt" 2>&1 </dev/null &
   compiling=$!
 }
 benchmark() {
-  local seconds options
-  seconds=$(allowed 300)
-  options=(--program "$(program train_bench)" --kernels "$(program gpu_kernel_bench)" --out "$out" --work "$PERIGEE_GPU_OUT" --seconds "$seconds")
+  local seconds options watch clocks="$work/logs/clocks.txt"
+  wait "$compiling"
+  keep "PyTorch's compilers:" "$work/logs/compile.txt"
+  seconds=$(allowed 330)
+  options=(--program "$(program train_bench)" --kernels "$(program gpu_kernel_bench)" --profile "$(program gpu_step_profile)" --out "$out"
+    --work "$PERIGEE_GPU_OUT" --seconds "$seconds")
   ((rehearse)) && options+=(--rehearse) && export PERIGEE_SHIM_STAND_INS=1 # quick kernels
+  timeout 600 nvidia-smi --query-gpu=timestamp,index,clocks.sm,clocks.mem,power.draw,temperature.gpu,clocks_throttle_reasons.active --format=csv \
+    -lms 2000 >"$clocks" 2>&1 </dev/null &
+  watch=$!
   # With a cache of its own: what the parts before it have measured was not measured in quiet.
   part "benchmark" $((seconds + 10)) env XDG_CACHE_HOME="$work/quiet" "$python" "$here/bench.py" "${options[@]}"
+  stop "$watch"
   unset PERIGEE_SHIM_STAND_INS
+  keep clocks "$clocks"
+  keep "" "$PERIGEE_GPU_OUT"/peer_*.txt "$work"/quiet/perigee/tuning-*.json
   bench=0
 }
 # A part that may come before the benchmark or after it.
 either() {
-  ((bench)) && ! kill -0 "$compiling" 2>/dev/null && benchmark
+  ((bench)) && ! running "$compiling" && benchmark
   part "$@"
 }
 
@@ -201,7 +248,6 @@ either "the same bits in each form" 45 bash -c 'check forms'
 either "memory as predicted" 40 bash -c 'check memory'
 either "faults" 30 bash -c 'check faults'
 either "several GPUs" 30 bash -c 'check several'
-((bench)) && wait "$compiling"
 ((bench)) && benchmark
 part "memcheck of layers" 60 bash -c 'sanitize memcheck gpu_layers_test'
 part "racecheck of layers" 60 bash -c 'sanitize racecheck gpu_layers_test'
@@ -218,6 +264,6 @@ if [[ -f $out/bench.txt ]]; then
   grep -v '^    ' "$out/bench.txt" # counters and reasons have been shown
   grep -q ' FAIL ' "$out/bench.txt" && failed=1
 fi
-echo "all parts took $SECONDS s; $(grep -c ' PASS ' "$out/table.txt") passed, $(grep -c ' FAIL ' "$out/table.txt") failed," \
-  "$(grep -c ' not measured ' "$out/table.txt") were not measured"
+counted() { grep -cE "^.{34} $1 " "$out/table.txt"; }
+echo "all parts took $SECONDS s; $(counted PASS) passed, $(counted FAIL) failed, $(counted 'not measured') were not measured"
 exit "$failed"
