@@ -94,15 +94,25 @@ def says_what_is_wrong(job):
     has(perigee("describe", job, "--set", "device=cuda", PERIGEE_SHIM_DEVICES="0"), "no CUDA-capable device", "a CPU's")
 
 
+def events_of(text, kind):
+    return [event for event in map(json.loads, (line for line in text.splitlines() if line.startswith("{"))) if event["event"] == kind]
+
+
+# Each example of each epoch counted once, none given up.
+def all_is_counted(folder, planned):
+    found = json.loads(perigee("ledger", folder, "--json"))
+    expected = {"planned": planned, "counted": planned, "skipped": 0, "duplicates": 0, "missing": 0, "gaps": 0, "inexact": 0}
+    assert {key: found[key] for key in expected} == expected, found
+
+
 # Each worker dies after so many kernels; another takes its place, until the work is done.
 def workers_are_replaced(job):
     text = perigee("train", job, "--set", "devices=2", "--set", "averaging=periodic", "--set", "epochs=10", "--out", "workers", "--log", "json",
                    PERIGEE_SHIM_DEVICES="2", PERIGEE_SHIM_FAULT="launch:500", PERIGEE_CUDA_BRANCHES="1")
-    has(text, "illegal memory access", '"event":"end"')
-
-
-def report_of(folder):
-    return json.loads((pathlib.Path(folder) / "report.json").read_text(encoding="utf-8"))
+    has(text, "illegal memory access")
+    assert len(events_of(text, "worker_failed")) >= 2 and len(events_of(text, "worker_joined")) >= 4, text
+    assert [event["epochs"] for event in events_of(text, "end")] == [10], text
+    all_is_counted("workers", 800)
 
 
 # Four GPUs of one process, two of each of two processes that exchange gradients over sockets, four workers: the same examples in each step.
@@ -152,7 +162,7 @@ def children_of(pid):
     return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]
 
 
-# A worker that has sent what its device encoded is killed; another takes its place, and all examples are trained.
+# A worker that has sent what its device encoded is killed; another takes its place, and each example is counted once.
 def killed_workers_are_replaced(job):
     environment = {**os.environ, "PERIGEE_CUDA_MODULE": MODULE, "PERIGEE_SHIM_STAND_INS": "1", "PERIGEE_SHIM_DEVICES": "2"}
     arguments = ("--workers", "2", "--device", "cuda", "--set", 'averaging={"type": "threshold", "tau": 1e-3}', "--set", "epochs=40", "--log", "json")
@@ -164,18 +174,24 @@ def killed_workers_are_replaced(job):
                 os.kill(children_of(run.pid)[0], signal.SIGKILL)
                 killed = True
         assert run.wait(timeout=120) == 0, "".join(lines[-20:])
-    assert killed
-    end = [json.loads(line) for line in lines if '"event":"end"' in line]
-    has("".join(lines), '"event":"end"')
-    assert end[-1].get("examples", 40 * 80) == 40 * 80, end[-1]
+    text = "".join(lines)
+    (lost,) = events_of(text, "worker_lost")
+    assert "signal 9" in lost["cause"], lost
+    assert [event["worker"] for event in events_of(text, "worker_joined")][2:] == [lost["worker"]], text
+    assert [event["epochs"] for event in events_of(text, "end")] == [40], text
+    all_is_counted("killed", 40 * 80)
 
 
 # A GPU of the first process is lost: the process ends with it and another takes its place and its GPUs.
 def teams_are_replaced(job):
-    text = perigee("train", job, "--workers", "2", "--device", "cuda:0-3", "--set", "epochs=10", "--out", "replaced", "--log", "json",
+    text = perigee("train", job, "--workers", "2", "--device", "cuda:0-3", "--set", "epochs=20", "--out", "replaced", "--log", "json",
                    PERIGEE_SHIM_DEVICES="4", PERIGEE_SHIM_MEMORY="open", PERIGEE_CUDA_LIBRARIES=FAKES, PERIGEE_SHIM_FAULT="launch@1:200")
-    has(text, "illegal memory access", "cuda:1", '"event":"end"')
+    has(text, "illegal memory access", "cuda:1")
     assert "cuda:3" not in text, text
+    failed, joined = events_of(text, "worker_failed"), events_of(text, "worker_joined")
+    assert len(joined) > 2 and {event["worker"] for event in joined[2:]} == {event["worker"] for event in failed}, text
+    assert [event["epochs"] for event in events_of(text, "end")] == [20], text
+    all_is_counted("replaced", 1600)
 
 
 def main():
