@@ -39,7 +39,7 @@ def assert_same(found):
     assert here.keys() == sent.keys() and len(here) > 1
     for name in here:
         assert here[name] == sent[name], f"{name} differs"
-    assert end_here.get("test") == end_sent.get("test"), (end_here, end_sent)
+    assert end_here["test"] == end_sent["test"], (end_here, end_sent)
 
 
 def the_parameters_are_the_same_bits():

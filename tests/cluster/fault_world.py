@@ -462,7 +462,7 @@ class World:
     def check_ledger(self, skipped=0):
         found = self.ledger()
         planned = self.epochs * self.examples
-        if found["duplicates"] or found["missing"] or found.get("gaps") or found["counted"] + found["skipped"] != planned or \
+        if found["duplicates"] or found["missing"] or found["gaps"] or found["counted"] + found["skipped"] != planned or \
                 (skipped is not None and found["skipped"] != skipped):
             raise Failure(f"the ledger does not add up to {planned} examples: {found}")
         return found

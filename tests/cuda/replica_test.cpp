@@ -205,6 +205,17 @@ TEST(ReplicaOnDevice, TrainsWithReplicasOfTheHost) {
   }
 }
 
+// Payloads go up by turns through two buffers.
+TEST(ReplicaOnDevice, TakesMorePayloadsThanItHasBuffersFor) {
+  const Job job{.averaging = R"({"type": "threshold", "tau": 1e-3})"};
+  Nodes host = make_nodes(job, "ref", 3), device = make_nodes(job, "cuda:0", 3);
+  for (int64_t round = 0; round < 3; ++round) {
+    play(host, round, true);
+    play(device, round, true);
+    expect_equal(host, device);
+  }
+}
+
 SharedBytes spoilt(const SharedBytes& payload, size_t how) {
   std::vector<std::byte> bytes = *payload;
   if (how == 0) bytes[0] ^= std::byte{0xff};
@@ -277,6 +288,22 @@ TEST(ReplicaOnDevice, RoundsThatComeToNothingLeaveWhatTheyLeaveOnTheHost) {
         ASSERT_TRUE(nodes[1]->trainer.load(6, image.get(), false, nodes[1]->row()));
         nodes[1]->train(7, false, 2);
         merge(nodes, gathered(nodes, 7));
+      });
+    // Of everybody nothing is counted: what was sent is in no result.
+    both([&](Nodes& nodes) {
+      for (auto& node : nodes) node->train(8, each.gradient, 2);
+      for (auto& node : nodes) ASSERT_FALSE(node->trainer.apply({.round = 8, .examples_after = 9 * 2 * kBatch}, node->row()));
+      play(nodes, 9, each.gradient);
+    });
+    // The parameters of one that had local work alone are the result, bit for bit.
+    if (!each.gradient)
+      both([&](Nodes& nodes) {
+        nodes[0]->train(10, false, 2);
+        const ApplyOrder alone{.round = 10, .examples = 3 * kBatch, .examples_after = 11 * 2 * kBatch, .alone = true};
+        ASSERT_FALSE(nodes[0]->trainer.apply(alone, nodes[0]->row()));
+        const SharedBytes image = nodes[0]->trainer.snapshot(true);
+        ASSERT_TRUE(nodes[1]->trainer.load(10, image.get(), false, nodes[1]->row()));
+        play(nodes, 11, false);
       });
     both([&](Nodes& nodes) {
       for (auto& node : nodes) ASSERT_TRUE(node->trainer.load(-1, nullptr, false, node->row()));

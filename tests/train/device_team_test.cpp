@@ -17,7 +17,7 @@ struct Case {
 };
 
 Job drawn_anew(const std::string& more) {
-  Job job = lenet_job(more);
+  Job job = drawn_job(more);
   job.set("data.train.endless", "true");
   return job;
 }
@@ -143,6 +143,36 @@ TEST(Team, TakesWhatWasChangedBetweenSteps) {
     reinterpret_cast<float*>(trainer->optimizer_slot(1).data())[2] *= 2;
     for (int i = 0; i < 3; ++i) trainer->step();
   }
+  EXPECT_EQ(bits_of(team), bits_of(threads));
+}
+
+// Running statistics that are set as replicas do: on every GPU, as if they came with all of the model.
+TEST(Team, TakesStatesThatWereChangedBetweenSteps) {
+  const Environment three("PERIGEE_SHIM_DEVICES", "3");
+  Trainer with_model(noisy_job(), team_of(3)), alone(noisy_job(), team_of(3));
+  for (Trainer* trainer : {&with_model, &alone}) {
+    for (int i = 0; i < 2; ++i) trainer->step();
+    auto* const values = trainer == &alone ? reinterpret_cast<float*>(trainer->states().data())
+                                           : reinterpret_cast<float*>(trainer->model().params().state_bytes().data());
+    for (int i = 0; i < 4; ++i) values[i] += 1.5f;
+    for (int i = 0; i < 2; ++i) trainer->step();
+  }
+  EXPECT_EQ(bits_of(alone), bits_of(with_model));
+}
+
+// The scale that is set is every GPU's: what one of them scaled otherwise would not be taken out of the sum.
+TEST(Team, TakesALossScale) {
+  const Environment two("PERIGEE_SHIM_DEVICES", "2");
+  const Job job = lenet_job(R"(, "precision": "fp16")");
+  Trainer team(job, team_of(2)), threads(of_all(job, 2), threads_of(2));
+  for (Trainer* trainer : {&team, &threads}) {
+    for (int i = 0; i < 2; ++i) trainer->step();
+    LossScale scale = *trainer->loss_scale();
+    scale.scale = 128;
+    trainer->set_loss_scale(scale);
+  }
+  expect_same_steps(team, threads, 2);
+  EXPECT_EQ(team.loss_scale()->scale, 128);
   EXPECT_EQ(bits_of(team), bits_of(threads));
 }
 

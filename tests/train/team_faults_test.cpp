@@ -50,6 +50,11 @@ TEST(TeamFaults, GpusOfDifferentKindsAreRefused) {
                  GpuGroup(std::vector<int>{0, 1, 2}, "job", false);
                }),
                {"job", "different compute capability", "cuda:0 shim 0 (9.0), cuda:2 shim 2 (8.0)"});
+  const Environment of_one_generation("PERIGEE_SHIM_CAPABILITY", "80,86");
+  expect_parts(error_of([] {
+                 GpuGroup(std::vector<int>{0, 1}, "job", false);
+               }),
+               {"different compute capability", "cuda:0 shim 0 (8.0), cuda:1 shim 1 (8.6)"});
 }
 
 TEST(TeamFaults, OneThatIsHiddenIsExplained) {
