@@ -423,8 +423,8 @@ size_t DeviceStep::bytes() const { return gpu_.peak(); }
 DeviceMemory DeviceStep::memory() const {
   const size_t block = device_bytes(model_.model().params().block_bytes());
   DeviceMemory held{.parameters = block + (model_.halves().data ? device_bytes(half_block_bytes(model_.model().params())) : 0),
-                    .states = device_bytes(model_.model().params().state_bytes().size()),
-                    .gradients = gradient_.bytes() + words_.bytes() + scale_.bytes(),
+                    .states = device_bytes(model_.model().params().state_bytes().size()) + shared_states_.bytes(),
+                    .gradients = gradient_.bytes() + words_.bytes() + shares_.bytes() + scale_.bytes(),
                     .optimizer = model_.slots() * block + update_.bytes(),
                     .training = model_.arena().bytes(),
                     .constants = plans_.bytes(),

@@ -226,6 +226,13 @@ SharedBytes spoilt(const SharedBytes& payload, size_t how) {
   return std::make_shared<const std::vector<std::byte>>(std::move(bytes));
 }
 
+// Of a checkpoint's safetensors: the numbers, without what is said of them.
+std::vector<std::byte> tensors_of(const std::vector<std::byte>& image) {
+  uint64_t header = 0;
+  std::memcpy(&header, image.data(), sizeof header);
+  return {image.begin() + static_cast<ptrdiff_t>(sizeof header + header), image.end()};
+}
+
 // Rounds that come to nothing: a contribution that is given up, a payload that is none, another's result taken in between, a late contribution
 // that moves onto the next one, a new beginning.
 TEST(ReplicaOnDevice, RoundsThatComeToNothingLeaveWhatTheyLeaveOnTheHost) {
@@ -239,14 +246,18 @@ TEST(ReplicaOnDevice, RoundsThatComeToNothingLeaveWhatTheyLeaveOnTheHost) {
       expect_equal(host, device);
     };
     both([&](Nodes& nodes) { play(nodes, 0, each.gradient), play(nodes, 1, each.gradient); });
-    // Given up, then the same again: the same payload.
+    // Given up, then the same again: the same payload, and the same behind it, where running statistics are.
     SharedBytes first;
     both([&](Nodes& nodes) {
+      const ExchangeLayout layout = nodes[0]->trainer.block().layout();
+      const auto behind = [&] { return std::vector<std::byte>(nodes[0]->row() + layout.coded, nodes[0]->row() + layout.bytes()); };
       for (auto& node : nodes) node->train(2, each.gradient, 2);
       first = std::make_shared<const std::vector<std::byte>>(*nodes[0]->contribution.payload);
+      const std::vector<std::byte> sums = behind();
       for (auto& node : nodes) node->trainer.drop();
       for (auto& node : nodes) node->train(2, each.gradient, 2);
       EXPECT_EQ(*nodes[0]->contribution.payload, *first);
+      EXPECT_EQ(behind(), sums);
     });
     // The second payload is none; then the right ones.
     both([&](Nodes& nodes) {
@@ -271,15 +282,20 @@ TEST(ReplicaOnDevice, RoundsThatComeToNothingLeaveWhatTheyLeaveOnTheHost) {
       EXPECT_EQ(nodes[0]->trainer.hash(), nodes[1]->trainer.hash());
     });
     both([&](Nodes& nodes) { play(nodes, 4, each.gradient); });
-    // Evaluated, and told of, while there is local work.
+    // Told of while there is local work, which is given up then and done again.
+    std::vector<std::vector<std::byte>> images;
     both([&](Nodes& nodes) {
       for (auto& node : nodes) node->train(5, each.gradient, 2);
       const uint64_t hash = nodes[0]->trainer.hash();
-      const SharedBytes image = nodes[0]->trainer.snapshot(false);
+      const SharedBytes image = nodes[0]->trainer.snapshot(true);
       ASSERT_TRUE(image);
+      images.push_back(tensors_of(*image));
       EXPECT_EQ(nodes[0]->trainer.hash(), hash);
+      for (auto& node : nodes) node->trainer.drop();
+      for (auto& node : nodes) node->train(5, each.gradient, 2);
       merge(nodes, gathered(nodes, 5));
     });
+    EXPECT_EQ(images[0], images[1]);
     if (!each.gradient)
       both([&](Nodes& nodes) {
         nodes[0]->train(6, false, 2);
@@ -383,6 +399,29 @@ TEST(ReplicaOnDevice, HashesAreXxh3) {
        {size_t{0}, size_t{1}, size_t{64}, size_t{240}, size_t{241}, size_t{1023}, size_t{1024}, size_t{1025}, size_t{1087}, size_t{1088},
         size_t{2048}, size_t{2049}, size_t{128 * 1024}, size_t{128 * 1024 + 1}, size_t{129 * 1024 + 64}, size_t{400'000}, bytes.size()})
     EXPECT_EQ(rounds.xxh3_64(there.data(), count), xxh3_64(bytes.first(count))) << count;
+}
+
+// Replicas whose parameters are alike, but not what they keep of their batches, have another hash.
+TEST(ReplicaOnDevice, HashesAreOfStatesToo) {
+  for (const char* device : {"ref", "cuda:0"}) {
+    const auto after_a_round = [&](const std::string& decay) {
+      const Job job{
+          .averaging = R"({"type": "threshold", "tau": 1e-3})",
+          .layers = R"([{"type": "dense", "out": 12}, {"type": "batchnorm", "decay": )" + decay + R"(}, {"type": "dense", "out": 10}])"};
+      Nodes nodes = make_nodes(job, device, 1);
+      const uint64_t before = nodes[0]->trainer.hash();
+      play(nodes, 0, true);
+      EXPECT_NE(nodes[0]->trainer.hash(), before);
+      return nodes;
+    };
+    const Nodes slow = after_a_round("0.9"), quick = after_a_round("0.5");
+    const auto parameters = [](const Nodes& nodes) {
+      const Params& params = nodes[0]->trainer.trainer().model().params();
+      return std::vector<std::byte>(params.block(), params.block() + params.block_bytes());
+    };
+    EXPECT_NE(slow[0]->trainer.hash(), quick[0]->trainer.hash()) << device;
+    EXPECT_EQ(parameters(slow), parameters(quick)) << device;
+  }
 }
 
 TEST(ReplicaOnDevice, SquaresAreAddedUp) {

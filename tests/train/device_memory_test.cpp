@@ -1,6 +1,8 @@
 // What a job takes of a GPU's memory: foretold from plans, kept within what there is, given back; and evaluation there, as captured graphs.
 #include "src/train/device_memory.h"
 
+#include <cmath>
+
 #include "src/device/gpu.h"
 #include "src/train/evaluator.h"
 #include "tests/train/device_site.h"
@@ -59,6 +61,23 @@ TEST(DeviceEvaluation, IsGraphsAndReadsAheadOfThem) {
   for (int i = 0; i < 5; ++i) device.step(), reference.step();
   EXPECT_EQ(bits_of(device), bits_of(reference));
   EXPECT_NE(device.evaluate("test").dump(), first.dump());  // of the new parameters
+}
+
+// Parameters that no step has taken there: those of the beginning, and what the host made of them.
+TEST(DeviceEvaluation, IsOfTheHostsParameters) {
+  Job job = evaluated_job();
+  job.set("data.test.size", "300");
+  Trainer device(job, kDevice), reference(job, kReference);
+  double losses[2];
+  for (double& loss : losses) {
+    loss = reference.evaluate("test").find("loss")->as_number();
+    EXPECT_NEAR(device.evaluate("test").find("loss")->as_number(), loss, 1e-6);
+    for (Trainer* trainer : {&device, &reference}) {
+      auto* const values = reinterpret_cast<float*>(trainer->model().params().block());
+      for (int64_t i = 0; i < trainer->model().params().block_elements(); ++i) values[i] *= 2;
+    }
+  }
+  EXPECT_GT(std::abs(losses[1] - losses[0]), 1e-3);
 }
 
 TEST(DeviceEvaluation, StreamsMayRunAtOnceAsWell) {

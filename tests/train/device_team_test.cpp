@@ -235,7 +235,7 @@ TEST(Team, ALossThatIsNotFiniteStopsAllInTheSameStep) {
     if (fixed) {
       EXPECT_EQ(bits_of(team), bits_of(threads));
     }
-    EXPECT_EQ(fails(team), told);  // and again from where it stopped
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(fails(team), told);  // and again from where it stopped
   }
 }
 

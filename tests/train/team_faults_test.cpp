@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <memory>
 
 #include "src/device/gpu_group.h"
@@ -90,6 +91,27 @@ TEST(TeamFaults, NcclThatHangsOrBreaksEndsTheRun) {
   }
 }
 
+// Rows that are too large for the arithmetic, among those of one GPU alone: it is found there.
+TEST(TeamFaults, ALossThatIsNotFiniteIsFoundOnTheGpuThatHasIt) {
+  const Environment two("PERIGEE_SHIM_DEVICES", "2");
+  const std::string path = testing::TempDir() + "team_faults.csv";
+  for (const int spoilt : {35, 51}) {  // in the second batch, of 16 rows for each
+    std::ofstream file(path);
+    file << "a,b,y\n";
+    for (int i = 0; i < 64; ++i) file << (i == spoilt ? "3e38" : "0.5") << "," << (i == spoilt ? "3e38" : "0.25") << "," << i % 2 << "\n";
+    file.close();
+    Job job = job_of(R"([{"type": "dense", "out": 8}, {"type": "dense", "out": 2}])");
+    job.set("data.train", R"({"type": "csv", "target": "y", "file": ")" + path + R"("})");
+    job.set("data.shuffle", "false");
+    Trainer team(job, team_of(2));
+    const std::atomic<bool> stop{false};
+    for (int again = 0; again < 2; ++again) {  // the same batch comes again
+      expect_parts(error_of([&] { team.run(stop); }), {"the loss is not finite", "layer 'dense"});
+      EXPECT_EQ(team.position().step, 1);
+    }
+  }
+}
+
 class ReadsTheModel : public Hook {
  public:
   void on_step(Trainer& trainer, const StepReport& report) override {
@@ -116,8 +138,10 @@ class StopsAt : public Hook {
  public:
   StopsAt(int64_t step, std::atomic<bool>* stop) : step_(step), stop_(stop) {}
   void on_step(Trainer&, const StepReport& report) override {
+    EXPECT_EQ(report.step, ++told);
     if (report.step == step_) *stop_ = true;
   }
+  int64_t told = 0;
 
  private:
   int64_t step_;
@@ -132,12 +156,14 @@ TEST(TeamFaults, MayBeStoppedBetweenSteps) {
   StopsAt hook(2, &stop);
   team.add_hook(&hook);
   EXPECT_FALSE(team.run(stop));
+  EXPECT_EQ(hook.told, team.position().step);
   for (int64_t step = 0; step < team.position().step; ++step) threads.step();
   EXPECT_EQ(team.position().examples, threads.position().examples);
   EXPECT_EQ(bits_of(team), bits_of(threads));
   stop = false;
   EXPECT_TRUE(team.run(stop));
   while (!threads.finished()) threads.step();
+  EXPECT_EQ(hook.told, threads.position().step);
   EXPECT_EQ(bits_of(team), bits_of(threads));
 }
 

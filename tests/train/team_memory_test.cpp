@@ -31,6 +31,8 @@ TEST_P(TeamMemoryOf, IsForetoldForEachGpu) {
     for (int i = 0; i < 4; ++i) team.step();
     if (evaluated) team.evaluate("test");
     EXPECT_EQ(team.planned_device_memory().total(), foretold.total());
+    EXPECT_EQ(team.device_memory().states, foretold.states);
+    EXPECT_EQ(team.device_memory().gradients, foretold.gradients);
     EXPECT_EQ(foretold.sums > 0, !evaluated);
     size_t all = 0;
     ASSERT_EQ(team.device_taken().size(), static_cast<size_t>(gpus));
