@@ -1,4 +1,5 @@
-// A data set on a GPU holds what its source gives, row for row, however many uploads it takes; what may not stand in for a source is not loaded.
+// A data set on a GPU holds what its source gives, row for row, however many uploads it takes; what may not stand in for a source is not
+// loaded.
 #include "src/train/resident_data.h"
 
 #include <cstring>
