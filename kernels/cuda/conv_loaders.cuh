@@ -61,6 +61,7 @@ struct PatchLoader {
     int row, column;
   };
   using Place = Line;
+  using Read = uint32_t;
 
   ConvLoops shape;
   Elements x;
@@ -85,30 +86,17 @@ struct PatchLoader {
     const Tap tap = shape.tap_at(k, shape.inputs);
     return {tap.channel * strides[1] + tap.row * strides[2] + tap.column * strides[3], tap.row, tap.column};
   }
-  __device__ float at(const Line& line, const Place& place) const {
-    const int row = line.row + place.row, column = line.column + place.column;
-    const bool inside = row >= 0 && row < shape.height && column >= 0 && column < shape.width;
-    return inside ? x.load<float>(line.offset + place.offset) : 0.0f;
+  __device__ Read read(const Line& line, const Place& place) const {
+    const auto row = static_cast<uint32_t>(line.row + place.row), column = static_cast<uint32_t>(line.column + place.column);
+    return row < shape.height && column < shape.width ? bits_of(x, line.offset + place.offset) : 0;  // negative is beyond, too
   }
-};
-
-// The same with lines and k changed round: lines are taps, k are output pixels.
-struct TurnedPatchLoader {
-  using Line = PatchLoader::Place;
-  using Place = PatchLoader::Line;
-  PatchLoader patch;
-  bool along_k() const { return !patch.along_k(); }
-  __device__ Line line(int64_t i, int64_t batch) const {
-    Line line = patch.place(i);
-    line.offset += batch * patch.shape.inputs * patch.strides[1];
-    return line;
-  }
-  __device__ Place place(int64_t k) const { return patch.line(k, 0); }
-  __device__ float at(const Line& line, const Place& place) const { return patch.at(place, line); }
+  __device__ float number(Read read) const { return number_of(x, read); }
 };
 
 // The gradient of the convolution's result at (n, o, row, column).
 struct PlainSource {
+  using Place = int64_t;
+  using Read = uint32_t;
   Elements dy;
   int64_t strides[4];
 
@@ -116,84 +104,54 @@ struct PlainSource {
     for (int d = 0; d < 4; ++d) strides[d] = view.strides[d];
   }
   bool channels_first() const { return strides[1] != 1; }
-  __device__ float at(int64_t n, int64_t o, int64_t row, int64_t column) const {
-    return dy.load<float>(n * strides[0] + o * strides[1] + row * strides[2] + column * strides[3]);
-  }
+  __device__ Place place(const Pixel& at) const { return at.n * strides[0] + at.row * strides[2] + at.column * strides[3]; }
+  __device__ Read read(Place place, int64_t o) const { return bits_of(dy, place + o * strides[1]); }
+  __device__ float number(Read read) const { return number_of(dy, read); }
+  __device__ float at(Place place, int64_t o) const { return number(read(place, o)); }
 };
 
-// The same behind max-pooling and relu: only the largest of a window has one.
+// The same behind max-pooling and relu, where there is pooling: only the largest of a window has one.
 struct PooledSource {
+  struct Place {
+    int64_t dy, y, argmax;
+    int in_window;  // negative where no window is
+  };
+  struct Read {
+    uint32_t dy, y;
+    int chosen, in_window;
+  };
   PlainSource dy, y, argmax;
-  int64_t rows, columns;
-  int pool[2];
-  bool relu;
+  int rows = 0, columns = 0, pool[2] = {1, 1};
+  bool relu = false;
 
+  explicit PooledSource(const View& dy_view) : dy(dy_view), y(View()), argmax(View()) {}
   PooledSource(const ConvParams& p, const View& dy_view, const View& y_view, const View& argmax_view)
       : dy(dy_view),
         y(y_view),
         argmax(argmax_view),
-        rows(dy_view.dims[2]),
-        columns(dy_view.dims[3]),
+        rows(static_cast<int>(dy_view.dims[2])),
+        columns(static_cast<int>(dy_view.dims[3])),
         pool{p.pool[0], p.pool[1]},
         relu(p.relu != 0) {}
   bool channels_first() const { return dy.channels_first(); }
-  __device__ float at(int64_t n, int64_t o, int64_t row, int64_t column) const {
-    const int i = static_cast<int>(row) / pool[0], j = static_cast<int>(column) / pool[1];
-    if (i >= rows || j >= columns) return 0;
-    const int place = (static_cast<int>(row) - i * pool[0]) * pool[1] + static_cast<int>(column) - j * pool[1];
-    const int64_t chosen =
-        argmax.dy.load<int64_t>(n * argmax.strides[0] + o * argmax.strides[1] + i * argmax.strides[2] + j * argmax.strides[3]);
-    return chosen != place || (relu && !(y.at(n, o, i, j) > 0)) ? 0.0f : dy.at(n, o, i, j);
+  __device__ bool pooled() const { return argmax.dy.data != nullptr; }
+  __device__ Place place(const Pixel& at) const {
+    if (!pooled()) return {dy.place(at), 0, 0, 0};
+    const Pixel window = {at.n, at.row / pool[0], at.column / pool[1]};
+    if (window.row >= rows || window.column >= columns) return {0, 0, 0, -1};
+    return {dy.place(window), y.place(window), argmax.place(window),
+            (at.row - window.row * pool[0]) * pool[1] + at.column - window.column * pool[1]};
   }
-};
-
-// For the gradient of x: lines are pixels of x, k are taps with an output channel each.
-template <class Source>
-struct SpreadLoader {
-  using Line = Pixel;
-  using Place = Tap;
-  ConvLoops shape;
-  Source source;
-  int64_t rows, columns;  // of the convolution's result
-
-  bool along_k() const { return !source.channels_first() && shape.outputs > 1; }
-  __device__ Line line(int64_t i, int64_t batch) const {
-    Pixel pixel = pixel_at(i, shape.height, shape.width, shape.images * shape.height * shape.width);
-    pixel.row += shape.p.padding[0], pixel.column += shape.p.padding[2];
-    pixel.n += batch * shape.images;  // the group, until at() takes it out again
-    return pixel;
+  // All three, so that none waits for another.
+  __device__ Read read(const Place& place, int64_t o) const {
+    if (place.in_window < 0) return {};
+    const int chosen = pooled() ? static_cast<const uint8_t*>(argmax.dy.data)[place.argmax + o * argmax.strides[1]] : 0;
+    return {dy.read(place.dy, o), relu ? y.read(place.y, o) : 0, chosen, place.in_window};
   }
-  __device__ Place place(int64_t k) const { return shape.tap_at(k, shape.outputs); }
-  __device__ float at(const Line& line, const Place& place) const {
-    const ConvParams& p = shape.p;
-    int row = line.row - place.row, column = line.column - place.column;
-    if (row < 0 || column < 0) return 0;
-    if (p.stride[0] != 1 || p.stride[1] != 1) {
-      if (row % p.stride[0] != 0 || column % p.stride[1] != 0) return 0;
-      row /= p.stride[0], column /= p.stride[1];
-    }
-    if (row >= rows || column >= columns) return 0;
-    int64_t n = line.n, o = place.channel;
-    if (p.groups > 1) {
-      const int64_t group = divide(n, shape.images, INT32_MAX);
-      n -= group * shape.images, o += group * shape.outputs;
-    }
-    return source.at(n, o, row, column);
+  __device__ float number(const Read& read) const {
+    const bool flows = read.chosen == read.in_window && (!relu || y.number(read.y) > 0);
+    return flows ? dy.number(read.dy) : 0.0f;
   }
-};
-
-// For the gradient of w: lines are output channels, k are output pixels.
-template <class Source>
-struct ChannelLoader {
-  using Line = int64_t;
-  using Place = Pixel;
-  ConvLoops shape;
-  Source source;
-
-  bool along_k() const { return source.channels_first(); }
-  __device__ Line line(int64_t i, int64_t batch) const { return i + batch * shape.outputs; }
-  __device__ Place place(int64_t k) const { return pixel_at(k, shape.rows, shape.columns, shape.images * shape.rows * shape.columns); }
-  __device__ float at(const Line& line, const Place& place) const { return source.at(place.n, line, place.row, place.column); }
 };
 
 // The channels, or the pixels, of an image as rows or columns of a result; groups as batches.
@@ -218,44 +176,12 @@ inline Index tap_index(const View& w, int channel, int64_t channels) {
   return index;
 }
 
-template <class Source>
-void run_grad_input(Launches& on, const KernelCall& call, const ConvLoops& shape, const Source& source, const View& w, int64_t rows,
-                    int64_t columns) {
-  const View& dx = call.out[0];
-  const int64_t groups = shape.p.groups;
-  const SpreadLoader<Source> left{shape, source, rows, columns};
-  const MatrixLoader<float> right{.of = Elements(w),
-                                  .lines = stride_index(shape.inputs, w.strides[1]),
-                                  .depth = tap_index(w, 0, shape.outputs),
-                                  .batches = stride_index(groups, shape.outputs * w.strides[0])};
-  const MatrixResult<float> result{.to = Elements(dx),
-                                   .rows = pixel_index(dx),
-                                   .columns = stride_index(shape.inputs, dx.strides[1]),
-                                   .batches = stride_index(groups, shape.inputs * dx.strides[1]),
-                                   .accumulate = call.accumulate};
-  run_tiles<float>(on, left, right, result, result.rows.n, shape.inputs, shape.taps() * shape.outputs, groups, call.scratch);
-}
+// `shape` has the size of the convolution's own result, pooled or not, and no pooling.
+void run_grad_input(Launches& on, const KernelCall& call, const ConvLoops& shape, const PooledSource& source, const View& w, int64_t rows,
+                    int64_t columns);
 
 inline size_t grad_input_scratch(const ConvLoops& shape) {
   return tile_scratch<float>(shape.images * shape.height * shape.width, shape.inputs, shape.taps() * shape.outputs, shape.p.groups);
-}
-
-// `shape` has the size of the convolution's own result here, pooled or not, and no pooling.
-template <class Source>
-void run_grad_weight(Launches& on, const KernelCall& call, const ConvLoops& shape, const Source& source, const View& x) {
-  const View& dw = call.out[0];
-  const int64_t groups = shape.p.groups;
-  const MatrixResult<float> result{.to = Elements(dw),
-                                   .rows = stride_index(shape.outputs, dw.strides[0]),
-                                   .columns = tap_index(dw, 1, shape.inputs),
-                                   .batches = stride_index(groups, shape.outputs * dw.strides[0]),
-                                   .accumulate = call.accumulate};
-  run_tiles<float>(on, ChannelLoader<Source>{shape, source}, TurnedPatchLoader{PatchLoader(shape, x)}, result, shape.outputs,
-                   shape.taps() * shape.inputs, shape.pixels(), groups, call.scratch);
-}
-
-inline size_t grad_weight_scratch(const ConvLoops& shape) {
-  return tile_scratch<float>(shape.outputs, shape.taps() * shape.inputs, shape.pixels(), shape.p.groups);
 }
 
 }  // namespace perigee

@@ -10,6 +10,7 @@ template <class T>
 struct MatrixLoader {
   using Line = int64_t;
   using Place = int64_t;
+  using Read = uint32_t;
 
   Elements of;
   Index lines, depth, batches;
@@ -17,7 +18,8 @@ struct MatrixLoader {
   bool along_k() const { return depth.last_stride() == 1 || lines.last_stride() != 1; }
   __device__ Line line(int64_t i, int64_t batch) const { return batches.offset(batch) + lines.offset(i); }
   __device__ Place place(int64_t k) const { return depth.offset(k); }
-  __device__ T at(Line line, Place place) const { return of.load<T>(line + place); }
+  __device__ Read read(Line line, Place place) const { return bits_of(of, line + place); }
+  __device__ T number(Read read) const { return number_of(of, read); }
 };
 
 // With a line of ones, number `ones`, behind those in memory: what is multiplied with it is summed up.
@@ -28,7 +30,7 @@ struct MatrixLoaderWithOnes : MatrixLoader<T> {
   int64_t ones = -1;
 
   __device__ int64_t line(int64_t i, int64_t batch) const { return i == ones ? kOnes : Base::line(i, batch); }
-  __device__ T at(int64_t line, int64_t place) const { return line == kOnes ? T(1) : Base::at(line, place); }
+  __device__ uint32_t read(int64_t line, int64_t place) const { return line == kOnes ? one_of(this->of) : Base::read(line, place); }
 };
 
 template <class T>

@@ -45,6 +45,15 @@ void pooled_convolutions(Cases& cases) {
   cases.add("conv2d_pool_grad_input", {real(y), real(y), place, real(w)}, "{" + pool + "," + sizes("input_size", 4 + kh, 6 + kw) + "}");
   cases.add("conv2d_pool_grad_weight", {real(y), real(y), place, real(x)}, "{" + pool + "," + sizes("kernel_size", kh, kw) + "}");
   cases.add("conv2d_pool_grad_bias", {real(y), real(y)}, "{" + pool + "}");
+  // Groups, strides and borders: a convolution of 4 x 6 with windows of 2 x 2.
+  const Shape grouped{n, 4, 6 + kh, 4 + kw}, halves{6, 2, kh, kw}, windows{n, 6, 2, 3};
+  const std::string strided = R"({"groups":2,"stride":[2,1],"padding":[1,0,0,1],)" + sizes("pool", 2, 2);
+  const CaseOperand in_fours = integers(Dtype::u8, windows, 0, 4);
+  cases.add("conv2d_pool", {real(grouped), real(halves), real({6})}, strided + "}");
+  cases.add("conv2d_pool_grad_input", {real(windows), real(windows), in_fours, real(halves)},
+            strided + "," + sizes("input_size", 6 + kh, 4 + kw) + "}");
+  cases.add("conv2d_pool_grad_weight", {real(windows), real(windows), in_fours, real(grouped)},
+            strided + "," + sizes("kernel_size", kh, kw) + "}");
   const Shape image{3, 20, 12, 12}, weight{50, 20, 5, 5}, small{3, 50, 2, 2};
   const CaseOperand at = integers(Dtype::u8, small, 0, 4);
   const std::string lenet = R"({"stride":[2,2],"pool":[2,2],"activation":"relu")";

@@ -15,7 +15,7 @@
 #define __device__
 #define __grid_constant__
 #define __host__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __shared__ [[gnu::section("shim_shared")]] static
 
 struct dim3 {
@@ -87,6 +87,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
     return here;                                         \
   }())
 
+inline void __syncwarp(unsigned mask = 0xffffffffu) { shim::exchange(mask, 0, "__syncwarp"); }
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
   const uint64_t* given = shim::exchange(mask, predicate != 0, "__ballot_sync");
   unsigned set = 0;
