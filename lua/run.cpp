@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <memory>
+#include <utility>
 
 #include "cluster/worker_gpus.h"
 #include "lua/job_file.h"
@@ -130,7 +131,7 @@ int save(lua_State* L) {
 }
 
 Tensor predicted(Trainer& trainer, const Array& x) {
-  const std::vector<NetworkInput>& inputs = trainer.model().spec().inputs;
+  const std::vector<NetworkInput>& inputs = trainer.shape().spec().inputs;
   if (inputs.size() != 1)
     throw Error(ErrorKind::usage,
                 {.where = "run:predict", .what = "the network has " + std::to_string(inputs.size()) + " inputs", .expected = "one"});
@@ -143,8 +144,13 @@ Tensor predicted(Trainer& trainer, const Array& x) {
                                    .got = x.text(),
                                    .expected = "N x " + type.shape.text() + ", or " + type.shape.text()});
   const Array rows = contiguous(cast(x, type.dtype));
-  Inference inference(trainer.model(), trainer.team(), false);
-  return inference.run({static_cast<const std::byte*>(rows.view.data)}, dims[0]).output.rows(0, dims[0]).clone();
+  const Type& of_one = trainer.shape().output_types().at(0);
+  std::vector<int64_t> all = of_one.shape.vector();
+  all.insert(all.begin(), dims[0]);
+  Tensor output(of_one.dtype, Shape(all));
+  const void* const input[] = {rows.view.data};
+  trainer.inference().run_all(input, dims[0], static_cast<std::byte*>(output.view().data));
+  return output;
 }
 
 // Its storage has one owner then, as the account of what lies outside Lua wants it.
@@ -168,7 +174,7 @@ int predict(lua_State* L) {
 int names(lua_State* L) {
   Json list = Json::array();
   between_steps(L, [&](Session& session) {
-    const Params& params = session.trainer().model().params();
+    const Params& params = session.trainer().shape().params();
     for (const ParameterSpec& spec : params.specs()) list.push(spec.name);
     for (const StateSpec& spec : params.state_specs()) list.push(spec.name);
   });
@@ -181,7 +187,7 @@ int parameter(lua_State* L) {
   const std::string name = luaL_checkstring(L, 2);
   Tensor value;
   between_steps(L, [&](Session& session) {
-    const Params& params = session.trainer().model().params();
+    const Params& params = std::as_const(session.trainer()).model().params();
     if (const int i = params.find(name); i >= 0) value = params.parameter_tensor(i).clone();
     else if (const int j = params.find_state(name); j >= 0) value = params.state_tensor(j).clone();
     else throw Error(ErrorKind::usage, {.where = "run.network", .what = "there is no parameter '" + name + "'"});

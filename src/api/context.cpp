@@ -80,7 +80,8 @@ perigee_status perigee_context_create(const perigee_context_options* options, pe
     const auto given = read_struct(options, "perigee_context_create");
     require(given.threads >= 0 && given.threads <= 1024, "perigee_context_create", "threads must lie in 0 to 1024");
     auto context = std::make_unique<perigee_context>();
-    context->state = std::make_shared<const ContextState>(ContextState{given.threads, given.log, given.log_user});
+    context->state =
+        std::make_shared<const ContextState>(ContextState{given.threads, given.log, given.log_user, given.device ? given.device : ""});
     *out = context.release();
   });
 }

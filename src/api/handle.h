@@ -71,6 +71,7 @@ struct ContextState {
   int threads = 0;
   perigee_log_function log = nullptr;
   void* log_user = nullptr;
+  std::string device;  // empty: the job's
 };
 
 // The one place where exceptions end. `work` returns nothing or a status.

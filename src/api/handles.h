@@ -3,12 +3,14 @@
 
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "src/api/handle.h"
 #include "src/data/source.h"
 #include "src/eager/random.h"
 #include "src/train/checkpoint.h"
+#include "src/train/device_choice.h"
 #include "src/train/inference.h"
 #include "src/train/trainer.h"
 
@@ -24,6 +26,11 @@ struct Training {
   std::unique_ptr<CheckpointHook> checkpoints;  // null: none are written
   TurnMutex mutex;                              // of all that is here
 };
+
+// The context's device, if it names one, instead of the job's.
+inline void use_device(const ContextState& context, Job* job) {
+  if (!context.device.empty()) job->set("device", context.device);
+}
 
 }  // namespace perigee
 
@@ -53,8 +60,13 @@ struct perigee_model {
   perigee::LoadedModel loaded;                  // of one from a file
   std::unique_ptr<perigee::ThreadTeam> team;
   perigee::TurnMutex own_turns;
+  std::unique_ptr<perigee::ModelSite> site;  // of one from a file, as is what follows
   std::unique_ptr<perigee::Inference> inference;
 
-  perigee::Model& model() const { return training ? training->trainer->model() : *loaded.model; }
+  // What it is made of; the numbers of one in training may be older than those on its device.
+  const perigee::Model& shape() const { return training ? training->trainer->shape() : *loaded.model; }
+  // With its numbers, for who has the turn.
+  const perigee::Model& model() const { return training ? std::as_const(*training->trainer).model() : *loaded.model; }
+  const perigee::Json& job() const { return training ? training->trainer->job().json() : loaded.job; }
   perigee::TurnMutex& turns() { return training ? training->mutex : own_turns; }
 };

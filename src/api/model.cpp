@@ -7,13 +7,15 @@ using namespace perigee;
 
 namespace {
 
+size_t bytes_of(const Type& type) { return static_cast<size_t>(type.shape.elements()) * dtype_bytes(type.dtype); }
+
 perigee_tensor_info info_of(const std::string& name, const Type& type) {
   perigee_tensor_info info{};
   info.name = name.c_str();
   info.dtype = static_cast<perigee_dtype>(static_cast<int>(type.dtype) + PERIGEE_F32);
   info.rank = type.shape.rank();
   for (int i = 0; i < info.rank; ++i) info.shape[i] = type.shape[i];
-  info.bytes = static_cast<size_t>(type.shape.elements()) * dtype_bytes(type.dtype);
+  info.bytes = bytes_of(type);
   return info;
 }
 
@@ -44,12 +46,22 @@ void give(perigee_context& context, LoadedModel loaded, perigee_model** out) {
 }
 
 Inference& inference_of(perigee_model& model) {
+  if (model.training) return model.training->trainer->inference();
   if (!model.inference) {
-    if (!model.training && !model.team) model.team = std::make_unique<ThreadTeam>(std::max(1, model.context->threads));
-    ThreadTeam& team = model.training ? model.training->trainer->team() : *model.team;
-    model.inference = std::make_unique<Inference>(model.model(), team, false);
+    const std::string& device = model.context->device;
+    model.team = std::make_unique<ThreadTeam>(std::max(1, model.context->threads));
+    model.site = std::make_unique<ModelSite>(*model.loaded.model, model.loaded.job, device.empty() ? "cpu" : device, "the context's device",
+                                             std::nullopt);
+    model.inference = std::make_unique<Inference>(*model.loaded.model, *model.team, false, 256, model.site->devices());
   }
   return *model.inference;
+}
+
+// For who changes them.
+Params& params_of(perigee_model& model) {
+  if (model.training) return model.training->trainer->model().params();
+  if (model.site) model.site->host_changed();
+  return model.loaded.model->params();
 }
 
 void check_inputs(const Model& model, const void* const* inputs, int32_t count, int64_t examples) {
@@ -61,23 +73,6 @@ void check_inputs(const Model& model, const void* const* inputs, int32_t count, 
   for (int32_t i = 0; i < count; ++i) require(inputs[i] != nullptr, kHere, "an input must not be null");
   if (examples < 0 || examples > int64_t{1} << 40)
     misuse(kHere, "the number of examples is out of range", std::to_string(examples), "0 to 2^40");
-}
-
-size_t bytes_of(const Type& type) { return static_cast<size_t>(type.shape.elements()) * dtype_bytes(type.dtype); }
-
-void predict(perigee_model& handle, const void* const* inputs, int64_t examples, std::byte* output) {
-  constexpr int64_t kBatch = 256;
-  const Model& model = handle.model();
-  const size_t row = bytes_of(model.output_types().at(0));
-  Inference& inference = inference_of(handle);
-  for (int64_t first = 0; first < examples; first += kBatch) {
-    const int64_t count = std::min(kBatch, examples - first);
-    std::vector<const std::byte*> fields;
-    for (size_t i = 0; i < model.spec().inputs.size(); ++i)
-      fields.push_back(static_cast<const std::byte*>(inputs[i]) + static_cast<size_t>(first) * bytes_of(model.spec().inputs[i].type));
-    const Inference::Result& result = inference.run(fields, count);
-    std::memcpy(output + static_cast<size_t>(first) * row, result.output.view().data, static_cast<size_t>(count) * row);
-  }
 }
 
 }  // namespace
@@ -132,7 +127,7 @@ perigee_status perigee_model_save_memory(perigee_model* model, void** bytes, siz
 
 int32_t perigee_model_tensor_count(perigee_model* model) noexcept {
   if (!model) return 0;
-  return static_cast<int32_t>(model->model().params().specs().size() + model->model().params().state_specs().size());
+  return static_cast<int32_t>(model->shape().params().specs().size() + model->shape().params().state_specs().size());
 }
 
 perigee_status perigee_model_tensor(perigee_model* model, int32_t index, perigee_tensor_info* info) noexcept {
@@ -141,7 +136,7 @@ perigee_status perigee_model_tensor(perigee_model* model, int32_t index, perigee
     const int32_t count = perigee_model_tensor_count(model);
     if (!info || index < 0 || index >= count)
       misuse("perigee_model_tensor", "no such tensor", std::to_string(index), "0 to " + std::to_string(count - 1));
-    const Params& params = model->model().params();
+    const Params& params = model->shape().params();
     const auto i = static_cast<size_t>(index), parameters = params.specs().size();
     if (i < parameters) {
       perigee_tensor_info found = info_of(params.specs()[i].name, {params.dtype(), params.specs()[i].shape});
@@ -170,19 +165,19 @@ perigee_status perigee_model_write(perigee_model* model, const char* name, const
   return guard(*model->context, model->message, [&] {
     require(data != nullptr, "perigee_model_write", "data must not be null");
     const std::lock_guard lock(model->turns());
-    const Tensor tensor = tensor_named(model->model().params(), name, byte_count, "perigee_model_write");
+    const Tensor tensor = tensor_named(params_of(*model), name, byte_count, "perigee_model_write");
     std::memcpy(tensor.view().data, data, byte_count);
   });
 }
 
 int32_t perigee_model_input_count(perigee_model* model) noexcept {
-  return model ? static_cast<int32_t>(model->model().spec().inputs.size()) : 0;
+  return model ? static_cast<int32_t>(model->shape().spec().inputs.size()) : 0;
 }
 
 perigee_status perigee_model_input(perigee_model* model, int32_t index, perigee_tensor_info* info) noexcept {
   if (!model) return PERIGEE_USAGE;
   return guard(*model->context, model->message, [&] {
-    const auto& inputs = model->model().spec().inputs;
+    const auto& inputs = model->shape().spec().inputs;
     if (!info || index < 0 || index >= static_cast<int32_t>(inputs.size()))
       misuse("perigee_model_input", "no such input", std::to_string(index), "0 to " + std::to_string(inputs.size() - 1));
     const NetworkInput& input = inputs[static_cast<size_t>(index)];
@@ -195,7 +190,7 @@ perigee_status perigee_model_output(perigee_model* model, perigee_tensor_info* i
   return guard(*model->context, model->message, [&] {
     require(info != nullptr, "perigee_model_output", "info must not be null");
     static const std::string kName = "output";
-    write_struct(info_of(kName, model->model().output_types().at(0)), info, "perigee_model_output");
+    write_struct(info_of(kName, model->shape().output_types().at(0)), info, "perigee_model_output");
   });
 }
 
@@ -204,13 +199,13 @@ perigee_status perigee_model_predict(perigee_model* model, const void* const* in
   if (!model) return PERIGEE_USAGE;
   return guard(*model->context, model->message, [&] {
     const std::lock_guard lock(model->turns());
-    check_inputs(model->model(), inputs, input_count, examples);
-    const size_t row = bytes_of(model->model().output_types().at(0));
+    check_inputs(model->shape(), inputs, input_count, examples);
+    const size_t row = bytes_of(model->shape().output_types().at(0));
     if (output_bytes / std::max<size_t>(row, 1) < static_cast<size_t>(examples))
       misuse("perigee_model_predict", "the memory for the output is too small", std::to_string(output_bytes) + " bytes",
              std::to_string(examples) + " x " + std::to_string(row));
     require(output || examples == 0, "perigee_model_predict", "output must not be null");
-    predict(*model, inputs, examples, static_cast<std::byte*>(output));
+    inference_of(*model).run_all({inputs, static_cast<size_t>(input_count)}, examples, static_cast<std::byte*>(output));
   });
 }
 }

@@ -59,6 +59,7 @@ std::vector<float> as_floats(perigee_dtype dtype, size_t bytes, Fill fill) {
 struct context_options {
   int threads = 0;                                   // 0: the job's, or one per core
   std::function<void(const std::string&)> log = {};  // warnings; without it they are dropped
+  std::string device = {};  // for trainers and models: "cuda:0", "auto"; empty: the job's, for models from files the CPU
 };
 
 // Trainers and models that are made without one have one of their own.
@@ -71,6 +72,7 @@ class context {
     options.threads = given.threads;
     if (shared_->log) options.log = [](void* user, const char* text) { static_cast<content*>(user)->log(text); };
     options.log_user = shared_.get();
+    if (!given.device.empty()) options.device = given.device.c_str();
     perigee_context* made = nullptr;
     detail::check(perigee_context_create(&options, &made), "threads must lie in 0 to 1024");
     shared_->handle.reset(made);
@@ -401,6 +403,7 @@ struct experiment {
   value regularization = {}, constraint = {}, clip = {};
   data_options data = {};
   value epochs = {}, steps = {}, seed = {}, threads = {}, precision = {}, loss_scale = {};
+  value device = {}, devices = {}, deterministic = {}, recompute = {}, memory_limit = {};
   value averaging = {};
   value checkpoint = {}, early_stopping = {}, metrics = {}, pretrained = {};
 };
@@ -440,6 +443,11 @@ class job {
                                {"threads", given.threads},
                                {"precision", given.precision},
                                {"loss_scale", given.loss_scale},
+                               {"device", given.device},
+                               {"devices", given.devices},
+                               {"deterministic", given.deterministic},
+                               {"recompute", given.recompute},
+                               {"memory_limit", given.memory_limit},
                                {"averaging", given.averaging},
                                {"checkpoint", given.checkpoint},
                                {"early_stopping", given.early_stopping},

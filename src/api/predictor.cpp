@@ -16,7 +16,7 @@ namespace {
 
 struct Answer {
   perigee_status status;
-  const char* message;
+  const char* message;  // null: it stands in the request
 };
 
 Answer answer_of(Predictor::Outcome outcome) {
@@ -25,6 +25,7 @@ Answer answer_of(Predictor::Outcome outcome) {
     case Predictor::Outcome::queue_full: return {PERIGEE_BUSY, "the predictor's queue is full"};
     case Predictor::Outcome::too_late: return {PERIGEE_TIMEOUT, "the request was not begun in time"};
     case Predictor::Outcome::cancelled: return {PERIGEE_STOPPED, "the request was cancelled"};
+    case Predictor::Outcome::failed: break;  // says why
   }
   return {PERIGEE_INTERNAL, "unknown outcome"};
 }
@@ -52,7 +53,19 @@ Answer answer(perigee_predictor& handle, const void* const* inputs, int32_t inpu
   const Predictor::Outcome outcome = handle.predictor->predict(request);
   given.model = request.model;
   given.batch = request.batch;
+  if (outcome == Predictor::Outcome::failed) {
+    static_assert(sizeof given.message == sizeof request.failure);
+    std::memcpy(given.message, request.failure, sizeof given.message);
+    return {PERIGEE_RESOURCES, nullptr};
+  }
   return answer_of(outcome);
+}
+
+// Where the model computes; empty: on the host.
+std::string device_of(const perigee_model& model) {
+  if (!model.training) return model.context->device;
+  const std::string device = device_of(model.job());
+  return model.training->trainer->backend() == Backend::cuda && !device.starts_with("check:") ? device : "";
 }
 
 int64_t number_or(int32_t given, int64_t fallback) { return given == 0 ? fallback : given; }
@@ -70,10 +83,12 @@ perigee_status perigee_predictor_create(perigee_model* model, const perigee_pred
     auto handle = std::make_unique<perigee_predictor>();
     handle->context = model->context;
     const std::lock_guard lock(model->turns());
-    handle->predictor = std::make_unique<Predictor>(model->model(), PredictorOptions{.max_batch = number_or(given.max_batch, 32),
-                                                                                     .max_queue = number_or(given.max_queue, 1024),
-                                                                                     .fill_wait_us = given.fill_wait_us,
-                                                                                     .lanes = std::max(1, given.threads)});
+    const PredictorOptions chosen{.max_batch = number_or(given.max_batch, 32),
+                                  .max_queue = number_or(given.max_queue, 1024),
+                                  .fill_wait_us = given.fill_wait_us,
+                                  .lanes = std::max(1, given.threads),
+                                  .device = device_of(*model)};
+    handle->predictor = std::make_unique<Predictor>(model->model(), model->job(), chosen);
     const Type& output = handle->predictor->output();
     handle->row = static_cast<size_t>(output.shape.elements()) * dtype_bytes(output.dtype);
     *out = handle.release();
@@ -94,7 +109,7 @@ perigee_status perigee_predictor_predict(perigee_predictor* predictor, const voi
     given.model = 0;
     given.batch = 0;
     const Answer result = answer(*predictor, inputs, input_count, examples, output, output_bytes, given);
-    std::strncpy(given.message, result.message, sizeof given.message - 1);
+    if (result.message) std::strncpy(given.message, result.message, sizeof given.message - 1);
     write_struct(given, request, "perigee_predictor_predict");
     return result.status;
   } catch (const Error&) {  // the struct's size is wrong: there is no place for a message
@@ -110,7 +125,7 @@ perigee_status perigee_predictor_swap(perigee_predictor* predictor, perigee_mode
   return guard(*predictor->context, predictor->message, [&] {
     require(model != nullptr, "perigee_predictor_swap", "model must not be null");
     const std::lock_guard lock(model->turns());
-    const uint64_t made = predictor->predictor->swap(model->model());
+    const uint64_t made = predictor->predictor->swap(model->model(), model->job());
     if (number) *number = made;
   });
 }

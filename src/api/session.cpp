@@ -63,6 +63,7 @@ perigee_status perigee_job_train(perigee_job* job, const perigee_train_options* 
       description = job->job;
       sources = job->sources;
     }
+    use_device(*job->context, &*description);
     const HostScope scope(sources);
     const int threads = given.threads > 0 ? given.threads : job->context->threads;
     std::atomic<bool> stop = false;

@@ -115,6 +115,7 @@ perigee_status perigee_trainer_create(perigee_job* job, const perigee_trainer_op
     }
     const HostScope scope(training->sources);
     TrainerOptions trainer_options{.threads = thread_count(*job->context, given)};
+    use_device(*job->context, &*description);
     choose_device(description->json(), description->where() + ": device", &trainer_options);
     training->trainer = std::make_unique<Trainer>(*description, trainer_options);
     auto handle = std::make_unique<perigee_trainer>();

@@ -130,4 +130,8 @@ ModelSite::ModelSite(Model& model, const Json& job, const std::string& device, c
 
 ModelSite::~ModelSite() = default;
 
+void ModelSite::host_changed() const {
+  for (DeviceModel* model : models_) model->host_changed();
+}
+
 }  // namespace perigee

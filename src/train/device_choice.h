@@ -36,6 +36,7 @@ class ModelSite {
   ModelSite(Model& model, const Json& job, const std::string& device, const std::string& where, std::optional<int> worker);
   ~ModelSite();
   std::span<DeviceModel* const> devices() const { return models_; }  // none: the host
+  void host_changed() const;                                         // the model's numbers, or they are about to
 
  private:
   Tuning tuning_;

@@ -20,6 +20,7 @@ class DeviceInference {
   DeviceInference(DeviceModel& model, bool with_loss, std::vector<NetworkInput> fields);
   ~DeviceInference();
 
+  bool sliceable() const { return set_.slices().sliceable; }  // examples do not depend on each other
   // The largest batch, `most` or a power of two below it, for which there is memory.
   int64_t batch_that_fits(int64_t most);
 

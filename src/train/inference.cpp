@@ -1,6 +1,8 @@
 #include "src/train/inference.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "kernels/convert.h"
 #include "src/train/device_inference.h"
@@ -88,6 +90,29 @@ void Inference::forget_queued() {
 const Inference::Result& Inference::run(const std::vector<const std::byte*>& fields, int64_t count) {
   queue(fields, count);
   return take();
+}
+
+void Inference::run_all(std::span<const void* const> inputs, int64_t examples, std::byte* output) {
+  forget_queued();  // of a call that failed
+  const bool sliceable = devices_.empty() ? plans_->slices().sliceable : devices_.front()->sliceable();
+  const int64_t most = sliceable ? max_batch_ : std::max<int64_t>(1, examples);
+  const size_t row = row_bytes(model_.output_types().at(0));
+  std::vector<const std::byte*> rows(inputs.size());
+  const auto take_next = [&] {
+    const Result& result = take();
+    const size_t bytes = static_cast<size_t>(result.count) * row;
+    std::memcpy(output, result.output.view().data, bytes);
+    output += bytes;
+  };
+  for (int64_t first = 0, count = 0; first < examples; first += count) {
+    if (queued() == ahead()) take_next();
+    count = std::min(most, examples - first);
+    if (sliceable && !devices_.empty()) count = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count)));
+    for (size_t i = 0; i < rows.size(); ++i)
+      rows[i] = static_cast<const std::byte*>(inputs[i]) + static_cast<size_t>(first) * row_bytes(model_.spec().inputs[i].type);
+    queue(rows, count);
+  }
+  while (queued() > 0) take_next();
 }
 
 void Inference::run_on_team(const std::vector<const std::byte*>& fields, int64_t count) {

@@ -4,6 +4,9 @@
 #include <chrono>
 #include <cstring>
 
+#include "src/train/device_choice.h"
+#include "src/train/inference.h"
+
 namespace perigee {
 namespace {
 
@@ -31,7 +34,7 @@ bool same_fields(const std::vector<NetworkInput>& a, const std::vector<NetworkIn
 
 }  // namespace
 
-// A model, and for each lane its plans for 1, 2, 4, ... examples, bound and packed.
+// A model, and for each lane its plans for 1, 2, 4, ... examples, bound and packed; or graphs on a GPU.
 struct Predictor::Serving {
   struct Bound {
     int64_t rows = 0;
@@ -42,9 +45,12 @@ struct Predictor::Serving {
   struct LanePlans {
     std::unique_ptr<PlanMemory> memory;
     std::vector<Bound> bound;  // the largest first
+    std::unique_ptr<ModelSite> site;
+    std::unique_ptr<Inference> inference;  // there; null: the host computes
   };
 
-  Serving(const Model& from, const PredictorOptions& options) : model(from.spec()), plans(model, PlanSet::Kind::inference) {
+  Serving(const Model& from, const Json& job, const PredictorOptions& options)
+      : model(from.spec()), plans(model, PlanSet::Kind::inference) {
     const Params& theirs = from.params();
     std::memcpy(model.params().block(), theirs.block(), theirs.block_bytes());
     std::span<const std::byte> states = theirs.state_bytes();
@@ -58,11 +64,28 @@ struct Predictor::Serving {
     int64_t largest = 1;
     while (largest * 2 <= options.max_batch) largest *= 2;
     for (int i = 0; i < options.lanes; ++i) {
-      LanePlans lane{.memory = std::make_unique<PlanMemory>(plans, model.params(), nullptr), .bound = {}};
+      LanePlans& lane = lanes.emplace_back();
+      lane.site = std::make_unique<ModelSite>(model, job, options.device.empty() ? "cpu" : options.device, "predictor: device", i);
+      if (!lane.site->devices().empty()) {
+        capture(lane, largest);
+        continue;
+      }
+      lane.memory = std::make_unique<PlanMemory>(plans, model.params(), nullptr);
       for (int64_t rows = largest; rows > 0; rows /= 2) lane.memory->at(rows);  // now its arena is large enough for all
       for (int64_t rows = largest; rows > 0; rows /= 2) lane.bound.push_back(bind(*lane.memory, rows));
-      lanes.push_back(std::move(lane));
     }
+  }
+
+  // Each size twice, for there are two buffers.
+  void capture(LanePlans& lane, int64_t largest) {
+    lane.inference = std::make_unique<Inference>(model, team, false, largest, lane.site->devices());
+    size_t row = row_bytes(model.output_types().at(0));
+    for (const NetworkInput& input : model.spec().inputs) row = std::max(row, row_bytes(input.type));
+    const std::vector<std::byte> zeros(row * static_cast<size_t>(largest));
+    std::vector<std::byte> output(zeros.size());
+    const std::vector<const void*> inputs(model.spec().inputs.size(), zeros.data());
+    for (int64_t rows = largest; rows > 0; rows /= 2)
+      for (int buffer = 0; buffer < 2; ++buffer) lane.inference->run_all(inputs, rows, output.data());
   }
 
   Bound bind(PlanMemory& memory, int64_t rows) {
@@ -75,6 +98,7 @@ struct Predictor::Serving {
 
   Model model;
   PlanSet plans;
+  ThreadTeam team{1};  // which nobody asks
   std::vector<LanePlans> lanes;
   uint64_t number = 0;
   int running = 0;  // batches under way; under the predictor's mutex
@@ -82,7 +106,7 @@ struct Predictor::Serving {
 
 // A request while it is inside predict(), on the stack of the thread that made it.
 struct Predictor::Waiting {
-  enum class State : uint8_t { queued, taken, answered, cancelled, leads };
+  enum class State : uint8_t { queued, taken, answered, cancelled, failed, leads };
   Request* request = nullptr;
   Clock::time_point deadline = Clock::time_point::max();
   State state = State::queued;
@@ -103,7 +127,7 @@ struct Predictor::Lane {
            size_t output_row);
 };
 
-Predictor::Predictor(const Model& model, PredictorOptions options)
+Predictor::Predictor(const Model& model, const Json& job, const PredictorOptions& options)
     : options_(options), inputs_(model.spec().inputs), output_(model.output_types().at(0)) {
   check_range("max_batch", options.max_batch, 1, kMostExamples);
   check_range("max_queue", options.max_queue, 0, kMostQueued);
@@ -118,12 +142,12 @@ Predictor::Predictor(const Model& model, PredictorOptions options)
     free_.push_back(lane.get());
     lanes_.push_back(std::move(lane));
   }
-  swap(model);
+  swap(model, job);
 }
 
 Predictor::~Predictor() = default;
 
-uint64_t Predictor::swap(const Model& model) {
+uint64_t Predictor::swap(const Model& model, const Json& job) {
   if (!same_fields(model.spec().inputs, inputs_) || model.output_types().at(0) != output_)
     throw Error(ErrorKind::model, {.where = "predictor",
                                    .what = "the new model has other inputs or another output",
@@ -131,7 +155,7 @@ uint64_t Predictor::swap(const Model& model) {
                                    .expected = output_.text(),
                                    .hint = "make another predictor for it"});
   const std::lock_guard one(swap_mutex_);
-  auto next = std::make_unique<Serving>(model, options_);
+  auto next = std::make_unique<Serving>(model, job, options_);
   std::unique_lock lock(mutex_);
   const uint64_t number = next->number = ++models_;
   std::swap(current_, next);
@@ -204,8 +228,7 @@ Predictor::Outcome Predictor::predict(Request& request) {
       return Outcome::cancelled;
     }
   }
-  lead(lock, *lane, own);
-  return Outcome::answered;
+  return lead(lock, *lane, own);
 }
 
 // Until the request is answered or ended, or *lane is set and it is this thread's turn to compute.
@@ -221,6 +244,7 @@ Predictor::Outcome Predictor::wait(std::unique_lock<std::mutex>& lock, Waiting& 
   }
   while (waiting.state == State::taken) waiting.changed.wait(lock);  // computed by another thread
   *lane = waiting.lane;
+  if (waiting.state == State::failed) return Outcome::failed;
   return waiting.state == State::cancelled ? Outcome::cancelled : Outcome::answered;
 }
 
@@ -238,7 +262,7 @@ void Predictor::fill(std::unique_lock<std::mutex>& lock, Waiting& own) {
 }
 
 // Computes a batch: the own request and what waits, in order, as far as it fits.
-void Predictor::lead(std::unique_lock<std::mutex>& lock, Lane& lane, Waiting& own) {
+Predictor::Outcome Predictor::lead(std::unique_lock<std::mutex>& lock, Lane& lane, Waiting& own) {
   own.before = own.after = nullptr;
   Waiting* last = &own;
   int64_t rows = own.request->examples;
@@ -259,21 +283,30 @@ void Predictor::lead(std::unique_lock<std::mutex>& lock, Lane& lane, Waiting& ow
   ++serving.running;
   lock.unlock();
 
-  if (own.after) answer_together(serving, lane, rows, own);
-  else lane.run(serving, rows, own.request->inputs, inputs_, own.request->output, row_bytes(output_));
+  char failure[sizeof Request::failure] = "";  // of a device: whoever shares the batch hears it
+  try {
+    if (own.after) answer_together(serving, lane, rows, own);
+    else lane.run(serving, rows, own.request->inputs, inputs_, own.request->output, row_bytes(output_));
+  } catch (const std::exception& error) {
+    std::strncpy(failure, error.what(), sizeof failure - 1);
+  }
+  const bool failed = failure[0] != '\0';
 
   lock.lock();
   if (--serving.running == 0 && &serving != current_.get()) old_is_idle_.notify_one();
   own.request->model = serving.number;
   own.request->batch = rows;
+  std::memcpy(own.request->failure, failure, sizeof failure);
   for (Waiting *each = own.after, *next = nullptr; each; each = next) {
     next = each->after;  // the thread goes on as soon as the lock is free, and its Waiting is gone
     each->request->model = serving.number;
     each->request->batch = rows;
-    each->state = Waiting::State::answered;
+    std::memcpy(each->request->failure, failure, sizeof failure);
+    each->state = failed ? Waiting::State::failed : Waiting::State::answered;
     each->changed.notify_one();
   }
   hand_over(lane);
+  return failed ? Outcome::failed : Outcome::answered;
 }
 
 // Several requests: their rows side by side, and the results back.
@@ -310,6 +343,7 @@ void Predictor::hand_over(Lane& lane) {
 
 void Predictor::Lane::run(Serving& serving, int64_t rows, const void* const* from, const std::vector<NetworkInput>& fields, std::byte* into,
                           size_t output_row) {
+  if (Inference* const there = serving.lanes[index].inference.get()) return there->run_all({from, fields.size()}, rows, into);
   const StepInfo step{};
   for (int64_t done = 0; done < rows;) {
     const Serving::Bound* bound = nullptr;

@@ -68,6 +68,13 @@ Evaluator* Trainer::evaluator(const std::string& part) {
   return evaluator.get();
 }
 
+Inference& Trainer::inference() {
+  if (!inference_)
+    inference_ =
+        std::make_unique<Inference>(*model_, team_, false, kEvaluationBatch, device_ ? device_->models() : std::vector<DeviceModel*>{});
+  return *inference_;
+}
+
 Json Trainer::evaluate(const std::string& part, const std::atomic<bool>* stop) {
   Evaluator* found = evaluator(part);
   const PhaseScope scope(times_, TracePhase::evaluate, found ? found->source().size() : 0);

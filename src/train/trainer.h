@@ -50,6 +50,7 @@ struct StepReport {
 
 class Trainer;
 class Evaluator;
+class Inference;
 class GpuGroup;
 class DeviceModel;
 class DeviceTeam;
@@ -205,6 +206,7 @@ class Trainer {
   Json evaluate(const std::string& part, const std::atomic<bool>* stop = nullptr);
   bool has_part(const std::string& part) const;
   Evaluator* evaluator(const std::string& part);  // opened on first use; null when the job has no such part
+  Inference& inference();                         // without loss, between steps, where the job trains; opened on first use
 
   // Continues from a checkpoint: its position, its tuning table (null: keep) and its sub-batch (0: keep).
   void restore(const Position& position, const Json& tuning, int64_t sub_batch);
@@ -326,6 +328,7 @@ class Trainer {
   std::vector<int> target_fields_;  // of the main target, then of further heads
   const std::atomic<bool>* cancel_ = nullptr;
   std::map<std::string, std::unique_ptr<Evaluator>> evaluators_;  // by part
+  std::unique_ptr<Inference> inference_;
   int64_t batch_ = 0, sub_batch_ = 0, prepared_ = -1, planned_examples_ = 0, epochs_ = 0, max_steps_ = 0;
   uint64_t seed_ = 0;
   Position position_;

@@ -25,6 +25,7 @@ void Trainer::make_device() {
   if (device_) device_->model().to_host(), device_->model().slots_to_host();
   loss_scale();         // of the device that goes
   evaluators_.clear();  // they hold on to the model on the device
+  inference_.reset();
   device_.reset();
   plans_ = std::make_unique<PlanSet>(*model_, PlanSet::Kind::training, Backend::cuda, &tuning_);
   PlanSet evaluation(*model_, PlanSet::Kind::inference_with_loss, Backend::cuda, &tuning_);

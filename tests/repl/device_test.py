@@ -105,6 +105,28 @@ def all_is_counted(folder, planned):
     assert {key: found[key] for key in expected} == expected, found
 
 
+# What the prompt predicts has the bits of the device's own forward pass, and the host's numbers but for rounding.
+def predicts_where_it_trains(job):
+    pathlib.Path("predict.lua").write_text(f'''
+        pg.seed(1)
+        local x = pg.rand(300, 1, 28, 28)
+        local run = pg.start("{job}", {{ out = "beside", set = {{ "device=cuda:0" }} }})
+        run:predict(x)
+        assert(run:wait(60).state == "finished")
+        pg.save("x.npy", x)
+        pg.save("p.npy", run:predict(x))
+    ''', encoding="utf-8")
+    perigee("repl", "predict.lua", "-e", "0")
+    got = array.array("f", pathlib.Path("p.npy").read_bytes()[-300 * 10 * 4:])
+
+    def predicted(device):
+        lines = [line for line in perigee("predict", "beside", "x.npy", "--json", "--device", device).splitlines() if line.startswith("{")]
+        return array.array("f", [p for line in lines for p in json.loads(line)["probabilities"]])
+
+    assert got == predicted("cuda:0")
+    assert max(abs(x - y) for x, y in zip(got, predicted("cpu"), strict=True)) < 1e-6
+
+
 # Each worker dies after so many kernels; another takes its place, until the work is done.
 def workers_are_replaced(job):
     text = perigee("train", job, "--set", "devices=2", "--set", "averaging=periodic", "--set", "epochs=10", "--out", "workers", "--log", "json",
@@ -198,7 +220,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         pathlib.Path("job.json").write_text(json.dumps(JOB), encoding="utf-8")
-        for check in (trains_like_the_reference, trains_with_our_kernels, survives_a_fault_of_the_device, says_what_is_wrong, workers_are_replaced,
+        for check in (trains_like_the_reference, trains_with_our_kernels, survives_a_fault_of_the_device, says_what_is_wrong, predicts_where_it_trains, workers_are_replaced,
                       gpus_train_together, teams_are_replaced, codecs_work_on_the_device, killed_workers_are_replaced):
             check("job.json")
             print(f"ok {check.__name__}", flush=True)
