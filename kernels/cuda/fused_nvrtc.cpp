@@ -21,6 +21,7 @@ constexpr const char* kName = "perigee_fused";
 
 struct Driver {
   Driver() {
+    find_function(CudaLibrary::driver, "cuDeviceGet", &device);
     find_function(CudaLibrary::driver, "cuDeviceGetAttribute", &device_attribute);
     find_function(CudaLibrary::driver, "cuModuleLoadData", &load);
     find_function(CudaLibrary::driver, "cuModuleUnload", &unload);
@@ -33,6 +34,7 @@ struct Driver {
     error_name(status, &name);
     return name;
   }
+  decltype(&cuDeviceGet) device;
   decltype(&cuDeviceGetAttribute) device_attribute;
   decltype(&cuModuleLoadData) load;
   decltype(&cuModuleUnload) unload;
@@ -84,8 +86,10 @@ std::string key_of(const KernelCall& call) {
 
 void compile(const KernelCall& call, Compiled* made) {
   int major = 0, minor = 0;
-  driver().device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, call.queue->device);
-  driver().device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, call.queue->device);
+  CUdevice device = 0;
+  driver().device(&device, call.queue->device);
+  driver().device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  driver().device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
   const FusedSource source = fused_source(call, kName);
   made->threads = source.threads;
   const std::string code = compile_cuda(fused_prelude() + source.text, major, minor, &made->failure);

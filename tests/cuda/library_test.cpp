@@ -270,14 +270,25 @@ struct Shapes {
   std::vector<float> memory = std::vector<float>(1 << 14, 1), result = std::vector<float>(4);
 };
 
+void on_launch(void (*hook)(const char* text, unsigned blocks, unsigned threads, void** arguments)) {
+  reinterpret_cast<void (*)(decltype(hook))>(cuda_library_function(CudaLibrary::driver, "fake_driver_on_launch"))(hook);
+}
+
+TEST(LibraryKernels, AProgramIsCompiledForTheDevice) {
+  static std::string code;
+  on_launch([](const char* text, unsigned, unsigned, void**) { code = text; });
+  LibrarySite site;
+  Shapes().run(site, 3);
+  EXPECT_TRUE(code.starts_with("// sm_90\n")) << code.substr(0, code.find('\n'));
+}
+
 int64_t live(CudaLibrary library) { return reinterpret_cast<int64_t (*)()>(cuda_library_function(library, "fake_live_handles"))(); }
 
 // Of each library a queue keeps the 512 calls that were used last, and those that a graph holds on to.
 TEST(LibraryCaches, AreBoundedButForWhatGraphsHold) {
   constexpr CudaLibrary kKeeping[] = {CudaLibrary::cublas_lt, CudaLibrary::cudnn, CudaLibrary::driver};
   constexpr auto kMost = static_cast<int64_t>(LibraryCache<int, int>::kMost);
-  reinterpret_cast<void (*)(void (*)(const char*, unsigned, unsigned, void**))>(
-      cuda_library_function(CudaLibrary::driver, "fake_driver_on_launch"))([](const char*, unsigned, unsigned, void**) {});
+  on_launch([](const char*, unsigned, unsigned, void**) {});
   std::map<CudaLibrary, int64_t> before, of_one, full;
   for (const CudaLibrary library : kKeeping) before[library] = live(library);
   {

@@ -10,8 +10,10 @@
 using namespace perigee;
 
 namespace {
+constexpr CUdevice kFirstDevice = 16;  // a device is no ordinal
+
 void (*launched)(const char* text, unsigned blocks, unsigned threads, void** arguments) = nullptr;
-}
+}  // namespace
 
 extern "C" {
 
@@ -20,7 +22,9 @@ int64_t fake_live_handles() { return live_handles; }
 void fake_driver_on_launch(void (*hook)(const char* text, unsigned blocks, unsigned threads, void** arguments)) { launched = hook; }
 
 CUresult cuDriverGetVersion(int* version) { return *version = 13000, CUDA_SUCCESS; }
-CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
+CUresult cuDeviceGet(CUdevice* device, int ordinal) { return *device = kFirstDevice + ordinal, CUDA_SUCCESS; }
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice device) {
+  if (device < kFirstDevice) return CUDA_ERROR_INVALID_DEVICE;
   return *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0, CUDA_SUCCESS;
 }
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
