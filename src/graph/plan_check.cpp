@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <span>
 
 #include "kernels/ref/strided.h"
+#include "kernels/registry.h"
 #include "src/graph/plan_compiler.h"
 
 namespace perigee {
@@ -71,7 +73,10 @@ PlanChecker::PlanChecker(const Plan& plan, double tolerance) : plan_(plan), tole
     probe.n_out = static_cast<int>(step.out.size());
     probe.params = step.params.data();
     const auto candidates = kernel_candidates(step.op->name, probe, {.backend = Backend::ref});
-    if (candidates.empty() || candidates.front()->pack) continue;
+    if (candidates.empty() || candidates.front()->pack) {
+      note_unchecked(step, probe);
+      continue;
+    }
     Shadow& shadow = shadows_[i];
     shadow.reference = candidates.front();
     if (shadow.reference->scratch_bytes) shadow.scratch = Storage(shadow.reference->scratch_bytes(probe));
@@ -80,6 +85,16 @@ PlanChecker::PlanChecker(const Plan& plan, double tolerance) : plan_(plan), tole
       shadow.views.push_back(contiguous_like(out.view, shadow.outputs.back().data()));
     }
   }
+}
+
+void PlanChecker::note_unchecked(const PlanStep& step, const KernelCall& call) {
+  unchecked_ += (unchecked_.empty() ? "" : "; ") + (step.scope.empty() ? "" : step.scope + ", ") + "op '" + step.op->name + "'";
+  for (const KernelList& list : kernel_lists())
+    for (const Kernel& kernel : std::span(list.first, list.count)) {
+      if (kernel.backend != Backend::ref || std::strcmp(kernel.op, step.op->name) != 0) continue;
+      const char* const why = kernel.decline ? kernel.decline(call) : nullptr;
+      if (why != nullptr) unchecked_ += std::string(" (") + why + ")";
+    }
 }
 
 void PlanChecker::before(size_t step, const KernelCall& call) {

@@ -24,6 +24,8 @@ class PlanChecker {
 
   // The first disagreement: layer, op, kernel, how far; empty while all agree.
   const std::string& failure() const { return failure_; }
+  // What runs without a comparison, because no reference kernel takes it, and why; empty: there is none.
+  const std::string& unchecked() const { return unchecked_; }
 
  private:
   struct Shadow {
@@ -32,10 +34,12 @@ class PlanChecker {
     std::vector<View> views;
     Storage scratch{0};
   };
+  void note_unchecked(const PlanStep& step, const KernelCall& call);
+
   const Plan& plan_;
   const double tolerance_;
   std::vector<Shadow> shadows_;
-  std::string failure_;
+  std::string failure_, unchecked_;
 };
 
 bool all_finite(const View& view);  // of the host, dense; integers always are

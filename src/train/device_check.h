@@ -17,6 +17,8 @@ class DeviceCheck {
   // Queues step `index` of the plan and waits for it; `step` is the device's. Error(model) where the results disagree: layer, op, kernel, how far.
   void run_step(size_t index, CudaQueue& queue, const StepInfo* step);
 
+  const std::string& unchecked() const { return checker_.unchecked(); }
+
  private:
   // Views of the host on copies of what the device's views show, in `copies`.
   std::vector<View> fetch(const View* views, int count, std::vector<std::vector<std::byte>>* copies);

@@ -179,6 +179,7 @@ class DeviceStep {
   std::vector<std::string> input_names_;  // the plan's, by field
   bool labels_ = false;                   // the target is a class label
   bool checked_ = false;
+  std::string unchecked_;             // what has been told of
   bool blocking_ = false;             // PERIGEE_CUDA_BLOCKING: one op after the other, each waited for
   GpuMemory gradient_, words_;        // words: stopped, counter
   GpuMemory shares_, shared_states_;  // of one of several GPUs

@@ -80,8 +80,9 @@ void softmaxes(Cases& cases) {
   for (const char* op : {"softmax", "log_softmax"}) {
     for (const char* axis : {"0", "1", "-1"}) cases.add(op, {real({n, c, h}, -4, 4)}, std::string(R"({"axis":)") + axis + "}");
     cases.add(op, {real({n, c}, -4, 4)});
-    cases.add(op, {real({3, cases.pick(100, 300)}, -50, 50)}).gradient = false;
+    cases.add(op, {real({3, cases.pick(100, 300)}, -200, 200)}).gradient = false;
     cases.add(op, {real({n, c, h, 3}, -4, 4)}, R"({"axis":1})");
+    cases.add(op, {real({2, 50, 3}, -200, 200)}, R"({"axis":1})").gradient = false;
   }
   for (const char* attrs : {"{}", R"({"label_smoothing":0.1})"}) {
     cases.add("cross_entropy", {real({n, c}, -4, 4), index({n}, c)}, attrs);
@@ -91,11 +92,11 @@ void softmaxes(Cases& cases) {
     cases.add("cross_entropy", {real({2, 7, 5, 9}, -9, 9), index({2, 5, 9}, 7)}, attrs);
     cases.add("cross_entropy_grad", {real({2, 7, 5, 9}, -9, 9), index({2, 5, 9}, 7), real({2, 5, 9})}, attrs);
     cases.add("cross_entropy_grad", {real({2, c, 37}, -4, 4), real({2, c, 37}, 0, 1), real({2, 37})}, attrs);
-    cases.add("cross_entropy", {real({9, 203}, -40, 40), index({9}, 203)}, attrs).gradient = false;
+    cases.add("cross_entropy", {real({9, 203}, -200, 200), index({9}, 203)}, attrs).gradient = false;
     cases.add("cross_entropy_grad", {real({n, c}, -4, 4), index({n}, c), real({n})}, attrs);
     cases.add("cross_entropy_grad", {real({n, c}, -4, 4), real({n, c}, 0, 1), real({n})}, attrs);
     cases.add("cross_entropy_grad", {real({n, c, h}, -4, 4), index({n, h}, c), real({n, h})}, attrs);
-    cases.add("cross_entropy_grad", {real({9, 203}, -40, 40), index({9}, 203), real({9})}, attrs).gradient = false;
+    cases.add("cross_entropy_grad", {real({9, 203}, -200, 200), index({9}, 203), real({9})}, attrs).gradient = false;
   }
 }
 

@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "kernels/ops/linalg.h"
+#include "src/graph/plan_check.h"
 #include "src/train/device_choice.h"
 #include "tests/cuda/shim/counters.h"
 #include "tests/train/networks.h"
@@ -54,6 +56,21 @@ TEST(DeviceCheck, NamesTheKernelThatIsWrong) {
       EXPECT_NE(told.find(part), std::string::npos) << "'" << part << "' in: " << told;
     EXPECT_NE(told.find("op '" + std::string(op) + "'"), std::string::npos) << told;
   }
+}
+
+// The host's linear algebra is LAPACK, which may not be there when the GPU's own is.
+TEST(DeviceCheck, SaysWhatHasNoReference) {
+  Graph graph;
+  const Value x = graph.input("x", {Dtype::f32, Shape{2, 3, 3}});
+  graph.set_scope("layer 'solver'");
+  graph.output("y", graph.apply("inv", {x}));
+  const auto plan = Plan::compile(graph, {.backend = Backend::cuda});
+  ASSERT_EQ(plan->steps().size(), 1u);
+  EXPECT_EQ(PlanChecker(*plan).unchecked(), "");
+  Plan without = *plan;
+  auto* const params = reinterpret_cast<LinalgParams*>(const_cast<std::byte*>(without.steps()[0].params.data()));
+  params->missing = [] { return "there is no LAPACK"; };
+  EXPECT_EQ(PlanChecker(without).unchecked(), "layer 'solver', op 'inv' (there is no LAPACK)");
 }
 
 TEST(DeviceCheck, IsChosenByWhatAUserWrites) {
