@@ -48,6 +48,38 @@ TEST(LibraryParity, KernelsAgreeWithTheReference) {
   }
 }
 
+// Whose memory is never where another's was, and aligned alike: the calls of one case differ in nothing but addresses.
+class HoardingSite : public LibrarySite {
+ public:
+  std::shared_ptr<std::byte> memory(const char* name, size_t bytes) override {
+    const auto buffer = std::make_shared<shim::Buffer>(name, bytes, 256);
+    return {kept_.emplace_back(buffer), buffer->data()};
+  }
+
+ private:
+  std::vector<std::shared_ptr<shim::Buffer>> kept_;
+};
+
+// What cuBLASLt keeps for a shape has addresses in it, of biases, their gradients and what gelu keeps. And sums in several runs.
+TEST(LibraryParity, EveryCallHasItsOwnAddresses) {
+  Cases cases(1);
+  for (const char* attrs : {"{}", R"({"activation":"relu"})", R"({"activation":"gelu_tanh"})", R"({"activation":"gelu_tanh","keep":true})"})
+    cases.add("linear", {real({6, 10}), real({8, 10}), real({8})}, attrs);
+  cases.add("linear_grad_input", {real({6, 8}), real({8, 16}), real({6, 16})}, R"({"activation":"gelu_tanh"})");
+  cases.add("linear_grad_weight", {real({6, 8}), real({6, 10})});
+  cases.add("linear_grad_weight", {real({600, 5}), real({600, 7})});
+  HoardingSite site;
+  for (uint64_t seed = 1; seed <= 2; ++seed)
+    for (const OpCase& tested : cases.all()) {
+      Bench bench(tested, seed, site);
+      for (const Kernel* kernel : kernels_of(tested.op))
+        for (const Variant& variant : {kVariants[0], kVariants[1]}) {
+          SCOPED_TRACE(std::string(kernel->op) + " [" + kernel->name + "] on " + variant_text(tested, variant));
+          bench.run(*kernel, variant);
+        }
+    }
+}
+
 FusedPrograms* programs = nullptr;
 
 // The code that the fake NVRTC makes is the source behind one line and the prelude.

@@ -87,6 +87,7 @@ std::vector<OpCase> large_cases() {
   cases.add("matmul", {real({70, 1500}), real({1500, 130})});
   cases.add("matmul", {real({2, 3, 700}), real({2, 700, 66})});
   cases.add("matmul", {real({132, 66, 5}), real({5, 65})});
+  cases.add("linear", {real({300, 5}), real({70, 5}), real({70})}, R"({"activation":"gelu_tanh","keep":true})");
   cases.add("linear_grad_weight", {real({600, 5}), real({600, 7})});
   cases.add("layer_norm", {real({2, 4100}), real({4100}), real({4100})});
   cases.add("softmax", {real({2, 4100}, -300, 300)}, R"({"axis":1})");

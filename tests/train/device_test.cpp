@@ -3,6 +3,7 @@
 // streams run as late as they may.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/io/cuda_module.h"
@@ -22,6 +23,13 @@ Job drawn_anew(const std::string& more = "") {
   return job;
 }
 
+// Draws of a step and not of its examples.
+Job shaken_job(const std::string& more) {
+  return job_of(R"([{"type": "dense", "out": 12, "activation": "relu", "weight_noise": {"type": "drop_connect", "rate": 0.5}},
+                    {"type": "dense", "out": 10, "weight_noise": {"type": "gaussian", "stddev": 0.1, "bias": true}}])",
+                more);
+}
+
 struct Case {
   const char* name;
   Job (*make)(const std::string&);
@@ -31,6 +39,7 @@ struct Case {
 const Case kCases[] = {
     {"lenet", &lenet_job, ""},
     {"noisy", &noisy_job, ""},
+    {"shaken", &shaken_job, ""},
     {"streamed", &drawn_anew, ""},
     {"clipped", &lenet_job, R"(, "clip": {"type": "norm", "threshold": 0.5})"},
     {"by_layer", &lenet_job, R"(, "clip": {"type": "layer_norm", "threshold": 0.1})"},
@@ -232,6 +241,24 @@ TEST(Device, Evaluates) {
   EXPECT_EQ(a.find("accuracy")->dump(), b.find("accuracy")->dump());
   EXPECT_NEAR(a.find("loss")->as_number(), b.find("loss")->as_number(), 1e-6);
   EXPECT_EQ(bits_of(device), bits_of(reference));
+}
+
+// Of equal answers the first counts, as on the host.
+TEST(Device, JudgesTies) {
+  Trainer device(tiny_job(), kDevice), reference(tiny_job(), kReference);
+  for (Trainer* trainer : {&device, &reference}) {
+    Params& params = trainer->model().params();
+    std::fill_n(params.block(), params.block_bytes(), std::byte{});
+  }
+  const StepReport a = device.step(), b = reference.step();
+  EXPECT_NEAR(b.loss, std::log(10.0), 1e-5);
+  EXPECT_EQ(a.accuracy, b.accuracy);
+  double first = 0;  // of the batch's labels
+  Trainer labels(tiny_job(), kReference);
+  const Batch& batch = labels.next_batch();
+  for (int64_t i = 0; i < batch.size; ++i) first += batch.fields.back().data<int64_t>()[i] == 0;
+  EXPECT_GT(first, 0);
+  EXPECT_EQ(a.accuracy, first / static_cast<double>(batch.size));
 }
 
 // What replicas do that add up their gradients.
