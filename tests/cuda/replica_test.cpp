@@ -205,7 +205,7 @@ TEST(ReplicaOnDevice, TrainsWithReplicasOfTheHost) {
 
 // Payloads go up by turns through two buffers.
 TEST(ReplicaOnDevice, TakesMorePayloadsThanItHasBuffersFor) {
-  const Job job{.averaging = R"({"type": "threshold", "tau": 1e-3})"};
+  const Job job{.averaging = R"({"type": "allreduce", "codec": {"type": "int8", "feedback": true}})"};
   Nodes host = make_nodes(job, "ref", 3), device = make_nodes(job, "cuda:0", 3);
   for (int64_t round = 0; round < 3; ++round) {
     play(host, round, true);
@@ -302,6 +302,13 @@ TEST(ReplicaOnDevice, RoundsThatComeToNothingLeaveWhatTheyLeaveOnTheHost) {
         ASSERT_TRUE(nodes[1]->trainer.load(6, image.get(), false, nodes[1]->row()));
         nodes[1]->train(7, false, 2);
         merge(nodes, gathered(nodes, 7));
+        // The work goes on from where it was moved to, and is given up there.
+        nodes[0]->train(8, false, 2);
+        ASSERT_TRUE(nodes[0]->trainer.load(7, nodes[1]->trainer.snapshot(true).get(), true, nodes[0]->row()));
+        for (int again = 0; again < 2; ++again) {
+          nodes[0]->train(8, false, 2);
+          nodes[0]->trainer.drop();
+        }
       });
     // Of everybody nothing is counted: what was sent is in no result.
     both([&](Nodes& nodes) {

@@ -98,17 +98,22 @@ TEST(TeamFaults, ALossThatIsNotFiniteIsFoundOnTheGpuThatHasIt) {
   for (const int spoilt : {35, 51}) {  // in the second batch, of 16 rows for each
     std::ofstream file(path);
     file << "a,b,y\n";
-    for (int i = 0; i < 64; ++i) file << (i == spoilt ? "3e38" : "0.5") << "," << (i == spoilt ? "3e38" : "0.25") << "," << i % 2 << "\n";
+    for (int i = 0; i < 96; ++i) file << (i == spoilt ? "3e38" : "0.5") << "," << (i == spoilt ? "3e38" : "0.25") << "," << i % 2 << "\n";
     file.close();
     Job job = job_of(R"([{"type": "dense", "out": 8}, {"type": "dense", "out": 2}])");
     job.set("data.train", R"({"type": "csv", "target": "y", "file": ")" + path + R"("})");
     job.set("data.shuffle", "false");
+    job.set("epochs", "1");
     Trainer team(job, team_of(2));
     const std::atomic<bool> stop{false};
     for (int again = 0; again < 2; ++again) {  // the same batch comes again
       expect_parts(error_of([&] { team.run(stop); }), {"the loss is not finite", "dense 'dense1' (layer 1 of 2)"});
       EXPECT_EQ(team.position().step, 1);
     }
+    Position behind = team.position();
+    behind.position += 32, behind.examples += 32;
+    team.restore(behind, Json(), 0);
+    EXPECT_TRUE(team.run(stop));  // no GPU has kept anything of it
   }
 }
 
@@ -152,10 +157,11 @@ class StopsAt : public Hook {
 TEST(TeamFaults, MayBeStoppedBetweenSteps) {
   const Environment four("PERIGEE_SHIM_DEVICES", "4");
   std::atomic<bool> stop{false};
-  Trainer team(deterministic(drawn_job()), team_of(4)), threads(of_all(drawn_job(), 4), threads_of(4));
-  StopsAt hook(2, &stop);
+  Trainer team(deterministic(drawn_job()), team_of(2)), threads(of_all(drawn_job(), 2), threads_of(2));
+  StopsAt hook(2, &stop);  // of four steps in an epoch
   team.add_hook(&hook);
   EXPECT_FALSE(team.run(stop));
+  EXPECT_EQ(team.position().step, 3);
   EXPECT_EQ(hook.told, team.position().step);
   for (int64_t step = 0; step < team.position().step; ++step) threads.step();
   EXPECT_EQ(team.position().examples, threads.position().examples);

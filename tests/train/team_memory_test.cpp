@@ -1,6 +1,9 @@
 // What several GPUs of one process take of memory: foretold for each, and named when it does not do; and evaluation on all of them.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <memory>
+
 #include "src/train/device_choice.h"
 #include "src/train/device_memory.h"
 #include "src/train/device_model.h"
@@ -134,6 +137,41 @@ TEST(TeamEvaluation, MayBeStoppedAndBegunAgain) {
   const Json whole = evaluator.run();
   EXPECT_TRUE(evaluator.run(&stop).is_null());
   EXPECT_EQ(evaluator.run().dump(), whole.dump());
+}
+
+// One example cannot be read, once.
+class BreaksOnce : public DataSource {
+ public:
+  explicit BreaksOnce(SourcePtr of) : of_(std::move(of)) {}
+  int64_t size() const override { return of_->size(); }
+  const std::vector<Field>& fields() const override { return of_->fields(); }
+  void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
+    if (key.index == 700 && breaks.exchange(false)) throw Error(ErrorKind::data, {.what = "a test"});
+    of_->read(key, slots);
+  }
+  bool cheap() const override { return true; }
+  std::string describe() const override { return of_->describe(); }
+  mutable std::atomic<bool> breaks{false};
+
+ private:
+  SourcePtr of_;
+};
+
+// In the third batch, with the first two on their way: nothing of them is counted in the next pass.
+TEST(TeamEvaluation, BeginsAgainAfterDataThatFailed) {
+  const Environment three("PERIGEE_SHIM_DEVICES", "3");
+  Trainer trained(evaluated_job(), {.threads = 1, .backend = Backend::ref, .sub_batch = 1000});
+  const ModelSite site(trained.model(), Json(), "cuda:0-2", "test", {});
+  const Json digits = Json::parse(R"({"type": "digits", "size": 1100})", "test");
+  const auto source = std::make_shared<BreaksOnce>(open_source(Config(digits, "test"), "."));
+  ThreadTeam threads(1);
+  Evaluator evaluator(trained.model(), threads, source, nullptr, "test", site.devices());
+  const std::string whole = evaluator.run().dump();
+  for (int i = 0; i < 2; ++i) {
+    source->breaks = true;
+    EXPECT_THROW(evaluator.run(), Error);
+    EXPECT_EQ(evaluator.run().dump(), whole);
+  }
 }
 
 // What `perigee eval` and `predict` compute on: all GPUs that are named, or, as one of several processes, its own.
