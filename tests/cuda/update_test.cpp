@@ -145,6 +145,19 @@ TEST(CudaUpdate, KeepsTheParametersIn16BitsToo) {
     }
 }
 
+// More elements than the most blocks take at once: each block's threads come to several vectors.
+TEST(CudaUpdate, TakesLargeBlocksInLongerRuns) {
+  const size_t n = size_t{4096} * 1024 + 3'000;
+  const auto windows = windows_of(static_cast<int64_t>(n));
+  const Kernel& kernel = *kernel_of(cuda_kernel_lists(), "update_sgd");
+  const Arrays<float> before = values_of<float>(n);
+  Arrays<float> expected = before;
+  run_reference(*kernel_of(kernel_lists(), kernel.op), windows, &expected);
+  Halves halves{Dtype::bf16, std::vector<uint16_t>(n)};
+  EXPECT_EQ(run_on_device(kernel, windows, before, false, &halves)[1], expected[1]);
+  for (size_t i = 0; i < n; ++i) ASSERT_EQ(halves.values[i], bf16_from_float(expected[1][i])) << i;
+}
+
 // Gradients that several layers left in 16 bits, by one call: every number there is, sizes that are no multiples of a vector, more operands
 // than a launch takes, and some that begin between the borders of vectors.
 TEST(CudaCast, WidensManyAtOnce) {
