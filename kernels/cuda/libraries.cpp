@@ -116,6 +116,7 @@ class Loaded {
                   version.major, version.minor, version.patch);
     info.version = version_.data();
     if (library == CudaLibrary::nvrtc) open_builtins(version);
+    if (library == CudaLibrary::cudnn) open_cublas_for_cudnn();
     if (version.major < wanted_.least_major)
       why_ = path_ + " is version " + version_.data() + "; " + std::to_string(wanted_.least_major) + " or later is needed";
   }
@@ -125,6 +126,22 @@ class Loaded {
     const std::string folder = path_.substr(0, path_.rfind('/') + 1);
     const std::string name = "libnvrtc-builtins.so." + std::to_string(version.major) + "." + std::to_string(version.minor);
     ::dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
+
+  // cuDNN opens cuBLASLt by name when it first wants it, and ends the process where the loader knows none of the CUDA that it was built
+  // for. What is open already it finds.
+  void open_cublas_for_cudnn() {
+    auto* const built_for = reinterpret_cast<size_t (*)()>(::dlsym(handle_, "cudnnGetCudartVersion"));
+    if (built_for == nullptr) return;
+    cuda_library(CudaLibrary::cublas_lt);  // where there are two, cuDNN's is ours
+    const std::string file = "libcublasLt.so." + std::to_string(built_for() / 1000);
+    if (::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return;
+    for (const char* beside : {"", "../../cu13/lib/", "../../cublas/lib/"}) {
+      std::string path = path_;
+      path.replace(path.rfind('/') + 1, path.npos, beside) += file;
+      if (::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return;
+    }
+    (why_ = path_).append(" wants ").append(file).append(", which is not found");
   }
 
   const Wanted& wanted_;

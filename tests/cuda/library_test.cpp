@@ -39,6 +39,18 @@ TEST(CudaLibraries, AreFoundWhereTheVariableSays) {
   }
 }
 
+// A cuDNN that finds no cuBLASLt of the CUDA that it was built for ends the process (9.10 and 9.26 do).
+TEST(CudaLibrariesDeathTest, CudnnIsNotUsedWithoutItsCublas) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process in which nothing is open yet
+  const auto why_not = [] {
+    setenv("FAKE_CUDNN_BUILT_FOR", "11080", 1);
+    const CudaLibraryInfo& cudnn = cuda_library(CudaLibrary::cudnn);
+    std::fprintf(stderr, "%s\n", cudnn.why != nullptr ? cudnn.why : "nothing is missing");
+    std::exit(0);
+  };
+  EXPECT_EXIT(why_not(), testing::ExitedWithCode(0), "fakes/libcudnn.so.9 wants libcublasLt.so.11, which is not found");
+}
+
 TEST(CodeCache, CompilesOnceAndAnewWhenAFileIsDamaged) {
   const fs::path folder = fs::path(testing::TempDir()) / ("perigee_code_" + std::to_string(::getpid()));
   const CodeCache cache(folder.string());

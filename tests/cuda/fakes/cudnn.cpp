@@ -308,6 +308,10 @@ int64_t fake_live_handles() { return live_handles; }
 void fake_queue_by(QueueWork how) { queue_work = how; }
 
 size_t cudnnGetVersion() { return 91900; }
+size_t cudnnGetCudartVersion() {
+  const char* const other = std::getenv("FAKE_CUDNN_BUILT_FOR");
+  return other != nullptr ? static_cast<size_t>(std::atoi(other)) : 13000;
+}
 const char* cudnnGetErrorString(cudnnStatus_t) { return "CUDNN_STATUS_OF_THE_FAKE"; }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   return *handle = reinterpret_cast<cudnnHandle_t>(make_handle<void*>(nullptr)), CUDNN_STATUS_SUCCESS;
