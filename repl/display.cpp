@@ -49,8 +49,9 @@ std::string figures(const Json& object, size_t most = 2) {
 std::string start_line(const Json& event) {
   std::string text = text_of(event, "name") + ": " + text_of(event, "data") + "; " +
                      grouped(static_cast<int64_t>(number(event, "parameters", 0))) + " parameters; batch " +
-                     formatted("%.0f", number(event, "batch", 0)) + ", " + formatted("%.0f", number(event, "threads", 1)) +
-                     (number(event, "threads", 1) == 1 ? " thread" : " threads");
+                     formatted("%.0f", number(event, "batch", 0)) + ", ";
+  if (const std::string device = text_of(event, "device"); !device.empty()) text += device;
+  else text += formatted("%.0f", number(event, "threads", 1)) + (number(event, "threads", 1) == 1 ? " thread" : " threads");
   if (const Json* averaging = event.find("averaging")) text += "; averaging " + text_of(*averaging, "type");
   if (const std::string from = text_of(event, "resumed_from"); !from.empty())
     text += "\ncontinues at step " + formatted("%.0f", number(event, "step", 0)) + " from " + from;

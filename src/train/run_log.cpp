@@ -3,6 +3,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include "src/train/device_memory.h"
+
 namespace perigee {
 namespace {
 
@@ -37,6 +39,8 @@ Json scalar_figures(const Json& result) {
 
 RunFacts run_facts(Trainer& trainer) {
   std::error_code status;
+  std::string device;
+  for (const DeviceTaken& gpu : trainer.device_taken()) device += (device.empty() ? "" : ", ") + gpu.device;
   return {.name = trainer.job().name(),
           .data = trainer.train_source().describe(),
           .data_folder = fs::absolute(trainer.job().folder(), status).lexically_normal().string(),
@@ -46,7 +50,8 @@ RunFacts run_facts(Trainer& trainer) {
           .sub_batch = trainer.sub_batch(),
           .threads = trainer.threads(),
           .parameters = trainer.model().params().parameter_elements(),
-          .memory_bytes = static_cast<int64_t>(trainer.memory_bytes())};
+          .memory_bytes = static_cast<int64_t>(trainer.memory_bytes()),
+          .device = std::move(device)};
 }
 
 std::unique_ptr<RunFolder> open_run_folder(const Job& job, const std::string& out, const std::string& resume) {
@@ -94,6 +99,7 @@ void RunLog::start(const Position& at, const Json& about, const std::string& res
   event.set("batch", facts_.batch);
   event.set("sub_batch", facts_.sub_batch);
   event.set("threads", facts_.threads);
+  if (!facts_.device.empty()) event.set("device", facts_.device);
   event.set("parameters", facts_.parameters);
   if (facts_.planned > 0) event.set("epochs_planned", static_cast<double>(facts_.planned) / static_cast<double>(facts_.examples));
   event.set("memory_bytes", facts_.memory_bytes);

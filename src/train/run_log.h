@@ -19,6 +19,7 @@ struct RunFacts {
   std::string name, data, data_folder;
   int64_t examples = 0, planned = 0;  // of an epoch; of the whole run, 0: endless
   int64_t batch = 0, sub_batch = 0, threads = 1, parameters = 0, memory_bytes = 0;
+  std::string device;  // "cuda:0", "cuda:0, cuda:1"; empty: threads compute
 };
 RunFacts run_facts(Trainer& trainer);
 

@@ -64,7 +64,7 @@ def trains_like_the_reference(job):
     perigee("train", job, "--device", "cuda:0", "--out", "device", "--log", "plain")
     perigee("train", job, "--device", "ref", "--threads", "1", "--out", "ref", "--log", "plain")
     same_model("device", "ref")
-    perigee("train", job, "--set", "device=auto", "--out", "auto", "--log", "plain")
+    has(perigee("train", job, "--set", "device=auto", "--out", "auto", "--log", "plain"), "batch 8, cuda:0")
     same_model("auto", "ref")
 
 
@@ -155,7 +155,7 @@ def gpus_train_together(job):
     same_model("updates_of_gpus", "updates_of_cpus", tolerance=2e-6)
     without = {**four, "PERIGEE_CUDA_LIBRARIES": "", "LD_LIBRARY_PATH": ""}  # Meson's leads to the fakes
     told = perigee("train", job, "--device", "cuda:0,1", *plain, "--out", "no_nccl", **without)
-    has(told, "cuda:0,1", "copies between the GPUs: NCCL")
+    has(told, "batch 16, cuda:0, cuda:1", "cuda:0,1", "copies between the GPUs: NCCL")
     has(perigee("train", job, "--set", "devices=3", expect=2, PERIGEE_SHIM_DEVICES="2"), "more GPUs than there are", "devices = 3", "at most 2")
     has(perigee("train", job, "--device", "cuda:0-2", "--workers", "2", expect=2, **four), "shared out evenly", "2 workers, 3 GPUs")
     has(perigee("train", job, "--device", "cuda:0,7", expect=2, **four), "there is no such device", "cuda:7")
