@@ -148,6 +148,17 @@ def gpus_train_together(job):
     perigee("train", job, "--workers", "2", "--device", "cuda:0-3", *plain, "--out", "two_by_two", **four)
     for folder in ("four_threads", "together", "in_a_tree", "two_by_two"):
         same_model(folder, "four_workers", tolerance=2e-6)
+    # GPUs that may not reach each other; a run that lost one of four goes on with two, by the same batches.
+    perigee("train", job, "--set", "devices=4", "--set", "deterministic=true", *plain, "--out", "apart", PERIGEE_SHIM_PEERS="refused", **four)
+    same_model("apart", "in_a_tree")
+    longer = ("--device", "cuda:0-3", "--set", "data.global_batch=32", "--set", "epochs=10", *plain)
+    perigee("train", job, *longer, "--out", "longer", **four)
+    perigee("train", job, *longer, "--out", "fewer", expect=7, PERIGEE_SHIM_FAULT="launch@1:200", PERIGEE_CUDA_BRANCHES="1", **four)
+    assert list(pathlib.Path("fewer", "checkpoints").glob("*.safetensors")), "the GPU was lost before the first checkpoint"
+    perigee("train", "--resume", "fewer", "--device", "cuda:0,1", "--log", "plain", **four)
+    same_model("fewer", "longer", tolerance=1e-5)
+    described = perigee("describe", job, "--device", "cuda:0-3", **four)
+    has(described, "memory on each of 4 GPUs, planned", *(f"taken of cuda:{gpu}: " for gpu in range(4)))
     # What an optimiser made of its gradient is exchanged: the change is read where the numbers are, which is the device.
     updates = ("--workers", "2", "--set", 'averaging={"type": "custom", "what": "update"}', *plain)
     perigee("train", job, *updates, "--device", "cpu", "--threads", "1", "--out", "updates_of_cpus")
@@ -158,7 +169,8 @@ def gpus_train_together(job):
     has(told, "batch 16, cuda:0, cuda:1", "cuda:0,1", "copies between the GPUs: NCCL")
     has(perigee("train", job, "--set", "devices=3", expect=2, PERIGEE_SHIM_DEVICES="2"), "more GPUs than there are", "devices = 3", "at most 2")
     has(perigee("train", job, "--device", "cuda:0-2", "--workers", "2", expect=2, **four), "shared out evenly", "2 workers, 3 GPUs")
-    has(perigee("train", job, "--device", "cuda:0,7", expect=2, **four), "there is no such device", "cuda:7")
+    hidden = perigee("train", job, "--device", "cuda:0,7", expect=2, CUDA_VISIBLE_DEVICES="2,7,8,9", **four)
+    has(hidden, "there is no such device", "cuda:7", "CUDA_VISIBLE_DEVICES=2,7,8,9 hides the others")
 
 
 # The codec works where the worker trains; models and payloads are those of workers on the host.
