@@ -1,5 +1,5 @@
-// Every algorithm of cuBLASLt and cuDNN that a measurement may choose adds up all that it should: the other tests of kernels take a library's
-// first alone, and operands too small for sums in parts. Operands are ones, so that what a result lacks is how much of its sum is missing.
+// Every algorithm of cuBLASLt and cuDNN that a measurement may choose adds up all that it should; parity takes operands that are too small
+// for sums in parts. Operands are ones, so that what a result lacks is how much of its sum is missing.
 #include <cmath>
 #include <numeric>
 #include <string>
