@@ -3,6 +3,7 @@
 //   train_bench JOB.json --batch 64 --threads 1 --steps 300       only makes so many steps
 //   train_bench JOB.json --device cuda:0 --seconds 2              by Trainer::run, which queues a step before it reads the one before
 //   train_bench JOB.json --device cuda:0 --measure 0              on the first kernels that take a call, none measured
+//   train_bench JOB.json --device cuda:0 --turns 1                says when it is ready, then reads seconds from stdin, line by line, and answers each
 // Steps the trainer with no hooks and prints one JSON object: {"images_per_s": [one number a repeat], "peak_mb": …, …}. On a GPU "per_step"
 // says what a step of the timed part asked of CUDA's runtime on average (kernels/cuda/counters.h): launches outside the graph and host_waits
 // must be 0; event_waits is 1, for the figures of the step before while the next one is queued, and blocked_event_waits how often the host,
@@ -41,7 +42,7 @@ struct Arguments {
   int threads = 1, repeats = 5;
   int64_t steps = 0;  // so many steps and no timing: for counting allocations
   double seconds = 0.5;
-  bool measure = true;
+  bool measure = true, turns = false;
 };
 
 Arguments parse(int argc, char** argv) {
@@ -60,6 +61,7 @@ Arguments parse(int argc, char** argv) {
     else if (name == "--steps") arguments.steps = std::atoll(value);
     else if (name == "--seconds") arguments.seconds = std::atof(value);
     else if (name == "--measure") arguments.measure = std::atoi(value) != 0;
+    else if (name == "--turns") arguments.turns = std::atoi(value) != 0;
     else throw perigee::Error(perigee::ErrorKind::usage, {.where = "train_bench", .what = "unknown option " + name});
   }
   if (arguments.job.empty()) throw perigee::Error(perigee::ErrorKind::usage, {.where = "train_bench", .what = "a job file is needed"});
@@ -120,6 +122,33 @@ int64_t train_for(perigee::Trainer& trainer, Meter& meter, bool ahead, double du
   return examples;
 }
 
+void say(const perigee::Json& line) {
+  std::puts(line.dump().c_str());
+  std::fflush(stdout);
+}
+
+// In turns with somebody else: {"images_per_s": ..., "per_step": ...} for each number of seconds, after a third as long to bring the clock up.
+void take_turns(perigee::Trainer& trainer, Meter& meter, bool ahead) {
+  perigee::Json ready = perigee::Json::object();
+  ready.set("ready", true);
+  say(ready);
+  char line[64];
+  while (std::fgets(line, sizeof line, stdin)) {
+    const double wanted = std::atof(line);
+    double loss = 0;
+    train_for(trainer, meter, ahead, wanted / 3, &loss);
+    const perigee::CudaCounts before = ahead ? counts() : perigee::CudaCounts();
+    const int64_t steps = meter.steps;
+    const double start = seconds();
+    const auto examples = static_cast<double>(train_for(trainer, meter, ahead, wanted, &loss));
+    perigee::Json result = perigee::Json::object();
+    result.set("images_per_s", examples / (seconds() - start));
+    if (meter.steps > steps) result.set("per_step", per_step(before, counts(), meter.steps - steps));
+    result.set("loss", loss);
+    say(result);
+  }
+}
+
 void bench(const Arguments& arguments) {
   perigee::Job job = perigee::Job::load(arguments.job);
   if (arguments.batch > 0) job.set("data.batch", std::to_string(arguments.batch));
@@ -134,6 +163,7 @@ void bench(const Arguments& arguments) {
   Meter meter;
   const bool ahead = options.backend == perigee::Backend::cuda;
   if (ahead) trainer.add_hook(&meter);
+  if (arguments.turns) return take_turns(trainer, meter, ahead);
 
   perigee::Json rates = perigee::Json::array(), cpu_rates = perigee::Json::array();
   double loss = 0;
@@ -156,7 +186,7 @@ void bench(const Arguments& arguments) {
   result.set("loss", loss);
   result.set("peak_mb", static_cast<double>(usage.ru_maxrss) / 1024);
   result.set("held_mb", static_cast<double>(trainer.memory_bytes()) / (1 << 20));
-  std::puts(result.dump().c_str());
+  say(result);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Training speed on GPU 0 beside PyTorch's, in turns: tests/gpu/run.sh --bench runs it.
 
-Writes OUT/bench.txt (a table), OUT/bench.json (every sample) and OUT/profile.txt (a step of each network piece by piece: step_profile.cpp), and
-prints each row as soon as it is there. A row's rate is the median of its turns, before each of which the clock is warm; PyTorch's best is
+Writes OUT/bench.txt (a table), OUT/bench.json (every sample) and OUT/profile.txt (a step of each network piece by piece: step_profile.cpp),
+and prints each row as soon as it is there. A row's rate is the median of its turns, before each of which the clock is warm; PyTorch's best is
 the fastest of the settings that work on this machine (peer.py). Both have the same network, batch, precision, optimiser and examples, which
 lie on the device. float32 rows are float32 on both sides: PyTorch may use tf32 only in the row that says so, where we do too. What could
 not be measured says so and why; where Perigee fails, simpler forms of a step are tried, so that there is a rate, and which op fails is
@@ -41,13 +41,13 @@ def compile_all(args):
 
 
 def measure(name, args, seconds, samples):
-    """In about so many seconds: ({setting: why it has no rate}, PyTorch's versions); samples get {"perigee": [...], "eager": [...], ...}."""
+    """In about so many seconds: ({setting: why it has no rate}, PyTorch's versions); samples get {"perigee": [...], "eager": ...}."""
     reasons, versions, end = {}, "", time.monotonic() + seconds
     turn = 0.05 if rows.REHEARSAL else 1.5 if "ResNet" in name else 1.0
-    ours = Perigee(args.program, rows.make_job(name, args.work), name)
+    ours = Perigee(args.program, name, args.work)
     # They import PyTorch, and ask for nothing of the GPU before they are told to. No other row's are there: cores may be few.
     peers = {setting: PeerProcess(name, setting, args.work) for setting in rows.settings_of(name)}
-    ours.rate(turn / 5, max(20.0, seconds - 25))  # finds libraries, compiles and tunes, with the GPU to itself
+    ours.start(max(20.0, seconds - 25))  # finds libraries, compiles and tunes, with the GPU to itself
 
     def ask(setting, answer):
         try:
@@ -64,15 +64,18 @@ def measure(name, args, seconds, samples):
         if reply := ask(setting, lambda peer: peer.answer(max(1.0, prepared_by - time.monotonic()))):
             versions = reply["with"]
     for _ in range(rows.TURNS):
-        if rate := ours.rate(turn, max(15.0, (end - time.monotonic()) / 2)):
+        form = ours.form()
+        if rate := ours.rate(turn):
             samples.setdefault("perigee", []).append(rate)
+        if form != ours.form():
+            samples.pop("perigee", None)  # of the form that failed
         for setting in list(peers):
             if rate := ask(setting, lambda peer: peer.rate(turn)):
                 samples.setdefault(setting, []).append(rate)
         if time.monotonic() > end:
             break
-    for peer in peers.values():
-        peer.close()
+    for contestant in (ours, *peers.values()):
+        contestant.close()
     if ours.form():
         reasons["perigee's rate"] = "of " + ours.form()
     return {**ours.said, **reasons}, versions
@@ -112,7 +115,8 @@ def kernels(args, say):
         return None, ""
     copy = result["copy_gb_s"]
     say(f"copy bandwidth {copy:.0f} GB/s on {result['device']}")
-    for key, what, bar in (("adam_gb_s", "Adam over 100 M parameters", 0.85), ("threshold_gb_s", "threshold encode of 100 M, 0.1 % sent", 0.60),
+    for key, what, bar in (("adam_gb_s", "Adam over 100 M parameters", 0.85),
+                           ("threshold_gb_s", "threshold encode of 100 M, 0.1 % sent", 0.60),
                            ("threshold_dense_gb_s", "the same, 1 % sent", None)):
         say(f"| {what} | {result[key]:.0f} GB/s | {judged(result[key] / copy, bar)} of copy bandwidth |")
     return copy, result["device"]
@@ -151,7 +155,8 @@ def counted_together(names):
     if any(name not in COUNTERS for name in names):
         return f"{what} not measured (bar 0 and 0) |"
     launches, waits = (max(COUNTERS[name][key] for name in names) for key in ("launches", "host_waits"))
-    return f"{what} {launches:g}, {waits:g} (bar 0 and 0) {'PASS' if launches == waits == 0 else 'FAIL'} | the most of {len(names)} networks |"
+    result = "PASS" if launches == waits == 0 else "FAIL"
+    return f"{what} {launches:g}, {waits:g} (bar 0 and 0) {result} | the most of {len(names)} networks |"
 
 
 def profiles(args, names, end, say):

@@ -1,4 +1,5 @@
 """Who computes in bench.py: Perigee by train_bench, PyTorch by peer.py, each in a process that can fail or be ended alone."""
+import contextlib
 import json
 import os
 import select
@@ -41,62 +42,13 @@ FORMS = (("", (), {}), ("kernels not measured", ("--measure", "0"), {}),
          ("libraries of the loader's path alone, not measured", ("--measure", "0"), {"PERIGEE_CUDA_LIBRARIES": ""}))
 
 
-class Perigee:
-    """Ours in one row. `said` has what went wrong, by form."""
+class Contestant:
+    """A program that answers lines with lines of JSON. RuntimeError says why it gives no answer; then it is gone."""
 
-    def __init__(self, program, job, name):
-        self.command, self.name, self.said, self.forms = [program, job, "--device", "cuda:0"], name, {}, list(FORMS)
-
-    def run(self, seconds, limit_s, options, environment):
-        # In parts, the first of which brings the clock up.
-        text = output_of([*self.command, "--repeats", "4", "--seconds", str(seconds / 3), *options], limit_s, **environment)
-        result = json.loads(text)
-        if "per_step" in result:
-            COUNTERS[self.name] = result["per_step"]
-        return statistics.median(result["images_per_s"][1:])
-
-    def rate(self, seconds, limit_s):
-        """images/s by the first form that runs; None where none does."""
-        limit_s = min(limit_s, LONGEST_START_S)
-        while self.forms:
-            form, options, environment = self.forms[0]
-            try:
-                return self.run(seconds, limit_s, options, environment)
-            except (RuntimeError, OSError, ValueError, KeyError) as error:
-                self.said["perigee" + (f", {form}" if form else "")] = str(error)
-                self.forms.pop(0)
-            limit_s = min(limit_s, 20)  # the rest are for diagnosis
-            if not form:
-                self.find_fault(limit_s)
-        return None
-
-    def find_fault(self, limit_s):
-        """Op by op, each waited for: the error names the op."""
-        try:
-            self.run(0.1, limit_s, ("--measure", "0"), {"PERIGEE_CUDA_BLOCKING": "1"})
-            self.said["perigee, op by op, not measured"] = "runs"
-        except (RuntimeError, OSError, ValueError, KeyError) as error:
-            self.said["perigee, op by op, not measured"] = str(error)
-
-    def form(self):
-        return self.forms[0][0] if self.forms else ""
-
-
-class PeerProcess:
-    """peer.py in a process of its own. RuntimeError says why it gives no answer; then it is gone."""
-
-    def __init__(self, name, setting, work):
-        self.said = b""
-        self.log = os.path.join(work, f"peer_{rows.plain(name)}_{rows.plain(setting)}.txt")
-        arguments = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer.py"), name, setting, work]
-        environment = dict(os.environ)
-        if "ResNet" not in name:  # many of them compile at once, each with workers of its own
-            environment["TORCHINDUCTOR_COMPILE_THREADS"] = "2"
-        if "tuned" in setting:  # takes longest and is not waited for
-            arguments = ["nice", "-n", "10"] + arguments
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(arguments + ["--rehearse"] * rows.REHEARSAL, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                            stderr=log, bufsize=0, env=environment)
+    def __init__(self, command, log, environment):
+        self.said, self.log = b"", log
+        with open(log, "wb") as file:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, bufsize=0, env=environment)
 
     def send(self, command):
         try:
@@ -112,24 +64,115 @@ class PeerProcess:
                 self.end(f"no answer within {limit_s:.0f} s")
             got = os.read(self.process.stdout.fileno(), 65536)
             if not got:
-                with open(self.log, errors="replace") as log:
-                    self.end(([line.strip() for line in log if line.strip()] or ["it ended"])[-1])
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(5)
+                self.end(f"it ended with status {self.process.returncode}")
             self.said += got
         line, _, self.said = self.said.partition(b"\n")
         reply = json.loads(line)
         if "failed" in reply:
-            self.end(reply["failed"])
+            self.close()
+            raise RuntimeError(reply["failed"])
         return reply
 
     def end(self, why):
         self.close()
-        raise RuntimeError(why)
+        with open(self.log, errors="replace") as log:
+            raise RuntimeError(f"{why}; {last_words(log.read())}")
 
     def close(self):
         self.process.kill()
-        self.process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(10)  # a driver may not let go of it
         self.process.stdin.close()
         self.process.stdout.close()
+
+
+class Perigee:
+    """Ours in one row. `said` has what went wrong, by form."""
+
+    def __init__(self, program, name, work):
+        self.command = [program, rows.make_job(name, work), "--device", "cuda:0", "--turns", "1"]
+        self.log = os.path.join(work, f"ours_{rows.plain(name)}.txt")
+        self.name, self.said, self.forms, self.process = name, {}, list(FORMS), None
+
+    def start(self, limit_s):
+        """The first form that runs; False where none does."""
+        while self.forms:
+            form, options, environment = self.forms[0]
+            try:
+                self.begin(options, environment, limit_s)
+                return True
+            except (RuntimeError, OSError, ValueError) as error:
+                self.fail(error)
+            limit_s = min(limit_s, 20)  # the rest are for diagnosis
+            if not form:
+                self.find_fault(limit_s)
+        return False
+
+    def begin(self, options, environment, limit_s):
+        self.process = Contestant([*self.command, *options], self.log, own_environment(**environment))
+        self.process.answer(min(limit_s, LONGEST_START_S))
+
+    def fail(self, error):
+        form = self.forms.pop(0)[0]
+        self.said["perigee" + (f", {form}" if form else "")] = str(error)
+        self.close()
+
+    def rate(self, seconds):
+        """images/s; None, and another form's from now on, where it fails."""
+        if self.process is None and not self.start(20):
+            return None
+        try:
+            self.process.send(seconds)
+            result = self.process.answer(20 + 3 * seconds)
+            if "per_step" in result:
+                COUNTERS[self.name] = result["per_step"]
+            return result["images_per_s"]
+        except (RuntimeError, OSError, ValueError, KeyError) as error:
+            self.fail(error)
+            return None
+
+    def find_fault(self, limit_s):
+        """Op by op, each waited for: the error names the op."""
+        what = "perigee, op by op, not measured"
+        try:
+            self.begin(("--measure", "0"), {"PERIGEE_CUDA_BLOCKING": "1"}, limit_s)
+            self.process.send(0.1)
+            self.process.answer(limit_s)
+            self.said[what] = "runs"
+        except (RuntimeError, OSError, ValueError) as error:
+            self.said[what] = str(error)
+        self.close()
+
+    def form(self):
+        return self.forms[0][0] if self.forms else ""
+
+    def close(self):
+        if self.process is not None:
+            self.process.close()
+            self.warn()
+        self.process = None
+
+    def warn(self):
+        with open(self.log, errors="replace") as log:
+            lines = [line.strip() for line in log if "warning" in line]
+        if lines:
+            self.said["perigee warns"] = f"{len(lines)} times, first: {lines[0][:300]}"
+
+
+class PeerProcess(Contestant):
+    """peer.py in a process of its own."""
+
+    def __init__(self, name, setting, work):
+        log = os.path.join(work, f"peer_{rows.plain(name)}_{rows.plain(setting)}.txt")
+        arguments = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer.py"), name, setting, work]
+        environment = dict(os.environ)
+        if "ResNet" not in name:  # many of them compile at once, each with workers of its own
+            environment["TORCHINDUCTOR_COMPILE_THREADS"] = "2"
+        if "tuned" in setting:  # takes longest and is not waited for
+            arguments = ["nice", "-n", "10"] + arguments
+        super().__init__(arguments + ["--rehearse"] * rows.REHEARSAL, log, environment)
 
     def rate(self, seconds):
         """images/s"""

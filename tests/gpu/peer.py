@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """PyTorch's side of bench.py: one network at one setting, in a process of its own, so that what hangs or fails there harms nothing else.
 
-peer.py ROW SETTING FOLDER [--rehearse] reads commands from stdin and answers each with a line of JSON: `prepare` (compile, warm up, capture) with
-{"ready": seconds, "with": versions}, a number of seconds with {"rate": images a second}, anything that fails with {"failed": why}.
+peer.py ROW SETTING FOLDER [--rehearse] reads commands from stdin and answers each with a line of JSON: `prepare` (compile, warm up,
+capture) with {"ready": seconds, "with": versions}, a number of seconds with {"rate": images a second}, anything that fails with {"failed": why}.
 
 Every setting has the fused optimiser, channels-last tensors where the row computes in bf16, cuDNN's own search for the fastest algorithms, its data
 on the device and no read of the loss:

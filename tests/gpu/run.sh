@@ -3,9 +3,9 @@
 #
 # Runs from the bundle that tests/gpu/bundle.sh makes (bash, python3 and a driver are enough; no network, no packages) or from a checkout
 # whose build/ has the tests. cuBLASLt, cuDNN, NVRTC and NCCL are looked for in python3's nvidia packages, CUDA's folders and the loader's
-# path, data sets in $PERIGEE_DATA. Parity of every op, layer and codec with the reference, gradients, LeNet to accuracy, precisions,
-# determinism, memory, faults, compute-sanitizer; with --bench also the benchmark, PyTorch in turns beside it. One table at the end says
-# PASS, FAIL or "not measured" with the reason; each part has a time limit and all of them together end within 9 minutes (--seconds).
+# path, data sets in $PERIGEE_DATA, or in data/ here or beside this. Parity of every op, layer and codec with the reference, gradients,
+# LeNet to accuracy, precisions, determinism, memory, faults, compute-sanitizer; with --bench also the benchmark, PyTorch in turns beside it.
+# One table says PASS, FAIL or "not measured" with the reason; parts have a time limit each, and end within 9 minutes together (--seconds).
 # --only runs the parts whose names match an extended regular expression. --rehearse runs everything small from a checkout without a GPU, on
 # what tests/cuda has in its place. FOLDER (perigee-gpu-out where nothing is said) gets a few files as the run goes on, so that a run that is
 # cut short leaves what it had: table.txt, log.txt (output of all parts), bench.txt, bench.json, profile.txt (a step piece by piece).
@@ -70,6 +70,7 @@ else
     esac
   }
 fi
+[[ -n ${PERIGEE_DATA-} ]] || for folder in "$root" "$PWD"; do [[ ! -d $folder/data/mnist ]] || export PERIGEE_DATA="$folder/data"; done
 ours() { LD_LIBRARY_PATH="${PERIGEE_GPU_LIBRARIES-${LD_LIBRARY_PATH-}}" "$@"; }
 [[ -x $(program perigee) ]] || { echo "there is no $(program perigee): build first, or unpack the bundle" && exit 1; }
 
@@ -121,10 +122,12 @@ keep() {
 
 # why FILE: what a part that failed said, in a few lines: a test's first failures, else its last words.
 why() {
-  if grep -q ': Failure$' "$1"; then grep -A 6 -m 2 ': Failure$' "$1"; else grep -v '^ *$\|^{' "$1" | tail -n 5; fi | cut -c1-220 | head -n 12 | sed 's/^/    /'
+  if grep -q ': Failure$' "$1"; then grep -A 6 -m 2 ': Failure$' "$1"; else grep -v '^ *$\|^{' "$1" | tail -n 5; fi |
+    cut -c1-220 | head -n 12 | sed 's/^/    /'
 }
 
-# part NAME SECONDS COMMAND…: one row. Status 77 is "not measured"; the last line of the output is the remark. The benchmark's output is shown too.
+# part NAME SECONDS COMMAND…: one row. Status 77 is "not measured"; the last line of the output is the remark. The benchmark's output is
+# shown too.
 failed=0
 part() {
   local name=$1 wanted=$2 limit log="$work/logs/${1//[^a-zA-Z0-9]/_}.txt" begun=$SECONDS
@@ -216,15 +219,15 @@ benchmark() {
   options=(--program "$(program train_bench)" --kernels "$(program gpu_kernel_bench)" --profile "$(program gpu_step_profile)" --out "$out"
     --work "$PERIGEE_GPU_OUT" --seconds "$seconds")
   ((rehearse)) && options+=(--rehearse) && export PERIGEE_SHIM_STAND_INS=1 # quick kernels
-  timeout 600 nvidia-smi --query-gpu=timestamp,index,clocks.sm,clocks.mem,power.draw,temperature.gpu,clocks_throttle_reasons.active --format=csv \
-    -lms 2000 >"$clocks" 2>&1 </dev/null &
+  timeout 600 nvidia-smi --query-gpu=timestamp,index,clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv -lms 2000 \
+    >"$clocks" 2>&1 </dev/null &
   watch=$!
   # With a cache of its own: what the parts before it have measured was not measured in quiet.
   part "benchmark" $((seconds + 10)) env XDG_CACHE_HOME="$work/quiet" "$python" "$here/bench.py" "${options[@]}"
   stop "$watch"
   unset PERIGEE_SHIM_STAND_INS
   keep clocks "$clocks"
-  keep "" "$PERIGEE_GPU_OUT"/peer_*.txt "$work"/quiet/perigee/tuning-*.json
+  keep "" "$PERIGEE_GPU_OUT"/{ours,peer}_*.txt "$work"/quiet/perigee/tuning-*.json
   bench=0
 }
 # A part that may come before the benchmark or after it.

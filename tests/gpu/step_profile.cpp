@@ -1,5 +1,5 @@
-// Where the time of a training step on GPU 0 goes: runs a job's step piece by piece, in the order of one stream, with an event between any two,
-// and prints microseconds by op and kernel, then by piece. tests/gpu/bench.py runs it.   step_profile JOB.json
+// Where the time of a training step on GPU 0 goes: runs a job's step piece by piece, in the order of one stream, with an event between any
+// two, and prints microseconds by op and kernel, then by piece. tests/gpu/bench.py runs it.   step_profile JOB.json
 // The host queues a whole step while the device is kept busy, so that no piece waits for it; what an event costs is taken off. Choices are
 // those of this machine's table, which train_bench has measured.
 #include <algorithm>
