@@ -80,6 +80,31 @@ TEST(LibraryParity, EveryCallHasItsOwnAddresses) {
     }
 }
 
+// Bias and relu, which cuDNN adds where it has an engine for both and a pass of ours where it has none.
+TEST(LibraryParity, ConvolutionsNeedNoEpilogue) {
+  Cases cases(1);
+  for (const char* attrs : {R"({"padding":[1,1,1,1]})", R"({"padding":[1,1,1,1],"activation":"relu"})"}) {
+    cases.add("conv2d", {real({2, 3, 5, 7}), real({6, 3, 3, 3}), real({6})}, attrs);
+    cases.add("conv2d", {real({2, 3, 5, 7}), real({6, 3, 3, 3})}, attrs);
+  }
+  auto* const refuse = reinterpret_cast<void (*)(bool)>(cuda_library_function(CudaLibrary::cudnn, "fake_refuse_epilogues"));
+  ASSERT_NE(refuse, nullptr);
+  for (const bool refused : {true, false}) {
+    refuse(refused);
+    LibrarySite site;
+    for (const OpCase& tested : cases.all()) {
+      Bench bench(tested, 1, site);
+      int ran = 0;
+      for (const Kernel* kernel : kernels_of(tested.op))
+        for (const Variant& variant : kVariants) {
+          SCOPED_TRACE(std::string(kernel->op) + " [" + kernel->name + "] on " + variant_text(tested, variant));
+          if (!variant.accumulate) ran += bench.run(*kernel, variant);
+        }
+      EXPECT_GT(ran, 2);
+    }
+  }
+}
+
 FusedPrograms* programs = nullptr;
 
 // The code that the fake NVRTC makes is the source behind one line and the prelude.

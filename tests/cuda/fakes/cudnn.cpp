@@ -276,7 +276,9 @@ int count(const Descriptor& graph, cudnnPointwiseMode_t mode) {
   return found;
 }
 
-// Convolution: relu without bias. Batch norm: a residual without relu; relu's gradient at what is not made by inference in the same graph.
+bool refuses_epilogues = false;
+
+// Convolution: relu without bias, and where a test says so, either. Batch norm: a residual without relu; relu's gradient at what is not made by inference in the same graph.
 bool refused(const Descriptor& graph) {
   bool norm = false, inference = false;
   for (const Descriptor* operation : graph.all<const Descriptor*>(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
@@ -285,7 +287,8 @@ bool refused(const Descriptor& graph) {
                  operation->one<cudnnBackendNormFwdPhase_t>(CUDNN_ATTR_OPERATION_NORM_FWD_PHASE) == CUDNN_NORM_FWD_INFERENCE;
   }
   const int adds = count(graph, CUDNN_POINTWISE_ADD), relus = count(graph, CUDNN_POINTWISE_RELU_FWD);
-  return norm ? adds > relus || (count(graph, CUDNN_POINTWISE_RELU_BWD) > 0 && !inference) : relus > adds;
+  return norm ? adds > relus || (count(graph, CUDNN_POINTWISE_RELU_BWD) > 0 && !inference)
+              : relus > adds || (refuses_epilogues && adds + relus > 0);
 }
 
 // Two configurations: one that rounds, one that does not.
@@ -306,6 +309,8 @@ extern "C" {
 int64_t fake_live_handles() { return live_handles; }
 
 void fake_queue_by(QueueWork how) { queue_work = how; }
+
+void fake_refuse_epilogues(bool refuse) { refuses_epilogues = refuse; }
 
 size_t cudnnGetVersion() { return 91900; }
 size_t cudnnGetCudartVersion() {
