@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <span>
+#include <initializer_list>
 
 #include "kernels/ref/strided.h"
 #include "kernels/registry.h"
@@ -88,12 +88,15 @@ PlanChecker::PlanChecker(const Plan& plan, double tolerance) : plan_(plan), tole
 }
 
 void PlanChecker::note_unchecked(const PlanStep& step, const KernelCall& call) {
-  unchecked_ += (unchecked_.empty() ? "" : "; ") + (step.scope.empty() ? "" : step.scope + ", ") + "op '" + step.op->name + "'";
+  const auto add = [&](std::initializer_list<const char*> parts) {
+    for (const char* part : parts) unchecked_ += part;
+  };
+  add({unchecked_.empty() ? "" : "; ", step.scope.c_str(), step.scope.empty() ? "" : ", ", "op '", step.op->name, "'"});
   for (const KernelList& list : kernel_lists())
-    for (const Kernel& kernel : std::span(list.first, list.count)) {
-      if (kernel.backend != Backend::ref || std::strcmp(kernel.op, step.op->name) != 0) continue;
-      const char* const why = kernel.decline ? kernel.decline(call) : nullptr;
-      if (why != nullptr) unchecked_ += std::string(" (") + why + ")";
+    for (size_t i = 0; i < list.count; ++i) {
+      const Kernel& kernel = list.first[i];
+      if (kernel.backend != Backend::ref || !kernel.decline || std::strcmp(kernel.op, step.op->name) != 0) continue;
+      if (const char* const why = kernel.decline(call)) add({" (", why, ")"});
     }
 }
 

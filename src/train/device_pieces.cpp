@@ -1,6 +1,5 @@
 // What a step on a device does, piece by piece, each with the memory that it reads and writes.
 #include <string>
-#include <utility>
 
 #include "src/core/warning.h"
 #include "src/train/device_check.h"
@@ -67,8 +66,8 @@ void DeviceStep::add_compute(Slot& slot, const Work& work, std::vector<DeviceWor
     StepInfo here = *reinterpret_cast<const StepInfo*>(host(slot));
     here.example_ids = reinterpret_cast<const int64_t*>(host(slot) + layout_of(work).ids);
     check = std::make_shared<DeviceCheck>(gpu_, *run, here);
-    if (std::exchange(unchecked_, check->unchecked()) != check->unchecked() && !unchecked_.empty())
-      warn(gpu_.name() + ": has no reference to compare with: " + unchecked_);
+    const std::string& unchecked = check->unchecked();
+    if (!unchecked.empty() && unchecked != unchecked_) warn((unchecked_ = unchecked) + ": there is no reference to compare with");
   }
   for (size_t i = 0; i < run->plan().steps().size(); ++i)
     pieces->push_back(
