@@ -31,7 +31,7 @@ struct Driver {
   }
   const char* name_of(CUresult status) const {
     const char* name = "an unknown error";
-    error_name(status, &name);
+    if (error_name(status, &name) != CUDA_SUCCESS) return "an unknown error";  // which leaves a null there
     return name;
   }
   decltype(&cuDeviceGet) device;

@@ -24,7 +24,8 @@ struct CudaGroups {
   const char* (*missing)() = nullptr;
   bool (*can_be_captured)() = nullptr;  // since NCCL 2.9
   const char* (*open)(const int* devices, int count, void** group) = nullptr;
-  void (*close)(void* group) = nullptr;
+  // What waits for GPUs, or for links between them, has cuda_patience_s() to end (patience.h); then it is left as it is, with its memory.
+  const char* (*close)(void* group) = nullptr;
   // Makes what is queued end wherever it stands; then only close() is allowed.
   void (*abort)(void* group) = nullptr;
   const char* (*failed)(void* group) = nullptr;  // beside what a call said: a link that broke

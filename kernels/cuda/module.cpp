@@ -2,13 +2,17 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <thread>
 
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/library_cache.h"
+#include "kernels/cuda/patience.h"
 #include "kernels/cuda/registry.h"
 
 namespace perigee {
@@ -28,6 +32,32 @@ int counted(int64_t CudaCounts::*which, cudaError_t status) {
   count_cuda(which);
   return told(status);
 }
+
+std::atomic<bool> gave_up{false}, hurried{false};
+
+double patience_s() {
+  constexpr double kHurried = 5;
+  return hurried ? std::min(kHurried, cuda_patience_s()) : cuda_patience_s();
+}
+
+// Until what `query` asks for is there. A step is waited for without a pause; what takes longer does not miss one.
+template <class Query>
+cudaError_t wait_until(Query query) {
+  constexpr double kWithoutPause = 0.2;
+  static_assert(kCudaTimeout == cudaErrorTimeout);
+  const auto begin = std::chrono::steady_clock::now();
+  while (!gave_up) {
+    const cudaError_t status = query();
+    if (status != cudaErrorNotReady) return status;
+    told(status);
+    const double waited_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (waited_s > kWithoutPause) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    if (waited_s > patience_s()) gave_up = true;
+  }
+  return cudaErrorTimeout;
+}
+
+void hurry() { hurried = true; }
 
 int device_count(int* count) { return told(cudaGetDeviceCount(count)); }
 
@@ -53,7 +83,7 @@ const char* message(int code) { return cudaGetErrorString(static_cast<cudaError_
 int select(int device) { return told(cudaSetDevice(device)); }
 int memory(size_t* free, size_t* total) { return told(cudaMemGetInfo(free, total)); }
 int allocate(size_t bytes, void** memory) { return counted(&CudaCounts::allocations, cudaMalloc(memory, bytes)); }
-int release(void* memory) { return counted(&CudaCounts::allocations, cudaFree(memory)); }
+int release(void* memory) { return gave_up ? cudaSuccess : counted(&CudaCounts::allocations, cudaFree(memory)); }
 int upload(void* device, const void* host, size_t bytes) {
   return counted(&CudaCounts::host_waits, cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
 }
@@ -63,21 +93,23 @@ int download(void* host, const void* device, size_t bytes) {
 int allocate_pinned(size_t bytes, void** memory) {
   return counted(&CudaCounts::allocations, cudaHostAlloc(memory, bytes, cudaHostAllocPortable));
 }
-int release_pinned(void* memory) { return counted(&CudaCounts::allocations, cudaFreeHost(memory)); }
+int release_pinned(void* memory) { return gave_up ? cudaSuccess : counted(&CudaCounts::allocations, cudaFreeHost(memory)); }
 
 int create_stream(void** stream) { return told(cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(stream), cudaStreamNonBlocking)); }
-int destroy_stream(void* stream) { return told(cudaStreamDestroy(stream_of(stream))); }
-int wait_for_stream(void* stream) { return counted(&CudaCounts::host_waits, cudaStreamSynchronize(stream_of(stream))); }
+int destroy_stream(void* stream) { return gave_up ? cudaSuccess : told(cudaStreamDestroy(stream_of(stream))); }
+int wait_for_stream(void* stream) {
+  return counted(&CudaCounts::host_waits, wait_until([&] { return cudaStreamQuery(stream_of(stream)); }));
+}
 int create_event(void** event) { return told(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event), cudaEventDisableTiming)); }
 int create_timer(void** event) { return told(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event), cudaEventDefault)); }
-int destroy_event(void* event) { return told(cudaEventDestroy(event_of(event))); }
+int destroy_event(void* event) { return gave_up ? cudaSuccess : told(cudaEventDestroy(event_of(event))); }
 int record_event(void* event, void* stream) { return told(cudaEventRecord(event_of(event), stream_of(stream))); }
 int wait_for_event(void* event) {
   count_cuda(&CudaCounts::event_waits);
   const cudaError_t status = cudaEventQuery(event_of(event));
   if (status != cudaErrorNotReady) return told(status);
   told(status);
-  return counted(&CudaCounts::blocked_event_waits, cudaEventSynchronize(event_of(event)));
+  return counted(&CudaCounts::blocked_event_waits, wait_until([&] { return cudaEventQuery(event_of(event)); }));
 }
 int elapsed(void* begin, void* end, float* milliseconds) {
   return told(cudaEventElapsedTime(milliseconds, event_of(begin), event_of(end)));
@@ -140,6 +172,7 @@ int launch_graph(void* graph, void* stream) {
   return counted(&CudaCounts::graph_launches, cudaGraphLaunch(graph_of(graph), stream_of(stream)));
 }
 int destroy_graph(void* graph) {
+  if (gave_up) return cudaSuccess;
   const int status = told(cudaGraphExecDestroy(graph_of(graph)));
   const std::lock_guard lock(held.mutex);
   held.of.erase(graph);
@@ -159,25 +192,29 @@ bool wants_workspace() {
   return false;
 }
 
-int open_queue(int device, CudaQueue* queue) {
-  *queue = {};
-  queue->device = device;
-  queue->libraries = make_cuda_libraries();
-  if (wants_workspace() && allocate(kWorkspace, &queue->workspace) == cudaSuccess) queue->workspace_bytes = kWorkspace;
-  const int stream = create_stream(&queue->stream);
-  void* counters = nullptr;
-  constexpr size_t kBytes = kCudaCounters * sizeof(uint32_t);
-  const int status = stream != cudaSuccess ? stream : allocate(kBytes, &counters);
-  queue->counters = static_cast<uint32_t*>(counters);
-  return status != cudaSuccess ? status : clear(counters, kBytes, queue->stream);
-}
-
 void close_queue(CudaQueue* queue) {
+  if (gave_up) return void(*queue = {});
   drop_cuda_libraries(queue->libraries);
   if (queue->workspace != nullptr) release(queue->workspace);
   if (queue->stream != nullptr) destroy_stream(queue->stream);
   if (queue->counters != nullptr) release(queue->counters);
   *queue = {};
+}
+
+// What was taken goes again when not all of it is there.
+int open_queue(int device, CudaQueue* queue) {
+  *queue = {};
+  queue->device = device;
+  queue->libraries = make_cuda_libraries();
+  if (wants_workspace() && allocate(kWorkspace, &queue->workspace) == cudaSuccess) queue->workspace_bytes = kWorkspace;
+  int status = create_stream(&queue->stream);
+  void* counters = nullptr;
+  constexpr size_t kBytes = kCudaCounters * sizeof(uint32_t);
+  if (status == cudaSuccess) status = allocate(kBytes, &counters);
+  queue->counters = static_cast<uint32_t*>(counters);
+  if (status == cudaSuccess) status = clear(counters, kBytes, queue->stream);
+  if (status != cudaSuccess) close_queue(queue);
+  return status;
 }
 
 }  // namespace
@@ -198,6 +235,7 @@ const perigee::CudaModule* perigee_cuda_module() {
                                  .download = download,
                                  .allocate_pinned = allocate_pinned,
                                  .release_pinned = release_pinned,
+                                 .hurry = hurry,
                                  .create_stream = create_stream,
                                  .destroy_stream = destroy_stream,
                                  .wait_for_stream = wait_for_stream,

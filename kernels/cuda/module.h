@@ -24,12 +24,12 @@ struct CudaDevice {
   size_t l2_bytes = 0;
 };
 
-inline constexpr int kCudaNotReady = 600;
+inline constexpr int kCudaNotReady = 600, kCudaTimeout = 909;
 
 // Functions that return an int give 0 or a code for message(). Streams, events and graphs are the runtime's handles.
 struct CudaModule {
   // Grows with every change of what is below: a module of another build is refused.
-  static constexpr uint32_t kVersion = 8;
+  static constexpr uint32_t kVersion = 9;
   uint32_t version = kVersion;
   // 0, or a code for message(): where there is no driver, no device, ...
   int (*device_count)(int* count) = nullptr;
@@ -48,14 +48,17 @@ struct CudaModule {
   int (*allocate_pinned)(size_t bytes, void** memory) = nullptr;
   int (*release_pinned)(void* memory) = nullptr;
 
+  void (*hurry)() = nullptr;  // a GPU is lost, for which others may wait: what is waited for from now on has few seconds to come
   int (*create_stream)(void** stream) = nullptr;
   int (*destroy_stream)(void* stream) = nullptr;
-  int (*wait_for_stream)(void* stream) = nullptr;  // the host waits
+  // The host waits: kCudaTimeout when what it waits for does not come in time (patience.h). After that nothing is waited for or given back any
+  // more, which could block as well: the process can only end.
+  int (*wait_for_stream)(void* stream) = nullptr;
   int (*create_event)(void** event) = nullptr;
   int (*create_timer)(void** event) = nullptr;  // an event that knows when it was reached
   int (*destroy_event)(void* event) = nullptr;
   int (*record_event)(void* event, void* stream) = nullptr;
-  int (*wait_for_event)(void* event) = nullptr;                                   // the host waits
+  int (*wait_for_event)(void* event) = nullptr;                                   // the host waits, likewise
   int (*elapsed)(void* begin, void* end, float* milliseconds) = nullptr;          // between two timers that were reached
   int (*stream_waits)(void* stream, void* event) = nullptr;                       // the stream does
   int (*event_reached)(void* event) = nullptr;                                    // 0, kCudaNotReady or a failure; waits for nothing

@@ -1,13 +1,18 @@
 // NCCL as far as it is needed: one communicator for each GPU of this process, made together. Its functions are declared here as nccl.h has
 // them (cuda_toolkit_test compares), so that no header is needed to build.
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/group.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/nccl_names.h"
+#include "kernels/cuda/patience.h"
 
 namespace perigee {
 namespace {
@@ -52,11 +57,34 @@ const Nccl& nccl() {
 struct Group {
   std::vector<void*> communicators;
   bool aborted = false;
-  ~Group() {
-    for (void* communicator : communicators)
-      if (!aborted && communicator != nullptr) nccl().CommDestroy(communicator);
+};
+
+// A call of each communicator, or, without one, what makes them.
+struct Call {
+  std::vector<void*> communicators;
+  std::vector<int> devices;
+  int (*each)(void*) = nullptr;
+  int status = kNcclSuccess;
+  std::atomic<bool> done{false};
+
+  void run() {
+    if (each == nullptr) status = nccl().CommInitAll(communicators.data(), static_cast<int>(devices.size()), devices.data());
+    else
+      for (void* communicator : communicators) each(communicator);
+    done = true;
   }
 };
+
+// NCCL may wait for ever, for a driver or a link, and nothing ends that: it does so on a thread that is left behind then. False: it is.
+bool ends_in_time(const std::shared_ptr<Call>& call) {
+  std::thread([call] { call->run(); }).detach();
+  const auto begin = std::chrono::steady_clock::now();
+  while (!call->done && std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(cuda_patience_s()))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return call->done;
+}
+
+constexpr const char* kNoEnd = "it came to no end in PERIGEE_CUDA_TIMEOUT seconds";
 
 // The newest text of any group: it is read at once.
 const char* said(int status) {
@@ -78,25 +106,33 @@ bool can_be_captured() {
 }
 
 const char* open(const int* devices, int count, void** group) {
+  const auto call = std::make_shared<Call>();
+  call->communicators.resize(static_cast<size_t>(count));
+  call->devices.assign(devices, devices + count);
+  if (!ends_in_time(call)) return kNoEnd;
+  if (call->status != kNcclSuccess) return said(call->status);
   auto made = std::make_unique<Group>();
-  made->communicators.resize(static_cast<size_t>(count));
-  const int status = nccl().CommInitAll(made->communicators.data(), count, devices);
-  if (status != kNcclSuccess) {
-    made->aborted = true;  // there is nothing to destroy
-    return said(status);
-  }
+  made->communicators = call->communicators;
   *group = made.release();
   return nullptr;
 }
 
 Group& group_of(void* group) { return *static_cast<Group*>(group); }
 
-void close(void* group) { const std::unique_ptr<Group> dropped(static_cast<Group*>(group)); }
+bool end_each(const Group& group, int (*end)(void*)) {
+  const auto call = std::make_shared<Call>();
+  call->communicators = group.communicators, call->each = end;
+  return ends_in_time(call);
+}
+
+const char* close(void* group) {
+  const std::unique_ptr<Group> dropped(static_cast<Group*>(group));
+  return dropped->aborted || end_each(*dropped, nccl().CommDestroy) ? nullptr : kNoEnd;
+}
 
 void abort(void* group) {
-  if (group_of(group).aborted) return;
-  group_of(group).aborted = true;
-  for (void* communicator : group_of(group).communicators) nccl().CommAbort(communicator);
+  if (std::exchange(group_of(group).aborted, true)) return;
+  end_each(group_of(group), nccl().CommAbort);
 }
 
 const char* failed(void* group) {

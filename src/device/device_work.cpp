@@ -1,6 +1,7 @@
 #include "src/device/device_work.h"
 
 #include <algorithm>
+#include <cassert>
 #include <chrono>
 #include <limits>
 
@@ -63,7 +64,10 @@ BranchedCapture::BranchedCapture(GpuBranches& branches, const std::vector<Device
   for (size_t b = 0; b < used; ++b) {
     const bool is_apart = b == static_cast<size_t>(own);
     queues_.push_back(of_.queue_of(is_apart ? 0 : static_cast<int>(b)));
-    if (is_apart) queues_.back().stream = apart;
+    if (!is_apart) continue;
+    queues_.back().stream = apart;
+    queues_.back().counters = nullptr, queues_.back().workspace = nullptr;  // the first branch's, which runs beside it
+    queues_.back().workspace_bytes = 0;
   }
   captured_.assign(used, false);
   last_.assign(used, -1);
@@ -99,6 +103,7 @@ bool BranchedCapture::advance() {
     const size_t piece = next_++, branch = branch_of(piece);
     come_in(piece, branch);
     if (work_[piece].access.apart) return true;
+    assert(queues_[branch].counters != nullptr);
     work_[piece].queue(queues_[branch]);
     of_.gpu_.check_queue(queues_[branch], work_[piece].what);
     if (waited_for_[piece]) record(piece, branch);

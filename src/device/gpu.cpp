@@ -1,8 +1,12 @@
 #include "src/device/gpu.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <cstdlib>
+
+#include "kernels/cuda/patience.h"
+#include "src/core/warning.h"
 
 namespace perigee {
 namespace {
@@ -20,17 +24,49 @@ const CudaModule* module_of_machine(std::string* why) {
 }
 
 // Codes of CUDA's runtime that say more than their message.
-constexpr int kOutOfMemory = 2, kOldDriver = 35, kNoDevice = 100, kNoImage = 209, kFirstSticky = 700, kLastSticky = 719,
-              kFirstOfCaptures = 900, kLastOfCaptures = 909;
+constexpr int kOutOfMemory = 2, kFirstOfCaptures = 900, kLastOfCaptures = 908;
 
-std::string hint_for(int status) {
-  if (status == kOldDriver) return "the NVIDIA driver is older than this build's CUDA; `perigee doctor` shows both; update the driver";
-  if (status == kNoDevice) return "`perigee doctor` says what was found; train with --device cpu";
-  if (status == kNoImage)
-    return "the CUDA module has kernels for sm_80, sm_90 and later; build it for this GPU, or train with --device cpu";
-  if (status >= kFirstSticky && status <= kLastSticky)
-    return "the device is lost to this process; PERIGEE_CUDA_BLOCKING=1 runs op by op and names the one";
-  return "";
+const char* hint_for(int status) {
+  switch (status) {
+    case 35:   // insufficient driver
+    case 803:  // system driver mismatch
+      return "the NVIDIA driver is older than this build's CUDA; `perigee doctor` shows both; update the driver";
+    case 804: return "forward compatibility packages serve data centre GPUs alone; update the driver itself";
+    case 222: return "this driver knows no code as new as the module's; update the driver";
+    case 46: return "another process has the GPU for itself, or it is broken: nvidia-smi -q -d COMPUTE,PIDS says which";
+    case 100: return "`perigee doctor` says what was found; train with --device cpu";
+    case 209: return "the CUDA module has kernels for sm_80, sm_90 and later; build it for this GPU, or train with --device cpu";
+    case 214:  // ECC
+    case 220:  // NVLink
+    case 226:  // contained
+      return "the GPU's memory or link failed; nvidia-smi -q says what, and the process can only be started again";
+    case 802: return "GPUs behind NVSwitch need the service nvidia-fabricmanager: see that it runs";
+    case 701: return "a kernel asks for more registers or shared memory than this GPU has; the device is not lost";
+    case 704:  // peer access: there already
+    case 705:  // not there
+    case 711:  // too many
+      return "the GPUs do not reach each other directly; nvidia-smi topo -p2p r shows which may";
+    case 708: return "something else in this process set the device up before";
+    case 712:  // registered already
+    case 713:  // not registered
+      return "the host's memory is pinned, or let go, twice";
+    case kCudaTimeout:
+      return "the GPU hangs, or needs longer: PERIGEE_CUDA_TIMEOUT says how many seconds are waited; this process can only end";
+    // All that comes after fails in the same way.
+    case 700:  // illegal address
+    case 702:  // a launch took too long
+    case 709:  // the context is gone
+    case 710:  // assert
+    case 714:  // hardware stack
+    case 715:  // illegal instruction
+    case 716:  // misaligned
+    case 717:  // address space
+    case 718:  // program counter
+    case 719:  // launch failed
+    case 721:  // tensor memory
+      return "the device is lost to this process; PERIGEE_CUDA_BLOCKING=1 runs op by op and names the one";
+    default: return "";
+  }
 }
 
 // GPUs are counted from 0 among those that CUDA_VISIBLE_DEVICES leaves.
@@ -58,6 +94,7 @@ int Gpu::count(std::string* why) {
 Gpu::Gpu(int index, const std::string& where) : where_(where) {
   std::string why;
   module_ = module_of_machine(&why);
+  queue_.device = index;  // whose errors these are
   const int devices = count(&why);
   if (index < 0 || index >= devices)
     throw Error(ErrorKind::usage,
@@ -70,7 +107,9 @@ Gpu::Gpu(int index, const std::string& where) : where_(where) {
                  .hint = devices == 0 ? why + "; `perigee doctor` says more; --device cpu trains on the CPU" : visible_devices()});
   check(module_->select(index), "use the device");
   check(module_->device(index, &properties_), "ask for the device's properties");
-  check(module_->open_queue(index, &queue_), "open a stream");
+  const int opened = module_->open_queue(index, &queue_);
+  queue_.device = index;
+  check(opened, "open a stream");
   void* stream = nullptr;
   check(module_->create_stream(&stream), "open a stream");
   copies_ = GpuHandle(stream, module_->destroy_stream);
@@ -200,6 +239,13 @@ void Gpu::wait_for(void* event, const std::string& doing) {
   select();
 }
 
+void Gpu::drain(void* stream) const noexcept {
+  module_->select(index());
+  static std::atomic_flag said;
+  if (module_->wait_for_stream(stream ? stream : queue_.stream) == kCudaTimeout && !said.test_and_set())
+    warn(name() + " " + no_end_text(cuda_patience_s()) + ": its memory is not given back before the process ends");
+}
+
 void Gpu::upload(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
   queue_upload(to, from, bytes);
@@ -231,8 +277,7 @@ void Gpu::keep(std::byte* data, size_t bytes) noexcept {
 
 void Gpu::release_kept(size_t down_to) noexcept {
   if (kept_bytes_ <= down_to) return;
-  module_->select(index());
-  module_->wait_for_stream(queue_.stream);  // it may be in use there still
+  drain();  // it may be in use there still
   auto kept = kept_.begin();
   for (; kept_bytes_ > down_to; ++kept) {
     module_->release(kept->data);

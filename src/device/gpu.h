@@ -105,6 +105,8 @@ class Gpu {
   void clear(void* memory, size_t bytes) { check(module_->clear(memory, bytes, queue_.stream), "clear memory"); }
   void wait();  // for all that was queued
   void wait_for(void* event, const std::string& doing);
+  // For who goes: waits for what is queued on `stream` (null: where kernels run), and lets be with a warning what comes to no end.
+  void drain(void* stream = nullptr) const noexcept;
   // Of one of several GPUs: who waits for this one may have to wait for others, and is to hear when they fail.
   using Watch = std::function<void(void* event, const std::string& doing)>;
   void watch(Watch watch) { watch_ = std::move(watch); }
@@ -161,7 +163,12 @@ GpuHandle Gpu::capture(QueueWork queue_work) {
 template <class QueueWork>
 GpuHandle Gpu::try_capture(QueueWork queue_work, std::string* why) {
   check(module_->begin_capture(queue_.stream), "begin a graph");
-  queue_work();
+  try {
+    queue_work();
+  } catch (const std::exception&) {
+    module_->end_capture(queue_.stream, nullptr);
+    throw;
+  }
   return end_try(why);
 }
 

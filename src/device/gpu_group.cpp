@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
-#include <cstdlib>
 #include <thread>
 
+#include "kernels/cuda/patience.h"
 #include "src/core/warning.h"
 
 namespace perigee {
@@ -48,7 +47,6 @@ GpuGroup::GpuGroup(std::span<const int> devices, const std::string& where, bool 
   }
   if (size() > 1) {
     check_kinds();
-    if (const char* seconds = std::getenv("PERIGEE_CUDA_TIMEOUT")) patience_s_ = std::max(1.0, std::atof(seconds));
     for (const auto& gpu : gpus_) {
       gpu->select();
       void* stream = nullptr;
@@ -81,7 +79,7 @@ void GpuGroup::check_kinds() const {
 
 GpuGroup::~GpuGroup() {
   if (size() > 1 && !aborted_)
-    for (size_t i = 0; i < size(); ++i) first().module().wait_for_stream(streams_[i].get());
+    for (size_t i = 0; i < size(); ++i) gpus_[i]->drain(streams_[i].get());
 }
 
 void GpuGroup::choose_sums(bool deterministic) {
@@ -211,8 +209,8 @@ void GpuGroup::poll(std::span<void* const> events, size_t only, const std::strin
     if (tries < kSpins) continue;
     if (tries % kSpins == 0) {
       if (const std::string why = sums_->failed(); !why.empty()) give_up(doing, why, "");
-      if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > patience_s_)
-        give_up(doing, "they came to no end in " + std::to_string(std::lround(patience_s_)) + " s",
+      if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > cuda_patience_s())
+        give_up(doing, "they " + no_end_text(cuda_patience_s()),
                 "NCCL_DEBUG=INFO shows what NCCL does; PERIGEE_CUDA_TIMEOUT says how many seconds are waited");
     }
     std::this_thread::sleep_for(std::chrono::microseconds(20));

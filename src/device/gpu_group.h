@@ -82,7 +82,6 @@ class GpuGroup {
   std::string why_not_nccl_;
   std::unique_ptr<GroupSums> sums_;  // null: of one GPU
   std::vector<size_t> bytes_of_sums_;
-  double patience_s_ = 600;
   bool aborted_ = false;
 };
 

@@ -1,6 +1,7 @@
 // Sums over the GPUs of a process: by NCCL, and without it.
 #include <algorithm>
 
+#include "src/core/warning.h"
 #include "src/device/gpu_group.h"
 
 namespace perigee {
@@ -23,7 +24,8 @@ class NcclSums final : public GroupSums {
     }
   }
   ~NcclSums() override {
-    if (group_) calls_.close(group_);
+    const char* const said = group_ ? calls_.close(group_) : nullptr;
+    if (said) warn(name_ + " could not end and is left as it is: " + said);
   }
   bool works() const { return group_ != nullptr; }
 
@@ -69,6 +71,7 @@ class CopiedSums final : public GroupSums {
 
   std::string name() const override { return "copies between the GPUs"; }
   bool can_be_captured() const override { return false; }
+  void abort() noexcept override { gpus_[0]->module().hurry(); }  // copies that wait for a GPU that is lost cannot be ended
   size_t scratch() const override { return scratch_[0].bytes(); }
 
   void queue(std::span<const GroupSum> sums, std::span<const GpuHandle> streams) override {
@@ -126,6 +129,7 @@ class CopiedSums final : public GroupSums {
       }
       CudaQueue queue = gpus_[i]->queue();
       queue.stream = streams[i].get();
+      queue.counters = nullptr, queue.workspace = nullptr, queue.workspace_bytes = 0;  // of the GPU's own stream
       gpus_[i]->module().steps->combine(call, queue);
       gpus_[i]->check(queue.status, "add up what the GPUs computed");
     }

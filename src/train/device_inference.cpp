@@ -28,10 +28,7 @@ DeviceInference::DeviceInference(DeviceModel& model, bool with_loss, std::vector
   for (Slot& slot : slots_) slot.copied = gpu_.event(), slot.done = gpu_.event();
 }
 
-DeviceInference::~DeviceInference() {
-  gpu_.module().select(gpu_.index());
-  gpu_.module().wait_for_stream(gpu_.queue().stream);  // whoever works there still: its memory goes
-}
+DeviceInference::~DeviceInference() { gpu_.drain(); }  // whoever works there still: its memory goes
 
 int64_t DeviceInference::batch_that_fits(int64_t most) {
   const auto fits = [&](int64_t batch) {

@@ -59,10 +59,7 @@ DeviceStep::DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer,
   if (scale) set_loss_scale(*scale);
 }
 
-DeviceStep::~DeviceStep() {
-  gpu_.module().select(gpu_.index());
-  gpu_.module().wait_for_stream(gpu_.queue().stream);  // whoever works there still: its memory goes
-}
+DeviceStep::~DeviceStep() { gpu_.drain(); }  // whoever works there still: its memory goes
 
 StepLayout DeviceStep::layout_of(const Work& work) const {
   return StepLayout(update_.image_bytes(), work.examples, row_bytes_, work.gather, scale_.data() != nullptr);

@@ -17,8 +17,11 @@ DeviceTeam::DeviceTeam(GpuGroup& gpus, Model& model, const std::vector<Storage>*
   gpus_.first().select();
 }
 
-// Graphs that hold on to the group's sums go before those do; nobody waits for a GPU that is lost.
-DeviceTeam::~DeviceTeam() = default;
+// Graphs that hold on to the group's sums go before those do. A gradient that nobody fetched may be on its way to the host still, whose
+// memory goes.
+DeviceTeam::~DeviceTeam() {
+  if (fetching_) gpus_.first().drain(gpus_.first().copies());
+}
 
 DeviceTeam::Member::Member(Gpu& gpu, Model& of, const std::vector<Storage>* slots, PlanSet& plans, Optimizer& optimizer,
                            const DataSource& source, const std::vector<int>& fields, uint64_t seed, Tuning& tuning, const LossScale* scale,
@@ -30,7 +33,7 @@ template <class Act>
 void DeviceTeam::all_or_none(Act act) {
   try {
     act();
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     gpus_.abort();
     throw;
   }
@@ -181,7 +184,7 @@ void DeviceTeam::capture_together(bool branched) {
       gpus_[begun].check(module.begin_capture(stream(begun)), "begin a graph");
     }
     queue_whole(sums, captures);
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     for (size_t i = 0; i < begun; ++i) module.end_capture(stream(i), nullptr);
     throw;
   }

@@ -22,7 +22,7 @@ F* of_module(const char* name) {
 
 inline shim::Counters& counters() { return *of_module<shim::Counters*()>("shim_counters")(); }
 
-// The nth allocation or kernel from now on fails: "malloc", "launch", "launch@1".
+// The nth allocation or kernel from now on fails: "malloc", "launch", "launch@1"; "hang": it comes to no end.
 struct Fault {
   Fault(const char* what, long nth) { of_module<void(const char*, long)>("shim_fault")(what, nth); }
   ~Fault() { of_module<void(const char*, long)>("shim_fault")("", 0); }

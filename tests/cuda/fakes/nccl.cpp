@@ -3,10 +3,12 @@
 #include "tests/cuda/fakes/nccl.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kernels/cuda/nccl_names.h"
@@ -55,7 +57,12 @@ void all_reduce(const std::vector<Call>& calls) {
 }
 
 // FAKE_NCCL_FAULT="hang:5": nothing comes of any sum after the fifth from now; "error:5": and the communicators say so.
+// "init" and "destroy": that call never comes back.
 bool broken = false;
+void hang_if(const char* fault) {
+  const char* const text = std::getenv("FAKE_NCCL_FAULT");
+  while (text != nullptr && std::string(text) == fault) std::this_thread::sleep_for(std::chrono::hours(1));
+}
 bool breaks() {
   static std::string known;
   static long left = 0;
@@ -118,6 +125,7 @@ const char* ncclGetErrorString(int status) {
 const char* ncclGetLastError(void*) { return last_error.c_str(); }
 
 int ncclCommInitAll(void** communicators, int count, const int*) {
+  hang_if("init");
   if (hooks == nullptr) return refuse(kInvalidUsage, "fake: there is no runtime to work with");
   auto* const clique = make_handle<Clique>(hooks->open(static_cast<size_t>(count)), count, count);
   for (int rank = 0; rank < count; ++rank) communicators[rank] = make_handle<Communicator>(clique, rank);
@@ -125,6 +133,7 @@ int ncclCommInitAll(void** communicators, int count, const int*) {
 }
 
 int ncclCommDestroy(void* communicator) {
+  hang_if("destroy");
   auto* const own = static_cast<Communicator*>(communicator);
   if (--own->clique->open == 0) {
     hooks->close(own->clique->meeting);

@@ -18,7 +18,8 @@ namespace {
 
 double now_ms = 0;  // of the device
 cudaError_t last = cudaSuccess;
-long malloc_fault = 0, launch_fault = 0;  // 1: the next one
+long malloc_fault = 0, launch_fault = 0, hang_fault = 0;  // 1: the next one
+bool hung[kMostDevices] = {};                             // kernels there come to no end
 int faulty_device = kAll;
 CUstream_st* newest = nullptr;  // on which something was queued last
 
@@ -65,8 +66,9 @@ namespace {
 
 void run_kernel(int device, const std::function<void()>& kernel) {
   if ((faulty_device == kAll || faulty_device == device) && faulty(&launch_fault)) lost[device] = cudaErrorIllegalAddress;
+  if ((faulty_device == kAll || faulty_device == device) && faulty(&hang_fault)) hung[device] = true;
   static const bool skip = is("PERIGEE_SHIM_SKIP", "1");  // for those who only count
-  if (lost[device] != cudaSuccess || skip) return;
+  if (lost[device] != cudaSuccess || hung[device] || skip) return;
   open_for(device);
   kernel();
 }
@@ -115,7 +117,7 @@ bool reached(const CUstream_st* stream, const CUevent_st* event, uint64_t number
 
 // False: what comes first waits for what does not come, or is being run already, further out.
 bool run_first(CUstream_st* stream) {
-  if (stream->queued.empty() || stream->busy) return false;
+  if (stream->queued.empty() || stream->busy || hung[stream->device]) return false;
   stream->busy = true;
   CUstream_st::Work& work = stream->queued.front();
   bool done = true;
@@ -175,8 +177,12 @@ void shim_fault(const char* what, long nth) {
   const std::string kind = text.substr(0, at);
   malloc_fault = kind == "malloc" ? nth : 0;
   launch_fault = kind == "launch" ? nth : 0;
+  hang_fault = kind == "hang" ? nth : 0;
   faulty_device = at == std::string::npos ? kAll : std::atoi(text.c_str() + at + 1);
-  if (text.empty()) last = cudaSuccess, std::fill(std::begin(lost), std::end(lost), cudaSuccess);
+  if (!text.empty()) return;
+  last = cudaSuccess;
+  std::fill(std::begin(lost), std::end(lost), cudaSuccess);
+  std::fill(std::begin(hung), std::end(hung), false);
 }
 }
 
@@ -277,6 +283,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorStreamCaptureIsolation: return "dependency created on uncaptured work in another stream";
     case cudaErrorStreamCaptureImplicit: return "operation would make the legacy stream depend on a capturing blocking stream";
     case cudaErrorCapturedEvent: return "operation not permitted on an event last recorded in a capturing stream";
+    case cudaErrorTimeout: return "wait operation timed out";
     case cudaErrorStreamCaptureWrongThread: return "attempt to terminate a thread-local capture sequence from another thread";
   }
   return "unrecognized error code";
@@ -313,6 +320,20 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (const cudaError_t status = look_at(stream); status != cudaSuccess) return status;
   ++counters.waits;
   if (!run_until(stream, nullptr, 0)) wait_for_ever();
+  return say(cudaSuccess, stream->device);
+}
+
+// As cudaEventQuery.
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const std::lock_guard lock(mutex);
+  if (const cudaError_t status = look_at(stream); status != cudaSuccess) return status;
+  if (!stream->queued.empty() && !std::exchange(stream->asked, true)) return say(cudaErrorNotReady, stream->device);
+  if (!run_until(stream, nullptr, 0)) {
+    const cudaError_t status = lost[stream->device];
+    return status != cudaSuccess ? say(status) : cudaErrorNotReady;
+  }
+  stream->asked = false;
+  ++counters.waits;
   return say(cudaSuccess, stream->device);
 }
 

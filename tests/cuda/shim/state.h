@@ -58,6 +58,7 @@ struct CUstream_st {
   int device = 0;
   bool blocking = false;  // waits for what is on the null stream, and the other way round
   bool busy = false;
+  bool asked = false;  // whether all is done, and it was not
   std::deque<Work> queued;
   std::shared_ptr<shim::Capture> capture;
   std::vector<size_t> tail;  // nodes of the capture that the next one here comes after
