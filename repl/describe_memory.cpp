@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "cluster/uv/replica_memory.h"
 #include "src/io/cuda_module.h"
 #include "src/train/device_memory.h"
 #include "src/train/trainer.h"
@@ -44,13 +45,16 @@ void describe_memory(Trainer& trainer, const std::string& device, const std::str
   const bool on_gpu = trainer.backend() == Backend::cuda;
   std::string missing;
   if (!on_gpu && !device.starts_with("cuda")) return describe_recompute(trainer, trainer.backend());
-  if (!cuda_module(&missing)) {
+  const CudaModule* const module = cuda_module(&missing);
+  if (!module) {
     std::printf("what it takes on a GPU is not known: %s\n", missing.c_str());
     return describe_recompute(trainer, trainer.backend());
   }
   const std::string where = gpus > 1 ? "each of " + std::to_string(gpus) + " GPUs" : "the GPU";
+  DeviceMemory memory = trainer.planned_device_memory(gpus);
+  memory.replica = replica_device_bytes(trainer, *module);
   std::printf("memory on %s, planned (CUDA's context and libraries%s apart):\n%s", where.c_str(), gpus > 1 ? ", NCCL's buffers" : "",
-              trainer.planned_device_memory(gpus).text().c_str());
+              memory.text().c_str());
   if (on_gpu) print_taken(trainer);
   else
     std::printf("device %s: %s; the other figures are a CPU's, and what the context and libraries take is not known\n", device.c_str(),

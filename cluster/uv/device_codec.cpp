@@ -5,10 +5,16 @@
 #include <cstring>
 #include <utility>
 
+#include "src/train/device_memory.h"
+
 #include "cluster/gradient_codec.h"
 
 namespace perigee {
 namespace {
+
+CodecSegment segment_of(const ReplicaCodecSetup& setup) {
+  return {.count = setup.form == CodedForm::packed ? trainable_elements(setup.windows) : setup.block_elements};
+}
 
 // What trains; neighbours are one run.
 std::vector<CudaRun> runs_of(std::span<const ParamWindow> windows, CodedForm form) {
@@ -47,7 +53,7 @@ DeviceCodec::DeviceCodec(DeviceRounds& rounds, std::unique_ptr<Codec> codec, std
       gpu_(rounds.gpu()),
       codec_(std::move(codec)),
       kernels_(std::move(kernels)),
-      segment_{.count = setup.form == CodedForm::packed ? trainable_elements(setup.windows) : setup.block_elements},
+      segment_(segment_of(setup)),
       seed_(setup.seed),
       stream_(setup.stream),
       block_bytes_(static_cast<size_t>(setup.block_elements) * sizeof(float)) {
@@ -65,6 +71,16 @@ DeviceCodec::DeviceCodec(DeviceRounds& rounds, std::unique_ptr<Codec> codec, std
   record_ = gpu_.allocate(sizeof(CudaEncoded), "a codec's record");
   record_read_ = gpu_.allocate_pinned(sizeof(CudaEncoded));
   for (Pinned& each : pinned_) each.memory = gpu_.allocate_pinned(body), each.copied = gpu_.event();
+}
+
+size_t device_codec_bytes(const Codec& codec, const CudaCodec& kernels, const ReplicaCodecSetup& setup) {
+  const CodecSegment segment = segment_of(setup);
+  const auto floats = [](size_t count) { return count == 0 ? 0 : device_bytes(count * sizeof(float)); };
+  const size_t runs = device_bytes(runs_of(setup.windows, setup.form).size() * sizeof(CudaRun));
+  const auto count = static_cast<size_t>(segment.count);
+  return 2 * floats(codec.feedback() ? count : 0) + 2 * floats(codec.state_floats(segment)) + floats(count) + runs +
+         (setup.form == CodedForm::packed ? runs : device_bytes(sizeof(CudaRun))) + device_bytes(codec.bound(segment) - kPayloadHeader) +
+         device_bytes(kernels.scratch_bytes(segment)) + device_bytes(sizeof(CudaEncoded)) + device_bytes(sizeof(uint32_t));
 }
 
 DeviceCodec::Runs DeviceCodec::place(const std::vector<CudaRun>& runs) {

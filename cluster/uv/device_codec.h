@@ -73,6 +73,9 @@ class DeviceCodec final : public ReplicaCodec {
   PayloadPool payloads_;
 };
 
+// What it takes of the device, rounds of any size apart.
+size_t device_codec_bytes(const Codec& codec, const CudaCodec& kernels, const ReplicaCodecSetup& setup);
+
 // Null where the codec has no kernels: then it is untouched, and `why` says it.
 std::unique_ptr<ReplicaCodec> make_device_codec(DeviceRounds& rounds, std::unique_ptr<Codec>& codec, const ReplicaCodecSetup& setup,
                                                 std::string* why);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/io/digest.h"
+#include "src/train/device_memory.h"
 
 namespace perigee {
 
@@ -24,6 +25,13 @@ double DeviceRounds::square(const float* from, const float* less, int64_t elemen
   double all = 0;
   for (const double sum : read_) all += sum;
   return all;
+}
+
+size_t DeviceRounds::bytes(size_t hashed, size_t squared) {
+  const size_t blocks = hashed > Xxh3Sums::kBlock ? (hashed - 1) / Xxh3Sums::kBlock : 0;
+  constexpr size_t kSums = sizeof(Xxh3Sums::sums);
+  return (blocks > 0 ? device_bytes(blocks * kSums) + device_bytes(kSums) : 0) +
+         (squared > 0 ? device_bytes((squared + kSquaresPiece - 1) / kSquaresPiece * sizeof(double)) : 0);
 }
 
 uint64_t DeviceRounds::xxh3_64(const std::byte* bytes, size_t count) {

@@ -17,6 +17,8 @@ class DeviceRounds {
   Gpu& gpu() const { return gpu_; }
   // Sum of (from - less)^2, or of from^2 where `less` is null.
   double square(const float* from, const float* less, int64_t elements);
+  // What it takes of the device for a hash of so many bytes and squares of so many elements at most.
+  static size_t bytes(size_t hashed, size_t squared);
   uint64_t xxh3_64(const std::byte* bytes, size_t count);  // as src/io/digest.h; `bytes` on an 8-byte border
 
  private:

@@ -14,6 +14,7 @@
 #include "cluster/data/example_client.h"
 #include "cluster/outer_step.h"
 #include "cluster/parts_codec.h"
+#include "cluster/payload_pool.h"
 #include "cluster/policy.h"
 #include "cluster/replica.h"
 #include "cluster/uv/device_rounds.h"
@@ -155,8 +156,10 @@ class ReplicaTrainer {
   // The contribution that is staged and not merged yet.
   bool staged_ = false, staged_gradient_ = false;
   int64_t staged_examples_ = 0;
-  int64_t inner_staged_ = 0;                        // so often since the last result
-  bool inner_pending_ = false;                      // the inner codec's payload is in the group's exchange
+  int64_t inner_staged_ = 0;    // so often since the last result
+  bool inner_pending_ = false;  // the inner codec's payload is in the group's exchange
+  PayloadPool inner_payloads_;
+  std::vector<size_t> inner_numbers_;               // of the group's payloads, those that are added up
   double parameters_norm_ = -1, merged_norm_ = -1;  // of the result, and of the mean change that made it; -1: not known
 
   std::vector<Range> wanted_, listed_;  // listed: with the loader; the first `taken_` are taken

@@ -1,4 +1,5 @@
 // Inner exchanges in a replica: local values are staged, and the group's mean takes their place. The result held and its hash stay.
+#include <algorithm>
 #include <cstring>
 
 #include "cluster/exchange_tail.h"
@@ -11,11 +12,11 @@ constexpr int64_t kStagings = int64_t{1} << 16;  // of a round, for a codec's dr
 constexpr size_t kWeightBytes = sizeof(int64_t);
 
 // A payload is what the codec made, if anything was trained, and then for how many examples it stands.
-SharedBytes with_weight(const SharedBytes& coded, int64_t examples) {
-  auto bytes = std::make_shared<std::vector<std::byte>>();
-  if (coded) *bytes = *coded;
-  bytes->resize(bytes->size() + kWeightBytes);
-  std::memcpy(bytes->data() + (bytes->size() - kWeightBytes), &examples, kWeightBytes);
+SharedBytes with_weight(PayloadPool& pool, const SharedBytes& coded, int64_t examples) {
+  const size_t before = coded ? coded->size() : 0;
+  const std::shared_ptr<std::vector<std::byte>> bytes = pool.take(before + kWeightBytes);
+  if (coded) std::ranges::copy(*coded, bytes->begin());
+  std::memcpy(bytes->data() + before, &examples, kWeightBytes);
   return bytes;
 }
 
@@ -36,7 +37,7 @@ bool ReplicaTrainer::stage_inner(int64_t examples, std::byte* row, Contribution*
       if (!coded) return false;
     }
   }
-  if (inner_codec_) contribution->payload = with_weight(coded, examples);
+  if (inner_codec_) contribution->payload = with_weight(inner_payloads_, coded, examples);
   return true;
 }
 
@@ -55,7 +56,7 @@ std::optional<size_t> ReplicaTrainer::apply_inner(const InnerApplyOrder& order, 
 // The weighted mean of the group's changes: every member adds the same payloads in the same order.
 std::optional<size_t> ReplicaTrainer::add_inner_payloads(const InnerApplyOrder& order, int64_t examples, std::byte* row) {
   weighted_.clear();
-  std::vector<size_t> numbers;
+  inner_numbers_.clear();
   for (size_t i = 0; i < order.payloads.size(); ++i) {
     const std::span<const std::byte> payload = *order.payloads[i];
     int64_t own = -1;
@@ -64,10 +65,10 @@ std::optional<size_t> ReplicaTrainer::add_inner_payloads(const InnerApplyOrder& 
     if (own == 0) continue;
     const auto weight = static_cast<float>(static_cast<double>(own) / static_cast<double>(examples));
     weighted_.push_back({payload.first(payload.size() - kWeightBytes), weight});
-    numbers.push_back(i);
+    inner_numbers_.push_back(i);
   }
   const std::optional<size_t> refused = inner_codec_->add(weighted_, block_.coded(row));
-  return refused ? std::optional(numbers[*refused]) : std::nullopt;
+  return refused ? std::optional(inner_numbers_[*refused]) : std::nullopt;
 }
 
 }  // namespace perigee

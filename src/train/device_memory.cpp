@@ -118,6 +118,7 @@ std::string DeviceMemory::text() const {
   line("constants", constants);
   line("batches", batches);
   if (sums > 0) line("sums over the GPUs", sums);
+  if (replica > 0) line("codecs, last result", replica, "  of a worker among several");
   line("data set", data_set, data_set > 0 ? "" : "  batches are streamed");
   line("together", total());
   line("pinned, of the host", pinned);

@@ -34,10 +34,11 @@ struct DeviceMemory {
   size_t batches = 0;                   // on their way, and gathered
   size_t sums = 0;                      // over several GPUs, where they are copies between them
   size_t data_set = 0;                  // 0: batches are streamed
+  size_t replica = 0;                   // of a cluster: codecs that work there, the last result; who asks adds it
   size_t pinned = 0;
 
   size_t arena() const { return std::max(training, evaluation); }
-  size_t total() const { return parameters + states + gradients + optimizer + arena() + constants + batches + sums + data_set; }
+  size_t total() const { return parameters + states + gradients + optimizer + arena() + constants + batches + sums + data_set + replica; }
   std::string text() const;  // one line for each
 };
 

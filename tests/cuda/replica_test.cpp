@@ -6,9 +6,11 @@
 
 #include "cluster/exchange_tail.h"
 #include "cluster/fixed_plan.h"
+#include "cluster/uv/replica_memory.h"
 #include "cluster/uv/replica_trainer.h"
 #include "kernels/block_math.h"
 #include "src/device/gpu.h"
+#include "src/train/device_memory.h"
 #include "src/train/device_model.h"
 
 namespace perigee {
@@ -138,6 +140,14 @@ void expect_equal(const Nodes& host, const Nodes& device) {
   }
 }
 
+// By who knows of no GPU: what the trainer takes, and what the replica does beside it.
+void expect_memory_foretold(Node& host, Node& device) {
+  DeviceMemory foretold = host.trainer.trainer().planned_device_memory();
+  foretold.replica = replica_device_bytes(host.trainer.trainer(), device.gpu().module());
+  const auto taken = static_cast<double>(device.gpu().peak());
+  EXPECT_NEAR(static_cast<double>(foretold.total()) / taken, 1, 0.05) << foretold.text() << "taken: " << taken;
+}
+
 struct Case {
   const char* averaging;
   bool gradient = true, on_device = true;
@@ -176,6 +186,7 @@ TEST(ReplicaOnDevice, PayloadsAndResultsAreTheHosts) {
       expect_equal(host, device);
       if (HasFatalFailure()) return;
     }
+    for (size_t i = 0; i < host.size(); ++i) expect_memory_foretold(*host[i], *device[i]);
   }
 }
 
