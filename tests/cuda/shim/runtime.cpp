@@ -290,12 +290,13 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
-  *can = device != peer;
+  *can = device != peer && !is("PERIGEE_SHIM_PEERS", "none");
   return say(cudaSuccess);
 }
 
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
   static bool before = false;
+  if (is("PERIGEE_SHIM_PEERS", "none")) return say(static_cast<cudaError_t>(217));     // not supported between these
   if (is("PERIGEE_SHIM_PEERS", "refused")) return say(static_cast<cudaError_t>(711));  // too many peers
   return say(std::exchange(before, true) ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
 }
