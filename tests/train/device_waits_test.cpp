@@ -29,6 +29,7 @@ void train_on_one_that_hangs() {
 }
 
 TEST(DeviceWaits, AGpuThatHangsHoldsNobody) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(train_on_one_that_hangs(), testing::ExitedWithCode(0),
               "warning: cuda:0 came to no end in 1 s: its memory is not given back(.|\n)*said: .*could not finish a step of 16 "
               "examples.*timed out.*PERIGEE_CUDA_TIMEOUT");
