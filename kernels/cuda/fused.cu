@@ -39,7 +39,10 @@ __global__ void __launch_bounds__(kThreads) program_kernel(ElementwiseProgram pr
   const int64_t threads = threads_of_grid(), n = program.walk.n;
   for (int64_t first = thread_of_grid(); first < n; first += kItems * threads) {
     int64_t position[kItems][kMaxRank];
-    for (int k = 0; k < kItems; ++k) position_of(program.walk, min(first + k * threads, n - 1), position[k]);
+    for (int k = 0; k < kItems; ++k) {
+      const int64_t i = first + k * threads;
+      position_of(program.walk, i < n ? i : first, position[k]);  // in place, no other element is this thread's to read
+    }
 #pragma unroll 1
     for (int i = 0; i < params.n_inputs; ++i)
       for (int k = 0; k < kItems; ++k) value[i][k] = program.in[i].load<T>(offset_in(program.walk, i, position[k]));

@@ -103,6 +103,7 @@ std::vector<OpCase> large_cases() {
   cases.add("conv2d_pool_grad_weight", {real(windows), real(windows), integers(Dtype::u8, windows, 0, 4), real({8, 2, 11, 13})},
             R"({"pool":[2,2],"padding":[1,1,0,0],"kernel_size":[2,2],"activation":"relu"})");
   cases.add("conv2d_grad_weight", {real({4, 2, 14, 14}), real({4, 3, 16, 16})}, R"({"kernel_size":[3,3]})");
+  cases.add("tanh", {real({130, 9})});
   return cases.all();
 }
 
@@ -111,7 +112,7 @@ TEST(CudaParity, LargeShapesAgreeInEveryOrderOfThreads) {
   for (const OpCase& tested : large_cases()) {
     Bench bench(tested, 1, site);
     for (const Kernel* kernel : cuda_kernels_of(tested.op))
-      for (const Variant& variant : {kVariants[0], kVariants[1]}) {
+      for (const Variant& variant : {kVariants[0], kVariants[1], Variant{.in = Layout::padded, .out = Layout::padded, .in_place = true}}) {
         if (variant.accumulate && !(kernel->accumulates && bench.sums())) continue;
         SCOPED_TRACE(std::string(kernel->op) + " [cuda " + kernel->name + "] on " + variant_text(tested, variant));
         run_variant(bench, *kernel, variant);

@@ -80,6 +80,7 @@ Buffer::Buffer(const char* name, size_t bytes, size_t alignment)
   for (Place& place : places)
     if (place.name == nullptr) {
       place = {name_, pages_, mapped_, data_, bytes_};
+      watcher.memory(pages_, mapped_, Memory::device);
       return;
     }
   std::fprintf(stderr, "shim: more than %zu buffers\n", kMostBuffers);
@@ -99,6 +100,7 @@ Buffer::~Buffer() {
   }
   for (Place& place : places)
     if (place.pages == pages_) place = {};
+  watcher.memory(pages_, mapped_, Memory::gone);
   munmap(pages_, mapped_);
 }
 

@@ -20,6 +20,9 @@ extern std::byte __stop_shim_shared[] __attribute__((weak, visibility("hidden"))
 }
 
 namespace shim {
+
+Watcher watcher;
+
 namespace {
 
 constexpr size_t kStack = size_t{128} << 10;
@@ -111,6 +114,7 @@ bool open_barrier() {
   }
   if (done == block.threads) return false;
   if (waiting == block.threads) {
+    watcher.meet();
     for (unsigned i = 0; i < block.threads; ++i) block.thread[i].state = State::ready;
   } else if (waiting > 0 && done > 0) {
     fail("a thread waits at " + block.barrier->name + " for one that has ended");
@@ -123,6 +127,7 @@ void run_block(std::vector<unsigned>* order) {
   for (Exchange& exchange : block.exchange) exchange = {};
   const auto rubbish = static_cast<std::byte>(0xa5 + static_cast<int>(chosen));
   if (__start_shim_shared != nullptr) std::fill(__start_shim_shared, __stop_shim_shared, rubbish);
+  watcher.meet();
   do {
     bool some = false;
     arrange(order);
@@ -164,10 +169,13 @@ void run_grid(dim3 grid, dim3 threads, const std::function<void()>& thread) {
   gridDim = grid, blockDim = threads;
   std::vector<unsigned> blocks(grid.x), order(threads.x);
   arrange(&blocks);
+  watcher.memory(__start_shim_shared, static_cast<size_t>(__stop_shim_shared - __start_shim_shared), Memory::shared);
+  watcher.launch(true);
   for (const unsigned index : blocks) {
     blockIdx.x = index;
     run_block(&order);
   }
+  watcher.launch(false);
 }
 
 Barrier::Barrier(const char* file, int line) : name(std::string(file) + ":" + std::to_string(line)) {
@@ -197,6 +205,7 @@ const uint64_t* exchange(unsigned mask, uint64_t value, const char* operation) {
     return values;
   }
   warp.arrived = 0;
+  if (std::strcmp(operation, "__syncwarp") == 0) watcher.meet_warp(block.self / kWarp);
   const unsigned first = block.self / kWarp * kWarp;
   for (unsigned lane = 0; lane < kWarp; ++lane)
     if (block.thread[first + lane].state == State::at_exchange) block.thread[first + lane].state = State::ready;

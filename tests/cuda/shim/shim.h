@@ -57,6 +57,18 @@ class Buffer {
 // Else the address is memory of the host that CUDA does not know.
 bool in_buffer(const void* at);
 
+// Told by the shim to whoever watches what kernels touch (races.cpp), if anybody does.
+enum class Memory : uint8_t { shared, device, gone };
+struct Watcher {
+  void (*launch)(bool begins) = [](bool) {};
+  void (*meet)() = [] {};                         // all threads of a block met, or another block begins
+  void (*meet_warp)(unsigned) = [](unsigned) {};  // in __syncwarp
+  void (*memory)(const std::byte* begin, size_t bytes, Memory) = [](const std::byte*, size_t, Memory) {};
+};
+extern Watcher watcher;
+// What a GPU need not order, since the last call: of kernels that tell what they touch.
+std::vector<std::string> take_races();
+
 template <class T>
 class Array : public Buffer {
  public:
