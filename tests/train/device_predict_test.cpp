@@ -151,7 +151,7 @@ TEST(DevicePredictions, KeepABatchTogetherWhereItsExamplesMeet) {
 
 // A call that failed leaves nothing behind for the next one, also where its first batch was on its way.
 TEST(DevicePredictions, GoOnAfterAFailure) {
-  const std::vector<float> pixels = images(3), others = images(7);
+  const std::vector<float> pixels = images(6), others(7 * 784, 0.25f);
   int failed = 0;
   for (int allocation = 1; allocation <= 6; ++allocation) {
     Trainer device(lenet_job(), kDevice);
