@@ -117,8 +117,9 @@ TEST_P(EveryGather, SendsTheBytesItSays) {
 // Each worker of a star uploads its payload once.
 TEST(Gather, AStarsWorkersSendTheirPayloadOnce) {
   for (const TopologyDef* topology : all_topologies())
-    if (std::string(topology->name) == "star")
+    if (std::string(topology->name) == "star") {
       for (int rank = 1; rank < 4; ++rank) EXPECT_EQ(topology->gather_bytes_sent(rank, std::vector<std::string>(4, "h"), 100), 100);
+    }
 }
 
 std::vector<std::byte> body_of(uint64_t length, size_t piece) {

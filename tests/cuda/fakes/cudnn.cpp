@@ -33,8 +33,10 @@ struct Descriptor {
   }
   template <class T>
   T one(int name) const {
-    const std::vector<T> values = all<T>(name);
-    return values.empty() ? T{} : values.front();
+    T value{};
+    const auto found = attributes.find(name);
+    if (found != attributes.end() && found->second.size() >= sizeof value) std::memcpy(&value, found->second.data(), sizeof value);
+    return value;
   }
   bool has(int name) const { return attributes.contains(name); }
   const Descriptor& child(int name) const { return *one<const Descriptor*>(name); }
