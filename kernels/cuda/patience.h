@@ -8,11 +8,19 @@
 
 namespace perigee {
 
-// $PERIGEE_CUDA_TIMEOUT, at least a second.
-inline double cuda_patience_s() {
-  const char* const seconds = std::getenv("PERIGEE_CUDA_TIMEOUT");
-  return seconds != nullptr ? std::max(1.0, std::atof(seconds)) : 600;
+inline const char* cuda_patience_text() { return std::getenv("PERIGEE_CUDA_TIMEOUT"); }
+
+// Whether that is unset, or a number of at least a second.
+inline bool cuda_patience_is_clear() {
+  const char* const text = cuda_patience_text();
+  if (text == nullptr) return true;
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  return end != text && *end == '\0' && seconds >= 1 && std::isfinite(seconds);
 }
+
+// Who opens a GPU has asked whether it is clear.
+inline double cuda_patience_s() { return cuda_patience_text() != nullptr ? std::max(1.0, std::atof(cuda_patience_text())) : 600; }
 
 inline std::string no_end_text(double patience_s) { return "came to no end in " + std::to_string(std::lround(patience_s)) + " s"; }
 

@@ -105,6 +105,11 @@ Gpu::Gpu(int index, const std::string& where) : where_(where) {
                              : devices == 1 ? "cuda:0"
                                             : "cuda:0 to cuda:" + std::to_string(devices - 1),
                  .hint = devices == 0 ? why + "; `perigee doctor` says more; --device cpu trains on the CPU" : visible_devices()});
+  if (!cuda_patience_is_clear())
+    throw Error(ErrorKind::usage, {.where = "PERIGEE_CUDA_TIMEOUT",
+                                   .what = "this is not how long a GPU can be waited for",
+                                   .got = cuda_patience_text(),
+                                   .expected = "seconds, at least 1"});
   check(module_->select(index), "use the device");
   check(module_->device(index, &properties_), "ask for the device's properties");
   const int opened = module_->open_queue(index, &queue_);

@@ -51,7 +51,9 @@ struct GatherWorld : ExchangeWorld {
       for (int source = 0; source < size(); ++source) {
         const SharedBytes got = gathers[static_cast<size_t>(rank)]->payload(source), &sent = given[static_cast<size_t>(source)];
         ASSERT_EQ(got == nullptr, sent == nullptr) << "rank " << rank << ", of " << source;
-        if (sent) EXPECT_EQ(*got, *sent) << "rank " << rank << ", of " << source;
+        if (sent) {
+          EXPECT_EQ(*got, *sent) << "rank " << rank << ", of " << source;
+        }
       }
     }
   }

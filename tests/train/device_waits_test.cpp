@@ -35,6 +35,15 @@ TEST(DeviceWaits, AGpuThatHangsHoldsNobody) {
               "examples.*timed out.*PERIGEE_CUDA_TIMEOUT");
 }
 
+TEST(DeviceWaits, HowLongIsSaidInSeconds) {
+  for (const char* wrong : {"", "x", "10m", "0", "-5", "nan", "inf"}) {
+    const Environment patience("PERIGEE_CUDA_TIMEOUT", wrong);
+    expect_parts(error_of([] { Gpu gpu(0, "test"); }), {"PERIGEE_CUDA_TIMEOUT", wrong, "seconds, at least 1"});
+  }
+  const Environment patience("PERIGEE_CUDA_TIMEOUT", "2.5");
+  Gpu gpu(0, "test");
+}
+
 TEST(DeviceWaits, ACaptureThatBreaksOffIsEnded) {
   Gpu gpu(0, "test");
   const GpuMemory memory = gpu.allocate(256, "a test");
