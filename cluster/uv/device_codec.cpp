@@ -5,9 +5,8 @@
 #include <cstring>
 #include <utility>
 
-#include "src/train/device_memory.h"
-
 #include "cluster/gradient_codec.h"
+#include "src/train/device_memory.h"
 
 namespace perigee {
 namespace {

@@ -84,8 +84,8 @@ typedef struct perigee_context_options {
   int32_t threads; /* for each trainer and model; 0: the job's, or one per core */
   perigee_log_function log;
   void* log_user;
-  /* Where trainers and models compute: "cpu", "cuda", "cuda:1", "cuda:0-3", "auto" (a GPU where there is one), as `perigee --device`; null: what the
-   * job says, and the CPU for models from files. */
+  /* Where trainers and models compute: "cpu", "cuda", "cuda:1", "cuda:0-3", "auto" (a GPU where there is one), as `perigee --device`;
+   * null: what the job says, and the CPU for models from files. */
   const char* device;
 } perigee_context_options;
 
@@ -382,7 +382,8 @@ PERIGEE_API perigee_status perigee_model_predict(perigee_model* model, const voi
 /* --- Predictors -------------------------------------------------------------------------------------------------------------- */
 
 /* Answers requests of many threads: those that come while others are computed wait in a queue and are computed together. The threads
- * that ask do the work; a predictor has none of its own, and on the CPU allocates nothing for a request. It computes where its first model does. */
+ * that ask do the work; a predictor has none of its own, and on the CPU allocates nothing for a request. It computes where its first
+ * model does. */
 typedef struct perigee_predictor perigee_predictor;
 
 typedef struct perigee_predictor_options {
@@ -411,7 +412,8 @@ typedef struct perigee_request {
 } perigee_request;
 
 /* As perigee_model_predict, for at most max_batch examples. Any number of threads at once; returns when the request is answered, or with
- * PERIGEE_BUSY, PERIGEE_TIMEOUT or PERIGEE_STOPPED (cancelled), and then `output` is untouched; PERIGEE_RESOURCES: its GPU failed. `request` may be null. */
+ * PERIGEE_BUSY, PERIGEE_TIMEOUT or PERIGEE_STOPPED (cancelled), and then `output` is untouched; PERIGEE_RESOURCES: its GPU failed.
+ * `request` may be null. */
 PERIGEE_API perigee_status perigee_predictor_predict(perigee_predictor* predictor, const void* const* inputs, int32_t input_count,
                                                      int64_t examples, void* output, size_t output_bytes,
                                                      perigee_request* request) PERIGEE_NOEXCEPT;

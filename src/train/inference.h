@@ -38,8 +38,7 @@ class Inference {
   size_t queued() const { return queued_ - taken_; }
   void forget_queued();
   // All examples, in batches of max_batch() (devices take powers of two, so that few graphs do for any number), or in one where the network
-  // lets them depend on each other. `inputs`: one pointer per model input;
-  // `output`: a row of the model's output for each.
+  // lets them depend on each other. `inputs`: one pointer per model input; `output`: a row of the model's output for each.
   void run_all(std::span<const void* const> inputs, int64_t examples, std::byte* output);
   int64_t max_batch() const { return max_batch_; }  // of a device, for which it has the memory
 
