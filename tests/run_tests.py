@@ -110,10 +110,10 @@ def run_test(part, test, folder, extra_env):
         before = part.failed
         if report.is_file() and report.stat().st_size:
             count_gtest(part, report)
+            output = "\n".join(line for line in output.splitlines() if not re.match(r"\[( RUN  |       OK|---|===|  PASSED)", line))
             if part.failed > before:
                 names = re.findall(r"^\[  FAILED  \] (\S+) \(", output, re.M)
-                kept = [line for line in output.splitlines() if not re.match(r"\[ (RUN|      OK)", line)]
-                print(f"FAILED {part.name}: {test['name']}: {', '.join(names)}\n" + "\n".join(kept[-60:]), flush=True)
+                print(f"FAILED {part.name}: {test['name']}: {', '.join(names)}\n" + "\n".join(output.splitlines()[-60:]), flush=True)
         elif points:
             part.add(passed=sum(word == "ok" and "# SKIP" not in rest.upper() for word, rest in points),
                      skipped=sum("# SKIP" in rest.upper() for _, rest in points))
