@@ -20,14 +20,11 @@ struct GapRun {
 
 __device__ inline GapRun no_run() { return {0, -1, -1, 0}; }
 
-// The gap of element i where `before` are all that were chosen before it.
-__device__ inline uint64_t gap_after(const GapRun& before, int64_t i) { return static_cast<uint64_t>(i - before.last - 1); }
-
 // `flag_bits`: that each gap is shifted up.
 __device__ inline GapRun join_runs(const GapRun& left, const GapRun& right, int flag_bits) {
   if (left.count == 0) return right;
   if (right.count == 0) return left;
-  const auto between = static_cast<int64_t>(gap_bytes(gap_after(left, right.first) << flag_bits));
+  const auto between = static_cast<int64_t>(gap_bytes(static_cast<uint64_t>(right.first - left.last - 1) << flag_bits));
   return {left.count + right.count, left.first, right.last, left.bytes + between + right.bytes};
 }
 
@@ -36,48 +33,89 @@ __device__ inline int64_t list_bytes(const GapRun& run, int flag_bits) {
   return run.count == 0 ? 0 : run.bytes + static_cast<int64_t>(gap_bytes(static_cast<uint64_t>(run.first) << flag_bits));
 }
 
-__device__ inline GapRun run_of_word(uint32_t word, int64_t base, int flag_bits) {
-  GapRun run = no_run();
+// A chosen element: which one it is of all, its gap with room for the flags, and where that begins in the list.
+struct Chosen {
+  int64_t i, ordinal;
+  uint64_t gap;
+  int64_t at;
+};
+
+// use(chosen) for each element of this lane's word: `next` says where the first of them stands, `last` which element is chosen before it.
+template <class Use>
+__device__ void each_of_word(int64_t tile, uint32_t word, int64_t last, Chosen next, int flag_bits, Use use) {
   for (; word != 0; word &= word - 1) {
-    const int64_t i = base + __ffs(static_cast<int>(word)) - 1;
-    run = join_runs(run, {1, i, i, 0}, flag_bits);
+    next.i = tile * kTile + lane_of_warp() * kWarp + __ffs(static_cast<int>(word)) - 1;
+    next.gap = static_cast<uint64_t>(next.i - last - 1) << flag_bits;
+    use(next);
+    last = next.i;
+    ++next.ordinal, next.at += static_cast<int64_t>(gap_bytes(next.gap));
   }
-  return run;
+}
+
+// Where the last element of a lane's word lies in its tile; the lane is the last of those in `lanes`. Every lane calls it.
+__device__ inline int last_of_lanes(uint32_t word, uint32_t lanes) {
+  const int lane = kWarp - 1 - __clz(static_cast<int>(lanes | 1));
+  return lane * kWarp + kWarp - 1 - __clz(static_cast<int>(__shfl_sync(kAllLanes, word, lane)));
+}
+
+// The element chosen before this lane's, where `chose` are the lanes that have any: one of an earlier lane, or the last of the tiles before.
+__device__ inline int64_t last_before_lane(int64_t tile, uint32_t word, uint32_t chose, int64_t last_of_tiles) {
+  const uint32_t earlier = chose & ((1u << lane_of_warp()) - 1);
+  const int last = last_of_lanes(word, earlier);
+  return earlier == 0 ? last_of_tiles : tile * kTile + last;
+}
+
+// How many elements a lane has, above 16 bits of how many bytes their gaps take: of a tile both are small.
+__device__ inline uint32_t sum_of_word(int64_t tile, uint32_t word, int64_t last, int flag_bits) {
+  uint32_t sum = 0;
+  each_of_word(tile, word, last, {}, flag_bits, [&](const Chosen& one) { sum += (1u << 16) + static_cast<uint32_t>(gap_bytes(one.gap)); });
+  return sum;
 }
 
 // Of this lane and those before it.
-__device__ inline GapRun warp_join_runs(GapRun run, int flag_bits) {
+__device__ inline uint32_t warp_sum_through(uint32_t sum) {
   for (int step = 1; step < kWarp; step *= 2) {
-    const GapRun left = {__shfl_up_sync(kAllLanes, run.count, step), __shfl_up_sync(kAllLanes, run.first, step),
-                         __shfl_up_sync(kAllLanes, run.last, step), __shfl_up_sync(kAllLanes, run.bytes, step)};
-    if (lane_of_warp() >= step) run = join_runs(left, run, flag_bits);
+    const uint32_t left = __shfl_up_sync(kAllLanes, sum, step);
+    if (lane_of_warp() >= step) sum += left;
   }
-  return run;
+  return sum;
 }
 
 // Writes down a tile of which each lane has its word.
 __device__ inline void keep_tile(int64_t tile, uint32_t word, uint32_t* words, GapRun* runs, int flag_bits) {
   const int lane = lane_of_warp();
   words[tile * kWarp + lane] = word;
-  const GapRun run = warp_join_runs(run_of_word(word, tile * kTile + lane * kWarp, flag_bits), flag_bits);
+  const uint32_t chose = __ballot_sync(kAllLanes, word != 0);
+  GapRun run = no_run();
+  if (chose != 0) {
+    const int64_t begin = tile * kTile, before = last_before_lane(tile, word, chose, begin - 1);
+    const uint32_t sum = warp_sum_through(sum_of_word(tile, word, before, flag_bits));
+    const int first_lane = __ffs(static_cast<int>(chose)) - 1;
+    const int first = first_lane * kWarp + __ffs(static_cast<int>(__shfl_sync(kAllLanes, word, first_lane))) - 1;
+    const auto gap =
+        static_cast<int64_t>(gap_bytes(static_cast<uint64_t>(first) << flag_bits));  // from the tile's begin on: none of the run's
+    run = {sum >> 16, begin + first, begin + last_of_lanes(word, chose), (sum & 0xffff) - gap};
+  }
   if (lane == kWarp - 1) runs[tile] = run;
 }
 
-// use(before, i) for each chosen element of this lane's word; `before` is of all that were chosen before i. The runs are joined already.
+// What keep_tile wrote down of a tile; nothing more need be read of one of which no lane `chose` any.
+struct TileWords {
+  uint32_t word, chose;
+};
+__device__ inline TileWords words_of(int64_t tile, const uint32_t* words) {
+  const uint32_t word = words[tile * kWarp + lane_of_warp()];
+  return {word, __ballot_sync(kAllLanes, word != 0)};
+}
+
+// use(chosen) for each chosen element of this lane's word. The runs are joined already.
 template <class Use>
-__device__ void each_chosen(int64_t tile, const uint32_t* words, const GapRun* runs, int flag_bits, Use use) {
-  const int lane = lane_of_warp();
-  const int64_t base = tile * kTile + lane * kWarp;
-  uint32_t word = words[tile * kWarp + lane];
-  const GapRun own = run_of_word(word, base, flag_bits), through = warp_join_runs(own, flag_bits);
-  const GapRun left = {__shfl_up_sync(kAllLanes, through.count, 1), __shfl_up_sync(kAllLanes, through.first, 1),
-                       __shfl_up_sync(kAllLanes, through.last, 1), __shfl_up_sync(kAllLanes, through.bytes, 1)};
-  GapRun before = lane == 0 ? runs[tile] : join_runs(runs[tile], left, flag_bits);
-  for (; word != 0; word &= word - 1) {
-    const int64_t i = base + __ffs(static_cast<int>(word)) - 1;
-    use(before, i);
-    before = join_runs(before, {1, i, i, 0}, flag_bits);
-  }
+__device__ void each_chosen(int64_t tile, const TileWords& of, const GapRun* runs, int flag_bits, Use use) {
+  const GapRun before = runs[tile];
+  const int64_t last = last_before_lane(tile, of.word, of.chose, before.last);
+  const uint32_t own = sum_of_word(tile, of.word, last, flag_bits), earlier = warp_sum_through(own) - own;
+  const Chosen first = {0, before.count + (earlier >> 16), 0, list_bytes(before, flag_bits) + (earlier & 0xffff)};
+  each_of_word(tile, of.word, last, first, flag_bits, use);
 }
 
 // runs[tile] becomes what the tiles before it come to, runs[tiles] what all do; behind them is room for groups of tiles.

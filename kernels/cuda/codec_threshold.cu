@@ -76,17 +76,19 @@ __device__ bool sends_list(const GapRun& all, int64_t n, bool int32) {
 // From here on the call's residual is where v is now, where there is one.
 __global__ void __launch_bounds__(kThreads) write_list_kernel(CudaEncodeCall call, Choice choice, bool int32) {
   const int64_t tile = warp_of_grid();
-  if (!codec_encodable(call) || tile >= choice.tiles || !sends_list(choice.runs[choice.tiles], call.n, int32)) return;
+  if (tile >= choice.tiles) return;
+  const TileWords of = words_of(tile, choice.words);
+  if (of.chose == 0 || !codec_encodable(call) || !sends_list(choice.runs[choice.tiles], call.n, int32)) return;
   const float tau = tau_of(call);
   std::byte* const list = call.body + kCount;
-  each_chosen(tile, choice.words, choice.runs, kFlagBits, [&](const GapRun& before, int64_t i) {
-    const float v = call.residual ? call.residual[i] : call.x[i];
+  each_chosen(tile, of, choice.runs, kFlagBits, [&](const Chosen& one) {
+    const float v = call.residual ? call.residual[one.i] : call.x[one.i];
     if (int32) {
-      write_bytes(list + before.count * int64_t{sizeof(int32_t)}, static_cast<int32_t>(v < 0 ? -(i + 1) : i + 1));
+      write_bytes(list + one.ordinal * int64_t{sizeof(int32_t)}, static_cast<int32_t>(v < 0 ? -(one.i + 1) : one.i + 1));
     } else {
-      write_gap(gap_after(before, i) << kFlagBits | static_cast<uint64_t>(v < 0), list + list_bytes(before, kFlagBits));
+      write_gap(one.gap | static_cast<uint64_t>(v < 0), list + one.at);
     }
-    if (call.residual) call.residual[i] = v - (v < 0 ? -tau : tau);
+    if (call.residual) call.residual[one.i] = v - (v < 0 ? -tau : tau);
   });
 }
 
@@ -183,7 +185,8 @@ int codec_threshold_encode(const CudaEncodeCall& call, const CudaThreshold& how,
   on.launch(choose_kernel, blocks_for_tiles(choice.tiles), kThreads, call, left, choice, first);
   codec_join_runs(on, choice.runs, choice.tiles, kFlagBits);
   on.launch(write_list_kernel, blocks_for_tiles(choice.tiles), kThreads, folded, choice, how.int32);
-  on.launch(write_bitmap_kernel, blocks_for(bitmap_bytes(call.n)), kThreads, folded, choice, how.int32);
+  // No more blocks than run at once: most often all return.
+  on.launch(write_bitmap_kernel, min(int64_t{1024}, blocks_for(bitmap_bytes(call.n))), kThreads, folded, choice, how.int32);
   on.launch(finish_kernel, 1, kWarp, folded, how, choice);
   if (how.clip > 0) on.launch(clip_kernel, blocks_for(call.n), kThreads, folded, how.clip);
   return on.status();

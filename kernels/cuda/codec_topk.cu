@@ -135,11 +135,13 @@ __global__ void __launch_bounds__(kThreads) choose_kernel(CudaEncodeCall call, T
 
 __global__ void __launch_bounds__(kThreads) write_list_kernel(CudaEncodeCall call, TopKRoom room, std::byte* list) {
   const int64_t tile = warp_of_grid();
-  if (!codec_encodable(call) || tile >= room.tiles) return;
-  each_chosen(tile, room.words, room.runs, kFlagBits, [&](const GapRun& before, int64_t i) {
-    room.sent[before.count] = value_of(call, i);
-    room.positions[before.count] = i;
-    write_gap(gap_after(before, i), list + list_bytes(before, kFlagBits));
+  if (tile >= room.tiles) return;
+  const TileWords of = words_of(tile, room.words);
+  if (of.chose == 0 || !codec_encodable(call)) return;
+  each_chosen(tile, of, room.runs, kFlagBits, [&](const Chosen& one) {
+    room.sent[one.ordinal] = value_of(call, one.i);
+    room.positions[one.ordinal] = one.i;
+    write_gap(one.gap, list + one.at);
   });
 }
 
