@@ -62,6 +62,7 @@ struct ForwardCall {
 };
 
 __global__ void __launch_bounds__(kThreads) normalise_kernel(const __grid_constant__ ForwardCall call) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t i = thread_of_grid(); i < call.walk.n; i += threads_of_grid()) {
     int64_t at[4];
@@ -176,6 +177,7 @@ void forward(const KernelCall& call) {
 __global__ void __launch_bounds__(kThreads)
     batch_norm_grad_kernel(const __grid_constant__ BackwardCall call, const __grid_constant__ Walk<6> walk, const double* sums,
                            int64_t channels) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t i = thread_of_grid(); i < walk.n; i += threads_of_grid()) {
     int64_t at[6];  // dy, x, y, dx, dresidual, channel

@@ -117,6 +117,7 @@ __device__ inline void load_channels(const float* from, int64_t vector, float ab
 }
 
 __global__ void __launch_bounds__(kThreads) moments_vectors_kernel(const void* x, VectorShape s, double* parts) {
+  begin_kernel();
   const VectorPlace place = place_of(s);
   double sum[2][kLanes] = {};
 #pragma unroll 2
@@ -140,6 +141,7 @@ struct VectorNorm {
 
 __global__ void __launch_bounds__(kThreads)
     normalise_vectors_kernel(const void* x, const void* residual, void* y, VectorNorm norm, VectorShape s) {
+  begin_kernel();
   const VectorPlace place = place_of(s);
   if (place.begin >= place.end) return;
   float scale[kLanes], beta[kLanes], mean[kLanes], variance[kLanes];
@@ -194,6 +196,7 @@ struct GradientLanes {
 };
 
 __global__ void __launch_bounds__(kThreads) gradient_vectors_kernel(VectorGradient of, VectorNorm norm, VectorShape s, double* parts) {
+  begin_kernel();
   const VectorPlace place = place_of(s);
   double sum[2][kLanes] = {};
   if (place.begin < place.end) {
@@ -216,6 +219,7 @@ __global__ void __launch_bounds__(kThreads) gradient_vectors_kernel(VectorGradie
 // `sums`: of dz, then of dz (x - mean) / sigma, over the batch's count, by channel.
 __global__ void __launch_bounds__(kThreads)
     input_gradient_vectors_kernel(VectorGradient of, VectorNorm norm, VectorShape s, const double* sums) {
+  begin_kernel();
   const VectorPlace place = place_of(s);
   if (place.begin >= place.end) return;
   const GradientLanes lanes(norm, place.vector);

@@ -14,6 +14,7 @@ namespace {
 // T holds every value of the input.
 template <class T>
 __global__ void __launch_bounds__(kThreads) cast_kernel(Elements in, Elements out, Walk<2> walk, bool accumulate) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t i = thread_of_grid(); i < walk.n; i += threads_of_grid()) {
     int64_t at[2];
@@ -39,6 +40,7 @@ struct Widenings {
 };
 
 __global__ void __launch_bounds__(kThreads) widen_kernel(const __grid_constant__ Widenings all) {
+  begin_kernel();
   int which = 0;
   while (blockIdx.x >= all.of[which].end) ++which;
   const Widening& own = all.of[which];

@@ -27,6 +27,7 @@ struct Fp16 {
 };
 
 __global__ void __launch_bounds__(kThreads) largest_kernel(CudaEncodeCall call) {
+  begin_kernel();
   __shared__ uint32_t room[kThreads / kWarp];
   uint32_t top = 0;
   for (int64_t i = thread_of_grid(); i < call.n; i += threads_of_grid()) top = max(top, magnitude_bits(codec_folded(call, i)));
@@ -35,12 +36,14 @@ __global__ void __launch_bounds__(kThreads) largest_kernel(CudaEncodeCall call) 
 }
 
 __global__ void __launch_bounds__(kThreads) fold_kernel(CudaEncodeCall call) {
+  begin_kernel();
   if (!codec_encodable(call)) return;
   for (int64_t i = thread_of_grid(); i < call.n; i += threads_of_grid()) call.residual[i] = codec_folded(call, i);
 }
 
 template <class Format>
 __global__ void __launch_bounds__(kThreads) float_encode_kernel(CudaEncodeCall call) {
+  begin_kernel();
   if (!codec_encodable(call)) return;
   using Word = typename Format::Word;
   for (int64_t i = thread_of_grid(); i < call.n; i += threads_of_grid()) {
@@ -54,12 +57,14 @@ __global__ void __launch_bounds__(kThreads) float_encode_kernel(CudaEncodeCall c
 
 template <class Format>
 __global__ void __launch_bounds__(kThreads) check_finite_kernel(const std::byte* in, int64_t n, uint32_t* refused) {
+  begin_kernel();
   using Word = typename Format::Word;
   for (int64_t i = thread_of_grid(); i < n; i += threads_of_grid())
     if ((read_bytes<Word>(in + i * int64_t{sizeof(Word)}) & Format::kExponent) == Format::kExponent) *refused = 1;
 }
 
 __global__ void __launch_bounds__(kThreads) check_scales_kernel(const std::byte* in, int64_t n, uint32_t* refused) {
+  begin_kernel();
   for (int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
     const float scale = read_bytes<float>(in + i * int64_t{sizeof(float)});
     if (!(scale >= 0 && scale <= kLargestScale)) *refused = 1;
@@ -68,6 +73,7 @@ __global__ void __launch_bounds__(kThreads) check_scales_kernel(const std::byte*
 
 template <class Format>
 __global__ void __launch_bounds__(kThreads) float_decode_add_kernel(CudaDecodeCall call) {
+  begin_kernel();
   if (*call.refused != 0) return;
   using Word = typename Format::Word;
   for (int64_t i = thread_of_grid(); i < call.n; i += threads_of_grid())

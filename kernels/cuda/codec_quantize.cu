@@ -79,6 +79,7 @@ __device__ float scale_of(const CudaQuantize& how, Shared& shared, int m, uint32
 
 template <int kBits>
 __global__ void __launch_bounds__(kThreads) quantize_encode_kernel(CudaEncodeCall call, CudaQuantize how, Codes to) {
+  begin_kernel();
   if (!codec_encodable(call)) return;
   Shared& shared = shared_memory();
   float* const v = shared.v;
@@ -115,6 +116,7 @@ struct CodesToAdd {
 // A thread takes a byte apart.
 template <int kBits>
 __global__ void __launch_bounds__(kThreads) quantize_decode_add_kernel(CudaDecodeCall call, CodesToAdd from) {
+  begin_kernel();
   if (*call.refused != 0) return;
   const int64_t block_bytes = from.block / 8 * kBits;
   for (int64_t at = thread_of_grid(); at < from.count; at += threads_of_grid()) {
@@ -133,6 +135,7 @@ __global__ void __launch_bounds__(kThreads) quantize_decode_add_kernel(CudaDecod
 
 // Of 2 bits, 3 stands for nothing.
 __global__ void __launch_bounds__(kThreads) check_codes2_kernel(const std::byte* codes, int64_t count, uint32_t* refused) {
+  begin_kernel();
   for (int64_t at = thread_of_grid(); at < count; at += threads_of_grid()) {
     const unsigned code = static_cast<unsigned>(codes[at]);
     if ((code & code >> 1 & 0x55u) != 0) *refused = 1;

@@ -13,6 +13,7 @@ __device__ RandomPositions positions_of(const CudaRandomK& how, int64_t n) {
 
 // v is folded.
 __global__ void __launch_bounds__(kThreads) gather_kernel(CudaEncodeCall call, CudaRandomK how, float* sent) {
+  begin_kernel();
   if (!codec_encodable(call)) return;
   const RandomPositions positions = positions_of(how, call.n);
   for (int64_t j = thread_of_grid(); j < how.k; j += threads_of_grid()) {
@@ -23,6 +24,7 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(CudaEncodeCall call, C
 
 // What was lost of the values stays, where there is a residual.
 __global__ void __launch_bounds__(kThreads) finish_kernel(CudaEncodeCall call, CudaRandomK how, const float* lost) {
+  begin_kernel();
   if (!codec_encodable(call)) return;
   const RandomPositions positions = positions_of(how, call.n);
   for (int64_t j = thread_of_grid(); call.residual && j < how.k; j += threads_of_grid()) call.residual[positions.at(j)] = lost[j];
@@ -34,6 +36,7 @@ __global__ void __launch_bounds__(kThreads) finish_kernel(CudaEncodeCall call, C
 
 // The choice stands in the body: who sent it made it.
 __global__ void __launch_bounds__(kThreads) add_kernel(CudaDecodeCall call, CudaRandomK how) {
+  begin_kernel();
   const auto choice = read_bytes<RandomChoice>(call.body);
   if (choice.k != how.k && thread_of_grid() == 0) *call.refused = 1;
   if (choice.k != how.k || *call.refused != 0) return;

@@ -7,6 +7,7 @@ namespace {
 
 // A block a group, a thread a tile.
 __global__ void __launch_bounds__(kThreads) join_group_kernel(GapRun* runs, int64_t tiles, int flag_bits, GapRun* groups) {
+  begin_kernel();
   __shared__ GapRun room[kThreads];
   const int self = static_cast<int>(threadIdx.x);
   const int64_t tile = thread_of_grid();
@@ -24,18 +25,21 @@ __global__ void __launch_bounds__(kThreads) join_group_kernel(GapRun* runs, int6
 }
 
 __global__ void __launch_bounds__(kThreads) add_groups_kernel(GapRun* runs, int64_t tiles, int flag_bits, const GapRun* groups) {
+  begin_kernel();
   const int64_t tile = thread_of_grid();
   if (tile < tiles) runs[tile] = join_runs(groups[blockIdx.x], runs[tile], flag_bits);
   if (tile == tiles - 1) runs[tiles] = groups[gridDim.x];
 }
 
 __global__ void __launch_bounds__(kThreads) join_spans_kernel(GapSpan* spans, int64_t tiles) {
+  begin_kernel();
   __shared__ GapSpan room[kThreads];
   block_scan(
       spans, tiles, GapSpan{0, 0}, [](const GapSpan& left, const GapSpan& right) { return join_spans(left, right); }, room);
 }
 
 __global__ void __launch_bounds__(kThreads) read_gaps_kernel(GapList list, int64_t tiles, uint32_t* refused) {
+  begin_kernel();
   const int64_t tile = warp_of_grid();
   if (tile >= tiles) return;
   GapSpan span;
@@ -46,6 +50,7 @@ __global__ void __launch_bounds__(kThreads) read_gaps_kernel(GapList list, int64
 
 __global__ void __launch_bounds__(kWarp)
     check_gaps_kernel(const GapSpan* all, int64_t n, const std::byte* count_bytes, int64_t expected, uint32_t* refused) {
+  begin_kernel();
   const auto count = read_bytes<int64_t>(count_bytes);
   if (all->count != count || all->span > static_cast<uint64_t>(n) || (expected >= 0 && count != expected)) *refused = 1;
 }

@@ -29,6 +29,7 @@ Choice room_for(Room& room, int64_t n) {
 __device__ float tau_of(const CudaEncodeCall& call) { return float_from_bits(call.encoded->detail); }
 
 __global__ void __launch_bounds__(kWarp) next_tau_kernel(CudaEncodeCall call, CudaThreshold how) {
+  begin_kernel();
   if (threadIdx.x != 0) return;
   const float last = how.state[0], share = how.state[1];
   double tau = last;
@@ -42,6 +43,7 @@ constexpr int kAtOnce = 4;  // rows of a tile whose loads are in flight together
 
 // `first`: before it is known whether the values can be encoded. Then what is left over has memory of its own, or there is none.
 __global__ void __launch_bounds__(kThreads) choose_kernel(CudaEncodeCall call, float* left, Choice choice, bool first) {
+  begin_kernel();
   __shared__ uint32_t room[kThreads / kWarp];
   const int64_t tile = warp_of_grid();
   if (!first && !codec_encodable(call)) return;
@@ -75,6 +77,7 @@ __device__ bool sends_list(const GapRun& all, int64_t n, bool int32) {
 
 // From here on the call's residual is where v is now, where there is one.
 __global__ void __launch_bounds__(kThreads) write_list_kernel(CudaEncodeCall call, Choice choice, bool int32) {
+  begin_kernel();
   const int64_t tile = warp_of_grid();
   if (tile >= choice.tiles) return;
   const TileWords of = words_of(tile, choice.words);
@@ -94,6 +97,7 @@ __global__ void __launch_bounds__(kThreads) write_list_kernel(CudaEncodeCall cal
 
 // A thread makes a byte: of a block of m elements in h bytes, elements j, j + h, ...
 __global__ void __launch_bounds__(kThreads) write_bitmap_kernel(CudaEncodeCall call, Choice choice, bool int32) {
+  begin_kernel();
   if (!codec_encodable(call) || sends_list(choice.runs[choice.tiles], call.n, int32)) return;
   const float tau = tau_of(call);
   const int64_t count = bitmap_bytes(call.n);
@@ -112,6 +116,7 @@ __global__ void __launch_bounds__(kThreads) write_bitmap_kernel(CudaEncodeCall c
 }
 
 __global__ void __launch_bounds__(kWarp) finish_kernel(CudaEncodeCall call, CudaThreshold how, Choice choice) {
+  begin_kernel();
   if (!codec_encodable(call) || threadIdx.x != 0) return;
   const GapRun all = choice.runs[choice.tiles];
   const uint32_t tau = call.encoded->detail;
@@ -127,6 +132,7 @@ __global__ void __launch_bounds__(kWarp) finish_kernel(CudaEncodeCall call, Cuda
 }
 
 __global__ void __launch_bounds__(kThreads) clip_kernel(CudaEncodeCall call, float clip) {
+  begin_kernel();
   if (!codec_encodable(call)) return;
   const float limit = clip * tau_of(call);
   for (int64_t i = thread_of_grid(); i < call.n; i += threads_of_grid()) {
@@ -136,6 +142,7 @@ __global__ void __launch_bounds__(kThreads) clip_kernel(CudaEncodeCall call, flo
 }
 
 __global__ void __launch_bounds__(kThreads) add_gaps_kernel(CudaDecodeCall call, GapList list, float step) {
+  begin_kernel();
   const int64_t tile = warp_of_grid();
   if (*call.refused != 0 || tile >= tiles_of(list.bytes)) return;
   each_gap(list, tile, [&](int64_t, int64_t position, uint64_t value) { call.sum[position] += (value & 1) != 0 ? -step : step; });
@@ -148,6 +155,7 @@ __device__ int64_t int32_at(const CudaDecodeCall& call, int64_t j) {
 __device__ int64_t distance(int64_t index) { return index < 0 ? -index : index; }
 
 __global__ void __launch_bounds__(kThreads) check_int32_kernel(CudaDecodeCall call, int64_t count) {
+  begin_kernel();
   if (thread_of_grid() == 0 && read_bytes<int64_t>(call.body) != count) *call.refused = 1;
   for (int64_t j = thread_of_grid(); j < count; j += threads_of_grid()) {
     const int64_t one = distance(int32_at(call, j)), last = j == 0 ? 0 : distance(int32_at(call, j - 1));
@@ -156,6 +164,7 @@ __global__ void __launch_bounds__(kThreads) check_int32_kernel(CudaDecodeCall ca
 }
 
 __global__ void __launch_bounds__(kThreads) add_int32_kernel(CudaDecodeCall call, int64_t count, float step) {
+  begin_kernel();
   if (*call.refused != 0) return;
   for (int64_t j = thread_of_grid(); j < count; j += threads_of_grid()) {
     const int64_t one = int32_at(call, j);

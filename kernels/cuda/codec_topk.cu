@@ -53,6 +53,7 @@ __device__ float value_of(const CudaEncodeCall& call, int64_t i) { return call.r
 
 // Counts the digit of those whose bits above it are those of the least. `above` is 0 for the first digit.
 __global__ void __launch_bounds__(kThreads) histogram_kernel(CudaEncodeCall call, TopKRoom room, Digit digit, uint32_t above) {
+  begin_kernel();
   if (!codec_encodable(call)) return;
   __shared__ unsigned bins[kBins];
   for (uint32_t bin = threadIdx.x; bin < digit.values; bin += blockDim.x) bins[bin] = 0;
@@ -70,6 +71,7 @@ __global__ void __launch_bounds__(kThreads) histogram_kernel(CudaEncodeCall call
 // The digit that the one of that rank has: the bin, from the largest on, at which the count reaches the rank. A thread sees to bins side by
 // side.
 __global__ void __launch_bounds__(kThreads) digit_kernel(CudaEncodeCall call, TopKRoom room, Digit digit, int64_t first_rank) {
+  begin_kernel();
   if (!codec_encodable(call)) return;
   __shared__ int64_t sums[kThreads];
   const int each = static_cast<int>(digit.values) / kThreads, self = static_cast<int>(threadIdx.x);
@@ -95,6 +97,7 @@ __global__ void __launch_bounds__(kThreads) digit_kernel(CudaEncodeCall call, To
 }
 
 __global__ void __launch_bounds__(kThreads) count_ties_kernel(CudaEncodeCall call, TopKRoom room) {
+  begin_kernel();
   const int64_t tile = warp_of_grid();
   if (!codec_encodable(call) || tile >= room.tiles) return;
   int64_t ties = 0;
@@ -107,6 +110,7 @@ __global__ void __launch_bounds__(kThreads) count_ties_kernel(CudaEncodeCall cal
 }
 
 __global__ void __launch_bounds__(kThreads) join_ties_kernel(int64_t* ties, int64_t tiles) {
+  begin_kernel();
   __shared__ int64_t room[kThreads];
   block_scan(
       ties, tiles, int64_t{0}, [](int64_t left, int64_t right) { return left + right; }, room);
@@ -114,6 +118,7 @@ __global__ void __launch_bounds__(kThreads) join_ties_kernel(int64_t* ties, int6
 
 // Above the least, and as many of its equals as its rank says.
 __global__ void __launch_bounds__(kThreads) choose_kernel(CudaEncodeCall call, TopKRoom room) {
+  begin_kernel();
   const int64_t tile = warp_of_grid();
   if (!codec_encodable(call) || tile >= room.tiles) return;
   const Least least = *room.least;
@@ -134,6 +139,7 @@ __global__ void __launch_bounds__(kThreads) choose_kernel(CudaEncodeCall call, T
 }
 
 __global__ void __launch_bounds__(kThreads) write_list_kernel(CudaEncodeCall call, TopKRoom room, std::byte* list) {
+  begin_kernel();
   const int64_t tile = warp_of_grid();
   if (tile >= room.tiles) return;
   const TileWords of = words_of(tile, room.words);
@@ -147,6 +153,7 @@ __global__ void __launch_bounds__(kThreads) write_list_kernel(CudaEncodeCall cal
 
 // What was lost of the values stays, where there is a residual.
 __global__ void __launch_bounds__(kThreads) finish_kernel(CudaEncodeCall call, TopKRoom room, CudaTopK how) {
+  begin_kernel();
   if (!codec_encodable(call)) return;
   for (int64_t j = thread_of_grid(); call.residual && j < how.k; j += threads_of_grid()) call.residual[room.positions[j]] = room.sent[j];
   if (thread_of_grid() != 0) return;
@@ -156,6 +163,7 @@ __global__ void __launch_bounds__(kThreads) finish_kernel(CudaEncodeCall call, T
 }
 
 __global__ void __launch_bounds__(kThreads) add_kernel(CudaDecodeCall call, GapList list, CudaTopK how) {
+  begin_kernel();
   const int64_t tile = warp_of_grid();
   if (*call.refused != 0 || tile >= tiles_of(list.bytes)) return;
   each_gap(list, tile, [&](int64_t ordinal, int64_t position, uint64_t) {

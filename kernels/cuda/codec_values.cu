@@ -6,6 +6,7 @@ namespace {
 
 __global__ void __launch_bounds__(kThreads)
     write_values_kernel(CudaEncodeCall call, CudaValues format, float* values, int64_t k, std::byte* to) {
+  begin_kernel();
   if (!codec_encodable(call)) return;
   for (int64_t j = thread_of_grid(); j < k; j += threads_of_grid()) {
     const float v = values[j];

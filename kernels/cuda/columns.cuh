@@ -55,6 +55,7 @@ __device__ void add_column(const T* parts, const ColumnShape& shape, int64_t col
 template <class T, int kSums, class Term, class Result>
 __global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant__ Term term, const __grid_constant__ Result result,
                                                            ColumnShape shape, T* parts, uint32_t* counters) {
+  begin_kernel();
   static_assert(kSums * sizeof(T) <= 2 * sizeof(double));
   const int64_t part = divide(blockIdx.x, shape.tiles, INT32_MAX), tile = blockIdx.x - part * shape.tiles;
   const int64_t column = tile * kWarp + lane_of_warp();
@@ -83,6 +84,7 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant
 // Of parts that another kernel made.
 template <class T, int kSums, class Result>
 __global__ void __launch_bounds__(kThreads) columns_parts_kernel(const __grid_constant__ Result result, ColumnShape shape, const T* parts) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t column = warp_of_grid(); column < shape.columns; column += threads_of_grid() / kWarp)
     add_column<T, kSums>(parts, shape, column, result);

@@ -30,6 +30,7 @@ struct DirectCall {
 };
 
 __global__ void __launch_bounds__(kThreads) direct_kernel(const __grid_constant__ DirectCall call) {
+  begin_kernel();
   const ConvLoops& shape = call.shape;
   const ConvParams& p = shape.p;
 #pragma unroll 1
@@ -54,6 +55,7 @@ __global__ void __launch_bounds__(kThreads) direct_kernel(const __grid_constant_
 }
 
 __global__ void __launch_bounds__(kThreads) direct_grad_input_kernel(const __grid_constant__ DirectCall call) {
+  begin_kernel();
   const ConvLoops& shape = call.shape;
   const ConvParams& p = shape.p;
 #pragma unroll 1

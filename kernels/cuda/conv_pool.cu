@@ -41,6 +41,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     conv_pool_kernel(const __grid_constant__ WindowLoader a, const __grid_constant__ MatrixLoader<float> b,
                      const __grid_constant__ PooledResult out, TileShape shape, float* parts, uint32_t* counters, bool a_along_k,
                      bool b_along_k) {
+  begin_kernel();
   const TilePlace place(shape);
   const int64_t row = place.row_tile * kTileSide * kSide, column = place.column_tile * kTileSide * kSide;
   const int64_t begin = place.part * shape.part_depth, end = min(begin + shape.part_depth, shape.depth);
@@ -170,6 +171,7 @@ struct Spread {
 
 // A thread an element of x's gradient, channels side by side.
 __global__ void __launch_bounds__(kThreads) spread_kernel(const __grid_constant__ Spread spread, int64_t n) {
+  begin_kernel();
   const ConvLoops& shape = spread.shape;
   const ConvParams& p = shape.p;
   const int64_t channels = shape.inputs * p.groups;

@@ -107,6 +107,7 @@ __device__ inline void join_runs(const WeightCall& call, float (&sum)[kSums]) {
 
 __global__ void __launch_bounds__(kThreads)
     pooled_weights_kernel(const __grid_constant__ WeightCall call, float* parts, uint32_t* counters) {
+  begin_kernel();
   const int lane = lane_of_warp(), run = lane / call.lanes;
   const int64_t tile = divide(blockIdx.x, call.parts, INT32_MAX), part = blockIdx.x - tile * call.parts;
   const int64_t block = divide(tile, call.chunks, INT32_MAX), group = divide(block, call.channel_blocks, INT32_MAX);

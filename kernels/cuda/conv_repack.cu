@@ -10,6 +10,7 @@ namespace perigee {
 namespace {
 
 __global__ void __launch_bounds__(kThreads) repack_kernel(Repack call, int64_t elements) {
+  begin_kernel();
   const int64_t plane = call.rows * call.columns;
   for (int64_t i = thread_of_grid(); i < elements; i += threads_of_grid()) {
     const int64_t at = i % plane, from = i - at + at % call.rows * call.columns + at / call.rows;
@@ -19,6 +20,7 @@ __global__ void __launch_bounds__(kThreads) repack_kernel(Repack call, int64_t e
 }
 
 __global__ void __launch_bounds__(kThreads) conv_epilogue_kernel(ConvEpilogue call) {
+  begin_kernel();
   for (int64_t i = thread_of_grid(); i < call.elements; i += threads_of_grid()) {
     float value = load_element<float>(call.y, call.dtype, i);
     if (call.bias != nullptr) value += load_element<float>(call.bias, call.dtype, i / call.inner % call.channels);

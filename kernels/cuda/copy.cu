@@ -10,6 +10,7 @@ namespace {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) copy_kernel(const T* in, T* out, Walk<2> walk) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t i = thread_of_grid(); i < walk.n; i += threads_of_grid()) {
     int64_t at[2];
@@ -20,6 +21,7 @@ __global__ void __launch_bounds__(kThreads) copy_kernel(const T* in, T* out, Wal
 
 // 16 bytes a thread, then those that are left over.
 __global__ void __launch_bounds__(kThreads) copy_bytes_kernel(const std::byte* in, std::byte* out, int64_t bytes) {
+  begin_kernel();
   const int64_t words = bytes / 16;
 #pragma unroll 1
   for (int64_t i = thread_of_grid(); i < words; i += threads_of_grid())

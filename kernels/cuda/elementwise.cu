@@ -62,6 +62,7 @@ struct FlatOperands {
 
 template <bool kArithmetic>
 __global__ void __launch_bounds__(kThreads) elementwise_flat_kernel(FlatOperands operands, int64_t n) {
+  begin_kernel();
   constexpr int kLanes = Vector<float>::kLanes;
   const auto value = [&](float a, float b, float c) { return evaluate_half<kArithmetic>(operands.op, a, b, c); };
 #pragma unroll 1

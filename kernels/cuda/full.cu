@@ -10,6 +10,7 @@ namespace perigee {
 namespace {
 
 __global__ void __launch_bounds__(kThreads) full_kernel(Elements out, Walk<1> walk, double value, bool accumulate) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t i = thread_of_grid(); i < walk.n; i += threads_of_grid()) {
     int64_t at[1];

@@ -32,6 +32,7 @@ __device__ int64_t offset_in(const Walk<kProgramOperands>& walk, int operand, co
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) program_kernel(ElementwiseProgram program) {
+  begin_kernel();
   const FusedParams& params = program.params;
   T value[kFusedRegisters][kItems];
   for (int c = 0; c < params.n_constants; ++c)

@@ -32,6 +32,7 @@ struct GatherCall {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) gather_kernel(const __grid_constant__ GatherCall call) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t i = thread_of_grid(); i < call.walk.n; i += threads_of_grid()) {
     int64_t at[3];
@@ -54,6 +55,7 @@ void gather(const KernelCall& call) {
 
 // sorted[r] = k, where r is how many positions have a smaller index, or the same and come before k.
 __global__ void __launch_bounds__(kThreads) rank_kernel(Elements indices, const __grid_constant__ Walk<1> walk, int64_t* sorted) {
+  begin_kernel();
   __shared__ int64_t room[kThreads];
   const int64_t n = walk.n, self = thread_of_grid();
   const auto index_at = [&](int64_t k) {
@@ -84,6 +86,7 @@ struct ScatterCall {
 // A thread for each element of each slice; the first of a run of equal indices adds up the run.
 template <class T>
 __global__ void __launch_bounds__(kThreads) scatter_kernel(const __grid_constant__ ScatterCall call, const int64_t* sorted) {
+  begin_kernel();
   const auto index_at = [&](int64_t r) {
     int64_t at[1];
     locate(call.positions, sorted[r], at);
@@ -135,6 +138,7 @@ size_t scatter_scratch(const KernelCall& call) { return static_cast<size_t>(call
 // The walk is over (indices, number of the class, out).
 __global__ void __launch_bounds__(kThreads)
     one_hot_kernel(Elements indices, Elements out, const __grid_constant__ Walk<3> walk, double on, double off) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t i = thread_of_grid(); i < walk.n; i += threads_of_grid()) {
     int64_t at[3];

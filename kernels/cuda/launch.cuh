@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/counters.h"
+#include "kernels/cuda/overlap.cuh"
 #include "kernels/cuda/queue.h"
 #include "kernels/kernel.h"
 

@@ -37,6 +37,7 @@ struct ForwardCall {
 
 template <int kGroup>
 __global__ void __launch_bounds__(kThreads) layer_norm_kernel(const __grid_constant__ ForwardCall call) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t row = group_of_grid<kGroup>(); row < call.rows.n; row += groups_of_grid<kGroup>()) {
     int64_t at[4];
@@ -69,6 +70,7 @@ struct BackwardCall {
 
 template <int kGroup>
 __global__ void __launch_bounds__(kThreads) layer_norm_grad_kernel(const __grid_constant__ BackwardCall call) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t row = group_of_grid<kGroup>(); row < call.rows.n; row += groups_of_grid<kGroup>()) {
     int64_t at[5];

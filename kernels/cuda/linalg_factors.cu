@@ -274,6 +274,7 @@ struct Qr {
 
 template <class Factors>
 __global__ void __launch_bounds__(kLinalgThreads) factors_kernel(const __grid_constant__ LinalgCall call) {
+  begin_kernel();
   const int part = static_cast<int>(blockIdx.x) % call.parts, block = static_cast<int>(blockIdx.x) / call.parts;
   const int first = part * warps_of_block() + warp_of_block(), step = call.parts * warps_of_block();
   double* const work = call.scratch == nullptr ? linalg_room() : call.scratch + block * call.size;

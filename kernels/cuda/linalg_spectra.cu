@@ -183,6 +183,7 @@ struct Svd {
 };
 
 __global__ void __launch_bounds__(kLinalgThreads) svd_kernel(const __grid_constant__ LinalgCall call) {
+  begin_kernel();
   double* const work = call.scratch == nullptr ? linalg_room() : call.scratch + blockIdx.x * call.size;
   const bool flat = call.rows < call.columns;
 #pragma unroll 1
@@ -287,6 +288,7 @@ struct Eigh {
 };
 
 __global__ void __launch_bounds__(kLinalgThreads) eigh_kernel(const __grid_constant__ LinalgCall call) {
+  begin_kernel();
   double* const work = call.scratch == nullptr ? linalg_room() : call.scratch + blockIdx.x * call.size;
 #pragma unroll 1
   for (int64_t matrix = blockIdx.x; matrix < call.count; matrix += gridDim.x) {

@@ -26,6 +26,7 @@ __device__ float load(const LinearRows& from, Dtype dtype, int64_t row, int64_t 
 }
 
 __global__ void __launch_bounds__(kThreads) linear_pass_kernel(LinearPass call) {
+  begin_kernel();
   const int64_t n = call.rows * call.columns;
   for (int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
     const int64_t row = divide(i, call.columns, n), column = i - row * call.columns;
@@ -42,6 +43,7 @@ __global__ void __launch_bounds__(kThreads) linear_pass_kernel(LinearPass call) 
 }
 
 __global__ void __launch_bounds__(kThreads) linear_runs_kernel(LinearSums call, int64_t tiles, int64_t run_rows) {
+  begin_kernel();
   __shared__ float sums[kWarps][kWarp];
   const int64_t tile = blockIdx.x % tiles, run = blockIdx.x / tiles;
   const int64_t column = tile * kWarp + lane_of_warp();
@@ -57,6 +59,7 @@ __global__ void __launch_bounds__(kThreads) linear_runs_kernel(LinearSums call, 
 }
 
 __global__ void __launch_bounds__(kThreads) linear_sums_kernel(LinearSums call, int64_t runs) {
+  begin_kernel();
   const auto* const partial = static_cast<const float*>(call.partial);
   for (int64_t column = thread_of_grid(); column < call.columns; column += threads_of_grid()) {
     float sum = 0;

@@ -37,6 +37,7 @@ struct LrnCall {
 };
 
 __global__ void __launch_bounds__(kThreads) lrn_kernel(const __grid_constant__ LrnCall call) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t i = thread_of_grid(); i < call.walk.n; i += threads_of_grid()) {
     int64_t at[4];
@@ -47,6 +48,7 @@ __global__ void __launch_bounds__(kThreads) lrn_kernel(const __grid_constant__ L
 }
 
 __global__ void __launch_bounds__(kThreads) lrn_grad_kernel(const __grid_constant__ LrnCall call) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t i = thread_of_grid(); i < call.walk.n; i += threads_of_grid()) {
     int64_t at[4];

@@ -8,6 +8,7 @@ namespace perigee {
 namespace {
 
 __global__ void __launch_bounds__(kThreads) norm_statistics_kernel(NormStatistics call) {
+  begin_kernel();
   for (int64_t c = thread_of_grid(); c < call.channels; c += threads_of_grid()) {
     const double value = static_cast<double>(call.from[c]);
     const double variance = 1 / (value * value) - call.epsilon;

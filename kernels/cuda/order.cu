@@ -51,6 +51,7 @@ __device__ bool comes_before(bool descending, T a, int64_t i, T b, int64_t j) {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) arg_sort_kernel(const __grid_constant__ LineCall call) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t i = thread_of_grid(); i < call.lines.n; i += threads_of_grid()) {
     int64_t at[4];
@@ -65,6 +66,7 @@ __global__ void __launch_bounds__(kThreads) arg_sort_kernel(const __grid_constan
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) take_along_kernel(const __grid_constant__ LineCall call) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t i = thread_of_grid(); i < call.lines.n; i += threads_of_grid()) {
     int64_t at[4];
@@ -78,6 +80,7 @@ __global__ void __launch_bounds__(kThreads) take_along_kernel(const __grid_const
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) put_along_kernel(const __grid_constant__ LineCall call) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t i = thread_of_grid(); i < call.lines.n; i += threads_of_grid()) {
     int64_t at[4];

@@ -57,6 +57,7 @@ __device__ float scale_of(const PoolParams& p, const Image& large, int64_t i, in
 }
 
 __global__ void __launch_bounds__(kThreads) pool_kernel(const __grid_constant__ PoolCall call) {
+  begin_kernel();
   const PoolParams& p = call.params;
 #pragma unroll 1
   for (int64_t e = thread_of_grid(); e < call.places.n; e += threads_of_grid()) {
@@ -112,6 +113,7 @@ __device__ Reach windows_over(const PoolParams& p, const Image& small, int dimen
 }
 
 __global__ void __launch_bounds__(kThreads) pool_grad_kernel(const __grid_constant__ PoolCall call) {
+  begin_kernel();
   const PoolParams& p = call.params;
 #pragma unroll 1
   for (int64_t e = thread_of_grid(); e < call.places.n; e += threads_of_grid()) {

@@ -33,6 +33,7 @@ __device__ inline void draw_normal(const PhiloxBlock& block, float (&x)[4]) {
 }
 
 __global__ void __launch_bounds__(kThreads) random_kernel(RandomCall call, const StepInfo* step) {
+  begin_kernel();
   const RandomParams& params = call.params;
   const PhiloxKey key = philox_key(step->seed, params.stream);
   const int64_t n = call.walk.n, blocks = (n + 3) / 4;

@@ -56,6 +56,7 @@ struct ReduceCall {
 
 template <int kGroup, class T>
 __global__ void __launch_bounds__(kThreads) reduce_kernel(const __grid_constant__ ReduceCall call, T* parts) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t group = group_of_grid<kGroup>(); group < call.kept.n * call.parts; group += groups_of_grid<kGroup>()) {
     const int64_t part = divide(group, call.kept.n, call.kept.n * call.parts), result = group - part * call.kept.n;
@@ -77,6 +78,7 @@ __global__ void __launch_bounds__(kThreads) reduce_kernel(const __grid_constant_
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) reduce_parts_kernel(const __grid_constant__ ReduceCall call, const T* parts) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t result = thread_of_grid(); result < call.kept.n; result += threads_of_grid()) {
     T total = start_of<T>(call.rule);
@@ -161,6 +163,7 @@ __device__ bool goes_before(bool largest, T x, int64_t i, T y, int64_t j) {
 // A warp takes one result.
 template <class T>
 __global__ void __launch_bounds__(kThreads) arg_kernel(const __grid_constant__ ArgCall call) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t result = group_of_grid<kWarp>(); result < call.kept.n; result += groups_of_grid<kWarp>()) {
     int64_t at[2];

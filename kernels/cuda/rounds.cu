@@ -17,6 +17,7 @@ __device__ CudaRun run_of(const Call& call, int64_t r) {
 }
 
 __global__ void __launch_bounds__(kThreads) pack_kernel(CudaPack call) {
+  begin_kernel();
   for (int64_t r = 0; r < call.count; ++r) {
     const CudaRun run = run_of(call, r);
     for (int64_t i = thread_of_grid(); i < run.elements; i += threads_of_grid()) {
@@ -28,6 +29,7 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(CudaPack call) {
 }
 
 __global__ void __launch_bounds__(kThreads) unpack_kernel(CudaUnpack call) {
+  begin_kernel();
   for (int64_t r = 0; r < call.count; ++r) {
     const CudaRun run = run_of(call, r);
     for (int64_t i = thread_of_grid(); i < run.elements; i += threads_of_grid()) {
@@ -39,6 +41,7 @@ __global__ void __launch_bounds__(kThreads) unpack_kernel(CudaUnpack call) {
 }
 
 __global__ void __launch_bounds__(kThreads) squares_kernel(const float* from, const float* less, int64_t n, double* sums) {
+  begin_kernel();
   __shared__ double room[kThreads];
   const int64_t begin = blockIdx.x * kSquaresPiece, end = min(n, begin + kSquaresPiece);
   double sum = 0;
@@ -56,6 +59,7 @@ __global__ void __launch_bounds__(kThreads) squares_kernel(const float* from, co
 
 // A thread has one sum of a block: the product of the halves of its own words, and its neighbour's words.
 __global__ void __launch_bounds__(kThreads) hash_parts_kernel(CudaHash call) {
+  begin_kernel();
   constexpr int kStripes = CudaHash::kBlock / (kSums * sizeof(uint64_t));
   const auto* const words = reinterpret_cast<const uint64_t*>(call.bytes);
   for (int64_t i = thread_of_grid(); i < call.blocks * kSums; i += threads_of_grid()) {
@@ -72,6 +76,7 @@ __global__ void __launch_bounds__(kThreads) hash_parts_kernel(CudaHash call) {
 
 // One block: its first warp joins what the others have fetched, while they fetch what comes next.
 __global__ void __launch_bounds__(kThreads) hash_join_kernel(CudaHash call) {
+  begin_kernel();
   constexpr uint64_t kPrime = 0x9E3779B1u;
   __shared__ uint64_t room[2][kJoined * kSums];
   const int self = static_cast<int>(threadIdx.x), fetchers = static_cast<int>(blockDim.x) - kWarp;

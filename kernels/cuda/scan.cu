@@ -18,6 +18,7 @@ struct ScanCall {
 
 template <int kGroup, class T>
 __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ ScanCall call) {
+  begin_kernel();
   const int self = rank_in_group<kGroup>();
 #pragma unroll 1
   for (int64_t line = group_of_grid<kGroup>(); line < call.lines.n; line += groups_of_grid<kGroup>()) {

@@ -45,6 +45,7 @@ struct SoftmaxCall {
 
 template <int kGroup, class T>
 __global__ void __launch_bounds__(kThreads) softmax_kernel(SoftmaxCall call) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t row = group_of_grid<kGroup>(); row < call.rows.n; row += groups_of_grid<kGroup>()) {
     int64_t at[2];
@@ -101,6 +102,7 @@ struct Target {
 
 template <int kGroup, class T>
 __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(EntropyCall call) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t row = group_of_grid<kGroup>(); row < call.rows.n; row += groups_of_grid<kGroup>()) {
     int64_t at[4];
@@ -118,6 +120,7 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(EntropyCall cal
 
 template <int kGroup, class T>
 __global__ void __launch_bounds__(kThreads) cross_entropy_grad_kernel(EntropyCall call) {
+  begin_kernel();
 #pragma unroll 1
   for (int64_t row = group_of_grid<kGroup>(); row < call.rows.n; row += groups_of_grid<kGroup>()) {
     int64_t at[4];

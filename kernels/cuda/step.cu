@@ -25,6 +25,7 @@ struct GatherGrid {
 
 // All fields at once: each has a run of the blocks.
 __global__ void __launch_bounds__(kThreads) gather_kernel(CudaGatherCall call, GatherGrid grid) {
+  begin_kernel();
   const int64_t block = blockIdx.x;
   int f = 0;
   while (block >= grid.ends[f]) ++f;
@@ -82,6 +83,7 @@ __device__ inline void conclude(double loss, int64_t correct, int32_t* stopped, 
 
 // A warp a row; the block that is done last sums up. The counter's upper half counts the blocks that are done.
 __global__ void __launch_bounds__(kThreads) judge_kernel(CudaJudgeCall call) {
+  begin_kernel();
   __shared__ double sums[kThreads];
   __shared__ int last;
   auto* const counter = reinterpret_cast<unsigned long long*>(call.counter);
@@ -126,6 +128,7 @@ constexpr int kLanes = 8;  // of block_math's sums of squares
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     squares_kernel(const T* gradient, CudaUpdate* update, const int64_t* pieces, int64_t piece_count, double* sums) {
+  begin_kernel();
   const int64_t piece = thread_of_grid() / kLanes;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   double own = 0;
@@ -147,6 +150,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // One block: a warp for each window's pieces, in turns; then a thread for each group, in turns, and one for the whole.
 __global__ void __launch_bounds__(kThreads) norms_kernel(CudaNormCall call) {
+  begin_kernel();
   CudaUpdateWindow* const windows = windows_of(call.update);
   const auto scale_of = [&](int window) { return windows[window].params.gradient_scale; };
   const double scale = call.windows > 0 ? scale_of(0) : 0;  // the same for all, until here
@@ -191,6 +195,7 @@ void norms(const CudaNormCall& call, CudaQueue& queue) {
 // A thread a vector, its elements one after the other as on the host: constraints are rare and small, their bits are not.
 template <class T>
 __global__ void __launch_bounds__(kThreads) constrain_kernel(CudaConstraint call) {
+  begin_kernel();
   if (call.update->skip != 0) return;
   for (int64_t i = thread_of_grid(); i < call.vectors; i += threads_of_grid()) {
     T* const vector = static_cast<T*>(call.block) + call.starts[i];
@@ -225,6 +230,7 @@ struct Commits {
 };
 
 __global__ void __launch_bounds__(kThreads) commit_kernel(Commits commits, const int32_t* stopped) {
+  begin_kernel();
   if (*stopped != 0) return;
   const CudaCommit& state = commits.states[blockIdx.x / kCommitBlocks];
   const int64_t first = (blockIdx.x % kCommitBlocks) * kThreads + threadIdx.x, step = kCommitBlocks * kThreads;
@@ -248,6 +254,7 @@ void commit(const CudaCommit* states, size_t count, const int32_t* stopped, Cuda
 
 // The host wrote the image before it knew whether the step before was skipped: the windows are those of what is so.
 __global__ void __launch_bounds__(kThreads) begin_scaled_kernel(CudaScaleCall call) {
+  begin_kernel();
   const float seed = call.scale->scale.scale / static_cast<float>(call.of);
   for (int64_t i = thread_of_grid(); i < call.examples; i += threads_of_grid()) call.seeds[i] = seed;
   if (blockIdx.x != 0) return;
@@ -264,6 +271,7 @@ __global__ void __launch_bounds__(kThreads) begin_scaled_kernel(CudaScaleCall ca
 
 // Reads the gradient once: 4 bytes an element.
 __global__ void __launch_bounds__(kThreads) finite_kernel(const uint4* gradient, int64_t n, int32_t* found) {
+  begin_kernel();
   bool bad = false;
   const auto look = [&](uint32_t bits) { bad = bad || (bits & 0x7f800000u) == 0x7f800000u; };
   for (int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
@@ -274,6 +282,7 @@ __global__ void __launch_bounds__(kThreads) finite_kernel(const uint4* gradient,
 }
 
 __global__ void __launch_bounds__(kWarp) end_scaled_kernel(CudaScaleCall call) {
+  begin_kernel();
   if (threadIdx.x != 0) return;
   LossScale scale = call.scale->scale;
   CudaStepRecord& record = *call.record;
@@ -307,6 +316,7 @@ void end_scaled(const CudaScaleCall& call, CudaQueue& queue) {
 // ((a + b) + (c + d)) + ...: neighbours first, one without a neighbour goes up as it is.
 template <class T>
 __global__ void __launch_bounds__(kThreads) combine_kernel(CudaCombineCall call) {
+  begin_kernel();
   for (int64_t i = thread_of_grid(); i < call.elements; i += threads_of_grid()) {
     T values[kMostGpus];
 #pragma unroll 1
@@ -331,6 +341,7 @@ void combine(const CudaCombineCall& call, CudaQueue& queue) {
 }
 
 __global__ void settle_kernel(CudaSettleCall call) {
+  begin_kernel();
   if (threadIdx.x != 0) return;
   if (call.shares[2] > 0) *call.stopped = 1;
   conclude(call.shares[0], static_cast<int64_t>(call.shares[1]), call.stopped, call.update, call.record);
@@ -343,6 +354,7 @@ void settle(const CudaSettleCall& call, CudaQueue& queue) {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) weigh_kernel(CudaWeighCall call) {
+  begin_kernel();
   if (*call.stopped != 0) return;
   const T weight = static_cast<T>(call.weight);
   for (int64_t i = thread_of_grid(); i < call.elements; i += threads_of_grid()) {

@@ -273,6 +273,7 @@ template <class T, int kRows, int kColumns, class A, class B, class Out>
 __global__ void __launch_bounds__(kTileThreads)
     tile_kernel(const __grid_constant__ A a, const __grid_constant__ B b, const __grid_constant__ Out out, TileShape shape, T* parts,
                 uint32_t* counters, bool a_along_k, bool b_along_k) {
+  begin_kernel();
   const TilePlace place(shape);
   const int64_t row = place.row_tile * kTileSide * kRows, column = place.column_tile * kTileSide * kColumns;
   const int64_t begin = place.part * shape.part_depth, end = min(begin + shape.part_depth, shape.depth);

@@ -102,6 +102,7 @@ __device__ inline int window_behind(const CudaUpdateWindow* windows, int n, int6
 // Each block takes `run` elements. Windows begin on borders of vectors.
 template <class Rule>
 __global__ void __launch_bounds__(kThreads) update_kernel(const CudaUpdate* call, Block block, int64_t run) {
+  begin_kernel();
   constexpr int kLanes = Vector<float>::kLanes;
   if (call->skip != 0) return;
   const auto* const windows = reinterpret_cast<const CudaUpdateWindow*>(call + 1);

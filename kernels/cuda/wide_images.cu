@@ -38,6 +38,7 @@ __device__ __attribute__((noinline)) double scale_of(const PoolParams& p, const 
 }
 
 __global__ void __launch_bounds__(kThreads) pool_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   const auto& p = call.as<PoolParams>();
   const View &x = call.in[0], &y = call.out[0], &argmax = call.out[1];
   for_each_thread(call, [&](int64_t e) {
@@ -69,6 +70,7 @@ __device__ double pnorm_slope(double x, double y, double p) {
 }
 
 __global__ void __launch_bounds__(kThreads) pool_grad_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   const auto& p = call.as<PoolParams>();
   const View &dy = call.in[0], &x = call.in[1], &y = call.in[2], &dx = call.out[0];  // of max x is argmax
   for_each_thread(call, [&](int64_t e) {
@@ -108,6 +110,7 @@ __device__ __attribute__((noinline)) double denominator(const LrnParams& p, cons
 }
 
 __global__ void __launch_bounds__(kThreads) lrn_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   const auto& p = call.as<LrnParams>();
   const int64_t channels = call.out[0].dims[1];
   for_each_thread(call, [&](int64_t e) {
@@ -118,6 +121,7 @@ __global__ void __launch_bounds__(kThreads) lrn_wide(const __grid_constant__ Wid
 }
 
 __global__ void __launch_bounds__(kThreads) lrn_grad_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   const auto& p = call.as<LrnParams>();
   const int64_t channels = call.out[0].dims[1];
   for_each_thread(call, [&](int64_t e) {

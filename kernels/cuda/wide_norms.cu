@@ -22,6 +22,7 @@ __device__ int64_t count_of(const View& view, int without) {
 }
 
 __global__ void __launch_bounds__(kThreads) batch_norm_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   const auto& p = call.as<BatchNormParams>();
   const int64_t c = blockIdx.x, n = count_of(call.in[0], 1);
   const Channel x{call.in[0], c}, residual{call.in[3], c}, y{call.out[0], c};
@@ -42,6 +43,7 @@ __global__ void __launch_bounds__(kThreads) batch_norm_wide(const __grid_constan
 }
 
 __global__ void __launch_bounds__(kThreads) batch_norm_grad_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   const auto& p = call.as<BatchNormParams>();
   const int64_t c = blockIdx.x, n = count_of(call.in[1], 1);
   const Channel dy{call.in[0], c}, x{call.in[1], c}, y{call.in[2], c}, dx{call.out[0], c}, dresidual{call.out[3], c};
@@ -80,6 +82,7 @@ struct Row {
 };
 
 __global__ void __launch_bounds__(kThreads) layer_norm_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   const int axis = call.in[0].rank - 1;
   const int64_t row = blockIdx.x, n = call.in[0].dims[axis];
   const Row x(call.in[0], axis, row), y(call.out[0], axis, row);
@@ -95,6 +98,7 @@ __global__ void __launch_bounds__(kThreads) layer_norm_wide(const __grid_constan
 }
 
 __global__ void __launch_bounds__(kThreads) layer_norm_grad_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   const int axis = call.in[1].rank - 1;
   const int64_t row = blockIdx.x, n = call.in[1].dims[axis];
   const Row dy(call.in[0], axis, row), x(call.in[1], axis, row), dx(call.out[0], axis, row);
@@ -110,6 +114,7 @@ __global__ void __launch_bounds__(kThreads) layer_norm_grad_wide(const __grid_co
 
 // A warp for each column.
 __global__ void __launch_bounds__(kThreads) layer_norm_grad_params_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   const int axis = call.in[1].rank - 1;
   const int64_t column = blockIdx.x;
   double scale = 0, shift = 0;
@@ -141,8 +146,14 @@ __device__ void softmax_row(const WideCall& call, bool logarithm) {
   for_each_of_warp(n, [&](int64_t i) { y[i] = logarithm ? x[i] - total : wide_exp(x[i] - total); });
 }
 
-__global__ void __launch_bounds__(kThreads) softmax_wide(const __grid_constant__ WideCall call) { softmax_row(call, false); }
-__global__ void __launch_bounds__(kThreads) log_softmax_wide(const __grid_constant__ WideCall call) { softmax_row(call, true); }
+__global__ void __launch_bounds__(kThreads) softmax_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
+  softmax_row(call, false);
+}
+__global__ void __launch_bounds__(kThreads) log_softmax_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
+  softmax_row(call, true);
+}
 
 // q of the op's contract; NaN for a class that there is not.
 struct Target {
@@ -163,6 +174,7 @@ struct Target {
 };
 
 __global__ void __launch_bounds__(kThreads) cross_entropy_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   const Row x(call.in[0], 1, blockIdx.x);
   const Target target(call, blockIdx.x);
   const double total = log_sum_exp(x, target.classes);
@@ -173,6 +185,7 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_wide(const __grid_cons
 }
 
 __global__ void __launch_bounds__(kThreads) cross_entropy_grad_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   const Row x(call.in[0], 1, blockIdx.x), dx(call.out[0], 1, blockIdx.x);
   const Target target(call, blockIdx.x);
   const double total = log_sum_exp(x, target.classes);

@@ -21,6 +21,7 @@ __device__ int64_t batch_place(const View& view, const View& result, int64_t i) 
 }
 
 __global__ void __launch_bounds__(kThreads) matmul_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   const auto& p = call.as<MatmulParams>();
   const View &a = call.in[0], &b = call.in[1], &c = call.out[0];
   const int a_depth = a.rank - (p.transpose_a ? 2 : 1), b_depth = b.rank - (p.transpose_b ? 1 : 2);
@@ -49,6 +50,7 @@ __device__ int64_t row_place(const View& view, int64_t row, int64_t column) {
 }
 
 __global__ void __launch_bounds__(kThreads) linear_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   const View &x = call.in[0], &w = call.in[1], &y = call.out[0], &z = call.out[1];
   for_each_thread(call, [&](int64_t i) {
     const int64_t columns = y.dims[y.rank - 1], row = i / columns, column = i % columns, from = row_place(x, row, 0);
@@ -66,6 +68,7 @@ __global__ void __launch_bounds__(kThreads) linear_wide(const __grid_constant__ 
 }
 
 __global__ void __launch_bounds__(kThreads) linear_grad_input_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   const View &dz = call.in[0], &w = call.in[1], &kept = call.in[2], &dx = call.out[0];
   for_each_thread(call, [&](int64_t i) {
     const int64_t columns = dx.dims[dx.rank - 1], row = i / columns, column = i % columns;
@@ -84,6 +87,7 @@ __global__ void __launch_bounds__(kThreads) linear_grad_input_wide(const __grid_
 
 // The weights, then the biases.
 __global__ void __launch_bounds__(kThreads) linear_grad_weight_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   const View &dz = call.in[0], &x = call.in[1], &dw = call.out[0], &db = call.out[1];
   const int64_t inputs = dw.dims[1], n = blockIdx.x / inputs, k = blockIdx.x % inputs;
   const bool bias = n >= dw.dims[0];
@@ -151,8 +155,14 @@ __device__ void conv_forward(const WideCall& call) {
   });
 }
 
-__global__ void __launch_bounds__(kThreads) conv_wide(const __grid_constant__ WideCall call) { conv_forward<false>(call); }
-__global__ void __launch_bounds__(kThreads) conv_pool_wide(const __grid_constant__ WideCall call) { conv_forward<true>(call); }
+__global__ void __launch_bounds__(kThreads) conv_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
+  conv_forward<false>(call);
+}
+__global__ void __launch_bounds__(kThreads) conv_pool_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
+  conv_forward<true>(call);
+}
 
 // The gradient of the convolution's own result at (n, o, i, j), of which only the largest of a window has one.
 template <bool kPooled>
@@ -190,8 +200,12 @@ __device__ void conv_grad_input(const WideCall& call) {
   });
 }
 
-__global__ void __launch_bounds__(kThreads) conv_grad_input_wide(const __grid_constant__ WideCall call) { conv_grad_input<false>(call); }
+__global__ void __launch_bounds__(kThreads) conv_grad_input_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
+  conv_grad_input<false>(call);
+}
 __global__ void __launch_bounds__(kThreads) conv_pool_grad_input_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   conv_grad_input<true>(call);
 }
 
@@ -215,12 +229,17 @@ __device__ void conv_grad_weight(const WideCall& call) {
   if (threadIdx.x == 0) wide_put(dw, image_place(dw, weight.n, weight.c, weight.row, weight.column), sum, call.accumulate);
 }
 
-__global__ void __launch_bounds__(kThreads) conv_grad_weight_wide(const __grid_constant__ WideCall call) { conv_grad_weight<false>(call); }
+__global__ void __launch_bounds__(kThreads) conv_grad_weight_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
+  conv_grad_weight<false>(call);
+}
 __global__ void __launch_bounds__(kThreads) conv_pool_grad_weight_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   conv_grad_weight<true>(call);
 }
 
 __global__ void __launch_bounds__(kThreads) conv_pool_grad_bias_wide(const __grid_constant__ WideCall call) {
+  begin_kernel();
   const View &dy = call.in[0], &y = call.in[1];
   const int64_t o = blockIdx.x, pixels = dy.dims[2] * dy.dims[3];
   double sum = 0;

@@ -38,6 +38,7 @@ __device__ void update_by_rule(const UpdateParams& params, const WideUpdate& cal
 }
 
 __global__ void __launch_bounds__(kThreads) update_wide(const CudaUpdate* update, const __grid_constant__ WideUpdate call) {
+  begin_kernel();
   if (update->skip != 0) return;
   const auto* const windows = reinterpret_cast<const CudaUpdateWindow*>(update + 1);
   int window = 0;

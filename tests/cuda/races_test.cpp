@@ -32,6 +32,7 @@ enum class Barrier { none, warp, block };
 
 // Each thread reads what the one `distance` before it wrote.
 __global__ void shift_kernel(int* out, int distance, Barrier barrier) {
+  begin_kernel();
   const int self = static_cast<int>(threadIdx.x);
   room()[self] = self;
   if (barrier == Barrier::block) __syncthreads();
@@ -40,16 +41,23 @@ __global__ void shift_kernel(int* out, int distance, Barrier barrier) {
   out[self] = room()[max(self - distance, 0)];
 }
 
-__global__ void one_place_kernel(int* out, int each) { *out = 1 + each * static_cast<int>(blockIdx.x); }
+__global__ void one_place_kernel(int* out, int each) {
+  begin_kernel();
+  *out = 1 + each * static_cast<int>(blockIdx.x);
+}
 
 __global__ void sum_kernel(int* parts, int* sum, uint32_t* counter, bool past_the_cache) {
+  begin_kernel();
   if (threadIdx.x == 0) parts[blockIdx.x] = 1;
   if (!last_to_finish(counter, gridDim.x) || threadIdx.x != 0) return;
   *sum = 0;
   for (unsigned part = 0; part < gridDim.x; ++part) *sum += past_the_cache ? __ldcg(parts + part) : parts[part];
 }
 
-__global__ void border_kernel(std::byte* out, int offset) { *reinterpret_cast<float*>(out + offset) = 1; }
+__global__ void border_kernel(std::byte* out, int offset) {
+  begin_kernel();
+  *reinterpret_cast<float*>(out + offset) = 1;
+}
 
 // All that is unordered now is so for that reason, and there is some where a reason is given.
 void expect_races(const char* why) {

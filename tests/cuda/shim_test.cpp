@@ -18,8 +18,14 @@ __device__ void reverse(const int* in, int* out, bool with_barrier) {
   out[threadIdx.x] = room[blockDim.x - 1 - threadIdx.x];
 }
 
-__global__ void reverse_with_barrier(const int* in, int* out) { reverse(in, out, true); }
-__global__ void reverse_without_barrier(const int* in, int* out) { reverse(in, out, false); }
+__global__ void reverse_with_barrier(const int* in, int* out) {
+  begin_kernel();
+  reverse(in, out, true);
+}
+__global__ void reverse_without_barrier(const int* in, int* out) {
+  begin_kernel();
+  reverse(in, out, false);
+}
 
 // By order.
 std::vector<std::vector<int>> run_in_all_orders(void (*kernel)(const int*, int*)) {
@@ -52,6 +58,7 @@ TEST(Shim, OrdersDisagreeWhereABarrierIsMissing) {
 
 // What a block leaves in shared memory is gone when the next one begins, and what was never written is no zero.
 __global__ void shared_kernel(const int*, int* out) {
+  begin_kernel();
   __shared__ int room[2];
   if (threadIdx.x == 0) out[blockIdx.x] = room[0], room[0] = 0;
 }
@@ -66,6 +73,7 @@ TEST(Shim, SharedMemoryBeginsAsRubbish) {
 }
 
 __global__ void warp_kernel(const int* in, int* out) {
+  begin_kernel();
   const int value = in[threadIdx.x];
   const unsigned odd = __ballot_sync(kAllLanes, value % 2);
   const int left = __shfl_up_sync(kAllLanes, value, 3);
@@ -83,15 +91,26 @@ TEST(Shim, WarpsExchangeValues) {
     }
 }
 
-__global__ void copy_one_beside(const int* in, int* out) { out[threadIdx.x] = in[threadIdx.x + 1]; }
-__global__ void write_before(const int*, int* out) { out[static_cast<int>(threadIdx.x) - 1] = 0; }
+__global__ void copy_one_beside(const int* in, int* out) {
+  begin_kernel();
+  out[threadIdx.x] = in[threadIdx.x + 1];
+}
+__global__ void write_before(const int*, int* out) {
+  begin_kernel();
+  out[static_cast<int>(threadIdx.x) - 1] = 0;
+}
 __global__ void end_before_others(const int*, int*) {
+  begin_kernel();
   if (threadIdx.x < 64) __syncthreads();
 }
 __global__ void half_a_warp(const int*, int*) {
+  begin_kernel();
   if (threadIdx.x % kWarp < 16) __ballot_sync(kAllLanes, 1);
 }
-__global__ void wrong_mask(const int*, int*) { __ballot_sync(0xffffu, 1); }
+__global__ void wrong_mask(const int*, int*) {
+  begin_kernel();
+  __ballot_sync(0xffffu, 1);
+}
 
 TEST(ShimDeathTest, WhoTouchesWhatItMustNotIsNamed) {
   testing::GTEST_FLAG(death_test_style) = "fast";

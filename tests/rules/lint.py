@@ -5,6 +5,7 @@
     luacheck      no warnings in Lua files
     includes      includes go only to the left: kernels <- src <- cluster <- lua <- repl; own header first; a library only where DESIGN allows it
     headers       every header compiles alone
+    kernels       every __global__ function of kernels/cuda begins with begin_kernel(); (overlap.cuh says why), and none reads ahead of it
     names         no `-march=native`, no `catch (...)` in lua/, no `new`/`delete` of our own
 
 Prints one line per finding and at the end `N passed, N failed, N skipped` (one check = one rule on one file).
@@ -117,6 +118,28 @@ def name_problems(file, text):
         yield ": a header needs #pragma once"
 
 
+def end_of_parentheses(text, begin):
+    depth = 0
+    for at in range(text.index("(", begin), len(text)):
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        if depth == 0:
+            return at + 1
+    return len(text)
+
+
+def kernel_problems(text):
+    text = "\n".join(line for _, line in code_lines(text))
+    number_of = lambda at: text.count("\n", 0, at) + 1
+    for kernel in re.finditer(r"\b__global__\b", text):
+        at = kernel.end()
+        if bounds := re.compile(r"\s*void\s+__launch_bounds__\s*(?=\()").match(text, at):
+            at = end_of_parentheses(text, bounds.end())
+        if not re.compile(r"\s*\{\s*begin_kernel\(\);").match(text, end_of_parentheses(text, at)):
+            yield f":{number_of(kernel.start())}: a kernel begins with begin_kernel();"
+    for ahead in re.finditer(r"\b(__restrict__|__ldg)\b", text):
+        yield f":{number_of(ahead.start())}: {ahead[1]} may be read before begin_kernel() has waited"
+
+
 def compile_alone(header):
     own = next((o for p, o in HEADER_FLAGS if header.startswith(p)), [])
     command = ["g++", "-std=c++20", "-fsyntax-only", "-x", "c++", "-I.", "-Isrc/api", "-Ibuild/repl", "-include", header, *own, *LIBRARY_FLAGS, "/dev/null"]
@@ -191,6 +214,8 @@ def main():
         text = (ROOT / file).read_text()
         findings.check("includes", file, include_problems(file, text))
         findings.check("names", file, name_problems(file, text))
+    for file in tracked("kernels/cuda/*.cu", "kernels/cuda/*.cuh"):
+        findings.check("kernels", file, kernel_problems((ROOT / file).read_text()))
     for file in tracked("*meson.build"):
         findings.check("names", file, (f":{n}: -march=native (decision 13)" for n, line in
                                        enumerate((ROOT / file).read_text().splitlines(), 1)

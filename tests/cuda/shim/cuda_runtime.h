@@ -55,6 +55,9 @@ void wait_for_block(const Barrier& barrier);
 // Waits until all lanes of the mask have given their value; those of all lanes are returned.
 const uint64_t* exchange(unsigned mask, uint64_t value, const char* operation);
 int lane();
+// The thread that runs waits for the kernels before its own. Whoever ends without it, in any launch, ends the test.
+void wait_for_earlier();
+bool has_waited();
 
 template <class T>
 uint64_t bits_of(T value) {
@@ -138,6 +141,9 @@ inline unsigned atomicInc(unsigned* to, unsigned highest) {
   *to = before >= highest ? 0 : before + 1;
   return before;
 }
+
+inline void cudaTriggerProgrammaticLaunchCompletion() {}
+inline void cudaGridDependencySynchronize() { shim::wait_for_earlier(); }
 
 inline void __threadfence() {}
 template <class T>

@@ -2,7 +2,7 @@
 // and these, which stand in the place of the sanitizer's library, compare it with those before. Two threads of a block touch the same byte
 // between two barriers, or two blocks of a launch do, and one of them writes something else: that is told, in whatever order the shim ran
 // them. Exchanges of lanes order nothing, as for compute-sanitizer's racecheck; atomics and __ldcg are the device's own affair and not looked
-// at. An access that is not on its border is told too: a GPU does not take it.
+// at. An access that is not on its border is told too: a GPU does not take it. So is one before begin_kernel.
 #include <cuda_runtime.h>
 #include <sys/mman.h>
 
@@ -100,6 +100,7 @@ void touch(const void* address, size_t bytes, bool writes, bool on_border, uintp
   const Region* const region = region_of(at);
   if (region == nullptr) return;
   Touch self{launch, blockIdx.x, meeting, warp_meetings[threadIdx.x / kWarp], threadIdx.x, false, false, false, code};
+  if (!has_waited()) tell("before the kernels before it have ended", self, self);
   if (on_border && at % bytes != 0) tell("not on its border", self, self);
   for (Byte* byte = region->bytes + (at - region->begin); byte != region->bytes + std::min(at + bytes, region->end) - region->begin;
        ++byte) {

@@ -37,6 +37,7 @@ enum class State : uint8_t { ready, at_barrier, at_exchange, done };
 struct Thread {
   State state = State::ready;
   Fiber* fiber = nullptr;  // null: not begun
+  bool waited = false;     // for the kernels before
   unsigned exchanges = 0;
 };
 
@@ -67,6 +68,7 @@ struct Block {
 void fiber_main() {
   for (;;) {  // a fiber whose thread is done takes another
     (*block.body)();
+    if (!block.thread[block.self].waited) fail("it did not wait for the kernels before its own (begin_kernel)");
     block.thread[block.self].state = State::done;
     Fiber* const self = block.thread[block.self].fiber;
     block.idle.push_back(self);
@@ -158,6 +160,9 @@ void leave_out(const std::string& name) {
   for (const auto& [known, instances] : reached)
     for (Barrier* barrier : instances) barrier->left_out = known == name;
 }
+
+void wait_for_earlier() { block.thread[block.self].waited = true; }
+bool has_waited() { return block.thread[block.self].waited; }
 
 int lane() { return static_cast<int>(block.self % kWarp); }
 
