@@ -1,6 +1,6 @@
-// Element-wise programs, interpreted: each instruction for several elements at a time, so that decoding it costs little beside the memory that
-// the call reads and writes once. Compiled programs (fused_nvrtc) keep their values in registers; here they are in local memory, which stays
-// in the first cache. This one serves where NVRTC is absent, and any dtypes and strides.
+// Element-wise programs, interpreted: each instruction for 8 bytes of elements at a time. Compiled programs (fused_nvrtc) keep their values in
+// registers; here they are in local memory, which stays in the first cache. A driver sets that aside for every thread that the GPU could hold
+// at once, 1 MiB for each multiprocessor where a thread has 512 bytes. This one serves where NVRTC is absent, and any dtypes and strides.
 #include "kernels/cuda/fused.cuh"
 
 #include "kernels/cuda/device.cuh"
@@ -10,7 +10,7 @@
 namespace perigee {
 namespace {
 
-constexpr int kItems = 4;
+constexpr int kMostLocal = 512;  // bytes of a thread
 
 // The element's place in each dimension of the walk.
 __device__ void position_of(const Walk<kProgramOperands>& walk, int64_t i, int64_t* position) {
@@ -33,6 +33,7 @@ __device__ int64_t offset_in(const Walk<kProgramOperands>& walk, int operand, co
 template <class T>
 __global__ void __launch_bounds__(kThreads) program_kernel(ElementwiseProgram program) {
   begin_kernel();
+  constexpr int kItems = 8 / sizeof(T);
   const FusedParams& params = program.params;
   T value[kFusedRegisters][kItems];
   for (int c = 0; c < params.n_constants; ++c)
@@ -40,6 +41,7 @@ __global__ void __launch_bounds__(kThreads) program_kernel(ElementwiseProgram pr
   const int64_t threads = threads_of_grid(), n = program.walk.n;
   for (int64_t first = thread_of_grid(); first < n; first += kItems * threads) {
     int64_t position[kItems][kMaxRank];
+    static_assert(sizeof value + sizeof position <= kMostLocal);
     for (int k = 0; k < kItems; ++k) {
       const int64_t i = first + k * threads;
       position_of(program.walk, i < n ? i : first, position[k]);  // in place, no other element is this thread's to read
@@ -87,8 +89,10 @@ ElementwiseProgram elementwise_program(const KernelCall& call, const FusedParams
 }
 
 void run_program(Launches& on, const ElementwiseProgram& program, Dtype computing) {
-  const int64_t blocks = blocks_for(ceil_divide(program.walk.n, kItems));
-  with_computing_type(computing, [&](auto zero) { on.launch(program_kernel<decltype(zero)>, blocks, kThreads, program); });
+  with_computing_type(computing, [&](auto zero) {
+    const int64_t blocks = blocks_for(ceil_divide(program.walk.n * static_cast<int64_t>(sizeof zero), 8));
+    on.launch(program_kernel<decltype(zero)>, blocks, kThreads, program);
+  });
 }
 
 extern const KernelList kernels_cuda_fused;
