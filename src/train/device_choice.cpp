@@ -45,14 +45,14 @@ std::vector<int> of_machine() {
   return devices;
 }
 
-// Those of worker number `worker` among so many a worker.
-std::vector<int> share_of(const std::vector<int>& devices, int worker, int gpus, const std::string& where) {
+// Those of worker number `worker` among so many a worker; more than there are only "devices" can ask for, however the device is named.
+std::vector<int> share_of(const std::vector<int>& devices, int worker, int gpus) {
   const auto each = static_cast<size_t>(std::max(1, gpus));
   if (devices.empty()) return {0};  // there is none: whoever wants it hears that
   if (each > devices.size())
-    throw Error(ErrorKind::usage, {.where = where,
+    throw Error(ErrorKind::usage, {.where = "devices",
                                    .what = "a worker is to train on more GPUs than there are",
-                                   .got = "devices = " + std::to_string(gpus),
+                                   .got = std::to_string(gpus),
                                    .expected = "at most " + std::to_string(devices.size()),
                                    .hint = "`perigee doctor` lists the GPUs of this machine"});
   const size_t first = static_cast<size_t>(worker) % (devices.size() / each) * each;
@@ -98,10 +98,10 @@ void choose_device(const std::string& device, const std::string& where, int work
   if (device == "cpu") return choose(Backend::cpu);
   if (device == "ref") return choose(Backend::ref);
   if (device == "auto" && Gpu::count(&why) == 0) return choose(Backend::cpu);
-  if (device == "auto" || device == "cuda") return choose(Backend::cuda, share_of(of_machine(), worker, gpus, where));
+  if (device == "auto" || device == "cuda") return choose(Backend::cuda, share_of(of_machine(), worker, gpus));
   if (device.starts_with(kCuda))
     if (const std::vector<int> devices = listed(std::string_view(device).substr(kCuda.size())); !devices.empty())
-      return choose(Backend::cuda, share_of(devices, worker, gpus, where));
+      return choose(Backend::cuda, share_of(devices, worker, gpus));
   throw Error(ErrorKind::usage, {where, "there is no such device", "'" + device + "'", kKnown,
                                  nearest_hint(device, {"cpu", "ref", "auto", "cuda", "cuda:0", "check:cpu,ref", "check:cuda,ref"})});
 }

@@ -167,7 +167,10 @@ def gpus_train_together(job):
     without = {**four, "PERIGEE_CUDA_LIBRARIES": "", "LD_LIBRARY_PATH": ""}  # Meson's leads to the fakes
     told = perigee("train", job, "--device", "cuda:0,1", *plain, "--out", "no_nccl", **without)
     has(told, "batch 16, cuda:0, cuda:1", "cuda:0,1", "copies between the GPUs: NCCL")
-    has(perigee("train", job, "--set", "devices=3", expect=2, PERIGEE_SHIM_DEVICES="2"), "more GPUs than there are", "devices = 3", "at most 2")
+    too_many = perigee("train", job, "--set", "devices=3", expect=2, PERIGEE_SHIM_DEVICES="2")
+    has(too_many, "devices: a worker is to train on more GPUs than there are", "at most 2")
+    has(perigee("train", job, "--set", "device=cuda:x", expect=2), job + ": device: there is no such device", "'cuda:x'")
+    has(perigee("train", job, "--device", "cuda:x", expect=2), "--device: there is no such device", "'cuda:x'")
     has(perigee("train", job, "--device", "cuda:0-2", "--workers", "2", expect=2, **four), "shared out evenly", "2 workers, 3 GPUs")
     hidden = perigee("train", job, "--device", "cuda:0,7", expect=2, CUDA_VISIBLE_DEVICES="2,7,8,9", **four)
     has(hidden, "there is no such device", "cuda:7", "CUDA_VISIBLE_DEVICES=2,7,8,9 hides the others")

@@ -30,7 +30,7 @@ TEST(DeviceChoice, ReadsWhatAUserWrites) {
   EXPECT_EQ(choice("cuda:0-2,5", 3).devices, Devices{5});
   EXPECT_EQ(choice("cuda", 1, 2).devices, (Devices{2, 3}));
   EXPECT_EQ(choice("auto", 2, 2).devices, (Devices{0, 1}));  // more workers than there are GPUs for
-  expect_parts(error_of([&] { choice("cuda", 0, 5); }), {"more GPUs than there are", "devices = 5", "at most 4"});
+  expect_parts(error_of([&] { choice("cuda", 0, 5); }), {"devices: a worker is to train on more GPUs than there are", "5", "at most 4"});
   EXPECT_EQ(choice("cuda", 6).devices, std::vector<int>{2});
   const Environment old("PERIGEE_SHIM_DRIVER", "old");
   EXPECT_EQ(choice("auto").backend, Backend::cpu);
