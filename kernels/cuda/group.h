@@ -29,7 +29,7 @@ struct CudaGroups {
   // Makes what is queued end wherever it stands; then only close() is allowed.
   void (*abort)(void* group) = nullptr;
   const char* (*failed)(void* group) = nullptr;  // beside what a call said: a link that broke
-  // One call for all sums, so that they travel together; streams[i] is GPU i's.
+  // One call for all sums, so that they travel together; streams[i] is GPU i's. The first of so many elements makes links, and has as long.
   const char* (*sum)(void* group, const CudaGroupSum* sums, int count, void* const* streams) = nullptr;
 };
 

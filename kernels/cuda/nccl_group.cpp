@@ -1,8 +1,9 @@
 // NCCL as far as it is needed: one communicator for each GPU of this process, made together. Its functions are declared here as nccl.h has
 // them (cuda_toolkit_test compares), so that no header is needed to build.
-#include <array>
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -57,31 +58,29 @@ const Nccl& nccl() {
 struct Group {
   std::vector<void*> communicators;
   bool aborted = false;
+  std::vector<int64_t> met;  // elements of the calls that came to their end before
 };
 
-// A call of each communicator, or, without one, what makes them.
+// What is called, and what that works on, which it keeps.
 struct Call {
+  std::function<int(Call&)> work;
   std::vector<void*> communicators;
-  std::vector<int> devices;
-  int (*each)(void*) = nullptr;
   int status = kNcclSuccess;
   std::atomic<bool> done{false};
-
-  void run() {
-    if (each == nullptr) status = nccl().CommInitAll(communicators.data(), static_cast<int>(devices.size()), devices.data());
-    else
-      for (void* communicator : communicators) each(communicator);
-    done = true;
-  }
 };
 
-// NCCL may wait for ever, for a driver or a link, and nothing ends that: it does so on a thread that is left behind then. False: it is.
-bool ends_in_time(const std::shared_ptr<Call>& call) {
-  std::thread([call] { call->run(); }).detach();
+// NCCL may wait for ever, for a driver or a link, and nothing ends that: it does so on a thread that is left behind then. Null: it is.
+std::shared_ptr<Call> ends_in_time(std::vector<void*> communicators, std::function<int(Call&)> work) {
+  const auto call = std::make_shared<Call>();
+  call->communicators = std::move(communicators), call->work = std::move(work);
+  std::thread([call] {
+    call->status = call->work(*call);
+    call->done = true;
+  }).detach();
   const auto begin = std::chrono::steady_clock::now();
   while (!call->done && std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(cuda_patience_s()))
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return call->done;
+  return call->done ? call : nullptr;
 }
 
 constexpr const char* kNoEnd = "it came to no end in PERIGEE_CUDA_TIMEOUT seconds";
@@ -106,10 +105,11 @@ bool can_be_captured() {
 }
 
 const char* open(const int* devices, int count, void** group) {
-  const auto call = std::make_shared<Call>();
-  call->communicators.resize(static_cast<size_t>(count));
-  call->devices.assign(devices, devices + count);
-  if (!ends_in_time(call)) return kNoEnd;
+  const auto call =
+      ends_in_time(std::vector<void*>(static_cast<size_t>(count)), [of = std::vector<int>(devices, devices + count)](Call& own) {
+        return nccl().CommInitAll(own.communicators.data(), static_cast<int>(of.size()), of.data());
+      });
+  if (!call) return kNoEnd;
   if (call->status != kNcclSuccess) return said(call->status);
   auto made = std::make_unique<Group>();
   made->communicators = call->communicators;
@@ -120,9 +120,10 @@ const char* open(const int* devices, int count, void** group) {
 Group& group_of(void* group) { return *static_cast<Group*>(group); }
 
 bool end_each(const Group& group, int (*end)(void*)) {
-  const auto call = std::make_shared<Call>();
-  call->communicators = group.communicators, call->each = end;
-  return ends_in_time(call);
+  return ends_in_time(group.communicators, [end](Call& own) {
+           for (void* communicator : own.communicators) end(communicator);
+           return kNcclSuccess;
+         }) != nullptr;
 }
 
 const char* close(void* group) {
@@ -147,15 +148,34 @@ const char* failed(void* group) {
 
 int type_of(Dtype dtype) { return dtype == Dtype::f64 ? kNcclFloat64 : dtype == Dtype::i64 ? kNcclInt64 : kNcclFloat32; }
 
-const char* sum(void* group, const CudaGroupSum* sums, int count, void* const* streams) {
-  const std::vector<void*>& communicators = group_of(group).communicators;
+int queue_sums(const std::vector<void*>& communicators, const CudaGroupSum* sums, int count, void* const* streams) {
   int status = nccl().GroupStart();
   for (int s = 0; s < count; ++s)
     for (size_t i = 0; i < communicators.size() && status == kNcclSuccess; ++i)
       status = nccl().AllReduce(sums[s].at[i], sums[s].at[i], static_cast<size_t>(sums[s].elements), type_of(sums[s].dtype),
                                 sums[s].dtype == Dtype::i64 ? kNcclMax : kNcclSum, communicators[i], streams[i]);
   const int ended = nccl().GroupEnd();
-  return said(status != kNcclSuccess ? status : ended);
+  return status != kNcclSuccess ? status : ended;
+}
+
+// Links are made by the first sums that need them.
+const char* sum(void* group, const CudaGroupSum* sums, int count, void* const* streams) {
+  Group& of = group_of(group);
+  int64_t elements = 0;
+  for (int s = 0; s < count; ++s) elements += sums[s].elements;
+  if (std::find(of.met.begin(), of.met.end(), elements) != of.met.end()) return said(queue_sums(of.communicators, sums, count, streams));
+  const size_t ranks = of.communicators.size();
+  std::vector<void*> buffers;
+  for (int s = 0; s < count; ++s) buffers.insert(buffers.end(), sums[s].at, sums[s].at + ranks);
+  const auto call = ends_in_time(of.communicators, [ranks, buffers, queued = std::vector<CudaGroupSum>(sums, sums + count),
+                                                    on = std::vector<void*>(streams, streams + ranks)](Call& own) mutable {
+    for (size_t s = 0; s < queued.size(); ++s) queued[s].at = &buffers[s * ranks];
+    return queue_sums(own.communicators, queued.data(), static_cast<int>(queued.size()), on.data());
+  });
+  of.aborted = of.aborted || !call;  // what hangs in it cannot be ended either
+  if (!call) return kNoEnd;
+  of.met.push_back(elements);
+  return said(call->status);
 }
 
 }  // namespace

@@ -44,6 +44,20 @@ TEST(TeamWaits, NcclThatNeverEndsIsLeftBehind) {
   EXPECT_EQ(again.step().step, 1);
 }
 
+// The first sum makes the links: on GPUs that cannot reach each other it may come to no end. Of what is left behind nothing is waited for again.
+TEST(TeamWaits, ASumThatNeverBeginsEndsTheTraining) {
+  const Environment two("PERIGEE_SHIM_DEVICES", "2"), patience("PERIGEE_CUDA_TIMEOUT", "1");
+  Warnings warnings;
+  {
+    const Environment fault("FAKE_NCCL_FAULT", "sum");
+    const std::string text = error_of([] { Trainer(lenet_job(), team_of(2)).step(); });
+    expect_parts(text, {"NCCL 2.28.7", "could not add up", "it came to no end in PERIGEE_CUDA_TIMEOUT seconds"});
+  }
+  EXPECT_EQ(warnings.text, "");
+  Trainer again(lenet_job(), team_of(2));
+  EXPECT_EQ(again.step().step, 1);
+}
+
 struct Sink final : GradientSink {
   void on_bucket(size_t) override {}
 };

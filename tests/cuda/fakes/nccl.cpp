@@ -21,7 +21,7 @@ namespace {
 constexpr int kInvalidArgument = 4, kInvalidUsage = 5, kRemoteError = 6;
 const FakeNcclHooks* hooks = nullptr;
 std::string last_error;
-int group_depth = 0;
+thread_local int group_depth = 0;
 
 struct Clique {
   void* meeting = nullptr;
@@ -39,7 +39,7 @@ struct Call {
   Communicator* communicator;
   void* stream;
 };
-std::vector<Call> grouped;
+thread_local std::vector<Call> grouped;
 
 int refuse(int status, const char* why) { return last_error = why, status; }
 
@@ -57,7 +57,7 @@ void all_reduce(const std::vector<Call>& calls) {
 }
 
 // FAKE_NCCL_FAULT="hang:5": nothing comes of any sum after the fifth from now; "error:5": and the communicators say so.
-// "init" and "destroy": that call never comes back.
+// "init", "sum" and "destroy": that call never comes back.
 bool broken = false;
 void hang_if(const char* fault) {
   const char* const text = std::getenv("FAKE_NCCL_FAULT");
@@ -154,7 +154,10 @@ int ncclCommGetAsyncError(void*, int* status) {
 }
 
 int ncclGroupStart() { return ++group_depth, kNcclSuccess; }
-int ncclGroupEnd() { return --group_depth == 0 ? end_group() : kNcclSuccess; }
+int ncclGroupEnd() {
+  hang_if("sum");
+  return --group_depth == 0 ? end_group() : kNcclSuccess;
+}
 
 int ncclAllReduce(const void* in, void* out, size_t count, int type, int op, void* communicator, void* stream) {
   auto* const own = static_cast<Communicator*>(communicator);
