@@ -45,6 +45,10 @@ void pooled_convolutions(Cases& cases) {
   cases.add("conv2d_pool_grad_input", {real(y), real(y), place, real(w)}, "{" + pool + "," + sizes("input_size", 4 + kh, 6 + kw) + "}");
   cases.add("conv2d_pool_grad_weight", {real(y), real(y), place, real(x)}, "{" + pool + "," + sizes("kernel_size", kh, kw) + "}");
   cases.add("conv2d_pool_grad_bias", {real(y), real(y)}, "{" + pool + "}");
+  // Stride 1 and windows of 2 x 2, with a row or a column over.
+  const std::string halved = sizes("pool", 2, 2) + R"(,"activation":"relu",)";
+  cases.add("conv2d_pool", {real({n, c, 7, 8}), real({o, c, 3, 3}), real({o})}, "{" + halved + R"("padding":[1,0,0,1]})");
+  cases.add("conv2d_pool", {real({n, c, 9, 10}), real({o, c, 3, 5})}, "{" + halved + R"("padding":[0,1,2,1]})");
   // Groups, strides and borders: a convolution of 4 x 6 with windows of 2 x 2.
   const Shape grouped{n, 4, 6 + kh, 4 + kw}, halves{6, 2, kh, kw}, windows{n, 6, 2, 3};
   const std::string strided = R"({"groups":2,"stride":[2,1],"padding":[1,0,0,1],)" + sizes("pool", 2, 2);

@@ -1,0 +1,127 @@
+// The direct kernel of pooled convolutions beside the one of tiles: with one input channel both add up in the same order, so that they have
+// the same bits, of which of several equal numbers is the largest, of NaN, and wherever operands lie.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/registry.h"
+#include "kernels/ops/conv.h"
+#include "tests/cuda/shim_site.h"
+
+namespace perigee {
+namespace {
+
+const Kernel& kernel_of(std::string_view name) {
+  for (const KernelList& list : cuda_kernel_lists())
+    for (size_t i = 0; i < list.count; ++i)
+      if (std::string_view(list.first[i].op) == "conv2d_pool" && name == list.first[i].name) return list.first[i];
+  std::abort();
+}
+
+struct Geometry {
+  int64_t images, inputs, height, width, outputs, kernel_height, kernel_width;
+  ConvParams p = {.pool = {2, 2}};
+  bool bias = true;
+  int64_t apart = 0, beside = 0;  // elements between lines of the results, and before them; between pixels
+  int64_t rows() const { return (height + p.padding[0] + p.padding[1] - kernel_height + 1) / 2; }
+  int64_t columns() const { return (width + p.padding[2] + p.padding[3] - kernel_width + 1) / 2; }
+};
+
+View dense(Dtype dtype, int64_t n, int64_t c, int64_t h, int64_t w) {
+  return {.dtype = dtype, .rank = 4, .dims = {n, c, h, w}, .strides = {c * h * w, h * w, w, 1}};
+}
+View channels_last(Dtype dtype, const Geometry& g) {
+  const int64_t n = g.images, c = g.outputs, h = g.rows(), w = g.columns(), pixel = c + g.beside, line = w * pixel + g.apart;
+  return {.dtype = dtype, .rank = 4, .dims = {n, c, h, w}, .strides = {h * line, 1, line, pixel}};
+}
+
+struct Result {
+  std::vector<float> y;
+  std::vector<uint8_t> argmax;
+};
+
+Result run(const Kernel& kernel, const Geometry& g, std::vector<float> x, std::vector<float> w, std::vector<float> b) {
+  ShimSite site;
+  View in[3] = {dense(Dtype::f32, g.images, g.inputs, g.height, g.width),
+                dense(Dtype::f32, g.outputs, g.inputs, g.kernel_height, g.kernel_width),
+                {.dtype = Dtype::f32, .rank = 1, .dims = {g.outputs}, .strides = {1}}};
+  View out[2] = {channels_last(Dtype::f32, g), channels_last(Dtype::u8, g)};
+  const size_t elements = static_cast<size_t>(out[0].dims[0] * out[0].strides[0] + g.apart);
+  const shim::Array<float> image("x", x), weights("w", w), bias("b", b), y("y", std::vector<float>(elements, -7));
+  const shim::Array<uint8_t> argmax("argmax", std::vector<uint8_t>(elements, 77));
+  in[0].data = image.data(), in[1].data = weights.data(), in[2].data = g.bias ? bias.data() : nullptr;
+  out[0].data = y.data() + g.apart, out[1].data = argmax.data() + g.apart;
+  const StepInfo step;
+  const KernelCall call{.in = in, .out = out, .n_in = 3, .n_out = 2, .params = &g.p, .step = &step};
+  EXPECT_EQ(kernel.decline(call), nullptr);
+  site.run(kernel, call);
+  return {y.read(), argmax.read()};
+}
+
+void expect_the_bits_of_tiles(const Geometry& g, bool with_nan) {
+  std::mt19937 random(1);
+  std::uniform_int_distribution<int> draw(-2, 2);
+  const auto small = [&](int64_t n) {
+    std::vector<float> values(static_cast<size_t>(n));
+    for (float& value : values) value = static_cast<float>(draw(random));  // few numbers, so that many sums are equal
+    return values;
+  };
+  std::vector<float> x = small(g.images * g.inputs * g.height * g.width);
+  const std::vector<float> w = small(g.outputs * g.inputs * g.kernel_height * g.kernel_width), b = small(g.outputs);
+  if (with_nan)
+    for (size_t i = 0; i < x.size(); i += 61) x[i] = NAN;
+  const Result tiles = run(kernel_of("tiles"), g, x, w, b);
+  for (const shim::Order order : shim::kOrders) {
+    shim::set_order(order);
+    const Result direct = run(kernel_of("direct"), g, x, w, b);
+    EXPECT_EQ(std::memcmp(direct.y.data(), tiles.y.data(), tiles.y.size() * sizeof(float)), 0) << shim::name_of(order);
+    EXPECT_EQ(direct.argmax, tiles.argmax) << shim::name_of(order);
+  }
+}
+
+TEST(CudaConvPool, DirectHasTheBitsOfTiles) {
+  const ConvParams relu{.relu = 1, .pool = {2, 2}}, plain{.pool = {2, 2}}, padded{.padding = {1, 2, 0, 1}, .relu = 1, .pool = {2, 2}};
+  for (const bool with_nan : {false, true}) {
+    for (const Geometry& g : {Geometry{3, 1, 28, 28, 20, 5, 5, relu},             // LeNet's first
+                              Geometry{2, 1, 11, 13, 7, 3, 3, padded},            // no multiples of anything
+                              Geometry{1, 1, 8, 9, 35, 3, 5, plain},              // channels of two blocks
+                              Geometry{2, 1, 7, 9, 8, 5, 3, plain, false},        // without bias
+                              Geometry{1, 1, 6, 300, 20, 3, 3, relu},             // more of one row of windows than threads
+                              Geometry{2, 1, 12, 12, 8, 3, 3, relu, true, 1},     // results on no border
+                              Geometry{2, 1, 12, 12, 8, 3, 3, relu, true, 4},     // in fours, with gaps
+                              Geometry{2, 1, 12, 12, 7, 3, 3, relu, true, 4, 1},  // with a gap where a fourth channel would be
+                              Geometry{70, 1, 12, 62, 20, 3, 3, relu},            // strips of three rows of windows, of five
+                              Geometry{540, 1, 4, 4, 3, 3, 3, plain}}) {          // strips one behind the other in a block
+      SCOPED_TRACE(std::to_string(g.images) + " images of " + std::to_string(g.height) + " x " + std::to_string(g.width) + ", " +
+                   std::to_string(g.outputs) + " channels" + (with_nan ? ", NaN" : ""));
+      expect_the_bits_of_tiles(g, with_nan);
+    }
+  }
+}
+
+TEST(CudaConvPool, DirectDeclinesWhatItWasNotMadeFor) {
+  const auto why = [](const Geometry& g, Dtype dtype = Dtype::f32) {
+    View in[2] = {dense(dtype, g.images, g.inputs, g.height, g.width), dense(dtype, g.outputs, g.inputs, g.kernel_height, g.kernel_width)};
+    View out[2] = {channels_last(dtype, g), channels_last(Dtype::u8, g)};
+    for (View& view : in) view.data = &view;
+    const char* const reason = kernel_of("direct").decline({.in = in, .out = out, .n_in = 2, .n_out = 2, .params = &g.p});
+    return std::string(reason ? reason : "");
+  };
+  const ConvParams plain{.pool = {2, 2}};
+  EXPECT_EQ(why({1024, 1, 28, 28, 20, 5, 5, plain}), "");
+  EXPECT_EQ(why({128, 3, 224, 224, 64, 3, 3, plain}), "");
+  EXPECT_EQ(why({32, 1, 28, 28, 20, 5, 5, plain}, Dtype::bf16), "only f32");
+  EXPECT_EQ(why({32, 20, 12, 12, 50, 5, 5, plain}), "only up to 100 products for a sum");
+  EXPECT_EQ(why({32, 1, 28, 28, 20, 4, 4, plain}), "only with kernels three or five wide");
+  EXPECT_EQ(why({32, 1, 28, 28, 20, 5, 5, {.stride = {2, 1}, .pool = {2, 2}}}), "only in one group, at stride 1 and without dilation");
+  EXPECT_EQ(why({32, 1, 28, 28, 20, 5, 5, {.pool = {3, 2}}}), "only with windows of 2 x 2");
+  EXPECT_EQ(why({1, 1, 9, 2000, 20, 5, 5, plain}), "only where the rows of a window fit into shared memory");
+  EXPECT_EQ(why({60000, 1, 400, 100, 20, 5, 5, plain}), "only operands of less than 2^31 elements");
+}
+
+}  // namespace
+}  // namespace perigee
