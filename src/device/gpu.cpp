@@ -26,6 +26,25 @@ const CudaModule* module_of_machine(std::string* why) {
 // Codes of CUDA's runtime that say more than their message.
 constexpr int kOutOfMemory = 2, kFirstOfCaptures = 900, kLastOfCaptures = 908;
 
+// All that comes after fails in the same way.
+bool lost_to_kernel(int status) {
+  switch (status) {
+    case 700:  // illegal address
+    case 702:  // a launch took too long
+    case 709:  // the context is gone
+    case 710:  // assert
+    case 714:  // hardware stack
+    case 715:  // illegal instruction
+    case 716:  // misaligned
+    case 717:  // address space
+    case 718:  // program counter
+    case 719:  // launch failed
+    case 721:  // tensor memory
+      return true;
+    default: return false;
+  }
+}
+
 const char* hint_for(int status) {
   switch (status) {
     case 35:   // insufficient driver
@@ -52,20 +71,8 @@ const char* hint_for(int status) {
       return "the host's memory is pinned, or let go, twice";
     case kCudaTimeout:
       return "the GPU hangs, or needs longer: PERIGEE_CUDA_TIMEOUT says how many seconds are waited; this process can only end";
-    // All that comes after fails in the same way.
-    case 700:  // illegal address
-    case 702:  // a launch took too long
-    case 709:  // the context is gone
-    case 710:  // assert
-    case 714:  // hardware stack
-    case 715:  // illegal instruction
-    case 716:  // misaligned
-    case 717:  // address space
-    case 718:  // program counter
-    case 719:  // launch failed
-    case 721:  // tensor memory
-      return "the device is lost to this process; PERIGEE_CUDA_BLOCKING=1 runs op by op and names the one";
-    default: return "";
+    default:
+      return lost_to_kernel(status) ? "the device is lost to this process; PERIGEE_CUDA_BLOCKING=1 runs op by op and names the one" : "";
   }
 }
 
@@ -138,6 +145,11 @@ void Gpu::check(int status, const std::string& doing) const {
                                      .what = "the GPU could not " + doing,
                                      .got = module_->message(status),
                                      .hint = hint_for(status)});
+}
+
+bool Gpu::lost_to_kernel() const {
+  const int status = module_->wait_for_stream(queue_.stream);
+  return status == kCudaTimeout || perigee::lost_to_kernel(status);
 }
 
 void Gpu::check_queue(CudaQueue& queue, const std::string& what) {

@@ -123,6 +123,7 @@ class Gpu {
   // The same for what kernels queued; `what` names the op.
   void check_queue(const std::string& what) { check_queue(queue_, what); }
   void check_queue(CudaQueue& queue, const std::string& what);
+  bool lost_to_kernel() const;  // one of those that were queued faulted, or comes to no end
 
  private:
   friend class GpuMemory;

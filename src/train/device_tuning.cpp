@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -80,6 +81,8 @@ struct Way {
   int algorithm = 0;
 };
 
+std::string text_of(const Way& way) { return KernelChoice{way.kernel->name, way.algorithm}.text(); }
+
 class DeviceTuner {
  public:
   DeviceTuner(Gpu& gpu, PlanRun& run, const StepInfo* step, bool measure, Tuning& tuning)
@@ -88,19 +91,31 @@ class DeviceTuner {
   DeviceTuned run() {
     run_.queue_packs(gpu_.queue());
     gpu_.check_queue("the packing of parameters");
-    for (size_t i = 0; i < run_.plan().steps().size(); ++i) settle(run_.plan().steps()[i], i);
+    for (size_t i = 0; i < run_.plan().steps().size(); ++i) {
+      const PlanStep& step = run_.plan().steps()[i];
+      try {
+        settle(step, i);
+      } catch (const Error&) {
+        remember_fault(step);
+        throw;
+      }
+    }
     return tuned_;
   }
 
  private:
   void settle(const PlanStep& step, size_t index);
-  std::optional<Way> known_way(const PlanStep& step, const std::vector<const Kernel*>& kernels) const;
+  std::optional<Way> known_way(const PlanStep& step, const std::vector<const Kernel*>& kernels);
   // The kernel's algorithms that run the call, until `take` says that it is enough: whether it did.
   template <class Take>
   bool try_ways(const PlanStep& step, const Kernel* kernel, const KernelCall& call, Take take);
   std::vector<Way> ways_of(const PlanStep& step, const std::vector<const Kernel*>& kernels, const KernelCall& call);
   Way fastest(const PlanStep& step, const std::vector<Way>& ways, const KernelCall& call);
   bool runs(const PlanStep& step, const Way& way, const KernelCall& call);
+  std::string fault_key(const PlanStep& step, const Way& way) const { return tuning_.key_of(step) + " lost the GPU: " + text_of(way); }
+  void remember_fault(const PlanStep& step);
+  bool left_out(const PlanStep& step, const Way& way);
+  bool exists(const Way& way, const KernelCall& call);
   std::optional<KernelCall> with_scratch(const Way& way, const KernelCall& call);
   KernelCall beside(const KernelCall& call);
 
@@ -114,14 +129,42 @@ class DeviceTuner {
   GpuMemory scratch_, results_;
   std::vector<View> views_;
   std::string refusal_;
+  Way tried_;                // what ran last
+  bool has_rivals_ = false;  // other kernels take its call
+  std::set<std::string> told_;
   const uint64_t begin_ns_ = monotonic_ns();
 };
+
+// The process that comes after this one chooses something else; where there is nothing else it fares no worse.
+void DeviceTuner::remember_fault(const PlanStep& step) {
+  if (tried_.kernel == nullptr || !has_rivals_ || !gpu_.lost_to_kernel()) return;
+  tuning_.set(fault_key(step, tried_), "1");
+  tuning_.save_machine();
+}
+
+bool DeviceTuner::left_out(const PlanStep& step, const Way& way) {
+  const std::string key = fault_key(step, way);
+  if (tuning_.choice(key).empty()) return false;
+  refusal_ = "the GPU was lost in '" + text_of(way) + "' before";
+  if (told_.insert(key).second)
+    warn(std::string("op '") + step.op->name + "' leaves out '" + text_of(way) + "', in which the GPU was lost before; without " +
+         tuning_.machine_file() + " it is tried again");
+  return true;
+}
+
+// A library runs its last algorithm where it has no such one: whether it would is found without running it.
+bool DeviceTuner::exists(const Way& way, const KernelCall& call) {
+  gpu_.queue().algorithm = way.algorithm, gpu_.queue().taken = 0;
+  const GpuHandle dropped = gpu_.try_capture([&] { way.kernel->run(call); }, &refusal_);
+  return gpu_.queue().taken == way.algorithm;
+}
 
 // Waits, so that a fault is told with the op that it came from. A library that refuses is no fault: nothing depends on what it did. Neither is
 // one that cannot be captured, which a step has to be.
 bool DeviceTuner::runs(const PlanStep& step, const Way& way, const KernelCall& call) {
   CudaQueue& queue = gpu_.queue();
   queue.algorithm = way.algorithm, queue.taken = 0;
+  tried_ = way;
   way.kernel->run(call);
   if (queue.status == kLibraryFailed) {
     refusal_ = std::exchange(queue.failed, nullptr);
@@ -169,8 +212,9 @@ template <class Take>
 bool DeviceTuner::try_ways(const PlanStep& step, const Kernel* kernel, const KernelCall& call, Take take) {
   for (int algorithm = 0; algorithm < kAlgorithms; ++algorithm) {
     const Way way{kernel, algorithm};
+    if (left_out(step, way)) continue;
     const auto room = with_scratch(way, call);
-    if (!room) return false;
+    if (!room || (algorithm > 0 && left_out(step, {kernel, algorithm - 1}) && !exists(way, *room))) return false;
     const bool ran = runs(step, way, *room);
     if (gpu_.queue().taken < algorithm) return false;  // there is no such algorithm
     if (ran && take(way)) return true;
@@ -200,6 +244,7 @@ Way DeviceTuner::fastest(const PlanStep& step, const std::vector<Way>& ways, con
     const auto room = with_scratch(way, call);
     if (!room) continue;
     gpu_.queue().algorithm = way.algorithm;
+    tried_ = way;
     const double taken_ms = timer_->median(
         [&] {
           way.kernel->run(*room);
@@ -212,11 +257,11 @@ Way DeviceTuner::fastest(const PlanStep& step, const std::vector<Way>& ways, con
 }
 
 // What the table says, as the plan's compiler reads it.
-std::optional<Way> DeviceTuner::known_way(const PlanStep& step, const std::vector<const Kernel*>& kernels) const {
+std::optional<Way> DeviceTuner::known_way(const PlanStep& step, const std::vector<const Kernel*>& kernels) {
   for (const bool exact : {true, false}) {
     const KernelChoice choice = kernel_choice(tuning_.choice(tuning_.key_of(step, exact)));
     for (const Kernel* kernel : kernels)
-      if (choice.kernel == kernel->name) return Way{kernel, choice.algorithm};
+      if (const Way way{kernel, choice.algorithm}; choice.kernel == kernel->name && !left_out(step, way)) return way;
   }
   return {};
 }
@@ -225,6 +270,7 @@ void DeviceTuner::settle(const PlanStep& step, size_t index) {
   KernelCall call = run_.call(index);
   call.step = info_, call.queue = &gpu_.queue();
   const auto kernels = kernel_candidates(step.op->name, call, {.backend = Backend::cuda});
+  has_rivals_ = kernels.size() > 1;
   const Way planned{step.kernel, step.algorithm};
   std::optional<Way> wanted = known_way(step, kernels);
   if (measure_ && !wanted) {
@@ -232,7 +278,7 @@ void DeviceTuner::settle(const PlanStep& step, size_t index) {
     const std::vector<Way> ways = ways_of(step, kernels, trial);
     if (ways.size() > 1) {
       wanted = fastest(step, ways, trial);
-      tuning_.set(tuning_.key_of(step), KernelChoice{wanted->kernel->name, wanted->algorithm}.text());
+      tuning_.set(tuning_.key_of(step), text_of(*wanted));
       ++tuned_.measured;
     }
   }
@@ -241,11 +287,11 @@ void DeviceTuner::settle(const PlanStep& step, size_t index) {
     const auto room = with_scratch(*wanted, call);
     if (room && runs(step, *wanted, *room)) return;  // whether the plan's own runs no longer matters
   }
-  if (runs(step, planned, call)) return;
+  if (!left_out(step, planned) && runs(step, planned, call)) return;
   const std::string why = refusal_;
   const auto settle_for = [&](const Way& way) {
     if (way == planned) return false;
-    const std::string other = KernelChoice{way.kernel->name, way.algorithm}.text();
+    const std::string other = text_of(way);
     warn(step_name(step) + " runs on another kernel, '" + other + "': " + why);
     tuning_.set(tuning_.key_of(step, true), other);
     ++tuned_.changed;
@@ -253,6 +299,7 @@ void DeviceTuner::settle(const PlanStep& step, size_t index) {
   };
   for (const Kernel* kernel : kernels)
     if (try_ways(step, kernel, call, settle_for)) return;
+  if (left_out(step, planned) && runs(step, planned, call)) return;
   throw Error(ErrorKind::resources, {.where = gpu_.name(), .what = "no kernel runs " + step_name(step), .got = refusal_});
 }
 

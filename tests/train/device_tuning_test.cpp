@@ -1,15 +1,16 @@
 // Choosing kernels on a device, with the shim's module, whose stand-ins take as long on the device's clock as a test says: two kernels for
 // each op ("stand-in" comes first), of which one may know several algorithms.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <tuple>
 
 #include "src/core/warning.h"
 #include "src/train/checkpoint.h"
-#include "tests/cuda/shim/counters.h"
+#include "tests/train/device_site.h"
 #include "tests/train/networks.h"
 
 namespace perigee {
@@ -19,15 +20,11 @@ namespace fs = std::filesystem;
 
 const TrainerOptions kDevice{.backend = Backend::cuda}, kReference{.threads = 1, .backend = Backend::ref, .sub_batch = 1000};
 
-template <class F>
-F* of_module(const char* name) {
-  static void* const module = dlopen(std::getenv("PERIGEE_CUDA_MODULE"), RTLD_NOW | RTLD_LOCAL);
-  return reinterpret_cast<F*>(dlsym(module, name));
-}
-
 void takes(const std::string& way, const std::vector<double>& times_ms) {
   of_module<void(const char*, const double*, int)>("shim_kernel")(way.c_str(), times_ms.data(), static_cast<int>(times_ms.size()));
 }
+// As a process that comes after one whose device is lost.
+void start_anew() { of_module<void(const char*, long)>("shim_fault")("", 0); }
 long runs(const std::string& way) { return of_module<long(const char*)>("shim_runs")(way.c_str()); }
 
 class DeviceTuning : public testing::Test {
@@ -165,6 +162,62 @@ TEST_F(DeviceTuning, WhatALibraryRefusesRunsOnTheNextKernel) {
   }
   EXPECT_NE(error.find("no kernel runs"), std::string::npos) << error;
   EXPECT_NE(error.find("refused by the test"), std::string::npos) << error;
+}
+
+// A fault ends the process; the next one leaves the algorithm out, whichever it is, and never runs it again.
+TEST_F(DeviceTuning, AnAlgorithmThatLosesTheDeviceIsLeftOutByTheNextProcess) {
+  const std::vector<double> first = {-3, 1, 0.5}, between = {1, -3, 0.5}, last = {1, 0.5, -3}, only = {-3};
+  using Case = std::tuple<std::vector<double>, const char*, const char*>;
+  for (const auto& [times, lost, best] : {Case{first, "stand-in", "linear/stand-in#2"}, Case{between, "stand-in#1", "linear/stand-in#2"},
+                                          Case{last, "stand-in#2", "linear/stand-in#1"}, Case{only, "stand-in", "linear/other"}}) {
+    takes("", {});
+    takes("linear/stand-in", times);
+    fs::remove_all(folder);
+    warnings.clear();
+    EXPECT_NE(error_of([] { Trainer(tiny_job(), kDevice); }).find("illegal memory access"), std::string::npos) << lost;
+    EXPECT_EQ(warnings, "");
+    start_anew();
+    const std::string left = "op 'linear' leaves out '" + std::string(lost) + "', in which the GPU was lost before; without ";
+    EXPECT_EQ(ran(*std::make_unique<Trainer>(tiny_job(), kDevice), best), 3) << lost;
+    EXPECT_NE(warnings.find(left + tables().at(0).string()), std::string::npos) << warnings;
+    Trainer another(tiny_job(), kDevice);
+    EXPECT_EQ(another.measured(), 0);
+    EXPECT_EQ(ran(another, best), 3) << lost;
+  }
+}
+
+// What ran when it was measured may fault later on.
+TEST_F(DeviceTuning, AKnownChoiceThatLosesTheDeviceIsChosenAnew) {
+  takes("linear/stand-in", {1, 0.5, 2});
+  EXPECT_GT(Trainer(tiny_job(), kDevice).measured(), 0);
+  takes("linear/stand-in", {1, -3, 2});
+  EXPECT_NE(error_of([] { Trainer(tiny_job(), kDevice); }).find("illegal memory access"), std::string::npos);
+  start_anew();
+  Trainer next(tiny_job(), kDevice);
+  EXPECT_GT(next.measured(), 0);
+  EXPECT_EQ(ran(next, "linear/stand-in"), 3);
+}
+
+// Where nothing else is left the planned kernel is tried again.
+TEST_F(DeviceTuning, WhatHasNoRivalIsTriedAgain) {
+  takes("linear/stand-in", {-3});
+  takes("linear/other", {-3});
+  for (int process = 0; process < 3; ++process) {
+    EXPECT_NE(error_of([] { Trainer(tiny_job(), kDevice); }).find("illegal memory access"), std::string::npos);
+    start_anew();
+  }
+  takes("", {});
+  EXPECT_EQ(ran(*std::make_unique<Trainer>(tiny_job(), kDevice), "linear/stand-in"), 3);
+}
+
+// So is what every library refuses: that loses no device.
+TEST_F(DeviceTuning, WhatIsRefusedIsNotLeftOut) {
+  takes("linear/stand-in", {-1});
+  takes("linear/other", {-1});
+  EXPECT_NE(error_of([] { Trainer(tiny_job(), kDevice); }).find("no kernel runs"), std::string::npos);
+  takes("", {});
+  EXPECT_EQ(ran(*std::make_unique<Trainer>(tiny_job(), kDevice), "linear/stand-in"), 3);
+  EXPECT_EQ(warnings.find("leaves out"), std::string::npos) << warnings;
 }
 
 // A library that waits while it queues runs by itself, but not in a step's graph.

@@ -17,8 +17,8 @@ extern "C" {
 // From now on stand-ins of the op give a first element that is wrong by 1; "": none does.
 [[gnu::visibility("default")]] void shim_spoil(const char* op);
 [[gnu::visibility("default")]] void shim_fault(const char* what, long nth);
-// Of stand-ins, by "op/name": how long each of its algorithms takes by the device's clock, negative where it refuses (no algorithms: all
-// forget what they were told); how often one ran, "op/name#2" for one of its algorithms.
+// Of stand-ins, by "op/name": how long each of its algorithms takes by the device's clock, negative where it refuses, -3 where it spoils the
+// device (no algorithms: all forget what they were told); how often one ran, "op/name#2" for one of its algorithms.
 [[gnu::visibility("default")]] void shim_kernel(const char* way, const double* times_ms, int algorithms);
 [[gnu::visibility("default")]] long shim_runs(const char* way);
 }

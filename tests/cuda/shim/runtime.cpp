@@ -187,6 +187,7 @@ void shim_fault(const char* what, long nth) {
 }
 
 void shim::pass_time(double milliseconds) { now_ms += milliseconds; }
+void shim::lose_device(int device) { lost[device] = cudaErrorIllegalAddress; }
 
 cudaError_t shim::enqueue(cudaStream_t stream, bool kernel, std::function<void()> work) {
   const std::lock_guard lock(mutex);

@@ -100,6 +100,7 @@ namespace shim {
 cudaError_t enqueue(cudaStream_t stream, bool kernel, std::function<void()> work);
 // Time passes by what runs alone: nothing here depends on how fast the host is.
 void pass_time(double milliseconds);
+void lose_device(int device);  // as a kernel does that faults
 
 // What several streams do together, one of each device: where each gets to one, it waits until all have, and `work` is done once. How NCCL
 // looks from outside. One object for all meetings of the same streams; they meet in the same order on each.
