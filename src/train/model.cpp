@@ -4,6 +4,7 @@
 
 #include "src/graph/autodiff.h"
 #include "src/graph/build.h"
+#include "src/graph/passes/fuse_head.h"
 #include "src/graph/passes/mixed_precision.h"
 #include "src/graph/passes/passes.h"
 #include "src/nn/loss.h"
@@ -103,7 +104,8 @@ Graph Model::training_graph(int64_t batch, Backend backend) const {
   const std::vector<Value> grads = gradients(graph, loss, seed, targets);
   for (size_t i = 0; i < grads.size(); ++i)
     if (grads[i]) graph.output("grad:" + names[i], grads[i]);
-  return fuse_backward(graph);
+  graph = fuse_backward(graph);
+  return backend == Backend::cuda ? fuse_head(std::move(graph)) : graph;
 }
 
 Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend) const {

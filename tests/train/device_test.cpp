@@ -40,6 +40,8 @@ const Case kCases[] = {
     {"lenet", &lenet_job, ""},
     {"noisy", &noisy_job, ""},
     {"shaken", &shaken_job, ""},
+    {"head", &head_job, ""},
+    {"head_recomputed", &head_job, R"(, "recompute": "all")"},
     {"streamed", &drawn_anew, ""},
     {"clipped", &lenet_job, R"(, "clip": {"type": "norm", "threshold": 0.5})"},
     {"by_layer", &lenet_job, R"(, "clip": {"type": "layer_norm", "threshold": 0.1})"},

@@ -86,7 +86,7 @@ TEST_P(GraphNodes, AreFew) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, GraphNodes,
-                         testing::Values(Case{"lenet", kLenet, 32, 18}, Case{"mlp", kMlp, 128, 13}, Case{"resnet20", resnet20(), 64, 213},
+                         testing::Values(Case{"lenet", kLenet, 32, 15}, Case{"mlp", kMlp, 128, 10}, Case{"resnet20", resnet20(), 64, 210},
                                          Case{"resnet20_bf16", resnet20(), 64, 221, "bf16"}),
                          [](const auto& info) { return std::string(info.param.name); });
 

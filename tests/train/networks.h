@@ -37,6 +37,11 @@ inline Job gelu_job(const std::string& more = "") {
                 more);
 }
 
+// Its head is one op on a device (src/graph/passes/fuse_head.h), with the slope of the relu below.
+inline Job head_job(const std::string& more = "") {
+  return job_of(R"([{"type": "dense", "out": 24, "activation": "relu"}, {"type": "dense", "out": 10}])", more);
+}
+
 // Random draws and running statistics: what a resume gets wrong first.
 inline Job noisy_job(const std::string& more = "") {
   return job_of(

@@ -1,0 +1,120 @@
+#include "src/graph/passes/fuse_head.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include "kernels/ops/linear_cross_entropy.h"
+#include "src/graph/op.h"
+#include "src/graph/passes/rewrite.h"
+
+namespace perigee {
+namespace {
+
+struct Head {
+  int product = -1, loss = -1, slopes = -1, back = -1;  // nodes, in this order in the graph
+  bool has(int node) const { return node == product || node == loss || node == slopes || node == back; }
+};
+
+bool is_op(const Node& node, std::string_view name) { return node.op->name == name; }
+
+bool fits(const Graph& graph, const Node& product) {
+  const Type &x = graph.type(product.inputs[0]), &weight = graph.type(product.inputs[1]);
+  return is_op(product, "linear") && x.dtype == Dtype::f32 && x.shape.rank() == 2 && weight.shape[0] <= kHeadClasses &&
+         weight.shape.elements() <= kHeadWeights && weight.shape[1] % 4 == 0 && attr_string(product.attrs, "activation", "none") == "none";
+}
+
+// linear_grad_input of the layer below is one that the kernel knows the slope of: none, or relu by its result.
+bool known_slope(const Node& back, ValueId x) {
+  if (back.inputs.size() < 3 || back.inputs[2].node < 0) return true;
+  return back.inputs[2] == x && attr_string(back.attrs, "activation", "none") == "relu";
+}
+
+// A constant has a value's shape and dtype, which are known; it does not wait for the value.
+bool is_constant(const Node& node) { return is_op(node, "full_like"); }
+
+// Whether an operand of the joined op comes of one of its results: there would be no order.
+bool runs_in_a_circle(const Graph& graph, const Head& head) {
+  std::vector<bool> behind(graph.nodes().size());
+  bool circle = false;
+  for (const Node& node : graph.nodes()) {
+    for (const ValueId& id : node.inputs)
+      if (!is_constant(node) && id.node >= 0 && (behind[static_cast<size_t>(id.node)] || head.has(id.node)))
+        behind[static_cast<size_t>(node.id)] = true;
+    if (!head.has(node.id)) continue;
+    for (const ValueId& id : node.inputs) circle = circle || (id.node >= 0 && !head.has(id.node) && behind[static_cast<size_t>(id.node)]);
+  }
+  return circle;
+}
+
+std::optional<Head> head_of(const Graph& graph, const Node& slopes) {
+  if (!is_op(slopes, "cross_entropy_grad") || graph.type(slopes.inputs[1]).dtype != Dtype::i64) return {};
+  const Node& product = graph.node(slopes.inputs[0]);
+  if (!is_op(product, "linear") || !fits(graph, product)) return {};
+  Head head{.product = product.id, .slopes = slopes.id};
+  for (const Node& node : graph.nodes()) {
+    if (is_op(node, "cross_entropy") && std::equal(node.inputs.begin(), node.inputs.end(), slopes.inputs.begin()) &&
+        node.attrs.dump() == slopes.attrs.dump())
+      head.loss = node.id;
+    if (is_op(node, "linear_grad_input") && node.inputs[0] == ValueId{slopes.id, 0} && node.inputs[1] == product.inputs[1] &&
+        known_slope(node, product.inputs[0]))
+      head.back = node.id;
+  }
+  if (head.loss < 0 || head.back < 0 || runs_in_a_circle(graph, head)) return {};
+  return head;
+}
+
+class Join {
+ public:
+  Join(const Graph& graph, const Head& head) : rewrite_(graph), head_(head) {}
+
+  // The head stands where its last op was; what reads its results before comes behind it.
+  Graph run() {
+    std::vector<const Node*> later;
+    for (const Node& node : rewrite_.from().nodes()) {
+      if (node.id == head_.back) {
+        emit();
+        for (const Node* reader : later) rewrite_.copy(*reader);
+        later.clear();
+      } else if (!head_.has(node.id)) {
+        const bool ready = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) { return id.node < 0 || rewrite_.has(id); });
+        if (ready) rewrite_.copy(node);
+        else if (is_constant(node))
+          rewrite_.set({node.id, 0}, rewrite_.to().constant(attr_number(node.attrs, "value", 0), node.outputs[0]).id());
+        else later.push_back(&node);
+      }
+    }
+    return rewrite_.finish();
+  }
+
+ private:
+  const Node& node(int id) const { return rewrite_.from().nodes()[static_cast<size_t>(id)]; }
+
+  void emit() {
+    const Node &product = node(head_.product), &slopes = node(head_.slopes), &back = node(head_.back);
+    std::vector<Value> operands;
+    for (const ValueId& id : {product.inputs[0], product.inputs[1], slopes.inputs[1], slopes.inputs[2]})
+      operands.push_back(rewrite_.value(id));
+    if (product.inputs.size() > 2) operands.push_back(rewrite_.value(product.inputs[2]));
+    Json attrs = Json::object();
+    if (const Json* smoothing = slopes.attrs.find("label_smoothing")) attrs.set("label_smoothing", *smoothing);
+    if (const Json* activation = back.attrs.find("activation")) attrs.set("activation", *activation);
+    rewrite_.to().set_scope(product.scope);
+    const std::vector<Value> results = rewrite_.to().apply_all("linear_cross_entropy", operands, attrs);
+    const int replaced[] = {head_.product, head_.loss, head_.slopes, head_.back};
+    for (size_t i = 0; i < results.size(); ++i) rewrite_.set({replaced[i], 0}, results[i].id());
+  }
+
+  Rewrite rewrite_;
+  const Head head_;
+};
+
+}  // namespace
+
+Graph fuse_head(Graph graph) {
+  for (const Node& node : graph.nodes())
+    if (const auto head = head_of(graph, node)) return fuse_head(Join(graph, *head).run());
+  return graph;
+}
+
+}  // namespace perigee
