@@ -298,7 +298,10 @@ TEST(LibraryKernels, AProgramIsCompiledForTheDevice) {
   EXPECT_TRUE(code.starts_with("// sm_90\n")) << code.substr(0, code.find('\n'));
 }
 
-int64_t live(CudaLibrary library) { return reinterpret_cast<int64_t (*)()>(cuda_library_function(library, "fake_live_handles"))(); }
+int64_t live(CudaLibrary library) {
+  EXPECT_EQ(cuda_library_missing(library), nullptr);  // it is loaded when it is first asked for
+  return reinterpret_cast<int64_t (*)()>(cuda_library_function(library, "fake_live_handles"))();
+}
 
 // Of each library a queue keeps the 512 calls that were used last, and those that a graph holds on to.
 TEST(LibraryCaches, AreBoundedButForWhatGraphsHold) {
@@ -342,6 +345,55 @@ TEST(LibraryCaches, AreBoundedButForWhatGraphsHold) {
     for (const CudaLibrary library : kKeeping) EXPECT_EQ(live(library), full[library]);
   }
   for (const CudaLibrary library : kKeeping) EXPECT_EQ(live(library), before[library]);
+}
+
+// What was made for one call is not taken for another whose numbers, memory or liberties differ, and is found again.
+TEST(LibraryCaches, TellCallsApartByAllThatTheyDependOn) {
+  std::vector<float> memory(1 << 10, 0), result(1 << 10);
+  LibrarySite site;
+  Dtype from = Dtype::f32, to = Dtype::f32;
+  const LinearParams linear;
+  const ConvParams conv;
+  const auto product = [&] {
+    View in[] = {view(memory.data(), from, {4, 16}), view(memory.data(), from, {4, 16})}, out[] = {view(result.data(), to, {4, 4})};
+    const KernelCall call{.in = in, .out = out, .n_in = 2, .n_out = 1, .params = &linear};
+    ASSERT_EQ(kernel_of("linear").decline(call), nullptr);
+    site.run(kernel_of("linear"), call);
+  };
+  const auto convolution = [&] {
+    View in[] = {view(memory.data(), from, {2, 8, 3, 3}), view(memory.data(), from, {8, 8, 3, 3})};
+    View out[] = {view(result.data(), to, {2, 8, 1, 1})};
+    site.run(kernel_of("conv2d"), {.in = in, .out = out, .n_in = 2, .n_out = 1, .params = &conv});
+  };
+  const auto is_new = [&](CudaLibrary library, const auto& run) {
+    const int64_t before = live(library);
+    run();
+    const bool grew = live(library) > before;
+    const int64_t after = live(library);
+    run();
+    EXPECT_EQ(live(library), after);
+    return grew;
+  };
+  const auto product_is_new = [&] { return is_new(CudaLibrary::cublas_lt, product); };
+  const auto convolution_is_new = [&] { return is_new(CudaLibrary::cudnn, convolution); };
+  const size_t whole = site.queue.workspace_bytes;
+  EXPECT_TRUE(product_is_new() && convolution_is_new());
+  site.queue.tf32 = true;
+  EXPECT_TRUE(product_is_new() && convolution_is_new());
+  site.queue.workspace_bytes = whole / 2;
+  EXPECT_TRUE(product_is_new() && convolution_is_new());
+  site.queue.deterministic = true;
+  EXPECT_TRUE(convolution_is_new());
+  site.queue.deterministic = site.queue.tf32 = false, site.queue.workspace_bytes = whole;
+  EXPECT_FALSE(product_is_new() || convolution_is_new());
+  from = to = Dtype::f16;
+  EXPECT_TRUE(product_is_new() && convolution_is_new());
+  from = to = Dtype::bf16;
+  EXPECT_TRUE(product_is_new() && convolution_is_new());
+  to = Dtype::f32;
+  EXPECT_TRUE(product_is_new());
+  from = Dtype::f16;
+  EXPECT_TRUE(product_is_new());
 }
 
 // The queue keeps the first failure and names kernel and reason; nothing is queued after it.
