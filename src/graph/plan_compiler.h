@@ -49,6 +49,7 @@ class PlanCompiler {
   bool read_half(const Node& node);
   bool widen_later(const Node& node);
   void widen();
+  void keep_small_longer();
   void find_joins();
   bool join(const Node& node, PlanStep& step);
   [[noreturn]] void no_kernel(const Node& node, const PlanStep& step) const;

@@ -2,6 +2,8 @@
 // captured but do nothing here (PERIGEE_SHIM_SKIP).
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "src/device/device_work.h"
 #include "src/io/cuda_module.h"
 #include "src/train/device_model.h"
@@ -34,12 +36,12 @@ std::string resnet20() {
 struct Case {
   const char* name;
   std::string network;
-  int batch, most_nodes;
+  int batch, most_nodes, most_in_line;
   const char* precision = "float32";
 };
 
 // The pieces of the plan alone, at addresses that nobody touches.
-StepOrder order_of(Trainer& trainer, int64_t batch, int branches) {
+std::vector<StepAccess> pieces_of(Trainer& trainer, int64_t batch) {
   PlanSet set(trainer.model(), PlanSet::Kind::training, Backend::cuda);
   const auto plan = set.plan(batch);
   uintptr_t next = uintptr_t{1} << 32;
@@ -63,7 +65,16 @@ StepOrder order_of(Trainer& trainer, int64_t batch, int branches) {
   for (size_t i = 0; i < plan->inputs().size(); ++i) run.set_input(static_cast<int>(i), place(1 << 24));
   std::vector<StepAccess> accesses;
   for (size_t i = 0; i < plan->steps().size(); ++i) accesses.push_back(run.access(i));
-  return order_steps(accesses, branches);
+  return accesses;
+}
+
+// Of how many pieces each has to wait for the one before it.
+int longest_chain(const std::vector<StepAccess>& pieces) {
+  std::vector<int> chain(pieces.size(), 1);
+  for (size_t i = 0; i < pieces.size(); ++i)
+    for (size_t before = 0; before < i; ++before)
+      if (must_follow(pieces[before], pieces[i])) chain[i] = std::max(chain[i], chain[before] + 1);
+  return *std::max_element(chain.begin(), chain.end());
 }
 
 class GraphNodes : public testing::TestWithParam<Case> {};
@@ -78,16 +89,19 @@ TEST_P(GraphNodes, AreFew) {
   trainer.step();
   std::string why;
   const int64_t nodes = cuda_module(&why)->counts().captured_nodes;
-  const StepOrder order = order_of(trainer, of.batch, 4);
-  std::printf("%s: %d nodes; the plan's %zu steps on %d branches, %d edges of memory used again\n", of.name, static_cast<int>(nodes),
-              order.places.size(), order.branches, order.edges_of_reuse);
+  const std::vector<StepAccess> pieces = pieces_of(trainer, of.batch);
+  const StepOrder order = order_steps(pieces, 4);
+  const int chain = longest_chain(pieces);
+  std::printf("%s: %d nodes; the plan's %zu steps on %d branches, %d in line, %d edges of memory used again\n", of.name,
+              static_cast<int>(nodes), order.places.size(), order.branches, chain, order.edges_of_reuse);
+  EXPECT_LE(chain, of.most_in_line);
   EXPECT_LE(nodes, of.most_nodes);
   EXPECT_GE(nodes, static_cast<int64_t>(order.places.size()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, GraphNodes,
-                         testing::Values(Case{"lenet", kLenet, 32, 15}, Case{"mlp", kMlp, 128, 10}, Case{"resnet20", resnet20(), 64, 210},
-                                         Case{"resnet20_bf16", resnet20(), 64, 221, "bf16"}),
+                         testing::Values(Case{"lenet", kLenet, 32, 15, 7}, Case{"mlp", kMlp, 128, 10, 5},
+                                         Case{"resnet20", resnet20(), 64, 210, 84}, Case{"resnet20_bf16", resnet20(), 64, 221, 94, "bf16"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
