@@ -15,13 +15,14 @@ struct CudaCounts {
   int64_t event_waits = 0;          // for one event, which others may be queued behind
   int64_t blocked_event_waits = 0;  // of these: the event was not reached yet, so that the host idled
   int64_t captured_nodes = 0;       // of the graph that was captured last: kernels, fills, copies
+  int64_t captured_overlaps = 0;    // there: edges over which a kernel comes in before the one that it follows has ended (overlap.h)
 };
 
 // The counts of the module. Any thread adds to them.
 CudaCounts cuda_counts();
 // One more; of what the calling thread captures, none.
 void count_cuda(int64_t CudaCounts::*which);
-void set_captured_nodes(int64_t nodes);
+void set_captured(int64_t nodes, int64_t overlaps);
 // From now on, or no longer, the calling thread captures.
 void count_nothing(bool captures);
 

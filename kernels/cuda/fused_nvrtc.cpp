@@ -10,6 +10,7 @@
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/library_cache.h"
 #include "kernels/cuda/nvrtc_cache.h"
+#include "kernels/cuda/overlap.h"
 #include "kernels/ops/fused.h"
 #include "kernels/registry.h"
 
@@ -26,7 +27,8 @@ struct Driver {
     find_function(CudaLibrary::driver, "cuModuleLoadData", &load);
     find_function(CudaLibrary::driver, "cuModuleUnload", &unload);
     find_function(CudaLibrary::driver, "cuModuleGetFunction", &function);
-    find_function(CudaLibrary::driver, "cuLaunchKernel", &launch);
+    find_function(CudaLibrary::driver, "cuFuncGetAttribute", &function_attribute);
+    find_function(CudaLibrary::driver, "cuLaunchKernelEx", &launch);
     find_function(CudaLibrary::driver, "cuGetErrorName", &error_name);
   }
   const char* name_of(CUresult status) const {
@@ -39,7 +41,8 @@ struct Driver {
   decltype(&cuModuleLoadData) load;
   decltype(&cuModuleUnload) unload;
   decltype(&cuModuleGetFunction) function;
-  decltype(&cuLaunchKernel) launch;
+  decltype(&cuFuncGetAttribute) function_attribute;
+  decltype(&cuLaunchKernelEx) launch;
   decltype(&cuGetErrorName) error_name;
 };
 
@@ -58,6 +61,7 @@ struct Compiled {
   CUmodule module = nullptr;
   CUfunction function = nullptr;
   int64_t threads = 0;
+  bool waits = false;   // for the kernels before: begin_kernel() of fused_prelude()
   std::string failure;  // why there is no function
 };
 
@@ -96,6 +100,9 @@ void compile(const KernelCall& call, Compiled* made) {
   if (code.empty()) return;
   CUresult status = driver().load(&made->module, code.c_str());
   if (status == CUDA_SUCCESS) status = driver().function(&made->function, made->module, kName);
+  int code_of = 0;  // an older NVRTC compiles for an older device
+  if (status == CUDA_SUCCESS) status = driver().function_attribute(&code_of, CU_FUNC_ATTRIBUTE_PTX_VERSION, made->function);
+  made->waits = status == CUDA_SUCCESS && code_of >= kOverlapsFrom;
   if (status != CUDA_SUCCESS) made->failure = driver().name_of(status);
 }
 
@@ -117,9 +124,16 @@ void run(const KernelCall& call) {
   void* arguments[kFusedInputs + kFusedOutputs];
   for (int i = 0; i < call.n_in + call.n_out; ++i) pointers[i] = operand(call, i).data, arguments[i] = &pointers[i];
   count_cuda(&CudaCounts::launches);
-  const auto blocks = static_cast<unsigned>((made.threads + kBlock - 1) / kBlock);
-  const CUresult status =
-      driver().launch(made.function, blocks, 1, 1, kBlock, 1, 1, 0, static_cast<CUstream>(queue.stream), arguments, nullptr);
+  CUlaunchAttribute overlaps = {};
+  overlaps.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  overlaps.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config = {};
+  config.gridDimX = static_cast<unsigned>((made.threads + kBlock - 1) / kBlock), config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = kBlock, config.blockDimY = config.blockDimZ = 1;
+  config.hStream = static_cast<CUstream>(queue.stream);
+  if (made.waits && follows_own_kernel(queue.stream)) config.attrs = &overlaps, config.numAttrs = 1;
+  const CUresult status = driver().launch(&config, made.function, arguments, nullptr);
+  if (status == CUDA_SUCCESS) launched_own_kernel(queue.stream);
   if (status != CUDA_SUCCESS) report_library(queue, "fused nvrtc", driver().name_of(status));
 }
 

@@ -101,7 +101,7 @@ class Writer {
     add("extern \"C\" __global__ void %s(", name);
     for (int o = 0; o < walk_.n_operands; ++o)
       add("%s%s%s* p%d", o > 0 ? ", " : "", o < call_.n_in ? "const " : "", element_type(operand(call_, o).dtype), o);
-    add(") {\n  const long long thread = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n");
+    add(") {\n  begin_kernel();\n  const long long thread = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n");
     add("  if (thread >= %lldll) return;\n", static_cast<long long>(walk_.elements / walk_.lanes));
     positions();
     for (int o = 0; o < walk_.n_operands; ++o) reach(o);
@@ -296,7 +296,13 @@ FusedSource fused_source(const KernelCall& call, const char* name) {
 }
 
 const char* fused_prelude() {
-  return R"(template <class E> struct alignas(sizeof(E) * 4 < 16 ? sizeof(E) * 4 : 16) Four { E v[4]; };
+  return R"(__device__ inline void begin_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" :::);
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+template <class E> struct alignas(sizeof(E) * 4 < 16 ? sizeof(E) * 4 : 16) Four { E v[4]; };
 __device__ inline float float_of_bits(unsigned bits) { return __uint_as_float(bits); }
 __device__ inline double double_of_bits(unsigned long long bits) { return __longlong_as_double((long long)bits); }
 __device__ inline float float_from_bf16(unsigned short h) { return __uint_as_float((unsigned)h << 16); }

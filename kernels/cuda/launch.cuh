@@ -9,12 +9,23 @@
 
 #include "kernels/cuda/counters.h"
 #include "kernels/cuda/overlap.cuh"
+#include "kernels/cuda/overlap.h"
 #include "kernels/cuda/queue.h"
 #include "kernels/kernel.h"
 
 namespace perigee {
 
 constexpr int kThreads = 256;  // of a block, where nothing speaks for another number
+
+// One launch as CUDA wants it; it overlaps the kernel before where it may. The config points into it.
+struct OwnLaunch {
+  OwnLaunch(const void* kernel, int64_t blocks, int threads, cudaStream_t stream);
+  OwnLaunch(const OwnLaunch&) = delete;
+  OwnLaunch& operator=(const OwnLaunch&) = delete;
+
+  cudaLaunchConfig_t config = {};
+  cudaLaunchAttribute overlaps = {};
+};
 
 // Work in order on one stream. After a failure nothing more is launched; status() is the first one.
 class Launches {
@@ -35,12 +46,10 @@ class Launches {
   template <class... Expected, class... Actual>
   void launch(void (*kernel)(Expected...), int64_t blocks, int threads, Actual... arguments) {
     if (status_ != cudaSuccess || blocks <= 0) return;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(static_cast<unsigned>(blocks));
-    config.blockDim = dim3(static_cast<unsigned>(threads));
-    config.stream = stream_;
-    count_cuda(&CudaCounts::launches);
-    status_ = blocks <= INT32_MAX ? cudaLaunchKernelEx(&config, kernel, static_cast<Expected>(arguments)...) : cudaErrorInvalidValue;
+    if (blocks > INT32_MAX) return void(status_ = cudaErrorInvalidValue);
+    OwnLaunch own(reinterpret_cast<const void*>(kernel), blocks, threads, stream_);
+    status_ = cudaLaunchKernelEx(&own.config, kernel, static_cast<Expected>(arguments)...);
+    if (status_ == cudaSuccess) launched_own_kernel(stream_);
   }
 
   void zero(void* memory, size_t bytes) {

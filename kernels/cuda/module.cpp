@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/library_cache.h"
+#include "kernels/cuda/overlap.h"
 #include "kernels/cuda/patience.h"
 #include "kernels/cuda/registry.h"
 
@@ -148,18 +149,20 @@ struct {
 int begin_capture(void* stream) {
   const int status = told(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeRelaxed));
   count_nothing(status == cudaSuccess);
-  if (status == cudaSuccess) begin_holding();
+  if (status == cudaSuccess) begin_holding(), begin_overlaps();
   return status;
 }
 
 int end_capture(void* stream, void** graph) {
   cudaGraph_t captured = nullptr;
   count_nothing(false);
+  end_overlaps();
   HeldByGraph used = end_holding();
   cudaError_t status = cudaStreamEndCapture(stream_of(stream), &captured);
   if (status == cudaSuccess && graph != nullptr) status = cudaGraphInstantiate(reinterpret_cast<cudaGraphExec_t*>(graph), captured, 0);
   size_t nodes = 0;
-  if (status == cudaSuccess && cudaGraphGetNodes(captured, nullptr, &nodes) == cudaSuccess) set_captured_nodes(static_cast<int64_t>(nodes));
+  if (status == cudaSuccess && cudaGraphGetNodes(captured, nullptr, &nodes) == cudaSuccess)
+    set_captured(static_cast<int64_t>(nodes), overlaps_of(captured));
   if (captured != nullptr) cudaGraphDestroy(captured);
   if (status == cudaSuccess && graph != nullptr && !used.empty()) {
     const std::lock_guard lock(held.mutex);
@@ -214,6 +217,7 @@ int open_queue(int device, CudaQueue* queue) {
   queue->counters = static_cast<uint32_t*>(counters);
   if (status == cudaSuccess) status = clear(counters, kBytes, queue->stream);
   if (status != cudaSuccess) close_queue(queue);
+  else prepare_overlaps(device);
   return status;
 }
 

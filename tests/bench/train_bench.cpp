@@ -87,6 +87,7 @@ perigee::Json per_step(const perigee::CudaCounts& before, const perigee::CudaCou
   for (const auto& [name, which] : kCounts)
     result.set(name, static_cast<double>(after.*which - before.*which) / static_cast<double>(steps));
   result.set("graph_nodes", after.captured_nodes);
+  result.set("graph_overlaps", after.captured_overlaps);
   return result;
 }
 

@@ -60,6 +60,8 @@ class FusedPrograms {
 #define __global__
 struct Dim { unsigned x; };
 static Dim blockIdx, blockDim, threadIdx;
+static unsigned begun;
+inline void begin_kernel() { ++begun; }
 template <class E> struct alignas(sizeof(E) * 4 < 16 ? sizeof(E) * 4 : 16) Four { E v[4]; };
 template <class To, class From> To same_bits(From from) { To to; memcpy(&to, &from, sizeof to); return to; }
 inline float float_of_bits(unsigned bits) { return same_bits<float>(bits); }
@@ -70,9 +72,10 @@ inline float float_from_f16(unsigned short h) { return (float)same_bits<_Float16
 inline unsigned short f16_from_float(float x) { return same_bits<unsigned short>((_Float16)x); }
 template <class... A, size_t... I> void call(void (*f)(A...), void** arguments, std::index_sequence<I...>) { f(*(A*)arguments[I]...); }
 template <class... A> void run(void (*f)(A...), unsigned blocks, unsigned threads, void** arguments) {
-  blockDim.x = threads;
+  blockDim.x = threads, begun = 0;
   for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x)
     for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) call(f, arguments, std::index_sequence_for<A...>());
+  if (begun != blocks * threads) __builtin_trap();  // a thread did not wait for the kernels before
 }
 )";
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/library_cache.h"
 #include "kernels/cuda/nvrtc_cache.h"
 #include "kernels/cuda/registry.h"
@@ -275,6 +276,9 @@ struct Shapes {
     View conv_out[] = {view(result.data(), Dtype::f32, {1, 1, 1, 1})};
     const ConvParams conv;
     site.run(kernel_of("conv2d"), {.in = conv_in, .out = conv_out, .n_in = 2, .n_out = 1, .params = &conv});
+    run_program(site, number);
+  }
+  void run_program(LibrarySite& site, int64_t number) {
     View fused_in[] = {view(memory.data(), Dtype::f32, {4})}, fused_out[] = {view(result.data(), Dtype::f32, {4})};
     FusedParams program = {};
     program.n_inputs = program.n_constants = program.n_instructions = program.n_outputs = 1;
@@ -296,6 +300,36 @@ TEST(LibraryKernels, AProgramIsCompiledForTheDevice) {
   LibrarySite site;
   Shapes().run(site, 3);
   EXPECT_TRUE(code.starts_with("// sm_90\n")) << code.substr(0, code.find('\n'));
+}
+
+__global__ void own_kernel() { begin_kernel(); }
+
+// As any kernel of ours does (overlap_test.cpp), in a capture.
+TEST(LibraryKernels, AProgramOverlapsTheKernelOfOursBeforeIt) {
+  on_launch([](const char*, unsigned, unsigned, void**) {});
+  LibrarySite site;
+  const auto overlaps_of_program = [&] {
+    const auto count = reinterpret_cast<int64_t (*)()>(cuda_library_function(CudaLibrary::driver, "fake_driver_overlaps"));
+    const int64_t before = count();
+    Shapes().run_program(site, 3);
+    return count() - before;
+  };
+  prepare_overlaps(0);
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  site.queue.stream = stream;
+  EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  begin_overlaps();
+  EXPECT_EQ(overlaps_of_program(), 0);
+  Launches(site.queue, "own").launch(own_kernel, 1, kThreads);
+  EXPECT_EQ(overlaps_of_program(), 1);
+  EXPECT_EQ(shim::enqueue(stream, true, [] {}), cudaSuccess);  // as a library does
+  EXPECT_EQ(overlaps_of_program(), 0);
+  end_overlaps();
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  EXPECT_EQ(overlaps_of_program(), 0);
+  cudaGraphDestroy(graph), cudaStreamDestroy(stream);
 }
 
 int64_t live(CudaLibrary library) {

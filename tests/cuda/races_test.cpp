@@ -59,6 +59,12 @@ __global__ void border_kernel(std::byte* out, int offset) {
   *reinterpret_cast<float*>(out + offset) = 1;
 }
 
+__global__ void hasty_kernel(int* out) {
+  const int before = out[threadIdx.x];
+  begin_kernel();
+  out[threadIdx.x] = before + 1;
+}
+
 // All that is unordered now is so for that reason, and there is some where a reason is given.
 void expect_races(const char* why) {
   const std::vector<std::string> races = shim::take_races();
@@ -102,6 +108,12 @@ TEST(CudaRaces, WhoWritesTheSameDisturbsNobody) {
   expect_races(nullptr);
   on.launch(one_place_kernel, 2, kWarp, out.data(), 1);
   expect_races("blocks do not wait for each other");
+}
+
+TEST(CudaRaces, WhoReadsBeforeTheKernelsBeforeHaveEndedIsFound) {
+  const shim::Array<int> out("out", kWarp);
+  Launches(nullptr).launch(hasty_kernel, 1, kWarp, out.data());
+  expect_races("before the kernels before it have ended");
 }
 
 TEST(CudaRaces, AccessesBesideTheirBordersAreFound) {

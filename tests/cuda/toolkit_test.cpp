@@ -56,6 +56,13 @@ TEST(Toolkit, NvrtcCompilesFusedPrograms) {
     std::string why;
     EXPECT_FALSE(compile_cuda(all, major, 0, &why).empty()) << why;
   }
+  // Of devices that NVRTC does not know comes text, which shows that programs begin as our kernels do (overlap.cuh).
+  for (const int major : {8, 9}) {
+    std::string why;
+    const std::string ptx = compile_cuda(fused_prelude() + *site.texts.begin(), major, 5, &why);
+    EXPECT_NE(ptx.find(".entry"), std::string::npos) << why;
+    EXPECT_EQ(ptx.find("griddepcontrol.wait") < std::min(ptx.find("ld.global"), ptx.find("st.global")), major >= 9);
+  }
 }
 
 constexpr const char* kH100 =

@@ -6,8 +6,8 @@ and prints each row as soon as it is there. A row's rate is the median of its tu
 the fastest of the settings that work on this machine (peer.py). Both have the same network, batch, precision, optimiser and examples, which
 lie on the device. float32 rows are float32 on both sides: PyTorch may use tf32 only in the row that says so, where we do too. What could
 not be measured says so and why; where Perigee fails, simpler forms of a step are tried, so that there is a rate, and which op fails is
-told. "floor" is the least time that a step can take here: the bytes that it has to move over the measured copy bandwidth, or its operations
-over the device's rate from the data sheet.
+told. Short steps are timed with and without kernels that overlap. "floor" is the least time that a step can take here: the bytes that it has
+to move over the measured copy bandwidth, or its operations over the device's rate from the data sheet.
 
 --rehearse makes everything small and lets PyTorch compute on the CPU where there is no GPU: it proves the script, its rates mean nothing.
 """
@@ -19,7 +19,7 @@ import sys
 import time
 
 import rows
-from contestants import COUNTERS, Perigee, PeerProcess, output_of
+from contestants import COUNTERS, NO_OVERLAP, Perigee, PeerProcess, output_of
 
 
 def compile_all(args):
@@ -48,6 +48,9 @@ def measure(name, args, seconds, samples):
     # They import PyTorch, and ask for nothing of the GPU before they are told to. No other row's are there: cores may be few.
     peers = {setting: PeerProcess(name, setting, args.work) for setting in rows.settings_of(name)}
     ours.start(max(20.0, seconds - 25))  # finds libraries, compiles and tunes, with the GPU to itself
+    apart = None  # what was tuned serves it too
+    if "ResNet" not in name and ours.forms and not ours.form():
+        apart = Perigee(args.program, name, args.work, (NO_OVERLAP,))
 
     def ask(setting, answer):
         try:
@@ -69,16 +72,18 @@ def measure(name, args, seconds, samples):
             samples.setdefault("perigee", []).append(rate)
         if form != ours.form():
             samples.pop("perigee", None)  # of the form that failed
+        if apart and (rate := apart.rate(turn)):
+            samples.setdefault(NO_OVERLAP[0], []).append(rate)
         for setting in list(peers):
             if rate := ask(setting, lambda peer: peer.rate(turn)):
                 samples.setdefault(setting, []).append(rate)
         if time.monotonic() > end:
             break
-    for contestant in (ours, *peers.values()):
+    for contestant in (ours, *([apart] if apart else []), *peers.values()):
         contestant.close()
     if ours.form():
         reasons["perigee's rate"] = "of " + ours.form()
-    return {**ours.said, **reasons}, versions
+    return {**(apart.said if apart else {}), **ours.said, **reasons}, versions
 
 
 def floor_of(name, device, copy_gb_s):
@@ -125,6 +130,7 @@ def kernels(args, say):
 def row_text(name, samples, device, copy):
     middle = {mode: statistics.median(rates) for mode, rates in samples.items() if rates}
     ours, eager = middle.pop("perigee", None), middle.get("eager")
+    middle.pop(NO_OVERLAP[0], None)
     best = max(middle, key=middle.get, default=None)
     floor, why = floor_of(name, device, copy)
     of_eager, of_best = rows.ROWS[name][-1]
@@ -141,6 +147,15 @@ def rates_text(name, samples):
     """Every setting: median, and how far its turns lie apart."""
     texts = (f"{mode} {statistics.median(rates):.0f} ({100 * (max(rates) / min(rates) - 1):.1f} %)" for mode, rates in samples.items())
     return f"    {name}, images/s (apart): {', '.join(texts) or 'none'}"
+
+
+def overlap_text(name, samples):
+    """What it brings that kernels overlap."""
+    apart = samples.get(NO_OVERLAP[0])
+    if not apart or "perigee" not in samples:
+        return f"    {name}, overlap: not measured"
+    gained = 1e6 * rows.ROWS[name][4] * (1 / statistics.median(apart) - 1 / statistics.median(samples["perigee"]))
+    return f"    {name}, overlap: {gained:.1f} us of a step less than without"
 
 
 def counted(name):
@@ -225,6 +240,8 @@ def main():
         everything[name] = {"samples": samples, "reasons": reasons, "counters": COUNTERS.get(name), "with": versions}
         say(row_text(name, samples, device, copy))
         say(rates_text(name, samples))
+        if "ResNet" not in name:
+            say(overlap_text(name, samples))
         say(counted(name))
         for setting, reason in reasons.items():
             say(f"    {name}, {setting}: {reason}")

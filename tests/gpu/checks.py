@@ -109,14 +109,15 @@ def deterministic():
 
 
 def forms():
-    """A step's graph in line, on branches, and no graph at all: the same bits; and no library refuses a call that it was chosen for."""
+    """A step's graph in line, on branches, without kernels that overlap, and no graph at all: the same bits; and no library refuses a call
+    that it was chosen for."""
     first = [{**NETWORK[0], "out": 4, "stride": 2}, NETWORK[3]] if BRIEF else NETWORK[:4]
     network = [*first, {"type": "dense", "out": 64, "activation": "gelu"}, {"type": "dropout"},
                {"type": "dense", "out": 64, "activation": "tanh"}, {"type": "dense", "out": 10}]
     path = job("forms", deterministic=True, network=network, epochs=1)
     models = []
     for name, *form in (("in_line", "PERIGEE_CUDA_BRANCHES", "1"), ("on_branches", "PERIGEE_CUDA_BRANCHES", "4"),
-                        ("op_by_op", "PERIGEE_CUDA_BLOCKING", "1")):
+                        ("no_overlap", "PERIGEE_CUDA_OVERLAP", "0"), ("op_by_op", "PERIGEE_CUDA_BLOCKING", "1")):
         # Of a new folder: what was refused before is remembered in the table, and not tried again.
         _, folder = train(f"forms_{name}", path, "cuda:0", XDG_CACHE_HOME=str(OUT / "forms_cache"), **dict([form]))
         models.append((name, tensors(folder)))
@@ -124,7 +125,7 @@ def forms():
         different = [tensor for tensor in model if model[tensor] != models[0][1][tensor]]
         assert not different, f"{name} differs from {models[0][0]} in {', '.join(different)}"
     assert not REFUSED, "; ".join(REFUSED)
-    print(f"in line, on branches and op by op: the same bits in {len(models[0][1])} tensors; no library refused anything")
+    print(f"in line, on branches, without overlap and op by op: the same bits in {len(models[0][1])} tensors; no library refused anything")
 
 
 def checked():

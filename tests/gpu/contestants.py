@@ -37,9 +37,11 @@ def last_words(text):
 
 
 # What is tried, one after the other, where a step does not run: options of train_bench, environment.
-FORMS = (("", (), {}), ("kernels not measured", ("--measure", "0"), {}),
-         ("kernels not measured, on one stream", ("--measure", "0"), {"PERIGEE_CUDA_BRANCHES": "1"}),
-         ("libraries of the loader's path alone, not measured", ("--measure", "0"), {"PERIGEE_CUDA_LIBRARIES": ""}))
+APART = {"PERIGEE_CUDA_OVERLAP": "0"}
+NO_OVERLAP = ("kernels that do not overlap", (), APART)
+FORMS = (("", (), {}), NO_OVERLAP, ("no overlap, kernels not measured", ("--measure", "0"), APART),
+         ("no overlap, kernels not measured, on one stream", ("--measure", "0"), {**APART, "PERIGEE_CUDA_BRANCHES": "1"}),
+         ("no overlap, libraries of the loader's path alone, not measured", ("--measure", "0"), {**APART, "PERIGEE_CUDA_LIBRARIES": ""}))
 
 
 class Contestant:
@@ -91,10 +93,11 @@ class Contestant:
 class Perigee:
     """Ours in one row. `said` has what went wrong, by form."""
 
-    def __init__(self, program, name, work):
+    def __init__(self, program, name, work, forms=FORMS):
         self.command = [program, rows.make_job(name, work), "--device", "cuda:0", "--turns", "1"]
-        self.log = os.path.join(work, f"ours_{rows.plain(name)}.txt")
-        self.name, self.said, self.forms, self.process = name, {}, list(FORMS), None
+        self.log = os.path.join(work, f"ours_{rows.plain(name)}{rows.plain(forms[0][0])}.txt")
+        self.name, self.said, self.forms, self.process = name, {}, list(forms), None
+        self.counts = forms is FORMS
 
     def start(self, limit_s):
         """The first form that runs; False where none does."""
@@ -126,7 +129,7 @@ class Perigee:
         try:
             self.process.send(seconds)
             result = self.process.answer(20 + 3 * seconds)
-            if "per_step" in result:
+            if "per_step" in result and self.counts:
                 COUNTERS[self.name] = result["per_step"]
             return result["images_per_s"]
         except (RuntimeError, OSError, ValueError, KeyError) as error:

@@ -88,13 +88,15 @@ TEST_P(GraphNodes, AreFew) {
   Trainer trainer(job, {.backend = Backend::cuda});
   trainer.step();
   std::string why;
-  const int64_t nodes = cuda_module(&why)->counts().captured_nodes;
+  const CudaCounts counts = cuda_module(&why)->counts();
+  const int64_t nodes = counts.captured_nodes, overlaps = counts.captured_overlaps;
   const std::vector<StepAccess> pieces = pieces_of(trainer, of.batch);
   const StepOrder order = order_steps(pieces, 4);
   const int chain = longest_chain(pieces);
-  std::printf("%s: %d nodes; the plan's %zu steps on %d branches, %d in line, %d edges of memory used again\n", of.name,
-              static_cast<int>(nodes), order.places.size(), order.branches, chain, order.edges_of_reuse);
+  std::printf("%s: %d nodes, %d overlap; the plan's %zu steps on %d branches, %d in line, %d edges of memory used again\n", of.name,
+              static_cast<int>(nodes), static_cast<int>(overlaps), order.places.size(), order.branches, chain, order.edges_of_reuse);
   EXPECT_LE(chain, of.most_in_line);
+  EXPECT_EQ(overlaps, nodes - 1);  // in line, where the last one was captured: all are kernels of ours
   EXPECT_LE(nodes, of.most_nodes);
   EXPECT_GE(nodes, static_cast<int64_t>(order.places.size()));
 }

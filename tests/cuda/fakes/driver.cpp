@@ -12,12 +12,15 @@ using namespace perigee;
 namespace {
 constexpr CUdevice kFirstDevice = 16;  // a device is no ordinal
 
+int64_t overlaps = 0;  // launches that may overlap the kernel before
 void (*launched)(const char* text, unsigned blocks, unsigned threads, void** arguments) = nullptr;
 }  // namespace
 
 extern "C" {
 
 int64_t fake_live_handles() { return live_handles; }
+
+int64_t fake_driver_overlaps() { return overlaps; }
 
 void fake_driver_on_launch(void (*hook)(const char* text, unsigned blocks, unsigned threads, void** arguments)) { launched = hook; }
 
@@ -35,10 +38,14 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   *function = reinterpret_cast<CUfunction>(module);
   return reinterpret_cast<std::string*>(module)->find(name) != std::string::npos ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
-CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned, CUstream,
-                        void** arguments, void**) {
+CUresult cuFuncGetAttribute(int* value, CUfunction_attribute which, CUfunction) {
+  return *value = which == CU_FUNC_ATTRIBUTE_PTX_VERSION ? 90 : 0, CUDA_SUCCESS;
+}
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments, void**) {
   if (launched == nullptr) return CUDA_ERROR_LAUNCH_FAILED;
-  return launched(reinterpret_cast<std::string*>(function)->c_str(), blocks, threads, arguments), CUDA_SUCCESS;
+  overlaps += config->numAttrs == 1 && config->attrs->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+              config->attrs->value.programmaticStreamSerializationAllowed == 1;
+  return launched(reinterpret_cast<std::string*>(function)->c_str(), config->gridDimX, config->blockDimX, arguments), CUDA_SUCCESS;
 }
 CUresult cuGetErrorName(CUresult, const char** name) { return *name = "CUDA_ERROR_OF_THE_FAKE", CUDA_SUCCESS; }
 

@@ -73,6 +73,8 @@ cudaError_t add_node(CUstream_st* stream, Graph::Node node) {
   return cudaSuccess;
 }
 
+bool may_overlap(const CUstream_st* stream) { return stream->tail.size() == 1 && stream->capture->graph.nodes[stream->tail[0]].own; }
+
 cudaError_t record_in_capture(CUevent_st* event, CUstream_st* stream) {
   if (stream->capture->invalid) return say(cudaErrorStreamCaptureInvalidated);
   event->capture = stream->capture;
@@ -103,6 +105,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   if (stream == nullptr) return say(cudaErrorStreamCaptureUnsupported);
   if (stream->capture != nullptr) return spoil(*stream->capture, cudaErrorIllegalState);
   const auto capture = std::make_shared<Capture>();
+  static unsigned long long number = 0;
+  capture->id = ++number;
   capture->mode = mode, capture->thread = std::this_thread::get_id();
   captures.push_back(capture);
   join(stream, capture);
@@ -124,6 +128,41 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   if (capture->invalid) return say(cudaErrorStreamCaptureInvalidated);
   if (!whole) return say(cudaErrorStreamCaptureUnjoined);
   *graph = std::make_unique<CUgraph_st>(std::move(captured)).release();
+  return say(cudaSuccess);
+}
+
+namespace {
+
+// A node by its number.
+CUgraphNode_st* handle_of(size_t node) { return reinterpret_cast<CUgraphNode_st*>(node + 1); }
+
+}  // namespace
+
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges, size_t* count) {
+  const std::lock_guard lock(mutex);
+  if (stream == nullptr || graph != nullptr) return say(cudaErrorInvalidValue);
+  *status = cudaStreamCaptureStatusNone;
+  if (stream->capture == nullptr) return say(cudaSuccess);
+  *status = stream->capture->invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+  stream->told.clear();
+  for (const size_t node : stream->tail) stream->told.push_back(handle_of(node));
+  *id = stream->capture->id, *nodes = stream->told.data(), *edges = nullptr, *count = stream->told.size();
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* edges, size_t* count) {
+  size_t found = 0;
+  for (size_t i = 0; i < graph->nodes.size(); ++i)
+    for (const size_t before : graph->nodes[i].after) {
+      if (from != nullptr && found < *count) {
+        from[found] = handle_of(before), to[found] = handle_of(i);
+        const auto type = graph->nodes[i].overlaps ? cudaGraphDependencyTypeProgrammatic : cudaGraphDependencyTypeDefault;
+        edges[found] = {.from_port = graph->nodes[i].overlaps, .type = static_cast<unsigned char>(type)};
+      }
+      ++found;
+    }
+  *count = from != nullptr ? std::min(found, *count) : found;
   return say(cudaSuccess);
 }
 

@@ -40,6 +40,8 @@ struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   size_t dynamicSmemBytes = 0;
   cudaStream_t stream = nullptr;
+  const cudaLaunchAttribute* attrs = nullptr;
+  unsigned numAttrs = 0;
 };
 
 namespace shim {
@@ -81,7 +83,9 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   if (config->gridDim.x == 0 || config->blockDim.x == 0 || config->blockDim.x > 1024 || config->dynamicSmemBytes != 0)
     return cudaErrorInvalidValue;
   const dim3 grid = config->gridDim, block = config->blockDim;
-  return shim::enqueue(config->stream, true, [=] { shim::run_grid(grid, block, [&] { kernel(arguments...); }); });
+  const bool overlaps = config->numAttrs > 0 && config->attrs->id == cudaLaunchAttributeProgrammaticStreamSerialization &&
+                        config->attrs->val.programmaticStreamSerializationAllowed != 0;
+  return shim::enqueue_own(config->stream, overlaps, [=] { shim::run_grid(grid, block, [&] { kernel(arguments...); }); });
 }
 
 #define __syncthreads()                                  \

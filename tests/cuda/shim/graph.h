@@ -18,6 +18,7 @@ struct Graph {
     std::vector<size_t> after;  // lower numbers
     Meeting* meeting = nullptr;
     size_t member = 0;
+    bool own = false, overlaps = false;  // enqueue_own
   };
 
   // Whether every node comes before one of these, or is one.

@@ -189,23 +189,41 @@ void shim_fault(const char* what, long nth) {
 void shim::pass_time(double milliseconds) { now_ms += milliseconds; }
 void shim::lose_device(int device) { lost[device] = cudaErrorIllegalAddress; }
 
-cudaError_t shim::enqueue(cudaStream_t stream, bool kernel, std::function<void()> work) {
+namespace {
+
+cudaError_t enqueue_as(cudaStream_t stream, bool kernel, shim::Graph::Node node) {
   const std::lock_guard lock(mutex);
   if (kernel && is("PERIGEE_SHIM_DRIVER", "image")) return say(cudaErrorNoKernelImageForDevice);
   const int device = stream != nullptr ? stream->device : current_device;
   if (lost[device] != cudaSuccess) return say(lost[device]);
   if (kernel && device != current_device) return say(cudaErrorInvalidResourceHandle);
-  if (kernel) work = [device, inner = std::move(work)] { run_kernel(device, inner); };
-  else work = [device, inner = std::move(work)] { lost[device] == cudaSuccess ? (open_for(kAll), inner()) : void(); };
+  if (kernel) node.run = [device, inner = std::move(node.run)] { run_kernel(device, inner); };
+  else node.run = [device, inner = std::move(node.run)] { lost[device] == cudaSuccess ? (open_for(kAll), inner()) : void(); };
   if (stream == nullptr) {
     if (const cudaError_t status = null_stream_call(); status != cudaSuccess) return status;
     const Open open;
-    work();
+    node.run();
     return say(cudaSuccess);
   }
-  if (stream->capture != nullptr) return add_node(stream, {.run = std::move(work)});
+  if (stream->capture != nullptr) return add_node(stream, std::move(node));
   counters.launches += kernel;
-  return push(stream, {.run = std::move(work)});
+  return push(stream, {.run = std::move(node.run)});
+}
+
+}  // namespace
+
+cudaError_t shim::enqueue(cudaStream_t stream, bool kernel, std::function<void()> work) {
+  return enqueue_as(stream, kernel, {.run = std::move(work)});
+}
+
+cudaError_t shim::enqueue_own(cudaStream_t stream, bool overlaps, std::function<void()> work) {
+  const std::lock_guard lock(mutex);
+  int major = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, current_device);
+  if (overlaps && (major < 9 || stream == nullptr || stream->capture == nullptr)) return say(cudaErrorInvalidValue);
+  if (overlaps && (!may_overlap(stream) || is("PERIGEE_SHIM_OVERLAP", "refused")))
+    return spoil(*stream->capture, cudaErrorStreamCaptureUnsupported);
+  return enqueue_as(stream, true, {.run = std::move(work), .own = true, .overlaps = overlaps});
 }
 
 cudaError_t shim::enqueue_meeting(cudaStream_t stream, Meeting& meeting, size_t member, std::function<void()> work) {
@@ -236,6 +254,18 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->major = capability / 10, properties->minor = capability % 10, properties->multiProcessorCount = 4,
   properties->l2CacheSize = 1 << 20;
   properties->totalGlobalMem = total_memory(device);
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device) {
+  if (which != cudaDevAttrComputeCapabilityMajor) return say(cudaErrorInvalidValue);
+  if (device < 0 || device >= device_count()) return say(cudaErrorInvalidDevice);
+  *value = std::atoi(of_device("PERIGEE_SHIM_CAPABILITY", "90", device)) / 10;
+  return say(cudaSuccess);
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  attributes->ptxVersion = static_cast<int>(number_from("PERIGEE_SHIM_CODE", 90));
   return say(cudaSuccess);
 }
 

@@ -19,7 +19,7 @@
 using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
 using cudaGraph_t = struct CUgraph_st*;
-using cudaGraphNode_t = void*;
+using cudaGraphNode_t = struct CUgraphNode_st*;
 using cudaGraphExec_t = struct CUgraphExec_st*;
 
 enum cudaError_t : int {
@@ -50,6 +50,24 @@ enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cu
 enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaHostAllocPortable = 1;
 
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive, cudaStreamCaptureStatusInvalidated };
+enum cudaGraphDependencyType { cudaGraphDependencyTypeDefault, cudaGraphDependencyTypeProgrammatic };
+struct cudaGraphEdgeData {
+  unsigned char from_port = 0, to_port = 0, type = cudaGraphDependencyTypeDefault;
+};
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75 };
+struct cudaFuncAttributes {
+  int ptxVersion = 0;
+};
+enum cudaLaunchAttributeID { cudaLaunchAttributeIgnore, cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id = cudaLaunchAttributeIgnore;
+  struct {
+    int programmaticStreamSerializationAllowed = 0;
+  } val;
+};
+#define CUDART_VERSION 13000
+
 struct cudaDeviceProp {
   char name[256] = {};
   int major = 0, minor = 0, multiProcessorCount = 0, l2CacheSize = 0;
@@ -59,6 +77,8 @@ struct cudaDeviceProp {
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
@@ -82,6 +102,9 @@ cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+// For a stream that is captured or not; no graph.
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges, size_t* count);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
@@ -90,6 +113,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags);
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);  // counts alone
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* edges, size_t* count);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
@@ -98,6 +122,9 @@ namespace shim {
 
 // A kernel's launch, or another piece of work: at once on the null stream, else later.
 cudaError_t enqueue(cudaStream_t stream, bool kernel, std::function<void()> work);
+// A launch of a kernel that begins as ours do. Who `overlaps` comes in before the one kernel that it follows, which must be one of those,
+// has ended: refused where that is not so, or where a device knows nothing of it.
+cudaError_t enqueue_own(cudaStream_t stream, bool overlaps, std::function<void()> work);
 // Time passes by what runs alone: nothing here depends on how fast the host is.
 void pass_time(double milliseconds);
 void lose_device(int device);  // as a kernel does that faults

@@ -30,6 +30,7 @@ struct Capture {
   std::thread::id thread;  // that began it
   bool invalid = false;    // something was done that no capture allows: all that comes fails, and there is no graph
   bool ended = false;
+  unsigned long long id = 0;
 };
 
 }  // namespace shim
@@ -61,7 +62,8 @@ struct CUstream_st {
   bool asked = false;  // whether all is done, and it was not
   std::deque<Work> queued;
   std::shared_ptr<shim::Capture> capture;
-  std::vector<size_t> tail;  // nodes of the capture that the next one here comes after
+  std::vector<size_t> tail;           // nodes of the capture that the next one here comes after
+  std::vector<CUgraphNode_st*> told;  // the same, for cudaStreamGetCaptureInfo
 };
 
 namespace shim {
@@ -100,6 +102,8 @@ struct Open {
 cudaError_t add_node(CUstream_st* stream, Graph::Node node);
 cudaError_t record_in_capture(CUevent_st* event, CUstream_st* stream);
 cudaError_t wait_in_capture(CUstream_st* stream, CUevent_st* event);
+// Whether the next node here may be a kernel that overlaps the one before.
+bool may_overlap(const CUstream_st* stream);
 // What a capture does not allow: `status`, and the capture is of no use any more.
 cudaError_t spoil(Capture& capture, cudaError_t status);
 // Of a call that waits, allocates or frees: refused while something is captured in another mode than the relaxed one.
