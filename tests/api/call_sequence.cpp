@@ -20,6 +20,7 @@ const char* const kJobs[] = {
     ""};
 const char* const kPaths[] = {"optimizer.lr", "network.layers.0.out", "epochs", "data.batch", "seed", "nothing.here", "", "data.train"};
 const char* const kValues[] = {"1", "0", "-1", "\"x\"", "0.5", "{}", "null", "[1,2", ""};
+const char* const kDevices[] = {nullptr, "cpu", "auto", "cuda", "cuda:7", "cuda:0-", "ref", ""};  // most machines that fuzz have no GPU
 const char* const kNames[] = {"train", "test", "other", "dense1.weight", "dense2.bias", "x", ""};
 
 // What a failed call on the handle left; null for a null handle, which has no message.
@@ -130,6 +131,7 @@ std::span<const CallSequence::Call> CallSequence::calls() {
 void CallSequence::make_context() {
   auto options = sized<perigee_context_options>();
   options.threads = static_cast<int32_t>(below(3)) - (rarely() ? 5 : 0);
+  if (rarely()) options.device = one_of(kDevices);
   perigee_context* made = nullptr;
   const perigee_status status = perigee_context_create(rarely() ? nullptr : &options, &made);
   keep(status, nullptr, made, &contexts_);
@@ -308,6 +310,7 @@ void CallSequence::swap_model() {
 
 void CallSequence::train_all() {
   perigee_job* job = any(jobs_);
+  if (job) check(perigee_job_set(job, "steps", "9"), of(job));  // "epochs" may say that there is no end
   auto options = sized<perigee_train_options>();
   options.workers = rarely() ? -1 : 0;
   options.event = [](void*, const char* json) { return json ? 0 : 1; };

@@ -80,7 +80,7 @@ CudnnConv conv(int64_t n, int64_t c, int64_t size, int64_t o, int64_t kernel, in
           .params = {.stride = {stride, stride}, .padding = {padding, padding, padding, padding}, .groups = groups}};
 }
 
-// relu without bias is the one that cuDNN refuses and conv_cudnn.cpp does by itself.
+// Alone and with what goes along: conv_cudnn.cpp does by itself what there is no plan for.
 TEST(Toolkit, CudnnPlansOurConvolutionsForAnH100) {
   if (const char* why = cuda_library_missing(CudaLibrary::cudnn)) GTEST_SKIP() << why;
   const CudaQueue queue{.workspace_bytes = size_t{256} << 20};

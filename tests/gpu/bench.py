@@ -2,12 +2,12 @@
 """Training speed on GPU 0 beside PyTorch's, in turns: tests/gpu/run.sh --bench runs it.
 
 Writes OUT/bench.txt (a table), OUT/bench.json (every sample) and OUT/profile.txt (a step of each network piece by piece: step_profile.cpp),
-and prints each row as soon as it is there. A row's rate is the median of its turns, before each of which the clock is warm; PyTorch's best is
-the fastest of the settings that work on this machine (peer.py). Both have the same network, batch, precision, optimiser and examples, which
-lie on the device. float32 rows are float32 on both sides: PyTorch may use tf32 only in the row that says so, where we do too. What could
-not be measured says so and why; where Perigee fails, simpler forms of a step are tried, so that there is a rate, and which op fails is
-told. Short steps are timed with and without kernels that overlap. "floor" is the least time that a step can take here: the bytes that it has
-to move over the measured copy bandwidth, or its operations over the device's rate from the data sheet.
+and prints each row as soon as it is there. A row's rate is the median of its turns, before each of which the clock is warm; PyTorch's best
+is the fastest of the settings that work on this machine (peer.py). Both have the same network, batch, precision, optimiser and examples,
+which lie on the device. float32 rows are float32 on both sides: PyTorch may use tf32 only in the row that says so, where we do too. What
+could not be measured says so and why; where Perigee fails, simpler forms of a step are tried, so that there is a rate, and which op fails
+is told. Short steps are timed with and without kernels that overlap. "floor" is the least time that a step can take here: the bytes that it
+has to move over the measured copy bandwidth, or its operations over the device's rate from the data sheet.
 
 --rehearse makes everything small and lets PyTorch compute on the CPU where there is no GPU: it proves the script, its rates mean nothing.
 """

@@ -62,7 +62,8 @@ clean=$staging/clean
 mkdir -p "$clean/tmp" "$clean/proc"
 tar -C "$clean" -xJf "$file"
 while read -r path; do install -D "$(readlink -f "$path")" "$clean$path"; done < <(
-  ldd "$build/repl/perigee" "$top"/lib/* | grep -oE '/[^ ]*/(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil)\.so[^ ]*' | sort -u)
+  ldd "$build/repl/perigee" "$top"/lib/* |
+    grep -oE '/[^ ]*/(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil)\.so[^ ]*' | sort -u)
 inside() {
   local program=/perigee-gpu/bin/$1
   shift

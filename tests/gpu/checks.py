@@ -36,7 +36,8 @@ def job(name, **more):
     examples, batch, epochs = (64, 8, 1) if BRIEF else (8000, 64, 3)
     network = [{**NETWORK[0], "out": 4, "stride": 2}, *NETWORK[1:2], *NETWORK[3:]] if BRIEF else NETWORK
     text = {"network": network, "loss": "cross_entropy", "optimizer": {"type": "adam", "lr": 0.001}, "epochs": epochs, "seed": 1,
-            "data": {"train": {"type": "digits", "size": examples}, "test": {"type": "digits", "size": examples // 4}, "batch": batch}, **more}
+            "data": {"train": {"type": "digits", "size": examples}, "test": {"type": "digits", "size": examples // 4}, "batch": batch},
+            **more}
     path = OUT / f"{name}.json"
     path.write_text(json.dumps(text))
     return path
@@ -71,7 +72,9 @@ def tensors(folder):
     data = (folder / "model.safetensors").read_bytes()
     (size,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + size])
-    return {name: data[8 + size + t["data_offsets"][0]:8 + size + t["data_offsets"][1]] for name, t in header.items() if name != "__metadata__"}
+    begin = 8 + size
+    places = {name: t["data_offsets"] for name, t in header.items() if name != "__metadata__"}
+    return {name: data[begin + first:begin + last] for name, (first, last) in places.items()}
 
 
 def accuracy(script, bar, *more):
@@ -183,8 +186,9 @@ def several():
         raise NotMeasured("no second GPU on this machine")
     end, _ = train("several", job("several", devices=2), "cuda")
     one, _ = train("several_one", job("several_one"), "cuda:0")
-    assert end["test"]["loss"] <= 2 * one["test"]["loss"] + 0.1, f"test loss {end['test']['loss']:.4f} on two, {one['test']['loss']:.4f} on one"
-    print(f"test loss {end['test']['loss']:.4f} on two GPUs, {one['test']['loss']:.4f} on one")
+    two_loss, one_loss = end["test"]["loss"], one["test"]["loss"]
+    assert two_loss <= 2 * one_loss + 0.1, f"test loss {two_loss:.4f} on two, {one_loss:.4f} on one"
+    print(f"test loss {two_loss:.4f} on two GPUs, {one_loss:.4f} on one")
 
 
 def libraries():

@@ -2,10 +2,11 @@
 """PyTorch's side of bench.py: one network at one setting, in a process of its own, so that what hangs or fails there harms nothing else.
 
 peer.py ROW SETTING FOLDER [--rehearse] reads commands from stdin and answers each with a line of JSON: `prepare` (compile, warm up,
-capture) with {"ready": seconds, "with": versions}, a number of seconds with {"rate": images a second}, anything that fails with {"failed": why}.
+capture) with {"ready": seconds, "with": versions}, a number of seconds with {"rate": images a second}, anything that fails with
+{"failed": why}.
 
-Every setting has the fused optimiser, channels-last tensors where the row computes in bf16, cuDNN's own search for the fastest algorithms, its data
-on the device and no read of the loss:
+Every setting has the fused optimiser, channels-last tensors where the row computes in bf16, cuDNN's own search for the fastest algorithms,
+its data on the device and no read of the loss:
     eager          kernels one by one
     graph          the whole step as one CUDA graph
     compile        torch.compile with its own CUDA graphs; the optimiser's kernel after them
@@ -187,8 +188,8 @@ class Peer:
             torch.cuda.synchronize()
 
     def rate(self, seconds):
-        """images/s, after a third of the time to bring the clock up. Waits for the device about twenty times, not every few steps: that would
-        cost PyTorch most where steps are short."""
+        """images/s, after a third of the time to bring the clock up. Waits for the device about twenty times, not every few steps: that
+        would cost PyTorch most where steps are short."""
         self.timed(seconds / 3)
         return self.timed(seconds)
 

@@ -1,5 +1,5 @@
-"""tests/gpu/run.sh from end to end where tests/cuda stands in for a GPU, stand_in/ for compute-sanitizer and, where python3 has none, for PyTorch:
-what somebody will run once on a machine with a GPU has run here before. rehearsal_test.py BUILD"""
+"""tests/gpu/run.sh from end to end where tests/cuda stands in for a GPU, stand_in/ for compute-sanitizer and, where python3 has none, for
+PyTorch: what somebody will run once on a machine with a GPU has run here before. rehearsal_test.py BUILD"""
 import importlib.util
 import os
 import pathlib
@@ -16,13 +16,14 @@ SANITIZED = 8  # parts
 
 def run(*arguments, **environment):
     """(exit status, {part: result}, what was printed)"""
-    environment = {**{k: v for k, v in os.environ.items() if not k.startswith(("PERIGEE_", "STAND_IN_"))}, "PERIGEE_BUILD": str(BUILD), **environment}
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("PERIGEE_", "STAND_IN_"))}
+    environment = {**plain, "PERIGEE_BUILD": str(BUILD), **environment}
     environment["PATH"] = f"{HERE / 'stand_in'}:{environment['PATH']}"
     if importlib.util.find_spec("torch") is None:
         environment["PYTHONPATH"] = str(HERE / "stand_in")
     with tempfile.TemporaryDirectory() as out:
-        done = subprocess.run([HERE / "run.sh", "--rehearse", "--out", out, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=600, check=False, env=environment)
+        done = subprocess.run([HERE / "run.sh", "--rehearse", "--out", out, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, timeout=600, check=False, env=environment)
         logs = "".join(f"\n---- {log.name}\n{log.read_text(errors='replace')[-20000:]}" for log in sorted(pathlib.Path(out).glob("*.txt")))
     rows = {m[1].strip(): m[2] for m in re.finditer(r"^(.{34}) (PASS|FAIL|not measured) ", done.stdout, re.M)}
     return done.returncode, rows, done.stdout + (logs if "FAIL" in rows.values() else "")

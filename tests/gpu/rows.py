@@ -24,7 +24,8 @@ def resnet50(stages=STAGES):
     def norm(activation=None):
         return {"type": "batchnorm", **({"activation": activation} if activation else {})}
 
-    layers = [conv(stages[0][0], 7, stride=2, padding=3, bias=False), norm("relu"), {"type": "maxpool", "kernel": 3, "stride": 2, "padding": 1}]
+    layers = [conv(stages[0][0], 7, stride=2, padding=3, bias=False), norm("relu"),
+              {"type": "maxpool", "kernel": 3, "stride": 2, "padding": 1}]
     for stage, (width, blocks) in enumerate(stages):
         for block in range(blocks):
             stride = 2 if stage > 0 and block == 0 else 1
@@ -115,8 +116,8 @@ def make_job(name, folder):
     turns = (4 * (k % numbers) for k in range(examples))
     write_npy(images, "<f4", (examples, *shape), (one[at:] + one[:at] for at in turns))
     write_npy(labels, "<i8", (examples,), [struct.pack(f"<{examples}q", *(k % classes for k in range(examples)))])
-    job = {"network": {"type": "sequential", "layers": layers}, "loss": "cross_entropy", "optimizer": optimizer, "epochs": 1000000, "seed": 1,
-           "data": {"train": {"type": "npy", "x": images, "y": labels, "classes": classes}, "batch": batch}}
+    job = {"network": {"type": "sequential", "layers": layers}, "loss": "cross_entropy", "optimizer": optimizer, "epochs": 1000000,
+           "seed": 1, "data": {"train": {"type": "npy", "x": images, "y": labels, "classes": classes}, "batch": batch}}
     if precision != "float32":
         job["precision"] = precision
     path = os.path.join(folder, plain(name) + ".json")

@@ -4,11 +4,12 @@
 # Runs from the bundle that tests/gpu/bundle.sh makes (bash, python3 and a driver are enough; no network, no packages) or from a checkout
 # whose build/ has the tests. cuBLASLt, cuDNN, NVRTC and NCCL are looked for in python3's nvidia packages, CUDA's folders and the loader's
 # path, data sets in $PERIGEE_DATA, or in data/ here or beside this. Parity of every op, layer and codec with the reference, gradients,
-# LeNet to accuracy, precisions, determinism, memory, faults, compute-sanitizer; with --bench also the benchmark, PyTorch in turns beside it.
-# One table says PASS, FAIL or "not measured" with the reason; parts have a time limit each, and end within 9 minutes together (--seconds).
+# LeNet to accuracy, precisions, determinism, memory, faults, compute-sanitizer; with --bench also the benchmark, PyTorch in turns beside
+# it. One table says PASS, FAIL or "not measured" with the reason; parts have a time limit each, and end within 9 minutes together
+# (--seconds).
 # --only runs the parts whose names match an extended regular expression. --rehearse runs everything small from a checkout without a GPU, on
-# what tests/cuda has in its place. FOLDER (perigee-gpu-out where nothing is said) gets a few files as the run goes on, so that a run that is
-# cut short leaves what it had: table.txt, log.txt (output of all parts), bench.txt, bench.json, profile.txt (a step piece by piece).
+# what tests/cuda has in its place. FOLDER (perigee-gpu-out where nothing is said) gets a few files as the run goes on, so that a run that
+# is cut short leaves what it had: table.txt, log.txt (output of all parts), bench.txt, bench.json, profile.txt (a step piece by piece).
 #
 # Exit status: 0 nothing failed, 1 something did, 77 there is no GPU.
 set -uo pipefail
@@ -165,7 +166,8 @@ part() {
 echo "what is measured goes to $out"
 said="$work/logs/machine.txt"
 {
-  timeout 10 nvidia-smi --query-gpu=name,driver_version,memory.total,memory.used,clocks.max.sm,clocks.max.memory,power.limit --format=csv,noheader
+  timeout 10 nvidia-smi --format=csv,noheader \
+    --query-gpu=name,driver_version,memory.total,memory.used,clocks.max.sm,clocks.max.memory,power.limit
   ours timeout -k 5 60 "$(program perigee)" doctor
 } 2>&1 </dev/null | tee "$said"
 keep machine "$said"
@@ -184,7 +186,8 @@ accuracy() {
   check accuracy "$root/models/lenet.lua" 0.98 --epochs 2
 }
 
-# sanitize TOOL TEST: compute-sanitizer finds nothing in a short run of the test. Where it cannot work the test does not end with its own word.
+# sanitize TOOL TEST: compute-sanitizer finds nothing in a short run of the test. Where it cannot work the test does not end with its own
+# word.
 sanitize() {
   local tool log="$work/logs/$1_$2.txt" status=0
   tool=$(command -v compute-sanitizer || ls /usr/local/cuda*/{bin,compute-sanitizer}/compute-sanitizer 2>/dev/null | head -n 1)

@@ -31,7 +31,11 @@ class SessionTest : public testing::Test {
   }
 
   Json run(const Job& job, const std::string& name = "run", const std::string& resume = "") {
-    Session session(job, {.trainer = {.threads = 1}, .out = resume.empty() ? (folder_ / name).string() : "", .resume = resume});
+    SessionOptions options;
+    options.trainer.threads = 1;
+    if (resume.empty()) options.out = (folder_ / name).string();
+    options.resume = resume;
+    Session session(job, options);
     events_.clear();
     session.add_sink([this](const Json& event) { events_.push_back(event); });
     const std::atomic<bool> never{false};
