@@ -2,6 +2,7 @@
 // won its window. Nothing of the convolution's own size exists.
 #include "kernels/cpu/conv_forward.h"
 #include "kernels/cpu/conv_lists.h"
+#include "kernels/cpu/conv_pool_bias.h"
 #include "kernels/registry.h"
 
 namespace perigee {
@@ -102,10 +103,11 @@ void grad_input(const KernelCall& call) {
   }
 }
 
-// ---- weight gradient ----
+// ---- weight gradient, and beside it that of the bias ----
 
 const char* decline_weight(const KernelCall& call) {
   if (!call.out[0].contiguous()) return "the weight gradient must be contiguous";
+  if (call.n_out > 1 && !call.out[1].contiguous()) return "the bias gradient must be contiguous";
   return decline(call, call.in[3], call.out[0]);
 }
 
@@ -173,41 +175,7 @@ void grad_weight(const KernelCall& call) {
     if (call.accumulate) canonical_weights<true>(c.g, sums + o * per_channel, c.blocks.padded, dw);
     else canonical_weights<false>(c.g, sums + o * per_channel, c.blocks.padded, dw);
   }
-}
-
-// ---- bias gradient ----
-
-const char* decline_bias(const KernelCall& call) {
-  if (call.in[0].dtype != Dtype::f32 || !call.out[0].contiguous()) return "f32 only, into contiguous memory";
-  return call.in[0].channels_last() && call.in[1].channels_last() ? nullptr : "gradient and output must be channels-last";
-}
-
-void grad_bias(const KernelCall& call) {
-  const View& dy = call.in[0];
-  const int64_t channels = dy.dims[1], pixels = dy.dims[0] * dy.dims[2] * dy.dims[3];
-  const bool relu = call.as<ConvParams>().relu != 0;
-  for (int64_t o = 0; o < channels; o += kLanes) {
-    const int lanes = channels - o < kLanes ? static_cast<int>(channels - o) : kLanes;
-    const float *g = dy.as<float>() + o, *y = call.in[1].as<float>() + o;
-    float* const db = call.out[0].as<float>() + o;
-    const auto alive = [&](int64_t i) __attribute__((always_inline)) {
-      const V v = v_load(g + i * channels, lanes);
-      if (!relu) return v;
-#ifdef __AVX512F__
-      return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v_load(y + i * channels, lanes), v_zero(), _CMP_GT_OQ), v);
-#else
-      return _mm256_and_ps(v, _mm256_cmp_ps(v_load(y + i * channels, lanes), v_zero(), _CMP_GT_OQ));
-#endif
-    };
-    V a = v_zero(), b = v_zero(), c = v_zero(), d = v_zero();
-    int64_t i = 0;
-    for (; i + 4 <= pixels; i += 4)
-      a = v_add(a, alive(i)), b = v_add(b, alive(i + 1)), c = v_add(c, alive(i + 2)), d = v_add(d, alive(i + 3));
-    for (; i < pixels; ++i) a = v_add(a, alive(i));
-    V total = v_add(v_add(a, b), v_add(c, d));
-    if (call.accumulate) total = v_add(total, v_load(db, lanes));
-    v_store(db, total, lanes);
-  }
+  pool_grad_bias(call);
 }
 
 // ---- the same for conv2d without pooling: every gradient is in a list; for groups and dilations, which the dense kernels leave over ----
@@ -270,13 +238,6 @@ const Kernel kKernels[] = {
      .decline = decline_weight,
      .run = grad_weight,
      .scratch_bytes = weight_scratch,
-     .accumulates = true},
-    {.op = "conv2d_pool_grad_bias",
-     .name = "cpu_conv2d_pool_grad_bias",
-     .backend = Backend::cpu,
-     .isa = kIsa,
-     .decline = decline_bias,
-     .run = grad_bias,
      .accumulates = true},
 };
 #endif

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/conv_forward.h"
+#include "kernels/cpu/conv_pool_bias.h"
 #include "kernels/registry.h"
 
 namespace perigee {
@@ -152,6 +153,7 @@ const char* decline(const KernelCall& call) {
   for (int i = 0; i < 3; ++i)
     if (!call.in[i].channels_last()) return "gradient, output and argmax must be channels-last";
   if (!call.out[0].contiguous()) return "the weight gradient must be contiguous";
+  if (call.n_out > 1 && !call.out[1].contiguous()) return "the bias gradient must be contiguous";
   Plan plan;
   return make_plan(call, &plan) ? nullptr : "the rows of a pooling window must fit into vectors";
 }
@@ -235,6 +237,7 @@ void grad_weight(const KernelCall& call) {
   const auto to = [&](int64_t o, int64_t i) { return dw + o * window + i; };
   if (call.accumulate) transpose<true>(window, g.o, from, to);
   else transpose<false>(window, g.o, from, to);
+  pool_grad_bias(call);
 }
 
 const Kernel kKernels[] = {

@@ -3,7 +3,6 @@
 // window's largest element (conv_loaders.cuh). That of x has two forms: sums over the taps that reach a pixel, or, where there is room, the
 // product of each pixel's gradients with all taps, which a second kernel adds up where they fall: no tap that a stride passes over is
 // multiplied, and nothing is looked up twice.
-#include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/conv_loaders.cuh"
 #include "kernels/registry.h"
 
@@ -238,35 +237,6 @@ const char* decline_products(const KernelCall& call) {
 
 size_t scratch_grad_input(const KernelCall& call) { return grad_input_scratch(gradient_shape(call, call.out[0], call.in[3])); }
 
-// Column sums of dy where y > 0.
-struct BiasTerm {
-  PlainSource dy, y;
-  int64_t rows, columns, pixels;
-  bool relu;
-  __device__ void operator()(int64_t i, int64_t o, float (&sum)[1]) const {
-    const Pixel pixel = pixel_at(i, rows, columns, pixels);
-    if (!relu || y.at(y.place(pixel), o) > 0) sum[0] += dy.at(dy.place(pixel), o);
-  }
-};
-
-struct BiasResult {
-  Elements db;
-  int64_t stride;
-  bool accumulate;
-  __device__ void operator()(int64_t o, const float (&sum)[1]) const { db.put<float>(o * stride, sum[0], accumulate); }
-};
-
-int64_t pixels_of(const View& dy) { return dy.dims[0] * dy.dims[2] * dy.dims[3]; }
-
-void conv2d_pool_grad_bias(const KernelCall& call) {
-  const View &dy = call.in[0], &y = call.in[1], &db = call.out[0];
-  const BiasTerm term{PlainSource(dy), PlainSource(y), dy.dims[2], dy.dims[3], pixels_of(dy), call.as<ConvParams>().relu != 0};
-  Launches on(*call.queue, "conv2d_pool_grad_bias");
-  sum_columns<float, 1>(on, term, BiasResult{Elements(db), db.strides[0], call.accumulate}, pixels_of(dy), dy.dims[1], call.scratch);
-}
-
-size_t scratch_grad_bias(const KernelCall& call) { return columns_scratch<float, 1>(pixels_of(call.in[0]), call.in[0].dims[1]); }
-
 constexpr Kernel kernel(const char* op, void (*run)(const KernelCall&), size_t (*scratch)(const KernelCall&), bool accumulates = true) {
   return {.op = op,
           .name = "tiles",
@@ -287,7 +257,6 @@ const Kernel kKernels[] = {
      .run = grad_input_by_products,
      .scratch_bytes = products_scratch,
      .accumulates = true},
-    kernel("conv2d_pool_grad_bias", conv2d_pool_grad_bias, scratch_grad_bias),
 };
 
 }  // namespace

@@ -1,16 +1,18 @@
-// The gradient of a pooled convolution's weights. A window's gradient belongs to one pixel of the convolution alone, so that it is multiplied
-// with one patch of x: a quarter of the convolution's products where windows are 2 x 2, and none where relu let nothing through. A warp has an
-// output channel and up to 128 elements of its weights, four a lane; where there are fewer, several runs of lanes take turns with the windows.
-// Windows are shared among blocks, whose sums the last block adds up in their order.
+// The gradients of a pooled convolution's weights and bias. A window's gradient belongs to one pixel of the convolution alone, so that it is
+// multiplied with one patch of x: a quarter of the convolution's products where windows are 2 x 2, and none where relu let nothing through.
+// A warp has an output channel and up to 128 elements of its weights, four a lane; where there are fewer, several runs of lanes take turns
+// with the windows. Windows are shared among blocks, whose sums the last block adds up in their order.
 #include "kernels/cuda/conv_loaders.cuh"
+#include "kernels/cuda/rows.cuh"
 #include "kernels/registry.h"
 
 namespace perigee {
 namespace {
 
-constexpr int kSums = 4;                    // of a lane
-constexpr int kOutputs = kThreads / kWarp;  // of a block
-constexpr int64_t kMostBlocks = 528;        // four for each multiprocessor of the largest device
+constexpr int kSums = 4;                                // of a lane
+constexpr int kOutputs = kThreads / kWarp;              // of a block
+constexpr int kPartSums = kThreads * kSums + kOutputs;  // of a block: of weights, then of bias
+constexpr int64_t kMostBlocks = 528;                    // four for each multiprocessor of the largest device
 static_assert(kMostBlocks / 2 <= kCudaCounters);
 
 // A window whose gradient flows: the offset, row and column of the first element of its patch.
@@ -23,6 +25,8 @@ struct Patch {
 struct WeightCall {
   ConvLoops shape;  // rows and columns of windows
   PlainSource dy, y, argmax, x, dw;
+  Elements db;  // or none
+  int64_t db_stride = 0;
   bool padded, accumulate;
   int64_t windows, elements;      // of all images; of a channel's weights
   int64_t chunks, chunk;          // of elements, of one warp each
@@ -47,6 +51,7 @@ struct WeightCall {
         lanes(static_cast<int>(ceil_divide(chunk, kSums))),
         runs(kWarp / max(lanes, 1)) {
     const int32_t* const padding = shape.p.padding;
+    if (call.n_out > 1 && call.out[1].data != nullptr) db = Elements(call.out[1]), db_stride = call.out[1].strides[0];
     padded = padding[0] != 0 || padding[1] != 0 || padding[2] != 0 || padding[3] != 0;
     if (tiles > 0) parts = max(int64_t{1}, min(kMostBlocks / tiles, windows / kWarp));
     while (parts > 1 && parts * parts > windows) --parts;  // the last block reads all parts
@@ -115,14 +120,14 @@ __global__ void __launch_bounds__(kThreads)
   const Own own(call, (tile - block * call.chunks) * call.chunk, lane);
   Patch* const patches = reinterpret_cast<Patch*>(patch_room()) + warp_of_block() * kWarp;
   const int64_t end = channel < call.shape.outputs ? min((part + 1) * call.part_windows, call.windows) : 0;
-  float sum[kSums] = {};
+  float sum[kSums] = {}, bias = 0;
 #pragma unroll 1
   for (int64_t first = part * call.part_windows; first < end; first += kWarp) {
     Patch found;
     const bool flows = first + lane < end && find_patch(call, first + lane, group, channel, &found);
     const uint32_t all = __ballot_sync(kAllLanes, flows);
     __syncwarp();  // the patches before are still read
-    if (flows) patches[__popc(all & ((1u << lane) - 1))] = found;
+    if (flows) patches[__popc(all & ((1u << lane) - 1))] = found, bias += found.gradient;
     __syncwarp();
     const int count = __popc(all);
 #pragma unroll 4
@@ -132,9 +137,12 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   join_runs(call, sum);
+  bias = group_sum<kWarp>(bias);
   if (call.parts > 1) {
-    const int64_t all = call.tiles * kThreads * kSums;
-    float* const at = parts + tile * (kThreads * kSums) + warp_of_block() * (kWarp * kSums) + lane % call.lanes;
+    const int64_t all = call.tiles * kPartSums;
+    float* const at = parts + tile * kPartSums + warp_of_block() * (kWarp * kSums) + lane % call.lanes;
+    float* const bias_at = parts + tile * kPartSums + kThreads * kSums + warp_of_block();
+    if (lane == 0) bias_at[part * all] = bias;
     for (int s = 0; s < kSums; ++s)
       if (run == 0) at[part * all + s * kWarp] = sum[s];
     if (!last_to_finish(counters + tile, call.parts)) return;
@@ -143,7 +151,13 @@ __global__ void __launch_bounds__(kThreads)
     for (int64_t p = run; p < call.parts; p += call.runs)
       for (int s = 0; s < kSums; ++s) sum[s] += __ldcg(at + p * all + s * kWarp);
     join_runs(call, sum);
+    bias = 0;
+#pragma unroll 1
+    for (int64_t p = lane; p < call.parts; p += kWarp) bias += __ldcg(bias_at + p * all);
+    bias = group_sum<kWarp>(bias);
   }
+  if (lane == 0 && channel < call.shape.outputs && call.db.data != nullptr && tile == block * call.chunks)
+    call.db.put<float>((group * call.shape.outputs + channel) * call.db_stride, bias, call.accumulate);
   if (run != 0 || channel >= call.shape.outputs) return;
   const int64_t to = (group * call.shape.outputs + channel) * call.dw.strides[0];
   for (int s = 0; s < kSums; ++s) {
@@ -162,7 +176,7 @@ void conv2d_pool_grad_weight(const KernelCall& call) {
 
 size_t scratch(const KernelCall& call) {
   const WeightCall weights(call);
-  return weights.parts == 1 ? 0 : static_cast<size_t>(weights.parts * weights.tiles) * (kThreads * kSums) * sizeof(float);
+  return weights.parts == 1 ? 0 : static_cast<size_t>(weights.parts * weights.tiles) * kPartSums * sizeof(float);
 }
 
 const Kernel kKernels[] = {{.op = "conv2d_pool_grad_weight",

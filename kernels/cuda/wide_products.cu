@@ -233,15 +233,12 @@ __global__ void __launch_bounds__(kThreads) conv_grad_weight_wide(const __grid_c
   begin_kernel();
   conv_grad_weight<false>(call);
 }
+// Behind the weights' elements come the bias'.
 __global__ void __launch_bounds__(kThreads) conv_pool_grad_weight_wide(const __grid_constant__ WideCall call) {
   begin_kernel();
-  conv_grad_weight<true>(call);
-}
-
-__global__ void __launch_bounds__(kThreads) conv_pool_grad_bias_wide(const __grid_constant__ WideCall call) {
-  begin_kernel();
-  const View &dy = call.in[0], &y = call.in[1];
-  const int64_t o = blockIdx.x, pixels = dy.dims[2] * dy.dims[3];
+  const View &dy = call.in[0], &y = call.in[1], &dw = call.out[0];
+  const int64_t o = blockIdx.x - dw.dims[0] * dw.dims[1] * dw.dims[2] * dw.dims[3], pixels = dy.dims[2] * dy.dims[3];
+  if (o < 0) return conv_grad_weight<true>(call);
   double sum = 0;
   for_each_of_warp(dy.dims[0] * pixels, [&](int64_t e) {
     const int64_t n = e / pixels, row = (e - n * pixels) / dy.dims[3], column = (e - n * pixels) % dy.dims[3];
@@ -249,7 +246,11 @@ __global__ void __launch_bounds__(kThreads) conv_pool_grad_bias_wide(const __gri
       sum += wide_at(dy, image_place(dy, n, o, row, column));
   });
   sum = warp_sum(sum);
-  if (threadIdx.x == 0) wide_put(call.out[0], o * call.out[0].strides[0], sum, call.accumulate);
+  if (threadIdx.x == 0) wide_put(call.out[1], o * call.out[1].strides[0], sum, call.accumulate);
+}
+
+int64_t weights_and_bias(const KernelCall& call) {
+  return call.out[0].elements() + (call.n_out > 1 && call.out[1].data != nullptr ? call.out[1].elements() : 0);
 }
 
 constexpr size_t kLinear = sizeof(LinearParams), kConv = sizeof(ConvParams);
@@ -262,16 +263,13 @@ constexpr WideOp kOps[] = {
     {"conv2d_grad_weight", conv_grad_weight_wide, wide_elements, kConv, true},
     {"conv2d_pool", conv_pool_wide, wide_elements, kConv, false},
     {"conv2d_pool_grad_input", conv_pool_grad_input_wide, wide_elements, kConv, false},
-    {"conv2d_pool_grad_weight", conv_pool_grad_weight_wide, wide_elements, kConv, true},
-    {"conv2d_pool_grad_bias", conv_pool_grad_bias_wide, wide_elements, kConv, true},
+    {"conv2d_pool_grad_weight", conv_pool_grad_weight_wide, weights_and_bias, kConv, true},
     {"matmul", matmul_wide, wide_elements, sizeof(MatmulParams), false},
 };
 
-const Kernel kKernels[] = {
-    wide_kernel<kOps[0]>(true), wide_kernel<kOps[1]>(true), wide_kernel<kOps[2]>(true),  wide_kernel<kOps[3]>(),
-    wide_kernel<kOps[4]>(true), wide_kernel<kOps[5]>(true), wide_kernel<kOps[6]>(),      wide_kernel<kOps[7]>(true),
-    wide_kernel<kOps[8]>(true), wide_kernel<kOps[9]>(true), wide_kernel<kOps[10]>(true),
-};
+const Kernel kKernels[] = {wide_kernel<kOps[0]>(true), wide_kernel<kOps[1]>(true), wide_kernel<kOps[2]>(true), wide_kernel<kOps[3]>(),
+                           wide_kernel<kOps[4]>(true), wide_kernel<kOps[5]>(true), wide_kernel<kOps[6]>(),     wide_kernel<kOps[7]>(true),
+                           wide_kernel<kOps[8]>(true), wide_kernel<kOps[9]>(true)};
 
 }  // namespace
 

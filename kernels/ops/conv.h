@@ -11,8 +11,7 @@
 // and columns that fill no window are dropped), so that nothing of the convolution's own size is ever written. PH,PW pooled size:
 //   in x, w, b (optional); out y[N,O,PH,PW], argmax[N,O,PH,PW] u8: row-major position of the (first) maximum inside its window
 // conv2d_pool_grad_input:  in dy[N,O,PH,PW], y, argmax, w; out dx[N,C,H,W]
-// conv2d_pool_grad_weight: in dy, y, argmax, x;            out dw[O,C/G,kh,kw], a sum over N
-// conv2d_pool_grad_bias:   in dy, y;                       out db[O], a sum over N
+// conv2d_pool_grad_weight: in dy, y, argmax, x;            out dw[O,C/G,kh,kw] and, where there is a bias, db[O], sums over N
 // With relu set, gradients flow only where y > 0.
 #pragma once
 

@@ -128,20 +128,14 @@ void conv2d_pool_grad_input(const KernelCall& call) {
 
 template <class T>
 void conv2d_pool_grad_weight(const KernelCall& call) {
-  if (!call.accumulate) fill4<T>(call.out[0], T(0));
+  const View* const db = call.n_out > 1 && call.out[1].data ? &call.out[1] : nullptr;
+  if (!call.accumulate) {
+    fill4<T>(call.out[0], T(0));
+    for (int64_t o = 0; db && o < db->dims[0]; ++o) db->as<T>()[o * db->strides[0]] = T(0);
+  }
   each_alive<T>(call, [&](int64_t n, int64_t o, int64_t i, int64_t j, T g) {
     spread_weight<T>(call.as<ConvParams>(), call.in[3], call.out[0], n, o, i, j, g);
-  });
-}
-
-template <class T>
-void conv2d_pool_grad_bias(const KernelCall& call) {
-  const View& db = call.out[0];
-  if (!call.accumulate)
-    for (int64_t o = 0; o < db.dims[0]; ++o) db.as<T>()[o * db.strides[0]] = T(0);
-  each4(call.in[0], [&](int64_t n, int64_t o, int64_t i, int64_t j) {
-    if (!call.as<ConvParams>().relu || at4<T>(call.in[1], n, o, i, j) > T(0))
-      db.as<T>()[o * db.strides[0]] += at4<T>(call.in[0], n, o, i, j);
+    if (db) db->as<T>()[o * db->strides[0]] += g;
   });
 }
 
@@ -168,7 +162,6 @@ const Kernel kKernels[] = {
     reference<conv2d_pool_grad_input<float>, conv2d_pool_grad_input<double>>("conv2d_pool_grad_input", "ref_conv2d_pool_grad_input", true),
     reference<conv2d_pool_grad_weight<float>, conv2d_pool_grad_weight<double>>("conv2d_pool_grad_weight", "ref_conv2d_pool_grad_weight",
                                                                                true),
-    reference<conv2d_pool_grad_bias<float>, conv2d_pool_grad_bias<double>>("conv2d_pool_grad_bias", "ref_conv2d_pool_grad_bias", true),
 };
 
 }  // namespace

@@ -167,8 +167,7 @@ void bench_layer(const Layer& l, int64_t n, double peak, const char* filter) {
   for (int64_t i = 0; i < argmax.view.elements(); ++i)
     argmax.view.as<uint8_t>()[i] = static_cast<uint8_t>(random() % static_cast<unsigned>(l.pool * l.pool));
   bench("conv2d_pool_grad_input", l, p, {&dy, &y, &argmax, &w}, {&dx}, flops, peak, filter);
-  bench("conv2d_pool_grad_weight", l, p, {&dy, &y, &argmax, &x}, {&dw}, flops, peak, filter);
-  bench("conv2d_pool_grad_bias", l, p, {&dy, &y}, {&db}, flops, peak, filter);
+  bench("conv2d_pool_grad_weight", l, p, {&dy, &y, &argmax, &x}, {&dw, &db}, flops, peak, filter);
 }
 
 }  // namespace

@@ -99,9 +99,9 @@ std::vector<OpCase> large_cases() {
   for (const char* op : {"reduce_max", "reduce_min"}) cases.add(op, {real({3, 40}, NAN, NAN)}, R"({"axes":[1]})");
   cases.add("scatter_add", {real({300, 3}), index({300}, 40)}, R"({"axis":0,"size":40})");
   cases.add("conv2d_pool", {real({1, 3, 8, 8}), real({4, 3, 3, 3})}, R"({"pool":[3,3]})");  // windows of three times four places
-  const Shape windows{8, 9, 6, 6};                                                          // in parts, several at a time
-  cases.add("conv2d_pool_grad_weight", {real(windows), real(windows), integers(Dtype::u8, windows, 0, 4), real({8, 2, 11, 13})},
-            R"({"pool":[2,2],"padding":[1,1,0,0],"kernel_size":[2,2],"activation":"relu"})");
+  const Shape windows{32, 9, 6, 6};  // in more parts than a warp has lanes, several at a time
+  cases.add("conv2d_pool_grad_weight", {real(windows), real(windows), integers(Dtype::u8, windows, 0, 4), real({32, 2, 11, 13})},
+            R"({"pool":[2,2],"padding":[1,1,0,0],"kernel_size":[2,2],"activation":"relu","bias":true})");
   cases.add("conv2d_grad_weight", {real({4, 2, 14, 14}), real({4, 3, 16, 16})}, R"({"kernel_size":[3,3]})");
   cases.add("tanh", {real({130, 9})});
   return cases.all();

@@ -43,8 +43,8 @@ void pooled_convolutions(Cases& cases) {
   cases.add("conv2d_pool", {real(x), real(w), real({o})}, "{" + pool + "}");
   cases.add("conv2d_pool", {real(x), real(w)}, "{" + sizes("pool", 2, 2) + R"(,"stride":[2,1],"padding":[1,2,1,1]})");
   cases.add("conv2d_pool_grad_input", {real(y), real(y), place, real(w)}, "{" + pool + "," + sizes("input_size", 4 + kh, 6 + kw) + "}");
-  cases.add("conv2d_pool_grad_weight", {real(y), real(y), place, real(x)}, "{" + pool + "," + sizes("kernel_size", kh, kw) + "}");
-  cases.add("conv2d_pool_grad_bias", {real(y), real(y)}, "{" + pool + "}");
+  cases.add("conv2d_pool_grad_weight", {real(y), real(y), place, real(x)},
+            "{" + pool + R"(,"bias":true,)" + sizes("kernel_size", kh, kw) + "}");
   // Stride 1 and windows of 2 x 2, with a row or a column over.
   const std::string halved = sizes("pool", 2, 2) + R"(,"activation":"relu",)";
   cases.add("conv2d_pool", {real({n, c, 7, 8}), real({o, c, 3, 3}), real({o})}, "{" + halved + R"("padding":[1,0,0,1]})");
@@ -63,7 +63,7 @@ void pooled_convolutions(Cases& cases) {
   const std::string lenet = R"({"stride":[2,2],"pool":[2,2],"activation":"relu")";
   cases.add("conv2d_pool", {real(image), real(weight), real({50})}, lenet + "}").gradient = false;
   cases.add("conv2d_pool_grad_input", {real(small), real(small), at, real(weight)}, lenet + R"(,"input_size":[12,12]})");
-  cases.add("conv2d_pool_grad_weight", {real(small), real(small), at, real(image)}, lenet + R"(,"kernel_size":[5,5]})");
+  cases.add("conv2d_pool_grad_weight", {real(small), real(small), at, real(image)}, lenet + R"(,"bias":true,"kernel_size":[5,5]})");
 }
 
 void pooling(Cases& cases) {

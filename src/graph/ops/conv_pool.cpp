@@ -28,11 +28,10 @@ std::vector<Type> infer_conv_pool(const OpCall& call) {
   return {{call.inputs[0].dtype, y}, {Dtype::u8, y}};
 }
 
-// dy, y and (where there is one) argmax have one shape.
-void expect_pooled(const OpCall& call, const Shape& shape, bool with_argmax) {
+// dy, y and argmax have one shape.
+void expect_pooled(const OpCall& call, const Shape& shape) {
   expect_shape(call.inputs[0], shape, "the output gradient");
   expect_shape(call.inputs[1], shape, "the output");
-  if (!with_argmax) return;
   expect_shape(call.inputs[2], shape, "argmax");
   expect_dtype(call.inputs[2], Dtype::u8, "argmax");
 }
@@ -44,7 +43,7 @@ std::vector<Type> infer_grad_input(const OpCall& call) {
   int64_t size[2];
   read_sizes(call.attrs, "input_size", 1, 0, size, 2);
   const Type dx{dy.dtype, {dy.shape[0], w.shape[1] * conv_groups(call.attrs), size[0], size[1]}};
-  expect_pooled(call, pooled_shape(dx, w, call.attrs), true);
+  expect_pooled(call, pooled_shape(dx, w, call.attrs));
   return {dx};
 }
 
@@ -55,14 +54,9 @@ std::vector<Type> infer_grad_weight(const OpCall& call) {
   int64_t size[2];
   read_sizes(call.attrs, "kernel_size", 1, 0, size, 2);
   const Type dw{dy.dtype, {dy.shape[1], x.shape[1] / conv_groups(call.attrs), size[0], size[1]}};
-  expect_pooled(call, pooled_shape(x, dw, call.attrs), true);
+  expect_pooled(call, pooled_shape(x, dw, call.attrs));
+  if (attr_bool(call.attrs, "bias", false)) return {dw, {dy.dtype, {dy.shape[1]}}};
   return {dw};
-}
-
-std::vector<Type> infer_grad_bias(const OpCall& call) {
-  expect_rank(call.inputs[0], 4, "the output gradient", "N,O,H,W");
-  expect_pooled(call, call.inputs[0].shape, false);
-  return {{call.inputs[0].dtype, {call.inputs[0].shape[1]}}};
 }
 
 size_t params(const OpCall& call, void* out) { return write_conv_params(call.attrs, out); }
@@ -91,11 +85,11 @@ std::vector<Value> vjp_conv_pool(Graph& graph, const Node& node, std::span<const
   if (!grads[0]) return {};
   const Value x = node.in(graph, 0), w = node.in(graph, 1), dy = grads[0], y = node.out(graph, 0), argmax = node.out(graph, 1);
   std::vector<Value> flows = {
-      graph.apply("conv2d_pool_grad_input", {dy, y, argmax, w}, pooled_attrs(node.attrs, with_input_size(node.attrs, x.shape()))),
-      graph.apply("conv2d_pool_grad_weight", {dy, y, argmax, x}, pooled_attrs(node.attrs, with_kernel_size(node.attrs, w.shape()))),
-  };
-  if (node.in(graph, 2))
-    flows.push_back(graph.apply("conv2d_pool_grad_bias", {dy, y}, pooled_attrs(node.attrs, geometry_attrs(node.attrs))));
+      graph.apply("conv2d_pool_grad_input", {dy, y, argmax, w}, pooled_attrs(node.attrs, with_input_size(node.attrs, x.shape())))};
+  Json attrs = pooled_attrs(node.attrs, with_kernel_size(node.attrs, w.shape()));
+  attrs.set("bias", static_cast<bool>(node.in(graph, 2)));
+  const std::vector<Value> inputs = {dy, y, argmax, x}, parameters = graph.apply_all("conv2d_pool_grad_weight", inputs, attrs);
+  flows.insert(flows.end(), parameters.begin(), parameters.end());
   return flows;
 }
 
@@ -128,7 +122,8 @@ const OpDef kOps[] = {
      .flops = flops_grad_input,
      .image = true},
     {.name = "conv2d_pool_grad_weight",
-     .doc = "Gradient of conv2d_pool in w, summed over the batch: dy, y, argmax, x; its attributes and kernel_size[2].",
+     .doc = "Gradients of conv2d_pool in w and (attribute bias) in the bias, summed over the batch: dy, y, argmax, x; its attributes and "
+            "kernel_size[2].",
      .min_inputs = 4,
      .max_inputs = 4,
      .infer = infer_grad_weight,
@@ -137,14 +132,6 @@ const OpDef kOps[] = {
      .flops = flops_grad_weight,
      .image = true,
      .gives_weight = true},
-    {.name = "conv2d_pool_grad_bias",
-     .doc = "Gradient of conv2d_pool in the bias, summed over the batch: dy, y; its attributes.",
-     .min_inputs = 2,
-     .max_inputs = 2,
-     .infer = infer_grad_bias,
-     .sliced = sliced_batch_sum,
-     .params = params,
-     .image = true},
 };
 
 }  // namespace
