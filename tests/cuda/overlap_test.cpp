@@ -153,13 +153,13 @@ TEST(Overlap, IsForDevicesDriversAndCodeThatHaveIt) {
   }
   EXPECT_EQ(cudaSetDevice(3), cudaSuccess);
   {
-    const Environment old("PERIGEE_SHIM_DRIVER", "old");
+    const Environment old("PERIGEE_SHIM_DRIVER", "12.2");
     prepare_overlaps(3);
   }
   EXPECT_EQ(of_device(0), 1);
   EXPECT_EQ(of_device(1), 0) << "capability 8.0";
   EXPECT_EQ(of_device(2), 0) << "captures that refuse it";
-  EXPECT_EQ(of_device(3), 0) << "driver 11.0";
+  EXPECT_EQ(of_device(3), 0) << "driver 12.2";
   EXPECT_EQ(of_device(4), 1) << "capability 10.0";
   {
     const Environment older("PERIGEE_SHIM_CODE", "80");

@@ -277,7 +277,7 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = is("PERIGEE_SHIM_DRIVER", "old") ? 11000 : 13000;
+  *version = is("PERIGEE_SHIM_DRIVER", "old") ? 11000 : is("PERIGEE_SHIM_DRIVER", "12.2") ? 12020 : 13000;
   return say(cudaSuccess);
 }
 
