@@ -125,6 +125,7 @@ TEST(DeviceApi, APredictorAnswersThere) {
   EXPECT_GT(counters().graph_launches, before.graph_launches);
   EXPECT_EQ(counters().launches, before.launches);  // all was captured before the first request
   EXPECT_EQ(counters().allocations, before.allocations);
+  EXPECT_EQ(counters().graphs, before.graphs);
   device.run(100);
   EXPECT_EQ(predictor.swap(device.model()), 2u);
   EXPECT_EQ(answers(device.predict(data().x)), 0);

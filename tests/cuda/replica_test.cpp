@@ -190,6 +190,27 @@ TEST(ReplicaOnDevice, PayloadsAndResultsAreTheHosts) {
   }
 }
 
+// A step on several streams is what it is on one: nothing of a round begins before all of them are done.
+TEST(ReplicaOnDevice, BranchesChangeNoBit) {
+  for (const auto& [averaging, gradient] : {std::pair{R"({"type": "allreduce", "codec": {"type": "int8", "feedback": true}})", true},
+                                            {R"({"type": "threshold", "tau": 1e-3})", true},
+                                            {R"({"type": "custom", "what": "update", "codec": {"type": "topk", "share": 0.05}})", true},
+                                            {R"({"type": "periodic", "every": 3, "codec": "int4"})", false},
+                                            {R"({"type": "allreduce"})", true}}) {
+    SCOPED_TRACE(averaging);
+    const Job job{.averaging = averaging};
+    Nodes host = make_nodes(job, "ref", 2);
+    setenv("PERIGEE_CUDA_BRANCHES", "3", 1);
+    Nodes device = make_nodes(job, "cuda:0", 2);
+    for (int64_t round = 0; round < 4; ++round) {
+      play(host, round, gradient);
+      play(device, round, gradient);
+      expect_equal(host, device);
+    }
+    unsetenv("PERIGEE_CUDA_BRANCHES");
+  }
+}
+
 // In f16 the loss scale is taken out of a gradient where it lies.
 TEST(ReplicaOnDevice, GradientsInF16AreTheHosts) {
   const Job job{.averaging = R"({"type": "allreduce", "codec": "int2"})", .more = R"(, "precision": "fp16")"};

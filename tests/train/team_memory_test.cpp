@@ -52,6 +52,30 @@ TEST_P(TeamMemoryOf, IsForetoldForEachGpu) {
 
 INSTANTIATE_TEST_SUITE_P(Jobs, TeamMemoryOf, testing::ValuesIn(kMemoryJobs), [](const auto& info) { return std::string(info.param.name); });
 
+// What all take is shared out by the batch of all, where that is said; the largest share counts.
+TEST(TeamMemory, IsForetoldOfABatchOfAll) {
+  const Environment three("PERIGEE_SHIM_DEVICES", "3");
+  Job job = deterministic(lenet_job());
+  job.set("data.train.size", "112");
+  const auto foretold = [&job] { return Trainer(job, {.threads = 1, .backend = Backend::ref, .measure = false}).planned_device_memory(3); };
+  const auto of_share = [&](const char* share) {
+    job.set("data.global_batch", "0");
+    job.set("data.batch", share);
+    return foretold().total();
+  };
+  const size_t of_13 = of_share("13"), of_14 = of_share("14");
+  EXPECT_LT(of_13, of_14);
+  job.set("data.batch", "5");
+  job.set("data.global_batch", "40");
+  const DeviceMemory of_all = foretold();
+  EXPECT_EQ(of_all.total(), of_14);
+  Trainer team(job, team_of(3));
+  for (int i = 0; i < 4; ++i) team.step();
+  EXPECT_EQ(team.planned_device_memory().total(), of_14);
+  for (const DeviceTaken& taken : team.device_taken())
+    EXPECT_NEAR(static_cast<double>(of_14) / static_cast<double>(taken.peak), 1, 0.05) << taken.device;
+}
+
 Job tight_job() {
   Job job = resnet_job("");
   job.set("data.batch", "64");

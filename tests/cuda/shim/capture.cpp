@@ -168,6 +168,7 @@ cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGrap
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   *exec = std::make_unique<CUgraphExec_st>(*graph).release();
+  ++counters.graphs;
   return say(cudaSuccess);
 }
 

@@ -4,9 +4,9 @@
 namespace shim {
 
 // What was done so far: kernels launched outside graphs; times that the host waited for a whole stream or a copy, for something queued
-// earlier, for the last thing that was queued.
+// earlier, for the last thing that was queued; graphs made.
 struct Counters {
-  long launches = 0, graph_launches = 0, waits = 0, event_waits = 0, newest_waits = 0, allocations = 0;
+  long launches = 0, graph_launches = 0, waits = 0, event_waits = 0, newest_waits = 0, allocations = 0, graphs = 0;
 };
 
 }  // namespace shim
