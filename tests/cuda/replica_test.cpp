@@ -53,6 +53,16 @@ class Node {
   Gpu& gpu() { return trainer.trainer().model_there()->gpu(); }
   size_t block_bytes() { return trainer.trainer().shape().params().block_bytes(); }
 
+  // So many local steps of a round of four, and then an exchange inside a group or that of all.
+  void train_part(int64_t round, int64_t begun, int64_t steps, bool inner) {
+    TrainOrder order{.round = round, .carried = begun * kBatch, .inner = inner};
+    for (int64_t step = begun; step < begun + steps; ++step)
+      order.ranges.push_back({static_cast<uint64_t>(round), (static_cast<int64_t>(id_) - 1) * 128 + step * kBatch, kBatch});
+    std::byte* const rows[] = {row()};
+    ASSERT_TRUE(trainer.train(order, rows, cancel_, watch_, &contribution));
+    ASSERT_TRUE(contribution.finite);
+  }
+
   // A gradient, or three local steps less the worker's number.
   void train(int64_t round, bool gradient, int32_t workers) {
     const auto own = static_cast<int64_t>(id_) - 1;
@@ -183,6 +193,33 @@ TEST(ReplicaOnDevice, PayloadsAndResultsAreTheHosts) {
     for (int64_t round = 0; round < 5; ++round) {
       play(host, round, each.gradient);
       play(device, round, each.gradient);
+      expect_equal(host, device);
+      if (HasFatalFailure()) return;
+    }
+    for (size_t i = 0; i < host.size(); ++i) expect_memory_foretold(*host[i], *device[i]);
+  }
+}
+
+// A round with an exchange inside the group: local values are exchanged by a codec of their own.
+void play_inside(Nodes& nodes, int64_t round) {
+  for (auto& node : nodes) node->train_part(round, 0, 2, true);
+  InnerApplyOrder order{.round = round, .index = 0};
+  for (const Payload& payload : gathered(nodes, round).payloads) order.payloads.push_back(payload.bytes);
+  ASSERT_EQ(order.payloads.size(), nodes.size());
+  for (auto& node : nodes) ASSERT_FALSE(node->trainer.apply_inner(order, node->row()));
+  for (auto& node : nodes) node->train_part(round, 2, 2, false);
+  merge(nodes, gathered(nodes, round));
+}
+
+TEST(ReplicaOnDevice, ExchangesInsideGroupsAreTheHosts) {
+  for (const char* codec : {R"("int8")", R"({"type": "int4", "feedback": true})", R"({"type": "topk", "share": 0.1})", R"("bf16")"}) {
+    SCOPED_TRACE(codec);
+    const Job job{.averaging = R"({"type": "gossip", "every": 2, "consensus": 4, "codec": )" + std::string(codec) + "}"};
+    Nodes host = make_nodes(job, "ref", 2), device = make_nodes(job, "cuda:0", 2);
+    EXPECT_TRUE(device[0]->trainer.coded_on_device());
+    for (int64_t round = 0; round < 3; ++round) {
+      play_inside(host, round);
+      play_inside(device, round);
       expect_equal(host, device);
       if (HasFatalFailure()) return;
     }
