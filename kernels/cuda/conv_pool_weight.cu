@@ -28,6 +28,7 @@ struct WeightCall {
   Elements db;  // or none
   int64_t db_stride = 0;
   bool padded, accumulate;
+  bool plain;                     // patches of f32 that lie inside x
   int64_t windows, elements;      // of all images; of a channel's weights
   int64_t chunks, chunk;          // of elements, of one warp each
   int64_t channel_blocks, tiles;  // of a group; of the call
@@ -53,6 +54,7 @@ struct WeightCall {
     const int32_t* const padding = shape.p.padding;
     if (call.n_out > 1 && call.out[1].data != nullptr) db = Elements(call.out[1]), db_stride = call.out[1].strides[0];
     padded = padding[0] != 0 || padding[1] != 0 || padding[2] != 0 || padding[3] != 0;
+    plain = !padded && call.in[3].dtype == Dtype::f32;
     if (tiles > 0) parts = max(int64_t{1}, min(kMostBlocks / tiles, windows / kWarp));
     while (parts > 1 && parts * parts > windows) --parts;  // the last block reads all parts
     part_windows = ceil_divide(windows, parts);
@@ -101,6 +103,21 @@ __device__ inline float element_of(const WeightCall& call, const Patch& patch, c
   return inside ? call.x.at(patch.offset + own.offsets[s], 0) : 0.0f;
 }
 
+// Every `runs`th patch, from that of the lane's run on.
+template <bool kPlain>
+__device__ void add_patches(const WeightCall& call, const Patch* patches, int count, int run, const Own& own, float (&sum)[kSums]) {
+#pragma unroll 4
+  for (int i = run; i < count; i += call.runs) {
+    const Patch patch = patches[i];
+    if constexpr (kPlain) {  // an element that is not there is the patch's first, whose sum nobody takes
+      const float* const from = static_cast<const float*>(call.x.dy.data) + patch.offset;
+      for (int s = 0; s < kSums; ++s) sum[s] = fmaf(patch.gradient, from[own.offsets[s]], sum[s]);
+    } else {
+      for (int s = 0; s < kSums; ++s) sum[s] = fmaf(patch.gradient, element_of(call, patch, own, s), sum[s]);
+    }
+  }
+}
+
 // Over the runs of lanes, in their order, to all lanes of the first.
 __device__ inline void join_runs(const WeightCall& call, float (&sum)[kSums]) {
   for (int s = 0; s < kSums; ++s) {
@@ -130,11 +147,8 @@ __global__ void __launch_bounds__(kThreads)
     if (flows) patches[__popc(all & ((1u << lane) - 1))] = found, bias += found.gradient;
     __syncwarp();
     const int count = __popc(all);
-#pragma unroll 4
-    for (int i = run; i < count; i += call.runs) {
-      const Patch patch = patches[i];
-      for (int s = 0; s < kSums; ++s) sum[s] = fmaf(patch.gradient, element_of(call, patch, own, s), sum[s]);
-    }
+    if (call.plain) add_patches<true>(call, patches, count, run, own, sum);
+    else add_patches<false>(call, patches, count, run, own, sum);
   }
   join_runs(call, sum);
   bias = group_sum<kWarp>(bias);
