@@ -2,12 +2,12 @@
 // that is missing shows.
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
+
+#include "tests/cuda/shim/cuda_runtime.h"
 
 namespace shim {
 
