@@ -1,8 +1,8 @@
-// Convolution, bias, relu and max-pooling in one kernel, so that nothing of the convolution's own size is ever written: a thread makes the sums
-// of four places of one window and keeps the largest. The gradients are those of the convolution with a source that is zero but at each
-// window's largest element (conv_loaders.cuh). That of x has two forms: sums over the taps that reach a pixel, or, where there is room, the
-// product of each pixel's gradients with all taps, which a second kernel adds up where they fall: no tap that a stride passes over is
-// multiplied, and nothing is looked up twice.
+// Convolution, bias, relu and max-pooling in one kernel, so that nothing of the convolution's own size is ever written: a thread makes the
+// sums of four places of one window and keeps the largest. The gradients are those of the convolution with a source that is zero but at
+// each window's largest element (conv_loaders.cuh). That of x has two forms: sums over the taps that reach a pixel, or, where there is
+// room, the product of each pixel's gradients with all taps, which a second kernel adds up where they fall: no tap that a stride passes
+// over is multiplied, and nothing is looked up twice.
 #include "kernels/cuda/conv_loaders.cuh"
 #include "kernels/registry.h"
 

@@ -1,7 +1,7 @@
-// The gradients of a pooled convolution's weights and bias. A window's gradient belongs to one pixel of the convolution alone, so that it is
-// multiplied with one patch of x: a quarter of the convolution's products where windows are 2 x 2, and none where relu let nothing through.
-// A warp has an output channel and up to 128 elements of its weights, four a lane; where there are fewer, several runs of lanes take turns
-// with the windows. Windows are shared among blocks, whose sums the last block adds up in their order.
+// The gradients of a pooled convolution's weights and bias. A window's gradient belongs to one pixel of the convolution alone, so that it
+// is multiplied with one patch of x: a quarter of the convolution's products where windows are 2 x 2, and none where relu let nothing
+// through. A warp has an output channel and up to 128 elements of its weights, four a lane; where there are fewer, several runs of lanes
+// take turns with the windows. Windows are shared among blocks, whose sums the last block adds up in their order.
 #include "kernels/cuda/conv_loaders.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/registry.h"
