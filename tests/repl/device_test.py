@@ -77,7 +77,7 @@ def trains_with_our_kernels(job):
 
 
 def survives_a_fault_of_the_device(job):
-    text = perigee("train", job, "--device", "cuda:0", "--out", "spoiled", "--log", "plain", expect=7, PERIGEE_SHIM_FAULT="launch:220", PERIGEE_CUDA_BRANCHES="1")
+    text = perigee("train", job, "--device", "cuda:0", "--out", "spoiled", "--log", "plain", expect=7, PERIGEE_SHIM_FAULT="launch:120", PERIGEE_CUDA_BRANCHES="1")
     has(text, "cuda:0", "illegal memory access", "PERIGEE_CUDA_BLOCKING=1")
     perigee("train", "--resume", "spoiled", "--device", "cuda:0", "--log", "plain")
     same_model("spoiled", "ref")
@@ -130,7 +130,7 @@ def predicts_where_it_trains(job):
 # Each worker dies after so many kernels; another takes its place, until the work is done.
 def workers_are_replaced(job):
     text = perigee("train", job, "--set", "devices=2", "--set", "averaging=periodic", "--set", "epochs=10", "--out", "workers", "--log", "json",
-                   PERIGEE_SHIM_DEVICES="2", PERIGEE_SHIM_FAULT="launch:500", PERIGEE_CUDA_BRANCHES="1")
+                   PERIGEE_SHIM_DEVICES="2", PERIGEE_SHIM_FAULT="launch:300", PERIGEE_CUDA_BRANCHES="1")
     has(text, "illegal memory access")
     assert len(events_of(text, "worker_failed")) >= 2 and len(events_of(text, "worker_joined")) >= 4, text
     assert [event["epochs"] for event in events_of(text, "end")] == [10], text
