@@ -106,11 +106,11 @@ def run_test(part, test, folder, extra_env):
         report = pathlib.Path(temporary) / "report.xml"
         env = {**test.get("env", {}), **extra_env, "GTEST_OUTPUT": f"xml:{report}", "GTEST_COLOR": "no"}
         status, output = run(test["cmd"], timeout=max(test.get("timeout", 30), 30) * 10, env=env, cwd=test.get("workdir") or folder)
+        output = "\n".join(line for line in output.splitlines() if not re.match(r"\[( RUN  |       OK|---|===|  PASSED)", line))
         points = re.findall(r"^(ok|not ok)\b([^\n]*)", output, re.M)
         before = part.failed
         if report.is_file() and report.stat().st_size:
             count_gtest(part, report)
-            output = "\n".join(line for line in output.splitlines() if not re.match(r"\[( RUN  |       OK|---|===|  PASSED)", line))
             if part.failed > before:
                 names = re.findall(r"^\[  FAILED  \] (\S+) \(", output, re.M)
                 print(f"FAILED {part.name}: {test['name']}: {', '.join(names)}\n" + "\n".join(output.splitlines()[-60:]), flush=True)

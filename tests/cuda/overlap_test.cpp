@@ -16,7 +16,7 @@
 namespace perigee {
 namespace {
 
-__global__ void double_kernel(int* values) {
+__global__ void double_kernel(uint32_t* values) {
   begin_kernel();
   values[threadIdx.x] *= 2;
 }
@@ -26,7 +26,7 @@ struct Site {
   Site() {
     for (cudaStream_t* stream : {&line, &beside}) EXPECT_EQ(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), cudaSuccess);
     for (cudaEvent_t* event : {&fork, &join}) EXPECT_EQ(cudaEventCreateWithFlags(event, cudaEventDisableTiming), cudaSuccess);
-    EXPECT_EQ(cudaMalloc(&memory, kWarp * sizeof(int)), cudaSuccess);
+    EXPECT_EQ(cudaMalloc(&memory, kWarp * sizeof(uint32_t)), cudaSuccess);
   }
   Site(const Site&) = delete;
   Site& operator=(const Site&) = delete;
@@ -39,7 +39,7 @@ struct Site {
 
   void own(cudaStream_t stream) {
     Launches on(stream);
-    on.launch(double_kernel, 1, kWarp, static_cast<int*>(memory));
+    on.launch(double_kernel, 1, kWarp, static_cast<uint32_t*>(memory));
     EXPECT_EQ(on.status(), cudaSuccess);
   }
   void of_a_library(cudaStream_t stream) {
@@ -81,7 +81,7 @@ const Case kCases[] = {
     {"not behind a copy", 0,
      [](Site& s) {
        s.own(s.line);
-       cudaMemcpyAsync(s.memory, static_cast<int*>(s.memory) + 4, 4, cudaMemcpyDefault, s.line);
+       cudaMemcpyAsync(s.memory, static_cast<uint32_t*>(s.memory) + 4, 4, cudaMemcpyDefault, s.line);
        s.own(s.line);
      }},
     {"not behind a library's kernel", 1, [](Site& s) { s.own(s.line), s.of_a_library(s.line), s.own(s.line), s.own(s.line); }},
@@ -116,8 +116,8 @@ TEST(Overlap, IsOfKernelsOfOursThatFollowOneAnother) {
 TEST(Overlap, ChangesNoNumbers) {
   prepare_overlaps(0);
   Site site;
-  std::vector<int> values(kWarp, 3);
-  EXPECT_EQ(cudaMemcpy(site.memory, values.data(), kWarp * sizeof(int), cudaMemcpyHostToDevice), cudaSuccess);
+  std::vector<uint32_t> values(kWarp, 3);
+  EXPECT_EQ(cudaMemcpy(site.memory, values.data(), kWarp * sizeof(uint32_t), cudaMemcpyHostToDevice), cudaSuccess);
   EXPECT_EQ(cudaStreamBeginCapture(site.line, cudaStreamCaptureModeRelaxed), cudaSuccess);
   begin_overlaps();
   for (int i = 0; i < 3; ++i) site.own(site.line);
@@ -129,8 +129,8 @@ TEST(Overlap, ChangesNoNumbers) {
   EXPECT_EQ(cudaGraphInstantiate(&runs, graph, 0), cudaSuccess);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(cudaGraphLaunch(runs, site.line), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(site.line), cudaSuccess);
-  EXPECT_EQ(cudaMemcpy(values.data(), site.memory, kWarp * sizeof(int), cudaMemcpyDeviceToHost), cudaSuccess);
-  EXPECT_EQ(values, std::vector<int>(kWarp, 3 << 6));
+  EXPECT_EQ(cudaMemcpy(values.data(), site.memory, kWarp * sizeof(uint32_t), cudaMemcpyDeviceToHost), cudaSuccess);
+  EXPECT_EQ(values, std::vector<uint32_t>(kWarp, 3 << 6));
   cudaGraphExecDestroy(runs), cudaGraphDestroy(graph);
 }
 
@@ -187,7 +187,7 @@ TEST(Overlap, BehindALibrarysKernelIsAMistake) {
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization, attribute.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = 1, config.blockDim = kWarp, config.stream = site.line, config.attrs = &attribute, config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, double_kernel, static_cast<int*>(site.memory));
+    return cudaLaunchKernelEx(&config, double_kernel, static_cast<uint32_t*>(site.memory));
   };
   for (const bool library : {false, true}) {
     Site site;
