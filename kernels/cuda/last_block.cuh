@@ -14,7 +14,7 @@
 
 namespace perigee {
 
-// Whether the block is the last of `blocks` to come here. All its threads call it, at most once in a kernel. `counter` is one of the queue's,
+// Whether the block is the last of `blocks` to come here. All its threads call it, for a counter at most once in a kernel. `counter` is one of the queue's,
 // of these blocks alone; the last increment takes it back to zero, so that the next launch finds it as this one did.
 static __device__ inline bool last_to_finish(uint32_t* counter, int64_t blocks) {
   __shared__ bool last;

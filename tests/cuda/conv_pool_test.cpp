@@ -15,10 +15,10 @@
 namespace perigee {
 namespace {
 
-const Kernel& kernel_of(std::string_view name) {
+const Kernel& kernel_of(std::string_view name, std::string_view op = "conv2d_pool") {
   for (const KernelList& list : cuda_kernel_lists())
     for (size_t i = 0; i < list.count; ++i)
-      if (std::string_view(list.first[i].op) == "conv2d_pool" && name == list.first[i].name) return list.first[i];
+      if (list.first[i].op == op && list.first[i].name == name) return list.first[i];
   std::abort();
 }
 
@@ -116,6 +116,92 @@ TEST(CudaConvPool, DirectDeclinesWhatItWasNotMadeFor) {
   EXPECT_EQ(why({128, 3, 224, 224, 64, 3, 3, plain}), "");
   EXPECT_EQ(why({32, 1, 28, 28, 20, 5, 5, plain}, Dtype::bf16), "only f32");
   EXPECT_EQ(why({32, 20, 12, 12, 50, 5, 5, plain}), "only up to 100 products for a sum");
+  EXPECT_EQ(why({32, 1, 28, 28, 20, 4, 4, plain}), "only with kernels three or five wide");
+  EXPECT_EQ(why({32, 1, 28, 28, 20, 5, 5, {.stride = {2, 1}, .pool = {2, 2}}}), "only in one group, at stride 1 and without dilation");
+  EXPECT_EQ(why({32, 1, 28, 28, 20, 5, 5, {.pool = {3, 2}}}), "only with windows of 2 x 2");
+  EXPECT_EQ(why({1, 1, 9, 2000, 20, 5, 5, plain}), "only where the rows of a window fit into shared memory");
+  EXPECT_EQ(why({60000, 1, 400, 100, 20, 5, 5, plain}), "only operands of less than 2^31 elements");
+}
+
+constexpr std::string_view kWeights = "conv2d_pool_grad_weight";
+
+struct Gradients {
+  std::vector<float> dw, db;
+};
+
+// With the largest of each window at a place that follows from its number.
+Gradients weight_gradients(const Kernel& kernel, const Geometry& g, std::vector<float> dy, std::vector<float> y, std::vector<float> x) {
+  ShimSite site;
+  View in[4] = {channels_last(Dtype::f32, g), channels_last(Dtype::f32, g), channels_last(Dtype::u8, g),
+                dense(Dtype::f32, g.images, g.inputs, g.height, g.width)};
+  View out[2] = {dense(Dtype::f32, g.outputs, g.inputs, g.kernel_height, g.kernel_width),
+                 {.dtype = Dtype::f32, .rank = 1, .dims = {g.outputs}, .strides = {1}}};
+  std::vector<uint8_t> chosen(dy.size());
+  for (size_t i = 0; i < chosen.size(); ++i) chosen[i] = static_cast<uint8_t>(i * 7 / 3 % 4);
+  const shim::Array<float> gradient("dy", dy), result("y", y), image("x", x);
+  const shim::Array<uint8_t> argmax("argmax", chosen);
+  const size_t weights = static_cast<size_t>(g.outputs * g.inputs * g.kernel_height * g.kernel_width);
+  const shim::Array<float> dw("dw", std::vector<float>(weights, -7)), db("db", std::vector<float>(static_cast<size_t>(g.outputs), -7));
+  in[0].data = gradient.data(), in[1].data = result.data(), in[2].data = argmax.data(), in[3].data = image.data();
+  out[0].data = dw.data(), out[1].data = db.data();
+  const StepInfo step;
+  const KernelCall call{.in = in, .out = out, .n_in = 4, .n_out = 2, .params = &g.p, .step = &step};
+  if (kernel.decline != nullptr) EXPECT_EQ(kernel.decline(call), nullptr);
+  site.run(kernel, call);
+  return {dw.read(), db.read()};
+}
+
+// Small whole numbers, whose sums are exact in any order.
+TEST(CudaConvPool, DirectWeightGradientsAreThoseOfWindows) {
+  const ConvParams relu{.relu = 1, .pool = {2, 2}}, plain{.pool = {2, 2}}, padded{.padding = {1, 2, 0, 1}, .relu = 1, .pool = {2, 2}};
+  for (const Geometry& g : {Geometry{3, 1, 28, 28, 20, 5, 5, relu},               // LeNet's first
+                            Geometry{2, 3, 11, 13, 7, 3, 3, padded},              // no multiples of anything, three inputs
+                            Geometry{2, 2, 8, 9, 130, 5, 5, plain},               // three blocks of channels, the last one not full
+                            Geometry{1, 1, 6, 600, 64, 3, 3, relu},               // more of one row of windows than threads
+                            Geometry{1, 1, 30, 12, 1, 3, 3, relu},                // more threads than windows
+                            Geometry{70, 1, 12, 12, 5, 3, 3, relu},               // strips of three rows of windows, of five
+                            Geometry{140, 1, 8, 12, 60, 3, 3, relu, true, 3, 1},  // gaps between lines and pixels
+                            Geometry{1100, 1, 4, 4, 3, 3, 3, padded}}) {          // three strips for a block
+    SCOPED_TRACE(std::to_string(g.images) + " images of " + std::to_string(g.height) + " x " + std::to_string(g.width) + ", " +
+                 std::to_string(g.outputs) + " channels");
+    std::mt19937 random(1);
+    const auto small = [&](int64_t n, int least, int most) {
+      std::uniform_int_distribution<int> draw(least, most);
+      std::vector<float> values(static_cast<size_t>(n));
+      for (float& value : values) value = static_cast<float>(draw(random));
+      return values;
+    };
+    const int64_t results = g.images * channels_last(Dtype::f32, g).strides[0];
+    std::vector<float> dy = small(results, -2, 2), y = small(results, -1, 2);
+    const std::vector<float> x = small(g.images * g.inputs * g.height * g.width, -3, 3);
+    for (size_t i = 0; i < dy.size(); ++i)
+      if (g.p.relu != 0 && i % 7 == 0) dy[i] = INFINITY, y[i] = 0;  // what relu stops is not multiplied
+    const Gradients windows = weight_gradients(kernel_of("windows", kWeights), g, dy, y, x);
+    for (const shim::Order order : shim::kOrders) {
+      shim::set_order(order);
+      const Gradients direct = weight_gradients(kernel_of("direct", kWeights), g, dy, y, x);
+      EXPECT_EQ(direct.dw, windows.dw) << shim::name_of(order);
+      EXPECT_EQ(direct.db, windows.db) << shim::name_of(order);
+    }
+  }
+}
+
+TEST(CudaConvPool, DirectWeightGradientsDeclineWhatTheyWereNotMadeFor) {
+  const auto why = [](const Geometry& g, Dtype dtype = Dtype::f32, int64_t apart = 0) {
+    Geometry other = g;
+    other.apart = apart;
+    View in[4] = {channels_last(Dtype::f32, g), channels_last(dtype, g), channels_last(Dtype::u8, other),
+                  dense(Dtype::f32, g.images, g.inputs, g.height, g.width)};
+    View out[1] = {dense(Dtype::f32, g.outputs, g.inputs, g.kernel_height, g.kernel_width)};
+    const char* const reason = kernel_of("direct", kWeights).decline({.in = in, .out = out, .n_in = 4, .n_out = 1, .params = &g.p});
+    return std::string(reason ? reason : "");
+  };
+  const ConvParams plain{.pool = {2, 2}};
+  EXPECT_EQ(why({1024, 1, 28, 28, 20, 5, 5, plain}), "");
+  EXPECT_EQ(why({32, 1, 28, 28, 20, 5, 5, plain}, Dtype::bf16), "only f32");
+  EXPECT_EQ(why({32, 1, 28, 28, 20, 5, 5, plain}, Dtype::f32, 1), "only where gradient, result and positions lie alike");
+  EXPECT_EQ(why({32, 20, 12, 12, 50, 5, 5, plain}), "only up to four input channels");
+  EXPECT_EQ(why({32, 1, 28, 28, 20, 3, 5, plain}), "only with kernels as high as they are wide");
   EXPECT_EQ(why({32, 1, 28, 28, 20, 4, 4, plain}), "only with kernels three or five wide");
   EXPECT_EQ(why({32, 1, 28, 28, 20, 5, 5, {.stride = {2, 1}, .pool = {2, 2}}}), "only in one group, at stride 1 and without dilation");
   EXPECT_EQ(why({32, 1, 28, 28, 20, 5, 5, {.pool = {3, 2}}}), "only with windows of 2 x 2");

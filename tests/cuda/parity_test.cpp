@@ -102,6 +102,12 @@ std::vector<OpCase> large_cases() {
   const Shape windows{32, 9, 6, 6};  // in more parts than a warp has lanes, several at a time
   cases.add("conv2d_pool_grad_weight", {real(windows), real(windows), integers(Dtype::u8, windows, 0, 4), real({32, 2, 11, 13})},
             R"({"pool":[2,2],"padding":[1,1,0,0],"kernel_size":[2,2],"activation":"relu","bias":true})");
+  const auto pooled_weights = [&](const Shape& y, const Shape& x, const char* attributes) {
+    cases.add("conv2d_pool_grad_weight", {real(y), real(y), integers(Dtype::u8, y, 0, 4), real(x)}, attributes);
+  };
+  // LeNet's first layer, parts in groups; then two blocks of channels and inputs, parts of two strips.
+  pooled_weights({12, 20, 12, 12}, {12, 1, 28, 28}, R"({"pool":[2,2],"kernel_size":[5,5],"activation":"relu","bias":true})");
+  pooled_weights({150, 70, 1, 2}, {150, 2, 4, 7}, R"({"pool":[2,2],"kernel_size":[3,3],"bias":true})");
   cases.add("conv2d_grad_weight", {real({4, 2, 14, 14}), real({4, 3, 16, 16})}, R"({"kernel_size":[3,3]})");
   cases.add("tanh", {real({130, 9})});
   return cases.all();

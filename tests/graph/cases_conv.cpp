@@ -49,6 +49,11 @@ void pooled_convolutions(Cases& cases) {
   const std::string halved = sizes("pool", 2, 2) + R"(,"activation":"relu",)";
   cases.add("conv2d_pool", {real({n, c, 7, 8}), real({o, c, 3, 3}), real({o})}, "{" + halved + R"("padding":[1,0,0,1]})");
   cases.add("conv2d_pool", {real({n, c, 9, 10}), real({o, c, 3, 5})}, "{" + halved + R"("padding":[0,1,2,1]})");
+  const Shape sixths{n, o, 3, 3}, tall{n, o, 4, 5};
+  cases.add("conv2d_pool_grad_weight", {real(sixths), real(sixths), integers(Dtype::u8, sixths, 0, 4), real({n, c, 7, 8})},
+            "{" + halved + R"("padding":[1,0,0,1],"bias":true,"kernel_size":[3,3]})");
+  cases.add("conv2d_pool_grad_weight", {real(tall), real(tall), integers(Dtype::u8, tall, 0, 4), real({n, c, 12, 11})},
+            "{" + sizes("pool", 2, 2) + R"(,"padding":[0,1,2,1],"kernel_size":[5,5]})");
   // Groups, strides and borders: a convolution of 4 x 6 with windows of 2 x 2.
   const Shape grouped{n, 4, 6 + kh, 4 + kw}, halves{6, 2, kh, kw}, windows{n, 6, 2, 3};
   const std::string strided = R"({"groups":2,"stride":[2,1],"padding":[1,0,0,1],)" + sizes("pool", 2, 2);
