@@ -1,7 +1,7 @@
 // Batch normalisation: sums down the columns of channels (columns.cuh), then one pass that normalises. Forward reads x twice and writes it
 // once; backward reads dy and x (and y, where a residual hides the sign) twice and writes dx once; with channels last and a residual that
 // wants its gradient, the second time that gradient instead of dy and y. Sums are in double: E[x^2] - E[x]^2 of f32 then loses nothing that
-// counts, and one pass finds both. What lies with channels last goes by eight numbers a thread. A device holds the whole batch, so there is
+// counts, and one pass finds both. What lies with channels last goes by 16 bytes a thread. A device holds the whole batch, so there is
 // no team.
 #include "kernels/ops/batch_norm.h"
 
@@ -107,34 +107,34 @@ struct SumsTerm {
   }
 };
 
+constexpr int64_t kMostRows = INT32_MAX / 2;
+
 // Of what batch_norm_vectors.cuh takes: images and rows that lie alike, and numbers by channel side by side in f32.
 bool in_vectors(std::initializer_list<const View*> images, std::initializer_list<const View*> by_channel) {
   const View& first = **images.begin();
-  const size_t bytes = dtype_bytes(first.dtype);
-  if ((first.dtype != Dtype::f32 && bytes != 2) || (first.rank != 4 && first.rank != 2) || first.elements() == 0) return false;
+  if (!has_lanes(first.dtype) || (first.rank != 4 && first.rank != 2) || first.elements() == 0) return false;
   for (const View* image : images) {
     if (image->data == nullptr) continue;
     const bool dense = image->rank == 4 ? image->channels_last() : image->contiguous();
     if (!dense || image->dtype != first.dtype || !on_vector_border(image->data)) return false;
   }
   for (const View* numbers : by_channel)
-    if (numbers->data != nullptr && (numbers->dtype != Dtype::f32 || numbers->strides[0] != 1)) return false;
-  return first.dims[1] % kLanes == 0;
+    if (numbers->data != nullptr && (numbers->dtype != Dtype::f32 || numbers->strides[0] != 1 || !on_vector_border(numbers->data))) return false;
+  return first.dims[1] % lanes_of(first.dtype) == 0 && first.elements() / first.dims[1] <= kMostRows;
 }
 
 size_t vectors_scratch(const View& x) {
-  if (x.elements() == 0) return 0;
+  if (x.elements() == 0 || !has_lanes(x.dtype) || per_channel(x) > kMostRows) return 0;
   return static_cast<size_t>(vector_shape(per_channel(x), x.dims[1], x.dtype).parts * x.dims[1] * 2) * sizeof(double);
 }
 
-void join_parts(Launches& on, const SumsResult& result, const VectorShape& shape, int64_t channels, const double* parts) {
-  const ColumnShape columns{.rows = shape.rows, .columns = channels, .parts = shape.parts};
-  on.launch(columns_parts_kernel<double, 2, SumsResult>, blocks_for(channels * kWarp), kThreads, result, columns, parts);
+void join_parts(Launches& on, const VectorSums& result, const VectorShape& shape, const double* parts) {
+  on.launch(join_vectors_kernel, ceil_divide(shape.channels() * kWarp, kThreads), kThreads, result, shape, parts);
 }
 
 View given(const KernelCall& call, int input) { return call.n_in > input ? call.in[input] : View(); }
 
-bool forward_in_vectors(const KernelCall& call, Launches& on, const SumsResult& result) {
+bool forward_in_vectors(const KernelCall& call, Launches& on) {
   const View &x = call.in[0], &y = call.out[0], gamma = given(call, 1), beta = given(call, 2), residual = given(call, 3);
   if (!in_vectors({&x, &y, &residual}, {&gamma, &beta, &call.out[1], &call.out[2]})) return false;
   const auto& params = call.as<BatchNormParams>();
@@ -144,7 +144,7 @@ bool forward_in_vectors(const KernelCall& call, Launches& on, const SumsResult& 
       params.relu != 0};
   auto* const parts = static_cast<double*>(call.scratch);
   on.launch(moments_vectors_kernel, shape.tiles * shape.parts, kThreads, x.data, shape, parts);
-  join_parts(on, result, shape, x.dims[1], parts);
+  join_parts(on, {call.out[1].as<float>(), call.out[2].as<float>(), nullptr}, shape, parts);
   on.launch(normalise_vectors_kernel, shape.tiles * shape.parts, kThreads, x.data, residual.data, y.data, norm, shape);
   return true;
 }
@@ -167,8 +167,8 @@ void forward(const KernelCall& call) {
                         .epsilon = static_cast<float>(params.epsilon),
                         .relu = params.relu != 0};
   Launches on(*call.queue, "batch_norm");
+  if (forward_in_vectors(call, on)) return;
   const SumsResult moments{all.mean, all.variance, nullptr, x.dims[1], static_cast<double>(per_channel(x))};
-  if (forward_in_vectors(call, on, moments)) return;
   const SumsTerm term{{.dy = all.x, .x = all.x}, make_walk<3>(rows, {&rows, &rows, nullptr}), x.strides[1], x.strides[1], 0};
   sum_columns<double, 2>(on, term, moments, per_channel(x), x.dims[1], call.scratch);
   on.launch(normalise_kernel, blocks_for(all.walk.n), kThreads, all);
@@ -190,20 +190,22 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-bool backward_in_vectors(const KernelCall& call, Launches& on, const SumsResult& result, double* parts) {
+bool backward_in_vectors(const KernelCall& call, Launches& on, double* sums) {
   const View &dy = call.in[0], &x = call.in[1], &y = call.in[2], &dx = call.out[0];
   const auto& params = call.as<BatchNormParams>();
   const View dresidual = params.residual != 0 ? call.out[3] : View();
-  if (!in_vectors({&x, &dy, &y, &dx, &dresidual}, {&call.in[3], &call.in[4], &call.in[5], &call.in[6]})) return false;
+  if (!in_vectors({&x, &dy, &y, &dx, &dresidual}, {&call.in[3], &call.in[4], &call.in[5], &call.in[6], &call.out[1], &call.out[2]}))
+    return false;
   const VectorShape shape = vector_shape(per_channel(x), x.dims[1], x.dtype);
   VectorNorm norm{
       call.in[3].as<float>(), call.in[4].as<float>(), call.in[5].as<float>(), call.in[6].as<float>(), static_cast<float>(params.epsilon),
       params.relu != 0};
   VectorGradient of{dy.data, x.data, y.data, dx.data, dresidual.data};
+  double* const parts = sums + 2 * x.dims[1];
   on.launch(gradient_vectors_kernel, shape.tiles * shape.parts, kThreads, of, norm, shape, parts);
-  join_parts(on, result, shape, x.dims[1], parts);
+  join_parts(on, {call.out[2].as<float>(), call.out[1].as<float>(), sums}, shape, parts);
   if (of.dresidual != nullptr) of.dy = of.dresidual, norm.relu = false;  // the mask is in it
-  on.launch(input_gradient_vectors_kernel, shape.tiles * shape.parts, kThreads, of, norm, shape, static_cast<const double*>(result.sums));
+  on.launch(input_gradient_vectors_kernel, shape.tiles * shape.parts, kThreads, of, norm, shape, static_cast<const double*>(sums));
   return true;
 }
 
@@ -227,9 +229,9 @@ void backward(const KernelCall& call) {
   const SumsTerm term{all, make_walk<3>(x_rows, {&dy_rows, &x_rows, masked ? &y_rows : nullptr}), dy.strides[1], x.strides[1],
                       masked ? y.strides[1] : 0};
   auto* const sums = static_cast<double*>(call.scratch);
-  const SumsResult result{PerChannel(call.out[2]), PerChannel(call.out[1]), sums, x.dims[1], static_cast<double>(per_channel(x))};
   Launches on(*call.queue, "batch_norm_grad");
-  if (backward_in_vectors(call, on, result, sums + 2 * x.dims[1])) return;
+  if (backward_in_vectors(call, on, sums)) return;
+  const SumsResult result{PerChannel(call.out[2]), PerChannel(call.out[1]), sums, x.dims[1], static_cast<double>(per_channel(x))};
   sum_columns<double, 2>(on, term, result, per_channel(x), x.dims[1], sums + 2 * x.dims[1]);
   const Walk<6> walk = make_walk<6>(dx, {&dy, &x, masked ? &y : nullptr, &dx, residual ? &call.out[3] : nullptr, &channels});
   on.launch(batch_norm_grad_kernel, blocks_for(walk.n), kThreads, all, walk, static_cast<const double*>(sums), x.dims[1]);

@@ -1,16 +1,15 @@
-// Batch normalisation of images with channels last (or of rows of features), eight numbers at a time: a thread keeps to the same few
-// channels, so that what belongs to them stays in its registers, and goes down the rows with several loads in flight. Blocks share the
-// rows, and what they find is added up in order, as columns.cuh has it. A second pass goes up the rows that the first went down: what that
+// Batch normalisation of images with channels last (or of rows of features), 16 bytes at a time: a thread keeps to the same few channels, so
+// that what belongs to them stays in its registers, and goes down the rows with several reads under way. Blocks share the rows, and what they
+// find is added up in order. A second pass goes up the rows that the first went down, and its blocks come in the other order: what the first
 // read last is in L2 still.
 #pragma once
 
 #include "kernels/cuda/columns.cuh"
-#include "kernels/cuda/halves.cuh"
+#include "kernels/cuda/lanes.cuh"
 
 namespace perigee {
 
 constexpr int kVectorColumns = 32;  // vectors side by side in a block, at most
-constexpr int kLanes = 8;           // numbers of a vector: 16 bytes, or 32
 
 __device__ inline float inverse_root(float x) {
 #ifdef __CUDA_ARCH__
@@ -20,68 +19,82 @@ __device__ inline float inverse_root(float x) {
 #endif
 }
 
-// Vector i of an operand: eight numbers in f32. One kernel serves all types; which it is does not differ among threads.
-__device__ inline void load_vector(const void* from, Dtype dtype, int64_t i, float (&x)[kLanes]) {
-  const auto* const words = static_cast<const uint4*>(from);
-  if (dtype == Dtype::f32) {
-    const uint4 low = words[2 * i], high = words[2 * i + 1];
-    const uint32_t all[kLanes] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-    for (int l = 0; l < kLanes; ++l) x[l] = float_from_bits(all[l]);
-    return;
-  }
-  const uint4 raw = words[i];
-  const uint32_t pairs[kLanes / 2] = {raw.x, raw.y, raw.z, raw.w};
-  for (int p = 0; p < kLanes / 2; ++p) {
-    x[2 * p] = float_from_half(static_cast<uint16_t>(pairs[p]), dtype == Dtype::bf16);
-    x[2 * p + 1] = float_from_half(static_cast<uint16_t>(pairs[p] >> 16), dtype == Dtype::bf16);
-  }
-}
-
-__device__ inline void store_vector(void* to, Dtype dtype, int64_t i, const float (&x)[kLanes]) {
-  auto* const words = static_cast<uint4*>(to);
-  const auto bits = [&](int l) { return bits_from_float(x[l]); };
-  const auto pair = [&](int p) {
-    return half_from_float(x[2 * p], dtype == Dtype::bf16) | static_cast<uint32_t>(half_from_float(x[2 * p + 1], dtype == Dtype::bf16))
-                                                                 << 16;
-  };
-  if (dtype != Dtype::f32) {
-    words[i] = {pair(0), pair(1), pair(2), pair(3)};
-    return;
-  }
-  words[2 * i] = {bits(0), bits(1), bits(2), bits(3)};
-  words[2 * i + 1] = {bits(4), bits(5), bits(6), bits(7)};
-}
-
-// Who does what: a block's threads are `width` vectors by kThreads / width rows.
+// Who does what: a block's threads are `width` vectors by kThreads / width rows. About as many blocks as the largest device holds at once:
+// what a block does before and behind its rows is as long as some rows.
 struct VectorShape {
-  int64_t rows = 0, vectors = 0;  // of the operand
-  int64_t width = 1, tiles = 0, parts = 1, part_rows = 0;
+  int rows = 0, vectors = 0;  // of the operand
+  int width = 1, tiles = 0, parts = 1, part_rows = 0;
   Dtype dtype = Dtype::f32;
+  constexpr int64_t channels() const { return int64_t{vectors} * lanes_of(dtype); }
 };
 
 inline VectorShape vector_shape(int64_t rows, int64_t channels, Dtype dtype) {
-  VectorShape s{.rows = rows, .vectors = channels / kLanes, .dtype = dtype};
+  VectorShape s{.rows = static_cast<int>(rows), .vectors = static_cast<int>(channels / lanes_of(dtype)), .dtype = dtype};
   while (s.width < s.vectors && s.width < kVectorColumns) s.width *= 2;
-  s.tiles = ceil_divide(s.vectors, s.width);
-  const int64_t at_once = kThreads / s.width;
-  s.parts = max(int64_t{1}, min(2 * kColumnBlocks / max(s.tiles, int64_t{1}), rows / (4 * at_once)));
-  s.part_rows = ceil_divide(ceil_divide(rows, s.parts), at_once) * at_once;
-  s.parts = ceil_divide(rows, s.part_rows);
+  s.tiles = static_cast<int>(ceil_divide(s.vectors, s.width));
+  const int64_t at_once = kThreads / s.width, most = min(kColumnBlocks / max(s.tiles, 1), rows / (4 * at_once));
+  s.part_rows = static_cast<int>(ceil_divide(ceil_divide(rows, max(int64_t{1}, most)), at_once) * at_once);
+  s.parts = static_cast<int>(ceil_divide(rows, s.part_rows));
   return s;
 }
 
 struct VectorPlace {
-  int64_t vector, part, begin, end, step;  // rows begin, begin + step, ... before end; none where the vector is beyond
-  __device__ int64_t last() const { return begin + (end - 1 - begin) / step * step; }  // where there are any
+  int vector, part, begin, step, count;  // rows begin, begin + step, ...; none where the vector is beyond
+  __device__ int last() const { return begin + (count - 1) * step; }
 };
 
-__device__ inline VectorPlace place_of(const VectorShape& s) {
-  const int width = static_cast<int>(s.width);
-  const int64_t part = blockIdx.x / s.tiles, tile = blockIdx.x - part * s.tiles;
-  const int64_t vector = tile * s.width + threadIdx.x % width;
-  const int64_t end = vector < s.vectors ? min((part + 1) * s.part_rows, s.rows) : 0;
-  return {vector, part, part * s.part_rows + threadIdx.x / width, end, kThreads / width};
+__device__ inline VectorPlace place_of(const VectorShape& s, bool second_pass) {
+  const int block = static_cast<int>(blockIdx.x) / s.tiles, tile = static_cast<int>(blockIdx.x) - block * s.tiles;
+  const int line = static_cast<int>(threadIdx.x) / s.width, vector = tile * s.width + static_cast<int>(threadIdx.x) - line * s.width;
+  const int part = second_pass ? s.parts - 1 - block : block, begin = part * s.part_rows + line, step = kThreads / s.width;
+  const int rows = vector < s.vectors ? min((part + 1) * s.part_rows, s.rows) - begin : 0;
+  return {vector, part, begin, step, rows > 0 ? (rows - 1) / step + 1 : 0};
 }
+
+// Takes `count` rows from `first` on, `step` apart: reads kAhead of them together, then calls take(row, read) for one after the other. That
+// loop is not unrolled, which moves what is read along instead: those moves wait for reads that began together, where to move what was read
+// for a later turn would be to wait for it in this one. `source` says where a row lies and has one operand more, or not.
+template <int kAhead, class Source, class Take>
+__device__ inline void each_row(const Source& source, int first, int step, int count, Take take) {
+#pragma unroll 1
+  for (int row = first; count > 0; count -= kAhead) {
+    typename Source::Row rows[kAhead] = {};
+    int64_t at[kAhead];
+    for (int a = 0; a < kAhead; ++a) at[a] = source.at(row + min(a, count - 1) * step);
+    for (int a = 0; a < kAhead; ++a) source.read(at[a], rows[a]);
+    if (source.more != nullptr)
+      for (int a = 0; a < kAhead; ++a) rows[a].more = load_vector(source.more, at[a]);
+    int left = min(kAhead, count);
+#pragma unroll 1
+    do {
+      take(row, rows[0]);
+      for (int next = 1; next < kAhead; ++next) rows[next - 1] = rows[next];
+      row += step;
+    } while (--left > 0);
+  }
+}
+
+// x, and more: the residual, or nothing.
+struct ImageRows {
+  struct Row {
+    uint4 x, more;
+  };
+  __device__ int64_t at(int row) const { return int64_t{row} * vectors + vector; }
+  __device__ void read(int64_t at, Row& row) const { row.x = load_vector(x, at); }
+  const void *x, *more;
+  int vectors, vector;
+};
+
+// dy and x, and more: y, where relu's mask comes of it.
+struct GradientRows {
+  struct Row {
+    uint4 dy, x, more;
+  };
+  __device__ int64_t at(int row) const { return int64_t{row} * vectors + vector; }
+  __device__ void read(int64_t at, Row& row) const { row.dy = load_vector(dy, at), row.x = load_vector(x, at); }
+  const void *dy, *x, *more;
+  int vectors, vector;
+};
 
 // Two sums of each lane of each vector, for each warp of the block.
 static __device__ inline double* vector_room() {
@@ -91,45 +104,82 @@ static __device__ inline double* vector_room() {
 
 // What the block's rows come to, to parts[(part * 2 + sum) * channels + channel]. Every thread calls it.
 __device__ void keep_sums(const VectorShape& s, const VectorPlace& place, double (&sum)[2][kLanes], double* parts) {
-  const int width = static_cast<int>(s.width);
   double* const room = vector_room();
+  const int lanes = lanes_of(s.dtype);
   for (int half = 0; half < kLanes / 4; ++half) {  // four lanes at a time: the room is small
-    for (int other = kWarp / 2; other >= width; other /= 2)
+    if (4 * half == lanes) break;
+    for (int other = kWarp / 2; other >= s.width; other /= 2)
       for (int k = 0; k < 2; ++k)
         for (int l = 0; l < 4; ++l) sum[k][4 * half + l] += __shfl_xor_sync(kAllLanes, sum[k][4 * half + l], other);
     __syncthreads();
-    if (lane_of_warp() < width)
+    if (lane_of_warp() < s.width)
       for (int k = 0; k < 2; ++k)
         for (int l = 0; l < 4; ++l) room[((warp_of_block() * 2 + k) * 4 + l) * kVectorColumns + lane_of_warp()] = sum[k][4 * half + l];
     __syncthreads();
     const int column = static_cast<int>(threadIdx.x) % kVectorColumns, which = static_cast<int>(threadIdx.x) / kVectorColumns;
-    const int64_t vector = place.vector - static_cast<int>(threadIdx.x) % width + column;
-    if (column >= width || vector >= s.vectors) continue;
+    const int vector = place.vector - static_cast<int>(threadIdx.x) % s.width + column;
+    if (column >= s.width || vector >= s.vectors) continue;
     double total = 0;
     for (int warp = 0; warp < kColumnWarps; ++warp) total += room[(warp * 8 + which) * kVectorColumns + column];
-    parts[(place.part * 2 + which / 4) * s.vectors * kLanes + vector * kLanes + 4 * half + which % 4] = total;
+    parts[(place.part * 2 + which / 4) * s.channels() + int64_t{vector} * lanes + 4 * half + which % 4] = total;
   }
 }
 
-// Of a thread's channels.
-__device__ inline void load_channels(const float* from, int64_t vector, float absent, float (&x)[kLanes]) {
-  for (int l = 0; l < kLanes; ++l) x[l] = from != nullptr ? from[vector * kLanes + l] : absent;
+// What the two sums of each channel become: its mean and variance, or the gradients of beta and gamma and what each element's gradient
+// needs.
+struct VectorSums {
+  float *first, *second;  // mean and variance, or dbeta and dgamma
+  double* sums;           // of dz, then of dz (x - mean) / sigma, over the batch's count; null: the sums are those of x and its squares
+};
+
+// A warp a channel. Its reads are far apart and few: most of them are under way together.
+__global__ void __launch_bounds__(kThreads) join_vectors_kernel(VectorSums result, VectorShape s, const double* parts) {
+  begin_kernel();
+  const int64_t channels = s.channels(), c = warp_of_grid();
+  if (c >= channels) return;
+  double sum[2] = {};
+#pragma unroll 6
+  for (int part = lane_of_warp(); part < s.parts; part += kWarp)
+    for (int k = 0; k < 2; ++k) sum[k] += parts[(2 * part + k) * channels + c];
+  for (int other = kWarp / 2; other > 0; other /= 2)
+    for (int k = 0; k < 2; ++k) sum[k] += __shfl_xor_sync(kAllLanes, sum[k], other);
+  if (lane_of_warp() != 0) return;
+  const double average = sum[0] / s.rows, spread = sum[1] / s.rows;
+  if (result.sums != nullptr) {
+    result.first[c] = static_cast<float>(sum[0]), result.second[c] = static_cast<float>(sum[1]);
+    result.sums[c] = average, result.sums[channels + c] = spread;
+    return;
+  }
+  const double variance = spread - average * average;
+  result.first[c] = static_cast<float>(average);
+  result.second[c] = static_cast<float>(variance > 0 ? variance : variance == variance ? 0.0 : variance);
 }
 
-__global__ void __launch_bounds__(kThreads) moments_vectors_kernel(const void* x, VectorShape s, double* parts) {
+// Of a thread's channels.
+__device__ inline void load_channels(const float* from, const VectorShape& s, int vector, float absent, float (&x)[kLanes]) {
+  const int lanes = lanes_of(s.dtype);
+  for (int half = 0; half < kLanes / 4; ++half) {
+    const bool there = from != nullptr && 4 * half < lanes;
+    float4 four = {absent, absent, absent, absent};
+    if (there) four = reinterpret_cast<const float4*>(from)[(int64_t{vector} * lanes + 4 * half) / 4];
+    x[4 * half] = four.x, x[4 * half + 1] = four.y, x[4 * half + 2] = four.z, x[4 * half + 3] = four.w;
+  }
+}
+
+__global__ void __launch_bounds__(kThreads, 4) moments_vectors_kernel(const void* x, VectorShape s, double* parts) {
   begin_kernel();
-  const VectorPlace place = place_of(s);
+  const VectorPlace place = place_of(s, false);
   double sum[2][kLanes] = {};
-#pragma unroll 2
-  for (int64_t row = place.begin; row < place.end; row += place.step) {
+  const ImageRows rows{x, nullptr, s.vectors, place.vector};
+  each_row<4>(rows, place.begin, place.step, place.count, [&](int, const ImageRows::Row& row) {
     float v[kLanes];
-    load_vector(x, s.dtype, row * s.vectors + place.vector, v);
+    unpack(row.x, s.dtype, v);
     for (int l = 0; l < kLanes; ++l) {
       const double value = static_cast<double>(v[l]);
       sum[0][l] += value;
       sum[1][l] = fma(value, value, sum[1][l]);
     }
-  }
+  });
   keep_sums(s, place, sum, parts);
 }
 
@@ -139,29 +189,28 @@ struct VectorNorm {
   bool relu;
 };
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     normalise_vectors_kernel(const void* x, const void* residual, void* y, VectorNorm norm, VectorShape s) {
   begin_kernel();
-  const VectorPlace place = place_of(s);
-  if (place.begin >= place.end) return;
+  const VectorPlace place = place_of(s, true);
+  if (place.count == 0) return;
   float scale[kLanes], beta[kLanes], mean[kLanes], variance[kLanes];
-  load_channels(norm.gamma, place.vector, 1, scale);
-  load_channels(norm.beta, place.vector, 0, beta);
-  load_channels(norm.mean, place.vector, 0, mean);
-  load_channels(norm.variance, place.vector, 0, variance);
+  load_channels(norm.gamma, s, place.vector, 1, scale);
+  load_channels(norm.beta, s, place.vector, 0, beta);
+  load_channels(norm.mean, s, place.vector, 0, mean);
+  load_channels(norm.variance, s, place.vector, 0, variance);
   for (int l = 0; l < kLanes; ++l) scale[l] *= inverse_root(variance[l] + norm.epsilon);
-#pragma unroll 2
-  for (int64_t row = place.last(); row >= place.begin; row -= place.step) {
-    const int64_t at = row * s.vectors + place.vector;
-    float v[kLanes], more[kLanes] = {};
-    load_vector(x, s.dtype, at, v);
-    if (residual != nullptr) load_vector(residual, s.dtype, at, more);
+  const ImageRows rows{x, residual, s.vectors, place.vector};
+  each_row<2>(rows, place.last(), -place.step, place.count, [&](int row, const ImageRows::Row& of) {
+    float v[kLanes], more[kLanes];
+    unpack(of.x, s.dtype, v);
+    unpack(of.more, s.dtype, more);
     for (int l = 0; l < kLanes; ++l) {
       v[l] = (v[l] - mean[l]) * scale[l] + beta[l] + more[l];
-      if (norm.relu && v[l] < 0) v[l] = 0;
+      v[l] = norm.relu && v[l] < 0 ? 0 : v[l];
     }
-    store_vector(y, s.dtype, at, v);
-  }
+    store_vector(y, rows.at(row), packed(v, s.dtype));
+  });
 }
 
 struct VectorGradient {
@@ -171,71 +220,73 @@ struct VectorGradient {
 
 // A thread's channels, and what its rows are.
 struct GradientLanes {
-  __device__ GradientLanes(const VectorNorm& norm, int64_t vector) : relu(norm.relu) {
-    load_channels(norm.gamma, vector, 1, gamma);
-    load_channels(norm.beta, vector, 0, beta);
-    load_channels(norm.mean, vector, 0, mean);
-    load_channels(norm.variance, vector, 0, inverse);
+  __device__ GradientLanes(const VectorNorm& norm, const VectorShape& s, int vector) : relu(norm.relu), dtype(s.dtype) {
+    load_channels(norm.gamma, s, vector, 1, gamma);
+    load_channels(norm.beta, s, vector, 0, beta);
+    load_channels(norm.mean, s, vector, 0, mean);
+    load_channels(norm.variance, s, vector, 0, inverse);
     for (float& one : inverse) one = inverse_root(one + norm.epsilon);
   }
   // dy where relu let it through, and x normalised.
-  __device__ void load(const VectorGradient& of, const VectorShape& s, int64_t at, float (&d)[kLanes], float (&normal)[kLanes]) const {
-    float y[kLanes] = {};
-    load_vector(of.dy, s.dtype, at, d);
-    load_vector(of.x, s.dtype, at, normal);
-    if (relu && of.y != nullptr) load_vector(of.y, s.dtype, at, y);
-    for (int l = 0; l < kLanes; ++l) {
-      normal[l] = (normal[l] - mean[l]) * inverse[l];
-      if (!relu) continue;
-      const float z = of.y != nullptr ? y[l] : normal[l] * gamma[l] + beta[l];
-      if (!(z > 0)) d[l] = 0;
+  __device__ void take(const GradientRows::Row& row, bool by_y, float (&d)[kLanes], float (&normal)[kLanes]) const {
+    unpack(row.dy, dtype, d);
+    unpack(row.x, dtype, normal);
+    for (int l = 0; l < kLanes; ++l) normal[l] = (normal[l] - mean[l]) * inverse[l];
+    if (!relu) return;
+    if (by_y) {
+      float y[kLanes];
+      unpack(row.more, dtype, y);
+      for (int l = 0; l < kLanes; ++l) d[l] = y[l] > 0 ? d[l] : 0;
+    } else {
+      for (int l = 0; l < kLanes; ++l) d[l] = normal[l] * gamma[l] + beta[l] > 0 ? d[l] : 0;
     }
   }
   float gamma[kLanes], beta[kLanes], mean[kLanes], inverse[kLanes];
   bool relu;
+  Dtype dtype;
 };
 
-__global__ void __launch_bounds__(kThreads) gradient_vectors_kernel(VectorGradient of, VectorNorm norm, VectorShape s, double* parts) {
+__global__ void __launch_bounds__(kThreads, 2) gradient_vectors_kernel(VectorGradient of, VectorNorm norm, VectorShape s, double* parts) {
   begin_kernel();
-  const VectorPlace place = place_of(s);
+  const VectorPlace place = place_of(s, false);
   double sum[2][kLanes] = {};
-  if (place.begin < place.end) {
-    const GradientLanes lanes(norm, place.vector);
-#pragma unroll 1
-    for (int64_t row = place.begin; row < place.end; row += place.step) {
-      const int64_t at = row * s.vectors + place.vector;
+  if (place.count > 0) {
+    const GradientLanes lanes(norm, s, place.vector);
+    const GradientRows rows{of.dy, of.x, of.y, s.vectors, place.vector};
+    each_row<2>(rows, place.begin, place.step, place.count, [&](int row, const GradientRows::Row& operands) {
       float d[kLanes], normal[kLanes];
-      lanes.load(of, s, at, d, normal);
-      if (of.dresidual != nullptr) store_vector(of.dresidual, s.dtype, at, d);
+      lanes.take(operands, of.y != nullptr, d, normal);
+      if (of.dresidual != nullptr) store_vector(of.dresidual, rows.at(row), packed(d, s.dtype));
       for (int l = 0; l < kLanes; ++l) {
-        sum[0][l] += static_cast<double>(d[l]);
-        sum[1][l] = fma(static_cast<double>(d[l]), static_cast<double>(normal[l]), sum[1][l]);
+        const double one = static_cast<double>(d[l]);
+        sum[0][l] += one;
+        sum[1][l] = fma(one, static_cast<double>(normal[l]), sum[1][l]);
       }
-    }
+    });
   }
   keep_sums(s, place, sum, parts);
 }
 
 // `sums`: of dz, then of dz (x - mean) / sigma, over the batch's count, by channel.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     input_gradient_vectors_kernel(VectorGradient of, VectorNorm norm, VectorShape s, const double* sums) {
   begin_kernel();
-  const VectorPlace place = place_of(s);
-  if (place.begin >= place.end) return;
-  const GradientLanes lanes(norm, place.vector);
-  float mean[kLanes], slope[kLanes];
+  const VectorPlace place = place_of(s, true);
+  if (place.count == 0) return;
+  const GradientLanes lanes(norm, s, place.vector);
+  float mean[kLanes] = {}, slope[kLanes] = {};
   for (int l = 0; l < kLanes; ++l) {
-    mean[l] = static_cast<float>(sums[place.vector * kLanes + l]);
-    slope[l] = static_cast<float>(sums[(s.vectors + place.vector) * kLanes + l]);
+    if (l >= lanes_of(s.dtype)) break;
+    const int64_t c = int64_t{place.vector} * lanes_of(s.dtype) + l;
+    mean[l] = static_cast<float>(sums[c]), slope[l] = static_cast<float>(sums[s.channels() + c]);
   }
-#pragma unroll 1
-  for (int64_t row = place.last(); row >= place.begin; row -= place.step) {
-    const int64_t at = row * s.vectors + place.vector;
+  const GradientRows rows{of.dy, of.x, of.y, s.vectors, place.vector};
+  each_row<2>(rows, place.last(), -place.step, place.count, [&](int row, const GradientRows::Row& operands) {
     float d[kLanes], normal[kLanes];
-    lanes.load(of, s, at, d, normal);
+    lanes.take(operands, of.y != nullptr, d, normal);
     for (int l = 0; l < kLanes; ++l) d[l] = lanes.gamma[l] * lanes.inverse[l] * (d[l] - mean[l] - normal[l] * slope[l]);
-    store_vector(of.dx, s.dtype, at, d);
-  }
+    store_vector(of.dx, rows.at(row), packed(d, s.dtype));
+  });
 }
 
 }  // namespace perigee

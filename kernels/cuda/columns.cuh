@@ -81,15 +81,6 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant
   for (int64_t own = tile * kWarp + warp_of_block(); own < behind; own += kColumnWarps) add_column<T, kSums>(parts, shape, own, result);
 }
 
-// Of parts that another kernel made.
-template <class T, int kSums, class Result>
-__global__ void __launch_bounds__(kThreads) columns_parts_kernel(const __grid_constant__ Result result, ColumnShape shape, const T* parts) {
-  begin_kernel();
-#pragma unroll 1
-  for (int64_t column = warp_of_grid(); column < shape.columns; column += threads_of_grid() / kWarp)
-    add_column<T, kSums>(parts, shape, column, result);
-}
-
 // `scratch` holds columns_scratch<T, kSums>(rows, columns).
 template <class T, int kSums, class Term, class Result>
 void sum_columns(Launches& on, const Term& term, const Result& result, int64_t rows, int64_t columns, void* scratch) {

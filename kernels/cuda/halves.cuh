@@ -32,4 +32,16 @@ __device__ inline uint16_t half_from_float(float x, bool bf16) {
 #endif
 }
 
+// Two, the first in the lower half.
+__device__ inline uint32_t halves_from_floats(float low, float high, bool bf16) {
+#ifdef __CUDA_ARCH__
+  uint32_t pair;
+  if (bf16) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  return half_from_float(low, bf16) | static_cast<uint32_t>(half_from_float(high, bf16)) << 16;
+#endif
+}
+
 }  // namespace perigee

@@ -1,11 +1,12 @@
 // Pooling and its gradient: a thread makes one element of the result, in its order in memory, so that with channels last neighbouring threads
-// read neighbouring elements of every window. The gradient asks which windows an element lies in instead of adding to memory, so that sums
+// read neighbouring elements of every window; eight elements a thread where channels lie last (pool_vectors.cuh). The gradient asks which windows an element lies in instead of adding to memory, so that sums
 // have one order. Each image is read once from memory: windows that overlap meet in the caches.
 #include "kernels/ops/pool.h"
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/pool_vectors.cuh"
 #include "kernels/cuda/walk.cuh"
 #include "kernels/registry.h"
 
@@ -44,8 +45,10 @@ __device__ Window window_at(const PoolParams& p, const Image& large, int64_t i, 
   return {row, column, row >= 0 && row < large.dims[2] && column >= 0 && column < large.dims[3]};
 }
 
+__device__ __attribute__((noinline)) float power(float x, float p) { return powf(x, p); }
+
 // What a sum is multiplied with.
-__device__ float scale_of(const PoolParams& p, const Image& large, int64_t i, int64_t j) {
+__device__ __attribute__((noinline)) float scale_of(const PoolParams& p, const Image& large, int64_t i, int64_t j) {
   if (p.kind != PoolKind::average) return 1;
   int count = p.kernel[0] * p.kernel[1];
   if (!p.count_include_pad) {
@@ -74,10 +77,10 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(const __grid_constant__ 
         if (where >= 0 && (value != value || (!(x > value) && x == x))) continue;  // NaN wins, so that it is seen
         value = x, where = q;
       } else {
-        value += p.kind == PoolKind::pnorm ? powf(fabsf(x), static_cast<float>(p.p)) : x;
+        value += p.kind == PoolKind::pnorm ? power(fabsf(x), static_cast<float>(p.p)) : x;
       }
     }
-    if (p.kind == PoolKind::pnorm) value = powf(value, static_cast<float>(1 / p.p));
+    if (p.kind == PoolKind::pnorm) value = power(value, static_cast<float>(1 / p.p));
     if (p.kind == PoolKind::average) value *= scale_of(p, call.large, at[2], at[3]);
     call.small.of.store<float>(call.small.offset(at, at[2], at[3]), value);
     if (call.argmax.of.data != nullptr) call.argmax.of.store<int64_t>(call.argmax.offset(at, at[2], at[3]), where < 0 ? 0 : where);
@@ -87,7 +90,7 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(const __grid_constant__ 
 // dy/dx of one element: sign(x) (|x| / y)^(p-1); zero where the whole window is zero.
 __device__ float pnorm_slope(float x, float y, float p) {
   if (y == 0 || x == 0) return 0;
-  const float slope = powf(fabsf(x) / y, p - 1);
+  const float slope = power(fabsf(x) / y, p - 1);
   return x < 0 ? -slope : slope;
 }
 
@@ -103,11 +106,11 @@ __device__ float gradient_of(const PoolCall& call, const int64_t (&at)[4], int64
 }
 
 // The windows along one dimension that reach over place `at`, which counts from the padding's edge.
-struct Reach {
+struct Range {
   int at, first, last;
 };
 
-__device__ Reach windows_over(const PoolParams& p, const Image& small, int dimension, int at) {
+__device__ Range windows_over(const PoolParams& p, const Image& small, int dimension, int at) {
   const int stride = p.stride[dimension], reach = (p.kernel[dimension] - 1) * p.dilation[dimension];
   return {at, at > reach ? (at - reach + stride - 1) / stride : 0, min(at / stride, static_cast<int>(small.dims[2 + dimension]) - 1)};
 }
@@ -120,7 +123,7 @@ __global__ void __launch_bounds__(kThreads) pool_grad_kernel(const __grid_consta
     int64_t at[4];
     locate(call.places, e, at);
     float sum = 0;
-    const Reach down = windows_over(p, call.small, 0, static_cast<int>(at[2]) + p.padding[0]),
+    const Range down = windows_over(p, call.small, 0, static_cast<int>(at[2]) + p.padding[0]),
                 right = windows_over(p, call.small, 1, static_cast<int>(at[3]) + p.padding[2]);
 #pragma unroll 1
     for (int i = down.last; i >= down.first; --i) {  // so that the element is a later one of each window, as in the reference
@@ -138,24 +141,37 @@ __global__ void __launch_bounds__(kThreads) pool_grad_kernel(const __grid_consta
 }
 
 void pool2d(const KernelCall& call) {
+  Launches on(*call.queue, "pool2d");
+  const View argmax = call.n_out > 1 ? call.out[1] : View();
+  PoolVectors vectors;
+  if (pool_vectors(call.as<PoolParams>(), call.in[0], call.out[0], argmax, &vectors)) {
+    vectors.chosen = argmax.data;
+    return on.launch(pool_vectors_kernel, blocks_for(vectors.n), kThreads, vectors);
+  }
   PoolCall all{.params = call.as<PoolParams>(),
                .small = Image(call.out[0]),
                .large = Image(call.in[0]),
                .places = make_coordinate_walk(call.out[0])};
-  if (call.n_out > 1 && call.out[1].data != nullptr) all.argmax = Image(call.out[1]);
-  Launches on(*call.queue, "pool2d");
+  if (argmax.data != nullptr) all.argmax = Image(argmax);
   on.launch(pool_kernel, blocks_for(all.places.n), kThreads, all);
 }
 
 void pool2d_grad(const KernelCall& call) {
-  PoolCall all{.params = call.as<PoolParams>(),
+  Launches on(*call.queue, "pool2d_grad");
+  const auto& params = call.as<PoolParams>();
+  const View argmax = params.kind == PoolKind::max ? call.in[1] : View();
+  PoolVectors vectors;
+  if (pool_vectors(params, call.in[0], call.out[0], argmax, &vectors)) {
+    vectors.argmax = argmax.data, vectors.accumulate = call.accumulate;
+    return on.launch(pool_grad_vectors_kernel, blocks_for(vectors.n), kThreads, vectors);
+  }
+  PoolCall all{.params = params,
                .small = Image(call.in[0]),
                .large = Image(call.out[0]),
                .places = make_coordinate_walk(call.out[0]),
                .accumulate = call.accumulate};
-  if (all.params.kind == PoolKind::max) all.argmax = Image(call.in[1]);
-  if (all.params.kind == PoolKind::pnorm) all.x = Image(call.in[1]), all.argmax = Image(call.in[2]);
-  Launches on(*call.queue, "pool2d_grad");
+  if (params.kind == PoolKind::max) all.argmax = Image(argmax);
+  if (params.kind == PoolKind::pnorm) all.x = Image(call.in[1]), all.argmax = Image(call.in[2]);
   on.launch(pool_grad_kernel, blocks_for(all.places.n), kThreads, all);
 }
 
