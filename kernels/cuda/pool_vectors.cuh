@@ -62,11 +62,12 @@ __global__ void __launch_bounds__(kThreads) pool_vectors_kernel(const __grid_con
         uint4 read[kAhead] = {};
         for (int k = 0; k < kAhead; ++k)
           if (first + k < right.end) read[k] = load_vector(call.from, int64_t{line + first + k} * vectors + vector);
-        for (int k = 0; k < kAhead; ++k) {
-          if (first + k >= right.end) break;
-          const auto q = static_cast<uint32_t>(r * call.kernel[1] + first + k);
+        int left = min(kAhead, right.end - first);
+        auto q = static_cast<uint32_t>(r * call.kernel[1] + first);
+#pragma unroll 1
+        do {  // not unrolled, as each_row of batch_norm_vectors.cuh
           float x[kLanes];
-          unpack(read[k], call.dtype, x);
+          unpack(read[0], call.dtype, x);
           if (call.max) {
             for (int l = 0; l < kLanes; ++l) {
               const bool better = (!any | (value[l] == value[l])) & !(x[l] <= value[l]);  // NaN wins, so that it is seen
@@ -75,8 +76,9 @@ __global__ void __launch_bounds__(kThreads) pool_vectors_kernel(const __grid_con
           } else {
             for (int l = 0; l < kLanes; ++l) value[l] += x[l];
           }
-          any = true;
-        }
+          for (int k = 1; k < kAhead; ++k) read[k - 1] = read[k];
+          any = true, ++q;
+        } while (--left > 0);
       }
     }
     const float scale = window_scale(call, down, right);
@@ -125,19 +127,21 @@ __global__ void __launch_bounds__(kThreads) pool_grad_vectors_kernel(const __gri
           if (wide) chosen[k].x = static_cast<const uint32_t*>(call.argmax)[window];
           else chosen[k] = static_cast<const uint2*>(call.argmax)[window];
         }
-        for (int k = 0; k < kAhead; ++k) {
-          if (last - k < right.first) break;
+        int j = last;
+#pragma unroll 1
+        do {
           float dy[kLanes];
-          unpack(read[k], call.dtype, dy);
+          unpack(read[0], call.dtype, dy);
           if (call.max) {
-            const auto q = static_cast<uint32_t>((down.at - a * call.stride[0]) * call.kernel[1] + right.at - (last - k) * call.stride[1]);
-            const uint32_t other[2] = {chosen[k].x ^ q * 0x01010101u, chosen[k].y ^ q * 0x01010101u};  // where it chose q, a byte is zero
+            const auto q = static_cast<uint32_t>((down.at - a * call.stride[0]) * call.kernel[1] + right.at - j * call.stride[1]);
+            const uint32_t other[2] = {chosen[0].x ^ q * 0x01010101u, chosen[0].y ^ q * 0x01010101u};  // where it chose q, a byte is zero
             for (int l = 0; l < kLanes; ++l) sum[l] += (other[l / 4] & 0xffu << 8 * (l % 4)) == 0 ? dy[l] : 0;
           } else {
-            const float scale = window_scale(call, {call, 0, a, rows}, {call, 1, last - k, columns});
+            const float scale = window_scale(call, {call, 0, a, rows}, {call, 1, j, columns});
             for (int l = 0; l < kLanes; ++l) sum[l] += dy[l] * scale;
           }
-        }
+          for (int k = 1; k < kAhead; ++k) read[k - 1] = read[k], chosen[k - 1] = chosen[k];
+        } while (--j > last - kAhead && j >= right.first);
       }
     }
     if (call.accumulate) {

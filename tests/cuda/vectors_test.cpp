@@ -23,7 +23,7 @@ const Kernel& cuda_kernel(std::string_view op) {
 std::vector<OpCase> pools(Dtype storage) {
   Cases cases(1);
   for (const char* geometry : {R"("kernel":[3,3],"stride":[2,2],"padding":[1,1,1,1])", R"("kernel":[2,5],"stride":[1,3],"padding":[0,1,4,2])",
-                               R"("kernel":[4,1],"stride":[3,1])", R"("kernel":[1,2],"stride":[2,3])"})
+                               R"("kernel":[4,1],"stride":[3,1])", R"("kernel":[2,4],"padding":[0,0,2,1])", R"("kernel":[1,2],"stride":[2,3])"})
     for (const char* kind : {R"("max")", R"("average")", R"("average","count_include_pad":false)", R"("sum")"}) {
       const std::string attrs = std::string(R"({"kind":)") + kind + "," + geometry;
       for (const Shape& x : {Shape{3, 8, 7, 9}, Shape{2, 40, 6, 5}}) {
