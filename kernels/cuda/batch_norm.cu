@@ -119,7 +119,8 @@ bool in_vectors(std::initializer_list<const View*> images, std::initializer_list
     if (!dense || image->dtype != first.dtype || !on_vector_border(image->data)) return false;
   }
   for (const View* numbers : by_channel)
-    if (numbers->data != nullptr && (numbers->dtype != Dtype::f32 || numbers->strides[0] != 1 || !on_vector_border(numbers->data))) return false;
+    if (numbers->data != nullptr && (numbers->dtype != Dtype::f32 || numbers->strides[0] != 1 || !on_vector_border(numbers->data)))
+      return false;
   return first.dims[1] % lanes_of(first.dtype) == 0 && first.elements() / first.dims[1] <= kMostRows;
 }
 

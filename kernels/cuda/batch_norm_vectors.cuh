@@ -1,7 +1,7 @@
-// Batch normalisation of images with channels last (or of rows of features), 16 bytes at a time: a thread keeps to the same few channels, so
-// that what belongs to them stays in its registers, and goes down the rows with several reads under way. Blocks share the rows, and what they
-// find is added up in order. A second pass goes up the rows that the first went down, and its blocks come in the other order: what the first
-// read last is in L2 still.
+// Batch normalisation of images with channels last (or of rows of features), 16 bytes at a time: a thread keeps to the same few channels,
+// so that what belongs to them stays in its registers, and goes down the rows with several reads under way. Blocks share the rows, and what
+// they find is added up in order. A second pass goes up the rows that the first went down, and its blocks come in the other order: what the
+// first read last is in L2 still.
 #pragma once
 
 #include "kernels/cuda/columns.cuh"

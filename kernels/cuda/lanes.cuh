@@ -1,6 +1,6 @@
-// Numbers of an operand 16 bytes at a time: eight of 16 bits or four of f32, so that one kernel serves all three dtypes. Read first all that
-// is wanted, as it lies, and make numbers of it then: the branch on the dtype waits for what it takes apart, and a read behind it would begin
-// only when the one before had come.
+// Numbers of an operand 16 bytes at a time: eight of 16 bits or four of f32, so that one kernel serves all three dtypes. Read first all
+// that is wanted, as it lies, and make numbers of it then: the branch on the dtype waits for what it takes apart, and a read behind it
+// would begin only when the one before had come.
 #pragma once
 
 #include "kernels/cuda/halves.cuh"

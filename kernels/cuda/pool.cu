@@ -1,6 +1,7 @@
-// Pooling and its gradient: a thread makes one element of the result, in its order in memory, so that with channels last neighbouring threads
-// read neighbouring elements of every window; eight elements a thread where channels lie last (pool_vectors.cuh). The gradient asks which windows an element lies in instead of adding to memory, so that sums
-// have one order. Each image is read once from memory: windows that overlap meet in the caches.
+// Pooling and its gradient: a thread makes one element of the result, in its order in memory, so that with channels last neighbouring
+// threads read neighbouring elements of every window; 16 bytes a thread where channels lie last (pool_vectors.cuh). The gradient asks which
+// windows an element lies in instead of adding to memory, so that sums have one order. Each image is read once from memory: windows that
+// overlap meet in the caches.
 #include "kernels/ops/pool.h"
 
 #include "kernels/cuda/device.cuh"

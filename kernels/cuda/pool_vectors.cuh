@@ -1,6 +1,6 @@
-// Pooling of images with channels last, 16 bytes of channels a thread: what it takes to find a window is then a small part of the work, and its
-// elements of a row are read a few together. An element by itself (pool.cu) costs so many instructions, a division for each
-// dimension and an offset for each element of the window, that they take longer than memory does.
+// Pooling of images with channels last, 16 bytes of channels a thread: what it takes to find a window is then a small part of the work, and
+// elements of a row are read a few together. An element by itself (pool.cu) costs so many instructions, a division for each dimension and
+// an offset for each element of the window, that they take longer than memory does.
 #pragma once
 
 #include "kernels/cuda/device.cuh"
@@ -17,8 +17,8 @@ struct PoolVectors {
   const void *from = nullptr, *argmax = nullptr;  // x; or dy, and what its windows chose
   void *to = nullptr, *chosen = nullptr;
   Dtype dtype = Dtype::f32;
-  int32_t n = 0;                         // vectors of the result
-  Divisor vectors, columns, rows;        // of the result
+  int32_t n = 0;                   // vectors of the result
+  Divisor vectors, columns, rows;  // of the result
   int32_t from_rows = 0, from_columns = 0;
   int32_t kernel[2], stride[2], before[2];
   Divisor stride_of[2];
@@ -28,7 +28,8 @@ struct PoolVectors {
 // Elements a window has inside the image, along one dimension: [first, end), counted from the window's own first.
 struct Reach {
   int begin, first, end;  // begin: where the window begins, in the image
-  __device__ Reach(const PoolVectors& call, int dimension, int window, int size) : begin(window * call.stride[dimension] - call.before[dimension]) {
+  __device__ Reach(const PoolVectors& call, int dimension, int window, int size)
+      : begin(window * call.stride[dimension] - call.before[dimension]) {
     first = max(0, -begin), end = min(call.kernel[dimension], size - begin);
   }
   __device__ int count() const { return max(0, end - first); }
@@ -104,7 +105,8 @@ struct Windows {
 __global__ void __launch_bounds__(kThreads) pool_grad_vectors_kernel(const __grid_constant__ PoolVectors call) {
   begin_kernel();
   constexpr int kAhead = 2;
-  const auto vectors = static_cast<int>(call.vectors.by), rows = static_cast<int>(call.rows.by), columns = static_cast<int>(call.columns.by);
+  const auto vectors = static_cast<int>(call.vectors.by), rows = static_cast<int>(call.rows.by),
+             columns = static_cast<int>(call.columns.by);
   const bool wide = call.dtype == Dtype::f32;
 #pragma unroll 1
   for (auto i = static_cast<uint32_t>(thread_of_grid()); i < static_cast<uint32_t>(call.n); i += static_cast<uint32_t>(threads_of_grid())) {
@@ -156,12 +158,14 @@ __global__ void __launch_bounds__(kThreads) pool_grad_vectors_kernel(const __gri
 // Describes a call by its images, `from` being read; false where they are not such. `numbers` is of argmax, or empty.
 inline bool pool_vectors(const PoolParams& p, const View& from, const View& to, const View& numbers, PoolVectors* made) {
   const int lanes = lanes_of(from.dtype);
-  if (p.kind == PoolKind::pnorm || p.dilation[0] != 1 || p.dilation[1] != 1 || !has_lanes(from.dtype) || from.dims[1] % lanes != 0) return false;
+  if (p.kind == PoolKind::pnorm || p.dilation[0] != 1 || p.dilation[1] != 1 || !has_lanes(from.dtype) || from.dims[1] % lanes != 0)
+    return false;
   for (const View* image : {&from, &to}) {
     if (image->dtype != from.dtype || !image->channels_last() || !on_vector_border(image->data)) return false;
     if (image->elements() == 0 || image->elements() / lanes > kMostVectors) return false;
   }
-  if (numbers.data != nullptr && (numbers.dtype != Dtype::u8 || !numbers.channels_last() || reinterpret_cast<uintptr_t>(numbers.data) % 8 != 0))
+  if (numbers.data != nullptr &&
+      (numbers.dtype != Dtype::u8 || !numbers.channels_last() || reinterpret_cast<uintptr_t>(numbers.data) % 8 != 0))
     return false;
   *made = {.from = from.data,
            .to = to.data,

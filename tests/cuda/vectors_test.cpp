@@ -22,16 +22,20 @@ const Kernel& cuda_kernel(std::string_view op) {
 
 std::vector<OpCase> pools(Dtype storage) {
   Cases cases(1);
-  for (const char* geometry : {R"("kernel":[3,3],"stride":[2,2],"padding":[1,1,1,1])", R"("kernel":[2,5],"stride":[1,3],"padding":[0,1,4,2])",
-                               R"("kernel":[4,1],"stride":[3,1])", R"("kernel":[2,4],"padding":[0,0,2,1])", R"("kernel":[1,2],"stride":[2,3])"})
+  constexpr const char* kGeometries[] = {R"("kernel":[3,3],"stride":[2,2],"padding":[1,1,1,1])",
+                                         R"("kernel":[2,5],"stride":[1,3],"padding":[0,1,4,2])", R"("kernel":[4,1],"stride":[3,1])",
+                                         R"("kernel":[2,4],"padding":[0,0,2,1])", R"("kernel":[1,2],"stride":[2,3])"};
+  for (const char* geometry : kGeometries)
     for (const char* kind : {R"("max")", R"("average")", R"("average","count_include_pad":false)", R"("sum")"}) {
       const std::string attrs = std::string(R"({"kind":)") + kind + "," + geometry;
       for (const Shape& x : {Shape{3, 8, 7, 9}, Shape{2, 40, 6, 5}}) {
         cases.add("pool2d", {half(storage, x)}, attrs + "}");
-        const Shape y = op_named("pool2d").infer(OpCall{{{Type{Dtype::f32, x}}}, {}, Json::parse(attrs + "}", "a test")})[0].shape;
+        const std::vector<Type> image{{Dtype::f32, x}};
+        const Shape y = op_named("pool2d").infer(OpCall{image, {}, Json::parse(attrs + "}", "a test")})[0].shape;
         std::vector<CaseOperand> inputs = {half(storage, y)};
         if (kind[1] == 'm') inputs.push_back(integers(Dtype::u8, y, 0, 3));
-        cases.add("pool2d_grad", std::move(inputs), attrs + R"(,"input_size":[)" + std::to_string(x[2]) + "," + std::to_string(x[3]) + "]}");
+        cases.add("pool2d_grad", std::move(inputs),
+                  attrs + R"(,"input_size":[)" + std::to_string(x[2]) + "," + std::to_string(x[3]) + "]}");
       }
     }
   return cases.all();
