@@ -1,9 +1,13 @@
 // Finding libraries, keeping code, and what kernels around libraries do with 16-bit numbers and failures.
 #include "kernels/cuda/libraries.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <vector>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/library_cache.h"
@@ -81,6 +85,44 @@ TEST(CodeCache, CompilesOnceAndAnewWhenAFileIsDamaged) {
   EXPECT_EQ(get("a"), "code of a" + std::to_string(twice + 2));
   EXPECT_EQ(cache.get("c", [] { return std::string(); }), "");
   EXPECT_FALSE(fs::exists(cache.path_of("c")));
+  fs::remove_all(folder);
+}
+
+TEST(CodeCache, WhereNothingCanBeWrittenItIsCompiledEachTime) {
+  const fs::path file = fs::path(testing::TempDir()) / ("perigee_no_folder_" + std::to_string(::getpid()));
+  std::ofstream(file) << "not a folder";
+  const CodeCache cache((file / "cuda").string());
+  int compiled = 0;
+  for (int i = 1; i <= 3; ++i) EXPECT_EQ(cache.get("a", [&] { return "code " + std::to_string(++compiled); }), "code " + std::to_string(i));
+  fs::remove(file);
+}
+
+// Programs that start at once compile the same; whoever reads meanwhile reads all of one code or nothing.
+TEST(CodeCache, ManyMayWriteTheSameAtOnce) {
+  const fs::path folder = fs::path(testing::TempDir()) / ("perigee_shared_" + std::to_string(::getpid()));
+  const std::string code(300000, 'c');
+  const auto share = [&] {
+    const CodeCache cache(folder.string());
+    bool same = true;
+    for (int turn = 0; turn < 200; ++turn) {
+      same = same && cache.get("a", [&] { return code; }) == code;
+      std::error_code ignored;
+      if (turn % 2 == 0) fs::remove(cache.path_of("a"), ignored);
+    }
+    return same;
+  };
+  std::vector<pid_t> children;
+  for (int i = 0; i < 4; ++i) {
+    children.push_back(::fork());
+    if (children.back() == 0) ::_exit(share() ? 0 : 1);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()),
+            fs::exists(CodeCache(folder.string()).path_of("a")) ? 1 : 0);
   fs::remove_all(folder);
 }
 
