@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "src/core/config.h"
 #include "src/core/error.h"
@@ -216,7 +217,14 @@ std::string read_text(const std::string& path) {
 }
 
 std::string precision_name(const Job& job) {
-  return Config(job.json(), job.where()).choice("precision", "float32", {"float32", "float64", "tf32", "bf16", "fp16", "float16"});
+  constexpr std::pair<const char*, const char*> kShort[] = {
+      {"fp32", "float32"}, {"fp64", "float64"}, {"bfloat16", "bf16"}, {"float16", "fp16"}};
+  const std::string name =
+      Config(job.json(), job.where())
+          .choice("precision", "float32", {"float32", "float64", "tf32", "bf16", "fp16", "fp32", "fp64", "bfloat16", "float16"});
+  for (const auto& [other, same] : kShort)
+    if (name == other) return same;
+  return name;
 }
 
 }  // namespace
@@ -254,7 +262,7 @@ Dtype Job::precision() const { return precision_name(*this) == "float64" ? Dtype
 std::optional<Dtype> Job::half() const {
   const std::string name = precision_name(*this);
   if (name == "bf16") return Dtype::bf16;
-  return name == "fp16" || name == "float16" ? std::optional(Dtype::f16) : std::nullopt;
+  return name == "fp16" ? std::optional(Dtype::f16) : std::nullopt;
 }
 
 bool Job::tf32() const { return precision_name(*this) == "tf32"; }

@@ -139,6 +139,16 @@ TEST(Float64, AnUnknownPrecisionIsNamed) {
   }
 }
 
+TEST(Precision, HasTheNamesThatAreUsedElsewhere) {
+  const auto job_of = [](const std::string& name) { return tiny_job(R"(, "precision": ")" + name + "\""); };
+  for (const auto& [name, same] : {std::pair("fp32", "float32"), {"fp64", "float64"}, {"bfloat16", "bf16"}, {"float16", "fp16"}}) {
+    EXPECT_EQ(job_of(name).precision(), job_of(same).precision()) << name;
+    EXPECT_EQ(job_of(name).half(), job_of(same).half()) << name;
+  }
+  EXPECT_EQ(job_of("fp64").precision(), Dtype::f64);
+  EXPECT_EQ(job_of("bfloat16").half(), Dtype::bf16);
+}
+
 TEST(MixedPrecision, TrainsAsPyTorchsAutocastDoes) {
   Trainer trainer(reference_job("bf16"), {.threads = 1, .backend = Backend::ref});
   put_start_values(trainer.model().params());
