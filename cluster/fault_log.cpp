@@ -14,7 +14,8 @@ std::string text_of(const Json& event, const char* key) {
 std::string last_line(const std::string& tail) {
   std::string line = tail.substr(tail.rfind('\n') == std::string::npos ? 0 : tail.rfind('\n') + 1);
   if (line.starts_with("perigee: ")) line.erase(0, 9);
-  return line.substr(0, 300);
+  constexpr size_t kMostBytes = 1000;  // what is largest on a GPU and which batch fits ends at about 600
+  return line.substr(0, kMostBytes);
 }
 
 bool left_by_itself(const ProcessEnd& end) { return end.signal == 0 && (end.code == 0 || end.code == 130 || end.code == 143); }

@@ -35,7 +35,7 @@ void print_taken(const Trainer& trainer) {
   for (const DeviceTaken& taken : trainer.device_taken()) {
     std::printf("taken of %s: %s", taken.device.c_str(), mebibytes(taken.peak).c_str());
     if (taken.of_sums > 0) std::printf("; by NCCL: %s", mebibytes(taken.of_sums).c_str());
-    std::printf("; by CUDA's context, libraries and others: %s\n", mebibytes(taken.of_others).c_str());
+    std::printf(" before the first step; by CUDA's context, libraries and others: %s\n", mebibytes(taken.of_others).c_str());
   }
 }
 

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "repl/command.h"
+#include "src/device/gpu.h"
 #include "src/graph/plan.h"
 #include "src/io/cuda_module.h"
 #include "src/io/file.h"
@@ -78,25 +79,32 @@ void cuda() {
   const CudaModule* module = cuda_module(&why);
   if (module == nullptr) return none("CUDA kernels", why + "; build with nvcc (meson configure -Dcuda=enabled)");
   good("CUDA kernels", "compiled for sm_80, sm_90 and later");
+  bool missing = false;
   for (const CudaLibrary library : kCudaLibraries) {
     const CudaLibraryInfo& info = module->library(library);
     if (info.why == nullptr) good(info.name, std::string(info.version) + ", " + info.path);
-    else none(info.name, std::string(info.why) + "; for " + info.serves);
+    else none(info.name, std::string(info.why) + "; for " + info.serves), missing |= library != CudaLibrary::driver;
   }
+  if (missing) none("", "PERIGEE_CUDA_LIBRARIES=FOLDER:... says where else they are, as Python's site-packages/nvidia/*/lib");
   int count = 0, driver = 0, runtime = 0;
   const auto version = [](int number) { return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10); };
   if (module->versions(&driver, &runtime) == 0 && driver > 0 && driver / 1000 < runtime / 1000)
-    bad("driver", "for CUDA " + version(driver) + ", where this build wants " + version(runtime / 1000 * 1000),
-        "update the NVIDIA driver, or build with an older toolkit");
-  if (const int status = module->device_count(&count); status != 0)
-    return none("GPU", std::string(module->message(status)) + "; needed for NVIDIA GPUs only: an NVIDIA driver");
+    return bad("driver", "for CUDA " + version(driver) + ", where this build wants " + version(runtime / 1000 * 1000),
+               "update the NVIDIA driver, or build with an older toolkit");
+  const auto mend = [](int status) { return *Gpu::hint(status) != '\0' ? Gpu::hint(status) : "nvidia-smi may say more"; };
+  if (const int status = module->device_count(&count); driver == 0) return none("GPU", "no NVIDIA driver, which GPUs of NVIDIA need");
+  else if (status == Gpu::kNoDevice || (status == 0 && count == 0)) return none("GPU", "the driver knows none");
+  else if (status != 0) return bad("GPU", module->message(status), mend(status));
   for (int index = 0; index < count; ++index) {
     CudaDevice device;
-    const int status = module->device(index, &device);
-    if (status != 0) bad("GPU", std::to_string(index) + ": " + module->message(status), "nvidia-smi may say more");
-    else
-      good("GPU", std::to_string(index) + ": " + device.name + ", sm_" + std::to_string(device.major) + std::to_string(device.minor) +
-                      ", " + std::to_string(device.memory_bytes >> 30) + " GiB");
+    std::string text = std::to_string(index) + ": ";
+    if (const int status = module->device(index, &device); status != 0) {
+      bad("GPU", text + module->message(status), mend(status));
+      continue;
+    }
+    text += Gpu::text(device) + ", " + std::to_string(device.memory_bytes >> 30) + " GiB";
+    if (const char* old = Gpu::too_old(device)) bad("GPU", text, old);
+    else good("GPU", text);
   }
 }
 

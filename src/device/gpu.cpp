@@ -25,6 +25,9 @@ const CudaModule* module_of_machine(std::string* why) {
 
 // Codes of CUDA's runtime that say more than their message.
 constexpr int kOutOfMemory = 2, kFirstOfCaptures = 900, kLastOfCaptures = 908;
+constexpr int kLeastCapability = 8;
+constexpr const char* kOtherGpu =
+    "the CUDA module has kernels for sm_80, sm_90 and later; build it for this GPU, or train with --device cpu";
 
 // All that comes after fails in the same way.
 bool lost_to_kernel(int status) {
@@ -45,8 +48,17 @@ bool lost_to_kernel(int status) {
   }
 }
 
-const char* hint_for(int status) {
+// GPUs are counted from 0 among those that CUDA_VISIBLE_DEVICES leaves.
+std::string visible_devices() {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return visible ? "CUDA_VISIBLE_DEVICES=" + std::string(visible) + " hides the others; what it leaves is counted from 0" : "";
+}
+
+}  // namespace
+
+const char* Gpu::hint(int status) {
   switch (status) {
+    case kOutOfMemory: return "other programs may hold the GPU's memory: nvidia-smi shows them";
     case 35:   // insufficient driver
     case 803:  // system driver mismatch
       return "the NVIDIA driver is older than this build's CUDA; `perigee doctor` shows both; update the driver";
@@ -54,7 +66,7 @@ const char* hint_for(int status) {
     case 222: return "this driver knows no code as new as the module's; update the driver";
     case 46: return "another process has the GPU for itself, or it is broken: nvidia-smi -q -d COMPUTE,PIDS says which";
     case 100: return "`perigee doctor` says what was found; train with --device cpu";
-    case 209: return "the CUDA module has kernels for sm_80, sm_90 and later; build it for this GPU, or train with --device cpu";
+    case 209: return kOtherGpu;
     case 214:  // ECC
     case 220:  // NVLink
     case 226:  // contained
@@ -72,17 +84,10 @@ const char* hint_for(int status) {
     case kCudaTimeout:
       return "the GPU hangs, or needs longer: PERIGEE_CUDA_TIMEOUT says how many seconds are waited; this process can only end";
     default:
-      return lost_to_kernel(status) ? "the device is lost to this process; PERIGEE_CUDA_BLOCKING=1 runs op by op and names the one" : "";
+      return perigee::lost_to_kernel(status) ? "the device is lost to this process; PERIGEE_CUDA_BLOCKING=1 runs op by op and names the one"
+                                             : "";
   }
 }
-
-// GPUs are counted from 0 among those that CUDA_VISIBLE_DEVICES leaves.
-std::string visible_devices() {
-  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  return visible ? "CUDA_VISIBLE_DEVICES=" + std::string(visible) + " hides the others; what it leaves is counted from 0" : "";
-}
-
-}  // namespace
 
 int Gpu::count(std::string* why) {
   const CudaModule* const module = module_of_machine(why);
@@ -96,6 +101,27 @@ int Gpu::count(std::string* why) {
   }
   if (count == 0) *why = "no CUDA-capable device is detected";
   return count;
+}
+
+std::string Gpu::text(const CudaDevice& device) {
+  return std::string(device.name) + ", sm_" + std::to_string(device.major) + std::to_string(device.minor);
+}
+
+const char* Gpu::too_old(const CudaDevice& device) { return device.major < kLeastCapability ? kOtherGpu : nullptr; }
+
+int Gpu::usable(std::string* why) {
+  why->clear();
+  std::string ignored;
+  const CudaModule* const module = cuda_module(&ignored);
+  if (module == nullptr) return 0;
+  int count = 0, driver = 0, runtime = 0;
+  module->versions(&driver, &runtime);
+  const int status = module->device_count(&count);
+  CudaDevice first;
+  if (status != 0 && status != kNoDevice && driver > 0) *why = std::string(module->message(status)) + "; `perigee doctor` says more";
+  if (status != 0 || count == 0 || module->device(0, &first) != 0) return 0;
+  if (const char* old = too_old(first)) *why = text(first) + ": " + old;
+  return why->empty() ? count : 0;
 }
 
 Gpu::Gpu(int index, const std::string& where) : where_(where) {
@@ -144,7 +170,7 @@ void Gpu::check(int status, const std::string& doing) const {
   throw Error(ErrorKind::resources, {.where = where_ + ": cuda:" + std::to_string(index()),
                                      .what = "the GPU could not " + doing,
                                      .got = module_->message(status),
-                                     .hint = hint_for(status)});
+                                     .hint = hint(status)});
 }
 
 bool Gpu::lost_to_kernel() const {
@@ -159,7 +185,7 @@ void Gpu::check_queue(CudaQueue& queue, const std::string& what) {
   throw Error(ErrorKind::resources, {.where = where_ + ": " + name(),
                                      .what = "the GPU could not run " + what + (kernel ? std::string(", kernel '") + kernel + "'" : ""),
                                      .got = module_->message(status),
-                                     .hint = hint_for(status)});
+                                     .hint = hint(status)});
 }
 
 int Gpu::take(size_t* bytes, void** data) {

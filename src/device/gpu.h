@@ -63,6 +63,13 @@ class Gpu {
  public:
   // How many this machine has; 0 with a reason where it has none, no driver, or Perigee was built without CUDA.
   static int count(std::string* why);
+  // The same of those that can train: 0, with a reason, where the driver or the first GPU is too old. `why` is empty where there is nothing
+  // that somebody would expect to be used: no driver, no device, a build without CUDA.
+  static int usable(std::string* why);
+  static constexpr int kNoDevice = 100;                  // a code of CUDA's runtime
+  static std::string text(const CudaDevice& device);     // "NVIDIA H200, sm_90"
+  static const char* too_old(const CudaDevice& device);  // why kernels do not run on it, and what to do; null: they do
+  static const char* hint(int status);                   // what can be done; may be empty
   // Error(usage) where there is no such device; `where` begins it.
   Gpu(int index, const std::string& where);
   ~Gpu();

@@ -6,6 +6,7 @@
 
 #include "src/core/config.h"
 #include "src/core/error.h"
+#include "src/core/warning.h"
 #include "src/device/gpu_group.h"
 #include "src/train/device_model.h"
 #include "src/train/device_tuning.h"
@@ -97,7 +98,10 @@ void choose_device(const std::string& device, const std::string& where, int work
   std::string why;
   if (device == "cpu") return choose(Backend::cpu);
   if (device == "ref") return choose(Backend::ref);
-  if (device == "auto" && Gpu::count(&why) == 0) return choose(Backend::cpu);
+  if (device == "auto" && Gpu::usable(&why) == 0) {
+    if (!why.empty()) warn(where + ": auto takes the CPU: " + why);
+    return choose(Backend::cpu);
+  }
   if (device == "auto" || device == "cuda") return choose(Backend::cuda, share_of(of_machine(), worker, gpus));
   if (device.starts_with(kCuda))
     if (const std::vector<int> devices = listed(std::string_view(device).substr(kCuda.size())); !devices.empty())

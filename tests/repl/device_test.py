@@ -6,6 +6,7 @@ import array
 import json
 import os
 import pathlib
+import shutil
 import signal
 import struct
 import subprocess
@@ -87,11 +88,30 @@ def says_what_is_wrong(job):
     has(perigee("train", job, "--device", "cuda:7", expect=2, PERIGEE_SHIM_DEVICES="2"), "cuda:7", "cuda:0 to cuda:1")
     has(perigee("train", job, "--device", "cuda", expect=2, PERIGEE_SHIM_DRIVER="old"), "driver version is insufficient", "perigee doctor")
     has(perigee("train", job, "--device", "cuda", expect=7, PERIGEE_SHIM_DRIVER="image"), "no kernel image", "op '")
-    has(perigee("train", job, "--device", "cuda", expect=7, PERIGEE_SHIM_MEMORY_MB="0"), "memory")
+    has(perigee("train", job, "--device", "cuda", expect=7, PERIGEE_SHIM_MEMORY_MB="0"), "out of memory", "nvidia-smi shows them")
     has(perigee("doctor", PERIGEE_SHIM_DEVICES="2"), "1: shim 1, sm_90")
     has(perigee("doctor", expect=7, PERIGEE_SHIM_DRIVER="old"), "for CUDA 11.0", "update the NVIDIA driver")
     has(perigee("describe", job, "--set", "device=cuda"), "memory on the GPU, planned", "activations ", "taken of cuda:0: ")
     has(perigee("describe", job, "--set", "device=cuda", PERIGEE_SHIM_DEVICES="0"), "no CUDA-capable device", "a CPU's")
+
+
+# What runs all the same, but not as somebody with a GPU expects.
+def says_what_is_not_used(job):
+    few = ("--steps", "2", "--threads", "1", "--log", "plain")
+    for name, environment, said in (("old_gpu", {"PERIGEE_SHIM_CAPABILITY": "75"}, "shim 0, sm_75: the CUDA module has kernels for sm_80"),
+                                    ("old_driver", {"PERIGEE_SHIM_DRIVER": "old"}, "driver version is insufficient")):
+        has(perigee("train", job, "--set", "device=auto", *few, "--out", name, **environment), "batch 8, 1 thread", "auto takes the CPU", said)
+        has(perigee("doctor", expect=7, **environment), "problem  ")
+    for name, environment in (("no_gpu", {"PERIGEE_SHIM_DEVICES": "0"}), ("no_module", {"PERIGEE_CUDA_MODULE": "/none.so"})):
+        assert "warning" not in perigee("train", job, "--set", "device=auto", *few, "--out", name, **environment)
+        has(perigee("doctor", **environment), "nothing is wrong")
+    # A library of that name in which nothing is.
+    pathlib.Path("libraries").mkdir()
+    shutil.copy(pathlib.Path(FAKES) / "libnccl.so.2", "libraries/libcublasLt.so.13")
+    without = {"PERIGEE_CUDA_LIBRARIES": str(pathlib.Path("libraries").resolve())}
+    has(perigee("doctor", **without), "cublasLtGetVersion is not in it", "PERIGEE_CUDA_LIBRARIES=FOLDER")
+    told = perigee("train", job, "--device", "cuda", *few, "--out", "slow", **without)
+    assert told.count("warning: cuda:0: matrix products may be slow without cuBLASLt: cublasLtGetVersion is not in it") == 1, told
 
 
 def events_of(text, kind):
@@ -235,7 +255,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         pathlib.Path("job.json").write_text(json.dumps(JOB), encoding="utf-8")
-        for check in (trains_like_the_reference, trains_with_our_kernels, survives_a_fault_of_the_device, says_what_is_wrong, predicts_where_it_trains, workers_are_replaced,
+        for check in (trains_like_the_reference, trains_with_our_kernels, survives_a_fault_of_the_device, says_what_is_wrong, says_what_is_not_used, predicts_where_it_trains, workers_are_replaced,
                       gpus_train_together, teams_are_replaced, codecs_work_on_the_device, killed_workers_are_replaced):
             check("job.json")
             print(f"ok {check.__name__}", flush=True)

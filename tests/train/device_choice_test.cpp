@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "src/core/warning.h"
 #include "tests/train/device_site.h"
 
 namespace perigee {
@@ -32,8 +33,24 @@ TEST(DeviceChoice, ReadsWhatAUserWrites) {
   EXPECT_EQ(choice("auto", 2, 2).devices, (Devices{0, 1}));  // more workers than there are GPUs for
   expect_parts(error_of([&] { choice("cuda", 0, 5); }), {"devices: a worker is to train on more GPUs than there are", "5", "at most 4"});
   EXPECT_EQ(choice("cuda", 6).devices, std::vector<int>{2});
+  std::string said;
+  const WarningHandler before = set_warning_handler([&](const std::string& text) { said += text; });
+  {
+    const Environment none("PERIGEE_SHIM_DEVICES", "0");
+    EXPECT_EQ(choice("auto").backend, Backend::cpu);
+    EXPECT_EQ(said, "");
+  }
+  {
+    const Environment older("PERIGEE_SHIM_CAPABILITY", "75");
+    EXPECT_EQ(choice("auto").backend, Backend::cpu);
+    EXPECT_EQ(choice("cuda:0").backend, Backend::cuda);
+    expect_parts(said, {"--device: auto takes the CPU: shim 0, sm_75: ", "kernels for sm_80"});
+  }
   const Environment old("PERIGEE_SHIM_DRIVER", "old");
+  said.clear();
   EXPECT_EQ(choice("auto").backend, Backend::cpu);
+  expect_parts(said, {"driver version is insufficient"});
+  set_warning_handler(before);
 }
 
 }  // namespace
