@@ -10,6 +10,7 @@
 #include "cluster/coordinator.h"
 #include "cluster/votes.h"
 #include "src/core/error.h"
+#include "src/device/gpu.h"
 
 namespace perigee {
 namespace {
@@ -204,6 +205,7 @@ struct Agent::Impl {
                     .standby = slot.process.standby,
                     .tail = tail.substr(0, kMaxText)};
         told.respawned = may_restart(job, slot, code, signal);
+        slot.process.op_by_op = tail.find(kOpByOp) != std::string::npos;
         if (told.respawned) schedule(slot);
         else slot.over = true;
         const uint64_t job_id = id;

@@ -19,8 +19,9 @@ struct WorkerProcess {
   std::string key;          // hex
   uint32_t threads = 1;
   uint64_t job = 0;
-  uint32_t slot = 0;     // of this agent: a worker that replaces another has its slot, and so its GPUs
-  bool standby = false;  // not a worker: the coordinator's standby
+  uint32_t slot = 0;      // of this agent: a worker that replaces another has its slot, and so its GPUs
+  bool standby = false;   // not a worker: the coordinator's standby
+  bool op_by_op = false;  // the one before it lost its GPU to an op that it could not name: this one is to find out
 };
 
 class Processes {

@@ -1,6 +1,7 @@
 // `perigee worker`: trains for a coordinator until the run ends. Agents and `train --workers` start it; a person may, too.
 #include <CLI/App.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "cluster/uv/standby_main.h"
@@ -8,6 +9,7 @@
 #include "repl/command.h"
 #include "repl/display_cluster.h"
 #include "src/core/error.h"
+#include "src/device/gpu.h"
 
 namespace perigee {
 namespace {
@@ -15,7 +17,7 @@ namespace {
 struct Options {
   std::string name, secret;
   int key_descriptor = -1;
-  bool standby = false;
+  bool standby = false, op_by_op = false;
   WorkerMainOptions worker;
 } options;
 
@@ -37,6 +39,7 @@ void declare(CLI::App& app) {
   app.add_option("--key-fd", options.key_descriptor, "a descriptor to read the job's key from")->group("");
   app.add_flag("--standby", options.standby, "stand by for the coordinator instead of training; agents start this")->group("");
   app.add_option("--parent", options.worker.parent, "end with this process")->group("");
+  app.add_flag("--op-by-op", options.op_by_op, "so that a fault of the GPU names its op, for the first 100 steps")->group("");
   app.add_flag("--server", options.worker.server, "hold the parameters of an asynchronous policy instead of training")->group("");
   app.add_option("--record", options.worker.record, "write down what each round is made of")->group("");
   app.add_flag("--patient", options.worker.patient, "go on for a while after SIGTERM")->group("");
@@ -62,6 +65,7 @@ int run_as_standby() {
 
 int run() {
   if (options.standby) return run_as_standby();
+  if (options.op_by_op) setenv(kOpByOp, "100", 0);
   options.worker.name = options.name;
   if (!options.secret.empty()) options.worker.secret = Secret::from_file(options.secret);
   options.worker.started_by_us = options.key_descriptor >= 0;

@@ -139,6 +139,7 @@ std::vector<std::string> UvProcesses::command_line(const WorkerProcess& process,
                                     "--threads", std::to_string(process.threads)};
   if (!process.standby) words.insert(words.end(), {"--slot", std::to_string(process.slot)});
   if (process.standby) words.push_back("--standby");
+  if (process.op_by_op) words.push_back("--op-by-op");
   if (options.die_with_parent) words.insert(words.end(), {"--parent", std::to_string(getpid())});
   words.insert(words.end(), options.arguments.begin(), options.arguments.end());
   return words;

@@ -56,6 +56,12 @@ std::string visible_devices() {
 
 }  // namespace
 
+uint64_t steps_op_by_op() {
+  const char* const text = std::getenv(kOpByOp);
+  const long long steps = text ? std::atoll(text) : 0;
+  return text == nullptr ? 0 : steps > 1 ? static_cast<uint64_t>(steps) : UINT64_MAX;
+}
+
 const char* Gpu::hint(int status) {
   switch (status) {
     case kOutOfMemory: return "other programs may hold the GPU's memory: nvidia-smi shows them";

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -19,6 +20,10 @@
 namespace perigee {
 
 class Gpu;
+
+// The variable that says how many steps run op by op, each op waited for, so that a fault of the device names its op; 1: all of them.
+inline constexpr const char* kOpByOp = "PERIGEE_CUDA_BLOCKING";
+uint64_t steps_op_by_op();
 
 // Move-only owner of memory of a device; its content is undefined at first.
 class GpuMemory {

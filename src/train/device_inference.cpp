@@ -20,7 +20,7 @@ DeviceInference::DeviceInference(DeviceModel& model, bool with_loss, std::vector
       gpu_(model.gpu()),
       fields_(std::move(fields)),
       with_loss_(with_loss),
-      blocking_(std::getenv("PERIGEE_CUDA_BLOCKING") != nullptr),
+      blocking_(steps_op_by_op() == UINT64_MAX),
       output_row_(row_bytes(model.model().output_types().at(0))),
       loss_row_(with_loss ? dtype_bytes(model.model().spec().dtype) : 0),
       set_(model.model(), with_loss ? PlanSet::Kind::inference_with_loss : PlanSet::Kind::inference, Backend::cuda, &model.tuning()),

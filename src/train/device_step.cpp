@@ -36,7 +36,7 @@ DeviceStep::DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer,
       tuning_(tuning),
       fields_(std::move(fields)),
       input_names_(names_of_inputs(model.model().spec())),
-      blocking_(std::getenv("PERIGEE_CUDA_BLOCKING") != nullptr),
+      op_by_op_(steps_op_by_op()),
       gradient_(cleared(gpu_, model.model().params().block_bytes(), "gradients")),
       words_(cleared(gpu_, 16, "words of the step")),
       scale_(scale ? cleared(gpu_, sizeof(CudaLossScale), "loss scale") : GpuMemory{}),
@@ -128,7 +128,7 @@ void DeviceStep::start(Slot& slot, const Work& work, const Batch& batch, const S
 
 void DeviceStep::run(Slot& slot, const Work& work) {
   settle_once(slot, work);
-  if (blocking_) return queue_in_line(gpu_, work_of(slot, work), true);
+  if (blocking()) return queue_in_line(gpu_, work_of(slot, work), true);
   GpuHandle& graph = slot.graphs[work];
   if (!graph && !branched_.contains(work)) graph = warm_up(slot, work);
   if (!graph) {
@@ -249,7 +249,7 @@ void DeviceStep::describe() {
   Slot& slot = next();
   gpu_.select();
   described_ = sections_of(slot, slot.work);
-  if (blocking_ || !warm_sections_.insert(slot.work).second) return;
+  if (blocking() || !warm_sections_.insert(slot.work).second) return;
   try {
     run_stopped(slot, slot.work, [&] {
       for (const std::vector<DeviceWork>& section : described_) queue_in_line(gpu_, section, true);

@@ -43,7 +43,7 @@ class DeviceStep {
   ~DeviceStep();
 
   // From now on every kernel of a step is compared with the reference; Error(model) at the first that disagrees.
-  void check_kernels() { checked_ = blocking_ = true; }
+  void check_kernels() { checked_ = true; }
   // Whether the data set lies on the device: batches need no fields then, their ids are enough.
   bool resident() const { return data_ != nullptr; }
   // Takes what steps of so many examples will need, so that what is wrong shows before the first.
@@ -107,7 +107,7 @@ class DeviceStep {
   };
   const std::vector<StateRun>& state_runs() const { return state_runs_; }
   std::byte* shared_states() const { return shared_states_.data(); }
-  bool blocking() const { return blocking_; }
+  bool blocking() const { return checked_ || queued_ < op_by_op_; }  // the next step runs op by op, each waited for
   Gpu& gpu() const { return gpu_; }
 
   size_t bytes() const;         // on the device, of everything that training takes: the peak, context and libraries apart
@@ -180,7 +180,7 @@ class DeviceStep {
   bool labels_ = false;                   // the target is a class label
   bool checked_ = false;
   std::string unchecked_;             // what has been told of
-  bool blocking_ = false;             // PERIGEE_CUDA_BLOCKING: one op after the other, each waited for
+  uint64_t op_by_op_ = 0;             // steps
   GpuMemory gradient_, words_;        // words: stopped, counter
   GpuMemory shares_, shared_states_;  // of one of several GPUs
   std::vector<StateRun> state_runs_;  // of one dtype each

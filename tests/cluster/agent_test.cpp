@@ -134,6 +134,19 @@ TEST_F(AgentTest, RefusesMoreThanItsSlotsAndAnotherVersion) {
   EXPECT_EQ(heard<Started>().workers, 4u);
 }
 
+TEST_F(AgentTest, WhoReplacesAWorkerThatLostItsGpuFindsOutTheOp) {
+  connect();
+  tell(start_message(1));
+  EXPECT_FALSE(processes.started.back().op_by_op);
+  exit(processes.next, 7, 0, "cuda:0: the device is lost to this process; PERIGEE_CUDA_BLOCKING=1 runs op by op and names the one");
+  pass();
+  EXPECT_TRUE(processes.started.back().op_by_op);
+  exit(processes.next, 0, 9, "cuda:0: something else");
+  pass();
+  EXPECT_EQ(processes.started.size(), 3u);
+  EXPECT_FALSE(processes.started.back().op_by_op);
+}
+
 TEST_F(AgentTest, RestartsACrashedWorkerAfterAGrowingPause) {
   connect();
   tell(start_message(1));

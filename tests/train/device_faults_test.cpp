@@ -64,6 +64,24 @@ TEST(Device, AFaultOfTheDeviceNamesTheOp) {
   expect_parts(error_of([&] { trainer.step(); }), {"illegal memory access"});
 }
 
+// Of a worker that takes the place of one whose GPU was lost.
+TEST(Device, TheFirstStepsMayRunOpByOp) {
+  const Environment two("PERIGEE_CUDA_BLOCKING", "2");
+  {
+    Trainer trainer(lenet_job(), kDevice);
+    trainer.step();
+    const Fault fault("launch", 9);
+    expect_parts(error_of([&] { trainer.step(); }), {"illegal memory access", "op '"});
+  }
+  Trainer trainer(lenet_job(), kDevice), reference(lenet_job(), {.threads = 1, .backend = Backend::ref});
+  for (int step = 1; step <= 4; ++step) {
+    const long before = counters().graph_launches;
+    EXPECT_EQ(trainer.step().loss, reference.step().loss) << step;
+    EXPECT_EQ(counters().graph_launches > before, step > 2) << step;
+  }
+  EXPECT_EQ(bits_of(trainer), bits_of(reference));
+}
+
 TEST(Device, AFaultInAGraphSaysHowToFindTheOp) {
   Trainer trainer(lenet_job(), kDevice);
   trainer.step();
