@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -303,6 +305,13 @@ void DeviceTuner::settle(const PlanStep& step, size_t index) {
   throw Error(ErrorKind::resources, {.where = gpu_.name(), .what = "no kernel runs " + step_name(step), .got = refusal_});
 }
 
+// The one that serves an op best, if it is there.
+std::optional<CudaLibrary> library_for(std::string_view op) {
+  if (op == "fused") return CudaLibrary::nvrtc;
+  if (op == "matmul" || op.starts_with("linear")) return CudaLibrary::cublas_lt;
+  return op.starts_with("conv2d") && !op.starts_with("conv2d_pool") ? std::optional(CudaLibrary::cudnn) : std::nullopt;
+}
+
 }  // namespace
 
 void use_device(Tuning& tuning, const Gpu& gpu, const CudaQueue& queue) {
@@ -314,6 +323,17 @@ void use_device(Tuning& tuning, const Gpu& gpu, const CudaQueue& queue) {
                          std::to_string(driver) + (queue.tf32 ? " tf32" : "") + (queue.deterministic ? " deterministic" : "");
   for (const CudaLibrary library : kCudaLibraries) identity += std::string(" ") + module.library(library).version;
   tuning.use_device(device.name, identity, module.kernels());
+}
+
+void warn_of_missing_libraries(const Gpu& gpu, const Plan& plan) {
+  static std::array<std::atomic<bool>, std::size(kCudaLibraries)> told{};
+  for (const PlanStep& step : plan.steps()) {
+    const std::optional<CudaLibrary> wanted = library_for(step.op->name);
+    if (!wanted || told[static_cast<size_t>(*wanted)].exchange(true)) continue;
+    const CudaLibraryInfo& info = gpu.module().library(*wanted);
+    if (info.why)
+      warn(gpu.name() + ": " + info.serves + " may be slow without " + info.name + ": " + info.why + "; `perigee doctor` says more");
+  }
 }
 
 DeviceTuned tune_on_device(Gpu& gpu, PlanRun& run, const StepInfo* step, bool measure, Tuning& tuning) {

@@ -10,6 +10,10 @@ namespace perigee {
 // `tuning` becomes the table of this device: its model, the driver, the libraries' versions, and what the queue lets them do.
 void use_device(Tuning& tuning, const Gpu& gpu, const CudaQueue& queue);
 
+// Says, once in a process, which library is not there that the plan's steps would use: they run on kernels of ours, which may take many times
+// as long.
+void warn_of_missing_libraries(const Gpu& gpu, const Plan& plan);
+
 struct DeviceTuned {
   int measured = 0;  // choices that the table lacked
   int changed = 0;   // steps for which the table now says something else than the plan has: it has to be compiled again

@@ -1,13 +1,8 @@
 // Trainer on a device: the same steps, of which the next one is queued before the figures of the one before are looked at.
-#include <array>
-#include <atomic>
 #include <cassert>
 #include <cmath>
 #include <deque>
-#include <optional>
-#include <string_view>
 
-#include "src/core/warning.h"
 #include "src/train/device_team.h"
 #include "src/train/evaluator.h"
 #include "src/train/trainer_worker.h"
@@ -18,28 +13,6 @@ struct Trainer::Ahead {
   StepReport report;
   Position before;
 };
-
-namespace {
-
-std::optional<CudaLibrary> library_for(std::string_view op) {
-  if (op == "fused") return CudaLibrary::nvrtc;
-  if (op == "matmul" || op.starts_with("linear")) return CudaLibrary::cublas_lt;
-  return op.starts_with("conv2d") && !op.starts_with("conv2d_pool") ? std::optional(CudaLibrary::cudnn) : std::nullopt;
-}
-
-// What runs on kernels of ours because a library is not there: nothing fails, but it may take many times as long. Said once.
-void warn_of_missing_libraries(const Gpu& gpu, const Plan& plan) {
-  static std::array<std::atomic<bool>, std::size(kCudaLibraries)> told{};
-  for (const PlanStep& step : plan.steps()) {
-    const std::optional<CudaLibrary> wanted = library_for(step.op->name);
-    if (!wanted || told[static_cast<size_t>(*wanted)].exchange(true)) continue;
-    const CudaLibraryInfo& info = gpu.module().library(*wanted);
-    if (info.why)
-      warn(gpu.name() + ": " + info.serves + " may be slow without " + info.name + ": " + info.why + "; `perigee doctor` says more");
-  }
-}
-
-}  // namespace
 
 void Trainer::make_device() {
   const Json* const wanted = job_.json().find("deterministic");
