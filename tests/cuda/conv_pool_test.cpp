@@ -27,8 +27,8 @@ struct Geometry {
   ConvParams p = {.pool = {2, 2}};
   bool bias = true;
   int64_t apart = 0, beside = 0;  // elements between lines of the results, and before them; between pixels
-  int64_t rows() const { return (height + p.padding[0] + p.padding[1] - kernel_height + 1) / 2; }
-  int64_t columns() const { return (width + p.padding[2] + p.padding[3] - kernel_width + 1) / 2; }
+  int64_t rows() const { return ((height + p.padding[0] + p.padding[1] - kernel_height) / p.stride[0] + 1) / 2; }
+  int64_t columns() const { return ((width + p.padding[2] + p.padding[3] - kernel_width) / p.stride[1] + 1) / 2; }
 };
 
 View dense(Dtype dtype, int64_t n, int64_t c, int64_t h, int64_t w) {
@@ -146,7 +146,7 @@ Gradients weight_gradients(const Kernel& kernel, const Geometry& g, std::vector<
   out[0].data = dw.data(), out[1].data = db.data();
   const StepInfo step;
   const KernelCall call{.in = in, .out = out, .n_in = 4, .n_out = 2, .params = &g.p, .step = &step};
-  if (kernel.decline != nullptr) EXPECT_EQ(kernel.decline(call), nullptr);
+  EXPECT_EQ(kernel.decline ? kernel.decline(call) : nullptr, nullptr);
   site.run(kernel, call);
   return {dw.read(), db.read()};
 }
@@ -207,6 +207,90 @@ TEST(CudaConvPool, DirectWeightGradientsDeclineWhatTheyWereNotMadeFor) {
   EXPECT_EQ(why({32, 1, 28, 28, 20, 5, 5, {.pool = {3, 2}}}), "only with windows of 2 x 2");
   EXPECT_EQ(why({1, 1, 9, 2000, 20, 5, 5, plain}), "only where the rows of a window fit into shared memory");
   EXPECT_EQ(why({60000, 1, 400, 100, 20, 5, 5, plain}), "only operands of less than 2^31 elements");
+}
+
+constexpr std::string_view kInput = "conv2d_pool_grad_input";
+
+// dx as it lies in memory, in the order of w's memory where that has channels last.
+std::vector<float> input_gradient(const Kernel& kernel, const Geometry& g, std::vector<float> dy, std::vector<float> y,
+                                  std::vector<float> w, bool last, bool accumulate) {
+  ShimSite site;
+  const auto image = [&](int64_t n, int64_t c, int64_t h, int64_t width) {
+    View view = dense(Dtype::f32, n, c, h, width);
+    if (last) view.strides[0] = h * width * c, view.strides[1] = 1, view.strides[2] = width * c, view.strides[3] = c;
+    return view;
+  };
+  View in[4] = {channels_last(Dtype::f32, g), channels_last(Dtype::f32, g), channels_last(Dtype::u8, g),
+                image(g.outputs, g.inputs, g.kernel_height, g.kernel_width)};
+  View out = image(g.images, g.inputs, g.height, g.width);
+  std::vector<uint8_t> chosen(dy.size());
+  for (size_t i = 0; i < chosen.size(); ++i) chosen[i] = static_cast<uint8_t>(i * 7 / 3 % 4);
+  const shim::Array<float> gradient("dy", dy), result("y", y), weights("w", w);
+  const shim::Array<uint8_t> argmax("argmax", chosen);
+  const shim::Array<float> dx("dx", std::vector<float>(static_cast<size_t>(out.elements()), -7));
+  in[0].data = gradient.data(), in[1].data = result.data(), in[2].data = argmax.data(), in[3].data = weights.data(), out.data = dx.data();
+  const StepInfo step;
+  const KernelCall call{.in = in, .out = &out, .n_in = 4, .n_out = 1, .params = &g.p, .accumulate = accumulate, .step = &step};
+  EXPECT_EQ(kernel.decline ? kernel.decline(call) : nullptr, nullptr);
+  site.run(kernel, call);
+  return dx.read();
+}
+
+// Small whole numbers, whose sums are exact in any order.
+TEST(CudaConvPool, InputGradientsOfImagesAreThoseOfTiles) {
+  const ConvParams lenet{.stride = {2, 2}, .relu = 1, .pool = {2, 2}}, plain{.pool = {2, 2}};
+  const ConvParams padded{.stride = {1, 2}, .padding = {1, 2, 0, 1}, .relu = 1, .pool = {2, 2}};
+  for (const Geometry& g : {Geometry{3, 20, 12, 12, 50, 5, 5, lenet},             // LeNet's second
+                            Geometry{2, 3, 11, 13, 7, 3, 4, padded},              // no multiples of anything
+                            Geometry{2, 101, 8, 6, 40, 3, 3, plain},              // channels of two blocks, and more than lanes
+                            Geometry{2, 1, 17, 18, 16, 2, 3, plain},              // as many windows as there may be
+                            Geometry{2, 40, 10, 9, 5, 1, 1, padded},              // a single tap
+                            Geometry{2, 4, 12, 12, 8, 3, 3, plain, true, 3, 1}})  // gaps between lines and pixels of the gradients
+    for (const bool last : {false, true}) {
+      SCOPED_TRACE(std::to_string(g.images) + " images of " + std::to_string(g.height) + " x " + std::to_string(g.width) + ", " +
+                   std::to_string(g.inputs) + " to " + std::to_string(g.outputs) + " channels" + (last ? ", channels last" : ""));
+      if (last && g.inputs >= 40) continue;  // of several blocks, whose weights do not lie in a row
+      std::mt19937 random(1);
+      const auto small = [&](int64_t n) {
+        std::uniform_int_distribution<int> draw(-2, 2);
+        std::vector<float> values(static_cast<size_t>(n));
+        for (float& value : values) value = static_cast<float>(draw(random));
+        return values;
+      };
+      const int64_t results = g.images * channels_last(Dtype::f32, g).strides[0];
+      std::vector<float> dy = small(results), y = small(results);
+      const std::vector<float> w = small(g.outputs * g.inputs * g.kernel_height * g.kernel_width);
+      for (size_t i = 0; i < dy.size(); ++i)
+        if (g.p.relu != 0 && i % 7 == 0) dy[i] = INFINITY, y[i] = 0;  // what relu stops is not multiplied
+      for (const bool accumulate : {false, true}) {
+        const std::vector<float> tiles = input_gradient(kernel_of("tiles", kInput), g, dy, y, w, last, accumulate);
+        for (const shim::Order order : shim::kOrders) {
+          shim::set_order(order);
+          EXPECT_EQ(input_gradient(kernel_of("images", kInput), g, dy, y, w, last, accumulate), tiles) << shim::name_of(order);
+        }
+      }
+    }
+}
+
+TEST(CudaConvPool, InputGradientsOfImagesDeclineWhatTheyWereNotMadeFor) {
+  const auto why = [](const Geometry& g, Dtype dtype = Dtype::f32, int64_t gap = 0) {
+    View in[4] = {channels_last(Dtype::f32, g), channels_last(Dtype::f32, g), channels_last(Dtype::u8, g),
+                  dense(dtype, g.outputs, g.inputs, g.kernel_height, g.kernel_width)};
+    in[3].strides[1] += gap;
+    View out = dense(Dtype::f32, g.images, g.inputs, g.height, g.width);
+    const char* const reason = kernel_of("images", kInput).decline({.in = in, .out = &out, .n_in = 4, .n_out = 1, .params = &g.p});
+    return std::string(reason ? reason : "");
+  };
+  const ConvParams lenet{.stride = {2, 2}, .pool = {2, 2}};
+  EXPECT_EQ(why({1024, 20, 12, 12, 50, 5, 5, lenet}), "");
+  EXPECT_EQ(why({32, 20, 12, 12, 50, 5, 5, lenet}, Dtype::bf16), "only f32");
+  EXPECT_EQ(why({32, 20, 12, 12, 50, 5, 5, lenet}, Dtype::f32, 1), "only where an output channel's weights lie in a row");
+  EXPECT_EQ(why({32, 20, 12, 12, 50, 5, 5, {.dilation = {2, 1}, .pool = {2, 2}}}), "only in one group and without dilation");
+  EXPECT_EQ(why({32, 20, 12, 12, 50, 5, 5, {.pool = {3, 2}}}), "only with windows of 2 x 2");
+  EXPECT_EQ(why({32, 1, 100, 100, 1, 5, 5, lenet}), "only where patch and image fit into a block");
+  EXPECT_EQ(why({32, 1, 28, 28, 20, 5, 5, {.pool = {2, 2}}}), "only with few windows and channels");
+  EXPECT_EQ(why({32, 20, 12, 12, 300, 5, 5, lenet}), "only with few windows and channels");
+  EXPECT_EQ(why({60000, 1, 200, 200, 20, 5, 5, lenet}), "only operands of less than 2^31 elements");
 }
 
 }  // namespace
