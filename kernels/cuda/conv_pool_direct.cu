@@ -3,57 +3,35 @@
 // windows in four channels. A block's weights and a strip of an image lie in shared memory; of them a thread reads two vectors for each row
 // of taps and one for each tap, and multiplies 32 times a tap, in the order of tiles where there is one input channel.
 // Bytes that have to be moved: x (again for each 32 channels), y and a quarter of y for the positions.
-#include "kernels/cuda/conv_strips.cuh"
+#include "kernels/cuda/conv_windows.cuh"
 #include "kernels/registry.h"
 
 namespace perigee {
 namespace {
 
-constexpr int kChannels = 4, kPair = 2;  // channels and windows of a thread
-constexpr int kColumns = 2 * kPair;      // of its sums
-constexpr int kNumbers = 8;              // that it reads of a row of x
-constexpr int kBlockChannels = 32;       // at most
-constexpr int kMostDepth = 100;          // products of a sum
-constexpr int kLeastThreads = 128;       // fewer take long to bring weights and strip
+constexpr int kNumbers = numbers_of_row(1, 5);  // as many where windows are three wide
+constexpr int kBlockChannels = 32;              // at most
+constexpr int kMostDepth = 100;                 // products of a sum
+constexpr int kLeastThreads = 128;              // fewer take long to bring weights and strip
 constexpr int64_t kMostBlocks = 4 * kLeastStripBlocks;
 
 struct DirectCall {
-  int outputs, groups, channel_blocks;  // groups of a block's channels
-  int pairs;                            // of windows in a row
+  int groups, channel_blocks;  // groups of a block's channels
+  int pairs;                   // of windows in a row
   Strips strips;
   Images<const float> w;
-  Images<float> y;
-  Images<uint8_t> argmax;
-  const float* bias = nullptr;
-  int bias_stride = 0;
-  bool relu, vectors;  // whether four channels of a result lie side by side, on a border
+  WindowResults results;
 
-  explicit DirectCall(const KernelCall& call);
+  explicit DirectCall(const KernelCall& call)
+      : groups(static_cast<int>(ceil_divide(min(call.in[1].dims[0], int64_t{kBlockChannels}), kWindowChannels))),
+        channel_blocks(static_cast<int>(ceil_divide(call.in[1].dims[0], kBlockChannels))),
+        pairs(static_cast<int>(ceil_divide(call.out[0].dims[3], kWindowPair))),
+        strips(call.as<ConvParams>(), call.in[0], call.out[0], call.in[1].dims[2], call.in[1].dims[1],
+               int64_t{kWindowColumns} * pairs + kNumbers - kWindowColumns, kThreads / max(pairs * groups, 1), channel_blocks),
+        w(call.in[1]),
+        results(call) {}
   constexpr int items() const { return strips.rows_each * pairs * groups; }
 };
-
-DirectCall::DirectCall(const KernelCall& call)
-    : outputs(static_cast<int>(call.in[1].dims[0])),
-      groups((min(outputs, kBlockChannels) + kChannels - 1) / kChannels),
-      channel_blocks((outputs + kBlockChannels - 1) / kBlockChannels),
-      pairs(static_cast<int>(ceil_divide(call.out[0].dims[3], kPair))),
-      strips(call.as<ConvParams>(), call.in[0], call.out[0], call.in[1].dims[2], call.in[1].dims[1],
-             int64_t{kColumns} * pairs + kNumbers - kColumns, kThreads / max(pairs * groups, 1), channel_blocks),
-      w(call.in[1]),
-      y(call.out[0]),
-      argmax(call.out[1]),
-      relu(call.as<ConvParams>().relu != 0) {
-  if (call.n_in > 2 && call.in[2].data != nullptr) {
-    bias = call.in[2].as<const float>();
-    bias_stride = static_cast<int>(call.in[2].strides[0]);
-  }
-  const auto in_fours = [](const View& view, size_t border) {
-    for (const int d : {0, 2, 3})
-      if (view.strides[d] % kChannels != 0) return false;
-    return view.strides[1] == 1 && reinterpret_cast<uintptr_t>(view.data) % border == 0;
-  };
-  vectors = outputs % kChannels == 0 && in_fours(call.out[0], sizeof(Vector<float>)) && in_fours(call.out[1], kChannels);
-}
 
 static __device__ inline float* weight_room() {  // [input channel, tap, channel], then bias
   __shared__ Vector<float> room[(kMostDepth + 1) * kBlockChannels / Vector<float>::kLanes];
@@ -67,83 +45,29 @@ __device__ void take_weights(const DirectCall& call, int first, int depth) {
   for (unsigned k = warp_of_block(); k <= static_cast<unsigned>(depth); k += blockDim.x / kWarp) {
     const unsigned line = k / kWidth, c = line / static_cast<unsigned>(call.strips.kernel_height);
     const bool is_bias = k == static_cast<unsigned>(depth);
-    const float* const from = is_bias ? call.bias + o * call.bias_stride
+    const float* const from = is_bias ? call.results.bias + o * call.results.bias_stride
                                       : call.w.at(o, static_cast<int>(c), static_cast<int>(line - c * call.strips.kernel_height),
                                                   static_cast<int>(k - line * kWidth));
-    take_number(weight_room() + k * kBlockChannels + lane_of_warp(), from, o < call.outputs && !(is_bias && call.bias == nullptr));
+    take_number(weight_room() + k * kBlockChannels + lane_of_warp(), from,
+                o < call.results.outputs && !(is_bias && call.results.bias == nullptr));
   }
 }
-
-template <int kCount>
-__device__ void read_numbers(const float* from, float (&to)[kCount]) {
-  constexpr int kLanes = Vector<float>::kLanes;
-  for (int i = 0; i < kCount; i += kLanes) {
-    const Vector<float> vector = *reinterpret_cast<const Vector<float>*>(from + i);
-    for (int l = 0; l < kLanes; ++l) to[i + l] = vector.lane[l];
-  }
-}
-
-using Sums = float[2][kColumns][kChannels];
 
 // Leaves `weights` behind the last tap.
 template <int kWidth>
-__device__ void window_sums(const DirectCall& call, const float* input, const float*& weights, Sums& sum) {
-  static_assert(kColumns + kWidth - 1 <= kNumbers);
+__device__ void window_sums(const Strips& strips, const float* input, const float*& weights, WindowSums& sum) {
 #pragma unroll 1
-  for (int c = 0; c < call.strips.inputs; ++c, input += call.strips.input_rows * call.strips.pitch) {
+  for (int c = 0; c < strips.inputs; ++c, input += strips.input_rows * strips.pitch) {
     const float* from = input;
     float upper[kNumbers], lower[kNumbers];
     read_numbers(from, lower);
 #pragma unroll 1
-    for (int row = 0; row < call.strips.kernel_height; ++row) {
+    for (int row = 0; row < strips.kernel_height; ++row, weights += kWidth * kBlockChannels) {
       for (int i = 0; i < kNumbers; ++i) upper[i] = lower[i];
-      read_numbers(from += call.strips.pitch, lower);
-      for (int tap = 0; tap < kWidth; ++tap, weights += kBlockChannels) {
-        float weight[kChannels];
-        read_numbers(weights, weight);
-        for (int i = 0; i < kColumns; ++i)
-          for (int j = 0; j < kChannels; ++j) {
-            sum[0][i][j] = fmaf(upper[i + tap], weight[j], sum[0][i][j]);
-            sum[1][i][j] = fmaf(lower[i + tap], weight[j], sum[1][i][j]);
-          }
-      }
+      read_numbers(from += strips.pitch, lower);
+      add_taps<1, kWidth>(upper, lower, weights, kBlockChannels, sum);
     }
   }
-}
-
-struct Place {
-  int n, channel, row, column;
-};
-
-// Of window number `window` of a pair.
-__device__ inline void put_window(const DirectCall& call, const Sums& sum, int window, const float (&bias)[kChannels], const Place& at) {
-  Vector<float> value;
-  uint32_t places = 0;
-  for (int j = 0; j < kChannels; ++j) {
-    float best = sum[0][2 * window][j];
-    uint32_t where = 0;
-    for (int i = 1; i < 4; ++i) {
-      const float x = sum[i / 2][2 * window + i % 2][j];
-      // The first of the largest; NaN wins, so that it is seen.
-      if (best == best && !(x <= best)) best = x, where = static_cast<uint32_t>(i);
-    }
-    best += bias[j];
-    if (call.relu && best <= 0) best = 0;
-    value.lane[j] = best;
-    places |= where << (8 * j);
-  }
-  float* const y = call.y.at(at.n, at.channel, at.row, at.column);
-  uint8_t* const argmax = call.argmax.at(at.n, at.channel, at.row, at.column);
-  if (call.vectors) {
-    *reinterpret_cast<Vector<float>*>(y) = value;
-    *reinterpret_cast<uint32_t*>(argmax) = places;
-    return;
-  }
-  for (int j = 0; j < kChannels; ++j)
-    if (at.channel + j < call.outputs) {
-      y[j * call.y.strides[1]] = value.lane[j];
-      argmax[j * call.argmax.strides[1]] = static_cast<uint8_t>(places >> (8 * j));
-    }
 }
 
 template <int kWidth>
@@ -165,15 +89,14 @@ __global__ void __launch_bounds__(kThreads, 3) direct_kernel(const __grid_consta
     for (unsigned item = threadIdx.x; item < static_cast<unsigned>(call.items()); item += blockDim.x) {
       const unsigned line = item / static_cast<unsigned>(call.groups), row = line / static_cast<unsigned>(call.pairs);
       const int group = static_cast<int>(item - line * call.groups), pair = static_cast<int>(line - row * call.pairs);
-      Place at = {n, first + group * kChannels, first_row + static_cast<int>(row), pair * kPair};
-      if (at.row >= strips.rows || at.channel >= call.outputs) continue;
-      const float* weights = weight_room() + group * kChannels;
-      Sums sum = {};
-      window_sums<kWidth>(call, strip_room() + 2 * static_cast<int>(row) * strips.pitch + pair * kColumns, weights, sum);
-      float bias[kChannels];
+      const WindowPlace at = {n, first + group * kWindowChannels, first_row + static_cast<int>(row), pair * kWindowPair};
+      if (at.row >= strips.rows || at.channel >= call.results.outputs) continue;
+      const float* weights = weight_room() + group * kWindowChannels;
+      WindowSums sum = {};
+      window_sums<kWidth>(strips, strip_room() + 2 * static_cast<int>(row) * strips.pitch + pair * kWindowColumns, weights, sum);
+      float bias[kWindowChannels];
       read_numbers(weights, bias);
-      for (int window = 0; window < kPair; ++window, ++at.column)
-        if (at.column < strips.columns) put_window(call, sum, window, bias, at);
+      call.results.put(sum, bias, at);
     }
   }
 }

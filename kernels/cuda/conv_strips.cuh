@@ -84,7 +84,8 @@ __device__ inline void take_number(float* to, const float* from, bool there) {
 }
 
 // Image n's numbers under the windows of a strip, from input channel first_channel on, zeros beside the image. A warp a row.
-__device__ inline void take_strip(const Strips& strips, int n, int first_channel, int first_row) {
+// Static like its room, of which each file has its own.
+static __device__ inline void take_strip(const Strips& strips, int n, int first_channel, int first_row) {
   float* to = strip_room() + warp_of_block() * strips.pitch;
   const int warps = static_cast<int>(blockDim.x / kWarp);
   int c = 0;

@@ -1,5 +1,5 @@
-// The direct kernel of pooled convolutions beside the one of tiles: with one input channel both add up in the same order, so that they have
-// the same bits, of which of several equal numbers is the largest, of NaN, and wherever operands lie.
+// The kernels of pooled convolutions without tiles beside those with: small whole numbers, whose sums are exact in any order, so that they
+// have the same bits, of which of several equal numbers is the largest, of NaN, and wherever operands lie.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -62,7 +62,7 @@ Result run(const Kernel& kernel, const Geometry& g, std::vector<float> x, std::v
   return {y.read(), argmax.read()};
 }
 
-void expect_the_bits_of_tiles(const Geometry& g, bool with_nan) {
+void expect_the_bits_of_tiles(std::string_view name, const Geometry& g, bool with_nan) {
   std::mt19937 random(1);
   std::uniform_int_distribution<int> draw(-2, 2);
   const auto small = [&](int64_t n) {
@@ -77,7 +77,7 @@ void expect_the_bits_of_tiles(const Geometry& g, bool with_nan) {
   const Result tiles = run(kernel_of("tiles"), g, x, w, b);
   for (const shim::Order order : shim::kOrders) {
     shim::set_order(order);
-    const Result direct = run(kernel_of("direct"), g, x, w, b);
+    const Result direct = run(kernel_of(name), g, x, w, b);
     EXPECT_EQ(std::memcmp(direct.y.data(), tiles.y.data(), tiles.y.size() * sizeof(float)), 0) << shim::name_of(order);
     EXPECT_EQ(direct.argmax, tiles.argmax) << shim::name_of(order);
   }
@@ -98,9 +98,48 @@ TEST(CudaConvPool, DirectHasTheBitsOfTiles) {
                               Geometry{540, 1, 4, 4, 3, 3, 3, plain}}) {          // strips one behind the other in a block
       SCOPED_TRACE(std::to_string(g.images) + " images of " + std::to_string(g.height) + " x " + std::to_string(g.width) + ", " +
                    std::to_string(g.outputs) + " channels" + (with_nan ? ", NaN" : ""));
-      expect_the_bits_of_tiles(g, with_nan);
+      expect_the_bits_of_tiles("direct", g, with_nan);
     }
   }
+}
+
+TEST(CudaConvPool, StagedHasTheBitsOfTiles) {
+  const ConvParams lenet{.stride = {2, 2}, .relu = 1, .pool = {2, 2}}, plain{.pool = {2, 2}};
+  const ConvParams padded{.stride = {2, 2}, .padding = {1, 2, 0, 1}, .pool = {2, 2}};
+  for (const bool with_nan : {false, true}) {
+    for (const Geometry& g : {Geometry{3, 20, 12, 12, 50, 5, 5, lenet},                // LeNet's second
+                              Geometry{2, 3, 11, 13, 7, 3, 3, padded},                 // no multiples of anything
+                              Geometry{2, 6, 8, 9, 75, 3, 5, plain},                   // channels of two blocks
+                              Geometry{301, 5, 8, 8, 20, 5, 3, lenet, false},          // several images a block, the last one not full
+                              Geometry{300, 2, 7, 12, 8, 3, 3, plain, true, 4},        // in fours, with gaps
+                              Geometry{2, 9, 12, 12, 7, 3, 3, padded, true, 3, 1}}) {  // with a gap where a fourth channel would be
+      SCOPED_TRACE(std::to_string(g.images) + " images of " + std::to_string(g.height) + " x " + std::to_string(g.width) + ", " +
+                   std::to_string(g.outputs) + " channels" + (with_nan ? ", NaN" : ""));
+      expect_the_bits_of_tiles("staged", g, with_nan);
+    }
+  }
+}
+
+TEST(CudaConvPool, StagedDeclinesWhatItWasNotMadeFor) {
+  const auto why = [](const Geometry& g, Dtype dtype = Dtype::f32, int64_t gap = 0) {
+    View in[2] = {dense(dtype, g.images, g.inputs, g.height, g.width), dense(dtype, g.outputs, g.inputs, g.kernel_height, g.kernel_width)};
+    View out[2] = {channels_last(dtype, g), channels_last(Dtype::u8, g)};
+    in[1].strides[1] += gap;
+    for (View& view : in) view.data = &view;
+    const char* const reason = kernel_of("staged").decline({.in = in, .out = out, .n_in = 2, .n_out = 2, .params = &g.p});
+    return std::string(reason ? reason : "");
+  };
+  const ConvParams lenet{.stride = {2, 2}, .pool = {2, 2}};
+  EXPECT_EQ(why({1024, 20, 12, 12, 50, 5, 5, lenet}), "");
+  EXPECT_EQ(why({32, 20, 12, 12, 50, 5, 5, lenet}, Dtype::bf16), "only f32");
+  EXPECT_EQ(why({32, 20, 12, 12, 50, 5, 5, lenet}, Dtype::f32, 1), "only where an output channel's weights lie in a row");
+  EXPECT_EQ(why({32, 20, 12, 12, 50, 5, 5, {.stride = {2, 1}, .pool = {2, 2}}}),
+            "only in one group, at stride 1 or 2 and without dilation");
+  EXPECT_EQ(why({32, 20, 12, 12, 50, 5, 5, {.pool = {3, 2}}}), "only with windows of 2 x 2");
+  EXPECT_EQ(why({32, 20, 12, 12, 50, 4, 4, lenet}), "only with kernels three or five wide");
+  EXPECT_EQ(why({32, 20, 12, 12, 50, 6, 5, lenet}), "only up to 25 taps");
+  EXPECT_EQ(why({32, 1, 28, 28, 20, 5, 5, {.pool = {2, 2}}}), "only where an image fits into a block");
+  EXPECT_EQ(why({60000, 1, 400, 100, 20, 5, 5, lenet}), "only operands of less than 2^31 elements");
 }
 
 TEST(CudaConvPool, DirectDeclinesWhatItWasNotMadeFor) {
