@@ -78,7 +78,7 @@ class Loaded {
       if (folders != nullptr && open_in(folders, file)) return true;
       if (try_open(file)) return true;
     }
-    return false;  // why_ is what the loader said last
+    return false;
   }
 
   bool open_in(const std::string& folders, const char* file) {
@@ -95,11 +95,18 @@ class Loaded {
   bool try_open(const char* path) {
     handle_ = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle_ == nullptr) {
-      if (const char* said = ::dlerror()) why_ = said;
+      if (const char* said = ::dlerror()) keep_reason(path, said);
       return false;
     }
     why_.clear();
     return true;
+  }
+
+  // Of the first file that is there and of no use; where there is none, that the loader does not find the newest.
+  void keep_reason(const std::string& path, const std::string& said) {
+    const bool absent = said.starts_with(path + ": cannot open shared object file: No such");
+    if (absent ? why_.empty() && path.find('/') == path.npos : !of_no_use_) why_ = said;
+    of_no_use_ = of_no_use_ || !absent;
   }
 
   void check_version(CudaLibrary library) {
@@ -146,6 +153,7 @@ class Loaded {
 
   const Wanted& wanted_;
   void* handle_ = nullptr;  // stays open until the process ends
+  bool of_no_use_ = false;  // why_ is about a file that is there
   std::string why_, path_;
   std::array<char, 32> version_{};
 };

@@ -91,6 +91,10 @@ def says_what_is_wrong(job):
     has(perigee("train", job, "--device", "cuda", expect=7, PERIGEE_SHIM_MEMORY_MB="0"), "out of memory", "nvidia-smi shows them")
     has(perigee("doctor", PERIGEE_SHIM_DEVICES="2"), "1: shim 1, sm_90")
     has(perigee("doctor", expect=7, PERIGEE_SHIM_DRIVER="old"), "for CUDA 11.0", "update the NVIDIA driver")
+    # The file that is there and of no use is told, not the older name that is not there.
+    pathlib.Path("broken").mkdir()
+    pathlib.Path("broken/libcublasLt.so.13").touch()
+    has(perigee("doctor", LD_LIBRARY_PATH=str(pathlib.Path("broken").resolve())), "broken/libcublasLt.so.13: file too short")
     has(perigee("describe", job, "--set", "device=cuda"), "memory on the GPU, planned", "activations ", "taken of cuda:0: ")
     has(perigee("describe", job, "--set", "device=cuda", PERIGEE_SHIM_DEVICES="0"), "no CUDA-capable device", "a CPU's")
 
