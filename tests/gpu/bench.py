@@ -22,32 +22,55 @@ import rows
 from contestants import COUNTERS, NO_OVERLAP, Perigee, PeerProcess, output_of
 
 
+def compiled_file(args):
+    return os.path.join(args.work, "compiled.json")
+
+
 def compile_all(args):
-    """Fills the compilers' caches, all of them at once: nothing is measured meanwhile, and a row's own compilation is short after that."""
+    """Fills the compilers' caches, all of them at once: nothing is measured meanwhile, and a row's own compilation is short after that.
+    How it went stands in a file."""
     start = time.monotonic()
     for name in rows.ROWS:
         rows.make_job(name, args.work)
-    peers = {(name, setting): PeerProcess(name, setting, args.work) for name in rows.ROWS for setting in rows.settings_of(name)
+    peers = {(name, setting): PeerProcess(name, setting, args.work) for name in rows.ROWS for setting in rows.SETTINGS
              if setting not in ("eager", "graph")}
     for peer in peers.values():
         peer.send("prepare")
-    for (name, setting), peer in peers.items():
+    told = []
+    for name, setting in sorted(peers, key=lambda peer: rows.is_long(peer[1])):
+        left = args.seconds - (20 if rows.is_long(setting) else 0) - (time.monotonic() - start)
         try:
-            peer.answer(max(1.0, args.seconds - (time.monotonic() - start)))
-            print(f"{name}, {setting}: compiled", flush=True)
-            peer.close()
-        except (RuntimeError, ValueError) as error:
-            print(f"{name}, {setting}: {error}", flush=True)
+            said = f"compiled in {peers[name, setting].answer(max(0.1, left))['ready']:.0f} s"
+            peers[name, setting].close()
+        except (RuntimeError, ValueError, KeyError) as error:
+            said = str(error)[:300]
+        print(f"{name}, {setting}: {said}", flush=True)
+        told.append([name, setting, said])
+        with open(compiled_file(args), "w") as file:
+            json.dump(told, file)
+
+
+def settings_of(name, args, reasons):
+    """Those that take part; reasons get why another does not."""
+    try:
+        with open(compiled_file(args)) as file:
+            told = {setting: said for of, setting, said in json.load(file) if of == name}
+    except (OSError, ValueError):
+        return list(rows.SETTINGS)  # nothing was compiled before
+    late = {setting: said for setting in rows.SETTINGS if rows.is_long(setting)
+            and not (said := told.get(setting, "not compiled in time")).startswith("compiled")}
+    reasons.update(late)
+    return [setting for setting in rows.SETTINGS if setting not in late]
 
 
 def measure(name, args, seconds, samples):
     """In about so many seconds: ({setting: why it has no rate}, PyTorch's versions); samples get {"perigee": [...], "eager": ...}."""
     reasons, versions, end = {}, "", time.monotonic() + seconds
-    turn = 0.05 if rows.REHEARSAL else 1.5 if "ResNet" in name else 1.0
+    turn = 0.05 if rows.REHEARSAL else 1.5 if "ResNet" in name else 0.75
     ours = Perigee(args.program, name, args.work)
     # They import PyTorch, and ask for nothing of the GPU before they are told to. No other row's are there: cores may be few.
-    peers = {setting: PeerProcess(name, setting, args.work) for setting in rows.settings_of(name)}
-    ours.start(max(20.0, seconds - 25))  # finds libraries, compiles and tunes, with the GPU to itself
+    peers = {setting: PeerProcess(name, setting, args.work) for setting in settings_of(name, args, reasons)}
+    ours.start(max(40.0, seconds - 25))  # finds libraries, compiles and tunes, with the GPU to itself
     apart = None  # what was tuned serves it too
     if "ResNet" not in name and ours.forms and not ours.form():
         apart = Perigee(args.program, name, args.work, (NO_OVERLAP,))
@@ -236,7 +259,10 @@ def main():
         samples = {}
         # More than its share, for most rows need less.
         share = min(1.5 * left * weights[name] / (sum(list(weights.values())[number:]) + profiled), left - 10)
-        reasons, versions = measure(name, args, share, samples)
+        try:
+            reasons, versions = measure(name, args, share, samples)
+        except Exception as error:  # of this row alone
+            reasons, versions = {"the row": f"{type(error).__name__}: {str(error)[:300]}"}, ""
         everything[name] = {"samples": samples, "reasons": reasons, "counters": COUNTERS.get(name), "with": versions}
         say(row_text(name, samples, device, copy))
         say(rates_text(name, samples))

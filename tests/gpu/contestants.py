@@ -62,8 +62,12 @@ class Contestant:
         end = time.monotonic() + limit_s
         while b"\n" not in self.said:
             left = end - time.monotonic()
-            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+            if left <= 0:
                 self.end(f"no answer within {limit_s:.0f} s")
+            if not select.select([self.process.stdout], [], [], min(left, 1))[0]:
+                if self.process.poll() is not None:  # though something that it began may hold the pipe
+                    self.end(f"it ended with status {self.process.returncode}")
+                continue
             got = os.read(self.process.stdout.fileno(), 65536)
             if not got:
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -171,9 +175,9 @@ class PeerProcess(Contestant):
         log = os.path.join(work, f"peer_{rows.plain(name)}_{rows.plain(setting)}.txt")
         arguments = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer.py"), name, setting, work]
         environment = dict(os.environ)
-        if "ResNet" not in name:  # many of them compile at once, each with workers of its own
-            environment["TORCHINDUCTOR_COMPILE_THREADS"] = "2"
-        if "tuned" in setting:  # takes longest and is not waited for
+        # Many of them compile at once, each with workers of its own.
+        environment["TORCHINDUCTOR_COMPILE_THREADS"] = "8" if "ResNet" in name else "2"
+        if rows.is_long(setting):
             arguments = ["nice", "-n", "10"] + arguments
         super().__init__(arguments + ["--rehearse"] * rows.REHEARSAL, log, environment)
 
