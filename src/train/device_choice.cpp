@@ -127,7 +127,7 @@ ModelSite::ModelSite(Model& model, const Json& job, const std::string& device, c
     gpu.queue().tf32 = asks("precision", "tf32");
   }
   use_device(tuning_, *gpus_.front(), gpus_.front()->queue());
-  tuning_.load_machine();
+  if (!asks("deterministic", true)) tuning_.load_machine();
   for (const auto& gpu : gpus_)
     models_.push_back(devices_.emplace_back(std::make_unique<DeviceModel>(*gpu, model, nullptr, tuning_)).get());
 }

@@ -20,6 +20,7 @@ void Trainer::make_device() {
   if (!gpus_) gpus_ = std::make_unique<GpuGroup>(options_.devices, job_.where(), deterministic);
   for (size_t i = 0; i < gpus_->size(); ++i) (*gpus_)[i].queue().tf32 = job_.tf32();
   use_device(tuning_, gpus_->first(), gpus_->first().queue());
+  options_.measure &= !deterministic;  // times are other ones in each run, and so may be what is chosen by them
   if (options_.measure) tuning_.load_machine();
   if (options_.tuning.is_object()) tuning_.merge(options_.tuning);
   if (device_) device_->model().to_host(), device_->model().slots_to_host();
