@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "src/tensor/tensor.h"
@@ -22,6 +24,15 @@ std::vector<float> drawn(size_t n) {
   return values;
 }
 
+// Each of the values with the threads in each order.
+template <class T>
+std::vector<std::pair<shim::Order, T>> in_every_order(std::initializer_list<T> values) {
+  std::vector<std::pair<shim::Order, T>> all;
+  for (const shim::Order order : shim::kOrders)
+    for (const T value : values) all.emplace_back(order, value);
+  return all;
+}
+
 TEST(CudaSteps, CommitAnyNumberOfStates) {
   constexpr size_t kStates = 300;
   std::vector<uint8_t> values;
@@ -32,7 +43,8 @@ TEST(CudaSteps, CommitAnyNumberOfStates) {
     for (size_t k = 0; k < sizes[i]; ++k) values.push_back(static_cast<uint8_t>(i * 7 + k + 1));
     values.resize((values.size() + 15) / 16 * 16);
   }
-  for (const int32_t stopped : {0, 1}) {
+  for (const auto [order, stopped] : in_every_order<int32_t>({0, 1})) {
+    shim::set_order(order);
     const shim::Array<uint8_t> from("next values", values, 16), to("states", std::vector<uint8_t>(values.size()), 16);
     const shim::Array<int32_t> word("stopped", std::vector<int32_t>{stopped});
     std::vector<CudaCommit> commits;
@@ -70,7 +82,8 @@ TEST(CudaSteps, NormsOfManyGroups) {
       const double square = double{values[static_cast<size_t>(i)]} * double{values[static_cast<size_t>(i)]};
       squares[groups[w]] += square, squares[kGroups] += square;
     }
-  for (const CudaNorms kind : {CudaNorms::cut, CudaNorms::renormalize}) {
+  for (const auto [order, kind] : in_every_order<CudaNorms>({CudaNorms::cut, CudaNorms::renormalize})) {
+    shim::set_order(order);
     std::vector<std::byte> image(sizeof(CudaUpdate) + kWindows * sizeof(CudaUpdateWindow));
     const shim::Array<std::byte> update("an update", image, alignof(CudaUpdateWindow));
     auto* const head = reinterpret_cast<CudaUpdate*>(update.data());
