@@ -1,7 +1,9 @@
-// cast: each element is read and written once. Several operands at once are gradients of 16 bits that become f32, eight elements a thread.
+// cast: each element is read and written once. Dense operands of 16 bits become f32 eight elements a thread, as gradients do, several
+// operands at once; images of few planes in f32 become 16 bits with channels last a pixel a thread.
 #include "kernels/cuda/moves.cuh"
 
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/divisor.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/halves.cuh"
 #include "kernels/dtype_kinds.h"
@@ -26,6 +28,8 @@ __global__ void __launch_bounds__(kThreads) cast_kernel(Elements in, Elements ou
 }
 
 constexpr int kWidened = 64;  // operands a launch
+constexpr int64_t kMostPixels = int64_t{1} << 30;
+constexpr int kMostPlanes = 4;
 
 struct Widening {
   const uint16_t* from;
@@ -73,17 +77,50 @@ void widen(const KernelCall& call) {
   }
 }
 
+// Of one image after the other, each of `pixels` in as many planes as it has channels.
+__global__ void __launch_bounds__(kThreads)
+    planes_kernel(const float* from, uint16_t* to, Divisor pixels, int channels, int32_t n, bool bf16) {
+  begin_kernel();
+#pragma unroll 1
+  for (auto i = static_cast<int32_t>(thread_of_grid()); i < n; i += static_cast<int32_t>(threads_of_grid())) {
+    auto image = static_cast<uint32_t>(i);
+    const int pixel = pixels.take(image);
+    const float* const first = from + int64_t{image} * channels * pixels.by + pixel;
+    float x[kMostPlanes] = {};
+    for (int c = 0; c < kMostPlanes; ++c)
+      if (c < channels) x[c] = first[int64_t{c} * pixels.by];
+    for (int c = 0; c < kMostPlanes; ++c)
+      if (c < channels) to[int64_t{i} * channels + c] = half_from_float(x[c], bf16);
+  }
+}
+
+bool planes(const KernelCall& call) {
+  const View &in = call.in[0], &out = call.out[0];
+  const int64_t pixels = in.rank == 4 ? in.dims[0] * in.dims[2] * in.dims[3] : 0;
+  if (call.accumulate || in.dtype != Dtype::f32 || !is_half(out.dtype) || !in.contiguous() || !out.channels_last()) return false;
+  if (pixels == 0 || pixels > kMostPixels || in.dims[1] == 0 || in.dims[1] > kMostPlanes) return false;
+  Launches on(*call.queue, "cast");
+  on.launch(planes_kernel, blocks_for(pixels), kThreads, in.as<const float>(), out.as<uint16_t>(), Divisor(in.dims[2] * in.dims[3]),
+            static_cast<int>(in.dims[1]), static_cast<int32_t>(pixels), out.dtype == Dtype::bf16);
+  return true;
+}
+
+bool widens(const View& in, const View& out) {
+  if (!is_half(in.dtype) || out.dtype != Dtype::f32) return false;
+  return (in.contiguous() && out.contiguous()) || (in.rank == 4 && in.channels_last() && out.channels_last());
+}
+
 const char* decline(const KernelCall& call) {
   if (call.n_out == 1) return nullptr;
   for (int i = 0; i < call.n_out; ++i)
-    if (call.in[i].dtype != call.in[0].dtype || !is_half(call.in[i].dtype) || call.out[i].dtype != Dtype::f32 || call.accumulate ||
-        !call.in[i].contiguous() || !call.out[i].contiguous())
+    if (call.in[i].dtype != call.in[0].dtype || call.accumulate || !widens(call.in[i], call.out[i]))
       return "of several operands only contiguous ones of one type of 16 bits, to f32";
   return nullptr;
 }
 
 void cast(const KernelCall& call) {
-  if (call.n_out > 1) return widen(call);
+  if (call.n_out > 1 || (!call.accumulate && widens(call.in[0], call.out[0]))) return widen(call);
+  if (planes(call)) return;
   Launches on(*call.queue, "cast");
   cast_elements(on, call.in[0], call.out[0], make_walk<2>(call.out[0], {&call.in[0], &call.out[0]}), call.accumulate);
 }

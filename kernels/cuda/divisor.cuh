@@ -15,14 +15,14 @@ struct Divisor {
     while (int64_t{1} << (shift - 31) < divisor) ++shift;
     factor = static_cast<uint32_t>((uint64_t{1} << shift) / by + 1);
   }
-  __device__ uint32_t of(uint32_t i) const { return by == 1 ? i : static_cast<uint32_t>(uint64_t{i} * factor >> shift); }
+  __device__ uint32_t of(uint32_t i) const { return static_cast<uint32_t>(uint64_t{i} * factor >> shift); }
   // The remainder; i becomes the quotient.
   __device__ int take(uint32_t& i) const {
     const uint32_t quotient = of(i), rest = i - quotient * by;
     i = quotient;
     return static_cast<int>(rest);
   }
-  uint32_t by = 1, factor = 0;
+  uint32_t by = 1, factor = (uint32_t{1} << 31) + 1;
   int shift = 31;
 };
 

@@ -170,6 +170,7 @@ bool PlanCompiler::wants_channels_last(const Node& node, int output) const {
   if (options_.backend == Backend::ref || type.shape.rank() != 4) return false;
   if (node.op->image) return !node.op->gives_weight && !flattened(node, output);
   if (!node.op->elementwise) return false;
+  if (casts_images(node, output)) return true;
   for (const ValueId& id : node.inputs) {
     if (id.node < 0 || graph_.type(id).shape != type.shape) continue;
     const View& view = places_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)].view;

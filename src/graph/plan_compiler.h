@@ -45,6 +45,7 @@ class PlanCompiler {
   // For a device (plan_device.cpp).
   bool flattened(const Node& node, int output) const;
   bool takes_any_order(const Node& node, size_t operand) const;
+  bool casts_images(const Node& node, int output) const;
   bool fill_once(const Node& node);
   bool read_half(const Node& node);
   bool widen_later(const Node& node);

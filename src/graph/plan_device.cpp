@@ -1,7 +1,7 @@
 // What costs no pass of its own on a device. What is filled with one number is a table, written before the first step; what rounds a
-// parameter is a copy that the update writes. Where gradients meet (a
-// residual's two ways), the later convolution's gradient is added to the earlier one's memory by the kernel that computes it. Where only our own
-// kernels take an op, operands lie as their other users want them.
+// parameter is a copy that the update writes. Where gradients meet (a residual's two ways), the later convolution's gradient is added to the
+// earlier one's memory by the kernel that computes it. Where only our own kernels take an op, operands lie as their other users want them; a
+// cast writes images as their kernels read them.
 #include <algorithm>
 #include <climits>
 #include <map>
@@ -41,6 +41,19 @@ bool PlanCompiler::flattened(const Node& node, int output) const {
     flat = true;
   }
   return flat;
+}
+
+// What a cast makes for images' kernels alone, it writes as they want it.
+bool PlanCompiler::casts_images(const Node& node, int output) const {
+  if (options_.backend != Backend::cuda || !is_op(node, "cast") || sliced({node.id, output}) == Sliced::whole) return false;
+  bool read = false;
+  for (const Node& user : graph_.nodes())
+    for (size_t k = 0; k < user.inputs.size() && live_[static_cast<size_t>(user.id)]; ++k) {
+      if (user.inputs[k] != ValueId{node.id, output}) continue;
+      if (!user.op->image || takes_any_order(user, k)) return false;
+      read = true;
+    }
+  return read;
 }
 
 // A launch in each step is dearer than the memory, unless that is large.

@@ -58,6 +58,30 @@ std::vector<OpCase> norms(Dtype storage) {
   return cases.all();
 }
 
+// Images of few planes, and of as many as go another way; what is dense both before and after.
+TEST(CudaVectors, CastsAgreeWithTheReference) {
+  constexpr Variant kOrders[] = {{Layout::contiguous, Layout::channels_last},
+                                 {Layout::channels_last, Layout::channels_last},
+                                 {Layout::contiguous, Layout::contiguous},
+                                 {Layout::channels_last, Layout::contiguous},
+                                 {Layout::contiguous, Layout::channels_last, true}};
+  ShimSite site;
+  for (const char* to : {"bf16", "f16", "f32"})
+    for (const Dtype from : {Dtype::f32, Dtype::bf16, Dtype::f16})
+      for (const Shape& x : {Shape{3, 3, 17, 9}, Shape{2, 1, 5, 7}, Shape{5, 4, 3, 3}, Shape{2, 5, 6, 7}, Shape{3, 16, 4, 4}}) {
+        Cases cases(1);
+        cases.add("cast", {half(from, x)}, std::string(R"({"dtype":")") + to + "\"}");
+        const OpCase tested = cases.all()[0];
+        Bench bench(tested, 1, site);
+        for (const Variant& variant : kOrders) {
+          if (variant.accumulate && !bench.sums()) continue;
+          SCOPED_TRACE(variant_text(tested, variant));
+          shim::set_order(shim::Order::reverse);
+          ASSERT_TRUE(bench.run(cuda_kernel("cast"), variant));
+        }
+      }
+}
+
 void agree(std::vector<OpCase> (*cases_of)(Dtype)) {
   ShimSite site;
   for (const Dtype storage : {Dtype::f32, Dtype::bf16, Dtype::f16})
