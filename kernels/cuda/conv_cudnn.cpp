@@ -60,6 +60,7 @@ const char* decline(const KernelCall& call) {
   if (p.padding[0] != p.padding[1] || p.padding[2] != p.padding[3]) return "padding that differs from side to side";
   if (!is_channels_last(r) && !(r.x->contiguous() && r.y->contiguous())) return "images of unlike layouts, or with gaps";
   if (!r.w->contiguous() && !r.w->channels_last()) return "a kernel with gaps";
+  if (r.w->elements() > kMostRepacked) return "a kernel of more than 2^30 elements";
   if (r.bias != nullptr && r.bias->dims[0] != 1 && r.bias->strides[0] != 1) return "a bias with gaps";
   return nullptr;
 }

@@ -13,7 +13,7 @@
 namespace perigee {
 namespace {
 
-// Of `elements`, which 32 bits number, in whole [rows, columns].
+// `plane`: rows times columns.
 __global__ void __launch_bounds__(kThreads) repack_kernel(Repack call, Divisor plane, Divisor rows, int32_t elements) {
   begin_kernel();
 #pragma unroll 1
@@ -42,21 +42,11 @@ __global__ void __launch_bounds__(kThreads) conv_epilogue_kernel(ConvEpilogue ca
 }  // namespace
 
 void queue_repack(const Repack& call, CudaQueue& queue) {
-  constexpr int64_t kMost = int64_t{1} << 30;  // so that a thread's next element has 32 bits as well
   Launches launches(queue, "conv repack");
-  const int64_t plane = call.rows * call.columns;
-  assert(plane <= kMost);  // weights of one output channel
-  if (plane == 0) return;
-  const Divisor planes(plane), rows(call.rows);
-  Repack part = call;
-  const auto bytes = static_cast<int64_t>(dtype_bytes(call.dtype));
-  for (int64_t first = 0; first < call.outer; first += part.outer) {
-    part.outer = min(call.outer - first, kMost / plane);
-    part.from = static_cast<const std::byte*>(call.from) + first * plane * bytes;
-    part.to = static_cast<std::byte*>(call.to) + first * plane * bytes;
-    const int64_t elements = part.outer * plane;
-    launches.launch(repack_kernel, blocks_for(elements), kThreads, part, planes, rows, static_cast<int32_t>(elements));
-  }
+  const int64_t plane = call.rows * call.columns, elements = call.outer * plane;
+  assert(elements <= kMostRepacked);
+  if (elements == 0) return;
+  launches.launch(repack_kernel, blocks_for(elements), kThreads, call, Divisor(plane), Divisor(call.rows), static_cast<int32_t>(elements));
 }
 
 void queue_conv_epilogue(const ConvEpilogue& call, CudaQueue& queue) {

@@ -6,6 +6,8 @@
 
 namespace perigee {
 
+inline constexpr int64_t kMostRepacked = int64_t{1} << 30;  // elements, so that 32 bits number them and what a thread takes next
+
 // [outer, rows, columns] becomes [outer, columns, rows]: a kernel [O, C, kh kw] in channels-last order, or back.
 struct Repack {
   Dtype dtype = Dtype::f32;  // f32, f16 or bf16

@@ -1,7 +1,7 @@
 // What costs no pass of its own on a device. What is filled with one number is a table, written before the first step; what rounds a
-// parameter is a copy that the update writes. Where gradients meet (a residual's two ways), the later convolution's gradient is added to the
-// earlier one's memory by the kernel that computes it. Where only our own kernels take an op, operands lie as their other users want them; a
-// cast writes images as their kernels read them.
+// parameter is a copy that the update writes. Where gradients meet (a residual's two ways), the later convolution's gradient is added to
+// the earlier one's memory by the kernel that computes it. Where only our own kernels take an op, operands lie as their other users want
+// them; a cast writes images as their kernels read them.
 #include <algorithm>
 #include <climits>
 #include <map>
