@@ -123,6 +123,8 @@ class Loaded {
                   version.major, version.minor, version.patch);
     info.version = version_.data();
     if (library == CudaLibrary::nvrtc) open_builtins(version);
+    // These open NVRTC by name when they first compile, and do without what they would where the loader knows none.
+    if (library == CudaLibrary::cublas_lt || library == CudaLibrary::cudnn) cuda_library(CudaLibrary::nvrtc);
     if (library == CudaLibrary::cudnn) open_cublas_for_cudnn();
     if (version.major < wanted_.least_major)
       why_ = path_ + " is version " + version_.data() + "; " + std::to_string(wanted_.least_major) + " or later is needed";

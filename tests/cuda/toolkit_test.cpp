@@ -25,6 +25,14 @@ class WritingSite : public Site {
   std::set<std::string> texts;
 };
 
+// cuDNN and cuBLASLt open NVRTC by name alone when they first compile. The first test, before anything else has asked for it.
+TEST(Toolkit, NvrtcIsOpenBeforeOthersAsk) {
+  if (const char* why = cuda_library_missing(CudaLibrary::cudnn)) GTEST_SKIP() << why;
+  for (const char* file : {"libnvrtc.so.13", "libnvrtc.so.12"})
+    if (dlopen(file, RTLD_NOW | RTLD_NOLOAD) != nullptr) return;
+  EXPECT_NE(cuda_library_missing(CudaLibrary::nvrtc), nullptr) << "it is there and was not open";
+}
+
 // NVRTC opens its built-ins by name alone when it first compiles. In a folder that the loader does not search, as Python's packages are, it
 // finds them only if they are open already: before anything is compiled.
 TEST(Toolkit, NvrtcsBuiltinsAreOpenBeforeItAsks) {
