@@ -60,9 +60,8 @@ __global__ void __launch_bounds__(kThreads) pool_vectors_kernel(const __grid_con
       const int line = (static_cast<int>(rest) * call.from_rows + down.begin + r) * call.from_columns + right.begin;
 #pragma unroll 1
       for (int first = right.first; first < right.end; first += kAhead) {
-        uint4 read[kAhead] = {};
-        for (int k = 0; k < kAhead; ++k)
-          if (first + k < right.end) read[k] = load_vector(call.from, int64_t{line + first + k} * vectors + vector);
+        uint4 read[kAhead];
+        for (int k = 0; k < kAhead; ++k) read[k] = load_vector(call.from, (line + min(first + k, right.end - 1)) * vectors + vector);
         int left = min(kAhead, right.end - first);
         auto q = static_cast<uint32_t>(r * call.kernel[1] + first);
 #pragma unroll 1
@@ -119,11 +118,10 @@ __global__ void __launch_bounds__(kThreads) pool_grad_vectors_kernel(const __gri
       const int line = (static_cast<int>(rest) * call.from_rows + a) * call.from_columns;
 #pragma unroll 1
       for (int last = right.last; last >= right.first; last -= kAhead) {
-        uint4 read[kAhead] = {};
+        uint4 read[kAhead];
         uint2 chosen[kAhead] = {};
         for (int k = 0; k < kAhead; ++k) {
-          if (last - k < right.first) break;
-          const int64_t window = int64_t{line + last - k} * vectors + vector;
+          const int window = (line + max(last - k, right.first)) * vectors + vector;
           read[k] = load_vector(call.from, window);
           if (!call.max) continue;
           if (wide) chosen[k].x = static_cast<const uint32_t*>(call.argmax)[window];
