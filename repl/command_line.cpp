@@ -5,12 +5,14 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 
 #include "repl/command.h"
 #include "repl/console/console.h"
 #include "src/api/program.h"
 #include "src/core/error.h"
+#include "src/device/gpu.h"
 
 namespace perigee {
 
@@ -133,4 +135,11 @@ int run_command_line(int argc, char** argv) {
 
 }  // namespace perigee
 
-int perigee_main(int argc, char** argv) { return perigee::run_command_line(argc, argv); }
+int perigee_main(int argc, char** argv) {
+  const int code = perigee::run_command_line(argc, argv);
+  if (perigee::Gpu::hangs()) {
+    std::fflush(nullptr);
+    std::_Exit(code);
+  }
+  return code;
+}

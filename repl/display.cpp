@@ -104,7 +104,8 @@ std::string end_lines(const Json& event) {
   if (const Json* time = event.find("time")) text += "\n" + time_table(*time, workers > 0 ? "workers' time" : "time");
   if (const std::string trace = text_of(event, "trace"); !trace.empty()) text += "\ntrace " + trace + " (open it with ui.perfetto.dev)";
   if (const double skipped = number(event, "skipped_steps", 0); skipped > 0)
-    text += formatted("\n%.0f steps changed nothing but the loss scale: their gradients overflowed", skipped);
+    text += "\n" + grouped(static_cast<int64_t>(skipped)) + (skipped == 1 ? " step" : " steps") +
+            " changed nothing but the loss scale, for gradients that overflowed";
   if (const Json* test = event.find("test")) text += "\ntest " + figures(*test, 4) + "  on " + text_of(event, "test_data");
   if (const std::string model = text_of(event, "model"); !model.empty()) {
     text += "\nmodel " + model;

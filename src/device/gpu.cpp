@@ -26,6 +26,7 @@ const CudaModule* module_of_machine(std::string* why) {
 // Codes of CUDA's runtime that say more than their message.
 constexpr int kOutOfMemory = 2, kFirstOfCaptures = 900, kLastOfCaptures = 908;
 constexpr int kLeastCapability = 8;
+std::atomic<bool> hung{false};
 constexpr const char* kOtherGpu =
     "the CUDA module has kernels for sm_80, sm_90 and later; build it for this GPU, or train with --device cpu";
 
@@ -288,10 +289,11 @@ void Gpu::wait_for(void* event, const std::string& doing) {
   select();
 }
 
+bool Gpu::hangs() { return hung; }
+
 void Gpu::drain(void* stream) const noexcept {
   module_->select(index());
-  static std::atomic_flag said;
-  if (module_->wait_for_stream(stream ? stream : queue_.stream) == kCudaTimeout && !said.test_and_set())
+  if (module_->wait_for_stream(stream ? stream : queue_.stream) == kCudaTimeout && !hung.exchange(true))
     warn(name() + " " + no_end_text(cuda_patience_s()) + ": its memory is not given back before the process ends");
 }
 

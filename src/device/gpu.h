@@ -135,6 +135,8 @@ class Gpu {
   // The same for what kernels queued; `what` names the op.
   void check_queue(const std::string& what) { check_queue(queue_, what); }
   void check_queue(CudaQueue& queue, const std::string& what);
+  // One of this process came to no end. CUDA may wait for it when the process ends: main leaves by _Exit then.
+  static bool hangs();
   bool lost_to_kernel() const;  // one of those that were queued faulted, or comes to no end
 
  private:

@@ -85,6 +85,8 @@ def survives_a_fault_of_the_device(job):
 
 
 def says_what_is_wrong(job):
+    hangs = perigee("train", job, "--device", "cuda", "--out", "hangs", "--log", "plain", expect=7, PERIGEE_SHIM_FAULT="hang:120", PERIGEE_CUDA_TIMEOUT="1")
+    has(hangs, "cuda:0", "timed out", "the GPU hangs", "PERIGEE_CUDA_TIMEOUT")
     has(perigee("train", job, "--device", "cuda:7", expect=2, PERIGEE_SHIM_DEVICES="2"), "cuda:7", "cuda:0 to cuda:1")
     has(perigee("train", job, "--device", "cuda", expect=2, PERIGEE_SHIM_DRIVER="old"), "driver version is insufficient", "perigee doctor")
     has(perigee("train", job, "--device", "cuda", expect=7, PERIGEE_SHIM_DRIVER="image"), "no kernel image", "op '")
