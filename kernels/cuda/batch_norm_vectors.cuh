@@ -106,22 +106,25 @@ static __device__ inline double* vector_room() {
 __device__ void keep_sums(const VectorShape& s, const VectorPlace& place, double (&sum)[2][kLanes], double* parts) {
   double* const room = vector_room();
   const int lanes = lanes_of(s.dtype);
-  for (int half = 0; half < kLanes / 4; ++half) {  // four lanes at a time: the room is small
-    if (4 * half == lanes) break;
+#pragma unroll 1
+  for (int first = 0; first < lanes; first += 4) {  // four lanes at a time: the room is small
+#pragma unroll 1
     for (int other = kWarp / 2; other >= s.width; other /= 2)
       for (int k = 0; k < 2; ++k)
-        for (int l = 0; l < 4; ++l) sum[k][4 * half + l] += __shfl_xor_sync(kAllLanes, sum[k][4 * half + l], other);
+        for (int l = 0; l < 4; ++l) sum[k][l] += __shfl_xor_sync(kAllLanes, sum[k][l], other);
     __syncthreads();
     if (lane_of_warp() < s.width)
       for (int k = 0; k < 2; ++k)
-        for (int l = 0; l < 4; ++l) room[((warp_of_block() * 2 + k) * 4 + l) * kVectorColumns + lane_of_warp()] = sum[k][4 * half + l];
+        for (int l = 0; l < 4; ++l) room[((warp_of_block() * 2 + k) * 4 + l) * kVectorColumns + lane_of_warp()] = sum[k][l];
+    for (int k = 0; k < 2; ++k)
+      for (int l = 0; l < 4; ++l) sum[k][l] = sum[k][4 + l];  // the others' turn
     __syncthreads();
     const int column = static_cast<int>(threadIdx.x) % kVectorColumns, which = static_cast<int>(threadIdx.x) / kVectorColumns;
     const int vector = place.vector - static_cast<int>(threadIdx.x) % s.width + column;
     if (column >= s.width || vector >= s.vectors) continue;
     double total = 0;
     for (int warp = 0; warp < kColumnWarps; ++warp) total += room[(warp * 8 + which) * kVectorColumns + column];
-    parts[(place.part * 2 + which / 4) * s.channels() + int64_t{vector} * lanes + 4 * half + which % 4] = total;
+    parts[(place.part * 2 + which / 4) * s.channels() + int64_t{vector} * lanes + first + which % 4] = total;
   }
 }
 

@@ -1,5 +1,6 @@
 // cast: each element is read and written once. Dense operands of 16 bits become f32 eight elements a thread, as gradients do, several
-// operands at once; images of few planes in f32 become 16 bits with channels last a pixel a thread.
+// operands at once; f32 becomes 16 bits eight elements a thread where so many lie side by side in both, and a pixel a thread where few
+// planes become an image with channels last.
 #include "kernels/cuda/moves.cuh"
 
 #include "kernels/cuda/device.cuh"
@@ -28,7 +29,7 @@ __global__ void __launch_bounds__(kThreads) cast_kernel(Elements in, Elements ou
 }
 
 constexpr int kWidened = 64;  // operands a launch
-constexpr int64_t kMostPixels = int64_t{1} << 30;
+constexpr int64_t kMostPixels = INT32_MAX;
 constexpr int kMostPlanes = 4;
 
 struct Widening {
@@ -77,31 +78,66 @@ void widen(const KernelCall& call) {
   }
 }
 
-// Of one image after the other, each of `pixels` in as many planes as it has channels.
+// [outer, middle, columns] of which columns lie side by side in both operands, eight of them a thread's.
+struct Rows {
+  int32_t n = 0;  // eights
+  Divisor columns, middle;
+  int64_t from[2], to[2];  // strides of outer and middle
+};
+
+__global__ void __launch_bounds__(kThreads) narrow_kernel(const float* from, uint16_t* to, Rows rows, bool bf16) {
+  begin_kernel();
+  const int64_t i = thread_of_grid();
+  if (i >= rows.n) return;
+  auto outer = static_cast<uint32_t>(i);
+  const int column = 8 * rows.columns.take(outer), middle = rows.middle.take(outer);
+  const auto* const x = reinterpret_cast<const float4*>(from + outer * rows.from[0] + middle * rows.from[1] + column);
+  const float4 low = x[0], high = x[1];
+  *reinterpret_cast<uint4*>(to + outer * rows.to[0] + middle * rows.to[1] + column) = {
+      halves_from_floats(low.x, low.y, bf16), halves_from_floats(low.z, low.w, bf16), halves_from_floats(high.x, high.y, bf16),
+      halves_from_floats(high.z, high.w, bf16)};
+}
+
+bool narrow(Launches& on, const KernelCall& call, const Walk<2>& walk) {
+  const View &in = call.in[0], &out = call.out[0];
+  if (call.accumulate || in.dtype != Dtype::f32 || !is_half(out.dtype) || walk.rank < 1 || walk.rank > 3) return false;
+  if (!on_vector_border(in.data) || !on_vector_border(out.data) || walk.n == 0 || walk.n / 8 > INT32_MAX) return false;
+  const int inner = walk.rank - 1;
+  if (walk.strides[0][inner] != 1 || walk.strides[1][inner] != 1 || walk.dims[inner] % 8 != 0) return false;
+  Rows rows{.n = static_cast<int32_t>(walk.n / 8), .columns = Divisor(walk.dims[inner] / 8), .from = {}, .to = {}};
+  if (inner > 0) rows.middle = Divisor(walk.dims[inner - 1]);
+  for (int d = 0; d < inner; ++d) {
+    if (walk.strides[0][d] % 4 != 0 || walk.strides[1][d] % 8 != 0) return false;
+    rows.from[d + 2 - inner] = walk.strides[0][d], rows.to[d + 2 - inner] = walk.strides[1][d];
+  }
+  on.launch(narrow_kernel, ceil_divide(rows.n, kThreads), kThreads, in.as<const float>(), out.as<uint16_t>(), rows,
+            out.dtype == Dtype::bf16);
+  return true;
+}
+
+// Of one image after the other, each of `pixels` in as many planes as it has channels: a pixel a thread.
 __global__ void __launch_bounds__(kThreads)
     planes_kernel(const float* from, uint16_t* to, Divisor pixels, int channels, int32_t n, bool bf16) {
   begin_kernel();
-#pragma unroll 1
-  for (auto i = static_cast<int32_t>(thread_of_grid()); i < n; i += static_cast<int32_t>(threads_of_grid())) {
-    auto image = static_cast<uint32_t>(i);
-    const int pixel = pixels.take(image);
-    const float* const first = from + int64_t{image} * channels * pixels.by + pixel;
-    float x[kMostPlanes] = {};
-    for (int c = 0; c < kMostPlanes; ++c)
-      if (c < channels) x[c] = first[int64_t{c} * pixels.by];
-    for (int c = 0; c < kMostPlanes; ++c)
-      if (c < channels) to[int64_t{i} * channels + c] = half_from_float(x[c], bf16);
-  }
+  const int64_t i = thread_of_grid();
+  if (i >= n) return;
+  auto image = static_cast<uint32_t>(i);
+  const int pixel = pixels.take(image);
+  const float* const first = from + int64_t{image} * channels * pixels.by + pixel;
+  float x[kMostPlanes] = {};
+  for (int c = 0; c < kMostPlanes; ++c)
+    if (c < channels) x[c] = first[int64_t{c} * pixels.by];
+  for (int c = 0; c < kMostPlanes; ++c)
+    if (c < channels) to[i * channels + c] = half_from_float(x[c], bf16);
 }
 
-bool planes(const KernelCall& call) {
+bool planes(Launches& on, const KernelCall& call) {
   const View &in = call.in[0], &out = call.out[0];
   const int64_t pixels = in.rank == 4 ? in.dims[0] * in.dims[2] * in.dims[3] : 0;
   if (call.accumulate || in.dtype != Dtype::f32 || !is_half(out.dtype) || !in.contiguous() || !out.channels_last()) return false;
   if (pixels == 0 || pixels > kMostPixels || in.dims[1] == 0 || in.dims[1] > kMostPlanes) return false;
-  Launches on(*call.queue, "cast");
-  on.launch(planes_kernel, blocks_for(pixels), kThreads, in.as<const float>(), out.as<uint16_t>(), Divisor(in.dims[2] * in.dims[3]),
-            static_cast<int>(in.dims[1]), static_cast<int32_t>(pixels), out.dtype == Dtype::bf16);
+  on.launch(planes_kernel, ceil_divide(pixels, kThreads), kThreads, in.as<const float>(), out.as<uint16_t>(),
+            Divisor(in.dims[2] * in.dims[3]), static_cast<int>(in.dims[1]), static_cast<int32_t>(pixels), out.dtype == Dtype::bf16);
   return true;
 }
 
@@ -120,9 +156,10 @@ const char* decline(const KernelCall& call) {
 
 void cast(const KernelCall& call) {
   if (call.n_out > 1 || (!call.accumulate && widens(call.in[0], call.out[0]))) return widen(call);
-  if (planes(call)) return;
   Launches on(*call.queue, "cast");
-  cast_elements(on, call.in[0], call.out[0], make_walk<2>(call.out[0], {&call.in[0], &call.out[0]}), call.accumulate);
+  const Walk<2> walk = make_walk<2>(call.out[0], {&call.in[0], &call.out[0]});
+  if (planes(on, call) || narrow(on, call, walk)) return;
+  cast_elements(on, call.in[0], call.out[0], walk, call.accumulate);
 }
 
 const Kernel kKernels[] = {{.op = "cast", .name = "cast", .backend = Backend::cuda, .decline = decline, .run = cast, .accumulates = true}};

@@ -82,6 +82,35 @@ TEST(CudaVectors, CastsAgreeWithTheReference) {
       }
 }
 
+// Rows that lie side by side in both, with gaps between them or again and again: the gradient of an average over images is such.
+TEST(CudaVectors, CastsOfRowsAgreeWithTheReference) {
+  constexpr int64_t kDims[] = {3, 16, 4, 5},
+                    kStrides[][4] = {{16, 1, 0, 0}, {404, 1, 100, 16}, {404, 1, 100, 20}, {403, 1, 100, 16}, {500, 1, 80, 16}};
+  ShimSite site;
+  const StepInfo step;
+  std::vector<float> values(1500);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) * 0.37f;
+  const auto memory = site.memory("x", values.size() * sizeof(float));
+  site.write(memory.get(), reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float));
+  for (const Dtype to : {Dtype::bf16, Dtype::f16})
+    for (const auto& strides : kStrides) {
+      View x{.data = values.data(), .dtype = Dtype::f32, .rank = 4};
+      std::copy_n(kDims, 4, x.dims), std::copy_n(strides, 4, x.strides);
+      Tensor truth(to, Shape{3, 16, 4, 5});
+      run_kernel(*ref_kernel("cast"), {.in = &x, .out = &truth.view(), .n_in = 1, .n_out = 1, .step = &step});
+      Placed got(site, "y", {to, truth.shape()}, Layout::channels_last);
+      x.data = memory.get();
+      const View y = got.view_there();
+      site.run(cuda_kernel("cast"), {.in = &x, .out = &y, .n_in = 1, .n_out = 1, .step = &step});
+      got.read();
+      int64_t i = 0;
+      for_each_index(4, got.view().dims, [&](const int64_t* index) {
+        EXPECT_EQ(load_as<double>(got.view(), offset_of(got.view(), index)), load_as<double>(truth.view(), i)) << i << " of " << strides[0];
+        ++i;
+      });
+    }
+}
+
 void agree(std::vector<OpCase> (*cases_of)(Dtype)) {
   ShimSite site;
   for (const Dtype storage : {Dtype::f32, Dtype::bf16, Dtype::f16})
