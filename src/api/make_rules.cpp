@@ -43,21 +43,37 @@ std::string one_line(const char* text) {
   return line;
 }
 
-void write_struct(std::ostream& out, const std::string& name, const std::vector<Option>& own) {
+constexpr const char* kSetMore = "  for (const auto& [name, v] : given.more.members()) all.set(name, v);\n";
+
+// What a family's members have in common; it is said once, not with each of them.
+struct Common {
+  std::vector<Option> options;  // that a struct has beside its own
+  std::string where;            // it is said
+  std::set<std::string> names;  // that set_common() sets, with what comes by name
+};
+
+void write_struct(std::ostream& out, const std::string& name, const std::vector<Option>& own, const Common& common) {
   out << "struct " << name << "_options {\n";
   for (const Option& option : own) out << "  api::value " << identifier(option.name) << " = {};  // " << option.comment << "\n";
+  if (!common.options.empty()) {
+    out << "  api::value";
+    for (const Option& option : common.options) out << (&option == &common.options[0] ? " " : ", ") << identifier(option.name) << " = {}";
+    out << ";  // " << common.where << "\n";
+  }
   out << "  api::options more = {};  // anything else, by name\n};\n";
 }
 
 // pg::conv2d({...}), and with values whose names need not be said: pg::conv2d(20, {...}), pg::conv2d(20, 5, {...}).
 void write_family_member(std::ostream& out, const std::string& name, const char* doc, const std::string& result,
-                         const std::vector<Option>& own, const std::vector<std::string>& positional, const std::string& last) {
+                         const std::vector<Option>& own, const std::vector<std::string>& positional, const std::string& last,
+                         const Common& common = {}) {
   const std::string function = identifier(name), structure = name + "_options";
-  write_struct(out, name, own);
+  write_struct(out, name, own, common);
   out << "// " << one_line(doc) << "\ninline " << result << " " << function << "(const " << structure << "& given = {}) {\n"
       << "  api::options all{{\"type\", \"" << name << "\"}};\n";
-  for (const Option& option : own) out << "  all.set(\"" << option.name << "\", given." << identifier(option.name) << ");\n";
-  out << "  for (const auto& [name, v] : given.more.members()) all.set(name, v);\n  return " << last << ";\n}\n";
+  for (const Option& option : own)
+    if (!common.names.contains(option.name)) out << "  all.set(\"" << option.name << "\", given." << identifier(option.name) << ");\n";
+  out << (common.names.empty() ? kSetMore : "  set_common(all, given);\n") << "  return " << last << ";\n}\n";
   for (size_t count = 1; count <= positional.size(); ++count) {
     out << "inline " << result << " " << function << "(";
     for (size_t i = 0; i < count; ++i) out << "api::value value" << i << ", ";
@@ -68,20 +84,34 @@ void write_family_member(std::ostream& out, const std::string& name, const char*
   out << "\n";
 }
 
+Option option_of(const OptionDef& def) {
+  const std::string fallback = def.fallback ? std::string(", ") + def.fallback : std::string(", required");
+  return {def.name, std::string(def.type) + fallback + ": " + one_line(def.doc)};
+}
+
 void write_layers(std::ostream& out) {
+  Common common{{}, "as in every layer: see above", {}};
+  out << "// Options of every layer:\n";
+  for (const OptionDef& option : common_layer_options()) {
+    common.options.push_back(option_of(option));
+    common.names.insert(option.name);
+    out << "//   " << option.name << "  " << common.options.back().comment << "\n";
+  }
+  out << "template <class Options>\nvoid set_common(api::options& all, const Options& given) {\n";
+  for (const Option& option : common.options) out << "  all.set(\"" << option.name << "\", given." << identifier(option.name) << ");\n";
+  out << kSetMore << "}\n\n";
   for (const LayerDef* def : all_layers()) {
+    // Where a layer says something of its own of one, its own options have it, and the struct has the others.
     std::vector<Option> own;
-    const auto add = [&](const OptionDef& option) {
-      for (const Option& known : own)
-        if (known.name == option.name) return;
-      const std::string fallback = option.fallback ? std::string(", ") + option.fallback : std::string(", required");
-      own.push_back({option.name, std::string(option.type) + fallback + ": " + one_line(option.doc)});
-    };
-    for (const OptionDef& option : def->options) add(option);
-    for (const OptionDef& option : common_layer_options()) add(option);
+    Common others = common;
+    for (const OptionDef& option : def->options) {
+      if (std::ranges::find(own, std::string_view(option.name), &Option::name) != own.end()) continue;
+      own.push_back(option_of(option));
+      std::erase_if(others.options, [&](const Option& other) { return other.name == option.name; });
+    }
     const std::string stem = def->stem ? def->stem : def->name;
     write_family_member(out, def->name, def->doc, "layer", own, {def->positional.begin(), def->positional.end()},
-                        "layer(std::move(all), \"" + stem + "\")");
+                        "layer(std::move(all), \"" + stem + "\")", others);
   }
 }
 
