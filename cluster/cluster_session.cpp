@@ -16,6 +16,7 @@
 #include "src/io/file.h"
 #include "src/io/safetensors.h"
 #include "src/optim/optimizer.h"
+#include "src/train/device_tuning.h"
 #include "src/train/evaluator.h"
 
 namespace perigee {
@@ -63,7 +64,9 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   facts = run_facts(probe);
   facts.batch *= gpus_of_worker(job.json(), job.where());  // "batch" is one GPU's
   shards = data_shards(job, policy, facts.examples);
-  tuning = probe.tuning().to_json().dump();
+  const Json* const strict = job.json().find("deterministic");  // chooses nothing by times
+  const bool measured_here = options.backend == Backend::cuda && !(strict && *strict == Json(true));
+  tuning = (measured_here ? measured_on_device(options.devices.front(), job.tf32()) : probe.tuning().to_json()).dump();
   data_prints = print_data(probe, placement.verify_full && !served);
   global_batch = about_data.integer_in("global_batch", 0, int64_t{1} << 24, 0);
   // --steps counts batches of all workers together, so that a run does the same work however many there are.

@@ -312,17 +312,31 @@ std::optional<CudaLibrary> library_for(std::string_view op) {
   return op.starts_with("conv2d") && !op.starts_with("conv2d_pool") ? std::optional(CudaLibrary::cudnn) : std::nullopt;
 }
 
-}  // namespace
-
-void use_device(Tuning& tuning, const Gpu& gpu, const CudaQueue& queue) {
-  const CudaModule& module = gpu.module();
-  const CudaDevice& device = gpu.properties();
+void use_device(Tuning& tuning, const CudaModule& module, const CudaDevice& device, bool tf32, bool deterministic) {
   int driver = 0, runtime = 0;
   module.versions(&driver, &runtime);
   std::string identity = std::string(device.name) + " " + std::to_string(device.major) + "." + std::to_string(device.minor) + " driver " +
-                         std::to_string(driver) + (queue.tf32 ? " tf32" : "") + (queue.deterministic ? " deterministic" : "");
+                         std::to_string(driver) + (tf32 ? " tf32" : "") + (deterministic ? " deterministic" : "");
   for (const CudaLibrary library : kCudaLibraries) identity += std::string(" ") + module.library(library).version;
   tuning.use_device(device.name, identity, module.kernels());
+}
+
+}  // namespace
+
+void use_device(Tuning& tuning, const Gpu& gpu, const CudaQueue& queue) {
+  use_device(tuning, gpu.module(), gpu.properties(), queue.tf32, queue.deterministic);
+}
+
+Json measured_on_device(int device, bool tf32) {
+  Tuning tuning;
+  std::string ignored;
+  const CudaModule* const module = cuda_module(&ignored);
+  CudaDevice properties;
+  if (module && module->device(device, &properties) == 0) {
+    use_device(tuning, *module, properties, tf32, false);
+    tuning.load_machine();
+  }
+  return tuning.to_json();
 }
 
 void warn_of_missing_libraries(const Gpu& gpu, const Plan& plan) {

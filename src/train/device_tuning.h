@@ -14,6 +14,10 @@ void use_device(Tuning& tuning, const Gpu& gpu, const CudaQueue& queue);
 // as long.
 void warn_of_missing_libraries(const Gpu& gpu, const Plan& plan);
 
+// What was measured on a GPU of this machine, for workers on GPUs of its kind: they measure nothing, since all have to choose alike. Empty
+// where there is none, or nothing was measured. Takes nothing of the GPU.
+Json measured_on_device(int device, bool tf32);
+
 struct DeviceTuned {
   int measured = 0;  // choices that the table lacked
   int changed = 0;   // steps for which the table now says something else than the plan has: it has to be compiled again

@@ -8,6 +8,7 @@
 #include <memory>
 #include <tuple>
 
+#include "cluster/cluster_session.h"
 #include "src/core/warning.h"
 #include "src/train/checkpoint.h"
 #include "tests/train/device_site.h"
@@ -103,6 +104,23 @@ TEST_F(DeviceTuning, WhatIsToHaveTheSameBitsIsNotChosenByTime) {
   EXPECT_EQ(ran(trainer, "linear/stand-in"), 3);
   EXPECT_TRUE(tables().empty());
   EXPECT_EQ(ran(*std::make_unique<Trainer>(tiny_job(), kDevice), "linear/other"), 3);
+}
+
+// What a run of one process measured on this machine.
+TEST_F(DeviceTuning, WorkersChooseByTheTableThatComesWithTheJob) {
+  EXPECT_EQ(ClusterJob(tiny_job(), kDevice).tuning, "{}");
+  takes("linear/other", {0.1});
+  EXPECT_GT(Trainer(tiny_job(), kDevice).measured(), 0);
+  takes("", {});
+  TrainerOptions worker = kDevice;
+  worker.measure = false;
+  worker.tuning = Json::parse(ClusterJob(tiny_job(), kDevice).tuning, "tuning");
+  Trainer tuned(tiny_job(), worker);
+  EXPECT_EQ(tuned.measured(), 0);
+  EXPECT_EQ(ran(tuned, "linear/other"), 3);
+  EXPECT_EQ(ClusterJob(tiny_job(R"(, "deterministic": true)"), kDevice).tuning, "{}");
+  const Environment none("PERIGEE_SHIM_DEVICES", "0");
+  EXPECT_EQ(ClusterJob(tiny_job(), kDevice).tuning, "{}");
 }
 
 TEST_F(DeviceTuning, ADamagedTableIsMadeAnewWithAWarning) {
