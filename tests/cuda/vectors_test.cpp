@@ -43,7 +43,8 @@ std::vector<OpCase> pools(Dtype storage) {
 
 std::vector<OpCase> norms(Dtype storage) {
   Cases cases(1);
-  for (const Shape& x : {Shape{3, 24, 21, 19}, Shape{3, 264, 33, 3}, Shape{3, 64, 40, 11}, Shape{1, 8, 1, 3}}) {
+  for (const Shape& x :
+       {Shape{3, 24, 21, 19}, Shape{3, 264, 33, 3}, Shape{3, 64, 40, 11}, Shape{1, 8, 1, 3}, Shape{2, 4, 30, 19}, Shape{2, 12, 9, 7}}) {
     const Shape v{x[1]};
     const CaseOperand image = half(storage, x), y = half(storage, x, -1, 1), gamma = real(v, 0.5, 1.5);
     const CaseOperand mean = fixed(v, -0.5, 0.5), variance = fixed(v, 0.5, 2);
