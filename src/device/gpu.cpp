@@ -65,7 +65,7 @@ uint64_t steps_op_by_op() {
 
 const char* Gpu::hint(int status) {
   switch (status) {
-    case kOutOfMemory: return "other programs may hold the GPU's memory: nvidia-smi shows them";
+    case kOutOfMemory: return "other programs may hold the memory: nvidia-smi shows those on the GPU";
     case 35:   // insufficient driver
     case 803:  // system driver mismatch
       return "the NVIDIA driver is older than this build's CUDA; `perigee doctor` shows both; update the driver";
