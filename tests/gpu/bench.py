@@ -12,6 +12,7 @@ has to move over the measured copy bandwidth, or its operations over the device'
 --rehearse makes everything small and lets PyTorch compute on the CPU where there is no GPU: it proves the script, its rates mean nothing.
 """
 import argparse
+import concurrent.futures
 import json
 import os
 import statistics
@@ -27,27 +28,35 @@ def compiled_file(args):
 
 
 def compile_all(args):
-    """Fills the compilers' caches, all of them at once: nothing is measured meanwhile, and a row's own compilation is short after that.
-    How it went stands in a file."""
-    start = time.monotonic()
+    """Fills the compilers' caches: nothing is measured meanwhile, and a row's own compilation is short after that. As many at once as there
+    are cores for, or none would be done in time, what takes long or is least likely to matter last. How it went stands in a file."""
+    end = time.monotonic() + args.seconds
     for name in rows.ROWS:
         rows.make_job(name, args.work)
-    peers = {(name, setting): PeerProcess(name, setting, args.work) for name in rows.ROWS for setting in rows.SETTINGS
-             if setting not in ("eager", "graph")}
-    for peer in peers.values():
-        peer.send("prepare")
-    told = []
-    for name, setting in sorted(peers, key=lambda peer: rows.is_long(peer[1])):
-        left = args.seconds - (20 if rows.is_long(setting) else 0) - (time.monotonic() - start)
+
+    def compile_one(name, setting):
+        left = end - (20 if rows.is_long(setting) else 0) - time.monotonic()
+        if left < 5:
+            return "no time was left to compile it"
+        peer = PeerProcess(name, setting, args.work)
         try:
-            said = f"compiled in {peers[name, setting].answer(max(0.1, left))['ready']:.0f} s"
-            peers[name, setting].close()
-        except (RuntimeError, ValueError, KeyError) as error:
-            said = str(error)[:300]
-        print(f"{name}, {setting}: {said}", flush=True)
-        told.append([name, setting, said])
-        with open(compiled_file(args), "w") as file:
-            json.dump(told, file)
+            peer.send("prepare")
+            return f"compiled in {peer.answer(left)['ready']:.0f} s"
+        except (RuntimeError, OSError, ValueError, KeyError) as error:
+            return str(error)[:300]
+        finally:
+            peer.close()
+
+    wanted = [(name, setting) for name in rows.ROWS for setting in rows.SETTINGS if setting not in ("eager", "graph")]
+    wanted.sort(key=lambda one: (rows.is_long(one[1]), "ResNet" not in one[0]))
+    told = []
+    with concurrent.futures.ThreadPoolExecutor(max(2, len(os.sched_getaffinity(0)) // 2)) as pool:
+        begun = {pool.submit(compile_one, *one): one for one in wanted}
+        for done in concurrent.futures.as_completed(begun):
+            told.append([*begun[done], done.result()])
+            print("{}, {}: {}".format(*told[-1]), flush=True)
+            with open(compiled_file(args), "w") as file:
+                json.dump(told, file)
 
 
 def settings_of(name, args, reasons):
