@@ -99,6 +99,11 @@ __global__ void write_before(const int*, int* out) {
   begin_kernel();
   out[static_cast<int>(threadIdx.x) - 1] = 0;
 }
+__global__ void read_between(const int* in, int* out) {
+  begin_kernel();
+  const auto* const four = reinterpret_cast<const Vector<int>*>(in + threadIdx.x % 4);
+  out[threadIdx.x] = four->lane[threadIdx.x / kWarp % 4];
+}
 __global__ void end_before_others(const int*, int*) {
   begin_kernel();
   if (threadIdx.x < 64) __syncthreads();
@@ -116,6 +121,7 @@ TEST(ShimDeathTest, WhoTouchesWhatItMustNotIsNamed) {
   testing::GTEST_FLAG(death_test_style) = "fast";
   EXPECT_DEATH(run_in_all_orders(copy_one_beside), "thread 255 of order forward touches byte 1024 of in, which has 1024 bytes");
   EXPECT_DEATH(run_in_all_orders(write_before), "written beside out");
+  EXPECT_DEATH(run_in_all_orders(read_between), "thread 1 of order forward touches several bytes that are on no border|misaligned address");
 }
 
 TEST(ShimDeathTest, WhoWaitsForEverIsNamed) {
