@@ -94,22 +94,24 @@ TEST(CudaVectors, CastsOfRowsAgreeWithTheReference) {
   const auto memory = site.memory("x", values.size() * sizeof(float));
   site.write(memory.get(), reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float));
   for (const Dtype to : {Dtype::bf16, Dtype::f16})
-    for (const auto& strides : kStrides) {
-      View x{.data = values.data(), .dtype = Dtype::f32, .rank = 4};
-      std::copy_n(kDims, 4, x.dims), std::copy_n(strides, 4, x.strides);
-      Tensor truth(to, Shape{3, 16, 4, 5});
-      run_kernel(*ref_kernel("cast"), {.in = &x, .out = &truth.view(), .n_in = 1, .n_out = 1, .step = &step});
-      Placed got(site, "y", {to, truth.shape()}, Layout::channels_last);
-      x.data = memory.get();
-      const View y = got.view_there();
-      site.run(cuda_kernel("cast"), {.in = &x, .out = &y, .n_in = 1, .n_out = 1, .step = &step});
-      got.read();
-      int64_t i = 0;
-      for_each_index(4, got.view().dims, [&](const int64_t* index) {
-        EXPECT_EQ(load_as<double>(got.view(), offset_of(got.view(), index)), load_as<double>(truth.view(), i)) << i << " of " << strides[0];
-        ++i;
-      });
-    }
+    for (const auto& strides : kStrides)
+      for (const int64_t first : {0, 1}) {  // on a border of vectors, and beside it
+        View x{.data = values.data() + first, .dtype = Dtype::f32, .rank = 4};
+        std::copy_n(kDims, 4, x.dims), std::copy_n(strides, 4, x.strides);
+        Tensor truth(to, Shape{3, 16, 4, 5});
+        run_kernel(*ref_kernel("cast"), {.in = &x, .out = &truth.view(), .n_in = 1, .n_out = 1, .step = &step});
+        Placed got(site, "y", {to, truth.shape()}, Layout::channels_last);
+        x.data = memory.get() + first * static_cast<int64_t>(sizeof(float));
+        const View y = got.view_there();
+        site.run(cuda_kernel("cast"), {.in = &x, .out = &y, .n_in = 1, .n_out = 1, .step = &step});
+        got.read();
+        int64_t i = 0;
+        for_each_index(4, got.view().dims, [&](const int64_t* index) {
+          EXPECT_EQ(load_as<double>(got.view(), offset_of(got.view(), index)), load_as<double>(truth.view(), i))
+              << i << " of " << strides[0];
+          ++i;
+        });
+      }
 }
 
 void agree(std::vector<OpCase> (*cases_of)(Dtype)) {
