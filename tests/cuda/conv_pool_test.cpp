@@ -22,6 +22,13 @@ const Kernel& kernel_of(std::string_view name, std::string_view op = "conv2d_poo
   std::abort();
 }
 
+std::vector<float> drawn(std::mt19937& random, int64_t n, int least, int most) {
+  std::uniform_int_distribution<int> draw(least, most);
+  std::vector<float> values(static_cast<size_t>(n));
+  for (float& value : values) value = static_cast<float>(draw(random));
+  return values;
+}
+
 struct Geometry {
   int64_t images, inputs, height, width, outputs, kernel_height, kernel_width;
   ConvParams p = {.pool = {2, 2}};
@@ -64,12 +71,7 @@ Result run(const Kernel& kernel, const Geometry& g, std::vector<float> x, std::v
 
 void expect_the_bits_of_tiles(std::string_view name, const Geometry& g, bool with_nan) {
   std::mt19937 random(1);
-  std::uniform_int_distribution<int> draw(-2, 2);
-  const auto small = [&](int64_t n) {
-    std::vector<float> values(static_cast<size_t>(n));
-    for (float& value : values) value = static_cast<float>(draw(random));  // few numbers, so that many sums are equal
-    return values;
-  };
+  const auto small = [&](int64_t n) { return drawn(random, n, -2, 2); };  // few numbers, so that many sums are equal
   std::vector<float> x = small(g.images * g.inputs * g.height * g.width);
   const std::vector<float> w = small(g.outputs * g.inputs * g.kernel_height * g.kernel_width), b = small(g.outputs);
   if (with_nan)
@@ -204,15 +206,9 @@ TEST(CudaConvPool, DirectWeightGradientsAreThoseOfWindows) {
     SCOPED_TRACE(std::to_string(g.images) + " images of " + std::to_string(g.height) + " x " + std::to_string(g.width) + ", " +
                  std::to_string(g.outputs) + " channels");
     std::mt19937 random(1);
-    const auto small = [&](int64_t n, int least, int most) {
-      std::uniform_int_distribution<int> draw(least, most);
-      std::vector<float> values(static_cast<size_t>(n));
-      for (float& value : values) value = static_cast<float>(draw(random));
-      return values;
-    };
     const int64_t results = g.images * channels_last(Dtype::f32, g).strides[0];
-    std::vector<float> dy = small(results, -2, 2), y = small(results, -1, 2);
-    const std::vector<float> x = small(g.images * g.inputs * g.height * g.width, -3, 3);
+    std::vector<float> dy = drawn(random, results, -2, 2), y = drawn(random, results, -1, 2);
+    const std::vector<float> x = drawn(random, g.images * g.inputs * g.height * g.width, -3, 3);
     for (size_t i = 0; i < dy.size(); ++i)
       if (g.p.relu != 0 && i % 7 == 0) dy[i] = INFINITY, y[i] = 0;  // what relu stops is not multiplied
     const Gradients windows = weight_gradients(kernel_of("windows", kWeights), g, dy, y, x);
@@ -290,15 +286,9 @@ TEST(CudaConvPool, InputGradientsOfImagesAreThoseOfTiles) {
                    std::to_string(g.inputs) + " to " + std::to_string(g.outputs) + " channels" + (last ? ", channels last" : ""));
       if (last && g.inputs >= 40) continue;  // of several blocks, whose weights do not lie in a row
       std::mt19937 random(1);
-      const auto small = [&](int64_t n) {
-        std::uniform_int_distribution<int> draw(-2, 2);
-        std::vector<float> values(static_cast<size_t>(n));
-        for (float& value : values) value = static_cast<float>(draw(random));
-        return values;
-      };
       const int64_t results = g.images * channels_last(Dtype::f32, g).strides[0];
-      std::vector<float> dy = small(results), y = small(results);
-      const std::vector<float> w = small(g.outputs * g.inputs * g.kernel_height * g.kernel_width);
+      std::vector<float> dy = drawn(random, results, -2, 2), y = drawn(random, results, -2, 2);
+      const std::vector<float> w = drawn(random, g.outputs * g.inputs * g.kernel_height * g.kernel_width, -2, 2);
       for (size_t i = 0; i < dy.size(); ++i)
         if (g.p.relu != 0 && i % 7 == 0) dy[i] = INFINITY, y[i] = 0;  // what relu stops is not multiplied
       for (const bool accumulate : {false, true}) {
