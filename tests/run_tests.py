@@ -203,7 +203,7 @@ def models(part):
 
 
 def isa(part):
-    """Parity with the reference kernels at each instruction set (decision 13)."""
+    """Parity with the reference kernels at each instruction set."""
     tests = [t for t in known_tests(BUILD) if pathlib.Path(t["cmd"][0]).parent == BUILD / "tests" / "kernels"]
     for cap in ("baseline", "avx2"):
         run_tests(part, tests, BUILD, {"PERIGEE_ISA": cap})

@@ -13,7 +13,7 @@ struct Codes {
   CudaEncoded record;  // no bytes: they are part of a body, which has a record of its own
 };
 
-// Of one block. No template declares shared memory, so that the host's stand-in can fill it with rubbish (kernels/README.md).
+// Of one block. No template declares shared memory, so that the host's stand-in can fill it with rubbish (kernels/cuda/README.md).
 struct Shared {
   float v[kMaxBlock];
   uint32_t tops[kThreads / kWarp];
