@@ -21,7 +21,7 @@ class Team {
   virtual void* shared(size_t bytes) = 0;
 };
 
-// The step's data that random draws and schedules may depend on (DESIGN decision 4). Lives as long as the step.
+// The step's data that random draws and schedules may depend on (src/ARCHITECTURE.md, decision 4). Lives as long as the step.
 struct StepInfo {
   uint64_t seed = 0;
   uint64_t epoch = 0;

@@ -13,7 +13,7 @@ struct Codes {
   CudaEncoded record;  // no bytes: they are part of a body, which has a record of its own
 };
 
-// Shared memory of one block. No template declares it, so that the host's shim can fill it with garbage (kernels/README.md).
+// Shared memory of one block. No template declares it, so that the host's shim can fill it with garbage (kernels/cuda/README.md).
 struct Shared {
   float v[kMaxBlock];
   uint32_t tops[kThreads / kWarp];
