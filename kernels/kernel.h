@@ -30,7 +30,7 @@ struct StepInfo {
   bool training = false;
 };
 
-struct CudaQueue;  // kernels/cuda/queue.h
+struct CudaQueue;  // kernels/cuda/runtime/queue.h
 
 // Of a CUDA kernel: views, scratch, packed and step are addresses of the device (StepInfo and the example ids in it too, so that a captured
 // graph reads new ones at each replay); params are on the host and read while the call is queued, but for update_*, which reads them on the

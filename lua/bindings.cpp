@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/policy.h"
+#include "cluster/policy/policy.h"
 #include "lua/cluster_run.h"
 #include "lua/guard.h"
 #include "lua/json.h"
@@ -15,13 +15,13 @@
 #include "src/core/error.h"
 #include "src/data/transform.h"
 #include "src/graph/op.h"
+#include "src/job/job_keys.h"
+#include "src/model/evaluation.h"
 #include "src/nn/initializer.h"
 #include "src/nn/layer.h"
 #include "src/nn/loss.h"
 #include "src/optim/optimizer_def.h"
 #include "src/optim/schedule.h"
-#include "src/train/evaluation.h"
-#include "src/train/job_keys.h"
 
 namespace perigee {
 namespace {

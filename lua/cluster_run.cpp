@@ -6,7 +6,7 @@
 #include <string_view>
 #include <thread>
 
-#include "cluster/uv/steered_run.h"
+#include "cluster/launch/steered_run.h"
 #include "lua/job_file.h"
 #include "lua/json.h"
 #include "lua/run_handle.h"

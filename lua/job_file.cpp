@@ -4,7 +4,7 @@
 
 #include "lua/script.h"
 #include "src/core/error.h"
-#include "src/train/run_folder.h"
+#include "src/run/run_folder.h"
 
 namespace perigee {
 

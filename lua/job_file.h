@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lua/state.h"
-#include "src/train/job.h"
+#include "src/job/job.h"
 
 namespace perigee {
 

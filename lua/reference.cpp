@@ -4,17 +4,17 @@
 #include <string>
 #include <vector>
 
-#include "cluster/policy.h"
+#include "cluster/policy/policy.h"
 #include "lua/json.h"
 #include "src/core/config.h"
 #include "src/data/transform.h"
 #include "src/graph/op.h"
+#include "src/model/evaluation.h"
 #include "src/nn/initializer.h"
 #include "src/nn/layer.h"
 #include "src/nn/loss.h"
 #include "src/optim/optimizer_def.h"
 #include "src/optim/schedule.h"
-#include "src/train/evaluation.h"
 
 namespace perigee {
 namespace {

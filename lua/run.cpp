@@ -4,18 +4,18 @@
 #include <memory>
 #include <utility>
 
-#include "cluster/worker_gpus.h"
+#include "cluster/launch/worker_gpus.h"
 #include "lua/job_file.h"
 #include "lua/json.h"
 #include "lua/run_handle.h"
 #include "lua/state.h"
 #include "lua/tensor.h"
 #include "src/core/error.h"
-#include "src/io/chart.h"
 #include "src/io/file.h"
-#include "src/train/device_choice.h"
-#include "src/train/inference.h"
-#include "src/train/live_run.h"
+#include "src/io/plot/chart.h"
+#include "src/model/inference.h"
+#include "src/run/live_run.h"
+#include "src/train/device/device_choice.h"
 
 namespace perigee {
 namespace {

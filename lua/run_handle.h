@@ -13,7 +13,7 @@
 #include "lua/json.h"
 #include "lua/state.h"
 #include "src/core/error.h"
-#include "src/train/job.h"
+#include "src/job/job.h"
 
 namespace perigee {
 

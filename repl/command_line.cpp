@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "repl/command.h"
+#include "repl/commands/command.h"
 #include "repl/console/console.h"
 #include "src/api/program.h"
 #include "src/core/error.h"

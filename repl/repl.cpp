@@ -2,7 +2,7 @@
 #include <CLI/App.hpp>
 #include <string>
 
-#include "repl/command.h"
+#include "repl/commands/command.h"
 #include "repl/console/console.h"
 
 namespace perigee {

@@ -16,7 +16,7 @@
     tsan       loader and training threads with the thread sanitizer, in build-tsan/
     fuzz       every program of tests/fuzz/ with libFuzzer, at most 20 s each from one seed, in build-fuzz/;
                PERIGEE_FUZZ_SECONDS=600 seeks new inputs for so long each
-    faults     real processes of a cluster that are killed, stopped and cut off: tests/cluster/faults.py
+    faults     real processes of a cluster that are killed, stopped and cut off: tests/cluster/faults/faults.py
     bundle     what tests/gpu/run.sh needs on a machine with a GPU is made, and runs where nothing else is installed
 
 Each part is timed. The last line is `N passed, N failed, N skipped`; the exit status is 0 only when nothing failed.
@@ -256,7 +256,7 @@ def simulator(part):
 
 
 def faults(part):
-    status, output = run([sys.executable, ROOT / "tests" / "cluster" / "faults.py"], timeout=45 * MINUTES)
+    status, output = run([sys.executable, ROOT / "tests" / "cluster" / "faults" / "faults.py"], timeout=45 * MINUTES)
     points = re.findall(r"^(ok|not ok)\b([^\n]*)", output, re.M)
     part.add(passed=sum(word == "ok" and "# SKIP" not in rest for word, rest in points))
     for word, rest in points:
@@ -405,7 +405,7 @@ def main():
     parser.add_argument("parts", nargs="*", metavar="PART", help="only these: " + ", ".join(names))
     args = parser.parse_args()
     if args.soak:
-        program = [sys.executable, ROOT / "tests" / "cluster" / "faults.py", "--soak", args.soak]
+        program = [sys.executable, ROOT / "tests" / "cluster" / "faults" / "faults.py", "--soak", args.soak]
         part = Part("build")
         build(part)
         return 1 if part.failed else subprocess.run([str(c) for c in program]).returncode

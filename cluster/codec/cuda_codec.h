@@ -1,5 +1,5 @@
 // A codec whose values, residual and state lie on a CUDA device: the same payloads, residuals and sums, bit for bit, made by the kernels
-// of kernels/cuda/codec.h. The header is written and checked here, on the host; the body never leaves the device unless the caller
+// of kernels/cuda/codec/codec.h. The header is written and checked here, on the host; the body never leaves the device unless the caller
 // copies it. Nothing is waited for: work is queued on the caller's stream.
 #pragma once
 
@@ -8,8 +8,8 @@
 #include <span>
 #include <string>
 
-#include "cluster/codec.h"
-#include "kernels/cuda/codec.h"
+#include "cluster/codec/codec.h"
+#include "kernels/cuda/codec/codec.h"
 
 namespace perigee {
 

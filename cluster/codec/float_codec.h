@@ -1,7 +1,7 @@
 // Numbers as they are, in 32 or 16 bits each. Size: 16 + n * bytes.
 #pragma once
 
-#include "cluster/codec.h"
+#include "cluster/codec/codec.h"
 
 namespace perigee {
 

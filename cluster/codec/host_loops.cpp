@@ -1,4 +1,4 @@
-#include "cluster/codec.h"
+#include "cluster/codec/codec.h"
 #include "src/graph/plan.h"
 
 namespace perigee {

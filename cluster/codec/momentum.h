@@ -1,7 +1,7 @@
 // Momentum before a codec, in the worker: momentum correction and factor masking of DGC (Lin et al. 2018), Signum's momentum.
 #pragma once
 
-#include "cluster/codec.h"
+#include "cluster/codec/codec.h"
 
 namespace perigee {
 

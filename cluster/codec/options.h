@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "cluster/codec.h"
+#include "cluster/codec/codec.h"
 
 namespace perigee {
 

@@ -2,7 +2,7 @@
 // Size: 16 + 4 ceil(n / block) + floor(n / block) block bits / 8 + ceil((n mod block) bits / 8).
 #pragma once
 
-#include "cluster/codec.h"
+#include "cluster/codec/codec.h"
 
 namespace perigee {
 

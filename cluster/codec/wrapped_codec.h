@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "cluster/codec.h"
+#include "cluster/codec/codec.h"
 
 namespace perigee {
 

@@ -1,7 +1,7 @@
 // Any codec's payloads compressed once more by zstd, which is loaded on first use.
 #pragma once
 
-#include "cluster/codec.h"
+#include "cluster/codec/codec.h"
 
 namespace perigee {
 

@@ -5,7 +5,7 @@
 #include "src/data/fingerprint.h"
 #include "src/io/digest.h"
 #include "src/io/file.h"
-#include "src/train/evaluator.h"
+#include "src/model/evaluator.h"
 
 namespace perigee {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cluster/message.h"
+#include "cluster/protocol/message.h"
 #include "src/train/trainer.h"
 
 namespace perigee {

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "cluster/data/record.h"
-#include "cluster/message.h"
+#include "cluster/protocol/message.h"
 
 namespace perigee {
 

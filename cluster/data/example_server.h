@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "cluster/coordinator.h"
 #include "cluster/data/served_data.h"
+#include "cluster/membership/coordinator.h"
 
 namespace perigee {
 

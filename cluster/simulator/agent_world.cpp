@@ -8,8 +8,8 @@
 #include <set>
 #include <vector>
 
-#include "cluster/agent.h"
-#include "cluster/agent_client.h"
+#include "cluster/membership/agent.h"
+#include "cluster/membership/agent_client.h"
 #include "cluster/simulator/network.h"
 
 namespace perigee::sim {

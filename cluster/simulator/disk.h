@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "cluster/ledger.h"
+#include "cluster/ledger/ledger.h"
 #include "cluster/simulator/seeded_rng.h"
 
 namespace perigee::sim {

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <utility>
 
-#include "cluster/exchange_tail.h"
-#include "cluster/fragment_payload.h"
+#include "cluster/exchange/exchange_tail.h"
+#include "cluster/exchange/fragment_payload.h"
 #include "cluster/planted.h"
 #include "cluster/simulator/fake_replica.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/delta_codec.h"
+#include "cluster/codec/delta_codec.h"
 
 namespace perigee::sim {
 

@@ -7,9 +7,9 @@
 #include <limits>
 #include <numeric>
 
-#include "cluster/exchange_tail.h"
-#include "cluster/fixed_plan.h"
-#include "cluster/policy.h"
+#include "cluster/exchange/exchange_tail.h"
+#include "cluster/ledger/fixed_plan.h"
+#include "cluster/policy/policy.h"
 #include "src/core/error.h"
 #include "src/io/digest.h"
 #include "src/io/json.h"

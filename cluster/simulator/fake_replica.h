@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "cluster/policy.h"
-#include "cluster/replica.h"
+#include "cluster/policy/policy.h"
+#include "cluster/replica/replica.h"
 #include "cluster/simulator/fake_payloads.h"
 #include "cluster/simulator/network.h"
 

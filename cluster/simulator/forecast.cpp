@@ -9,14 +9,14 @@
 #include <optional>
 #include <utility>
 
-#include "cluster/codec.h"
-#include "cluster/coordinator.h"
-#include "cluster/delta_codec.h"
-#include "cluster/exchange_tail.h"
-#include "cluster/fragment_payload.h"
-#include "cluster/fragments.h"
+#include "cluster/codec/codec.h"
+#include "cluster/codec/delta_codec.h"
+#include "cluster/exchange/exchange_tail.h"
+#include "cluster/exchange/fragment_payload.h"
+#include "cluster/membership/coordinator.h"
+#include "cluster/membership/worker.h"
+#include "cluster/rounds/fragments.h"
 #include "cluster/simulator/disk.h"
-#include "cluster/worker.h"
 
 namespace perigee::sim {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/coordinator.h"
+#include "cluster/membership/coordinator.h"
 #include "cluster/simulator/timed_replica.h"
 #include "src/io/json.h"
 #include "src/optim/param_window.h"

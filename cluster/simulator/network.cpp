@@ -4,7 +4,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "cluster/message.h"
+#include "cluster/protocol/message.h"
 
 namespace perigee::sim {
 namespace {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "cluster/protocol/transport.h"
 #include "cluster/simulator/seeded_rng.h"
-#include "cluster/transport.h"
 
 namespace perigee::sim {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "cluster/message.h"
+#include "cluster/protocol/message.h"
 #include "cluster/simulator/network.h"
 
 namespace perigee::sim {

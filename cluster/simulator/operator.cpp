@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "cluster/message.h"
+#include "cluster/protocol/message.h"
 
 namespace perigee::sim {
 namespace {

@@ -1,7 +1,7 @@
 // What must hold, whatever happens: the checks of World.
 #include <algorithm>
 
-#include "cluster/policy.h"
+#include "cluster/policy/policy.h"
 #include "cluster/simulator/world.h"
 #include "cluster/simulator/world_impl.h"
 

@@ -1,7 +1,7 @@
 #include "cluster/simulator/replica_numbers.h"
 
-#include "cluster/fixed_plan.h"
-#include "cluster/fragment_payload.h"
+#include "cluster/exchange/fragment_payload.h"
+#include "cluster/ledger/fixed_plan.h"
 #include "cluster/simulator/seeded_rng.h"
 
 namespace perigee::sim {

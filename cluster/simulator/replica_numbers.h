@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/replica.h"
+#include "cluster/replica/replica.h"
 #include "cluster/simulator/blank_memory.h"
 
 namespace perigee::sim {

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <cstdint>
 
-#include "cluster/transport.h"
+#include "cluster/protocol/transport.h"
 
 namespace perigee::sim {
 

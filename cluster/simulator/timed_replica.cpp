@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "cluster/policy.h"
+#include "cluster/policy/policy.h"
 #include "src/io/json.h"
 
 namespace perigee::sim {

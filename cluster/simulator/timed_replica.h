@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "cluster/replica.h"
+#include "cluster/replica/replica.h"
 #include "cluster/simulator/network.h"
 #include "cluster/simulator/replica_numbers.h"
 

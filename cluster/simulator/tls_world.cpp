@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/message.h"
+#include "cluster/protocol/message.h"
 #include "cluster/simulator/network.h"
 #include "cluster/uv/frame_reader.h"
 #include "cluster/uv/tls.h"

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "cluster/policy.h"
+#include "cluster/policy/policy.h"
 #include "cluster/simulator/world_impl.h"
 #include "src/core/error.h"
 

@@ -10,14 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "cluster/coordinator.h"
+#include "cluster/membership/coordinator.h"
+#include "cluster/membership/worker.h"
 #include "cluster/simulator/disk.h"
 #include "cluster/simulator/fake_replica.h"
 #include "cluster/simulator/inner_oracle.h"
 #include "cluster/simulator/network.h"
 #include "cluster/simulator/operator.h"
 #include "cluster/simulator/scenario.h"
-#include "cluster/worker.h"
 
 namespace perigee::sim {
 

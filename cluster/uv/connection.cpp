@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "cluster/message.h"
+#include "cluster/protocol/message.h"
 #include "cluster/uv/address.h"
 #include "src/core/error.h"
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "cluster/message.h"
-#include "cluster/transport.h"
+#include "cluster/protocol/message.h"
+#include "cluster/protocol/transport.h"
 #include "cluster/uv/frame_reader.h"
 #include "cluster/uv/loop.h"
 #include "cluster/uv/outbox.h"

@@ -6,8 +6,8 @@
 #include <memory>
 #include <span>
 
-#include "cluster/message.h"
-#include "cluster/transport.h"
+#include "cluster/protocol/message.h"
+#include "cluster/protocol/transport.h"
 
 namespace perigee {
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "cluster/transport.h"
+#include "cluster/protocol/transport.h"
 
 struct uv_loop_s;
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/agent.h"
+#include "cluster/membership/agent.h"
 
 struct uv_loop_s;
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/uv/secret.h"
+#include "cluster/launch/secret.h"
 
 namespace perigee {
 

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "cluster/message.h"
+#include "cluster/protocol/message.h"
 #include "cluster/uv/address.h"
 #include "cluster/uv/admission.h"
 #include "cluster/uv/connection.h"

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "cluster/transport.h"
+#include "cluster/launch/secret.h"
+#include "cluster/protocol/transport.h"
 #include "cluster/uv/loop.h"
-#include "cluster/uv/secret.h"
 #include "src/io/json.h"
 
 namespace perigee {

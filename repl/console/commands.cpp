@@ -13,9 +13,9 @@
 #include <cstring>
 #include <filesystem>
 
+#include "repl/commands/describe_table.h"
 #include "repl/console/lua_text.h"
 #include "repl/console/session.h"
-#include "repl/describe_table.h"
 #include "src/core/error.h"
 #include "src/io/file.h"
 

@@ -8,8 +8,8 @@
 
 #include "lua/guard.h"
 #include "lua/json.h"
+#include "repl/commands/describe_table.h"
 #include "repl/console/lua_text.h"
-#include "repl/describe_table.h"
 #include "src/core/error.h"
 #include "src/io/file.h"
 

@@ -393,7 +393,7 @@ struct data_options {
   value shards = {};   // 1; more: each worker of a cluster keeps to its own of so many parts of the training data
 };
 
-// The keys of a job; src/train/job.h and the reference say what each may hold.
+// The keys of a job; src/job/job.h and the reference say what each may hold.
 struct experiment {
   value name = {};
   api::network network = {};

@@ -1,5 +1,5 @@
 // perigee.h: predictors.
-#include "src/train/predictor.h"
+#include "src/model/predictor.h"
 
 #include "src/api/handles.h"
 

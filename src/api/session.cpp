@@ -1,14 +1,14 @@
 // perigee.h: whole runs, in this process or with several.
-#include "src/train/session.h"
+#include "src/run/session.h"
 
 #include <sstream>
 #include <thread>
 
-#include "cluster/uv/launcher.h"
-#include "cluster/worker_gpus.h"
+#include "cluster/launch/launcher.h"
+#include "cluster/launch/worker_gpus.h"
 #include "src/api/handles.h"
 #include "src/data/sources/host.h"
-#include "src/train/device_choice.h"
+#include "src/train/device/device_choice.h"
 
 using namespace perigee;
 

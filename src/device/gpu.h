@@ -1,5 +1,5 @@
 // One NVIDIA GPU as this process uses it: memory, streams, events, captured graphs. Everything comes from the CUDA module
-// (src/io/cuda_module.h); what fails becomes an Error(resources) that says what to do.
+// (src/device/cuda_module.h); what fails becomes an Error(resources) that says what to do.
 //
 // After a fault of the device (an illegal address) every call fails: the process can only end, and its work goes on elsewhere.
 // One thread works with a Gpu at a time; select() makes it the calling thread's.
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "src/core/error.h"
-#include "src/io/cuda_module.h"
+#include "src/device/cuda_module.h"
 
 namespace perigee {
 

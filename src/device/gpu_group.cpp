@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-#include "kernels/cuda/patience.h"
+#include "kernels/cuda/runtime/patience.h"
 #include "src/core/warning.h"
 
 namespace perigee {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/cuda/queue.h"
+#include "kernels/cuda/runtime/queue.h"
 #include "src/graph/plan_check.h"
 
 namespace perigee {

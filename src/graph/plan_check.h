@@ -1,5 +1,5 @@
 // Runs every kernel of a plan beside the reference kernel on the same operands and compares: `--device check:cpu,ref`, and for a device's
-// (src/train/device_check.h) `check:cuda,ref`. Slow; finds which kernel is wrong on the very data that it is wrong on.
+// (src/train/device/device_check.h) `check:cuda,ref`. Slow; finds which kernel is wrong on the very data that it is wrong on.
 #pragma once
 
 #include <memory>

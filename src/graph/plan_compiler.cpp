@@ -6,8 +6,8 @@
 
 #include "kernels/registry.h"
 #include "src/core/error.h"
+#include "src/device/cuda_module.h"
 #include "src/graph/tuning.h"
-#include "src/io/cuda_module.h"
 
 namespace perigee {
 namespace {

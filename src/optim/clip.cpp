@@ -49,7 +49,7 @@ void Clip::measure(size_t first, size_t last, const void* gradient, const BlockM
   }
 }
 
-// In 32 sums side by side, which meet in a tree: what a warp of a device does (kernels/cuda/step.cu).
+// In 32 sums side by side, which meet in a tree: what a warp of a device does (kernels/cuda/runtime/step.cu).
 double Clip::sum_of_window(size_t first, size_t last) const {
   constexpr size_t kLanes = 32;
   double lanes[kLanes] = {};

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "kernels/loss_scale.h"
-#include "src/train/job.h"
+#include "src/job/job.h"
 
 namespace perigee {
 

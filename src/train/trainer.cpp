@@ -1,8 +1,8 @@
 #include "src/train/trainer.h"
 
 #include "src/io/file.h"
-#include "src/train/device_team.h"
-#include "src/train/evaluator.h"
+#include "src/model/evaluator.h"
+#include "src/train/device/device_team.h"
 #include "src/train/trainer_worker.h"
 
 namespace perigee {

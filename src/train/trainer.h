@@ -16,10 +16,10 @@
 #include "src/core/trace.h"
 #include "src/data/loader.h"
 #include "src/graph/tuning.h"
-#include "src/train/evaluation.h"
-#include "src/train/job.h"
+#include "src/job/job.h"
+#include "src/model/evaluation.h"
+#include "src/model/model.h"
 #include "src/train/loss_scale.h"
-#include "src/train/model.h"
 
 namespace perigee {
 

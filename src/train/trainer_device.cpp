@@ -3,8 +3,8 @@
 #include <cmath>
 #include <deque>
 
-#include "src/train/device_team.h"
-#include "src/train/evaluator.h"
+#include "src/model/evaluator.h"
+#include "src/train/device/device_team.h"
 #include "src/train/trainer_worker.h"
 
 namespace perigee {

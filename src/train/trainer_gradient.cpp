@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "src/train/device_team.h"
+#include "src/train/device/device_team.h"
 #include "src/train/trainer_worker.h"
 
 namespace perigee {

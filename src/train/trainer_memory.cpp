@@ -1,7 +1,7 @@
 // What a trainer takes of a GPU, before it takes it and when there is not enough.
 #include <cmath>
 
-#include "src/train/device_team.h"
+#include "src/train/device/device_team.h"
 #include "src/train/trainer_worker.h"
 
 namespace perigee {

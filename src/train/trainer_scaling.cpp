@@ -2,7 +2,7 @@
 #include <cassert>
 #include <cmath>
 
-#include "src/train/device_team.h"
+#include "src/train/device/device_team.h"
 #include "src/train/trainer_worker.h"
 
 namespace perigee {

@@ -6,9 +6,9 @@
 #include "src/core/stopwatch.h"
 #include "src/io/digest.h"
 #include "src/io/file.h"
-#include "src/train/device_team.h"
-#include "src/train/evaluator.h"
-#include "src/train/inference.h"
+#include "src/model/evaluator.h"
+#include "src/model/inference.h"
+#include "src/train/device/device_team.h"
 #include "src/train/trainer_worker.h"
 
 namespace perigee {

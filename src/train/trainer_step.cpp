@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "src/train/device_team.h"
+#include "src/train/device/device_team.h"
 #include "src/train/trainer_worker.h"
 
 namespace perigee {

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "cluster/message.h"
+#include "cluster/protocol/message.h"
 #include "cluster/uv/uv_transport.h"
 
 namespace perigee {

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "cluster/coordinator.h"
+#include "cluster/membership/coordinator.h"
 #include "src/io/json.h"
 
 using namespace perigee;

@@ -11,8 +11,8 @@
 #include <functional>
 #include <mutex>
 
-#include "cluster/fixed_plan.h"
-#include "cluster/uv/trainer_replica.h"
+#include "cluster/ledger/fixed_plan.h"
+#include "cluster/replica/trainer_replica.h"
 #include "src/core/error.h"
 
 namespace perigee {

@@ -5,7 +5,7 @@
 //   train_bench JOB.json --device cuda:0 --measure 0              on the first kernels that take a call, none measured
 //   train_bench JOB.json --device cuda:0 --turns 1                says when it is ready, then reads seconds from stdin, line by line, and answers each
 // Steps the trainer with no hooks and prints one JSON object: {"images_per_s": [one number a repeat], "peak_mb": …, …}. On a GPU "per_step"
-// says what a step of the timed part asked of CUDA's runtime on average (kernels/cuda/counters.h): launches outside the graph and host_waits
+// says what a step of the timed part asked of CUDA's runtime on average (kernels/cuda/runtime/counters.h): launches outside the graph and host_waits
 // must be 0; event_waits is 1, for the figures of the step before while the next one is queued, and blocked_event_waits how often the host,
 // being faster than the device, found that step not done yet.
 #include <sys/resource.h>
@@ -18,8 +18,8 @@
 #include <string>
 
 #include "src/core/error.h"
-#include "src/io/cuda_module.h"
-#include "src/train/device_choice.h"
+#include "src/device/cuda_module.h"
+#include "src/train/device/device_choice.h"
 #include "src/train/trainer.h"
 
 namespace {

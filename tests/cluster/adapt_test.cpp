@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "cluster/guard.h"
-#include "cluster/pace.h"
+#include "cluster/exchange/guard.h"
+#include "cluster/rounds/pace.h"
 
 namespace perigee {
 namespace {

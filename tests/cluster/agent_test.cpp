@@ -1,5 +1,5 @@
 // The agent as a state machine: fakes for time, network and processes.
-#include "cluster/agent.h"
+#include "cluster/membership/agent.h"
 
 #include <gtest/gtest.h>
 

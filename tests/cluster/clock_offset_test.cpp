@@ -1,4 +1,4 @@
-#include "cluster/clock_offset.h"
+#include "cluster/protocol/clock_offset.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // One fault, one line.
-#include "cluster/fault_log.h"
+#include "cluster/membership/fault_log.h"
 
 #include <gtest/gtest.h>
 

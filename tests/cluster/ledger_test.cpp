@@ -1,4 +1,4 @@
-#include "cluster/ledger.h"
+#include "cluster/ledger/ledger.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <fstream>
 #include <random>
 
-#include "cluster/file_ledger.h"
-#include "cluster/fixed_plan.h"
+#include "cluster/ledger/file_ledger.h"
+#include "cluster/ledger/fixed_plan.h"
 #include "src/core/error.h"
 #include "src/core/warning.h"
 

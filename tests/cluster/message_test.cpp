@@ -1,4 +1,4 @@
-#include "cluster/message.h"
+#include "cluster/protocol/message.h"
 
 #include <gtest/gtest.h>
 

@@ -6,10 +6,10 @@
 #include <functional>
 #include <random>
 
-#include "cluster/outer_step.h"
+#include "cluster/exchange/outer_step.h"
 #include "kernels/registry.h"
 #include "src/graph/plan.h"
-#include "tests/cluster/policy_text.h"
+#include "tests/cluster/replica/policy_text.h"
 
 namespace perigee {
 namespace {

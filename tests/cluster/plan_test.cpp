@@ -5,8 +5,8 @@
 #include <cctype>
 #include <map>
 
-#include "cluster/fixed_plan.h"
-#include "cluster/policy.h"
+#include "cluster/ledger/fixed_plan.h"
+#include "cluster/policy/policy.h"
 #include "src/core/error.h"
 
 namespace perigee {

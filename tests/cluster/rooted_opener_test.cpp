@@ -1,5 +1,5 @@
 // An agent's --data-root: what a job may open on somebody else's machine, and what it may not, however the links lie.
-#include "cluster/rooted_opener.h"
+#include "cluster/data/rooted_opener.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

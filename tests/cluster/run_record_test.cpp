@@ -1,5 +1,5 @@
 // The record of a served run: what is written is read again, what cannot be true is refused, with its line.
-#include "cluster/run_record.h"
+#include "cluster/ledger/run_record.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

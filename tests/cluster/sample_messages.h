@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "cluster/message.h"
+#include "cluster/protocol/message.h"
 
 namespace perigee::test {
 

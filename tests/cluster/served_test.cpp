@@ -6,9 +6,9 @@
 #include <cstring>
 #include <functional>
 
-#include "cluster/outer_step.h"
-#include "cluster/server.h"
-#include "tests/cluster/policy_text.h"
+#include "cluster/exchange/outer_step.h"
+#include "cluster/rounds/server.h"
+#include "tests/cluster/replica/policy_text.h"
 
 namespace perigee {
 namespace {

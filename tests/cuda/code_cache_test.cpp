@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/nvrtc_cache.h"
+#include "kernels/cuda/library/nvrtc_cache.h"
 
 namespace perigee {
 namespace {

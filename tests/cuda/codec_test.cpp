@@ -7,7 +7,7 @@
 #include <functional>
 #include <limits>
 
-#include "kernels/cuda/codec_sparse.cuh"
+#include "kernels/cuda/codec/codec_sparse.cuh"
 #include "kernels/gaps.h"
 #include "tests/cuda/cuda_trial.h"
 #include "tests/cuda/shim/shim.h"

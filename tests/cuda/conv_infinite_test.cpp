@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cuda/registry.h"
+#include "kernels/cuda/runtime/registry.h"
 #include "kernels/ops/conv.h"
 #include "tests/cuda/shim_site.h"
 #include "tests/graph/interpreter.h"

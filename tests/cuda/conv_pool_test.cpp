@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/registry.h"
+#include "kernels/cuda/runtime/registry.h"
 #include "kernels/ops/conv.h"
 #include "tests/cuda/shim_site.h"
 

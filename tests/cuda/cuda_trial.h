@@ -1,4 +1,4 @@
-// A trial of a codec (tests/cluster/codec_trial.h) whose memory is the device's: the shim's, or a GPU's. `Memory::Array<T>(name, count or
+// A trial of a codec (tests/cluster/exchange/codec_trial.h) whose memory is the device's: the shim's, or a GPU's. `Memory::Array<T>(name, count or
 // values, alignment)` has data() and read().
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <array>
 
 #include "cluster/codec/cuda_codec.h"
-#include "tests/cluster/codec_trial.h"
+#include "tests/cluster/exchange/codec_trial.h"
 
 namespace perigee {
 

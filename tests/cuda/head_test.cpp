@@ -3,7 +3,7 @@
 #include <cmath>
 #include <random>
 
-#include "kernels/cuda/registry.h"
+#include "kernels/cuda/runtime/registry.h"
 #include "kernels/ops/linear_cross_entropy.h"
 #include "tests/cuda/shim_site.h"
 

@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "kernels/cuda/fused_source.h"
-#include "kernels/cuda/registry.h"
+#include "kernels/cuda/elementwise/fused_source.h"
+#include "kernels/cuda/runtime/registry.h"
 #include "tests/cuda/fused_programs.h"
 #include "tests/cuda/library_site.h"
 

@@ -1,7 +1,7 @@
 // Runs kernels around libraries on the host's memory: where a queue has what it needs.
 #pragma once
 
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/library/libraries.h"
 #include "tests/cuda/shim/shim.h"
 #include "tests/kernels/parity.h"
 

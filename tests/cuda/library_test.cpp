@@ -1,12 +1,12 @@
 // Finding libraries, and what kernels around libraries do with 16-bit numbers and failures.
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/library/libraries.h"
 
 #include <map>
 #include <vector>
 
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/library_cache.h"
-#include "kernels/cuda/registry.h"
+#include "kernels/cuda/library/library_cache.h"
+#include "kernels/cuda/runtime/launch.cuh"
+#include "kernels/cuda/runtime/registry.h"
 #include "kernels/half.h"
 #include "kernels/ops/conv.h"
 #include "kernels/ops/fused.h"

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <functional>
 
-#include "kernels/cuda/registry.h"
+#include "kernels/cuda/runtime/registry.h"
 #include "tests/cuda/shim_site.h"
 
 namespace perigee::linalg {

@@ -1,6 +1,6 @@
 // Which launches overlap the kernel before: those that follow one kernel of ours in the same capture, and no others; and what the shim says
 // of kernels and launches that break the rules of overlap.cuh.
-#include "kernels/cuda/overlap.h"
+#include "kernels/cuda/runtime/overlap.h"
 
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/device.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/runtime/launch.cuh"
 #include "tests/cuda/shim/shim.h"
 #include "tests/io/temporary.h"
 

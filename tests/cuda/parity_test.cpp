@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "kernels/cuda/registry.h"
+#include "kernels/cuda/runtime/registry.h"
 #include "src/core/error.h"
 #include "tests/cuda/shim_site.h"
 

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "kernels/cuda/device.cuh"
-#include "kernels/cuda/last_block.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/reduce/last_block.cuh"
+#include "kernels/cuda/runtime/launch.cuh"
 #include "tests/cuda/shim/shim.h"
 
 namespace perigee {

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "cluster/exchange_tail.h"
-#include "cluster/uv/replica_memory.h"
-#include "cluster/uv/replica_trainer.h"
+#include "cluster/exchange/exchange_tail.h"
+#include "cluster/replica/replica_memory.h"
+#include "cluster/replica/replica_trainer.h"
 #include "kernels/block_math.h"
 #include "src/device/gpu.h"
-#include "src/train/device_memory.h"
-#include "src/train/device_model.h"
+#include "src/train/device/device_memory.h"
+#include "src/train/device/device_model.h"
 
 namespace perigee {
 

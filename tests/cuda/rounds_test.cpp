@@ -1,5 +1,5 @@
 // What is measured of a replica's numbers where they lie: hashes and sums of squares.
-#include "cluster/uv/device_rounds.h"
+#include "cluster/replica/device_rounds.h"
 
 #include <gtest/gtest.h>
 

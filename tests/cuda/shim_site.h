@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "kernels/cuda/queue.h"
+#include "kernels/cuda/runtime/queue.h"
 #include "tests/cuda/shim/shim.h"
 #include "tests/kernels/parity.h"
 

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "kernels/cuda/device.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/runtime/launch.cuh"
 #include "tests/cuda/shim/shim.h"
 
 namespace perigee {

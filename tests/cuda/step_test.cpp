@@ -1,6 +1,6 @@
 // What a step needs beside the kernels of ops, at sizes that small networks do not reach: more states than a launch commits, more windows and
 // groups than a block has threads, rows and classes that take turns.
-#include "kernels/cuda/step.h"
+#include "kernels/cuda/runtime/step.h"
 
 #include <gtest/gtest.h>
 

@@ -4,12 +4,12 @@
 
 #include <set>
 
-#include "kernels/cuda/cudnn_conv.h"
-#include "kernels/cuda/cudnn_norm.h"
-#include "kernels/cuda/fused_source.h"
-#include "kernels/cuda/group.h"
-#include "kernels/cuda/libraries.h"
-#include "kernels/cuda/nvrtc_cache.h"
+#include "kernels/cuda/elementwise/fused_source.h"
+#include "kernels/cuda/library/cudnn_conv.h"
+#include "kernels/cuda/library/cudnn_norm.h"
+#include "kernels/cuda/library/libraries.h"
+#include "kernels/cuda/library/nvrtc_cache.h"
+#include "kernels/cuda/runtime/group.h"
 #include "tests/kernels/parity.h"
 
 namespace perigee {
@@ -135,7 +135,7 @@ std::vector<CudnnConv> lenet() {
   return all;
 }
 
-// With the workspace that a queue has on a GPU (kernels/cuda/module.cpp).
+// With the workspace that a queue has on a GPU (kernels/cuda/runtime/module.cpp).
 TEST(Toolkit, CudnnPlansTheBenchmarksConvolutions) {
   if (const char* why = cuda_library_missing(CudaLibrary::cudnn)) GTEST_SKIP() << why;
   CudaQueue queue{.workspace_bytes = size_t{128} << 20};

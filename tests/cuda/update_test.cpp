@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/queue.h"
-#include "kernels/cuda/registry.h"
-#include "kernels/cuda/update.h"
+#include "kernels/cuda/runtime/queue.h"
+#include "kernels/cuda/runtime/registry.h"
+#include "kernels/cuda/runtime/update.h"
 #include "kernels/flat_view.h"
 #include "kernels/half.h"
 #include "kernels/registry.h"

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "kernels/cuda/divisor.cuh"
-#include "kernels/cuda/registry.h"
+#include "kernels/cuda/runtime/registry.h"
 #include "kernels/ops/pool.h"
 #include "src/core/error.h"
 #include "tests/cuda/shim_site.h"

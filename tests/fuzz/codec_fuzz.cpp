@@ -1,6 +1,6 @@
 // Every codec's decoder, by the first bytes' choice of codec and segment: arbitrary bytes are refused and leave the sum as it was, or
 // stand for finite numbers. With the loops of ref, which are checked to do what the others do.
-#include "cluster/codec.h"
+#include "cluster/codec/codec.h"
 
 #include <cmath>
 #include <vector>

@@ -1,15 +1,15 @@
 // An exchange among four members on which arbitrary chunks rain between the genuine ones: every one is taken or refused, none harms
 // memory, and once the genuine ones have arrived everybody is done. What was refused left no trace: with nothing but refused chunks
 // the results are the sums.
-#include "cluster/collective.h"
+#include "cluster/exchange/collective.h"
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
 
-#include "cluster/fixed_plan.h"
-#include "cluster/topology/chunk_pool.h"
-#include "tests/cluster/exchange_world.h"
+#include "cluster/exchange/topology/chunk_pool.h"
+#include "cluster/ledger/fixed_plan.h"
+#include "tests/cluster/exchange/exchange_world.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

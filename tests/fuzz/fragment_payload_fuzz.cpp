@@ -1,6 +1,6 @@
 // What a worker sends in a round of fragments: arbitrary bytes are refused, or read as changes that lie inside them and written again give
 // the same bytes.
-#include "cluster/fragment_payload.h"
+#include "cluster/exchange/fragment_payload.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // A gather among four members on which arbitrary chunks rain between the genuine ones: every one is taken or refused, none harms memory
 // or makes a member take more than the bound, and with nothing but refused chunks everybody has every payload.
-#include "cluster/topology/gather.h"
-#include "tests/cluster/exchange_world.h"
+#include "cluster/exchange/topology/gather.h"
+#include "tests/cluster/exchange/exchange_world.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

@@ -1,7 +1,7 @@
 // A payload of any type: refused, or decoded to something that encodes to the same bytes.
 #include <algorithm>
 
-#include "cluster/message.h"
+#include "cluster/protocol/message.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace perigee {

@@ -1,5 +1,5 @@
 // An outer program that somebody sends: it is refused with an Error, or what it was compiled to stays within the kernel's registers.
-#include "cluster/outer_program.h"
+#include "cluster/exchange/outer_program.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace perigee;

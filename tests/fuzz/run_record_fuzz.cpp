@@ -1,6 +1,6 @@
 // A record of a run: it is refused with an Error, or its rounds follow one another and name what can be.
-#include "cluster/ranges.h"
-#include "cluster/run_record.h"
+#include "cluster/ledger/ranges.h"
+#include "cluster/ledger/run_record.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace perigee;

@@ -1,5 +1,5 @@
 // What somebody asks of a run: one command, all of it within its bounds, or an Error.
-#include "cluster/steer.h"
+#include "cluster/protocol/steer.h"
 #include "src/core/error.h"
 #include "tests/fuzz/fuzz.h"
 

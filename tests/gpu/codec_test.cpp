@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "src/io/cuda_module.h"
+#include "src/device/cuda_module.h"
 #include "tests/cuda/cuda_trial.h"
 
 namespace perigee {

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "cluster/codec/cuda_codec.h"
-#include "kernels/cuda/update.h"
+#include "kernels/cuda/runtime/update.h"
 #include "kernels/flat_view.h"
 #include "src/device/gpu.h"
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "src/train/device_step.h"
+#include "src/train/device/device_step.h"
 #include "src/train/trainer.h"
 
 namespace perigee {

@@ -6,11 +6,11 @@
 
 #include "src/core/error.h"
 #include "src/core/warning.h"
-#include "src/io/chart.h"
 #include "src/io/file.h"
 #include "src/io/image.h"
-#include "src/io/png.h"
-#include "src/io/tensorboard.h"
+#include "src/io/plot/chart.h"
+#include "src/io/plot/png.h"
+#include "src/io/plot/tensorboard.h"
 #include "src/io/yaml.h"
 #include "tests/io/temporary.h"
 

@@ -1,4 +1,4 @@
-#include "src/io/trace_file.h"
+#include "src/io/plot/trace_file.h"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,8 @@
 #include <set>
 #include <sstream>
 
-#include "cluster/policy.h"
-#include "cluster/presets/presets.h"
+#include "cluster/policy/policy.h"
+#include "cluster/policy/presets/presets.h"
 #include "lua/json.h"
 #include "lua/state.h"
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "lua/json.h"
-#include "src/train/job.h"
+#include "src/job/job.h"
 
 namespace perigee {
 namespace {

@@ -12,7 +12,7 @@
 #include <sstream>
 #include <thread>
 
-#include "cluster/file_ledger.h"
+#include "cluster/ledger/file_ledger.h"
 #include "src/io/json.h"
 
 namespace perigee {

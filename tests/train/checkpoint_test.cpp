@@ -1,5 +1,5 @@
 // Model files and checkpoints: they come back bit for bit, and nothing that is damaged is taken for whole.
-#include "src/train/checkpoint.h"
+#include "src/run/checkpoint.h"
 
 #include <gtest/gtest.h>
 #include <sys/mount.h>

@@ -1,4 +1,4 @@
-#include "src/train/early_stopping.h"
+#include "src/run/early_stopping.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Evaluations against references computed the slow way by metrics_reference.py; merging and storing do not change them.
-#include "src/train/evaluation.h"
+#include "src/model/evaluation.h"
 
 #include <gtest/gtest.h>
 

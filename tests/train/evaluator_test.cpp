@@ -1,5 +1,5 @@
 // A pass over a data source, whole and in slices.
-#include "src/train/evaluator.h"
+#include "src/model/evaluator.h"
 
 #include <gtest/gtest.h>
 

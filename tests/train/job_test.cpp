@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "src/core/error.h"
-#include "src/train/job.h"
+#include "src/job/job.h"
 
 namespace perigee {
 namespace {

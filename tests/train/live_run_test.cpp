@@ -1,5 +1,5 @@
 // Runs on a thread of their own. What only a race would show is looked for by the thread sanitizer (run_tests.py, tsan).
-#include "src/train/live_run.h"
+#include "src/run/live_run.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "src/core/error.h"
-#include "src/train/checkpoint.h"
+#include "src/run/checkpoint.h"
 #include "tests/io/temporary.h"
 #include "tests/train/networks.h"
 

@@ -6,8 +6,8 @@
 
 #include "src/core/error.h"
 #include "src/graph/op.h"
-#include "src/train/checkpoint.h"
-#include "src/train/evaluator.h"
+#include "src/model/evaluator.h"
+#include "src/run/checkpoint.h"
 #include "tests/io/temporary.h"
 #include "tests/train/networks.h"
 #include "tests/train/precision_reference.h"

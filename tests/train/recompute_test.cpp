@@ -5,7 +5,7 @@
 #include <set>
 
 #include "src/graph/passes/recompute.h"
-#include "src/train/recompute.h"
+#include "src/model/recompute.h"
 #include "tests/train/networks.h"
 
 namespace perigee {

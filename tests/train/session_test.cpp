@@ -1,5 +1,5 @@
 // Whole runs: what is evaluated, kept, stopped and left behind.
-#include "src/train/session.h"
+#include "src/run/session.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

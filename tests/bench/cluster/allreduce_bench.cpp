@@ -18,8 +18,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cluster/collective.h"
-#include "cluster/topology/chunk_pool.h"
+#include "cluster/exchange/collective.h"
+#include "cluster/exchange/topology/chunk_pool.h"
 #include "cluster/uv/loop.h"
 #include "cluster/uv/uv_transport.h"
 #include "src/core/error.h"

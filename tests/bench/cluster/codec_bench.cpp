@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/codec.h"
+#include "cluster/codec/codec.h"
 #include "src/graph/plan.h"
 
 namespace {

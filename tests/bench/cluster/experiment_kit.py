@@ -54,7 +54,7 @@ def run_events(job, *options, threads=1, env=None):
 
 
 class Launched:
-    """A coordinator, and workers that are started one by one: here, or in the namespaces of a Net (tests/cluster/fault_network.py)."""
+    """A coordinator, and workers that are started one by one: here, or in the namespaces of a Net (tests/cluster/faults/fault_network.py)."""
 
     def __init__(self, folder, job, net=None, min_workers=1):
         self.folder, self.net, self.workers = pathlib.Path(folder), net, {}

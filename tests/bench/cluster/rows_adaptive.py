@@ -18,7 +18,7 @@ import time
 
 from experiment_kit import MLP, PROGRAM, ROOT, Launched
 
-sys.path.insert(0, str(ROOT / "tests" / "cluster"))
+sys.path.insert(0, str(ROOT / "tests" / "cluster" / "faults"))
 from fault_network import Net  # noqa: E402
 from harness import Skip  # noqa: E402
 

@@ -15,7 +15,7 @@ import tempfile
 from bench import find_torch
 from experiment_kit import MLP, PROGRAM, ROOT
 
-sys.path.insert(0, str(ROOT / "tests" / "cluster"))
+sys.path.insert(0, str(ROOT / "tests" / "cluster" / "faults"))
 from fault_network import Net  # noqa: E402
 from harness import Process, Skip, write_secret  # noqa: E402
 

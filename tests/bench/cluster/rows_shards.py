@@ -11,7 +11,7 @@ import tempfile
 
 from experiment_kit import MLP, Launched, ROOT, run_events
 
-sys.path.insert(0, str(ROOT / "tests" / "cluster"))
+sys.path.insert(0, str(ROOT / "tests" / "cluster" / "faults"))
 from fault_network import Net  # noqa: E402
 from harness import Skip  # noqa: E402
 

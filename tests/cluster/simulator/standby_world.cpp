@@ -7,12 +7,12 @@
 #include <optional>
 #include <vector>
 
-#include "cluster/coordinator.h"
+#include "cluster/membership/coordinator.h"
+#include "cluster/membership/standby.h"
+#include "cluster/membership/worker.h"
 #include "cluster/simulator/disk.h"
 #include "cluster/simulator/fake_replica.h"
 #include "cluster/simulator/network.h"
-#include "cluster/standby.h"
-#include "cluster/worker.h"
 
 namespace perigee::sim {
 namespace {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/cuda/nccl_names.h"
+#include "kernels/cuda/library/nccl_names.h"
 #include "tests/cuda/fakes/numbers.h"
 
 using namespace perigee;

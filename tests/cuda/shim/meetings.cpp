@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/library/libraries.h"
 #include "tests/cuda/fakes/nccl.h"
 
 namespace {

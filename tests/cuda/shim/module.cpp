@@ -3,7 +3,7 @@
 // what a step needs besides (step.cu) are always the device's own. With PERIGEE_SHIM_STAND_INS=2 there are two of each, "stand-in" and "other",
 // that take as long, know as many algorithms and refuse as a test says. With PERIGEE_SHIM_LIBRARIES kernels around cuBLASLt and cuDNN come
 // before ours, as on a GPU: $PERIGEE_CUDA_LIBRARIES must name tests/cuda/fakes then, which compute when the stream does.
-#include "kernels/cuda/registry.h"
+#include "kernels/cuda/runtime/registry.h"
 
 namespace perigee {
 std::span<const KernelList> cuda_kernels_of_a_gpu();  // the table of the module for a GPU
@@ -12,7 +12,7 @@ std::span<const KernelList> chosen_kernel_lists();
 
 #define perigee_cuda_module module_without_stand_ins
 #define cuda_kernel_lists chosen_kernel_lists
-#include "kernels/cuda/module.cpp"
+#include "kernels/cuda/runtime/module.cpp"
 #undef cuda_kernel_lists
 #undef perigee_cuda_module
 

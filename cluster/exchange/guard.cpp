@@ -1,0 +1,144 @@
+#include "cluster/exchange/guard.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace perigee {
+namespace {
+
+constexpr size_t kRecent = 64;      // contributions that are remembered ...
+constexpr size_t kLeastRecent = 8;  // ... of which there must be so many before one is judged by them alone
+constexpr double kApart = 1.25;     // times sqrt(workers) ...
+constexpr int kApartRounds = 3;     // ... in a row
+
+// Of divergence. Set between runs of the character model that end well and those that do not: README, "Guards".
+constexpr double kJudged = 0.8;        // share of a run after which nothing is gained by stopping it
+constexpr double kSmoothing = 0.01;    // share of a run over which the loss is smoothed
+constexpr double kLostGain = 0.5;      // of what the loss had come down by
+constexpr double kHighLossFor = 0.02;  // share of a run
+constexpr int64_t kLeastRounds = 5;    // in a row
+constexpr size_t kChanges = 8;         // rounds whose changes the residual is held against
+constexpr double kHeldBack = 4.5;      // (gain - 1) * residual / change, by worker
+constexpr double kParameterGrowth = 100;
+
+bool known(double norm) { return norm >= 0 && std::isfinite(norm); }
+
+// Of as many steps as another's: local steps go straight ahead, or each its own way, which makes the change grow with the steps or with their
+// root. Between the two a worker with ten times the steps of another is wrong by less than a factor of two.
+double per_step(const ChangeSize& c) { return c.norms.change / std::pow(static_cast<double>(std::max<int64_t>(1, c.steps)), 0.75); }
+
+std::string text_of(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", value);
+  return text;
+}
+
+double lower_median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+// When all of a round are larger than those before (a learning rate that warms up), none of them is outlying. Nor is a worker alone.
+std::vector<Outlier> Guard::outlying(std::span<const ChangeSize> ready) const {
+  std::vector<double> sizes;
+  for (const ChangeSize& c : ready)
+    if (c.steps > 0 && known(c.norms.change)) sizes.push_back(per_step(c));
+  if (options_.outlier <= 0 || sizes.size() < 2 || (sizes.size() < 3 && recent_.size() < kLeastRecent)) return {};
+  double median = lower_median(sizes);
+  if (recent_.size() >= kLeastRecent) median = std::max(median, lower_median({recent_.begin(), recent_.end()}));
+  std::vector<Outlier> outliers;
+  for (const ChangeSize& c : ready)
+    if (c.steps > 0 && known(c.norms.change) && per_step(c) > options_.outlier * median) {
+      const double scale = c.norms.change / per_step(c);
+      outliers.push_back({.id = c.id, .size = c.norms.change, .median = median * scale});
+    }
+  return outliers;
+}
+
+void Guard::on_begin(std::span<const ChangeSize> taken) {
+  const int before = taken_;
+  const double change_before = means_.change;
+  double examples = 0, change = 0, residual = 0;
+  bool all_known = true, residual_known = true;
+  means_ = {}, taken_ = 0;
+  for (const ChangeSize& c : taken) {
+    if (known(c.norms.merged)) means_.merged = std::max(means_.merged, c.norms.merged);
+    if (known(c.norms.parameters)) means_.parameters = std::max(means_.parameters, c.norms.parameters);
+    if (c.steps <= 0 || c.examples <= 0) continue;
+    const auto weight = static_cast<double>(c.examples);
+    ++taken_, examples += weight;
+    change += weight * c.norms.change, residual += weight * c.norms.residual;
+    all_known = all_known && known(c.norms.change);
+    residual_known = residual_known && known(c.norms.residual);
+    if (!known(c.norms.change)) continue;
+    recent_.push_back(per_step(c));
+    if (recent_.size() > kRecent) recent_.pop_front();
+  }
+  if (examples > 0 && all_known) means_.change = change / examples;
+  if (examples > 0 && residual_known) means_.residual = residual / examples;
+  divergence_ = before > 1 && change_before > 0 && means_.merged > 0 ? change_before / means_.merged : -1;
+  apart_rounds_ = divergence_ > kApart * std::sqrt(static_cast<double>(std::max(1, before))) ? apart_rounds_ + 1 : 0;
+  apart_ = apart_rounds_ >= kApartRounds;
+  if (means_.change >= 0) changes_.push_back(means_.change);
+  if (changes_.size() > kChanges) changes_.pop_front();
+}
+
+std::string Guard::on_round(const RoundHealth& health) {
+  if (!options_.divergence) return "";
+  std::string why = judge_loss(health);
+  if (why.empty()) why = judge_residual(health);
+  if (why.empty()) why = judge_parameters(health);
+  return health.progress > kJudged ? "" : why;
+}
+
+// Whoever has not seen the beginning of a run does not know what there is to lose.
+std::string Guard::judge_loss(const RoundHealth& health) {
+  const double step = progress_ < 0 ? 0 : std::max(0.0, health.progress - progress_);
+  progress_ = health.progress;
+  if (!std::isfinite(health.loss)) return "";  // left out, or about to be
+  if (loss_ < 0) {
+    loss_ = best_loss_ = health.loss;
+    if (health.progress <= 0.1) first_loss_ = health.loss;
+    return "";
+  }
+  loss_ += std::clamp(step / kSmoothing, 0.05, 0.5) * (health.loss - loss_);
+  best_loss_ = std::min(best_loss_, loss_);
+  if (first_loss_ < 0 || best_loss_ >= first_loss_ || loss_ <= best_loss_ + kLostGain * (first_loss_ - best_loss_)) {
+    high_loss_since_ = -1;
+    return "";
+  }
+  if (high_loss_since_ < 0) high_loss_since_ = health.round, high_loss_at_ = health.progress;
+  if (health.round - high_loss_since_ < kLeastRounds || health.progress - high_loss_at_ < kHighLossFor) return "";
+  return "since round " + std::to_string(high_loss_since_) + " the training loss is " + text_of(loss_) + ", after " + text_of(best_loss_) +
+         " at best and " + text_of(first_loss_) + " at first";
+}
+
+// Error feedback sends late what it holds back; an outer momentum adds to what was sent long ago. Together they overshoot: a residual of R
+// rounds' changes under a gain of G does when (G - 1) R is some times the number of workers.
+std::string Guard::judge_residual(const RoundHealth& health) {
+  const bool full = changes_.size() == kChanges && means_.residual >= 0 && health.gain > 1;
+  const double change = full ? *std::max_element(changes_.begin(), changes_.end()) : 0;
+  const double held = change > 0 ? means_.residual / change : 0;
+  if (held == 0 || (health.gain - 1) * held <= kHeldBack * std::max(1, health.workers)) {
+    held_since_ = -1;
+    return "";
+  }
+  if (held_since_ < 0) held_since_ = health.round;
+  if (health.round - held_since_ < kLeastRounds) return "";
+  return "since round " + std::to_string(held_since_) + " error feedback holds back " + text_of(held) + " times what a round changes";
+}
+
+std::string Guard::judge_parameters(const RoundHealth&) {
+  if (means_.parameters <= 0) return "";
+  if (first_parameters_ < 0) first_parameters_ = means_.parameters;
+  if (means_.parameters <= kParameterGrowth * first_parameters_) return "";
+  return "the parameters' norm is " + text_of(means_.parameters) + ", after " + text_of(first_parameters_) + " at first";
+}
+
+void Guard::start_over() { *this = Guard(options_); }
+
+}  // namespace perigee

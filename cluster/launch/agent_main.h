@@ -1,0 +1,29 @@
+// `perigee agent` from start to end: the state machine on real sockets and processes.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "cluster/launch/secret.h"
+#include "src/io/json.h"
+
+namespace perigee {
+
+struct AgentMainOptions {
+  std::string listen = "127.0.0.1:0";
+  std::string name;       // empty: the host's
+  std::string data_root;  // workers open data only under it
+  std::string site;       // of its workers; empty: the host
+  std::string advertise, interface_cidr;
+  Secret secret;
+  int slots = 0;  // 0: one per core
+  std::function<void(const Json& event)> log;
+};
+
+// Until SIGTERM or SIGINT, then the workers are ended. The exit code. Error(usage), Error(resources) when it cannot listen.
+int run_agent(const AgentMainOptions& options);
+
+// Asks an agent or a coordinator how it is. Error(cluster) when nobody answers, Error(authentication).
+Json ask_status(const std::string& address, const Secret& secret, double seconds = 5);
+
+}  // namespace perigee

@@ -1,0 +1,584 @@
+#include "cluster/launch/cluster_session.h"
+#include "cluster/launch/worker_gpus.h"
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <random>
+#include <utility>
+
+#include "cluster/data/data_print.h"
+#include "src/core/stopwatch.h"
+#include "src/core/warning.h"
+#include "src/io/digest.h"
+#include "src/io/file.h"
+#include "src/io/safetensors.h"
+#include "src/model/evaluator.h"
+#include "src/optim/optimizer.h"
+#include "src/train/device/device_tuning.h"
+
+namespace perigee {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kImageSeconds = 30;  // so long a worker may take for an image before the run goes on without
+constexpr double kImageSecondsWhenStopping = 8;
+
+constexpr uint32_t kCoordinatorProcess = 0;  // in the timeline; workers have their ids
+constexpr uint8_t kRoundsRow = 1, kFormingRow = 2, kEvaluationRow = 3;
+
+}  // namespace
+
+int64_t data_shards(const Job& job, const Policy& policy, int64_t examples) {
+  const int64_t shards = read_placement(Config(job.json(), job.where()).object("data")).shards;
+  const std::string where = job.where() + ": data.shards";
+  if (shards > 1 && policy.standing(0))
+    throw Error(ErrorKind::model,
+                {.where = where,
+                 .what = "works on averages of parameters alone: the gradient of a step is the same whoever reads which example",
+                 .got = policy.name,
+                 .expected = "a policy of parameters from the first step on",
+                 .hint = "averaging = pg.averaging.periodic { every = 5 }"});
+  if (shards > examples)
+    throw Error(ErrorKind::model, {.where = where,
+                                   .what = "are more than there are examples",
+                                   .got = std::to_string(shards),
+                                   .expected = "at most " + std::to_string(examples)});
+  return shards;
+}
+
+ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
+    : job(given), policy(read_policy(given.json().find("averaging"), given.where())) {
+  // A trainer that is never stepped: it opens the data, builds the network and measures kernels, and so finds every mistake in the
+  // job before anything is started elsewhere.
+  const Config about_data = Config(job.json(), job.where()).object("data");
+  const DataPlacement placement = read_placement(about_data);
+  TrainerOptions probing = options;
+  if (probing.backend == Backend::cuda) probing.backend = Backend::cpu, probing.measure = false;  // GPUs are the workers'
+  if (placement.at_coordinator) served = std::make_unique<ServedData>(options.opener);
+  if (served) probing.opener = served.get();
+  Trainer probe(job, probing);
+  facts = run_facts(probe);
+  facts.batch *= gpus_of_worker(job.json(), job.where());  // "batch" is one GPU's
+  shards = data_shards(job, policy, facts.examples);
+  const Json* const strict = job.json().find("deterministic");  // chooses nothing by times
+  const bool measured_here = options.backend == Backend::cuda && !(strict && *strict == Json(true));
+  tuning = (measured_here ? measured_on_device(options.devices.front(), job.tf32()) : probe.tuning().to_json()).dump();
+  data_prints = print_data(probe, placement.verify_full && !served);
+  global_batch = about_data.integer_in("global_batch", 0, int64_t{1} << 24, 0);
+  // --steps counts batches of all workers together, so that a run does the same work however many there are.
+  const int64_t steps = Config(job.json(), job.where()).integer_in("steps", 0, int64_t{1} << 52, 0);
+  if (global_batch > 0 && steps > 0) {
+    const int64_t epochs = Config(job.json(), job.where()).integer_in("epochs", 0, int64_t{1} << 32, 1);
+    facts.planned = steps * global_batch;
+    if (epochs > 0 && job.json().find("epochs")) facts.planned = std::min(facts.planned, epochs * facts.examples);
+  }
+  for (const char* part : {"validation", "test"})
+    if (const Evaluator* evaluator = probe.evaluator(part))
+      parts[part] = {evaluator->source().size(), evaluator->source().describe(), evaluator->task()};
+}
+
+ClusterSession::ClusterSession(const Job& job, ClusterSessionOptions options, const std::atomic<bool>& stop, Defer defer)
+    : options_(std::move(options)),
+      outside_stop_(stop),
+      defer_(std::move(defer)),
+      job_(job, options_.trainer),
+      log_(job_.facts),
+      judge_(job_.job, [this](const std::string& part) { return job_.parts.contains(part); }),
+      faults_([this](const Json& event) { tell_event(event); }) {
+  if (!options_.resume.empty()) resume();
+  open_trace();
+  open_folder();
+}
+
+ClusterSession::ClusterSession(ClusterJob job, ClusterSessionOptions options, const std::atomic<bool>& stop, Defer defer, uint64_t job_id,
+                               const Inheritance& inheritance, const std::string& from)
+    : options_(std::move(options)),
+      outside_stop_(stop),
+      defer_(std::move(defer)),
+      job_(std::move(job)),
+      log_(job_.facts),
+      judge_(job_.job, [this](const std::string& part) { return job_.parts.contains(part); }),
+      faults_([this](const Json& event) { tell_event(event); }),
+      job_id_(job_id) {
+  open_folder();
+  inherit(inheritance);
+  resumed_from_ = "the coordinator at " + from;
+}
+
+ClusterSession::~ClusterSession() {
+  if (writing_.valid()) writing_.wait();
+}
+
+void ClusterSession::open_folder() {
+  log_.set_folder(open_run_folder(job_.job, options_.out, options_.resume));
+  folder_path_ = log_.folder_path();
+  ledger_ = std::make_unique<FileLedger>(folder_path_ + "/ledger");
+  read_identity();
+  const Json* wanted = job_.job.json().find("checkpoint");
+  if (wanted && wanted->is_bool() && !wanted->as_bool()) return;
+  static const Json kDefaults = Json::object();
+  const Config config(wanted && wanted->is_object() ? *wanted : kDefaults, job_.job.where() + ": checkpoint");
+  config.string("best", "");  // the judge's
+  schedule_ = std::make_unique<CheckpointSchedule>(config);
+  config.reject_unread();
+  checkpoints_ = std::make_unique<CheckpointFolder>(log_.folder()->checkpoints(), schedule_->keep);
+}
+
+CoordinatorOptions ClusterSession::coordinator_options() const {
+  CoordinatorOptions options;
+  options.job = job_.job.canonical().dump();
+  options.folder = job_.facts.data_folder;
+  options.tuning = job_.tuning;
+  options.policy = job_.policy;
+  options.examples = job_.facts.examples;
+  options.planned = job_.facts.planned;
+  options.batch = job_.facts.batch;
+  options.global_batch = job_.global_batch;
+  options.shards = job_.shards;
+  options.threads = static_cast<int>(job_.facts.threads);
+  options.data = job_.data_prints;
+  options.fingerprint = fingerprint_of(job_.data_prints);
+  if (job_.served) options.sources = job_.served->manifest();
+  options.trace = trace_ != nullptr;
+  options.check_learning_rate = [this](const Json& rate) {
+    const Json* optimizer = job_.job.json().find("optimizer");
+    Optimizer({.optimizer = optimizer ? *optimizer : Json("sgd")}, {}, job_.job.where()).set_learning_rate(rate, "lr");
+  };
+  options.resume_round = resume_round_;
+  options.resume_image = resume_image_;
+  return options;
+}
+
+double ClusterSession::now_s() const { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+Position ClusterSession::position() const {
+  const int64_t examples = coordinator_ ? coordinator_->examples_done() : 0;
+  const int64_t size = job_.facts.examples;
+  return {.epoch = static_cast<uint64_t>(examples / size),
+          .position = examples % size,
+          .step = coordinator_ ? coordinator_->round() + 1 : 0,
+          .examples = examples};
+}
+
+void ClusterSession::start(Coordinator& coordinator) {
+  coordinator_ = &coordinator;
+  coordinator.start();  // reads the ledger, so that the position is known
+  Json about = options_.about;
+  if (!about.is_object()) about = Json::object();
+  about.set("averaging", job_.policy.to_json());
+  coordinator.describe("name", job_.facts.name);
+  coordinator.describe("folder", folder_path_);
+  last_checkpoint_round_ = coordinator.round();
+  last_checkpoint_s_ = last_workers_s_ = now_s();
+  log_.start(position(), about, resumed_from_);
+}
+
+void ClusterSession::tell(const Json& event) { log_.emit(event); }
+void ClusterSession::on_process_end(const ProcessEnd& end) { faults_.ended(end, now_s()); }
+// With both clocks: the monotonic one to measure by, the wall's for people and other machines' logs.
+void ClusterSession::on_event(const Json& event) {
+  Json told = event;
+  told.set("monotonic_s", now_s());
+  told.set("time_s", std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
+  const std::string kind = event.find("event")->as_string();
+  if (kind == "paused") paused_since_s_ = now_s();
+  else if (kind == "resumed" && paused_since_s_ > 0) log_.set_aside(now_s() - std::exchange(paused_since_s_, 0), 0);
+  faults_.event(told, now_s());
+}
+
+// Like the stop by a signal, a stop takes hold at the next tick.
+std::string ClusterSession::on_asked(Asked what) {
+  if (what == Asked::stop) return stop_asked_ = true, "";
+  if (!checkpoints_) return "this run keeps no checkpoints: checkpoint = false";
+  if (phase_ == Phase::ending || phase_ == Phase::over) return "the run ends, with one";
+  if (!kept_.empty()) return "";  // one is about to be written
+  if (coordinator_->workers().empty()) return "no worker is there that could send one";
+  kept_.push_back(Keep::scheduled);
+  if (phase_ != Phase::evaluating) defer_([this] { keep_next(); });  // else before training goes on
+  return "";
+}
+
+// ---- the timeline ----
+
+void ClusterSession::open_trace() {
+  if (options_.trace.empty()) return;
+  trace_ = std::make_unique<TraceFile>(options_.trace);
+  trace_->name_process(kCoordinatorProcess, "coordinator");
+  trace_->name_row(kCoordinatorProcess, kRoundsRow, "rounds");
+  trace_->name_row(kCoordinatorProcess, kFormingRow, "forming");
+  trace_->name_row(kCoordinatorProcess, kEvaluationRow, "evaluation");
+}
+
+// Once its root cause is known; in the timeline at the moment of which it tells.
+void ClusterSession::tell_event(const Json& event) {
+  log_.emit(event);
+  if (!trace_) return;
+  const Json *name = event.find("event"), *when = event.find("monotonic_s");
+  const uint64_t at = when && when->is_number() ? static_cast<uint64_t>(when->as_number() * 1e9) : monotonic_ns();
+  trace_->add(kCoordinatorProcess, kFormingRow, name && name->is_string() ? name->as_string() : "event", at, at, event);
+}
+
+void ClusterSession::on_trace(const WorkerTrace& trace) {
+  if (!trace_) return;
+  const uint64_t now = monotonic_ns();
+  const auto note = [&](const char* name, Json::Object args) {
+    args.insert(args.begin(), {"worker", trace.name});
+    trace_->add(trace.id, kLoopRow, name, now, now, Json(std::move(args)));
+  };
+  if (traced_.insert(trace.id).second) trace_->name_process(trace.id, trace.name);
+  if (trace.clock_moved)
+    note("clock_offset",
+         {{"offset_us", static_cast<double>(trace.offset_ns) * 1e-3}, {"error_us", static_cast<double>(trace.error_ns) * 1e-3}});
+  if (trace.dropped > 0) note("dropped", {{"spans", static_cast<int64_t>(trace.dropped)}});
+  trace_->add(trace.id, trace.offset_ns, trace.spans);
+}
+
+void ClusterSession::on_span(const char* name, uint64_t begin_ns, uint64_t end_ns, const Json& args) {
+  const std::string_view what = name;
+  const uint8_t row = what == "forming" ? kFormingRow : what == "evaluation" ? kEvaluationRow : kRoundsRow;
+  if (trace_) trace_->add(kCoordinatorProcess, row, name, begin_ns, end_ns, args);
+}
+
+// ---- rounds ----
+
+void ClusterSession::on_round(int64_t round, uint64_t generation, int64_t examples_done, int workers, const Figures& figures,
+                              int64_t examples) {
+  const int64_t size = job_.facts.examples;
+  const double count = static_cast<double>(std::max<int64_t>(1, examples));
+  const StepReport report{.step = round + 1,
+                          .epoch = static_cast<uint64_t>(std::max<int64_t>(0, examples_done - 1) / size),
+                          .examples = examples,
+                          .loss = figures.loss_sum / count,
+                          .accuracy = figures.correct < 0 ? -1 : figures.correct / count,
+                          .learning_rate = figures.learning_rate};
+  totals_.load_s += figures.load_s;
+  totals_.compute_s += figures.compute_s;
+  totals_.encode_s += figures.encode_s;
+  totals_.wait_s += figures.wait_s;
+  totals_.transfer_s += figures.transfer_s;
+  totals_.apply_s += figures.apply_s;
+  totals_.bytes_up += figures.bytes_up;
+  totals_.bytes_down += figures.bytes_down;
+  totals_.bytes_across += figures.bytes_across;
+  most_workers_ = std::max(most_workers_, workers);
+  Json more = Json(Json::Object{{"workers", workers}, {"generation", static_cast<int64_t>(generation)}});
+  if (figures.residual_square >= 0) more.set("residual_norm", std::sqrt(figures.residual_square));  // of all workers together
+  if (const RoundView view = coordinator_->round_view(); view.every > 0) {
+    more.set("every", view.every);
+    if (view.utilisation >= 0) more.set("utilisation", std::round(view.utilisation * 1e3) / 1e3);
+    if (view.divergence >= 0) more.set("divergence", std::round(view.divergence * 1e3) / 1e3);
+  }
+  const bool formed_anew = std::exchange(generation_, generation) != generation;  // shows when training went on after a fault
+  if (formed_anew) more.set("monotonic_s", now_s());
+  log_.step(report, position(), formed_anew || examples_done % size == 0 || examples_done == job_.facts.planned, more);
+  if (phase_ != Phase::training) return;
+  if (const std::string reason = judge_.after_step(report.loss, log_.seconds()); !reason.empty())
+    return defer_([this, reason] { finish(reason); });
+  const bool due = schedule_ && schedule_->due_after_step(last_checkpoint_round_ + 1, round + 1, now_s() - last_checkpoint_s_);
+  if (!due || image_request_ != 0 || writing_.valid() || !kept_.empty()) return;
+  kept_.push_back(Keep::scheduled);
+  keep_next();
+}
+
+// ---- the end of an epoch: evaluate, judge, keep, go on ----
+
+void ClusterSession::on_epoch(uint64_t epoch) {
+  if (phase_ != Phase::training) return;
+  phase_ = Phase::evaluating;
+  phase_since_s_ = now_s();
+  epoch_ = static_cast<int64_t>(epoch) + 1;
+  judged_before_ = judge_.state();
+  epoch_event_ = log_.epoch_event(epoch_, position());
+  parts_.assign(judge_.parts().begin(), judge_.parts().end());
+  defer_([this] { evaluate_next(); });
+}
+
+void ClusterSession::evaluate_next() {
+  if (phase_ == Phase::evaluating && parts_.empty()) return judge_epoch();
+  if (phase_ == Phase::ending && parts_.empty()) return keep_next();
+  if (phase_ == Phase::evaluating || phase_ == Phase::ending)
+    coordinator_->request_evaluation(parts_.front(), job_.parts.at(parts_.front()).examples);
+}
+
+void ClusterSession::on_evaluated(const std::string& part, const std::vector<std::string>& states) {
+  if (parts_.empty() || part != parts_.front() || phase_ == Phase::over) return;
+  parts_.pop_front();
+  try {
+    std::vector<Json> parsed;
+    for (const std::string& state : states) parsed.push_back(Json::parse(state, "a worker's evaluation"));
+    const ClusterJob::Part& about = job_.parts.at(part);
+    const Json* metrics = job_.job.json().find("metrics");
+    const Json result = evaluation_report(metrics ? *metrics : Json(), about.task, about.data, parsed, job_.job.where());
+    if (phase_ == Phase::evaluating) epoch_event_.set(part, scalar_figures(result));
+    if (part == "test") {
+      last_test_ = result;
+      last_test_round_ = coordinator_->round();
+    }
+  } catch (const Error& error) {
+    warn("the evaluation of '" + part + "' could not be put together: " + error.what());
+  }
+  defer_([this] { evaluate_next(); });
+}
+
+void ClusterSession::judge_epoch() {
+  const double evaluation = now_s() - phase_since_s_;
+  epoch_event_.set("seconds", RunLog::rounded_seconds(log_.seconds()));
+  log_.emit(epoch_event_);
+  coordinator_->describe("epoch", epoch_event_);
+  stop_reason_ = judge_.after_epoch(epoch_, epoch_event_, log_.seconds());
+  log_.set_aside(evaluation, evaluation);
+  coordinator_->set_session(memory().dump());  // a standby must know which epoch was the best
+  phase_ = Phase::keeping;
+  phase_since_s_ = now_s();
+  if (schedule_ && judge_.is_best(epoch_)) kept_.push_back(Keep::best);
+  else if (schedule_ && schedule_->due_after_epoch(epoch_)) kept_.push_back(Keep::scheduled);
+  keep_next();
+}
+
+void ClusterSession::go_on() {
+  if (!stop_reason_.empty()) return finish(stop_reason_);
+  phase_ = Phase::training;
+  coordinator_->release();
+}
+
+// ---- images: checkpoints and the model ----
+
+// One image at a time: the next one that is wanted, or else what comes after them.
+void ClusterSession::keep_next() {
+  if (image_request_ != 0 || writing_.valid() || phase_ == Phase::over) return;
+  if (!kept_.empty()) {
+    keeping_ = kept_.front();
+    kept_.pop_front();
+    image_since_s_ = now_s();
+    image_request_ = coordinator_->request_image(keeping_ == Keep::model ? "model" : "checkpoint");
+    assert(image_request_ != 0);  // one at a time
+  } else if (phase_ == Phase::keeping) {
+    log_.set_aside(now_s() - phase_since_s_, 0);
+    go_on();
+  } else if (phase_ == Phase::ending) {
+    end_run();
+  }
+}
+
+void ClusterSession::on_image(uint64_t request, int64_t round, std::vector<std::byte> image) {
+  if (request != image_request_ || phase_ == Phase::over) return;
+  image_request_ = 0;
+  if (image.empty()) {
+    const std::string what = keeping_ == Keep::model ? "the model" : "a checkpoint";
+    return defer_([this, what] { on_written("", "no worker could send " + what); });
+  }
+  write_image(keeping_, round, std::move(image));
+}
+
+// On a thread of its own: a disk that takes seconds must not make the workers believe that the coordinator is gone.
+void ClusterSession::write_image(Keep keep, int64_t round, std::vector<std::byte> image) {
+  const Json extra = memory();
+  const std::optional<uint64_t> hash = coordinator_->hash_of(round);
+  const std::string model = log_.folder()->model_file();
+  CheckpointFolder* folder = checkpoints_.get();
+  const bool also_scheduled = keep == Keep::best && schedule_->due_after_epoch(epoch_);
+  writing_ = std::async(std::launch::async, [=, image = std::move(image)]() mutable {
+    Written written{.round = round};
+    try {
+      if (keep == Keep::model) {
+        written.file = model;
+        write_file(model, image);
+        return written;
+      }
+      Safetensors checkpoint = parse_safetensors(image, "a worker's checkpoint");
+      checkpoint.metadata["round"] = std::to_string(round);
+      if (hash) checkpoint.metadata["hash"] = hex_digest(*hash);
+      checkpoint.metadata["extra"] = extra.dump();
+      auto bytes = std::make_shared<const std::vector<std::byte>>(safetensors_bytes(checkpoint.tensors, checkpoint.metadata));
+      if (keep == Keep::best) folder->add_best(*bytes);
+      if (keep != Keep::best || also_scheduled) written.file = folder->add(*bytes, round + 1);
+      written.image = bytes;
+    } catch (const std::exception& error) {
+      written.problem = error.what();
+    }
+    return written;
+  });
+}
+
+void ClusterSession::on_written(const std::string& file, const std::string& problem) {
+  if (!problem.empty() && keeping_ == Keep::model) model_problem_ = problem;
+  else if (!problem.empty()) warn("no checkpoint was written: " + problem);
+  else if (keeping_ == Keep::model) model_written_ = true;
+  else if (!file.empty()) checkpoint_file_ = file;
+  last_checkpoint_s_ = now_s();
+  keeping_ = Keep::nothing;
+  if (phase_ != Phase::ending || parts_.empty()) keep_next();  // else when the last evaluation is there
+}
+
+// ---- the end of the run ----
+
+void ClusterSession::on_finished(int64_t) {
+  finished_ = true;
+  if (phase_ != Phase::training) return;
+  defer_([this] {
+    if (finished_) finish("");
+  });
+}
+
+// Everybody who held the last rounds is gone before they were kept: they are trained once more, and judged and kept then.
+void ClusterSession::on_reopened() {
+  finished_ = false;
+  if (interrupted_ || phase_ == Phase::training || phase_ == Phase::over) return;
+  if (judged_before_.is_object() && coordinator_->examples_done() < epoch_ * job_.facts.examples) judge_.restore(judged_before_);
+  phase_ = Phase::training;
+  stop_reason_.clear();
+  parts_.clear();
+  kept_.clear();
+  image_request_ = 0;
+  model_written_ = false;
+}
+
+// Everything is trained, or a rule ends the run: the last evaluation, the last checkpoint, the model.
+void ClusterSession::finish(std::string reason) {
+  if (phase_ == Phase::ending || phase_ == Phase::over) return;
+  stop_reason_ = std::move(reason);
+  phase_ = Phase::ending;
+  phase_since_s_ = now_s();
+  parts_.clear();
+  kept_.clear();
+  if (!interrupted_ && job_.parts.contains("test") && last_test_round_ != coordinator_->round()) parts_.push_back("test");
+  if (checkpoints_) kept_.push_back(Keep::last);
+  if (!interrupted_) kept_.push_back(Keep::model);
+  evaluate_next();
+}
+
+void ClusterSession::end_run() {
+  const Position reached = position();
+  Json closing = Json::object();
+  log_.add_closing_figures(closing, reached);
+  coordinator_->stop(interrupted_ ? "interrupted" : stop_reason_.empty() ? "finished" : stop_reason_, !interrupted_);
+  faults_.flush();
+  Json event = log_.end_event(reached);
+  if (interrupted_) event.set("stopped", "interrupted");
+  else if (!stop_reason_.empty()) event.set("stopped", stop_reason_);
+  if (!checkpoint_file_.empty()) event.set("checkpoint", checkpoint_file_);
+  if (!interrupted_) add_model_of_best(event);
+  if (!interrupted_ && !last_test_.is_null()) {
+    event.set("test", scalar_figures(last_test_));
+    if (const Json* data = last_test_.find("data")) event.set("test_data", *data);
+    log_.folder()->report(last_test_);
+  }
+  if (model_written_) event.set("model", log_.folder()->model_file());
+  event.set("workers", most_workers_);
+  event.set("time", Json(Json::Object{{"load_s", totals_.load_s},
+                                      {"compute_s", totals_.compute_s},
+                                      {"encode_s", totals_.encode_s},
+                                      {"wait_s", totals_.wait_s},
+                                      {"transfer_s", totals_.transfer_s},
+                                      {"apply_s", totals_.apply_s}}));
+  if (trace_) event.set("trace", trace_->path());
+  event.set("bytes_sent", static_cast<int64_t>(totals_.bytes_up));
+  event.set("bytes_sent_across", static_cast<int64_t>(totals_.bytes_across));
+  event.set("examples_per_s", *closing.find("examples_per_s"));
+  event.set("seconds", RunLog::rounded_seconds(log_.seconds()));
+  event.set("folder", folder_path_);
+  log_.folder()->curves();
+  log_.emit(event);
+  if (!model_problem_.empty())  // everything is trained, but nobody shall take this for a success
+    error_ = Error(ErrorKind::resources, {.where = log_.folder()->model_file(),
+                                          .what = "the model could not be saved: " + model_problem_,
+                                          .hint = checkpoint_file_.empty() ? "" : "its last checkpoint is " + checkpoint_file_});
+  end_ = std::move(event);
+  phase_ = Phase::over;
+}
+
+// Early stopping keeps the best epoch, not the last one.
+void ClusterSession::add_model_of_best(Json& event) {
+  const std::string best = checkpoints_ && judge_.prefers_earlier() ? log_.folder()->checkpoints() + "/best.safetensors" : "";
+  if (best.empty() || !file_exists(best)) return;
+  try {
+    LoadedModel loaded = load_model(best);
+    save_model(loaded, log_.folder()->model_file());
+    event.set("model_of", "epoch " + std::to_string(judge_.best_epoch()));
+    if (!job_.parts.contains("test")) return;
+    ThreadTeam team(options_.trainer.threads > 0 ? options_.trainer.threads : 1);
+    const Config data = Config(job_.job.json(), job_.job.where()).object("data");
+    const Json description = with_fitted(*data.raw("test"), loaded.fitted);
+    const Config test = data.element(description, "test");
+    SourceOpener* opener = options_.trainer.opener;
+    const SourcePtr source = opener ? opener->open("test", test, job_.job.folder()) : open_source(test, job_.job.folder());
+    last_test_ = Evaluator(*loaded.model, team, source, job_.job.json().find("metrics"), best).run();
+  } catch (const Error& error) {
+    warn(std::string("the best epoch's model could not be saved: ") + error.what());
+  }
+}
+
+void ClusterSession::fail(const Error& error) {
+  if (phase_ == Phase::over) return;
+  phase_ = Phase::over;
+  error_ = error;
+  faults_.flush();
+  log_.emit(Json(Json::Object{{"event", "error"}, {"step", position().step}, {"text", error.what()}}));
+  log_.folder()->curves();
+  if (!coordinator_) return;
+  if (is_superseded(error)) coordinator_->abandon();
+  else coordinator_->stop(error.what(), false);
+}
+
+void ClusterSession::on_failed(const Error& error) {
+  defer_([this, error] { fail(error); });
+}
+
+Json ClusterSession::result() {
+  assert(phase_ == Phase::over);
+  if (error_) throw *error_;
+  return end_;
+}
+
+// ---- time ----
+
+void ClusterSession::show_workers() {
+  Json list = Json::array();
+  for (const WorkerView& view : coordinator_->workers())
+    list.push(Json(Json::Object{{"name", view.name},
+                                {"host", view.host},
+                                {"state", view.state},
+                                {"examples_per_s", std::round(view.examples_per_s * 10) / 10},
+                                {"share", std::round(view.share * 1e4) / 1e4},
+                                {"round_trip_ms", std::round(view.round_trip_ms * 1e3) / 1e3},
+                                {"bytes_up", static_cast<int64_t>(view.bytes_up)},
+                                {"bytes_down", static_cast<int64_t>(view.bytes_down)},
+                                {"staleness", view.staleness},
+                                {"step", view.step},
+                                {"waits_for", view.waits_for}}));
+  Json event(Json::Object{{"event", "workers"}, {"step", position().step}, {"workers", std::move(list)}});
+  if (job_.policy.what == Policy::What::parameters) event.set("averaging", coordinator_->round_view().to_json());
+  log_.emit(event);
+}
+
+void ClusterSession::tick() {
+  if (phase_ == Phase::over) return;
+  const double now = now_s();
+  faults_.tick(now);
+  if (writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
+    const Written written = writing_.get();
+    if (written.image) coordinator_->set_resume(written.round, written.image);
+    last_checkpoint_round_ = std::max(last_checkpoint_round_, written.round);
+    on_written(written.file, written.problem);
+  }
+  // A wait without a deadline is a hang in the making.
+  const double patience = interrupted_ ? kImageSecondsWhenStopping : kImageSeconds;
+  if (image_request_ != 0 && now - image_since_s_ > patience) {
+    image_request_ = 0;
+    on_written("", "no worker sent it within " + std::to_string(static_cast<int>(patience)) + " s");
+  }
+  if (phase_ != Phase::over && now - last_workers_s_ >= options_.workers_every_s) {
+    last_workers_s_ = now;
+    show_workers();
+  }
+  if (!(outside_stop_ || stop_asked_) || interrupted_ || phase_ == Phase::over) return;
+  interrupted_ = true;
+  if (phase_ == Phase::ending) phase_ = Phase::keeping;  // it was ending by itself, which may take too long for somebody who waits
+  finish("");
+}
+
+}  // namespace perigee

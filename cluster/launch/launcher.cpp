@@ -1,0 +1,349 @@
+#include "cluster/launch/launcher.h"
+
+#include <unistd.h>
+#include <uv.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstdio>
+#include <optional>
+#include <thread>
+
+#include "cluster/data/example_server.h"
+#include "cluster/launch/embedded_agent.h"
+#include "cluster/launch/server_process.h"
+#include "cluster/membership/agent_client.h"
+#include "cluster/uv/address.h"
+#include "cluster/uv/loop.h"
+#include "cluster/uv/uv_transport.h"
+#include "src/core/warning.h"
+#include "src/io/file.h"
+
+namespace perigee {
+namespace {
+
+constexpr uint64_t kTickMs = 50;
+constexpr double kTakeOverMs = 30'000;  // a standby waits so long for the workers that it saw at its door
+constexpr double kEndSeconds = 6;       // so long workers may take to end after the run
+
+double seconds_between(uint64_t from_ns, uint64_t to_ns) { return static_cast<double>(to_ns - from_ns) * 1e-9; }
+
+}  // namespace
+
+struct Launcher::Impl final : AgentClientEvents {
+  Impl(const Job& job, LaunchOptions given, const std::atomic<bool>& stop)
+      : options(std::move(given)),
+        own_loop(std::make_unique<UvLoop>()),
+        loop(*own_loop),
+        session(job, options.session, stop, [this](std::function<void()> work) { defer(std::move(work)); }) {
+    const bool alone = options.listen.empty() && options.agents.empty();
+    if (session.job().policy.served && !options.standby.empty())
+      throw Error(ErrorKind::usage, {.where = "--standby",
+                                     .what = "cannot take over from a server, which is lost with this machine",
+                                     .got = "averaging '" + session.job().policy.name + "'",
+                                     .hint = "leave it out; `perigee train --resume` goes on from the last checkpoint"});
+    if (options.record && !session.job().policy.served)
+      throw Error(ErrorKind::usage, {.where = "--record",
+                                     .what = "is for asynchronous policies, whose order of arrivals nothing else tells",
+                                     .got = "averaging '" + session.job().policy.name + "'"});
+    if (alone && options.min_workers > asked_for())
+      throw Error(ErrorKind::usage, {.where = "min_workers",
+                                     .what = "are more than this run starts, and no others can join it: it would wait for ever",
+                                     .got = std::to_string(options.min_workers) + " of " + std::to_string(asked_for()),
+                                     .hint = "start more workers, or let others join with listen = \"HOST:PORT\" (--listen)"});
+    // A job has a key of its own, so that its workers cannot join another one. Without a secret everything stays on this machine:
+    // workers that we start get a key nobody else knows, and workers that somebody else starts get in without one.
+    if (!options.secret.empty()) key = options.secret.for_job(session.job_id());
+    else if (alone) key = Secret::random();
+    UvTransportOptions transport_options{.key = key};
+    if (!options.secret.empty()) transport_options.accepted_keys.push_back(options.secret);
+    transport = std::make_unique<UvTransport>(loop, transport_options);
+    agent_key = options.secret.empty() ? Secret::random() : options.secret;
+    listen(alone);
+
+    CoordinatorOptions coordinator_options = session.coordinator_options();
+    coordinator_options.job_id = session.job_id();
+    coordinator_options.address = address;
+    coordinator_options.standby = options.standby;
+    coordinator_options.launch = told_to_standby().dump();
+    coordinator_options.min_workers = options.min_workers;
+    coordinator_options.expected_workers = options.expected_workers + asked_for();
+    warn_of_gain(coordinator_options.policy, coordinator_options.expected_workers);
+    coordinator_options.takes_over = !alone && session.continues_crashed_run();
+    coordinator_options.recorded = options.record || file_exists(session.folder() + "/record.jsonl");
+    if (!alone) coordinator_options.threads = static_cast<int>(options.session.trainer.threads);
+    coordinate(std::move(coordinator_options));
+  }
+
+  Impl(Handover handover, LaunchOptions given, const std::atomic<bool>& stop)
+      : options(std::move(given)),
+        loop(handover.loop),
+        session(
+            std::move(handover.job), options.session, stop, [this](std::function<void()> work) { defer(std::move(work)); }, handover.job_id,
+            handover.inheritance, handover.from),
+        key(handover.key),
+        agent_key(options.secret),
+        transport(std::move(handover.transport)),
+        address(handover.address),
+        inheritance(std::move(handover.inheritance)),
+        from(handover.from),
+        cause(handover.cause) {
+    session.set_address(handover.listening);
+    CoordinatorOptions coordinator_options = session.coordinator_options();
+    coordinator_options.job_id = session.job_id();
+    coordinator_options.address = address;
+    coordinator_options.min_workers = options.min_workers;
+    coordinator_options.threads = static_cast<int>(options.session.trainer.threads);
+    coordinator_options.takes_over = coordinator_options.is_standby = true;
+    coordinator_options.take_over_ms = kTakeOverMs;
+    coordinator_options.generation = inheritance->generation;
+    coordinator_options.memberships = std::move(inheritance->memberships);
+    coordinator_options.old_coordinator = from;
+    coordinate(std::move(coordinator_options));
+  }
+
+  void coordinate(CoordinatorOptions coordinator_options) {
+    coordinator_options.steerable = !options.secret.empty();
+    if (const ServedData* served = session.job().served.get()) {
+      examples = std::make_unique<ExampleServer>(served->sources(), *transport, [this] { wake_examples(); });
+      coordinator_options.example_service = examples.get();
+    }
+    coordinator = std::make_unique<Coordinator>(std::move(coordinator_options), loop, rng, *transport, session.ledger(), session);
+    transport->set_events(coordinator.get());
+    uv_timer_init(loop.handle(), &timer);
+    timer.data = this;
+    uv_timer_start(
+        &timer,
+        [](uv_timer_t* handle) {
+          Impl& self = *static_cast<Impl*>(handle->data);
+          self.loop.guard([&] { self.tick(); });
+        },
+        kTickMs, kTickMs);
+  }
+
+  ~Impl() override {
+    uv_close(reinterpret_cast<uv_handle_t*>(&timer), nullptr);
+    loop.poll();
+  }
+
+  static void warn_of_gain(const Policy& policy, int workers) {
+    if (workers < 2 || policy.outer.empty() || policy.served) return;  // a server takes one change after the other
+    const double gain = policy.gain(workers);
+    if (gain <= kSafeGain * workers) return;
+    char text[200];
+    std::snprintf(text, sizeof text,
+                  "averaging '%s' has an outer gain of %.3g, more than the %d workers: if the loss grows, lower its momentum or rate",
+                  policy.name.c_str(), gain, workers);
+    warn(text);
+  }
+
+  // From the threads that read; what any number of them have read needs one turn of the loop.
+  void wake_examples() {
+    if (examples_woken.exchange(true)) return;
+    loop.post([this] {
+      examples_woken = false;
+      examples->deliver();
+    });
+  }
+
+  void listen(bool alone) {
+    if (alone) {
+      address = transport->listen("127.0.0.1:0");
+      return;
+    }
+    const std::string wanted = !options.listen.empty() ? options.listen : options.secret.empty() ? "127.0.0.1:0" : ":0";
+    // Workers that outlived their launcher look for it where it was.
+    const bool where_it_was = options.listen.empty() && session.continues_crashed_run() && !session.earlier_address().empty();
+    std::string listening;
+    try {
+      listening = transport->listen(where_it_was ? session.earlier_address() : wanted);
+    } catch (const Error&) {
+      if (!where_it_was) throw;
+      listening = transport->listen(wanted);
+    }
+    address = advertised_address(listening, options.advertise, options.interface_cidr);
+    session.set_address(listening);
+  }
+
+  int asked_for() const {
+    return options.agents.empty() ? options.workers : static_cast<int>(options.agents.size()) * std::max(1, options.workers);
+  }
+
+  void expect_started() {
+    const int coming = options.expected_workers + static_cast<int>(started) - static_cast<int>(gone);
+    defer([this, coming] { coordinator->expect_workers(std::max(0, coming)); });
+  }
+
+  // For the session: the coordinator must not be called from within its own events. Bounded by what one event can cause.
+  void defer(std::function<void()> work) {
+    const bool taken = loop.post(std::move(work));
+    assert(taken);
+    static_cast<void>(taken);
+  }
+
+  // What a standby's launcher needs to know of this one's command line.
+  Json told_to_standby() const {
+    Json agents = Json::array();
+    for (const std::string& agent : options.agents) agents.push(agent);
+    return Json(Json::Object{{"agents", std::move(agents)},
+                             {"workers", options.workers},
+                             {"min_workers", options.min_workers},
+                             {"threads", static_cast<int64_t>(options.session.trainer.threads)}});
+  }
+
+  // The workers that stand at the door have said Join to the standby; it is the coordinator that answers.
+  void welcome_arrivals() {
+    for (const Inheritance::Arrival& arrival : inheritance->arrivals) {
+      coordinator->on_connected(arrival.peer, arrival.address);
+      for (const auto& frame : arrival.frames) coordinator->on_frame(arrival.peer, frame);
+    }
+    inheritance->arrivals.clear();
+  }
+
+  // Enough workers follow: from now on this process speaks for the run.
+  void take_over() {
+    taken_over = true;
+    session.tell(Json(Json::Object{{"event", "took_over"},
+                                   {"from", from},
+                                   {"cause", "the coordinator at " + from + " was lost: " + cause},
+                                   {"done", "this standby at " + address + " coordinates; the run's folder here is " + session.folder()},
+                                   {"generation", static_cast<int64_t>(coordinator->generation())},
+                                   {"round", coordinator->round()}}));
+    start_workers();
+  }
+
+  void start_workers() {
+    AgentClientOptions client_options{.agents = options.agents, .job_id = session.job_id(), .standby = options.standby};
+    client_options.start = {.version = PERIGEE_VERSION,
+                            .job_name = session.job().facts.name,
+                            .coordinator = address,
+                            .key = key.empty() ? "" : key.hex(),
+                            .workers = static_cast<uint32_t>(options.workers),
+                            .threads = static_cast<uint32_t>(options.session.trainer.threads),
+                            .generation = coordinator->generation()};
+    if (session.job().policy.served)
+      server = std::make_unique<ServerProcess>(
+          loop, rng, agent_key, client_options, server_arguments(),
+          [this](const std::string& who, const std::string& line) { hear(who, line); }, *this);
+    if (options.agents.empty() && options.workers > 0) {
+      embedded = std::make_unique<EmbeddedAgent>(loop, rng, agent_key, host_name(), static_cast<uint32_t>(options.workers),
+                                                 options.worker_arguments,
+                                                 [this](const std::string& worker, const std::string& line) { hear(worker, line); });
+      client_options.agents = {embedded->address};
+    }
+    if (client_options.agents.empty() && client_options.standby.empty()) return;
+    client_transport = std::make_unique<UvTransport>(loop, UvTransportOptions{.key = agent_key});
+    client = std::make_unique<AgentClient>(std::move(client_options), loop, rng, *client_transport, *this);
+    client_transport->set_events(client.get());
+    client->start();
+  }
+
+  std::vector<std::string> server_arguments() const {
+    std::vector<std::string> arguments = options.worker_arguments;
+    arguments.push_back("--server");
+    // A run that was recorded from its beginning is recorded to its end.
+    const std::string record = session.folder() + "/record.jsonl";
+    if (options.record || file_exists(record)) arguments.insert(arguments.end(), {"--record", record});
+    return arguments;
+  }
+
+  // What a worker writes to standard error: a warning, unless it is its last word, which its end will tell.
+  void hear(const std::string& worker, const std::string& line) {
+    if (line.starts_with("warning: ")) warn(worker + ": " + line.substr(9));
+  }
+
+  void tick() {
+    session.tick();
+    if (inheritance && !taken_over && coordinator->established()) take_over();
+    if (!session.over()) return;
+    if (client && session.superseded()) client->abandon();
+    const uint64_t now = loop.now_ns();
+    if (ended_ns == 0) {
+      ended_ns = now;
+      uv_timer_start(&timer, timer.timer_cb, 5, 5);
+    }
+    const double waited = seconds_between(ended_ns, now);
+    const bool quiet = transport->peers() == 0;
+    const size_t processes = (embedded ? embedded->agent.processes() : 0) + (server ? server->processes() : 0);
+    // They heard it from the coordinator; who has not gone by himself is asked, then made to.
+    if (client && (processes == 0 || waited > 2)) client->stop(true);
+    if (server && (processes == 0 || waited > 2)) server->stop();
+    if ((quiet && processes == 0) || waited > kEndSeconds) loop.stop();
+  }
+
+  void on_agent_event(const Json& event) override { session.tell(event); }
+  void on_workers_started(const std::string&, uint32_t workers) override {
+    ++agents_started;
+    started += workers;
+    if (agents_started == options.agents.size()) expect_started();  // fewer or more than asked for
+  }
+  void on_process_end(const ProcessEnd& end) override {
+    session.on_process_end(end);
+    if (end.standby) return;
+    if (server && server->owns(end.worker)) {
+      if (!end.restarted && !session.over()) fail_of(end, "the server will not be started again");
+      return;
+    }
+    // When no worker of ours is left and none will be started again, nobody else comes either.
+    if (end.restarted || session.over()) return;
+    ++gone;
+    if (agents_started >= std::max<size_t>(1, options.agents.size())) expect_started();
+    if (!options.listen.empty() || gone < started || agents_started < std::max<size_t>(1, options.agents.size())) return;
+    fail_of(end, "no worker is left");
+  }
+  void fail_of(const ProcessEnd& end, const std::string& why) {
+    const ErrorKind kind = end.signal == 0 && end.code >= 2 && end.code <= 7 ? static_cast<ErrorKind>(end.code) : ErrorKind::cluster;
+    const Error error(kind, {.where = "worker " + end.worker, .what = cause_of(end) + "; " + why});
+    defer([this, error] { session.fail(error); });
+  }
+  void on_agents_failed(const Error& error) override {
+    defer([this, error] { session.fail(error); });
+  }
+
+  LaunchOptions options;
+  std::unique_ptr<UvLoop> own_loop;  // null: a standby's
+  UvLoop& loop;
+  SystemRng rng;
+  ClusterSession session;
+  Secret key, agent_key;
+  std::unique_ptr<UvTransport> transport, client_transport;
+  std::unique_ptr<ExampleServer> examples;  // null: workers read the data themselves
+  std::atomic<bool> examples_woken{false};
+  std::unique_ptr<Coordinator> coordinator;
+  std::unique_ptr<EmbeddedAgent> embedded;
+  std::unique_ptr<AgentClient> client;
+  std::unique_ptr<ServerProcess> server;  // of a served policy
+  std::string address;
+  std::optional<Inheritance> inheritance;  // of a standby
+  std::string from, cause;
+  bool taken_over = false;
+  uv_timer_t timer = {};
+  uint64_t ended_ns = 0;
+  size_t agents_started = 0;
+  uint32_t started = 0, gone = 0;  // workers
+};
+
+Launcher::Launcher(const Job& job, LaunchOptions options, const std::atomic<bool>& stop)
+    : impl_(std::make_unique<Impl>(job, std::move(options), stop)) {}
+Launcher::Launcher(Handover handover, LaunchOptions options, const std::atomic<bool>& stop)
+    : impl_(std::make_unique<Impl>(std::move(handover), std::move(options), stop)) {}
+Launcher::~Launcher() = default;
+
+ClusterSession& Launcher::session() { return impl_->session; }
+const std::string& Launcher::address() const { return impl_->address; }
+
+const Secret& Launcher::key() const { return impl_->key; }
+
+bool Launcher::post(std::function<void(Coordinator&)> work) {
+  return impl_->loop.post([this, work = std::move(work)] { work(*impl_->coordinator); });
+}
+
+Json Launcher::run() {
+  impl_->session.start(*impl_->coordinator);
+  if (impl_->inheritance) impl_->welcome_arrivals();
+  else impl_->start_workers();
+  impl_->loop.run();
+  return impl_->session.result();
+}
+
+}  // namespace perigee

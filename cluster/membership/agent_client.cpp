@@ -1,0 +1,153 @@
+#include "cluster/membership/agent_client.h"
+
+#include <algorithm>
+
+#include "cluster/membership/coordinator.h"
+
+namespace perigee {
+namespace {
+
+constexpr uint64_t kTimer = 1;
+uint64_t ns(double ms) { return static_cast<uint64_t>(ms * 1e6); }
+
+}  // namespace
+
+AgentClient::AgentClient(AgentClientOptions options, Clock& clock, Rng& rng, Transport& transport, AgentClientEvents& events)
+    : options_(std::move(options)), clock_(clock), rng_(rng), transport_(transport), events_(events) {
+  for (const std::string& address : options_.agents) nodes_.push_back({.address = address, .name = address});
+  if (options_.standby.empty()) return;
+  const auto same = [&](const Node& node) { return node.address == options_.standby; };
+  auto host = std::find_if(nodes_.begin(), nodes_.end(), same);
+  if (host == nodes_.end()) host = nodes_.insert(host, {.address = options_.standby, .name = options_.standby, .works = false});
+  host->stands_by = true;
+}
+
+template <class M>
+void AgentClient::send(const Node& node, const M& message) {
+  transport_.send(node.peer, encode(message, FrameHeader{.type = M::kType, .job = options_.job_id}));
+}
+
+AgentClient::Node* AgentClient::node_of(PeerId peer) {
+  const auto found = std::find_if(nodes_.begin(), nodes_.end(), [peer](const Node& node) { return node.peer == peer; });
+  return peer != 0 && found != nodes_.end() ? &*found : nullptr;
+}
+
+void AgentClient::start() {
+  begun_ns_ = clock_.now_ns();
+  for (Node& node : nodes_) connect(node);
+  transport_.start_timer(kTimer, clock_.now_ns() + ns(options_.beat_ms / 4));
+}
+
+void AgentClient::stop(bool finished) {
+  if (stopped_) return;
+  stopped_ = true;
+  transport_.stop_timer(kTimer);
+  for (const Node& node : nodes_)
+    if (node.connected) send(node, Stop{.why = finished ? "finished" : "stopped", .finished = finished});
+}
+
+void AgentClient::abandon() {
+  if (stopped_) return;
+  stopped_ = true;
+  transport_.stop_timer(kTimer);
+  for (const Node& node : nodes_)
+    if (node.peer != 0) transport_.close(node.peer);
+}
+
+void AgentClient::connect(Node& node) {
+  node.retry_ns = 0;
+  node.peer = transport_.connect(node.address, clock_.now_ns() + ns(options_.connect_ms));
+  if (node.peer == 0) lose(node, "it cannot be reached", false);
+}
+
+void AgentClient::on_connected(PeerId peer, const std::string&) {
+  Node* node = node_of(peer);
+  if (!node) return transport_.close(peer);
+  node->connected = true;
+  node->heard_ns = clock_.now_ns();
+  node->backoff_ms = 0;
+  Start start = options_.start;
+  start.works = node->works;
+  start.stands_by = node->stands_by;
+  send(*node, start);
+}
+
+void AgentClient::fail(const Node& node, ErrorKind kind, const std::string& what, const std::string& hint) {
+  stopped_ = true;
+  transport_.stop_timer(kTimer);
+  events_.on_agents_failed(Error(kind, {.where = "agent " + node.address, .what = what, .hint = hint}));
+}
+
+void AgentClient::lose(Node& node, const std::string& why, bool final) {
+  node.peer = 0;
+  node.connected = false;
+  if (stopped_) return;
+  if (final) return fail(node, ErrorKind::authentication, why, "start the agent and the launcher with the same --secret file");
+  if (!node.started && clock_.now_ns() - begun_ns_ >= ns(options_.give_up_ms))
+    return fail(node, ErrorKind::cluster, why, "is `perigee agent --listen " + node.address + "` running there?");
+  if (!node.lost_told) {
+    node.lost_told = true;
+    events_.on_agent_event(Json(
+        Json::Object{{"event", "agent_lost"},
+                     {"agent", node.address},
+                     {"cause", why},
+                     {"done", node.started ? "those of its workers that are still there go on; it is tried again" : "it is tried again"}}));
+  }
+  node.backoff_ms = node.backoff_ms == 0 ? options_.retry_ms : std::min(2 * node.backoff_ms, options_.retry_max_ms);
+  const double jitter = 0.75 + 0.5 * static_cast<double>(rng_.next() >> 11) * 0x1p-53;
+  node.retry_ns = clock_.now_ns() + ns(node.backoff_ms * jitter);
+}
+
+void AgentClient::on_lost(PeerId peer, PeerLoss why) {
+  Node* node = node_of(peer);
+  if (node) lose(*node, to_string(why), why == PeerLoss::unauthenticated && !node->started);
+}
+
+void AgentClient::on_timer(uint64_t) {
+  const uint64_t now = clock_.now_ns();
+  for (Node& node : nodes_) {
+    if (stopped_) return;
+    if (node.connected && now - node.heard_ns > ns(options_.silent_ms)) {
+      transport_.close(node.peer);
+      lose(node, "it has said nothing for " + std::to_string(static_cast<int>(options_.silent_ms / 1000)) + " s", false);
+    } else if (node.connected) {
+      send(node, Beat{.sent_ns = now});
+    } else if (node.retry_ns != 0 && now >= node.retry_ns) {
+      connect(node);
+    }
+  }
+  if (!stopped_) transport_.start_timer(kTimer, now + ns(options_.beat_ms / 4));
+}
+
+void AgentClient::on_frame(PeerId peer, std::span<const std::byte> frame) {
+  Node* node = node_of(peer);
+  FrameHeader header;
+  if (!node || stopped_ || !read_header(frame, &header)) return;
+  node->heard_ns = clock_.now_ns();
+  const std::span<const std::byte> payload = frame.subspan(kHeaderBytes);
+  if (Refuse refuse; header.type == MessageType::refuse && decode(payload, &refuse))
+    return fail(*node, ErrorKind::cluster, refuse.what + " (" + refuse.got + ", expected " + refuse.expected + ")", refuse.hint);
+  if (Started started; header.type == MessageType::started && decode(payload, &started)) {
+    if (started.error.starts_with(kSuperseded)) {
+      abandon();
+      return events_.on_agents_failed(Error(ErrorKind::cluster, {.what = kSuperseded, .hint = started.error}));
+    }
+    if (!started.error.empty()) return fail(*node, ErrorKind::cluster, started.error);
+    node->name = started.name;
+    node->workers = started.workers;
+    if (node->lost_told && node->started) events_.on_agent_event(Json(Json::Object{{"event", "agent_back"}, {"agent", node->address}}));
+    node->lost_told = false;
+    if (!std::exchange(node->started, true) && node->works) events_.on_workers_started(node->address, started.workers);
+    return;
+  }
+  if (Exited exited; header.type == MessageType::exited && decode(payload, &exited))
+    events_.on_process_end({.worker = exited.name,
+                            .agent = node->name,
+                            .code = exited.code,
+                            .signal = exited.signal,
+                            .restarted = exited.respawned,
+                            .standby = exited.standby,
+                            .tail = exited.tail});
+}
+
+}  // namespace perigee

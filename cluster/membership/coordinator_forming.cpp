@@ -1,0 +1,486 @@
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "cluster/membership/coordinator_impl.h"
+#include "cluster/planted.h"
+#include "src/io/digest.h"
+
+namespace perigee {
+namespace {
+
+constexpr uint64_t kRecoverNs = 3'000'000'000;     // how long one who takes over waits for the workers of the last round
+constexpr uint64_t kComplaintNs = 30'000'000'000;  // three complaints about a link within this, and one of the two goes
+constexpr uint64_t kSuspicionNs = 50'000'000;      // between a broken link and what is done about it
+constexpr int kMaxHeals = 3;
+
+// Which parts differ: as the worker has them, and as they should be. Without parts the two fingerprints.
+std::pair<std::string, std::string> different_data(const Formed& formed, uint64_t fingerprint, const std::vector<DataPrint>& expected) {
+  const auto text_of = [](const std::vector<DataPrint>& all, const std::vector<DataPrint>& others) {
+    std::string text;
+    for (const DataPrint& one : all) {
+      const bool same =
+          std::any_of(others.begin(), others.end(), [&](const DataPrint& o) { return o.part == one.part && o.hash == one.hash; });
+      if (!same) text += (text.empty() ? "" : ", ") + one.part + " = " + one.describe + " " + hex_digest(one.hash);
+    }
+    return text.empty() ? "nothing else" : text;
+  };
+  if (formed.data.empty() || expected.empty())
+    return {"fingerprint " + hex_digest(formed.fingerprint), "fingerprint " + hex_digest(fingerprint)};
+  return {text_of(formed.data, expected), text_of(expected, formed.data)};
+}
+
+}  // namespace
+
+void Coordinator::Impl::worker_is_open(Node& node, const Formed& formed) {
+  if (fingerprint == 0) fingerprint = formed.fingerprint, options.data = formed.data;
+  if (formed.fingerprint != fingerprint) {
+    const auto [got, expected] = different_data(formed, fingerprint, options.data);
+    transport.send(node.peer,
+                   encode(Refuse{.kind = 3,
+                                 .what = "another data set",
+                                 .got = got,
+                                 .expected = expected,
+                                 .hint = "every worker must read the same data; data.at = \"coordinator\" sends them the launcher's"},
+                          header(-1)));
+    return lose(node.id, "worker_refused", "another data set: it has " + got + "; expected " + expected);
+  }
+  if (node.state == Node::State::waiting) return;
+  node.state = Node::State::waiting;
+  if (first_join_ns == 0) first_join_ns = clock.now_ns();
+  event("worker_joined", &node, "", "takes part from the next generation on");
+  request_form();
+}
+
+// Workers that come within a short while of each other join in one change.
+void Coordinator::Impl::request_form() {
+  form_wanted = true;
+  if (joining_timer) return;
+  joining_timer = true;
+  transport.start_timer(kJoin, clock.now_ns() + ns(options.join_wait_ms));
+}
+
+void Coordinator::Impl::expect_workers(int count) {
+  options.expected_workers = count;
+  if (gathering() && first_join_ns != 0) form_if_calm();
+}
+
+bool Coordinator::Impl::gathering() const { return phase == Phase::waiting && !formed_once && options.expected_workers > 0; }
+
+// At a moment at which no work is lost: between two rounds (standing), or while no exchange is going on (announced).
+void Coordinator::Impl::form_if_calm() {
+  if (phase == Phase::recovering) {
+    // The workers of the last round know what the ledger may not.
+    const auto& expected = books.last_members();
+    const bool all_here = !expected.empty() && !options.policy.served && std::all_of(expected.begin(), expected.end(), [&](WorkerId id) {
+      const auto it = nodes.find(id);
+      return it != nodes.end() && it->second.state == Node::State::waiting;
+    });
+    const bool held =
+        formed_once && std::any_of(nodes.begin(), nodes.end(), [&](const auto& n) {
+          return holds_results(n.second) && n.second.state == Node::State::waiting && n.second.hash != 0 && n.second.round >= books.round();
+        });
+    if (!all_here && !held && clock.now_ns() - first_join_ns < kRecoverNs) return;
+    std::vector<WorkerId> here;
+    for (const auto& [id, node] : nodes)
+      if (node.state == Node::State::waiting) here.push_back(id);
+    if (!could_claim(here)) return;
+    form_wanted = true;
+  }
+  if (!form_wanted || joining_timer) return;
+  if (gathering()) {
+    const auto here =
+        std::count_if(nodes.begin(), nodes.end(), [](const auto& n) { return n.second.state == Node::State::waiting && !n.second.server; });
+    const bool all = here >= options.expected_workers;
+    if (!all && clock.now_ns() - first_join_ns < ns(options.expect_ms)) return;
+    if (!all)
+      event("workers_missing", nullptr,
+            std::to_string(here) + " of " + std::to_string(options.expected_workers) + " workers joined within " +
+                std::to_string(static_cast<int64_t>(options.expect_ms / 1000)) + " s",
+            "training begins with those; the others may still join");
+    options.expected_workers = 0;
+  }
+  const bool calm = phase == Phase::recovering || phase == Phase::waiting || (phase == Phase::running && (go_held || border || finished)) ||
+                    (phase == Phase::running && !standing && !begun);
+  if (calm) form();
+}
+
+void Coordinator::Impl::form() {
+  assert(phase != Phase::stopped);
+  form_wanted = false;
+  begun = false;
+  round_begin = {};
+  participants.clear();
+  std::vector<WorkerId> old;
+  old.swap(members);
+  for (const WorkerId id : old)
+    if (nodes.contains(id)) members.push_back(id);
+  for (const auto& [id, node] : nodes)
+    if (!node.member && node.state != Node::State::opening) members.push_back(id);
+
+  const bool no_server = options.policy.served && server() == 0;
+  const bool too_few = no_server || trainers() < static_cast<size_t>(options.min_workers);
+  if (too_few) {
+    if (phase != Phase::waiting) {
+      short_since_ns = clock.now_ns();
+      if (no_server) event("waiting", nullptr, "the server is lost", "workers keep what they have until it is back");
+      else
+        event("waiting", nullptr, "too few workers are left", "training goes on with " + std::to_string(options.min_workers) + " workers");
+    }
+    return disband(Phase::waiting);
+  }
+  // Those who are gone may be alive on the other side of a cut, where the standby is: only one side may go on.
+  if (!could_claim(members)) return wait_for_votes();
+  // Fresh workers must not begin anew what those who were cut off a moment ago still hold.
+  const bool held = std::any_of(members.begin(), members.end(), [&](WorkerId id) {
+    const Node& node = nodes.at(id);
+    return holds_results(node) && node.hash != 0 && node.round >= books.round();
+  });
+  if (!held && formed_once && books.round() >= 0 && phase != Phase::recovering) {
+    event("waiting", nullptr, "nobody who is left holds round " + std::to_string(books.round()), "waits a moment for workers that hold it");
+    return disband(Phase::recovering);
+  }
+  if (rotate > 0)
+    std::rotate(members.begin(), members.begin() + static_cast<ptrdiff_t>(rotate % members.size()), members.end()), rotate = 0;
+  formed_once = true;
+  claiming = false;
+  if (!planted(Bug::same_generation) || generation == 0) ++generation;
+  phase = Phase::forming;
+  forming_since_ns = clock.now_ns();
+  formed_count = 0;
+  go_held = false;
+  transport.stop_timer(kGrace);
+  if (image_from != 0) forget_image(image_from);
+
+  // What is on disk lets the workers forget; but not before it is known that the ledger is of their line.
+  Form message{.synced = options.takes_over ? -1 : safe_round(), .server = server(), .dead = std::exchange(dead_links, {})};
+  for (const WorkerId id : members) {
+    Node& node = nodes.at(id);
+    take_back(node);
+    node.stayed = node.member;
+    node.member = true;
+    node.formed = false;
+    node.heals = 0;
+    node.early.reset();
+    node.done.reset();
+    node.state = Node::State::forming;
+    message.members.push_back({.id = id, .name = node.name, .host = node.host, .address = node.address, .site = node.site});
+  }
+  tell_all(message, books.round());
+}
+
+// The workers wait until there are enough of them, or the right ones.
+void Coordinator::Impl::disband(Phase until) {
+  assert(until == Phase::waiting || until == Phase::recovering);
+  for (auto& [id, node] : nodes)
+    if (node.state != Node::State::opening) node.state = Node::State::waiting, node.member = false;
+  members.clear();
+  claiming = false;
+  first_join_ns = clock.now_ns();
+  phase = until;
+}
+
+void Coordinator::Impl::on_formed(Node& node, Formed formed) {
+  const auto possible = [&](const Range& r) { return books.possible(r); };
+  bool sound = std::all_of(formed.pending.begin(), formed.pending.end(), possible) && formed.broken.size() <= kMaxWorkers;
+  for (size_t i = 0; i < formed.log.size(); ++i) {
+    const LogEntry& entry = formed.log[i];
+    sound = sound && std::all_of(entry.ranges.begin(), entry.ranges.end(), possible) && (i == 0 || entry.round > formed.log[i - 1].round);
+  }
+  if (!sound) {
+    ++dropped.malformed;
+    return evict(node.id, "worker_lost", "it names examples that do not exist", true);
+  }
+  node.formed = true;
+  node.round = formed.round;
+  node.hash = formed.hash;
+  node.pending = std::move(formed.pending);
+  node.base = formed.base;
+  node.log = std::move(formed.log);
+  broken_groups.insert(formed.broken.begin(), formed.broken.end());
+  if (++formed_count == members.size()) claim_lease();
+}
+
+// Everybody has said what it holds: which result do they go on from?
+void Coordinator::Impl::resolve() {
+  assert(phase == Phase::forming);
+  const bool settled = books.hash() != 0 && !options.takes_over;
+  const Node* best = nullptr;
+  std::map<std::pair<int64_t, uint64_t>, size_t> votes;
+  for (const WorkerId id : members) {
+    const Node& node = nodes.at(id);
+    if (!holds_results(node) || node.hash == 0 || (settled && !books.on_line(node.round, node.hash, node.log))) continue;
+    ++votes[{node.round, node.hash}];
+  }
+  for (const WorkerId id : members) {
+    const Node& node = nodes.at(id);
+    if (!holds_results(node)) continue;
+    const auto own = votes.find({node.round, node.hash});
+    if (own == votes.end()) continue;
+    if (!best || node.round > best->round || (node.round == best->round && own->second > votes[{best->round, best->hash}])) best = &node;
+  }
+  const bool has_image = options.resume_image != nullptr && options.resume_round >= 0;
+  if (best && !(has_image && options.resume_round > best->round)) {
+    target_round = best->round;
+    target_hash = best->hash;
+    for (const WorkerId id : members) {
+      const Node& node = nodes.at(id);
+      if (holds_results(node) && node.hash != 0 && node.round == target_round && node.hash != target_hash)
+        event("hash_mismatch", &node,
+              "its parameters after round " + std::to_string(node.round) + " differ from those that most workers hold",
+              "it loads them from another worker");
+    }
+  } else {
+    target_round = has_image ? options.resume_round : -1;
+    target_hash = 0;
+  }
+  const int64_t known = books.round();
+  const Books::Adopted adopted =
+      books.adopt(generation, target_round, target_hash, best && target_hash ? best->log : std::vector<LogEntry>{});
+  if (adopted.voided > 0) {
+    follower.round = std::min(follower.round, books.round());
+    reopen_border();
+  }
+  if (options.takes_over || adopted.voided > 0 || adopted.missing > 0)
+    event(adopted.voided > 0 ? "rounds_voided" : "coordinator_recovered", nullptr,
+          "the ledger ends with round " + std::to_string(known) + ", the workers hold round " + std::to_string(target_round),
+          std::to_string(adopted.completed) + " rounds completed from the workers' logs, " + std::to_string(adopted.voided) + " void, " +
+              std::to_string(adopted.missing) + " unknown");
+  options.takes_over = false;  // from here on there is one line
+
+  note_broken_groups();
+  settle_pending();
+  for (const WorkerId id : members) nodes.at(id).state = Node::State::training;
+  for (const WorkerId id : members) {
+    Node& node = nodes.at(id);
+    if (!holds_results(node)) {
+      admit_trainer(node);
+      continue;
+    }
+    const bool holds = target_hash != 0 && node.round == target_round && node.hash == target_hash;
+    if (!holds && !planted(Bug::no_heal)) heal(node, !node.leased.empty());
+    if (phase != Phase::forming) return;
+    if (holds && !node.pending.empty() && node.leased.empty()) drop_local_work(node);
+  }
+  check_healed();
+}
+
+// Local work that a worker has begun stays its own if nobody else has it; everything else is open again.
+void Coordinator::Impl::settle_pending() {
+  for (const WorkerId id : members) {
+    Node& node = nodes.at(id);
+    assert(node.leased.empty());
+    node.lease_last = false;
+    node.ready.reset();
+    node.done.reset();
+    if (node.pending.empty() || options.policy.standing(progress())) continue;
+    if (std::exchange(node.spoiled, false)) continue;
+    if (!holds_results(node) && !base_is_committed(node)) continue;
+    const bool too_old = !options.policy.elastic && target_round - node.base > options.policy.max_staleness;
+    if (too_old || !disjoint(node.pending)) continue;
+    if (books.pool().claim(node.pending)) node.leased = node.pending;
+  }
+}
+
+// `donor` is picked in turn, so that many who need an image do not all ask the same worker.
+void Coordinator::Impl::heal(Node& node, bool keep_local) {
+  assert(node.member);
+  std::vector<WorkerId> donors;
+  for (const WorkerId id : target_hash != 0 ? members : std::vector<WorkerId>{}) {
+    const Node& other = nodes.at(id);
+    const bool holds = phase == Phase::running
+                           ? other.round >= target_round  // also while it drops its local work
+                           : other.round == target_round && other.hash == target_hash && other.state == Node::State::training;
+    if (id != node.id && holds && holds_results(other)) donors.push_back(id);
+  }
+  assert(phase == Phase::forming || !donors.empty());
+  Heal order{.round = target_round, .hash = target_hash, .keep_local = keep_local};
+  if (!donors.empty() && (target_round >= 0 || node.heals > 0)) {
+    order.donor = donors[static_cast<size_t>(node.id) % donors.size()];
+  } else if (target_round >= 0) {
+    // Nobody holds it but this coordinator: one worker gets it from here, the others from that one.
+    const bool first = std::none_of(members.begin(), members.end(),
+                                    [&](WorkerId id) { return holds_results(nodes.at(id)) && nodes.at(id).state == Node::State::healing; });
+    node.state = Node::State::healing;
+    node.heal_ns = 0;
+    if (!first) return;  // waits for a donor
+  }
+  node.state = Node::State::healing;
+  node.heal_ns = clock.now_ns();
+  if (!keep_local) take_back(node);
+  tell(node, order, target_round);
+}
+
+void Coordinator::Impl::on_healed(Node& node, const Healed& healed) {
+  node.round = healed.round;
+  node.hash = healed.hash;
+  node.state = Node::State::training;
+  node.heal_ns = 0;
+  if (phase == Phase::running) return catch_up(node);
+  if (!holds_results(node)) return check_healed();
+  if (healed.ok && target_hash == 0 && node.round == target_round) {
+    target_hash = node.hash;  // the first to have made it
+    books.set_hash(target_hash);
+  }
+  if (!healed.ok || node.round != target_round || node.hash != target_hash) {
+    if (++node.heals > kMaxHeals)
+      return evict(node.id, "worker_lost", "it could not load the result of round " + std::to_string(target_round), true);
+    if (node.hash != target_hash && node.round == target_round)
+      event("hash_mismatch", &node, "its result of round " + std::to_string(node.round) + " differs from the others'", "it loads theirs");
+    heal(node, false);
+  }
+  check_healed();
+}
+
+void Coordinator::Impl::check_healed() {
+  if (phase != Phase::forming) return;
+  bool all = true;
+  for (const WorkerId id : members) {
+    Node& node = nodes.at(id);
+    if (node.state == Node::State::training) continue;
+    all = false;
+    if (node.heal_ns == 0 && target_hash != 0) heal(node, false);  // it was waiting for somebody to hold the result
+  }
+  if (all) ready_to_go();
+}
+
+void Coordinator::Impl::check_forming(uint64_t now) {
+  std::vector<WorkerId> late;
+  for (const WorkerId id : members) {
+    const Node& node = nodes.at(id);
+    if (!node.formed && now > forming_since_ns && now - forming_since_ns > ns(options.policy.deadline_ms)) late.push_back(id);
+  }
+  for (const WorkerId id : late)
+    if (phase != Phase::stopped && nodes.contains(id)) evict(id, "worker_lost", "no answer to the change of membership", true);
+}
+
+void Coordinator::Impl::check_healing(uint64_t now) {
+  std::vector<WorkerId> late;
+  for (const WorkerId id : members) {
+    const Node& node = nodes.at(id);
+    if (node.state == Node::State::healing && node.heal_ns != 0 && now > node.heal_ns &&
+        now - node.heal_ns > 10 * ns(options.policy.deadline_ms))
+      late.push_back(id);
+  }
+  for (const WorkerId id : late)
+    if (phase != Phase::stopped && nodes.contains(id)) evict(id, "worker_lost", "it could not get an image in time", true);
+}
+
+void Coordinator::Impl::ready_to_go() {
+  for (const WorkerId id : members) {
+    [[maybe_unused]] const Node& node = nodes.at(id);
+    assert(!holds_results(node) || (node.round == target_round && node.hash == target_hash));
+  }
+  assert(target_hash != 0 && books.round() == target_round);
+  if (options.trace) tell_formed();
+  phase = Phase::running;
+  go_held = true;
+  open = target_round + 1;
+  if (!enter_border()) send_go();
+  issue_evaluation();  // what was asked of the generation before is asked again
+  if (form_wanted && !joining_timer) form_if_calm();
+}
+
+// Everybody holds the base: off they go.
+void Coordinator::Impl::send_go() {
+  assert(phase == Phase::running && go_held);
+  if (pauses()) return;
+  go_held = false;
+  standing = options.policy.standing(progress());
+  // Ranges that wait for a worker that has not tried them yet: when there is none left, they start again.
+  std::erase_if(failures, [&](const Failure& f) {
+    const auto tried = [&](WorkerId id) { return std::find(f.by.begin(), f.by.end(), id) != f.by.end(); };
+    if (!f.waiting || !std::all_of(members.begin(), members.end(), tried)) return false;
+    books.pool().put_back(f.range);
+    return true;
+  });
+  const auto workers = static_cast<int64_t>(trainers());
+  const Range frontier = books.pool().frontier();
+  Go message{.base = target_round,
+             .hash = target_hash,
+             .epoch = frontier.epoch,
+             .position = frontier.begin,
+             .examples = books.examples_done(),
+             .standing = standing,
+             .per_epoch = options.examples,
+             .planned = options.planned,
+             .batch = local_batch(),
+             .global = options.global_batch > 0 ? options.global_batch : options.batch * workers,
+             .leaves = static_cast<int32_t>(options.policy.shards > 0 ? options.policy.shards : workers),
+             .last_round = options.max_rounds > 0 ? options.max_rounds - 1 : -1,
+             .learning_rate = learning_rate};
+  if (standing) {
+    if (!planted(Bug::leftovers_not_sent)) message.leftovers = books.pool().returned();
+    if (message.leftovers.size() > kMaxRanges) message.leftovers.resize(kMaxRanges);  // the rest comes back with the next Form
+    plan = {.leftovers = message.leftovers,
+            .epoch = message.epoch,
+            .position = message.position,
+            .examples_per_epoch = message.per_epoch,
+            .planned = message.planned,
+            .committed = message.examples,
+            .first_round = target_round + 1,
+            .global = message.global,
+            .leaves = message.leaves};
+  }
+  tell_all(message, target_round + 1);
+  const uint64_t now = clock.now_ns();
+  for (const WorkerId id : members) nodes.at(id).stepped_ns = now;
+  open_round();
+  if (!standing) top_up_all();
+}
+
+void Coordinator::Impl::on_link_lost(Node& node, const LinkLost& lost) {
+  const auto it = nodes.find(lost.peer);
+  if (it == nodes.end() || !it->second.member || lost.peer == node.id || suspicions.size() >= kMaxWorkers) {
+    ++dropped.unexpected;
+    return;
+  }
+  suspicions.push_back({.generation = generation, .from = node.id, .peer = lost.peer, .at_fault = lost.at_fault, .why = lost.why});
+  transport.start_timer(kLink, clock.now_ns() + kSuspicionNs);
+}
+
+// A broken link is often the first sign of a dead process, whose own connection to here ends a moment later: then that is the cause to
+// tell, and there is nothing to do about the link.
+void Coordinator::Impl::judge_links() {
+  std::erase_if(suspicions,
+                [&](const Suspicion& s) { return s.generation != generation || !nodes.contains(s.from) || !nodes.contains(s.peer); });
+  if (suspicions.empty() || (phase != Phase::forming && phase != Phase::running)) return suspicions.clear();
+  const uint64_t now = clock.now_ns();
+  const auto quiet = [&](WorkerId id) { return now > nodes.at(id).heard_ns && now - nodes.at(id).heard_ns > ns(1.5 * options.beat_ms); };
+  if (quiet(suspicions.front().from) || quiet(suspicions.front().peer)) return transport.start_timer(kLink, now + kSuspicionNs);
+  const Suspicion suspicion = suspicions.front();
+  suspicions.clear();
+  const Node& node = nodes.at(suspicion.from);
+  const Node& peer = nodes.at(suspicion.peer);
+  const bool at_fault = suspicion.at_fault;
+  const WorkerId low = at_fault ? 0 : std::min(node.id, peer.id), high = at_fault ? peer.id : std::max(node.id, peer.id);
+  while (!complaints.empty() && now - complaints.front().at_ns > kComplaintNs) complaints.pop_front();
+  complaints.push_back({low, high, now});
+  const auto times =
+      std::count_if(complaints.begin(), complaints.end(), [&](const Complaint& c) { return c.low == low && c.high == high; });
+  if (times >= 3) {
+    std::erase_if(complaints, [&](const Complaint& c) { return c.low == low && c.high == high; });
+    if (at_fault) return evict(peer.id, "worker_lost", node.name + " (" + host_name_in(node.host) + ") refuses it: " + suspicion.why, true);
+    const Node& later = node.joined > peer.joined ? node : peer;
+    const Node& other = node.joined > peer.joined ? peer : node;
+    return evict(later.id, "worker_lost",
+                 "no link between it and " + other.name + " (" + host_name_in(other.host) + ") holds: " + suspicion.why, true);
+  }
+  if (const WorkerId stuck = phase == Phase::running ? keeps_others_waiting(now) : 0)
+    return evict(stuck, "worker_stuck", node.name + " waits: " + suspicion.why, false);
+  if (at_fault) nodes.at(peer.id).spoiled = true;
+  if (dead_links.size() < kMaxWorkers) dead_links.push_back({std::min(node.id, peer.id), std::max(node.id, peer.id)});
+  event("link_lost", &node, "link to " + peer.name + " (" + host_name_in(peer.host) + "): " + suspicion.why,
+        at_fault ? "the same workers form again, without what that one had staged" : "the same workers form again");
+  form();
+}
+
+// A worker that was told to take the result from here.
+void Coordinator::Impl::on_fetch(Node& node, const Fetch& fetch) {
+  Image image{.request = fetch.request, .round = options.resume_round};
+  const bool expected = node.state == Node::State::healing && options.resume_image && target_round == options.resume_round;
+  if (!expected) image.why = "the coordinator has no image of it";
+  if (!sender.add(node.peer, header(options.resume_round), image, expected ? options.resume_image : nullptr)) ++dropped.unexpected;
+}
+
+}  // namespace perigee

@@ -1,0 +1,142 @@
+// What people ask of a run while it trains (steer.h). Nothing of it is at once: a pause and a learning rate wait for the next change of
+// generation, so that they hold for all replicas from the same round on; local steps go out with the next leases; the rest is the
+// launcher's. A coordinator that takes over knows nothing of it: pauses end, and the job's own values hold again.
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "cluster/membership/coordinator_impl.h"
+#include "cluster/protocol/steer.h"
+
+namespace perigee {
+namespace {
+
+[[noreturn]] void not_every(const std::string& what, const std::string& got, const std::string& hint = "") {
+  throw Error(ErrorKind::usage, {.where = "averaging.every", .what = what, .got = got, .hint = hint});
+}
+
+}  // namespace
+
+void Coordinator::Impl::on_steer(PeerId peer, const Steer& message) {
+  Json refused;
+  try {
+    if (!options.steerable)
+      throw Error(ErrorKind::authentication,
+                  {.what = "this run can be watched, not steered",
+                   .got = "a connection without a secret",
+                   .hint = "train with --secret FILE, and give the same file to `perigee attach`; `perigee secret new` makes one"});
+    // A frame that comes again is answered again, and not done again: what was asked for since holds.
+    std::erase_if(steered, [&](const auto& one) { return !strangers.contains(one.first); });
+    uint64_t& last_request = steered[peer];
+    const bool is_new = message.request > last_request;
+    last_request = std::max(last_request, message.request);
+    if (is_new) steer(Json::parse(message.json, "command"));
+  } catch (const Error& error) {
+    const Error::Parts& why = error.parts();
+    refused = Json(Json::Object{{"kind", static_cast<int64_t>(error.kind())},
+                                {"what", (why.where.empty() ? "" : why.where + ": ") + why.what},
+                                {"got", why.got},
+                                {"expected", why.expected},
+                                {"hint", why.hint}});
+  }
+  Json told = status();
+  told.set("answers", static_cast<int64_t>(message.request));
+  if (!refused.is_null()) told.set("refused", std::move(refused));
+  transport.send(peer, encode(Report{.json = told.dump()}, header(books.round())));
+}
+
+void Coordinator::Impl::steer(const Json& json) {
+  const SteerCommand command = read_steer(json);
+  if (phase == Phase::stopped) throw Error(ErrorKind::usage, {.where = command.text(), .what = "the run is over"});
+  if (command.kick) return kick(*command.kick);
+  if (command.pause) return pause(*command.pause);
+  if (command.every) return set_every(*command.every);
+  if (!command.lr.is_null()) return set_learning_rate(command.lr);
+  if (const std::string problem = events.on_asked(command.stop ? Asked::stop : Asked::checkpoint); !problem.empty())
+    throw Error(ErrorKind::usage, {.where = command.text(), .what = problem});
+}
+
+// It ends; whoever started it starts another one in its place.
+void Coordinator::Impl::kick(WorkerId id) {
+  if (!nodes.contains(id)) {
+    std::string known;
+    for (const auto& [each, node] : nodes) known += (known.empty() ? "" : ", ") + std::to_string(each) + " (" + node.name + ")";
+    throw Error(ErrorKind::usage, {.where = "kick",
+                                   .what = "there is no such worker",
+                                   .got = std::to_string(id),
+                                   .expected = known.empty() ? "none is there" : "one of " + known});
+  }
+  if (holds_alone(id))
+    throw Error(ErrorKind::usage, {.where = "kick",
+                                   .what = nodes.at(id).name + " alone holds the result of round " + std::to_string(books.round()),
+                                   .hint = "pause the run and write a checkpoint: then it may go"});
+  evict(id, "worker_kicked", "somebody asked for it", false);
+}
+
+// With it the last rounds would be lost: no other worker holds them, and no checkpoint.
+bool Coordinator::Impl::holds_alone(WorkerId id) const {
+  const auto holds = [&](const Node& node) { return holds_results(node) && node.hash != 0 && node.round >= books.round(); };
+  if (books.round() < 0 || !holds(nodes.at(id)) || (options.resume_image && options.resume_round >= books.round())) return false;
+  return std::none_of(nodes.begin(), nodes.end(), [&](const auto& other) { return other.first != id && holds(other.second); });
+}
+
+// The next moment between two rounds is a change of generation: Go says what holds from there on, or waits.
+void Coordinator::Impl::want_border() {
+  if (phase != Phase::running || go_held) return;  // the next Go is still to come
+  form_wanted = true;
+  if (!border && !finished) form_if_calm();
+}
+
+void Coordinator::Impl::pause(bool on) {
+  if (on == pause_wanted) return;
+  pause_wanted = on;
+  if (on) return want_border();
+  if (std::exchange(pause_told, false)) event("resumed", nullptr, "somebody asked for it", "training goes on");
+  if (phase == Phase::running && go_held && !border && !finished) send_go();
+}
+
+// True: Go waits. Everybody holds the result, and what had been begun has been said.
+bool Coordinator::Impl::pauses() {
+  if (!pause_wanted) return false;
+  if (!std::exchange(pause_told, true)) event("paused", nullptr, "somebody asked for it", "all workers wait until they are told to go on");
+  return true;
+}
+
+void Coordinator::Impl::set_every(int64_t every) {
+  const Policy& policy = options.policy;
+  const std::string got = std::to_string(every);
+  if (policy.what != Policy::What::parameters)
+    not_every("averaging '" + policy.name + "' sends gradients: it averages at each step", got,
+              "a policy of parameters has steps in between");
+  if (policy.every_ms > 0) not_every("the averages of this run come by time", got);
+  if (policy.inner.active())
+    not_every("groups of workers average in between, by a plan of the whole round", got, "start the run with another 'every'");
+  if (every % policy.fragments != 0)
+    not_every("is no multiple of the " + std::to_string(policy.fragments) + " fragments, which take turns", got,
+              "the next one is " + std::to_string((every / policy.fragments + 1) * policy.fragments));
+  if (policy.late > 0 && every / policy.fragments <= policy.late)
+    not_every("a result is taken after " + std::to_string(policy.late) + " steps: that is not before the next round", got);
+  pace.set_every(every);
+  told_every = every;
+  event("every", nullptr, "somebody asked for it", "averages every " + got + " steps from the next orders on");
+  if (!go_allowed() || standing) return;  // with the leases after Go
+  top_up_all();
+}
+
+// Replicas that update or take an outer step with different rates would not be equal any more: it is said with Go.
+void Coordinator::Impl::set_learning_rate(const Json& schedule) {
+  if (options.recorded)
+    throw Error(ErrorKind::usage,
+                {.where = "lr", .what = "this run is recorded, to be trained again as its job says", .hint = "train without --record"});
+  if (const size_t bytes = schedule.dump().size(); bytes > kMaxText)
+    throw Error(ErrorKind::usage, {.where = "lr",
+                                   .what = "this schedule is too long to be told",
+                                   .got = std::to_string(bytes) + " bytes of JSON",
+                                   .expected = "at most " + std::to_string(kMaxText)});
+  if (options.check_learning_rate) options.check_learning_rate(schedule);
+  learning_rate = schedule.dump();
+  event("learning_rate", nullptr, "somebody asked for it", "lr is " + learning_rate + " from the next generation on");
+  want_border();
+}
+
+}  // namespace perigee

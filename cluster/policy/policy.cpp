@@ -1,0 +1,175 @@
+#include "cluster/policy/policy.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "cluster/codec/codec.h"
+#include "cluster/exchange/outer_step.h"
+#include "cluster/policy/policy_axes.h"
+#include "cluster/policy/presets/presets.h"
+
+namespace perigee {
+namespace {
+
+std::vector<PolicyOption> custom_options() {
+  return {{"what", "name", "parameters", "parameters; gradient: of each step; update: what each worker's optimiser makes of its gradient"},
+          {"outer", "function", "",
+           "makes the next parameters of p.global, p.mean and p's states; of gradients what the optimiser gets, of p.gradient"},
+          {"state", "table", "", "names of blocks like the parameters that the outer step keeps, each with its initial value"}};
+}
+
+const char* type_of_option(const Json& value) { return value.is_bool() ? "boolean" : "number"; }
+
+// The options of the axes that the policy has, in the order of help; `defaults` where it has its own.
+void add_axes(PolicyDef* def) {
+  const auto add = [&](PolicyOption option) {
+    if (const Json* own = def->defaults.find(option.name)) option.fallback = own->is_string() ? own->as_string() : own->dump();
+    def->options.push_back(std::move(option));
+  };
+  if (def->kind == PolicyDef::Kind::nested) {
+    for (PolicyOption& option : nested_options()) add(std::move(option));
+    return;
+  }
+  if (def->what == Policy::What::parameters) def->positional = {"every"};
+  for (const PolicyAxis* axis : policy_axes())
+    if (axis->applies(*def))
+      for (PolicyOption& option : axis->options()) add(std::move(option));
+}
+
+Policy::What what_of(const Config& config) {
+  const std::string name = config.choice("what", "parameters", {"parameters", "gradient", "update"});
+  return name == "parameters" ? Policy::What::parameters : name == "gradient" ? Policy::What::gradient : Policy::What::update;
+}
+
+// {"doc": ..., "what": "gradient", "options": {"every": 50}, "knobs": {"rate": {"default": 0.7, "doc": ...}}, "state": ..., "outer": ...}
+PolicyDef read_preset(const Preset& preset) {
+  const Json json = Json::parse(preset.text, preset.name);
+  const Config config(json, preset.name);
+  PolicyDef def{.name = preset.name, .doc = config.string("doc")};
+  def.defaults = config.has("options") ? config.object("options").json() : Json::object();
+  def.what = what_of(config);
+  const std::string kind = config.choice("kind", "plain", {"plain", "gossip", "nested"});
+  def.kind = kind == "gossip" ? PolicyDef::Kind::gossip : kind == "nested" ? PolicyDef::Kind::nested : PolicyDef::Kind::plain;
+  if (config.has("knobs"))
+    for (const auto& [name, description] : config.object("knobs").json().as_object()) {
+      const Config knob = config.element(description, name);
+      const Json& value = *knob.raw("default");
+      // A default that follows the round is told in the option's text.
+      def.options.push_back({name, type_of_option(value), value.is_object() ? "" : value.dump(), knob.string("doc")});
+      def.knobs.push_back(name);
+      def.defaults.set(name, value);
+      knob.reject_unread();
+    }
+  for (PolicyOption& option : codec_options_of(def)) def.options.push_back(std::move(option));
+  if (const Json* outer = config.raw("outer")) def.outer = *outer;
+  if (const Json* state = config.raw("state")) def.state = *state;
+  config.reject_unread();
+  add_axes(&def);
+  return def;
+}
+
+std::vector<PolicyDef> make_policies() {
+  std::vector<PolicyDef> all;
+  for (const Preset& preset : presets()) all.push_back(read_preset(preset));
+  PolicyDef custom{.name = "custom",
+                   .doc = "Averages parameters and makes the next ones of their mean by a function of your own.",
+                   .own_knobs = true,
+                   .defaults = Json::object()};
+  custom.options = custom_options();
+  add_axes(&custom);
+  all.push_back(std::move(custom));
+  return all;
+}
+
+const PolicyDef& policy_named(const Config& config) {
+  std::vector<std::string> names;
+  for (const PolicyDef& def : all_policies()) names.push_back(def.name);
+  const std::string name = config.choice("type", "allreduce", names);
+  return *std::find_if(all_policies().begin(), all_policies().end(), [&](const PolicyDef& def) { return def.name == name; });
+}
+
+void check_options(const PolicyDef& def, const Json& given, const std::string& path) {
+  const auto is_option = [&](const std::string& key) {
+    return std::any_of(def.options.begin(), def.options.end(), [&](const PolicyOption& option) { return option.name == key; });
+  };
+  for (const auto& [key, value] : given.as_object()) {
+    if (key == "type" || key.starts_with('@') || is_option(key)) continue;
+    std::vector<std::string> others;  // one that is given cannot have been meant
+    for (const PolicyOption& option : def.options)
+      if (!given.find(option.name)) others.push_back(option.name);
+    throw Error(ErrorKind::model,
+                {.where = path, .what = def.name + " has no option '" + key.substr(0, 100) + "'", .hint = nearest_hint(key, others)});
+  }
+}
+
+// What the job says, over the policy's own defaults.
+Json with_defaults(const PolicyDef& def, const Json& given) {
+  Json all = def.defaults;
+  for (const auto& [key, value] : given.as_object())
+    if (!value.is_null()) all.set(key, value);
+  const Json* every = given.find("every");
+  const Json* every_ms = given.find("every_ms");
+  // One of the two was chosen: the default of the other is not meant.
+  if (every_ms && every_ms->is_number() && every_ms->as_number() > 0 && (!every || every->is_null())) all.erase("every");
+  return all;
+}
+
+}  // namespace
+
+std::span<const PolicyAxis* const> policy_axes() {
+  // As help shows their options; outer last: the rest is its knobs.
+  static const PolicyAxis* const axes[] = {&rounds_axis, &gossip_axis, &fragments_axis, &gradient_axis, &exchange_axis,
+                                           &served_axis, &pace_axis,   &guard_axis,     &outer_axis};
+  return axes;
+}
+
+std::span<const PolicyDef> all_policies() {
+  static const std::vector<PolicyDef> all = make_policies();
+  return all;
+}
+
+Policy read_policy(const Json* averaging, const std::string& where) {
+  return read_policy_at(averaging, where.empty() ? "averaging" : where + ": averaging");
+}
+
+Policy read_policy_at(const Json* averaging, const std::string& path) {
+  Json given = Json::object();
+  if (averaging == nullptr || averaging->is_null()) given.set("type", "allreduce");
+  else if (averaging->is_string()) given.set("type", *averaging);
+  else given = *averaging;
+  if (is_layers(given)) return read_layers(given, path);
+  PolicyDef def = policy_named(Config(given, path));
+  if (def.own_knobs) def.what = what_of(Config(given, path));
+  else check_options(def, given, path);
+  const Json described = with_defaults(def, given);
+  const Config config(described, path);
+  if (def.kind == PolicyDef::Kind::nested) return read_nested(config);
+  Policy policy;
+  policy.name = config.string("type", def.name);
+  policy.what = def.what;
+  if (def.own_knobs) config.raw("what");
+  for (const PolicyAxis* axis : policy_axes())
+    if (axis->applies(def)) axis->read(config, def, &policy);
+  config.reject_unread();
+  return policy;
+}
+
+bool Policy::adds_parts() const { return coded_steps() && make_codec(&codec, "averaging")->passes() > 0; }
+
+double Policy::gain(double workers) const {
+  double most = outer_gain(outer, workers);
+  for (const LayerPolicy& layer : layers) most = std::max(most, layer.policy.gain(workers));
+  return most;
+}
+
+Json Policy::to_json() const {
+  if (!layers.empty()) return layers_to_json(*this);
+  if (!across.empty()) return write_nested(*this);
+  Json json = Json::object();
+  json.set("type", name);
+  if (name == "custom" && what != What::parameters) json.set("what", what == What::gradient ? "gradient" : "update");
+  for (const PolicyAxis* axis : policy_axes()) axis->write(*this, &json);
+  return json;
+}
+
+}  // namespace perigee

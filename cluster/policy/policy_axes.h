@@ -1,0 +1,38 @@
+// The axes of the space in which averaging policies are points (DESIGN, idea 3). One file policy_<axis>.cpp has the options of one: their
+// help, how they are read and checked, how they are written. policy.cpp walks all of them.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "cluster/policy/policy.h"
+
+namespace perigee {
+
+struct PolicyAxis {
+  bool (*applies)(const PolicyDef& def) = nullptr;
+  std::vector<PolicyOption> (*options)() = nullptr;
+  // Error(model). Later axes may rely on what earlier ones have read.
+  void (*read)(const Config& config, const PolicyDef& def, Policy* policy) = nullptr;
+  void (*write)(const Policy& policy, Json* json) = nullptr;  // nothing where the policy has not got it
+};
+
+extern const PolicyAxis served_axis, rounds_axis, gossip_axis, fragments_axis, pace_axis, guard_axis, gradient_axis, exchange_axis,
+    outer_axis;
+std::span<const PolicyAxis* const> policy_axes();
+std::vector<PolicyOption> codec_options_of(const PolicyDef& def);  // policy_gradient.cpp
+
+// policy_layers.cpp: {"fc.*": {"type": "periodic", ...}, "*": ...} instead of one policy.
+bool is_layers(const Json& averaging);
+Policy read_layers(const Json& averaging, const std::string& path);
+Json layers_to_json(const Policy& policy);
+
+// As read_policy; `path` names it in errors.
+Policy read_policy_at(const Json* averaging, const std::string& path);
+
+// policy_inner.cpp: nested, which is made of two policies.
+std::vector<PolicyOption> nested_options();
+Policy read_nested(const Config& config);
+Json write_nested(const Policy& policy);
+
+}  // namespace perigee

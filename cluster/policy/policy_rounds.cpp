@@ -1,0 +1,63 @@
+// When parameters are averaged, how their changes are sent, and whom an average waits for.
+#include "cluster/codec/codec.h"
+#include "cluster/policy/policy_axes.h"
+
+namespace perigee {
+namespace {
+
+std::vector<PolicyOption> round_options() {
+  return {{"every", "integer", "5", "local steps between two averages; \"auto\": as many as `utilisation` asks for"},
+          {"every_ms", "number", "0", "milliseconds between two averages, instead of `every`"},
+          {"sync_until", "number", "0", "gradients are averaged at each step until this share of the run is done"},
+          {"codec", "codec", "fp32", "how each worker's change of the parameters is sent: a name, or a table with type and options"},
+          {"average_optimizer", "boolean", "false", "the optimiser's state takes part in the mean"},
+          {"quorum", "number", "1", "share of the workers that is enough for an average ..."},
+          {"grace_ms", "number", "0", "... once this has passed since the quorum was there"},
+          {"max_staleness", "integer", "4", "averages that a late contribution may have missed; an older one is given up"}};
+}
+
+// Plain fp32 loses nothing and saves nothing: then the exchange adds up the parameters themselves.
+void read_codec(const Config& config, Policy* policy) {
+  const Json* spec = config.raw("codec");
+  if (spec == nullptr || spec->is_null()) return;
+  const std::unique_ptr<Codec> codec = make_codec(spec, config.where());
+  if (codec->to_json() != make_codec(nullptr, "")->to_json()) policy->codec = codec->to_json();
+}
+
+void read_rounds(const Config& config, const PolicyDef&, Policy* policy) {
+  const Json* every = config.raw("every");
+  policy->pace.automatic = every && *every == Json("auto");
+  if (!policy->pace.automatic) policy->every = config.integer_in("every", 1, 1'000'000, 5);
+  policy->every_ms = config.number_in("every_ms", 0, 86'400'000, 0);
+  if (policy->every_ms > 0 && config.has("every"))
+    config.fail("every_ms", "is given together with 'every'", "", "one of them", "an average is due by steps or by time");
+  policy->sync_until = config.number_in("sync_until", 0, 1, 0);
+  read_codec(config, policy);
+  policy->average_optimizer = config.boolean("average_optimizer", false);
+  policy->quorum = config.number_in("quorum", 0.01, 1, 1);
+  policy->max_staleness = config.integer_in("max_staleness", 0, 1000, policy->max_staleness);
+  policy->grace_ms = config.number_in("grace_ms", 0, 1e7, 0);
+  if (policy->grace_ms > 0 && policy->quorum == 1)
+    config.fail("grace_ms", "has no effect without 'quorum'", "", "a quorum below 1", "with quorum = 1 every average waits for all");
+}
+
+void write_rounds(const Policy& policy, Json* json) {
+  if (policy.what != Policy::What::parameters) return;
+  json->set("sync_until", policy.sync_until);
+  if (policy.every_ms > 0) json->set("every_ms", policy.every_ms);
+  else json->set("every", policy.pace.automatic ? Json("auto") : Json(policy.every));
+  json->set("codec", policy.coded() ? policy.codec : Json("fp32"));
+  json->set("average_optimizer", policy.average_optimizer);
+  json->set("quorum", policy.quorum);
+  json->set("grace_ms", policy.grace_ms);
+  json->set("max_staleness", policy.max_staleness);
+}
+
+}  // namespace
+
+const PolicyAxis rounds_axis = {.applies = [](const PolicyDef& def) { return def.what == Policy::What::parameters; },
+                                .options = round_options,
+                                .read = read_rounds,
+                                .write = write_rounds};
+
+}  // namespace perigee

@@ -1,0 +1,156 @@
+#include "cluster/replica/exchange_block.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "cluster/exchange/exchange_tail.h"
+
+namespace perigee {
+namespace {
+
+constexpr int64_t kBorder = 16;  // elements: 64 bytes of float32
+
+int64_t round_up(int64_t elements) { return (elements + kBorder - 1) / kBorder * kBorder; }
+
+}  // namespace
+
+ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_bound, size_t bucket_bytes, size_t fragments,
+                             const std::vector<int64_t>& passes)
+    : trainer_(trainer), math_(block_math(trainer.model().params().dtype())), with_slots_(with_slots) {
+  const Params& params = trainer.model().params();
+  block_ = passes.empty() ? params.block_elements() : std::accumulate(passes.begin(), passes.end(), int64_t{0});
+  states_ = block_;
+  layout_.dtype = params.dtype();
+  layout_.maxima = 1;  // updates made
+  for (size_t i = 0; i < params.state_specs().size(); ++i) {
+    const StateSpec& spec = params.state_specs()[i];
+    const int64_t elements = spec.shape.elements();
+    assert(spec.dtype == layout_.dtype || spec.dtype == Dtype::i64);
+    if (spec.dtype == layout_.dtype) {
+      float_states_.push_back({states_, elements, params.state_offset(static_cast<int>(i))});
+      states_ += elements;
+    } else {
+      integer_states_.push_back({layout_.maxima, elements, params.state_offset(static_cast<int>(i))});
+      layout_.maxima += elements;
+    }
+  }
+  slots_ = round_up(states_);
+  if (with_slots) slots_ += static_cast<int64_t>(trainer.optimizer_slots()) * block_;
+  layout_.sums = round_up(slots_ + static_cast<int64_t>(fragments + 1) * kExchangeTail);
+  layout_.values = params.block_bytes() + params.state_bytes().size();
+  layout_ = layout_with(payload_bound);
+  beside_.resize(bytes_of(states_ - block_ + kExchangeTail));
+
+  trainer.cut_gradient(bucket_bytes);
+  if (!passes.empty()) {
+    layout_.passes = static_cast<int>(passes.size());
+    int64_t begin = 0;
+    for (const int64_t pass : passes) {
+      buckets_.push_back({bytes_of(begin), bytes_of(begin + pass)});
+      begin += pass;
+    }
+    buckets_.back().end = layout_.bytes();
+    return;
+  }
+  for (const Optimizer::Range& range : trainer.gradient_buckets()) buckets_.push_back({bytes_of(range.begin), bytes_of(range.end)});
+  if (buckets_.size() == 1) buckets_[0] = {0, layout_.bytes()};
+  else buckets_.push_back({bytes_of(block_), layout_.bytes()});
+}
+
+size_t ExchangeBlock::slot_at(size_t i) const { return bytes_of(round_up(states_) + static_cast<int64_t>(i) * block_); }
+
+ExchangeLayout ExchangeBlock::layout_with(size_t payload_bound) const {
+  ExchangeLayout layout = layout_;
+  layout.coded = payload_bound > 0 ? bytes_of(block_) : 0;
+  layout.payload_bound = payload_bound;
+  return layout;
+}
+
+bool ExchangeBlock::stage_values(std::byte* row, int64_t examples, bool dense) const {
+  const bool finite = !dense || math_.scale(std::as_const(trainer_).model().params().block(), static_cast<double>(examples), block_, row);
+  return stage_beside_values(row, examples) && finite;
+}
+
+bool ExchangeBlock::stage_beside_values(std::byte* row, int64_t examples) const {
+  const std::span<const std::byte> states = std::as_const(trainer_).states();
+  const auto weight = static_cast<double>(examples);
+  bool finite = true;
+  for (const PlacedState& state : float_states_)
+    finite = math_.scale(states.data() + state.from, weight, state.elements, row + bytes_of(state.to)) && finite;
+  std::memset(row + bytes_of(states_), 0, bytes_of(round_up(states_) - states_));
+  for (size_t i = 0; with_slots_ && i < trainer_.optimizer_slots(); ++i)
+    finite = math_.scale(std::as_const(trainer_).optimizer_slot(i).data(), weight, block_, row + slot_at(i)) && finite;
+  std::memset(row + bytes_of(slots_), 0, bytes_of(layout_.sums - slots_));
+  write_exchange_tail({.examples = examples, .contributions = 1}, layout_, {row, layout_.bytes()});
+  maxima(row)[0] = trainer_.position().step;
+  for (const PlacedState& state : integer_states_)
+    std::memcpy(maxima(row) + state.to, states.data() + state.from, static_cast<size_t>(state.elements) * sizeof(int64_t));
+  return finite;
+}
+
+void ExchangeBlock::stage_beside_gradient(std::byte* row, std::span<const std::byte* const> adds, int64_t examples, bool counts) {
+  const std::span<const std::byte> segment = std::as_const(trainer_).states();
+  const int64_t states = states_ - block_, tail = layout_.sums - kExchangeTail;
+  std::byte *own_states = beside_.data(), *own_tail = beside_.data() + bytes_of(states);
+  for (const PlacedState& state : float_states_) {
+    std::byte* to = own_states + bytes_of(state.to - block_);
+    if (examples > 0) math_.scale(segment.data() + state.from, static_cast<double>(examples), state.elements, to);
+    else std::memset(to, 0, bytes_of(state.elements));
+  }
+  const auto counted = exchange_tail_sums({.examples = examples, .contributions = counts ? 1 : 0});
+  convert(Dtype::f64, counted.data(), layout_.dtype, own_tail, kExchangeTail);
+  for (const std::byte* add : adds) {
+    math_.add(add + bytes_of(block_), own_states, states, own_states);
+    math_.add(add + bytes_of(tail), own_tail, kExchangeTail, own_tail);
+  }
+  std::memcpy(row + bytes_of(block_), own_states, bytes_of(states));
+  std::memset(row + bytes_of(states_), 0, bytes_of(tail - states_));
+  std::memcpy(row + bytes_of(tail), own_tail, bytes_of(kExchangeTail));
+
+  const auto take_maximum = [&](int64_t at, int64_t value) {
+    for (const std::byte* add : adds) value = std::max(value, maxima(add)[at]);
+    maxima(row)[at] = value;
+  };
+  take_maximum(0, trainer_.position().step);
+  for (const PlacedState& state : integer_states_) {
+    const auto* from = reinterpret_cast<const int64_t*>(segment.data() + state.from);
+    for (int64_t k = 0; k < state.elements; ++k) take_maximum(state.to + k, from[k]);
+  }
+}
+
+void ExchangeBlock::stage_nothing(std::byte* row) const {
+  std::memset(row, 0, layout_.bytes());
+  std::fill_n(maxima(row), layout_.maxima, INT64_MIN);
+}
+
+void ExchangeBlock::take_states(const std::byte* row, int64_t examples) {
+  assert(examples > 0);
+  if (float_states_.empty() && integer_states_.empty()) return;
+  const std::span<std::byte> segment = trainer_.states();
+  for (const PlacedState& state : float_states_)
+    math_.divide(row + bytes_of(state.to), static_cast<double>(examples), state.elements, segment.data() + state.from);
+  for (const PlacedState& state : integer_states_)
+    std::memcpy(segment.data() + state.from, maxima(row) + state.to, static_cast<size_t>(state.elements) * sizeof(int64_t));
+}
+
+void ExchangeBlock::take_values(const std::byte* row, int64_t examples, bool dense) {
+  assert(examples > 0);
+  const auto all = static_cast<double>(examples);
+  if (dense) math_.divide(row, all, block_, trainer_.model().params().block());
+  take_states(row, examples);
+  for (size_t i = 0; with_slots_ && i < trainer_.optimizer_slots(); ++i)
+    math_.divide(row + slot_at(i), all, block_, trainer_.optimizer_slot(i).data());
+  take_step(row);
+}
+
+void ExchangeBlock::take_step(const std::byte* row) {
+  Position position = trainer_.position();
+  position.step = std::max(position.step, maxima(row)[0]);
+  trainer_.set_position(position);
+}
+
+}  // namespace perigee

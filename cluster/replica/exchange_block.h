@@ -1,0 +1,67 @@
+// How a trainer's numbers lie in an exchange: the parameter block (values or gradients), the running statistics, the optimiser's slots where
+// they take part, the tail; then what is merged by maximum: integer states and the number of updates. All but the gradients are
+// multiplied by the examples that they stand for, so that the sum divided by all examples is the mean (DESIGN, decision 7). A gradient
+// is the beginning of its row. With a codec the parameters of an announced round are not added up: the block's part of the row is room for
+// float32 values of its size.
+// Owned by the trainer thread.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "cluster/replica/replica.h"
+#include "src/train/trainer.h"
+
+namespace perigee {
+
+class ExchangeBlock {
+ public:
+  // Cuts the trainer's gradient into buckets of about `bucket_bytes`; what does not belong to the gradient goes with the last one.
+  // `payload_bound`: of a codec; 0: there is none. `fragments`: so many more tails stand before the last. `passes`: of a linear codec,
+  // elements that stand in the block's place, a bucket for each.
+  ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_bound, size_t bucket_bytes, size_t fragments = 0,
+                const std::vector<int64_t>& passes = {});
+
+  const ExchangeLayout& layout() const { return layout_; }
+  // Of the same rows, coded or not: an inner exchange may have another codec, or none.
+  ExchangeLayout layout_with(size_t payload_bound) const;
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+
+  // The trainer's states and slots, and with `dense` its parameters, as the contribution of `examples` examples. False when one of them is
+  // not finite.
+  bool stage_values(std::byte* row, int64_t examples, bool dense) const;
+  bool stage_beside_values(std::byte* row, int64_t examples) const;  // all but the parameters
+  // The block's part of the row, where a codec's values are made.
+  std::span<float> coded(std::byte* row) const { return {reinterpret_cast<float*>(row), static_cast<size_t>(block_)}; }
+  // What goes with a gradient over `examples` examples that lies in `row`: the trainer's states, the tail; added to `adds` in the order of
+  // GradientTarget. `counts`: the tail counts it as a contribution.
+  void stage_beside_gradient(std::byte* row, std::span<const std::byte* const> adds, int64_t examples, bool counts);
+  void stage_nothing(std::byte* row) const;
+
+  // The mean of the merged rows of `examples` examples into the trainer; the parameters only with `dense`.
+  void take_values(const std::byte* row, int64_t examples, bool dense);
+  void take_states(const std::byte* row, int64_t examples);
+  void take_step(const std::byte* row);
+
+ private:
+  struct PlacedState {
+    int64_t to = 0;  // element of the row's sums or maxima
+    int64_t elements = 0;
+    size_t from = 0;  // byte of the state segment
+  };
+  size_t bytes_of(int64_t sums) const { return static_cast<size_t>(sums) * layout_.width(); }
+  size_t slot_at(size_t i) const;  // byte of the row
+  int64_t* maxima(std::byte* row) const { return reinterpret_cast<int64_t*>(row + layout_.sum_bytes()); }
+  const int64_t* maxima(const std::byte* row) const { return reinterpret_cast<const int64_t*>(row + layout_.sum_bytes()); }
+
+  Trainer& trainer_;
+  const BlockMath& math_;
+  ExchangeLayout layout_;
+  std::vector<Bucket> buckets_;
+  int64_t block_ = 0, states_ = 0, slots_ = 0;  // sums: where the block ends, the states, the slots
+  bool with_slots_;
+  std::vector<std::byte> beside_;  // where stage_beside_gradient adds up: its row may be one of those that it adds
+  std::vector<PlacedState> float_states_, integer_states_;
+};
+
+}  // namespace perigee

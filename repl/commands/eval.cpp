@@ -1,0 +1,141 @@
+// `perigee eval`: judges a trained model on a part of its job's data, or on other data.
+#include <CLI/App.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+#include "repl/commands/command.h"
+#include "repl/commands/load.h"
+#include "repl/commands/slices.h"
+#include "repl/display/display.h"
+#include "repl/signals.h"
+#include "src/core/error.h"
+#include "src/core/warning.h"
+#include "src/model/evaluator.h"
+#include "src/run/checkpoint.h"
+#include "src/run/run_folder.h"
+#include "src/run/session.h"
+#include "src/train/device/device_choice.h"
+
+namespace perigee {
+namespace {
+
+struct Options {
+  std::string model, part = "test", data, log = "pretty", device = "cpu";
+  std::vector<std::string> metrics;
+  int64_t threads = 0, workers = 1;
+  std::string slice;
+} options;
+
+void declare(CLI::App& app) {
+  app.add_option("model", options.model, "a model file, or the folder of a finished run")->required();
+  app.add_option("--part", options.part, "the part of the job's data: test, validation or train");
+  app.add_option("--data", options.data, "other data: a source as JSON, as in '{\"type\": \"csv\", \"path\": \"new.csv\"}'");
+  app.add_option("--metric", options.metrics, "an evaluation by name, such as roc; may be given several times")->allow_extra_args(false);
+  app.add_option("--threads", options.threads, "the default is one per core")->check(CLI::PositiveNumber);
+  app.add_option("--device", options.device,
+                 "cpu, cuda, cuda:N, cuda:0-3 (which take batches in turns), or auto: a GPU where there is one");
+  app.add_option("--workers", options.workers, "share the examples out to so many processes")->check(CLI::Range(1, 1024));
+  app.add_option("--log", options.log, "pretty, plain or json");
+  app.add_option("--slice", options.slice, "print what one of several processes has seen")->group("");
+}
+
+// The description of the data to judge on.
+Json source_description(const LoadedModel& loaded) {
+  if (!options.data.empty()) return with_fitted(Json::parse(options.data, "--data"), loaded.fitted);
+  const Json* data = loaded.job.find("data");
+  const Json* part = data ? data->find(options.part) : nullptr;
+  if (!part || part->is_null()) {
+    std::vector<std::string> parts;
+    for (const char* name : {"train", "validation", "test"})
+      if (data && data->find(name)) parts.emplace_back(name);
+    throw Error(ErrorKind::usage,
+                {"--part", "the model's job has no data of this name", "'" + options.part + "'", "", nearest_hint(options.part, parts)});
+  }
+  return with_fitted(*part, loaded.fitted);
+}
+
+Json metrics_of(const LoadedModel& loaded) {
+  if (options.metrics.empty()) {
+    const Json* metrics = loaded.job.find("metrics");
+    return metrics ? *metrics : Json();
+  }
+  Json list = Json::array();
+  for (const std::string& name : options.metrics) list.push(name);
+  return list;
+}
+
+int threads() {
+  if (options.threads > 0) return static_cast<int>(options.threads);
+  return static_cast<int>(std::max<int64_t>(1, std::max(1u, std::thread::hardware_concurrency()) / options.workers));
+}
+
+// The same command for one slice.
+std::vector<std::string> slice_arguments() {
+  std::vector<std::string> words = {"eval",     options.model, "--part", options.part, "--threads", std::to_string(threads()),
+                                    "--device", options.device};
+  if (!options.data.empty()) words.insert(words.end(), {"--data", options.data});
+  for (const std::string& metric : options.metrics) words.insert(words.end(), {"--metric", metric});
+  return words;
+}
+
+std::string text_in(std::FILE* file) {
+  std::string text;
+  char buffer[65536];
+  for (size_t size; (size = std::fread(buffer, 1, sizeof buffer, file)) > 0;) text.append(buffer, size);
+  return text;
+}
+
+Json evaluate(Evaluator& evaluator, const Json& metrics, const std::string& where) {
+  if (options.workers <= 1) return evaluator.run(&stop_requested());
+  std::vector<Json> states;
+  run_slices(slice_arguments(), options.workers, [&](std::FILE* output) { states.push_back(Json::parse(text_in(output), "a worker")); });
+  if (stop_requested()) return {};
+  return evaluation_report(metrics, evaluator.task(), evaluator.source().describe(), states, where);
+}
+
+int run() {
+  if (options.log != "json" && options.log != "pretty" && options.log != "plain")
+    throw Error(ErrorKind::usage, {"--log", "there is no such log", "'" + options.log + "'", "pretty, plain or json",
+                                   nearest_hint(options.log, {"pretty", "plain", "json"})});
+  watch_signals("\nstopping; once more to quit at once\n");
+  const std::string path = model_path(options.model);
+  LoadedModel loaded = load_model(path);
+  const Json description = source_description(loaded);
+  // A model lies in its run folder, whose log knows where the job's relative paths start; what is given here starts from here.
+  const bool given = !options.data.empty();
+  const std::string run = std::filesystem::path(path).parent_path().string();
+  const SourcePtr source = open_source(Config(description, given ? "--data" : path + ": data." + options.part),
+                                       given ? "." : data_folder_of(run.empty() ? "." : run));
+  ThreadTeam team(options.workers > 1 ? 1 : threads());
+  const Json metrics = metrics_of(loaded);
+  // Who shares the examples out computes nothing.
+  const bool shares_out = options.workers > 1 && options.slice.empty();
+  const std::optional<int> worker =
+      options.slice.empty() ? std::nullopt : std::optional(static_cast<int>(parse_slice(options.slice).index));
+  const ModelSite site(*loaded.model, loaded.job, shares_out ? "cpu" : options.device, "--device", worker);
+  Evaluator evaluator(*loaded.model, team, source, metrics.is_null() ? nullptr : &metrics, path, site.devices());
+  if (!options.slice.empty()) {
+    const auto [begin, end] = parse_slice(options.slice).of(source->size());
+    const Json state = evaluator.state(begin, end, &stop_requested());
+    if (!state.is_null()) std::printf("%s\n", state.dump().c_str());
+    return state.is_null() ? stop_exit_code() : 0;
+  }
+  const Json result = evaluate(evaluator, metrics, path);
+  if (result.is_null()) return stop_exit_code();
+  if (options.log == "json") {
+    Json event = Json(Json::Object{
+        {"event", "end"}, {"test", scalar_figures(result)}, {"data", source->describe()}, {"model", path}, {"report", result}});
+    std::printf("%s\n", event.dump().c_str());
+  } else {
+    std::printf("%s on %s\n\n%s", path.c_str(), source->describe().c_str(), report_text(result).c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+
+extern const Command command_eval;
+const Command command_eval{.name = "eval", .doc = "judge a trained model on test data", .declare = declare, .run = run};
+
+}  // namespace perigee

@@ -1,0 +1,89 @@
+// `perigee replay`: trains an asynchronous run again from its record, and says whether every result is the same to the last bit.
+#include <CLI/App.hpp>
+#include <cinttypes>
+#include <cstdio>
+#include <map>
+
+#include "cluster/ledger/file_ledger.h"
+#include "cluster/ledger/ranges.h"
+#include "cluster/replica/replay.h"
+#include "repl/commands/command.h"
+#include "repl/display/display.h"
+#include "src/core/error.h"
+#include "src/io/digest.h"
+#include "src/io/file.h"
+
+namespace perigee {
+namespace {
+
+struct Options {
+  std::string run, out;
+} options;
+
+void declare(CLI::App& app) {
+  app.add_option("run", options.run, "a run folder, or its record")->required();
+  app.add_option("--out", options.out, "write what was trained again, as a model file");
+}
+
+// What the coordinator booked is what the record tells. What the server made after that, as the run ended, is in no result: it goes.
+void follow_ledger(const std::string& path, RunRecord* record) {
+  std::map<int64_t, uint64_t> booked;
+  const std::vector<std::byte> bytes = FileLedger::load(path);
+  LedgerRecord entry;
+  std::span<const std::byte> rest = bytes;
+  while (const size_t length = decode_record(rest, &entry)) {
+    if (entry.kind == LedgerRecord::Kind::round) booked[entry.round] = entry.hash;
+    if (entry.kind == LedgerRecord::Kind::voided) booked.erase(booked.upper_bound(entry.round), booked.end());
+    rest = rest.subspan(length);
+  }
+  for (const auto& [round, hash] : booked) {
+    const bool there = round < static_cast<int64_t>(record->rounds.size());
+    const std::string got = there ? hex_digest(record->rounds[static_cast<size_t>(round)].hash) : "no such round";
+    if (got != hex_digest(hash))
+      throw Error(ErrorKind::data, {.where = path + ": round " + std::to_string(round),
+                                    .what = "is not what the record tells",
+                                    .got = got,
+                                    .expected = hex_digest(hash),
+                                    .hint = there ? "" : "the run went on without --record"});
+  }
+  record->rounds.resize(booked.empty() ? 0 : static_cast<size_t>(booked.rbegin()->first + 1));
+}
+
+void print_difference(const RunRecord& record, const ReplayOutcome& outcome) {
+  const RecordedRound& round = record.rounds[static_cast<size_t>(*outcome.differs)];
+  std::printf("round %" PRId64 " of %s differs: %s, recorded is %s\nit is made of", round.round,
+              grouped(static_cast<int64_t>(record.rounds.size())).c_str(), hex_digest(outcome.hash).c_str(),
+              hex_digest(round.hash).c_str());
+  for (const RecordedShare& share : round.shares)
+    std::printf(" %s examples of worker %u from round %" PRId64 " on%s", grouped(examples_of(share.ranges)).c_str(), share.worker,
+                share.base, &share == &round.shares.back() ? "\n" : ",");
+  if (record.version != PERIGEE_VERSION)
+    std::printf("it was recorded by version %s; this is %s\n", record.version.c_str(), PERIGEE_VERSION);
+}
+
+int run() {
+  const bool folder = folder_exists(options.run);
+  const std::string path = folder ? path_in(options.run, "record.jsonl") : options.run;
+  if (!file_exists(path))
+    throw Error(ErrorKind::usage, {.where = options.run, .what = "no record is here", .hint = "`perigee train --record` writes one"});
+  const Bytes text = read_file(path);
+  RunRecord record = read_record(as_text(text), path);
+  if (const std::string ledger = path_in(options.run, "ledger"); folder && file_exists(ledger)) follow_ledger(ledger, &record);
+  const ReplayOutcome outcome = replay(record);
+  if (!options.out.empty() && outcome.model) write_file(options.out, *outcome.model);
+  if (outcome.differs) {
+    print_difference(record, outcome);
+    return 1;
+  }
+  std::printf("%s rounds trained again; every result is the recorded one to the last bit, the last %s\n", grouped(outcome.rounds).c_str(),
+              hex_digest(outcome.hash).c_str());
+  return 0;
+}
+
+}  // namespace
+
+extern const Command command_replay;
+const Command command_replay{
+    .name = "replay", .doc = "train a recorded asynchronous run again and compare every result", .declare = declare, .run = run};
+
+}  // namespace perigee

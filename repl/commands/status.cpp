@@ -1,0 +1,76 @@
+// `perigee status HOST:PORT`: how an agent or a coordinator is.
+#include <CLI/App.hpp>
+#include <cstdio>
+#include <string>
+
+#include "cluster/launch/agent_main.h"
+#include "repl/commands/command.h"
+#include "repl/display/display_cluster.h"
+#include "src/core/error.h"
+
+namespace perigee {
+namespace {
+
+struct Options {
+  std::string address, secret;
+  bool json = false;
+} options;
+
+void declare(CLI::App& app) {
+  app.add_option("address", options.address, "of an agent, of a run's coordinator or of its standby: host:port")->required();
+  app.add_option("--secret", options.secret, "the file with the cluster's secret");
+  app.add_flag("--json", options.json, "the whole answer as JSON");
+}
+
+std::string text_of(const Json& json, const char* key) {
+  const Json* value = json.find(key);
+  return !value ? "" : value->is_string() ? value->as_string() : value->dump();
+}
+
+void print_agent(const Json& status) {
+  std::printf("agent %s, Perigee %s: %s of %s slots in use\n", text_of(status, "name").c_str(), text_of(status, "version").c_str(),
+              text_of(status, "running").c_str(), text_of(status, "slots").c_str());
+  const Json* jobs = status.find("jobs");
+  if (!jobs || !jobs->is_array()) return;
+  for (const Json& job : jobs->as_array()) {
+    std::printf("job %s, coordinator %s, launcher %s\n", text_of(job, "job").c_str(), text_of(job, "coordinator").c_str(),
+                text_of(job, "launcher").c_str());
+    const Json* workers = job.find("workers");
+    if (!workers || !workers->is_array()) continue;
+    for (const Json& worker : workers->as_array())
+      std::printf("  %-20s %s, %s restarts\n", text_of(worker, "name").c_str(), text_of(worker, "state").c_str(),
+                  text_of(worker, "restarts").c_str());
+  }
+}
+
+void print_coordinator(const Json& status) {
+  std::printf("coordinator: %s, round %s, generation %s, %s examples done\n", text_of(status, "phase").c_str(),
+              text_of(status, "round").c_str(), text_of(status, "generation").c_str(), text_of(status, "examples_done").c_str());
+  if (const std::string standby = text_of(status, "standby"); !standby.empty()) std::printf("standby: %s\n", standby.c_str());
+  if (const std::string averaging = averaging_line(status); !averaging.empty()) std::printf("%s\n", averaging.c_str());
+  if (const Json* workers = status.find("workers"); workers && workers->is_array())
+    std::printf("%s", workers_table(workers->as_array()).c_str());
+}
+
+void print_standby(const Json& status) {
+  std::printf("standby %s for the coordinator at %s: %s, its copy of the ledger ends with round %s, checkpoint of round %s\n",
+              text_of(status, "name").c_str(), text_of(status, "coordinator").c_str(), text_of(status, "phase").c_str(),
+              text_of(status, "round").c_str(), text_of(status, "checkpoint_round").c_str());
+}
+
+int run() {
+  const Secret secret = options.secret.empty() ? Secret() : Secret::from_file(options.secret);
+  const Json status = ask_status(options.address, secret);
+  if (options.json) std::printf("%s\n", status.dump().c_str());
+  else if (text_of(status, "role") == "agent") print_agent(status);
+  else if (text_of(status, "role") == "standby") print_standby(status);
+  else print_coordinator(status);
+  return 0;
+}
+
+}  // namespace
+
+extern const Command command_status;
+const Command command_status{.name = "status", .doc = "ask an agent or a coordinator how it is", .declare = declare, .run = run};
+
+}  // namespace perigee

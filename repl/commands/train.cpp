@@ -1,0 +1,185 @@
+// `perigee train`: evaluates the script, trains, and leaves a run folder.
+#include <CLI/App.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+
+#include "cluster/launch/worker_gpus.h"
+#include "repl/commands/command.h"
+#include "repl/commands/load.h"
+#include "repl/commands/train_cluster.h"
+#include "repl/display/display.h"
+#include "repl/signals.h"
+#include "src/core/config.h"
+#include "src/core/error.h"
+#include "src/core/warning.h"
+#include "src/io/file.h"
+#include "src/run/run_folder.h"
+#include "src/run/session.h"
+#include "src/train/device/device_choice.h"
+
+namespace perigee {
+namespace {
+
+struct Options {
+  std::string script, out, resume, device, log = "pretty", trace;
+  std::vector<std::string> settings;
+  int64_t epochs = 0, steps = 0, batch = 0, seed = 0, threads = 0;
+  ClusterOptions cluster;
+  CLI::Option* seed_option = nullptr;
+  CLI::Option* resume_option = nullptr;
+} options;
+
+void declare(CLI::App& app) {
+  app.add_option("script", options.script, "SCRIPT.lua, JOB.json or JOB.yaml; may be left out with --resume RUN");
+  app.add_option("--set", options.settings, "set a value of the job, as in --set optimizer.lr=0.01; may be given several times")
+      ->allow_extra_args(false);
+  app.add_option("--epochs", options.epochs, "passes over the training data")->check(CLI::PositiveNumber);
+  app.add_option("--steps", options.steps, "stop after so many steps; in a cluster, after so many batches of all workers together")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--batch", options.batch, "examples per step")->check(CLI::PositiveNumber);
+  options.seed_option = app.add_option("--seed", options.seed, "of initial values, order and noise");
+  app.add_option("--threads", options.threads, "threads to train with, in a cluster those of each worker; the default shares out the cores")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--device", options.device,
+                 "cpu (the default, unless the job says); cuda or cuda:N: an NVIDIA GPU; cuda:0-3, cuda:0,2: several, each with its own "
+                 "batch; auto: a GPU where there is one; ref: the reference kernels, "
+                 "slow and obvious; check:cpu,ref or check:cuda,ref: both, compared call by call");
+  app.add_option("--out", options.out, "the run folder; the default is runs/<name>-<time>");
+  options.resume_option =
+      app.add_option("--resume", options.resume, "continue a run: its folder or a checkpoint; without a value, the newest run of this job")
+          ->expected(0, 1);
+  app.add_option("--log", options.log, "pretty, plain or json (JSON Lines on standard output)");
+  app.add_option("--trace", options.trace, "write a timeline of every phase, for ui.perfetto.dev, to this file");
+  declare_cluster_options(app, &options.cluster);
+}
+
+DisplayKind display_kind() {
+  if (options.log == "pretty") return DisplayKind::automatic;
+  if (options.log == "plain") return DisplayKind::plain;
+  if (options.log == "json") return DisplayKind::json;
+  throw Error(ErrorKind::usage, {"--log", "there is no such log", "'" + options.log + "'", "pretty, plain or json",
+                                 nearest_hint(options.log, {"pretty", "plain", "json"})});
+}
+
+// The run folder that a checkpoint or a folder belongs to.
+std::string run_of(const std::string& resume) {
+  namespace fs = std::filesystem;
+  const fs::path path = fs::path(resume).lexically_normal();
+  return fs::is_directory(path) ? path.string() : path.parent_path().parent_path().string();
+}
+
+Job job_to_train() {
+  std::string script = options.script;
+  if (script.empty()) {
+    if (options.resume.empty())
+      throw Error(ErrorKind::usage, {"train", "a script or a job is needed", "", "", "for example `perigee train models/lenet.lua`"});
+    script = run_of(options.resume);
+  }
+  Job job = load_job(script, options.settings);
+  for (const auto& [key, value] :
+       {std::pair{"epochs", options.epochs}, {"steps", options.steps}, {"data.batch", options.batch}, {"threads", options.threads}})
+    if (value > 0) job.set(key, std::to_string(value));
+  // --steps alone means so many steps, however many epochs the script names.
+  if (options.seed_option->count() > 0) job.set("seed", std::to_string(options.seed));
+  if (!options.device.empty()) job.set("device", options.device);  // the workers of a cluster read it there
+  return job;
+}
+
+std::string resume_source(const Job& job) {
+  if (options.resume_option->count() == 0) return "";
+  if (!options.resume.empty()) return options.resume;
+  const std::string newest = newest_run(job.name());
+  if (newest.empty()) throw Error(ErrorKind::usage, {"--resume", "there is no run of '" + job.name() + "' with a checkpoint in runs/"});
+  return newest;
+}
+
+std::string resume_command(const std::string& folder) {
+  std::string command = "perigee train" + (options.script.empty() ? "" : " " + options.script);
+  for (const std::string& setting : options.settings) command += " --set '" + setting + "'";
+  for (const auto& [key, value] :
+       {std::pair{"epochs", options.epochs}, {"steps", options.steps}, {"batch", options.batch}, {"threads", options.threads}})
+    if (value > 0) command += std::string(" --") + key + " " + std::to_string(value);
+  if (options.seed_option->count() > 0) command += " --seed " + std::to_string(options.seed);
+  if (!options.device.empty()) command += " --device " + options.device;
+  return command + cluster_arguments(options.cluster) + " --resume " + folder;
+}
+
+// Several GPUs: where gradients meet in each step one process trains on all of them, else each has a worker of its own; unless the options
+// say how the run is spread. What a worker takes of a list that several share goes into "devices".
+void share_out_devices(Job* job) {
+  const bool counted = job->json().find("devices") != nullptr;
+  const int64_t gpus = gpus_of(job->json(), job->where()), workers = options.cluster.workers;
+  if (gpus == 1) return;
+  if (gpus_of_worker(job->json(), job->where()) == 1) {
+    if (workers == 0 && options.cluster.listen.empty()) options.cluster.workers = gpus;
+  } else if (!counted && workers > 1) {
+    if (gpus % workers != 0)
+      throw Error(ErrorKind::usage, {.where = "--workers",
+                                     .what = "these GPUs cannot be shared out evenly",
+                                     .got = std::to_string(workers) + " workers, " + std::to_string(gpus) + " GPUs"});
+    job->set("devices", std::to_string(gpus / workers));
+  }
+}
+
+int exit_code(const Json& end) {
+  const Json* stopped = end.find("stopped");
+  return stopped && *stopped == Json("interrupted") ? stop_exit_code() : 0;
+}
+
+int run() {
+  watch_signals("\nstopping at the next step; once more to quit at once\n");
+  const std::optional<Engine> engine = engine_of(options.cluster);
+  if (engine && engine->rank > 0) return train_for_engine(*engine, options.cluster, static_cast<int>(options.threads));
+  std::unique_ptr<Display> display = make_display(display_kind());
+  std::set<std::string> told;  // each once: the test data often has the same to say as the training data
+  set_warning_handler([&](const std::string& text) {
+    if (told.insert(text).second) display->warning(text);
+  });
+  struct Restore {
+    ~Restore() { set_warning_handler({}); }
+  } restore;
+  try {
+    Job job = job_to_train();
+    if (!engine) share_out_devices(&job);
+    TrainerOptions trainer{.threads = static_cast<int>(options.threads)};
+    // Workers choose their GPUs themselves: this machine may have others, or none.
+    const bool alone = !engine && !in_cluster(options.cluster);
+    if (alone) warn_of_gpus_in_one_process(job.json(), job.where());
+    const std::string named = options.device.empty() ? job.where() + ": device" : "--device";
+    choose_device(device_of(job.json()), named, 0, alone ? gpus_of(job.json(), job.where()) : 1, &trainer);
+    const auto show = [&](const Json& event, const std::string& folder) {
+      Json shown = event;
+      if (const Json* stopped = event.find("stopped"); stopped && *stopped == Json("interrupted") && event.find("checkpoint"))
+        shown.set("resume", resume_command(folder));
+      display->event(shown);
+    };
+    std::string resume = resume_source(job);
+    if (engine && options.out.empty() && resume.empty()) {
+      const std::string folder = engine_folder(*engine, job.name());
+      const bool there = !folder.empty() && file_exists(folder + "/job.json");
+      if (there && engine->restarts > 0) resume = folder;  // the scheduler started the job again
+      else if (!there) options.out = folder;
+    }
+    Json about = Json(Json::Object{{"script", options.script}});
+    if (engine || in_cluster(options.cluster)) {
+      const Json end =
+          train_in_cluster(job, options.cluster, engine ? &*engine : nullptr,
+                           {.trainer = trainer, .out = options.out, .resume = resume, .about = about, .trace = options.trace}, show);
+      return exit_code(end);
+    }
+    Session session(job, {.trainer = trainer, .out = options.out, .resume = resume, .about = about, .trace = options.trace});
+    session.add_sink([&](const Json& event) { show(event, session.folder()); });
+    return exit_code(session.run(stop_requested()));
+  } catch (const Error&) {
+    if (stop_requested()) return stop_exit_code();  // an interrupted script
+    throw;
+  }
+}
+
+}  // namespace
+
+extern const Command command_train;
+const Command command_train{.name = "train", .doc = "train a network from a script or a job", .declare = declare, .run = run};
+
+}  // namespace perigee

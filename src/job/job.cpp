@@ -1,0 +1,299 @@
+#include "src/job/job.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "src/core/config.h"
+#include "src/core/error.h"
+#include "src/data/sharded_order.h"
+#include "src/io/yaml.h"
+#include "src/nn/describe.h"
+#include "src/nn/layer.h"
+
+namespace perigee {
+namespace {
+
+constexpr int64_t kFormat = 1;
+constexpr size_t kMaxFileBytes = 64 << 20;
+
+// What a job may say, in the order in which it is written.
+struct Key {
+  const char* name;
+  const char* types;  // Json::type_name()s, with spaces around each
+};
+constexpr Key kKeys[] = {
+    {"perigee", " integer "},
+    {"name", " string "},
+    {"network", " object array string "},
+    {"inputs", " array string "},
+    {"target", " string array "},
+    {"loss", " string object "},
+    {"optimizer", " string object "},
+    {"regularization", " object "},
+    {"constraint", " object array string "},
+    {"clip", " object number integer string "},
+    {"data", " object "},
+    {"epochs", " integer number "},
+    {"steps", " integer number "},
+    {"seed", " integer number "},
+    {"threads", " integer number "},
+    {"device", " string "},
+    {"devices", " integer number "},
+    {"deterministic", " boolean "},
+    {"precision", " string "},
+    {"loss_scale", " number integer string "},
+    {"recompute", " string array "},
+    {"memory_limit", " string integer number "},
+    {"averaging", " string object "},
+    {"checkpoint", " object boolean "},
+    {"early_stopping", " object "},
+    {"metrics", " array string object "},
+    {"pretrained", " string object "},
+    {"log", " object "},
+};
+
+std::vector<std::string> key_names() {
+  std::vector<std::string> names;
+  for (const Key& key : kKeys) names.push_back(key.name);
+  return names;
+}
+
+// " integer number " -> "integer or number"
+std::string spoken(const std::string& types) {
+  std::string text;
+  std::stringstream stream(types);
+  for (std::string word; stream >> word;) text += (text.empty() ? "" : " or ") + word;
+  return text;
+}
+
+void check_top_level(const Json& json, const std::string& where) {
+  const auto refuse = [&](std::string what, std::string got, std::string expected, std::string hint = "") {
+    throw Error(ErrorKind::model, {where, std::move(what), std::move(got), std::move(expected), std::move(hint)});
+  };
+  if (!json.is_object()) refuse("a job must be an object", json.type_name(), "{\"network\": ..., \"data\": ..., ...}");
+  for (const auto& [name, value] : json.as_object()) {
+    if (name.starts_with('@')) continue;
+    const Key* known = nullptr;
+    for (const Key& key : kKeys)
+      if (name == key.name) known = &key;
+    if (known == nullptr) refuse("unknown key '" + name + "' of a job", "", "", nearest_hint(name, key_names()));
+    if (!value.is_null() && std::string(known->types).find(" " + std::string(value.type_name()) + " ") == std::string::npos)
+      refuse("'" + name + "' has the wrong type", value.type_name(), spoken(known->types));
+  }
+  const Json* format = json.find("perigee");
+  if (format != nullptr && format->is_int() && format->as_int() != kFormat)
+    refuse("this job is in another format", std::to_string(format->as_int()), std::to_string(kFormat),
+           "it was written by another version of perigee");
+  if (json.find("network") == nullptr) refuse("a job needs a 'network'", "", "");
+}
+
+// The keys that an object might have there, beside those that it has; empty when this file does not know.
+std::vector<std::string> keys_below(const std::vector<std::string>& path, const Json& object) {
+  if (path.empty()) return key_names();
+  if (path.size() == 1 && path[0] == "data")
+    return {"train",   "test",     "validation", "batch", "global_batch", "shuffle",
+            "threads", "prefetch", "drop_last",  "at",    "verify",       "shards"};
+  const Json* type = object.find("type");
+  if (path[0] != "network" || type == nullptr || !type->is_string()) return {};
+  std::vector<std::string> keys;
+  for (const LayerDef* layer : all_layers()) {
+    if (type->as_string() != layer->name) continue;
+    for (const OptionDef& option : layer->options) keys.push_back(option.name);
+    for (const OptionDef& option : common_layer_options()) keys.push_back(option.name);
+  }
+  return keys;
+}
+
+[[noreturn]] void unknown_key(const std::string& path, const std::string& key, const std::vector<std::string>& known) {
+  throw Error(ErrorKind::usage, {.where = "--set " + path, .what = "there is no '" + key + "' here", .hint = nearest_hint(key, known)});
+}
+
+std::vector<std::string> split(const std::string& path) {
+  std::vector<std::string> parts;
+  std::stringstream stream(path);
+  for (std::string part; std::getline(stream, part, '.');) parts.push_back(part);
+  return parts;
+}
+
+// Layers may be called by their names, automatic ones included.
+Json* element_named(Json& list, const std::vector<std::string>& before, const std::string& key) {
+  for (Json& item : list.as_array())
+    if (const Json* name = item.find("name"); name != nullptr && name->is_string() && name->as_string() == key) return &item;
+  if (before.empty() || before.front() != "network" || before.back() == "nodes") return nullptr;
+  try {
+    const std::vector<LayerText> layers = read_sequence(list, "", "");
+    for (size_t i = 0; i < layers.size(); ++i)
+      if (layers[i].name == key) return &list.as_array()[i];
+  } catch (const Error&) {
+    // No list of layers; whoever builds the network will say what is wrong with it.
+  }
+  return nullptr;
+}
+
+Json& step_into(Json& at, const std::string& path, const std::vector<std::string>& before, const std::string& key, bool last) {
+  if (at.is_array()) {
+    size_t index = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
+    if (error == std::errc() && end == key.data() + key.size() && index < at.as_array().size()) return at.as_array()[index];
+    if (Json* named = element_named(at, before, key)) return *named;
+    const size_t count = at.as_array().size();
+    throw Error(ErrorKind::usage, {.where = "--set " + path,
+                                   .what = "the list has no element '" + key + "'",
+                                   .expected = count == 0 ? "nothing: it is empty" : "0 to " + std::to_string(count - 1)});
+  }
+  if (at.is_string()) {  // "adamw" is short for {"type": "adamw"}
+    Json object = Json::object();
+    object.set("type", at);
+    at = std::move(object);
+  }
+  if (!at.is_object()) unknown_key(path, key, {});
+  if (Json* found = at.find(key)) return *found;
+  std::vector<std::string> known = keys_below(before, at);
+  const bool closed = !known.empty();
+  const bool allowed = std::find(known.begin(), known.end(), key) != known.end();
+  for (const auto& [name, value] : at.as_object())
+    if (!name.starts_with('@') && std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
+  // Elsewhere an option that was left out may be given, unless it looks like a misspelt one; its reader refuses what it does not know.
+  if (!allowed && (closed || !last || !nearest_hint(key, known).empty())) unknown_key(path, key, known);
+  return at.set(key, last ? Json() : Json::object());
+}
+
+Json parsed_value(const std::string& text) {
+  try {
+    return Json::parse(text, "value");
+  } catch (const Error&) {
+    return Json(text);
+  }
+}
+
+size_t rank_of(const std::string& key, bool top) {
+  if (top)
+    for (size_t i = 0; i < std::size(kKeys); ++i)
+      if (key == kKeys[i].name) return i;
+  if (!top && key == "type") return 0;
+  if (!top && key == "name") return 1;
+  return 1000;
+}
+
+// Keys in a fixed order, no positions, no nulls, and whole numbers as integers: Lua has no others.
+Json canonical_form(const Json& json, bool top) {
+  if (json.is_array()) {
+    Json list = Json::array();
+    for (const Json& item : json.as_array()) list.push(canonical_form(item, false));
+    return list;
+  }
+  if (json.is_object()) {
+    std::vector<const Json::Member*> members;
+    for (const Json::Member& member : json.as_object())
+      if (!member.first.starts_with('@') && !member.second.is_null()) members.push_back(&member);
+    std::sort(members.begin(), members.end(), [&](const Json::Member* a, const Json::Member* b) {
+      const size_t x = rank_of(a->first, top), y = rank_of(b->first, top);
+      return x != y ? x < y : a->first < b->first;
+    });
+    Json object = Json::object();
+    for (const Json::Member* member : members) object.set(member->first, canonical_form(member->second, false));
+    return object;
+  }
+  if (!json.is_number() || json.is_int()) return json;
+  const double number = json.as_number();
+  return std::trunc(number) == number && std::fabs(number) < 0x1p53 ? Json(static_cast<int64_t>(number)) : json;
+}
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(ErrorKind::usage, {.where = path, .what = "cannot be read"});
+  std::string text;
+  char buffer[1 << 16];
+  while (file.read(buffer, sizeof buffer) || file.gcount() > 0) {
+    text.append(buffer, static_cast<size_t>(file.gcount()));
+    if (text.size() > kMaxFileBytes)
+      throw Error(ErrorKind::model, {.where = path, .what = "is too large for a job", .expected = "at most 64 MiB"});
+  }
+  return text;
+}
+
+std::string precision_name(const Job& job) {
+  constexpr std::pair<const char*, const char*> kShort[] = {
+      {"fp32", "float32"}, {"fp64", "float64"}, {"bfloat16", "bf16"}, {"float16", "fp16"}};
+  const std::string name =
+      Config(job.json(), job.where())
+          .choice("precision", "float32", {"float32", "float64", "tf32", "bf16", "fp16", "fp32", "fp64", "bfloat16", "float16"});
+  for (const auto& [other, same] : kShort)
+    if (name == other) return same;
+  return name;
+}
+
+}  // namespace
+
+DataPlacement read_placement(const Config& data) {
+  return {.at_coordinator = data.choice("at", "worker", {"worker", "coordinator"}) == "coordinator",
+          .verify_full = data.choice("verify", "sample", {"sample", "full"}) == "full",
+          .shards = data.integer_in("shards", 1, ShardedOrder::kMaxShards, 1)};
+}
+
+Job::Job(Json description, std::string where, std::string folder)
+    : json_(std::move(description)), where_(std::move(where)), folder_(std::move(folder)) {
+  check_top_level(json_, where_);
+}
+
+Job Job::load(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  const std::string text = read_text(path);
+  const bool yaml = path.ends_with(".yaml") || path.ends_with(".yml");
+  return Job(yaml ? parse_yaml(text, path) : Json::parse(text, path), path, folder);
+}
+
+std::string Job::name() const {
+  const Json* name = json_.find("name");
+  if (name != nullptr && name->is_string()) return name->as_string();
+  const size_t slash = where_.rfind('/');
+  const std::string file = slash == std::string::npos ? where_ : where_.substr(slash + 1);
+  const size_t dot = file.rfind('.');
+  return dot == std::string::npos || dot == 0 ? file : file.substr(0, dot);
+}
+
+Dtype Job::precision() const { return precision_name(*this) == "float64" ? Dtype::f64 : Dtype::f32; }
+
+std::optional<Dtype> Job::half() const {
+  const std::string name = precision_name(*this);
+  if (name == "bf16") return Dtype::bf16;
+  return name == "fp16" ? std::optional(Dtype::f16) : std::nullopt;
+}
+
+bool Job::tf32() const { return precision_name(*this) == "tf32"; }
+
+std::vector<std::string> job_keys(const std::string& part) {
+  return part.empty() ? key_names() : part == "data" ? keys_below({part}, Json::object()) : std::vector<std::string>();
+}
+
+void Job::set(const std::string& path, const std::string& value) {
+  const std::vector<std::string> parts = split(path);
+  if (parts.empty())
+    throw Error(ErrorKind::usage, {.where = "--set", .what = "an empty path", .expected = "path=value, as in optimizer.lr=0.01"});
+  Json changed = json_;
+  Json* at = &changed;
+  std::vector<std::string> before;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    at = &step_into(*at, path, before, parts[i], i + 1 == parts.size());
+    before.push_back(parts[i]);
+  }
+  *at = parsed_value(value);
+  check_top_level(changed, where_);
+  json_ = std::move(changed);
+}
+
+Json Job::canonical() const {
+  Json json = canonical_form(json_, true);
+  if (json.find("perigee") == nullptr) {
+    json.set("perigee", kFormat);
+    json = canonical_form(json, true);
+  }
+  return json;
+}
+
+}  // namespace perigee

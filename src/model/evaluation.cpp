@@ -1,0 +1,29 @@
+#include "src/model/evaluation.h"
+
+namespace perigee {
+
+std::unique_ptr<Evaluation> make_evaluation(const Json& description, const EvaluationTask& task, const std::string& where) {
+  Json object = description;
+  if (description.is_string()) object = Json(Json::Object{{"type", description}});
+  const Config options(object, where);
+  const std::string type = options.string("type");
+  std::vector<std::string> known;
+  for (const EvaluationDef* def : all_evaluations()) {
+    if (type == def->name) {
+      const Config own(object, where + ": evaluation '" + type + "'");
+      own.string("type");
+      auto evaluation = def->make(own, task);
+      own.reject_unread();
+      return evaluation;
+    }
+    known.emplace_back(def->name);
+  }
+  throw Error(ErrorKind::model, {where, "there is no evaluation '" + type + "'", "", "", nearest_hint(type, known)});
+}
+
+Json default_evaluations(const EvaluationTask& task) {
+  if (task.sequence) return Json::array();
+  return Json(Json::Array{task.classes > 0 ? "classification" : "regression"});
+}
+
+}  // namespace perigee

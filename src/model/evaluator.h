@@ -1,0 +1,67 @@
+// A whole pass over one data source in inference mode, summed up by evaluations.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "src/model/evaluation.h"
+#include "src/model/inference.h"
+
+namespace perigee {
+
+// The sums over some examples: of the losses and by the job's evaluations.
+class EvaluationSums {
+ public:
+  // `metrics`: a list of descriptions, or one; null: the task's default.
+  EvaluationSums(const Json& metrics, const EvaluationTask& task, const std::string& where);
+  void add(const Inference::Result& result, const Tensor& target);
+  void merge(const EvaluationSums& other);
+  Json state() const;
+  void restore(const Json& state);  // Error(data) when it is not of such sums
+  // As Evaluator::run gives it. `data`: what the source calls itself.
+  Json report(const std::string& data) const;
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<std::unique_ptr<Evaluation>> evaluations_;
+  double loss_ = 0;
+  int64_t examples_ = 0;
+};
+
+// The report of slices that were evaluated apart, by whom and in whatever order. Error(data) when a state is not of these metrics.
+Json evaluation_report(const Json& metrics, const EvaluationTask& task, const std::string& data, std::span<const Json> states,
+                       const std::string& where);
+
+class Evaluator {
+ public:
+  // `metrics`: the job's list of evaluations; null or absent: the task's default. Model, team and `devices` must outlive this. `devices`: the
+  // model on each of them, which then compute; none: the team does.
+  Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Json* metrics, const std::string& where,
+            std::span<DeviceModel* const> devices = {});
+
+  // {"examples": n, "data": what the source calls itself, "loss": mean, <figures of the first evaluation>, "<name>": {figures of the others}}; null when stopped.
+  Json run(const std::atomic<bool>* stop = nullptr);
+  // What examples [begin, end) of the source gave (end -1: to its end), to be put together with other slices by evaluation_report;
+  // null when stopped. `evaluated` goes up by the examples as they are done.
+  Json state(int64_t begin, int64_t end, const std::atomic<bool>* stop = nullptr, std::atomic<int64_t>* evaluated = nullptr);
+
+  const DataSource& source() const { return *source_; }
+  const EvaluationTask& task() const { return task_; }
+
+ private:
+  std::optional<EvaluationSums> pass(int64_t begin, int64_t end, const std::atomic<bool>* stop, std::atomic<int64_t>* evaluated);
+
+  Model& model_;
+  SourcePtr source_;
+  Json metrics_;
+  std::string where_;
+  EvaluationTask task_;
+  Inference inference_;
+  Loader loader_;
+  std::vector<int> fields_;  // of the model's inputs, then the targets
+  int target_ = 0;           // place of the main target in fields_
+};
+
+}  // namespace perigee

@@ -1,0 +1,169 @@
+#include "src/model/inference.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "kernels/convert.h"
+#include "src/train/device/device_inference.h"
+
+namespace perigee {
+
+struct Inference::Worker {
+  std::unique_ptr<PlanMemory> memory;
+};
+
+namespace {
+
+// What a plan reads, in the order of run()'s fields.
+std::vector<NetworkInput> fields_of(const ModelSpec& spec, bool with_loss) {
+  std::vector<NetworkInput> fields = spec.inputs;
+  if (!with_loss) return fields;
+  fields.push_back(spec.target);
+  for (const LossHead& head : spec.more_heads) fields.push_back(head.target);
+  return fields;
+}
+
+}  // namespace
+
+Inference::Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max_batch, std::span<DeviceModel* const> devices)
+    : model_(model), team_(team), with_loss_(with_loss), max_batch_(max_batch) {
+  for (DeviceModel* device : devices) {
+    devices_.push_back(std::make_unique<DeviceInference>(*device, with_loss, fields_of(model.spec(), with_loss)));
+    max_batch_ = devices_.back()->batch_that_fits(max_batch_);
+  }
+  if (!devices_.empty()) return;
+  plans_ = std::make_unique<PlanSet>(model, with_loss ? PlanSet::Kind::inference_with_loss : PlanSet::Kind::inference);
+  for (int i = 0; i < team.size(); ++i) {
+    workers_.push_back(std::make_unique<Worker>());
+    workers_.back()->memory = std::make_unique<PlanMemory>(*plans_, model.params(), nullptr);
+  }
+}
+
+Inference::~Inference() = default;
+
+namespace {
+
+constexpr int64_t kSubBatch = 32;
+
+size_t row_bytes(const Type& type) { return static_cast<size_t>(type.shape.elements()) * dtype_bytes(type.dtype); }
+
+}  // namespace
+
+void Inference::make_result(int64_t count) {
+  const Type& out_type = model_.output_types().at(0);
+  if (!result_.output.defined() || result_.output.shape()[0] < count) {
+    std::vector<int64_t> dims = out_type.shape.vector();
+    dims.insert(dims.begin(), std::max(count, max_batch_));
+    result_.output = Tensor(out_type.dtype, Shape(dims));
+    result_.loss.resize(with_loss_ ? static_cast<size_t>(dims[0]) : 0);
+  }
+  result_.count = count;
+}
+
+void Inference::queue(const std::vector<const std::byte*>& fields, int64_t count) {
+  if (devices_.empty()) {
+    make_result(count);
+    run_on_team(fields, count);
+  } else {
+    devices_[queued_ % devices_.size()]->queue(fields, count);
+  }
+  ++queued_;
+}
+
+const Inference::Result& Inference::take() {
+  if (devices_.empty()) return ++taken_, result_;
+  const DeviceInference::Rows rows = devices_[taken_ % devices_.size()]->take();
+  ++taken_;
+  make_result(rows.count);
+  const Tensor target = result_.output.rows(0, rows.count);
+  copy_view(rows.output, target.view());
+  if (with_loss_) convert(rows.loss.dtype, rows.loss.data, Dtype::f64, result_.loss.data(), rows.count);
+  return result_;
+}
+
+void Inference::forget_queued() {
+  for (const auto& device : devices_) device->forget();
+  queued_ = taken_ = 0;
+}
+
+const Inference::Result& Inference::run(const std::vector<const std::byte*>& fields, int64_t count) {
+  queue(fields, count);
+  return take();
+}
+
+void Inference::run_all(std::span<const void* const> inputs, int64_t examples, std::byte* output) {
+  forget_queued();  // of a call that failed
+  const bool sliceable = devices_.empty() ? plans_->slices().sliceable : devices_.front()->sliceable();
+  const int64_t most = sliceable ? max_batch_ : std::max<int64_t>(1, examples);
+  const size_t row = row_bytes(model_.output_types().at(0));
+  std::vector<const std::byte*> rows(inputs.size());
+  const auto take_next = [&] {
+    const Result& result = take();
+    const size_t bytes = static_cast<size_t>(result.count) * row;
+    std::memcpy(output, result.output.view().data, bytes);
+    output += bytes;
+  };
+  for (int64_t first = 0, count = 0; first < examples; first += count) {
+    if (queued() == ahead()) take_next();
+    count = std::min(most, examples - first);
+    if (sliceable && !devices_.empty()) count = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count)));
+    for (size_t i = 0; i < rows.size(); ++i)
+      rows[i] = static_cast<const std::byte*>(inputs[i]) + static_cast<size_t>(first) * row_bytes(model_.spec().inputs[i].type);
+    queue(rows, count);
+  }
+  while (queued() > 0) take_next();
+}
+
+void Inference::run_on_team(const std::vector<const std::byte*>& fields, int64_t count) {
+  const bool sliced = plans_->slices().sliceable;
+  const int parts = sliced ? team_.size() : 1;
+  std::vector<std::string> names;
+  std::vector<size_t> strides;
+  for (const NetworkInput& field : fields_of(model_.spec(), with_loss_)) {
+    names.push_back(field.name);
+    strides.push_back(row_bytes(field.type));
+  }
+  team_.run([&](Team& team) {
+    if (team.rank() >= parts) return;
+    const int64_t begin = count * team.rank() / parts, end = count * (team.rank() + 1) / parts;
+    const StepInfo step{};
+    PlanMemory& memory = *workers_[static_cast<size_t>(team.rank())]->memory;
+    PlanRun* packed = nullptr;
+    for (int64_t row = begin; row < end;) {
+      const int64_t n = sliced ? std::min(kSubBatch, end - row) : end - row;
+      PlanRun& run = memory.at(n);
+      if (packed != &run) run.pack();
+      packed = &run;
+      for (size_t i = 0; i < names.size(); ++i) {
+        const int index = run.plan().input_index(names[i]);
+        if (index >= 0) run.set_input(index, fields[i] + static_cast<size_t>(row) * strides[i]);
+      }
+      run.run(nullptr, step);
+      const View output = run.output("output");
+      const Tensor target = result_.output.rows(row, row + n);
+      copy_view(output, target.view());
+      if (with_loss_) {
+        const View loss = run.output("loss");
+        convert(loss.dtype, loss.data, Dtype::f64, result_.loss.data() + row, n);
+      }
+      row += n;
+    }
+  });
+}
+
+int field_index(const DataSource& source, const std::string& name) {
+  std::vector<std::string> known;
+  for (size_t i = 0; i < source.fields().size(); ++i) {
+    if (source.fields()[i].name == name) return static_cast<int>(i);
+    known.push_back(source.fields()[i].name);
+  }
+  std::string list;
+  for (const std::string& field : known) list += (list.empty() ? "" : ", ") + field;
+  throw Error(ErrorKind::data, {.where = source.describe(),
+                                .what = "the data have no field '" + name + "'",
+                                .expected = "one of: " + list,
+                                .hint = nearest_hint(name, known)});
+}
+
+}  // namespace perigee

@@ -1,0 +1,201 @@
+// Receiver operating characteristic and precision-recall curves with the areas under them, of each class against the rest.
+// Exact by default: every score is kept. With steps = n scores are counted in n bins between 0 and 1, in constant memory.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "src/model/evaluation.h"
+#include "src/model/metrics/rows.h"
+
+namespace perigee {
+namespace {
+
+constexpr size_t kCurvePoints = 200;               // of a curve in the result
+constexpr size_t kLargestExact = size_t{1} << 28;  // scores; beyond it `steps` is needed
+
+// One threshold: how many positives and negatives score at least `score`, going down.
+struct Point {
+  double score, positives, negatives;
+};
+
+// The scores of one class against the rest.
+struct Scores {
+  std::vector<std::pair<float, bool>> exact;
+  std::vector<double> positives, negatives;  // per bin, when binned
+
+  std::vector<Point> points() const {
+    std::vector<Point> points;
+    double p = 0, n = 0;
+    if (!positives.empty()) {
+      for (size_t i = positives.size(); i-- > 0;) {
+        p += positives[i], n += negatives[i];
+        points.push_back({static_cast<double>(i) / static_cast<double>(positives.size()), p, n});
+      }
+      return points;
+    }
+    auto sorted = exact;
+    std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    for (size_t i = 0; i < sorted.size(); ++i) {
+      (sorted[i].second ? p : n) += 1;
+      if (i + 1 == sorted.size() || sorted[i + 1].first != sorted[i].first) points.push_back({sorted[i].first, p, n});
+    }
+    return points;
+  }
+};
+
+struct Areas {
+  Json roc, precision_recall;
+};
+
+// The trapezoidal area under the ROC curve, and average precision: the sum of precision over increments of recall.
+Areas areas(const std::vector<Point>& points) {
+  if (points.empty() || points.back().positives == 0) return {};
+  const double all_p = points.back().positives, all_n = points.back().negatives;
+  double roc = 0, average = 0, p = 0, n = 0;
+  for (const Point& point : points) {
+    roc += (point.negatives - n) * (point.positives + p) / 2;
+    if (point.positives > p) average += (point.positives - p) / all_p * point.positives / (point.positives + point.negatives);
+    p = point.positives, n = point.negatives;
+  }
+  return {ratio(roc, all_p * all_n), average};
+}
+
+Json curve(const std::vector<Point>& points) {
+  Json thresholds = Json::array(), false_positive = Json::array(), recall = Json::array(), precision = Json::array();
+  const size_t every = points.size() / kCurvePoints + 1;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (i % every != 0 && i + 1 != points.size()) continue;
+    const Point& point = points[i];
+    thresholds.push(point.score);
+    false_positive.push(ratio(point.negatives, points.back().negatives));
+    recall.push(ratio(point.positives, points.back().positives));
+    precision.push(ratio(point.positives, point.positives + point.negatives));
+  }
+  return Json(
+      Json::Object{{"thresholds", thresholds}, {"false_positive_rate", false_positive}, {"recall", recall}, {"precision", precision}});
+}
+
+class Roc : public Evaluation {
+ public:
+  Roc(const Config& options, const EvaluationTask& task)
+      : names_(task.class_names), steps_(options.integer_in("steps", 0, 1000000, 0)), curves_(options.boolean("curves", true)) {}
+
+  void add(const Tensor& output, const Tensor& target, int64_t count) override {
+    const Rows rows(output, target, count);
+    const int64_t classes = rows.classes();
+    // Of two classes, one curve tells all.
+    if (scores_.empty()) make(classes == 2 ? 1 : static_cast<size_t>(classes));
+    if (scores_.size() != (classes == 2 ? 1 : static_cast<size_t>(classes)))
+      throw Error(ErrorKind::model, {"roc", "the number of classes changed", std::to_string(classes)});
+    for (int64_t row = 0; row < rows.count; ++row) {
+      const int64_t actual = rows.label(row, classes);
+      for (size_t i = 0; i < scores_.size(); ++i) {
+        const int64_t c = scores_.size() == 1 ? 1 : static_cast<int64_t>(i);
+        put(scores_[i], rows.probability(row, c), actual == c);
+      }
+    }
+  }
+
+  void merge(const Evaluation& other) override {
+    const auto& from = dynamic_cast<const Roc&>(other);
+    if (scores_.empty()) make(from.scores_.size());
+    for (size_t i = 0; i < from.scores_.size() && i < scores_.size(); ++i) {
+      auto& mine = scores_[i];
+      const auto& theirs = from.scores_[i];
+      mine.exact.insert(mine.exact.end(), theirs.exact.begin(), theirs.exact.end());
+      for (size_t b = 0; b < mine.positives.size() && b < theirs.positives.size(); ++b)
+        mine.positives[b] += theirs.positives[b], mine.negatives[b] += theirs.negatives[b];
+    }
+  }
+
+  Json result() const override {
+    Json json = Json::object(), classes = Json::array();
+    double roc = 0, average = 0, defined = 0, with_average = 0;
+    for (size_t i = 0; i < scores_.size(); ++i) {
+      const size_t c = scores_.size() == 1 ? 1 : i;
+      const auto points = scores_[i].points();
+      const Areas found = areas(points);
+      if (!found.roc.is_null()) roc += found.roc.as_number(), ++defined;
+      if (!found.precision_recall.is_null()) average += found.precision_recall.as_number(), ++with_average;
+      Json row = Json::object();
+      row.set("name", c < names_.size() ? names_[c] : std::to_string(c));
+      row.set("auc", found.roc);
+      row.set("average_precision", found.precision_recall);
+      if (curves_) row.set("curve", curve(points));
+      classes.push(std::move(row));
+    }
+    json.set("auc", ratio(roc, defined));
+    json.set("average_precision", ratio(average, with_average));
+    json.set("classes", std::move(classes));
+    return json;
+  }
+
+  Json state() const override {
+    Json list = Json::array();
+    for (const Scores& scores : scores_) {
+      Json a = Json::array(), b = Json::array();
+      for (const auto& [score, positive] : scores.exact) (positive ? a : b).push(static_cast<double>(score));
+      for (double n : scores.positives) a.push(n);
+      for (double n : scores.negatives) b.push(n);
+      list.push(Json(Json::Object{{"positive", a}, {"negative", b}}));
+    }
+    return Json(Json::Object{{"scores", list}});
+  }
+
+  void restore(const Json& state) override {
+    const Config config(state, "state of the evaluation 'roc'", ErrorKind::data);
+    const Json* list = config.raw("scores");
+    if (!list || !list->is_array() || list->as_array().size() > 1000000) config.fail("scores", "must be a list");
+    scores_.clear();
+    make(list->as_array().size());
+    for (size_t i = 0; i < scores_.size(); ++i)
+      for (const bool positive : {true, false}) {
+        const Json* numbers = list->as_array()[i].find(positive ? "positive" : "negative");
+        if (!numbers || !numbers->is_array()) config.fail("scores", "must hold lists of numbers");
+        auto& bins = positive ? scores_[i].positives : scores_[i].negatives;
+        if (steps_ > 0 && numbers->as_array().size() != bins.size()) config.fail("scores", "has another number of bins");
+        size_t bin = 0;
+        for (const Json& number : numbers->as_array()) {
+          if (!number.is_number()) config.fail("scores", "must hold lists of numbers");
+          if (steps_ > 0) bins[bin++] = number.as_number();
+          else scores_[i].exact.emplace_back(static_cast<float>(number.as_number()), positive);
+        }
+      }
+  }
+
+ private:
+  void make(size_t classes) {
+    scores_.resize(classes);
+    for (Scores& scores : scores_)
+      scores.positives.resize(static_cast<size_t>(steps_)), scores.negatives.resize(static_cast<size_t>(steps_));
+  }
+
+  void put(Scores& scores, double score, bool positive) {
+    if (steps_ > 0) {
+      const double bin = std::clamp(score, 0.0, 1.0) * static_cast<double>(steps_);
+      (positive ? scores.positives : scores.negatives)[std::min(static_cast<size_t>(bin), static_cast<size_t>(steps_ - 1))] += 1;
+      return;
+    }
+    if (scores.exact.size() * scores_.size() >= kLargestExact)
+      throw Error(ErrorKind::resources,
+                  {"roc", "there are too many scores to keep them all", "", "", "set steps = 1000 for counting in bins"});
+    scores.exact.emplace_back(static_cast<float>(score), positive);
+  }
+
+  std::vector<std::string> names_;
+  int64_t steps_;
+  bool curves_;
+  std::vector<Scores> scores_;
+};
+
+}  // namespace
+
+extern const EvaluationDef evaluation_roc;
+const EvaluationDef evaluation_roc{
+    .name = "roc",
+    .doc = "ROC and precision-recall curves, AUC and average precision, each class against the rest; options steps (0: exact), curves",
+    .make = [](const Config& options, const EvaluationTask& task) -> std::unique_ptr<Evaluation> {
+      return std::make_unique<Roc>(options, task);
+    }};
+
+}  // namespace perigee

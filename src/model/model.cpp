@@ -1,0 +1,196 @@
+#include "src/model/model.h"
+
+#include <algorithm>
+
+#include "src/graph/autodiff.h"
+#include "src/graph/build.h"
+#include "src/graph/passes/fuse_head.h"
+#include "src/graph/passes/mixed_precision.h"
+#include "src/graph/passes/passes.h"
+#include "src/nn/loss.h"
+
+namespace perigee {
+namespace {
+
+Type batched(const Type& type, int64_t batch) {
+  std::vector<int64_t> dims = type.shape.vector();
+  dims.insert(dims.begin(), batch);
+  return {type.dtype, Shape(dims)};
+}
+
+std::string loss_type(const Json& loss) {
+  if (loss.is_string()) return loss.as_string();
+  const Json* type = loss.find("type");
+  return type && type->is_string() ? type->as_string() : "";
+}
+
+Value named_output(Graph& graph, const std::string& name) {
+  for (const NamedValue& output : graph.outputs())
+    if (output.name == name) return Value(&graph, output.value);
+  return {};
+}
+
+Value add_head(Graph& graph, const ModelSpec& spec, const Json& loss, const NetworkInput& field, Value output, double weight) {
+  const Value target = graph.input(field.name, batched(field.type, output.shape()[0]));
+  const Value value = build_loss(graph, loss, spec.where + ": loss", output, target);
+  return weight == 1 ? value : value * weight;
+}
+
+Value add_loss(Graph& graph, const ModelSpec& spec, const std::vector<Value>& outputs) {
+  graph.set_scope("loss");
+  Value loss = add_head(graph, spec, spec.loss, spec.target, outputs.at(static_cast<size_t>(spec.loss_output)), spec.loss_weight);
+  for (const LossHead& head : spec.more_heads)
+    loss = loss + add_head(graph, spec, head.loss, head.target, outputs.at(static_cast<size_t>(head.output)), head.weight);
+  graph.set_scope("");
+  return loss;
+}
+
+std::vector<int> loss_outputs(const ModelSpec& spec) {
+  std::vector<int> outputs = {spec.loss_output};
+  for (const LossHead& head : spec.more_heads) outputs.push_back(head.output);
+  return outputs;
+}
+
+// The outputs with the one that the target belongs to in front.
+std::vector<Value> main_output_first(const ModelSpec& spec, std::vector<Value> outputs) {
+  for (int output : loss_outputs(spec))
+    if (output < 0 || static_cast<size_t>(output) >= outputs.size())
+      throw Error(ErrorKind::model, {.where = spec.where + ": loss",
+                                     .what = "is of an output that the network does not have",
+                                     .got = "output " + std::to_string(output + 1),
+                                     .expected = std::to_string(outputs.size()) + " outputs"});
+  if (spec.loss_output > 0) std::swap(outputs.at(0), outputs.at(static_cast<size_t>(spec.loss_output)));
+  return outputs;
+}
+
+}  // namespace
+
+Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, spec_.where) {
+  Graph graph;
+  BuiltNetwork built = network_.build(graph, spec_.inputs, {.batch = 2, .training = true, .dtype = spec_.dtype});
+  layers_ = built.layers;
+  for (const Value& output : main_output_first(spec_, built.outputs)) {
+    std::vector<int64_t> dims = output.shape().vector();
+    dims.erase(dims.begin());
+    output_types_.push_back({output.dtype(), Shape(dims)});
+  }
+  if (!spec_.loss.is_null()) {
+    link_ = loss_named(loss_type(spec_.loss)).link;
+    if (!spec_.target.name.empty()) add_loss(graph, spec_, built.outputs);
+  }
+  params_ = Params(std::move(built.parameters), std::move(built.states), spec_.dtype);
+}
+
+Graph Model::training_graph(int64_t batch, Backend backend) const {
+  Graph forward;
+  const BuiltNetwork built = network_.build(forward, spec_.inputs, {.batch = batch, .training = true, .dtype = spec_.dtype});
+  forward.output("output", main_output_first(spec_, built.outputs).at(0));
+  forward.output("loss", add_loss(forward, spec_, built.outputs));
+  Graph graph = fuse_forward(forward, backend == Backend::cuda ? GeluIn::product_for_gradients : GeluIn::elementwise);
+  if (spec_.half) graph = mixed_precision(graph, *spec_.half);
+  const Value loss = named_output(graph, "loss");
+  std::vector<Value> targets;
+  std::vector<std::string> names;
+  for (const ParamWindow& window : params_.windows()) {
+    if (!window.trainable) continue;
+    for (const Leaf& leaf : graph.leaves())
+      if (leaf.kind == LeafKind::parameter && leaf.name == window.name) {
+        targets.push_back(Value(&graph, leaf.value));
+        names.push_back(window.name);
+      }
+  }
+  // Gradients in f16 have the range of f16: they begin with the loss scale.
+  const Value seed = spec_.half == Dtype::f16 ? graph.input(kLossSeed, loss.type()) : ones_like(loss);
+  const std::vector<Value> grads = gradients(graph, loss, seed, targets);
+  for (size_t i = 0; i < grads.size(); ++i)
+    if (grads[i]) graph.output("grad:" + names[i], grads[i]);
+  graph = fuse_backward(graph);
+  return backend == Backend::cuda ? fuse_head(std::move(graph)) : graph;
+}
+
+Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend) const {
+  Graph graph;
+  const BuiltNetwork built = network_.build(graph, spec_.inputs, {.batch = batch, .training = false, .dtype = spec_.dtype});
+  const std::vector<Value> outputs = main_output_first(spec_, built.outputs);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Value output = outputs[i];
+    if (i == 0 && !spec_.loss.is_null()) output = linked_output(spec_.loss, output);
+    graph.output(i == 0 ? "output" : "output" + std::to_string(i), output);
+  }
+  if (with_loss) graph.output("loss", add_loss(graph, spec_, built.outputs));
+  const Graph fused = fuse_forward(graph, backend == Backend::cuda ? GeluIn::product : GeluIn::elementwise);
+  return fuse_backward(spec_.half ? mixed_precision(fused, *spec_.half) : fused);
+}
+
+std::vector<std::string> gradient_outputs(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const NamedValue& output : graph.outputs())
+    if (output.name.starts_with("grad:")) names.push_back(output.name);
+  return names;
+}
+
+PlanSet::PlanSet(const Model& model, Kind kind, Backend backend, const Tuning* tuning)
+    : model_(model), kind_(kind), backend_(backend), tuning_(tuning) {
+  slices_ = analyze_slices(kind == Kind::training ? model.training_graph(2, backend)
+                                                  : model.inference_graph(2, kind == Kind::inference_with_loss, backend));
+}
+
+void PlanSet::set_recompute(const RecomputeOptions& options, size_t room) {
+  recompute_ = options.mode;
+  room_ = room;
+  scopes_ = options.scopes(model_.layers(), model_.spec().where);
+}
+
+RecomputeChoice PlanSet::choice(int64_t batch) {
+  const std::lock_guard lock(mutex_);
+  if (const auto known = plans_.find(batch); known != plans_.end()) return known->second;
+  const Graph graph = kind_ == Kind::training ? model_.training_graph(batch, backend_)
+                                              : model_.inference_graph(batch, kind_ == Kind::inference_with_loss, backend_);
+  const PlanOptions options{.backend = backend_,
+                            .external_outputs = gradient_outputs(graph),
+                            .halves = backend_ == Backend::cuda ? model_.spec().half : std::nullopt,
+                            .tuning = tuning_};
+  if (plans_.size() >= 16) plans_.erase(plans_.begin());
+  return plans_.emplace(batch, choose_recompute(graph, options, recompute_, room_, scopes_)).first->second;
+}
+
+void PlanSet::drop(int64_t batch) {
+  const std::lock_guard lock(mutex_);
+  plans_.erase(batch);
+}
+
+PlanMemory::PlanMemory(PlanSet& plans, Params& params, std::byte* gradient, bool check)
+    : plans_(plans), params_(params), gradient_(gradient), check_(check) {}
+
+PlanRun& PlanMemory::at(int64_t batch) {
+  if (const auto known = runs_.find(batch); known != runs_.end()) return *known->second;
+  auto plan = plans_.plan(batch);
+  if (plan->arena_bytes() > plans_.room())
+    throw Error(ErrorKind::resources,
+                {.where = plans_.model().spec().where + ": memory_limit",
+                 .what = "the activations of " + std::to_string(batch) + " examples at a time take more memory than is left",
+                 .got = std::to_string(plan->arena_bytes()) + " bytes in each thread",
+                 .expected = "at most " + std::to_string(plans_.room()),
+                 .hint = "recompute = \"auto\", a smaller batch, fewer threads, or a higher limit"});
+  if (!arena_ || arena_->bytes() < plan->arena_bytes()) {
+    runs_.clear();  // they point into the smaller arena
+    arena_ = std::make_unique<Storage>(plan->arena_bytes());
+  }
+  if (runs_.size() >= 16) runs_.clear();
+  std::vector<void*> parameters, states, outputs;
+  for (const std::string& name : plan->parameters()) parameters.push_back(params_.parameter(params_.find(name)));
+  for (const std::string& name : plan->states()) states.push_back(params_.state(params_.find_state(name)));
+  for (const std::string& name : plan->external_outputs())
+    outputs.push_back(gradient_ + params_.parameter_offset(params_.find(name.substr(5))));
+  auto run = std::make_unique<PlanRun>(plan, PlanRun::Memory{arena_->data(), parameters, states, outputs});
+  if (check_) run->enable_check();
+  return *runs_.emplace(batch, std::move(run)).first->second;
+}
+
+size_t PlanMemory::bytes() const {
+  size_t sum = arena_ ? arena_->bytes() : 0;
+  for (const auto& [batch, run] : runs_) sum += run->plan().packed_bytes();
+  return sum;
+}
+
+}  // namespace perigee

@@ -1,0 +1,43 @@
+// What happens after an epoch was evaluated: which epoch is the best so far, and whether the run ends early. From the job's
+// "early_stopping" and "checkpoint.best".
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/job/job.h"
+#include "src/run/early_stopping.h"
+
+namespace perigee {
+
+class EpochJudge {
+ public:
+  // `has_part`: whether the job has data for "test", "validation", .... Error(model) when a rule watches a part that is not there.
+  EpochJudge(const Job& job, const std::function<bool(const std::string& part)>& has_part);
+
+  // The parts of the data to evaluate after an epoch. The test part judges the end; it is looked at after each epoch only where
+  // there is nothing else or a rule asks for it.
+  const std::vector<std::string>& parts() const { return parts_; }
+  bool stops_early() const { return stops_early_; }
+
+  // After a step. The reason to stop, or empty.
+  std::string after_step(double loss, double seconds) const { return stops_early_ ? rules_.after_step(loss, seconds) : ""; }
+  // After epoch `epoch` (from 1), whose event holds the evaluations. The reason to stop, or empty.
+  std::string after_epoch(int64_t epoch, const Json& event, double seconds);
+  bool is_best(int64_t epoch) const;  // the epoch just judged is worth keeping
+  // Early stopping keeps the best epoch, not the last one: true when the last one judged was not the best.
+  bool prefers_earlier() const { return stops_early_ && !rules_.improved(); }
+  int64_t best_epoch() const { return rules_.best_epoch(); }
+
+  Json state() const { return rules_.state(); }
+  void restore(const Json& state) { rules_.restore(state); }
+
+ private:
+  EarlyStopping rules_;
+  bool stops_early_ = false;
+  std::string best_metric_;
+  std::vector<std::string> parts_;
+};
+
+}  // namespace perigee

@@ -1,0 +1,197 @@
+#include "src/run/live_run.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "src/core/stopwatch.h"
+
+namespace perigee {
+namespace {
+
+constexpr size_t kMaxEvents = 4096;
+// How soon a watcher that waits notices that it was told to give up.
+constexpr auto kGlance = std::chrono::milliseconds(20);
+
+bool is_over(LiveRun::State state) {
+  return state == LiveRun::State::finished || state == LiveRun::State::stopped || state == LiveRun::State::failed;
+}
+
+}  // namespace
+
+const char* to_string(LiveRun::State state) {
+  static constexpr std::array<const char*, 6> kNames = {"opening", "training", "paused", "finished", "stopped", "failed"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+LiveRun::LiveRun(const Job& job, SessionOptions options, std::function<void()> wake)
+    : options_(std::move(options)), wake_(std::move(wake)), thread_([this, job] { thread_main(job); }) {}
+
+LiveRun::~LiveRun() {
+  stop_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void LiveRun::thread_main(const Job& job) {
+  State end = State::failed;
+  std::string error;
+  try {
+    options_.hook = this;
+    auto session = std::make_unique<Session>(job, options_);
+    session->add_sink([this](const Json& event) { keep_event(event); });
+    {
+      const std::lock_guard lock(mutex_);
+      session_ = std::move(session);
+      progress_.planned = session_->trainer().planned_examples();
+      progress_.folder = session_->folder();
+      progress_.learning_rate = session_->trainer().next_learning_rate();
+    }
+    change_state(State::training);
+    const Json last = session_->run(stop_);
+    const Json* stopped = last.find("stopped");
+    end = stopped && *stopped == Json("interrupted") ? State::stopped : State::finished;
+  } catch (const std::exception& failure) {
+    error = failure.what();
+  }
+  std::unique_lock lock(mutex_);
+  progress_.state = end;
+  progress_.error = error;
+  lock.unlock();
+  keep_event(Json(Json::Object{{"event", "over"}, {"state", to_string(end)}}));
+  lock.lock();
+  for (;;) {
+    serve(lock);
+    if (closing_) return;
+    changed_.wait(lock);
+  }
+}
+
+void LiveRun::on_step(Trainer& trainer, const StepReport& report) {
+  std::unique_lock lock(mutex_);
+  progress_.step = report.step;
+  progress_.examples = trainer.position().examples;
+  progress_.epoch = static_cast<int64_t>(trainer.position().epoch);
+  progress_.loss = report.loss;
+  progress_.accuracy = report.accuracy;
+  progress_.learning_rate = report.learning_rate;
+  if (!pause_asked_ && !request_) return;
+  const Stopwatch aside;
+  if (pause_asked_) {
+    progress_.state = State::paused;
+    changed_.notify_all();
+  }
+  serve(lock);
+  while (pause_asked_ && !closing_ && !stop_) {
+    changed_.wait(lock);
+    serve(lock);
+  }
+  progress_.state = State::training;
+  session_->set_aside(aside.seconds());
+}
+
+// What the watcher waits for. The lock is not held while it is done: progress stays readable.
+void LiveRun::serve(std::unique_lock<std::mutex>& lock) {
+  while (request_ && request_->state == Request::waiting) {
+    Request& request = *request_;
+    request.state = session_ ? Request::begun : Request::refused;
+    if (session_) {
+      lock.unlock();
+      try {
+        (*request.work)(*session_);
+      } catch (const std::exception&) {
+        request.error = std::current_exception();
+      }
+      lock.lock();
+      request.state = Request::done;
+    }
+    changed_.notify_all();
+  }
+}
+
+bool LiveRun::between_steps(const std::function<void(Session&)>& work, const std::atomic<bool>* cancel) {
+  Request request{.work = &work};
+  std::unique_lock lock(mutex_);
+  assert(!request_);
+  request_ = &request;
+  changed_.notify_all();
+  while (request.state == Request::waiting || request.state == Request::begun) {
+    if (request.state == Request::waiting && cancel && *cancel) {
+      request_ = nullptr;
+      return false;
+    }
+    changed_.wait_for(lock, kGlance);
+  }
+  request_ = nullptr;
+  if (request.error) std::rethrow_exception(request.error);
+  if (request.state == Request::refused) throw Error(ErrorKind::model, {.where = "run", .what = "it failed: " + progress_.error});
+  return true;
+}
+
+LiveRun::Progress LiveRun::progress() const {
+  const std::lock_guard lock(mutex_);
+  return progress_;
+}
+
+bool LiveRun::over() const { return is_over(progress().state); }
+
+void LiveRun::change_state(State state) {
+  {
+    const std::lock_guard lock(mutex_);
+    progress_.state = state;
+  }
+  wake_();
+}
+
+void LiveRun::keep_event(const Json& event) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const Json* rate = event.find("examples_per_s"); rate && rate->is_number()) progress_.examples_per_s = rate->as_number();
+    if (const Json* seconds = event.find("seconds"); seconds && seconds->is_number()) progress_.seconds = seconds->as_number();
+    if (events_.size() >= kMaxEvents) {
+      const auto is_step = [](const Json& e) { return *e.find("event") == Json("step"); };
+      const auto oldest = std::find_if(events_.begin(), events_.end(), is_step);
+      events_.erase(oldest == events_.end() ? events_.begin() : oldest);
+    }
+    events_.push_back(event);
+  }
+  changed_.notify_all();
+  wake_();
+}
+
+void LiveRun::wait_for_events(std::chrono::milliseconds most, const std::atomic<bool>* cancel) {
+  const auto end = std::chrono::steady_clock::now() + most;
+  std::unique_lock lock(mutex_);
+  while (events_.empty() && !is_over(progress_.state) && !(cancel && *cancel) && std::chrono::steady_clock::now() < end)
+    changed_.wait_for(lock, kGlance);
+}
+
+std::vector<Json> LiveRun::take_events() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Json> taken(std::make_move_iterator(events_.begin()), std::make_move_iterator(events_.end()));
+  events_.clear();
+  return taken;
+}
+
+void LiveRun::pause() {
+  const std::lock_guard lock(mutex_);
+  pause_asked_ = true;
+}
+
+void LiveRun::resume() {
+  {
+    const std::lock_guard lock(mutex_);
+    pause_asked_ = false;
+  }
+  changed_.notify_all();
+}
+
+void LiveRun::stop() {
+  stop_ = true;
+  resume();
+}
+
+}  // namespace perigee

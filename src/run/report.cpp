@@ -1,0 +1,108 @@
+// The report of an evaluation as text, and a run's curves as SVG.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "src/io/plot/chart.h"
+#include "src/io/utf8.h"
+#include "src/run/run_folder.h"
+
+namespace perigee {
+namespace {
+
+std::string padded(std::string text, size_t width, bool left = false) {
+  const size_t shown = utf8_width(text);
+  if (shown < width) text.insert(left ? text.size() : 0, width - shown, ' ');
+  return text;
+}
+
+std::string decimal(const Json* value, const char* format = "%.4f") {
+  if (!value || !value->is_number()) return "-";
+  char text[40];
+  std::snprintf(text, sizeof text, format, value->as_number());
+  return text;
+}
+
+std::string class_name(const Json& row) { return printable(row.find("name")->as_string()); }
+
+std::string class_table(const Json& classes) {
+  size_t width = 5;
+  std::string f_name = "f1";
+  for (const Json& row : classes.as_array()) {
+    width = std::max(width, std::min<size_t>(utf8_width(class_name(row)), 40));
+    for (const auto& [key, value] : row.as_object())
+      if (key[0] == 'f') f_name = key;
+  }
+  std::string text = padded("class", width, true) + "  precision    recall  " + padded(f_name, 8) + "  examples\n";
+  for (const Json& row : classes.as_array()) {
+    text += padded(utf8_prefix(class_name(row), 40), width, true);
+    text += padded(decimal(row.find("precision")), 11) + padded(decimal(row.find("recall")), 10) + padded(decimal(row.find(f_name)), 10);
+    text += padded(std::to_string(row.find("examples")->as_int()), 10) + "\n";
+  }
+  return text;
+}
+
+std::string confusion_table(const Json& matrix, const Json* classes) {
+  const auto& rows = matrix.as_array();
+  if (rows.empty() || rows.size() > 40) return "";
+  size_t width = 4;
+  for (const Json& row : rows)
+    for (const Json& count : row.as_array()) width = std::max(width, std::to_string(count.as_int()).size() + 1);
+  const auto name = [&](size_t i) {
+    return classes && i < classes->as_array().size() ? class_name(classes->as_array()[i]) : std::to_string(i);
+  };
+  size_t left = 6;
+  for (size_t i = 0; i < rows.size(); ++i) left = std::max(left, std::min<size_t>(utf8_width(name(i)), 20));
+  std::string text = "confusion matrix (row: actual, column: predicted)\n" + padded("", left);
+  for (size_t i = 0; i < rows.size(); ++i) text += padded(utf8_prefix(name(i), width - 1), width);
+  text += "\n";
+  for (size_t i = 0; i < rows.size(); ++i) {
+    text += padded(utf8_prefix(name(i), 20), left);
+    for (const Json& count : rows[i].as_array()) text += padded(count.as_int() == 0 ? "." : std::to_string(count.as_int()), width);
+    text += "\n";
+  }
+  return text;
+}
+
+const Json* figure_of(const Json& event, const std::string& part, const std::string& figure) {
+  const Json* object = part.empty() ? &event : event.find(part);
+  const Json* value = object ? object->find(figure) : nullptr;
+  return value && value->is_number() ? value : nullptr;
+}
+
+Chart chart_of(const std::vector<Json>& events, const std::string& figure) {
+  Chart chart{.title = figure, .x_label = "epoch", .curves = {{"train", {}}, {"validation", {}}, {"test", {}}}};
+  for (const Json& event : events) {
+    const Json *kind = event.find("event"), *at = event.find("epochs_done");
+    if (!kind || !at || !at->is_number()) continue;
+    if (*kind == Json("step"))
+      if (const Json* value = figure_of(event, "", figure)) chart.curves[0].points.emplace_back(at->as_number(), value->as_number());
+    if (*kind == Json("epoch"))
+      for (size_t i = 1; i < 3; ++i)
+        if (const Json* value = figure_of(event, chart.curves[i].name, figure))
+          chart.curves[i].points.emplace_back(at->as_number(), value->as_number());
+  }
+  std::erase_if(chart.curves, [](const PlotCurve& curve) { return curve.points.empty(); });
+  return chart;
+}
+
+}  // namespace
+
+std::string report_text(const Json& result) {
+  std::string text;
+  for (const auto& [key, value] : result.as_object())
+    if (value.is_number()) text += padded(key, 24, true) + decimal(&value, value.is_int() ? "%.0f" : "%.6f") + "\n";
+  const Json *classes = result.find("classes"), *confusion = result.find("confusion");
+  const bool table = classes && classes->is_array() && !classes->as_array().empty() && classes->as_array()[0].find("examples");
+  if (table) text += "\n" + class_table(*classes);
+  if (confusion && confusion->is_array()) text += "\n" + confusion_table(*confusion, table ? classes : nullptr);
+  return text;
+}
+
+std::string curves_svg(const std::string& title, const std::vector<Json>& events) {
+  std::vector<Chart> charts = {chart_of(events, "loss"), chart_of(events, "accuracy")};
+  std::erase_if(charts, [](const Chart& chart) { return chart.curves.empty(); });
+  return svg_charts(title, charts);
+}
+
+}  // namespace perigee

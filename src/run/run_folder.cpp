@@ -1,0 +1,168 @@
+#include "src/run/run_folder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+
+#include "src/core/error.h"
+#include "src/core/warning.h"
+#include "src/io/file.h"
+
+namespace perigee {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Letters, digits, '-', '_' and '.': a job's name becomes a folder's.
+std::string folder_name(const std::string& name) {
+  std::string text;
+  for (char c : name.substr(0, 80)) text += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.' ? c : '-';
+  while (!text.empty() && text[0] == '.') text.erase(0, 1);
+  return text.empty() ? "job" : text;
+}
+
+std::string time_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local = {};
+  localtime_r(&now, &local);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &local);
+  return text;
+}
+
+void make_folder(const std::string& path) {
+  std::error_code status;
+  fs::create_directories(path, status);
+  if (status) throw Error(ErrorKind::resources, {path, "this folder cannot be made", status.message(), "", "choose another with --out"});
+}
+
+// The numbers of an event under TensorBoard's tags: "train/loss", "test/accuracy".
+void add_scalars(TensorboardWriter& writer, const Json& event) {
+  const Json *kind = event.find("event"), *step = event.find("step");
+  if (!kind || !step || !step->is_int()) return;
+  const int64_t at = step->as_int();
+  if (*kind == Json("step"))
+    for (const char* name : {"loss", "accuracy", "learning_rate", "gradient_norm", "loss_scale", "examples_per_s"})
+      if (const Json* value = event.find(name); value && value->is_number())
+        writer.scalar(std::string("train/") + name, at, value->as_number());
+  if (*kind == Json("epoch")) {
+    for (const char* part : {"validation", "test"})
+      if (const Json* figures = event.find(part))
+        for (const auto& [name, value] : figures->as_object())
+          if (value.is_number()) writer.scalar(std::string(part) + "/" + name, at, value.as_number());
+    writer.flush();
+  }
+}
+
+}  // namespace
+
+RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
+  log_.reset(std::fopen((path_ + "/log.jsonl").c_str(), "ae"));
+  if (!log_) throw Error(ErrorKind::resources, {path_ + "/log.jsonl", "this file cannot be written", std::strerror(errno)});
+  tensorboard_ = std::make_unique<TensorboardWriter>(path_ + "/tensorboard");
+}
+
+RunFolder RunFolder::create(const std::string& name, const std::string& path) {
+  if (!path.empty()) {
+    if (fs::exists(path + "/job.json"))
+      throw Error(ErrorKind::usage,
+                  {path, "this folder already holds a run", "", "", "continue it with --resume " + path + ", or choose another folder"});
+    make_folder(path);
+    return RunFolder(path);
+  }
+  make_folder("runs");
+  const std::string stem = "runs/" + folder_name(name) + "-" + time_text();
+  std::string free = stem;
+  std::error_code status;
+  for (int i = 2; !fs::create_directory(free, status) && i < 10000; ++i) {
+    if (status) throw Error(ErrorKind::resources, {free, "this folder cannot be made", status.message(), "", "choose another with --out"});
+    free = stem + "-" + std::to_string(i);
+  }
+  return RunFolder(free);
+}
+
+RunFolder RunFolder::open(const std::string& path) {
+  if (!fs::exists(path + "/job.json"))
+    throw Error(ErrorKind::usage, {path, "there is no run in this folder", "", "a folder with job.json"});
+  return RunFolder(path);
+}
+
+template <class Work>
+void RunFolder::quietly(const char* what, Work work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    if (!warned_) warn(std::string(what) + " could not be written (" + error.what() + "); the run goes on without");
+    warned_ = true;
+  }
+}
+
+void RunFolder::write_text(const std::string& file, const std::string& text) {
+  quietly(file.c_str(), [&] { write_file(path_ + "/" + file, as_bytes(text)); });
+}
+
+void RunFolder::log(const Json& event) {
+  add_scalars(*tensorboard_, event);
+  quietly("log.jsonl", [&] {
+    const std::string line = event.dump() + "\n";
+    if (std::fwrite(line.data(), 1, line.size(), log_.get()) != line.size() || std::fflush(log_.get()) != 0) {
+      std::clearerr(log_.get());
+      throw Error(ErrorKind::resources, {path_ + "/log.jsonl", std::strerror(errno)});
+    }
+  });
+}
+
+std::vector<Json> RunFolder::logged() const {
+  std::vector<Json> events;
+  std::ifstream file(path_ + "/log.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    try {
+      events.push_back(Json::parse(line, "log.jsonl"));
+    } catch (const Error&) {
+      // a line that was cut off when the machine went down
+    }
+  }
+  return events;
+}
+
+void RunFolder::report(const Json& result) {
+  write_text("report.json", result.dump(2) + "\n");
+  const std::string text = report_text(result);
+  if (!text.empty()) write_text("report.txt", text);
+}
+
+void RunFolder::curves() {
+  quietly("curves.svg", [&] { write_file(path_ + "/curves.svg", as_bytes(curves_svg(fs::path(path_).filename().string(), logged()))); });
+}
+
+std::string newest_run(const std::string& name) {
+  const std::string prefix = folder_name(name) + "-";
+  std::vector<std::string> found;
+  std::error_code status;
+  for (const auto& entry : fs::directory_iterator("runs", status)) {
+    const std::string folder = entry.path().filename().string();
+    if (!folder.starts_with(prefix) || folder.size() < prefix.size() + 15) continue;
+    const std::string rest = folder.substr(prefix.size());
+    if (!std::all_of(rest.begin(), rest.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)) || c == '-'; })) continue;
+    if (fs::exists(entry.path() / "checkpoints", status) && !fs::is_empty(entry.path() / "checkpoints", status))
+      found.push_back(entry.path().string());
+  }
+  return found.empty() ? "" : *std::max_element(found.begin(), found.end());
+}
+
+std::string data_folder_of(const std::string& run) {
+  std::ifstream file(run + "/log.jsonl");
+  std::string line;
+  if (!std::getline(file, line)) return ".";
+  try {
+    const Json event = Json::parse(line, "log.jsonl");
+    const Json* folder = event.find("data_folder");
+    return folder && folder->is_string() ? folder->as_string() : ".";
+  } catch (const Error&) {
+    return ".";
+  }
+}
+
+}  // namespace perigee

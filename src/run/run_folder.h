@@ -1,0 +1,63 @@
+// What a run leaves behind: runs/<name>-<time>/ with job.json, log.jsonl, TensorBoard events, checkpoints/, report.txt and
+// report.json, curves.svg, model.safetensors. Writing here never fails the run: what goes wrong is a warning, once.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/io/json.h"
+#include "src/io/plot/tensorboard.h"
+
+namespace perigee {
+
+class RunFolder {
+ public:
+  // Makes `path`, or runs/<name>-<date>-<time> when it is empty (with a number behind it when that is taken). Error(resources) when it
+  // cannot be made, Error(usage) when `path` already holds a run.
+  static RunFolder create(const std::string& name, const std::string& path = "");
+  // An earlier run, to be continued: its log is kept and appended to. Error(usage) when there is none.
+  static RunFolder open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  std::string checkpoints() const { return path_ + "/checkpoints"; }
+  std::string model_file() const { return path_ + "/model.safetensors"; }
+
+  void write_text(const std::string& file, const std::string& text);
+  // Appends one line to log.jsonl, and the figures of "step" and "epoch" events to the TensorBoard file.
+  void log(const Json& event);
+  // The events of the log so far, oldest first; lines that are damaged are left out.
+  std::vector<Json> logged() const;
+  // report.json and report.txt from an evaluation's result.
+  void report(const Json& result);
+  // curves.svg from the log.
+  void curves();
+
+ private:
+  explicit RunFolder(std::string path);
+  template <class Work>
+  void quietly(const char* what, Work work);
+
+  struct Closer {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::string path_;
+  std::unique_ptr<std::FILE, Closer> log_;
+  std::unique_ptr<TensorboardWriter> tensorboard_;
+  bool warned_ = false;
+};
+
+// The newest folder runs/<name>-* that has checkpoints; empty when there is none.
+std::string newest_run(const std::string& name);
+
+// What relative paths in the job of a run start from, as its log says; "." when it does not.
+std::string data_folder_of(const std::string& run);
+
+// A table of classes and the confusion matrix as text; empty for results that have neither.
+std::string report_text(const Json& result);
+
+// An SVG of the loss and the accuracy (or another figure) over epochs, from a run's events.
+std::string curves_svg(const std::string& title, const std::vector<Json>& events);
+
+}  // namespace perigee

@@ -1,0 +1,220 @@
+#include "src/run/session.h"
+
+#include <filesystem>
+
+#include "src/core/stopwatch.h"
+#include "src/core/warning.h"
+#include "src/io/file.h"
+
+namespace perigee {
+
+namespace fs = std::filesystem;
+
+Session::Session(const Job& job, SessionOptions options) : options_(std::move(options)), trainer_(make_trainer(job)) {
+  log_ = std::make_unique<RunLog>(run_facts(*trainer_));
+  judge_ = std::make_unique<EpochJudge>(trainer_->job(), [this](const std::string& part) { return trainer_->has_part(part); });
+  const Json& json = trainer_->job().json();
+  if (options_.folder) open_folder();
+  if (!options_.resume.empty()) resume();
+  if (options_.resume.empty()) {
+    const Json* pretrained = json.find("pretrained");
+    if (pretrained && !pretrained->is_null()) {
+      const Json description = pretrained->is_string() ? Json(Json::Object{{"model", *pretrained}}) : *pretrained;
+      const Config config(description, job.where() + ": pretrained");
+      apply_pretrained(*trainer_, config, job.folder());
+      config.reject_unread();
+    }
+  }
+}
+
+std::unique_ptr<Trainer> Session::make_trainer(const Job& job) {
+  constexpr uint32_t kProcess = 1;  // in the timeline
+  if (!options_.trace.empty()) {
+    trace_ = std::make_unique<TraceFile>(options_.trace, TraceFile::Options{.round_name = "step"});
+    trace_->name_process(kProcess, "perigee train " + job.name());
+    trace_ring_.turn_on();
+    trace_->follow(trace_ring_, kProcess);
+    options_.trainer.trace = &trace_ring_;
+  }
+  return std::make_unique<Trainer>(job, options_.trainer);
+}
+
+// Where the time of this process went, as far as it was measured.
+Json Session::time_table() const {
+  Json table = Json::object();
+  for (const TracePhase phase :
+       {TracePhase::load, TracePhase::compute, TracePhase::exchange, TracePhase::update, TracePhase::evaluate, TracePhase::checkpoint})
+    if (const double seconds = trainer_->times().seconds(phase); phase != TracePhase::exchange || seconds > 0)
+      table.set(std::string(to_string(phase)) + "_s", seconds);
+  return table;
+}
+
+void Session::open_folder() {
+  const Job& job = trainer_->job();
+  log_->set_folder(open_run_folder(job, options_.out, options_.resume));
+  folder_path_ = log_->folder_path();
+  const Json* wanted = job.json().find("checkpoint");
+  if (wanted && wanted->is_bool() && !wanted->as_bool()) return;
+  static const Json kDefaults = Json::object();
+  const Config config(wanted && wanted->is_object() ? *wanted : kDefaults, job.where() + ": checkpoint");
+  config.string("best", "");  // the judge's
+  checkpoints_ = std::make_unique<CheckpointHook>(config, log_->folder()->checkpoints());
+  config.reject_unread();
+}
+
+void Session::resume() {
+  Json extra;
+  if (fs::is_directory(options_.resume)) {
+    CheckpointFolder folder(options_.resume + "/checkpoints", 1);
+    resumed_from_ = folder.resume(*trainer_, &extra);
+    if (resumed_from_.empty()) throw Error(ErrorKind::usage, {options_.resume, "this run has no checkpoint to resume from"});
+  } else {
+    if (!file_exists(options_.resume)) throw Error(ErrorKind::usage, {options_.resume, "there is no run or checkpoint of this name"});
+    extra = load_checkpoint(*trainer_, options_.resume);
+    resumed_from_ = options_.resume;
+  }
+  if (!extra.is_object()) return;
+  log_->restore(extra);
+  if (const Json* state = extra.find("early_stopping"); state && state->is_object()) judge_->restore(*state);
+}
+
+void Session::on_step(Trainer& trainer, const StepReport& report) {
+  log_->step(report, trainer.position(), report.epoch_ends || trainer.finished());
+  if (*outside_stop_) stop_ = true;
+  if (!judge_->stops_early()) return;
+  stop_reason_ = judge_->after_step(report.loss, log_->seconds());
+  if (!stop_reason_.empty()) stop_ = true;
+}
+
+Json Session::evaluate(const std::string& part) {
+  const Json result = trainer_->evaluate(part, outside_stop_);
+  if (part == "test" && !result.is_null()) {
+    last_test_ = result;
+    last_test_step_ = trainer_->position().step;
+  }
+  return result;
+}
+
+void Session::on_epoch(Trainer& trainer, uint64_t epoch) {
+  const Stopwatch watch;
+  const int64_t number = static_cast<int64_t>(epoch) + 1;
+  Json event = log_->epoch_event(number, trainer.position());
+  for (const std::string& part : judge_->parts()) {
+    const Json result = evaluate(part);
+    if (!result.is_null()) event.set(part, scalar_figures(result));
+  }
+  const double evaluation = watch.seconds();
+  event.set("seconds", RunLog::rounded_seconds(log_->seconds()));
+  if (*outside_stop_) stop_ = true;
+  log_->emit(event);
+  judge_epoch(number, event);
+  update_extra();
+  log_->set_aside(watch.seconds(), evaluation);
+}
+
+void Session::judge_epoch(int64_t epoch, const Json& event) {
+  if (judge_->stops_early() && stop_) return;
+  stop_reason_ = judge_->after_epoch(epoch, event, log_->seconds());
+  if (!stop_reason_.empty()) stop_ = true;
+  if (!checkpoints_ || !judge_->is_best(epoch)) return;
+  try {
+    checkpoints_->folder().save_best(*trainer_);
+  } catch (const Error& error) {
+    warn(std::string("the best checkpoint could not be saved: ") + error.what());
+  }
+}
+
+void Session::update_extra() {
+  if (!checkpoints_) return;
+  Json extra = Json::object();
+  log_->save(extra);
+  extra.set("early_stopping", judge_->state());
+  checkpoints_->set_extra(std::move(extra));
+}
+
+Json Session::run(const std::atomic<bool>& stop) {
+  outside_stop_ = &stop;
+  log_->start(trainer_->position(), options_.about, resumed_from_);
+  update_extra();
+  trainer_->add_hook(this);
+  if (checkpoints_) trainer_->add_hook(checkpoints_.get());
+  if (options_.hook) trainer_->add_hook(options_.hook);
+  stop_ = stop.load();
+  try {
+    const bool whole = trainer_->run(stop_);
+    return finish(!whole && stop_reason_.empty());
+  } catch (const Error& error) {
+    log_->emit(Json(Json::Object{{"event", "error"}, {"step", trainer_->position().step}, {"text", error.what()}}));
+    if (log_->folder()) log_->folder()->curves();
+    throw;
+  }
+}
+
+void Session::set_learning_rate(const Json& schedule) {
+  trainer_->set_learning_rate(schedule);
+  log_->emit(Json(Json::Object{{"event", "set"}, {"step", trainer_->position().step}, {"learning_rate", schedule}}));
+}
+
+std::string Session::checkpoint() {
+  if (!checkpoints_)
+    throw Error(ErrorKind::usage, {trainer_->job().where(), "this run keeps no checkpoints", "", "", "leave checkpoint = false away"});
+  update_extra();
+  return checkpoints_->save(*trainer_);
+}
+
+void Session::set_aside(double seconds) { log_->set_aside(seconds, 0); }
+
+// Early stopping keeps the best epoch, not the last one. Returns what to tell about it.
+std::string Session::model_of_best() {
+  const std::string best = checkpoints_ && judge_->prefers_earlier() ? log_->folder()->checkpoints() + "/best.safetensors" : "";
+  if (best.empty() || !file_exists(best)) return "";
+  load_checkpoint(*trainer_, best);
+  last_test_step_ = -1;
+  return "epoch " + std::to_string(judge_->best_epoch());
+}
+
+Json Session::finish(bool interrupted) {
+  Trainer& trainer = *trainer_;
+  RunFolder* folder = log_->folder();
+  const Position reached = trainer.position();
+  Json closing = Json::object();  // before what follows takes its time
+  log_->add_closing_figures(closing, reached);
+  Json event = log_->end_event(reached);
+  if (interrupted) event.set("stopped", "interrupted");
+  else if (!stop_reason_.empty()) event.set("stopped", stop_reason_);
+  std::string checkpoint;
+  if (checkpoints_) {
+    update_extra();
+    checkpoint = checkpoints_->save(trainer);
+    if (!checkpoint.empty()) event.set("checkpoint", checkpoint);
+  }
+  if (!interrupted) {
+    const std::string best = model_of_best();
+    if (!best.empty()) event.set("model_of", best);
+    const bool fresh = last_test_step_ == trainer.position().step;
+    const Json test = fresh ? last_test_ : evaluate("test");
+    if (!test.is_null()) {
+      event.set("test", scalar_figures(test));
+      if (const Json* data = test.find("data")) event.set("test_data", *data);
+      if (folder) folder->report(test);
+    }
+    if (folder) {
+      try {
+        save_model(trainer, folder->model_file());
+        event.set("model", folder->model_file());
+      } catch (const Error& error) {
+        warn(std::string("the model could not be saved: ") + error.what());
+      }
+    }
+  }
+  event.set("examples_per_s", *closing.find("examples_per_s"));
+  event.set("time", time_table());
+  if (trace_) event.set("trace", trace_->path());
+  event.set("seconds", RunLog::rounded_seconds(log_->seconds()));
+  if (folder) event.set("folder", folder_path_);
+  if (folder) folder->curves();
+  log_->emit(event);
+  return event;
+}
+
+}  // namespace perigee

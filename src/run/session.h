@@ -1,0 +1,84 @@
+// One training run from start to end: a trainer with its run folder, checkpoints, evaluation after each epoch, early stopping,
+// resume, and a stream of events that says what happens. The program and libperigee train through this.
+//
+// Events are JSON objects: {"event": "start" | "step" | "epoch" | "end" | "error", ...}. "step" comes at least every 100 steps
+// and every second (a step that takes longer has its own); the last is "end", or "error" when the run failed.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/io/plot/trace_file.h"
+#include "src/run/checkpoint.h"
+#include "src/run/epoch_judge.h"
+#include "src/run/run_log.h"
+#include "src/train/trainer.h"
+
+namespace perigee {
+
+struct SessionOptions {
+  TrainerOptions trainer;
+  bool folder = true;    // false: nothing is written
+  std::string out;       // the run folder; empty: runs/<name>-<time>
+  std::string resume;    // a run folder or a checkpoint file to continue from; empty: start anew
+  Json about;            // an object whose members the "start" event carries: script, command line
+  std::string trace;     // the file of a timeline; empty: none
+  Hook* hook = nullptr;  // called after the session's own; outlives the session; null: none
+};
+
+class Session final : private Hook {
+ public:
+  using Sink = RunLog::Sink;
+
+  // Opens the data, builds the model, loads the checkpoint. Error(data), Error(model), Error(usage).
+  Session(const Job& job, SessionOptions options);
+
+  void add_sink(Sink sink) { log_->add_sink(std::move(sink)); }
+  // Trains until the planned end, an early stop, or `stop`; then evaluates, saves the model and the report. Returns the "end" event.
+  // Stopped from outside, it saves a checkpoint, and "stopped" in the event is "interrupted". Error(model) when the loss is not finite.
+  Json run(const std::atomic<bool>& stop);
+
+  // Between two steps, or after the last one:
+  void set_learning_rate(const Json& schedule);  // as Trainer's; tells an event "set"
+  std::string checkpoint();                      // its file; Error(usage) when the job keeps none
+  void set_aside(double seconds);                // that were no training, as of a pause
+
+  Trainer& trainer() { return *trainer_; }
+  const std::string& folder() const { return folder_path_; }  // empty: none
+  const std::string& resumed_from() const { return resumed_from_; }
+
+ private:
+  void on_step(Trainer& trainer, const StepReport& report) override;
+  void on_epoch(Trainer& trainer, uint64_t epoch) override;
+
+  void open_folder();
+  void resume();
+  Json evaluate(const std::string& part);
+  void judge_epoch(int64_t epoch, const Json& event);
+  void update_extra();
+  Json finish(bool interrupted);
+  std::string model_of_best();
+
+  std::unique_ptr<Trainer> make_trainer(const Job& job);
+  Json time_table() const;
+
+  SessionOptions options_;
+  TraceRing trace_ring_;
+  std::unique_ptr<TraceFile> trace_;  // null: none
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<RunLog> log_;
+  std::unique_ptr<EpochJudge> judge_;
+  std::string folder_path_, resumed_from_;
+  std::unique_ptr<CheckpointHook> checkpoints_;
+
+  const std::atomic<bool>* outside_stop_ = nullptr;
+  std::atomic<bool> stop_{false};
+  std::string stop_reason_;
+  Json last_test_;  // the result at step last_test_step_
+  int64_t last_test_step_ = -1;
+};
+
+}  // namespace perigee

@@ -1,0 +1,357 @@
+#include "src/train/device/device_tuning.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/core/trace.h"
+#include "src/core/warning.h"
+#include "src/graph/plan_compiler.h"
+#include "src/train/device/device_model.h"
+
+namespace perigee {
+namespace {
+
+constexpr int kSamples = 5;
+constexpr int kCopies = 10;            // of a call in the graph that is timed, where L2 stays as it is
+constexpr int kAlgorithms = 8;         // of a library for one call, at most
+constexpr double kBetter = 0.97;       // of the time until now: what comes first is kept unless another is clearly faster
+constexpr double kHopeless = 3;        // times the best: one sample will do
+constexpr double kBudgetSeconds = 60;  // then steps that are left take what comes first
+
+// How long something takes on the device. Each sample finds L2 alike: where the plan does not fit, emptied by a pass over other memory;
+// where it does, as the same call left it, for so it is in a step. Either goes before the sample, so that the host is ahead of the device.
+class DeviceTimer {
+ public:
+  DeviceTimer(Gpu& gpu, size_t plan_bytes) : gpu_(gpu) {
+    const size_t l2 = gpu.properties().l2_bytes;
+    if (plan_bytes > l2 / 2) other_ = gpu.allocate(2 * l2, "measuring kernels");
+    for (auto& pair : events_)
+      for (GpuHandle& event : pair) {
+        void* made = nullptr;
+        gpu.check(gpu.module().create_timer(&made), "make an event");
+        event = GpuHandle(made, gpu.module().destroy_event);
+      }
+  }
+
+  // Milliseconds of one `queue_work`; a first sample of more than `enough` is the answer.
+  template <class QueueWork>
+  double median(QueueWork queue_work, double enough) {
+    const int copies = other_.data() ? 1 : kCopies;
+    const GpuHandle graph = gpu_.capture([&] {
+      for (int i = 0; i < copies; ++i) queue_work();
+    });
+    gpu_.launch(graph);
+    std::array<float, kSamples> taken = {};
+    sample(graph, 0);
+    if ((taken[0] = read(0)) > enough * copies) return taken[0] / copies;
+    for (size_t i = 1; i < kSamples; ++i) sample(graph, i);
+    for (size_t i = 1; i < kSamples; ++i) taken[i] = read(i);
+    std::sort(taken.begin(), taken.end());
+    return static_cast<double>(taken[kSamples / 2]) / copies;
+  }
+
+ private:
+  void sample(const GpuHandle& graph, size_t i) {
+    if (other_.data()) gpu_.clear(other_.data(), other_.bytes());
+    else gpu_.launch(graph);
+    gpu_.check(gpu_.module().record_event(events_[i][0].get(), gpu_.queue().stream), "record an event");
+    gpu_.launch(graph);
+    gpu_.check(gpu_.module().record_event(events_[i][1].get(), gpu_.queue().stream), "record an event");
+  }
+
+  float read(size_t i) {
+    float milliseconds = 0;
+    gpu_.check(gpu_.module().wait_for_event(events_[i][1].get()), "finish a measured kernel");
+    gpu_.check(gpu_.module().elapsed(events_[i][0].get(), events_[i][1].get(), &milliseconds), "read a timer");
+    return milliseconds;
+  }
+
+  Gpu& gpu_;
+  GpuMemory other_;
+  std::array<std::array<GpuHandle, 2>, kSamples> events_;
+};
+
+struct Way {
+  bool operator==(const Way&) const = default;
+  const Kernel* kernel = nullptr;
+  int algorithm = 0;
+};
+
+std::string text_of(const Way& way) { return KernelChoice{way.kernel->name, way.algorithm}.text(); }
+
+class DeviceTuner {
+ public:
+  DeviceTuner(Gpu& gpu, PlanRun& run, const StepInfo* step, bool measure, Tuning& tuning)
+      : gpu_(gpu), run_(run), info_(step), measure_(measure), tuning_(tuning) {}
+
+  DeviceTuned run() {
+    run_.queue_packs(gpu_.queue());
+    gpu_.check_queue("the packing of parameters");
+    for (size_t i = 0; i < run_.plan().steps().size(); ++i) {
+      const PlanStep& step = run_.plan().steps()[i];
+      try {
+        settle(step, i);
+      } catch (const Error&) {
+        remember_fault(step);
+        throw;
+      }
+    }
+    return tuned_;
+  }
+
+ private:
+  void settle(const PlanStep& step, size_t index);
+  std::optional<Way> known_way(const PlanStep& step, const std::vector<const Kernel*>& kernels);
+  // The kernel's algorithms that run the call, until `take` says that it is enough: whether it did.
+  template <class Take>
+  bool try_ways(const PlanStep& step, const Kernel* kernel, const KernelCall& call, Take take);
+  std::vector<Way> ways_of(const PlanStep& step, const std::vector<const Kernel*>& kernels, const KernelCall& call);
+  Way fastest(const PlanStep& step, const std::vector<Way>& ways, const KernelCall& call);
+  bool runs(const PlanStep& step, const Way& way, const KernelCall& call);
+  std::string fault_key(const PlanStep& step, const Way& way) const { return tuning_.key_of(step) + " lost the GPU: " + text_of(way); }
+  void remember_fault(const PlanStep& step);
+  bool left_out(const PlanStep& step, const Way& way);
+  bool exists(const Way& way, const KernelCall& call);
+  std::optional<KernelCall> with_scratch(const Way& way, const KernelCall& call);
+  KernelCall beside(const KernelCall& call);
+
+  Gpu& gpu_;
+  PlanRun& run_;
+  const StepInfo* const info_;
+  const bool measure_;
+  Tuning& tuning_;
+  DeviceTuned tuned_;
+  std::unique_ptr<DeviceTimer> timer_;
+  GpuMemory scratch_, results_;
+  std::vector<View> views_;
+  std::string refusal_;
+  Way tried_;                // what ran last
+  bool has_rivals_ = false;  // other kernels take its call
+  std::set<std::string> told_;
+  const uint64_t begin_ns_ = monotonic_ns();
+};
+
+// The process that comes after this one chooses something else; where there is nothing else it fares no worse.
+void DeviceTuner::remember_fault(const PlanStep& step) {
+  if (tried_.kernel == nullptr || !has_rivals_ || !gpu_.lost_to_kernel()) return;
+  tuning_.set(fault_key(step, tried_), "1");
+  tuning_.save_machine();
+}
+
+bool DeviceTuner::left_out(const PlanStep& step, const Way& way) {
+  const std::string key = fault_key(step, way);
+  if (tuning_.choice(key).empty()) return false;
+  refusal_ = "the GPU was lost in '" + text_of(way) + "' before";
+  if (told_.insert(key).second)
+    warn(std::string("op '") + step.op->name + "' leaves out '" + text_of(way) + "', in which the GPU was lost before; without " +
+         tuning_.machine_file() + " it is tried again");
+  return true;
+}
+
+// A library runs its last algorithm where it has no such one: whether it would is found without running it.
+bool DeviceTuner::exists(const Way& way, const KernelCall& call) {
+  gpu_.queue().algorithm = way.algorithm, gpu_.queue().taken = 0;
+  const GpuHandle dropped = gpu_.try_capture([&] { way.kernel->run(call); }, &refusal_);
+  return gpu_.queue().taken == way.algorithm;
+}
+
+// Waits, so that a fault is told with the op that it came from. A library that refuses is no fault: nothing depends on what it did. Neither is
+// one that cannot be captured, which a step has to be.
+bool DeviceTuner::runs(const PlanStep& step, const Way& way, const KernelCall& call) {
+  CudaQueue& queue = gpu_.queue();
+  queue.algorithm = way.algorithm, queue.taken = 0;
+  tried_ = way;
+  way.kernel->run(call);
+  if (queue.status == kLibraryFailed) {
+    refusal_ = std::exchange(queue.failed, nullptr);
+    queue.status = 0;
+    return false;
+  }
+  gpu_.check_queue(step_name(step));
+  gpu_.check(gpu_.module().wait_for_stream(queue.stream), "run " + step_name(step));
+  return static_cast<bool>(gpu_.try_capture([&] { way.kernel->run(call); }, &refusal_));
+}
+
+// The call with room for a kernel that the plan has none for; nothing where the device has none either.
+std::optional<KernelCall> DeviceTuner::with_scratch(const Way& way, const KernelCall& call) {
+  KernelCall with = call;
+  const size_t bytes = way.kernel->scratch_bytes ? way.kernel->scratch_bytes(call) : 0;
+  try {
+    if (scratch_.bytes() < bytes) scratch_ = {}, scratch_ = gpu_.allocate(bytes, "measuring kernels");
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::resources) throw;
+    refusal_ = error.what();
+    return {};
+  }
+  with.scratch = bytes > 0 ? scratch_.data() : nullptr;
+  return with;
+}
+
+// What runs many times must not read what it wrote: results that lie on operands go elsewhere.
+KernelCall DeviceTuner::beside(const KernelCall& call) {
+  views_.assign(call.out, call.out + call.n_out);
+  for (View& out : views_)
+    for (int i = 0; i < call.n_in; ++i)
+      if (out.data != nullptr && out.data == call.in[i].data) {
+        const size_t bytes = static_cast<size_t>(out.elements()) * dtype_bytes(out.dtype);
+        if (results_.bytes() < bytes) results_ = {}, results_ = gpu_.allocate(bytes, "measuring kernels");
+        out.data = results_.data();
+        break;
+      }
+  KernelCall moved = call;
+  moved.out = views_.data();
+  return moved;
+}
+
+// A library that refuses one algorithm may run the next.
+template <class Take>
+bool DeviceTuner::try_ways(const PlanStep& step, const Kernel* kernel, const KernelCall& call, Take take) {
+  for (int algorithm = 0; algorithm < kAlgorithms; ++algorithm) {
+    const Way way{kernel, algorithm};
+    if (left_out(step, way)) continue;
+    const auto room = with_scratch(way, call);
+    if (!room || (algorithm > 0 && left_out(step, {kernel, algorithm - 1}) && !exists(way, *room))) return false;
+    const bool ran = runs(step, way, *room);
+    if (gpu_.queue().taken < algorithm) return false;  // there is no such algorithm
+    if (ran && take(way)) return true;
+  }
+  return false;
+}
+
+// All that run the call, in the order of preference; the first alone when time is short.
+std::vector<Way> DeviceTuner::ways_of(const PlanStep& step, const std::vector<const Kernel*>& kernels, const KernelCall& call) {
+  std::vector<Way> ways;
+  const bool late = static_cast<double>(monotonic_ns() - begin_ns_) * 1e-9 > kBudgetSeconds;
+  for (const Kernel* kernel : kernels) {
+    const auto keep = [&](const Way& way) {
+      ways.push_back(way);
+      return late;
+    };
+    if (try_ways(step, kernel, call, keep)) break;
+  }
+  return ways;
+}
+
+Way DeviceTuner::fastest(const PlanStep& step, const std::vector<Way>& ways, const KernelCall& call) {
+  if (!timer_) timer_ = std::make_unique<DeviceTimer>(gpu_, run_.plan().arena_bytes());
+  Way best = ways.front();
+  double best_ms = 1e30;
+  for (const Way& way : ways) {
+    const auto room = with_scratch(way, call);
+    if (!room) continue;
+    gpu_.queue().algorithm = way.algorithm;
+    tried_ = way;
+    const double taken_ms = timer_->median(
+        [&] {
+          way.kernel->run(*room);
+          gpu_.check_queue(step_name(step));
+        },
+        best_ms * kHopeless);
+    if (taken_ms < best_ms * kBetter) best = way, best_ms = taken_ms;
+  }
+  return best;
+}
+
+// What the table says, as the plan's compiler reads it.
+std::optional<Way> DeviceTuner::known_way(const PlanStep& step, const std::vector<const Kernel*>& kernels) {
+  for (const bool exact : {true, false}) {
+    const KernelChoice choice = kernel_choice(tuning_.choice(tuning_.key_of(step, exact)));
+    for (const Kernel* kernel : kernels)
+      if (const Way way{kernel, choice.algorithm}; choice.kernel == kernel->name && !left_out(step, way)) return way;
+  }
+  return {};
+}
+
+void DeviceTuner::settle(const PlanStep& step, size_t index) {
+  KernelCall call = run_.call(index);
+  call.step = info_, call.queue = &gpu_.queue();
+  const auto kernels = kernel_candidates(step.op->name, call, {.backend = Backend::cuda});
+  has_rivals_ = kernels.size() > 1;
+  const Way planned{step.kernel, step.algorithm};
+  std::optional<Way> wanted = known_way(step, kernels);
+  if (measure_ && !wanted) {
+    const KernelCall trial = beside(call);
+    const std::vector<Way> ways = ways_of(step, kernels, trial);
+    if (ways.size() > 1) {
+      wanted = fastest(step, ways, trial);
+      tuning_.set(tuning_.key_of(step), text_of(*wanted));
+      ++tuned_.measured;
+    }
+  }
+  if (wanted && *wanted != planned) {
+    ++tuned_.changed;
+    const auto room = with_scratch(*wanted, call);
+    if (room && runs(step, *wanted, *room)) return;  // whether the plan's own runs no longer matters
+  }
+  if (!left_out(step, planned) && runs(step, planned, call)) return;
+  const std::string why = refusal_;
+  const auto settle_for = [&](const Way& way) {
+    if (way == planned) return false;
+    const std::string other = text_of(way);
+    warn(step_name(step) + " runs on another kernel, '" + other + "': " + why);
+    tuning_.set(tuning_.key_of(step, true), other);
+    ++tuned_.changed;
+    return true;
+  };
+  for (const Kernel* kernel : kernels)
+    if (try_ways(step, kernel, call, settle_for)) return;
+  if (left_out(step, planned) && runs(step, planned, call)) return;
+  throw Error(ErrorKind::resources, {.where = gpu_.name(), .what = "no kernel runs " + step_name(step), .got = refusal_});
+}
+
+// The one that serves an op best, if it is there.
+std::optional<CudaLibrary> library_for(std::string_view op) {
+  if (op == "fused") return CudaLibrary::nvrtc;
+  if (op == "matmul" || op.starts_with("linear")) return CudaLibrary::cublas_lt;
+  return op.starts_with("conv2d") && !op.starts_with("conv2d_pool") ? std::optional(CudaLibrary::cudnn) : std::nullopt;
+}
+
+void use_device(Tuning& tuning, const CudaModule& module, const CudaDevice& device, bool tf32, bool deterministic) {
+  int driver = 0, runtime = 0;
+  module.versions(&driver, &runtime);
+  std::string identity = std::string(device.name) + " " + std::to_string(device.major) + "." + std::to_string(device.minor) + " driver " +
+                         std::to_string(driver) + (tf32 ? " tf32" : "") + (deterministic ? " deterministic" : "");
+  for (const CudaLibrary library : kCudaLibraries) identity += std::string(" ") + module.library(library).version;
+  tuning.use_device(device.name, identity, module.kernels());
+}
+
+}  // namespace
+
+void use_device(Tuning& tuning, const Gpu& gpu, const CudaQueue& queue) {
+  use_device(tuning, gpu.module(), gpu.properties(), queue.tf32, queue.deterministic);
+}
+
+Json measured_on_device(int device, bool tf32) {
+  Tuning tuning;
+  std::string ignored;
+  const CudaModule* const module = cuda_module(&ignored);
+  CudaDevice properties;
+  if (module && module->device(device, &properties) == 0) {
+    use_device(tuning, *module, properties, tf32, false);
+    tuning.load_machine();
+  }
+  return tuning.to_json();
+}
+
+void warn_of_missing_libraries(const Gpu& gpu, const Plan& plan) {
+  static std::array<std::atomic<bool>, std::size(kCudaLibraries)> told{};
+  for (const PlanStep& step : plan.steps()) {
+    const std::optional<CudaLibrary> wanted = library_for(step.op->name);
+    if (!wanted || told[static_cast<size_t>(*wanted)].exchange(true)) continue;
+    const CudaLibraryInfo& info = gpu.module().library(*wanted);
+    if (info.why)
+      warn(gpu.name() + ": " + info.serves + " may be slow without " + info.name + ": " + info.why + "; `perigee doctor` says more");
+  }
+}
+
+DeviceTuned tune_on_device(Gpu& gpu, PlanRun& run, const StepInfo* step, bool measure, Tuning& tuning) {
+  return DeviceTuner(gpu, run, step, measure, tuning).run();
+}
+
+}  // namespace perigee

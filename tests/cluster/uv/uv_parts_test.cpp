@@ -1,0 +1,424 @@
+// What the transport is made of, each alone: secrets, addresses, deadlines, admission, frames, the loop.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <set>
+#include <thread>
+
+#include "cluster/launch/secret.h"
+#include "cluster/protocol/message.h"
+#include "cluster/uv/address.h"
+#include "cluster/uv/admission.h"
+#include "cluster/uv/deadlines.h"
+#include "cluster/uv/frame_reader.h"
+#include "cluster/uv/loop.h"
+#include "src/core/error.h"
+#include "src/io/file.h"
+#include "tests/cluster/uv/uv_node.h"
+#include "tests/io/temporary.h"
+
+namespace perigee {
+namespace {
+
+template <class F>
+std::string error_of(F&& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// ---- secrets ----
+
+TEST(Secret, ComesBackFromItsTexts) {
+  const Secret secret = Secret::random();
+  EXPECT_EQ(secret.hex().size(), 64u);
+  EXPECT_EQ(Secret::from_hex(secret.hex()), secret);
+  EXPECT_FALSE(secret == Secret::random());
+  EXPECT_TRUE(Secret().empty());
+  EXPECT_THROW(Secret::from_hex("12"), Error);
+  const std::string wrong = secret.hex().substr(1) + "g";
+  const std::string said = error_of([&] { Secret::from_hex(wrong, "here"); });
+  EXPECT_NE(said.find("here"), std::string::npos);
+  EXPECT_EQ(said.find(wrong.substr(0, 16)), std::string::npos);  // a key is not shown, not even a wrong one
+}
+
+TEST(Secret, DerivedKeysAreHkdfSha256) {
+  // Reference: HKDF of RFC 5869 computed by Python's hmac module, salt "perigee secret 1", info "job 42".
+  const Secret secret = Secret::from_hex("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f");
+  EXPECT_EQ(secret.for_job(42).hex(), "76f90832b7eff4a8b1bd7426b487e64c0c2af0d51b1afca30532da86dbae3da2");
+  EXPECT_FALSE(secret.for_job(42) == secret.for_job(43));
+  EXPECT_FALSE(secret.for_job(42) == secret);
+  EXPECT_EQ(secret.identity(), Secret::from_hex(secret.hex()).identity());
+  EXPECT_NE(secret.identity(), secret.for_job(42).identity());
+  EXPECT_EQ(secret.hex().find(secret.identity().substr(10)), std::string::npos);
+}
+
+TEST(Secret, AFileThatOthersCanReadIsRefusedWithTheFix) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "cluster.key";
+  const Secret secret = Secret::random();
+  write_file(path, as_bytes(secret.text()));
+  for (const mode_t mode : {0640, 0604, 0660, 0666, 0620, 0601}) {
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    const std::string said = error_of([&] { Secret::from_file(path); });
+    EXPECT_NE(said.find("chmod 600 " + path), std::string::npos) << said;
+  }
+  for (const mode_t mode : {0600, 0400}) {
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    EXPECT_EQ(Secret::from_file(path), secret);
+  }
+  EXPECT_NE(error_of([&] { Secret::from_file(path + "x"); }).find("perigee secret new"), std::string::npos);
+  EXPECT_THROW(Secret::from_file(folder.path()), Error);
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  for (const std::string& text :
+       {std::string(), std::string("# nothing\n"), secret.hex() + "\n" + secret.hex(), std::string(100000, 'a')}) {
+    write_file(path, as_bytes(text));
+    ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+    EXPECT_THROW(Secret::from_file(path), Error);
+  }
+}
+
+// ---- addresses ----
+
+TEST(Address, WhatPeopleWrite) {
+  EXPECT_EQ(parse_host_port("host1:7700"), (HostPort{"host1", 7700}));
+  EXPECT_EQ(parse_host_port("10.0.0.1:0"), (HostPort{"10.0.0.1", 0}));
+  EXPECT_EQ(parse_host_port("[::1]:7700"), (HostPort{"::1", 7700}));
+  EXPECT_EQ(parse_host_port(":7700"), (HostPort{"", 7700}));
+  EXPECT_EQ(parse_host_port("7700"), (HostPort{"", 7700}));
+  EXPECT_EQ(parse_host_port("[fe80::1]:65535").text(), "[fe80::1]:65535");
+  for (const char* wrong :
+       {"", "host", "host:", "host:65536", "host:-1", "host:1x", "::1:7700", "[::1]", "[::1", "[x]:1", "a b:1", "user@host:1", "host: 1"})
+    EXPECT_THROW(parse_host_port(wrong), Error) << wrong;
+  EXPECT_NE(error_of([] { parse_host_port("::1:7700", "--listen"); }).find("[::1]:7700"), std::string::npos);
+}
+
+TEST(Address, Networks) {
+  const auto inside = [](const char* cidr, const char* host) {
+    sockaddr_storage address;
+    EXPECT_TRUE(numeric_address({host, 1}, &address));
+    return parse_cidr(cidr).contains(reinterpret_cast<const sockaddr*>(&address));
+  };
+  EXPECT_TRUE(inside("10.0.0.0/16", "10.0.255.1"));
+  EXPECT_FALSE(inside("10.0.0.0/16", "10.1.0.1"));
+  EXPECT_TRUE(inside("10.0.0.0/9", "10.127.0.1"));
+  EXPECT_FALSE(inside("10.0.0.0/9", "10.128.0.1"));
+  EXPECT_TRUE(inside("0.0.0.0/0", "1.2.3.4"));
+  EXPECT_FALSE(inside("0.0.0.0/0", "::1"));
+  EXPECT_TRUE(inside("fd00::/8", "fd12::1"));
+  EXPECT_FALSE(inside("fd00::/8", "fe12::1"));
+  EXPECT_TRUE(inside("127.0.0.1", "127.0.0.1"));
+  for (const char* wrong : {"", "10.0.0.0/33", "10.0.0/8", "::/129", "eth0", "10.0.0.0/", "10.0.0.0/-1"})
+    EXPECT_THROW(parse_cidr(wrong), Error) << wrong;
+}
+
+TEST(Address, WhatOthersAreTold) {
+  EXPECT_EQ(local_address_in("127.0.0.0/8"), "127.0.0.1");
+  EXPECT_NE(error_of([] { local_address_in("203.0.113.0/24"); }).find("127.0.0.1"), std::string::npos);
+  EXPECT_EQ(advertised_address("127.0.0.1:5", "", ""), "127.0.0.1:5");
+  EXPECT_EQ(advertised_address("0.0.0.0:5", "node1:99", ""), "node1:99");
+  EXPECT_EQ(advertised_address("0.0.0.0:5", "node1", ""), "node1:5");
+  EXPECT_EQ(advertised_address("0.0.0.0:5", "node1:0", ""), "node1:5");
+  EXPECT_EQ(advertised_address("0.0.0.0:5", "", "127.0.0.0/8"), "127.0.0.1:5");
+  EXPECT_THROW(advertised_address("0.0.0.0:5", ":7", ""), Error);
+  EXPECT_FALSE(advertised_address("[::]:5", "", "").starts_with("[::]"));
+}
+
+// ---- deadlines ----
+
+TEST(Address, AHostIsItsNameAndItsMachine) {
+  EXPECT_EQ(host_name_in(host_identity()), host_name());
+  EXPECT_EQ(host_identity(), host_identity());
+  EXPECT_EQ(host_name_in("node#0123"), "node");
+  EXPECT_EQ(host_name_in("node"), "node");
+}
+
+TEST(Deadlines, ComeSoonestFirstWhateverWasChanged) {
+  Deadlines deadlines;
+  std::map<uint64_t, uint64_t> expected;
+  SeededRng rng(3);
+  uint64_t id = 0;
+  for (int step = 0; step < 20000; ++step) {
+    const uint64_t which = rng.next() % 300, when = rng.next() % 1000;
+    switch (rng.next() % 4) {
+      case 0:
+      case 1: deadlines.set(which, when), expected[which] = when; break;
+      case 2: deadlines.erase(which), expected.erase(which); break;
+      default: {
+        auto soonest = expected.end();
+        for (auto it = expected.begin(); it != expected.end(); ++it)
+          if (soonest == expected.end() || it->second < soonest->second) soonest = it;  // equal: the smaller id
+        const bool due = soonest != expected.end() && soonest->second <= when;
+        ASSERT_EQ(deadlines.take_due(when, &id), due);
+        if (!due) break;
+        ASSERT_EQ(id, soonest->first);
+        expected.erase(soonest);
+      }
+    }
+    ASSERT_EQ(deadlines.size(), expected.size());
+  }
+}
+
+// ---- admission ----
+
+TEST(Admission, WhoFailsTooOftenIsShutOutForAWhile) {
+  sockaddr_storage one, other, mapped;
+  ASSERT_TRUE(numeric_address({"10.0.0.1", 1}, &one));
+  ASSERT_TRUE(numeric_address({"10.0.0.2", 1}, &other));
+  ASSERT_TRUE(numeric_address({"::ffff:10.0.0.1", 9}, &mapped));
+  const auto* a = reinterpret_cast<const sockaddr*>(&one);
+  Admission admission(3, 1.0);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(admission.shut_out(a, 0));
+    admission.failed(a, 0);
+  }
+  EXPECT_TRUE(admission.shut_out(a, 0));
+  EXPECT_TRUE(admission.shut_out(reinterpret_cast<const sockaddr*>(&mapped), 0));
+  EXPECT_FALSE(admission.shut_out(reinterpret_cast<const sockaddr*>(&other), 0));
+  EXPECT_TRUE(admission.shut_out(a, 0));
+  EXPECT_FALSE(admission.shut_out(a, test::kSecond));
+  admission.failed(a, test::kSecond);
+  EXPECT_TRUE(admission.shut_out(a, test::kSecond));
+  admission.succeeded(a);
+  EXPECT_FALSE(admission.shut_out(a, test::kSecond));
+  for (int i = 0; i < 100; ++i) admission.failed(a, 0);
+  EXPECT_FALSE(admission.shut_out(a, 4 * test::kSecond));  // however long it went on, it is forgotten soon
+}
+
+// ---- frames ----
+
+TEST(FrameReader, CutsAStreamInAnyPieces) {
+  std::vector<std::byte> stream;
+  const size_t bodies[] = {0, 1, 15000, 16384, 40000, 262144, 3, 2000000, 0, 70000};
+  for (const size_t body : bodies) {
+    const auto head = encode(Chunk{.offset = body}, {}, body);
+    stream.insert(stream.end(), head.begin(), head.end());
+    stream.resize(stream.size() + body, std::byte(body % 251));
+  }
+  for (const size_t piece : {size_t{1}, size_t{39}, size_t{41}, size_t{5000}, size_t{65536}, SIZE_MAX}) {
+    FrameReader reader;
+    size_t at = 0, frames = 0;
+    std::span<const std::byte> frame;
+    while (at < stream.size()) {
+      const auto room = reader.space();
+      const size_t count = std::min({room.size(), piece, stream.size() - at});
+      std::memcpy(room.data(), stream.data() + at, count);
+      reader.filled(count);
+      at += count;
+      while (reader.next(&frame) == FrameReader::Next::frame) {
+        Chunk chunk;
+        std::span<const std::byte> body;
+        ASSERT_TRUE(decode(frame.subspan(kHeaderBytes), &chunk, &body));
+        ASSERT_EQ(body.size(), bodies[frames]);
+        ASSERT_EQ(chunk.offset, body.size());
+        ASSERT_TRUE(std::ranges::all_of(body, [&](std::byte b) { return b == std::byte(body.size() % 251); }));
+        ++frames;
+      }
+    }
+    EXPECT_EQ(frames, std::size(bodies));
+    EXPECT_EQ(reader.waiting(), 0u);
+    reader.space();
+    EXPECT_LE(reader.capacity(), size_t{1} << 20);  // the two megabytes were given back
+  }
+}
+
+// Frames of several kinds one after the other, cut anywhere; those of odd offset are received in `memory`.
+struct PlacedStream {
+  std::vector<std::byte> bytes;
+  size_t placed = 0;
+  PlacedStream() {
+    for (const size_t body : {size_t{40'000}, size_t{1}, size_t{262'144}, size_t{100'001}, FrameReader::kPlacedBytes - kChunkHeadBytes,
+                              FrameReader::kPlacedBytes - kChunkHeadBytes - 1, size_t{300'001}, size_t{70'000}}) {
+      add(encode(Chunk{.offset = body}, {}, body), body);
+      placed += body % 2 && body >= 40'000;
+    }
+    add(encode(Leave{}, {}), 0);
+    add(encode(Image{.total = 100'001}, {}, 100'001), 100'001);  // no chunk, however large
+  }
+  void add(const std::vector<std::byte>& head, size_t body) {
+    bytes.insert(bytes.end(), head.begin(), head.end());
+    for (size_t i = 0; i < body; ++i) bytes.push_back(std::byte((body + i) % 251));
+  }
+};
+
+uint64_t offset_of(std::span<const std::byte> head) {
+  Chunk chunk;
+  std::span<const std::byte> body;
+  EXPECT_TRUE(decode(head.subspan(kHeaderBytes), &chunk, &body));
+  return chunk.offset;
+}
+
+TEST(FrameReader, ReceivesABodyWhereItBelongsInAnyPieces) {
+  const PlacedStream stream;
+  for (const size_t piece : {size_t{1}, size_t{59}, size_t{61}, size_t{5000}, size_t{65536}, SIZE_MAX}) {
+    FrameReader reader;
+    std::vector<std::byte> memory(300'001);
+    size_t at = 0, frames = 0, placed = 0;
+    std::span<const std::byte> frame;
+    while (at < stream.bytes.size()) {
+      if (const auto head = reader.chunk_head(); !head.empty())
+        reader.place({.memory = offset_of(head) % 2 ? memory.data() : nullptr, .ticket = offset_of(head)});
+      const auto room = reader.space();
+      const size_t count = std::min({room.size(), piece, stream.bytes.size() - at});
+      std::memcpy(room.data(), stream.bytes.data() + at, count);
+      reader.filled(count);
+      at += count;
+      for (FrameReader::Next next; (next = reader.next(&frame)) != FrameReader::Next::more; ++frames) {
+        ASSERT_TRUE(next == FrameReader::Next::frame || next == FrameReader::Next::placed);
+        const bool elsewhere = next == FrameReader::Next::placed;
+        placed += elsewhere;
+        if (reader.header().type != MessageType::chunk) continue;
+        const auto body = elsewhere ? reader.body() : frame.subspan(kChunkHeadBytes);
+        ASSERT_EQ(body.size(), offset_of(frame.first(kChunkHeadBytes)));
+        ASSERT_TRUE(!elsewhere || body.data() == memory.data());
+        for (size_t i = 0; i < body.size(); ++i) ASSERT_EQ(body[i], std::byte((body.size() + i) % 251)) << i;
+      }
+    }
+    EXPECT_EQ(frames, 10u);
+    EXPECT_EQ(placed, stream.placed);
+  }
+}
+
+// Whatever part of the body has come when its place is taken away: the frame is dropped, the memory is not touched any more, and the
+// frame behind it arrives.
+TEST(FrameReader, ABodyThatLostItsPlaceIsDropped) {
+  constexpr size_t kBody = 40'000;
+  auto stream = encode(Chunk{.offset = 1}, {}, kBody);
+  stream.resize(stream.size() + kBody, std::byte{1});
+  const auto behind = encode(Leave{.why = "behind"}, {});
+  stream.insert(stream.end(), behind.begin(), behind.end());
+  for (const bool other_use : {false, true})
+    for (const size_t before : {size_t{0}, size_t{1}, size_t{8191}, size_t{8192}, kBody - 1}) {
+      std::vector<std::byte> memory(kBody);
+      const Placement first{.memory = memory.data(), .ticket = 1};
+      const Placement second{.memory = other_use ? memory.data() : nullptr, .ticket = 2};
+      FrameReader reader;
+      size_t at = 0, frames = 0;
+      std::span<const std::byte> frame;
+      while (at < stream.size()) {
+        const bool gone = at >= kChunkHeadBytes + before && at > kChunkHeadBytes;
+        if (!reader.chunk_head().empty()) reader.place(gone ? second : first);
+        if (gone) std::ranges::fill(memory, std::byte{0});
+        const auto room = reader.space();
+        const size_t until = at < kChunkHeadBytes ? kChunkHeadBytes : gone ? stream.size() : kChunkHeadBytes + std::max<size_t>(1, before);
+        const size_t count = std::min({room.size(), until - at, size_t{9999}});
+        std::memcpy(room.data(), stream.data() + at, count);
+        reader.filled(count);
+        at += count;
+        while (reader.next(&frame) == FrameReader::Next::frame) {
+          ++frames;
+          EXPECT_EQ(reader.header().type, MessageType::leave);
+        }
+        ASSERT_TRUE(!gone || std::ranges::all_of(memory, [](std::byte b) { return b == std::byte{0}; }));
+      }
+      EXPECT_EQ(frames, 1u);
+      EXPECT_EQ(reader.waiting(), 0u);
+    }
+}
+
+TEST(FrameReader, RefusesAtTheFirstWrongByte) {
+  std::span<const std::byte> frame;
+  for (int at = 0; at < 4; ++at) {
+    FrameReader reader;
+    auto bytes = encode(Leave{}, {});
+    bytes[static_cast<size_t>(at)] ^= std::byte{1};
+    std::memcpy(reader.space().data(), bytes.data(), static_cast<size_t>(at) + 1);
+    reader.filled(static_cast<size_t>(at) + 1);
+    EXPECT_EQ(reader.next(&frame), FrameReader::Next::broken);
+  }
+  FrameReader reader;
+  auto bytes = encode(Leave{}, {});
+  const uint32_t length = kMaxFrameBytes;
+  std::memcpy(bytes.data() + 8, &length, 4);
+  std::memcpy(reader.space().data(), bytes.data(), kHeaderBytes);
+  reader.filled(kHeaderBytes);
+  EXPECT_EQ(reader.next(&frame), FrameReader::Next::broken);
+  EXPECT_LE(reader.capacity(), size_t{16} << 10);
+}
+
+// ---- the loop ----
+
+TEST(UvLoop, WorkFromOtherThreadsIsDoneInOrderAndBounded) {
+  UvLoop loop;
+  std::vector<int> done;
+  std::thread thread([&] {
+    for (int i = 0; i < 1000; ++i)
+      while (!loop.post([&done, i] { done.push_back(i); })) std::this_thread::yield();
+    while (!loop.post([&loop] { loop.stop(); })) std::this_thread::yield();
+  });
+  loop.run();
+  thread.join();
+  ASSERT_EQ(done.size(), 1000u);
+  EXPECT_TRUE(std::ranges::is_sorted(done));
+  size_t taken = 0;
+  while (loop.post([] {})) ++taken;
+  EXPECT_EQ(taken, UvLoop::kMaxPosted);
+}
+
+TEST(UvLoop, AnErrorInACallbackComesOutOfRun) {
+  UvLoop loop;
+  int after = 0;
+  loop.post([] { throw Error(ErrorKind::cluster, {.what = "first"}); });
+  loop.post([&] { ++after; });
+  EXPECT_EQ(error_of([&] { loop.run(); }), "first");
+  EXPECT_EQ(after, 0);
+  loop.post([&] { loop.stop(); });
+  loop.run();  // goes on where it was
+  EXPECT_EQ(after, 1);
+}
+
+TEST(UvLoop, APeerThatIsGoneDoesNotEndTheProcess) {
+  signal(SIGPIPE, SIG_DFL);
+  UvLoop loop;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  close(ends[0]);
+  EXPECT_EQ(write(ends[1], "x", 1), -1);
+  EXPECT_EQ(errno, EPIPE);
+  close(ends[1]);
+}
+
+TEST(UvLoop, StopBeforeRun) {
+  UvLoop loop;
+  loop.stop();
+  loop.run();
+}
+
+TEST(UvLoop, SignalsAreHandledAndGivenBack) {
+  UvLoop loop;
+  int seen = 0;
+  loop.on_signal(SIGUSR1, [&](int signal) { seen += signal; });
+  raise(SIGUSR1);
+  EXPECT_TRUE(test::run_until(loop, [&] { return seen != 0; }));
+  EXPECT_EQ(seen, SIGUSR1);
+  loop.on_signal(SIGUSR1, [&](int) {
+    seen = -1;
+    loop.on_signal(SIGUSR1, {});  // takes itself away
+  });
+  raise(SIGUSR1);
+  EXPECT_TRUE(test::run_until(loop, [&] { return seen == -1; }));
+  struct sigaction action {};
+  sigaction(SIGUSR1, nullptr, &action);
+  EXPECT_EQ(action.sa_handler, SIG_DFL);
+}
+
+TEST(Rng, SystemNumbersDifferAndSeededOnesRepeat) {
+  SystemRng system;
+  std::set<uint64_t> seen;
+  for (int i = 0; i < 100; ++i) seen.insert(system.next());
+  EXPECT_EQ(seen.size(), 100u);
+  SeededRng a(5), b(5), c(6);
+  EXPECT_EQ(a.next(), b.next());
+  EXPECT_NE(a.next(), c.next());
+}
+
+}  // namespace
+}  // namespace perigee
