@@ -8,18 +8,15 @@ import re
 import sys
 import tempfile
 
+from documentation import blocks_of, documents
 from screen import Screen
 from sessions import Failed, Session, fits
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROMPT = re.compile(r"^(pg> |  > )(.*)$")
 
 
-def blocks():
-    for file in sorted([*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("src/*/README.md")]):
-        text = file.read_text()
-        for match in re.finditer(r"^```text\n(pg> .*?)^```$", text, re.M | re.S):
-            yield f"{file.relative_to(ROOT)}:{text[:match.start()].count(chr(10)) + 2}", match[1].splitlines()
+def sessions():
+    return [(str(block), block.text) for file in documents() for block in blocks_of(file) if block.kind == "session"]
 
 
 def play(program, lines):
@@ -45,7 +42,7 @@ def play(program, lines):
 
 def main():
     program = str(pathlib.Path(sys.argv[1]).resolve())
-    found, failures = list(blocks()), 0
+    found, failures = sessions(), 0
     for number, (name, lines) in enumerate(found, 1):
         try:
             play(program, lines)
