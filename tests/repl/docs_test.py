@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Types every block of the documentation that begins with the prompt, and compares what the screen then shows: docs_test.py PROGRAM
 
-Blocks are fenced as ```text. `...` stands for rows that differ from run to run.
+Blocks are fenced as ```text. `...` stands for rows that differ from run to run. repl/README.md lists every subcommand.
 """
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 
-from documentation import blocks_of, documents
+from documentation import ROOT, blocks_of, documents
 from screen import Screen
 from sessions import Failed, Session, fits
 
@@ -40,6 +41,13 @@ def play(program, lines):
             session.close()
 
 
+def missing_commands(program):
+    usage = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
+    commands = re.findall(r"^  ([a-z]+) ", usage[usage.index("Subcommands:"):], re.M)
+    table = (ROOT / "repl" / "README.md").read_text()
+    return [name for name in commands if not re.search(rf"^\|[^|]*`perigee {name}\b", table, re.M)] if commands else ["--help lists none"]
+
+
 def main():
     program = str(pathlib.Path(sys.argv[1]).resolve())
     found, failures = sessions(), 0
@@ -50,8 +58,10 @@ def main():
         except Failed as failure:
             failures += 1
             print(f"not ok {number} {name}\n" + "\n".join("# " + line for line in str(failure).splitlines()), flush=True)
-    print(f"1..{len(found)}")
-    return 1 if failures or len(found) < 2 else 0
+    missing = missing_commands(program)
+    print(f"{'not ok' if missing else 'ok'} {len(found) + 1} repl/README.md lists every subcommand" + (f"\n# missing: {missing}" if missing else ""))
+    print(f"1..{len(found) + 1}")
+    return 1 if failures or missing or len(found) < 2 else 0
 
 
 if __name__ == "__main__":
