@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs every block of code in the Markdown files that docs_test.py does not type: examples_test.py PROGRAM. Prints TAP.
 
-Trainings are cut to a few steps, addresses become this machine's; nothing else of what stands there is changed.
+Trainings are cut to a few steps, addresses become this machine's; nothing else of what stands there is changed. The blocks of a document run
+in its order and in one folder, so that a command finds the files that blocks before it made.
 """
 import json
 import os
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 
-from documentation import ROOT, blocks
+from documentation import ROOT, blocks_of, documents
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 PATIENCE = 120
@@ -36,20 +37,23 @@ class Skipped(Exception):
 
 
 class Place:
-    """A folder with what the commands of a block expect to find."""
+    """A folder with what the commands of a document expect to find."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
-        (self.folder / "models").symlink_to(ROOT / "models")
+        shutil.copytree(ROOT / "models", self.folder / "models")
         (self.folder / "bin").mkdir()
         (self.folder / "bin" / "perigee").symlink_to(PROGRAM)
         (self.folder / "job.lua").write_text(JOB.format("averaging = pg.averaging.easgd { every = 4 }"))
         self.environment = {**os.environ, **MPI, "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "HOME": str(folder),
                             "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(pathlib.Path.home() / ".cache"))}
+        self.behind = []  # commands that go on while the next ones run
+        self.begin_block()
+
+    def begin_block(self):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.address = "127.0.0.1:%d" % free.getsockname()[1]
-        self.behind = []  # commands that go on while the next ones run
 
     def start(self, command, given=None):
         log = tempfile.TemporaryFile("w+", dir=self.folder)
@@ -96,7 +100,12 @@ class Place:
 
 
 def run_wrapper(line):
-    """`./perigee test PART`: what would run this very test. That there is such a part is all that is looked at."""
+    """`./perigee build`, `./perigee test PART`, ...: what would run this very test. That there is such a word is all that is looked at."""
+    word = line.split()[1]
+    if not re.search(rf"^  {word}\)$", (ROOT / "perigee").read_text(), re.M):
+        raise Failed(f"./perigee does not know '{word}'")
+    if word != "test":
+        return
     usage = subprocess.run([sys.executable, ROOT / "tests" / "run_tests.py", "--help"], capture_output=True, text=True, check=True).stdout
     for word in re.split(r"\s{2,}", line)[0].split()[2:]:
         if not re.search(rf"(^|\s){re.escape(word)}\b", usage):
@@ -105,7 +114,7 @@ def run_wrapper(line):
 
 def run_command(place, line):
     line = re.sub(r"\s+#.*$", "", line).replace("./perigee", "perigee")
-    if line.startswith("perigee test"):
+    if re.match("perigee (build|test|bench|lint|package)", line):
         return run_wrapper(line)
     program = line.split()[0]
     if not shutil.which(program, path=place.environment["PATH"]):
@@ -144,8 +153,6 @@ def run_lua(place, block):
     text = "\n".join(block.text) + "\n"
     if "return pg.experiment" not in text:
         return place.run("perigee repl", (block.before + "\n" if block.before else "") + text)
-    (place.folder / "models").unlink()
-    shutil.copytree(ROOT / "models", place.folder / "models")
     file = place.folder / "models" / "block.lua"
     file.write_text(text)
     place.run(f"perigee train {file} --steps 2")
@@ -160,6 +167,17 @@ def run_json(place, block):
     (place.folder / "block.json").write_text(json.dumps(job))
     (place.folder / "iris.csv").write_text("length,width,kind\n" + "".join(f"{i % 7},{i % 5},{'abc'[i % 3]}\n" for i in range(60)))
     place.run("perigee train block.json --steps 2")
+
+
+def write_file(place, block):
+    file = place.folder / block.name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(block.text) + "\n")
+
+
+def check_commit(block):
+    if not re.fullmatch(r"[a-z0-9/_.+-]+: \S.*", block.text[0]) or len(block.text[0]) > 72 or block.text[1:2] != [""]:
+        raise Failed("no commit message of the form that CONTRIBUTING.md asks for")
 
 
 def run_cpp(place, block):
@@ -190,6 +208,10 @@ def cases(block, place):
     elif block.kind in ("commands", "options"):
         for line in filter(str.strip, block.text):
             yield line.split("  ")[0], lambda line=line: (run_command if block.kind == "commands" else run_options)(place, line)
+    elif block.name:
+        yield f"is the file {block.name}", lambda: write_file(place, block)
+    elif block.kind == "gitcommit":
+        yield "is a commit message", lambda: check_commit(block)
     elif block.kind in ("lua", "json", "cpp"):
         yield block.kind, lambda: {"lua": run_lua, "json": run_json, "cpp": run_cpp}[block.kind](place, block)
     elif block.kind == "session":
@@ -198,22 +220,38 @@ def cases(block, place):
         yield block.kind, lambda: unknown(block)
 
 
-def main():
-    number, failures = 0, 0
-    for block in blocks():
+def check_used(blocks):
+    """A file that no command mentions was never tried."""
+    for at, block in enumerate(blocks):
+        if block.name and not any(block.name in line for later in blocks[at + 1:] if later.kind == "commands" for line in later.text):
+            raise Failed(f"{block}: no command after it uses {block.name}")
+
+
+def all_cases():
+    for file in documents():
+        blocks = list(blocks_of(file))
         with tempfile.TemporaryDirectory(prefix="perigee-examples-") as folder:
             place = Place(folder)
-            for name, run in cases(block, place):
-                number, begin = number + 1, time.monotonic()
-                try:
-                    run()
-                    print(f"ok {number} {block} {name} ({time.monotonic() - begin:.1f} s)", flush=True)
-                except Skipped as skipped:
-                    print(f"ok {number} {block} {name} # SKIP {skipped}", flush=True)
-                except (Failed, OSError, ValueError) as failure:
-                    failures += 1
-                    print(f"not ok {number} {block} {name}\n" + "\n".join("# " + line for line in str(failure).splitlines()), flush=True)
-            place.close()
+            for block in blocks:
+                place.begin_block()
+                for name, run in cases(block, place):
+                    yield f"{block} {name}", run
+                place.close()
+            yield f"{file.relative_to(ROOT)} uses its files", lambda blocks=blocks: check_used(blocks)
+
+
+def main():
+    number, failures = 0, 0
+    for name, run in all_cases():
+        number, begin = number + 1, time.monotonic()
+        try:
+            run()
+            print(f"ok {number} {name} ({time.monotonic() - begin:.1f} s)", flush=True)
+        except Skipped as skipped:
+            print(f"ok {number} {name} # SKIP {skipped}", flush=True)
+        except (Failed, OSError, ValueError) as failure:
+            failures += 1
+            print(f"not ok {number} {name}\n" + "\n".join("# " + line for line in str(failure).splitlines()), flush=True)
     print(f"1..{number}")
     return 1 if failures or number < 35 else 0
 

@@ -84,7 +84,7 @@ std::vector<std::string> typed_lines() {
     for (std::istringstream parts(text); std::getline(parts, text);)
       if (text.size() > 2 && text.size() < 300 && text.find('!') == std::string::npos) lines.push_back(text);
   };
-  std::vector<fs::path> files = {fs::path(PERIGEE_ROOT) / "README.md", fs::path(PERIGEE_ROOT) / "lua" / "README.md"};
+  std::vector<fs::path> files = {fs::path(PERIGEE_ROOT) / "repl" / "README.md", fs::path(PERIGEE_ROOT) / "lua" / "README.md"};
   for (const auto& entry : fs::directory_iterator(fs::path(PERIGEE_ROOT) / "tests" / "repl"))
     if (entry.path().extension() == ".session") files.push_back(entry.path());
   for (const auto& entry : fs::directory_iterator(fs::path(PERIGEE_ROOT) / "tests" / "lua"))

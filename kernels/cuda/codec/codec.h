@@ -18,7 +18,7 @@ namespace perigee {
 
 using CudaStream = CUstream_st*;  // cudaStream_t
 
-// What an encoder says, on the device: read it back before the body, which is `bytes` long when largest <= the call's limit.
+// An encoder's report, on the device: read it back before the body, which is `bytes` long when largest <= the call's limit.
 struct CudaEncoded {
   uint64_t bytes = 0;
   uint32_t largest = 0;  // bits of the largest magnitude, above those of every number where one is not finite

@@ -1,4 +1,4 @@
-// What `params` of an update_* call is on a device: one call updates all windows of a block.
+// The `params` of an update_* call on a device: one call updates all windows of a block.
 //   in 0   gradient [E]
 //   out 0  parameters [E], read and written
 //   out 1… the rule's states [E], read and written
