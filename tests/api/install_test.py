@@ -80,7 +80,7 @@ class Installed(unittest.TestCase):
             self.assertLessEqual(len((ROOT / "tests/api" / name).read_text().splitlines()), 30, name)
 
     def test_readme_shows_the_example(self):
-        self.assertIn((ROOT / "tests/api/example.cpp").read_text(), (ROOT / "README.md").read_text())
+        self.assertIn((ROOT / "tests/api/example.cpp").read_text(), (ROOT / "models/README.md").read_text())
 
     # The symbols that leave the library are those that perigee.h declares: no more, so that nothing of ours or of the C++ library
     # collides with the host program; no fewer, so that what the header promises links.
