@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Installs Perigee into a folder and uses it from there as another project would: pkg-config, CMake, all installed examples.
 
-    install_test.py BUILD    (the build folder; `./perigee test --all` runs this)
+    install_test.py BUILD    (the build folder; `./perigee test install` runs this)
 """
 import os
 import pathlib

@@ -237,7 +237,7 @@ TEST(OuterProgram, LeavesTheGapsOfTheBlockZero) {
   }
 }
 
-// Decision 12: reference, baseline, AVX2 and AVX-512, as far as this machine has them, for each op that is accepted and each preset.
+// The same bits from reference, baseline, AVX2 and AVX-512, as far as this machine has them, for each op that is accepted and each preset.
 TEST(OuterProgram, EveryKernelGivesTheSameBits) {
   std::vector<std::string> policies;
   for (const PolicyDef& def : all_policies())

@@ -1,5 +1,5 @@
-// What the operands of ResNet-50's step come to (kernels/README.md has the table): a pass that leaves a copy behind, or images that are
-// read once more, are seen here. The network is that of tests/gpu/rows.py.
+// What the operands of ResNet-50's step come to (kernels/cuda/README.md has the table): a pass that leaves a copy behind, or images that
+// are read once more, are seen here. The network is that of tests/gpu/rows.py.
 #include <gtest/gtest.h>
 
 #include <map>
