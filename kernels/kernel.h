@@ -1,5 +1,5 @@
 // The contract between a plan and a kernel: numbers in, numbers out. A kernel allocates nothing, throws nothing,
-// prints nothing and keeps nothing; it may decline a call, with a reason, when it is chosen.
+// prints nothing and keeps nothing (but for what a library of kernels/cuda/library needs); it may decline a call, with a reason.
 // `kernels/ops/<op>.h` says for each op which operand is which and defines its `Params`.
 #pragma once
 

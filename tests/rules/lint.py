@@ -26,9 +26,6 @@ EVERYTHING = re.compile(r"^(repl/main\.cpp|src/api/|tests/)")  # composition roo
 
 # header of a library: the places that may include it
 LIBRARIES = [
-    (re.compile(r"^(dnnl|oneapi/dnnl)"), re.compile(r"^kernels/cpu/")),
-    (re.compile(r"^(cblas|lapacke)"), re.compile(r"^kernels/cpu/")),
-    (re.compile(r"^(libxsmm|asmjit)"), re.compile(r"^kernels/cpu/")),
     (re.compile(r"^(cuda|cudnn|cublas|nvrtc|nccl)"), re.compile(r"^kernels/cuda/")),
     (re.compile(r"^(immintrin|x86intrin)\.h"), re.compile(r"^(kernels/|tests/bench/)")),
     (re.compile(r"^rapidjson/"), re.compile(r"^src/io/json\.cpp$")),
