@@ -56,7 +56,7 @@ class Installed(unittest.TestCase):
         said = self.build_and_run("cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic", ROOT / "tests/api/example.c")
         self.assertRegex(said, r"y = (2\.9|3\.0)\d* a \+ -(1\.9|2\.0)\d* b")
 
-    # What is installed is built where it is: CMake finds the library, each example runs and judges its own result.
+    # The installed examples are built in place: CMake finds the library, each example runs and judges its own result.
     def test_cmake_builds_the_installed_examples(self):
         config = next(self.root.rglob("perigee-config.cmake"))
         examples = next(self.root.rglob("examples/CMakeLists.txt")).parent
@@ -103,7 +103,7 @@ class Installed(unittest.TestCase):
         program = next(self.root.rglob("bin/perigee"))
         self.assertRegex(run(program, "version"), r"\d+\.\d+\.\d+")
 
-    # What `luarocks make` puts into a tree stands by itself: the library beside the module is the one that is loaded.
+    # The tree that `luarocks make` fills is self-contained: the library beside the module is the one that is loaded.
     @unittest.skipUnless(shutil.which("luarocks") and shutil.which("luajit"), "luarocks or luajit is not installed")
     @unittest.skipUnless(BUILD == ROOT / "build", "the rockspec builds in build/")
     def test_rock(self):

@@ -21,7 +21,7 @@ from documentation import ROOT, blocks_of, documents
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 PATIENCE = 120
-# What an option of a job stands in, so that it is one.
+# A job around a block that shows only one option.
 JOB = """local pg = require "perigee"
 return pg.experiment {{
   network = pg.sequential {{ pg.flatten {{}}, pg.dense {{ 8, name = "fc" }}, pg.dense {{ 10, name = "out" }} }}, seed = 1, epochs = 1,
@@ -103,7 +103,7 @@ class Place:
                 return
             except OSError:
                 time.sleep(0.05)
-        raise Failed("nobody listens at " + self.address)
+        raise Failed("no process listens at " + self.address)
 
     def close(self):
         for _, child, log in self.behind:

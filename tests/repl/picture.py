@@ -19,7 +19,7 @@ from sessions import Failed, Session
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "repl" / "session.svg"
 COLUMNS, ROWS = 110, 60
-# What is typed, and the seconds that pass before the next line.
+# The input, and the seconds that pass before the next line.
 LINES = [('run = pg.start "models/lenet.lua"', 6),
          ("run.progress", 0),
          ('run:plot("loss", { width = 108, height = 8, log = true })', 0),

@@ -400,7 +400,7 @@ TEST_P(EveryTopology, SaysWhomItWaitsFor) {
       EXPECT_FALSE(ranks.empty());
       named |= std::find(ranks.begin(), ranks.end(), silent) != ranks.end();
     }
-    EXPECT_TRUE(named) << "nobody waits for rank " << silent;
+    EXPECT_TRUE(named) << "no member waits for rank " << silent;
   }
 }
 
