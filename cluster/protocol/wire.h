@@ -1,15 +1,17 @@
-#include "cluster/protocol/message.h"
+// How messages become bytes and bytes messages. Only the .cpp of each protocol's messages includes it.
+#pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <string_view>
 #include <type_traits>
 
+#include "cluster/protocol/frame.h"
 #include "src/core/error.h"
 
 namespace perigee {
-namespace {
+namespace wire {
 
 static_assert(std::endian::native == std::endian::little, "fields are copied as they lie in memory");
 
@@ -18,22 +20,13 @@ concept Number = std::is_arithmetic_v<T>;
 
 // How many elements a vector may have, whatever the frame's length allows.
 template <class T>
-constexpr size_t kMaxCount = kMaxRanges;
-template <>
-constexpr size_t kMaxCount<Member> = kMaxWorkers;
-template <>
-constexpr size_t kMaxCount<DeadLink> = kMaxWorkers;
-template <>
-constexpr size_t kMaxCount<Share> = kMaxWorkers;
-template <>
-constexpr size_t kMaxCount<DataPrint> = 16;
-template <>
-constexpr size_t kMaxCount<TracedSpan> = kMaxTraced;
-template <>
-constexpr size_t kMaxCount<Membership> = kMaxMemberships;
+constexpr size_t most_in_list() {
+  if constexpr (requires { T::kMostInList; }) return T::kMostInList;
+  else return kMaxRanges;
+}
 
 // The longest beginning of `text` that is within the bound and does not end inside a UTF-8 character.
-std::string_view cut_text(std::string_view text) {
+inline std::string_view cut_text(std::string_view text) {
   if (text.size() <= kMaxText) return text;
   size_t end = kMaxText;
   while (end > kMaxText - 4 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
@@ -60,10 +53,10 @@ class Sizer {
   void long_text(const std::string& text) { bytes_ += 4 + text.size(); }
   template <class T>
   void operator()(const std::vector<T>& list) {
-    if (list.size() > kMaxCount<T>)
+    if (list.size() > most_in_list<T>())
       throw Error(ErrorKind::resources, {.what = "a message's list is too long",
                                          .got = std::to_string(list.size()) + " elements",
-                                         .expected = "at most " + std::to_string(kMaxCount<T>)});
+                                         .expected = "at most " + std::to_string(most_in_list<T>())});
     bytes_ += 4;
     for (const T& element : list) each(*this, element);
   }
@@ -135,7 +128,7 @@ class Reader {
     uint32_t count = 0;
     (*this)(count);
     static const size_t least = least_bytes<T>();
-    if (!ok_ || count > kMaxCount<T> || count > rest_.size() / least) return fail();
+    if (!ok_ || count > most_in_list<T>() || count > rest_.size() / least) return fail();
     list.clear();
     list.resize(count);
     for (T& element : list) {
@@ -176,17 +169,6 @@ class Reader {
   bool ok_ = true;
 };
 
-template <class T>
-void put_at(std::span<std::byte, kHeaderBytes> out, size_t at, T value) {
-  std::memcpy(out.data() + at, &value, sizeof(T));
-}
-template <class T>
-T get_at(std::span<const std::byte> bytes, size_t at) {
-  T value;
-  std::memcpy(&value, bytes.data() + at, sizeof(T));
-  return value;
-}
-
 template <class M>
 size_t head_bytes(const M& message, size_t body_bytes) {
   Sizer sizer;
@@ -210,76 +192,27 @@ void write_head(std::span<std::byte> out, const M& message, FrameHeader header, 
   assert(writer.end() == out.data() + out.size());
 }
 
-}  // namespace
-
-const char* to_string(MessageType type) {
-  static constexpr const char* kWorker[] = {"join",      "welcome",  "refuse",       "form",     "formed", "heal",   "healed",
-                                            "go",        "lease",    "ready",        "begin",    "done",   "commit", "beat",
-                                            "link_lost", "evaluate", "evaluated",    "snapshot", "leave",  "failed", "stop",
-                                            "traced",    "witness",  "coordinators", "served"};
-  static constexpr const char* kPeer[] = {"link", "chunk", "fetch", "image", "push", "pulled"};
-  static constexpr const char* kAgent[] = {"start",      "started", "exited",  "status",     "report", "replicate",
-                                           "replicated", "follow",  "inherit", "taken_over", "steer"};
-  static constexpr const char* kData[] = {"read", "examples"};
-  static_assert(std::size(kWorker) == static_cast<size_t>(MessageType::served));
-  static_assert(std::size(kAgent) == static_cast<size_t>(MessageType::steer) - 127);
-  const auto within = [&](std::span<const char* const> names, MessageType first) -> const char* {
-    const size_t i = static_cast<size_t>(type) - static_cast<size_t>(first);  // below `first` it wraps to a large number
-    return i < names.size() ? names[i] : nullptr;
-  };
-  if (const char* name = within(kWorker, MessageType::join)) return name;
-  if (const char* name = within(kPeer, MessageType::link)) return name;
-  if (const char* name = within(kAgent, MessageType::start)) return name;
-  if (const char* name = within(kData, MessageType::read)) return name;
-  return "unknown";
-}
-
-std::string host_name_in(const std::string& host) { return host.substr(0, host.find('#')); }
-
-void write_header(const FrameHeader& header, std::span<std::byte, kHeaderBytes> out) {
-  assert(header.length <= kMaxFrameBytes - kHeaderBytes);
-  put_at(out, 0, kMagic);
-  put_at(out, 4, header.protocol);
-  put_at(out, 6, static_cast<uint16_t>(header.type));
-  put_at(out, 8, header.length);
-  put_at(out, 12, uint32_t{0});
-  put_at(out, 16, header.job);
-  put_at(out, 24, header.generation);
-  put_at(out, 32, header.round);
-}
-
-bool read_header(std::span<const std::byte> bytes, FrameHeader* header) {
-  assert(header);
-  if (bytes.size() < kHeaderBytes || get_at<uint32_t>(bytes, 0) != kMagic) return false;
-  header->protocol = get_at<uint16_t>(bytes, 4);
-  header->type = static_cast<MessageType>(get_at<uint16_t>(bytes, 6));
-  header->length = get_at<uint32_t>(bytes, 8);
-  header->job = get_at<uint64_t>(bytes, 16);
-  header->generation = get_at<uint64_t>(bytes, 24);
-  header->round = get_at<int64_t>(bytes, 32);
-  if (header->protocol != kProtocol) return true;  // what the rest means there is not ours to judge
-  return header->length <= kMaxFrameBytes - kHeaderBytes && get_at<uint32_t>(bytes, 12) == 0;
-}
+}  // namespace wire
 
 template <class M>
 std::vector<std::byte> encode(const M& message, FrameHeader header, size_t body_bytes) {
-  std::vector<std::byte> out(head_bytes(message, body_bytes));
-  write_head(out, message, header, body_bytes);
+  std::vector<std::byte> out(wire::head_bytes(message, body_bytes));
+  wire::write_head(out, message, header, body_bytes);
   return out;
 }
 
 template <class M>
 size_t encode_into(std::span<std::byte> out, const M& message, FrameHeader header, size_t body_bytes) {
-  const size_t head = head_bytes(message, body_bytes);
+  const size_t head = wire::head_bytes(message, body_bytes);
   assert(out.size() >= head);
-  write_head(out.first(head), message, header, body_bytes);
+  wire::write_head(out.first(head), message, header, body_bytes);
   return head;
 }
 
 template <class M>
 bool decode(std::span<const std::byte> payload, M* message, std::span<const std::byte>* body) {
   assert(message);
-  Reader reader(payload);
+  wire::Reader reader(payload);
   reader(*message);
   if (!reader.ok() || (!body && !reader.rest().empty())) return false;
   if (body) *body = reader.rest();
@@ -290,7 +223,5 @@ bool decode(std::span<const std::byte> payload, M* message, std::span<const std:
   template std::vector<std::byte> encode<M>(const M&, FrameHeader, size_t);            \
   template size_t encode_into<M>(std::span<std::byte>, const M&, FrameHeader, size_t); \
   template bool decode<M>(std::span<const std::byte>, M*, std::span<const std::byte>*);
-PERIGEE_MESSAGES(PERIGEE_CODER)
-#undef PERIGEE_CODER
 
 }  // namespace perigee
