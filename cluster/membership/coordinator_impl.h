@@ -19,7 +19,7 @@
 #include "cluster/membership/coordinator.h"
 #include "cluster/protocol/clock_offset.h"
 #include "cluster/protocol/images.h"
-#include "cluster/rounds/pace.h"
+#include "cluster/rounds/local/pace.h"
 #include "src/io/json.h"
 
 namespace perigee {

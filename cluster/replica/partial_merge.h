@@ -17,7 +17,7 @@
 #include "cluster/exchange/fragment_payload.h"
 #include "cluster/exchange/outer_step.h"
 #include "cluster/replica/exchange_block.h"
-#include "cluster/rounds/fragments.h"
+#include "cluster/rounds/local/fragments.h"
 
 namespace perigee {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "cluster/membership/coordinator_impl.h"
-#include "cluster/rounds/inner_plan.h"
+#include "cluster/rounds/local/inner_plan.h"
 
 namespace perigee {
 

@@ -1,4 +1,4 @@
-#include "cluster/rounds/pace.h"
+#include "cluster/rounds/local/pace.h"
 
 #include <algorithm>
 #include <cmath>

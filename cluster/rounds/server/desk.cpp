@@ -1,4 +1,4 @@
-#include "cluster/rounds/server.h"
+#include "cluster/rounds/server/desk.h"
 
 #include <algorithm>
 #include <cassert>

@@ -1,4 +1,4 @@
-#include "cluster/rounds/inner_plan.h"
+#include "cluster/rounds/local/inner_plan.h"
 
 #include <algorithm>
 #include <cassert>

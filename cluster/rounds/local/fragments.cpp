@@ -1,4 +1,4 @@
-#include "cluster/rounds/fragments.h"
+#include "cluster/rounds/local/fragments.h"
 
 #include <algorithm>
 #include <cassert>
