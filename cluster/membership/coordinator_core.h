@@ -1,7 +1,7 @@
-// The parts of Coordinator that its files share. coordinator.cpp: connections, joining, losing. coordinator_forming.cpp: from a change of
-// membership to Go. coordinator_rounds.cpp: rounds, leases, quarantine. coordinator_border.cpp: epochs' ends, evaluation, images.
-// coordinator_standby.cpp: who may coordinate, and the standby. coordinator_served.cpp: rounds that a server makes.
-// coordinator_adapt.cpp: pace and guards. coordinator_steer.cpp: what people ask for.
+// Who takes part in a run, what is committed, and which images there are: the parts of Coordinator that its files share. coordinator.cpp: connections,
+// joining, losing. coordinator_frames.cpp: which message goes where. coordinator_forming.cpp: from a change of membership to Go.
+// coordinator_border.cpp: epochs' ends, evaluation, images. coordinator_standby.cpp: who may coordinate, and the standby.
+// coordinator_steer.cpp: what people ask for. How a round begins and ends is the business of a protocol (rounds/coordinator_rounds.h).
 #pragma once
 
 #include <deque>
@@ -14,11 +14,11 @@
 
 #include "cluster/exchange/guard.h"
 #include "cluster/ledger/books.h"
-#include "cluster/ledger/fixed_plan.h"
 #include "cluster/ledger/ledger_mirror.h"
 #include "cluster/membership/coordinator.h"
 #include "cluster/protocol/clock_offset.h"
 #include "cluster/protocol/images.h"
+#include "cluster/rounds/coordinator_rounds.h"
 #include "cluster/rounds/local/pace.h"
 #include "src/io/json.h"
 
@@ -69,19 +69,33 @@ struct CoordinatedWorker {
   double share = 0;  // of the last round's examples
 };
 
-struct Coordinator::Impl {
+// What the coordinator makes of how rounds went.
+struct RoundControl {
+  explicit RoundControl(const Policy& policy) : pace(policy), guard(policy.guard) {}
+
+  Pace pace;
+  Guard guard;
+  int64_t told_every = 0;
+  bool told_apart = false;
+  double gain = 1;  // of the outer step, with so many workers:
+  int gain_workers = 0;
+  int64_t outliers = 0;  // contributions left out so far
+  int64_t inexact = 0;   // examples, of this coordinator's time
+};
+
+struct CoordinatorCore {
   using Node = CoordinatedWorker;  // perigee::Node is one of the graph's
   enum class Phase { recovering, waiting, forming, running, stopped };
   enum Timer : uint64_t { kTick = 1, kJoin = 2, kGrace = 3, kClose = 4, kLink = 5 };
 
-  Impl(CoordinatorOptions options, Clock& clock, Rng& rng, Transport& transport, LedgerStore& ledger, CoordinatorEvents& events);
+  CoordinatorCore(CoordinatorOptions options, Clock& clock, Rng& rng, Transport& transport, LedgerStore& ledger, CoordinatorEvents& events);
 
   // ---- coordinator.cpp ----
   void start();
   void tick();
-  void on_frame(PeerId peer, std::span<const std::byte> frame);
-  void on_node_frame(Node& node, const FrameHeader& header, std::span<const std::byte> payload);
+  std::optional<Refuse> why_refused(const FrameHeader& header, const Join& join) const;
   void on_join(PeerId peer, const FrameHeader& header, Join join);
+  void welcome(PeerId peer, WorkerId id, Join join);
   void on_beat(Node& node, const Beat& beat);
   void on_failed(Node& node, const Failed& failed);
   void refuse(PeerId peer, Refuse refuse);
@@ -97,7 +111,19 @@ struct Coordinator::Impl {
   void stop(const std::string& why, bool finished);
   void event(const char* name, const Node* node, const std::string& cause, const std::string& done);
 
+  // ---- coordinator_frames.cpp ----
+  void on_frame(PeerId peer, std::span<const std::byte> frame);
+  void on_late_frame(PeerId peer, std::span<const std::byte> frame);
+  void on_stranger_frame(PeerId peer, const FrameHeader& header, std::span<const std::byte> payload);
+  void on_node_frame(Node& node, const FrameHeader& header, std::span<const std::byte> payload);
+  void on_status(PeerId peer, const Status& question);
+  void on_formed_or_open(Node& node, const FrameHeader& header, Formed formed);
+  void on_read(Node& node, const FrameHeader& header, Read read);
+  void on_leave(Node& node, const Leave& leave);
+  bool believes(const FrameHeader& header, const Node& node, bool in_phase) const;
+
   // ---- coordinator_trace.cpp ----
+  void on_traced(const Node& node, const Traced& traced) { on_traced(node.id, traced); }
   void on_traced(WorkerId id, const Traced& traced);
   void tell_spans(WorkerId id);
   void tell_round(const Figures& figures, int64_t examples, const std::vector<Share>& shares);
@@ -116,13 +142,22 @@ struct Coordinator::Impl {
   bool gathering() const;  // before the first generation: more workers are expected
   void request_form();     // at the next moment at which no work is lost
   void form_if_calm();
+  bool recovered() const;
+  void tell_missing_workers();
+  bool has_gathered();
   void form();
+  void pick_members();
+  bool may_form();
   void on_formed(Node& node, Formed formed);
+  const Node* best_held() const;
   void resolve();
+  void adopt(const Node* best);
+  void begin_healing();
   void settle_pending();
   void heal(Node& node, bool keep_local);
   void on_healed(Node& node, const Healed& healed);
   void check_healed();
+  void catch_up(Node& node);
   void ready_to_go();
   void send_go();
   void disband(Phase until);
@@ -139,7 +174,7 @@ struct Coordinator::Impl {
   void ask_standby();
   void establish();
   void wait_for_votes();
-  void on_witness(const Witness& witness);
+  void on_witness(const Node& node, const Witness& witness);
   void on_follow(PeerId peer, const FrameHeader& header, const Follow& follow);
   void on_standby_frame(const FrameHeader& header, std::span<const std::byte> payload);
   void lose_standby(const std::string& cause);
@@ -155,52 +190,13 @@ struct Coordinator::Impl {
   void on_taken_over(PeerId peer, const FrameHeader& header, const TakenOver& message);
   uint64_t in_force_generation() const { return in_force.size() == 1 && in_force[0].established ? in_force[0].generation : 0; }
 
-  // ---- coordinator_rounds.cpp ----
-  void open_round();
-  void on_done(Node& node, const FrameHeader& header, Done done);
-  void close_round();
-  void after_commit(bool workers_wait);
-  void replay_early();
-  void on_ready(Node& node, const FrameHeader& header, Ready ready);
-  void leave_out(Node& node, const std::vector<Range>& announced, const char* as, const std::string& what);
-  void check_begin();
-  void begin(const std::vector<WorkerId>& who);
-  Range next_work(const Node& node, int64_t count, bool idle);
-  void top_up(Node& node);
-  void top_up_all();
+  // ---- work (coordinator.cpp) ----
   void take_back(Node& node);
   void drop_local_work(Node& node);
-  void catch_up(Node& node);
-  void check_rounds(uint64_t now);
   int64_t local_batch() const;
   double progress() const;
-
-  void forget_failures(const std::vector<Range>& ranges);
-
-  // ---- coordinator_served.cpp ----
-  bool holds_results(const Node& node) const;  // with a served policy the server alone
   size_t trainers() const;
   WorkerId server() const;  // of the members; 0: none
-  std::string why_no_server(const Join& join) const;
-  bool base_is_committed(const Node& node) const;
-  void admit_trainer(Node& node);
-  void on_served(Node& node, const FrameHeader& header, Served served);
-  WorkerId claims_too_much(const Served& served) const;
-  void after_served(const std::vector<Share>& shares);
-  void on_unusable(Node& node, Ready ready);
-  void replay_unusable();
-
-  // ---- coordinator_inner.cpp ----
-  void note_inexact(const Node& node, std::vector<Range> ranges, const std::string& why);
-  void note_lost_work(const Node& node);
-  void note_broken_groups();
-
-  // ---- coordinator_adapt.cpp ----
-  bool leave_out(const std::vector<WorkerId>& who);  // true: some are outlying, and the round has not begun
-  void taken(const std::vector<WorkerId>& who);
-  void adapt(const std::vector<Share>& shares);  // to the round that is being committed
-  bool diverged(const Figures& figures, int64_t examples, int workers);
-
   RoundView round_view() const;
 
   // ---- coordinator_steer.cpp ----
@@ -334,17 +330,13 @@ struct Coordinator::Impl {
   uint64_t target_hash = 0;  // 0: not known until somebody has made it
   ImageSender sender;
 
-  // The open round.
-  bool standing = true, begun = false;
-  bool go_held = false;  // everybody has the result; Go waits for the launcher's release
-  int64_t open = 0;
-  FixedPlan plan;
-  FixedPlan::Round planned;
-  Begin round_begin;                   // announced
-  std::vector<WorkerId> participants;  // who must say Done
-  size_t done_count = 0;
-  size_t ready_said = 0;  // Ready heard in this round: no fewer than there are
-  uint64_t border_ns = 0, opened_ns = 0, begun_ns = 0, quorum_ns = 0, first_ready_ns = 0, first_done_ns = 0;
+  // Rounds.
+  CoordinatorProtocols protocols;
+  CoordinatorRounds* rounds;  // the protocol in force
+  RoundControl control;
+  bool go_held = false;  // every member has the result; Go waits for the launcher's release
+  int64_t open = 0;      // the open round
+  uint64_t border_ns = 0, opened_ns = 0;
 
   // What people asked for.
   bool pause_wanted = false, pause_told = false;
@@ -359,14 +351,6 @@ struct Coordinator::Impl {
     Figures figures;
   } last;  // committed round
 
-  Pace pace;
-  Guard guard;
-  int64_t told_every = 0;
-  bool told_apart = false;
-  double gain = 1;  // of the outer step, with so many workers:
-  int gain_workers = 0;
-  int64_t outliers = 0;  // left out so far
-
   // Contributions that were not finite, or outlying.
   struct Failure {
     Range range;
@@ -376,9 +360,7 @@ struct Coordinator::Impl {
   std::vector<Failure> failures;
   int64_t skipped_in_a_row = 0;
 
-  // Inner exchanges.
-  std::set<WorkerId> broken_groups;  // by the change of membership under way
-  int64_t inexact = 0;               // examples, of this coordinator's time
+  std::set<WorkerId> broken_groups;  // the change of membership under way broke off their exchange
 
   // Between epochs.
   std::optional<uint64_t> border;  // the epoch whose evaluation is due
