@@ -1,4 +1,4 @@
-#include "cluster/replica/partial_merge.h"
+#include "cluster/rounds/local/partial_merge.h"
 
 #include <algorithm>
 #include <cassert>
