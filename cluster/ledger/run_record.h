@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cluster/rounds/server.h"
+#include "cluster/rounds/server/desk.h"
 #include "src/io/json.h"
 
 namespace perigee {

@@ -136,6 +136,8 @@ inline constexpr const char* kSuperseded = "another coordinator has taken over t
 Error superseded_by(uint64_t generation, const std::string& address, uint64_t own);
 bool is_superseded(const Error& error);
 
+struct CoordinatorCore;
+
 class Coordinator final : public TransportEvents {
  public:
   Coordinator(CoordinatorOptions options, Clock& clock, Rng& rng, Transport& transport, LedgerStore& ledger, CoordinatorEvents& events);
@@ -174,8 +176,7 @@ class Coordinator final : public TransportEvents {
   void on_writable(PeerId peer) override;
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<CoordinatorCore> core_;
 };
 
 }  // namespace perigee

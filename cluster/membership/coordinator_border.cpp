@@ -2,7 +2,7 @@
 #include <cassert>
 #include <optional>
 
-#include "cluster/membership/coordinator_impl.h"
+#include "cluster/membership/coordinator_core.h"
 #include "cluster/planted.h"
 
 namespace perigee {
@@ -15,7 +15,7 @@ constexpr uint64_t kLedgerNs = 2'000'000'000;  // so long an image waits for a l
 }  // namespace
 
 // After a commit, or when a generation has formed: is an epoch or the run complete?
-bool Coordinator::Impl::enter_border() {
+bool CoordinatorCore::enter_border() {
   assert(phase == Phase::running);
   if (border || finished) return true;
   if (const auto epoch = books.epoch_due()) {
@@ -32,12 +32,12 @@ bool Coordinator::Impl::enter_border() {
   return false;
 }
 
-bool Coordinator::Impl::run_complete() const {
+bool CoordinatorCore::run_complete() const {
   return books.all_done() || (options.max_rounds > 0 && books.round() >= options.max_rounds - 1);
 }
 
 // Everybody who held the last rounds is gone, and with them what was complete: the launcher hears of it, and later that it is complete again.
-void Coordinator::Impl::reopen_border() {
+void CoordinatorCore::reopen_border() {
   failures.clear();
   bool told = false;
   if (border && !books.pool().epoch_done(*border)) border.reset(), told = true;
@@ -52,13 +52,13 @@ void Coordinator::Impl::reopen_border() {
 }
 
 // The run is over when the ledger that proves it is on disk; while that cannot be written, each tick tries again.
-void Coordinator::Impl::tell_finished() {
+void CoordinatorCore::tell_finished() {
   if (!finished || finish_told || phase == Phase::stopped || (!books.sync(clock.now_ns(), 0) && !planted(Bug::finished_unsynced))) return;
   finish_told = true;
   events.on_finished(books.round());
 }
 
-void Coordinator::Impl::release() {
+void CoordinatorCore::release() {
   if (!border || phase == Phase::stopped) return;
   books.epoch_evaluated(generation, *border);
   if (options.trace) tell_evaluated();
@@ -71,12 +71,11 @@ void Coordinator::Impl::release() {
   if (go_held) return send_go();
   tell_all(Evaluate{}, books.round());
   for (const WorkerId id : members) nodes.at(id).stepped_ns = clock.now_ns();
-  replay_early();
-  if (phase != Phase::running || go_held) return;
-  if (!standing) top_up_all(), check_begin();
+  rounds->replay_early();
+  if (go_allowed()) rounds->advance();
 }
 
-void Coordinator::Impl::request_evaluation(const std::string& part, int64_t examples) {
+void CoordinatorCore::request_evaluation(const std::string& part, int64_t examples) {
   if (phase == Phase::stopped || evaluations.size() >= kMaxQueued) return;
   assert(!part.empty() && examples >= 0);
   evaluations.push_back({part, examples});
@@ -84,13 +83,13 @@ void Coordinator::Impl::request_evaluation(const std::string& part, int64_t exam
 }
 
 // Each worker evaluates a slice of the part.
-void Coordinator::Impl::issue_evaluation() {
+void CoordinatorCore::issue_evaluation() {
   slices.clear();
   if (evaluations.empty()) return;
   const Evaluation& e = evaluations.front();
   std::vector<WorkerId> able;
   for (const WorkerId id : members)
-    if (holds_results(nodes.at(id))) able.push_back(id);
+    if (rounds->holds_results(nodes.at(id))) able.push_back(id);
   const auto count = static_cast<int64_t>(able.size());
   for (int64_t i = 0; i < count; ++i) {
     const int64_t begin = e.examples * i / count - (planted(Bug::evaluation_overlaps) && i > 0 ? 1 : 0), end = e.examples * (i + 1) / count;
@@ -106,7 +105,7 @@ void Coordinator::Impl::issue_evaluation() {
   }
 }
 
-void Coordinator::Impl::on_evaluated(Node& node, Evaluated evaluated) {
+void CoordinatorCore::on_evaluated(Node& node, Evaluated evaluated) {
   const auto slice = std::find_if(slices.begin(), slices.end(), [&](const Slice& s) { return s.request == evaluated.request; });
   if (slice == slices.end() || slice->worker != node.id || slice->state) {
     ++dropped.stale;  // of a generation that is over
@@ -124,7 +123,7 @@ void Coordinator::Impl::on_evaluated(Node& node, Evaluated evaluated) {
 
 // A worker that beats but evaluates nothing. When it is replaced, its examples are asked of others. It counts only whole
 // batches, larger ones than it trains with perhaps: it has at least the time that a round may wait for one.
-void Coordinator::Impl::check_evaluation(uint64_t now) {
+void CoordinatorCore::check_evaluation(uint64_t now) {
   if (planted(Bug::stuck_ignored)) return;
   const double most_s = std::max(options.policy.deadline_ms * 1e-3, static_cast<double>(options.stuck_steps) * median_step_s());
   for (const Slice& slice : slices) {
@@ -142,7 +141,7 @@ void Coordinator::Impl::check_evaluation(uint64_t now) {
 
 // ---- images ----
 
-uint64_t Coordinator::Impl::request_image(const std::string& what) {
+uint64_t CoordinatorCore::request_image(const std::string& what) {
   if (images.size() >= kMaxQueued) return 0;
   const uint64_t request = ++next_request;
   images.push_back({request, what});
@@ -151,11 +150,11 @@ uint64_t Coordinator::Impl::request_image(const std::string& what) {
 }
 
 // A number of its own for each time that it is asked: pieces of an answer to an earlier one may still be on their way.
-void Coordinator::Impl::ask_for_image() {
+void CoordinatorCore::ask_for_image() {
   if (images.empty() || image_from != 0 || phase != Phase::running || members.empty()) return;
   std::vector<WorkerId> able;
   for (const WorkerId id : members)
-    if (holds_results(nodes.at(id)) && nodes.at(id).state == Node::State::training && nodes.at(id).round >= books.round())
+    if (rounds->holds_results(nodes.at(id)) && nodes.at(id).state == Node::State::training && nodes.at(id).round >= books.round())
       able.push_back(id);
   if (able.empty()) return;
   const Node& node = nodes.at(able[image_turn++ % able.size()]);
@@ -168,13 +167,13 @@ void Coordinator::Impl::ask_for_image() {
 }
 
 // Whoever was asked may be gone, or the generation in which it was, or it says nothing.
-void Coordinator::Impl::check_images(uint64_t now) {
+void CoordinatorCore::check_images(uint64_t now) {
   if (image_from != 0 && !image_complete && now > image_ns && now - image_ns > ns(options.policy.deadline_ms)) image_failed();
   if (!planted(Bug::image_request_lost)) ask_for_image();
   deliver_image();
 }
 
-void Coordinator::Impl::on_image(Node& node, Image& image, std::span<const std::byte> body) {
+void CoordinatorCore::on_image(Node& node, Image& image, std::span<const std::byte> body) {
   switch (receiver.on_image(node.peer, image, body)) {
     case ImageReceiver::Progress::unexpected: ++dropped.unexpected; return;
     case ImageReceiver::Progress::more: image_ns = clock.now_ns(); return;
@@ -184,13 +183,13 @@ void Coordinator::Impl::on_image(Node& node, Image& image, std::span<const std::
 }
 
 // Another worker is asked, but not for ever.
-void Coordinator::Impl::image_failed() {
+void CoordinatorCore::image_failed() {
   if (++images.front().failures >= kMaxTries) return give_up_image();
   forget_image(image_from);
   ask_for_image();
 }
 
-void Coordinator::Impl::give_up_image() {
+void CoordinatorCore::give_up_image() {
   assert(image_from != 0 && !images.empty());
   forget_image(image_from);
   const uint64_t request = images.front().request;
@@ -201,7 +200,7 @@ void Coordinator::Impl::give_up_image() {
 
 // Only what is committed is worth keeping: a worker may be one round ahead. And no checkpoint may be ahead of the ledger on disk: after a
 // power cut nobody could say what it is made of.
-void Coordinator::Impl::deliver_image() {
+void CoordinatorCore::deliver_image() {
   if (image_from == 0 || !image_complete || (receiver.round() > books.round() && !planted(Bug::image_uncommitted))) return;
   if (!planted(Bug::image_ahead_of_ledger) && receiver.round() > books.synced() && !books.sync(clock.now_ns(), 0)) {
     if (clock.now_ns() - image_ns > kLedgerNs) give_up_image();  // who waits for it goes on without; until then each tick tries again
@@ -220,7 +219,7 @@ void Coordinator::Impl::deliver_image() {
 }
 
 // While the launcher wrote it to its disk, the round may have become void, and another one of the same number been committed.
-void Coordinator::Impl::set_resume(int64_t round, SharedBytes image) {
+void CoordinatorCore::set_resume(int64_t round, SharedBytes image) {
   const auto given = std::find_if(delivered.rbegin(), delivered.rend(), [&](const Delivered& d) { return d.round == round; });
   const std::optional<uint64_t> known = books.hash_of(round);
   if (round > books.round() || (given != delivered.rend() && known && *known != given->hash)) return;
@@ -229,7 +228,7 @@ void Coordinator::Impl::set_resume(int64_t round, SharedBytes image) {
   send_checkpoint();
 }
 
-void Coordinator::Impl::forget_image(WorkerId from) {
+void CoordinatorCore::forget_image(WorkerId from) {
   if (image_from != from || from == 0) return;
   image_from = 0;
   image_complete = false;

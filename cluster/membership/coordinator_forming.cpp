@@ -2,7 +2,7 @@
 #include <cassert>
 #include <utility>
 
-#include "cluster/membership/coordinator_impl.h"
+#include "cluster/membership/coordinator_core.h"
 #include "cluster/planted.h"
 #include "src/io/digest.h"
 
@@ -32,7 +32,7 @@ std::pair<std::string, std::string> different_data(const Formed& formed, uint64_
 
 }  // namespace
 
-void Coordinator::Impl::worker_is_open(Node& node, const Formed& formed) {
+void CoordinatorCore::worker_is_open(Node& node, const Formed& formed) {
   if (fingerprint == 0) fingerprint = formed.fingerprint, options.data = formed.data;
   if (formed.fingerprint != fingerprint) {
     const auto [got, expected] = different_data(formed, fingerprint, options.data);
@@ -53,93 +53,105 @@ void Coordinator::Impl::worker_is_open(Node& node, const Formed& formed) {
 }
 
 // Workers that come within a short while of each other join in one change.
-void Coordinator::Impl::request_form() {
+void CoordinatorCore::request_form() {
   form_wanted = true;
   if (joining_timer) return;
   joining_timer = true;
   transport.start_timer(kJoin, clock.now_ns() + ns(options.join_wait_ms));
 }
 
-void Coordinator::Impl::expect_workers(int count) {
+void CoordinatorCore::expect_workers(int count) {
   options.expected_workers = count;
   if (gathering() && first_join_ns != 0) form_if_calm();
 }
 
-bool Coordinator::Impl::gathering() const { return phase == Phase::waiting && !formed_once && options.expected_workers > 0; }
+bool CoordinatorCore::gathering() const { return phase == Phase::waiting && !formed_once && options.expected_workers > 0; }
 
-// At a moment at which no work is lost: between two rounds (standing), or while no exchange is going on (announced).
-void Coordinator::Impl::form_if_calm() {
+// The workers of the last round, who know what the ledger may not, have come back; or they had time to.
+bool CoordinatorCore::recovered() const {
+  const auto& expected = books.last_members();
+  const bool all_here = !expected.empty() && !options.policy.served && std::all_of(expected.begin(), expected.end(), [&](WorkerId id) {
+    const auto it = nodes.find(id);
+    return it != nodes.end() && it->second.state == Node::State::waiting;
+  });
+  const bool held = formed_once && std::any_of(nodes.begin(), nodes.end(), [&](const auto& n) {
+                      return rounds->holds_results(n.second) && n.second.state == Node::State::waiting && n.second.hash != 0 &&
+                             n.second.round >= books.round();
+                    });
+  if (!all_here && !held && clock.now_ns() - first_join_ns < kRecoverNs) return false;
+  std::vector<WorkerId> here;
+  for (const auto& [id, node] : nodes)
+    if (node.state == Node::State::waiting) here.push_back(id);
+  return could_claim(here);
+}
+
+// Before the first generation: the workers that are expected have come, or had time to.
+bool CoordinatorCore::has_gathered() {
+  const auto here =
+      std::count_if(nodes.begin(), nodes.end(), [](const auto& n) { return n.second.state == Node::State::waiting && !n.second.server; });
+  const bool all = here >= options.expected_workers;
+  if (!all && clock.now_ns() - first_join_ns < ns(options.expect_ms)) return false;
+  if (!all)
+    event("workers_missing", nullptr,
+          std::to_string(here) + " of " + std::to_string(options.expected_workers) + " workers joined within " +
+              std::to_string(static_cast<int64_t>(options.expect_ms / 1000)) + " s",
+          "training begins with those; the others may still join");
+  options.expected_workers = 0;
+  return true;
+}
+
+// At a moment at which no work is lost: between two rounds, or while no exchange is going on.
+void CoordinatorCore::form_if_calm() {
   if (phase == Phase::recovering) {
-    // The workers of the last round know what the ledger may not.
-    const auto& expected = books.last_members();
-    const bool all_here = !expected.empty() && !options.policy.served && std::all_of(expected.begin(), expected.end(), [&](WorkerId id) {
-      const auto it = nodes.find(id);
-      return it != nodes.end() && it->second.state == Node::State::waiting;
-    });
-    const bool held =
-        formed_once && std::any_of(nodes.begin(), nodes.end(), [&](const auto& n) {
-          return holds_results(n.second) && n.second.state == Node::State::waiting && n.second.hash != 0 && n.second.round >= books.round();
-        });
-    if (!all_here && !held && clock.now_ns() - first_join_ns < kRecoverNs) return;
-    std::vector<WorkerId> here;
-    for (const auto& [id, node] : nodes)
-      if (node.state == Node::State::waiting) here.push_back(id);
-    if (!could_claim(here)) return;
+    if (!recovered()) return;
     form_wanted = true;
   }
   if (!form_wanted || joining_timer) return;
-  if (gathering()) {
-    const auto here =
-        std::count_if(nodes.begin(), nodes.end(), [](const auto& n) { return n.second.state == Node::State::waiting && !n.second.server; });
-    const bool all = here >= options.expected_workers;
-    if (!all && clock.now_ns() - first_join_ns < ns(options.expect_ms)) return;
-    if (!all)
-      event("workers_missing", nullptr,
-            std::to_string(here) + " of " + std::to_string(options.expected_workers) + " workers joined within " +
-                std::to_string(static_cast<int64_t>(options.expect_ms / 1000)) + " s",
-            "training begins with those; the others may still join");
-    options.expected_workers = 0;
-  }
-  const bool calm = phase == Phase::recovering || phase == Phase::waiting || (phase == Phase::running && (go_held || border || finished)) ||
-                    (phase == Phase::running && !standing && !begun);
-  if (calm) form();
+  if (gathering() && !has_gathered()) return;
+  const bool between = phase == Phase::running && (go_held || border || finished || rounds->calm());
+  if (phase == Phase::recovering || phase == Phase::waiting || between) form();
 }
 
-void Coordinator::Impl::form() {
-  assert(phase != Phase::stopped);
-  form_wanted = false;
-  begun = false;
-  round_begin = {};
-  participants.clear();
+// Those who stay keep their ranks; new ones come after them.
+void CoordinatorCore::pick_members() {
   std::vector<WorkerId> old;
   old.swap(members);
   for (const WorkerId id : old)
     if (nodes.contains(id)) members.push_back(id);
   for (const auto& [id, node] : nodes)
     if (!node.member && node.state != Node::State::opening) members.push_back(id);
+}
 
-  const bool no_server = options.policy.served && server() == 0;
-  const bool too_few = no_server || trainers() < static_cast<size_t>(options.min_workers);
-  if (too_few) {
+// False: there are too few workers, or not the right ones, and they wait.
+bool CoordinatorCore::may_form() {
+  const bool no_server = rounds->lacks_server();
+  if (no_server || trainers() < static_cast<size_t>(options.min_workers)) {
     if (phase != Phase::waiting) {
       short_since_ns = clock.now_ns();
       if (no_server) event("waiting", nullptr, "the server is lost", "workers keep what they have until it is back");
       else
         event("waiting", nullptr, "too few workers are left", "training goes on with " + std::to_string(options.min_workers) + " workers");
     }
-    return disband(Phase::waiting);
+    return disband(Phase::waiting), false;
   }
   // Those who are gone may be alive on the other side of a cut, where the standby is: only one side may go on.
-  if (!could_claim(members)) return wait_for_votes();
+  if (!could_claim(members)) return wait_for_votes(), false;
   // Fresh workers must not begin anew what those who were cut off a moment ago still hold.
   const bool held = std::any_of(members.begin(), members.end(), [&](WorkerId id) {
     const Node& node = nodes.at(id);
-    return holds_results(node) && node.hash != 0 && node.round >= books.round();
+    return rounds->holds_results(node) && node.hash != 0 && node.round >= books.round();
   });
-  if (!held && formed_once && books.round() >= 0 && phase != Phase::recovering) {
-    event("waiting", nullptr, "nobody who is left holds round " + std::to_string(books.round()), "waits a moment for workers that hold it");
-    return disband(Phase::recovering);
-  }
+  if (held || !formed_once || books.round() < 0 || phase == Phase::recovering) return true;
+  event("waiting", nullptr, "nobody who is left holds round " + std::to_string(books.round()), "waits a moment for workers that hold it");
+  return disband(Phase::recovering), false;
+}
+
+void CoordinatorCore::form() {
+  assert(phase != Phase::stopped);
+  form_wanted = false;
+  rounds->on_form();
+  pick_members();
+  if (!may_form()) return;
   if (rotate > 0)
     std::rotate(members.begin(), members.begin() + static_cast<ptrdiff_t>(rotate % members.size()), members.end()), rotate = 0;
   formed_once = true;
@@ -170,7 +182,7 @@ void Coordinator::Impl::form() {
 }
 
 // The workers wait until there are enough of them, or the right ones.
-void Coordinator::Impl::disband(Phase until) {
+void CoordinatorCore::disband(Phase until) {
   assert(until == Phase::waiting || until == Phase::recovering);
   for (auto& [id, node] : nodes)
     if (node.state != Node::State::opening) node.state = Node::State::waiting, node.member = false;
@@ -180,7 +192,7 @@ void Coordinator::Impl::disband(Phase until) {
   phase = until;
 }
 
-void Coordinator::Impl::on_formed(Node& node, Formed formed) {
+void CoordinatorCore::on_formed(Node& node, Formed formed) {
   const auto possible = [&](const Range& r) { return books.possible(r); };
   bool sound = std::all_of(formed.pending.begin(), formed.pending.end(), possible) && formed.broken.size() <= kMaxWorkers;
   for (size_t i = 0; i < formed.log.size(); ++i) {
@@ -201,31 +213,37 @@ void Coordinator::Impl::on_formed(Node& node, Formed formed) {
   if (++formed_count == members.size()) claim_lease();
 }
 
-// Everybody has said what it holds: which result do they go on from?
-void Coordinator::Impl::resolve() {
-  assert(phase == Phase::forming);
+// The newest result that most members hold; null: nobody holds one that is of the ledger's line.
+const CoordinatedWorker* CoordinatorCore::best_held() const {
   const bool settled = books.hash() != 0 && !options.takes_over;
   const Node* best = nullptr;
-  std::map<std::pair<int64_t, uint64_t>, size_t> votes;
+  std::map<std::pair<int64_t, uint64_t>, size_t> held;
   for (const WorkerId id : members) {
     const Node& node = nodes.at(id);
-    if (!holds_results(node) || node.hash == 0 || (settled && !books.on_line(node.round, node.hash, node.log))) continue;
-    ++votes[{node.round, node.hash}];
+    if (!rounds->holds_results(node) || node.hash == 0 || (settled && !books.on_line(node.round, node.hash, node.log))) continue;
+    ++held[{node.round, node.hash}];
   }
   for (const WorkerId id : members) {
     const Node& node = nodes.at(id);
-    if (!holds_results(node)) continue;
-    const auto own = votes.find({node.round, node.hash});
-    if (own == votes.end()) continue;
-    if (!best || node.round > best->round || (node.round == best->round && own->second > votes[{best->round, best->hash}])) best = &node;
+    if (!rounds->holds_results(node)) continue;
+    const auto own = held.find({node.round, node.hash});
+    if (own == held.end()) continue;
+    if (!best || node.round > best->round || (node.round == best->round && own->second > held[{best->round, best->hash}])) best = &node;
   }
+  return best;
+}
+
+// Every member has said what it holds: which result do they go on from?
+void CoordinatorCore::resolve() {
+  assert(phase == Phase::forming);
+  const Node* best = best_held();
   const bool has_image = options.resume_image != nullptr && options.resume_round >= 0;
   if (best && !(has_image && options.resume_round > best->round)) {
     target_round = best->round;
     target_hash = best->hash;
     for (const WorkerId id : members) {
       const Node& node = nodes.at(id);
-      if (holds_results(node) && node.hash != 0 && node.round == target_round && node.hash != target_hash)
+      if (rounds->holds_results(node) && node.hash != 0 && node.round == target_round && node.hash != target_hash)
         event("hash_mismatch", &node,
               "its parameters after round " + std::to_string(node.round) + " differ from those that most workers hold",
               "it loads them from another worker");
@@ -234,6 +252,15 @@ void Coordinator::Impl::resolve() {
     target_round = has_image ? options.resume_round : -1;
     target_hash = 0;
   }
+  adopt(best);
+  rounds->on_all_formed();
+  broken_groups.clear();
+  settle_pending();
+  begin_healing();
+}
+
+// The ledger becomes that of the result that they go on from.
+void CoordinatorCore::adopt(const Node* best) {
   const int64_t known = books.round();
   const Books::Adopted adopted =
       books.adopt(generation, target_round, target_hash, best && target_hash ? best->log : std::vector<LogEntry>{});
@@ -247,14 +274,14 @@ void Coordinator::Impl::resolve() {
           std::to_string(adopted.completed) + " rounds completed from the workers' logs, " + std::to_string(adopted.voided) + " void, " +
               std::to_string(adopted.missing) + " unknown");
   options.takes_over = false;  // from here on there is one line
+}
 
-  note_broken_groups();
-  settle_pending();
+void CoordinatorCore::begin_healing() {
   for (const WorkerId id : members) nodes.at(id).state = Node::State::training;
   for (const WorkerId id : members) {
     Node& node = nodes.at(id);
-    if (!holds_results(node)) {
-      admit_trainer(node);
+    if (!rounds->holds_results(node)) {
+      rounds->admit(node);
       continue;
     }
     const bool holds = target_hash != 0 && node.round == target_round && node.hash == target_hash;
@@ -266,7 +293,7 @@ void Coordinator::Impl::resolve() {
 }
 
 // Local work that a worker has begun stays its own if nobody else has it; everything else is open again.
-void Coordinator::Impl::settle_pending() {
+void CoordinatorCore::settle_pending() {
   for (const WorkerId id : members) {
     Node& node = nodes.at(id);
     assert(node.leased.empty());
@@ -275,7 +302,7 @@ void Coordinator::Impl::settle_pending() {
     node.done.reset();
     if (node.pending.empty() || options.policy.standing(progress())) continue;
     if (std::exchange(node.spoiled, false)) continue;
-    if (!holds_results(node) && !base_is_committed(node)) continue;
+    if (!rounds->may_keep_work(node)) continue;
     const bool too_old = !options.policy.elastic && target_round - node.base > options.policy.max_staleness;
     if (too_old || !disjoint(node.pending)) continue;
     if (books.pool().claim(node.pending)) node.leased = node.pending;
@@ -283,7 +310,7 @@ void Coordinator::Impl::settle_pending() {
 }
 
 // `donor` is picked in turn, so that many who need an image do not all ask the same worker.
-void Coordinator::Impl::heal(Node& node, bool keep_local) {
+void CoordinatorCore::heal(Node& node, bool keep_local) {
   assert(node.member);
   std::vector<WorkerId> donors;
   for (const WorkerId id : target_hash != 0 ? members : std::vector<WorkerId>{}) {
@@ -291,7 +318,7 @@ void Coordinator::Impl::heal(Node& node, bool keep_local) {
     const bool holds = phase == Phase::running
                            ? other.round >= target_round  // also while it drops its local work
                            : other.round == target_round && other.hash == target_hash && other.state == Node::State::training;
-    if (id != node.id && holds && holds_results(other)) donors.push_back(id);
+    if (id != node.id && holds && rounds->holds_results(other)) donors.push_back(id);
   }
   assert(phase == Phase::forming || !donors.empty());
   Heal order{.round = target_round, .hash = target_hash, .keep_local = keep_local};
@@ -299,8 +326,9 @@ void Coordinator::Impl::heal(Node& node, bool keep_local) {
     order.donor = donors[static_cast<size_t>(node.id) % donors.size()];
   } else if (target_round >= 0) {
     // Nobody holds it but this coordinator: one worker gets it from here, the others from that one.
-    const bool first = std::none_of(members.begin(), members.end(),
-                                    [&](WorkerId id) { return holds_results(nodes.at(id)) && nodes.at(id).state == Node::State::healing; });
+    const bool first = std::none_of(members.begin(), members.end(), [&](WorkerId id) {
+      return rounds->holds_results(nodes.at(id)) && nodes.at(id).state == Node::State::healing;
+    });
     node.state = Node::State::healing;
     node.heal_ns = 0;
     if (!first) return;  // waits for a donor
@@ -311,13 +339,13 @@ void Coordinator::Impl::heal(Node& node, bool keep_local) {
   tell(node, order, target_round);
 }
 
-void Coordinator::Impl::on_healed(Node& node, const Healed& healed) {
+void CoordinatorCore::on_healed(Node& node, const Healed& healed) {
   node.round = healed.round;
   node.hash = healed.hash;
   node.state = Node::State::training;
   node.heal_ns = 0;
   if (phase == Phase::running) return catch_up(node);
-  if (!holds_results(node)) return check_healed();
+  if (!rounds->holds_results(node)) return check_healed();
   if (healed.ok && target_hash == 0 && node.round == target_round) {
     target_hash = node.hash;  // the first to have made it
     books.set_hash(target_hash);
@@ -332,7 +360,16 @@ void Coordinator::Impl::on_healed(Node& node, const Healed& healed) {
   check_healed();
 }
 
-void Coordinator::Impl::check_healed() {
+// A worker that missed a round has loaded what the others hold, or dropped its work.
+void CoordinatorCore::catch_up(Node& node) {
+  node.ready.reset();
+  if (!rounds->holds_results(node)) return rounds->top_up_all();
+  if (node.round < target_round) return heal(node, !node.leased.empty());
+  if (node.round == target_round && node.hash != target_hash) return form();
+  rounds->advance();
+}
+
+void CoordinatorCore::check_healed() {
   if (phase != Phase::forming) return;
   bool all = true;
   for (const WorkerId id : members) {
@@ -344,7 +381,7 @@ void Coordinator::Impl::check_healed() {
   if (all) ready_to_go();
 }
 
-void Coordinator::Impl::check_forming(uint64_t now) {
+void CoordinatorCore::check_forming(uint64_t now) {
   std::vector<WorkerId> late;
   for (const WorkerId id : members) {
     const Node& node = nodes.at(id);
@@ -354,7 +391,7 @@ void Coordinator::Impl::check_forming(uint64_t now) {
     if (phase != Phase::stopped && nodes.contains(id)) evict(id, "worker_lost", "no answer to the change of membership", true);
 }
 
-void Coordinator::Impl::check_healing(uint64_t now) {
+void CoordinatorCore::check_healing(uint64_t now) {
   std::vector<WorkerId> late;
   for (const WorkerId id : members) {
     const Node& node = nodes.at(id);
@@ -366,10 +403,10 @@ void Coordinator::Impl::check_healing(uint64_t now) {
     if (phase != Phase::stopped && nodes.contains(id)) evict(id, "worker_lost", "it could not get an image in time", true);
 }
 
-void Coordinator::Impl::ready_to_go() {
+void CoordinatorCore::ready_to_go() {
   for (const WorkerId id : members) {
     [[maybe_unused]] const Node& node = nodes.at(id);
-    assert(!holds_results(node) || (node.round == target_round && node.hash == target_hash));
+    assert(!rounds->holds_results(node) || (node.round == target_round && node.hash == target_hash));
   }
   assert(target_hash != 0 && books.round() == target_round);
   if (options.trace) tell_formed();
@@ -382,11 +419,11 @@ void Coordinator::Impl::ready_to_go() {
 }
 
 // Everybody holds the base: off they go.
-void Coordinator::Impl::send_go() {
+void CoordinatorCore::send_go() {
   assert(phase == Phase::running && go_held);
   if (pauses()) return;
   go_held = false;
-  standing = options.policy.standing(progress());
+  rounds = &protocols.at(progress());
   // Ranges that wait for a worker that has not tried them yet: when there is none left, they start again.
   std::erase_if(failures, [&](const Failure& f) {
     const auto tried = [&](WorkerId id) { return std::find(f.by.begin(), f.by.end(), id) != f.by.end(); };
@@ -401,7 +438,7 @@ void Coordinator::Impl::send_go() {
              .epoch = frontier.epoch,
              .position = frontier.begin,
              .examples = books.examples_done(),
-             .standing = standing,
+             .standing = rounds->synchronous(),
              .per_epoch = options.examples,
              .planned = options.planned,
              .batch = local_batch(),
@@ -409,27 +446,15 @@ void Coordinator::Impl::send_go() {
              .leaves = static_cast<int32_t>(options.policy.shards > 0 ? options.policy.shards : workers),
              .last_round = options.max_rounds > 0 ? options.max_rounds - 1 : -1,
              .learning_rate = learning_rate};
-  if (standing) {
-    if (!planted(Bug::leftovers_not_sent)) message.leftovers = books.pool().returned();
-    if (message.leftovers.size() > kMaxRanges) message.leftovers.resize(kMaxRanges);  // the rest comes back with the next Form
-    plan = {.leftovers = message.leftovers,
-            .epoch = message.epoch,
-            .position = message.position,
-            .examples_per_epoch = message.per_epoch,
-            .planned = message.planned,
-            .committed = message.examples,
-            .first_round = target_round + 1,
-            .global = message.global,
-            .leaves = message.leaves};
-  }
+  rounds->on_go(&message);
   tell_all(message, target_round + 1);
   const uint64_t now = clock.now_ns();
   for (const WorkerId id : members) nodes.at(id).stepped_ns = now;
-  open_round();
-  if (!standing) top_up_all();
+  rounds->open_round();
+  rounds->top_up_all();
 }
 
-void Coordinator::Impl::on_link_lost(Node& node, const LinkLost& lost) {
+void CoordinatorCore::on_link_lost(Node& node, const LinkLost& lost) {
   const auto it = nodes.find(lost.peer);
   if (it == nodes.end() || !it->second.member || lost.peer == node.id || suspicions.size() >= kMaxWorkers) {
     ++dropped.unexpected;
@@ -441,7 +466,7 @@ void Coordinator::Impl::on_link_lost(Node& node, const LinkLost& lost) {
 
 // A broken link is often the first sign of a dead process, whose own connection to here ends a moment later: then that is the cause to
 // tell, and there is nothing to do about the link.
-void Coordinator::Impl::judge_links() {
+void CoordinatorCore::judge_links() {
   std::erase_if(suspicions,
                 [&](const Suspicion& s) { return s.generation != generation || !nodes.contains(s.from) || !nodes.contains(s.peer); });
   if (suspicions.empty() || (phase != Phase::forming && phase != Phase::running)) return suspicions.clear();
@@ -476,7 +501,7 @@ void Coordinator::Impl::judge_links() {
 }
 
 // A worker that was told to take the result from here.
-void Coordinator::Impl::on_fetch(Node& node, const Fetch& fetch) {
+void CoordinatorCore::on_fetch(Node& node, const Fetch& fetch) {
   Image image{.request = fetch.request, .round = options.resume_round};
   const bool expected = node.state == Node::State::healing && options.resume_image && target_round == options.resume_round;
   if (!expected) image.why = "the coordinator has no image of it";

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "cluster/membership/coordinator_impl.h"
+#include "cluster/membership/coordinator_core.h"
 #include "cluster/planted.h"
 #include "src/io/digest.h"
 
@@ -28,7 +28,7 @@ bool is_superseded(const Error& error) { return error.kind() == ErrorKind::clust
 
 // ---- who may coordinate ----
 
-LeaseClaim Coordinator::Impl::claim(std::span<const WorkerId> followers) const {
+LeaseClaim CoordinatorCore::claim(std::span<const WorkerId> followers) const {
   LeaseClaim claim{.generation = generation,
                    .address = options.address,
                    .first = !options.takes_over && in_force.empty(),
@@ -39,12 +39,12 @@ LeaseClaim Coordinator::Impl::claim(std::span<const WorkerId> followers) const {
   return claim;
 }
 
-bool Coordinator::Impl::could_claim(std::span<const WorkerId> followers) const {
+bool CoordinatorCore::could_claim(std::span<const WorkerId> followers) const {
   return lease == nullptr || lease->may_be_granted(claim(followers));
 }
 
 // All members have answered to this generation. Before anything is decided in it, it must be the only one.
-void Coordinator::Impl::claim_lease() {
+void CoordinatorCore::claim_lease() {
   assert(phase == Phase::forming && formed_count == members.size());
   claiming = false;
   if (lease == nullptr || in_force_generation() == generation) return resolve();
@@ -58,7 +58,7 @@ void Coordinator::Impl::claim_lease() {
 }
 
 // Whatever it answers, and however late: it may believe from now on that this membership is in force.
-void Coordinator::Impl::ask_standby() {
+void CoordinatorCore::ask_standby() {
   if (in_force.size() > kMaxAsked) return wait_for_votes();
   const Membership proposal{.generation = generation, .ids = members};
   follower.asked = generation;
@@ -66,7 +66,7 @@ void Coordinator::Impl::ask_standby() {
   tell_standby(Replicate{.offset = follower.sent, .membership = proposal, .consent = true});
 }
 
-void Coordinator::Impl::establish() {
+void CoordinatorCore::establish() {
   in_force = {Membership{.generation = generation, .established = true, .ids = members}};
   outvoted_told = false;
   established = true;
@@ -77,7 +77,7 @@ void Coordinator::Impl::establish() {
   old.again_ns = clock.now_ns();
 }
 
-void Coordinator::Impl::wait_for_votes() {
+void CoordinatorCore::wait_for_votes() {
   if (!outvoted_told)
     event("waiting", nullptr, options.is_standby ? "fewer than half of the workers have come over" : "no majority of the workers is here",
           options.is_standby ? "waits for more: the coordinator may be alive with the others"
@@ -86,14 +86,14 @@ void Coordinator::Impl::wait_for_votes() {
   disband(options.takes_over ? Phase::recovering : Phase::waiting);
 }
 
-void Coordinator::Impl::on_witness(const Witness& witness) {
+void CoordinatorCore::on_witness(const Node&, const Witness& witness) {
   if (!options.is_standby || lease == nullptr) return;  // an old coordinator knows its own memberships, and may believe only those
   for (const Membership& membership : witness.memberships) remember(&in_force, membership);
 }
 
 // ---- what the standby gets ----
 
-void Coordinator::Impl::on_follow(PeerId peer, const FrameHeader& h, const Follow& follow) {
+void CoordinatorCore::on_follow(PeerId peer, const FrameHeader& h, const Follow& follow) {
   strangers.erase(peer);
   if (follow.version != PERIGEE_VERSION || (h.job != 0 && h.job != options.job_id) || options.standby.empty())
     return refuse(peer, {.kind = 5,
@@ -132,7 +132,7 @@ void Coordinator::Impl::on_follow(PeerId peer, const FrameHeader& h, const Follo
   else if (claiming) claim_lease();
 }
 
-void Coordinator::Impl::on_standby_frame(const FrameHeader& h, std::span<const std::byte> payload) {
+void CoordinatorCore::on_standby_frame(const FrameHeader& h, std::span<const std::byte> payload) {
   Replicated m;
   if (h.type != MessageType::replicated || h.job != options.job_id || !decode(payload, &m)) {
     ++dropped.malformed;
@@ -153,7 +153,7 @@ void Coordinator::Impl::on_standby_frame(const FrameHeader& h, std::span<const s
   if (claiming && m.consent == generation) claim_lease();
 }
 
-void Coordinator::Impl::lose_standby(const std::string& cause) {
+void CoordinatorCore::lose_standby(const std::string& cause) {
   if (follower.peer == 0) return;
   transport.close(follower.peer);
   sender.forget(follower.peer);
@@ -167,14 +167,14 @@ void Coordinator::Impl::lose_standby(const std::string& cause) {
   if (claiming) claim_lease();
 }
 
-bool Coordinator::Impl::tell_standby(const Replicate& message, std::span<const std::byte> body) {
+bool CoordinatorCore::tell_standby(const Replicate& message, std::span<const std::byte> body) {
   Replicate told = message;
   told.working = phase == Phase::forming || phase == Phase::running;
   follower.sent_ns = clock.now_ns();
   return transport.send(follower.peer, encode(told, header(books.round()), body.size()), body);
 }
 
-void Coordinator::Impl::on_appended(std::span<const std::byte> record) {
+void CoordinatorCore::on_appended(std::span<const std::byte> record) {
   if (follower.peer == 0 || follower.lagging) return;
   if (follower.marks.size() >= kMaxMarks || !tell_standby(Replicate{.offset = follower.sent}, record)) {
     follower.lagging = true;  // when there is room again
@@ -188,7 +188,7 @@ void Coordinator::Impl::on_appended(std::span<const std::byte> record) {
 }
 
 // From the store: all that it does not have yet.
-void Coordinator::Impl::catch_up_standby() {
+void CoordinatorCore::catch_up_standby() {
   if (follower.peer == 0 || !follower.lagging || follower.marks.size() >= kMaxMarks) return;
   const std::vector<std::byte> bytes = mirror.read();
   while (follower.sent < bytes.size()) {
@@ -200,7 +200,7 @@ void Coordinator::Impl::catch_up_standby() {
   if (books.all_written()) follower.marks.push_back({follower.sent, books.round()});
 }
 
-void Coordinator::Impl::send_checkpoint() {
+void CoordinatorCore::send_checkpoint() {
   if (follower.peer == 0 || !options.resume_image || options.resume_round < 0) return;
   const uint64_t request = ++next_request;
   tell_standby(Replicate{.offset = follower.sent, .image = request});
@@ -208,22 +208,22 @@ void Coordinator::Impl::send_checkpoint() {
   sender.add(follower.peer, header(options.resume_round), Image{.request = request, .round = options.resume_round}, options.resume_image);
 }
 
-void Coordinator::Impl::set_session(std::string json) {
+void CoordinatorCore::set_session(std::string json) {
   session = std::move(json);
   if (follower.peer != 0) tell_standby(Replicate{.offset = follower.sent, .session = session});
 }
 
-void Coordinator::Impl::tell_where(const Node& node) {
+void CoordinatorCore::tell_where(const Node& node) {
   if (!follower.address.empty()) tell(node, Coordinators{{options.address, follower.address}}, books.round());
 }
 
 // Workers remember a round until its record can be had without them.
-int64_t Coordinator::Impl::safe_round() const {
+int64_t CoordinatorCore::safe_round() const {
   if (planted(Bug::synced_too_early)) return books.round();
   return options.standby.empty() ? books.synced() : std::min(books.synced(), follower.round);
 }
 
-void Coordinator::Impl::check_standby(uint64_t now) {
+void CoordinatorCore::check_standby(uint64_t now) {
   if (follower.peer != 0) {
     if (now > follower.heard_ns && now - follower.heard_ns > ns(options.silent_ms + 2 * options.beat_ms))
       lose_standby("silent for " + std::to_string((now - follower.heard_ns) / 1'000'000) + " ms");
@@ -239,14 +239,14 @@ void Coordinator::Impl::check_standby(uint64_t now) {
 // ---- the coordinator that was ----
 
 // It may have been stopped, or cut off, for any time: it is told as soon as it can be reached.
-void Coordinator::Impl::tell_old(uint64_t now) {
+void CoordinatorCore::tell_old(uint64_t now) {
   if (old.again_ns == 0 || now < old.again_ns || options.old_coordinator.empty()) return;
   if (old.peer != 0) transport.close(old.peer);
   old.again_ns = now + kTellOldNs;
   old.peer = transport.connect(options.old_coordinator, old.again_ns);
 }
 
-void Coordinator::Impl::on_taken_over(PeerId peer, const FrameHeader& h, const TakenOver& message) {
+void CoordinatorCore::on_taken_over(PeerId peer, const FrameHeader& h, const TakenOver& message) {
   strangers.erase(peer);
   transport.close(peer);
   // One that was started again may have its generation already, from a worker that came here first.

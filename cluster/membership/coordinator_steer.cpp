@@ -5,7 +5,7 @@
 #include <cassert>
 #include <utility>
 
-#include "cluster/membership/coordinator_impl.h"
+#include "cluster/membership/coordinator_core.h"
 #include "cluster/protocol/steer.h"
 
 namespace perigee {
@@ -17,7 +17,7 @@ namespace {
 
 }  // namespace
 
-void Coordinator::Impl::on_steer(PeerId peer, const Steer& message) {
+void CoordinatorCore::on_steer(PeerId peer, const Steer& message) {
   Json refused;
   try {
     if (!options.steerable)
@@ -45,7 +45,7 @@ void Coordinator::Impl::on_steer(PeerId peer, const Steer& message) {
   transport.send(peer, encode(Report{.json = told.dump()}, header(books.round())));
 }
 
-void Coordinator::Impl::steer(const Json& json) {
+void CoordinatorCore::steer(const Json& json) {
   const SteerCommand command = read_steer(json);
   if (phase == Phase::stopped) throw Error(ErrorKind::usage, {.where = command.text(), .what = "the run is over"});
   if (command.kick) return kick(*command.kick);
@@ -57,7 +57,7 @@ void Coordinator::Impl::steer(const Json& json) {
 }
 
 // It ends; whoever started it starts another one in its place.
-void Coordinator::Impl::kick(WorkerId id) {
+void CoordinatorCore::kick(WorkerId id) {
   if (!nodes.contains(id)) {
     std::string known;
     for (const auto& [each, node] : nodes) known += (known.empty() ? "" : ", ") + std::to_string(each) + " (" + node.name + ")";
@@ -74,20 +74,20 @@ void Coordinator::Impl::kick(WorkerId id) {
 }
 
 // With it the last rounds would be lost: no other worker holds them, and no checkpoint.
-bool Coordinator::Impl::holds_alone(WorkerId id) const {
-  const auto holds = [&](const Node& node) { return holds_results(node) && node.hash != 0 && node.round >= books.round(); };
+bool CoordinatorCore::holds_alone(WorkerId id) const {
+  const auto holds = [&](const Node& node) { return rounds->holds_results(node) && node.hash != 0 && node.round >= books.round(); };
   if (books.round() < 0 || !holds(nodes.at(id)) || (options.resume_image && options.resume_round >= books.round())) return false;
   return std::none_of(nodes.begin(), nodes.end(), [&](const auto& other) { return other.first != id && holds(other.second); });
 }
 
 // The next moment between two rounds is a change of generation: Go says what holds from there on, or waits.
-void Coordinator::Impl::want_border() {
+void CoordinatorCore::want_border() {
   if (phase != Phase::running || go_held) return;  // the next Go is still to come
   form_wanted = true;
   if (!border && !finished) form_if_calm();
 }
 
-void Coordinator::Impl::pause(bool on) {
+void CoordinatorCore::pause(bool on) {
   if (on == pause_wanted) return;
   pause_wanted = on;
   if (on) return want_border();
@@ -96,13 +96,13 @@ void Coordinator::Impl::pause(bool on) {
 }
 
 // True: Go waits. Everybody holds the result, and what had been begun has been said.
-bool Coordinator::Impl::pauses() {
+bool CoordinatorCore::pauses() {
   if (!pause_wanted) return false;
   if (!std::exchange(pause_told, true)) event("paused", nullptr, "somebody asked for it", "all workers wait until they are told to go on");
   return true;
 }
 
-void Coordinator::Impl::set_every(int64_t every) {
+void CoordinatorCore::set_every(int64_t every) {
   const Policy& policy = options.policy;
   const std::string got = std::to_string(every);
   if (policy.what != Policy::What::parameters)
@@ -116,15 +116,14 @@ void Coordinator::Impl::set_every(int64_t every) {
               "the next one is " + std::to_string((every / policy.fragments + 1) * policy.fragments));
   if (policy.late > 0 && every / policy.fragments <= policy.late)
     not_every("a result is taken after " + std::to_string(policy.late) + " steps: that is not before the next round", got);
-  pace.set_every(every);
-  told_every = every;
+  control.pace.set_every(every);
+  control.told_every = every;
   event("every", nullptr, "somebody asked for it", "averages every " + got + " steps from the next orders on");
-  if (!go_allowed() || standing) return;  // with the leases after Go
-  top_up_all();
+  if (go_allowed()) rounds->top_up_all();  // else with the leases after Go
 }
 
 // Replicas that update or take an outer step with different rates would not be equal any more: it is said with Go.
-void Coordinator::Impl::set_learning_rate(const Json& schedule) {
+void CoordinatorCore::set_learning_rate(const Json& schedule) {
   if (options.recorded)
     throw Error(ErrorKind::usage,
                 {.where = "lr", .what = "this run is recorded, to be trained again as its job says", .hint = "train without --record"});

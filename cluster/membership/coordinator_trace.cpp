@@ -1,7 +1,7 @@
 // What the coordinator adds to a timeline: workers' spans with their clocks' offsets, and its own phases.
 #include <cassert>
 
-#include "cluster/membership/coordinator_impl.h"
+#include "cluster/membership/coordinator_core.h"
 
 namespace perigee {
 namespace {
@@ -10,7 +10,7 @@ constexpr size_t kMaxHeldSpans = 8 * kMaxTraced;  // of a worker whose clock is 
 
 }  // namespace
 
-void Coordinator::Impl::on_traced(WorkerId id, const Traced& traced) {
+void CoordinatorCore::on_traced(WorkerId id, const Traced& traced) {
   const auto found = timelines.find(id);
   if (found == timelines.end()) {
     ++dropped.unexpected;
@@ -37,7 +37,7 @@ void Coordinator::Impl::on_traced(WorkerId id, const Traced& traced) {
   if (timeline.clock.settled() || (phase == Phase::stopped && timeline.clock.known())) tell_spans(id);
 }
 
-void Coordinator::Impl::tell_spans(WorkerId id) {
+void CoordinatorCore::tell_spans(WorkerId id) {
   Timeline& timeline = timelines.at(id);
   assert(timeline.clock.known());
   events.on_trace({.id = id,
@@ -52,7 +52,7 @@ void Coordinator::Impl::tell_spans(WorkerId id) {
   timeline.spans.clear();
 }
 
-void Coordinator::Impl::tell_round(const Figures& figures, int64_t examples, const std::vector<Share>& shares) {
+void CoordinatorCore::tell_round(const Figures& figures, int64_t examples, const std::vector<Share>& shares) {
   constexpr size_t kMostShares = 64;  // in one line of the trace
   Json each = Json::object();
   for (const Share& share : shares)
@@ -67,14 +67,14 @@ void Coordinator::Impl::tell_round(const Figures& figures, int64_t examples, con
   events.on_span("commit", now, now, Json(Json::Object{{"round", open}, {"generation", static_cast<int64_t>(generation)}}));
 }
 
-void Coordinator::Impl::tell_formed() {
+void CoordinatorCore::tell_formed() {
   events.on_span(
       "forming", forming_since_ns, clock.now_ns(),
       Json(Json::Object{
           {"generation", static_cast<int64_t>(generation)}, {"workers", static_cast<int64_t>(members.size())}, {"base", target_round}}));
 }
 
-void Coordinator::Impl::tell_evaluated() {
+void CoordinatorCore::tell_evaluated() {
   const uint64_t now = clock.now_ns();
   events.on_span("evaluation", border_ns, now, Json(Json::Object{{"epoch", static_cast<int64_t>(border.value_or(0)) + 1}}));
   opened_ns = now;  // the round begins when they train on

@@ -1,11 +1,11 @@
 // What the coordinator tells people: the live view, `perigee status`, what was dropped.
 #include <algorithm>
 
-#include "cluster/membership/coordinator_impl.h"
+#include "cluster/membership/coordinator_core.h"
 
 namespace perigee {
 
-std::vector<WorkerView> Coordinator::Impl::views() const {
+std::vector<WorkerView> CoordinatorCore::views() const {
   static constexpr const char* kNames[] = {"joining", "waiting", "forming", "healing", "training"};
   std::vector<WorkerView> views;
   const uint64_t now = clock.now_ns();
@@ -26,7 +26,27 @@ std::vector<WorkerView> Coordinator::Impl::views() const {
   return views;
 }
 
-Json Coordinator::Impl::status() const {
+RoundView CoordinatorCore::round_view() const {
+  const bool by_steps = !rounds->synchronous() && options.policy.every_ms == 0;
+  return {.every = by_steps ? control.pace.every() : 0,
+          .utilisation = control.pace.utilisation(),
+          .divergence = control.guard.divergence(),
+          .norms = control.guard.norms(),
+          .outliers = control.outliers};
+}
+
+Json RoundView::to_json() const {
+  const auto or_null = [](double value) { return value < 0 ? Json() : Json(value); };
+  return Json(Json::Object{{"every", every > 0 ? Json(every) : Json()},
+                           {"utilisation", or_null(utilisation)},
+                           {"divergence", or_null(divergence)},
+                           {"change_norm", or_null(norms.change)},
+                           {"residual_norm", or_null(norms.residual)},
+                           {"parameters_norm", or_null(norms.parameters)},
+                           {"outliers", outliers}});
+}
+
+Json CoordinatorCore::status() const {
   static constexpr const char* kPhases[] = {"recovering", "waiting for workers", "forming", "running", "stopped"};
   Json json = Json::object();
   const bool held = phase == Phase::running && go_held && pause_told;
@@ -40,8 +60,9 @@ Json Coordinator::Impl::status() const {
   json.set("steerable", options.steerable);
   if (pause_wanted) json.set("pause", true);
   if (!learning_rate.empty()) json.set("learning_rate", Json::parse(learning_rate, "lr"));
-  json.set("standing", standing);
-  if (!standing) json.set("averaging", round_view().to_json());
+  const bool synchronous = opened_ns == 0 || rounds->synchronous();  // before the first Go there is nothing to tell of averages
+  json.set("standing", synchronous);
+  if (!synchronous) json.set("averaging", round_view().to_json());
   json.set("ledger_synced", books.synced());
   json.set("min_workers", options.min_workers);
   if (options.is_standby) json.set("standby", "this was the standby; it took over from " + options.old_coordinator);
@@ -71,13 +92,13 @@ Json Coordinator::Impl::status() const {
     list.push(std::move(line));
   }
   json.set("workers", std::move(list));
-  if (options.policy.inner.active()) json.set("inexact", inexact);
+  if (options.policy.inner.active()) json.set("inexact", control.inexact);
   json.set("dropped", counters());
   return json;
 }
 
 // For whoever watches over the network: the last round, the policy's point, what the launcher says of the run, what happened lately.
-void Coordinator::Impl::add_details(Json* json) const {
+void CoordinatorCore::add_details(Json* json) const {
   if (last.examples > 0) {
     const double examples = static_cast<double>(last.examples);
     Json round = Json::object();
@@ -88,7 +109,7 @@ void Coordinator::Impl::add_details(Json* json) const {
     json->set("last", std::move(round));
   }
   Json point = options.policy.to_json();
-  if (pace.is_set()) point.set("every", pace.every());
+  if (control.pace.is_set()) point.set("every", control.pace.every());
   json->set("point", std::move(point));
   json->set("run", about);
   Json events_told = Json::array();
@@ -96,7 +117,7 @@ void Coordinator::Impl::add_details(Json* json) const {
   json->set("events", std::move(events_told));
 }
 
-Json Coordinator::Impl::counters() const {
+Json CoordinatorCore::counters() const {
   const auto& d = dropped;
   Json json = Json::object();
   json.set("stale", static_cast<int64_t>(d.stale));

@@ -9,7 +9,7 @@
 #include "cluster/policy/policy.h"
 #include "cluster/protocol/transport.h"
 #include "cluster/replica/replica.h"
-#include "cluster/rounds/server.h"
+#include "cluster/rounds/server/desk.h"
 #include "src/core/trace.h"
 
 namespace perigee {
@@ -48,6 +48,8 @@ class WorkerEvents {
   virtual bool on_examples(const Examples& /*examples*/, std::span<const std::byte> /*body*/) { return true; }
 };
 
+struct WorkerCore;
+
 class Worker final : public TransportEvents, public ReplicaEvents {
  public:
   Worker(WorkerOptions options, Clock& clock, Rng& rng, Transport& transport, Replica& replica, WorkerEvents& events);
@@ -83,8 +85,7 @@ class Worker final : public TransportEvents, public ReplicaEvents {
   void on_failed(const Error& error, bool for_all) override;
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<WorkerCore> core_;
 };
 
 }  // namespace perigee

@@ -2,9 +2,9 @@
 #include <cassert>
 
 #include "cluster/membership/votes.h"
-#include "cluster/membership/worker_impl.h"
+#include "cluster/membership/worker_core.h"
 #include "cluster/planted.h"
-#include "cluster/rounds/inner_plan.h"
+#include "cluster/rounds/local/inner_plan.h"
 
 namespace perigee {
 namespace {
@@ -13,7 +13,7 @@ constexpr size_t kMaxLog = 4096;  // rounds; a ledger that has not been on disk 
 
 }  // namespace
 
-void Worker::Impl::on_form(const FrameHeader& h, Form form) {
+void WorkerCore::on_form(const FrameHeader& h, Form form) {
   if (state == State::joining || state == State::opening || h.generation <= generation) {
     ++(h.generation <= generation ? dropped.stale : dropped.unexpected);
     if (h.generation < generation) {
@@ -37,8 +37,7 @@ void Worker::Impl::on_form(const FrameHeader& h, Form form) {
   generation = h.generation;
   rank = static_cast<int>(self - form.members.begin());
   members = std::move(form.members);
-  work.server = form.server;
-  work.desk.reset(replica.layout());
+  server = form.server;
   bear_witness();  // of what was before
   Membership proposed{.generation = generation};
   for (const Member& member : members) proposed.ids.push_back(member.id);
@@ -48,13 +47,12 @@ void Worker::Impl::on_form(const FrameHeader& h, Form form) {
   healing.reset();
   receiver.cancel();
   forget_log(form.synced);
-  exchange.reset(members.size(), bucket_limit(), replica.layout());
-  if (inner.count > 0) reset_inner();
+  for (const auto& protocol : protocols.all()) protocol->on_form();
   far.clear();
   for (size_t r = 0; r < members.size(); ++r)
     if (site_of(policy.inner, members, static_cast<int>(r)) != site_of(policy.inner, members, rank)) far.insert(members[r].id);
   std::vector<Member> partners = members;
-  if (work.server != 0 && !is_server()) std::erase_if(partners, [&](const Member& m) { return m.id != id && m.id != work.server; });
+  if (server != 0 && !is_server()) std::erase_if(partners, [&](const Member& m) { return m.id != id && m.id != server; });
   std::set<WorkerId> dead;
   for (const DeadLink& link : form.dead)
     if (link.low == id || link.high == id) dead.insert(link.low == id ? link.high : link.low);
@@ -62,38 +60,45 @@ void Worker::Impl::on_form(const FrameHeader& h, Form form) {
   send_formed();
 }
 
-void Worker::Impl::send_formed() {
+void WorkerCore::send_formed() {
   // What the replica is doing decides which result is held: the answer waits for it.
-  formed_due = (applying && !planted(Bug::formed_too_soon)) || loading.has_value() || work.taking;
+  formed_due = (rounds->busy() && !planted(Bug::formed_too_soon)) || loading.has_value();
   if (formed_due) return;
   tell(Formed{.round = held_round,
               .hash = held_hash,
               .fingerprint = fingerprint,
               .pending = pending(),
-              .base = local_base,
+              .base = round.local_base,
               .log = {log.begin(), log.end()},
               .data = state == State::ready ? replica.data_prints() : std::vector<DataPrint>(),
-              .broken = std::exchange(inner.broken, {})},
+              .broken = rounds->take_broken()},
        held_round);
 }
 
-void Worker::Impl::forget_log(int64_t synced) {
+void WorkerCore::forget_log(int64_t synced) {
   // The last two stay: they show which line of parameters this is.
   while (log.size() > 2 && log.front().round < synced) log.pop_front();
   while (log.size() > kMaxLog) log.pop_front();
 }
 
-void Worker::Impl::on_heal(const Heal& heal) {
-  if (loading || applying || work.taking) {
+void WorkerCore::hold(LogEntry entry) {
+  held_round = entry.round;
+  held_hash = entry.hash;
+  if (!planted(Bug::no_log)) log.push_back(std::move(entry));
+  forget_log(-1);
+}
+
+void WorkerCore::on_heal(const Heal& heal) {
+  if (loading || rounds->busy()) {
     ++dropped.unexpected;
     return;
   }
-  if (heal.donor == id && heal.keep_local && policy.served && work.pushed && staged) return settle_pushed(heal);
+  if (rounds->settles(heal)) return;
   if (!heal.keep_local && !planted(Bug::healed_keeps_work)) stop_work(false);
-  else if (policy.partial()) join_staged();  // of another round than that for which it was staged
+  else rounds->keep_work();
   if (heal.donor == id) {
     tell(Healed{.round = held_round, .hash = held_hash, .ok = true}, held_round);
-    return go_on();
+    return rounds->go_on();
   }
   if (state == State::forming) mark(TracePhase::forming);
   else marked_ns = clock.now_ns();
@@ -102,7 +107,7 @@ void Worker::Impl::on_heal(const Heal& heal) {
   fetch_if_possible();
 }
 
-void Worker::Impl::fetch_if_possible() {
+void WorkerCore::fetch_if_possible() {
   assert(healing && !healing->fetching);
   const PeerId from = healing->order.donor == 0 ? coordinator : links.to(healing->order.donor);
   if (from == 0) return;  // when the link is there
@@ -111,66 +116,19 @@ void Worker::Impl::fetch_if_possible() {
   transport.send(from, encode(Fetch{.from = id, .request = next_request}, header(healing->order.round)));
 }
 
-void Worker::Impl::on_worker_frame(PeerId peer, const FrameHeader& h, std::span<const std::byte> payload) {
-  if (!links.owns(peer)) {
-    ++dropped.unexpected;
-    return;
-  }
-  if (job != 0 && h.job != job) {
-    ++dropped.job;
-    if (links.who(peer) == 0) links.close(peer);
-    return;
-  }
-  bool sound = false;
-  if (h.type == MessageType::link) {
-    Link link;
-    sound = decode(payload, &link);
-    if (sound && links.on_link(peer, link, h.generation)) link_ready(link.from);
-    if (sound) return;
-  } else if (links.who(peer) != 0 && h.type == MessageType::fetch) {
-    Fetch fetch;
-    sound = decode(payload, &fetch);
-    if (sound) on_fetch(peer, fetch);
-  } else if (links.who(peer) != 0 && h.type == MessageType::image) {
-    Image image;
-    std::span<const std::byte> body;
-    sound = decode(payload, &image, &body);
-    if (sound && work.server != 0) sound = on_served_image(peer, h, image, body);
-    else if (sound) on_image(peer, image, body);
-  } else if (links.who(peer) != 0 && h.type == MessageType::push) {
-    Push push;
-    sound = decode(payload, &push) && on_push(peer, h, std::move(push));
-  } else if (links.who(peer) != 0 && h.type == MessageType::pulled) {
-    Pulled pulled;
-    sound = decode(payload, &pulled) && (h.generation != generation || on_pulled(peer, pulled));
-  } else {
-    ++dropped.unexpected;
-    return;
-  }
-  if (sound) return;
-  ++dropped.malformed;
-  const WorkerId sender_id = links.who(peer);
-  links.close(peer);
-  if (sender_id != 0) lose_link(sender_id, "it sent a malformed frame");
-}
-
-void Worker::Impl::link_ready(WorkerId peer) {
+void WorkerCore::link_ready(WorkerId peer) {
   if (healing && !healing->fetching && healing->order.donor == peer) fetch_if_possible();
-  exchange.on_writable(peer);
-  after_exchange();
-  try_push();
-  inner_exchange.on_writable(peer);
-  after_inner();
+  rounds->on_writable(peer);
 }
 
-void Worker::Impl::lose_link(WorkerId peer, const std::string& why, bool at_fault) {
+void WorkerCore::lose_link(WorkerId peer, const std::string& why, bool at_fault) {
   if (state != State::forming && state != State::running) return;
   if (reported[peer] == generation) return;
   reported[peer] = generation;
   if (!planted(Bug::link_loss_untold)) tell(LinkLost{.peer = peer, .at_fault = at_fault, .why = why}, held_round);
 }
 
-void Worker::Impl::on_fetch(PeerId peer, const Fetch& fetch) {
+void WorkerCore::on_fetch(PeerId peer, const Fetch& fetch) {
   if (held_hash == 0) {
     Image none{.request = fetch.request, .why = "this worker holds no result"};
     transport.send(peer, encode(none, header(-1)));
@@ -179,7 +137,7 @@ void Worker::Impl::on_fetch(PeerId peer, const Fetch& fetch) {
   request_snapshot(true, peer, fetch.request);
 }
 
-void Worker::Impl::request_snapshot(bool with_optimizer, PeerId peer, uint64_t request) {
+void WorkerCore::request_snapshot(bool with_optimizer, PeerId peer, uint64_t request) {
   for (auto& [number, snapshot] : snapshots) {
     if (snapshot.with_optimizer != with_optimizer || snapshot.waiters.size() >= kMaxTransfers) continue;
     snapshot.waiters.push_back({peer, request});
@@ -194,25 +152,25 @@ void Worker::Impl::request_snapshot(bool with_optimizer, PeerId peer, uint64_t r
   replica.snapshot(number, with_optimizer);
 }
 
-void Worker::Impl::on_snapshot(uint64_t request, int64_t round, uint64_t hash, const SharedBytes& image) {
+void WorkerCore::on_snapshot(uint64_t request, int64_t at, uint64_t hash, const SharedBytes& image) {
   const auto it = snapshots.find(request);
   assert(it != snapshots.end());
   const std::vector<Waiter> waiters = std::move(it->second.waiters);
   snapshots.erase(it);
   for (const Waiter& waiter : waiters) {
-    Image first{.request = waiter.request, .round = round, .hash = hash};
+    Image first{.request = waiter.request, .round = at, .hash = hash};
     if (!image) first.why = "the image could not be made";
     const bool to_worker = links.who(waiter.peer) != 0;
     if (!to_worker && waiter.peer != coordinator) continue;  // it is gone
     if (to_worker)
       for (const LogEntry& entry : log)
-        if (entry.round <= round) first.log.push_back(entry);
-    if (!sender.add(waiter.peer, header(round), std::move(first), image))
-      transport.send(waiter.peer, encode(Image{.request = waiter.request, .why = "too many transfers"}, header(round)));
+        if (entry.round <= at) first.log.push_back(entry);
+    if (!sender.add(waiter.peer, header(at), std::move(first), image))
+      transport.send(waiter.peer, encode(Image{.request = waiter.request, .why = "too many transfers"}, header(at)));
   }
 }
 
-void Worker::Impl::on_image(PeerId peer, Image& image, std::span<const std::byte> body) {
+void WorkerCore::on_image(PeerId peer, Image& image, std::span<const std::byte> body) {
   bytes_down += body.size();
   if (healing) healing->progress_ns = clock.now_ns();
   switch (receiver.on_image(peer, image, body)) {
@@ -233,35 +191,71 @@ void Worker::Impl::on_image(PeerId peer, Image& image, std::span<const std::byte
        std::move(receiver.log()), keep_local);
 }
 
-void Worker::Impl::load(int64_t round, uint64_t hash, SharedBytes image, std::vector<LogEntry> entries, bool keep_local) {
-  assert(!loading && !applying);
-  loading = Loading{round, hash, std::move(entries), keep_local};
-  replica.load(round, std::move(image), keep_local);
+void WorkerCore::load(int64_t at, uint64_t hash, SharedBytes image, std::vector<LogEntry> entries, bool keep_local) {
+  assert(!loading && !round.applying);
+  loading = Loading{at, hash, std::move(entries), keep_local};
+  replica.load(at, std::move(image), keep_local);
 }
 
-void Worker::Impl::on_loaded(int64_t round, uint64_t hash) {
-  assert(loading && loading->round == round && hash != 0);
+void WorkerCore::on_loaded(int64_t at, uint64_t hash) {
+  assert(loading && loading->round == at && hash != 0);
   const bool ok = loading->hash == 0 || loading->hash == hash;
-  held_round = round;
+  held_round = at;
   held_hash = hash;
   log.assign(loading->log.begin(), loading->log.end());
-  if (log.empty()) log.push_back({.round = round, .generation = generation, .hash = hash});  // the beginning of a line
+  if (log.empty()) log.push_back({.round = at, .generation = generation, .hash = hash});  // the beginning of a line
   loading.reset();
   mark(TracePhase::heal);
-  if (staged) staged_ns = marked_ns;  // it did not wait for others until now
-  work.fresh = false, work.counted = 0, work.values_round = -2;
-  if (work.server != 0 && !is_server()) held_hash = 0;  // no result yet: it pulls one
-  if (is_server()) events.on_restored(held_round, held_hash);
+  if (round.staged) round.staged_ns = marked_ns;  // it did not wait for others until now
+  rounds->on_loaded();
   if (formed_due) return send_formed();
   if (coordinator == 0 || (state != State::forming && state != State::running)) return;
   tell(Healed{.round = held_round, .hash = held_hash, .ok = ok}, held_round);
   if (state != State::running) return;
-  // A late worker has caught up: what it staged goes into the next round.
-  exchange.expect(held_round + 1);
-  expect_inner();
-  ready_sent = false;
-  if (staged) send_ready();
-  else go_on();
+  rounds->resume();  // a late worker has caught up: what it staged goes into the next round
+}
+
+void WorkerCore::on_go(Go message) {
+  const bool holds = message.base == held_round && message.hash == held_hash;
+  if (state != State::forming || healing || loading || rounds->busy() || (!holds && (server == 0 || is_server()))) {
+    ++dropped.unexpected;
+    return;
+  }
+  if (message.per_epoch <= 0 || message.batch <= 0 || message.global <= 0 || message.leaves <= 0 || message.position < 0 ||
+      message.position > message.per_epoch)
+    return lose_coordinator("its plan is not one");
+  const bool takes_rate = !(planted(Bug::rate_untold) && !has_gone);
+  if (message.learning_rate != learning_rate && takes_rate) learning_rate = message.learning_rate, replica.set_learning_rate(learning_rate);
+  has_gone = true;
+  go = std::move(message);
+  state = State::running;
+  Membership established{.generation = generation, .established = true};
+  for (const Member& member : members) established.ids.push_back(member.id);
+  remember(&memberships, established);
+  mark(TracePhase::forming);
+  if (round.staged) round.staged_ns = marked_ns;
+  committed = go->base;
+  round.paused = false;
+  round.examples_done = go->examples;
+  WorkerRounds* next = &protocols.of(*go);
+  if (next != rounds) rounds->drop();  // what one protocol has begun has no place in another
+  rounds = next;
+  rounds->on_go();
+}
+
+void WorkerCore::on_commit(const FrameHeader& h, const Commit& commit) {
+  committed = std::max(committed, h.round);
+  forget_log(commit.synced);
+  rounds->on_commit();
+}
+
+void WorkerCore::on_evaluate(const Evaluate& order) {
+  if (!order.part.empty()) {
+    ++evaluating;
+    return replica.evaluate(order);
+  }
+  round.paused = false;
+  rounds->go_on();
 }
 
 }  // namespace perigee

@@ -1,5 +1,5 @@
 #include "cluster/policy/policy_axes.h"
-#include "cluster/rounds/fragments.h"
+#include "cluster/rounds/local/fragments.h"
 
 namespace perigee {
 namespace {

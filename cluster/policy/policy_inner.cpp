@@ -1,6 +1,6 @@
 // Exchanges inside small groups between two rounds: gossip, an axis, and nested, which is made of two policies.
 #include "cluster/policy/policy_axes.h"
-#include "cluster/rounds/inner_plan.h"
+#include "cluster/rounds/local/inner_plan.h"
 
 namespace perigee {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "cluster/policy/policy_axes.h"
-#include "cluster/rounds/fragments.h"
+#include "cluster/rounds/local/fragments.h"
 
 namespace perigee {
 namespace {

@@ -18,7 +18,7 @@
 #include "cluster/policy/policy.h"
 #include "cluster/replica/device_rounds.h"
 #include "cluster/replica/exchange_block.h"
-#include "cluster/replica/partial_merge.h"
+#include "cluster/rounds/local/partial_merge.h"
 #include "cluster/replica/replica.h"
 #include "cluster/replica/replica_codec.h"
 #include "src/run/checkpoint.h"

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "cluster/replica/replica_trainer.h"
-#include "cluster/rounds/server.h"
+#include "cluster/rounds/server/desk.h"
 #include "src/core/stopwatch.h"
 
 namespace perigee {

@@ -107,24 +107,6 @@ void FakeReplica::open(const Welcome& welcome) {
   later(20, [this] { events_->on_opened(options_.fingerprint); });
 }
 
-void FakeReplica::cut_in_passes() {
-  const size_t half = static_cast<size_t>(layout_.sums) * 4 / 2 / 8 * 8;
-  buckets_ = {{0, half}, {half, layout_.bytes()}};
-  layout_.passes = 2;
-}
-
-void FakeReplica::make_part(const PartOrder& order) {
-  if (training_ || order.pass != 1 || layout_.passes != 2) complain_("a part was asked for that there is not");
-  later(0.2, [this, order, token = token_] {
-    if (token != token_) return;
-    const std::span<std::byte> row = exchange_row(0);
-    const auto half = static_cast<ptrdiff_t>(buckets_[0].end);
-    made_of_.assign(row.begin(), row.begin() + half);
-    std::copy(held_back_.begin(), held_back_.end(), row.begin() + half);
-    events_->on_bucket(order.round, 1);
-  });
-}
-
 void FakeReplica::stage(size_t row, const Contents& contents, int64_t examples, bool counts) {
   const std::span<std::byte> block = exchange_row(row);
   std::memset(block.data(), 0, block.size());
@@ -381,65 +363,6 @@ void FakeReplica::apply_now(const ApplyOrder& order) {
     events_->on_applied(round, contents_.hash());
     if (training_ && std::exchange(training_->waits, false)) go_on();
   });
-}
-
-void FakeReplica::serve(const ApplyOrder& order) {
-  if (!holds_ || training_ || staged_local_) complain_("a server that trains, or holds nothing");
-  if (order.round != round_ + (order.payloads.empty() ? 0 : 1)) complain_("a server skips a round");
-  later(options_.apply_ms, [this, order] {
-    if (!order.payloads.empty()) {
-      if (const std::optional<size_t> refused = add_merged(order)) return events_->on_payload_refused(order.round, *refused);
-      round_ = order.round;
-      if (watch_) watch_(order.round);
-    }
-    ++steps_;
-    events_->on_served(round_, contents_.hash(), std::make_shared<const std::vector<std::byte>>(image_of(round_, contents_)), false);
-  });
-}
-
-void FakeReplica::take(const TakeOrder& order) {
-  if (training_) complain_("values are taken while training");
-  if (!order.counted) drop();
-  later(options_.apply_ms, [this, order] {
-    if (order.bytes) {
-      if (!read_image(*order.bytes, &round_, &contents_) || round_ != order.round) complain_("values of another round");
-      holds_ = true;
-    }
-    payloads_->settle(order.counted && staged_local_);
-    check_conserved();
-    forget_local();
-    events_->on_taken(order.round, true);
-  });
-}
-
-void FakeReplica::apply_inner(const InnerApplyOrder& order) {
-  if (training_) complain_("an inner exchange is applied while training");
-  const int refused = take_inner(order);
-  later(options_.apply_ms, [this, order, refused] { events_->on_inner_applied(order.round, order.index, refused); });
-}
-
-// Its parameters are what it has trained itself, so that the round's sums stay what the ledger says; what the group's exchange came to is
-// for the oracle. The number of a payload that is none, or -1.
-int FakeReplica::take_inner(const InnerApplyOrder& order) {
-  const std::span<std::byte> row = exchange_row(0);
-  const ExchangeTail tail = read_exchange_tail(layout_, row);
-  std::vector<float> sums(contents_.sums.size());
-  if (inner_payloads_) {
-    for (size_t i = 0; i < order.payloads.size(); ++i) {
-      int64_t examples = 0;
-      if (!order.payloads[i] || !inner_payloads_->add(*order.payloads[i], sums, &examples)) return static_cast<int>(i);
-    }
-    inner_payloads_->settle(local_examples_ > 0 && inner_staged_ == local_);
-    check_conserved();
-  } else {
-    std::memcpy(sums.data(), row.data(), sums.size() * 4);
-  }
-  const double counted = std::accumulate(sums.begin(), sums.begin() + options_.examples, 0.0);
-  if (counted != static_cast<double>(tail.examples))
-    complain_("inner exchange " + std::to_string(order.index) + " of round " + std::to_string(order.round) + " sums " +
-              std::to_string(counted) + " examples; its tail says " + std::to_string(tail.examples));
-  if (inner_watch_) inner_watch_(order, inner_staged_.sums, sums);
-  return -1;
 }
 
 void FakeReplica::load(int64_t round, SharedBytes image, bool keep_local) {

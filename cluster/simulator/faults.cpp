@@ -129,158 +129,165 @@ int World::struck_by(const Fault& fault) const {
   return servers_turn ? scenario_.workers : fault.who % static_cast<int>(workers_.size());
 }
 
-void World::strike(const Fault& fault) {
+// What a fault needs to strike.
+struct World::Struck {
+  World& world;
+  const Fault& fault;
+  WorkerNode& node;
+  int who, other_host;
+  void after(std::function<void()> what) const { world.network_.at(world.in(fault.for_ms), std::move(what)); }
+};
+
+void World::take_hold(const Struck& s) {
+  const Fault& fault = s.fault;
+  uint64_t& shows = struck_[s.node.name];
+  const double restart_ms = fault.kind == Fault::Kind::trainer_fails ? kRestartMs : 0;  // it ends, and comes back by itself
+  shows = std::max(shows, in(fault.for_ms + kShowsMs + restart_ms));
+  if (keeps_from_being_heard(fault.kind)) disturbed_until_ns_ = std::max(disturbed_until_ns_, in(fault.for_ms + kSettleMs));
+  reached(to_string(fault.kind));
+  say(std::string("FAULT ") + to_string(fault.kind) + " " + s.node.name + " for " + std::to_string(static_cast<int64_t>(fault.for_ms)) +
+      " ms");
+}
+
+bool World::may_leave(const WorkerNode& node) const {
+  int wanted = 0;
+  for (const auto& each : workers_) wanted += each->wanted && !each->wrong_data && !each->server;
+  return node.worker && !node.wrong_data && !node.server && !network_.paused(node.process) && wanted > std::max(1, scenario_.min_workers);
+}
+
+void World::kill_worker(const Struck& s) { end_worker(s.who, false, s.fault.for_ms); }
+
+void World::power_off_host(const Struck& s) {
+  for (const auto& each : workers_)
+    if (each->host == s.node.host) struck_[each->name] = in(s.fault.for_ms + kSettleMs), end_worker(each->number, true, s.fault.for_ms);
+}
+
+void World::kill_coordinator(const Struck& s) {
+  end_coordinator(false);
+  s.after([this] { start_coordinator(); });
+}
+
+void World::power_off_coordinator(const Struck& s) {
+  end_coordinator(true);
+  disk_.lose_power(rng_);
+  s.after([this] { start_coordinator(); });
+}
+
+void World::cut_power(const Struck& s) {
+  for (const auto& each : workers_) end_worker(each->number, true, s.fault.for_ms + rng_.between(0, 1000));
+  if (coordinator_) power_off_coordinator(s);
+}
+
+void World::pause_process(int process, const Struck& s) {
+  network_.pause(process);
+  s.after([this, process] { network_.resume(process); });
+}
+
+void World::partition_half(const Struck& s) {
+  std::set<int> one, rest = {kCoordinatorHost};
+  for (const auto& each : workers_) (rng_.chance(0.5) ? one : rest).insert(each->host);
+  for (const int a : one)
+    for (const int b : rest)
+      if (!one.contains(b)) partition(a, b, true, true, s.fault.for_ms);
+}
+
+void World::flap(const Struck& s) {
+  for (double ms = 0; ms + s.fault.how < s.fault.for_ms; ms += 2 * s.fault.how)
+    network_.at(in(ms), [this, who = s.who, for_ms = s.fault.how] { partition_from_all(who, true, true, for_ms); });
+}
+
+void World::reset_all(const Struck& s) {
+  for (const auto& each : workers_) network_.reset_connections(s.node.host, each->host);
+  network_.reset_connections(s.node.host, kCoordinatorHost);
+}
+
+void World::slow_link(const Struck& s) {
+  const int host = s.node.host;
+  network_.set_host_rate(host, s.fault.how);
+  s.after([this, host] { network_.set_host_rate(host, 0); });
+}
+
+void World::worsen_network(const Struck& s) {
+  LinkQuality bad = scenario_.network;
+  (s.fault.kind == Fault::Kind::loss ? bad.loss : bad.duplicates) = s.fault.how;
+  if (served()) bad.repeated = 3;  // a push has several frames
+  network_.set_quality(bad);
+  s.after([this] { network_.set_quality(scenario_.network); });
+}
+
+// A fault of the replica, from now on; until it is over when it has a time.
+template <class T>
+void World::spoil(const Struck& s, T ReplicaFaults::*fault, T value, std::optional<T> later) {
+  s.node.faults.*fault = value;
+  if (later) s.after([this, who = s.who, fault, later] { workers_[static_cast<size_t>(who)]->faults.*fault = *later; });
+}
+
+void World::leave(const Struck& s) {
+  s.node.wanted = false;
+  network_.post(s.node.process, 0, [this, who = s.who] { workers_[static_cast<size_t>(who)]->worker->leave("asked to"); });
+}
+
+const std::map<Fault::Kind, World::Strike>& World::strikes() {
   using Kind = Fault::Kind;
-  const int who = struck_by(fault), other = fault.other % static_cast<int>(workers_.size());
-  WorkerNode& node = *workers_[static_cast<size_t>(who)];
-  const int host = node.host, other_host = workers_[static_cast<size_t>(other)]->host;
-  const auto after = [&](std::function<void()> what) { network_.at(in(fault.for_ms), std::move(what)); };
-  const auto take_hold = [&] {
-    uint64_t& shows = struck_[node.name];
-    const double restart_ms = fault.kind == Kind::trainer_fails ? kRestartMs : 0;  // it ends, and comes back by itself
-    shows = std::max(shows, in(fault.for_ms + kShowsMs + restart_ms));
-    if (keeps_from_being_heard(fault.kind)) disturbed_until_ns_ = std::max(disturbed_until_ns_, in(fault.for_ms + kSettleMs));
-    reached(to_string(fault.kind));
-    say(std::string("FAULT ") + to_string(fault.kind) + " " + node.name + " for " + std::to_string(static_cast<int64_t>(fault.for_ms)) +
-        " ms");
+  using S = const Struck&;
+  const auto always = [](S) { return true; };
+  const auto has_worker = [](S s) { return s.node.worker != nullptr; };
+  const auto has_coordinator = [](S s) { return s.world.coordinator_ != nullptr; };
+  const auto has_room = [](S s) { return s.world.workers_.size() < 24; };
+  const auto cut = [](bool out, bool in_too) { return [=](S s) { s.world.partition_from_all(s.who, out, in_too, s.fault.for_ms); }; };
+  const auto on_disk = [](bool Disk::*fault) {
+    return [=](S s) {
+      s.world.disk_.*fault = true;
+      s.after([&world = s.world, fault] { world.disk_.*fault = false; });
+    };
   };
-  switch (fault.kind) {
-    case Kind::worker_kill:
-      if (!node.worker) return;
-      take_hold();
-      return end_worker(who, false, fault.for_ms);
-    case Kind::worker_power:
-      take_hold();
-      for (const auto& each : workers_)
-        if (each->host == host) struck_[each->name] = in(fault.for_ms + kSettleMs), end_worker(each->number, true, fault.for_ms);
-      return;
-    case Kind::coordinator_kill:
-      if (!coordinator_) return;
-      take_hold();
-      end_coordinator(false);
-      return after([this] { start_coordinator(); });
-    case Kind::coordinator_power:
-      if (!coordinator_) return;
-      take_hold();
-      end_coordinator(true);
-      disk_.lose_power(rng_);
-      return after([this] { start_coordinator(); });
-    case Kind::power_cut:
-      take_hold();
-      for (const auto& each : workers_) end_worker(each->number, true, fault.for_ms + rng_.between(0, 1000));
-      if (coordinator_) {
-        end_coordinator(true);
-        disk_.lose_power(rng_);
-        after([this] { start_coordinator(); });
-      }
-      return;
-    case Kind::worker_pause: {
-      if (!node.worker) return;
-      take_hold();
-      const int process = node.process;
-      network_.pause(process);
-      return after([this, process] { network_.resume(process); });
-    }
-    case Kind::coordinator_pause:
-      if (!coordinator_) return;
-      take_hold();
-      network_.pause(coordinator_process_);
-      return after([this] { network_.resume(coordinator_process_); });
-    case Kind::partition: take_hold(); return partition_from_all(who, true, true, fault.for_ms);
-    case Kind::partition_outgoing: take_hold(); return partition_from_all(who, true, false, fault.for_ms);
-    case Kind::partition_incoming: take_hold(); return partition_from_all(who, false, true, fault.for_ms);
-    case Kind::partition_pair:
-      if (host == other_host) return;
-      take_hold();
-      return partition(host, other_host, true, rng_.chance(0.7), fault.for_ms);
-    case Kind::partition_half: {
-      take_hold();
-      std::set<int> one, rest = {kCoordinatorHost};
-      for (const auto& each : workers_) (rng_.chance(0.5) ? one : rest).insert(each->host);
-      for (const int a : one)
-        for (const int b : rest)
-          if (!one.contains(b)) partition(a, b, true, true, fault.for_ms);
-      return;
-    }
-    case Kind::flapping:
-      take_hold();
-      for (double ms = 0; ms + fault.how < fault.for_ms; ms += 2 * fault.how)
-        network_.at(in(ms), [this, who, fault] { partition_from_all(who, true, true, fault.how); });
-      return;
-    case Kind::reset:
-      take_hold();
-      for (const auto& each : workers_) network_.reset_connections(host, each->host);
-      return network_.reset_connections(host, kCoordinatorHost);
-    case Kind::reset_pair: take_hold(); return network_.reset_connections(host, other_host);
-    case Kind::slow_link:
-      take_hold();
-      network_.set_host_rate(host, fault.how);
-      return after([this, host] { network_.set_host_rate(host, 0); });
-    case Kind::loss:
-    case Kind::duplicates: {
-      take_hold();
-      LinkQuality bad = scenario_.network;
-      (fault.kind == Kind::loss ? bad.loss : bad.duplicates) = fault.how;
-      if (served()) bad.repeated = 3;  // a push has several frames
-      network_.set_quality(bad);
-      return after([this] { network_.set_quality(scenario_.network); });
-    }
-    case Kind::disk_full:
-      take_hold();
-      disk_.full = true;
-      return after([this] { disk_.full = false; });
-    case Kind::sync_fails:
-      take_hold();
-      disk_.failing = true;
-      return after([this] { disk_.failing = false; });
-    case Kind::not_finite:
-      take_hold();
-      node.faults.nan = fault.how;
-      return after([this, who] { workers_[static_cast<size_t>(who)]->faults.nan = 0; });
-    case Kind::outlying:
-      take_hold();
-      node.faults.outlying = fault.how;
-      return after([this, who] { workers_[static_cast<size_t>(who)]->faults.outlying = 0; });
-    case Kind::poison: return;  // from the start
-    case Kind::stuck:
-      take_hold();
-      node.faults.stuck = true;
-      return;
-    case Kind::slow:
-      take_hold();
-      node.faults.slow = fault.how;
-      return after([this, who] { workers_[static_cast<size_t>(who)]->faults.slow = 1; });
-    case Kind::trainer_fails:
-      take_hold();
-      node.faults.fails = true;
-      return;
-    case Kind::wrong_apply:
-      take_hold();
-      node.faults.wrong_apply = true;
-      return;
-    case Kind::bad_payload:
-      take_hold();
-      node.faults.bad_payloads = 1;
-      return;
-    case Kind::leave: {
-      int wanted = 0;
-      for (const auto& each : workers_) wanted += each->wanted && !each->wrong_data && !each->server;
-      if (!node.worker || node.wrong_data || node.server || network_.paused(node.process) || wanted <= std::max(1, scenario_.min_workers))
-        return;
-      take_hold();
-      node.wanted = false;
-      return network_.post(node.process, 0, [this, who] { workers_[static_cast<size_t>(who)]->worker->leave("asked to"); });
-    }
-    case Kind::join:
-    case Kind::wrong_data:
-      if (workers_.size() >= 24) return;
-      take_hold();
-      return start_worker(add_worker(fault.kind == Kind::wrong_data));
-    case Kind::intruder: take_hold(); return start_intruder(fault.for_ms);
-    case Kind::steer: return steer(fault);
-    case Kind::count: break;
-  }
-  assert(false);
+  static const std::map<Kind, Strike> all = {
+      {Kind::worker_kill, {has_worker, [](S s) { s.world.kill_worker(s); }}},
+      {Kind::worker_power, {always, [](S s) { s.world.power_off_host(s); }}},
+      {Kind::coordinator_kill, {has_coordinator, [](S s) { s.world.kill_coordinator(s); }}},
+      {Kind::coordinator_power, {has_coordinator, [](S s) { s.world.power_off_coordinator(s); }}},
+      {Kind::power_cut, {always, [](S s) { s.world.cut_power(s); }}},
+      {Kind::worker_pause, {has_worker, [](S s) { s.world.pause_process(s.node.process, s); }}},
+      {Kind::coordinator_pause, {has_coordinator, [](S s) { s.world.pause_process(s.world.coordinator_process_, s); }}},
+      {Kind::partition, {always, cut(true, true)}},
+      {Kind::partition_outgoing, {always, cut(true, false)}},
+      {Kind::partition_incoming, {always, cut(false, true)}},
+      {Kind::partition_pair,
+       {[](S s) { return s.node.host != s.other_host; },
+        [](S s) { s.world.partition(s.node.host, s.other_host, true, s.world.rng_.chance(0.7), s.fault.for_ms); }}},
+      {Kind::partition_half, {always, [](S s) { s.world.partition_half(s); }}},
+      {Kind::flapping, {always, [](S s) { s.world.flap(s); }}},
+      {Kind::reset, {always, [](S s) { s.world.reset_all(s); }}},
+      {Kind::reset_pair, {always, [](S s) { s.world.network_.reset_connections(s.node.host, s.other_host); }}},
+      {Kind::slow_link, {always, [](S s) { s.world.slow_link(s); }}},
+      {Kind::loss, {always, [](S s) { s.world.worsen_network(s); }}},
+      {Kind::duplicates, {always, [](S s) { s.world.worsen_network(s); }}},
+      {Kind::disk_full, {always, on_disk(&Disk::full)}},
+      {Kind::sync_fails, {always, on_disk(&Disk::failing)}},
+      {Kind::not_finite, {always, [](S s) { s.world.spoil<double>(s, &ReplicaFaults::nan, s.fault.how, 0.0); }}},
+      {Kind::outlying, {always, [](S s) { s.world.spoil<double>(s, &ReplicaFaults::outlying, s.fault.how, 0.0); }}},
+      {Kind::stuck, {always, [](S s) { s.world.spoil(s, &ReplicaFaults::stuck, true); }}},
+      {Kind::slow, {always, [](S s) { s.world.spoil<double>(s, &ReplicaFaults::slow, s.fault.how, 1.0); }}},
+      {Kind::trainer_fails, {always, [](S s) { s.world.spoil(s, &ReplicaFaults::fails, true); }}},
+      {Kind::wrong_apply, {always, [](S s) { s.world.spoil(s, &ReplicaFaults::wrong_apply, true); }}},
+      {Kind::bad_payload, {always, [](S s) { s.world.spoil(s, &ReplicaFaults::bad_payloads, 1); }}},
+      {Kind::leave, {[](S s) { return s.world.may_leave(s.node); }, [](S s) { s.world.leave(s); }}},
+      {Kind::join, {has_room, [](S s) { s.world.start_worker(s.world.add_worker(false)); }}},
+      {Kind::wrong_data, {has_room, [](S s) { s.world.start_worker(s.world.add_worker(true)); }}},
+      {Kind::intruder, {always, [](S s) { s.world.start_intruder(s.fault.for_ms); }}},
+  };
+  return all;
+}
+
+void World::strike(const Fault& fault) {
+  if (fault.kind == Fault::Kind::poison) return;  // from the start
+  if (fault.kind == Fault::Kind::steer) return steer(fault);
+  const int who = struck_by(fault), other = fault.other % static_cast<int>(workers_.size());
+  const Struck struck{*this, fault, *workers_[static_cast<size_t>(who)], who, workers_[static_cast<size_t>(other)]->host};
+  const Strike& strike = strikes().at(fault.kind);
+  if (!strike.may(struck)) return;
+  take_hold(struck);
+  strike.go(struck);
 }
 
 }  // namespace perigee::sim

@@ -15,7 +15,7 @@
 #include "cluster/exchange/fragment_payload.h"
 #include "cluster/membership/coordinator.h"
 #include "cluster/membership/worker.h"
-#include "cluster/rounds/fragments.h"
+#include "cluster/rounds/local/fragments.h"
 #include "cluster/simulator/disk.h"
 
 namespace perigee::sim {

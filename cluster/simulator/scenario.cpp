@@ -249,15 +249,9 @@ void make_special(Scenario& s, SeededRng& rng) {
   }
 }
 
-}  // namespace
+bool finds_wrong_result(const Scenario& s) { return !s.faults.empty() && s.faults[0].kind == Fault::Kind::wrong_apply; }
 
-Scenario make_scenario(uint64_t seed, const std::string& asked) {
-  SeededRng steering(mix(seed, 0x73746565));
-  // Of any policy. Half of the runs have nothing else befall them.
-  const bool steered = asked == "steered";
-  const std::string policy =
-      steered ? scenario_policies()[static_cast<size_t>(steering.integer(0, static_cast<int64_t>(scenario_policies().size()) - 2))] : asked;
-  SeededRng rng(mix(seed, 0x7363656e));
+Scenario make_cluster(uint64_t seed, const std::string& policy, SeededRng& rng) {
   Scenario s{.seed = seed};
   const auto& policies = scenario_policies();
   const std::string chosen = policies[static_cast<size_t>(rng.integer(0, kFirstPolicies - 1))];
@@ -279,11 +273,12 @@ Scenario make_scenario(uint64_t seed, const std::string& asked) {
   s.skewed_clocks = rng.chance(0.5);
   s.evaluates = rng.chance(0.3);
   s.checkpoint_every = rng.chance(0.5) ? static_cast<int>(rng.integer(2, 12)) : 0;
-
   if (SeededRng shards(mix(seed, 0x73686172)); policy == "sharded" || (policy.empty() && shards.chance(0.2)))
     s.shards = shards.integer(2, 8);
-  // Faults fall into the time that the work takes, more or less.
-  const double work_ms = std::max(500.0, s.example_ms * static_cast<double>(s.planned) / s.workers * 1.5);
+  return s;
+}
+
+void add_faults(Scenario& s, double work_ms, SeededRng& rng) {
   const int count = static_cast<int>(rng.chance(0.1) ? 0 : rng.integer(1, 6));
   for (int i = 0; i < count; ++i) {
     const auto kind = static_cast<Fault::Kind>(rng.integer(0, static_cast<int64_t>(Fault::Kind::intruder)));
@@ -296,16 +291,18 @@ Scenario make_scenario(uint64_t seed, const std::string& asked) {
     s.workers = s.min_workers = std::max(s.workers, 3);
     s.averaging.erase("quorum"), s.averaging.erase("grace_ms");
   }
-  const bool wrong = !s.faults.empty() && s.faults[0].kind == Fault::Kind::wrong_apply;
-  if (rng.chance(0.03) && !wrong) {  // workers come and go: 1 -> 16 -> 3
+  if (rng.chance(0.03) && !finds_wrong_result(s)) {  // workers come and go: 1 -> 16 -> 3
     s.workers = 1, s.min_workers = 1;
     for (int i = 0; i < 15; ++i) s.faults.push_back({.kind = Fault::Kind::join, .at_ms = rng.between(100, work_ms)});
     for (int i = 0; i < 13; ++i)
       s.faults.push_back(
           {.kind = Fault::Kind::leave, .at_ms = rng.between(work_ms, 2 * work_ms), .who = static_cast<int>(rng.integer(0, 15))});
   }
-  if (SeededRng special(mix(seed, 0x73706563)); special.chance(0.08)) make_special(s, special);
-  // Its draws are its own, so that other scenarios stay what they were.
+}
+
+// What came after scenarios had been written down. Its draws are its own, so that those stay what they were.
+void add_groups_and_codecs(Scenario& s, const std::string& policy, bool wrong, double work_ms) {
+  const uint64_t seed = s.seed;
   if (SeededRng inner(mix(seed, 0x696e6e65)); policy.empty() && !wrong && inner.chance(0.2)) {
     s.averaging = nested_or_gossip(inner.chance(0.5) ? "nested" : "gossip", inner);
     s.workers = std::max(s.workers, 2);
@@ -315,6 +312,10 @@ Scenario make_scenario(uint64_t seed, const std::string& asked) {
     s.averaging.set("codec", "int8");
     if (codec.chance(0.15) && !wrong) s.faults.push_back(make_fault(Fault::Kind::bad_payload, codec.between(0, work_ms), s.workers, codec));
   }
+}
+
+void add_pace_and_outliers(Scenario& s, const std::string& policy, bool wrong, double work_ms) {
+  const uint64_t seed = s.seed;
   // The server is the worker after those that train.
   if (SeededRng server(mix(seed, 0x73657276)); s.averaging.find("synchrony"))
     for (Fault& fault : s.faults)
@@ -327,6 +328,25 @@ Scenario make_scenario(uint64_t seed, const std::string& asked) {
                                                  !s.averaging.find("consensus") && !s.averaging.find("overlap") && outlying.chance(0.15) &&
                                                  !wrong)
     s.faults.push_back(make_fault(Fault::Kind::outlying, outlying.between(0, work_ms), s.workers, outlying));
+}
+
+}  // namespace
+
+Scenario make_scenario(uint64_t seed, const std::string& asked) {
+  SeededRng steering(mix(seed, 0x73746565));
+  // Of any policy. Half of the runs have nothing else befall them.
+  const bool steered = asked == "steered";
+  const std::string policy =
+      steered ? scenario_policies()[static_cast<size_t>(steering.integer(0, static_cast<int64_t>(scenario_policies().size()) - 2))] : asked;
+  SeededRng rng(mix(seed, 0x7363656e));
+  Scenario s = make_cluster(seed, policy, rng);
+  // Faults fall into the time that the work takes, more or less.
+  const double work_ms = std::max(500.0, s.example_ms * static_cast<double>(s.planned) / s.workers * 1.5);
+  add_faults(s, work_ms, rng);
+  const bool wrong = finds_wrong_result(s);
+  if (SeededRng special(mix(seed, 0x73706563)); special.chance(0.08)) make_special(s, special);
+  add_groups_and_codecs(s, policy, wrong, work_ms);
+  add_pace_and_outliers(s, policy, wrong, work_ms);
   if (steered && steering.chance(0.5)) s.faults.clear();
   if (steered || (policy.empty() && !wrong && steering.chance(0.15)))
     for (int64_t i = steering.integer(1, 4); i > 0; --i)

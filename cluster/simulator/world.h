@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bitset>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -57,7 +58,29 @@ class World final : public CoordinatorEvents {
 
   // ---- faults (faults.cpp) ----
   void plan_faults();
+  struct Struck;
+  struct Strike {
+    std::function<bool(const Struck&)> may;
+    std::function<void(const Struck&)> go;
+  };
+  static const std::map<Fault::Kind, Strike>& strikes();
   void strike(const Fault& fault);
+  void take_hold(const Struck& struck);
+  bool may_leave(const WorkerNode& node) const;
+  void kill_worker(const Struck& struck);
+  void power_off_host(const Struck& struck);
+  void kill_coordinator(const Struck& struck);
+  void power_off_coordinator(const Struck& struck);
+  void cut_power(const Struck& struck);
+  void pause_process(int process, const Struck& struck);
+  void partition_half(const Struck& struck);
+  void flap(const Struck& struck);
+  void reset_all(const Struck& struck);
+  void slow_link(const Struck& struck);
+  void worsen_network(const Struck& struck);
+  template <class T>
+  void spoil(const Struck& struck, T ReplicaFaults::*fault, T value, std::optional<T> later = std::nullopt);
+  void leave(const Struck& struck);
   void partition(int host, int other_host, bool out, bool in, double for_ms);
   void partition_from_all(int who, bool out, bool in, double for_ms);
   void start_intruder(double for_ms);

@@ -9,7 +9,7 @@
 #include "cluster/exchange/collective.h"
 #include "cluster/exchange/fragment_payload.h"
 #include "cluster/exchange/outer_step.h"
-#include "cluster/rounds/fragments.h"
+#include "cluster/rounds/local/fragments.h"
 #include "repl/commands/quantity.h"
 #include "repl/display/display.h"
 

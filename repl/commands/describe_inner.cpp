@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "cluster/codec/codec.h"
-#include "cluster/rounds/inner_plan.h"
+#include "cluster/rounds/local/inner_plan.h"
 #include "repl/display/display.h"
 
 namespace perigee {

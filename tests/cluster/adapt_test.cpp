@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "cluster/exchange/guard.h"
-#include "cluster/rounds/pace.h"
+#include "cluster/rounds/local/pace.h"
 
 namespace perigee {
 namespace {

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "cluster/exchange/outer_step.h"
-#include "cluster/rounds/server.h"
+#include "cluster/rounds/server/desk.h"
 #include "tests/cluster/replica/policy_text.h"
 
 namespace perigee {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "cluster/ledger/ledger.h"
-#include "cluster/rounds/inner_plan.h"
+#include "cluster/rounds/local/inner_plan.h"
 #include "src/core/error.h"
 #include "tests/cluster/replica/policy_text.h"
 

@@ -1,5 +1,5 @@
 // U6: an elastic exchange between a worker and the server moves both by the same, towards each other (Zhang, Choromanska, LeCun 2015).
-#include "cluster/rounds/server.h"
+#include "cluster/rounds/server/desk.h"
 #include "tests/cluster/replica/replica_harness.h"
 
 namespace perigee {

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "cluster/exchange/fragment_payload.h"
-#include "cluster/rounds/fragments.h"
+#include "cluster/rounds/local/fragments.h"
 #include "src/run/checkpoint.h"
 #include "tests/cluster/replica/policy_text.h"
 #include "tests/cluster/replica/replica_harness.h"

@@ -1,7 +1,7 @@
 // Simulated workers that really train: their numbers are those of real replicas, whatever the simulated clock does between two steps.
 #include "cluster/replica/trained_numbers.h"
 
-#include "cluster/rounds/server.h"
+#include "cluster/rounds/server/desk.h"
 #include "cluster/simulator/forecast.h"
 #include "tests/cluster/replica/replica_harness.h"
 

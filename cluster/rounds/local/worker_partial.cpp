@@ -1,0 +1,102 @@
+// Rounds of fragments, and training while a round is on its way. A contribution whose round comes to nothing, or goes on without it, does
+// not wait for the next one as it is: other fragments are due there. It becomes part of what is staged next: `carried` has its ranges until
+// then.
+#include <cassert>
+
+#include "cluster/exchange/fragment_payload.h"
+#include "cluster/membership/worker_core.h"
+#include "cluster/planted.h"
+#include "cluster/rounds/local/worker.h"
+
+namespace perigee {
+
+// The next order may be trained while what is staged is on its way.
+bool LocalRounds::may_overlap() const {
+  return w_.policy.overlap && w_.go && round_.staged && round_.staged->finite && round_.ready_sent && !leased_.queue.empty();
+}
+
+// No training: what there is of local work becomes the contribution.
+void LocalRounds::stage_only() {
+  assert(w_.policy.partial() && !round_.training && !round_.staged);
+  round_.local_base = carried_ ? round_.local_base : held();
+  begin({.round = held() + 1, .examples_before = round_.examples_done, .examples_per_step = w_.go->batch});
+}
+
+void LocalRounds::join_staged() {
+  if (!round_.staged) return;
+  assert(!kept_valid_ || !round_.exchange.active());
+  kept_valid_ = false;
+  w_.replica.unstage();
+  if (round_.staged->ranges.empty()) return round_.staged.reset();  // nothing that would have to be told
+  if (!carried_) {
+    carried_ = std::move(*round_.staged);
+    carried_->payload.reset();
+  } else {
+    carried_->ranges.insert(carried_->ranges.end(), round_.staged->ranges.begin(), round_.staged->ranges.end());
+    carried_->examples += round_.staged->examples, carried_->steps += round_.staged->steps;
+  }
+  round_.staged.reset();
+}
+
+// What was handed in before is in the new contribution too. One that is not finite has dropped all local work: other workers get the rest.
+void LocalRounds::take_carried() {
+  if (!carried_) return;
+  if (round_.staged->finite && !planted(Bug::carried_forgotten)) {
+    round_.staged->ranges.insert(round_.staged->ranges.begin(), carried_->ranges.begin(), carried_->ranges.end());
+    round_.staged->examples += carried_->examples, round_.staged->steps += carried_->steps;
+    round_.staged->figures.loss_sum += carried_->figures.loss_sum;
+    if (carried_->figures.correct >= 0)
+      round_.staged->figures.correct = std::max(0.0, round_.staged->figures.correct) + carried_->figures.correct;
+    round_.staged->figures.compute_s += carried_->figures.compute_s;
+  }
+  carried_.reset();
+}
+
+// It handed in what it has because it had no work; now it has some.
+bool LocalRounds::got_work() {
+  if (!w_.policy.partial() || !round_.staged || !round_.staged->finite || !round_.staged->ranges.empty() || leased_.queue.empty() ||
+      round_.exchange.active())
+    return false;
+  join_staged();
+  round_.ready_sent = false;
+  return true;
+}
+
+// A result may have to wait for local steps before it is taken, and a change of membership waits for it. Nobody else can know of a trainer
+// that hangs there: this worker has not said yet what it holds.
+void LocalRounds::check_apply(uint64_t now) {
+  if (!w_.formed_due || !round_.applying || !w_.policy.overlap) {
+    stepped_ns_ = 0;
+    return;
+  }
+  if (stepped_ns_ == 0 || w_.replica.steps() != steps_seen_) steps_seen_ = w_.replica.steps(), stepped_ns_ = now;
+  if (now - stepped_ns_ > w_.ns(w_.policy.deadline_ms))
+    w_.fail(Error(ErrorKind::cluster, {.where = w_.options.name,
+                                       .what = "the trainer takes no step and no result",
+                                       .got = std::to_string((now - stepped_ns_) / 1'000'000) + " ms",
+                                       .hint = "it is to be started again"}),
+            false);
+}
+
+// What is due is exchanged: in payloads, or as sums of the row. What the run's last round finds of the others is added up.
+void LocalRounds::set_up_fragments(Exchange::Setup* setup, bool last) const {
+  bool with_payloads = false;
+  size_t end = 0;
+  setup->buckets.clear();
+  for (const FragmentPart& part : w_.replica.fragments()) {
+    const bool due = part.due(setup->round);
+    with_payloads |= due && part.coded;
+    end = part.end;
+    if (!(due ? !part.coded : last && !planted(Bug::undue_fragments_dropped))) continue;
+    if (!setup->buckets.empty() && setup->buckets.back().end == part.begin) setup->buckets.back().end = part.end;
+    else setup->buckets.push_back({part.begin, part.end});
+  }
+  if (!setup->buckets.empty() && setup->buckets.back().end == end) setup->buckets.back().end = setup->layout.bytes();
+  else setup->buckets.push_back({end, setup->layout.bytes()});
+  setup->takes_part = round_.staged.has_value();
+  if (!with_payloads) return setup->gives.clear();
+  setup->payload = round_.staged ? round_.staged->payload : nullptr;
+  if (!setup->payload) setup->payload = std::make_shared<const std::vector<std::byte>>(encode_fragments({}));
+}
+
+}  // namespace perigee
