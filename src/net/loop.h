@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "cluster/protocol/transport.h"
+#include "src/core/clock.h"
 
 struct uv_loop_s;
 
@@ -53,22 +53,6 @@ class UvLoop final : public Clock {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
-};
-
-// From the system, never repeated.
-class SystemRng final : public Rng {
- public:
-  uint64_t next() override;
-};
-
-// The same numbers for the same seed.
-class SeededRng final : public Rng {
- public:
-  explicit SeededRng(uint64_t seed) : state_(seed) {}
-  uint64_t next() override;
-
- private:
-  uint64_t state_;
 };
 
 }  // namespace perigee

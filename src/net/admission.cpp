@@ -1,4 +1,4 @@
-#include "cluster/uv/admission.h"
+#include "src/net/admission.h"
 
 #include <netinet/in.h>
 

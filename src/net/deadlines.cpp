@@ -1,4 +1,4 @@
-#include "cluster/uv/deadlines.h"
+#include "src/net/deadlines.h"
 
 #include <cassert>
 

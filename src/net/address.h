@@ -25,6 +25,8 @@ HostPort parse_host_port(std::string_view text, std::string_view where = "");
 bool numeric_address(const HostPort& address, sockaddr_storage* out);
 // Looks the name up; waits. Error(usage) when nobody has it. An empty host is every interface.
 std::vector<sockaddr_storage> resolve(const HostPort& address);
+// Where a listener for `wanted` binds: looks a name up; an empty host is every interface, IPv6 and IPv4.
+sockaddr_storage address_to_listen(const HostPort& wanted);
 HostPort to_host_port(const sockaddr* address);
 bool is_loopback(const sockaddr* address);
 bool is_any(const sockaddr* address);

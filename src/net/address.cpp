@@ -1,4 +1,4 @@
-#include "cluster/uv/address.h"
+#include "src/net/address.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -106,6 +106,12 @@ std::vector<sockaddr_storage> resolve(const HostPort& address) {
     found.push_back(one);
   }
   return found;
+}
+
+sockaddr_storage address_to_listen(const HostPort& wanted) {
+  sockaddr_storage at{};
+  if (!numeric_address(wanted.host.empty() ? HostPort{"::", wanted.port} : wanted, &at)) at = resolve(wanted).front();
+  return at;
 }
 
 HostPort to_host_port(const sockaddr* address) {

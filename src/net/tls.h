@@ -1,6 +1,5 @@
-// TLS 1.3 with a key that both sides have beforehand, as a state machine: received bytes in, bytes to send out; no socket, no clock.
-// Nothing else is offered or taken: one cipher suite (TLS_AES_128_GCM_SHA256), a fresh Diffie-Hellman secret for each connection
-// (psk_dhe_ke), no certificates, no tickets, no early data, no renegotiation. A handshake that ends proves the key to both sides.
+// TLS 1.3 as a state machine: received bytes in, bytes to send out; no socket, no clock. No tickets, no early data, no renegotiation.
+// What proves who a side is comes from its credentials.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +7,11 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
-#include "cluster/launch/secret.h"
+struct evp_md_st;
+struct ssl_ctx_st;
+struct ssl_session_st;
+struct ssl_st;
 
 namespace perigee {
 
@@ -21,11 +22,22 @@ class TlsSink {
   virtual void put(std::span<const std::byte> bytes) = 0;
 };
 
-// What all connections with the same keys share.
+// What a side shows to prove who it is, and what it asks of the other side.
+class TlsCredentials {
+ public:
+  virtual ~TlsCredentials() = default;
+  // A stranger may make us read so much before it has proved itself.
+  virtual size_t handshake_bytes() const = 0;
+  // Gives OpenSSL what is shown and checked; outlives `context`. False: this OpenSSL cannot do it.
+  virtual bool install(ssl_ctx_st* context) const = 0;
+  // At the end of a handshake: why the other side has not proved itself; empty when it has.
+  virtual std::string refusal(ssl_st* connection) const = 0;
+};
+
+// What all connections with the same credentials share.
 class TlsContext {
  public:
-  // Shows `key` when connecting; takes it and `accepted` from others.
-  TlsContext(const Secret& key, const std::vector<Secret>& accepted, uint64_t rekey_bytes = uint64_t{64} << 30);
+  explicit TlsContext(std::unique_ptr<const TlsCredentials> credentials, uint64_t rekey_bytes = uint64_t{64} << 30);
   ~TlsContext();
   struct Impl;
 
@@ -38,9 +50,6 @@ class Tls {
  public:
   enum class Role { client, server };
   enum class State { handshake, open, closed, failed };
-
-  // A stranger may make us read so much before it has proved that it has the key. A handshake needs about 500.
-  static constexpr size_t kMaxHandshakeBytes = 4096;
 
   // Both must outlive it.
   Tls(const TlsContext& context, Role role, TlsSink& sink);

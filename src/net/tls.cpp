@@ -1,4 +1,4 @@
-#include "cluster/uv/tls.h"
+#include "src/net/tls.h"
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -12,7 +12,6 @@
 namespace perigee {
 namespace {
 
-constexpr unsigned char kSuite[2] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256
 constexpr size_t kRecordBytes = size_t{16} << 10;
 
 template <auto Free>
@@ -23,11 +22,6 @@ struct Release {
   }
 };
 
-struct NamedKey {
-  std::string identity;
-  Secret secret;
-};
-
 // The text of OpenSSL's first error in this thread, which is the cause; the queue is then empty.
 std::string take_ssl_error() {
   const unsigned long code = ERR_peek_error();
@@ -36,45 +30,14 @@ std::string take_ssl_error() {
   return text ? text : "unknown TLS error";
 }
 
-std::unique_ptr<SSL_SESSION, Release<SSL_SESSION_free>> make_session(SSL* ssl, const Secret& secret) {
-  std::unique_ptr<SSL_SESSION, Release<SSL_SESSION_free>> session(SSL_SESSION_new());
-  const SSL_CIPHER* cipher = SSL_CIPHER_find(ssl, kSuite);
-  const bool ok = session && cipher && SSL_SESSION_set1_master_key(session.get(), secret.bytes().data(), secret.bytes().size()) == 1 &&
-                  SSL_SESSION_set1_id_context(session.get(), kSuite, sizeof kSuite) == 1 &&
-                  SSL_SESSION_set_cipher(session.get(), cipher) == 1 &&
-                  SSL_SESSION_set_protocol_version(session.get(), TLS1_3_VERSION) == 1;
-  if (!ok) session.reset();
-  return session;
-}
-
 }  // namespace
 
 struct TlsContext::Impl {
+  std::unique_ptr<const TlsCredentials> credentials;
   std::unique_ptr<SSL_CTX, Release<SSL_CTX_free>> ssl;
   std::unique_ptr<BIO_METHOD, Release<BIO_meth_free>> bio;
-  std::vector<NamedKey> keys;  // the first is our own
   uint64_t rekey_bytes = 0;
-
-  static const Impl& of(SSL* ssl) { return *static_cast<const Impl*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl))); }
-
-  static int use_own_key(SSL* ssl, const EVP_MD*, const unsigned char** identity, size_t* size, SSL_SESSION** session) {
-    const NamedKey& own = of(ssl).keys.front();
-    *identity = reinterpret_cast<const unsigned char*>(own.identity.data());
-    *size = own.identity.size();
-    *session = make_session(ssl, own.secret).release();
-    return *session != nullptr;
-  }
-  // An unknown name is answered like any handshake without a key: there is no certificate to go on with, so it ends.
-  static int find_key(SSL* ssl, const unsigned char* identity, size_t size, SSL_SESSION** session) {
-    const std::string_view name(reinterpret_cast<const char*>(identity), size);
-    *session = nullptr;
-    for (const NamedKey& key : of(ssl).keys) {
-      if (key.identity != name) continue;
-      *session = make_session(ssl, key.secret).release();
-      return *session != nullptr;
-    }
-    return 1;
-  }
+  size_t handshake_bytes = 0;
 };
 
 struct Tls::Impl {
@@ -98,7 +61,7 @@ struct Tls::Impl {
     Impl& self = of(bio);
     BIO_clear_retry_flags(bio);
     *got = std::min(size, self.fed.size());
-    if (self.state == State::handshake) *got = std::min(*got, kMaxHandshakeBytes - self.handshake_bytes);
+    if (self.state == State::handshake) *got = std::min(*got, self.context->handshake_bytes - self.handshake_bytes);
     if (*got == 0) {
       BIO_set_retry_read(bio);
       return 0;
@@ -131,41 +94,34 @@ struct Tls::Impl {
     const int result = SSL_do_handshake(ssl.get());
     if (result != 1) {
       if (SSL_get_error(ssl.get(), result) != SSL_ERROR_WANT_READ) return fail_by(result);
-      if (handshake_bytes >= kMaxHandshakeBytes) fail("a handshake of more than " + std::to_string(kMaxHandshakeBytes) + " bytes");
+      if (handshake_bytes >= context->handshake_bytes)
+        fail("a handshake of more than " + std::to_string(context->handshake_bytes) + " bytes");
       return;
     }
-    // A certificate instead of the key is not offered and not taken; this makes it impossible, whatever OpenSSL's defaults become.
-    const SSL_CIPHER* cipher = SSL_get_current_cipher(ssl.get());
-    const bool by_key = SSL_session_reused(ssl.get()) == 1 && SSL_version(ssl.get()) == TLS1_3_VERSION && cipher &&
-                        SSL_CIPHER_get_protocol_id(cipher) == (kSuite[0] << 8 | kSuite[1]);
-    if (!by_key) return fail("the handshake did not use the key");
+    std::string refusal = context->credentials->refusal(ssl.get());
+    if (!refusal.empty()) return fail(std::move(refusal));
     state = State::open;
   }
 };
 
-TlsContext::TlsContext(const Secret& key, const std::vector<Secret>& accepted, uint64_t rekey_bytes) : impl_(std::make_unique<Impl>()) {
-  assert(!key.empty());
+TlsContext::TlsContext(std::unique_ptr<const TlsCredentials> credentials, uint64_t rekey_bytes) : impl_(std::make_unique<Impl>()) {
+  assert(credentials);
   impl_->rekey_bytes = rekey_bytes;
-  impl_->keys.push_back({key.identity(), key});
-  for (const Secret& other : accepted) impl_->keys.push_back({other.identity(), other});
+  impl_->handshake_bytes = credentials->handshake_bytes();
+  impl_->credentials = std::move(credentials);
   impl_->ssl.reset(SSL_CTX_new(TLS_method()));
   impl_->bio.reset(BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "perigee"));
   SSL_CTX* ssl = impl_->ssl.get();
   BIO_METHOD* bio = impl_->bio.get();
   const bool ok = ssl && bio && SSL_CTX_set_min_proto_version(ssl, TLS1_3_VERSION) == 1 &&
-                  SSL_CTX_set_max_proto_version(ssl, TLS1_3_VERSION) == 1 && SSL_CTX_set_ciphersuites(ssl, "TLS_AES_128_GCM_SHA256") == 1 &&
-                  SSL_CTX_set1_groups_list(ssl, "X25519") == 1 && SSL_CTX_set_session_id_context(ssl, kSuite, sizeof kSuite) == 1 &&
-                  SSL_CTX_set_num_tickets(ssl, 0) == 1 && BIO_meth_set_write_ex(bio, Tls::Impl::bio_write) == 1 &&
-                  BIO_meth_set_read_ex(bio, Tls::Impl::bio_read) == 1 && BIO_meth_set_ctrl(bio, Tls::Impl::bio_control) == 1;
+                  SSL_CTX_set_max_proto_version(ssl, TLS1_3_VERSION) == 1 && SSL_CTX_set1_groups_list(ssl, "X25519") == 1 &&
+                  SSL_CTX_set_num_tickets(ssl, 0) == 1 && impl_->credentials->install(ssl) &&
+                  BIO_meth_set_write_ex(bio, Tls::Impl::bio_write) == 1 && BIO_meth_set_read_ex(bio, Tls::Impl::bio_read) == 1 &&
+                  BIO_meth_set_ctrl(bio, Tls::Impl::bio_control) == 1;
   if (!ok) throw Error(ErrorKind::resources, {.what = "this OpenSSL cannot do TLS 1.3", .got = take_ssl_error()});
   SSL_CTX_set_options(ssl, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   SSL_CTX_clear_options(ssl, SSL_OP_ENABLE_MIDDLEBOX_COMPAT | SSL_OP_ALLOW_NO_DHE_KEX);
   SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
-  SSL_CTX_set_verify(ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
-                     [](int, X509_STORE_CTX*) { return 0; });  // no certificate is good
-  SSL_CTX_set_app_data(ssl, impl_.get());
-  SSL_CTX_set_psk_use_session_callback(ssl, Impl::use_own_key);
-  SSL_CTX_set_psk_find_session_callback(ssl, Impl::find_key);
 }
 
 TlsContext::~TlsContext() = default;

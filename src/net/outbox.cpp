@@ -1,4 +1,4 @@
-#include "cluster/uv/outbox.h"
+#include "src/net/outbox.h"
 
 #include <algorithm>
 #include <array>
