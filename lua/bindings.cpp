@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "cluster/policy/policy.h"
-#include "lua/cluster_run.h"
 #include "lua/guard.h"
 #include "lua/json.h"
 #include "lua/modules.h"
@@ -309,9 +308,6 @@ int open_bindings(lua_State* L) {
   lua_newtable(L);
   add_run_functions(L);
   lua_setfield(L, -2, "run");
-  lua_newtable(L);
-  add_cluster_run_functions(L);
-  lua_setfield(L, -2, "cluster_run");
   return 1;
 }
 

@@ -1,111 +1,100 @@
 #include "lua/run.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <functional>
 #include <memory>
+#include <new>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "cluster/launch/worker_gpus.h"
-#include "lua/job_file.h"
 #include "lua/json.h"
-#include "lua/run_handle.h"
 #include "lua/state.h"
 #include "lua/tensor.h"
 #include "src/core/error.h"
 #include "src/io/file.h"
 #include "src/io/plot/chart.h"
 #include "src/model/inference.h"
-#include "src/run/live_run.h"
-#include "src/train/device/device_choice.h"
+#include "src/run/session.h"
 
 namespace perigee {
 namespace {
 
 constexpr char kType[] = "perigee.run";
-using Handle = RunHandle<LiveRun, kType>;
+using Owner = std::unique_ptr<Run>;
 
-LiveRun& run_at(lua_State* L, int index) { return Handle::at(L, index); }
+Owner& owner_at(lua_State* L, int index) { return *static_cast<Owner*>(luaL_checkudata(L, index, kType)); }
 
-// False when Ctrl-C ended the waiting.
-bool between_steps(lua_State* L, const std::function<void(Session&)>& work) {
-  if (run_at(L, 1).between_steps(work, lua_options(L).interrupt)) return true;
-  throw Error(ErrorKind::usage, {.what = "interrupted"});
+// Error(usage) when it was closed.
+Run& run_at(lua_State* L, int index) {
+  Owner& owner = owner_at(L, index);
+  if (!owner) throw Error(ErrorKind::usage, {.where = "run", .what = "it was closed"});
+  return *owner;
 }
 
-SessionOptions read_options(const Config& options) {
-  SessionOptions session;
-  session.trainer.threads = static_cast<int>(options.integer_in("threads", 0, 4096, 0));
-  session.folder = options.boolean("folder", true);
-  session.out = options.string("out", "");
-  session.resume = options.string("resume", "");
-  session.about = Json(Json::Object{{"script", options.string("script")}});
-  return session;
+Run::Cancel cancel_of(lua_State* L) { return lua_options(L).interrupt; }
+
+// `what` names the call in errors.
+void with_session(lua_State* L, const char* what, const std::function<void(Session&)>& work) {
+  run_at(L, 1).with_session(what, work, cancel_of(L));
 }
 
-// start(path or experiment, options): handle. `options` has "script", the name to tell, and "set", a list of "path=value".
-int start(lua_State* L) {
-  const Json given = to_json(L, 2, "pg.start");
-  const Config options(given, "pg.start", ErrorKind::usage);
-  SessionOptions session = read_options(options);
-  const std::vector<std::string> settings = options.string_list("set");
-  options.reject_unread();
-  const Job job = job_to_start(L, options.string("script"), settings);
-  warn_of_gpus_in_one_process(job.json(), job.where());
-  choose_device(job.json(), job.where() + ": device", &session.trainer);
-  Handle::push(L) = std::make_unique<LiveRun>(job, std::move(session), wake_of(L));
+// The run in a userdata: until `close`, or until it is collected.
+int push_run(lua_State* L, Owner (*make)(lua_State*)) {
+  auto* owner = new (lua_newuserdata(L, sizeof(Owner))) Owner();
+  luaL_getmetatable(L, kType);
+  lua_setmetatable(L, -2);
+  *owner = make(L);
   return 1;
 }
 
-void set_number(lua_State* L, const char* key, double value) {
-  lua_pushnumber(L, value);
-  lua_setfield(L, -2, key);
+int start(lua_State* L) { return push_run(L, start_run); }
+int attach(lua_State* L) { return push_run(L, attach_run); }
+
+int close(lua_State* L) {
+  owner_at(L, 1).reset();
+  return 0;
 }
 
-void set_text(lua_State* L, const char* key, const std::string& value) {
-  if (value.empty()) return;
-  lua_pushlstring(L, value.data(), value.size());
-  lua_setfield(L, -2, key);
-}
+int has_workers(lua_State* L) { return lua_pushboolean(L, run_at(L, 1).has_workers()), 1; }
 
 int progress(lua_State* L) {
-  const LiveRun::Progress at = run_at(L, 1).progress();
-  lua_newtable(L);
-  set_text(L, "state", to_string(at.state));
-  set_text(L, "folder", at.folder);
-  set_text(L, "error", at.error);
-  set_number(L, "step", static_cast<double>(at.step));
-  set_number(L, "epoch", static_cast<double>(at.epoch));
-  set_number(L, "examples", static_cast<double>(at.examples));
-  set_number(L, "learning_rate", at.learning_rate);
-  if (at.planned > 0) {
-    set_number(L, "planned", static_cast<double>(at.planned));
-    set_number(L, "progress", std::min(1.0, static_cast<double>(at.examples) / static_cast<double>(at.planned)));
-  }
-  if (at.step > 0) {
-    set_number(L, "loss", at.loss);
-    if (at.accuracy >= 0) set_number(L, "accuracy", at.accuracy);
-    set_number(L, "examples_per_s", at.examples_per_s);
-    set_number(L, "seconds", at.seconds);
-  }
+  push_json(L, run_at(L, 1).progress_report(cancel_of(L)));
   return 1;
 }
 
-int pause(lua_State* L) { return run_at(L, 1).pause(), lua_pushboolean(L, 1), 1; }
-int resume(lua_State* L) { return run_at(L, 1).resume(), lua_pushboolean(L, 1), 1; }
-int stop(lua_State* L) { return run_at(L, 1).stop(), lua_pushboolean(L, 1), 1; }
+// workers_report(run, what)
+int workers_report(lua_State* L) {
+  push_json(L, run_at(L, 1).workers_report(luaL_checkstring(L, 2), cancel_of(L)));
+  return 1;
+}
 
-int set_learning_rate(lua_State* L) {
-  const Json schedule = to_json(L, 2, "lr");
-  between_steps(L, [&](Session& session) { session.set_learning_rate(schedule); });
-  lua_pushboolean(L, 1);
+// steer(run, name, value): the answer
+int steer(lua_State* L) {
+  const std::string name = luaL_checkstring(L, 2);
+  push_json(L, run_at(L, 1).steer(Json(Json::Object{{name, to_json(L, 3, name)}}), cancel_of(L)));
+  return 1;
+}
+
+// events(run, wait_ms): a list; waits for the first one so long, or until the run is over
+int events(lua_State* L) {
+  Run& run = run_at(L, 1);
+  const auto milliseconds = static_cast<int64_t>(luaL_checkinteger(L, 2));
+  if (milliseconds > 0) run.wait_for_events(std::chrono::milliseconds(std::min<int64_t>(milliseconds, 3'600'000)), cancel_of(L));
+  Json list = Json::array();
+  for (Json& event : run.take_events()) list.push(std::move(event));
+  push_json(L, list);
   return 1;
 }
 
 // evaluate(run, part): figures
 int evaluate(lua_State* L) {
   const std::string part = luaL_checkstring(L, 2);
-  const std::atomic<bool>* cancel = lua_options(L).interrupt;
+  const Run::Cancel cancel = cancel_of(L);
   Json figures;
-  between_steps(L, [&](Session& session) {
+  with_session(L, "run:eval", [&](Session& session) {
     if (!session.trainer().has_part(part))
       throw Error(ErrorKind::usage, {.where = "run:eval", .what = "the job's data have no part '" + part + "'"});
     figures = scalar_figures(session.trainer().evaluate(part, cancel));
@@ -115,17 +104,10 @@ int evaluate(lua_State* L) {
   return 1;
 }
 
-int checkpoint(lua_State* L) {
-  std::string file;
-  between_steps(L, [&](Session& session) { file = session.checkpoint(); });
-  lua_pushlstring(L, file.data(), file.size());
-  return 1;
-}
-
 // save(run, path): the model as it is now
 int save(lua_State* L) {
   const std::string path = luaL_checkstring(L, 2);
-  between_steps(L, [&](Session& session) { save_model(session.trainer(), path); });
+  with_session(L, "run:save", [&](Session& session) { save_model(session.trainer(), path); });
   lua_pushboolean(L, 1);
   return 1;
 }
@@ -164,7 +146,7 @@ void give(lua_State* L, int index, Tensor value) {
 int predict(lua_State* L) {
   const Array x = check_array(L, 2);
   Tensor output;
-  between_steps(L, [&](Session& session) { output = predicted(session.trainer(), x); });
+  with_session(L, "run:predict", [&](Session& session) { output = predicted(session.trainer(), x); });
   give(L, 3, std::move(output));
   lua_pushboolean(L, 1);
   return 1;
@@ -173,7 +155,7 @@ int predict(lua_State* L) {
 // names(run): of all parameters and states
 int names(lua_State* L) {
   Json list = Json::array();
-  between_steps(L, [&](Session& session) {
+  with_session(L, "run.network", [&](Session& session) {
     const Params& params = session.trainer().shape().params();
     for (const ParameterSpec& spec : params.specs()) list.push(spec.name);
     for (const StateSpec& spec : params.state_specs()) list.push(spec.name);
@@ -186,7 +168,7 @@ int names(lua_State* L) {
 int parameter(lua_State* L) {
   const std::string name = luaL_checkstring(L, 2);
   Tensor value;
-  between_steps(L, [&](Session& session) {
+  with_session(L, "run.network", [&](Session& session) {
     const Params& params = std::as_const(session.trainer()).model().params();
     if (const int i = params.find(name); i >= 0) value = params.parameter_tensor(i).clone();
     else if (const int j = params.find_state(name); j >= 0) value = params.state_tensor(j).clone();
@@ -236,14 +218,14 @@ int write_chart(lua_State* L) {
 void add_run_functions(lua_State* L) {
   static const luaL_Reg kFunctions[] = {
       {"start", report<start>},
+      {"attach", report<attach>},
+      {"close", report<close>},
+      {"has_workers", report<has_workers>},
       {"progress", report<progress>},
-      {"events", report<Handle::events>},
-      {"pause", report<pause>},
-      {"resume", report<resume>},
-      {"stop", report<stop>},
-      {"set_learning_rate", report<set_learning_rate>},
+      {"workers_report", report<workers_report>},
+      {"steer", report<steer>},
+      {"events", report<events>},
       {"evaluate", report<evaluate>},
-      {"checkpoint", report<checkpoint>},
       {"save", report<save>},
       {"predict", report<predict>},
       {"names", report<names>},
@@ -251,7 +233,10 @@ void add_run_functions(lua_State* L) {
       {"write_chart", report<write_chart>},
       {nullptr, nullptr},
   };
-  Handle::add_type(L);
+  luaL_newmetatable(L, kType);
+  lua_pushcfunction(L, close);
+  lua_setfield(L, -2, "__gc");
+  lua_pop(L, 1);
   luaL_register(L, nullptr, kFunctions);
 }
 

@@ -8,11 +8,11 @@
 #include <optional>
 
 #include "cluster/membership/agent.h"
-#include "cluster/uv/address.h"
-#include "cluster/uv/loop.h"
 #include "cluster/uv/process.h"
 #include "cluster/uv/uv_transport.h"
 #include "src/core/error.h"
+#include "src/net/address.h"
+#include "src/net/loop.h"
 
 namespace perigee {
 namespace {

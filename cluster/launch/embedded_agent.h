@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "cluster/membership/agent.h"
-#include "cluster/uv/loop.h"
 #include "cluster/uv/process.h"
 #include "cluster/uv/uv_transport.h"
+#include "src/net/loop.h"
 
 namespace perigee {
 

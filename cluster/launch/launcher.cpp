@@ -1,7 +1,6 @@
 #include "cluster/launch/launcher.h"
 
 #include <unistd.h>
-#include <uv.h>
 
 #include <algorithm>
 #include <cassert>
@@ -13,11 +12,12 @@
 #include "cluster/launch/embedded_agent.h"
 #include "cluster/launch/server_process.h"
 #include "cluster/membership/agent_client.h"
-#include "cluster/uv/address.h"
-#include "cluster/uv/loop.h"
 #include "cluster/uv/uv_transport.h"
 #include "src/core/warning.h"
 #include "src/io/file.h"
+#include "src/net/address.h"
+#include "src/net/loop.h"
+#include "src/net/timer.h"
 
 namespace perigee {
 namespace {
@@ -110,20 +110,7 @@ struct Launcher::Impl final : AgentClientEvents {
     }
     coordinator = std::make_unique<Coordinator>(std::move(coordinator_options), loop, rng, *transport, session.ledger(), session);
     transport->set_events(coordinator.get());
-    uv_timer_init(loop.handle(), &timer);
-    timer.data = this;
-    uv_timer_start(
-        &timer,
-        [](uv_timer_t* handle) {
-          Impl& self = *static_cast<Impl*>(handle->data);
-          self.loop.guard([&] { self.tick(); });
-        },
-        kTickMs, kTickMs);
-  }
-
-  ~Impl() override {
-    uv_close(reinterpret_cast<uv_handle_t*>(&timer), nullptr);
-    loop.poll();
+    timer.start(kTickMs, kTickMs);
   }
 
   static void warn_of_gain(const Policy& policy, int workers) {
@@ -260,7 +247,7 @@ struct Launcher::Impl final : AgentClientEvents {
     const uint64_t now = loop.now_ns();
     if (ended_ns == 0) {
       ended_ns = now;
-      uv_timer_start(&timer, timer.timer_cb, 5, 5);
+      timer.start(5, 5);
     }
     const double waited = seconds_between(ended_ns, now);
     const bool quiet = transport->peers() == 0;
@@ -317,7 +304,7 @@ struct Launcher::Impl final : AgentClientEvents {
   std::optional<Inheritance> inheritance;  // of a standby
   std::string from, cause;
   bool taken_over = false;
-  uv_timer_t timer = {};
+  UvTimer timer{loop, [this] { tick(); }};
   uint64_t ended_ns = 0;
   size_t agents_started = 0;
   uint32_t started = 0, gone = 0;  // workers

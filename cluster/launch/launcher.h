@@ -10,8 +10,8 @@
 
 #include "cluster/launch/cluster_session.h"
 #include "cluster/launch/secret.h"
-#include "cluster/uv/loop.h"
 #include "cluster/uv/uv_transport.h"
+#include "src/net/loop.h"
 
 namespace perigee {
 

@@ -136,4 +136,11 @@ Secret Secret::for_job(uint64_t job) const { return derive("job " + std::to_stri
 
 std::string Secret::identity() const { return "perigee-1-" + derive("identity").hex().substr(0, 16); }
 
+std::unique_ptr<const TlsCredentials> credentials_of(const Secret& own, const std::vector<Secret>& accepted) {
+  assert(!own.empty());
+  std::vector<PreSharedKey> others;
+  for (const Secret& other : accepted) others.push_back(other.shared_key());
+  return std::make_unique<const PreSharedKeys>(own.shared_key(), std::move(others));
+}
+
 }  // namespace perigee

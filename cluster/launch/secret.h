@@ -3,8 +3,12 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "src/net/tls_keys.h"
 
 namespace perigee {
 
@@ -27,6 +31,9 @@ class Secret {
   // What may be seen of it: names the key in a handshake and in messages, tells nothing about it.
   std::string identity() const;
 
+  // For a TLS handshake.
+  PreSharedKey shared_key() const { return {identity(), bytes_}; }
+
   bool operator==(const Secret& other) const = default;
 
  private:
@@ -35,5 +42,8 @@ class Secret {
   std::array<uint8_t, 32> bytes_{};
   bool present_ = false;
 };
+
+// Shows `own` when connecting; takes it and `accepted` from others.
+std::unique_ptr<const TlsCredentials> credentials_of(const Secret& own, const std::vector<Secret>& accepted = {});
 
 }  // namespace perigee

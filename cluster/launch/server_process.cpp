@@ -1,6 +1,6 @@
 #include "cluster/launch/server_process.h"
 
-#include "cluster/uv/address.h"
+#include "src/net/address.h"
 
 namespace perigee {
 

@@ -11,8 +11,8 @@
 #include "cluster/data/rooted_opener.h"
 #include "cluster/launch/launcher.h"
 #include "cluster/membership/standby.h"
-#include "cluster/uv/address.h"
 #include "cluster/uv/process.h"
+#include "src/net/address.h"
 
 namespace perigee {
 namespace {

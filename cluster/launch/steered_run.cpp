@@ -1,19 +1,24 @@
 #include "cluster/launch/steered_run.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace perigee {
 namespace {
 
-constexpr size_t kMaxEvents = 4096;
 constexpr auto kGlance = std::chrono::milliseconds(20);  // how soon a watcher that waits notices that it was told to give up
 constexpr auto kAnswer = std::chrono::seconds(5);
 
 bool is_final(const std::string& state) { return state == "finished" || state == "stopped" || state == "failed" || state == "lost"; }
 
+std::optional<double> number(const Json& json, const char* name) {
+  const Json* value = json.is_object() ? json.find(name) : nullptr;
+  return value && value->is_number() ? std::optional(value->as_number()) : std::nullopt;
+}
+
 }  // namespace
 
-Json SteeredRun::report(const std::atomic<bool>* cancel) {
+Json SteeredRun::report(Cancel cancel) {
   std::unique_lock lock(mutex_);
   const bool ask_for_it = !is_final(state_) && state_ != "opening";
   lock.unlock();
@@ -33,9 +38,59 @@ Json SteeredRun::report(const std::atomic<bool>* cancel) {
   return told;
 }
 
-void SteeredRun::steer(const Json& command, const std::atomic<bool>* cancel) { ask(command, cancel); }
+Json SteeredRun::workers_report(const std::string&, Cancel cancel) {
+  Json told = report(cancel);
+  const Json* error = told.find("error");
+  if (error && !told.find("workers")) throw Error(kind_, {.what = error->as_string()});
+  return told;
+}
 
-void SteeredRun::ask(Json command, const std::atomic<bool>* cancel) {
+Json SteeredRun::progress_report(Cancel cancel) {
+  const Json told = report(cancel);
+  double speed = 0;
+  int64_t training = 0;
+  if (const Json* workers = told.find("workers"); workers && workers->is_array()) {
+    for (const Json& worker : workers->as_array()) {
+      speed += number(worker, "examples_per_s").value_or(0);
+      const Json *state = worker.find("state"), *server = worker.find("server");
+      training += state && *state == Json("training") && !(server && *server == Json(true));
+    }
+  }
+  const double examples = number(told, "examples_done").value_or(0), planned = number(told, "planned").value_or(0);
+  const double epoch = number(told, "epoch_examples").value_or(0);
+  Json at = Json(Json::Object{{"state", *told.find("state")},
+                              {"workers", training},
+                              {"step", static_cast<int64_t>(number(told, "round").value_or(-1)) + 1},
+                              {"epoch", epoch > 0 ? static_cast<int64_t>(std::floor(examples / epoch)) : 0},
+                              {"examples", examples},
+                              {"examples_per_s", speed}});
+  if (const Json* error = told.find("error")) at.set("error", *error);
+  if (planned > 0) at.set("planned", planned), at.set("progress", std::min(1.0, examples / planned));
+  if (const Json* last = told.find("last"))
+    for (const char* name : {"loss", "accuracy", "learning_rate"})
+      if (const auto value = number(*last, name)) at.set(name, *value);
+  if (const Json* run = told.find("run"))
+    if (const Json* folder = run->find("folder")) at.set("folder", *folder);
+  return at;
+}
+
+Json SteeredRun::steer(const Json& command, Cancel cancel) {
+  ask(command, cancel);
+  Json told = Json::object();
+  if (!command.find("checkpoint")) return told;
+  const Json at = progress_report(cancel);
+  const Json* folder = at.find("folder");
+  told.set("file", (folder ? folder->as_string() : "the run's folder") + "/checkpoints");
+  return told;
+}
+
+// The parameters are in the workers; a coordinator never holds any.
+void SteeredRun::with_session(const std::string& what, const std::function<void(Session&)>&, Cancel) {
+  throw Error(ErrorKind::usage, {.what = what + " needs the parameters, which are in the workers: run:checkpoint() writes them, "
+                                                "pg.start(...) without workers has them here"});
+}
+
+void SteeredRun::ask(Json command, Cancel cancel) {
   const auto question = std::make_shared<Question>();
   question->command = std::move(command);
   const auto end = std::chrono::steady_clock::now() + kAnswer;
@@ -102,12 +157,7 @@ bool SteeredRun::over() const {
 void SteeredRun::keep_event(const Json& event) {
   {
     const std::lock_guard lock(mutex_);
-    if (events_.size() >= kMaxEvents) {
-      const auto is_step = [](const Json& e) { return *e.find("event") == Json("step"); };
-      const auto oldest = std::find_if(events_.begin(), events_.end(), is_step);
-      events_.erase(oldest == events_.end() ? events_.begin() : oldest);
-    }
-    events_.push_back(event);
+    events_.keep(event);
   }
   changed_.notify_all();
   wake_();
@@ -115,12 +165,10 @@ void SteeredRun::keep_event(const Json& event) {
 
 std::vector<Json> SteeredRun::take_events() {
   const std::lock_guard lock(mutex_);
-  std::vector<Json> taken(std::make_move_iterator(events_.begin()), std::make_move_iterator(events_.end()));
-  events_.clear();
-  return taken;
+  return events_.take();
 }
 
-void SteeredRun::wait_for_events(std::chrono::milliseconds most, const std::atomic<bool>* cancel) {
+void SteeredRun::wait_for_events(std::chrono::milliseconds most, Cancel cancel) {
   const auto end = std::chrono::steady_clock::now() + most;
   std::unique_lock lock(mutex_);
   while (events_.empty() && !is_final(state_) && !(cancel && *cancel) && std::chrono::steady_clock::now() < end)

@@ -1,5 +1,5 @@
-// A run of several workers beside somebody who watches and steers it: `perigee attach`, or the prompt that started it. What the watcher asks
-// for is carried to the thread on which the run's coordinator, or the connection to it, lives; the answer comes within kAnswerSeconds.
+// Runs of several workers beside their watcher: `perigee attach`, or the prompt that started one. What the watcher asks for is carried to
+// the thread on which the run's coordinator, or the connection to it, lives; the answer comes within 5 s.
 //
 // Public functions are the watcher's thread's; protected ones the run's.
 #pragma once
@@ -7,7 +7,6 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -20,24 +19,24 @@
 #include "cluster/launch/secret.h"
 #include "src/core/error.h"
 #include "src/io/json.h"
+#include "src/run/run.h"
 
 namespace perigee {
 
-class SteeredRun {
+class SteeredRun : public Run {
  public:
   // `wake` is called on the run's thread when there are events to take; it must not block.
   explicit SteeredRun(std::function<void()> wake) : wake_(std::move(wake)) {}
-  virtual ~SteeredRun() = default;
 
-  // What Coordinator::status() says now, with "state": "opening", "training", "paused", ..., "finished", "stopped", "failed", "lost", and
-  // with "error" of the last two. When the run is over, as it was last.
-  Json report(const std::atomic<bool>* cancel);
+  bool has_workers() const override { return true; }
+  Json progress_report(Cancel cancel) override;
+  // With "error" of a run that failed or was lost. When the run is over, as it was last.
+  Json workers_report(const std::string& what, Cancel cancel) override;
   // A command of steer.h. Error: as the coordinator refuses it, or it does not answer.
-  void steer(const Json& command, const std::atomic<bool>* cancel);
-
-  // As of LiveRun: the oldest "step" events go first when nobody takes them.
-  std::vector<Json> take_events();
-  void wait_for_events(std::chrono::milliseconds most, const std::atomic<bool>* cancel);
+  Json steer(const Json& command, Cancel cancel) override;
+  std::vector<Json> take_events() override;
+  void wait_for_events(std::chrono::milliseconds most, Cancel cancel) override;
+  void with_session(const std::string& what, const std::function<void(Session&)>& work, Cancel cancel) override;  // always an Error
 
  protected:
   struct Question {
@@ -58,12 +57,13 @@ class SteeredRun {
   void wait_until_open();  // or Error
 
  private:
-  void ask(Json command, const std::atomic<bool>* cancel);
+  Json report(Cancel cancel);
+  void ask(Json command, Cancel cancel);
 
   const std::function<void()> wake_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Json> events_;
+  RunEvents events_;
   Json report_ = Json::object();
   std::string state_ = "opening", error_;
   ErrorKind kind_ = ErrorKind::cluster;

@@ -21,12 +21,12 @@
 #include "cluster/ledger/run_record.h"
 #include "cluster/membership/worker.h"
 #include "cluster/replica/trainer_replica.h"
-#include "cluster/uv/address.h"
-#include "cluster/uv/loop.h"
 #include "cluster/uv/process.h"
 #include "cluster/uv/uv_transport.h"
 #include "src/core/warning.h"
 #include "src/graph/plan.h"
+#include "src/net/address.h"
+#include "src/net/loop.h"
 
 namespace perigee {
 namespace {

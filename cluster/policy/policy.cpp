@@ -5,6 +5,7 @@
 
 #include "cluster/codec/codec.h"
 #include "cluster/exchange/outer_step.h"
+#include "cluster/policy/describe_policy.h"
 #include "cluster/policy/policy_axes.h"
 #include "cluster/policy/presets/presets.h"
 
@@ -170,6 +171,13 @@ Json Policy::to_json() const {
   if (name == "custom" && what != What::parameters) json.set("what", what == What::gradient ? "gradient" : "update");
   for (const PolicyAxis* axis : policy_axes()) axis->write(*this, &json);
   return json;
+}
+
+Json describe_policy(const Policy& policy) {
+  Json told = Json(Json::Object{{"type", policy.name}});
+  for (const PolicyAxis* axis : policy_axes())
+    if (axis->describe) axis->describe(policy, &told);
+  return told;
 }
 
 }  // namespace perigee

@@ -26,9 +26,14 @@ void write_exchange(const Policy& policy, Json* json) {
   json->set("deadline_ms", policy.deadline_ms);
 }
 
+void describe_exchange(const Policy& policy, Json* told) { told->set("topology", policy.topology); }
+
 }  // namespace
 
-const PolicyAxis exchange_axis = {
-    .applies = [](const PolicyDef&) { return true; }, .options = exchange_options, .read = read_exchange, .write = write_exchange};
+const PolicyAxis exchange_axis = {.applies = [](const PolicyDef&) { return true; },
+                                  .options = exchange_options,
+                                  .read = read_exchange,
+                                  .write = write_exchange,
+                                  .describe = describe_exchange};
 
 }  // namespace perigee

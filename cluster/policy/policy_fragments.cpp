@@ -1,3 +1,5 @@
+#include <cstdio>
+
 #include "cluster/policy/policy_axes.h"
 #include "cluster/rounds/local/fragments.h"
 
@@ -42,8 +44,19 @@ void write(const Policy& policy, Json* json) {
   json->set("overlap", policy.overlap), json->set("late", policy.late), json->set("keep", policy.keep);
 }
 
+// How a result meets local work; nothing where it replaces it.
+void describe(const Policy& policy, Json* told) {
+  std::string text;
+  if (policy.overlap) text += ", workers train on meanwhile";
+  if (policy.late > 0) text += " and take a result after " + std::to_string(policy.late) + (policy.late == 1 ? " step" : " steps");
+  char keep[64];
+  std::snprintf(keep, sizeof keep, ", %.3g %% of their own parameters stay", 100 * policy.keep);
+  if (policy.keep > 0) text += keep;
+  if (!text.empty()) told->set("overlap", text);
+}
+
 }  // namespace
 
-const PolicyAxis fragments_axis{applies, options, read, write};
+const PolicyAxis fragments_axis{applies, options, read, write, describe};
 
 }  // namespace perigee

@@ -57,6 +57,8 @@ void write_gradient(const Policy& policy, Json* json) {
   if (policy.what == Policy::What::update) json->set("merge", policy.sums ? "sum" : "mean");
 }
 
+void describe_gradient(const Policy& policy, Json* told) { told->set("merge", policy.sums ? "added up" : "merged by examples"); }
+
 }  // namespace
 
 // A policy with a codec of its own takes that codec's options as its own: pg.averaging.threshold { tau = 1e-3 }.
@@ -77,6 +79,7 @@ std::vector<PolicyOption> codec_options_of(const PolicyDef& def) {
 const PolicyAxis gradient_axis = {.applies = [](const PolicyDef& def) { return def.what != Policy::What::parameters; },
                                   .options = gradient_options,
                                   .read = read_gradient,
-                                  .write = write_gradient};
+                                  .write = write_gradient,
+                                  .describe = describe_gradient};
 
 }  // namespace perigee

@@ -23,11 +23,17 @@ void write_guard(const Policy& policy, Json* json) {
   json->set("guard", policy.guard.divergence);
 }
 
+void describe_guard(const Policy& policy, Json* told) {
+  if (policy.what != Policy::What::parameters || policy.served || policy.guard.outlier == 0) return;
+  told->set("guard", Json::Object{{"outlier", policy.guard.outlier}, {"divergence", policy.guard.divergence}});
+}
+
 }  // namespace
 
 const PolicyAxis guard_axis = {.applies = [](const PolicyDef& def) { return def.what == Policy::What::parameters; },
                                .options = guard_options,
                                .read = read_guard,
-                               .write = write_guard};
+                               .write = write_guard,
+                               .describe = describe_guard};
 
 }  // namespace perigee

@@ -1,6 +1,7 @@
 // What is made of the mean.
 #include <algorithm>
 
+#include "cluster/policy/describe_policy.h"
 #include "cluster/policy/policy_axes.h"
 
 namespace perigee {
@@ -52,12 +53,22 @@ void write_outer(const Policy& policy, Json* json) {
   for (const auto& [key, value] : policy.outer_options.as_object()) json->set(key, value);
 }
 
+void describe_outer(const Policy& policy, Json* told) {
+  const double gain = policy.gain(kDescribedWorkers);
+  told->set("gain", gain);
+  if (policy.outer.empty()) return;
+  Json states = Json::array();
+  for (const OuterState& state : policy.outer.states()) states.push(state.name);
+  told->set("outer", Json::Object{{"states", std::move(states)}, {"may_diverge", gain > kSafeGain * kDescribedWorkers}});
+}
+
 }  // namespace
 
 // Its options are the knobs of each policy; custom's are in policy.cpp.
 const PolicyAxis outer_axis = {.applies = [](const PolicyDef&) { return true; },
                                .options = [] { return std::vector<PolicyOption>(); },
                                .read = read_outer,
-                               .write = write_outer};
+                               .write = write_outer,
+                               .describe = describe_outer};
 
 }  // namespace perigee

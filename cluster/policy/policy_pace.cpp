@@ -1,5 +1,6 @@
 // How many local steps each worker makes before an average, where that follows the run.
 #include <algorithm>
+#include <cmath>
 
 #include "cluster/policy/policy_axes.h"
 
@@ -45,11 +46,22 @@ void write_pace(const Policy& policy, Json* json) {
   json->set("every_max", policy.pace.most);
 }
 
+// After the rounds' axis, whose phrase it replaces or goes on with.
+void describe_pace(const Policy& policy, Json* told) {
+  std::string when = told->find("when")->as_string();
+  if (policy.pace.automatic)
+    when = "every " + std::to_string(policy.pace.least) + " to " + std::to_string(policy.pace.most) + " steps, so that " +
+           std::to_string(std::lround(100 * policy.pace.utilisation)) + " % of the time goes into training";
+  if (policy.pace.by_speed) when += " of the fastest worker, fewer of slower ones in proportion";
+  told->set("when", when);
+}
+
 }  // namespace
 
 const PolicyAxis pace_axis = {.applies = [](const PolicyDef& def) { return def.what == Policy::What::parameters; },
                               .options = pace_options,
                               .read = read_pace,
-                              .write = write_pace};
+                              .write = write_pace,
+                              .describe = describe_pace};
 
 }  // namespace perigee

@@ -53,11 +53,30 @@ void write_rounds(const Policy& policy, Json* json) {
   json->set("max_staleness", policy.max_staleness);
 }
 
+void describe_rounds(const Policy& policy, Json* told) {
+  const bool parameters = policy.what == Policy::What::parameters;
+  std::string when = "each step";
+  if (policy.every_ms > 0) when = "every " + std::to_string(static_cast<int64_t>(policy.every_ms)) + " ms";
+  else if (parameters) when = "every " + std::to_string(policy.every) + (policy.every == 1 ? " step" : " steps");
+  told->set("when", when);
+  if (policy.sync_until > 0)
+    told->set("before", "gradients each step until " + std::to_string(static_cast<int>(100 * policy.sync_until)) + " %");
+  told->set("what", parameters ? "parameters" : policy.what == Policy::What::update ? "updates of each worker's optimiser" : "gradients");
+  told->set("optimizer_state", policy.average_optimizer);
+  std::string synchrony = "barrier";
+  if (policy.quorum < 1)
+    synchrony = "quorum " + std::to_string(static_cast<int>(100 * policy.quorum)) + " %, grace " +
+                std::to_string(static_cast<int64_t>(policy.grace_ms)) + " ms";
+  told->set("synchrony", synchrony);
+  told->set("max_staleness", policy.max_staleness);
+}
+
 }  // namespace
 
 const PolicyAxis rounds_axis = {.applies = [](const PolicyDef& def) { return def.what == Policy::What::parameters; },
                                 .options = round_options,
                                 .read = read_rounds,
-                                .write = write_rounds};
+                                .write = write_rounds,
+                                .describe = describe_rounds};
 
 }  // namespace perigee

@@ -54,11 +54,17 @@ void write_served(const Policy& policy, Json* json) {
   json->set("merge", policy.elastic ? "elastic" : "reset");
 }
 
+void describe_served(const Policy& policy, Json* told) {
+  if (!policy.served) return;
+  told->set("server", Json::Object{{"contributions", policy.merge_every}, {"merge", policy.elastic ? "elastic" : "reset"}});
+}
+
 }  // namespace
 
 const PolicyAxis served_axis = {.applies = [](const PolicyDef& def) { return def.what == Policy::What::parameters; },
                                 .options = served_options,
                                 .read = read_served,
-                                .write = write_served};
+                                .write = write_served,
+                                .describe = describe_served};
 
 }  // namespace perigee

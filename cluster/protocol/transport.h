@@ -7,20 +7,9 @@
 #include <span>
 #include <string>
 
+#include "src/core/clock.h"
+
 namespace perigee {
-
-// Monotonic; wall-clock time never decides anything.
-class Clock {
- public:
-  virtual ~Clock() = default;
-  virtual uint64_t now_ns() const = 0;
-};
-
-class Rng {
- public:
-  virtual ~Rng() = default;
-  virtual uint64_t next() = 0;
-};
 
 // One connection as its transport knows it; never used twice; 0 is nobody.
 using PeerId = uint64_t;

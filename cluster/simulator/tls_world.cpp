@@ -8,10 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/launch/secret.h"
 #include "cluster/protocol/message.h"
 #include "cluster/simulator/network.h"
 #include "cluster/uv/frame_reader.h"
-#include "cluster/uv/tls.h"
+#include "src/net/tls.h"
 
 namespace perigee::sim {
 namespace {
@@ -244,13 +245,13 @@ class TlsWorld {
         network_(seed),
         cluster_(secret_of(rng_)),
         rekey_(rng_.chance(0.3) ? 3000 : uint64_t{64} << 30),
-        server_context_(cluster_, {cluster_.for_job(7)}, rekey_) {
+        server_context_(credentials_of(cluster_, {cluster_.for_job(7)}), rekey_) {
     network_.set_quality({.latency_ms = rng_.between(0.05, 20), .jitter_ms = rng_.between(0, 20), .bytes_per_s = 1e7});
     // Who comes with the cluster's key or with this job's is let in; another job's worker and a stranger are not.
-    contexts_.push_back(std::make_unique<TlsContext>(cluster_, std::vector<Secret>{}, rekey_));
-    contexts_.push_back(std::make_unique<TlsContext>(cluster_.for_job(7), std::vector<Secret>{}, rekey_));
-    contexts_.push_back(std::make_unique<TlsContext>(cluster_.for_job(8), std::vector<Secret>{}, rekey_));
-    contexts_.push_back(std::make_unique<TlsContext>(secret_of(rng_), std::vector<Secret>{}, rekey_));
+    contexts_.push_back(std::make_unique<TlsContext>(credentials_of(cluster_), rekey_));
+    contexts_.push_back(std::make_unique<TlsContext>(credentials_of(cluster_.for_job(7)), rekey_));
+    contexts_.push_back(std::make_unique<TlsContext>(credentials_of(cluster_.for_job(8)), rekey_));
+    contexts_.push_back(std::make_unique<TlsContext>(credentials_of(secret_of(rng_)), rekey_));
     for (int64_t i = rng_.integer(2, 6); i > 0; --i) add_line();
   }
 

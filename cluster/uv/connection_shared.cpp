@@ -20,10 +20,9 @@ void Connection::say(MessageType what, std::span<const std::byte> payload) {
 
 void Connection::offer_memory() {
   link_tried_ = true;
-  uv_os_fd_t fd = -1;
-  if (!shared_->share_memory || handle_.handle.type != UV_TCP || uv_fileno(&handle_.handle, &fd) != 0 || !SharedLink::same_machine(fd))
-    return;
-  auto link = std::make_unique<SharedLink>(*shared_->loop, *this);
+  const int socket = shared_->share_memory ? descriptor() : -1;
+  if (socket < 0 || !SharedLink::same_machine(socket)) return;
+  auto link = std::make_unique<SharedLink>(loop(), *this);
   SharedLink::Offer offer;
   if (!link->offer(&offer)) return;
   link_ = std::move(link);
@@ -32,27 +31,27 @@ void Connection::offer_memory() {
 }
 
 // At the socket's end: what was said before it. False: the connection has ended over that.
-bool Connection::drain_link() {
+bool Connection::drain_other() {
   if (link_) link_->drain();
-  return state_ == State::open || state_ == State::handshake;
+  return alive();
 }
 
 // False: not what can come now.
 bool Connection::on_link_frame(const FrameHeader& header, std::span<const std::byte> payload) {
-  if (state_ != State::open || (link_ && link_->reading())) return false;
+  if (state() != State::open || (link_ && link_->reading())) return false;
   switch (header.type) {
     case MessageType::shared_offer: {
       SharedLink::Offer offer;
       if (payload.size() != offer.size() || (link_ && !link_offered_)) return false;
       std::copy(payload.begin(), payload.end(), offer.begin());
       // Both have offered at once: the side that connected has its way.
-      if (link_offered_ && !inbound_) return true;
+      if (link_offered_ && !inbound()) return true;
       link_tried_ = true, link_offered_ = false;
       if (!shared_->share_memory) {
         say(MessageType::shared_refused);
         return true;
       }
-      link_ = std::make_unique<SharedLink>(*shared_->loop, *this);
+      link_ = std::make_unique<SharedLink>(loop(), *this);
       link_->answer(offer);
       return true;
     }
@@ -75,17 +74,17 @@ bool Connection::on_link_frame(const FrameHeader& header, std::span<const std::b
 }
 
 void Connection::on_shared_ready() {
-  if (state_ != State::open) return;
+  if (state() != State::open) return;
   say(MessageType::shared_switch);
   link_->begin_writing();
 }
 
 void Connection::on_shared_refused() {
-  if (state_ == State::open) say(MessageType::shared_refused);
+  if (state() == State::open) say(MessageType::shared_refused);
 }
 
 bool Connection::on_shared_frame(std::span<const std::byte> frame) {
-  if (state_ != State::open) return false;
+  if (state() != State::open) return false;
   FrameHeader header;
   if (frame.size() < kHeaderBytes || !read_header(frame, &header) || header.protocol != kProtocol ||
       kHeaderBytes + header.length != frame.size() || is_link_message(header.type)) {
@@ -96,16 +95,14 @@ bool Connection::on_shared_frame(std::span<const std::byte> frame) {
 }
 
 void Connection::on_shared_writable() {
-  if (state_ == State::lingering) return finish_lingering();
-  if (state_ != State::open || !blocked_) return;
-  blocked_ = false;
-  keeper_->on_writable(*this);
+  if (state() == State::lingering) return finish();
+  if (state() == State::open) writable();
 }
 
 void Connection::on_shared_broken() {
-  if (state_ != State::open) return;
+  if (state() != State::open) return;
   ++shared_->counters.bad_frames;
-  end(PeerLoss::protocol_error, "what it puts into shared memory is no frame of perigee's");
+  end(StreamEnd::protocol_error, "what it puts into shared memory is no frame of perigee's");
 }
 
 }  // namespace perigee

@@ -14,8 +14,8 @@
 #include <span>
 #include <vector>
 
-#include "cluster/uv/loop.h"
 #include "cluster/uv/shared_ring.h"
+#include "src/net/loop.h"
 
 namespace perigee {
 

@@ -1,8 +1,6 @@
 // Frames over TCP, and over descriptors that were inherited; with a key everything is TLS 1.3 and both sides prove that they hold it.
 // Several may share a loop: a launcher has one for the agents (the cluster's key) and one for its workers (the job's).
-//
-// Before a stranger is authenticated it costs little: at most `max_pending` connections, `handshake_ms` each, a few KiB, and an address
-// that keeps failing is shut out for a while. Without a key an incoming connection counts as a stranger's until its first valid header.
+// Without a key an incoming connection counts as a stranger's (src/net/stream_set.h) until its first valid header.
 #pragma once
 
 #include <cstddef>
@@ -13,26 +11,24 @@
 
 #include "cluster/launch/secret.h"
 #include "cluster/protocol/transport.h"
-#include "cluster/uv/loop.h"
 #include "src/io/json.h"
+#include "src/net/loop.h"
+#include "src/net/stream_set.h"
 
 namespace perigee {
 
 struct UvTransportOptions {
-  Secret key;                            // empty: plain text, only on loopback
-  std::vector<Secret> accepted_keys;     // of incoming connections, besides `key`
-  size_t queue_bytes = size_t{1} << 20;  // bound of what waits to be sent to one peer; one frame may always wait
-  bool share_memory = true;              // between processes of one machine, once large frames go from one to the other
-  size_t max_pending = 256;              // unauthenticated incoming connections; the oldest makes room
-  uint64_t handshake_ms = 3000;
-  int failures_per_address = 32;              // failed authentications in a row before an address is shut out...
-  double forgiven_per_s = 8;                  // ...and how fast that is forgotten
+  Secret key;                                 // empty: plain text, only on loopback
+  std::vector<Secret> accepted_keys;          // of incoming connections, besides `key`
+  size_t queue_bytes = size_t{1} << 20;       // bound of what waits to be sent to one peer; one frame may always wait
+  bool share_memory = true;                   // between processes of one machine, once large frames go from one to the other
+  StreamLimits limits;                        // of strangers
   uint64_t rekey_bytes = uint64_t{64} << 30;  // TLS: new keys after so much is sent (AES-GCM's bound is 2^24.5 records)
 };
 
 class UvTransport final : public Transport {
  public:
-  explicit UvTransport(UvLoop& loop, UvTransportOptions options = {});
+  explicit UvTransport(UvLoop& loop, const UvTransportOptions& options = {});
   ~UvTransport() override;  // closes everything at once; no callbacks follow
   UvTransport(const UvTransport&) = delete;
   UvTransport& operator=(const UvTransport&) = delete;
@@ -61,10 +57,9 @@ class UvTransport final : public Transport {
   // What happened since the start: connections by fate, frames and bytes, refusals by reason.
   Json counters() const;
 
-  struct Impl;
-
  private:
-  std::shared_ptr<Impl> impl_;  // libuv's closing handles hold it until they are closed
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace perigee

@@ -1,19 +1,23 @@
--- pg.start: a training run beside the script or prompt that started it. The C++ side trains on a thread of its own; this side holds what was
--- told, and asks. Everything that is asked of the network happens between two steps.
+-- pg.start and pg.attach: a training run beside the script or prompt that watches it, on a thread of this process, in worker processes or
+-- elsewhere. The C++ side has one interface for all of them (src/run/run.h); this side keeps what was told, and asks.
 local native = require "perigee.native"
 local where = require "perigee.where"
 local tensor = require "perigee.tensor"
 local plot = require "perigee.plot"
-local cluster_run = require "perigee.cluster_run"
+local run_text = require "perigee.run_text"
 
 local calls = native.run
 local run = {}
 
 local kMostPoints = 20000 -- of a curve; then every second one is left out
+local kWorkerEvents = {
+  "workers", "worker_joined", "worker_left", "worker_lost", "worker_stuck", "worker_failed", "worker_kicked", "link_lost", "waiting", "paused",
+  "resumed", "every", "learning_rate",
+}
 local kNames = { lr = "learning_rate", speed = "examples_per_s" }
 
 local alive = {} -- run to true, until it is over: nobody else may hold it
-local state_of = setmetatable({}, { __mode = "k" }) -- run to { handle, calls, curves, handlers, script }
+local state_of = setmetatable({}, { __mode = "k" }) -- run to { handle, curves, handlers, script }
 
 -- What the C++ side refused is told at the user's line.
 local function done(value, message)
@@ -23,7 +27,7 @@ end
 
 local function call(self, name, ...)
   local state = state_of[self]
-  return done(state.calls[name](state.handle, ...))
+  return done(calls[name](state.handle, ...))
 end
 
 -- Curves ---------------------------------------------------------------------------------------------------------------------
@@ -66,7 +70,7 @@ local due = {} -- calls of run:on functions: { function, event, run }
 
 local function take_events(self, wait_ms)
   local state = state_of[self]
-  for _, event in ipairs(done(state.calls.events(state.handle, wait_ms or 0))) do
+  for _, event in ipairs(done(calls.events(state.handle, wait_ms or 0))) do
     add_event(state, event)
     if event.event == "over" then alive[self] = nil end
     for _, handler in ipairs(state.handlers[event.event] or {}) do due[#due + 1] = { handler, event, self } end
@@ -90,31 +94,6 @@ function run.answer()
     local fine, message = pcall(handler, event, self)
     if not fine then io.stderr:write(("run:on(%q): %s\n"):format(event.event, tostring(message))) end
   end
-end
-
--- Progress -------------------------------------------------------------------------------------------------------------------
-
-local function grouped(number)
-  local text = ("%.0f"):format(number)
-  return (text:reverse():gsub("(%d%d%d)", "%1,"):reverse():gsub("^,", ""))
-end
-
-local Progress = {}
-function Progress.__tostring(at)
-  if at.error then return at.state .. ": " .. at.error end
-  local parts = { at.state }
-  local function add(format, value)
-    if value then parts[#parts + 1] = format:format(value) end
-  end
-  add("%.1f %%", at.progress and 100 * at.progress)
-  add("epoch %d", at.step > 0 and at.epoch + (at.state == "finished" and 0 or 1) or nil)
-  add("step %s", at.step > 0 and grouped(at.step) or nil)
-  add("loss %.4f", at.loss)
-  add("accuracy %.2f %%", at.accuracy and 100 * at.accuracy)
-  add("lr %.3g", at.learning_rate)
-  add(at.workers == 1 and "%d worker" or "%d workers", at.workers)
-  add("%s examples/s", at.examples_per_s and at.examples_per_s > 0 and grouped(at.examples_per_s) or nil)
-  return table.concat(parts, " · ")
 end
 
 -- Parameters -----------------------------------------------------------------------------------------------------------------
@@ -169,11 +148,11 @@ function Parameters.__newindex() where.fail "a run's parameters are copies; they
 local Run, methods, fields = {}, {}, {}
 
 ---Goes on after the step that is being made only when run:resume() says so.
-function methods:pause() call(self, "pause") end
-function methods:resume() call(self, "resume") end
+function methods:pause() call(self, "steer", "pause", true) end
+function methods:resume() call(self, "steer", "pause", false) end
 
 ---Ends as after Ctrl-C: with a checkpoint, from which pg.start(script, { resume = run.progress.folder }) goes on.
-function methods:stop() call(self, "stop") end
+function methods:stop() call(self, "steer", "stop", true) end
 
 ---Waits until the run is over, or so many seconds; calls run:on functions meanwhile.
 ---@param seconds? number
@@ -212,7 +191,7 @@ end
 
 ---Writes a checkpoint now; with several workers soon.
 ---@return string file of several workers: the folder
-function methods:checkpoint() return call(self, "checkpoint") end
+function methods:checkpoint() return call(self, "steer", "checkpoint", true).file end
 
 ---Saves the model as it is now.
 ---@param path string
@@ -226,8 +205,8 @@ end
 ---@param f function
 function methods:on(event, f)
   local known = { "start", "step", "epoch", "end", "error", "set", "over" }
-  if state_of[self].cluster then
-    for _, name in ipairs(cluster_run.events) do known[#known + 1] = name end
+  if call(self, "has_workers") then
+    for _, name in ipairs(kWorkerEvents) do known[#known + 1] = name end
     if event == "round" then event = "step" end -- rounds are a cluster's steps
   end
   local good = false
@@ -266,28 +245,71 @@ function methods:plot(name, options)
 end
 
 function fields.progress(self)
-  return setmetatable(call(self, "progress"), Progress)
+  return run_text.progress(call(self, "progress"))
 end
 function fields.state(self) return call(self, "progress").state end
 function fields.lr(self) return call(self, "progress").learning_rate end
 function fields.network(self)
-  if state_of[self].cluster then call(self, "names") end -- says why not
+  if call(self, "has_workers") then call(self, "names") end -- says why not
   return parameters(self, "")
 end
 
 -- Of several workers ---------------------------------------------------------------------------------------------------------
 
-local function cluster_of(self, what)
-  local state = state_of[self]
-  if not state.cluster then where.fail(what .. ": this run is one process; pg.start(script, { workers = 4 }) has several") end
-  return state
+-- Those that take part first, by rank.
+local function workers_of(report)
+  local list = {}
+  for _, worker in ipairs(report.workers or {}) do list[#list + 1] = worker end
+  table.sort(list, function(a, b)
+    local x, y = a.rank or math.huge, b.rank or math.huge
+    if x ~= y then return x < y end
+    return a.id < b.id
+  end)
+  for place, worker in ipairs(list) do worker.rank = place end
+  return list
 end
-function fields.workers(self) return cluster_run.workers(cluster_of(self, "run.workers")) end
-function fields.averaging(self) return cluster_run.averaging(cluster_of(self, "run.averaging")) end
 
----Sends a worker away, as one that was lost: whoever started it starts another one. Its number in run.workers, or its name.
+local function show_workers(self, what)
+  local state = state_of[self]
+  state.shown = run_text.workers(workers_of(call(self, "workers_report", what)))
+  return state.shown
+end
+
+---The workers as they are now: rank, name, host, share, examples_per_s, state, step, round_trip_ms, ...
+function fields.workers(self) return show_workers(self, "run.workers") end
+
+---The policy's point: what the job says, with every option. `every` can be set.
+function fields.averaging(self)
+  local point = call(self, "workers_report", "run.averaging").point or {}
+  return setmetatable({}, {
+    __fields = point,
+    __index = point,
+    __newindex = function(_, key, value)
+      if key ~= "every" then where.fail(("'%s' of a run's averaging cannot be set; what can be: every"):format(tostring(key))) end
+      if type(value) ~= "number" then where.fail("every takes a number of steps; got " .. where.describe(value)) end
+      call(self, "steer", "every", value)
+    end,
+    __tostring = function() return run_text.averaging(point) end,
+  })
+end
+
+---Sends a worker away, as one that was lost: whoever started it starts another one. Its number in run.workers as they were shown last, its name,
+---or the worker itself.
 ---@param worker integer|string|table
-function methods:kick(worker) cluster_run.kick(cluster_of(self, "run:kick"), worker) end
+function methods:kick(worker)
+  local shown = state_of[self].shown
+  local list = type(worker) == "number" and shown or show_workers(self, "run:kick")
+  local found = type(worker) == "table" and worker or type(worker) == "number" and list[worker] or nil
+  local names = {}
+  for _, each in ipairs(list) do
+    names[#names + 1] = each.name
+    if each.name == worker then found = each end
+  end
+  if not found or type(found.id) ~= "number" then
+    where.fail(("there is no worker %s; there are 1 to %d: %s"):format(where.describe(worker), #names, table.concat(names, ", ")))
+  end
+  call(self, "steer", "kick", found.id)
+end
 
 function fields.curves(self)
   take_events(self)
@@ -313,21 +335,19 @@ function Run.__newindex(self, key, value)
     local hint = key == "every" and "run.averaging.every" or "lr"
     where.fail(("'%s' of a run cannot be set; what can be: %s"):format(tostring(key), hint))
   end
-  call(self, "set_learning_rate", value)
+  call(self, "steer", "lr", value)
 end
 
 function Run.__tostring(self) return ("run of %s: %s"):format(state_of[self].script, tostring(self.progress)) end
 Run.__fields = {} -- for completion
 for _, name in ipairs(known_names()) do Run.__fields[name] = methods[name] or true end
 
-local function new_run(handle, calls_of_it, script, is_cluster)
+local function new_run(handle, script)
   local self = setmetatable({}, Run)
-  state_of[self] = { handle = handle, calls = calls_of_it, cluster = is_cluster, curves = {}, handlers = {}, script = script }
+  state_of[self] = { handle = handle, curves = {}, handlers = {}, script = script }
   alive[self] = true
   return self
 end
-
-local kClusterOptions = { "workers", "agents", "listen", "secret", "min_workers" }
 
 ---Trains in the background: pg.start "models/lenet.lua", pg.start(pg.experiment { ... }), pg.start("runs/lenet-1", { resume = "runs/lenet-1" }).
 ---The run goes on until it is over, whoever holds it. options: set = { "epochs=2" } (of a file), threads, out (the run folder), folder = false (write
@@ -342,10 +362,7 @@ function run.start(what, options)
   end
   local given = { script = type(what) == "string" and what or tostring(what.name or "an experiment") }
   for key, value in pairs(options or {}) do given[key] = value end
-  local is_cluster = false
-  for _, name in ipairs(kClusterOptions) do is_cluster = is_cluster or given[name] ~= nil end
-  if is_cluster then return new_run(done(native.cluster_run.start(what, given)), cluster_run.calls, given.script, true) end
-  return new_run(done(calls.start(what, given)), calls, given.script, false)
+  return new_run(done(calls.start(what, given)), given.script)
 end
 
 ---The run of a cluster that somebody else started: pg.attach("host:7700", { secret = "cluster.key" }). Watching needs no more than a connection;
@@ -357,7 +374,7 @@ function run.attach(address, options)
   if type(address) ~= "string" then where.fail("pg.attach takes the address of a coordinator, \"host:port\"; got " .. where.describe(address)) end
   local given = {}
   for key, value in pairs(options or {}) do given[key] = value end
-  return new_run(done(native.cluster_run.attach(address, given)), cluster_run.calls, address, true)
+  return new_run(done(calls.attach(address, given)), address)
 end
 
 return run

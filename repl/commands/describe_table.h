@@ -9,8 +9,8 @@
 
 namespace perigee {
 
-// Errors as Network::build has them, when network and inputs do not fit.
-std::string network_table(const Network& network, const std::vector<NetworkInput>& inputs);
+// Of what describe_network() tells.
+std::string network_table(const Json& network);
 
 // Of a job: its name, its training data, the table. The data are opened for their shapes.
 std::string job_table(const Job& job);

@@ -19,6 +19,7 @@
 #include "repl/signals.h"
 #include "src/core/error.h"
 #include "src/core/stopwatch.h"
+#include "src/core/sweep.h"
 
 namespace perigee {
 namespace {
@@ -70,24 +71,6 @@ void declare(CLI::App& app) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   app.add_option("--seed", options.seed, "of speeds and failures; the same seed gives the same forecast");
   app.add_flag("--json", options.json, "print one JSON document");
-}
-
-struct Sweep {
-  std::string name;
-  std::vector<std::string> values;
-};
-
-Sweep parse_sweep(const std::string& text) {
-  const size_t equals = text.find('=');
-  Sweep sweep{.name = text.substr(0, equals), .values = {}};
-  for (size_t at = equals; at < text.size();) {
-    const size_t comma = std::min(text.find(',', at + 1), text.size());
-    sweep.values.push_back(text.substr(at + 1, comma - at - 1));
-    at = comma;
-  }
-  if (sweep.name.empty() || sweep.values.empty() || std::find(sweep.values.begin(), sweep.values.end(), "") != sweep.values.end())
-    throw Error(ErrorKind::usage, {"--sweep " + text, "a sweep has the form name=value,value", "", "", "for example --sweep every=1,5,50"});
-  return sweep;
 }
 
 double parse_number(const std::string& text, const std::string& option, double low, double high) {
@@ -160,20 +143,11 @@ void vary(SimulatedPoint& point, const std::string& name, const std::string& val
 
 std::vector<SimulatedPoint> points_of(const sim::ForecastInput& base) {
   SimulatedPoint first{.set = {}, .bits_per_s = parse_bandwidth(options.bandwidth, "--bandwidth"), .input = base, .forecast = {}};
-  std::vector<SimulatedPoint> points = {first};
-  for (const std::string& text : options.sweeps) {
-    const Sweep sweep = parse_sweep(text);
-    if (points.size() * sweep.values.size() > kMostPoints)
-      throw Error(ErrorKind::usage, {"--sweep " + text, "these are too many combinations",
-                                     std::to_string(points.size() * sweep.values.size()), "at most " + std::to_string(kMostPoints)});
-    std::vector<SimulatedPoint> product;
-    for (const SimulatedPoint& point : points)
-      for (const std::string& value : sweep.values) {
-        product.push_back(point);
-        product.back().set.emplace_back(sweep.name, value);
-        vary(product.back(), sweep.name, value);
-      }
-    points = std::move(product);
+  std::vector<SimulatedPoint> points;
+  for (const SweepPoint& set : sweep_points(options.sweeps, kMostPoints)) {
+    points.push_back(first);
+    points.back().set = set;
+    for (const auto& [name, value] : set) vary(points.back(), name, value);
   }
   for (SimulatedPoint& point : points) point.input.bytes_per_s = point.bits_per_s / 8 * kPayloadShare;
   return points;

@@ -10,9 +10,9 @@
 
 #include "cluster/launch/launcher.h"
 #include "cluster/launch/worker_main.h"
-#include "cluster/uv/address.h"
 #include "repl/signals.h"
 #include "src/core/error.h"
+#include "src/net/address.h"
 
 namespace perigee {
 

@@ -8,7 +8,6 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kMaxEvents = 4096;
 // How soon a watcher that waits notices that it was told to give up.
 constexpr auto kGlance = std::chrono::milliseconds(20);
 
@@ -151,18 +150,13 @@ void LiveRun::keep_event(const Json& event) {
     const std::lock_guard lock(mutex_);
     if (const Json* rate = event.find("examples_per_s"); rate && rate->is_number()) progress_.examples_per_s = rate->as_number();
     if (const Json* seconds = event.find("seconds"); seconds && seconds->is_number()) progress_.seconds = seconds->as_number();
-    if (events_.size() >= kMaxEvents) {
-      const auto is_step = [](const Json& e) { return *e.find("event") == Json("step"); };
-      const auto oldest = std::find_if(events_.begin(), events_.end(), is_step);
-      events_.erase(oldest == events_.end() ? events_.begin() : oldest);
-    }
-    events_.push_back(event);
+    events_.keep(event);
   }
   changed_.notify_all();
   wake_();
 }
 
-void LiveRun::wait_for_events(std::chrono::milliseconds most, const std::atomic<bool>* cancel) {
+void LiveRun::wait_for_events(std::chrono::milliseconds most, Cancel cancel) {
   const auto end = std::chrono::steady_clock::now() + most;
   std::unique_lock lock(mutex_);
   while (events_.empty() && !is_over(progress_.state) && !(cancel && *cancel) && std::chrono::steady_clock::now() < end)
@@ -171,9 +165,59 @@ void LiveRun::wait_for_events(std::chrono::milliseconds most, const std::atomic<
 
 std::vector<Json> LiveRun::take_events() {
   const std::lock_guard lock(mutex_);
-  std::vector<Json> taken(std::make_move_iterator(events_.begin()), std::make_move_iterator(events_.end()));
-  events_.clear();
-  return taken;
+  return events_.take();
+}
+
+Json LiveRun::progress_report(Cancel) {
+  const Progress at = progress();
+  Json told = Json(Json::Object{{"state", to_string(at.state)},
+                                {"step", at.step},
+                                {"epoch", at.epoch},
+                                {"examples", at.examples},
+                                {"learning_rate", at.learning_rate}});
+  if (!at.folder.empty()) told.set("folder", at.folder);
+  if (!at.error.empty()) told.set("error", at.error);
+  if (at.planned > 0) {
+    told.set("planned", at.planned);
+    told.set("progress", std::min(1.0, static_cast<double>(at.examples) / static_cast<double>(at.planned)));
+  }
+  if (at.step > 0) {
+    told.set("loss", at.loss);
+    if (at.accuracy >= 0) told.set("accuracy", at.accuracy);
+    told.set("examples_per_s", at.examples_per_s);
+    told.set("seconds", at.seconds);
+  }
+  return told;
+}
+
+Json LiveRun::workers_report(const std::string& what, Cancel) {
+  throw Error(ErrorKind::usage, {.what = what + ": this run is one process; pg.start(script, { workers = 4 }) has several"});
+}
+
+Json LiveRun::steer(const Json& command, Cancel cancel) {
+  assert(command.is_object() && command.as_object().size() == 1);
+  const auto& [name, value] = *command.as_object().begin();
+  Json told = Json::object();
+  if (name == "pause" && value.is_bool()) {
+    if (value.as_bool()) pause();
+    else resume();
+  } else if (name == "stop") {
+    stop();
+  } else if (name == "lr") {
+    with_session(
+        "run.lr", [&](Session& session) { session.set_learning_rate(value); }, cancel);
+  } else if (name == "checkpoint") {
+    with_session(
+        "run:checkpoint", [&](Session& session) { told.set("file", session.checkpoint()); }, cancel);
+  } else {
+    throw Error(ErrorKind::usage,
+                {.where = "run", .what = "one process cannot be told '" + name + "'", .expected = "pause, stop, lr or checkpoint"});
+  }
+  return told;
+}
+
+void LiveRun::with_session(const std::string&, const std::function<void(Session&)>& work, Cancel cancel) {
+  if (!between_steps(work, cancel)) throw Error(ErrorKind::usage, {.what = "interrupted"});
 }
 
 void LiveRun::pause() {

@@ -1,14 +1,11 @@
-// A training run on a thread of its own, beside somebody who watches and steers it: a prompt, an application. The watcher never touches the
-// trainer: what it asks for happens on the run's thread, between two steps or after the last one, and until then it waits.
-//
-// Owned by the watcher's thread, which alone calls its functions.
+// A run on a thread of its own, beside its watcher: a prompt, an application. The watcher never touches the trainer: what it asks for is
+// done on the run's thread, between two steps or after the last one, and until then it waits.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -16,11 +13,12 @@
 #include <thread>
 #include <vector>
 
+#include "src/run/run.h"
 #include "src/run/session.h"
 
 namespace perigee {
 
-class LiveRun final : private Hook {
+class LiveRun final : public Run, private Hook {
  public:
   enum class State { opening, training, paused, finished, stopped, failed };
 
@@ -44,11 +42,13 @@ class LiveRun final : private Hook {
   Progress progress() const;
   bool over() const;  // finished, stopped or failed
 
-  // The session's events since the last call, in order. The oldest "step" events go first when nobody takes them.
-  std::vector<Json> take_events();
-
-  // Returns when there are events, the run is over, `cancel` became true or the time is up.
-  void wait_for_events(std::chrono::milliseconds most, const std::atomic<bool>* cancel);
+  bool has_workers() const override { return false; }
+  Json progress_report(Cancel cancel) override;
+  Json workers_report(const std::string& what, Cancel cancel) override;
+  Json steer(const Json& command, Cancel cancel) override;
+  std::vector<Json> take_events() override;
+  void wait_for_events(std::chrono::milliseconds most, Cancel cancel) override;
+  void with_session(const std::string& what, const std::function<void(Session&)>& work, Cancel cancel) override;
 
   void pause();  // after the step that is being made
   void resume();
@@ -77,7 +77,7 @@ class LiveRun final : private Hook {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   Progress progress_;
-  std::deque<Json> events_;
+  RunEvents events_;
   Request* request_ = nullptr;  // of the one watcher
   bool pause_asked_ = false, closing_ = false;
   std::atomic<bool> stop_{false};

@@ -1,12 +1,13 @@
 // Input from strangers and broken lines to one side of a TLS conversation. The first byte says when: to a server or a client that
 // waits for its first words, into an open conversation, or as changes to an honest handshake. None of it may be taken for plain text.
-#include "cluster/uv/tls.h"
+#include "src/net/tls.h"
 
 #include <array>
 #include <cstdlib>
 #include <utility>
 #include <vector>
 
+#include "cluster/launch/secret.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace perigee {
@@ -39,7 +40,7 @@ void talk(Side& a, Side& b) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace perigee;
-  static const TlsContext context(Secret::from_hex("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"), {});
+  static const TlsContext context(credentials_of(Secret::from_hex("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f")));
   if (size < 4) return 0;
   const int mode = data[0] % 4;
   const auto bytes = fuzz_bytes(data + 1, size - 1);

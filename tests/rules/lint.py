@@ -31,8 +31,9 @@ LIBRARIES = [
     (re.compile(r"^rapidjson/"), re.compile(r"^src/io/json\.cpp$")),
     (re.compile(r"^curl/"), re.compile(r"^src/io/http")),
     (re.compile(r"^xxhash\.h"), re.compile(r"^src/io/digest\.cpp$")),
-    (re.compile(r"^openssl/"), re.compile(r"^(src/io/digest\.cpp$|cluster/)")),
-    (re.compile(r"^uv\.h"), re.compile(r"^(cluster/(uv|launch)/|repl/)")),
+    (re.compile(r"^openssl/ssl\.h"), re.compile(r"^src/net/")),
+    (re.compile(r"^openssl/"), re.compile(r"^(src/io/digest\.cpp$|src/net/|cluster/launch/secret\.cpp$)")),
+    (re.compile(r"^uv\.h"), re.compile(r"^(src/net/|cluster/uv/|repl/)")),
     (re.compile(r"^(lua|lauxlib|lualib|luajit)\.h(pp)?"), re.compile(r"^(lua|repl)/")),
     (re.compile(r"^termios\.h"), re.compile(r"^repl/")),
 ]

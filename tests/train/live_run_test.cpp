@@ -116,5 +116,57 @@ TEST(LiveRun, ThatCannotBeginSaysWhy) {
   EXPECT_THROW(run.between_steps([](Session&) {}, nullptr), Error);
 }
 
+TEST(Run, OneProcessIsWatchedAndSteeredByTheInterface) {
+  LiveRun live(job_of(1'000'000), options(), [] {});
+  perigee::Run& run = live;
+  EXPECT_FALSE(run.has_workers());
+  ASSERT_TRUE(wait_for(live, [&] { return live.progress().step > 0; }));
+  run.steer(Json(Json::Object{{"lr", 0.25}}), nullptr);
+  run.steer(Json(Json::Object{{"pause", true}}), nullptr);
+  ASSERT_TRUE(wait_for(live, [&] { return live.progress().state == LiveRun::State::paused; }));
+  Json at = run.progress_report(nullptr);
+  EXPECT_EQ(*at.find("state"), Json("paused"));
+  EXPECT_GT(at.find("loss")->as_number(), 0);
+  EXPECT_GT(at.find("progress")->as_number(), 0);
+  EXPECT_FALSE(at.find("error"));
+  run.steer(Json(Json::Object{{"pause", false}}), nullptr);
+  const int64_t step = live.progress().step;
+  ASSERT_TRUE(wait_for(live, [&] { return live.progress().step > step; }));
+  EXPECT_EQ(run.progress_report(nullptr).find("learning_rate")->as_number(), 0.25);
+  int done = 0;
+  run.with_session(
+      "test", [&](Session&) { ++done; }, nullptr);
+  EXPECT_EQ(done, 1);
+  for (const char* unknown : {"every", "kick", "paused"})
+    EXPECT_THROW(run.steer(Json(Json::Object{{unknown, 1}}), nullptr), Error) << unknown;
+  EXPECT_THROW(run.workers_report("test", nullptr), Error);
+  const std::atomic<bool> cancel{true};
+  for (int i = 0; i < 20; ++i) {  // until it comes before the end of a step
+    try {
+      run.with_session(
+          "test", [](Session&) {}, &cancel);
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), "interrupted");
+    }
+  }
+  run.steer(Json(Json::Object{{"stop", true}}), nullptr);
+  ASSERT_TRUE(wait_for(live, [&] { return live.over(); }));
+  EXPECT_EQ(*run.progress_report(nullptr).find("state"), Json("stopped"));
+}
+
+TEST(Run, EventsWaitInOrderAndStepsAreLeftOutFirst) {
+  RunEvents events;
+  events.keep(Json(Json::Object{{"event", "start"}}));
+  for (size_t i = 0; i < RunEvents::kMost + 5; ++i)
+    events.keep(Json(Json::Object{{"event", i == 2 ? "epoch" : "step"}, {"step", static_cast<int64_t>(i)}}));
+  const std::vector<Json> taken = events.take();
+  EXPECT_TRUE(events.empty());
+  ASSERT_EQ(taken.size(), RunEvents::kMost);
+  EXPECT_EQ(*taken[0].find("event"), Json("start"));
+  EXPECT_EQ(*taken[1].find("event"), Json("epoch"));
+  EXPECT_EQ(taken[2].find("step")->as_int(), 7);
+  EXPECT_EQ(taken.back().find("step")->as_int(), static_cast<int64_t>(RunEvents::kMost) + 4);
+}
+
 }  // namespace
 }  // namespace perigee

@@ -20,9 +20,9 @@
 
 #include "cluster/exchange/collective.h"
 #include "cluster/exchange/topology/chunk_pool.h"
-#include "cluster/uv/loop.h"
 #include "cluster/uv/uv_transport.h"
 #include "src/core/error.h"
+#include "src/net/loop.h"
 
 namespace perigee {
 namespace {

@@ -1,4 +1,4 @@
-#include "cluster/uv/tls.h"
+#include "src/net/tls.h"
 
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cluster/launch/secret.h"
 #include "src/io/file.h"
 
 namespace perigee {
@@ -49,7 +50,7 @@ std::vector<std::byte> pattern(size_t size) {
 class TlsTest : public testing::Test {
  protected:
   const Secret key_ = Secret::random();
-  const TlsContext context_{key_, {}};
+  const TlsContext context_{credentials_of(key_)};
   Side client_{context_, Tls::Role::client}, server_{context_, Tls::Role::server};
 };
 
@@ -100,7 +101,7 @@ TEST_F(TlsTest, ClosingIsTold) {
 }
 
 TEST_F(TlsTest, AnotherKeyOpensNothing) {
-  const TlsContext other(Secret::random(), {});
+  const TlsContext other(credentials_of(Secret::random()));
   Side stranger(other, Tls::Role::client);
   talk(stranger, server_);
   EXPECT_EQ(stranger.tls.state(), Tls::State::failed);
@@ -113,7 +114,8 @@ TEST_F(TlsTest, AnotherKeyOpensNothing) {
 }
 
 TEST_F(TlsTest, AJobsKeyOpensThatJobAlone) {
-  const TlsContext job_7(key_.for_job(7), {}), job_8(key_.for_job(8), {}), coordinator(key_, {key_.for_job(7)});
+  const TlsContext job_7(credentials_of(key_.for_job(7))), job_8(credentials_of(key_.for_job(8))),
+      coordinator(credentials_of(key_, {key_.for_job(7)}));
   {
     Side worker(job_7, Tls::Role::client), same(job_7, Tls::Role::server);
     talk(worker, same);
@@ -309,9 +311,9 @@ TEST_F(TlsTest, AStrangerMayNotSayMuch) {
     if (record == 0) std::transform(std::begin(hello), std::end(hello), part.begin(), [](int byte) { return std::byte(byte); });
     words.insert(words.end(), part.begin(), part.end());
   }
-  server_.hear(std::span(words).first(Tls::kMaxHandshakeBytes - 1));
+  server_.hear(std::span(words).first(PreSharedKeys::kHandshakeBytes - 1));
   EXPECT_EQ(server_.tls.state(), Tls::State::handshake);
-  server_.hear(std::span(words).subspan(Tls::kMaxHandshakeBytes - 1, 1));
+  server_.hear(std::span(words).subspan(PreSharedKeys::kHandshakeBytes - 1, 1));
   EXPECT_EQ(server_.tls.state(), Tls::State::failed);
 }
 
@@ -329,7 +331,7 @@ TEST_F(TlsTest, GarbageOpensNothing) {
 }
 
 TEST_F(TlsTest, KeysAreRenewedLongBeforeTheirBound) {
-  const TlsContext often(key_, {}, 50000);
+  const TlsContext often(credentials_of(key_), 50000);
   Side client(often, Tls::Role::client), server(often, Tls::Role::server);
   talk(client, server);
   std::vector<std::byte> said;

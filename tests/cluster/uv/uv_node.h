@@ -12,21 +12,9 @@
 
 #include "cluster/protocol/message.h"
 #include "cluster/uv/uv_transport.h"
+#include "tests/net/run_until.h"
 
 namespace perigee::test {
-
-inline constexpr uint64_t kSecond = 1'000'000'000;
-
-// False only when something hangs: the deadline is far beyond what even a slow machine needs.
-inline bool run_until(UvLoop& loop, const std::function<bool()>& so, uint64_t deadline_s = 20) {
-  const uint64_t deadline = loop.now_ns() + deadline_s * kSecond;
-  while (!so()) {
-    if (loop.now_ns() > deadline) return false;
-    loop.poll();
-    usleep(50);
-  }
-  return true;
-}
 
 // Turns the loop so often that whatever was to come has come.
 inline void settle(UvLoop& loop, int turns = 200) {

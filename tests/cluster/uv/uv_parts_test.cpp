@@ -12,13 +12,13 @@
 
 #include "cluster/launch/secret.h"
 #include "cluster/protocol/message.h"
-#include "cluster/uv/address.h"
-#include "cluster/uv/admission.h"
-#include "cluster/uv/deadlines.h"
 #include "cluster/uv/frame_reader.h"
-#include "cluster/uv/loop.h"
 #include "src/core/error.h"
 #include "src/io/file.h"
+#include "src/net/address.h"
+#include "src/net/admission.h"
+#include "src/net/deadlines.h"
+#include "src/net/loop.h"
 #include "tests/cluster/uv/uv_node.h"
 #include "tests/io/temporary.h"
 

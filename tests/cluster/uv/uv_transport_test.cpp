@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "cluster/uv/address.h"
 #include "cluster/uv/frame_reader.h"
 #include "src/core/error.h"
-#include "tests/cluster/uv/raw_socket.h"
+#include "src/net/address.h"
+#include "tests/cluster/uv/raw_peer.h"
 #include "tests/cluster/uv/uv_node.h"
 
 namespace perigee {
@@ -420,8 +420,8 @@ TEST_P(UvTransportTest, AnotherProtocolIsRefusedWithBothNamed) {
 
 TEST_P(UvTransportTest, GarbageAndSlowStrangersDisturbNobody) {
   UvTransportOptions impatient = options();
-  impatient.handshake_ms = 150;
-  impatient.failures_per_address = 1000;
+  impatient.limits.handshake_ms = 150;
+  impatient.limits.failures_per_address = 1000;
   Node server(loop_, impatient), client(loop_, options());
   const std::string address = server.transport.listen("127.0.0.1:0");
   const uint16_t port = parse_host_port(address).port;
@@ -457,8 +457,8 @@ TEST_P(UvTransportTest, GarbageAndSlowStrangersDisturbNobody) {
 
 TEST_P(UvTransportTest, WhoKeepsFailingIsShutOut) {
   UvTransportOptions strict = options();
-  strict.failures_per_address = 3;
-  strict.forgiven_per_s = 0;
+  strict.limits.failures_per_address = 3;
+  strict.limits.forgiven_per_s = 0;
   Node server(loop_, strict), client(loop_, options());
   const std::string address = server.transport.listen("127.0.0.1:0");
   const PeerId peer = client.dial(address);

@@ -1,0 +1,28 @@
+#include "src/core/clock.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "src/core/error.h"
+
+namespace perigee {
+
+uint64_t SystemRng::next() {
+  uint64_t value = 0;
+  while (getrandom(&value, sizeof value, 0) != sizeof value) {
+    if (errno != EINTR) throw Error(ErrorKind::resources, {.what = "the system has no random numbers", .got = std::strerror(errno)});
+  }
+  return value;
+}
+
+// SplitMix64 (Steele, Lea, Flood 2014).
+uint64_t SeededRng::next() {
+  uint64_t z = (state_ += 0x9E3779B97F4A7C15u);
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+}  // namespace perigee
