@@ -85,15 +85,15 @@ void write_family_member(std::ostream& out, const std::string& name, const char*
   out << "\n";
 }
 
-OptionText option_of(const OptionDef& def) {
-  const std::string fallback = def.fallback ? std::string(", ") + def.fallback : std::string(", required");
-  return {def.name, std::string(def.type) + fallback + ": " + one_line(def.doc)};
+OptionText option_of(const Option& option) {
+  const std::string fallback = option.required() ? ", required" : *option.fallback ? std::string(", ") + option.fallback : "";
+  return {option.name, type_text(option) + fallback + ": " + one_line(option.doc)};
 }
 
 void write_layers(std::ostream& out) {
   Common common{{}, "as in every layer: see above", {}};
   out << "// Options of every layer:\n";
-  for (const OptionDef& option : common_layer_options()) {
+  for (const Option& option : common_layer_schema.options) {
     common.options.push_back(option_of(option));
     common.names.insert(option.name);
     out << "//   " << option.name << "  " << common.options.back().comment << "\n";
@@ -105,42 +105,22 @@ void write_layers(std::ostream& out) {
     // Where a layer says something of its own of one, its own options have it, and the struct has the others.
     std::vector<OptionText> own;
     Common others = common;
-    for (const OptionDef& option : def->options) {
-      if (std::ranges::find(own, std::string_view(option.name), &OptionText::name) != own.end()) continue;
+    for (const Option& option : def->schema.options) {
       own.push_back(option_of(option));
       std::erase_if(others.options, [&](const OptionText& other) { return other.name == option.name; });
     }
     const std::string stem = def->stem ? def->stem : def->name;
-    write_family_member(out, def->name, def->doc, "layer", own, {def->positional.begin(), def->positional.end()},
+    write_family_member(out, def->name, def->doc, "layer", own, {def->schema.positional.begin(), def->schema.positional.end()},
                         "layer(std::move(all), \"" + stem + "\")", others);
   }
 }
 
-void write_optimizers(std::ostream& out) {
-  for (const OptimizerDef* def : all_optimizers()) {
+// Optimisers and schedules: a struct of options each.
+template <class Registry>
+void write_rules(std::ostream& out, const Registry& registry) {
+  for (const auto* def : registry) {
     std::vector<OptionText> own;
-    for (const RuleOption& option : def->options) {
-      char fallback[40];
-      std::snprintf(fallback, sizeof fallback, "%g", option.fallback);
-      own.push_back({option.name, "number or schedule, " + std::string(fallback) + ": " + one_line(option.doc)});
-    }
-    for (const RuleFlag& flag : def->flags)
-      own.push_back({flag.name, std::string(flag.fallback ? "true: " : "false: ") + one_line(flag.doc)});
-    write_family_member(out, def->name, def->doc, "api::options", own, {}, "all");
-  }
-}
-
-// A schedule's options are those that its reader asks for.
-void write_schedules(std::ostream& out) {
-  for (const ScheduleDef* def : all_schedules()) {
-    const Json example = Json::parse(def->example ? def->example : "{}", def->name);
-    const Config config(example, def->name);
-    def->read(config);
-    std::vector<OptionText> own;
-    for (const auto& [key, v] : example.as_object())
-      if (key != "type") own.push_back({key, "for example " + v.dump()});
-    for (const std::string& key : config.asked())
-      if (key != "type" && !example.find(key)) own.push_back({key, "see below"});
+    for (const Option* option : def->schema.all()) own.push_back(option_of(*option));
     write_family_member(out, def->name, def->doc, "api::options", own, {}, "all");
   }
 }
@@ -199,8 +179,8 @@ int main() {
   const Family families[] = {
       {"layers", names_of(all_layers()), write_layers, true},
       {"activations", names_of(all_activations()), nullptr, true},
-      {"optimizers", names_of(all_optimizers()), write_optimizers, true},
-      {"schedules", names_of(all_schedules()), write_schedules, true},
+      {"optimizers", names_of(all_optimizers()), [](std::ostream& o) { write_rules(o, all_optimizers()); }, true},
+      {"schedules", names_of(all_schedules()), [](std::ostream& o) { write_rules(o, all_schedules()); }, true},
       {"losses", names_of(all_losses()), nullptr, false},
       {"initializers", names_of(all_initializers()), nullptr, false},
       {"metrics", names_of(all_evaluations()), nullptr, false},

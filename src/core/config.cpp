@@ -194,4 +194,13 @@ void Config::reject_unread() const {
     }
 }
 
+Config with_kind(const Config& config, std::span<const NamedSchema> kinds) {
+  std::vector<std::string> names;
+  for (const NamedSchema& kind : kinds) names.emplace_back(kind.name);
+  const std::string type = config.choice("type", "", names);
+  for (const NamedSchema& kind : kinds)
+    if (type == kind.name) return config.with(kind.schema);
+  return config;  // not reached: choice() refuses unknown names
+}
+
 }  // namespace perigee

@@ -70,4 +70,7 @@ class Config {
   std::shared_ptr<std::set<std::string, std::less<>>> asked_;
 };
 
+// `config` checked against the kind that its "type" names. Error with the nearest name for an unknown one.
+Config with_kind(const Config& config, std::span<const NamedSchema> kinds);
+
 }  // namespace perigee

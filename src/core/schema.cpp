@@ -76,23 +76,34 @@ std::vector<std::string> Schema::names() const {
 
 Json fallback_value(const Option& option) {
   if (option.fallback == nullptr || *option.fallback == 0) return {};
+  const std::string_view text = option.fallback;
+  for (const char* choice : option.allowed())
+    if (text == choice) return Json(choice);
   Json value;
   try {
-    value = Json::parse(option.fallback, option.name);
+    value = Json::parse(text, option.name);
   } catch (const Error&) {
-    // A word is a value where the option takes one; several words are a remark.
-    const std::string_view text = option.fallback;
+    // A word is a value where the option takes one; "none" and several words are a remark.
     if (!(option.type->values & takes::string) || text.find(' ') != text.npos || text == "none") return {};
     value = Json(option.fallback);
   }
   return takes_value(option.type->values, value) ? value : Json();
 }
 
+std::string type_text(const Option& option) {
+  const auto allowed = option.allowed();
+  std::string text;
+  for (size_t i = 0; i < allowed.size(); ++i)
+    text += std::string(i == 0 ? "\"" : i + 1 < allowed.size() ? ", \"" : " or \"") + allowed[i] + "\"";
+  return text.empty() ? option.type->text : text;
+}
+
 std::string expected_text(const Option& option) {
   if (*option.choices != nullptr) return "one of " + quoted_list(option.allowed());
   const std::string_view type = option.type->text;
-  std::string text = type == "boolean" ? "true or false" : type.starts_with("integer") ? "an " : type == "any" ? "" : "a ";
-  if (type != "boolean") text += type;
+  if (type == "boolean") return "true or false";
+  if (type == "table") return "an object";
+  std::string text = (type.starts_with("integer") ? "an " : "a ") + std::string(type);
   const auto [low, high] = option.range;
   if (std::isfinite(low) && std::isfinite(high)) return text + " from " + number_text(low) + " to " + number_text(high);
   if (std::isfinite(low)) return text + " of at least " + number_text(low);
@@ -135,8 +146,9 @@ Error unknown_key(const std::string& key, const Json& object, const Schema& sche
 
 void check_options(const Json& object, const Schema& schema, const std::string& where, ErrorKind kind) {
   const Json* at = object.find("@");
-  const std::string place =
-      at != nullptr && at->is_string() && !where.starts_with(at->as_string()) ? at->as_string() + ": " + where : where;
+  std::string place = where;
+  if (at != nullptr && at->is_string() && !where.starts_with(at->as_string()))
+    place = at->as_string().starts_with(where + ":") ? at->as_string() : at->as_string() + ": " + where;
   if (!object.is_object()) return;  // an empty list of Lua
   for (const auto& [key, value] : object.as_object()) {
     if (key == "type" || key.starts_with('@')) continue;

@@ -42,6 +42,9 @@ inline constexpr OptionType kOptionTypes[] = {
     {"table", takes::object},
     {"function", takes::object},
     {"boolean or table", takes::boolean | takes::object},
+    {"file or table", takes::string | takes::object},
+    {"boolean or program", takes::boolean | takes::number | takes::object},
+    {"number or program", takes::boolean | takes::number | takes::object},
     {"integer or \"auto\"", takes::integer | takes::string},
     {"number or \"dynamic\"", takes::number | takes::string},
     {"number or text", takes::number | takes::string},
@@ -59,9 +62,14 @@ inline constexpr OptionType kOptionTypes[] = {
     {"list of {name, layer, inputs}", takes::list, nullptr, takes::object},
     {"list of {op, in, out, attrs}", takes::list, nullptr, takes::object},
     {"list of {name, shape, init, role}", takes::list, nullptr, takes::object},
+    {"list of {until, schedule}", takes::list, nullptr, takes::object},
+    {"list of transforms", takes::list, "transform", takes::object},
+    {"column", takes::integer | takes::string | takes::boolean},
+    {"list of columns", takes::list | takes::string | takes::integer, nullptr, takes::integer | takes::string},
     {"{name: text, ...}", takes::object},
     {"{name: number, ...}", takes::object},
-    {"{type, ...}", takes::object},
+    {"table of options", takes::object},
+    {"{type, ...}", takes::object, "weight_noise"},
     {"layer", takes::object | takes::string, "layer"},
     {"list of layers", takes::list, "layer", takes::object | takes::string},
     {"layer or list of layers", takes::list | takes::object | takes::string, "layer", takes::object | takes::string},
@@ -70,15 +78,15 @@ inline constexpr OptionType kOptionTypes[] = {
     {"activation", takes::object | takes::string, "activation"},
     {"initializer", takes::number | takes::object | takes::string, "initializer"},
     {"regularization", takes::object, "regularization"},
-    {"constraint", takes::list | takes::object | takes::string, "constraint", takes::object | takes::string},
-    {"clip", takes::number | takes::object | takes::string, "clip"},
+    {"constraint", takes::list | takes::object, "constraint", takes::object},
+    {"clip", takes::object, "clip"},
     {"optimizer", takes::object | takes::string, "optimizer"},
     {"schedule", takes::number | takes::object, "schedule"},
     {"number or schedule", takes::number | takes::object, "schedule"},
     {"list of schedules", takes::list, "schedule", takes::number | takes::object},
     {"loss", takes::object | takes::string, "loss"},
     {"loss or {output: loss, ...}", takes::object | takes::string, "loss"},
-    {"list of evaluations", takes::list | takes::object | takes::string, "evaluation", takes::object | takes::string},
+    {"list of evaluations", takes::list | takes::object | takes::string, "metric", takes::object | takes::string},
     {"source", takes::object, "source"},
     {"list of sources", takes::list, "source", takes::object},
     {"transform or list of transforms", takes::list | takes::object, "transform", takes::object},
@@ -143,9 +151,18 @@ struct Schema {
   std::vector<std::string> names() const;           // of all()
 };
 
+// A kind that a "type" names where one reader knows all of them.
+struct NamedSchema {
+  const char* name = nullptr;
+  const char* doc = nullptr;
+  Schema schema = {};
+};
+
 // The default as a value; null where help shows words.
 Json fallback_value(const Option& option);
 
+// The type as help shows it: the choices where there are some.
+std::string type_text(const Option& option);
 // "an integer from 1 to 8": for messages.
 std::string expected_text(const Option& option);
 // The value as messages show it, cut off.

@@ -18,6 +18,7 @@ constexpr Option kOptions[] = {
     {"rounding", "name", "nearest", "how", {}, {"nearest", "stochastic"}},
     {"kernel", "integer or {height, width}", "1", "size", {1}},
     {"bias", "boolean", "true", "adds a number"},
+    {"adapt", "name", "none", "whether it adapts", {}, {"none", "range"}},
     {"stride", "integer", "the kernel", "step"},
     {"end", "table", "none", "the end", {}, {}, nullptr, &kEnd},
 };
@@ -56,7 +57,7 @@ TEST(Schema, RefusesUnknownKeysAtTheirPlace) {
 }
 
 TEST(Schema, OwnOptionsReplaceCommonOnes) {
-  EXPECT_EQ(kSchema.names(), (std::vector<std::string>{"out", "rate", "rounding", "kernel", "bias", "stride", "end", "name"}));
+  EXPECT_EQ(kSchema.names(), (std::vector<std::string>{"out", "rate", "rounding", "kernel", "bias", "adapt", "stride", "end", "name"}));
   EXPECT_STREQ(kSchema.find("rate")->fallback, "0.5");
   EXPECT_STREQ(kSchema.find("name")->doc, "unique");
   EXPECT_EQ(kSchema.find("none"), nullptr);
@@ -66,6 +67,7 @@ TEST(Schema, DefaultsAreValuesOrWords) {
   EXPECT_EQ(fallback_value(*kSchema.find("rate")), Json(0.5));
   EXPECT_EQ(fallback_value(*kSchema.find("bias")), Json(true));
   EXPECT_EQ(fallback_value(*kSchema.find("rounding")), Json("nearest"));
+  EXPECT_EQ(fallback_value(*kSchema.find("adapt")), Json("none"));
   EXPECT_TRUE(fallback_value(*kSchema.find("stride")).is_null());
   EXPECT_TRUE(fallback_value(*kSchema.find("name")).is_null());
   EXPECT_TRUE(fallback_value(*kSchema.find("out")).is_null());
