@@ -157,6 +157,7 @@ put "---@field newaxis table t[{ pg.newaxis }] has one more dimension\nlocal pg 
 put "---What is only described: an optimiser, a schedule, a loss, an averaging policy.\n---@class perigee.Rule\n---@field type string\n"
 local entries, common = help.entries()
 put_options("perigee.LayerOptions", { options = common })
+put_options("perigee.Experiment", { options = native.job_keys "" })
 for _, module in ipairs(sorted(package.preload)) do
   if module:match "^perigee%." and native.module_text(module) then put_classes(module) end
 end

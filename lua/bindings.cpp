@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/policy/families.h"
 #include "cluster/policy/policy.h"
 #include "lua/guard.h"
 #include "lua/json.h"
@@ -14,13 +15,8 @@
 #include "src/core/error.h"
 #include "src/data/transform.h"
 #include "src/graph/op.h"
-#include "src/job/job_keys.h"
-#include "src/model/evaluation.h"
-#include "src/nn/initializer.h"
+#include "src/job/job_schema.h"
 #include "src/nn/layer.h"
-#include "src/nn/loss.h"
-#include "src/optim/optimizer_def.h"
-#include "src/optim/schedule.h"
 
 namespace perigee {
 namespace {
@@ -31,47 +27,51 @@ void set_text(lua_State* L, const char* key, const char* text) {
   lua_setfield(L, -2, key);
 }
 
-// native.layers(): {{name=, doc=, options={{name=, type=, fallback=, doc=}, ...}, positional={...}}, ...}
-int layers(lua_State* L) {
+void push_strings(lua_State* L, const std::vector<std::string>& strings) {
   lua_newtable(L);
   int index = 0;
-  for (const LayerDef* def : all_layers()) {
-    lua_newtable(L);
-    set_text(L, "name", def->name);
-    set_text(L, "stem", def->stem ? def->stem : def->name);
-    set_text(L, "doc", def->doc);
-    set_text(L, "example", def->example);
-    lua_newtable(L);
-    int option_index = 0;
-    for (const OptionDef& option : def->options) {
-      lua_newtable(L);
-      set_text(L, "name", option.name);
-      set_text(L, "type", option.type);
-      set_text(L, "fallback", option.fallback);
-      set_text(L, "doc", option.doc);
-      lua_rawseti(L, -2, ++option_index);
-    }
-    lua_setfield(L, -2, "options");
-    lua_newtable(L);
-    int position = 0;
-    for (const char* name : def->positional) {
-      lua_pushstring(L, name);
-      lua_rawseti(L, -2, ++position);
-    }
-    lua_setfield(L, -2, "positional");
+  for (const std::string& text : strings) {
+    lua_pushlstring(L, text.data(), text.size());
     lua_rawseti(L, -2, ++index);
+  }
+}
+
+// native.family(name): {{name=, doc=, options={names}, positional={names}, open=}, ...}; of layers also their stems and no common
+// options, of sources whether they are a training and a test part
+int family_members(lua_State* L) {
+  const std::string wanted = luaL_checkstring(L, 1);
+  lua_newtable(L);
+  int index = 0;
+  for (const Family& family : all_families()) {
+    if (wanted != family.name) continue;
+    for (const FamilyMember& member : family.members) {
+      const Schema own{.options = member.schema.options};
+      lua_newtable(L);
+      set_text(L, "name", member.name.c_str());
+      set_text(L, "doc", member.doc.c_str());
+      push_strings(L, wanted == "layer" ? own.names() : member.schema.names());
+      lua_setfield(L, -2, "options");
+      push_strings(L, {member.schema.positional.begin(), member.schema.positional.end()});
+      lua_setfield(L, -2, "positional");
+      lua_pushboolean(L, member.schema.open);
+      lua_setfield(L, -2, "open");
+      if (wanted == "source") {
+        lua_pushboolean(L, source_named(member.name).two_parts);
+        lua_setfield(L, -2, "two_parts");
+      }
+      if (wanted == "layer") {
+        const LayerDef& def = layer_named(member.name);
+        set_text(L, "stem", def.stem ? def.stem : def.name);
+      }
+      lua_rawseti(L, -2, ++index);
+    }
   }
   return 1;
 }
 
 // native.common_layer_options(): names that every layer accepts
 int common_options(lua_State* L) {
-  lua_newtable(L);
-  int index = 0;
-  for (const OptionDef& option : common_layer_options()) {
-    lua_pushstring(L, option.name);
-    lua_rawseti(L, -2, ++index);
-  }
+  push_strings(L, common_layer_schema.names());
   return 1;
 }
 
@@ -87,66 +87,6 @@ int ops(lua_State* L) {
     lua_setfield(L, -2, "min");
     lua_pushinteger(L, def->max_inputs);
     lua_setfield(L, -2, "max");
-    lua_rawseti(L, -2, ++index);
-  }
-  return 1;
-}
-
-// Pushes the names of a registry as a list.
-template <class Registry>
-int push_names(lua_State* L, const Registry& registry) {
-  lua_newtable(L);
-  int index = 0;
-  for (const auto* def : registry) {
-    lua_pushstring(L, def->name);
-    lua_rawseti(L, -2, ++index);
-  }
-  return 1;
-}
-
-// native.optimizers(): {{name=, doc=, options={names}}, ...}
-int optimizers(lua_State* L) {
-  lua_newtable(L);
-  int index = 0;
-  for (const OptimizerDef* def : all_optimizers()) {
-    lua_newtable(L);
-    set_text(L, "name", def->name);
-    set_text(L, "doc", def->doc);
-    lua_newtable(L);
-    int option = 0;
-    for (const char* name : option_names(*def)) {
-      lua_pushstring(L, name);
-      lua_rawseti(L, -2, ++option);
-    }
-    lua_setfield(L, -2, "options");
-    lua_rawseti(L, -2, ++index);
-  }
-  return 1;
-}
-
-void push_strings(lua_State* L, const std::vector<std::string>& strings) {
-  lua_newtable(L);
-  int index = 0;
-  for (const std::string& text : strings) {
-    lua_pushlstring(L, text.data(), text.size());
-    lua_rawseti(L, -2, ++index);
-  }
-}
-
-// native.policies(): {{name=, doc=, options={names}, positional={names}}, ...}
-int policies(lua_State* L) {
-  lua_newtable(L);
-  int index = 0;
-  for (const PolicyDef& def : all_policies()) {
-    lua_newtable(L);
-    set_text(L, "name", def.name.c_str());
-    set_text(L, "doc", def.doc.c_str());
-    std::vector<std::string> names;
-    for (const PolicyOption& option : def.options) names.push_back(option.name);
-    push_strings(L, names);
-    lua_setfield(L, -2, "options");
-    push_strings(L, def.positional);
-    lua_setfield(L, -2, "positional");
     lua_rawseti(L, -2, ++index);
   }
   return 1;
@@ -169,31 +109,6 @@ int outer_op_names(lua_State* L) {
   push_strings(L, outer_ops());
   return 1;
 }
-
-int losses(lua_State* L) { return push_names(L, all_losses()); }
-int sources(lua_State* L) {
-  lua_newtable(L);
-  int index = 0;
-  for (const SourceDef* def : source_defs()) {
-    lua_pushstring(L, def->type);
-    lua_rawseti(L, -2, ++index);
-  }
-  return 1;
-}
-
-int transforms(lua_State* L) {
-  lua_newtable(L);
-  int index = 0;
-  for (const TransformDef* def : transform_defs()) {
-    lua_pushstring(L, def->type);
-    lua_rawseti(L, -2, ++index);
-  }
-  return 1;
-}
-
-int initializers(lua_State* L) { return push_names(L, all_initializers()); }
-int schedules(lua_State* L) { return push_names(L, all_schedules()); }
-int evaluations(lua_State* L) { return push_names(L, all_evaluations()); }
 
 // native.nearest(name, {known, ...}): "did you mean 'x'?" or ""
 int nearest(lua_State* L) {
@@ -248,13 +163,45 @@ int interrupted(lua_State* L) {
   return 1;
 }
 
-// native.job_keys(part): what may stand at the top level ("") of a job and in its "data"
+const Schema* job_section(const std::string& name) {
+  if (name.empty()) return &job_schema;
+  const Option* option = job_schema.find(name);
+  return option ? option->inside : nullptr;
+}
+
+// native.job_keys(section): {{name=, doc=}, ...} of the top level ("") of a job or of one of its sections; empty for anything else
 int job_key_names(lua_State* L) {
+  const Schema* section = job_section(luaL_checkstring(L, 1));
   lua_newtable(L);
   int index = 0;
-  for (const std::string& key : job_keys(luaL_checkstring(L, 1))) {
-    lua_pushlstring(L, key.data(), key.size());
+  for (const Option* option : section ? section->all() : std::vector<const Option*>()) {
+    lua_newtable(L);
+    set_text(L, "name", option->name);
+    set_text(L, "type", type_text(*option).c_str());
+    set_text(L, "fallback", option->fallback);
+    set_text(L, "doc", option->doc);
     lua_rawseti(L, -2, ++index);
+  }
+  return 1;
+}
+
+// native.check_job_key(section, key, value): nothing, or why it cannot stand there
+int check_job_key(lua_State* L) {
+  const std::string name = luaL_checkstring(L, 1), key = luaL_checkstring(L, 2);
+  const Schema* section = job_section(name);
+  if (section == nullptr) return 0;
+  try {
+    const Option* option = section->find(key);
+    if (has_no_effect(name, key)) throw Error(ErrorKind::model, {.what = "'" + key + "' has no effect", .hint = "remove it"});
+    if (option == nullptr) throw unknown_key(key, Json::object(), *section, "", ErrorKind::model);
+    if (lua_istable(L, 3)) {  // what is inside is checked where it stands
+      check_option(lua_objlen(L, 3) > 0 ? Json::array() : Json::object(), *option, "");
+      return 0;
+    }
+    check_option(to_json(L, 3, key), *option, "");
+    return 0;
+  } catch (const Error& error) {
+    lua_pushstring(L, error.what());
   }
   return 1;
 }
@@ -271,20 +218,13 @@ int from_json_text(lua_State* L) {
 
 int open_bindings(lua_State* L) {
   static const luaL_Reg kFunctions[] = {
-      {"layers", guard<layers>},
+      {"family", guard<family_members>},
       {"common_layer_options", guard<common_options>},
       {"ops", guard<ops>},
-      {"losses", guard<losses>},
-      {"initializers", guard<initializers>},
-      {"optimizers", guard<optimizers>},
-      {"policies", guard<policies>},
       {"check_policy", guard<check_policy>},
       {"outer_ops", guard<outer_op_names>},
-      {"sources", guard<sources>},
-      {"transforms", guard<transforms>},
-      {"schedules", guard<schedules>},
-      {"evaluations", guard<evaluations>},
       {"job_keys", guard<job_key_names>},
+      {"check_job_key", guard<check_job_key>},
       {"nearest", guard<nearest>},
       {"script", guard<script>},
       {"module_text", guard<module_text>},

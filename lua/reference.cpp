@@ -1,25 +1,17 @@
 #include "lua/reference.h"
 
-#include <cstdio>
 #include <string>
 #include <vector>
 
-#include "cluster/policy/policy.h"
+#include "cluster/policy/families.h"
 #include "lua/json.h"
-#include "src/core/config.h"
-#include "src/data/transform.h"
 #include "src/graph/op.h"
-#include "src/model/evaluation.h"
-#include "src/nn/initializer.h"
 #include "src/nn/layer.h"
-#include "src/nn/loss.h"
-#include "src/optim/optimizer_def.h"
-#include "src/optim/schedule.h"
 
 namespace perigee {
 namespace {
 
-struct Option {
+struct OptionText {
   std::string name, type, fallback, doc;
   bool required = false;
 };
@@ -27,7 +19,7 @@ struct Option {
 struct Entry {
   const char* family = "";
   std::string name, doc, example;
-  std::vector<Option> options;
+  std::vector<OptionText> options;
   std::vector<std::string> positional;
 };
 
@@ -54,7 +46,7 @@ class Writer {
     lua_rawseti(L, -2, ++count_);
   }
 
-  void add_options(const char* key, const std::vector<Option>& options) {
+  void add_options(const char* key, const std::vector<OptionText>& options) {
     lua_newtable(L);
     for (size_t i = 0; i < options.size(); ++i) {
       lua_newtable(L);
@@ -82,63 +74,17 @@ class Writer {
 
 std::string or_empty(const char* text) { return text ? text : ""; }
 
-std::vector<Option> options_of(std::span<const OptionDef> defs) {
-  std::vector<Option> options;
-  for (const OptionDef& def : defs)
-    options.push_back({def.name, or_empty(def.type), or_empty(def.fallback), or_empty(def.doc), def.fallback == nullptr});
-  return options;
+std::vector<OptionText> options_of(const std::vector<const Option*>& options) {
+  std::vector<OptionText> texts;
+  for (const Option* option : options)
+    texts.push_back({option->name, type_text(*option), or_empty(option->fallback), or_empty(option->doc), option->required()});
+  return texts;
 }
 
-// Options that a reader asks its Config for, whether it then likes the description or not.
-template <class Read>
-std::vector<Option> asked_options(const std::string& description, const char* name, const Read& read) {
-  const Json json = Json::parse(description, name);
-  const Config config(json, name);
-  try {
-    read(config);
-  } catch (const Error&) {}  // a required option is missing: it was asked for
-  std::vector<Option> options;
-  for (const std::string& key : config.asked())
-    if (key != "type") options.push_back({.name = key, .type = "", .fallback = "", .doc = ""});
-  return options;
-}
-
-std::string only_type(const char* name) { return std::string(R"({"type": ")") + name + "\"}"; }
-
-std::vector<Option> optimizer_options(const OptimizerDef& def) {
-  std::vector<Option> options;
-  for (const RuleOption& option : def.options) {
-    char fallback[40];
-    std::snprintf(fallback, sizeof fallback, "%g", option.fallback);
-    options.push_back({option.name, "number or schedule", fallback, or_empty(option.doc)});
-  }
-  for (const RuleFlag& flag : def.flags) options.push_back({flag.name, "boolean", flag.fallback ? "true" : "false", or_empty(flag.doc)});
-  for (const char* name : option_names(def)) {
-    bool known = false;
-    for (const Option& option : options) known |= option.name == name;
-    if (!known) options.push_back({name, "number or schedule", "lr", "learning rate of biases"});
-  }
-  return options;
-}
-
-std::vector<Option> loss_options(const LossDef& def) {
-  return asked_options(def.example ? def.example : only_type(def.name), def.name, [&](const Config& config) {
-    const Json dims = Json::parse(def.example_output, def.name);
-    std::vector<int64_t> output = {2}, target = {2};
-    for (const Json& dim : dims.as_array()) output.push_back(dim.as_int());
-    const std::string kind = def.example_target;
-    if (kind == "pair") target.push_back(2);
-    else if (kind != "class") target = output;
-    Graph graph;
-    const Value y = graph.input("target", {kind == "class" ? Dtype::i64 : Dtype::f32, Shape(target)});
-    def.build(graph, config, graph.input("output", {Dtype::f32, Shape(output)}), y);
-  });
-}
-
-Entry policy_entry(const PolicyDef& def) {
-  Entry entry{.family = "policy", .name = def.name, .doc = def.doc, .example = "", .options = {}, .positional = def.positional};
-  for (const PolicyOption& option : def.options) entry.options.push_back({option.name, option.type, option.fallback, option.doc});
-  return entry;
+std::vector<OptionText> own_options(const Schema& schema) {
+  std::vector<const Option*> own;
+  for (const Option& option : schema.options) own.push_back(&option);
+  return options_of(own);
 }
 
 }  // namespace
@@ -146,54 +92,23 @@ Entry policy_entry(const PolicyDef& def) {
 int push_reference(lua_State* L) {
   luaL_checkstack(L, 8, "reference");
   Writer writer(L);
-  for (const LayerDef* def : all_layers())
-    writer.add({"layer",
-                def->name,
-                or_empty(def->doc),
-                or_empty(def->example),
-                options_of(def->options),
-                {def->positional.begin(), def->positional.end()}});
-  for (const OptimizerDef* def : all_optimizers()) {
-    Entry entry{"optimizer", def->name, or_empty(def->doc), or_empty(def->example), optimizer_options(*def), {}};
-    if (!entry.options.empty()) entry.positional = {entry.options[0].name};
-    writer.add(entry);
-  }
-  for (const ScheduleDef* def : all_schedules())
-    writer.add(
-        {"schedule",
-         def->name,
-         or_empty(def->doc),
-         or_empty(def->example),
-         asked_options(def->example ? def->example : only_type(def->name), def->name, [&](const Config& config) { def->read(config); }),
-         {}});
-  for (const LossDef* def : all_losses())
-    writer.add({"loss", def->name, or_empty(def->doc), or_empty(def->example), loss_options(*def), {}});
-  for (const InitializerDef* def : all_initializers()) {
-    std::vector<float> values(6);
-    const ParameterSpec spec{.name = "w", .shape = Shape({2, 3}), .fan_in = 3, .fan_out = 2};
-    writer.add({"initializer",
-                def->name,
-                or_empty(def->doc),
-                "",
-                asked_options(only_type(def->name), def->name, [&](const Config& config) { def->fill(config, spec, 0, values); }),
-                {}});
-  }
-  for (const EvaluationDef* def : all_evaluations())
-    writer.add({"metric",
-                def->name,
-                or_empty(def->doc),
-                "",
-                asked_options(only_type(def->name), def->name, [&](const Config& config) { def->make(config, {.classes = 2}); }),
-                {}});
-  for (const SourceDef* def : source_defs()) writer.add({"source", def->type, or_empty(def->doc), "", {}, {}});
-  for (const TransformDef* def : transform_defs()) writer.add({"transform", def->type, or_empty(def->doc), "", {}, {}});
-  for (const PolicyDef& def : all_policies()) writer.add(policy_entry(def));
+  for (const Family& family : all_families())
+    for (const FamilyMember& member : family.members) {
+      // What every layer takes is said once.
+      const bool layer = family.name == std::string("layer");
+      writer.add({family.name,
+                  member.name,
+                  member.doc,
+                  member.example,
+                  layer ? own_options(member.schema) : options_of(member.schema.all()),
+                  {member.schema.positional.begin(), member.schema.positional.end()}});
+    }
   for (const OpDef* def : all_ops()) {
     std::vector<std::string> operands;
     for (int i = 0; i < (def->max_inputs < 0 ? 2 : def->max_inputs); ++i) operands.push_back(std::string(1, static_cast<char>('a' + i)));
     if (def->max_inputs != 0) writer.add({"op", def->name, or_empty(def->doc), "", {}, operands});
   }
-  writer.add_options("common", options_of(common_layer_options()));
+  writer.add_options("common", own_options(common_layer_schema));
   return 1;
 }
 

@@ -15,7 +15,7 @@ extern const CodecDef codec_bf16;
 const CodecDef codec_bf16{.name = "bf16",
                           .doc = "16 bits each: the range of float32, relative error at most 1/256.",
                           .format = 2,
-                          .options = kOptions,
+                          .schema = {.options = kOptions},
                           .make = make};
 
 }  // namespace perigee

@@ -57,20 +57,19 @@ std::unique_ptr<Codec> make_codec(const Json* spec, const std::string& where, co
   Json described = Json::object();
   if (spec != nullptr && spec->is_string()) described.set("type", *spec);
   else if (spec != nullptr && !spec->is_null()) described = *spec;
-  const Config config(described, where.empty() ? "codec" : where + ": codec");
+  const Config named(described, where.empty() ? "codec" : where + ": codec");
   std::vector<std::string> names;
   for (const CodecDef* def : all_codecs()) names.emplace_back(def->name);
-  const std::string name = config.choice("type", "fp32", names);
+  const std::string name = named.choice("type", "fp32", names);
   CodecSetup setup{.loops = &loops};
   for (const CodecDef* def : all_codecs())
     if (name == def->name) setup.def = def;
   assert(setup.def != nullptr);
-  for (const CodecOption& option : setup.def->options)
-    if (std::strcmp(option.name, "feedback") == 0) setup.feedback = std::strcmp(option.fallback, "true") == 0;
-  setup.feedback = config.boolean("feedback", setup.feedback);
-  setup.decay = config.number_in("decay", 0, 1, 1);
-  const int64_t level = config.integer_in("zstd", 0, 19, 0);
-  const double momentum = config.number_in("momentum", 0, 0.9999, 0), clip_norm = config.number_in("clip_norm", 0, 1e12, 0);
+  const Config config = named.with(setup.def->schema);
+  setup.feedback = config.boolean("feedback");
+  setup.decay = config.number("decay");
+  const int64_t level = config.integer("zstd");
+  const double momentum = config.number("momentum"), clip_norm = config.number("clip_norm");
   std::unique_ptr<Codec> codec = setup.def->make(config, setup);
   if (momentum > 0 || clip_norm > 0) {
     if (codec->passes() > 0 && name != "fp32")
@@ -78,7 +77,6 @@ std::unique_ptr<Codec> make_codec(const Json* spec, const std::string& where, co
                   "give the optimiser momentum: it comes after the sum");
     codec = make_momentum_codec(std::move(codec), setup, momentum, clip_norm);
   }
-  config.reject_unread();
   return level > 0 ? make_zstd_codec(std::move(codec), setup, static_cast<int>(level)) : std::move(codec);
 }
 

@@ -112,19 +112,12 @@ class Codec {
   CodecSetup setup_;
 };
 
-struct CodecOption {
-  const char* name = nullptr;
-  const char* type = nullptr;      // "integer", "number", "boolean", "name"
-  const char* fallback = nullptr;  // as shown in help
-  const char* doc = nullptr;
-};
-
 // What Lua, the C++ DSL, help and make_codec know of a codec: the one list. One file in codec/ defines one.
 struct CodecDef {
   const char* name = nullptr;
   const char* doc = nullptr;
   uint8_t format = 0;  // of its payloads
-  std::span<const CodecOption> options;
+  Schema schema = {};
   std::unique_ptr<Codec> (*make)(const Config& config, const CodecSetup& setup) = nullptr;
 };
 

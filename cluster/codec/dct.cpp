@@ -14,8 +14,8 @@
 namespace perigee {
 namespace {
 
-constexpr std::array<CodecOption, 2> kOwn = {{
-    {"count", "integer", "4", "coefficients of each chunk of 64 elements that are sent"},
+constexpr std::array<Option, 2> kOwn = {{
+    {"count", "integer", "4", "coefficients of each chunk of 64 elements that are sent", {1, 64}},
     ValueList::kOption,
 }};
 constexpr auto kOptions = join_options(kOwn, common_options("true"));
@@ -142,14 +142,17 @@ class DctCodec final : public Codec {
 };
 
 std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) {
-  const int64_t count = config.integer_in("count", 1, kChunk, 4);
+  const int64_t count = config.integer("count");
   return std::make_unique<DctCodec>(setup, count, ValueList::read(config));
 }
 
 }  // namespace
 
 extern const CodecDef codec_dct;
-const CodecDef codec_dct{
-    .name = "dct", .doc = "The largest cosine coefficients of each 64 elements (DeMo).", .format = 12, .options = kOptions, .make = make};
+const CodecDef codec_dct{.name = "dct",
+                         .doc = "The largest cosine coefficients of each 64 elements (DeMo).",
+                         .format = 12,
+                         .schema = {.options = kOptions},
+                         .make = make};
 
 }  // namespace perigee

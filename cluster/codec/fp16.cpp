@@ -12,7 +12,10 @@ std::unique_ptr<Codec> make(const Config&, const CodecSetup& setup) { return mak
 }  // namespace
 
 extern const CodecDef codec_fp16;
-const CodecDef codec_fp16{
-    .name = "fp16", .doc = "16 bits each, up to 65504, relative error at most 1/2048.", .format = 3, .options = kOptions, .make = make};
+const CodecDef codec_fp16{.name = "fp16",
+                          .doc = "16 bits each, up to 65504, relative error at most 1/2048.",
+                          .format = 3,
+                          .schema = {.options = kOptions},
+                          .make = make};
 
 }  // namespace perigee

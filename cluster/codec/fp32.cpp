@@ -12,6 +12,6 @@ std::unique_ptr<Codec> make(const Config&, const CodecSetup& setup) { return mak
 }  // namespace
 
 extern const CodecDef codec_fp32;
-const CodecDef codec_fp32{.name = "fp32", .doc = "32 bits each, nothing lost.", .format = 1, .options = kOptions, .make = make};
+const CodecDef codec_fp32{.name = "fp32", .doc = "32 bits each, nothing lost.", .format = 1, .schema = {.options = kOptions}, .make = make};
 
 }  // namespace perigee

@@ -5,10 +5,10 @@
 namespace perigee {
 namespace {
 
-constexpr std::array<CodecOption, 3> kOwn = {{
-    {"block", "integer", "1024", "elements that share a scale, a multiple of 64"},
-    {"rounding", "name", "nearest", "nearest, or stochastic: right on average"},
-    {"scale", "name", "mean", "of the one level: mean (1.5 mean |x|) or largest, which stochastic rounding takes"},
+constexpr std::array<Option, 3> kOwn = {{
+    {"block", "integer", "1024", "elements that share a scale, a multiple of 64", {64, 1073741824}},
+    {"rounding", "name", "nearest", "nearest, or stochastic: right on average", {}, {"nearest", "stochastic"}},
+    {"scale", "name", "mean", "of the one level: mean (1.5 mean |x|) or largest, which stochastic rounding takes", {}, {"mean", "largest"}},
 }};
 constexpr auto kOptions = join_options(kOwn, common_options("true"));
 
@@ -17,7 +17,10 @@ std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) { ret
 }  // namespace
 
 extern const CodecDef codec_int2;
-const CodecDef codec_int2{
-    .name = "int2", .doc = "2 bits each: -1, 0 or 1 times a scale for each block.", .format = 6, .options = kOptions, .make = make};
+const CodecDef codec_int2{.name = "int2",
+                          .doc = "2 bits each: -1, 0 or 1 times a scale for each block.",
+                          .format = 6,
+                          .schema = {.options = kOptions},
+                          .make = make};
 
 }  // namespace perigee

@@ -5,9 +5,9 @@
 namespace perigee {
 namespace {
 
-constexpr std::array<CodecOption, 2> kOwn = {{
-    {"block", "integer", "256", "elements that share a scale, a multiple of 64"},
-    {"rounding", "name", "nearest", "nearest, or stochastic: right on average"},
+constexpr std::array<Option, 2> kOwn = {{
+    {"block", "integer", "256", "elements that share a scale, a multiple of 64", {64, 1073741824}},
+    {"rounding", "name", "nearest", "nearest, or stochastic: right on average", {}, {"nearest", "stochastic"}},
 }};
 constexpr auto kOptions = join_options(kOwn, common_options("false"));
 
@@ -16,6 +16,7 @@ std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) { ret
 }  // namespace
 
 extern const CodecDef codec_int4;
-const CodecDef codec_int4{.name = "int4", .doc = "4 bits each and a scale for each block.", .format = 5, .options = kOptions, .make = make};
+const CodecDef codec_int4{
+    .name = "int4", .doc = "4 bits each and a scale for each block.", .format = 5, .schema = {.options = kOptions}, .make = make};
 
 }  // namespace perigee

@@ -14,8 +14,8 @@
 namespace perigee {
 namespace {
 
-constexpr std::array<CodecOption, 1> kOwn = {{
-    {"rank", "integer", "2", "columns of P and Q"},
+constexpr std::array<Option, 1> kOwn = {{
+    {"rank", "integer", "2", "columns of P and Q", {1, 256}},
 }};
 constexpr auto kOptions = join_options(kOwn, common_options("true"));
 constexpr uint64_t kDraws = 0x6c6f7772616e6b;  // tells these draws from those of others
@@ -305,7 +305,7 @@ class LowRankCodec final : public Codec {
 };
 
 std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) {
-  return std::make_unique<LowRankCodec>(setup, config.integer_in("rank", 1, 256, 2));
+  return std::make_unique<LowRankCodec>(setup, config.integer("rank"));
 }
 
 }  // namespace
@@ -314,7 +314,7 @@ extern const CodecDef codec_lowrank;
 const CodecDef codec_lowrank{.name = "lowrank",
                              .doc = "Matrices as products of two narrow ones (PowerSGD); can be all-reduced.",
                              .format = 11,
-                             .options = kOptions,
+                             .schema = {.options = kOptions},
                              .make = make};
 
 }  // namespace perigee

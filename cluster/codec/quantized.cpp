@@ -137,16 +137,16 @@ size_t code_bytes(int64_t n, int64_t block, int bits) {
 }
 
 std::unique_ptr<Codec> make_quantized_codec(const Config& config, const CodecSetup& setup, int bits, int64_t block) {
-  block = config.integer_in("block", 64, kMaxBlock, block);
+  block = config.integer("block");
   if (block % 64 != 0) config.fail("block", "is no multiple of 64", std::to_string(block), "64, 128, 192, ...");
-  if (bits == 1 && config.choice("scale", "mean", {"mean", "one"}) == "one") {
+  if (bits == 1 && config.choice("scale") == "one") {
     if (setup.feedback)
       config.fail("feedback", "has nothing to keep where no magnitude is sent", "scale = one", "feedback = false, or scale = \"mean\"");
     return std::make_unique<VoteCodec>(setup, block);
   }
-  const bool stochastic = bits > 1 && config.choice("rounding", "nearest", {"nearest", "stochastic"}) == "stochastic";
+  const bool stochastic = bits > 1 && config.choice("rounding") == "stochastic";
   Levels levels = bits == 1 ? Levels::mean : Levels::largest;
-  if (bits == 2 && config.choice("scale", "mean", {"mean", "largest"}) == "mean") {
+  if (bits == 2 && config.choice("scale") == "mean") {
     if (stochastic && config.has("scale"))
       config.fail("scale", "cuts off what stochastic rounding has to keep", "mean", "scale = \"largest\"");
     levels = stochastic ? Levels::largest : Levels::mean;

@@ -11,9 +11,9 @@
 namespace perigee {
 namespace {
 
-constexpr std::array<CodecOption, 4> kOwn = {{
-    {"share", "number", "0.01", "of the elements that is sent"},
-    {"count", "integer", "0", "elements of a segment that are sent, instead of a share"},
+constexpr std::array<Option, 4> kOwn = {{
+    {"share", "number", "0.01", "of the elements that is sent", {1e-6, 1}},
+    {"count", "integer", "0", "elements of a segment that are sent, instead of a share", {0}},
     {"unbiased", "boolean", "false", "what is sent is multiplied by n / k: right on average; without feedback only"},
     ValueList::kOption,
 }};
@@ -107,11 +107,11 @@ class RandomKCodec final : public Codec {
 };
 
 std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) {
-  const double share = config.number_in("share", 1e-6, 1, 0.01);
-  const bool unbiased = config.boolean("unbiased", false);
+  const double share = config.number("share");
+  const bool unbiased = config.boolean("unbiased");
   if (unbiased && setup.feedback)
     config.fail("unbiased", "is given together with feedback", "", "feedback = false", "what feedback keeps would be counted twice");
-  return std::make_unique<RandomKCodec>(setup, share, config.integer_in("count", 0, INT64_MAX, 0), unbiased, ValueList::read(config));
+  return std::make_unique<RandomKCodec>(setup, share, config.integer("count"), unbiased, ValueList::read(config));
 }
 
 }  // namespace
@@ -120,7 +120,7 @@ extern const CodecDef codec_randomk;
 const CodecDef codec_randomk{.name = "randomk",
                              .doc = "Elements chosen by chance, the same in all workers; can be all-reduced.",
                              .format = 9,
-                             .options = kOptions,
+                             .schema = {.options = kOptions},
                              .make = make};
 
 }  // namespace perigee

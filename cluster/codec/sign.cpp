@@ -6,9 +6,9 @@
 namespace perigee {
 namespace {
 
-constexpr std::array<CodecOption, 2> kOwn = {{
-    {"block", "integer", "1024", "elements that share a scale, a multiple of 64"},
-    {"scale", "name", "mean", "what a sign stands for: mean, of the block's magnitudes, or one, without feedback"},
+constexpr std::array<Option, 2> kOwn = {{
+    {"block", "integer", "1024", "elements that share a scale, a multiple of 64", {64, 1073741824}},
+    {"scale", "name", "mean", "what a sign stands for: mean, of the block's magnitudes, or one, without feedback", {}, {"mean", "one"}},
 }};
 constexpr auto kOptions = join_options(kOwn, common_options("true"));
 
@@ -17,7 +17,10 @@ std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) { ret
 }  // namespace
 
 extern const CodecDef codec_sign;
-const CodecDef codec_sign{
-    .name = "sign", .doc = "1 bit each: the sign, times a scale for each block.", .format = 7, .options = kOptions, .make = make};
+const CodecDef codec_sign{.name = "sign",
+                          .doc = "1 bit each: the sign, times a scale for each block.",
+                          .format = 7,
+                          .schema = {.options = kOptions},
+                          .make = make};
 
 }  // namespace perigee

@@ -18,16 +18,21 @@
 namespace perigee {
 namespace {
 
-constexpr std::array<CodecOption, 9> kOwn = {{
-    {"tau", "number", "0.001", "what is sent of an element that has gathered as much; where it adapts, at first"},
-    {"adapt", "name", "none", "tau: none stays, range keeps the sent share between two, target goes for one (Deeplearning4j)"},
-    {"min_share", "number", "0.0001", "range: below it tau shrinks ..."},
-    {"max_share", "number", "0.01", "... above it tau grows"},
-    {"target", "number", "0.001", "target: the share to reach"},
-    {"rate", "number", "0.9659363289248456", "factor by which tau shrinks or grows: 20 rounds for 2"},
-    {"clip", "number", "0", "limits what is left over to so many tau (Deeplearning4j: 5); 0: no limit"},
-    {"clip_every", "integer", "5", "rounds between two such cuts"},
-    {"indices", "name", "gaps", "gaps, or int32: 4 bytes each"},
+constexpr std::array<Option, 9> kOwn = {{
+    {"tau", "number", "0.001", "what is sent of an element that has gathered as much; where it adapts, at first", {1e-12, 1e12}},
+    {"adapt",
+     "name",
+     "none",
+     "tau: none stays, range keeps the sent share between two, target goes for one (Deeplearning4j)",
+     {},
+     {"none", "range", "target"}},
+    {"min_share", "number", "0.0001", "range: below it tau shrinks ...", {0, 1}},
+    {"max_share", "number", "0.01", "... above it tau grows", {0, 1}},
+    {"target", "number", "0.001", "target: the share to reach", {0, 1}},
+    {"rate", "number", "0.9659363289248456", "factor by which tau shrinks or grows: 20 rounds for 2", {0.5, 1}},
+    {"clip", "number", "0", "limits what is left over to so many tau (Deeplearning4j: 5); 0: no limit", {0, 1e6}},
+    {"clip_every", "integer", "5", "rounds between two such cuts", {1, 1e6}},
+    {"indices", "name", "gaps", "gaps, or int32: 4 bytes each", {}, {"gaps", "int32"}},
 }};
 constexpr auto kOptions = join_options(kOwn, common_options("true"));
 constexpr size_t kCount = 8;  // bytes of a list's length
@@ -203,16 +208,16 @@ class ThresholdCodec final : public Codec {
 
 std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) {
   ThresholdOptions options;
-  options.tau = config.number_in("tau", 1e-12, 1e12, 1e-3);
-  options.adapt = config.choice("adapt", "none", {"none", "range", "target"});
-  options.min_share = config.number_in("min_share", 0, 1, 1e-4);
+  options.tau = config.number("tau");
+  options.adapt = config.choice("adapt");
+  options.min_share = config.number("min_share");
   options.max_share = config.number_in("max_share", options.min_share, 1, 1e-2);
-  options.target = config.number_in("target", 0, 1, 1e-3);
-  options.rate = config.number_in("rate", 0.5, 1, 0.9659363289248456);
-  options.clip = config.number_in("clip", 0, 1e6, 0);
+  options.target = config.number("target");
+  options.rate = config.number("rate");
+  options.clip = config.number("clip");
   if (options.clip > 0 && options.clip < 1) config.fail("clip", "would cut what the next round sends", "", "0 or at least 1");
-  options.clip_every = config.integer_in("clip_every", 1, 1'000'000, 5);
-  options.indices = config.choice("indices", "gaps", {"gaps", "int32"});
+  options.clip_every = config.integer("clip_every");
+  options.indices = config.choice("indices");
   return std::make_unique<ThresholdCodec>(setup, std::move(options));
 }
 
@@ -222,7 +227,7 @@ extern const CodecDef codec_threshold;
 const CodecDef codec_threshold{.name = "threshold",
                                .doc = "+tau or -tau of each element that has gathered as much (Strom, Deeplearning4j).",
                                .format = 10,
-                               .options = kOptions,
+                               .schema = {.options = kOptions},
                                .make = make};
 
 }  // namespace perigee

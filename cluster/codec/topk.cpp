@@ -11,9 +11,9 @@
 namespace perigee {
 namespace {
 
-constexpr std::array<CodecOption, 3> kOwn = {{
-    {"share", "number", "0.01", "of the elements that is sent; or a schedule"},
-    {"count", "integer", "0", "elements of a segment that are sent, instead of a share"},
+constexpr std::array<Option, 3> kOwn = {{
+    {"share", "number or schedule", "0.01", "of the elements that is sent; or a schedule", {1e-6, 1}},
+    {"count", "integer", "0", "elements of a segment that are sent, instead of a share", {0}},
     ValueList::kOption,
 }};
 constexpr auto kOptions = join_options(kOwn, common_options("true"));
@@ -120,14 +120,17 @@ class TopKCodec final : public Codec {
 
 std::unique_ptr<Codec> make(const Config& config, const CodecSetup& setup) {
   const Json* given = config.raw("share");
-  const Json share = given && given->is_object() ? *given : Json(config.number_in("share", 1e-6, 1, 0.01));
-  return std::make_unique<TopKCodec>(setup, share, config.integer_in("count", 0, INT64_MAX, 0), ValueList::read(config));
+  const Json share = given && given->is_object() ? *given : Json(config.number("share"));
+  return std::make_unique<TopKCodec>(setup, share, config.integer("count"), ValueList::read(config));
 }
 
 }  // namespace
 
 extern const CodecDef codec_topk;
-const CodecDef codec_topk{
-    .name = "topk", .doc = "The largest share of the elements, with their positions.", .format = 8, .options = kOptions, .make = make};
+const CodecDef codec_topk{.name = "topk",
+                          .doc = "The largest share of the elements, with their positions.",
+                          .format = 8,
+                          .schema = {.options = kOptions},
+                          .make = make};
 
 }  // namespace perigee

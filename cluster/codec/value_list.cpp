@@ -14,7 +14,7 @@ int64_t chosen_elements(int64_t count, double share, int64_t n) {
 }
 
 ValueList ValueList::read(const Config& config) {
-  const std::string name = config.choice("values", "fp32", {"fp32", "bf16", "int8"});
+  const std::string name = config.choice("values");
   return ValueList(name == "fp32" ? Format::fp32 : name == "bf16" ? Format::bf16 : Format::int8);
 }
 

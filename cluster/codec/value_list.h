@@ -15,7 +15,8 @@ class ValueList {
  public:
   enum class Format : uint8_t { fp32 = 0, bf16 = 1, int8 = 2 };
   static constexpr int64_t kBlock = 256;
-  static constexpr CodecOption kOption = {"values", "name", "fp32", "how each value is written: fp32, bf16 or int8"};
+  static constexpr Option kOption = {
+      "values", "name", "fp32", "how each value is written: fp32, bf16 or int8", {}, {"fp32", "bf16", "int8"}};
 
   explicit ValueList(Format format) : format_(format) {}
   static ValueList read(const Config& config);  // the option

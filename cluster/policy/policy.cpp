@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <set>
 
 #include "cluster/codec/codec.h"
 #include "cluster/exchange/outer_step.h"
@@ -12,29 +13,34 @@
 namespace perigee {
 namespace {
 
-std::vector<PolicyOption> custom_options() {
-  return {{"what", "name", "parameters", "parameters; gradient: of each step; update: what each worker's optimiser makes of its gradient"},
+std::vector<Option> custom_options() {
+  return {{"what",
+           "name",
+           "parameters",
+           "parameters; gradient: of each step; update: what each worker's optimiser makes of its gradient",
+           {},
+           {"parameters", "gradient", "update"}},
           {"outer", "function", "",
            "makes the next parameters of p.global, p.mean and p's states; of gradients what the optimiser gets, of p.gradient"},
           {"state", "table", "", "names of blocks like the parameters that the outer step keeps, each with its initial value"}};
 }
 
-const char* type_of_option(const Json& value) { return value.is_bool() ? "boolean" : "number"; }
+const char* type_of_option(const Json& value) { return value.is_bool() ? "boolean or program" : "number or program"; }
 
 // The options of the axes that the policy has, in the order of help; `defaults` where it has its own.
 void add_axes(PolicyDef* def) {
-  const auto add = [&](PolicyOption option) {
-    if (const Json* own = def->defaults.find(option.name)) option.fallback = own->is_string() ? own->as_string() : own->dump();
+  const auto add = [&](Option option) {
+    if (const Json* own = def->defaults.find(option.name)) option.fallback = kept_text(own->is_string() ? own->as_string() : own->dump());
     def->options.push_back(std::move(option));
   };
   if (def->kind == PolicyDef::Kind::nested) {
-    for (PolicyOption& option : nested_options()) add(std::move(option));
+    for (Option& option : nested_options()) add(std::move(option));
     return;
   }
   if (def->what == Policy::What::parameters) def->positional = {"every"};
   for (const PolicyAxis* axis : policy_axes())
     if (axis->applies(*def))
-      for (PolicyOption& option : axis->options()) add(std::move(option));
+      for (Option& option : axis->options()) add(std::move(option));
 }
 
 Policy::What what_of(const Config& config) {
@@ -56,12 +62,13 @@ PolicyDef read_preset(const Preset& preset) {
       const Config knob = config.element(description, name);
       const Json& value = *knob.raw("default");
       // A default that follows the round is told in the option's text.
-      def.options.push_back({name, type_of_option(value), value.is_object() ? "" : value.dump(), knob.string("doc")});
+      def.options.push_back(
+          {kept_text(name), type_of_option(value), kept_text(value.is_object() ? "" : value.dump()), kept_text(knob.string("doc"))});
       def.knobs.push_back(name);
       def.defaults.set(name, value);
       knob.reject_unread();
     }
-  for (PolicyOption& option : codec_options_of(def)) def.options.push_back(std::move(option));
+  for (Option& option : codec_options_of(def)) def.options.push_back(std::move(option));
   if (const Json* outer = config.raw("outer")) def.outer = *outer;
   if (const Json* state = config.raw("state")) def.state = *state;
   config.reject_unread();
@@ -78,6 +85,8 @@ std::vector<PolicyDef> make_policies() {
                    .defaults = Json::object()};
   custom.options = custom_options();
   add_axes(&custom);
+  for (Option& option : custom.options)  // of "merge", which `what` decides
+    if (std::string_view("merge") == option.name) option.choices[2] = "mean", option.choices[3] = "sum";
   all.push_back(std::move(custom));
   return all;
 }
@@ -87,20 +96,6 @@ const PolicyDef& policy_named(const Config& config) {
   for (const PolicyDef& def : all_policies()) names.push_back(def.name);
   const std::string name = config.choice("type", "allreduce", names);
   return *std::find_if(all_policies().begin(), all_policies().end(), [&](const PolicyDef& def) { return def.name == name; });
-}
-
-void check_options(const PolicyDef& def, const Json& given, const std::string& path) {
-  const auto is_option = [&](const std::string& key) {
-    return std::any_of(def.options.begin(), def.options.end(), [&](const PolicyOption& option) { return option.name == key; });
-  };
-  for (const auto& [key, value] : given.as_object()) {
-    if (key == "type" || key.starts_with('@') || is_option(key)) continue;
-    std::vector<std::string> others;  // one that is given cannot have been meant
-    for (const PolicyOption& option : def.options)
-      if (!given.find(option.name)) others.push_back(option.name);
-    throw Error(ErrorKind::model,
-                {.where = path, .what = def.name + " has no option '" + key.substr(0, 100) + "'", .hint = nearest_hint(key, others)});
-  }
 }
 
 // What the job says, over the policy's own defaults.
@@ -116,6 +111,11 @@ Json with_defaults(const PolicyDef& def, const Json& given) {
 }
 
 }  // namespace
+
+const char* kept_text(const std::string& text) {
+  static std::set<std::string> texts;
+  return texts.insert(text).first->c_str();
+}
 
 std::span<const PolicyAxis* const> policy_axes() {
   // As help shows their options; outer last: the rest is its knobs.
@@ -140,10 +140,15 @@ Policy read_policy_at(const Json* averaging, const std::string& path) {
   else given = *averaging;
   if (is_layers(given)) return read_layers(given, path);
   PolicyDef def = policy_named(Config(given, path));
-  if (def.own_knobs) def.what = what_of(Config(given, path));
-  else check_options(def, given, path);
+  if (def.own_knobs) {
+    def.what = what_of(Config(given, path));
+    def.options = custom_options();
+    add_axes(&def);
+  }
+  const Schema schema = def.schema();
+  check_options(given, schema, path);  // before the policy's own defaults: a key that is given cannot have been meant
   const Json described = with_defaults(def, given);
-  const Config config(described, path);
+  const Config config(described, schema, path);
   if (def.kind == PolicyDef::Kind::nested) return read_nested(config);
   Policy policy;
   policy.name = config.string("type", def.name);

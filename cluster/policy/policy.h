@@ -101,19 +101,12 @@ struct LayerPolicy {
 // A gain above the number of workers, but for the rounding of its measurement, overshoots.
 inline constexpr double kSafeGain = 1.001;  // times the workers
 
-struct PolicyOption {
-  std::string name;
-  std::string type;  // "integer", "number", "boolean", "topology", "codec", "cut", "policy", "group"; of custom also "table", "function"
-  std::string fallback;  // as shown in help
-  std::string doc;
-};
-
 // What Lua, the C++ DSL, help and read_policy know of a policy: the one list.
 struct PolicyDef {
   std::string name;
   std::string doc;
-  std::vector<PolicyOption> options;
-  std::vector<std::string> positional;  // options that need no name
+  std::vector<Option> options;          // their texts live as long as the program
+  std::vector<const char*> positional;  // options that need no name
   bool own_knobs = false;               // custom: other options are knobs of its program
   // gossip: its rounds are every `consensus` steps, `every` is of the groups. nested: made of two policies, it has no axes of its own.
   enum class Kind : uint8_t { plain, gossip, nested } kind = Kind::plain;
@@ -122,6 +115,8 @@ struct PolicyDef {
   Json defaults;                   // of options, by name
   std::vector<std::string> knobs;  // options that are numbers of the program
   Json state, outer;               // null: the mean is the result
+
+  Schema schema() const { return {.options = options, .positional = positional, .open = own_knobs}; }
 };
 
 std::span<const PolicyDef> all_policies();

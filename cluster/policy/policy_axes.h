@@ -11,7 +11,7 @@ namespace perigee {
 
 struct PolicyAxis {
   bool (*applies)(const PolicyDef& def) = nullptr;
-  std::vector<PolicyOption> (*options)() = nullptr;
+  std::vector<Option> (*options)() = nullptr;
   // Error(model). Later axes may rely on what earlier ones have read.
   void (*read)(const Config& config, const PolicyDef& def, Policy* policy) = nullptr;
   void (*write)(const Policy& policy, Json* json) = nullptr;  // nothing where the policy has not got it
@@ -22,7 +22,10 @@ struct PolicyAxis {
 extern const PolicyAxis served_axis, rounds_axis, gossip_axis, fragments_axis, pace_axis, guard_axis, gradient_axis, exchange_axis,
     outer_axis;
 std::span<const PolicyAxis* const> policy_axes();
-std::vector<PolicyOption> codec_options_of(const PolicyDef& def);  // policy_gradient.cpp
+std::vector<Option> codec_options_of(const PolicyDef& def);  // policy_gradient.cpp
+
+// A text that an option of a policy points to: it is kept as long as the program runs.
+const char* kept_text(const std::string& text);
 
 // policy_layers.cpp: {"fc.*": {"type": "periodic", ...}, "*": ...} instead of one policy.
 bool is_layers(const Json& averaging);
@@ -33,7 +36,7 @@ Json layers_to_json(const Policy& policy);
 Policy read_policy_at(const Json* averaging, const std::string& path);
 
 // policy_inner.cpp: nested, which is made of two policies.
-std::vector<PolicyOption> nested_options();
+std::vector<Option> nested_options();
 Policy read_nested(const Config& config);
 Json write_nested(const Policy& policy);
 

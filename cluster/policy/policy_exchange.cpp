@@ -4,11 +4,19 @@
 namespace perigee {
 namespace {
 
-std::vector<PolicyOption> exchange_options() {
-  return {
-      {"shards", "integer", "0", "parts of a batch whose gradients are summed in a fixed tree: the same bits for any number of workers"},
-      {"topology", "topology", "auto", "who sends what to whom: auto, star, ring, tree, direct or hierarchical"},
-      {"deadline_ms", "number", "60000", "of any wait in a round; who lets it pass is replaced"}};
+std::vector<Option> exchange_options() {
+  return {{"shards",
+           "integer",
+           "0",
+           "parts of a batch whose gradients are summed in a fixed tree: the same bits for any number of workers",
+           {0, 1024}},
+          {"topology",
+           "topology",
+           "auto",
+           "who sends what to whom: auto, star, ring, tree, direct or hierarchical",
+           {},
+           {"auto", "star", "ring", "tree", "direct", "hierarchical"}},
+          {"deadline_ms", "number", "60000", "of any wait in a round; who lets it pass is replaced", {100, 1e7}}};
 }
 
 void read_exchange(const Config& config, const PolicyDef&, Policy* policy) {

@@ -8,12 +8,22 @@ namespace {
 
 bool applies(const PolicyDef& def) { return def.what == Policy::What::parameters && def.kind != PolicyDef::Kind::gossip; }
 
-std::vector<PolicyOption> options() {
-  return {{"fragments", "integer", "1", "parts of the parameters; each is averaged every `every` steps, one after the other"},
-          {"cut", "cut", "even", "what they are: even (of equal size), layers (runs of layers), strided (every n-th layer)"},
-          {"overlap", "boolean", "false", "workers train on while an average is on its way"},
-          {"late", "integer", "0", "with overlap: its result is taken after exactly so many steps; 0: as soon as it is there"},
-          {"keep", "number", "-1", "share of a worker's own parameters that stays when it takes a result; below 0: all work since"}};
+std::vector<Option> options() {
+  return {
+      {"fragments",
+       "integer",
+       "1",
+       "parts of the parameters; each is averaged every `every` steps, one after the other",
+       {1, kMaxFragments}},
+      {"cut",
+       "cut",
+       "even",
+       "what they are: even (of equal size), layers (runs of layers), strided (every n-th layer)",
+       {},
+       {"even", "layers", "strided"}},
+      {"overlap", "boolean", "false", "workers train on while an average is on its way"},
+      {"late", "integer", "0", "with overlap: its result is taken after exactly so many steps; 0: as soon as it is there", {0, 1e6}},
+      {"keep", "number", "-1", "share of a worker's own parameters that stays when it takes a result; below 0: all work since", {-1, 1}}};
 }
 
 void read(const Config& config, const PolicyDef&, Policy* policy) {

@@ -7,9 +7,14 @@
 namespace perigee {
 namespace {
 
-std::vector<PolicyOption> gradient_options() {
+std::vector<Option> gradient_options() {
   return {{"codec", "codec", "fp32", "how each worker's gradient is sent: a name, or a table with type and options"},
-          {"merge", "name", "mean", "what is made of the workers' parts: their mean by examples, or with updates their sum"}};
+          {"merge",
+           "name",
+           "mean",
+           "what is made of the workers' parts: their mean by examples, or with updates their sum",
+           {},
+           {"mean", "sum"}}};
 }
 
 const CodecDef* codec_of(const PolicyDef& def) {
@@ -20,9 +25,7 @@ const CodecDef* codec_of(const PolicyDef& def) {
   return nullptr;
 }
 
-bool adapts(const CodecDef& codec) {
-  return std::any_of(codec.options.begin(), codec.options.end(), [](const CodecOption& o) { return std::string("adapt") == o.name; });
-}
+bool adapts(const CodecDef& codec) { return codec.schema.find("adapt") != nullptr; }
 
 // The codec that the policy has, or that the job gives, with those of its options that are given beside it.
 Json described_codec(const Config& config, const PolicyDef& def) {
@@ -31,7 +34,7 @@ Json described_codec(const Config& config, const PolicyDef& def) {
   const CodecDef* own = codec_of(def);
   if (own == nullptr) return *given;
   Json codec = given->is_object() ? *given : Json(Json::Object{{"type", *given}});
-  for (const CodecOption& option : own->options)
+  for (const Option& option : own->schema.options)
     if (const Json* value = config.raw(option.name)) codec.set(option.name, *value);
   if (adapts(*own) && config.has("adaptive")) codec.set("adapt", config.boolean("adaptive", false) ? "range" : "none");
   return codec;
@@ -62,15 +65,15 @@ void describe_gradient(const Policy& policy, Json* told) { told->set("merge", po
 }  // namespace
 
 // A policy with a codec of its own takes that codec's options as its own: pg.averaging.threshold { tau = 1e-3 }.
-std::vector<PolicyOption> codec_options_of(const PolicyDef& def) {
-  std::vector<PolicyOption> options;
+std::vector<Option> codec_options_of(const PolicyDef& def) {
+  std::vector<Option> options;
   const CodecDef* codec = def.what == Policy::What::parameters ? nullptr : codec_of(def);
   if (codec == nullptr) return options;
   const Json* own = def.defaults.find("codec");
-  for (const CodecOption& option : codec->options) {
+  for (Option option : codec->schema.options) {
     const Json* value = own->is_object() ? own->find(option.name) : nullptr;
-    const std::string fallback = value == nullptr ? option.fallback : value->is_string() ? value->as_string() : value->dump();
-    options.push_back({option.name, option.type, fallback, option.doc});
+    if (value != nullptr) option.fallback = kept_text(value->is_string() ? value->as_string() : value->dump());
+    options.push_back(option);
   }
   if (adapts(*codec)) options.push_back({"adaptive", "boolean", "", "true: adapt = \"range\"; false: adapt = \"none\""});
   return options;

@@ -4,9 +4,12 @@
 namespace perigee {
 namespace {
 
-std::vector<PolicyOption> guard_options() {
-  return {{"outlier", "number", "100",
-           "a contribution that changes the parameters so many times as much as the median is left out; 0: none is"},
+std::vector<Option> guard_options() {
+  return {{"outlier",
+           "number",
+           "100",
+           "a contribution that changes the parameters so many times as much as the median is left out; 0: none is",
+           {0, 1e9}},
           {"guard", "boolean", "true", "a run that diverges is stopped, with the reason"}};
 }
 

@@ -9,10 +9,15 @@ using Groups = Policy::Inner::Groups;
 
 constexpr const char* kWholeRounds = "inner exchanges need rounds of a fixed number of steps in which every worker takes part";
 
-std::vector<PolicyOption> gossip_options() {
-  return {{"group", "integer", "2", "workers that average with each other"},
-          {"partners", "choice", "random", "who is in a group: random, anew each time; or grid, along one axis of a grid after the other"},
-          {"consensus", "integer", "100", "local steps after which all workers average, so that all are equal again"}};
+std::vector<Option> gossip_options() {
+  return {{"group", "integer", "2", "workers that average with each other", {2, kMaxWorkers}},
+          {"partners",
+           "name",
+           "random",
+           "who is in a group: random, anew each time; or grid, along one axis of a grid after the other",
+           {},
+           {"random", "grid"}},
+          {"consensus", "integer", "100", "local steps after which all workers average, so that all are equal again", {1, 1e6}}};
 }
 
 // Why inner exchanges cannot stand between the rounds of `policy`, as an Error at `config`.
@@ -94,7 +99,7 @@ const PolicyAxis gossip_axis = {.applies = [](const PolicyDef& def) { return def
                                         write_gossip(policy, json);
                                     }};
 
-std::vector<PolicyOption> nested_options() {
+std::vector<Option> nested_options() {
   return {
       {"inside", "policy", "periodic", "inside each group: periodic, with every, codec and topology"},
       {"across", "policy", "diloco", "between the groups: any policy that averages parameters every so many steps"},

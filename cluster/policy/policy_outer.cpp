@@ -66,7 +66,7 @@ void describe_outer(const Policy& policy, Json* told) {
 
 // Its options are the knobs of each policy; custom's are in policy.cpp.
 const PolicyAxis outer_axis = {.applies = [](const PolicyDef&) { return true; },
-                               .options = [] { return std::vector<PolicyOption>(); },
+                               .options = [] { return std::vector<Option>(); },
                                .read = read_outer,
                                .write = write_outer,
                                .describe = describe_outer};

@@ -5,15 +5,15 @@
 namespace perigee {
 namespace {
 
-std::vector<PolicyOption> round_options() {
-  return {{"every", "integer", "5", "local steps between two averages; \"auto\": as many as `utilisation` asks for"},
-          {"every_ms", "number", "0", "milliseconds between two averages, instead of `every`"},
-          {"sync_until", "number", "0", "gradients are averaged at each step until this share of the run is done"},
+std::vector<Option> round_options() {
+  return {{"every", "integer or \"auto\"", "5", "local steps between two averages; \"auto\": as many as `utilisation` asks for", {1, 1e6}},
+          {"every_ms", "number", "0", "milliseconds between two averages, instead of `every`", {0, 86400000}},
+          {"sync_until", "number", "0", "gradients are averaged at each step until this share of the run is done", {0, 1}},
           {"codec", "codec", "fp32", "how each worker's change of the parameters is sent: a name, or a table with type and options"},
           {"average_optimizer", "boolean", "false", "the optimiser's state takes part in the mean"},
-          {"quorum", "number", "1", "share of the workers that is enough for an average ..."},
-          {"grace_ms", "number", "0", "... once this has passed since the quorum was there"},
-          {"max_staleness", "integer", "4", "averages that a late contribution may have missed; an older one is given up"}};
+          {"quorum", "number", "1", "share of the workers that is enough for an average ...", {0.01, 1}},
+          {"grace_ms", "number", "0", "... once this has passed since the quorum was there", {0, 1e7}},
+          {"max_staleness", "integer", "4", "averages that a late contribution may have missed; an older one is given up", {0, 1000}}};
 }
 
 // Plain fp32 loses nothing and saves nothing: then the exchange adds up the parameters themselves.

@@ -7,12 +7,24 @@ namespace {
 
 constexpr int64_t kServedStaleness = 64;  // unless the policy says something else: workers by the dozen are each as many rounds late
 
-std::vector<PolicyOption> served_options() {
-  return {
-      {"synchrony", "name", "barrier",
-       "barrier: workers average together; server: each by itself with a server, and none waits for others"},
-      {"merge_every", "integer", "1", "with a server: contributions that it waits for before it makes the next parameters of them"},
-      {"merge", "name", "reset", "with a server: a worker takes the server's parameters over, or (elastic) moves its own against theirs"}};
+std::vector<Option> served_options() {
+  return {{"synchrony",
+           "name",
+           "barrier",
+           "barrier: workers average together; server: each by itself with a server, and none waits for others",
+           {},
+           {"barrier", "server"}},
+          {"merge_every",
+           "integer",
+           "1",
+           "with a server: contributions that it waits for before it makes the next parameters of them",
+           {1, 4096}},
+          {"merge",
+           "name",
+           "reset",
+           "with a server: a worker takes the server's parameters over, or (elastic) moves its own against theirs",
+           {},
+           {"reset", "elastic"}}};
 }
 
 // What makes sense of rounds of all workers only.

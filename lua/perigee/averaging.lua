@@ -66,7 +66,7 @@ end
 -- `policies`: a constructor for each, which checks the names of options.
 function averaging.constructors(policies)
   local described = {}
-  for _, definition in ipairs(native.policies()) do described[definition.name] = definition end
+  for _, definition in ipairs(native.family "policy") do described[definition.name] = definition end
   for name in pairs(described) do
     local make = rawget(policies, name)
     policies[name] = function(options)

@@ -12,32 +12,31 @@ Source.__index = Source
 local function source(description) return setmetatable(description, Source) end
 data.source = source
 
-function data.is_source(value) return getmetatable(value) == Source end
+local function is_source(value) return getmetatable(value) == Source end
+data.is_source = is_source
 
--- Options that need no name, in order.
-local positional = {
-  csv = { "file" }, text = { "file" }, npy = { "x", "y" }, npz = { "file" }, images = { "folder" }, idx = { "x", "y" }, concat = { "sources" },
-}
-data.positional = positional
-
-local function describe(name, options)
+-- A plain description of a member of a family, its names checked at the script's line.
+local function describe(kind, definition, options)
   if options == nil then options = {} end
-  if type(options) ~= "table" then options = { options } end
+  if type(options) ~= "table" or is_source(options) then options = { options } end
+  local name, names, known = definition.name, definition.positional, {}
+  for _, option in ipairs(definition.options) do known[option] = true end
   local result = { type = name }
-  local names = positional[name] or {}
   for key, value in pairs(options) do
     local option = key
     if type(key) == "number" then
       option = names[key]
       if not option then
-        where.fail(("data source %s takes %s; got %s as number %s"):format(name,
+        where.fail(("%s %s takes %s; got %s as number %s"):format(kind, name,
           #names == 0 and "no values without a name" or "only " .. table.concat(names, ", ") .. " without a name",
           where.describe(value), tostring(key)))
       end
+    elseif not known[key] and not definition.open then
+      where.fail(("%s %s has no option '%s'%s"):format(kind, name, tostring(key), where.suggestion(key, { unpack(definition.options) })))
     end
     result[option] = value
   end
-  return source(result)
+  return result
 end
 
 local function with(options, part)
@@ -46,23 +45,21 @@ local function with(options, part)
   return result
 end
 
--- Sources that come in two parts, always; a text comes in those whose shares are given.
-local parted = { mnist = true, cifar10 = true, digits = true }
-
-local function parts_of(name, options)
+-- Some sources come in two parts, always; a text comes in those whose shares are given.
+local function parts_of(definition, options)
   local given = type(options) == "table" and options or {}
   if given.part then return nil end
-  if parted[name] then return { train = true, test = true } end
-  return name == "text" and type(given.parts) == "table" and given.parts or nil
+  if definition.two_parts then return { train = true, test = true } end
+  return definition.name == "text" and type(given.parts) == "table" and given.parts or nil
 end
 
 local constructors = {}
-for _, name in ipairs(native.sources()) do
-  constructors[name] = function(options)
-    local parts = parts_of(name, options)
-    if not parts then return describe(name, options) end
+for _, definition in ipairs(native.family "source") do
+  constructors[definition.name] = function(options)
+    local parts = parts_of(definition, options)
+    if not parts then return source(describe("data source", definition, options)) end
     local sources = {}
-    for part in pairs(parts) do sources[part] = describe(name, with(options, part)) end
+    for part in pairs(parts) do sources[part] = source(describe("data source", definition, with(options, part))) end
     return sources
   end
 end
@@ -130,15 +127,12 @@ function data.path(name)
 end
 
 local transforms = {}
-for _, name in ipairs(native.transforms()) do
-  transforms[name] = function(options)
-    if options == nil then options = {} end
-    if type(options) ~= "table" then
-      where.fail(("transform %s takes a table of options; got %s"):format(name, where.describe(options)))
+for _, definition in ipairs(native.family "transform") do
+  transforms[definition.name] = function(options)
+    if options ~= nil and type(options) ~= "table" then
+      where.fail(("transform %s takes a table of options; got %s"):format(definition.name, where.describe(options)))
     end
-    local result = { type = name }
-    for key, value in pairs(options) do result[key] = value end
-    return result
+    return describe("transform", definition, options)
   end
 end
 data.transforms = where.namespace("transform", transforms)

@@ -1,30 +1,20 @@
 -- pg.experiment: the job's top level, checked at the script's line.
+local native = require "perigee.native"
 local where = require "perigee.where"
 local layers = require "perigee.layers"
 
-local keys = {
-  "name", "network", "inputs", "target", "loss", "optimizer", "regularization", "constraint", "clip", "data", "epochs", "steps", "seed",
-  "threads", "device", "devices", "deterministic", "precision", "loss_scale", "recompute", "memory_limit", "averaging",
-  "log", "checkpoint", "early_stopping", "metrics", "pretrained",
-}
-
-local accepted = {}
-for _, key in ipairs(keys) do accepted[key] = true end
-
----@class perigee.Experiment
----@field name? string                 names the run folder
----@field network table                pg.sequential or pg.graph
----@field loss string|table            "cross_entropy", pg.loss.huber { delta = 1 }, or one per output of a graph
----@field optimizer string|table       pg.adamw { lr = 1e-3 }
----@field data table                   { train =, test =, validation =, batch =, shuffle =, threads =, at =, verify =, shards = }
----@field epochs? integer
----@field steps? integer
----@field seed? integer
----@field precision? string            "float32", "float64" (slow); for GPUs "tf32": rounded products; "bf16", "fp16": 16 bits
----@field loss_scale? number|string    of "fp16": "dynamic" (the default), or a number that stays
----@field recompute? string|string[]  "none", "auto", "all", or names of layers: activations that backward computes again instead of keeping
----@field memory_limit? string|integer what a run may take: "8GiB"; recompute = "auto" goes by it
----@field averaging? table             pg.averaging.periodic { every = 5 }; a single worker ignores it
+-- Names, types and ranges of the keys of the top level (section "") or of a section such as "data".
+local function check_keys(section, given, fail)
+  for key, value in pairs(given) do
+    if type(key) ~= "string" then fail("a job's keys have names; got " .. where.describe(key) .. " as a key") end
+    local described = section == "" and (key == "network" or key == "data") -- what is wrong with these is said below
+    local wrong = native.check_job_key(section, key, described and {} or value)
+    if wrong then fail((section ~= "" and section .. ": " or "") .. wrong, key) end
+    if section == "" and type(value) == "table" and getmetatable(value) == nil then
+      if #native.job_keys(key) > 0 then check_keys(key, value, fail) end
+    end
+  end
+end
 
 ---@param description perigee.Experiment
 ---@return table
@@ -32,12 +22,8 @@ return function(description)
   local function fail(text, key) where.fail(text, where.position_of_result("experiment", key)) end
   if type(description) ~= "table" then fail("pg.experiment takes a table; got " .. where.describe(description)) end
   local job = { perigee = 1 }
-  for key, value in pairs(description) do
-    if not accepted[key] then
-      fail(("an experiment has no key '%s'%s"):format(tostring(key), where.suggestion(key, { unpack(keys) })), tostring(key))
-    end
-    job[key] = value
-  end
+  check_keys("", description, fail)
+  for key, value in pairs(description) do job[key] = value end
   for _, key in ipairs { "network", "data" } do
     if job[key] == nil then fail(("an experiment needs '%s'"):format(key)) end
   end

@@ -23,22 +23,6 @@ local families = {
   { family = "op", word = "op on tensors and traced values", plural = "ops", members = pg.op, prefix = "op.", promoted = true },
 }
 
--- Sources and transforms say in words what their options are: "Options: scale (1/255), part ('train' or 'test')".
-local function options_in(doc)
-  local list, options = (doc or ""):match "[Oo]ptions?:? (.*)$", {}
-  if not list then return options end
-  local notes = {}
-  list = list:gsub("%b()", function(note)
-    notes[#notes + 1] = note:sub(2, -2)
-    return "\1" .. #notes .. "\1"
-  end)
-  for part in (list:gsub(" and ", ", ") .. ","):gmatch "%s*([^,]*)," do
-    local name, note = part:match "^([%l_][%w_]*)", part:match "\1(%d+)\1"
-    if name then options[#options + 1] = { name = name, doc = note and notes[tonumber(note)] } end
-  end
-  return options
-end
-
 -- What these take is not what they describe: a function, nodes. The comments above them have examples.
 local made = { lambda = true, graph = true }
 
@@ -60,22 +44,10 @@ local function load_entries()
   for _, family in ipairs(families) do families_by_name[family.family] = family end
   for _, entry in ipairs(entries) do
     local family = families_by_name[entry.family]
-    local make = rawget(family.members, entry.name)
+    local make = family and rawget(family.members, entry.name)
     if make then
       entry.word = family.word
       if made[entry.name] then entry.example = nil end
-      if entry.family == "source" or entry.family == "transform" then
-        entry.positional = data.positional[entry.name] or {}
-        for _, name in ipairs(entry.positional) do entry.options[#entry.options + 1] = { name = name, required = true } end
-      end
-      if entry.family ~= "policy" and entry.family ~= "op" then
-        local known = {}
-        for _, option in ipairs(entry.options) do known[option.name] = option end
-        for _, option in ipairs(options_in(entry.doc)) do
-          if known[option.name] then known[option.name].doc = known[option.name].doc or option.doc
-          else entry.options[#entry.options + 1] = option end
-        end
-      end
       by_function[make] = entry
       local short = not by_name[entry.name] and family.promoted
       entry.full_path = help.path("pg." .. (family.prefix or ""), entry.name)
@@ -209,6 +181,7 @@ function help.fields_of(f)
   local comment = text and comment_above(f) or {}
   local options, class = {}, nil
   for _, line in ipairs(comment) do class = class or line:match "^%-%-%-@param%s+[%w_?]+%s+(perigee%.%w+)" end
+  if class == "perigee.Experiment" then return native.job_keys "" end
   local begin = class and text:find("---@class " .. class .. "\n", 1, true)
   if not begin then return options end
   for line in text:sub(begin):gmatch "[^\n]+" do

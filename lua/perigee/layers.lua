@@ -89,8 +89,7 @@ end
 local constructors, stems = {}, {}
 
 local function known_options(definition)
-  local known = {}
-  for _, option in ipairs(definition.options) do known[#known + 1] = option.name end
+  local known = { unpack(definition.options) }
   for _, name in ipairs(common) do known[#known + 1] = name end
   return known
 end
@@ -152,7 +151,7 @@ local function build(definition, arguments)
   return layer
 end
 
-for _, definition in ipairs(native.layers()) do
+for _, definition in ipairs(native.family "layer") do
   definition.accepts, stems[definition.name] = {}, definition.stem
   for _, name in ipairs(known_options(definition)) do definition.accepts[name] = true end
   -- pg.dense { 10 }, pg.dense(10), pg.add(a, b), pg.concat { a, b, axis = 1 }

@@ -74,17 +74,14 @@ local function members(object, path)
     found[#found + 1] = { key = key, value = value, doc = doc }
   end
   local docs = {}
-  if #path == 0 then
-    for _, field in ipairs(help.fields_of(require "perigee.experiment")) do docs[field.name] = field.doc end
-  end
+  local keys = #path <= 1 and native.job_keys(path[1] or "") or {}
+  for _, key in ipairs(keys) do docs[key.name] = key.doc end
   for _, option in ipairs(options_of(entry_at(path, object.type))) do
     docs[option.name] = object[option.name] == nil and help.note_of(option) or option.doc
     add(option.name, object[option.name], docs[option.name])
   end
   for key, value in next, object do add(key, value, docs[key]) end
-  if #path <= 1 then
-    for _, key in ipairs(native.job_keys(path[1] or "")) do add(key, nil, docs[key]) end
-  end
+  for _, key in ipairs(keys) do add(key.name, nil, docs[key.name]) end
   table.sort(found, function(a, b) return a.key < b.key end)
   return found
 end

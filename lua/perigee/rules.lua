@@ -33,33 +33,26 @@ local function describe(kind, name, options, positional, known)
   return result
 end
 
----Constructors by name for the entries of a registry: { { name =, options = { names } or nil, positional = { names } or nil }, ... }
+---Constructors by name for the members of a family, as native.family gives them.
 ---@param kind string "optimizer": for messages
 ---@param entries table
 function rules.family(kind, entries)
   local members = {}
   for _, entry in ipairs(entries) do
-    local positional = entry.positional or {}
-    members[entry.name] = function(options) return describe(kind, entry.name, options, positional, entry.options) end
+    local positional = entry.positional
+    local known = not entry.open and entry.options or nil
+    members[entry.name] = function(options) return describe(kind, entry.name, options, positional, known) end
   end
   return where.namespace(kind, members)
 end
 
-local function named(names, positional)
-  local entries = {}
-  for index, name in ipairs(names) do entries[index] = { name = name, positional = positional and positional[name] } end
-  return entries
-end
-
-local optimizers = native.optimizers()
-for _, optimizer in ipairs(optimizers) do optimizer.positional = { optimizer.options[1] } end
-rules.optimizers = rules.family("optimizer", optimizers)
-rules.schedules = rules.family("schedule", named(native.schedules(), { cosine = { "from" }, constant = { "value" } }))
-rules.losses = rules.family("loss", named(native.losses()))
-rules.initializers = rules.family("initialiser", named(native.initializers(), { constant = { "value" } }))
-rules.metrics = rules.family("evaluation", named(native.evaluations()))
+rules.optimizers = rules.family("optimizer", native.family "optimizer")
+rules.schedules = rules.family("schedule", native.family "schedule")
+rules.losses = rules.family("loss", native.family "loss")
+rules.initializers = rules.family("initialiser", native.family "initializer")
+rules.metrics = rules.family("evaluation", native.family "metric")
 
 -- What a single worker ignores and a cluster follows.
-rules.averaging = averaging.constructors(rules.family("averaging policy", native.policies()))
+rules.averaging = averaging.constructors(rules.family("averaging policy", native.family "policy"))
 
 return rules

@@ -103,7 +103,7 @@ void require_known(const std::string& name, const Json& averaging) {
   std::vector<std::string> known = {"nodes", "bandwidth", "latency", "mtbf", "repair", "speed-spread", "type"};
   for (const PolicyDef& policy : all_policies()) {
     if (policy.own_knobs && type && *type == Json(policy.name)) return;
-    for (const PolicyOption& option : policy.options) known.push_back(option.name);
+    for (const Option& option : policy.options) known.push_back(option.name);
   }
   if (std::find(known.begin(), known.end(), name) == known.end())
     throw Error(ErrorKind::usage, {"--sweep " + name, "there is nothing of that name to vary", "", "", nearest_hint(name, known)});

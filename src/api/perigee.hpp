@@ -391,9 +391,10 @@ struct data_options {
   value at = {};       // where workers of a cluster get them from: "worker", each reads them itself, or "coordinator", which sends them
   value verify = {};   // what is compared between workers at the start: "sample" or "full"
   value shards = {};   // 1; more: each worker of a cluster keeps to its own of so many parts of the training data
+  value global_batch = {};  // examples per step of all workers together
 };
 
-// The keys of a job; src/job/job.h and the reference say what each may hold.
+// The keys of a job; `perigee schema` says what each may hold.
 struct experiment {
   value name = {};
   api::network network = {};
@@ -421,8 +422,9 @@ struct train_options {
 class job {
  public:
   job(const experiment& given, const context& in = context()) : context_(in) {  // NOLINT: an experiment is a job
-    options data{{"batch", given.data.batch}, {"shuffle", given.data.shuffle}, {"threads", given.data.threads},
-                 {"at", given.data.at},       {"verify", given.data.verify},   {"shards", given.data.shards}};
+    options data{
+        {"batch", given.data.batch},   {"shuffle", given.data.shuffle}, {"threads", given.data.threads},          {"at", given.data.at},
+        {"verify", given.data.verify}, {"shards", given.data.shards},   {"global_batch", given.data.global_batch}};
     const std::pair<const char*, const source*> parts[] = {
         {"train", &given.data.train}, {"test", &given.data.test}, {"validation", &given.data.validation}};
     for (const auto& [name, part] : parts) data.set(name, part->description());

@@ -1,5 +1,6 @@
 #include "src/data/source.h"
 
+#include <cassert>
 #include <deque>
 
 #include "src/data/transform.h"
@@ -43,6 +44,13 @@ size_t field_index(const DataSource& source, const std::string& name, const std:
       {.where = where, .what = "the data have no field '" + name + "'", .expected = "one of " + listed, .hint = nearest_hint(name, names)});
 }
 
+const SourceDef& source_named(const std::string& type) {
+  for (const SourceDef* def : source_defs())
+    if (type == def->type) return *def;
+  assert(false);
+  return *source_defs()[0];
+}
+
 SourcePtr open_source(const Config& config, const std::string& folder) {
   const std::string type = config.string("type");
   std::vector<std::string> names;
@@ -51,9 +59,10 @@ SourcePtr open_source(const Config& config, const std::string& folder) {
       names.push_back(def->type);
       continue;
     }
-    const bool elsewhere = leaf_opener != nullptr && !def->wraps;  // who opens it there looks for unread keys
-    SourcePtr source = elsewhere ? (*leaf_opener)(config, folder) : def->open(config, folder);
-    if (!elsewhere) config.reject_unread();
+    const Config checked = config.with(def->schema);
+    const bool elsewhere = leaf_opener != nullptr && !def->wraps;
+    SourcePtr source = elsewhere ? (*leaf_opener)(checked, folder) : def->open(checked, folder);
+    if (def->schema.open && !elsewhere) checked.reject_unread();  // its fields have names of their own
     if (source->size() < 1)
       throw Error(ErrorKind::data, {.where = config.where(), .what = "the data source '" + type + "' has no examples"});
     return source;

@@ -61,9 +61,11 @@ using SourcePtr = std::shared_ptr<const DataSource>;
 struct SourceDef {
   const char* type = nullptr;  // "mnist"
   const char* doc = nullptr;
-  // Opens the source that `config` describes (every key read; the caller rejects unread ones). `folder` is what relative paths start from.
+  Schema schema = {};
+  // Opens the source that `config` describes, which the schema has checked. `folder` is what relative paths start from.
   SourcePtr (*open)(const Config& config, const std::string& folder) = nullptr;
-  bool wraps = false;  // it chooses among or changes the examples of other sources, and reads no data itself
+  bool two_parts = false;  // option "part": "train" or "test"; a script that names none gets both
+  bool wraps = false;      // it chooses among or changes the examples of other sources, and reads no data itself
 };
 
 // Opens {"type": "mnist", ...} or a chain {"type": "map", "source": {...}, "transforms": [...]}. Error(data) when it cannot.

@@ -42,16 +42,21 @@ class Transform {
   virtual Json fitted() const { return {}; }
 };
 
+// What every transform takes: field.
+extern const Schema common_transform_schema;
+
 struct TransformDef {
   const char* type = nullptr;  // "standardize"
   const char* doc = nullptr;
   const char* field = "x";  // which one, unless the option "field" says so
-  // `source` gives the examples as they come in, field number `field` is the one to be changed. Reads every key of `config`.
+  Schema schema = {};
+  // `source` gives the examples as they come in, field number `field` is the one to be changed.
   std::unique_ptr<Transform> (*open)(const Config& config, const DataSource& source, size_t field) = nullptr;
 };
 
 std::span<const SourceDef* const> source_defs();
 std::span<const TransformDef* const> transform_defs();
+const SourceDef& source_named(const std::string& type);  // asserts that there is one
 
 // Scratch memory of the calling thread for as long as a read lasts; reads may nest. Allocates only until it is large enough.
 class Scratch {

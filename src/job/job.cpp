@@ -11,6 +11,7 @@
 #include "src/core/error.h"
 #include "src/data/sharded_order.h"
 #include "src/io/yaml.h"
+#include "src/job/job_schema.h"
 #include "src/nn/describe.h"
 #include "src/nn/layer.h"
 
@@ -20,54 +21,11 @@ namespace {
 constexpr int64_t kFormat = 1;
 constexpr size_t kMaxFileBytes = 64 << 20;
 
-// What a job may say, in the order in which it is written.
-struct Key {
-  const char* name;
-  const char* types;  // Json::type_name()s, with spaces around each
-};
-constexpr Key kKeys[] = {
-    {"perigee", " integer "},
-    {"name", " string "},
-    {"network", " object array string "},
-    {"inputs", " array string "},
-    {"target", " string array "},
-    {"loss", " string object "},
-    {"optimizer", " string object "},
-    {"regularization", " object "},
-    {"constraint", " object array string "},
-    {"clip", " object number integer string "},
-    {"data", " object "},
-    {"epochs", " integer number "},
-    {"steps", " integer number "},
-    {"seed", " integer number "},
-    {"threads", " integer number "},
-    {"device", " string "},
-    {"devices", " integer number "},
-    {"deterministic", " boolean "},
-    {"precision", " string "},
-    {"loss_scale", " number integer string "},
-    {"recompute", " string array "},
-    {"memory_limit", " string integer number "},
-    {"averaging", " string object "},
-    {"checkpoint", " object boolean "},
-    {"early_stopping", " object "},
-    {"metrics", " array string object "},
-    {"pretrained", " string object "},
-    {"log", " object "},
-};
-
-std::vector<std::string> key_names() {
-  std::vector<std::string> names;
-  for (const Key& key : kKeys) names.push_back(key.name);
-  return names;
-}
-
-// " integer number " -> "integer or number"
-std::string spoken(const std::string& types) {
-  std::string text;
-  std::stringstream stream(types);
-  for (std::string word; stream >> word;) text += (text.empty() ? "" : " or ") + word;
-  return text;
+void refuse_without_effect(const Json& part, const std::string& section, const std::string& where) {
+  for (const auto& [key, value] : part.as_object())
+    if (has_no_effect(section, key))
+      throw Error(ErrorKind::model,
+                  {.where = where, .what = "'" + (section.empty() ? "" : section + ".") + key + "' has no effect", .hint = "remove it"});
 }
 
 void check_top_level(const Json& json, const std::string& where) {
@@ -75,37 +33,26 @@ void check_top_level(const Json& json, const std::string& where) {
     throw Error(ErrorKind::model, {where, std::move(what), std::move(got), std::move(expected), std::move(hint)});
   };
   if (!json.is_object()) refuse("a job must be an object", json.type_name(), "{\"network\": ..., \"data\": ..., ...}");
-  for (const auto& [name, value] : json.as_object()) {
-    if (name.starts_with('@')) continue;
-    const Key* known = nullptr;
-    for (const Key& key : kKeys)
-      if (name == key.name) known = &key;
-    if (known == nullptr) refuse("unknown key '" + name + "' of a job", "", "", nearest_hint(name, key_names()));
-    if (!value.is_null() && std::string(known->types).find(" " + std::string(value.type_name()) + " ") == std::string::npos)
-      refuse("'" + name + "' has the wrong type", value.type_name(), spoken(known->types));
-  }
   const Json* format = json.find("perigee");
   if (format != nullptr && format->is_int() && format->as_int() != kFormat)
     refuse("this job is in another format", std::to_string(format->as_int()), std::to_string(kFormat),
            "it was written by another version of perigee");
+  refuse_without_effect(json, "", where);
+  if (const Json* data = json.find("data"); data != nullptr && data->is_object()) refuse_without_effect(*data, "data", where);
+  check_options(json, job_schema, where);
   if (json.find("network") == nullptr) refuse("a job needs a 'network'", "", "");
 }
 
 // The keys that an object might have there, beside those that it has; empty when this file does not know.
 std::vector<std::string> keys_below(const std::vector<std::string>& path, const Json& object) {
-  if (path.empty()) return key_names();
-  if (path.size() == 1 && path[0] == "data")
-    return {"train",   "test",     "validation", "batch", "global_batch", "shuffle",
-            "threads", "prefetch", "drop_last",  "at",    "verify",       "shards"};
+  if (path.empty()) return job_schema.names();
+  const Option* section = path.size() == 1 ? job_schema.find(path[0]) : nullptr;
+  if (section != nullptr && section->inside != nullptr) return section->inside->names();
   const Json* type = object.find("type");
   if (path[0] != "network" || type == nullptr || !type->is_string()) return {};
-  std::vector<std::string> keys;
-  for (const LayerDef* layer : all_layers()) {
-    if (type->as_string() != layer->name) continue;
-    for (const OptionDef& option : layer->options) keys.push_back(option.name);
-    for (const OptionDef& option : common_layer_options()) keys.push_back(option.name);
-  }
-  return keys;
+  for (const LayerDef* layer : all_layers())
+    if (type->as_string() == layer->name) return layer->schema.names();
+  return {};
 }
 
 [[noreturn]] void unknown_key(const std::string& path, const std::string& key, const std::vector<std::string>& known) {
@@ -171,9 +118,7 @@ Json parsed_value(const std::string& text) {
 }
 
 size_t rank_of(const std::string& key, bool top) {
-  if (top)
-    for (size_t i = 0; i < std::size(kKeys); ++i)
-      if (key == kKeys[i].name) return i;
+  if (const Option* option = top ? job_schema.find(key) : nullptr) return static_cast<size_t>(option - job_schema.options.data());
   if (!top && key == "type") return 0;
   if (!top && key == "name") return 1;
   return 1000;
@@ -219,9 +164,7 @@ std::string read_text(const std::string& path) {
 std::string precision_name(const Job& job) {
   constexpr std::pair<const char*, const char*> kShort[] = {
       {"fp32", "float32"}, {"fp64", "float64"}, {"bfloat16", "bf16"}, {"float16", "fp16"}};
-  const std::string name =
-      Config(job.json(), job.where())
-          .choice("precision", "float32", {"float32", "float64", "tf32", "bf16", "fp16", "fp32", "fp64", "bfloat16", "float16"});
+  const std::string name = Config(job.json(), job.where()).string("precision", "float32");  // the schema has checked it
   for (const auto& [other, same] : kShort)
     if (name == other) return same;
   return name;
@@ -266,10 +209,6 @@ std::optional<Dtype> Job::half() const {
 }
 
 bool Job::tf32() const { return precision_name(*this) == "tf32"; }
-
-std::vector<std::string> job_keys(const std::string& part) {
-  return part.empty() ? key_names() : part == "data" ? keys_below({part}, Json::object()) : std::vector<std::string>();
-}
 
 void Job::set(const std::string& path, const std::string& value) {
   const std::vector<std::string> parts = split(path);

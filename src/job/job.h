@@ -1,20 +1,6 @@
 // A job: network + data + optimiser + policy + seed, as one JSON document. Scripts evaluate to it, files hold it, agents receive it.
-//
-// {"perigee": 1, "name": "lenet-mnist",
-//  "network": {...},                       see nn/network.h
-//  "inputs": ["x"], "target": "y",         fields of the data source; these are the defaults
-//  "loss": "cross_entropy",                or {"type": ..., options}; or {"output name": loss, ...} for several outputs
-//  "optimizer": {"type": "adamw", "lr": {"type": "cosine", "from": 0.002}, "weight_decay": 0.0005},
-//  "regularization": {...}, "constraint": {...}, "clip": {...},   optional
-//  "data": {"train": {source}, "test": {source}, "validation": {source}, "batch": 32, "shuffle": true, "threads": 1,
-//           "at": "worker", "verify": "sample", "shards": 1},
-//  "epochs": 5, "steps": null, "seed": 123, "threads": null, "precision": "float32",   or "float64", "tf32", "bf16", "fp16"
-//  "loss_scale": "dynamic",                or a number that stays; of "fp16" alone, see loss_scale.h
-//  "recompute": "none",                    or "auto", "all", ["conv*"]: activations not kept, computed again (src/model/recompute.h)
-//  "memory_limit": "8GiB",                 what a run may take, on the host or the GPU; null: what there is
-//  "averaging": {"type": "periodic", "every": 5},
-//  "checkpoint": {"every_epochs": 1, "keep": 3, "best": "test.accuracy"}, "early_stopping": {...}, "metrics": [...],
-//  "pretrained": {"model": "file.safetensors", "freeze": ["conv*"], "skip": ["dense2.*"]}}
+// Its keys are in job_schema.cpp, and `perigee schema` prints them:
+//   {"perigee": 1, "name": "lenet-mnist", "network": {...}, "loss": "cross_entropy", "optimizer": {...}, "data": {...}, "epochs": 5}
 // Keys that start with "@" carry positions in the script and are dropped by canonical().
 #pragma once
 

@@ -10,11 +10,7 @@ std::unique_ptr<Evaluation> make_evaluation(const Json& description, const Evalu
   std::vector<std::string> known;
   for (const EvaluationDef* def : all_evaluations()) {
     if (type == def->name) {
-      const Config own(object, where + ": evaluation '" + type + "'");
-      own.string("type");
-      auto evaluation = def->make(own, task);
-      own.reject_unread();
-      return evaluation;
+      return def->make(Config(object, def->schema, where + ": evaluation '" + type + "'"), task);
     }
     known.emplace_back(def->name);
   }

@@ -38,7 +38,7 @@ class Evaluation {
 struct EvaluationDef {
   const char* name = nullptr;  // "classification"
   const char* doc = nullptr;
-  // Reads its options; the caller rejects unread keys.
+  Schema schema = {};
   std::unique_ptr<Evaluation> (*make)(const Config& options, const EvaluationTask& task) = nullptr;
 };
 

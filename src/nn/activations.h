@@ -11,6 +11,7 @@ struct ActivationDef {
   const char* name = nullptr;
   const char* doc = nullptr;  // the formula and the options with their defaults
   Value (*build)(LayerContext& context, const Config& options, Value x) = nullptr;
+  Schema schema = {};
 };
 
 std::span<const ActivationDef> all_activations();

@@ -30,22 +30,6 @@ void check_name(const std::string& name, const std::string& where) {
           .expected = "1 to 100 letters, digits, '_' or '-'"});
 }
 
-void check_options(const LayerText& layer) {
-  std::vector<std::string> known;
-  for (const OptionDef& option : layer.def->options) known.push_back(option.name);
-  for (const OptionDef& option : common_layer_options()) known.push_back(option.name);
-  for (const auto& [key, value] : layer.json.as_object()) {
-    if (key.starts_with('@') || key == "type" || std::find(known.begin(), known.end(), key) != known.end()) continue;
-    std::string hint = nearest_hint(key, known);
-    if (hint.empty()) {
-      hint = "its options are";
-      for (const OptionDef& option : layer.def->options) hint += std::string(hint.back() == 'e' ? " '" : ", '") + option.name + "'";
-      if (layer.def->options.empty()) hint = "it has no options of its own";
-    }
-    refuse({.where = layer.where(), .what = "unknown option '" + key + "'", .hint = hint});
-  }
-}
-
 // All but the name and the scope, which depend on the neighbours.
 LayerText read_layer(const Json& json, const std::string& where) {
   LayerText layer;
@@ -95,7 +79,7 @@ void name_layers(std::vector<LayerText*> layers, const std::string& inside) {
     }
     layer.scope = std::string(layer.def->name) + " '" + layer.name + "' (layer " + std::to_string(i + 1) + " of " +
                   std::to_string(layers.size()) + (inside.empty() ? "" : " in " + inside) + ")";
-    check_options(layer);
+    check_options(layer.json, layer.def->schema, layer.where());
   }
 }
 
@@ -287,10 +271,10 @@ Json read_defaults(const Json& description, const std::string& where) {
   if (!defaults->is_object()) refuse({.where = where, .what = "'defaults' must be an object", .got = brief(*defaults)});
   std::vector<std::string> known;
   const auto own = [](std::string_view name) { return name == "name" || name == "share" || name == "dropout"; };
-  for (const OptionDef& option : common_layer_options())
+  for (const Option& option : common_layer_schema.options)
     if (!own(option.name)) known.push_back(option.name);
   for (const LayerDef* layer : all_layers())
-    for (const OptionDef& option : layer->options) known.push_back(option.name);
+    for (const Option& option : layer->schema.options) known.push_back(option.name);
   for (const auto& [key, value] : defaults->as_object())
     if (!key.starts_with('@') && std::find(known.begin(), known.end(), key) == known.end())
       refuse({.where = where,

@@ -21,8 +21,7 @@ void initialize(const ParameterSpec& spec, uint64_t seed, std::span<float> value
   } catch (const Error& error) {
     throw error.within(where);
   }
-  def->fill(config, spec, seed, values);
-  config.reject_unread();
+  def->fill(config.with(def->schema), spec, seed, values);
 }
 
 }  // namespace perigee

@@ -12,6 +12,7 @@ namespace perigee {
 struct InitializerDef {
   const char* name = nullptr;  // "xavier"
   const char* doc = nullptr;
+  Schema schema = {};
   // Fills `values` (row-major, `spec.shape`) from draws of Philox keyed by (seed, hash of spec.name).
   void (*fill)(const Config& options, const ParameterSpec& spec, uint64_t seed, std::span<float> values) = nullptr;
 };

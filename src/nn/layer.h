@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/core/config.h"
+#include "src/core/schema.h"
 #include "src/graph/build.h"
 
 namespace perigee {
@@ -64,12 +65,14 @@ class LayerContext {
   [[noreturn]] virtual void fail(std::string what, std::string got = "", std::string expected = "", std::string hint = "") const = 0;
 };
 
-struct OptionDef {
-  const char* name = nullptr;
-  const char* type = nullptr;      // "integer", "integer or {height, width}", "activation", ...
-  const char* fallback = nullptr;  // as shown in help; null: required
-  const char* doc = nullptr;
-};
+// Options that every layer takes beside its own: name, share, trainable, lr_scale, regularization, constraint, dropout, and for
+// layers with parameters weight_init, bias_init, weight_noise.
+extern const Schema common_layer_schema;
+
+// The options of one layer; pg.conv2d {20} is {"out": 20}: `positional` names options in order.
+constexpr Schema layer_schema(std::span<const Option> options = {}, std::span<const char* const> positional = {}) {
+  return {.options = options, .positional = positional, .common = &common_layer_schema};
+}
 
 struct LayerDef {
   const char* name = nullptr;  // "conv2d"
@@ -77,18 +80,13 @@ struct LayerDef {
   const char* doc = nullptr;
   const char* example = nullptr;        // a worked example: the layer as JSON with what surrounds it left out
   const char* example_input = nullptr;  // the input shape(s) of the example, without the batch: "[1, 28, 28]", or a list of shapes
-  std::span<const OptionDef> options;
-  std::span<const char* const> positional;  // pg.conv2d {20} is {"out": 20}: option names in order
+  Schema schema = layer_schema();
   int min_inputs = 1;
   int max_inputs = 1;      // -1: any number
   bool any_dtype = false;  // takes inputs as they are (indices, whatever is only moved); else they are cast to the context's dtype
   // Dimension 0 of every input is the batch. Throws Error(model) by context.fail.
   std::vector<Value> (*build)(LayerContext& context, std::span<const Value> inputs) = nullptr;
 };
-
-// Options that every layer takes beside its own: name, share, trainable, lr_scale, regularization, constraint, dropout, and for
-// layers with parameters weight_init, bias_init, weight_noise.
-std::span<const OptionDef> common_layer_options();
 
 std::span<const LayerDef* const> all_layers();
 const LayerDef& layer_named(std::string_view name);  // Error(model) with the nearest known name

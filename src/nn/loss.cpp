@@ -22,7 +22,12 @@ const LossDef& definition(const Config& options) {
   }
 }
 
+constexpr Option kOutputOptions[] = {{"target", "string", "the job's", "with several outputs: the field that this one foretells"},
+                                     {"weight", "number", "1", "with several outputs: factor of this one's loss", {0, 1e9}}};
+
 }  // namespace
+
+const Schema output_loss_schema{.options = kOutputOptions};
 
 Value linked_output(const Json& loss, Value output) {
   const Json object = as_object(loss);
@@ -34,12 +39,10 @@ Value linked_output(const Json& loss, Value output) {
 
 Value build_loss(Graph& graph, const Json& loss, const std::string& where, Value output, Value target) {
   const Json object = as_object(loss);
-  const Config options(object, where);
-  const LossDef& def = definition(options);
+  const LossDef& def = definition(Config(object, where));
+  const Config options(object, def.schema, where);
   try {
-    const Value values = def.build(graph, options, output, target);
-    options.reject_unread();
-    return values;
+    return def.build(graph, options, output, target);
   } catch (const Error& error) {
     // The losses' own errors have the full position; those of ops have the graph's scope, or none.
     throw error.parts().where.starts_with(where) ? error : error.within(where);

@@ -12,6 +12,8 @@ namespace perigee {
 struct LossDef {
   const char* name = nullptr;  // "cross_entropy"
   const char* doc = nullptr;
+  Schema schema = {};
+
   // `output` is the network's output [N, ...], `target` the field "y" [N, ...]; returns [N]: one value per example (summed or
   // averaged inside the example as the loss defines it). Error(model) when they do not fit.
   Value (*build)(Graph& graph, const Config& options, Value output, Value target) = nullptr;
@@ -30,6 +32,9 @@ std::span<const LossDef* const> all_losses();
 
 // What reaches the user: `output` with the loss's link applied, unless the network's last layer did so already.
 Value linked_output(const Json& loss, Value output);
+
+// What a loss takes beside its own options where it is one of several, each of an output of the network.
+extern const Schema output_loss_schema;
 
 // `loss` is a name or {"type": name, options...}. Rejects unread keys.
 Value build_loss(Graph& graph, const Json& loss, const std::string& where, Value output, Value target);

@@ -48,14 +48,10 @@ std::vector<Value> build_layer(Build& build, const LayerText& text, const Place&
 Json with_defaults(const LayerText& text, const Json& defaults) {
   Json options = text.json;
   if (defaults.is_null()) return options;
-  const auto fill = [&](std::span<const OptionDef> known) {
-    for (const OptionDef& option : known) {
-      const Json* value = defaults.find(option.name);
-      if (value != nullptr && options.find(option.name) == nullptr) options.set(option.name, *value);
-    }
-  };
-  fill(text.def->options);
-  fill(common_layer_options());
+  for (const Option* option : text.def->schema.all()) {
+    const Json* value = defaults.find(option->name);
+    if (value != nullptr && options.find(option->name) == nullptr) options.set(option->name, *value);
+  }
   return options;
 }
 
@@ -66,7 +62,7 @@ class Context final : public LayerContext {
         text_(text),
         place_(place),
         json_(with_defaults(text, place.defaults)),
-        options_(json_, text.where()),
+        options_(json_, text.def->schema, text.where()),
         report_index_(static_cast<size_t>(&report - build.result.layers.data())),
         name_(place.name + text.name) {
     share_ = options_.string("share", "");

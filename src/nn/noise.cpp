@@ -12,6 +12,17 @@ Json stream(LayerContext& context, const std::string& purpose, const char* per) 
 
 }  // namespace
 
+std::span<const NamedSchema> weight_noise_kinds() {
+  static constexpr Option kBias{"bias", "boolean", "false", "biases too"};
+  static constexpr Option kDropConnect[] = {{"rate", "number", "0.5", "share of the weights that is dropped", {0, 0.999999}}, kBias};
+  static constexpr Option kGaussian[] = {{"stddev", "number", "0.01", "standard deviation", {0, 1e6}},
+                                         {"multiply", "boolean", "false", "the noise is a factor around 1"},
+                                         kBias};
+  static constexpr NamedSchema kKinds[] = {{"drop_connect", "Drops weights in training (Wan et al. 2013).", {.options = kDropConnect}},
+                                           {"gaussian", "Adds normal noise to weights in training.", {.options = kGaussian}}};
+  return kKinds;
+}
+
 Value uniform_like(LayerContext& context, const std::string& purpose, Value x) {
   return x.graph().apply("random_uniform", {x}, stream(context, purpose, "example"));
 }
@@ -41,13 +52,12 @@ Value drop_input(LayerContext& context, Value x, size_t input) {
 // DropConnect: Wan et al. 2013.
 Value noisy_parameter(LayerContext& context, Value parameter, ParameterRole role, const std::string& name) {
   if (role == ParameterRole::gain || !context.options().has("weight_noise")) return parameter;
-  const Config options = context.options().object("weight_noise");
-  const std::string type = options.choice("type", "", {"drop_connect", "gaussian"});
-  const bool with_bias = options.boolean("bias", false);
-  const double rate = type == "drop_connect" ? options.number_in("rate", 0, 0.999999, 0.5) : 0;
-  const double stddev = type == "gaussian" ? options.number_in("stddev", 0, 1e6, 0.01) : 0;
-  const bool multiply = type == "gaussian" && options.boolean("multiply", false);
-  options.reject_unread();
+  const Config options = with_kind(context.options().object("weight_noise"), weight_noise_kinds());
+  const std::string type = options.string("type");
+  const bool with_bias = options.boolean("bias");
+  const double rate = type == "drop_connect" ? options.number("rate") : 0;
+  const double stddev = type == "gaussian" ? options.number("stddev") : 0;
+  const bool multiply = type == "gaussian" && options.boolean("multiply");
   if (role == ParameterRole::bias && !with_bias) return parameter;
   Json attrs = stream(context, "weight_noise/" + name, "step");
   Graph& graph = context.graph();

@@ -6,6 +6,9 @@
 
 namespace perigee {
 
+// What "weight_noise" may be.
+std::span<const NamedSchema> weight_noise_kinds();
+
 // Uniform or normal draws in the shape of `x`; dimension 0 of `x` counts examples.
 Value uniform_like(LayerContext& context, const std::string& purpose, Value x);
 Value normal_like(LayerContext& context, const std::string& purpose, Value x, double mean, double stddev);

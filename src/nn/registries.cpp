@@ -18,7 +18,7 @@ const Def& named(std::span<const Def* const> all, std::string_view name, const c
                                  .hint = nearest_hint(name, known)});
 }
 
-constexpr OptionDef kCommonOptions[] = {
+constexpr Option kCommonOptions[] = {
     {"name", "string", "by type and count: conv1, conv2", "unique in its network; parameters are called <name>.weight"},
     {"share", "string", "none", "layers that give the same word use the same parameters"},
     {"trainable", "boolean", "true", "false: its parameters stay as they are"},
@@ -37,6 +37,6 @@ const LayerDef& layer_named(std::string_view name) { return named(all_layers(), 
 const LossDef& loss_named(std::string_view name) { return named(all_losses(), name, "loss"); }
 const InitializerDef& initializer_named(std::string_view name) { return named(all_initializers(), name, "initializer"); }
 
-std::span<const OptionDef> common_layer_options() { return kCommonOptions; }
+const Schema common_layer_schema{.options = kCommonOptions};
 
 }  // namespace perigee

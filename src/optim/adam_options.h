@@ -7,10 +7,10 @@
 
 namespace perigee {
 
-inline constexpr RuleOption kAdamOptions[] = {{"lr", 1e-3, 0, 1e9, "learning rate"},
-                                              {"beta1", 0.9, 0, 1, "share of the mean gradient that is kept"},
-                                              {"beta2", 0.999, 0, 1, "share of the mean square that is kept"},
-                                              {"epsilon", 1e-8, 0, 1, "added to the root"}};
+inline constexpr Option kAdamOptions[] = {{"lr", "number or schedule", "0.001", "learning rate", {0, 1e9}},
+                                          {"beta1", "number or schedule", "0.9", "share of the mean gradient that is kept", {0, 1}},
+                                          {"beta2", "number or schedule", "0.999", "share of the mean square that is kept", {0, 1}},
+                                          {"epsilon", "number or schedule", "1e-08", "added to the root", {0, 1}}};
 
 // Fills c[0..5] and lr / (1 - beta1^t), as update_adam takes them.
 inline void prepare_adam(const RuleStep& step, UpdateParams* out) {

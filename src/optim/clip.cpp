@@ -14,16 +14,25 @@ std::string layer_of(const std::string& parameter) {
   return dot == std::string::npos ? parameter : parameter.substr(0, dot);
 }
 
+constexpr Option kOptions[] = {{"threshold", "number", "1", "the largest value or norm", {1e-30, 1e30}}};
+constexpr Schema kSchema{.options = kOptions};
+constexpr NamedSchema kKinds[] = {{"value", "Each element of the gradient is held within the threshold.", kSchema},
+                                  {"norm", "The whole gradient is scaled down to the threshold.", kSchema},
+                                  {"layer_norm", "Each layer's gradient is scaled down to the threshold.", kSchema},
+                                  {"parameter_norm", "Each tensor's gradient is scaled down to the threshold.", kSchema},
+                                  {"renormalize_layer", "Each layer's gradient is divided by its norm.", kSchema},
+                                  {"renormalize_parameter", "Each tensor's gradient is divided by its norm.", kSchema}};
+
 }  // namespace
+
+std::span<const NamedSchema> clip_kinds() { return kKinds; }
 
 Clip::Clip(const Json& description, const std::vector<ParamWindow>& windows, std::span<const UpdatePiece> pieces, const std::string& where)
     : pieces_(pieces) {
   if (description.is_null()) return;
-  const Config options(description, where);
-  const std::string type =
-      options.choice("type", "", {"value", "norm", "layer_norm", "parameter_norm", "renormalize_layer", "renormalize_parameter"});
-  threshold_ = options.number_in("threshold", 1e-30, 1e30, 1.0);
-  options.reject_unread();
+  const Config options = with_kind(Config(description, where), clip_kinds());
+  const std::string type = options.string("type");
+  threshold_ = options.number("threshold");
   kind_ = type == "value"                   ? Kind::value
           : type == "norm"                  ? Kind::norm
           : type.starts_with("renormalize") ? Kind::renormalize

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/block_math.h"
+#include "src/core/schema.h"
 #include "src/optim/param_window.h"
 
 namespace perigee {
@@ -19,6 +20,8 @@ struct UpdatePiece {
   int window = 0;
   int64_t begin = 0, end = 0;  // elements of the block
 };
+
+std::span<const NamedSchema> clip_kinds();
 
 class Clip {
  public:

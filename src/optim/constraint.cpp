@@ -24,7 +24,24 @@ bool concerns(const std::string& on, ParamRole role) {
   return on == "all" || (on == "weights" && role == ParamRole::weight) || (on == "bias" && role == ParamRole::bias);
 }
 
+constexpr Option kOn{"on", "name", "weights", "which parameters", {}, {"weights", "bias", "all"}};
+constexpr Option kDims{"dims", "list of integers", "all but the first", "dimensions of one vector, from 0"};
+constexpr Option kMax{"max", "number", "1", "largest length of a vector", {0, 1e30}};
+constexpr Option kMaxNorm[] = {kMax, kOn, kDims};
+constexpr Option kMinMaxNorm[] = {kMax,
+                                  {"min", "number", "0", "smallest length of a vector", {0, 1e30}},
+                                  {"rate", "number", "1", "share of the way to it that is made", {0, 1}},
+                                  kOn,
+                                  kDims};
+constexpr Option kNoNumbers[] = {kOn, kDims};
+constexpr NamedSchema kKinds[] = {{"max_norm", "Longer vectors are shortened to `max`.", {.options = kMaxNorm}},
+                                  {"min_max_norm", "Vectors are made as long as `min` and as short as `max`.", {.options = kMinMaxNorm}},
+                                  {"unit_norm", "Vectors have length 1.", {.options = kNoNumbers}},
+                                  {"non_negative", "What is below 0 becomes 0.", {.options = kNoNumbers}}};
+
 }  // namespace
+
+std::span<const NamedSchema> constraint_kinds() { return kKinds; }
 
 Constraints::Constraints(const Json& description, const std::vector<ParamWindow>& windows, const std::string& where) {
   for (size_t i = 0; i < windows.size(); ++i) {
@@ -41,20 +58,19 @@ Constraints::Constraints(const Json& description, const std::vector<ParamWindow>
 }
 
 void Constraints::read(const Json& description, int index, const ParamWindow& window, const std::string& where) {
-  const Config options(description, where);
-  const std::string type = options.choice("type", "", {"max_norm", "min_max_norm", "unit_norm", "non_negative"});
+  const Config options = with_kind(Config(description, where), constraint_kinds());
+  const std::string type = options.string("type");
   Rule rule{.window = index};
   if (type == "non_negative") rule.kind = Kind::non_negative;
-  if (type == "max_norm") rule.max = options.number_in("max", 0, 1e30, 1.0);
+  if (type == "max_norm") rule.max = options.number("max");
   if (type == "unit_norm") rule.min = rule.max = 1;
   if (type == "min_max_norm") {
-    rule.max = options.number_in("max", 0, 1e30, 1.0);
+    rule.max = options.number("max");
     rule.min = options.number_in("min", 0, rule.max, 0.0);
-    rule.rate = options.number_in("rate", 0, 1, 1.0);
+    rule.rate = options.number("rate");
   }
-  const std::string on = options.choice("on", "weights", {"weights", "bias", "all"});
+  const std::string on = options.choice("on");
   const std::vector<int64_t> dims = options.integer_list("dims");
-  options.reject_unread();
   if (!concerns(on, window.role)) return;
   const int rank = window.shape.rank();
   std::vector<bool> inside(static_cast<size_t>(rank), dims.empty());

@@ -11,9 +11,12 @@
 #include <vector>
 
 #include "kernels/block_math.h"
+#include "src/core/schema.h"
 #include "src/optim/param_window.h"
 
 namespace perigee {
+
+std::span<const NamedSchema> constraint_kinds();
 
 class Constraints {
  public:

@@ -31,7 +31,7 @@ std::byte* element(void* block, int64_t index, Dtype dtype) {
   return static_cast<std::byte*>(block) + static_cast<size_t>(index) * dtype_bytes(dtype);
 }
 
-bool has_rate(const OptimizerDef& def) { return !def.options.empty() && std::strcmp(def.options[0].name, "lr") == 0; }
+bool has_rate(const OptimizerDef& def) { return def.schema.find("lr") != nullptr; }
 
 }  // namespace
 
@@ -48,14 +48,6 @@ const OptimizerDef& optimizer_named(const std::string& name, const std::string& 
                                  .got = "'" + name + "'",
                                  .expected = "one of " + known,
                                  .hint = nearest_hint(name, names)});
-}
-
-std::vector<const char*> option_names(const OptimizerDef& def) {
-  std::vector<const char*> names;
-  for (const RuleOption& option : def.options) names.push_back(option.name);
-  for (const RuleFlag& flag : def.flags) names.push_back(flag.name);
-  if (has_rate(def)) names.push_back("bias_lr");
-  return names;
 }
 
 Optimizer::Optimizer(const OptimizerOptions& options, std::vector<ParamWindow> windows, const std::string& where, Dtype dtype)
@@ -83,29 +75,28 @@ void Optimizer::read_rule(const Json& description, const std::string& where) {
     object = Json::object();
     object.set("type", description);
   }
-  const Config options(object, where);
-  def_ = &optimizer_named(options.string("type"), where);
-  assert(def_->options.size() <= kMaxRuleOptions && def_->flags.size() <= kMaxRuleFlags);
-  for (const RuleOption& option : def_->options) {
-    if (const Json* given = options.raw(option.name); given && given->is_number())
-      options.number_in(option.name, option.low, option.high, 0);
-    option_schedules_.push_back(Schedule::option(options, option.name, option.fallback));
+  def_ = &optimizer_named(Config(object, where).string("type"), where);
+  const Config options(object, def_->schema, where);
+  for (const Option& option : def_->schema.options) {
+    if (option.type == "boolean") {
+      flags_.push_back(options.boolean(option.name));
+      continue;
+    }
+    ranges_.push_back(option.range);
+    option_schedules_.push_back(Schedule::option(options, option.name, fallback_value(option).as_number()));
     if (def_->stateless_option && std::strcmp(option.name, def_->stateless_option) == 0)
       stateless_ = option_schedules_.back().fixed() && option_schedules_.back().at({}) == 0;
   }
   has_lr_ = has_rate(*def_);
   has_bias_lr_ = has_lr_ && options.has("bias_lr");
   if (has_bias_lr_) bias_lr_ = Schedule::required(options, "bias_lr");
-  for (const RuleFlag& flag : def_->flags) flags_.push_back(options.boolean(flag.name, flag.fallback));
-  options.reject_unread();
+  assert(ranges_.size() <= kMaxRuleOptions && flags_.size() <= kMaxRuleFlags);
   if (!stateless_) slots_.assign(def_->slots.begin(), def_->slots.end());
 }
 
 void Optimizer::set_learning_rate(const Json& schedule, const std::string& where) {
   if (!has_lr_) throw Error(ErrorKind::model, {.where = where, .what = std::string(type()) + " has no learning rate"});
-  const RuleOption& option = def_->options[0];
-  if (schedule.is_number() && !(schedule.as_number() >= option.low && schedule.as_number() <= option.high))
-    throw Error(ErrorKind::model, {where, "is out of range", schedule.dump(), Json(option.low).dump() + " to " + Json(option.high).dump()});
+  check_option(schedule, *def_->schema.find("lr"), where);
   option_schedules_[0] = Schedule(schedule, where);
 }
 
@@ -132,7 +123,7 @@ RuleStep Optimizer::rule_step(const StepProgress& now) const {
   for (size_t i = 0; i < option_schedules_.size(); ++i) {
     step.option[i] = option_schedules_[i].at(now);
     // A schedule may leave what the rule can bear (a beta above 1): keep it inside.
-    step.option[i] = std::clamp(step.option[i], def_->options[i].low, def_->options[i].high);
+    step.option[i] = std::clamp(step.option[i], ranges_[i].low, ranges_[i].high);
   }
   for (size_t i = 0; i < flags_.size(); ++i) step.flag[i] = flags_[i];
   step.t = now.step - now.skipped + 1;

@@ -108,6 +108,7 @@ class Optimizer {
   std::vector<Schedule> option_schedules_;
   Schedule bias_lr_;
   bool has_lr_ = false, has_bias_lr_ = false;
+  std::vector<OptionRange> ranges_;  // of option_schedules_
   std::vector<bool> flags_;
   std::vector<std::string> slots_;
   std::vector<Regularizer> regularizers_;  // by window

@@ -6,29 +6,25 @@
 #include <vector>
 
 #include "kernels/ops/update.h"
+#include "src/core/schema.h"
 #include "src/optim/param_window.h"
 
 namespace perigee {
 
-// A numeric option of a rule. All may be schedules.
-struct RuleOption {
-  const char* name = nullptr;  // "lr"
-  double fallback = 0;
-  double low = 0, high = 0;  // allowed values, inclusive
-  const char* doc = nullptr;
-};
+inline constexpr const char* kRatePositional[] = {"lr"};
+inline constexpr Option kBiasRateOption[] = {{"bias_lr", "number or schedule", "lr", "learning rate of biases"}};
+inline constexpr Schema kBiasRate{.options = kBiasRateOption};
 
-struct RuleFlag {
-  const char* name = nullptr;
-  bool fallback = false;
-  const char* doc = nullptr;
-};
+// The options of a rule whose first one is "lr": numbers, each of which may be a schedule, and booleans.
+constexpr Schema rated_schema(std::span<const Option> options) {
+  return {.options = options, .positional = kRatePositional, .common = &kBiasRate};
+}
 
 inline constexpr int kMaxRuleOptions = 8;
 inline constexpr int kMaxRuleFlags = 4;
 inline constexpr int kMaxRuleSlots = 3;
 
-// The options' values at one step, in the order of OptimizerDef::options and flags.
+// The options' values at one step: numbers and booleans, each in the order of the schema.
 struct RuleStep {
   double option[kMaxRuleOptions] = {};
   bool flag[kMaxRuleFlags] = {};
@@ -38,10 +34,9 @@ struct RuleStep {
 
 struct OptimizerDef {
   const char* name = nullptr;
-  const char* doc = nullptr;            // one sentence with the formula or its source
-  const char* example = nullptr;        // as JSON
-  std::span<const RuleOption> options;  // options[0] is "lr" unless the rule has none
-  std::span<const RuleFlag> flags;
+  const char* doc = nullptr;      // one sentence with the formula or its source
+  const char* example = nullptr;  // as JSON
+  Schema schema = {};
   const char* kernel = nullptr;  // the update op: "update_adam"
   std::span<const char* const> slots;
   // Fills lr, decay (both before lr_scale) and c.
@@ -54,8 +49,5 @@ struct OptimizerDef {
 };
 
 std::span<const OptimizerDef* const> all_optimizers();
-
-// What a description of the rule may contain beside "type": its options, its flags, and "bias_lr" when it has a learning rate.
-std::vector<const char*> option_names(const OptimizerDef& def);
 
 }  // namespace perigee

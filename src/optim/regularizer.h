@@ -13,6 +13,8 @@
 
 namespace perigee {
 
+extern const Schema regularization_schema;
+
 class Regularizer {
  public:
   Regularizer() = default;  // none

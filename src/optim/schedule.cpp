@@ -32,8 +32,8 @@ Schedule::Schedule(const Json& description, const std::string& where) {
                                    .expected = R"(for example 0.001 or {"type": "cosine", "from": 0.001})"});
   }
   const Config options(description, where);
-  curve_ = schedule_named(options).read(options);
-  options.reject_unread();
+  const ScheduleDef& def = schedule_named(options);
+  curve_ = def.read(options.with(def.schema));
 }
 
 Schedule Schedule::option(const Config& options, std::string_view key, double fallback) {
@@ -45,8 +45,8 @@ Schedule Schedule::required(const Config& options, std::string_view key) {
   return Schedule(*options.raw(key), options.where() + ": " + std::string(key));
 }
 
-Clockwork::Clockwork(const Config& options, std::string_view fallback) {
-  const std::string unit = options.choice("by", fallback, {"epoch", "step", "progress"});
+Clockwork::Clockwork(const Config& options) {
+  const std::string unit = options.choice("by");
   unit_ = unit == "epoch" ? Unit::epoch : unit == "step" ? Unit::step : Unit::progress;
 }
 

@@ -30,7 +30,8 @@ struct ScheduleDef {
   const char* name = nullptr;     // "cosine"
   const char* doc = nullptr;      // one sentence with the formula
   const char* example = nullptr;  // a worked example, as JSON
-  // Reads the options; Error(model). Unread keys are rejected by the caller.
+  Schema schema = {};
+  // Reads the options, which the schema has checked; Error(model).
   std::unique_ptr<Curve> (*read)(const Config& options) = nullptr;
 };
 
@@ -58,7 +59,7 @@ class Schedule {
 // "progress".
 class Clockwork {
  public:
-  explicit Clockwork(const Config& options, std::string_view fallback = "epoch");
+  explicit Clockwork(const Config& options);
   double at(const StepProgress& now) const;
 
  private:

@@ -236,11 +236,9 @@ TEST(Policy, EveryPolicyKnowsExactlyTheOptionsOfItsList) {
       const Json identity = Json::parse(R"({"program": [], "outputs": {"global": "mean"}})", "test");
       json.set("outer", identity), name.set("outer", identity);
     }
-    for (const PolicyOption& option : def.options) {
-      const bool text =
-          !option.fallback.empty() && std::isalpha(static_cast<unsigned char>(option.fallback[0])) && option.type != "boolean";
-      if (!option.fallback.empty()) json.set(option.name, text ? Json(option.fallback) : Json::parse(option.fallback, option.name));
-      EXPECT_FALSE(option.doc.empty());
+    for (const Option& option : def.options) {
+      if (const Json fallback = fallback_value(option); !fallback.is_null()) json.set(option.name, fallback);
+      EXPECT_NE(*option.doc, 0);
     }
     const Policy given = read_policy(&json, "");
     const auto without = [](Json all) {  // an undescribed state does not count
@@ -248,8 +246,7 @@ TEST(Policy, EveryPolicyKnowsExactlyTheOptionsOfItsList) {
       return all;
     };
     EXPECT_EQ(without(given.to_json()), without(read_policy(&name, "").to_json())) << "the list's defaults are not the reader's";
-    for (const std::string& option : def.positional)
-      EXPECT_TRUE(std::any_of(def.options.begin(), def.options.end(), [&](const PolicyOption& o) { return o.name == option; }));
+    for (const char* option : def.positional) EXPECT_NE(def.schema().find(option), nullptr);
     const Json again = given.to_json();
     EXPECT_EQ(read_policy(&again, "").to_json(), again);
   }

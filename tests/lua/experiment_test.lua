@@ -17,7 +17,22 @@ function tests.a_single_layer_is_a_network()
 end
 
 function tests.unknown_keys_name_the_nearest()
-  check.raises(function() job { epoch = 3 } end, "an experiment has no key 'epoch'; did you mean 'epochs'")
+  check.raises(function() job { epoch = 3 } end, "experiment_test.lua:20: unknown key 'epoch'; did you mean 'epochs'")
+  check.raises(function() job { log = {} } end, "'log' has no effect; remove it")
+  check.raises(function() job { epochs = "five" } end, "experiment_test.lua:22: 'epochs' has the wrong type; got string \"five\"")
+  check.raises(function() job { precision = "float23" } end, "did you mean 'float32'")
+  check.raises(function() job { early_stopping = { patiense = 3 } } end, "early_stopping: unknown key 'patiense'; did you mean 'patience'")
+  local function with(data)
+    data.train = pg.data.digits().train
+    return pg.experiment { network = pg.dense { 3 }, data = data }
+  end
+  check.equal(with({ batch = 8 }).data.batch, 8)
+  check.raises(function() with { bach = 8 } end, "data: unknown key 'bach'; did you mean 'batch'")
+  check.raises(function() with { batch = 0 } end, "data: 'batch' is out of range")
+  check.raises(function() with { prefetch = 2 } end, "data: 'prefetch' has no effect; remove it")
+  check.raises(function() pg.data.csv { "x.csv", targt = "y" } end, "data source csv has no option 'targt'; did you mean 'target'")
+  check.raises(function() pg.transform.flip { axs = "vertical" } end, "transform flip has no option 'axs'; did you mean 'axis'")
+  check.raises(function() pg.schedule.cosine { 1, warmpu = 0.1 } end, "did you mean 'warmup'")
   check.raises(function() pg.experiment { network = pg.dense { 3 } } end, "needs 'data'")
   check.raises(function() pg.experiment { network = 3, data = {} } end, "network is 3; expected pg.sequential")
 end

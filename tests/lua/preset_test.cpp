@@ -64,7 +64,7 @@ TEST(Presets, CanBeUsedByNameAlone) {
     const Json name(def.name);
     EXPECT_EQ(read_policy(&name, "").name, def.name);
     EXPECT_FALSE(def.doc.empty());
-    for (const PolicyOption& option : def.options) EXPECT_FALSE(option.doc.empty()) << def.name << " " << option.name;
+    for (const Option& option : def.options) EXPECT_NE(*option.doc, 0) << def.name << " " << option.name;
   }
 }
 

@@ -92,12 +92,12 @@ TEST(Layer, EveryLayerIsDocumented) {
     EXPECT_TRUE(names.insert(layer->name).second) << "two layers have this name";
     EXPECT_GT(std::string(layer->doc).size(), 10u);
     std::set<std::string> options;
-    for (const OptionDef& option : layer->options) {
+    for (const Option& option : layer->schema.options) {
       options.insert(option.name);
-      EXPECT_TRUE(option.type != nullptr && option.doc != nullptr) << option.name;
+      EXPECT_NE(option.doc, nullptr) << option.name;
     }
-    for (const char* positional : layer->positional) EXPECT_TRUE(options.contains(positional)) << positional;
-    for (const OptionDef& option : common_layer_options())
+    for (const char* positional : layer->schema.positional) EXPECT_TRUE(options.contains(positional)) << positional;
+    for (const Option& option : common_layer_schema.options)
       EXPECT_FALSE(options.contains(option.name)) << option.name << " hides a common option";
   }
 }

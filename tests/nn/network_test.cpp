@@ -58,7 +58,7 @@ TEST(Network, ErrorsNameTheLineThePathAndTheFix) {
             "lenet.lua:7: conv2d 'conv1' (layer 1 of 2): kernel 5x5 is larger than its input 3x3; pad it or drop a pooling layer");
   EXPECT_EQ(error_of(R"([{"type": "conv2", "out": 4}])").find("net.json: there is no layer 'conv2'; did you mean 'conv2d'"), 0u);
   EXPECT_EQ(error_of(R"([{"type": "conv2d", "out": 4, "kernal": 5}])"),
-            "net.json: conv2d 'conv1' (layer 1 of 1): unknown option 'kernal'; did you mean 'kernel'?");
+            "net.json: conv2d 'conv1' (layer 1 of 1): unknown key 'kernal'; did you mean 'kernel'?");
   EXPECT_EQ(error_of(R"([{"type": "conv2d", "out": 4}])"),
             "net.json: conv2d 'conv1' (layer 1 of 1): 'kernel' is missing; expected an integer or {height, width}");
   EXPECT_NE(error_of(R"([{"type": "dense", "out": 4, "activation": "rellu"}])").find("there is no activation 'rellu'; did you mean 'relu'"),

@@ -169,10 +169,7 @@ TEST(Optimizer, ListsEveryOptionThatItReads) {
     SCOPED_TRACE(def->name);
     Json all = Json::object();
     all.set("type", def->name);
-    for (const char* name : option_names(*def)) {
-      const bool flag = std::any_of(def->flags.begin(), def->flags.end(), [&](const RuleFlag& f) { return std::string(f.name) == name; });
-      all.set(name, flag ? Json(true) : Json(0.5));
-    }
+    for (const Option* option : def->schema.all()) all.set(option->name, option->type == "boolean" ? Json(true) : Json(0.5));
     EXPECT_NO_THROW(Optimizer({.optimizer = all}, windows(), "test"));
   }
 }

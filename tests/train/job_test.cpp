@@ -27,9 +27,9 @@ std::string error_of(F f) {
 
 TEST(Job, ChecksItsTopLevel) {
   EXPECT_EQ(error_of([] { Job(Json::parse(R"({"network": {}, "optimiser": "sgd"})", "t"), "j.json"); }),
-            "j.json: unknown key 'optimiser' of a job; did you mean 'optimizer'?");
+            "j.json: unknown key 'optimiser'; did you mean 'optimizer'?");
   EXPECT_EQ(error_of([] { Job(Json::parse(R"({"network": {}, "epochs": "5"})", "t"), "j.json"); }),
-            "j.json: 'epochs' has the wrong type; got string, expected integer or number");
+            "j.json: 'epochs' has the wrong type; got string \"5\", expected an integer from 0 to 4294967296");
   EXPECT_EQ(error_of([] { Job(Json::parse(R"({"loss": "mse"})", "t"), "j.json"); }), "j.json: a job needs a 'network'");
 }
 

@@ -169,10 +169,19 @@ SourcePtr register_source(const std::string& handle, SourcePtr source) {
   return before;
 }
 
+namespace {
+
+constexpr Option kOptions[] = {{"handle", "string", "none", "names arrays in memory"},
+                               {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
+                               {"class_names", "list of names", "[]", "of the label"}};
+
+}  // namespace
+
 extern const SourceDef source_arrays;
 const SourceDef source_arrays{
     .type = "arrays",
     .doc = "Arrays in the job itself ('x', 'y', ...: nested lists), or in memory ('handle'). Options: classes, class_names",
+    .schema = {.options = kOptions, .open = true},
     .open = open};
 
 }  // namespace perigee

@@ -42,11 +42,17 @@ SourcePtr open(const Config& config, const std::string& folder) {
   return std::make_shared<IndexedSource>("by label", inner, inner->size(), [order](int64_t i) { return (*order)[static_cast<size_t>(i)]; });
 }
 
+constexpr const char* kPositional[] = {"source"};
+constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"}, {"field", "string", "y", "the label"}};
+
 }  // namespace
 
 extern const SourceDef source_by_label;
 // It reads data itself, so where the coordinator serves the examples it is opened there, and no worker asks for all of them.
-const SourceDef source_by_label{
-    .type = "by_label", .doc = "The examples of 'source' in the order of their labels. Options: field (y)", .open = open, .wraps = false};
+const SourceDef source_by_label{.type = "by_label",
+                                .doc = "The examples of 'source' in the order of their labels. Options: field (y)",
+                                .schema = {.options = kOptions, .positional = kPositional},
+                                .open = open,
+                                .wraps = false};
 
 }  // namespace perigee

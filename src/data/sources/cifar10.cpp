@@ -64,7 +64,7 @@ std::vector<SourcePtr> from_tar(const std::string& path, bool test, float scale)
 }
 
 SourcePtr open(const Config& config, const std::string& base) {
-  const bool test = config.choice("part", "train", {"train", "test"}) == "test";
+  const bool test = config.choice("part") == "test";
   const auto scale = static_cast<float>(config.number("scale", 1.0 / 255));
   std::vector<std::string> folders;
   if (config.has("folder")) {
@@ -117,9 +117,19 @@ SourcePtr cifar10_source(std::span<const std::byte> records, std::shared_ptr<con
                                        std::vector<std::shared_ptr<const void>>{std::move(owner)});
 }
 
+namespace {
+
+constexpr Option kOptions[] = {{"part", "name", "train", "which of the two", {}, {"train", "test"}},
+                               {"folder", "file", "none", "where the files lie"},
+                               {"scale", "number", "1/255", "factor on each value"}};
+
+}  // namespace
+
 extern const SourceDef source_cifar10;
 const SourceDef source_cifar10{.type = "cifar10",
                                .doc = "Colour images of ten classes, 3x32x32. Options: part ('train' or 'test'), folder, scale (1/255)",
-                               .open = open};
+                               .schema = {.options = kOptions},
+                               .open = open,
+                               .two_parts = true};
 
 }  // namespace perigee

@@ -93,7 +93,18 @@ SourcePtr concat_sources(std::vector<SourcePtr> sources, const std::string& wher
   return sources.size() == 1 ? sources[0] : std::make_shared<ConcatSource>(std::move(sources));
 }
 
+namespace {
+
+constexpr const char* kPositional[] = {"sources"};
+constexpr Option kOptions[] = {{"sources", "list of sources", nullptr, "in order"}};
+
+}  // namespace
+
 extern const SourceDef source_concat;
-const SourceDef source_concat{.type = "concat", .doc = "All of 'sources', one after the other", .open = open, .wraps = true};
+const SourceDef source_concat{.type = "concat",
+                              .doc = "All of 'sources', one after the other",
+                              .schema = {.options = kOptions, .positional = kPositional},
+                              .open = open,
+                              .wraps = true};
 
 }  // namespace perigee

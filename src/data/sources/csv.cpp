@@ -295,6 +295,19 @@ class CsvSource {
 
 SourcePtr open(const Config& config, const std::string& folder) { return CsvSource(config, folder).make(); }
 
+constexpr const char* kPositional[] = {"file"};
+constexpr Option kOptions[] = {{"file", "file", nullptr, "the table, also .gz"},
+                               {"target", "column", "the last column", "what is foretold: a name or number; false: none"},
+                               {"features", "list of columns", "all others", "what it is foretold from"},
+                               {"drop", "list of columns", "[]", "columns that are left out"},
+                               {"categorical", "list of columns", "[]", "columns of numbers that are names"},
+                               {"header", "boolean", "found out", "the first line names the columns"},
+                               {"delimiter", "string", ",", "one character"},
+                               {"missing", "name", "error", "what becomes of a gap", {}, {"error", "mean", "skip"}},
+                               {"missing_values", "list of names", "the empty text, NA, NaN, null, ?", "how a gap is written"},
+                               {"task", "name", "auto", "whether the target is a class", {}, {"auto", "classify", "regress"}},
+                               {"fitted", "table", "none", "what was learned from the training part"}};
+
 }  // namespace
 
 extern const SourceDef source_csv;
@@ -303,6 +316,7 @@ const SourceDef source_csv{
     .doc =
         "A table 'file' (also .gz). Options: target (the last column; a name or number; false: none), features, drop, categorical, "
         "header (found out), delimiter (','), missing ('error', 'mean' or 'skip'), missing_values, task ('auto', 'classify' or 'regress')",
+    .schema = {.options = kOptions, .positional = kPositional},
     .open = open};
 
 }  // namespace perigee

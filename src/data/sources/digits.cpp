@@ -161,7 +161,7 @@ class Digits : public DataSource {
 };
 
 SourcePtr open(const Config& config, const std::string&) {
-  const bool test = config.choice("part", "train", {"train", "test"}) == "test";
+  const bool test = config.choice("part") == "test";
   DigitsOptions options;
   options.size = config.integer_in("size", 1, int64_t{1} << 40, test ? 10000 : 60000);
   options.seed = static_cast<uint64_t>(config.integer("seed", test ? 2 : 1));
@@ -174,10 +174,22 @@ SourcePtr open(const Config& config, const std::string&) {
 
 SourcePtr open_digits(const DigitsOptions& options, const std::string& name) { return std::make_shared<Digits>(options, name); }
 
+namespace {
+
+constexpr Option kOptions[] = {{"part", "name", "train", "which of the two", {}, {"train", "test"}},
+                               {"size", "integer", "60000, of the test part 10000", "examples of an epoch", {1, 1099511627776}},
+                               {"seed", "integer", "1, of the test part 2", "of the strokes"},
+                               {"endless", "boolean", "true for the training part", "other digits every epoch"},
+                               {"scale", "number", "1", "factor on each value"}};
+
+}  // namespace
+
 extern const SourceDef source_digits;
 const SourceDef source_digits{
     .type = "digits",
     .doc = "Digits drawn from random strokes, 1x28x28. Options: part, size, seed, endless (other digits every epoch), scale",
-    .open = open};
+    .schema = {.options = kOptions},
+    .open = open,
+    .two_parts = true};
 
 }  // namespace perigee

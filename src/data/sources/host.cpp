@@ -50,10 +50,17 @@ void register_host_source(const std::string& name, std::function<SourcePtr()> op
 HostScope::HostScope(const std::map<std::string, SourcePtr>& sources) : outer_(in_scope) { in_scope = &sources; }
 HostScope::~HostScope() { in_scope = outer_; }
 
+namespace {
+
+constexpr Option kOptions[] = {{"name", "string", nullptr, "which"}};
+
+}  // namespace
+
 extern const SourceDef source_host;
 const SourceDef source_host{
     .type = "host",
     .doc = "Data that the program which embeds Perigee keeps in its own memory or reads by its own code, by `name`.",
+    .schema = {.options = kOptions},
     .open = open_host,
 };
 

@@ -75,11 +75,18 @@ SourcePtr open(const Config& config, const std::string& folder) {
                                        std::move(owners));
 }
 
+constexpr const char* kPositional[] = {"x", "y"};
+constexpr Option kOptions[] = {{"x", "file", nullptr, "the examples"},
+                               {"y", "file", "none", "their labels"},
+                               {"scale", "number", "1/255 for bytes", "factor on each value"},
+                               {"classes", "integer", "the highest label + 1", "number of classes", {1, 2147483648}}};
+
 }  // namespace
 
 extern const SourceDef source_idx;
 const SourceDef source_idx{.type = "idx",
                            .doc = "IDX files: 'x' the examples, 'y' (optional) their labels. Options: scale (1/255 for bytes), classes",
+                           .schema = {.options = kOptions, .positional = kPositional},
                            .open = open};
 
 }  // namespace perigee

@@ -111,6 +111,13 @@ SourcePtr open(const Config& config, const std::string& base) {
   return std::make_shared<ImageFolder>(folder, std::move(files), std::move(classes), options);
 }
 
+constexpr const char* kPositional[] = {"folder"};
+constexpr Option kOptions[] = {{"folder", "file", nullptr, "one folder per class"},
+                               {"size", "integer or {height, width}", nullptr, "of the images as they come out", {1, 8192}},
+                               {"channels", "integer", "3", "1: grey; 3: colour", {1, 3}},
+                               {"scale", "number", "1/255", "factor on each value"},
+                               {"classes", "list of names", "the folders' names", "in the order of their numbers"}};
+
 }  // namespace
 
 extern const SourceDef source_images;
@@ -118,6 +125,7 @@ const SourceDef source_images{.type = "images",
                               .doc =
                                   "A folder of JPEG and PNG images per class. Options: folder, size (height and width), channels (3), "
                                   "scale (1/255), classes (the folders' names)",
+                              .schema = {.options = kOptions, .positional = kPositional},
                               .open = open};
 
 }  // namespace perigee

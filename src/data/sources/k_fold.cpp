@@ -13,9 +13,9 @@ SourcePtr open(const Config& config, const std::string& folder) {
   if (size < 2) config.fail("source", "has too few examples", std::to_string(size), "at least 2");
   const int64_t folds = config.integer_in("folds", 2, size, std::min<int64_t>(5, size));
   const int64_t fold = config.integer_in("fold", 0, folds - 1);
-  const bool test = config.choice("part", "train", {"train", "test"}) == "test";
-  const auto seed = static_cast<uint64_t>(config.integer("seed", 0));
-  const bool shuffle = config.boolean("shuffle", true);
+  const bool test = config.choice("part") == "test";
+  const auto seed = static_cast<uint64_t>(config.integer("seed"));
+  const bool shuffle = config.boolean("shuffle");
   const auto border = [=](int64_t k) { return static_cast<int64_t>(static_cast<__int128>(size) * k / folds); };
   const int64_t from = border(fold), to = border(fold + 1);
   const std::string name = "fold " + std::to_string(fold) + " of " + std::to_string(folds) + (test ? " (test)" : " (train)");
@@ -25,12 +25,20 @@ SourcePtr open(const Config& config, const std::string& folder) {
   });
 }
 
+constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"},
+                               {"folds", "integer", "5", "how many", {2}},
+                               {"fold", "integer", nullptr, "which, from 0", {0}},
+                               {"part", "name", "train", "which of the two", {}, {"train", "test"}},
+                               {"shuffle", "boolean", "true", "before they are cut"},
+                               {"seed", "integer", "0", "of the shuffle"}};
+
 }  // namespace
 
 extern const SourceDef source_k_fold;
 const SourceDef source_k_fold{
     .type = "k_fold",
     .doc = "Fold number 'fold' of 'folds' (5): part 'test' is the fold, 'train' the rest. Options: shuffle (true), seed (0)",
+    .schema = {.options = kOptions},
     .open = open,
     .wraps = true};
 

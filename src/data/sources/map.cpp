@@ -113,23 +113,32 @@ SourcePtr open(const Config& config, const std::string& folder) {
   const uint64_t depth = depth_below(config.json());
   std::vector<Step> steps;
   for (size_t i = 0; i < list->as_array().size(); ++i) {
-    const Config each = config.element(list->as_array()[i], "transforms[" + std::to_string(i) + "]");
-    const TransformDef& def = find_transform(each);
+    const Config described = config.element(list->as_array()[i], "transforms[" + std::to_string(i) + "]");
+    const TransformDef& def = find_transform(described);
+    const Config each = described.with(def.schema);
     const MapSource before(inner, steps);
     Step step;
     step.field = field_index(before, each.string("field", def.field), each.where());
     step.stream = depth << 32 | i;
     step.transform = def.open(each, before, step.field);
-    each.reject_unread();
     steps.push_back(std::move(step));
   }
   return std::make_shared<MapSource>(inner, std::move(steps));
 }
 
+constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"},
+                               {"transforms", "list of transforms", nullptr, "in order"}};
+
 }  // namespace
 
+constexpr Option kTransformOptions[] = {{"field", "string", "x, of one_hot y", "which field is changed"}};
+const Schema common_transform_schema{.options = kTransformOptions};
+
 extern const SourceDef source_map;
-const SourceDef source_map{
-    .type = "map", .doc = "'source' with each example changed by 'transforms', in their order", .open = open, .wraps = true};
+const SourceDef source_map{.type = "map",
+                           .doc = "'source' with each example changed by 'transforms', in their order",
+                           .schema = {.options = kOptions},
+                           .open = open,
+                           .wraps = true};
 
 }  // namespace perigee

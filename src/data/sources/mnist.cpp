@@ -147,9 +147,9 @@ SourcePtr load(const Part& part, const std::string& folder, float scale) {
 }
 
 SourcePtr open(const Config& config, const std::string& base) {
-  const Part& part = kParts[config.choice("part", "train", {"train", "test"}) == "test"];
+  const Part& part = kParts[config.choice("part") == "test"];
   const auto scale = static_cast<float>(config.number("scale", 1.0 / 255));
-  const bool stand_in = config.boolean("stand_in", true);
+  const bool stand_in = config.boolean("stand_in");
   if (config.has("folder")) {
     const std::string folder = path_in(base, config.string("folder"));
     if (!has_part(folder, part))
@@ -173,6 +173,11 @@ SourcePtr open(const Config& config, const std::string& base) {
                      "digits, standing in for mnist " + std::string(part.name));
 }
 
+constexpr Option kOptions[] = {{"part", "name", "train", "which of the two", {}, {"train", "test"}},
+                               {"scale", "number", "1/255", "factor on each value"},
+                               {"folder", "file", "none", "where the files lie"},
+                               {"stand_in", "boolean", "true", "drawn digits where there is no file"}};
+
 }  // namespace
 
 extern const SourceDef source_mnist;
@@ -180,6 +185,8 @@ const SourceDef source_mnist{.type = "mnist",
                              .doc =
                                  "Handwritten digits, 1x28x28. Options: part ('train' or 'test'), scale (1/255), folder, stand_in (true: "
                                  "'digits' when it cannot be had)",
-                             .open = open};
+                             .schema = {.options = kOptions},
+                             .open = open,
+                             .two_parts = true};
 
 }  // namespace perigee

@@ -18,10 +18,18 @@ SourcePtr open(const Config& config, const std::string& folder) {
   return arrays_source("npy", std::move(arrays));
 }
 
+constexpr const char* kPositional[] = {"x", "y"};
+constexpr Option kOptions[] = {{"x", "file", "none", "the examples"},
+                               {"y", "file", "none", "their labels"},
+                               {"classes", "integer", "0", "number of classes of the label; 0: found out", {0, 2147483648}},
+                               {"class_names", "list of names", "[]", "of the label"}};
+
 }  // namespace
 
 extern const SourceDef source_npy;
-const SourceDef source_npy{
-    .type = "npy", .doc = "NumPy arrays, one file per field: 'x', 'y', ... Options: classes, class_names", .open = open};
+const SourceDef source_npy{.type = "npy",
+                           .doc = "NumPy arrays, one file per field: 'x', 'y', ... Options: classes, class_names",
+                           .schema = {.options = kOptions, .positional = kPositional, .open = true},
+                           .open = open};
 
 }  // namespace perigee

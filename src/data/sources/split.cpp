@@ -29,18 +29,25 @@ SourcePtr open(const Config& config, const std::string& folder) {
   const int64_t size = inner->size();
   const std::vector<int64_t> at = borders(config, size);
   const auto part = static_cast<size_t>(config.integer_in("part", 0, static_cast<int64_t>(at.size()) - 2));
-  const auto seed = static_cast<uint64_t>(config.integer("seed", 0));
-  const bool shuffle = config.boolean("shuffle", true);
+  const auto seed = static_cast<uint64_t>(config.integer("seed"));
+  const bool shuffle = config.boolean("shuffle");
   const int64_t from = at[part];
   return std::make_shared<IndexedSource>("part " + std::to_string(part), inner, at[part + 1] - from,
                                          [=](int64_t i) { return shuffle ? shuffled_index(seed, 0, from + i, size) : from + i; });
 }
+
+constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"},
+                               {"parts", "list of numbers", nullptr, "shares of the whole"},
+                               {"part", "integer", nullptr, "which, from 0", {0}},
+                               {"shuffle", "boolean", "true", "before they are cut"},
+                               {"seed", "integer", "0", "of the shuffle"}};
 
 }  // namespace
 
 extern const SourceDef source_split;
 const SourceDef source_split{.type = "split",
                              .doc = "Share number 'part' of 'source', cut as 'parts' says ([0.8, 0.2]). Options: shuffle (true), seed (0)",
+                             .schema = {.options = kOptions},
                              .open = open,
                              .wraps = true};
 

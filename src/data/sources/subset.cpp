@@ -14,10 +14,16 @@ SourcePtr open(const Config& config, const std::string& folder) {
   return std::make_shared<IndexedSource>("subset", inner, size, [indices](int64_t i) { return (*indices)[static_cast<size_t>(i)]; });
 }
 
+constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"},
+                               {"indices", "list of integers", nullptr, "numbers of the examples, from 0"}};
+
 }  // namespace
 
 extern const SourceDef source_subset;
-const SourceDef source_subset{
-    .type = "subset", .doc = "The examples of 'source' whose numbers are in 'indices'", .open = open, .wraps = true};
+const SourceDef source_subset{.type = "subset",
+                              .doc = "The examples of 'source' whose numbers are in 'indices'",
+                              .schema = {.options = kOptions},
+                              .open = open,
+                              .wraps = true};
 
 }  // namespace perigee

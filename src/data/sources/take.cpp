@@ -13,11 +13,16 @@ SourcePtr open(const Config& config, const std::string& folder) {
   return std::make_shared<IndexedSource>("take", inner, count, [from](int64_t i) { return from + i; });
 }
 
+constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"},
+                               {"count", "integer", nullptr, "how many", {1}},
+                               {"from", "integer", "0", "number of the first", {0}}};
+
 }  // namespace
 
 extern const SourceDef source_take;
 const SourceDef source_take{.type = "take",
                             .doc = "'count' examples of 'source', beginning with number 'from' (0); fewer when it has no more",
+                            .schema = {.options = kOptions},
                             .open = open,
                             .wraps = true};
 

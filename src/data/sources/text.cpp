@@ -284,6 +284,24 @@ SourcePtr open(const Config& config, const std::string& folder) {
   return source;
 }
 
+constexpr const char* kPositional[] = {"file"};
+constexpr Option kShareOptions[] = {{"train", "number", "0", "share of the training part", {0, 1}},
+                                    {"validation", "number", "0", "of the validation part", {0, 1}},
+                                    {"test", "number", "0", "of the test part", {0, 1}}};
+constexpr Schema kShares{.options = kShareOptions};
+constexpr Option kOptions[] = {{"file", "list of names", nullptr, "one or several files, also .gz and .xz"},
+                               {"context", "integer", "the training part's", "characters or words of a window", {1}},
+                               {"unit", "name", "char", "what is counted", {}, {"char", "word"}},
+                               {"stride", "integer", "1", "from one window to the next", {1, 1099511627776}},
+                               {"targets", "name", "next", "what is foretold", {}, {"next", "every", "none"}},
+                               {"lowercase", "boolean", "false", "letters are made small"},
+                               {"min_count", "integer", "1", "rarer ones are unknown", {1, 1099511627776}},
+                               {"max_vocabulary", "integer", "65536", "more are unknown", {2, 1e9}},
+                               {"unknown", "boolean", "true", "there is a number for the unknown"},
+                               {"parts", "table", "none", "shares of the text by name", {}, {}, nullptr, &kShares},
+                               {"part", "name", "train", "which of them", {}, {"train", "validation", "test"}},
+                               {"fitted", "table", "none", "vocabulary of the training part"}};
+
 }  // namespace
 
 extern const SourceDef source_text;
@@ -294,6 +312,7 @@ const SourceDef source_text{
         "unit ('char' or 'word'), stride (1), targets ('next', 'every' position or 'none'), lowercase (false), min_count (1), "
         "max_vocabulary "
         "(65536), unknown (true), parts (shares of the text by name) and part ('train', 'validation' or 'test')",
+    .schema = {.options = kOptions, .positional = kPositional},
     .open = open};
 
 }  // namespace perigee

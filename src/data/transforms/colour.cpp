@@ -46,12 +46,16 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   if (size.channels != 3 && size.channels != 1)
     throw Error(ErrorKind::data,
                 {.where = config.where(), .what = "the image has " + std::to_string(size.channels) + " channels", .expected = "1 or 3"});
-  const auto brightness = static_cast<float>(config.number_in("brightness", 0, 1, .2));
-  const auto contrast = static_cast<float>(config.number_in("contrast", 0, 1, .2));
+  const auto brightness = static_cast<float>(config.number("brightness"));
+  const auto contrast = static_cast<float>(config.number("contrast"));
   const auto saturation = static_cast<float>(config.number_in("saturation", 0, 1, size.channels == 3 ? .2 : 0));
   if (size.channels == 1 && saturation > 0) config.fail("saturation", "needs an image of 3 channels");
   return std::make_unique<Colour>(input, size, brightness, contrast, saturation);
 }
+
+constexpr Option kOptions[] = {{"brightness", "number", "0.2", "largest change", {0, 1}},
+                               {"contrast", "number", "0.2", "largest change", {0, 1}},
+                               {"saturation", "number", "0.2, of grey images 0", "largest change", {0, 1}}};
 
 }  // namespace
 
@@ -59,6 +63,7 @@ extern const TransformDef transform_colour;
 const TransformDef transform_colour{
     .type = "colour",
     .doc = "Random brightness, contrast and saturation. Options: brightness, contrast, saturation (0.2 each)",
+    .schema = {.options = kOptions, .common = &common_transform_schema},
     .open = open};
 
 }  // namespace perigee

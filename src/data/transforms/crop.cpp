@@ -28,15 +28,20 @@ class Crop : public Transform {
 std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
   const Field& input = source.fields()[field];
   const ImageSize size = image_size(config, input);
-  const int64_t pad = config.integer_in("pad", 0, 4096, 0);
+  const int64_t pad = config.integer("pad");
   std::vector<int64_t> window{size.height, size.width};
   if (config.has("size")) window = config.integers("size", 2, 0);
   if (window[0] < 1 || window[1] < 1 || window[0] > size.height + 2 * pad || window[1] > size.width + 2 * pad)
     config.fail("size", "does not fit into the padded image", std::to_string(window[0]) + "x" + std::to_string(window[1]),
                 "at most " + Shape{size.height + 2 * pad, size.width + 2 * pad}.text());
-  return std::make_unique<Crop>(input, size, window[0], window[1], pad, config.boolean("random", true),
-                                static_cast<float>(config.number("fill", 0)));
+  return std::make_unique<Crop>(input, size, window[0], window[1], pad, config.boolean("random"),
+                                static_cast<float>(config.number("fill")));
 }
+
+constexpr Option kOptions[] = {{"size", "integer or {height, width}", "the image's", "of the window"},
+                               {"pad", "integer", "0", "pixels added on each side first", {0, 4096}},
+                               {"random", "boolean", "true", "false: the middle"},
+                               {"fill", "number", "0", "value of added pixels"}};
 
 }  // namespace
 
@@ -44,6 +49,7 @@ extern const TransformDef transform_crop;
 const TransformDef transform_crop{
     .type = "crop",
     .doc = "Pads, then cuts a window. Options: size (the image's), pad (0), random (true; false: the middle), fill (0)",
+    .schema = {.options = kOptions, .common = &common_transform_schema},
     .open = open};
 
 }  // namespace perigee

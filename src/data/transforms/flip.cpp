@@ -34,14 +34,19 @@ class Flip : public Transform {
 
 std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
   const Field& input = source.fields()[field];
-  const bool vertical = config.choice("axis", "horizontal", {"horizontal", "vertical"}) == "vertical";
-  return std::make_unique<Flip>(input, image_size(config, input), vertical, static_cast<float>(config.number_in("probability", 0, 1, .5)));
+  const bool vertical = config.choice("axis") == "vertical";
+  return std::make_unique<Flip>(input, image_size(config, input), vertical, static_cast<float>(config.number("probability")));
 }
+
+constexpr Option kOptions[] = {{"axis", "name", "horizontal", "which way", {}, {"horizontal", "vertical"}},
+                               {"probability", "number", "0.5", "that an image is mirrored", {0, 1}}};
 
 }  // namespace
 
 extern const TransformDef transform_flip;
-const TransformDef transform_flip{
-    .type = "flip", .doc = "Mirrors images at random. Options: axis ('horizontal' or 'vertical'), probability (0.5)", .open = open};
+const TransformDef transform_flip{.type = "flip",
+                                  .doc = "Mirrors images at random. Options: axis ('horizontal' or 'vertical'), probability (0.5)",
+                                  .schema = {.options = kOptions, .common = &common_transform_schema},
+                                  .open = open};
 
 }  // namespace perigee

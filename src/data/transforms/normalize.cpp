@@ -21,10 +21,15 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<AffineTransform>(config, source.fields()[field], std::move(factors), std::move(offsets), Json());
 }
 
+constexpr Option kOptions[] = {{"mean", "number or list of numbers", nullptr, "one for all, or one per channel"},
+                               {"std", "number or list of numbers", nullptr, "one for all, or one per channel"}};
+
 }  // namespace
 
 extern const TransformDef transform_normalize;
-const TransformDef transform_normalize{
-    .type = "normalize", .doc = "(x - mean) / std. Options: mean, std: a number or one per channel", .open = open};
+const TransformDef transform_normalize{.type = "normalize",
+                                       .doc = "(x - mean) / std. Options: mean, std: a number or one per channel",
+                                       .schema = {.options = kOptions, .common = &common_transform_schema},
+                                       .open = open};
 
 }  // namespace perigee

@@ -47,10 +47,15 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<OneHot>(input, classes);
 }
 
+constexpr Option kOptions[] = {{"classes", "integer", "the data's", "length of the distribution", {1, 16777216}}};
+
 }  // namespace
 
 extern const TransformDef transform_one_hot;
-const TransformDef transform_one_hot{
-    .type = "one_hot", .doc = "A class label as a distribution. Options: classes (the data's)", .field = "y", .open = open};
+const TransformDef transform_one_hot{.type = "one_hot",
+                                     .doc = "A class label as a distribution. Options: classes (the data's)",
+                                     .field = "y",
+                                     .schema = {.options = kOptions, .common = &common_transform_schema},
+                                     .open = open};
 
 }  // namespace perigee

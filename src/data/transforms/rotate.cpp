@@ -45,15 +45,19 @@ class Rotate : public Transform {
 
 std::unique_ptr<Transform> open(const Config& config, const DataSource& source, size_t field) {
   const Field& input = source.fields()[field];
-  const double radians = config.number_in("degrees", 0, 180, 10) * 3.14159265358979323846 / 180;
-  return std::make_unique<Rotate>(input, image_size(config, input), static_cast<float>(radians),
-                                  static_cast<float>(config.number("fill", 0)));
+  const double radians = config.number("degrees") * 3.14159265358979323846 / 180;
+  return std::make_unique<Rotate>(input, image_size(config, input), static_cast<float>(radians), static_cast<float>(config.number("fill")));
 }
+
+constexpr Option kOptions[] = {{"degrees", "number", "10", "largest angle either way", {0, 180}},
+                               {"fill", "number", "0", "value of new pixels"}};
 
 }  // namespace
 
 extern const TransformDef transform_rotate;
-const TransformDef transform_rotate{
-    .type = "rotate", .doc = "Turns images at random. Options: degrees (10: from -10 to 10), fill (0)", .open = open};
+const TransformDef transform_rotate{.type = "rotate",
+                                    .doc = "Turns images at random. Options: degrees (10: from -10 to 10), fill (0)",
+                                    .schema = {.options = kOptions, .common = &common_transform_schema},
+                                    .open = open};
 
 }  // namespace perigee

@@ -27,13 +27,18 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   const std::vector<int64_t> pixels = config.integers("pixels", 2, 2);
   if (pixels[0] < 0 || pixels[0] > size.height || pixels[1] < 0 || pixels[1] > size.width)
     config.fail("pixels", "is out of range", "", "0 to the size of the image");
-  return std::make_unique<Shift>(input, size, pixels[0], pixels[1], static_cast<float>(config.number("fill", 0)));
+  return std::make_unique<Shift>(input, size, pixels[0], pixels[1], static_cast<float>(config.number("fill")));
 }
+
+constexpr Option kOptions[] = {{"pixels", "integer or {height, width}", "2", "largest way: down and right", {0}},
+                               {"fill", "number", "0", "value of new pixels"}};
 
 }  // namespace
 
 extern const TransformDef transform_shift;
-const TransformDef transform_shift{
-    .type = "shift", .doc = "Moves images at random. Options: pixels (2, or {down, right}), fill (0)", .open = open};
+const TransformDef transform_shift{.type = "shift",
+                                   .doc = "Moves images at random. Options: pixels (2, or {down, right}), fill (0)",
+                                   .schema = {.options = kOptions, .common = &common_transform_schema},
+                                   .open = open};
 
 }  // namespace perigee

@@ -27,12 +27,17 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<AffineTransform>(config, input, std::move(factors), std::move(offsets), std::move(fitted));
 }
 
+constexpr Option kOptions[] = {
+    {"over", "name", "element, of images channel", "what has a mean and deviation of its own", {}, {"element", "channel", "all"}},
+    {"fitted", "table", "none", "mean and deviation, where they are known"}};
+
 }  // namespace
 
 extern const TransformDef transform_standardize;
 const TransformDef transform_standardize{
     .type = "standardize",
     .doc = "Mean 0, deviation 1, as measured on the training part. Options: over ('element', 'channel' or 'all')",
+    .schema = {.options = kOptions, .common = &common_transform_schema},
     .open = open};
 
 }  // namespace perigee

@@ -27,7 +27,7 @@ Json figures(const Counts& c) {
 
 class Binary : public Evaluation {
  public:
-  explicit Binary(const Config& options) : threshold_(options.number_in("threshold", 0, 1, 0.5)) {}
+  explicit Binary(const Config& options) : threshold_(options.number("threshold")) {}
 
   void add(const Tensor& output, const Tensor& target, int64_t count) override {
     const Rows rows(output, target, count);
@@ -83,12 +83,15 @@ class Binary : public Evaluation {
   std::vector<Counts> outputs_;
 };
 
+constexpr Option kOptions[] = {{"threshold", "number", "0.5", "an output above it is a yes", {0, 1}}};
+
 }  // namespace
 
 extern const EvaluationDef evaluation_binary;
 const EvaluationDef evaluation_binary{
     .name = "binary",
     .doc = "accuracy, precision, recall, F1 and Matthews correlation of independent yes/no outputs; option threshold",
+    .schema = {.options = kOptions},
     .make = [](const Config& options, const EvaluationTask&) -> std::unique_ptr<Evaluation> { return std::make_unique<Binary>(options); }};
 
 }  // namespace perigee

@@ -11,7 +11,7 @@ namespace {
 
 class Calibration : public Evaluation {
  public:
-  explicit Calibration(const Config& options) : bins_(static_cast<size_t>(options.integer_in("bins", 1, 10000, 10))) {}
+  explicit Calibration(const Config& options) : bins_(static_cast<size_t>(options.integer("bins"))) {}
 
   void add(const Tensor& output, const Tensor& target, int64_t count) override {
     const Rows rows(output, target, count);
@@ -88,12 +88,15 @@ class Calibration : public Evaluation {
   double examples_ = 0, brier_ = 0, likelihood_ = 0;
 };
 
+constexpr Option kOptions[] = {{"bins", "integer", "10", "of the reliability diagram", {1, 10000}}};
+
 }  // namespace
 
 extern const EvaluationDef evaluation_calibration;
 const EvaluationDef evaluation_calibration{
     .name = "calibration",
     .doc = "expected and maximum calibration error, reliability diagram, Brier score, negative log likelihood; option bins",
+    .schema = {.options = kOptions},
     .make = [](const Config& options, const EvaluationTask&) -> std::unique_ptr<Evaluation> {
       return std::make_unique<Calibration>(options);
     }};

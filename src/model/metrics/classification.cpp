@@ -15,10 +15,10 @@ class Classification : public Evaluation {
  public:
   Classification(const Config& options, const EvaluationTask& task)
       : names_(task.class_names),
-        top_(options.integer_in("top_n", 1, 1000000, 1)),
-        beta_(options.number_in("beta", 1e-6, 1e6, 1.0)),
-        threshold_(options.number_in("threshold", 0, 1, 0.5)),
-        average_(options.choice("average", "macro", {"macro", "micro", "weighted"})) {
+        top_(options.integer("top_n")),
+        beta_(options.number("beta")),
+        threshold_(options.number("threshold")),
+        average_(options.choice("average")) {
     if (task.classes > 0) resize(task.classes);
   }
 
@@ -214,12 +214,18 @@ class Classification : public Evaluation {
   std::vector<int64_t> matrix_;                      // [actual][predicted]
 };
 
+constexpr Option kOptions[] = {{"top_n", "integer", "1", "a class among so many best counts as right", {1, 1000000}},
+                               {"beta", "number", "1", "weight of recall in F-beta", {1e-6, 1e6}},
+                               {"threshold", "number", "0.5", "with one output: above it is a yes", {0, 1}},
+                               {"average", "name", "macro", "of the classes", {}, {"macro", "micro", "weighted"}}};
+
 }  // namespace
 
 extern const EvaluationDef evaluation_classification;
 const EvaluationDef evaluation_classification{
     .name = "classification",
     .doc = "accuracy, precision, recall, F-beta, Matthews correlation, confusion matrix; options top_n, beta, threshold, average",
+    .schema = {.options = kOptions},
     .make = [](const Config& options, const EvaluationTask& task) -> std::unique_ptr<Evaluation> {
       return std::make_unique<Classification>(options, task);
     }};

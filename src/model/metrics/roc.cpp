@@ -78,7 +78,7 @@ Json curve(const std::vector<Point>& points) {
 class Roc : public Evaluation {
  public:
   Roc(const Config& options, const EvaluationTask& task)
-      : names_(task.class_names), steps_(options.integer_in("steps", 0, 1000000, 0)), curves_(options.boolean("curves", true)) {}
+      : names_(task.class_names), steps_(options.integer("steps")), curves_(options.boolean("curves")) {}
 
   void add(const Tensor& output, const Tensor& target, int64_t count) override {
     const Rows rows(output, target, count);
@@ -188,12 +188,16 @@ class Roc : public Evaluation {
   std::vector<Scores> scores_;
 };
 
+constexpr Option kOptions[] = {{"steps", "integer", "0", "thresholds; 0: exact", {0, 1000000}},
+                               {"curves", "boolean", "true", "keeps the curves"}};
+
 }  // namespace
 
 extern const EvaluationDef evaluation_roc;
 const EvaluationDef evaluation_roc{
     .name = "roc",
     .doc = "ROC and precision-recall curves, AUC and average precision, each class against the rest; options steps (0: exact), curves",
+    .schema = {.options = kOptions},
     .make = [](const Config& options, const EvaluationTask& task) -> std::unique_ptr<Evaluation> {
       return std::make_unique<Roc>(options, task);
     }};

@@ -2,12 +2,20 @@
 
 namespace perigee {
 
+namespace {
+
+constexpr Option kOptions[] = {{"trials", "integer", "1", "draws of each value", {1, 10000}},
+                               {"probability", "number", "0.5", "of success", {0, 1}}};
+
+}  // namespace
+
 extern const InitializerDef init_binomial;
 const InitializerDef init_binomial{.name = "binomial",
                                    .doc = "Successes among `trials` (1) of `probability` (0.5).",
+                                   .schema = {.options = kOptions},
                                    .fill = [](const Config& options, const ParameterSpec& spec, uint64_t seed, std::span<float> values) {
-                                     const int64_t trials = options.integer_in("trials", 1, 10000, 1);
-                                     const double probability = options.number_in("probability", 0, 1, 0.5);
+                                     const int64_t trials = options.integer("trials");
+                                     const double probability = options.number("probability");
                                      const Draws draws(seed, spec.name);
                                      for (size_t i = 0; i < values.size(); ++i) {
                                        int64_t successes = 0;

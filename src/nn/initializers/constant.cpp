@@ -2,10 +2,19 @@
 
 namespace perigee {
 
+namespace {
+
+constexpr const char* kPositional[] = {"value"};
+constexpr Option kOptions[] = {{"value", "number", nullptr, "of all elements"}};
+
+}  // namespace
+
 extern const InitializerDef init_constant;
-const InitializerDef init_constant{
-    .name = "constant", .doc = "All `value`.", .fill = [](const Config& options, const ParameterSpec&, uint64_t, std::span<float> values) {
-      std::fill(values.begin(), values.end(), static_cast<float>(options.number("value")));
-    }};
+const InitializerDef init_constant{.name = "constant",
+                                   .doc = "All `value`.",
+                                   .schema = {.options = kOptions, .positional = kPositional},
+                                   .fill = [](const Config& options, const ParameterSpec&, uint64_t, std::span<float> values) {
+                                     std::fill(values.begin(), values.end(), static_cast<float>(options.number("value")));
+                                   }};
 
 }  // namespace perigee

@@ -2,12 +2,19 @@
 
 namespace perigee {
 
+namespace {
+
+constexpr Option kOptions[] = {{"scale", "number", "1", "of the variance", {0, 1e6}}};
+
+}  // namespace
+
 extern const InitializerDef init_var_scaling_uniform_fan_in;
 const InitializerDef init_var_scaling_uniform_fan_in{
     .name = "var_scaling_uniform_fan_in",
     .doc = "Uniform, variance scale / fan_in.",
+    .schema = {.options = kOptions},
     .fill = [](const Config& options, const ParameterSpec& spec, uint64_t seed, std::span<float> values) {
-      const double bound = std::sqrt(3 * options.number_in("scale", 0, 1e6, 1) / fan_in(spec));
+      const double bound = std::sqrt(3 * options.number("scale") / fan_in(spec));
       fill_uniform(spec, seed, -bound, bound, values);
     }};
 

@@ -4,7 +4,7 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"activation"};
-constexpr OptionDef kOptions[] = {{"activation", "activation", nullptr, "a name, or {type = name, options ...}"}};
+constexpr Option kOptions[] = {{"activation", "activation", nullptr, "a name, or {type = name, options ...}"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   if (!context.options().has("activation")) context.options().fail("activation", "is missing", "", "a name, as in \"relu\"");
@@ -19,8 +19,7 @@ const LayerDef layer_activation{.name = "activation",
                                 .doc = "Applies an activation function.",
                                 .example = R"({"type": "activation", "activation": {"type": "elu", "alpha": 0.5}})",
                                 .example_input = "[6]",
-                                .options = kOptions,
-                                .positional = kPositional,
+                                .schema = layer_schema(kOptions, kPositional),
                                 .build = build};
 
 }  // namespace perigee

@@ -7,11 +7,11 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"rate"};
-constexpr OptionDef kOptions[] = {{"rate", "number", "0.5", "probability with which a value is dropped"}};
+constexpr Option kOptions[] = {{"rate", "number", "0.5", "probability with which a value is dropped", {0, 0.999999}}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   if (!context.training()) return {inputs[0]};
-  const double rate = context.options().number_in("rate", 0, 0.999999, 0.5);
+  const double rate = context.options().number("rate");
   constexpr double kDropped = -1.7580993408473766;  // selu at minus infinity
   const double kept = 1 - rate, a = 1 / std::sqrt(kept + kDropped * kDropped * kept * rate), b = -a * rate * kDropped;
   const Value x = inputs[0], draws = uniform_like(context, "mask", x);
@@ -29,8 +29,7 @@ const LayerDef layer_alpha_dropout{
     .doc = "Dropout for selu networks: dropped values take the value that keeps mean and variance. Klambauer et al. 2017.",
     .example = R"({"type": "alpha_dropout", "rate": 0.2})",
     .example_input = "[12]",
-    .options = kOptions,
-    .positional = kPositional,
+    .schema = layer_schema(kOptions, kPositional),
     .build = build};
 
 }  // namespace perigee

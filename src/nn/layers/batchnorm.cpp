@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-constexpr OptionDef kOptions[] = {
+constexpr Option kOptions[] = {
     {"decay", "number", "0.9", "of the running statistics: running = decay * running + (1 - decay) * batch"},
     {"epsilon", "number", "1e-5", "added to the variance"},
     {"scale", "boolean", "true", "multiplies by a learned gamma"},
@@ -52,7 +52,7 @@ const LayerDef layer_batchnorm{
     .doc = "Gives each channel mean 0 and variance 1 over the batch, then a learned scale and shift; running statistics in inference.",
     .example = R"({"type": "batchnorm", "epsilon": 1e-3, "activation": "tanh"})",
     .example_input = "[3, 4, 5]",
-    .options = kOptions,
+    .schema = layer_schema(kOptions),
     .build = build};
 
 }  // namespace perigee

@@ -43,12 +43,12 @@ std::string size_text(Pair size, int dims);  // "5x5", or "5"
 int64_t product(const Shape& shape, int from = 0);
 Json window_attrs(const Window& window);  // attributes of conv2d and pool2d: kernel apart
 
-inline constexpr OptionDef kKernelOption{"kernel", "integer or {height, width}", nullptr, "size of the window"};
-inline constexpr OptionDef kStrideOption{"stride", "integer or {height, width}", "1", "step of the window"};
-inline constexpr OptionDef kPaddingOption{"padding", "integer, {height, width}, \"same\" or, in 1-D, \"causal\"", "0",
-                                          "zeros around the image"};
-inline constexpr OptionDef kDilationOption{"dilation", "integer or {height, width}", "1", "distance between the window's elements"};
-inline constexpr OptionDef kBiasOption{"bias", "boolean", "true", "adds a learned number to each output channel"};
-inline constexpr OptionDef kActivationOption{"activation", "activation", "identity", "applied to the output"};
+inline constexpr Option kKernelOption{"kernel", "integer or {height, width}", nullptr, "size of the window", {1}};
+inline constexpr Option kStrideOption{"stride", "integer or {height, width}", "1", "step of the window", {1}};
+inline constexpr Option kPaddingOption{"padding", "integer, {height, width}, \"same\" or, in 1-D, \"causal\"", "0",
+                                       "zeros around the image"};
+inline constexpr Option kDilationOption{"dilation", "integer or {height, width}", "1", "distance between the window's elements", {1}};
+inline constexpr Option kBiasOption{"bias", "boolean", "true", "adds a learned number to each output channel"};
+inline constexpr Option kActivationOption{"activation", "activation", "identity", "applied to the output"};
 
 }  // namespace perigee

@@ -4,7 +4,7 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"axis"};
-constexpr OptionDef kOptions[] = {{"axis", "integer", "1", "the dimension; 1 are the channels"}};
+constexpr Option kOptions[] = {{"axis", "integer", "1", "the dimension; 1 are the channels"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const int64_t axis = context.options().integer_in("axis", 1, kMaxRank - 1, 1);
@@ -24,8 +24,7 @@ const LayerDef layer_concat{.name = "concat",
                             .doc = "Its inputs one after the other along a dimension, usually the channels.",
                             .example = R"({"type": "concat"})",
                             .example_input = "[[2, 3], [4, 3]]",
-                            .options = kOptions,
-                            .positional = kPositional,
+                            .schema = layer_schema(kOptions, kPositional),
                             .max_inputs = -1,
                             .build = build};
 

@@ -4,14 +4,14 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"out", "kernel"};
-constexpr OptionDef kOptions[] = {{"out", "integer", nullptr, "output channels"},
-                                  kKernelOption,
-                                  kStrideOption,
-                                  kPaddingOption,
-                                  kDilationOption,
-                                  {"groups", "integer", "1", "parts into which the channels are split; each output sees one"},
-                                  kBiasOption,
-                                  kActivationOption};
+constexpr Option kOptions[] = {{"out", "integer", nullptr, "output channels", {1}},
+                               kKernelOption,
+                               kStrideOption,
+                               kPaddingOption,
+                               kDilationOption,
+                               {"groups", "integer", "1", "parts into which the channels are split; each output sees one"},
+                               kBiasOption,
+                               kActivationOption};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) { return build_conv(context, inputs[0], 1); }
 
@@ -24,8 +24,7 @@ const LayerDef layer_conv1d{
     .doc = "Convolution of sequences (channels x length): slides `out` learned windows along the length.",
     .example = R"({"type": "conv1d", "out": 4, "kernel": 3, "padding": "causal", "dilation": 2, "activation": "tanh"})",
     .example_input = "[3, 8]",
-    .options = kOptions,
-    .positional = kPositional,
+    .schema = layer_schema(kOptions, kPositional),
     .build = build};
 
 }  // namespace perigee

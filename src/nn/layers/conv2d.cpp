@@ -4,8 +4,8 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"out", "kernel"};
-constexpr OptionDef kOptions[] = {
-    {"out", "integer", nullptr, "output channels"},
+constexpr Option kOptions[] = {
+    {"out", "integer", nullptr, "output channels", {1}},
     kKernelOption,
     kStrideOption,
     kPaddingOption,
@@ -24,8 +24,7 @@ const LayerDef layer_conv2d{
     .doc = "Convolution of images: slides `out` learned windows over all channels.",
     .example = R"({"type": "conv2d", "out": 4, "kernel": 3, "stride": 2, "padding": 1, "activation": "tanh"})",
     .example_input = "[2, 7, 6]",
-    .options = kOptions,
-    .positional = kPositional,
+    .schema = layer_schema(kOptions, kPositional),
     .build = [](LayerContext& context, std::span<const Value> inputs) { return build_conv(context, inputs[0], 2); }};
 
 }  // namespace perigee

@@ -5,8 +5,8 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"cropping"};
-constexpr OptionDef kOptions[] = {{"cropping", "integer, {height, width} or {top, bottom, left, right}", nullptr,
-                                   "rows and columns at the borders; for sequences an integer or {left, right}"}};
+constexpr Option kOptions[] = {{"cropping", "integer, {height, width} or {top, bottom, left, right}", nullptr,
+                                "rows and columns at the borders; for sequences an integer or {left, right}"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Borders borders = read_borders(context, "cropping", inputs[0]);
@@ -31,8 +31,7 @@ const LayerDef layer_cropping{.name = "cropping",
                               .doc = "Cuts the borders off images or sequences.",
                               .example = R"({"type": "cropping", "cropping": [1, 0, 0, 2]})",
                               .example_input = "[2, 4, 5]",
-                              .options = kOptions,
-                              .positional = kPositional,
+                              .schema = layer_schema(kOptions, kPositional),
                               .build = build};
 
 }  // namespace perigee

@@ -5,8 +5,8 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"out", "kernel"};
-constexpr OptionDef kOptions[] = {
-    {"out", "integer", nullptr, "output channels"},
+constexpr Option kOptions[] = {
+    {"out", "integer", nullptr, "output channels", {1}},
     kKernelOption,
     kStrideOption,
     {"padding", "integer, {height, width} or \"same\"", "0", "rows and columns cut off each side; same: output = input * stride"},
@@ -65,8 +65,7 @@ const LayerDef layer_deconv2d{
     .doc = "Transposed convolution: the adjoint of conv2d, which enlarges images. The weight is [in, out, height, width], as in PyTorch.",
     .example = R"({"type": "deconv2d", "out": 3, "kernel": 3, "stride": 2, "padding": 1, "activation": "tanh"})",
     .example_input = "[2, 4, 3]",
-    .options = kOptions,
-    .positional = kPositional,
+    .schema = layer_schema(kOptions, kPositional),
     .build = build};
 
 }  // namespace perigee

@@ -4,7 +4,7 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"out"};
-constexpr OptionDef kOptions[] = {{"out", "integer", nullptr, "number of outputs"}, kBiasOption, kActivationOption};
+constexpr Option kOptions[] = {{"out", "integer", nullptr, "number of outputs", {1}}, kBiasOption, kActivationOption};
 
 // An image is flattened first; the weight is [out, in], as in PyTorch.
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
@@ -22,8 +22,7 @@ const LayerDef layer_dense{.name = "dense",
                            .doc = "Each output is a learned weighted sum of all inputs. Flattens what is not flat.",
                            .example = R"({"type": "dense", "out": 5, "activation": "sigmoid"})",
                            .example_input = "[7]",
-                           .options = kOptions,
-                           .positional = kPositional,
+                           .schema = layer_schema(kOptions, kPositional),
                            .build = build};
 
 }  // namespace perigee

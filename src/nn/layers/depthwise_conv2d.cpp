@@ -4,7 +4,7 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"kernel", "multiplier"};
-constexpr OptionDef kOptions[] = {
+constexpr Option kOptions[] = {
     kKernelOption, kStrideOption,    kPaddingOption, kDilationOption, {"multiplier", "integer", "1", "outputs for each input channel"},
     kBiasOption,   kActivationOption};
 
@@ -26,8 +26,7 @@ const LayerDef layer_depthwise_conv2d{.name = "depthwise_conv2d",
                                       .doc = "Convolution of each channel by itself: `multiplier` learned windows for every input channel.",
                                       .example = R"({"type": "depthwise_conv2d", "kernel": 3, "multiplier": 2, "padding": 1})",
                                       .example_input = "[3, 5, 4]",
-                                      .options = kOptions,
-                                      .positional = kPositional,
+                                      .schema = layer_schema(kOptions, kPositional),
                                       .build = build};
 
 }  // namespace perigee

@@ -5,11 +5,11 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"rate"};
-constexpr OptionDef kOptions[] = {{"rate", "number", "0.5", "probability with which a value is dropped"}};
+constexpr Option kOptions[] = {{"rate", "number", "0.5", "probability with which a value is dropped", {0, 0.999999}}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   if (!context.training()) return {inputs[0]};
-  const double rate = context.options().number_in("rate", 0, 0.999999, 0.5);
+  const double rate = context.options().number("rate");
   return {dropped(inputs[0], uniform_like(context, "mask", inputs[0]), rate)};
 }
 
@@ -21,8 +21,7 @@ const LayerDef layer_dropout{.name = "dropout",
                              .doc = "Sets values to zero in training, each with probability `rate`; the others grow to keep the mean.",
                              .example = R"({"type": "dropout", "rate": 0.3})",
                              .example_input = "[12]",
-                             .options = kOptions,
-                             .positional = kPositional,
+                             .schema = layer_schema(kOptions, kPositional),
                              .build = build};
 
 }  // namespace perigee

@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-constexpr OptionDef kOptions[] = {kBiasOption, kActivationOption};
+constexpr Option kOptions[] = {kBiasOption, kActivationOption};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Value x = inputs[0];
@@ -23,7 +23,7 @@ const LayerDef layer_elementwise_multiply{.name = "elementwise_multiply",
                                           .doc = "Multiplies each feature by a learned weight and adds a learned bias.",
                                           .example = R"({"type": "elementwise_multiply", "activation": "tanh"})",
                                           .example_input = "[2, 3]",
-                                          .options = kOptions,
+                                          .schema = layer_schema(kOptions),
                                           .build = build};
 
 }  // namespace perigee

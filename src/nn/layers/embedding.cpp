@@ -4,10 +4,10 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"size", "out"};
-constexpr OptionDef kOptions[] = {{"size", "integer", nullptr, "number of different indices; they count from 0"},
-                                  {"out", "integer", nullptr, "features of each"},
-                                  {"bias", "boolean", "false", "adds a learned number to each feature"},
-                                  kActivationOption};
+constexpr Option kOptions[] = {{"size", "integer", nullptr, "number of different indices; they count from 0"},
+                               {"out", "integer", nullptr, "features of each", {1}},
+                               {"bias", "boolean", "false", "adds a learned number to each feature"},
+                               kActivationOption};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
@@ -32,8 +32,7 @@ const LayerDef layer_embedding{
     .doc = "A learned vector for each index: [n] or [n, 1] gives `out` features, a list of L indices gives out x L.",
     .example = R"({"type": "embedding", "size": 3, "out": 4})",
     .example_input = "[5]",
-    .options = kOptions,
-    .positional = kPositional,
+    .schema = layer_schema(kOptions, kPositional),
     .any_dtype = true,
     .build = build};
 

@@ -5,7 +5,7 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"stddev"};
-constexpr OptionDef kOptions[] = {{"stddev", "number", "0.1", "standard deviation of the noise"}};
+constexpr Option kOptions[] = {{"stddev", "number", "0.1", "standard deviation of the noise"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   if (!context.training()) return {inputs[0]};
@@ -20,8 +20,7 @@ const LayerDef layer_gaussian_noise{.name = "gaussian_noise",
                                     .doc = "Adds normal noise in training.",
                                     .example = R"({"type": "gaussian_noise", "stddev": 0.3})",
                                     .example_input = "[12]",
-                                    .options = kOptions,
-                                    .positional = kPositional,
+                                    .schema = layer_schema(kOptions, kPositional),
                                     .build = build};
 
 }  // namespace perigee

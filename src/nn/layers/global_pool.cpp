@@ -4,8 +4,8 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"kind"};
-constexpr OptionDef kOptions[] = {{"kind", "\"average\", \"max\", \"sum\" or \"pnorm\"", "average", "what becomes of the positions"},
-                                  {"p", "number", "2", "the power of pnorm"}};
+constexpr Option kOptions[] = {{"kind", "name", "average", "what becomes of the positions", {}, {"average", "max", "sum", "pnorm"}},
+                               {"p", "number", "2", "the power of pnorm"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Value x = inputs[0];
@@ -35,8 +35,7 @@ const LayerDef layer_global_pool{.name = "global_pool",
                                  .doc = "One number for each channel: the average, maximum, sum or p-norm over all positions.",
                                  .example = R"({"type": "global_pool", "kind": "pnorm", "p": 3})",
                                  .example_input = "[3, 4, 2]",
-                                 .options = kOptions,
-                                 .positional = kPositional,
+                                 .schema = layer_schema(kOptions, kPositional),
                                  .build = build};
 
 }  // namespace perigee

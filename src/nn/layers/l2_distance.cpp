@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-constexpr OptionDef kOptions[] = {{"epsilon", "number", "1e-8", "added under the root, which has no slope at 0"}};
+constexpr Option kOptions[] = {{"epsilon", "number", "1e-8", "added under the root, which has no slope at 0"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   require_same_shapes(context, inputs);
@@ -18,7 +18,7 @@ const LayerDef layer_l2_distance{.name = "l2_distance",
                                  .doc = "The Euclidean distance of two inputs: one number for each example.",
                                  .example = R"({"type": "l2_distance"})",
                                  .example_input = "[[3, 2], [3, 2]]",
-                                 .options = kOptions,
+                                 .schema = layer_schema(kOptions),
                                  .min_inputs = 2,
                                  .max_inputs = 2,
                                  .build = build};

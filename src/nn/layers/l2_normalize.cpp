@@ -3,8 +3,8 @@
 namespace perigee {
 namespace {
 
-constexpr OptionDef kOptions[] = {{"axes", "list of integers", "all", "dimensions of the sum; they count from 1"},
-                                  {"epsilon", "number", "1e-8", "added to the sum"}};
+constexpr Option kOptions[] = {{"axes", "list of integers", "all", "dimensions of the sum; they count from 1"},
+                               {"epsilon", "number", "1e-8", "added to the sum"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Value x = inputs[0];
@@ -23,7 +23,7 @@ const LayerDef layer_l2_normalize{.name = "l2_normalize",
                                   .doc = "Divides each example by its length, the root of the sum of its squares.",
                                   .example = R"({"type": "l2_normalize"})",
                                   .example_input = "[3, 2]",
-                                  .options = kOptions,
+                                  .schema = layer_schema(kOptions),
                                   .build = build};
 
 }  // namespace perigee

@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kMaxOps = 10000;
 constexpr size_t kMaxOperands = 64;
 
-constexpr OptionDef kOptions[] = {
+constexpr Option kOptions[] = {
     {"inputs", "list of names", nullptr, "what the program calls the layer's inputs"},
     {"program", "list of {op, in, out, attrs}", nullptr, "ops in order; `in` are names or numbers, `out` a name or a list of them"},
     {"outputs", "list of names", nullptr, "values that leave"},
@@ -177,7 +177,7 @@ const LayerDef layer_lambda{
         R"({"type": "lambda", "inputs": ["x"], "program": [{"op": "sigmoid", "in": ["x"], "out": "t1"}, {"op": "mul", "in": ["x", "t1"], "out": "t2"},
       {"op": "add", "in": ["t2", 0.5], "out": "t3", "attrs": {}}], "outputs": ["t3"]})",
     .example_input = "[4]",
-    .options = kOptions,
+    .schema = layer_schema(kOptions),
     .max_inputs = -1,
     .build = build};
 

@@ -3,12 +3,16 @@
 namespace perigee {
 namespace {
 
-constexpr OptionDef kOptions[] = {{"over", "\"features\", \"channels\" or \"last\"", "features",
-                                   "what is normalised together: the whole example, the channels at each position, or the last dimension"},
-                                  {"epsilon", "number", "1e-5", "added to the variance"},
-                                  {"scale", "boolean", "true", "multiplies by a learned gamma"},
-                                  {"shift", "boolean", "true", "adds a learned beta"},
-                                  kActivationOption};
+constexpr Option kOptions[] = {{"over",
+                                "name",
+                                "features",
+                                "what is normalised together: the whole example, the channels at each position, or the last dimension",
+                                {},
+                                {"features", "channels", "last"}},
+                               {"epsilon", "number", "1e-5", "added to the variance"},
+                               {"scale", "boolean", "true", "multiplies by a learned gamma"},
+                               {"shift", "boolean", "true", "adds a learned beta"},
+                               kActivationOption};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
@@ -44,7 +48,7 @@ const LayerDef layer_layernorm{.name = "layernorm",
                                .doc = "Gives each example mean 0 and variance 1, then a learned scale and shift.",
                                .example = R"({"type": "layernorm", "over": "channels"})",
                                .example_input = "[5, 3, 2]",
-                               .options = kOptions,
+                               .schema = layer_schema(kOptions),
                                .build = build};
 
 }  // namespace perigee

@@ -4,13 +4,13 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"out", "kernel"};
-constexpr OptionDef kOptions[] = {{"out", "integer", nullptr, "output channels"},
-                                  kKernelOption,
-                                  kStrideOption,
-                                  kPaddingOption,
-                                  kDilationOption,
-                                  kBiasOption,
-                                  kActivationOption};
+constexpr Option kOptions[] = {{"out", "integer", nullptr, "output channels", {1}},
+                               kKernelOption,
+                               kStrideOption,
+                               kPaddingOption,
+                               kDilationOption,
+                               kBiasOption,
+                               kActivationOption};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) { return build_local(context, inputs[0], 1); }
 
@@ -23,8 +23,7 @@ const LayerDef layer_locally_connected1d{
     .doc = "A convolution along a sequence whose weights differ from place to place.",
     .example = R"({"type": "locally_connected1d", "out": 3, "kernel": 2, "stride": 2, "activation": "tanh"})",
     .example_input = "[2, 7]",
-    .options = kOptions,
-    .positional = kPositional,
+    .schema = layer_schema(kOptions, kPositional),
     .build = build};
 
 }  // namespace perigee

@@ -4,10 +4,10 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"size"};
-constexpr OptionDef kOptions[] = {{"size", "integer", "5", "channels in the window"},
-                                  {"alpha", "number", "1e-4", "weight of the squares"},
-                                  {"beta", "number", "0.75", "the power"},
-                                  {"k", "number", "2", "added to the squares"}};
+constexpr Option kOptions[] = {{"size", "integer", "5", "channels in the window"},
+                               {"alpha", "number", "1e-4", "weight of the squares"},
+                               {"beta", "number", "0.75", "the power"},
+                               {"k", "number", "2", "added to the squares"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   if (inputs[0].rank() < 2) context.fail("needs channels to normalise across", "a single number");
@@ -28,8 +28,7 @@ const LayerDef layer_lrn{
     .doc = "Local response normalisation: divides by the size of neighbouring channels. alpha is not divided by the window.",
     .example = R"({"type": "lrn", "size": 3, "alpha": 0.2})",
     .example_input = "[5, 3, 2]",
-    .options = kOptions,
-    .positional = kPositional,
+    .schema = layer_schema(kOptions, kPositional),
     .build = build};
 
 }  // namespace perigee

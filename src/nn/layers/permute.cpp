@@ -6,7 +6,7 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"order"};
-constexpr OptionDef kOptions[] = {{"order", "list of integers", nullptr, "the old dimensions in their new order"}};
+constexpr Option kOptions[] = {{"order", "list of integers", nullptr, "the old dimensions in their new order"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   std::vector<int64_t> order = context.options().integer_list("order");
@@ -28,8 +28,7 @@ const LayerDef layer_permute{.name = "permute",
                              .doc = "Dimensions in another order; they count from 1, the batch (0) stays first.",
                              .example = R"({"type": "permute", "order": [3, 1, 2]})",
                              .example_input = "[2, 3, 4]",
-                             .options = kOptions,
-                             .positional = kPositional,
+                             .schema = layer_schema(kOptions, kPositional),
                              .any_dtype = true,
                              .build = build};
 

@@ -10,6 +10,6 @@ namespace perigee {
 std::vector<Value> build_pool(LayerContext& context, Value x, int dims, const char* kind);
 
 inline constexpr const char* kPoolPositional[] = {"kernel", "stride"};
-inline constexpr OptionDef kPoolStrideOption{"stride", "integer or {height, width}", "the kernel", "step of the window"};
+inline constexpr Option kPoolStrideOption{"stride", "integer or {height, width}", "the kernel", "step of the window"};
 
 }  // namespace perigee

@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-constexpr OptionDef kOptions[] = {
+constexpr Option kOptions[] = {
     {"shared_axes", "list of integers", "all but the channels", "dimensions along which one slope is used; they count from 1"},
     {"initial", "number", "0.25", "initial slope"}};
 
@@ -32,7 +32,7 @@ const LayerDef layer_prelu{.name = "prelu",
                            .doc = "x where positive, else a learned multiple of x. He et al. 2015.",
                            .example = R"({"type": "prelu", "shared_axes": [2], "initial": 0.1})",
                            .example_input = "[2, 3, 4]",
-                           .options = kOptions,
+                           .schema = layer_schema(kOptions),
                            .build = build};
 
 }  // namespace perigee

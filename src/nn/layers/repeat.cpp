@@ -4,7 +4,7 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"n"};
-constexpr OptionDef kOptions[] = {{"n", "integer", "1", "number of steps"}};
+constexpr Option kOptions[] = {{"n", "integer", "1", "number of steps"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Value x = flatten(inputs[0]);
@@ -19,8 +19,7 @@ const LayerDef layer_repeat{.name = "repeat",
                             .doc = "Repeats a row of features: F becomes F x n, a sequence of n equal steps.",
                             .example = R"({"type": "repeat", "n": 3})",
                             .example_input = "[4]",
-                            .options = kOptions,
-                            .positional = kPositional,
+                            .schema = layer_schema(kOptions, kPositional),
                             .any_dtype = true,
                             .build = build};
 

@@ -4,7 +4,7 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"shape"};
-constexpr OptionDef kOptions[] = {{"shape", "list of integers", nullptr, "sizes without the batch; one may be -1"}};
+constexpr Option kOptions[] = {{"shape", "list of integers", nullptr, "sizes without the batch; one may be -1"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   std::vector<int64_t> dims = context.options().integer_list("shape");
@@ -33,8 +33,7 @@ const LayerDef layer_reshape{.name = "reshape",
                              .doc = "The same features in another shape, without the batch; one size may be -1.",
                              .example = R"({"type": "reshape", "shape": [2, -1, 2]})",
                              .example_input = "[12]",
-                             .options = kOptions,
-                             .positional = kPositional,
+                             .schema = layer_schema(kOptions, kPositional),
                              .any_dtype = true,
                              .build = build};
 

@@ -4,9 +4,9 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"layers"};
-constexpr OptionDef kOptions[] = {{"layers", "list of layers", nullptr, "the main way"},
-                                  {"shortcut", "layer or list of layers", "the input itself", "the other way"},
-                                  kActivationOption};
+constexpr Option kOptions[] = {{"layers", "list of layers", nullptr, "the main way"},
+                               {"shortcut", "layer or list of layers", "the input itself", "the other way"},
+                               kActivationOption};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
@@ -34,8 +34,7 @@ const LayerDef layer_residual{
     .example =
         R"({"type": "residual", "layers": [{"type": "conv2d", "out": 3, "kernel": 3, "padding": 1}, "batchnorm"], "shortcut": {"type": "conv2d", "out": 3, "kernel": 1}, "activation": "tanh"})",
     .example_input = "[2, 4, 3]",
-    .options = kOptions,
-    .positional = kPositional,
+    .schema = layer_schema(kOptions, kPositional),
     .build = build};
 
 }  // namespace perigee

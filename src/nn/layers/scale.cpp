@@ -4,7 +4,7 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"factor"};
-constexpr OptionDef kOptions[] = {{"factor", "number", nullptr, "the number"}};
+constexpr Option kOptions[] = {{"factor", "number", nullptr, "the number"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) { return {inputs[0] * context.options().number("factor")}; }
 
@@ -15,8 +15,7 @@ const LayerDef layer_scale{.name = "scale",
                            .doc = "Multiplies by a fixed number.",
                            .example = R"({"type": "scale", "factor": -1.5})",
                            .example_input = "[4]",
-                           .options = kOptions,
-                           .positional = kPositional,
+                           .schema = layer_schema(kOptions, kPositional),
                            .build = build};
 
 }  // namespace perigee

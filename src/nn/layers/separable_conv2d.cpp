@@ -4,14 +4,14 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"out", "kernel"};
-constexpr OptionDef kOptions[] = {{"out", "integer", nullptr, "output channels"},
-                                  kKernelOption,
-                                  kStrideOption,
-                                  kPaddingOption,
-                                  kDilationOption,
-                                  {"multiplier", "integer", "1", "channels between, for each input channel"},
-                                  kBiasOption,
-                                  kActivationOption};
+constexpr Option kOptions[] = {{"out", "integer", nullptr, "output channels", {1}},
+                               kKernelOption,
+                               kStrideOption,
+                               kPaddingOption,
+                               kDilationOption,
+                               {"multiplier", "integer", "1", "channels between, for each input channel"},
+                               kBiasOption,
+                               kActivationOption};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   require_image(context, inputs[0], 2);
@@ -34,8 +34,7 @@ const LayerDef layer_separable_conv2d{
     .doc = "A depthwise convolution, then a 1x1 convolution that mixes the channels; fewer parameters than conv2d.",
     .example = R"({"type": "separable_conv2d", "out": 4, "kernel": 3, "multiplier": 2})",
     .example_input = "[2, 5, 5]",
-    .options = kOptions,
-    .positional = kPositional,
+    .schema = layer_schema(kOptions, kPositional),
     .build = build};
 
 }  // namespace perigee

@@ -4,8 +4,8 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"layers"};
-constexpr OptionDef kOptions[] = {{"layers", "list of layers", nullptr, "in order"},
-                                  {"defaults", "table of options", "none", "for what these layers leave out"}};
+constexpr Option kOptions[] = {{"layers", "list of layers", nullptr, "in order"},
+                               {"defaults", "table of options", "none", "for what these layers leave out"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   return context.network(context.options().json(), "", inputs);
@@ -20,8 +20,7 @@ const LayerDef layer_sequential{
     .doc = "Layers one after the other, as one layer.",
     .example = R"({"type": "sequential", "layers": [{"type": "dense", "out": 4, "activation": "tanh"}, {"type": "dense", "out": 2}]})",
     .example_input = "[3]",
-    .options = kOptions,
-    .positional = kPositional,
+    .schema = layer_schema(kOptions, kPositional),
     .max_inputs = -1,
     .any_dtype = true,
     .build = build};

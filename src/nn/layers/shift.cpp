@@ -4,7 +4,7 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"offset"};
-constexpr OptionDef kOptions[] = {{"offset", "number", nullptr, "the number"}};
+constexpr Option kOptions[] = {{"offset", "number", nullptr, "the number"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) { return {inputs[0] + context.options().number("offset")}; }
 
@@ -15,8 +15,7 @@ const LayerDef layer_shift{.name = "shift",
                            .doc = "Adds a fixed number.",
                            .example = R"({"type": "shift", "offset": 2})",
                            .example_input = "[4]",
-                           .options = kOptions,
-                           .positional = kPositional,
+                           .schema = layer_schema(kOptions, kPositional),
                            .build = build};
 
 }  // namespace perigee

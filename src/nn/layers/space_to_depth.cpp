@@ -4,7 +4,7 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"block"};
-constexpr OptionDef kOptions[] = {{"block", "integer", "2", "side of a block"}};
+constexpr Option kOptions[] = {{"block", "integer", "2", "side of a block"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   require_image(context, inputs[0], 2);
@@ -26,8 +26,7 @@ const LayerDef layer_space_to_depth{
         "Moves blocks of positions into channels: C x H x W becomes C b^2 x H / b x W / b, the position in the block before the channel.",
     .example = R"({"type": "space_to_depth", "block": 2})",
     .example_input = "[3, 4, 6]",
-    .options = kOptions,
-    .positional = kPositional,
+    .schema = layer_schema(kOptions, kPositional),
     .build = build};
 
 }  // namespace perigee

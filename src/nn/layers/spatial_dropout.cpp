@@ -8,11 +8,11 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"rate"};
-constexpr OptionDef kOptions[] = {{"rate", "number", "0.5", "probability with which a value is dropped"}};
+constexpr Option kOptions[] = {{"rate", "number", "0.5", "probability with which a value is dropped", {0, 0.999999}}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   if (!context.training()) return {inputs[0]};
-  const double rate = context.options().number_in("rate", 0, 0.999999, 0.5);
+  const double rate = context.options().number("rate");
   const Value x = inputs[0];
   if (x.rank() < 3) context.fail("needs channels and positions", "", "", "use dropout");
   // One draw for each channel: the shape of the first position.
@@ -30,8 +30,7 @@ const LayerDef layer_spatial_dropout{.name = "spatial_dropout",
                                      .doc = "Drops whole channels in training, each with probability `rate`.",
                                      .example = R"({"type": "spatial_dropout", "rate": 0.3})",
                                      .example_input = "[6, 2, 2]",
-                                     .options = kOptions,
-                                     .positional = kPositional,
+                                     .schema = layer_schema(kOptions, kPositional),
                                      .build = build};
 
 }  // namespace perigee

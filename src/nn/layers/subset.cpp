@@ -5,9 +5,9 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"from", "to"};
-constexpr OptionDef kOptions[] = {{"from", "integer", nullptr, "first"},
-                                  {"to", "integer", nullptr, "last"},
-                                  {"axis", "integer", "1", "the dimension; 1 are the channels"}};
+constexpr Option kOptions[] = {{"from", "integer", nullptr, "first"},
+                               {"to", "integer", nullptr, "last"},
+                               {"axis", "integer", "1", "the dimension; 1 are the channels"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
@@ -31,8 +31,7 @@ const LayerDef layer_subset{.name = "subset",
                             .doc = "A range of channels (or of another dimension), both ends included; they count from 0.",
                             .example = R"({"type": "subset", "from": 1, "to": 3})",
                             .example_input = "[5, 2]",
-                            .options = kOptions,
-                            .positional = kPositional,
+                            .schema = layer_schema(kOptions, kPositional),
                             .any_dtype = true,
                             .build = build};
 

@@ -5,8 +5,8 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"parts"};
-constexpr OptionDef kOptions[] = {{"parts", "integer", nullptr, "how many batches were stacked"},
-                                  {"index", "integer", "all", "the only one wanted, from 0"}};
+constexpr Option kOptions[] = {{"parts", "integer", nullptr, "how many batches were stacked"},
+                               {"index", "integer", "all", "the only one wanted, from 0"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
@@ -37,8 +37,7 @@ const LayerDef layer_unstack{.name = "unstack",
                              .doc = "Takes a stack of `parts` batches apart: as many outputs, or the one that `index` names.",
                              .example = R"({"type": "unstack", "parts": 2})",
                              .example_input = "[3]",
-                             .options = kOptions,
-                             .positional = kPositional,
+                             .schema = layer_schema(kOptions, kPositional),
                              .any_dtype = true,
                              .build = build};
 

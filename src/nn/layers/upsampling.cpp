@@ -4,7 +4,7 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"size"};
-constexpr OptionDef kOptions[] = {{"size", "integer or {height, width}", "2", "how often each is repeated"}};
+constexpr Option kOptions[] = {{"size", "integer or {height, width}", "2", "how often each is repeated"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Value x = inputs[0];
@@ -29,8 +29,7 @@ const LayerDef layer_upsampling{.name = "upsampling",
                                 .doc = "Repeats rows and columns of images (or steps of sequences) `size` times.",
                                 .example = R"({"type": "upsampling", "size": [2, 3]})",
                                 .example_input = "[2, 3, 2]",
-                                .options = kOptions,
-                                .positional = kPositional,
+                                .schema = layer_schema(kOptions, kPositional),
                                 .build = build};
 
 }  // namespace perigee

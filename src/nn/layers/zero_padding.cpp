@@ -5,8 +5,8 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"padding"};
-constexpr OptionDef kOptions[] = {{"padding", "integer, {height, width} or {top, bottom, left, right}", nullptr,
-                                   "rows and columns at the borders; for sequences an integer or {left, right}"}};
+constexpr Option kOptions[] = {{"padding", "integer, {height, width} or {top, bottom, left, right}", nullptr,
+                                "rows and columns at the borders; for sequences an integer or {left, right}"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Borders borders = read_borders(context, "padding", inputs[0]);
@@ -24,8 +24,7 @@ const LayerDef layer_zero_padding{.name = "zero_padding",
                                   .doc = "Zeros around images or sequences.",
                                   .example = R"({"type": "zero_padding", "padding": [1, 0, 2, 1]})",
                                   .example_input = "[2, 3, 2]",
-                                  .options = kOptions,
-                                  .positional = kPositional,
+                                  .schema = layer_schema(kOptions, kPositional),
                                   .build = build};
 
 }  // namespace perigee

@@ -86,15 +86,15 @@ Value flatten_example(Value values) {
 
 Value number_like(Value like, double value) { return like.graph().constant(value, {like.dtype(), Shape()}); }
 
-Value reduced(const Config& options, Value values, const char* fallback) {
-  const std::string reduction = options.choice("reduction", fallback, {"mean", "sum"});
+Value reduced(const Config& options, Value values) {
+  const std::string reduction = options.choice("reduction");
   const Value weights = output_weights(options, values), weighted = weights ? values * weights : values;
   if (reduction == "mean") return example_mean(weighted);
   return weighted.rank() == 1 ? weighted : reduce_sum(weighted, inner_axes(weighted));
 }
 
 Value binary_terms(const Config& options, Value output, Value target) {
-  const double smoothing = options.number_in("label_smoothing", 0, 1, 0);
+  const double smoothing = options.number("label_smoothing");
   const Value inner = before_link(output, "sigmoid"), x = inner ? inner : output;
   Value y = matched_target(options, output, target);
   if (smoothing > 0) y = y * (1 - smoothing) + 0.5 * smoothing;
@@ -115,7 +115,7 @@ Value class_distribution(Graph& graph, const Config& options, Value output, Valu
 }
 
 Value class_cross_entropy(Graph& graph, const Config& options, Value output, Value target) {
-  const double smoothing = options.number_in("label_smoothing", 0, 1, 0);
+  const double smoothing = options.number("label_smoothing");
   const Value inner = before_link(output, "softmax"), logits = inner ? inner : output;
   if (const Value weights = output_weights(options, output)) {
     const Value q =

@@ -24,7 +24,7 @@ Value flatten_example(Value values);          // [N, ...] -> [N, everything else
 Value number_like(Value like, double value);  // a scalar of its dtype
 
 // Element-wise `values` times the "weights" option, averaged or summed inside the example as "reduction" says.
-Value reduced(const Config& options, Value values, const char* fallback);
+Value reduced(const Config& options, Value values);
 
 // softplus(x) - x y: -y log p - (1 - y) log(1 - p) with p = sigmoid(x), for logits x of any size. Option label_smoothing.
 Value binary_terms(const Config& options, Value output, Value target);

@@ -6,7 +6,7 @@ namespace perigee {
 namespace {
 
 Value build(Graph& graph, const Config& options, Value output, Value target) {
-  const double beta = options.number_in("beta", 1e-6, 1e6, 1), b2 = beta * beta;
+  const double beta = options.number("beta"), b2 = beta * beta;
   Value p, y;
   if (output.rank() == 2 && output.shape()[1] == 2) {
     const Value both = before_link(output, "softmax") ? output : graph.apply("softmax", {output}, Json(Json::Object{{"axis", Json(1)}}));
@@ -29,6 +29,8 @@ Value build(Graph& graph, const Config& options, Value output, Value target) {
   return broadcast_to(1.0 - f, Shape{output.shape()[0]});
 }
 
+constexpr Option kOptions[] = {{"beta", "number", "1", "weight of recall", {1e-6, 1e6}}};
+
 }  // namespace
 
 extern const LossDef loss_f_measure;
@@ -36,6 +38,7 @@ const LossDef loss_f_measure{.name = "f_measure",
                              .doc =
                                  "1 - F-beta of the batch, from probabilities of a yes (sigmoid of one output, or the second of two "
                                  "softmax outputs). The batch is taken as a whole. Option: beta (1).",
+                             .schema = {.options = kOptions},
                              .build = build,
                              .link = "sigmoid",
                              .example = R"({"type": "f_measure", "beta": 2})",

@@ -4,7 +4,7 @@ namespace perigee {
 namespace {
 
 Value build(Graph& graph, const Config& options, Value output, Value target) {
-  const double gamma = options.number_in("gamma", 0, 100, 2);
+  const double gamma = options.number("gamma");
   const bool binary = options.boolean("binary", output.rank() < 2 || output.shape()[1] == 1);
   const auto focused = [&](Value log_p) {
     const Value miss = maximum(-graph.apply("expm1", {log_p}), number_like(log_p, 1e-12));
@@ -12,10 +12,10 @@ Value build(Graph& graph, const Config& options, Value output, Value target) {
   };
   if (binary) {
     const Value inner = before_link(output, "sigmoid"), x = inner ? inner : output, y = matched_target(options, output, target);
-    const double alpha = options.number_in("alpha", 0, 1, 0.25);
+    const double alpha = options.number("alpha");
     // log p of a yes is -softplus(-x), of a no -softplus(x).
     const Value yes = focused(-graph.apply("softplus", {-x})), no = focused(-graph.apply("softplus", {x}));
-    return reduced(options, alpha * (y * yes) + (1 - alpha) * ((1.0 - y) * no), "mean");
+    return reduced(options, alpha * (y * yes) + (1 - alpha) * ((1.0 - y) * no));
   }
   const Value inner = before_link(output, "softmax"), logits = inner ? inner : output;
   const Value q = class_distribution(graph, options, logits, target);
@@ -24,6 +24,12 @@ Value build(Graph& graph, const Config& options, Value output, Value target) {
   return example_mean(reduce_sum(terms, {1}));
 }
 
+constexpr Option kOptions[] = {{"gamma", "number", "2", "how much easy examples count less", {0, 100}},
+                               {"binary", "boolean", "true with one output", "each output is a yes or no"},
+                               {"alpha", "number", "0.25", "weight of yes in the binary form", {0, 1}},
+                               {"weights", "list of numbers", "1 each", "one number for each output or class"},
+                               {"reduction", "name", "mean", "inside the example", {}, {"mean", "sum"}}};
+
 }  // namespace
 
 extern const LossDef loss_focal;
@@ -31,6 +37,7 @@ const LossDef loss_focal{.name = "focal",
                          .doc =
                              "Cross entropy that counts hard examples more: (1 - p)^gamma times it. Lin et al. 2017. Options: gamma (2), "
                              "alpha (of positives, for binary outputs), binary (true: each output is a yes or no of its own), weights.",
+                         .schema = {.options = kOptions},
                          .build = build,
                          .link = "softmax",
                          .example = R"({"type": "focal", "gamma": 1.5})",

@@ -4,10 +4,14 @@ namespace perigee {
 namespace {
 
 Value build(Graph&, const Config& options, Value output, Value target) {
-  const double delta = options.number_in("delta", 1e-12, 1e12, 1);
+  const double delta = options.number("delta");
   const Value error = abs(output - matched_target(options, output, target)), near = minimum(error, number_like(error, delta));
-  return reduced(options, near * (error - 0.5 * near), "mean");
+  return reduced(options, near * (error - 0.5 * near));
 }
+
+constexpr Option kOptions[] = {{"delta", "number", "1", "where the square ends", {1e-12, 1e12}},
+                               {"weights", "list of numbers", "1 each", "one number for each output or class"},
+                               {"reduction", "name", "mean", "inside the example", {}, {"mean", "sum"}}};
 
 }  // namespace
 
@@ -16,6 +20,7 @@ const LossDef loss_huber{.name = "huber",
                          .doc =
                              "Squared error up to `delta` (1), linear beyond. Huber 1964. smooth_l1 elsewhere. Options: weights, reduction "
                              "(inside the example: \"mean\" or \"sum\").",
+                         .schema = {.options = kOptions},
                          .build = build,
                          .example = R"({"type": "huber", "delta": 0.7})",
                          .example_output = "[4]",

@@ -8,8 +8,11 @@ Value build(Graph& graph, const Config& options, Value output, Value target) {
   const Value log_p = graph.apply("log_softmax", {logits}, Json(Json::Object{{"axis", Json(1)}}));
   // y log y is 0 at 0.
   const Value entropy = y * log(maximum(y, number_like(y, 1e-30)));
-  return reduced(options, entropy - y * log_p, "sum");
+  return reduced(options, entropy - y * log_p);
 }
+
+constexpr Option kOptions[] = {{"weights", "list of numbers", "1 each", "one number for each output or class"},
+                               {"reduction", "name", "sum", "inside the example", {}, {"mean", "sum"}}};
 
 }  // namespace
 
@@ -18,6 +21,7 @@ const LossDef loss_kl_divergence{.name = "kl_divergence",
                                  .doc =
                                      "Kullback-Leibler divergence of the output, as softmax, from the target distribution. Takes logits; a "
                                      "softmax as the last layer is looked through.",
+                                 .schema = {.options = kOptions},
                                  .build = build,
                                  .link = "softmax",
                                  .example = R"({"type": "kl_divergence"})",

@@ -6,7 +6,7 @@ namespace perigee {
 namespace {
 
 Value build(Graph& graph, const Config& options, Value output, Value target) {
-  const int64_t parts = options.integer_in("mixtures", 1, 1 << 16);
+  const int64_t parts = options.integer("mixtures");
   const Value x = flatten_example(output), y = cast(flatten_example(target), x.dtype());
   const int64_t n = x.shape()[0], labels = y.shape()[1];
   if (y.shape()[0] != n || x.shape()[1] != parts * (2 + labels))
@@ -30,6 +30,8 @@ Value build(Graph& graph, const Config& options, Value output, Value target) {
   return -(log(reduce_sum(exp(terms - largest), {1})) + reshape(largest, Shape{n}));
 }
 
+constexpr Option kOptions[] = {{"mixtures", "integer", nullptr, "number of normals", {1, 65536}}};
+
 }  // namespace
 
 extern const LossDef loss_mixture_density;
@@ -37,6 +39,7 @@ const LossDef loss_mixture_density{.name = "mixture_density",
                                    .doc =
                                        "-log likelihood of the target under a mixture of normals. The output holds, for K = `mixtures` "
                                        "parts of a target of L numbers: K logits, K log standard deviations, K L means. Bishop 1994.",
+                                   .schema = {.options = kOptions},
                                    .build = build,
                                    .example = R"({"type": "mixture_density", "mixtures": 2})",
                                    .example_output = "[8]",

@@ -5,11 +5,15 @@ namespace {
 
 Value build(Graph& graph, const Config& options, Value output, Value target) { return class_cross_entropy(graph, options, output, target); }
 
+constexpr Option kOptions[] = {{"label_smoothing", "number", "0", "share of the target that is spread over all classes", {0, 1}},
+                               {"weights", "list of numbers", "1 each", "one number for each output or class"}};
+
 }  // namespace
 
 extern const LossDef loss_negative_log_likelihood;
 const LossDef loss_negative_log_likelihood{.name = "negative_log_likelihood",
                                            .doc = "The same as cross_entropy, by its other name.",
+                                           .schema = {.options = kOptions},
                                            .build = build,
                                            .link = "softmax",
                                            .example = R"({"type": "negative_log_likelihood"})",

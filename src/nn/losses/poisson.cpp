@@ -5,9 +5,13 @@ namespace {
 
 Value build(Graph&, const Config& options, Value output, Value target) {
   const Value y = matched_target(options, output, target);
-  if (options.boolean("log_input", false)) return reduced(options, exp(output) - y * output, "sum");
-  return reduced(options, output - y * log(maximum(output, number_like(output, 1e-7))), "sum");
+  if (options.boolean("log_input")) return reduced(options, exp(output) - y * output);
+  return reduced(options, output - y * log(maximum(output, number_like(output, 1e-7))));
 }
+
+constexpr Option kOptions[] = {{"log_input", "boolean", "false", "the output is the logarithm of the rate"},
+                               {"weights", "list of numbers", "1 each", "one number for each output or class"},
+                               {"reduction", "name", "sum", "inside the example", {}, {"mean", "sum"}}};
 
 }  // namespace
 
@@ -16,6 +20,7 @@ const LossDef loss_poisson{.name = "poisson",
                            .doc =
                                "Negative log likelihood of counts under a Poisson distribution whose mean is the output, or with log_input "
                                "= true its exp. Options: weights, reduction (inside the example: \"mean\" or \"sum\").",
+                           .schema = {.options = kOptions},
                            .build = build,
                            .example = R"({"type": "poisson"})",
                            .example_output = "[4]",

@@ -14,11 +14,15 @@ Value build(Graph& graph, const Config& options, Value output, Value target) {
   return class_cross_entropy(graph, options, output, target);
 }
 
+constexpr Option kOptions[] = {{"label_smoothing", "number", "0", "share of the target that is spread over all classes", {0, 1}},
+                               {"weights", "list of numbers", "1 each", "one number for each output or class"}};
+
 }  // namespace
 
 extern const LossDef loss_sparse_cross_entropy;
 const LossDef loss_sparse_cross_entropy{.name = "sparse_cross_entropy",
                                         .doc = "cross_entropy of class numbers only.",
+                                        .schema = {.options = kOptions},
                                         .build = build,
                                         .link = "softmax",
                                         .example = R"({"type": "sparse_cross_entropy"})",

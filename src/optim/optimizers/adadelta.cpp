@@ -3,9 +3,9 @@
 namespace perigee {
 namespace {
 
-const RuleOption kOptions[] = {{"lr", 1, 0, 1e9, "factor on the step"},
-                               {"rho", 0.95, 0, 1, "share of the means that is kept"},
-                               {"epsilon", 1e-6, 0, 1, "added to both means"}};
+const Option kOptions[] = {{"lr", "number or schedule", "1", "factor on the step", {0, 1e9}},
+                           {"rho", "number or schedule", "0.95", "share of the means that is kept", {0, 1}},
+                           {"epsilon", "number or schedule", "1e-06", "added to both means", {0, 1}}};
 const char* const kSlots[] = {"square", "delta"};
 
 void prepare(const RuleStep& step, UpdateParams* out) {
@@ -22,7 +22,7 @@ const OptimizerDef optimizer_adadelta{
     .name = "adadelta",
     .doc = "Steps of the size of past steps over past gradients (Zeiler 2012); needs no learning rate.",
     .example = R"({"type": "adadelta", "rho": 0.95})",
-    .options = kOptions,
+    .schema = rated_schema(kOptions),
     .kernel = "update_adadelta",
     .slots = kSlots,
     .prepare = prepare,

@@ -5,9 +5,9 @@
 namespace perigee {
 namespace {
 
-const RuleOption kOptions[] = {{"lr", 0.1, 0, 1e9, "learning rate"},
-                               {"epsilon", 1e-6, 0, 1, "added to the root"},
-                               {"initial", 1e-6, 0, 1e9, "first value of the sum of squares"}};
+const Option kOptions[] = {{"lr", "number or schedule", "0.1", "learning rate", {0, 1e9}},
+                           {"epsilon", "number or schedule", "1e-06", "added to the root", {0, 1}},
+                           {"initial", "number or schedule", "1e-06", "first value of the sum of squares", {0, 1e9}}};
 const char* const kSlots[] = {"sum"};
 
 void prepare(const RuleStep& step, UpdateParams* out) {
@@ -22,7 +22,7 @@ const OptimizerDef optimizer_adagrad{
     .name = "adagrad",
     .doc = "p -= lr g / (sqrt(sum of g^2) + epsilon) (Duchi et al. 2011).",
     .example = R"({"type": "adagrad", "lr": 0.1})",
-    .options = kOptions,
+    .schema = rated_schema(kOptions),
     .kernel = "update_adagrad",
     .slots = kSlots,
     .prepare = prepare,

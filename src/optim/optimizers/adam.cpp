@@ -12,7 +12,7 @@ const OptimizerDef optimizer_adam{
     .name = "adam",
     .doc = "Kingma and Ba (2015): steps of mean over root mean square, both corrected for their start at zero.",
     .example = R"({"type": "adam", "lr": 0.001})",
-    .options = kAdamOptions,
+    .schema = rated_schema(kAdamOptions),
     .kernel = "update_adam",
     .slots = kSlots,
     .prepare = prepare_adam,

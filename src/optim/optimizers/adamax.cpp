@@ -12,7 +12,7 @@ const OptimizerDef optimizer_adamax{
     .name = "adamax",
     .doc = "Adam with a decayed maximum in place of the mean square (Kingma and Ba 2015).",
     .example = R"({"type": "adamax", "lr": 0.002})",
-    .options = kAdamOptions,
+    .schema = rated_schema(kAdamOptions),
     .kernel = "update_adamax",
     .slots = kSlots,
     .prepare = prepare_adam,

@@ -3,12 +3,13 @@
 namespace perigee {
 namespace {
 
-const RuleOption kOptions[] = {kAdamOptions[0],
-                               kAdamOptions[1],
-                               kAdamOptions[2],
-                               kAdamOptions[3],
-                               {"weight_decay", 0.01, 0, 1e9, "share of each weight taken away per unit of learning rate"}};
-const RuleFlag kFlags[] = {{"decay_bias", false, "decay biases and gains too"}};
+const Option kOptions[] = {
+    kAdamOptions[0],
+    kAdamOptions[1],
+    kAdamOptions[2],
+    kAdamOptions[3],
+    {"weight_decay", "number or schedule", "0.01", "share of each weight taken away per unit of learning rate", {0, 1e9}},
+    {"decay_bias", "boolean", "false", "decay biases and gains too"}};
 const char* const kSlots[] = {"m", "v"};
 
 void prepare(const RuleStep& step, UpdateParams* out) {
@@ -23,8 +24,7 @@ const OptimizerDef optimizer_adamw{
     .name = "adamw",
     .doc = "Adam with decoupled weight decay: p -= lr weight_decay p beside Adam's step (Loshchilov and Hutter 2019).",
     .example = R"({"type": "adamw", "lr": 0.001, "weight_decay": 0.01})",
-    .options = kOptions,
-    .flags = kFlags,
+    .schema = rated_schema(kOptions),
     .kernel = "update_adam",
     .slots = kSlots,
     .prepare = prepare,

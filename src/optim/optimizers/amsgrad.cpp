@@ -12,7 +12,7 @@ const OptimizerDef optimizer_amsgrad{
     .name = "amsgrad",
     .doc = "Adam with the largest mean square so far (Reddi et al. 2018).",
     .example = R"({"type": "amsgrad", "lr": 0.001})",
-    .options = kAdamOptions,
+    .schema = rated_schema(kAdamOptions),
     .kernel = "update_amsgrad",
     .slots = kSlots,
     .prepare = prepare_adam,

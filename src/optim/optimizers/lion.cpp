@@ -3,11 +3,12 @@
 namespace perigee {
 namespace {
 
-const RuleOption kOptions[] = {{"lr", 1e-4, 0, 1e9, "learning rate"},
-                               {"beta1", 0.9, 0, 1, "weight of the momentum in the direction"},
-                               {"beta2", 0.99, 0, 1, "share of the momentum that is kept"},
-                               {"weight_decay", 0, 0, 1e9, "share of each weight taken away per unit of learning rate"}};
-const RuleFlag kFlags[] = {{"decay_bias", false, "decay biases and gains too"}};
+const Option kOptions[] = {
+    {"lr", "number or schedule", "0.0001", "learning rate", {0, 1e9}},
+    {"beta1", "number or schedule", "0.9", "weight of the momentum in the direction", {0, 1}},
+    {"beta2", "number or schedule", "0.99", "share of the momentum that is kept", {0, 1}},
+    {"weight_decay", "number or schedule", "0", "share of each weight taken away per unit of learning rate", {0, 1e9}},
+    {"decay_bias", "boolean", "false", "decay biases and gains too"}};
 const char* const kSlots[] = {"m"};
 
 void prepare(const RuleStep& step, UpdateParams* out) {
@@ -26,8 +27,7 @@ const OptimizerDef optimizer_lion{
     .name = "lion",
     .doc = "p -= lr sign(beta1 m + (1 - beta1) g) with decoupled weight decay (Chen et al. 2023).",
     .example = R"({"type": "lion", "lr": 0.0001, "weight_decay": 0.1})",
-    .options = kOptions,
-    .flags = kFlags,
+    .schema = rated_schema(kOptions),
     .kernel = "update_lion",
     .slots = kSlots,
     .prepare = prepare,

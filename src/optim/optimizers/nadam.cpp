@@ -21,7 +21,7 @@ const OptimizerDef optimizer_nadam{
     .name = "nadam",
     .doc = "Adam with Nesterov momentum (Dozat 2016).",
     .example = R"({"type": "nadam", "lr": 0.001})",
-    .options = kAdamOptions,
+    .schema = rated_schema(kAdamOptions),
     .kernel = "update_nadam",
     .slots = kSlots,
     .prepare = prepare,

@@ -4,7 +4,8 @@
 namespace perigee {
 namespace {
 
-const RuleOption kOptions[] = {{"lr", 0.1, 0, 1e9, "learning rate"}, {"momentum", 0.9, 0, 1, "share of the velocity that is kept"}};
+const Option kOptions[] = {{"lr", "number or schedule", "0.1", "learning rate", {0, 1e9}},
+                           {"momentum", "number or schedule", "0.9", "share of the velocity that is kept", {0, 1}}};
 const char* const kSlots[] = {"velocity"};
 
 void prepare(const RuleStep& step, UpdateParams* out) {
@@ -20,7 +21,7 @@ const OptimizerDef optimizer_nesterov{
     .name = "nesterov",
     .doc = "v' = momentum v - lr g; p += (1 + momentum) v' - momentum v (Sutskever et al. 2013, as in Deeplearning4j).",
     .example = R"({"type": "nesterov", "lr": 0.1, "momentum": 0.9})",
-    .options = kOptions,
+    .schema = rated_schema(kOptions),
     .kernel = "update_nesterov",
     .slots = kSlots,
     .prepare = prepare,

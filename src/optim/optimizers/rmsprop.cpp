@@ -3,9 +3,9 @@
 namespace perigee {
 namespace {
 
-const RuleOption kOptions[] = {{"lr", 0.1, 0, 1e9, "learning rate"},
-                               {"decay", 0.95, 0, 1, "share of the mean square that is kept"},
-                               {"epsilon", 1e-8, 0, 1, "added to the root"}};
+const Option kOptions[] = {{"lr", "number or schedule", "0.1", "learning rate", {0, 1e9}},
+                           {"decay", "number or schedule", "0.95", "share of the mean square that is kept", {0, 1}},
+                           {"epsilon", "number or schedule", "1e-08", "added to the root", {0, 1}}};
 const char* const kSlots[] = {"square"};
 
 void prepare(const RuleStep& step, UpdateParams* out) {
@@ -22,7 +22,7 @@ const OptimizerDef optimizer_rmsprop{
     .name = "rmsprop",
     .doc = "p -= lr g / (sqrt(mean of g^2) + epsilon) (Hinton 2012), with Deeplearning4j's defaults.",
     .example = R"({"type": "rmsprop", "lr": 0.01})",
-    .options = kOptions,
+    .schema = rated_schema(kOptions),
     .kernel = "update_rmsprop",
     .slots = kSlots,
     .prepare = prepare,

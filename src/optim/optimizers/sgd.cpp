@@ -3,8 +3,9 @@
 namespace perigee {
 namespace {
 
-const RuleOption kOptions[] = {{"lr", 1e-3, 0, 1e9, "learning rate"}, {"momentum", 0, 0, 1, "share of the velocity that is kept"}};
-const RuleFlag kFlags[] = {{"nesterov", false, "look ahead along the velocity"}};
+const Option kOptions[] = {{"lr", "number or schedule", "0.001", "learning rate", {0, 1e9}},
+                           {"momentum", "number or schedule", "0", "share of the velocity that is kept", {0, 1}},
+                           {"nesterov", "boolean", "false", "look ahead along the velocity"}};
 const char* const kSlots[] = {"velocity"};
 
 void prepare(const RuleStep& step, UpdateParams* out) {
@@ -20,8 +21,7 @@ const OptimizerDef optimizer_sgd{
     .name = "sgd",
     .doc = "p -= lr v with v = momentum v + g, as PyTorch has it; nesterov: p -= lr (g + momentum v).",
     .example = R"({"type": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": true})",
-    .options = kOptions,
-    .flags = kFlags,
+    .schema = rated_schema(kOptions),
     .kernel = "update_momentum",
     .slots = kSlots,
     .prepare = prepare,

@@ -11,10 +11,10 @@ namespace {
 struct Cosine : Curve {
   explicit Cosine(const Config& options)
       : from(options.number("from")),
-        to(options.number("to", 0)),
-        warmup(options.number_in("warmup", 0, 1, 0)),
-        start(options.number("start", 0)),
-        cycles(options.integer_in("cycles", 1, 1000000, 1)) {}
+        to(options.number("to")),
+        warmup(options.number("warmup")),
+        start(options.number("start")),
+        cycles(options.integer("cycles")) {}
   double at(const StepProgress& now) const override {
     const double p = std::clamp(now.progress, 0.0, 1.0);
     if (p < warmup) return start + (from - start) * (p / warmup);
@@ -26,6 +26,13 @@ struct Cosine : Curve {
   int64_t cycles;
 };
 
+constexpr const char* kPositional[] = {"from"};
+constexpr Option kOptions[] = {{"from", "number", nullptr, "value at the beginning"},
+                               {"to", "number", "0", "value at the end"},
+                               {"warmup", "number", "0", "share of the run in which it rises", {0, 1}},
+                               {"cycles", "integer", "1", "how often it begins anew", {1, 1000000}},
+                               {"start", "number", "0", "where the rise begins"}};
+
 }  // namespace
 
 extern const ScheduleDef schedule_cosine;
@@ -35,6 +42,7 @@ const ScheduleDef schedule_cosine{
         "Half a cosine from `from` down to `to` (0) over the run, after a linear rise from `start` (0) in the first `warmup` (0) of it; "
         "`cycles` (1) begins anew that often.",
     .example = R"({"type": "cosine", "from": 0.002, "to": 0, "warmup": 0.05})",
+    .schema = {.options = kOptions, .positional = kPositional},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Cosine>(options); },
 };
 

@@ -10,9 +10,9 @@ struct Cycle : Curve {
   explicit Cycle(const Config& options)
       : from(options.number("from")),
         max(options.number("max")),
-        length(options.number_in("length", 1e-12, 1e18, 1)),
+        length(options.number("length")),
         tail(options.number_in("annealing", 0, length, length * 0.1)),
-        decay(options.number_in("annealing_decay", 1e-12, 1, 0.1)),
+        decay(options.number("annealing_decay")),
         clock(options) {}
   double at(const StepProgress& now) const override {
     const double position = std::fmod(clock.at(now), length), half = (length - tail) / 2;
@@ -24,6 +24,13 @@ struct Cycle : Curve {
   Clockwork clock;
 };
 
+constexpr Option kOptions[] = {{"from", "number", nullptr, "value at the beginning"},
+                               {"max", "number", nullptr, "value at the top"},
+                               {"length", "number", "1", "of a cycle", {1e-12, 1e18}},
+                               {"annealing", "number", "a tenth of the length", "the last part of a cycle, which falls", {0, 1e18}},
+                               {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}},
+                               {"annealing_decay", "number", "0.1", "what the fall ends at, as a share of `from`", {1e-12, 1}}};
+
 }  // namespace
 
 extern const ScheduleDef schedule_cycle;
@@ -33,6 +40,7 @@ const ScheduleDef schedule_cycle{
         "From `from` up to `max` and back in straight lines, then down to from * annealing_decay (0.1) in the last `annealing` of each "
         "`length`, which are in units of `by` (epoch, step or progress).",
     .example = R"({"type": "cycle", "from": 0.01, "max": 0.1, "length": 1, "annealing": 0.1, "by": "progress"})",
+    .schema = {.options = kOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Cycle>(options); },
 };
 

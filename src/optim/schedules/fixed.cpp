@@ -9,6 +9,9 @@ struct Fixed : Curve {
   double value;
 };
 
+constexpr const char* kPositional[] = {"value"};
+constexpr Option kOptions[] = {{"value", "number", nullptr, "what it always is"}};
+
 }  // namespace
 
 extern const ScheduleDef schedule_fixed;
@@ -16,6 +19,7 @@ const ScheduleDef schedule_fixed{
     .name = "fixed",
     .doc = "Always `value`; a plain number means the same.",
     .example = R"({"type": "fixed", "value": 0.001})",
+    .schema = {.options = kOptions, .positional = kPositional},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Fixed>(options); },
 };
 

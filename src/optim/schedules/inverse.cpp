@@ -7,11 +7,16 @@ namespace {
 
 struct Inverse : Curve {
   explicit Inverse(const Config& options)
-      : from(options.number("from")), gamma(options.number_in("gamma", 0, 1e18, 1)), power(options.number("power", 1)), clock(options) {}
+      : from(options.number("from")), gamma(options.number("gamma")), power(options.number("power")), clock(options) {}
   double at(const StepProgress& now) const override { return from / std::pow(1 + gamma * clock.at(now), power); }
   double from, gamma, power;
   Clockwork clock;
 };
+
+constexpr Option kOptions[] = {{"from", "number", nullptr, "value at the beginning"},
+                               {"gamma", "number", "1", "how fast it falls", {0, 1e18}},
+                               {"power", "number", "1", "exponent"},
+                               {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}}};
 
 }  // namespace
 
@@ -20,6 +25,7 @@ const ScheduleDef schedule_inverse{
     .name = "inverse",
     .doc = "from / (1 + gamma t) ^ power, with t in units of `by` (epoch, step or progress).",
     .example = R"({"type": "inverse", "from": 0.1, "gamma": 0.5, "power": 1})",
+    .schema = {.options = kOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Inverse>(options); },
 };
 

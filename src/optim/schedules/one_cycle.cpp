@@ -13,8 +13,8 @@ struct OneCycle : Curve {
       : max(options.number("max")),
         from(options.number("from", max / 25)),
         to(options.number("to", from / 1e4)),
-        peak(options.number_in("peak", 0, 1, 0.3)),
-        linear(options.choice("shape", "cosine", {"cosine", "linear"}) == "linear") {}
+        peak(options.number("peak")),
+        linear(options.choice("shape") == "linear") {}
   double between(double a, double b, double part) const {
     return linear ? a + (b - a) * part : b + (a - b) * 0.5 * (1 + std::cos(std::numbers::pi * part));
   }
@@ -27,6 +27,12 @@ struct OneCycle : Curve {
   bool linear;
 };
 
+constexpr Option kOptions[] = {{"max", "number", nullptr, "value at the peak"},
+                               {"peak", "number", "0.3", "share of the run before the peak", {0, 1}},
+                               {"from", "number", "max / 25", "value at the beginning"},
+                               {"shape", "name", "cosine", "of both ways", {}, {"cosine", "linear"}},
+                               {"to", "number", "from / 10000", "value at the end"}};
+
 }  // namespace
 
 extern const ScheduleDef schedule_one_cycle;
@@ -34,6 +40,7 @@ const ScheduleDef schedule_one_cycle{
     .name = "one_cycle",
     .doc = "Rises from `from` (max / 25) to `max` at `peak` (0.3) of the run, then falls to `to` (from / 10000); `shape` cosine or linear.",
     .example = R"({"type": "one_cycle", "max": 0.1, "peak": 0.3})",
+    .schema = {.options = kOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<OneCycle>(options); },
 };
 

@@ -41,6 +41,11 @@ struct Sequence : Curve {
   std::vector<Part> parts;
 };
 
+constexpr Option kPartOptions[] = {{"until", "number", "1", "share of the run at which it ends", {0, 1}},
+                                   {"schedule", "number or schedule", nullptr, "which"}};
+constexpr Schema kPart{.options = kPartOptions};
+constexpr Option kOptions[] = {{"parts", "list of {until, schedule}", nullptr, "schedules in order", {}, {}, nullptr, &kPart}};
+
 }  // namespace
 
 extern const ScheduleDef schedule_sequence;
@@ -49,6 +54,7 @@ const ScheduleDef schedule_sequence{
     .doc = "One schedule after another: each of `parts` runs until its `until` (a share of the whole run; the last until 1).",
     .example = R"({"type": "sequence", "parts": [{"until": 0.1, "schedule": {"type": "linear", "from": 0, "to": 0.01}},
                               {"schedule": {"type": "cosine", "from": 0.01}}]})",
+    .schema = {.options = kOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<Sequence>(options); },
 };
 

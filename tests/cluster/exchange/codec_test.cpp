@@ -70,18 +70,14 @@ TEST(Codec, EveryCodecKnowsExactlyTheOptionsOfItsList) {
     SCOPED_TRACE(def->name);
     Json json = Json::object();
     json.set("type", def->name);
-    for (const CodecOption& option : def->options) {
-      const std::string fallback = option.fallback, type = option.type;
-      json.set(option.name, type == "integer"   ? Json(static_cast<int64_t>(std::stoll(fallback)))
-                            : type == "number"  ? Json(std::stod(fallback))
-                            : type == "boolean" ? Json(fallback == "true")
-                                                : Json(fallback));
+    for (const Option& option : def->schema.options) {
+      json.set(option.name, fallback_value(option));
       ASSERT_NE(option.doc, nullptr);
     }
     const Json given = make_codec(&json, "")->to_json(), name(def->name);
     EXPECT_EQ(given, make_codec(&name, "")->to_json()) << "the list's defaults are not the reader's";
     EXPECT_EQ(make_codec(&given, "")->to_json(), given);
-    EXPECT_EQ(given.as_object().size(), def->options.size() + 1) << given.dump();
+    EXPECT_EQ(given.as_object().size(), def->schema.options.size() + 1) << given.dump();
   }
 }
 

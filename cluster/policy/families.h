@@ -1,0 +1,10 @@
+// families() of src, and codecs and averaging policies.
+#pragma once
+
+#include "src/job/families.h"
+
+namespace perigee {
+
+std::vector<Family> all_families();
+
+}  // namespace perigee

@@ -1,0 +1,13 @@
+// The keys of a job and of its sections: the one list. Job checks against it; help, completion, annotations and JSON Schema come from it.
+#pragma once
+
+#include "src/core/schema.h"
+
+namespace perigee {
+
+extern const Schema job_schema, data_schema, checkpoint_schema, early_stopping_schema, pretrained_schema;
+
+// A key that older jobs have and that nothing ever read. `section` is "" for the top level.
+bool has_no_effect(std::string_view section, std::string_view key);
+
+}  // namespace perigee

@@ -1,0 +1,13 @@
+// A JSON Schema (draft 2020-12) of a job, for editors that check job.json and job.yaml.
+#pragma once
+
+#include <span>
+
+#include "src/io/json.h"
+#include "src/job/families.h"
+
+namespace perigee {
+
+Json job_json_schema(std::span<const Family> families);
+
+}  // namespace perigee
