@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "cluster/exchange/exchange_tail.h"
+#include "kernels/round_up.h"
 
 namespace perigee {
 namespace {
 
 constexpr int64_t kBorder = 16;  // elements: 64 bytes of float32
 
-int64_t round_up(int64_t elements) { return (elements + kBorder - 1) / kBorder * kBorder; }
 
 }  // namespace
 
@@ -38,9 +38,9 @@ ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_b
       layout_.maxima += elements;
     }
   }
-  slots_ = round_up(states_);
+  slots_ = round_up(states_, kBorder);
   if (with_slots) slots_ += static_cast<int64_t>(trainer.optimizer_slots()) * block_;
-  layout_.sums = round_up(slots_ + static_cast<int64_t>(fragments + 1) * kExchangeTail);
+  layout_.sums = round_up(slots_ + static_cast<int64_t>(fragments + 1) * kExchangeTail, kBorder);
   layout_.values = params.block_bytes() + params.state_bytes().size();
   layout_ = layout_with(payload_bound);
   beside_.resize(bytes_of(states_ - block_ + kExchangeTail));
@@ -61,7 +61,7 @@ ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_b
   else buckets_.push_back({bytes_of(block_), layout_.bytes()});
 }
 
-size_t ExchangeBlock::slot_at(size_t i) const { return bytes_of(round_up(states_) + static_cast<int64_t>(i) * block_); }
+size_t ExchangeBlock::slot_at(size_t i) const { return bytes_of(round_up(states_, kBorder) + static_cast<int64_t>(i) * block_); }
 
 ExchangeLayout ExchangeBlock::layout_with(size_t payload_bound) const {
   ExchangeLayout layout = layout_;
@@ -81,7 +81,7 @@ bool ExchangeBlock::stage_beside_values(std::byte* row, int64_t examples) const 
   bool finite = true;
   for (const PlacedState& state : float_states_)
     finite = math_.scale(states.data() + state.from, weight, state.elements, row + bytes_of(state.to)) && finite;
-  std::memset(row + bytes_of(states_), 0, bytes_of(round_up(states_) - states_));
+  std::memset(row + bytes_of(states_), 0, bytes_of(round_up(states_, kBorder) - states_));
   for (size_t i = 0; with_slots_ && i < trainer_.optimizer_slots(); ++i)
     finite = math_.scale(std::as_const(trainer_).optimizer_slot(i).data(), weight, block_, row + slot_at(i)) && finite;
   std::memset(row + bytes_of(slots_), 0, bytes_of(layout_.sums - slots_));

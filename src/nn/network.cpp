@@ -3,14 +3,14 @@
 #include <map>
 #include <set>
 
+#include "kernels/dtype_kinds.h"
+#include "kernels/hash.h"
 #include "src/nn/activations.h"
 #include "src/nn/describe.h"
 #include "src/nn/noise.h"
 
 namespace perigee {
 namespace {
-
-bool is_float(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64 || dtype == Dtype::f16 || dtype == Dtype::bf16; }
 
 Shape without_batch(const Shape& shape) {
   std::vector<int64_t> dims = shape.vector();
@@ -128,8 +128,7 @@ class Context final : public LayerContext {
 
   // FNV-1a of the layer's name and the purpose: independent of how many other draws there are.
   int64_t random_stream(const std::string& purpose) override {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (const char c : name_ + "/" + purpose) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    const uint64_t hash = fnv1a(name_ + "/" + purpose);
     return static_cast<int64_t>((hash ^ (hash >> 53)) & ((uint64_t{1} << 53) - 1));  // exact in a double
   }
 
@@ -231,7 +230,8 @@ std::vector<Value> build_layer(Build& build, const LayerText& text, const Place&
   std::vector<Value> outputs;
   try {
     std::vector<Value> values;
-    for (const Value& input : inputs) values.push_back(def.any_dtype || is_float(input.dtype()) ? input : cast(input, build.options.dtype));
+    for (const Value& input : inputs)
+      values.push_back(def.any_dtype || is_floating(input.dtype()) ? input : cast(input, build.options.dtype));
     if (build.options.training)
       for (size_t i = 0; i < values.size(); ++i) values[i] = drop_input(context, values[i], i);
     outputs = def.build(context, values);
@@ -311,7 +311,7 @@ BuiltNetwork Network::build(Graph& graph, const std::vector<NetworkInput>& input
     std::vector<int64_t> dims = input.type.shape.vector();
     dims.insert(dims.begin(), options.batch);
     result.inputs.push_back(graph.input(input.name, {input.type.dtype, Shape(dims)}));
-    operands.push_back(is_float(input.type.dtype) ? cast(result.inputs.back(), options.dtype) : result.inputs.back());
+    operands.push_back(is_floating(input.type.dtype) ? cast(result.inputs.back(), options.dtype) : result.inputs.back());
     by_name[input.name] = operands.back();
   }
   // A graph names its inputs; their order in the data does not matter.
