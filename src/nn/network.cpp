@@ -108,10 +108,16 @@ class Context final : public LayerContext {
     return training() ? noisy_parameter(*this, value, role, name) : value;
   }
 
-  Value state(const std::string& name, const Shape& shape, double initial) override {
+  Value state(const std::string& name, const Shape& shape, double initial) override { return declare(name, "", shape, initial); }
+
+  Value variance_state(const std::string& name, const std::string& mean, const Shape& shape, double initial) override {
+    return declare(name, prefix_ + "." + mean, shape, initial);
+  }
+
+  Value declare(const std::string& name, const std::string& mean, const Shape& shape, double initial) {
     const std::string full = prefix_ + "." + name;
     if (claim(full)) {
-      build_.result.states.push_back({.name = full, .shape = shape, .dtype = dtype(), .initial = initial});
+      build_.result.states.push_back({.name = full, .shape = shape, .dtype = dtype(), .initial = initial, .mean = mean});
       build_.states[full] = build_.graph.state(full, {dtype(), shape});
     }
     const Value value = build_.states.at(full);

@@ -92,12 +92,14 @@ struct CudaSettleCall {
   CudaUpdate* update = nullptr;      // as in CudaJudgeCall
   CudaStepRecord* record = nullptr;  // pinned
 };
-// What a running statistic adds to the mean over GPUs, and the mean: from[i] * weight, or from[i] / weight. Nothing where stopped is set.
+// Running statistics, of f32 or f64, to f64 sums over GPUs (from[i] * weight) and back (from[i] / weight). In place of a variance, which is
+// where mean_at is not 0, the sums have E[x^2]; its mean is so many elements away. Nothing where stopped is set.
 struct CudaWeighCall {
   const void* from = nullptr;
   void* to = nullptr;
+  const int32_t* mean_at = nullptr;
   int64_t elements = 0;
-  Dtype dtype = Dtype::f32;
+  Dtype dtype = Dtype::f32;  // of the statistics
   double weight = 1;
   bool divide = false;
   const int32_t* stopped = nullptr;

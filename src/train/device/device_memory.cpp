@@ -61,7 +61,7 @@ DeviceMemory plan_device_memory(const DeviceMemoryQuestion& q) {
                     .states = device_bytes(params.state_bytes().size()),
                     .gradients = block + (q.scaled ? 2 : 1) * kDeviceBorder};
   if (q.gpus > 1) {
-    if (!params.state_specs().empty()) need.states *= 2;  // what is added up over them
+    if (!params.state_specs().empty()) need.states += device_bytes(state_sum_bytes(params));
     need.gradients += kDeviceBorder;
     const size_t part = (q.copied + static_cast<size_t>(q.gpus) - 1) / static_cast<size_t>(q.gpus);
     if (q.copied > 0) need.sums = static_cast<size_t>(q.gpus - 1) * device_bytes(part);
