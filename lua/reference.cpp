@@ -19,7 +19,7 @@
 namespace perigee {
 namespace {
 
-struct Option {
+struct OptionText {
   std::string name, type, fallback, doc;
   bool required = false;
 };
@@ -27,7 +27,7 @@ struct Option {
 struct Entry {
   const char* family = "";
   std::string name, doc, example;
-  std::vector<Option> options;
+  std::vector<OptionText> options;
   std::vector<std::string> positional;
 };
 
@@ -54,7 +54,7 @@ class Writer {
     lua_rawseti(L, -2, ++count_);
   }
 
-  void add_options(const char* key, const std::vector<Option>& options) {
+  void add_options(const char* key, const std::vector<OptionText>& options) {
     lua_newtable(L);
     for (size_t i = 0; i < options.size(); ++i) {
       lua_newtable(L);
@@ -82,8 +82,8 @@ class Writer {
 
 std::string or_empty(const char* text) { return text ? text : ""; }
 
-std::vector<Option> options_of(std::span<const OptionDef> defs) {
-  std::vector<Option> options;
+std::vector<OptionText> options_of(std::span<const OptionDef> defs) {
+  std::vector<OptionText> options;
   for (const OptionDef& def : defs)
     options.push_back({def.name, or_empty(def.type), or_empty(def.fallback), or_empty(def.doc), def.fallback == nullptr});
   return options;
@@ -91,13 +91,13 @@ std::vector<Option> options_of(std::span<const OptionDef> defs) {
 
 // Options that a reader asks its Config for, whether it then likes the description or not.
 template <class Read>
-std::vector<Option> asked_options(const std::string& description, const char* name, const Read& read) {
+std::vector<OptionText> asked_options(const std::string& description, const char* name, const Read& read) {
   const Json json = Json::parse(description, name);
   const Config config(json, name);
   try {
     read(config);
   } catch (const Error&) {}  // a required option is missing: it was asked for
-  std::vector<Option> options;
+  std::vector<OptionText> options;
   for (const std::string& key : config.asked())
     if (key != "type") options.push_back({.name = key, .type = "", .fallback = "", .doc = ""});
   return options;
@@ -105,8 +105,8 @@ std::vector<Option> asked_options(const std::string& description, const char* na
 
 std::string only_type(const char* name) { return std::string(R"({"type": ")") + name + "\"}"; }
 
-std::vector<Option> optimizer_options(const OptimizerDef& def) {
-  std::vector<Option> options;
+std::vector<OptionText> optimizer_options(const OptimizerDef& def) {
+  std::vector<OptionText> options;
   for (const RuleOption& option : def.options) {
     char fallback[40];
     std::snprintf(fallback, sizeof fallback, "%g", option.fallback);
@@ -115,13 +115,13 @@ std::vector<Option> optimizer_options(const OptimizerDef& def) {
   for (const RuleFlag& flag : def.flags) options.push_back({flag.name, "boolean", flag.fallback ? "true" : "false", or_empty(flag.doc)});
   for (const char* name : option_names(def)) {
     bool known = false;
-    for (const Option& option : options) known |= option.name == name;
+    for (const OptionText& option : options) known |= option.name == name;
     if (!known) options.push_back({name, "number or schedule", "lr", "learning rate of biases"});
   }
   return options;
 }
 
-std::vector<Option> loss_options(const LossDef& def) {
+std::vector<OptionText> loss_options(const LossDef& def) {
   return asked_options(def.example ? def.example : only_type(def.name), def.name, [&](const Config& config) {
     const Json dims = Json::parse(def.example_output, def.name);
     std::vector<int64_t> output = {2}, target = {2};

@@ -24,7 +24,7 @@
 namespace perigee {
 namespace {
 
-struct Option {
+struct OptionText {
   std::string name, comment;
 };
 
@@ -47,17 +47,18 @@ constexpr const char* kSetMore = "  for (const auto& [name, v] : given.more.memb
 
 // What a family's members have in common; it is said once, not with each of them.
 struct Common {
-  std::vector<Option> options;  // that a struct has beside its own
-  std::string where;            // it is said
-  std::set<std::string> names;  // that set_common() sets, with what comes by name
+  std::vector<OptionText> options;  // that a struct has beside its own
+  std::string where;                // it is said
+  std::set<std::string> names;      // that set_common() sets, with what comes by name
 };
 
-void write_struct(std::ostream& out, const std::string& name, const std::vector<Option>& own, const Common& common) {
+void write_struct(std::ostream& out, const std::string& name, const std::vector<OptionText>& own, const Common& common) {
   out << "struct " << name << "_options {\n";
-  for (const Option& option : own) out << "  api::value " << identifier(option.name) << " = {};  // " << option.comment << "\n";
+  for (const OptionText& option : own) out << "  api::value " << identifier(option.name) << " = {};  // " << option.comment << "\n";
   if (!common.options.empty()) {
     out << "  api::value";
-    for (const Option& option : common.options) out << (&option == &common.options[0] ? " " : ", ") << identifier(option.name) << " = {}";
+    for (const OptionText& option : common.options)
+      out << (&option == &common.options[0] ? " " : ", ") << identifier(option.name) << " = {}";
     out << ";  // " << common.where << "\n";
   }
   out << "  api::options more = {};  // anything else, by name\n};\n";
@@ -65,13 +66,13 @@ void write_struct(std::ostream& out, const std::string& name, const std::vector<
 
 // pg::conv2d({...}), and with values whose names need not be said: pg::conv2d(20, {...}), pg::conv2d(20, 5, {...}).
 void write_family_member(std::ostream& out, const std::string& name, const char* doc, const std::string& result,
-                         const std::vector<Option>& own, const std::vector<std::string>& positional, const std::string& last,
+                         const std::vector<OptionText>& own, const std::vector<std::string>& positional, const std::string& last,
                          const Common& common = {}) {
   const std::string function = identifier(name), structure = name + "_options";
   write_struct(out, name, own, common);
   out << "// " << one_line(doc) << "\ninline " << result << " " << function << "(const " << structure << "& given = {}) {\n"
       << "  api::options all{{\"type\", \"" << name << "\"}};\n";
-  for (const Option& option : own)
+  for (const OptionText& option : own)
     if (!common.names.contains(option.name)) out << "  all.set(\"" << option.name << "\", given." << identifier(option.name) << ");\n";
   out << (common.names.empty() ? kSetMore : "  set_common(all, given);\n") << "  return " << last << ";\n}\n";
   for (size_t count = 1; count <= positional.size(); ++count) {
@@ -84,7 +85,7 @@ void write_family_member(std::ostream& out, const std::string& name, const char*
   out << "\n";
 }
 
-Option option_of(const OptionDef& def) {
+OptionText option_of(const OptionDef& def) {
   const std::string fallback = def.fallback ? std::string(", ") + def.fallback : std::string(", required");
   return {def.name, std::string(def.type) + fallback + ": " + one_line(def.doc)};
 }
@@ -98,16 +99,16 @@ void write_layers(std::ostream& out) {
     out << "//   " << option.name << "  " << common.options.back().comment << "\n";
   }
   out << "template <class Options>\nvoid set_common(api::options& all, const Options& given) {\n";
-  for (const Option& option : common.options) out << "  all.set(\"" << option.name << "\", given." << identifier(option.name) << ");\n";
+  for (const OptionText& option : common.options) out << "  all.set(\"" << option.name << "\", given." << identifier(option.name) << ");\n";
   out << kSetMore << "}\n\n";
   for (const LayerDef* def : all_layers()) {
     // Where a layer says something of its own of one, its own options have it, and the struct has the others.
-    std::vector<Option> own;
+    std::vector<OptionText> own;
     Common others = common;
     for (const OptionDef& option : def->options) {
-      if (std::ranges::find(own, std::string_view(option.name), &Option::name) != own.end()) continue;
+      if (std::ranges::find(own, std::string_view(option.name), &OptionText::name) != own.end()) continue;
       own.push_back(option_of(option));
-      std::erase_if(others.options, [&](const Option& other) { return other.name == option.name; });
+      std::erase_if(others.options, [&](const OptionText& other) { return other.name == option.name; });
     }
     const std::string stem = def->stem ? def->stem : def->name;
     write_family_member(out, def->name, def->doc, "layer", own, {def->positional.begin(), def->positional.end()},
@@ -117,7 +118,7 @@ void write_layers(std::ostream& out) {
 
 void write_optimizers(std::ostream& out) {
   for (const OptimizerDef* def : all_optimizers()) {
-    std::vector<Option> own;
+    std::vector<OptionText> own;
     for (const RuleOption& option : def->options) {
       char fallback[40];
       std::snprintf(fallback, sizeof fallback, "%g", option.fallback);
@@ -135,7 +136,7 @@ void write_schedules(std::ostream& out) {
     const Json example = Json::parse(def->example ? def->example : "{}", def->name);
     const Config config(example, def->name);
     def->read(config);
-    std::vector<Option> own;
+    std::vector<OptionText> own;
     for (const auto& [key, v] : example.as_object())
       if (key != "type") own.push_back({key, "for example " + v.dump()});
     for (const std::string& key : config.asked())

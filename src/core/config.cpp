@@ -1,16 +1,11 @@
 #include "src/core/config.h"
 
+#include <cassert>
 #include <cmath>
 #include <utility>
 
 namespace perigee {
 namespace {
-
-std::string shown(const Json& json) {
-  std::string text = json.dump();
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return json.is_object() || json.is_array() || json.is_null() ? text : std::string(json.type_name()) + " " + text;
-}
 
 // A double that holds an integer counts as one: Lua has no other numbers.
 bool integral(const Json& json, int64_t& value) {
@@ -43,13 +38,34 @@ Config::Config(const Json& json, std::string where, ErrorKind kind)
   if (!json.is_object()) throw Error(kind_, {.where = where_, .what = "this must be an object", .got = shown(json)});
 }
 
+Config::Config(const Json& json, const Schema& schema, std::string where, ErrorKind kind) : Config(json, std::move(where), kind) {
+  schema_ = &schema;
+  check_options(json, schema, where_, kind_);
+}
+
+Config Config::with(const Schema& schema) const {
+  Config checked = *this;
+  checked.schema_ = &schema;
+  check_options(*json_, schema, where_, kind_);
+  return checked;
+}
+
 void Config::fail(std::string_view key, std::string what, std::string got, std::string expected, std::string hint) const {
   throw Error(kind_, {where_, "'" + std::string(key) + "' " + std::move(what), std::move(got), std::move(expected), std::move(hint)});
 }
 
 const Json* Config::lookup(std::string_view key) const {
+  // A reader that asks for what its schema does not tell would make it useless.
+  assert(schema_ == nullptr || schema_->open || key == "type" || schema_->find(key) != nullptr);
   asked_->emplace(key);
   return json_->find(key);
+}
+
+const Json* Config::value_or_default(std::string_view key, Json* kept) const {
+  const Json* found = lookup(key);
+  if (found != nullptr && !found->is_null()) return found;
+  if (const Option* option = schema_ ? schema_->find(key) : nullptr) *kept = fallback_value(*option);
+  return kept->is_null() ? nullptr : kept;
 }
 
 bool Config::has(std::string_view key) const {
@@ -63,9 +79,10 @@ int64_t Config::integer(std::string_view key) const { return integer_in(key, INT
 int64_t Config::integer(std::string_view key, int64_t fallback) const { return integer_in(key, INT64_MIN, INT64_MAX, fallback); }
 
 int64_t Config::integer_in(std::string_view key, int64_t low, int64_t high) const {
-  const Json* found = lookup(key);
+  Json kept;
+  const Json* found = value_or_default(key, &kept);
   const std::string expected = low == INT64_MIN && high == INT64_MAX ? "an integer" : range_text(low, high);
-  if (found == nullptr || found->is_null()) fail(key, "is missing", "", expected);
+  if (found == nullptr) fail(key, "is missing", "", expected);
   int64_t value = 0;
   if (!integral(*found, value)) fail(key, "has the wrong type", shown(*found), expected);
   if (value < low || value > high) fail(key, "is out of range", std::to_string(value), expected);
@@ -77,8 +94,9 @@ int64_t Config::integer_in(std::string_view key, int64_t low, int64_t high, int6
 }
 
 double Config::number(std::string_view key) const {
-  const Json* found = lookup(key);
-  if (found == nullptr || found->is_null()) fail(key, "is missing", "", "a number");
+  Json kept;
+  const Json* found = value_or_default(key, &kept);
+  if (found == nullptr) fail(key, "is missing", "", "a number");
   if (!found->is_number()) fail(key, "has the wrong type", shown(*found), "a number");
   return found->as_number();
 }
@@ -93,16 +111,20 @@ double Config::number_in(std::string_view key, double low, double high, double f
   return value;
 }
 
-bool Config::boolean(std::string_view key, bool fallback) const {
-  if (!has(key)) return fallback;
-  const Json* found = lookup(key);
+bool Config::boolean(std::string_view key, bool fallback) const { return has(key) ? boolean(key) : fallback; }
+
+bool Config::boolean(std::string_view key) const {
+  Json kept;
+  const Json* found = value_or_default(key, &kept);
+  if (found == nullptr) fail(key, "is missing", "", "true or false");
   if (!found->is_bool()) fail(key, "has the wrong type", shown(*found), "true or false");
   return found->as_bool();
 }
 
 std::string Config::string(std::string_view key) const {
-  const Json* found = lookup(key);
-  if (found == nullptr || found->is_null()) fail(key, "is missing", "", "a string");
+  Json kept;
+  const Json* found = value_or_default(key, &kept);
+  if (found == nullptr) fail(key, "is missing", "", "a string");
   if (!found->is_string()) fail(key, "has the wrong type", shown(*found), "a string");
   return found->as_string();
 }
