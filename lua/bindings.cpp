@@ -75,11 +75,12 @@ int common_options(lua_State* L) {
   return 1;
 }
 
-// native.ops(): {{name=, doc=, min=, max=}, ...}; max -1: any number of operands
+// native.ops(): {{name=, doc=, min=, max=}, ...} of the ops that programs may name; max -1: any number of operands
 int ops(lua_State* L) {
   lua_newtable(L);
   int index = 0;
   for (const OpDef* def : all_ops()) {
+    if (def->internal || def->max_inputs == 0) continue;
     lua_newtable(L);
     set_text(L, "name", def->name);
     set_text(L, "doc", def->doc);

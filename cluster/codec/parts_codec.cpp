@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "kernels/block_math.h"
+#include "kernels/round_up.h"
 
 namespace perigee {
 namespace {
@@ -11,8 +12,6 @@ namespace {
 constexpr int64_t kWorthwhile = 10;  // times smaller than the matrix
 constexpr size_t kAlign = 64;
 constexpr int64_t kBorder = 16;  // elements: 64 bytes
-
-int64_t round_up(int64_t elements) { return (elements + kBorder - 1) / kBorder * kBorder; }
 
 }  // namespace
 
@@ -37,7 +36,7 @@ PartsCodec::PartsCodec(std::unique_ptr<Codec> codec, std::span<const ParamWindow
     first += window.elements;
   }
   if (passes == 1) add_segment({.count = first}, false);
-  for (int64_t& pass : passes_) pass = round_up(pass);
+  for (int64_t& pass : passes_) pass = round_up(pass, kBorder);
   packed_.resize(static_cast<size_t>(first));
 }
 

@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "cluster/exchange/exchange_tail.h"
+#include "cluster/replica/moment_sums.h"
+#include "kernels/round_up.h"
 
 namespace perigee {
 namespace {
 
 constexpr int64_t kBorder = 16;  // elements: 64 bytes of float32
-
-int64_t round_up(int64_t elements) { return (elements + kBorder - 1) / kBorder * kBorder; }
 
 }  // namespace
 
@@ -26,21 +26,10 @@ ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_b
   states_ = block_;
   layout_.dtype = params.dtype();
   layout_.maxima = 1;  // updates made
-  for (size_t i = 0; i < params.state_specs().size(); ++i) {
-    const StateSpec& spec = params.state_specs()[i];
-    const int64_t elements = spec.shape.elements();
-    assert(spec.dtype == layout_.dtype || spec.dtype == Dtype::i64);
-    if (spec.dtype == layout_.dtype) {
-      float_states_.push_back({states_, elements, params.state_offset(static_cast<int>(i))});
-      states_ += elements;
-    } else {
-      integer_states_.push_back({layout_.maxima, elements, params.state_offset(static_cast<int>(i))});
-      layout_.maxima += elements;
-    }
-  }
-  slots_ = round_up(states_);
+  place_states(params);
+  slots_ = round_up(states_, kBorder);
   if (with_slots) slots_ += static_cast<int64_t>(trainer.optimizer_slots()) * block_;
-  layout_.sums = round_up(slots_ + static_cast<int64_t>(fragments + 1) * kExchangeTail);
+  layout_.sums = round_up(slots_ + static_cast<int64_t>(fragments + 1) * kExchangeTail, kBorder);
   layout_.values = params.block_bytes() + params.state_bytes().size();
   layout_ = layout_with(payload_bound);
   beside_.resize(bytes_of(states_ - block_ + kExchangeTail));
@@ -61,7 +50,41 @@ ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_b
   else buckets_.push_back({bytes_of(block_), layout_.bytes()});
 }
 
-size_t ExchangeBlock::slot_at(size_t i) const { return bytes_of(round_up(states_) + static_cast<int64_t>(i) * block_); }
+void ExchangeBlock::place_states(const Params& params) {
+  const std::vector<StateSpec>& specs = params.state_specs();
+  const auto is_mean = [&](const StateSpec& spec) {
+    return std::any_of(specs.begin(), specs.end(), [&](const StateSpec& other) { return other.mean == spec.name; });
+  };
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const int64_t elements = specs[i].shape.elements();
+    const size_t from = params.state_offset(static_cast<int>(i));
+    assert(specs[i].dtype == layout_.dtype || specs[i].dtype == Dtype::i64);
+    if (specs[i].dtype != layout_.dtype) {
+      integer_states_.push_back({layout_.maxima, elements, from});
+      layout_.maxima += elements;
+    } else if (!specs[i].mean.empty()) {
+      moments_.push_back({states_, elements, params.state_offset(params.find_state(specs[i].mean)), from});
+      states_ += moment_sums(layout_.dtype, elements);
+    } else if (!is_mean(specs[i])) {
+      float_states_.push_back({states_, elements, from});
+      states_ += elements;
+    }
+  }
+}
+
+bool ExchangeBlock::put_states(std::span<const std::byte> segment, int64_t examples, std::byte* states) const {
+  const auto weight = static_cast<double>(examples);
+  bool finite = true;
+  for (const PlacedState& state : float_states_)
+    finite = math_.scale(segment.data() + state.from, weight, state.elements, states + bytes_of(state.to - block_)) && finite;
+  for (const PlacedMoments& state : moments_)
+    finite = put_moments(layout_.dtype, segment.data() + state.mean, segment.data() + state.variance, weight, state.channels,
+                         states + bytes_of(state.to - block_)) &&
+             finite;
+  return finite;
+}
+
+size_t ExchangeBlock::slot_at(size_t i) const { return bytes_of(round_up(states_, kBorder) + static_cast<int64_t>(i) * block_); }
 
 ExchangeLayout ExchangeBlock::layout_with(size_t payload_bound) const {
   ExchangeLayout layout = layout_;
@@ -78,10 +101,8 @@ bool ExchangeBlock::stage_values(std::byte* row, int64_t examples, bool dense) c
 bool ExchangeBlock::stage_beside_values(std::byte* row, int64_t examples) const {
   const std::span<const std::byte> states = std::as_const(trainer_).states();
   const auto weight = static_cast<double>(examples);
-  bool finite = true;
-  for (const PlacedState& state : float_states_)
-    finite = math_.scale(states.data() + state.from, weight, state.elements, row + bytes_of(state.to)) && finite;
-  std::memset(row + bytes_of(states_), 0, bytes_of(round_up(states_) - states_));
+  bool finite = put_states(states, examples, row + bytes_of(block_));
+  std::memset(row + bytes_of(states_), 0, bytes_of(round_up(states_, kBorder) - states_));
   for (size_t i = 0; with_slots_ && i < trainer_.optimizer_slots(); ++i)
     finite = math_.scale(std::as_const(trainer_).optimizer_slot(i).data(), weight, block_, row + slot_at(i)) && finite;
   std::memset(row + bytes_of(slots_), 0, bytes_of(layout_.sums - slots_));
@@ -96,11 +117,8 @@ void ExchangeBlock::stage_beside_gradient(std::byte* row, std::span<const std::b
   const std::span<const std::byte> segment = std::as_const(trainer_).states();
   const int64_t states = states_ - block_, tail = layout_.sums - kExchangeTail;
   std::byte *own_states = beside_.data(), *own_tail = beside_.data() + bytes_of(states);
-  for (const PlacedState& state : float_states_) {
-    std::byte* to = own_states + bytes_of(state.to - block_);
-    if (examples > 0) math_.scale(segment.data() + state.from, static_cast<double>(examples), state.elements, to);
-    else std::memset(to, 0, bytes_of(state.elements));
-  }
+  if (examples > 0) put_states(segment, examples, own_states);
+  else std::memset(own_states, 0, bytes_of(states));
   const auto counted = exchange_tail_sums({.examples = examples, .contributions = counts ? 1 : 0});
   convert(Dtype::f64, counted.data(), layout_.dtype, own_tail, kExchangeTail);
   for (const std::byte* add : adds) {
@@ -129,10 +147,13 @@ void ExchangeBlock::stage_nothing(std::byte* row) const {
 
 void ExchangeBlock::take_states(const std::byte* row, int64_t examples) {
   assert(examples > 0);
-  if (float_states_.empty() && integer_states_.empty()) return;
+  if (float_states_.empty() && integer_states_.empty() && moments_.empty()) return;
   const std::span<std::byte> segment = trainer_.states();
   for (const PlacedState& state : float_states_)
     math_.divide(row + bytes_of(state.to), static_cast<double>(examples), state.elements, segment.data() + state.from);
+  for (const PlacedMoments& state : moments_)
+    take_moments(layout_.dtype, row + bytes_of(state.to), static_cast<double>(examples), state.channels, segment.data() + state.mean,
+                 segment.data() + state.variance);
   for (const PlacedState& state : integer_states_)
     std::memcpy(segment.data() + state.from, maxima(row) + state.to, static_cast<size_t>(state.elements) * sizeof(int64_t));
 }

@@ -1,8 +1,8 @@
-// How a trainer's numbers lie in an exchange: the parameter block (values or gradients), the running statistics, the optimiser's slots
-// where they take part, the tail; then what is merged by maximum: integer states and the number of updates. All but the gradients are
-// multiplied by the examples that they stand for, so that the sum divided by all examples is the mean (src/ARCHITECTURE.md, decision 7). A
-// gradient is the beginning of its row. With a codec the parameters of an announced round are not added up: the block's part of the row is
-// room for float32 values of its size. Owned by the trainer thread.
+// How a trainer's numbers lie in an exchange: the parameter block (values or gradients), the running statistics (a variance and its mean as
+// moment_sums.h has them), the optimiser's slots where they take part, the tail; then what is merged by maximum: integer states and the
+// number of updates. All but the gradients are multiplied by the examples that they stand for, so that the sum divided by all examples is
+// the mean (src/ARCHITECTURE.md, decision 7). A gradient is the beginning of its row. With a codec the parameters of an announced round are
+// not added up: the block's part of the row is room for float32 values of its size. Owned by the trainer thread.
 #pragma once
 
 #include <span>
@@ -48,6 +48,14 @@ class ExchangeBlock {
     int64_t elements = 0;
     size_t from = 0;  // byte of the state segment
   };
+  struct PlacedMoments {
+    int64_t to = 0;  // element of the row's sums
+    int64_t channels = 0;
+    size_t mean = 0, variance = 0;  // bytes of the state segment
+  };
+  void place_states(const Params& params);
+  // The running statistics as the contribution of `examples` examples. False when one of them is not finite.
+  bool put_states(std::span<const std::byte> segment, int64_t examples, std::byte* states) const;
   size_t bytes_of(int64_t sums) const { return static_cast<size_t>(sums) * layout_.width(); }
   size_t slot_at(size_t i) const;  // byte of the row
   int64_t* maxima(std::byte* row) const { return reinterpret_cast<int64_t*>(row + layout_.sum_bytes()); }
@@ -61,6 +69,7 @@ class ExchangeBlock {
   bool with_slots_;
   std::vector<std::byte> beside_;  // where stage_beside_gradient adds up: its row may be one of those that it adds
   std::vector<PlacedState> float_states_, integer_states_;
+  std::vector<PlacedMoments> moments_;
 };
 
 }  // namespace perigee

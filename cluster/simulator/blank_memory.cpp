@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "kernels/round_up.h"
 #include "src/core/error.h"
 
 namespace perigee::sim {
@@ -16,7 +17,6 @@ constexpr size_t kPiece = size_t{64} << 10, kMostPieces = 4096;  // a process ma
 }  // namespace
 
 BlankMemory::BlankMemory(size_t bytes) : size_(bytes) {
-  const auto round_up = [](size_t number, size_t unit) { return (number + unit - 1) / unit * unit; };
   const size_t piece = round_up(std::max(kPiece, bytes / kMostPieces), kPiece);
   mapped_ = round_up(std::max(bytes, size_t{1}), piece);
   const int file = memfd_create("perigee-blank", MFD_CLOEXEC);

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "kernels/registry.h"
+#include "kernels/round_up.h"
 #include "kernels/team_gather.h"
 
 namespace perigee {
@@ -47,7 +48,7 @@ struct Rows {
   int64_t count() const { return groups * repeat + (channels == 0 ? 0 : tail / channels); }
 };
 
-int64_t round_up(int64_t n) { return (n + 15) / 16 * 16; }
+int64_t padded(int64_t n) { return round_up(n, int64_t{16}); }
 
 // Float and double arrays inside the scratch memory.
 struct Scratch {
@@ -56,7 +57,7 @@ struct Scratch {
   template <class T>
   T* take(int64_t n) {
     T* array = reinterpret_cast<T*>(at);
-    at += static_cast<size_t>(round_up(n)) * sizeof(T);
+    at += static_cast<size_t>(padded(n)) * sizeof(T);
     return array;
   }
 };
@@ -109,7 +110,7 @@ void map_rows_back(const Rows& rows, Term term, Single single) {
 
 size_t forward_scratch(const KernelCall& call) {
   const Rows rows(call.in[0]);
-  return static_cast<size_t>(round_up(2 * rows.channels)) * sizeof(double) + static_cast<size_t>(3 * round_up(rows.width)) * sizeof(float);
+  return static_cast<size_t>(padded(2 * rows.channels)) * sizeof(double) + static_cast<size_t>(3 * padded(rows.width)) * sizeof(float);
 }
 
 // Mean and sum of squared deviations of this slice. Deviations from the first row, so that a large mean costs no digits.
@@ -189,7 +190,7 @@ enum class Mask { none, from_x, from_y };
 
 size_t backward_scratch(const KernelCall& call) {
   const Rows rows(call.in[1]);
-  return static_cast<size_t>(round_up(2 * rows.channels)) * sizeof(double) + static_cast<size_t>(5 * round_up(rows.width)) * sizeof(float);
+  return static_cast<size_t>(padded(2 * rows.channels)) * sizeof(double) + static_cast<size_t>(5 * padded(rows.width)) * sizeof(float);
 }
 
 template <Mask M, bool Residual>

@@ -55,7 +55,7 @@ tensor.need_value = need_value
 -- Every op of the table, as it is: attributes in a last table, as x:pad { before = {1, 0}, after = {0, 1} }.
 for _, definition in ipairs(native.ops()) do
   local name = definition.name
-  if not methods[name] and definition.max ~= 0 and not name:find "_grad" and name ~= "copy" and name ~= "fused" then
+  if not methods[name] then
     methods[name] = function(...)
       local count, attrs = select("#", ...), nil
       local last = select(count, ...)

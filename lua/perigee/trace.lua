@@ -69,17 +69,10 @@ local function apply(op, ...)
   return record(op, operands, attrs)
 end
 
--- What only the graph's own passes make: leaves, gradients, copies, fused chains.
-local function is_internal(definition)
-  return definition.max == 0 or definition.name:find "_grad" or definition.name == "copy" or definition.name == "fused"
-end
-
 trace.definitions, trace.ops = {}, {}
 for _, definition in ipairs(native.ops()) do
-  if not is_internal(definition) then
-    trace.definitions[definition.name] = definition
-    trace.ops[definition.name] = function(...) return apply(definition.name, ...) end
-  end
+  trace.definitions[definition.name] = definition
+  trace.ops[definition.name] = function(...) return apply(definition.name, ...) end
 end
 
 -- Axes count from 0 and include the batch, as in the graph; -1 is the last.

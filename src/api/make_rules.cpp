@@ -142,11 +142,10 @@ void write_op(std::ostream& out, const OpDef& def, const std::string& type) {
 void write_ops(std::ostream& out) {
   out << "namespace ops {\n\n";
   for (const OpDef* def : all_ops()) {
-    const std::string name = def->name;
-    if (def->max_inputs == 0 || name == "fused" || name == "copy" || name == "host" || name.find("_grad") != std::string::npos) continue;
+    if (def->internal || def->max_inputs == 0 || def->effects) continue;
     out << "// " << one_line(def->doc) << "\n";
     write_op(out, *def, "traced");
-    if (!name.starts_with("random_")) write_op(out, *def, "tensor");
+    if (!def->random) write_op(out, *def, "tensor");
   }
   out << "\n}  // namespace ops\n\n";
 }

@@ -112,17 +112,10 @@ const OwnOp* find_own(std::string_view name) {
   return found == std::end(kOwnOps) ? nullptr : found;
 }
 
-// Leaves are the graph's; gradients, fused chains and copies are made by passes alone and trust what these write.
-bool is_internal(const OpDef& op) {
-  const std::string_view name = op.name;
-  return (op.max_inputs == 0 && name != "full") || name == "fused" || name == "copy" || name.find("_grad") != std::string_view::npos ||
-         name.starts_with("random_");
-}
-
 const OpDef& public_op(const std::string& name) {
   std::vector<std::string> known;
   for (const OpDef* op : all_ops()) {
-    if (is_internal(*op)) continue;
+    if (op->internal || op->random) continue;
     if (name == op->name) return *op;
     known.emplace_back(op->name);
   }

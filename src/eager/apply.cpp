@@ -11,67 +11,13 @@
 namespace perigee {
 namespace {
 
-enum class Wants {
-  own,     // each operand as it is
-  common,  // one dtype for all
-  real,    // one dtype for all, f32 or f64
-  sums,    // numbers that a sum does not overflow soon
-  order,   // their own, where numbers are compared and no more
-  labels,  // the first real; the second like it, or i64
-  indices  // the last i64, the others as they are
-};
-
-struct Rule {
-  std::string_view op;
-  Wants wants;
-};
-
-constexpr Rule kRules[] = {
-    {"matmul", Wants::real},
-    {"linear", Wants::real},
-    {"conv2d", Wants::real},
-    {"conv2d_pool", Wants::real},
-    {"layer_norm", Wants::real},
-    {"batch_norm", Wants::real},
-    {"softmax", Wants::real},
-    {"log_softmax", Wants::real},
-    {"pool2d", Wants::real},
-    {"lrn", Wants::real},
-    {"reduce_mean", Wants::real},
-    {"reduce_sum", Wants::sums},
-    {"reduce_prod", Wants::sums},
-    {"cumulative_sum", Wants::sums},
-    {"reduce_max", Wants::order},
-    {"reduce_min", Wants::order},
-    {"arg_max", Wants::order},
-    {"arg_min", Wants::order},
-    {"concatenate", Wants::common},
-    {"cross_entropy", Wants::labels},
-    {"gather", Wants::indices},
-    {"scatter_add", Wants::indices},
-    {"one_hot", Wants::indices},
-    {"random_uniform", Wants::real},
-    {"random_normal", Wants::real},
-    {"solve", Wants::real},
-    {"inv", Wants::real},
-    {"cholesky", Wants::real},
-    {"qr", Wants::real},
-    {"svd", Wants::real},
-    {"eigh", Wants::real},
-    {"det", Wants::real},
-    {"slogdet", Wants::real},
-    {"take_along", Wants::indices},
-    {"put_along", Wants::indices},
-};
-
 bool is_integer(Dtype dtype) { return dtype == Dtype::boolean || dtype == Dtype::u8 || dtype == Dtype::i32 || dtype == Dtype::i64; }
 Dtype real(Dtype dtype) { return dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
 
 // Dtypes of the results' rows when dimension 0 of the operands in question counts rows that do not depend on each other.
 RowSplit split_rows(const OpDef& op, const OpCall& call, const std::vector<Type>& outputs) {
   RowSplit split;
-  if (op.collective || outputs[0].shape.rank() == 0 || outputs[0].shape[0] < 2 || std::string_view(op.name).starts_with("random"))
-    return split;
+  if (op.collective || outputs[0].shape.rank() == 0 || outputs[0].shape[0] < 2 || op.random) return split;
   const int64_t rows = outputs[0].shape[0];
   for (const Type& type : outputs)
     if (type.shape.rank() == 0 || type.shape[0] != rows) return split;
@@ -155,24 +101,21 @@ void compute(const OpDef& op, const OpCall& call, std::vector<Array>& in, const 
 std::vector<Dtype> operand_dtypes(const OpDef& op, std::span<const Dtype> dtypes) {
   std::vector<Dtype> wanted(dtypes.begin(), dtypes.end());
   if (wanted.empty()) return wanted;
-  Wants wants = Wants::own;
-  for (const Rule& rule : kRules)
-    if (rule.op == op.name) wants = rule.wants;
   Dtype common = wanted[0];
   for (Dtype dtype : wanted) common = promote(common, dtype);
-  switch (wants) {
-    case Wants::own: break;
-    case Wants::common: std::fill(wanted.begin(), wanted.end(), common); break;
-    case Wants::real: std::fill(wanted.begin(), wanted.end(), real(common)); break;
-    case Wants::order:
+  switch (op.operand_dtypes) {
+    case OperandDtypes::own: break;
+    case OperandDtypes::common: std::fill(wanted.begin(), wanted.end(), common); break;
+    case OperandDtypes::real: std::fill(wanted.begin(), wanted.end(), real(common)); break;
+    case OperandDtypes::order:
       if (wanted[0] == Dtype::i32 || wanted[0] == Dtype::u8) break;
       [[fallthrough]];
-    case Wants::sums: wanted[0] = is_integer(wanted[0]) ? Dtype::i64 : real(wanted[0]); break;
-    case Wants::labels:
+    case OperandDtypes::sums: wanted[0] = is_integer(wanted[0]) ? Dtype::i64 : real(wanted[0]); break;
+    case OperandDtypes::labels:
       wanted[0] = real(wanted[0]);
       if (wanted.size() > 1) wanted[1] = is_integer(wanted[1]) ? Dtype::i64 : wanted[0];
       break;
-    case Wants::indices:
+    case OperandDtypes::indices:
       if (is_integer(wanted.back())) wanted.back() = Dtype::i64;
       break;
   }
@@ -210,8 +153,8 @@ std::vector<Array> eager_apply(const OpDef& op, std::span<const Array* const> in
         x = contiguous(x);
   if (op.image)
     for (size_t i = 0; i < in.size(); ++i)
-      if (present[i] && (i == 0 || i >= 3)) in[i] = channels_last(in[i]);  // activations; weights stay canonical
-  take_linear_algebra_failure();                                           // of calls that nobody asked about
+      if (present[i] && (op.parameters >> i & 1) == 0) in[i] = channels_last(in[i]);
+  take_linear_algebra_failure();  // of calls that nobody asked about
   compute(op, call, in, results, out, step);
   if (const std::exception_ptr failure = take_linear_algebra_failure()) std::rethrow_exception(failure);
   return out;

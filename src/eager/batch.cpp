@@ -13,8 +13,6 @@ namespace {
 constexpr double kWorthFlops = 1e6;
 constexpr size_t kMaxCandidates = 6;  // arguments of one length; all their subsets are tried
 
-bool is_op(const Node& node, std::string_view name) { return name == node.op->name; }
-
 double flops_of(const Graph& graph, const Node& node) {
   if (node.op->max_inputs == 0) return 0;
   const OperandTypes types(graph, node);
@@ -27,7 +25,8 @@ Graph with_batch(const Graph& graph, const std::set<int>& batch) {
   for (const Tensor& constant : graph.constants()) result.add_constant(constant);
   for (const Node& node : graph.nodes()) {
     Node copy = node;
-    if (is_op(node, "input") || is_op(node, "parameter")) copy.op = &op_named(batch.contains(node.id) ? "input" : "parameter");
+    if (node.op->leaf == LeafOp::input || node.op->leaf == LeafOp::parameter)
+      copy.op = &op_named(batch.contains(node.id) ? "input" : "parameter");
     result.append(std::move(copy));
   }
   for (const Leaf& leaf : graph.leaves())
@@ -97,7 +96,6 @@ class Cutter {
  private:
   Sliced sliced(ValueId id) const { return choice_.slices.values[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
   bool shared(ValueId id) const { return sliced(id) == Sliced::batch || sliced(id) == Sliced::partial; }
-  static bool is_leaf(const Node& node) { return node.op->max_inputs == 0 && !is_op(node, "full"); }
 
   void find_boundaries(BatchCut& cut) {
     std::set<ValueId> crossing;
@@ -129,7 +127,7 @@ class Cutter {
   }
 
   Value copy_leaf(Graph& to, const Node& node, bool rows) {
-    if (is_op(node, "table")) return to.constant(graph_.constants()[static_cast<size_t>(attr_int(node.attrs, "index", 0))]);
+    if (node.op->leaf == LeafOp::table) return to.constant(graph_.constants()[static_cast<size_t>(attr_int(node.attrs, "index", 0))]);
     const std::string name = attr_string(node.attrs, "name", "");
     if (rows && choice_.batch.contains(node.id)) return to.input(name, part_type({node.id, 0}));
     return to.parameter(name, node.outputs[0]);

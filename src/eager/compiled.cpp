@@ -27,10 +27,9 @@ Graph with_own_outputs(const Graph& graph) {
   std::vector<ValueId> seen;
   for (const NamedValue& output : graph.outputs()) {
     const OpDef& op = *graph.node(output.value).op;
-    const bool leaf = op.max_inputs == 0 && std::string_view(op.name) != "full";
     const bool again = std::find(seen.begin(), seen.end(), output.value) != seen.end();
     const Value value(&result, output.value);
-    result.output(output.name, op.alias || leaf || again ? result.apply("copy", {value}) : value);
+    result.output(output.name, op.alias || op.leaf != LeafOp::none || again ? result.apply("copy", {value}) : value);
     seen.push_back(output.value);
   }
   return result;

@@ -3,6 +3,7 @@
 #include <cassert>
 #include <map>
 
+#include "kernels/dtype_kinds.h"
 #include "src/core/error.h"
 #include "src/graph/build.h"
 #include "src/graph/op.h"
@@ -20,11 +21,9 @@ std::vector<bool> dependents(const Graph& graph, std::span<const Value> targets)
   return depends;
 }
 
-bool is_float(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64 || dtype == Dtype::f16 || dtype == Dtype::bf16; }
-
-// What has no VJP because it is one: its derivative would be a second one, and leaving it out would be wrong without a word.
+// An op without a VJP because it is a gradient itself: leaving its derivative out would be wrong without a word.
 void refuse_second_derivative(const Node& node) {
-  if (std::string_view(node.op->name).find("_grad") == std::string_view::npos) return;
+  if (!node.op->derivative) return;
   throw Error(ErrorKind::model, {.where = node.scope,
                                  .what = "op '" + std::string(node.op->name) + "' has no derivative",
                                  .hint = "the function differentiates a gradient that cannot be differentiated again"});
@@ -66,7 +65,7 @@ std::vector<Value> gradients(Graph& graph, Value root, Value seed, std::span<con
     for (size_t k = 0; k < flows.size(); ++k) {
       const ValueId input = node.inputs[k];
       if (!flows[k] || input.node < 0 || !depends[static_cast<size_t>(input.node)]) continue;
-      if (!is_float(graph.type(input).dtype)) continue;
+      if (!is_floating(graph.type(input).dtype)) continue;
       assert(flows[k].shape() == graph.type(input).shape);
       accumulate(sums, input, flows[k]);
     }
@@ -89,7 +88,7 @@ std::string without_derivative(const Graph& graph, Value root, Value target) {
     const Node& node = graph.nodes()[static_cast<size_t>(i)];
     for (const ValueId& input : node.inputs) {
       if (input.node < 0 || !depends[static_cast<size_t>(input.node)]) continue;
-      if (is_float(graph.type(input).dtype) && !is_float(node.outputs[0].dtype)) return node.op->name;
+      if (is_floating(graph.type(input).dtype) && !is_floating(node.outputs[0].dtype)) return node.op->name;
       reached[static_cast<size_t>(input.node)] = true;
     }
   }

@@ -1,8 +1,10 @@
-// What the graph knows of an op: its result types, its vector-Jacobian product as ops, how it behaves when a batch is cut
-// into slices, and the kernel Params made from its attributes. How it is computed is a kernel's business.
+// All facts about an op stand in its OpDef: its result types, its vector-Jacobian product as ops, how it behaves when a batch is cut
+// into slices, the kernel Params made from its attributes, and what the plan compiler, mixed precision, recomputation and eager calls
+// need to know of it. Only passes that look for a pattern of ops name ops. How an op is computed is a kernel's business.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +14,8 @@
 #include "src/graph/graph.h"
 
 namespace perigee {
+
+enum class CudaLibrary : uint8_t;  // kernels/cuda/library/libraries.h
 
 // How a value relates to the examples of a batch when each thread computes its own slice of them.
 enum class Sliced : uint8_t {
@@ -29,6 +33,27 @@ struct OpCall {
 };
 
 inline constexpr size_t kMaxParamsBytes = 512;
+
+// A value that the plan binds to memory instead of computing it.
+enum class LeafOp : uint8_t { none, input, parameter, state, table };
+
+// The dtypes that eager calls and traced functions convert operands to.
+enum class OperandDtypes : uint8_t {
+  own,      // each operand as it is
+  common,   // one dtype for all
+  real,     // one dtype for all, f32 or f64
+  sums,     // the first: one that a sum does not overflow soon, i64, f32 or f64
+  order,    // the first: i32, u8, or as `sums`; numbers are compared and no more
+  labels,   // the first real; the second like it, or i64
+  indices,  // the last i64, the others as they are
+};
+
+// The dtype in which mixed precision computes an op.
+enum class Precision : uint8_t {
+  full,     // f32
+  half,     // 16 bits: tensor cores make up for the conversion of operands
+  follows,  // 16 bits where operand 0 has 16 bits; operands in OpDef::parameters stay f32
+};
 
 // The operand types of a node, in the form that OpDef's functions take.
 class OperandTypes {
@@ -66,6 +91,29 @@ struct OpDef {
   // Floating-point operations of one call. Null: one per output element.
   double (*flops)(const OpCall& call) = nullptr;
 
+  LeafOp leaf = LeafOp::none;
+  // Made by the graph, by gradients or by passes alone: programs and the embedding program may not name it.
+  bool internal = false;
+  // A gradient as an op. One without a VJP refuses to be differentiated, because leaving it out would be wrong without a word.
+  bool derivative = false;
+  // Calls code of the embedding program, which may have effects: it never runs twice.
+  bool effects = false;
+  // Draws random numbers, which depend on a place in the whole result: rows are not independent.
+  bool random = false;
+  OperandDtypes operand_dtypes = OperandDtypes::own;
+  Precision precision = Precision::full;
+  // Bits of the operands that belong to channels or features instead of examples: weights, bias, gamma, beta.
+  uint32_t parameters = 0;
+
+  // Every element is the attribute `value`: only shape and dtype of an operand matter.
+  bool constant = false;
+  // Repeats operand 0.
+  bool repeats = false;
+  // With the type of operand 0, the result is operand 0.
+  bool identity = false;
+  // An instruction of `fused`.
+  bool instruction = false;
+
   // Exchanges data among the slices of a team while it runs (batch-norm statistics): the plan then runs all slices in step.
   bool collective = false;
   // For element-wise ops: output element i depends on element i of the (broadcast) inputs only; any memory order will do.
@@ -74,6 +122,12 @@ struct OpDef {
   bool image = false;
   // With `image`: the result has the shape of a weight, and weights stay in canonical order.
   bool gives_weight = false;
+  // With `image`: kernels of a device take operands and write results in any memory order.
+  bool any_order = false;
+  // With `any_order`: bits of the operands that a device does not rearrange; those of the forward op are worth it, gradients are not.
+  uint32_t left_in_place = 0;
+  // The library that computes the op best on a GPU; without it there is a warning.
+  std::optional<CudaLibrary> library;
   // The output is a window on input 0 (reshape, transpose, slice): gives the view instead of a kernel; false when it cannot
   // be a window for these strides, and the plan copies.
   bool (*alias)(const OpCall& call, const View& in, View* out) = nullptr;
@@ -83,6 +137,9 @@ struct OpDef {
 std::span<const OpDef* const> all_ops();
 const OpDef* find_op(std::string_view name);   // null when unknown
 const OpDef& op_named(std::string_view name);  // Error(model) with the nearest known name
+
+inline bool is_op(const Node& node, std::string_view name) { return node.op->name == name; }
+inline bool is_leaf(const Node& node) { return node.op->leaf != LeafOp::none; }
 
 // Common slicing rules.
 Sliced sliced_elementwise(const OpCall& call, std::span<const Sliced> inputs);         // not linear: partial inputs mix

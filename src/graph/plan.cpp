@@ -184,9 +184,8 @@ namespace {
 // cuDNN's batch norm is one kernel whose blocks wait for each other: of two at once, neither may find room for all of its own. As if both
 // wrote here, they run one after the other.
 constexpr std::byte kWholeDevice{};
-bool waits_for_itself(const Kernel& kernel) {
-  return kernel.backend == Backend::cuda && std::string_view(kernel.name) == "cudnn" &&
-         std::string_view(kernel.op).starts_with("batch_norm");
+bool waits_for_itself(const PlanStep& step) {
+  return step.op->collective && step.kernel->backend == Backend::cuda && std::string_view(step.kernel->name) == "cudnn";
 }
 
 }  // namespace
@@ -206,7 +205,7 @@ StepAccess PlanRun::access(size_t index) const {
   const MemoryRange packed = range_of(bound.call.packed, step.packed_bytes);
   if (bound.pack_each_run) access.write(packed);
   else access.read(packed);
-  if (waits_for_itself(*step.kernel)) access.write(range_of(&kWholeDevice, 1));
+  if (waits_for_itself(step)) access.write(range_of(&kWholeDevice, 1));
   // Microseconds of a GPU of today, to the order of magnitude: a launch, then memory, then products.
   access.cost = 3 + bytes / 2e6 + step.flops / 3e7;
   return access;

@@ -5,16 +5,17 @@
 #include <cstring>
 
 #include "kernels/registry.h"
+#include "kernels/round_up.h"
 #include "src/core/error.h"
 #include "src/device/cuda_module.h"
 #include "src/graph/tuning.h"
+#include "src/tensor/bytes.h"
 
 namespace perigee {
 namespace {
 
 constexpr int kAbsent = -2;
-
-size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
+constexpr size_t kAlignment = 64;
 
 View shaped_view(const Type& type, bool channels_last) {
   View view = contiguous_view(nullptr, type.dtype, type.shape);
@@ -103,14 +104,7 @@ std::shared_ptr<const Plan> PlanCompiler::compile() {
   for (const Node& node : graph_.nodes()) {
     places_[static_cast<size_t>(node.id)].resize(node.outputs.size());
     if (!live_[static_cast<size_t>(node.id)]) continue;
-    if (!node.op->infer || node.op->max_inputs == 0) {
-      const std::string_view name = node.op->name;
-      if (name == "input" || name == "parameter" || name == "state" || name == "table") {
-        place_leaf(node);
-        continue;
-      }
-    }
-    add_node(node);
+    is_leaf(node) ? place_leaf(node) : add_node(node);
   }
   finish();
   return plan_;
@@ -136,16 +130,21 @@ void PlanCompiler::mark_live() {
 }
 
 void PlanCompiler::place_leaf(const Node& node) {
-  const std::string_view kind = node.op->name;
   Operand operand{.view = shaped_view(node.outputs[0], false)};
-  if (kind == "table") {
-    operand.place = Place::table;
-    operand.index = static_cast<int>(attr_int(node.attrs, "index", 0));
-  } else {
-    operand.place = kind == "input" ? Place::input : kind == "parameter" ? Place::parameter : Place::state;
-    auto& names = kind == "input" ? plan_->inputs_ : kind == "parameter" ? plan_->parameters_ : plan_->states_;
+  const auto named = [&](Place place, std::vector<std::string>& names) {
+    operand.place = place;
     operand.index = static_cast<int>(names.size());
     names.push_back(attr_string(node.attrs, "name", ""));
+  };
+  switch (node.op->leaf) {
+    case LeafOp::input: named(Place::input, plan_->inputs_); break;
+    case LeafOp::parameter: named(Place::parameter, plan_->parameters_); break;
+    case LeafOp::state: named(Place::state, plan_->states_); break;
+    case LeafOp::table:
+      operand.place = Place::table;
+      operand.index = static_cast<int>(attr_int(node.attrs, "index", 0));
+      break;
+    case LeafOp::none: assert(false);
   }
   at({node.id, 0}) = operand;
 }
@@ -153,7 +152,7 @@ void PlanCompiler::place_leaf(const Node& node) {
 Operand PlanCompiler::new_operand(const Type& type, bool channels_last) {
   Operand operand{.place = Place::arena, .index = static_cast<int>(buffers_.size()), .view = shaped_view(type, channels_last)};
   const int step = static_cast<int>(plan_->steps_.size());
-  buffers_.push_back({round_up(static_cast<size_t>(type.shape.elements()) * dtype_bytes(type.dtype)), step, step});
+  buffers_.push_back({round_up(byte_size(type), kAlignment), step, step});
   return operand;
 }
 
@@ -382,12 +381,12 @@ void PlanCompiler::add_step(const Node& node, PlanStep step) {
   const KernelCall call = probe(step, views);
   const int index = static_cast<int>(plan_->steps_.size());
   if (step.kernel->scratch_bytes) {
-    step.scratch_bytes = round_up(step.kernel->scratch_bytes(call));
+    step.scratch_bytes = round_up(step.kernel->scratch_bytes(call), kAlignment);
     step.scratch_offset = buffers_.size();  // its buffer, until finish()
     if (step.scratch_bytes) buffers_.push_back({step.scratch_bytes, index, index});
   }
   if (step.kernel->packed_bytes) {
-    step.packed_bytes = round_up(step.kernel->packed_bytes(call));
+    step.packed_bytes = round_up(step.kernel->packed_bytes(call), kAlignment);
     step.packed_offset = plan_->packed_bytes_;
     plan_->packed_bytes_ += step.packed_bytes;
     for (const Operand& in : step.in)

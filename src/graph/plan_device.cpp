@@ -6,37 +6,27 @@
 #include <climits>
 #include <map>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "kernels/dtype_kinds.h"
 #include "src/graph/plan_compiler.h"
 
 namespace perigee {
-namespace {
 
-bool is_op(const Node& node, std::string_view name) { return name == node.op->name; }
-
-// conv2d_pool and its gradients: our own kernels alone, which take every operand in any order.
-bool is_pooled(const Node& node) { return std::string_view(node.op->name).starts_with("conv2d_pool"); }
-
-}  // namespace
-
-// dy, y and the positions of a pooled convolution's gradients.
 bool PlanCompiler::takes_any_order(const Node& node, size_t operand) const {
-  return options_.backend == Backend::cuda && is_pooled(node) && !is_op(node, "conv2d_pool") && operand < 3;
+  return options_.backend == Backend::cuda && (node.op->left_in_place >> operand & 1) != 0;
 }
 
 // A result of a kernel that writes any order, which everybody reads in the block's: what comes before the first dense layer.
 bool PlanCompiler::flattened(const Node& node, int output) const {
-  if (options_.backend != Backend::cuda || !is_pooled(node)) return false;
+  if (options_.backend != Backend::cuda || !node.op->any_order) return false;
   const auto reads = [&](const Node& user) {
     return live_[static_cast<size_t>(user.id)] &&
            std::find(user.inputs.begin(), user.inputs.end(), ValueId{node.id, output}) != user.inputs.end();
   };
   bool flat = false;
   for (const Node& user : graph_.nodes()) {
-    if (!reads(user) || is_pooled(user)) continue;
+    if (!reads(user) || user.op->any_order) continue;
     if (!is_op(user, "reshape")) return false;
     flat = true;
   }
@@ -59,7 +49,7 @@ bool PlanCompiler::casts_images(const Node& node, int output) const {
 // A launch in each step is dearer than the memory, unless that is large.
 bool PlanCompiler::fill_once(const Node& node) {
   constexpr size_t kLargest = size_t{1} << 20;
-  if (options_.backend != Backend::cuda || (!is_op(node, "full") && !is_op(node, "full_like"))) return false;
+  if (options_.backend != Backend::cuda || !node.op->constant) return false;
   const Type& type = node.outputs[0];
   if (external_index({node.id, 0}) >= 0 || static_cast<size_t>(type.shape.elements()) * dtype_bytes(type.dtype) > kLargest) return false;
   const Tensor table(type.dtype, type.shape);

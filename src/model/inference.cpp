@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/convert.h"
+#include "src/tensor/bytes.h"
 #include "src/train/device/device_inference.h"
 
 namespace perigee {
@@ -45,8 +46,6 @@ Inference::~Inference() = default;
 namespace {
 
 constexpr int64_t kSubBatch = 32;
-
-size_t row_bytes(const Type& type) { return static_cast<size_t>(type.shape.elements()) * dtype_bytes(type.dtype); }
 
 }  // namespace
 
@@ -96,7 +95,7 @@ void Inference::run_all(std::span<const void* const> inputs, int64_t examples, s
   forget_queued();  // of a call that failed
   const bool sliceable = devices_.empty() ? plans_->slices().sliceable : devices_.front()->sliceable();
   const int64_t most = sliceable ? max_batch_ : std::max<int64_t>(1, examples);
-  const size_t row = row_bytes(model_.output_types().at(0));
+  const size_t row = byte_size(model_.output_types().at(0));
   std::vector<const std::byte*> rows(inputs.size());
   const auto take_next = [&] {
     const Result& result = take();
@@ -109,7 +108,7 @@ void Inference::run_all(std::span<const void* const> inputs, int64_t examples, s
     count = std::min(most, examples - first);
     if (sliceable && !devices_.empty()) count = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count)));
     for (size_t i = 0; i < rows.size(); ++i)
-      rows[i] = static_cast<const std::byte*>(inputs[i]) + static_cast<size_t>(first) * row_bytes(model_.spec().inputs[i].type);
+      rows[i] = static_cast<const std::byte*>(inputs[i]) + static_cast<size_t>(first) * byte_size(model_.spec().inputs[i].type);
     queue(rows, count);
   }
   while (queued() > 0) take_next();
@@ -122,7 +121,7 @@ void Inference::run_on_team(const std::vector<const std::byte*>& fields, int64_t
   std::vector<size_t> strides;
   for (const NetworkInput& field : fields_of(model_.spec(), with_loss_)) {
     names.push_back(field.name);
-    strides.push_back(row_bytes(field.type));
+    strides.push_back(byte_size(field.type));
   }
   team_.run([&](Team& team) {
     if (team.rank() >= parts) return;

@@ -141,34 +141,56 @@ void PlanSet::set_recompute(const RecomputeOptions& options, size_t room) {
   scopes_ = options.scopes(model_.layers(), model_.spec().where);
 }
 
-RecomputeChoice PlanSet::choice(int64_t batch) {
-  const std::lock_guard lock(mutex_);
-  if (const auto known = plans_.find(batch); known != plans_.end()) return known->second;
-  const Graph graph = kind_ == Kind::training ? model_.training_graph(batch, backend_)
-                                              : model_.inference_graph(batch, kind_ == Kind::inference_with_loss, backend_);
+RecomputeChoice PlanSet::choice(ShapeKey key) {
+  std::promise<RecomputeChoice> promise;
+  uint64_t number = 0;
+  {
+    std::unique_lock lock(mutex_);
+    if (const Entry* known = plans_.find(key)) {
+      const std::shared_future<RecomputeChoice> made = known->made;
+      lock.unlock();
+      return made.get();
+    }
+    number = ++compilations_;
+    plans_.insert(key, {promise.get_future().share(), number});
+  }
+  try {
+    RecomputeChoice made = compile(key);
+    promise.set_value(made);
+    return made;
+  } catch (...) {
+    promise.set_exception(std::current_exception());
+    const std::lock_guard lock(mutex_);
+    if (const Entry* known = plans_.find(key); known != nullptr && known->number == number) plans_.erase(key);
+    throw;
+  }
+}
+
+RecomputeChoice PlanSet::compile(ShapeKey key) const {
+  const Graph graph = kind_ == Kind::training ? model_.training_graph(key.batch, backend_)
+                                              : model_.inference_graph(key.batch, kind_ == Kind::inference_with_loss, backend_);
   const PlanOptions options{.backend = backend_,
                             .external_outputs = gradient_outputs(graph),
                             .halves = backend_ == Backend::cuda ? model_.spec().half : std::nullopt,
                             .tuning = tuning_};
-  if (plans_.size() >= 16) plans_.erase(plans_.begin());
-  return plans_.emplace(batch, choose_recompute(graph, options, recompute_, room_, scopes_)).first->second;
+  return choose_recompute(graph, options, recompute_, room_, scopes_);
 }
 
-void PlanSet::drop(int64_t batch) {
+void PlanSet::drop(ShapeKey key) {
   const std::lock_guard lock(mutex_);
-  plans_.erase(batch);
+  plans_.erase(key);
 }
 
 PlanMemory::PlanMemory(PlanSet& plans, Params& params, std::byte* gradient, bool check)
     : plans_(plans), params_(params), gradient_(gradient), check_(check) {}
 
-PlanRun& PlanMemory::at(int64_t batch) {
-  if (const auto known = runs_.find(batch); known != runs_.end()) return *known->second;
-  auto plan = plans_.plan(batch);
+PlanRun& PlanMemory::at(ShapeKey key) {
+  if (const auto* known = runs_.find(key)) return **known;
+  auto plan = plans_.plan(key);
   if (plan->arena_bytes() > plans_.room())
     throw Error(ErrorKind::resources,
                 {.where = plans_.model().spec().where + ": memory_limit",
-                 .what = "the activations of " + std::to_string(batch) + " examples at a time take more memory than is left",
+                 .what = "the activations of " + std::to_string(key.batch) + " examples at a time take more memory than is left",
                  .got = std::to_string(plan->arena_bytes()) + " bytes in each thread",
                  .expected = "at most " + std::to_string(plans_.room()),
                  .hint = "recompute = \"auto\", a smaller batch, fewer threads, or a higher limit"});
@@ -176,7 +198,6 @@ PlanRun& PlanMemory::at(int64_t batch) {
     runs_.clear();  // they point into the smaller arena
     arena_ = std::make_unique<Storage>(plan->arena_bytes());
   }
-  if (runs_.size() >= 16) runs_.clear();
   std::vector<void*> parameters, states, outputs;
   for (const std::string& name : plan->parameters()) parameters.push_back(params_.parameter(params_.find(name)));
   for (const std::string& name : plan->states()) states.push_back(params_.state(params_.find_state(name)));
@@ -184,12 +205,12 @@ PlanRun& PlanMemory::at(int64_t batch) {
     outputs.push_back(gradient_ + params_.parameter_offset(params_.find(name.substr(5))));
   auto run = std::make_unique<PlanRun>(plan, PlanRun::Memory{arena_->data(), parameters, states, outputs});
   if (check_) run->enable_check();
-  return *runs_.emplace(batch, std::move(run)).first->second;
+  return *runs_.insert(key, std::move(run));
 }
 
 size_t PlanMemory::bytes() const {
   size_t sum = arena_ ? arena_->bytes() : 0;
-  for (const auto& [batch, run] : runs_) sum += run->plan().packed_bytes();
+  runs_.for_each([&](ShapeKey, const std::unique_ptr<PlanRun>& run) { sum += run->plan().packed_bytes(); });
   return sum;
 }
 

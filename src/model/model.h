@@ -2,13 +2,14 @@
 // them owns threads and arenas.
 #pragma once
 
-#include <map>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "src/core/lru_map.h"
 #include "src/graph/plan.h"
 #include "src/model/params.h"
 #include "src/model/recompute.h"
@@ -73,7 +74,17 @@ class Model {
 // Names of the external gradient outputs of a training graph, in the order of `params`.
 std::vector<std::string> gradient_outputs(const Graph& graph);
 
-// Plans of one kind by batch size, and one thread's memory for them.
+// The shapes that a plan is compiled for, beside those of the network.
+struct ShapeKey {
+  int64_t batch = 1;
+  ShapeKey(int64_t examples) : batch(examples) {}  // NOLINT: a batch size is a key while shapes differ in nothing else
+  auto operator<=>(const ShapeKey&) const = default;
+};
+
+// So many plans are kept; the one that was used the longest ago makes room.
+inline constexpr size_t kMostPlans = 16;
+
+// Plans of one kind by shape.
 class PlanSet {
  public:
   enum class Kind { training, inference, inference_with_loss };
@@ -81,15 +92,21 @@ class PlanSet {
   // Of training plans, before the first: what is computed again in the backward pass, so that arenas fit into `room` bytes. Error(model) when
   // a pattern names no layer.
   void set_recompute(const RecomputeOptions& options, size_t room);
-  // Compiles on first use; thread-safe. At most 16 are kept.
-  std::shared_ptr<const Plan> plan(int64_t batch) { return choice(batch).plan; }
-  RecomputeChoice choice(int64_t batch);
-  void drop(int64_t batch);  // it is compiled again when it is asked for
+  // Compiles on first use; thread-safe. Threads that want the same plan at once compile it once, and others do not wait for them.
+  std::shared_ptr<const Plan> plan(ShapeKey key) { return choice(key).plan; }
+  RecomputeChoice choice(ShapeKey key);
+  void drop(ShapeKey key);  // it is compiled again when it is asked for
   const Model& model() const { return model_; }
   const SliceAnalysis& slices() const { return slices_; }
   size_t room() const { return room_; }  // for an arena
 
  private:
+  struct Entry {
+    std::shared_future<RecomputeChoice> made;
+    uint64_t number = 0;  // of the compilation
+  };
+  RecomputeChoice compile(ShapeKey key) const;
+
   const Model& model_;
   Kind kind_;
   Backend backend_;
@@ -98,8 +115,9 @@ class PlanSet {
   RecomputeOptions::Mode recompute_ = RecomputeOptions::Mode::none;
   size_t room_ = SIZE_MAX;
   std::vector<std::string> scopes_;  // of the layers that may be computed again
-  std::mutex mutex_;
-  std::map<int64_t, RecomputeChoice> plans_;
+  std::mutex mutex_;                 // held while plans are looked up, not while one is compiled
+  LruMap<ShapeKey, Entry> plans_{kMostPlans};
+  uint64_t compilations_ = 0;
 };
 
 // One thread's arena and bound plans. Not thread-safe.
@@ -108,7 +126,7 @@ class PlanMemory {
   // `gradient`: a block of the parameters' layout and type that gradients go to; null for inference.
   // `check`: compare every host kernel with ref.
   PlanMemory(PlanSet& plans, Params& params, std::byte* gradient, bool check = false);
-  PlanRun& at(int64_t batch);
+  PlanRun& at(ShapeKey key);  // until the next call
   size_t bytes() const;
 
  private:
@@ -117,7 +135,7 @@ class PlanMemory {
   std::byte* gradient_;
   bool check_;
   std::unique_ptr<Storage> arena_;
-  std::map<int64_t, std::unique_ptr<PlanRun>> runs_;
+  LruMap<ShapeKey, std::unique_ptr<PlanRun>> runs_{kMostPlans};
 };
 
 }  // namespace perigee

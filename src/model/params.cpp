@@ -4,14 +4,13 @@
 
 #include "kernels/block_math.h"
 #include "kernels/convert.h"
+#include "kernels/round_up.h"
 #include "src/nn/initializer.h"
 
 namespace perigee {
 namespace {
 
 constexpr int64_t kBorder = 16;  // elements: 64 bytes of float32
-
-int64_t round_up(int64_t n, int64_t border) { return (n + border - 1) / border * border; }
 
 ParamWindow window_of(const ParameterSpec& spec, int64_t offset) {
   return {.name = spec.name,
@@ -37,7 +36,7 @@ Params::Params(std::vector<ParameterSpec> parameters, std::vector<StateSpec> sta
   size_t bytes = 0;
   for (const StateSpec& spec : state_specs_) {
     state_offsets_.push_back(bytes);
-    bytes += static_cast<size_t>(round_up(spec.shape.elements() * static_cast<int64_t>(dtype_bytes(spec.dtype)), 64));
+    bytes += static_cast<size_t>(round_up(spec.shape.elements() * static_cast<int64_t>(dtype_bytes(spec.dtype)), int64_t{64}));
   }
   block_ = std::make_shared<Storage>(block_bytes());
   states_ = std::make_shared<Storage>(bytes);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "src/model/inference.h"
+#include "src/tensor/bytes.h"
 #include "src/train/device/device_choice.h"
 
 namespace perigee {
@@ -16,8 +17,6 @@ constexpr int64_t kMostExamples = 1024;
 constexpr int64_t kMostQueued = int64_t{1} << 24;
 constexpr int64_t kMostWait_us = 60'000'000;
 constexpr int kMostLanes = 64;
-
-size_t row_bytes(const Type& type) { return static_cast<size_t>(type.shape.elements()) * dtype_bytes(type.dtype); }
 
 void check_range(const char* what, int64_t value, int64_t least, int64_t most) {
   if (value < least || value > most)
@@ -79,8 +78,8 @@ struct Predictor::Serving {
   // Each size twice, for there are two buffers.
   void capture(LanePlans& lane, int64_t largest) {
     lane.inference = std::make_unique<Inference>(model, team, false, largest, lane.site->devices());
-    size_t row = row_bytes(model.output_types().at(0));
-    for (const NetworkInput& input : model.spec().inputs) row = std::max(row, row_bytes(input.type));
+    size_t row = byte_size(model.output_types().at(0));
+    for (const NetworkInput& input : model.spec().inputs) row = std::max(row, byte_size(input.type));
     const std::vector<std::byte> zeros(row * static_cast<size_t>(largest));
     std::vector<std::byte> output(zeros.size());
     const std::vector<const void*> inputs(model.spec().inputs.size(), zeros.data());
@@ -136,9 +135,9 @@ Predictor::Predictor(const Model& model, const Json& job, const PredictorOptions
   for (int i = 0; i < options.lanes; ++i) {
     auto lane = std::make_unique<Lane>();
     lane->index = static_cast<size_t>(i);
-    for (const NetworkInput& input : inputs_) lane->inputs.emplace_back(row_bytes(input.type) * static_cast<size_t>(options.max_batch));
+    for (const NetworkInput& input : inputs_) lane->inputs.emplace_back(byte_size(input.type) * static_cast<size_t>(options.max_batch));
     for (const Storage& input : lane->inputs) lane->addresses.push_back(input.data());
-    lane->output = Storage(row_bytes(output_) * static_cast<size_t>(options.max_batch));
+    lane->output = Storage(byte_size(output_) * static_cast<size_t>(options.max_batch));
     free_.push_back(lane.get());
     lanes_.push_back(std::move(lane));
   }
@@ -286,7 +285,7 @@ Predictor::Outcome Predictor::lead(std::unique_lock<std::mutex>& lock, Lane& lan
   char failure[sizeof Request::failure] = "";  // of a device: whoever shares the batch hears it
   try {
     if (own.after) answer_together(serving, lane, rows, own);
-    else lane.run(serving, rows, own.request->inputs, inputs_, own.request->output, row_bytes(output_));
+    else lane.run(serving, rows, own.request->inputs, inputs_, own.request->output, byte_size(output_));
   } catch (const std::exception& error) {
     std::strncpy(failure, error.what(), sizeof failure - 1);
   }
@@ -314,15 +313,15 @@ void Predictor::answer_together(Serving& serving, Lane& lane, int64_t rows, cons
   for (size_t i = 0; i < inputs_.size(); ++i) {
     std::byte* at = lane.inputs[i].data();
     for (const Waiting* each = &first; each; each = each->after) {
-      const size_t bytes = row_bytes(inputs_[i].type) * static_cast<size_t>(each->request->examples);
+      const size_t bytes = byte_size(inputs_[i].type) * static_cast<size_t>(each->request->examples);
       std::memcpy(at, each->request->inputs[i], bytes);
       at += bytes;
     }
   }
-  lane.run(serving, rows, lane.addresses.data(), inputs_, lane.output.data(), row_bytes(output_));
+  lane.run(serving, rows, lane.addresses.data(), inputs_, lane.output.data(), byte_size(output_));
   const std::byte* from = lane.output.data();
   for (const Waiting* each = &first; each; each = each->after) {
-    const size_t bytes = row_bytes(output_) * static_cast<size_t>(each->request->examples);
+    const size_t bytes = byte_size(output_) * static_cast<size_t>(each->request->examples);
     std::memcpy(each->request->output, from, bytes);
     from += bytes;
   }
@@ -352,7 +351,7 @@ void Predictor::Lane::run(Serving& serving, int64_t rows, const void* const* fro
     for (size_t i = 0; i < fields.size(); ++i)
       if (bound->inputs[i] >= 0)
         bound->run->set_input(bound->inputs[i],
-                              static_cast<const std::byte*>(from[i]) + static_cast<size_t>(done) * row_bytes(fields[i].type));
+                              static_cast<const std::byte*>(from[i]) + static_cast<size_t>(done) * byte_size(fields[i].type));
     bound->run->run(nullptr, step);
     const View& output = bound->run->output(bound->output);
     View target = output;

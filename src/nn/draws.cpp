@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "kernels/hash.h"
+
 namespace perigee {
 namespace {
 
@@ -23,12 +25,6 @@ Block philox(uint64_t key, uint64_t low, uint64_t high) {
     k1 += 0xBB67AE85;
   }
   return {{c[0], c[1], c[2], c[3]}};
-}
-
-uint64_t fnv1a(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
 }
 
 template <size_t N>

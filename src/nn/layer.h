@@ -32,6 +32,8 @@ struct StateSpec {
   Shape shape;
   Dtype dtype = Dtype::f32;
   double initial = 0;
+  // Not empty: a variance, and this state is the mean that it is around. Replicas average E[x^2] in its place, in double.
+  std::string mean;
 };
 
 // What a layer may do while it is built. Created by Network for each layer.
@@ -49,6 +51,8 @@ class LayerContext {
   virtual Value parameter(const std::string& name, const Shape& shape, ParameterRole role, int64_t fan_in, int64_t fan_out,
                           const Json& fallback_init) = 0;
   virtual Value state(const std::string& name, const Shape& shape, double initial) = 0;
+  // The variance around the state `mean`, which was declared before.
+  virtual Value variance_state(const std::string& name, const std::string& mean, const Shape& shape, double initial) = 0;
   virtual void assign(const std::string& name, Value next) = 0;  // only has an effect in training
 
   // A number that names a random draw of this layer: the same in every build of the same network.

@@ -3,14 +3,14 @@
 #include <map>
 #include <set>
 
+#include "kernels/dtype_kinds.h"
+#include "kernels/hash.h"
 #include "src/nn/activations.h"
 #include "src/nn/describe.h"
 #include "src/nn/noise.h"
 
 namespace perigee {
 namespace {
-
-bool is_float(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64 || dtype == Dtype::f16 || dtype == Dtype::bf16; }
 
 Shape without_batch(const Shape& shape) {
   std::vector<int64_t> dims = shape.vector();
@@ -104,10 +104,16 @@ class Context final : public LayerContext {
     return training() ? noisy_parameter(*this, value, role, name) : value;
   }
 
-  Value state(const std::string& name, const Shape& shape, double initial) override {
+  Value state(const std::string& name, const Shape& shape, double initial) override { return declare(name, "", shape, initial); }
+
+  Value variance_state(const std::string& name, const std::string& mean, const Shape& shape, double initial) override {
+    return declare(name, prefix_ + "." + mean, shape, initial);
+  }
+
+  Value declare(const std::string& name, const std::string& mean, const Shape& shape, double initial) {
     const std::string full = prefix_ + "." + name;
     if (claim(full)) {
-      build_.result.states.push_back({.name = full, .shape = shape, .dtype = dtype(), .initial = initial});
+      build_.result.states.push_back({.name = full, .shape = shape, .dtype = dtype(), .initial = initial, .mean = mean});
       build_.states[full] = build_.graph.state(full, {dtype(), shape});
     }
     const Value value = build_.states.at(full);
@@ -124,8 +130,7 @@ class Context final : public LayerContext {
 
   // FNV-1a of the layer's name and the purpose: independent of how many other draws there are.
   int64_t random_stream(const std::string& purpose) override {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (const char c : name_ + "/" + purpose) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    const uint64_t hash = fnv1a(name_ + "/" + purpose);
     return static_cast<int64_t>((hash ^ (hash >> 53)) & ((uint64_t{1} << 53) - 1));  // exact in a double
   }
 
@@ -227,7 +232,8 @@ std::vector<Value> build_layer(Build& build, const LayerText& text, const Place&
   std::vector<Value> outputs;
   try {
     std::vector<Value> values;
-    for (const Value& input : inputs) values.push_back(def.any_dtype || is_float(input.dtype()) ? input : cast(input, build.options.dtype));
+    for (const Value& input : inputs)
+      values.push_back(def.any_dtype || is_floating(input.dtype()) ? input : cast(input, build.options.dtype));
     if (build.options.training)
       for (size_t i = 0; i < values.size(); ++i) values[i] = drop_input(context, values[i], i);
     outputs = def.build(context, values);
@@ -307,7 +313,7 @@ BuiltNetwork Network::build(Graph& graph, const std::vector<NetworkInput>& input
     std::vector<int64_t> dims = input.type.shape.vector();
     dims.insert(dims.begin(), options.batch);
     result.inputs.push_back(graph.input(input.name, {input.type.dtype, Shape(dims)}));
-    operands.push_back(is_float(input.type.dtype) ? cast(result.inputs.back(), options.dtype) : result.inputs.back());
+    operands.push_back(is_floating(input.type.dtype) ? cast(result.inputs.back(), options.dtype) : result.inputs.back());
     by_name[input.name] = operands.back();
   }
   // A graph names its inputs; their order in the data does not matter.

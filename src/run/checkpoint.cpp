@@ -7,6 +7,7 @@
 
 #include "src/core/warning.h"
 #include "src/io/safetensors.h"
+#include "src/run/model_file.h"
 
 namespace perigee {
 namespace {
@@ -251,15 +252,15 @@ std::vector<std::byte> checkpoint_bytes(const Trainer& trainer, const Json& extr
   return safetensors_bytes(checkpoint_tensors(trainer, beside), checkpoint_metadata(trainer, extra));
 }
 
-Json load_checkpoint(Trainer& trainer, const std::string& path) { return load_checkpoint(trainer, read_safetensors(path), path, false); }
+Json load_checkpoint(Trainer& trainer, const std::string& path) { return load_checkpoint(trainer, read_model_file(path), path, false); }
 
 Json load_checkpoint(Trainer& trainer, std::span<const std::byte> bytes, const std::string& where, bool keep_plans,
                      std::span<const NamedBlock> beside) {
-  return load_checkpoint(trainer, parse_safetensors(bytes, where), where, keep_plans, beside);
+  return load_checkpoint(trainer, parse_model_file(bytes, where), where, keep_plans, beside);
 }
 
 LoadedModel load_model(std::span<const std::byte> bytes, const std::string& where) {
-  const Safetensors file = parse_safetensors(bytes, where);
+  const Safetensors file = parse_model_file(bytes, where);
   required(file, "perigee", where);
   ModelSpec spec{.network = Json::parse(required(file, "network", where), where + ": network"), .where = where};
   const Json inputs = Json::parse(required(file, "inputs", where), where + ": inputs");
@@ -327,7 +328,7 @@ void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::str
   const auto any = [](const std::vector<std::string>& patterns, const std::string& name) {
     return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) { return matches_pattern(pattern, name); });
   };
-  const Safetensors file = read_safetensors(path);
+  const Safetensors file = read_model_file(path);
   Params& params = trainer.model().params();
   for (const ParameterSpec& spec : params.specs())
     if (!any(skip, spec.name)) wanted_tensor(file, spec.name, {params.dtype(), spec.shape}, path);

@@ -8,6 +8,7 @@
 #include "src/io/file.h"
 #include "src/model/evaluator.h"
 #include "src/model/inference.h"
+#include "src/tensor/bytes.h"
 #include "src/train/device/device_team.h"
 #include "src/train/trainer_worker.h"
 
@@ -251,7 +252,7 @@ void Trainer::choose_sub_batch() {
   // Small ones keep activations in L2, large ones reuse weights: measure. Examples of zeros will do.
   PlanMemory& memory = *workers_[0]->memory;
   size_t largest = sizeof(float);
-  for (const Field& field : train_->fields()) largest = std::max(largest, row_bytes(field));
+  for (const Field& field : train_->fields()) largest = std::max(largest, byte_size(field));
   Storage zeros(largest * static_cast<size_t>(slice) + 64);
   std::memset(zeros.data(), 0, zeros.bytes());
   double best = 0;

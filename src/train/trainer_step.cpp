@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "src/tensor/bytes.h"
 #include "src/train/device/device_team.h"
 #include "src/train/trainer_worker.h"
 
@@ -59,7 +60,7 @@ void Trainer::bind_rows(const BoundPlan& plan, const Batch& batch, int64_t row) 
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     const auto field = static_cast<size_t>(i < input_fields_.size() ? input_fields_[i] : target_fields_[i - input_fields_.size()]);
     const auto base = static_cast<const std::byte*>(batch.fields[field].view().data);
-    if (plan.inputs[i] >= 0) plan.run->set_input(plan.inputs[i], base + static_cast<size_t>(row) * row_bytes(train_->fields()[field]));
+    if (plan.inputs[i] >= 0) plan.run->set_input(plan.inputs[i], base + static_cast<size_t>(row) * byte_size(train_->fields()[field]));
   }
   if (plan.seed >= 0) plan.run->set_input(plan.seed, seeds_.data());
 }

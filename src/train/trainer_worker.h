@@ -9,6 +9,8 @@
 
 #include "src/train/trainer.h"
 
+#include "src/tensor/bytes.h"
+
 namespace perigee {
 
 // Elements that are summed over the threads and then updated while they are in a near cache.
@@ -23,8 +25,6 @@ void for_each_chunk(Optimizer::Range range, Use use) {
 inline constexpr size_t kGroupBucket = size_t{16} << 20;
 // The parameter block in parts of about so many bytes, whole windows each, in the order in which backward finishes them.
 std::vector<Optimizer::Range> cut_block(const Params& params, size_t bytes);
-
-inline size_t row_bytes(const Field& field) { return static_cast<size_t>(field.shape.elements()) * dtype_bytes(field.dtype); }
 
 // A plan with the places of what goes in and comes out, so that no name is looked up in a step.
 struct Trainer::BoundPlan {

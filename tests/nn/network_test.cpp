@@ -168,7 +168,7 @@ TEST(Network, NestedLayersAreNamedByTheirPath) {
                                                             "block1.shortcut.conv1.weight 4x2x1x1", "block1.shortcut.conv1.bias 4",
                                                             "dense1.weight 2x100", "dense1.bias 2"}));
   EXPECT_EQ(net.parameters[0].init, Json("he_normal"));
-  EXPECT_EQ(net.states.at(1).name, "block1.bn1.mean_square");
+  EXPECT_EQ(net.states.at(1).name, "block1.bn1.variance");
   EXPECT_EQ(net.layers.at(1).scope, "conv2d 'conv1' (layer 1 of 2 in residual 'block1')");
   int64_t total = 0, reported = 0;
   for (const ParameterSpec& spec : net.parameters) total += spec.shape.elements();

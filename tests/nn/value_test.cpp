@@ -81,10 +81,59 @@ TEST(LayerValue, BatchNormCountsRunningStatisticsAndUsesThem) {
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(trained.values[i], (static_cast<double>(i) - 1.5) / std::sqrt(1.25), 1e-12);
   ASSERT_EQ(trained.values.size(), 6u);
   EXPECT_NEAR(trained.values[4], 0.25 * 1.5, 1e-12);
-  EXPECT_NEAR(trained.values[5], 0.75 * 1 + 0.25 * 3.5, 1e-12);
-  const Result used = run(R"({"type": "batchnorm", "epsilon": 0})", {1}, false, 4, 2, {{"bn1.mean", 1.5}, {"bn1.mean_square", 3.5}});
+  // E[x^2] of the mixture is 0.75 * 1 + 0.25 * 3.5.
+  EXPECT_NEAR(trained.values[5], 0.75 * 1 + 0.25 * 3.5 - std::pow(0.25 * 1.5, 2), 1e-12);
+  const Result used = run(R"({"type": "batchnorm", "epsilon": 0})", {1}, false, 4, 2, {{"bn1.mean", 1.5}, {"bn1.variance", 1.25}});
   ASSERT_EQ(used.values.size(), 4u) << "inference changes no state";
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(used.values[i], 2 * (static_cast<double>(i) - 1.5) / std::sqrt(1.25), 1e-12);
+}
+
+// Values around 1000 times their deviation, in float32, against the same in double.
+TEST(LayerValue, BatchNormKeepsASmallVarianceBesideALargeMean) {
+  constexpr double kMean = 1024, kDecay = 0.9;
+  constexpr int64_t kRows = 32;
+  const std::string layer = R"({"type": "batchnorm", "epsilon": 0, "decay": 0.9})";
+  const auto network = [&](bool training, Graph* graph) {
+    return Network(Json(Json::Array{Json::parse(layer, "test")}), "test")
+        .build(*graph, {{"x", {Dtype::f32, Shape{1}}}}, {.batch = kRows, .training = training, .dtype = Dtype::f32});
+  };
+  const auto filled = [](int64_t n, double value) {
+    Tensor tensor(Dtype::f32, Shape{n});
+    std::fill_n(tensor.data<float>(), n, static_cast<float>(value));
+    return tensor;
+  };
+  std::map<std::string, Tensor> leaves = {
+      {"bn1.weight", filled(1, 1)}, {"bn1.bias", filled(1, 0)}, {"bn1.mean", filled(1, kMean)}, {"bn1.variance", filled(1, 1)}};
+  double mean = kMean, variance = 1;
+  Tensor x(Dtype::f32, Shape{kRows, 1});
+  for (int batch = 0; batch < 50; ++batch) {
+    double own = 0, square = 0;
+    for (int64_t i = 0; i < kRows; ++i) {
+      x.data<float>()[i] = static_cast<float>(kMean + std::sin(batch + 2.1 * static_cast<double>(i)));
+      own += x.data<float>()[i] / static_cast<double>(kRows);
+    }
+    for (int64_t i = 0; i < kRows; ++i) square += std::pow(x.data<float>()[i] - own, 2) / static_cast<double>(kRows);
+    variance = kDecay * variance + (1 - kDecay) * square + kDecay * (1 - kDecay) * std::pow(own - mean, 2);
+    mean = kDecay * mean + (1 - kDecay) * own;
+    Graph graph;
+    network(true, &graph);
+    leaves["x"] = x;
+    Interpreter interpreter(graph);
+    interpreter.step.training = true;
+    interpreter.run(leaves);
+    std::map<std::string, Tensor> next = leaves;
+    for (const Assignment& assignment : graph.assignments()) next[assignment.state] = interpreter[Value(&graph, assignment.value)].clone();
+    leaves = next;
+  }
+  EXPECT_NEAR(leaves["bn1.variance"].data<float>()[0] / variance, 1, 1e-5);
+  Graph graph;
+  const BuiltNetwork net = network(false, &graph);
+  Interpreter interpreter(graph);
+  interpreter.run(leaves);
+  const double kept = leaves["bn1.mean"].data<float>()[0];
+  EXPECT_NEAR(kept, mean, 1e-3);
+  for (int64_t i = 0; i < kRows; ++i)
+    EXPECT_NEAR(interpreter[net.outputs.at(0)].data<float>()[i], (x.data<float>()[i] - kept) / std::sqrt(variance), 1e-5);
 }
 
 TEST(LayerValue, LayerNormNormalisesWhatItIsTold) {

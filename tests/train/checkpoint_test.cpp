@@ -114,6 +114,25 @@ TEST(Model, RoundTripGivesTheSameNumbersAndPredictions) {
   EXPECT_LT(fs::file_size(folder / "model.safetensors"), static_cast<uintmax_t>(a.block_elements()) * 4 + 16384) << "no optimiser tensors";
 }
 
+TEST(Model, OfAnEarlierVersionKeepsItsVarianceAsTheMeanOfSquares) {
+  const TemporaryFolder folder;
+  Trainer trainer(noisy_job(), {.threads = 1});
+  steps(trainer, 9);
+  save_model(trainer, folder / "model.safetensors");
+  Safetensors file = read_safetensors(folder / "model.safetensors");
+  const Tensor mean = *file.find("state/bn1.mean"), variance = *file.find("state/bn1.variance");
+  for (NamedTensor& state : file.tensors)
+    if (state.name == "state/bn1.variance") {
+      state = {"state/bn1.mean_square", variance.clone()};
+      for (int64_t i = 0; i < variance.elements(); ++i) state.tensor.data<float>()[i] += mean.data<float>()[i] * mean.data<float>()[i];
+    }
+  write_safetensors(folder / "earlier.safetensors", file.tensors, file.metadata);
+  const LoadedModel loaded = load_model(folder / "earlier.safetensors");
+  const Params& params = loaded.model->params();
+  const Tensor read = params.state_tensor(params.find_state("bn1.variance"));
+  for (int64_t i = 0; i < read.elements(); ++i) EXPECT_NEAR(read.data<float>()[i], variance.data<float>()[i], 1e-5);
+}
+
 TEST(Model, OfAnotherNetworkIsRefusedAndChangesNothing) {
   const TemporaryFolder folder;
   Trainer lenet(lenet_job(), {.threads = 1});

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/cuda/library/libraries.h"
+#include "kernels/hash.h"
 
 namespace perigee {
 namespace {
@@ -21,11 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "perigee cuda code 1\n";
-
-uint64_t fnv1a(std::string_view bytes, uint64_t hash = 0xcbf29ce484222325u) {
-  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
-  return hash;
-}
 
 std::string hex(uint64_t number) {
   std::array<char, 17> text{};

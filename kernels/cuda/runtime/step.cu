@@ -356,10 +356,17 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) weigh_kernel(CudaWeighCall call) {
   begin_kernel();
   if (*call.stopped != 0) return;
-  const T weight = static_cast<T>(call.weight);
   for (int64_t i = thread_of_grid(); i < call.elements; i += threads_of_grid()) {
-    const T value = static_cast<const T*>(call.from)[i];
-    static_cast<T*>(call.to)[i] = call.divide ? value / weight : value * weight;
+    const int64_t mean_at = i + call.mean_at[i];
+    if (call.divide) {
+      const double* const sums = static_cast<const double*>(call.from);
+      const double value = sums[i] / call.weight, mean = sums[mean_at] / call.weight;
+      static_cast<T*>(call.to)[i] = static_cast<T>(mean_at == i ? value : max(value - mean * mean, 0.0));
+    } else {
+      const T* const states = static_cast<const T*>(call.from);
+      const double value = static_cast<double>(states[i]), mean = static_cast<double>(states[mean_at]);
+      static_cast<double*>(call.to)[i] = call.weight * (mean_at == i ? value : value + mean * mean);
+    }
   }
 }
 

@@ -92,12 +92,14 @@ struct CudaSettleCall {
   CudaUpdate* update = nullptr;      // as in CudaJudgeCall
   CudaStepRecord* record = nullptr;  // pinned
 };
-// Weighs a running statistic for the mean over GPUs: from[i] * weight, or from[i] / weight. Does nothing if stopped is set.
+// Moves running statistics, f32 or f64, to f64 sums over GPUs (from[i] * weight) and back (from[i] / weight). For a variance, whose mean_at
+// is not 0, the sums hold E[x^2]; its mean lies that many elements away. Does nothing if stopped is set.
 struct CudaWeighCall {
   const void* from = nullptr;
   void* to = nullptr;
+  const int32_t* mean_at = nullptr;
   int64_t elements = 0;
-  Dtype dtype = Dtype::f32;
+  Dtype dtype = Dtype::f32;  // of the statistics
   double weight = 1;
   bool divide = false;
   const int32_t* stopped = nullptr;

@@ -1,6 +1,7 @@
 // Convolution and its adjoints. All three are bilinear, and each one's derivative is made of the other two.
 #include "kernels/ops/conv.h"
 
+#include "kernels/cuda/library/libraries.h"
 #include "src/graph/build.h"
 #include "src/graph/op_list.h"
 #include "src/graph/ops/conv_shape.h"
@@ -92,7 +93,11 @@ const OpDef kOps[] = {
      .sliced = sliced_first_input,
      .params = params,
      .flops = flops_conv,
-     .image = true},
+     .operand_dtypes = OperandDtypes::real,
+     .precision = Precision::half,
+     .parameters = 0b110,
+     .image = true,
+     .library = CudaLibrary::cudnn},
     {.name = "conv2d_grad_input",
      .doc = "Adjoint of conv2d in x, also transposed convolution: dy[N,O,OH,OW], w; conv2d's attributes and input_size[2].",
      .min_inputs = 2,
@@ -102,7 +107,11 @@ const OpDef kOps[] = {
      .sliced = sliced_first_input,
      .params = params,
      .flops = flops_grad_input,
-     .image = true},
+     .internal = true,
+     .derivative = true,
+     .parameters = 0b10,
+     .image = true,
+     .library = CudaLibrary::cudnn},
     {.name = "conv2d_grad_weight",
      .doc = "Adjoint of conv2d in w, summed over the batch: dy[N,O,OH,OW], x; conv2d's attributes and kernel_size[2].",
      .min_inputs = 2,
@@ -112,8 +121,11 @@ const OpDef kOps[] = {
      .sliced = sliced_batch_sum,
      .params = params,
      .flops = flops_grad_weight,
+     .internal = true,
+     .derivative = true,
      .image = true,
-     .gives_weight = true},
+     .gives_weight = true,
+     .library = CudaLibrary::cudnn},
 };
 
 }  // namespace

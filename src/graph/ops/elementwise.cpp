@@ -111,11 +111,19 @@ std::vector<Value> pow_vjp(Graph& graph, const Node& node, std::span<const Value
 }
 
 constexpr OpDef unary(const char* name, const char* doc, Vjp vjp, Infer infer = infer_real, SlicedRule sliced = sliced_elementwise) {
-  return {.name = name, .doc = doc, .infer = infer, .vjp = vjp, .sliced = sliced, .elementwise = true};
+  return {.name = name, .doc = doc, .infer = infer, .vjp = vjp, .sliced = sliced, .instruction = true, .elementwise = true};
 }
 
 constexpr OpDef binary(const char* name, const char* doc, Infer infer, Vjp vjp = nullptr, SlicedRule sliced = sliced_elementwise) {
-  return {.name = name, .doc = doc, .min_inputs = 2, .max_inputs = 2, .infer = infer, .vjp = vjp, .sliced = sliced, .elementwise = true};
+  return {.name = name,
+          .doc = doc,
+          .min_inputs = 2,
+          .max_inputs = 2,
+          .infer = infer,
+          .vjp = vjp,
+          .sliced = sliced,
+          .instruction = true,
+          .elementwise = true};
 }
 
 constexpr double kTwoOverSqrtPi = 2 * std::numbers::inv_sqrtpi;
@@ -197,6 +205,7 @@ constexpr OpDef kOps[] = {
      .infer = infer_where,
      .vjp = where_vjp,
      .sliced = sliced_elementwise,
+     .instruction = true,
      .elementwise = true},
 };
 

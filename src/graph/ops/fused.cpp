@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/cuda/library/libraries.h"
 #include "kernels/dtype_kinds.h"
 #include "src/core/error.h"
 #include "src/graph/autodiff.h"
@@ -250,7 +251,9 @@ constexpr OpDef kOps[] = {{.name = "fused",
                            .sliced = sliced_fused,
                            .params = fused_params,
                            .flops = fused_flops,
-                           .elementwise = true}};
+                           .internal = true,
+                           .elementwise = true,
+                           .library = CudaLibrary::nvrtc}};
 
 }  // namespace
 

@@ -104,7 +104,8 @@ constexpr OpDef kOps[] = {
      .infer = infer,
      .vjp = vjp,
      .sliced = sliced,
-     .params = params},
+     .params = params,
+     .effects = true},
     {.name = "host_grad",
      .doc = "Gradients of host's operands from these, the result and its gradient.",
      .min_inputs = 3,
@@ -112,7 +113,10 @@ constexpr OpDef kOps[] = {
      .infer = infer_grad,
      .sliced = sliced,
      .sliced_output = sliced_grad,
-     .params = params},
+     .params = params,
+     .internal = true,
+     .derivative = true,
+     .effects = true},
 };
 
 }  // namespace

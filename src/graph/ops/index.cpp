@@ -124,7 +124,8 @@ constexpr OpDef kOps[] = {
      .infer = infer_gather,
      .vjp = gather_vjp,
      .sliced = sliced_gather,
-     .params = gather_params},
+     .params = gather_params,
+     .operand_dtypes = OperandDtypes::indices},
     {.name = "scatter_add",
      .doc = "Zeros of `size` along axis, plus each update at its index: the adjoint of gather.",
      .min_inputs = 2,
@@ -132,12 +133,14 @@ constexpr OpDef kOps[] = {
      .infer = infer_scatter_add,
      .vjp = scatter_add_vjp,
      .sliced = sliced_scatter_add,
-     .params = scatter_params},
+     .params = scatter_params,
+     .operand_dtypes = OperandDtypes::indices},
     {.name = "one_hot",
      .doc = "A last dimension of size depth: on at the index, off elsewhere; dtype.",
      .infer = infer_one_hot,
      .sliced = sliced_first_input,
-     .params = one_hot_params},
+     .params = one_hot_params,
+     .operand_dtypes = OperandDtypes::indices},
 };
 
 }  // namespace

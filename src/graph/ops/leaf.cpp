@@ -15,20 +15,22 @@ Sliced leaf_batch(const OpCall&, std::span<const Sliced>) { return Sliced::batch
 Sliced leaf_whole(const OpCall&, std::span<const Sliced>) { return Sliced::whole; }
 Sliced as_input(const OpCall&, std::span<const Sliced> inputs) { return inputs[0]; }
 
-constexpr OpDef leaf(const char* name, const char* doc, decltype(OpDef::sliced) sliced) {
-  return {.name = name, .doc = doc, .min_inputs = 0, .max_inputs = 0, .infer = not_applied, .sliced = sliced};
+constexpr OpDef leaf(LeafOp kind, const char* name, const char* doc, decltype(OpDef::sliced) sliced) {
+  return {
+      .name = name, .doc = doc, .min_inputs = 0, .max_inputs = 0, .infer = not_applied, .sliced = sliced, .leaf = kind, .internal = true};
 }
 
 const OpDef kOps[] = {
-    leaf("input", "A field of the batch; dimension 0 counts examples.", leaf_batch),
-    leaf("parameter", "A window of the parameter block.", leaf_whole),
-    leaf("state", "A window of the state segment.", leaf_whole),
-    leaf("table", "A small constant tensor that the graph holds.", leaf_whole),
+    leaf(LeafOp::input, "input", "A field of the batch; dimension 0 counts examples.", leaf_batch),
+    leaf(LeafOp::parameter, "parameter", "A window of the parameter block.", leaf_whole),
+    leaf(LeafOp::state, "state", "A window of the state segment.", leaf_whole),
+    leaf(LeafOp::table, "table", "A small constant tensor that the graph holds.", leaf_whole),
     {.name = "copy",
      .doc = "The same elements in memory of their own: x.",
      .infer = same_type,
      .vjp = pass_through,
      .sliced = as_input,
+     .internal = true,
      .elementwise = true},
 };
 

@@ -230,7 +230,8 @@ constexpr OpDef linalg(const char* doc, auto infer, auto vjp, int operands = 1) 
           .infer = infer,
           .vjp = vjp,
           .sliced = sliced_never,
-          .params = params<name>};
+          .params = params<name>,
+          .operand_dtypes = OperandDtypes::real};
 }
 
 constexpr char kSolve[] = "solve", kInv[] = "inv", kCholesky[] = "cholesky", kQr[] = "qr", kSvd[] = "svd", kEigh[] = "eigh", kDet[] = "det",

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/cuda/library/libraries.h"
 #include "kernels/dtype_kinds.h"
 #include "src/core/error.h"
 #include "src/graph/build.h"
@@ -223,7 +224,11 @@ const OpDef kOps[] = {
      .vjp = vjp,
      .sliced = sliced_first_input,
      .params = params,
-     .flops = flops_by_weight},
+     .flops = flops_by_weight,
+     .operand_dtypes = OperandDtypes::real,
+     .precision = Precision::half,
+     .parameters = 0b110,
+     .library = CudaLibrary::cublas_lt},
     {.name = "linear_grad_input",
      .doc =
          "Gradient of linear by x, from dz [..., N] and weight [N, K]; with activation that of the layer below by what its activation was "
@@ -234,7 +239,11 @@ const OpDef kOps[] = {
      .vjp = vjp_grad_input,
      .sliced = sliced_grad_input,
      .params = params,
-     .flops = flops_by_weight},
+     .flops = flops_by_weight,
+     .internal = true,
+     .derivative = true,
+     .parameters = 0b10,
+     .library = CudaLibrary::cublas_lt},
     {.name = "linear_grad_weight",
      .doc = "Gradients of linear by weight and (attribute bias) by bias, from dz [..., N] and x [..., K].",
      .min_inputs = 2,
@@ -242,7 +251,10 @@ const OpDef kOps[] = {
      .infer = infer_grad_weight,
      .vjp = vjp_grad_weight,
      .sliced = sliced_grad_weight,
-     .flops = flops_grad_weight},
+     .flops = flops_grad_weight,
+     .internal = true,
+     .derivative = true,
+     .library = CudaLibrary::cublas_lt},
 };
 
 }  // namespace

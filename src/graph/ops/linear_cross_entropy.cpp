@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "kernels/cuda/library/libraries.h"
 #include "src/core/error.h"
 #include "src/graph/op_list.h"
 
@@ -58,7 +59,9 @@ const OpDef kOps[] = {
      .infer = infer,
      .sliced = sliced,
      .params = params,
-     .flops = flops},
+     .flops = flops,
+     .parameters = 0b10010,
+     .library = CudaLibrary::cublas_lt},
 };
 
 }  // namespace

@@ -57,6 +57,7 @@ constexpr OpDef kOps[] = {
      .sliced = sliced,
      .params = params,
      .flops = flops,
+     .operand_dtypes = OperandDtypes::real,
      .image = true},
     {.name = "lrn_grad",
      .doc = "Gradient of lrn from dy and x.",
@@ -66,6 +67,8 @@ constexpr OpDef kOps[] = {
      .sliced = sliced,
      .params = params,
      .flops = flops,
+     .internal = true,
+     .derivative = true,
      .image = true},
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "kernels/cuda/library/libraries.h"
 #include "kernels/dtype_kinds.h"
 #include "src/core/error.h"
 #include "src/graph/build.h"
@@ -82,17 +83,19 @@ double flops(const OpCall& call) {
   return 2.0 * static_cast<double>(out.shape.elements()) * static_cast<double>(inner);
 }
 
-const OpDef kOps[] = {{
-    .name = "matmul",
-    .doc = "Matrix product of a [..., M, K] and b [..., K, N]; attributes transpose_a, transpose_b; leading dimensions broadcast.",
-    .min_inputs = 2,
-    .max_inputs = 2,
-    .infer = infer,
-    .vjp = vjp,
-    .sliced = sliced,
-    .params = params,
-    .flops = flops,
-}};
+const OpDef kOps[] = {
+    {.name = "matmul",
+     .doc = "Matrix product of a [..., M, K] and b [..., K, N]; attributes transpose_a, transpose_b; leading dimensions broadcast.",
+     .min_inputs = 2,
+     .max_inputs = 2,
+     .infer = infer,
+     .vjp = vjp,
+     .sliced = sliced,
+     .params = params,
+     .flops = flops,
+     .operand_dtypes = OperandDtypes::real,
+     .precision = Precision::half,
+     .library = CudaLibrary::cublas_lt}};
 
 }  // namespace
 

@@ -100,7 +100,8 @@ constexpr OpDef kOps[] = {
      .infer = infer_take,
      .vjp = take_vjp,
      .sliced = sliced_lines,
-     .params = along_params},
+     .params = along_params,
+     .operand_dtypes = OperandDtypes::indices},
     {.name = "put_along",
      .doc = "Zeros of `size` along axis, plus each update at its place in its line: the adjoint of take_along.",
      .min_inputs = 2,
@@ -108,7 +109,8 @@ constexpr OpDef kOps[] = {
      .infer = infer_put,
      .vjp = put_vjp,
      .sliced = sliced_lines,
-     .params = along_params},
+     .params = along_params,
+     .operand_dtypes = OperandDtypes::indices},
 };
 
 }  // namespace

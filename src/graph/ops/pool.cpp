@@ -135,6 +135,8 @@ const OpDef kOps[] = {
      .sliced = sliced_first_input,
      .params = params,
      .flops = flops_pool,
+     .operand_dtypes = OperandDtypes::real,
+     .precision = Precision::follows,
      .image = true},
     {.name = "pool2d_grad",
      .doc = "Gradient of pool2d: dy, then argmax (max) or x and y (pnorm); its attributes and input_size[2].",
@@ -145,6 +147,8 @@ const OpDef kOps[] = {
      .sliced = sliced_grad,
      .params = params,
      .flops = flops_grad,
+     .internal = true,
+     .derivative = true,
      .image = true},
 };
 

@@ -56,12 +56,16 @@ constexpr OpDef kOps[] = {
      .infer = infer_random,
      .sliced = sliced_random,
      .params = uniform_params,
+     .random = true,
+     .operand_dtypes = OperandDtypes::real,
      .elementwise = true},
     {.name = "random_normal",
      .doc = "Normal with mean and stddev in the shape of x.",
      .infer = infer_random,
      .sliced = sliced_random,
      .params = normal_params,
+     .random = true,
+     .operand_dtypes = OperandDtypes::real,
      .elementwise = true},
 };
 

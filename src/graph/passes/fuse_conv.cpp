@@ -17,8 +17,6 @@ struct Chain {
   std::vector<int> between;  // nodes that vanish
 };
 
-bool is_op(const Node& node, std::string_view name) { return node.op->name == name; }
-
 class Fuser {
  public:
   explicit Fuser(const Graph& graph) : graph_(graph) {

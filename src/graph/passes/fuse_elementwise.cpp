@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <string_view>
 #include <vector>
 
 #include "kernels/dtype_kinds.h"
@@ -13,16 +12,6 @@
 
 namespace perigee {
 namespace {
-
-bool is_op(const Node& node, std::string_view name) { return name == node.op->name; }
-
-bool is_instruction(std::string_view name) {
-#define PERIGEE_ENTRY(entry, arity, result) \
-  if (name == #entry) return true;
-  PERIGEE_ELEMENTWISE_OPS(PERIGEE_ENTRY)
-#undef PERIGEE_ENTRY
-  return false;
-}
 
 // Inside a program everything is f32: what is stored in 16 bits is rounded where it leaves the program.
 bool is_result_dtype(Dtype dtype) { return dtype == Dtype::f32 || is_half(dtype) || dtype == Dtype::boolean; }
@@ -81,11 +70,11 @@ class Fuser {
     return is_op(node, "cast") && (to == Dtype::f32 || is_half(to)) && is_operand_dtype(graph_.type(node.inputs[0]).dtype);
   }
 
-  bool is_constant(ValueId id) const { return is_op(node_at(id.node), "full") || is_op(node_at(id.node), "full_like"); }
+  bool is_constant(ValueId id) const { return node_at(id.node).op->constant; }
   double constant(ValueId id) const { return attr_number(graph_.node(id).attrs, "value", 0); }
 
   bool can_join(const Node& node) const {
-    if (!is_free_cast(node) && !is_instruction(node.op->name)) return false;
+    if (!is_free_cast(node) && !node.op->instruction) return false;
     if (!is_result_dtype(node.outputs[0].dtype) || sliced(node.id) == Sliced::partial) return false;
     for (const ValueId& id : node.inputs)
       if (id.node < 0 || !is_operand_dtype(graph_.type(id).dtype)) return false;

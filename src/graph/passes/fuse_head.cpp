@@ -16,8 +16,6 @@ struct Head {
   bool has(int node) const { return node == product || node == loss || node == slopes || node == back; }
 };
 
-bool is_op(const Node& node, std::string_view name) { return node.op->name == name; }
-
 bool fits(const Graph& graph, const Node& product) {
   const Type &x = graph.type(product.inputs[0]), &weight = graph.type(product.inputs[1]);
   return is_op(product, "linear") && x.dtype == Dtype::f32 && x.shape.rank() == 2 && weight.shape[0] <= kHeadClasses &&
@@ -30,16 +28,14 @@ bool known_slope(const Node& back, ValueId x) {
   return back.inputs[2] == x && attr_string(back.attrs, "activation", "none") == "relu";
 }
 
-// A constant has a value's shape and dtype, which are known; it does not wait for the value.
-bool is_constant(const Node& node) { return is_op(node, "full_like"); }
-
 // Whether an operand of the joined op comes of one of its results: there would be no order.
 bool runs_in_a_circle(const Graph& graph, const Head& head) {
   std::vector<bool> behind(graph.nodes().size());
   bool circle = false;
   for (const Node& node : graph.nodes()) {
+    // A constant has a value's shape and dtype, which are known; it does not wait for the value.
     for (const ValueId& id : node.inputs)
-      if (!is_constant(node) && id.node >= 0 && (behind[static_cast<size_t>(id.node)] || head.has(id.node)))
+      if (!node.op->constant && id.node >= 0 && (behind[static_cast<size_t>(id.node)] || head.has(id.node)))
         behind[static_cast<size_t>(node.id)] = true;
     if (!head.has(node.id)) continue;
     for (const ValueId& id : node.inputs) circle = circle || (id.node >= 0 && !head.has(id.node) && behind[static_cast<size_t>(id.node)]);
@@ -79,7 +75,7 @@ class Join {
       } else if (!head_.has(node.id)) {
         const bool ready = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) { return id.node < 0 || rewrite_.has(id); });
         if (ready) rewrite_.copy(node);
-        else if (is_constant(node))
+        else if (node.op->constant)
           rewrite_.set({node.id, 0}, rewrite_.to().constant(attr_number(node.attrs, "value", 0), node.outputs[0]).id());
         else later.push_back(&node);
       }

@@ -18,8 +18,6 @@ struct Dense {
   std::string activation = "none";
 };
 
-bool is_op(const Node& node, std::string_view name) { return node.op->name == name; }
-
 // A product that a linear can stand for.
 bool is_product(const Graph& graph, const Node& node) {
   if (is_op(node, "linear")) return attr_string(node.attrs, "activation", "none") == "none";

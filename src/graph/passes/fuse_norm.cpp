@@ -9,8 +9,6 @@
 namespace perigee {
 namespace {
 
-bool is_op(const Node& node, std::string_view name) { return node.op->name == name; }
-
 class Fuser {
  public:
   explicit Fuser(const Graph& graph) : graph_(graph), fused_into_(graph.nodes().size(), -1), moved_(graph.nodes().size(), -1) {

@@ -1,9 +1,5 @@
 #include "src/graph/passes/mixed_precision.h"
 
-#include <algorithm>
-#include <array>
-#include <string_view>
-
 #include "kernels/dtype_kinds.h"
 #include "src/graph/build.h"
 #include "src/graph/op.h"
@@ -12,19 +8,6 @@
 namespace perigee {
 namespace {
 
-bool is_one_of(const Node& node, std::span<const std::string_view> names) {
-  return std::find(names.begin(), names.end(), node.op->name) != names.end();
-}
-
-// Worth a conversion of their operands: tensor cores compute them.
-constexpr std::array<std::string_view, 4> kProducts = {"linear", "matmul", "conv2d", "conv2d_pool"};
-// Take what they get, all of their operands or (the normalisations, whose other operands belong to channels) the first and what is added
-// to it.
-constexpr std::array<std::string_view, 8> kFollow = {"pool2d",      "reshape", "transpose",  "slice",
-                                                     "concatenate", "pad",     "batch_norm", "layer_norm"};
-constexpr std::array<std::string_view, 2> kNorms = {"batch_norm", "layer_norm"};
-constexpr size_t kResidual = 3;
-
 class MixedPrecision {
  public:
   MixedPrecision(const Graph& graph, Dtype half) : rewrite_(graph), half_(half) {}
@@ -32,9 +15,10 @@ class MixedPrecision {
   Graph run() {
     for (const Node& node : rewrite_.from().nodes()) {
       rewrite_.to().set_scope(node.scope);
-      if (is_one_of(node, kProducts)) add(node, [&](size_t) { return true; });
-      else if (is_one_of(node, kFollow) && in_half(node.inputs[0]))
-        add(node, [&](size_t i) { return i == 0 || i == kResidual || !is_one_of(node, kNorms); });
+      const OpDef& op = *node.op;
+      if (op.precision == Precision::half) add(node, [](size_t) { return true; });
+      else if (op.precision == Precision::follows && in_half(node.inputs[0]))
+        add(node, [&](size_t i) { return (op.parameters >> i & 1) == 0; });
       else add(node, [](size_t) { return false; });
     }
     for (const NamedValue& output : rewrite_.from().outputs()) rewrite_.set(output.value, as(output.value, Dtype::f32));

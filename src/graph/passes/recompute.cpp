@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <map>
 #include <numeric>
-#include <string_view>
 
 #include "src/graph/op.h"
 #include "src/graph/passes/rewrite.h"
+#include "src/tensor/bytes.h"
 
 namespace perigee {
 namespace {
@@ -15,22 +15,11 @@ namespace {
 constexpr double kCheap = 16;  // operations an element
 constexpr size_t kSmall = 8;   // a result of at most this part of its node's largest is not worth a second run
 
-size_t bytes_of(const Type& type) { return static_cast<size_t>(type.shape.elements()) * dtype_bytes(type.dtype); }
-
 size_t largest_result(const Node& node) {
   size_t most = 0;
-  for (const Type& type : node.outputs) most = std::max(most, bytes_of(type));
+  for (const Type& type : node.outputs) most = std::max(most, byte_size(type));
   return most;
 }
-
-bool is_leaf(const Node& node) {
-  for (const std::string_view leaf : {"input", "parameter", "state", "table"})
-    if (leaf == node.op->name) return true;
-  return false;
-}
-
-// Ops of the program that embeds this may have effects; random draws by example have none.
-bool runs_once(const Node& node) { return is_leaf(node) || std::string_view(node.op->name).starts_with("host"); }
 
 double node_flops(const Graph& graph, const Node& node) {
   if (is_leaf(node) || node.op->alias) return 0;
@@ -82,10 +71,10 @@ RecomputeAnalysis::RecomputeAnalysis(const Graph& graph, const std::function<boo
   for (const Node& node : graph.nodes()) {
     const auto i = static_cast<size_t>(node.id);
     if (forward_[i]) backward_[i] = false;
-    may_drop_[i] = forward_[i] && !results[i] && !runs_once(node) && (!allowed || allowed(node));
+    may_drop_[i] = forward_[i] && !results[i] && !is_leaf(node) && !node.op->effects && (!allowed || allowed(node));
     cheap_[i] = may_drop_[i] && is_cheap(graph, node);
     for (const Type& type : node.outputs)
-      if (!is_leaf(node) && !node.op->alias) bytes_[i] += bytes_of(type);
+      if (!is_leaf(node) && !node.op->alias) bytes_[i] += byte_size(type);
     for (const ValueId& id : node.inputs)
       if (backward_[i] && id.node >= 0 && forward_[static_cast<size_t>(id.node)]) saved_[static_cast<size_t>(id.node)] = true;
   }
@@ -93,7 +82,7 @@ RecomputeAnalysis::RecomputeAnalysis(const Graph& graph, const std::function<boo
 
 bool RecomputeAnalysis::is_dropped(const Dropped& dropped, ValueId id) const {
   if (id.node < 0 || !dropped[static_cast<size_t>(id.node)]) return false;
-  return bytes_of(graph_.type(id)) * kSmall > largest_result(graph_.node(id));
+  return byte_size(graph_.type(id)) * kSmall > largest_result(graph_.node(id));
 }
 
 Dropped RecomputeAnalysis::cheap(double share, int depth, const std::vector<bool>& stays) const {
@@ -107,7 +96,7 @@ Dropped RecomputeAnalysis::cheap(double share, int depth, const std::vector<bool
     const auto i = static_cast<size_t>(node.id);
     int deepest = 0;
     for (const ValueId& id : node.inputs)
-      if (id.node >= 0 && bytes_of(graph_.type(id)) * kSmall > largest_result(graph_.node(id)))
+      if (id.node >= 0 && byte_size(graph_.type(id)) * kSmall > largest_result(graph_.node(id)))
         deepest = std::max(deepest, through[static_cast<size_t>(id.node)]);
     const int own = deepest + (bytes_[i] > 0 ? 1 : 0);
     again[i] = cheap_[i] && !stays[i] && own <= depth;

@@ -12,9 +12,6 @@
 namespace perigee {
 namespace {
 
-bool is_op(const Node& node, std::string_view name) { return name == node.op->name; }
-bool is_leaf(const Node& node) { return is_op(node, "input") || is_op(node, "parameter") || is_op(node, "state") || is_op(node, "table"); }
-
 // By node: is needed for an output, an assignment, or is a leaf.
 std::vector<bool> used_nodes(const Graph& graph) {
   std::vector<bool> used(graph.nodes().size(), false);
@@ -51,8 +48,8 @@ class Simplifier {
   // The number that a value is filled with.
   std::optional<double> filled(ValueId id) {
     const Node& node = made(id);
-    if (is_op(node, "full") || is_op(node, "full_like")) return attr_number(node.attrs, "value", 0);
-    if (is_op(node, "broadcast_to") || is_op(node, "broadcast_like")) return filled(node.inputs[0]);
+    if (node.op->constant) return attr_number(node.attrs, "value", 0);
+    if (node.op->repeats) return filled(node.inputs[0]);
     return {};
   }
 
@@ -61,8 +58,7 @@ class Simplifier {
     if (node.inputs.empty() || node.inputs[0].node < 0) return {};
     const ValueId first = rewrite_.moved(node.inputs[0]);
     const Type& result = node.outputs[0];
-    const bool view = is_op(node, "reshape") || is_op(node, "broadcast_to") || is_op(node, "broadcast_like") || is_op(node, "slice");
-    if ((view || is_op(node, "cast")) && type(first) == result) return first;
+    if (node.op->identity && type(first) == result) return first;
     if (is_op(node, "neg") && is_op(made(first), "neg")) return made(first).inputs[0];
     if (node.inputs.size() != 2 || node.inputs[1].node < 0) return {};
     const ValueId second = rewrite_.moved(node.inputs[1]);
@@ -111,7 +107,7 @@ class Simplifier {
   ValueId unbroadcast(ValueId id) {
     if (const auto value = filled(id); value && type(id).shape.rank() > 0)
       return rewrite_.to().constant(*value, {type(id).dtype, Shape()}).id();
-    while (is_op(made(id), "broadcast_to") || is_op(made(id), "broadcast_like")) id = made(id).inputs[0];
+    while (made(id).op->repeats) id = made(id).inputs[0];
     return id;
   }
 

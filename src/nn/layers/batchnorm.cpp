@@ -21,8 +21,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
       options.boolean("scale", true) ? context.parameter("weight", Shape{channels}, ParameterRole::gain, channels, channels, 1.0) : Value();
   const Value beta =
       options.boolean("shift", true) ? context.parameter("bias", Shape{channels}, ParameterRole::bias, channels, channels, 0.0) : Value();
-  // The running statistics are the mean and the mean of squares: averages of both over replicas are again those of all their examples.
-  const Value mean = context.state("mean", Shape{channels}, 0), squares = context.state("mean_square", Shape{channels}, 1);
+  const Value mean = context.state("mean", Shape{channels}, 0), variance = context.variance_state("variance", "mean", Shape{channels}, 1);
   Value y;
   if (context.training()) {
     // Sequences as images of height 1, for which there are kernels.
@@ -31,14 +30,17 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
     attrs.set("epsilon", epsilon);
     const Value operands[] = {x, gamma, beta};
     const std::vector<Value> results = context.graph().apply_all("batch_norm", operands, std::move(attrs));
+    // Both moments of the mixture decay * running + (1 - decay) * batch. Its variance is not formed from E[x^2], which in float32 loses
+    // what is small beside the mean.
     context.assign("mean", decay * mean + (1 - decay) * results[1]);
-    context.assign("mean_square", decay * squares + (1 - decay) * (results[2] + square(results[1])));
+    context.assign("variance", decay * variance + (1 - decay) * results[2] + decay * (1 - decay) * square(results[1] - mean));
     y = input.rank() == 3 ? from_image(results[0], 1) : results[0];
   } else {
-    const Value variance = maximum(squares - square(mean), context.graph().constant(0, {mean.dtype(), Shape()}));
-    const Value inverse = context.graph().apply("rsqrt", {variance + epsilon});
-    const Value factor = gamma ? gamma * inverse : inverse, offset = -(mean * factor);
-    y = input * per_channel(factor, input.rank()) + per_channel(beta ? beta + offset : offset, input.rank());
+    // A replica that adds its own change to the result of others may carry the variance below 0.
+    const Value not_negative = maximum(variance, context.graph().constant(0, {mean.dtype(), Shape()}));
+    const Value inverse = context.graph().apply("rsqrt", {not_negative + epsilon});
+    y = (input - per_channel(mean, input.rank())) * per_channel(gamma ? gamma * inverse : inverse, input.rank());
+    if (beta) y = y + per_channel(beta, input.rank());
   }
   return {finish(context, y)};
 }

@@ -17,16 +17,10 @@ constexpr Option kOptions[] = {
     {"parameters", "list of {name, shape, init, role}", "[]", "trained tensors that the program names; role: weight, bias or gain"},
 };
 
-// Ops that a program may not name: leaves would reach other layers' parameters, the rest is made by passes alone.
-bool is_internal(const OpDef& op) {
-  const std::string_view name = op.name;
-  return (op.max_inputs == 0 && name != "full") || name == "fused" || name == "copy" || name.find("_grad") != std::string_view::npos;
-}
-
 const OpDef& allowed_op(const std::string& name, const std::string& where) {
   std::vector<std::string> known;
   for (const OpDef* op : all_ops()) {
-    if (is_internal(*op)) continue;
+    if (op->internal) continue;
     if (name == op->name) return *op;
     known.push_back(op->name);
   }

@@ -1,5 +1,6 @@
 #include "src/nn/losses/common.h"
 
+#include "kernels/dtype_kinds.h"
 #include "src/graph/op.h"
 
 namespace perigee {
@@ -18,8 +19,6 @@ std::vector<int64_t> inner_axes(Value x) {
                                  .expected = std::move(expected),
                                  .hint = std::move(hint)});
 }
-
-bool is_float(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64; }
 
 }  // namespace
 
@@ -47,7 +46,7 @@ Value matched_target(const Config& options, Value output, Value target) {
 Value class_target(const Config& options, Value output, Value target) {
   if (output.rank() < 2 || target.rank() < 1 || target.shape()[0] != output.shape()[0])
     misfit(options, output, target, "outputs NxC with classes N or distributions NxC");
-  if (is_float(target.dtype()) && target.shape() == output.shape() && output.shape()[1] > 1) return {};
+  if (is_floating(target.dtype()) && target.shape() == output.shape() && output.shape()[1] > 1) return {};
   std::vector<int64_t> dims = output.shape().vector();
   dims.erase(dims.begin() + 1);
   const Shape wanted(dims);

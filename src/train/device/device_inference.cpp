@@ -5,15 +5,12 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "src/tensor/bytes.h"
 #include "src/train/device/device_memory.h"
 #include "src/train/device/device_tuning.h"
 
 namespace perigee {
-namespace {
-
-size_t row_bytes(const Type& type) { return static_cast<size_t>(type.shape.elements()) * dtype_bytes(type.dtype); }
-
-}  // namespace
+namespace {}  // namespace
 
 DeviceInference::DeviceInference(DeviceModel& model, bool with_loss, std::vector<NetworkInput> fields)
     : model_(model),
@@ -21,7 +18,7 @@ DeviceInference::DeviceInference(DeviceModel& model, bool with_loss, std::vector
       fields_(std::move(fields)),
       with_loss_(with_loss),
       blocking_(steps_op_by_op() == UINT64_MAX),
-      output_row_(row_bytes(model.model().output_types().at(0))),
+      output_row_(byte_size(model.model().output_types().at(0))),
       loss_row_(with_loss ? dtype_bytes(model.model().spec().dtype) : 0),
       set_(model.model(), with_loss ? PlanSet::Kind::inference_with_loss : PlanSet::Kind::inference, Backend::cuda, &model.tuning()),
       plans_(model, set_, nullptr) {
@@ -44,7 +41,7 @@ DeviceInference::Layout DeviceInference::layout_of(int64_t count) const {
   const auto n = static_cast<size_t>(count);
   for (const NetworkInput& field : fields_) {
     layout.fields.push_back(layout.inputs);
-    layout.inputs += device_bytes(n * row_bytes(field.type));
+    layout.inputs += device_bytes(n * byte_size(field.type));
   }
   layout.loss = device_bytes(n * output_row_);
   layout.results = layout.loss + n * loss_row_;
@@ -130,7 +127,7 @@ void DeviceInference::queue(const std::vector<const std::byte*>& fields, int64_t
   const Layout layout = layout_of(count);
   auto* const from = static_cast<std::byte*>(slot.from_host.get());
   for (size_t f = 0; f < fields_.size(); ++f)
-    std::memcpy(from + layout.fields[f], fields[f], static_cast<size_t>(count) * row_bytes(fields_[f].type));
+    std::memcpy(from + layout.fields[f], fields[f], static_cast<size_t>(count) * byte_size(fields_[f].type));
   const CudaModule& module = gpu_.module();
   gpu_.check(module.copy(slot.device.data(), from, layout.inputs, gpu_.copies()), "copy a batch");
   gpu_.check(module.record_event(slot.copied.get(), gpu_.copies()), "record an event");

@@ -4,15 +4,13 @@
 #include <cstdio>
 
 #include "kernels/cuda/runtime/step.h"
+#include "kernels/round_up.h"
 #include "src/graph/plan_compiler.h"
+#include "src/tensor/bytes.h"
 #include "src/train/device/device_update.h"
 
 namespace perigee {
 namespace {
-
-size_t round_up(size_t bytes) { return (bytes + kDeviceBorder - 1) / kDeviceBorder * kDeviceBorder; }
-
-size_t row_bytes(const Field& field) { return static_cast<size_t>(field.shape.elements()) * dtype_bytes(field.dtype); }
 
 size_t constants_of(const Plan& plan) {
   size_t sum = plan.packed_bytes() > 0 ? device_bytes(plan.packed_bytes()) : 0;
@@ -36,23 +34,23 @@ std::vector<size_t> evaluated_rows(const ModelSpec& spec) {
 
 StepLayout::StepLayout(size_t image, int64_t examples, std::span<const size_t> rows, bool gather, bool scaled) {
   const auto n = static_cast<size_t>(examples);
-  update = round_up(sizeof(StepInfo));
-  ids = update + round_up(image);
-  total = ids + round_up(n * sizeof(int64_t));
+  update = round_up(sizeof(StepInfo), kDeviceBorder);
+  ids = update + round_up(image, kDeviceBorder);
+  total = ids + round_up(n * sizeof(int64_t), kDeviceBorder);
   for (const size_t row : rows) {
     if (gather) continue;
     fields.push_back(total);
-    total += round_up(n * row);
+    total += round_up(n * row, kDeviceBorder);
   }
   seeds = total;
-  if (scaled) total += round_up(n * sizeof(float));
+  if (scaled) total += round_up(n * sizeof(float), kDeviceBorder);
 }
 
 size_t resident_bytes(const DataSource& source, std::span<const int> fields) {
   if (!source.fixed() || source.live()) return 0;
   size_t sum = 0;
   for (const int field : fields)
-    sum += device_bytes(static_cast<size_t>(source.size()) * row_bytes(source.fields()[static_cast<size_t>(field)]));
+    sum += device_bytes(static_cast<size_t>(source.size()) * byte_size(source.fields()[static_cast<size_t>(field)]));
   return sum;
 }
 
@@ -63,14 +61,14 @@ DeviceMemory plan_device_memory(const DeviceMemoryQuestion& q) {
                     .states = device_bytes(params.state_bytes().size()),
                     .gradients = block + (q.scaled ? 2 : 1) * kDeviceBorder};
   if (q.gpus > 1) {
-    if (!params.state_specs().empty()) need.states *= 2;  // what is added up over them
+    if (!params.state_specs().empty()) need.states += device_bytes(state_sum_bytes(params));
     need.gradients += kDeviceBorder;
     const size_t part = (q.copied + static_cast<size_t>(q.gpus) - 1) / static_cast<size_t>(q.gpus);
     if (q.copied > 0) need.sums = static_cast<size_t>(q.gpus - 1) * device_bytes(part);
   }
   need.optimizer = q.slots * block + DeviceUpdate::bytes_for(params, q.optimizer, q.slots);
   std::vector<size_t> rows;
-  for (const int field : q.fields) rows.push_back(row_bytes(q.source.fields()[static_cast<size_t>(field)]));
+  for (const int field : q.fields) rows.push_back(byte_size(q.source.fields()[static_cast<size_t>(field)]));
   const StepLayout layout(DeviceUpdate::image_bytes_for(q.optimizer, q.scaled), q.batch, rows, q.resident, q.scaled);
   need.batches = 2 * device_bytes(layout.total);
   need.pinned = 2 * (layout.total + sizeof(CudaStepRecord));

@@ -16,6 +16,11 @@ namespace perigee {
 
 // Of allocations on a device, whose sizes are multiples of it.
 inline constexpr size_t kDeviceBorder = 256;
+// Running statistics as GPUs of a team add them up: 8 bytes each, and behind them for each a 32-bit number (CudaWeighCall::mean_at).
+inline size_t state_sum_bytes(const Params& params) {
+  const size_t elements = params.state_bytes().size() / params.width();
+  return elements * (sizeof(double) + sizeof(int32_t));
+}
 inline size_t device_bytes(size_t bytes) { return std::max<size_t>((bytes + kDeviceBorder - 1) / kDeviceBorder, 1) * kDeviceBorder; }
 
 // Where things lie in the buffer that goes over with each step, in bytes from its start.

@@ -128,33 +128,33 @@ std::unique_ptr<DevicePlans::Bound> DevicePlans::bind(std::shared_ptr<const Plan
   return bound;
 }
 
-PlanRun& DevicePlans::at(int64_t batch) {
+PlanRun& DevicePlans::at(ShapeKey key) {
   const bool moved = arena_generation_ != model_.arena().generation();
-  if (const auto known = runs_.find(batch); known != runs_.end() && !moved) return *known->second->run;
-  const auto plan = plans_.plan(batch);
+  if (const auto* known = runs_.find(key); known != nullptr && !moved) return *(*known)->run;
+  const auto plan = plans_.plan(key);
   model_.arena().reserve(plan->arena_bytes());
-  if (arena_generation_ != model_.arena().generation() || runs_.size() >= 16) {
-    model_.gpu().wait();  // somebody may still be working there
-    runs_.clear();
+  if (arena_generation_ != model_.arena().generation() || runs_.full()) {
+    model_.gpu().wait();  // queued steps may still use what goes
+    if (arena_generation_ != model_.arena().generation()) runs_.clear();
     ++generation_;
     arena_generation_ = model_.arena().generation();
   }
-  return *runs_.emplace(batch, bind(plan)).first->second->run;
+  return *runs_.insert(key, bind(plan))->run;
 }
 
-void DevicePlans::renew(int64_t batch) {
+void DevicePlans::renew(ShapeKey key) {
   model_.gpu().wait();
-  runs_.erase(batch);
-  plans_.drop(batch);
+  runs_.erase(key);
+  plans_.drop(key);
   ++generation_;
 }
 
 size_t DevicePlans::bytes() const {
   size_t sum = 0;
-  for (const auto& [batch, bound] : runs_) {
+  runs_.for_each([&](ShapeKey, const std::unique_ptr<Bound>& bound) {
     sum += bound->packed.bytes();
     for (const GpuMemory& table : bound->tables) sum += table.bytes();
-  }
+  });
   return sum;
 }
 

@@ -80,14 +80,14 @@ class DeviceModel {
   Newer parameters_newer_ = Newer::host, states_newer_ = Newer::host, slots_newer_ = Newer::host;
 };
 
-// Plans of one kind bound to a device's memory, by batch size; what PlanMemory is on the host.
+// Plans of one kind bound to a device's memory, by shape; what PlanMemory is on the host.
 class DevicePlans {
  public:
   // `gradient`: the device's block that gradients go to; null for inference.
   DevicePlans(DeviceModel& model, PlanSet& plans, std::byte* gradient);
-  PlanRun& at(int64_t batch);
-  void renew(int64_t batch);  // its plan is compiled again: the tuning table says something else than before
-  // Changes when runs and addresses given before are no longer valid: after at() of a larger batch.
+  PlanRun& at(ShapeKey key);
+  void renew(ShapeKey key);  // its plan is compiled again: the tuning table says something else than before
+  // Changes when runs and addresses given before are no longer valid: after at() of a larger batch, or where a run has made room.
   int64_t generation() const { return generation_; }
   size_t bytes() const;  // but for the arena
 
@@ -102,7 +102,7 @@ class DevicePlans {
   DeviceModel& model_;
   PlanSet& plans_;
   std::byte* gradient_;
-  std::map<int64_t, std::unique_ptr<Bound>> runs_;
+  LruMap<ShapeKey, std::unique_ptr<Bound>> runs_{kMostPlans};
   int64_t generation_ = 0, arena_generation_ = 0;
 };
 

@@ -33,17 +33,24 @@ void DeviceStep::join_team() {
   const Params& params = model_.model().params();
   shares_ = gpu_.allocate(3 * sizeof(double), "words of the step");
   if (params.state_specs().empty()) return;
-  shared_states_ = gpu_.allocate(params.state_bytes().size(), "states");
+  shared_states_ = gpu_.allocate(state_sum_bytes(params), "states");
   gpu_.clear(shared_states_.data(), shared_states_.bytes());
+  const size_t sums = params.state_bytes().size() / params.width();
+  std::vector<int32_t> mean_at(sums);
   // Neighbours of one type go together; the gap between them, where there is one, does no harm.
   for (size_t i = 0; i < params.state_specs().size(); ++i) {
     const StateSpec& spec = params.state_specs()[i];
     const size_t begin = params.state_offset(static_cast<int>(i)), width = dtype_bytes(spec.dtype);
     const bool joins = !state_runs_.empty() && state_runs_.back().dtype == spec.dtype && (begin - state_runs_.back().begin) % width == 0;
-    if (!joins) state_runs_.push_back({.begin = begin, .dtype = spec.dtype});
+    if (!joins) state_runs_.push_back({.begin = begin, .shared = begin / params.width() * sizeof(double), .dtype = spec.dtype});
     StateRun& run = state_runs_.back();
     run.elements = static_cast<int64_t>((begin - run.begin) / width) + spec.shape.elements();
+    if (spec.mean.empty()) continue;
+    const size_t mean = params.state_offset(params.find_state(spec.mean));
+    std::fill_n(mean_at.begin() + static_cast<std::ptrdiff_t>(begin / width), spec.shape.elements(),
+                static_cast<int32_t>((static_cast<int64_t>(mean) - static_cast<int64_t>(begin)) / static_cast<int64_t>(width)));
   }
+  gpu_.upload(shared_states_.data() + sums * sizeof(double), mean_at.data(), sums * sizeof(int32_t));
 }
 
 void DeviceStep::begin(Part part, const Batch& batch, const Share& share, const StepInfo& info) {
@@ -132,12 +139,15 @@ void DeviceStep::add_settle(Slot& slot, const Work& work, std::vector<DeviceWork
 
 // Running statistics are averaged by examples, integers take the maximum: what this GPU adds to that, and what comes back.
 void DeviceStep::add_states(bool mean, const Work& work, const int32_t* skip, std::vector<DeviceWork>* pieces) {
-  const std::byte* const from = mean ? shared_states_.data() : model_.states();
-  std::byte* const to = mean ? model_.states() : shared_states_.data();
+  const Params& params = model_.model().params();
+  const auto* const mean_at =
+      reinterpret_cast<const int32_t*>(shared_states_.data() + params.state_bytes().size() / params.width() * sizeof(double));
   for (const StateRun& run : state_runs_) {
-    const size_t bytes = static_cast<size_t>(run.elements) * dtype_bytes(run.dtype);
-    const CudaWeighCall call{.from = from + run.begin,
-                             .to = to + run.begin,
+    const size_t bytes = static_cast<size_t>(run.elements) * dtype_bytes(run.dtype), sum_bytes = static_cast<size_t>(run.elements) * 8;
+    std::byte *const own = model_.states() + run.begin, *const sums = shared_states_.data() + run.shared;
+    const CudaWeighCall call{.from = mean ? sums : own,
+                             .to = mean ? own : sums,
+                             .mean_at = mean_at + run.begin / params.width(),
                              .elements = run.elements,
                              .dtype = run.dtype,
                              .weight = static_cast<double>(mean ? work.of : work.examples),
@@ -145,8 +155,8 @@ void DeviceStep::add_states(bool mean, const Work& work, const int32_t* skip, st
                              .stopped = skip};
     DeviceWork piece{.what = mean ? "the mean of the states" : "a share of the states"};
     piece.access.read(range_of(skip, sizeof *skip));
-    piece.access.read(range_of(call.from, bytes));
-    piece.access.write(range_of(call.to, bytes));
+    piece.access.read(range_of(call.from, mean ? sum_bytes : bytes));
+    piece.access.write(range_of(call.to, mean ? bytes : sum_bytes));
     piece.queue = [this, call, bytes](CudaQueue& queue) {
       const CudaCommit whole{call.to, call.from, static_cast<int64_t>(bytes)};
       if (call.dtype == Dtype::i64) return gpu_.module().steps->commit(&whole, 1, call.stopped, queue);

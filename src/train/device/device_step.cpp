@@ -8,6 +8,7 @@
 
 #include "kernels/dtype_kinds.h"
 #include "src/graph/plan_check.h"
+#include "src/tensor/bytes.h"
 
 namespace perigee {
 namespace {
@@ -46,7 +47,7 @@ DeviceStep::DeviceStep(DeviceModel& model, PlanSet& plans, Optimizer& optimizer,
       gathered_(fields_.size()) {
   for (const int field : fields_) {
     const Field& of = source.fields()[static_cast<size_t>(field)];
-    row_bytes_.push_back(static_cast<size_t>(of.shape.elements()) * dtype_bytes(of.dtype));
+    row_bytes_.push_back(byte_size(of));
   }
   const Field& target = source.fields()[static_cast<size_t>(fields_[model.model().spec().inputs.size()])];
   labels_ = model.model().spec().classes > 0 && target.dtype == Dtype::i64;

@@ -101,9 +101,11 @@ class DeviceStep {
   std::byte* gradient() const { return gradient_.data(); }
   std::byte* shares() const { return shares_.data(); }  // three f64: sums of losses, of correct, of who stopped
   struct StateRun {
-    size_t begin = 0;  // byte of the state segment
+    size_t begin = 0;   // byte of the state segment
+    size_t shared = 0;  // byte of shared_states()
     int64_t elements = 0;
     Dtype dtype = Dtype::f32;
+    Dtype sum_dtype() const { return dtype == Dtype::i64 ? Dtype::i64 : Dtype::f64; }
   };
   const std::vector<StateRun>& state_runs() const { return state_runs_; }
   std::byte* shared_states() const { return shared_states_.data(); }

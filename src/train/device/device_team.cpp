@@ -65,8 +65,9 @@ void DeviceTeam::bind_sums() {
           .dtype = params.dtype()}});
   bucket_sums_.back().push_back({.at = of_each([](DeviceStep& step) { return step.shares(); }), .elements = 3, .dtype = Dtype::f64});
   for (const DeviceStep::StateRun& run : members_[0]->step.state_runs())
-    state_sums_.push_back(
-        {.at = of_each([&](DeviceStep& step) { return step.shared_states() + run.begin; }), .elements = run.elements, .dtype = run.dtype});
+    state_sums_.push_back({.at = of_each([&](DeviceStep& step) { return step.shared_states() + run.shared; }),
+                           .elements = run.elements,
+                           .dtype = run.sum_dtype()});
 }
 
 std::vector<DeviceModel*> DeviceTeam::models() {

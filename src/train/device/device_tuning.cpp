@@ -305,13 +305,6 @@ void DeviceTuner::settle(const PlanStep& step, size_t index) {
   throw Error(ErrorKind::resources, {.where = gpu_.name(), .what = "no kernel runs " + step_name(step), .got = refusal_});
 }
 
-// The one that serves an op best, if it is there.
-std::optional<CudaLibrary> library_for(std::string_view op) {
-  if (op == "fused") return CudaLibrary::nvrtc;
-  if (op == "matmul" || op.starts_with("linear")) return CudaLibrary::cublas_lt;
-  return op.starts_with("conv2d") && !op.starts_with("conv2d_pool") ? std::optional(CudaLibrary::cudnn) : std::nullopt;
-}
-
 void use_device(Tuning& tuning, const CudaModule& module, const CudaDevice& device, bool tf32, bool deterministic) {
   int driver = 0, runtime = 0;
   module.versions(&driver, &runtime);
@@ -342,7 +335,7 @@ Json measured_on_device(int device, bool tf32) {
 void warn_of_missing_libraries(const Gpu& gpu, const Plan& plan) {
   static std::array<std::atomic<bool>, std::size(kCudaLibraries)> told{};
   for (const PlanStep& step : plan.steps()) {
-    const std::optional<CudaLibrary> wanted = library_for(step.op->name);
+    const std::optional<CudaLibrary> wanted = step.op->library;
     if (!wanted || told[static_cast<size_t>(*wanted)].exchange(true)) continue;
     const CudaLibraryInfo& info = gpu.module().library(*wanted);
     if (info.why)

@@ -1,13 +1,13 @@
 #include "src/train/device/resident_data.h"
 
+#include "src/tensor/bytes.h"
+
 #include <algorithm>
 
 namespace perigee {
 namespace {
 
 constexpr size_t kStaged = size_t{16} << 20;  // bytes that are read before they are uploaded
-
-size_t row_bytes(const Field& field) { return static_cast<size_t>(field.shape.elements()) * dtype_bytes(field.dtype); }
 
 }  // namespace
 
@@ -17,23 +17,23 @@ std::unique_ptr<ResidentData> ResidentData::load(Gpu& gpu, const DataSource& sou
   const std::vector<Field>& all = source.fields();
   const auto size = static_cast<size_t>(source.size());
   size_t bytes = 0, widest = 1;
-  for (const Field& field : all) widest += row_bytes(field);
-  for (const int field : fields) bytes += size * row_bytes(all[static_cast<size_t>(field)]);
+  for (const Field& field : all) widest += byte_size(field);
+  for (const int field : fields) bytes += size * byte_size(all[static_cast<size_t>(field)]);
   if (bytes > std::min(room, gpu.free_bytes() / 2)) return nullptr;
 
   auto data = std::make_unique<ResidentData>();
   for (const int field : fields) {
-    const size_t row = row_bytes(all[static_cast<size_t>(field)]);
+    const size_t row = byte_size(all[static_cast<size_t>(field)]);
     data->columns_.push_back({row, gpu.allocate(size * row, "the data set")});
   }
   const size_t rows = std::clamp<size_t>(kStaged / widest, 1, std::max<size_t>(size, 1));
   std::vector<std::vector<std::byte>> staged;
-  for (const Field& field : all) staged.emplace_back(rows * row_bytes(field));
+  for (const Field& field : all) staged.emplace_back(rows * byte_size(field));
   std::vector<std::byte*> slots(all.size());
   for (size_t begin = 0; begin < size; begin += rows) {
     const size_t count = std::min(rows, size - begin);
     for (size_t i = 0; i < count; ++i) {
-      for (size_t f = 0; f < all.size(); ++f) slots[f] = staged[f].data() + i * row_bytes(all[f]);
+      for (size_t f = 0; f < all.size(); ++f) slots[f] = staged[f].data() + i * byte_size(all[f]);
       source.read({.index = static_cast<int64_t>(begin + i), .epoch = 0, .seed = seed}, slots);
     }
     for (size_t i = 0; i < fields.size(); ++i) {

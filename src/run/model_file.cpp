@@ -1,0 +1,41 @@
+#include "src/run/model_file.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace perigee {
+namespace {
+
+constexpr std::string_view kState = "state/", kMeanSquare = ".mean_square";
+
+template <class T>
+Tensor variance_of(const Tensor& mean, const Tensor& square) {
+  Tensor variance(square.dtype(), square.shape());
+  for (int64_t i = 0; i < square.elements(); ++i) {
+    const auto m = static_cast<double>(mean.data<T>()[i]);
+    variance.data<T>()[i] = static_cast<T>(std::max(static_cast<double>(square.data<T>()[i]) - m * m, 0.0));
+  }
+  return variance;
+}
+
+Safetensors with_variances(Safetensors file) {
+  for (NamedTensor& state : file.tensors) {
+    if (!state.name.starts_with(kState) || !state.name.ends_with(kMeanSquare)) continue;
+    const std::string layer = state.name.substr(0, state.name.size() - kMeanSquare.size());
+    const Tensor* const mean = file.find(layer + ".mean");
+    if (!mean || mean->dtype() != state.tensor.dtype() || mean->shape() != state.tensor.shape() || file.find(layer + ".variance")) continue;
+    if (mean->dtype() == Dtype::f32) state = {layer + ".variance", variance_of<float>(*mean, state.tensor)};
+    else if (mean->dtype() == Dtype::f64) state = {layer + ".variance", variance_of<double>(*mean, state.tensor)};
+  }
+  return file;
+}
+
+}  // namespace
+
+Safetensors parse_model_file(std::span<const std::byte> bytes, const std::string& where) {
+  return with_variances(parse_safetensors(bytes, where));
+}
+
+Safetensors read_model_file(const std::string& path) { return with_variances(read_safetensors(path)); }
+
+}  // namespace perigee
