@@ -39,7 +39,7 @@ mkdir -p "$top"/{bin,lib,models}
 for program in "${programs[@]}"; do strip -o "$top/bin/${program##*/}" "$build/$program"; done
 strip -o "$top/lib/libperigee_cuda.so" "$build/repl/libperigee_cuda.so"
 
-# What they are linked with, and what that is linked with.
+# Their libraries, and the libraries of those.
 while read -r name path; do
   [[ $name =~ $glibc ]] || strip -o "$top/lib/$name" "$(readlink -f "$path")"
 done < <(ldd "${programs[@]/#/$build/}" "$build/repl/libperigee_cuda.so" | awk '$2 == "=>" && $3 ~ /^\// {print $1, $3}' | sort -u)

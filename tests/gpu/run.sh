@@ -220,8 +220,8 @@ sanitize() {
   grep -m1 'ERROR SUMMARY' "$log"
   return "$status"
 }
-# What a library's kernels write, which are not looked into, would be told as never written: ours do everything then. The loader takes the
-# first file of a name, and these are none.
+# Kernels of a library are not looked into: their results would be reported as never written. So our own kernels do everything. The loader
+# takes the first file of a name, and these are none.
 hide_libraries() {
   export PERIGEE_CUDA_LIBRARIES="$work/hidden" PERIGEE_GPU_LIBRARIES="$work/hidden:${PERIGEE_GPU_LIBRARIES-${LD_LIBRARY_PATH-}}"
   mkdir -p "$work/hidden" && touch "$work/hidden"/lib{cudnn.so.9,cublasLt.so.13,cublasLt.so.12}

@@ -6,6 +6,7 @@
     includes      includes go only to the left: kernels <- src <- cluster <- lua <- repl; own header first; a library only in its folder
     headers       every header compiles alone
     kernels       every __global__ function of kernels/cuda begins with begin_kernel(); (overlap.cuh says why), and none reads ahead of it
+    limits        at most 40 entries in a folder and 60 lines in a function; no comment begins with "Of" or "What"; subjects of commits
     names         no `-march=native`, no `catch (...)` in lua/, no `new`/`delete` of our own
 
 Prints one line per finding and at the end `N passed, N failed, N skipped` (one check = one rule on one file).
@@ -19,6 +20,8 @@ import re
 import shutil
 import subprocess
 import sys
+
+import limits
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ORDER = ["kernels", "src", "cluster", "lua", "repl"]
@@ -214,6 +217,13 @@ def main():
         findings.check("names", file, name_problems(file, text))
     for file in tracked("kernels/cuda/*.cu", "kernels/cuda/*.cuh"):
         findings.check("kernels", file, kernel_problems((ROOT / file).read_text()))
+    for folder, problems in limits.folder_problems(tracked()):
+        findings.check("limits", folder, problems)
+    for file in tracked():
+        if file.endswith(tuple(limits.COMMENT)):
+            findings.check("limits", file, limits.file_problems(file, (ROOT / file).read_text()))
+    for commit, problems in limits.subject_problems(ROOT):
+        findings.check("limits", f"commit {commit}", problems)
     for file in tracked("*meson.build"):
         findings.check("names", file, (f":{n}: -march=native: kernels choose instruction sets when they run" for n, line in
                                        enumerate((ROOT / file).read_text().splitlines(), 1)
