@@ -14,8 +14,8 @@
 #include "lua/run.h"
 #include "lua/state.h"
 #include "src/core/error.h"
+#include "src/model/device/device_choice.h"
 #include "src/run/live_run.h"
-#include "src/train/device/device_choice.h"
 
 namespace perigee {
 namespace {

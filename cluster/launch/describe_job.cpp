@@ -12,8 +12,8 @@
 #include "cluster/replica/replica_memory.h"
 #include "src/device/cuda_module.h"
 #include "src/device/gpu.h"
+#include "src/model/device/device_choice.h"
 #include "src/nn/describe_network.h"
-#include "src/train/device/device_choice.h"
 #include "src/train/device/device_memory_json.h"
 #include "src/train/trainer.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cluster/policy/describe_policy.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 #include "src/job/job.h"
 
 namespace perigee {

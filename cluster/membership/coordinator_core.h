@@ -20,7 +20,7 @@
 #include "cluster/protocol/images.h"
 #include "cluster/rounds/coordinator_rounds.h"
 #include "cluster/rounds/local/pace.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

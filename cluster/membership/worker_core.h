@@ -16,7 +16,7 @@
 #include "cluster/membership/worker.h"
 #include "cluster/protocol/images.h"
 #include "cluster/rounds/worker_rounds.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

@@ -13,8 +13,8 @@
 #include "cluster/replica/device_codec.h"
 #include "src/core/warning.h"
 #include "src/io/digest.h"
+#include "src/model/device/device_choice.h"
 #include "src/model/evaluator.h"
-#include "src/train/device/device_choice.h"
 
 namespace perigee {
 namespace {

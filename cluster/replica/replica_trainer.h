@@ -18,9 +18,9 @@
 #include "cluster/policy/policy.h"
 #include "cluster/replica/device_rounds.h"
 #include "cluster/replica/exchange_block.h"
-#include "cluster/rounds/local/partial_merge.h"
 #include "cluster/replica/replica.h"
 #include "cluster/replica/replica_codec.h"
+#include "cluster/rounds/local/partial_merge.h"
 #include "src/run/checkpoint.h"
 #include "src/train/trainer.h"
 

@@ -11,7 +11,7 @@
 
 #include "cluster/launch/secret.h"
 #include "cluster/protocol/transport.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 #include "src/net/loop.h"
 #include "src/net/stream_set.h"
 

@@ -1,7 +1,7 @@
 // The lines of `perigee describe` about several workers.
 #pragma once
 
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

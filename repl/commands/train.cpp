@@ -14,9 +14,9 @@
 #include "src/core/error.h"
 #include "src/core/warning.h"
 #include "src/io/file.h"
+#include "src/model/device/device_choice.h"
 #include "src/run/run_folder.h"
 #include "src/run/session.h"
-#include "src/train/device/device_choice.h"
 
 namespace perigee {
 namespace {

@@ -8,7 +8,7 @@
 #include "cluster/launch/worker_gpus.h"
 #include "src/api/handles.h"
 #include "src/data/sources/host.h"
-#include "src/train/device/device_choice.h"
+#include "src/model/device/device_choice.h"
 
 using namespace perigee;
 

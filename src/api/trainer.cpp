@@ -2,7 +2,7 @@
 #include "src/api/handles.h"
 #include "src/data/array_source.h"
 #include "src/data/sources/host.h"
-#include "src/train/device/device_choice.h"
+#include "src/model/device/device_choice.h"
 
 using namespace perigee;
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "src/core/error.h"
+#include "src/core/json.h"
 #include "src/core/schema.h"
-#include "src/io/json.h"
 
 namespace perigee {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "src/device/step_order.h"
 #include "src/graph/graph.h"
 #include "src/graph/op.h"
-#include "src/graph/step_order.h"
 
 namespace perigee {
 

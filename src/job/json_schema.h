@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "src/io/json.h"
+#include "src/core/json.h"
 #include "src/job/families.h"
 
 namespace perigee {

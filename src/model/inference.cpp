@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "kernels/convert.h"
+#include "src/model/device/device_inference.h"
 #include "src/tensor/bytes.h"
-#include "src/train/device/device_inference.h"
 
 namespace perigee {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "src/io/json.h"
+#include "src/core/json.h"
 #include "src/nn/network.h"
 
 namespace perigee {

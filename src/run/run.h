@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

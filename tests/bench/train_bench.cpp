@@ -19,7 +19,7 @@
 
 #include "src/core/error.h"
 #include "src/device/cuda_module.h"
-#include "src/train/device/device_choice.h"
+#include "src/model/device/device_choice.h"
 #include "src/train/trainer.h"
 
 namespace {

@@ -1,5 +1,5 @@
 // Which steps may run side by side: an order must keep every pair of steps that touch each other's memory apart, on however many branches.
-#include "src/graph/step_order.h"
+#include "src/device/step_order.h"
 
 #include <gtest/gtest.h>
 

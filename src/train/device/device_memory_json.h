@@ -1,7 +1,7 @@
 // The planned memory of a device as JSON: bytes, by the names of its fields.
 #pragma once
 
-#include "src/io/json.h"
+#include "src/core/json.h"
 #include "src/train/device/device_memory.h"
 
 namespace perigee {

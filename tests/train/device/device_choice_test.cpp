@@ -1,5 +1,5 @@
 // Values of --device.
-#include "src/train/device/device_choice.h"
+#include "src/model/device/device_choice.h"
 
 #include <gtest/gtest.h>
 

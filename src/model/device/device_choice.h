@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "src/io/json.h"
+#include "src/core/json.h"
 #include "src/train/trainer.h"
 
 namespace perigee {

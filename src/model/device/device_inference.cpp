@@ -1,13 +1,13 @@
-#include "src/train/device/device_inference.h"
+#include "src/model/device/device_inference.h"
 
 #include <algorithm>
 #include <cassert>
 #include <cstdlib>
 #include <cstring>
 
+#include "src/model/device/device_tuning.h"
 #include "src/tensor/bytes.h"
 #include "src/train/device/device_memory.h"
-#include "src/train/device/device_tuning.h"
 
 namespace perigee {
 namespace {}  // namespace

@@ -1,4 +1,4 @@
-#include "src/eager/linalg.h"
+#include "src/graph/lapack.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "src/train/device/device_choice.h"
+#include "src/model/device/device_choice.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,8 +8,8 @@
 #include "src/core/error.h"
 #include "src/core/warning.h"
 #include "src/device/gpu_group.h"
-#include "src/train/device/device_model.h"
-#include "src/train/device/device_tuning.h"
+#include "src/model/device/device_model.h"
+#include "src/model/device/device_tuning.h"
 
 namespace perigee {
 namespace {
