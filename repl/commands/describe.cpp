@@ -20,6 +20,7 @@ struct Options {
   std::string what;
   std::vector<std::string> settings;
   std::string device;
+  std::string format = "text";
   bool json = false;
 } options;
 
@@ -27,6 +28,7 @@ void declare(CLI::App& app) {
   app.add_option("what", options.what, "a script, a job, a model file or a run folder")->required();
   app.add_option("--set", options.settings, "set a value of the job first")->allow_extra_args(false);
   app.add_option("--device", options.device, "where it would be trained: cpu, cuda, cuda:N or auto; the default is the job's");
+  app.add_option("--format", options.format, "text or json: how the description is printed")->check(CLI::IsMember({"text", "json"}));
   app.add_flag("--json", options.json, "print the job as JSON");
 }
 
@@ -44,8 +46,12 @@ std::string with_operations(const Json& choice) {
   return line;
 }
 
+void print_json(const Json& json) { std::printf("%s\n", json.dump(2).c_str()); }
+
 void print_model(const ModelSpec& spec) {
-  std::fputs(network_table(describe_network(Network(spec.network, spec.where), spec.inputs)).c_str(), stdout);
+  const Json network = describe_network(Network(spec.network, spec.where), spec.inputs);
+  if (options.format == "json") print_json(network);
+  else std::fputs(network_table(network).c_str(), stdout);
 }
 
 void print_taken(const Json& list) {
@@ -122,15 +128,20 @@ int run() {
   const bool model = is_model(options.what);
   if (model) {
     const LoadedModel loaded = load_model(model_path(options.what));
-    if (options.json) std::printf("%s\n", loaded.job.dump(2).c_str());
+    if (options.json) print_json(loaded.job);
     else print_model(loaded.model->spec());
     return 0;
   }
   std::vector<std::string> settings = options.settings;
   if (!options.device.empty()) settings.push_back("device=" + options.device);
   const Job job = load_job(options.what, settings);
-  if (options.json) std::printf("%s\n", job.canonical().dump(2).c_str());
-  else print_job(describe_job(job));
+  if (options.json) {
+    print_json(job.canonical());
+    return 0;
+  }
+  const Json described = describe_job(job);
+  if (options.format == "json") print_json(described);
+  else print_job(described);
   return 0;
 }
 

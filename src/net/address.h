@@ -32,7 +32,7 @@ bool is_loopback(const sockaddr* address);
 bool is_any(const sockaddr* address);
 
 std::string host_name();      // of this machine, for people
-std::string host_identity();  // Member::host: the name and what tells two machines of this name apart
+std::string host_identity();  // the name and what tells two machines of this name apart
 // Whether `target` (host:port) is this machine, by its loopback interface.
 bool on_loopback(const std::string& target);
 // The address of this machine from which `target` is reached: where others of the same network reach this one. Nothing is sent. Empty

@@ -412,5 +412,15 @@ TEST_F(Program, DescribeShowsTheNetwork) {
   EXPECT_HAS(outcome.out, "effective batch 32");
 }
 
+TEST_F(Program, DescribeTellsTheSameAsJson) {
+  const Outcome outcome = run({"describe", "small.lua", "--format", "json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Json told = Json::parse(outcome.out, "describe");
+  EXPECT_EQ(told.find("effective_batch")->as_int(), 32);
+  EXPECT_EQ(told.find("averaging")->find("when")->as_string(), "each step");
+  EXPECT_EQ(told.find("network")->find("parameters")->as_int(), 12730);
+  EXPECT_EQ(run({"describe", "small.lua", "--format", "yaml"}).code, 2);
+}
+
 }  // namespace
 }  // namespace perigee
