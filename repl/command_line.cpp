@@ -17,14 +17,14 @@
 namespace perigee {
 
 extern const Command command_repl, command_attach, command_train, command_eval, command_predict, command_describe, command_simulate,
-    command_agent, command_worker, command_status, command_ledger, command_replay, command_secret, command_doctor, command_version,
-    command_completion;
+    command_agent, command_worker, command_status, command_ledger, command_replay, command_schema, command_secret, command_doctor,
+    command_version, command_completion;
 
 std::span<const Command* const> commands() {
-  static const Command* const all[] = {&command_repl,    &command_attach,   &command_train,    &command_eval,
-                                       &command_predict, &command_describe, &command_simulate, &command_agent,
-                                       &command_worker,  &command_status,   &command_ledger,   &command_replay,
-                                       &command_secret,  &command_doctor,   &command_version,  &command_completion};
+  static const Command* const all[] = {&command_repl,     &command_attach,    &command_train,  &command_eval,   &command_predict,
+                                       &command_describe, &command_simulate,  &command_agent,  &command_worker, &command_status,
+                                       &command_ledger,   &command_replay,    &command_schema, &command_secret, &command_doctor,
+                                       &command_version,  &command_completion};
   return all;
 }
 
