@@ -18,7 +18,7 @@ bool takes_value(ValueSet values, const Json& json) {
 }
 
 std::string number_text(double value) {
-  return std::trunc(value) == value && std::fabs(value) < 1e15 ? std::to_string(static_cast<int64_t>(value)) : Json(value).dump();
+  return std::trunc(value) == value && std::fabs(value) < 9e15 ? std::to_string(static_cast<int64_t>(value)) : Json(value).dump();
 }
 
 std::string quoted_list(std::span<const char* const> names) {

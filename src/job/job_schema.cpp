@@ -57,7 +57,7 @@ constexpr Option kJob[] = {
     {"network", "network", nullptr, "pg.sequential or pg.graph"},
     {"inputs", "list of names", "[\"x\"]", "fields of the data that the network takes"},
     {"target", "list of names", "y", "the field that it foretells"},
-    {"loss", "loss or {output: loss, ...}", "by the network's last layer",
+    {"loss", "loss or {output: loss, ...}", "needed to train",
      "\"cross_entropy\", pg.loss.huber { delta = 1 }, or one per output of a graph"},
     {"optimizer", "optimizer", "sgd", "pg.adamw { lr = 1e-3 }"},
     {"regularization", "regularization", "none", "of all weights: l1, l2, weight_decay"},
