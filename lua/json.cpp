@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/core/error.h"
-#include "src/io/utf8.h"
+#include "src/core/utf8.h"
 
 namespace perigee {
 namespace {

@@ -4,7 +4,7 @@
 #include <lua.hpp>
 #include <string>
 
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

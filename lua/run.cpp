@@ -13,9 +13,9 @@
 #include "src/core/error.h"
 #include "src/io/file.h"
 #include "src/io/plot/chart.h"
+#include "src/model/device/device_choice.h"
 #include "src/model/inference.h"
 #include "src/run/live_run.h"
-#include "src/train/device/device_choice.h"
 
 namespace perigee {
 namespace {
@@ -50,7 +50,7 @@ int start(lua_State* L) {
   options.reject_unread();
   const Job job = job_to_start(L, options.string("script"), settings);
   warn_of_gpus_in_one_process(job.json(), job.where());
-  choose_device(job.json(), job.where() + ": device", &session.trainer);
+  session.trainer.use(choose_device(job.json(), job.where() + ": device"));
   Handle::push(L) = std::make_unique<LiveRun>(job, std::move(session), wake_of(L));
   return 1;
 }

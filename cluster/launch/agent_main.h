@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cluster/launch/secret.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

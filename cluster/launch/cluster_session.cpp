@@ -15,9 +15,9 @@
 #include "src/io/digest.h"
 #include "src/io/file.h"
 #include "src/io/safetensors.h"
+#include "src/model/device/device_tuning.h"
 #include "src/model/evaluator.h"
 #include "src/optim/optimizer.h"
-#include "src/train/device/device_tuning.h"
 
 namespace perigee {
 namespace {

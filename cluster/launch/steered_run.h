@@ -19,7 +19,7 @@
 #include "cluster/launch/launcher.h"
 #include "cluster/launch/secret.h"
 #include "src/core/error.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

@@ -2,7 +2,7 @@
 
 #include "cluster/policy/policy.h"
 #include "src/core/warning.h"
-#include "src/train/device/device_choice.h"
+#include "src/model/device/device_choice.h"
 
 namespace perigee {
 

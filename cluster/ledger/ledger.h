@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cluster/protocol/message.h"
+#include "src/core/json.h"
 #include "src/data/sharded_order.h"
-#include "src/io/json.h"
 
 namespace perigee {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cluster/rounds/server.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

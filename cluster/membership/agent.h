@@ -9,7 +9,7 @@
 
 #include "cluster/protocol/message.h"
 #include "cluster/protocol/transport.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

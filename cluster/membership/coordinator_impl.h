@@ -20,7 +20,7 @@
 #include "cluster/protocol/clock_offset.h"
 #include "cluster/protocol/images.h"
 #include "cluster/rounds/pace.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

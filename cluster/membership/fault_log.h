@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

@@ -13,7 +13,7 @@
 #include "cluster/protocol/message.h"
 #include "cluster/protocol/transport.h"
 #include "cluster/replica/replica.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

@@ -17,7 +17,7 @@
 #include "cluster/membership/worker.h"
 #include "cluster/protocol/images.h"
 #include "cluster/rounds/server.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cluster/protocol/message.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

@@ -2,7 +2,7 @@
 #include <optional>
 
 #include "cluster/replica/trainer_replica.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 #include "src/optim/optimizer.h"
 
 namespace perigee {

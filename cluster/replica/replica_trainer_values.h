@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cluster/replica/replica_trainer.h"
-#include "src/train/device/device_model.h"
+#include "src/model/device/device_model.h"
 
 namespace perigee {
 

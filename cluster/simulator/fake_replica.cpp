@@ -11,8 +11,8 @@
 #include "cluster/ledger/fixed_plan.h"
 #include "cluster/policy/policy.h"
 #include "src/core/error.h"
+#include "src/core/json.h"
 #include "src/io/digest.h"
-#include "src/io/json.h"
 
 namespace perigee::sim {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "cluster/membership/coordinator.h"
 #include "cluster/simulator/timed_replica.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 #include "src/optim/param_window.h"
 
 namespace perigee::sim {

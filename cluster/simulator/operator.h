@@ -7,7 +7,7 @@
 
 #include "cluster/simulator/network.h"
 #include "cluster/simulator/seeded_rng.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee::sim {
 

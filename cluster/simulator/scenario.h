@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cluster/simulator/network.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee::sim {
 

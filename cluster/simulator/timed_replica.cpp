@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "cluster/policy/policy.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee::sim {
 namespace {

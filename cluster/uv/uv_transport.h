@@ -14,7 +14,7 @@
 #include "cluster/launch/secret.h"
 #include "cluster/protocol/transport.h"
 #include "cluster/uv/loop.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

@@ -25,8 +25,8 @@
 #include "src/device/cuda_module.h"
 #include "src/device/gpu.h"
 #include "src/graph/op.h"
+#include "src/model/device/device_choice.h"
 #include "src/run/checkpoint.h"
-#include "src/train/device/device_choice.h"
 #include "src/train/trainer.h"
 
 namespace perigee {
@@ -206,7 +206,7 @@ void describe_job(const Job& job) {
   std::string why;
   const std::string device = device_of(job.json());
   const int64_t gpus = gpus_of_worker(job.json(), job.where());  // of one process
-  choose_device(device, job.where() + ": device", 0, static_cast<int>(gpus), &where_to);
+  where_to.use(choose_device(device, job.where() + ": device", 0, static_cast<int>(gpus)));
   const bool planned = device.starts_with("cuda") && Gpu::count(&why) == 0;
   if (planned) where_to = {};
   Trainer trainer(job, where_to);

@@ -11,11 +11,11 @@
 #include "repl/signals.h"
 #include "src/core/error.h"
 #include "src/core/warning.h"
+#include "src/model/device/device_choice.h"
 #include "src/model/evaluator.h"
 #include "src/run/checkpoint.h"
 #include "src/run/run_folder.h"
 #include "src/run/session.h"
-#include "src/train/device/device_choice.h"
 
 namespace perigee {
 namespace {

@@ -10,10 +10,10 @@
 #include "repl/commands/slices.h"
 #include "repl/signals.h"
 #include "src/core/error.h"
-#include "src/io/utf8.h"
+#include "src/core/utf8.h"
+#include "src/model/device/device_choice.h"
 #include "src/model/inference.h"
 #include "src/model/prediction_data.h"
-#include "src/train/device/device_choice.h"
 
 namespace perigee {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "src/io/utf8.h"
+#include "src/core/utf8.h"
 
 namespace perigee {
 namespace {

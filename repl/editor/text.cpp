@@ -1,6 +1,6 @@
 #include "repl/editor/text.h"
 
-#include "src/io/utf8.h"
+#include "src/core/utf8.h"
 
 namespace perigee {
 namespace {

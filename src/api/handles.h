@@ -9,9 +9,9 @@
 #include "src/api/handle.h"
 #include "src/data/source.h"
 #include "src/eager/random.h"
+#include "src/model/device/device_choice.h"
 #include "src/model/inference.h"
 #include "src/run/checkpoint.h"
-#include "src/train/device/device_choice.h"
 #include "src/train/trainer.h"
 
 namespace perigee {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/core/error.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/device/gpu.h"
-#include "src/graph/step_order.h"
+#include "src/device/step_order.h"
 
 namespace perigee {
 

@@ -6,7 +6,7 @@
 #include "src/core/error.h"
 #include "src/eager/eager.h"
 #include "src/eager/kernels.h"
-#include "src/eager/linalg.h"
+#include "src/graph/lapack.h"
 
 namespace perigee {
 namespace {

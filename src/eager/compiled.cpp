@@ -7,7 +7,7 @@
 #include "src/eager/batch.h"
 #include "src/eager/eager.h"
 #include "src/eager/kernels.h"
-#include "src/eager/linalg.h"
+#include "src/graph/lapack.h"
 #include "src/graph/passes/passes.h"
 #include "src/graph/passes/simplify.h"
 

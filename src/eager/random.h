@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "src/core/json.h"
 #include "src/eager/array.h"
-#include "src/io/json.h"
 
 namespace perigee {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/io/json.h"
+#include "src/core/json.h"
 #include "src/tensor/tensor.h"
 
 namespace perigee {

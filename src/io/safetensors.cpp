@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "src/core/error.h"
+#include "src/core/json.h"
 #include "src/io/digest.h"
-#include "src/io/json.h"
 
 namespace perigee {
 namespace {

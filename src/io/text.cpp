@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "src/io/utf8.h"
+#include "src/core/utf8.h"
 
 namespace perigee {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

@@ -22,7 +22,7 @@
 #include <string>
 
 #include "src/core/config.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 #include "src/tensor/shape.h"
 
 namespace perigee {

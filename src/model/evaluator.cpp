@@ -4,8 +4,6 @@
 #include <cmath>
 #include <deque>
 
-#include "src/train/device/device_memory.h"
-
 namespace perigee {
 namespace {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "kernels/convert.h"
-#include "src/train/device/device_inference.h"
+#include "src/model/device/device_inference.h"
 
 namespace perigee {
 

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "src/model/device/device_choice.h"
 #include "src/model/inference.h"
-#include "src/train/device/device_choice.h"
 
 namespace perigee {
 namespace {

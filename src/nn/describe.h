@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/core/error.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 #include "src/nn/layer.h"
 
 namespace perigee {

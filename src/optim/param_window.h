@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "src/io/json.h"
+#include "src/core/json.h"
 #include "src/tensor/shape.h"
 
 namespace perigee {

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "src/core/utf8.h"
 #include "src/io/plot/chart.h"
-#include "src/io/utf8.h"
 #include "src/run/run_folder.h"
 
 namespace perigee {

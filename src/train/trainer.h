@@ -17,6 +17,7 @@
 #include "src/data/loader.h"
 #include "src/graph/tuning.h"
 #include "src/job/job.h"
+#include "src/model/device/device_choice.h"
 #include "src/model/evaluation.h"
 #include "src/model/model.h"
 #include "src/train/loss_scale.h"
@@ -124,6 +125,8 @@ struct TrainerOptions {
   TraceRing* trace = nullptr;      // of the timeline; null: none; outlives the trainer
   int64_t blocks_beside = 0;       // of the parameters' size, that somebody else will take of the GPU: no data set lies there
   int64_t shards = 1;              // of the order of the training data, which is a worker's: LoaderOptions::shards
+
+  void use(DeviceChoice choice) { backend = choice.backend, devices = std::move(choice.devices), check = choice.check; }
 };
 
 class Trainer {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cluster/membership/coordinator.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 using namespace perigee;
 

@@ -14,8 +14,8 @@
 #include "cluster/replica/replica_trainer.h"
 #include "kernels/block_math.h"
 #include "src/device/gpu.h"
+#include "src/model/device/device_model.h"
 #include "src/train/device/device_memory.h"
-#include "src/train/device/device_model.h"
 
 namespace perigee {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 

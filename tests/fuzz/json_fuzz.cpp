@@ -1,6 +1,6 @@
 // Whatever the reader accepts, the writer writes back to the same value.
 #include "src/core/error.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

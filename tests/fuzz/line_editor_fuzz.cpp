@@ -6,7 +6,7 @@
 
 #include "repl/console/lua_text.h"
 #include "repl/editor/text.h"
-#include "src/io/utf8.h"
+#include "src/core/utf8.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace perigee {

@@ -2,7 +2,7 @@
 // the same bytes as JSON are a vocabulary that makes sense or none.
 #include "src/io/text.h"
 
-#include "src/io/utf8.h"
+#include "src/core/utf8.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace perigee {

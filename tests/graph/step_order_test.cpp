@@ -1,5 +1,5 @@
 // What may run beside what: an order must keep every pair of steps that touch each other's memory apart, on however many branches.
-#include "src/graph/step_order.h"
+#include "src/device/step_order.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 #include <gtest/gtest.h>
 

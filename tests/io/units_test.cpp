@@ -1,8 +1,8 @@
 // Characters, words and the vocabulary that numbers them.
 #include <gtest/gtest.h>
 
+#include "src/core/utf8.h"
 #include "src/io/text.h"
-#include "src/io/utf8.h"
 
 namespace perigee {
 namespace {

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "cluster/ledger/file_ledger.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 namespace {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 namespace perigee {
 namespace {

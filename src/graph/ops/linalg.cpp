@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "src/core/error.h"
-#include "src/eager/linalg.h"
 #include "src/graph/build.h"
+#include "src/graph/lapack.h"
 #include "src/graph/op_list.h"
 
 namespace perigee {

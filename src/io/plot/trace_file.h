@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "src/core/json.h"
 #include "src/core/trace.h"
-#include "src/io/json.h"
 
 namespace perigee {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "src/core/error.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
 #include "src/tensor/tensor.h"
 
 namespace perigee {

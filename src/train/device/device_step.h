@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "src/data/loader.h"
+#include "src/model/device/device_model.h"
+#include "src/model/device/device_tuning.h"
 #include "src/train/device/device_memory.h"
-#include "src/train/device/device_model.h"
-#include "src/train/device/device_tuning.h"
 #include "src/train/device/device_update.h"
 #include "src/train/device/resident_data.h"
 

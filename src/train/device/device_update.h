@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "src/device/device_work.h"
+#include "src/model/device/device_model.h"
 #include "src/optim/optimizer.h"
-#include "src/train/device/device_model.h"
 
 namespace perigee {
 

@@ -6,7 +6,7 @@
 
 #include "kernels/ops/linalg.h"
 #include "src/graph/plan_check.h"
-#include "src/train/device/device_choice.h"
+#include "src/model/device/device_choice.h"
 #include "tests/cuda/shim/counters.h"
 #include "tests/train/networks.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 TrainerOptions checked(const char* device) {
   TrainerOptions options;
-  choose_device(device, "test", 0, 1, &options);
+  options.use(choose_device(device, "test", 0, 1));
   return options;
 }
 

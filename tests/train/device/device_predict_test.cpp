@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "src/model/device/device_model.h"
 #include "src/model/inference.h"
-#include "src/train/device/device_model.h"
 #include "tests/train/device/device_site.h"
 #include "tests/train/networks.h"
 

@@ -6,7 +6,7 @@
 
 #include "src/device/cuda_module.h"
 #include "src/device/device_work.h"
-#include "src/train/device/device_model.h"
+#include "src/model/device/device_model.h"
 #include "tests/train/networks.h"
 
 namespace perigee {

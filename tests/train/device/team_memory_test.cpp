@@ -4,10 +4,10 @@
 #include <atomic>
 #include <memory>
 
+#include "src/model/device/device_choice.h"
+#include "src/model/device/device_model.h"
 #include "src/model/evaluator.h"
-#include "src/train/device/device_choice.h"
 #include "src/train/device/device_memory.h"
-#include "src/train/device/device_model.h"
 #include "tests/train/device/memory_jobs.h"
 #include "tests/train/device/team_site.h"
 

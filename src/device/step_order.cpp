@@ -1,4 +1,4 @@
-#include "src/graph/step_order.h"
+#include "src/device/step_order.h"
 
 #include <algorithm>
 #include <cassert>

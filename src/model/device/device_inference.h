@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "src/train/device/device_model.h"
+#include "src/model/device/device_model.h"
 
 namespace perigee {
 

@@ -1,4 +1,4 @@
-#include "src/io/json.h"
+#include "src/core/json.h"
 
 #include <rapidjson/error/en.h>
 #include <rapidjson/memorystream.h>
@@ -10,7 +10,7 @@
 #include <unordered_set>
 
 #include "src/core/error.h"
-#include "src/io/utf8.h"
+#include "src/core/utf8.h"
 
 namespace perigee {
 namespace {

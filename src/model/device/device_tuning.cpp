@@ -1,4 +1,4 @@
-#include "src/train/device/device_tuning.h"
+#include "src/model/device/device_tuning.h"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 #include "src/core/trace.h"
 #include "src/core/warning.h"
 #include "src/graph/plan_compiler.h"
-#include "src/train/device/device_model.h"
+#include "src/model/device/device_model.h"
 
 namespace perigee {
 namespace {

@@ -1,12 +1,11 @@
-#include "src/train/device/device_inference.h"
+#include "src/model/device/device_inference.h"
 
 #include <algorithm>
 #include <cassert>
 #include <cstdlib>
 #include <cstring>
 
-#include "src/train/device/device_memory.h"
-#include "src/train/device/device_tuning.h"
+#include "src/model/device/device_tuning.h"
 
 namespace perigee {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/train/device/device_model.h"
+#include "src/model/device/device_model.h"
 
 #include "kernels/flat_view.h"
 #include "src/graph/plan_compiler.h"
