@@ -210,7 +210,7 @@ void describe_job(const Job& job) {
   const bool planned = device.starts_with("cuda") && Gpu::count(&why) == 0;
   if (planned) where_to = {};
   Trainer trainer(job, where_to);
-  std::printf("%s: %s\n\n", job.name().c_str(), trainer.train_source().describe().c_str());
+  std::printf("%s: %s\n\n", job.name().c_str(), trainer.train_source().traits().description.c_str());
   print_table(trainer.model());
   std::printf("\nbatch %lld on %d threads, %lld examples at a time; %s of memory while training, data not counted\n",
               static_cast<long long>(trainer.batch()), trainer.threads(), static_cast<long long>(trainer.sub_batch()),

@@ -99,7 +99,7 @@ std::string job_table(const Job& job) {
   for (const std::string& name : names)
     for (const Field& field : source->fields())
       if (field.name == name) inputs.push_back({name, {field.dtype, field.shape}});
-  return job.name() + ": " + source->describe() + "\n\n" + network_table(Network(*config.raw("network"), job.where()), inputs);
+  return job.name() + ": " + source->traits().description + "\n\n" + network_table(Network(*config.raw("network"), job.where()), inputs);
 }
 
 }  // namespace perigee

@@ -18,7 +18,7 @@ Metadata model_metadata(const Trainer& trainer) {
   std::vector<std::string> names;
   for (const Field& field : trainer.train_source().fields())
     if (field.name == trainer.model().spec().target.name) names = field.class_names;
-  return model_metadata(trainer.model(), trainer.job().canonical(), trainer.train_source().fitted(), names);
+  return model_metadata(trainer.model(), trainer.job().canonical(), trainer.train_source().traits().fitted, names);
 }
 
 std::string slot_name(const std::string& slot) { return "optimizer/" + slot; }

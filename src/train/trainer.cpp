@@ -60,7 +60,7 @@ Evaluator* Trainer::evaluator(const std::string& part) {
   if (!evaluator) {
     const Config data = Config(job_.json(), job_.where()).object("data");
     // What the transforms of the training part were fitted to holds for the others.
-    const Json description = with_fitted(*data.raw(part), train_->fitted());
+    const Json description = with_fitted(*data.raw(part), train_->traits().fitted);
     SourcePtr source = part == "train" ? train_ : open_part(part, data.element(description, part));
     evaluator = std::make_unique<Evaluator>(*model_, team_, std::move(source), job_.json().find("metrics"), job_.where(),
                                             device_ ? device_->models() : std::vector<DeviceModel*>{});

@@ -80,7 +80,7 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options)
   if (options_.measure && options_.backend != Backend::cuda) tuning_.load_machine();  // a device's is read when the device is known
   if (options_.tuning.is_object()) tuning_.merge(options_.tuning);
   make_plans();
-  const int64_t readers = data.integer_in("threads", 0, 256, train_->cheap() ? 0 : 1);
+  const int64_t readers = data.integer_in("threads", 0, 256, train_->traits().cheap ? 0 : 1);
   loader_ = std::make_unique<Loader>(train_, LoaderOptions{.batch = batch_,
                                                            .seed = seed_,
                                                            .shuffle = data.boolean("shuffle", true),
@@ -207,17 +207,17 @@ void Trainer::measure() {
     sub_batch_ = batch_;
     with_room(batch_, [&] { device_->prepare(batch_); });
     if (!options_.measure) return;
-    const Batch zeros = train_->live() ? zero_batch(*train_, batch_) : Batch{};
-    measured_ = device_->measure(train_->live() ? zeros : loader_->next(), {.seed = seed_, .training = true});
+    const Batch zeros = train_->traits().live ? zero_batch(*train_, batch_) : Batch{};
+    measured_ = device_->measure(train_->traits().live ? zeros : loader_->next(), {.seed = seed_, .training = true});
     if (measured_ > 0) tuning_.save_machine();
-    if (!train_->live()) loader_->seek(0, 0);
+    if (!train_->traits().live) loader_->seek(0, 0);
     return;
   }
   sub_batch_ = options_.sub_batch;
   if (options_.measure && options_.backend == Backend::cpu) {
     // Kernels are compared on the first batch: what a sparse one costs depends on the gradients. A live source has none yet.
-    const Batch zeros = train_->live() ? zero_batch(*train_, std::min<int64_t>(batch_, 32)) : Batch{};
-    const Batch& batch = train_->live() ? zeros : loader_->next();
+    const Batch zeros = train_->traits().live ? zero_batch(*train_, std::min<int64_t>(batch_, 32)) : Batch{};
+    const Batch& batch = train_->traits().live ? zeros : loader_->next();
     set_seed(batch.size);
     const int64_t rows = std::min<int64_t>(batch.size, 32);
     PlanRun& run = workers_[0]->memory->at(rows);
@@ -227,7 +227,7 @@ void Trainer::measure() {
     const double packs_per_run = static_cast<double>(rows) / static_cast<double>(slice);
     measured_ = tune(run, {.backend = options_.backend}, info, packs_per_run, tuning_);
     if (measured_ > 0) make_plans();
-    if (!train_->live()) loader_->seek(0, 0);
+    if (!train_->traits().live) loader_->seek(0, 0);
   }
   if (sub_batch_ <= 0) choose_sub_batch();
   if (options_.measure && measured_ > 0) tuning_.save_machine();
