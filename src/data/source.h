@@ -25,7 +25,7 @@ struct Field {
   size_t bytes() const { return static_cast<size_t>(shape.elements()) * dtype_bytes(dtype); }  // of one example
 };
 
-// Which example, and what its random draws depend on (decision 4): the same whatever worker, thread, batch or resume.
+// Which example, and what its random draws depend on: the same whatever worker, thread, batch or resume.
 struct ReadKey {
   int64_t index = 0;
   uint64_t epoch = 0;

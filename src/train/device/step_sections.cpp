@@ -92,7 +92,7 @@ void StepProgram::add_settle(const StepSlot& slot, const StepWork& work, std::ve
   pieces->push_back(std::move(settle));
 }
 
-// Running statistics are averaged by examples, integers take the maximum (decision 7): what this GPU adds to that, and what comes back.
+// Running statistics are averaged by examples, integers take the maximum: what this GPU adds to that, and what comes back.
 void StepProgram::add_states(bool mean, const StepWork& work, const int32_t* skip, std::vector<DeviceWork>* pieces) {
   const std::byte* const from = mean ? buffers_.shared_states().data() : model_.states();
   std::byte* const to = mean ? model_.states() : buffers_.shared_states().data();
