@@ -16,6 +16,7 @@
 #include "src/core/error.h"
 #include "src/io/file.h"
 #include "src/io/plot/chart.h"
+#include "src/model/device/device_choice.h"
 #include "src/model/inference.h"
 #include "src/run/session.h"
 

@@ -11,7 +11,7 @@ namespace perigee {
 
 std::vector<DataPrint> print_data(Trainer& trainer, bool full) {
   const auto print = [&](const char* part, const DataSource& source) {
-    return DataPrint{.part = part, .hash = fingerprint(source, trainer.seed(), full), .describe = source.describe()};
+    return DataPrint{.part = part, .hash = fingerprint(source, trainer.seed(), full), .describe = source.traits().description};
   };
   std::vector<DataPrint> prints = {print("train", trainer.train_source())};
   for (const char* part : {"validation", "test"})

@@ -167,14 +167,21 @@ struct ExampleServer::Impl {
     const auto count = static_cast<int64_t>(piece.ids.size());
     piece.bytes.resize(piece.ids.size() * record);
     std::vector<std::byte*> slots(served.layout.fields());
-    for (int64_t i = 0; i < std::min(kAhead, count); ++i) served.source->prefetch(piece.ids[static_cast<size_t>(i)]);
+    const auto key = [&](int64_t i) {
+      return ReadKey{.index = piece.ids[static_cast<size_t>(i)], .epoch = piece.epoch, .seed = piece.seed};
+    };
+    const auto touch = [&](int64_t i) {
+      const ReadKey soon = key(i);
+      if (served.touches) served.source->expect({&soon, 1});
+    };
+    for (int64_t i = 0; i < std::min(kAhead, count); ++i) touch(i);
     for (int64_t i = 0; i < count; ++i) {
-      if (i + kAhead < count) served.source->prefetch(piece.ids[static_cast<size_t>(i + kAhead)]);
+      if (i + kAhead < count) touch(i + kAhead);
       const size_t at = static_cast<size_t>(i) * record;
       served.layout.slots(piece.bytes.data() + at, slots);
       const auto failed = [&](ErrorKind kind, const char* text) { piece.failures.push_back({piece.offset + at, kind, text}); };
       try {
-        served.source->read({.index = piece.ids[static_cast<size_t>(i)], .epoch = piece.epoch, .seed = piece.seed}, slots);
+        served.source->read(key(i), slots);
       } catch (const Error& error) {
         failed(error.kind(), error.what());
       } catch (const std::exception& error) {

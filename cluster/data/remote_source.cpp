@@ -13,10 +13,10 @@ class RemoteSource final : public DataSource {
   int64_t size() const override { return about_.size; }
   const std::vector<Field>& fields() const override { return about_.fields; }
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override { client_.read(number_, about_.layout, key, slots); }
-  int64_t read_ahead() const override { return client_.room_for(about_.layout); }
   void expect(std::span<const ReadKey> keys) const override { client_.expect(number_, about_.layout, keys); }
-  Json fitted() const override { return about_.fitted; }
-  std::string describe() const override { return about_.describe; }
+  SourceTraits traits() const override {
+    return {.description = about_.describe, .fitted = about_.fitted, .read_ahead = client_.room_for(about_.layout)};
+  }
 
  private:
   const uint32_t number_;

@@ -54,7 +54,7 @@ SourcePtr ServedData::open(const std::string& part, const Config& description, c
   std::vector<size_t> leaves;
   const LeafScope scope([&](const Config& leaf, const std::string& base) { return open_leaf(leaf, base, &leaves); });
   SourcePtr source = opener_ ? opener_->open(part, description, folder) : open_source(description, folder);
-  parts_.push_back({part, source->fitted(), std::move(leaves)});
+  parts_.push_back({part, source->traits().fitted, std::move(leaves)});
   return source;
 }
 
@@ -67,15 +67,16 @@ SourcePtr ServedData::open_leaf(const Config& description, const std::string& fo
   }
   const LeafScope as_usual{LeafScope::Open()};
   const SourcePtr source = open_source(description, folder);
-  if (source->live())
+  const SourceTraits traits = source->traits();
+  if (traits.live)
     throw Error(ErrorKind::data, {.where = description.where(),
                                   .what = "examples that appear while the program runs cannot be shared out among workers",
-                                  .got = source->describe(),
+                                  .got = traits.description,
                                   .expected = "a source whose examples can be read in any order",
                                   .hint = "train on them in one process"});
   numbers_[identity] = sources_.size();
   leaves->push_back(sources_.size());
-  sources_.push_back({source, RecordLayout(source->fields())});
+  sources_.push_back({source, RecordLayout(source->fields()), traits.touches});
   return source;
 }
 
@@ -84,10 +85,9 @@ std::string ServedData::manifest() const {
   for (const ServedSource& served : sources_) {
     Json fields = Json::array();
     for (const Field& field : served.source->fields()) fields.push(to_json(field));
-    sources.push(Json(Json::Object{{"fields", std::move(fields)},
-                                   {"size", served.source->size()},
-                                   {"describe", served.source->describe()},
-                                   {"fitted", served.source->fitted()}}));
+    const SourceTraits traits = served.source->traits();
+    sources.push(Json(Json::Object{
+        {"fields", std::move(fields)}, {"size", served.source->size()}, {"describe", traits.description}, {"fitted", traits.fitted}}));
   }
   for (const Part& part : parts_) {
     Json leaves = Json::array();

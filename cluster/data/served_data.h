@@ -16,6 +16,7 @@ namespace perigee {
 struct ServedSource {
   SourcePtr source;
   RecordLayout layout;
+  bool touches = false;  // SourceTraits::touches
 };
 
 // Opens a job's data for the launcher's own trainer, and keeps what it opened. Error(data) for a live source: its examples come in an

@@ -78,7 +78,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   }
   for (const char* part : {"validation", "test"})
     if (const Evaluator* evaluator = probe.evaluator(part))
-      parts[part] = {evaluator->source().size(), evaluator->source().describe(), evaluator->task()};
+      parts[part] = {evaluator->source().size(), evaluator->source().traits().description, evaluator->task()};
 }
 
 ClusterSession::ClusterSession(const Job& job, ClusterSessionOptions options, const std::atomic<bool>& stop, Defer defer)

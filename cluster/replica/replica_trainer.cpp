@@ -46,7 +46,7 @@ TrainerOptions trainer_options(const Welcome& welcome, SourceOpener* opener, con
   if (!welcome.tuning.empty()) trainer.tuning = Json::parse(welcome.tuning, "tuning");
   trainer.shards = placement_of(job_of(welcome)).shards;
   const Json job = Json::parse(welcome.job, "job");
-  choose_device(device_of(job), "device", options.slot, gpus_of_worker(job, "job"), &trainer);
+  trainer.use(choose_device(device_of(job), "device", options.slot, gpus_of_worker(job, "job")));
   trainer.blocks_beside = blocks_of_codecs(read_policy(job.find("averaging"), "job"));
   return trainer;
 }

@@ -64,7 +64,7 @@ std::string job_table(const Job& job) {
   for (const std::string& name : names)
     for (const Field& field : source->fields())
       if (field.name == name) inputs.push_back({name, {field.dtype, field.shape}});
-  return job.name() + ": " + source->describe() + "\n\n" +
+  return job.name() + ": " + source->traits().description + "\n\n" +
          network_table(describe_network(Network(*config.raw("network"), job.where()), inputs));
 }
 

@@ -91,7 +91,7 @@ Json evaluate(Evaluator& evaluator, const Json& metrics, const std::string& wher
   std::vector<Json> states;
   run_slices(slice_arguments(), options.workers, [&](std::FILE* output) { states.push_back(Json::parse(text_in(output), "a worker")); });
   if (stop_requested()) return {};
-  return evaluation_report(metrics, evaluator.task(), evaluator.source().describe(), states, where);
+  return evaluation_report(metrics, evaluator.task(), evaluator.source().traits().description, states, where);
 }
 
 int run() {
@@ -125,10 +125,10 @@ int run() {
   if (result.is_null()) return stop_exit_code();
   if (options.log == "json") {
     Json event = Json(Json::Object{
-        {"event", "end"}, {"test", scalar_figures(result)}, {"data", source->describe()}, {"model", path}, {"report", result}});
+        {"event", "end"}, {"test", scalar_figures(result)}, {"data", source->traits().description}, {"model", path}, {"report", result}});
     std::printf("%s\n", event.dump().c_str());
   } else {
-    std::printf("%s on %s\n\n%s", path.c_str(), source->describe().c_str(), report_text(result).c_str());
+    std::printf("%s on %s\n\n%s", path.c_str(), source->traits().description.c_str(), report_text(result).c_str());
   }
   return 0;
 }

@@ -147,7 +147,7 @@ int run() {
     const bool alone = !engine && !in_cluster(options.cluster);
     if (alone) warn_of_gpus_in_one_process(job.json(), job.where());
     const std::string named = options.device.empty() ? job.where() + ": device" : "--device";
-    choose_device(device_of(job.json()), named, 0, alone ? gpus_of(job.json(), job.where()) : 1, &trainer);
+    trainer.use(choose_device(device_of(job.json()), named, 0, alone ? gpus_of(job.json(), job.where()) : 1));
     const auto show = [&](const Json& event, const std::string& folder) {
       Json shown = event;
       if (const Json* stopped = event.find("stopped"); stopped && *stopped == Json("interrupted") && event.find("checkpoint"))

@@ -77,7 +77,7 @@ perigee_status perigee_job_train(perigee_job* job, const perigee_train_options* 
     SessionOptions session_options{.folder = given.folder != nullptr};
     session_options.trainer.threads = threads;
     warn_of_gpus_in_one_process(description->json(), description->where());
-    choose_device(description->json(), description->where() + ": device", &session_options.trainer);
+    session_options.trainer.use(choose_device(description->json(), description->where() + ": device"));
     if (given.folder) session_options.out = given.folder;
     if (given.resume) session_options.resume = given.resume;
     Session session(*description, std::move(session_options));

@@ -91,9 +91,9 @@ class HostSource final : public DataSource {
 
   int64_t size() const override { return definition_.examples; }
   const std::vector<Field>& fields() const override { return fields_; }
-  bool cheap() const override { return definition_.cheap != 0; }
-  bool live() const override { return definition_.live != 0; }
-  std::string describe() const override { return description_; }
+  SourceTraits traits() const override {
+    return {.description = description_, .cheap = definition_.cheap != 0, .live = definition_.live != 0};
+  }
 
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
     const perigee_read_key given{key.index, key.epoch, key.seed};
@@ -123,17 +123,17 @@ class HostSource final : public DataSource {
   mutable std::mutex mutex_;
 };
 
+constexpr const char* kDeclared = "examples that the program feeds";
+
 // Says what examples look like and has none.
 class DeclaredSource final : public DataSource {
  public:
   explicit DeclaredSource(std::vector<Field> fields) : fields_(std::move(fields)) {}
   int64_t size() const override { return kEndless; }
   const std::vector<Field>& fields() const override { return fields_; }
-  bool cheap() const override { return true; }
-  bool live() const override { return true; }
-  std::string describe() const override { return "examples that the program feeds"; }
+  SourceTraits traits() const override { return {.description = kDeclared, .cheap = true, .live = true}; }
   void read(const ReadKey&, std::span<std::byte* const>) const override {
-    throw Error(ErrorKind::usage, {.where = describe(),
+    throw Error(ErrorKind::usage, {.where = kDeclared,
                                    .what = "this source only declares its fields",
                                    .hint = "train with perigee_trainer_feed, or bind a source that has examples"});
   }

@@ -116,7 +116,7 @@ perigee_status perigee_trainer_create(perigee_job* job, const perigee_trainer_op
     const HostScope scope(training->sources);
     TrainerOptions trainer_options{.threads = thread_count(*job->context, given)};
     use_device(*job->context, &*description);
-    choose_device(description->json(), description->where() + ": device", &trainer_options);
+    trainer_options.use(choose_device(description->json(), description->where() + ": device"));
     training->trainer = std::make_unique<Trainer>(*description, trainer_options);
     auto handle = std::make_unique<perigee_trainer>();
     handle->context = job->context;

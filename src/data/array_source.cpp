@@ -46,13 +46,18 @@ void ArraySource::read(const ReadKey& key, std::span<std::byte* const> slots) co
   }
 }
 
-void ArraySource::prefetch(int64_t index) const {
+void ArraySource::expect(std::span<const ReadKey> keys) const {
   constexpr int64_t kMost = 4096;  // bytes of a record: what follows, the machine's own prefetching finds
-  for (size_t i = 0; i < columns_.size(); ++i) {
-    const std::byte* from = columns_[i].data + index * columns_[i].stride;
-    const int64_t bytes = std::min(elements_[i] * static_cast<int64_t>(dtype_bytes(columns_[i].stored)), kMost);
-    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at);
-  }
+  for (const ReadKey& key : keys)
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      const std::byte* from = columns_[i].data + key.index * columns_[i].stride;
+      const int64_t bytes = std::min(elements_[i] * static_cast<int64_t>(dtype_bytes(columns_[i].stored)), kMost);
+      for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at);
+    }
+}
+
+SourceTraits ArraySource::traits() const {
+  return {.description = description_, .fitted = fitted_, .cheap = true, .fixed = true, .touches = true};
 }
 
 void check_labels(const Column& column, int64_t size, const std::string& where) {

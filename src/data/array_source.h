@@ -20,18 +20,15 @@ struct Column {
 
 class ArraySource : public DataSource {
  public:
-  // `owner` keeps the columns' memory alive. `fitted` is what fitted() answers.
+  // `owner` keeps the columns' memory alive. `description` and `fitted` are those of its traits.
   ArraySource(std::string description, int64_t size, std::vector<Column> columns, std::vector<std::shared_ptr<const void>> owners,
               Json fitted = {});
 
   int64_t size() const override { return size_; }
   const std::vector<Field>& fields() const override { return fields_; }
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override;
-  void prefetch(int64_t index) const override;
-  bool cheap() const override { return true; }
-  bool fixed() const override { return true; }
-  Json fitted() const override { return fitted_; }
-  std::string describe() const override { return description_; }
+  void expect(std::span<const ReadKey> keys) const override;
+  SourceTraits traits() const override;
 
  private:
   std::string description_;

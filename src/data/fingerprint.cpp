@@ -29,7 +29,7 @@ uint64_t fingerprint(const DataSource& source, uint64_t seed, bool full) {
     slots.push_back(values.back().data());
   }
   uint64_t hash = xxh3_64(as_bytes(head));
-  if (source.live()) return hash;  // there is nothing to read yet
+  if (source.traits().live) return hash;  // there is nothing to read yet
   const int64_t count = full ? source.size() : std::min(kSamples, source.size());
   for (int64_t i = 0; i < count; ++i) {
     source.read({.index = full ? i : i * (source.size() / count), .epoch = 0, .seed = seed}, slots);

@@ -20,18 +20,21 @@ class IndexedSource : public DataSource {
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
     inner_->read({.index = inner_index_(key.index), .epoch = key.epoch, .seed = key.seed}, slots);
   }
-  bool cheap() const override { return inner_->cheap(); }
-  bool fixed() const override { return inner_->fixed(); }
-  void prefetch(int64_t index) const override { inner_->prefetch(inner_index_(index)); }
-  int64_t read_ahead() const override { return inner_->read_ahead(); }
   void expect(std::span<const ReadKey> keys) const override {
+    if (keys.size() == 1) {  // before each read: no allocation
+      ReadKey key = keys[0];
+      key.index = inner_index_(key.index);
+      return inner_->expect({&key, 1});
+    }
     std::vector<ReadKey> inner(keys.begin(), keys.end());
     for (ReadKey& key : inner) key.index = inner_index_(key.index);
     inner_->expect(inner);
   }
-  bool live() const override { return inner_->live(); }
-  Json fitted() const override { return inner_->fitted(); }
-  std::string describe() const override { return name_ + " (" + std::to_string(size_) + " examples) of " + inner_->describe(); }
+  SourceTraits traits() const override {
+    SourceTraits traits = inner_->traits();
+    traits.description = name_ + " (" + std::to_string(size_) + " examples) of " + traits.description;
+    return traits;
+  }
 
  private:
   std::string name_;

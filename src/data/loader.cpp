@@ -1,50 +1,26 @@
 #include "src/data/loader.h"
+#include "src/tensor/bytes.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <thread>
 
-#include "kernels/philox.h"
-#include "src/data/sharded_order.h"
-
 namespace perigee {
 namespace {
 
-constexpr int kFeistelRounds = 6;
 constexpr size_t kMaxExpected = 256;  // batches that a source is told of at once
+constexpr int64_t kTouchedAhead = 6;  // shuffled examples come from far: several are on their way while one is read
 
-// Shuffled halves of unequal width, so that the domain is less than twice the size and the walk below is short.
-struct Feistel {
-  int low_bits, high_bits;
-  uint64_t keys[kFeistelRounds];
-
-  uint64_t permute(uint64_t x) const {
-    const uint64_t low_mask = (uint64_t{1} << low_bits) - 1, high_mask = (uint64_t{1} << high_bits) - 1;
-    uint64_t low = x & low_mask, high = x >> low_bits;
-    for (int i = 0; i < kFeistelRounds; i += 2) {
-      high = (high ^ mix_bits(low + keys[i])) & high_mask;
-      low = (low ^ mix_bits(high + keys[i + 1])) & low_mask;
-    }
-    return high << low_bits | low;
-  }
-};
+SourcePtr checked(SourcePtr source, const LoaderOptions& options) {
+  if (source->size() < 1) throw Error(ErrorKind::data, {.where = source->traits().description, .what = "the data source has no examples"});
+  if (options.batch < 1) throw Error(ErrorKind::usage, {.what = "the batch size must be at least 1", .got = std::to_string(options.batch)});
+  return source;
+}
 
 }  // namespace
-
-int64_t shuffled_index(uint64_t seed, uint64_t epoch, int64_t position, int64_t size) {
-  assert(size > 0 && position >= 0 && position < size);
-  const int bits = std::max(4, static_cast<int>(std::bit_width(static_cast<uint64_t>(size - 1))));
-  Feistel feistel{bits / 2, bits - bits / 2, {}};
-  for (int i = 0; i < kFeistelRounds; ++i) feistel.keys[i] = mix_bits(mix_bits(seed) ^ mix_bits(epoch * kFeistelRounds + i + 1));
-  auto index = static_cast<uint64_t>(position);
-  do index = feistel.permute(index);  // outside the size: walk on along the cycle, which comes back inside
-  while (index >= static_cast<uint64_t>(size));
-  return static_cast<int64_t>(index);
-}
 
 struct Loader::Impl {
   // A batch being read or waiting to be taken. `sequence` counts batches since the last seek.
@@ -57,11 +33,13 @@ struct Loader::Impl {
   };
 
   Impl(SourcePtr given, LoaderOptions chosen)
-      : source(std::move(given)), options(chosen), size(source->size()), ahead(source->read_ahead()) {
-    if (size < 1) throw Error(ErrorKind::data, {.where = source->describe(), .what = "the data source has no examples"});
-    if (options.batch < 1)
-      throw Error(ErrorKind::usage, {.what = "the batch size must be at least 1", .got = std::to_string(options.batch)});
-    if (options.shards > 1) order = ShardedOrder(size, options.shards, options.batch);
+      : source(std::move(given)),
+        options(chosen),
+        size(source->size()),
+        traits(source->traits()),
+        examples(size, chosen.seed, chosen.shuffle, chosen.shards, chosen.batch),
+        epochs(examples, chosen.batch),
+        list(examples) {
     // One for the caller, and those read ahead.
     slots.resize(options.threads > 0 ? static_cast<size_t>(std::max(options.prefetch, 1)) + 1 : 1);
     for (auto& slot : slots) {
@@ -81,75 +59,59 @@ struct Loader::Impl {
     }
   }
 
-  int64_t batches_from(int64_t position) const { return (size - position + options.batch - 1) / options.batch; }
-
-  // Where batch number `sequence` after the seek begins; O(1).
-  BatchRange range_of(uint64_t sequence) const {
-    if (by_list) return list[sequence % list.size()];
-    const auto first = static_cast<uint64_t>(batches_from(start_position));
-    BatchRange range{.epoch = start_epoch, .position = start_position};
-    if (sequence < first) {
-      range.position += static_cast<int64_t>(sequence) * options.batch;
-    } else {
-      const auto whole = static_cast<uint64_t>(batches_from(0));
-      range.epoch += 1 + (sequence - first) / whole;
-      range.position = static_cast<int64_t>((sequence - first) % whole) * options.batch;
-    }
-    range.size = std::min(options.batch, size - range.position);
-    return range;
-  }
-
   void place(uint64_t sequence, Batch& batch) const {
-    const BatchRange range = range_of(sequence);
+    const BatchRange range = order->range(sequence);
     batch.epoch = range.epoch;
     batch.position = range.position;
     batch.size = range.size;
-  }
-
-  int64_t id_at(uint64_t epoch, int64_t position) const {
-    if (options.shards > 1) return order.index(options.seed, epoch, position, options.shuffle);
-    return options.shuffle ? shuffled_index(options.seed, epoch, position, size) : position;
   }
 
   // Batch `sequence` is about to be read. What the source should hear of: it and the batches after it, as far as the source wants to
   // know and the loader knows, less what it has heard.
   void take_expected(uint64_t sequence, std::vector<BatchRange>& expected) {
     expected.clear();
-    if (ahead == 0) return;
+    if (traits.read_ahead == 0) return;
     if (next_to_expect < sequence) next_to_expect = sequence, expected_examples = read_examples;
-    while ((next_to_expect <= sequence || expected_examples - read_examples < ahead) && (!by_list || next_to_expect < list_end) &&
+    while ((next_to_expect <= sequence || expected_examples - read_examples < traits.read_ahead) && next_to_expect < order->end() &&
            expected.size() < kMaxExpected) {
-      expected.push_back(range_of(next_to_expect++));
+      expected.push_back(order->range(next_to_expect++));
       expected_examples += expected.back().size;
     }
-    read_examples += range_of(sequence).size;
+    read_examples += order->range(sequence).size;
   }
 
-  void tell_expected(const std::vector<BatchRange>& expected, std::vector<ReadKey>& keys) const {
+  void tell_expected(const BatchOrder& by, const std::vector<BatchRange>& expected, std::vector<ReadKey>& keys) const {
     for (const BatchRange& range : expected) {
       keys.clear();
-      for (int64_t i = 0; i < range.size; ++i)
-        keys.push_back({.index = id_at(range.epoch, range.position + i), .epoch = range.epoch, .seed = options.seed});
+      for (int64_t i = 0; i < range.size; ++i) keys.push_back({.index = by.index(range, i), .epoch = range.epoch, .seed = options.seed});
       source->expect(keys);
     }
   }
 
-  void fill(Batch& batch, std::vector<std::byte*>& slots_of_example, std::vector<size_t>& bytes) const {
+  void fill(const BatchOrder& by, Batch& batch, std::vector<std::byte*>& slots_of_example, std::vector<size_t>& bytes) const {
     make_room(batch, batch.size);  // only a listed batch can be larger than those before
-    for (int64_t i = 0; i < batch.size; ++i) batch.ids[static_cast<size_t>(i)] = id_at(batch.epoch, batch.position + i);
+    const BatchRange range{.epoch = batch.epoch, .position = batch.position, .size = batch.size};
+    for (int64_t i = 0; i < batch.size; ++i) batch.ids[static_cast<size_t>(i)] = by.index(range, i);
     if (options.ids_only) return;
-    constexpr int64_t kAhead = 6;  // shuffled examples come from far: several are on their way while one is read
-    for (int64_t i = 0; i < std::min(kAhead, batch.size); ++i) source->prefetch(batch.ids[static_cast<size_t>(i)]);
+    const auto key = [&](int64_t i) {
+      return ReadKey{.index = batch.ids[static_cast<size_t>(i)], .epoch = batch.epoch, .seed = options.seed};
+    };
+    const auto touch = [&](int64_t i) {
+      const ReadKey soon = key(i);
+      source->expect({&soon, 1});
+    };
+    const int64_t ahead = traits.touches ? kTouchedAhead : batch.size;
+    for (int64_t i = 0; i < std::min(ahead, batch.size) && traits.touches; ++i) touch(i);
     for (int64_t i = 0; i < batch.size; ++i) {
-      if (i + kAhead < batch.size) source->prefetch(batch.ids[static_cast<size_t>(i + kAhead)]);
+      if (i + ahead < batch.size) touch(i + ahead);
       for (size_t f = 0; f < bytes.size(); ++f) slots_of_example[f] = batch.fields[f].data<std::byte>() + static_cast<size_t>(i) * bytes[f];
-      source->read({.index = batch.ids[static_cast<size_t>(i)], .epoch = batch.epoch, .seed = options.seed}, slots_of_example);
+      source->read(key(i), slots_of_example);
     }
   }
 
   std::vector<size_t> field_bytes() const {
     std::vector<size_t> bytes;
-    for (const auto& field : source->fields()) bytes.push_back(static_cast<size_t>(field.shape.elements()) * dtype_bytes(field.dtype));
+    for (const auto& field : source->fields()) bytes.push_back(byte_size(field));
     return bytes;
   }
 
@@ -170,9 +132,7 @@ struct Loader::Impl {
   Slot& slot_of(uint64_t sequence) { return slots[sequence % slots.size()]; }
 
   // True when a thread may begin the next batch: its slot is neither the caller's nor still being read after a seek.
-  bool may_read() {
-    return next_to_read < next_to_take + slots.size() - 1 && !slot_of(next_to_read).busy && (!by_list || next_to_read < list_end);
-  }
+  bool may_read() { return next_to_read < next_to_take + slots.size() - 1 && !slot_of(next_to_read).busy && next_to_read < order->end(); }
 
   void read_ahead(uint8_t row) {
     PhaseTimes times(options.trace, row);
@@ -192,12 +152,13 @@ struct Loader::Impl {
       place(slot.sequence, slot.batch);
       take_expected(slot.sequence, expected);
       const uint64_t of_generation = generation;
+      const BatchOrder& by = *order;
       lock.unlock();
       std::exception_ptr error;
       try {
-        tell_expected(expected, keys);
+        tell_expected(by, expected, keys);
         const PhaseScope scope(times, TracePhase::read, slot.batch.size);
-        fill(slot.batch, pointers, bytes);
+        fill(by, slot.batch, pointers, bytes);
       } catch (const std::exception&) {
         error = std::current_exception();
       }
@@ -217,14 +178,14 @@ struct Loader::Impl {
       own_pointers.resize(own_bytes.size());
     }
     take_expected(next_to_take, own_expected);
-    tell_expected(own_expected, own_keys);
+    tell_expected(*order, own_expected, own_keys);
     place(next_to_take++, slot.batch);
-    fill(slot.batch, own_pointers, own_bytes);
+    fill(*order, slot.batch, own_pointers, own_bytes);
     return slot.batch;
   }
 
   const Batch& next() {
-    assert(!by_list || next_to_take < list_end);
+    assert(next_to_take < order->end());
     if (options.threads <= 0) return next_in_place();
     std::unique_lock lock(mutex);
     if (threads.empty()) start();
@@ -242,16 +203,14 @@ struct Loader::Impl {
   }
 
   void seek(uint64_t epoch, int64_t position) {
-    assert(position >= 0);
     const std::lock_guard lock(mutex);
-    by_list = false;
-    start_epoch = epoch + static_cast<uint64_t>(position / size);
-    start_position = position % size;
-    restart();
+    epochs.start_at(epoch, position);
+    restart(epochs);
   }
 
-  void restart() {
-    next_to_read = next_to_take = list_end = next_to_expect = 0;
+  void restart(const BatchOrder& by) {
+    order = &by;
+    next_to_read = next_to_take = next_to_expect = 0;
     expected_examples = read_examples = 0;
     ++generation;
     for (auto& slot : slots) slot.ready = false;
@@ -260,32 +219,25 @@ struct Loader::Impl {
 
   void clear_list() {
     const std::lock_guard lock(mutex);
-    by_list = true;
-    if (list.empty()) list.resize(64);
-    restart();
+    list.clear();
+    restart(list);
   }
 
   size_t listed() {
     const std::lock_guard lock(mutex);
-    return static_cast<size_t>(list_end - next_to_take);
+    return order == &list ? static_cast<size_t>(list.end() - next_to_take) : 0;
   }
 
   bool append(const BatchRange& range) {
     if (range.position < 0 || range.size < 1 || range.position > size - range.size)
-      throw Error(ErrorKind::data, {.where = source->describe(),
+      throw Error(ErrorKind::data, {.where = traits.description,
                                     .what = "a range of examples does not lie within an epoch",
                                     .got = std::to_string(range.position) + " + " + std::to_string(range.size),
                                     .expected = "within " + std::to_string(size)});
     const std::lock_guard lock(mutex);
-    assert(by_list);
-    const auto waiting = static_cast<size_t>(list_end - next_to_take);
-    if (waiting >= kMaxListed) return false;
-    if (waiting + 1 >= list.size()) {  // the batch that the caller holds keeps its place
-      std::vector<BatchRange> larger(2 * list.size());
-      for (uint64_t i = next_to_take; i < list_end; ++i) larger[i % larger.size()] = list[i % list.size()];
-      list.swap(larger);
-    }
-    list[list_end++ % list.size()] = range;
+    assert(order == &list);
+    if (static_cast<size_t>(list.end() - next_to_take) >= kMaxListed) return false;
+    list.append(range, next_to_take);
     work.notify_one();
     return true;
   }
@@ -293,23 +245,21 @@ struct Loader::Impl {
   SourcePtr source;
   LoaderOptions options;
   int64_t size;
-  ShardedOrder order;  // with several shards
+  const SourceTraits traits;
+  const EpochPermutation examples;
+  EpochOrder epochs;
+  ListedOrder list;
+  const BatchOrder* order = &epochs;  // one of the two
   std::vector<Slot> slots;
   std::vector<std::thread> threads;
   std::mutex mutex;
   std::condition_variable work, done;
-  uint64_t start_epoch = 0;
-  int64_t start_position = 0;
   uint64_t next_to_read = 0, next_to_take = 0;
   uint64_t generation = 0;
   bool stopping = false;
-  bool by_list = false;
-  std::vector<BatchRange> list;  // a ring: batch number n is at n % size
-  uint64_t list_end = 0;
   // What the source was told of: all batches before this one, so many examples since the last seek; and how many were read.
   uint64_t next_to_expect = 0;
   int64_t expected_examples = 0, read_examples = 0;
-  const int64_t ahead;
   // Of next() without threads.
   std::vector<size_t> own_bytes;
   std::vector<std::byte*> own_pointers;
@@ -317,7 +267,7 @@ struct Loader::Impl {
   std::vector<ReadKey> own_keys;
 };
 
-Loader::Loader(SourcePtr source, LoaderOptions options) : impl_(std::make_unique<Impl>(std::move(source), options)) {}
+Loader::Loader(SourcePtr source, LoaderOptions options) : impl_(std::make_unique<Impl>(checked(std::move(source), options), options)) {}
 Loader::~Loader() { impl_->stop(); }
 const DataSource& Loader::source() const { return *impl_->source; }
 const Batch& Loader::next() { return impl_->next(); }

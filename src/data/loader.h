@@ -1,4 +1,4 @@
-// Batches of one epoch after another in a seeded order: shuffled, whole or within shards, read ahead by threads.
+// Batches read ahead by threads: those of one epoch after another in a seeded order, or those that are listed (batch_order.h).
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,11 @@
 #include <vector>
 
 #include "src/core/trace.h"
+#include "src/data/batch_order.h"
 #include "src/data/source.h"
 #include "src/tensor/tensor.h"
 
 namespace perigee {
-
-// Position `position` of epoch `epoch`'s permutation of [0, size): a pure O(1) function (a Feistel network with cycle walking),
-// so that a seek costs nothing and every worker computes the same order.
-int64_t shuffled_index(uint64_t seed, uint64_t epoch, int64_t position, int64_t size);
 
 struct LoaderOptions {
   int64_t batch = 32;
@@ -22,7 +19,7 @@ struct LoaderOptions {
   int64_t shards = 1;          // of the order (sharded_order.h)
   int threads = 1;             // 0: next() reads in the calling thread
   int prefetch = 4;            // batches read ahead
-  bool ids_only = false;       // batches without fields: whoever takes them has the examples
+  bool ids_only = false;       // batches without fields, for a reader that has the examples
   TraceRing* trace = nullptr;  // of what the threads read, when; outlives the loader
 };
 
@@ -32,12 +29,6 @@ struct Batch {
   int64_t size = 0;            // examples; the last batch of an epoch may be smaller
   std::vector<int64_t> ids;    // the examples' indices in the source; `size` of them are valid
   std::vector<Tensor> fields;  // one per source field, first dimension = capacity
-};
-
-// Positions [position, position + size) of epoch `epoch`'s order.
-struct BatchRange {
-  uint64_t epoch = 0;
-  int64_t position = 0, size = 0;
 };
 
 class Loader {

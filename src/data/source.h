@@ -30,6 +30,19 @@ struct ReadKey {
   uint64_t seed = 0;
 };
 
+// What is true of a source as long as it is open.
+struct SourceTraits {
+  std::string description;  // "mnist (60000 examples, /data/mnist)": for reports
+  // What was fitted on the training part (means, vocabularies), to be stored with the model; null when nothing was.
+  Json fitted = {};
+  bool cheap = false;    // reading costs little more than copying: the trainer's own threads then read, and no loader thread is started
+  bool fixed = false;    // an example has the same bytes in every epoch, so that a copy of all may stand in for the source
+  bool live = false;     // examples appear while the program runs, one after the other: none is read before it is trained on
+  bool touches = false;  // expect() of one example asks for its memory and does nothing else: worth a call shortly before each read
+  // Of a source that fetches its examples from far: how many it wants to hear of before they are read. 0: none.
+  int64_t read_ahead = 0;
+};
+
 class DataSource {
  public:
   virtual ~DataSource() = default;
@@ -38,22 +51,9 @@ class DataSource {
   // Writes each field of one example, row-major, to slots[i]. Thread-safe, allocates nothing in the steady state.
   // Error(data) naming file and record when the data turn out to be damaged.
   virtual void read(const ReadKey& key, std::span<std::byte* const> slots) const = 0;
-  // True when reading costs little more than copying: the trainer's own threads then read, and no loader thread is started.
-  virtual bool cheap() const { return false; }
-  // A hint that this example will be read soon: asks for its memory, does nothing else.
-  virtual void prefetch(int64_t /*index*/) const {}
-  // Of a source that fetches its examples from far: how many it wants to hear of before they are read. 0: none, expect() is not called.
-  virtual int64_t read_ahead() const { return 0; }
-  // These will be read soon, in this order, as far as is known now: the source begins to fetch them. Returns at once; thread-safe.
+  // These will be read soon, in this order, as far as is known now. Returns at once; thread-safe. Called if the traits ask for it.
   virtual void expect(std::span<const ReadKey> /*keys*/) const {}
-  // True when an example has the same bytes in every epoch, so that a copy of all may stand in for the source.
-  virtual bool fixed() const { return false; }
-  // True when examples appear while the program runs, one after the other: none is read before it is trained on.
-  virtual bool live() const { return false; }
-  // What was fitted on the training part (means, vocabularies), to be stored with the model; null when nothing was.
-  virtual Json fitted() const { return {}; }
-  // "mnist (60000 examples, /data/mnist)": for reports.
-  virtual std::string describe() const = 0;
+  virtual SourceTraits traits() const = 0;
 };
 
 using SourcePtr = std::shared_ptr<const DataSource>;

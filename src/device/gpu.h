@@ -5,6 +5,7 @@
 // One thread works with a Gpu at a time; select() makes it the calling thread's.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -24,6 +25,10 @@ class Gpu;
 // The variable that says how many steps run op by op, each op waited for, so that a fault of the device names its op; 1: all of them.
 inline constexpr const char* kOpByOp = "PERIGEE_CUDA_BLOCKING";
 uint64_t steps_op_by_op();
+
+// Sizes of allocations on a device are multiples of it.
+inline constexpr size_t kDeviceBorder = 256;
+inline size_t device_bytes(size_t bytes) { return std::max<size_t>((bytes + kDeviceBorder - 1) / kDeviceBorder, 1) * kDeviceBorder; }
 
 // Move-only owner of memory of a device; its content is undefined at first.
 class GpuMemory {

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "src/core/error.h"
-#include "src/eager/eager.h"
-#include "src/graph/plan.h"
+#include "src/core/host_isa.h"
 #include "src/io/module.h"
+#include "src/tensor/tensor.h"
 
 namespace perigee {
 namespace {
@@ -51,44 +51,71 @@ const Lapack& lapack() {
   return library;
 }
 
+std::string text_of(const View& x) { return Type{x.dtype, Shape(std::vector<int64_t>(x.dims, x.dims + x.rank))}.text(); }
+
+// use(element of `x`, number of the element in row-major order)
+template <class T, class Use>
+void for_each_element(const View& x, Use use) {
+  int64_t at[kMaxRank] = {}, offset = 0;
+  const int64_t count = x.elements();
+  for (int64_t i = 0; i < count; ++i) {
+    use(x.as<T>()[offset], i);
+    for (int d = x.rank - 1; d >= 0; --d) {
+      offset += x.strides[d];
+      if (++at[d] < x.dims[d]) break;
+      offset -= at[d] * x.strides[d];
+      at[d] = 0;
+    }
+  }
+}
+
+// A dense copy, which LAPACK may write over.
+Tensor read_f64(const View& from) {
+  Tensor to(Dtype::f64, Shape(std::vector<int64_t>(from.dims, from.dims + from.rank)));
+  const auto take = [values = to.data<double>()](auto value, int64_t i) { values[i] = static_cast<double>(value); };
+  if (from.dtype == Dtype::f64) for_each_element<double>(from, take);
+  else for_each_element<float>(from, take);
+  return to;
+}
+
+void give(const View& to, const Tensor& from) {
+  const double* const values = from.data<double>();
+  if (to.dtype == Dtype::f64) for_each_element<double>(to, [values](double& element, int64_t i) { element = values[i]; });
+  else for_each_element<float>(to, [values](float& element, int64_t i) { element = static_cast<float>(values[i]); });
+}
+
 [[noreturn]] void refuse(const char* op, std::string what, std::string got, std::string expected = "") {
   throw Error(ErrorKind::model, {.where = op, .what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
 // Matrices of a batch, in f64 and row-major: by columns they are the transposes.
 struct Matrices {
-  Matrices(const char* op, const Array& x, bool square) : given(x.view.dtype) {
-    if (x.view.rank < 2) refuse(op, "takes matrices", x.text(), "at least two dimensions");
-    if (given != Dtype::f32 && given != Dtype::f64) refuse(op, "takes real matrices", x.text(), "f32 or f64");
-    const int64_t m = x.view.dims[x.view.rank - 2], n = x.view.dims[x.view.rank - 1];
-    if (square && m != n) refuse(op, "takes square matrices", x.text());
-    if (m * n > std::numeric_limits<int>::max()) refuse(op, "takes matrices of at most 2^31 elements", x.text());
+  Matrices(const char* op, const View& x, bool square) {
+    if (x.rank < 2) refuse(op, "takes matrices", text_of(x), "at least two dimensions");
+    if (x.dtype != Dtype::f32 && x.dtype != Dtype::f64) refuse(op, "takes real matrices", text_of(x), "f32 or f64");
+    const int64_t m = x.dims[x.rank - 2], n = x.dims[x.rank - 1];
+    if (square && m != n) refuse(op, "takes square matrices", text_of(x));
+    if (m * n > std::numeric_limits<int>::max()) refuse(op, "takes matrices of at most 2^31 elements", text_of(x));
     rows = static_cast<int>(m);
     columns = static_cast<int>(n);
-    count = m * n == 0 ? 0 : x.view.elements() / (m * n);
-    data = contiguous(cast(x, Dtype::f64));
-    if (data.storage == x.storage) {  // LAPACK writes over its operands
-      data = new_array(x.view);
-      copy_into(x, data);
-    }
-    batch.assign(x.view.dims, x.view.dims + x.view.rank - 2);
+    count = m * n == 0 ? 0 : x.elements() / (m * n);
+    data = read_f64(x);
+    batch.assign(x.dims, x.dims + x.rank - 2);
   }
-  double* matrix(int64_t i) const { return data.view.as<double>() + i * rows * columns; }
-  Array result(std::initializer_list<int64_t> dims) const {
+  double* matrix(int64_t i) const { return data.data<double>() + i * rows * columns; }
+  Tensor result(std::initializer_list<int64_t> dims) const {
     std::vector<int64_t> all = batch;
     all.insert(all.end(), dims);
-    return new_array(Type{Dtype::f64, Shape(all)});
+    return Tensor(Dtype::f64, Shape(all));
   }
-  Array back(const Array& x) const { return cast(x, given); }
 
-  Dtype given;
   int rows, columns;
   int64_t count;
-  Array data;
+  Tensor data;
   std::vector<int64_t> batch;
 };
 
-double* at(const Array& x, int64_t i, int64_t size) { return x.view.as<double>() + i * size; }
+double* at(const Tensor& x, int64_t i, int64_t size) { return x.data<double>() + i * size; }
 
 void transpose(const double* from, int rows, int columns, double* to) {
   for (int64_t i = 0; i < rows; ++i)
@@ -121,17 +148,16 @@ void multiply(double* x, int64_t n, int64_t stride, double by) {
   for (int64_t i = 0; i < n; ++i) x[i * stride] *= by;
 }
 
-Array solve(const Array& a, const Array& b) {
+Tensor solve(const View& a, const View& b) {
   const Lapack& library = lapack();
   const Matrices matrices("solve", a, true);
-  const bool vector = b.view.rank == a.view.rank - 1;
+  const bool vector = b.rank == a.rank - 1;
   const int n = matrices.rows;
-  const int64_t row = b.view.rank - (vector ? 1 : 2);
-  const bool fits = (vector || b.view.rank == a.view.rank) && std::equal(matrices.batch.begin(), matrices.batch.end(), b.view.dims) &&
-                    b.view.dims[row] == n;
-  if (!fits) refuse("solve", "the right side does not fit the matrix", b.text() + " for " + a.text(), "[..., n] or [..., n, k]");
-  const int k = vector ? 1 : static_cast<int>(b.view.dims[b.view.rank - 1]);
-  const Array right = contiguous(cast(b, Dtype::f64)), result = new_array(right.view);
+  const int64_t row = b.rank - (vector ? 1 : 2);
+  const bool fits = (vector || b.rank == a.rank) && std::equal(matrices.batch.begin(), matrices.batch.end(), b.dims) && b.dims[row] == n;
+  if (!fits) refuse("solve", "the right side does not fit the matrix", text_of(b) + " for " + text_of(a), "[..., n] or [..., n, k]");
+  const int k = vector ? 1 : static_cast<int>(b.dims[b.rank - 1]);
+  const Tensor right = read_f64(b), result(Dtype::f64, right.shape());
   std::vector<double> columns(static_cast<size_t>(n) * static_cast<size_t>(n)), sides(static_cast<size_t>(n) * static_cast<size_t>(k));
   std::vector<int> pivots(static_cast<size_t>(n));
   for (int64_t i = 0; i < matrices.count && k > 0; ++i) {
@@ -139,39 +165,39 @@ Array solve(const Array& a, const Array& b) {
     transpose(at(right, i, int64_t{n} * k), n, k, sides.data());
     int info = 0;
     library.gesv(&n, &k, columns.data(), &n, pivots.data(), sides.data(), &n, &info);
-    if (info > 0) refuse("solve", which(matrices, i) + " is singular", a.text());
+    if (info > 0) refuse("solve", which(matrices, i) + " is singular", text_of(a));
     transpose(sides.data(), k, n, at(result, i, int64_t{n} * k));
   }
-  return cast(result, promote(a.view.dtype, b.view.dtype));
+  return result;
 }
 
-Array inverse(const Array& a) {
+Tensor inverse(const View& a) {
   const Matrices matrices("inv", a, true);
-  const Array identity = matrices.result({matrices.rows, matrices.rows});
+  const Tensor identity = matrices.result({matrices.rows, matrices.rows});
   for (int64_t i = 0; i < matrices.count; ++i)
     for (int64_t j = 0; j < matrices.rows; ++j)
       for (int64_t k = 0; k < matrices.rows; ++k) at(identity, i, int64_t{matrices.rows} * matrices.rows)[j * matrices.rows + k] = j == k;
-  return matrices.back(solve(a, identity));
+  return solve(a, identity.view());
 }
 
-Array cholesky(const Array& a) {
+Tensor cholesky(const View& a) {
   const Lapack& library = lapack();
   const Matrices matrices("cholesky", a, true);
   const int n = matrices.rows;
   for (int64_t i = 0; i < matrices.count; ++i) {
     int info = 0;
     library.potrf("U", &n, matrices.matrix(i), &n, &info);  // upper by columns is lower by rows
-    if (info > 0) refuse("cholesky", which(matrices, i) + " is not positive definite", a.text());
+    if (info > 0) refuse("cholesky", which(matrices, i) + " is not positive definite", text_of(a));
     for (int64_t j = 0; j < n; ++j) std::fill(matrices.matrix(i) + j * n + j + 1, matrices.matrix(i) + (j + 1) * n, 0.0);
   }
-  return matrices.back(matrices.data);
+  return matrices.data;
 }
 
-std::vector<Array> qr(const Array& a) {
+std::vector<Tensor> qr(const View& a) {
   const Lapack& library = lapack();
   const Matrices matrices("qr", a, false);
   const int m = matrices.rows, n = matrices.columns, k = std::min(m, n);
-  const Array q = matrices.result({m, k}), r = matrices.result({k, n});
+  const Tensor q = matrices.result({m, k}), r = matrices.result({k, n});
   std::vector<double> columns(static_cast<size_t>(m) * static_cast<size_t>(n)), tau(static_cast<size_t>(k)), work;
   for (int64_t i = 0; i < matrices.count; ++i) {
     int info = 0;
@@ -183,14 +209,14 @@ std::vector<Array> qr(const Array& a) {
     with_work(work, [&](double* room, const int* size) { library.orgqr(&m, &k, &k, columns.data(), &m, tau.data(), room, size, &info); });
     transpose(columns.data(), k, m, at(q, i, int64_t{m} * k));
   }
-  return {matrices.back(q), matrices.back(r)};
+  return {q, r};
 }
 
-std::vector<Array> svd(const Array& a) {
+std::vector<Tensor> svd(const View& a) {
   const Lapack& library = lapack();
   const Matrices matrices("svd", a, false);
   const int m = matrices.rows, n = matrices.columns, k = std::min(m, n);
-  const Array u = matrices.result({m, k}), s = matrices.result({k}), vt = matrices.result({k, n});
+  const Tensor u = matrices.result({m, k}), s = matrices.result({k}), vt = matrices.result({k, n});
   std::vector<double> work;
   std::vector<int> iwork(8 * static_cast<size_t>(k));
   for (int64_t i = 0; i < matrices.count; ++i) {
@@ -200,7 +226,7 @@ std::vector<Array> svd(const Array& a) {
       library.gesdd("S", &n, &m, matrices.matrix(i), &n, at(s, i, k), at(vt, i, int64_t{k} * n), &n, at(u, i, int64_t{m} * k), &k, room,
                     size, iwork.data(), &info);
     });
-    if (info != 0) refuse("svd", which(matrices, i) + " has no singular values that converge (it may hold NaN)", a.text());
+    if (info != 0) refuse("svd", which(matrices, i) + " has no singular values that converge (it may hold NaN)", text_of(a));
     for (int64_t j = 0; j < k; ++j) {
       double *const left = at(u, i, int64_t{m} * k) + j, *const right = at(vt, i, int64_t{k} * n) + j * n;
       const double sign = sign_of(left, m, k);
@@ -208,14 +234,14 @@ std::vector<Array> svd(const Array& a) {
       multiply(right, n, 1, sign);
     }
   }
-  return {matrices.back(u), matrices.back(s), matrices.back(vt)};
+  return {u, s, vt};
 }
 
-std::vector<Array> eigen_symmetric(const Array& a) {
+std::vector<Tensor> eigen_symmetric(const View& a) {
   const Lapack& library = lapack();
   const Matrices matrices("eigh", a, true);
   const int n = matrices.rows;
-  const Array values = matrices.result({n}), vectors = matrices.result({n, n});
+  const Tensor values = matrices.result({n}), vectors = matrices.result({n, n});
   for (int64_t i = 0; i < matrices.count; ++i) {
     int info = 0, wanted = 0;
     double room = 0;
@@ -225,11 +251,11 @@ std::vector<Array> eigen_symmetric(const Array& a) {
     std::vector<double> work(static_cast<size_t>(size));
     std::vector<int> iwork(static_cast<size_t>(isize));
     library.syevd("V", "U", &n, matrices.matrix(i), &n, at(values, i, n), work.data(), &size, iwork.data(), &isize, &info);
-    if (info != 0) refuse("eigh", which(matrices, i) + " has no eigenvalues that converge (it may hold NaN)", a.text());
+    if (info != 0) refuse("eigh", which(matrices, i) + " has no eigenvalues that converge (it may hold NaN)", text_of(a));
     for (int64_t j = 0; j < n; ++j) multiply(matrices.matrix(i) + j * n, n, 1, sign_of(matrices.matrix(i) + j * n, n, 1));
     transpose(matrices.matrix(i), n, n, at(vectors, i, int64_t{n} * n));
   }
-  return {matrices.back(values), matrices.back(vectors)};
+  return {values, vectors};
 }
 
 // f(matrix, sign of the permutation, its LU factors by columns)
@@ -248,54 +274,51 @@ void each_factored(const Matrices& matrices, int64_t count, F f) {
   }
 }
 
-Array determinant(const Array& a) {
+Tensor determinant(const View& a) {
   const Matrices matrices("det", a, true);
-  const Array result = matrices.result({});
-  each_factored(matrices, result.view.elements(), [&](int64_t i, double product, const double* lu) {
+  const Tensor result = matrices.result({});
+  each_factored(matrices, result.elements(), [&](int64_t i, double product, const double* lu) {
     for (int64_t k = 0; k < matrices.rows; ++k) product *= lu[k * matrices.rows + k];
-    result.view.as<double>()[i] = product;
+    result.data<double>()[i] = product;
   });
-  return matrices.back(result);
+  return result;
 }
 
-std::vector<Array> log_determinant(const Array& a) {
+std::vector<Tensor> log_determinant(const View& a) {
   const Matrices matrices("slogdet", a, true);
-  const Array signs = matrices.result({}), logarithms = matrices.result({});
-  each_factored(matrices, signs.view.elements(), [&](int64_t i, double sign, const double* lu) {
+  const Tensor signs = matrices.result({}), logarithms = matrices.result({});
+  each_factored(matrices, signs.elements(), [&](int64_t i, double sign, const double* lu) {
     double logarithm = 0;
     for (int64_t k = 0; k < matrices.rows; ++k) {
       const double pivot = lu[k * matrices.rows + k];
       sign *= pivot > 0 ? 1 : pivot < 0 ? -1 : pivot;
       logarithm += std::log(std::abs(pivot));
     }
-    signs.view.as<double>()[i] = sign + 0.0;  // no -0
-    logarithms.view.as<double>()[i] = logarithm;
+    signs.data<double>()[i] = sign + 0.0;  // no -0
+    logarithms.data<double>()[i] = logarithm;
   });
-  return {matrices.back(signs), matrices.back(logarithms)};
+  return {signs, logarithms};
 }
 
 thread_local std::exception_ptr failure;
 
-Array operand(const KernelCall& call, int i) { return Array(nullptr, call.in[i]); }
-
-void give(const KernelCall& call, const std::vector<Array>& results) {
-  for (size_t i = 0; i < results.size(); ++i) copy_into(results[i], Array(nullptr, call.out[i]));
-}
-
 template <auto compute>
 void run(const KernelCall& call) noexcept {
   try {
-    give(call, compute(call));
+    const std::vector<Tensor> results = compute(call);
+    for (size_t i = 0; i < results.size(); ++i) give(call.out[i], results[i]);
     return;
   } catch (const std::exception&) {
     if (!failure) failure = std::current_exception();
   }
-  Array none = new_array(Type{Dtype::f64, Shape()});
-  *none.view.as<double>() = std::numeric_limits<double>::quiet_NaN();
-  give(call, std::vector<Array>(static_cast<size_t>(call.n_out), none));
+  for (int i = 0; i < call.n_out; ++i) {
+    const Tensor none(Dtype::f64, Shape(std::vector<int64_t>(call.out[i].dims, call.out[i].dims + call.out[i].rank)));
+    std::fill_n(none.data<double>(), none.elements(), std::numeric_limits<double>::quiet_NaN());
+    give(call.out[i], none);
+  }
 }
 
-using Results = std::vector<Array>;
+using Results = std::vector<Tensor>;
 
 struct Entry {
   std::string_view op;
@@ -303,14 +326,14 @@ struct Entry {
 };
 
 constexpr Entry kEntries[] = {
-    {"solve", run<[](const KernelCall& call) { return Results{solve(operand(call, 0), operand(call, 1))}; }>},
-    {"inv", run<[](const KernelCall& call) { return Results{inverse(operand(call, 0))}; }>},
-    {"cholesky", run<[](const KernelCall& call) { return Results{cholesky(operand(call, 0))}; }>},
-    {"qr", run<[](const KernelCall& call) { return qr(operand(call, 0)); }>},
-    {"svd", run<[](const KernelCall& call) { return svd(operand(call, 0)); }>},
-    {"eigh", run<[](const KernelCall& call) { return eigen_symmetric(operand(call, 0)); }>},
-    {"det", run<[](const KernelCall& call) { return Results{determinant(operand(call, 0))}; }>},
-    {"slogdet", run<[](const KernelCall& call) { return log_determinant(operand(call, 0)); }>},
+    {"solve", run<[](const KernelCall& call) { return Results{solve(call.in[0], call.in[1])}; }>},
+    {"inv", run<[](const KernelCall& call) { return Results{inverse(call.in[0])}; }>},
+    {"cholesky", run<[](const KernelCall& call) { return Results{cholesky(call.in[0])}; }>},
+    {"qr", run<[](const KernelCall& call) { return qr(call.in[0]); }>},
+    {"svd", run<[](const KernelCall& call) { return svd(call.in[0]); }>},
+    {"eigh", run<[](const KernelCall& call) { return eigen_symmetric(call.in[0]); }>},
+    {"det", run<[](const KernelCall& call) { return Results{determinant(call.in[0])}; }>},
+    {"slogdet", run<[](const KernelCall& call) { return log_determinant(call.in[0]); }>},
 };
 
 }  // namespace

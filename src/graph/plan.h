@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/core/host_isa.h"
 #include "src/device/step_order.h"
 #include "src/graph/graph.h"
 #include "src/graph/op.h"
@@ -25,9 +26,6 @@ struct SliceAnalysis {
   std::string reason;                       // why it is not sliceable
 };
 SliceAnalysis analyze_slices(const Graph& graph);
-
-Isa host_isa();  // the best that this CPU and PERIGEE_ISA (baseline, avx2, avx512) allow
-const char* isa_name(Isa isa);
 
 struct PlanOptions {
   Backend backend = Backend::cpu;  // ref: reference kernels only; cuda: kernels of the CUDA module only

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <deque>
 
-#include "src/train/device/device_memory.h"
-
 namespace perigee {
 namespace {
 
@@ -25,7 +23,7 @@ Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Jso
       metrics_(metrics && !metrics->is_null() ? *metrics : Json()),
       where_(where),
       inference_(model, team, true, kEvaluationBatch, devices),
-      loader_(source_, {.batch = inference_.max_batch(), .shuffle = false, .threads = source_->cheap() ? 0 : 1}) {
+      loader_(source_, {.batch = inference_.max_batch(), .shuffle = false, .threads = source_->traits().cheap ? 0 : 1}) {
   for (const NetworkInput& input : model.spec().inputs) fields_.push_back(field_index(*source_, input.name));
   std::vector<NetworkInput> wanted_fields = model.spec().inputs;
   wanted_fields.push_back(model.spec().target);
@@ -39,7 +37,7 @@ Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Jso
     const NetworkInput& wanted = wanted_fields[i];
     const Field& field = source_->fields()[static_cast<size_t>(fields_[i])];
     if (Type{field.dtype, field.shape} != wanted.type)
-      throw Error(ErrorKind::data, {.where = source_->describe(),
+      throw Error(ErrorKind::data, {.where = source_->traits().description,
                                     .what = "field '" + field.name + "' does not fit the model",
                                     .got = Type{field.dtype, field.shape}.text(),
                                     .expected = wanted.type.text()});
@@ -152,7 +150,7 @@ std::optional<EvaluationSums> Evaluator::pass(int64_t begin, int64_t end, const 
 
 Json Evaluator::run(const std::atomic<bool>* stop) {
   const auto sums = pass(0, source_->size(), stop, nullptr);
-  return sums ? sums->report(source_->describe()) : Json();
+  return sums ? sums->report(source_->traits().description) : Json();
 }
 
 Json Evaluator::state(int64_t begin, int64_t end, const std::atomic<bool>* stop, std::atomic<int64_t>* evaluated) {

@@ -34,6 +34,9 @@ class EvaluationSums {
 Json evaluation_report(const Json& metrics, const EvaluationTask& task, const std::string& data, std::span<const Json> states,
                        const std::string& where);
 
+// Examples that an Evaluator takes at once.
+inline constexpr int64_t kEvaluationBatch = 256;
+
 class Evaluator {
  public:
   // `metrics`: the job's list of evaluations; null or absent: the task's default. Model, team and `devices` must outlive this. `devices`: the

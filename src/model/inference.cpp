@@ -159,7 +159,7 @@ int field_index(const DataSource& source, const std::string& name) {
   }
   std::string list;
   for (const std::string& field : known) list += (list.empty() ? "" : ", ") + field;
-  throw Error(ErrorKind::data, {.where = source.describe(),
+  throw Error(ErrorKind::data, {.where = source.traits().description,
                                 .what = "the data have no field '" + name + "'",
                                 .expected = "one of: " + list,
                                 .hint = nearest_hint(name, known)});

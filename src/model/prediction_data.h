@@ -5,7 +5,7 @@
 #include <string>
 
 #include "src/data/source.h"
-#include "src/run/checkpoint.h"
+#include "src/model/model_file.h"
 
 namespace perigee {
 

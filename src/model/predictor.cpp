@@ -1,4 +1,5 @@
 #include "src/model/predictor.h"
+#include "src/tensor/bytes.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,7 +7,6 @@
 
 #include "src/model/device/device_choice.h"
 #include "src/model/inference.h"
-#include "src/tensor/bytes.h"
 
 namespace perigee {
 namespace {

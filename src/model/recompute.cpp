@@ -6,8 +6,8 @@
 
 #include "src/core/config.h"
 #include "src/core/error.h"
+#include "src/core/pattern.h"
 #include "src/graph/passes/recompute.h"
-#include "src/run/checkpoint.h"
 
 namespace perigee {
 namespace {

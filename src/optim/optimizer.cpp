@@ -6,7 +6,7 @@
 
 #include "kernels/flat_view.h"
 #include "kernels/widest.h"
-#include "src/graph/plan.h"
+#include "src/core/host_isa.h"
 
 namespace perigee {
 namespace {

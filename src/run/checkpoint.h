@@ -1,5 +1,5 @@
-// Models and checkpoints in files: one .safetensors file each (src/ARCHITECTURE.md, "Formats"). A model has parameters and states; a
-// checkpoint also has the optimiser's slots under "optimizer/<slot>/" and the position, and a resumed run ends bit-equal to one that never
+// What a trainer leaves in .safetensors files (src/ARCHITECTURE.md, "Formats"). A model (src/model/model_file.h) has parameters and states;
+// a checkpoint also has the optimiser's slots under "optimizer/<slot>/" and the position, and a resumed run ends bit-equal to one that never
 // stopped.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "src/model/model_file.h"
 #include "src/train/trainer.h"
 
 namespace perigee {
@@ -34,28 +35,14 @@ std::vector<std::byte> checkpoint_bytes(const Trainer& trainer, const Json& extr
 Json load_checkpoint(Trainer& trainer, std::span<const std::byte> bytes, const std::string& where, bool keep_plans = false,
                      std::span<const NamedBlock> beside = {});
 
-// A model file without its training data: for eval, predict and describe.
-struct LoadedModel {
-  std::unique_ptr<Model> model;
-  Json job;     // canonical; null when the file has none
-  Json fitted;  // what was fitted on the training data; null when nothing was
-  std::vector<std::string> class_names;
-};
-LoadedModel load_model(const std::string& path);
-LoadedModel load_model(std::span<const std::byte> bytes, const std::string& where);
-
-// A model file in memory, and a loaded model written again (its parameters may have been changed).
+// A model file in memory.
 std::vector<std::byte> model_bytes(const Trainer& trainer);
-std::vector<std::byte> model_bytes(const LoadedModel& loaded);
-void save_model(const LoadedModel& loaded, const std::string& path);
 
 // Loads parameters (and states) of the same names and shapes from a model file: transfer learning. `job` is the job's
 // "pretrained" object: {"model": path, "freeze": ["conv*"], "skip": ["dense2.*"]}. Patterns: '*' stands for any characters.
 // Error(model) when a tensor that is not skipped is missing or has another shape. Call before training. `opener` says where the file
 // lies; null: in `folder`, or anywhere.
 void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::string& folder, SourceOpener* opener = nullptr);
-
-bool matches_pattern(std::string_view pattern, std::string_view name);
 
 // A folder of checkpoints "step-000001234.safetensors": keeps the newest `keep`, and "best.safetensors" beside them. A step that was
 // written before, and is greater than that of a new checkpoint, is of training that was given up: its file becomes "void-step-...".

@@ -42,7 +42,7 @@ RunFacts run_facts(Trainer& trainer) {
   std::string device;
   for (const DeviceTaken& gpu : trainer.device_taken()) device += (device.empty() ? "" : ", ") + gpu.device;
   return {.name = trainer.job().name(),
-          .data = trainer.train_source().describe(),
+          .data = trainer.train_source().traits().description,
           .data_folder = fs::absolute(trainer.job().folder(), status).lexically_normal().string(),
           .examples = trainer.train_source().size(),
           .planned = trainer.planned_examples(),

@@ -1,13 +1,13 @@
 #include "src/train/trainer.h"
 
-#include "src/io/file.h"
+#include <cassert>
+#include <utility>
+
 #include "src/model/evaluator.h"
-#include "src/train/device/device_team.h"
-#include "src/train/trainer_worker.h"
+#include "src/model/inference.h"
+#include "src/train/gradient_buckets.h"
 
 namespace perigee {
-
-std::string SourceOpener::locate(const std::string& path, const std::string&, const std::string& folder) { return path_in(folder, path); }
 
 Json Position::to_json() const {
   Json json = Json::object();
@@ -26,6 +26,93 @@ Position Position::from_json(const Config& config) {
           .examples = config.integer_in("examples", 0, kMost)};
 }
 
+Trainer::Trainer(const Job& job, const TrainerOptions& options) : t_(job, options), engine_(make_engine(t_)) {
+  const PhaseScope scope(t_.times, TracePhase::open);
+  const Config config(t_.job.json(), t_.job.where());
+  count_steps(config);
+  initialize_values();
+  engine_->build();
+  const Config data = config.object("data");
+  const int64_t readers = data.integer_in("threads", 0, 256, t_.source->traits().cheap ? 0 : 1);
+  loader_ = std::make_unique<Loader>(t_.source, LoaderOptions{.batch = t_.batch,
+                                                              .seed = t_.seed,
+                                                              .shuffle = data.boolean("shuffle", true),
+                                                              .shards = t_.options.shards,
+                                                              .threads = static_cast<int>(readers),
+                                                              .ids_only = engine_->holds_examples(),
+                                                              .trace = t_.options.trace});
+  queued_.reserve(engine_->depth());
+  measured_ = engine_->measure(*loader_);
+}
+
+Trainer::~Trainer() = default;
+
+// "steps" counts batches of all GPUs together, as of all workers.
+void Trainer::count_steps(const Config& config) {
+  const int64_t epochs = config.integer_in("epochs", 0, int64_t{1} << 32, 1);
+  max_steps_ = config.integer_in("steps", 0, int64_t{1} << 52, 0);
+  planned_examples_ = epochs * t_.source->size();
+  const Config data = config.object("data");
+  const int64_t global = data.integer_in("global_batch", 0, int64_t{1} << 24, 0);
+  const int64_t counted = t_.gpus() > 1 && global > 0 ? global : data.integer_in("batch", 1, int64_t{1} << 24, 32);
+  if (max_steps_ > 0)
+    planned_examples_ = epochs > 0 && config.has("epochs") ? std::min(planned_examples_, max_steps_ * counted) : max_steps_ * counted;
+  max_steps_ = (max_steps_ * counted + t_.batch - 1) / t_.batch;
+}
+
+void Trainer::initialize_values() {
+  t_.initialize_values();
+  engine_->host_changed(Numbers::model);
+  engine_->host_changed(Numbers::slots);
+  position_ = {};
+  if (t_.scale) engine_->loss_scale_changed();
+}
+
+Model& Trainer::model() {
+  engine_->fetch(Numbers::model);
+  engine_->host_changed(Numbers::model);
+  return *t_.model;
+}
+
+const Model& Trainer::model() const {
+  engine_->fetch(Numbers::model);
+  return *t_.model;
+}
+
+std::span<std::byte> Trainer::states() {
+  engine_->fetch(Numbers::states);
+  engine_->host_changed(Numbers::states);
+  return t_.model->params().state_bytes();
+}
+
+std::span<const std::byte> Trainer::states() const {
+  engine_->fetch(Numbers::states);
+  return t_.model->params().state_bytes();
+}
+
+std::span<std::byte> Trainer::optimizer_slot(size_t i) {
+  engine_->fetch(Numbers::slots);
+  engine_->host_changed(Numbers::slots);
+  return {t_.slots[i].data(), t_.slots[i].bytes()};
+}
+
+std::span<const std::byte> Trainer::optimizer_slot(size_t i) const {
+  engine_->fetch(Numbers::slots);
+  return {t_.slots[i].data(), t_.slots[i].bytes()};
+}
+
+const LossScale* Trainer::loss_scale() const {
+  if (!t_.scale) return nullptr;
+  engine_->fetch_loss_scale();
+  return &*t_.scale;
+}
+
+void Trainer::set_loss_scale(const LossScale& scale) {
+  assert(t_.scale);
+  t_.scale = scale;
+  engine_->loss_scale_changed();
+}
+
 bool Trainer::finished() const {
   if (max_steps_ > 0 && position_.step >= max_steps_) return true;
   return planned_examples_ > 0 && position_.examples >= planned_examples_;
@@ -34,74 +121,49 @@ bool Trainer::finished() const {
 void Trainer::restore(const Position& position, const Json& tuning, int64_t sub_batch) {
   position_ = position;
   loader_->seek(position.epoch, position.position);
-  if (!tuning.is_null()) tuning_.merge(tuning);
-  if (sub_batch > 0 && !device_) sub_batch_ = sub_batch;
-  device_ ? device_->settle_anew() : make_plans();
+  if (!tuning.is_null()) t_.tuning.merge(tuning);
+  engine_->retune(sub_batch);
 }
 
 void Trainer::freeze(const std::vector<bool>& frozen) {
   for (size_t i = 0; i < frozen.size(); ++i)
-    if (frozen[i]) model_->params().set_trainable(static_cast<int>(i), false);
-  make_optimizer();
-  make_plans();
+    if (frozen[i]) t_.model->params().set_trainable(static_cast<int>(i), false);
+  t_.make_optimizer();
+  evaluators_.clear();  // they hold on to the model on the engine's devices
+  inference_.reset();
+  engine_->build();
 }
 
-void Trainer::set_learning_rate(const Json& schedule) { optimizer_->set_learning_rate(schedule, job_.where() + ": optimizer: lr"); }
+void Trainer::set_learning_rate(const Json& schedule) { t_.optimizer->set_learning_rate(schedule, t_.job.where() + ": optimizer: lr"); }
 
-bool Trainer::has_part(const std::string& part) const {
-  const Json* data = job_.json().find("data");
-  const Json* source = data ? data->find(part) : nullptr;
-  return source && !source->is_null();
+void Trainer::cut_gradient(size_t bytes) {
+  t_.buckets = cut_block(t_.model->params(), bytes);
+  engine_->cut();
 }
 
 Evaluator* Trainer::evaluator(const std::string& part) {
   if (!has_part(part)) return nullptr;
   auto& evaluator = evaluators_[part];
   if (!evaluator) {
-    const Config data = Config(job_.json(), job_.where()).object("data");
+    const Config data = Config(t_.job.json(), t_.job.where()).object("data");
     // What the transforms of the training part were fitted to holds for the others.
-    const Json description = with_fitted(*data.raw(part), train_->fitted());
-    SourcePtr source = part == "train" ? train_ : open_part(part, data.element(description, part));
-    evaluator = std::make_unique<Evaluator>(*model_, team_, std::move(source), job_.json().find("metrics"), job_.where(),
-                                            device_ ? device_->models() : std::vector<DeviceModel*>{});
+    const Json description = with_fitted(*data.raw(part), t_.source->traits().fitted);
+    SourcePtr source = part == "train" ? t_.source : t_.open_part(part, data.element(description, part));
+    evaluator = std::make_unique<Evaluator>(*t_.model, t_.team, std::move(source), t_.job.json().find("metrics"), t_.job.where(),
+                                            engine_->device_models());
   }
   return evaluator.get();
 }
 
 Inference& Trainer::inference() {
-  if (!inference_)
-    inference_ =
-        std::make_unique<Inference>(*model_, team_, false, kEvaluationBatch, device_ ? device_->models() : std::vector<DeviceModel*>{});
+  if (!inference_) inference_ = std::make_unique<Inference>(*t_.model, t_.team, false, kEvaluationBatch, engine_->device_models());
   return *inference_;
 }
 
 Json Trainer::evaluate(const std::string& part, const std::atomic<bool>* stop) {
   Evaluator* found = evaluator(part);
-  const PhaseScope scope(times_, TracePhase::evaluate, found ? found->source().size() : 0);
+  const PhaseScope scope(t_.times, TracePhase::evaluate, found ? found->source().size() : 0);
   return found ? found->run(stop) : Json();
-}
-
-size_t Trainer::memory_bytes() const {
-  if (device_) return device_->bytes();
-  size_t sum = model_->params().block_bytes();
-  for (const Storage& slot : slots_) sum += slot.bytes();
-  for (const auto& worker : workers_) sum += worker->gradient.bytes() + worker->sums.bytes() + worker->memory->bytes();
-  return sum;
-}
-
-bool Trainer::run(const std::atomic<bool>& stop) {
-  for (Hook* hook : hooks_) hook->on_start(*this);
-  if (device_ && !exchange_) return run_ahead(stop);
-  while (!finished()) {
-    if (stop) return false;
-    const StepReport report = step(&stop);
-    if (report.step == 0) return false;
-    for (Hook* hook : hooks_) hook->on_step(*this, report);
-    if (report.epoch_ends)
-      for (Hook* hook : hooks_) hook->on_epoch(*this, report.epoch);
-  }
-  for (Hook* hook : hooks_) hook->on_end(*this);
-  return true;
 }
 
 }  // namespace perigee

@@ -154,7 +154,7 @@ void bench(const Arguments& arguments) {
   perigee::Job job = perigee::Job::load(arguments.job);
   if (arguments.batch > 0) job.set("data.batch", std::to_string(arguments.batch));
   perigee::TrainerOptions options{.threads = arguments.threads, .measure = arguments.measure};
-  perigee::choose_device(arguments.device, "train_bench", 0, 1, &options);
+  options.use(perigee::choose_device(arguments.device, "train_bench", 0, 1));
   perigee::Trainer trainer(job, options);
   if (arguments.steps > 0) {
     for (int64_t i = 0; i < arguments.steps; ++i) trainer.step();

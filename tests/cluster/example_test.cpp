@@ -220,8 +220,7 @@ class Numbers final : public DataSource {
     const auto label = static_cast<uint8_t>(key.index % 7);
     std::memcpy(slots[1], &label, 1);
   }
-  bool live() const override { return is_live; }
-  std::string describe() const override { return "numbers"; }
+  SourceTraits traits() const override { return {.description = "numbers", .live = is_live}; }
   bool is_live = false;
 
  private:
@@ -256,7 +255,7 @@ TEST(Examples, AreTheSameWhoeverReadsThem) {
     const SourcePtr remote = world.serve(description);
     ASSERT_EQ(remote->size(), world.here->size());
     expect_same_fields(*remote, *world.here);
-    EXPECT_EQ(remote->fitted().dump(), world.here->fitted().dump());
+    EXPECT_EQ(remote->traits().fitted.dump(), world.here->traits().fitted.dump());
     for (int64_t i = 0; i < 40; ++i) {
       const ReadKey key{.index = (i * 37) % remote->size(), .epoch = static_cast<uint64_t>(i / 10), .seed = 11};
       EXPECT_EQ(values_of(*remote, key), values_of(*world.here, key)) << i;

@@ -42,7 +42,7 @@ SourcePtr open(const Json& json, const std::string& folder = ".") { return open_
 
 void check_source(const DataSource& source) {
   ASSERT_GE(source.size(), 1);
-  EXPECT_FALSE(source.describe().empty());
+  EXPECT_FALSE(source.traits().description.empty());
   std::set<std::string> names;
   for (const auto& field : source.fields()) {
     EXPECT_TRUE(names.insert(field.name).second) << field.name << " twice";
@@ -196,12 +196,12 @@ TEST(Transforms, StandardizeWithTheTrainingPartsValues) {
   const std::vector<float> first = floats(read(*fitted, 0));
   EXPECT_NEAR(first[0], -1.2247449f, 1e-6);
   EXPECT_EQ(first[1], 0.f) << "a constant";
-  const std::vector<float> other = floats(read(*open(with_fitted(test, fitted->fitted())), 0));
+  const std::vector<float> other = floats(read(*open(with_fitted(test, fitted->traits().fitted)), 0));
   EXPECT_NEAR(other[0], 0.f, 1e-6);
   EXPECT_EQ(other[1], 2.f);
   // Through a split, and back through JSON text.
   const Json nested = parse(R"({"type":"take","count":1,"source":)" + test.dump() + "}");
-  const Json back = parse(fitted->fitted().dump());
+  const Json back = parse(fitted->traits().fitted.dump());
   EXPECT_EQ(floats(read(*open(with_fitted(nested, back)), 0)), other);
 }
 

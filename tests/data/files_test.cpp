@@ -46,11 +46,11 @@ TEST(CsvSource, InfersTypesAndKeepsThemForOtherParts) {
   EXPECT_EQ(read(*train, 3).second, 2);
   write_file(folder / "test.csv", as_bytes("age,colour,weight,kind\n7,pink,NA,emu\n"));
   const Json test = Json::parse(R"({"type":"csv","file":"test.csv","missing":"mean"})", "t");
-  const SourcePtr other = open_json(with_fitted(test, train->fitted()), folder.path());
+  const SourcePtr other = open_json(with_fitted(test, train->traits().fitted), folder.path());
   EXPECT_EQ(read(*other, 0).first, (std::vector<float>{7, 0, 0, 0, 4.f / 3})) << "an unknown colour is none";
   EXPECT_EQ(read(*other, 0).second, 2);
   write_file(folder / "test.csv", as_bytes("age,colour,weight,kind\n7,pink,1,camel\n"));
-  EXPECT_THROW(open_json(with_fitted(test, train->fitted()), folder.path()), Error);
+  EXPECT_THROW(open_json(with_fitted(test, train->traits().fitted), folder.path()), Error);
 }
 
 TEST(CsvSource, NamesRowAndColumn) {
@@ -132,13 +132,13 @@ TEST(RealData, Cifar10) {
   const CacheFolder cache(folder.path());
   const SourcePtr test = open(R"({"type":"cifar10","part":"test"})", ".");
   EXPECT_EQ(test->size(), 1000);
-  EXPECT_TRUE(test->cheap());
+  EXPECT_TRUE(test->traits().cheap);
   EXPECT_EQ(test->fields()[1].class_names[read(*test, 0).second], "cat");
   const SourcePtr train = open(R"({"type":"cifar10"})", ".");
   EXPECT_GE(train->size(), 10000);
   const SourcePtr standardized =
       open(R"({"type":"map","source":{"type":"cifar10","part":"test"},"transforms":[{"type":"standardize"}]})", ".");
-  const Json fitted = standardized->fitted().find("transforms")->as_array()[0];
+  const Json fitted = standardized->traits().fitted.find("transforms")->as_array()[0];
   EXPECT_NEAR(fitted.find("mean")->as_array()[0].as_number(), .4914, .01);
   EXPECT_NEAR(fitted.find("std")->as_array()[2].as_number(), .2616, .01);
 }

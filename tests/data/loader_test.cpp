@@ -26,7 +26,7 @@ class Numbers : public DataSource {
     *reinterpret_cast<int64_t*>(slots[0]) = key.index;
     for (int i = 0; i < 3; ++i) reinterpret_cast<float*>(slots[1])[i] = static_cast<float>(key.epoch + key.seed);
   }
-  std::string describe() const override { return "numbers"; }
+  SourceTraits traits() const override { return {.description = "numbers"}; }
 
  private:
   int64_t size_, bad_;

@@ -44,7 +44,7 @@ TEST(Mnist, HasThePublishedStatistics) {
   const SourcePtr train = open(R"({"type":"mnist"})"), test = open(R"({"type":"mnist","part":"test"})");
   ASSERT_EQ(train->size(), 60000);
   ASSERT_EQ(test->size(), 10000);
-  ASSERT_TRUE(train->cheap());
+  ASSERT_TRUE(train->traits().cheap);
   EXPECT_EQ(train->fields()[0].shape, (Shape{1, 28, 28}));
   EXPECT_EQ(train->fields()[1].classes, 10);
   double sum = 0, squares = 0;
@@ -111,7 +111,7 @@ TEST(Mnist, DigitsStandInWithAWarningWhenNobodyHasIt) {
   set_warning_handler(before);
   EXPECT_EQ(source->size(), 10000);
   EXPECT_NE(warning.find("digits"), std::string::npos);
-  EXPECT_NE(source->describe().find("digits"), std::string::npos);
+  EXPECT_NE(source->traits().description.find("digits"), std::string::npos);
   EXPECT_NE(refusal(R"({"type":"mnist","stand_in":false})").find("PERIGEE_DATA"), std::string::npos);
   EXPECT_NE(refusal(R"({"type":"mnist","part":"trian"})").find("did you mean 'train'"), std::string::npos);
   EXPECT_NE(refusal(R"({"type":"mnst"})").find("did you mean 'mnist'"), std::string::npos);

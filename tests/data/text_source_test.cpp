@@ -62,7 +62,7 @@ TEST_F(TextSource, TakesAWindowAtEveryStride) {
   write("t.txt", "hello wörld");
   const SourcePtr source = open(R"("file":"t.txt","context":4)");
   ASSERT_EQ(source->size(), 7);
-  EXPECT_TRUE(source->cheap());
+  EXPECT_TRUE(source->traits().cheap);
   EXPECT_EQ(source->fields()[0].dtype, Dtype::i64);
   EXPECT_EQ(source->fields()[0].shape, (Shape{4}));
   EXPECT_EQ(source->fields()[1].classes, 10);
@@ -113,7 +113,7 @@ TEST_F(TextSource, PartsShareNothing) {
   std::multiset<std::string> seen;
   for (const char* part : {"train", "validation", "test"}) {
     const SourcePtr source = open(common + R"(,"parts":{"train":0.613,"validation":0.171,"test":0.216},"part":")" + part +
-                                  R"(","fitted":)" + named->fitted().dump());
+                                  R"(","fitted":)" + named->traits().fitted.dump());
     for (int64_t i = 0; i < source->size(); ++i) seen.insert(text(read(*source, i).x, *named));
   }
   EXPECT_EQ(seen.erase("é"), 200u);
@@ -150,10 +150,10 @@ TEST_F(TextSource, IsReadByTheTrainingPartsVocabulary) {
   EXPECT_EQ(train->fields()[1].class_names, (std::vector<std::string>{"<unknown>", "a", "b", "c"}));
   EXPECT_EQ(test->fields()[1].class_names, train->fields()[1].class_names) << "also where it is not handed over";
   EXPECT_EQ(read(*test, 0).x, (Numbers{0, 0}));
-  EXPECT_EQ(test->fitted(), train->fitted());
+  EXPECT_EQ(test->traits().fitted, train->traits().fitted);
 
   write("other.txt", "abcxa");
-  const Json fitted = Json::parse(train->fitted().dump(), "t");
+  const Json fitted = Json::parse(train->traits().fitted.dump(), "t");
   const SourcePtr other = open_json(with_fitted(Json::parse(R"({"type":"text","file":"other.txt"})", "t"), fitted));
   ASSERT_EQ(other->size(), 3) << "the context is the model's";
   EXPECT_EQ(read(*other, 2).x, (Numbers{3, 0}));
@@ -187,7 +187,7 @@ TEST_F(TextSource, SeveralFilesAreOneTextWhoseWindowsStayInside) {
   ASSERT_EQ(source->size(), 4);
   EXPECT_EQ(text(read(*source, 1).x, *source) + text(read(*source, 1).y, *source), "bcd");
   EXPECT_EQ(text(read(*source, 2).x, *source) + text(read(*source, 2).y, *source), "efg");
-  EXPECT_NE(source->describe().find("2 more"), std::string::npos) << source->describe();
+  EXPECT_NE(source->traits().description.find("2 more"), std::string::npos) << source->traits().description;
   const SourcePtr last = open(R"("file":["a.txt","c.txt"],"context":2,"parts":{"train":0.6,"test":0.4},"part":"test")");
   EXPECT_EQ(last->size(), 2) << "all of the second file";
 }

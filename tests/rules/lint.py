@@ -25,13 +25,15 @@ import limits
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ORDER = ["kernels", "src", "cluster", "lua", "repl"]
+# The folders of src, in the same way: each includes only from itself and from those before it. src/api, a composition root, is free.
+SRC_ORDER = ["core", "tensor", "io", "device", "graph", "eager", "nn", "optim", "data", "job", "model", "train", "run"]
 EVERYTHING = re.compile(r"^(repl/main\.cpp|src/api/|tests/)")  # composition roots; nothing includes them
 
 # header of a library: the places that may include it
 LIBRARIES = [
     (re.compile(r"^(cuda|cudnn|cublas|nvrtc|nccl)"), re.compile(r"^kernels/cuda/")),
     (re.compile(r"^(immintrin|x86intrin)\.h"), re.compile(r"^(kernels/|tests/bench/)")),
-    (re.compile(r"^rapidjson/"), re.compile(r"^src/io/json\.cpp$")),
+    (re.compile(r"^rapidjson/"), re.compile(r"^src/core/json\.cpp$")),
     (re.compile(r"^curl/"), re.compile(r"^src/io/http")),
     (re.compile(r"^xxhash\.h"), re.compile(r"^src/io/digest\.cpp$")),
     (re.compile(r"^openssl/ssl\.h"), re.compile(r"^src/net/")),
@@ -103,6 +105,12 @@ def include_problems(file, text):
             yield f':{number}: "{name}": {top}/ may include only from {", ".join(ORDER[:ORDER.index(top) + 1])}'
         elif name.startswith("src/api/") and top != "repl":
             yield f':{number}: "{name}": nothing includes a composition root'
+        elif top == target == "src":
+            own, other = file.split("/")[1], name.split("/")[1]
+            if own not in SRC_ORDER or other not in SRC_ORDER:
+                yield f":{number}: src/{own if own not in SRC_ORDER else other} has no place in SRC_ORDER of {pathlib.Path(__file__).name}"
+            elif SRC_ORDER.index(other) > SRC_ORDER.index(own):
+                yield f':{number}: "{name}": src/{own} may include only from src/{{{",".join(SRC_ORDER[:SRC_ORDER.index(own) + 1])}}}'
     if file.endswith(".cpp") and (ROOT / file).with_suffix(".h").is_file() and includes:
         own = str(pathlib.PurePosixPath(file).with_suffix(".h"))
         if own in [name for _, _, name in includes] and includes[0][2] != own:

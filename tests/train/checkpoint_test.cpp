@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "src/core/pattern.h"
 #include "src/core/warning.h"
 #include "src/io/file.h"
 #include "src/io/safetensors.h"

@@ -19,7 +19,7 @@ TEST(Evaluator, SlicesInAnyOrderGiveTheReportOfTheWhole) {
   for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{70, -1}, {0, 33}, {33, 34}, {34, 70}, {70, 70}})
     states.push_back(Json::parse(evaluator.state(begin, end).dump(), "state"));  // as it comes out of a socket
   const Json* metrics = trainer.job().json().find("metrics");
-  Json merged = evaluation_report(*metrics, evaluator.task(), evaluator.source().describe(), states, "job");
+  Json merged = evaluation_report(*metrics, evaluator.task(), evaluator.source().traits().description, states, "job");
   EXPECT_NEAR(whole.find("loss")->as_number(), merged.find("loss")->as_number(), 1e-12);
   EXPECT_EQ(*whole.find("examples"), Json(100));
   whole.erase("loss");

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <numeric>
 
-#include "src/run/checkpoint.h"
+#include "src/core/pattern.h"
 
 namespace perigee {
 namespace {

@@ -26,8 +26,8 @@ std::vector<int64_t> labels_of(const DataSource& source, size_t field) {
 
 SourcePtr open(const Config& config, const std::string& folder) {
   const SourcePtr inner = open_source(config.object("source"), folder);
-  if (inner->live())
-    config.fail("source", "gives examples while the program runs, which cannot be sorted", inner->describe(),
+  if (inner->traits().live)
+    config.fail("source", "gives examples while the program runs, which cannot be sorted", inner->traits().description,
                 "a source that is there whole");
   const std::string name = config.string("field", "y");
   const auto field = static_cast<size_t>(field_index(*inner, name, config.where() + ": field"));

@@ -9,18 +9,16 @@ namespace {
 class ConcatSource : public DataSource {
  public:
   explicit ConcatSource(std::vector<SourcePtr> sources) : sources_(std::move(sources)) {
-    for (const auto& source : sources_) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + source->size());
+    for (const auto& source : sources_) {
+      ends_.push_back((ends_.empty() ? 0 : ends_.back()) + source->size());
+      far_.push_back(source->traits().read_ahead > 0);
+    }
   }
   int64_t size() const override { return ends_.back(); }
   const std::vector<Field>& fields() const override { return sources_[0]->fields(); }
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
     const size_t part = part_of(key);
     sources_[part]->read(inner_key(key, part), slots);
-  }
-  int64_t read_ahead() const override {
-    int64_t most = 0;
-    for (const auto& source : sources_) most = std::max(most, source->read_ahead());
-    return most;
   }
   void expect(std::span<const ReadKey> keys) const override {
     std::vector<std::vector<ReadKey>> inner(sources_.size());
@@ -29,19 +27,19 @@ class ConcatSource : public DataSource {
       inner[part].push_back(inner_key(key, part));
     }
     for (size_t part = 0; part < sources_.size(); ++part)
-      if (!inner[part].empty() && sources_[part]->read_ahead() > 0) sources_[part]->expect(inner[part]);
+      if (!inner[part].empty() && far_[part]) sources_[part]->expect(inner[part]);
   }
-  bool cheap() const override {
-    return std::all_of(sources_.begin(), sources_.end(), [](const SourcePtr& source) { return source->cheap(); });
-  }
-  bool fixed() const override {
-    return std::all_of(sources_.begin(), sources_.end(), [](const SourcePtr& source) { return source->fixed(); });
-  }
-  Json fitted() const override { return sources_[0]->fitted(); }
-  std::string describe() const override {
-    std::string text;
-    for (const auto& source : sources_) text += (text.empty() ? "" : " + ") + source->describe();
-    return text;
+  SourceTraits traits() const override {
+    SourceTraits all = sources_[0]->traits();
+    for (size_t i = 1; i < sources_.size(); ++i) {
+      const SourceTraits each = sources_[i]->traits();
+      all.description += " + " + each.description;
+      all.cheap = all.cheap && each.cheap;
+      all.fixed = all.fixed && each.fixed;
+      all.read_ahead = std::max(all.read_ahead, each.read_ahead);
+    }
+    all.live = all.touches = false;
+    return all;
   }
 
  private:
@@ -57,6 +55,7 @@ class ConcatSource : public DataSource {
 
   std::vector<SourcePtr> sources_;
   std::vector<int64_t> ends_;
+  std::vector<bool> far_;  // by source: it wants to hear of what is read ahead
 };
 
 std::string fields_text(const DataSource& source) {
@@ -74,7 +73,7 @@ SourcePtr open(const Config& config, const std::string& folder) {
   std::vector<SourcePtr> sources;
   for (size_t i = 0; i < list->as_array().size(); ++i) {
     // What the first was fitted to holds for all: they are one data set.
-    const Json description = sources.empty() ? list->as_array()[i] : with_fitted(list->as_array()[i], sources[0]->fitted());
+    const Json description = sources.empty() ? list->as_array()[i] : with_fitted(list->as_array()[i], sources[0]->traits().fitted);
     sources.push_back(open_source(config.element(description, "sources[" + std::to_string(i) + "]"), folder));
   }
   return concat_sources(std::move(sources), config.where());
@@ -87,7 +86,7 @@ SourcePtr concat_sources(std::vector<SourcePtr> sources, const std::string& wher
   for (const auto& source : sources)
     if (fields_text(*source) != first)
       throw Error(ErrorKind::data, {.where = where,
-                                    .what = "sources with other fields cannot be joined: " + source->describe(),
+                                    .what = "sources with other fields cannot be joined: " + source->traits().description,
                                     .got = fields_text(*source),
                                     .expected = first});
   return sources.size() == 1 ? sources[0] : std::make_shared<ConcatSource>(std::move(sources));

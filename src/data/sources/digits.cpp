@@ -124,11 +124,11 @@ class Digits : public DataSource {
   }
 
   int64_t size() const override { return options_.size; }
-  bool fixed() const override { return !options_.endless; }
   const std::vector<Field>& fields() const override { return fields_; }
-  std::string describe() const override {
-    return name_ + " (" + std::to_string(options_.size) + (options_.endless ? " new" : "") + " drawn examples, seed " +
-           std::to_string(options_.seed) + ")";
+  SourceTraits traits() const override {
+    return {.description = name_ + " (" + std::to_string(options_.size) + (options_.endless ? " new" : "") + " drawn examples, seed " +
+                           std::to_string(options_.seed) + ")",
+            .fixed = !options_.endless};
   }
 
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {

@@ -44,7 +44,9 @@ class ImageFolder : public DataSource {
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   const std::vector<Field>& fields() const override { return fields_; }
-  std::string describe() const override { return "images (" + std::to_string(files_.size()) + " examples, " + folder_ + ")"; }
+  SourceTraits traits() const override {
+    return {.description = "images (" + std::to_string(files_.size()) + " examples, " + folder_ + ")"};
+  }
 
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
     // Their memory serves the thread's next image.

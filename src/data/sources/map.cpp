@@ -31,12 +31,6 @@ class MapSource : public DataSource {
 
   int64_t size() const override { return inner_->size(); }
   const std::vector<Field>& fields() const override { return fields_; }
-  std::string describe() const override { return inner_->describe(); }
-  bool live() const override { return inner_->live(); }
-  bool fixed() const override {
-    return inner_->fixed() && std::none_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.transform->draws(); });
-  }
-  int64_t read_ahead() const override { return inner_->read_ahead(); }
   void expect(std::span<const ReadKey> keys) const override { inner_->expect(keys); }
 
   // A field that is changed is read into the first of its two scratch buffers, goes to and fro between them, and the last step
@@ -60,14 +54,22 @@ class MapSource : public DataSource {
     }
   }
 
-  Json fitted() const override {
+  SourceTraits traits() const override {
+    SourceTraits traits = inner_->traits();
+    traits.fixed = traits.fixed && std::none_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.transform->draws(); });
+    traits.fitted = fitted_with(std::move(traits.fitted));
+    traits.cheap = traits.touches = false;
+    return traits;
+  }
+
+ private:
+  Json fitted_with(Json inner) const {
     Json transforms = Json::array();
     bool any = false;
     for (const Step& step : steps_) {
       transforms.push(step.transform->fitted());
       any |= !transforms.as_array().back().is_null();
     }
-    Json inner = inner_->fitted();
     if (!any && inner.is_null()) return {};
     Json fitted = Json::object();
     fitted.set("type", "map");
@@ -76,7 +78,6 @@ class MapSource : public DataSource {
     return fitted;
   }
 
- private:
   SourcePtr inner_;
   std::vector<Step> steps_;
   std::vector<Field> fields_;

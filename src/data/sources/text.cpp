@@ -166,10 +166,12 @@ class TextSource : public DataSource {
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   int64_t units() const { return numbers_.size(); }
   const std::vector<Field>& fields() const override { return fields_; }
-  bool cheap() const override { return true; }
-  Json fitted() const override { return fitted_; }
-  std::string describe() const override {
-    return "text " + name_ + " (" + std::to_string(size()) + " examples, vocabulary of " + std::to_string(vocabulary_) + ")";
+  SourceTraits traits() const override {
+    return {
+        .description = "text " + name_ + " (" + std::to_string(size()) + " examples, vocabulary of " + std::to_string(vocabulary_) + ")",
+        .fitted = fitted_,
+        .cheap = true,
+        .touches = true};
   }
 
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
@@ -180,7 +182,9 @@ class TextSource : public DataSource {
     if (windows_.targets == Targets::every) numbers_.read(at + 1, windows_.context, slots[1]);
   }
 
-  void prefetch(int64_t index) const override { __builtin_prefetch(numbers_.at(place(index))); }
+  void expect(std::span<const ReadKey> keys) const override {
+    for (const ReadKey& key : keys) __builtin_prefetch(numbers_.at(place(key.index)));
+  }
 
  private:
   void add(const Piece& piece, const Vocabulary& vocabulary) {

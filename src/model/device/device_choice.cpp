@@ -78,41 +78,36 @@ int gpus_of(const Json& job, const std::string& where) {
   return gpus_of(device_of(job));
 }
 
-void choose_device(const Json& job, const std::string& where, TrainerOptions* options) {
-  choose_device(device_of(job), where, 0, gpus_of(job, where), options);
+DeviceChoice choose_device(const Json& job, const std::string& where) {
+  return choose_device(device_of(job), where, 0, gpus_of(job, where));
 }
 
-void choose_device(const std::string& device, const std::string& where, int worker, int gpus, TrainerOptions* options) {
-  const auto choose = [&](Backend backend, std::vector<int> devices = {0}) {
-    options->backend = backend, options->devices = std::move(devices);
-  };
-  options->check = false;
+DeviceChoice choose_device(const std::string& device, const std::string& where, int worker, int gpus) {
   if (device.starts_with(kCheck) && device.ends_with(kBesideRef) && device.size() > kCheck.size() + kBesideRef.size()) {
     const std::string checked = device.substr(kCheck.size(), device.size() - kCheck.size() - kBesideRef.size());
     if (checked == "cpu" || checked.starts_with("cuda")) {
-      choose_device(checked, where, worker, gpus, options);
-      options->check = true;
-      return;
+      DeviceChoice choice = choose_device(checked, where, worker, gpus);
+      choice.check = true;
+      return choice;
     }
   }
   std::string why;
-  if (device == "cpu") return choose(Backend::cpu);
-  if (device == "ref") return choose(Backend::ref);
+  if (device == "cpu") return {.backend = Backend::cpu};
+  if (device == "ref") return {.backend = Backend::ref};
   if (device == "auto" && Gpu::usable(&why) == 0) {
     if (!why.empty()) warn(where + ": auto takes the CPU: " + why);
-    return choose(Backend::cpu);
+    return {.backend = Backend::cpu};
   }
-  if (device == "auto" || device == "cuda") return choose(Backend::cuda, share_of(of_machine(), worker, gpus));
+  if (device == "auto" || device == "cuda") return {.backend = Backend::cuda, .devices = share_of(of_machine(), worker, gpus)};
   if (device.starts_with(kCuda))
     if (const std::vector<int> devices = listed(std::string_view(device).substr(kCuda.size())); !devices.empty())
-      return choose(Backend::cuda, share_of(devices, worker, gpus));
+      return {.backend = Backend::cuda, .devices = share_of(devices, worker, gpus)};
   throw Error(ErrorKind::usage, {where, "there is no such device", "'" + device + "'", kKnown,
                                  nearest_hint(device, {"cpu", "ref", "auto", "cuda", "cuda:0", "check:cpu,ref", "check:cuda,ref"})});
 }
 
 ModelSite::ModelSite(Model& model, const Json& job, const std::string& device, const std::string& where, std::optional<int> worker) {
-  TrainerOptions choice;
-  choose_device(device, where, worker.value_or(0), worker ? 1 : gpus_of(device), &choice);
+  const DeviceChoice choice = choose_device(device, where, worker.value_or(0), worker ? 1 : gpus_of(device));
   if (choice.backend == Backend::cpu && !choice.check) return;
   if (choice.backend != Backend::cuda || choice.check)
     throw Error(ErrorKind::usage, {where, "the reference computes in training only", "'" + device + "'", "cpu, cuda, cuda:N or auto", ""});

@@ -9,18 +9,24 @@
 #include <vector>
 
 #include "src/core/json.h"
-#include "src/train/trainer.h"
+#include "src/graph/tuning.h"
+#include "src/model/model.h"
 
 namespace perigee {
 
 class DeviceModel;
 class Gpu;
 
-// Error(usage) when there is no such device, with `where` in front. Writes backend, devices and check. `worker`: of several on this machine,
-// counted from 0; each takes `gpus` of those that are named ("auto" and "cuda" name all), no two the same as long as there are enough.
-void choose_device(const std::string& device, const std::string& where, int worker, int gpus, TrainerOptions* options);
-// For who trains alone: all that the job names.
-void choose_device(const Json& job, const std::string& where, TrainerOptions* options);
+struct DeviceChoice {
+  Backend backend = Backend::cpu;
+  std::vector<int> devices = {0};  // of Backend::cuda
+  bool check = false;              // every kernel beside the reference
+};
+// Error(usage) when there is no such device, with `where` in front. `worker`: one of several on this machine, counted from 0; each takes
+// `gpus` of those that are named ("auto" and "cuda" name all), no two the same as long as there are enough.
+DeviceChoice choose_device(const std::string& device, const std::string& where, int worker, int gpus);
+// All that the job names, for a process that trains alone.
+DeviceChoice choose_device(const Json& job, const std::string& where);
 
 // The job's "device"; where it names none "cuda" if it says how many, else "cpu".
 std::string device_of(const Json& job);

@@ -1,4 +1,5 @@
 #include "src/model/device/device_inference.h"
+#include "src/tensor/bytes.h"
 
 #include <algorithm>
 #include <cassert>
@@ -6,11 +7,8 @@
 #include <cstring>
 
 #include "src/model/device/device_tuning.h"
-#include "src/tensor/bytes.h"
-#include "src/train/device/device_memory.h"
 
 namespace perigee {
-namespace {}  // namespace
 
 DeviceInference::DeviceInference(DeviceModel& model, bool with_loss, std::vector<NetworkInput> fields)
     : model_(model),

@@ -47,7 +47,7 @@ StepLayout::StepLayout(size_t image, int64_t examples, std::span<const size_t> r
 }
 
 size_t resident_bytes(const DataSource& source, std::span<const int> fields) {
-  if (!source.fixed() || source.live()) return 0;
+  if (const SourceTraits traits = source.traits(); !traits.fixed || traits.live) return 0;
   size_t sum = 0;
   for (const int field : fields)
     sum += device_bytes(static_cast<size_t>(source.size()) * byte_size(source.fields()[static_cast<size_t>(field)]));
@@ -80,7 +80,7 @@ DeviceMemory plan_device_memory(const DeviceMemoryQuestion& q) {
   const std::shared_ptr<const Plan> plan = q.training->plan(q.batch);
   need.training = device_bytes(plan->arena_bytes());
   const int64_t of_all = q.batch * q.gpus;
-  const bool rest = !q.source.live() && q.source.size() % of_all != 0 && q.source.size() > of_all;
+  const bool rest = !q.source.traits().live && q.source.size() % of_all != 0 && q.source.size() > of_all;
   need.constants = constants_of(*plan) * (rest ? 2 : 1);
   if (!q.evaluation) return need;
   const std::shared_ptr<const Plan> forward = q.evaluation->plan(kEvaluationBatch);

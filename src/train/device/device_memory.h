@@ -9,19 +9,18 @@
 #include <vector>
 
 #include "src/data/source.h"
+#include "src/device/gpu.h"
+#include "src/model/evaluator.h"
 #include "src/model/model.h"
 #include "src/optim/optimizer.h"
 
 namespace perigee {
 
-// Of allocations on a device, whose sizes are multiples of it.
-inline constexpr size_t kDeviceBorder = 256;
 // Running statistics as GPUs of a team add them up: 8 bytes each, and behind them for each a 32-bit number (CudaWeighCall::mean_at).
 inline size_t state_sum_bytes(const Params& params) {
   const size_t elements = params.state_bytes().size() / params.width();
   return elements * (sizeof(double) + sizeof(int32_t));
 }
-inline size_t device_bytes(size_t bytes) { return std::max<size_t>((bytes + kDeviceBorder - 1) / kDeviceBorder, 1) * kDeviceBorder; }
 
 // Where things lie in the buffer that goes over with each step, in bytes from its start.
 struct StepLayout {
@@ -74,9 +73,6 @@ DeviceMemory plan_device_memory(const DeviceMemoryQuestion& question);
 
 // What a data set takes on a device; 0 when it cannot be kept there (it gives other examples in every epoch).
 size_t resident_bytes(const DataSource& source, std::span<const int> fields);
-
-// What Evaluator takes at once.
-inline constexpr int64_t kEvaluationBatch = 256;
 
 // The three largest things that a step holds: "layer 'conv1' (1 of 6), op 'conv2d': f32[128x64x56x56], 98.0 MiB".
 std::string largest_tensors(const Plan& plan, const Params& params);

@@ -1,4 +1,4 @@
-// Training steps on the GPUs of this process, one or several. Of several each takes its rows of a batch through forward and backward, as a
+// TrainingSetup steps on the GPUs of this process, one or several. Of several each takes its rows of a batch through forward and backward, as a
 // thread of a CPU takes its slice; gradients, figures and running statistics are added up between them, and each updates its own copy of the
 // parameters, with the same bits. Gradients are added up in buckets while the rest is still computed.
 //

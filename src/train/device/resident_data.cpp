@@ -13,7 +13,7 @@ constexpr size_t kStaged = size_t{16} << 20;  // bytes that are read before they
 
 std::unique_ptr<ResidentData> ResidentData::load(Gpu& gpu, const DataSource& source, std::span<const int> fields, uint64_t seed,
                                                  size_t room) {
-  if (!source.fixed() || source.live()) return nullptr;
+  if (const SourceTraits traits = source.traits(); !traits.fixed || traits.live) return nullptr;
   const std::vector<Field>& all = source.fields();
   const auto size = static_cast<size_t>(source.size());
   size_t bytes = 0, widest = 1;

@@ -12,7 +12,7 @@ namespace perigee {
 
 class ResidentData {
  public:
-  // Null when the source gives other bytes in another epoch (DataSource::fixed), or would take more than `room` or than half of the
+  // Null when the source gives other bytes in another epoch (SourceTraits::fixed), or would take more than `room` or than half of the
   // memory that is free.
   static std::unique_ptr<ResidentData> load(Gpu& gpu, const DataSource& source, std::span<const int> fields, uint64_t seed, size_t room);
 

@@ -450,7 +450,8 @@ TEST(Evaluation, SlicesTogetherAreTheWhole) {
   std::vector<Json> states;
   for (int i = 2; i >= 0; --i) states.push_back(Json::parse(replicas[i]->evaluate("train", i * 333, i == 2 ? -1 : (i + 1) * 333), "state"));
   Evaluator& evaluator = *trainer.evaluator("train");
-  const Json merged = evaluation_report(*job.json().find("metrics"), evaluator.task(), evaluator.source().describe(), states, "job");
+  const Json merged =
+      evaluation_report(*job.json().find("metrics"), evaluator.task(), evaluator.source().traits().description, states, "job");
   EXPECT_EQ(merged.find("examples")->as_int(), 1000);
   EXPECT_EQ(merged.find("accuracy")->as_number(), whole.find("accuracy")->as_number());
   EXPECT_NEAR(merged.find("loss")->as_number(), whole.find("loss")->as_number(), 1e-12);
@@ -470,7 +471,7 @@ class Poisoned final : public SourceOpener, public DataSource {
   }
   int64_t size() const override { return inner_->size(); }
   const std::vector<Field>& fields() const override { return inner_->fields(); }
-  std::string describe() const override { return "poisoned"; }
+  SourceTraits traits() const override { return {.description = "poisoned"}; }
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
     inner_->read(key, slots);
     if (harm_ == Harm::huge) reinterpret_cast<float*>(slots[0])[5] = 3e38f;
@@ -626,7 +627,7 @@ class Watched final : public SourceOpener, public DataSource {
   }
   int64_t size() const override { return inner_->size(); }
   const std::vector<Field>& fields() const override { return inner_->fields(); }
-  std::string describe() const override { return "watched"; }
+  SourceTraits traits() const override { return {.description = "watched"}; }
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
     inner_->read(key, slots);
     ++reads[static_cast<size_t>(key.index)];

@@ -15,7 +15,7 @@ namespace {
 
 TrainerOptions checked(const char* device) {
   TrainerOptions options;
-  choose_device(device, "test", 0, 1, &options);
+  options.use(choose_device(device, "test", 0, 1));
   return options;
 }
 

@@ -10,11 +10,7 @@ namespace perigee {
 namespace {
 
 TEST(DeviceChoice, ReadsWhatAUserWrites) {
-  const auto choice = [](const char* device, int worker = 0, int gpus = 1) {
-    TrainerOptions options;
-    choose_device(device, "--device", worker, gpus, &options);
-    return options;
-  };
+  const auto choice = [](const char* device, int worker = 0, int gpus = 1) { return choose_device(device, "--device", worker, gpus); };
   EXPECT_EQ(choice("cpu").backend, Backend::cpu);
   EXPECT_EQ(choice("ref").backend, Backend::ref);
   EXPECT_TRUE(choice("check:cpu,ref").check);

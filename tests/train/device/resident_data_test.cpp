@@ -23,9 +23,7 @@ class Patterns : public DataSource {
     for (size_t f = 0; f < fields_.size(); ++f)
       for (int64_t k = 0; k < std::min<int64_t>(fields_[f].shape.elements(), 64); ++k) slots[f][k] = byte_of(key.index, f, k);
   }
-  bool fixed() const override { return is_fixed; }
-  bool live() const override { return is_live; }
-  std::string describe() const override { return "patterns"; }
+  SourceTraits traits() const override { return {.description = "patterns", .fixed = is_fixed, .live = is_live}; }
   static std::byte byte_of(int64_t index, size_t field, int64_t place) {
     return static_cast<std::byte>(index * 7 + index / 256 * 3 + static_cast<int64_t>(field) * 31 + place);
   }

@@ -173,8 +173,7 @@ class BreaksOnce : public DataSource {
     if (key.index == 700 && breaks.exchange(false)) throw Error(ErrorKind::data, {.what = "a test"});
     of_->read(key, slots);
   }
-  bool cheap() const override { return true; }
-  std::string describe() const override { return of_->describe(); }
+  SourceTraits traits() const override { return {.description = "breaks once", .cheap = true}; }
   mutable std::atomic<bool> breaks{false};
 
  private:

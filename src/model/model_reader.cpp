@@ -1,4 +1,4 @@
-#include "src/run/model_file.h"
+#include "src/model/model_reader.h"
 
 #include <algorithm>
 #include <string_view>

@@ -1,4 +1,5 @@
-// What the files that implement Trainer share. Internal to trainer*.cpp.
+// What one thread of a team has of a step: its slice of the batch, plans bound to memory of its own, and a gradient block of the
+// parameters' layout, which meets those of the other threads in a fixed tree.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "src/train/trainer.h"
+#include "src/model/model.h"
 
 #include "src/tensor/bytes.h"
 
@@ -21,21 +22,15 @@ void for_each_chunk(Optimizer::Range range, Use use) {
   for (int64_t at = range.begin; at < range.end; at += kUpdateChunk) use(Optimizer::Range{at, std::min(range.end, at + kUpdateChunk)});
 }
 
-// Several GPUs add up a gradient in parts of so many bytes: large enough for links between GPUs, small enough to begin early.
-inline constexpr size_t kGroupBucket = size_t{16} << 20;
-// The parameter block in parts of about so many bytes, whole windows each, in the order in which backward finishes them.
-std::vector<Optimizer::Range> cut_block(const Params& params, size_t bytes);
-
 // A plan with the places of what goes in and comes out, so that no name is looked up in a step.
-struct Trainer::BoundPlan {
+struct BoundPlan {
   PlanRun* run = nullptr;
   std::vector<int> inputs;  // by model input, then the targets; -1: the plan does not read it
   int loss = -1, output = -1, seed = -1;
   std::vector<size_t> marks;  // by bucket but the last: the plan's steps that must have run
 };
 
-// What one thread owns: a gradient block of the parameters' layout and its plans' memory.
-struct Trainer::Worker {
+struct ThreadSlice {
   Storage gradient;
   Storage sums;  // of chunks of gradients: two for each level of the tree in which threads' gradients meet
   std::unique_ptr<PlanMemory> memory;
@@ -46,7 +41,7 @@ struct Trainer::Worker {
   int64_t correct = 0;
   size_t gathered = 0;  // buckets of this gradient
 
-  Worker(const Params& params, size_t threads)
+  ThreadSlice(const Params& params, size_t threads)
       : gradient(params.block_bytes()), sums(2 * static_cast<size_t>(std::bit_width(threads - 1)) * kUpdateChunk * params.width()) {
     std::memset(gradient.data(), 0, gradient.bytes());
   }

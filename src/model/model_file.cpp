@@ -1,0 +1,180 @@
+#include "src/model/model_file.h"
+
+#include "src/model/model_reader.h"
+
+#include <cstring>
+
+namespace perigee {
+namespace {
+
+Json field_json(const NetworkInput& input) {
+  Json json = Json::object();
+  json.set("name", input.name);
+  json.set("dtype", dtype_name(input.type.dtype));
+  Json shape = Json::array();
+  for (int64_t dim : input.type.shape.vector()) shape.push(dim);
+  json.set("shape", std::move(shape));
+  return json;
+}
+
+NetworkInput field_from(const Config& config) {
+  return {config.string("name"), {dtype_from_name(config.string("dtype")), Shape(config.integer_list("shape"))}};
+}
+
+Json names_json(const std::vector<std::string>& names) {
+  Json json = Json::array();
+  for (const std::string& name : names) json.push(name);
+  return json;
+}
+
+Metadata model_metadata(const LoadedModel& loaded) { return model_metadata(*loaded.model, loaded.job, loaded.fitted, loaded.class_names); }
+
+[[noreturn]] void misfit(const std::string& where, const std::string& name, std::string got, std::string expected,
+                         std::string hint = "the file belongs to another network") {
+  throw Error(ErrorKind::model, {.where = where + ": tensor '" + name + "'",
+                                 .what = "does not fit the network",
+                                 .got = std::move(got),
+                                 .expected = std::move(expected),
+                                 .hint = std::move(hint)});
+}
+
+// The type of a network's numbers; files of before there was a choice do not say it.
+Dtype network_dtype(const std::string& name, const std::string& where) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64})
+    if (name == dtype_name(dtype)) return dtype;
+  throw Error(ErrorKind::model,
+              {.where = where + ": metadata 'dtype'", .what = "is no type of a network", .got = name, .expected = "f32 or f64"});
+}
+
+}  // namespace
+
+Metadata model_metadata(const Model& model, const Json& job, const Json& fitted, const std::vector<std::string>& class_names) {
+  const ModelSpec& spec = model.spec();
+  Json inputs = Json::array();
+  for (const NetworkInput& input : spec.inputs) inputs.push(field_json(input));
+  Json target = field_json(spec.target);
+  target.set("classes", spec.classes);
+  Metadata metadata = {{"perigee", PERIGEE_VERSION},
+                       {"network", spec.network.dump()},
+                       {"job", job.dump()},
+                       {"inputs", inputs.dump()},
+                       {"target", target.dump()},
+                       {"loss", spec.loss.dump()},
+                       {"dtype", dtype_name(spec.dtype)},
+                       {"class_names", names_json(class_names).dump()}};
+  Json heads = Json::array();  // the main one first
+  const auto add_head = [&](int output, const NetworkInput& field, const Json& loss, double weight) {
+    Json head = field_json(field);
+    head.set("output", output);
+    head.set("loss", loss);
+    head.set("weight", weight);
+    heads.push(std::move(head));
+  };
+  add_head(spec.loss_output, spec.target, spec.loss, spec.loss_weight);
+  for (const LossHead& head : spec.more_heads) add_head(head.output, head.target, head.loss, head.weight);
+  metadata["heads"] = heads.dump();
+  if (const Json* network = job.find("network")) metadata["network"] = network->dump();
+  if (!fitted.is_null()) metadata["fitted"] = fitted.dump();
+  return metadata;
+}
+
+std::vector<NamedTensor> model_tensors(const Model& model) {
+  std::vector<NamedTensor> tensors;
+  const Params& params = model.params();
+  for (size_t i = 0; i < params.specs().size(); ++i)
+    tensors.push_back({params.specs()[i].name, params.parameter_tensor(static_cast<int>(i))});
+  for (size_t i = 0; i < params.state_specs().size(); ++i)
+    tensors.push_back({"state/" + params.state_specs()[i].name, params.state_tensor(static_cast<int>(i))});
+  return tensors;
+}
+
+const Tensor& wanted_tensor(const Safetensors& file, const std::string& name, const Type& type, const std::string& where) {
+  const Tensor* tensor = file.find(name);
+  if (!tensor) misfit(where, name, "no such tensor", type.text());
+  const Type got{tensor->dtype(), tensor->shape()};
+  if (got.shape == type.shape && got.dtype != type.dtype)
+    misfit(where, name, got.text(), type.text(), "the file was trained with another `precision`");
+  if (got != type) misfit(where, name, got.text(), type.text());
+  return *tensor;
+}
+
+void check_model_tensors(const Safetensors& file, const Params& params, const std::string& where) {
+  for (const ParameterSpec& spec : params.specs()) wanted_tensor(file, spec.name, {params.dtype(), spec.shape}, where);
+  for (const StateSpec& spec : params.state_specs()) wanted_tensor(file, "state/" + spec.name, {spec.dtype, spec.shape}, where);
+}
+
+void copy_model_tensors(const Safetensors& file, Params& params) {
+  for (size_t i = 0; i < params.specs().size(); ++i) {
+    const Tensor& tensor = *file.find(params.specs()[i].name);
+    std::memcpy(params.parameter(static_cast<int>(i)), tensor.view().data, tensor.bytes());
+  }
+  for (size_t i = 0; i < params.state_specs().size(); ++i) {
+    const Tensor& tensor = *file.find("state/" + params.state_specs()[i].name);
+    std::memcpy(params.state(static_cast<int>(i)), tensor.view().data, tensor.bytes());
+  }
+}
+
+const std::string& required_metadata(const Safetensors& file, const std::string& key, const std::string& where) {
+  const auto found = file.metadata.find(key);
+  if (found == file.metadata.end() || !file.metadata.contains("xxh3"))
+    throw Error(ErrorKind::model, {.where = where,
+                                   .what = "is no Perigee model",
+                                   .got = "no '" + std::string(found == file.metadata.end() ? key : "xxh3") + "' in its metadata",
+                                   .hint = "give the model.safetensors of a run, or train one"});
+  return found->second;
+}
+
+Json json_metadata(const Safetensors& file, const std::string& key, const std::string& where) {
+  const auto found = file.metadata.find(key);
+  return found == file.metadata.end() ? Json() : Json::parse(found->second, where + ": metadata '" + key + "'");
+}
+
+LoadedModel load_model(std::span<const std::byte> bytes, const std::string& where) {
+  const Safetensors file = parse_model_file(bytes, where);
+  required_metadata(file, "perigee", where);
+  ModelSpec spec{.network = Json::parse(required_metadata(file, "network", where), where + ": network"), .where = where};
+  const Json inputs = Json::parse(required_metadata(file, "inputs", where), where + ": inputs");
+  if (!inputs.is_array()) throw Error(ErrorKind::model, {.where = where + ": inputs", .what = "must be a list", .got = inputs.type_name()});
+  for (const Json& input : inputs.as_array()) spec.inputs.push_back(field_from(Config(input, where + ": inputs")));
+  const Json target = Json::parse(required_metadata(file, "target", where), where + ": target");
+  const Config target_config(target, where + ": target");
+  spec.target = field_from(target_config);
+  spec.classes = target_config.integer_in("classes", 0, int64_t{1} << 31, 0);
+  spec.loss = json_metadata(file, "loss", where);
+  const Json heads = json_metadata(file, "heads", where);
+  for (size_t i = 0; heads.is_array() && i < heads.as_array().size(); ++i) {
+    const Config head(heads.as_array()[i], where + ": heads");
+    LossHead read{
+        .output = static_cast<int>(head.integer_in("output", 0, 65535)), .target = field_from(head), .weight = head.number("weight")};
+    if (const Json* loss = head.raw("loss")) read.loss = *loss;
+    if (i > 0) {
+      spec.more_heads.push_back(std::move(read));
+      continue;
+    }
+    spec.loss_output = read.output;
+    spec.loss_weight = read.weight;
+  }
+  if (const auto dtype = file.metadata.find("dtype"); dtype != file.metadata.end()) spec.dtype = network_dtype(dtype->second, where);
+  LoadedModel loaded{.model = std::make_unique<Model>(std::move(spec)),
+                     .job = json_metadata(file, "job", where),
+                     .fitted = json_metadata(file, "fitted", where)};
+  const Json names = json_metadata(file, "class_names", where);
+  if (names.is_array())
+    for (const Json& name : names.as_array())
+      if (name.is_string()) loaded.class_names.push_back(name.as_string());
+  check_model_tensors(file, loaded.model->params(), where);
+  copy_model_tensors(file, loaded.model->params());
+  return loaded;
+}
+
+LoadedModel load_model(const std::string& path) { return load_model(read_file(path), path); }
+
+std::vector<std::byte> model_bytes(const LoadedModel& loaded) {
+  return safetensors_bytes(model_tensors(*loaded.model), model_metadata(loaded));
+}
+
+void save_model(const LoadedModel& loaded, const std::string& path) {
+  write_safetensors(path, model_tensors(*loaded.model), model_metadata(loaded));
+}
+
+}  // namespace perigee

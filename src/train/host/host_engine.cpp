@@ -1,0 +1,100 @@
+#include "src/train/host/host_engine.h"
+
+#include <algorithm>
+
+#include "src/tensor/bytes.h"
+#include "src/train/device/device_room.h"
+
+namespace perigee {
+
+void HostEngine::build() {
+  plans_ = std::make_unique<PlanSet>(*t_.model, PlanSet::Kind::training, t_.options.backend, &t_.tuning);
+  plans_->set_recompute(RecomputeOptions::of(t_.job), arena_room());
+  collective_ = plans_->slices().collective;
+  sliceable_ = plans_->slices().sliceable;
+  slices_.clear();
+  prepared_ = -1;
+  for (int i = 0; i < t_.team.size(); ++i) {
+    slices_.push_back(std::make_unique<ThreadSlice>(t_.model->params(), static_cast<size_t>(t_.team.size())));
+    slices_.back()->memory = std::make_unique<PlanMemory>(*plans_, t_.model->params(), slices_.back()->gradient.data(), t_.options.check);
+  }
+}
+
+// What the job's limit leaves to the arena of each thread.
+size_t HostEngine::arena_room() const {
+  const size_t limit = memory_limit_of(t_.job), threads = static_cast<size_t>(t_.team.size());
+  const size_t blocks = t_.model->params().block_bytes() * (1 + t_.slots.size() + threads);
+  return limit == 0 ? SIZE_MAX : limit <= blocks ? 0 : (limit - blocks) / threads;
+}
+
+void HostEngine::retune(int64_t sub_batch) {
+  if (sub_batch > 0) sub_batch_ = sub_batch;
+  build();
+}
+
+int64_t HostEngine::sub_batch_for(int64_t slice) const { return collective_ || !sliceable_ ? slice : std::min(sub_batch_, slice); }
+
+void HostEngine::prepare(int64_t examples) {
+  if (examples == prepared_) return;
+  // Slices that run in step with each other must not be empty.
+  const int parts = !sliceable_ || (collective_ && examples < t_.team.size()) ? 1 : t_.team.size();
+  in_step_ = collective_ && parts > 1;
+  for (int rank = 0; rank < t_.team.size(); ++rank) {
+    ThreadSlice& slice = *slices_[static_cast<size_t>(rank)];
+    slice.begin = rank < parts ? examples * rank / parts : 0;
+    slice.end = rank < parts ? examples * (rank + 1) / parts : 0;
+    slice.full.run = slice.rest.run = nullptr;
+    if (slice.begin == slice.end) continue;
+    slice.full_size = sub_batch_for(slice.end - slice.begin);
+    const int64_t left = (slice.end - slice.begin) % slice.full_size;
+    // Twice: a plan that needs a larger arena unbinds the others.
+    for (int round = 0; round < 2; ++round) {
+      slice.full = bind_plan(slice.memory->at(slice.full_size));
+      if (left > 0) slice.rest = bind_plan(slice.memory->at(left));
+    }
+  }
+  prepared_ = examples;
+}
+
+BoundPlan HostEngine::bind_plan(PlanRun& run) const {
+  BoundPlan bound{.run = &run, .loss = run.output_index("loss"), .output = run.output_index("output")};
+  for (const NetworkInput& input : t_.model->spec().inputs) bound.inputs.push_back(run.plan().input_index(input.name));
+  bound.inputs.push_back(run.plan().input_index(t_.model->spec().target.name));
+  if (t_.buckets.size() > 1) bound.marks = marks_of(run.plan());
+  for (const LossHead& head : t_.model->spec().more_heads) bound.inputs.push_back(run.plan().input_index(head.target.name));
+  bound.seed = run.plan().input_index(kLossSeed);
+  return bound;
+}
+
+void HostEngine::bind_rows(const BoundPlan& plan, const Batch& batch, int64_t row) const {
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const auto field = static_cast<size_t>(i < t_.input_fields.size() ? t_.input_fields[i] : t_.target_fields[i - t_.input_fields.size()]);
+    const auto base = static_cast<const std::byte*>(batch.fields[field].view().data);
+    if (plan.inputs[i] >= 0) plan.run->set_input(plan.inputs[i], base + static_cast<size_t>(row) * byte_size(t_.source->fields()[field]));
+  }
+  if (plan.seed >= 0) plan.run->set_input(plan.seed, seeds_.data());
+}
+
+std::vector<size_t> HostEngine::marks_of(const Plan& plan) const {
+  std::vector<size_t> marks(t_.buckets.size() - 1, 0);
+  const auto& windows = t_.model->params().windows();
+  for (size_t output = 0; output < plan.external_outputs().size(); ++output) {
+    const int64_t offset = windows[static_cast<size_t>(t_.model->params().find(plan.external_outputs()[output].substr(5)))].offset;
+    for (size_t b = 0; b < marks.size(); ++b)
+      if (offset >= t_.buckets[b].begin && offset < t_.buckets[b].end)
+        marks[b] = std::max(marks[b], plan.steps_until(static_cast<int>(output)));
+  }
+  for (size_t b = 1; b < marks.size(); ++b) marks[b] = std::max(marks[b], marks[b - 1]);
+  return marks;
+}
+
+size_t HostEngine::bytes() const {
+  size_t sum = t_.model->params().block_bytes();
+  for (const Storage& slot : t_.slots) sum += slot.bytes();
+  for (const auto& slice : slices_) sum += slice->gradient.bytes() + slice->sums.bytes() + slice->memory->bytes();
+  return sum;
+}
+
+DeviceMemory HostEngine::planned_memory(int64_t gpus) const { return planned_device_memory(t_, gpus); }
+
+}  // namespace perigee

@@ -1,0 +1,91 @@
+// Steps on the host. Each thread of the team owns a slice of every batch and takes it through forward and backward in sub-batches;
+// gradients meet in a fixed tree and the update is cut across the threads, so that the bits depend on the number of threads alone.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/train/host/thread_slice.h"
+#include "src/train/step_engine.h"
+
+namespace perigee {
+
+class HostEngine final : public StepEngine {
+ public:
+  explicit HostEngine(TrainingSetup& training) : t_(training) {}
+
+  void build() override;
+  int measure(Loader& loader) override;
+  void retune(int64_t sub_batch) override;
+  void cut() override { prepared_ = -1; }  // bound plans know their marks
+
+  void queue(const StepTask& task) override;
+  StepOutcome take(StepFigures* figures) override;
+  std::string find_non_finite() override;
+
+  GradientReport sum_gradient(const Batch& batch, const StepInfo& info, const GradientTarget& target,
+                              const std::atomic<bool>* cancel) override;
+  void update(const std::byte* gradient_sum) override;
+  void commit_states() override;
+
+  int64_t sub_batch() const override { return sub_batch_; }
+  PlanSet& plans() override { return *plans_; }
+  size_t bytes() const override;
+  DeviceMemory planned_memory(int64_t gpus) const override;
+
+ private:
+  // host_engine.cpp: plans, bound to the slices of a batch
+  size_t arena_room() const;
+  void prepare(int64_t examples);
+  int64_t sub_batch_for(int64_t slice) const;
+  BoundPlan bind_plan(PlanRun& run) const;
+  void bind_rows(const BoundPlan& plan, const Batch& batch, int64_t row) const;
+  std::vector<size_t> marks_of(const Plan& plan) const;
+  // host_step.cpp
+  struct Gathering;                                          // of one sum_gradient
+  std::optional<StepOutcome> attempt(const StepTask& task);  // empty: the gradient overflowed, and is wanted
+  void compute_slice(Team& team, const Batch& batch, const StepInfo& base, Gathering* gathering = nullptr);
+  bool losses_finite() const;
+  void exchange(const StepTask& task);
+  void update_slice(Team& team, const std::byte* whole_gradient);
+  void check_kernels(const StepInfo& info) const;
+  // host_gradient.cpp
+  void run_with_marks(Team& team, const BoundPlan& plan, const StepInfo& info, bool accumulate, Gathering& gathering);
+  void gather_bucket(Team& team, Gathering& gathering);
+  // The sum of the gradients of threads [first, first + span) in a fixed tree, of at most kUpdateChunk elements: in memory of
+  // `slice`, so that no thread writes what lies in another one's cache.
+  const std::byte* sum_gradients(ThreadSlice& slice, size_t first, size_t span, size_t buffer, Optimizer::Range chunk) const;
+  void merge_gradients(int rank, Optimizer::Range range);  // into the first thread's block
+  void sum_figures(GradientReport* report) const;
+  // host_scaling.cpp: precision "fp16"
+  void set_seed(int64_t examples);
+  bool overflows(Team& team, bool unscale);
+  StepOutcome move_scale();
+  GradientReport scaled_gradient(const Batch& batch, const StepInfo& info, const GradientTarget& target, const std::atomic<bool>* cancel);
+  // host_tuning.cpp
+  void tune_kernels(const Batch& batch);
+  void choose_sub_batch();
+  int64_t fastest_sub_batch(int64_t slice);
+
+  TrainingSetup& t_;
+  std::unique_ptr<PlanSet> plans_;
+  std::vector<std::unique_ptr<ThreadSlice>> slices_;  // by thread
+  int64_t sub_batch_ = 0, prepared_ = -1;
+  bool collective_ = false, sliceable_ = true;
+  bool in_step_ = false;  // the slices of the prepared batch meet inside the plan
+  int measured_ = 0;
+  // Of the step that was made last.
+  const Batch* batch_ = nullptr;
+  StepInfo info_;
+  StepOutcome outcome_ = StepOutcome::done;
+  const std::atomic<bool>* cancel_ = nullptr;
+  std::exception_ptr exchange_error_;
+  float seed_value_ = 1;
+  std::vector<float> seeds_;  // the plans' input
+  std::atomic<bool> overflow_{false};
+};
+
+}  // namespace perigee

@@ -1,0 +1,153 @@
+#include "src/train/training_setup.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "src/io/file.h"
+#include "src/model/inference.h"
+
+namespace perigee {
+
+std::string SourceOpener::locate(const std::string& path, const std::string&, const std::string& folder) { return path_in(folder, path); }
+
+namespace {
+
+int thread_count(const TrainerOptions& options, const Json& job) {
+  if (options.backend == Backend::cuda) return 1;  // it only tells the device what to do
+  if (options.threads > 0) return options.threads;
+  const Json* wanted = job.find("threads");
+  if (wanted && wanted->is_int() && wanted->as_int() > 0) return static_cast<int>(std::min<int64_t>(wanted->as_int(), 1024));
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+std::vector<std::string> input_names(const Config& job) {
+  std::vector<std::string> names = job.string_list("inputs");
+  if (names.empty()) names.push_back("x");
+  return names;
+}
+
+}  // namespace
+
+TrainingSetup::TrainingSetup(const Job& of, const TrainerOptions& chosen)
+    : job(of), options(chosen), team(thread_count(chosen, of.json())), times(chosen.trace) {
+  const PhaseScope scope(times, TracePhase::open);
+  const Config config(job.json(), job.where());
+  const Config data = config.object("data");
+  const int64_t each = data.integer_in("batch", 1, int64_t{1} << 24, 32);          // of one GPU
+  const int64_t global = data.integer_in("global_batch", 0, int64_t{1} << 24, 0);  // of all together
+  batch = gpus() > 1 && global > 0 ? global : each * gpus();
+  read_placement(data);  // says what is wrong with it; only a cluster goes by it
+  seed = static_cast<uint64_t>(config.integer("seed", 0));
+  source = open_part("train", data.object("train"));
+
+  ModelSpec spec{.network = *config.raw("network"), .where = job.where(), .dtype = job.precision(), .half = job.half()};
+  scale = read_loss_scale(job);
+  for (const std::string& name : input_names(config)) {
+    const int field = field_index(*source, name);
+    input_fields.push_back(field);
+    spec.inputs.push_back({name, {source->fields()[static_cast<size_t>(field)].dtype, source->fields()[static_cast<size_t>(field)].shape}});
+  }
+  read_losses(config, &spec);
+  model = std::make_unique<Model>(std::move(spec));
+  math = &block_math(model->params().dtype());
+  make_optimizer();
+  for (size_t i = 0; i < optimizer->slots().size(); ++i) {
+    slots.emplace_back(model->params().block_bytes());
+    slot_pointers.push_back(slots.back().data());
+  }
+  if (options.measure && options.backend != Backend::cuda) tuning.load_machine();  // a device's is read when the device is known
+  if (options.tuning.is_object()) tuning.merge(options.tuning);
+}
+
+// "loss": a loss for the first output and the field "target"; or, by output name, {"digit": {"type": "cross_entropy", "target": "y",
+// "weight": 1}, "angle": {...}}: the first is the one that metrics look at.
+void TrainingSetup::read_losses(const Config& config, ModelSpec* spec) {
+  const Json* given = config.raw("loss");
+  if (!given || given->is_null())
+    throw Error(ErrorKind::model,
+                {.where = job.where(), .what = "a job that trains needs a 'loss'", .hint = "for example \"cross_entropy\""});
+  const Json& loss = *given;
+  const std::string main_target = config.string("target", "y");
+  const auto input_of = [&](const std::string& name) {
+    target_fields.push_back(field_index(*source, name));
+    const Field& field = source->fields()[static_cast<size_t>(target_fields.back())];
+    return NetworkInput{field.name, {field.dtype, field.shape}};
+  };
+  if (!loss.is_object() || loss.find("type")) {
+    spec->loss = loss;
+    spec->target = input_of(main_target);
+  } else {
+    const Json* outputs = spec->network.find("outputs");
+    std::vector<std::string> names;
+    if (outputs && outputs->is_array())
+      for (const Json& name : outputs->as_array()) names.push_back(name.is_string() ? name.as_string() : "");
+    for (const auto& [name, head] : loss.as_object()) {
+      const std::string where = job.where() + ": loss." + name;
+      const auto found = std::find(names.begin(), names.end(), name);
+      if (found == names.end())
+        throw Error(ErrorKind::model,
+                    {.where = where, .what = "the network has no output '" + name + "'", .hint = nearest_hint(name, names)});
+      LossHead read;
+      read.output = static_cast<int>(found - names.begin());
+      read.loss = head;
+      std::string target = main_target;
+      if (head.is_object()) {
+        const Config options(head, where);
+        target = options.string("target", main_target);
+        read.weight = options.number_in("weight", 0, 1e9, 1);
+        read.loss.erase("target");
+        read.loss.erase("weight");
+      }
+      read.target = input_of(target);
+      if (target_fields.size() > 1) {
+        spec->more_heads.push_back(std::move(read));
+        continue;
+      }
+      spec->loss = read.loss;
+      spec->loss_output = read.output;
+      spec->loss_weight = read.weight;
+      spec->target = read.target;
+    }
+    if (target_fields.empty())
+      throw Error(ErrorKind::model,
+                  {.where = job.where() + ": loss", .what = "names no output", .expected = "a loss, or one for each output"});
+  }
+  spec->classes = source->fields()[static_cast<size_t>(target_fields[0])].classes;
+}
+
+void TrainingSetup::make_optimizer() {
+  const auto part = [&](const char* key) {
+    const Json* found = job.json().find(key);
+    return found ? *found : Json();
+  };
+  optimizer = std::make_unique<Optimizer>(
+      OptimizerOptions{
+          .optimizer = part("optimizer"), .regularization = part("regularization"), .clip = part("clip"), .constraint = part("constraint")},
+      model->params().windows(), job.where(), model->params().dtype());
+}
+
+void TrainingSetup::initialize_values() {
+  model->params().initialize(seed);
+  for (const Storage& slot : slots) std::memset(slot.data(), 0, slot.bytes());
+  optimizer->initialize(slot_pointers.data());
+  scale = read_loss_scale(job);
+}
+
+bool TrainingSetup::has_part(const std::string& part) const {
+  const Json* data = job.json().find("data");
+  const Json* found = data ? data->find(part) : nullptr;
+  return found && !found->is_null();
+}
+
+std::vector<int> TrainingSetup::fields() const {
+  std::vector<int> fields = input_fields;
+  fields.insert(fields.end(), target_fields.begin(), target_fields.end());
+  return fields;
+}
+
+SourcePtr TrainingSetup::open_part(const std::string& part, const Config& description) const {
+  return options.opener ? options.opener->open(part, description, job.folder()) : open_source(description, job.folder());
+}
+
+}  // namespace perigee

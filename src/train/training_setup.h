@@ -1,0 +1,58 @@
+// What is trained, and all that a step needs of it: the job, its data, the model, the optimiser with its slots, the tuning table, the
+// threads. A trainer makes one from its job; its engine (step_engine.h) works on it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/block_math.h"
+#include "src/core/thread_team.h"
+#include "src/core/trace.h"
+#include "src/graph/tuning.h"
+#include "src/job/job.h"
+#include "src/model/model.h"
+#include "src/train/loss_scale.h"
+#include "src/train/trainer_options.h"
+
+namespace perigee {
+
+struct TrainingSetup {
+  // Opens the data and builds the model; initialises nothing. Error(data), Error(model).
+  TrainingSetup(const Job& of, const TrainerOptions& chosen);
+
+  void make_optimizer();
+  // The values at the start of a run: parameters by the seed, states, empty slots.
+  void initialize_values();
+  bool has_part(const std::string& part) const;  // of the job's data
+  SourcePtr open_part(const std::string& part, const Config& description) const;
+  std::vector<int> fields() const;  // of the source, that the model reads: its inputs, its targets
+  size_t bytes_of(int64_t elements) const { return static_cast<size_t>(elements) * model->params().width(); }  // of the block
+  int64_t gpus() const { return options.backend == Backend::cuda ? static_cast<int64_t>(options.devices.size()) : 1; }
+  std::string step_name(uint64_t step) const { return job.where() + ": step " + std::to_string(step + 1); }  // for errors
+
+  Job job;
+  TrainerOptions options;
+  Tuning tuning;
+  ThreadTeam team;
+  PhaseTimes times;  // of the training thread
+  SourcePtr source;
+  std::unique_ptr<Model> model;
+  const BlockMath* math = nullptr;  // of the model's element type
+  std::unique_ptr<Optimizer> optimizer;
+  std::vector<Storage> slots;  // each has the layout and type of the parameter block
+  std::vector<void*> slot_pointers;
+  std::vector<int> input_fields;          // source field of each model input
+  std::vector<int> target_fields;         // of the main target, then of further heads
+  std::vector<Optimizer::Range> buckets;  // of the gradient; empty until it is cut
+  // Of precision "fp16", else empty; while steps are on a device, the device's is newer.
+  std::optional<LossScale> scale;
+  int64_t batch = 0;  // of one step: on several GPUs, of all of them
+  uint64_t seed = 0;
+
+ private:
+  void read_losses(const Config& config, ModelSpec* spec);
+};
+
+}  // namespace perigee
