@@ -90,7 +90,7 @@ std::unique_ptr<Run> start_here(lua_State* L, const Config& options) {
   options.reject_unread();
   const Job job = job_to_start(L, options.string("script"), settings);
   warn_of_gpus_in_one_process(job.json(), job.where());
-  choose_device(job.json(), job.where() + ": device", &session.trainer);
+  session.trainer.use(choose_device(job.json(), job.where() + ": device"));
   return std::make_unique<LiveRun>(job, std::move(session), wake_of(L));
 }
 

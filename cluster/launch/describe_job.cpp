@@ -125,11 +125,11 @@ Json describe_job(const Job& job) {
   std::string why;
   const std::string device = device_of(job.json());
   const int64_t gpus = gpus_of_worker(job.json(), job.where());  // of one process
-  choose_device(device, job.where() + ": device", 0, static_cast<int>(gpus), &where_to);
+  where_to.use(choose_device(device, job.where() + ": device", 0, static_cast<int>(gpus)));
   const bool planned = device.starts_with("cuda") && Gpu::count(&why) == 0;
   if (planned) where_to = {};
   Trainer trainer(job, where_to);
-  Json told = Json(Json::Object{{"name", job.name()}, {"data", trainer.train_source().describe()}});
+  Json told = Json(Json::Object{{"name", job.name()}, {"data", trainer.train_source().traits().description}});
   const ModelSpec& spec = trainer.model().spec();
   told.set("network", describe_network(Network(spec.network, spec.where), spec.inputs));
   told.set("batch", trainer.batch()), told.set("threads", trainer.threads()), told.set("sub_batch", trainer.sub_batch());
