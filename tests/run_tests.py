@@ -16,9 +16,11 @@
     fuzz       every program of tests/fuzz/ with libFuzzer, at most 20 s each from one seed, in build-fuzz/;
                PERIGEE_FUZZ_SECONDS=600 seeks new inputs for so long each
     package    the .deb installs and runs on a clean Debian 12 root made with debootstrap
+    wheel      the wheel installs into a fresh virtual environment and runs there; auditwheel agrees with its tag
     bundle     what tests/gpu/run.sh needs on a machine with a GPU is made, and runs where nothing else is installed
     rehearsal  tests/gpu/run.sh on the shim
     faults     real processes of a cluster that are killed, stopped and cut off: tests/cluster/faults/faults.py
+    alone      every C++ file compiles without precompiled headers and without its folder's other files
     planted    the simulator notices deliberate bugs
     races      the CUDA kernels on the shim, with every access watched
   --everything runs all parts whole. accuracy of resnet20 is not here: tests/bench/accuracy.py measures it.
