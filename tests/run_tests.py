@@ -16,9 +16,11 @@
     fuzz       every program of tests/fuzz/ with libFuzzer, at most 20 s each from one seed, in build-fuzz/;
                PERIGEE_FUZZ_SECONDS=600 seeks new inputs for so long each
     package    the .deb installs and runs on a clean Debian 12 root made with debootstrap
+    wheel      the wheel installs into a fresh virtual environment and runs there; auditwheel agrees with its tag
     bundle     what tests/gpu/run.sh needs on a machine with a GPU is made, and runs where nothing else is installed
     rehearsal  tests/gpu/run.sh on the shim
     faults     real processes of a cluster that are killed, stopped and cut off: tests/cluster/faults/faults.py
+    alone      every C++ file compiles without precompiled headers and without its folder's other files
     planted    the simulator notices deliberate bugs
     races      the CUDA kernels on the shim, with every access watched
   --everything runs all parts whole. accuracy of resnet20 is not here: tests/bench/accuracy.py measures it.
@@ -42,7 +44,7 @@ os.environ.setdefault("CCACHE_SLOPPINESS", "pch_defines,time_macros")
 def arguments():
     parser = argparse.ArgumentParser(prog="perigee test", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="the slow parts too, of the rotating ones the share of this commit")
-    parser.add_argument("--share", type=int, choices=range(len(rotation.SHARES)), help="with --all: this share instead of the commit's")
+    parser.add_argument("--share", type=int, choices=range(1, len(rotation.SHARES) + 1), help="with --all: this share instead of the commit's")
     parser.add_argument("--everything", action="store_true", help="every part whole")
     parser.add_argument("--soak", metavar="TIME", help="only this: a cluster under random faults for so long, as in 10m")
     parser.add_argument("parts", nargs="*", metavar="PART", help="only these: " + ", ".join(rotation.schedule()))
@@ -68,10 +70,10 @@ def chosen_parts(args):
         return everything
     if not args.all:
         return {name: everything[name] for name in rotation.QUICK}
-    share = share_of_this_commit() if args.share is None else args.share
+    share = share_of_this_commit() if args.share is None else args.share - 1
     chosen = rotation.schedule(share)
     left_out = [name for name in rotation.rotating() if name not in chosen]
-    print(f"share {share} of {len(rotation.SHARES)}: {', '.join(f'{name}{piece}' for name, piece in rotation.SHARES[share].items())}; "
+    print(f"share {share + 1} of {len(rotation.SHARES)}: {', '.join(f'{name}{piece}' for name, piece in rotation.SHARES[share].items())}; "
           f"at other commits: {', '.join(left_out)}", flush=True)
     return chosen
 

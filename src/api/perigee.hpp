@@ -165,8 +165,8 @@ class source {
   using maker = std::function<handle(const context&)>;
 
   source() = default;
-  source(options description) : description_(std::move(description)) {}  // NOLINT: pg::sources::mnist({...})
-  source(rule name) : description_(name()) {}                            // NOLINT: pg::sources::mnist
+  source(options description) : description_(std::move(description)) {}  // pg::sources::mnist({...})
+  source(rule name) : description_(name()) {}                            // pg::sources::mnist
   explicit source(maker make) : make_(std::move(make)) {}
 
   bool given() const { return make_ || description_.given(); }
@@ -251,7 +251,7 @@ inline source host(std::shared_ptr<const data_source> own) {
     definition.user = user.get();
     perigee_source* made = nullptr;
     in.check(perigee_source_create(in.get(), &definition, &made));
-    user.release();  // NOLINT: definition.release owns it now
+    user.release();  // definition.release owns it now
     return source::handle(made);
   });
 }
@@ -421,7 +421,7 @@ struct train_options {
 
 class job {
  public:
-  job(const experiment& given, const context& in = context()) : context_(in) {  // NOLINT: an experiment is a job
+  job(const experiment& given, const context& in = context()) : context_(in) {  // an experiment is a job
     options data{
         {"batch", given.data.batch},   {"shuffle", given.data.shuffle}, {"threads", given.data.threads},          {"at", given.data.at},
         {"verify", given.data.verify}, {"shards", given.data.shards},   {"global_batch", given.data.global_batch}};
@@ -831,5 +831,5 @@ class trainer {
 }  // namespace perigee::api
 
 #ifndef PERIGEE_NO_PG
-namespace pg = perigee::api;  // NOLINT
+namespace pg = perigee::api;
 #endif

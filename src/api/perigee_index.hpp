@@ -21,7 +21,7 @@ using sizes = std::vector<int64_t>;
 // One entry of x[{...}]: a place, pg::slice(1, 3), pg::whole, pg::newaxis, pg::reversed.
 struct index_entry : perigee_index {
   template <std::integral T>
-  constexpr index_entry(T place) : perigee_index{PERIGEE_AT, static_cast<int64_t>(place), 0, 0} {}  // NOLINT: x[{1, 2}]
+  constexpr index_entry(T place) : perigee_index{PERIGEE_AT, static_cast<int64_t>(place), 0, 0} {}  // x[{1, 2}]
   constexpr index_entry(int32_t kind, int64_t start, int64_t stop, int64_t step) : perigee_index{kind, start, stop, step} {}
 };
 // From `start` to before `stop` (to the end when it is not given). With a negative step backwards, from `start` down to above `stop`.
@@ -32,8 +32,8 @@ inline constexpr index_entry whole(PERIGEE_WHOLE, 0, 0, 0), newaxis(PERIGEE_NEW_
 // Which axes: none is all of them.
 struct axes {
   axes() = default;
-  axes(int64_t only) : list{only} {}                         // NOLINT: x.sum(0)
-  axes(std::initializer_list<int64_t> some) : list(some) {}  // NOLINT: x.sum({0, 1})
+  axes(int64_t only) : list{only} {}                         // x.sum(0)
+  axes(std::initializer_list<int64_t> some) : list(some) {}  // x.sum({0, 1})
   std::vector<int64_t> list;
 };
 
@@ -49,8 +49,8 @@ namespace detail {
 // Nested lists of numbers.
 struct nested {
   template <class T>
-  requires std::is_arithmetic_v<T> nested(T only) : number(static_cast<double>(only)) {}  // NOLINT
-  nested(std::initializer_list<nested> entries) : list(entries), is_list(true) {}         // NOLINT
+  requires std::is_arithmetic_v<T> nested(T only) : number(static_cast<double>(only)) {}
+  nested(std::initializer_list<nested> entries) : list(entries), is_list(true) {}
   double number = 0;
   std::vector<nested> list;
   bool is_list = false;

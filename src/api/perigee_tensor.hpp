@@ -28,10 +28,10 @@ class tensor {
   tensor& operator=(const tensor&) & = default;
   tensor& operator=(tensor&&) & = default;
   // Of a temporary, as x[...] gives it: into the memory that it looks at. (A choice by mask or places is a copy, and const.)
-  void operator=(const tensor& value) && { copy_(value); }  // NOLINT
+  void operator=(const tensor& value) && { copy_(value); }
 
   // tensor({1, 2}), tensor({{1, 2}, {3, 4}}, pg::i64)
-  tensor(std::initializer_list<detail::nested> entries, perigee_dtype dtype = f32) {  // NOLINT
+  tensor(std::initializer_list<detail::nested> entries, perigee_dtype dtype = f32) {
     sizes shape{static_cast<int64_t>(entries.size())};
     std::vector<double> numbers;
     flatten(entries.begin(), entries.size(), shape, 0, numbers);
@@ -39,7 +39,7 @@ class tensor {
   }
   // A plain number takes the dtype of the tensors that it meets.
   template <class T>
-  requires std::is_arithmetic_v<T> tensor(T number) {  // NOLINT: x + 1
+  requires std::is_arithmetic_v<T> tensor(T number) {  // x + 1
     perigee_tensor* made = nullptr;
     detail::check_tensors(perigee_tensor_number(detail::tensor_context(), static_cast<double>(number), &made));
     handle_.reset(made, perigee_tensor_free);
@@ -129,7 +129,7 @@ class tensor {
   tensor operator[](std::initializer_list<index_entry> at) const { return window(at.begin(), at.size()); }
   // The elements where a mask holds, or the slices at places along dimension 0: a copy.
   template <std::same_as<tensor> Chosen>
-  const tensor operator[](const Chosen& chosen) const {  // NOLINT: const, so that nobody assigns to the copy
+  const tensor operator[](const Chosen& chosen) const {  // const, so that nobody assigns to the copy
     return chosen.dtype() == boolean ? apply("masked_select", {*this, chosen}) : take(chosen);
   }
 

@@ -39,7 +39,7 @@ tensor borrow(std::span<T> numbers, const sizes& shape, std::shared_ptr<const vo
   };
   detail::check_tensors(perigee_tensor_borrow(detail::tensor_context(), detail::dtype_of<T>(), static_cast<int32_t>(shape.size()),
                                               shape.data(), nullptr, numbers.data(), release, held.get(), &made));
-  held.release();  // NOLINT: `release` owns it now
+  held.release();  // `release` owns it now
   return tensor::own(made);
 }
 

@@ -17,7 +17,7 @@ struct record {
 // A value inside a traced function: arithmetic, pg::ops::..., pg::host_op. Numbers are traced values, too.
 class traced {
  public:
-  traced(double number) : text_(value(number)) {}  // NOLINT: 2 * x
+  traced(double number) : text_(value(number)) {}  // 2 * x
   traced(std::shared_ptr<detail::record> record, const std::string& name) : record_(std::move(record)), text_(name) {}
 
   static traced apply(std::string_view op, const std::vector<traced>& in, const options& attrs = {}) {

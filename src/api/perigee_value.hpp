@@ -92,7 +92,7 @@ class options {
     return nullptr;
   }
   const std::vector<member>& members() const { return members_; }
-  operator value() const {  // NOLINT: an object is a value
+  operator value() const {  // an object is a value
     std::string text = "{";
     for (const auto& [name, v] : members_)
       if (v.given()) text += (text.size() > 1 ? "," : "") + value(name).text() + ":" + v.text();
@@ -115,7 +115,7 @@ class tensor;
 // A name that may be given options: pg::relu, pg::leaky_relu({{"alpha", 0.1}}); or a tensor, where an op has the name: pg::relu(x).
 struct rule {
   const char* name;
-  operator value() const { return name; }  // NOLINT: a name is a value
+  operator value() const { return name; }  // a name is a value
   options operator()(const options& more = {}) const { return make(name, more); }
   template <class T>
   requires std::same_as<T, tensor> tensor operator()(const T& x) const;
@@ -130,7 +130,7 @@ class layer {
       : shared_(std::make_shared<const content>(content{std::move(description), std::move(stem)})) {}
 
   const options& description() const { return shared_->description; }
-  operator value() const { return shared_->description; }  // NOLINT: layers stand inside others' options
+  operator value() const { return shared_->description; }  // layers stand inside others' options
   template <class... Nodes>
   node operator()(const Nodes&... inputs) const;
 
@@ -177,7 +177,7 @@ node layer::operator()(const Nodes&... inputs) const {
 class network {
  public:
   network() = default;
-  network(layer only) : layers_{std::move(only)} {}  // NOLINT: one layer is a network
+  network(layer only) : layers_{std::move(only)} {}  // one layer is a network
   explicit network(std::vector<layer> layers, value defaults = {}) : layers_(std::move(layers)), defaults_(std::move(defaults)) {}
   static network json(std::string text) {
     network n;
@@ -190,7 +190,7 @@ class network {
     for (const layer& each : layers_) at = each(at);
     return at;
   }
-  operator value() const {  // NOLINT: a network is a value
+  operator value() const {  // a network is a value
     if (!text_.empty() || layers_.empty()) return value::json(text_);
     std::vector<value> list;
     for (const layer& each : layers_) list.push_back(each.description());

@@ -244,6 +244,14 @@ void write(std::string& out, const Json& json, int indent, int depth) {
 
 }  // namespace
 
+Json::Json() = default;
+Json::Json(const Json& other) = default;
+Json::Json(Json&& other) noexcept = default;
+Json& Json::operator=(const Json& other) = default;
+Json& Json::operator=(Json&& other) noexcept = default;
+Json::~Json() = default;
+bool Json::operator==(const Json& other) const = default;
+
 const char* Json::type_name() const {
   static const char* const names[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
   return names[value_.index()];

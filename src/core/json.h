@@ -18,7 +18,13 @@ class Json {
   using Member = std::pair<std::string, Json>;
   using Object = std::vector<Member>;  // in order of appearance, keys unique
 
-  Json() = default;
+  Json();
+  // Not inline, as those of a variant are long and many files would have them all.
+  Json(const Json& other);
+  Json(Json&& other) noexcept;
+  Json& operator=(const Json& other);
+  Json& operator=(Json&& other) noexcept;
+  ~Json();
   Json(std::nullptr_t) {}
   Json(bool value) : value_(value) {}
   Json(int value) : value_(int64_t{value}) {}
@@ -57,7 +63,7 @@ class Json {
   void erase(std::string_view key);
   void push(Json value);  // a null Json becomes an array
 
-  bool operator==(const Json& other) const = default;
+  bool operator==(const Json& other) const;
 
   // Throws Error(model) with line and column; `where` names the text ("job.json"). A value costs 40 bytes or more however short
   // its text is, so that their number is bounded as well.

@@ -39,7 +39,7 @@ std::span<const ScheduleDef* const> all_schedules();
 
 class Schedule {
  public:
-  Schedule(double value = 0);  // NOLINT: a number is a fixed schedule
+  Schedule(double value = 0);  // a number is a fixed schedule
   // A number, or {"type": "cosine", "from": 2e-3, "to": 0, "warmup": 0.05}. `where` begins error paths. Error(model) with the nearest
   // known name.
   Schedule(const Json& description, const std::string& where);

@@ -24,7 +24,7 @@ LONG_FUNCTIONS = {
 }
 
 # Commits before this keep the form that they have. A time and no hash, so that a shallow clone is checked too.
-SUBJECTS_SINCE = "2026-11-23T18:50:00Z"
+SUBJECTS_SINCE = "2026-11-23T20:30:00Z"
 SUBJECT = re.compile(r"^[a-z][a-z0-9/_.,-]*: .{1,}$")
 MOST_COLUMNS = 72
 

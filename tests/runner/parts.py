@@ -173,6 +173,32 @@ def package(part, _):
     part.add(passed=1)
 
 
+def wheel(part, _):
+    """The wheel in a fresh virtual environment."""
+    status, output = run([sys.executable, ROOT / "tests" / "api" / "wheel_test.py", BUILD], timeout=15 * MINUTES)
+    last = (output.strip().splitlines() or [""])[-1]
+    if status == 77:
+        return part.skip(last)
+    if status:
+        return part.fail("the wheel", output)
+    part.notes.append(last)
+    part.add(passed=1)
+
+
+def alone(part, slice):
+    """Every C++ file without precompiled headers and without the other files of its folder: it includes what it uses."""
+    sources = slice.take(file for folder in ("src", "cluster", "lua", "repl") for file in sorted((ROOT / folder).rglob("*.cpp")))
+    flags = run(["pkg-config", "--cflags", "luajit", "libuv", "libpng"])[1].split()
+
+    def compile_alone(file):
+        return run(["g++", "-std=c++20", "-fsyntax-only", "-w", "-DPERIGEE_VERSION=\"\"", f"-I{ROOT}", f"-I{ROOT / 'src' / 'api'}",
+                    f"-I{BUILD / 'repl'}", *flags, file])
+
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        for file, (status, output) in zip(sources, pool.map(compile_alone, sources)):
+            part.fail(str(file.relative_to(ROOT)), output) if status else part.add(passed=1)
+
+
 def bundle(part, _):
     status, output = run([ROOT / "tests" / "gpu" / "bundle.sh", "--build", BUILD, "--check"], timeout=20 * MINUTES)
     if status == 77:

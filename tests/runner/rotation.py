@@ -33,14 +33,14 @@ SHARES = [
     {"asan": Slice(1, 2)},
     {"tsan": WHOLE, "isa": WHOLE},
     {"fuzz": WHOLE},
-    {"package": WHOLE, "bundle": WHOLE, "rehearsal": WHOLE},
-    {"faults": WHOLE},
+    {"package": WHOLE, "wheel": WHOLE, "bundle": WHOLE, "rehearsal": WHOLE},
+    {"faults": WHOLE, "alone": WHOLE},
     {"planted": WHOLE, "races": WHOLE},
 ]
 # Seconds on two idle cores with an empty compiler cache; of a part in slices, for one slice.
 BUDGETS = {
     "build": 1200, "lint": 240, "unit": 600, "models": 150, "install": 90, "mnist": 60, "simulator": 180,
-    "asan": 1080, "tsan": 720, "isa": 240, "fuzz": 900, "package": 600, "bundle": 180, "rehearsal": 180, "faults": 540, "planted": 420, "races": 420,
+    "asan": 1080, "tsan": 720, "isa": 240, "fuzz": 900, "package": 600, "wheel": 120, "bundle": 180, "rehearsal": 180, "faults": 540, "planted": 420, "races": 420, "alone": 360,
 }
 
 

@@ -1,0 +1,24 @@
+// Standard headers that most files include, read once per library instead of once per file. Each file still includes what it uses:
+// builds with -Db_pch=false (run_tests.py, tsan) check that, lint checks headers.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cassert>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/core/error.h"
+#include "src/io/json.h"
