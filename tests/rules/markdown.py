@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The rules of Markdown files: links lead to files and headings that exist, `folder/file.h` names a file of the tree, prose is wrapped at
 120 columns, a folder's README.md has at most 120 lines (the front page 200, the tutorial in models/ 320). Prints one line per finding."""
+import os
 import pathlib
 import re
 import subprocess
@@ -50,18 +51,19 @@ def known_paths():
     return ends | {re.sub(r"\.[^./]+$", ".*", end) for end in ends}
 
 
-def path_findings(text, known):
+def path_findings(file, text, known):
     for match in re.finditer(r"`([\w./-]+\.(?:h|cpp|cu|cuh|py|sh|\*))`", text):
         stem = re.sub(r"\.[^./]+$", "", match[1].split("/")[-1])
         placeholder = "x" in stem.split("_") or re.search(r"[A-Z]", match[1]) or stem.startswith("pg.")  # `cpu/x.cpp`, `NAME.lua`, `pg.loss.*`
-        if stem and not placeholder and match[1] not in known:
+        here = os.path.relpath(file.parent / match[1], ROOT) if match[1].startswith("..") else match[1]
+        if stem and not placeholder and here not in known:
             yield text[:match.start()].count("\n") + 1, f"there is no {match[1]}"
 
 
 def findings(file, known):
     text = without_code(file.read_text())
     yield from link_findings(file, text)
-    yield from path_findings(text, known)
+    yield from path_findings(file, text, known)
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > COLUMNS and not line.startswith(("|", "    ", "<!--", "#", "![")):
             yield number, f"{len(line)} columns; prose is wrapped at {COLUMNS}"
