@@ -21,4 +21,4 @@
 #include <vector>
 
 #include "src/core/error.h"
-#include "src/io/json.h"
+#include "src/core/json.h"
