@@ -16,7 +16,7 @@ inline constexpr const char* kUnixScheme = "unix:";
 
 class Listener {
  public:
-  // `server` is to be given to Stream::accept(). `status` is libuv's: nobody could be accepted; libuv turns away all that wait and does
+  // `server` is to be given to Stream::accept(). `status` is libuv's: no connection could be accepted; libuv turns away all that wait and does
   // not spin.
   using Incoming = std::function<void(uv_stream_s* server, int status)>;
 
