@@ -1,4 +1,4 @@
-// What pg.start and pg.attach are given, read and checked.
+// Reads and checks the arguments of pg.start and pg.attach.
 #include <unistd.h>
 
 #include <algorithm>

@@ -20,7 +20,7 @@ namespace {
 
 const std::vector<std::string> kHosts = {"a", "b", "c", "d"};  // of kDescribedWorkers
 
-// What the busiest of the workers sends: `sums` bytes are added up, `payload` bytes are passed on whole.
+// Bytes that the busiest of the workers sends: `sums` bytes are added up, `payload` bytes are passed on whole.
 double busiest(const TopologyDef& topology, double sums, double payload) {
   double most = 0;
   for (int rank = 0; rank < static_cast<int>(kHosts.size()); ++rank)
@@ -28,7 +28,7 @@ double busiest(const TopologyDef& topology, double sums, double payload) {
   return most;
 }
 
-// What one worker sends through a codec, in bytes: as a payload without its header, or as parts of sums.
+// Bytes that one worker sends through a codec: as a payload without its header, or as parts of sums.
 struct CodedSize {
   int64_t elements = 0;
   double payload = 0, sums = 0;

@@ -26,7 +26,7 @@ Json bytes_of(const RecomputeChoice& choice) {
       Json::Object{{"bytes", static_cast<int64_t>(choice.plan->arena_bytes())}, {"more_operations_percent", share}, {"how", choice.how}});
 }
 
-// What backward's operands take if they are kept, and what else could be done.
+// The memory of backward's operands when they are kept, and when they are computed again.
 Json describe_activations(Trainer& trainer, Backend backend) {
   const int64_t examples = backend == Backend::cuda ? trainer.share_of(trainer.batch()) : trainer.sub_batch();
   PlanSet kept(trainer.model(), PlanSet::Kind::training, backend), again(trainer.model(), PlanSet::Kind::training, backend);
@@ -40,7 +40,7 @@ Json describe_activations(Trainer& trainer, Backend backend) {
   return told;
 }
 
-// What there is on each GPU now.
+// Memory that is taken on each GPU now.
 Json describe_taken(const Trainer& trainer) {
   Json list = Json::array();
   for (const DeviceTaken& taken : trainer.device_taken())
@@ -87,7 +87,7 @@ Json describe_precision(Trainer& trainer, Backend backend) {
   return told;
 }
 
-// Of workers on GPUs: where their codecs work.
+// The place where codecs of workers on GPUs work.
 Json describe_codec(const Job& job, const Policy& policy, Backend backend, int64_t gpus) {
   Json told = Json::object();
   if (const std::string left_out = only_between_processes(job.json(), job.where()); !left_out.empty()) {

@@ -43,10 +43,10 @@ class SteeredRun : public Run {
     Json command;  // null: only a report is wanted
     std::optional<Error> refused;
     bool answered = false;
-    std::atomic<bool> given_up{false};  // nobody waits for the answer any more: it is not asked
+    std::atomic<bool> given_up{false};  // the watcher no longer waits: it is not asked
   };
   using SharedQuestion = std::shared_ptr<Question>;
-  // Hands it to the run's thread; false: there is nobody yet, or no more. The watcher's thread, without the lock.
+  // Hands it to the run's thread; false: no coordinator is there yet, or no more. The watcher's thread, without the lock.
   virtual bool hand_over(const SharedQuestion& question) = 0;
 
   void answer(Question& question, const std::optional<Error>& refused);
@@ -86,7 +86,7 @@ class HostedRun final : public SteeredRun {
   std::thread thread_;
 };
 
-// A run of somebody else's, over a connection that is made again when it breaks.
+// A run of another process, over a connection that is made again when it breaks.
 class RemoteRun final : public SteeredRun {
  public:
   // Waits for the first report. Error(cluster), Error(authentication), Error(usage) when that is no coordinator.

@@ -15,7 +15,7 @@ struct PolicyAxis {
   // Error(model). Later axes may rely on what earlier ones have read.
   void (*read)(const Config& config, const PolicyDef& def, Policy* policy) = nullptr;
   void (*write)(const Policy& policy, Json* json) = nullptr;  // nothing where the policy has not got it
-  // What describe_policy() tells of it, in phrases. Later axes may change what earlier ones have said. Null: nothing.
+  // Its part of describe_policy(), in phrases. Later axes may change what earlier ones have said. Null: nothing.
   void (*describe)(const Policy& policy, Json* told) = nullptr;
 };
 

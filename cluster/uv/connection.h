@@ -32,7 +32,7 @@ class FrameUser {
   virtual void on_writable(Connection& connection) = 0;
 };
 
-// What the connections of one transport share.
+// The state that the connections of one transport share.
 struct ConnectionShared final : StreamShared {
   using StreamShared::StreamShared;
   size_t queue_bytes = 0;

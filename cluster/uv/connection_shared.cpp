@@ -1,4 +1,4 @@
-// A connection's way from its socket into shared memory: who offers, who answers, and when each direction changes over.
+// A connection's way from its socket into shared memory: the offer, the answer, and when each direction changes over.
 #include <sys/socket.h>
 
 #include <algorithm>

@@ -40,7 +40,7 @@ class UvTransport final : public Transport {
   // the port that the system chose. Error(usage) for an address that others can reach when there is no key; Error(resources) when it
   // is taken.
   std::string listen(const std::string& address);
-  // Takes over a connected stream socket (TCP or Unix) that was inherited, without TLS: who could hand it to us needs no proof.
+  // Takes over a connected stream socket (TCP or Unix) that was inherited, without TLS: the process that passed it on needs no proof.
   // on_connected follows at once.
   PeerId adopt(int descriptor);
 
@@ -54,7 +54,7 @@ class UvTransport final : public Transport {
   size_t peers() const;                    // connected ones
   // During on_lost: more about it, for people ("it speaks protocol 2, this is 1"); else empty.
   const std::string& loss_detail() const;
-  // What happened since the start: connections by fate, frames and bytes, refusals by reason.
+  // Counts since the start: connections by fate, frames and bytes, refusals by reason.
   Json counters() const;
 
  private:

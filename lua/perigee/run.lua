@@ -19,7 +19,7 @@ local kNames = { lr = "learning_rate", speed = "examples_per_s" }
 local alive = {} -- run to true, until it is over: nobody else may hold it
 local state_of = setmetatable({}, { __mode = "k" }) -- run to { handle, curves, handlers, script }
 
--- What the C++ side refused is told at the user's line.
+-- An error of the C++ side is told at the user's line.
 local function done(value, message)
   if value == nil then where.fail(message) end
   return value
@@ -64,7 +64,7 @@ local function add_event(state, event)
   end
 end
 
--- What was told --------------------------------------------------------------------------------------------------------------
+-- Events ---------------------------------------------------------------------------------------------------------------------
 
 local due = {} -- calls of run:on functions: { function, event, run }
 
@@ -254,7 +254,7 @@ function fields.network(self)
   return parameters(self, "")
 end
 
--- Of several workers ---------------------------------------------------------------------------------------------------------
+-- Several workers ------------------------------------------------------------------------------------------------------------
 
 -- Those that take part first, by rank.
 local function workers_of(report)

@@ -9,10 +9,10 @@
 
 namespace perigee {
 
-// Of what describe_network() tells.
+// The table of a description by describe_network().
 std::string network_table(const Json& network);
 
-// Of a job: its name, its training data, the table. The data are opened for their shapes.
+// A job's name, its training data, the table. The data are opened for their shapes.
 std::string job_table(const Job& job);
 
 // "1.5 MiB"

@@ -23,7 +23,7 @@ HostPort parse_host_port(std::string_view text, std::string_view where = "");
 
 // A number ("10.0.0.1", "fe80::1") with `port`; false for a name.
 bool numeric_address(const HostPort& address, sockaddr_storage* out);
-// Looks the name up; waits. Error(usage) when nobody has it. An empty host is every interface.
+// Looks the name up; waits. Error(usage) for an unknown one. An empty host is every interface.
 std::vector<sockaddr_storage> resolve(const HostPort& address);
 // Where a listener for `wanted` binds: looks a name up; an empty host is every interface, IPv6 and IPv4.
 sockaddr_storage address_to_listen(const HostPort& wanted);
@@ -50,7 +50,7 @@ Cidr parse_cidr(std::string_view text, std::string_view where = "");
 
 // The address of one of this machine's interfaces within `cidr`; Error(usage) that lists what there is when none is.
 std::string local_address_in(std::string_view cidr);
-// What others are told: `advertise` when given (without a port: the real one), else the address within `interface_cidr`, else
+// The address to tell others: `advertise` when given (without a port: the real one), else the address within `interface_cidr`, else
 // `listening`, and when that is every interface, the machine's first address that is not loopback.
 std::string advertised_address(const std::string& listening, const std::string& advertise, const std::string& interface_cidr);
 

@@ -7,7 +7,7 @@
 
 namespace perigee {
 
-// Of an IPv6 address the first 64 bits: whoever has one has all the rest of it.
+// The first 64 bits of an IPv6 address: a peer with one address has all the others of that network.
 Admission::Key Admission::key_of(const sockaddr* address) {
   Key key{};
   if (address->sa_family == AF_INET) std::memcpy(key.data(), &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, 4);

@@ -16,8 +16,8 @@ inline constexpr const char* kUnixScheme = "unix:";
 
 class Listener {
  public:
-  // `server` is to be given to Stream::accept(). `status` is libuv's: nobody could be accepted; libuv turns away all that wait and does
-  // not spin.
+  // `server` is for Stream::accept(). `status` is libuv's: when it is not 0, no connection could be accepted; libuv turns away all that
+  // wait, and does not spin.
   using Incoming = std::function<void(uv_stream_s* server, int status)>;
 
   // "127.0.0.1:0", "[::1]:7700", ":7700" (all interfaces), "unix:PATH". Error(usage), Error(resources) that name `where`.

@@ -47,7 +47,7 @@ struct UvLoop::Impl {
   size_t next = 0;                             // of `running`
   std::map<int, std::unique_ptr<SignalWatch>> signals;
 
-  // What is posted while this runs waits for the next turn, so that sockets get theirs.
+  // Work that is posted while this runs waits for the next turn, so that sockets get theirs.
   void run_posted() {
     {
       const std::lock_guard lock(mutex);

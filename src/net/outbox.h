@@ -1,4 +1,4 @@
-// What waits to be sent on one stream, in blocks that are used again. A block is handed to libuv when it is full, or at once while
+// The queue of bytes to be sent on one stream, in blocks that are used again. A block is handed to libuv when it is full, or at once while
 // nothing is under way; small frames that come meanwhile are gathered.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace perigee {
 
 struct SendBlock;
 
-// Blocks that nobody uses, shared by all connections of a transport.
+// Free blocks, shared by all connections of a transport.
 class SendBlocks {
  public:
   SendBlocks();

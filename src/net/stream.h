@@ -33,7 +33,7 @@ class StreamKeeper {
   virtual void on_lingered(Stream& stream) = 0;  // now nothing is left to do
 };
 
-// What streams of one kind share. It outlives their keeper until the last of libuv's handles is closed.
+// The state that streams of one kind share. It outlives their keeper until the last of libuv's handles is closed.
 struct StreamShared {
   explicit StreamShared(UvLoop& used_loop) : loop(used_loop), received(size_t{128} << 10) {}
   virtual ~StreamShared() = default;
@@ -75,7 +75,7 @@ class Stream : private TlsSink {
   void pause_reading();
   void resume_reading();
 
-  // Sends what it has, says goodbye, waits until the other side has it. Whoever calls sets a deadline for that.
+  // Sends what it has, says goodbye, waits until the other side has it. The caller sets a deadline for that.
   void linger();
   // Ends it for a reason that only the keeper knows: a deadline.
   void give_up();

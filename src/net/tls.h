@@ -1,5 +1,5 @@
 // TLS 1.3 as a state machine: received bytes in, bytes to send out; no socket, no clock. No tickets, no early data, no renegotiation.
-// What proves who a side is comes from its credentials.
+// Its credentials prove the identity of a side.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class TlsSink {
   virtual void put(std::span<const std::byte> bytes) = 0;
 };
 
-// What a side shows to prove who it is, and what it asks of the other side.
+// The proof of identity that a side shows, and the one that it asks of the other side.
 class TlsCredentials {
  public:
   virtual ~TlsCredentials() = default;
@@ -34,7 +34,7 @@ class TlsCredentials {
   virtual std::string refusal(ssl_st* connection) const = 0;
 };
 
-// What all connections with the same credentials share.
+// The state that all connections with the same credentials share.
 class TlsContext {
  public:
   explicit TlsContext(std::unique_ptr<const TlsCredentials> credentials, uint64_t rekey_bytes = uint64_t{64} << 30);
@@ -57,7 +57,7 @@ class Tls {
 
   State state() const;
   void start();  // a client's first words
-  // What was received. It must stay where it is until read() has returned 0.
+  // Takes received bytes. They must stay where they are until read() has returned 0.
   void feed(std::span<const std::byte> received);
   // Goes on with the handshake and decrypts into `out`. 0: everything fed is used up, or state() is no longer handshake or open.
   size_t read(std::span<std::byte> out);

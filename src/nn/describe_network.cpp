@@ -31,7 +31,7 @@ Sum sum_of(const Graph& graph, const LayerReport& layer) {
   for (int i = layer.first_node; i < layer.last_node; ++i) {
     const Node& node = graph.nodes()[static_cast<size_t>(i)];
     sum.flops += node_flops(graph, node);
-    // What backward needs later: the outputs of every op that is no window and no leaf.
+    // Backward needs these later: the outputs of every op that is no window and no leaf.
     if (node.inputs.empty() || node.op->alias) continue;
     for (const Type& type : node.outputs)
       sum.activation_bytes += static_cast<double>(type.shape.elements()) * static_cast<double>(dtype_bytes(type.dtype));

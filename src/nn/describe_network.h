@@ -1,4 +1,4 @@
-// What a network consists of: layers, shapes, parameters, memory, arithmetic.
+// The parts of a network: layers, shapes, parameters, memory, arithmetic.
 #pragma once
 
 #include <vector>

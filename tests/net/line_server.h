@@ -1,5 +1,5 @@
 // A server and a client of lines, on src/net alone: what a line says comes back. A client that does not read makes the server wait:
-// it stops reading when its answers fill their bound, and ends who keeps it waiting too long.
+// it stops reading when its answers fill their bound, and ends a stream that keeps it waiting too long.
 #pragma once
 
 #include <algorithm>
@@ -75,7 +75,7 @@ class LineStream final : public Stream {
   size_t size_ = 0;
 };
 
-// What both sides have: a set of streams, and a record of what happened.
+// The parts of both sides: a set of streams, and a record of what happened.
 class LineNode : public StreamUser, public LineUser {
  public:
   explicit LineNode(UvLoop& used_loop, std::unique_ptr<const TlsCredentials> credentials = {}, StreamLimits limits = {})
@@ -109,7 +109,7 @@ class EchoServer final : public LineNode {
 
   using LineNode::LineNode;
 
-  // Ends who lets answers wait so long.
+  // A stream whose answers wait so long is ended.
   uint64_t patience_ms = 10'000;
   size_t most_waiting = 0, echoed = 0, pauses = 0;
 

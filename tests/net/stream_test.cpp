@@ -73,7 +73,7 @@ TEST_P(NetTest, ASlowReaderMakesTheServerWaitAndIsServedLater) {
   pass(loop_, 100);
   speak();
   EXPECT_LT(said, kLines) << "the client was not made to wait";
-  // What had been received when the bound was reached is at most one read of 128 KB.
+  // At most one read of 128 KB had been received when the bound was reached.
   EXPECT_LE(server.most_waiting, EchoServer::kBound + (size_t{192} << 10));
   client.at(id).resume_reading();
   ASSERT_TRUE(run_until(loop_, [&] { return speak(), client.lines[id].size() == kLines; }));
