@@ -88,7 +88,7 @@ void CoordinatorCore::tick() {
   ledger_troubled = !written;
   check_standby(now);
   if (phase == Phase::stopped) return;
-  tell_old(now);
+  notify_superseded(now);
   tell_finished();
 
   check_silence(now);

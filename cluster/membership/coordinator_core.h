@@ -186,7 +186,7 @@ struct CoordinatorCore {
   void tell_where(const Node& node);
   int64_t safe_round() const;
   void check_standby(uint64_t now);
-  void tell_old(uint64_t now);
+  void notify_superseded(uint64_t now);
   void on_taken_over(PeerId peer, const FrameHeader& header, const TakenOver& message);
   uint64_t in_force_generation() const { return in_force.size() == 1 && in_force[0].established ? in_force[0].generation : 0; }
 

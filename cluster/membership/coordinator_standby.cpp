@@ -10,7 +10,7 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kTellOldNs = 5'000'000'000;  // between two attempts to reach the coordinator that was
+constexpr uint64_t kNotifyNs = 5'000'000'000;  // between two attempts to reach the coordinator that was
 constexpr size_t kMaxAsked = 16;
 constexpr size_t kMaxMarks = 65536;
 
@@ -239,10 +239,10 @@ void CoordinatorCore::check_standby(uint64_t now) {
 // ---- the coordinator that was ----
 
 // It may have been stopped, or cut off, for any time: it is told as soon as it can be reached.
-void CoordinatorCore::tell_old(uint64_t now) {
+void CoordinatorCore::notify_superseded(uint64_t now) {
   if (old.again_ns == 0 || now < old.again_ns || options.old_coordinator.empty()) return;
   if (old.peer != 0) transport.close(old.peer);
-  old.again_ns = now + kTellOldNs;
+  old.again_ns = now + kNotifyNs;
   old.peer = transport.connect(options.old_coordinator, old.again_ns);
 }
 

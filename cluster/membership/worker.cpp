@@ -66,7 +66,7 @@ void Worker::on_connected(PeerId peer, const std::string&) {
               .threads = w.options.threads,
               .server = w.options.server},
          w.held_round);
-  w.bear_witness();
+  w.send_memberships();
 }
 
 void Worker::on_frame(PeerId peer, std::span<const std::byte> frame) {

@@ -38,7 +38,7 @@ void WorkerCore::on_form(const FrameHeader& h, Form form) {
   rank = static_cast<int>(self - form.members.begin());
   members = std::move(form.members);
   server = form.server;
-  bear_witness();  // of what was before
+  send_memberships();  // of what was before
   Membership proposed{.generation = generation};
   for (const Member& member : members) proposed.ids.push_back(member.id);
   remember(&memberships, proposed);

@@ -154,7 +154,7 @@ void WorkerCore::on_coordinators(const Coordinators& where) {
 }
 
 // Where a standby may take over, coordinators must know of each other's memberships.
-void WorkerCore::bear_witness() {
+void WorkerCore::send_memberships() {
   if (options.coordinators.size() > 1 && !memberships.empty()) tell(Witness{memberships}, held_round);
 }
 
