@@ -25,7 +25,7 @@ struct OuterPart {
 
 class OuterStep {
  public:
-  // For a block of `elements` elements, float32 or float64, of which `windows` are parameters and the rest is zero (decision 6).
+  // For a block of `elements` elements, float32 or float64, of which `windows` are parameters and the rest is zero.
   OuterStep(const OuterProgram& program, Dtype dtype, std::span<const ParamWindow> windows, int64_t elements);
   OuterStep(std::vector<OuterPart> parts, Dtype dtype, std::span<const ParamWindow> windows, int64_t elements);
 
@@ -33,7 +33,7 @@ class OuterStep {
   bool active(size_t part) const { return parts_[part].kernel != nullptr; }
   const OuterProgram& program() const { return parts_[0].part.program; }
   const std::vector<OuterState>& states() const { return names_; }  // of all parts
-  // Of state i; of the block's size and type.
+  // State i, in the block's size and type.
   std::span<std::byte> state(size_t i) { return {states_[i].data(), states_[i].bytes()}; }
   std::span<const std::byte> state(size_t i) const { return {states_[i].data(), states_[i].bytes()}; }
   void initialize();

@@ -241,7 +241,7 @@ TEST(Policy, EveryPolicyKnowsExactlyTheOptionsOfItsList) {
       EXPECT_NE(*option.doc, 0);
     }
     const Policy given = read_policy(&json, "");
-    const auto without = [](Json all) {  // a state that nobody described is none
+    const auto without = [](Json all) {  // an undescribed state does not count
       all.erase("state");
       return all;
     };

@@ -130,7 +130,7 @@ void DeviceStep::add_settle(Slot& slot, const Work& work, std::vector<DeviceWork
   pieces->push_back(std::move(settle));
 }
 
-// Running statistics are averaged by examples, integers take the maximum (decision 7): what this GPU adds to that, and what comes back.
+// Running statistics are averaged by examples, integers take the maximum: what this GPU adds to that, and what comes back.
 void DeviceStep::add_states(bool mean, const Work& work, const int32_t* skip, std::vector<DeviceWork>* pieces) {
   const std::byte* const from = mean ? shared_states_.data() : model_.states();
   std::byte* const to = mean ? model_.states() : shared_states_.data();
