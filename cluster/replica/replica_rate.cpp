@@ -12,7 +12,9 @@ Json rate_of_job(const Job& job) {
   const Json* optimizer = job.json().find("optimizer");
   if (const Json* rate = optimizer ? optimizer->find("lr") : nullptr) return *rate;
   const Json* type = optimizer && optimizer->is_object() ? optimizer->find("type") : optimizer;
-  return Json(optimizer_named(type && type->is_string() ? type->as_string() : "", job.where()).options[0].fallback);
+  const OptimizerDef& def = optimizer_named(type && type->is_string() ? type->as_string() : "", job.where());
+  const Option* rate = def.schema.find("lr");
+  return rate ? fallback_value(*rate) : Json();  // a rule without one refuses any rate
 }
 
 }  // namespace

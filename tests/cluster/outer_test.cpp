@@ -319,18 +319,18 @@ TEST(OuterProgram, SaysWhatIsWrong) {
   expect(custom(good, result, R"("state": {"": 0})"), "is no name");
   expect(custom(good, result, R"("state": {"a": 0, "b": 0, "c": 0, "d": 0})"), "at most 3");
   expect(custom(good, result, R"("state": {"v": "x"})"), "'v' has the wrong type");
-  expect(custom(good, result, R"("state": 7)"), "must be an object");
+  expect(custom(good, result, R"("state": 7)"), "'state' has the wrong type");
   expect(custom(good, result, R"("evry": 3)"), "did you mean 'every'");
   expect(custom(good, result, R"("momentum": "high")"), "'momentum' has the wrong type");
   expect(custom(good, result, R"("k": {"program": [], "outputs": {"value": "mean"}})"), "there is no value 'mean'");
   expect(custom(good, result, R"("workers": 3)"), "has already");
   expect(R"({"type": "custom"})", "'outer' is missing");
-  expect(R"({"type": "custom", "outer": 3})", "must be an object");
+  expect(R"({"type": "custom", "outer": 3})", "'outer' has the wrong type");
   expect(R"({"type": "custom", "outer": {"outputs": {"global": "mean"}}})", "'program' is missing");
   expect(R"({"type": "diloco", "momentm": 0.5})", "did you mean 'momentum'");
   expect(R"({"type": "diloco", "evry": 5})", "did you mean 'every'");
   expect(R"({"type": "diloco", "momentum": "0.5"})", "'momentum' has the wrong type");
-  expect(R"({"type": "diloco", "outer": {}})", "no option 'outer'");
+  expect(R"({"type": "diloco", "outer": {}})", "unknown key 'outer'");
   expect(R"({"type": "dilco"})", "did you mean 'diloco'");
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kScripts = fs::path(PERIGEE_ROOT) / "lua/perigee/averaging", kTraced = fs::path(PERIGEE_ROOT) / "cluster/presets";
+const fs::path kScripts = fs::path(PERIGEE_ROOT) / "lua/perigee/averaging", kTraced = fs::path(PERIGEE_ROOT) / "cluster/policy/presets";
 
 std::string read(const fs::path& path) {
   std::ostringstream text;

