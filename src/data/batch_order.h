@@ -1,5 +1,5 @@
-// Which examples are in batch number n: a pure function of n, whoever reads the batches and when. The loader reads ahead of what is taken;
-// what there is to read, an order says.
+// Which examples are in batch number n: a pure function of n, whenever and on whichever thread they are read. An order says what there is
+// to read; the loader reads it ahead of what is taken.
 #pragma once
 
 #include <cstdint>

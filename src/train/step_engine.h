@@ -20,10 +20,10 @@ class DeviceModel;
 // Where the sum of a batch's gradient goes: to[i] = add[n-1][i] + (... + (add[0][i] + gradient[i])), so that the gradients of many
 // batches meet in a fixed tree.
 struct GradientTarget {
-  // Of the parameter block's layout and type; may be one of `add`. Null, with nothing to add: it stays where it is, on the one GPU.
+  // A block of the parameters' layout and type; may be one of `add`. Null, with nothing to add: it stays where it is, on the one GPU.
   std::byte* to = nullptr;
   std::span<const std::byte* const> add;  // sums of batches before this one
-  class GradientSink* sink = nullptr;     // told of buckets while the rest of the gradient is still computed; null: nobody
+  class GradientSink* sink = nullptr;     // told of buckets while the rest of the gradient is still computed; null: none
 };
 
 // Called on the thread that called sum_gradient.
@@ -96,7 +96,7 @@ class StepEngine {
   virtual size_t bytes() const = 0;                             // of everything that training holds where the numbers are
   virtual DeviceMemory planned_memory(int64_t gpus) const = 0;  // of one GPU
 
-  // Of an engine whose numbers are not the host's. fetch() brings what is newer there; host_changed() says that the host's are newer, or
+  // For an engine whose numbers are not the host's. fetch() brings what is newer there; host_changed() says that the host's are newer, or
   // are about to be.
   virtual void fetch(Numbers) const {}
   virtual void host_changed(Numbers) {}

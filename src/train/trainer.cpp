@@ -146,7 +146,7 @@ Evaluator* Trainer::evaluator(const std::string& part) {
   auto& evaluator = evaluators_[part];
   if (!evaluator) {
     const Config data = Config(t_.job.json(), t_.job.where()).object("data");
-    // What the transforms of the training part were fitted to holds for the others.
+    // The transforms of the other parts take the values that were fitted on the training part.
     const Json description = with_fitted(*data.raw(part), t_.source->traits().fitted);
     SourcePtr source = part == "train" ? t_.source : t_.open_part(part, data.element(description, part));
     evaluator = std::make_unique<Evaluator>(*t_.model, t_.team, std::move(source), t_.job.json().find("metrics"), t_.job.where(),

@@ -1,4 +1,4 @@
-// What a trainer is told beside its job: threads or GPUs, what it may measure, who opens the data.
+// A trainer's options beside its job: threads or GPUs, what it may measure, a way to open the data.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What is trained, and all that a step needs of it: the job, its data, the model, the optimiser with its slots, the tuning table, the
+// A job made ready for steps: the job, its data, the model, the optimiser with its slots, the tuning table, the
 // threads. A trainer makes one from its job; its engine (step_engine.h) works on it.
 #pragma once
 
@@ -46,7 +46,7 @@ struct TrainingSetup {
   std::vector<int> input_fields;          // source field of each model input
   std::vector<int> target_fields;         // of the main target, then of further heads
   std::vector<Optimizer::Range> buckets;  // of the gradient; empty until it is cut
-  // Of precision "fp16", else empty; while steps are on a device, the device's is newer.
+  // Empty unless the precision is "fp16". While steps are on a device, the device's is newer.
   std::optional<LossScale> scale;
   int64_t batch = 0;  // of one step: on several GPUs, of all of them
   uint64_t seed = 0;

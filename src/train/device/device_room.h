@@ -10,7 +10,7 @@
 
 namespace perigee {
 
-// What one of several GPUs has of a step.
+// One GPU's share of a step.
 struct DeviceShare {
   int64_t examples = 0, gpus = 1;
   bool copied = false;  // sums over the GPUs are copies between them

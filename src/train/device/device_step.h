@@ -74,7 +74,7 @@ class DeviceStep {
   void join_team();
   void cut(std::vector<Optimizer::Range> buckets);  // of the gradient, in the order in which backward finishes them
   void begin(Part part, const Batch& batch, const Share& share, const StepInfo& info);  // fills the next slot's buffer, and sends it
-  // Of what was begun, see StepGraphs.
+  // The sections of the work that was begun, see StepGraphs.
   size_t sections() const { return program_.count_sections(next().work); }
   bool has_graphs(size_t count) const { return graphs_.has_sections(next(), count); }
   void describe();

@@ -14,7 +14,7 @@ namespace perigee {
 
 enum class StepPart : uint8_t { whole, compute, update };
 
-// What one GPU does in a step: equal ones share their graphs.
+// One GPU's work in a step: equal works share their graphs.
 struct StepWork {
   StepPart part = StepPart::whole;
   int64_t examples = 0;

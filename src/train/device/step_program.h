@@ -1,4 +1,4 @@
-// What a step on a GPU consists of: a list of pieces in an order that is right for one stream, each with the memory that it reads and writes
+// The pieces of a step on a GPU: a list in an order that is right for one stream, each piece with the memory that it reads and writes
 // (src/device/device_work.h). As a whole, or in sections: what one of several GPUs does between two sums over them, and what one alone does
 // until a bucket of its gradient is complete.
 #pragma once

@@ -20,7 +20,7 @@ void HostEngine::build() {
   }
 }
 
-// What the job's limit leaves to the arena of each thread.
+// The memory that the job's limit leaves to the arena of each thread.
 size_t HostEngine::arena_room() const {
   const size_t limit = memory_limit_of(t_.job), threads = static_cast<size_t>(t_.team.size());
   const size_t blocks = t_.model->params().block_bytes() * (1 + t_.slots.size() + threads);

@@ -77,7 +77,7 @@ class HostEngine final : public StepEngine {
   bool collective_ = false, sliceable_ = true;
   bool in_step_ = false;  // the slices of the prepared batch meet inside the plan
   int measured_ = 0;
-  // Of the step that was made last.
+  // The step that was made last.
   const Batch* batch_ = nullptr;
   StepInfo info_;
   StepOutcome outcome_ = StepOutcome::done;

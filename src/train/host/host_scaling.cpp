@@ -6,7 +6,7 @@
 
 namespace perigee {
 
-// Of a batch; 1 where nothing is scaled.
+// The seed of a batch stays 1 where nothing is scaled.
 void HostEngine::set_seed(int64_t examples) {
   if (!t_.scale) return;
   seed_value_ = loss_seed(t_.scale->scale, std::max<int64_t>(examples, 1));

@@ -1,4 +1,4 @@
-// What is measured before the first step on the host: kernels, then how many examples a thread takes through the plan at once.
+// Measures before the first step on the host: kernels, then how many examples a thread takes through the plan at once.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +11,7 @@
 namespace perigee {
 namespace {
 
-// What measuring chooses for most small convolutional networks.
+// Measuring chooses this for most small convolutional networks.
 constexpr int64_t kUnmeasuredSubBatch = 32;
 
 }  // namespace

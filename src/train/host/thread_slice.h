@@ -1,4 +1,4 @@
-// What one thread of a team has of a step: its slice of the batch, plans bound to memory of its own, and a gradient block of the
+// One thread's part of a step: its slice of the batch, plans bound to memory of its own, and a gradient block of the
 // parameters' layout, which meets those of the other threads in a fixed tree.
 #pragma once
 
