@@ -107,7 +107,7 @@ class Cutter {
     for (const NamedValue& output : graph_.outputs())
       if (shared(output.value) && !is_leaf(graph_.node(output.value))) crossing.insert(output.value);
     for (const ValueId& id : crossing)
-      cut.boundaries.push_back({id, "b" + std::to_string(cut.boundaries.size()), sliced(id) == Sliced::partial});
+      cut.boundaries.push_back({id, std::string("b").append(std::to_string(cut.boundaries.size())), sliced(id) == Sliced::partial});
   }
 
   Type part_type(ValueId id) const {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kWorthSharing = 1 << 16;
 
-std::string result_name(size_t index) { return "r" + std::to_string(index); }
+std::string result_name(size_t index) { return std::string("r").append(std::to_string(index)); }
 
 // Results are memory of their own: what is a window or a leaf, or stands twice, is copied.
 Graph with_own_outputs(const Graph& graph) {
