@@ -134,7 +134,7 @@ void PlanCompiler::place_leaf(const Node& node) {
   const auto named = [&](Place place, std::vector<std::string>& names) {
     operand.place = place;
     operand.index = static_cast<int>(names.size());
-    names.push_back(attr_string(node.attrs, "name", ""));
+    names.push_back(attr_string(node, "name"));
   };
   switch (node.op->leaf) {
     case LeafOp::input: named(Place::input, plan_->inputs_); break;
@@ -142,7 +142,7 @@ void PlanCompiler::place_leaf(const Node& node) {
     case LeafOp::state: named(Place::state, plan_->states_); break;
     case LeafOp::table:
       operand.place = Place::table;
-      operand.index = static_cast<int>(attr_int(node.attrs, "index", 0));
+      operand.index = static_cast<int>(attr_int(node, "index"));
       break;
     case LeafOp::none: assert(false);
   }
