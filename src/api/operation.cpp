@@ -39,20 +39,6 @@ int axis_of(const Call& call, const Option& option) {
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
-// The library's places count from 1; here they count from 0, and from the end with -1.
-Array shifted(const Array& places, double by) {
-  const EagerOperand sum[] = {{&places, 0}, {nullptr, by}};
-  return eager_elementwise(Elementwise::add, sum);
-}
-
-Array from_one(const Array& places) {
-  const Array wide = cast(places, Dtype::i64);
-  const EagerOperand negative[] = {{&wide, 0}, {nullptr, 0}};
-  const Array is_negative = eager_elementwise(Elementwise::less, negative), up = shifted(wide, 1);
-  const EagerOperand choice[] = {{&is_negative, 0}, {&wide, 0}, {&up, 0}};
-  return eager_elementwise(Elementwise::where, choice);
-}
-
 Type type_of(const Call& call, const Option& dtype) {
   return {dtype_from_name(attr_string(call.options, dtype)), Shape(attr_ints(call.options, kShape))};
 }
@@ -83,13 +69,13 @@ std::vector<Array> randint(const Call& call) {
 std::vector<Array> randperm(const Call& call) {
   const int64_t n = attr_int(call.options, kCount);
   const std::lock_guard lock(call.context.random_mutex);
-  return {shifted(call.context.random.permutation(n), -1)};
+  return {call.context.random.permutation(n)};
 }
 
 std::vector<Array> cast_of(const Call& call) { return {cast(call.in[0], dtype_from_name(attr_string(call.options, kDtype)))}; }
-std::vector<Array> take_of(const Call& call) { return {take(call.in[0], axis_of(call, kAxis), from_one(call.in[1]))}; }
-std::vector<Array> take_along_of(const Call& call) { return {take_along(call.in[0], axis_of(call, kLine), from_one(call.in[1]))}; }
-std::vector<Array> nonzero_of(const Call& call) { return {shifted(nonzero(call.in[0]), -1)}; }
+std::vector<Array> take_of(const Call& call) { return {take(call.in[0], axis_of(call, kAxis), call.in[1])}; }
+std::vector<Array> take_along_of(const Call& call) { return {take_along(call.in[0], axis_of(call, kLine), call.in[1])}; }
+std::vector<Array> nonzero_of(const Call& call) { return {nonzero(call.in[0])}; }
 std::vector<Array> masked_select_of(const Call& call) { return {masked_select(call.in[0], call.in[1])}; }
 std::vector<Array> masked_assign_to(const Call& call) {
   masked_assign(call.in[0], call.in[1], call.in[2]);
