@@ -71,7 +71,7 @@ std::vector<Type> infer_arg(const OpCall& call) {
   return {{Dtype::i64, reduced_shape(shape, mask, keeps(call))}};
 }
 
-std::vector<Type> infer_scan(const OpCall& call) {
+std::vector<Type> infer_cumulative(const OpCall& call) {
   checked_axis(attr_int(call.attrs, kAxis), call.inputs[0]);
   return {call.inputs[0]};
 }
@@ -95,7 +95,7 @@ Sliced sliced_mean(const OpCall& call, std::span<const Sliced> inputs) {
 Sliced sliced_reduce(const OpCall& call, std::span<const Sliced> inputs) { return sliced_rows(inputs[0], axes_mask(call) & 1u); }
 Sliced sliced_arg(const OpCall& call, std::span<const Sliced> inputs) { return sliced_rows(inputs[0], arg_mask(call) & 1u); }
 
-Sliced sliced_scan(const OpCall& call, std::span<const Sliced> inputs) {
+Sliced sliced_cumulative(const OpCall& call, std::span<const Sliced> inputs) {
   if (inputs[0] == Sliced::partial) return Sliced::partial;
   return sliced_rows(inputs[0], checked_axis(attr_int(call.attrs, kAxis), call.inputs[0]) == 0);
 }
@@ -112,9 +112,9 @@ size_t arg_params(const OpCall& call, void* out) {
   return sizeof params;
 }
 
-size_t scan_params(const OpCall& call, void* out) {
-  const ScanParams params{checked_axis(attr_int(call.attrs, kAxis), call.inputs[0]), attr_bool(call.attrs, kExclusive),
-                          attr_bool(call.attrs, kReverse)};
+size_t cumulative_params(const OpCall& call, void* out) {
+  const CumulativeParams params{checked_axis(attr_int(call.attrs, kAxis), call.inputs[0]), attr_bool(call.attrs, kExclusive),
+                                attr_bool(call.attrs, kReverse)};
   std::memcpy(out, &params, sizeof params);
   return sizeof params;
 }
@@ -176,7 +176,7 @@ std::vector<Value> prod_vjp(Graph& graph, const Node& node, std::span<const Valu
   return {reduction.spread(grads[0]) * where(is_zero, at_zero, elsewhere)};
 }
 
-std::vector<Value> scan_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
+std::vector<Value> cumulative_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   Json attrs = node.attrs;
   attrs.set("reverse", !attr_bool(node.attrs, kReverse));
   return {graph.apply("cumulative_sum", {grads[0]}, std::move(attrs))};
@@ -247,10 +247,10 @@ constexpr OpDef kOps[] = {
     {.name = "cumulative_sum",
      .doc = "Running sums along axis; exclusive, reverse.",
      .attributes = {.options = kCumulative},
-     .infer = infer_scan,
-     .vjp = scan_vjp,
-     .sliced = sliced_scan,
-     .params = scan_params,
+     .infer = infer_cumulative,
+     .vjp = cumulative_vjp,
+     .sliced = sliced_cumulative,
+     .params = cumulative_params,
      .operand_dtypes = OperandDtypes::sums},
 };
 
