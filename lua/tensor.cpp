@@ -13,6 +13,7 @@
 #include "lua/state.h"
 #include "src/core/error.h"
 #include "src/eager/eager.h"
+#include "src/eager/einsum.h"
 #include "src/eager/random.h"
 #include "src/eager/window.h"
 
@@ -228,6 +229,16 @@ int apply(lua_State* L) {
   return 1;
 }
 
+// einsum(formula, out, in...)
+int einsum_of(lua_State* L) {
+  const std::string formula = luaL_checkstring(L, 1);
+  std::vector<Array> operands;
+  for (int i = 3; i <= lua_gettop(L); ++i) operands.push_back(check_array(L, i));
+  give_array(L, 2, einsum(formula, operands));
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
 // result(index, out): of the last apply, from 2
 int result(lua_State* L) {
   const auto index = static_cast<size_t>(luaL_checkinteger(L, 1)) - 1;
@@ -352,6 +363,7 @@ void add_tensor_functions(lua_State* L) {
       {"owner", set_owner},
       {"interrupt", interrupt},
       {"apply", report<apply>},
+      {"einsum", report<einsum_of>},
       {"result", report<result>},
       {"elementwise", guard<elementwise>},
       {"take_along", report<take_along_of>},

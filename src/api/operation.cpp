@@ -4,6 +4,7 @@
 
 #include "src/api/tensor_handles.h"
 #include "src/eager/eager.h"
+#include "src/eager/einsum.h"
 #include "src/eager/window.h"
 #include "src/graph/op.h"
 
@@ -26,10 +27,12 @@ constexpr Option kShape = {"shape", "list of integers", "[]", "sizes by dimensio
 constexpr Option kLow = {"low", "number", "0", "the least"}, kHigh = {"high", "number", "1", "above all"};
 constexpr Option kMean = {"mean", "number", "0", "of the distribution"}, kDeviation = {"stddev", "number", "1", "standard deviation"};
 constexpr Option kLeast = {"low", "integer", "0", "the least"}, kBefore = {"high", "integer", nullptr, "above all"};
+constexpr Option kFormula = {"formula", "string", nullptr, "'bij,bjk->bik': the operands' labels, then the result's"};
 constexpr Option kCount = {"n", "integer", nullptr, "so many places", {.low = 0}};
 
 constexpr Option kTake[] = {kAxis}, kTakeAlong[] = {kLine}, kCast[] = {kDtype}, kUniform[] = {kShape, kReal, kLow, kHigh},
-                 kNormal[] = {kShape, kReal, kMean, kDeviation}, kIntegers[] = {kShape, kWhole, kLeast, kBefore}, kPermutation[] = {kCount};
+                 kNormal[] = {kShape, kReal, kMean, kDeviation}, kIntegers[] = {kShape, kWhole, kLeast, kBefore}, kPermutation[] = {kCount},
+                 kEinsum[] = {kFormula};
 
 int axis_of(const Call& call, const Option& option) {
   const int rank = call.in[0].view.rank;
@@ -72,6 +75,7 @@ std::vector<Array> randperm(const Call& call) {
   return {call.context.random.permutation(n)};
 }
 
+std::vector<Array> einsum_of(const Call& call) { return {einsum(attr_string(call.options, kFormula), call.in)}; }
 std::vector<Array> cast_of(const Call& call) { return {cast(call.in[0], dtype_from_name(attr_string(call.options, kDtype)))}; }
 std::vector<Array> take_of(const Call& call) { return {take(call.in[0], axis_of(call, kAxis), call.in[1])}; }
 std::vector<Array> take_along_of(const Call& call) { return {take_along(call.in[0], axis_of(call, kLine), call.in[1])}; }
@@ -85,11 +89,14 @@ std::vector<Array> masked_assign_to(const Call& call) {
 // What the op table does not have, or where it trusts its operands.
 struct OwnOp {
   std::string_view name;
-  size_t inputs;
+  size_t inputs;  // at least
   std::vector<Array> (*run)(const Call&);
   const char* recorded;  // the op of the table that is recorded instead; null: it cannot be
   Schema options = {};
+  bool more = false;  // inputs than that
 };
+
+constexpr const char* kEinsumName = "einsum";  // recorded as several ops
 
 constexpr OwnOp kOwnOps[] = {
     {"cast", 1, cast_of, "cast", {.options = kCast}},
@@ -98,6 +105,7 @@ constexpr OwnOp kOwnOps[] = {
     {"take_along", 2, take_along_of, "take_along", {.options = kTakeAlong}},
     {"nonzero", 1, nonzero_of, nullptr},
     {"masked_select", 2, masked_select_of, nullptr},
+    {"einsum", 1, einsum_of, kEinsumName, {.options = kEinsum}, true},
     {"masked_assign", 3, masked_assign_to, nullptr},
     {"rand", 0, rand, nullptr, {.options = kUniform}},
     {"randn", 0, randn, nullptr, {.options = kNormal}},
@@ -193,16 +201,27 @@ std::vector<Array> run_now(perigee_context& context, const std::string& name, Te
     return {eager_elementwise(element, elementwise_operands(element, inputs))};
   }
   if (const OwnOp* own = find_own(name)) {
-    check_count(name, inputs.size(), own->inputs, static_cast<int>(own->inputs));
+    check_count(name, inputs.size(), own->inputs, own->more ? -1 : static_cast<int>(own->inputs));
     check_options(own->options, options, name);
-    return own->run({context, arrays_of(name, inputs, own->inputs), options});
+    return own->run({context, arrays_of(name, inputs, own->more ? inputs.size() : own->inputs), options});
   }
   const OpDef& op = public_op(name);
   check_count(name, inputs.size(), static_cast<size_t>(op.min_inputs), op.max_inputs);
   return run_table_op(op, arrays_of(name, inputs, static_cast<size_t>(op.min_inputs)), options);
 }
 
+int record_einsum(Recording& recording, Tensors inputs, const Json& options) {
+  check_options({.options = kEinsum}, options, kEinsumName);
+  std::vector<int> values;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i]) misuse(kFunction, "input " + std::to_string(i) + " of 'einsum' is null");
+    values.push_back(value_in(recording, *inputs[i]));
+  }
+  return einsum(recording.open(), attr_string(options, kFormula), values);
+}
+
 std::vector<int> record(Recording& recording, const std::string& name, Tensors inputs, const Json& options) {
+  if (name == kEinsumName) return {record_einsum(recording, inputs, options)};
   const OwnOp* own = find_own(name);
   if (own && !own->recorded)
     misuse(kFunction, "'" + name + "' cannot be recorded: its result's shape depends on the values, or it is drawn", "",
