@@ -94,6 +94,17 @@ int ops(lua_State* L) {
   return 1;
 }
 
+// native.check_attributes(op, attrs): an error where the op is recorded
+int check_attributes_of(lua_State* L) {
+  const OpDef& op = op_named(luaL_checkstring(L, 1));
+  try {
+    check_attributes(op.attributes, to_json(L, 2, op.name));
+  } catch (const Error& error) {
+    throw error.within(op.name);
+  }
+  return 0;
+}
+
 // Pushes the names of a registry as a list.
 template <class Registry>
 int push_names(lua_State* L, const Registry& registry) {
@@ -275,6 +286,7 @@ int open_bindings(lua_State* L) {
   static const luaL_Reg kFunctions[] = {
       {"layers", guard<layers>},
       {"common_layer_options", guard<common_options>},
+      {"check_attributes", guard<check_attributes_of>},
       {"ops", guard<ops>},
       {"losses", guard<losses>},
       {"initializers", guard<initializers>},
