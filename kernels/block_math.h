@@ -24,13 +24,13 @@ struct BlockMath {
   void (*sizes)(const void* from, int64_t n, double* absolute, double* square) = nullptr;  // sums, one element after the other
   int64_t (*largest)(const void* from, int64_t n) = nullptr;                               // index of the first of the largest
 
-  // Of the elements vector[members[i]]: those below zero become zero...
+  // Over the elements vector[members[i]]: those below zero become zero...
   void (*cut_negative)(void* vector, const int64_t* members, int64_t n) = nullptr;
   // ... or their length, when it is not in [low, high], moves by `rate` of the way into it.
   void (*limit_length)(void* vector, const int64_t* members, int64_t n, double low, double high, double rate) = nullptr;
 };
 
-// Of f32 or f64.
+// Elements are f32 or f64.
 const BlockMath& block_math(Dtype dtype);
 
 }  // namespace perigee

@@ -1,7 +1,7 @@
-// The inner loops of the codecs (cluster/codec/codec.h): one table for each instruction set and one of obvious loops (ref), all with the same
-// bits (DESIGN decision 12). They are no ops of a graph: they know bytes and blocks of bits, not views. Nothing is checked here: what
-// comes from outside was checked by the codec. Byte pointers need no alignment; sums run in kSumLanes lanes, element i in lane
-// i % kSumLanes, which are then added in pairs.
+// The inner loops of the codecs (cluster/codec/codec.h): one table for each instruction set and one of obvious loops (ref), all with the
+// same bits. They are no ops of a graph: they know bytes and blocks of bits, not views. Nothing is checked here: what comes from outside
+// was checked by the codec. Byte pointers need no alignment; sums run in kSumLanes lanes, element i in lane i % kSumLanes, which are then
+// added in pairs.
 #pragma once
 
 #include <cstddef>

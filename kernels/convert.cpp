@@ -18,7 +18,7 @@ struct Boolean {
   uint8_t value;
 };
 
-// What an element is computed with: itself, or the float that a 16-bit float stands for.
+// The type that computes with an element: itself, or float for a 16-bit float.
 float load(F16 x) { return float_from_f16(x.bits); }
 float load(Bf16 x) { return float_from_bf16(x.bits); }
 uint8_t load(Boolean x) { return x.value != 0; }

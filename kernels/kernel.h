@@ -1,5 +1,5 @@
 // The contract between a plan and a kernel: numbers in, numbers out. A kernel allocates nothing, throws nothing,
-// prints nothing and keeps nothing; it may decline a call, with a reason, when it is chosen.
+// prints nothing and keeps nothing (but for what a library of kernels/cuda/library needs); it may decline a call, with a reason.
 // `kernels/ops/<op>.h` says for each op which operand is which and defines its `Params`.
 #pragma once
 
@@ -21,7 +21,7 @@ class Team {
   virtual void* shared(size_t bytes) = 0;
 };
 
-// What a random draw and a schedule may depend on (DESIGN decision 4). Lives as long as the step.
+// The step's data that random draws and schedules may depend on (src/ARCHITECTURE.md, decision 4). Lives as long as the step.
 struct StepInfo {
   uint64_t seed = 0;
   uint64_t epoch = 0;
@@ -32,7 +32,7 @@ struct StepInfo {
 
 struct CudaQueue;  // kernels/cuda/runtime/queue.h
 
-// Of a CUDA kernel: views, scratch, packed and step are addresses of the device (StepInfo and the example ids in it too, so that a captured
+// For a CUDA kernel, views, scratch, packed and step are addresses of the device (StepInfo and the example ids in it too, so that a captured
 // graph reads new ones at each replay); params are on the host and read while the call is queued, but for update_*, which reads them on the
 // device.
 struct KernelCall {

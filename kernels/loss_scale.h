@@ -1,4 +1,4 @@
-// What the gradient of the loss is multiplied by where gradients are stored in f16, whose smallest number is 6e-8: dynamic loss scaling after
+// The factor of the loss's gradient where gradients are stored in f16, whose smallest number is 6e-8: dynamic loss scaling after
 // Micikevicius et al. 2018 (arXiv:1710.03740), with the numbers of PyTorch's GradScaler. One rule for host and device.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Philox4x32-10, a counter-based generator: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011.
-// A draw is a pure function of its key and counter, so it does not depend on thread, batch, order or resume (decision 4).
+// A draw is a pure function of its key and counter, so it does not depend on thread, batch, order or resume.
 // `static`, so that no copy compiled for a newer instruction set can stand in for one on an older machine; `constexpr`, so that nvcc may
 // call it in device code.
 #pragma once

@@ -20,7 +20,7 @@ class RandomPositions {
   constexpr RandomPositions(const RandomChoice& choice, int64_t n, uint64_t first)
       : choice_(choice), n_(n), key_(philox_key(choice.seed, kDraws ^ mix_bits(first))) {}
 
-  // Of part j, below n.
+  // The position of part j, below n.
   constexpr size_t at(int64_t j) const {
     const int64_t begin = border(j), width = border(j + 1) - begin;
     const PhiloxBlock draw = philox4x32({{static_cast<uint32_t>(j), static_cast<uint32_t>(static_cast<uint64_t>(j) >> 32),

@@ -1,4 +1,4 @@
-// A typed, strided window on memory that somebody else owns: the only form in which numbers reach a kernel.
+// A typed, strided window on memory that it does not own: the only form in which numbers reach a kernel.
 // Not a Tensor: it has no owner, no device and no checks.
 #pragma once
 

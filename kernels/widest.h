@@ -7,7 +7,7 @@
 
 namespace perigee {
 
-// Of the host's kernels that take the call, the fastest kind and the widest instruction set up to `isa`; null: there is none.
+// Among the host's kernels that take the call, the fastest kind and the widest instruction set up to `isa`; null: there is none.
 const Kernel* widest_kernel(std::string_view op, const KernelCall& like, Isa isa);
 
 }  // namespace perigee

@@ -1,4 +1,4 @@
-// Wraps a Lua C function so that no C++ exception leaves it: decision 10.
+// Wraps a Lua C function so that no C++ exception leaves it (src/ARCHITECTURE.md, decision 10).
 #pragma once
 
 #include <cstdio>

@@ -40,7 +40,7 @@ class LuaState {
   lua_State* raw() const { return state_.get(); }
 
   // Compiles source text and leaves the function on the stack. Bytecode is refused: it can crash the interpreter. The function
-  // and those inside it run uncompiled (decision 9). `name` appears in positions.
+  // and those inside it run uncompiled, so that the count hook fires in every loop. `name` appears in positions.
   void load(std::string_view text, const std::string& name);
   // Calls what is on the stack. Error(model) with the script's position, Error(resources) when memory is out.
   void call(int arguments, int results);

@@ -11,7 +11,7 @@
 
 namespace perigee {
 
-// Wraps a Lua C function so that a C++ exception becomes `nil, message`: the Lua side adds the script's line (decision 10).
+// Wraps a Lua C function so that a C++ exception becomes `nil, message`: the Lua side adds the script's line.
 template <int (*Function)(lua_State*)>
 int report(lua_State* L) {
   std::string text;

@@ -1,5 +1,5 @@
--- An autoencoder: a digit is squeezed through 32 numbers and drawn again from them. What it is compared with is its own input, so
--- it needs no labels: target = "x".
+-- An autoencoder: the network reduces a digit to 32 numbers and draws it from them. The target is the input itself, target = "x",
+-- so no labels are needed.
 local pg = require "perigee"
 local mnist = pg.data.mnist()
 

@@ -1,15 +1,15 @@
--- A layer of one's own: a Lua function. It runs once, on values that only record what is done to them; what is trained, stored and
--- differentiated is that record, so the model file holds no Lua and needs none to be read.
+-- Your own layer is a Lua function. It runs once, on values that record the operations on them; the record is trained, differentiated and
+-- saved, so the model file holds no Lua and needs none.
 local pg = require "perigee"
 local mnist = pg.data.mnist()
 
 -- Swish with a bump: any op of the graph, arithmetic and numbers.
 local function swish(x) return x * pg.sigmoid(x) + 0.1 * pg.exp(-x * x) end
 
--- A choice depends on values that are not there yet: `x < 0` would be an error that says so. pg.where takes both ways.
+-- The values are not known while the function is traced, so `x < 0` is an error that says so. pg.where computes both branches.
 local function leaky(x) return pg.where(x:lt(0), 0.1 * x, x) end
 
--- Functions of several values and loops work as well; loops unroll.
+-- Loops work too; they are unrolled.
 local function centred(x)
   for _ = 1, 2 do x = x - pg.mean(x, -1, true) end
   return x

@@ -1,5 +1,5 @@
--- Fisher's irises: 150 flowers, four measurements each, three species. A table of numbers and words is read as it is; what has to
--- be learnt from the training part alone (means, deviations, the species' names) is stored with the model.
+-- Fisher's irises: 150 flowers, four measurements each, three species. The table of numbers and words is read as it is; means, deviations
+-- and the species' names come from the training part alone and are saved with the model.
 local pg = require "perigee"
 
 -- $PERIGEE_DATA/tabular/iris.csv; four numbers and a name a line, without a header.

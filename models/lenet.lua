@@ -18,5 +18,5 @@ return pg.experiment {
   optimizer = pg.adamw { lr = pg.cosine { from = 2e-3 }, weight_decay = 5e-4 },
   data = { train = mnist.train, test = mnist.test, batch = 32 },
   epochs = 5, seed = 123,
-  averaging = pg.averaging.periodic { every = 5 }, -- what workers of a cluster do; a single one has nobody to meet
+  averaging = pg.averaging.periodic { every = 5 }, -- for several workers; a single one ignores it
 }

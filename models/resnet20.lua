@@ -6,7 +6,7 @@ local cifar = pg.data.cifar10()
 -- The published means and deviations of the training images, channel by channel.
 local normalize = pg.transform.normalize { mean = { 0.4914, 0.4822, 0.4465 }, std = { 0.2470, 0.2435, 0.2616 } }
 
--- A convolution whose result is normalised over the batch; it needs no bias, for the normalisation would take it away.
+-- A convolution and batch normalisation; it has no bias, because the normalisation would remove it.
 local function conv(channels, stride, activation)
   return pg.sequential {
     pg.conv2d { channels, kernel = 3, stride = stride, padding = 1, bias = false },
@@ -14,7 +14,7 @@ local function conv(channels, stride, activation)
   }
 end
 
--- relu(conv(conv(x)) + x); where the size changes, a 1x1 convolution brings x to it.
+-- relu(conv(conv(x)) + x); where the shape changes, a 1x1 convolution adapts x.
 local function block(channels, stride)
   local shortcut
   if stride > 1 then
@@ -39,7 +39,7 @@ return pg.experiment {
   optimizer = pg.nesterov { lr = pg.one_cycle { max = 0.1 }, momentum = 0.9 },
   regularization = { l2 = 5e-4 },
   data = {
-    -- Every epoch sees each image shifted by up to four pixels and mirrored every other time.
+    -- Each epoch shifts each image by up to four pixels and mirrors half of the images.
     train = cifar.train:map { normalize, pg.transform.crop { pad = 4 }, pg.transform.flip {} },
     test = cifar.test:map { normalize },
     batch = 64,

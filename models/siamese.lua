@@ -1,8 +1,8 @@
--- A siamese network: two inputs, one tower. Are two noisy waves of the same pitch? Both go through the same layers, with the same
--- parameters, because the same tower is called twice; what decides is how far apart its two answers are.
+-- A siamese network decides whether two noisy waves have the same pitch. The same tower is called twice, so both waves pass the same
+-- layers with the same parameters; the decision depends on the distance between the two results.
 local pg = require "perigee"
 
--- Pairs made here, as plain Lua tables. Fields may have any names; the graph asks for them by pg.input.
+-- The pairs are made here, as plain Lua tables. Fields may have any names; the graph refers to them by pg.input.
 math.randomseed(42)
 local function wave(pitch)
   local phase, samples = math.random() * 6.28, {}

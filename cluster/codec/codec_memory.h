@@ -11,7 +11,7 @@
 
 namespace perigee {
 
-// `Floats` are copied by assignment: of the host, or of a device (uv/device_codec.h).
+// `Floats` are copied by assignment: of the host, or of a device (cluster/replica/device_codec.h).
 template <class Floats>
 class BasicCodecMemory {
  public:

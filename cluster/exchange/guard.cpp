@@ -12,7 +12,7 @@ constexpr size_t kLeastRecent = 8;  // ... of which there must be so many before
 constexpr double kApart = 1.25;     // times sqrt(workers) ...
 constexpr int kApartRounds = 3;     // ... in a row
 
-// Of divergence. Set between runs of the character model that end well and those that do not: README, "Guards".
+// Of divergence. Set between runs of the character model that end well and those that do not: cluster/POLICIES.md, "Guards".
 constexpr double kJudged = 0.8;        // share of a run after which nothing is gained by stopping it
 constexpr double kSmoothing = 0.01;    // share of a run over which the loss is smoothed
 constexpr double kLostGain = 0.5;      // of what the loss had come down by

@@ -1,11 +1,12 @@
 // The outer step of an averaging policy as data: a traced program of elementwise ops that makes the next result of the last one, the mean
-// of the contributions and a state of its own (DESIGN, idea 3). It is checked and compiled when a policy is read; OuterStep runs it.
+// of the contributions and a state of its own (src/ARCHITECTURE.md, idea 3). It is checked and compiled when a policy is read; OuterStep
+// runs it.
 //
 //   {"program": [{"op": "sub", "in": ["mean", "global"], "out": "t1"}, ...], "outputs": {"global": "t5", "velocity": "t2"}}
 //
 // A program may name `global` (the last result), `mean`, `delta` = global - mean, its states, its knobs and what is known of the round.
 // What depends on knobs and round alone is computed once a round, in double; the rest is one pass of the `fused` kernel over the block.
-// Only ops that give the same bits on every machine are accepted (decision 12).
+// Only ops that give the same bits on every machine are accepted.
 #pragma once
 
 #include <array>

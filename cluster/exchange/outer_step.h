@@ -25,7 +25,7 @@ struct OuterPart {
 
 class OuterStep {
  public:
-  // For a block of `elements` elements, float32 or float64, of which `windows` are parameters and the rest is zero (decision 6).
+  // For a block of `elements` elements, float32 or float64, of which `windows` are parameters and the rest is zero.
   OuterStep(const OuterProgram& program, Dtype dtype, std::span<const ParamWindow> windows, int64_t elements);
   OuterStep(std::vector<OuterPart> parts, Dtype dtype, std::span<const ParamWindow> windows, int64_t elements);
 

@@ -1,4 +1,4 @@
-// The fixed lease plan: (work list, round, members) -> ranges, a pure function that every node computes alike (decision 2).
+// The fixed lease plan: (work list, round, members) -> ranges, a pure function that every node computes alike.
 #pragma once
 
 #include <cstdint>

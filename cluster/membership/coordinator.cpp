@@ -436,7 +436,7 @@ double Coordinator::Impl::median_step_s() const {
   return steps.empty() ? 0 : *middle;
 }
 
-// A worker that beats but does not step (decision 20).
+// A worker that beats but does not step.
 void Coordinator::Impl::check_progress(uint64_t now) {
   if (go_held || border || finished || planted(Bug::stuck_ignored)) return;
   const double median_s = median_step_s();

@@ -122,7 +122,7 @@ void Coordinator::Impl::on_evaluated(Node& node, Evaluated evaluated) {
   events.on_evaluated(part, states);
 }
 
-// A worker that beats but evaluates nothing (decision 20). When it is replaced, its examples are asked of others. It counts only whole
+// A worker that beats but evaluates nothing. When it is replaced, its examples are asked of others. It counts only whole
 // batches, larger ones than it trains with perhaps: it has at least the time that a round may wait for one.
 void Coordinator::Impl::check_evaluation(uint64_t now) {
   if (planted(Bug::stuck_ignored)) return;

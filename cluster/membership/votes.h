@@ -1,5 +1,5 @@
 // Which memberships may be in force, and whether enough of their workers follow a coordinator: the arithmetic behind "only one side goes on".
-// Why it is right is said in cluster/README.md, "Standby".
+// cluster/STANDBY.md proves it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// An averaging policy as a value: a point in when x what x codec x outer step x topology x synchrony (DESIGN, idea 3), from the job's
-// "averaging".
+// An averaging policy as a value: a point in when x what x codec x outer step x topology x synchrony (src/ARCHITECTURE.md, idea 3), from
+// the job's "averaging".
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct Policy {
   Json codec;                      // how each worker's contribution is sent, with every option; null: as sums of float32
   bool sums = false;               // update: added up instead of averaged
   std::string topology = "auto";   // star, ring, tree, direct, hierarchical
-  int64_t shards = 0;              // gradient: leaves of the fixed summation tree (decision 5); 0: one per worker
+  int64_t shards = 0;              // gradient: leaves of the fixed summation tree; 0: one per worker
   double quorum = 1;               // share of the live workers that is enough for a round ...
   double grace_ms = 0;             // ... once this has passed since the quorum was reached
   double deadline_ms = 60'000;     // of any wait in a round; who lets it pass is evicted

@@ -1,5 +1,5 @@
-// The axes of the space in which averaging policies are points (DESIGN, idea 3). One file policy_<axis>.cpp has the options of one: their
-// help, how they are read and checked, how they are written. policy.cpp walks all of them.
+// The axes of the space in which averaging policies are points (src/ARCHITECTURE.md, idea 3). One file policy_<axis>.cpp has the options of
+// one: their help, how they are read and checked, how they are written. policy.cpp walks all of them.
 #pragma once
 
 #include <span>

@@ -274,7 +274,7 @@ struct Beat {
   static constexpr MessageType kType = MessageType::beat;
   uint64_t sent_ns = 0;  // the sender's clock; echoed in `echo_ns` of the answer
   uint64_t echo_ns = 0;
-  int64_t step = 0, evaluated = 0;  // local steps made, examples evaluated: progress is watched apart from liveness (decision 20)
+  int64_t step = 0, evaluated = 0;  // local steps made, examples evaluated: progress is watched apart from liveness
   double examples_per_s = 0;
   uint64_t bytes_up = 0, bytes_down = 0;
   std::string waits_for;  // what it is waiting for; empty: nothing

@@ -1,9 +1,8 @@
-// How a trainer's numbers lie in an exchange: the parameter block (values or gradients), the running statistics (a variance and its mean as
-// moment_sums.h has them), the optimiser's slots where they take part, the tail; then what is merged by maximum: integer states and the number of updates. All but the gradients are
-// multiplied by the examples that they stand for, so that the sum divided by all examples is the mean (DESIGN, decision 7). A gradient
-// is the beginning of its row. With a codec the parameters of an announced round are not added up: the block's part of the row is room for
-// float32 values of its size.
-// Owned by the trainer thread.
+// How a trainer's numbers lie in an exchange: the parameter block (values or gradients), the running statistics (a variance and its mean
+// as in moment_sums.h), the optimiser's slots where they take part, the tail; then what is merged by maximum: integer states and the number
+// of updates. All but the gradients are multiplied by the examples that they stand for, so that the sum divided by all examples is the mean
+// (src/ARCHITECTURE.md, decision 7). A gradient is the beginning of its row. With a codec the parameters of an announced round are not added
+// up: the block's part of the row is room for float32 values of its size. Owned by the trainer thread.
 #pragma once
 
 #include <span>

@@ -43,7 +43,7 @@ class ReplicaCodec {
 
   // The sum of all payloads, for take_sum(); the number of one that is none of the codec. `room` as above: it is the sum's until then.
   virtual std::optional<size_t> add(std::span<const WeightedPayload> payloads, std::span<float> room) = 0;
-  // Into what trains of a block: a codec may have put something into the rest, and gaps are zero (DESIGN, decision 6).
+  // Into what trains of a block: a codec may have put something into the rest, and gaps are zero (src/ARCHITECTURE.md, decision 6).
   enum class Take : uint8_t { subtract, replace, replace_all };  // all: what does not train becomes zero
   virtual void take_sum(Take how, float* block) = 0;
 };

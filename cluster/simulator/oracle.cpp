@@ -77,7 +77,7 @@ void World::check_blame(const std::string& worker, const std::string& cause) {
   fail(worker + " is blamed although nothing befell it: " + cause);
 }
 
-// Decision 1: what a worker that can be heard holds is not given up.
+// The truth is in the replicas: what a worker that can be heard holds is not given up.
 void World::check_voided(int64_t left) {
   if (network_.now_ns() < disturbed_until_ns_ || scenario_.network.loss > 0) return;
   for (const auto& node : workers_)

@@ -85,7 +85,7 @@ const char* decline_input(const KernelCall& call) {
 // Too wide for four positions to a vector: their weights are not packed here.
 constexpr int64_t kNoQuads = kLanes;
 
-// What forward_positions runs for one phase.
+// The work of forward_positions for one phase.
 struct Phase {
   Axis row, column;
   int segments, length;

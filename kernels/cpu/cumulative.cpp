@@ -1,4 +1,4 @@
-// What goes along one axis in order: arg_max, arg_min, cumulative_sum; and one_hot. Loops over f32 without the dispatch of ref.
+// Ops that go along one axis in order: arg_max, arg_min, cumulative_sum; and one_hot. Loops over f32 without the dispatch of ref.
 #include "kernels/cpu/vector_math.h"
 #include "kernels/ops/index.h"
 #include "kernels/ops/reduce.h"

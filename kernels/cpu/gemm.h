@@ -65,7 +65,7 @@ PERIGEE_INLINE void store_first(float* p, Vec v, int n) {
 
 PERIGEE_INLINE Vec relu(Vec v) { return v < Vec{} ? Vec{} : v; }  // NaN passes
 
-// What happens to a tile when its sums are complete.
+// The epilogue of a tile whose sums are complete.
 struct Finish {
   bool accumulate = false;      // C += result instead of C = result
   const float* bias = nullptr;  // one number per column of C, from the first column on

@@ -155,7 +155,7 @@ void run_packed(const KernelCall& call) {
 
 // Gradients.
 
-// What relu below stopped goes no further.
+// The gradient stops where the relu below was zero.
 void mask(const Matrix& dx, const Matrix& y) {
   for (int64_t r = 0; r < dx.rows; ++r) {
     const float* value = y.data + r * y.stride;

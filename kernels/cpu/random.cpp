@@ -28,7 +28,7 @@ struct Product {
   Words high, low;
 };
 
-// Of the even lanes.
+// Takes the even lanes.
 Wide multiply(Words x, uint32_t m) {
 #if defined(__AVX512F__)
   return reinterpret_cast<Wide>(_mm512_mul_epu32(reinterpret_cast<__m512i>(x), _mm512_set1_epi32(static_cast<int>(m))));

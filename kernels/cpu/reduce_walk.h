@@ -45,7 +45,7 @@ template <class T, class Row, class Matrix>
 void join_walk(const Walk& whole, const T* x, T* y, Row row, Matrix matrix) {
   if (whole.inputs == 0) return;
   if (whole.rank == 0) return row(x, 1, y);
-  // Of a part of a call, which a thread has for itself, the dimension that lies dense may be gone.
+  // In a thread's own part of a call the dense dimension may be missing.
   Walk walk = whole;
   if (walk.in[walk.rank - 1] != 1) {
     const int last = walk.rank++;

@@ -1,4 +1,4 @@
-// What kernels share: who a thread is, and sums, largest and scans over a warp or a block.
+// Shared by all kernels: a thread's index, and sums, maxima and scans over a warp or a block.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -40,7 +40,7 @@ __device__ void write_bytes(std::byte* to, T value) {
   memcpy(to, &value, sizeof value);
 }
 
-// Of all threads of a block, in all of them. Every thread calls it; `room` is one word of shared memory for each warp, which the caller
+// The largest value of all threads of a block, in all of them. Every thread calls it; `room` is one word of shared memory for each warp, which the caller
 // does not touch before its next __syncthreads.
 __device__ inline uint32_t block_largest(uint32_t value, uint32_t* room) {
   value = __reduce_max_sync(kAllLanes, value);

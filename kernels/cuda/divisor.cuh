@@ -7,7 +7,7 @@
 
 namespace perigee {
 
-// Of numbers up to INT32_MAX. With 2^s the first power that is not below the divisor d, the factor is the first above 2^(31 + s) / d: its
+// Divides numbers up to INT32_MAX. With 2^s the first power that is not below the divisor d, the factor is the first above 2^(31 + s) / d: its
 // product with i is then less than 2^(31 + s) / d above that of the fraction, which is less than what i / d lacks of the next whole number.
 struct Divisor {
   Divisor() = default;

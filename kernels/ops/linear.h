@@ -22,7 +22,7 @@ struct LinearParams {
 
 inline constexpr double kGeluScale = 0.79788456080286535588, kGeluCube = 0.044715;
 
-// What tanh is taken of; and, with what that gave, the value and its slope.
+// The argument of tanh; and, from tanh's result, the value and its slope.
 template <class T>
 constexpr T gelu_argument(T z) {
   return T(kGeluScale) * (z + T(kGeluCube) * (z * (z * z)));

@@ -2,7 +2,7 @@
 //   in 0   gradient [E], contiguous
 //   out 0  parameter [E], read and written
 //   out 1… the rule's states [E], read and written
-// Bit-equal on every backend (DESIGN decision 12): + - * / sqrt and comparisons in the order written in update_rules.h, in the
+// Bit-equal on every backend (src/ARCHITECTURE.md, decision 12): + - * / sqrt and comparisons in the order of update_rules.h, in the
 // element type (scalars are rounded to it once), no contraction, no reordering.
 #pragma once
 

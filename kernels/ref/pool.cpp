@@ -29,7 +29,7 @@ void each4(const View& v, F body) {
         for (int64_t j = 0; j < v.dims[3]; ++j) body(n, o, i, j);
 }
 
-// What a sum is multiplied with.
+// The factor of a window's sum.
 template <class T>
 T scale_of(const PoolParams& p, const View& image, int64_t i, int64_t j) {
   if (p.kind != PoolKind::average) return T(1);

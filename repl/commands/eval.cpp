@@ -30,7 +30,7 @@ struct Options {
 void declare(CLI::App& app) {
   app.add_option("model", options.model, "a model file, or the folder of a finished run")->required();
   app.add_option("--part", options.part, "the part of the job's data: test, validation or train");
-  app.add_option("--data", options.data, "other data: a source as JSON, as in '{\"type\": \"csv\", \"path\": \"new.csv\"}'");
+  app.add_option("--data", options.data, "other data: a source as JSON, as in '{\"type\": \"csv\", \"file\": \"new.csv\"}'");
   app.add_option("--metric", options.metrics, "an evaluation by name, such as roc; may be given several times")->allow_extra_args(false);
   app.add_option("--threads", options.threads, "the default is one per core")->check(CLI::PositiveNumber);
   app.add_option("--device", options.device,

@@ -23,7 +23,7 @@ struct Field {
   std::vector<std::string> class_names;  // empty or `classes` of them
 };
 
-// Which example, and what its random draws depend on (decision 4): the same whatever worker, thread, batch or resume.
+// Which example, and what its random draws depend on: the same whatever worker, thread, batch or resume.
 struct ReadKey {
   int64_t index = 0;
   uint64_t epoch = 0;

@@ -1,4 +1,4 @@
-// What `map` does to one field of each example. Random transforms draw from the example (decision 4), never from a generator with a state.
+// What `map` does to one field of each example. Random transforms draw from the example, never from a generator with a state.
 #pragma once
 
 #include <cstddef>

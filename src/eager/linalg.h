@@ -1,4 +1,4 @@
-// Linear algebra by LAPACK, which is loaded on first use (decision 15): what the ops of src/graph/ops/linalg.cpp compute. Matrices are the
+// Linear algebra by LAPACK, which is loaded on first use: what the ops of src/graph/ops/linalg.cpp compute. Matrices are the
 // last two dimensions; those before them are a batch. All is computed in f64 and given in the operands' dtype, f32 or f64.
 #pragma once
 

@@ -62,7 +62,7 @@ struct Leaf {
   ValueId value;
 };
 
-// A state's next value, written after the pass that computes it (decision 7).
+// A state's next value, written after the pass that computes it.
 struct Assignment {
   std::string state;
   ValueId value;

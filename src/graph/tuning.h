@@ -1,5 +1,5 @@
 // Which kernel won where several could run: measured once per machine kind (for a device: per model, driver and libraries) on real
-// operands, kept in a file, stored with checkpoints, because it is part of what results depend on (DESIGN decision 11).
+// operands, kept in a file, stored with checkpoints, because results depend on it.
 #pragma once
 
 #include <map>

@@ -10,7 +10,7 @@
 //           "at": "worker", "verify": "sample", "shards": 1},
 //  "epochs": 5, "steps": null, "seed": 123, "threads": null, "precision": "float32",   or "float64", "tf32", "bf16", "fp16"
 //  "loss_scale": "dynamic",                or a number that stays; of "fp16" alone, see loss_scale.h
-//  "recompute": "none",                    or "auto", "all", ["conv*"]: activations not kept, computed again (train/recompute.h)
+//  "recompute": "none",                    or "auto", "all", ["conv*"]: activations not kept, computed again (src/model/recompute.h)
 //  "memory_limit": "8GiB",                 what a run may take, on the host or the GPU; null: what there is
 //  "averaging": {"type": "periodic", "every": 5},
 //  "checkpoint": {"every_epochs": 1, "keep": 3, "best": "test.accuracy"}, "early_stopping": {...}, "metrics": [...],

@@ -1,5 +1,5 @@
-// The two segments of a model's numbers (DESIGN decisions 6 and 7): parameters in one dense block of float32 or float64, tensors on
-// 64-byte borders with gaps of zero; and the state segment beside it. Gradients and optimiser slots have the block's layout.
+// The two segments of a model's numbers (src/ARCHITECTURE.md, decisions 6 and 7): parameters in one dense block of float32 or float64,
+// tensors on 64-byte borders with gaps of zero; and the state segment beside it. Gradients and optimiser slots have the block's layout.
 #pragma once
 
 #include <cassert>

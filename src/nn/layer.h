@@ -25,7 +25,7 @@ struct ParameterSpec {
   Json constraint;      // null: the job's
 };
 
-// One tensor of the state segment (running statistics, counters): no gradient, averaged by examples (decision 7).
+// One tensor of the state segment (running statistics, counters): no gradient, averaged by examples.
 struct StateSpec {
   std::string name;  // "bn1.mean"
   Shape shape;

@@ -1,5 +1,5 @@
 // Random disturbances in training: masks on inputs, noise on weights. Draws belong to the example, or for weights to the step
-// (DESIGN decision 4).
+// (src/ARCHITECTURE.md, decision 4).
 #pragma once
 
 #include "src/nn/layer.h"

@@ -1,5 +1,6 @@
-// Models and checkpoints in files: one .safetensors file each (DESIGN, "Formats"). A model has parameters and states; a checkpoint
-// also has the optimiser's slots under "optimizer/<slot>/" and the position, and a resumed run ends bit-equal to one that never stopped.
+// Models and checkpoints in files: one .safetensors file each (src/ARCHITECTURE.md, "Formats"). A model has parameters and states; a
+// checkpoint also has the optimiser's slots under "optimizer/<slot>/" and the position, and a resumed run ends bit-equal to one that never
+// stopped.
 #pragma once
 
 #include <cstdint>

@@ -165,7 +165,7 @@ class Trainer {
   // One step: a batch, its gradient, the update. Error(data) from the source; Error(model) when the loss is not finite, naming
   // step and layer, with the parameters as they were before the step.
   // With precision "fp16" a gradient that is not finite skips the step (kernels/loss_scale.h).
-  // When `cancel` becomes true before the update, the step is dropped: report.step is 0 and nothing has changed (decision 16).
+  // When `cancel` becomes true before the update, the step is dropped: report.step is 0 and nothing has changed.
   StepReport step(const std::atomic<bool>* cancel = nullptr);
   // The same on a batch of the caller's: one tensor per field of the training source, contiguous. It counts as the next batch of
   // the epoch; its size and the loader's order do not matter to each other.

@@ -23,7 +23,7 @@ const char* const kValues[] = {"1", "0", "-1", "\"x\"", "0.5", "{}", "null", "[1
 const char* const kDevices[] = {nullptr, "cpu", "auto", "cuda", "cuda:7", "cuda:0-", "ref", ""};  // most machines that fuzz have no GPU
 const char* const kNames[] = {"train", "test", "other", "dense1.weight", "dense2.bias", "x", ""};
 
-// What a failed call on the handle left; null for a null handle, which has no message.
+// The message of a failed call on the handle; null for a null handle, which has no message.
 const char* of(const perigee_context* h) { return h ? perigee_context_message(h) : nullptr; }
 const char* of(const perigee_job* h) { return h ? perigee_job_message(h) : nullptr; }
 const char* of(const perigee_trainer* h) { return h ? perigee_trainer_message(h) : nullptr; }

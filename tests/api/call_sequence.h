@@ -12,7 +12,7 @@
 
 #include "perigee.h"
 
-// What a call did that it must not.
+// A call's violation of the contract.
 class BrokenCall : public std::logic_error {
  public:
   using std::logic_error::logic_error;

@@ -71,14 +71,14 @@ TEST(DeviceApi, ALoadedModelComputesWhereItsContextSays) {
   const std::vector<float> got = loaded.predict(data().x);
   EXPECT_GT(counters().graph_launches, launched);
   EXPECT_EQ(got, device.predict(data().x));
-  // What the program writes is used from then on.
+  // The program's writes take effect from then on.
   loaded.write("out.bias", std::vector<float>{3.f, -3.f});
   const std::vector<float> other = loaded.predict(data().x);
   EXPECT_NE(other, got);
   expect_near(other, pg::model::load(loaded.save()).predict(data().x));
 }
 
-// What a model is made of may be asked of while another thread trains: it stays on the device meanwhile.
+// A model's structure may be read while another thread trains: it stays on the device meanwhile.
 TEST(DeviceApi, OthersAskWhileItTrains) {
   pg::trainer quiet(small_job()), asked(small_job());
   quiet.run(200);
@@ -131,7 +131,7 @@ TEST(DeviceApi, APredictorAnswersThere) {
   EXPECT_EQ(answers(device.predict(data().x)), 0);
 }
 
-// A GPU that is lost: every request hears it, and nobody waits for ever.
+// A lost GPU: every request fails with it, and none waits for ever.
 TEST(DeviceApi, APredictorSaysWhatBecameOfItsDevice) {
   const pg::model model = pg::trainer(small_experiment(data().source())).model();
   const pg::predictor predictor(pg::model::load(model.save(), on_gpu()), {.max_batch = 8, .fill_wait = std::chrono::milliseconds(20)});

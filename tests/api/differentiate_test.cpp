@@ -85,7 +85,7 @@ TEST(Differentiate, AgainAndInSeveralArguments) {
   const pg::tensor x({1, -2, 3}, pg::f64);
   EXPECT_EQ(numbers(pg::grad([&](const pg::tensor& a) { return pg::grad(cube)(a).sum(); })(x)), Numbers({6, -12, 18}));
   EXPECT_EQ(numbers(pg::jacobian([](const pg::tensor& a) { return a * a; })(x)), Numbers({2, 0, 0, 0, -4, 0, 0, 0, 6}));
-  // What the function uses of the same tensor from outside is a constant to it.
+  // The same tensor captured from outside is a constant to the function.
   const auto by_part = pg::compile([](const pg::tensor& a) { return pg::grad([&](const pg::tensor& own) { return (own * a).sum(); })(a); });
   EXPECT_EQ(numbers(by_part(x)), numbers(x));
   const auto f = [](const pg::tensor& a, const pg::tensor& b, const pg::tensor& c) { return std::tuple((a * b + c * c).sum(), a + b); };

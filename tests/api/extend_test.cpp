@@ -1,4 +1,4 @@
-// What a program adds without touching Perigee's files: ops, layers, data, policies.
+// A program's own additions, without touching Perigee's files: ops, layers, data, policies.
 #include "tests/api/extend.h"
 
 namespace {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Installs Perigee into a folder and uses it from there as another project would: pkg-config, CMake, all installed examples.
 
-    install_test.py BUILD    (the build folder; `./perigee test --all` runs this)
+    install_test.py BUILD    (the build folder; `./perigee test install` runs this)
 """
 import os
 import pathlib
@@ -56,7 +56,7 @@ class Installed(unittest.TestCase):
         said = self.build_and_run("cc", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic", ROOT / "tests/api/example.c")
         self.assertRegex(said, r"y = (2\.9|3\.0)\d* a \+ -(1\.9|2\.0)\d* b")
 
-    # What is installed is built where it is: CMake finds the library, each example runs and judges its own result.
+    # The installed examples are built in place: CMake finds the library, each example runs and judges its own result.
     def test_cmake_builds_the_installed_examples(self):
         config = next(self.root.rglob("perigee-config.cmake"))
         examples = next(self.root.rglob("examples/CMakeLists.txt")).parent
@@ -80,7 +80,7 @@ class Installed(unittest.TestCase):
             self.assertLessEqual(len((ROOT / "tests/api" / name).read_text().splitlines()), 30, name)
 
     def test_readme_shows_the_example(self):
-        self.assertIn((ROOT / "tests/api/example.cpp").read_text(), (ROOT / "README.md").read_text())
+        self.assertIn((ROOT / "tests/api/example.cpp").read_text(), (ROOT / "models/README.md").read_text())
 
     # The symbols that leave the library are those that perigee.h declares: no more, so that nothing of ours or of the C++ library
     # collides with the host program; no fewer, so that what the header promises links.
@@ -103,7 +103,7 @@ class Installed(unittest.TestCase):
         program = next(self.root.rglob("bin/perigee"))
         self.assertRegex(run(program, "version"), r"\d+\.\d+\.\d+")
 
-    # What `luarocks make` puts into a tree stands by itself: the library beside the module is the one that is loaded.
+    # The tree that `luarocks make` fills is self-contained: the library beside the module is the one that is loaded.
     @unittest.skipUnless(shutil.which("luarocks") and shutil.which("luajit"), "luarocks or luajit is not installed")
     @unittest.skipUnless(BUILD == ROOT / "build", "the rockspec builds in build/")
     def test_rock(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The Debian package on a clean Debian 12: package_test.py BUILD. `./perigee test --all` runs it.
+"""The Debian package on a clean Debian 12: package_test.py BUILD. `./perigee test package` runs it.
 
 Makes the package, a Debian 12 root with debootstrap, installs the package there as apt does, and runs program, C example and C++ library
 in it. Exits with 77 and the reason where that cannot be done: it needs root, debootstrap and a Debian mirror.

@@ -1,4 +1,4 @@
-// What the tests of the embedding interface share: a small problem that a small network learns.
+// Shared by the tests of the embedding interface: a small problem that a small network learns.
 #pragma once
 
 #include <gtest/gtest.h>

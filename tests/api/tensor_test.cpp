@@ -299,7 +299,7 @@ TEST(Tensor, FilesKeepNamesShapesAndNumbers) {
   failure([&] { pg::load(stem + ".npy"); }, PERIGEE_DATA);
 }
 
-// Of the C ABI alone: sizes that do not fit, memory that cannot be what it is said to be.
+// The C ABI alone: sizes that do not fit, memory that cannot be what it is said to be.
 TEST(Tensor, SizesAreCheckedBeforeMemoryIsTouched) {
   perigee_context* context = nullptr;
   ASSERT_EQ(perigee_context_create(nullptr, &context), PERIGEE_OK);

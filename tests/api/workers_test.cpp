@@ -57,7 +57,7 @@ TEST(Workers, HaveTheProgramsOpsDataAndPolicy) {
   std::filesystem::remove_all(folder);
 }
 
-// What only this process has is sent to the workers.
+// Data that only this process has are sent to the workers.
 TEST(Workers, AreSentWhatIsBoundToTheJob) {
   const std::string folder = empty_folder("bound");
   const Quadrants data(600);
@@ -131,7 +131,7 @@ struct SecretFile {
   std::string path;
 };
 
-// What an agent's workers know is the library's: the job's data are sent to them, its policy is traced.
+// An agent's workers know only the library: the job's data are sent to them, its policy is traced.
 pg::experiment sent_experiment(const Quadrants& data) {
   pg::experiment described = small_experiment(data.source());
   described.data.at = "coordinator";
@@ -158,7 +158,7 @@ TEST(Workers, OfAgentsTrainWithTheClustersSecret) {
   EXPECT_NE(end.find("\"event\":\"end\""), std::string::npos) << end;
   EXPECT_GT(accuracy(folder), 0.9);
   std::filesystem::remove_all(folder);
-  // Somebody else's secret starts nothing, and a job for agents is not begun without one.
+  // A wrong secret starts nothing, and a job for agents is not begun without one.
   failure([&] { job.train({}, {.threads = 1, .folder = folder, .agents = agents, .secret = other.path}); }, PERIGEE_AUTHENTICATION);
   failure([&] { job.train({}, {.threads = 1, .folder = folder, .agents = agents}); }, PERIGEE_USAGE);
   failure([&] { job.train({}, {.threads = 1, .folder = folder, .agents = agents, .secret = "/nowhere"}); }, PERIGEE_AUTHENTICATION);

@@ -29,6 +29,7 @@ import tempfile
 import time
 
 import latency
+import results
 import tensors
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -453,6 +454,7 @@ def main():
     parser.add_argument("--cpu-time", action="store_true", help="rows with one thread by CPU time")
     parser.add_argument("--tries", type=int, default=3, help="how often a disturbed sample is taken again (3)")
     parser.add_argument("--json", metavar="FILE", help="write every number there too")
+    results.add_option(parser)
     args = parser.parse_args()
     args.turns = args.turns or (1 if args.quick else 3)
     args.repeats = args.repeats or (3 if args.quick else 5)
@@ -463,6 +465,9 @@ def main():
     extra = [e for e in EXTRA if not args.rows or e in args.rows]
     if args.rows and not chosen and not extra:
         parser.error(f"no such row; the rows are {', '.join([*names, *EXTRA])}")
+    chosen = [row for row in chosen if row[2] <= (os.cpu_count() or 1)]
+    report = results.Report(args.results, "./perigee bench")
+    report.check(*(["bench.py training"] if chosen else []), *(f"bench.py {name}" for name in extra))
 
     if args.install_torch:
         install_torch()
@@ -475,9 +480,9 @@ def main():
           f"{peak.get('gflops_2', 0):.0f} GFLOP/s, copy {peak['gbytes_1']:.0f} / {peak.get('gbytes_2', 0):.0f} GB/s on 1 / 2 cores; "
           f"load {os.getloadavg()[0]:.1f}; {'CPU time for one thread, ' if args.cpu_time else ''}wall clock; median [min-max]; {args.turns} turns of {args.repeats} repeats of {args.seconds} s\n", flush=True)
     records = []
-    chosen = [row for row in chosen if row[2] <= (os.cpu_count() or 1)]
     if chosen:
-        records = bench_training(chosen, torches, peak, args)
+        with report.section("bench.py training"):
+            records = bench_training(chosen, torches, peak, args)
     for name, function in (("start", lambda: bench_start(torches, args)), ("memory", lambda: bench_memory(torches, args)),
                            ("size", lambda: bench_size(args)), ("allocations", lambda: bench_allocations(args)),
                            ("latency", lambda: latency.bench(sys.modules[__name__], torches, peak, args)),
@@ -485,7 +490,8 @@ def main():
         if name in extra:
             print()
             try:
-                function()
+                with report.section(f"bench.py {name}"):
+                    function()
             except (RuntimeError, OSError) as error:
                 print(f"| {name} failed: {str(error)[:300]} |", flush=True)
     if args.json:

@@ -1,4 +1,4 @@
-// What this machine can do at most: float32 fused multiply-adds a second, and bytes a second to and from memory. `bench.py` puts these
+// The machine's peak: float32 fused multiply-adds a second, and bytes a second to and from memory. `bench.py` puts these
 // floors beside what it measures. Prints one JSON object: GFLOP/s and GB/s, the best of several tries, by number of threads.
 #include <immintrin.h>
 

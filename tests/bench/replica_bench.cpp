@@ -1,4 +1,4 @@
-// What a replica costs beside the steps that it makes, with nobody else in the cluster:
+// A replica's cost beside its steps, alone in the cluster:
 //   replica_bench JOB.json [--batch 32] [--threads 1] [--rounds 40] [--repeats 9]
 // Prints microseconds of CPU time and of wall time per step, the least of the repeats, for the trainer alone and through the replica.
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
--- What tests/bench/tensors.py times: element-wise ops and reductions from a script, and a training loop of one's own. One line of JSON each. Run as
+-- Timed by tests/bench/tensors.py: element-wise ops and reductions from a script, and a training loop of one's own. One line of JSON each. Run as
 -- perigee -e 'THREADS, SECONDS = 1, 0.5 dofile "tests/bench/tensors.lua"'.
 local ffi = require "ffi"
 local pg = require "perigee"

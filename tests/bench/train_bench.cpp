@@ -28,7 +28,7 @@ constexpr int kWarmUpSteps = 20;
 
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Of all threads of the process.
+// CPU time of all threads of the process.
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -128,7 +128,7 @@ void say(const perigee::Json& line) {
   std::fflush(stdout);
 }
 
-// In turns with somebody else: {"images_per_s": ..., "per_step": ...} for each number of seconds, after a third as long to bring the clock up.
+// In turns with a peer: {"images_per_s": ..., "per_step": ...} for each number of seconds, after a third as long to bring the clock up.
 void take_turns(perigee::Trainer& trainer, Meter& meter, bool ahead) {
   perigee::Json ready = perigee::Json::object();
   ready.set("ready", true);

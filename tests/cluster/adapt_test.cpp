@@ -138,7 +138,7 @@ TEST(Guard, WhenAllAreLargerNoneIs) {  // a learning rate that warms up
   EXPECT_TRUE(outlying(guard, {change(1, 10), change(2, 10)}).empty());
   EXPECT_EQ(outlying(guard, {change(1, 1), change(2, 10)}), std::vector<WorkerId>{2}) << "the rounds before tell which of the two it is";
   EXPECT_TRUE(outlying(Guard({}), {change(1, 1), change(2, 10)}).empty()) << "nothing does";
-  EXPECT_TRUE(outlying(guard, {change(1, 100)}).empty()) << "nobody to compare it with";
+  EXPECT_TRUE(outlying(guard, {change(1, 100)}).empty()) << "no peer to compare it with";
 }
 
 TEST(Guard, WhoMakesMoreStepsMayChangeMore) {

@@ -9,7 +9,7 @@ from harness import Cluster, wait_until
 
 
 def begin(cluster, *arguments, **changes):
-    """A run that would go on for hours, with its address; it is stopped by whoever steers."""
+    """A run that would go on for hours, with its address; the steering client stops it."""
     cluster.write_job(epochs=100000, checkpoint={"every_steps": 1000000}, **changes)
     train = cluster.train("--workers", "2", "--threads", "1", "--listen", "127.0.0.1:0", *arguments)
     train.wait_event("step", lambda event: event["workers"] == 2)
@@ -41,7 +41,7 @@ def a_run_is_watched_and_steered():
                         "(b.examples - a.examples) / (b.step - a.step)")
         assert float(longer[0]) > 2 * 4 * 16, longer
 
-        # A pause holds however many ask; it makes no rounds and costs nobody.
+        # A pause holds however many ask; it makes no rounds and costs no worker its place.
         attach(cluster, address, "run:pause()", 'repeat run:wait(0.05) until run.state == "paused"')
         first = attach(cluster, address, "run.progress.step")
         second = attach(cluster, address, "run:wait(1)  -- prints", "run.progress.step")

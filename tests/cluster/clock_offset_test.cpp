@@ -22,7 +22,7 @@ struct TwoClocks {
     return static_cast<uint64_t>(static_cast<int64_t>(here_ns) + skew_ns +
                                  static_cast<int64_t>(static_cast<double>(here_ns - 1000 * kSecond) * drift_ppm * 1e-6));
   }
-  // What is to be added to a time of the other clock now.
+  // The offset to add to a time of the other clock now.
   int64_t truth() const { return static_cast<int64_t>(now_ns) - static_cast<int64_t>(there(now_ns)); }
   uint64_t delay() { return kMs / 10 + static_cast<uint64_t>(rng.chance(0.3) ? rng.integer(1, 200) : rng.integer(0, 2)) * kMs; }
 

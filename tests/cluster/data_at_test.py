@@ -23,7 +23,7 @@ def tensors(folder):
 
 def both_ways(cluster, *arguments, data, **job):
     """The same job with the data at the workers and at the coordinator: the tensors and the last event of each."""
-    # One table of measured kernels for both, and nobody else's: it decides in which order examples are summed.
+    # One private table of measured kernels for both: it decides in which order examples are summed.
     env = {"XDG_CACHE_HOME": str(cluster.folder / "cache")}
     found = []
     for at in ("worker", "coordinator"):
@@ -61,7 +61,7 @@ def mnist_reaches_a_machine_that_has_none():
     with Cluster() as cluster:
         nothing = cluster.folder / "nothing"
         nothing.mkdir()
-        # Neither the data's folder nor a cache: whoever opened MNIST there would get a stand-in, and be refused.
+        # Neither the data's folder nor a cache: a process that opened MNIST there would get a stand-in, and be refused.
         agent = cluster.agent("--data-root", nothing, "--slots", "2", env={"PERIGEE_DATA": "", "XDG_CACHE_HOME": str(nothing), "HOME": ""})
         few = {"type": "take", "count": 3000, "source": {"type": "mnist", "stand_in": False}}
         test = {"type": "take", "count": 500, "source": {"type": "mnist", "part": "test", "stand_in": False}}

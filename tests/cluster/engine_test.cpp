@@ -1,4 +1,4 @@
-// What schedulers say in the environment, and node lists in Slurm's brackets.
+// Schedulers' environment variables, and node lists in Slurm's brackets.
 #include "cluster/engines/engine.h"
 
 #include <gtest/gtest.h>

@@ -280,7 +280,7 @@ TEST(Examples, OfAPlanAreAskedForAheadOfNeed) {
       }
     }
     const ExampleClient::Counters counted = world.client().counters();
-    // Of several threads one may read what another is just telling the source of.
+    // One thread may read while another announces batches to the source.
     if (threads <= 1) {
       EXPECT_EQ(counted.unexpected, 0u);
     }

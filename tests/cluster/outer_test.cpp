@@ -23,7 +23,7 @@ std::vector<ParamWindow> one_window(int64_t elements) {
 constexpr int64_t kElements = 1000;  // more than one tile of the kernel
 constexpr int kRounds = 12;
 
-// What the workers come to in each round, from wherever they start: a change of the parameters that is a function of round and element.
+// The workers' results in each round, from any start: a change of the parameters that is a function of round and element.
 double change(int round, int64_t element) { return 0.01 * std::sin(0.7 * round + 0.013 * static_cast<double>(element)) + 0.002; }
 
 OuterRound round_at(int round) {
@@ -166,7 +166,7 @@ TEST(OuterStep, GainIsMeasured) {
   for (const double workers : {1, 2, 8, 64}) EXPECT_NEAR(policy_of(R"("bmuf")").gain(workers), workers, 1e-6 * workers);
   EXPECT_NEAR(policy_of(R"({"type": "bmuf", "nesterov": false, "rate": 0.5, "momentum": 0.5})").gain(4), 1, 1e-6);
   EXPECT_TRUE(std::isinf(policy_of(R"({"type": "bmuf", "momentum": 1})").gain(4)));
-  // Of a delayed momentum the mean of a cycle: N arrivals of 1 move by rate (1 + mu / (1 - mu)) together.
+  // The mean of a cycle of a delayed momentum: N arrivals of 1 move by rate (1 + mu / (1 - mu)) together.
   for (const double workers : {1, 4, 7, 100}) EXPECT_NEAR(policy_of(R"("async_local")").gain(workers), 7 / workers, 1e-6) << workers;
 }
 
@@ -237,7 +237,7 @@ TEST(OuterProgram, LeavesTheGapsOfTheBlockZero) {
   }
 }
 
-// Decision 12: reference, baseline, AVX2 and AVX-512, as far as this machine has them, for each op that is accepted and each preset.
+// The same bits from reference, baseline, AVX2 and AVX-512, as far as this machine has them, for each op that is accepted and each preset.
 TEST(OuterProgram, EveryKernelGivesTheSameBits) {
   std::vector<std::string> policies;
   for (const PolicyDef& def : all_policies())
@@ -365,7 +365,7 @@ TEST(OuterProgram, StatesAreInTheOrderOfTheirNames) {
   EXPECT_EQ(outer.states()[0].initial, 2);
 }
 
-// What does not lead to an output costs nothing.
+// Ops that do not lead to an output cost nothing.
 TEST(OuterProgram, LeavesOutWhatNobodyNeeds) {
   std::string program;
   for (int i = 1; i <= 200; ++i)

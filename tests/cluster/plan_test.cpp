@@ -243,7 +243,7 @@ TEST(Policy, EveryPolicyKnowsExactlyTheOptionsOfItsList) {
       EXPECT_FALSE(option.doc.empty());
     }
     const Policy given = read_policy(&json, "");
-    const auto without = [](Json all) {  // a state that nobody described is none
+    const auto without = [](Json all) {  // an undescribed state does not count
       all.erase("state");
       return all;
     };

@@ -1,4 +1,4 @@
-// An agent's --data-root: what a job may open on somebody else's machine, and what it may not, however the links lie.
+// An agent's --data-root: what a job may open on another user's machine, and what it may not, however the links lie.
 #include "cluster/data/rooted_opener.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ TEST_F(RootedOpenerTest, OpensWhatLiesUnderTheRootAndNothingElse) {
   EXPECT_NE(problem(opener, "none.csv").find("none.csv"), std::string::npos);
 }
 
-// What was looked at is not what is opened later.
+// A path changes between check and open.
 TEST_F(RootedOpenerTest, HoldsForLinksThatCameAfterTheLook) {
   RootedOpener opener(root().string());
   fs::create_symlink(outside() / "out.csv", root() / "late.csv");

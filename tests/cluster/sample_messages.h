@@ -39,7 +39,7 @@ class Filler {
   uint64_t next_;
 };
 
-// What can stand for any field in an aggregate initialisation.
+// Converts to any field in an aggregate initialisation.
 struct AnyField {
   template <class T>
   operator T() const;
@@ -68,7 +68,7 @@ class FieldCounter {
   void operator()(std::string&) { ++visited_; }
   void long_text(std::string&) { ++visited_; }
 
-  // Of M and of everything nested in it: declared, but not sent.
+  // Fields of M, nested ones too, that are declared but not sent.
   template <class M>
   static size_t unsent() {
     FieldCounter counter;

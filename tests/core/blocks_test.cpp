@@ -1,4 +1,4 @@
-// Blocks that are handed out again are as large as what is asked for, and nobody else's.
+// Blocks that are handed out again are as large as what is asked for, and have one owner.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -34,7 +34,7 @@ void check_blocks(size_t largest) {
     } else if (!held.empty()) {
       const auto one = std::next(held.begin(), static_cast<std::ptrdiff_t>(random() % held.size()));
       const auto [bytes, mark] = one->second;
-      ASSERT_EQ(*static_cast<unsigned char*>(one->first), mark) << "somebody else wrote to it";
+      ASSERT_EQ(*static_cast<unsigned char*>(one->first), mark) << "another owner wrote to it";
       blocks.give(one->first, bytes);
       held.erase(one);
     }

@@ -56,7 +56,7 @@ struct Site {
   char pageable[64] = {};
 };
 
-// What is done while `line` is captured and `beside` may be, what comes of it, and what comes of the capture.
+// A call made while `line` is captured and `beside` may be, its result, and the result of the capture.
 struct Rule {
   const char* name;
   bool forked;

@@ -56,7 +56,7 @@ TEST(CodeCache, WhereNothingCanBeWrittenItIsCompiledEachTime) {
   fs::remove(file);
 }
 
-// Programs that start at once compile the same; whoever reads meanwhile reads all of one code or nothing.
+// Programs that start at once compile the same; a concurrent reader sees a whole entry or none.
 TEST(CodeCache, ManyMayWriteTheSameAtOnce) {
   const fs::path folder = fs::path(testing::TempDir()) / ("perigee_shared_" + std::to_string(::getpid()));
   const std::string code(300000, 'c');

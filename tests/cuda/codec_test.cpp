@@ -52,7 +52,7 @@ TEST(CudaCodec, ManyTiles) {
     expect_the_hosts_bits<ShimMemory>(spec, {0, 264'201, 0}, codec_cuda());
 }
 
-// Of equal magnitudes the first are taken, also where they lie in many tiles.
+// The first of equal magnitudes are taken, also across many tiles.
 TEST(CudaCodec, TiesAcrossTiles) {
   for (const int64_t k : {1, 1500, 2999, 3000}) {
     const std::string spec = "{\"type\": \"topk\", \"count\": " + std::to_string(k) + "}";
@@ -65,7 +65,7 @@ TEST(CudaCodec, TiesAcrossTiles) {
   }
 }
 
-// What equals tau is sent; a list gives way to the bitmap above so many bytes.
+// A value equal to tau is sent; a list gives way to the bitmap above so many bytes.
 TEST(CudaCodec, BordersOfTheThreshold) {
   shim::set_order(shim::Order::forward);
   for (const char* indices : {"gaps", "int32"})
@@ -170,7 +170,7 @@ TEST(CudaCodec, ListsThatLeadTooFarAreRefusedAsOnTheHost) {
   }
 }
 
-// Of 2^32 elements and more, spans from outside could add up to more than 64 bits hold and seem short again.
+// With 2^32 elements and more, spans from outside could add up to more than 64 bits hold and seem short again.
 TEST(CudaCodec, SpansStayFar) {
   GapSpan span{1, uint64_t{1} << 61};
   for (int i = 0; i < 20; ++i) span = join_spans(span, span);

@@ -12,7 +12,7 @@
 
 namespace perigee {
 
-// What the device leaves to the host.
+// Ops that the device leaves to the host.
 inline bool stays_on_the_host(const std::string& spec) {
   for (const char* word : {"lowrank", "dct", "zstd", "momentum"})
     if (spec.find(word) != std::string::npos) return true;

@@ -157,7 +157,7 @@ TEST(CudaHead, ItsGradientIsTheSlopeOfTheLosses) {
     }
 }
 
-// Of the same logits losses and their gradients have the bits of the ops alone, NaN where those have it.
+// From the same logits, losses and their gradients have the bits of the ops alone, NaN where those have it.
 TEST(CudaHead, HasTheBitsOfCrossEntropy) {
   for (const double smoothing : {0.0, 0.2})
     for (const int64_t c : {2, 10, 32}) {

@@ -60,7 +60,7 @@ class HoardingSite : public LibrarySite {
   std::vector<std::shared_ptr<shim::Buffer>> kept_;
 };
 
-// What cuBLASLt keeps for a shape has addresses in it, of biases, their gradients and what gelu keeps. And sums in several runs.
+// cuBLASLt's state for a shape holds addresses: of biases, their gradients and gelu's kept values. And sums in several runs.
 TEST(LibraryParity, EveryCallHasItsOwnAddresses) {
   Cases cases(1);
   for (const char* attrs : {"{}", R"({"activation":"relu"})", R"({"activation":"gelu_tanh"})", R"({"activation":"gelu_tanh","keep":true})"})

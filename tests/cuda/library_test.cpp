@@ -177,7 +177,7 @@ TEST(LibraryKernels, OperandsLieAtAnyBorders) {
   struct Borders {
     int y, bias, x, w;
   };
-  // What is made for the best borders does not do for others.
+  // A plan for the best alignment does not serve others.
   for (const Borders& of : {Borders{0, 0, 0, 0}, {1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}, {1, 4, 0, 0}, {0, 0, 0, 0}}) {
     View in[] = {view(x + of.x, Dtype::f32, {4, 8}), view(w + of.w, Dtype::f32, {4, 8}), view(bias + of.bias, Dtype::f32, {4})};
     View out[] = {view(y + of.y, Dtype::f32, {4, 4})};
@@ -193,7 +193,7 @@ TEST(LibraryKernels, OperandsLieAtAnyBorders) {
   }
 }
 
-// What meets at a residual: the gradient is added to what is there, in one pass.
+// Gradients that meet at a residual: the gradient is added to what is there, in one pass.
 TEST(LibraryKernels, GradientsOfAConvolutionAreAdded) {
   std::vector<float> dy(2 * 4 * 9, 1), w(4 * 3 * 9), dx(2 * 3 * 25), before(dx.size()), alone(dx.size());
   for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(static_cast<int>(i * 7 % 5) - 2);
@@ -283,7 +283,7 @@ int64_t live(CudaLibrary library) {
   return reinterpret_cast<int64_t (*)()>(cuda_library_function(library, "fake_live_handles"))();
 }
 
-// Of each library a queue keeps the 512 calls that were used last, and those that a graph holds on to.
+// For each library a queue keeps the 512 calls that were used last, and those that a graph holds on to.
 TEST(LibraryCaches, AreBoundedButForWhatGraphsHold) {
   constexpr CudaLibrary kKeeping[] = {CudaLibrary::cublas_lt, CudaLibrary::cudnn, CudaLibrary::driver};
   constexpr auto kMost = static_cast<int64_t>(LibraryCache<int, int>::kMost);
@@ -327,7 +327,7 @@ TEST(LibraryCaches, AreBoundedButForWhatGraphsHold) {
   for (const CudaLibrary library : kKeeping) EXPECT_EQ(live(library), before[library]);
 }
 
-// What was made for one call is not taken for another whose numbers, memory or liberties differ, and is found again.
+// A plan of one call does not serve a call with other numbers, memory or options, and is found again.
 TEST(LibraryCaches, TellCallsApartByAllThatTheyDependOn) {
   std::vector<float> memory(1 << 10, 0), result(1 << 10);
   LibrarySite site;

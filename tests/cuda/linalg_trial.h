@@ -88,7 +88,7 @@ class LinalgTrial {
   LinalgTrial(Site& site, std::span<const KernelList> kernels) : site_(site), kernels_(kernels) {}
   virtual ~LinalgTrial() = default;
 
-  // Of `out` the shapes are taken.
+  // Only the shapes of `out` are used.
   virtual Batches run(const std::string& op, const Batches& in, const Batches& out, const Setting& setting) {
     std::vector<Placed> operands;
     std::vector<View> views;
@@ -345,7 +345,7 @@ inline void check_equal_values_and_zeros(LinalgTrial& trial) {
     check_eigh(trial, ones, {});
     check_qr(trial, ones, {});
   }
-  // Of rank 3, and eigenvalues 1, 1, 1, -1, -1: both signs of one size.
+  // Rank 3, and eigenvalues 1, 1, 1, -1, -1: both signs of one size.
   const Batch tall = drawn(2, 20, 3), wide = drawn(2, 3, 12, 9);
   EXPECT_LT(check_svd(trial, product(tall, wide), {})[1][3], 1e-12);
   const Batch q = trial.run("qr", {drawn(1, 5, 5)}, {Batch(1, 5, 5), Batch(1, 5, 5)}, {})[0];
@@ -372,7 +372,7 @@ inline void expect_only_second_is_missing(LinalgTrial& trial, const std::string&
   }
 }
 
-// What has no result is NaN in its own matrix alone.
+// A matrix without a result is NaN, and only that one.
 inline void check_what_has_no_result(LinalgTrial& trial, int64_t n) {
   SCOPED_TRACE(n);
   Batch a = drawn(3, n, n), b = drawn(3, n, 2), definite = positive(3, n);

@@ -85,7 +85,7 @@ const Case kCases[] = {
        s.own(s.line);
      }},
     {"not behind a library's kernel", 1, [](Site& s) { s.own(s.line), s.of_a_library(s.line), s.own(s.line), s.own(s.line); }},
-    {"though somebody else waits for the one before", 1,
+    {"though another stream waits for the one before", 1,
      [](Site& s) {
        s.own(s.line), s.record(s.fork, s.line), s.wait(s.beside, s.fork), s.own(s.line);
        s.of_a_library(s.beside), s.record(s.join, s.beside), s.wait(s.line, s.join);
@@ -180,7 +180,7 @@ TEST(Overlap, OutsideCapturesThereIsNone) {
   EXPECT_EQ(cudaStreamSynchronize(site.line), cudaSuccess);
 }
 
-// What the shim refuses, so that a launch that should be an ordinary one is found.
+// Launches that the shim refuses, so that one that should be ordinary is found.
 TEST(Overlap, BehindALibrarysKernelIsAMistake) {
   const auto overlapping = [](Site& site) {
     cudaLaunchAttribute attribute = {};

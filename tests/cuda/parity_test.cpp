@@ -78,7 +78,7 @@ TEST(CudaParity, EveryKernelAgreesWithTheReferenceInEveryOrderOfThreads) {
         << kernel->op << " [" << kernel->name << "] declined every case";
 }
 
-// What small shapes do not reach: k and rows in parts, and several tiles or columns that have some (blocks come in the orders of threads, so that
+// Paths beyond small shapes: k and rows in parts, and several tiles or columns that have some (blocks come in the orders of threads, so that
 // the last one of a tile is another each time, and what is added to what was there shows whether it alone adds); wide tiles, rows that take a
 // block, more indices than threads, numbers whose exponentials overflow, nothing but NaN.
 std::vector<OpCase> large_cases() {

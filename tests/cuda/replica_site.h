@@ -103,7 +103,7 @@ inline ReplicaNodes make_nodes(const ReplicaJob& job, const std::string& device,
   return nodes;
 }
 
-// What the exchange brings to everybody: the sums behind what is coded, and the payloads.
+// The exchange's result for all members: the sums behind what is coded, and the payloads.
 inline ApplyOrder gathered(ReplicaNodes& nodes, int64_t round) {
   const ExchangeLayout layout = nodes[0]->trainer.block().layout();
   ApplyOrder order{.round = round};

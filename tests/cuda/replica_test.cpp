@@ -143,7 +143,7 @@ SharedBytes spoilt(const SharedBytes& payload, size_t how) {
   return std::make_shared<const std::vector<std::byte>>(std::move(bytes));
 }
 
-// Of a checkpoint's safetensors: the numbers, without what is said of them.
+// The tensors of a checkpoint's safetensors, without the metadata.
 std::vector<std::byte> tensors_of(const std::vector<std::byte>& image) {
   uint64_t header = 0;
   std::memcpy(&header, image.data(), sizeof header);
@@ -229,7 +229,7 @@ TEST(ReplicaOnDevice, RoundsThatComeToNothingLeaveWhatTheyLeaveOnTheHost) {
           nodes[0]->trainer.drop();
         }
       });
-    // Of everybody nothing is counted: what was sent is in no result.
+    // No worker's contribution counts: it is in no result.
     both([&](ReplicaNodes& nodes) {
       for (auto& node : nodes) node->train(8, each.gradient, 2);
       for (auto& node : nodes) ASSERT_FALSE(node->trainer.apply({.round = 8, .examples_after = 9 * 2 * kBatch}, node->row()));

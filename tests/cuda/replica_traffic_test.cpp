@@ -10,7 +10,7 @@ struct Crossed {
   size_t up = 0, down = 0;
 };
 
-// Of one round, once all memory is there.
+// The traffic of one round, once all memory is allocated.
 Crossed traffic_of(const ReplicaJob& job, bool gradient) {
   ReplicaNodes nodes = make_nodes(job, "cuda:0", 2);
   for (int64_t round = 0; round < 3; ++round) play(nodes, round, gradient);

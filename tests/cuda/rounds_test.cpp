@@ -1,4 +1,4 @@
-// What is measured of a replica's numbers where they lie: hashes and sums of squares.
+// Measurements of a replica's numbers on the device: hashes and sums of squares.
 #include "cluster/replica/device_rounds.h"
 
 #include <gtest/gtest.h>

@@ -56,7 +56,7 @@ TEST(Shim, OrdersDisagreeWhereABarrierIsMissing) {
   EXPECT_NE(results[1], results[2]);
 }
 
-// What a block leaves in shared memory is gone when the next one begins, and what was never written is no zero.
+// A block's shared memory does not survive into the next block, and memory never written is not zero.
 __global__ void shared_kernel(const int*, int* out) {
   begin_kernel();
   __shared__ int room[2];
@@ -126,7 +126,7 @@ TEST(ShimDeathTest, WhoTouchesWhatItMustNotIsNamed) {
 
 TEST(ShimDeathTest, WhoWaitsForEverIsNamed) {
   EXPECT_DEATH(run_in_all_orders(end_before_others), "waits at shim_test.cpp:[0-9]+ for one that has ended");
-  EXPECT_DEATH(run_in_all_orders(half_a_warp), "nobody can go on|for one that has ended");
+  EXPECT_DEATH(run_in_all_orders(half_a_warp), "no lane can go on|for one that has ended");
   EXPECT_DEATH(run_in_all_orders(wrong_mask), "by a lane that its mask leaves out");
 }
 

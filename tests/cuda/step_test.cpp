@@ -1,4 +1,4 @@
-// What a step needs beside the kernels of ops, at sizes that small networks do not reach: more states than a launch commits, more windows and
+// A step's kernels beside those of ops, at sizes that small networks do not reach: more states than a launch commits, more windows and
 // groups than a block has threads, rows and classes that take turns.
 #include "kernels/cuda/runtime/step.h"
 

@@ -64,7 +64,7 @@ TEST(Toolkit, NvrtcCompilesFusedPrograms) {
     std::string why;
     EXPECT_FALSE(compile_cuda(all, major, 0, &why).empty()) << why;
   }
-  // Of devices that NVRTC does not know comes text, which shows that programs begin as our kernels do (overlap.cuh).
+  // For devices that NVRTC does not know it emits PTX text, which shows that programs begin as our kernels do (overlap.cuh).
   for (const int major : {8, 9}) {
     std::string why;
     const std::string ptx = compile_cuda(fused_prelude() + *site.texts.begin(), major, 5, &why);
@@ -165,7 +165,7 @@ TEST(Toolkit, CudnnPlansTheBenchmarksConvolutions) {
   }
 }
 
-// What cuDNN compiles when it runs it plans only where there is a driver: the machine's, or one without a device (toolkit_driver.cpp).
+// cuDNN plans its run-time compiled engines only with a driver: the machine's, or one without a device (toolkit_driver.cpp).
 bool driver_is_open() {
   const char* const stand_in = std::getenv("PERIGEE_TOOLKIT_DRIVER");
   return dlopen("libcuda.so.1", RTLD_NOW) != nullptr || (stand_in != nullptr && dlopen(stand_in, RTLD_NOW) != nullptr);

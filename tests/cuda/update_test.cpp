@@ -90,7 +90,7 @@ Arrays<T> run_on_device(const Kernel& kernel, const std::vector<CudaUpdateWindow
     views.push_back(flat_view(reinterpret_cast<const std::byte*>(arrays.back()->data()), static_cast<int64_t>(array.size()), kDtype<T>));
   }
   CudaQueue queue;
-  // What the rule has of states; the reference is given more and leaves them alone.
+  // The rule's states; the reference gets more and leaves them alone.
   const shim::Array<uint16_t> rounded("the parameters in 16 bits", halves ? halves->values : std::vector<uint16_t>(), kBorder);
   if (halves) views.push_back(flat_view(reinterpret_cast<const std::byte*>(rounded.data()), views[0].elements(), halves->dtype));
   const int n_out = static_cast<int>(views.size()) - 1;
@@ -127,7 +127,7 @@ void expect_the_references_bits(const Kernel& kernel) {
   }
 }
 
-// What a cast of the updated block would give; in a step that is skipped, what was there.
+// The cast of the updated block; in a skipped step, the old values.
 TEST(CudaUpdate, KeepsTheParametersIn16BitsToo) {
   static_assert(kUpdateHalves == kMaxArrays - 1);
   const size_t n = 2001;

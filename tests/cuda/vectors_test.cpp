@@ -1,4 +1,4 @@
-// What goes by 16 bytes a thread, with channels last and in each type: pooling and batch norm in shapes that make several blocks, parts and
+// The kernels of 16 bytes a thread, with channels last and in each type: pooling and batch norm in shapes that make several blocks, parts and
 // tiles, and windows that overlap, hang over the border or lie beyond it.
 #include <cmath>
 #include <limits>
@@ -139,7 +139,7 @@ void agree(std::vector<OpCase> (*cases_of)(Dtype)) {
 TEST(CudaVectors, PoolsAgreeWithTheReference) { agree(pools); }
 TEST(CudaVectors, NormsAgreeWithTheReference) { agree(norms); }
 
-// What is largest, and where, when windows have several of it, nothing but -infinity, NaN, or nothing at all.
+// The maximum and its place in windows with ties, with only -infinity, with NaN, and in empty windows.
 TEST(CudaVectors, PoolsChooseAsTheReferenceDoes) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kValues[] = {-kInfinity, 1, -kInfinity, kNan, -0.0f, 0, 1, -kInfinity, 2, -kInfinity, -kInfinity, -kInfinity, -3};

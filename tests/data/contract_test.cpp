@@ -1,4 +1,4 @@
-// What every data source and every transform must do, tested because it exists: one without an example here fails.
+// The contract of every data source and transform, tested because it exists: one without an example here fails.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -148,7 +148,7 @@ TEST_F(TextSource, IsReadByTheTrainingPartsVocabulary) {
   const std::string common = R"("file":"t.txt","context":2,"parts":{"train":0.75,"test":0.25})";
   const SourcePtr train = open(common), test = open(common + R"(,"part":"test")");
   EXPECT_EQ(train->fields()[1].class_names, (std::vector<std::string>{"<unknown>", "a", "b", "c"}));
-  EXPECT_EQ(test->fields()[1].class_names, train->fields()[1].class_names) << "also where nobody hands it over";
+  EXPECT_EQ(test->fields()[1].class_names, train->fields()[1].class_names) << "also where it is not handed over";
   EXPECT_EQ(read(*test, 0).x, (Numbers{0, 0}));
   EXPECT_EQ(test->fitted(), train->fitted());
 

@@ -18,7 +18,7 @@ using namespace perigee;
 
 constexpr int kSize = 4;
 
-// What is to arrive: a genuine chunk that waits in some link, with some of its fields changed.
+// The bytes that arrive: a genuine chunk that waits in some link, with some of its fields changed.
 Chunk disturbed(FuzzInput& input, const ExchangeWorld& world, std::vector<std::byte>& body) {
   Chunk chunk;
   for (const auto& link : world.links)

@@ -1,4 +1,4 @@
-// What a worker sends in a round of fragments: arbitrary bytes are refused, or read as changes that lie inside them and written again give
+// A worker's message in a round of fragments: arbitrary bytes are refused, or read as changes that lie inside them and written again give
 // the same bytes.
 #include "cluster/exchange/fragment_payload.h"
 

@@ -1,4 +1,4 @@
-// What the fuzz programs share. Each feeds arbitrary bytes to one parser: it either succeeds or throws perigee::Error; anything else,
+// Shared by the fuzz programs. Each feeds arbitrary bytes to one parser: it either succeeds or throws perigee::Error; anything else,
 // a sanitizer's finding or a failed check, stops the program.
 #pragma once
 

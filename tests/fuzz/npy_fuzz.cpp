@@ -1,4 +1,4 @@
-// What is accepted is written and read back to the same array.
+// Accepted input is written and read back to the same array.
 #include "src/io/npy.h"
 
 #include <algorithm>

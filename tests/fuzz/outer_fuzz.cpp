@@ -1,4 +1,4 @@
-// An outer program that somebody sends: it is refused with an Error, or what it was compiled to stays within the kernel's registers.
+// An outer program from a peer: it is refused with an Error, or what it was compiled to stays within the kernel's registers.
 #include "cluster/exchange/outer_program.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-// What is accepted is written and read back to the same tensors and metadata.
+// Accepted input is written and read back to the same tensors and metadata.
 #include "src/io/safetensors.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What somebody asks of a run: one command, all of it within its bounds, or an Error.
+// A request to a run: one command, all of it within its bounds, or an Error.
 #include "cluster/protocol/steer.h"
 #include "src/core/error.h"
 #include "tests/fuzz/fuzz.h"

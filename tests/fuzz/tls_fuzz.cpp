@@ -1,4 +1,4 @@
-// What strangers and broken lines may send to one side of a TLS conversation. The first byte says when: to a server or a client that
+// Input from strangers and broken lines to one side of a TLS conversation. The first byte says when: to a server or a client that
 // waits for its first words, into an open conversation, or as changes to an honest handshake. None of it may be taken for plain text.
 #include "cluster/uv/tls.h"
 
@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (mode == 3) {  // one byte of the client's words is changed
     auto words = std::exchange(client.sent, {});
     const size_t at = (data[1] | data[2] << 8) % words.size();
-    if (at == 1 || at == 2) return 0;  // the first record's version, which nobody may judge (RFC 8446, 5.1)
+    if (at == 1 || at == 2) return 0;  // the first record's version, which must be ignored (RFC 8446, 5.1)
     words[at] ^= std::byte(data[3] | 1);
     server.hear(words);
     talk(client, server);

@@ -244,7 +244,7 @@ def main():
     lines, everything = [], {}
 
     def say(text):
-        """Printed at once: whoever ends this early has what was measured until then."""
+        """Printed at once: a run that ends early has printed what was measured until then."""
         lines.append(text)
         print(text, flush=True)
         with open(os.path.join(args.out, "bench.txt"), "w") as file:

@@ -30,7 +30,7 @@ fi
 
 programs=(repl/perigee tests/bench/train_bench tests/gpu/gpu_parity_test tests/gpu/gpu_layers_test tests/gpu/gpu_codec_test
   tests/gpu/gpu_kernel_bench tests/gpu/gpu_step_profile tests/kernels/parity_test tests/nn/nn_test)
-ninja -C "$build" repl/libperigee_cuda.so "${programs[@]}" >"$build/bundle-build.txt" || { tail -n 40 "$build/bundle-build.txt" && exit 1; }
+ninja -C "$build" repl/libperigee_cuda.so cuda_cold "${programs[@]}" >"$build/bundle-build.txt" || { tail -n 40 "$build/bundle-build.txt" && exit 1; }
 
 staging=$(mktemp -d)
 trap 'rm -rf "$staging"' EXIT

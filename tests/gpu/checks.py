@@ -123,7 +123,7 @@ def forms():
     models = []
     for name, *form in (("in_line", "PERIGEE_CUDA_BRANCHES", "1"), ("on_branches", "PERIGEE_CUDA_BRANCHES", "4"),
                         ("no_overlap", "PERIGEE_CUDA_OVERLAP", "0"), ("op_by_op", "PERIGEE_CUDA_BLOCKING", "1")):
-        # Of a new folder: what was refused before is remembered in the table, and not tried again.
+        # In a new folder: the table remembers what was refused before and does not try it again.
         _, folder = train(f"forms_{name}", path, "cuda:0", XDG_CACHE_HOME=str(OUT / "forms_cache"), **dict([form]))
         models.append((name, tensors(folder)))
     for name, model in models[1:]:

@@ -11,7 +11,7 @@ namespace {
 
 const CudaModule* gpu = nullptr;
 
-// Device memory with guards of a few words behind it, which nobody may change.
+// Device memory with guards of a few words behind it, which must not change.
 template <class T>
 class DeviceArray {
  public:

@@ -36,7 +36,7 @@ def last_words(text):
     return " / ".join(line.strip() for line in text.splitlines() if line.strip())[-600:] or "it said nothing"
 
 
-# What is tried, one after the other, where a step does not run: options of train_bench, environment.
+# Fallbacks, tried one after the other where a step does not run: options of train_bench, environment.
 APART = {"PERIGEE_CUDA_OVERLAP": "0"}
 NO_OVERLAP = ("kernels that do not overlap", (), APART)
 FORMS = (("", (), {}), NO_OVERLAP, ("no overlap, kernels not measured", ("--measure", "0"), APART),

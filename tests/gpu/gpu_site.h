@@ -25,7 +25,7 @@ inline bool in_brief() { return std::getenv("PERIGEE_GPU_BRIEF") != nullptr; }
 
 inline char doing_now[160];
 
-// What a test is about to do: said when it crashes there, or when somebody's patience ends and he terminates it.
+// The test's next action: printed when it crashes there or is terminated.
 inline void now_doing(const std::string& what) {
   static const bool heard = [] {
     for (const int signal : {SIGTERM, SIGSEGV, SIGBUS, SIGFPE, SIGABRT})

@@ -1,4 +1,4 @@
-// What kernels of ours reach on GPU 0 beside a plain copy: Adam over 100 M parameters, threshold encoding of 100 M values. Prints one JSON
+// The speed of our kernels on GPU 0 beside a plain copy: Adam over 100 M parameters, threshold encoding of 100 M values. Prints one JSON
 // object: gigabytes a second that each has to move at least, over the time it took; median of the repeats. tests/gpu/bench.py runs it.
 #include <algorithm>
 #include <chrono>

@@ -30,7 +30,7 @@ class LibraryTrial {
     v.data = held_.back().data();
     return v;
   }
-  // Of contiguous operands; those of all others are all alike.
+  // For contiguous operands; the others all behave alike.
   template <class Value>
   void fill_by(const View& v, Value value) {
     std::vector<float> values(static_cast<size_t>(v.elements()));

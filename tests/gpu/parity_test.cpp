@@ -31,7 +31,7 @@ TEST(GpuParity, EveryKernelAgreesWithTheReference) {
   std::map<const Kernel*, int> calls;
   std::map<const Kernel*, std::string> untried;
   std::map<const Kernel*, std::pair<int, std::string>> refused;  // how often, and what the library said first
-  // What is no f32 runs in the first layout alone.
+  // Dtypes other than f32 run in the first layout alone.
   const auto try_all = [&](const OpCase& tested, Bench& bench, std::span<const Variant> variants) {
     for (const KernelList& list : site.gpu.module().kernels())
       for (const Kernel& kernel : std::span(list.first, list.count)) {

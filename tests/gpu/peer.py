@@ -226,7 +226,7 @@ def main():
     name, setting, folder = sys.argv[1:4]
     if "--rehearse" in sys.argv:
         rows.rehearse()
-    # What libraries print is no answer, and what compilers begin does not hold the pipe open.
+    # Output of libraries is no answer, and children of compilers do not hold the pipe open.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     peer = None

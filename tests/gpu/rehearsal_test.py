@@ -1,5 +1,5 @@
 """tests/gpu/run.sh from end to end where tests/cuda stands in for a GPU, stand_in/ for compute-sanitizer and, where python3 has none, for
-PyTorch: what somebody will run once on a machine with a GPU has run here before. rehearsal_test.py BUILD"""
+PyTorch: what a user will run once on a machine with a GPU has run here before. rehearsal_test.py BUILD"""
 import argparse
 import contextlib
 import importlib.util
@@ -81,7 +81,7 @@ def what_cannot_be_measured_is_no_failure():
 
 def one_that_fails_loses_its_own_cell():
     with tempfile.TemporaryDirectory() as work:
-        # What it has begun holds the pipe open for longer than anybody waits.
+        # Its children hold the pipe open longer than the time limit.
         one = contestants.Contestant(["bash", "-c", "sleep 20 & exit 3"], os.path.join(work, "log.txt"), dict(os.environ))
         try:
             one.answer(10)

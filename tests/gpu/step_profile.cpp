@@ -92,7 +92,7 @@ double bytes_of(const std::vector<Operand>& operands) {
   return sum;
 }
 
-// What belongs to the plan is told with kernel, bytes and operations.
+// The plan's own work is reported with kernel, bytes and operations.
 std::vector<Piece> pieces_of(const std::vector<DeviceWork>& work, const Plan& plan) {
   std::vector<Piece> pieces;
   size_t next = 0;

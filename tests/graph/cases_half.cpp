@@ -1,4 +1,4 @@
-// What mixed precision stores in 16 bits: the ops that take such operands, in both formats.
+// Operands that mixed precision stores in 16 bits: the ops that take such operands, in both formats.
 #include "tests/graph/cases.h"
 
 namespace perigee {

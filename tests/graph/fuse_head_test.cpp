@@ -189,7 +189,7 @@ TEST(FuseHead, LeavesOtherHeadsAlone) {
         return net.training(logits, net.graph.apply("cross_entropy", {logits, q}));
       },
       [] {
-        Net net;  // nobody wants the gradient of x
+        Net net;  // the gradient of x is not needed
         const Value logits = matmul(net.x, net.graph.parameter("w", {Dtype::f32, {10, 8}}), false, true);
         return net.training(logits, net.loss(logits));
       },

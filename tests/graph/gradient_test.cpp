@@ -77,7 +77,7 @@ class Probe {
     return *interpreter[root_].data<double>();
   }
 
-  // Of fourth order: its own error is far below the tolerance.
+  // A fourth-order formula: its own error is far below the tolerance.
   double difference(Interpreter& interpreter, const std::string& name, int64_t i) {
     double& x = leaves_[name].data<double>()[i];
     const double middle = x, h = kStep * std::max(1.0, std::abs(middle));

@@ -1,4 +1,4 @@
-// What may run beside what: an order must keep every pair of steps that touch each other's memory apart, on however many branches.
+// Which steps may run side by side: an order must keep every pair of steps that touch each other's memory apart, on however many branches.
 #include "src/graph/step_order.h"
 
 #include <gtest/gtest.h>

@@ -42,7 +42,7 @@ TEST(Units, LongRunsAreCutBetweenCharacters) {
 TEST(Units, LowercaseKnowsThreeScripts) {
   EXPECT_EQ(units("HAMLET Éric ΆΘΗΝΑ ЁЛКА Ÿ Žižek don'T", kLowerWords),
             (Strings{"hamlet", "éric", "άθηνα", "ёлка", "ÿ", "žižek", "don't"}));
-  // What is lower already stays; the whole plane, so that a vocabulary is read by its own rule.
+  // Lower-case letters stay; the whole plane, so that a vocabulary is read by its own rule.
   const std::string where = "t.txt";
   for (char32_t code = 1; code < 0x30000; ++code) {
     if (code >= 0xD800 && code < 0xE000) continue;

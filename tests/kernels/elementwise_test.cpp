@@ -1,4 +1,4 @@
-// What the enumerating parity test cannot see: how many units of the last place the approximations are off, and their special values.
+// Beyond the enumerating parity test: how many units of the last place the approximations are off, and their special values.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,7 @@ std::vector<float> apply(const Kernel& kernel, std::vector<float>& x) {
   return y;
 }
 
-// What the plan would not choose for this call is not asked.
+// Kernels that the plan would not choose for this call are left out.
 bool takes_f32(const Kernel& kernel, int64_t n) {
   const View x = contiguous_view(nullptr, Dtype::f32, Shape{n});
   return !kernel.decline || !kernel.decline({.in = &x, .out = &x, .n_in = 1, .n_out = 1});

@@ -56,14 +56,14 @@ inline const char* layout_name(Layout layout) {
 class Site {
  public:
   virtual ~Site() = default;
-  // Of exactly so many bytes, gone with the pointer. `name` is what a fault is told by.
+  // Memory of exactly so many bytes, freed with the pointer. A fault is reported by `name`.
   virtual std::shared_ptr<std::byte> memory(const char*, size_t bytes) {
     const auto owner = std::make_shared<Storage>(bytes);
     return {owner, owner->data()};
   }
   virtual void write(std::byte* to, const std::byte* from, size_t bytes) { std::memcpy(to, from, bytes); }
   virtual void read(std::byte* to, const std::byte* from, size_t bytes) { std::memcpy(to, from, bytes); }
-  // Elements behind an operand that nobody may touch; none where the memory itself watches its borders.
+  // Elements behind an operand that must stay untouched; none where the memory itself watches its borders.
   virtual size_t guard() const { return 32; }
   // Memory of a call is the site's; params are the host's but where the contract says otherwise.
   virtual void run(const Kernel& kernel, const KernelCall& call) { run_kernel(kernel, call); }
@@ -322,7 +322,7 @@ class Bench {
   bool failed_ = false;
 };
 
-// Of one variant of one case.
+// The outcome of one variant of one case.
 inline std::string variant_text(const OpCase& tested, const Variant& variant) {
   return tested.text() + ", " + layout_name(variant.in) + " to " + layout_name(variant.out) + (variant.accumulate ? ", accumulating" : "") +
          (variant.in_place ? ", in place" : "") +

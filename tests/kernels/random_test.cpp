@@ -1,4 +1,4 @@
-// Random draws: the generator's published answers, and what decision 4 promises about examples.
+// Random draws: the generator's published answers, and that a draw belongs to its example.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// What cross entropy does at its edges: classes that do not exist, logits that overflow exp.
+// Cross entropy at its edges: classes that do not exist, logits that overflow exp.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// update_*: no graph op, so the parity test does not see them. Every fast kernel must give the bits of ref (DESIGN decision 12).
+// update_*: no graph op, so the parity test does not see them. Every fast kernel must give the bits of ref.
 #include "kernels/ops/update.h"
 
 #include <cstring>

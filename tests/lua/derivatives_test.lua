@@ -108,7 +108,7 @@ function tests.of_linear_algebra()
   same_gradient(function(x) return weigh(pg.det(x)) end, a)
   same_gradient(function(x) return weigh(pg.logdet(pg.einsum("bij,bkj->bik", x, x))) end, a)
   same_gradient(function(x) return weigh(first(pg.slogdet(x))) + weigh(select(2, pg.slogdet(x))) end, a)
-  -- Of symmetric matrices, made of ones that are not.
+  -- Symmetric matrices, made from others.
   local function square(x) return pg.einsum("bij,bkj->bik", x, x) + pg.eye(3, { dtype = "f64" }) end
   same_gradient(function(x) return weigh(pg.cholesky(square(x))) end, a)
   same_gradient(function(x)

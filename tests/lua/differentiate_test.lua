@@ -66,7 +66,7 @@ end
 function tests.derivatives_of_derivatives()
   local second = pg.grad(function(x) return pg.grad(function(z) return (z ^ 4):sum() end)(x):sum() end)
   check.equal(list(second(pg.tensor { 1, 2 })), { 12, 48 })
-  -- What the caller computed from the same tensor does not count.
+  -- Earlier computations of the caller on the same tensor do not count.
   local f = pg.grad(function(x)
     local y = x * 10
     return pg.grad(function(z) return (z * y):sum() end)(x):sum()

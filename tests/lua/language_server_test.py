@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A Lua language server on every script of models/ and on the scripts of README.md, with perigee.d.lua: language_server_test.py FILE. Prints TAP.
+"""A Lua language server on every script of models/ and on the scripts of the documentation, with perigee.d.lua: language_server_test.py FILE. Prints TAP.
 
 The server is LuaLS (lua-language-server) or EmmyLua's (emmylua_ls), which reads the same annotations; neither is a Debian package, so where
 there is none this is skipped, and annotations_test.py alone proves that everything is there.
@@ -99,9 +99,10 @@ def scripts_of(folder):
     for model in sorted((ROOT / "models").glob("*.lua")):
         shutil.copy(model, folder)
         yield folder / model.name
-    blocks = re.findall(r"^```lua\n(local pg = .*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
+    documents = [*ROOT.glob("*.md"), *ROOT.glob("*/*.md")]
+    blocks = [text for document in documents for text in re.findall(r"^```lua\n(local pg = .*?)^```$", document.read_text(), re.M | re.S)]
     for number, text in enumerate(blocks, 1):
-        file = folder / f"readme_{number}.lua"
+        file = folder / f"block_{number}.lua"
         file.write_text(text)
         yield file
 

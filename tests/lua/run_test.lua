@@ -45,7 +45,7 @@ function tests.it_trains_to_the_end()
   check.matches(run, "run of beside: finished · 100.0 %%")
 end
 
--- The same numbers as a run that nobody watches: what is asked between steps changes nothing.
+-- The same numbers as an unwatched run: requests between steps change nothing.
 function tests.watching_changes_no_bit()
   local quiet, watched = start(), start()
   wait_until(watched, function()
@@ -179,7 +179,7 @@ function tests.a_run_that_cannot_begin_fails_and_says_why()
   check.raises(function() pg.start(experiment(), { thread = 1 }) end, "did you mean 'threads'")
 end
 
--- Runs that nobody holds any more train on, and end with the interpreter.
+-- Runs without a reference train on, and end with the interpreter.
 function tests.nobody_holds_it()
   start { epochs = 100000 }
   start { epochs = 100000 }

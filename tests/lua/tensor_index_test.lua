@@ -183,7 +183,7 @@ function tests.seeds_repeat_draws()
   check.equal(math.abs(normal:mean():item()) < 0.02 and math.abs(normal:std():item() - 1) < 0.02, true)
 end
 
--- What lies in a tensor itself moves out of it before anything else looks at it.
+-- A part of the tensor itself is copied before it is overwritten.
 function tests.windows_on_few_elements_share_their_memory()
   local function few() return pg.arange(6):reshape(2, 3) + 0 end
   local function collect() for _ = 1, 3 do collectgarbage() local _ = few() * 2 end end
@@ -196,7 +196,7 @@ function tests.windows_on_few_elements_share_their_memory()
   check.equal(list(turned), { { 2, 8 }, { 3, 8 }, { 4, 8 } })
   check.equal(list(flat), { 2, 3, 4, 8, 8, 8 })
   check.equal(data[4], 8)
-  row = few()[1] -- of a tensor that nobody else has
+  row = few()[1] -- of a tensor without other owners
   collect()
   check.equal(list(row), { 1, 2, 3 })
   check.equal(list(flat), { 2, 3, 4, 8, 8, 8 })

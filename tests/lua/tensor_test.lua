@@ -67,7 +67,7 @@ function tests.integers_wrap_around()
   check.equal((x[{ { 1, 2 } }]:prod()):item(), 2 ^ 41 + 1)
 end
 
--- What NumPy and PyTorch have by these names.
+-- NumPy's and PyTorch's results by these names.
 function tests.small_things()
   check.equal(pg.tensor({ true, false }).dtype, "bool")
   check.equal(pg.tensor({ { true }, { 1 } }).dtype, "f32")

@@ -82,7 +82,7 @@ TEST(Loss, ValuesAreThoseOfTheFormulas) {
   // One mixture part is a plain normal.
   EXPECT_NEAR(values_of(R"({"type": "mixture_density", "mixtures": 1})", rows({1, 3}, {7, std::log(2), 1}), rows({1, 1}, {2}))[0],
               0.5 * std::log(2 * M_PI) + std::log(2) + 0.125, 1e-12);
-  // Of two that are wanted, 1 is found surely; one that is not wanted is half found.
+  // One of two wanted labels is found surely; one unwanted label is half found.
   EXPECT_NEAR(values_of("\"f_measure\"", rows({3, 1}, {100, -100, 0}), rows({3}, {1, 1, 0}))[0], 1 - 2 * 1 / (2 + 1.5), 1e-9);
 }
 

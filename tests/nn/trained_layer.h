@@ -71,7 +71,7 @@ inline void build_trained(const LayerDef& layer, bool fused, TrainedLayer& train
   if (fused) graph = fuse_backward(graph);
 }
 
-// What `run` (graph and leaves to outputs by name) computes of the fused graph is what the interpreter does of the plain one.
+// `run` (graph and leaves to outputs by name) computes from the fused graph what the interpreter computes from the plain one.
 template <class Run>
 void expect_as_interpreted(const LayerDef& layer, Run run) {
   TrainedLayer plain, fused;

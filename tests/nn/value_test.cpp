@@ -1,4 +1,4 @@
-// What layers compute, by small examples: gradients alone would not notice elements in the wrong place.
+// Values that layers compute, by small examples: gradients alone would not notice elements in the wrong place.
 #include <gtest/gtest.h>
 
 #include <cmath>

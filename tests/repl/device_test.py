@@ -101,7 +101,7 @@ def says_what_is_wrong(job):
     has(perigee("describe", job, "--set", "device=cuda", PERIGEE_SHIM_DEVICES="0"), "no CUDA-capable device", "a CPU's")
 
 
-# What runs all the same, but not as somebody with a GPU expects.
+# Runs that succeed, but not as a user with a GPU expects.
 def says_what_is_not_used(job):
     few = ("--steps", "2", "--threads", "1", "--log", "plain")
     for name, environment, said in (("old_gpu", {"PERIGEE_SHIM_CAPABILITY": "75"}, "shim 0, sm_75: the CUDA module has kernels for sm_80"),
@@ -131,7 +131,7 @@ def all_is_counted(folder, planned):
     assert {key: found[key] for key in expected} == expected, found
 
 
-# What the prompt predicts has the bits of the device's own forward pass, and the host's numbers but for rounding.
+# The prompt's predictions have the bits of the device's own forward pass, and the host's numbers but for rounding.
 def predicts_where_it_trains(job):
     pathlib.Path("predict.lua").write_text(f'''
         pg.seed(1)
@@ -159,7 +159,7 @@ def workers_are_replaced(job):
                    PERIGEE_SHIM_DEVICES="2", PERIGEE_SHIM_FAULT="launch:200", PERIGEE_CUDA_BRANCHES="1")
     has(text, "illegal memory access")
     failed = [event["cause"] for event in events_of(text, "worker_failed")]
-    assert "op '" not in failed[0] and "op '" in failed[-1], failed  # whoever is the second to lose its GPU knows to what
+    assert "op '" not in failed[0] and "op '" in failed[-1], failed  # the second to lose its GPU says which op was running
     assert len(events_of(text, "worker_failed")) >= 2 and len(events_of(text, "worker_joined")) >= 4, text
     assert [event["epochs"] for event in events_of(text, "end")] == [12], text
     all_is_counted("workers", 960)
@@ -187,7 +187,7 @@ def gpus_train_together(job):
     same_model("fewer", "longer", tolerance=1e-5)
     described = perigee("describe", job, "--device", "cuda:0-3", **four)
     has(described, "memory on each of 4 GPUs, planned", *(f"taken of cuda:{gpu}: " for gpu in range(4)))
-    # What an optimiser made of its gradient is exchanged: the change is read where the numbers are, which is the device.
+    # The optimiser's update is exchanged: the change is read where the numbers are, which is the device.
     updates = ("--workers", "2", "--set", 'averaging={"type": "custom", "what": "update"}', *plain)
     perigee("train", job, *updates, "--device", "cpu", "--threads", "1", "--out", "updates_of_cpus")
     perigee("train", job, *updates, "--device", "cuda", "--out", "updates_of_gpus", **four)
@@ -216,7 +216,7 @@ def codecs_work_on_the_device(job):
         has(perigee("describe", job, *setting, "--device", "cuda"), "the codec works on the GPU")
     lowrank = ("--set", 'averaging={"type": "periodic", "codec": "lowrank"}')
     has(perigee("describe", job, *lowrank, "--device", "cuda"), "the codec works on the host: lowrank has no kernels for CUDA")
-    # Between GPUs of one process nothing is encoded, and whoever asks for it hears that.
+    # Between GPUs of one process nothing is encoded; a request for a codec there is refused.
     two = {"PERIGEE_SHIM_DEVICES": "2", "PERIGEE_SHIM_MEMORY": "open", "PERIGEE_CUDA_LIBRARIES": FAKES}
     coded = ("--set", 'averaging={"type": "allreduce", "codec": "int4"}', "--device", "cuda:0,1")
     has(perigee("train", job, *coded, "--log", "plain", "--out", "two_coded", **two), "codec 'int4' is for what processes send each other", "--workers 2")

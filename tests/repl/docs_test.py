@@ -1,25 +1,23 @@
 #!/usr/bin/env python3
 """Types every block of the documentation that begins with the prompt, and compares what the screen then shows: docs_test.py PROGRAM
 
-Blocks are fenced as ```text. `...` stands for rows that differ from run to run.
+Blocks are fenced as ```text. `...` stands for rows that differ from run to run. repl/README.md lists every subcommand.
 """
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 
+from documentation import ROOT, blocks_of, documents
 from screen import Screen
 from sessions import Failed, Session, fits
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROMPT = re.compile(r"^(pg> |  > )(.*)$")
 
 
-def blocks():
-    for file in sorted([*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("src/*/README.md")]):
-        text = file.read_text()
-        for match in re.finditer(r"^```text\n(pg> .*?)^```$", text, re.M | re.S):
-            yield f"{file.relative_to(ROOT)}:{text[:match.start()].count(chr(10)) + 2}", match[1].splitlines()
+def sessions():
+    return [(str(block), block.text) for file in documents() for block in blocks_of(file) if block.kind == "session"]
 
 
 def play(program, lines):
@@ -43,9 +41,16 @@ def play(program, lines):
             session.close()
 
 
+def missing_commands(program):
+    usage = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
+    commands = re.findall(r"^  ([a-z]+) ", usage[usage.index("Subcommands:"):], re.M)
+    table = (ROOT / "repl" / "README.md").read_text()
+    return [name for name in commands if not re.search(rf"^\|[^|]*`perigee {name}\b", table, re.M)] if commands else ["--help lists none"]
+
+
 def main():
     program = str(pathlib.Path(sys.argv[1]).resolve())
-    found, failures = list(blocks()), 0
+    found, failures = sessions(), 0
     for number, (name, lines) in enumerate(found, 1):
         try:
             play(program, lines)
@@ -53,8 +58,10 @@ def main():
         except Failed as failure:
             failures += 1
             print(f"not ok {number} {name}\n" + "\n".join("# " + line for line in str(failure).splitlines()), flush=True)
-    print(f"1..{len(found)}")
-    return 1 if failures or len(found) < 2 else 0
+    missing = missing_commands(program)
+    print(f"{'not ok' if missing else 'ok'} {len(found) + 1} repl/README.md lists every subcommand" + (f"\n# missing: {missing}" if missing else ""))
+    print(f"1..{len(found) + 1}")
+    return 1 if failures or missing or len(found) < 2 else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
 """The blocks of code in the Markdown files: what each is, so that each is tested somewhere.
 
 A fenced block says what it is. An indented one is commands of a shell, options of a job, or a drawing. An HTML comment in front of a block,
-which readers do not see, may say `<!-- before: LUA -->`, what is run first, or `<!-- tested by FILE: ... -->`, where the test is instead.
+which readers do not see, may say
+    <!-- before: LUA -->               what is run first
+    <!-- file: NAME -->                the block is this file, which a later command of the same document uses
+    <!-- tested by FILE: ... -->       where the test is instead
 """
+import os
 import pathlib
 import re
 
@@ -15,6 +19,7 @@ class Block:
     def __init__(self, file, line, kind, text, note):
         self.file, self.line, self.kind, self.text = file, line, kind, text
         self.before = (re.search(r"<!-- before: (.*?) -->", note) or [None, ""])[1]
+        self.name = (re.search(r"<!-- file: (\S+) -->", note) or [None, ""])[1]
         self.elsewhere = (re.search(r"<!-- tested by (\S+): .*? -->", note) or [None, ""])[1]
 
     def __str__(self):
@@ -60,7 +65,8 @@ def blocks_of(file):
             at += 1
 
 
-def blocks():
-    for file in sorted([*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("*/*/README.md")]):
-        if not file.relative_to(ROOT).parts[0].startswith("build"):
-            yield from blocks_of(file)
+def documents():
+    """Every Markdown file of the tree, without build folders and what runs leave behind."""
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = sorted(name for name in folders if name == ".github" or not name.startswith((".", "build", "runs")))
+        yield from (pathlib.Path(folder) / name for name in sorted(names) if name.endswith(".md"))

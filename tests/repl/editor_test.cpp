@@ -162,7 +162,7 @@ TEST_F(Typed, WhatIsTypedAheadWaits) {
   editor_.feed("one\rtwo\rthr");
   EXPECT_EQ(editor_.next(), Editor::Event::line);
   EXPECT_EQ(editor_.line(), "one");
-  EXPECT_EQ(editor_.next(), Editor::Event::more);  // nobody asked
+  EXPECT_EQ(editor_.next(), Editor::Event::more);  // unasked
   editor_.begin();
   EXPECT_EQ(editor_.next(), Editor::Event::line);
   EXPECT_EQ(editor_.line(), "two");

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs every block of code in the Markdown files that docs_test.py does not type: examples_test.py PROGRAM. Prints TAP.
 
-Trainings are cut to a few steps, addresses become this machine's; nothing else of what stands there is changed.
+Trainings are cut to a few steps, addresses become this machine's; nothing else of what stands there is changed. The blocks of a document run
+in its order and in one folder, so that a command finds the files that blocks before it made.
 """
 import json
 import os
@@ -9,16 +10,18 @@ import pathlib
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
 
-from documentation import ROOT, blocks
+from documentation import ROOT, blocks_of, documents
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 PATIENCE = 120
-# What an option of a job stands in, so that it is one.
+# A job around a block that shows only one option.
 JOB = """local pg = require "perigee"
 return pg.experiment {{
   network = pg.sequential {{ pg.flatten {{}}, pg.dense {{ 8, name = "fc" }}, pg.dense {{ 10, name = "out" }} }}, seed = 1, epochs = 1,
@@ -36,20 +39,35 @@ class Skipped(Exception):
 
 
 class Place:
-    """A folder with what the commands of a block expect to find."""
+    """A folder with what the commands of a document expect to find."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
-        (self.folder / "models").symlink_to(ROOT / "models")
+        shutil.copytree(ROOT / "models", self.folder / "models")
         (self.folder / "bin").mkdir()
         (self.folder / "bin" / "perigee").symlink_to(PROGRAM)
+        for number in range(12):
+            self.draw(f"photos/rows/{number}.png", lambda x, y: y // 4 % 2)
+            self.draw(f"photos/columns/{number}.png", lambda x, y: x // 4 % 2)
         (self.folder / "job.lua").write_text(JOB.format("averaging = pg.averaging.easgd { every = 4 }"))
         self.environment = {**os.environ, **MPI, "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "HOME": str(folder),
                             "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(pathlib.Path.home() / ".cache"))}
+        self.behind = []  # commands that go on while the next ones run
+        self.begin_block()
+
+    def begin_block(self):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.address = "127.0.0.1:%d" % free.getsockname()[1]
-        self.behind = []  # commands that go on while the next ones run
+
+    def draw(self, name, white, size=24):
+        def chunk(kind, data):
+            return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        rows = b"".join(b"\0" + bytes(255 * white(x, y) for x in range(size)) for y in range(size))
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", size, size, 8, 0, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) +
+                         chunk(b"IEND", b""))
 
     def start(self, command, given=None):
         log = tempfile.TemporaryFile("w+", dir=self.folder)
@@ -85,7 +103,7 @@ class Place:
                 return
             except OSError:
                 time.sleep(0.05)
-        raise Failed("nobody listens at " + self.address)
+        raise Failed("no process listens at " + self.address)
 
     def close(self):
         for _, child, log in self.behind:
@@ -96,7 +114,12 @@ class Place:
 
 
 def run_wrapper(line):
-    """`./perigee test PART`: what would run this very test. That there is such a part is all that is looked at."""
+    """`./perigee build`, `./perigee test PART`, ...: what would run this very test. That there is such a word is all that is looked at."""
+    word = line.split()[1]
+    if not re.search(rf"^  {word}\)$", (ROOT / "perigee").read_text(), re.M):
+        raise Failed(f"./perigee does not know '{word}'")
+    if word != "test":
+        return
     usage = subprocess.run([sys.executable, ROOT / "tests" / "run_tests.py", "--help"], capture_output=True, text=True, check=True).stdout
     for word in re.split(r"\s{2,}", line)[0].split()[2:]:
         if not re.search(rf"(^|\s){re.escape(word)}\b", usage):
@@ -105,7 +128,7 @@ def run_wrapper(line):
 
 def run_command(place, line):
     line = re.sub(r"\s+#.*$", "", line).replace("./perigee", "perigee")
-    if line.startswith("perigee test"):
+    if re.match("perigee (build|test|bench|lint|package)", line):
         return run_wrapper(line)
     program = line.split()[0]
     if not shutil.which(program, path=place.environment["PATH"]):
@@ -144,8 +167,6 @@ def run_lua(place, block):
     text = "\n".join(block.text) + "\n"
     if "return pg.experiment" not in text:
         return place.run("perigee repl", (block.before + "\n" if block.before else "") + text)
-    (place.folder / "models").unlink()
-    shutil.copytree(ROOT / "models", place.folder / "models")
     file = place.folder / "models" / "block.lua"
     file.write_text(text)
     place.run(f"perigee train {file} --steps 2")
@@ -160,6 +181,17 @@ def run_json(place, block):
     (place.folder / "block.json").write_text(json.dumps(job))
     (place.folder / "iris.csv").write_text("length,width,kind\n" + "".join(f"{i % 7},{i % 5},{'abc'[i % 3]}\n" for i in range(60)))
     place.run("perigee train block.json --steps 2")
+
+
+def write_file(place, block):
+    file = place.folder / block.name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(block.text) + "\n")
+
+
+def check_commit(block):
+    if not re.fullmatch(r"[a-z0-9/_.+-]+: \S.*", block.text[0]) or len(block.text[0]) > 72 or block.text[1:2] != [""]:
+        raise Failed("no commit message of the form that CONTRIBUTING.md asks for")
 
 
 def run_cpp(place, block):
@@ -190,6 +222,10 @@ def cases(block, place):
     elif block.kind in ("commands", "options"):
         for line in filter(str.strip, block.text):
             yield line.split("  ")[0], lambda line=line: (run_command if block.kind == "commands" else run_options)(place, line)
+    elif block.name:
+        yield f"is the file {block.name}", lambda: write_file(place, block)
+    elif block.kind == "gitcommit":
+        yield "is a commit message", lambda: check_commit(block)
     elif block.kind in ("lua", "json", "cpp"):
         yield block.kind, lambda: {"lua": run_lua, "json": run_json, "cpp": run_cpp}[block.kind](place, block)
     elif block.kind == "session":
@@ -198,24 +234,40 @@ def cases(block, place):
         yield block.kind, lambda: unknown(block)
 
 
-def main():
-    number, failures = 0, 0
-    for block in blocks():
+def check_used(blocks):
+    """A file that no later command or file mentions was never tried."""
+    for at, block in enumerate(blocks):
+        if block.name and not any(block.name in line for later in blocks[at + 1:] if later.kind == "commands" or later.name for line in later.text):
+            raise Failed(f"{block}: nothing after it uses {block.name}")
+
+
+def all_cases():
+    for file in documents():
+        blocks = list(blocks_of(file))
         with tempfile.TemporaryDirectory(prefix="perigee-examples-") as folder:
             place = Place(folder)
-            for name, run in cases(block, place):
-                number, begin = number + 1, time.monotonic()
-                try:
-                    run()
-                    print(f"ok {number} {block} {name} ({time.monotonic() - begin:.1f} s)", flush=True)
-                except Skipped as skipped:
-                    print(f"ok {number} {block} {name} # SKIP {skipped}", flush=True)
-                except (Failed, OSError, ValueError) as failure:
-                    failures += 1
-                    print(f"not ok {number} {block} {name}\n" + "\n".join("# " + line for line in str(failure).splitlines()), flush=True)
-            place.close()
+            for block in blocks:
+                place.begin_block()
+                for name, run in cases(block, place):
+                    yield f"{block} {name}", run
+                place.close()
+            yield f"{file.relative_to(ROOT)} uses its files", lambda blocks=blocks: check_used(blocks)
+
+
+def main():
+    number, failures = 0, 0
+    for name, run in all_cases():
+        number, begin = number + 1, time.monotonic()
+        try:
+            run()
+            print(f"ok {number} {name} ({time.monotonic() - begin:.1f} s)", flush=True)
+        except Skipped as skipped:
+            print(f"ok {number} {name} # SKIP {skipped}", flush=True)
+        except (Failed, OSError, ValueError) as failure:
+            failures += 1
+            print(f"not ok {number} {name}\n" + "\n".join("# " + line for line in str(failure).splitlines()), flush=True)
     print(f"1..{number}")
-    return 1 if failures or number < 35 else 0
+    return 1 if failures or number < 60 else 0
 
 
 if __name__ == "__main__":

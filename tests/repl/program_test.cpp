@@ -230,7 +230,7 @@ TEST_F(Program, JsonLogKeepsItsContract) {
        {"job.json", "log.jsonl", "report.json", "report.txt", "curves.svg", "model.safetensors", "checkpoints", "tensorboard"})
     EXPECT_TRUE(fs::exists(run_folder / file)) << file;
   EXPECT_EQ(read(run_folder / "log.jsonl"), outcome.out);
-  // What was trained can be judged again, and the folder holds the job that was trained.
+  // A trained model can be evaluated again, and the folder holds the job that was trained.
   const Outcome judged = run({"eval", run_folder.string(), "--log", "json"});
   ASSERT_EQ(judged.code, 0) << judged.err;
   EXPECT_EQ(*events(judged.out).back().find("test"), *end.find("test"));

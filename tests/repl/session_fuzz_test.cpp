@@ -1,4 +1,4 @@
-// Lines that nobody would type, run at the prompt: what the sessions and the documentation type, cut, mixed and mistaken. Whatever they
+// Lines that no user would type, run at the prompt: what the sessions and the documentation type, cut, mixed and mistaken. Whatever they
 // are, the session goes on; under the sanitizers nothing is read or written that should not be. libFuzzer cannot do it: the kernels are not
 // built by clang.
 //
@@ -75,7 +75,7 @@ class Watchdog {
   std::thread thread_;
 };
 
-// What is typed in the sessions' files and shown in the documentation, without keys, commands of a shell and what ends the program.
+// The input of the sessions' files and of the documentation, without keys, commands of a shell and what ends the program.
 std::vector<std::string> typed_lines() {
   std::vector<std::string> lines;
   const auto add = [&](std::string text) {
@@ -84,7 +84,7 @@ std::vector<std::string> typed_lines() {
     for (std::istringstream parts(text); std::getline(parts, text);)
       if (text.size() > 2 && text.size() < 300 && text.find('!') == std::string::npos) lines.push_back(text);
   };
-  std::vector<fs::path> files = {fs::path(PERIGEE_ROOT) / "README.md", fs::path(PERIGEE_ROOT) / "lua" / "README.md"};
+  std::vector<fs::path> files = {fs::path(PERIGEE_ROOT) / "repl" / "README.md", fs::path(PERIGEE_ROOT) / "lua" / "README.md"};
   for (const auto& entry : fs::directory_iterator(fs::path(PERIGEE_ROOT) / "tests" / "repl"))
     if (entry.path().extension() == ".session") files.push_back(entry.path());
   for (const auto& entry : fs::directory_iterator(fs::path(PERIGEE_ROOT) / "tests" / "lua"))

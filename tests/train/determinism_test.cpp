@@ -1,4 +1,4 @@
-// What training promises about its numbers.
+// Training's promises about its numbers.
 #include <gtest/gtest.h>
 
 #include <cmath>

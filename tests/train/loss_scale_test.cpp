@@ -106,7 +106,7 @@ TEST(LossScale, PowersOfTwoChangeNoBit) {
   }
 }
 
-// What underflows without a scale is there with one.
+// Gradients that underflow without a scale survive with one.
 TEST(LossScale, KeepsGradientsThatF16HasNoNumbersFor) {
   const auto zeros = [](const std::string& scale) {
     Trainer trainer(lenet_job(kHalf + R"(, "loss_scale": )" + scale), {.threads = 1, .backend = Backend::ref});

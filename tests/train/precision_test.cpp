@@ -204,7 +204,7 @@ TEST(MixedPrecision, ResidualBlocksTrainWithTheirSumInTheNormalisation) {
   for (int step = 0; step < 4; ++step) EXPECT_NEAR(narrow.step().loss, full.step().loss, 0.05) << step;
 }
 
-// What lies between layers is stored in 16 bits, and what leaves the step in 32.
+// Activations between layers are stored in 16 bits, results of the step in 32.
 TEST(MixedPrecision, StoresHalvesBetweenLayersAndFloatsOutside) {
   const Trainer trainer(noisy_job(R"(, "precision": "bf16")"), {.threads = 1, .backend = Backend::ref});
   const Graph graph = trainer.model().training_graph(4);

@@ -1,4 +1,4 @@
-// What is computed again in the backward pass changes nothing but memory and time: every run has the bits of one that keeps everything.
+// Recomputation in the backward pass changes nothing but memory and time: every run has the bits of one that keeps everything.
 #include <gtest/gtest.h>
 
 #include <functional>

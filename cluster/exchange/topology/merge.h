@@ -1,5 +1,5 @@
 // The arithmetic of an exchange: one plain addition or maximum per element, in the order that the caller chose. Vectorised across
-// elements only, so every instruction set gives the same bits (decision 12). No pointer needs to be aligned; `out` may be `a` or `b`.
+// elements only, so every instruction set gives the same bits. No pointer needs to be aligned; `out` may be `a` or `b`.
 #pragma once
 
 #include <cstddef>

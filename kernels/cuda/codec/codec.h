@@ -1,5 +1,5 @@
 // The codecs on a CUDA device: each makes the body of a payload (cluster/codec/codec.h) from what lies on the device and leaves it there, and
-// adds bodies to sums, with the bits of the host's codecs. The header before a body is the host's affair: cluster/codec/cuda.h knows
+// adds bodies to sums, with the bits of the host's codecs. The header before a body is the host's affair: cluster/codec/cuda_codec.h knows
 // which codec takes which of these calls.
 //
 // Every pointer is the device's. Work is queued on the stream and nothing is waited for; what a call returns is 0 or the code of the
@@ -18,7 +18,7 @@ namespace perigee {
 
 using CudaStream = CUstream_st*;  // cudaStream_t
 
-// What an encoder says, on the device: read it back before the body, which is `bytes` long when largest <= the call's limit.
+// An encoder's report, on the device: read it back before the body, which is `bytes` long when largest <= the call's limit.
 struct CudaEncoded {
   uint64_t bytes = 0;
   uint32_t largest = 0;  // bits of the largest magnitude, above those of every number where one is not finite

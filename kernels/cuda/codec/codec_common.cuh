@@ -1,4 +1,4 @@
-// What the codecs' files share.
+// Shared by the files of the codecs.
 #pragma once
 
 #include "kernels/cuda/codec/codec.h"
@@ -9,14 +9,14 @@ namespace perigee {
 
 __device__ inline uint32_t magnitude_bits(float x) { return bits_from_float(x) & 0x7fffffffu; }
 
-// What is encoded. Without feedback `residual` is null.
+// The value to encode. Without feedback `residual` is null.
 __device__ inline float codec_folded(const CudaEncodeCall& call, int64_t i) {
   return call.residual ? call.x[i] + call.decay * call.residual[i] : call.x[i];
 }
 
 __device__ inline bool codec_encodable(const CudaEncodeCall& call) { return call.encoded->largest <= call.limit; }
 
-// What an encoder says at the end; the largest magnitude stands there already.
+// Writes the encoder's report; the largest magnitude is already there.
 __device__ inline void codec_record(const CudaEncodeCall& call, const CudaEncoded& record) {
   call.encoded->bytes = record.bytes, call.encoded->variant = record.variant, call.encoded->detail = record.detail;
 }

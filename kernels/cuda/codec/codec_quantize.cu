@@ -13,7 +13,7 @@ struct Codes {
   CudaEncoded record;  // no bytes: they are part of a body, which has a record of its own
 };
 
-// Of one block. No template declares shared memory, so that the host's stand-in can fill it with rubbish (kernels/README.md).
+// Shared memory of one block. No template declares it, so that the host's shim can fill it with garbage (kernels/cuda/README.md).
 struct Shared {
   float v[kMaxBlock];
   uint32_t tops[kThreads / kWarp];
@@ -34,7 +34,7 @@ __device__ float noise(const CudaQuantize& how, uint64_t element) {
   return (static_cast<float>(half) + 0.5f) * 0x1p-16f;
 }
 
-// Of the magnitudes, in kSumLanes lanes, each in order: 16 threads add, the others wait. Enough blocks share a multiprocessor for the
+// Sums the magnitudes in kSumLanes lanes, each in order: 16 threads add, the others wait. Enough blocks share a multiprocessor for the
 // memory to stay busy.
 __device__ float mean_magnitude(Shared& shared, int m) {
   const int self = static_cast<int>(threadIdx.x);
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kThreads) quantize_decode_add_kernel(CudaDecod
   }
 }
 
-// Of 2 bits, 3 stands for nothing.
+// With 2 bits, code 3 is invalid.
 __global__ void __launch_bounds__(kThreads) check_codes2_kernel(const std::byte* codes, int64_t count, uint32_t* refused) {
   begin_kernel();
   for (int64_t at = thread_of_grid(); at < count; at += threads_of_grid()) {

@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(CudaEncodeCall call, C
   }
 }
 
-// What was lost of the values stays, where there is a residual.
+// Keeps the encoding error of the values in the residual, if there is one.
 __global__ void __launch_bounds__(kThreads) finish_kernel(CudaEncodeCall call, CudaRandomK how, const float* lost) {
   begin_kernel();
   if (!codec_encodable(call)) return;

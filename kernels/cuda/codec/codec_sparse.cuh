@@ -13,7 +13,7 @@ constexpr int kTile = kWarp * kWarp;
 constexpr int64_t tiles_of(int64_t n) { return ceil_divide(n, kTile); }
 constexpr int64_t blocks_for_tiles(int64_t tiles) { return ceil_divide(tiles, kThreads / kWarp); }
 
-// What the chosen elements of a range come to; `bytes` is that of the gaps between them.
+// Totals of the chosen elements of a range; `bytes` is the size of the gaps between them.
 struct GapRun {
   int64_t count, first, last, bytes;
 };
@@ -72,7 +72,7 @@ __device__ inline uint32_t sum_of_word(int64_t tile, uint32_t word, int64_t last
   return sum;
 }
 
-// Of this lane and those before it.
+// Inclusive prefix over the lanes of the warp.
 __device__ inline uint32_t warp_sum_through(uint32_t sum) {
   for (int step = 1; step < kWarp; step *= 2) {
     const uint32_t left = __shfl_up_sync(kAllLanes, sum, step);
@@ -99,7 +99,7 @@ __device__ inline void keep_tile(int64_t tile, uint32_t word, uint32_t* words, G
   if (lane == kWarp - 1) runs[tile] = run;
 }
 
-// What keep_tile wrote down of a tile; nothing more need be read of one of which no lane `chose` any.
+// The record that keep_tile makes for a tile. If no lane `chose` an element, the tile has no more data.
 struct TileWords {
   uint32_t word, chose;
 };
@@ -122,7 +122,7 @@ __device__ void each_chosen(int64_t tile, const TileWords& of, const GapRun* run
 constexpr int64_t room_for_runs(int64_t tiles) { return tiles + 1 + (tiles > kThreads ? room_for_runs(ceil_divide(tiles, kThreads)) : 0); }
 void codec_join_runs(Launches& on, GapRun* runs, int64_t tiles, int flag_bits);
 
-// What a run of bytes of a list comes to; `span` is how far it leads.
+// Totals of a run of bytes of a list; `span` is the distance that its gaps cover.
 struct GapSpan {
   int64_t count;
   uint64_t span;
@@ -152,7 +152,7 @@ __device__ inline GapSpan join_spans(const GapSpan& left, const GapSpan& right) 
   return {left.count + right.count, min(left.span + right.span, kFarthest)};
 }
 
-// Of this lane's bytes of a tile. False when one is no gap, or leads beyond the range alone.
+// Computes the span of this lane's bytes of a tile. False when a byte is not a gap, or one gap alone leaves the range.
 __device__ inline bool span_of_lane(const GapList& list, int64_t tile, GapSpan* span) {
   const int64_t begin = tile * kTile + lane_of_warp() * kWarp, end = min(list.bytes, begin + kWarp);
   bool valid = true;
@@ -170,7 +170,7 @@ __device__ inline bool span_of_lane(const GapList& list, int64_t tile, GapSpan* 
   return valid;
 }
 
-// Of this lane and those before it.
+// Inclusive prefix over the lanes of the warp.
 __device__ inline GapSpan warp_join_spans(GapSpan span) {
   for (int step = 1; step < kWarp; step *= 2) {
     const GapSpan left = {__shfl_up_sync(kAllLanes, span.count, step), __shfl_up_sync(kAllLanes, span.span, step)};

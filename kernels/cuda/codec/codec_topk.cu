@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(kThreads) write_list_kernel(CudaEncodeCall cal
   });
 }
 
-// What was lost of the values stays, where there is a residual.
+// Keeps the encoding error of the values in the residual, if there is one.
 __global__ void __launch_bounds__(kThreads) finish_kernel(CudaEncodeCall call, TopKRoom room, CudaTopK how) {
   begin_kernel();
   if (!codec_encodable(call)) return;

@@ -1,4 +1,4 @@
-// What a replica does with its numbers between steps where they lie on a CUDA device (cluster/replica/device_codec.h): it moves them between the
+// A replica's work on numbers that stay on a CUDA device between steps (cluster/replica/device_codec.h): the calls move them between the
 // parameter block and the run of floats that a codec works on, measures them, and hashes them. The bits are the host's, but for the last
 // ones of sums of squares. Every pointer is the device's. Work is queued on the stream and nothing is waited for; what a call returns is 0 or
 // the code of the launch that failed.
@@ -49,7 +49,7 @@ struct CudaHash {
 struct CudaRounds {
   int (*pack)(const CudaPack&, CudaStream) = nullptr;
   int (*unpack)(const CudaUnpack&, CudaStream) = nullptr;
-  // Of (from - less)^2, or from^2 where `less` is null, in double and in a fixed order: sums[i] of the i-th kSquaresPiece elements.
+  // Sums (from - less)^2, or from^2 where `less` is null, in double and in a fixed order: sums[i] covers the i-th kSquaresPiece elements.
   int (*squares)(const float* from, const float* less, int64_t n, double* sums, CudaStream) = nullptr;
   int (*hash)(const CudaHash&, CudaStream) = nullptr;
 };

@@ -23,7 +23,7 @@ struct Tap {
   int64_t channel;
 };
 
-// What the loops know of a convolution.
+// The convolution as the loops see it.
 struct ConvLoops {
   ConvParams p;
   int64_t images = 0, height = 0, width = 0;  // of x

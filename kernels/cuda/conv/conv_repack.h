@@ -1,4 +1,4 @@
-// What convolutions by cuDNN need beside it: kernels in channels-last order, and bias and relu where cuDNN cannot do them on the way.
+// Passes that convolutions by cuDNN need beside it: kernels in channels-last order, and bias and relu where cuDNN cannot do them on the way.
 #pragma once
 
 #include "kernels/cuda/runtime/queue.h"

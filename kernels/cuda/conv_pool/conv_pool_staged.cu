@@ -62,7 +62,7 @@ static __device__ inline float* weight_room() {  // [input channel, tap, channel
   return reinterpret_cast<float*>(room);
 }
 
-// Of input channels from first_input on. A warp an output channel; of one, weights lie in a row. Zeros stand where there is none.
+// Loads weights of input channels from first_input on: one warp per output channel, whose weights are contiguous; zeros beyond the end.
 __device__ inline void take_weights(const StagedCall& call, int first, int first_input) {
   const int there = min(kStage, call.inputs - first_input) * call.taps;
 #pragma unroll 1

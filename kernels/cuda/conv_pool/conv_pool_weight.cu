@@ -109,7 +109,7 @@ __device__ void add_patches(const WeightCall& call, const Patch* patches, int co
 #pragma unroll 4
   for (int i = run; i < count; i += call.runs) {
     const Patch patch = patches[i];
-    if constexpr (kPlain) {  // an element that is not there is the patch's first, whose sum nobody takes
+    if constexpr (kPlain) {  // an element that is not there is the patch's first, whose sum is unused
       const float* const from = static_cast<const float*>(call.x.dy.data) + patch.offset;
       for (int s = 0; s < kSums; ++s) sum[s] = fmaf(patch.gradient, from[own.offsets[s]], sum[s]);
     } else {

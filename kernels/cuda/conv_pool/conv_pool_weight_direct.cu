@@ -60,7 +60,7 @@ static __device__ inline float* sums_room() {  // [slot, sum, channel]
   return room;
 }
 
-// What a window brings.
+// One window's contribution.
 struct Window {
   float gradient = 0, value = 0;
   int chosen = 0;

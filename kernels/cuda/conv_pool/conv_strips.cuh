@@ -47,7 +47,7 @@ struct Strips {
   int all;                // strips of all images
   int input_rows, pitch;  // of a strip in shared memory
 
-  // Of up to most_rows rows of windows, but fewer where multiprocessors would be idle though each strip has `blocks` blocks; all alike.
+  // Strips of up to most_rows rows of windows, but fewer if multiprocessors would be idle although each strip has `blocks` blocks; all equal.
   Strips(const ConvParams& p, const View& image, const View& windows, int64_t height_of_kernel, int64_t channels, int64_t numbers_of_row,
          int64_t most_rows, int64_t blocks)
       : x(image),
@@ -104,7 +104,7 @@ static __device__ inline void take_strip(const Strips& strips, int n, int first_
   }
 }
 
-// What kernels of strips have not been made for, or null.
+// The reason why kernels of strips cannot take the call, or null.
 inline const char* decline_strips(const ConvParams& p, int64_t kernel_width) {
   if (p.groups != 1 || p.stride[0] != 1 || p.stride[1] != 1 || p.dilation[0] != 1 || p.dilation[1] != 1)
     return "only in one group, at stride 1 and without dilation";

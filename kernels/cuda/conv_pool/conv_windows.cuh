@@ -1,4 +1,4 @@
-// What a thread of a pooled convolution makes where it has no tiles: the 2 x 4 sums of two windows side by side in four channels, and of
+// One thread's part of a pooled convolution without tiles: the 2 x 4 sums of two adjacent windows in four channels, and of
 // each window the largest.
 #pragma once
 

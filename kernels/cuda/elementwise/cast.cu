@@ -115,7 +115,7 @@ bool narrow(Launches& on, const KernelCall& call, const Walk<2>& walk) {
   return true;
 }
 
-// Of one image after the other, each of `pixels` in as many planes as it has channels: a pixel a thread.
+// Converts image after image, each of `pixels` pixels in one plane per channel: one thread per pixel.
 __global__ void __launch_bounds__(kThreads)
     planes_kernel(const float* from, uint16_t* to, Divisor pixels, int channels, int32_t n, bool bf16) {
   begin_kernel();

@@ -46,7 +46,7 @@ __device__ __attribute__((noinline)) void store_element(void* data, Dtype dtype,
   }
 }
 
-// What a kernel gets of a view whose strides are dealt with elsewhere.
+// A view without its strides, which the kernel handles elsewhere.
 struct Elements {
   Elements() = default;
   explicit Elements(const View& view) : data(view.data), dtype(view.dtype) {}

@@ -208,7 +208,7 @@ class Writer {
   std::string text_;
 };
 
-// What each instruction is in C++: $ stands before the suffix of a function ("f" for float), a, b and c are the operands. The meanings are
+// Each instruction in C++: $ stands before the suffix of a function ("f" for float), a, b and c are the operands. The meanings are
 // those of kernels/ref/elementwise_math.h.
 const char* template_of(Elementwise op) {
   using E = Elementwise;

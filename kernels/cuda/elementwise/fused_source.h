@@ -8,7 +8,7 @@
 namespace perigee {
 
 struct FusedSource {
-  // What fused_prelude() defines, then `extern "C" __global__ void NAME(in0, ..., out0, ...)`: pointers alone.
+  // The definitions of fused_prelude(), then `extern "C" __global__ void NAME(in0, ..., out0, ...)`: pointers alone.
   std::string text;
   int64_t threads = 0;  // to launch, in blocks of any size; surplus threads return
 };
@@ -17,7 +17,7 @@ struct FusedSource {
 const char* fused_source_declines(const KernelCall& call);
 // Operands that lie on borders of four elements are read and written four at a time; their addresses are those of `call`.
 FusedSource fused_source(const KernelCall& call, const char* name);
-// What the generated text needs on a device: conversions of 16-bit numbers, and numbers by their bits.
+// Definitions that the generated text needs on a device: conversions of 16-bit numbers, and numbers by their bits.
 const char* fused_prelude();
 
 }  // namespace perigee

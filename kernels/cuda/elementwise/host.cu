@@ -1,4 +1,4 @@
-// What stays on the host: functions of the program that embeds Perigee, which read and write the host's memory. They say so instead of being
+// Ops that stay on the host: functions of the program that embeds Perigee, which read and write the host's memory. They say so instead of being
 // unknown.
 #include "kernels/ops/host.h"
 

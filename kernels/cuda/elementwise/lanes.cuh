@@ -8,7 +8,7 @@
 
 namespace perigee {
 
-constexpr int kLanes = 8;  // at most; what is beyond those of the dtype is zero, and nobody's
+constexpr int kLanes = 8;  // at most; lanes beyond those of the dtype are zero and unused
 
 constexpr bool has_lanes(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::bf16 || dtype == Dtype::f16; }
 constexpr int lanes_of(Dtype dtype) { return dtype == Dtype::f32 ? 4 : 8; }

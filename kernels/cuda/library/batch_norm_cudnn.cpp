@@ -11,7 +11,7 @@ namespace {
 
 View given(const KernelCall& call, int input) { return call.n_in > input ? call.in[input] : View(); }
 
-// What is the same in both passes; images that are absent are passed over.
+// Checks that both passes share; absent images are skipped.
 const char* decline_operands(std::initializer_list<View> images, std::initializer_list<View> by_channel) {
   if (const char* why = cuda_library_missing(CudaLibrary::cudnn)) return why;
   const View& x = *images.begin();
@@ -76,7 +76,7 @@ const char* decline_backward(const KernelCall& call) {
   const auto& params = call.as<BatchNormParams>();
   const bool keeps = params.residual != 0, masked = call.in[2].data != nullptr;
   if (keeps && !(params.relu != 0 && masked)) return "a residual's gradient without relu and its result";
-  const View beta = params.relu != 0 && !masked ? call.in[4] : call.in[5];  // else nobody reads it
+  const View beta = params.relu != 0 && !masked ? call.in[4] : call.in[5];  // else unused
   return decline_operands({call.in[1], call.in[0], call.in[2], call.out[0], keeps ? call.out[3] : View()},
                           {call.in[3], beta, call.in[5], call.in[6], call.out[1], call.out[2]});
 }

@@ -124,10 +124,10 @@ uint32_t alignment_of(const void* data) {
 
 const void* bias_of(const Gemm& g) { return g.row_sums != nullptr ? g.row_sums : g.bias; }
 
-// Of the result and what the epilogue reads or writes beside it: one preference is all that cuBLASLt takes for both.
+// Alignment of the result and of the epilogue's other operands: cuBLASLt takes one preference for both.
 uint32_t result_alignment(const Gemm& g) { return std::min({alignment_of(g.c.data), alignment_of(bias_of(g)), alignment_of(g.kept)}); }
 
-// What descriptors and algorithms depend on; the heuristic looks at the addresses of bias and what is kept, too.
+// Everything that descriptors and algorithms depend on; the heuristic also looks at the addresses of bias and kept values.
 using Key = std::array<int64_t, 25>;
 
 Key key_of(const Gemm& g, const Product& product, const CudaQueue& queue, cublasLtEpilogue_t epilogue) {
@@ -222,7 +222,7 @@ void describe(const Gemm& g, const Product& product, bool tf32, cublasLtEpilogue
   p->result = layout_of(product.result, g.result, g.batches);
 }
 
-// What an epilogue reads or writes belongs to the operation's description, though only its address changes from call to call.
+// The epilogue's operands belong to the operation's description, though only their addresses change from call to call.
 void point(const Gemm& g, const Prepared& p) {
   if (g.kept != nullptr) set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.kept);
   if (bias_of(g) != nullptr) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias_of(g));

@@ -36,7 +36,7 @@ const char* gemm_declines(const Gemm& gemm);
 // False when the layouts do not fit or the heuristic knows no algorithm; nothing was queued then. Other failures are the queue's, under
 // `kernel`.
 bool queue_gemm(const Gemm& gemm, CudaQueue& queue, const char* kernel);
-// What a kernel says that has no other way.
+// Reports that a kernel has no algorithm for the call.
 void report_no_algorithm(CudaQueue& queue, const char* kernel);
 
 }  // namespace perigee

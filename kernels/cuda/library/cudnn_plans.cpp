@@ -10,7 +10,7 @@
 namespace perigee {
 namespace {
 
-// What plans are built for: a queue's handle, or the description of a device.
+// The target that plans are built for: a queue's handle, or the description of a device.
 struct Target {
   cudnnHandle_t handle = nullptr;
   const CudnnDescriptor* device = nullptr;

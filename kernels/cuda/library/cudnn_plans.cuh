@@ -62,7 +62,7 @@ inline constexpr size_t kCudnnKeyBegin = 5;  // what comes before is filled in h
 class CudnnGraph {
  public:
   virtual ~CudnnGraph() = default;
-  // What tells it from all others of the queue, from key[kCudnnKeyBegin] on; its kind first.
+  // Fills in what distinguishes it from all others of the queue, from key[kCudnnKeyBegin] on; its kind first.
   virtual void fill_key(CudnnKey& key) const = 0;
   virtual void describe(CudnnParts& parts) const = 0;
   virtual Dtype dtype() const = 0;

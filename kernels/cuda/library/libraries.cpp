@@ -102,7 +102,7 @@ class Loaded {
     return true;
   }
 
-  // Of the first file that is there and of no use; where there is none, that the loader does not find the newest.
+  // Keeps the reason why the first existing file cannot be used; if there is none, that the loader does not find the newest.
   void keep_reason(const std::string& path, const std::string& said) {
     const bool absent = said.starts_with(path + ": cannot open shared object file: No such");
     if (absent ? why_.empty() && path.find('/') == path.npos : !of_no_use_) why_ = said;

@@ -36,13 +36,13 @@ void find_function(CudaLibrary library, const char* name, Function** function) {
   *function = reinterpret_cast<Function*>(cuda_library_function(library, name));
 }
 
-// What the kernels of one library keep for one queue: its handle, and descriptions of calls that were made before.
+// State that the kernels of one library keep for one queue: its handle, and descriptions of earlier calls.
 class CudaLibraryState {
  public:
   virtual ~CudaLibraryState() = default;
 };
 
-// Of one queue; made and dropped with it. The states appear when a kernel first wants them.
+// The libraries' state for one queue; it lives as long as the queue. A kernel creates a state on first use.
 struct CudaLibraries {
   std::array<std::unique_ptr<CudaLibraryState>, std::size(kCudaLibraries)> states;
   std::string failure;  // what the queue's `failed` points to

@@ -1,5 +1,5 @@
-// What a library made for calls of one kind (layouts, plans, compiled code), by what the calls have in common: at most kMost of a queue,
-// the least recently used goes. What a call that was captured used stays for as long as its graph does, which may run its code, and does
+// Objects that a library made for calls of one kind (layouts, plans, compiled code), keyed by what the calls have in common: at most kMost of a queue,
+// least recently used evicted. An object that a captured call used lives as long as its graph, which may run its code, and does
 // not count as long as it does.
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace perigee {
 
-// What the calls of a capture used: the graph's from its end on.
+// The objects that the calls of a capture used; the graph holds them after the capture ends.
 using HeldByGraph = std::set<std::shared_ptr<const void>>;
 
-// Of the calling thread: what it uses from begin on is held, until end, which gives it. Captures may overlap: each gets what any of them
+// Per thread: objects used after begin are held until end, which returns them. Captures may overlap: each gets what any of them
 // used.
 void begin_holding();
 HeldByGraph end_holding();
@@ -26,7 +26,7 @@ class LibraryCache {
  public:
   static constexpr size_t kMost = 512;
 
-  // What there is for the key, or a new one.
+  // The object of the key, or a new one.
   Value& at(const Key& key, bool* fresh) {
     Entry& entry = entries_[key];
     entry.used = ++uses_;

@@ -34,7 +34,7 @@ const View* optional(const View* views, int count, int index) {
   return count > index && views[index].data != nullptr ? &views[index] : nullptr;
 }
 
-// What cuBLASLt is asked for, and what comes behind it where the epilogue does not take it.
+// The product for cuBLASLt, and the passes after it that the epilogue does not take.
 struct Dense {
   Gemm gemm;  // without what `pass` does
   LinearPass pass;

@@ -61,7 +61,7 @@ struct Group {
   std::vector<int64_t> met;  // elements of the calls that came to their end before
 };
 
-// What is called, and what that works on, which it keeps.
+// A function to call, and the operands that it keeps alive.
 struct Call {
   std::function<int(Call&)> work;
   std::vector<void*> communicators;

@@ -15,7 +15,7 @@ class CodeCache {
   explicit CodeCache(std::string folder) : folder_(std::move(folder)) {}
   static std::string user_folder();  // empty where neither variable is set: nothing is kept
 
-  // What `compile` gives, or gave before for the same key. Empty code is a failure and is not kept.
+  // The result of `compile`, now or earlier for the same key. Empty code is a failure and is not kept.
   std::string get(const std::string& key, const std::function<std::string()>& compile) const;
   std::string path_of(const std::string& key) const;
 

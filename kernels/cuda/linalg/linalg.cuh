@@ -1,4 +1,4 @@
-// What the factorizations share. They compute in f64 whatever is stored, as the reference does, in work memory by columns: shared memory
+// Shared by the factorizations. They compute in f64 whatever is stored, as the reference does, in work memory by columns: shared memory
 // where it is enough, else scratch. A warp works on a column, and row i always belongs to lane i % 32, so that a warp never waits for
 // itself; threads of a block meet at barriers. All sums have one order. What has no result (a singular matrix, one that is not positive
 // definite, NaN where there are no values then) is NaN in all of that matrix's results, and in no other's.
@@ -64,7 +64,7 @@ static __device__ inline double* linalg_meeting() {
 
 __device__ inline double larger(double a, double b) { return b > a || b != b ? b : a; }  // keeps a NaN
 
-// Of all threads of the block, in all of them.
+// Joins the values of all threads of the block; every thread gets the result.
 template <class Join>
 __device__ double block_join(double value, Join join) {
   double* const room = linalg_meeting();

@@ -60,7 +60,7 @@ struct Lu {
     }
   }
 
-  // Of the rows from k on that with the largest number in column k; of equal ones the first.
+  // The row from k on with the largest number in column k; the first among equals.
   __device__ int pivot(int k) const {
     const int self = k + static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
     double largest = 0, place = -std::numeric_limits<double>::infinity();

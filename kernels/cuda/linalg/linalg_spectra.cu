@@ -89,7 +89,7 @@ __device__ double sign_of_column(const double* x, int n) {
   return __ballot_sync(kAllLanes, at < n && lane_of_warp() == at % kWarp && x[at] < 0) != 0 ? -1 : 1;
 }
 
-// What makes the largest of so many numbers at(i) about 1, a power of two; NaN where one is no finite number. By the block.
+// A power of two that scales the largest of n numbers at(i) to about 1; NaN if one is not finite. The whole block computes it.
 template <class At>
 __device__ double scale_of(int64_t n, At at) {
   double largest = 0;
@@ -130,7 +130,7 @@ struct Svd {
     return scale;
   }
 
-  // Of columns that are orthogonal, whatever their sizes, Q is the columns at size 1, up to signs; where sizes are 0 it is what completes
+  // Q of orthogonal columns of any length is the columns normalised, up to signs; where lengths are 0, Q is a completion of
   // them.
   __device__ void complete() const {
 #pragma unroll 1
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(kLinalgThreads) svd_kernel(const __grid_consta
   }
 }
 
-// Of a symmetric matrix moved by so much that all its eigenvalues are far from 0: then the columns of A V, which Jacobi's rotations V make
+// Eigenvectors of a symmetric matrix, shifted so far that all its eigenvalues are far from 0: the columns of A V, which Jacobi's rotations V make
 // orthogonal, are the eigenvectors. Work memory: w, values, order.
 struct Eigh {
   const LinalgCall& call;

@@ -14,7 +14,7 @@
 namespace perigee {
 namespace {
 
-// Of each channel; may be absent.
+// One value per channel; may be absent.
 struct PerChannel {
   Elements of;
   int64_t stride = 0;
@@ -34,7 +34,7 @@ View channel_numbers(const View& x) {
   return numbers;
 }
 
-// What the two sums of each channel become: its mean and variance, or the gradients of beta and gamma and what each element's gradient
+// The two sums of each channel yield its mean and variance, or the gradients of beta and gamma and what each element's gradient
 // needs.
 struct SumsResult {
   PerChannel first, second;  // mean and variance, or dbeta and dgamma
@@ -109,7 +109,7 @@ struct SumsTerm {
 
 constexpr int64_t kMostRows = INT32_MAX / 2;
 
-// Of what batch_norm_vectors.cuh takes: images and rows that lie alike, and numbers by channel side by side in f32.
+// Whether batch_norm_vectors.cuh takes the call: images and rows with one layout, and dense per-channel values in f32.
 bool in_vectors(std::initializer_list<const View*> images, std::initializer_list<const View*> by_channel) {
   const View& first = **images.begin();
   if (!has_lanes(first.dtype) || (first.rank != 4 && first.rank != 2) || first.elements() == 0) return false;

@@ -102,7 +102,7 @@ static __device__ inline double* vector_room() {
   return room;
 }
 
-// What the block's rows come to, to parts[(part * 2 + sum) * channels + channel]. Every thread calls it.
+// Writes the sums of the block's rows to parts[(part * 2 + sum) * channels + channel]. Every thread calls it.
 __device__ void keep_sums(const VectorShape& s, const VectorPlace& place, double (&sum)[2][kLanes], double* parts) {
   double* const room = vector_room();
   const int lanes = lanes_of(s.dtype);
@@ -128,7 +128,7 @@ __device__ void keep_sums(const VectorShape& s, const VectorPlace& place, double
   }
 }
 
-// What the two sums of each channel become: its mean and variance, or the gradients of beta and gamma and what each element's gradient
+// The two sums of each channel yield its mean and variance, or the gradients of beta and gamma and what each element's gradient
 // needs.
 struct VectorSums {
   float *first, *second;  // mean and variance, or dbeta and dgamma
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kThreads) join_vectors_kernel(VectorSums resul
   result.second[c] = static_cast<float>(variance > 0 ? variance : variance == variance ? 0.0 : variance);
 }
 
-// Of a thread's channels.
+// Loads the values of a thread's channels.
 __device__ inline void load_channels(const float* from, const VectorShape& s, int vector, float absent, float (&x)[kLanes]) {
   const int lanes = lanes_of(s.dtype);
   for (int half = 0; half < kLanes / 4; ++half) {
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 
 struct VectorGradient {
   const void *dy, *x, *y;  // y: null where relu's mask comes of x
-  void *dx, *dresidual;    // dresidual: dy where relu let it through; null where nobody wants it. The first pass writes it
+  void *dx, *dresidual;    // dresidual: dy where relu let it through; null where it is not needed. The first pass writes it
 };
 
 // A thread's channels, and what its rows are.

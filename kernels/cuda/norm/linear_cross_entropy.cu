@@ -33,7 +33,7 @@ struct HeadCall {
   bool relu;
 };
 
-// Of each class the logit, and for each warp the logits' gradient. No templates, so that the test's stand-in for a GPU can fill them with
+// Per class the logit, and per warp the logits' gradient. No templates, so that the test's stand-in for a GPU can fill them with
 // rubbish.
 static __device__ inline float* logits_room() {
   __shared__ float room[kHeadClasses];

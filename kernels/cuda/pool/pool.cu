@@ -14,7 +14,7 @@
 namespace perigee {
 namespace {
 
-// Of an image N,C,H,W.
+// An image N,C,H,W.
 struct Image {
   Elements of;
   int64_t dims[4], strides[4];
@@ -48,7 +48,7 @@ __device__ Window window_at(const PoolParams& p, const Image& large, int64_t i, 
 
 __device__ __attribute__((noinline)) float power(float x, float p) { return powf(x, p); }
 
-// What a sum is multiplied with.
+// The factor of a window's sum.
 __device__ __attribute__((noinline)) float scale_of(const PoolParams& p, const Image& large, int64_t i, int64_t j) {
   if (p.kind != PoolKind::average) return 1;
   int count = p.kernel[0] * p.kernel[1];

@@ -35,7 +35,7 @@ struct Reach {
   __device__ int count() const { return max(0, end - first); }
 };
 
-// What the sum of a window is multiplied with.
+// The factor of a window's sum.
 static __device__ __attribute__((noinline)) float window_scale(const PoolVectors& call, Reach down, Reach right) {
   if (!call.average) return 1;
   const int count = call.whole ? call.kernel[0] * call.kernel[1] : down.count() * right.count();

@@ -1,4 +1,4 @@
-// What cuBLASLt may leave to do around the products of dense layers: activations, their slopes, and sums of columns.
+// Passes around the products of dense layers that cuBLASLt does not take: activations, their slopes, and sums of columns.
 #pragma once
 
 #include "kernels/cuda/runtime/queue.h"

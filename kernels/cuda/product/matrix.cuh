@@ -47,7 +47,7 @@ struct MatrixResult {
   }
 };
 
-// What else becomes of sums in a dense layer (kernels/ops/linear.h).
+// A dense layer's further steps on the sums (kernels/ops/linear.h).
 template <class T>
 struct LinearResult : MatrixResult<T> {
   enum class Gelu : uint8_t { none, value, slope } gelu = Gelu::none;

@@ -64,7 +64,7 @@ struct Index {
   }
 };
 
-// What memory has of an operand in f32, bf16 or f16, and the number that it is.
+// The bits of an operand in f32, bf16 or f16, and the number that they encode.
 __device__ inline uint32_t bits_of(const Elements& of, int64_t i) {
   return of.dtype == Dtype::f32 ? static_cast<const uint32_t*>(of.data)[i] : static_cast<const uint16_t*>(of.data)[i];
 }
@@ -141,7 +141,7 @@ class TileReader {
     for (int i = 0; i < kSide; ++i) line_[i] = lines_of_operand()[line_of(i) < lines_ ? line_of(i) : 0];
   }
 
-  // Of the step that begins at k; a barrier goes between this and fetch().
+  // Finds the places of the step that begins at k; a barrier goes between this and fetch().
   __device__ void find(int64_t k, int64_t end, int half) const {
     const int own = self_ - operand_ * kWarp;
     if (own >= 0 && own < kTileDepth && k + own < end) places(half)[own] = loader_.place(k + own);
@@ -176,7 +176,7 @@ class TileReader {
   typename Loader::Read value_[kSide] = {};
 };
 
-// The sums of one tile over k in [begin, end), in the threads' registers. Whatever was in the shared memory is still needed by nobody.
+// The sums of one tile over k in [begin, end), in the threads' registers. The shared memory may hold no live data.
 template <class T, int kRows, int kColumns, class A, class B>
 __device__ void tile_sums(const A& a, const B& b, const TileShape& shape, bool a_along_k, bool b_along_k, int64_t batch, int64_t row,
                           int64_t column, int64_t begin, int64_t end, T (&sum)[kRows][kColumns]) {
@@ -291,7 +291,7 @@ inline bool wide_tiles(int64_t rows, int64_t columns, int64_t batches) {
   return rows > 64 && columns > 64 && ceil_divide(rows, 128) * ceil_divide(columns, 128) * batches >= kTileBlocks / 2;
 }
 
-// What the parts of k take.
+// Scratch bytes for the parts of k.
 template <class T>
 size_t tile_scratch(int64_t rows, int64_t columns, int64_t depth, int64_t batches) {
   const TileShape shape = tile_shape(rows, columns, depth, batches, 4, true);

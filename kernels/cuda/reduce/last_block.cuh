@@ -3,7 +3,7 @@
 //
 // Why the last block sees all parts: each block's threads write theirs with ordinary stores. The barrier puts these before what thread 0
 // does next, and its fence, which holds for what it has observed and not for its own stores alone, puts them before its increment for the
-// whole device. Increments of one word have an order, and whoever comes last has read what all others wrote there; the second fence and the
+// whole device. Increments of one word have an order, and the last block has read what all others wrote there; the second fence and the
 // second barrier put that before the reads of all its threads. These go by way of L2 (`__ldcg`): a line that the multiprocessor's L1 kept
 // from before the parts were written would be old, and no fence of others reaches it.
 #pragma once

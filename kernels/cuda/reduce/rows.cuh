@@ -31,7 +31,7 @@ static __device__ inline double* room_for_groups() {
   return room;
 }
 
-// What the group's values join to, in all its threads and with the same bits whatever their order in time; join is commutative.
+// Joins the group's values, in all its threads and with the same bits in any order of time; join is commutative.
 template <int kGroup, class T, class Join>
 __device__ T group_join(T value, Join join) {
   if constexpr (kGroup > 1)

@@ -1,4 +1,4 @@
-// What this process asked of CUDA's runtime so far: cheap counts, by which a program shows that its steps launch nothing beside their graph
+// Counts this process's calls of CUDA's runtime, cheaply, so that a program can show that its steps launch nothing beside their graph
 // and wait for nothing. No CUDA header is needed to include it.
 #pragma once
 

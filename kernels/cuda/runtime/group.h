@@ -24,7 +24,7 @@ struct CudaGroups {
   const char* (*missing)() = nullptr;
   bool (*can_be_captured)() = nullptr;  // since NCCL 2.9
   const char* (*open)(const int* devices, int count, void** group) = nullptr;
-  // What waits for GPUs, or for links between them, has cuda_patience_s() to end (patience.h); then it is left as it is, with its memory.
+  // Waits at most cuda_patience_s() (patience.h) for GPUs and the links between them; after that it leaks the group and its memory.
   const char* (*close)(void* group) = nullptr;
   // Makes what is queued end wherever it stands; then only close() is allowed.
   void (*abort)(void* group) = nullptr;

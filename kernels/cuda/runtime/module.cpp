@@ -23,7 +23,7 @@ cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream);
 cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
 cudaGraphExec_t graph_of(void* graph) { return static_cast<cudaGraphExec_t>(graph); }
 
-// What fails must not be found again by the next call that asks for the last error; a sticky one comes back by itself.
+// Clears the last error, so that the next call that asks for it does not find it again; a sticky error comes back by itself.
 int told(cudaError_t status) {
   if (status != cudaSuccess) cudaGetLastError();
   return status;
@@ -139,7 +139,7 @@ int clear(void* memory, size_t bytes, void* stream) {
   return counted(&CudaCounts::launches, cudaMemsetAsync(memory, 0, bytes, stream_of(stream)));
 }
 
-// What graphs run that is not in them.
+// Library state that captured graphs use but do not own.
 struct {
   std::mutex mutex;
   std::map<void*, HeldByGraph> of;
@@ -204,7 +204,7 @@ void close_queue(CudaQueue* queue) {
   *queue = {};
 }
 
-// What was taken goes again when not all of it is there.
+// Releases what it opened if any part fails.
 int open_queue(int device, CudaQueue* queue) {
   *queue = {};
   queue->device = device;

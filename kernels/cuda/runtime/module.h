@@ -1,4 +1,4 @@
-// What the program knows of the CUDA module, a shared object that holds every kernel and CUDA's runtime: it is loaded on first use
+// The program's interface to the CUDA module, a shared object that holds every kernel and CUDA's runtime: it is loaded on first use
 // (src/device/cuda_module.h), so that one program starts on machines with and without a driver.
 #pragma once
 
@@ -67,7 +67,7 @@ struct CudaModule {
   int (*copy_between)(void* to, int to_device, const void* from, int from_device, size_t bytes, void* stream) = nullptr;
   int (*meet)(int device, int peer) = nullptr;
   int (*clear)(void* memory, size_t bytes, void* stream) = nullptr;
-  // What is queued between these two becomes a graph and is not run.
+  // Work queued between these two becomes a graph and does not run.
   int (*begin_capture)(void* stream) = nullptr;
   int (*end_capture)(void* stream, void** graph) = nullptr;  // null graph: drops what was captured
   int (*launch_graph)(void* graph, void* stream) = nullptr;

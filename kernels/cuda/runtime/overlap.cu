@@ -56,7 +56,7 @@ OwnKernel& newest_of(const void* stream) {
   return newest.emplace_back(OwnKernel{.stream = stream});
 }
 
-// What steps capture: a kernel that overlaps one which another stream waits for, and one that comes after both streams.
+// Captures what steps capture: a kernel that overlaps one which another stream waits for, and one that comes after both streams.
 class Probe {
  public:
   Probe() {

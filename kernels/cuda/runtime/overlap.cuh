@@ -14,7 +14,7 @@ namespace perigee {
 // kernel touches memory when nothing before it in its stream runs any more. So what holds between kernels without overlap holds with it,
 // for reads after writes as for writes after reads, for counters that the last block takes back to zero (last_block.cuh), and for memory
 // that kernels use by turns. A kernel that went on without the wait would break that for all that follow it: it could end while what came
-// before it still runs. So nobody returns before it, and no access to memory stands before it; what is `const __restrict__`, or read by
+// before it still runs. So no thread returns before it, and no access to memory stands before it; what is `const __restrict__`, or read by
 // __ldg, the compiler may read ahead of it, and no kernel has such. Nothing waits for ever: a kernel comes in when all blocks of the one
 // before it have their place, so that of those that wait the first is always one that runs.
 //

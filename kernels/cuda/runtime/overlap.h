@@ -1,5 +1,5 @@
 // Which launches overlap the one before (overlap.cuh): in a capture, where the stream's next node comes after one alone and that is a
-// kernel of ours, which waits itself. What CUDA says of the stream decides, so that nothing that somebody else queues there goes unnoticed:
+// kernel of ours, which waits itself. CUDA's own record of the stream decides, so that no other work queued there goes unnoticed:
 // a copy, a fill, a library's kernel, an event that the stream waits for. After those, and outside captures, a launch is an ordinary one,
 // and libraries launch theirs as they do. Between two replays of a graph the stream's order stands.
 //

@@ -1,4 +1,4 @@
-// How long whoever waits for a GPU, or for what links GPUs, does so. No CUDA header is needed to include it.
+// How long a caller waits for a GPU or for a link between GPUs. No CUDA header is needed to include it.
 #pragma once
 
 #include <algorithm>

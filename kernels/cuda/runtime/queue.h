@@ -6,7 +6,7 @@
 
 namespace perigee {
 
-// Of a queue. A kernel uses them from the first on, and leaves them zero (last_block.cuh).
+// Counters of a queue. A kernel uses them from the first on, and leaves them zero (last_block.cuh).
 inline constexpr int64_t kCudaCounters = 1024;
 
 struct CudaLibraries;  // cuBLASLt, cuDNN, NVRTC as far as this machine has them; of the module
@@ -25,7 +25,7 @@ struct CudaQueue {
   bool tf32 = false;             // libraries may round f32 operands of products to tf32
   bool deterministic = false;    // libraries choose among algorithms that give the same bits each time
   // Libraries know several algorithms for a call, the best by their own judgement first. A kernel takes number `algorithm`, or the last of
-  // those that fit; the largest that one took since somebody set it to 0 is in `taken`.
+  // those that fit; `taken` holds the largest use since it was last set to 0.
   int algorithm = 0, taken = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a training step needs beside the kernels of ops (step.h). All of it is small against forward and backward: the gather moves each
+// Work of a training step beside the kernels of ops (step.h). All of it is small against forward and backward: the gather moves each
 // row of a batch once in and once out, norms read the gradient once, constraints read and write what they bind; the rest is a few words.
 // Sums have a fixed order: those of norms the host's, so that clipped updates have its bits.
 #include "kernels/cuda/runtime/step.h"
@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(kThreads) finite_kernel(const uint4* gradient,
     const uint4 four = gradient[i];
     look(four.x), look(four.y), look(four.z), look(four.w);
   }
-  if (bad) *found = 1;  // whoever writes, writes the same
+  if (bad) *found = 1;  // every writer writes the same value
 }
 
 __global__ void __launch_bounds__(kWarp) end_scaled_kernel(CudaScaleCall call) {

@@ -1,4 +1,4 @@
-// What a training step on a CUDA device needs beside the kernels of ops: rows of a resident data set, the loss and the count of correct
+// Work of a training step on a CUDA device beside the kernels of ops: rows of a resident data set, the loss and the count of correct
 // answers, norms of gradients, constraints, and states that take their next values. All addresses are the device's; all work is queued.
 // A step whose loss is not finite stops itself on the device: `stopped` is set, and neither its update nor that of any step after it
 // changes anything until the host clears the word. So the host may read what came of a step while the next one runs.
@@ -14,7 +14,7 @@
 
 namespace perigee {
 
-// What came of a step; the host reads it.
+// The result of a step; the host reads it.
 struct CudaStepRecord {
   double loss_sum = 0;
   double gradient_norm = -1;
@@ -47,7 +47,7 @@ struct CudaScaleCall {
 
 constexpr int kGatherFields = 8;  // at once
 
-// Of the same examples' fields: to[i] = from[rows[i]], rows of `bytes` bytes; from and to on borders of 16 bytes.
+// Gathers one field of the examples: to[i] = from[rows[i]], rows of `bytes` bytes; from and to are aligned to 16 bytes.
 struct CudaGatherField {
   const void* from = nullptr;
   void* to = nullptr;
@@ -92,8 +92,8 @@ struct CudaSettleCall {
   CudaUpdate* update = nullptr;      // as in CudaJudgeCall
   CudaStepRecord* record = nullptr;  // pinned
 };
-// Running statistics, of f32 or f64, to f64 sums over GPUs (from[i] * weight) and back (from[i] / weight). In place of a variance, which is
-// where mean_at is not 0, the sums have E[x^2]; its mean is so many elements away. Nothing where stopped is set.
+// Running statistics, of f32 or f64, to f64 sums over GPUs (from[i] * weight) and back (from[i] / weight). Where mean_at is not 0 an element
+// is a variance, its mean is so many elements away, and the sums have E[x^2]. Does nothing if stopped is set.
 struct CudaWeighCall {
   const void* from = nullptr;
   void* to = nullptr;

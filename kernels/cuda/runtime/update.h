@@ -1,10 +1,10 @@
-// What `params` of an update_* call is on a device: one call updates all windows of a block.
+// The `params` of an update_* call on a device: one call updates all windows of a block.
 //   in 0   gradient [E]
 //   out 0  parameters [E], read and written
 //   out 1… the rule's states [E], read and written
 //   out 4  the parameters in bf16 or f16 [E], written, all of them (kUpdateHalves); what there is not of out 1… then has no data
 // These are whole blocks on 64-byte borders, the gaps between windows included. `params` is the device's address of a CudaUpdate with its
-// windows behind it, read when the kernel runs, so that a captured graph sees new learning rates. Bit-equal to the host (decision 12).
+// windows behind it, read when the kernel runs, so that a captured graph sees new learning rates. Bit-equal to the host.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ struct WideCall {
 
 using WideKernel = void (*)(WideCall);
 
-// What the table of a file says of an op.
+// One op's row in a file's table.
 struct WideOp {
   const char* name;
   WideKernel kernel;
@@ -94,7 +94,7 @@ __device__ inline int64_t image_place(const View& view, int64_t n, int64_t c, in
   return n * view.strides[0] + c * view.strides[1] + row * view.strides[2] + column * view.strides[3];
 }
 
-// Of the largest in a window: u8, or i32.
+// The index of a window's largest element: u8 or i32.
 __device__ inline int64_t wide_index(const View& view, int64_t place) {
   return view.dtype == Dtype::u8 ? int64_t{static_cast<const uint8_t*>(view.data)[place]}
                                  : int64_t{static_cast<const int32_t*>(view.data)[place]};

@@ -23,7 +23,7 @@ __device__ bool in_window(const PoolParams& p, const View& x, int64_t i, int64_t
   return *row >= 0 && *row < x.dims[2] && *column >= 0 && *column < x.dims[3];
 }
 
-// What a sum is multiplied with.
+// The factor of a window's sum.
 __device__ __attribute__((noinline)) double scale_of(const PoolParams& p, const View& x, int64_t i, int64_t j) {
   if (p.kind != PoolKind::average) return 1;
   const int all = p.kernel[0] * p.kernel[1];

@@ -137,7 +137,7 @@ void DeviceStep::add_settle(Slot& slot, const Work& work, std::vector<DeviceWork
   pieces->push_back(std::move(settle));
 }
 
-// Running statistics are averaged by examples, integers take the maximum (decision 7): what this GPU adds to that, and what comes back.
+// Running statistics are averaged by examples, integers take the maximum: what this GPU adds to that, and what comes back.
 void DeviceStep::add_states(bool mean, const Work& work, const int32_t* skip, std::vector<DeviceWork>* pieces) {
   const Params& params = model_.model().params();
   const auto* const mean_at =

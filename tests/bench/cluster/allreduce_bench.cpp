@@ -165,7 +165,7 @@ class Rank final : public TransportEvents {
     return setup;
   }
 
-  // What round `round` is, as far as this rank knows: the exchanges of a trial, one to agree on the time, again for the measurement.
+  // The kind of round `round`, as far as this rank knows: the exchanges of a trial, one to agree on the time, again for the measurement.
   bool extend(int64_t round) {
     while (first_round_ + static_cast<int64_t>(exchanges_.size()) <= round) {
       const int64_t next = first_round_ + static_cast<int64_t>(exchanges_.size());

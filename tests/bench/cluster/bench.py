@@ -21,6 +21,8 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent))
+import results  # noqa: E402
 ROOT = HERE.parents[2]
 BUILD = ROOT / "build"
 OURS = BUILD / "tests" / "bench" / "cluster" / "allreduce_bench"
@@ -178,10 +180,18 @@ def main():
     parser.add_argument("--seconds", type=float, help="of each size in each turn (0.5)")
     parser.add_argument("--processes", type=int, nargs="*", default=[2, 4])
     parser.add_argument("--json", metavar="FILE", help="write every number there too")
+    results.add_option(parser)
     args = parser.parse_args()
+    report = results.Report(args.results, "./perigee bench cluster")
+    report.check("cluster/bench.py")
     args.turns = args.turns or (1 if args.quick else 5)
     args.seconds = args.seconds or (0.2 if args.quick else 0.5)
 
+    with report.section("cluster/bench.py"):
+        measure(args)
+
+
+def measure(args):
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
     floors = floor()
     print(f"{model}, {os.cpu_count()} cores; copy {floors[1] / 1e9:.1f} GB/s in each of two processes, AES-128-GCM {floors[2] / 1e9:.1f} GB/s; "

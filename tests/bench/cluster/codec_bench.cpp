@@ -1,4 +1,4 @@
-// What codecs take on one core, as a share of memory copy: the same block of float32, a segment at a time, as a policy would encode it.
+// Codecs' time on one core, as a share of memory copy: the same block of float32, a segment at a time, as a policy would encode it.
 //
 //     codec_bench [MEGABYTES] [ELEMENTS OF A SEGMENT] [REPEATS]
 //
@@ -20,7 +20,7 @@ namespace {
 
 using namespace perigee;
 
-// Of this thread: other programs may run beside.
+// CPU time of this thread: other programs may run beside.
 double now() {
   timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

@@ -27,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 
-from bench import find_torch
+from bench import find_torch, results
 
 from experiment_kit import MLP, ROOT, Rows, float64_tensors, tensors, train
 
@@ -187,24 +187,35 @@ def bits(rows, _):
     rows.line(f"allreduce, shards = 4, LeNet, 100 steps: parameters by workers {digests} (bar: one digest)", len(digests) == 1)
 
 
-def main():
+def row_files():
+    return [importlib.import_module(file.stem) for file in sorted(pathlib.Path(__file__).parent.glob("rows_*.py"))]
+
+
+def known_rows():
     known = {"sweep": sweep, "outer": outer, "coded": coded, "lenet": lenet, "scaling": scaling, "bits": bits, "float64": float64}
-    help_text = __doc__
-    for file in sorted(pathlib.Path(__file__).parent.glob("rows_*.py")):
-        more = importlib.import_module(file.stem)
+    for more in row_files():
         known.update(more.ROWS)
-        help_text += "\n" + more.__doc__
+    return known
+
+
+def main():
+    known = known_rows()
+    help_text = "\n".join([__doc__, *(more.__doc__ for more in row_files())])
     parser = argparse.ArgumentParser(description=help_text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", choices=[*known, []], metavar="ROW", help="of " + ", ".join(known) + "; all when none is named")
     parser.add_argument("--seeds", default="1,2,3")
+    results.add_option(parser)
     args = parser.parse_args()
+    report = results.Report(args.results, "./perigee bench averaging")
+    report.check(*(f"experiments.py {name}" for name in args.rows or known))
     shared = ROOT.parent / "shared" / "data"
     if "PERIGEE_DATA" not in os.environ and shared.is_dir():
         os.environ["PERIGEE_DATA"] = str(shared)
     rows = Rows()
     for name in args.rows or known:
         print(f"== {name}", flush=True)
-        known[name](rows, [int(seed) for seed in args.seeds.split(",")])
+        with report.section(f"experiments.py {name}"):
+            known[name](rows, [int(seed) for seed in args.seeds.split(",")])
     return 1 if rows.failed else 0
 
 

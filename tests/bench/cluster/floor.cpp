@@ -1,4 +1,4 @@
-// What the machine can do at all: two processes that each write and read so many bytes over one TCP connection of the loopback device,
+// The machine's limit: two processes that each write and read so many bytes over one TCP connection of the loopback device,
 // with nothing else done to them, and the speed of a copy in memory. Prints "tcp BYTES SECONDS" and "copy BYTES SECONDS".
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -94,7 +94,7 @@ def held(pid, share):
             time.sleep(0.05)
 
 
-SHARES = (0.4, 0.4, 0.4, 0.1)  # of a core: together less than two cores, so that who waits makes nobody faster
+SHARES = (0.4, 0.4, 0.4, 0.1)  # of a core: together less than two cores, so that a waiting worker makes no other faster
 
 
 def real_stragglers(rows, arms):

@@ -1,4 +1,4 @@
-// What is particular to single codecs: sizes, errors, statistics, Deeplearning4j's threshold, PowerSGD.
+// Properties of single codecs: sizes, errors, statistics, Deeplearning4j's threshold, PowerSGD.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -186,7 +186,7 @@ TEST(Threshold, SendsOneStepWhereTauIsReached) {
     EXPECT_EQ(trial.residual[2], 0.499f);
     EXPECT_EQ(trial.residual[3], 2.5f);
     EXPECT_EQ(trial.residual[63], -0.25f);
-    // What is left over gathers: 0.499 + 0.001 reaches it.
+    // The remainder accumulates: 0.499 + 0.001 reaches it.
     std::vector<float> next(64);
     next[2] = 0.0011f;
     const std::vector<float> then = decoded(trial, next, 1);

@@ -1,4 +1,4 @@
-// What every codec keeps, found by enumeration.
+// Promises of every codec, tested by enumeration.
 #include "cluster/codec/codec.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ std::string label(const std::string& spec, const CodecSegment& segment) {
   return spec + " of " + std::to_string(segment.count) + " in " + std::to_string(segment.rows) + " rows";
 }
 
-// What is encoded, or kept, is not the value and what is left of those before it.
+// The encoded or kept value is not the value plus the residual.
 bool changes_values(const std::string& spec) {
   return spec.find("clip") != std::string::npos || spec.find("momentum") != std::string::npos || spec.find("\"one\"") != std::string::npos;
 }
@@ -102,7 +102,7 @@ TEST(Codec, MistakesNameWhatIsNear) {
     EXPECT_NE(failure(wrong), "") << wrong;
 }
 
-// What one message says and what it leaves make up what there was.
+// A message and its residual add up to the input.
 TEST(Codec, SentAndResidualAreTheValue) {
   for_each_trial([](const std::string& spec, const CodecSegment& segment) {
     Trial trial(spec, segment);

@@ -236,7 +236,7 @@ TEST_P(EveryTopology, AddsUpAcrossHosts) {
     }
 }
 
-// Decision 5: the bits do not depend on who holds which leaves, nor on how many members there are.
+// The fixed summation tree: the bits do not depend on who holds which leaves, nor on how many members there are.
 TEST_P(EveryTopology, GivesTheSameBitsHoweverTheLeavesAreDealtOut) {
   const ExchangeLayout layout{9001, 3};
   for (const int leaves : {1, 2, 3, 4, 6, 8, 12}) {
@@ -400,7 +400,7 @@ TEST_P(EveryTopology, SaysWhomItWaitsFor) {
       EXPECT_FALSE(ranks.empty());
       named |= std::find(ranks.begin(), ranks.end(), silent) != ranks.end();
     }
-    EXPECT_TRUE(named) << "nobody waits for rank " << silent;
+    EXPECT_TRUE(named) << "no member waits for rank " << silent;
   }
 }
 

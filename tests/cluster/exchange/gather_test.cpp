@@ -90,7 +90,7 @@ TEST_P(EveryGather, WhoGivesNothingReceivesAll) {
     for (int absent = -1; absent < size; ++absent) {
       Case test{.topology = GetParam(), .lengths = lengths(size, 40), .hosts = (size + 1) / 2, .bound = 4 * kGatherPiece};
       for (int rank = 0; rank < size; ++rank)
-        if (absent < 0 || rank == absent) test.lengths[static_cast<size_t>(rank)] = 0;  // -1: nobody has anything
+        if (absent < 0 || rank == absent) test.lengths[static_cast<size_t>(rank)] = 0;  // -1: no rank has anything
       GatherWorld world(test);
       world.run();
       world.check();
@@ -196,7 +196,7 @@ TEST_P(EveryGather, SaysWhomItWaitsFor) {
       const std::vector<int> ranks = world.gathers[static_cast<size_t>(rank)]->waits_for();
       named |= std::find(ranks.begin(), ranks.end(), silent) != ranks.end();
     }
-    EXPECT_TRUE(named) << "nobody waits for rank " << silent;
+    EXPECT_TRUE(named) << "no member waits for rank " << silent;
   }
 }
 

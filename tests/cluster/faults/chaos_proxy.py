@@ -186,7 +186,7 @@ class ChaosProxy:
         begin = self.carried[direction]
         self.carried[direction] += len(data)
         flip, cut = self._flip.get(direction), self._cut.get(direction)
-        # A byte that passed while somebody was about to name it: then the next one, so that no damage is missed.
+        # A byte that passed before it could be chosen: then the next one, so that no damage is missed.
         if flip is not None and data and flip < begin + len(data):
             del self._flip[direction]
             data = bytearray(data)

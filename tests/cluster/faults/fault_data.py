@@ -11,7 +11,7 @@ from harness import program
 
 @fault("F28", repeat=2)
 def not_a_number(world, rng, blows):
-    """Rows of the data without numbers: whoever trains on them says so, three try, then those examples are booked as skipped."""
+    """Rows of the data without numbers: a worker that trains on them says so, three try, then those examples are booked as skipped."""
     write_points(world.folder, world.examples, rng, bad={17, 18})
     write_points(world.folder / "test", 64, rng)
     world.write_job(train=points(), test=points("test/"))
@@ -94,7 +94,7 @@ def disk_full(world, rng, blows):
         filler = fill(world.out)
         kept = checkpoints(world)
         world.wait("the line about the ledger", lambda e: e.get("event") == "ledger_unwritable", mark, seconds=END_PATIENCE)
-        # It is told once in a run; an epoch that ends shows each time that nobody waits for the disk.
+        # It is told once in a run; an epoch that ends shows each time that no worker waits for the disk.
         world.wait("the warning about a checkpoint", lambda e: e.get("event") == "warning" and "no checkpoint was written" in e["text"],
                    seconds=END_PATIENCE)
         world.wait("the end of an epoch", lambda e: e.get("event") == "epoch", mark, seconds=END_PATIENCE)

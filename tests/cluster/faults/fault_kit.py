@@ -16,7 +16,7 @@ FAULTS = []
 
 
 def fault(number, repeat, policies=("allreduce", "periodic"), file_system_bytes=0):
-    """`number`: of the list of faults in README.md. `repeat` is how often it strikes in all; the blows are shared among the policies."""
+    """`number`: of the list in tests/cluster/README.md. `repeat` is how often it strikes in all; the blows are shared among the policies."""
     def declare(function):
         function.number, function.repeat, function.policies, function.file_system_bytes = number, repeat, policies, file_system_bytes
         FAULTS.append(function)

@@ -15,7 +15,7 @@ from harness import Skip
 
 @fault("F6", repeat=2)
 def slow_link(world, rng, blows):
-    """One worker's links carry 2 MB/s: everything is slower, nobody is evicted."""
+    """One worker's links carry 2 MB/s: everything is slower, no worker is evicted."""
     world.start(3, relay_data=True)
     mark = world.events.mark()
     world.data("w2").bytes_per_s = 2_000_000
@@ -27,7 +27,7 @@ def slow_link(world, rng, blows):
 
 @fault("F8", repeat=2)
 def latency(world, rng, blows):
-    """100 ms, give or take 50, on the links of every worker: nobody is evicted."""
+    """100 ms, give or take 50, on the links of every worker: none is evicted."""
     world.start(3, relay_data=True)
     mark = world.events.mark()
     for index in range(3):
@@ -46,7 +46,7 @@ def partition(world, rng, blows):
 
 @fault("F10", repeat=20)
 def one_way_partition(world, rng, blows):
-    """One worker is heard by nobody, or hears nobody, for 4 s."""
+    """One worker's messages are lost in one direction or both, for 4 s."""
     strike_with_silence(world, rng, blows, None)
 
 
@@ -59,7 +59,7 @@ def strike_with_silence(world, rng, blows, directions):
         wait_a_moment(rng)
         struck = monotonic()
         world.control(name).silence(*silent)
-        # What goes up to the coordinator's relay goes down from the relay before the worker.
+        # Bytes up to the coordinator's relay leave the relay before the worker.
         world.data(name).silence(*({"up": "down", "down": "up"}[way] for way in silent))
         line = world.expect("worker_lost", name, mark)
         world.record_recovery("partition" if directions else "one-way partition", struck, mark, line)
@@ -257,7 +257,7 @@ def start_in(net, world, workers=3):
 
 @fault("F6", repeat=1, policies=("periodic",))
 def narrow_network(world, rng, blows):
-    """2 Mbit/s for each worker, where a checkpoint is under way for five seconds: nobody takes who sends it for dead."""
+    """2 Mbit/s for each worker, where a checkpoint is under way for five seconds: its sender is not taken for dead."""
     with Net(2) as net:
         for index in range(2):
             net.limit(index, 2)

@@ -36,7 +36,7 @@ def end_and_replay(world):
 
 @fault("F1", repeat=6, policies=SERVED)
 def kill_worker_of_server(world, rng, blows):
-    """kill -9 of a worker that trains with a server: nobody else waits, and what it had under way is trained by others."""
+    """kill -9 of a worker that trains with a server: no other worker waits, and others train what it had under way."""
     world.write_job(**LASTING)
     world.start_alone(3, "--record")
     trainers = sorted(n for n in world.coordinator.workers() if "/server/" not in n)

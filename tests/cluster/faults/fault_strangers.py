@@ -39,7 +39,7 @@ def wrong_credentials(world, rng, blows):
                 pass
     joined = [e for e in world.events.since(mark) if e.get("event") == "worker_joined" and e.get("worker") not in ("w0", "w1", "recorded")]
     if joined:
-        raise Failure(f"somebody got in: {joined}")
+        raise Failure(f"a stranger got in: {joined}")
     world.check_usage()
 
 

@@ -352,11 +352,11 @@ class World:
                 if e.get("event") in ("worker_lost", "worker_failed", "worker_refused", "worker_stuck", "link_lost", "hash_mismatch", "error")]
 
     def note_blame(self, mark, names=()):
-        """Nobody but `names` is at fault. That a slow machine makes somebody else look lost is permitted, and counted; more is not."""
+        """No node but `names` is at fault. That a slow machine makes another node look lost is permitted, and counted; more is not."""
         others = [e for e in self.faults(mark) if e.get("worker") not in names]
         wrong = [e for e in others if e["event"] not in ("worker_lost", "link_lost")]
         if wrong:
-            raise Failure(f"lines that blame somebody else than {names}: {wrong[:3]}")
+            raise Failure(f"lines that blame other nodes than {names}: {wrong[:3]}")
         self.figures.add("lines of a blow about others", sum(e["event"] == "worker_lost" for e in others))
 
     def record_recovery(self, name, struck, mark, line=None):

@@ -1,4 +1,4 @@
-// What the coordinator makes of workers that lie, lag, or come from elsewhere.
+// The coordinator's response to workers that lie, lag, or come from elsewhere.
 #include "cluster/membership/coordinator.h"
 
 #include "tests/cluster/protocol/scenario.h"

@@ -169,7 +169,7 @@ TEST(InnerPolicy, WhatDoesNotFitIsRefusedWithTheReason) {
   refused(R"({"type": "gossip", "group": 1})", "group");
 }
 
-// What may have more or less than its share is told, and is counted once all the same; with the rounds after it, it becomes void.
+// Examples that may have more or less than their share are reported, and still count once; with later rounds they become void.
 TEST(InnerLedger, TellsWhatIsNotExact) {
   std::vector<LedgerRecord> records;
   records.push_back({.kind = LedgerRecord::Kind::job, .text = R"({"examples": 100, "planned": 100, "accounting": "bounded"})"});

@@ -68,7 +68,7 @@ TEST(Scenario, GradientsFirstAndPayloadsLater) {
   s.check_sound();
 }
 
-// Once, and its work is done again; the third time it is evicted, whoever joined first.
+// Once, and its work is done again; the third time it is evicted, whichever worker joined first.
 TEST(Scenario, WhoSendsWhatIsNoPayloadIsNamed) {
   const char* const policies[] = {R"({"type": "periodic", "every": 2, "codec": "int8"})", R"({"type": "allreduce", "codec": "int8"})"};
   for (const auto& [policy, workers, times] : std::vector<std::tuple<const char*, int, int>>{{policies[0], 2, 1},
@@ -156,7 +156,7 @@ TEST(Scenario, WorkersEvaluateSlicesBetweenEpochs) {
   }
 }
 
-// The slow worker's work is some rounds old whenever the membership changes: it goes on from where it began, and nobody does it again.
+// The slow worker's work is some rounds old whenever the membership changes: it goes on from where it began, and no worker repeats it.
 TEST(Scenario, LocalWorkSurvivesAChangeOfMembership) {
   int stale = 0;
   for (int i = 0; i < 12; ++i) {
@@ -227,7 +227,7 @@ TEST(Scenario, AnImageComesThoughTheMembershipChanges) {
     Scenario s({.examples = 960, .averaging = averaging});
     ASSERT_TRUE(s.run_to_round(3));
     s.coordinator().request_image("checkpoint");
-    s.kill_worker(1);  // whoever was asked: the others are formed anew
+    s.kill_worker(1);  // whichever worker was asked: the others form a new epoch
     s.coordinator().request_image("model");
     ASSERT_TRUE(s.run_until([&] { return s.images_.size() == 2; }));
     s.coordinator().request_image("checkpoint");
@@ -292,7 +292,7 @@ TEST(Scenario, AStoppedWorkerIsEvictedFencedAndHeals) {
   }
 }
 
-// Heard by nobody, hearing nobody, or neither: in 2 s the others go on. The times are the virtual clock's.
+// Messages lost towards it, from it, or both: in 2 s the others go on. The times are the virtual clock's.
 TEST(Scenario, WhoeverIsCutOffIsEvictedWithinTwoSeconds) {
   for (int moment = 0; moment < 4; ++moment) {
     for (const auto& [out, in] : {std::pair{true, false}, {false, true}, {true, true}}) {

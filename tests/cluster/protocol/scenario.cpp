@@ -164,7 +164,7 @@ void Scenario::check_sound() {
       EXPECT_EQ(cause->as_string().find("claims work"), std::string::npos) << "an honest worker was taken for a liar: " << event.dump();
     }
   }
-  // What the parameters are made of is what the ledger says, on every worker that is there.
+  // On every live worker the parameters consist of what the ledger says.
   uint64_t hash = 0;
   size_t holders = 0;
   for (const auto& node : workers_) {

@@ -91,7 +91,7 @@ class Scenario : public CoordinatorEvents {
   bool step() { return network_->step(); }
 
   // ---- what must be so ----
-  void check_sound();  // the run is over: exactly once, replicas equal, nobody complained
+  void check_sound();  // the run is over: exactly once, replicas equal, no complaints
   LedgerAudit ledger_audit();
   size_t count_events(const std::string& name) const;
 

@@ -144,7 +144,7 @@ TEST(Scenario, WhoIsDoneWithItsShardHelps) {
   for (const Trained& t : trained(s, ShardedOrder(1920, 4, 4)))
     for (const auto& [shard, examples] : t.of_shard) shards[t.id].insert(shard);
   const auto several = std::count_if(shards.begin(), shards.end(), [](const auto& own) { return own.second.size() > 1; });
-  EXPECT_GE(several, 2) << "nobody helped";
+  EXPECT_GE(several, 2) << "no worker helped";
 }
 
 }  // namespace

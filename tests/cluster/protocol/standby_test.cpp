@@ -27,8 +27,8 @@ TEST(Votes, EveryMembershipThatMayBeInForceCounts) {
   EXPECT_FALSE(enough_votes(Ids{1, 2}, known, true));
   EXPECT_TRUE(enough_votes(Ids{1, 2, 4, 5}, known, false));
   EXPECT_FALSE(enough_votes(Ids{3}, known, true));
-  EXPECT_FALSE(enough_votes(Ids{1}, {}, true)) << "nobody can tell";
-  EXPECT_FALSE(enough_votes(Ids{3, 4, 5}, {&known[1], 1}, true)) << "the first needed no votes: it may have nobody of these";
+  EXPECT_FALSE(enough_votes(Ids{1}, {}, true)) << "no answer is possible";
+  EXPECT_FALSE(enough_votes(Ids{3, 4, 5}, {&known[1], 1}, true)) << "the first needed no votes: it may have none of these";
 }
 
 TEST(Votes, WhatIsRememberedIsWhatMayBeInForce) {
@@ -121,7 +121,7 @@ TEST_F(StandbyTest, APartThatIsMissingMakesItAskAnew) {
 TEST_F(StandbyTest, ConsentsOnceAndRemembers) {
   followed();
   EXPECT_EQ(replicate({.membership = {5, false, {1}}, .consent = true}).consent, 5u);
-  EXPECT_EQ(replicate({.membership = {4, false, {2}}, .consent = true}).consent, 5u) << "an older one is nobody's any more";
+  EXPECT_EQ(replicate({.membership = {4, false, {2}}, .consent = true}).consent, 5u) << "an older one has no owner";
 }
 
 TEST_F(StandbyTest, SendsWorkersAwayWhileTheCoordinatorIsThere) {

@@ -1,4 +1,4 @@
-// What people may ask of a run while it trains, and that it stays exact whatever they ask.
+// Requests to a run while it trains; the run stays exact under all of them.
 #include "cluster/protocol/steer.h"
 
 #include "tests/cluster/protocol/scenario.h"
@@ -63,7 +63,7 @@ struct SteerTest : testing::Test {
     person->say(Steer{.version = PERIGEE_VERSION, .request = ++request, .json = command}, {});
     Report report;
     const bool told = s->run_until([&] { return person->take(&report); }, 5000);
-    EXPECT_TRUE(told) << "nobody answers to " << command;
+    EXPECT_TRUE(told) << "no answer to " << command;
     if (!told) return Json();
     Json json = Json::parse(report.json, "report");
     EXPECT_EQ(json.find("answers")->as_int(), static_cast<int64_t>(request));
@@ -76,7 +76,7 @@ struct SteerTest : testing::Test {
   bool until_phase(const std::string& wanted) {
     return s->run_until([&] { return phase() == wanted; }, 20'000);
   }
-  // Kicked workers end; whoever started them starts them again.
+  // Kicked workers end; their launcher starts them again.
   void revive() {
     for (size_t i = 0; i < 3; ++i)
       if (s->worker(i).failed) s->kill_worker(i), s->restart_worker(i);
@@ -118,7 +118,7 @@ TEST_F(SteerTest, NonsenseChangesNothing) {
   s->check_sound();
 }
 
-// Far longer than any deadline: nobody is taken for late, and not one round is made.
+// Far longer than any deadline: no worker is taken for late, and not one round is made.
 void pause_and_resume(SteerTest& t, const std::string& averaging) {
   t.start({.examples = 384, .averaging = averaging, .example_ms = 2});
   ASSERT_TRUE(t.s->run_to_round(3));

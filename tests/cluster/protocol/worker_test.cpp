@@ -1,4 +1,4 @@
-// What a worker makes of coordinators that are old, of another version, or gone.
+// A worker's response to coordinators that are old, of another version, or gone.
 #include "cluster/membership/worker.h"
 
 #include "tests/cluster/protocol/scenario.h"

@@ -162,7 +162,7 @@ void train(Replicas& nodes, int64_t round, size_t workers) {
   for (size_t i = 0; i < workers; ++i) ASSERT_TRUE(nodes[i]->finish().finite);
 }
 
-// What the exchange brings to everybody.
+// The exchange's result for all members.
 ApplyOrder gathered(Replicas& nodes, int64_t round, size_t workers) {
   const ExchangeLayout layout = nodes[0]->replica->layout();
   ApplyOrder order{.round = round};

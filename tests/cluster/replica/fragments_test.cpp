@@ -194,7 +194,7 @@ Replicas make_workers(size_t count, const std::string& averaging, const std::str
   return nodes;
 }
 
-// What an exchange does of a row: fragments that are due, or all, and what is of every round. The rest of everybody's row stays.
+// The parts of a row that an exchange sums: due fragments, or all, and the part of every round. The rest of each row stays.
 ApplyOrder exchange_due(Replicas& nodes, int64_t round, size_t row, bool last = false) {
   const ExchangeLayout layout = nodes[0]->replica->layout();
   std::vector<std::byte> sum;
@@ -384,7 +384,7 @@ TEST(Overlap, OrAShareOfTheLocalParameters) {
                     [](double, double, double m) { return m; });
 }
 
-// Of a round that came to nothing the work is in the next contribution, once.
+// The work of an abandoned round is in the next contribution, once.
 TEST(Overlap, AVoidRoundIsPartOfTheNextContribution) {
   Replicas nodes = make_workers(1, R"({"type": "periodic", "every": 4, "overlap": true})", kDouble),
            twin = make_workers(1, R"({"type": "periodic", "every": 4, "keep": 0})", kDouble);

@@ -185,7 +185,7 @@ void play(Replicas& nodes, int64_t round) {
   for (auto& node : nodes) ASSERT_EQ(node->hash, nodes[0]->hash) << "round " << round;
 }
 
-// What an algorithm makes of the parameters, of all workers' gradients.
+// An algorithm's new parameters, from all workers' gradients.
 using Algorithm = std::function<void(const Gradients&, Vector&)>;
 
 void expect_trajectory(const std::string& averaging, const std::string& optimizer, int64_t rounds, const Algorithm& algorithm) {

@@ -157,7 +157,7 @@ TEST(InnerIdentity, GossipOfTwoIsPeriodicAveraging) {
   }
 }
 
-// An exchange leaves what the round will come to: the weighted sum over all workers, whoever meets whom.
+// An exchange leaves what the round will come to: the weighted sum over all workers, in any grouping.
 TEST(InnerIdentity, AnExchangeConservesTheWeightedSum) {
   Replicas nodes = make_replicas(3, welcome_to(kNested));
   const size_t size = parameters_of(*nodes[0]).size();
@@ -213,7 +213,7 @@ TEST(InnerCodec, GroupsEndWithTheSameBitsNearTheMean) {
   EXPECT_GT(far, 0);
 }
 
-// What is no payload names its sender and changes nothing.
+// An invalid payload names its sender and changes nothing.
 TEST(InnerCodec, RefusesWhatIsNoPayload) {
   Replicas nodes = make_replicas(2, welcome_to(R"({"type": "gossip", "every": 1, "consensus": 4, "codec": "int8"})"));
   for (size_t i = 0; i < 2; ++i) nodes[i]->train(part_of(0, i, 0, 2, true));

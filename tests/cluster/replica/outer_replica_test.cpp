@@ -176,7 +176,7 @@ TEST(OuterState, StaysWhatItWasWhenWorkIsDroppedOrNobodyContributes) {
   EXPECT_EQ(nodes[0]->load(-1, nullptr), start);
 }
 
-// What a late worker did is moved onto the new result, of which the state is part.
+// A late worker's change is moved onto the new result, of which the state is part.
 TEST(OuterState, ALateWorkerTakesItWithTheResult) {
   const Welcome welcome = welcome_to(R"({"type": "diloco", "every": 2})");
   Replicas nodes = make_replicas(2, welcome), late = make_replicas(1, welcome);

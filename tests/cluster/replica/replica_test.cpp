@@ -1,4 +1,4 @@
-// What the cluster relies on in a replica: the same bits however the leaves are dealt out, weighted means, healing, and that a result
+// The cluster's demands on a replica: the same bits however the leaves are dealt out, weighted means, healing, and that a result
 // once held is given out unchanged whatever local work goes on.
 #include <unistd.h>
 
@@ -180,7 +180,7 @@ TEST(Buckets, CoverTheBlockAndGiveTheBitsOfOneBucket) {
       for (size_t i = bucket.begin; i < bucket.end; ++i) ++covered[i];
     }
     EXPECT_EQ(std::count(covered.begin(), covered.end(), 1), static_cast<int64_t>(covered.size()));
-    // What a bucket holds when it is announced is what it holds in the end.
+    // A bucket's content does not change after it is announced.
     std::vector<std::vector<std::byte>> announced(buckets.size());
     cut[0]->on_bucket_do = [&](uint32_t b) {
       const std::span<std::byte> row = cut[0]->replica->exchange_row(0);
@@ -350,7 +350,7 @@ TEST(Healing, LocalWorkMovesOntoTheNewBase) {
   EXPECT_LE(relative_difference(parameters_of(late), expected), 1e-6);
 }
 
-// What a late worker and the mean of parameters, states and slots do, in float64 to its own precision.
+// A late worker, and the mean of parameters, states and slots, in float64 to its own precision.
 TEST(Healing, AndMeansAreOfFloat64) {
   const Welcome welcome =
       welcome_to(kNormed, R"("adam")", R"({"type": "periodic", "every": 2, "average_optimizer": true})", R"(, "precision": "float64")");
@@ -543,7 +543,7 @@ TEST(NotFinite, ALocalStepHandsInWhatWasGoodBefore) {
   EXPECT_FALSE(replica.contribution.finite);
   EXPECT_EQ(replica.contribution.ranges, (std::vector<Range>{poison}));
   EXPECT_EQ(replica.contribution.examples, 0);
-  EXPECT_EQ(replica.apply(1, 0, 64), hash) << "nobody contributed: the parameters stay";
+  EXPECT_EQ(replica.apply(1, 0, 64), hash) << "no contribution: the parameters stay";
 }
 
 TEST(Failure, UnreadableDataEndTheReplicaAndSayWhere) {

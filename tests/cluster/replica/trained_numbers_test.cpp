@@ -126,7 +126,7 @@ sim::ForecastInput simulated(SharedOpener& opener, int nodes, const std::string&
   return in;
 }
 
-// DESIGN, decision 5: a fixed tree over the shards, whoever computes them.
+// src/ARCHITECTURE.md, decision 5: a fixed tree over the shards, whichever worker computes them.
 TEST(TrainedNumbers, AnAllReduceWithShardsGivesTheSameBitsForAnyNumberOfNodes) {
   SharedOpener opener;
   uint64_t hash = 0;

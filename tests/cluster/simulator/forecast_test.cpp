@@ -138,13 +138,13 @@ TEST(Forecast, WorkersOfAServerWaitForNobody) {
     EXPECT_NEAR(f.computing, 1, 0.01) << nodes;
     EXPECT_EQ(f.lost_examples, 0);
   }
-  // One that is four times slower holds nobody up: 3.25 nodes' work, but for what it has been given ahead at the end, two contributions.
+  // A node four times slower delays no other: 3.25 nodes' work, but for what it has been given ahead at the end, two contributions.
   ForecastInput in = input(4, served(5));
   in.speeds = {{3, 0.25}};
   EXPECT_NEAR(forecast(in).wall_s, 12.0 / 3.25, 2 * 5 * 0.040);
 }
 
-// Of one worker each round is a step after the other: train, stage, push, merge, answer, take over.
+// With one worker each round is sequential: train, stage, push, merge, answer, take over.
 TEST(Forecast, ARoundOfOneWorkerIsTheSumOfItsParts) {
   for (const char* merge : {"reset", "elastic"}) {
     ForecastInput in = input(1, served(5, merge));

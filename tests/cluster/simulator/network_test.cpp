@@ -129,7 +129,7 @@ TEST_F(NetworkTest, ADeadProcessIsNoticedAtOnceAndALostHostOnlyByItsSilence) {
   connect();
   network.kill(b, true);
   run(10'000);
-  EXPECT_TRUE(at_a.lost.empty()) << "nobody said anything";
+  EXPECT_TRUE(at_a.lost.empty()) << "no message was sent";
   send_a(1);
   run(4000);
   EXPECT_TRUE(at_a.lost.empty());

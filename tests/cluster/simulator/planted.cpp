@@ -33,7 +33,7 @@ bool only_with_standby(Bug bug) { return bug == Bug::no_majority || bug == Bug::
 
 std::string only_policy;  // of the command line: planted SEEDS BUG POLICY
 
-// What only some policies can show is looked for with them, in turns.
+// Bugs that only some policies can show are searched with those, in turns.
 std::vector<std::string> policies_that_show(Bug bug) {
   if (!only_policy.empty()) return {only_policy};
   switch (bug) {
@@ -60,7 +60,7 @@ std::vector<std::string> policies_that_show(Bug bug) {
   }
 }
 
-// What only a cluster with a standby can show is looked for in one.
+// Bugs that only a cluster with a standby can show are searched in one.
 std::string failure_of(Bug bug, uint64_t seed) {
   if (only_with_standby(bug)) return simulate_standby(seed).failure;
   const std::vector<std::string> policies = policies_that_show(bug);

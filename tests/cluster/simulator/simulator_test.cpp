@@ -122,7 +122,7 @@ TEST(Faults, AResultThatIsLostAtTheEndIsMadeAgain) {
   EXPECT_GT(reopened, 0);
 }
 
-// What several batches brought together, and what two workers without work have to try, one after the other.
+// Joint results of several batches, which two idle workers have to try one after the other.
 TEST(Faults, ExamplesThatNobodyCanComputeEndNoWorker) {
   for (int i = 0; i < 60; ++i) {
     Scenario s{.seed = static_cast<uint64_t>(i), .workers = 2 + i % 2, .examples = 60, .planned = 120, .batch = 20, .example_ms = 12};

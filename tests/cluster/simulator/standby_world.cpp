@@ -250,13 +250,13 @@ class World {
   void on_failed(Site& site, const Error& error) {
     say(std::string("failed: ") + error.what());
     if (&site == &main_ && is_superseded(error)) {
-      // Without a successor (it tried to take over, and its workers died) somebody has to start it again.
+      // Without a successor (it tried to take over, and its workers died) the operator has to start it again.
       watch_standby();
       ++outcome_.reached[spare_.established ? "superseded" : "superseded_by_nobody"];
       outcome_.superseded = outcome_.superseded || spare_.established;
       return end_later(site, false);
     }
-    if (&site == &spare_ && !spare_.established) {  // it could not take over, or found nobody: its agent starts it anew
+    if (&site == &spare_ && !spare_.established) {  // it could not take over, or found no worker: its agent starts it anew
       ++outcome_.reached["standby_gave_up"];
       return end_later(site, true);
     }
@@ -321,7 +321,7 @@ class World {
       quiet_ms_ = std::max(quiet_ms_, at + length);
       network_.at(in(at), [this, length] { strike(length); });
     }
-    // Somebody looks after it in the end, and starts the coordinator again if nobody coordinates.
+    // The operator looks after it in the end, and starts the coordinator again if there is none.
     network_.at(in(quiet_ms_ + 15'000), [this] { look_after(); });
   }
   void look_after() {
@@ -344,7 +344,7 @@ class World {
     watch_standby();
     switch (kind) {
       case 0:
-      case 1:  // the launcher dies; perhaps somebody starts it again at once, perhaps much later
+      case 1:  // the launcher dies; the operator starts it again at once, or much later
         if (!main_.coordinator) return;
         kill(main_);
         if (rng_.chance(0.4)) main_.disk.lose_power(rng_);

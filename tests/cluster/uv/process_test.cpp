@@ -30,7 +30,7 @@ std::vector<std::string> open_descriptors() {
   return found;
 }
 
-// What the child does is its name.
+// The child's name selects what it does.
 int be_child(int argc, char** argv) {
   const std::string name = argc > 2 ? argv[2] : "";
   char key[256] = {};

@@ -1,4 +1,4 @@
-// Somebody who does not use the transport: a socket whose bytes a test chooses, with or without an honest TLS handshake.
+// A peer without the transport: a socket whose bytes a test chooses, with or without an honest TLS handshake.
 #pragma once
 
 #include <arpa/inet.h>

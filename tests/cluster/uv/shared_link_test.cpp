@@ -208,7 +208,7 @@ TEST_P(SharedLinkTest, FramesStayInOrderWhileConnectionsChangeOver) {
   expect_in_order(client, there_, kFrames);
   EXPECT_EQ(server.count("shared_memory"), 1);
   EXPECT_EQ(client.count("shared_memory"), 1);
-  EXPECT_GT(client.writable[there_] + server.writable[back_], 0) << "nobody was told that there is room again";
+  EXPECT_GT(client.writable[there_] + server.writable[back_], 0) << "no notice that there is room again";
 }
 
 TEST_P(SharedLinkTest, StaysOnTheSocketWhenOneSideDoesNotShare) {

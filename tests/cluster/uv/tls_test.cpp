@@ -28,7 +28,7 @@ struct Side final : TlsSink {
   Tls tls;
 };
 
-// Carries bytes to and fro, `piece` at a time, until nobody has anything to say.
+// Carries bytes to and fro, `piece` at a time, until neither side has data.
 void talk(Side& a, Side& b, size_t piece = SIZE_MAX) {
   while (!a.sent.empty() || !b.sent.empty()) {
     for (auto [from, to] : {std::pair{&a, &b}, std::pair{&b, &a}}) {
@@ -132,7 +132,7 @@ TEST_F(TlsTest, AJobsKeyOpensThatJobAlone) {
   }
 }
 
-// OpenSSL as somebody else would set it up.
+// OpenSSL in another program's configuration.
 class RawSide {
  public:
   explicit RawSide(int version = TLS1_3_VERSION) : context_(SSL_CTX_new(TLS_method()), SSL_CTX_free) {
@@ -246,7 +246,7 @@ TEST_F(TlsTest, ARecordedConversationOpensNothing) {
 }
 
 TEST_F(TlsTest, EveryChangedByteOfAHandshakeIsNoticed) {
-  constexpr size_t kIgnored = 2;  // of the first record's version, which nobody may judge (RFC 8446, 5.1)
+  constexpr size_t kIgnored = 2;  // of the first record's version, which must be ignored (RFC 8446, 5.1)
   const size_t hello = client_.sent.size();
   for (size_t at = 0; at < hello; ++at) {
     if (at == kIgnored) continue;

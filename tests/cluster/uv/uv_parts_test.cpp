@@ -1,4 +1,4 @@
-// What the transport is made of, each alone: secrets, addresses, deadlines, admission, frames, the loop.
+// The parts of the transport, each alone: secrets, addresses, deadlines, admission, frames, the loop.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <signal.h>

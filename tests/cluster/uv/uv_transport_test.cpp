@@ -114,7 +114,7 @@ TEST_P(UvTransportTest, TheQueueIsBoundedAndToldWhenThereIsRoom) {
   ASSERT_TRUE(run_until(loop_, [&] { return client.connected.size() == 1; }));
   const std::vector<std::byte> body(kChunkBytes, std::byte{1});
   const auto head = encode(Chunk{}, {}, body.size());
-  size_t taken = 0;  // nobody reads: the loop does not turn
+  size_t taken = 0;  // no reader: the loop does not turn
   while (taken < 1000 && client.transport.send(peer, head, body)) ++taken;
   ASSERT_LT(taken, 1000u);
   EXPECT_LE(client.transport.queued_bytes(peer), small.queue_bytes + small.queue_bytes / 8);  // TLS adds a little
@@ -153,7 +153,7 @@ TEST_P(UvTransportTest, ManyConnectionsTalkAtOnce) {
 TEST_P(UvTransportTest, NamesAreLookedUp) {
   Node server(loop_, options()), client(loop_, options());
   const HostPort real = parse_host_port(server.transport.listen("127.0.0.1:0"));
-  client.dial("localhost:" + std::to_string(real.port));  // ::1 may come first, where nobody listens
+  client.dial("localhost:" + std::to_string(real.port));  // ::1 may come first, where no process listens
   ASSERT_TRUE(run_until(loop_, [&] { return client.connected.size() == 1 || !client.lost.empty(); }));
   EXPECT_TRUE(client.lost.empty());
   client.dial("no.such.host.invalid:1");
@@ -179,7 +179,7 @@ TEST_P(UvTransportTest, ConnectHasItsDeadline) {
   const PeerId refused = client.dial("127.0.0.1:" + std::to_string(free_port));
   ASSERT_TRUE(run_until(loop_, [&] { return client.lost.size() == 2; }));
   EXPECT_EQ(client.lost[1], std::pair(refused, PeerLoss::refused));
-  if (GetParam()) {  // connected, but nobody shakes hands
+  if (GetParam()) {  // connected, but no handshake
     client.transport.connect("127.0.0.1:" + std::to_string(silent.port()), loop_.now_ns() + kSecond / 5);
     ASSERT_TRUE(run_until(loop_, [&] { return client.lost.size() == 3; }));
     EXPECT_EQ(client.lost[2].second, PeerLoss::timed_out);
@@ -258,7 +258,7 @@ TEST_P(UvTransportTest, CallsFromWithinCallbacksAreSafe) {
   EXPECT_TRUE(server.lost.empty());
 }
 
-// A frame sent in pieces and cut at every byte: whole frames arrive, the rest is dropped, and nobody else notices.
+// A frame sent in pieces and cut at every byte: whole frames arrive, the rest is dropped, and no other connection notices.
 TEST_P(UvTransportTest, PartOfAFrameIsASignOfLife) {
   Node server(loop_, options());
   const uint16_t port = parse_host_port(server.transport.listen("127.0.0.1:0")).port;
@@ -448,7 +448,7 @@ TEST_P(UvTransportTest, GarbageAndSlowStrangersDisturbNobody) {
   EXPECT_EQ(server.count("handshake_timeouts") > 0, true);
   EXPECT_GE(server.count("unauthenticated"), 51);
   EXPECT_EQ(server.count("pending"), 0);
-  EXPECT_EQ(server.connected.size(), 1u);  // nobody was told of any of them
+  EXPECT_EQ(server.connected.size(), 1u);  // none of them was reported
   EXPECT_TRUE(server.lost.empty());
   EXPECT_EQ(server.frames, 1u);
   ASSERT_TRUE(client.say(peer, Leave{}));

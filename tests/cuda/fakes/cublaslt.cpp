@@ -38,7 +38,7 @@ struct Preference {
   std::array<uint32_t, 4> borders = {256, 256, 256, 256};  // of a, b, c, d
 };
 
-// What an algorithm's words are.
+// The words of an algorithm.
 enum Word { kNumber, kBorders, kBiasBorder = kBorders + 4, kAuxBorder, kWorkspace };
 constexpr uint64_t kInParts = 2;
 constexpr int32_t kParts = 4;
@@ -206,7 +206,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const auto& left = *reinterpret_cast<Layout*>(a);
   *count = 0;
   if (!fits(d, left, *reinterpret_cast<Layout*>(b), *reinterpret_cast<Layout*>(out))) return CUBLAS_STATUS_INVALID_VALUE;
-  // Of the sizes of the parity test it takes some, and refuses the others in either way.
+  // It takes some sizes of the parity test, and refuses the others in either way.
   const auto k = static_cast<uint64_t>(inner(d, left));
   if (d.epilogue == CUBLASLT_EPILOGUE_BGRADB && k % 4 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (d.epilogue == CUBLASLT_EPILOGUE_BGRADB && k % 8 == 0) return CUBLAS_STATUS_INVALID_VALUE;

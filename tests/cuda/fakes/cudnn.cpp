@@ -376,7 +376,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     for (const Descriptor* operation : config.graph->all<const Descriptor*>(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
       const cudnnStatus_t said = execution.run(*operation);
       if (said == CUDNN_STATUS_SUCCESS) continue;
-      if (now == nullptr) std::abort();  // nobody is left to be told
+      if (now == nullptr) std::abort();  // no caller is left to report to
       return void(*now = said);
     }
   });

@@ -1,4 +1,4 @@
-// What the NCCL that computes on the host asks of whoever plays CUDA's runtime (tests/cuda/shim/meetings.cpp).
+// The interface of the host's NCCL to the stand-in of CUDA's runtime (tests/cuda/shim/meetings.cpp).
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@ struct FakeNcclHooks {
   void* (*open)(size_t members) = nullptr;
   void (*close)(void* meeting) = nullptr;
   void (*abort)(void* meeting) = nullptr;
-  void (*stall)(void* meeting) = nullptr;  // from now on nobody leaves, until it is aborted
+  void (*stall)(void* meeting) = nullptr;  // from now on no member leaves, until it is aborted
   // Queues `work(argument)`, done once all members' streams have got there.
   int (*meet)(void* meeting, size_t member, void* stream, void (*work)(void*), void* argument, void (*drop)(void*)) = nullptr;
 };

@@ -1,4 +1,4 @@
-// What the libraries that stand in for NVIDIA's share: numbers in memory, handles, and when they compute.
+// Shared by the stand-ins of NVIDIA's libraries: numbers in memory, handles, and when they compute.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Capture and graphs, with CUDA's rules: what a capture does not allow spoils it, whoever does it, and all that comes after fails.
+// Capture and graphs, with CUDA's rules: a call that a capture does not allow invalidates it, from any thread, and all later calls fail.
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +15,7 @@ void for_each_capture(Act act) {
   for (const std::weak_ptr<Capture>& capture : captures) act(*capture.lock());
 }
 
-// Of a stream that is captured: what comes next there comes after these too.
+// The dependencies of the next node of a captured stream.
 void come_after(CUstream_st* stream, const std::vector<size_t>& nodes) {
   stream->tail.insert(stream->tail.end(), nodes.begin(), nodes.end());
   std::sort(stream->tail.begin(), stream->tail.end());

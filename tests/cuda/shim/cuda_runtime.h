@@ -57,7 +57,7 @@ void wait_for_block(const Barrier& barrier);
 // Waits until all lanes of the mask have given their value; those of all lanes are returned.
 const uint64_t* exchange(unsigned mask, uint64_t value, const char* operation);
 int lane();
-// The thread that runs waits for the kernels before its own. Whoever ends without it, in any launch, ends the test.
+// The running thread waits for the kernels before its own. A kernel that ends without this wait, in any launch, ends the test.
 void wait_for_earlier();
 bool has_waited();
 

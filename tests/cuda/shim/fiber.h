@@ -20,7 +20,7 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Goes on there; returns when somebody switches back to `from`.
+  // Continues there; returns when another fiber switches back to `from`.
   static void go(Fiber& from, Fiber& to);
 
  private:

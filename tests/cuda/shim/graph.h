@@ -1,4 +1,4 @@
-// What the shim captures: pieces of work and which of them come after which.
+// The shim's captures: pieces of work and their order.
 #pragma once
 
 #include <cstddef>

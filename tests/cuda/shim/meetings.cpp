@@ -1,4 +1,4 @@
-// What the NCCL of tests/cuda/fakes needs of the runtime. Meetings live until the program ends: graphs that hold on to one may be dropped
+// The runtime's services for the NCCL of tests/cuda/fakes. Meetings live until the program ends: graphs that hold on to one may be dropped
 // after it was closed.
 #include <cuda_runtime.h>
 
@@ -20,7 +20,7 @@ int meet(void* meeting, size_t member, void* stream, void (*work)(void*), void* 
 const FakeNcclHooks hooks{.open =
                               [](size_t members) {
                                 meetings.push_back(std::make_unique<shim::Meeting>(members));
-                                meetings.back()->members.reserve(members + 1);  // whoever stalls it may be in it
+                                meetings.back()->members.reserve(members + 1);  // the staller may be a member
                                 return static_cast<void*>(meetings.back().get());
                               },
                           .close = [](void*) {},
@@ -30,7 +30,7 @@ const FakeNcclHooks hooks{.open =
 
 }  // namespace
 
-// Called when the module is asked for its tables: by then whoever wants the fake has said where it is.
+// Called when the module is asked for its tables: by then a test that wants the fake has named it.
 void use_fake_nccl() {
   auto* const use = reinterpret_cast<decltype(&fake_nccl_use)>(perigee::cuda_library_function(perigee::CudaLibrary::nccl, "fake_nccl_use"));
   if (use != nullptr) use(&hooks);

@@ -139,7 +139,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
   return say(cudaSuccess);
 }
 
-// CUDA captures a copy from or to pageable memory too; but the graph reads it when it runs, in the host's time. Nobody here means that.
+// CUDA captures a copy from or to pageable memory too; but the graph reads it when it runs, in the host's time. No caller here intends that.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   if (!fits(to, from, kind)) return say(cudaErrorInvalidValue);

@@ -104,7 +104,7 @@ void make_stand_ins() {
     if (list.count > 0 && std::strncmp(list.first[0].op, "update_", 7) == 0) with_stand_ins.push_back(list);
 }
 
-// What fakes compute waits for its turn on the stream.
+// Work of the fakes waits for its turn on the stream.
 void queue_of_fake(void* stream, std::function<void()> work) { shim::enqueue(stream_of(stream), true, std::move(work)); }
 
 std::vector<KernelList> with_libraries() {

@@ -1,4 +1,4 @@
-// What a GPU need not order, found on the host: kernels compiled with -fsanitize=thread call __tsan_read4 and the like before each access,
+// Unordered accesses, found on the host: kernels compiled with -fsanitize=thread call __tsan_read4 and the like before each access,
 // and these, which stand in the place of the sanitizer's library, compare it with those before. Two threads of a block touch the same byte
 // between two barriers, or two blocks of a launch do, and one of them writes something else: that is told, in whatever order the shim ran
 // them. Exchanges of lanes order nothing, as for compute-sanitizer's racecheck; atomics and __ldcg are the device's own affair and not looked
@@ -44,7 +44,7 @@ bool running = false;
 std::set<std::tuple<const char*, uintptr_t, uintptr_t>> known;
 std::vector<std::string> races;
 
-// Whoever writes what is there already changes nothing. That is seen when the write is done.
+// A write of the value that is already there changes nothing. That is seen when the write is done.
 struct {
   const std::byte* at = nullptr;
   std::byte before[16];
@@ -166,7 +166,7 @@ std::vector<std::string> take_races() {
 
 }  // namespace shim
 
-// What the compiler calls, by the names of the sanitizer's library.
+// The compiler's hooks, by the names of the sanitizer's library.
 extern "C" {
 void __tsan_init() {
   shim::watcher = {.launch = shim::begin_or_end, .meet = shim::meet, .meet_warp = shim::meet_warp, .memory = shim::watch};

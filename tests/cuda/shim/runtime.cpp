@@ -75,7 +75,7 @@ void run_kernel(int device, const std::function<void()>& kernel) {
 
 bool run_first(CUstream_st* stream);
 
-// False: it waits for a member that nobody has sent there.
+// False: it waits for a member that has not arrived.
 bool meet(shim::Meeting& meeting, size_t member, int device, const std::function<void()>& work) {
   auto& self = meeting.members[member];
   const long round = self.left + 1;
@@ -142,7 +142,7 @@ bool run_first(CUstream_st* stream) {
 }
 
 void wait_for_ever() {
-  std::fprintf(stderr, "shim: the host waits for a stream that waits for what nobody has queued\n");
+  std::fprintf(stderr, "shim: the host waits for a stream that waits for work that is not queued\n");
   std::abort();
 }
 
@@ -382,7 +382,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return say(cudaSuccess);
 }
 
-// What is queued may still look at it, and then nobody else can.
+// Queued work may still read it, so it must not be reused yet.
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   static std::vector<std::unique_ptr<CUevent_st>> dropped;
   const std::lock_guard lock(mutex);

@@ -1,7 +1,7 @@
 // The part of CUDA's runtime that the module uses, for the host: memory that only queued work may touch, streams that run as late as they
 // may, graphs of what was captured from one stream or several. What is queued on the null stream runs at once.
 //
-// A stream runs when somebody waits for it, and then no further than he must: so a wait that is missing shows, as rubbish or as values of
+// A stream runs when a caller waits for it, and then no further than needed: so a wait that is missing shows, as rubbish or as values of
 // the step before. PERIGEE_SHIM_STREAMS=eager runs everything at once instead; both must give the same. Between two runs the device's
 // memory can be neither read nor written, so that the host cannot take it for its own. Of several devices (PERIGEE_SHIM_DEVICES) each has
 // its own memory, which kernels of the others cannot touch, and is lost by itself; what belongs to one is refused while another is selected,
@@ -129,7 +129,7 @@ cudaError_t enqueue_own(cudaStream_t stream, bool overlaps, std::function<void()
 void pass_time(double milliseconds);
 void lose_device(int device);  // as a kernel does that faults
 
-// What several streams do together, one of each device: where each gets to one, it waits until all have, and `work` is done once. How NCCL
+// Joint work of several streams, one per device: where each gets to one, it waits until all have, and `work` is done once. How NCCL
 // looks from outside. One object for all meetings of the same streams; they meet in the same order on each.
 struct Meeting {
   explicit Meeting(size_t members) : members(members) {}
@@ -141,7 +141,7 @@ struct Meeting {
   long done = 0;
   bool aborted = false;
 };
-// `work` of whoever comes last counts.
+// The `work` of the last to arrive counts.
 cudaError_t enqueue_meeting(cudaStream_t stream, Meeting& meeting, size_t member, std::function<void()> work);
 
 }  // namespace shim

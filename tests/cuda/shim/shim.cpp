@@ -41,7 +41,7 @@ struct Thread {
   unsigned exchanges = 0;
 };
 
-// One warp's exchange of values. Two sets: who is first at the next one must not overwrite what others have yet to read; nobody can be two
+// One warp's exchange of values. Two sets: the first lane at the next exchange must not overwrite what others have yet to read; no lane can be two
 // ahead.
 struct Exchange {
   uint64_t value[2][kWarp] = {};
@@ -135,7 +135,7 @@ void run_block(std::vector<unsigned>* order) {
     arrange(order);
     for (const unsigned i : *order)
       if (block.thread[i].state == State::ready) some = true, resume(i);
-    if (!some) fail("nobody can go on: not all lanes of a warp came to the same exchange");
+    if (!some) fail("no lane can go on: not all lanes of a warp came to the same exchange");
   } while (open_barrier());
 }
 

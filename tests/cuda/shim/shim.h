@@ -57,7 +57,7 @@ class Buffer {
 // Else the address is memory of the host that CUDA does not know.
 bool in_buffer(const void* at);
 
-// Told by the shim to whoever watches what kernels touch (races.cpp), if anybody does.
+// Reported by the shim to the watcher of memory accesses (races.cpp), if there is one.
 enum class Memory : uint8_t { shared, device, gone };
 struct Watcher {
   void (*launch)(bool begins) = [](bool) {};
@@ -66,7 +66,7 @@ struct Watcher {
   void (*memory)(const std::byte* begin, size_t bytes, Memory) = [](const std::byte*, size_t, Memory) {};
 };
 extern Watcher watcher;
-// What a GPU need not order, since the last call: of kernels that tell what they touch.
+// Unordered accesses since the last call, by kernels that report their accesses.
 std::vector<std::string> take_races();
 
 template <class T>

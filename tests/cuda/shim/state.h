@@ -1,4 +1,4 @@
-// What the parts of the shim's runtime share: streams, events, memory, and who is lost.
+// Shared by the parts of the shim's runtime: streams, events, memory, and lost devices.
 #pragma once
 
 #include <deque>
@@ -22,7 +22,7 @@ struct CUgraphExec_st : shim::Graph {
 
 namespace shim {
 
-// What is captured from one stream or several. Events that were recorded there know it for as long as they are not recorded anew.
+// A capture of one stream or several. Events that were recorded there know it for as long as they are not recorded anew.
 struct Capture {
   CUgraph_st graph;
   std::vector<CUstream_st*> streams;  // the first began it
@@ -86,7 +86,7 @@ bool run_until(CUstream_st* stream, const CUevent_st* event, uint64_t number);
 
 // memory.cpp: whether kernels of that device, of all or of none may touch memory from now on.
 void open_for(int device);
-// What a variable says of a device, as in PERIGEE_SHIM_MEMORY_MB=1024,512: those that are not named have what the last has.
+// A variable's value for a device, as in PERIGEE_SHIM_MEMORY_MB=1024,512: those that are not named have what the last has.
 const char* of_device(const char* variable, const char* fallback, int device);
 size_t total_memory(int device = current_device);
 size_t used_memory();  // of the current device
@@ -104,11 +104,11 @@ cudaError_t record_in_capture(CUevent_st* event, CUstream_st* stream);
 cudaError_t wait_in_capture(CUstream_st* stream, CUevent_st* event);
 // Whether the next node here may be a kernel that overlaps the one before.
 bool may_overlap(const CUstream_st* stream);
-// What a capture does not allow: `status`, and the capture is of no use any more.
+// A call that a capture does not allow: returns `status` and invalidates the capture.
 cudaError_t spoil(Capture& capture, cudaError_t status);
-// Of a call that waits, allocates or frees: refused while something is captured in another mode than the relaxed one.
+// For a call that waits, allocates or frees: refused while something is captured in another mode than the relaxed one.
 cudaError_t unsafe_call();
-// Of work on the null stream, which stands between all work of streams that are not cudaStreamNonBlocking.
+// For work on the null stream, which stands between all work of streams that are not cudaStreamNonBlocking.
 cudaError_t null_stream_call();
 // The host looks at an event, or waits for it.
 cudaError_t look_at(const CUevent_st* event);

@@ -118,7 +118,7 @@ TEST(Branches, AMissingEdgeShows) {
   std::vector<DeviceWork> work = {words.copy(1, 0), words.copy(2, 1), words.copy(3, 0), words.copy(0, 2)};
   const std::vector<int32_t> right = {0, 0, 0, 0};
   EXPECT_EQ(words.run(work), right);
-  // Each piece in turn does not say what it reads; then the third does not say what it writes, which nobody else touches.
+  // Each piece in turn does not say what it reads; then the third does not say what it writes, which no other piece touches.
   int shown = 0;
   for (DeviceWork& piece : work) {
     const StepAccess access = std::exchange(piece.access, {});

@@ -1,4 +1,4 @@
-// What --device may say.
+// Values of --device.
 #include "src/train/device/device_choice.h"
 
 #include <gtest/gtest.h>

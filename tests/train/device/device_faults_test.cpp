@@ -1,4 +1,4 @@
-// What a user of a device trips over: no such device, too little memory, allocations and kernels that fail.
+// A user's mistakes with a device: no such device, too little memory, allocations and kernels that fail.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -64,7 +64,7 @@ TEST(Device, AFaultOfTheDeviceNamesTheOp) {
   expect_parts(error_of([&] { trainer.step(); }), {"illegal memory access"});
 }
 
-// Of a worker that takes the place of one whose GPU was lost.
+// A worker that replaces one whose GPU was lost.
 TEST(Device, TheFirstStepsMayRunOpByOp) {
   const Environment two("PERIGEE_CUDA_BLOCKING", "2");
   {

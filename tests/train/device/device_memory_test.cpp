@@ -1,4 +1,4 @@
-// What a job takes of a GPU's memory: foretold from plans, kept within what there is, given back; and evaluation there, as captured graphs.
+// A job's use of a GPU's memory: predicted from plans, kept within what there is, given back; and evaluation there, as captured graphs.
 #include "src/train/device/device_memory.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Where a plan for a device adds a gradient to the memory of another instead of making room for both: only where nobody sees the difference.
+// Where a plan for a device adds a gradient to the memory of another instead of making room for both: only where the difference is not visible.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -13,7 +13,7 @@ namespace {
 
 const TrainerOptions kDevice{.backend = Backend::cuda}, kReference{.threads = 1, .backend = Backend::ref, .sub_batch = 1000};
 
-// What a device keeps beside the parameters (those in 16 bits) follows when somebody else sets them.
+// A device's copies of the parameters (those in 16 bits) follow when the parameters are set from outside.
 TEST(DeviceParameters, MayBeSetBetweenSteps) {
   for (const char* precision : {"float32", "bf16", "fp16"}) {
     const std::string more = R"(, "precision": ")" + std::string(precision) + R"(")";

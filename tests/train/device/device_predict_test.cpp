@@ -76,7 +76,7 @@ TEST(DevicePredictions, FollowTheHost) {
   expect_near(after, on_the_host(device, pixels), 2e-6);
 }
 
-// Whoever asks between two steps gets what is on the device at that time, and the run ends with the bits of one that nobody asked.
+// A request between two steps gets the device's numbers of that time, and the run ends with the bits of an undisturbed one.
 class Asks final : public Hook {
  public:
   void on_step(Trainer& trainer, const StepReport& report) override {

@@ -1,4 +1,4 @@
-// What tests of training on a device share: the shim's counters and faults, its environment, errors as text.
+// Shared by tests of training on a device: the shim's counters and faults, its environment, errors as text.
 #pragma once
 
 #include <dlfcn.h>

@@ -186,7 +186,7 @@ class Buckets : public GradientSink {
   std::vector<long> event_waits;
 };
 
-// What replicas do that add up their gradients: the host's sum, each bucket while the rest is computed.
+// Replicas that add up their gradients: the host's sum, each bucket while the rest is computed.
 TEST(Team, GivesItsGradientBucketByBucket) {
   const Environment four("PERIGEE_SHIM_DEVICES", "4");
   for (const int gpus : {1, 2, 4}) {

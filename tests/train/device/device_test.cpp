@@ -91,7 +91,7 @@ TEST(Device, AddsGradientsWhereTheyMeet) {
   for (size_t i = 0; i < a.parameters.size() / sizeof(float); ++i) ASSERT_NEAR(value(a, i), value(b, i), 1e-4) << i;
 }
 
-// What a hook sees, and the counters at each step.
+// The state that a hook sees, and the counters at each step.
 class Watch : public Hook {
  public:
   void on_step(Trainer&, const StepReport& report) override {
@@ -141,7 +141,7 @@ class Quarrel : public Hook {
   std::string error;
 };
 
-// What a hook or the data throw finds the next step on the device.
+// After a hook or the data source throws, the next step still runs on the device.
 TEST(Device, GoesOnAfterAHookThatThrew) {
   const std::atomic<bool> stop = false;
   Trainer whole(lenet_job(), kDevice), broken(lenet_job(), kDevice);
@@ -201,7 +201,7 @@ TEST(Device, OpByOpGivesTheSame) {
   EXPECT_EQ(bits_of(graphs), bits_of(ops));
 }
 
-// Whoever holds the model between two steps may change it: parameters, states, slots.
+// A caller may change the model between two steps: parameters, states, slots.
 TEST(Device, TakesWhatWasChangedBetweenSteps) {
   Trainer device(noisy_job(), kDevice), reference(noisy_job(), kReference);
   for (Trainer* trainer : {&device, &reference}) {
@@ -245,7 +245,7 @@ TEST(Device, Evaluates) {
   EXPECT_EQ(bits_of(device), bits_of(reference));
 }
 
-// Of equal answers the first counts, as on the host.
+// The first of equal answers counts, as on the host.
 TEST(Device, JudgesTies) {
   Trainer device(tiny_job(), kDevice), reference(tiny_job(), kReference);
   for (Trainer* trainer : {&device, &reference}) {
@@ -263,7 +263,7 @@ TEST(Device, JudgesTies) {
   EXPECT_EQ(a.accuracy, first / static_cast<double>(batch.size));
 }
 
-// What replicas do that add up their gradients.
+// Replicas that add up their gradients.
 TEST(Device, GivesItsGradientAndTakesASum) {
   Trainer device(noisy_job(), kDevice), reference(noisy_job(), kReference);
   for (Trainer* trainer : {&device, &reference}) {

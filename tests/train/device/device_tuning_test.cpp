@@ -57,7 +57,7 @@ class DeviceTuning : public testing::Test {
   WarningHandler before_;
 };
 
-// What ran while `steps` steps were made.
+// The kernels that ran during `steps` steps.
 long ran(Trainer& trainer, const std::string& way, int steps = 3) {
   trainer.step();  // both buffers capture
   trainer.step();
@@ -106,7 +106,7 @@ TEST_F(DeviceTuning, WhatIsToHaveTheSameBitsIsNotChosenByTime) {
   EXPECT_EQ(ran(*std::make_unique<Trainer>(tiny_job(), kDevice), "linear/other"), 3);
 }
 
-// What a run of one process measured on this machine.
+// The choices that a run of one process measured on this machine.
 TEST_F(DeviceTuning, WorkersChooseByTheTableThatComesWithTheJob) {
   EXPECT_EQ(ClusterJob(tiny_job(), kDevice).tuning, "{}");
   takes("linear/other", {0.1});
@@ -211,7 +211,7 @@ TEST_F(DeviceTuning, AnAlgorithmThatLosesTheDeviceIsLeftOutByTheNextProcess) {
   }
 }
 
-// What ran when it was measured may fault later on.
+// A kernel that ran when it was measured may fault later on.
 TEST_F(DeviceTuning, AKnownChoiceThatLosesTheDeviceIsChosenAnew) {
   takes("linear/stand-in", {1, 0.5, 2});
   EXPECT_GT(Trainer(tiny_job(), kDevice).measured(), 0);

@@ -1,4 +1,4 @@
-// What a GPU does not do: kernels that come to no end, captures that break off, codes that say less than they seem to.
+// Failures of a GPU's work: kernels that come to no end, captures that break off, codes that say less than they seem to.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -118,7 +118,7 @@ TEST(GpuGroup, NamesItsDevices) {
   EXPECT_EQ(device_list(std::vector<int>{0, 1, 2, 3, 6}), "cuda:0-3,6");
 }
 
-// What one GPU waits for does not come when another is lost: the host hears of it all the same, and all can be let go.
+// When one GPU is lost, another waits in vain: the host notices, and all can be released.
 TEST(GpuGroup, WhoIsLostDoesNotHoldTheOthers) {
   const Environment two("PERIGEE_SHIM_DEVICES", "2");
   GpuGroup group(std::vector<int>{0, 1}, "job", false);

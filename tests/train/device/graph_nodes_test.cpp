@@ -40,7 +40,7 @@ struct Case {
   const char* precision = "float32";
 };
 
-// The pieces of the plan alone, at addresses that nobody touches.
+// The pieces of the plan alone, at addresses that are never touched.
 std::vector<StepAccess> pieces_of(Trainer& trainer, int64_t batch) {
   PlanSet set(trainer.model(), PlanSet::Kind::training, Backend::cuda);
   const auto plan = set.plan(batch);
@@ -68,7 +68,7 @@ std::vector<StepAccess> pieces_of(Trainer& trainer, int64_t batch) {
   return accesses;
 }
 
-// Of how many pieces each has to wait for the one before it.
+// How many pieces have to wait for the one before.
 int longest_chain(const std::vector<StepAccess>& pieces) {
   std::vector<int> chain(pieces.size(), 1);
   for (size_t i = 0; i < pieces.size(); ++i)

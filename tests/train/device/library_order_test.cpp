@@ -1,4 +1,4 @@
-// What a plan on cuDNN's batch norms has to keep to, with the fake of cuDNN (PERIGEE_SHIM_LIBRARIES).
+// Order constraints of a plan on cuDNN's batch norms, with the fake of cuDNN (PERIGEE_SHIM_LIBRARIES).
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -29,7 +29,7 @@ Model two_ways() {
 
 bool is_norm(const PlanStep& step) { return std::string_view(step.op->name).starts_with("batch_norm"); }
 
-// At addresses that nobody touches.
+// At addresses that are never touched.
 std::vector<StepAccess> accesses_of(const std::shared_ptr<const Plan>& plan) {
   uintptr_t next = uintptr_t{1} << 32;
   const auto place = [&](size_t bytes) { return reinterpret_cast<void*>(std::exchange(next, next + (bytes + 255) / 256 * 256)); };

@@ -1,5 +1,5 @@
-// What the operands of ResNet-50's step come to (kernels/README.md has the table): a pass that leaves a copy behind, or images that are
-// read once more, are seen here. The network is that of tests/gpu/rows.py.
+// Operand bytes of ResNet-50's step (kernels/cuda/README.md has the table): a pass that leaves a copy behind, or images that
+// are read once more, are seen here. The network is that of tests/gpu/rows.py.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -38,7 +38,7 @@ double gigabytes(const Operand& operand) {
   return static_cast<double>(operand.view.elements()) * static_cast<double>(dtype_bytes(operand.view.dtype)) * 1e-9;
 }
 
-// What `columns` of batch_norm reads in its second pass: x, and for gradients dy or what relu left of it; y where only it has the mask.
+// Bytes that `columns` of batch_norm reads in its second pass: x, and for gradients dy or what relu left of it; y where only it has the mask.
 double read_again(const PlanStep& step) {
   const std::string_view op = step.op->name;
   if (op == "batch_norm") return gigabytes(step.in[0]);

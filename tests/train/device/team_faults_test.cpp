@@ -1,4 +1,4 @@
-// What a user of several GPUs trips over: batches too small for all, GPUs that do not fit together, links that are refused, break or
+// A user's mistakes with several GPUs: batches too small for all, GPUs that do not fit together, links that are refused, break or
 // hang, and runs that stop in between.
 #include <gtest/gtest.h>
 
@@ -79,7 +79,7 @@ TEST(TeamFaults, CopiesGoAnotherWayWhereGpusMayNotReachEachOther) {
   }
 }
 
-// In the middle of a run: what comes is an error that says what to do, whoever waits.
+// In the middle of a run: every waiter gets an error that says what to do.
 TEST(TeamFaults, NcclThatHangsOrBreaksEndsTheRun) {
   const Environment three("PERIGEE_SHIM_DEVICES", "3"), patience("PERIGEE_CUDA_TIMEOUT", "1");
   for (const char* fault : {"hang:2", "error:2"}) {

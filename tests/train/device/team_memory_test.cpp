@@ -1,4 +1,4 @@
-// What several GPUs of one process take of memory: foretold for each, and named when it does not do; and evaluation on all of them.
+// Memory of several GPUs of one process: predicted for each, and named when it does not do; and evaluation on all of them.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -52,7 +52,7 @@ TEST_P(TeamMemoryOf, IsForetoldForEachGpu) {
 
 INSTANTIATE_TEST_SUITE_P(Jobs, TeamMemoryOf, testing::ValuesIn(kMemoryJobs), [](const auto& info) { return std::string(info.param.name); });
 
-// What all take is shared out by the batch of all, where that is said; the largest share counts.
+// Memory is divided by the global batch, where one is given; the largest share counts.
 TEST(TeamMemory, IsForetoldOfABatchOfAll) {
   const Environment three("PERIGEE_SHIM_DEVICES", "3");
   Job job = deterministic(lenet_job());
@@ -198,7 +198,7 @@ TEST(TeamEvaluation, BeginsAgainAfterDataThatFailed) {
   }
 }
 
-// What `perigee eval` and `predict` compute on: all GPUs that are named, or, as one of several processes, its own.
+// The devices of `perigee eval` and `predict`: all GPUs that are named, or, as one of several processes, its own.
 TEST(TeamEvaluation, OfAModelTakesTheGpusThatAreNamed) {
   const Environment four("PERIGEE_SHIM_DEVICES", "4");
   Trainer trained(evaluated_job(), {.threads = 1, .backend = Backend::ref, .sub_batch = 1000});

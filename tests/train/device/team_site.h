@@ -1,4 +1,4 @@
-// What tests of several GPUs in one process share: trainers of so many GPUs, and of as many threads, which have the same bits.
+// Shared by tests of several GPUs in one process: trainers of so many GPUs, and of as many threads, which have the same bits.
 #pragma once
 
 #include <gtest/gtest.h>

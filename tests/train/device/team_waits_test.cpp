@@ -17,7 +17,7 @@ struct Warnings {
   std::string text;
 };
 
-// What is left behind waits until the process ends.
+// Abandoned work waits until the process ends.
 TEST(TeamWaits, NcclThatNeverBeginsIsDoneWithout) {
   const Environment two("PERIGEE_SHIM_DEVICES", "2"), patience("PERIGEE_CUDA_TIMEOUT", "1");
   Warnings warnings;
@@ -62,7 +62,7 @@ struct Sink final : GradientSink {
   void on_bucket(size_t) override {}
 };
 
-// Of a gradient that is given up on the way: its copies end before the memory that they go to is given back.
+// An abandoned gradient: its copies end before the memory that they go to is given back.
 TEST(TeamWaits, AGradientThatIsGivenUpIsLetGo) {
   const Environment two("PERIGEE_SHIM_DEVICES", "2");
   for (const long nth : {2, 8, 14}) {

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""The rules of Markdown files: links lead to files and headings that exist, prose is wrapped at 120 columns, a folder's README.md has at most
+120 lines (the front page 200, the tutorial in models/ 320). Prints one line per finding."""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "repl"))
+from documentation import documents  # noqa: E402
+
+COLUMNS, LINES = 120, 120
+MORE_LINES = {"README.md": 200, "models/README.md": 320}
+
+
+def without_code(text):
+    return re.sub(r"^```.*?^```$", lambda block: "\n" * block[0].count("\n"), text, flags=re.M | re.S)
+
+
+def anchors(file):
+    """What GitHub makes of a file's headings."""
+    found = {}
+    for title in re.findall(r"^#+ (.*)$", without_code(file.read_text()), re.M):
+        name = re.sub(r"[^\w\- ]", "", re.sub(r"\[(.*?)\]\(.*?\)", r"\1", title).lower()).strip().replace(" ", "-")
+        found[name] = found.get(name, -1) + 1
+        if found[name]:
+            found[f"{name}-{found[name]}"] = 0
+    return found
+
+
+def link_findings(file, text):
+    for match in re.finditer(r"\[[^\]]*\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", lambda code: " " * len(code[0]), text)):
+        target, _, anchor = match[1].partition("#")
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        there = (file.parent / target).resolve() if target else file
+        line = text[:match.start()].count("\n") + 1
+        if not there.exists():
+            yield line, f"there is no {match[1]}"
+        elif anchor and (there.suffix != ".md" or anchor not in anchors(there)):
+            yield line, f"{match[1]} has no such heading"
+
+
+def findings(file):
+    text = without_code(file.read_text())
+    yield from link_findings(file, text)
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > COLUMNS and not line.startswith(("|", "    ", "<!--", "#", "![")):
+            yield number, f"{len(line)} columns; prose is wrapped at {COLUMNS}"
+    most = MORE_LINES.get(str(file.relative_to(ROOT)), LINES)
+    lines = file.read_text().count("\n")
+    if file.name == "README.md" and lines > most:
+        yield lines, f"{lines} lines; at most {most}: specifications have their own files"
+
+
+def main():
+    failures = checked = 0
+    for file in documents():
+        checked += 1
+        for line, what in findings(file):
+            failures += 1
+            print(f"{file.relative_to(ROOT)}:{line}: {what}")
+    print(f"{checked} files, {failures} findings")
+    return 1 if failures or checked < 20 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

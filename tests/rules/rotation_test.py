@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""The rotation of long test parts (tests/runner/rotation.py): every share comes up, the shares make the whole, and each fits into the time."""
+import hashlib
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from runner import rotation  # noqa: E402
+
+
+class Rotation(unittest.TestCase):
+    def test_every_share_comes_up(self):
+        commits = [hashlib.sha1(str(n).encode()).hexdigest() for n in range(1000)]
+        times = [sum(rotation.share_of(c) == share for c in commits) for share in range(len(rotation.SHARES))]
+        self.assertEqual(sum(times), 1000)
+        for share, count in enumerate(times):
+            self.assertGreater(count, 1000 / len(times) / 2, f"share {share}")
+
+    def test_the_same_commit_runs_the_same_share(self):
+        self.assertEqual(rotation.share_of("6fc266957437d6e19fea35418a31d7f21cdb9e5e"), int("6fc266957437d6e19fea35418a31d7f21cdb9e5e", 16) % len(rotation.SHARES))
+
+    def test_the_shares_partition_everything(self):
+        slices = {}
+        for share in range(len(rotation.SHARES)):
+            for name, part in rotation.schedule(share).items():
+                slices.setdefault(name, []).append((part.of, part.index))
+        self.assertEqual(set(slices), set(rotation.schedule()))
+        for name, found in slices.items():
+            if name in rotation.ALWAYS and name != "simulator":
+                self.assertEqual(set(found), {(1, 0)}, name)
+            else:
+                self.assertEqual(sorted(found), [(found[0][0], index) for index in range(found[0][0])], name)
+
+    def test_slices_partition_their_items(self):
+        for count in (0, 1, 5, 12000):
+            for of in (1, 2, 7):
+                slices = [rotation.Slice(index, of) for index in range(of)]
+                self.assertEqual(sorted(n for s in slices for n in s.take(range(count))), list(range(count)))
+                self.assertEqual([n for s in slices for n in s.range(count)], list(range(count)))
+
+    def test_every_share_fits_into_the_time(self):
+        for share in range(len(rotation.SHARES)):
+            self.assertLessEqual(sum(rotation.BUDGETS[name] for name in rotation.schedule(share)), rotation.LIMIT_SECONDS, f"share {share}")
+
+    def test_the_long_parts_meet_only_where_that_is_cheap(self):
+        for share in rotation.SHARES:
+            self.assertLessEqual(len({"asan", "tsan", "fuzz", "package", "faults"} & set(share)), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
