@@ -120,16 +120,16 @@ TEST(Model, OfAnEarlierVersionKeepsItsVarianceAsTheMeanOfSquares) {
   steps(trainer, 9);
   save_model(trainer, folder / "model.safetensors");
   Safetensors file = read_safetensors(folder / "model.safetensors");
-  const Tensor mean = *file.find("state/batchnorm1.mean"), variance = *file.find("state/batchnorm1.variance");
+  const Tensor mean = *file.find("state/bn1.mean"), variance = *file.find("state/bn1.variance");
   for (NamedTensor& state : file.tensors)
-    if (state.name == "state/batchnorm1.variance") {
-      state = {"state/batchnorm1.mean_square", variance.clone()};
+    if (state.name == "state/bn1.variance") {
+      state = {"state/bn1.mean_square", variance.clone()};
       for (int64_t i = 0; i < variance.elements(); ++i) state.tensor.data<float>()[i] += mean.data<float>()[i] * mean.data<float>()[i];
     }
   write_safetensors(folder / "earlier.safetensors", file.tensors, file.metadata);
   const LoadedModel loaded = load_model(folder / "earlier.safetensors");
   const Params& params = loaded.model->params();
-  const Tensor read = params.state_tensor(params.find_state("batchnorm1.variance"));
+  const Tensor read = params.state_tensor(params.find_state("bn1.variance"));
   for (int64_t i = 0; i < read.elements(); ++i) EXPECT_NEAR(read.data<float>()[i], variance.data<float>()[i], 1e-5);
 }
 
