@@ -13,7 +13,7 @@ constexpr Option kPer = {
     "per", "name", "example", "a draw for each example, which are dimension 0, or for each step", {}, {"example", "step"}};
 constexpr Option kStream = {"stream", "integer", "0", "which draw of the model this is"};
 constexpr Option kLow = {"low", "number", "0", "the least"}, kHigh = {"high", "number", "1", "above all"};
-constexpr Option kMean = {"mean", "number", "0", ""}, kDeviation = {"stddev", "number", "1", "standard deviation"};
+constexpr Option kMean = {"mean", "number", "0", "of the distribution"}, kDeviation = {"stddev", "number", "1", "standard deviation"};
 constexpr Option kUniform[] = {kPer, kStream, kLow, kHigh}, kNormal[] = {kPer, kStream, kMean, kDeviation};
 
 bool per_example(const OpCall& call) { return attr_string(call.attrs, kPer) == "example"; }
