@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <unordered_map>
 
@@ -117,7 +118,10 @@ void check_attributes(const Schema& schema, const Json& attrs) {
   if (!attrs.is_object()) return;
   for (const auto& [key, value] : attrs.as_object()) {
     if (key.starts_with('@')) continue;  // a position in a script
-    if (const Option* option = schema.find(key)) check_option(value, *option, "", ErrorKind::model);
+    const Option* const option = schema.find(key);
+    const bool any_number = option && option->type == TypeName("number") && std::isinf(option->range.low) && std::isinf(option->range.high);
+    if (any_number && value.is_number()) continue;  // NaN too
+    if (option) check_option(value, *option, "", ErrorKind::model);
     else if (!schema.open) throw unknown_key(key, attrs, schema, "", ErrorKind::model);
   }
 }
