@@ -76,7 +76,7 @@ class PlanCompiler {
   SliceAnalysis slices_;
   std::shared_ptr<Plan> plan_;
   std::vector<bool> live_;
-  std::vector<int> last_use_;  // by node: the last live node that reads it (through aliases too)
+  std::vector<int> last_use_;                        // by node: the last live node that reads it (through aliases too)
   std::vector<std::vector<std::vector<Use>>> uses_;  // by value: the live nodes that read it, ascending
   std::vector<std::vector<Operand>> places_;
   std::vector<std::vector<int>> residents_;  // by buffer: the nodes whose values lie there
