@@ -1,4 +1,4 @@
-// What a codec keeps from round to round, and what becomes of it when a round comes to nothing. A contribution may be sent and its round be
+// A codec's memory from round to round, and its fate when a round comes to nothing. A contribution may be sent and its round be
 // void, so what encoding left behind takes effect only when a result holds the contribution: nothing is then sent twice or lost.
 // Owned by the trainer thread.
 #pragma once
@@ -31,7 +31,7 @@ class BasicCodecMemory {
     if (!counted) drop();
     last_ = Last::settled;
   }
-  // What is pending is given up. The memory is what it was, unless ...
+  // Gives up what is pending. The memory is restored, unless ...
   void drop() {
     if (last_ != Last::pending) return;
     if (!planted(Bug::residual_kept)) swap();

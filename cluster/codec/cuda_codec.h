@@ -43,7 +43,8 @@ class CudaCodec {
   virtual size_t scratch_bytes(const CodecSegment& segment) const = 0;
   // 0, or the code of the launch that failed. A segment of no elements needs no device: encoded.bytes is 0 then.
   virtual int encode(const CudaCodecEncode& call, CudaStream on) const = 0;
-  // Of a record that was read back: the payload's header, and the bytes of payload there are with it. 0: not encodable, as Codec::encode.
+  // From a record that was read back: writes the payload's header and returns the payload's bytes, header included. 0: not encodable, as
+  // Codec::encode.
   size_t finish(const CudaEncoded& encoded, const CodecSegment& segment, std::span<std::byte, kPayloadHeader> header) const;
   // `start`, on the host: the first kStart bytes of a payload that came from outside, or all of it. False when they and its size are not
   // what this codec can have made; then nothing was queued.

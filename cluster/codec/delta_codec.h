@@ -1,4 +1,4 @@
-// What a worker adds to a codec: the memory that it keeps between contributions (residual and state; codec_memory.h), and that of payloads.
+// A codec with a worker's state: the memory that it keeps between contributions (residual and state; codec_memory.h), and that of payloads.
 // Owned by the trainer thread.
 #pragma once
 
@@ -32,7 +32,7 @@ class DeltaCodec {
   // A payload of `values`, pending from now on; what was pending is void. Null: a value, or what it makes with the residual, cannot be
   // encoded.
   SharedBytes encode(std::span<const float> values, int64_t round, const StepProgress& when = {}, int workers = 1);
-  // What becomes of the pending payload: see CodecMemory.
+  // The fate of the pending payload: see CodecMemory.
   void settle(bool counted) { memory_.settle(counted); }
   void drop() { memory_.drop(); }
   void overtaken() { memory_.overtaken(); }

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kElement = sizeof(float);
 
-// What lies at `in`, a few at a time: bytes from outside need not be aligned.
+// Reads values at `in`, a few at a time: bytes from outside need not be aligned.
 template <class T>
 bool finite_words(const std::byte* in, int64_t n, uint32_t exponent) {
   const T mask = static_cast<T>(exponent);

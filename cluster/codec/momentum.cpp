@@ -55,7 +55,7 @@ class MomentumCodec final : public WrappedCodec {
  private:
   static size_t floats_of(const CodecSegment& segment) { return static_cast<size_t>(segment.count); }
 
-  // Of K workers' gradients, none is longer than clip_norm / sqrt(K): their sum is then about as long as one that was clipped.
+  // No gradient of K workers is longer than clip_norm / sqrt(K): their sum is then about as long as one that was clipped.
   float clip_scale(const EncodeCall& call) const {
     if (clip_norm_ == 0) return 1;
     const double norm = std::sqrt(block_math(Dtype::f32).sum_of_squares(call.values.data(), call.segment.count));

@@ -14,7 +14,7 @@ constexpr uint8_t kFormat = 0x5a;
 constexpr size_t kLength = 8;  // bytes of the inner payload's length
 enum Variant : uint16_t { kStored = 0, kCompressed = 1 };
 
-// Of the library's stable interface, since version 1.4.
+// The library's stable interface, since version 1.4.
 struct Library {
   Library() : module({"libzstd.so.1"}, "compressed exchanges (zstd)", "libzstd1") {
     module.symbol("ZSTD_createCCtx", create_encoder);

@@ -84,7 +84,7 @@ struct ExampleClient::Impl {
     return block.source == source && block.epoch == key.epoch && block.seed == key.seed;
   }
 
-  // The first place of this example that nobody has taken.
+  // The first place of this example that no reader has taken.
   std::pair<Blocks::iterator, size_t> find(uint32_t source, const ReadKey& key) {
     for (auto block = blocks.begin(); block != blocks.end(); ++block) {
       if (!holds(*block, source, key)) continue;
@@ -340,7 +340,7 @@ bool ExampleClient::on_examples(const Examples& examples, std::span<const std::b
   if (at != block->received || body.empty()) return false;
   ++block->users;
   lock.unlock();
-  std::memcpy(block->bytes.data() + at, body.data(), body.size());  // nobody reads it before `received` says so
+  std::memcpy(block->bytes.data() + at, body.data(), body.size());  // no thread reads it before `received` says so
   lock.lock();
   --block->users;
   block->received += body.size();

@@ -25,7 +25,7 @@ class ExampleClient {
  public:
   // `wake`: called on any thread when next() has something; it asks the loop to call that.
   ExampleClient(std::function<void()> wake, ExampleClientOptions options = {});
-  ~ExampleClient();  // nobody reads any more
+  ~ExampleClient();  // no thread reads any more
 
   // ---- any thread ----
   // These will be read soon, in this order. Returns at once; more than there is room for is forgotten.
@@ -34,7 +34,7 @@ class ExampleClient {
   void read(uint32_t source, const RecordLayout& layout, const ReadKey& key, std::span<std::byte* const> slots);
   // A reader has been waiting for a while.
   bool starved() const;
-  // Whoever reads, now or later, gets an Error(cluster): the worker ends.
+  // Every reader, now or later, gets an Error(cluster): the worker ends.
   void stop();
   // How many examples of this layout fit into the window.
   int64_t room_for(const RecordLayout& layout) const;
@@ -44,7 +44,7 @@ class ExampleClient {
   void on_coordinator_lost();
   bool next(Read* read);                                                        // what to ask now; false: nothing
   void not_sent(const Read& read);                                              // it could not be asked: it stays to be asked
-  bool on_examples(const Examples& examples, std::span<const std::byte> body);  // false: nobody asked for that
+  bool on_examples(const Examples& examples, std::span<const std::byte> body);  // false: they were not requested
 
   struct Counters {
     uint64_t requests = 0, asked = 0, examples = 0, bytes = 0;  // asked, and come

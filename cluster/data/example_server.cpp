@@ -95,7 +95,7 @@ struct ExampleServer::Impl {
     if (spares.size() < kSpares && piece->bytes.capacity() <= kSpareBytes) spares.push_back(std::move(piece));
   }
 
-  // What the worker whose turn it is gets next. Null: it is gone, or wants nothing any more.
+  // The next piece for the worker whose turn it is. Null: the worker is gone, or wants nothing any more.
   PiecePtr next_piece() {
     const PeerId peer = turns.front();
     turns.pop_front();
@@ -215,7 +215,7 @@ struct ExampleServer::Impl {
         piece = std::move(read.begin()->second);
         read.erase(read.begin());
       }
-      const bool sent = send(*piece);  // nobody else has it now
+      const bool sent = send(*piece);  // no other thread has it now
       const std::lock_guard lock(mutex);
       Customer& customer = customers.at(peer);  // only this thread removes them
       if (!sent) {

@@ -1,5 +1,5 @@
 // Serves examples to workers: reads on threads of its own, sends on the loop thread. Each worker has its turn, and of each only so much is
-// read ahead of what its connection takes: a slow worker holds up nobody and fills no memory.
+// read ahead of what its connection takes: a slow worker holds up no other and fills no memory.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Opens the data of somebody else's job on this machine, but only under one folder: an agent's --data-root.
+// Opens the data of another user's job on this machine, but only under one folder: an agent's --data-root.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What a coordinator serves (data.at = "coordinator"): the sources of a job that read data themselves. What stands around them, transforms
-// and splits, stays with the workers, and so do its random draws. A source that several parts of the data cut pieces from is
+// The data that a coordinator serves (data.at = "coordinator"): the sources of a job that read data themselves. The rest, transforms
+// and splits with their random draws, stays with the workers. A source that several parts of the data cut pieces from is
 // opened and served once.
 #pragma once
 

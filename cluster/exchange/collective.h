@@ -1,5 +1,5 @@
 // One exchange of one bucket between the members of one generation, as a state machine: bytes in, bytes out, no clock, no socket.
-// It adds up what every member staged and leaves the same bytes in everybody's row 0. One file in topology/ defines one.
+// It adds up what every member staged and leaves the same bytes in row 0 of every member. One file in topology/ defines one.
 #pragma once
 
 #include <functional>
@@ -46,7 +46,7 @@ class Collective {
   virtual std::vector<int> waits_for() const = 0;  // ranks whose bytes are missing; for people
 };
 
-// An exchange in which everybody gets what each has, unadded: payloads of a codec, whose lengths only their owners know.
+// An exchange that brings each member's bytes to every member, unadded: payloads of a codec, whose lengths only their owners know.
 struct GatherSetup {
   int rank = 0;
   std::vector<std::string> hosts;  // one per participant, in the order of the ranks
@@ -58,7 +58,7 @@ struct GatherSetup {
 
 class Gather : public Collective {
  public:
-  // Of that rank, once it is here as a whole; null before, and of a rank that gives none.
+  // The payload of that rank, once it is here as a whole; null before, and for a rank that gives none.
   virtual SharedBytes payload(int rank) const = 0;
 };
 
@@ -71,7 +71,7 @@ struct TopologyDef {
   // tests (U7).
   double (*bytes_sent)(int rank, const std::vector<std::string>& hosts, double bytes) = nullptr;
   std::unique_ptr<Gather> (*gather)(GatherSetup setup) = nullptr;
-  // Likewise, for a gather to which everybody gives `bytes`.
+  // Likewise, for a gather to which every member gives `bytes`.
   double (*gather_bytes_sent)(int rank, const std::vector<std::string>& hosts, double bytes) = nullptr;
 };
 

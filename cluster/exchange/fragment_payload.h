@@ -1,4 +1,4 @@
-// What a worker sends in a round of fragments with codecs: of each of them how many examples its change stands for, and the change itself.
+// A worker's payload in a round of fragments with codecs: for each fragment the number of examples of its change, and the change itself.
 // A worker that has nothing to say sends an empty one.
 #pragma once
 

@@ -12,7 +12,7 @@ constexpr size_t kLeastRecent = 8;  // ... of which there must be so many before
 constexpr double kApart = 1.25;     // times sqrt(workers) ...
 constexpr int kApartRounds = 3;     // ... in a row
 
-// Of divergence. Set between runs of the character model that end well and those that do not: cluster/POLICIES.md, "Guards".
+// Limits of divergence, set between runs of the character model that end well and those that do not: cluster/POLICIES.md, "Guards".
 constexpr double kJudged = 0.8;        // share of a run after which nothing is gained by stopping it
 constexpr double kSmoothing = 0.01;    // share of a run over which the loss is smoothed
 constexpr double kLostGain = 0.5;      // of what the loss had come down by
@@ -24,8 +24,8 @@ constexpr double kParameterGrowth = 100;
 
 bool known(double norm) { return norm >= 0 && std::isfinite(norm); }
 
-// Of as many steps as another's: local steps go straight ahead, or each its own way, which makes the change grow with the steps or with their
-// root. Between the two a worker with ten times the steps of another is wrong by less than a factor of two.
+// A change scaled to equal steps: local steps go straight ahead, or each its own way, which makes the change grow with the steps or with
+// their root. Between the two a worker with ten times the steps of another is wrong by less than a factor of two.
 double per_step(const ChangeSize& c) { return c.norms.change / std::pow(static_cast<double>(std::max<int64_t>(1, c.steps)), 0.75); }
 
 std::string text_of(double value) {
@@ -95,7 +95,7 @@ std::string Guard::on_round(const RoundHealth& health) {
   return health.progress > kJudged ? "" : why;
 }
 
-// Whoever has not seen the beginning of a run does not know what there is to lose.
+// Without the beginning of a run it is not known how much there is to lose.
 std::string Guard::judge_loss(const RoundHealth& health) {
   const double step = progress_ < 0 ? 0 : std::max(0.0, health.progress - progress_);
   progress_ = health.progress;

@@ -1,4 +1,4 @@
-// What keeps a run from going wrong without a word. Outlying contributions: one that changes the parameters many times as much as its
+// Keeps a run from going wrong silently. Outlying contributions: one that changes the parameters many times as much as its
 // like is left out of the mean. Divergence: of the training loss, of the parameters, of what error feedback holds back. And how far the
 // replicas pull apart: mean |change_k| / |mean change| is 1 when all agree, sqrt(K) when they have nothing in common, and more when they
 // work against each other. Norms come from workers, and are believed only as far as they can be.

@@ -41,7 +41,7 @@ bool is_trace_name(const std::string& name) {
   return name.size() > 1 && name[0] == 't' && std::all_of(name.begin() + 1, name.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// What a program may ask for anyhow, and a trace's results.
+// Names that every program may use, and those of a trace's results.
 bool is_reserved(const std::string& name) {
   const auto is = [&](const char* other) { return name == other; };
   return std::any_of(std::begin(kRoundNames), std::end(kRoundNames), is) ||

@@ -5,7 +5,7 @@
 //   {"program": [{"op": "sub", "in": ["mean", "global"], "out": "t1"}, ...], "outputs": {"global": "t5", "velocity": "t2"}}
 //
 // A program may name `global` (the last result), `mean`, `delta` = global - mean, its states, its knobs and what is known of the round.
-// What depends on knobs and round alone is computed once a round, in double; the rest is one pass of the `fused` kernel over the block.
+// Expressions of knobs and round alone are computed once a round, in double; the rest is one pass of the `fused` kernel over the block.
 // Only ops that give the same bits on every machine are accepted.
 #pragma once
 
@@ -20,7 +20,7 @@
 
 namespace perigee {
 
-// What a program may ask about a round, by these names: equal on every replica.
+// A round's numbers that a program may use, by these names: equal on every replica.
 struct OuterRound {
   double workers = 1;        // that contributed to the mean
   double progress = 0;       // share of the run that was committed when the round began
@@ -35,7 +35,7 @@ struct OuterState {
   bool assigned = false;  // by the program
 };
 
-// What the program is about. Of gradients it makes what the optimiser is given (`gradient`) of their mean (`gradient`), and it may look at
+// The subject of a program. For gradients it makes the optimiser's input (`gradient`) from their mean (`gradient`), and it may look at
 // the parameters (`global`).
 enum class OuterOf : uint8_t { parameters, gradient };
 
@@ -45,13 +45,13 @@ using OuterKnobs = std::vector<std::pair<std::string, Json>>;
 class OuterProgram {
  public:
   OuterProgram() = default;  // the mean is the result
-  // Error(model) naming the op. Every knob must be used: one that is not is an option that nobody knows, left for the caller to refuse.
+  // Error(model) naming the op. Every knob must be used: an unused one is an unknown option, left for the caller to refuse.
   OuterProgram(const Config& source, std::vector<OuterState> states, const OuterKnobs& knobs, OuterOf of = OuterOf::parameters);
 
   bool empty() const { return code_.n_outputs == 0; }
   const std::vector<OuterState>& states() const { return states_; }
   const std::vector<std::string>& unused_knobs() const { return unused_knobs_; }
-  // What the kernel is to do in this round. Inputs: global, mean, states; outputs: the new global, then the assigned states.
+  // The kernel's program in this round. Inputs: global, mean, states; outputs: the new global, then the assigned states.
   FusedParams at(const OuterRound& round) const;
 
  private:

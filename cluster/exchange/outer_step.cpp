@@ -103,7 +103,7 @@ void OuterStep::run(const OuterRound& round, const std::byte* global, std::byte*
 
 namespace {
 
-// What a round moves on average, once those of the second half repeat earlier ones.
+// The mean movement of a round, once those of the second half repeat earlier ones.
 std::optional<double> settled_mean(std::span<const double> moved) {
   constexpr double kSettled = 1e-12;  // relative: 1e-9 from the limit at a momentum of 0.999
   const size_t half = moved.size() / 2;

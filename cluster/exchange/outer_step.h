@@ -33,7 +33,7 @@ class OuterStep {
   bool active(size_t part) const { return parts_[part].kernel != nullptr; }
   const OuterProgram& program() const { return parts_[0].part.program; }
   const std::vector<OuterState>& states() const { return names_; }  // of all parts
-  // Of state i; of the block's size and type.
+  // State i, in the block's size and type.
   std::span<std::byte> state(size_t i) { return {states_[i].data(), states_[i].bytes()}; }
   std::span<const std::byte> state(size_t i) const { return {states_[i].data(), states_[i].bytes()}; }
   void initialize();

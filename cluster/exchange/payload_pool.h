@@ -1,5 +1,5 @@
-// Memory for payloads, from round to round: what nobody else holds any more is used again. Payloads go from thread to thread, so whoever
-// takes memory again must see the last look of others at it. One pool serves one thread.
+// Memory for payloads, from round to round: memory without another holder is used again. Payloads go from thread to thread, so a thread
+// that takes memory again must see the last look of others at it. One pool serves one thread.
 #pragma once
 
 #include <atomic>

@@ -48,7 +48,7 @@ class GpuGroup {
   size_t room();        // and with what we hold
   bool can_be_captured() const { return sums_ && sums_->can_be_captured(); }
 
-  // What the sums took of GPU i's memory beside ours, as far as it was seen: NCCL's buffers.
+  // Bytes of GPU i's memory that the sums took beside ours, as far as seen: NCCL's buffers.
   size_t bytes_of_sums(size_t i) const { return bytes_of_sums_.empty() ? 0 : bytes_of_sums_[i]; }
   size_t scratch() const { return sums_ ? sums_->scratch() : 0; }
   // Adds up whatever lies there, and waits: the first sum of a kind connects the GPUs, which takes memory and time.
@@ -59,8 +59,8 @@ class GpuGroup {
   void queue_sums(std::span<const GroupSum> sums);  // alone: on beside(), behind what that waits for
   void join();
   void* beside(size_t i) const { return streams_[i].get(); }  // the stream on which GPU i's sums run
-  // What waits looks at all GPUs: when one fails, or is not done in PERIGEE_CUDA_TIMEOUT seconds (600), the others would wait for it for ever,
-  // so they are made to end. So does Gpu::wait() of each.
+  // Every wait looks at all GPUs: when one fails, or is not done in PERIGEE_CUDA_TIMEOUT seconds (600), the others would wait for it for
+  // ever, so they are made to end. So does Gpu::wait() of each.
   void wait(std::span<void* const> events, const std::string& doing);  // one of each GPU
   void wait_for(size_t i, void* event, const std::string& doing);      // of GPU i
   void wait(const std::string& doing);                                 // for all that was queued

@@ -82,7 +82,7 @@ class CopiedSums final : public GroupSums {
   struct Part {
     size_t begin = 0, bytes = 0;
   };
-  // Of the i-th GPU, on 256-byte borders.
+  // The part of the i-th GPU, on 256-byte borders.
   Part part_of(const GroupSum& sum, size_t i) const {
     const size_t bytes = static_cast<size_t>(sum.elements) * dtype_bytes(sum.dtype);
     return {begin_of(bytes, i), begin_of(bytes, i + 1) - begin_of(bytes, i)};
@@ -142,7 +142,7 @@ class CopiedSums final : public GroupSums {
         if (other != i) fetch(i, at(sum, i, part.begin), other, at(sum, other, part.begin), part.bytes, streams[i].get());
       }
     }
-    mark(done_, streams);  // nobody may change what another one still reads
+    mark(done_, streams);  // no GPU may change what another one still reads
     for (size_t i = 0; i < n; ++i) {
       gpus_[i]->select();
       wait_for_all(i, done_, streams);

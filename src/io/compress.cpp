@@ -89,7 +89,7 @@ class Inflater {
   z_stream stream_ = {};
 };
 
-// What the last four bytes claim to be the size, believed as far as deflate's ratio (1032) allows.
+// The size that the last four bytes claim, believed as far as deflate's ratio (1032) allows.
 uint64_t gzip_guess(std::span<const std::byte> bytes) {
   if (bytes.size() < 18) return 0;
   uint64_t claimed = 0;

@@ -24,7 +24,7 @@ namespace {
 struct Roots {
   std::mutex mutex;
   std::vector<std::string> paths;
-  std::atomic<size_t> count{0};  // nearly always 0: then nobody needs the lock
+  std::atomic<size_t> count{0};  // nearly always 0: then no caller needs the lock
 };
 Roots& roots() {
   static Roots all;

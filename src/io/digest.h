@@ -1,4 +1,4 @@
-// Digests of bytes. XXH3 finds damage; MD5 compares with what others published; SHA-256 where somebody may have meant harm.
+// Digests of bytes. XXH3 finds damage; MD5 compares with what others published; SHA-256 protects from deliberate changes.
 #pragma once
 
 #include <array>

@@ -37,7 +37,7 @@ std::string user_cache_folder();
 // `path`, taken from `folder` unless it is absolute.
 std::string path_in(const std::string& folder, const std::string& path);
 
-// Move-only read-only mapping. Only for files that nobody shortens in place: that would end the process with SIGBUS.
+// Move-only read-only mapping. Only for files that are not shortened in place: that would end the process with SIGBUS.
 class MappedFile {
  public:
   MappedFile() = default;

@@ -36,7 +36,7 @@ std::shared_ptr<MappedFile> open_cached(const std::string& cached, uint64_t limi
     if (xxh3_hex(content) != std::string_view(footer.digest, sizeof footer.digest)) return nullptr;
     return file;
   } catch (const Error&) {
-    return nullptr;  // the cache is a convenience: what is wrong with it must not stop anybody
+    return nullptr;  // the cache is a convenience: a fault in it must not stop the caller
   }
 }
 

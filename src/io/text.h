@@ -78,7 +78,7 @@ class Vocabulary {
   Vocabulary(const UnitCounts& counts, const VocabularyOptions& options);
   Vocabulary(Vocabulary&&) = default;
   Vocabulary(const Vocabulary&) = delete;  // its numbers are found by views of its names
-  // What to_json() wrote. Error for anything else: a unit twice, one that no text of this kind has, more than kMaxSize.
+  // From the output of to_json(). Error for anything else: a unit twice, one that no text of this kind has, more than kMaxSize.
   explicit Vocabulary(const Config& config);
   Json to_json() const;  // {"unit": "char", "lowercase": false, "unknown": true, "vocabulary": ["e", "t", ...]}
 

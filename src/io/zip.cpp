@@ -131,7 +131,7 @@ void put(Bytes& bytes, uint64_t value, int size) {
 
 void put(Bytes& bytes, std::span<const std::byte> content) { bytes.insert(bytes.end(), content.begin(), content.end()); }
 
-// What a local header and the central directory have in common: version needed, flags (names are UTF-8), stored, 1980-01-01, CRC, sizes.
+// The fields common to a local header and the central directory: version needed, flags (names are UTF-8), stored, 1980-01-01, CRC, sizes.
 void put_entry(Bytes& bytes, const std::string& name, const Bytes& content) {
   put(bytes, 20, 2);
   put(bytes, 1u << 11, 2);

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The rules of Markdown files: links lead to files and headings that exist, prose is wrapped at 120 columns, a folder's README.md has at most
-120 lines (the front page 200, the tutorial in models/ 320). Prints one line per finding."""
+"""The rules of Markdown files: links lead to files and headings that exist, `folder/file.h` names a file of the tree, prose is wrapped at
+120 columns, a folder's README.md has at most 120 lines (the front page 200, the tutorial in models/ 320). Prints one line per finding."""
 import pathlib
 import re
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -41,9 +42,26 @@ def link_findings(file, text):
             yield line, f"{match[1]} has no such heading"
 
 
-def findings(file):
+def known_paths():
+    """Every file of the tree by every end of its path; `x.*` is any x with an extension."""
+    listing = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
+    parts = [name.split("/") for name in listing.stdout.split() if (ROOT / name).is_file()]
+    ends = {"/".join(path[first:]) for path in parts for first in range(len(path))}
+    return ends | {re.sub(r"\.[^./]+$", ".*", end) for end in ends}
+
+
+def path_findings(text, known):
+    for match in re.finditer(r"`([\w./-]+\.(?:h|cpp|cu|cuh|py|sh|\*))`", text):
+        stem = re.sub(r"\.[^./]+$", "", match[1].split("/")[-1])
+        placeholder = "x" in stem.split("_") or re.search(r"[A-Z]", match[1]) or stem.startswith("pg.")  # `cpu/x.cpp`, `NAME.lua`, `pg.loss.*`
+        if stem and not placeholder and match[1] not in known:
+            yield text[:match.start()].count("\n") + 1, f"there is no {match[1]}"
+
+
+def findings(file, known):
     text = without_code(file.read_text())
     yield from link_findings(file, text)
+    yield from path_findings(text, known)
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > COLUMNS and not line.startswith(("|", "    ", "<!--", "#", "![")):
             yield number, f"{len(line)} columns; prose is wrapped at {COLUMNS}"
@@ -55,9 +73,10 @@ def findings(file):
 
 def main():
     failures = checked = 0
+    known = known_paths()
     for file in documents():
         checked += 1
-        for line, what in findings(file):
+        for line, what in findings(file, known):
             failures += 1
             print(f"{file.relative_to(ROOT)}:{line}: {what}")
     print(f"{checked} files, {failures} findings")

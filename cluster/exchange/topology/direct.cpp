@@ -1,4 +1,4 @@
-// Everybody owns one segment: sends each other owner its part, adds up its own, sends the result to all (reduce-scatter, all-gather).
+// Each member owns one segment: it sends each other owner its part, adds up its own, sends the result to all (reduce-scatter, all-gather).
 // The least bytes and two steps; needs a link between any two.
 #include "cluster/exchange/topology/gather.h"
 

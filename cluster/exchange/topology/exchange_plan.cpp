@@ -49,7 +49,7 @@ class RowPlan {
     assert(partials_.empty() || static_cast<int>(partials_.size()) == world.size);
     for (std::vector<Partial>& list : partials_) {
       for (const Partial& partial : list) leaves_ = std::max(leaves_, partial.first + partial.count);
-      // Who has no leaf says so all the same: a result comes only to those that are ready to receive it.
+      // A rank without leaves says so all the same: a result comes only to those that are ready to receive it.
       if (list.empty()) list.push_back({.first = 0, .count = 0});
     }
   }

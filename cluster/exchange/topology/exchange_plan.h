@@ -11,7 +11,7 @@
 
 namespace perigee {
 
-// What one Chunk carries: part of one segment, either sums or maxima, never both.
+// The content of one Chunk: part of one segment, either sums or maxima, never both.
 struct Piece {
   size_t offset = 0;  // from the start of the bucket
   uint32_t bytes = 0;

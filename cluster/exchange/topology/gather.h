@@ -18,7 +18,7 @@ struct GatherPlace {
 
 using GatherShape = GatherPlace (*)(const World& world, int source, int rank);
 
-// What a chunk of a payload carries: the payload's length (64 bits, little-endian), then its bytes from `offset` on, a multiple of
+// A chunk of a payload carries the payload's length (64 bits, little-endian), then its bytes from `offset` on, a multiple of
 // kGatherPiece. `row` is the rank whose payload it is.
 inline constexpr size_t kGatherLength = sizeof(uint64_t);
 inline constexpr size_t kGatherPiece = kChunkBytes - kGatherLength;

@@ -30,7 +30,7 @@ struct Outgoing {
   uint16_t phase = kReduce, row = 0;
 };
 
-// What is to be sent to one rank, in order. Its room is reserved once.
+// The queue of chunks to one rank, in order. Its room is reserved once.
 struct Outbox {
   std::vector<Outgoing> entries;
   size_t next = 0;
@@ -303,7 +303,7 @@ class TreeExchange final : public Collective {
     }
   }
 
-  // Of the first piece without a result: whose contribution is missing, or who was to send the result.
+  // For the first piece without a result: the ranks whose contribution is missing, or the rank that owes the result.
   void want(uint32_t index, std::vector<bool>& wanted) const {
     const Segment& segment = plan_.segments[index];
     for (uint32_t ordinal = 0; ordinal < segment.pieces(); ++ordinal) {

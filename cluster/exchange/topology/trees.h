@@ -1,4 +1,4 @@
-// What a topology is: for each segment of the data two trees over the ranks, one along which contributions are added up, one along
+// A topology is two trees for each segment of the data over the ranks, one along which contributions are added up, one along
 // which the result spreads. Both have the same root, the segment's owner. Everything else (chunks, order of the additions, queues,
 // validation) is the same for all topologies: tree_exchange.h.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace perigee {
 
-// Who shares a host with whom.
+// The ranks of each host.
 struct World {
   explicit World(const std::vector<std::string>& hosts);
   int size = 0;

@@ -19,8 +19,8 @@ __device__ inline float inverse_root(float x) {
 #endif
 }
 
-// Who does what: a block's threads are `width` vectors by kThreads / width rows. About as many blocks as the largest device holds at once:
-// what a block does before and behind its rows is as long as some rows.
+// Threads and their work: a block's threads are `width` vectors by kThreads / width rows. About as many blocks as the largest device holds
+// at once: what a block does before and behind its rows is as long as some rows.
 struct VectorShape {
   int rows = 0, vectors = 0;  // of the operand
   int width = 1, tiles = 0, parts = 1, part_rows = 0;

@@ -19,7 +19,7 @@ inline bool cuda_patience_is_clear() {
   return end != text && *end == '\0' && seconds >= 1 && std::isfinite(seconds);
 }
 
-// Who opens a GPU has asked whether it is clear.
+// Code that opens a GPU has asked whether it is clear.
 inline double cuda_patience_s() { return cuda_patience_text() != nullptr ? std::max(1.0, std::atof(cuda_patience_text())) : 600; }
 
 inline std::string no_end_text(double patience_s) { return "came to no end in " + std::to_string(std::lround(patience_s)) + " s"; }

@@ -1,6 +1,6 @@
 // Kernels of f64: loops that are short and right, a thread or a warp for each result, instead of tiles and vectors. f64 serves checks and
-// small problems, but everybody installs it: these files are PTX alone, which the driver compiles when it is first wanted. All kernels of a
-// file have the same signature, and read their operands as the call has them.
+// small problems, but every user installs it: these files are PTX alone, which the driver compiles when it is first wanted. All kernels of
+// a file have the same signature, and read their operands as the call has them.
 #pragma once
 
 #include <cstring>

@@ -25,7 +25,7 @@ std::string svg_charts(const std::string& title, const std::vector<Chart>& chart
 // The bytes of a PNG file. Letters beyond ASCII are shown as '?'. Error(resources).
 std::string png_charts(const std::string& title, const std::vector<Chart>& charts);
 
-// What charts are drawn on. Coordinates are pixels of an SVG image, y downwards.
+// The canvas of charts. Coordinates are pixels of an SVG image, y downwards.
 class ChartCanvas {
  public:
   enum class Anchor { start, middle, end };
