@@ -93,6 +93,17 @@ int ops(lua_State* L) {
   return 1;
 }
 
+// native.check_attributes(op, attrs): an error where the op is recorded
+int check_attributes_of(lua_State* L) {
+  const OpDef& op = op_named(luaL_checkstring(L, 1));
+  try {
+    check_attributes(op.attributes, to_json(L, 2, op.name));
+  } catch (const Error& error) {
+    throw error.within(op.name);
+  }
+  return 0;
+}
+
 // native.check_policy(averaging): nothing, or why it cannot be used
 int check_policy(lua_State* L) {
   const Json averaging = to_json(L, 1, "averaging");
@@ -221,6 +232,7 @@ int open_bindings(lua_State* L) {
   static const luaL_Reg kFunctions[] = {
       {"family", guard<family_members>},
       {"common_layer_options", guard<common_options>},
+      {"check_attributes", guard<check_attributes_of>},
       {"ops", guard<ops>},
       {"check_policy", guard<check_policy>},
       {"outer_ops", guard<outer_op_names>},

@@ -1,5 +1,6 @@
 #include "lua/tensor.h"
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstring>
@@ -8,9 +9,11 @@
 
 #include "lua/guard.h"
 #include "lua/json.h"
+#include "lua/places.h"
 #include "lua/state.h"
 #include "src/core/error.h"
 #include "src/eager/eager.h"
+#include "src/eager/einsum.h"
 #include "src/eager/random.h"
 #include "src/eager/window.h"
 
@@ -102,8 +105,11 @@ static int tensor_share(Array* x) noexcept {
   });
 }
 
-static int tensor_window(const Array* x, const WindowIndex* indices, int count, Array* out) noexcept {
-  return attempt([&] { give(out, window(*x, std::span(indices, static_cast<size_t>(count)))); });
+static int tensor_window(const Array* x, const LuaIndex* indices, int count, Array* out) noexcept {
+  return attempt([&] {
+    std::array<WindowIndex, kMostLuaIndices> room;
+    give(out, window(*x, from_lua(*x, std::span(indices, static_cast<size_t>(count)), room)));
+  });
 }
 
 static int tensor_new(int dtype, int rank, const int64_t* dims, Array* out) noexcept {
@@ -223,6 +229,16 @@ int apply(lua_State* L) {
   return 1;
 }
 
+// einsum(formula, out, in...)
+int einsum_of(lua_State* L) {
+  const std::string formula = luaL_checkstring(L, 1);
+  std::vector<Array> operands;
+  for (int i = 3; i <= lua_gettop(L); ++i) operands.push_back(check_array(L, i));
+  give_array(L, 2, einsum(formula, operands));
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
 // result(index, out): of the last apply, from 2
 int result(lua_State* L) {
   const auto index = static_cast<size_t>(luaL_checkinteger(L, 1)) - 1;
@@ -255,17 +271,19 @@ int done(lua_State* L) {
 int axis_at(lua_State* L, int index) { return static_cast<int>(luaL_checkinteger(L, index)); }
 
 int take_along_of(lua_State* L) {
-  give_array(L, 1, take_along(check_array(L, 2), axis_at(L, 3), check_array(L, 4)));
+  const Array &x = check_array(L, 2), &places = check_array(L, 4);
+  give_array(L, 1, take_along(x, axis_at(L, 3), places_from_lua(x, axis_at(L, 3), places)));
   return done(L);
 }
 
 int take_of(lua_State* L) {
-  give_array(L, 1, take(check_array(L, 2), axis_at(L, 3), check_array(L, 4)));
+  const Array &x = check_array(L, 2), &places = check_array(L, 4);
+  give_array(L, 1, take(x, axis_at(L, 3), places_from_lua(x, axis_at(L, 3), places)));
   return done(L);
 }
 
 int nonzero_of(lua_State* L) {
-  give_array(L, 1, nonzero(check_array(L, 2)));
+  give_array(L, 1, places_to_lua(nonzero(check_array(L, 2))));
   return done(L);
 }
 
@@ -297,7 +315,7 @@ int random(lua_State* L) {
              kind == "uniform"    ? stream.uniform(type, a, b)
              : kind == "normal"   ? stream.normal(type, a, b)
              : kind == "integers" ? stream.integers(type, static_cast<int64_t>(a), static_cast<int64_t>(b))
-                                  : stream.permutation(type.shape.elements()));
+                                  : places_to_lua(stream.permutation(type.shape.elements())));
   return done(L);
 }
 
@@ -345,6 +363,7 @@ void add_tensor_functions(lua_State* L) {
       {"owner", set_owner},
       {"interrupt", interrupt},
       {"apply", report<apply>},
+      {"einsum", report<einsum_of>},
       {"result", report<result>},
       {"elementwise", guard<elementwise>},
       {"take_along", report<take_along_of>},

@@ -7,6 +7,7 @@
 #include "lua/tensor.h"
 #include "src/core/error.h"
 #include "src/eager/compiled.h"
+#include "src/eager/einsum.h"
 
 namespace perigee {
 namespace {
@@ -88,6 +89,13 @@ int record(lua_State* L) {
     if (!lua_isnil(L, -1) && lua_toboolean(L, -2)) operands[i].value = static_cast<int>(lua_tointeger(L, -1));
     else if (!lua_isnil(L, -1)) operands[i].number = lua_tonumber(L, -1);
     lua_pop(L, 2);
+  }
+  if (std::string_view(op) == "einsum") {  // several ops
+    std::vector<int> values;
+    for (const Recorder::Operand& operand : operands) values.push_back(operand.value.value());
+    const int result = einsum(recorder, attrs.find("formula")->as_string(), values);
+    push_ints(L, std::span(&result, 1));
+    return 1;
   }
   push_ints(L, recorder.apply(op, operands, attrs));
   return 1;

@@ -12,7 +12,7 @@ struct ReduceParams {
   bool keep;      // reduced dimensions stay, with size 1
 };
 
-struct ScanParams {
+struct CumulativeParams {
   int32_t axis;
   bool exclusive;  // element i sums those before i
   bool reverse;    // from the end

@@ -142,7 +142,7 @@ void run_arg(const KernelCall& call) {
 
 void run_cumulative_sum(const KernelCall& call) {
   const View &in = call.in[0], &out = call.out[0];
-  const auto& params = call.as<ScanParams>();
+  const auto& params = call.as<CumulativeParams>();
   const int64_t length = in.dims[params.axis];
   int64_t rows[kMaxRank];
   for (int i = 0; i < in.rank; ++i) rows[i] = i == params.axis ? (length > 0) : in.dims[i];

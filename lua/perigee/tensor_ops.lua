@@ -401,7 +401,18 @@ methods.dot = methods.matmul
 ---@return perigee.Tensor
 function methods.einsum(formula, ...)
   if type(formula) ~= "string" then where.fail("einsum takes a formula such as 'ij,jk->ik' and tensors; got " .. describe(formula)) end
-  return require("perigee.einsum")(formula, ...)
+  local recorded = false
+  for index = 1, select("#", ...) do
+    local x = select(index, ...)
+    if not is_value(x) then
+      where.fail(("einsum '%s': operand %d is %s; expected a tensor"):format(formula, index, describe(x)))
+    end
+    recorded = recorded or tensor.is_symbol(x)
+  end
+  if recorded then return tensor.record("einsum", { formula = formula }, ...) end
+  local out = Tensor()
+  done(native.tensor.einsum(formula, out, ...))
+  return out
 end
 
 return tensor

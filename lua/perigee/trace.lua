@@ -64,6 +64,10 @@ local function apply(op, ...)
       or definition.max < 0 and "at least " .. definition.min .. " operands"
       or ("%d to %d operands"):format(definition.min, definition.max), count))
   end
+  if attrs then
+    local fits, problem = pcall(native.check_attributes, op, attrs)
+    if not fits then where.fail(problem) end
+  end
   local operands = {}
   for index = 1, count do operands[index] = operand(arguments[index], op) end
   return record(op, operands, attrs)

@@ -4,6 +4,7 @@
 
 #include "src/api/tensor_handles.h"
 #include "src/eager/eager.h"
+#include "src/eager/einsum.h"
 #include "src/eager/window.h"
 #include "src/graph/op.h"
 
@@ -19,49 +20,49 @@ struct Call {
   const Json& options;
 };
 
-int axis_of(const Call& call, int64_t fallback) {
+constexpr Option kAxis = {"axis", "integer", "0", "below 0 from the end"}, kLine = {"axis", "integer", "-1", "below 0 from the end"};
+constexpr Option kDtype = {"dtype", "name", nullptr, "of the result"};
+constexpr Option kReal = {"dtype", "name", "f32", "of the result"}, kWhole = {"dtype", "name", "i64", "of the result"};
+constexpr Option kShape = {"shape", "list of integers", "[]", "sizes by dimension", {.low = 0}};
+constexpr Option kLow = {"low", "number", "0", "the least"}, kHigh = {"high", "number", "1", "above all"};
+constexpr Option kMean = {"mean", "number", "0", "of the distribution"}, kDeviation = {"stddev", "number", "1", "standard deviation"};
+constexpr Option kLeast = {"low", "integer", "0", "the least"}, kBefore = {"high", "integer", nullptr, "above all"};
+constexpr Option kFormula = {"formula", "string", nullptr, "'bij,bjk->bik': the operands' labels, then the result's"};
+constexpr Option kCount = {"n", "integer", nullptr, "so many places", {.low = 0}};
+
+constexpr Option kTake[] = {kAxis}, kTakeAlong[] = {kLine}, kCast[] = {kDtype}, kUniform[] = {kShape, kReal, kLow, kHigh},
+                 kNormal[] = {kShape, kReal, kMean, kDeviation}, kIntegers[] = {kShape, kWhole, kLeast, kBefore}, kPermutation[] = {kCount},
+                 kEinsum[] = {kFormula};
+
+int axis_of(const Call& call, const Option& option) {
   const int rank = call.in[0].view.rank;
-  const int64_t axis = attr_int(call.options, "axis", fallback);
+  const int64_t axis = attr_int(call.options, option);
   if (axis < -rank || axis >= rank)
     throw Error(ErrorKind::model, {.what = "axis out of range", .got = std::to_string(axis) + " for " + call.in[0].text()});
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
-// The library's places count from 1; here they count from 0, and from the end with -1.
-Array shifted(const Array& places, double by) {
-  const EagerOperand sum[] = {{&places, 0}, {nullptr, by}};
-  return eager_elementwise(Elementwise::add, sum);
-}
-
-Array from_one(const Array& places) {
-  const Array wide = cast(places, Dtype::i64);
-  const EagerOperand negative[] = {{&wide, 0}, {nullptr, 0}};
-  const Array is_negative = eager_elementwise(Elementwise::less, negative), up = shifted(wide, 1);
-  const EagerOperand choice[] = {{&is_negative, 0}, {&wide, 0}, {&up, 0}};
-  return eager_elementwise(Elementwise::where, choice);
-}
-
-Type type_of(const Call& call, std::string_view dtype) {
-  return {dtype_from_name(attr_string(call.options, "dtype", dtype)), Shape(attr_ints(call.options, "shape"))};
+Type type_of(const Call& call, const Option& dtype) {
+  return {dtype_from_name(attr_string(call.options, dtype)), Shape(attr_ints(call.options, kShape))};
 }
 
 std::vector<Array> rand(const Call& call) {
-  const Type type = type_of(call, "f32");
-  const double low = attr_number(call.options, "low", 0), high = attr_number(call.options, "high", 1);
+  const Type type = type_of(call, kReal);
+  const double low = attr_number(call.options, kLow), high = attr_number(call.options, kHigh);
   const std::lock_guard lock(call.context.random_mutex);
   return {call.context.random.uniform(type, low, high)};
 }
 
 std::vector<Array> randn(const Call& call) {
-  const Type type = type_of(call, "f32");
-  const double mean = attr_number(call.options, "mean", 0), stddev = attr_number(call.options, "stddev", 1);
+  const Type type = type_of(call, kReal);
+  const double mean = attr_number(call.options, kMean), stddev = attr_number(call.options, kDeviation);
   const std::lock_guard lock(call.context.random_mutex);
   return {call.context.random.normal(type, mean, stddev)};
 }
 
 std::vector<Array> randint(const Call& call) {
-  const Type type = type_of(call, "i64");
-  const int64_t low = attr_int(call.options, "low", 0), high = attr_int(call.options, "high", 0);
+  const Type type = type_of(call, kWhole);
+  const int64_t low = attr_int(call.options, kLeast), high = attr_int(call.options, kBefore);
   if (high <= low)
     throw Error(ErrorKind::usage, {.what = "the range is empty", .got = std::to_string(low) + " to before " + std::to_string(high)});
   const std::lock_guard lock(call.context.random_mutex);
@@ -69,16 +70,16 @@ std::vector<Array> randint(const Call& call) {
 }
 
 std::vector<Array> randperm(const Call& call) {
-  const int64_t n = attr_int(call.options, "n", 0);
-  if (n < 0) throw Error(ErrorKind::usage, {.what = "n is negative", .got = std::to_string(n)});
+  const int64_t n = attr_int(call.options, kCount);
   const std::lock_guard lock(call.context.random_mutex);
-  return {shifted(call.context.random.permutation(n), -1)};
+  return {call.context.random.permutation(n)};
 }
 
-std::vector<Array> cast_of(const Call& call) { return {cast(call.in[0], dtype_from_name(attr_string(call.options, "dtype", "")))}; }
-std::vector<Array> take_of(const Call& call) { return {take(call.in[0], axis_of(call, 0), from_one(call.in[1]))}; }
-std::vector<Array> take_along_of(const Call& call) { return {take_along(call.in[0], axis_of(call, -1), from_one(call.in[1]))}; }
-std::vector<Array> nonzero_of(const Call& call) { return {shifted(nonzero(call.in[0]), -1)}; }
+std::vector<Array> einsum_of(const Call& call) { return {einsum(attr_string(call.options, kFormula), call.in)}; }
+std::vector<Array> cast_of(const Call& call) { return {cast(call.in[0], dtype_from_name(attr_string(call.options, kDtype)))}; }
+std::vector<Array> take_of(const Call& call) { return {take(call.in[0], axis_of(call, kAxis), call.in[1])}; }
+std::vector<Array> take_along_of(const Call& call) { return {take_along(call.in[0], axis_of(call, kLine), call.in[1])}; }
+std::vector<Array> nonzero_of(const Call& call) { return {nonzero(call.in[0])}; }
 std::vector<Array> masked_select_of(const Call& call) { return {masked_select(call.in[0], call.in[1])}; }
 std::vector<Array> masked_assign_to(const Call& call) {
   masked_assign(call.in[0], call.in[1], call.in[2]);
@@ -88,23 +89,28 @@ std::vector<Array> masked_assign_to(const Call& call) {
 // What the op table does not have, or where it trusts its operands.
 struct OwnOp {
   std::string_view name;
-  size_t inputs;
+  size_t inputs;  // at least
   std::vector<Array> (*run)(const Call&);
   const char* recorded;  // the op of the table that is recorded instead; null: it cannot be
+  Schema options = {};
+  bool more = false;  // inputs than that
 };
 
+constexpr const char* kEinsumName = "einsum";  // recorded as several ops
+
 constexpr OwnOp kOwnOps[] = {
-    {"cast", 1, cast_of, "cast"},
-    {"take", 2, take_of, "gather"},
-    {"gather", 2, take_of, "gather"},
-    {"take_along", 2, take_along_of, "take_along"},
+    {"cast", 1, cast_of, "cast", {.options = kCast}},
+    {"take", 2, take_of, "gather", {.options = kTake}},
+    {"gather", 2, take_of, "gather", {.options = kTake}},
+    {"take_along", 2, take_along_of, "take_along", {.options = kTakeAlong}},
     {"nonzero", 1, nonzero_of, nullptr},
     {"masked_select", 2, masked_select_of, nullptr},
+    {"einsum", 1, einsum_of, kEinsumName, {.options = kEinsum}, true},
     {"masked_assign", 3, masked_assign_to, nullptr},
-    {"rand", 0, rand, nullptr},
-    {"randn", 0, randn, nullptr},
-    {"randint", 0, randint, nullptr},
-    {"randperm", 0, randperm, nullptr},
+    {"rand", 0, rand, nullptr, {.options = kUniform}},
+    {"randn", 0, randn, nullptr, {.options = kNormal}},
+    {"randint", 0, randint, nullptr, {.options = kIntegers}},
+    {"randperm", 0, randperm, nullptr, {.options = kPermutation}},
 };
 
 const OwnOp* find_own(std::string_view name) {
@@ -180,19 +186,42 @@ std::vector<Array> run_table_op(const OpDef& op, std::vector<Array> in, const Js
   return eager_apply(op, operands, options);
 }
 
+void check_options(const Schema& schema, const Json& options, const std::string& name) {
+  try {
+    check_attributes(schema, options);
+  } catch (const Error& error) {
+    throw error.within(name);
+  }
+}
+
 std::vector<Array> run_now(perigee_context& context, const std::string& name, Tensors inputs, const Json& options) {
   Elementwise element;
-  if (find_elementwise(name, &element)) return {eager_elementwise(element, elementwise_operands(element, inputs))};
+  if (find_elementwise(name, &element)) {
+    check_options({}, options, name);
+    return {eager_elementwise(element, elementwise_operands(element, inputs))};
+  }
   if (const OwnOp* own = find_own(name)) {
-    check_count(name, inputs.size(), own->inputs, static_cast<int>(own->inputs));
-    return own->run({context, arrays_of(name, inputs, own->inputs), options});
+    check_count(name, inputs.size(), own->inputs, own->more ? -1 : static_cast<int>(own->inputs));
+    check_options(own->options, options, name);
+    return own->run({context, arrays_of(name, inputs, own->more ? inputs.size() : own->inputs), options});
   }
   const OpDef& op = public_op(name);
   check_count(name, inputs.size(), static_cast<size_t>(op.min_inputs), op.max_inputs);
   return run_table_op(op, arrays_of(name, inputs, static_cast<size_t>(op.min_inputs)), options);
 }
 
+int record_einsum(Recording& recording, Tensors inputs, const Json& options) {
+  check_options({.options = kEinsum}, options, kEinsumName);
+  std::vector<int> values;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i]) misuse(kFunction, "input " + std::to_string(i) + " of 'einsum' is null");
+    values.push_back(value_in(recording, *inputs[i]));
+  }
+  return einsum(recording.open(), attr_string(options, kFormula), values);
+}
+
 std::vector<int> record(Recording& recording, const std::string& name, Tensors inputs, const Json& options) {
+  if (name == kEinsumName) return {record_einsum(recording, inputs, options)};
   const OwnOp* own = find_own(name);
   if (own && !own->recorded)
     misuse(kFunction, "'" + name + "' cannot be recorded: its result's shape depends on the values, or it is drawn", "",

@@ -134,93 +134,10 @@ inline tensor stack(const std::vector<tensor>& parts, int64_t axis = 0) {
   return concatenate(wide, axis);
 }
 
-namespace detail {
-
-// pg::einsum: permuted and reshaped into one batched matrix product.
-struct einsum_operand {
-  tensor x;
-  std::string labels;
-
-  bool has(char label) const { return labels.find(label) != std::string::npos; }
-  int64_t size(char label) const { return x.shape()[labels.find(label)]; }
-  // Labels that nobody else has are summed over.
-  template <class Wanted>
-  void keep(Wanted wanted) {
-    axes over;
-    std::string kept;
-    for (size_t i = 0; i < labels.size(); ++i)
-      if (wanted(labels[i])) kept += labels[i];
-      else over.list.push_back(static_cast<int64_t>(i));
-    if (!over.list.empty()) x = x.sum(over);
-    labels = kept;
-  }
-  tensor ordered(const std::string& as) const {
-    sizes order;
-    for (const char label : as) order.push_back(static_cast<int64_t>(labels.find(label)));
-    return order.empty() ? x : x.transpose(order);
-  }
-  // A dimension for each group of labels.
-  tensor grouped(std::initializer_list<std::string> groups) const {
-    std::string all;
-    sizes shape;
-    for (const std::string& group : groups) {
-      int64_t product = 1;
-      for (const char label : group) product *= size(label);
-      shape.push_back(product);
-      all += group;
-    }
-    return ordered(all).reshape(shape);
-  }
-};
-
-inline std::string einsum_result(const std::string& formula, std::vector<einsum_operand>& operands) {
-  const auto wrong = [&](const std::string& why) { throw error(PERIGEE_USAGE, "einsum '" + formula + "': " + why); };
-  std::string result, *into = operands.empty() ? &result : &operands[0].labels;
-  std::map<char, int64_t> seen;
-  size_t operand = 0;
-  for (size_t i = 0; i < formula.size(); ++i) {
-    const char c = formula[i];
-    if (c == ' ') continue;
-    if (c == ',' && into != &result && ++operand < operands.size()) into = &operands[operand].labels;
-    else if (c == '-' && i + 1 < formula.size() && formula[i + 1] == '>' && into != &result) ++i, into = &result;
-    else if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))) wrong("the form is 'ij,jk->ik', with as many operands as there are");
-    else if (into->find(c) != std::string::npos) wrong("an operand or the result repeats '" + std::string(1, c) + "'");
-    else *into += c;
-  }
-  if (into != &result || operand + 1 != operands.size()) wrong("the form is 'ij,jk->ik', with as many operands as there are");
-  for (const einsum_operand& each : operands) {
-    if (each.x.rank() != static_cast<int64_t>(each.labels.size())) wrong("other labels than " + each.x.text() + " has dimensions");
-    for (const char label : each.labels)
-      if (const auto [at, first] = seen.emplace(label, each.size(label)); !first && at->second != each.size(label))
-        wrong("'" + std::string(1, label) + "' is " + std::to_string(at->second) + " and " + std::to_string(each.size(label)));
-  }
-  for (const char label : result)
-    if (!seen.contains(label)) wrong("no operand has '" + std::string(1, label) + "'");
-  return result;
-}
-
-}  // namespace detail
-
-// The sum of products over labels: pg::einsum("bij,bjk->bik", {a, b}). One or two operands; a label that the result lacks is summed over.
+// The sum of products over labels, as NumPy has it: pg::einsum("bij,bjk->bik", {a, b}). Any number of operands; a label that the result lacks
+// is summed over, one that an operand repeats takes its diagonal, "..." stands for the dimensions that no label names.
 inline tensor einsum(const std::string& formula, const std::vector<tensor>& of) {
-  if (of.empty() || of.size() > 2) throw error(PERIGEE_USAGE, "einsum takes one or two tensors");
-  std::vector<detail::einsum_operand> operands;
-  for (const tensor& each : of) operands.push_back({each, ""});
-  const std::string result = detail::einsum_result(formula, operands);
-  const auto in_result = [&](char label) { return result.find(label) != std::string::npos; };
-  detail::einsum_operand &a = operands[0], &b = operands.back();
-  a.keep([&](char label) { return in_result(label) || (of.size() == 2 && b.has(label)); });
-  if (of.size() == 1) return a.ordered(result);
-  b.keep([&](char label) { return in_result(label) || a.has(label); });
-  std::string batch, left, inner, right;
-  sizes shape;
-  for (const char label : a.labels) (!b.has(label) ? left : in_result(label) ? batch : inner) += label;
-  for (const char label : b.labels)
-    if (!a.has(label)) right += label;
-  for (const char label : batch + left) shape.push_back(a.size(label));
-  for (const char label : right) shape.push_back(b.size(label));
-  const tensor product = matmul(a.grouped({batch, left, inner}), b.grouped({batch, inner, right})).reshape(shape);
-  return detail::einsum_operand{product, batch + left + right}.ordered(result);
+  return tensor::apply_all("einsum", of, {{"formula", formula}}, 1)[0];
 }
 
 // --- Files: .npy, .npz, .safetensors, .csv, .png, .jpg (reading) ------------------------------------------------------------------------

@@ -108,8 +108,7 @@ Array window_of(const Array& x, const std::vector<Entry>& entries) {
                       : entry.kind == PERIGEE_RANGE    ? WindowIndex::range
                       : entry.kind == PERIGEE_NEW_AXIS ? WindowIndex::new_axis
                                                        : WindowIndex::whole;
-    if (entry.kind == PERIGEE_RANGE && entry.count() == 0) indices.push_back({kind, 1, 0, 1});
-    else indices.push_back({kind, entry.first + 1, entry.last + 1, entry.step});
+    indices.push_back({kind, entry.first, entry.count(), entry.step});
   }
   return window(x, indices);
 }

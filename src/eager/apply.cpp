@@ -137,6 +137,7 @@ std::vector<Array> eager_apply(const OpDef& op, std::span<const Array* const> in
   const OpCall call{types, {present.get(), types.size()}, attrs};
   std::vector<Type> results;
   try {
+    check_attributes(op.attributes, attrs);
     results = op.infer(call);
   } catch (const Error& error) {
     throw error.within(op.name);

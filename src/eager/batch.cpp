@@ -127,8 +127,8 @@ class Cutter {
   }
 
   Value copy_leaf(Graph& to, const Node& node, bool rows) {
-    if (node.op->leaf == LeafOp::table) return to.constant(graph_.constants()[static_cast<size_t>(attr_int(node.attrs, "index", 0))]);
-    const std::string name = attr_string(node.attrs, "name", "");
+    if (node.op->leaf == LeafOp::table) return to.constant(graph_.constants()[static_cast<size_t>(attr_int(node, "index"))]);
+    const std::string name = attr_string(node, "name");
     if (rows && choice_.batch.contains(node.id)) return to.input(name, part_type({node.id, 0}));
     return to.parameter(name, node.outputs[0]);
   }

@@ -77,17 +77,23 @@ void copy_row(const View& from, const View& to) {
   else run_elementwise_kernel("copy", std::span(&from, 1), to);
 }
 
-// `op` on x and the same places from 0.
+// `op` on x and the places, none of them below 0.
 Array by_places(const char* op, const Array& x, int axis, const Array& indices) {
-  if (axis < 0 || axis >= x.view.rank) refuse("there is no dimension " + std::to_string(axis + 1), x.text(), "1 to its rank");
+  if (axis < 0 || axis >= x.view.rank) refuse("there is no dimension " + std::to_string(axis), x.text(), "one below its rank");
   if (indices.view.dtype != Dtype::i64 && indices.view.dtype != Dtype::i32 && indices.view.dtype != Dtype::u8)
     refuse("places are whole numbers", indices.text(), "i64");
-  const Array places = contiguous(cast(indices, Dtype::i64)), from_zero = new_array(places.view);
-  for (int64_t i = 0; i < places.view.elements(); ++i)
-    from_zero.view.as<int64_t>()[i] = place_from_zero(places.view.as<int64_t>()[i], x.view.dims[axis], 0, axis, x);
+  const Array places = contiguous(cast(indices, Dtype::i64)), from_start = new_array(places.view);
+  const int64_t size = x.view.dims[axis];
+  for (int64_t i = 0; i < places.view.elements(); ++i) {
+    const int64_t place = places.view.as<int64_t>()[i], up = place < 0 ? place + size : place;
+    if (up < 0 || up >= size)
+      refuse("place " + std::to_string(place) + " lies outside dimension " + std::to_string(axis), x.text(),
+             size == 0 ? "none: the dimension is empty" : "0 to " + std::to_string(size - 1) + ", or -1 to -" + std::to_string(size));
+    from_start.view.as<int64_t>()[i] = up;
+  }
   Json attrs = Json::object();
   attrs.set("axis", axis);
-  const Array* operands[] = {&x, &from_zero};
+  const Array* operands[] = {&x, &from_start};
   return eager_apply(op_named(op), operands, attrs)[0];
 }
 
@@ -104,7 +110,7 @@ Array nonzero(const Array& mask) {
   auto* out = places.view.as<int64_t>();
   each_offset(chosen.view, rank, [&](int64_t offset, const int64_t* index) {
     if (chosen.view.as<uint8_t>()[offset] == 0) return;
-    for (int d = 0; d < rank; ++d) *out++ = index[d] + 1;
+    for (int d = 0; d < rank; ++d) *out++ = index[d];
   });
   return places;
 }

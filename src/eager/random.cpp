@@ -67,7 +67,7 @@ Array RandomStream::integers(const Type& type, int64_t low, int64_t high) {
 Array RandomStream::permutation(int64_t n) {
   Array result = new_array({Dtype::i64, Shape{n}});
   auto* places = result.view.as<int64_t>();
-  for (int64_t i = 0; i < n; ++i) places[i] = i + 1;
+  for (int64_t i = 0; i < n; ++i) places[i] = i;
   const PhiloxKey key = philox_key(seed_, kIntegers);
   for (int64_t i = n - 1; i > 0; --i)
     std::swap(places[i], places[below(word(key, draws_, static_cast<uint64_t>(i)), static_cast<uint64_t>(i) + 1)]);

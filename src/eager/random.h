@@ -18,7 +18,7 @@ class RandomStream {
   Array uniform(const Type& type, double low, double high);
   Array normal(const Type& type, double mean, double stddev);
   Array integers(const Type& type, int64_t low, int64_t high);  // low to high, both included
-  Array permutation(int64_t n);                                 // of 1..n, i64
+  Array permutation(int64_t n);                                 // of 0..n-1, i64
 
  private:
   Array draw(const char* op, const Type& type, const Json& attrs);

@@ -88,6 +88,7 @@ std::vector<Value> Graph::apply_all(std::string_view name, std::span<const Value
   }
   const OperandTypes types(*this, node);
   try {
+    check_attributes(op.attributes, node.attrs);
     node.outputs = op.infer(types.call());
   } catch (const Error& error) {
     throw error.within(scope_.empty() ? "op '" + std::string(name) + "'" : scope_ + ": op '" + std::string(name) + "'");

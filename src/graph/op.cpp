@@ -1,6 +1,10 @@
 #include "src/graph/op.h"
 
 #include <algorithm>
+#include <cassert>
+#include <charconv>
+#include <cmath>
+#include <cstring>
 #include <unordered_map>
 
 #include "src/core/error.h"
@@ -9,14 +13,39 @@
 namespace perigee {
 namespace {
 
-[[noreturn]] void wrong_attr(std::string_view key, const Json& value, const char* expected) {
+[[noreturn]] void wrong_attr(const Option& option, const Json& value, const char* expected) {
   throw Error(ErrorKind::model,
-              {.what = "attribute '" + std::string(key) + "' has the wrong type", .got = value.type_name(), .expected = expected});
+              {.what = "attribute '" + std::string(option.name) + "' has the wrong type", .got = value.type_name(), .expected = expected});
 }
 
-const Json* given(const Json& attrs, std::string_view key) {
-  const Json* value = attrs.find(key);
-  return value && !value->is_null() ? value : nullptr;
+// Null: the attribute is absent and has a default.
+const Json* given(const Json& attrs, const Option& option) {
+  const Json* value = attrs.find(option.name);
+  if (value && !value->is_null()) return value;
+  if (option.required())
+    throw Error(ErrorKind::model, {.what = "attribute '" + std::string(option.name) + "' is missing", .expected = expected_text(option)});
+  return nullptr;
+}
+
+template <class T>
+T number_of(const Option& option) {
+  const std::string_view text = option.fallback;
+  T value = 0;
+  [[maybe_unused]] const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  assert(read.ec == std::errc() && read.ptr == text.data() + text.size());
+  return value;
+}
+
+std::vector<int64_t> numbers_of(const char* text) {
+  std::vector<int64_t> numbers;
+  if (*text != '[') return numbers;
+  for (const char* at = text; *at != 0;) {
+    int64_t number = 0;
+    const auto read = std::from_chars(at, at + std::strlen(at), number);
+    if (read.ec == std::errc()) numbers.push_back(number), at = read.ptr;
+    else ++at;
+  }
+  return numbers;
 }
 
 }  // namespace
@@ -85,44 +114,62 @@ Sliced sliced_never(const OpCall& call, std::span<const Sliced> inputs) {
   return Sliced::whole;
 }
 
-int64_t attr_int(const Json& attrs, std::string_view key, int64_t fallback) {
-  const Json* value = given(attrs, key);
-  if (!value) return fallback;
-  if (!value->is_int()) wrong_attr(key, *value, "an integer");
+void check_attributes(const Schema& schema, const Json& attrs) {
+  if (!attrs.is_object()) return;
+  for (const auto& [key, value] : attrs.as_object()) {
+    if (key.starts_with('@')) continue;  // a position in a script
+    const Option* const option = schema.find(key);
+    const bool any_number = option && option->type == TypeName("number") && std::isinf(option->range.low) && std::isinf(option->range.high);
+    if (any_number && value.is_number()) continue;  // NaN too
+    if (option) check_option(value, *option, "", ErrorKind::model);
+    else if (!schema.open) throw unknown_key(key, attrs, schema, "", ErrorKind::model);
+  }
+}
+
+int64_t attr_int(const Json& attrs, const Option& option) {
+  const Json* value = given(attrs, option);
+  if (!value) return number_of<int64_t>(option);
+  if (!value->is_int()) wrong_attr(option, *value, "an integer");
   return value->as_int();
 }
 
-double attr_number(const Json& attrs, std::string_view key, double fallback) {
-  const Json* value = given(attrs, key);
-  if (!value) return fallback;
-  if (!value->is_number()) wrong_attr(key, *value, "a number");
+double attr_number(const Json& attrs, const Option& option) {
+  const Json* value = given(attrs, option);
+  if (!value) return number_of<double>(option);
+  if (!value->is_number()) wrong_attr(option, *value, "a number");
   return value->as_number();
 }
 
-bool attr_bool(const Json& attrs, std::string_view key, bool fallback) {
-  const Json* value = given(attrs, key);
-  if (!value) return fallback;
-  if (!value->is_bool()) wrong_attr(key, *value, "true or false");
+bool attr_bool(const Json& attrs, const Option& option) {
+  const Json* value = given(attrs, option);
+  if (!value) return std::string_view(option.fallback) == "true";
+  if (!value->is_bool()) wrong_attr(option, *value, "true or false");
   return value->as_bool();
 }
 
-std::string attr_string(const Json& attrs, std::string_view key, std::string_view fallback) {
-  const Json* value = given(attrs, key);
-  if (!value) return std::string(fallback);
-  if (!value->is_string()) wrong_attr(key, *value, "a string");
+std::string attr_string(const Json& attrs, const Option& option) {
+  const Json* value = given(attrs, option);
+  if (!value) return option.fallback;
+  if (!value->is_string()) wrong_attr(option, *value, "a string");
   return value->as_string();
 }
 
-std::vector<int64_t> attr_ints(const Json& attrs, std::string_view key) {
+std::vector<int64_t> attr_ints(const Json& attrs, const Option& option) {
+  const Json* value = given(attrs, option);
+  if (!value) return numbers_of(option.fallback);
+  if (!value->is_array()) wrong_attr(option, *value, "a list of integers");
   std::vector<int64_t> result;
-  const Json* value = given(attrs, key);
-  if (!value) return result;
-  if (!value->is_array()) wrong_attr(key, *value, "a list of integers");
   for (const Json& item : value->as_array()) {
-    if (!item.is_int()) wrong_attr(key, item, "a list of integers");
+    if (!item.is_int()) wrong_attr(option, item, "a list of integers");
     result.push_back(item.as_int());
   }
   return result;
+}
+
+const Option& attribute(const Node& node, std::string_view name) {
+  const Option* option = node.op->attributes.find(name);
+  assert(option);
+  return *option;
 }
 
 Json ints_json(std::span<const int64_t> values) {

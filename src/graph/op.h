@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/kernel.h"
+#include "src/core/schema.h"
 #include "src/graph/graph.h"
 
 namespace perigee {
@@ -69,7 +70,8 @@ class OperandTypes {
 
 struct OpDef {
   const char* name = nullptr;
-  const char* doc = nullptr;  // one sentence; operands and attributes
+  const char* doc = nullptr;  // one sentence; operands
+  Schema attributes = {};     // any other is refused
   int min_inputs = 1;
   int max_inputs = 1;  // -1: any number
 
@@ -147,12 +149,24 @@ Sliced sliced_linear_elementwise(const OpCall& call, std::span<const Sliced> inp
 Sliced sliced_first_input(const OpCall& call, std::span<const Sliced> inputs);         // row by row over input 0; the others whole
 Sliced sliced_never(const OpCall& call, std::span<const Sliced> inputs);               // whole inputs stay whole, all else mixes
 
-// Reading attributes inside infer, vjp and params: Error(model) when the type is wrong.
-int64_t attr_int(const Json& attrs, std::string_view key, int64_t fallback);
-double attr_number(const Json& attrs, std::string_view key, double fallback);
-bool attr_bool(const Json& attrs, std::string_view key, bool fallback);
-std::string attr_string(const Json& attrs, std::string_view key, std::string_view fallback);
-std::vector<int64_t> attr_ints(const Json& attrs, std::string_view key);  // empty when absent
+// Refuses attributes that the schema does not have, or whose type, range or choice is wrong: Error(model), where empty as of infer.
+void check_attributes(const Schema& schema, const Json& attrs);
+
+// An attribute, or its default. Error(model) when the type is wrong, or when it is missing and has no default.
+int64_t attr_int(const Json& attrs, const Option& option);
+double attr_number(const Json& attrs, const Option& option);
+bool attr_bool(const Json& attrs, const Option& option);
+std::string attr_string(const Json& attrs, const Option& option);
+std::vector<int64_t> attr_ints(const Json& attrs, const Option& option);  // a default that is no list of integers: empty
+
+// The same of a node, by name: for passes.
+const Option& attribute(const Node& node, std::string_view name);
+inline int64_t attr_int(const Node& node, std::string_view name) { return attr_int(node.attrs, attribute(node, name)); }
+inline double attr_number(const Node& node, std::string_view name) { return attr_number(node.attrs, attribute(node, name)); }
+inline bool attr_bool(const Node& node, std::string_view name) { return attr_bool(node.attrs, attribute(node, name)); }
+inline std::string attr_string(const Node& node, std::string_view name) { return attr_string(node.attrs, attribute(node, name)); }
+inline std::vector<int64_t> attr_ints(const Node& node, std::string_view name) { return attr_ints(node.attrs, attribute(node, name)); }
+
 Json ints_json(std::span<const int64_t> values);
 
 }  // namespace perigee

@@ -112,6 +112,7 @@ std::shared_ptr<const Plan> PlanCompiler::compile() {
 
 void PlanCompiler::mark_live() {
   live_.assign(graph_.nodes().size(), false);
+  for (const Node& node : graph_.nodes()) uses_.emplace_back(node.outputs.size());
   last_use_.assign(graph_.nodes().size(), -1);
   const int forever = static_cast<int>(graph_.nodes().size());
   for (const NamedValue& output : graph_.outputs()) last_use_[static_cast<size_t>(output.value.node)] = forever;
@@ -127,6 +128,23 @@ void PlanCompiler::mark_live() {
       if (k == 0 && node.op->alias) last = std::max(last, last_use_[i]);  // a window keeps what it looks at
     }
   }
+  for (const Node& node : graph_.nodes())
+    for (size_t k = 0; k < node.inputs.size() && live_[static_cast<size_t>(node.id)]; ++k)
+      if (const ValueId id = node.inputs[k]; id.node >= 0)
+        uses_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)].push_back({node.id, k});
+}
+
+void PlanCompiler::put(ValueId id, const Operand& operand) {
+  places_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)] = operand;
+  if (operand.place != Place::arena || operand.index < 0) return;
+  residents_.resize(std::max(residents_.size(), static_cast<size_t>(operand.index) + 1));
+  residents_[static_cast<size_t>(operand.index)].push_back(id.node);
+}
+
+bool PlanCompiler::is_read_after(int buffer, int node, int except) const {
+  if (static_cast<size_t>(buffer) >= residents_.size()) return false;
+  const std::vector<int>& all = residents_[static_cast<size_t>(buffer)];
+  return std::any_of(all.begin(), all.end(), [&](int n) { return n != except && last_use_[static_cast<size_t>(n)] > node; });
 }
 
 void PlanCompiler::place_leaf(const Node& node) {
@@ -134,7 +152,7 @@ void PlanCompiler::place_leaf(const Node& node) {
   const auto named = [&](Place place, std::vector<std::string>& names) {
     operand.place = place;
     operand.index = static_cast<int>(names.size());
-    names.push_back(attr_string(node.attrs, "name", ""));
+    names.push_back(attr_string(node, "name"));
   };
   switch (node.op->leaf) {
     case LeafOp::input: named(Place::input, plan_->inputs_); break;
@@ -142,11 +160,11 @@ void PlanCompiler::place_leaf(const Node& node) {
     case LeafOp::state: named(Place::state, plan_->states_); break;
     case LeafOp::table:
       operand.place = Place::table;
-      operand.index = static_cast<int>(attr_int(node.attrs, "index", 0));
+      operand.index = static_cast<int>(attr_int(node, "index"));
       break;
     case LeafOp::none: assert(false);
   }
-  at({node.id, 0}) = operand;
+  put({node.id, 0}, operand);
 }
 
 Operand PlanCompiler::new_operand(const Type& type, bool channels_last) {
@@ -198,6 +216,8 @@ Operand PlanCompiler::copy_of(ValueId id, bool channels_last) {
   step.scope = graph_.node(id).scope;
   add_step({.op = step.op, .inputs = {id}, .outputs = {graph_.type(id)}, .scope = step.scope}, std::move(step));
   copies_.emplace(key, result);
+  copied_into_.resize(std::max(copied_into_.size(), static_cast<size_t>(result.index) + 1));
+  copied_into_[static_cast<size_t>(result.index)] = true;
   return result;
 }
 
@@ -213,7 +233,7 @@ bool PlanCompiler::add_alias(const Node& node) {
       operand.offset = static_cast<size_t>(static_cast<std::byte*>(out.data) - kOrigin);
       operand.view = out;
       operand.view.data = nullptr;
-      at({node.id, 0}) = operand;
+      put({node.id, 0}, operand);
       const int external = external_index({node.id, 0});
       if (external >= 0) {  // an external output is written, not looked at
         PlanStep step{.op = &op_named("copy"), .in = {operand}};
@@ -241,12 +261,9 @@ bool PlanCompiler::reuse_input(const Node& node, const PlanStep& step, Operand& 
       if (step.in[k].place == Place::arena && step.in[k].index == in.index &&
           !(step.in[k].offset == 0 && same_layout(step.in[k].view, out.view)))
         only = false;
-    for (const auto& [key, copy] : copies_)
-      if (copy.index == in.index) only = false;
-    // Windows on the same buffer that are still to be read.
-    for (size_t n = 0; n < places_.size() && only; ++n)
-      for (const Operand& place : places_[n])
-        if (place.place == Place::arena && place.index == in.index && last_use_[n] > node.id) only = false;
+    const auto buffer = static_cast<size_t>(in.index);
+    if (buffer < copied_into_.size() && copied_into_[buffer]) only = false;
+    if (is_read_after(in.index, node.id)) only = false;  // through another window
     if (!only) continue;
     out.index = in.index;
     return true;
@@ -257,7 +274,7 @@ bool PlanCompiler::reuse_input(const Node& node, const PlanStep& step, Operand& 
 void PlanCompiler::add_node(const Node& node) {
   if (add_alias(node) || fill_once(node) || read_half(node) || widen_later(node)) return;
   if (const auto sum = joined_.find(node.id); sum != joined_.end()) {
-    at({node.id, 0}) = at(sum->second);
+    put({node.id, 0}, at(sum->second));
     return;
   }
   PlanStep step{.node = node.id, .op = node.op};
@@ -292,7 +309,7 @@ void PlanCompiler::add_node(const Node& node) {
       }
     }
     step.out.push_back(out);
-    at({node.id, static_cast<int>(o)}) = out;
+    put({node.id, static_cast<int>(o)}, out);
     if (out.place == Place::output && adds_up({node.id, static_cast<int>(o)})) step.accumulate = true;
   }
   step.flops = node.op->flops ? node.op->flops(types.call()) : elements;

@@ -29,6 +29,10 @@ class PlanCompiler {
   std::shared_ptr<const Plan> compile();
 
  private:
+  struct Use {
+    int node = -1;
+    size_t operand = 0;
+  };
   // While compiling, an arena operand's `index` is its buffer and `offset` counts inside it.
   void mark_live();
   void place_leaf(const Node& node);
@@ -57,10 +61,14 @@ class PlanCompiler {
   void touch(const Operand& operand, int step);
   void finish();
 
-  Operand& at(ValueId id) { return places_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
+  const Operand& at(ValueId id) const { return places_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
   Sliced sliced(ValueId id) const { return slices_.values[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
   // Whether slices of a batch add to what lies there. A device takes the batch whole.
   bool adds_up(ValueId id) const { return options_.backend != Backend::cuda && sliced(id) == Sliced::partial; }
+  void put(ValueId id, const Operand& operand);
+  const std::vector<Use>& uses(ValueId id) const { return uses_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
+  // Whether a node after this one reads what lies in the buffer, but for `except`.
+  bool is_read_after(int buffer, int node, int except = -1) const;
   int external_index(ValueId id) const;
 
   const Graph& graph_;
@@ -68,8 +76,11 @@ class PlanCompiler {
   SliceAnalysis slices_;
   std::shared_ptr<Plan> plan_;
   std::vector<bool> live_;
-  std::vector<int> last_use_;  // by node: the last live node that reads it (through aliases too)
+  std::vector<int> last_use_;                        // by node: the last live node that reads it (through aliases too)
+  std::vector<std::vector<std::vector<Use>>> uses_;  // by value: the live nodes that read it, ascending
   std::vector<std::vector<Operand>> places_;
+  std::vector<std::vector<int>> residents_;  // by buffer: the nodes whose values lie there
+  std::vector<bool> copied_into_;            // by buffer: it holds a copy that later nodes may read
   std::vector<ArenaBuffer> buffers_;
   std::map<std::pair<ValueId, bool>, Operand> copies_;
   std::map<int, ValueId> joins_, joined_;  // node to what its result is added to; sum to what became it

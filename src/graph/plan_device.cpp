@@ -20,13 +20,10 @@ bool PlanCompiler::takes_any_order(const Node& node, size_t operand) const {
 // A result of a kernel that writes any order, which everybody reads in the block's: what comes before the first dense layer.
 bool PlanCompiler::flattened(const Node& node, int output) const {
   if (options_.backend != Backend::cuda || !node.op->any_order) return false;
-  const auto reads = [&](const Node& user) {
-    return live_[static_cast<size_t>(user.id)] &&
-           std::find(user.inputs.begin(), user.inputs.end(), ValueId{node.id, output}) != user.inputs.end();
-  };
   bool flat = false;
-  for (const Node& user : graph_.nodes()) {
-    if (!reads(user) || user.op->any_order) continue;
+  for (const Use& use : uses({node.id, output})) {
+    const Node& user = graph_.nodes()[static_cast<size_t>(use.node)];
+    if (user.op->any_order) continue;
     if (!is_op(user, "reshape")) return false;
     flat = true;
   }
@@ -37,12 +34,11 @@ bool PlanCompiler::flattened(const Node& node, int output) const {
 bool PlanCompiler::casts_images(const Node& node, int output) const {
   if (options_.backend != Backend::cuda || !is_op(node, "cast") || sliced({node.id, output}) == Sliced::whole) return false;
   bool read = false;
-  for (const Node& user : graph_.nodes())
-    for (size_t k = 0; k < user.inputs.size() && live_[static_cast<size_t>(user.id)]; ++k) {
-      if (user.inputs[k] != ValueId{node.id, output}) continue;
-      if (!user.op->image || takes_any_order(user, k)) return false;
-      read = true;
-    }
+  for (const Use& use : uses({node.id, output})) {
+    const Node& user = graph_.nodes()[static_cast<size_t>(use.node)];
+    if (!user.op->image || takes_any_order(user, use.operand)) return false;
+    read = true;
+  }
   return read;
 }
 
@@ -58,8 +54,9 @@ bool PlanCompiler::fill_once(const Node& node) {
   node.op->params(types.call(), params.data());
   const KernelCall call{.out = &table.view(), .n_out = 1, .params = params.data()};
   kernel_candidates(node.op->name, call, {.backend = Backend::ref}).front()->run(call);
-  at({node.id, 0}) = {.place = Place::table, .index = static_cast<int>(plan_->tables_.size()), .view = table.view()};
-  at({node.id, 0}).view.data = nullptr;
+  Operand operand{.place = Place::table, .index = static_cast<int>(plan_->tables_.size()), .view = table.view()};
+  operand.view.data = nullptr;
+  put({node.id, 0}, operand);
   plan_->tables_.push_back(table);
   return true;
 }
@@ -72,7 +69,7 @@ bool PlanCompiler::read_half(const Node& node) {
   operand.place = Place::half;
   operand.offset /= 2;
   operand.view.dtype = *options_.halves;
-  at({node.id, 0}) = operand;
+  put({node.id, 0}, operand);
   return true;
 }
 
@@ -83,11 +80,9 @@ bool PlanCompiler::widen_later(const Node& node) {
   if (options_.backend != Backend::cuda || !is_op(node, "cast") || external_index({node.id, 0}) < 0) return false;
   const Operand in = at(node.inputs[0]);
   if (in.place != Place::arena || !is_half(in.view.dtype) || !in.view.contiguous() || node.outputs[0].dtype != Dtype::f32) return false;
-  for (const Node& user : graph_.nodes())
-    if (live_[static_cast<size_t>(user.id)] && std::find(user.inputs.begin(), user.inputs.end(), ValueId{node.id, 0}) != user.inputs.end())
-      return false;  // it wants it now
+  if (!uses({node.id, 0}).empty()) return false;  // another node needs it now
   const Operand out = output_operand(node, 0, false);
-  at({node.id, 0}) = out;
+  put({node.id, 0}, out);
   buffers_[static_cast<size_t>(in.index)].last_step = INT_MAX;  // until widen()
   widenings_.in.push_back(in);
   widenings_.out.push_back(out);
@@ -153,10 +148,7 @@ bool PlanCompiler::join(const Node& node, PlanStep& step) {
   };
   if (target.place != Place::arena || target.index < 0 || target.offset != 0) return drop();
   if (!target.view.channels_last() && !target.view.contiguous()) return drop();
-  for (size_t n = 0; n < places_.size(); ++n)
-    for (const Operand& place : places_[n])
-      if (place.place == Place::arena && place.index == target.index && static_cast<int>(n) != found->second.node && last_use_[n] > node.id)
-        return drop();
+  if (is_read_after(target.index, node.id, found->second.node)) return drop();
   step.out = {target};
   step.accumulate = true;
   for (const Kernel* kernel : candidates_of(step))
@@ -165,7 +157,7 @@ bool PlanCompiler::join(const Node& node, PlanStep& step) {
       step.accumulate = false;
       return drop();
     }
-  at({node.id, 0}) = target;
+  put({node.id, 0}, target);
   return true;
 }
 

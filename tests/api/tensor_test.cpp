@@ -161,6 +161,12 @@ TEST(Tensor, MatmulOfAnyLayout) {
   EXPECT_EQ(matmul(a, b[{pg::whole, 0}]).shape(), Sizes({m}));
   EXPECT_NEAR(matmul(a[0], b[{pg::whole, 0}]).item(), expected[0], 1e-12);
   EXPECT_NEAR(pg::einsum("ik->", {a}).item(), a.sum().item(), 1e-12);
+  const pg::tensor c = pg::randn({n, 2}, 0, 1, pg::f64);
+  const Numbers chain = numbers(pg::einsum("ij,jk,kl->il", {a, b, c})), products = numbers(matmul(matmul(a, b), c));
+  for (size_t i = 0; i < products.size(); ++i) EXPECT_NEAR(chain[i], products[i], 1e-12);
+  const Numbers rows = numbers(pg::einsum("...i->...", {a})), sums = numbers(a.sum(1));
+  for (size_t i = 0; i < sums.size(); ++i) EXPECT_NEAR(rows[i], sums[i], 1e-12);
+  EXPECT_EQ(pg::einsum("ii", {pg::tensor({{1, 5}, {7, 2}}, pg::f64)}).item(), 3);
   failure([&] { pg::einsum("ik,jk->ij", {a, b}); }, PERIGEE_USAGE);
   failure([&] { pg::einsum("ik,kj->iz", {a, b}); }, PERIGEE_USAGE);
   failure([&] { matmul(b, a.T().T()); }, PERIGEE_MODEL);

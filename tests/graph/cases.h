@@ -2,8 +2,8 @@
 // tests/kernels/parity_test.cpp compares every kernel of the op with `ref` in many memory layouts and dtypes. An op without
 // cases fails both.
 //
-// To cover a new op, add cases to the file of its family, tests/graph/cases_<family>.cpp (a new file: its name goes into
-// `case_names` in tests/graph/meson.build):
+// To cover a new op, add cases to the file of its family, or make tests/graph/cases_<name>.cpp, which is found by the op's name in
+// kernels/meson.build:
 //
 //     void make(Cases& cases) {
 //       const int64_t n = cases.pick(1, 5);                                   // sizes differ from seed to seed: keep them small,

@@ -102,7 +102,7 @@ TEST(FuseHead, JoinsFourOps) {
   expect_same_numbers(before, after);
   for (const Node& node : after.nodes())
     if (node.op->name == std::string("linear_cross_entropy")) {
-      EXPECT_EQ(attr_string(node.attrs, "activation", "none"), "relu");
+      EXPECT_EQ(attr_string(node, "activation"), "relu");
       EXPECT_EQ(node.scope, before.nodes()[0].scope);
     }
 }

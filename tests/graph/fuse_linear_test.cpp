@@ -35,7 +35,7 @@ TEST(FuseLinear, MakesOneOpOfProductBiasAndRelu) {
   ASSERT_EQ(count(fused, "linear"), 1);
   EXPECT_EQ(count(fused, "matmul") + count(fused, "add") + count(fused, "relu"), 0);
   const Node& node = fused.node(fused.outputs()[0].value);
-  EXPECT_EQ(attr_string(node.attrs, "activation", "none"), "relu");
+  EXPECT_EQ(attr_string(node, "activation"), "relu");
   EXPECT_EQ(node.inputs.size(), 3u);
   EXPECT_EQ(fused.leaves().size(), 3u);
 }
@@ -56,7 +56,7 @@ TEST(FuseLinear, KeepsWhatSomebodyElseReads) {
   const Graph fused = fuse_linear(net.graph);
   EXPECT_EQ(count(fused, "linear"), 1);
   EXPECT_EQ(count(fused, "relu"), 1);
-  EXPECT_EQ(attr_string(fused.node(fused.outputs()[0].value).attrs, "activation", "none"), "none");
+  EXPECT_EQ(attr_string(fused.node(fused.outputs()[0].value), "activation"), "none");
 }
 
 TEST(FuseLinear, TakesGeluWhereItIsAskedTo) {
@@ -69,7 +69,7 @@ TEST(FuseLinear, TakesGeluWhereItIsAskedTo) {
     const auto linear =
         std::find_if(fused.nodes().begin(), fused.nodes().end(), [](const Node& n) { return n.op->name == std::string("linear"); });
     ASSERT_NE(linear, fused.nodes().end());
-    EXPECT_EQ(attr_string(linear->attrs, "activation", "none"), joined ? "gelu_tanh" : "none");
+    EXPECT_EQ(attr_string(*linear, "activation"), joined ? "gelu_tanh" : "none");
     EXPECT_EQ(linear->outputs.size(), where == GeluIn::product_for_gradients ? 2u : 1u);
   }
 }

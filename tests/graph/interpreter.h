@@ -62,8 +62,8 @@ class Interpreter {
  private:
   std::vector<Tensor> evaluate(const Node& node, const std::map<std::string, Tensor>& leaves) {
     const std::string_view op = node.op->name;
-    if (op == "input" || op == "parameter" || op == "state") return {leaves.at(attr_string(node.attrs, "name", ""))};
-    if (op == "table") return {graph_.constants()[static_cast<size_t>(attr_int(node.attrs, "index", 0))]};
+    if (op == "input" || op == "parameter" || op == "state") return {leaves.at(attr_string(node, "name"))};
+    if (op == "table") return {graph_.constants()[static_cast<size_t>(attr_int(node, "index"))]};
     std::vector<View> in;
     for (const ValueId& id : node.inputs)
       in.push_back(id.node < 0 ? View{} : values_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)].view());

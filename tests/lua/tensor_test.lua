@@ -27,6 +27,7 @@ function tests.refuses_ragged_lists_and_unknown_names()
   check.raises(function() pg.zeros(2, { dtype = "f31" }) end, "there is no dtype 'f31'; did you mean 'f32'")
   check.raises(function() pg.zeros(-1) end, "size 1 of a shape is %-1")
   check.raises(function() pg.zeros(2 ^ 40, 2 ^ 40) end, "too large")
+  check.raises(function() pg.ones(2, 2):pad { befor = { 1, 0 } } end, "tensor_test.lua:%d+: pad: unknown key 'befor'; did you mean 'before'")
   check.raises(function() return pg.ones(2):summ() end, "no method 'summ'; did you mean 'sum'")
 end
 

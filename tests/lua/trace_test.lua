@@ -33,6 +33,11 @@ function tests.comparisons_cannot_decide()
   check.equal(layer.program[#layer.program].op, "where")
 end
 
+function tests.attributes_are_checked_where_they_stand()
+  check.raises(function() pg.lambda(function(x) return x:softmax { axs = 1 } end) end,
+    "trace_test.lua:%d+: softmax: unknown key 'axs'; did you mean 'axis'")
+end
+
 function tests.loops_unroll_up_to_a_bound()
   local layer = pg.lambda(function(x) for _ = 1, 10 do x = x + x end return x end)
   check.equal(#layer.program, 10)

@@ -12,6 +12,11 @@
 namespace perigee {
 namespace {
 
+constexpr Option kEpsilon = {"epsilon", "number", "1e-5", "added to the variance", {.low = 0}};
+constexpr Option kActivation = {"activation", "name", "none", "computed with the result", {}, {"none", "relu"}};
+constexpr Option kResidual = {"residual", "boolean", "false", "also gives the residual's gradient"};
+constexpr Option kForward[] = {kEpsilon, kActivation}, kBackward[] = {kEpsilon, kActivation, kResidual};
+
 bool has(const OpCall& call, size_t i) { return i < call.inputs.size() && call.present[i]; }
 
 void require(const OpCall& call, size_t i, const Type& expected, const char* what) {
@@ -27,19 +32,13 @@ Type per_channel(const Type& x) {
   return {is_half(x.dtype) ? Dtype::f32 : x.dtype, Shape{x.shape[1]}};
 }
 
-bool relu_after(const OpCall& call) {
-  const std::string name = attr_string(call.attrs, "activation", "none");
-  if (name != "none" && name != "relu")
-    throw Error(ErrorKind::model, {.what = "fuses no activation '" + name + "'", .expected = "'none' or 'relu'"});
-  return name == "relu";
-}
+bool relu_after(const OpCall& call) { return attr_string(call.attrs, kActivation) == "relu"; }
 
 std::vector<Type> infer(const OpCall& call) {
   const Type &x = call.inputs[0], channel = per_channel(x);
   require(call, 1, channel, "gamma");
   require(call, 2, channel, "beta");
   require(call, 3, x, "residual");
-  relu_after(call);
   return {x, channel, channel};
 }
 
@@ -52,12 +51,12 @@ std::vector<Type> infer_grad(const OpCall& call) {
   require(call, 5, channel, "mean");
   require(call, 6, channel, "variance");
   std::vector<Type> types{x, channel, channel};
-  if (attr_bool(call.attrs, "residual", false)) types.push_back(x);
+  if (attr_bool(call.attrs, kResidual)) types.push_back(x);
   return types;
 }
 
 size_t params(const OpCall& call, void* out) {
-  const BatchNormParams values{attr_number(call.attrs, "epsilon", 1e-5), relu_after(call), attr_bool(call.attrs, "residual", false)};
+  const BatchNormParams values{attr_number(call.attrs, kEpsilon), relu_after(call), attr_bool(call.attrs, kResidual)};
   std::memcpy(out, &values, sizeof values);
   return sizeof values;
 }
@@ -65,7 +64,7 @@ size_t params(const OpCall& call, void* out) {
 std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   if (grads[1] || grads[2])
     throw Error(ErrorKind::model, {.what = "the statistics of batch_norm cannot be differentiated", .hint = "use them in assign only"});
-  const bool relu = attr_string(node.attrs, "activation", "none") == "relu";
+  const bool relu = attr_string(node.attrs, kActivation) == "relu";
   const Value residual = node.in(graph, 3);
   Json attrs = node.attrs.is_null() ? Json::object() : node.attrs;
   // Without relu the residual's gradient is dy itself.
@@ -101,6 +100,7 @@ constexpr OpDef kOps[] = {
     {.name = "batch_norm",
      .doc =
          "Batch norm of x (N, C, ...) by its own statistics, gamma, beta and residual optional; epsilon, activation. Also mean, variance.",
+     .attributes = {.options = kForward},
      .min_inputs = 1,
      .max_inputs = 4,
      .infer = infer,
@@ -116,6 +116,7 @@ constexpr OpDef kOps[] = {
      .image = true},
     {.name = "batch_norm_grad",
      .doc = "Gradients of batch_norm from dy, x, y (optional), gamma, beta, mean, variance.",
+     .attributes = {.options = kBackward},
      .min_inputs = 7,
      .max_inputs = 7,
      .infer = infer_grad,

@@ -9,6 +9,10 @@
 namespace perigee {
 namespace {
 
+constexpr Option kConv[] = {kStride, kPadding, kDilation, kGroups, kConvActivation};
+constexpr Option kGradInput[] = {kStride, kPadding, kDilation, kGroups, kInputSize};
+constexpr Option kGradWeight[] = {kStride, kPadding, kDilation, kGroups, kKernelSize};
+
 std::vector<Type> infer_conv(const OpCall& call) {
   const ConvShape s = conv_shape(call.inputs[0], call.inputs[1], call.attrs);
   if (call.inputs.size() > 2 && call.present[2]) expect_shape(call.inputs[2], {s.out}, "the bias");
@@ -21,7 +25,7 @@ std::vector<Type> infer_grad_input(const OpCall& call) {
   expect_rank(dy, 4, "the output gradient", "N,O,H,W");
   expect_rank(w, 4, "the weight", "O,C/groups,kernel height,kernel width");
   int64_t size[2];
-  read_sizes(call.attrs, "input_size", 1, 0, size, 2);
+  read_sizes(call.attrs, kInputSize, size, 2);
   const int64_t groups = conv_groups(call.attrs);
   const Type dx{dy.dtype, {dy.shape[0], w.shape[1] * groups, size[0], size[1]}};
   const ConvShape s = conv_shape(dx, w, call.attrs);
@@ -35,7 +39,7 @@ std::vector<Type> infer_grad_weight(const OpCall& call) {
   expect_rank(dy, 4, "the output gradient", "N,O,H,W");
   expect_rank(x, 4, "the input", "N,C,H,W");
   int64_t size[2];
-  read_sizes(call.attrs, "kernel_size", 1, 0, size, 2);
+  read_sizes(call.attrs, kKernelSize, size, 2);
   const int64_t groups = conv_groups(call.attrs);
   const Type dw{dy.dtype, {dy.shape[1], x.shape[1] / groups, size[0], size[1]}};
   const ConvShape s = conv_shape(x, dw, call.attrs);
@@ -55,7 +59,7 @@ double flops_grad_weight(const OpCall& call) { return direct_flops(call.inputs[0
 
 // Gradients behind a fused relu flow where the output is positive.
 Value through_relu(Graph& graph, const Node& node, Value dy) {
-  if (attr_string(node.attrs, "activation", "none") != "relu") return dy;
+  if (attr_string(node.attrs, kConvActivation) != "relu") return dy;
   const Value y = node.out(graph);
   return where(greater(y, zeros_like(y)), dy, zeros_like(dy));
 }
@@ -86,6 +90,7 @@ const OpDef kOps[] = {
     {.name = "conv2d",
      .doc = "2-D convolution: x[N,C,H,W], w[O,C/groups,kh,kw], bias[O] (optional); stride[2], padding[4] (top, bottom, left, right), "
             "dilation[2], groups, activation (none, relu).",
+     .attributes = {.options = kConv},
      .min_inputs = 2,
      .max_inputs = 3,
      .infer = infer_conv,
@@ -100,6 +105,7 @@ const OpDef kOps[] = {
      .library = CudaLibrary::cudnn},
     {.name = "conv2d_grad_input",
      .doc = "Adjoint of conv2d in x, also transposed convolution: dy[N,O,OH,OW], w; conv2d's attributes and input_size[2].",
+     .attributes = {.options = kGradInput},
      .min_inputs = 2,
      .max_inputs = 2,
      .infer = infer_grad_input,
@@ -114,6 +120,7 @@ const OpDef kOps[] = {
      .library = CudaLibrary::cudnn},
     {.name = "conv2d_grad_weight",
      .doc = "Adjoint of conv2d in w, summed over the batch: dy[N,O,OH,OW], x; conv2d's attributes and kernel_size[2].",
+     .attributes = {.options = kGradWeight},
      .min_inputs = 2,
      .max_inputs = 2,
      .infer = infer_grad_weight,

@@ -7,10 +7,15 @@
 namespace perigee {
 namespace {
 
+constexpr Option kBias = {"bias", "boolean", "false", "also gives the bias' gradient"};
+constexpr Option kConvPool[] = {kStride, kPadding, kDilation, kGroups, kConvActivation, kPool};
+constexpr Option kGradInput[] = {kStride, kPadding, kDilation, kGroups, kConvActivation, kPool, kInputSize};
+constexpr Option kGradWeight[] = {kStride, kPadding, kDilation, kGroups, kConvActivation, kPool, kKernelSize, kBias};
+
 Shape pooled_shape(const Type& x, const Type& w, const Json& attrs) {
   const ConvShape s = conv_shape(x, w, attrs);
   int64_t pool[2];
-  read_sizes(attrs, "pool", 1, 1, pool, 2);
+  read_sizes(attrs, kPool, pool, 2);
   if (pool[0] * pool[1] > 256)
     throw Error(ErrorKind::model, {.what = "the pooling window is too large to be fused",
                                    .got = std::to_string(pool[0] * pool[1]),
@@ -41,7 +46,7 @@ std::vector<Type> infer_grad_input(const OpCall& call) {
   expect_rank(dy, 4, "the output gradient", "N,O,H,W");
   expect_rank(w, 4, "the weight", "O,C/groups,kernel height,kernel width");
   int64_t size[2];
-  read_sizes(call.attrs, "input_size", 1, 0, size, 2);
+  read_sizes(call.attrs, kInputSize, size, 2);
   const Type dx{dy.dtype, {dy.shape[0], w.shape[1] * conv_groups(call.attrs), size[0], size[1]}};
   expect_pooled(call, pooled_shape(dx, w, call.attrs));
   return {dx};
@@ -52,10 +57,10 @@ std::vector<Type> infer_grad_weight(const OpCall& call) {
   expect_rank(dy, 4, "the output gradient", "N,O,H,W");
   expect_rank(x, 4, "the input", "N,C,H,W");
   int64_t size[2];
-  read_sizes(call.attrs, "kernel_size", 1, 0, size, 2);
+  read_sizes(call.attrs, kKernelSize, size, 2);
   const Type dw{dy.dtype, {dy.shape[1], x.shape[1] / conv_groups(call.attrs), size[0], size[1]}};
   expect_pooled(call, pooled_shape(x, dw, call.attrs));
-  if (attr_bool(call.attrs, "bias", false)) return {dw, {dy.dtype, {dy.shape[1]}}};
+  if (attr_bool(call.attrs, kBias)) return {dw, {dy.dtype, {dy.shape[1]}}};
   return {dw};
 }
 
@@ -64,12 +69,12 @@ size_t params(const OpCall& call, void* out) { return write_conv_params(call.att
 // Of the direct algorithm at the convolution's own size; the gradients do a fraction of it, one in each pooling window.
 double window_flops(const OpCall& call, const Shape& pooled, const Shape& w) {
   int64_t pool[2];
-  read_sizes(call.attrs, "pool", 1, 1, pool, 2);
+  read_sizes(call.attrs, kPool, pool, 2);
   return 2.0 * static_cast<double>(pooled.elements()) * static_cast<double>(w[1] * w[2] * w[3]);
 }
 double flops_conv_pool(const OpCall& call) {
   int64_t pool[2];
-  read_sizes(call.attrs, "pool", 1, 1, pool, 2);
+  read_sizes(call.attrs, kPool, pool, 2);
   return static_cast<double>(pool[0] * pool[1]) * window_flops(call, infer_conv_pool(call)[0].shape, call.inputs[1].shape);
 }
 double flops_grad_input(const OpCall& call) { return window_flops(call, call.inputs[0].shape, call.inputs[3].shape); }
@@ -104,6 +109,7 @@ const OpDef kOps[] = {
      .doc =
          "Convolution, bias, activation and max-pooling without overlap: x, w, bias (optional); conv2d's attributes and pool[2]; gives y "
          "and argmax.",
+     .attributes = {.options = kConvPool},
      .min_inputs = 2,
      .max_inputs = 3,
      .infer = infer_conv_pool,
@@ -118,6 +124,7 @@ const OpDef kOps[] = {
      .any_order = true},
     {.name = "conv2d_pool_grad_input",
      .doc = "Gradient of conv2d_pool in x: dy, y, argmax, w; its attributes and input_size[2].",
+     .attributes = {.options = kGradInput},
      .min_inputs = 4,
      .max_inputs = 4,
      .infer = infer_grad_input,
@@ -133,6 +140,7 @@ const OpDef kOps[] = {
     {.name = "conv2d_pool_grad_weight",
      .doc = "Gradients of conv2d_pool in w and (attribute bias) in the bias, summed over the batch: dy, y, argmax, x; its attributes and "
             "kernel_size[2].",
+     .attributes = {.options = kGradWeight},
      .min_inputs = 4,
      .max_inputs = 4,
      .infer = infer_grad_weight,

@@ -12,12 +12,12 @@ struct ConvShape {
   int64_t out, out_h, out_w;
 };
 
-inline int64_t conv_groups(const Json& attrs) {
-  const int64_t groups = attr_int(attrs, "groups", 1);
-  if (groups < 1 || groups > (int64_t{1} << 20))
-    throw Error(ErrorKind::model, {.what = "attribute 'groups' is out of range", .got = std::to_string(groups), .expected = "1 or more"});
-  return groups;
-}
+inline constexpr Option kGroups = {"groups", "integer", "1", "of channels, each with weights of its own", kSizes};
+inline constexpr Option kConvActivation = {"activation", "name", "none", "computed with the result", {}, {"none", "relu"}};
+inline constexpr Option kKernelSize = {"kernel_size", "list of integers", nullptr, "{height, width} of the weight", kSizes};
+inline constexpr Option kPool = {"pool", "list of integers", "[1, 1]", "the pooling window, {height, width}", kSizes};
+
+inline int64_t conv_groups(const Json& attrs) { return attr_int(attrs, kGroups); }
 
 // Checks x[N,C,H,W] against w[O,C/groups,kh,kw] and gives the size of the convolution's output.
 inline ConvShape conv_shape(const Type& x, const Type& w, const Json& attrs) {
@@ -38,18 +38,11 @@ inline ConvShape conv_shape(const Type& x, const Type& w, const Json& attrs) {
           window_count(window, 1, x.shape[3], w.shape[3], "the kernel")};
 }
 
-inline bool conv_relu(const Json& attrs) {
-  const std::string activation = attr_string(attrs, "activation", "none");
-  if (activation != "none" && activation != "relu")
-    throw Error(ErrorKind::model, {.what = "convolution cannot fuse this activation", .got = activation, .expected = "none or relu"});
-  return activation == "relu";
-}
-
 inline size_t write_conv_params(const Json& attrs, void* out) {
   ConvParams p;
   const WindowAttrs window = window_attrs(attrs);
   int64_t pool[2];
-  read_sizes(attrs, "pool", 1, 1, pool, 2);
+  read_sizes(attrs, kPool, pool, 2);
   for (int i = 0; i < 2; ++i) {
     p.stride[i] = static_cast<int32_t>(window.stride[i]);
     p.dilation[i] = static_cast<int32_t>(window.dilation[i]);
@@ -57,7 +50,7 @@ inline size_t write_conv_params(const Json& attrs, void* out) {
   }
   for (int i = 0; i < 4; ++i) p.padding[i] = static_cast<int32_t>(window.padding[i]);
   p.groups = static_cast<int32_t>(conv_groups(attrs));
-  p.relu = conv_relu(attrs);
+  p.relu = attr_string(attrs, kConvActivation) == "relu";
   std::memcpy(out, &p, sizeof p);
   return sizeof p;
 }

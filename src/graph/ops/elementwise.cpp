@@ -99,7 +99,7 @@ std::vector<Value> pow_vjp(Graph& graph, const Node& node, std::span<const Value
   const Value a = node.in(graph, 0), b = node.in(graph, 1), g = grads[0];
   const Node& exponent = graph.node(b.id());
   if (std::string_view(exponent.op->name) == "full") {
-    const double power = attr_number(exponent.attrs, "value", 0);
+    const double power = attr_number(exponent, "value");
     if (power == 0) return {};
     const Value lower = graph.constant(power - 1, b.type());  // a number again, so that simplify sees it
     return {sum_to(g * (apply("pow", a, lower) * b), a.shape())};

@@ -10,14 +10,19 @@
 namespace perigee {
 namespace {
 
-Dtype attr_dtype(const OpCall& call) { return dtype_from_name(attr_string(call.attrs, "dtype", "f32")); }
+constexpr Option kValue = {"value", "number", "0", "of every element"};
+constexpr Option kShape = {"shape", "list of integers", "[]", "sizes by dimension", {.low = 0}};
+constexpr Option kDtype = {"dtype", "name", "f32", "of the result"};
+constexpr Option kFull[] = {kValue, kShape, kDtype}, kFullLike[] = {kValue}, kCast[] = {kDtype}, kBroadcast[] = {kShape};
 
-std::vector<Type> infer_full(const OpCall& call) { return {{attr_dtype(call), Shape(attr_ints(call.attrs, "shape"))}}; }
+Dtype attr_dtype(const OpCall& call) { return dtype_from_name(attr_string(call.attrs, kDtype)); }
+
+std::vector<Type> infer_full(const OpCall& call) { return {{attr_dtype(call), Shape(attr_ints(call.attrs, kShape))}}; }
 
 std::vector<Type> infer_full_like(const OpCall& call) { return {call.inputs[0]}; }
 
 size_t full_params(const OpCall& call, void* out) {
-  const FullParams params{attr_number(call.attrs, "value", 0)};
+  const FullParams params{attr_number(call.attrs, kValue)};
   std::memcpy(out, &params, sizeof params);
   return sizeof params;
 }
@@ -37,7 +42,7 @@ Type broadcast_type(const Type& from, const Shape& to) {
   return {from.dtype, to};
 }
 
-std::vector<Type> infer_broadcast_to(const OpCall& call) { return {broadcast_type(call.inputs[0], Shape(attr_ints(call.attrs, "shape")))}; }
+std::vector<Type> infer_broadcast_to(const OpCall& call) { return {broadcast_type(call.inputs[0], Shape(attr_ints(call.attrs, kShape)))}; }
 
 std::vector<Type> infer_broadcast_like(const OpCall& call) { return {broadcast_type(call.inputs[0], call.inputs[1].shape)}; }
 
@@ -46,7 +51,7 @@ std::vector<Value> broadcast_vjp(Graph& graph, const Node& node, std::span<const
 }
 
 Sliced sliced_broadcast_to(const OpCall& call, std::span<const Sliced> inputs) {
-  const auto shape = attr_ints(call.attrs, "shape");
+  const auto shape = attr_ints(call.attrs, kShape);
   const bool same_first =
       call.inputs[0].shape.rank() == static_cast<int>(shape.size()) && !shape.empty() && call.inputs[0].shape[0] == shape[0];
   return inputs[0] == Sliced::batch && !same_first ? Sliced::mixed : inputs[0];
@@ -70,7 +75,7 @@ void broadcast_view(const View& in, const Shape& shape, View* out) {
 }
 
 bool broadcast_to_alias(const OpCall& call, const View& in, View* out) {
-  broadcast_view(in, Shape(attr_ints(call.attrs, "shape")), out);
+  broadcast_view(in, Shape(attr_ints(call.attrs, kShape)), out);
   return true;
 }
 
@@ -82,6 +87,7 @@ bool broadcast_like_alias(const OpCall& call, const View& in, View* out) {
 constexpr OpDef kOps[] = {
     {.name = "full",
      .doc = "One number everywhere: value, shape, dtype.",
+     .attributes = {.options = kFull},
      .min_inputs = 0,
      .max_inputs = 0,
      .infer = infer_full,
@@ -90,6 +96,7 @@ constexpr OpDef kOps[] = {
      .constant = true},
     {.name = "full_like",
      .doc = "One number (value) in the shape and dtype of x.",
+     .attributes = {.options = kFullLike},
      .infer = infer_full_like,
      .sliced = sliced_full_like,
      .params = full_params,
@@ -97,6 +104,7 @@ constexpr OpDef kOps[] = {
      .elementwise = true},
     {.name = "cast",
      .doc = "x converted to dtype.",
+     .attributes = {.options = kCast},
      .infer = infer_cast,
      .vjp = cast_vjp,
      .sliced = sliced_linear_elementwise,
@@ -104,6 +112,7 @@ constexpr OpDef kOps[] = {
      .elementwise = true},
     {.name = "broadcast_to",
      .doc = "x repeated to shape, as NumPy broadcasts.",
+     .attributes = {.options = kBroadcast},
      .infer = infer_broadcast_to,
      .vjp = broadcast_vjp,
      .sliced = sliced_broadcast_to,

@@ -1,5 +1,5 @@
-// fused: a chain of element-wise ops as one. Attributes: `code`, a list of [op, register, ...]; `constants`, a list of numbers; `outputs`,
-// a list of registers; `types`, those of the outputs where they are not the natural ones. Registers are numbered: first the operands, then the constants, then the results of the code, line by line.
+// fused: a chain of element-wise ops as one. Registers are numbered: first the operands, then the constants, then the results of the code,
+// line by line.
 #include "kernels/ops/fused.h"
 
 #include <cstring>
@@ -14,6 +14,12 @@
 
 namespace perigee {
 namespace {
+
+constexpr Option kCode = {"code", "list", nullptr, "[op, register, ...] by line"};
+constexpr Option kConstants = {"constants", "list of numbers", "[]", "the registers behind the operands"};
+constexpr Option kOutputs = {"outputs", "list of integers", nullptr, "registers", {.low = 0}};
+constexpr Option kTypes = {"types", "list of names", "those that the code gives", "dtypes of the outputs"};
+constexpr Option kProgram[] = {kCode, kConstants, kOutputs, kTypes};
 
 struct Line {
   Elementwise op;
@@ -42,11 +48,11 @@ Elementwise elementwise_named(std::string_view name) {
   refuse("no element-wise op", std::string(name));
 }
 
-const Json::Array& list(const Json& attrs, const char* key) {
+const Json::Array& list(const Json& attrs, const Option& option) {
   static const Json::Array none;
-  const Json* value = attrs.find(key);
+  const Json* value = attrs.find(option.name);
   if (!value) return none;
-  if (!value->is_array()) refuse(std::string("'") + key + "' is no list", value->type_name());
+  if (!value->is_array()) refuse(std::string("'") + option.name + "' is no list", value->type_name());
   return value->as_array();
 }
 
@@ -70,12 +76,12 @@ Program parse(const Json& attrs, size_t n_inputs) {
   if (n_inputs > static_cast<size_t>(kFusedInputs))
     refuse("too many operands", std::to_string(n_inputs), "at most " + std::to_string(kFusedInputs));
   Program program{.n_inputs = static_cast<int>(n_inputs)};
-  for (const Json& value : list(attrs, "constants")) {
+  for (const Json& value : list(attrs, kConstants)) {
     if (!value.is_number()) refuse("a constant is no number", value.type_name());
     program.constants.push_back(value.as_number());
   }
-  for (const Json& value : list(attrs, "code")) program.code.push_back(parse_line(value, program.registers()));
-  for (const Json& value : list(attrs, "outputs")) program.outputs.push_back(register_number(value, program.registers()));
+  for (const Json& value : list(attrs, kCode)) program.code.push_back(parse_line(value, program.registers()));
+  for (const Json& value : list(attrs, kOutputs)) program.outputs.push_back(register_number(value, program.registers()));
   if (program.constants.size() > kFusedConstants || program.code.size() > kFusedInstructions || program.outputs.size() > kFusedOutputs ||
       program.outputs.empty())
     refuse("the program is too long, or has no output", attrs.dump());
@@ -149,7 +155,7 @@ std::vector<Type> infer_fused(const OpCall& call) {
     if (type.dtype == Dtype::f64) real = Dtype::f64;
     shape = broadcast(shape, type.shape);
   }
-  const Json::Array& types = list(call.attrs, "types");
+  const Json::Array& types = list(call.attrs, kTypes);
   if (!types.empty() && types.size() != program.outputs.size())
     refuse("there is not one type for each output", std::to_string(types.size()), std::to_string(program.outputs.size()));
   std::vector<Type> result;
@@ -239,11 +245,12 @@ size_t fused_params(const OpCall& call, void* out) {
 }
 
 double fused_flops(const OpCall& call) {
-  return static_cast<double>(list(call.attrs, "code").size()) * static_cast<double>(infer_fused(call)[0].shape.elements());
+  return static_cast<double>(list(call.attrs, kCode).size()) * static_cast<double>(infer_fused(call)[0].shape.elements());
 }
 
 constexpr OpDef kOps[] = {{.name = "fused",
                            .doc = "A chain of element-wise ops in one pass: code, constants, outputs.",
+                           .attributes = {.options = kProgram},
                            .min_inputs = 1,
                            .max_inputs = kFusedInputs,
                            .infer = infer_fused,

@@ -12,6 +12,9 @@
 namespace perigee {
 namespace {
 
+constexpr Option kName = {"name", "name", nullptr, "under which the program has registered the op"};
+constexpr Option kAttributes[] = {kName};
+
 std::mutex registry_mutex;
 std::deque<HostOp>& registry() {  // addresses stay
   static std::deque<HostOp> ops;
@@ -22,11 +25,18 @@ std::deque<HostOp>& registry() {  // addresses stay
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
-const HostOp& read_op(const OpCall& call) { return host_op_named(attr_string(call.attrs, "name", "")); }
+const HostOp& read_op(const OpCall& call) { return host_op_named(attr_string(call.attrs, kName)); }
+
+double option_value(const Json& attrs, const std::string& name, double fallback) {
+  const Json* value = attrs.find(name);
+  if (!value || value->is_null()) return fallback;
+  if (!value->is_number()) refuse("option '" + name + "' has the wrong type", value->type_name(), "a number");
+  return value->as_number();
+}
 
 HostParams read_params(const OpCall& call, const HostOp& op) {
   HostParams params{.kernel = op.kernel};
-  for (size_t i = 0; i < op.options.size(); ++i) params.options[i] = attr_number(call.attrs, op.options[i], op.defaults[i]);
+  for (size_t i = 0; i < op.options.size(); ++i) params.options[i] = option_value(call.attrs, op.options[i], op.defaults[i]);
   for (const auto& [key, value] : call.attrs.as_object()) {
     bool known = key == "name";
     for (const std::string& option : op.options) known |= key == option;
@@ -73,7 +83,7 @@ std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> gr
   std::vector<Value> in;
   for (size_t i = 0; i < node.inputs.size(); ++i) in.push_back(node.in(graph, i));
   const size_t operands = in.size();
-  if (!host_op_named(attr_string(node.attrs, "name", "")).kernel.backward) return std::vector<Value>(operands);
+  if (!host_op_named(attr_string(node.attrs, kName)).kernel.backward) return std::vector<Value>(operands);
   in.push_back(node.out(graph));
   in.push_back(grads[0]);
   return graph.apply_all("host_grad", in, node.attrs);
@@ -100,6 +110,7 @@ Sliced sliced_grad(const OpCall& call, std::span<const Sliced> inputs, int outpu
 constexpr OpDef kOps[] = {
     {.name = "host",
      .doc = "An op of the program that embeds Perigee, by `name`, with its own options.",
+     .attributes = {.options = kAttributes, .open = true},
      .max_inputs = kMaxHostOperands,
      .infer = infer,
      .vjp = vjp,
@@ -108,6 +119,7 @@ constexpr OpDef kOps[] = {
      .effects = true},
     {.name = "host_grad",
      .doc = "Gradients of host's operands from these, the result and its gradient.",
+     .attributes = {.options = kAttributes, .open = true},
      .min_inputs = 3,
      .max_inputs = kMaxHostOperands + 2,
      .infer = infer_grad,

@@ -10,6 +10,13 @@
 namespace perigee {
 namespace {
 
+constexpr Option kAxis = {"axis", "integer", "0", "that the indices count along; below 0 from the end"};
+constexpr Option kSize = {"size", "integer", nullptr, "of the result along axis", {.low = 0}};
+constexpr Option kDepth = {"depth", "integer", nullptr, "of the last dimension", {.low = 1}};
+constexpr Option kDtype = {"dtype", "name", "f32", "of the result"};
+constexpr Option kOn = {"on", "number", "1", "at the index"}, kOff = {"off", "number", "0", "elsewhere"};
+constexpr Option kGather[] = {kAxis}, kScatter[] = {kAxis, kSize}, kOneHot[] = {kDepth, kDtype, kOn, kOff};
+
 [[noreturn]] void refuse(std::string what, std::string got, std::string expected = "") {
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
@@ -20,7 +27,7 @@ void check_indices(const Type& type) {
 
 int gather_axis(const OpCall& call) {
   const int rank = call.inputs[0].shape.rank();
-  const int64_t axis = attr_int(call.attrs, "axis", 0);
+  const int64_t axis = attr_int(call.attrs, kAxis);
   if (axis < -rank || axis >= rank) refuse("axis out of range", std::to_string(axis) + " for " + call.inputs[0].text());
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
@@ -55,7 +62,7 @@ Sliced sliced_gather(const OpCall& call, std::span<const Sliced> inputs) {
 // The axis of scatter_add counts in its result.
 int scatter_axis(const OpCall& call) {
   const int rank = call.inputs[0].shape.rank() - call.inputs[1].shape.rank() + 1;
-  const int64_t axis = attr_int(call.attrs, "axis", 0);
+  const int64_t axis = attr_int(call.attrs, kAxis);
   if (rank < 1 || axis < -rank || axis >= rank)
     refuse("axis out of range", std::to_string(axis) + " for updates " + call.inputs[0].text() + ", indices " + call.inputs[1].text());
   return static_cast<int>(axis < 0 ? axis + rank : axis);
@@ -65,8 +72,7 @@ std::vector<Type> infer_scatter_add(const OpCall& call) {
   const Type &updates = call.inputs[0], &indices = call.inputs[1];
   check_indices(indices);
   const int axis = scatter_axis(call);
-  const int64_t size = attr_int(call.attrs, "size", -1);
-  if (size < 0) refuse("'size' is missing or negative", std::to_string(size), "the size of the result along axis");
+  const int64_t size = attr_int(call.attrs, kSize);
   std::vector<int64_t> dims = updates.shape.vector();
   for (int i = 0; i < indices.shape.rank(); ++i)
     if (dims[static_cast<size_t>(axis + i)] != indices.shape[i])
@@ -103,15 +109,14 @@ size_t scatter_params(const OpCall& call, void* out) {
 
 std::vector<Type> infer_one_hot(const OpCall& call) {
   check_indices(call.inputs[0]);
-  const int64_t depth = attr_int(call.attrs, "depth", 0);
-  if (depth < 1) refuse("'depth' must be at least 1", std::to_string(depth));
+  const int64_t depth = attr_int(call.attrs, kDepth);
   std::vector<int64_t> dims = call.inputs[0].shape.vector();
   dims.push_back(depth);
-  return {{dtype_from_name(attr_string(call.attrs, "dtype", "f32")), Shape(dims)}};
+  return {{dtype_from_name(attr_string(call.attrs, kDtype)), Shape(dims)}};
 }
 
 size_t one_hot_params(const OpCall& call, void* out) {
-  const OneHotParams params{attr_number(call.attrs, "on", 1), attr_number(call.attrs, "off", 0)};
+  const OneHotParams params{attr_number(call.attrs, kOn), attr_number(call.attrs, kOff)};
   std::memcpy(out, &params, sizeof params);
   return sizeof params;
 }
@@ -119,6 +124,7 @@ size_t one_hot_params(const OpCall& call, void* out) {
 constexpr OpDef kOps[] = {
     {.name = "gather",
      .doc = "x's slices along axis at i64 indices.",
+     .attributes = {.options = kGather},
      .min_inputs = 2,
      .max_inputs = 2,
      .infer = infer_gather,
@@ -128,6 +134,7 @@ constexpr OpDef kOps[] = {
      .operand_dtypes = OperandDtypes::indices},
     {.name = "scatter_add",
      .doc = "Zeros of `size` along axis, plus each update at its index: the adjoint of gather.",
+     .attributes = {.options = kScatter},
      .min_inputs = 2,
      .max_inputs = 2,
      .infer = infer_scatter_add,
@@ -137,6 +144,7 @@ constexpr OpDef kOps[] = {
      .operand_dtypes = OperandDtypes::indices},
     {.name = "one_hot",
      .doc = "A last dimension of size depth: on at the index, off elsewhere; dtype.",
+     .attributes = {.options = kOneHot},
      .infer = infer_one_hot,
      .sliced = sliced_first_input,
      .params = one_hot_params,

@@ -11,6 +11,9 @@
 namespace perigee {
 namespace {
 
+constexpr Option kEpsilon = {"epsilon", "number", "1e-5", "added to the variance", {.low = 0}};
+constexpr Option kForward[] = {kEpsilon};
+
 void require(const OpCall& call, size_t i, const Type& expected, const char* what) {
   if (i < call.inputs.size() && call.present[i] && call.inputs[i] != expected)
     throw Error(ErrorKind::model,
@@ -58,7 +61,7 @@ std::vector<Type> infer_grad_params(const OpCall& call) {
 }
 
 size_t params(const OpCall& call, void* out) {
-  const LayerNormParams values{attr_number(call.attrs, "epsilon", 1e-5)};
+  const LayerNormParams values{attr_number(call.attrs, kEpsilon)};
   std::memcpy(out, &values, sizeof values);
   return sizeof values;
 }
@@ -92,6 +95,7 @@ double flops(const OpCall& call) { return 7 * static_cast<double>(call.inputs[0]
 constexpr OpDef kOps[] = {
     {.name = "layer_norm",
      .doc = "x normalised over its last dimension, gamma and beta optional; epsilon. Also mean and inverse deviation of each row.",
+     .attributes = {.options = kForward},
      .max_inputs = 3,
      .infer = infer,
      .vjp = vjp,

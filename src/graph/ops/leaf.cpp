@@ -5,6 +5,10 @@
 namespace perigee {
 namespace {
 
+constexpr Option kName = {"name", "name", nullptr, "of the field, parameter or state"};
+constexpr Option kIndex = {"index", "integer", nullptr, "of the graph's constant", {.low = 0}};
+constexpr Option kNamed[] = {kName}, kTable[] = {kIndex};
+
 std::vector<Type> not_applied(const OpCall&) { throw Error(ErrorKind::model, {.what = "is a leaf: it is made by the graph, not applied"}); }
 
 std::vector<Type> same_type(const OpCall& call) { return {call.inputs[0]}; }
@@ -15,16 +19,23 @@ Sliced leaf_batch(const OpCall&, std::span<const Sliced>) { return Sliced::batch
 Sliced leaf_whole(const OpCall&, std::span<const Sliced>) { return Sliced::whole; }
 Sliced as_input(const OpCall&, std::span<const Sliced> inputs) { return inputs[0]; }
 
-constexpr OpDef leaf(LeafOp kind, const char* name, const char* doc, decltype(OpDef::sliced) sliced) {
-  return {
-      .name = name, .doc = doc, .min_inputs = 0, .max_inputs = 0, .infer = not_applied, .sliced = sliced, .leaf = kind, .internal = true};
+constexpr OpDef leaf(LeafOp kind, const char* name, const char* doc, std::span<const Option> attributes, decltype(OpDef::sliced) sliced) {
+  return {.name = name,
+          .doc = doc,
+          .attributes = {.options = attributes},
+          .min_inputs = 0,
+          .max_inputs = 0,
+          .infer = not_applied,
+          .sliced = sliced,
+          .leaf = kind,
+          .internal = true};
 }
 
 const OpDef kOps[] = {
-    leaf(LeafOp::input, "input", "A field of the batch; dimension 0 counts examples.", leaf_batch),
-    leaf(LeafOp::parameter, "parameter", "A window of the parameter block.", leaf_whole),
-    leaf(LeafOp::state, "state", "A window of the state segment.", leaf_whole),
-    leaf(LeafOp::table, "table", "A small constant tensor that the graph holds.", leaf_whole),
+    leaf(LeafOp::input, "input", "A field of the batch; dimension 0 counts examples.", kNamed, leaf_batch),
+    leaf(LeafOp::parameter, "parameter", "A window of the parameter block.", kNamed, leaf_whole),
+    leaf(LeafOp::state, "state", "A window of the state segment.", kNamed, leaf_whole),
+    leaf(LeafOp::table, "table", "A small constant tensor that the graph holds.", kTable, leaf_whole),
     {.name = "copy",
      .doc = "The same elements in memory of their own: x.",
      .infer = same_type,

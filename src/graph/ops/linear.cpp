@@ -15,6 +15,11 @@
 namespace perigee {
 namespace {
 
+constexpr Option kActivation = {"activation", "name", "none", "of the layer, or of the layer below", {}, {"none", "relu", "gelu_tanh"}};
+constexpr Option kKeep = {"keep", "boolean", "false", "also gives what gelu_tanh is taken of"};
+constexpr Option kBias = {"bias", "boolean", "true", "also gives the bias' gradient"};
+constexpr Option kLinear[] = {kActivation, kKeep}, kGradInput[] = {kActivation}, kGradWeight[] = {kBias};
+
 bool has(const OpCall& call, size_t i) { return i < call.inputs.size() && call.present[i]; }
 
 void check_weight(const OpCall& call, const char* op, int64_t features, const char* side) {
@@ -41,13 +46,9 @@ void check_same(const OpCall& call, size_t i, const Type& expected, const char* 
   }
 }
 
-LinearActivation activation_of(const Json& attrs, const char* op) {
-  const std::string name = attr_string(attrs, "activation", "none");
-  if (name == "none") return LinearActivation::none;
-  if (name == "relu") return LinearActivation::relu;
-  if (name == "gelu_tanh") return LinearActivation::gelu_tanh;
-  throw Error(ErrorKind::model,
-              {.what = std::string(op) + ": unknown activation", .got = name.substr(0, 100), .expected = "none, relu or gelu_tanh"});
+LinearActivation activation_of(const Json& attrs) {
+  const std::string name = attr_string(attrs, kActivation);
+  return name == "relu" ? LinearActivation::relu : name == "gelu_tanh" ? LinearActivation::gelu_tanh : LinearActivation::none;
 }
 
 const char* activation_name(LinearActivation activation) {
@@ -62,8 +63,8 @@ std::vector<Type> infer(const OpCall& call) {
   const int64_t n = call.inputs[1].shape[0];
   check_same(call, 2, {x.dtype, Shape{n}}, "linear: the bias does not fit the weight");
   const Type y{x.dtype, x.shape.with(x.shape.rank() - 1, n)};
-  const LinearActivation activation = activation_of(call.attrs, "linear");
-  if (!attr_bool(call.attrs, "keep", false)) return {y};
+  const LinearActivation activation = activation_of(call.attrs);
+  if (!attr_bool(call.attrs, kKeep)) return {y};
   if (activation != LinearActivation::gelu_tanh)
     throw Error(ErrorKind::model,
                 {.what = "linear: keeps what is before the activation for gelu_tanh alone", .got = activation_name(activation)});
@@ -76,7 +77,7 @@ std::vector<Type> infer_grad_input(const OpCall& call) {
   check_weight(call, "linear_grad_input", dz.shape.at(-1), "outputs");
   const Type dx{dz.dtype, dz.shape.with(dz.shape.rank() - 1, call.inputs[1].shape[1])};
   check_same(call, 2, dx, "linear_grad_input: what the layer below kept has not the type of its gradient");
-  const LinearActivation activation = activation_of(call.attrs, "linear_grad_input");
+  const LinearActivation activation = activation_of(call.attrs);
   if ((activation != LinearActivation::none) != has(call, 2))
     throw Error(ErrorKind::model,
                 {.what = "linear_grad_input takes an activation and what its layer kept, or neither", .got = activation_name(activation)});
@@ -91,7 +92,7 @@ std::vector<Type> infer_grad_weight(const OpCall& call) {
     throw Error(ErrorKind::model, {.what = "linear_grad_weight: the rows of dz and x differ", .got = dz.text() + " and " + x.text()});
   }
   std::vector<Type> types = {{dz.dtype, Shape{dz.shape[last], x.shape[last]}}};
-  if (attr_bool(call.attrs, "bias", true)) types.push_back({dz.dtype, Shape{dz.shape[last]}});
+  if (attr_bool(call.attrs, kBias)) types.push_back({dz.dtype, Shape{dz.shape[last]}});
   return types;
 }
 
@@ -135,7 +136,7 @@ Value through(Graph& graph, LinearActivation activation, Value kept, Value dy) {
 
 std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   const Value x = node.in(graph, 0), w = node.in(graph, 1), b = node.inputs.size() > 2 ? node.in(graph, 2) : Value();
-  const LinearActivation activation = activation_of(node.attrs, "linear");
+  const LinearActivation activation = activation_of(node.attrs);
   Value dz = grads.size() > 1 ? grads[1] : Value();
   if (grads[0]) {
     Value kept = node.out(graph);
@@ -157,7 +158,7 @@ std::vector<Value> vjp_grad_input(Graph& graph, const Node& node, std::span<cons
   std::vector<Value> result(node.inputs.size());
   if (!grads[0]) return result;
   const Value dz = node.in(graph, 0), w = node.in(graph, 1), kept = node.inputs.size() > 2 ? node.in(graph, 2) : Value();
-  const LinearActivation activation = activation_of(node.attrs, "linear_grad_input");
+  const LinearActivation activation = activation_of(node.attrs);
   const Value g = times_slope(activation, kept, grads[0]);
   result[0] = graph.apply("linear", {g, w});
   result[1] = graph.apply("linear_grad_weight", {dz, g}, bias_attr(false));
@@ -200,7 +201,7 @@ Sliced sliced_grad_weight(const OpCall&, std::span<const Sliced> inputs) {
 }
 
 size_t params(const OpCall& call, void* out) {
-  const LinearParams p{activation_of(call.attrs, "linear")};
+  const LinearParams p{activation_of(call.attrs)};
   std::memcpy(out, &p, sizeof p);
   return sizeof p;
 }
@@ -218,6 +219,7 @@ const OpDef kOps[] = {
     {.name = "linear",
      .doc = "A dense layer: activation(x weight^T + bias) of x [..., K], weight [N, K], bias [N] (optional); activation none, relu or "
             "gelu_tanh, which with keep also gives what it was taken of.",
+     .attributes = {.options = kLinear},
      .min_inputs = 2,
      .max_inputs = 3,
      .infer = infer,
@@ -233,6 +235,7 @@ const OpDef kOps[] = {
      .doc =
          "Gradient of linear by x, from dz [..., N] and weight [N, K]; with activation that of the layer below by what its activation was "
          "taken of, from what it kept [..., K] too: its result for relu, what is before it for gelu_tanh.",
+     .attributes = {.options = kGradInput},
      .min_inputs = 2,
      .max_inputs = 3,
      .infer = infer_grad_input,
@@ -246,6 +249,7 @@ const OpDef kOps[] = {
      .library = CudaLibrary::cublas_lt},
     {.name = "linear_grad_weight",
      .doc = "Gradients of linear by weight and (attribute bias) by bias, from dz [..., N] and x [..., K].",
+     .attributes = {.options = kGradWeight},
      .min_inputs = 2,
      .max_inputs = 2,
      .infer = infer_grad_weight,

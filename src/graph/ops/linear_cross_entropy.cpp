@@ -11,6 +11,10 @@
 namespace perigee {
 namespace {
 
+constexpr Option kActivation = {"activation", "name", "none", "of the layer below", {}, {"none", "relu"}};
+constexpr Option kSmoothing = {"label_smoothing", "number", "0", "of the classes", {.low = 0, .high = 1}};
+constexpr Option kAttributes[] = {kActivation, kSmoothing};
+
 // What an op that this one stands for gives; it says what does not fit.
 Type result_of(const char* op, std::initializer_list<Type> inputs, std::initializer_list<bool> present, const Json& attrs) {
   return op_named(op).infer({{inputs.begin(), inputs.size()}, {present.begin(), present.size()}, attrs})[0];
@@ -19,7 +23,7 @@ Type result_of(const char* op, std::initializer_list<Type> inputs, std::initiali
 std::vector<Type> infer(const OpCall& call) {
   const Type &x = call.inputs[0], &weight = call.inputs[1], &classes = call.inputs[2], &flow = call.inputs[3];
   const bool bias = call.inputs.size() > 4 && call.present[4];
-  const bool relu = attr_string(call.attrs, "activation", "none") == "relu";
+  const bool relu = attr_string(call.attrs, kActivation) == "relu";
   if (x.shape.rank() != 2 || classes.dtype != Dtype::i64)
     throw Error(ErrorKind::model,
                 {.what = "linear_cross_entropy takes rows [N, K] and class numbers i64 [N]", .got = x.text() + " and " + classes.text()});
@@ -38,9 +42,8 @@ Sliced sliced(const OpCall& call, std::span<const Sliced> inputs) {
 }
 
 size_t params(const OpCall& call, void* out) {
-  const bool relu = attr_string(call.attrs, "activation", "none") == "relu";
-  const LinearCrossEntropyParams params{{attr_number(call.attrs, "label_smoothing", 0)},
-                                        {relu ? LinearActivation::relu : LinearActivation::none}};
+  const bool relu = attr_string(call.attrs, kActivation) == "relu";
+  const LinearCrossEntropyParams params{{attr_number(call.attrs, kSmoothing)}, {relu ? LinearActivation::relu : LinearActivation::none}};
   std::memcpy(out, &params, sizeof params);
   return sizeof params;
 }
@@ -54,6 +57,7 @@ const OpDef kOps[] = {
     {.name = "linear_cross_entropy",
      .doc = "A dense layer of x [N, K], weight [C, K], classes i64 [N], the gradient of the losses [N] and a bias [C] (optional): logits, "
             "losses and the gradients of logits and x; label_smoothing; activation, of the layer below: relu of which x is the result.",
+     .attributes = {.options = kAttributes},
      .min_inputs = 4,
      .max_inputs = 5,
      .infer = infer,

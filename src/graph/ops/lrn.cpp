@@ -9,13 +9,15 @@
 namespace perigee {
 namespace {
 
+constexpr Option kSize = {"size", "integer", "5", "channels in a window", {.low = 1, .high = 1 << 20}};
+constexpr Option kK = {"k", "number", "2", "added to the sum; above 0"}, kAlpha = {"alpha", "number", "1e-4", "times the sum", {.low = 0}};
+constexpr Option kBeta = {"beta", "number", "0.75", "the power"};
+constexpr Option kAttributes[] = {kSize, kK, kAlpha, kBeta};
+
 LrnParams read(const OpCall& call) {
-  const LrnParams p{attr_int(call.attrs, "size", 5), attr_number(call.attrs, "k", 2), attr_number(call.attrs, "alpha", 1e-4),
-                    attr_number(call.attrs, "beta", 0.75)};
-  if (p.size < 1 || p.size > (1 << 20))
-    throw Error(ErrorKind::model,
-                {.what = "the window of channels is out of range", .got = std::to_string(p.size), .expected = "1 to 1048576"});
-  if (!(p.k > 0) || !(p.alpha >= 0)) throw Error(ErrorKind::model, {.what = "k must be above 0 and alpha not below"});
+  const LrnParams p{attr_int(call.attrs, kSize), attr_number(call.attrs, kK), attr_number(call.attrs, kAlpha),
+                    attr_number(call.attrs, kBeta)};
+  if (!(p.k > 0)) throw Error(ErrorKind::model, {.what = "k must be above 0"});
   return p;
 }
 
@@ -52,6 +54,7 @@ double flops(const OpCall& call) {
 constexpr OpDef kOps[] = {
     {.name = "lrn",
      .doc = "x / (k + alpha sum of squares over `size` neighbouring channels)^beta.",
+     .attributes = {.options = kAttributes},
      .infer = infer,
      .vjp = vjp,
      .sliced = sliced,
@@ -61,6 +64,7 @@ constexpr OpDef kOps[] = {
      .image = true},
     {.name = "lrn_grad",
      .doc = "Gradient of lrn from dy and x.",
+     .attributes = {.options = kAttributes},
      .min_inputs = 2,
      .max_inputs = 2,
      .infer = infer,

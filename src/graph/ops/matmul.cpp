@@ -12,6 +12,10 @@
 namespace perigee {
 namespace {
 
+constexpr Option kTransposeA = {"transpose_a", "boolean", "false", "a is [..., K, M]"};
+constexpr Option kTransposeB = {"transpose_b", "boolean", "false", "b is [..., N, K]"};
+constexpr Option kAttributes[] = {kTransposeA, kTransposeB};
+
 Shape batch_dims(const Shape& shape) {
   auto dims = shape.vector();
   dims.resize(dims.size() - 2);
@@ -20,7 +24,7 @@ Shape batch_dims(const Shape& shape) {
 
 std::vector<Type> infer(const OpCall& call) {
   const Type &a = call.inputs[0], &b = call.inputs[1];
-  const bool ta = attr_bool(call.attrs, "transpose_a", false), tb = attr_bool(call.attrs, "transpose_b", false);
+  const bool ta = attr_bool(call.attrs, kTransposeA), tb = attr_bool(call.attrs, kTransposeB);
   const std::string got = a.text() + " and " + b.text();
   if (a.shape.rank() < 2 || b.shape.rank() < 2) {
     throw Error(ErrorKind::model, {.what = "matmul takes matrices", .got = got, .expected = "at least two dimensions each"});
@@ -44,7 +48,7 @@ std::vector<Type> infer(const OpCall& call) {
 std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   const Value g = grads[0], a = node.in(graph, 0), b = node.in(graph, 1);
   if (!g) return {Value(), Value()};
-  const bool ta = attr_bool(node.attrs, "transpose_a", false), tb = attr_bool(node.attrs, "transpose_b", false);
+  const bool ta = attr_bool(node.attrs, kTransposeA), tb = attr_bool(node.attrs, kTransposeB);
   const Shape shape_a = a.shape(), shape_b = b.shape();
   const Value da = ta ? matmul(b, g, tb, true) : matmul(g, b, false, !tb);
   const Value db = tb ? matmul(g, a, true, ta) : matmul(a, g, !ta, false);
@@ -58,7 +62,7 @@ Sliced sliced(const OpCall& call, std::span<const Sliced> inputs) {
   if (a == Sliced::whole && b == Sliced::whole) return Sliced::whole;
   if ((a == Sliced::partial && b == Sliced::whole) || (a == Sliced::whole && b == Sliced::partial)) return Sliced::partial;
   if (a == Sliced::partial || b == Sliced::partial) return Sliced::mixed;
-  const bool ta = attr_bool(call.attrs, "transpose_a", false), tb = attr_bool(call.attrs, "transpose_b", false);
+  const bool ta = attr_bool(call.attrs, kTransposeA), tb = attr_bool(call.attrs, kTransposeB);
   if (b == Sliced::whole) {
     if (rank_a == 2) return !ta && rank_b == 2 ? Sliced::batch : Sliced::mixed;
     return rank_b < rank_a || call.inputs[1].shape[0] == 1 ? Sliced::batch : Sliced::mixed;
@@ -72,20 +76,21 @@ Sliced sliced(const OpCall& call, std::span<const Sliced> inputs) {
 }
 
 size_t params(const OpCall& call, void* out) {
-  const MatmulParams p{attr_bool(call.attrs, "transpose_a", false), attr_bool(call.attrs, "transpose_b", false)};
+  const MatmulParams p{attr_bool(call.attrs, kTransposeA), attr_bool(call.attrs, kTransposeB)};
   std::memcpy(out, &p, sizeof p);
   return sizeof p;
 }
 
 double flops(const OpCall& call) {
   const Type out = infer(call)[0];
-  const int64_t inner = call.inputs[0].shape.at(attr_bool(call.attrs, "transpose_a", false) ? -2 : -1);
+  const int64_t inner = call.inputs[0].shape.at(attr_bool(call.attrs, kTransposeA) ? -2 : -1);
   return 2.0 * static_cast<double>(out.shape.elements()) * static_cast<double>(inner);
 }
 
 const OpDef kOps[] = {
     {.name = "matmul",
      .doc = "Matrix product of a [..., M, K] and b [..., K, N]; attributes transpose_a, transpose_b; leading dimensions broadcast.",
+     .attributes = {.options = kAttributes},
      .min_inputs = 2,
      .max_inputs = 2,
      .infer = infer,

@@ -10,13 +10,19 @@
 namespace perigee {
 namespace {
 
+constexpr Option kAxis = {"axis", "integer", "-1", "of the lines; below 0 from the end"};
+constexpr Option kCount = {"count", "integer", "-1", "so many places; -1: all", {.low = -1}};
+constexpr Option kDescending = {"descending", "boolean", "false", "the largest first"};
+constexpr Option kSize = {"size", "integer", nullptr, "of the result along axis", {.low = 0}};
+constexpr Option kSort[] = {kAxis, kCount, kDescending}, kTake[] = {kAxis}, kPut[] = {kAxis, kSize};
+
 [[noreturn]] void refuse(std::string what, std::string got, std::string expected = "") {
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
 int line_axis(const OpCall& call) {
   const int rank = call.inputs[0].shape.rank();
-  const int64_t axis = attr_int(call.attrs, "axis", -1);
+  const int64_t axis = attr_int(call.attrs, kAxis);
   if (axis < -rank || axis >= rank) refuse("axis out of range", std::to_string(axis) + " for " + call.inputs[0].text());
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
@@ -24,7 +30,7 @@ int line_axis(const OpCall& call) {
 std::vector<Type> infer_sort(const OpCall& call) {
   const Type& x = call.inputs[0];
   const int axis = line_axis(call);
-  const int64_t count = attr_int(call.attrs, "count", -1);
+  const int64_t count = attr_int(call.attrs, kCount);
   if (count > x.shape[axis])
     refuse("there are not so many elements along dimension " + std::to_string(axis + 1), x.text(), "at least " + std::to_string(count));
   return {{Dtype::i64, count < 0 ? x.shape : x.shape.with(axis, count)}};
@@ -57,8 +63,7 @@ std::vector<Value> take_vjp(Graph& graph, const Node& node, std::span<const Valu
 
 std::vector<Type> infer_put(const OpCall& call) {
   check_places(call, true);
-  const int64_t size = attr_int(call.attrs, "size", -1);
-  if (size < 0) refuse("'size' is missing or negative", std::to_string(size), "the size of the result along axis");
+  const int64_t size = attr_int(call.attrs, kSize);
   return {{call.inputs[0].dtype, call.inputs[0].shape.with(line_axis(call), size)}};
 }
 
@@ -76,7 +81,7 @@ Sliced sliced_lines(const OpCall& call, std::span<const Sliced> inputs) {
 }
 
 size_t sort_params(const OpCall& call, void* out) {
-  const SortParams params{line_axis(call), attr_bool(call.attrs, "descending", false)};
+  const SortParams params{line_axis(call), attr_bool(call.attrs, kDescending)};
   std::memcpy(out, &params, sizeof params);
   return sizeof params;
 }
@@ -90,11 +95,13 @@ size_t along_params(const OpCall& call, void* out) {
 constexpr OpDef kOps[] = {
     {.name = "arg_sort",
      .doc = "The places that sort x along axis (descending), stable, NaN last; the first `count` of them.",
+     .attributes = {.options = kSort},
      .infer = infer_sort,
      .sliced = sliced_lines,
      .params = sort_params},
     {.name = "take_along",
      .doc = "x's elements at i64 places along axis, line by line, as arg_sort gives them.",
+     .attributes = {.options = kTake},
      .min_inputs = 2,
      .max_inputs = 2,
      .infer = infer_take,
@@ -104,6 +111,7 @@ constexpr OpDef kOps[] = {
      .operand_dtypes = OperandDtypes::indices},
     {.name = "put_along",
      .doc = "Zeros of `size` along axis, plus each update at its place in its line: the adjoint of take_along.",
+     .attributes = {.options = kPut},
      .min_inputs = 2,
      .max_inputs = 2,
      .infer = infer_put,

@@ -10,21 +10,23 @@
 namespace perigee {
 namespace {
 
+constexpr Option kKind = {"kind", "name", "max", "what is taken of a window", {}, {"max", "average", "sum", "pnorm"}};
+constexpr Option kKernel = {"kernel", "list of integers", nullptr, "the window, {height, width}", kSizes};
+constexpr Option kCountPadding = {"count_include_pad", "boolean", "true", "an average counts the padding"};
+constexpr Option kPower = {"p", "number", "2", "of pnorm", {.low = 1}};
+constexpr Option kForward[] = {kKind, kKernel, kStride, kPadding, kDilation, kCountPadding, kPower};
+constexpr Option kBackward[] = {kKind, kKernel, kStride, kPadding, kDilation, kCountPadding, kPower, kInputSize};
+
 PoolKind pool_kind(const Json& attrs) {
-  const std::string kind = attr_string(attrs, "kind", "max");
-  if (kind == "max") return PoolKind::max;
+  const std::string kind = attr_string(attrs, kKind);
   if (kind == "average") return PoolKind::average;
   if (kind == "sum") return PoolKind::sum;
-  if (kind == "pnorm") return PoolKind::pnorm;
-  throw Error(ErrorKind::model, {.what = "unknown kind of pooling",
-                                 .got = kind,
-                                 .expected = "max, average, sum or pnorm",
-                                 .hint = nearest_hint(kind, {"max", "average", "sum", "pnorm"})});
+  return kind == "pnorm" ? PoolKind::pnorm : PoolKind::max;
 }
 
 Shape pooled_shape(const Shape& x, const Json& attrs) {
   int64_t kernel[2];
-  read_sizes(attrs, "kernel", 1, 0, kernel, 2);
+  read_sizes(attrs, kKernel, kernel, 2);
   const WindowAttrs window = window_attrs(attrs);
   for (int i = 0; i < 4; ++i)
     if (window.padding[i] >= window.dilation[i / 2] * (kernel[i / 2] - 1) + 1)
@@ -37,16 +39,13 @@ Shape pooled_shape(const Shape& x, const Json& attrs) {
 
 Dtype argmax_dtype(const Json& attrs) {
   int64_t kernel[2];
-  read_sizes(attrs, "kernel", 1, 0, kernel, 2);
+  read_sizes(attrs, kKernel, kernel, 2);
   return kernel[0] * kernel[1] <= 256 ? Dtype::u8 : Dtype::i32;
 }
 
 std::vector<Type> infer_pool(const OpCall& call) {
   const Type& x = call.inputs[0];
   expect_rank(x, 4, "the input", "N,C,H,W");
-  const double p = attr_number(call.attrs, "p", 2);
-  if (!(p >= 1))
-    throw Error(ErrorKind::model, {.what = "attribute 'p' is out of range", .got = std::to_string(p), .expected = "1 or more"});
   const Shape y = pooled_shape(x.shape, call.attrs);
   if (pool_kind(call.attrs) == PoolKind::max) return {{x.dtype, y}, {argmax_dtype(call.attrs), y}};
   return {{x.dtype, y}};
@@ -56,7 +55,7 @@ std::vector<Type> infer_grad(const OpCall& call) {
   const Type& dy = call.inputs[0];
   expect_rank(dy, 4, "the output gradient", "N,C,H,W");
   int64_t size[2];
-  read_sizes(call.attrs, "input_size", 1, 0, size, 2);
+  read_sizes(call.attrs, kInputSize, size, 2);
   const Type dx{dy.dtype, {dy.shape[0], dy.shape[1], size[0], size[1]}};
   expect_shape(dy, pooled_shape(dx.shape, call.attrs), "the output gradient");
   const PoolKind kind = pool_kind(call.attrs);
@@ -78,7 +77,7 @@ size_t params(const OpCall& call, void* out) {
   PoolParams p;
   const WindowAttrs window = window_attrs(call.attrs);
   int64_t kernel[2];
-  read_sizes(call.attrs, "kernel", 1, 0, kernel, 2);
+  read_sizes(call.attrs, kKernel, kernel, 2);
   p.kind = pool_kind(call.attrs);
   for (int i = 0; i < 2; ++i) {
     p.kernel[i] = static_cast<int32_t>(kernel[i]);
@@ -86,15 +85,15 @@ size_t params(const OpCall& call, void* out) {
     p.dilation[i] = static_cast<int32_t>(window.dilation[i]);
   }
   for (int i = 0; i < 4; ++i) p.padding[i] = static_cast<int32_t>(window.padding[i]);
-  p.count_include_pad = attr_bool(call.attrs, "count_include_pad", true);
-  p.p = attr_number(call.attrs, "p", 2);
+  p.count_include_pad = attr_bool(call.attrs, kCountPadding);
+  p.p = attr_number(call.attrs, kPower);
   std::memcpy(out, &p, sizeof p);
   return sizeof p;
 }
 
 double window_flops(const OpCall& call, const Shape& y) {
   int64_t kernel[2];
-  read_sizes(call.attrs, "kernel", 1, 0, kernel, 2);
+  read_sizes(call.attrs, kKernel, kernel, 2);
   return static_cast<double>(y.elements()) * static_cast<double>(kernel[0] * kernel[1]);
 }
 double flops_pool(const OpCall& call) { return window_flops(call, infer_pool(call)[0].shape); }
@@ -130,6 +129,7 @@ const OpDef kOps[] = {
     {.name = "pool2d",
      .doc = "Pools windows of x[N,C,H,W]: kind (max, average, sum, pnorm), kernel[2], stride[2], padding[4], dilation[2], "
             "count_include_pad, p; max also gives argmax, the place in the window.",
+     .attributes = {.options = kForward},
      .infer = infer_pool,
      .vjp = vjp_pool,
      .sliced = sliced_first_input,
@@ -140,6 +140,7 @@ const OpDef kOps[] = {
      .image = true},
     {.name = "pool2d_grad",
      .doc = "Gradient of pool2d: dy, then argmax (max) or x and y (pnorm); its attributes and input_size[2].",
+     .attributes = {.options = kBackward},
      .min_inputs = 1,
      .max_inputs = 3,
      .infer = infer_grad,

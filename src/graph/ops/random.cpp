@@ -1,5 +1,4 @@
-// Random draws in the shape of an operand. Attributes: stream (which draw of the model this is), per ("example": dimension 0 is the
-// batch; or "step"), and low, high or mean, stddev.
+// Random draws in the shape of an operand.
 #include "kernels/ops/random.h"
 
 #include <cstring>
@@ -10,12 +9,14 @@
 namespace perigee {
 namespace {
 
-bool per_example(const OpCall& call) {
-  const std::string per = attr_string(call.attrs, "per", "example");
-  if (per != "example" && per != "step")
-    throw Error(ErrorKind::model, {.what = "unknown value of 'per'", .got = "'" + per + "'", .expected = "'example' or 'step'"});
-  return per == "example";
-}
+constexpr Option kPer = {
+    "per", "name", "example", "a draw for each example, which are dimension 0, or for each step", {}, {"example", "step"}};
+constexpr Option kStream = {"stream", "integer", "0", "which draw of the model this is"};
+constexpr Option kLow = {"low", "number", "0", "the least"}, kHigh = {"high", "number", "1", "above all"};
+constexpr Option kMean = {"mean", "number", "0", "of the distribution"}, kDeviation = {"stddev", "number", "1", "standard deviation"};
+constexpr Option kUniform[] = {kPer, kStream, kLow, kHigh}, kNormal[] = {kPer, kStream, kMean, kDeviation};
+
+bool per_example(const OpCall& call) { return attr_string(call.attrs, kPer) == "example"; }
 
 std::vector<Type> infer_random(const OpCall& call) {
   const Type& like = call.inputs[0];
@@ -36,23 +37,24 @@ Sliced sliced_random(const OpCall& call, std::span<const Sliced> inputs) {
 }
 
 size_t write_params(const OpCall& call, double offset, double scale, void* out) {
-  const RandomParams params{static_cast<uint64_t>(attr_int(call.attrs, "stream", 0)), offset, scale, per_example(call)};
+  const RandomParams params{static_cast<uint64_t>(attr_int(call.attrs, kStream)), offset, scale, per_example(call)};
   std::memcpy(out, &params, sizeof params);
   return sizeof params;
 }
 
 size_t uniform_params(const OpCall& call, void* out) {
-  const double low = attr_number(call.attrs, "low", 0), high = attr_number(call.attrs, "high", 1);
+  const double low = attr_number(call.attrs, kLow), high = attr_number(call.attrs, kHigh);
   return write_params(call, low, high - low, out);
 }
 
 size_t normal_params(const OpCall& call, void* out) {
-  return write_params(call, attr_number(call.attrs, "mean", 0), attr_number(call.attrs, "stddev", 1), out);
+  return write_params(call, attr_number(call.attrs, kMean), attr_number(call.attrs, kDeviation), out);
 }
 
 constexpr OpDef kOps[] = {
     {.name = "random_uniform",
      .doc = "Uniform on [low, high) in the shape of x.",
+     .attributes = {.options = kUniform},
      .infer = infer_random,
      .sliced = sliced_random,
      .params = uniform_params,
@@ -61,6 +63,7 @@ constexpr OpDef kOps[] = {
      .elementwise = true},
     {.name = "random_normal",
      .doc = "Normal with mean and stddev in the shape of x.",
+     .attributes = {.options = kNormal},
      .infer = infer_random,
      .sliced = sliced_random,
      .params = normal_params,

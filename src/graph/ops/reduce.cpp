@@ -1,4 +1,4 @@
-// Reductions over axes (attributes: axes, all when absent; keep), arg-reductions (axis) and the cumulative sum (axis, exclusive, reverse).
+// Reductions over axes, arg-reductions and the cumulative sum.
 #include "kernels/ops/reduce.h"
 
 #include <cstring>
@@ -10,6 +10,13 @@
 namespace perigee {
 namespace {
 
+constexpr Option kAxes = {"axes", "list of integers", "all", "that are reduced; below 0 from the end"};
+constexpr Option kKeep = {"keep", "boolean", "false", "reduced dimensions stay, with size 1"};
+constexpr Option kAxis = {"axis", "integer", "-1", "below 0 from the end"};
+constexpr Option kExclusive = {"exclusive", "boolean", "false", "a sum does not count its own element"};
+constexpr Option kReverse = {"reverse", "boolean", "false", "from the end"};
+constexpr Option kReduction[] = {kAxes, kKeep}, kArg[] = {kAxis, kKeep}, kCumulative[] = {kAxis, kExclusive, kReverse};
+
 int checked_axis(int64_t axis, const Type& type) {
   const int rank = type.shape.rank();
   if (axis < -rank || axis >= rank)
@@ -19,9 +26,9 @@ int checked_axis(int64_t axis, const Type& type) {
 
 uint32_t axes_mask(const OpCall& call) {
   const Type& type = call.inputs[0];
-  if (!call.attrs.find("axes")) return (1u << type.shape.rank()) - 1u;
+  if (!call.attrs.find(kAxes.name)) return (1u << type.shape.rank()) - 1u;
   uint32_t mask = 0;
-  for (int64_t axis : attr_ints(call.attrs, "axes")) mask |= 1u << checked_axis(axis, type);
+  for (int64_t axis : attr_ints(call.attrs, kAxes)) mask |= 1u << checked_axis(axis, type);
   return mask;
 }
 
@@ -34,7 +41,7 @@ Shape reduced_shape(const Shape& shape, uint32_t mask, bool keep) {
   return Shape(dims);
 }
 
-bool keeps(const OpCall& call) { return attr_bool(call.attrs, "keep", false); }
+bool keeps(const OpCall& call) { return attr_bool(call.attrs, kKeep); }
 
 std::vector<Type> infer_reduce(const OpCall& call) {
   const Type& x = call.inputs[0];
@@ -53,7 +60,7 @@ std::vector<Type> infer_extreme(const OpCall& call) {
   return result;
 }
 
-uint32_t arg_mask(const OpCall& call) { return 1u << checked_axis(attr_int(call.attrs, "axis", -1), call.inputs[0]); }
+uint32_t arg_mask(const OpCall& call) { return 1u << checked_axis(attr_int(call.attrs, kAxis), call.inputs[0]); }
 
 std::vector<Type> infer_arg(const OpCall& call) {
   const Shape& shape = call.inputs[0].shape;
@@ -64,8 +71,8 @@ std::vector<Type> infer_arg(const OpCall& call) {
   return {{Dtype::i64, reduced_shape(shape, mask, keeps(call))}};
 }
 
-std::vector<Type> infer_scan(const OpCall& call) {
-  checked_axis(attr_int(call.attrs, "axis", -1), call.inputs[0]);
+std::vector<Type> infer_cumulative(const OpCall& call) {
+  checked_axis(attr_int(call.attrs, kAxis), call.inputs[0]);
   return {call.inputs[0]};
 }
 
@@ -88,9 +95,9 @@ Sliced sliced_mean(const OpCall& call, std::span<const Sliced> inputs) {
 Sliced sliced_reduce(const OpCall& call, std::span<const Sliced> inputs) { return sliced_rows(inputs[0], axes_mask(call) & 1u); }
 Sliced sliced_arg(const OpCall& call, std::span<const Sliced> inputs) { return sliced_rows(inputs[0], arg_mask(call) & 1u); }
 
-Sliced sliced_scan(const OpCall& call, std::span<const Sliced> inputs) {
+Sliced sliced_cumulative(const OpCall& call, std::span<const Sliced> inputs) {
   if (inputs[0] == Sliced::partial) return Sliced::partial;
-  return sliced_rows(inputs[0], checked_axis(attr_int(call.attrs, "axis", -1), call.inputs[0]) == 0);
+  return sliced_rows(inputs[0], checked_axis(attr_int(call.attrs, kAxis), call.inputs[0]) == 0);
 }
 
 size_t reduce_params(const OpCall& call, void* out) {
@@ -105,9 +112,9 @@ size_t arg_params(const OpCall& call, void* out) {
   return sizeof params;
 }
 
-size_t scan_params(const OpCall& call, void* out) {
-  const ScanParams params{checked_axis(attr_int(call.attrs, "axis", -1), call.inputs[0]), attr_bool(call.attrs, "exclusive", false),
-                          attr_bool(call.attrs, "reverse", false)};
+size_t cumulative_params(const OpCall& call, void* out) {
+  const CumulativeParams params{checked_axis(attr_int(call.attrs, kAxis), call.inputs[0]), attr_bool(call.attrs, kExclusive),
+                                attr_bool(call.attrs, kReverse)};
   std::memcpy(out, &params, sizeof params);
   return sizeof params;
 }
@@ -169,15 +176,16 @@ std::vector<Value> prod_vjp(Graph& graph, const Node& node, std::span<const Valu
   return {reduction.spread(grads[0]) * where(is_zero, at_zero, elsewhere)};
 }
 
-std::vector<Value> scan_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
+std::vector<Value> cumulative_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   Json attrs = node.attrs;
-  attrs.set("reverse", !attr_bool(node.attrs, "reverse", false));
+  attrs.set("reverse", !attr_bool(node.attrs, kReverse));
   return {graph.apply("cumulative_sum", {grads[0]}, std::move(attrs))};
 }
 
 constexpr OpDef kOps[] = {
     {.name = "reduce_sum",
      .doc = "The sum over axes.",
+     .attributes = {.options = kReduction},
      .infer = infer_reduce,
      .vjp = sum_vjp,
      .sliced = sliced_sum,
@@ -186,6 +194,7 @@ constexpr OpDef kOps[] = {
      .operand_dtypes = OperandDtypes::sums},
     {.name = "reduce_mean",
      .doc = "The mean over axes.",
+     .attributes = {.options = kReduction},
      .infer = infer_reduce,
      .vjp = mean_vjp,
      .sliced = sliced_mean,
@@ -194,6 +203,7 @@ constexpr OpDef kOps[] = {
      .operand_dtypes = OperandDtypes::real},
     {.name = "reduce_max",
      .doc = "The largest over axes.",
+     .attributes = {.options = kReduction},
      .infer = infer_extreme,
      .vjp = extreme_vjp,
      .sliced = sliced_reduce,
@@ -202,6 +212,7 @@ constexpr OpDef kOps[] = {
      .operand_dtypes = OperandDtypes::order},
     {.name = "reduce_min",
      .doc = "The smallest over axes.",
+     .attributes = {.options = kReduction},
      .infer = infer_extreme,
      .vjp = extreme_vjp,
      .sliced = sliced_reduce,
@@ -210,6 +221,7 @@ constexpr OpDef kOps[] = {
      .operand_dtypes = OperandDtypes::order},
     {.name = "reduce_prod",
      .doc = "The product over axes.",
+     .attributes = {.options = kReduction},
      .infer = infer_reduce,
      .vjp = prod_vjp,
      .sliced = sliced_reduce,
@@ -218,6 +230,7 @@ constexpr OpDef kOps[] = {
      .operand_dtypes = OperandDtypes::sums},
     {.name = "arg_max",
      .doc = "The index of the largest along axis; the first of a tie.",
+     .attributes = {.options = kArg},
      .infer = infer_arg,
      .sliced = sliced_arg,
      .params = arg_params,
@@ -225,6 +238,7 @@ constexpr OpDef kOps[] = {
      .operand_dtypes = OperandDtypes::order},
     {.name = "arg_min",
      .doc = "The index of the smallest along axis; the first of a tie.",
+     .attributes = {.options = kArg},
      .infer = infer_arg,
      .sliced = sliced_arg,
      .params = arg_params,
@@ -232,10 +246,11 @@ constexpr OpDef kOps[] = {
      .operand_dtypes = OperandDtypes::order},
     {.name = "cumulative_sum",
      .doc = "Running sums along axis; exclusive, reverse.",
-     .infer = infer_scan,
-     .vjp = scan_vjp,
-     .sliced = sliced_scan,
-     .params = scan_params,
+     .attributes = {.options = kCumulative},
+     .infer = infer_cumulative,
+     .vjp = cumulative_vjp,
+     .sliced = sliced_cumulative,
+     .params = cumulative_params,
      .operand_dtypes = OperandDtypes::sums},
 };
 

@@ -11,6 +11,19 @@
 namespace perigee {
 namespace {
 
+constexpr Option kShape = {"shape", "list of integers", nullptr, "sizes by dimension; -1 for one of them: what is left", {.low = -1}};
+constexpr Option kOrder = {"order", "list of integers", "reversed", "the operand's dimensions; below 0 from the end"};
+constexpr Option kStart = {"start", "list of integers", "the beginning", "by dimension; below 0 from the end"};
+constexpr Option kStop = {"stop", "list of integers", "the end", "by dimension, not included; below 0 from the end"};
+constexpr Option kStep = {"step", "list of integers", "1", "by dimension", {.low = 1}};
+constexpr Option kAxis = {"axis", "integer", "0", "along which operands follow each other; below 0 from the end"};
+constexpr Option kBefore = {"before", "list of integers", "0", "elements by dimension", {.low = 0}};
+constexpr Option kAfter = {"after", "list of integers", "0", "elements by dimension", {.low = 0}};
+constexpr Option kInterior = {"interior", "list of integers", "0", "between neighbours, by dimension", {.low = 0}};
+constexpr Option kValue = {"value", "number", "0", "of the elements around and between"};
+constexpr Option kReshape[] = {kShape}, kTranspose[] = {kOrder}, kSlice[] = {kStart, kStop, kStep}, kConcatenate[] = {kAxis};
+constexpr Option kPad[] = {kBefore, kAfter, kInterior, kValue};
+
 [[noreturn]] void refuse(std::string what, std::string got, std::string expected = "") {
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
@@ -21,7 +34,7 @@ Sliced sliced_rows_if(bool keeps_batch, Sliced input) { return input == Sliced::
 // --- reshape ---
 
 Shape reshaped(const OpCall& call) {
-  std::vector<int64_t> dims = attr_ints(call.attrs, "shape");
+  std::vector<int64_t> dims = attr_ints(call.attrs, kShape);
   const int64_t elements = call.inputs[0].shape.elements();
   const auto open = std::find(dims.begin(), dims.end(), -1);
   if (open != dims.end()) {
@@ -79,7 +92,7 @@ bool reshape_alias(const OpCall& call, const View& in, View* out) {
 
 std::vector<int64_t> order_of(const OpCall& call) {
   const int rank = call.inputs[0].shape.rank();
-  std::vector<int64_t> order = attr_ints(call.attrs, "order");
+  std::vector<int64_t> order = attr_ints(call.attrs, kOrder);
   if (order.empty())
     for (int i = rank - 1; i >= 0; --i) order.push_back(i);
   std::vector<bool> seen(static_cast<size_t>(rank), false);
@@ -132,7 +145,7 @@ struct Range {
 // As Python's x[start:stop:step] for steps of at least 1; dimensions beyond the lists are whole.
 std::vector<Range> ranges_of(const OpCall& call) {
   const Shape& shape = call.inputs[0].shape;
-  const auto start = attr_ints(call.attrs, "start"), stop = attr_ints(call.attrs, "stop"), step = attr_ints(call.attrs, "step");
+  const auto start = attr_ints(call.attrs, kStart), stop = attr_ints(call.attrs, kStop), step = attr_ints(call.attrs, kStep);
   const size_t rank = static_cast<size_t>(shape.rank());
   if (start.size() > rank || stop.size() > rank || step.size() > rank)
     refuse("a slice has more dimensions than its operand", call.inputs[0].text());
@@ -141,7 +154,6 @@ std::vector<Range> ranges_of(const OpCall& call) {
     const int64_t size = shape[static_cast<int>(i)];
     const auto place = [size](int64_t x) { return std::clamp(x < 0 ? x + size : x, int64_t{0}, size); };
     const int64_t stride = i < step.size() ? step[i] : 1;
-    if (stride < 1) refuse("a slice's step must be at least 1", std::to_string(stride));
     ranges.push_back({i < start.size() ? place(start[i]) : 0, i < stop.size() ? place(stop[i]) : size, stride});
   }
   return ranges;
@@ -194,7 +206,7 @@ bool slice_alias(const OpCall& call, const View& in, View* out) {
 
 int concatenate_axis(const OpCall& call) {
   const int rank = call.inputs[0].shape.rank();
-  const int64_t axis = attr_int(call.attrs, "axis", 0);
+  const int64_t axis = attr_int(call.attrs, kAxis);
   if (axis < -rank || axis >= rank) refuse("axis out of range", std::to_string(axis) + " for " + call.inputs[0].text());
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
@@ -245,19 +257,17 @@ size_t concatenate_params(const OpCall& call, void* out) {
 // --- pad ---
 
 // A list of one number per dimension, 0 when shorter.
-std::vector<int64_t> pad_list(const OpCall& call, const char* key) {
-  std::vector<int64_t> list = attr_ints(call.attrs, key);
+std::vector<int64_t> pad_list(const OpCall& call, const Option& option) {
+  std::vector<int64_t> list = attr_ints(call.attrs, option);
   const size_t rank = static_cast<size_t>(call.inputs[0].shape.rank());
-  if (list.size() > rank) refuse(std::string("'") + key + "' has more dimensions than the operand", call.inputs[0].text());
+  if (list.size() > rank) refuse(std::string("'") + option.name + "' has more dimensions than the operand", call.inputs[0].text());
   list.resize(rank, 0);
-  for (int64_t n : list)
-    if (n < 0) refuse(std::string("'") + key + "' must not be negative", std::to_string(n));
   return list;
 }
 
 std::vector<Type> infer_pad(const OpCall& call) {
   const Type& x = call.inputs[0];
-  const auto before = pad_list(call, "before"), after = pad_list(call, "after"), interior = pad_list(call, "interior");
+  const auto before = pad_list(call, kBefore), after = pad_list(call, kAfter), interior = pad_list(call, kInterior);
   std::vector<int64_t> dims;
   for (size_t i = 0; i < before.size(); ++i) {
     const int64_t size = x.shape[static_cast<int>(i)];
@@ -272,8 +282,7 @@ std::vector<Type> infer_pad(const OpCall& call) {
 
 std::vector<Value> pad_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   const OperandTypes types(graph, node);
-  const auto before = pad_list(types.call(), "before"), after = pad_list(types.call(), "after"),
-             interior = pad_list(types.call(), "interior");
+  const auto before = pad_list(types.call(), kBefore), after = pad_list(types.call(), kAfter), interior = pad_list(types.call(), kInterior);
   std::vector<int64_t> stop, step;
   for (size_t i = 0; i < before.size(); ++i) {
     stop.push_back(grads[0].shape()[static_cast<int>(i)] - after[i]);
@@ -287,18 +296,18 @@ std::vector<Value> pad_vjp(Graph& graph, const Node& node, std::span<const Value
 }
 
 Sliced sliced_pad(const OpCall& call, std::span<const Sliced> inputs) {
-  const bool linear = attr_number(call.attrs, "value", 0) == 0;
+  const bool linear = attr_number(call.attrs, kValue) == 0;
   if (inputs[0] == Sliced::partial && !linear) return Sliced::mixed;
-  const auto before = pad_list(call, "before"), after = pad_list(call, "after"), interior = pad_list(call, "interior");
+  const auto before = pad_list(call, kBefore), after = pad_list(call, kAfter), interior = pad_list(call, kInterior);
   return sliced_rows_if(!before.empty() && before[0] + after[0] + interior[0] == 0, inputs[0]);
 }
 
 size_t pad_params(const OpCall& call, void* out) {
   PadParams params{};
-  const auto before = pad_list(call, "before"), interior = pad_list(call, "interior");
+  const auto before = pad_list(call, kBefore), interior = pad_list(call, kInterior);
   std::copy(before.begin(), before.end(), params.before);
   std::copy(interior.begin(), interior.end(), params.interior);
-  params.value = attr_number(call.attrs, "value", 0);
+  params.value = attr_number(call.attrs, kValue);
   std::memcpy(out, &params, sizeof params);
   return sizeof params;
 }
@@ -306,6 +315,7 @@ size_t pad_params(const OpCall& call, void* out) {
 constexpr OpDef kOps[] = {
     {.name = "reshape",
      .doc = "The elements in row-major order in another shape; one dimension may be -1.",
+     .attributes = {.options = kReshape},
      .infer = infer_reshape,
      .vjp = reshape_vjp,
      .sliced = sliced_reshape,
@@ -314,6 +324,7 @@ constexpr OpDef kOps[] = {
      .alias = reshape_alias},
     {.name = "transpose",
      .doc = "Dimensions in another order; reversed when no order is given.",
+     .attributes = {.options = kTranspose},
      .infer = infer_transpose,
      .vjp = transpose_vjp,
      .sliced = sliced_transpose,
@@ -321,6 +332,7 @@ constexpr OpDef kOps[] = {
      .alias = transpose_alias},
     {.name = "slice",
      .doc = "x[start:stop:step], lists by dimension, negative from the end.",
+     .attributes = {.options = kSlice},
      .infer = infer_slice,
      .vjp = slice_vjp,
      .sliced = sliced_slice,
@@ -329,6 +341,7 @@ constexpr OpDef kOps[] = {
      .alias = slice_alias},
     {.name = "concatenate",
      .doc = "Operands one after the other along axis.",
+     .attributes = {.options = kConcatenate},
      .max_inputs = -1,
      .infer = infer_concatenate,
      .vjp = concatenate_vjp,
@@ -338,6 +351,7 @@ constexpr OpDef kOps[] = {
      .precision = Precision::follows},
     {.name = "pad",
      .doc = "x with value around (before, after) and between (interior) its elements, lists by dimension.",
+     .attributes = {.options = kPad},
      .infer = infer_pad,
      .vjp = pad_vjp,
      .sliced = sliced_pad,

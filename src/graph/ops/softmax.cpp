@@ -10,6 +10,10 @@
 namespace perigee {
 namespace {
 
+constexpr Option kAxis = {"axis", "integer", "-1", "below 0 from the end"};
+constexpr Option kSmoothing = {"label_smoothing", "number", "0", "so much of each class goes to all alike", {.low = 0, .high = 1}};
+constexpr Option kSoftmax[] = {kAxis}, kCrossEntropy[] = {kSmoothing};
+
 [[noreturn]] void refuse(std::string what, std::string got, std::string expected = "") {
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
@@ -20,7 +24,7 @@ void check_real(const Type& type) {
 
 int softmax_axis(const OpCall& call) {
   const int rank = call.inputs[0].shape.rank();
-  const int64_t axis = attr_int(call.attrs, "axis", -1);
+  const int64_t axis = attr_int(call.attrs, kAxis);
   if (axis < -rank || axis >= rank) refuse("axis out of range", std::to_string(axis) + " for " + call.inputs[0].text());
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
@@ -63,7 +67,7 @@ Shape positions_of(const Type& logits) {
 }
 
 double smoothing_of(const OpCall& call) {
-  const double smoothing = attr_number(call.attrs, "label_smoothing", 0);
+  const double smoothing = attr_number(call.attrs, kSmoothing);
   if (!(smoothing >= 0 && smoothing < 1)) refuse("label_smoothing out of range", std::to_string(smoothing), "0 <= label_smoothing < 1");
   return smoothing;
 }
@@ -110,7 +114,7 @@ std::vector<Value> cross_entropy_vjp(Graph& graph, const Node& node, std::span<c
   const Value logits = node.in(graph, 0), labels = node.in(graph, 1);
   std::vector<Value> result{graph.apply("cross_entropy_grad", {logits, labels, grads[0]}, node.attrs)};
   if (labels.dtype() == logits.dtype()) {
-    const double kept = 1 - attr_number(node.attrs, "label_smoothing", 0);
+    const double kept = 1 - attr_number(node.attrs, kSmoothing);
     result.push_back(log_probabilities(logits) * per_class(grads[0] * -kept));
   }
   return result;
@@ -120,7 +124,7 @@ std::vector<Value> cross_entropy_vjp(Graph& graph, const Node& node, std::span<c
 std::vector<Value> cross_entropy_grad_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   const Value logits = node.in(graph, 0), labels = node.in(graph, 1), g = per_class(node.in(graph, 2)), u = grads[0];
   const Value p = exp(log_probabilities(logits));
-  const double smoothing = attr_number(node.attrs, "label_smoothing", 0);
+  const double smoothing = attr_number(node.attrs, kSmoothing);
   const bool distributions = labels.dtype() == logits.dtype();
   const Value mass = distributions ? reduce_sum(labels, {1}, true) * (1 - smoothing) + smoothing : ones_like(g);
   const Value up = sum_along(u * p, 1);
@@ -143,6 +147,7 @@ double softmax_flops(const OpCall& call) { return 5.0 * static_cast<double>(call
 constexpr OpDef kOps[] = {
     {.name = "softmax",
      .doc = "exp(x) / sum(exp(x)) along axis.",
+     .attributes = {.options = kSoftmax},
      .infer = infer_softmax,
      .vjp = softmax_vjp,
      .sliced = sliced_softmax,
@@ -151,6 +156,7 @@ constexpr OpDef kOps[] = {
      .operand_dtypes = OperandDtypes::real},
     {.name = "log_softmax",
      .doc = "x - log(sum(exp(x))) along axis.",
+     .attributes = {.options = kSoftmax},
      .infer = infer_softmax,
      .vjp = log_softmax_vjp,
      .sliced = sliced_softmax,
@@ -159,6 +165,7 @@ constexpr OpDef kOps[] = {
      .operand_dtypes = OperandDtypes::real},
     {.name = "cross_entropy",
      .doc = "Loss of logits (N,C,...) with classes (N,...) or distributions (N,C,...); label_smoothing.",
+     .attributes = {.options = kCrossEntropy},
      .min_inputs = 2,
      .max_inputs = 2,
      .infer = infer_cross_entropy,
@@ -169,6 +176,7 @@ constexpr OpDef kOps[] = {
      .operand_dtypes = OperandDtypes::labels},
     {.name = "cross_entropy_grad",
      .doc = "The gradient of cross_entropy's logits, given the losses'.",
+     .attributes = {.options = kCrossEntropy},
      .min_inputs = 3,
      .max_inputs = 3,
      .infer = infer_cross_entropy_grad,

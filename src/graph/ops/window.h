@@ -16,27 +16,28 @@ struct WindowAttrs {
   int64_t dilation[2] = {1, 1};
 };
 
-// An attribute of `n` integers in [lowest, 2^20]; `fallback` for all of them when absent.
-inline void read_sizes(const Json& attrs, const char* key, int64_t lowest, int64_t fallback, int64_t* out, size_t n) {
-  const std::vector<int64_t> values = attr_ints(attrs, key);
-  if (!values.empty() && values.size() != n)
-    throw Error(ErrorKind::model, {.what = "attribute '" + std::string(key) + "' has the wrong length",
+inline constexpr OptionRange kSizes = {.low = 1, .high = 1 << 20}, kBorders = {.low = 0, .high = 1 << 20};
+inline constexpr Option kStride = {"stride", "list of integers", "[1, 1]", "from window to window, {vertical, horizontal}", kSizes};
+inline constexpr Option kPadding = {"padding", "list of integers", "[0, 0, 0, 0]", "{top, bottom, left, right}", kBorders};
+inline constexpr Option kDilation = {"dilation", "list of integers", "[1, 1]", "from element to element of a window", kSizes};
+inline constexpr Option kInputSize = {"input_size", "list of integers", nullptr, "{height, width} of the operand of the forward op",
+                                      kSizes};
+
+// An attribute of `n` integers.
+inline void read_sizes(const Json& attrs, const Option& option, int64_t* out, size_t n) {
+  const std::vector<int64_t> values = attr_ints(attrs, option);
+  if (values.size() != n)
+    throw Error(ErrorKind::model, {.what = "attribute '" + std::string(option.name) + "' has the wrong length",
                                    .got = std::to_string(values.size()),
                                    .expected = std::to_string(n)});
-  for (size_t i = 0; i < n; ++i) {
-    out[i] = values.empty() ? fallback : values[i];
-    if (out[i] < lowest || out[i] > (int64_t{1} << 20))
-      throw Error(ErrorKind::model, {.what = "attribute '" + std::string(key) + "' is out of range",
-                                     .got = std::to_string(out[i]),
-                                     .expected = std::to_string(lowest) + " to 1048576"});
-  }
+  std::copy(values.begin(), values.end(), out);
 }
 
 inline WindowAttrs window_attrs(const Json& attrs) {
   WindowAttrs window;
-  read_sizes(attrs, "stride", 1, 1, window.stride, 2);
-  read_sizes(attrs, "padding", 0, 0, window.padding, 4);
-  read_sizes(attrs, "dilation", 1, 1, window.dilation, 2);
+  read_sizes(attrs, kStride, window.stride, 2);
+  read_sizes(attrs, kPadding, window.padding, 4);
+  read_sizes(attrs, kDilation, window.dilation, 2);
   return window;
 }
 

@@ -64,19 +64,18 @@ class Fuser {
   }
 
   static bool fits_fusion(const Node& pool) {
-    if (!is_op(pool, "pool2d") || attr_string(pool.attrs, "kind", "max") != "max") return false;
-    const std::vector<int64_t> kernel = attr_ints(pool.attrs, "kernel");
-    std::vector<int64_t> stride = attr_ints(pool.attrs, "stride");
-    if (stride.empty()) stride = {1, 1};
-    for (int64_t p : attr_ints(pool.attrs, "padding"))
+    if (!is_op(pool, "pool2d") || attr_string(pool, "kind") != "max") return false;
+    const std::vector<int64_t> kernel = attr_ints(pool, "kernel");
+    const std::vector<int64_t> stride = attr_ints(pool, "stride");
+    for (int64_t p : attr_ints(pool, "padding"))
       if (p != 0) return false;
-    for (int64_t d : attr_ints(pool.attrs, "dilation"))
+    for (int64_t d : attr_ints(pool, "dilation"))
       if (d != 1) return false;
     return stride == kernel && kernel[0] * kernel[1] <= 256 && kernel[0] * kernel[1] > 1;
   }
 
   void find_chain(const Node& conv) {
-    if (attr_string(conv.attrs, "activation", "none") != "none") return find_pool_after_relu(conv);
+    if (attr_string(conv, "activation") != "none") return find_pool_after_relu(conv);
     Chain chain{.conv = conv.id, .last = conv.id};
     if (conv.inputs.size() > 2) chain.bias = conv.inputs[2];
     const int64_t channels = conv.outputs[0].shape[1];

@@ -71,7 +71,7 @@ class Fuser {
   }
 
   bool is_constant(ValueId id) const { return node_at(id.node).op->constant; }
-  double constant(ValueId id) const { return attr_number(graph_.node(id).attrs, "value", 0); }
+  double constant(ValueId id) const { return attr_number(graph_.node(id), "value"); }
 
   bool can_join(const Node& node) const {
     if (!is_free_cast(node) && !node.op->instruction) return false;

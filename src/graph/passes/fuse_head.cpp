@@ -19,13 +19,13 @@ struct Head {
 bool fits(const Graph& graph, const Node& product) {
   const Type &x = graph.type(product.inputs[0]), &weight = graph.type(product.inputs[1]);
   return is_op(product, "linear") && x.dtype == Dtype::f32 && x.shape.rank() == 2 && weight.shape[0] <= kHeadClasses &&
-         weight.shape.elements() <= kHeadWeights && weight.shape[1] % 4 == 0 && attr_string(product.attrs, "activation", "none") == "none";
+         weight.shape.elements() <= kHeadWeights && weight.shape[1] % 4 == 0 && attr_string(product, "activation") == "none";
 }
 
 // linear_grad_input of the layer below is one that the kernel knows the slope of: none, or relu by its result.
 bool known_slope(const Node& back, ValueId x) {
   if (back.inputs.size() < 3 || back.inputs[2].node < 0) return true;
-  return back.inputs[2] == x && attr_string(back.attrs, "activation", "none") == "relu";
+  return back.inputs[2] == x && attr_string(back, "activation") == "relu";
 }
 
 // Whether an operand of the joined op comes of one of its results: there would be no order.
@@ -75,8 +75,7 @@ class Join {
       } else if (!head_.has(node.id)) {
         const bool ready = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) { return id.node < 0 || rewrite_.has(id); });
         if (ready) rewrite_.copy(node);
-        else if (node.op->constant)
-          rewrite_.set({node.id, 0}, rewrite_.to().constant(attr_number(node.attrs, "value", 0), node.outputs[0]).id());
+        else if (node.op->constant) rewrite_.set({node.id, 0}, rewrite_.to().constant(attr_number(node, "value"), node.outputs[0]).id());
         else later.push_back(&node);
       }
     }

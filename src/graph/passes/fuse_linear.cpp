@@ -20,9 +20,9 @@ struct Dense {
 
 // A product that a linear can stand for.
 bool is_product(const Graph& graph, const Node& node) {
-  if (is_op(node, "linear")) return attr_string(node.attrs, "activation", "none") == "none";
-  return is_op(node, "matmul") && graph.type(node.inputs[1]).shape.rank() == 2 && attr_bool(node.attrs, "transpose_b", false) &&
-         !attr_bool(node.attrs, "transpose_a", false);
+  if (is_op(node, "linear")) return attr_string(node, "activation") == "none";
+  return is_op(node, "matmul") && graph.type(node.inputs[1]).shape.rank() == 2 && attr_bool(node, "transpose_b") &&
+         !attr_bool(node, "transpose_a");
 }
 
 // gelu_tanh as layers write it, to compare with.

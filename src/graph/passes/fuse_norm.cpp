@@ -46,7 +46,7 @@ class Fuser {
   }
 
   void find_chain(const Node& norm) {
-    if (attr_string(norm.attrs, "activation", "none") != "none") return;
+    if (attr_string(norm, "activation") != "none") return;
     Chain chain;
     ValueId last{norm.id, 0};
     const bool has_residual = norm.inputs.size() > 3 && norm.inputs[3].node >= 0;

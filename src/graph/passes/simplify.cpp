@@ -48,7 +48,7 @@ class Simplifier {
   // The number that a value is filled with.
   std::optional<double> filled(ValueId id) {
     const Node& node = made(id);
-    if (node.op->constant) return attr_number(node.attrs, "value", 0);
+    if (node.op->constant) return attr_number(node, "value");
     if (node.op->repeats) return filled(node.inputs[0]);
     return {};
   }

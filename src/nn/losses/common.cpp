@@ -27,7 +27,7 @@ Value before_link(Value output, const std::string& link) {
   const Node& node = graph.node(output.id());
   if (link.empty() || link != node.op->name) return {};
   if (link == "softmax") {
-    const int64_t axis = attr_int(node.attrs, "axis", -1);
+    const int64_t axis = attr_int(node, "axis");
     if (axis != 1 && axis + output.rank() != 1) return {};
   }
   return node.in(graph, 0);

@@ -22,7 +22,7 @@ void make(Cases& cases) {
 
 }  // namespace
 
-extern const CaseFamily cases_head;
-const CaseFamily cases_head = {"head", make};
+extern const CaseFamily cases_linear_cross_entropy;
+const CaseFamily cases_linear_cross_entropy = {"linear_cross_entropy", make};
 
 }  // namespace perigee

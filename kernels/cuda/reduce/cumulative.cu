@@ -9,7 +9,7 @@
 namespace perigee {
 namespace {
 
-struct ScanCall {
+struct CumulativeCall {
   Elements in, out;
   Walk<2> lines;
   int64_t n, in_stride, out_stride;
@@ -17,7 +17,7 @@ struct ScanCall {
 };
 
 template <int kGroup, class T>
-__global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ ScanCall call) {
+__global__ void __launch_bounds__(kThreads) cumulative_kernel(const __grid_constant__ CumulativeCall call) {
   begin_kernel();
   const int self = rank_in_group<kGroup>();
 #pragma unroll 1
@@ -45,9 +45,9 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ 
 
 void cumulative_sum(const KernelCall& call) {
   const View &in = call.in[0], &out = call.out[0];
-  const auto& params = call.as<ScanParams>();
+  const auto& params = call.as<CumulativeParams>();
   const View in_lines = without_axis(in, params.axis), out_lines = without_axis(out, params.axis);
-  const ScanCall all{.in = Elements(in),
+  const CumulativeCall all{.in = Elements(in),
                      .out = Elements(out),
                      .lines = make_walk<2>(out_lines, {&in_lines, &out_lines}),
                      .n = in.dims[params.axis],
@@ -59,8 +59,8 @@ void cumulative_sum(const KernelCall& call) {
   Launches on(*call.queue, "cumulative_sum");
   with_computing_type(in.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (all.in_stride == 1) on.launch(scan_kernel<kWarp, T>, blocks_for_rows(all.lines.n, kWarp), kThreads, all);
-    else on.launch(scan_kernel<1, T>, blocks_for(all.lines.n), kThreads, all);
+    if (all.in_stride == 1) on.launch(cumulative_kernel<kWarp, T>, blocks_for_rows(all.lines.n, kWarp), kThreads, all);
+    else on.launch(cumulative_kernel<1, T>, blocks_for(all.lines.n), kThreads, all);
   });
 }
 
@@ -68,7 +68,7 @@ const Kernel kKernels[] = {{.op = "cumulative_sum", .name = "lines", .backend = 
 
 }  // namespace
 
-extern const KernelList kernels_cuda_scan;
-const KernelList kernels_cuda_scan = kernel_list(kKernels);
+extern const KernelList kernels_cuda_cumulative;
+const KernelList kernels_cuda_cumulative = kernel_list(kKernels);
 
 }  // namespace perigee

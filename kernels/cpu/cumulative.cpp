@@ -59,7 +59,7 @@ void run_arg(const KernelCall& call) {
 
 void run_cumulative_sum(const KernelCall& call) {
   const View &x = call.in[0], &y = call.out[0];
-  const auto& params = call.as<ScanParams>();
+  const auto& params = call.as<CumulativeParams>();
   const int64_t n = x.dims[params.axis], step = params.reverse ? -x.strides[params.axis] : x.strides[params.axis],
                 out_step = params.reverse ? -y.strides[params.axis] : y.strides[params.axis];
   each_line(x, y, params.axis, true, [&](int64_t from, int64_t to) {
@@ -111,7 +111,7 @@ constexpr Kernel kKernels[] = {
 }  // namespace
 }  // namespace PERIGEE_CPU_NAMESPACE
 
-extern const KernelList PERIGEE_CPU_KERNELS(scan);
-const KernelList PERIGEE_CPU_KERNELS(scan) = kernel_list(PERIGEE_CPU_NAMESPACE::kKernels);
+extern const KernelList PERIGEE_CPU_KERNELS(cumulative);
+const KernelList PERIGEE_CPU_KERNELS(cumulative) = kernel_list(PERIGEE_CPU_NAMESPACE::kKernels);
 
 }  // namespace perigee
