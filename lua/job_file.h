@@ -1,4 +1,4 @@
-// Reading a job that somebody names: a Lua script, a JSON or YAML job, a run folder.
+// Reads a job from a path: a Lua script, a JSON or YAML job, a run folder.
 #pragma once
 
 #include <string>

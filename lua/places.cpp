@@ -25,7 +25,7 @@ WindowIndex range_of(const LuaIndex& index, int64_t size, int dim, const Array& 
   const int64_t first = from_zero(index.start, size, 1, dim, x), last = from_zero(index.stop, size, 1, dim, x);
   const int64_t distance = index.step > 0 ? last - first : first - last, stride = index.step > 0 ? index.step : -index.step;
   if (distance < 0) return {WindowIndex::range, 0, 0, 1};
-  // What it holds must be there: {1, 4} of three elements is a mistake, {1, 0} is empty.
+  // All elements of the range must exist: {1, 4} of three elements is a mistake, {1, 0} is empty.
   if (first < 0 || first >= size || last < 0 || last >= size)
     refuse(
         "the range " + std::to_string(index.start) + " to " + std::to_string(index.stop) + " leaves dimension " + std::to_string(dim + 1),

@@ -94,7 +94,7 @@ int push_reference(lua_State* L) {
   Writer writer(L);
   for (const Family& family : all_families())
     for (const FamilyMember& member : family.members) {
-      // What every layer takes is said once.
+      // The options of every layer are listed once.
       const bool layer = family.name == std::string("layer");
       writer.add({family.name,
                   member.name,

@@ -1,4 +1,4 @@
-// What the registries know of layers, optimisers, ...: the one source of help, completion and editors' annotations.
+// The registries' facts about layers, optimisers, ...: the one source of help, completion and editors' annotations.
 #pragma once
 
 #include <lua.hpp>

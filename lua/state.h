@@ -49,7 +49,7 @@ class LuaState {
   // say what else is not.
   void make_room();
 
-  // Of the last call that failed: where scripts were, the eight innermost places, as "in3:2", "models/lenet.lua:7".
+  // The places in scripts where the last failed call was, the eight innermost, as "in3:2", "models/lenet.lua:7".
   std::vector<std::string> frames() const;
 
   bool interrupted() const { return options_->interrupt && options_->interrupt->load(std::memory_order_relaxed); }

@@ -98,7 +98,7 @@ static int tensor_add_scaled(const Array* target, const Array* x, double scale) 
   return attempt([&] { eager_add_scaled(*target, *x, scale); });
 }
 
-// Of one that holds its elements itself; the caller gives it a finaliser.
+// Moves elements that the tensor holds itself to a storage; the caller gives it a finaliser.
 static int tensor_share(Array* x) noexcept {
   return attempt([&] {
     if (holds_itself(*x)) move_to_storage(*x);
@@ -202,7 +202,7 @@ Type type_at(lua_State* L, int index) {
   return {dtype, Shape(dims)};
 }
 
-// What an op gave beyond its first result, until Lua has made tensors for it; one per thread is enough.
+// The results of an op beyond its first, until Lua has made tensors for it; one per thread is enough.
 thread_local std::vector<Array> more_results;
 
 // apply(name, attrs, out, in...): number of results

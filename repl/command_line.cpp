@@ -29,7 +29,7 @@ std::vector<std::string> long_options(const CLI::App& app) {
 
 void say(const std::string& text) { std::fprintf(stderr, "perigee: %s\n", text.c_str()); }
 
-// What CLI11 did not expect, with the nearest thing that it would have.
+// Reports arguments that CLI11 did not expect, with the nearest known ones.
 void explain_extras(const CLI::App& app, const std::vector<std::string>& extras) {
   const auto chosen = app.get_subcommands();
   std::vector<std::string> known;

@@ -22,7 +22,7 @@ struct CodecSegment {
   int64_t first = 0;  // number of its first element in the block: random draws depend on the element, not on how the block is cut
   int64_t count = 0;
   int64_t rows = 0;  // > 0: it is one whole matrix, row by row
-  // Of a run of several tensors: those that train, ascending, inside it, for codecs that work on each by itself. The caller owns them.
+  // In a run of several tensors: those that train, ascending, for codecs that work on each by itself. The caller owns them.
   const CodecSegment* tensors = nullptr;
   size_t tensor_count = 0;
 };
@@ -48,7 +48,7 @@ struct CodecSetup {
   double decay = 1;  // of the residual, each round
 };
 
-// What stands before every payload. Its integers are little-endian; `elements` must be the segment's, of which the receiver knows.
+// The header of every payload. Its integers are little-endian; `elements` must be the segment's, of which the receiver knows.
 struct PayloadHeader {
   uint8_t format = 0;
   uint8_t version = 1;
@@ -112,7 +112,7 @@ class Codec {
   CodecSetup setup_;
 };
 
-// What Lua, the C++ DSL, help and make_codec know of a codec: the one list. One file in codec/ defines one.
+// The definition of a codec, for Lua, the C++ DSL, help and make_codec: the one list. One file in codec/ defines one.
 struct CodecDef {
   const char* name = nullptr;
   const char* doc = nullptr;

@@ -118,7 +118,7 @@ class DctCodec final : public Codec {
     return true;
   }
 
-  // What was within limit() has coefficients of at most 64 times as much, rounded.
+  // Values within limit() have coefficients of at most 64 times as much, rounded.
   bool within_limit(const std::byte* body, int64_t all) const {
     float most = 0;
     values_.each(body, all, [&](int64_t, float value) { most = std::max(most, std::abs(value)); });

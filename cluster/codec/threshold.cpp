@@ -51,7 +51,7 @@ class ThresholdCodec final : public Codec {
   ThresholdCodec(const CodecSetup& setup, ThresholdOptions options) : Codec(setup), options_(std::move(options)) {}
 
   size_t bound(const CodecSegment& segment) const override { return kPayloadHeader + kCount + bitmap_bytes(segment.count); }
-  // Where tau stays the same nobody knows; then the most.
+  // Where tau will settle is unknown; then the most.
   double bits_per_element(const CodecSegment&) const override {
     if (options_.adapt == "none") return 2;
     const double share = options_.adapt == "target" ? options_.target : options_.max_share;

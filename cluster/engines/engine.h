@@ -1,4 +1,4 @@
-// What a scheduler answers when it has started us: which of how many processes this is, where the others meet, how it stops us and how often
+// A scheduler's answers when it has started us: which of how many processes this is, where the others meet, how it stops us and how often
 // it has started us again. One file per engine defines one EngineDef. An engine starts nothing and moves no data.
 #pragma once
 
@@ -20,7 +20,7 @@ struct Engine {
   int local_rank = 0, local_size = 1;  // on this machine
   // Where the processes meet. A file that rank 0 writes (address and key, readable by its owner only) and all can read ...
   std::string meeting_file;
-  // ... or, when everybody has the cluster's secret, an address that all of them know.
+  // ... or, when all have the cluster's secret, an address that all of them know.
   std::string coordinator;
   int restarts = 0;     // how often the scheduler has started this job again
   int stop_signal = 0;  // beyond SIGTERM: "end soon"; 0: none
@@ -39,7 +39,7 @@ std::span<const EngineDef* const> all_engines();
 // when the wanted one has not started us.
 std::optional<Engine> find_engine(const std::string& wanted, const Environment& environment);
 
-// What rank 0 tells the others. Written so that nobody sees half of it; an older one is replaced.
+// Rank 0's announcement to the others. Written atomically; an older one is replaced.
 struct Meeting {
   std::string address, key;
 };

@@ -17,7 +17,7 @@
 namespace perigee {
 namespace {
 
-// What the agent starts and what ends, for its log.
+// Starts and ends of the agent's processes, for its log.
 class LoggedProcesses final : public Processes {
  public:
   LoggedProcesses(UvProcesses& processes, std::function<void(const Json&)> log) : processes_(processes), log_(std::move(log)) {}
@@ -115,7 +115,7 @@ int run_agent(const AgentMainOptions& options) {
   std::optional<LoggedProcesses> logged;
   UvProcessOptions process_options;
   if (!options.secret.empty()) process_options.secret = options.secret.hex();
-  // Workers outlive their coordinator, since another one will come. But without their agent nobody could stop or replace them, and
+  // Workers outlive their coordinator, since another one will come. But without their agent they could not be stopped or replaced, and
   // the agent that is started in its place would start the same ones beside them.
   process_options.die_with_parent = true;
   const auto add = [&](const char* name, const std::string& value) {

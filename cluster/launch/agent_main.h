@@ -23,7 +23,7 @@ struct AgentMainOptions {
 // Until SIGTERM or SIGINT, then the workers are ended. The exit code. Error(usage), Error(resources) when it cannot listen.
 int run_agent(const AgentMainOptions& options);
 
-// Asks an agent or a coordinator how it is. Error(cluster) when nobody answers, Error(authentication).
+// Asks an agent or a coordinator how it is. Error(cluster) when there is no answer, Error(authentication).
 Json ask_status(const std::string& address, const Secret& secret, double seconds = 5);
 
 }  // namespace perigee

@@ -483,7 +483,7 @@ void ClusterSession::end_run() {
   event.set("folder", folder_path_);
   log_.folder()->curves();
   log_.emit(event);
-  if (!model_problem_.empty())  // everything is trained, but nobody shall take this for a success
+  if (!model_problem_.empty())  // everything is trained, but this must not look like a success
     error_ = Error(ErrorKind::resources, {.where = log_.folder()->model_file(),
                                           .what = "the model could not be saved: " + model_problem_,
                                           .hint = checkpoint_file_.empty() ? "" : "its last checkpoint is " + checkpoint_file_});
@@ -577,7 +577,7 @@ void ClusterSession::tick() {
   }
   if (!(outside_stop_ || stop_asked_) || interrupted_ || phase_ == Phase::over) return;
   interrupted_ = true;
-  if (phase_ == Phase::ending) phase_ = Phase::keeping;  // it was ending by itself, which may take too long for somebody who waits
+  if (phase_ == Phase::ending) phase_ = Phase::keeping;  // it was ending by itself, which may take too long for a waiting caller
   finish("");
 }
 

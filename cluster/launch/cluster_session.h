@@ -38,7 +38,7 @@ struct ClusterSessionOptions {
 // How many shards the job's training data are cut into. Error(model): not with this policy.
 int64_t data_shards(const Job& job, const Policy& policy, int64_t examples);
 
-// What the launcher finds out about the job before any worker is started, with the same errors as a run on one machine.
+// The launcher's checks of the job before any worker is started, with the same errors as a run on one machine.
 struct ClusterJob {
   explicit ClusterJob(const Job& job, const TrainerOptions& options);
   struct Part {
@@ -62,7 +62,7 @@ class ClusterSession final : public CoordinatorEvents {
   using Defer = std::function<void(std::function<void()>)>;
   // Error(data), Error(model), Error(usage), Error(resources).
   ClusterSession(const Job& job, ClusterSessionOptions options, const std::atomic<bool>& stop, Defer defer);
-  // What a standby goes on with: a run folder of its own gets ledger and checkpoint. `from` is where the coordinator was.
+  // A standby's start as coordinator: a run folder of its own gets ledger and checkpoint. `from` is where the coordinator was.
   ClusterSession(ClusterJob job, ClusterSessionOptions options, const std::atomic<bool>& stop, Defer defer, uint64_t job_id,
                  const Inheritance& inheritance, const std::string& from);
   ~ClusterSession() override;
@@ -77,7 +77,7 @@ class ClusterSession final : public CoordinatorEvents {
   bool resumed() const { return !resumed_from_.empty(); }
   bool continues_crashed_run() const;  // its workers may still be there
 
-  // Of the job and the checkpoint that it continues from; the launcher adds what it knows of workers.
+  // Describes the job and the checkpoint that it continues from; the launcher adds what it knows of workers.
   CoordinatorOptions coordinator_options() const;
 
   // Tells "start" and starts the coordinator.
@@ -169,7 +169,7 @@ class ClusterSession final : public CoordinatorEvents {
   bool finished_ = false;  // the coordinator says so
   std::string stop_reason_, checkpoint_file_, model_problem_;
   bool interrupted_ = false, model_written_ = false;
-  bool stop_asked_ = false;    // by somebody who steers
+  bool stop_asked_ = false;    // by a steering client
   double paused_since_s_ = 0;  // 0: it is not paused
   Figures totals_;
   int most_workers_ = 0;

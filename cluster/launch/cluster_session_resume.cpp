@@ -1,4 +1,4 @@
-// What a cluster run continues from: the folder of an earlier launcher, or what a standby has of the one that it follows.
+// The state that a cluster run continues from: the folder of an earlier launcher, or what a standby has of the one that it follows.
 #include <algorithm>
 #include <filesystem>
 #include <random>
@@ -22,7 +22,7 @@ const Json* number_in(const Metadata& metadata, const char* key, Json* holder) {
 }
 
 // The round of a checkpoint from which a run with this ledger may go on: that round must count, and have given these parameters. A
-// recovery may have gone back behind it; what was written before is then of a line that nobody holds any more.
+// recovery may have gone back behind it; what was written before is then of a line that no worker holds any more.
 int64_t round_to_resume(std::span<const std::byte> bytes, std::span<const LedgerRecord> ledger, const std::string& file) {
   const Safetensors checkpoint = parse_safetensors(bytes, file);
   Json told;
@@ -117,7 +117,7 @@ void ClusterSession::restore(const SharedBytes& bytes, int64_t round, const std:
   if (const Json* state = extra.find("early_stopping"); state && state->is_object()) judge_.restore(*state);
 }
 
-// What log and judge remember of this run.
+// The state of log and judge for this run.
 Json ClusterSession::memory() const {
   Json extra = Json::object();
   log_.save(extra);

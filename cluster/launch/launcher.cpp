@@ -52,7 +52,7 @@ struct Launcher::Impl final : AgentClientEvents {
                                      .got = std::to_string(options.min_workers) + " of " + std::to_string(asked_for()),
                                      .hint = "start more workers, or let others join with listen = \"HOST:PORT\" (--listen)"});
     // A job has a key of its own, so that its workers cannot join another one. Without a secret everything stays on this machine:
-    // workers that we start get a key nobody else knows, and workers that somebody else starts get in without one.
+    // workers that we start get a private key, and workers started by others get in without one.
     if (!options.secret.empty()) key = options.secret.for_job(session.job_id());
     else if (alone) key = Secret::random();
     UvTransportOptions transport_options{.key = key};
@@ -168,7 +168,7 @@ struct Launcher::Impl final : AgentClientEvents {
     static_cast<void>(taken);
   }
 
-  // What a standby's launcher needs to know of this one's command line.
+  // The parts of this command line that a standby's launcher needs.
   Json told_to_standby() const {
     Json agents = Json::array();
     for (const std::string& agent : options.agents) agents.push(agent);
@@ -234,7 +234,7 @@ struct Launcher::Impl final : AgentClientEvents {
     return arguments;
   }
 
-  // What a worker writes to standard error: a warning, unless it is its last word, which its end will tell.
+  // A worker's line on standard error: a warning, unless it is its last word, which its end will tell.
   void hear(const std::string& worker, const std::string& line) {
     if (line.starts_with("warning: ")) warn(worker + ": " + line.substr(9));
   }
@@ -271,7 +271,7 @@ struct Launcher::Impl final : AgentClientEvents {
       if (!end.restarted && !session.over()) fail_of(end, "the server will not be started again");
       return;
     }
-    // When no worker of ours is left and none will be started again, nobody else comes either.
+    // When no worker of ours is left and none will be started again, no other comes either.
     if (end.restarted || session.over()) return;
     ++gone;
     if (agents_started >= std::max<size_t>(1, options.agents.size())) expect_started();

@@ -29,7 +29,7 @@ struct LaunchOptions {
   bool record = false;                        // a served run: what is needed to train it again, to RUN/record.jsonl
 };
 
-// What a standby brings along to the launcher that it becomes: it listens already, and workers are at the door.
+// A standby's state for the launcher that it becomes: it listens already, and workers are at the door.
 struct Handover {
   UvLoop& loop;
   std::unique_ptr<UvTransport> transport;

@@ -1,4 +1,4 @@
-// A run of somebody else's: one connection, asked several times a second. What happened in between is told by the reports.
+// Another user's run: one connection, asked several times a second. The reports tell what happened in between.
 #include <deque>
 #include <utility>
 
@@ -204,7 +204,7 @@ bool RemoteRun::hand_over(const SharedQuestion& question) {
   });
 }
 
-// What is new in it becomes events, by the names that a run of this process has for them.
+// New facts in it become events, by the names that a run of this process has for them.
 void RemoteRun::hear(const Json& report) {
   const bool first = !std::exchange(connection_->reported, true);
   const int64_t round = integer(report, "round", -1);

@@ -41,7 +41,7 @@ std::string_view trimmed(std::string_view text) {
                                           .hint = std::move(hint)});
 }
 
-// The mode is checked on the descriptor that is read, so that nobody exchanges the file in between.
+// The mode is checked on the descriptor that is read, so that the file cannot be exchanged in between.
 std::string read_private_file(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)

@@ -1,4 +1,4 @@
-// A 256-bit key that a cluster or one job shares. Whoever holds it may join; a name that somebody gives himself is only a claim.
+// A 256-bit key that a cluster or one job shares. Its holder may join; a name that a peer gives itself is only a claim.
 #pragma once
 
 #include <array>
@@ -26,9 +26,9 @@ class Secret {
   std::string text() const;  // of a secret file
   const std::array<uint8_t, 32>& bytes() const { return bytes_; }
 
-  // The key of one job, by HKDF-SHA256: nobody can get from it to this one or to another job's.
+  // The key of one job, by HKDF-SHA256: it reveals neither this one nor another job's.
   Secret for_job(uint64_t job) const;
-  // What may be seen of it: names the key in a handshake and in messages, tells nothing about it.
+  // Its public part: names the key in a handshake and in messages, tells nothing about it.
   std::string identity() const;
 
   // For a TLS handshake.

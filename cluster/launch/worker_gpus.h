@@ -10,7 +10,7 @@ namespace perigee {
 
 // Error(model) when the job's "averaging" or "devices" cannot be read.
 int gpus_of_worker(const Json& job, const std::string& where);
-// What of "averaging" does not happen between GPUs of one process, which add up float32: "codec 'int4'", "its outer step"; empty: nothing.
+// Parts of "averaging" that do not apply between GPUs of one process, which add up float32: "codec 'int4'", "its outer step".
 std::string only_between_processes(const Json& job, const std::string& where);
 // Says so where a job is trained by one process on several GPUs.
 void warn_of_gpus_in_one_process(const Json& job, const std::string& where);

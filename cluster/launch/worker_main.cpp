@@ -161,7 +161,7 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
   void leave(int signal) {
     if (asked_to_leave_) _exit(128 + signal);
     asked_to_leave_ = true;
-    // The coordinator may be gone, or say nothing: nobody waits for it for ever.
+    // The coordinator may be gone or silent: the wait has a deadline.
     std::thread([this, signal] {
       if (patient_) std::this_thread::sleep_for(std::chrono::duration<double>(kPatientSeconds));
       if (patient_) loop_.post([this, signal] { leave_now(signal); });

@@ -29,7 +29,7 @@ struct WorkerMainOptions {
 // The exit code: 0 when the run has ended or the worker was asked to leave. Error of whatever ended it early.
 int run_worker(const WorkerMainOptions& options);
 
-// What was put behind a descriptor by whoever started this process; closes it. Error(authentication).
+// The secret that this process's starter put behind a descriptor; closes it. Error(authentication).
 Secret read_inherited_key(int descriptor);
 // The same for a standby, which also gets the cluster's secret.
 void read_inherited_keys(int descriptor, Secret* key, Secret* secret);

@@ -37,7 +37,7 @@ class Books {
 
   void commit(uint64_t generation, int64_t round, uint64_t hash, std::vector<Share> shares);
   void skip(uint64_t generation, const Range& range, WorkerId id, const std::string& why);
-  // Of a policy with inner exchanges: `ranges` may have more or less than their share of the results.
+  // With inner exchanges: `ranges` may have more or less than their share of the results.
   void inexact(uint64_t generation, std::vector<Range> ranges, WorkerId id, const std::string& why);
   void epoch_evaluated(uint64_t generation, uint64_t epoch);
 
@@ -45,7 +45,7 @@ class Books {
   bool on_line(int64_t round, uint64_t hash, const std::vector<LogEntry>& log) const;
   struct Adopted {
     int64_t completed = 0;  // rounds that only the log knew
-    int64_t voided = 0;     // rounds of the ledger that nobody holds
+    int64_t voided = 0;     // rounds of the ledger that no worker holds
     int64_t missing = 0;    // rounds that neither knows: what they counted cannot be told
   };
   // The truth is in the replicas: the ledger is made to say what a worker that holds this result says.

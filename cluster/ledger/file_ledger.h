@@ -23,7 +23,7 @@ class FileLedger final : public LedgerStore {
   bool sync() override;
   std::vector<std::byte> read() override;
 
-  // The whole records of a ledger that somebody else may be writing. Error(data) when there is none or when it is damaged.
+  // The whole records of a ledger that another process may be writing. Error(data) when there is none or when it is damaged.
   static std::vector<std::byte> load(const std::string& path);
 
  private:

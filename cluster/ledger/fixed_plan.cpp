@@ -30,7 +30,7 @@ FixedPlan::Round FixedPlan::at(int64_t round) const {
   assert(global > 0 && leaves > 0 && examples_per_epoch > 0 && position >= 0 && position <= examples_per_epoch);
   assert(round >= first_round);
   const int64_t size = examples_per_epoch;
-  // What is left of the main list: positions [start, end), counted on through the epochs.
+  // The rest of the main list: positions [start, end), counted on through the epochs.
   const int64_t start = static_cast<int64_t>(epoch) * size + position;
   const int64_t end = planned > 0 ? planned : std::numeric_limits<int64_t>::max();
   int64_t ahead = round - first_round;  // rounds before this one

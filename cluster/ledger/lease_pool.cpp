@@ -98,7 +98,7 @@ void LeasePool::put_back(const Range& range) {
   const auto [begin, end] = span_of(range);
   assert(end <= frontier_);
   insert(open_, begin, end - (planted(Bug::pool_loses_position) ? 1 : 0));
-  // What was counted meanwhile is not to be done again.
+  // Examples counted meanwhile are not done again.
   auto done = completed_.upper_bound(begin);
   if (done != completed_.begin()) --done;
   for (; done != completed_.end() && done->first < end; ++done) erase(open_, std::max(begin, done->first), std::min(end, done->second));

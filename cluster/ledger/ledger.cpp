@@ -14,9 +14,9 @@ namespace {
 constexpr size_t kFrame = 12;  // hash and length
 constexpr int64_t kMaxPosition = std::numeric_limits<int64_t>::max() / 4;
 
-// What of a record follows its kind, generation and round.
+// The rest of a record after its kind, generation and round.
 enum Field : uint8_t { kHash = 1, kEpoch = 2, kShares = 4, kText = 8 };
-// What of a share is as expected, and therefore not written.
+// Expected values of a share, which are not written.
 enum Regular : uint8_t { kNextId = 1, kOneContinues = 2, kSameCount = 4, kExamplesAreCounts = 8 };
 
 uint64_t zigzag(int64_t value) { return (static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63); }

@@ -53,7 +53,7 @@ std::vector<LedgerRecord> decode_records(std::span<const std::byte> bytes, size_
 // follow later, it is damage: Error(data) naming the byte, counted from `offset`.
 size_t sound_bytes(std::span<const std::byte> bytes, const std::string& where, size_t offset = 0);
 
-// What the records prove.
+// The facts that the records prove.
 struct LedgerAudit {
   int64_t examples = 0, planned = 0;  // of an epoch; of the run, 0: endless
   uint64_t epochs_complete = 0;       // epochs that are evaluated, or of which every position is accounted for, and all before them
@@ -104,21 +104,21 @@ class LeasePool {
   LeasePool(int64_t examples_per_epoch, int64_t planned_examples, ShardedOrder order = {});  // planned 0: endless
   // At most `count` positions, in one range, oldest first, never across an epoch's border. count 0: there is none left.
   Range take(int64_t count);
-  // Likewise, of one of the shards [first, last), less than an epoch ahead of the oldest position of all, so that nobody runs away from the
+  // Likewise, of one of the shards [first, last), less than an epoch ahead of the oldest position of all, so that none runs ahead of the
   // others.
   Range take_of(int64_t first, int64_t last, int64_t count);
   void put_back(const Range& range);  // what of it is done stays done
-  // Of a committed (or skipped) range; when a ledger is read again, ranges are marked without having been taken. How many of its
+  // Marks a committed (or skipped) range; when a ledger is read again, ranges are marked without having been taken. How many of its
   // positions were not done before: all of them in a sound run.
   int64_t mark_done(const Range& range);
-  // Takes exactly these, if every position is still to be done and nobody has it; else false and nothing is taken.
+  // Takes exactly these, if every position is still to be done and unleased; else false and nothing is taken.
   bool claim(const std::vector<Range>& ranges);
   bool all_done() const;
   bool epoch_done(uint64_t epoch) const;
   uint64_t first_open_epoch() const;
   int64_t done() const { return done_; }
   bool all_taken() const { return open_.empty() && planned_ > 0 && frontier_ == planned_; }
-  // What is neither done nor leased below the frontier, oldest first; and the frontier: everything from there on was never touched.
+  // Positions neither done nor leased below the frontier, oldest first; and the frontier: everything from there on was never touched.
   std::vector<Range> returned() const;
   Range frontier() const { return size_ > 0 ? at(frontier_, 0) : Range{}; }
 
@@ -126,7 +126,7 @@ class LeasePool {
   using Intervals = std::map<int64_t, int64_t>;  // begin -> end, disjoint, neighbours joined; positions count on through the epochs
   static void insert(Intervals& set, int64_t begin, int64_t end);
   static void erase(Intervals& set, int64_t begin, int64_t end);
-  void lease(int64_t begin, int64_t end);  // what nobody has
+  void lease(int64_t begin, int64_t end);  // unleased positions
   int64_t next_of(int64_t first, int64_t last, int64_t begin, int64_t end) const;
   Range at(int64_t position, int64_t count) const { return {static_cast<uint64_t>(position / size_), position % size_, count}; }
   std::pair<int64_t, int64_t> span_of(const Range& range) const;

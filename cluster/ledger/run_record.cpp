@@ -99,7 +99,7 @@ void read_beginning(const Json& json, const Config& line, Json* beginning, RunRe
   *beginning = json;
 }
 
-// What comes after that round became void.
+// Work after that round became void.
 void restore(const Config& line, RunRecord* record) {
   const int64_t round = line.integer_in("restored", -1, kMostExamples);
   const uint64_t hash = hash_of(line);

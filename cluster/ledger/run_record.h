@@ -1,5 +1,5 @@
-// What is needed to train a served run again, bit for bit: the job, and of what each of the server's rounds was made. The server writes it
-// as it goes, one JSON object on a line, before it tells anybody of the round; `perigee replay` reads it. Where rounds became void, the
+// The record with which a served run is trained again, bit for bit: the job, and the parts of each of the server's rounds. The server writes it
+// as it goes, one JSON object on a line, before it announces the round; `perigee replay` reads it. Where rounds became void, the
 // record says from where it goes on. What the kernel has is safe from a kill, not from a power cut.
 #pragma once
 

@@ -219,7 +219,7 @@ struct Agent::Impl {
   bool may_restart(const JobState& job, Slot& slot, int code, int signal) {
     if (stopping || job.stopping || slot.over) return false;
     if (signal == 0 && final_code(code)) return false;
-    // Nobody is there for whom it could train.
+    // There is no coordinator for which it could train.
     if (job.launcher == 0 && clock.now_ns() - job.lost_ns >= ns(options.launcher_silent_ms)) return false;
     const uint64_t now = clock.now_ns();
     slot.crashes.push_back(now);
@@ -260,7 +260,7 @@ struct Agent::Impl {
       if (&each == &job) send(job.launcher, id, told);
   }
 
-  // A job without processes that is ending, or that nobody asks for any more.
+  // A job without processes that is ending, or that no launcher asks for any more.
   void forget_if_over(uint64_t id) {
     const auto found = jobs.find(id);
     if (found == jobs.end() || running_of(found->second) > 0) return;

@@ -217,7 +217,7 @@ void CoordinatorCore::on_beat(Node& node, const Beat& beat) {
   node.bytes_up = beat.bytes_up;
   node.bytes_down = beat.bytes_down;
   node.waits_for = beat.waits_for;
-  if (!node.waits_for.empty()) node.stepped_ns = now;  // it is somebody else's turn
+  if (!node.waits_for.empty()) node.stepped_ns = now;  // it is another node's turn
   node.told_ns = now;
   tell(node, Beat{.sent_ns = now, .echo_ns = beat.sent_ns}, books.round());
 }
@@ -335,7 +335,7 @@ void CoordinatorCore::event(const char* name, const Node* node, const std::strin
 
 void CoordinatorCore::fail(const Error& error) {
   if (phase == Phase::stopped) return;
-  // Workers of a run that somebody else has taken over are not told to stop; nor those that this one never had.
+  // Workers of a run that another coordinator has taken over are not told to stop; nor those that this one never had.
   if (is_superseded(error) || (options.is_standby && !established)) abandon();
   else stop(error.what(), false);
   events.on_failed(error);

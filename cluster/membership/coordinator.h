@@ -23,7 +23,7 @@ namespace perigee {
 class ExampleService {
  public:
   virtual ~ExampleService() = default;
-  // From a worker that has joined; `header` is that of the frame. False: nobody may ask for that, and the worker is turned out.
+  // From a worker that has joined; `header` is that of the frame. False: the request is not allowed, and the worker is evicted.
   virtual bool on_read(PeerId peer, const FrameHeader& header, Read read) = 0;
   virtual void on_writable(PeerId peer) = 0;
   virtual void on_lost(PeerId peer) = 0;
@@ -46,7 +46,7 @@ struct CoordinatorOptions {
   std::string sources;                        // what `example_service` serves, for Welcome; empty: workers read the data themselves
   ExampleService* example_service = nullptr;  // outlives the coordinator
   int threads = 0;                            // of each worker; 0: it decides
-  bool steerable = false;                     // whoever can connect may steer (steer.h); else only watch
+  bool steerable = false;                     // every connected client may steer (steer.h); else only watch
   bool recorded = false;                      // a served run that is to be trained again: its learning rate stays the job's
   std::function<void(const Json&)> check_learning_rate;  // Error when the job's optimiser cannot have that one
   bool trace = false;                                    // workers send what their threads do -> on_trace
@@ -60,7 +60,7 @@ struct CoordinatorOptions {
   std::string address;                     // where workers find this coordinator
   std::string standby;                     // the agent whose standby may take over; empty: none
   std::string launch;                      // JSON: what that standby must know of this launcher
-  LeaseStore* lease = nullptr;             // null: where there is a standby, the vote of workers; else nobody else can coordinate
+  LeaseStore* lease = nullptr;             // null: where there is a standby, the vote of workers; else no other can coordinate
   bool takes_over = false;  // this coordinator continues a run whose ledger it was given: workers are expected to come with results
   bool is_standby = false;  // it takes over from a coordinator that was not ended, and may be alive: at least half of the workers decide
   double take_over_ms = 0;  // for so long it waits for them; 0: for ever
@@ -68,7 +68,7 @@ struct CoordinatorOptions {
   std::vector<Membership> memberships;  // that may be in force, as far as the standby was told
   std::string old_coordinator;          // where it was: it is told that it is one no more
   int64_t resume_round = -1;  // of the checkpoint that the run continues from; records above it become void unless a worker holds more
-  SharedBytes resume_image;   // handed to the first worker when nobody holds a result
+  SharedBytes resume_image;   // handed to the first worker when no worker holds a result
 };
 
 // How the last rounds went. -1: not known.
@@ -101,10 +101,10 @@ struct WorkerTrace {
   std::span<const PhaseSpan> spans;
 };
 
-// What somebody who steers wants of the launcher.
+// A steering client's requests to the launcher.
 enum class Asked : uint8_t { checkpoint, stop };
 
-// What the launcher hears. Called on the loop thread; none may call back into the coordinator, except request_*.
+// Events for the launcher. Called on the loop thread; none may call back into the coordinator, except request_*.
 class CoordinatorEvents {
  public:
   virtual ~CoordinatorEvents() = default;
@@ -119,7 +119,7 @@ class CoordinatorEvents {
   // "worker_joined", "quarantined", "skipped", "coordinator_recovered", ...
   virtual void on_event(const Json& event) = 0;
   virtual void on_finished(int64_t round) = 0;  // all is committed; workers wait for stop()
-  // What on_epoch or on_finished said last does not hold any more: nobody is left who holds those rounds, and no newer set_resume was made.
+  // The last on_epoch or on_finished no longer holds: no live worker holds those rounds, and no newer set_resume was made.
   // Evaluations that were asked for since are forgotten; training goes on, and the same call will come again.
   virtual void on_reopened() = 0;
   virtual void on_failed(const Error& error) = 0;
@@ -131,7 +131,7 @@ class CoordinatorEvents {
   virtual void on_span(const char* /*name*/, uint64_t /*begin_ns*/, uint64_t /*end_ns*/, const Json& /*args*/) {}
 };
 
-// What a coordinator ends with when another one, of a newer generation, has its workers. They are not told to stop.
+// A coordinator's end when another one, of a newer generation, has its workers. They are not told to stop.
 inline constexpr const char* kSuperseded = "another coordinator has taken over this run";
 Error superseded_by(uint64_t generation, const std::string& address, uint64_t own);
 bool is_superseded(const Error& error);

@@ -166,7 +166,7 @@ void CoordinatorCore::ask_for_image() {
   tell(node, Snapshot{.request = asked, .what = images.front().what}, books.round());
 }
 
-// Whoever was asked may be gone, or the generation in which it was, or it says nothing.
+// The worker that was asked may be gone or silent, or its generation over.
 void CoordinatorCore::check_images(uint64_t now) {
   if (image_from != 0 && !image_complete && now > image_ns && now - image_ns > ns(options.policy.deadline_ms)) image_failed();
   if (!planted(Bug::image_request_lost)) ask_for_image();
@@ -199,7 +199,7 @@ void CoordinatorCore::give_up_image() {
 }
 
 // Only what is committed is worth keeping: a worker may be one round ahead. And no checkpoint may be ahead of the ledger on disk: after a
-// power cut nobody could say what it is made of.
+// power cut its origin would be unknown.
 void CoordinatorCore::deliver_image() {
   if (image_from == 0 || !image_complete || (receiver.round() > books.round() && !planted(Bug::image_uncommitted))) return;
   if (!planted(Bug::image_ahead_of_ledger) && receiver.round() > books.synced() && !books.sync(clock.now_ns(), 0)) {

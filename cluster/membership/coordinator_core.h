@@ -44,9 +44,9 @@ struct CoordinatedWorker {
   uint64_t bytes_up = 0, bytes_down = 0;
   std::string waits_for;
 
-  // What it said in this generation.
+  // Its messages in this generation.
   bool member = false, formed = false;
-  bool stayed = false;  // a member of the generation before, too: nobody else was given its work
+  bool stayed = false;  // a member of the generation before, too: its work was not given to others
   int heals = 0;        // that failed
   int64_t round = -1;
   uint64_t hash = 0;
@@ -69,7 +69,7 @@ struct CoordinatedWorker {
   double share = 0;  // of the last round's examples
 };
 
-// What the coordinator makes of how rounds went.
+// The coordinator's conclusions from past rounds.
 struct RoundControl {
   explicit RoundControl(const Policy& policy) : pace(policy), guard(policy.guard) {}
 
@@ -272,7 +272,7 @@ struct CoordinatorCore {
   WorkerId next_id = 1;
   uint64_t joins = 0;
   struct Complaint {
-    WorkerId low, high;  // of a link; low 0: of what `high` sent, whoever got it
+    WorkerId low, high;  // of a link; low 0: anything that `high` sent, to any peer
     uint64_t at_ns;
   };
   std::deque<Complaint> complaints;
@@ -296,7 +296,7 @@ struct CoordinatorCore {
   std::map<WorkerId, Timeline> timelines;
   // Who may coordinate.
   VoteOfWorkers votes;
-  LeaseStore* lease = nullptr;       // null: nobody else can
+  LeaseStore* lease = nullptr;       // null: no other coordinator is possible
   std::vector<Membership> in_force;  // or may be: the established membership and what the standby was asked, or heard of, since
   bool claiming = false, outvoted_told = false, established = false;
 
@@ -327,7 +327,7 @@ struct CoordinatorCore {
   size_t formed_count = 0;
   size_t rotate = 0;
   int64_t target_round = -1;
-  uint64_t target_hash = 0;  // 0: not known until somebody has made it
+  uint64_t target_hash = 0;  // 0: not known until a worker has made it
   ImageSender sender;
 
   // Rounds.
@@ -338,7 +338,7 @@ struct CoordinatorCore {
   int64_t open = 0;      // the open round
   uint64_t border_ns = 0, opened_ns = 0;
 
-  // What people asked for.
+  // The operator's requests.
   bool pause_wanted = false, pause_told = false;
   std::unordered_map<PeerId, uint64_t> steered;  // the last request of each who steers
   std::string learning_rate;                     // JSON; empty: the job's

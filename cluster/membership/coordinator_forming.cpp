@@ -164,7 +164,7 @@ void CoordinatorCore::form() {
   transport.stop_timer(kGrace);
   if (image_from != 0) forget_image(image_from);
 
-  // What is on disk lets the workers forget; but not before it is known that the ledger is of their line.
+  // Records on disk let the workers forget; but not before it is known that the ledger is of their line.
   Form message{.synced = options.takes_over ? -1 : safe_round(), .server = server(), .dead = std::exchange(dead_links, {})};
   for (const WorkerId id : members) {
     Node& node = nodes.at(id);
@@ -213,7 +213,7 @@ void CoordinatorCore::on_formed(Node& node, Formed formed) {
   if (++formed_count == members.size()) claim_lease();
 }
 
-// The newest result that most members hold; null: nobody holds one that is of the ledger's line.
+// The newest result that most members hold; null: no worker holds one that is of the ledger's line.
 const CoordinatedWorker* CoordinatorCore::best_held() const {
   const bool settled = books.hash() != 0 && !options.takes_over;
   const Node* best = nullptr;
@@ -292,7 +292,7 @@ void CoordinatorCore::begin_healing() {
   check_healed();
 }
 
-// Local work that a worker has begun stays its own if nobody else has it; everything else is open again.
+// Local work that a worker has begun stays its own if no other has it; everything else is open again.
 void CoordinatorCore::settle_pending() {
   for (const WorkerId id : members) {
     Node& node = nodes.at(id);
@@ -325,7 +325,7 @@ void CoordinatorCore::heal(Node& node, bool keep_local) {
   if (!donors.empty() && (target_round >= 0 || node.heals > 0)) {
     order.donor = donors[static_cast<size_t>(node.id) % donors.size()];
   } else if (target_round >= 0) {
-    // Nobody holds it but this coordinator: one worker gets it from here, the others from that one.
+    // Only this coordinator holds it: one worker gets it from here, the others from that one.
     const bool first = std::none_of(members.begin(), members.end(), [&](WorkerId id) {
       return rounds->holds_results(nodes.at(id)) && nodes.at(id).state == Node::State::healing;
     });
@@ -376,7 +376,7 @@ void CoordinatorCore::check_healed() {
     Node& node = nodes.at(id);
     if (node.state == Node::State::training) continue;
     all = false;
-    if (node.heal_ns == 0 && target_hash != 0) heal(node, false);  // it was waiting for somebody to hold the result
+    if (node.heal_ns == 0 && target_hash != 0) heal(node, false);  // it was waiting until a worker holds the result
   }
   if (all) ready_to_go();
 }

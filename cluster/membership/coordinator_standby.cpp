@@ -72,7 +72,7 @@ void CoordinatorCore::establish() {
   established = true;
   if (follower.peer != 0) tell_standby(Replicate{.offset = follower.sent, .membership = in_force.front()});
   if (!options.is_standby) return;
-  // The votes that the old coordinator would need have answered to this generation and will not go back: nobody else can go on.
+  // The votes that the old coordinator would need have answered to this generation and will not go back: no other coordinator can go on.
   if (lease == &votes) lease = nullptr;
   old.again_ns = clock.now_ns();
 }

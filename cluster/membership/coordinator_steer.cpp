@@ -1,4 +1,4 @@
-// What people ask of a run while it trains (steer.h). Nothing of it is at once: a pause and a learning rate wait for the next change of
+// Requests to a run while it trains (steer.h). None takes effect at once: a pause and a learning rate wait for the next change of
 // generation, so that they hold for all replicas from the same round on; local steps go out with the next leases; the rest is the
 // launcher's. A coordinator that takes over knows nothing of it: pauses end, and the job's own values hold again.
 #include <algorithm>
@@ -56,7 +56,7 @@ void CoordinatorCore::steer(const Json& json) {
     throw Error(ErrorKind::usage, {.where = command.text(), .what = problem});
 }
 
-// It ends; whoever started it starts another one in its place.
+// It ends; its starter starts another one in its place.
 void CoordinatorCore::kick(WorkerId id) {
   if (!nodes.contains(id)) {
     std::string known;

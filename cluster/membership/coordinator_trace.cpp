@@ -1,4 +1,4 @@
-// What the coordinator adds to a timeline: workers' spans with their clocks' offsets, and its own phases.
+// The coordinator's part of a timeline: workers' spans with their clocks' offsets, and its own phases.
 #include <cassert>
 
 #include "cluster/membership/coordinator_core.h"

@@ -1,4 +1,4 @@
-// What the coordinator tells people: the live view, `perigee status`, what was dropped.
+// The coordinator's output for people: the live view, `perigee status`, what was dropped.
 #include <algorithm>
 
 #include "cluster/membership/coordinator_core.h"
@@ -97,7 +97,7 @@ Json CoordinatorCore::status() const {
   return json;
 }
 
-// For whoever watches over the network: the last round, the policy's point, what the launcher says of the run, what happened lately.
+// For watchers over the network: the last round, the policy's point, what the launcher says of the run, what happened lately.
 void CoordinatorCore::add_details(Json* json) const {
   if (last.examples > 0) {
     const double examples = static_cast<double>(last.examples);

@@ -15,7 +15,7 @@ namespace perigee {
 struct LeaseClaim {
   uint64_t generation = 0;
   std::string address;                   // of who claims
-  bool first = false;                    // nobody has ever held this run
+  bool first = false;                    // the run was never held
   bool is_standby = false;               // who claims took over as the standby
   std::span<const WorkerId> followers;   // who answered to the generation; they obey no older one any more
   std::span<const Membership> in_force;  // what may be in force elsewhere, as far as this coordinator and its followers know
@@ -27,13 +27,13 @@ class LeaseStore {
   enum class Answer : uint8_t { granted, pending, refused };
   struct Holder {
     std::string address;
-    uint64_t generation = 0;  // 0: nobody that is known
+    uint64_t generation = 0;  // 0: no known holder
   };
   virtual ~LeaseStore() = default;
   // Whether acquire() could be granted, were `followers` to answer. Asked before work is interrupted for nothing.
   virtual bool may_be_granted(const LeaseClaim& claim) const = 0;
   virtual Answer acquire(const LeaseClaim& claim) = 0;  // again and again while it is pending
-  virtual Answer renew(uint64_t generation) = 0;        // ten times a second by who holds it; refused: somebody else does
+  virtual Answer renew(uint64_t generation) = 0;        // ten times a second by its holder; refused: another holds it
   virtual Holder holder() const = 0;
 };
 
@@ -43,7 +43,7 @@ class VoteOfWorkers final : public LeaseStore {
  public:
   bool may_be_granted(const LeaseClaim& claim) const override;
   Answer acquire(const LeaseClaim& claim) override;
-  // Whoever has lost it hears of it from workers with a newer generation; until then it can commit nothing.
+  // A coordinator that lost the lease hears of it from workers with a newer generation; until then it can commit nothing.
   Answer renew(uint64_t) override { return Answer::granted; }
   Holder holder() const override { return holder_; }
 

@@ -24,7 +24,7 @@ class Links {
   void form(uint64_t job, uint64_t generation, WorkerId self, const std::vector<Member>& members, std::set<WorkerId> dead);
   // Where to send to that member; 0: it is not connected yet, and is being connected.
   PeerId to(WorkerId id);
-  WorkerId who(PeerId peer) const;  // 0: nobody has said
+  WorkerId who(PeerId peer) const;  // 0: unknown
   bool owns(PeerId peer) const { return connections_.contains(peer); }
 
   // A connection that this worker made (true) or one from outside, which must say who it is in time.

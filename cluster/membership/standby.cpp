@@ -159,7 +159,7 @@ void Standby::on_guest_frame(PeerId peer, Guest& guest, const FrameHeader& h, st
     transport_.send(peer, encode(Report{.json = status().dump()}, header()));
     return;
   }
-  if (Beat beat; h.type == MessageType::beat && decode(payload, &beat)) {  // it waits, and is told that somebody is there
+  if (Beat beat; h.type == MessageType::beat && decode(payload, &beat)) {  // it waits, and learns that the coordinator lives
     transport_.send(peer, encode(Beat{.sent_ns = clock_.now_ns(), .echo_ns = beat.sent_ns}, header()));
     return;
   }
@@ -296,7 +296,7 @@ void Standby::on_lost(PeerId peer, PeerLoss why) {
   if (why == PeerLoss::unauthenticated && !informed_)
     return fail(Error(ErrorKind::authentication, {.where = options_.coordinator, .what = "the coordinator does not accept this key"}));
   if (state_ != State::following) return;
-  // A connection that breaks may be the network's fault; that nobody listens any more is not.
+  // A broken connection may be the network's fault; a closed port is not.
   lose(std::string("connection ") + to_string(why), why == PeerLoss::refused);
   if (dead_) consider();
 }

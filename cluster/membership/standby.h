@@ -28,7 +28,7 @@ struct StandbyOptions {
   double give_up_ms = 120'000;  // without coordinator and without enough workers for so long: the end
 };
 
-// What the next coordinator begins with.
+// The next coordinator's initial state.
 struct Inheritance {
   std::vector<std::byte> ledger;
   std::vector<Membership> memberships;
@@ -49,7 +49,7 @@ class StandbyEvents {
  public:
   virtual ~StandbyEvents() = default;
   virtual void on_event(const Json& event) = 0;
-  // The host calls take() from outside of this call and makes a coordinator. Until then nobody gets an answer any more.
+  // The host calls take() from outside of this call and makes a coordinator. Until then no request gets an answer.
   virtual void on_take_over(const std::string& cause) = 0;
   virtual void on_stopped(const std::string& why, bool finished) = 0;  // the coordinator has ended the run
   virtual void on_failed(const Error& error) = 0;                      // refused; or given up: take() has what there is to save
@@ -101,7 +101,7 @@ class Standby final : public TransportEvents {
   PeerId coordinator_ = 0;
   bool connected_ = false, informed_ = false;  // informed: it has heard which membership is in force, in this life
   bool greeted_ = false;                       // it has said something since it was connected
-  bool dead_ = false;                          // nobody listens where the coordinator was
+  bool dead_ = false;                          // the coordinator's port is closed
   std::string why_lost_;
   uint64_t heard_ns_ = 0, retry_ns_ = 0, lost_ns_ = 0, idle_since_ns_ = 0, ticked_ns_ = 0;
   double backoff_ms_ = 0;

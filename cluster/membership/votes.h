@@ -10,17 +10,17 @@
 
 namespace perigee {
 
-// A coordinator that takes over begins a term. Generations of different terms are never equal, whoever counts on.
+// A coordinator that takes over begins a term. Generations of different terms are never equal, whichever coordinator counts on.
 inline constexpr uint64_t kGenerationsPerTerm = 1'000'000;
 inline uint64_t term_of(uint64_t generation) { return generation / kGenerationsPerTerm; }
 inline uint64_t next_term(uint64_t generation) { return (term_of(generation) + 1) * kGenerationsPerTerm; }
 
-// Adds what somebody knows. What the newest established membership made obsolete is dropped, and of the proposals of one term all but the
+// Adds what another node knows. Drops what the newest established membership made obsolete, and of the proposals of one term all but the
 // last: their coordinator knew that those before had come to nothing.
 void remember(std::vector<Membership>* known, const Membership& membership);
 
 // Whether, of every membership in `known`, more than half of the workers are among `followers`; with the casting vote, at least half.
-// No established one among them: false. Nobody needed votes for the first, so proposals alone tell nothing about it.
+// No established one among them: false. The first needed no votes, so proposals alone tell nothing about it.
 bool enough_votes(std::span<const WorkerId> followers, std::span<const Membership> known, bool casting_vote);
 
 }  // namespace perigee

@@ -35,7 +35,7 @@ class WorkerEvents {
   virtual void on_event(const Json& event) = 0;                        // for the log: joined, reconnecting, healed, ...
   virtual void on_stopped(const std::string& why, bool finished) = 0;  // the coordinator's Stop
   virtual void on_failed(const Error& error) = 0;                      // refused, given up, the trainer failed
-  // Of a server: what a record of the run is made of (run_record.h). on_restored: it holds this result, whatever it made before.
+  // On a server: the parts of a record of the run (run_record.h). on_restored: it holds this result, whatever it made before.
   virtual void on_opening(const Welcome& /*welcome*/) {}
   virtual void on_restored(int64_t /*round*/, uint64_t /*hash*/) {}
   virtual void on_served(int64_t /*round*/, uint64_t /*hash*/, int64_t /*examples_after*/, int64_t /*workers*/,

@@ -61,7 +61,7 @@ void WorkerCore::on_form(const FrameHeader& h, Form form) {
 }
 
 void WorkerCore::send_formed() {
-  // What the replica is doing decides which result is held: the answer waits for it.
+  // The replica's current work decides which result is held: the answer waits for it.
   formed_due = (rounds->busy() && !planted(Bug::formed_too_soon)) || loading.has_value();
   if (formed_due) return;
   tell(Formed{.round = held_round,

@@ -180,7 +180,7 @@ void WorkerCore::mark(TracePhase phase) {
   marked_ns = now;
 }
 
-// What the threads of this process have put into the ring since the last time.
+// The spans that the threads of this process have put into the ring since the last call.
 void WorkerCore::send_trace() {
   if (!options.trace || !options.trace->on() || !connected()) return;
   std::array<PhaseSpan, 256> spans;

@@ -98,7 +98,7 @@ const PolicyDef& policy_named(const Config& config) {
   return *std::find_if(all_policies().begin(), all_policies().end(), [&](const PolicyDef& def) { return def.name == name; });
 }
 
-// What the job says, over the policy's own defaults.
+// The job's options, over the policy's own defaults.
 Json with_defaults(const PolicyDef& def, const Json& given) {
   Json all = def.defaults;
   for (const auto& [key, value] : given.as_object())

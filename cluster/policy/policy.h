@@ -23,7 +23,7 @@ struct PaceOptions {
   bool active() const { return automatic || by_speed; }
 };
 
-// What is watched so that a run that goes wrong is told, or stopped (guard.h).
+// Measurements by which a run that goes wrong is reported, or stopped (guard.h).
 struct GuardOptions {
   double outlier = 100;    // a change so many times the median is left out; 0: none is
   bool divergence = true;  // a run that diverges is stopped
@@ -101,7 +101,7 @@ struct LayerPolicy {
 // A gain above the number of workers, but for the rounding of its measurement, overshoots.
 inline constexpr double kSafeGain = 1.001;  // times the workers
 
-// What Lua, the C++ DSL, help and read_policy know of a policy: the one list.
+// The definition of a policy, for Lua, the C++ DSL, help and read_policy: the one list.
 struct PolicyDef {
   std::string name;
   std::string doc;

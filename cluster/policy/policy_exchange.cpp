@@ -1,4 +1,4 @@
-// Who sends what to whom, and how long anybody waits.
+// The messages between ranks, and the deadlines of waits.
 #include "cluster/policy/policy_axes.h"
 
 namespace perigee {

@@ -1,4 +1,4 @@
-// What of each step's gradients is sent, and how the workers' parts become one.
+// The part of each step's gradients that is sent, and how the workers' parts become one.
 #include <algorithm>
 
 #include "cluster/codec/codec.h"

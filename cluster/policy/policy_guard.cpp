@@ -1,4 +1,4 @@
-// What is left out of an average, and when a run is stopped because it diverges.
+// Contributions left out of an average, and the stop of a run that diverges.
 #include "cluster/policy/policy_axes.h"
 
 namespace perigee {

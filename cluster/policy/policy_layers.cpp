@@ -9,13 +9,13 @@
 namespace perigee {
 namespace {
 
-// Of the options of the patterns' policies, those that are of whole rounds: equal in all.
+// Options of the patterns' policies that hold for whole rounds: equal in all.
 constexpr const char* kOfRounds[] = {"sync_until",  "quorum", "grace_ms", "max_staleness", "topology",
                                      "deadline_ms", "shards", "overlap",  "late",          "merge"};
 
 std::string shown(const Json* value) { return value ? value->dump() : "its default"; }
 
-// Of one pattern's policy, beside the first one's.
+// One pattern's policy, beside the first one's.
 void check_together(const LayerPolicy& one, const LayerPolicy& first, const std::string& path) {
   const Policy& policy = one.policy;
   const std::string where = path + ": '" + one.pattern + "'";

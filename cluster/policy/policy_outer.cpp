@@ -1,4 +1,4 @@
-// What is made of the mean.
+// The outer step on the mean.
 #include <algorithm>
 
 #include "cluster/policy/describe_policy.h"
@@ -42,7 +42,7 @@ void read_outer(const Config& config, const PolicyDef& def, Policy* policy) {
   if (!outer || outer->is_null()) return;
   const OuterOf of = policy->what == Policy::What::parameters ? OuterOf::parameters : OuterOf::gradient;
   policy->outer = OuterProgram(config.element(*outer, "outer"), read_states(config, state), knobs, of);
-  // What the program does not ask for is no knob, and is refused below as a misspelt option.
+  // An option that the program does not use is no knob, and is refused below as misspelt.
   const auto& unused = policy->outer.unused_knobs();
   for (const auto& [name, value] : knobs)
     if (std::find(unused.begin(), unused.end(), name) == unused.end()) config.raw(name);

@@ -27,7 +27,7 @@ std::vector<Option> served_options() {
            {"reset", "elastic"}}};
 }
 
-// What makes sense of rounds of all workers only.
+// Options that only rounds of all workers can have.
 void refuse_barrier_options(const Config& config, const Policy& policy) {
   const auto refuse = [&](const char* name, const char* why) {
     config.fail(name, "has no effect with synchrony = \"server\"", "", std::string("left out: ") + why);

@@ -1,4 +1,4 @@
-// Launcher and agent, and the questions of whoever watches or steers a run.
+// Launcher and agent, and the requests of those that watch or steer a run.
 #pragma once
 
 #include <cstdint>
@@ -68,7 +68,7 @@ struct Report {
   }
 };
 
-// What somebody who is no member wants of a run: one command as JSON (steer.h). The answer is a Report with "answers": request, and, if it
+// A non-member's request to a run: one command as JSON (steer.h). The answer is a Report with "answers": request, and, if it
 // was not done, "refused": kind, what, got, expected, hint.
 struct Steer {
   static constexpr MessageType kType = MessageType::steer;

@@ -19,7 +19,7 @@ bool ClockOffset::add(uint64_t asked_ns, uint64_t there_ns, uint64_t now_ns) {
   const uint64_t error = error_of(best);
   assert(error <= half);  // the newest one at worst
 
-  // What is in use stays, so that a timeline does not jump without need: until it cannot be right any more, or something much better is known.
+  // Keeps the offset in use, so that a timeline does not jump without need: until it cannot be right any more, or a much better one is known.
   const uint64_t in_use = judged_error_ns_ + drift(judged_ns_);
   const auto away = static_cast<uint64_t>(std::max(best.offset_ns - used_ns_, used_ns_ - best.offset_ns));
   const bool moved = !known_ || away > error + in_use || (away > error && 4 * error < in_use);

@@ -1,4 +1,4 @@
-// How far a worker's clock is from the coordinator's, from the heartbeats between them: whoever answers a question says what time it
+// How far a worker's clock is from the coordinator's, from the heartbeats between them: an answer carries the time that it
 // was there, and at that moment it was here between the question and the answer. The narrower that is, the more it says (NTP).
 #pragma once
 

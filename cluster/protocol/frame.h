@@ -1,4 +1,4 @@
-// What nodes say to each other. A frame is a fixed header and a payload; the payload of each type is one struct, written field by field,
+// The messages between nodes. A frame is a fixed header and a payload; the payload of each type is one struct, written field by field,
 // little-endian, by `fields`; decoding checks every count and length against its bound before it allocates.
 // Data from outside is never trusted: decode() returns false, and the connection is closed, for anything that is not exactly that.
 // Integers and doubles have their own width, a bool is one byte 0 or 1, a text or vector is a uint32 count and its
@@ -23,9 +23,9 @@ inline constexpr size_t kMaxWorkers = 4096;
 inline constexpr size_t kMaxRanges = 65536;
 inline constexpr size_t kMaxTraced = 2048;
 inline constexpr size_t kMaxText = 4096;
-inline constexpr size_t kMaxMemberships = 16;  // that somebody knows of at a time
+inline constexpr size_t kMaxMemberships = 16;  // known at a time
 
-using WorkerId = uint32_t;  // given by the coordinator, never twice in a run; 0 is nobody
+using WorkerId = uint32_t;  // given by the coordinator, never twice in a run; 0 is none
 
 enum class MessageType : uint16_t {
   // worker and coordinator
@@ -76,7 +76,7 @@ enum class MessageType : uint16_t {
   // data.at = "coordinator"
   read = 192,
   examples,
-  // between two transports; never handed to anybody else
+  // between two transports; never handed out
   shared_offer = 240,
   shared_switch,
   shared_refused,

@@ -105,7 +105,7 @@ struct Formed {
 
 // "You hold an older result than `donor`": fetch it. `keep_local`: move local work onto the new base instead of dropping it.
 // Donor 0: the coordinator's own (round -1: make the initial values). Donor is the receiver itself: it holds the right result, but its
-// local work belongs to somebody else by now and is dropped; served rounds: with keep_local it has been counted.
+// local work belongs to another worker by now and is dropped; served rounds: with keep_local it has been counted.
 struct Heal {
   static constexpr MessageType kType = MessageType::heal;
   WorkerId donor = 0;
@@ -139,7 +139,7 @@ struct Go {
   uint64_t epoch = 0;
   int64_t position = 0;
   int64_t examples = 0;  // committed so far
-  // What both plans are made of, said once so that nobody computes it differently.
+  // The inputs of both plans, in one place so that they cannot differ.
   bool standing = true;
   int64_t per_epoch = 0, planned = 0;  // examples; planned 0: endless
   int64_t batch = 0;                   // of one local step

@@ -21,7 +21,7 @@ struct Range {
   }
 };
 
-// What a worker remembers of a round whose result it holds, until the ledger is known to be on disk: enough to complete the ledger.
+// A worker's memory of a round whose result it holds, until the ledger is known to be on disk: enough to complete the ledger.
 struct LogEntry {
   int64_t round = -1;
   uint64_t generation = 0;
@@ -59,7 +59,7 @@ struct DeadLink {
   }
 };
 
-// Who takes part in a generation. Whoever wants to coordinate next needs the votes of those that may be in force (votes.h).
+// The members of a generation. The next coordinator needs the votes of those that may be in force (votes.h).
 struct Membership {
   static constexpr size_t kMostInList = kMaxMemberships;
   uint64_t generation = 0;
@@ -72,7 +72,7 @@ struct Membership {
   }
 };
 
-// What a worker reads as one part of the data: compared, so that all train on the same.
+// A worker's samples of one part of the data: compared, so that all train on the same.
 struct DataPrint {
   static constexpr size_t kMostInList = 16;
   std::string part;      // "train", "test"

@@ -11,7 +11,7 @@
 
 namespace perigee {
 
-// What became of a frame. unknown: the table has no such message.
+// The outcome for a frame. unknown: the table has no such message.
 enum class Received : uint8_t { taken, fenced, malformed, unknown };
 
 template <class Self, class From, class Fence>

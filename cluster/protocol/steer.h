@@ -1,4 +1,4 @@
-// What a run may be told while it trains, by `perigee attach` or the prompt that started it: one command, as JSON with one member.
+// Commands to a run while it trains, by `perigee attach` or the prompt that started it: one command, as JSON with one member.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What workers' threads did, for the timeline.
+// The spans of workers' threads, for the timeline.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace perigee {
 
-// What a worker's threads did, for the timeline: see src/core/trace.h.
+// The spans of a worker's threads, for the timeline: see src/core/trace.h.
 struct TracedSpan {
   static constexpr size_t kMostInList = kMaxTraced;
   uint64_t begin_ns = 0, end_ns = 0;  // the worker's clock

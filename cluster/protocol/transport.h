@@ -1,4 +1,4 @@
-// What the cluster's state machines are given instead of a machine: time, randomness and a network. The same coordinator, agent
+// The state machines' environment in place of a machine: time, randomness and a network. The same coordinator, agent
 // and worker code runs on libuv (cluster/uv/) and in the deterministic simulator; neither may call a clock or a socket itself.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace perigee {
 
-// One connection as its transport knows it; never used twice; 0 is nobody.
+// One connection as its transport knows it; never used twice; 0 is none.
 using PeerId = uint64_t;
 
 // Why a connection is gone.
@@ -44,7 +44,7 @@ class TransportEvents {
   virtual void on_lost(PeerId peer, PeerLoss why) = 0;
   // `timer` as given to start_timer.
   virtual void on_timer(uint64_t timer) = 0;
-  // Part of a frame that is still coming: whoever sends an image through a slow network is not silent.
+  // Part of a frame that is still coming: a peer that sends an image through a slow network is not silent.
   virtual void on_bytes([[maybe_unused]] PeerId peer) {}
   // The peer's send queue fell below half its bound after send() had returned false.
   virtual void on_writable(PeerId peer) = 0;

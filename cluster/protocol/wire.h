@@ -33,7 +33,7 @@ inline std::string_view cut_text(std::string_view text) {
   return text.substr(0, end);
 }
 
-// An element of a list: texts in lists are records for programs, which nobody may cut.
+// An element of a list: texts in lists are records for programs, which must not be cut.
 template <class F, class T>
 void each(F& f, T& element) {
   if constexpr (std::is_same_v<std::remove_const_t<T>, std::string>) f.long_text(element);

@@ -15,7 +15,7 @@ CodecSegment segment_of(const ReplicaCodecSetup& setup) {
   return {.count = setup.form == CodedForm::packed ? trainable_elements(setup.windows) : setup.block_elements};
 }
 
-// What trains; neighbours are one run.
+// The trained windows; neighbours are one run.
 std::vector<CudaRun> runs_of(std::span<const ParamWindow> windows, CodedForm form) {
   std::vector<CudaRun> runs;
   int64_t packed = 0;

@@ -73,7 +73,7 @@ class DeviceCodec final : public ReplicaCodec {
   PayloadPool payloads_;
 };
 
-// What it takes of the device, rounds of any size apart.
+// Device memory, apart from rounds of any size.
 size_t device_codec_bytes(const Codec& codec, const CudaCodec& kernels, const ReplicaCodecSetup& setup);
 
 // Null where the codec has no kernels: then it is untouched, and `why` says it.

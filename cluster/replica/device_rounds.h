@@ -1,4 +1,4 @@
-// What a replica measures of numbers that lie on a GPU, so that they need not come home for it. Each call waits.
+// Measurements of a replica's numbers on a GPU, without downloading them. Each call waits.
 // Owned by the trainer thread.
 #pragma once
 
@@ -17,7 +17,7 @@ class DeviceRounds {
   Gpu& gpu() const { return gpu_; }
   // Sum of (from - less)^2, or of from^2 where `less` is null.
   double square(const float* from, const float* less, int64_t elements);
-  // What it takes of the device for a hash of so many bytes and squares of so many elements at most.
+  // Device memory for a hash of so many bytes and squares of so many elements at most.
   static size_t bytes(size_t hashed, size_t squared);
   uint64_t xxh3_64(const std::byte* bytes, size_t count);  // as src/io/digest.h; `bytes` on an 8-byte border
 

@@ -22,7 +22,7 @@ class ExchangeBlock {
                 const std::vector<int64_t>& passes = {});
 
   const ExchangeLayout& layout() const { return layout_; }
-  // Of the same rows, coded or not: an inner exchange may have another codec, or none.
+  // The layout of the same rows, coded or not: an inner exchange may have another codec, or none.
   ExchangeLayout layout_with(size_t payload_bound) const;
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
@@ -32,7 +32,7 @@ class ExchangeBlock {
   bool stage_beside_values(std::byte* row, int64_t examples) const;  // all but the parameters
   // The block's part of the row, where a codec's values are made.
   std::span<float> coded(std::byte* row) const { return {reinterpret_cast<float*>(row), static_cast<size_t>(block_)}; }
-  // What goes with a gradient over `examples` examples that lies in `row`: the trainer's states, the tail; added to `adds` in the order of
+  // Adds the companions of a gradient over `examples` examples in `row`: the trainer's states, the tail; added to `adds` in the order of
   // GradientTarget. `counts`: the tail counts it as a contribution.
   void stage_beside_gradient(std::byte* row, std::span<const std::byte* const> adds, int64_t examples, bool counts);
   void stage_nothing(std::byte* row) const;

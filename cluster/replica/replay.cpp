@@ -174,7 +174,7 @@ class Replay {
   Welcome welcome_;
   Policy policy_;
   std::map<WorkerId, int64_t> last_use_;  // the round that it contributes to last
-  std::map<int64_t, int64_t> base_use_;   // of parameters: the round up to which somebody begins from them
+  std::map<int64_t, int64_t> base_use_;   // of parameters: the round up to which a worker begins from them
   std::map<int64_t, SharedBytes> values_;
   std::map<WorkerId, Player> workers_;
   Player server_;

@@ -1,4 +1,4 @@
-// What a worker's protocol asks of the one who trains. The real one hands each request to the trainer thread; the simulator's is a
+// The worker protocol's demands on the trainer. The real one hands each request to the trainer thread; the simulator's is a
 // few floats. Requests are made on the loop thread and return at once; each is answered once, later, on the loop thread, in order.
 // After drop(), load() without keep_local, or a new train(), nothing more is reported of the training order before it.
 #pragma once
@@ -17,7 +17,7 @@ namespace perigee {
 
 using SharedBytes = std::shared_ptr<const std::vector<std::byte>>;
 
-// What an exchange adds up: `sums` elements of type `dtype` by addition, then `maxima` int64 elements by maximum. The last sums count
+// The sums of an exchange: `sums` elements of type `dtype` by addition, then `maxima` int64 elements by maximum. The last sums count
 // what is summed (exchange_tail.h). An even number of sums, so that the maxima are aligned. With a codec, announced rounds add up only what
 // lies behind `coded`; what stands before it each worker sends as a payload.
 struct ExchangeLayout {
@@ -83,7 +83,7 @@ struct Contribution {
   SharedBytes payload;  // local steps, with a codec: what stands for the coded part of the row
 };
 
-// What one worker sent in a coded round, and what it stands for.
+// One worker's payload in a coded round, and the work that it stands for.
 struct Payload {
   SharedBytes bytes;
   int64_t examples = 0;
@@ -100,7 +100,7 @@ struct ApplyOrder {
   int64_t round = 0;
   size_t row = 0;
   int64_t examples = 0, examples_after = 0;
-  bool alone = false;             // nobody else took part, the local parameters are the result bit for bit
+  bool alone = false;             // no other took part, the local parameters are the result bit for bit
   bool last = false;              // of the run: every fragment is due
   std::vector<Payload> payloads;  // coded rounds: of all who have examples, in the order of the ranks
   // Served rounds:
@@ -108,7 +108,7 @@ struct ApplyOrder {
   int64_t workers = 0;   // that train
 };
 
-// What a worker takes over from the server of a served policy.
+// The result that a worker takes over from the parameter server.
 struct TakeOrder {
   int64_t round = 0;
   int64_t examples_after = 0;
@@ -134,7 +134,7 @@ class ReplicaEvents {
   virtual void on_applied(int64_t round, uint64_t hash) = 0;
   // Instead of on_applied: that payload is none of the policy's codec. Nothing has changed; the contribution is still staged.
   virtual void on_payload_refused(int64_t round, size_t payload) = 0;
-  // `reply`: as in TakeOrder, for whoever has contributed (`change`: of elastic rounds), or the parameters of the result held.
+  // `reply`: as in TakeOrder, for a worker that has contributed (`change`: of elastic rounds), or the parameters of the result held.
   virtual void on_served(int64_t /*round*/, uint64_t /*hash*/, SharedBytes /*reply*/, bool /*change*/) {}
   virtual void on_taken(int64_t /*round*/, bool /*ok*/) {}  // not ok: these are no bytes of this network; nothing has changed
   // Local values are the mean of the group; the result held is what it was. `refused` >= 0: that payload is none of the codec, nothing has
@@ -181,7 +181,7 @@ class Replica {
   // Ends a training order in progress unless keep_local; then a contribution that is staged is staged anew before -> on_loaded.
   // An image that cannot be used changes nothing: on_loaded then tells the round and hash held before.
   virtual void load(int64_t round, SharedBytes image, bool keep_local) = 0;
-  // Of the last result, whatever local work has been done since. -> on_snapshot
+  // A snapshot of the last result, without later local work. -> on_snapshot
   virtual void snapshot(uint64_t request, bool with_optimizer) = 0;
   virtual void evaluate(const Evaluate& order) = 0;  // of the last result -> on_evaluated
   // With fragments(): what is staged is staged no more; it is part of the next contribution. No answer.

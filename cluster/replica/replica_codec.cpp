@@ -11,7 +11,7 @@
 namespace perigee {
 namespace {
 
-// Of the host: the values of a block into memory of the same size. False when one is not finite.
+// On the host: copies the values of a block into memory of the same size. False when one is not finite.
 bool make_values(const CodedValues& values, std::span<float> to) {
   const BlockMath& math = block_math(Dtype::f32);
   const auto n = static_cast<int64_t>(to.size());

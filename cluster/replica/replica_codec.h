@@ -36,7 +36,7 @@ class ReplicaCodec {
   // A payload of the values, pending from now on; what was pending is void. Null: something in it cannot be encoded. `room`: of the host, for
   // a block; it is written over.
   virtual SharedBytes encode(const CodedValues& values, std::span<float> room, int64_t round, const StepProgress& when, int workers) = 0;
-  // What becomes of the pending payload: see CodecMemory.
+  // The fate of the pending payload: see CodecMemory.
   virtual void settle(bool counted) = 0;
   virtual void drop() = 0;
   virtual void overtaken() = 0;
@@ -48,7 +48,7 @@ class ReplicaCodec {
   virtual void take_sum(Take how, float* block) = 0;
 };
 
-// What a codec works on: the whole block, or what trains in it, packed tensor by tensor (GradientCodec).
+// The values that a codec works on: the whole block, or what trains in it, packed tensor by tensor (GradientCodec).
 enum class CodedForm : uint8_t { block, packed };
 
 struct ReplicaCodecSetup {

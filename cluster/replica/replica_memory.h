@@ -1,4 +1,4 @@
-// What a replica keeps on the GPU that it trains on beside what its trainer takes (src/train/device/device_memory.h), known without a GPU: codecs that
+// A replica's memory on the GPU that it trains on, beside its trainer's (src/train/device/device_memory.h), known without a GPU: codecs that
 // work there, the last result, and what measures of numbers that lie there.
 #pragma once
 

@@ -25,7 +25,7 @@ void TrainerReplica::set_learning_rate(const std::string& schedule) {
   rate_told_ = true;
 }
 
-// Trainer thread, before each order and each result. Whoever applies a result was told before it was asked to.
+// Trainer thread, before each order and each result. A replica is told before it is asked to apply a result.
 void TrainerReplica::take_rate() {
   if (!rate_told_ || !trainer_) return;
   std::string schedule;

@@ -33,7 +33,7 @@ std::unique_ptr<SourceOpener> remote_opener(const Welcome& welcome, const Replic
   return std::make_unique<RemoteOpener>(welcome.sources, *options.examples);
 }
 
-// What codecs take of a GPU at most, beside a scratch, in blocks of the parameters' size: what is encoded, a residual and the one before, a
+// Codecs' largest use of a GPU's memory, beside a scratch, in blocks of the parameters' size: the input, a residual and the one before, a
 // payload; and where parameters go on alone, the last result with its optimiser's slots.
 int64_t blocks_of_codecs(const Policy& policy) {
   if (policy.partial()) return 0;
@@ -51,7 +51,7 @@ TrainerOptions trainer_options(const Welcome& welcome, SourceOpener* opener, con
   return trainer;
 }
 
-// What all workers together are to train: "steps" counts batches of all of them where "global_batch" says how large those are.
+// The work of all workers together: "steps" counts batches of all of them where "global_batch" says how large those are.
 int64_t planned_of(const Trainer& trainer) {
   const Config job(trainer.job().json(), trainer.job().where());
   const int64_t steps = job.integer_in("steps", 0, int64_t{1} << 52, 0), epochs = job.integer_in("epochs", 0, int64_t{1} << 32, 1);
@@ -134,7 +134,7 @@ std::vector<OuterPart> outer_parts(const Trainer& trainer, const Policy& policy,
   return parts;
 }
 
-// Of rounds of parameters.
+// Rounds of parameters.
 Json coded_block(const Policy& policy) { return policy.coded_steps() || policy.partial() ? Json() : policy.codec; }
 
 size_t bound_of(const Trainer& trainer, const FragmentPlan& plan, const ReplicaCodec* codec, const ReplicaCodec* step_codec) {
@@ -188,7 +188,7 @@ void ReplicaTrainer::keep_room_for_result() {
   }
 }
 
-// What the coordinator sends is the coordinator's: a sample shows that it comes as it was.
+// Data from the coordinator: a sample shows that they arrive unchanged.
 std::vector<DataPrint> ReplicaTrainer::data_prints() { return print_data(trainer_, !remote_ && placement_of(trainer_.job()).verify_full); }
 
 void ReplicaTrainer::put_initial_values() {
@@ -323,7 +323,7 @@ std::optional<size_t> ReplicaTrainer::apply_partial(const ApplyOrder& order, std
   return std::nullopt;
 }
 
-// What was exchanged becomes the mean of everybody's numbers, in the trainer.
+// The exchanged sums become the mean of all members' numbers, in the trainer.
 void ReplicaTrainer::take_mean(const ApplyOrder& order, const std::byte* row) {
   if (codec_) take_change(*codec_);
   block_.take_values(row, order.examples, !codec_);

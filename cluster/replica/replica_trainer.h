@@ -1,4 +1,4 @@
-// What a replica does on its trainer thread: trains orders, stages contributions, applies results, and knows the last result whatever
+// A replica's work on its trainer thread: trains orders, stages contributions, applies results, and knows the last result whatever
 // local work has been done since. No threads and no queues: TrainerReplica has those.
 //
 // With a codec a contribution is the change since the last result, result - local parameters, encoded once, when it is staged. Its
@@ -26,7 +26,7 @@
 
 namespace perigee {
 
-// What happens to an order while it is carried out. Called between steps.
+// The progress of an order while it is carried out. Called between steps.
 class OrderWatch : public GradientSink {
  public:
   virtual bool given_up() = 0;  // may serve other requests first; true: the order is no longer wanted
@@ -152,7 +152,7 @@ class ReplicaTrainer {
   std::unique_ptr<Values> result_;
   bool local_work_ = false;
   bool gradient_is_there_ = false;                         // of the order in progress: on the device
-  std::weak_ptr<const std::vector<std::byte>> images_[2];  // of the last result while somebody sends them: model, checkpoint
+  std::weak_ptr<const std::vector<std::byte>> images_[2];  // of the last result while they are being sent: model, checkpoint
   // The contribution that is staged and not merged yet.
   bool staged_ = false, staged_gradient_ = false;
   int64_t staged_examples_ = 0;

@@ -1,4 +1,4 @@
-// Numbers of a replica where they are, which with a codec on the GPU is there: nothing comes home but what somebody reads here.
+// Access to a replica's numbers on the host or, with a codec on the GPU, on the device; downloads only on demand.
 #include <cassert>
 #include <cmath>
 #include <cstring>
@@ -57,7 +57,7 @@ uint64_t ReplicaTrainer::hash_of_result() const {
   return hash;
 }
 
-// Of the local work, for the coordinator's guards. Those of the result are told once it has been trained on.
+// Norms of the local work, for the coordinator's guards. Those of the result are told once it has been trained on.
 Norms ReplicaTrainer::norms_of_change() {
   const Params& params = trainer_.shape().params();
   const bool there = codec_ && codec_->on_device();
@@ -81,7 +81,7 @@ SharedBytes ReplicaTrainer::encode_change(ReplicaCodec& codec, std::byte* row, i
   return codec.encode(values, block_.coded(row), round, {}, 1);
 }
 
-// The weighted mean of all changes, or their sum: everybody adds the same payloads in the same order. The number of a payload that is none;
+// The weighted mean of all changes, or their sum: every member adds the same payloads in the same order. The number of an invalid payload;
 // then nothing has changed but room for sums.
 std::optional<size_t> ReplicaTrainer::add_payloads(ReplicaCodec& codec, const ApplyOrder& order, bool sums, std::byte* row) {
   weighted_.clear();

@@ -108,7 +108,7 @@ bool ReplicaTrainer::train_steps(const TrainOrder& order, std::byte* row, const 
     const StepOutcome outcome = trainer_.try_step(next_batch(), &report, &cancel);
     if (outcome == StepOutcome::cancelled) return false;
     if (outcome == StepOutcome::not_finite) {
-      // What came before it is good and is handed in; the batch itself is then the first of the next order.
+      // The work before it is good and is handed in; the batch itself is then the first of the next order.
       if (contribution->steps > 0 || order.carried > 0) break;
       contribution->finite = false;
       contribution->ranges.push_back(range);

@@ -10,7 +10,7 @@
 
 namespace perigee {
 
-// The numbers of a trainer. Of one on a GPU whose codec is there too, parameters and slots stay there until somebody asks for them.
+// The numbers of a trainer. On a GPU with its codec there too, parameters and slots stay there until they are requested.
 struct ReplicaTrainer::Values {
   std::vector<std::byte> parameters, states;
   std::vector<std::vector<std::byte>> slots;

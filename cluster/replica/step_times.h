@@ -1,4 +1,4 @@
-// What a forecast must know of a job: how long its steps take on this machine, and how many bytes an exchange and a checkpoint have.
+// A forecast's input about a job: how long its steps take on this machine, and how many bytes an exchange and a checkpoint have.
 #pragma once
 
 #include <atomic>

@@ -19,7 +19,7 @@ SourcePtr SharedOpener::open(const std::string& part, const Config& description,
 TrainedNumbers::~TrainedNumbers() {
   try {
     drop_order();
-  } catch (const std::exception&) {  // of an order that nobody wants any more
+  } catch (const std::exception&) {  // of an order that is no longer wanted
   }
 }
 

@@ -248,7 +248,7 @@ void TrainerReplica::answer_loaded() {
   post();
 }
 
-// What may be done while an order is in progress. False: it is not such a request.
+// Serves a request that is allowed while an order is in progress. False: it is not such a request.
 bool TrainerReplica::serve_beside(Request& request) {
   switch (request.kind) {
     case Request::Kind::snapshot: {

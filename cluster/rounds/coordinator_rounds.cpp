@@ -170,7 +170,7 @@ void ExchangedCommits::close_round() {
   after_commit(wait);
 }
 
-// What each participant has done of the round.
+// Each participant's progress in the round.
 std::vector<Share> ExchangedCommits::book(Figures* figures, int64_t* examples) {
   std::vector<Share> all = shares();
   for (const Share& share : all) *examples += share.examples;
@@ -194,7 +194,7 @@ std::vector<Share> ExchangedCommits::book(Figures* figures, int64_t* examples) {
 void ExchangedCommits::after_commit(bool wait) {
   c_.deliver_image();
   if (c_.phase != CoordinatorCore::Phase::running) return;
-  // Form instead of Commit: a worker that is ahead does not apply the next round, and nobody has to heal.
+  // Form instead of Commit: a worker that is ahead does not apply the next round, and no worker has to catch up.
   const bool complete = c_.books.epoch_due() || c_.books.all_done();
   if (!complete && ((c_.form_wanted && !c_.joining_timer) || ends())) return c_.form();
   c_.tell_all(Commit{.hash = c_.target_hash, .synced = c_.safe_round()}, c_.target_round);

@@ -40,7 +40,7 @@ Range WorkLeases::next_work(const CoordinatedWorker& node, int64_t count, bool i
   return own.count == 0 && idle ? c_.books.pool().take(count) : own;
 }
 
-// What other workers failed at, and this one has not tried. The examples.
+// Ranges that other workers failed at and this one has not tried. Returns the examples.
 int64_t WorkLeases::retry_failures(CoordinatedWorker& node, Lease* lease) {
   int64_t examples = 0;
   for (CoordinatorCore::Failure& f : c_.failures) {

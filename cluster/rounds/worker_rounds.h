@@ -19,7 +19,7 @@ namespace perigee {
 
 struct WorkerCore;
 
-// What a worker has of the open round, whichever protocol makes it.
+// A worker's state of the open round, whichever protocol makes it.
 struct OpenRound {
   explicit OpenRound(ExchangeSender send) : exchange(std::move(send)) {}
 

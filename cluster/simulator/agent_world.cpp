@@ -243,7 +243,7 @@ class AgentWorld final : public AgentClientEvents {
     }
   }
 
-  // Nobody is left, and nobody waits to be started again, once every worker has had the time to notice.
+  // No worker is left, and none waits to be started again, once every worker has had the time to notice.
   void check_end() {
     for (const auto& node : nodes_) {
       if (!node->agent) continue;

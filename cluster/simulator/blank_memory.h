@@ -1,5 +1,5 @@
 // Memory as large as asked for that is one small piece over and over, so that it stays in the cache and costs nothing. What is written
-// appears in many places: for bytes that nobody reads.
+// appears in many places: for bytes that are never read.
 #pragma once
 
 #include <cstddef>

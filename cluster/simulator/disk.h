@@ -25,7 +25,7 @@ class Disk final : public LedgerStore {
   }
   std::vector<std::byte> read() override { return bytes_; }
 
-  // What was not synced is lost from some byte on, or is nothing but zeros from there; opening cuts off the record that is torn there.
+  // Unsynced bytes are lost from some byte on, or are zeros from there; opening cuts off the record that is torn there.
   void lose_power(SeededRng& rng) {
     const size_t kept = synced_ + static_cast<size_t>(rng.integer(0, static_cast<int64_t>(bytes_.size() - synced_)));
     if (rng.chance(0.5)) bytes_.resize(kept);

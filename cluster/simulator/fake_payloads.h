@@ -1,4 +1,4 @@
-// What a FakeReplica sends in coded rounds: its sums exactly, as those that are not zero, so that lengths differ; and a few numbers
+// A FakeReplica's payloads in coded rounds: its sums exactly, as those that are not zero, so that lengths differ; and a few numbers
 // through a real codec with error feedback, which must neither lose nor repeat anything, whatever becomes of the rounds.
 #pragma once
 
@@ -22,7 +22,7 @@ class FakePayloads {
   void settle(bool counted);
   void drop();
   void overtaken();
-  // What was handed in for results that hold it is what they hold and what is left over.
+  // Work handed in for a result equals its part in the result plus the residual.
   bool conserved() const;
 
  private:

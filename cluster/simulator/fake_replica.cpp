@@ -300,7 +300,7 @@ bool FakeReplica::merge(const ApplyOrder& order, std::vector<float>* sums, size_
   return true;
 }
 
-// What the row and the payloads hold becomes part of the result. The number of a payload that is none.
+// Merges the row and the payloads into the result. Returns the number of a payload that is none.
 std::optional<size_t> FakeReplica::add_merged(const ApplyOrder& order) {
   const std::span<std::byte> row = exchange_row(order.row);
   const ExchangeTail tail = read_exchange_tail(layout_, row);
@@ -317,7 +317,7 @@ std::optional<size_t> FakeReplica::add_merged(const ApplyOrder& order) {
   std::memcpy(maxima.data(), row.data() + static_cast<size_t>(layout_.sums) * 4, maxima.size() * 8);
   double counted = 0;
   for (int64_t i = 0; i < options_.examples; ++i) counted += static_cast<double>(sums[static_cast<size_t>(i)]);
-  // Of three or more only one is ever too large, and can be told from the others.
+  // Among three or more, only one is ever too large, and can be told from the others.
   if (staged_local_ && local_outlying_ && local_examples_ > 0 && tail.contributions >= 3)
     complain_("round " + std::to_string(order.round) + " takes in a contribution that is far too large");
   if (tail.examples != order.examples || counted != static_cast<double>(order.examples))

@@ -17,7 +17,7 @@
 
 namespace perigee::sim {
 
-// What a result is made of. All numbers are small integers: sums are exact in any order.
+// The parts of a result. All numbers are small integers: sums are exact in any order.
 struct Contents {
   std::vector<float> sums;                    // of each position: times applied; and sum of (epoch + 1)
   std::vector<int64_t> maxima;                // the highest (epoch, position) applied, as one number; the highest round

@@ -1,4 +1,4 @@
-// What befalls the simulated cluster.
+// The faults of the simulated cluster.
 #include <algorithm>
 #include <cassert>
 
@@ -9,9 +9,9 @@
 namespace perigee::sim {
 namespace {
 
-constexpr double kShowsMs = 600;     // after a process is back, or has left: until everybody knows
+constexpr double kShowsMs = 600;     // after a process is back, or has left: until all know
 constexpr double kRestartMs = 1500;  // until a worker whose trainer failed takes part again
-constexpr double kSettleMs = 8000;   // from the end of a disturbance until everybody is connected again
+constexpr double kSettleMs = 8000;   // from the end of a disturbance until all are connected again
 
 bool keeps_from_being_heard(Fault::Kind kind) {
   switch (kind) {
@@ -32,7 +32,7 @@ bool keeps_from_being_heard(Fault::Kind kind) {
 
 }  // namespace
 
-// Somebody who reached the ports and speaks nonsense in well-formed frames, or not at all.
+// An intruder that reached the ports and sends nonsense in well-formed frames, or nothing.
 class World::Intruder final : public TransportEvents {
  public:
   explicit Intruder(World& world) : world_(world) {}
@@ -129,7 +129,7 @@ int World::struck_by(const Fault& fault) const {
   return servers_turn ? scenario_.workers : fault.who % static_cast<int>(workers_.size());
 }
 
-// What a fault needs to strike.
+// The state that a fault needs to strike.
 struct World::Struck {
   World& world;
   const Fault& fault;

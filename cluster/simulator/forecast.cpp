@@ -103,7 +103,7 @@ class FutureRun final : public CoordinatorEvents {
   Forecast forecast_;
 };
 
-// What a contribution becomes by the policy's codec, as long as that makes it on average. Where the job's block is not known, all sums are.
+// The size of a contribution under the policy's codec, on average. Where the job's block is not known, all sums are.
 SharedBytes expected_payload(const Policy& policy, const Json& described, const ForecastInput& input, ExchangeLayout* layout) {
   if (described.is_null()) {
     layout->coded = layout->payload_bound = 0;
@@ -174,7 +174,7 @@ FutureRun::FutureRun(const ForecastInput& input) : input_(input), network_(input
   }
 }
 
-// What replicas without numbers send.
+// Payloads of replicas without numbers.
 void FutureRun::set_up_blanks(const Policy& policy) {
   network_.count_chunks();
   model_.layout = input_.layout, model_.buckets = input_.buckets;

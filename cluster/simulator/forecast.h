@@ -1,4 +1,4 @@
-// How long a job would take on machines that nobody has bought yet, and what it would learn: the real Coordinator and Workers, policy and
+// How long a job would take on machines not bought yet, and what it would learn: the real Coordinator and Workers, policy and
 // exchanges on a virtual clock and network, with replicas that take the time of real ones and may really train. What is not in it: starting the processes, opening the data,
 // evaluation, and examples that the coordinator sends (data.at = "coordinator").
 #pragma once

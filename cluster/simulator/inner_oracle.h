@@ -1,4 +1,4 @@
-// What must hold of exchanges inside groups: whoever took part in one got exactly what all of its group had staged, once.
+// Invariants of exchanges inside groups: every participant got exactly what all of its group had staged, once.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace perigee::sim {
 
 class InnerOracle {
  public:
-  // What `who` staged for the exchange, and what its group's came to.
+  // The values that `who` staged for the exchange, and its group's result.
   void note(uint64_t generation, int64_t round, int64_t index, int who, std::vector<float> staged, std::vector<float> sum);
   // All who took part in the round have been through its inner exchanges. What was wrong; empty: nothing. Forgets what is over.
   std::string check(uint64_t generation, int64_t round);

@@ -82,7 +82,7 @@ bool Network::step() {
   return true;
 }
 
-// What happens to a process that is stopped waits for it; what happens to a dead one does not happen.
+// Events for a stopped process wait for it; events for a dead one are dropped.
 void Network::run(const Event& event) {
   if (event.process >= 0) {
     Process& p = *processes_[static_cast<size_t>(event.process)];
@@ -350,7 +350,7 @@ void Network::reach(uint64_t number) {
     ++reached_.refused;
     return lose(number, 0, PeerLoss::refused);
   }
-  if (target.is_paused) return again(50 * kMs);  // its kernel says yes, but nobody answers the handshake
+  if (target.is_paused) return again(50 * kMs);  // its kernel accepts, but the handshake gets no answer
   Side& to = c->sides[1];
   to.process = it->second;
   to.incarnation = target.incarnation;
@@ -418,7 +418,7 @@ void Network::arrive(uint64_t number, int from) {
     note(now_, mix(number * 2 + static_cast<uint64_t>(from), size_of(frame)));
     if (watch) watch(side.process, to.process, frame);
     hand_over(*processes_[static_cast<size_t>(to.process)]->handler, peer_of(number, 1 - from), frame);
-  } else if (side.open && !to.open) {  // nobody has this connection any more: RST
+  } else if (side.open && !to.open) {  // the connection has no owner any more: RST
     if (!blocked(host_of(to), host_of(side))) lose(number, from, PeerLoss::reset);
   }
   if (spare_.size() < 64) spare_.push_back(std::move(frame));

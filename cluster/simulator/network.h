@@ -44,7 +44,7 @@ class Network {
   int add_process(int host, const std::string& address);
   void set_clock(int process, uint64_t offset_ns, double rate);
   void boot(int process, TransportEvents* handler);  // it listens at its address
-  // The kernel closes its connections: the others are told. `power`: nobody is told anything, and its host does not answer until boot().
+  // The kernel closes its connections: the others are told. `power`: no notice is sent, and its host does not answer until boot().
   void kill(int process, bool power);
   void pause(int process);  // SIGSTOP: what happens to it waits
   void resume(int process);

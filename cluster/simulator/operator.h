@@ -1,4 +1,4 @@
-// Somebody who steers the simulated run: kicks workers, pauses it and lets it go on, changes the local steps and the learning rate.
+// An operator who steers the simulated run: kicks workers, pauses it and lets it go on, changes the local steps and the learning rate.
 #pragma once
 
 #include <functional>

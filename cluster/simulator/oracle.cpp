@@ -1,4 +1,4 @@
-// What must hold, whatever happens: the checks of World.
+// Invariants under all faults: the checks of World.
 #include <algorithm>
 
 #include "cluster/policy/policy.h"
@@ -12,7 +12,7 @@ void World::fail(const std::string& what) {
   if (outcome_.failure.empty()) outcome_.failure = what;
 }
 
-// What the parameters are made of after `up_to_round`, if the ledger is right.
+// The content of the parameters after `up_to_round`, if the ledger is right.
 Contents World::contents_of_ledger(int64_t up_to_round, LedgerAudit* audit) const {
   std::span<const std::byte> bytes = disk_.bytes();
   size_t read = 0;
@@ -30,7 +30,7 @@ Contents World::contents_of_ledger(int64_t up_to_round, LedgerAudit* audit) cons
   return contents;
 }
 
-// I2: a round is committed when all who take part have applied it. I3: whoever holds it in this generation holds the same parameters.
+// I2: a round is committed when all who take part have applied it. I3: all that hold it in this generation hold the same parameters.
 void World::check_commit(int64_t round, int participants) {
   if (applied_[{told_generation_, round}] < (served() ? 1 : participants))
     fail("round " + std::to_string(round) + " was committed before all who take part had applied it");
@@ -47,7 +47,7 @@ void World::check_commit(int64_t round, int participants) {
   }
 }
 
-// Whoever applies a round in a generation does so with the same learning rate: else replicas would not stay equal.
+// All that apply a round in a generation use the same learning rate: else replicas would not stay equal.
 void World::check_rate(const WorkerNode& node, int64_t round) {
   const auto [first, fresh] = rates_.emplace(std::pair{node.worker->generation(), round}, node.replica->learning_rate());
   if (first->second != node.replica->learning_rate())
@@ -55,7 +55,7 @@ void World::check_rate(const WorkerNode& node, int64_t round) {
          " and '" + first->second + "' by another");
 }
 
-// What a server merges has not been merged before, and was made of a result that is not too old.
+// A server merges a contribution once, and only if it started from a result that is not too old.
 void World::check_merged(int64_t round, const std::vector<Arrival>& merged) {
   const Policy policy = read_policy(&scenario_.averaging, "scenario");
   for (const Arrival& arrival : merged) {
@@ -69,7 +69,7 @@ void World::check_merged(int64_t round, const std::vector<Arrival>& merged) {
   }
 }
 
-// Nobody is blamed whom nothing has befallen. The cause may name the other end of a link.
+// No node is blamed that had no fault. The cause may name the other end of a link.
 void World::check_blame(const std::string& worker, const std::string& cause) {
   if (!scenario_.touches_only_its_target()) return;
   for (const auto& [name, until] : struck_)
@@ -132,7 +132,7 @@ void World::check_end() {
   for (const Fault& fault : scenario_.faults) may_skip |= fault.kind == Fault::Kind::not_finite || fault.kind == Fault::Kind::outlying;
   if (found.skipped > 0 && !may_skip) fail(std::to_string(found.skipped) + " examples were skipped though all can be computed");
   // ... and by the parameters: those that the launcher was given, and those of every worker that was there to the end. Who was cut off
-  // before may hold a result that nobody knows of; it is of an older generation.
+  // before may hold an unknown result; it is of an older generation.
   check_contents("the run's result", result, expected);
   for (const auto& node : workers_)
     if (node->last && (node->server || !served()) && node->last_generation == last_generation_ && node->last_round >= round)

@@ -38,7 +38,7 @@ std::optional<Contribution> BlankNumbers::step(bool last) {
   return contribution_;
 }
 
-// Of those that are due in the round for which it is staged.
+// Fragments that are due in the round for which it is staged.
 SharedBytes BlankNumbers::fragments_payload() const {
   size_t bytes = kFragmentPayloadHead;
   bool any = false;

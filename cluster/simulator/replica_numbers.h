@@ -1,4 +1,4 @@
-// What a simulated replica computes while it takes the time of a real one (TimedReplica): nothing, where only bytes and times matter, or
+// A simulated replica's computation while it takes the time of a real one (TimedReplica): nothing, where only bytes and times matter, or
 // the numbers of training. Called in the order in which a trainer would do these things; a call takes no time on the simulated clock.
 #pragma once
 
@@ -43,7 +43,7 @@ class ReplicaNumbers {
   virtual uint64_t hash() const = 0;
 };
 
-// What the replicas of a forecast have in common. Nobody reads what is in their rows, so all share one set.
+// Shared by the replicas of a forecast. The content of their rows is never read, so all share one set.
 struct BlankModel {
   ExchangeLayout layout;
   std::vector<Bucket> buckets;
@@ -54,7 +54,7 @@ struct BlankModel {
   std::vector<FragmentPart> fragments;
   std::vector<size_t> fragment_payloads;  // of each fragment with a codec, expected bytes; 0: it has none
   std::vector<std::unique_ptr<BlankMemory>> rows;
-  bool elastic = false;  // what a server tells: who contributed its change, everybody else
+  bool elastic = false;  // a server's answers: a worker that contributed its change, all others
   SharedBytes change, values;
 };
 

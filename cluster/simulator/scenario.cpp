@@ -193,7 +193,7 @@ bool Scenario::touches_only_its_target() const {
       default: return false;
     }
   };
-  // What waits for the next order shows when a pause is over.
+  // Requests that wait for the next order show when a pause is over.
   const bool waits =
       steered() && std::any_of(faults.begin(), faults.end(), [](const Fault& f) { return f.kind == Fault::Kind::trainer_fails; });
   return network.loss == 0 && !waits && std::all_of(faults.begin(), faults.end(), targeted);
@@ -201,7 +201,7 @@ bool Scenario::touches_only_its_target() const {
 
 namespace {
 
-// What single faults at random moments seldom bring together.
+// Combinations that single faults at random moments seldom reach.
 void make_special(Scenario& s, SeededRng& rng) {
   using Kind = Fault::Kind;
   const double work_ms = std::max(500.0, s.example_ms * static_cast<double>(s.planned) / s.workers * 1.5);
@@ -300,7 +300,7 @@ void add_faults(Scenario& s, double work_ms, SeededRng& rng) {
   }
 }
 
-// What came after scenarios had been written down. Its draws are its own, so that those stay what they were.
+// Later additions to scenarios. Their draws are their own, so that earlier scenarios stay the same.
 void add_groups_and_codecs(Scenario& s, const std::string& policy, bool wrong, double work_ms) {
   const uint64_t seed = s.seed;
   if (SeededRng inner(mix(seed, 0x696e6e65)); policy.empty() && !wrong && inner.chance(0.2)) {
@@ -334,7 +334,7 @@ void add_pace_and_outliers(Scenario& s, const std::string& policy, bool wrong, d
 
 Scenario make_scenario(uint64_t seed, const std::string& asked) {
   SeededRng steering(mix(seed, 0x73746565));
-  // Of any policy. Half of the runs have nothing else befall them.
+  // For any policy. Half of the runs have no other fault.
   const bool steered = asked == "steered";
   const std::string policy =
       steered ? scenario_policies()[static_cast<size_t>(steering.integer(0, static_cast<int64_t>(scenario_policies().size()) - 2))] : asked;

@@ -1,4 +1,4 @@
-// What a simulated run is made of: a cluster, a policy, a network and the faults that befall it. All of it follows from a seed.
+// The parts of a simulated run: a cluster, a policy, a network and the faults that befall it. All of it follows from a seed.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Fault {
     power_cut,          // everything at once, with what was not synced
     worker_pause,
     coordinator_pause,
-    partition,           // one worker from everybody
+    partition,           // one worker from all others
     partition_outgoing,  // it hears, but is not heard
     partition_incoming,
     partition_pair,  // two workers from each other
@@ -33,7 +33,7 @@ struct Fault {
     disk_full,
     sync_fails,
     not_finite,  // contributions of one worker
-    poison,      // examples that nobody can compute
+    poison,      // examples that no worker can compute
     stuck,
     slow,
     trainer_fails,
@@ -41,10 +41,10 @@ struct Fault {
     leave,
     join,
     wrong_data,   // a worker with another data set wants to join
-    intruder,     // somebody in the network sends rubbish
+    intruder,     // an intruder sends garbage
     bad_payload,  // the next payload of a worker is none
     outlying,     // contributions of one worker are far too large
-    steer,        // somebody pauses the run for a while, or sends a worker away, or turns a knob
+    steer,        // the operator pauses the run for a while, or sends a worker away, or turns a knob
     count
   };
   Kind kind = Kind::worker_kill;

@@ -24,7 +24,7 @@ struct StepTimes {
   int64_t batch = 1;
 };
 
-// Of one node, over all its lives.
+// One node, over all its lives.
 struct WorkDone {
   double slowness = 1;  // its times are those of StepTimes multiplied by this
   double lossy = 0;     // share of its contributions of local steps that come to nothing

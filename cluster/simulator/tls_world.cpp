@@ -35,7 +35,7 @@ Secret secret_of(SeededRng& rng) {
   return Secret::from_hex(hex);
 }
 
-// What leaves one side, record by record; one of them meets with mischief, or what follows some byte does.
+// One side's output, record by record; one record is tampered with, or everything after some byte.
 class Wire {
  public:
   using Send = std::function<void(std::span<const std::byte>)>;
@@ -59,7 +59,7 @@ class Wire {
   Bytes recorded;     // everything that was said
   bool done = false;  // the mischief took hold
   bool must_be_found = false;
-  bool goodbye = false;  // what comes now ends the conversation: nobody listens to what comes after it
+  bool goodbye = false;  // the next message ends the conversation; later ones are ignored
 
  private:
   void pass(Bytes record, bool sealed) {
@@ -138,7 +138,7 @@ class End final : public TransportEvents, public TlsSink {
   }
 
   void connect(const std::string& address) { peer_ = transport().connect(address, clock_ns() + kHelloNs); }
-  // A connection on which somebody else's words are said again.
+  // A connection that replays another side's bytes.
   void repeat(Bytes words) { words_ = std::move(words); }
 
   void on_connected(PeerId peer, const std::string&) override {

@@ -1,5 +1,5 @@
 // A handful of encrypted connections over the simulated network: the real Tls and FrameReader, whose bytes are cut at any place and come
-// one by one; keys that are right, another job's or unknown; and somebody on the wire who changes, drops, repeats, swaps and adds records,
+// one by one; keys that are right, another job's or unknown; and an attacker that changes, drops, repeats, swaps and adds records,
 // cuts a connection at any byte or says again what he recorded of another one. By seed; the handshakes' own random numbers are OpenSSL's.
 #pragma once
 

@@ -13,7 +13,7 @@ namespace perigee::sim {
 namespace {
 
 constexpr double kMinLimitMs = 60'000;
-constexpr uint64_t kMaxEvents = 5'000'000;  // somebody sends without end
+constexpr uint64_t kMaxEvents = 5'000'000;  // a node sends without end
 
 std::string text_of(const std::vector<Range>& ranges) {
   std::string text;
@@ -21,7 +21,7 @@ std::string text_of(const std::vector<Range>& ranges) {
   return text;
 }
 
-// What of a message helps to follow a trace.
+// The fields of a message that help to follow a trace.
 std::string shown(std::span<const std::byte> frame) {
   FrameHeader h;
   read_header(frame, &h);
@@ -109,7 +109,7 @@ Outcome World::run() {
       fail("not finished " + std::to_string(static_cast<int64_t>(limit_ms - scenario_.quiet_ms())) +
            " ms after the last fault: " + picture());
   }
-  // What is closed gets its time to close.
+  // Connections that are closing get their time to close.
   const uint64_t drained = network_.now_ns() + ns(8000);
   while (outcome_.failure.empty() && network_.now_ns() < drained && network_.step()) {}
   if (outcome_.failure.empty()) check_end();
@@ -379,7 +379,7 @@ void World::on_reopened() {
   result_request_ = 0;
 }
 
-// The run is over when somebody's parameters, of the last round, are in the launcher's hands.
+// The run is over when the launcher has a worker's parameters of the last round.
 void World::keep_result() {
   at_coordinator(0.1, [this](Coordinator& c) {
     if (!finished_) return;

@@ -1,4 +1,4 @@
-// A whole cluster in one thread: the real Coordinator and Workers on a simulated network, with a disk, a launcher and somebody who starts
+// A whole cluster in one thread: the real Coordinator and Workers on a simulated network, with disk, launcher and an operator who starts
 // processes anew; faults as the scenario says; and an oracle that checks what must hold whatever happens.
 #pragma once
 
@@ -138,7 +138,7 @@ class World final : public CoordinatorEvents {
   bool at_border_ = false;  // on_epoch came and no release went
   bool finished_ = false, stopped_ = false;
   uint64_t result_request_ = 0;  // the image that is the run's result
-  bool gave_up_ = false;         // nobody can compute anything finite, and that was meant
+  bool gave_up_ = false;         // no worker can compute anything finite, as intended
   uint64_t stopped_ns_ = 0;
 
   std::vector<std::unique_ptr<WorkerNode>> workers_;

@@ -63,7 +63,7 @@ std::span<std::byte> FrameReader::space() {
     begin_ = end_ = 0;
     if (capacity_ > kKept) memory_.reset(), capacity_ = 0;
   }
-  if (!chunk_head().empty()) body_ = Body::here;  // nobody asked for it
+  if (!chunk_head().empty()) body_ = Body::here;  // it was not requested
   const bool known = frame_bytes_ != 0 && (body_ == Body::here || !placeable());
   const size_t frame = known ? frame_bytes_ : std::max(kHeaderBytes, kChunkHeadBytes);
   assert(here < frame);

@@ -16,9 +16,9 @@ class FrameReader {
   // A smaller frame costs less to copy than to ask for.
   static constexpr size_t kPlacedBytes = size_t{32} << 10;
 
-  // Of a Chunk that may be received elsewhere, or is; else empty. Whoever wants that calls place() before every space().
+  // The head of a Chunk that may be received elsewhere, or is; else empty. A reader that wants that calls place() before every space().
   std::span<const std::byte> chunk_head() const;
-  // What the head's owner says now. The first answer decides where the body goes; when a later one differs, the frame is dropped.
+  // The current answer of the head's owner. The first answer decides where the body goes; when a later one differs, the frame is dropped.
   void place(const Placement& where);
   // Room for the next bytes, never empty. Not beyond the end of a large frame that is under way, so that none of the next one has to be
   // moved.

@@ -22,7 +22,7 @@ struct UvProcessOptions {
   std::vector<std::string> arguments;  // after `worker NAME --join HOST:PORT --key-fd 3 --threads N`
   std::string folder;                  // where it starts; empty: here
   std::string secret;                  // hex: of the cluster; a standby needs it to speak to other agents. Empty: none
-  bool die_with_parent = false;        // a child that nobody is left to stop ends: it is told `--parent`, and calls follow_parent()
+  bool die_with_parent = false;        // a child without a parent ends: it is told `--parent`, and calls follow_parent()
 };
 
 // In the child, since nothing of ours runs between fork and exec: it is killed when its parent ends. Nothing if `parent` is 0.

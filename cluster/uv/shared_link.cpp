@@ -184,7 +184,7 @@ bool SharedLink::map(int memory, bool offered_here) {
   return bell_watch_ != nullptr;
 }
 
-// Somebody has come to the offer's socket. Who is not of our user is sent away; who has not the token gets nothing.
+// A peer connected to the offer's socket. Another user's process is refused; one without the token gets nothing.
 void SharedLink::on_visitor() {
   const int visitor = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (visitor < 0) return;

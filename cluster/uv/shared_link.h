@@ -3,7 +3,7 @@
 //
 // One side offers: it makes the memory (a sealed memfd with a ring each way) and an abstract Unix socket, and sends that socket's name
 // and a token over the authenticated connection. The other side connects, shows the token, and gets the memory and two event
-// descriptors. Whoever has the memory says Switch over the old way, as its last word there, and writes to its ring from then on.
+// descriptors. The side that has the memory says Switch over the old way, as its last word there, and writes to its ring from then on.
 #pragma once
 
 #include <array>

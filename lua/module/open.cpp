@@ -1,4 +1,4 @@
-// What the Lua module perigee.so is a door to: `require "perigee"` in an interpreter that is not ours. Not part of the stable interface.
+// The Lua module perigee.so calls this: `require "perigee"` in an interpreter that is not ours. Not part of the stable interface.
 #include <lua.hpp>
 
 #include "lua/state.h"

@@ -95,7 +95,7 @@ function averaging.constructors(policies)
   return policies
 end
 
----What a file of lua/perigee/averaging returns: a policy of the library, described by its options' defaults. An option that is a list is a
+---The value of a file of lua/perigee/averaging: a policy of the library, described by its options' defaults. An option that is a list is a
 ---number of the outer step: { default, "what it is" }.
 ---@param definition { doc: string, kind?: string, what?: string, state?: table, outer?: function }
 ---@return table

@@ -73,7 +73,7 @@ local properties = {
   T = function(x) return methods.transpose(x) end,
 }
 
--- The rows of x where a mask holds. The mask is of outside, else nobody knows how many there are; when it has changed, the next call records anew.
+-- The rows of x where a mask holds. The mask is from outside, else their number is unknown; when it has changed, the next call records anew.
 local function chosen_by(x, mask)
   if is_symbol(mask) then
     where.fail("a mask that is computed from arguments gives a shape that is not known while the function is recorded;"

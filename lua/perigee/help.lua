@@ -1,4 +1,4 @@
--- What `?name` shows: of everything in the registries from what they know, of functions from the comment above them.
+-- The text of `?name`: for entries of the registries from their facts, for functions from the comment above them.
 local native = require "perigee.native"
 local pg = require "perigee"
 local data = require "perigee.data"
@@ -23,7 +23,7 @@ local families = {
   { family = "op", word = "op on tensors and traced values", plural = "ops", members = pg.op, prefix = "op.", promoted = true },
 }
 
--- What these take is not what they describe: a function, nodes. The comments above them have examples.
+-- The arguments of these are not what they describe: a function, nodes. The comments above them have examples.
 local made = { lambda = true, graph = true }
 
 local entries, by_name, by_function
@@ -61,7 +61,7 @@ local function load_entries()
   end
 end
 
----What the registries know of a constructor.
+---The registries' facts about a constructor.
 ---@param value any
 ---@return table?
 function help.entry_of(value)
@@ -76,7 +76,7 @@ function help.entries()
   return entries, entries.common
 end
 
--- What stands inside a description as a call: pg.dense { out = 10 }. Anything else is a plain table.
+-- Families that a description writes as a call: pg.dense { out = 10 }. Anything else is a plain table.
 local called = { layer = true, schedule = true, source = true, transform = true }
 
 ---A description as one writes it: { type = "dense", out = 10 } is pg.dense { out = 10 }.
@@ -255,7 +255,7 @@ function help.each_field(value, visit)
   end
 end
 
----What { "pg", "data", "mnist" } names; nil when it names nothing.
+---The value that { "pg", "data", "mnist" } names; nil when it names nothing.
 ---@param path string[]
 ---@return any
 function help.resolve(path)
@@ -279,7 +279,7 @@ local function fail(name)
   error(("there is no help for '%s'%s"):format(name, hint ~= "" and "; " .. hint or ""), 0)
 end
 
----What `?name` shows.
+---The text that `?name` shows.
 ---@param name string
 ---@param width integer columns of the terminal
 ---@return string

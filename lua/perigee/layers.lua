@@ -10,7 +10,7 @@ local where = require "perigee.where"
 
 local layers = {}
 
--- What any layer accepts beside its own options.
+-- The options that any layer accepts beside its own.
 local common = native.common_layer_options()
 
 ---@class perigee.Layer
@@ -168,7 +168,7 @@ for _, definition in ipairs(native.family "layer") do
 end
 layers.constructors = constructors
 
----What automatic names of a kind of layer begin with: "conv" of "conv2d".
+---The beginning of a kind of layer's automatic names: "conv" of "conv2d".
 ---@param kind string
 ---@return string
 function layers.stem_of(kind) return stems[kind] or kind end

@@ -1,4 +1,4 @@
--- What a user's script loads runs uncompiled, so that the count hook always fires and Ctrl-C ends any loop; bytecode is never
+-- Code that a user's script loads runs uncompiled, so that the count hook always fires and Ctrl-C ends any loop; bytecode is never
 -- loaded, because it can crash the interpreter. Our own modules were loaded before this and stay compiled.
 local compiled_load, compiled_loadfile = load, loadfile
 

@@ -1,4 +1,4 @@
--- What `--set path=value` can name in a job, for completion: the keys that are there and those that their reader would take. A path that is
+-- The paths of `--set path=value` in a job, for completion: the keys that are there and those that their reader would take. A path that is
 -- offered is one that Job::set takes.
 local native = require "perigee.native"
 local help = require "perigee.help"
@@ -98,7 +98,7 @@ end
 
 local rules = { optimizer = true, schedule = true, loss = true, policy = true, initializer = true, metric = true }
 
--- What is below can be set, what is here, or both: an lr that is a schedule has options and may become a number.
+-- The members of a value can be set, the value itself, or both: an lr that is a schedule has options and may become a number.
 local function add_texts(found, each, path)
   local value, inner = each.value, {}
   if is_data(value) then return end
@@ -112,7 +112,7 @@ local function add_texts(found, each, path)
   if container or rule then found[#found + 1] = { each.key .. ".", not rule and note or "" } end
 end
 
----What could stand in the place of the last part of a path: { text, note, text, note, ... }; "lr=" is a value, "optimizer." goes on.
+---The candidates for the last part of a path: { text, note, text, note, ... }; "lr=" is a value, "optimizer." goes on.
 ---@param job table
 ---@param typed string "network.layers.conv1.ke"
 ---@return string[]

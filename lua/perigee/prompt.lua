@@ -1,4 +1,4 @@
--- What the prompt asks of Lua: values as text, help, and the names that could stand at the cursor. Nothing of the user's is called here
+-- The prompt's calls to Lua: values as text, help, and the names that could stand at the cursor. Nothing of the user's is called here
 -- but __tostring: fields are looked up raw.
 local show = require "perigee.show"
 

@@ -52,7 +52,7 @@ rules.losses = rules.family("loss", native.family "loss")
 rules.initializers = rules.family("initialiser", native.family "initializer")
 rules.metrics = rules.family("evaluation", native.family "metric")
 
--- What a single worker ignores and a cluster follows.
+-- A single worker ignores these; a cluster follows them.
 rules.averaging = averaging.constructors(rules.family("averaging policy", native.family "policy"))
 
 return rules

@@ -16,7 +16,7 @@ local kWorkerEvents = {
 }
 local kNames = { lr = "learning_rate", speed = "examples_per_s" }
 
-local alive = {} -- run to true, until it is over: nobody else may hold it
+local alive = {} -- run to true, until it is over: there may be no other reference
 local state_of = setmetatable({}, { __mode = "k" }) -- run to { handle, curves, handlers, script }
 
 -- An error of the C++ side is told at the user's line.
@@ -293,7 +293,7 @@ function fields.averaging(self)
   })
 end
 
----Sends a worker away, as one that was lost: whoever started it starts another one. Its number in run.workers as they were shown last, its name,
+---Sends a worker away, as one that was lost: its launcher starts another one. Its number in run.workers as they were shown last, its name,
 ---or the worker itself.
 ---@param worker integer|string|table
 function methods:kick(worker)
@@ -350,7 +350,7 @@ local function new_run(handle, script)
 end
 
 ---Trains in the background: pg.start "models/lenet.lua", pg.start(pg.experiment { ... }), pg.start("runs/lenet-1", { resume = "runs/lenet-1" }).
----The run goes on until it is over, whoever holds it. options: set = { "epochs=2" } (of a file), threads, out (the run folder), folder = false (write
+---The run goes on until it is over, held or not. options: set = { "epochs=2" } (of a file), threads, out (the run folder), folder = false (write
 ---nothing), resume. With workers = 4 it has so many processes on this machine; agents = { "host:port" }, listen = ":7700", secret = FILE and
 ---min_workers are those of `perigee train`, and run.workers, run.averaging and run:kick those of a cluster.
 ---@param what string|table
@@ -365,7 +365,7 @@ function run.start(what, options)
   return new_run(done(calls.start(what, given)), given.script)
 end
 
----The run of a cluster that somebody else started: pg.attach("host:7700", { secret = "cluster.key" }). Watching needs no more than a connection;
+---The run of another program's cluster: pg.attach("host:7700", { secret = "cluster.key" }). Watching needs no more than a connection;
 ---with the cluster's secret the run can be steered. It goes on when this program ends.
 ---@param address string
 ---@param options? { secret?: string }

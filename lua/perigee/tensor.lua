@@ -45,7 +45,7 @@ local tensor = { functions = functions, type = Tensor }
 -- Not 0 when Ctrl-C was pressed. Code that LuaJIT compiled calls no hooks, so that ops ask themselves.
 local stop = ffi.cast("const uint8_t*", native.tensor.interrupt_flag)
 
--- What is wrong is told at the script's line. 2: so much memory lies outside Lua that the collector, which does not see it, must run.
+-- Raises errors at the script's line. 2: so much memory lies outside Lua that the collector, which does not see it, must run.
 local function settle(status)
   if stop[0] ~= 0 then native.tensor.interrupt() end
   if status == 1 then where.fail(ffi.string(error_call())) end
@@ -122,7 +122,7 @@ for number, name in pairs(dtype_names) do
 end
 tensor.dtypes, tensor.pointers = dtypes, ctypes
 
--- What others call them, for the hint.
+-- Other libraries' names of dtypes, for the hint.
 local elsewhere = {
   float = "f32", float32 = "f32", double = "f64", float64 = "f64", half = "f16", float16 = "f16", bfloat16 = "bf16", int = "i32", int32 = "i32",
   long = "i64", int64 = "i64", byte = "u8", uint8 = "u8", boolean = "bool",
@@ -181,7 +181,7 @@ local function create(shape, dtype)
 end
 tensor.create = create
 
--- What changes or draws at once happens while a function is recorded and never again: an error.
+-- Refuses an immediate change or draw while a function is recorded: it would happen then and never again.
 local function not_recorded(what)
   if tensor.recording then where.fail(what .. " would happen once, while the function is recorded, and not when it runs") end
 end

@@ -5,7 +5,7 @@ local where = require "perigee.where"
 
 local makers, Tensor, done = tensor.makers, tensor.type, tensor.done
 
----What a file holds: .npy and .csv a tensor (f32 [rows, columns], then the header's names), .png and .jpg a tensor (u8 [channels, height,
+---A file's content: .npy and .csv a tensor (f32 [rows, columns], then the header's names), .png and .jpg a tensor (u8 [channels, height,
 ---width]), .npz and .safetensors a table of tensors by name (then the metadata).
 ---@param path string
 ---@return perigee.Tensor|table<string, perigee.Tensor>, table?

@@ -1,4 +1,4 @@
--- What changes a tensor where it is: x:add_(y), x:exp_(), x:fill_(0), x:copy_(y). Views of the same memory see it.
+-- Methods that change a tensor in place: x:add_(y), x:exp_(), x:fill_(0), x:copy_(y). Views of the same memory see it.
 local tensor = require "perigee.tensor"
 local where = require "perigee.where"
 

@@ -56,7 +56,7 @@ filled("zeros", 0)
 filled("ones", 1)
 
 for name, value in pairs { zeros_like = 0, ones_like = 1 } do
-  ---Of x's shape, and its dtype when none is named.
+  ---A tensor of x's shape, and of its dtype when none is named.
   makers[name] = function(x, options)
     if tensor.is_symbol(x) then return tensor.record("full_like", { value = value }, x) end
     if not is_tensor(x) then where.fail(("%s takes a tensor; got %s"):format(name, describe(x))) end

@@ -1,4 +1,4 @@
--- What networks need of tensors: softmax, cross_entropy, convolution, pooling. Axes and classes count from 1.
+-- Functions of tensors for networks: softmax, cross_entropy, convolution, pooling. Axes and classes count from 1.
 local native = require "perigee.native"
 local tensor = require "perigee.tensor"
 local where = require "perigee.where"

@@ -1,4 +1,4 @@
-// `perigee agent`: stays up on a machine and runs workers for the jobs of whoever has the secret.
+// `perigee agent`: stays up on a machine and runs workers for the jobs of any holder of the secret.
 #include <CLI/App.hpp>
 #include <cstdio>
 #include <string>

@@ -139,7 +139,7 @@ std::string fish_script() {
   return text + "complete -c perigee -n '__fish_seen_subcommand_from completion' -f -a 'bash zsh fish'\n";
 }
 
-// What the script prints goes nowhere, and it has not forever.
+// Discards the script's output, and limits its time.
 Job load_quietly(const std::string& script) {
   alarm(kDeadlineSeconds);
   std::fflush(stdout);

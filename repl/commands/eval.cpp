@@ -109,7 +109,7 @@ int run() {
                                        given ? "." : data_folder_of(run.empty() ? "." : run));
   ThreadTeam team(options.workers > 1 ? 1 : threads());
   const Json metrics = metrics_of(loaded);
-  // Who shares the examples out computes nothing.
+  // The process that shares the examples out computes nothing.
   const bool shares_out = options.workers > 1 && options.slice.empty();
   const std::optional<int> worker =
       options.slice.empty() ? std::nullopt : std::optional(static_cast<int>(parse_slice(options.slice).index));

@@ -129,7 +129,7 @@ void copy_out(std::FILE* from) {
 // One slice of all examples together, those of the first file first.
 void predict_slice(const LoadedModel& loaded, Inference& inference, Slice slice) {
   const auto files = static_cast<int64_t>(options.files.size());
-  if (files >= slice.count) {  // whole files: nobody opens what he does not predict
+  if (files >= slice.count) {  // whole files: no process opens a file that it does not predict
     const auto [first, last] = slice.of(files);
     for (int64_t i = first; i < last && !stop_requested(); ++i) {
       const std::string& file = options.files[static_cast<size_t>(i)];

@@ -25,7 +25,7 @@ void declare(CLI::App& app) {
   app.add_option("--out", options.out, "write what was trained again, as a model file");
 }
 
-// What the coordinator booked is what the record tells. What the server made after that, as the run ended, is in no result: it goes.
+// Checks the record against the coordinator's ledger, and drops rounds that the server made as the run ended: they are in no result.
 void follow_ledger(const std::string& path, RunRecord* record) {
   std::map<int64_t, uint64_t> booked;
   const std::vector<std::byte> bytes = FileLedger::load(path);

@@ -22,7 +22,7 @@ void declare(CLI::App& app) {
 }
 
 int run() {
-  // A shell makes `> cluster.key` readable to all; nobody else may have read it before it holds anything.
+  // A shell makes `> cluster.key` readable to all; its mode changes before it holds anything.
   struct stat info {};
   if (fstat(STDOUT_FILENO, &info) == 0 && S_ISREG(info.st_mode) && (info.st_mode & 077) && fchmod(STDOUT_FILENO, 0600) != 0)
     throw Error(ErrorKind::authentication, {.what = "cannot take the file from other users", .hint = "umask 077, and again"});

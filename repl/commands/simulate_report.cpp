@@ -40,7 +40,7 @@ std::string percent(double share) {
   return text;
 }
 
-// Of the last evaluation.
+// A figure of the last evaluation.
 std::string figure(const SimulatedPoint& point, const char* name) {
   const Json* value = point.figures.is_object() ? point.figures.find(name) : nullptr;
   if (!value || !value->is_number()) return "-";

@@ -1,4 +1,4 @@
-// What `perigee simulate` has to say: a table row by row, a plot, or JSON.
+// The output of `perigee simulate`: a table row by row, a plot, or JSON.
 #pragma once
 
 #include <string>

@@ -29,7 +29,7 @@ std::string cluster_arguments(const ClusterOptions& options);
 
 // The scheduler that started this process as one of several; nothing when the options already say how the run is spread.
 std::optional<Engine> engine_of(const ClusterOptions& options);
-// What a process of a scheduler does that is not the first: trains for it. The exit code.
+// Trains in a scheduler's process that is not the first, for the first. Returns the exit code.
 int train_for_engine(const Engine& engine, const ClusterOptions& options, int threads);
 // The folder of a scheduler's job, so that it is found again when the job is started again; empty: as usual.
 std::string engine_folder(const Engine& engine, const std::string& job_name);

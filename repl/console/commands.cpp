@@ -1,4 +1,4 @@
-// What begins with a colon, a question mark or an exclamation mark.
+// The inputs that begin with a colon, a question mark or an exclamation mark.
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -90,7 +90,7 @@ std::vector<Candidate> LuaSession::command_names(std::string_view prefix) {
   return names;
 }
 
-// What people type who come from another prompt, unless it is the name of something: `exit`, `quit()`, `help`, `x?`. The command that it
+// Translates commands of other prompts, unless the input is a name: `exit`, `quit()`, `help`, `x?`. Returns the command that it
 // means.
 std::string LuaSession::meant(const std::string& input) {
   if (input.size() > 1 && input.back() == '?' && input.find_first_of(" \t\n\"'(") == std::string::npos)

@@ -12,7 +12,7 @@ struct ConsoleOptions {
   std::vector<std::string> expressions;  // run instead of reading any input
 };
 
-// The exit code: 0, 1 after an error where nobody is at the terminal, 130 after Ctrl-C there.
+// The exit code: 0, 1 after an error without a terminal, 130 after Ctrl-C there.
 int run_console(const ConsoleOptions& options);
 
 bool at_terminal();  // standard input and output are one

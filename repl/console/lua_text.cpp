@@ -67,7 +67,7 @@ class Scanner {
     }
   }
 
-  // Of `[==[` at the cursor: 2; -1 when there is none.
+  // The level of a long bracket at the cursor, 2 of `[==[`; -1 when there is none.
   int long_level() const {
     size_t equals = 0;
     while (peek(1 + equals) == '=') ++equals;

@@ -29,7 +29,7 @@ size_t lua_indentation(std::string_view source);
 // `local x = 1` at the outermost level becomes `x = 1`, so that the next input knows it; columns stay.
 std::string without_outer_locals(std::string_view source);
 
-// What is being typed at the cursor.
+// The context of the input at the cursor.
 struct LuaContext {
   enum class Kind : uint8_t { none, name, option, file, setting };  // setting: a path of a job, as in { set = "optimizer.lr=0.1" }
   Kind kind = Kind::none;

@@ -20,7 +20,7 @@ constexpr size_t kMaxInputs = 10000;
 
 int print(lua_State* L) { return lua_print(L, stdout); }
 
-// What show.lua makes of an experiment. Paths of its data begin where its script lies.
+// The description of an experiment that show.lua prints. Paths of its data start from its script's folder.
 int describe(lua_State* L) {
   const Json job = to_json(L, 1, "experiment");
   std::string script = job.find("@") && job.find("@")->is_string() ? job.find("@")->as_string() : "";
@@ -54,7 +54,7 @@ int set_up(lua_State* L) {
 LuaSession::LuaSession(LuaSessionOptions options)
     : options_(std::move(options)),
       lua_({.memory_bytes = options_.memory_bytes, .interrupt = options_.interrupt, .folder = options_.folder, .wake = options_.wake}) {
-  // What is loaded stays, and runs once: collecting and compiling would only make the first prompt later.
+  // The loaded modules stay, and run once: collecting and compiling would only make the first prompt later.
   lua_gc(lua_.raw(), LUA_GCSTOP, 0);
   luaJIT_setmode(lua_.raw(), 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
   lua_pushcfunction(lua_.raw(), set_up);
@@ -163,7 +163,7 @@ void LuaSession::load_input(const std::string& input) {
   const std::string expression = "return " + std::string(text.starts_with("=") ? text.substr(1) : std::string_view(input));
   const std::string statements = ends_in_expression(without_outer_locals(input));
   if (compile(expression).empty()) return lua_.load(expression, name);
-  // What is wrong from its first word on was meant as an expression.
+  // An input that is wrong from its first word on was meant as an expression.
   const std::vector<LuaToken> tokens = lua_tokens(text);
   const std::string problem = compile(statements);
   const bool no_statement = !tokens.empty() && problem.ends_with("near '" + std::string(tokens[0].text(text)) + "'");

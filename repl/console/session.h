@@ -1,4 +1,4 @@
-// What is typed at the prompt, run: Lua, `:commands`, `?help`, `!shell`. Answers go to standard output, errors to standard error.
+// Runs the inputs of the prompt: Lua, `:commands`, `?help`, `!shell`. Answers go to standard output, errors to standard error.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ class LuaSession : public Language {
   bool quitting() const { return quitting_; }        // `:quit`
   bool interrupted() const { return interrupted_; }  // Ctrl-C ended the last input
 
-  // What the runs of pg.start have told since the last time goes into their curves. True: functions of run:on are due, which answer() calls
+  // Adds the new events of pg.start's runs to their curves. True: functions of run:on are due, which answer() calls
   // and which may print.
   bool deliver();
   void answer();

@@ -46,7 +46,7 @@ std::vector<Candidate> file_names(std::string_view typed, size_t* from) {
   return names;
 }
 
-// Of the list on the stack: { text, note, text, note, ... }.
+// Reads the list on the stack: { text, note, text, note, ... }.
 std::vector<Candidate> LuaSession::take_candidates() {
   lua_State* L = lua_.raw();
   std::vector<Candidate> found;

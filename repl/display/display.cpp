@@ -164,7 +164,7 @@ class JsonDisplay : public Display {
 // Finished epochs scroll; the last lines (the workers, then the run) are redrawn in place, at most ten times a second.
 class LiveDisplay : public Display {
  public:
-  // What a signal's handler wrote between two frames would move the cursor: it is told from here.
+  // A signal handler's message between two frames would move the cursor: the display writes it instead.
   explicit LiveDisplay(bool color) : color_(color) { acknowledge_with(""); }
   ~LiveDisplay() override { clear(); }
 

@@ -1,4 +1,4 @@
-// What a person or a program sees while training runs: a live view on a terminal, plain lines elsewhere, JSON Lines on request.
+// The output while training runs: a live view on a terminal, plain lines elsewhere, JSON Lines on request.
 #pragma once
 
 #include <memory>

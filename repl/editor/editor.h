@@ -1,4 +1,4 @@
-// What a prompt is typed into: a state machine that is fed with bytes and gives back whole inputs and what the terminal is to show. It
+// The editor of a prompt's input: a state machine that is fed with bytes and gives back whole inputs and what the terminal is to show. It
 // never waits and never touches a file descriptor, so that it can live in any loop.
 #pragma once
 
@@ -22,7 +22,7 @@ struct Completion {
 
 enum class Colour : uint8_t { plain, keyword, string, number, comment, special };
 
-// What the editor knows of the language that is typed.
+// The editor's view of the language that is typed.
 class Language {
  public:
   virtual ~Language() = default;

@@ -1,4 +1,4 @@
-// What was typed, across sessions: a file that several sessions append to at once and that is cut when it has become long.
+// The history of inputs, across sessions: a file that several sessions append to at once and that is cut when it has become long.
 #pragma once
 
 #include <cstddef>

@@ -157,7 +157,7 @@ void LineEditor::enter() {
   insert("\n" + std::string(language_.indentation(std::string_view(text_).substr(0, cursor_)), ' '));
 }
 
-// What was typed stays where it is, and what comes is below it.
+// The input stays where it is, and later output goes below it.
 void LineEditor::leave(const char* mark) {
   output_ += painter_.paint(view(true));
   output_ += mark;

@@ -125,7 +125,7 @@ class LineEditor : public Editor {
   Event event_ = Event::more;
   bool active_ = false;  // between begin() and the event that ends the input
 
-  // What the last key did, and what this one does; some actions go on where the last one ended.
+  // The deeds of the last key and of this one; some actions go on where the last one ended.
   enum class Deed : uint8_t { other, type, kill, yank, vertical } last_ = Deed::other, deed_ = Deed::other;
   std::vector<State> undo_;
   std::vector<std::string> kills_;      // newest last

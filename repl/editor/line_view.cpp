@@ -87,7 +87,7 @@ void LineEditor::put_list(Canvas& canvas) const {
   canvas.put("and " + std::to_string(list_.size() - rows * across) + " more", kNoteStyle);
 }
 
-// What all candidates begin with is put in; if that says nothing new, they are listed.
+// Inserts the common beginning of all candidates, and lists them if there are several.
 void LineEditor::complete() {
   const size_t begin = line_begin(text_, cursor_);
   if (begin > 0 && text_.find_first_not_of(' ', begin) >= cursor_) {  // in a further line's indentation

@@ -1,4 +1,4 @@
-// What a terminal is to show, and the bytes that bring it from what it shows to that.
+// The content that a terminal is to show, and the bytes that bring it there from its present content.
 #pragma once
 
 #include <cstddef>

@@ -18,7 +18,7 @@ constexpr std::string_view kPasteOn = "\x1b[?2004h", kPasteOff = "\x1b[?2004l\x1
 constexpr int kFatal[] = {SIGTERM, SIGHUP, SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 constexpr int kWaking[] = {SIGWINCH, SIGCONT, SIGINT};
 
-// What signal handlers may touch.
+// The state that signal handlers may touch.
 std::atomic<bool> interrupt{false}, resized{false}, continued{false}, must_restore{false};
 int terminal_input = -1, terminal_output = -1;
 std::atomic<int> waking_event{-1};
@@ -158,7 +158,7 @@ void Terminal::write(std::string_view bytes) {
       pollfd file{output_, POLLOUT, 0};
       if (poll(&file, 1, 1000) <= 0) return;
     } else if (errno != EINTR) {
-      return;  // nobody looks any more; the next read says so
+      return;  // the terminal is gone; the next read says so
     }
   }
 }

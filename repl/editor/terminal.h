@@ -24,7 +24,7 @@ class Terminal {
   int columns() const;
   int rows() const;
 
-  // What ended a wait for input. continued: the program was stopped and goes on, or something else wrote on the terminal. called: call().
+  // How a wait for input ended. continued: the program was stopped and goes on, or something else wrote on the terminal. called: call().
   enum class Wake { bytes, closed, late, resized, continued, interrupted, called };
   Wake wait(int timeout_ms, std::string* bytes);  // -1: without an end
 
@@ -32,7 +32,7 @@ class Terminal {
   void write(std::string_view bytes);
   void suspend();  // as Ctrl-Z does; returns when the program goes on
 
-  // Set by Ctrl-C while a line runs; whoever answers it takes it back.
+  // Set by Ctrl-C while a line runs; the code that answers it clears it.
   static std::atomic<bool>& interrupted();
 
  private:

@@ -1,4 +1,4 @@
-// What the handles of the C ABI have in common: turns, the last message, and the border at which exceptions become statuses.
+// Shared by the handles of the C ABI: turns, the last message, and the border at which exceptions become statuses.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class TurnMutex {
     waiting_.fetch_sub(1);
   }
   void unlock() { mutex_.unlock(); }
-  // Without the lock: until those who wait have had it.
+  // Called without the lock; returns when the waiting threads have had it.
   void let_others_in() const {
     while (waiting_.load() > 0) std::this_thread::yield();
   }

@@ -63,9 +63,9 @@ struct perigee_model {
   std::unique_ptr<perigee::ModelSite> site;  // of one from a file, as is what follows
   std::unique_ptr<perigee::Inference> inference;
 
-  // What it is made of; the numbers of one in training may be older than those on its device.
+  // The model's structure; in training its numbers may be older than those on its device.
   const perigee::Model& shape() const { return training ? training->trainer->shape() : *loaded.model; }
-  // With its numbers, for who has the turn.
+  // The model with its numbers, for the thread that has the turn.
   const perigee::Model& model() const { return training ? std::as_const(*training->trainer).model() : *loaded.model; }
   const perigee::Json& job() const { return training ? training->trainer->job().json() : loaded.job; }
   perigee::TurnMutex& turns() { return training ? training->mutex : own_turns; }

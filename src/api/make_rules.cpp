@@ -45,7 +45,7 @@ std::string one_line(const char* text) {
 
 constexpr const char* kSetMore = "  for (const auto& [name, v] : given.more.members()) all.set(name, v);\n";
 
-// What a family's members have in common; it is said once, not with each of them.
+// The options that a family's members share; the output lists them once, not with each member.
 struct Common {
   std::vector<OptionText> options;  // that a struct has beside its own
   std::string where;                // it is said
@@ -187,7 +187,7 @@ int main() {
       {"transforms", transforms, nullptr, false},
       {"averaging", names_of(all_policies()), nullptr, false},
   };
-  // What perigee_value.hpp and perigee.hpp define themselves.
+  // The names that perigee_value.hpp and perigee.hpp define themselves.
   std::set<std::string> taken = {"value",  "options",    "rule",   "layer",   "node", "network",   "graph", "input",
                                  "make",   "sequential", "error",  "source",  "job",  "step",      "model", "trainer",
                                  "report", "field",      "labels", "context", "data", "experiment"};

@@ -57,7 +57,7 @@ Inference& inference_of(perigee_model& model) {
   return *model.inference;
 }
 
-// For who changes them.
+// For callers that change them.
 Params& params_of(perigee_model& model) {
   if (model.training) return model.training->trainer->model().params();
   if (model.site) model.site->host_changed();

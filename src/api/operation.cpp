@@ -86,7 +86,7 @@ std::vector<Array> masked_assign_to(const Call& call) {
   return {call.in[0]};
 }
 
-// What the op table does not have, or where it trusts its operands.
+// An op that the op table lacks, or whose operands the table's op trusts.
 struct OwnOp {
   std::string_view name;
   size_t inputs;  // at least

@@ -195,7 +195,7 @@ PERIGEE_API perigee_status perigee_job_bind(perigee_job* job, const char* name, 
 
 /* --- Ops and data for all processes --------------------------------------------------------------------------------------------- */
 
-/* What follows holds for the whole process and its every context, cannot be undone, and is best done first in main, before
+/* The following holds for the whole process and its every context, cannot be undone, and is best done first in main, before
  * perigee_worker_main: worker processes are this program, started again, and must know the same ops and data. */
 
 /* A contiguous, row-major array. */
@@ -319,7 +319,7 @@ typedef struct perigee_train_options {
   int32_t threads;    /* 0: the context's */
   const char* folder; /* the run folder: job, log, checkpoints, report, curves, model; null: nothing is written */
   const char* resume; /* a run folder or a checkpoint file to continue from; null: start anew */
-  /* What happens, as JSON objects: {"event": "start" | "step" | "epoch" | "checkpoint" | "end", ...}; "step" comes at least every 100
+  /* The run's events, as JSON objects: {"event": "start" | "step" | "epoch" | "checkpoint" | "end", ...}; "step" comes at least every 100
    * steps and every second. Called in the thread that called perigee_job_train. Non-zero: stop, with a checkpoint. */
   int (*event)(void* user, const char* json);
   void* user;
@@ -398,7 +398,7 @@ typedef struct perigee_predictor_options {
 PERIGEE_API perigee_status perigee_predictor_create(perigee_model* model, const perigee_predictor_options* options,
                                                     perigee_predictor** out) PERIGEE_NOEXCEPT;
 PERIGEE_API void perigee_predictor_free(perigee_predictor* predictor) PERIGEE_NOEXCEPT;
-/* Of the functions below but predict, whose messages are in the request. */
+/* The last message of the functions below but predict, whose messages are in the request. */
 PERIGEE_API const char* perigee_predictor_message(const perigee_predictor* predictor) PERIGEE_NOEXCEPT;
 
 typedef struct perigee_request {
@@ -427,7 +427,7 @@ PERIGEE_API int64_t perigee_predictor_cancel(perigee_predictor* predictor, uint6
 
 /* Numbers, or what stands for them while a function is recorded. What a handle looks at never changes: shape, dtype, memory; the numbers there do
  * by perigee_tensor_assign, perigee_op_into, an argument that was given away, and by the program itself. Windows and views share memory.
- * Whoever writes numbers that another thread reads must see to their order. Places and axes count from 0, and from the end with -1. */
+ * The program must order its writes of numbers against other threads' reads. Places and axes count from 0, and from the end with -1. */
 typedef struct perigee_tensor perigee_tensor;
 
 /* Row-major. Copies `byte_count` bytes, which must be what the shape takes; with `data` null and byte_count 0, zeros. */
@@ -510,7 +510,7 @@ PERIGEE_API perigee_status perigee_tensor_file_save(perigee_context* context, co
 
 /* --- Functions of tensors ------------------------------------------------------------------------------------------------------ */
 
-/* What is done to a trace's arguments is recorded, differentiated on demand, and at the end compiled into a plan. Tensors from outside that take
+/* Ops on a trace's arguments are recorded, differentiated on demand, and at the end compiled into a plan. Tensors from outside that take
  * part are read anew at each call of the function. */
 typedef struct perigee_trace perigee_trace;
 typedef struct perigee_function perigee_function;

@@ -39,7 +39,7 @@ using report = perigee_report;
 
 namespace detail {
 
-// What `fill` writes into `bytes` bytes of float or double.
+// The numbers that `fill` writes into `bytes` bytes of float or double.
 template <class Fill>
 std::vector<float> as_floats(perigee_dtype dtype, size_t bytes, Fill fill) {
   if (dtype == PERIGEE_F64) {
@@ -478,7 +478,7 @@ class job {
 
   // set("optimizer.lr", 0.1)
   void set(const std::string& path, const value& to) { check(perigee_job_set(get(), path.c_str(), to.text().c_str())); }
-  // What {"type": "host", "name": name} means in the job's data.
+  // Sets the data that {"type": "host", "name": name} means in the job.
   void bind(const std::string& name, const source& data) {
     if (!data.make()) throw error(PERIGEE_USAGE, "only arrays and sources of the program are bound; name others in the job");
     const source::handle made = data.make()(context_);

@@ -115,7 +115,7 @@ struct compile_options {
   std::vector<size_t> donate = {};  // arguments, from 0, that are not used after a call: results may take their memory
 };
 
-// What pg::compile gives.
+// The result of pg::compile.
 template <class F>
 class compiled {
  public:

@@ -1,4 +1,4 @@
-// What the C++ headers share: the exception, and owners of perigee.h's handles. Include perigee.hpp instead of this.
+// Shared by the C++ headers: the exception, and owners of perigee.h's handles. Include perigee.hpp instead of this.
 #pragma once
 
 #include <memory>

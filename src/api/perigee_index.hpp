@@ -1,4 +1,4 @@
-// What tensors are indexed, shaped and made with: dtypes, places, axes, nested lists. Include perigee.hpp instead of this.
+// Arguments that index, shape and make tensors: dtypes, places, axes, nested lists. Include perigee.hpp instead of this.
 #pragma once
 
 #include <concepts>
@@ -37,7 +37,7 @@ struct axes {
   std::vector<int64_t> list;
 };
 
-// Of convolution and pooling.
+// The options of convolution and pooling.
 struct window_options {
   int64_t kernel = 0;  // of pooling
   int64_t stride = 0;  // 0: 1, and of pooling the kernel
@@ -82,7 +82,7 @@ inline int& recording_depth() {
   thread_local int depth = 0;
   return depth;
 }
-// What changes or draws at once happens while a function is recorded and never again.
+// Refuses an immediate change or draw while a function is recorded: it would happen then and never again.
 inline void not_recorded(const std::string& what) {
   if (recording_depth() > 0) throw error(PERIGEE_USAGE, what + " would happen once, while the function is recorded, and not when it runs");
 }

@@ -6,7 +6,7 @@
 //
 // Places and axes count from 0, and from the end with -1; ranges end before their `stop`; both as C++ has it, where Lua counts from 1 and
 // includes ends. A tensor without a named dtype is f32. Copies of a tensor and its windows share memory; clone() has its own.
-// What is computed while pg::grad or pg::compile record a function is recorded. Errors are pg::error, and name shapes.
+// Computations are recorded while pg::grad or pg::compile record a function. Errors are pg::error, and name shapes.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class tensor {
   ~tensor() = default;
   tensor& operator=(const tensor&) & = default;
   tensor& operator=(tensor&&) & = default;
-  // Of a temporary, as x[...] gives it: into the memory that it looks at. (A choice by mask or places is a copy, and const.)
+  // Assigns to a temporary, as x[...] gives it: into the memory that it looks at. (A choice by mask or places is a copy, and const.)
   void operator=(const tensor& value) && { copy_(value); }
 
   // tensor({1, 2}), tensor({{1, 2}, {3, 4}}, pg::i64)
@@ -60,7 +60,7 @@ class tensor {
   bool defined() const { return handle_ != nullptr; }
   perigee_tensor* get() const { return handle_.get(); }
 
-  // --- What it is
+  // --- Properties
 
   perigee_view view() const {
     perigee_view found{};

@@ -1,4 +1,4 @@
-// What makes tensors, and functions of them: what `pg.*` has beside methods in Lua. Include perigee.hpp instead of this.
+// Makers and functions of tensors: those that `pg.*` has beside methods in Lua. Include perigee.hpp instead of this.
 #pragma once
 
 #include <map>
@@ -127,7 +127,7 @@ inline tensor concatenate(const std::vector<tensor>& parts, int64_t axis = 0) {
   if (parts.empty()) throw error(PERIGEE_USAGE, "concatenate: the list is empty");
   return tensor::apply_all("concatenate", parts, {{"axis", axis}}, 1)[0];
 }
-// Of one shape, along a new axis.
+// Joins tensors of one shape along a new axis.
 inline tensor stack(const std::vector<tensor>& parts, int64_t axis = 0) {
   std::vector<tensor> wide;
   for (const tensor& each : parts) wide.push_back(each.unsqueeze(axis));

@@ -105,7 +105,7 @@ requires(std::is_invocable_v<F, traced> || std::is_invocable_v<F, traced, traced
   return layer(std::move(all), "lambda");
 }
 
-// What an outer step sees: "global", "mean", "delta" (or "gradient"), its states and knobs, "workers", "progress", "round", ...
+// The values that an outer step sees: "global", "mean", "delta" (or "gradient"), its states and knobs, "workers", "progress", "round", ...
 class outer {
  public:
   explicit outer(std::shared_ptr<detail::record> record) : record_(std::move(record)) {}

@@ -13,7 +13,7 @@
 
 namespace perigee {
 
-// What a trace and the handles of its values share.
+// Shared by a trace and the handles of its values.
 struct Recording {
   std::mutex mutex;
   std::optional<Recorder> recorder;  // none once the trace has ended

@@ -81,7 +81,7 @@ void check_fed(const Trainer& trainer, const void* const* fields, int32_t field_
 
 }  // namespace
 
-// Between two steps: the callback, then everybody who waits for a turn. Called with the lock held.
+// Between two steps: the callback, then a turn for every thread that waits for one. Called with the lock held.
 void perigee_trainer::on_step(Trainer& trainer, const StepReport& step) {
   ++steps;
   const perigee_report report = to_report(trainer, step);

@@ -53,7 +53,7 @@ class Config {
 
   // Every key that was asked for, whether it is there or not.
   const std::set<std::string, std::less<>>& asked() const { return *asked_; }
-  // Error naming the first key that nobody read, with the nearest key that was asked for.
+  // Throws an Error that names the first unread key and the nearest key that was asked for.
   void reject_unread() const;
   [[noreturn]] void fail(std::string_view key, std::string what, std::string got = "", std::string expected = "",
                          std::string hint = "") const;

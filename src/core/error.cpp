@@ -41,7 +41,7 @@ Error Error::within(std::string_view outer) const {
 }
 
 std::string nearest_hint(std::string_view name, const std::vector<std::string>& known) {
-  if (name.size() > 64) return "";  // the distance is quadratic, and nobody mistypes that much
+  if (name.size() > 64) return "";  // the distance is quadratic, and no typing error is that long
   std::vector<std::pair<size_t, std::string>> near;
   for (const auto& candidate : known) {
     const size_t distance = edit_distance(name, candidate);

@@ -9,7 +9,7 @@
 
 namespace perigee {
 
-// What kind of thing went wrong; the program's exit code is its number.
+// The kind of an error; its number is the program's exit code.
 enum class ErrorKind { usage = 2, data = 3, model = 4, cluster = 5, authentication = 6, resources = 7 };
 
 class Error : public std::exception {

@@ -49,7 +49,7 @@ struct LargeBlocks {
       }
   }
 
-  // Of a rounded size, at least 256.
+  // The free list of a rounded size, at least 256.
   static constexpr size_t list_of(size_t size) {
     const int power = std::bit_width(size) - 1;
     return static_cast<size_t>(power * kSteps) + (size >> (power - 2) & 3);

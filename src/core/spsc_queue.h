@@ -28,7 +28,7 @@ class SpscQueue {
     assert(tail_.load() != head_.load());
     tail_.fetch_add(1, std::memory_order_release);
   }
-  // Consumer: sleeps until there is an element or somebody calls wake(). Returns at once when `stop` is set.
+  // Consumer: sleeps until there is an element or wake() is called. Returns at once when `stop` is set.
   void wait(const std::atomic<bool>& stop) {
     const uint32_t seen = signal_.load(std::memory_order_acquire);
     if (front() == nullptr && !stop) signal_.wait(seen, std::memory_order_acquire);

@@ -25,7 +25,7 @@ void TraceRing::turn_on() {
   on_.store(true, std::memory_order_release);
 }
 
-// A bounded queue of many writers (after D. Vyukov): a writer claims a number, writes, and passes the turn to the reader, who passes it
+// A bounded queue of many writers (after D. Vyukov): a writer claims a number, writes, and passes the turn to the reader, which passes it
 // to the writer of the next lap.
 void TraceRing::put(const PhaseSpan& span) {
   uint64_t number = next_.load(std::memory_order_relaxed);

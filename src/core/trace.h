@@ -1,5 +1,5 @@
-// What a process spends its time on, span by span: the raw material of `--trace`. Threads put spans into a ring whose places are made
-// before the first; nothing is allocated and nobody waits, and what has no room is counted. One thread takes them out.
+// Records how a process spends its time, span by span, for `--trace`. Threads put spans into a ring whose places are allocated
+// before the first span. Recording allocates nothing and never waits; spans without room are counted. One thread takes them out.
 #pragma once
 
 #include <array>

@@ -257,10 +257,10 @@ struct Loader::Impl {
   uint64_t next_to_read = 0, next_to_take = 0;
   uint64_t generation = 0;
   bool stopping = false;
-  // What the source was told of: all batches before this one, so many examples since the last seek; and how many were read.
+  // Announced to the source: all batches before this one, so many examples since the last seek; and how many were read.
   uint64_t next_to_expect = 0;
   int64_t expected_examples = 0, read_examples = 0;
-  // Of next() without threads.
+  // Used by next() without threads.
   std::vector<size_t> own_bytes;
   std::vector<std::byte*> own_pointers;
   std::vector<BatchRange> own_expected;

@@ -1,5 +1,5 @@
 // The order of an epoch that is cut into shards. A shard is a run of the source's examples, shuffled in itself; positions take turns among the
-// shards, block by block. So whoever takes positions in turn gets about as much of each shard, wherever a run ends, and whoever keeps to the
+// shards, block by block. So a reader of positions in turn gets about as much of each shard, wherever a run ends, and one that keeps to the
 // blocks of one shard sees that part of the data alone. A pure function of size, shards and batch.
 #pragma once
 

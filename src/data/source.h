@@ -30,16 +30,16 @@ struct ReadKey {
   uint64_t seed = 0;
 };
 
-// What is true of a source as long as it is open.
+// Facts about a source that hold as long as it is open.
 struct SourceTraits {
   std::string description;  // "mnist (60000 examples, /data/mnist)": for reports
-  // What was fitted on the training part (means, vocabularies), to be stored with the model; null when nothing was.
+  // The values fitted on the training part (means, vocabularies), to be stored with the model; null when there are none.
   Json fitted = {};
   bool cheap = false;    // reading costs little more than copying: the trainer's own threads then read, and no loader thread is started
   bool fixed = false;    // an example has the same bytes in every epoch, so that a copy of all may stand in for the source
   bool live = false;     // examples appear while the program runs, one after the other: none is read before it is trained on
   bool touches = false;  // expect() of one example asks for its memory and does nothing else: worth a call shortly before each read
-  // Of a source that fetches its examples from far: how many it wants to hear of before they are read. 0: none.
+  // For a source that fetches its examples from far: how many it must know of before they are read. 0: none.
   int64_t read_ahead = 0;
 };
 

@@ -1,4 +1,4 @@
-// What `map` does to one field of each example. Random transforms draw from the example, never from a generator with a state.
+// A step of `map` on one field of each example. Random transforms draw from the example, never from a generator with a state.
 #pragma once
 
 #include <cstddef>
@@ -38,11 +38,11 @@ class Transform {
   virtual void apply(const std::byte* in, std::byte* out, Draw& draw) const = 0;
   // False: the result depends on the input alone.
   virtual bool draws() const { return true; }
-  // What was fitted to the data, null when nothing was; given back as the option "fitted" it makes the same transform.
+  // The values fitted to the data, null when there are none; given back as the option "fitted" they make the same transform.
   virtual Json fitted() const { return {}; }
 };
 
-// What every transform takes: field.
+// The option of every transform: field.
 extern const Schema common_transform_schema;
 
 struct TransformDef {

@@ -36,7 +36,7 @@ class GpuBranches {
   std::vector<GpuHandle> events_;  // as many as any graph needed
 };
 
-// Work on its way into a graph that the device's own stream captures. Pieces that are apart (StepAccess) are queued by somebody else, on a
+// Work on its way into a graph that the device's own stream captures. The caller queues the pieces that are apart (StepAccess), on a
 // stream of the same device: each as soon as what it follows is done, beside the rest.
 class BranchedCapture {
  public:

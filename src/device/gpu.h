@@ -74,7 +74,7 @@ class Gpu {
   // How many this machine has; 0 with a reason where it has none, no driver, or Perigee was built without CUDA.
   static int count(std::string* why);
   // The same of those that can train: 0, with a reason, where the driver or the first GPU is too old. `why` is empty where there is nothing
-  // that somebody would expect to be used: no driver, no device, a build without CUDA.
+  // that a user would expect to be used: no driver, no device, a build without CUDA.
   static int usable(std::string* why);
   static constexpr int kNoDevice = 100;                  // a code of CUDA's runtime
   static std::string text(const CudaDevice& device);     // "NVIDIA H200, sm_90"
@@ -94,10 +94,10 @@ class Gpu {
   void* copies() const { return copies_.get(); }  // a stream beside it
   void select();
 
-  // Memory is kept for the next who asks for as much or hardly less, and given back when there is no more, or when more than a quarter of
+  // Memory is kept for the next request of as much or hardly less, and given back when there is no more, or when more than a quarter of
   // what is in use is kept. `purpose` is said when there is none left.
   GpuMemory allocate(size_t bytes, const std::string& purpose);
-  // Of the host, where copies run beside the host's work.
+  // Pinned memory of the host: copies from and to it run beside the host's work.
   GpuHandle allocate_pinned(size_t bytes);
   GpuHandle event();
   size_t allocated() const { return allocated_; }  // by us, now
@@ -122,9 +122,9 @@ class Gpu {
   void clear(void* memory, size_t bytes) { check(module_->clear(memory, bytes, queue_.stream), "clear memory"); }
   void wait();  // for all that was queued
   void wait_for(void* event, const std::string& doing);
-  // For who goes: waits for what is queued on `stream` (null: where kernels run), and lets be with a warning what comes to no end.
+  // For destructors: waits for the work on `stream` (null: where kernels run), and abandons it with a warning if it does not end.
   void drain(void* stream = nullptr) const noexcept;
-  // Of one of several GPUs: who waits for this one may have to wait for others, and is to hear when they fail.
+  // For one of several GPUs: a wait for this one may have to wait for others, and must end when they fail.
   using Watch = std::function<void(void* event, const std::string& doing)>;
   void watch(Watch watch) { watch_ = std::move(watch); }
   // Runs `queue_work` without its work being done, and gives what can be launched instead, again and again.

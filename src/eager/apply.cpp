@@ -155,7 +155,7 @@ std::vector<Array> eager_apply(const OpDef& op, std::span<const Array* const> in
   if (op.image)
     for (size_t i = 0; i < in.size(); ++i)
       if (present[i] && (op.parameters >> i & 1) == 0) in[i] = channels_last(in[i]);
-  take_linear_algebra_failure();  // of calls that nobody asked about
+  take_linear_algebra_failure();  // drops failures of earlier calls
   compute(op, call, in, results, out, step);
   if (const std::exception_ptr failure = take_linear_algebra_failure()) std::rethrow_exception(failure);
   return out;

@@ -1,4 +1,4 @@
-// What eager ops work on: a strided window on a Storage. A Tensor is always dense; an Array may be a slice with steps of any sign, a
+// The operand of eager ops: a strided window on a Storage. A Tensor is always dense; an Array may be a slice with steps of any sign, a
 // transpose, or a broadcast. Copying one copies the handle.
 #pragma once
 

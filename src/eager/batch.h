@@ -11,7 +11,7 @@
 
 namespace perigee {
 
-// What crosses from the rows' stage to the rest, or is a result of it.
+// A value that crosses from the rows' stage to the rest, or is a result of the rows' stage.
 struct Boundary {
   ValueId value;
   std::string name;  // its leaf in `rest`, its output in `rows`

@@ -238,7 +238,7 @@ std::vector<Array> CompiledFunction::run(std::span<const Array> arguments) {
     std::vector<std::exception_ptr> failures(static_cast<size_t>(parts));
     in_parts(parts, [&](int part) {
       PlanRun& run = *rows_stage_.runs[static_cast<size_t>(part)];
-      take_linear_algebra_failure();  // of calls that nobody asked about
+      take_linear_algebra_failure();  // drops failures of earlier calls
       run.pack();
       run.run(nullptr, step);
       failures[static_cast<size_t>(part)] = take_linear_algebra_failure();

@@ -224,7 +224,7 @@ Array eager_elementwise(Elementwise op, std::span<const EagerOperand> operands) 
   return result;
 }
 
-// What most calls of scripts on small tensors are: nothing is converted, repeated or chosen, and no handle copied.
+// The fast path of most calls on small tensors: it converts, repeats and chooses nothing, and copies no handle.
 bool eager_few(Elementwise op, const Array& a, const Array* b, double number, std::span<std::byte> room, Array* out) {
   const View& x = a.view;
   if (x.dtype != Dtype::f32 || elementwise_gives_truth(op) || elementwise_arity(op) > 2 || !x.contiguous() || x.elements() > kFew)

@@ -33,7 +33,7 @@ void eager_add_scaled(const Array& target, const Array& x, double scale);
 // Any op of the registry but leaves, on operands of the dtypes that it takes (`prepared` converts them). Null: an absent operand.
 std::vector<Array> eager_apply(const OpDef& op, std::span<const Array* const> inputs, const Json& attrs, const StepInfo& step = {});
 
-// What an operand adds to the choice of a common dtype: its own, or the number that it is.
+// An operand's part in the choice of a common dtype: its own dtype, or the number that it is.
 struct OperandDtype {
   std::optional<Dtype> dtype;
   double number = 0;

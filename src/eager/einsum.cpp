@@ -18,7 +18,7 @@ using Label = int;
 using Labels = std::vector<Label>;
 constexpr Label kDots = 0;  // "..." in a formula, before it is spread
 
-// What a formula is computed on. Values are numbers.
+// The values that a formula is computed on, by number.
 class Values {
  public:
   virtual ~Values() = default;
@@ -252,7 +252,7 @@ class Formula {
     return values_.apply("slice", {lines}, std::move(attrs));
   }
 
-  // What the operands from `index` on, or the result, have.
+  // The labels that the operands from `index` on, or the result, have.
   std::set<Label> wanted_from(size_t index) const {
     std::set<Label> wanted(result_.begin(), result_.end());
     for (; index < operands_.size(); ++index) wanted.insert(operands_[index].labels.begin(), operands_[index].labels.end());

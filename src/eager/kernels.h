@@ -15,7 +15,7 @@ std::span<const Kernel* const> host_kernels(std::string_view op);
 // The first that takes the call; Error(model) naming `op` when none does.
 const Kernel& kernel_for(std::span<const Kernel* const> kernels, const KernelCall& call, const char* op);
 
-// What each operand's dimension `dim` has to do with the rows that the threads share: -1 where it has none and stays whole.
+// Rows that the threads share: for each operand the dimension that they cut, -1 if the operand stays whole.
 struct RowSplit {
   int64_t rows = 0;  // fewer than two: not split
   std::vector<int> in, out;

@@ -12,7 +12,7 @@ namespace perigee {
 // Null, or why there is no LAPACK, with the package that has it. Lasts as long as the program.
 const char* missing_linear_algebra();
 
-// What computes a call of the op, where LAPACK is not missing. A call whose result does not exist (a singular
+// The function that computes a call of the op, if LAPACK is present. A call whose result does not exist (a singular
 // matrix) gives NaN, and the thread keeps an Error(model) that says so.
 void (*linear_algebra(std::string_view op))(const KernelCall&);
 

@@ -87,7 +87,7 @@ Sliced sliced_elementwise(const OpCall& call, std::span<const Sliced> inputs) {
     result = Sliced::batch;
   }
   if (result != Sliced::batch) return result;
-  // What every slice has alike must not have the batch's dimension: it is as long as one slice only by chance.
+  // A value that all slices share must not have the batch's dimension: it is as long as one slice only by chance.
   for (size_t i = 0; i < inputs.size(); ++i)
     if (call.present[i] && inputs[i] == Sliced::whole && call.inputs[i].shape.rank() == rank && call.inputs[i].shape[0] != 1)
       return Sliced::mixed;

@@ -33,7 +33,7 @@ struct PlanOptions {
   // Outputs that live in the caller's memory (contiguous) instead of the arena, by name; those that are partial sums
   // (gradients of parameters) are added to what is there.
   std::vector<std::string> external_outputs;
-  // Of a device that keeps its parameters in so many bits beside f32: what a cast of one would give is read there.
+  // For a device that also keeps its parameters in this 16-bit type: plans read casts of parameters there.
   std::optional<Dtype> halves;
   const Tuning* tuning = nullptr;  // measured choices; null: the first kernel that takes a call
 };
@@ -107,7 +107,7 @@ class PlanRun {
     std::span<void* const> parameters;  // in the plan's order; contiguous, canonical. Empty: set_parameter gives each before a run
     std::span<void* const> states;
     std::span<void* const> outputs;  // the external ones. Empty: set_output gives each before a run
-    // Of a plan for a device, whose addresses are all the device's: its copies of the plan's tables, and packed_bytes().
+    // For a plan for a device, whose addresses are all the device's: its copies of the plan's tables, and packed_bytes().
     std::span<void* const> tables = {};
     std::byte* packed = nullptr;
     std::span<void* const> halves = {};  // the parameters in 16 bits, in the same order, where PlanOptions has them
@@ -131,7 +131,7 @@ class PlanRun {
   void run(Team* team, const StepInfo& step, bool accumulate = false) { run_steps(0, calls_.size(), team, step, accumulate); }
   // The same for the plan's steps [first, last): all of them, in order, are one run.
   void run_steps(size_t first, size_t last, Team* team, const StepInfo& step, bool accumulate);
-  // Of a plan for a device: queue what packs parameters, and one step; `step` is the device's. What fails is told by the queue.
+  // For a plan for a device: queue the packing of parameters, and one step; `step` is the device's. The queue reports failures.
   void queue_packs(CudaQueue& queue);
   void queue_step(size_t index, CudaQueue& queue, const StepInfo* step);
   // The memory that they read and write.
@@ -140,7 +140,7 @@ class PlanRun {
   // The scope and op of the first step whose output is not finite; empty when all are. Runs the plan; for diagnosis only.
   std::string find_non_finite(const StepInfo& step);
   void commit_states();  // copies what was assigned into the states
-  // The same by whoever owns the memory: copy(to, from, bytes) for each.
+  // The same, done by the owner of the memory: copy(to, from, bytes) for each.
   template <class Copy>
   void for_each_commit(Copy copy) const {
     for (size_t i = 0; i < assignments_.size(); ++i)

@@ -13,7 +13,7 @@
 namespace perigee {
 namespace {
 
-// Of the largest result; 0: integers, of which an arg-max may fall either way between near equals.
+// A fraction of the largest result; 0: integers, of which an arg-max may fall either way between near equals.
 double tolerance_of(Dtype dtype, double of_f32) {
   switch (dtype) {
     case Dtype::f32: return of_f32;

@@ -24,7 +24,7 @@ class PlanChecker {
 
   // The first disagreement: layer, op, kernel, how far; empty while all agree.
   const std::string& failure() const { return failure_; }
-  // What runs without a comparison, because no reference kernel takes it, and why; empty: there is none.
+  // The steps that run without a comparison because no reference kernel takes them, and why; empty: there are none.
   const std::string& unchecked() const { return unchecked_; }
 
  private:

@@ -53,7 +53,7 @@ std::span<const KernelList> lists_of_device() {
   return module ? module->kernels() : std::span<const KernelList>();
 }
 
-// Of the device's kernels of the op: use(kernel, why it declines or null).
+// Calls use(kernel, why it declines or null) for each of the device's kernels of the op.
 template <class Use>
 void for_each_of_device(const char* op, const KernelCall& call, Use use) {
   for (const KernelList& list : lists_of_device())

@@ -85,7 +85,7 @@ class PlanCompiler {
   std::map<std::pair<ValueId, bool>, Operand> copies_;
   std::map<int, ValueId> joins_, joined_;  // node to what its result is added to; sum to what became it
   std::vector<int> packed_buffers_;
-  PlanStep widenings_;  // of gradients in 16 bits that nobody has widened yet
+  PlanStep widenings_;  // of gradients in 16 bits that are not widened yet
 };
 
 }  // namespace perigee

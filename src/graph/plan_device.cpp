@@ -1,4 +1,4 @@
-// What costs no pass of its own on a device. What is filled with one number is a table, written before the first step; what rounds a
+// Work without a pass of its own on a device. An op that fills with one number is a table, written before the first step; a cast of a
 // parameter is a copy that the update writes. Where gradients meet (a residual's two ways), the later convolution's gradient is added to
 // the earlier one's memory by the kernel that computes it. Where only our own kernels take an op, operands lie as their other users want
 // them; a cast writes images as their kernels read them.
@@ -17,7 +17,7 @@ bool PlanCompiler::takes_any_order(const Node& node, size_t operand) const {
   return options_.backend == Backend::cuda && (node.op->left_in_place >> operand & 1) != 0;
 }
 
-// A result of a kernel that writes any order, which everybody reads in the block's: what comes before the first dense layer.
+// Whether a kernel that can write any order computes the result, and all users read the block's order: it precedes the first dense layer.
 bool PlanCompiler::flattened(const Node& node, int output) const {
   if (options_.backend != Backend::cuda || !node.op->any_order) return false;
   bool flat = false;
@@ -30,7 +30,7 @@ bool PlanCompiler::flattened(const Node& node, int output) const {
   return flat;
 }
 
-// What a cast makes for images' kernels alone, it writes as they want it.
+// Whether only images' kernels read the cast's result; the cast then writes it in their order.
 bool PlanCompiler::casts_images(const Node& node, int output) const {
   if (options_.backend != Backend::cuda || !is_op(node, "cast") || sliced({node.id, output}) == Sliced::whole) return false;
   bool read = false;
@@ -137,7 +137,7 @@ void PlanCompiler::find_joins() {
   }
 }
 
-// Whether the node's result can be added to what lies at its join's operand, which is nobody else's.
+// Whether the node's result can be added to the value at its join's operand, which has no other user.
 bool PlanCompiler::join(const Node& node, PlanStep& step) {
   const auto found = joins_.find(node.id);
   if (found == joins_.end()) return false;

@@ -63,7 +63,7 @@ std::string plain(std::string name) {
   return name;
 }
 
-// What makes two calls alike: op, dtypes, shapes without the batch, memory order. The shapes of operands and results tell stride and
+// The key of equal calls: op, dtypes, shapes without the batch, memory order. The shapes of operands and results tell stride and
 // padding apart well enough.
 std::string signature_of(const PlanStep& step, bool exact) {
   std::string key = step.op->name;
@@ -120,7 +120,7 @@ Json Tuning::to_json() const {
   return json;
 }
 
-// Of a device: only what its prefix begins, so that a file holds no choices of other machines.
+// For a device: only the choices under its prefix, so that a file holds no choices of other machines.
 Json Tuning::of_this_machine() const {
   if (prefix_.empty()) return to_json();
   const std::lock_guard lock(mutex_);

@@ -13,7 +13,7 @@ namespace perigee {
 
 struct KernelList;
 
-// What was chosen for a step: a kernel, and which of a library's algorithms it is to take. As text "cublas" or "cublas#3".
+// The choice for a step: a kernel, and which of a library's algorithms it takes. As text "cublas" or "cublas#3".
 struct KernelChoice {
   std::string kernel;
   int algorithm = 0;
@@ -42,7 +42,7 @@ class Tuning {
   void load_machine();
   void save_machine() const;
 
-  // What a step's choice is kept under. `exact` says the batch too: for what only a call of that size needs.
+  // The key of a step's choice. With `exact` it includes the batch: for choices that only a call of that size needs.
   std::string key_of(const PlanStep& step, bool exact = false) const;
 
  private:

@@ -76,7 +76,7 @@ Json* element_named(Json& list, const std::vector<std::string>& before, const st
     for (size_t i = 0; i < layers.size(); ++i)
       if (layers[i].name == key) return &list.as_array()[i];
   } catch (const Error&) {
-    // No list of layers; whoever builds the network will say what is wrong with it.
+    // Not a list of layers; the network's build will report the fault.
   }
   return nullptr;
 }

@@ -35,7 +35,7 @@ class Job {
   const std::string& where() const { return where_; }
   const std::string& folder() const { return folder_; }
   std::string name() const;
-  // Of parameters and of arithmetic where half() does not say otherwise, "precision": f32 or f64. Error(model) with the nearest known name.
+  // The dtype of parameters, and of arithmetic unless half() is set; "precision": f32 or f64. Error(model) with the nearest known name.
   Dtype precision() const;
   // "bf16", "fp16": parameters and sums in f32, products and activations in that (src/graph/passes/mixed_precision.h).
   std::optional<Dtype> half() const;

@@ -1,4 +1,4 @@
-// What a trained network is judged by. An evaluation takes in batches, merges with another of its kind (threads, workers) and
+// Evaluations judge a trained network. An evaluation takes in batches, merges with another of its kind (threads, workers) and
 // tells its result as JSON. One file in metrics/ defines one evaluation.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace perigee {
 
-// What an evaluation is told about the task.
+// The facts about the task that an evaluation needs.
 struct EvaluationTask {
   int64_t classes = 0;                   // of the target; 0: not a class label
   std::vector<std::string> class_names;  // empty, or `classes` of them

@@ -46,7 +46,7 @@ class Evaluator {
 
   // {"examples": n, "data": what the source calls itself, "loss": mean, <figures of the first evaluation>, "<name>": {figures of the others}}; null when stopped.
   Json run(const std::atomic<bool>* stop = nullptr);
-  // What examples [begin, end) of the source gave (end -1: to its end), to be put together with other slices by evaluation_report;
+  // The evaluation's state after examples [begin, end) of the source (end -1: to its end); evaluation_report merges those of all slices;
   // null when stopped. `evaluated` goes up by the examples as they are done.
   Json state(int64_t begin, int64_t end, const std::atomic<bool>* stop = nullptr, std::atomic<int64_t>* evaluated = nullptr);
 

@@ -16,7 +16,7 @@ struct Inference::Worker {
 
 namespace {
 
-// What a plan reads, in the order of run()'s fields.
+// The fields that a plan reads, in the order of run()'s.
 std::vector<NetworkInput> fields_of(const ModelSpec& spec, bool with_loss) {
   std::vector<NetworkInput> fields = spec.inputs;
   if (!with_loss) return fields;

@@ -1,4 +1,4 @@
-// A network with its parameters: what is trained, evaluated, saved. It makes the graphs and plans for any batch size; who runs
+// A network with its parameters: what is trained, evaluated, saved. It makes the graphs and plans for any batch size; the caller that runs
 // them owns threads and arenas.
 #pragma once
 
@@ -52,12 +52,12 @@ class Model {
   const Params& params() const { return params_; }
   const std::vector<LayerReport>& layers() const { return layers_; }
   const std::vector<Type>& output_types() const { return output_types_; }  // without the batch
-  // What turns outputs into probabilities: "softmax", "sigmoid" or "".
+  // The function that turns outputs into probabilities: "softmax", "sigmoid" or "".
   const std::string& link() const { return link_; }
 
   // Forward, loss and gradients of `batch` examples. Outputs: "output" [batch, ...], "loss" [batch], and one external output
   // "grad:<parameter>" for each trainable parameter that the loss depends on: the gradient of the sum of the losses (in f16 times kLossSeed).
-  // What is fused depends on `backend`.
+  // The fusions depend on `backend`.
   Graph training_graph(int64_t batch, Backend backend = Backend::cpu) const;
   // Forward in inference mode: "output" with the link applied, "output1" ... when there are more, and "loss" where `with_loss`.
   Graph inference_graph(int64_t batch, bool with_loss, Backend backend = Backend::cpu) const;
@@ -89,7 +89,7 @@ class PlanSet {
  public:
   enum class Kind { training, inference, inference_with_loss };
   PlanSet(const Model& model, Kind kind, Backend backend = Backend::cpu, const Tuning* tuning = nullptr);
-  // Of training plans, before the first: what is computed again in the backward pass, so that arenas fit into `room` bytes. Error(model) when
+  // For training plans, before the first: what the backward pass computes again, so that arenas fit into `room` bytes. Error(model) when
   // a pattern names no layer.
   void set_recompute(const RecomputeOptions& options, size_t room);
   // Compiles on first use; thread-safe. Threads that want the same plan at once compile it once, and others do not wait for them.

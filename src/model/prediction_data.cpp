@@ -71,7 +71,7 @@ Json innermost(const Json& description) {
   }
 }
 
-// What examples of the training data go through, with fitted values put in before anything is left out: they go by position.
+// The description of the data that gives examples their form. Fitted values go in before any part is left out: they go by position.
 Json data_description(const LoadedModel& loaded) {
   const Json* data = loaded.job.find("data");
   const Json* part = data ? data->find("test") : nullptr;

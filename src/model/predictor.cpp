@@ -97,7 +97,7 @@ struct Predictor::Serving {
 
   Model model;
   PlanSet plans;
-  ThreadTeam team{1};  // which nobody asks
+  ThreadTeam team{1};  // unused: the device computes
   std::vector<LanePlans> lanes;
   uint64_t number = 0;
   int running = 0;  // batches under way; under the predictor's mutex
@@ -115,7 +115,7 @@ struct Predictor::Waiting {
   std::condition_variable changed;
 };
 
-// What one batch at a time is computed in.
+// The buffers in which one batch at a time is computed.
 struct Predictor::Lane {
   size_t index = 0;
   std::vector<Storage> inputs;         // max_batch rows each
@@ -220,7 +220,7 @@ Predictor::Outcome Predictor::predict(Request& request) {
     const Outcome outcome = wait(lock, own, &lane);
     if (!lane) return outcome;
   }
-  if (options_.fill_wait_us > 0 && !filling_) {  // one leader at a time collects; who was given another lane computes what there is
+  if (options_.fill_wait_us > 0 && !filling_) {  // one leader at a time collects; a thread with another lane computes what there is
     fill(lock, own);
     if (own.state == Waiting::State::cancelled) {
       hand_over(*lane);
@@ -282,7 +282,7 @@ Predictor::Outcome Predictor::lead(std::unique_lock<std::mutex>& lock, Lane& lan
   ++serving.running;
   lock.unlock();
 
-  char failure[sizeof Request::failure] = "";  // of a device: whoever shares the batch hears it
+  char failure[sizeof Request::failure] = "";  // of a device; all requests of the batch get it
   try {
     if (own.after) answer_together(serving, lane, rows, own);
     else lane.run(serving, rows, own.request->inputs, inputs_, own.request->output, byte_size(output_));

@@ -1,4 +1,4 @@
-// Answers requests of many threads with one model: whoever finds a lane free computes, together with its own request, all that wait by
+// Answers requests of many threads with one model: a thread that finds a free lane computes its own request and all that wait by
 // then; the others sleep until theirs is answered. So a lone request costs no change of threads, and concurrent ones share a run.
 // The model can be exchanged at any time: each request is answered by exactly one. On the host nothing is allocated for a request.
 #pragma once

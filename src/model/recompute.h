@@ -23,7 +23,7 @@ struct RecomputeOptions {
   std::vector<std::string> patterns;  // '*' stands for any characters
   // "none", "auto", "all", or a list of names of layers. Error(model).
   static RecomputeOptions of(const Job& job);
-  // Of the layers that patterns name. Error(model) where one names none; `where` begins it.
+  // The scopes of the layers that patterns name. Error(model) where one names none; `where` begins it.
   std::vector<std::string> scopes(const std::vector<LayerReport>& layers, const std::string& where) const;
 };
 

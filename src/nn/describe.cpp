@@ -207,7 +207,7 @@ std::vector<LayerText> read_sequence(const Json& description, const std::string&
       list = &single;
     }
   }
-  // A Lua table without elements is an object to whoever writes JSON.
+  // A Lua table without elements becomes an object in JSON.
   if (!list->is_array() || list->as_array().empty())
     refuse({.where = at, .what = "a network needs a list of at least one layer", .got = brief(*list)});
   if (list->as_array().size() > kMaxLayers)

@@ -36,7 +36,7 @@ struct StateSpec {
   std::string mean;
 };
 
-// What a layer may do while it is built. Created by Network for each layer.
+// The interface that a layer uses while it is built. Network creates one for each layer.
 class LayerContext {
  public:
   virtual ~LayerContext() = default;

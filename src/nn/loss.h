@@ -17,9 +17,9 @@ struct LossDef {
   // `output` is the network's output [N, ...], `target` the field "y" [N, ...]; returns [N]: one value per example (summed or
   // averaged inside the example as the loss defines it). Error(model) when they do not fit.
   Value (*build)(Graph& graph, const Config& options, Value output, Value target) = nullptr;
-  // What eval and predict apply to the output to get probabilities or values: "softmax", "sigmoid" or "".
+  // The function that eval and predict apply to the output to get probabilities or values: "softmax", "sigmoid" or "".
   const char* link = "";
-  // What tests and help show it with: the options, the output without the batch, and the kind of target: "real", "positive",
+  // The example of tests and help: the options, the output without the batch, and the kind of target: "real", "positive",
   // "probability", "binary", "sign" (-1, 1), each in the output's shape; "class"; "pair" (two numbers).
   const char* example = nullptr;
   const char* example_output = "[4]";
@@ -30,10 +30,10 @@ struct LossDef {
 const LossDef& loss_named(std::string_view name);
 std::span<const LossDef* const> all_losses();
 
-// What reaches the user: `output` with the loss's link applied, unless the network's last layer did so already.
+// The output that reaches the user: `output` with the loss's link applied, unless the network's last layer did so already.
 Value linked_output(const Json& loss, Value output);
 
-// What a loss takes beside its own options where it is one of several, each of an output of the network.
+// The options of a loss beside its own if it is one of several, each of an output of the network.
 extern const Schema output_loss_schema;
 
 // `loss` is a name or {"type": name, options...}. Rejects unread keys.

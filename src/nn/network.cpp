@@ -20,7 +20,7 @@ Shape without_batch(const Shape& shape) {
 
 constexpr const char* kParameterOptions[] = {"weight_init", "bias_init", "weight_noise", "regularization", "constraint"};
 
-// What all layers of one build share.
+// Shared by all layers of one build.
 struct Build {
   Graph& graph;
   const Network::BuildOptions& options;
@@ -174,7 +174,7 @@ class Context final : public LayerContext {
                 .defaults = place_.defaults,
                 .trainable = trainable_,
                 .depth = place_.depth + 1};
-    // What a wrapper says of parameters holds for the layers inside, unless they say otherwise.
+    // A wrapper's options of parameters hold for the layers inside, unless they have their own.
     for (const char* key : kParameterOptions)
       if (const Json* value = json_.find(key)) {
         if (place.defaults.is_null()) place.defaults = Json::object();

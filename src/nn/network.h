@@ -42,7 +42,7 @@ class Network {
 
   const Json& description() const { return description_; }
 
-  // What a graph network calls its inputs; empty for a sequence, which takes what it is given.
+  // The names of a graph network's inputs; empty for a sequence, which takes what it is given.
   std::vector<std::string> input_names() const;
 
   struct BuildOptions {

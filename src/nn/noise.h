@@ -6,7 +6,7 @@
 
 namespace perigee {
 
-// What "weight_noise" may be.
+// The kinds of "weight_noise".
 std::span<const NamedSchema> weight_noise_kinds();
 
 // Uniform or normal draws in the shape of `x`; dimension 0 of `x` counts examples.

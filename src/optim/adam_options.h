@@ -1,4 +1,4 @@
-// What the members of Adam's family share: options lr, beta1, beta2, epsilon in this order, and their bias corrections.
+// Shared by the members of Adam's family: options lr, beta1, beta2, epsilon in this order, and their bias corrections.
 #pragma once
 
 #include <cmath>

@@ -37,7 +37,7 @@ class Clip {
   void finish(double scale);
   double factor(size_t window) const { return factors_[static_cast<size_t>(groups_[window])]; }
   double global_norm() const { return global_norm_; }
-  // For who measures elsewhere: what is cut to `threshold`, or else made 1, is the norm of each of so many groups of windows.
+  // For norms that are measured elsewhere: the norm of each of so many groups of windows is cut to `threshold`, or else made 1.
   bool renormalizes() const { return kind_ == Kind::renormalize; }
   double threshold() const { return threshold_; }
   int group(size_t window) const { return groups_[window]; }

@@ -1,4 +1,4 @@
-// What parameters must satisfy after each update, after Deeplearning4j: one object or a list of
+// Constraints that parameters satisfy after each update, after Deeplearning4j: one object or a list of
 //   {"type": "max_norm", "max": 2.0}                       vectors longer than max are shortened to it
 //   {"type": "min_max_norm", "min": 0, "max": 1, "rate": 1}  lengths are moved by `rate` of the way into [min, max]
 //   {"type": "unit_norm"}                                  vectors of length 1

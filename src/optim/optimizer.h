@@ -80,7 +80,7 @@ class Optimizer {
   void update_chunk(Range chunk, void* parameters, const void* chunk_gradient, void* const* slots) const;
   void constrain(int part, int parts, void* parameters) const { constraints_.apply(part, parts, parameters, math_); }
 
-  // For who updates elsewhere (src/train/device/device_update.h): the update op, null when none changes anything; what begin_step() gave it for
+  // For updates elsewhere (src/train/device/device_update.h): the update op, null when none changes anything; what begin_step() gave it for
   // each window; limits and constraints.
   const char* update_op() const;
   std::span<const UpdateParams> window_params() const { return params_; }
@@ -90,7 +90,7 @@ class Optimizer {
   const Clip& clip() const { return clip_; }
   const Constraints& constraints() const { return constraints_; }
 
-  // What l1 and l2 add to the loss at `now`.
+  // The sum that l1 and l2 add to the loss at `now`.
   double penalty(const StepProgress& now, const void* parameters) const;
 
  private:

@@ -1,4 +1,4 @@
-// What one file in optimizers/ defines: a rule's options, its states and the numbers that its kernel takes each step.
+// The definition that one file in optimizers/ holds: a rule's options, its states and the numbers that its kernel takes each step.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ class Regularizer {
 
   // Adds to l1, l2 and decay of `out`.
   void apply(ParamRole role, const StepProgress& now, double learning_rate, UpdateParams* out) const;
-  // What the penalties add to the loss: l1 |p| + l2 p^2 / 2 summed (weight decay has no loss).
+  // The sum that the penalties add to the loss: l1 |p| + l2 p^2 / 2 summed (weight decay has no loss).
   double penalty(ParamRole role, const StepProgress& now, const void* parameters, int64_t elements, const BlockMath& math) const;
 
  private:

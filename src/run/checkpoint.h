@@ -1,4 +1,4 @@
-// What a trainer leaves in .safetensors files (src/ARCHITECTURE.md, "Formats"). A model (src/model/model_file.h) has parameters and states;
+// A trainer's .safetensors files (src/ARCHITECTURE.md, "Formats"). A model (src/model/model_file.h) has parameters and states;
 // a checkpoint also has the optimiser's slots under "optimizer/<slot>/" and the position, and a resumed run ends bit-equal to one that never
 // stopped.
 #pragma once

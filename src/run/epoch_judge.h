@@ -1,4 +1,4 @@
-// What happens after an epoch was evaluated: which epoch is the best so far, and whether the run ends early. From the job's
+// Judges an epoch after its evaluation: which epoch is the best so far, and whether the run ends early. From the job's
 // "early_stopping" and "checkpoint.best".
 #pragma once
 

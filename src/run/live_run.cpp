@@ -92,7 +92,7 @@ void LiveRun::on_step(Trainer& trainer, const StepReport& report) {
   session_->set_aside(aside.seconds());
 }
 
-// What the watcher waits for. The lock is not held while it is done: progress stays readable.
+// Does the work that the watcher waits for. The lock is not held meanwhile: progress stays readable.
 void LiveRun::serve(std::unique_lock<std::mutex>& lock) {
   while (request_ && request_->state == Request::waiting) {
     Request& request = *request_;

@@ -1,4 +1,4 @@
-// What a run leaves behind: runs/<name>-<time>/ with job.json, log.jsonl, TensorBoard events, checkpoints/, report.txt and
+// The files of a run: runs/<name>-<time>/ with job.json, log.jsonl, TensorBoard events, checkpoints/, report.txt and
 // report.json, curves.svg, model.safetensors. Writing here never fails the run: what goes wrong is a warning, once.
 #pragma once
 
@@ -51,7 +51,7 @@ class RunFolder {
 // The newest folder runs/<name>-* that has checkpoints; empty when there is none.
 std::string newest_run(const std::string& name);
 
-// What relative paths in the job of a run start from, as its log says; "." when it does not.
+// The folder that relative paths in a run's job start from, as its log says; "." when it does not.
 std::string data_folder_of(const std::string& run);
 
 // A table of classes and the confusion matrix as text; empty for results that have neither.

@@ -117,7 +117,7 @@ double RunLog::rounded_seconds(double seconds) { return rounded(seconds, 3); }
 
 double RunLog::epochs_done(const Position& at) const { return static_cast<double>(at.examples) / static_cast<double>(facts_.examples); }
 
-// What is left, at the speed of this run so far, with the evaluations to come.
+// The time that is left, at the speed of this run so far, with the evaluations to come.
 double RunLog::remaining_seconds(const Position& at) const {
   const double trained = static_cast<double>(at.examples - examples_before_);
   const double left = static_cast<double>(facts_.planned - at.examples);

@@ -1,4 +1,4 @@
-// What a run tells about itself: events to sinks and to the run folder, the sums behind them, its clock and what is left of it.
+// A run's reports about itself: events to sinks and to the run folder, the sums behind them, its clock and what is left of it.
 // Sessions on one machine and in a cluster tell the same events with the same members, so that displays, curves and reports need
 // not know which of the two they look at.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace perigee {
 
-// What does not change during a run.
+// Facts that do not change during a run.
 struct RunFacts {
   std::string name, data, data_folder;
   int64_t examples = 0, planned = 0;  // of an epoch; of the whole run, 0: endless
@@ -51,7 +51,7 @@ class RunLog {
   double seconds() const;  // trained so far, with the runs that this one continues
   static double rounded_seconds(double seconds);
 
-  // What a resumed run wants back.
+  // The state that a resumed run needs.
   void save(Json& extra) const;
   void restore(const Json& extra);
 

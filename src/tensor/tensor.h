@@ -13,7 +13,7 @@ namespace perigee {
 class Storage {
  public:
   explicit Storage(size_t bytes);
-  // A window on bytes that somebody else owns and keeps alive; of any alignment.
+  // A window on bytes of any alignment that another object owns and keeps alive.
   static Storage borrow(std::byte* data, size_t bytes);
   Storage(Storage&& other) noexcept;
   Storage& operator=(Storage&& other) noexcept;

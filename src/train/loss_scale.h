@@ -11,7 +11,7 @@ namespace perigee {
 // Empty where the job's precision needs none. Error(model).
 std::optional<LossScale> read_loss_scale(const Job& job);
 
-// What the gradient of each example's loss begins with: the scale is that of the mean over a batch of so many examples, as in PyTorch.
+// The first gradient of each example's loss: the scale is that of the mean over a batch of so many examples, as in PyTorch.
 float loss_seed(float scale, int64_t examples);
 
 // In checkpoints.

@@ -43,7 +43,7 @@ class Trainer;
 class Evaluator;
 class Inference;
 
-// What happens around steps: logging, checkpoints, averaging. Called on the training thread in the order of add_hook; a hook may read
+// A hook runs around steps: logging, checkpoints, averaging. Called on the training thread in the order of add_hook; a hook may read
 // and, between steps, change the parameters. What a hook throws ends run() (step() for on_gradient).
 class Hook {
  public:
@@ -71,7 +71,7 @@ class Trainer {
   // The caller may change the numbers; on a device they are brought home for that, and go back before the next step.
   Model& model();
   const Model& model() const;
-  // What it is made of; its numbers may be older than the device's. And the states alone, as model() has all numbers.
+  // The model's structure; its numbers may be older than the device's. And the states alone, as model() has all numbers.
   const Model& shape() const { return *t_.model; }
   std::span<std::byte> states();
   std::span<const std::byte> states() const;
@@ -155,11 +155,11 @@ class Trainer {
   // How many choices the constructor had to measure because this machine's table lacked them.
   int measured() const { return measured_; }
 
-  // What the trainer holds, in bytes: parameters, gradients, slots, arenas.
+  // The trainer's memory, in bytes: parameters, gradients, slots, arenas.
   size_t memory_bytes() const { return engine_->bytes(); }
-  // Of a step's plans: on the host of `sub_batch()` examples, on a device of what share_of() says.
+  // The plans of a step: on the host for `sub_batch()` examples, on a device for as many as share_of() says.
   PlanSet& plans() { return engine_->plans(); }
-  // What this job takes or would take of a GPU, from plans alone; on the host as one of so many GPUs that train together.
+  // The memory that this job takes or would take of a GPU, from plans alone; on the host as one of so many GPUs that train together.
   DeviceMemory planned_device_memory(int64_t gpus = 1) const { return engine_->planned_memory(gpus); }
   DeviceMemory device_memory() const { return engine_->device_memory(); }            // taken now of the first GPU; nothing on the host
   std::vector<DeviceTaken> device_taken() const { return engine_->device_taken(); }  // of each; none on the host

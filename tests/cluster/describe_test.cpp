@@ -1,4 +1,4 @@
-// What is told of a job and its policy, as JSON; its text is compared in tests/repl.
+// The description of a job and its policy, as JSON; its text is compared in tests/repl.
 #include <gtest/gtest.h>
 
 #include "cluster/launch/describe_job.h"

@@ -1,4 +1,4 @@
-// What holds for the options of everything that a registry has.
+// Rules for the options of every definition in every registry.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -81,7 +81,7 @@ void LocalCoordinator::on_ready(Node& node, const FrameHeader& h, Ready ready) {
   check_begin();
 }
 
-// What a worker made of `announced` is of no use: another one tries, and when enough have, the examples are given up.
+// A worker's result for `announced` is unusable: another one tries, and when enough have, the examples are given up.
 void LocalCoordinator::leave_out(Node& node, const std::vector<Range>& announced, const char* as, const std::string& what) {
   const bool skipped = try_elsewhere(node, announced, as, what, true);
   if (none_usable(what)) return;
@@ -133,7 +133,7 @@ void LocalCoordinator::begin(const std::vector<WorkerId>& who) {
     all.insert(all.end(), share.ranges.begin(), share.ranges.end());
     message.shares.push_back(std::move(share));
   }
-  if (examples == 0) return;  // nobody of them has work; what there is, others have
+  if (examples == 0) return;  // none of them has work; others have all of it
   c_.transport.stop_timer(CoordinatorCore::kGrace);
   LeasePool after = c_.books.pool();
   for (const Range& range : all) after.mark_done(range);
@@ -177,7 +177,7 @@ void LocalCoordinator::note_inexact(const Node& node, std::vector<Range> ranges,
   c_.event("inexact", &node, why, "up to " + std::to_string(examples) + " examples have more or less than their share of the parameters");
 }
 
-// What it can have trained of the open round: at most as many steps as a round has.
+// The most it can have trained of the open round: at most as many steps as a round has.
 void LocalCoordinator::on_losing(const Node& node) {
   if (c_.phase == CoordinatorCore::Phase::forming)
     return note_inexact(node, node.formed ? node.pending : std::vector<Range>{}, "it was lost");

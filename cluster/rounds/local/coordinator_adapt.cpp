@@ -1,4 +1,4 @@
-// What the coordinator makes of how rounds went: the pace of the next ones, and contributions that are left out.
+// The coordinator's conclusions from past rounds: the pace of the next ones, and contributions that are left out.
 #include <algorithm>
 #include <cstdio>
 #include <string>

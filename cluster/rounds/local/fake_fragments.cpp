@@ -83,7 +83,7 @@ bool FakeReplica::merge_fragments(const ApplyOrder& order, size_t* refused) {
   return true;
 }
 
-// What is staged is in the result; what was done since is not.
+// The staged contribution is in the result; later work is not.
 void FakeReplica::forget_staged() {
   for (size_t i = 0; i < local_.sums.size(); ++i) local_.sums[i] -= staged_.sums[i];
   local_examples_ -= staged_examples_;

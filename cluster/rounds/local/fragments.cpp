@@ -30,7 +30,7 @@ std::vector<Layer> layers_of(std::span<const ParamWindow> windows) {
   return layers;
 }
 
-// Of every window the number of its fragment. Runs of layers end where the sums of their sizes are nearest to equal shares.
+// The fragment of every window. Runs of layers end where the sums of their sizes are nearest to equal shares.
 std::vector<size_t> by_layers(std::span<const ParamWindow> windows, size_t count, bool strided, const std::string& where) {
   const std::vector<Layer> layers = layers_of(windows);
   if (layers.size() < count)
@@ -71,7 +71,7 @@ size_t literals(const std::string& pattern) {
   return pattern.size() - static_cast<size_t>(std::count(pattern.begin(), pattern.end(), '*'));
 }
 
-// Of every window the number of the policy whose pattern says most about its name.
+// For every window, the number of the policy whose pattern says most about its name.
 std::vector<size_t> by_patterns(const std::vector<LayerPolicy>& policies, std::span<const ParamWindow> windows, const std::string& where) {
   std::vector<size_t> chosen(windows.size());
   std::vector<bool> used(policies.size());

@@ -45,7 +45,7 @@ class FragmentPlan {
   bool empty() const { return fragments_.empty(); }
   const std::vector<Fragment>& fragments() const { return fragments_; }
   const std::vector<OuterProgram>& outers() const { return outers_; }
-  // What the protocol needs of them; rows are of elements of `width` bytes.
+  // The protocol's view of them; rows are of elements of `width` bytes.
   std::vector<FragmentPart> parts(size_t width) const;
 
  private:

@@ -1,4 +1,4 @@
-// Who averages with whom between two rounds: a pure function of policy, members, round and the job's seed, so that nobody has to be asked.
+// Who averages with whom between two rounds: a pure function of policy, members, round and the job's seed, so that no message is needed.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ int64_t inner_exchanges(const Policy& policy);
 // Equal for members that are near each other.
 std::string site_of(const Policy::Inner& inner, const std::vector<Member>& members, int rank);
 
-// The ranks, ascending, that exchange with `rank` in exchange `index` (from 0) of `round`; `rank` alone: there is nobody.
+// The ranks, ascending, that exchange with `rank` in exchange `index` (from 0) of `round`; `rank` alone: it has no partner.
 std::vector<int> inner_group(const Policy::Inner& inner, const std::vector<Member>& members, int rank, int64_t round, int64_t index,
                              uint64_t seed);
 

@@ -56,7 +56,7 @@ void Pace::on_round(std::span<const RoundTimes> times, bool apart) {
   for (const RoundTimes& t : times) {
     if (t.steps <= 0 || !is_time(t.training_s) || !is_time(t.beside_s)) continue;
     training_s += t.training_s, all_s += t.training_s + t.beside_s;
-    // The last to be ready waits for nobody: what it needs beside training is the round's own.
+    // The last to be ready does not wait: what it needs beside training is the round's own.
     beside_s = beside_s < 0 ? t.beside_s : std::min(beside_s, t.beside_s);
   }
   if (beside_s < 0 || all_s <= 0) return;

@@ -24,7 +24,7 @@ class Pace {
  public:
   explicit Pace(const Policy& policy);
 
-  // What a worker's local steps took, as it says: numbers that cannot be are passed over.
+  // The duration of a worker's local steps, as it reports it: impossible numbers are ignored.
   void on_steps(WorkerId id, int64_t steps, double seconds);
   // A round is committed. `apart`: the replicas pull against each other.
   void on_round(std::span<const RoundTimes> times, bool apart);

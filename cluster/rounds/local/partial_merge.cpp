@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMostExamples = exchange_tail::kDigit * exchange_tail::kDigit - 1;  // that a tail can tell of one contribution
 
-// to = share * to + (1 - share) * from. Local parameters are nobody else's: their last bits need not be.
+// to = share * to + (1 - share) * from. Local parameters belong to one worker: their last bits need not be.
 template <class T>
 void blend(double share, const std::byte* from, int64_t elements, std::byte* to) {
   const auto* values = reinterpret_cast<const T*>(from);
@@ -136,7 +136,7 @@ void PartialMerge::overtaken() {
     if (part.codec) part.codec->overtaken();
 }
 
-// The weighted mean of all changes into the fragments' parts of the row: everybody adds the same payloads in the same order.
+// The weighted mean of all changes into the fragments' parts of the row: every member adds the same payloads in the same order.
 std::optional<size_t> PartialMerge::add_payloads(const ApplyOrder& order, std::byte* row) {
   for (Part& part : parts_) part.merged = part.givers = 0;
   const auto read = [&](const Payload& payload) {
@@ -160,7 +160,7 @@ std::optional<size_t> PartialMerge::add_payloads(const ApplyOrder& order, std::b
   return std::nullopt;
 }
 
-// The mean of the contributions to a fragment that is due, into `next_`. The examples that it is of; 0: nobody had worked on it.
+// The mean of the contributions to a fragment that is due, into `next_`. The examples that it is of; 0: no worker had worked on it.
 int64_t PartialMerge::take_mean(size_t i, const ApplyOrder& order, const std::byte* global, std::byte* row, OuterRound* seen) {
   const Fragment& f = plan_.fragments()[i];
   const Part& part = parts_[i];
@@ -190,7 +190,7 @@ int64_t PartialMerge::take_mean(size_t i, const ApplyOrder& order, const std::by
   return tail.examples;
 }
 
-// What is in `next_` becomes the result, and the trainer's parameters take it.
+// `next_` becomes the result, and the trainer's parameters take it.
 void PartialMerge::take_result(const Fragment& f, std::byte* global) {
   std::byte *local = trainer_.model().params().block(), *next = next_.data();
   for (const FragmentRun& run : f.runs) {

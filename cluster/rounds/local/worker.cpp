@@ -49,7 +49,7 @@ void LocalRounds::stop(bool keep) {
     reset_exchange();
     if (has_inner()) stop_inner();
     if (!keep) drop();
-    // The round is void: one contribution of both. Nobody asks to have one without ranges dropped, should others refuse its payload.
+    // The round is void: one contribution of both. One without ranges is never dropped, should others refuse its payload.
     else if (w_.policy.partial() && round_.staged && !round_.applying && (round_.training || round_.staged->ranges.empty())) join_staged();
     if (w_.state == WorkerCore::State::running && w_.go) round_.exchange.expect(held() + 1);
   }
@@ -115,7 +115,7 @@ void LocalRounds::on_contribution(const TrainOrder& order, const Contribution& c
   staged_row_ = order.row;
   if (planted(Bug::sends_not_finite)) round_.staged->finite = true;
   round_.staged_gradient = false;
-  // What time did not suffice for comes first in the next round.
+  // Work that did not fit into the time comes first in the next round.
   if (!planted(Bug::rest_lost)) leased_.put_back(without(order.ranges, contribution.ranges));
   if (order.overlapped)
     round_.staged->figures.wait_s += std::max(0.0, static_cast<double>(round_.staged_ns - round_.trained_ns) * 1e-9 - worked_s);

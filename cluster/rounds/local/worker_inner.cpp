@@ -1,8 +1,8 @@
 // Exchanges inside groups between two rounds. A round's local steps are cut into orders of inner.every steps. After each but the last one the
 // worker averages its parameters with its group, weighted by the examples that each has trained since the last result, and trains on from
 // the mean. The sum over the workers of weight times parameters is thereby what it was: the round's contributions add up to the same, however
-// groups are made and whoever has done how much. Every worker takes part in every inner exchange of every round, with weight 0 when it has
-// trained nothing, so that nobody waits for somebody who does not come; after a change of membership all begin with the first one again.
+// groups are made and however much each has done. Every worker takes part in every inner exchange of every round, with weight 0 when it has
+// trained nothing, so that no member waits for one that does not come; after a change of membership all begin with the first one again.
 #include <algorithm>
 #include <cassert>
 
@@ -72,7 +72,7 @@ void LocalRounds::train_part() {
   const Contribution& work = inner_.work;
   if (leased_.queue.empty() && !leased_.last && work.steps == 0) return;  // a lease is on its way
   const bool last = inner_.index == inner_count();
-  // What is trained after the last exchange is no more than after any other, but for a worker that has nobody to exchange with.
+  // Work after the last exchange is no more than after any other, except for a worker without a partner.
   const int64_t until = last ? w_.policy.every : (inner_.index + 1) * w_.policy.inner.every;
   const auto steps = static_cast<ptrdiff_t>(std::clamp<int64_t>(until - work.steps, 0, static_cast<int64_t>(leased_.queue.size())));
   if (last && steps == 0 && work.steps == 0) return send_ready();
@@ -137,7 +137,7 @@ void LocalRounds::start_inner() {
     setup.ids.push_back(member.id);
     setup.hosts.push_back(site_of(w_.policy.inner, w_.members, group[i]));
   }
-  if (const size_t coded = setup.layout.coded; coded > 0) {  // everybody gives one, which says for how many examples
+  if (const size_t coded = setup.layout.coded; coded > 0) {  // every member gives one, which says for how many examples
     setup.buckets = {{coded, setup.layout.bytes()}};
     setup.gives.assign(group.size(), true);
     setup.payload = inner_.payload;

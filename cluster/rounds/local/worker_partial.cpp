@@ -38,7 +38,7 @@ void LocalRounds::join_staged() {
   round_.staged.reset();
 }
 
-// What was handed in before is in the new contribution too. One that is not finite has dropped all local work: other workers get the rest.
+// Earlier handed-in work is in the new contribution too. One that is not finite has dropped all local work: other workers get the rest.
 void LocalRounds::take_carried() {
   if (!carried_) return;
   if (round_.staged->finite && !planted(Bug::carried_forgotten)) {
@@ -62,7 +62,7 @@ bool LocalRounds::got_work() {
   return true;
 }
 
-// A result may have to wait for local steps before it is taken, and a change of membership waits for it. Nobody else can know of a trainer
+// A result may have to wait for local steps before it is taken, and a change of membership waits for it. No other part can know of a trainer
 // that hangs there: this worker has not said yet what it holds.
 void LocalRounds::check_apply(uint64_t now) {
   if (!w_.formed_due || !round_.applying || !w_.policy.overlap) {
@@ -78,7 +78,7 @@ void LocalRounds::check_apply(uint64_t now) {
             false);
 }
 
-// What is due is exchanged: in payloads, or as sums of the row. What the run's last round finds of the others is added up.
+// Due fragments are exchanged: in payloads, or as sums of the row. In the run's last round the others are added up too.
 void LocalRounds::set_up_fragments(Exchange::Setup* setup, bool last) const {
   bool with_payloads = false;
   size_t end = 0;

@@ -44,7 +44,7 @@ void ServerCoordinator::admit(Node& node) {
   if (!counted) return c_.drop_local_work(node);
   node.state = Node::State::healing;
   node.heal_ns = c_.clock.now_ns();
-  // Should the rounds up to this one become void, its optimiser has seen what nobody counts: it stands for them.
+  // Should the rounds up to this one become void, its optimiser has seen work that is not counted: it stands for them.
   c_.tell(node, Heal{.donor = node.id, .round = c_.target_round, .hash = c_.target_hash, .keep_local = true}, c_.target_round);
 }
 
@@ -102,7 +102,7 @@ void ServerCoordinator::on_served(Node& node, const FrameHeader& h, Served serve
   after_commit(shares);
 }
 
-// What each worker has done of the round.
+// Each worker's progress in the round.
 void ServerCoordinator::book_shares(const Served& served) {
   int64_t examples = 0;
   for (size_t i = 0; i < served.shares.size(); ++i) {
@@ -149,7 +149,7 @@ void ServerCoordinator::after_commit(const std::vector<Share>& shares) {
     if (const auto it = c_.nodes.find(share.id); it != c_.nodes.end()) leases_.top_up(it->second);
 }
 
-// What a worker could not use. It had pushed what came before: that is booked first, or it would go back, too.
+// A lease that a worker could not use. Its earlier pushes are booked first, or they would go back too.
 void ServerCoordinator::on_ready(Node& node, const FrameHeader&, Ready ready) {
   if (!go_allowed() || node.state != Node::State::training || ready.finite || node.server) {
     ++c_.dropped.unexpected;

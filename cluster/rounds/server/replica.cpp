@@ -1,4 +1,4 @@
-// What a replica does in served rounds: as the server, and as a worker that takes over what the server has.
+// A replica's part in served rounds: as the server, and as a worker that takes over what the server has.
 #include <algorithm>
 #include <cassert>
 #include <cstring>

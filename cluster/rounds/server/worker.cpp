@@ -66,7 +66,7 @@ void ServerRounds::train() {
   if (w_.is_server()) return serve_next();
   if (request_ || taking_) return;
   if (leased_.queue.empty()) {
-    // What it holds gets old meanwhile; an elastic worker's parameters are its own.
+    // Its result gets old meanwhile; an elastic worker's parameters are its own.
     if (!w_.policy.elastic) fresh_ = false;
     if (w_.policy.merge_every > 1 && !idle_told_) ask_server({.idle = true});
     return;
@@ -132,14 +132,14 @@ void ServerRounds::on_contribution(const TrainOrder& order, const Contribution& 
   if (planted(Bug::sends_not_finite)) round_.staged->finite = true;
   round_.staged_gradient = false;
   round_.staged_ns = w_.clock.now_ns();
-  // What time did not suffice for comes first in the next order.
+  // Work that did not fit into the time comes first in the next order.
   if (!planted(Bug::rest_lost)) leased_.put_back(without(order.ranges, contribution.ranges));
   if (w_.state != WorkerCore::State::running || w_.healing || w_.loading) return;
   hand_in();
   go_on();
 }
 
-// What is staged goes to the server; if it is of no use, the coordinator hears of it.
+// The staged contribution goes to the server; if it is of no use, the coordinator hears of it.
 void ServerRounds::hand_in() {
   if (!round_.staged->finite) return send_ready();
   if (round_.ready_sent || w_.coordinator == 0 || w_.state != WorkerCore::State::running) return;
@@ -237,7 +237,7 @@ bool ServerRounds::on_values(PeerId peer, Image& image, std::span<const std::byt
   return true;
 }
 
-// What is staged is in a result that this worker has not got: it depends on that one now, and pulls before it goes on.
+// The staged contribution is in a result that this worker does not have: it depends on that one now, and pulls before it goes on.
 bool ServerRounds::settles(const Heal& heal) {
   if (heal.donor != w_.id || !heal.keep_local || !pushed_ || !round_.staged) return false;
   assert(!taking_ && !request_);

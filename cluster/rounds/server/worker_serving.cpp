@@ -43,7 +43,7 @@ bool ServerRounds::enough() const {
          (merging_.size() >= static_cast<size_t>(w_.policy.merge_every) || merging_.size() + desk_.idle() >= w_.trainers());
 }
 
-// What has arrived is merged, too old, or only asks for the parameters. False: a worker is at fault.
+// The arrival is merged, too old, or only a request for the parameters. False: a worker is at fault.
 bool ServerRounds::sort_arrivals() {
   while (!enough()) {
     std::optional<Arrival> arrival = desk_.next();
@@ -120,7 +120,7 @@ void ServerRounds::on_served(int64_t round, uint64_t hash, const SharedBytes& re
   serve_next();
 }
 
-// The coordinator books it, the workers go on from it. If the membership has changed meanwhile, the log says it, and nobody waits.
+// The coordinator books it, the workers go on from it. If the membership has changed meanwhile, the log says it, and no worker waits.
 void ServerRounds::report(const std::vector<Arrival>& merged, uint64_t hash, const SharedBytes& reply, bool change) {
   Served served{.hash = hash, .discarded = std::exchange(discarded_, 0)};
   Figures& sum = served.figures;

@@ -72,7 +72,7 @@ SourcePtr open(const Config& config, const std::string& folder) {
   if (list == nullptr || !list->is_array() || list->as_array().empty()) config.fail("sources", "must be a list of data sources");
   std::vector<SourcePtr> sources;
   for (size_t i = 0; i < list->as_array().size(); ++i) {
-    // What the first was fitted to holds for all: they are one data set.
+    // The first source's fitted values hold for all: they are one data set.
     const Json description = sources.empty() ? list->as_array()[i] : with_fitted(list->as_array()[i], sources[0]->traits().fitted);
     sources.push_back(open_source(config.element(description, "sources[" + std::to_string(i) + "]"), folder));
   }

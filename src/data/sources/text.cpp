@@ -137,7 +137,7 @@ class Numbers {
   std::vector<std::byte> bytes_;
 };
 
-// What y is: the next unit, the next unit at every position, or nothing.
+// The target y: the next unit, the next unit at every position, or nothing.
 enum class Targets { next, every, none };
 
 struct Windows {
@@ -205,7 +205,7 @@ class TextSource : public DataSource {
     ends_.push_back(size() + windows);
   }
 
-  // Of the window in numbers_: O(1), or O(log files).
+  // The window's position in numbers_: O(1), or O(log files).
   int64_t place(int64_t index) const {
     const size_t piece = ends_.size() == 1 ? 0 : static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
     return begins_[piece] + (index - (piece > 0 ? ends_[piece - 1] : 0)) * windows_.stride;

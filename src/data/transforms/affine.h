@@ -25,7 +25,7 @@ class AffineTransform : public Transform {
   Json fitted_;
 };
 
-// What a fitted transform looks at together.
+// The values that a fitted transform takes as one group.
 enum class Over { element, channel, all };
 Over over_option(const Config& config, const Field& field);  // "over": by default channels of images, else elements
 int64_t groups_of(const Field& field, Over over);

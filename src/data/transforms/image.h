@@ -1,4 +1,4 @@
-// What the transforms of images have in common: f32 fields of C,H,W or H,W.
+// Shared by the transforms of images: f32 fields of C,H,W or H,W.
 #pragma once
 
 #include "src/data/transform.h"

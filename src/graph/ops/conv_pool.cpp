@@ -66,7 +66,7 @@ std::vector<Type> infer_grad_weight(const OpCall& call) {
 
 size_t params(const OpCall& call, void* out) { return write_conv_params(call.attrs, out); }
 
-// Of the direct algorithm at the convolution's own size; the gradients do a fraction of it, one in each pooling window.
+// Counts the direct algorithm at the convolution's own size; the gradients do a fraction of it, one in each pooling window.
 double window_flops(const OpCall& call, const Shape& pooled, const Shape& w) {
   int64_t pool[2];
   read_sizes(call.attrs, kPool, pool, 2);

@@ -135,7 +135,7 @@ FusedParams make_params(const Program& program) {
   return params;
 }
 
-// Of an output whose value is a `computed`: that, or 16 bits of it.
+// The dtype in which an output is stored whose value is a `computed`: that, or a 16-bit float.
 Dtype stored_type(const Json& name, Dtype computed) {
   if (!name.is_string()) refuse("a type is no name", name.dump());
   const Dtype dtype = dtype_from_name(name.as_string());

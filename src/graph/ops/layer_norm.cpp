@@ -20,7 +20,7 @@ void require(const OpCall& call, size_t i, const Type& expected, const char* wha
                 {.what = std::string("the ") + what + " does not fit", .got = call.inputs[i].text(), .expected = expected.text()});
 }
 
-// Of what belongs to a feature or a row.
+// The dtype of values per feature or per row.
 Dtype statistics_dtype(const Type& x) { return is_half(x.dtype) ? Dtype::f32 : x.dtype; }
 
 Type features(const Type& x) {

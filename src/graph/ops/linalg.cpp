@@ -154,7 +154,7 @@ std::vector<Value> slogdet_vjp(Graph& graph, const Node& node, std::span<const V
   return {as_matrix(grads[1]) * turned(inverse(node.in(graph, 0)))};
 }
 
-// Of a symmetric matrix, as those of eigh: symmetric again, as if both halves were read.
+// The gradient of a symmetric matrix, as in eigh: symmetric again, as if both halves were read.
 std::vector<Value> cholesky_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   const Value l = node.out(graph);
   const Value half = table(l, l.shape()[l.rank() - 1], [](int64_t i, int64_t j) { return i > j ? 1 : i == j ? 0.5 : 0; });
@@ -189,7 +189,7 @@ std::vector<Value> eigh_vjp(Graph& graph, const Node& node, std::span<const Valu
   return {symmetric(matmul(matmul(v, inner), v, false, true))};
 }
 
-// What lies outside the columns of u: g - u u^T g.
+// The part of g outside the span of u's columns: g - u u^T g.
 Value outside(Value u, Value g) { return g - matmul(u, matmul(u, g, true, false)); }
 
 std::vector<Value> svd_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {

@@ -102,7 +102,7 @@ Json bias_attr(bool bias) {
   return attrs;
 }
 
-// What tanh is taken of, its slope, and the result's slope (kernels/ops/linear.h).
+// The parts of GELU's derivative: tanh, its slope, its argument's slope, and the result's slope (kernels/ops/linear.h).
 struct Gelu {
   explicit Gelu(Value z)
       : t(tanh(kGeluScale * (z + kGeluCube * (z * square(z))))),
@@ -122,8 +122,8 @@ Value times_slope(LinearActivation activation, Value kept, Value dy) {
   return dy;
 }
 
-// The gradient of what an activation was taken of, from the gradient of its result. Where that is another layer's product, and thus for
-// nobody else, the product is made anew with the slope; nobody needs the first any more.
+// The gradient of an activation's argument, from the gradient of its result. If the latter is another layer's product, and thus has no
+// other user, the product is computed again with the slope, and the first one is no longer needed.
 Value through(Graph& graph, LinearActivation activation, Value kept, Value dy) {
   const Node& from = graph.node(dy.id());
   if (activation == LinearActivation::none) return dy;

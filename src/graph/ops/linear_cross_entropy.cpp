@@ -15,7 +15,7 @@ constexpr Option kActivation = {"activation", "name", "none", "of the layer belo
 constexpr Option kSmoothing = {"label_smoothing", "number", "0", "of the classes", {.low = 0, .high = 1}};
 constexpr Option kAttributes[] = {kActivation, kSmoothing};
 
-// What an op that this one stands for gives; it says what does not fit.
+// The result of an op that this one stands for; that op reports operands that do not fit.
 Type result_of(const char* op, std::initializer_list<Type> inputs, std::initializer_list<bool> present, const Json& attrs) {
   return op_named(op).infer({{inputs.begin(), inputs.size()}, {present.begin(), present.size()}, attrs})[0];
 }

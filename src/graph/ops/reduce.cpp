@@ -50,7 +50,7 @@ std::vector<Type> infer_reduce(const OpCall& call) {
   return {{x.dtype, reduced_shape(x.shape, axes_mask(call), keeps(call))}};
 }
 
-// Of no elements there is no extreme.
+// An empty dimension has no extreme.
 std::vector<Type> infer_extreme(const OpCall& call) {
   std::vector<Type> result = infer_reduce(call);
   const Shape& shape = call.inputs[0].shape;
@@ -121,7 +121,7 @@ size_t cumulative_params(const OpCall& call, void* out) {
 
 double flops_per_input(const OpCall& call) { return static_cast<double>(call.inputs[0].shape.elements()); }
 
-// What a VJP needs to know of its reduction.
+// The facts about a reduction that its VJP needs.
 struct Reduction {
   Value x, y;
   std::vector<int64_t> axes;

@@ -28,7 +28,7 @@ constexpr Option kPad[] = {kBefore, kAfter, kInterior, kValue};
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
-// What does the same to every example keeps a batch; what is linear keeps partial sums.
+// An op that does the same to every example keeps a batch; a linear op keeps partial sums.
 Sliced sliced_rows_if(bool keeps_batch, Sliced input) { return input == Sliced::batch && !keeps_batch ? Sliced::mixed : input; }
 
 // --- reshape ---

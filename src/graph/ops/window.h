@@ -1,4 +1,4 @@
-// What convolution and pooling share: windows that slide over images, read from attributes and checked against shapes.
+// Shared by convolution and pooling: windows that slide over images, read from attributes and checked against shapes.
 #pragma once
 
 #include <algorithm>

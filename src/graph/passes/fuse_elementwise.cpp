@@ -21,7 +21,7 @@ constexpr int64_t kSmall = 4096;  // elements
 
 using Group = std::vector<int>;  // node numbers, ascending, which is an order of computation
 
-// What a group would be as one node.
+// A group in the form of one node.
 struct Draft {
   std::vector<ValueId> inputs;  // of the old graph
   std::vector<double> constants;

@@ -85,7 +85,7 @@ class Fuser {
     return true;
   }
 
-  // The node that is gelu_tanh of z, where nobody else reads z or what lies between; the others are noted.
+  // The node that is gelu_tanh of z, if no other node reads z or the values between; `between` gets the nodes of these.
   const Node* gelu_of(ValueId z, std::vector<int>* between) const {
     const auto users = users_.find(z);
     if (gelu_ == GeluIn::elementwise || users == users_.end()) return nullptr;

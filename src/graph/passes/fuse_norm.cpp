@@ -78,7 +78,7 @@ class Fuser {
   }
 
   // Operands first: a residual may be computed after the normalisation that it is added to. The old graph has no cycles, and only the
-  // residual is new among the operands, which does not depend on the result that nobody else reads; so this ends.
+  // residual is new among the operands; it does not depend on the result, which no other node reads, so this ends.
   void emit(int id) {
     if (const int into = fused_into_[static_cast<size_t>(id)]; into >= 0) id = into;
     if (moved_[static_cast<size_t>(id)] >= 0) return;

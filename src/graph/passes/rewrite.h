@@ -1,4 +1,4 @@
-// What every pass shares: a new graph grows beside the old one, with a map from old values to new.
+// Shared by all passes: a new graph grows beside the old one, with a map from old values to new.
 #pragma once
 
 #include <map>

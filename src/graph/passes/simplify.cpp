@@ -103,7 +103,7 @@ class Simplifier {
     }
   }
 
-  // What a value repeats: element-wise ops repeat by themselves. A constant becomes a scalar.
+  // The value that a broadcast repeats: element-wise ops repeat by themselves. A constant becomes a scalar.
   ValueId unbroadcast(ValueId id) {
     if (const auto value = filled(id); value && type(id).shape.rank() > 0)
       return rewrite_.to().constant(*value, {type(id).dtype, Shape()}).id();

@@ -54,7 +54,7 @@ TraceFile::~TraceFile() {
   ::close(file_);
 }
 
-// ---- who hands over events ----
+// ---- producers of events ----
 
 void TraceFile::put(Event event) {
   const std::lock_guard lock(mutex_);

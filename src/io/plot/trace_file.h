@@ -1,6 +1,6 @@
 // A timeline on disk, in the Trace Event Format that ui.perfetto.dev and chrome://tracing open: an array of events, each on a line of
 // its own, appended as they come. The array's end may be missing (readers of the format allow that), so what was written until the
-// process was killed can be looked at. A thread of its own formats and writes; who hands it events never waits: they are
+// process was killed can be looked at. A thread of its own formats and writes; producers never wait: events are
 // dropped and counted when it is far behind. Beyond Options::limit_bytes the file says that it is full and stays as it is.
 #pragma once
 

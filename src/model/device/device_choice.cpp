@@ -49,7 +49,7 @@ std::vector<int> of_machine() {
 // Those of worker number `worker` among so many a worker; more than there are only "devices" can ask for, however the device is named.
 std::vector<int> share_of(const std::vector<int>& devices, int worker, int gpus) {
   const auto each = static_cast<size_t>(std::max(1, gpus));
-  if (devices.empty()) return {0};  // there is none: whoever wants it hears that
+  if (devices.empty()) return {0};  // there is none: opening it reports that
   if (each > devices.size())
     throw Error(ErrorKind::usage, {.where = "devices",
                                    .what = "a worker is to train on more GPUs than there are",

@@ -1,4 +1,4 @@
-// What a job's "device" and --device say: "cpu", "ref", "cuda", "cuda:1", "cuda:0-3", "cuda:0,2", "auto" (a GPU where there is one, else the
+// A job's "device" and --device take: "cpu", "ref", "cuda", "cuda:1", "cuda:0-3", "cuda:0,2", "auto" (a GPU where there is one, else the
 // CPU), "check:cpu,ref"; and "devices": how many GPUs.
 #pragma once
 

@@ -23,7 +23,7 @@ DeviceInference::DeviceInference(DeviceModel& model, bool with_loss, std::vector
   for (Slot& slot : slots_) slot.copied = gpu_.event(), slot.done = gpu_.event();
 }
 
-DeviceInference::~DeviceInference() { gpu_.drain(); }  // whoever works there still: its memory goes
+DeviceInference::~DeviceInference() { gpu_.drain(); }  // for work that still uses the memory
 
 int64_t DeviceInference::batch_that_fits(int64_t most) {
   const auto fits = [&](int64_t batch) {

@@ -15,7 +15,7 @@ namespace perigee {
 class DeviceArena {
  public:
   explicit DeviceArena(Gpu& gpu) : gpu_(gpu) {}
-  void reserve(size_t bytes);  // waits for who works there if it grows
+  void reserve(size_t bytes);  // waits for work that uses it if it grows
   std::byte* data() const { return memory_.data(); }
   size_t bytes() const { return memory_.bytes(); }
   int64_t generation() const { return generation_; }  // changes when it lies elsewhere
@@ -53,8 +53,8 @@ class DeviceModel {
   bool parameters_only_on_device() const { return parameters_newer_ == Newer::device; }
 
   std::byte* block() const { return block_.data(); }
-  // The block in 16 bits, for plans of mixed precision; else no data. The update keeps it as new as the block, to_device() what
-  // somebody else changed on either side.
+  // The block in 16 bits, for plans of mixed precision; else no data. The update keeps it as new as the block; to_device() does so after
+  // other changes on either side.
   View halves() const;
   void queue_rounding(CudaQueue& queue) const;
   std::byte* slot(size_t i) const { return slots_[i].data(); }
@@ -106,7 +106,7 @@ class DevicePlans {
   int64_t generation_ = 0, arena_generation_ = 0;
 };
 
-// What goes wrong at a step of a plan: "layer 'conv1' (1 of 6), op 'conv2d'".
+// The name of a plan's step in errors: "layer 'conv1' (1 of 6), op 'conv2d'".
 std::string step_name(const PlanStep& step);
 
 }  // namespace perigee

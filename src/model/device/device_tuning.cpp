@@ -193,7 +193,7 @@ std::optional<KernelCall> DeviceTuner::with_scratch(const Way& way, const Kernel
   return with;
 }
 
-// What runs many times must not read what it wrote: results that lie on operands go elsewhere.
+// A kernel that runs many times must not read its own results: those that lie on operands go elsewhere.
 KernelCall DeviceTuner::beside(const KernelCall& call) {
   views_.assign(call.out, call.out + call.n_out);
   for (View& out : views_)
@@ -258,7 +258,7 @@ Way DeviceTuner::fastest(const PlanStep& step, const std::vector<Way>& ways, con
   return best;
 }
 
-// What the table says, as the plan's compiler reads it.
+// The table's choice, as the plan's compiler reads it.
 std::optional<Way> DeviceTuner::known_way(const PlanStep& step, const std::vector<const Kernel*>& kernels) {
   for (const bool exact : {true, false}) {
     const KernelChoice choice = kernel_choice(tuning_.choice(tuning_.key_of(step, exact)));

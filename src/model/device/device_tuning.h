@@ -14,7 +14,7 @@ void use_device(Tuning& tuning, const Gpu& gpu, const CudaQueue& queue);
 // as long.
 void warn_of_missing_libraries(const Gpu& gpu, const Plan& plan);
 
-// What was measured on a GPU of this machine, for workers on GPUs of its kind: they measure nothing, since all have to choose alike. Empty
+// Measurements on a GPU of this machine, for workers on GPUs of its kind: they measure nothing, since all have to choose alike. Empty
 // where there is none, or nothing was measured. Takes nothing of the GPU.
 Json measured_on_device(int device, bool tf32);
 

@@ -150,7 +150,7 @@ class Classification : public Evaluation {
   void averages(Json& json) const {
     double precision = 0, recall = 0, f = 0, weights = 0;
     for (size_t c = 0; c < actual_.size(); ++c) {
-      if (actual_[c] + predicted_[c] == 0) continue;  // a class that nobody has spoken of
+      if (actual_[c] + predicted_[c] == 0) continue;  // a class that is neither a label nor a prediction
       const double weight = average_ == "weighted" ? static_cast<double>(actual_[c]) : 1;
       const double p = predicted_[c] ? static_cast<double>(right_[c]) / static_cast<double>(predicted_[c]) : 0;
       const double r = actual_[c] ? static_cast<double>(right_[c]) / static_cast<double>(actual_[c]) : 0;

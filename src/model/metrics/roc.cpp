@@ -83,7 +83,7 @@ class Roc : public Evaluation {
   void add(const Tensor& output, const Tensor& target, int64_t count) override {
     const Rows rows(output, target, count);
     const int64_t classes = rows.classes();
-    // Of two classes, one curve tells all.
+    // For two classes one curve is enough.
     if (scores_.empty()) make(classes == 2 ? 1 : static_cast<size_t>(classes));
     if (scores_.size() != (classes == 2 ? 1 : static_cast<size_t>(classes)))
       throw Error(ErrorKind::model, {"roc", "the number of classes changed", std::to_string(classes)});

@@ -1,4 +1,4 @@
-// What initialisers have in common.
+// Shared by the initialisers.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What layers with several inputs share.
+// Shared by the layers with several inputs.
 #pragma once
 
 #include "src/nn/layers/common.h"

@@ -1,4 +1,4 @@
-// What layers have in common: reading sizes and paddings, checking ranks, and the ops that appear in many of them.
+// Shared by the layers: reading sizes and paddings, checking ranks, and the ops that appear in many of them.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What the convolution layers share.
+// Shared by the convolution layers.
 #pragma once
 
 #include "src/nn/layers/common.h"

@@ -1,4 +1,4 @@
-// What the locally connected layers share.
+// Shared by the locally connected layers.
 #pragma once
 
 #include "src/nn/layers/common.h"

@@ -1,4 +1,4 @@
-// What the pooling layers share.
+// Shared by the pooling layers.
 #pragma once
 
 #include "src/nn/layers/common.h"

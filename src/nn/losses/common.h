@@ -1,4 +1,4 @@
-// What losses have in common: fitting targets to outputs, class and output weights, and means inside an example.
+// Shared by the losses: fitting targets to outputs, class and output weights, and means inside an example.
 #pragma once
 
 #include <string>
@@ -31,7 +31,7 @@ Value binary_terms(const Config& options, Value output, Value target);
 
 // The target as distributions over dimension 1, in the output's shape.
 Value class_distribution(Graph& graph, const Config& options, Value output, Value target);
-// What cross_entropy and its other names build. Options label_smoothing, weights.
+// The value that cross_entropy and its other names build. Options label_smoothing, weights.
 Value class_cross_entropy(Graph& graph, const Config& options, Value output, Value target);
 
 }  // namespace perigee

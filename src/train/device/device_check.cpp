@@ -3,7 +3,7 @@
 namespace perigee {
 namespace {
 
-// Of tf32 there are ten bits behind the leading one.
+// tf32 has ten bits behind the leading one.
 constexpr double kRounded = 4e-3;
 
 }  // namespace

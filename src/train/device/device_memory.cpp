@@ -18,7 +18,7 @@ size_t constants_of(const Plan& plan) {
   return sum;
 }
 
-// Of one example that is evaluated: what is read.
+// The bytes of each field that the evaluation of one example reads.
 std::vector<size_t> evaluated_rows(const ModelSpec& spec) {
   std::vector<size_t> rows;
   const auto add = [&](const NetworkInput& field) {

@@ -1,4 +1,4 @@
-// What a job takes of a GPU's memory, known before any of it is taken, and without a GPU: from the plans. The trainer goes by it to decide
+// A job's need of a GPU's memory, known before any of it is taken, and without a GPU: from the plans. The trainer goes by it to decide
 // whether the data set stays on the device and what is computed again; `perigee describe` prints it.
 #pragma once
 
@@ -38,7 +38,7 @@ struct DeviceMemory {
   size_t batches = 0;                   // on their way, and gathered
   size_t sums = 0;                      // over several GPUs, where they are copies between them
   size_t data_set = 0;                  // 0: batches are streamed
-  size_t replica = 0;                   // of a cluster: codecs that work there, the last result; who asks adds it
+  size_t replica = 0;                   // of a cluster: codecs that work there, the last result; the caller adds it
   size_t pinned = 0;
 
   size_t arena() const { return std::max(training, evaluation); }
@@ -46,7 +46,7 @@ struct DeviceMemory {
   std::string text() const;  // one line for each
 };
 
-// What there is on a GPU beside what was free at first.
+// Memory in use on a GPU, by its owner.
 struct DeviceTaken {
   std::string device;    // "cuda:0"
   size_t peak = 0;       // by us
@@ -71,7 +71,7 @@ struct DeviceMemoryQuestion {
 };
 DeviceMemory plan_device_memory(const DeviceMemoryQuestion& question);
 
-// What a data set takes on a device; 0 when it cannot be kept there (it gives other examples in every epoch).
+// The bytes of a data set on a device; 0 when it cannot be kept there (it gives other examples in every epoch).
 size_t resident_bytes(const DataSource& source, std::span<const int> fields);
 
 // The three largest things that a step holds: "layer 'conv1' (1 of 6), op 'conv2d': f32[128x64x56x56], 98.0 MiB".

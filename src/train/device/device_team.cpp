@@ -17,7 +17,7 @@ DeviceTeam::DeviceTeam(GpuGroup& gpus, Model& model, const std::vector<Storage>*
   gpus_.first().select();
 }
 
-// Graphs that hold on to the group's sums go before those do. A gradient that nobody fetched may be on its way to the host still, whose
+// Graphs that hold on to the group's sums go before those do. A gradient that was not fetched may still be on its way to the host, whose
 // memory goes.
 DeviceTeam::~DeviceTeam() {
   if (fetching_) gpus_.first().drain(gpus_.first().copies());
@@ -28,7 +28,7 @@ DeviceTeam::Member::Member(Gpu& gpu, Model& of, const std::vector<Storage>* slot
                            size_t data_room)
     : model(gpu, of, slots, tuning), step(model, plans, optimizer, source, fields, seed, tuning, scale, data_room) {}
 
-// What fails on one GPU must not leave the others waiting for it.
+// A failure on one GPU must not leave the others waiting for it.
 template <class Act>
 void DeviceTeam::all_or_none(Act act) {
   try {

@@ -93,7 +93,7 @@ class DeviceTeam {
   std::vector<std::vector<GroupSum>> bucket_sums_;  // the last with the figures
   std::vector<GroupSum> state_sums_;
   std::vector<void*> events_;
-  // Of a gradient on its way to the host.
+  // The state of a gradient on its way to the host.
   bool fetching_ = false;
   GpuHandle fetched_;
   std::vector<GpuHandle> complete_, arrived_;  // by bucket

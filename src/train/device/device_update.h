@@ -19,9 +19,9 @@ class DeviceUpdate {
   static size_t image_bytes_for(const Optimizer& optimizer, bool scaled);
   static size_t bytes_for(const Params& params, const Optimizer& optimizer, size_t slots);
   size_t image_bytes() const { return sizeof(CudaUpdate) + windows_.size() * (scaled_ ? 2 : 1) * sizeof(CudaUpdateWindow); }
-  // What Optimizer::begin_step() said, where so many steps were known to be skipped.
+  // Writes the parameters of Optimizer::begin_step(), where so many steps were known to be skipped.
   void write_image(std::byte* to, int64_t skipped);
-  // What an update consists of. `image` is the device's; the norm goes into `record`. With `scaling` nothing happens unless the gradient is
+  // Adds an update's pieces. `image` is the device's; the norm goes into `record`. With `scaling` nothing happens unless the gradient is
   // finite.
   void add(CudaUpdate* image, CudaStepRecord* record, const CudaScaleCall* scaling, std::vector<DeviceWork>* pieces);
   DeviceWork end_of_scaling(CudaScaleCall call) const;

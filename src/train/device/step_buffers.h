@@ -73,7 +73,7 @@ class StepBuffers {
 
   const GpuMemory& gradient() const { return gradient_; }
   const GpuMemory& words() const { return words_; }
-  const GpuMemory& shares() const { return shares_; }  // three f64: sums of losses, of correct, of who stopped
+  const GpuMemory& shares() const { return shares_; }  // three f64: sums of losses, of correct, of stops
   const GpuMemory& shared_states() const { return shared_states_; }
   const GpuMemory& scale() const { return scale_; }  // a CudaLossScale; empty where nothing is scaled
   const GpuMemory& gathered(size_t field) const { return gathered_[field]; }
