@@ -26,7 +26,8 @@ void Exchange::reset(size_t members, size_t buckets, const ExchangeLayout& layou
   bucket_count_ = layout.coded > 0 ? std::max(buckets, kCodedBuckets) : buckets;
   for (Kept& kept : kept_) forget(kept);
   kept_.resize(ahead + 1);
-  // Two rounds, or what every other member waits with for this one; a member sends at most a few times the exchange (partial sums of its leaves, then the result), or every member's payload.
+  // Room for two rounds, or for what all other members send while they wait for this one: each sends at most a few times the exchange
+  // (partial sums of its leaves, then the result), or every member's payload.
   const size_t bytes = layout.bytes() + layout.payload_bound;
   kept_limit_ = 2 * members * 8 * (bytes + kEntryBytes * (bucket_count_ + bytes / 1024 + 16));
 }
