@@ -9,7 +9,8 @@ Each job of a fixed list is trained by both programs, and the hashes of the resu
     resume          a run that stops half-way and goes on, which must also equal the run that does not stop
     replay          a recorded run with a parameter server, trained again by AFTER
 
-Both programs share one table of kernel choices, since results depend on it. Prints TAP; the exit status is 0 when all hashes agree.
+Both programs share one cache folder, and so one table of kernel choices, since results depend on it; builds with other kernels measure
+each their own, and a busy machine may then choose differently. Prints TAP; the exit status is 0 when all hashes agree.
 PERIGEE_DATA names the folder with the data of models/; a model whose data is absent is skipped.
 """
 import argparse
@@ -76,14 +77,14 @@ def run(program, *arguments, cache):
     return done.stdout
 
 
-def tensors_hash(file):
-    """A hash of all tensors by name, without the metadata."""
+def tensors_hash(file, states):
+    """A hash of all tensors by name, without the metadata. `states`: running statistics too."""
     content = pathlib.Path(file).read_bytes()
     length = struct.unpack("<Q", content[:8])[0]
     header = json.loads(content[8:8 + length])
     digest = hashlib.sha256()
     for name in sorted(header):
-        if name == "__metadata__":
+        if name == "__metadata__" or (name.startswith("state/") and not states):
             continue
         begin, end = header[name]["data_offsets"]
         digest.update(f"{name} {header[name]['dtype']} {header[name]['shape']}".encode() + content[8 + length + begin:8 + length + end])
@@ -93,21 +94,21 @@ def tensors_hash(file):
 class Trial:
     """One program in a folder of its own."""
 
-    def __init__(self, program, folder, cache):
-        self.program, self.folder, self.cache = program, pathlib.Path(folder), cache
+    def __init__(self, program, folder, cache, states):
+        self.program, self.folder, self.cache, self.states = program, pathlib.Path(folder), cache, states
         self.folder.mkdir()
 
     def train(self, script, name, *options):
         out = self.folder / name
         run(self.program, "train", script, "--threads", 2, "--log", "json", "--out", out, *options, cache=self.cache)
-        return tensors_hash(out / "model.safetensors")
+        return tensors_hash(out / "model.safetensors", self.states)
 
     def resume(self, script, name):
         whole = self.train(script, name + "-whole", "--steps", STEPS)
         self.train(script, name, "--steps", STEPS // 2)
         again = self.folder / (name + "-again")
         run(self.program, "train", script, "--threads", 2, "--log", "json", "--steps", STEPS, "--out", again, "--resume", self.folder / name, cache=self.cache)
-        parts = tensors_hash(next(f for f in (again / "model.safetensors", self.folder / name / "model.safetensors") if f.is_file()))
+        parts = tensors_hash(next(f for f in (again / "model.safetensors", self.folder / name / "model.safetensors") if f.is_file()), self.states)
         if parts != whole:
             raise Failed(f"{self.program}: the resumed run ends with {parts}, the whole one with {whole}")
         return whole
@@ -152,12 +153,13 @@ def main():
     parser.add_argument("before", type=pathlib.Path, help="the program of one build")
     parser.add_argument("after", type=pathlib.Path, help="the program of the other")
     parser.add_argument("--only", default="", help="only jobs whose name contains this")
+    parser.add_argument("--no-states", dest="states", action="store_false", help="compare parameters alone, not running statistics")
     options = parser.parse_args()
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
         cache = pathlib.Path(folder) / "cache"
-        before = Trial(options.before.resolve(), pathlib.Path(folder) / "before", cache)
-        after = Trial(options.after.resolve(), pathlib.Path(folder) / "after", cache)
+        before = Trial(options.before.resolve(), pathlib.Path(folder) / "before", cache, options.states)
+        after = Trial(options.after.resolve(), pathlib.Path(folder) / "after", cache, options.states)
         number = 0
         for name, work in [*trials(folder), ("replay", None)]:
             if options.only not in name:
