@@ -17,7 +17,7 @@ find "$work/package" -name perigee.pc -exec sed -i 's|^prefix=.*|prefix=/usr|' {
 install -Dm644 "$root/LICENSE" "$work/package/usr/share/doc/perigee/copyright"
 find "$work/package" -type d -exec chmod 755 {} +
 
-# What it needs, from the packages that own the libraries it is linked with; the module for GPUs has all but the driver inside.
+# The packages that own the libraries it is linked with; the module for GPUs has all but the driver inside.
 mkdir "$work/debian"
 printf 'Source: perigee\n\nPackage: perigee\nArchitecture: any\n' >"$work/debian/control"
 library=$(find "$work/package" -name 'libperigee.so.*.*.*')

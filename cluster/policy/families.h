@@ -1,7 +1,7 @@
 // families() of src, and codecs and averaging policies.
 #pragma once
 
-#include "src/job/families.h"
+#include "src/schema/families.h"
 
 namespace perigee {
 

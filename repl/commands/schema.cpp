@@ -5,7 +5,7 @@
 #include "cluster/policy/families.h"
 #include "repl/commands/command.h"
 #include "src/job/job_schema.h"
-#include "src/job/json_schema.h"
+#include "src/schema/json_schema.h"
 
 namespace perigee {
 namespace {

@@ -9,7 +9,7 @@
 #include "src/core/config.h"
 #include "src/job/job.h"
 #include "src/job/job_schema.h"
-#include "src/job/json_schema.h"
+#include "src/schema/json_schema.h"
 
 namespace perigee {
 namespace {

@@ -48,14 +48,14 @@ void cumulative_sum(const KernelCall& call) {
   const auto& params = call.as<CumulativeParams>();
   const View in_lines = without_axis(in, params.axis), out_lines = without_axis(out, params.axis);
   const CumulativeCall all{.in = Elements(in),
-                     .out = Elements(out),
-                     .lines = make_walk<2>(out_lines, {&in_lines, &out_lines}),
-                     .n = in.dims[params.axis],
-                     .in_stride = in.strides[params.axis],
-                     .out_stride = out.strides[params.axis],
-                     .exclusive = params.exclusive,
-                     .reverse = params.reverse,
-                     .accumulate = call.accumulate};
+                           .out = Elements(out),
+                           .lines = make_walk<2>(out_lines, {&in_lines, &out_lines}),
+                           .n = in.dims[params.axis],
+                           .in_stride = in.strides[params.axis],
+                           .out_stride = out.strides[params.axis],
+                           .exclusive = params.exclusive,
+                           .reverse = params.reverse,
+                           .accumulate = call.accumulate};
   Launches on(*call.queue, "cumulative_sum");
   with_computing_type(in.dtype, [&](auto zero) {
     using T = decltype(zero);

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "src/core/json.h"
-#include "src/job/families.h"
+#include "src/schema/families.h"
 
 namespace perigee {
 

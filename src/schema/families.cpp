@@ -1,4 +1,4 @@
-#include "src/job/families.h"
+#include "src/schema/families.h"
 
 #include "src/data/transform.h"
 #include "src/model/evaluation.h"

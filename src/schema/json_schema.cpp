@@ -1,4 +1,4 @@
-#include "src/job/json_schema.h"
+#include "src/schema/json_schema.h"
 
 #include <cmath>
 #include <cstring>
