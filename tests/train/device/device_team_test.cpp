@@ -281,6 +281,31 @@ Batch rows_of(const Batch& batch, const DataSource& source, int64_t first, int64
   return part;
 }
 
+// Both get the mean of their states by examples, formed in double; a variance through E[x^2] (Chan et al., 1979).
+void average_states(Params& one, Params& other, int64_t examples, int64_t of) {
+  const auto states_of = [](Params& params, int state) { return reinterpret_cast<float*>(params.state(state)); };
+  const auto share = static_cast<double>(examples), rest = static_cast<double>(of - examples), all = static_cast<double>(of);
+  const auto mean = [&](double x, double y) { return (x * share + y * rest) / all; };
+  const std::vector<std::byte> before_one(one.state_bytes().begin(), one.state_bytes().end());
+  const std::vector<std::byte> before_other(other.state_bytes().begin(), other.state_bytes().end());
+  const auto before = [&](const std::vector<std::byte>& bytes, int state, int64_t k) {
+    return static_cast<double>(reinterpret_cast<const float*>(bytes.data() + one.state_offset(state))[k]);
+  };
+  for (int i = 0; i < static_cast<int>(one.state_specs().size()); ++i) {
+    const StateSpec& spec = one.state_specs()[static_cast<size_t>(i)];
+    ASSERT_EQ(spec.dtype, Dtype::f32);
+    const int of_mean = spec.mean.empty() ? -1 : one.find_state(spec.mean);
+    for (int64_t k = 0; k < spec.shape.elements(); ++k) {
+      double x = before(before_one, i, k), y = before(before_other, i, k), result = mean(x, y);
+      if (of_mean >= 0) {
+        const double mx = before(before_one, of_mean, k), my = before(before_other, of_mean, k), m = mean(mx, my);
+        result = std::max(mean(x + mx * mx, y + my * my) - m * m, 0.0);
+      }
+      states_of(one, i)[k] = states_of(other, i)[k] = static_cast<float>(result);
+    }
+  }
+}
+
 // Batch statistics are each GPU's own; running ones their mean by examples, as among workers of a cluster.
 TEST(Team, AveragesRunningStatisticsByExamples) {
   const Environment two("PERIGEE_SHIM_DEVICES", "2");
@@ -299,13 +324,7 @@ TEST(Team, AveragesRunningStatisticsByExamples) {
     second.sum_gradient(parts[1], {.to = b.data()});
     first.commit_states(), second.commit_states();
     block_math(Dtype::f32).add(a.data(), b.data(), params.block_elements(), sum.data());
-    for (size_t i = 0; i < params.state_specs().size(); ++i) {
-      ASSERT_EQ(params.state_specs()[i].dtype, Dtype::f32);
-      auto* const x = reinterpret_cast<float*>(params.state(static_cast<int>(i)));
-      auto* const y = reinterpret_cast<float*>(second.model().params().state(static_cast<int>(i)));
-      for (int64_t k = 0; k < params.state_specs()[i].shape.elements(); ++k)
-        x[k] = y[k] = (x[k] * static_cast<float>(half) + y[k] * static_cast<float>(batch.size - half)) / static_cast<float>(batch.size);
-    }
+    average_states(first.model().params(), second.model().params(), half, batch.size);
     for (Trainer* trainer : {&first, &second}) {
       Position position = team.position();
       trainer->set_position(position);
