@@ -278,7 +278,7 @@ def fuzz(part, _):
     if status == 0:
         status, output = configure(BUILD, ["--buildtype=release"])
     if status == 0:
-        status, output = run(["ninja", "-C", BUILD, "libperigee.a", "libperigee_setup.a", "lua/libperigee_lua.a"], timeout=30 * MINUTES)
+        status, output = run(["ninja", "-C", BUILD, "libperigee.a", "libperigee_setup.a", "lua/libperigee_lua.a", "lua/libperigee_lua_setup.a"], timeout=30 * MINUTES)
     if status == 0:
         status, output = run(["ninja", "-C", folder, *targets], timeout=30 * MINUTES)
     if status:
