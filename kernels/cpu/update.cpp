@@ -2,6 +2,8 @@
 // gives the bits of ref. What bounds them is memory: each state is read and written once.
 #include "kernels/ops/update_rules.h"
 
+#include <array>
+
 #include "kernels/registry.h"
 
 namespace perigee {
@@ -49,15 +51,16 @@ constexpr Kernel kernel() {
   return {.op = Rule::kOp, .name = "vector", .backend = Backend::cpu, .isa = Isa::PERIGEE_ISA, .decline = decline, .run = run<Rule>};
 }
 
-const Kernel kKernels[] = {
-    kernel<update::Sgd>(),      kernel<update::Momentum>(), kernel<update::Nesterov>(), kernel<update::AdaGrad>(),
-    kernel<update::AdaDelta>(), kernel<update::RmsProp>(),  kernel<update::Adam>(),     kernel<update::AmsGrad>(),
-    kernel<update::AdaMax>(),   kernel<update::Nadam>(),    kernel<update::Lion>(),
-};
+template <class... Rule>
+constexpr std::array<Kernel, sizeof...(Rule)> kernels(update::RuleList<Rule...>) {
+  return {kernel<Rule>()...};
+}
+
+constexpr auto kKernels = kernels(update::Rules());
 
 }  // namespace
 
 extern const KernelList PERIGEE_CPU_KERNELS(update);
-const KernelList PERIGEE_CPU_KERNELS(update) = kernel_list(kKernels);
+const KernelList PERIGEE_CPU_KERNELS(update) = {kKernels.data(), kKernels.size()};
 
 }  // namespace perigee

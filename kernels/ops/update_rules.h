@@ -207,5 +207,12 @@ struct Lion {
   };
 };
 
+// Every backend makes a kernel of each rule. A new rule is a struct above and its name here.
+template <class... Rule>
+struct RuleList {
+  static constexpr const char* kOps[] = {Rule::kOp...};
+};
+using Rules = RuleList<Sgd, Momentum, Nesterov, AdaGrad, AdaDelta, RmsProp, Adam, AmsGrad, AdaMax, Nadam, Lion>;
+
 }  // namespace
 }  // namespace perigee::update

@@ -1,6 +1,8 @@
 // Updates element by element, over any strides.
 #include "kernels/ops/update_rules.h"
 
+#include <array>
+
 #include "kernels/registry.h"
 
 namespace perigee {
@@ -54,15 +56,16 @@ constexpr Kernel kernel() {
   return {.op = Rule::kOp, .name = "ref", .decline = decline, .run = run<Rule>};
 }
 
-const Kernel kKernels[] = {
-    kernel<update::Sgd>(),      kernel<update::Momentum>(), kernel<update::Nesterov>(), kernel<update::AdaGrad>(),
-    kernel<update::AdaDelta>(), kernel<update::RmsProp>(),  kernel<update::Adam>(),     kernel<update::AmsGrad>(),
-    kernel<update::AdaMax>(),   kernel<update::Nadam>(),    kernel<update::Lion>(),     {.op = "update_noop", .name = "ref", .run = keep},
-};
+template <class... Rule>
+constexpr std::array<Kernel, sizeof...(Rule) + 1> kernels(update::RuleList<Rule...>) {
+  return {kernel<Rule>()..., Kernel{.op = "update_noop", .name = "ref", .run = keep}};
+}
+
+constexpr auto kKernels = kernels(update::Rules());
 
 }  // namespace
 
 extern const KernelList kernels_ref_update;
-const KernelList kernels_ref_update = kernel_list(kKernels);
+const KernelList kernels_ref_update = {kKernels.data(), kKernels.size()};
 
 }  // namespace perigee

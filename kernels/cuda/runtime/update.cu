@@ -4,6 +4,8 @@
 // host's: the same arithmetic (update_rules.h), and no contraction in this module.
 #include "kernels/cuda/runtime/update.h"
 
+#include <array>
+
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/halves.cuh"
 #include "kernels/cuda/runtime/launch.cuh"
@@ -150,16 +152,16 @@ constexpr Kernel kernel() {
   return {.op = Rule::kOp, .name = "update", .backend = Backend::cuda, .decline = decline, .run = run<Rule>};
 }
 
-const Kernel kKernels[] = {
-    kernel<update::Sgd>(),     kernel<update::Momentum>(), kernel<update::Nesterov>(),
-    kernel<update::AdaGrad>(), kernel<update::AdaDelta>(), kernel<update::RmsProp>(),
-    kernel<update::Adam>(),    kernel<update::AmsGrad>(),  kernel<update::AdaMax>(),
-    kernel<update::Nadam>(),   kernel<update::Lion>(),     {.op = "update_noop", .name = "update", .backend = Backend::cuda, .run = keep},
-};
+template <class... Rule>
+constexpr std::array<Kernel, sizeof...(Rule) + 1> kernels(update::RuleList<Rule...>) {
+  return {kernel<Rule>()..., Kernel{.op = "update_noop", .name = "update", .backend = Backend::cuda, .run = keep}};
+}
+
+constexpr auto kKernels = kernels(update::Rules());
 
 }  // namespace
 
 extern const KernelList kernels_cuda_update;
-const KernelList kernels_cuda_update = kernel_list(kKernels);
+const KernelList kernels_cuda_update = {kKernels.data(), kKernels.size()};
 
 }  // namespace perigee

@@ -1,4 +1,8 @@
 // update_<rule> of f64: one kernel that looks up the rule when it runs, an element a thread. The bits are the host's, as those of update.cu.
+#include <array>
+#include <iterator>
+#include <utility>
+
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/runtime/launch.cuh"
 #include "kernels/cuda/runtime/update.h"
@@ -31,10 +35,10 @@ __device__ void update_element(const UpdateParams& params, const WideUpdate& cal
   parameter = (parameter - params.decay * parameter) - delta;
 }
 
-template <class... Rules>
-__device__ void update_by_rule(const UpdateParams& params, const WideUpdate& call, int64_t i) {
+template <class... Rule>
+__device__ void update_by_rule(update::RuleList<Rule...>, const UpdateParams& params, const WideUpdate& call, int64_t i) {
   int rule = 0;
-  ((call.rule == rule++ ? update_element<Rules>(params, call, i) : void()), ...);
+  ((call.rule == rule++ ? update_element<Rule>(params, call, i) : void()), ...);
 }
 
 __global__ void __launch_bounds__(kThreads) update_wide(const CudaUpdate* update, const __grid_constant__ WideUpdate call) {
@@ -47,19 +51,14 @@ __global__ void __launch_bounds__(kThreads) update_wide(const CudaUpdate* update
     while (window < update->windows && windows[window].end <= i) ++window;
     if (window == update->windows) return;
     if (windows[window].begin > i) continue;
-    update_by_rule<update::Sgd, update::Momentum, update::Nesterov, update::AdaGrad, update::AdaDelta, update::RmsProp, update::Adam,
-                   update::AmsGrad, update::AdaMax, update::Nadam, update::Lion>(windows[window].params, call, i);
+    update_by_rule(update::Rules(), windows[window].params, call, i);
   }
 }
-
-constexpr const char* kRules[] = {update::Sgd::kOp,      update::Momentum::kOp, update::Nesterov::kOp, update::AdaGrad::kOp,
-                                  update::AdaDelta::kOp, update::RmsProp::kOp,  update::Adam::kOp,     update::AmsGrad::kOp,
-                                  update::AdaMax::kOp,   update::Nadam::kOp,    update::Lion::kOp};
 
 void run_rule(int rule, const KernelCall& call) {
   WideUpdate all{.rule = rule, .gradient = call.in[0].as<double>(), .parameter = call.out[0].as<double>(), .n = call.out[0].elements()};
   for (int s = 1; s < call.n_out && s <= 3; ++s) all.state[s - 1] = call.out[s].as<double>();
-  Launches on(*call.queue, kRules[rule]);
+  Launches on(*call.queue, update::Rules::kOps[rule]);
   on.launch(update_wide, blocks_for(all.n), kThreads, static_cast<const CudaUpdate*>(call.params), all);
 }
 
@@ -73,17 +72,22 @@ const char* decline(const KernelCall& call) {
 
 template <int kRule>
 constexpr Kernel kernel() {
-  return {.op = kRules[kRule], .name = "wide", .backend = Backend::cuda, .decline = decline, .run = [](const KernelCall& call) {
-            run_rule(kRule, call);
-          }};
+  return {
+      .op = update::Rules::kOps[kRule], .name = "wide", .backend = Backend::cuda, .decline = decline, .run = [](const KernelCall& call) {
+        run_rule(kRule, call);
+      }};
 }
 
-const Kernel kKernels[] = {kernel<0>(), kernel<1>(), kernel<2>(), kernel<3>(), kernel<4>(), kernel<5>(),
-                           kernel<6>(), kernel<7>(), kernel<8>(), kernel<9>(), kernel<10>()};
+template <int... kRule>
+constexpr std::array<Kernel, sizeof...(kRule)> kernels(std::integer_sequence<int, kRule...>) {
+  return {kernel<kRule>()...};
+}
+
+constexpr auto kKernels = kernels(std::make_integer_sequence<int, std::size(update::Rules::kOps)>());
 
 }  // namespace
 
 extern const KernelList kernels_cuda_wide_update;
-const KernelList kernels_cuda_wide_update = kernel_list(kKernels);
+const KernelList kernels_cuda_wide_update = {kKernels.data(), kKernels.size()};
 
 }  // namespace perigee
