@@ -8,6 +8,7 @@
 
 #include "cluster/launch/secret.h"
 #include "src/io/file.h"
+#include "src/net/tls_keys.h"
 
 namespace perigee {
 namespace {
@@ -131,6 +132,22 @@ TEST_F(TlsTest, AJobsKeyOpensThatJobAlone) {
     Side worker(*accepted, Tls::Role::client), both(coordinator, Tls::Role::server);
     talk(worker, both);
     EXPECT_EQ(both.tls.state(), Tls::State::open);
+  }
+}
+
+// Otherwise a server that trusts several keys could not tell whose job a connection belongs to.
+TEST_F(TlsTest, AKeyUnderAnotherNameOpensNothing) {
+  PreSharedKey key{.identity = "ours"}, other{.identity = "theirs"};
+  key.bytes.fill(1), other.bytes.fill(2);
+  PreSharedKey renamed = key;
+  renamed.identity = other.identity;
+  const TlsContext server(std::make_unique<PreSharedKeys>(key, std::vector{other}));
+  for (const auto& [shown, opens] : {std::pair{key, true}, {other, true}, {renamed, false}, {PreSharedKey{"nameless", key.bytes}, false}}) {
+    const TlsContext context(std::make_unique<PreSharedKeys>(shown));
+    Side client(context, Tls::Role::client), side(server, Tls::Role::server);
+    talk(client, side);
+    EXPECT_EQ(side.tls.state() == Tls::State::open, opens) << shown.identity;
+    EXPECT_EQ(client.tls.state() == Tls::State::open, opens) << shown.identity;
   }
 }
 
