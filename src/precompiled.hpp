@@ -1,6 +1,6 @@
 // Standard headers that most files include, read once per library instead of once per file. No header of the project is among them: gcc knows
 // a `#pragma once` file again by its time, which a compiler cache does not keep. Each file still includes what it uses:
-// builds with -Db_pch=false (run_tests.py, tsan) check that, lint checks headers.
+// the part `alone` of the tests compiles each file without this one, lint checks headers.
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -43,7 +43,7 @@ TEST(CudaSteps, CommitAnyNumberOfStates) {
     for (size_t k = 0; k < sizes[i]; ++k) values.push_back(static_cast<uint8_t>(i * 7 + k + 1));
     values.resize((values.size() + 15) / 16 * 16);
   }
-  for (const auto [order, stopped] : in_every_order<int32_t>({0, 1})) {
+  for (const auto& [order, stopped] : in_every_order<int32_t>({0, 1})) {
     shim::set_order(order);
     const shim::Array<uint8_t> from("next values", values, 16), to("states", std::vector<uint8_t>(values.size()), 16);
     const shim::Array<int32_t> word("stopped", std::vector<int32_t>{stopped});
@@ -82,7 +82,7 @@ TEST(CudaSteps, NormsOfManyGroups) {
       const double square = double{values[static_cast<size_t>(i)]} * double{values[static_cast<size_t>(i)]};
       squares[groups[w]] += square, squares[kGroups] += square;
     }
-  for (const auto [order, kind] : in_every_order<CudaNorms>({CudaNorms::cut, CudaNorms::renormalize})) {
+  for (const auto& [order, kind] : in_every_order<CudaNorms>({CudaNorms::cut, CudaNorms::renormalize})) {
     shim::set_order(order);
     std::vector<std::byte> image(sizeof(CudaUpdate) + kWindows * sizeof(CudaUpdateWindow));
     const shim::Array<std::byte> update("an update", image, alignof(CudaUpdateWindow));

@@ -125,7 +125,9 @@ TEST(Facts, FitEachOther) {
     EXPECT_TRUE(op->internal || !(gradient || op->leaf != LeafOp::none)) << op->name;
     EXPECT_TRUE(op->image || !(op->gives_weight || op->any_order)) << op->name;
     EXPECT_TRUE(op->any_order || op->left_in_place == 0) << op->name;
-    if (op->max_inputs >= 0) EXPECT_EQ((uint64_t{op->parameters} | op->left_in_place) >> op->max_inputs, 0u) << op->name;
+    if (op->max_inputs >= 0) {
+      EXPECT_EQ((uint64_t{op->parameters} | op->left_in_place) >> op->max_inputs, 0u) << op->name;
+    }
   }
 }
 
