@@ -128,7 +128,7 @@ NamedArray named_array(const Config& config, const std::string& name, Tensor val
       values.dtype() == Dtype::u8 || values.dtype() == Dtype::i32 || values.dtype() == Dtype::i64 || values.dtype() == Dtype::boolean;
   const bool single = values.shape().rank() == 1 || (values.shape().rank() == 2 && values.shape()[1] == 1);
   NamedArray array{.name = name, .values = std::move(values), .label = name == "y" && whole && single, .where = where};
-  const int64_t classes = config.integer_in("classes", 0, int64_t{1} << 31, 0);
+  const int64_t classes = config.integer("classes");
   std::vector<std::string> class_names = config.string_list("class_names");
   if (array.label) array.classes = classes, array.class_names = std::move(class_names);
   return array;

@@ -227,7 +227,7 @@ Windows windows_of(const Config& config) {
   const Config of_model = config.has("fitted") ? config.object("fitted") : config;
   Windows windows;
   windows.context = (config.has("context") ? config : of_model).integer_in("context", 1, kMaxContext);
-  windows.stride = config.integer_in("stride", 1, int64_t{1} << 40, 1);
+  windows.stride = config.integer("stride");
   const std::vector<std::string> names{std::begin(kTargetNames), std::end(kTargetNames)};
   const std::string targets = config.choice("targets", of_model.choice("targets", "next", names), names);
   windows.targets = static_cast<Targets>(std::find(names.begin(), names.end(), targets) - names.begin());
@@ -235,10 +235,10 @@ Windows windows_of(const Config& config) {
 }
 
 VocabularyOptions vocabulary_options(const Config& config) {
-  return {.units = {.words = config.choice("unit", "char", {"char", "word"}) == "word", .lowercase = config.boolean("lowercase", false)},
-          .unknown = config.boolean("unknown", true),
-          .min_count = config.integer_in("min_count", 1, int64_t{1} << 40, 1),
-          .max_size = config.integer_in("max_vocabulary", 2, Vocabulary::kMaxSize, 1 << 16)};
+  return {.units = {.words = config.choice("unit") == "word", .lowercase = config.boolean("lowercase")},
+          .unknown = config.boolean("unknown"),
+          .min_count = config.integer("min_count"),
+          .max_size = config.integer("max_vocabulary")};
 }
 
 // The vocabulary that the description was given; it must not contradict what else the description says.
@@ -300,7 +300,7 @@ constexpr Option kOptions[] = {{"file", "list of names", nullptr, "one or severa
                                {"targets", "name", "next", "what is foretold", {}, {"next", "every", "none"}},
                                {"lowercase", "boolean", "false", "letters are made small"},
                                {"min_count", "integer", "1", "rarer ones are unknown", {1, 1099511627776}},
-                               {"max_vocabulary", "integer", "65536", "more are unknown", {2, 1e9}},
+                               {"max_vocabulary", "integer", "65536", "more are unknown", {2, 1048576}},
                                {"unknown", "boolean", "true", "there is a number for the unknown"},
                                {"parts", "table", "none", "shares of the text by name", {}, {}, nullptr, &kShares},
                                {"part", "name", "train", "which of them", {}, {"train", "validation", "test"}},

@@ -4,8 +4,8 @@ namespace perigee {
 namespace {
 
 constexpr Option kOptions[] = {
-    {"decay", "number", "0.9", "of the running statistics: running = decay * running + (1 - decay) * batch"},
-    {"epsilon", "number", "1e-5", "added to the variance"},
+    {"decay", "number", "0.9", "of the running statistics: running = decay * running + (1 - decay) * batch", {0, 1}},
+    {"epsilon", "number", "1e-5", "added to the variance", {0, 1}},
     {"scale", "boolean", "true", "multiplies by a learned gamma"},
     {"shift", "boolean", "true", "adds a learned beta"},
     kActivationOption,
@@ -16,11 +16,11 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Value input = inputs[0];
   if (input.rank() < 2) context.fail("needs channels to normalise", "a single number");
   const int64_t channels = input.shape()[1];
-  const double epsilon = options.number_in("epsilon", 0, 1, 1e-5), decay = options.number_in("decay", 0, 1, 0.9);
+  const double epsilon = options.number("epsilon"), decay = options.number("decay");
   const Value gamma =
-      options.boolean("scale", true) ? context.parameter("weight", Shape{channels}, ParameterRole::gain, channels, channels, 1.0) : Value();
+      options.boolean("scale") ? context.parameter("weight", Shape{channels}, ParameterRole::gain, channels, channels, 1.0) : Value();
   const Value beta =
-      options.boolean("shift", true) ? context.parameter("bias", Shape{channels}, ParameterRole::bias, channels, channels, 0.0) : Value();
+      options.boolean("shift") ? context.parameter("bias", Shape{channels}, ParameterRole::bias, channels, channels, 0.0) : Value();
   const Value mean = context.state("mean", Shape{channels}, 0), variance = context.variance_state("variance", "mean", Shape{channels}, 1);
   Value y;
   if (context.training()) {

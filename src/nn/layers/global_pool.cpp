@@ -5,7 +5,7 @@ namespace {
 
 constexpr const char* kPositional[] = {"kind"};
 constexpr Option kOptions[] = {{"kind", "name", "average", "what becomes of the positions", {}, {"average", "max", "sum", "pnorm"}},
-                               {"p", "number", "2", "the power of pnorm"}};
+                               {"p", "number", "2", "the power of pnorm", {1, 100}}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Value x = inputs[0];
@@ -15,11 +15,11 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   std::vector<int64_t> axes;
   for (int i = 2; i < x.rank(); ++i) axes.push_back(i);
   const Config& options = context.options();
-  const std::string kind = options.choice("kind", "average", {"average", "max", "sum", "pnorm"});
+  const std::string kind = options.choice("kind");
   if (kind == "average") return {reduce_mean(x, axes)};
   if (kind == "max") return {reduce_max(x, axes)};
   if (kind == "sum") return {reduce_sum(x, axes)};
-  const double p = options.number_in("p", 1, 100, 2);
+  const double p = options.number("p");
   const auto power = [&](Value base, double exponent) {
     return context.graph().apply("pow", {base, context.graph().constant(exponent, {x.dtype(), Shape()})});
   };

@@ -9,14 +9,14 @@ constexpr Option kOptions[] = {{"over",
                                 "what is normalised together: the whole example, the channels at each position, or the last dimension",
                                 {},
                                 {"features", "channels", "last"}},
-                               {"epsilon", "number", "1e-5", "added to the variance"},
+                               {"epsilon", "number", "1e-5", "added to the variance", {0, 1}},
                                {"scale", "boolean", "true", "multiplies by a learned gamma"},
                                {"shift", "boolean", "true", "adds a learned beta"},
                                kActivationOption};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
-  const std::string over = options.choice("over", "features", {"features", "channels", "last"});
+  const std::string over = options.choice("over");
   const Value x = inputs[0];
   if (x.rank() < 2) context.fail("needs features to normalise", "a single number");
   std::vector<int64_t> order;
@@ -26,10 +26,10 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const bool moved = over == "channels" && x.rank() > 2;
   const Value rows = over == "features" ? flatten(x) : moved ? transpose(x, order) : x;
   const int64_t k = rows.shape().at(-1);
-  const Value gamma = options.boolean("scale", true) ? context.parameter("weight", Shape{k}, ParameterRole::gain, k, k, 1.0) : Value();
-  const Value beta = options.boolean("shift", true) ? context.parameter("bias", Shape{k}, ParameterRole::bias, k, k, 0.0) : Value();
+  const Value gamma = options.boolean("scale") ? context.parameter("weight", Shape{k}, ParameterRole::gain, k, k, 1.0) : Value();
+  const Value beta = options.boolean("shift") ? context.parameter("bias", Shape{k}, ParameterRole::bias, k, k, 0.0) : Value();
   Json attrs = Json::object();
-  attrs.set("epsilon", options.number_in("epsilon", 0, 1, 1e-5));
+  attrs.set("epsilon", options.number("epsilon"));
   const Value operands[] = {rows, gamma, beta};
   Value y = context.graph().apply("layer_norm", operands, std::move(attrs));
   if (moved) {

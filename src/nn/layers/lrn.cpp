@@ -4,19 +4,19 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"size"};
-constexpr Option kOptions[] = {{"size", "integer", "5", "channels in the window"},
-                               {"alpha", "number", "1e-4", "weight of the squares"},
-                               {"beta", "number", "0.75", "the power"},
-                               {"k", "number", "2", "added to the squares"}};
+constexpr Option kOptions[] = {{"size", "integer", "5", "channels in the window", {1, 4096}},
+                               {"alpha", "number", "1e-4", "weight of the squares", {0, 1e6}},
+                               {"beta", "number", "0.75", "the power", {0, 100}},
+                               {"k", "number", "2", "added to the squares", {1e-6, 1e6}}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   if (inputs[0].rank() < 2) context.fail("needs channels to normalise across", "a single number");
   const Config& options = context.options();
   Json attrs = Json::object();
-  attrs.set("size", options.integer_in("size", 1, 4096, 5));
-  attrs.set("alpha", options.number_in("alpha", 0, 1e6, 1e-4));
-  attrs.set("beta", options.number_in("beta", 0, 100, 0.75));
-  attrs.set("k", options.number_in("k", 1e-6, 1e6, 2));
+  attrs.set("size", options.integer("size"));
+  attrs.set("alpha", options.number("alpha"));
+  attrs.set("beta", options.number("beta"));
+  attrs.set("k", options.number("k"));
   return {context.graph().apply("lrn", {inputs[0]}, std::move(attrs))};
 }
 
