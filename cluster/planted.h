@@ -13,9 +13,9 @@ namespace perigee {
   X(ids_again, "a restarted coordinator gives numbers anew that are in use") \
   X(commit_ignores_hash, "a round is committed whatever its workers hold") \
   X(leases_kept_after_commit, "what was committed counts as leased for ever") \
-  X(lost_leases, "what an evicted worker had is done by nobody") \
+  X(lost_leases, "an evicted worker's leases are never given out again") \
   X(early_ready_lost, "a worker that is ready for the next round before this one is closed is not heard") \
-  X(skip_not_booked, "examples that nobody can compute are not in the ledger") \
+  X(skip_not_booked, "examples that no worker can compute are not in the ledger") \
   X(not_finite_takes_part, "NaN in a contribution takes part in the mean") \
   X(synced_too_early, "workers are told that the ledger is on disk when it is not") \
   X(record_before_commit, "the ledger's record is written when the round begins") \
@@ -41,15 +41,15 @@ namespace perigee {
   X(no_beats, "a worker does not beat") \
   X(no_retry, "a worker gives up when the coordinator is lost") \
   X(early_chunk_lost, "chunks that come before the exchange begins are dropped") \
-  X(no_deadline, "nobody who keeps others waiting is named") \
+  X(no_deadline, "no worker that keeps others waiting is named") \
   X(sends_not_finite, "a worker does not look whether its contribution is finite") \
   X(formed_too_soon, "a worker says what it holds while it applies the next result") \
   X(link_loss_untold, "a broken link is not told") \
-  X(rest_lost, "what time did not suffice for is done by nobody") \
+  X(rest_lost, "the rest of an order that ran out of time is never given out again") \
   X(pending_untold, "a worker does not say which work it has begun") \
   X(hash_unchecked, "a record's hash is not compared") \
   X(pool_crosses_border, "a lease crosses an epoch's border") \
-  X(shard_forgets_others, "what a worker passes over for its own shard is done by nobody") \
+  X(shard_forgets_others, "ranges that a worker passes over for its own shard are never given out again") \
   X(pool_loses_position, "the last position of what comes back is lost") \
   X(plan_drops_tail, "the last, smaller batch of an epoch is left out") \
   X(leaves_overlap, "two workers compute the same leaf") \
@@ -61,7 +61,7 @@ namespace perigee {
   X(inner_index_kept, "after a change of membership a worker goes on with the inner exchange that it was at") \
   X(inner_ahead_refused, "a member of a group may be only one exchange ahead") \
   X(payload_of_another, "a payload is taken for that of the next rank") \
-  X(carried_forgotten, "what was handed in to a void round is in the next one, and in nobody's books") \
+  X(carried_forgotten, "a contribution to a void round is in the next one, and in no accounts") \
   X(fragment_sent_twice, "what a fragment has merged is handed in again") \
   X(undue_fragments_dropped, "local work on fragments that are not due is not in the run's last round") \
   X(residual_kept, "what a void round did not send is taken for sent") \
@@ -77,7 +77,7 @@ namespace perigee {
   X(outlier_takes_part, "a contribution that is far too large takes part in the mean") \
   X(pause_evicts, "the deadlines of rounds go on while the run is paused") \
   X(rate_untold, "a worker that joins does not take over the learning rate that holds") \
-  X(outlier_lost, "the examples of what was left out are done by nobody")
+  X(outlier_lost, "the examples of an outlier that was left out are never given out again")
 // clang-format on
 
 enum class Bug {

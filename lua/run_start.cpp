@@ -70,7 +70,7 @@ LaunchOptions read_launch(const Config& options) {
   launch.secret = secret_of(options);
   launch.min_workers = static_cast<int>(options.integer_in("min_workers", 1, 1024, 1));
   if (launch.workers == 0 && launch.agents.empty() && launch.listen.empty())
-    options.fail("workers", "is missing: a run of several processes has nobody to train it", "none",
+    options.fail("workers", "is missing: a run of several processes needs workers", "none",
                  "workers = 2, agents = {...} or listen = \"HOST:PORT\"");
   launch.session.trainer.threads = static_cast<int>(options.integer_in("threads", 0, 4096, 0));
   launch.session.out = options.string("out", "");

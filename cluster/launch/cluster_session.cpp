@@ -35,13 +35,14 @@ constexpr uint8_t kRoundsRow = 1, kFormingRow = 2, kEvaluationRow = 3;
 int64_t data_shards(const Job& job, const Policy& policy, int64_t examples) {
   const int64_t shards = read_placement(Config(job.json(), job.where()).object("data")).shards;
   const std::string where = job.where() + ": data.shards";
-  if (shards > 1 && policy.standing(0))
-    throw Error(ErrorKind::model,
-                {.where = where,
-                 .what = "works on averages of parameters alone: the gradient of a step is the same whoever reads which example",
-                 .got = policy.name,
-                 .expected = "a policy of parameters from the first step on",
-                 .hint = "averaging = pg.averaging.periodic { every = 5 }"});
+  if (shards > 1 && policy.synchronous(0))
+    throw Error(
+        ErrorKind::model,
+        {.where = where,
+         .what = "works on averages of parameters alone: the gradient of a step does not depend on which worker reads which example",
+         .got = policy.name,
+         .expected = "a policy of parameters from the first step on",
+         .hint = "averaging = pg.averaging.periodic { every = 5 }"});
   if (shards > examples)
     throw Error(ErrorKind::model, {.where = where,
                                    .what = "are more than there are examples",

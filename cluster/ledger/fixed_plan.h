@@ -10,7 +10,7 @@
 namespace perigee {
 
 struct FixedPlan {
-  // From Go and the policy.
+  // From StartEpoch and the policy.
   std::vector<Range> leftovers;
   uint64_t epoch = 0;
   int64_t position = 0;

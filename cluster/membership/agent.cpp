@@ -213,7 +213,7 @@ struct Agent::Impl {
         forget_if_over(job_id);
         return;
       }
-    assert(false && "the end of a process that nobody started");
+    assert(false && "the end of a process that was not started here");
   }
 
   bool may_restart(const JobState& job, Slot& slot, int code, int signal) {

@@ -287,7 +287,7 @@ double CoordinatorCore::median_step_s() const {
 
 // A worker that beats but does not step.
 void CoordinatorCore::check_progress(uint64_t now) {
-  if (go_held || border || finished || planted(Bug::stuck_ignored)) return;
+  if (start_held || border || finished || planted(Bug::stuck_ignored)) return;
   const double median_s = median_step_s();
   for (const WorkerId id : members) {
     const Node& node = nodes.at(id);
@@ -410,7 +410,7 @@ void CoordinatorCore::drop_local_work(Node& node) {
   take_back(node);
   node.state = Node::State::healing;
   node.heal_ns = clock.now_ns();
-  tell(node, Heal{.donor = node.id, .round = node.round, .hash = node.hash}, node.round);
+  tell(node, CatchUp{.donor = node.id, .round = node.round, .hash = node.hash}, node.round);
 }
 
 // ---- the public face ----

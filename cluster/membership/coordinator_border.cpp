@@ -68,11 +68,11 @@ void CoordinatorCore::release() {
   if (phase != Phase::running) return;  // enter_border() comes when the generation has formed
   if (enter_border()) return;
   if (form_wanted && !joining_timer) return form();
-  if (go_held) return send_go();
+  if (start_held) return send_start();
   tell_all(Evaluate{}, books.round());
   for (const WorkerId id : members) nodes.at(id).stepped_ns = clock.now_ns();
   rounds->replay_early();
-  if (go_allowed()) rounds->advance();
+  if (start_allowed()) rounds->advance();
 }
 
 void CoordinatorCore::request_evaluation(const std::string& part, int64_t examples) {

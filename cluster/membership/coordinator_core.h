@@ -1,5 +1,5 @@
 // Who takes part in a run, what is committed, and which images there are: the parts of Coordinator that its files share. coordinator.cpp: connections,
-// joining, losing. coordinator_frames.cpp: which message goes where. coordinator_forming.cpp: from a change of membership to Go.
+// joining, losing. coordinator_frames.cpp: which message goes where. coordinator_forming.cpp: from a change of membership to StartEpoch.
 // coordinator_border.cpp: epochs' ends, evaluation, images. coordinator_standby.cpp: who may coordinate, and the standby.
 // coordinator_steer.cpp: what people ask for. How a round begins and ends is the business of a protocol (rounds/coordinator_rounds.h).
 #pragma once
@@ -117,7 +117,7 @@ struct CoordinatorCore {
   void on_stranger_frame(PeerId peer, const FrameHeader& header, std::span<const std::byte> payload);
   void on_node_frame(Node& node, const FrameHeader& header, std::span<const std::byte> payload);
   void on_status(PeerId peer, const Status& question);
-  void on_formed_or_open(Node& node, const FrameHeader& header, Formed formed);
+  void on_acknowledge_or_open(Node& node, const FrameHeader& header, Acknowledge formed);
   void on_read(Node& node, const FrameHeader& header, Read read);
   void on_leave(Node& node, const Leave& leave);
   bool believes(const FrameHeader& header, const Node& node, bool in_phase) const;
@@ -137,7 +137,7 @@ struct CoordinatorCore {
   Json counters() const;
 
   // ---- coordinator_forming.cpp ----
-  void worker_is_open(Node& node, const Formed& formed);
+  void worker_is_open(Node& node, const Acknowledge& formed);
   void expect_workers(int count);
   bool gathering() const;  // before the first generation: more workers are expected
   void request_form();     // at the next moment at which no work is lost
@@ -148,18 +148,18 @@ struct CoordinatorCore {
   void form();
   void pick_members();
   bool may_form();
-  void on_formed(Node& node, Formed formed);
+  void on_acknowledge(Node& node, Acknowledge formed);
   const Node* best_held() const;
   void resolve();
   void adopt(const Node* best);
   void begin_healing();
   void settle_pending();
   void heal(Node& node, bool keep_local);
-  void on_healed(Node& node, const Healed& healed);
+  void on_caught_up(Node& node, const CaughtUp& healed);
   void check_healed();
   void catch_up(Node& node);
   void ready_to_go();
-  void send_go();
+  void send_start();
   void disband(Phase until);
   void check_forming(uint64_t now);
   void check_healing(uint64_t now);
@@ -241,7 +241,7 @@ struct CoordinatorCore {
     for (const WorkerId id : members) transport.send(nodes.at(id).peer, frame);
   }
   uint64_t ns(double ms) const { return static_cast<uint64_t>(ms * 1e6); }
-  bool go_allowed() const { return phase == Phase::running && !go_held; }
+  bool start_allowed() const { return phase == Phase::running && !start_held; }
 
   CoordinatorOptions options;
   Clock& clock;
@@ -283,7 +283,7 @@ struct CoordinatorCore {
     std::string why;
   };
   std::vector<Suspicion> suspicions;
-  std::vector<DeadLink> dead_links;  // to be told with the next Form
+  std::vector<DeadLink> dead_links;  // to be told with the next Propose
 
   // For the timeline: outlives a worker's node until the last of its spans has come.
   struct Timeline {
@@ -334,8 +334,8 @@ struct CoordinatorCore {
   CoordinatorProtocols protocols;
   CoordinatorRounds* rounds;  // the protocol in force
   RoundControl control;
-  bool go_held = false;  // every member has the result; Go waits for the launcher's release
-  int64_t open = 0;      // the open round
+  bool start_held = false;  // every member has the result; StartEpoch waits for the launcher's release
+  int64_t open = 0;         // the open round
   uint64_t border_ns = 0, opened_ns = 0;
 
   // The operator's requests.

@@ -15,7 +15,8 @@ constexpr uint64_t kSuspicionNs = 50'000'000;      // between a broken link and 
 constexpr int kMaxHeals = 3;
 
 // Which parts differ: as the worker has them, and as they should be. Without parts the two fingerprints.
-std::pair<std::string, std::string> different_data(const Formed& formed, uint64_t fingerprint, const std::vector<DataPrint>& expected) {
+std::pair<std::string, std::string> different_data(const Acknowledge& formed, uint64_t fingerprint,
+                                                   const std::vector<DataPrint>& expected) {
   const auto text_of = [](const std::vector<DataPrint>& all, const std::vector<DataPrint>& others) {
     std::string text;
     for (const DataPrint& one : all) {
@@ -32,7 +33,7 @@ std::pair<std::string, std::string> different_data(const Formed& formed, uint64_
 
 }  // namespace
 
-void CoordinatorCore::worker_is_open(Node& node, const Formed& formed) {
+void CoordinatorCore::worker_is_open(Node& node, const Acknowledge& formed) {
   if (fingerprint == 0) fingerprint = formed.fingerprint, options.data = formed.data;
   if (formed.fingerprint != fingerprint) {
     const auto [got, expected] = different_data(formed, fingerprint, options.data);
@@ -108,7 +109,7 @@ void CoordinatorCore::form_if_calm() {
   }
   if (!form_wanted || joining_timer) return;
   if (gathering() && !has_gathered()) return;
-  const bool between = phase == Phase::running && (go_held || border || finished || rounds->calm());
+  const bool between = phase == Phase::running && (start_held || border || finished || rounds->calm());
   if (phase == Phase::recovering || phase == Phase::waiting || between) form();
 }
 
@@ -142,14 +143,14 @@ bool CoordinatorCore::may_form() {
     return rounds->holds_results(node) && node.hash != 0 && node.round >= books.round();
   });
   if (held || !formed_once || books.round() < 0 || phase == Phase::recovering) return true;
-  event("waiting", nullptr, "nobody who is left holds round " + std::to_string(books.round()), "waits a moment for workers that hold it");
+  event("waiting", nullptr, "no remaining worker holds round " + std::to_string(books.round()), "waits a moment for workers that hold it");
   return disband(Phase::recovering), false;
 }
 
 void CoordinatorCore::form() {
   assert(phase != Phase::stopped);
   form_wanted = false;
-  rounds->on_form();
+  rounds->on_propose();
   pick_members();
   if (!may_form()) return;
   if (rotate > 0)
@@ -160,12 +161,12 @@ void CoordinatorCore::form() {
   phase = Phase::forming;
   forming_since_ns = clock.now_ns();
   formed_count = 0;
-  go_held = false;
+  start_held = false;
   transport.stop_timer(kGrace);
   if (image_from != 0) forget_image(image_from);
 
   // Records on disk let the workers forget; but not before it is known that the ledger is of their line.
-  Form message{.synced = options.takes_over ? -1 : safe_round(), .server = server(), .dead = std::exchange(dead_links, {})};
+  Propose message{.synced = options.takes_over ? -1 : safe_round(), .server = server(), .dead = std::exchange(dead_links, {})};
   for (const WorkerId id : members) {
     Node& node = nodes.at(id);
     take_back(node);
@@ -192,7 +193,7 @@ void CoordinatorCore::disband(Phase until) {
   phase = until;
 }
 
-void CoordinatorCore::on_formed(Node& node, Formed formed) {
+void CoordinatorCore::on_acknowledge(Node& node, Acknowledge formed) {
   const auto possible = [&](const Range& r) { return books.possible(r); };
   bool sound = std::all_of(formed.pending.begin(), formed.pending.end(), possible) && formed.broken.size() <= kMaxWorkers;
   for (size_t i = 0; i < formed.log.size(); ++i) {
@@ -300,7 +301,7 @@ void CoordinatorCore::settle_pending() {
     node.lease_last = false;
     node.ready.reset();
     node.done.reset();
-    if (node.pending.empty() || options.policy.standing(progress())) continue;
+    if (node.pending.empty() || options.policy.synchronous(progress())) continue;
     if (std::exchange(node.spoiled, false)) continue;
     if (!rounds->may_keep_work(node)) continue;
     const bool too_old = !options.policy.elastic && target_round - node.base > options.policy.max_staleness;
@@ -321,7 +322,7 @@ void CoordinatorCore::heal(Node& node, bool keep_local) {
     if (id != node.id && holds && rounds->holds_results(other)) donors.push_back(id);
   }
   assert(phase == Phase::forming || !donors.empty());
-  Heal order{.round = target_round, .hash = target_hash, .keep_local = keep_local};
+  CatchUp order{.round = target_round, .hash = target_hash, .keep_local = keep_local};
   if (!donors.empty() && (target_round >= 0 || node.heals > 0)) {
     order.donor = donors[static_cast<size_t>(node.id) % donors.size()];
   } else if (target_round >= 0) {
@@ -339,7 +340,7 @@ void CoordinatorCore::heal(Node& node, bool keep_local) {
   tell(node, order, target_round);
 }
 
-void CoordinatorCore::on_healed(Node& node, const Healed& healed) {
+void CoordinatorCore::on_caught_up(Node& node, const CaughtUp& healed) {
   node.round = healed.round;
   node.hash = healed.hash;
   node.state = Node::State::training;
@@ -411,18 +412,18 @@ void CoordinatorCore::ready_to_go() {
   assert(target_hash != 0 && books.round() == target_round);
   if (options.trace) tell_formed();
   phase = Phase::running;
-  go_held = true;
+  start_held = true;
   open = target_round + 1;
-  if (!enter_border()) send_go();
+  if (!enter_border()) send_start();
   issue_evaluation();  // what was asked of the generation before is asked again
   if (form_wanted && !joining_timer) form_if_calm();
 }
 
 // Everybody holds the base: off they go.
-void CoordinatorCore::send_go() {
-  assert(phase == Phase::running && go_held);
+void CoordinatorCore::send_start() {
+  assert(phase == Phase::running && start_held);
   if (pauses()) return;
-  go_held = false;
+  start_held = false;
   rounds = &protocols.at(progress());
   // Ranges that wait for a worker that has not tried them yet: when there is none left, they start again.
   std::erase_if(failures, [&](const Failure& f) {
@@ -433,20 +434,20 @@ void CoordinatorCore::send_go() {
   });
   const auto workers = static_cast<int64_t>(trainers());
   const Range frontier = books.pool().frontier();
-  Go message{.base = target_round,
-             .hash = target_hash,
-             .epoch = frontier.epoch,
-             .position = frontier.begin,
-             .examples = books.examples_done(),
-             .standing = rounds->synchronous(),
-             .per_epoch = options.examples,
-             .planned = options.planned,
-             .batch = local_batch(),
-             .global = options.global_batch > 0 ? options.global_batch : options.batch * workers,
-             .leaves = static_cast<int32_t>(options.policy.shards > 0 ? options.policy.shards : workers),
-             .last_round = options.max_rounds > 0 ? options.max_rounds - 1 : -1,
-             .learning_rate = learning_rate};
-  rounds->on_go(&message);
+  StartEpoch message{.base = target_round,
+                     .hash = target_hash,
+                     .epoch = frontier.epoch,
+                     .position = frontier.begin,
+                     .examples = books.examples_done(),
+                     .synchronous = rounds->synchronous(),
+                     .per_epoch = options.examples,
+                     .planned = options.planned,
+                     .batch = local_batch(),
+                     .global = options.global_batch > 0 ? options.global_batch : options.batch * workers,
+                     .leaves = static_cast<int32_t>(options.policy.shards > 0 ? options.policy.shards : workers),
+                     .last_round = options.max_rounds > 0 ? options.max_rounds - 1 : -1,
+                     .learning_rate = learning_rate};
+  rounds->on_start_epoch(&message);
   tell_all(message, target_round + 1);
   const uint64_t now = clock.now_ns();
   for (const WorkerId id : members) nodes.at(id).stepped_ns = now;

@@ -20,8 +20,8 @@ constexpr NodeRoute row(Fence fence = Fence::none) {
 
 constexpr std::array kFromWorkers = {
     row<Beat, &CoordinatorCore::on_beat>(),
-    row<Formed, &CoordinatorCore::on_formed_or_open>(),
-    row<Healed, &CoordinatorCore::on_healed>(Fence::healing),
+    row<Acknowledge, &CoordinatorCore::on_acknowledge_or_open>(),
+    row<CaughtUp, &CoordinatorCore::on_caught_up>(Fence::healing),
     row<LinkLost, &CoordinatorCore::on_link_lost>(Fence::active),
     row<Fetch, &CoordinatorCore::on_fetch>(Fence::active),
     row<Evaluated, &CoordinatorCore::on_evaluated>(),
@@ -127,9 +127,9 @@ void CoordinatorCore::on_node_frame(Node& node, const FrameHeader& h, std::span<
   evict(id, "worker_lost", "it sent a malformed frame", true);
 }
 
-void CoordinatorCore::on_formed_or_open(Node& node, const FrameHeader& h, Formed formed) {
+void CoordinatorCore::on_acknowledge_or_open(Node& node, const FrameHeader& h, Acknowledge formed) {
   if (node.state == Node::State::opening || node.state == Node::State::waiting) return worker_is_open(node, formed);
-  if (believes(h, node, phase == Phase::forming && !node.formed)) return on_formed(node, std::move(formed));
+  if (believes(h, node, phase == Phase::forming && !node.formed)) return on_acknowledge(node, std::move(formed));
   ++(h.generation < generation ? dropped.stale : dropped.unexpected);
 }
 

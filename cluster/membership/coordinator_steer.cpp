@@ -11,6 +11,8 @@
 namespace perigee {
 namespace {
 
+constexpr const char* kRequested = "on request";  // the reason in the events of this file
+
 [[noreturn]] void not_every(const std::string& what, const std::string& got, const std::string& hint = "") {
   throw Error(ErrorKind::usage, {.where = "averaging.every", .what = what, .got = got, .hint = hint});
 }
@@ -70,7 +72,7 @@ void CoordinatorCore::kick(WorkerId id) {
     throw Error(ErrorKind::usage, {.where = "kick",
                                    .what = nodes.at(id).name + " alone holds the result of round " + std::to_string(books.round()),
                                    .hint = "pause the run and write a checkpoint: then it may go"});
-  evict(id, "worker_kicked", "somebody asked for it", false);
+  evict(id, "worker_kicked", kRequested, false);
 }
 
 // With it the last rounds would be lost: no other worker holds them, and no checkpoint.
@@ -80,9 +82,9 @@ bool CoordinatorCore::holds_alone(WorkerId id) const {
   return std::none_of(nodes.begin(), nodes.end(), [&](const auto& other) { return other.first != id && holds(other.second); });
 }
 
-// The next moment between two rounds is a change of generation: Go says what holds from there on, or waits.
+// The next moment between two rounds is a change of generation: StartEpoch says what holds from there on, or waits.
 void CoordinatorCore::want_border() {
-  if (phase != Phase::running || go_held) return;  // the next Go is still to come
+  if (phase != Phase::running || start_held) return;  // the next StartEpoch is still to come
   form_wanted = true;
   if (!border && !finished) form_if_calm();
 }
@@ -91,14 +93,14 @@ void CoordinatorCore::pause(bool on) {
   if (on == pause_wanted) return;
   pause_wanted = on;
   if (on) return want_border();
-  if (std::exchange(pause_told, false)) event("resumed", nullptr, "somebody asked for it", "training goes on");
-  if (phase == Phase::running && go_held && !border && !finished) send_go();
+  if (std::exchange(pause_told, false)) event("resumed", nullptr, kRequested, "training goes on");
+  if (phase == Phase::running && start_held && !border && !finished) send_start();
 }
 
-// True: Go waits. Everybody holds the result, and what had been begun has been said.
+// True: StartEpoch waits. Everybody holds the result, and what had been begun has been said.
 bool CoordinatorCore::pauses() {
   if (!pause_wanted) return false;
-  if (!std::exchange(pause_told, true)) event("paused", nullptr, "somebody asked for it", "all workers wait until they are told to go on");
+  if (!std::exchange(pause_told, true)) event("paused", nullptr, kRequested, "all workers wait until they are told to go on");
   return true;
 }
 
@@ -118,11 +120,11 @@ void CoordinatorCore::set_every(int64_t every) {
     not_every("a result is taken after " + std::to_string(policy.late) + " steps: that is not before the next round", got);
   control.pace.set_every(every);
   control.told_every = every;
-  event("every", nullptr, "somebody asked for it", "averages every " + got + " steps from the next orders on");
-  if (go_allowed()) rounds->top_up_all();  // else with the leases after Go
+  event("every", nullptr, kRequested, "averages every " + got + " steps from the next orders on");
+  if (start_allowed()) rounds->top_up_all();  // else with the leases after StartEpoch
 }
 
-// Replicas that update or take an outer step with different rates would not be equal any more: it is said with Go.
+// Replicas that update or take an outer step with different rates would not be equal any more: it is said with StartEpoch.
 void CoordinatorCore::set_learning_rate(const Json& schedule) {
   if (options.recorded)
     throw Error(ErrorKind::usage,
@@ -134,7 +136,7 @@ void CoordinatorCore::set_learning_rate(const Json& schedule) {
                                    .expected = "at most " + std::to_string(kMaxText)});
   if (options.check_learning_rate) options.check_learning_rate(schedule);
   learning_rate = schedule.dump();
-  event("learning_rate", nullptr, "somebody asked for it", "lr is " + learning_rate + " from the next generation on");
+  event("learning_rate", nullptr, kRequested, "lr is " + learning_rate + " from the next generation on");
   want_border();
 }
 

@@ -49,7 +49,7 @@ Json RoundView::to_json() const {
 Json CoordinatorCore::status() const {
   static constexpr const char* kPhases[] = {"recovering", "waiting for workers", "forming", "running", "stopped"};
   Json json = Json::object();
-  const bool held = phase == Phase::running && go_held && pause_told;
+  const bool held = phase == Phase::running && start_held && pause_told;
   json.set("phase", finished ? "finished" : border ? "evaluating" : held ? "paused" : kPhases[static_cast<size_t>(phase)]);
   json.set("round", books.round());
   json.set("generation", static_cast<int64_t>(generation));
@@ -60,8 +60,8 @@ Json CoordinatorCore::status() const {
   json.set("steerable", options.steerable);
   if (pause_wanted) json.set("pause", true);
   if (!learning_rate.empty()) json.set("learning_rate", Json::parse(learning_rate, "lr"));
-  const bool synchronous = opened_ns == 0 || rounds->synchronous();  // before the first Go there is nothing to tell of averages
-  json.set("standing", synchronous);
+  const bool synchronous = opened_ns == 0 || rounds->synchronous();  // before the first StartEpoch there is nothing to tell of averages
+  json.set("synchronous", synchronous);
   if (!synchronous) json.set("averaging", round_view().to_json());
   json.set("ledger_synced", books.synced());
   json.set("min_workers", options.min_workers);

@@ -57,12 +57,12 @@ struct WorkerCore {
   uint64_t ns(double ms) const { return static_cast<uint64_t>(ms * 1e6); }
 
   // ---- the generation, healing, images (worker_forming.cpp) ----
-  void on_form(const FrameHeader& header, Form form);
+  void on_propose(const FrameHeader& header, Propose form);
   void send_formed();
-  void on_go(Go message);
+  void on_start_epoch(StartEpoch message);
   void on_commit(const FrameHeader& header, const Commit& commit);
   void on_evaluate(const Evaluate& order);
-  void on_heal(const Heal& heal);
+  void on_catch_up(const CatchUp& heal);
   void fetch_if_possible();
   void on_fetch(PeerId peer, const Fetch& fetch);
   void hold(LogEntry entry);
@@ -138,15 +138,15 @@ struct WorkerCore {
   int rank = -1;
   WorkerId server = 0;  // of the members; 0: the policy has none
   Links links;
-  bool formed_due = false;  // Formed goes out when the request to the replica that is under way has been answered
-  std::optional<Go> go;
+  bool formed_due = false;  // Acknowledge goes out when the request to the replica that is under way has been answered
+  std::optional<StartEpoch> epoch_start;
   bool has_gone = false;
-  std::string learning_rate;              // that Go told; empty: the job's
+  std::string learning_rate;              // that StartEpoch told; empty: the job's
   std::map<WorkerId, uint64_t> reported;  // links reported lost: in which generation
 
   // Healing.
   struct Healing {
-    Heal order;
+    CatchUp order;
     bool fetching = false;
     uint64_t progress_ns = 0;
   };

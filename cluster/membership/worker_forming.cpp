@@ -13,7 +13,7 @@ constexpr size_t kMaxLog = 4096;  // rounds; a ledger that has not been on disk 
 
 }  // namespace
 
-void WorkerCore::on_form(const FrameHeader& h, Form form) {
+void WorkerCore::on_propose(const FrameHeader& h, Propose form) {
   if (state == State::joining || state == State::opening || h.generation <= generation) {
     ++(h.generation <= generation ? dropped.stale : dropped.unexpected);
     if (h.generation < generation) {
@@ -43,11 +43,11 @@ void WorkerCore::on_form(const FrameHeader& h, Form form) {
   for (const Member& member : members) proposed.ids.push_back(member.id);
   remember(&memberships, proposed);
   state = State::forming;
-  go.reset();
+  epoch_start.reset();
   healing.reset();
   receiver.cancel();
   forget_log(form.synced);
-  for (const auto& protocol : protocols.all()) protocol->on_form();
+  for (const auto& protocol : protocols.all()) protocol->on_propose();
   far.clear();
   for (size_t r = 0; r < members.size(); ++r)
     if (site_of(policy.inner, members, static_cast<int>(r)) != site_of(policy.inner, members, rank)) far.insert(members[r].id);
@@ -64,14 +64,14 @@ void WorkerCore::send_formed() {
   // The replica's current work decides which result is held: the answer waits for it.
   formed_due = (rounds->busy() && !planted(Bug::formed_too_soon)) || loading.has_value();
   if (formed_due) return;
-  tell(Formed{.round = held_round,
-              .hash = held_hash,
-              .fingerprint = fingerprint,
-              .pending = pending(),
-              .base = round.local_base,
-              .log = {log.begin(), log.end()},
-              .data = state == State::ready ? replica.data_prints() : std::vector<DataPrint>(),
-              .broken = rounds->take_broken()},
+  tell(Acknowledge{.round = held_round,
+                   .hash = held_hash,
+                   .fingerprint = fingerprint,
+                   .pending = pending(),
+                   .base = round.local_base,
+                   .log = {log.begin(), log.end()},
+                   .data = state == State::ready ? replica.data_prints() : std::vector<DataPrint>(),
+                   .broken = rounds->take_broken()},
        held_round);
 }
 
@@ -88,7 +88,7 @@ void WorkerCore::hold(LogEntry entry) {
   forget_log(-1);
 }
 
-void WorkerCore::on_heal(const Heal& heal) {
+void WorkerCore::on_catch_up(const CatchUp& heal) {
   if (loading || rounds->busy()) {
     ++dropped.unexpected;
     return;
@@ -97,7 +97,7 @@ void WorkerCore::on_heal(const Heal& heal) {
   if (!heal.keep_local && !planted(Bug::healed_keeps_work)) stop_work(false);
   else rounds->keep_work();
   if (heal.donor == id) {
-    tell(Healed{.round = held_round, .hash = held_hash, .ok = true}, held_round);
+    tell(CaughtUp{.round = held_round, .hash = held_hash, .ok = true}, held_round);
     return rounds->go_on();
   }
   if (state == State::forming) mark(TracePhase::forming);
@@ -179,7 +179,7 @@ void WorkerCore::on_image(PeerId peer, Image& image, std::span<const std::byte> 
     case ImageReceiver::Progress::failed: {
       if (!healing) return;
       healing.reset();
-      tell(Healed{.round = held_round, .hash = held_hash, .ok = false}, held_round);
+      tell(CaughtUp{.round = held_round, .hash = held_hash, .ok = false}, held_round);
       return;
     }
     case ImageReceiver::Progress::complete: break;
@@ -210,12 +210,12 @@ void WorkerCore::on_loaded(int64_t at, uint64_t hash) {
   rounds->on_loaded();
   if (formed_due) return send_formed();
   if (coordinator == 0 || (state != State::forming && state != State::running)) return;
-  tell(Healed{.round = held_round, .hash = held_hash, .ok = ok}, held_round);
+  tell(CaughtUp{.round = held_round, .hash = held_hash, .ok = ok}, held_round);
   if (state != State::running) return;
   rounds->resume();  // a late worker has caught up: what it staged goes into the next round
 }
 
-void WorkerCore::on_go(Go message) {
+void WorkerCore::on_start_epoch(StartEpoch message) {
   const bool holds = message.base == held_round && message.hash == held_hash;
   if (state != State::forming || healing || loading || rounds->busy() || (!holds && (server == 0 || is_server()))) {
     ++dropped.unexpected;
@@ -227,20 +227,20 @@ void WorkerCore::on_go(Go message) {
   const bool takes_rate = !(planted(Bug::rate_untold) && !has_gone);
   if (message.learning_rate != learning_rate && takes_rate) learning_rate = message.learning_rate, replica.set_learning_rate(learning_rate);
   has_gone = true;
-  go = std::move(message);
+  epoch_start = std::move(message);
   state = State::running;
   Membership established{.generation = generation, .established = true};
   for (const Member& member : members) established.ids.push_back(member.id);
   remember(&memberships, established);
   mark(TracePhase::forming);
   if (round.staged) round.staged_ns = marked_ns;
-  committed = go->base;
+  committed = epoch_start->base;
   round.paused = false;
-  round.examples_done = go->examples;
-  WorkerRounds* next = &protocols.of(*go);
+  round.examples_done = epoch_start->examples;
+  WorkerRounds* next = &protocols.of(*epoch_start);
   if (next != rounds) rounds->drop();  // what one protocol has begun has no place in another
   rounds = next;
-  rounds->on_go();
+  rounds->on_start_epoch();
 }
 
 void WorkerCore::on_commit(const FrameHeader& h, const Commit& commit) {

@@ -23,9 +23,9 @@ constexpr FrameRoute row(Fence fence = Fence::none) {
 constexpr std::array kFromCoordinator = {
     row<Welcome, &WorkerCore::on_welcome>(),
     row<Refuse, &WorkerCore::on_refuse>(),
-    row<Form, &WorkerCore::on_form>(),
-    row<Heal, &WorkerCore::on_heal>(Fence::generation),
-    row<Go, &WorkerCore::on_go>(Fence::generation),
+    row<Propose, &WorkerCore::on_propose>(),
+    row<CatchUp, &WorkerCore::on_catch_up>(Fence::generation),
+    row<StartEpoch, &WorkerCore::on_start_epoch>(Fence::generation),
     row<Commit, &WorkerCore::on_commit>(Fence::generation),
     row<Evaluate, &WorkerCore::on_evaluate>(Fence::generation),
     row<Snapshot, &WorkerCore::on_snapshot_order>(Fence::generation),

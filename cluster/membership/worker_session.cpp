@@ -77,7 +77,7 @@ void WorkerCore::lose_coordinator(const std::string& why) {
   formed_due = false;
   healing.reset();
   receiver.cancel();
-  go.reset();
+  epoch_start.reset();
   schedule_retry();
 }
 
@@ -241,7 +241,7 @@ std::string WorkerCore::waits_for() const {
       if (loading) return "loading an image";
       if (healing) return "an image from " + name_of(healing->order.donor);
       if (evaluating == 0) return round.applying ? "apply" : "other workers";
-      [[fallthrough]];  // at an epoch's end, before Go
+      [[fallthrough]];  // at an epoch's end, before StartEpoch
     case State::running: return rounds->waits_for();
     default: return "coordinator";
   }

@@ -117,13 +117,6 @@ const char* kept_text(const std::string& text) {
   return texts.insert(text).first->c_str();
 }
 
-std::span<const PolicyAxis* const> policy_axes() {
-  // As help shows their options; outer last: the rest is its knobs.
-  static const PolicyAxis* const axes[] = {&rounds_axis, &gossip_axis, &fragments_axis, &gradient_axis, &exchange_axis,
-                                           &served_axis, &pace_axis,   &guard_axis,     &outer_axis};
-  return axes;
-}
-
 std::span<const PolicyDef> all_policies() {
   static const std::vector<PolicyDef> all = make_policies();
   return all;

@@ -73,10 +73,10 @@ struct Policy {
   double keep = -1;          // share of the local parameters that stays when a result is taken; below 0: the result and the work since
   std::vector<LayerPolicy> layers;  // policies by patterns of parameters' names; then codec and outer are theirs
 
-  // Standing rounds: every member takes part in every round by the fixed plan; no Ready, no Begin.
-  bool standing(double progress) const { return what != What::parameters || progress < sync_until; }
+  // synchronous steps: every member takes part in every round by the fixed plan; no Ready, no Begin.
+  bool synchronous(double progress) const { return what != What::parameters || progress < sync_until; }
   bool coded() const { return !codec.is_null(); }
-  bool coded_steps() const { return coded() && what != What::parameters; }  // standing rounds with a codec
+  bool coded_steps() const { return coded() && what != What::parameters; }  // synchronous steps with a codec
   bool adds_parts() const;  // of those, with a linear codec: what it makes of a gradient is added up, and nothing is a payload
   // A result is merged into local work instead of replacing it.
   bool partial() const { return fragments > 1 || overlap || keep >= 0 || !layers.empty(); }

@@ -19,8 +19,7 @@ struct PolicyAxis {
   void (*describe)(const Policy& policy, Json* told) = nullptr;
 };
 
-extern const PolicyAxis served_axis, rounds_axis, gossip_axis, fragments_axis, pace_axis, guard_axis, gradient_axis, exchange_axis,
-    outer_axis;
+// All of meson.build's list, in its order.
 std::span<const PolicyAxis* const> policy_axes();
 std::vector<Option> codec_options_of(const PolicyDef& def);  // policy_gradient.cpp
 

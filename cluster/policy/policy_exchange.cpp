@@ -20,12 +20,12 @@ std::vector<Option> exchange_options() {
 }
 
 void read_exchange(const Config& config, const PolicyDef&, Policy* policy) {
-  policy->topology = config.choice("topology", policy->topology, {"auto", "star", "ring", "tree", "direct", "hierarchical"});
-  policy->deadline_ms = config.number_in("deadline_ms", 100, 1e7, policy->deadline_ms);
+  policy->topology = config.choice("topology");
+  policy->deadline_ms = config.number("deadline_ms");
   if (policy->grace_ms > policy->deadline_ms)
     config.fail("grace_ms", "is longer than 'deadline_ms'", std::to_string(policy->grace_ms),
                 "at most " + std::to_string(policy->deadline_ms));
-  policy->shards = config.integer_in("shards", 0, 1024, 0);
+  policy->shards = config.integer("shards");
 }
 
 void write_exchange(const Policy& policy, Json* json) {
@@ -38,6 +38,7 @@ void describe_exchange(const Policy& policy, Json* told) { told->set("topology",
 
 }  // namespace
 
+extern const PolicyAxis exchange_axis;
 const PolicyAxis exchange_axis = {.applies = [](const PolicyDef&) { return true; },
                                   .options = exchange_options,
                                   .read = read_exchange,

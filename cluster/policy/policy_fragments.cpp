@@ -28,10 +28,10 @@ std::vector<Option> options() {
 
 void read(const Config& config, const PolicyDef&, Policy* policy) {
   policy->fragments = config.integer_in("fragments", 1, kMaxFragments, 1);
-  policy->cut = config.choice("cut", policy->cut, {"even", "layers", "strided"});
-  policy->overlap = config.boolean("overlap", false);
-  policy->late = config.integer_in("late", 0, 1'000'000, 0);
-  policy->keep = config.number_in("keep", -1, 1, -1);
+  policy->cut = config.choice("cut");
+  policy->overlap = config.boolean("overlap");
+  policy->late = config.integer("late");
+  policy->keep = config.number("keep");
   if (policy->keep < 0) policy->keep = -1;
   if (policy->every_ms == 0 && policy->every < policy->fragments)
     config.fail("fragments", "are more than the steps in which each has its turn", std::to_string(policy->fragments),
@@ -67,6 +67,7 @@ void describe(const Policy& policy, Json* told) {
 
 }  // namespace
 
+extern const PolicyAxis fragments_axis;
 const PolicyAxis fragments_axis{applies, options, read, write, describe};
 
 }  // namespace perigee

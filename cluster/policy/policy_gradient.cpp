@@ -41,7 +41,7 @@ Json described_codec(const Config& config, const PolicyDef& def) {
 }
 
 void read_gradient(const Config& config, const PolicyDef& def, Policy* policy) {
-  policy->sums = config.choice("merge", "mean", {"mean", "sum"}) == "sum";
+  policy->sums = config.choice("merge") == "sum";
   if (policy->sums && policy->what == Policy::What::gradient)
     config.fail("merge", "adds up what optimisers made of gradients, not gradients", "sum", "mean", "raise the learning rate instead");
   const Json described = described_codec(config, def);
@@ -79,6 +79,7 @@ std::vector<Option> codec_options_of(const PolicyDef& def) {
   return options;
 }
 
+extern const PolicyAxis gradient_axis;
 const PolicyAxis gradient_axis = {.applies = [](const PolicyDef& def) { return def.what != Policy::What::parameters; },
                                   .options = gradient_options,
                                   .read = read_gradient,

@@ -17,7 +17,7 @@ void read_guard(const Config& config, const PolicyDef&, Policy* policy) {
   policy->guard.outlier = config.number_in("outlier", 0, 1e9, policy->guard.outlier);
   if (policy->guard.outlier > 0 && policy->guard.outlier < 1.5)
     config.fail("outlier", "leaves out what is as it should be", std::to_string(policy->guard.outlier), "0, or at least 1.5");
-  policy->guard.divergence = config.boolean("guard", true);
+  policy->guard.divergence = config.boolean("guard");
 }
 
 void write_guard(const Policy& policy, Json* json) {
@@ -33,6 +33,7 @@ void describe_guard(const Policy& policy, Json* told) {
 
 }  // namespace
 
+extern const PolicyAxis guard_axis;
 const PolicyAxis guard_axis = {.applies = [](const PolicyDef& def) { return def.what == Policy::What::parameters; },
                                .options = guard_options,
                                .read = read_guard,

@@ -45,9 +45,9 @@ void read_gossip(const Config& config, const PolicyDef&, Policy* policy) {
   check_rounds_between(config, *policy);
   policy->inner.every = policy->every;
   policy->inner.size = config.integer_in("group", 2, static_cast<int64_t>(kMaxWorkers), 2);
-  policy->inner.groups = config.choice("partners", "random", {"random", "grid"}) == "grid" ? Groups::grid : Groups::random;
+  policy->inner.groups = config.choice("partners") == "grid" ? Groups::grid : Groups::random;
   policy->inner.codec = policy->codec;
-  policy->every = config.integer_in("consensus", 1, 1'000'000, 100);
+  policy->every = config.integer("consensus");
   check_count(config, "consensus", *policy);
 }
 
@@ -89,15 +89,16 @@ Policy read_part(const Config& config, const char* key, const Json& part) {
 
 }  // namespace
 
-const PolicyAxis gossip_axis = {.applies = [](const PolicyDef& def) { return def.kind == PolicyDef::Kind::gossip; },
-                                .options = gossip_options,
-                                .read = read_gossip,
-                                .write =
-                                    [](const Policy& policy, Json* json) {
-                                      const Groups groups = policy.inner.groups;
-                                      if (policy.inner.active() && (groups == Groups::random || groups == Groups::grid))
-                                        write_gossip(policy, json);
-                                    }};
+extern const PolicyAxis inner_axis;
+const PolicyAxis inner_axis = {.applies = [](const PolicyDef& def) { return def.kind == PolicyDef::Kind::gossip; },
+                               .options = gossip_options,
+                               .read = read_gossip,
+                               .write =
+                                   [](const Policy& policy, Json* json) {
+                                     const Groups groups = policy.inner.groups;
+                                     if (policy.inner.active() && (groups == Groups::random || groups == Groups::grid))
+                                       write_gossip(policy, json);
+                                   }};
 
 std::vector<Option> nested_options() {
   return {

@@ -65,6 +65,7 @@ void describe_outer(const Policy& policy, Json* told) {
 }  // namespace
 
 // Its options are the knobs of each policy; custom's are in policy.cpp.
+extern const PolicyAxis outer_axis;
 const PolicyAxis outer_axis = {.applies = [](const PolicyDef&) { return true; },
                                .options = [] { return std::vector<Option>(); },
                                .read = read_outer,

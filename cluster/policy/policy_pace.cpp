@@ -11,23 +11,24 @@ constexpr int64_t kFirstSteps = 16;  // of an automatic `every`, until something
 constexpr int64_t kMostSteps = 4096, kUsualMost = 1000;
 
 std::vector<Option> pace_options() {
-  return {{"by_speed", "boolean", "false", "`every` is the fastest worker's; slower ones make fewer steps, so that nobody waits for them"},
-          {"utilisation", "number", "0.8", "share of the time that is to go into training, with every = \"auto\" ...", {0.01, 0.999}},
-          {"every_min", "integer", "1", "... which makes at least so many steps ...", {1, 4096}},
-          {"every_max", "integer", "1000", "... and at most so many", {1, 4096}}};
+  return {
+      {"by_speed", "boolean", "false", "`every` is the fastest worker's; slower ones make fewer steps, so that no worker waits for them"},
+      {"utilisation", "number", "0.8", "share of the time that is to go into training, with every = \"auto\" ...", {0.01, 0.999}},
+      {"every_min", "integer", "1", "... which makes at least so many steps ...", {1, 4096}},
+      {"every_max", "integer", "1000", "... and at most so many", {1, 4096}}};
 }
 
 void read_pace(const Config& config, const PolicyDef&, Policy* policy) {
   PaceOptions& pace = policy->pace;
-  pace.by_speed = config.boolean("by_speed", false);
+  pace.by_speed = config.boolean("by_speed");
   if (pace.by_speed && policy->every_ms > 0)
     config.fail("by_speed", "has no effect with 'every_ms'", "", "'every'",
                 "workers that stop after a time make steps by their speed anyway");
   if (pace.active() && (policy->partial() || policy->served || policy->inner.active()))
     config.fail(pace.automatic ? "every" : "by_speed", "follows rounds of all parameters", pace.automatic ? "\"auto\"" : "true",
                 "no fragments, overlap, keep, layers, server or groups", "how long a round takes then says little of how often one is due");
-  pace.utilisation = config.number_in("utilisation", 0.01, 0.999, pace.utilisation);
-  pace.least = config.integer_in("every_min", 1, kMostSteps, 1);
+  pace.utilisation = config.number("utilisation");
+  pace.least = config.integer("every_min");
   pace.most = config.integer_in("every_max", pace.least, kMostSteps, std::max(pace.least, kUsualMost));
   if (!pace.automatic && (pace.utilisation != PaceOptions().utilisation || pace.least != 1 || pace.most != kUsualMost))
     config.fail(pace.least != 1           ? "every_min"
@@ -58,6 +59,7 @@ void describe_pace(const Policy& policy, Json* told) {
 
 }  // namespace
 
+extern const PolicyAxis pace_axis;
 const PolicyAxis pace_axis = {.applies = [](const PolicyDef& def) { return def.what == Policy::What::parameters; },
                               .options = pace_options,
                               .read = read_pace,

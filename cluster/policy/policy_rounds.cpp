@@ -28,15 +28,15 @@ void read_rounds(const Config& config, const PolicyDef&, Policy* policy) {
   const Json* every = config.raw("every");
   policy->pace.automatic = every && *every == Json("auto");
   if (!policy->pace.automatic) policy->every = config.integer_in("every", 1, 1'000'000, 5);
-  policy->every_ms = config.number_in("every_ms", 0, 86'400'000, 0);
+  policy->every_ms = config.number("every_ms");
   if (policy->every_ms > 0 && config.has("every"))
     config.fail("every_ms", "is given together with 'every'", "", "one of them", "an average is due by steps or by time");
-  policy->sync_until = config.number_in("sync_until", 0, 1, 0);
+  policy->sync_until = config.number("sync_until");
   read_codec(config, policy);
-  policy->average_optimizer = config.boolean("average_optimizer", false);
-  policy->quorum = config.number_in("quorum", 0.01, 1, 1);
-  policy->max_staleness = config.integer_in("max_staleness", 0, 1000, policy->max_staleness);
-  policy->grace_ms = config.number_in("grace_ms", 0, 1e7, 0);
+  policy->average_optimizer = config.boolean("average_optimizer");
+  policy->quorum = config.number("quorum");
+  policy->max_staleness = config.integer("max_staleness");
+  policy->grace_ms = config.number("grace_ms");
   if (policy->grace_ms > 0 && policy->quorum == 1)
     config.fail("grace_ms", "has no effect without 'quorum'", "", "a quorum below 1", "with quorum = 1 every average waits for all");
 }
@@ -73,6 +73,7 @@ void describe_rounds(const Policy& policy, Json* told) {
 
 }  // namespace
 
+extern const PolicyAxis rounds_axis;
 const PolicyAxis rounds_axis = {.applies = [](const PolicyDef& def) { return def.what == Policy::What::parameters; },
                                 .options = round_options,
                                 .read = read_rounds,

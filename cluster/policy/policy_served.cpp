@@ -41,9 +41,9 @@ void refuse_barrier_options(const Config& config, const Policy& policy) {
 }
 
 void read_served(const Config& config, const PolicyDef&, Policy* policy) {
-  policy->served = config.choice("synchrony", "barrier", {"barrier", "server"}) == "server";
-  policy->merge_every = config.integer_in("merge_every", 1, 4096, 1);
-  policy->elastic = config.choice("merge", "reset", {"reset", "elastic"}) == "elastic";
+  policy->served = config.choice("synchrony") == "server";
+  policy->merge_every = config.integer("merge_every");
+  policy->elastic = config.choice("merge") == "elastic";
   if (!policy->served) {
     for (const auto& [name, given] : {std::pair{"merge_every", policy->merge_every > 1}, {"merge", policy->elastic}})
       if (given) config.fail(name, "needs a server", "", "synchrony = \"server\"");
@@ -73,6 +73,7 @@ void describe_served(const Policy& policy, Json* told) {
 
 }  // namespace
 
+extern const PolicyAxis served_axis;
 const PolicyAxis served_axis = {.applies = [](const PolicyDef& def) { return def.what == Policy::What::parameters; },
                                 .options = served_options,
                                 .read = read_served,

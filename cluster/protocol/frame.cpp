@@ -22,24 +22,12 @@ T get_at(std::span<const std::byte> bytes, size_t at) {
 }  // namespace
 
 const char* to_string(MessageType type) {
-  static constexpr const char* kWorker[] = {"join",      "welcome",  "refuse",       "form",     "formed", "heal",   "healed",
-                                            "go",        "lease",    "ready",        "begin",    "done",   "commit", "beat",
-                                            "link_lost", "evaluate", "evaluated",    "snapshot", "leave",  "failed", "stop",
-                                            "traced",    "witness",  "coordinators", "served"};
-  static constexpr const char* kPeer[] = {"link", "chunk", "fetch", "image", "push", "pulled"};
-  static constexpr const char* kAgent[] = {"start",      "started", "exited",  "status",     "report", "replicate",
-                                           "replicated", "follow",  "inherit", "taken_over", "steer"};
-  static constexpr const char* kData[] = {"read", "examples"};
-  static_assert(std::size(kWorker) == static_cast<size_t>(MessageType::served));
-  static_assert(std::size(kAgent) == static_cast<size_t>(MessageType::steer) - 127);
-  const auto within = [&](std::span<const char* const> names, MessageType first) -> const char* {
-    const size_t i = static_cast<size_t>(type) - static_cast<size_t>(first);  // below `first` it wraps to a large number
-    return i < names.size() ? names[i] : nullptr;
-  };
-  if (const char* name = within(kWorker, MessageType::join)) return name;
-  if (const char* name = within(kPeer, MessageType::link)) return name;
-  if (const char* name = within(kAgent, MessageType::start)) return name;
-  if (const char* name = within(kData, MessageType::read)) return name;
+  switch (type) {
+#define PERIGEE_NAME(name, number) \
+  case MessageType::name: return #name;
+    PERIGEE_MESSAGE_TYPES(PERIGEE_NAME)
+#undef PERIGEE_NAME
+  }
   return "unknown";
 }
 

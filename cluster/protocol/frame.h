@@ -27,59 +27,24 @@ inline constexpr size_t kMaxMemberships = 16;  // known at a time
 
 using WorkerId = uint32_t;  // given by the coordinator, never twice in a run; 0 is none
 
+// X(name, number on the wire). A number is never given to another message.
+#define PERIGEE_MESSAGE_TYPES(X)                                                                                                         \
+  /* worker and coordinator */                                                                                                           \
+  X(join, 1)                                                                                                                             \
+  X(welcome, 2)                                                                                                                          \
+  X(refuse, 3) X(propose, 4) X(acknowledge, 5) X(catch_up, 6) X(caught_up, 7) X(start_epoch, 8) X(lease, 9) X(ready, 10) X(begin, 11)    \
+      X(done, 12) X(commit, 13) X(beat, 14) X(link_lost, 15) X(evaluate, 16) X(evaluated, 17) X(snapshot, 18) X(leave, 19) X(failed, 20) \
+          X(stop, 21) X(traced, 22) X(witness, 23) X(coordinators, 24) X(served, 25) /* worker and worker */                             \
+      X(link, 64) X(chunk, 65) X(fetch, 66) X(image, 67) X(push, 68) X(pulled, 69)   /* launcher, agent, status, standby */              \
+      X(start, 128) X(started, 129) X(exited, 130) X(status, 131) X(report, 132) X(replicate, 133) X(replicated, 134) X(follow, 135)     \
+          X(inherit, 136) X(taken_over, 137) X(steer, 138) /* data.at = "coordinator" */                                                 \
+      X(read, 192) X(examples, 193)                        /* between two transports; never handed out */                                \
+      X(shared_offer, 240) X(shared_switch, 241) X(shared_refused, 242)
+
 enum class MessageType : uint16_t {
-  // worker and coordinator
-  join = 1,
-  welcome,
-  refuse,
-  form,
-  formed,
-  heal,
-  healed,
-  go,
-  lease,
-  ready,
-  begin,
-  done,
-  commit,
-  beat,
-  link_lost,
-  evaluate,
-  evaluated,
-  snapshot,
-  leave,
-  failed,
-  stop,
-  traced,
-  witness,
-  coordinators,
-  served,
-  // worker and worker
-  link = 64,
-  chunk,
-  fetch,
-  image,
-  push,
-  pulled,
-  // launcher, agent, status, standby
-  start = 128,
-  started,
-  exited,
-  status,
-  report,
-  replicate,
-  replicated,
-  follow,
-  inherit,
-  taken_over,
-  steer,
-  // data.at = "coordinator"
-  read = 192,
-  examples,
-  // between two transports; never handed out
-  shared_offer = 240,
-  shared_switch,
-  shared_refused,
+#define PERIGEE_MESSAGE_TYPE(name, number) name = number,
+  PERIGEE_MESSAGE_TYPES(PERIGEE_MESSAGE_TYPE)
+#undef PERIGEE_MESSAGE_TYPE
 };
 
 const char* to_string(MessageType type);  // "join"; "unknown" for a number without a name

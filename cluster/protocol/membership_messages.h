@@ -63,7 +63,7 @@ struct Coordinators {
   }
 };
 
-// Where a standby may take over: after Join, and before each Formed.
+// Where a standby may take over: after Join, and before each Acknowledge.
 struct Witness {
   static constexpr MessageType kType = MessageType::witness;
   std::vector<Membership> memberships;  // the established one and what was proposed since, as far as this worker took part, oldest first
@@ -74,8 +74,8 @@ struct Witness {
 };
 
 // Membership changed. Exchanges of older generations end; contributions are kept.
-struct Form {
-  static constexpr MessageType kType = MessageType::form;
+struct Propose {
+  static constexpr MessageType kType = MessageType::propose;
   std::vector<Member> members;  // their order is the rank
   int64_t synced = -1;          // the ledger holds every round up to this one
   WorkerId server = 0;          // of the members, with a served policy; else 0
@@ -86,9 +86,9 @@ struct Form {
   }
 };
 
-// The answer to Form, and again when the fingerprint became known.
-struct Formed {
-  static constexpr MessageType kType = MessageType::formed;
+// The answer to Propose, and again when the fingerprint became known.
+struct Acknowledge {
+  static constexpr MessageType kType = MessageType::acknowledge;
   int64_t round = -1;  // the result it holds; hash 0: none
   uint64_t hash = 0;
   uint64_t fingerprint = 0;
@@ -106,8 +106,8 @@ struct Formed {
 // "You hold an older result than `donor`": fetch it. `keep_local`: move local work onto the new base instead of dropping it.
 // Donor 0: the coordinator's own (round -1: make the initial values). Donor is the receiver itself: it holds the right result, but its
 // local work belongs to another worker by now and is dropped; served rounds: with keep_local it has been counted.
-struct Heal {
-  static constexpr MessageType kType = MessageType::heal;
+struct CatchUp {
+  static constexpr MessageType kType = MessageType::catch_up;
   WorkerId donor = 0;
   int64_t round = -1;
   uint64_t hash = 0;
@@ -118,8 +118,8 @@ struct Heal {
   }
 };
 
-struct Healed {
-  static constexpr MessageType kType = MessageType::healed;
+struct CaughtUp {
+  static constexpr MessageType kType = MessageType::caught_up;
   int64_t round = -1;
   uint64_t hash = 0;
   bool ok = true;
@@ -130,27 +130,27 @@ struct Healed {
 };
 
 // All members hold the result of `base`; header.round is the next.
-struct Go {
-  static constexpr MessageType kType = MessageType::go;
+struct StartEpoch {
+  static constexpr MessageType kType = MessageType::start_epoch;
   int64_t base = -1;
   uint64_t hash = 0;
-  // The fixed plan (standing rounds) from here on: first the leftovers, then the permutations from (epoch, position).
+  // The fixed plan (synchronous steps) from here on: first the leftovers, then the permutations from (epoch, position).
   std::vector<Range> leftovers;
   uint64_t epoch = 0;
   int64_t position = 0;
   int64_t examples = 0;  // committed so far
   // The inputs of both plans, in one place so that they cannot differ.
-  bool standing = true;
+  bool synchronous = true;
   int64_t per_epoch = 0, planned = 0;  // examples; planned 0: endless
   int64_t batch = 0;                   // of one local step
-  int64_t global = 0;                  // of one standing round
+  int64_t global = 0;                  // of one synchronous step
   int32_t leaves = 1;
   int64_t last_round = -1;    // no round after this one; -1: by `planned` alone
   std::string learning_rate;  // JSON of the number or schedule that holds from here on; empty: the job's
   template <class F>
   void fields(F& f) {
     f(base), f(hash), f(leftovers), f(epoch), f(position), f(examples);
-    f(standing), f(per_epoch), f(planned), f(batch), f(global), f(leaves), f(last_round), f(learning_rate);
+    f(synchronous), f(per_epoch), f(planned), f(batch), f(global), f(leaves), f(last_round), f(learning_rate);
   }
 };
 
@@ -212,6 +212,8 @@ struct Stop {
 
 #define PERIGEE_MEMBERSHIP_MESSAGES(X) \
   X(Join)                              \
-  X(Welcome) X(Refuse) X(Coordinators) X(Witness) X(Form) X(Formed) X(Heal) X(Healed) X(Go) X(Beat) X(LinkLost) X(Leave) X(Failed) X(Stop)
+  X(Welcome)                           \
+  X(Refuse)                            \
+  X(Coordinators) X(Witness) X(Propose) X(Acknowledge) X(CatchUp) X(CaughtUp) X(StartEpoch) X(Beat) X(LinkLost) X(Leave) X(Failed) X(Stop)
 
 }  // namespace perigee

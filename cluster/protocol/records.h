@@ -63,7 +63,7 @@ struct DeadLink {
 struct Membership {
   static constexpr size_t kMostInList = kMaxMemberships;
   uint64_t generation = 0;
-  bool established = false;  // its Go was said; else only its Form
+  bool established = false;  // its StartEpoch was said; else only its Propose
   std::vector<WorkerId> ids;
   bool operator==(const Membership&) const = default;
   template <class F>

@@ -54,8 +54,8 @@ struct Begin {
 struct Done {
   static constexpr MessageType kType = MessageType::done;
   uint64_t hash = 0;
-  int64_t examples = 0;            // of its own contribution (standing rounds)
-  std::vector<Range> quarantined;  // standing rounds: own ranges that were left out because they gave NaN or infinity
+  int64_t examples = 0;            // of its own contribution (synchronous steps)
+  std::vector<Range> quarantined;  // synchronous steps: own ranges that were left out because they gave NaN or infinity
   Figures figures;
   template <class F>
   void fields(F& f) {

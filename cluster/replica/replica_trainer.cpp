@@ -102,7 +102,7 @@ std::unique_ptr<ReplicaCodec> step_codec_of(const Trainer& trainer, DeviceRounds
 }
 
 std::unique_ptr<DeviceRounds> rounds_of(const Trainer& trainer) {
-  DeviceModel* const there = trainer.model_there();
+  DeviceModel* const there = trainer.device_model();
   return there && trainer.shape().params().dtype() == Dtype::f32 ? std::make_unique<DeviceRounds>(there->gpu()) : nullptr;
 }
 
@@ -178,7 +178,7 @@ ReplicaTrainer::~ReplicaTrainer() = default;
 void ReplicaTrainer::keep_room_for_result() {
   if (!coded_on_device() || policy_.what == Policy::What::gradient) return;
   try {
-    result_ = std::make_unique<Values>(trainer_, trainer_.model_there());
+    result_ = std::make_unique<Values>(trainer_, trainer_.device_model());
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::resources) throw;
     warn(std::string(kCodecOnHost) + error.what());
@@ -218,7 +218,7 @@ void ReplicaTrainer::new_result(int64_t round) {
 
 void ReplicaTrainer::keep_result() {
   if (local_work_) return;
-  if (!result_) result_ = std::make_unique<Values>(trainer_, coded_on_device() ? trainer_.model_there() : nullptr);
+  if (!result_) result_ = std::make_unique<Values>(trainer_, coded_on_device() ? trainer_.device_model() : nullptr);
   result_->copy_from(trainer_);
   local_work_ = true;
 }
@@ -267,7 +267,7 @@ void ReplicaTrainer::take_outer_step(const ApplyOrder& order, int64_t workers) {
 }
 
 std::optional<size_t> ReplicaTrainer::apply(const ApplyOrder& order, std::byte* row) {
-  const bool gradient = staged_ ? staged_gradient_ : policy_.standing(progress());
+  const bool gradient = staged_ ? staged_gradient_ : policy_.synchronous(progress());
   if (partial_ && !gradient) return apply_partial(order, row);
   const bool merged = order.examples > 0 && !gradient && !order.alone;
   if (step_codec_ && gradient && order.examples > 0)

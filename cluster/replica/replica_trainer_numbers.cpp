@@ -17,7 +17,7 @@ bool ReplicaTrainer::coded_on_device() const {
 
 const float* ReplicaTrainer::parameters(bool there) {
   if (!there) return reinterpret_cast<const float*>(std::as_const(trainer_).model().params().block());
-  DeviceModel& model = *trainer_.model_there();
+  DeviceModel& model = *trainer_.device_model();
   model.gpu().select();
   model.to_device();
   return reinterpret_cast<const float*>(model.block());
@@ -26,22 +26,22 @@ const float* ReplicaTrainer::parameters(bool there) {
 float* ReplicaTrainer::changed_parameters(bool there) {
   if (!there) return reinterpret_cast<float*>(trainer_.model().params().block());
   const float* const values = parameters(true);
-  trainer_.model_there()->device_changed_parameters();
+  trainer_.device_model()->device_changed_parameters();
   return const_cast<float*>(values);
 }
 
 const float* ReplicaTrainer::result_parameters(bool there) {
   assert(local_work_);
-  return reinterpret_cast<const float*>(there ? result_->parameters_there() : result_block());
+  return reinterpret_cast<const float*>(there ? result_->device_parameters() : result_block());
 }
 
 std::byte* ReplicaTrainer::result_block() {
-  result_->come_home();
+  result_->download();
   return result_->parameters.data();
 }
 
 uint64_t ReplicaTrainer::hash_of_result() const {
-  const DeviceModel* const there = trainer_.model_there();
+  const DeviceModel* const there = trainer_.device_model();
   uint64_t hash = 0;
   if (!local_work_ && rounds_ && there->parameters_only_on_device()) {
     hash = rounds_->xxh3_64(there->block(), trainer_.shape().params().block_bytes());
@@ -49,7 +49,7 @@ uint64_t ReplicaTrainer::hash_of_result() const {
     const Params& params = std::as_const(trainer_).model().params();
     hash = xxh3_64({params.block(), params.block_bytes()});
   } else {
-    result_->come_home();
+    result_->download();
     hash = xxh3_64(result_->parameters);
   }
   hash = xxh3_64(local_work_ ? result_->states : std::as_const(trainer_).states(), hash);

@@ -56,7 +56,7 @@ struct ReplicaTrainer::Values {
     for (size_t i = 0; with_slots && i < slots.size(); ++i) std::ranges::copy(slots[i], trainer.optimizer_slot(i).begin());
   }
   void swap_with(Trainer& trainer) {
-    come_home();
+    download();
     Params& params = trainer.model().params();
     std::swap_ranges(parameters.begin(), parameters.end(), params.block());
     std::swap_ranges(states.begin(), states.end(), params.state_bytes().begin());
@@ -66,7 +66,7 @@ struct ReplicaTrainer::Values {
     trainer.set_position(mine);
   }
   // To be read and changed here, until they are asked for there.
-  void come_home() {
+  void download() {
     if (!away_) return;
     make_room();
     there_->gpu().select();
@@ -74,7 +74,7 @@ struct ReplicaTrainer::Values {
     for (size_t i = 0; i < slots.size(); ++i) there_->gpu().download(slots[i].data(), slots_there_[i].data(), bytes_);
     away_ = false;
   }
-  const std::byte* parameters_there() {
+  const std::byte* device_parameters() {
     if (away_) return block_.data();
     there_->gpu().select();
     there_->gpu().upload(block_.data(), parameters.data(), bytes_);

@@ -249,7 +249,7 @@ void TrainerReplica::answer_loaded() {
 }
 
 // Serves a request that is allowed while an order is in progress. False: it is not such a request.
-bool TrainerReplica::serve_beside(Request& request) {
+bool TrainerReplica::answer_beside_training(Request& request) {
   switch (request.kind) {
     case Request::Kind::snapshot: {
       SharedBytes image = trainer_->snapshot(request.flag);
@@ -296,7 +296,7 @@ bool TrainerReplica::serve_beside(Request& request) {
 void TrainerReplica::handle(Request& request) {
   assert(trainer_ || request.kind == Request::Kind::open);
   take_rate();
-  if (serve_beside(request)) return;
+  if (answer_beside_training(request)) return;
   switch (request.kind) {
     case Request::Kind::open: {
       trainer_ = std::make_unique<ReplicaTrainer>(request.welcome, options_);
@@ -398,7 +398,7 @@ bool TrainerReplica::given_up() {
       requests_.wait(stop_);
       continue;
     }
-    if (!request || !serve_beside(*request)) return cancel_;
+    if (!request || !answer_beside_training(*request)) return cancel_;
     requests_.pop();
   }
 }

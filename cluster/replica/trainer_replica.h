@@ -121,7 +121,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
   // Trainer thread.
   void trainer_main();
   void handle(Request& request);
-  bool serve_beside(Request& request);
+  bool answer_beside_training(Request& request);
   void take_rate();
   void carry_out(Request& request);
   Answer* answer(Answer::Kind kind);

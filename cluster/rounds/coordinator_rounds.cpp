@@ -43,7 +43,7 @@ std::string number(double value) {
 
 std::string CoordinatorRounds::why_not(const Join& join) const { return join.server ? "the policy needs no server" : ""; }
 
-bool CoordinatorRounds::go_allowed() const { return c_.phase == CoordinatorCore::Phase::running && !c_.go_held; }
+bool CoordinatorRounds::start_allowed() const { return c_.phase == CoordinatorCore::Phase::running && !c_.start_held; }
 
 void CoordinatorRounds::replay_early() {
   const uint64_t now_open = c_.generation;
@@ -126,7 +126,7 @@ bool CoordinatorRounds::diverged(const Figures& figures, int64_t examples, int w
 
 // ---- rounds with an exchange ----
 
-void ExchangedCommits::on_form() { participants_.clear(); }
+void ExchangedCommits::on_propose() { participants_.clear(); }
 
 void ExchangedCommits::open_round() {
   assert(c_.phase == CoordinatorCore::Phase::running && c_.open == c_.books.round() + 1);
@@ -138,7 +138,7 @@ void ExchangedCommits::open_round() {
 
 void ExchangedCommits::on_done(Node& node, const FrameHeader& h, Done done) {
   const bool takes_part = std::find(participants_.begin(), participants_.end(), node.id) != participants_.end();
-  if (h.round != c_.open || node.done || !takes_part || c_.go_held || !expects_done()) {
+  if (h.round != c_.open || node.done || !takes_part || c_.start_held || !expects_done()) {
     ++c_.dropped.unexpected;
     return;
   }
@@ -194,7 +194,7 @@ std::vector<Share> ExchangedCommits::book(Figures* figures, int64_t* examples) {
 void ExchangedCommits::after_commit(bool wait) {
   c_.deliver_image();
   if (c_.phase != CoordinatorCore::Phase::running) return;
-  // Form instead of Commit: a worker that is ahead does not apply the next round, and no worker has to catch up.
+  // Propose instead of Commit: a worker that is ahead does not apply the next round, and no worker has to catch up.
   const bool complete = c_.books.epoch_due() || c_.books.all_done();
   if (!complete && ((c_.form_wanted && !c_.joining_timer) || ends())) return c_.form();
   c_.tell_all(Commit{.hash = c_.target_hash, .synced = c_.safe_round()}, c_.target_round);
@@ -218,7 +218,7 @@ bool ExchangedCommits::passed(uint64_t since, uint64_t now) const {
 
 // No worker may keep the others waiting for longer than the policy allows.
 void ExchangedCommits::check(uint64_t now) {
-  if (c_.go_held && !planted(Bug::pause_evicts)) return;  // nothing is asked of any worker
+  if (c_.start_held && !planted(Bug::pause_evicts)) return;  // nothing is asked of any worker
   std::vector<WorkerId> late;
   std::string why;
   if (in_exchange() && passed(first_done_ns_, now)) {
@@ -252,7 +252,7 @@ CoordinatorRounds& CoordinatorProtocols::first() const { return *all_[core_.opti
 
 CoordinatorRounds& CoordinatorProtocols::at(double progress) const {
   const Policy& policy = core_.options.policy;
-  return *all_[policy.served ? kServer : policy.standing(progress) ? kSteps : kLocal];
+  return *all_[policy.served ? kServer : policy.synchronous(progress) ? kSteps : kLocal];
 }
 
 }  // namespace perigee

@@ -29,7 +29,7 @@ class CoordinatorRounds {
   virtual bool lacks_server() const { return false; }
   virtual bool holds_results(const Node&) const { return true; }  // others may take the result from it
   virtual bool calm() const = 0;                                  // of a running generation: to form now loses no work
-  virtual void on_form() {}                                       // the open round is over
+  virtual void on_propose() {}                                    // the open round is over
   virtual void on_all_formed() {}                                 // each member has said what it holds
   virtual bool may_keep_work(const Node&) const { return true; }  // what it has begun may stay its own
   virtual void admit(Node&) {}                                    // a member that holds no results
@@ -37,7 +37,7 @@ class CoordinatorRounds {
 
   // ---- rounds ----
   virtual bool synchronous() const { return false; }
-  virtual void on_go(Go*) {}  // adds to it what this protocol says with it
+  virtual void on_start_epoch(StartEpoch*) {}  // adds to it what this protocol says with it
   virtual void open_round() = 0;
   virtual Received on_frame(Node& node, const FrameHeader& header, std::span<const std::byte> payload) = 0;
   virtual void advance() {}  // there may be work to be leased, or a round to begin
@@ -51,7 +51,7 @@ class CoordinatorRounds {
  protected:
   enum class Fence { none };  // Coordinator has looked at the frame's generation
   virtual void on_ready(Node& node, const FrameHeader& header, Ready ready) = 0;
-  bool go_allowed() const;
+  bool start_allowed() const;
   // Examples that a worker could not use are given to others, or up when enough have tried. `exact`: all of the ranges are at fault, and they
   // leave the worker's lease; else some of what they have in common. True: some were given up.
   bool try_elsewhere(Node& node, const std::vector<Range>& ranges, const char* as, const std::string& what, bool exact);
@@ -67,7 +67,7 @@ class ExchangedCommits : public CoordinatorRounds {
  public:
   using CoordinatorRounds::CoordinatorRounds;
 
-  void on_form() override;
+  void on_propose() override;
   void open_round() override;
   void check(uint64_t now) override;
   void forgive(const std::function<void(uint64_t&)>& later) override { later(first_done_ns_); }
@@ -99,7 +99,7 @@ class CoordinatorProtocols {
  public:
   explicit CoordinatorProtocols(CoordinatorCore& core);
   ~CoordinatorProtocols();
-  CoordinatorRounds& first() const;  // before any Go
+  CoordinatorRounds& first() const;  // before any StartEpoch
   CoordinatorRounds& at(double progress) const;
 
  private:

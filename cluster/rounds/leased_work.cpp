@@ -17,7 +17,7 @@ bool LeasedWork::add(const Lease& lease) {
 TrainOrder LeasedWork::next(const WorkerCore& core, bool ahead, size_t staged_row) {
   const OpenRound& round = core.round;
   const Policy& policy = core.policy;
-  const int64_t all_per_step = core.go->batch * static_cast<int64_t>(core.trainers());
+  const int64_t all_per_step = core.epoch_start->batch * static_cast<int64_t>(core.trainers());
   TrainOrder order{.round = core.held_round + 1 + (ahead ? 1 : 0),
                    .overlapped = ahead,
                    .row = ahead ? 1 - staged_row : 0,

@@ -57,7 +57,7 @@ int64_t WorkLeases::retry_failures(CoordinatedWorker& node, Lease* lease) {
 }
 
 void WorkLeases::top_up(CoordinatedWorker& node) {
-  if (!c_.go_allowed() || !node.member || node.server || c_.border || c_.finished) return;
+  if (!c_.start_allowed() || !node.member || node.server || c_.border || c_.finished) return;
   const int64_t batch = c_.local_batch(), batches = steps_of(node);
   const int64_t ahead = kRoundsAhead + (c_.options.policy.overlap ? 1 : 0);
   const int64_t wanted = std::min(ahead * batches, kMaxBatches) * batch;

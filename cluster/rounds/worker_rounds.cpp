@@ -167,8 +167,12 @@ WorkerProtocols::WorkerProtocols(WorkerCore& core) : core_(core) {
 }
 WorkerProtocols::~WorkerProtocols() = default;
 
-WorkerRounds& WorkerProtocols::first() const { return *all_[core_.policy.served ? kServer : core_.policy.standing(0) ? kSteps : kLocal]; }
+WorkerRounds& WorkerProtocols::first() const {
+  return *all_[core_.policy.served ? kServer : core_.policy.synchronous(0) ? kSteps : kLocal];
+}
 
-WorkerRounds& WorkerProtocols::of(const Go& go) const { return *all_[core_.policy.served ? kServer : go.standing ? kSteps : kLocal]; }
+WorkerRounds& WorkerProtocols::of(const StartEpoch& start) const {
+  return *all_[core_.policy.served ? kServer : start.synchronous ? kSteps : kLocal];
+}
 
 }  // namespace perigee

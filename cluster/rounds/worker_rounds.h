@@ -43,16 +43,16 @@ class WorkerRounds {
   virtual ~WorkerRounds() = default;
 
   // ---- the generation ----
-  virtual void on_form() {}    // it forms: every protocol of the worker hears it
-  virtual void on_go() = 0;    // it goes on from the result held
-  virtual void on_loaded() {}  // an image is the result held
-  virtual void resume() = 0;   // ... in the midst of a generation
-  void drop();                 // gives up what there is of local work
+  virtual void on_propose() {}        // it forms: every protocol of the worker hears it
+  virtual void on_start_epoch() = 0;  // it goes on from the result held
+  virtual void on_loaded() {}         // an image is the result held
+  virtual void resume() = 0;          // ... in the midst of a generation
+  void drop();                        // gives up what there is of local work
   // Ends what is going on. Local work is kept if `keep`: it is still good on a later result; a gradient is not.
   virtual void stop(bool keep) = 0;
   virtual void keep_work() {}                                 // a later result is about to be loaded under the local work
-  virtual bool settles(const Heal&) { return false; }         // true: it does what that asks for by itself
-  virtual bool busy() const { return round_.applying; }       // the result held is about to change: Formed waits
+  virtual bool settles(const CatchUp&) { return false; }      // true: it does what that asks for by itself
+  virtual bool busy() const { return round_.applying; }       // the result held is about to change: Acknowledge waits
   virtual std::vector<Range> pending() const { return {}; }   // local work that is in no result
   virtual std::vector<WorkerId> take_broken() { return {}; }  // the group whose exchange the last change of membership broke off
 
@@ -124,14 +124,14 @@ class ExchangedRounds : public WorkerRounds {
   double spent(TracePhase phase, uint64_t from, uint64_t to, int64_t count);
 };
 
-// The protocols of one worker. Which of them makes the rounds follows from the policy and from Go.
+// The protocols of one worker. Which of them makes the rounds follows from the policy and from StartEpoch.
 class WorkerProtocols {
  public:
   explicit WorkerProtocols(WorkerCore& core);
   ~WorkerProtocols();
 
-  WorkerRounds& first() const;  // of the policy, before any Go
-  WorkerRounds& of(const Go& go) const;
+  WorkerRounds& first() const;  // of the policy, before any StartEpoch
+  WorkerRounds& of(const StartEpoch& start) const;
   std::span<const std::unique_ptr<WorkerRounds>> all() const { return all_; }
 
  private:

@@ -42,7 +42,7 @@ class World::Intruder final : public TransportEvents {
       std::vector<std::byte> payload(static_cast<size_t>(rng.integer(0, 300)));
       for (std::byte& byte : payload) byte = static_cast<std::byte>(rng.chance(0.5) ? 0 : rng.next());
       auto type = static_cast<MessageType>(rng.chance(0.5) ? rng.integer(1, 21) : rng.integer(0, 200));
-      if (type == MessageType::join || type == MessageType::link) type = MessageType::formed;
+      if (type == MessageType::join || type == MessageType::link) type = MessageType::acknowledge;
       std::vector<std::byte> frame(kHeaderBytes + payload.size());
       write_header({.type = type,
                     .job = rng.chance(0.8) ? kJob : rng.next(),
@@ -90,7 +90,7 @@ void World::steer(const Fault& fault) {
     operator_->command(std::move(command));
   };
   say("STEER " + std::to_string(fault.how) + " for " + std::to_string(static_cast<int64_t>(fault.for_ms)) + " ms");
-  if (fault.how < 0.3) return operator_->kick_somebody();
+  if (fault.how < 0.3) return operator_->kick_one();
   if (fault.how < 0.5) return tell("every", rng_.integer(1, 8));
   if (fault.how < 0.7) return tell("lr", rng_.between(1e-4, 1));
   tell("pause", true);

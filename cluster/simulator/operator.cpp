@@ -28,7 +28,7 @@ void Operator::command(Json command) {
   if (commands_.size() == 1) ask();
 }
 
-void Operator::kick_somebody() { kick_ = true; }
+void Operator::kick_one() { kick_ = true; }
 
 void Operator::ask() {
   if (!connected_) return;

@@ -17,7 +17,7 @@ class Operator final : public TransportEvents {
   Operator(Network& network, SeededRng& rng, std::function<void(const std::string&)> kicked);
 
   void command(Json command);    // until it is answered, whatever becomes of the connection
-  void kick_somebody();          // of those that are there when the coordinator is asked
+  void kick_one();               // of those that are there when the coordinator is asked
   void stop() { over_ = true; }  // the run is over
 
   void on_connected(PeerId peer, const std::string& address) override;

@@ -300,7 +300,7 @@ class TlsWorld {
     const auto begins = [](const Bytes& whole, const Bytes& part) {
       return part.size() <= whole.size() && std::equal(part.begin(), part.end(), whole.begin());
     };
-    if (!begins(client.said, server.heard) || !begins(server.said, client.heard)) fail("something was heard that nobody said");
+    if (!begins(client.said, server.heard) || !begins(server.said, client.heard)) fail("bytes were received that were not sent");
     outcome_.sites["opened"] += client.opened && server.opened;
     outcome_.sites["refused"] += client.refused + server.refused;
     outcome_.sites["frames"] += client.frames + server.frames;
@@ -320,7 +320,7 @@ class TlsWorld {
       return;
     }
     ++outcome_.sites[kMischiefs[static_cast<size_t>(line.mischief)]];
-    if (wire.must_be_found && !wronged.refused) fail(std::string("nobody noticed: ") + kMischiefs[static_cast<size_t>(line.mischief)]);
+    if (wire.must_be_found && !wronged.refused) fail(std::string("not noticed: ") + kMischiefs[static_cast<size_t>(line.mischief)]);
     if (wire.must_be_found) ++outcome_.sites["noticed"];
   }
 

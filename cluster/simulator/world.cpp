@@ -29,18 +29,18 @@ std::string shown(std::span<const std::byte> frame) {
   Lease lease;
   Ready ready;
   Begin begin;
-  Heal heal;
-  Go go;
-  Formed formed;
+  CatchUp heal;
+  StartEpoch go;
+  Acknowledge formed;
   if (h.type == MessageType::lease && decode(payload, &lease)) return (lease.last ? "last" : "") + text_of(lease.ranges);
   if (h.type == MessageType::ready && decode(payload, &ready))
     return "base " + std::to_string(ready.base) + (ready.finite ? "" : " NOT FINITE") + text_of(ready.ranges);
-  if (h.type == MessageType::heal && decode(payload, &heal))
+  if (h.type == MessageType::catch_up && decode(payload, &heal))
     return "to round " + std::to_string(heal.round) + " from " + std::to_string(heal.donor) + (heal.keep_local ? " keep" : "");
-  if (h.type == MessageType::go && decode(payload, &go))
+  if (h.type == MessageType::start_epoch && decode(payload, &go))
     return "base " + std::to_string(go.base) + " at " + std::to_string(go.epoch) + ":" + std::to_string(go.position) + " left" +
            text_of(go.leftovers);
-  if (h.type == MessageType::formed && decode(payload, &formed))
+  if (h.type == MessageType::acknowledge && decode(payload, &formed))
     return "holds " + std::to_string(formed.round) + " pending" + text_of(formed.pending) + " on " + std::to_string(formed.base);
   if (h.type == MessageType::begin && decode(payload, &begin)) {
     std::string text = (begin.evaluate ? "evaluate " : "") + std::string(begin.last ? "last" : "");
@@ -85,7 +85,7 @@ World::World(const Scenario& scenario, const SimulateOptions& options)
 std::string World::name_of(int process) const {
   for (const auto& node : workers_)
     if (node->process == process) return node->name;
-  return process == coordinator_process_ ? "coordinator" : "somebody";
+  return process == coordinator_process_ ? "coordinator" : "another process";
 }
 
 World::~World() = default;
@@ -271,7 +271,7 @@ void World::WorkerNode::on_stopped(const std::string& why, bool over) {
 void World::WorkerNode::on_failed(const Error& error) {
   world.say(name + " failed: " + error.what());
   world.reached("worker_failed");
-  const bool kicked = std::string_view(error.what()).find("somebody asked for it") != std::string_view::npos;
+  const bool kicked = std::string_view(error.what()).find("on request") != std::string_view::npos;
   if (wrong_data != (error.kind() == ErrorKind::data) && !kicked && !world.gave_up_) world.fail(name + " failed: " + error.what());
   world.worker_ended(number, !wrong_data, world.rng_.between(100, 1000));
 }

@@ -73,7 +73,7 @@ std::string UvTransport::listen(const std::string& address) {
   const sockaddr_storage at = address_to_listen(wanted);
   if (!impl_->shared->tls && !is_loopback(reinterpret_cast<const sockaddr*>(&at)))
     throw Error(ErrorKind::usage, {.where = "--listen " + address,
-                                   .what = "without a secret anybody who reaches this address could join and read what is trained",
+                                   .what = "without a secret any process that reaches this address could join and read the model",
                                    .expected = "--secret FILE, or a loopback address such as 127.0.0.1:" + std::to_string(wanted.port),
                                    .hint = "perigee secret new > cluster.key, and give it on every machine"});
   return impl_->streams.listen(address);

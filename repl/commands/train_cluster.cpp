@@ -163,7 +163,7 @@ Json train_in_cluster(const Job& job, const ClusterOptions& options, const Engin
   launch.record = options.record;
   if (!options.standby.empty() && (engine || (options.agents.empty() && options.listen.empty())))
     throw Error(ErrorKind::usage, {.where = "--standby",
-                                   .what = "these workers end with this process: there would be nobody to go on with",
+                                   .what = "these workers end with this process: none would be left to go on with",
                                    .hint = "train with --agents, or with --listen and workers of other machines"});
   if (!options.standby.empty() && options.secret.empty())
     throw Error(ErrorKind::usage,

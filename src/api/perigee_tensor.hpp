@@ -129,7 +129,7 @@ class tensor {
   tensor operator[](std::initializer_list<index_entry> at) const { return window(at.begin(), at.size()); }
   // The elements where a mask holds, or the slices at places along dimension 0: a copy.
   template <std::same_as<tensor> Chosen>
-  const tensor operator[](const Chosen& chosen) const {  // const, so that nobody assigns to the copy
+  const tensor operator[](const Chosen& chosen) const {  // const: an assignment would change only the copy
     return chosen.dtype() == boolean ? apply("masked_select", {*this, chosen}) : take(chosen);
   }
 

@@ -64,14 +64,14 @@ class CopiedSums final : public GroupSums {
     for (Gpu* gpu : gpus_) {
       gpu->select();
       for (Gpu* peer : gpus_)
-        if (peer != gpu) gpu->check(gpu->module().meet(gpu->index(), peer->index()), "reach " + peer->name());
+        if (peer != gpu) gpu->check(gpu->module().enable_peer_access(gpu->index(), peer->index()), "reach " + peer->name());
       for (auto* events : {&ready_, &summed_, &done_}) events->push_back(gpu->event());
     }
   }
 
   std::string name() const override { return "copies between the GPUs"; }
   bool can_be_captured() const override { return false; }
-  void abort() noexcept override { gpus_[0]->module().hurry(); }  // copies that wait for a GPU that is lost cannot be ended
+  void abort() noexcept override { gpus_[0]->module().shorten_timeouts(); }  // copies that wait for a GPU that is lost cannot be ended
   size_t scratch() const override { return scratch_[0].bytes(); }
 
   void queue(std::span<const GroupSum> sums, std::span<const GpuHandle> streams) override {

@@ -439,7 +439,7 @@ void PlanCompiler::finish() {
     plan_->outputs_.push_back({output.name, keep(output.value)});
   }
   for (const Assignment& assignment : graph_.assignments()) plan_->assignments_.push_back({assignment.state, keep(assignment.value)});
-  if (options_.backend == Backend::cuda) keep_small_longer();
+  if (options_.backend == Backend::cuda) delay_reuse_of_small_buffers();
   plan_->arena_bytes_ = place_buffers(buffers_);
   const auto resolve = [&](Operand& operand) {
     if (operand.place == Place::arena && operand.index >= 0) operand.offset += buffers_[static_cast<size_t>(operand.index)].offset;

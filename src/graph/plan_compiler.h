@@ -54,7 +54,7 @@ class PlanCompiler {
   bool read_half(const Node& node);
   bool widen_later(const Node& node);
   void widen();
-  void keep_small_longer();
+  void delay_reuse_of_small_buffers();
   void find_joins();
   bool join(const Node& node, PlanStep& step);
   [[noreturn]] void no_kernel(const Node& node, const PlanStep& step) const;

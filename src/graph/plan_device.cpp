@@ -104,7 +104,7 @@ void PlanCompiler::widen() {
 
 // Steps that nothing else orders run beside each other, unless the later one writes where the earlier one still reads or writes. So what is
 // small is not used again by the next few steps: at most a few times kSmall more, and LeNet's longest chain of steps is 7 instead of 11.
-void PlanCompiler::keep_small_longer() {
+void PlanCompiler::delay_reuse_of_small_buffers() {
   constexpr size_t kSmall = size_t{4} << 20;
   constexpr int kSteps = 3;
   for (ArenaBuffer& buffer : buffers_)

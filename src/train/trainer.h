@@ -115,12 +115,12 @@ class Trainer {
   // With precision "fp16" what overflows is computed again with a smaller loss scale, which the sum no longer has in it.
   void commit_states();
   // One update by the sum of the gradient over `examples` examples, of the parameter block's layout and type; null: by what lies in
-  // gradient_there().
+  // device_gradient().
   void update(const std::byte* gradient_sum, int64_t examples);
   // The numbers on the device and the gradient there, for work on them between the parts of a step. Null without a GPU, and with several,
   // which each have their own.
-  DeviceModel* model_there() const { return engine_->device_model(); }
-  std::byte* gradient_there() const { return engine_->device_gradient(); }
+  DeviceModel* device_model() const { return engine_->device_model(); }
+  std::byte* device_gradient() const { return engine_->device_gradient(); }
   // Cuts the block into buckets of about `bytes`, in the order in which backward finishes them: exchange marks of the plans.
   void cut_gradient(size_t bytes);
   double next_learning_rate() const;                                                    // of the next update, by its schedule

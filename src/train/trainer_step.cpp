@@ -122,7 +122,7 @@ GradientReport Trainer::sum_gradient(const Batch& batch, const GradientTarget& t
 void Trainer::commit_states() { engine_->commit_states(); }
 
 void Trainer::update(const std::byte* gradient_sum, int64_t examples) {
-  assert((gradient_sum || gradient_there()) && examples > 0);
+  assert((gradient_sum || device_gradient()) && examples > 0);
   const PhaseScope scope(t_.times, TracePhase::update);
   t_.optimizer->begin_step(step_progress(), 1.0 / static_cast<double>(examples));
   engine_->update(gradient_sum);

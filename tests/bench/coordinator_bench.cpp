@@ -121,14 +121,14 @@ class Stubs final : public Clock, public Transport, public CoordinatorEvents {
     const auto hash = [](int64_t round) { return static_cast<uint64_t>(round + 1000); };
     std::vector<Range>& leased = leased_[sent.peer];
     switch (h.type) {
-      case MessageType::welcome: return tell(sent.peer, Formed{.fingerprint = 1}, h);
-      case MessageType::form: return tell(sent.peer, Formed{.fingerprint = 1}, h);
-      case MessageType::heal: return tell(sent.peer, Healed{.round = -1, .hash = hash(-1)}, h);
-      case MessageType::go:
-        if (standing) tell(sent.peer, Done{.hash = hash(h.round), .examples = 32}, h);
+      case MessageType::welcome: return tell(sent.peer, Acknowledge{.fingerprint = 1}, h);
+      case MessageType::propose: return tell(sent.peer, Acknowledge{.fingerprint = 1}, h);
+      case MessageType::catch_up: return tell(sent.peer, CaughtUp{.round = -1, .hash = hash(-1)}, h);
+      case MessageType::start_epoch:
+        if (synchronous) tell(sent.peer, Done{.hash = hash(h.round), .examples = 32}, h);
         return;
       case MessageType::commit:
-        if (standing) {
+        if (synchronous) {
           FrameHeader next = h;
           next.round = h.round + 1;
           tell(sent.peer, Done{.hash = hash(next.round), .examples = 32}, next);
@@ -168,7 +168,7 @@ class Stubs final : public Clock, public Transport, public CoordinatorEvents {
 
  public:
   uint64_t job = 1;
-  bool standing = true;
+  bool synchronous = true;
 };
 
 void measure(const std::string& policy, int workers, int64_t rounds) {
@@ -183,7 +183,7 @@ void measure(const std::string& policy, int workers, int64_t rounds) {
   o.examples = 60'000'000;
   o.fingerprint = 1;
   o.min_workers = workers;
-  stubs.standing = policy == "allreduce";
+  stubs.synchronous = policy == "allreduce";
   Coordinator coordinator(std::move(o), stubs, rng, stubs, ledger, stubs);
   coordinator.start();
   for (int i = 1; i <= workers; ++i) stubs.join(coordinator, static_cast<PeerId>(i));

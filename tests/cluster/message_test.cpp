@@ -57,7 +57,9 @@ TYPED_TEST(MessageTest, ComesBackAsItWas) {
     TypeParam back = test::sample<TypeParam>(3, 77);  // decoding replaces whatever was there
     ASSERT_TRUE(decode(payload(frame), &back));
     EXPECT_EQ(encode(back, header), frame);
-    if (elements > 0) EXPECT_NE(encode(TypeParam{}, header), frame);  // without them some have nothing else
+    if (elements > 0) {  // without them some have nothing else
+      EXPECT_NE(encode(TypeParam{}, header), frame);
+    }
   }
 }
 
@@ -172,13 +174,13 @@ TEST(Message, CountsAreCheckedBeforeMemoryIsTaken) {
   put(many, kHeaderBytes, static_cast<uint32_t>(kMaxRanges + 1));
   many.resize(many.size() + 24);
   EXPECT_FALSE(decode(payload(many), &lease));
-  Frame members = encode(Form{.members = std::vector<Member>(kMaxWorkers)}, {});
-  Form form;
+  Frame members = encode(Propose{.members = std::vector<Member>(kMaxWorkers)}, {});
+  Propose form;
   EXPECT_TRUE(decode(payload(members), &form));
   put(members, kHeaderBytes, static_cast<uint32_t>(kMaxWorkers + 1));
   members.resize(members.size() + 16);
   EXPECT_FALSE(decode(payload(members), &form));
-  Frame dead = encode(Form{.dead = std::vector<DeadLink>(kMaxWorkers)}, {});
+  Frame dead = encode(Propose{.dead = std::vector<DeadLink>(kMaxWorkers)}, {});
   EXPECT_TRUE(decode(payload(dead), &form));
   put(dead, kHeaderBytes + 16, static_cast<uint32_t>(kMaxWorkers + 1));  // behind the members' count, synced and server
   dead.resize(dead.size() + 8);
@@ -226,8 +228,8 @@ TEST(Message, ChunkHeadHasAFixedSizeAndNeedsNoMemory) {
 }
 
 TEST(Message, BooleansAreZeroOrOne) {
-  Frame frame = encode(Healed{.ok = true}, {});
-  Healed healed;
+  Frame frame = encode(CaughtUp{.ok = true}, {});
+  CaughtUp healed;
   for (const int value : {0, 1}) {
     frame.back() = std::byte(value);
     ASSERT_TRUE(decode(payload(frame), &healed));

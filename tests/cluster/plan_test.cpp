@@ -171,14 +171,14 @@ std::string failure(const std::string& text) {
 TEST(Policy, TheDefaultIsAllreduce) {
   const Policy policy = read_policy(nullptr, "");
   EXPECT_EQ(policy.name, "allreduce");
-  EXPECT_TRUE(policy.standing(0.99));
+  EXPECT_TRUE(policy.synchronous(0.99));
   EXPECT_EQ(policy.gain(4), 1);
 }
 
 TEST(Policy, ReadsWhatIsGiven) {
   const Policy periodic = read(R"({"type": "periodic", "every": 20, "quorum": 0.75, "grace_ms": 50, "topology": "ring",
                                    "average_optimizer": true, "max_staleness": 2, "deadline_ms": 3000})");
-  EXPECT_FALSE(periodic.standing(0));
+  EXPECT_FALSE(periodic.synchronous(0));
   EXPECT_EQ(periodic.every, 20);
   EXPECT_EQ(periodic.quorum, 0.75);
   EXPECT_EQ(periodic.grace_ms, 50);
@@ -187,8 +187,8 @@ TEST(Policy, ReadsWhatIsGiven) {
   EXPECT_EQ(periodic.max_staleness, 2);
   EXPECT_EQ(periodic.deadline_ms, 3000);
   const Policy post = read(R"({"type": "post_local", "sync_until": 0.25, "every_ms": 100})");
-  EXPECT_TRUE(post.standing(0.2));
-  EXPECT_FALSE(post.standing(0.25));
+  EXPECT_TRUE(post.synchronous(0.2));
+  EXPECT_FALSE(post.synchronous(0.25));
   EXPECT_EQ(post.every_ms, 100);
 }
 

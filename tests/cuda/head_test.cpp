@@ -78,16 +78,16 @@ struct Head {
 
   // `aside`: bytes by which the weight lies beside a border of 16.
   Results run(const Kernel& kernel, size_t aside = 0) const {
-    const shim::Array<float> x_there("x", x, 16), flow_there("flow", flow), bias_there("bias", bias);
-    const shim::Array<int64_t> labels_there("labels", labels);
+    const shim::Array<float> device_x("x", x, 16), device_flow("flow", flow), device_bias("bias", bias);
+    const shim::Array<int64_t> device_labels("labels", labels);
     std::vector<float> moved(aside / sizeof(float));
     moved.insert(moved.end(), weight.begin(), weight.end());
-    const shim::Array<float> weight_there("weight", moved, 16), logits("logits", at(n * c)), losses("losses", at(n)),
+    const shim::Array<float> device_weight("weight", moved, 16), logits("logits", at(n * c)), losses("losses", at(n)),
         slopes("slopes", at(n * c)), dx("dx", at(n * k), 16);
-    const View in[] = {contiguous_view(x_there.data(), Dtype::f32, {n, k}),
-                       contiguous_view(weight_there.data() + aside / sizeof(float), Dtype::f32, {c, k}),
-                       contiguous_view(labels_there.data(), Dtype::i64, {n}), contiguous_view(flow_there.data(), Dtype::f32, {n}),
-                       contiguous_view(bias_there.data(), Dtype::f32, {c})};
+    const View in[] = {contiguous_view(device_x.data(), Dtype::f32, {n, k}),
+                       contiguous_view(device_weight.data() + aside / sizeof(float), Dtype::f32, {c, k}),
+                       contiguous_view(device_labels.data(), Dtype::i64, {n}), contiguous_view(device_flow.data(), Dtype::f32, {n}),
+                       contiguous_view(device_bias.data(), Dtype::f32, {c})};
     const View out[] = {contiguous_view(logits.data(), Dtype::f32, {n, c}), contiguous_view(losses.data(), Dtype::f32, {n}),
                         contiguous_view(slopes.data(), Dtype::f32, {n, c}), contiguous_view(dx.data(), Dtype::f32, {n, k})};
     const StepInfo step;

@@ -94,7 +94,7 @@ class LinalgTrial {
     std::vector<View> views;
     for (const Batch& batch : in) place(operands, "an input", batch, setting);
     for (const Batch& batch : out) place(operands, "an output", batch, setting);
-    for (const Placed& operand : operands) views.push_back(operand.view_there());
+    for (const Placed& operand : operands) views.push_back(operand.device_view());
     const StepInfo step;
     site_.run(kernel_of(op), {.in = views.data(),
                               .out = views.data() + in.size(),

@@ -53,7 +53,7 @@ class ReplicaNode {
     std::memset(row_.data(), 0, row_.bytes());
   }
   std::byte* row() { return row_.data(); }
-  Gpu& gpu() { return trainer.trainer().model_there()->gpu(); }
+  Gpu& gpu() { return trainer.trainer().device_model()->gpu(); }
   size_t block_bytes() { return trainer.trainer().shape().params().block_bytes(); }
 
   // So many local steps of a round of four, and then an exchange inside a group or that of all.

@@ -102,7 +102,7 @@ TEST(CudaVectors, CastsOfRowsAgreeWithTheReference) {
         run_kernel(*ref_kernel("cast"), {.in = &x, .out = &truth.view(), .n_in = 1, .n_out = 1, .step = &step});
         Placed got(site, "y", {to, truth.shape()}, Layout::channels_last);
         x.data = memory.get() + first * static_cast<int64_t>(sizeof(float));
-        const View y = got.view_there();
+        const View y = got.device_view();
         site.run(cuda_kernel("cast"), {.in = &x, .out = &y, .n_in = 1, .n_out = 1, .step = &step});
         got.read();
         int64_t i = 0;
@@ -158,7 +158,7 @@ TEST(CudaVectors, PoolsChooseAsTheReferenceDoes) {
   for (const shim::Order order : shim::kOrders) {
     shim::set_order(order);
     Placed got(site, "y", {Dtype::f32, y}, Layout::channels_last), where(site, "argmax", {Dtype::u8, y}, Layout::channels_last);
-    const View from = image.view_there(), to[] = {got.view_there(), where.view_there()};
+    const View from = image.device_view(), to[] = {got.device_view(), where.device_view()};
     site.run(cuda_kernel("pool2d"), {.in = &from, .out = to, .n_in = 1, .n_out = 2, .params = &params, .step = &step});
     got.read(), where.read();
     int64_t i = 0;

@@ -84,12 +84,12 @@ std::map<std::string, Tensor> run_on_gpu(Gpu& gpu, const TrainedLayer& trained, 
       {.arena = arena.data(), .parameters = parameters, .states = states, .outputs = outputs, .tables = tables, .packed = packed.data()});
   for (size_t i = 0; i < plan->inputs().size(); ++i) run.set_input(static_cast<int>(i), mirror.hold(leaves.at(plan->inputs()[i])));
   const StepInfo step{.training = true};
-  const GpuMemory step_there = gpu.allocate(sizeof step, "step");
-  gpu.upload(step_there.data(), &step, sizeof step);
+  const GpuMemory device_step = gpu.allocate(sizeof step, "step");
+  gpu.upload(device_step.data(), &step, sizeof step);
   std::vector<GpuMemory> scratches;
   run.queue_packs(gpu.queue());
   for (size_t i = 0; i < plan->steps().size(); ++i)
-    queue_step(gpu, run, i, reinterpret_cast<const StepInfo*>(step_there.data()), scratches);
+    queue_step(gpu, run, i, reinterpret_cast<const StepInfo*>(device_step.data()), scratches);
   gpu.wait();
   std::map<std::string, Tensor> results;
   for (auto& [name, place] : external) {

@@ -107,7 +107,7 @@ class Placed {
 
   // As the host sees it, and as kernels do.
   const View& view() const { return view_; }
-  View view_there() const {
+  View device_view() const {
     View view = view_;
     view.data = memory_.get();
     return view;
@@ -175,13 +175,13 @@ class Bench {
     std::vector<Placed> in = place(narrow_, variant), out;
     for (const Type& type : outputs_) out.emplace_back(site_, "an output", type, variant.out);
     std::vector<View> in_views, out_views;
-    for (size_t i = 0; i < in.size(); ++i) in_views.push_back(present_[i] ? in[i].view_there() : View{});
-    for (const Placed& operand : out) out_views.push_back(operand.view_there());
+    for (size_t i = 0; i < in.size(); ++i) in_views.push_back(present_[i] ? in[i].device_view() : View{});
+    for (const Placed& operand : out) out_views.push_back(operand.device_view());
     Placed* first = &out[0];  // which holds the first result
     if (variant.in_place) {
       first = operand_to_overwrite(in, out[0]);
       if (first == nullptr) return false;
-      out_views[0] = first->view_there();
+      out_views[0] = first->device_view();
     }
     alignas(64) std::byte params[kMaxParamsBytes];
     if (op_.params) op_.params(call(narrow_), params);

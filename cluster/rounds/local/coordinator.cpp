@@ -16,8 +16,8 @@ constexpr int kMostLeftOut = 5;  // contributions of a worker in a row, before i
 
 }  // namespace
 
-void LocalCoordinator::on_form() {
-  ExchangedCommits::on_form();
+void LocalCoordinator::on_propose() {
+  ExchangedCommits::on_propose();
   begun_ = false;
   begin_ = {};
 }
@@ -54,7 +54,7 @@ void LocalCoordinator::on_ready(Node& node, const FrameHeader& h, Ready ready) {
     node.early = std::move(ready);
     return;
   }
-  if (c_.go_held || h.round > c_.open) {
+  if (c_.start_held || h.round > c_.open) {
     ++c_.dropped.unexpected;
     return;
   }
@@ -102,7 +102,7 @@ size_t LocalCoordinator::quorum() const {
 
 // Does the round begin, and with whom?
 void LocalCoordinator::check_begin() {
-  if (!go_allowed() || begun_ || c_.border || c_.finished || c_.members.empty()) return;
+  if (!start_allowed() || begun_ || c_.border || c_.finished || c_.members.empty()) return;
   const size_t enough = quorum();
   if (ready_said_ < enough) return;
   std::vector<WorkerId> who;

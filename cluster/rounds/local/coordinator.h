@@ -15,7 +15,7 @@ class LocalCoordinator final : public ExchangedCommits {
   explicit LocalCoordinator(CoordinatorCore& core) : ExchangedCommits(core), leases_(core) {}
 
   bool calm() const override { return !begun_; }
-  void on_form() override;
+  void on_propose() override;
   void on_all_formed() override;
   void on_losing(const Node& node) override;
 

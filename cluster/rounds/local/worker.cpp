@@ -19,11 +19,11 @@ LocalRounds::LocalRounds(WorkerCore& core)
         return w_.send_chunk(to, number / inner_count(), chunk, body);
       }) {}
 
-void LocalRounds::on_form() {
+void LocalRounds::on_propose() {
   if (has_inner()) reset_inner();
 }
 
-void LocalRounds::on_go() {
+void LocalRounds::on_start_epoch() {
   expect();
   if (round_.staged && has_inner() && round_.staged->finite) return carry_on();
   if (round_.staged) send_ready();
@@ -51,7 +51,7 @@ void LocalRounds::stop(bool keep) {
     if (!keep) drop();
     // The round is void: one contribution of both. One without ranges is never dropped, should others refuse its payload.
     else if (w_.policy.partial() && round_.staged && !round_.applying && (round_.training || round_.staged->ranges.empty())) join_staged();
-    if (w_.state == WorkerCore::State::running && w_.go) round_.exchange.expect(held() + 1);
+    if (w_.state == WorkerCore::State::running && w_.epoch_start) round_.exchange.expect(held() + 1);
   }
   begun_.reset();
   leased_.clear();

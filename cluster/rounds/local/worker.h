@@ -16,8 +16,8 @@ class LocalRounds final : public ExchangedRounds {
  public:
   explicit LocalRounds(WorkerCore& core);
 
-  void on_form() override;
-  void on_go() override;
+  void on_propose() override;
+  void on_start_epoch() override;
   void resume() override;
   void stop(bool keep) override;
   void keep_work() override;

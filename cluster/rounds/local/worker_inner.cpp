@@ -43,7 +43,7 @@ void LocalRounds::stop_inner() {
   inner_.waiting = false;
   if (!inner_exchange_.active()) return;
   reset_inner();
-  if (w_.state == WorkerCore::State::running && w_.go) expect_inner();
+  if (w_.state == WorkerCore::State::running && w_.epoch_start) expect_inner();
 }
 
 void LocalRounds::reset_inner() {
@@ -77,8 +77,8 @@ void LocalRounds::train_part() {
   const auto steps = static_cast<ptrdiff_t>(std::clamp<int64_t>(until - work.steps, 0, static_cast<int64_t>(leased_.queue.size())));
   if (last && steps == 0 && work.steps == 0) return send_ready();
   TrainOrder order{.round = held() + 1,
-                   .examples_before = round_.examples_done + work.steps * w_.go->batch * static_cast<int64_t>(w_.members.size()),
-                   .examples_per_step = w_.go->batch * static_cast<int64_t>(w_.members.size()),
+                   .examples_before = round_.examples_done + work.steps * w_.epoch_start->batch * static_cast<int64_t>(w_.members.size()),
+                   .examples_per_step = w_.epoch_start->batch * static_cast<int64_t>(w_.members.size()),
                    .carried = work.examples,
                    .inner = !last};
   order.ranges.assign(leased_.queue.begin(), leased_.queue.begin() + steps);

@@ -12,14 +12,14 @@ namespace perigee {
 
 // The next order may be trained while what is staged is on its way.
 bool LocalRounds::may_overlap() const {
-  return w_.policy.overlap && w_.go && round_.staged && round_.staged->finite && round_.ready_sent && !leased_.queue.empty();
+  return w_.policy.overlap && w_.epoch_start && round_.staged && round_.staged->finite && round_.ready_sent && !leased_.queue.empty();
 }
 
 // No training: what there is of local work becomes the contribution.
 void LocalRounds::stage_only() {
   assert(w_.policy.partial() && !round_.training && !round_.staged);
   round_.local_base = carried_ ? round_.local_base : held();
-  begin({.round = held() + 1, .examples_before = round_.examples_done, .examples_per_step = w_.go->batch});
+  begin({.round = held() + 1, .examples_before = round_.examples_done, .examples_per_step = w_.epoch_start->batch});
 }
 
 void LocalRounds::join_staged() {

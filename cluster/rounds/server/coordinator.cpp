@@ -45,7 +45,7 @@ void ServerCoordinator::admit(Node& node) {
   node.state = Node::State::healing;
   node.heal_ns = c_.clock.now_ns();
   // Should the rounds up to this one become void, its optimiser has seen work that is not counted: it stands for them.
-  c_.tell(node, Heal{.donor = node.id, .round = c_.target_round, .hash = c_.target_hash, .keep_local = true}, c_.target_round);
+  c_.tell(node, CatchUp{.donor = node.id, .round = c_.target_round, .hash = c_.target_hash, .keep_local = true}, c_.target_round);
 }
 
 void ServerCoordinator::begin_afresh(Node& node) {
@@ -55,7 +55,7 @@ void ServerCoordinator::begin_afresh(Node& node) {
   c_.take_back(node);
   node.state = Node::State::healing;
   node.heal_ns = c_.clock.now_ns();
-  c_.tell(node, Heal{.donor = 0, .round = -1}, -1);
+  c_.tell(node, CatchUp{.donor = 0, .round = -1}, -1);
 }
 
 void ServerCoordinator::open_round() {
@@ -72,7 +72,7 @@ Received ServerCoordinator::on_frame(Node& node, const FrameHeader& header, std:
 }
 
 void ServerCoordinator::on_served(Node& node, const FrameHeader& h, Served served) {
-  if (!node.server || h.round != c_.open || !go_allowed()) {
+  if (!node.server || h.round != c_.open || !start_allowed()) {
     ++c_.dropped.unexpected;
     return;
   }
@@ -81,7 +81,7 @@ void ServerCoordinator::on_served(Node& node, const FrameHeader& h, Served serve
     const WorkerId id = node.id;
     if (liar != id) c_.evict(liar, "worker_lost", "it claims work that it was not given", false);
     if (c_.phase != CoordinatorCore::Phase::stopped && c_.nodes.contains(id))
-      c_.evict(id, "worker_lost", "its parameters hold work that nobody was given", false);
+      c_.evict(id, "worker_lost", "its parameters hold work that no lease covers", false);
     return;
   }
   node.round = c_.open;
@@ -151,7 +151,7 @@ void ServerCoordinator::after_commit(const std::vector<Share>& shares) {
 
 // A lease that a worker could not use. Its earlier pushes are booked first, or they would go back too.
 void ServerCoordinator::on_ready(Node& node, const FrameHeader&, Ready ready) {
-  if (!go_allowed() || node.state != Node::State::training || ready.finite || node.server) {
+  if (!start_allowed() || node.state != Node::State::training || ready.finite || node.server) {
     ++c_.dropped.unexpected;
     return;
   }

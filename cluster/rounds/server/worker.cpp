@@ -17,9 +17,9 @@ constexpr uint64_t kPatience = 10;  // deadlines that a worker waits for an answ
 
 }  // namespace
 
-void ServerRounds::on_form() { desk_.reset(w_.replica.layout()); }
+void ServerRounds::on_propose() { desk_.reset(w_.replica.layout()); }
 
-void ServerRounds::on_go() {
+void ServerRounds::on_start_epoch() {
   if (round_.staged) hand_in();
   go_on();
 }
@@ -238,7 +238,7 @@ bool ServerRounds::on_values(PeerId peer, Image& image, std::span<const std::byt
 }
 
 // The staged contribution is in a result that this worker does not have: it depends on that one now, and pulls before it goes on.
-bool ServerRounds::settles(const Heal& heal) {
+bool ServerRounds::settles(const CatchUp& heal) {
   if (heal.donor != w_.id || !heal.keep_local || !pushed_ || !round_.staged) return false;
   assert(!taking_ && !request_);
   w_.held_round = heal.round;
@@ -256,7 +256,7 @@ void ServerRounds::on_taken(int64_t, bool ok) {
     pushed_ = fresh_ = false;
     ++counted_;
     if (w_.formed_due) return w_.send_formed();
-    w_.tell(Healed{.round = held(), .hash = w_.held_hash, .ok = true}, held());
+    w_.tell(CaughtUp{.round = held(), .hash = w_.held_hash, .ok = true}, held());
     return go_on();
   }
   assert(request_ && request_->answer);

@@ -18,12 +18,12 @@ class ServerRounds final : public WorkerRounds {
  public:
   using WorkerRounds::WorkerRounds;
 
-  void on_form() override;
-  void on_go() override;
+  void on_propose() override;
+  void on_start_epoch() override;
   void on_loaded() override;
   void resume() override;
   void stop(bool keep) override;
-  bool settles(const Heal& heal) override;
+  bool settles(const CatchUp& heal) override;
   bool busy() const override { return round_.applying || taking_; }
   std::vector<Range> pending() const override;
 

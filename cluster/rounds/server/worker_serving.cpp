@@ -62,7 +62,7 @@ bool ServerRounds::sort_arrivals() {
 
 void ServerRounds::serve_next() {
   if (!w_.is_server() || w_.state != WorkerCore::State::running || round_.applying || w_.healing || w_.loading) return;
-  if (w_.go->last_round >= 0 && held() >= w_.go->last_round) return;
+  if (w_.epoch_start->last_round >= 0 && held() >= w_.epoch_start->last_round) return;
   if (!sort_arrivals()) return;
   // An elastic round only tells what it changed.
   if (!pulls_.empty() && (w_.policy.elastic || !enough())) {

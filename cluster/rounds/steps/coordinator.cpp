@@ -9,18 +9,18 @@
 
 namespace perigee {
 
-void StepsCoordinator::on_go(Go* go) {
-  if (!planted(Bug::leftovers_not_sent)) go->leftovers = c_.books.pool().returned();
-  if (go->leftovers.size() > kMaxRanges) go->leftovers.resize(kMaxRanges);  // the rest comes back with the next Form
-  plan_ = {.leftovers = go->leftovers,
-           .epoch = go->epoch,
-           .position = go->position,
-           .examples_per_epoch = go->per_epoch,
-           .planned = go->planned,
-           .committed = go->examples,
+void StepsCoordinator::on_start_epoch(StartEpoch* message) {
+  if (!planted(Bug::leftovers_not_sent)) message->leftovers = c_.books.pool().returned();
+  if (message->leftovers.size() > kMaxRanges) message->leftovers.resize(kMaxRanges);  // the rest comes back with the next Propose
+  plan_ = {.leftovers = message->leftovers,
+           .epoch = message->epoch,
+           .position = message->position,
+           .examples_per_epoch = message->per_epoch,
+           .planned = message->planned,
+           .committed = message->examples,
            .first_round = c_.target_round + 1,
-           .global = go->global,
-           .leaves = go->leaves};
+           .global = message->global,
+           .leaves = message->leaves};
 }
 
 void StepsCoordinator::open_round() {
@@ -45,7 +45,7 @@ void StepsCoordinator::on_ready(Node& node, const FrameHeader& h, Ready ready) {
     node.early = std::move(ready);
     return;
   }
-  if (c_.go_held || h.round != c_.open || ready.finite) {
+  if (c_.start_held || h.round != c_.open || ready.finite) {
     ++c_.dropped.unexpected;
     return;
   }
@@ -71,6 +71,6 @@ std::vector<Share> StepsCoordinator::shares() const {
   return shares;
 }
 
-bool StepsCoordinator::ends() const { return !c_.options.policy.standing(c_.progress()); }
+bool StepsCoordinator::ends() const { return !c_.options.policy.synchronous(c_.progress()); }
 
 }  // namespace perigee

@@ -14,7 +14,7 @@ class StepsCoordinator final : public ExchangedCommits {
 
   bool calm() const override { return false; }
   bool synchronous() const override { return true; }
-  void on_go(Go* go) override;
+  void on_start_epoch(StartEpoch* message) override;
   void open_round() override;
   Received on_frame(Node& node, const FrameHeader& header, std::span<const std::byte> payload) override;
 

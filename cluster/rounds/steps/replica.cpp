@@ -36,7 +36,7 @@ bool ReplicaTrainer::stage_step(const TrainOrder& order, std::byte* row, Contrib
       .step = trainer_.position().step};
   std::byte* const gradient = parts_codec_ ? gradient_.data() : row;
   bool finite = true;
-  if (there && !gradient_is_there_) rounds_->gpu().upload(trainer_.gradient_there(), gradient, params.block_bytes());
+  if (there && !gradient_is_there_) rounds_->gpu().upload(trainer_.device_gradient(), gradient, params.block_bytes());
   if (update && examples > 0) {
     keep_result();
     trainer_.update(there ? nullptr : gradient, examples);
@@ -53,7 +53,7 @@ bool ReplicaTrainer::stage_step(const TrainOrder& order, std::byte* row, Contrib
   const PhaseScope scope(trainer_.times(), TracePhase::encode, examples);
   const auto* values = reinterpret_cast<const float*>(gradient);
   if (step_codec_) {
-    const float* const from = there ? reinterpret_cast<const float*>(trainer_.gradient_there()) : values;
+    const float* const from = there ? reinterpret_cast<const float*>(trainer_.device_gradient()) : values;
     const CodedValues coded = update ? CodedValues{.block = result_parameters(there), .less = parameters(there)}
                                      : CodedValues{.block = from, .factor = 1 / static_cast<double>(examples)};
     contribution->payload = step_codec_->encode(coded, block_.coded(row), order.round, when, order.leaves);
@@ -88,7 +88,7 @@ void ReplicaTrainer::take_step(const ApplyOrder& order, std::byte* row) {
   } else {
     if (step_codec_ && update) step_codec_->take_sum(ReplicaCodec::Take::subtract, changed_parameters(there));
     else if (step_codec_)
-      step_codec_->take_sum(ReplicaCodec::Take::replace_all, reinterpret_cast<float*>(there ? trainer_.gradient_there() : mean));
+      step_codec_->take_sum(ReplicaCodec::Take::replace_all, reinterpret_cast<float*>(there ? trainer_.device_gradient() : mean));
     else if (parts_codec_)
       parts_codec_->end(order.round, all_of(order.examples), staged_ && staged_examples_ > 0, reinterpret_cast<const float*>(row),
                         reinterpret_cast<float*>(mean));
@@ -101,7 +101,7 @@ void ReplicaTrainer::take_step(const ApplyOrder& order, std::byte* row) {
       trainer_.set_position(position);
     } else {
       if (outer) {
-        if (there) rounds_->gpu().download(mean, trainer_.gradient_there(), params.block_bytes());
+        if (there) rounds_->gpu().download(mean, trainer_.device_gradient(), params.block_bytes());
         const ExchangeTail tail = read_exchange_tail(block_.layout(), {row, block_.layout().bytes()});
         outer_.run({.workers = static_cast<double>(tail.contributions),
                     .progress = progress(),

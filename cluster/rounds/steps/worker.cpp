@@ -10,17 +10,17 @@
 
 namespace perigee {
 
-void SynchronousSteps::on_go() {
-  const Go& go = *w_.go;
-  plan_ = {.leftovers = go.leftovers,
-           .epoch = go.epoch,
-           .position = go.position,
-           .examples_per_epoch = go.per_epoch,
-           .planned = go.planned,
-           .committed = go.examples,
-           .first_round = go.base + 1,
-           .global = go.global,
-           .leaves = go.leaves};
+void SynchronousSteps::on_start_epoch() {
+  const StartEpoch& start = *w_.epoch_start;
+  plan_ = {.leftovers = start.leftovers,
+           .epoch = start.epoch,
+           .position = start.position,
+           .examples_per_epoch = start.per_epoch,
+           .planned = start.planned,
+           .committed = start.examples,
+           .first_round = start.base + 1,
+           .global = start.global,
+           .leaves = start.leaves};
   expect();
   drop();  // local work has no place among gradients
   if (round_.staged) send_ready();
@@ -38,33 +38,33 @@ void SynchronousSteps::stop(bool) {
   if (w_.opened) {
     reset_exchange();
     drop();  // a gradient is of no use to a later round
-    if (w_.state == WorkerCore::State::running && w_.go) expect();
+    if (w_.state == WorkerCore::State::running && w_.epoch_start) expect();
   }
   round_.ready_sent = round_.paused = false;
 }
 
 void SynchronousSteps::train() {
-  const Go& go = *w_.go;
+  const StartEpoch& start = *w_.epoch_start;
   const int64_t round = held() + 1;
   planned_ = FixedPlan::Round{};
-  if (go.last_round < 0 || round <= go.last_round) planned_ = plan_.at(round);
+  if (start.last_round < 0 || round <= start.last_round) planned_ = plan_.at(round);
   if (planned_.examples == 0) {
     round_.paused = true;
     return;
   }
-  const auto [first, last] = leaves_of(w_.rank, static_cast<int>(w_.members.size()), go.leaves);
+  const auto [first, last] = leaves_of(w_.rank, static_cast<int>(w_.members.size()), start.leaves);
   bucket_staged_.assign(w_.replica.buckets().size(), false);
   buckets_staged_ = 0;
   round_.trained_ns = w_.clock.now_ns();
   TrainOrder order{.round = round,
                    .gradient = true,
                    .first_leaf = first,
-                   .leaves = go.leaves,
+                   .leaves = start.leaves,
                    .examples_before = planned_.examples_before,
                    .examples_per_step = planned_.examples,
-                   .restart = round == go.base + 1};
+                   .restart = round == start.base + 1};
   order.ranges.assign(planned_.ranges.begin() + first, planned_.ranges.begin() + last);
-  if (go.last_round < 0 || round < go.last_round)
+  if (start.last_round < 0 || round < start.last_round)
     if (const FixedPlan::Round after = plan_.at(round + 1); after.examples > 0)
       order.next.assign(after.ranges.begin() + first, after.ranges.begin() + last);
   if (order.ranges.empty()) {  // more workers than leaves: it only receives
@@ -86,7 +86,7 @@ void SynchronousSteps::prepare() {
     setup.ids.push_back(w_.members[static_cast<size_t>(r)].id);
     setup.hosts.push_back(site_of(w_.policy.inner, w_.members, r));
   }
-  const int leaves = w_.go->leaves;
+  const int leaves = w_.epoch_start->leaves;
   size_t rows = 1;
   if (w_.policy.shards > 0) {
     for (int r = 0; r < size; ++r) {
@@ -167,8 +167,8 @@ void SynchronousSteps::add_times(Figures* figures, uint64_t now) {
 
 bool SynchronousSteps::waits_after(int64_t round) {
   const int64_t after = planned_.examples_before + planned_.examples;
-  const double progress = w_.go->planned > 0 ? static_cast<double>(after) / static_cast<double>(w_.go->planned) : 0;
-  return planned_.ends_epoch || planned_.last || round == w_.go->last_round || !w_.policy.standing(progress);
+  const double progress = w_.epoch_start->planned > 0 ? static_cast<double>(after) / static_cast<double>(w_.epoch_start->planned) : 0;
+  return planned_.ends_epoch || planned_.last || round == w_.epoch_start->last_round || !w_.policy.synchronous(progress);
 }
 
 void SynchronousSteps::on_payload_refused(int64_t round, size_t payload) {

@@ -1,4 +1,4 @@
-// Synchronous steps: every member computes the gradient of its leaves of a fixed plan, which all know from Go, and takes part in every
+// Synchronous steps: every member computes the gradient of its leaves of a fixed plan, which all know from StartEpoch, and takes part in every
 // exchange. No message says that a round begins.
 #pragma once
 
@@ -13,7 +13,7 @@ class SynchronousSteps final : public ExchangedRounds {
  public:
   using ExchangedRounds::ExchangedRounds;
 
-  void on_go() override;
+  void on_start_epoch() override;
   void resume() override;
   void stop(bool keep) override;
   void after_exchange(const Exchange& exchange) override;

@@ -18,7 +18,7 @@ bool SynchronousSteps::in_passes() const { return w_.replica.layout().passes > 1
 
 // How many examples the member of that rank has in the round being computed.
 int64_t SynchronousSteps::planned_examples(size_t rank) const {
-  const auto [first, last] = leaves_of(static_cast<int>(rank), static_cast<int>(w_.members.size()), w_.go->leaves);
+  const auto [first, last] = leaves_of(static_cast<int>(rank), static_cast<int>(w_.members.size()), w_.epoch_start->leaves);
   int64_t examples = 0;
   for (int leaf = first; leaf < last; ++leaf) examples += planned_.ranges[static_cast<size_t>(leaf)].count;
   return examples;
@@ -45,7 +45,7 @@ std::vector<Payload> SynchronousSteps::payloads() const {
 
 // The sums of a pass are here: the trainer makes of them what the next one adds up.
 void SynchronousSteps::ask_for_pass() {
-  if (!w_.go || !round_.staged || next_pass_ >= w_.replica.layout().passes) return;
+  if (!w_.epoch_start || !round_.staged || next_pass_ >= w_.replica.layout().passes) return;
   if (!round_.exchange.bucket_done(static_cast<size_t>(next_pass_) - 1)) {
     if (!planted(Bug::part_not_awaited) || !round_.exchange.active()) return;
   }

@@ -48,8 +48,8 @@ __device__ void take_weights(const DirectCall& call, int first, int depth) {
     const float* const from = is_bias ? call.results.bias + o * call.results.bias_stride
                                       : call.w.at(o, static_cast<int>(c), static_cast<int>(line - c * call.strips.kernel_height),
                                                   static_cast<int>(k - line * kWidth));
-    take_number(weight_room() + k * kBlockChannels + lane_of_warp(), from,
-                o < call.results.outputs && !(is_bias && call.results.bias == nullptr));
+    copy_async(weight_room() + k * kBlockChannels + lane_of_warp(), from,
+               o < call.results.outputs && !(is_bias && call.results.bias == nullptr));
   }
 }
 

@@ -71,7 +71,7 @@ __device__ inline void take_weights(const StagedCall& call, int first, int first
     float* const to = weight_room() + o;
 #pragma unroll 1
     for (int k = lane_of_warp(); k < kStage * call.taps; k += kWarp)
-      take_number(to + k * kPitch, from + k, k < there && first + o < call.results.outputs);
+      copy_async(to + k * kPitch, from + k, k < there && first + o < call.results.outputs);
   }
 }
 
@@ -87,7 +87,7 @@ __device__ inline void take_images(const StagedCall& call, int first_image, int 
     for (int i = lane_of_warp(); i < kStage * call.pitch; i += kWarp) {
       const int c = i % kStage, at = i / kStage, column = at - call.left;
       const bool inside = there && first_input + c < call.inputs && static_cast<unsigned>(column) < static_cast<unsigned>(call.width);
-      take_number(to + c * call.input_rows * call.pitch + at, call.x.at(n, first_input + c, row, column), inside);
+      copy_async(to + c * call.input_rows * call.pitch + at, call.x.at(n, first_input + c, row, column), inside);
     }
   }
 }

@@ -78,7 +78,7 @@ static __device__ inline float* strip_room() {  // [input channel, row, column]
 }
 
 // Without waiting for it: __pipeline_commit and __pipeline_wait_prior come before a barrier.
-__device__ inline void take_number(float* to, const float* from, bool there) {
+__device__ inline void copy_async(float* to, const float* from, bool there) {
   if (there) __pipeline_memcpy_async(to, from, sizeof(float));
   else *to = 0;
 }
@@ -99,7 +99,7 @@ static __device__ inline void take_strip(const Strips& strips, int n, int first_
       const int column = i - strips.left;
       const bool there = static_cast<unsigned>(row) < static_cast<unsigned>(strips.height) &&
                          static_cast<unsigned>(column) < static_cast<unsigned>(strips.width);
-      take_number(to + i, strips.x.at(n, first_channel + c, row, column), there);
+      copy_async(to + i, strips.x.at(n, first_channel + c, row, column), there);
     }
   }
 }

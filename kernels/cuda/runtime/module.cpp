@@ -58,7 +58,7 @@ cudaError_t wait_until(Query query) {
   return cudaErrorTimeout;
 }
 
-void hurry() { hurried = true; }
+void shorten_timeouts() { hurried = true; }
 
 int device_count(int* count) { return told(cudaGetDeviceCount(count)); }
 
@@ -123,7 +123,7 @@ int event_reached(void* event) {
 int copy_between(void* to, int to_device, const void* from, int from_device, size_t bytes, void* stream) {
   return bytes == 0 ? cudaSuccess : told(cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, stream_of(stream)));
 }
-int meet(int device, int peer) {
+int enable_peer_access(int device, int peer) {
   int can = 0;
   const cudaError_t status = cudaDeviceCanAccessPeer(&can, device, peer);
   // It may be there already, or refused (too many peers); without it copies go by way of the host. What is sticky comes again.
@@ -239,7 +239,7 @@ const perigee::CudaModule* perigee_cuda_module() {
                                  .download = download,
                                  .allocate_pinned = allocate_pinned,
                                  .release_pinned = release_pinned,
-                                 .hurry = hurry,
+                                 .shorten_timeouts = shorten_timeouts,
                                  .create_stream = create_stream,
                                  .destroy_stream = destroy_stream,
                                  .wait_for_stream = wait_for_stream,
@@ -253,7 +253,7 @@ const perigee::CudaModule* perigee_cuda_module() {
                                  .event_reached = event_reached,
                                  .copy = copy,
                                  .copy_between = copy_between,
-                                 .meet = meet,
+                                 .enable_peer_access = enable_peer_access,
                                  .clear = clear,
                                  .begin_capture = begin_capture,
                                  .end_capture = end_capture,

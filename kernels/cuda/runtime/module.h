@@ -48,7 +48,7 @@ struct CudaModule {
   int (*allocate_pinned)(size_t bytes, void** memory) = nullptr;
   int (*release_pinned)(void* memory) = nullptr;
 
-  void (*hurry)() = nullptr;  // a GPU is lost, for which others may wait: what is waited for from now on has few seconds to come
+  void (*shorten_timeouts)() = nullptr;  // a GPU is lost, for which others may wait: what is waited for from now on has few seconds to come
   int (*create_stream)(void** stream) = nullptr;
   int (*destroy_stream)(void* stream) = nullptr;
   // The host waits: kCudaTimeout when what it waits for does not come in time (patience.h). After that nothing is waited for or given back any
@@ -63,9 +63,9 @@ struct CudaModule {
   int (*stream_waits)(void* stream, void* event) = nullptr;                       // the stream does
   int (*event_reached)(void* event) = nullptr;                                    // 0, kCudaNotReady or a failure; waits for nothing
   int (*copy)(void* to, const void* from, size_t bytes, void* stream) = nullptr;  // whichever side each is on
-  // From one device's memory to another's; `meet` lets the current device reach that of `peer` directly where the machine can.
+  // From one device's memory to another's; `enable_peer_access` lets the current device reach that of `peer` directly where the machine can.
   int (*copy_between)(void* to, int to_device, const void* from, int from_device, size_t bytes, void* stream) = nullptr;
-  int (*meet)(int device, int peer) = nullptr;
+  int (*enable_peer_access)(int device, int peer) = nullptr;
   int (*clear)(void* memory, size_t bytes, void* stream) = nullptr;
   // Work queued between these two becomes a graph and does not run.
   int (*begin_capture)(void* stream) = nullptr;

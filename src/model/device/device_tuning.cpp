@@ -77,13 +77,13 @@ class DeviceTimer {
   std::array<std::array<GpuHandle, 2>, kSamples> events_;
 };
 
-struct Way {
-  bool operator==(const Way&) const = default;
+struct Candidate {
+  bool operator==(const Candidate&) const = default;
   const Kernel* kernel = nullptr;
   int algorithm = 0;
 };
 
-std::string text_of(const Way& way) { return KernelChoice{way.kernel->name, way.algorithm}.text(); }
+std::string text_of(const Candidate& candidate) { return KernelChoice{candidate.kernel->name, candidate.algorithm}.text(); }
 
 class DeviceTuner {
  public:
@@ -107,18 +107,20 @@ class DeviceTuner {
 
  private:
   void settle(const PlanStep& step, size_t index);
-  std::optional<Way> known_way(const PlanStep& step, const std::vector<const Kernel*>& kernels);
+  std::optional<Candidate> known_candidate(const PlanStep& step, const std::vector<const Kernel*>& kernels);
   // The kernel's algorithms that run the call, until `take` says that it is enough: whether it did.
   template <class Take>
   bool try_ways(const PlanStep& step, const Kernel* kernel, const KernelCall& call, Take take);
-  std::vector<Way> ways_of(const PlanStep& step, const std::vector<const Kernel*>& kernels, const KernelCall& call);
-  Way fastest(const PlanStep& step, const std::vector<Way>& ways, const KernelCall& call);
-  bool runs(const PlanStep& step, const Way& way, const KernelCall& call);
-  std::string fault_key(const PlanStep& step, const Way& way) const { return tuning_.key_of(step) + " lost the GPU: " + text_of(way); }
+  std::vector<Candidate> candidates_of(const PlanStep& step, const std::vector<const Kernel*>& kernels, const KernelCall& call);
+  Candidate fastest(const PlanStep& step, const std::vector<Candidate>& candidates, const KernelCall& call);
+  bool runs(const PlanStep& step, const Candidate& candidate, const KernelCall& call);
+  std::string fault_key(const PlanStep& step, const Candidate& candidate) const {
+    return tuning_.key_of(step) + " lost the GPU: " + text_of(candidate);
+  }
   void remember_fault(const PlanStep& step);
-  bool left_out(const PlanStep& step, const Way& way);
-  bool exists(const Way& way, const KernelCall& call);
-  std::optional<KernelCall> with_scratch(const Way& way, const KernelCall& call);
+  bool left_out(const PlanStep& step, const Candidate& candidate);
+  bool exists(const Candidate& candidate, const KernelCall& call);
+  std::optional<KernelCall> with_scratch(const Candidate& candidate, const KernelCall& call);
   KernelCall beside(const KernelCall& call);
 
   Gpu& gpu_;
@@ -131,7 +133,7 @@ class DeviceTuner {
   GpuMemory scratch_, results_;
   std::vector<View> views_;
   std::string refusal_;
-  Way tried_;                // what ran last
+  Candidate tried_;          // what ran last
   bool has_rivals_ = false;  // other kernels take its call
   std::set<std::string> told_;
   const uint64_t begin_ns_ = monotonic_ns();
@@ -144,30 +146,30 @@ void DeviceTuner::remember_fault(const PlanStep& step) {
   tuning_.save_machine();
 }
 
-bool DeviceTuner::left_out(const PlanStep& step, const Way& way) {
-  const std::string key = fault_key(step, way);
+bool DeviceTuner::left_out(const PlanStep& step, const Candidate& candidate) {
+  const std::string key = fault_key(step, candidate);
   if (tuning_.choice(key).empty()) return false;
-  refusal_ = "the GPU was lost in '" + text_of(way) + "' before";
+  refusal_ = "the GPU was lost in '" + text_of(candidate) + "' before";
   if (told_.insert(key).second)
-    warn(std::string("op '") + step.op->name + "' leaves out '" + text_of(way) + "', in which the GPU was lost before; without " +
+    warn(std::string("op '") + step.op->name + "' leaves out '" + text_of(candidate) + "', in which the GPU was lost before; without " +
          tuning_.machine_file() + " it is tried again");
   return true;
 }
 
 // A library runs its last algorithm where it has no such one: whether it would is found without running it.
-bool DeviceTuner::exists(const Way& way, const KernelCall& call) {
-  gpu_.queue().algorithm = way.algorithm, gpu_.queue().taken = 0;
-  const GpuHandle dropped = gpu_.try_capture([&] { way.kernel->run(call); }, &refusal_);
-  return gpu_.queue().taken == way.algorithm;
+bool DeviceTuner::exists(const Candidate& candidate, const KernelCall& call) {
+  gpu_.queue().algorithm = candidate.algorithm, gpu_.queue().taken = 0;
+  const GpuHandle dropped = gpu_.try_capture([&] { candidate.kernel->run(call); }, &refusal_);
+  return gpu_.queue().taken == candidate.algorithm;
 }
 
 // Waits, so that a fault is told with the op that it came from. A library that refuses is no fault: nothing depends on what it did. Neither is
 // one that cannot be captured, which a step has to be.
-bool DeviceTuner::runs(const PlanStep& step, const Way& way, const KernelCall& call) {
+bool DeviceTuner::runs(const PlanStep& step, const Candidate& candidate, const KernelCall& call) {
   CudaQueue& queue = gpu_.queue();
-  queue.algorithm = way.algorithm, queue.taken = 0;
-  tried_ = way;
-  way.kernel->run(call);
+  queue.algorithm = candidate.algorithm, queue.taken = 0;
+  tried_ = candidate;
+  candidate.kernel->run(call);
   if (queue.status == kLibraryFailed) {
     refusal_ = std::exchange(queue.failed, nullptr);
     queue.status = 0;
@@ -175,13 +177,13 @@ bool DeviceTuner::runs(const PlanStep& step, const Way& way, const KernelCall& c
   }
   gpu_.check_queue(step_name(step));
   gpu_.check(gpu_.module().wait_for_stream(queue.stream), "run " + step_name(step));
-  return static_cast<bool>(gpu_.try_capture([&] { way.kernel->run(call); }, &refusal_));
+  return static_cast<bool>(gpu_.try_capture([&] { candidate.kernel->run(call); }, &refusal_));
 }
 
 // The call with room for a kernel that the plan has none for; nothing where the device has none either.
-std::optional<KernelCall> DeviceTuner::with_scratch(const Way& way, const KernelCall& call) {
+std::optional<KernelCall> DeviceTuner::with_scratch(const Candidate& candidate, const KernelCall& call) {
   KernelCall with = call;
-  const size_t bytes = way.kernel->scratch_bytes ? way.kernel->scratch_bytes(call) : 0;
+  const size_t bytes = candidate.kernel->scratch_bytes ? candidate.kernel->scratch_bytes(call) : 0;
   try {
     if (scratch_.bytes() < bytes) scratch_ = {}, scratch_ = gpu_.allocate(bytes, "measuring kernels");
   } catch (const Error& error) {
@@ -213,57 +215,58 @@ KernelCall DeviceTuner::beside(const KernelCall& call) {
 template <class Take>
 bool DeviceTuner::try_ways(const PlanStep& step, const Kernel* kernel, const KernelCall& call, Take take) {
   for (int algorithm = 0; algorithm < kAlgorithms; ++algorithm) {
-    const Way way{kernel, algorithm};
-    if (left_out(step, way)) continue;
-    const auto room = with_scratch(way, call);
-    if (!room || (algorithm > 0 && left_out(step, {kernel, algorithm - 1}) && !exists(way, *room))) return false;
-    const bool ran = runs(step, way, *room);
+    const Candidate candidate{kernel, algorithm};
+    if (left_out(step, candidate)) continue;
+    const auto room = with_scratch(candidate, call);
+    if (!room || (algorithm > 0 && left_out(step, {kernel, algorithm - 1}) && !exists(candidate, *room))) return false;
+    const bool ran = runs(step, candidate, *room);
     if (gpu_.queue().taken < algorithm) return false;  // there is no such algorithm
-    if (ran && take(way)) return true;
+    if (ran && take(candidate)) return true;
   }
   return false;
 }
 
 // All that run the call, in the order of preference; the first alone when time is short.
-std::vector<Way> DeviceTuner::ways_of(const PlanStep& step, const std::vector<const Kernel*>& kernels, const KernelCall& call) {
-  std::vector<Way> ways;
+std::vector<Candidate> DeviceTuner::candidates_of(const PlanStep& step, const std::vector<const Kernel*>& kernels, const KernelCall& call) {
+  std::vector<Candidate> candidates;
   const bool late = static_cast<double>(monotonic_ns() - begin_ns_) * 1e-9 > kBudgetSeconds;
   for (const Kernel* kernel : kernels) {
-    const auto keep = [&](const Way& way) {
-      ways.push_back(way);
+    const auto keep = [&](const Candidate& candidate) {
+      candidates.push_back(candidate);
       return late;
     };
     if (try_ways(step, kernel, call, keep)) break;
   }
-  return ways;
+  return candidates;
 }
 
-Way DeviceTuner::fastest(const PlanStep& step, const std::vector<Way>& ways, const KernelCall& call) {
+Candidate DeviceTuner::fastest(const PlanStep& step, const std::vector<Candidate>& candidates, const KernelCall& call) {
   if (!timer_) timer_ = std::make_unique<DeviceTimer>(gpu_, run_.plan().arena_bytes());
-  Way best = ways.front();
+  Candidate best = candidates.front();
   double best_ms = 1e30;
-  for (const Way& way : ways) {
-    const auto room = with_scratch(way, call);
+  for (const Candidate& candidate : candidates) {
+    const auto room = with_scratch(candidate, call);
     if (!room) continue;
-    gpu_.queue().algorithm = way.algorithm;
-    tried_ = way;
+    gpu_.queue().algorithm = candidate.algorithm;
+    tried_ = candidate;
     const double taken_ms = timer_->median(
         [&] {
-          way.kernel->run(*room);
+          candidate.kernel->run(*room);
           gpu_.check_queue(step_name(step));
         },
         best_ms * kHopeless);
-    if (taken_ms < best_ms * kBetter) best = way, best_ms = taken_ms;
+    if (taken_ms < best_ms * kBetter) best = candidate, best_ms = taken_ms;
   }
   return best;
 }
 
 // The table's choice, as the plan's compiler reads it.
-std::optional<Way> DeviceTuner::known_way(const PlanStep& step, const std::vector<const Kernel*>& kernels) {
+std::optional<Candidate> DeviceTuner::known_candidate(const PlanStep& step, const std::vector<const Kernel*>& kernels) {
   for (const bool exact : {true, false}) {
     const KernelChoice choice = kernel_choice(tuning_.choice(tuning_.key_of(step, exact)));
     for (const Kernel* kernel : kernels)
-      if (const Way way{kernel, choice.algorithm}; choice.kernel == kernel->name && !left_out(step, way)) return way;
+      if (const Candidate candidate{kernel, choice.algorithm}; choice.kernel == kernel->name && !left_out(step, candidate))
+        return candidate;
   }
   return {};
 }
@@ -273,13 +276,13 @@ void DeviceTuner::settle(const PlanStep& step, size_t index) {
   call.step = info_, call.queue = &gpu_.queue();
   const auto kernels = kernel_candidates(step.op->name, call, {.backend = Backend::cuda});
   has_rivals_ = kernels.size() > 1;
-  const Way planned{step.kernel, step.algorithm};
-  std::optional<Way> wanted = known_way(step, kernels);
+  const Candidate planned{step.kernel, step.algorithm};
+  std::optional<Candidate> wanted = known_candidate(step, kernels);
   if (measure_ && !wanted) {
     const KernelCall trial = beside(call);
-    const std::vector<Way> ways = ways_of(step, kernels, trial);
-    if (ways.size() > 1) {
-      wanted = fastest(step, ways, trial);
+    const std::vector<Candidate> candidates = candidates_of(step, kernels, trial);
+    if (candidates.size() > 1) {
+      wanted = fastest(step, candidates, trial);
       tuning_.set(tuning_.key_of(step), text_of(*wanted));
       ++tuned_.measured;
     }
@@ -291,9 +294,9 @@ void DeviceTuner::settle(const PlanStep& step, size_t index) {
   }
   if (!left_out(step, planned) && runs(step, planned, call)) return;
   const std::string why = refusal_;
-  const auto settle_for = [&](const Way& way) {
-    if (way == planned) return false;
-    const std::string other = text_of(way);
+  const auto settle_for = [&](const Candidate& candidate) {
+    if (candidate == planned) return false;
+    const std::string other = text_of(candidate);
     warn(step_name(step) + " runs on another kernel, '" + other + "': " + why);
     tuning_.set(tuning_.key_of(step, true), other);
     ++tuned_.changed;

@@ -57,7 +57,7 @@ int DeviceEngine::measure(Loader& loader) {
   return measured;
 }
 
-void DeviceEngine::retune(int64_t) { team_->settle_anew(); }
+void DeviceEngine::retune(int64_t) { team_->choose_kernels_again(); }
 
 void DeviceEngine::queue(const StepTask& task) {
   if (task.exchange) return exchange_step(task);

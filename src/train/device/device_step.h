@@ -43,7 +43,7 @@ class DeviceStep {
   void prepare(int64_t examples);
   // Measures kernels on a batch and chooses by the table; how many choices the table lacked.
   int measure(const Batch& batch, const StepInfo& info, int64_t examples);  // on so many of the batch's
-  void settle_anew() { settled_.clear(); }                                  // the table changed
+  void choose_kernels_again() { settled_.clear(); }                         // the table changed
   // Queues a step by what Optimizer::begin_step() said; at most kInFlight are in flight.
   void queue(const Batch& batch, const StepInfo& info);
   uint64_t in_flight() const { return queued_ - taken_; }

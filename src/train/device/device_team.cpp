@@ -113,8 +113,8 @@ void DeviceTeam::check_kernels() {
   for (const auto& member : members_) member->step.check_kernels();
 }
 
-void DeviceTeam::settle_anew() {
-  for (const auto& member : members_) member->step.settle_anew();
+void DeviceTeam::choose_kernels_again() {
+  for (const auto& member : members_) member->step.choose_kernels_again();
 }
 
 void DeviceTeam::set_loss_scale(const LossScale& scale) {

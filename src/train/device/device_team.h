@@ -37,7 +37,7 @@ class DeviceTeam {
   void check_kernels();
   void prepare(int64_t examples);
   int measure(const Batch& batch, const StepInfo& info);
-  void settle_anew();
+  void choose_kernels_again();
   void queue(const Batch& batch, const StepInfo& info);
   uint64_t in_flight() const { return members_[0]->step.in_flight(); }
   DeviceReport take();

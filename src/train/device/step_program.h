@@ -50,7 +50,7 @@ class StepProgram {
   std::shared_ptr<DeviceCheck> check_of(PlanRun& run, const StepSlot& slot, const StepWork& work);
   void add_judge(const StepSlot& slot, const StepWork& work, const PlanRun& run, std::vector<DeviceWork>* pieces);
   // step_sections.cpp
-  void add_nothing(const StepSlot& slot, const StepWork& work, std::vector<DeviceWork>* pieces);
+  void add_empty_part(const StepSlot& slot, const StepWork& work, std::vector<DeviceWork>* pieces);
   void add_settle(const StepSlot& slot, const StepWork& work, std::vector<DeviceWork>* pieces);
 
   DeviceModel& model_;

@@ -31,7 +31,7 @@ std::vector<std::vector<DeviceWork>> StepProgram::sections(const StepSlot& slot,
   if (work.part == StepPart::update) return {whole(slot, work)};
   std::vector<DeviceWork> compute;
   if (work.examples > 0) add_compute(slot, work, &compute);
-  else add_nothing(slot, work, &compute);
+  else add_empty_part(slot, work, &compute);
   const size_t width = model_.model().params().width();
   auto from = std::make_move_iterator(compute.begin());
   for (size_t done = 0, b = 0; b < std::max<size_t>(buckets_.size(), 1); ++b) {
@@ -66,7 +66,7 @@ std::vector<std::vector<DeviceWork>> StepProgram::sections(const StepSlot& slot,
 }
 
 // A GPU without an example of a small batch: what it adds is zero. It updates by the sum as the others do, with the scale in it.
-void StepProgram::add_nothing(const StepSlot& slot, const StepWork& work, std::vector<DeviceWork>* pieces) {
+void StepProgram::add_empty_part(const StepSlot& slot, const StepWork& work, std::vector<DeviceWork>* pieces) {
   if (buffers_.scale().data()) add_scale(slot, work, pieces);
   for (const GpuMemory* memory : {&buffers_.gradient(), &buffers_.shares()}) {
     DeviceWork clear{.what = "the clearing of a gradient"};

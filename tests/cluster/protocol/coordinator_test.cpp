@@ -27,23 +27,23 @@ struct CoordinatorTest : testing::Test {
   bool wait_until_closed() {
     return s.run_until([&] { return node.lost; }, 20'000);
   }
-  // Through Join, Form and Heal to Go, holding the initial values.
+  // Through Join, Propose and CatchUp to StartEpoch, holding the initial values.
   void take_part() {
     connect();
     node.say(join(), {.job = 0});
     Welcome welcome;
     ASSERT_TRUE(wait_for(&welcome));
     id = welcome.id;
-    node.say(Formed{.fingerprint = 7}, header());
-    Form form;
+    node.say(Acknowledge{.fingerprint = 7}, header());
+    Propose form;
     FrameHeader h;
     ASSERT_TRUE(wait_for(&form, &h));
     generation = h.generation;
-    node.say(Formed{.fingerprint = 7}, header());
-    Heal heal;
+    node.say(Acknowledge{.fingerprint = 7}, header());
+    CatchUp heal;
     ASSERT_TRUE(wait_for(&heal));
     EXPECT_EQ(heal.donor, 0u);
-    node.say(Healed{.round = -1, .hash = 11}, header());
+    node.say(CaughtUp{.round = -1, .hash = 11}, header());
     ASSERT_TRUE(wait_for(&go));
     EXPECT_EQ(go.base, -1);
     ASSERT_TRUE(wait_for(&lease));
@@ -51,7 +51,7 @@ struct CoordinatorTest : testing::Test {
   int64_t dropped(const char* why) { return s.coordinator().counters().find(why)->as_int(); }
 
   WorkerId id = 0;
-  Go go;
+  StartEpoch go;
   Lease lease;
 };
 

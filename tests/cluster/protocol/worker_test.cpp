@@ -28,27 +28,27 @@ struct WorkerTest : testing::Test {
   void hold_round_zero() {
     ASSERT_TRUE(wait_for(&join));
     coordinator.say(welcome(), header());
-    Formed formed;
+    Acknowledge formed;
     ASSERT_TRUE(wait_for(&formed));
     EXPECT_EQ(formed.hash, 0u);
     generation = 5;
     coordinator.say(form(), header());
     ASSERT_TRUE(wait_for(&formed));
-    coordinator.say(Heal{.round = -1}, header());
-    Healed healed;
+    coordinator.say(CatchUp{.round = -1}, header());
+    CaughtUp healed;
     ASSERT_TRUE(wait_for(&healed));
     go = {.base = -1, .hash = healed.hash, .per_epoch = 24, .planned = 24, .batch = 4, .global = 4};
     coordinator.say(go, header(0));
     ASSERT_TRUE(wait_for(&done));
   }
-  Form form() { return {.members = {{.id = 9, .name = "host1/1", .host = "host1", .address = "host1:1"}}}; }
+  Propose form() { return {.members = {{.id = 9, .name = "host1/1", .host = "host1", .address = "host1:1"}}}; }
   bool wait_for_join_again() {
     coordinator.frames.clear();
     return wait_for(&join);
   }
 
   Join join;
-  Go go;
+  StartEpoch go;
   Done done;
 };
 
@@ -63,7 +63,7 @@ TEST_F(WorkerTest, ComesBackWithItsIdAndResult) {
   EXPECT_EQ(join.fingerprint, 7u);
   EXPECT_EQ(h.generation, 5u);
   coordinator.say(welcome(), header());
-  Formed formed;
+  Acknowledge formed;
   ASSERT_TRUE(wait_for(&formed));
   ASSERT_FALSE(formed.log.empty());
   EXPECT_EQ(formed.log.back().round, 0);

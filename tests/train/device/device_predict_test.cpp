@@ -105,7 +105,7 @@ TEST(DevicePredictions, AreNothingToTheSteps) {
 // launched any more, and no parameter goes over.
 TEST(DevicePredictions, TakeNothingMore) {
   Trainer device(lenet_job(), kDevice);
-  Gpu& gpu = device.model_there()->gpu();
+  Gpu& gpu = device.device_model()->gpu();
   for (int i = 0; i < 3; ++i) device.step();
   for (int twice = 0; twice < 2; ++twice)
     for (int64_t count = 1; count <= 256; count *= 2) predicted(device.inference(), images(count));
