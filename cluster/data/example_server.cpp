@@ -14,7 +14,7 @@ namespace perigee {
 namespace {
 
 constexpr size_t kSpareBytes = size_t{1} << 20;  // a larger buffer is given back to the system
-constexpr size_t kSpares = 64;
+constexpr size_t kSparePieces = 64;
 constexpr int64_t kAhead = 6;  // see Loader
 
 // Consecutive records of one request.
@@ -92,7 +92,7 @@ struct ExampleServer::Impl {
 
   void give_back(PiecePtr piece) {
     --counters.buffered;
-    if (spares.size() < kSpares && piece->bytes.capacity() <= kSpareBytes) spares.push_back(std::move(piece));
+    if (spares.size() < kSparePieces && piece->bytes.capacity() <= kSpareBytes) spares.push_back(std::move(piece));
   }
 
   // The next piece for the worker whose turn it is. Null: the worker is gone, or wants nothing any more.

@@ -7,8 +7,8 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kTimer = 1;
-uint64_t ns(double ms) { return static_cast<uint64_t>(ms * 1e6); }
+constexpr uint64_t kBeatTimer = 1;
+uint64_t beat_ns(double ms) { return static_cast<uint64_t>(ms * 1e6); }
 
 }  // namespace
 
@@ -35,13 +35,13 @@ AgentClient::Node* AgentClient::node_of(PeerId peer) {
 void AgentClient::start() {
   begun_ns_ = clock_.now_ns();
   for (Node& node : nodes_) connect(node);
-  transport_.start_timer(kTimer, clock_.now_ns() + ns(options_.beat_ms / 4));
+  transport_.start_timer(kBeatTimer, clock_.now_ns() + beat_ns(options_.beat_ms / 4));
 }
 
 void AgentClient::stop(bool finished) {
   if (stopped_) return;
   stopped_ = true;
-  transport_.stop_timer(kTimer);
+  transport_.stop_timer(kBeatTimer);
   for (const Node& node : nodes_)
     if (node.connected) send(node, Stop{.why = finished ? "finished" : "stopped", .finished = finished});
 }
@@ -49,14 +49,14 @@ void AgentClient::stop(bool finished) {
 void AgentClient::abandon() {
   if (stopped_) return;
   stopped_ = true;
-  transport_.stop_timer(kTimer);
+  transport_.stop_timer(kBeatTimer);
   for (const Node& node : nodes_)
     if (node.peer != 0) transport_.close(node.peer);
 }
 
 void AgentClient::connect(Node& node) {
   node.retry_ns = 0;
-  node.peer = transport_.connect(node.address, clock_.now_ns() + ns(options_.connect_ms));
+  node.peer = transport_.connect(node.address, clock_.now_ns() + beat_ns(options_.connect_ms));
   if (node.peer == 0) lose(node, "it cannot be reached", false);
 }
 
@@ -74,7 +74,7 @@ void AgentClient::on_connected(PeerId peer, const std::string&) {
 
 void AgentClient::fail(const Node& node, ErrorKind kind, const std::string& what, const std::string& hint) {
   stopped_ = true;
-  transport_.stop_timer(kTimer);
+  transport_.stop_timer(kBeatTimer);
   events_.on_agents_failed(Error(kind, {.where = "agent " + node.address, .what = what, .hint = hint}));
 }
 
@@ -83,7 +83,7 @@ void AgentClient::lose(Node& node, const std::string& why, bool final) {
   node.connected = false;
   if (stopped_) return;
   if (final) return fail(node, ErrorKind::authentication, why, "start the agent and the launcher with the same --secret file");
-  if (!node.started && clock_.now_ns() - begun_ns_ >= ns(options_.give_up_ms))
+  if (!node.started && clock_.now_ns() - begun_ns_ >= beat_ns(options_.give_up_ms))
     return fail(node, ErrorKind::cluster, why, "is `perigee agent --listen " + node.address + "` running there?");
   if (!node.lost_told) {
     node.lost_told = true;
@@ -95,7 +95,7 @@ void AgentClient::lose(Node& node, const std::string& why, bool final) {
   }
   node.backoff_ms = node.backoff_ms == 0 ? options_.retry_ms : std::min(2 * node.backoff_ms, options_.retry_max_ms);
   const double jitter = 0.75 + 0.5 * static_cast<double>(rng_.next() >> 11) * 0x1p-53;
-  node.retry_ns = clock_.now_ns() + ns(node.backoff_ms * jitter);
+  node.retry_ns = clock_.now_ns() + beat_ns(node.backoff_ms * jitter);
 }
 
 void AgentClient::on_lost(PeerId peer, PeerLoss why) {
@@ -107,7 +107,7 @@ void AgentClient::on_timer(uint64_t) {
   const uint64_t now = clock_.now_ns();
   for (Node& node : nodes_) {
     if (stopped_) return;
-    if (node.connected && now - node.heard_ns > ns(options_.silent_ms)) {
+    if (node.connected && now - node.heard_ns > beat_ns(options_.silent_ms)) {
       transport_.close(node.peer);
       lose(node, "it has said nothing for " + std::to_string(static_cast<int>(options_.silent_ms / 1000)) + " s", false);
     } else if (node.connected) {
@@ -116,7 +116,7 @@ void AgentClient::on_timer(uint64_t) {
       connect(node);
     }
   }
-  if (!stopped_) transport_.start_timer(kTimer, now + ns(options_.beat_ms / 4));
+  if (!stopped_) transport_.start_timer(kBeatTimer, now + beat_ns(options_.beat_ms / 4));
 }
 
 void AgentClient::on_frame(PeerId peer, std::span<const std::byte> frame) {

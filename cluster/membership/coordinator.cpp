@@ -11,7 +11,7 @@ namespace perigee {
 namespace {
 
 constexpr uint64_t kTickNs = 100'000'000;
-constexpr uint64_t kHelloNs = 5'000'000'000;  // from a connection to its Join
+constexpr uint64_t kJoinNs = 5'000'000'000;   // from a connection to its Join
 constexpr uint64_t kCloseNs = 1'000'000'000;  // from Stop to the end of connections that are still there
 constexpr uint64_t kSyncNs = 200'000'000;     // the ledger goes to disk at most this much later
 constexpr uint64_t kToldNs = 60'000'000'000;  // between two lines about the same trouble
@@ -76,7 +76,7 @@ void CoordinatorCore::tick() {
 
   std::vector<PeerId> late;
   for (const auto& [peer, since] : strangers)
-    if (now - since > kHelloNs) late.push_back(peer);
+    if (now - since > kJoinNs) late.push_back(peer);
   for (const PeerId peer : late) strangers.erase(peer), transport.close(peer);
 
   const bool written = books.sync(now, kSyncNs);

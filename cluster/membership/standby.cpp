@@ -10,17 +10,17 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kTimer = 1;
-constexpr uint64_t kTickNs = 100'000'000;
+constexpr uint64_t kWatchTimer = 1;
+constexpr uint64_t kWatchNs = 100'000'000;
 constexpr uint64_t kConnectNs = 3'000'000'000;
-constexpr uint64_t kHelloNs = 5'000'000'000;  // from a connection to its first word
+constexpr uint64_t kGuestNs = 5'000'000'000;  // from a connection to its first word
 constexpr uint64_t kHoldNs = 3'000'000'000;   // a worker waits at the door for so long; then it looks for the coordinator again
 constexpr uint64_t kSeenNs = 10'000'000'000;  // and counts for so long as one that comes
 constexpr size_t kMaxGuests = kMaxWorkers + 1024;
 constexpr size_t kMaxFrames = 4;                     // of a worker that waits at the door
 constexpr size_t kMaxLedgerBytes = size_t{1} << 30;  // of its copy
 
-uint64_t ns(double ms) { return static_cast<uint64_t>(ms * 1e6); }
+uint64_t watch_ns(double ms) { return static_cast<uint64_t>(ms * 1e6); }
 
 }  // namespace
 
@@ -33,7 +33,7 @@ void Standby::start() {
   assert(state_ == State::idle);
   state_ = State::following;
   ticked_ns_ = lost_ns_ = clock_.now_ns();
-  transport_.start_timer(kTimer, ticked_ns_ + kTickNs);
+  transport_.start_timer(kWatchTimer, ticked_ns_ + kWatchNs);
   connect();
 }
 
@@ -60,7 +60,7 @@ void Standby::lose(const std::string& why, bool dead) {
   dead_ = dead;
   backoff_ms_ = backoff_ms_ == 0 ? options_.retry_ms : std::min(2 * backoff_ms_, options_.retry_max_ms);
   const double jitter = 0.75 + 0.5 * static_cast<double>(rng_.next() >> 11) * 0x1p-53;
-  retry_ns_ = now + ns(backoff_ms_ * jitter);
+  retry_ns_ = now + watch_ns(backoff_ms_ * jitter);
 }
 
 void Standby::on_coordinator_frame(const FrameHeader& h, std::span<const std::byte> payload) {
@@ -124,12 +124,12 @@ void Standby::answer() { transport_.send(coordinator_, encode(Replicated{.bytes 
 // ---- who comes to the door ----
 
 bool Standby::coordinator_is_there(uint64_t now) const {
-  return connected_ && !(idle_since_ns_ != 0 && now - idle_since_ns_ > ns(options_.idle_ms));
+  return connected_ && !(idle_since_ns_ != 0 && now - idle_since_ns_ > watch_ns(options_.idle_ms));
 }
 
 bool Standby::believed_gone(uint64_t now) const {
   if (!informed_ || coordinator_is_there(now)) return false;
-  return connected_ || dead_ || (now > heard_ns_ && now - heard_ns_ > ns(options_.silent_ms));
+  return connected_ || dead_ || (now > heard_ns_ && now - heard_ns_ > watch_ns(options_.silent_ms));
 }
 
 // They have a coordinator, or will find it again.
@@ -198,7 +198,7 @@ void Standby::end() {
   if (coordinator_ != 0) transport_.close(coordinator_);
   coordinator_ = 0;
   connected_ = false;
-  transport_.stop_timer(kTimer);
+  transport_.stop_timer(kWatchTimer);
   for (const auto& [peer, guest] : guests_) transport_.close(peer);
   guests_.clear();
   state_ = State::over;
@@ -213,7 +213,7 @@ Inheritance Standby::take() {
   assert(state_ == State::ready || state_ == State::over);
   if (coordinator_ != 0) transport_.close(coordinator_);
   coordinator_ = 0;
-  transport_.stop_timer(kTimer);
+  transport_.stop_timer(kWatchTimer);
   ledger_.resize(decoded_);  // whole records
   Inheritance all{.ledger = std::move(ledger_),
                   .memberships = std::move(memberships_),
@@ -304,21 +304,21 @@ void Standby::on_lost(PeerId peer, PeerLoss why) {
 void Standby::on_timer(uint64_t) {
   if (state_ != State::following) return;
   const uint64_t now = clock_.now_ns();
-  if (now - ticked_ns_ > 5 * kTickNs) heard_ns_ = std::min(now, heard_ns_ + (now - ticked_ns_ - kTickNs));  // this process stood still
+  if (now - ticked_ns_ > 5 * kWatchNs) heard_ns_ = std::min(now, heard_ns_ + (now - ticked_ns_ - kWatchNs));  // this process stood still
   ticked_ns_ = now;
-  transport_.start_timer(kTimer, now + kTickNs);
-  if (connected_ && now - heard_ns_ > ns(options_.silent_ms + options_.beat_ms))
+  transport_.start_timer(kWatchTimer, now + kWatchNs);
+  if (connected_ && now - heard_ns_ > watch_ns(options_.silent_ms + options_.beat_ms))
     lose("silent for " + std::to_string((now - heard_ns_) / 1'000'000) + " ms", false);
   else if (coordinator_ == 0 && now >= retry_ns_) connect();
   std::vector<PeerId> late;
   for (const auto& [peer, guest] : guests_)
-    if (guest.arrival.frames.empty() && now - guest.since_ns > kHelloNs) late.push_back(peer);
+    if (guest.arrival.frames.empty() && now - guest.since_ns > kGuestNs) late.push_back(peer);
   for (const PeerId peer : late) transport_.close(peer), guests_.erase(peer);
   send_away(kHoldNs);
   std::erase_if(seen_, [&](const auto& s) { return now - s.second > kSeenNs; });
   consider();
   const uint64_t alone_since = std::max(lost_ns_, heard_ns_);  // perhaps a moment after `now`
-  if (state_ == State::following && !connected_ && now > alone_since && now - alone_since > ns(options_.give_up_ms))
+  if (state_ == State::following && !connected_ && now > alone_since && now - alone_since > watch_ns(options_.give_up_ms))
     fail(Error(ErrorKind::cluster, {.where = options_.name,
                                     .what = informed_ ? "the coordinator is gone, and too few of its workers came here"
                                                       : "the coordinator could not be reached",

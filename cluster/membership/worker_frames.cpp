@@ -10,36 +10,36 @@ namespace perigee {
 namespace {
 
 // Which frames are believed: all; those of this generation; those of a worker that has said who it is.
-enum class Fence : uint8_t { none, generation, linked };
+enum class WorkerFence : uint8_t { none, generation, linked };
 double worked_s(const Figures& figures) { return figures.load_s + figures.compute_s + figures.encode_s; }
 
-using FrameRoute = Route<WorkerCore, PeerId, Fence>;
+using FrameRoute = Route<WorkerCore, PeerId, WorkerFence>;
 
 template <class M, auto handler>
-constexpr FrameRoute row(Fence fence = Fence::none) {
+constexpr FrameRoute worker_row(WorkerFence fence = WorkerFence::none) {
   return route<M, handler, WorkerCore, PeerId>(fence);
 }
 
 constexpr std::array kFromCoordinator = {
-    row<Welcome, &WorkerCore::on_welcome>(),
-    row<Refuse, &WorkerCore::on_refuse>(),
-    row<Propose, &WorkerCore::on_propose>(),
-    row<CatchUp, &WorkerCore::on_catch_up>(Fence::generation),
-    row<StartEpoch, &WorkerCore::on_start_epoch>(Fence::generation),
-    row<Commit, &WorkerCore::on_commit>(Fence::generation),
-    row<Evaluate, &WorkerCore::on_evaluate>(Fence::generation),
-    row<Snapshot, &WorkerCore::on_snapshot_order>(Fence::generation),
-    row<Beat, &WorkerCore::on_beat>(),
-    row<Examples, &WorkerCore::on_examples>(),
-    row<Image, &WorkerCore::on_image>(),
-    row<Coordinators, &WorkerCore::on_coordinators>(),
-    row<Stop, &WorkerCore::on_stop>(),
+    worker_row<Welcome, &WorkerCore::on_welcome>(),
+    worker_row<Refuse, &WorkerCore::on_refuse>(),
+    worker_row<Propose, &WorkerCore::on_propose>(),
+    worker_row<CatchUp, &WorkerCore::on_catch_up>(WorkerFence::generation),
+    worker_row<StartEpoch, &WorkerCore::on_start_epoch>(WorkerFence::generation),
+    worker_row<Commit, &WorkerCore::on_commit>(WorkerFence::generation),
+    worker_row<Evaluate, &WorkerCore::on_evaluate>(WorkerFence::generation),
+    worker_row<Snapshot, &WorkerCore::on_snapshot_order>(WorkerFence::generation),
+    worker_row<Beat, &WorkerCore::on_beat>(),
+    worker_row<Examples, &WorkerCore::on_examples>(),
+    worker_row<Image, &WorkerCore::on_image>(),
+    worker_row<Coordinators, &WorkerCore::on_coordinators>(),
+    worker_row<Stop, &WorkerCore::on_stop>(),
 };
 
-constexpr std::array kFromWorkers = {
-    row<Link, &WorkerCore::on_link>(),
-    row<Fetch, &WorkerCore::on_fetch>(Fence::linked),
-    row<Image, &WorkerCore::on_image>(Fence::linked),
+constexpr std::array kFromPeers = {
+    worker_row<Link, &WorkerCore::on_link>(),
+    worker_row<Fetch, &WorkerCore::on_fetch>(WorkerFence::linked),
+    worker_row<Image, &WorkerCore::on_image>(WorkerFence::linked),
 };
 
 }  // namespace
@@ -51,8 +51,8 @@ void WorkerCore::on_coordinator_frame(const FrameHeader& h, std::span<const std:
     return;
   }
   const bool current = h.generation == generation && (state == State::forming || state == State::running);
-  const auto believes = [&](Fence fence) { return fence == Fence::none || current; };
-  Received received = dispatch<WorkerCore, PeerId, Fence>(kFromCoordinator, *this, coordinator, h, payload, believes);
+  const auto believes = [&](WorkerFence fence) { return fence == WorkerFence::none || current; };
+  Received received = dispatch<WorkerCore, PeerId, WorkerFence>(kFromCoordinator, *this, coordinator, h, payload, believes);
   if (received == Received::unknown) received = current ? rounds->on_coordinator_frame(h, payload) : Received::fenced;
   switch (received) {
     case Received::taken: return;
@@ -97,8 +97,8 @@ void WorkerCore::on_worker_frame(PeerId peer, const FrameHeader& h, std::span<co
   const bool linked = links.who(peer) != 0;
   Received received = linked ? rounds->on_worker_frame(peer, h, payload) : Received::unknown;
   if (received == Received::unknown)
-    received = dispatch<WorkerCore, PeerId, Fence>(kFromWorkers, *this, peer, h, payload,
-                                                   [&](Fence fence) { return fence == Fence::none || linked; });
+    received = dispatch<WorkerCore, PeerId, WorkerFence>(kFromPeers, *this, peer, h, payload,
+                                                         [&](WorkerFence fence) { return fence == WorkerFence::none || linked; });
   if (received == Received::taken) return;
   if (received != Received::malformed) {
     ++dropped.unexpected;

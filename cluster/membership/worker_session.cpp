@@ -9,8 +9,8 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kTickNs = 100'000'000;
-constexpr uint64_t kConnectNs = 5'000'000'000;
+constexpr uint64_t kWorkerTickNs = 100'000'000;
+constexpr uint64_t kLinkNs = 5'000'000'000;
 constexpr uint64_t kAnswerNs = 100'000'000;  // the coordinator only answers beats: its answer to the last one may be on the way
 constexpr int kProbes = 8;
 constexpr int kTracedAtOnce = 8;  // frames
@@ -40,14 +40,14 @@ WorkerCore::WorkerCore(WorkerOptions given, Clock& c, Rng& r, Transport& t, Repl
 void WorkerCore::start() {
   assert(state == State::idle);
   ticked_ns = alone_since_ns = clock.now_ns();
-  transport.start_timer(kTick, ticked_ns + kTickNs);
+  transport.start_timer(kTick, ticked_ns + kWorkerTickNs);
   connect();
 }
 
 void WorkerCore::connect() {
   const std::string& address = options.coordinators[attempt % options.coordinators.size()];
   state = State::connecting;
-  coordinator = transport.connect(address, clock.now_ns() + kConnectNs);
+  coordinator = transport.connect(address, clock.now_ns() + kLinkNs);
 }
 
 void WorkerCore::schedule_retry() {
@@ -197,9 +197,9 @@ void WorkerCore::send_trace() {
 void WorkerCore::tick() {
   const uint64_t now = clock.now_ns();
   // This process itself stood still: what it has not heard since may be waiting in its sockets.
-  if (now - ticked_ns > 5 * kTickNs) heard_ns = std::min(now, heard_ns + (now - ticked_ns - kTickNs));
+  if (now - ticked_ns > 5 * kWorkerTickNs) heard_ns = std::min(now, heard_ns + (now - ticked_ns - kWorkerTickNs));
   ticked_ns = now;
-  transport.start_timer(kTick, now + kTickNs);
+  transport.start_timer(kTick, now + kWorkerTickNs);
   links.expire();
   if (connected() && now - beat_ns >= ns(options.beat_ms)) beat();
   send_trace();

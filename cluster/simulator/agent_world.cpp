@@ -15,8 +15,7 @@
 namespace perigee::sim {
 namespace {
 
-constexpr uint64_t kMs = 1'000'000;
-constexpr uint64_t kJob = 0xa9e7;
+constexpr uint64_t kAgentJob = 0xa9e7;
 constexpr int kLauncherHost = 0;
 constexpr uint32_t kRestarts = 3;
 constexpr double kWindowS = 60;
@@ -141,7 +140,7 @@ class AgentWorld final : public AgentClientEvents {
       o.agents.push_back(node->name + ":1");
       ++node->chances;
     }
-    o.job_id = kJob;
+    o.job_id = kAgentJob;
     o.start = {.version = PERIGEE_VERSION, .job_name = "job", .coordinator = "launcher:2", .key = "ab", .workers = workers_, .threads = 1};
     o.give_up_ms = 1e6;
     client_ = std::make_unique<AgentClient>(o, network_.clock(launcher_), network_.rng(launcher_), network_.transport(launcher_), *this);

@@ -21,9 +21,9 @@
 namespace perigee::sim {
 namespace {
 
-constexpr int kCoordinatorHost = 0;
+constexpr int kServerHost = 0;
 constexpr uint64_t kBytesPerEvent = 16384;  // that take about as long to simulate
-constexpr double kRestartMs = 1000;         // of a worker that ended although its node is well
+constexpr double kNodeRestartMs = 1000;     // of a worker that ended although its node is well
 constexpr double kMostServedBytes = 8e9;    // of pushes and answers under way, which are held in memory
 const char* const kCoordinator = "coordinator:1";
 
@@ -47,7 +47,7 @@ class FutureRun final : public CoordinatorEvents {
     void on_failed(const Error& error) override { run.error_ = error.within(name()); }
     bool server() const { return number < 0; }  // beside the coordinator, as its launcher starts it
     std::string name() const { return server() ? "server" : "node" + std::to_string(number); }
-    int host() const { return server() ? kCoordinatorHost : number + 1; }
+    int host() const { return server() ? kServerHost : number + 1; }
 
     FutureRun& run;
     int number;
@@ -196,7 +196,7 @@ void FutureRun::set_up_blanks(const Policy& policy) {
 }
 
 void FutureRun::start_coordinator() {
-  coordinator_process_ = network_.add_process(kCoordinatorHost, kCoordinator);
+  coordinator_process_ = network_.add_process(kServerHost, kCoordinator);
   CoordinatorOptions o;
   o.job_id = 1;
   Json job = input_.job.is_object() ? input_.job : Json::object();
@@ -248,7 +248,7 @@ void FutureRun::end(Node& node, bool power, double back_after_ms) {
 // The process ended by itself; it is taken away once its callback has returned.
 void FutureRun::ended(Node& node) {
   network_.at(network_.now_ns(), [this, &node, life = node.life] {
-    if (node.life == life) end(node, false, kRestartMs);
+    if (node.life == life) end(node, false, kNodeRestartMs);
   });
 }
 
@@ -360,7 +360,7 @@ Forecast FutureRun::result() {
     const auto bytes = static_cast<double>(std::max(traffic.sent, traffic.received));
     if (bytes > f.busiest_link_bytes) f.busiest_link_bytes = bytes, f.busiest_link = name;
   };
-  link(kCoordinatorHost, server_ ? "server" : "coordinator");
+  link(kServerHost, server_ ? "server" : "coordinator");
   for (const auto& node : nodes_) {
     computing_ns += node->work.computing_ns;
     lost += static_cast<uint64_t>(node->work.lost);

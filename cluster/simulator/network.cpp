@@ -9,7 +9,6 @@
 namespace perigee::sim {
 namespace {
 
-constexpr uint64_t kMs = 1'000'000;
 constexpr size_t kControlBytes = size_t{4} << 20;  // so small bounds for data do not make control frames fail, which real ones never do
 
 }  // namespace

@@ -18,6 +18,8 @@
 
 namespace perigee::sim {
 
+inline constexpr uint64_t kMs = 1'000'000;  // nanoseconds
+
 struct LinkQuality {
   double latency_ms = 0.2, jitter_ms = 0.05, bytes_per_s = 1e9;
   double loss = 0;        // of frames; TCP sends them again after 200 ms, 400 ms, ...

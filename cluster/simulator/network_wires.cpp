@@ -8,7 +8,6 @@
 namespace perigee::sim {
 namespace {
 
-constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kUserTimeout = 5000 * kMs;  // TCP_USER_TIMEOUT
 constexpr uint64_t kRetransmit = 200 * kMs;
 constexpr size_t kPacketBytes = 1500;

@@ -19,7 +19,6 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kHelloNs = 5000 * kMs;  // until a connection must be open
 constexpr uint64_t kTalkNs = 3000 * kMs;   // until both have said what they have to say
 constexpr size_t kRecordHead = 5;

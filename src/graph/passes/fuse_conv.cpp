@@ -17,9 +17,9 @@ struct Chain {
   std::vector<int> between;  // nodes that vanish
 };
 
-class Fuser {
+class ConvFuser {
  public:
-  explicit Fuser(const Graph& graph) : graph_(graph) {
+  explicit ConvFuser(const Graph& graph) : graph_(graph) {
     const auto use = [&](ValueId id, int user) {
       if (id.node >= 0) users_[id].push_back(user);
     };
@@ -157,6 +157,6 @@ class Fuser {
 
 }  // namespace
 
-Graph fuse_conv(const Graph& graph) { return Fuser(graph).run(); }
+Graph fuse_conv(const Graph& graph) { return ConvFuser(graph).run(); }
 
 }  // namespace perigee

@@ -33,9 +33,10 @@ struct Draft {
   }
 };
 
-class Fuser {
+class ElementwiseFuser {
  public:
-  explicit Fuser(const Graph& graph) : graph_(graph), rewrite_(graph), slices_(analyze_slices(graph)), group_of_(graph.nodes().size(), -1) {
+  explicit ElementwiseFuser(const Graph& graph)
+      : graph_(graph), rewrite_(graph), slices_(analyze_slices(graph)), group_of_(graph.nodes().size(), -1) {
     users_.resize(graph.nodes().size());
     kept_.resize(graph.nodes().size(), false);
     seen_.resize(graph.nodes().size(), 0);
@@ -271,6 +272,6 @@ class Fuser {
 
 }  // namespace
 
-Graph fuse_elementwise(const Graph& graph) { return Fuser(graph).run(); }
+Graph fuse_elementwise(const Graph& graph) { return ElementwiseFuser(graph).run(); }
 
 }  // namespace perigee

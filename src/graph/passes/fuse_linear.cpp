@@ -32,9 +32,9 @@ struct GeluChain {
   ValueId from, to;
 };
 
-class Fuser {
+class LinearFuser {
  public:
-  Fuser(const Graph& graph, GeluIn gelu) : graph_(graph), gelu_(gelu) {
+  LinearFuser(const Graph& graph, GeluIn gelu) : graph_(graph), gelu_(gelu) {
     for (const Node& node : graph.nodes())
       for (const ValueId& id : node.inputs)
         if (id.node >= 0) users_[id].push_back(node.id);
@@ -158,6 +158,6 @@ class Fuser {
 
 }  // namespace
 
-Graph fuse_linear(const Graph& graph, GeluIn gelu) { return Fuser(graph, gelu).run(); }
+Graph fuse_linear(const Graph& graph, GeluIn gelu) { return LinearFuser(graph, gelu).run(); }
 
 }  // namespace perigee

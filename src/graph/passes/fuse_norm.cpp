@@ -9,9 +9,9 @@
 namespace perigee {
 namespace {
 
-class Fuser {
+class NormFuser {
  public:
-  explicit Fuser(const Graph& graph) : graph_(graph), fused_into_(graph.nodes().size(), -1), moved_(graph.nodes().size(), -1) {
+  explicit NormFuser(const Graph& graph) : graph_(graph), fused_into_(graph.nodes().size(), -1), moved_(graph.nodes().size(), -1) {
     for (const Node& node : graph.nodes())
       for (const ValueId& id : node.inputs)
         if (id.node >= 0) users_[id].push_back(node.id);
@@ -106,6 +106,6 @@ class Fuser {
 
 }  // namespace
 
-Graph fuse_norm(const Graph& graph) { return Fuser(graph).run(); }
+Graph fuse_norm(const Graph& graph) { return NormFuser(graph).run(); }
 
 }  // namespace perigee

@@ -12,8 +12,8 @@
 namespace perigee {
 namespace {
 
-constexpr double kCheap = 16;  // operations an element
-constexpr size_t kSmall = 8;   // a result of at most this part of its node's largest is not worth a second run
+constexpr double kCheap = 16;      // operations an element
+constexpr size_t kCheapShare = 8;  // a result of at most this part of its node's largest is not worth a second run
 
 size_t largest_result(const Node& node) {
   size_t most = 0;
@@ -82,7 +82,7 @@ RecomputeAnalysis::RecomputeAnalysis(const Graph& graph, const std::function<boo
 
 bool RecomputeAnalysis::is_dropped(const Dropped& dropped, ValueId id) const {
   if (id.node < 0 || !dropped[static_cast<size_t>(id.node)]) return false;
-  return byte_size(graph_.type(id)) * kSmall > largest_result(graph_.node(id));
+  return byte_size(graph_.type(id)) * kCheapShare > largest_result(graph_.node(id));
 }
 
 Dropped RecomputeAnalysis::cheap(double share, int depth, const std::vector<bool>& stays) const {
@@ -96,7 +96,7 @@ Dropped RecomputeAnalysis::cheap(double share, int depth, const std::vector<bool
     const auto i = static_cast<size_t>(node.id);
     int deepest = 0;
     for (const ValueId& id : node.inputs)
-      if (id.node >= 0 && byte_size(graph_.type(id)) * kSmall > largest_result(graph_.node(id)))
+      if (id.node >= 0 && byte_size(graph_.type(id)) * kCheapShare > largest_result(graph_.node(id)))
         deepest = std::max(deepest, through[static_cast<size_t>(id.node)]);
     const int own = deepest + (bytes_[i] > 0 ? 1 : 0);
     again[i] = cheap_[i] && !stays[i] && own <= depth;
