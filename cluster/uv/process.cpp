@@ -104,6 +104,51 @@ struct UvProcesses::Impl {
     if (!ending) on_exit(pid, code, signal, tail);
   }
 
+  // The status of uv_spawn. `key` is what the process reads its key from.
+  int spawn(Child& child, char** arguments, int key) {
+    child.process.data = child.errors.data = &child;
+    child.handles = 2;
+    uv_pipe_init(loop, &child.errors, 0);
+    uv_stdio_container_t streams[4] = {};
+    streams[0].flags = UV_IGNORE;  // /dev/null
+    streams[1].flags = UV_IGNORE;
+    streams[2].flags = static_cast<uv_stdio_flags>(UV_CREATE_PIPE | UV_WRITABLE_PIPE);
+    streams[2].data.stream = reinterpret_cast<uv_stream_t*>(&child.errors);
+    streams[3].flags = UV_INHERIT_FD;
+    streams[3].data.fd = key;
+    uv_process_options_t process = {};
+    process.exit_cb = on_process_exit;
+    process.file = options.program.c_str();
+    process.args = arguments;
+    process.cwd = options.folder.empty() ? nullptr : options.folder.c_str();
+    process.stdio_count = 4;
+    process.stdio = streams;
+    // A session of its own: Ctrl-C on the terminal, or a signal to the launcher's group, is the launcher's to answer.
+    process.flags = UV_PROCESS_DETACHED;
+    close_on_exec();
+    return uv_spawn(loop, &child.process, &process);
+  }
+
+  // Closes a process that could not be started. Both handles exist even so; they are closed like those of a process that has ended.
+  void drop(std::unique_ptr<Child> child) {
+    child->exited = child->drained = child->told = true;
+    static uint32_t failures = 0;
+    child->pid = 0x80000000u + ++failures;  // no process id is so large
+    const auto closed = [](uv_handle_t* handle) {
+      Child* gone = static_cast<Child*>(handle->data);
+      if (--gone->handles == 0) gone->owner->children.erase(gone->pid);
+    };
+    uv_close(reinterpret_cast<uv_handle_t*>(&child->process), closed);
+    uv_close(reinterpret_cast<uv_handle_t*>(&child->errors), closed);
+    const uint32_t pid = child->pid;
+    children[pid] = std::move(child);
+  }
+
+  static void give_buffer(uv_handle_t* handle, size_t, uv_buf_t* buffer) {
+    Child& child = *static_cast<Child*>(handle->data);
+    *buffer = uv_buf_init(child.buffer, sizeof child.buffer);
+  }
+
   static void on_read(uv_stream_t* stream, ssize_t size, const uv_buf_t* buffer) {
     Child& child = *static_cast<Child*>(stream->data);
     if (size > 0) return child.owner->take(child, buffer->base, static_cast<size_t>(size));
@@ -178,51 +223,15 @@ uint32_t UvProcesses::start(const WorkerProcess& process, std::string* error) {
   auto child = std::make_unique<Impl::Child>();
   child->owner = impl_.get();
   child->name = process.name;
-  child->process.data = child->errors.data = child.get();
-  uv_pipe_init(impl_->loop, &child->errors, 0);
-  uv_stdio_container_t streams[4] = {};
-  streams[0].flags = UV_IGNORE;  // /dev/null
-  streams[1].flags = UV_IGNORE;
-  streams[2].flags = static_cast<uv_stdio_flags>(UV_CREATE_PIPE | UV_WRITABLE_PIPE);
-  streams[2].data.stream = reinterpret_cast<uv_stream_t*>(&child->errors);
-  streams[3].flags = UV_INHERIT_FD;
-  streams[3].data.fd = key;
-  uv_process_options_t options = {};
-  options.exit_cb = Impl::on_process_exit;
-  options.file = impl_->options.program.c_str();
-  options.args = arguments.data();
-  options.cwd = impl_->options.folder.empty() ? nullptr : impl_->options.folder.c_str();
-  options.stdio_count = 4;
-  options.stdio = streams;
-  // A session of its own: Ctrl-C on the terminal, or a signal to the launcher's group, is the launcher's to answer.
-  options.flags = UV_PROCESS_DETACHED;
-  close_on_exec();
-  const int status = uv_spawn(impl_->loop, &child->process, &options);
+  const int status = impl_->spawn(*child, arguments.data(), key);
   close(key);
-  child->handles = 2;
   if (status != 0) {
     *error = "a worker could not be started (" + impl_->options.program + "): " + uv_strerror(status);
-    // Both handles exist even so; they are closed like those of a process that has ended.
-    child->exited = child->drained = child->told = true;
-    static uint32_t failures = 0;
-    child->pid = 0x80000000u + ++failures;  // no process id is so large
-    const auto closed = [](uv_handle_t* handle) {
-      Impl::Child* gone = static_cast<Impl::Child*>(handle->data);
-      if (--gone->handles == 0) gone->owner->children.erase(gone->pid);
-    };
-    uv_close(reinterpret_cast<uv_handle_t*>(&child->process), closed);
-    uv_close(reinterpret_cast<uv_handle_t*>(&child->errors), closed);
-    impl_->children[child->pid] = std::move(child);
+    impl_->drop(std::move(child));
     return 0;
   }
   child->pid = static_cast<uint32_t>(child->process.pid);
-  uv_read_start(
-      reinterpret_cast<uv_stream_t*>(&child->errors),
-      [](uv_handle_t* handle, size_t, uv_buf_t* buffer) {
-        Impl::Child& reading = *static_cast<Impl::Child*>(handle->data);
-        *buffer = uv_buf_init(reading.buffer, sizeof reading.buffer);
-      },
-      Impl::on_read);
+  uv_read_start(reinterpret_cast<uv_stream_t*>(&child->errors), Impl::give_buffer, Impl::on_read);
   const uint32_t pid = child->pid;
   impl_->children[pid] = std::move(child);
   return pid;

@@ -193,13 +193,36 @@ size_t backward_scratch(const KernelCall& call) {
   return static_cast<size_t>(padded(2 * rows.channels)) * sizeof(double) + static_cast<size_t>(5 * padded(rows.width)) * sizeof(float);
 }
 
+double inverse_deviation(const KernelCall& call, int64_t channel) {
+  return 1 / std::sqrt(static_cast<double>(call.in[6].as<float>()[channel]) + call.as<BatchNormParams>().epsilon);
+}
+
+// z = (x - mean) scale + shift, as forward has computed it.
+void normal_terms(const KernelCall& call, const Rows& rows, float* mean, float* scale, float* shift) {
+  const auto& params = call.as<BatchNormParams>();
+  for (int64_t c = 0; c < rows.channels; ++c) {
+    mean[c] = call.in[5].as<float>()[c];
+    scale[c] = static_cast<float>(static_cast<double>(at(call.in[3], c, 1)) /
+                                  std::sqrt(static_cast<double>(call.in[6].as<float>()[c]) + params.epsilon));
+    shift[c] = at(call.in[4], c, 0);
+  }
+  for (float* array : {mean, scale, shift}) repeat_into(array, rows);
+}
+
+// dx = scale (dz - sum / M - normal product / M), as scale dz + slope (x - mean) + offset.
+void gradient_terms(const KernelCall& call, const double* sums, double count, int64_t channels, float* slope, float* offset) {
+  for (int64_t c = 0; c < channels; ++c) {
+    const double inverse = inverse_deviation(call, c), factor = static_cast<double>(at(call.in[3], c, 1)) * inverse / count;
+    slope[c] = static_cast<float>(-factor * inverse * sums[channels + c]);
+    offset[c] = static_cast<float>(-factor * sums[c]);
+  }
+}
+
 template <Mask M, bool Residual>
 void backward_masked(const KernelCall& call) {
-  const auto& params = call.as<BatchNormParams>();
   const Rows rows(call.in[1]);
   const int64_t channels = rows.channels;
   const float *dy = call.in[0].as<float>(), *x = call.in[1].as<float>(), *y = call.in[2].as<float>();
-  const View &gamma = call.in[3], &beta = call.in[4];
   float* dx = call.out[0].as<float>();
   float* dresidual = Residual ? call.out[3].as<float>() : nullptr;
   Scratch scratch(call);
@@ -209,13 +232,7 @@ void backward_masked(const KernelCall& call) {
   auto* shift = scratch.take<float>(rows.width);
   auto* slope = scratch.take<float>(rows.width);
   auto* offset = scratch.take<float>(rows.width);
-  for (int64_t c = 0; c < channels; ++c) {
-    mean[c] = call.in[5].as<float>()[c];
-    scale[c] = static_cast<float>(static_cast<double>(at(gamma, c, 1)) /
-                                  std::sqrt(static_cast<double>(call.in[6].as<float>()[c]) + params.epsilon));
-    shift[c] = at(beta, c, 0);
-  }
-  for (float* array : {mean, scale, shift}) repeat_into(array, rows);
+  normal_terms(call, rows, mean, scale, shift);
   const auto masked = [=](int64_t i, int64_t c, Vec centred) {
     const Vec d = load(dy + i);
     if constexpr (M == Mask::from_x) return where_positive(centred * load(scale + c) + load(shift + c), d);
@@ -242,21 +259,14 @@ void backward_masked(const KernelCall& call) {
         product += static_cast<double>(d) * static_cast<double>(centred);
       });
   for (int64_t c = 0; c < channels; ++c) {
-    const double inverse = 1 / std::sqrt(static_cast<double>(call.in[6].as<float>()[c]) + params.epsilon);
-    sums[channels + c] *= inverse;
+    sums[channels + c] *= inverse_deviation(call, c);
     call.out[1].as<float>()[c] = static_cast<float>(sums[channels + c]);
     call.out[2].as<float>()[c] = static_cast<float>(sums[c]);
   }
   double count = static_cast<double>(rows.count());
   team_sum(call.team, sums, 2 * channels);
   team_sum(call.team, &count, 1);
-  // dx = scale (dz - sum / M - normal product / M), as scale dz + slope (x - mean) + offset.
-  for (int64_t c = 0; c < channels; ++c) {
-    const double inverse = 1 / std::sqrt(static_cast<double>(call.in[6].as<float>()[c]) + params.epsilon),
-                 factor = static_cast<double>(at(gamma, c, 1)) * inverse / std::max(count, 1.0);
-    slope[c] = static_cast<float>(-factor * inverse * sums[channels + c]);
-    offset[c] = static_cast<float>(-factor * sums[c]);
-  }
+  gradient_terms(call, sums, std::max(count, 1.0), channels, slope, offset);
   for (float* array : {slope, offset}) repeat_into(array, rows);
   map_rows_back(
       rows,
