@@ -37,7 +37,7 @@ local function options_of(f)
     end
     return options
   end
-  return type(f) == "function" and help.fields_of(f) or {}
+  return type(f) == "function" and require("perigee.help_function").fields_of(f) or {}
 end
 
 local words = "and break do else elseif end false for function goto if in local nil not or repeat return then true until while"

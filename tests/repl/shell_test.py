@@ -31,6 +31,7 @@ CASES = [
     (["describe", "--set", "data.batch", "bad.lua"], []),
     (["describe", "--set", "data.batch", "endless.lua"], []),
     (["train", "--set", "see"], ["seed="]),
+    (["help", "tra"], ["train"]),
     (["train", "job.lua", "--set", "nothing.here"], []),
 ]
 # Each prints what the shell would offer for the words $@, the number of the unfinished one (from 0) first.
