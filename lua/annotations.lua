@@ -4,6 +4,7 @@ local pg = require "perigee"
 local native = require "perigee.native"
 local tensor = require "perigee.tensor"
 local help = require "perigee.help"
+local help_function = require "perigee.help_function"
 
 local out = {}
 local function put(text, ...) out[#out + 1] = select("#", ...) > 0 and text:format(...) or text end
@@ -54,7 +55,8 @@ local function put_options(class, entry, parent)
   for _, option in ipairs(entry.options) do
     types[option.name] = kind_of(option)
     local fallback = option.fallback and option.fallback .. (option.doc and ": " or "") or ""
-    put("---@field %s? %s %s%s", option.name, kind_of(option), fallback, one_line(option.doc))
+    local example = option.example and ("; as in %s = %s"):format(option.name, option.example) or ""
+    put("---@field %s? %s %s%s%s", option.name, kind_of(option), fallback, one_line(option.doc), example)
   end
   for index, name in ipairs(entry.positional or {}) do
     put("---@field [%d]? %s %s", index, name == "layers" and "perigee.Layer" or types[name] or "any", name)
@@ -121,20 +123,15 @@ local function put_classes(module)
   end
 end
 
-local op_docs = {}
-for _, op in ipairs(native.ops()) do op_docs[op.name] = op.doc end
-
 -- A function that no registry has.
 local function put_function(path, f)
   local name = path:match "[%w_]+$"
-  local parameters, info, known, given = {}, debug.getinfo(f, "u"), false, false
-  for _, line in ipairs(help.comment_above(f) or {}) do
-    known = known or line:match "^%-%-%-" ~= nil
+  local parameters, info, given = {}, debug.getinfo(f, "u"), false
+  for line in help_function.doc(path, f):gmatch "[^\n]+" do put("---%s", line) end
+  for _, line in ipairs(help_function.comment_above(f) or {}) do
     given = given or line:match "^%-%-%-@return" ~= nil
-    if line:match "^%-%-%-" then put(line) end
+    if line:match "^%-%-%-@" then put(line) end
   end
-  local doc = op_docs[name] or op_docs[name:match "^(.*)_$"]
-  if not known and doc then put("---%s", one_line(doc)) end
   if not given then
     local result = tensor_results[name] or (tensor.methods[name] and "perigee.Tensor")
     if result then put("---@return %s", result) end

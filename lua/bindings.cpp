@@ -181,18 +181,16 @@ const Schema* job_section(const std::string& name) {
   return option ? option->inside : nullptr;
 }
 
-// native.job_keys(section): {{name=, doc=}, ...} of the top level ("") of a job or of one of its sections; empty for anything else
+// native.job_keys(section): the options of the top level ("") of a job or of one of its sections, each with its example; empty for anything else
 int job_key_names(lua_State* L) {
-  const Schema* section = job_section(luaL_checkstring(L, 1));
-  lua_newtable(L);
-  int index = 0;
-  for (const Option* option : section ? section->all() : std::vector<const Option*>()) {
-    lua_newtable(L);
-    set_text(L, "name", option->name);
-    set_text(L, "type", type_text(*option).c_str());
-    set_text(L, "fallback", option->fallback);
-    set_text(L, "doc", option->doc);
-    lua_rawseti(L, -2, ++index);
+  const std::string name = luaL_checkstring(L, 1);
+  const Schema* section = job_section(name);
+  const std::vector<const Option*> options = section ? section->all() : std::vector<const Option*>();
+  push_options(L, options);
+  for (size_t i = 0; i < options.size(); ++i) {
+    lua_rawgeti(L, -1, static_cast<int>(i + 1));
+    set_text(L, "example", job_example(name, options[i]->name));
+    lua_pop(L, 1);
   }
   return 1;
 }

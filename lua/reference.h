@@ -2,12 +2,17 @@
 #pragma once
 
 #include <lua.hpp>
+#include <vector>
+
+#include "src/core/schema.h"
 
 namespace perigee {
 
-// native.reference(): {{family=, name=, doc=, example = {description} or nil, positional = {names},
-//                       options = {{name=, type=, fallback=, doc=}, ...}, common = {...} of layers}, ...}
-// An option without a fallback is required where its type is known; type and the rest are missing where the registry only reads a name.
+// native.reference(): {{family=, name=, doc=, example = {description} or nil, positional = {names}, options = {...}}, ...,
+//                       common = options of every layer}; a family without members is one entry of its own name
 int push_reference(lua_State* L);
+
+// {{name=, type=, range=, fallback=, doc=, units=, family=, required=}, ...}; an absent text is nil
+void push_options(lua_State* L, const std::vector<const Option*>& options);
 
 }  // namespace perigee

@@ -20,6 +20,10 @@ extern const Command command_version;
 
 namespace {
 
+// Set by the program's own options.
+ConsoleOptions console;
+bool version = false;
+
 std::vector<std::string> long_options(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
@@ -85,31 +89,31 @@ std::vector<std::string> option_names(const Command& command) {
   return long_options(app);
 }
 
-int run_command_line(int argc, char** argv) {
-  allow_deep_calls();
-  CLI::App app("Perigee trains neural networks on one machine or on many.", "perigee");
+void declare_command_line(CLI::App& app) {
   app.require_subcommand(0, 1);
   app.allow_extras();  // explained by ourselves
   app.footer(kExitCodes);
-  bool version = false;
   app.add_flag("--version", version, "print the version");
-  ConsoleOptions console;
   app.add_option("-e", console.expressions, "run Lua, print its value, and leave: perigee -e 'pg.version'")->allow_extra_args(false);
-  std::vector<std::pair<CLI::App*, const Command*>> added;
   for (const Command* command : commands()) {
     CLI::App* sub = app.add_subcommand(command->name, command->doc);
     sub->footer(kExitCodes);
     command->declare(*sub);
-    added.emplace_back(sub, command);
   }
+}
+
+int run_command_line(int argc, char** argv) {
+  allow_deep_calls();
+  CLI::App app("Perigee trains neural networks on one machine or on many.", "perigee");
+  declare_command_line(app);
   if (const int code = parse(app, argc, argv); code >= 0) return code;
   try {
     if (const auto extras = app.remaining(true); !extras.empty()) {
       explain_extras(app, extras);
       return static_cast<int>(ErrorKind::usage);
     }
-    for (const auto& [sub, command] : added)
-      if (sub->parsed()) return command->run();
+    for (const Command* command : commands())
+      if (app.get_subcommand(command->name)->parsed()) return command->run();
     if (version) return command_version.run();
     if (!console.expressions.empty() || (argc == 1 && at_terminal())) return run_console(console);
     std::fputs(app.help().c_str(), stdout);

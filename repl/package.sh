@@ -14,6 +14,11 @@ prefix=$(dirname "$(dirname "$(find "$work/installed" -path '*/bin/perigee')")")
 mkdir -p "$work/package/DEBIAN"
 mv "$prefix" "$work/package/usr"
 find "$work/package" -name perigee.pc -exec sed -i 's|^prefix=.*|prefix=/usr|' {} +
+# Debian's places: compressed manual pages, and completions where its zsh looks.
+gzip -9n "$work"/package/usr/share/man/man1/*.1
+mkdir -p "$work/package/usr/share/zsh/vendor-completions"
+mv "$work"/package/usr/share/zsh/site-functions/_perigee "$work/package/usr/share/zsh/vendor-completions/"
+rmdir "$work/package/usr/share/zsh/site-functions"
 install -Dm644 "$root/LICENSE" "$work/package/usr/share/doc/perigee/copyright"
 find "$work/package" -type d -exec chmod 755 {} +
 
@@ -37,7 +42,8 @@ Priority: optional
 Description: trains neural networks on one machine or on many
  A Lua script, JSON or C++ describes the network, the data and how it is
  trained; a small C++ runtime executes it on one machine or on a cluster.
- With the program come the library, its headers for C and C++, and examples.
+ With the program come manual pages, a tutorial with example scripts, the
+ library and its headers for C and C++.
 CONTROL
 echo 'activate-noawait ldconfig' >"$work/package/DEBIAN/triggers"
 (cd "$work/package" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum) >"$work/package/DEBIAN/md5sums"

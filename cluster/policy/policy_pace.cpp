@@ -11,11 +11,10 @@ constexpr int64_t kFirstSteps = 16;  // of an automatic `every`, until something
 constexpr int64_t kMostSteps = 4096, kUsualMost = 1000;
 
 std::vector<Option> pace_options() {
-  return {
-      {"by_speed", "boolean", "false", "`every` is the fastest worker's; slower ones make fewer steps, so that no worker waits for them"},
-      {"utilisation", "number", "0.8", "share of the time that is to go into training, with every = \"auto\" ...", {0.01, 0.999}},
-      {"every_min", "integer", "1", "... which makes at least so many steps ...", {1, 4096}},
-      {"every_max", "integer", "1000", "... and at most so many", {1, 4096}}};
+  return {{"by_speed", "boolean", "false", "`every` is the fastest worker's; slower ones make fewer steps, so that no worker waits"},
+          {"utilisation", "number", "0.8", "share of the time that is to go into training, with every = \"auto\"", {0.01, 0.999}},
+          {"every_min", "integer", "1", "with every = \"auto\": at least so many steps", {1, 4096}},
+          {"every_max", "integer", "1000", "with every = \"auto\": at most so many steps", {1, 4096}}};
 }
 
 void read_pace(const Config& config, const PolicyDef&, Policy* policy) {

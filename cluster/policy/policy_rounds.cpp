@@ -11,8 +11,8 @@ std::vector<Option> round_options() {
           {"sync_until", "number", "0", "gradients are averaged at each step until this share of the run is done", {0, 1}},
           {"codec", "codec", "fp32", "how each worker's change of the parameters is sent: a name, or a table with type and options"},
           {"average_optimizer", "boolean", "false", "the optimiser's state takes part in the mean"},
-          {"quorum", "number", "1", "share of the workers that is enough for an average ...", {0.01, 1}},
-          {"grace_ms", "number", "0", "... once this has passed since the quorum was there", {0, 1e7}},
+          {"quorum", "number", "1", "share of the workers that is enough for an average, after grace_ms", {0.01, 1}},
+          {"grace_ms", "number", "0", "time since the quorum was there after which the average is made", {0, 1e7}},
           {"max_staleness", "integer", "4", "averages that a late contribution may have missed; an older one is given up", {0, 1000}}};
 }
 

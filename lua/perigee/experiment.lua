@@ -16,6 +16,7 @@ local function check_keys(section, given, fail)
   end
 end
 
+---A job: what is trained, on what data, how, and for how long. A script returns it.
 ---@param description perigee.Experiment
 ---@return table
 return function(description)

@@ -2,6 +2,8 @@
 local native = require "perigee.native"
 local pg = require "perigee"
 local data = require "perigee.data"
+local help_function = require "perigee.help_function"
+local help_job = require "perigee.help_job"
 local layers = require "perigee.layers"
 local rules = require "perigee.rules"
 local show = require "perigee.show"
@@ -56,9 +58,21 @@ local function load_entries()
       table.insert(by_name[entry.name], entry)
       -- A function that is an op on traced values and something else on anything else.
       local shared = rawget(pg, entry.name)
-      if short and shared and not by_function[shared] then by_function[shared] = entry end
+      if (short or entry.family == "op") and shared and not by_function[shared] then by_function[shared] = entry end
     end
   end
+end
+
+---The members of a family, also of those that no constructor makes, such as clip.
+---@param family string
+---@return table[]
+function help.members(family)
+  load_entries()
+  local members = {}
+  for _, entry in ipairs(entries) do
+    if entry.family == family then members[#members + 1] = entry end
+  end
+  return members
 end
 
 ---The registries' facts about a constructor.
@@ -104,8 +118,26 @@ function help.call_text(description, entry)
   return entry.path .. " " .. text(description, true)
 end
 
-local function signature(entry)
-  if entry.family == "op" then return ("%s(%s)"):format(entry.path, table.concat(entry.positional, ", ")) end
+---A definition's text as sentences, without the options, which are listed beside it.
+---@param entry table
+---@return string
+function help.sentence(entry)
+  local doc = entry.doc or ""
+  if #entry.options > 0 then doc = doc:gsub("%s*[;,]? ?[Oo]ptions?:? .*$", "") end
+  if doc:find "^%l%l+[ ,]" then doc = doc:sub(1, 1):upper() .. doc:sub(2) end
+  return (doc == "" or doc:find "%.$") and doc or doc .. "."
+end
+
+---pg.conv2d { out, kernel, stride = 1 }
+---@param entry table
+---@return string
+function help.signature(entry)
+  if entry.family == "op" then
+    local arguments, attributes = { unpack(entry.positional) }, {}
+    for index, option in ipairs(entry.options) do attributes[index] = option.name end
+    if #attributes > 0 then arguments[#arguments + 1] = "{ " .. table.concat(attributes, ", ") .. " }" end
+    return ("%s(%s)"):format(entry.path, table.concat(arguments, ", "))
+  end
   local parts, unnamed = {}, {}
   for _, name in ipairs(entry.positional) do
     unnamed[name] = true
@@ -123,9 +155,11 @@ end
 ---@param option table
 ---@return string
 function help.note_of(option)
-  local note = (option.type or "") .. (option.type and ", " or "")
-  note = (note .. (option.fallback or option.required and "required" or "")):gsub(", $", "")
-  return note .. (option.doc and (note ~= "" and ": " or "") .. option.doc or "")
+  local note, fallback = (option.type or "") .. (option.type and ", " or ""), option.fallback
+  if fallback and not fallback:find "[%w%[]" then fallback = '"' .. fallback .. '"' end -- the comma of csv's delimiter
+  note = (note .. (fallback or option.required and "required" or "")):gsub(", $", "")
+  if option.doc then note = note .. (note ~= "" and ": " or "") .. option.doc .. (option.units and ", in " .. option.units or "") end
+  return option.example and ("%s; as in %s"):format(note, help_job.example(option)) or note
 end
 
 local function options_table(options, width)
@@ -138,9 +172,7 @@ local function options_table(options, width)
 end
 
 local function entry_text(entry, width)
-  local doc = entry.doc or ""
-  if #entry.options > 0 then doc = doc:gsub("%s*[;,]? ?[Oo]ptions?:? .*$", "") end -- they are listed below
-  local parts = { show.wrap(signature(entry), width, 4), show.wrap(("%s: %s"):format(entry.word, doc), width, 0) }
+  local parts = { show.wrap(help.signature(entry), width, 4), show.wrap(("%s: %s"):format(entry.word, help.sentence(entry)), width, 0) }
   if #entry.options > 0 then parts[#parts + 1] = options_table(entry.options, width) end
   if entry.family == "layer" then
     local names = {}
@@ -151,60 +183,67 @@ local function entry_text(entry, width)
   return table.concat(parts, "\n") .. "\n"
 end
 
--- The comment that ends in the line above a function, and the line in which it begins: { line, ... }.
-local function comment_above(f)
-  local info = debug.getinfo(f, "S")
-  local text = info.source:sub(1, 1) == "=" and native.module_text(info.source:sub(2))
-  if not text and info.source:sub(1, 1) == "@" then
-    local file = io.open(info.source:sub(2))
-    text = file and file:read "*a"
-    if file then file:close() end
-  end
-  if not text then return nil end
-  local lines = {}
-  for line in (text .. "\n"):gmatch "(.-)\n" do
-    lines[#lines + 1] = line
-    if #lines == info.linedefined then break end
-  end
-  local first = #lines
-  while first > 1 and lines[first - 1]:match "^%s*%-%-" do first = first - 1 end
-  local comment = {}
-  for index = first, #lines do comment[#comment + 1] = lines[index]:gsub("^%s+", "") end
-  return comment
-end
-help.comment_above = comment_above
-
--- Options of a function that takes one table, from the annotations above it: ---@field of the class that its ---@param names.
-function help.fields_of(f)
-  local info = debug.getinfo(f, "S")
-  local text = info.source:sub(1, 1) == "=" and native.module_text(info.source:sub(2))
-  local comment = text and comment_above(f) or {}
-  local options, class = {}, nil
-  for _, line in ipairs(comment) do class = class or line:match "^%-%-%-@param%s+[%w_?]+%s+(perigee%.%w+)" end
-  if class == "perigee.Experiment" then return native.job_keys "" end
-  local begin = class and text:find("---@class " .. class .. "\n", 1, true)
-  if not begin then return options end
-  for line in text:sub(begin):gmatch "[^\n]+" do
-    local name, kind, doc = line:match "^%-%-%-@field%s+([%w_]+)%??%s+(%S+)%s*(.*)$"
-    if name then options[#options + 1] = { name = name, type = kind, doc = doc ~= "" and doc or nil }
-    elseif not line:find("^%-%-%-@class") then break end
-  end
-  return options
-end
-
 local function function_text(name, f, width)
-  local info, comment = debug.getinfo(f, "u"), comment_above(f) or {}
-  local arguments, lines = {}, {}
-  for index = 1, info.nparams do arguments[index] = debug.getlocal(f, index) or "?" end
-  if info.isvararg then arguments[#arguments + 1] = "..." end
-  lines[1] = ("%s(%s)"):format(name, table.concat(arguments, ", "))
-  for index = 1, #comment - 1 do
-    local line = comment[index]:gsub("^%-%-%-?%s?", "")
-    line = line:gsub("^@param%s+([%w_?%.]+)%s+", "  %1: "):gsub("^@return%s+", "  gives ")
-    if not line:match "^@" then lines[#lines + 1] = show.wrap(line, width, line:match "^  " and 4 or 0) end
-  end
-  if info.what == "C" then lines[1] = name .. ": a function of Lua or of a library" end
+  if debug.getinfo(f, "S").what == "C" then return name .. ": a function of Lua or of a library\n" end
+  local doc, annotations = help_function.doc(name, f)
+  local lines = { help_function.call_of(name, f) }
+  for line in doc:gmatch "[^\n]+" do lines[#lines + 1] = show.wrap(line, width, line:match "^  " and 4 or 0) end
+  for _, line in ipairs(annotations) do lines[#lines + 1] = show.wrap(line, width, 4) end
   return table.concat(lines, "\n") .. "\n"
+end
+
+-- An op whose function takes more than operands and attributes says what that takes.
+local function op_text(entry, width)
+  local method = tensor.methods[entry.name]
+  local own = method and not (debug.getinfo(method, "u").isvararg and debug.getinfo(method, "u").nparams == 0)
+  if not own or #entry.options == 0 then return entry_text(entry, width) end
+  return function_text(entry.path, method, width) .. ("as an op, with its attributes: %s\n"):format(help.signature({
+    family = "op", path = entry.full_path, positional = entry.positional, options = entry.options })) .. options_table(entry.options, width) .. "\n"
+end
+
+-- Kinds that no constructor makes: the tables of clip = { type = "norm" } or regularization = { l2 = 1e-4 }.
+local function kinds_text(members, width)
+  local parts = {}
+  for index, entry in ipairs(members) do
+    local following = members[index + 1]
+    local options = #entry.options > 0 and options_table(entry.options, width) or nil
+    if entry.name ~= entry.family then parts[#parts + 1] = show.wrap(('type = "%s": %s'):format(entry.name, help.sentence(entry)), width, 4) end
+    if options and not (following and options_table(following.options, width) == options) then parts[#parts + 1] = options end
+  end
+  return table.concat(parts, "\n")
+end
+
+local function family_text(family, width)
+  local names = {}
+  for name in pairs(family.members) do names[#names + 1] = name end
+  table.sort(names)
+  return show.wrap(("%-14s%s"):format(family.plural, table.concat(names, ", ")), width, 14)
+end
+
+-- A key of a job: what it is, the keys of its own where it is a section, what may stand there where it names a family.
+local function key_text(found, width)
+  local option, parts = found.option, {}
+  local place = found.section == "" and "pg.experiment { %s }" or "pg.experiment { " .. found.section .. " = { %s } }"
+  parts[1] = show.wrap(place:format(help_job.example(option)), width, 4)
+  local type_text = option.type .. (option.range and " " .. option.range or "")
+  local rest = ("%s, %s: %s%s"):format(type_text, option.fallback or "required", option.doc, option.units and ", in " .. option.units or "")
+  parts[2] = show.wrap("key of a job: " .. rest .. ".", width, 0)
+  local section = found.section == "" and native.job_keys(option.name) or {}
+  if #section > 0 then parts[#parts + 1] = options_table(section, width) end
+  for _, family in ipairs(families) do
+    if family.family == option.family then
+      parts[#parts + 1] = family_text(family, width)
+      return table.concat(parts, "\n") .. "\n"
+    end
+  end
+  if option.family then parts[#parts + 1] = kinds_text(help.members(option.family), width) end
+  return table.concat(parts, "\n") .. "\n"
+end
+
+local function keys_text(name, width)
+  local texts = {}
+  for index, found in ipairs(help_job.find(name)) do texts[index] = key_text(found, width) end
+  return #texts > 0 and table.concat(texts, "\n") or nil
 end
 
 help.overview = [[
@@ -216,20 +255,14 @@ tables.
                   loss = "cross_entropy", optimizer = pg.adamw { lr = 1e-3 } }
   own layers    pg.lambda(function(x) return x * pg.sigmoid(x) end)
 
-?NAME says more: ?pg.conv2d, ?adamw, ?pg.data.csv, ?pg.sequential. Tab lists
+?NAME says more: ?pg.conv2d, ?adamw, ?pg.data.csv, ?early_stopping. Tab lists
 names and options. :help lists commands.
 ]]
-
-local function family_text(family, width)
-  local names = {}
-  for name in pairs(family.members) do names[#names + 1] = name end
-  table.sort(names)
-  return show.wrap(("%-14s%s"):format(family.plural, table.concat(names, ", ")), width, 14)
-end
 
 local function overview_text(width)
   local parts = { help.overview }
   for _, family in ipairs(families) do parts[#parts + 1] = family_text(family, width) end
+  parts[#parts + 1] = show.wrap(("%-14s%s"):format("keys of a job", table.concat(help_job.names(), ", ")), width, 14)
   return table.concat(parts, "\n") .. "\n"
 end
 
@@ -272,11 +305,20 @@ function help.resolve(path)
 end
 
 local function fail(name)
-  local known = {}
+  local known = help_job.names()
   for each in pairs(by_name) do known[#known + 1] = each end
   for each in pairs(pg) do known[#known + 1] = each end
   local hint = native.nearest(name:match "[^.:]*$", known)
   error(("there is no help for '%s'%s"):format(name, hint ~= "" and "; " .. hint or ""), 0)
+end
+
+local function value_text(name, value, width)
+  for _, family in ipairs(families) do
+    if rawequal(value, family.members) then return family_text(family, width) .. "\n" end
+  end
+  if rawequal(value, pg.experiment) then return function_text(name, value, width) .. options_table(native.job_keys "", width) .. "\n" end
+  if type(value) == "function" then return function_text(name, value, width) end
+  return ("%s is a %s\n%s\n"):format(name, tensor.is(value) and "tensor" or type(value), show.value(value, width))
 end
 
 ---The text that `?name` shows.
@@ -287,23 +329,30 @@ function help.text(name, width)
   width = math.max(40, math.min(width - 1, 120))
   load_entries()
   if name == "" or name == "pg" then return overview_text(width) end
+  if name:lower():match "^perigee%.experiment$" or name == "Experiment" then name = "pg.experiment" end -- as annotations call it
   local path = {}
   for part in name:gmatch "[^.:]+" do path[#path + 1] = part end
   local value = help.resolve(path)
+  local own = value == nil or rawequal(value, rawget(pg, name)) -- not a variable of the user's
+  local key = own and keys_text(name, width) or nil
   local found = by_function[value] and { by_function[value] } or not name:find "[.:]" and by_name[name]
   if value == nil and not found then value = rawget(pg, name) end
-  if value ~= nil and rawequal(value, rawget(pg, path[#path])) then value = tensor.methods[path[#path]] or value end
+  local last = path[#path]
+  local ours = value == nil or rawequal(value, rawget(pg, last))
+  if ours and value ~= nil then value = tensor.methods[last] or value end
+  local texts = {}
   if found then
-    local texts = {}
-    for index, entry in ipairs(found) do texts[index] = entry_text(entry, width) end
-    return table.concat(texts, "\n")
+    for _, entry in ipairs(found) do
+      texts[#texts + 1] = entry.family == "op" and op_text(entry, width) or entry_text(entry, width)
+    end
+    local method = ours and found[#found].family ~= "op" and tensor.methods[last] -- pg.max is a layer, and a function of tensors
+    if method then texts[#texts + 1] = function_text("pg." .. last, method, width) end
+  elseif value ~= nil and not (key and type(value) == "table") then -- a key's text lists the family
+    texts[1] = value_text(name, value, width)
   end
-  for _, family in ipairs(families) do
-    if rawequal(value, family.members) then return family_text(family, width) .. "\n" end
-  end
-  if type(value) == "function" then return function_text(name, value, width) end
-  if value == nil then fail(name) end
-  return ("%s is a %s\n%s\n"):format(name, tensor.is(value) and "tensor" or type(value), show.value(value, width))
+  texts[#texts + 1] = key
+  if #texts == 0 then fail(name) end
+  return table.concat(texts, "\n")
 end
 
 return help

@@ -28,7 +28,6 @@ require "perigee.differentiate"
 local pg = {
   version = native.version,
   null = native.null,
-  list = native.list,
   sequential = layers.sequential,
   graph = layers.graph,
   input = layers.input,
@@ -57,6 +56,11 @@ function pg.lambda(f, options)
   layer.type, layer.name = "lambda", options and options.name
   return layers.wrap(layer)
 end
+
+---The same table as a list, also where it is empty: {} alone is an object in JSON.
+---@param values table
+---@return table
+function pg.list(values) return native.list(values) end
 
 ---Runs `f` compiled by LuaJIT: faster, but Ctrl-C ends a loop in it only where it comes to an op on tensors.
 ---@param f function

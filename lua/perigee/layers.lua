@@ -190,6 +190,7 @@ end
 
 -- Sequences -------------------------------------------------------------------------------------------------------------------
 
+---Layers one after the other; sequences nest.
 ---@param arguments table layers in order; `defaults` = options that every layer takes unless it says otherwise
 ---@return perigee.Sequential
 function layers.sequential(arguments)
@@ -214,6 +215,7 @@ end
 
 -- Graphs ----------------------------------------------------------------------------------------------------------------------
 
+---A node of a graph that holds a field of the data: layers are applied to it, as in pg.dense { 8 }(pg.input "x").
 ---@param name string a field of the data
 ---@return perigee.Node
 function layers.input(name)
@@ -347,6 +349,7 @@ local function graph_from_nodes(arguments)
   return { type = "graph", inputs = inputs, nodes = nodes, outputs = output_names, defaults = arguments.defaults }
 end
 
+---A network of any form, from the nodes that layers were applied to: pg.graph { inputs = { x }, outputs = { y } }.
 ---@param arguments { inputs: perigee.Node[], outputs: perigee.Node[], defaults?: table }
 function layers.graph(arguments)
   if type(arguments) ~= "table" then where.fail("pg.graph takes a table; got " .. where.describe(arguments)) end

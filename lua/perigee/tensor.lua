@@ -191,6 +191,8 @@ tensor.not_recorded = not_recorded
 
 local elementwise = native.tensor.elementwise()
 tensor.elementwise = elementwise
+-- For help: functions whose text begins with that of an op: { sum = "reduce_sum" }.
+tensor.op_of = {}
 
 local function wrong_operand(name, ...)
   for index = 1, select("#", ...) do
@@ -333,6 +335,8 @@ function tensor.axis(x, axis)
   return axis > 0 and axis or axis + rank + 1
 end
 
+---Whether the elements lie in row-major order without gaps.
+---@return boolean
 function methods.is_contiguous(x)
   local expected = 1
   for index = x.rank - 1, 0, -1 do

@@ -10,6 +10,8 @@ local into_call = functions.into
 -- The result of an op takes x's dtype and must fit its shape.
 local function in_place(name)
   local op, arity = elementwise[name].op, elementwise[name].arity
+  tensor.op_of[name .. "_"] = name
+  ---In place: x gets the result.
   return function(x, y)
     if not is_tensor(x) then
       if tensor.is_symbol(x) then where.fail(("%s_ changes a tensor; a recorded function makes new ones: x = x:%s(...)"):format(name, name)) end
@@ -28,6 +30,7 @@ for name, definition in pairs(elementwise) do
 end
 
 local add_in_place, sub_in_place = methods.add_, methods.sub_
+tensor.op_of.add_, tensor.op_of.sub_ = nil, nil
 
 ---x = x + scale * y, in one pass.
 ---@param y perigee.Tensor|number
@@ -45,6 +48,7 @@ function methods.sub_(x, y, scale)
   return methods.add_(x, y, -scale)
 end
 
+---Sets all elements to a number.
 ---@param value number
 function methods.fill(x, value)
   if tensor.recording then not_recorded "fill" end
@@ -54,6 +58,7 @@ end
 
 methods.fill_ = methods.fill
 
+---Sets all elements to 0.
 function methods.zero_(x) return methods.fill(x, 0) end
 
 ---Copies y, which broadcasts to x's shape, into x.

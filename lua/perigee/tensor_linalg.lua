@@ -36,13 +36,15 @@ function methods.logdet(x)
 end
 
 local function half(name, keeps)
+  ---The lower (tril) or upper (triu) half of matrices, up to or from a diagonal, counted from the main one; 0 elsewhere.
+  ---@param diagonal? integer
+  ---@return perigee.Tensor
   methods[name] = function(x, diagonal)
     local shape = need_matrix(name, x).shape
     local rows, columns = tensor.makers.arange(shape[#shape - 1]):reshape { -1, 1 }, tensor.makers.arange(shape[#shape])
     return methods.where(keeps(columns - rows, diagonal or 0), x, 0)
   end
 end
----The lower (upper) half of matrices, up to (from) a diagonal counted from the main one, 0 elsewhere.
 half("tril", methods.less_equal)
 half("triu", methods.greater_equal)
 

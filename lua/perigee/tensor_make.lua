@@ -45,6 +45,9 @@ local function check_options(name, options, more)
 end
 
 local function filled(name, value)
+  ---A tensor of zeros or of ones: pg.zeros(2, 3), pg.ones({2, 3}, { dtype = "i64" }).
+  ---@param ... integer|integer[]|{ dtype?: string, device?: string } the sizes, then options
+  ---@return perigee.Tensor
   makers[name] = function(...)
     local shape, options = shape_and_options(name, ...)
     local out = create(shape, check_options(name, options))
@@ -141,13 +144,17 @@ local function random(kind, shape, dtype, a, b)
   return out
 end
 
----Uniform on [0, 1).
+---Uniform on [0, 1), or from low to high: pg.rand(2, 3), pg.rand({2, 3}, { low = -1, high = 1 }).
+---@param ... integer|integer[]|{ low?: number, high?: number, dtype?: string } the sizes, then options
+---@return perigee.Tensor
 function makers.rand(...)
   local shape, options = shape_and_options("rand", ...)
   return random("uniform", shape, check_options("rand", options, { low = true, high = true }), options.low or 0, options.high or 1)
 end
 
----Normal with mean 0 and standard deviation 1.
+---Normal with mean 0 and standard deviation 1, or others: pg.randn(2, 3), pg.randn({2, 3}, { mean = 5, stddev = 2 }).
+---@param ... integer|integer[]|{ mean?: number, stddev?: number, dtype?: string } the sizes, then options
+---@return perigee.Tensor
 function makers.randn(...)
   local shape, options = shape_and_options("randn", ...)
   return random("normal", shape, check_options("randn", options, { mean = true, stddev = true }), options.mean or 0, options.stddev or 1)

@@ -6,7 +6,9 @@ local where = require "perigee.where"
 local methods, apply, need_value, describe = tensor.methods, tensor.apply, tensor.need_value, tensor.describe
 
 for _, name in ipairs { "softmax", "log_softmax" } do
-  ---Along an axis, the last when none is named.
+  tensor.op_of[name] = name
+  ---Along an axis, from 1, the last when none is named: x:softmax(), x:softmax(1).
+  ---@param axis? integer
   methods[name] = function(x, axis)
     need_value(name, x)
     return apply(name, { axis = tensor.axis(x, axis or -1) - 1 }, x)

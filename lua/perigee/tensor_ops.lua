@@ -84,6 +84,11 @@ end
 -- Reductions ---------------------------------------------------------------------------------------------------------------------
 
 local function reduction(name, op)
+  tensor.op_of[name] = op
+  ---Axes count from 1, and none means all: x:sum(), x:sum(1), x:sum({1, -1}, true). With keep they stay, with size 1.
+  ---@param axes? integer|integer[]
+  ---@param keep? boolean
+  ---@return perigee.Tensor
   methods[name] = function(x, axes, keep)
     need_value(name, x)
     return apply(op, { axes = axes_of(x, axes), keep = keep or false }, x)
@@ -94,7 +99,10 @@ for name, op in pairs { sum = "reduce_sum", mean = "reduce_mean", prod = "reduce
 for name, op in pairs { max = "reduce_max", min = "reduce_min" } do
   reduction(name, op)
   local over_axes, pair = methods[name], methods[name .. "imum"]
-  -- x:max(axes, keep), and x:max(y) with another tensor.
+  ---Axes count from 1, and none means all: x:max(), x:max(1, true). With another tensor the larger (smaller) of each two: x:max(y).
+  ---@param y? integer|integer[]|perigee.Tensor axes, or a tensor
+  ---@param keep? boolean
+  ---@return perigee.Tensor
   methods[name] = function(x, y, keep)
     if is_value(y) then return pair(x, y) end
     return over_axes(x, y, keep)
@@ -124,6 +132,7 @@ local function root(x)
   return methods.where(none, 0, methods.sqrt(methods.where(none, 1, x)))
 end
 
+---Standard deviation over axes; `correction` 1 divides by n - 1.
 function methods.std(x, axes, keep, correction) return root(methods.var(x, axes, keep, correction)) end
 
 ---The Euclidean norm over axes.
@@ -138,8 +147,9 @@ function methods.logsumexp(x, axes, keep)
   return methods.reshape(sum, methods.max(x, axes).shape)
 end
 
----Whether any (all) elements are not 0, over axes: a bool tensor.
+---Whether any elements are not 0, over axes: a bool tensor.
 function methods.any(x, axes, keep) return methods.gt(methods.sum(methods.ne(x, 0), axes, keep), 0) end
+---Whether all elements are not 0, over axes: a bool tensor.
 function methods.all(x, axes, keep) return methods.eq(methods.sum(methods.eq(x, 0), axes, keep), 0) end
 
 ---Whether both have the same shape and elements: true or false.
@@ -158,7 +168,7 @@ function methods.all_close(x, y, rtol, atol)
 end
 
 for name, op in pairs { eq = "equal", ne = "not_equal", lt = "less", le = "less_equal", gt = "greater", ge = "greater_equal" } do
-  methods[name] = methods[op]
+  methods[name], tensor.op_of[name] = methods[op], op
 end
 
 ---Running sums along an axis.
@@ -181,6 +191,7 @@ function methods.reshape(x, ...)
 end
 methods.view = methods.reshape
 
+---All elements in one dimension.
 function methods.flatten(x) return methods.reshape(x, { -1 }) end
 
 ---Axes in another order, the reverse when none is given: x:transpose { 2, 1, 3 }, or x:transpose(1, 2), which swaps two. A view.
@@ -202,6 +213,7 @@ function methods.transpose(x, first, second)
   return apply("transpose", { order = native.list(order) }, x)
 end
 methods.permute = methods.transpose
+---The transposed matrix; of more dimensions all in reverse.
 function methods.t(x) return methods.transpose(x) end
 
 ---A dimension of size 1 before `axis`.

@@ -22,6 +22,8 @@ std::span<const Command* const> commands();
 
 // Parses the command line and runs the command. The exit code: see kExitCodes.
 int run_command_line(int argc, char** argv);
+// Declares what run_command_line() parses: the program's own options, and all commands.
+void declare_command_line(CLI::App& app);
 // The options of every subcommand, for completion: "train" -> {"--set", "--epochs", ...}.
 std::vector<std::string> option_names(const Command& command);
 

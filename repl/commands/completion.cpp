@@ -71,7 +71,10 @@ std::string bash_script() {
          "  case ${COMP_WORDS[1]} in\n" +
          option_cases("'", "'") +
          "  if [[ ${COMP_WORDS[1]} == completion ]]; then options='bash zsh fish'; fi\n"
-         "  if [[ $word == -* || ${COMP_WORDS[1]} == completion ]]; then\n"
+         "  if [[ ${COMP_WORDS[1]} == help ]]; then options+=' " +
+         command_names() +
+         "'; fi\n"
+         "  if [[ $word == -* || ${COMP_WORDS[1]} == completion || ${COMP_WORDS[1]} == help ]]; then\n"
          "    mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
          "  else\n"
          "    mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
@@ -81,7 +84,8 @@ std::string bash_script() {
 }
 
 std::string zsh_script() {
-  return "# eval \"$(perigee completion zsh)\"\n"
+  return "#compdef perigee\n"
+         "# eval \"$(perigee completion zsh)\"\n"
          "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }\n"
          "_perigee_paths() {\n"
          "  local script= each\n"
@@ -107,13 +111,17 @@ std::string zsh_script() {
          option_cases("(", ")") +
          "  if [[ $words[2] == completion ]]; then\n"
          "    compadd bash zsh fish\n"
+         "  elif [[ $words[2] == help ]]; then\n"
+         "    compadd -- " +
+         command_names() +
+         "\n"
          "  elif [[ $words[CURRENT] == -* ]]; then\n"
          "    compadd -- $options\n"
          "  else\n"
          "    _files\n"
          "  fi\n"
          "}\n"
-         "compdef _perigee perigee\n";
+         "if [[ $funcstack[1] == _perigee ]]; then _perigee \"$@\"; else compdef _perigee perigee; fi\n";  // the former: in $fpath
 }
 
 std::string fish_script() {
@@ -136,6 +144,7 @@ std::string fish_script() {
     for (const std::string& option : option_names(*command))
       text += std::string("complete -c perigee -n '__fish_seen_subcommand_from ") + command->name + "' -l " + option.substr(2) +
               (option == "--set" ? " -x -a '(__perigee_paths)'" : "") + "\n";
+  text += "complete -c perigee -n '__fish_seen_subcommand_from help' -f -a '" + command_names() + "'\n";
   return text + "complete -c perigee -n '__fish_seen_subcommand_from completion' -f -a 'bash zsh fish'\n";
 }
 

@@ -14,6 +14,7 @@
 #include "src/job/job_schema.h"
 #include "src/nn/describe.h"
 #include "src/nn/layer.h"
+#include "src/nn/loss.h"
 
 namespace perigee {
 namespace {
@@ -49,7 +50,13 @@ std::vector<std::string> keys_below(const std::vector<std::string>& path, const 
   const Option* section = path.size() == 1 ? job_schema.find(path[0]) : nullptr;
   if (section != nullptr && section->inside != nullptr) return section->inside->names();
   const Json* type = object.find("type");
-  if (path[0] != "network" || type == nullptr || !type->is_string()) return {};
+  if (type == nullptr || !type->is_string()) return {};
+  if (path[0] == "loss") {
+    for (const LossDef* loss : all_losses())
+      if (type->as_string() == loss->name) return Schema{.options = loss->schema.options, .common = &output_loss_schema}.names();
+    return {};
+  }
+  if (path[0] != "network") return {};
   for (const LayerDef* layer : all_layers())
     if (type->as_string() == layer->name) return layer->schema.names();
   return {};

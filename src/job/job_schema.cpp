@@ -53,46 +53,103 @@ constexpr Option kPretrained[] = {
 // In the order in which a job is written.
 constexpr Option kJob[] = {
     {"perigee", "integer", "1", "format of the job", {1, 1}},
-    {"name", "string", "the file's", "names the run folder"},
-    {"network", "network", nullptr, "pg.sequential or pg.graph"},
+    {"name", "string", "the file's", "what the run folder is called"},
+    {"network", "network", nullptr, "the layers: pg.sequential or pg.graph"},
     {"inputs", "list of names", "[\"x\"]", "fields of the data that the network takes"},
     {"target", "list of names", "y", "the field that it foretells"},
     {"loss", "loss or {output: loss, ...}", "needed to train",
-     "\"cross_entropy\", pg.loss.huber { delta = 1 }, or one per output of a graph"},
-    {"optimizer", "optimizer", "sgd", "pg.adamw { lr = 1e-3 }"},
-    {"regularization", "regularization", "none", "of all weights: l1, l2, weight_decay"},
-    {"constraint", "constraint", "none", "on all weights, after each step"},
-    {"clip", "clip", "none", "limits the gradient"},
-    {"data",
-     "table",
-     nullptr,
-     "{ train =, test =, validation =, batch =, shuffle =, threads =, at =, verify =, shards = }",
-     {},
-     {},
-     nullptr,
-     &data_schema},
+     "how wrong an output is: a name, pg.loss.huber { delta = 1 }, or for a graph { output = loss, ... }"},
+    {"optimizer", "optimizer", "sgd", "how a gradient becomes a step"},
+    {"regularization", "regularization", "none", "penalties on the size of all weights"},
+    {"constraint", "constraint", "none", "what all weights are held to after each step"},
+    {"clip", "clip", "none", "how the gradient is limited before each step"},
+    {"data", "table", nullptr, "what is learned from, and how it is read", {}, {}, nullptr, &data_schema},
     {"epochs", "integer", "1", "how often all examples are seen", {0, kMostEpochs}},
     {"steps", "integer", "0", "how many steps at most; 0: as many as the epochs have", {0, kMostSteps}},
-    {"seed", "integer", "0", "of initial values, order and random layers"},
+    {"seed", "integer", "0", "seed of initial values, order and random layers"},
     {"threads", "integer", "as many as the machine has", "threads that compute"},
-    {"device", "string", "cpu", "\"cpu\", \"cuda\", \"cuda:1\", \"check:cpu,ref\""},
+    {"device", "string", "cpu", "where it computes: \"cpu\", \"cuda\", \"cuda:1\", or \"check:cpu,ref\", which compares two"},
     {"devices", "integer", "1", "how many GPUs train together", {1}},
     {"deterministic", "boolean", "false", "the same bits in every run on a GPU"},
     {"precision",
      "name",
      "float32",
-     "\"float32\", \"float64\" (slow); for GPUs \"tf32\": rounded products; \"bf16\", \"fp16\": 16 bits",
+     "numbers it computes with; \"float64\" is slow; for GPUs \"tf32\" rounds products, \"bf16\" and \"fp16\" have 16 bits",
      {},
      {"float32", "float64", "tf32", "bf16", "fp16", "fp32", "fp64", "bfloat16", "float16"}},
-    {"loss_scale", "number or \"dynamic\"", "dynamic", "of \"fp16\": \"dynamic\" (the default), or a number that stays"},
+    {"loss_scale", "number or \"dynamic\"", "dynamic",
+     "factor on the loss with \"fp16\": found out while it trains, or a number that stays"},
     {"recompute", "list of names", "none",
-     "\"none\", \"auto\", \"all\", or names of layers: activations that backward computes again instead of keeping"},
-    {"memory_limit", "number or text", "none", "what a run may take: \"8GiB\"; recompute = \"auto\" goes by it"},
-    {"averaging", "policy or {layers: policy, ...}", "allreduce", "pg.averaging.periodic { every = 5 }; a single worker ignores it"},
+     "layers whose activations are computed again instead of kept: \"none\", \"auto\", \"all\", or their names"},
+    {"memory_limit", "number or text", "none", "memory that a run may take; recompute = \"auto\" goes by it"},
+    {"averaging", "policy or {layers: policy, ...}", "allreduce", "how several workers are kept together; a single one ignores it"},
     {"checkpoint", "boolean or table", "true", "when the run is saved, and what is kept", {}, {}, nullptr, &checkpoint_schema},
     {"early_stopping", "table", "none", "when the run ends before its time", {}, {}, nullptr, &early_stopping_schema},
     {"metrics", "list of evaluations", "by the network's last layer", "what the network is judged by"},
     {"pretrained", "file or table", "none", "parameters to begin with", {}, {}, nullptr, &pretrained_schema},
+};
+
+struct Example {
+  std::string_view section, key;
+  const char* value;
+};
+
+// tests/lua/reference_test.lua writes a job with each.
+constexpr Example kExamples[] = {
+    {"", "perigee", "1"},
+    {"", "name", "\"lenet\""},
+    {"", "network", "pg.sequential { pg.dense { 64, activation = \"relu\" }, pg.dense { 10 } }"},
+    {"", "inputs", "{ \"left\", \"right\" }"},
+    {"", "target", "\"x\""},
+    {"", "loss", "pg.loss.cross_entropy { label_smoothing = 0.1 }"},
+    {"", "optimizer", "pg.adamw { lr = pg.cosine { from = 1e-3 } }"},
+    {"", "regularization", "{ l2 = 5e-4 }"},
+    {"", "constraint", "{ type = \"max_norm\", max = 3 }"},
+    {"", "clip", "{ type = \"norm\", threshold = 1 }"},
+    {"", "data", "{ train = mnist.train, test = mnist.test, batch = 64 }"},
+    {"", "epochs", "10"},
+    {"", "steps", "5000"},
+    {"", "seed", "7"},
+    {"", "threads", "4"},
+    {"", "device", "\"cuda\""},
+    {"", "devices", "2"},
+    {"", "deterministic", "true"},
+    {"", "precision", "\"bf16\""},
+    {"", "loss_scale", "1024"},
+    {"", "recompute", "\"auto\""},
+    {"", "memory_limit", "\"8GiB\""},
+    {"", "averaging", "pg.averaging.periodic { every = 5 }"},
+    {"", "checkpoint", "{ every_epochs = 5, keep = 2 }"},
+    {"", "early_stopping", "{ metric = \"validation.loss\", patience = 3 }"},
+    {"", "metrics", "{ \"classification\", \"roc\" }"},
+    {"", "pretrained", "{ model = \"runs/base/model.safetensors\", freeze = { \"conv*\" }, skip = { \"head.*\" } }"},
+    {"data", "train", "mnist.train"},
+    {"data", "test", "mnist.test"},
+    {"data", "validation", "mnist.test:take(1000)"},
+    {"data", "batch", "64"},
+    {"data", "global_batch", "256"},
+    {"data", "shuffle", "false"},
+    {"data", "threads", "2"},
+    {"data", "at", "\"coordinator\""},
+    {"data", "verify", "\"full\""},
+    {"data", "shards", "16"},
+    {"checkpoint", "every_epochs", "5"},
+    {"checkpoint", "every_steps", "1000"},
+    {"checkpoint", "every_seconds", "600"},
+    {"checkpoint", "keep", "1"},
+    {"checkpoint", "best", "\"test.accuracy\""},
+    {"early_stopping", "metric", "\"validation.accuracy\""},
+    {"early_stopping", "lower_is_better", "false"},
+    {"early_stopping", "every_epochs", "2"},
+    {"early_stopping", "patience", "5"},
+    {"early_stopping", "min_improvement", "1e-3"},
+    {"early_stopping", "best", "0.99"},
+    {"early_stopping", "max_epochs", "50"},
+    {"early_stopping", "max_seconds", "3600"},
+    {"early_stopping", "max_loss", "100"},
+    {"pretrained", "model", "\"runs/base/model.safetensors\""},
+    {"pretrained", "freeze", "{ \"conv*\" }"},
+    {"pretrained", "skip", "{ \"head.*\" }"},
 };
 
 }  // namespace
@@ -102,6 +159,11 @@ const Schema checkpoint_schema{.options = kCheckpoint};
 const Schema early_stopping_schema{.options = kEarlyStopping};
 const Schema pretrained_schema{.options = kPretrained};
 const Schema job_schema{.options = kJob};
+
+const char* job_example(std::string_view section, std::string_view key) {
+  const auto* found = std::ranges::find_if(kExamples, [&](const Example& each) { return each.section == section && each.key == key; });
+  return found == std::end(kExamples) ? nullptr : found->value;
+}
 
 bool has_no_effect(std::string_view section, std::string_view key) {
   constexpr std::pair<std::string_view, std::string_view> kKeys[] = {{"", "log"}, {"data", "prefetch"}, {"data", "drop_last"}};

@@ -97,11 +97,17 @@ class Installed(unittest.TestCase):
         here = {str(p.relative_to(self.root)).split("/", 2)[-1] for p in self.root.rglob("*") if p.is_file()}
         text = "\n".join(sorted(here))
         for wanted in (r"bin/perigee$", r"include/perigee\.h$", r"include/perigee\.hpp$", r"include/perigee_rules\.hpp$",
+                       r"man1/perigee\.1$", r"man1/perigee-train\.1$", r"completions/perigee\.bash$", r"site-functions/_perigee$",
+                       r"vendor_completions\.d/perigee\.fish$", r"perigee/lua/REFERENCE\.md$", r"perigee/models/coming_from/keras\.md$",
                        r"luals/perigee\.d\.lua$", r"pkgconfig/perigee\.pc$", r"cmake/perigee/perigee-config-version\.cmake$", r"libperigee\.so\.0$"):
             self.assertRegex(text, re.compile(wanted, re.M))
 
         program = next(self.root.rglob("bin/perigee"))
         self.assertRegex(run(program, "version"), r"\d+\.\d+\.\d+")
+        models = next(self.root.rglob("perigee/models"))
+        tracked = {p.relative_to(ROOT / "models") for p in (ROOT / "models").rglob("*") if p.is_file() and "runs" not in p.parts}
+        self.assertEqual({p.relative_to(models) for p in models.rglob("*") if p.is_file()}, tracked)
+        self.assertIn("total", run(program, "describe", models / "siamese.lua"))
 
     # The tree that `luarocks make` fills is self-contained: the library beside the module is the one that is loaded.
     @unittest.skipUnless(shutil.which("luarocks") and shutil.which("luajit"), "luarocks or luajit is not installed")

@@ -47,6 +47,9 @@ def check(root, package):
     inside("apt-get", "install", "-q", "-y", "--no-install-recommends", "/perigee.deb", timeout=15 * MINUTES)
     version = inside("perigee", "version")
     assert re.fullmatch(r"perigee \d+\.\d+\.\d+\n", version), version
+    for place in ("man/man1/perigee-train.1.gz", "zsh/vendor-completions/_perigee", "bash-completion/completions/perigee.bash", "perigee/models/lenet.lua"):
+        assert (root / "usr" / "share" / place).is_file(), place
+    assert "total" in inside("perigee", "describe", "/usr/share/perigee/models/siamese.lua")
     (root / "job.json").write_text('{"network": {"type": "sequential", "layers": [{"type": "dense", "out": 10}]}, "loss": "cross_entropy", "optimizer": {"type": "adam"},'
                                    ' "data": {"train": {"type": "digits", "part": "train", "size": 500}, "batch": 20}, "epochs": 2, "seed": 1}')
     said = inside("perigee", "train", "/job.json", "--log", "json", "--out", "/run")

@@ -49,6 +49,8 @@ def check(work, build):
     program = fresh / "bin" / "perigee"
     version = run(program, "version")
     expect(version.startswith("perigee "), version)
+    for place in ("man/man1/perigee-train.1", "bash-completion/completions/perigee.bash", "perigee/models/lenet.lua", "perigee/lua/REFERENCE.md"):
+        expect((fresh / "share" / place).is_file(), f"the wheel has no {place}")
     trained = run(program, "train", ROOT / "models" / "siamese.lua", "--steps", "3", "--log", "json", "--out", work / "run")
     expect('"event":"end"' in trained.replace(" ", ""), trained)
     opened = re.findall(r"calling init: (\S+/libperigee\S*|\S+/libluajit\S*|\S+/libuv\S*|\S+/libssl\S*)", run(program, "version", **TRACE))

@@ -56,6 +56,85 @@ function test.everything_has_help()
   end
 end
 
+-- A phrase, as it stands behind a colon in help; definitions and functions are sentences.
+local function check_options_say_something(options, where)
+  for _, option in ipairs(options) do
+    local place = where .. "." .. option.name
+    assert(option.doc and #option.doc > 2, place .. " has no text")
+    assert(not option.doc:find "[%.;:,]$", place .. ": a phrase without a full stop: " .. option.doc)
+    assert(option.type and option.type ~= "", place .. " has no type")
+  end
+end
+
+function test.everything_has_a_sentence()
+  local entries, common = help.entries()
+  check_options_say_something(common, "every layer")
+  for _, entry in ipairs(entries) do
+    local sentence, place = help.sentence(entry), entry.family .. " " .. entry.name
+    assert(entry.name == entry.family or (#sentence > 1 and sentence:find "%.$"), place .. ": " .. sentence)
+    check_options_say_something(entry.options, place)
+  end
+  local functions = require("perigee.reference").functions()
+  for _, each in ipairs(functions) do assert(#each.doc > 1 and each.doc:find "%.$", each.name .. ": " .. each.doc) end
+  assert(#functions > 200, #functions)
+end
+
+-- Each example stands in a job, and every key has one.
+function test.examples_of_job_keys_are_jobs()
+  local mnist = pg.data.mnist()
+  local function job_with(section, option)
+    local text = ("return { %s = %s }"):format(option.name, option.example)
+    local chunk = assert(loadstring(text, "@example"))
+    setfenv(chunk, { pg = pg, mnist = mnist })
+    local job = { network = pg.sequential { pg.dense { 10 } }, data = { train = mnist.train } }
+    for key, value in pairs(chunk()) do (section == "" and job or rawget(job, section) or job)[key] = value end
+    if section ~= "" and section ~= "data" then job[section], job[option.name] = chunk(), nil end
+    return pg.experiment(job)
+  end
+  local count = 0
+  for _, section in ipairs { "", unpack(require("perigee.help_job").sections()) } do
+    check_options_say_something(native.job_keys(section), "job " .. section)
+    for _, option in ipairs(native.job_keys(section)) do
+      assert(option.example, section .. "." .. option.name .. " has no example")
+      local ok, problem = pcall(job_with, section, option)
+      assert(ok, ("%s.%s = %s: %s"):format(section, option.name, option.example, tostring(problem)))
+      count = count + 1
+    end
+  end
+  assert(count > 50, count)
+end
+
+function test.job_keys_have_help()
+  for _, section in ipairs { "", unpack(require("perigee.help_job").sections()) } do
+    for _, option in ipairs(native.job_keys(section)) do
+      local text = help.text((section == "" and "" or section .. ".") .. option.name, 100):gsub("%s+", " ")
+      for _, part in ipairs { option.name .. " = " .. option.example, option.type, option.fallback or "required", option.doc } do
+        assert(text:find((part:gsub("%s+", " ")), 1, true), ("%s.%s lacks '%s': %s"):format(section, option.name, part, text))
+      end
+    end
+  end
+  local experiment = help.text("pg.experiment", 100)
+  for _, option in ipairs(native.job_keys "") do assert(experiment:find("\n  " .. option.name .. " ", 1, true), option.name) end
+  check.equal(help.text("perigee.Experiment", 100), experiment)
+  check.matches(help.text("batch", 100), "data = { batch = 64 }")
+  check.matches(help.text("clip", 100), 'type = "norm": The whole gradient')
+  check.matches(help.text("regularization", 100), "weight_decay")
+  check.matches(help.text("loss", 100), "huber")
+end
+
+function test.functions_tell_their_arguments()
+  local function says(name, part) assert(help.text(name, 80):find(part, 1, true), help.text(name, 80)) end
+  says("pg.zeros", "zeros or of ones")
+  says("pg.sum", "The sum over axes")
+  says("pg.slice", "{ start, stop, step }")
+  says("softmax", "pg.softmax(x, axis)")
+  says("pg.max", "The largest over axes")
+  says("pg.exp_", "In place")
+  local lines = {}
+  for line in help.text("pg.start", 60):gmatch "[^\n]+" do lines[#lines + 1] = line end
+  for index = 2, #lines - 4 do assert(#lines[index] > 40, "ragged: " .. lines[index]) end
+end
+
 function test.options_of_layers_are_completed()
   local function names(...)
     local list = {}
@@ -71,6 +150,8 @@ function test.options_of_layers_are_completed()
   end
   check.equal(names("option", { "pg", "conv2d" }, "bias", false, { "bias" }), "bias_init")
   check.equal(names("option", { "pg", "experiment" }, "ep", false, {}), "epochs")
+  check.equal(names("option", { "pg", "experiment" }, "ear", false, {}), "early_stopping")
+  check.equal(names("help", {}, "early_s", false, {}), "early_stopping")
   check.equal(names("name", { "pg", "data" }, "mn", false, {}), "mnist")
   check.equal(names("name", { "nothing", "here" }, "", false, {}), "")
   _G.thing = setmetatable({ own = 1 }, { __index = setmetatable({ far = 2 }, { __index = { farther = print } }) })

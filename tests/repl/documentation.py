@@ -11,6 +11,8 @@ import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# The pages of models/coming_from, and the language of the other side's code in each; idioms_test.py runs ours.
+PEERS = {"caffe": "prototxt", "dl4j": "java", "keras": "python", "pytorch": "python", "torch7": "torch"}
 COMMAND = re.compile(r"(\./perigee|perigee|mpirun|srun|c\+\+) ")
 OPTION = re.compile(r"[a-z_]+ = \S")
 

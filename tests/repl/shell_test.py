@@ -31,6 +31,7 @@ CASES = [
     (["describe", "--set", "data.batch", "bad.lua"], []),
     (["describe", "--set", "data.batch", "endless.lua"], []),
     (["train", "--set", "see"], ["seed="]),
+    (["help", "tra"], ["train"]),
     (["train", "job.lua", "--set", "nothing.here"], []),
 ]
 # Each prints what the shell would offer for the words $@, the number of the unfinished one (from 0) first.
@@ -70,6 +71,19 @@ def offered(shell, words, folder):
     return [line for line in done.stdout.splitlines() if line], done.stderr
 
 
+def found_in_fpath(folder):
+    """As an installation has it: compinit takes the file for perigee's completion, and running it completes."""
+    place = folder / "site-functions"
+    place.mkdir()
+    (place / "_perigee").write_text(subprocess.run([PROGRAM, "completion", "zsh"], capture_output=True, text=True, check=True).stdout)
+    script = """fpath=($PLACE $fpath); autoload -Uz compinit; compinit -u -D; print -r -- $_comps[perigee]
+      compadd() { print -r -- "offered $*" }
+      words=(perigee tra) CURRENT=2; _perigee"""
+    done = subprocess.run(["zsh", "-f", "-c", script], env={**os.environ, "PLACE": str(place)}, capture_output=True, text=True, timeout=60)
+    lines = done.stdout.splitlines()
+    return lines[:1] == ["_perigee"] and any(line.startswith("offered") and " train " in line for line in lines)
+
+
 def main():
     number, failures = 0, 0
     with tempfile.TemporaryDirectory(prefix="perigee-shells-") as name:
@@ -83,6 +97,11 @@ def main():
                 number += 1
                 print(f"ok {number} {shell} # SKIP it is not installed", flush=True)
                 continue
+            if shell == "zsh":
+                number += 1
+                good = found_in_fpath(folder)
+                failures += not good
+                print(f"{'ok' if good else 'not ok'} {number} zsh finds the script in $fpath", flush=True)
             for words, wanted in CASES:
                 number += 1
                 got, errors = offered(shell, words, name)

@@ -84,6 +84,17 @@ def models(part, _):
                 part.fail(f"models/{script.name}: exit status {status}", output)
 
 
+    for script in sorted((ROOT / "models" / "programs").glob("*.lua")):  # scripts that train by themselves, whole
+        folder = data_folder()
+        status, output = run([program(), "-e", f"dofile {str(script)!r}"], timeout=5 * MINUTES, env={"PERIGEE_DATA": folder} if folder else {})
+        if status == 0:
+            part.add(passed=1)
+        elif not folder and "cannot be opened" in output:
+            part.skip(f"programs/{script.name}: its data is not here")
+        else:
+            part.fail(f"models/programs/{script.name}: exit status {status}", output)
+
+
 def isa(part, _):
     """Parity with the reference kernels at each instruction set."""
     tests = [t for t in known_tests(BUILD) if pathlib.Path(t["cmd"][0]).parent == BUILD / "tests" / "kernels"]

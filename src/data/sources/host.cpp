@@ -52,7 +52,7 @@ HostScope::~HostScope() { in_scope = outer_; }
 
 namespace {
 
-constexpr Option kOptions[] = {{"name", "string", nullptr, "which"}};
+constexpr Option kOptions[] = {{"name", "string", nullptr, "the name that the program gave it"}};
 
 }  // namespace
 

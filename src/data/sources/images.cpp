@@ -114,11 +114,12 @@ SourcePtr open(const Config& config, const std::string& base) {
 }
 
 constexpr const char* kPositional[] = {"folder"};
-constexpr Option kOptions[] = {{"folder", "file", nullptr, "one folder per class"},
-                               {"size", "integer or {height, width}", nullptr, "of the images as they come out", {1, 8192}},
-                               {"channels", "integer", "3", "1: grey; 3: colour", {1, 3}},
-                               {"scale", "number", "1/255", "factor on each value"},
-                               {"classes", "list of names", "the folders' names", "in the order of their numbers"}};
+constexpr Option kOptions[] = {
+    {"folder", "file", nullptr, "one folder per class"},
+    {"size", "integer or {height, width}", nullptr, "height and width that each image is stretched or squeezed to", {1, 8192}},
+    {"channels", "integer", "3", "1: grey; 3: colour", {1, 3}},
+    {"scale", "number", "1/255", "factor on each value"},
+    {"classes", "list of names", "the folders' names", "in the order of their numbers"}};
 
 }  // namespace
 

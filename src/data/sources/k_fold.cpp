@@ -26,7 +26,7 @@ SourcePtr open(const Config& config, const std::string& folder) {
 }
 
 constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"},
-                               {"folds", "integer", "5", "how many", {2}},
+                               {"folds", "integer", "5", "how many folds", {2}},
                                {"fold", "integer", nullptr, "which, from 0", {0}},
                                {"part", "name", "train", "which of the two", {}, {"train", "test"}},
                                {"shuffle", "boolean", "true", "before they are cut"},

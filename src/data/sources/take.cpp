@@ -14,7 +14,7 @@ SourcePtr open(const Config& config, const std::string& folder) {
 }
 
 constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"},
-                               {"count", "integer", nullptr, "how many", {1}},
+                               {"count", "integer", nullptr, "how many examples", {1}},
                                {"from", "integer", "0", "number of the first", {0}}};
 
 }  // namespace

@@ -303,7 +303,7 @@ constexpr Option kOptions[] = {{"file", "list of names", nullptr, "one or severa
                                {"max_vocabulary", "integer", "65536", "more are unknown", {2, 1048576}},
                                {"unknown", "boolean", "true", "there is a number for the unknown"},
                                {"parts", "table", "none", "shares of the text by name", {}, {}, nullptr, &kShares},
-                               {"part", "name", "train", "which of them", {}, {"train", "validation", "test"}},
+                               {"part", "name", "train", "which of the parts this source gives", {}, {"train", "validation", "test"}},
                                {"fitted", "table", "none", "vocabulary of the training part"}};
 
 }  // namespace

@@ -38,7 +38,7 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<Flip>(input, image_size(config, input), vertical, static_cast<float>(config.number("probability")));
 }
 
-constexpr Option kOptions[] = {{"axis", "name", "horizontal", "which way", {}, {"horizontal", "vertical"}},
+constexpr Option kOptions[] = {{"axis", "name", "horizontal", "the way in which they are mirrored", {}, {"horizontal", "vertical"}},
                                {"probability", "number", "0.5", "that an image is mirrored", {0, 1}}};
 
 }  // namespace

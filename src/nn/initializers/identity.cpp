@@ -25,7 +25,7 @@ void fill(const Config& options, const ParameterSpec& spec, uint64_t, std::span<
   for (int64_t i = 0; i < shape[0]; ++i) values[static_cast<size_t>((i * shape[1] + i) * window + centre)] = static_cast<float>(gain);
 }
 
-constexpr Option kOptions[] = {{"gain", "number", "1", "factor"}};
+constexpr Option kOptions[] = {{"gain", "number", "1", "multiplies each value"}};
 
 }  // namespace
 

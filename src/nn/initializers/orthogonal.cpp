@@ -44,7 +44,7 @@ void fill(const Config& options, const ParameterSpec& spec, uint64_t seed, std::
           static_cast<float>(gain * vectors[static_cast<size_t>(rows <= columns ? r * columns + c : c * rows + r)]);
 }
 
-constexpr Option kOptions[] = {{"gain", "number", "1", "factor"}};
+constexpr Option kOptions[] = {{"gain", "number", "1", "multiplies each value"}};
 
 }  // namespace
 

@@ -4,7 +4,7 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"factor"};
-constexpr Option kOptions[] = {{"factor", "number", nullptr, "the number"}};
+constexpr Option kOptions[] = {{"factor", "number", nullptr, "the number that multiplies"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) { return {inputs[0] * context.options().number("factor")}; }
 

@@ -4,7 +4,7 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"offset"};
-constexpr Option kOptions[] = {{"offset", "number", nullptr, "the number"}};
+constexpr Option kOptions[] = {{"offset", "number", nullptr, "the number that is added"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) { return {inputs[0] + context.options().number("offset")}; }
 

@@ -5,8 +5,8 @@ namespace perigee {
 namespace {
 
 constexpr const char* kPositional[] = {"from", "to"};
-constexpr Option kOptions[] = {{"from", "integer", nullptr, "first"},
-                               {"to", "integer", nullptr, "last"},
+constexpr Option kOptions[] = {{"from", "integer", nullptr, "number of the first one"},
+                               {"to", "integer", nullptr, "number of the last one, included"},
                                {"axis", "integer", "1", "the dimension; 1 are the channels"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {

@@ -15,7 +15,7 @@ struct Inverse : Curve {
 
 constexpr Option kOptions[] = {{"from", "number", nullptr, "value at the beginning"},
                                {"gamma", "number", "1", "how fast it falls", {0, 1e18}},
-                               {"power", "number", "1", "exponent"},
+                               {"power", "number", "1", "exponent of the fall"},
                                {"by", "name", "epoch", "unit of time", {}, {"epoch", "step", "progress"}}};
 
 }  // namespace

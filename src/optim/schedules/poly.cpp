@@ -13,7 +13,7 @@ struct Poly : Curve {
 };
 
 constexpr Option kOptions[] = {{"from", "number", nullptr, "value at the beginning"},
-                               {"power", "number", "1", "exponent", {0, 1000}},
+                               {"power", "number", "1", "exponent of the fall", {0, 1000}},
                                {"to", "number", "0", "value at the end"}};
 
 }  // namespace

@@ -42,7 +42,7 @@ struct Sequence : Curve {
 };
 
 constexpr Option kPartOptions[] = {{"until", "number", "1", "share of the run at which it ends", {0, 1}},
-                                   {"schedule", "number or schedule", nullptr, "which"}};
+                                   {"schedule", "number or schedule", nullptr, "what is in force until then"}};
 constexpr Schema kPart{.options = kPartOptions};
 constexpr Option kOptions[] = {{"parts", "list of {until, schedule}", nullptr, "schedules in order", {}, {}, nullptr, &kPart}};
 
