@@ -58,7 +58,7 @@ constexpr Option kJob[] = {
     {"inputs", "list of names", "[\"x\"]", "fields of the data that the network takes"},
     {"target", "list of names", "y", "the field that it foretells"},
     {"loss", "loss or {output: loss, ...}", "needed to train",
-     "\"cross_entropy\", pg.loss.huber { delta = 1 }, or one per output of a graph"},
+     "\"cross_entropy\", pg.loss.huber { delta = 1 }; of a graph also { output = loss, ... }, each with target and weight"},
     {"optimizer", "optimizer", "sgd", "pg.adamw { lr = 1e-3 }"},
     {"regularization", "regularization", "none", "of all weights: l1, l2, weight_decay"},
     {"constraint", "constraint", "none", "on all weights, after each step"},

@@ -32,6 +32,14 @@ std::vector<std::string> input_names(const Config& job) {
 TrainingSetup::TrainingSetup(const Job& of, const TrainerOptions& chosen)
     : job(of), options(chosen), team(thread_count(chosen, of.json())), times(chosen.trace) {
   const PhaseScope scope(times, TracePhase::open);
+  try {
+    open();
+  } catch (const Error& error) {
+    throw job.placed(error);
+  }
+}
+
+void TrainingSetup::open() {
   const Config config(job.json(), job.where());
   const Config data = config.object("data");
   const int64_t each = data.integer_in("batch", 1, int64_t{1} << 24, 32);          // of one GPU
@@ -50,6 +58,7 @@ TrainingSetup::TrainingSetup(const Job& of, const TrainerOptions& chosen)
   }
   read_losses(config, &spec);
   model = std::make_unique<Model>(std::move(spec));
+  choices.emplace(*model, *source, job.where() + ": loss");
   math = &block_math(model->params().dtype());
   make_optimizer();
   for (size_t i = 0; i < optimizer->slots().size(); ++i) {
