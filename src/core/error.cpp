@@ -61,8 +61,9 @@ std::string nearest_hint(std::string_view name, const std::vector<std::string>& 
       near.push_back(found);
   }
   std::stable_sort(near.begin(), near.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+  const size_t most = !near.empty() && near[0].first == 0 ? 1 : 3;  // only the case of letters differs
   std::string text;
-  for (size_t i = 0; i < near.size() && i < 3; ++i) text += (i ? " or '" : "did you mean '") + near[i].second + "'";
+  for (size_t i = 0; i < near.size() && i < most; ++i) text += (i ? " or '" : "did you mean '") + near[i].second + "'";
   return text.empty() ? "" : text + "?";
 }
 

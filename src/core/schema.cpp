@@ -157,9 +157,11 @@ void check_options(const Json& object, const Schema& schema, const std::string& 
   if (at != nullptr && at->is_string() && !where.starts_with(at->as_string()))
     place = at->as_string().starts_with(where + ":") ? at->as_string() : at->as_string() + ": " + where;
   if (!object.is_object()) return;  // an empty list of Lua
+  const Json* lines = object.find("@places");  // of each key
   for (const auto& [key, value] : object.as_object()) {
     if (key == "type" || key.starts_with('@')) continue;
-    if (const Option* option = schema.find(key)) check_option(value, *option, place, kind);
+    const Json* line = lines != nullptr ? lines->find(key) : nullptr;
+    if (const Option* option = schema.find(key)) check_option(value, *option, line && line->is_string() ? line->as_string() : place, kind);
     else if (!schema.open) throw unknown_key(key, object, schema, place, kind);
   }
 }

@@ -59,7 +59,7 @@ constexpr Option kJob[] = {
     {"target", "list of names", "y", "the field that it foretells"},
     {"loss", "loss or {output: loss, ...}", "needed to train",
      "\"cross_entropy\", pg.loss.huber { delta = 1 }; of a graph also { output = loss, ... }, each with target and weight"},
-    {"optimizer", "optimizer", "sgd", "pg.adamw { lr = 1e-3 }"},
+    {"optimizer", "optimizer", "needed to train", "pg.adamw { lr = 1e-3 }"},
     {"regularization", "regularization", "none", "of all weights: l1, l2, weight_decay"},
     {"constraint", "constraint", "none", "on all weights, after each step"},
     {"clip", "clip", "none", "limits the gradient"},

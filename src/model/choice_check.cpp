@@ -1,6 +1,7 @@
 #include "src/model/choice_check.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/convert.h"
@@ -103,7 +104,7 @@ void ChoiceCheck::refuse(const Choice& choice, const View& view, int64_t at, int
   throw Error(ErrorKind::data, {.where = where,
                                 .what = "field '" + choice.name + "' of " + place +
                                         (label ? " is no class of the network's output" : " is no index of " + choice.scope),
-                                .got = Json(value).dump(),
+                                .got = std::trunc(value) == value ? std::to_string(static_cast<int64_t>(value)) : Json(value).dump(),
                                 .expected = range_text(choice.low, choice.count),
                                 .hint = (label && next ? "classes count from 0: " : "") + choice.hint});
 }

@@ -190,7 +190,7 @@ void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::str
                      [&](const ParameterSpec& spec) { return matches_pattern(pattern, spec.name); })) {
       std::vector<std::string> known;
       for (const ParameterSpec& spec : params.specs()) known.push_back(spec.name);
-      pretrained.fail("freeze", "no parameter matches '" + pattern + "'", "", "", nearest_hint(pattern, known));
+      pretrained.fail("freeze", "has a pattern that no parameter matches", "'" + pattern + "'", "", nearest_hint(pattern, known));
     }
   std::vector<bool> frozen;
   for (const ParameterSpec& spec : params.specs()) frozen.push_back(any(freeze, spec.name));

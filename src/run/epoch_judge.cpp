@@ -37,7 +37,10 @@ std::string figure_hint(const std::string& part, const std::string& figure, cons
                         const EvaluationTask& task) {
   for (const std::string& name : known)
     if (name.ends_with("." + figure)) return "did you mean '" + part + "." + name + "'?";
-  if (std::string near = nearest_hint(figure, known); !near.empty()) return near;
+  std::vector<std::string> near;
+  for (const std::string& name : known)
+    if (!nearest_hint(figure, {name}).empty()) near.push_back(part + "." + name);
+  if (!near.empty()) return nearest_hint(part + "." + figure, near);
   const std::string evaluation = evaluation_with(figure, task);
   return evaluation.empty() ? "" : "the evaluation '" + evaluation + "' measures it: metrics = { \"" + evaluation + "\" }";
 }

@@ -39,7 +39,7 @@ class ConfigurationTest : public testing::Test {
 
   static Job job(const std::string& extra, const std::string& data, int outputs = 10) {
     return Job(Json::parse(R"({"@places": {"loss": "a.lua:5", "metrics": "a.lua:7"}, "network": [{"type": "dense", "out": )" + std::to_string(outputs) +
-                               R"(}], "loss": "cross_entropy", "optimizer": "adam", "epochs": 1, "data": {"batch": 16, )" + data + "}" + extra + "}",
+                               R"(}], "loss": "cross_entropy", "optimizer": "adam", "epochs": 3, "data": {"batch": 16, )" + data + "}" + extra + "}",
                            "a.lua"),
                "a.lua");
   }
@@ -88,7 +88,7 @@ TEST_F(ConfigurationTest, RefusesFiguresThatNothingMeasuresAndLeavesNoFolder) {
 }
 
 TEST_F(ConfigurationTest, WatchesTheTrainingItself) {
-  const Json end = run(job(R"(, "epochs": 3, "early_stopping": {"metric": "train.loss", "best": 100})", R"("train": )" + digits("train")));
+  const Json end = run(job(R"(, "early_stopping": {"metric": "train.loss", "best": 100})", R"("train": )" + digits("train")));
   ASSERT_NE(end.find("stopped"), nullptr);
   EXPECT_TRUE(has(end.find("stopped")->as_string(), "train.loss reached"));
 }
