@@ -76,7 +76,8 @@ std::string run_of(const std::string& resume) {
   for (const auto& entry : std::filesystem::directory_iterator("runs", status)) runs.push_back(entry.path().string());
   std::string hint = nearest_hint(resume, runs);
   if (hint.empty() && !runs.empty()) hint = "the newest run is " + *std::max_element(runs.begin(), runs.end());
-  throw Error(ErrorKind::usage, {"--resume " + resume, "there is no run or checkpoint of this name", "", "a run folder or a file of its checkpoints", hint});
+  throw Error(ErrorKind::usage,
+              {"--resume " + resume, "there is no run or checkpoint of this name", "", "a run folder or a file of its checkpoints", hint});
 }
 
 Job job_to_train() {

@@ -54,11 +54,10 @@ std::string nearest_hint(std::string_view name, const std::vector<std::string>& 
   for (const auto& candidate : known) {
     const size_t distance = edit_distance(plain, lower_case(candidate));
     const bool prefix = name.size() >= 3 && candidate.starts_with(name);
-    // One letter is as near to any other: only its own capital is meant.
-    const size_t most = name.size() == 1 || candidate.size() == 1 ? 0 : std::max<size_t>(1, name.size() / 3);
+    // One letter is as near as any other: only in another case is it meant.
+    const size_t most = candidate.size() == 1 ? 0 : std::max<size_t>(1, name.size() / 3);
     const std::pair<size_t, std::string> found(distance, candidate);
-    if ((prefix || distance <= most) && std::find(near.begin(), near.end(), found) == near.end())
-      near.push_back(found);
+    if ((prefix || distance <= most) && std::find(near.begin(), near.end(), found) == near.end()) near.push_back(found);
   }
   std::stable_sort(near.begin(), near.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
   const size_t most = !near.empty() && near[0].first == 0 ? 1 : 3;  // only the case of letters differs

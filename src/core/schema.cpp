@@ -156,7 +156,7 @@ void check_options(const Json& object, const Schema& schema, const std::string& 
   std::string place = where;
   if (at != nullptr && at->is_string() && !where.starts_with(at->as_string()))
     place = at->as_string().starts_with(where + ":") ? at->as_string() : at->as_string() + ": " + where;
-  if (!object.is_object()) return;  // an empty list of Lua
+  if (!object.is_object()) return;             // an empty list of Lua
   const Json* lines = object.find("@places");  // of each key
   for (const auto& [key, value] : object.as_object()) {
     if (key == "type" || key.starts_with('@')) continue;

@@ -44,7 +44,8 @@ std::string missing_file_hint(const Config& config, const std::string& folder) {
     const bool is_path = value.is_string() && key != "type" && !value.as_string().starts_with('/');
     if (!is_path || value.as_string().find_first_of("/.") == std::string::npos || exists(path_in(folder, value.as_string()))) continue;
     const std::string name = value.as_string(), start = "'" + name + "' is looked for from " + (folder == "." ? "this folder" : folder);
-    if (shared == nullptr || *shared == 0) return start + "; shared data are found by pg.data_path \"" + name + "\" once PERIGEE_DATA names their folder";
+    if (shared == nullptr || *shared == 0)
+      return start + "; shared data are found by pg.data_path \"" + name + "\" once PERIGEE_DATA names their folder";
     if (exists(path_in(shared, name))) return "it is in PERIGEE_DATA: pg.data_path \"" + name + "\"";
     return start + "; it is not in PERIGEE_DATA (" + shared + ") either";
   }

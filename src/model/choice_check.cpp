@@ -60,13 +60,13 @@ void refuse_surplus(const Model& model, const DataSource& source, size_t index, 
   int64_t label = 0;
   const int64_t example = find_beyond(source, index, outputs, &label);
   if (example < 0) return;
-  throw Error(ErrorKind::model, {.where = where,
-                                 .what = "the data have more classes than the network has outputs",
-                                 .got = std::to_string(field.classes) + " classes in field '" + field.name + "' of " +
-                                        source.traits().description + " (example " + std::to_string(example) + " is " +
-                                        class_text(field, label) + ") and " + std::to_string(outputs) +
-                                        (outputs == 1 ? " output" : " outputs"),
-                                 .hint = widen_hint(model, outputs, field.classes)});
+  throw Error(ErrorKind::model,
+              {.where = where,
+               .what = "the data have more classes than the network has outputs",
+               .got = std::to_string(field.classes) + " classes in field '" + field.name + "' of " + source.traits().description +
+                      " (example " + std::to_string(example) + " is " + class_text(field, label) + ") and " + std::to_string(outputs) +
+                      (outputs == 1 ? " output" : " outputs"),
+               .hint = widen_hint(model, outputs, field.classes)});
 }
 
 }  // namespace

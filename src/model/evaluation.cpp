@@ -16,7 +16,8 @@ std::unique_ptr<Evaluation> make_evaluation(const Json& description, const Evalu
   }
   std::string all, hint = nearest_hint(type, known);
   for (const std::string& name : known) all += (all.empty() ? "'" : ", '") + name + "'";
-  if (const std::string with = evaluation_with(type, task); !with.empty()) hint = "it is a figure of '" + with + "': metrics = { \"" + with + "\" }";
+  if (const std::string with = evaluation_with(type, task); !with.empty())
+    hint = "it is a figure of '" + with + "': metrics = { \"" + with + "\" }";
   throw Error(ErrorKind::model, {where, "there is no evaluation '" + type + "'", "", "one of " + all, hint});
 }
 

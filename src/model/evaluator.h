@@ -69,7 +69,7 @@ class Evaluator {
   Loader loader_;
   std::vector<int> fields_;  // of the model's inputs, then the targets
   std::optional<ChoiceCheck> choices_;
-  int target_ = 0;           // place of the main target in fields_
+  int target_ = 0;  // place of the main target in fields_
 };
 
 }  // namespace perigee

@@ -114,7 +114,9 @@ void Session::resume() {
     resumed_from_ = folder.resume(*trainer_, &extra);
     if (resumed_from_.empty()) throw Error(ErrorKind::usage, {options_.resume, "this run has no checkpoint to resume from"});
   } else {
-    if (!file_exists(options_.resume)) throw Error(ErrorKind::usage, {options_.resume, "there is no run or checkpoint of this name", "", "a run folder or a file of its checkpoints"});
+    if (!file_exists(options_.resume))
+      throw Error(ErrorKind::usage,
+                  {options_.resume, "there is no run or checkpoint of this name", "", "a run folder or a file of its checkpoints"});
     extra = load_checkpoint(*trainer_, options_.resume);
     resumed_from_ = options_.resume;
   }

@@ -41,7 +41,7 @@ struct TrainingSetup {
   SourcePtr source;
   std::unique_ptr<Model> model;
   std::optional<ChoiceCheck> choices;  // of the source's examples
-  const BlockMath* math = nullptr;  // of the model's element type
+  const BlockMath* math = nullptr;     // of the model's element type
   std::unique_ptr<Optimizer> optimizer;
   std::vector<Storage> slots;  // each has the layout and type of the parameter block
   std::vector<void*> slot_pointers;

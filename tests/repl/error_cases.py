@@ -6,6 +6,8 @@ message. "nearest" takes the name that the message proposes. None: the message h
 """
 from dataclasses import dataclass, field
 
+import error_prompts
+
 SCRIPT = """local pg = require "perigee"
 return pg.experiment {
   name = "trial",
@@ -49,6 +51,7 @@ class Case:
     environment: dict = field(default_factory=dict)
     writes_run: bool = False  # training began, so that there is a run folder
     after: tuple = ()  # commands that must work before the case
+    file: str = "trial.lua"  # of the script
 
 
 def script(name, place, cause, hint="", fix=None, wrong="", writes_run=False, args=("train", "trial.lua"), environment=None, after=(), **parts):
@@ -162,6 +165,9 @@ CASES = [
     prompt("a label out of range in a compiled function",
            'pg.compile(function(x, y) return pg.cross_entropy(x, y):sum() end)(pg.ones(1, 3), pg.tensor({ 4 }, { dtype = "i64" }))',
            "label 1 of i64[1]", "expected 1 to 3", ("{ 4 }", "{ 3 }"), place="cross_entropy"),
+    prompt("a label out of range that a compiled function holds",
+           '(function(y) return pg.compile(function(x) return pg.cross_entropy(x, y):sum() end)(pg.ones(1, 3)) end)(pg.tensor({ 4 }, { dtype = "i64" }))',
+           "label 1 of i64[1]", "expected 1 to 3", ("{ 4 }", "{ 3 }"), place="cross_entropy"),
     prompt("a place out of range in one_hot", 'pg.one_hot(pg.tensor({ 5 }, { dtype = "i64" }), 3)', "index 1 of i64[1]",
            "got 5, expected 1 to 3", ("{ 5 }", "{ 3 }"), place="one_hot"),
     prompt("a remainder by 0", 'pg.tensor({ 3 }, { dtype = "i64" }):mod(0)', "the divisor is 0", 'x:to "f32"', (":mod", ':to "f32":mod'),
@@ -177,111 +183,7 @@ CASES = [
            place="add"),
 ]
 
-# (expression, cause, fix): what is wrong with a line of the prompt. Its place is the line itself, which the program repeats.
-PROMPTS = [
-    # tensors: making
-    ("pg.zeros(-1)", "expected a whole number from 0", ("-1", "1")),
-    ("pg.zeros(1, 1, 1, 1, 1, 1, 1, 1, 1)", "a tensor has at most 8 dimensions", (", 1, 1)", ", 1)")),
-    ('pg.zeros("a")', "zeros takes sizes", ('"a"', "2")),
-    ("pg.full(3)", "full takes a shape and a number", ("3", "{ 3 }, 1")),
-    ("pg.arange(1, 5, 0)", "a step that is not 0", (", 0)", ", 1)")),
-    ("pg.linspace(1)", "linspace takes a first number, a last one and how many", ("1", "1, 2, 3")),
-    ("pg.randint(5)", "randint takes the lowest number, the highest and a shape", ("5", "1, 5, { 2 }")),
-    ("pg.randint(5, 1, { 2 })", "randint's range is empty", ("5, 1", "1, 5")),
-    ("pg.tensor({ { 1, 2 }, { 3 } })", "as the first of its kind has", ("{ 3 }", "{ 3, 4 }")),
-    ("pg.tensor({ 1, { 2 } })", "is a list; expected a number, as its neighbours are", ("{ 2 }", "2")),
-    ('pg.tensor({ "a" })', "a tensor holds numbers", ('"a"', "1")),
-    ('pg.tensor("a")', "pg.tensor takes nested lists, a number or a tensor", ('"a"', "1")),
-    ('pg.zeros(2, { device = "cuda" })', "tensors of scripts lie on the cpu", ("cuda", "cpu")),
-    ('pg.zeros(2, { dtyp = "f64" })', "has no option 'dtyp'", ("dtyp", "dtype")),
-    # tensors: elements
-    ("pg.ones(2):item()", "only a tensor of one element is a number", ("ones(2)", "ones(1)")),
-    ("pg.item(3)", "it works on tensors", None),
-    ('pg.add(pg.ones(2), "a")', "takes tensors and numbers", ('"a"', "1")),
-    ("pg.ones(2):add({})", "takes tensors and numbers", ("{}", "1")),
-    ("#pg.tensor(3)", "a tensor without dimensions has no length", ("3)", "{ 3 })")),
-    ("pg.ones(2) < pg.ones(2)", "cannot compare element by element", ("pg.ones(2) < pg.ones(2)", "pg.ones(2):lt(pg.ones(2))")),
-    ("pg.ones(2, 3):sum(4)", "there is no axis 4", ("4", "2")),
-    ("pg.ones(2)[1.5]", "an index is a whole number", ("1.5", "1")),
-    ("pg.ones(2)[3]", "lies outside dimension 1", ("[3]", "[2]")),
-    ("pg.ones(3)[{ { 1, 4 } }]", "leaves dimension 1", ("4", "3")),
-    ("pg.ones(3)[{ { 1, 3, 0 } }]", "a range's step cannot be 0", ("0 }", "1 }")),
-    ("pg.ones(2)[{ 1, 1 }]", "an index has more entries than the tensor has dimensions", ("{ 1, 1 }", "{ 1 }")),
-    ('pg.ones(2)[{ "a" }]', "an index has numbers, ranges {first, last, step} and {} for all", ('"a"', "1")),
-    ("pg.ones(2):clamp(0, 1):add_(pg.ones(3))", "cannot change the shape of its target|shapes do not fit together", ("(3)", "(2)")),
-    ('pg.ones(2, { dtype = "i64" }):add_(0.5)', "add_ would lose what its result has", (":add_", ":add")),
-    ("pg.ones(1):expand(3):add_(1)", "writes elements that are one and the same", (":add_", ":clone():add_")),
-    ("pg.ones(2, 3):data()[1], pg.ones(2, 3).T:data()", "data() needs dense memory", (".T:data", ".T:contiguous():data")),
-    ("pg.ones(2)[pg.ones(3):gt(0)]", "a mask has the shape of the tensor, or of its first dimensions", ("(3)", "(2)")),
-    ("pg.ones(4):split(0)", "split takes a size from 1, or a list of sizes", ("0", "2")),
-    ("pg.ones(4):split({ 1, 2 })", "the parts hold 3 of 4", ("1, 2", "2, 2")),
-    ("pg.ones(4):narrow(1, 3, 3)", "leaves dimension 1", ("3, 3", "3, 2")),
-    ("pg.ones(4):reshape(3, -1)", "reshape", ("3, -1", "2, -1")),
-    ('pg.einsum("ij,jk", pg.ones(2, 2))', "einsum", ('"ij,jk", pg.ones(2, 2)', '"ij->ji", pg.ones(2, 2)')),
-    ("pg.ones(2):topk(-1)", "topk takes how many, from 0", ("-1", "1")),
-    ("pg.ones(2):inv()", "takes matrices", ("ones(2)", "eye(2)")),
-    ("pg.ones(2, 3) .. pg.ones(2, 3)", "joins texts", None),
-    ("pg.ones(2).shape_", "a tensor has no method 'shape_'", ("shape_", "shape")),
-    ("pg.load(3)", "load takes the name of a file", None),
-    ('pg.load "nothing.npy"', "cannot be opened", None),
-    ('pg.save(3)', "save takes the name of a file and a tensor", ("3", '"t.npy", pg.ones(2)')),
-    ('pg.save("t.npy", 3)', "save takes a tensor or a table of tensors", ("3", "pg.ones(2)")),
-    ('pg.save("t.xyz", pg.ones(2))', "tensors have no such format", ("xyz", "npy")),
-    ('pg.ones(2):conv2d(pg.ones(2), { stride = "a" })', "is a number or two", None),
-    # functions that are recorded
-    ("pg.grad(3)", "takes a function", ("3", "function(x) return x:sum() end")),
-    ("pg.grad(function(x) return x end)(pg.ones(2))", "end the function with a sum or a mean|expected one number", ("return x end", "return x:sum() end")),
-    ("pg.compile(function(x) return 3 end)(pg.ones(2))", "the function returns no tensor", ("return 3", "return 3 * x")),
-    ("pg.compile(function(x) return x < 1 end)(pg.ones(2))", "a recorded value has no value yet", ("x < 1", "x:lt(1)")),
-    ("pg.compile(function(x) return pg.randn(2) + x end)(pg.ones(2))", "would happen once, while the function is recorded", None),
-    ("pg.compile(function(x) return x:nonzero() end)(pg.ones(2))", "the shape of its result depends on the values", None),
-    ("pg.compile(function(x) return x end, { thread = 1 })(pg.ones(2))", "compile has no option 'thread'", ("thread", "threads")),
-    ("pg.compile(function(x) x[1] = 3 return x end)(pg.ones(2))", "a recorded value cannot be changed", None),
-    ("pg.compile(function(x) return x:add_(1) end)(pg.ones(2))", "a recorded function makes new ones", ("x:add_", "x:add")),
-    # functions that become layers
-    ("pg.lambda(3)", "pg.lambda takes a function", ("3", "function(x) return x end")),
-    ("pg.lambda(function(...) return ... end)", "a traced function needs named parameters", ("(...) return ...", "(x) return x")),
-    ("pg.lambda(function() return 1 end)", "a traced function needs at least one parameter", ("() return 1", "(x) return x + 1")),
-    ("pg.lambda(function(x) end)", "the traced function returns nothing", (" end", " return x end")),
-    ("pg.lambda(function(x) return 3 end)", "expected a value computed from its parameters", ("3", "3 * x")),
-    ("pg.lambda(function(x) return x < 1 end)", "a traced value has no value yet", ("x < 1", "x:lt(1)")),
-    ("pg.lambda(function(x) return x % 2 end)", "% is not defined on traced values", None),
-    ("pg.lambda(function(x) return #x end)", "a traced value has no length", None),
-    ("pg.lambda(function(x) return x .. x end)", "traced values cannot be put into text", None),
-    ("pg.lambda(function(x) return x:sigmod() end)", "a traced value has no method 'sigmod'", ("sigmod", "sigmoid")),
-    ("pg.lambda(function(x) x.a = 1 return x end)", "a traced value cannot be changed", None),
-    ('pg.lambda(function(x) return x + "a" end)', "takes traced values and numbers", ('"a"', "1")),
-    # networks
-    ("pg.sequential {}", "pg.sequential has no layers", ("{}", "{ pg.flatten {} }")),
-    ("pg.sequential(3)", "pg.sequential takes a table of layers", ("3", "{ pg.flatten {} }")),
-    ("pg.sequential { pg.flatten }", "is a function; call it (pg.flatten {})", ("pg.flatten }", "pg.flatten {} }")),
-    ("pg.sequential { 3 }", "expected a layer", ("3", "pg.dense { 3 }")),
-    ("pg.sequential { pg.flatten {}, nam = 3 }", "sequential has no option 'nam'", ("nam = 3", 'name = "a"')),
-    ("pg.dense { 3, 4 }", "dense takes only out without a name", (", 4", "")),
-    ("pg.dense { 3, out = 4 }", "'out' is given twice, by position and by name", ("3, out = 4", "out = 4")),
-    ("pg.input(3)", "pg.input takes the name of a field of the data", ("3", '"x"')),
-    ("pg.dense { 3 } ()", "is applied to nothing", ("()", '(pg.input "x")')),
-    ("pg.dense { 3 } (4)", "expected a graph node, as pg.input makes them", ("(4)", '(pg.input "x")')),
-    ('pg.input "x" + {}', "cannot be combined by", ("{}", "1")),
-    ('pg.input "x" / pg.input "x"', "a graph node can only be divided by a number", ('/ pg.input "x"', "/ 2")),
-    ('pg.input "x":output(0)', "node:output takes a whole number from 1", ("0", "1")),
-    ("pg.graph(3)", "pg.graph takes a table", None),
-    ("pg.graph { inputs = {} }", "pg.graph needs outputs", None),
-    ('pg.graph { inputs = { pg.input "x" }, outputs = { pg.dense { 1 } (pg.input "z") } }', "which is not among its inputs", ('"z"', '"x"')),
-    # data and the rest
-    ("pg.data.cvs {}", "there is no data source 'cvs'", None),
-    ('pg.data.csv { "a.csv" }:map(3)', "map takes a list of transforms", ("3", "{ pg.transform.flip {} }")),
-    ('pg.data.csv { "a.csv" }:split("a")', "split takes a list of shares", ('"a"', "{ 0.8, 0.2 }")),
-    ('pg.data.csv { "a.csv" }:k_fold(5)', "k_fold takes the number of folds and a fold's number", ("5", "5, 1")),
-    ("pg.transform.normalise {}", "there is no transform 'normalise'", None),
-    ("pg.adam { learning_rate = 1 }", "optimizer adam has no option 'learning_rate'", None),
-    ("pg.adam { 0.1, lr = 0.1 }", "'lr' is given twice", ("0.1, lr", "lr")),
-    ("pg.experiment(3)", "pg.experiment takes a table", None),
-    ("pg.experiment {}", "an experiment needs 'network'", None),
-    ("pg.experiment { network = 3, data = {} }", "expected pg.sequential { ... } or pg.graph { ... }", None),
-    ("pg.experiment { network = pg.dense { 1 }, data = {} }", "expected { train = ..., test = ..., batch = ... }", None),
-]
-CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in PROMPTS]
+CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in error_prompts.PROMPTS]
 
 ARRAYS = "pg.data.arrays { x = { { 1, 2 }, { 3, 4 } }, y = { 0, 1 } }"
 
@@ -352,4 +254,76 @@ CASES += [
     command("an unknown evaluation", ("eval", "kept", "--part", "train", "--metric", "rok"), "metrics", "there is no evaluation 'rok'", "did you mean 'roc'?", "nearest",
             "rok", after=(("train", "kept.lua", "--out", "kept"),)),
     command("a folder without a model", ("eval", "shared"), "shared", "this folder has no model.safetensors", "the folder of a finished run"),
+]
+
+
+def json_job(cause, network="", fix=None, hint="", place="trial.json", text="", args=("train", "trial.json")):
+    """A mistake in a job that is written as JSON: in its network, or in the whole text."""
+    whole = text or ('{"network": ' + network + ', "loss": "mse", "optimizer": "adam", "data": {"train": '
+                     '{"type": "csv", "file": "number.csv"}}}')
+    return Case("the JSON " + (text or network)[:110], place, cause, hint, fix, script=whole, args=args, file="trial.json")
+
+
+def graph(nodes, outputs='["a"]'):
+    return '{"type": "graph", "inputs": ["x"], "nodes": [' + nodes + '], "outputs": ' + outputs + "}"
+
+
+NODE = '{"name": "a", "layer": {"type": "dense", "out": 1}, "inputs": ["x"]}'
+CASES += [
+    json_job("a layer needs a 'type'", '[{"kind": "dense", "out": 1}]', ("kind", "type")),
+    json_job("has an element of the wrong type", "[3]", ("[3]", '[{"type": "dense", "out": 1}]')),
+    json_job("a layer's 'name' must be a string|'name' has the wrong type", '[{"type": "dense", "out": 1, "name": 3}]', ('"name": 3', '"name": "a"')),
+    json_job("1 to 100 letters, digits, '_' or '-'", '[{"type": "dense", "out": 1, "name": "a b"}]', ("a b", "a-b")),
+    json_job("a network needs a list of at least one layer", "[]", ("[]", '[{"type": "dense", "out": 1}]')),
+    json_job("there is no layer 'dens'", '[{"type": "dens", "out": 1}]', ('"dens"', '"dense"'), hint="did you mean 'dense'"),
+    json_job("there is no node or input", graph(NODE.replace('["x"]', '["b"]')), ('["b"]', '["x"]')),
+    json_job("name it in 'outputs', use it, or remove it", graph(NODE + ", " + NODE.replace('"a"', '"b"')), ('"outputs": ["a"]', '"outputs": ["a", "b"]')),
+    json_job("a network must not have cycles", graph(NODE.replace('["x"]', '["b"]') + ", " + NODE.replace('"a"', '"b"').replace('["x"]', '["a"]'))),
+    json_job("'nodes' must be a list of 1 to", graph("")),
+    json_job('{"name": ..., "layer": ..., "inputs": [...]}', graph("3")),
+    json_job("a node has the name of the input", graph(NODE.replace('"a"', '"x"'), '["x"]')),
+    json_job("has no effect: this layer has no parameters", '[{"type": "flatten", "regularization": {"l2": 1}}, {"type": "dense", "out": 1}]'),
+    json_job("a job must be an object", text="[]"),
+    json_job("a job needs a 'network'", text='{"data": {}}'),
+    json_job("appears twice", text='{"name": "a", "name": "b"}', place="trial.json:1:"),
+    json_job("trial.json:2:", text='{"name": "a"\n"epochs": 1}', place="trial.json:2:"),
+    json_job("Number too big to be stored in double", text='{"epochs": 1e999}', place="trial.json:1:"),
+    json_job("objects and arrays are nested deeper than", text="[" * 80, place="trial.json:1:"),
+    json_job("the list has no element '9'", '[{"type": "dense", "out": 1}]', ("network.9", "network.0"), place="--set network.9.out",
+             args=("train", "trial.json", "--set", "network.9.out=1")),
+    # data
+    job("has shares that are more than the whole", ("0.9, 0.9", "0.5, 0.5"), train=ARRAYS + ":split { 0.9, 0.9 }"),
+    job("a number above 0 and at most 1", ("{ 0, 1 }", "{ 0.5, 0.5 }"), train='pg.data.csv { "two.csv", target = "y" }:split { 0, 1 }'),
+    job("an integer from 2 to 2", ("(5, 1)", "(2, 1)"), train=ARRAYS + ":k_fold(5, 1)"),
+    job("sources with other fields cannot be joined", place="trial.lua:7: data: train",
+        train=ARRAYS + " .. pg.data.arrays { x = { { 1, 2, 3 } }, y = { 1 } }"),
+    job("a folder of .jpg or .png files per class", train='pg.data.images { "shared", size = 8 }', place="shared"),
+    job("a field with the number of a class", ('by_label "x"', 'by_label "y"'), train=ARRAYS + ':by_label "x"'),
+    job("the text is shorter than one window", place="", train='pg.data.text { "two.csv", context = 60000 }'),
+    job("the MNIST files are not here", train='pg.data.mnist { folder = "shared" }.train', place="shared"),
+    job("names an unknown transform", hint="did you mean 'flip'?", train="setmetatable({ type = 'map', source = " + ARRAYS
+        + ", transforms = { { type = 'flp' } } }, getmetatable(" + ARRAYS + "))"),
+    job("field 'x' is no image", train=ARRAYS + ":map { pg.transform.flip {} }"),
+]
+
+KEPT = (("train", "kept.lua", "--out", "kept"),)
+CASES += [
+    command("a model that is not there", ("predict", "kepd", "two.csv"), "kepd", "there is no such file"),
+    command("a file of no kind", ("predict", "kept", "kept.lua"), "kept.lua", "this kind of file cannot be predicted", "npy, npz, csv", after=KEPT),
+    command("a file that is not there to predict", ("predict", "kept", "tow.csv"), "tow.csv", "there is no such file", after=KEPT),
+    command("a part that the job does not have", ("eval", "kept"), "--part", "the model's job has no data of this name", after=KEPT),
+    command("data that are no JSON", ("eval", "kept", "--data", "two.csv"), "--data:1:2", "not JSON", after=KEPT),
+    command("data without a file", ("eval", "kept", "--data", '{"type": "csv"}'), "--data", "'file' is missing", after=KEPT),
+    command("data of an unknown kind", ("eval", "kept", "--data", '{"type": "cvs", "file": "two.csv"}'), "--data",
+            "names an unknown data source", "did you mean 'csv'?", after=KEPT),
+    command("a shell that is none", ("completion", "bsh"), "bsh", "there is no script for this shell", "did you mean 'bash'", "nearest", "bsh"),
+    command("a folder that is no run", ("ledger", "shared"), "shared", "no ledger is here", "runs with --workers, --agents or --listen have one"),
+    command("a device that is none", ("train", "kept.lua", "--device", "gpu"), "--device", "there is no such device; got 'gpu'", "did you mean 'cuda'?"),
+    command("a GPU that is not there", ("train", "kept.lua", "--device", "cuda:99"), "", "cuda:99", "`perigee doctor` says more"),
+    command("an address that is none", ("status", "nowhere"), "nowhere", "an address needs a port", "host:port"),
+    command("a file to describe that is not there", ("describe", "kepd.lua"), "kepd.lua", "there is no such file", "did you mean 'kept.lua'?", "nearest",
+            "kepd.lua"),
+    command("a checkpoint of another network", ("train", "trial.json", "--resume", "kept"), "kept", "another", after=KEPT, file="trial.json",
+            script='{"network": [{"type": "dense", "out": 2}], "loss": "cross_entropy", "optimizer": "adam", "data": {"train": {"type": "csv", "file": '
+            '"two.csv"}}}'),
 ]

@@ -94,7 +94,7 @@ def wrong_with(case, program, folder):
     """A list of what is wrong with the case, and all that the program said."""
     shutil.copytree(program.tables, folder)
     text = case.script or script_of(case.parts)
-    (folder / "trial.lua").write_text(text)
+    (folder / case.file).write_text(text)
     for args in case.after:
         code, out, err = program.run(folder, args, case.environment)
         if code:
@@ -114,9 +114,9 @@ def wrong_with(case, program, folder):
         change = follow(case, message)
         if isinstance(change, str):
             return [change, message], err
-        (folder / "trial.lua").write_text(text.replace(*change))
+        (folder / case.file).write_text(text.replace(*change))
         args = [argument.replace(*change) for argument in case.args]
-        if (folder / "trial.lua").read_text() == text and args == list(case.args):
+        if (folder / case.file).read_text() == text and args == list(case.args):
             return [f"'{change[0]}' is not in the script"], err
         code, out, more = program.run(folder, args, case.environment)
         if code:

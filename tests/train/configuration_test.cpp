@@ -38,10 +38,12 @@ class ConfigurationTest : public testing::Test {
   static std::string digits(const std::string& part) { return R"({"type": "digits", "part": ")" + part + R"(", "size": 64})"; }
 
   static Job job(const std::string& extra, const std::string& data, int outputs = 10) {
-    return Job(Json::parse(R"({"@places": {"loss": "a.lua:5", "metrics": "a.lua:7"}, "network": [{"type": "dense", "out": )" + std::to_string(outputs) +
-                               R"(}], "loss": "cross_entropy", "optimizer": "adam", "epochs": 3, "data": {"batch": 16, )" + data + "}" + extra + "}",
-                           "a.lua"),
-               "a.lua");
+    return Job(
+        Json::parse(
+            R"({"@places": {"loss": "a.lua:5", "metrics": "a.lua:7"}, "network": [{"type": "dense", "out": )" + std::to_string(outputs) +
+                R"(}], "loss": "cross_entropy", "optimizer": "adam", "epochs": 3, "data": {"batch": 16, )" + data + "}" + extra + "}",
+            "a.lua"),
+        "a.lua");
   }
 
   Json run(const Job& job) {
@@ -94,8 +96,7 @@ TEST_F(ConfigurationTest, WatchesTheTrainingItself) {
 }
 
 TEST_F(ConfigurationTest, OpensTheTestDataBeforeItTrains) {
-  const std::string text =
-      refusal(job("", R"("train": )" + digits("train") + R"(, "test": {"type": "csv", "file": "there-is-none.csv"})"));
+  const std::string text = refusal(job("", R"("train": )" + digits("train") + R"(, "test": {"type": "csv", "file": "there-is-none.csv"})"));
   EXPECT_TRUE(has(text, "there-is-none.csv: cannot be opened")) << text;
   EXPECT_TRUE(events_.empty());
   EXPECT_FALSE(fs::exists(folder_ / "run"));
@@ -115,7 +116,8 @@ TEST_F(ConfigurationTest, KeepsTheModelWhenTheTestFails) {
 
 TEST_F(ConfigurationTest, RefusesMoreClassesThanOutputs) {
   const std::string text = refusal(job("", R"("train": )" + digits("train"), 4));
-  EXPECT_TRUE(text.starts_with("a.lua:5: loss: the data have more classes than the network has outputs; got 10 classes in field 'y'")) << text;
+  EXPECT_TRUE(text.starts_with("a.lua:5: loss: the data have more classes than the network has outputs; got 10 classes in field 'y'"))
+      << text;
   EXPECT_TRUE(has(text, "give layer 'dense1' 10 outputs: pg.dense { 10 }")) << text;
   EXPECT_FALSE(fs::exists(folder_ / "run"));
 }
@@ -126,14 +128,16 @@ TEST_F(ConfigurationTest, TakesDataWithoutExamplesOfTheOtherClasses) {
 }
 
 TEST_F(ConfigurationTest, NamesTheExampleWhoseLabelFitsNoOutput) {
-  const std::string text = refusal(job(R"(, "target": "kind")", R"("shuffle": false, "train": {"type": "arrays", "x": [[1], [2], [3]], "kind": [0, 1, 2]})", 2));
+  const std::string text =
+      refusal(job(R"(, "target": "kind")", R"("shuffle": false, "train": {"type": "arrays", "x": [[1], [2], [3]], "kind": [0, 1, 2]})", 2));
   EXPECT_TRUE(has(text, "step 1: field 'kind' of example 2 is no class of the network's output; got 2, expected 0 to 1")) << text;
   EXPECT_TRUE(has(text, "give layer 'dense1' more outputs")) << text;
 }
 
 TEST_F(ConfigurationTest, JudgesATargetThatTheLossTakesForAClass) {
   run(job(R"(, "target": "kind")", R"("train": {"type": "arrays", "x": [[1], [2], [3]], "kind": [0, 1, 1]},
-    "test": {"type": "arrays", "x": [[1], [2], [3]], "kind": [0, 1, 1]})", 2));
+    "test": {"type": "arrays", "x": [[1], [2], [3]], "kind": [0, 1, 1]})",
+          2));
   EXPECT_TRUE(events_.back().find("test")->find("accuracy")->is_number());
 }
 
