@@ -137,7 +137,11 @@ void TrainingSetup::make_optimizer() {
 }
 
 void TrainingSetup::initialize_values() {
-  model->params().initialize(seed);
+  try {
+    model->params().initialize(seed);
+  } catch (const Error& error) {
+    throw job.placed(error.within(job.where() + ": network"));
+  }
   for (const Storage& slot : slots) std::memset(slot.data(), 0, slot.bytes());
   optimizer->initialize(slot_pointers.data());
   scale = read_loss_scale(job);

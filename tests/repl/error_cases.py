@@ -6,6 +6,7 @@ message. "nearest" takes the name that the message proposes. None: the message h
 """
 from dataclasses import dataclass, field
 
+import error_layers
 import error_prompts
 
 SCRIPT = """local pg = require "perigee"
@@ -327,3 +328,9 @@ CASES += [
             script='{"network": [{"type": "dense", "out": 2}], "loss": "cross_entropy", "optimizer": "adam", "data": {"train": {"type": "csv", "file": '
             '"two.csv"}}}'),
 ]
+
+DIGITS = {"train": error_layers.IMAGES}
+CASES += [job(cause, fix, network="pg.sequential { " + layer + ", pg.dense { 10 } }", **DIGITS) for layer, cause, fix in error_layers.LAYERS]
+CASES += [job(cause, fix, train=error_layers.IMAGES + ":map { " + transform + " }", network="pg.sequential { pg.dense { 10 } }", place="", )
+          for transform, cause, fix in error_layers.TRANSFORMS]
+CASES += [job(cause, fix, optimizer="pg.sgd { lr = " + rate + " }") for rate, cause, fix in error_layers.RATES]
