@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <vector>
 
 #include "src/core/error.h"
@@ -33,7 +34,7 @@ class Converter {
       case LUA_TNUMBER: return number(lua_tonumber(L, index));
       case LUA_TSTRING: return text(index);
       case LUA_TTABLE: return table(index);
-      case LUA_TFUNCTION: fail("a function cannot be stored in a job", "", "wrap a layer's function in pg.lambda(function(x) ... end)");
+      case LUA_TFUNCTION: fail("a function cannot be stored in a job", "", function_hint());
       case LUA_TLIGHTUSERDATA:
         if (!lua_touserdata(L, index)) return nullptr;  // pg.null
         [[fallthrough]];
@@ -43,7 +44,32 @@ class Converter {
 
  private:
   [[noreturn]] void fail(std::string what, std::string got = "", std::string hint = "") const {
-    throw Error(ErrorKind::model, {path_.empty() ? where_ : where_ + ": " + path_, std::move(what), std::move(got), "", std::move(hint)});
+    const auto place = places_.find(top_key());
+    const std::string& where = place == places_.end() ? where_ : place->second;
+    throw Error(ErrorKind::model, {path_.empty() ? where : where + ": " + path_, std::move(what), std::move(got), "", std::move(hint)});
+  }
+
+  std::string top_key() const { return path_.substr(0, path_.find_first_of(".[")); }
+
+  // What stands where the function was given, and can.
+  const char* function_hint() const {
+    const std::string given = path_.empty() ? where_ : path_, key = given.substr(0, given.find_first_of(".["));
+    if (key == "network" || key.empty()) return "wrap a layer's function in pg.lambda(function(x) ... end)";
+    if (key == "loss") return "a loss is a name, as \"mse\", or pg.loss.huber { delta = 1 }; pg.loss lists them";
+    if (key == "metrics") return "metrics are names of evaluations, as { \"classification\", \"roc\" }; pg.metric lists them";
+    if (given == "optimizer") return "an optimiser is one of pg.adam, pg.sgd, ...; on tensors a script may write its own, by pg.grad";
+    if (key == "optimizer") return "a rate is a number, or a schedule as pg.cosine { from = 0.1 }";
+    return "a job holds numbers, text, booleans and tables";
+  }
+
+  // Lines of the script, as pg.experiment has noted them.
+  void read_places(int index) {
+    lua_pushliteral(L, "@places");
+    lua_rawget(L, index);  // a metatable's __index may fail
+    if (lua_istable(L, -1))
+      for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+        if (lua_type(L, -2) == LUA_TSTRING && lua_type(L, -1) == LUA_TSTRING) places_[lua_tostring(L, -2)] = lua_tostring(L, -1);
+    lua_pop(L, 1);
   }
 
   Json number(double value) const {
@@ -67,6 +93,7 @@ class Converter {
     if (std::find(open_.begin(), open_.end(), identity) != open_.end()) fail("this table contains itself");
     if (open_.size() >= kMaxDepth) fail("tables are nested more than 64 deep");
     if (!lua_checkstack(L, 4)) fail("tables are nested too deep");
+    if (open_.empty()) read_places(index);
     open_.push_back(identity);
     const size_t length = lua_objlen(L, index);
     Json result = length > 0 || is_list(index) ? array(index, length) : object(index);
@@ -123,6 +150,7 @@ class Converter {
 
   lua_State* L;
   std::string where_;
+  std::map<std::string, std::string> places_;
   std::string path_;               // "network.layers[2].kernel"
   std::vector<const void*> open_;  // the tables that we are inside of
 };

@@ -282,6 +282,12 @@ int take_of(lua_State* L) {
   return done(L);
 }
 
+// check_choices(op, numbers, count, labels): whether numbers from 1 choose among `count` things
+int check_choices_of(lua_State* L) {
+  check_choices(luaL_checkstring(L, 1), check_array(L, 2), 1, static_cast<int64_t>(luaL_checknumber(L, 3)), lua_toboolean(L, 4) != 0);
+  return done(L);
+}
+
 int nonzero_of(lua_State* L) {
   give_array(L, 1, places_to_lua(nonzero(check_array(L, 2))));
   return done(L);
@@ -368,6 +374,7 @@ void add_tensor_functions(lua_State* L) {
       {"elementwise", guard<elementwise>},
       {"take_along", report<take_along_of>},
       {"take", report<take_of>},
+      {"check_choices", report<check_choices_of>},
       {"nonzero", report<nonzero_of>},
       {"masked_select", report<masked_select_of>},
       {"masked_assign", report<masked_assign_to>},

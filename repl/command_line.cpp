@@ -53,6 +53,13 @@ void explain_extras(const CLI::App& app, const std::vector<std::string>& extras)
       " of `" + command + "`; " + (hint.empty() ? "see `" + command + " --help`" : hint));
 }
 
+// CLI11 tells the range of a positive number with all 309 digits of its end.
+std::string in_our_words(const std::string& text) {
+  const size_t value = text.find("Value "), range = text.find(" not in range 0.000000 to 1797");
+  if (value == text.npos || range == text.npos || range < value + 6) return text;
+  return text.substr(0, value) + "must be greater than 0; got " + text.substr(value + 6, range - value - 6);
+}
+
 int parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
@@ -66,7 +73,7 @@ int parse(CLI::App& app, int argc, char** argv) {
     return static_cast<int>(ErrorKind::usage);
   } catch (const CLI::ParseError& error) {
     const auto chosen = app.get_subcommands();
-    say(std::string(error.what()) + "; see `perigee " + (chosen.empty() ? "" : chosen[0]->get_name() + " ") + "--help`");
+    say(in_our_words(error.what()) + "; see `perigee " + (chosen.empty() ? "" : chosen[0]->get_name() + " ") + "--help`");
     return static_cast<int>(ErrorKind::usage);
   }
   return 0;

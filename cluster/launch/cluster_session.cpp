@@ -77,9 +77,16 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
     facts.planned = steps * global_batch;
     if (epochs > 0 && job.json().find("epochs")) facts.planned = std::min(facts.planned, epochs * facts.examples);
   }
+  train_task.classes = probe.shape().spec().classes;
   for (const char* part : {"validation", "test"})
     if (const Evaluator* evaluator = probe.evaluator(part))
       parts[part] = {evaluator->source().size(), evaluator->source().traits().description, evaluator->task()};
+}
+
+std::optional<EvaluationTask> ClusterJob::task_of(const std::string& part) const {
+  if (part == "train") return train_task;
+  const auto found = parts.find(part);
+  return found == parts.end() ? std::nullopt : std::optional(found->second.task);
 }
 
 ClusterSession::ClusterSession(const Job& job, ClusterSessionOptions options, const std::atomic<bool>& stop, Defer defer)
@@ -88,7 +95,7 @@ ClusterSession::ClusterSession(const Job& job, ClusterSessionOptions options, co
       defer_(std::move(defer)),
       job_(job, options_.trainer),
       log_(job_.facts),
-      judge_(job_.job, [this](const std::string& part) { return job_.parts.contains(part); }),
+      judge_(job_.job, [this](const std::string& part) { return job_.task_of(part); }),
       faults_([this](const Json& event) { tell_event(event); }) {
   if (!options_.resume.empty()) resume();
   open_trace();
@@ -102,7 +109,7 @@ ClusterSession::ClusterSession(ClusterJob job, ClusterSessionOptions options, co
       defer_(std::move(defer)),
       job_(std::move(job)),
       log_(job_.facts),
-      judge_(job_.job, [this](const std::string& part) { return job_.parts.contains(part); }),
+      judge_(job_.job, [this](const std::string& part) { return job_.task_of(part); }),
       faults_([this](const Json& event) { tell_event(event); }),
       job_id_(job_id) {
   open_folder();

@@ -52,6 +52,8 @@ struct ClusterJob {
   std::string tuning;
   int64_t global_batch = 0, shards = 1;
   std::map<std::string, Part> parts;  // of the data, besides "train"
+  EvaluationTask train_task;
+  std::optional<EvaluationTask> task_of(const std::string& part) const;
   std::vector<DataPrint> data_prints;
   std::unique_ptr<ServedData> served;  // data.at = "coordinator"; else null
 };

@@ -10,6 +10,7 @@
 #include "cluster/launch/cluster_session.h"
 #include "cluster/launch/worker_gpus.h"
 #include "cluster/replica/replica_memory.h"
+#include "src/core/pattern.h"
 #include "src/device/cuda_module.h"
 #include "src/device/gpu.h"
 #include "src/model/device/device_choice.h"
@@ -119,6 +120,24 @@ Json describe_placement(const Job& job, const Policy& policy, const DataSource& 
 
 }  // namespace
 
+// Parameters that stay as they are: by a layer's "trainable", or by "pretrained.freeze".
+Json describe_frozen(const Trainer& trainer) {
+  const Json* pretrained = trainer.job().json().find("pretrained");
+  std::vector<std::string> patterns;
+  if (pretrained && pretrained->is_object()) patterns = Config(*pretrained, trainer.job().where()).string_list("freeze");
+  const Params& params = trainer.shape().params();
+  Json names = Json::array();
+  int64_t elements = 0;
+  for (size_t i = 0; i < params.specs().size(); ++i) {
+    const std::string& name = params.specs()[i].name;
+    const bool by_pattern = std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return matches_pattern(p, name); });
+    if (params.windows()[i].trainable && !by_pattern) continue;
+    names.push(name);
+    elements += params.specs()[i].shape.elements();
+  }
+  return Json(Json::Object{{"parameters", std::move(names)}, {"elements", elements}});
+}
+
 Json describe_job(const Job& job) {
   // On a device as it would be trained; without a GPU, what a CPU would do.
   TrainerOptions where_to;
@@ -132,6 +151,7 @@ Json describe_job(const Job& job) {
   Json told = Json(Json::Object{{"name", job.name()}, {"data", trainer.train_source().traits().description}});
   const ModelSpec& spec = trainer.model().spec();
   told.set("network", describe_network(Network(spec.network, spec.where), spec.inputs));
+  told.set("frozen", describe_frozen(trainer));
   told.set("batch", trainer.batch()), told.set("threads", trainer.threads()), told.set("sub_batch", trainer.sub_batch());
   told.set("memory_bytes", static_cast<int64_t>(trainer.memory_bytes()));
   told.set("device", device);

@@ -129,9 +129,6 @@ end
 local transforms = {}
 for _, definition in ipairs(native.family "transform") do
   transforms[definition.name] = function(options)
-    if options ~= nil and type(options) ~= "table" then
-      where.fail(("transform %s takes a table of options; got %s"):format(definition.name, where.describe(options)))
-    end
     return describe("transform", definition, options)
   end
 end

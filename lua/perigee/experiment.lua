@@ -37,6 +37,7 @@ return function(description)
   if type(job.data) ~= "table" or (job.data.train == nil and job.data.test == nil) then
     fail("data is " .. where.describe(job.data) .. "; expected { train = ..., test = ..., batch = ... }", "data")
   end
-  job["@"] = where.position_of_result "experiment"
+  job["@"], job["@places"] = where.position_of_result "experiment", {}
+  for key in pairs(description) do job["@places"][key] = where.position_of_result("experiment", key) end
   return job
 end

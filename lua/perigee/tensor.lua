@@ -385,7 +385,10 @@ local metatable = {
   __eq = comparison("==", "eq"),
   __lt = comparison("<", "lt"),
   __le = comparison("<=", "le"),
-  __concat = function(a, b) return tostring(a) .. tostring(b) end,
+  __concat = function(a, b)
+    if is_tensor(a) and is_tensor(b) then where.fail "`..` joins texts; pg.concatenate { a, b } joins tensors, tostring(a) .. tostring(b) their texts" end
+    return tostring(a) .. tostring(b)
+  end,
   __tostring = function(x) return tensor.text(x) end,
   __index = function(x, key)
     if type(key) == "string" then

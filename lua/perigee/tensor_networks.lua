@@ -20,7 +20,12 @@ end
 function methods.cross_entropy(logits, labels, options)
   need_value("cross_entropy", logits)
   need_value("cross_entropy", labels)
-  if labels.dtype ~= "f32" and labels.dtype ~= "f64" then labels = labels:to "i64" - 1 end
+  if labels.dtype ~= "f32" and labels.dtype ~= "f64" then
+    if tensor.is(labels) and logits.rank > 1 then
+      tensor.done(native.tensor.check_choices("cross_entropy", labels, logits.shape[2], true))
+    end
+    labels = labels:to "i64" - 1
+  end
   return apply("cross_entropy", options, logits, labels)
 end
 

@@ -337,6 +337,7 @@ methods.gather = methods.take
 
 ---A last dimension of size `depth` that is 1 at the place, from 1, and 0 elsewhere.
 function methods.one_hot(places, depth, options)
+  if is_tensor(places) and type(depth) == "number" then done(native.tensor.check_choices("one_hot", places, depth)) end
   return apply("one_hot", { depth = depth, dtype = options and options.dtype or nil }, need_value("one_hot", places) - 1)
 end
 

@@ -110,8 +110,16 @@ void print_placement(const Json& placement) {
     std::printf("shards: %lld; a worker trains on its own and helps others when it has done those\n", integer(placement, "shards"));
 }
 
+void print_frozen(const Json& frozen) {
+  if (integer(frozen, "elements") == 0) return;
+  std::string names;
+  for (const Json& name : at(frozen, "parameters").as_array()) names += (names.empty() ? "" : ", ") + name.as_string();
+  std::printf("frozen: %s; %lld elements stay as they are\n", names.c_str(), integer(frozen, "elements"));
+}
+
 void print_job(const Json& job) {
   std::printf("%s: %s\n\n%s", text(job, "name"), text(job, "data"), network_table(at(job, "network")).c_str());
+  print_frozen(at(job, "frozen"));
   std::printf("\nbatch %lld on %lld threads, %lld examples at a time; %s of memory while training, data not counted\n",
               integer(job, "batch"), integer(job, "threads"), integer(job, "sub_batch"), bytes_text(number(job, "memory_bytes")).c_str());
   print_memory(at(job, "memory"), text(job, "device"));

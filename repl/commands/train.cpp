@@ -1,5 +1,6 @@
 // `perigee train`: evaluates the script, trains, and leaves a run folder.
 #include <CLI/App.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <set>
@@ -69,11 +70,22 @@ std::string run_of(const std::string& resume) {
   return fs::is_directory(path) ? path.string() : path.parent_path().parent_path().string();
 }
 
+[[noreturn]] void no_such_run(const std::string& resume) {
+  std::vector<std::string> runs;
+  std::error_code status;
+  for (const auto& entry : std::filesystem::directory_iterator("runs", status)) runs.push_back(entry.path().string());
+  std::string hint = nearest_hint(resume, runs);
+  if (hint.empty() && !runs.empty()) hint = "the newest run is " + *std::max_element(runs.begin(), runs.end());
+  throw Error(ErrorKind::usage,
+              {"--resume " + resume, "there is no run or checkpoint of this name", "", "a run folder or a file of its checkpoints", hint});
+}
+
 Job job_to_train() {
   std::string script = options.script;
   if (script.empty()) {
     if (options.resume.empty())
       throw Error(ErrorKind::usage, {"train", "a script or a job is needed", "", "", "for example `perigee train models/lenet.lua`"});
+    if (!std::filesystem::exists(options.resume)) no_such_run(options.resume);
     script = run_of(options.resume);
   }
   Job job = load_job(script, options.settings);

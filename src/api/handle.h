@@ -35,12 +35,21 @@ class TurnMutex {
   std::atomic<int> waiting_{0};
 };
 
-// The last failure of one handle.
+// The last failure of one handle, until a call of the same thread succeeds: the success of another thread takes no message away.
 class Message {
  public:
   void set(const std::string& text) {
     const std::lock_guard lock(mutex_);
     text_ = text;
+    thread_ = std::this_thread::get_id();
+    there_ = true;
+  }
+  void succeeded() {
+    if (!there_) return;
+    const std::lock_guard lock(mutex_);
+    if (thread_ != std::this_thread::get_id()) return;
+    text_.clear();
+    there_ = false;
   }
   // A copy that belongs to the calling thread and lives until it has asked for sixteen others.
   const char* get() const;
@@ -48,6 +57,8 @@ class Message {
  private:
   mutable std::mutex mutex_;
   std::string text_;
+  std::thread::id thread_;  // that the failed call was in
+  std::atomic<bool> there_{false};
 };
 
 // Warnings that arise in this thread while it lives go to `log` instead of standard error.
@@ -88,9 +99,12 @@ perigee_status guard(const ContextState& context, Message& message, Work&& work)
   try {
     if constexpr (std::is_void_v<decltype(work())>) {
       work();
+      message.succeeded();
       return PERIGEE_OK;
     } else {
-      return work();
+      const perigee_status status = work();
+      if (status == PERIGEE_OK) message.succeeded();
+      return status;
     }
   } catch (const Error& error) {
     return failed(static_cast<perigee_status>(error.kind()), error.what());

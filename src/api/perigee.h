@@ -92,7 +92,8 @@ typedef struct perigee_context_options {
 /* `options` may be null. */
 PERIGEE_API perigee_status perigee_context_create(const perigee_context_options* options, perigee_context** out) PERIGEE_NOEXCEPT;
 PERIGEE_API void perigee_context_free(perigee_context* context) PERIGEE_NOEXCEPT;
-/* The last failure's message, never null; valid in the calling thread until it has asked for sixteen others. */
+/* The last failure's message, never null, and empty again after a call of the same thread that succeeds; valid in the calling thread until it has
+ * asked for sixteen others. */
 PERIGEE_API const char* perigee_context_message(const perigee_context* context) PERIGEE_NOEXCEPT;
 
 /* --- Jobs -------------------------------------------------------------------------------------------------------------------- */

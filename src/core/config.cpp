@@ -197,6 +197,10 @@ void Config::reject_unread() const {
 Config with_kind(const Config& config, std::span<const NamedSchema> kinds) {
   std::vector<std::string> names;
   for (const NamedSchema& kind : kinds) names.emplace_back(kind.name);
+  for (const std::string& name : names)  // clip = { norm = 1 }
+    if (!config.has("type") && config.json().find(name) != nullptr)
+      config.fail(name, "is no option but a type", "", "", "write { type = \"" + name + "\" }");
+  if (!config.has("type")) config.fail("type", "is missing", "", listed(names));
   const std::string type = config.choice("type", "", names);
   for (const NamedSchema& kind : kinds)
     if (type == kind.name) return config.with(kind.schema);

@@ -30,6 +30,13 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+
 }  // namespace
 
 Error::Error(ErrorKind kind, Parts parts) : kind_(kind), parts_(std::move(parts)), text_(compose(parts_)) {}
@@ -43,16 +50,19 @@ Error Error::within(std::string_view outer) const {
 std::string nearest_hint(std::string_view name, const std::vector<std::string>& known) {
   if (name.size() > 64) return "";  // the distance is quadratic, and no typing error is that long
   std::vector<std::pair<size_t, std::string>> near;
+  const std::string plain = lower_case(name);
   for (const auto& candidate : known) {
-    const size_t distance = edit_distance(name, candidate);
+    const size_t distance = edit_distance(plain, lower_case(candidate));
     const bool prefix = name.size() >= 3 && candidate.starts_with(name);
+    // One letter is as near as any other: only in another case is it meant.
+    const size_t most = candidate.size() == 1 ? 0 : std::max<size_t>(1, name.size() / 3);
     const std::pair<size_t, std::string> found(distance, candidate);
-    if ((prefix || distance <= std::max<size_t>(1, name.size() / 3)) && std::find(near.begin(), near.end(), found) == near.end())
-      near.push_back(found);
+    if ((prefix || distance <= most) && std::find(near.begin(), near.end(), found) == near.end()) near.push_back(found);
   }
   std::stable_sort(near.begin(), near.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+  const size_t most = !near.empty() && near[0].first == 0 ? 1 : 3;  // only the case of letters differs
   std::string text;
-  for (size_t i = 0; i < near.size() && i < 3; ++i) text += (i ? " or '" : "did you mean '") + near[i].second + "'";
+  for (size_t i = 0; i < near.size() && i < most; ++i) text += (i ? " or '" : "did you mean '") + near[i].second + "'";
   return text.empty() ? "" : text + "?";
 }
 

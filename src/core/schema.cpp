@@ -32,6 +32,13 @@ std::string quoted_list(std::span<const char* const> names) {
   throw Error(kind, {where, "'" + std::string(option.name) + "' " + what, std::move(got), expected_text(option), std::move(hint)});
 }
 
+// How it is written, where a list is what one tries first.
+std::string shape_hint(const Option& option, const Json& value) {
+  if (!value.is_array() || option.type != TypeName("loss or {output: loss, ...}")) return "";
+  return "a network with several outputs names them: loss = { first = \"mse\", second = { type = \"cross_entropy\", target = \"label\", "
+         "weight = 0.5 } }";
+}
+
 void check_range(const Json& value, const Option& option, const std::string& where, ErrorKind kind) {
   if (!value.is_number()) return;
   const double number = value.as_number();
@@ -119,7 +126,7 @@ std::string shown(const Json& json) {
 
 void check_option(const Json& value, const Option& option, const std::string& where, ErrorKind kind) {
   if (value.is_null()) return;
-  if (!takes_value(option.type->values, value)) refuse(option, where, kind, "has the wrong type", shown(value));
+  if (!takes_value(option.type->values, value)) refuse(option, where, kind, "has the wrong type", shown(value), shape_hint(option, value));
   check_range(value, option, where, kind);
   if (value.is_array()) check_items(value, option, where, kind);
   if (value.is_object() && option.inside != nullptr) check_options(value, *option.inside, where + ": " + option.name, kind);
@@ -149,10 +156,12 @@ void check_options(const Json& object, const Schema& schema, const std::string& 
   std::string place = where;
   if (at != nullptr && at->is_string() && !where.starts_with(at->as_string()))
     place = at->as_string().starts_with(where + ":") ? at->as_string() : at->as_string() + ": " + where;
-  if (!object.is_object()) return;  // an empty list of Lua
+  if (!object.is_object()) return;             // an empty list of Lua
+  const Json* lines = object.find("@places");  // of each key
   for (const auto& [key, value] : object.as_object()) {
     if (key == "type" || key.starts_with('@')) continue;
-    if (const Option* option = schema.find(key)) check_option(value, *option, place, kind);
+    const Json* line = lines != nullptr ? lines->find(key) : nullptr;
+    if (const Option* option = schema.find(key)) check_option(value, *option, line && line->is_string() ? line->as_string() : place, kind);
     else if (!schema.open) throw unknown_key(key, object, schema, place, kind);
   }
 }

@@ -1,9 +1,11 @@
 #include "src/data/source.h"
 
 #include <cassert>
+#include <cstdlib>
 #include <deque>
 
 #include "src/data/transform.h"
+#include "src/io/file.h"
 
 namespace perigee {
 namespace {
@@ -30,6 +32,38 @@ Scratch::~Scratch() { --scratch_stack.depth; }
 
 LeafScope::LeafScope(Open open) : open_(std::move(open)), outer_(leaf_opener) { leaf_opener = open_ ? &open_ : nullptr; }
 LeafScope::~LeafScope() { leaf_opener = outer_; }
+
+namespace {
+
+bool exists(const std::string& path) { return file_exists(path) || folder_exists(path); }
+
+// A file that is not there: where relative paths start, and whether PERIGEE_DATA has it.
+std::string missing_file_hint(const Config& config, const std::string& folder) {
+  const char* shared = std::getenv("PERIGEE_DATA");
+  for (const auto& [key, value] : config.json().as_object()) {
+    const bool is_path = value.is_string() && key != "type" && !value.as_string().starts_with('/');
+    if (!is_path || value.as_string().find_first_of("/.") == std::string::npos || exists(path_in(folder, value.as_string()))) continue;
+    const std::string name = value.as_string(), start = "'" + name + "' is looked for from " + (folder == "." ? "this folder" : folder);
+    if (shared == nullptr || *shared == 0)
+      return start + "; shared data are found by pg.data_path \"" + name + "\" once PERIGEE_DATA names their folder";
+    if (exists(path_in(shared, name))) return "it is in PERIGEE_DATA: pg.data_path \"" + name + "\"";
+    return start + "; it is not in PERIGEE_DATA (" + shared + ") either";
+  }
+  return "";
+}
+
+SourcePtr open_leaf(const SourceDef& def, const Config& config, const std::string& folder) {
+  try {
+    return def.open(config, folder);
+  } catch (const Error& error) {
+    if (def.wraps || error.kind() != ErrorKind::data || !error.parts().hint.empty()) throw;
+    Error::Parts parts = error.parts();
+    parts.hint = missing_file_hint(config, folder);
+    throw Error(error.kind(), std::move(parts));
+  }
+}
+
+}  // namespace
 
 size_t field_index(const DataSource& source, const std::string& name, const std::string& where) {
   std::vector<std::string> names;
@@ -61,7 +95,7 @@ SourcePtr open_source(const Config& config, const std::string& folder) {
     }
     const Config checked = config.with(def->schema);
     const bool elsewhere = leaf_opener != nullptr && !def->wraps;
-    SourcePtr source = elsewhere ? (*leaf_opener)(checked, folder) : def->open(checked, folder);
+    SourcePtr source = elsewhere ? (*leaf_opener)(checked, folder) : open_leaf(*def, checked, folder);
     if (def->schema.open && !elsewhere) checked.reject_unread();  // its fields have names of their own
     if (source->size() < 1)
       throw Error(ErrorKind::data, {.where = config.where(), .what = "the data source '" + type + "' has no examples"});

@@ -3,9 +3,11 @@
 #include <cstring>
 #include <memory>
 
+#include "kernels/convert.h"
 #include "src/core/error.h"
 #include "src/eager/eager.h"
 #include "src/eager/kernels.h"
+#include "src/graph/choosing.h"
 #include "src/graph/lapack.h"
 
 namespace perigee {
@@ -98,6 +100,20 @@ void compute(const OpDef& op, const OpCall& call, std::vector<Array>& in, const 
 
 }  // namespace
 
+void check_choices(const std::string& op, const Array& numbers, int64_t low, int64_t count, bool labels) {
+  if (!is_integer(numbers.view.dtype) || numbers.view.dtype == Dtype::boolean) return;
+  const Array dense = contiguous(numbers);
+  const int64_t at = first_outside(dense.view, dense.view.elements(), low, count);
+  if (at < 0) return;
+  int64_t value = 0;
+  convert(dense.view.dtype, dense.view.as<std::byte>() + static_cast<size_t>(at) * dtype_bytes(dense.view.dtype), Dtype::i64, &value, 1);
+  const std::string name = labels ? "label " : "index ", range = std::to_string(low) + " to " + std::to_string(low + count - 1);
+  throw Error(ErrorKind::model, {.where = op,
+                                 .what = name + std::to_string(at + 1) + " of " + numbers.text() + " is out of range",
+                                 .got = std::to_string(value),
+                                 .expected = count > 0 ? range : "none: there is nothing to choose from"});
+}
+
 std::vector<Dtype> operand_dtypes(const OpDef& op, std::span<const Dtype> dtypes) {
   std::vector<Dtype> wanted(dtypes.begin(), dtypes.end());
   if (wanted.empty()) return wanted;
@@ -142,6 +158,9 @@ std::vector<Array> eager_apply(const OpDef& op, std::span<const Array* const> in
   } catch (const Error& error) {
     throw error.within(op.name);
   }
+  if (op.chooses)
+    if (const ChoosingOperand choice = op.chooses(call); choice.operand >= 0)
+      check_choices(op.name, in[static_cast<size_t>(choice.operand)], 0, choice.count, op.operand_dtypes == OperandDtypes::labels);
   View window;
   if (op.alias && op.alias(call, in[0].view, &window)) return {Array(in[0].storage, window)};
   if (op.alias) {

@@ -68,6 +68,7 @@ CompiledFunction::CompiledFunction(const Recorder& recorder, std::span<const int
     slots_.push_back({.type = recorder.type(outputs[i])});
     graph.output(result_name(i), Value(&graph, recorder.value_at(outputs[i]).id()));
   }
+  choosing_ = choosing_inputs(graph);
   compile(simplify(fuse_forward(graph)), threads > 0 ? threads : team_size());
   choose_donors(donated);
 }
@@ -200,6 +201,14 @@ void CompiledFunction::add_up(int part, std::span<const Array> slots) {
   }
 }
 
+// Labels and indices that come in as they are; those that the function computes are not looked at.
+void CompiledFunction::check_choosing(std::span<const Array> in, std::span<const Array> captured) const {
+  for (const ChoosingInput& choice : choosing_) {
+    const auto index = static_cast<size_t>(std::stoi(choice.name.substr(1)));
+    check_choices(choice.op, choice.name[0] == 'a' ? in[index] : captured[index], choice.low, choice.count, choice.op == "cross_entropy");
+  }
+}
+
 // Step by step: long element-wise ones, as updates are, run on several threads.
 void CompiledFunction::run_rest(const StepInfo& step) {
   PlanRun& run = *rest_stage_.runs[0];
@@ -226,6 +235,7 @@ std::vector<Array> CompiledFunction::run(std::span<const Array> arguments) {
     in.push_back(contiguous(arguments[i]));
   }
   for (const Array& capture : captures_) captured.push_back(contiguous(capture));
+  check_choosing(in, captured);
   for (size_t s = 0; s < slots_.size(); ++s) {
     const int donor = s < results_ ? donors_[s] : -1;
     const bool taken = donor >= 0 && is_alone(in, captured, static_cast<size_t>(donor));

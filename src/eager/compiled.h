@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/eager/recorder.h"
+#include "src/graph/choosing.h"
 #include "src/graph/plan.h"
 
 namespace perigee {
@@ -55,11 +56,13 @@ class CompiledFunction {
   void bind(Stage& stage, size_t part, std::span<const Array> in, std::span<const Array> captured, std::span<const Array> slots);
   void choose_donors(std::span<const int> donated);
   bool may_take(size_t result, size_t argument) const;
+  void check_choosing(std::span<const Array> in, std::span<const Array> captured) const;
   void run_rest(const StepInfo& step);
   void add_up(int part, std::span<const Array> slots);
 
   std::vector<Type> arguments_;
   std::vector<Array> captures_;
+  std::vector<ChoosingInput> choosing_;  // arguments and captures that hold labels or indices
   size_t results_ = 0;
   bool shares_steps_ = true;
   std::vector<int> donors_;  // by result: the argument whose memory it takes; -1: new memory

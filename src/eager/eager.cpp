@@ -65,6 +65,20 @@ std::string shapes_of(std::span<const EagerOperand> operands) {
   return text;
 }
 
+// Integers have no remainder by 0, as reals have NaN.
+void check_divisor(E op, const View& divisor) {
+  if (op != E::mod || is_real(divisor.dtype)) return;
+  const Array dense = contiguous(Array(nullptr, divisor));
+  std::vector<int64_t> values(static_cast<size_t>(dense.view.elements()));
+  convert(dense.view.dtype, dense.view.data, Dtype::i64, values.data(), dense.view.elements());
+  for (size_t i = 0; i < values.size(); ++i)
+    if (values[i] == 0)
+      throw Error(ErrorKind::model, {.where = "mod",
+                                     .what = "the divisor is 0, by which whole numbers have no remainder",
+                                     .got = values.size() == 1 ? "0" : "0 as number " + std::to_string(i + 1) + " of its elements",
+                                     .hint = "x:to \"f32\" has NaN there"});
+}
+
 // Operands of a call in one dtype; numbers lie in `bytes`, what had to be converted in `converted`.
 struct Prepared {
   View views[3];
@@ -219,6 +233,7 @@ Array eager_elementwise(Elementwise op, std::span<const EagerOperand> operands) 
   View out;
   out.dtype = elementwise_gives_truth(op) ? Dtype::boolean : dtype;
   broadcast_dims(views, operands, elementwise_name(op), out);
+  check_divisor(op, views.back());
   Array result = new_array(out);
   run(elementwise_kernels(op), elementwise_name(op), views, result.view, nullptr);
   return result;
@@ -278,6 +293,7 @@ void eager_elementwise_into(Elementwise op, std::span<const EagerOperand> operan
   broadcast_dims(views, operands, elementwise_name(op), out);
   if (!same_shape(out, target.view))
     refuse(std::string(elementwise_name(op)) + "_ cannot change the shape of its target", shapes_of(operands), target.text());
+  check_divisor(op, views.back());
   if (out.dtype == own) return run(elementwise_kernels(op), elementwise_name(op), views, target.view, nullptr);
   const Array beside = new_array(out);
   run(elementwise_kernels(op), elementwise_name(op), views, beside.view, nullptr);

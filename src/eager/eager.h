@@ -44,6 +44,10 @@ Dtype elementwise_dtype(Elementwise op, std::span<const OperandDtype> operands);
 // The dtypes that operands are converted to before `op` sees them: one common dtype where the op wants that, else their own.
 std::vector<Dtype> operand_dtypes(const OpDef& op, std::span<const Dtype> dtypes);
 
+// Error(model) with place and value when a number of `numbers` (i64, i32, u8; others pass) is outside of [low, low + count). `op` has the
+// place in front, as "cross_entropy"; `labels`: they are called so, else indices.
+void check_choices(const std::string& op, const Array& numbers, int64_t low, int64_t count, bool labels);
+
 // The table's index of an element-wise op by name; false when it is none.
 bool find_elementwise(std::string_view name, Elementwise* op);
 

@@ -148,9 +148,10 @@ void multiply(double* x, int64_t n, int64_t stride, double by) {
   for (int64_t i = 0; i < n; ++i) x[i * stride] *= by;
 }
 
-Tensor solve(const View& a, const View& b) {
+// `name`: the op that errors speak of.
+Tensor solve(const View& a, const View& b, const char* name = "solve") {
   const Lapack& library = lapack();
-  const Matrices matrices("solve", a, true);
+  const Matrices matrices(name, a, true);
   const bool vector = b.rank == a.rank - 1;
   const int n = matrices.rows;
   const int64_t row = b.rank - (vector ? 1 : 2);
@@ -165,7 +166,7 @@ Tensor solve(const View& a, const View& b) {
     transpose(at(right, i, int64_t{n} * k), n, k, sides.data());
     int info = 0;
     library.gesv(&n, &k, columns.data(), &n, pivots.data(), sides.data(), &n, &info);
-    if (info > 0) refuse("solve", which(matrices, i) + " is singular", text_of(a));
+    if (info > 0) refuse(name, which(matrices, i) + " is singular", text_of(a));
     transpose(sides.data(), k, n, at(result, i, int64_t{n} * k));
   }
   return result;
@@ -177,7 +178,7 @@ Tensor inverse(const View& a) {
   for (int64_t i = 0; i < matrices.count; ++i)
     for (int64_t j = 0; j < matrices.rows; ++j)
       for (int64_t k = 0; k < matrices.rows; ++k) at(identity, i, int64_t{matrices.rows} * matrices.rows)[j * matrices.rows + k] = j == k;
-  return solve(a, identity.view());
+  return solve(a, identity.view(), "inv");
 }
 
 Tensor cholesky(const View& a) {

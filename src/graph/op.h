@@ -33,6 +33,12 @@ struct OpCall {
   const Json& attrs;
 };
 
+// The operand whose whole numbers choose among `count` things, from 0: class labels, indices.
+struct ChoosingOperand {
+  int operand = -1;  // -1: there is none in this call
+  int64_t count = 0;
+};
+
 inline constexpr size_t kMaxParamsBytes = 512;
 
 // A value that the plan binds to memory instead of computing it.
@@ -89,6 +95,9 @@ struct OpDef {
 
   // Writes the kernel Params (trivially copyable, at most kMaxParamsBytes) and returns their size. Null: none.
   size_t (*params)(const OpCall& call, void* out) = nullptr;
+
+  // Kernels do not refuse a number outside of the range: eager calls, trainers and evaluators look before them. Null: no operand chooses.
+  ChoosingOperand (*chooses)(const OpCall& call) = nullptr;
 
   // Floating-point operations of one call. Null: one per output element.
   double (*flops)(const OpCall& call) = nullptr;

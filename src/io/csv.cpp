@@ -12,6 +12,11 @@ namespace {
 constexpr size_t kMaxCells = size_t{1} << 31;
 constexpr size_t kMaxColumns = 1 << 20;
 
+size_t count_in_line(std::string_view text, char c) {
+  const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
+  return static_cast<size_t>(std::count(line.begin(), line.end(), c));
+}
+
 class Parser {
  public:
   Parser(std::string_view text, const std::string& where, char delimiter) : text_(text), where_(where), delimiter_(delimiter) {}
@@ -29,7 +34,8 @@ class Parser {
       if (row.size() == 1 && row[0].empty() && !quoted_row_) continue;
       if (table_.columns == 0) table_.columns = static_cast<int64_t>(row.size());
       if (static_cast<int64_t>(row.size()) != table_.columns)
-        fail(line, "the row has another number of fields than the first", std::to_string(row.size()), std::to_string(table_.columns));
+        fail(line, "the row has another number of fields than the first", std::to_string(row.size()), std::to_string(table_.columns),
+             delimiter_hint(text_, delimiter_));
       if (with_header && table_.header.empty()) {
         for (const auto& name : row) table_.header.emplace_back(name);
         continue;
@@ -43,8 +49,9 @@ class Parser {
   }
 
  private:
-  [[noreturn]] void fail(int64_t line, std::string what, std::string got = "", std::string expected = "") const {
-    throw Error(ErrorKind::data, {where_ + ":" + std::to_string(line), std::move(what), std::move(got), std::move(expected), ""});
+  [[noreturn]] void fail(int64_t line, std::string what, std::string got = "", std::string expected = "", std::string hint = "") const {
+    throw Error(ErrorKind::data,
+                {where_ + ":" + std::to_string(line), std::move(what), std::move(got), std::move(expected), std::move(hint)});
   }
 
   bool blank(char c) const { return (c == ' ' || c == '\t') && c != delimiter_; }
@@ -125,6 +132,14 @@ class Parser {
 
 CsvTable parse_csv(std::string_view text, const std::string& where, char delimiter, bool header) {
   return Parser(text, where, delimiter).run(header);
+}
+
+std::string delimiter_hint(std::string_view text, char delimiter) {
+  for (const char other : {';', '\t', '|', ','})
+    if (other != delimiter && count_in_line(text, other) > count_in_line(text, delimiter))
+      return std::string("the first line has more of another character: delimiter = \"") + (other == '\t' ? "\\t" : std::string(1, other)) +
+             "\"";
+  return "";
 }
 
 bool csv_number(std::string_view text, double& value) {

@@ -23,6 +23,9 @@ struct CsvTable {
 // `text` must outlive the table.
 CsvTable parse_csv(std::string_view text, const std::string& where, char delimiter, bool header);
 
+// `delimiter = ";"` as a hint where the first line has more of another delimiter; else empty.
+std::string delimiter_hint(std::string_view text, char delimiter);
+
 // "12", "-1.5e3", "+7": the whole text a finite number.
 bool csv_number(std::string_view text, double& value);
 

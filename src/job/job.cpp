@@ -233,6 +233,18 @@ void Job::set(const std::string& path, const std::string& value) {
   json_ = std::move(changed);
 }
 
+Error Job::placed(const Error& error) const {
+  const Json* places = json_.find("@places");
+  const std::string& where = error.parts().where;
+  if (places == nullptr || !where.starts_with(where_ + ": ")) return error;
+  const std::string key = where.substr(where_.size() + 2, where.find_first_of(":.[", where_.size() + 2) - where_.size() - 2);
+  const Json* place = places->find(key);
+  if (place == nullptr || !place->is_string()) return error;
+  Error::Parts parts = error.parts();
+  parts.where = place->as_string() + where.substr(where_.size());
+  return Error(error.kind(), std::move(parts));
+}
+
 Json Job::canonical() const {
   Json json = canonical_form(json_, true);
   if (json.find("perigee") == nullptr) {

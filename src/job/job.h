@@ -46,6 +46,9 @@ class Job {
   // key when the path does not exist.
   void set(const std::string& path, const std::string& value);
 
+  // The same error with the line of the script in front, where it is about a key of this job whose line pg.experiment has noted ("@places").
+  Error placed(const Error& error) const;
+
   // The document without positions, keys in a fixed order: equal for equal jobs whichever front-end wrote them.
   Json canonical() const;
 

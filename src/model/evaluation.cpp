@@ -14,7 +14,21 @@ std::unique_ptr<Evaluation> make_evaluation(const Json& description, const Evalu
     }
     known.emplace_back(def->name);
   }
-  throw Error(ErrorKind::model, {where, "there is no evaluation '" + type + "'", "", "", nearest_hint(type, known)});
+  std::string all, hint = nearest_hint(type, known);
+  for (const std::string& name : known) all += (all.empty() ? "'" : ", '") + name + "'";
+  if (const std::string with = evaluation_with(type, task); !with.empty())
+    hint = "it is a figure of '" + with + "': metrics = { \"" + with + "\" }";
+  throw Error(ErrorKind::model, {where, "there is no evaluation '" + type + "'", "", "one of " + all, hint});
+}
+
+std::string evaluation_with(const std::string& figure, const EvaluationTask& task) {
+  const Json none = Json::object();
+  for (const EvaluationDef* def : all_evaluations()) {
+    const Json given = def->make(Config(none, def->schema, def->name), task)->result();
+    const Json* value = given.find(figure);
+    if (value != nullptr && (value->is_number() || value->is_null())) return def->name;
+  }
+  return "";
 }
 
 Json default_evaluations(const EvaluationTask& task) {

@@ -45,6 +45,8 @@ struct EvaluationDef {
 std::span<const EvaluationDef* const> all_evaluations();
 // `description` is a name or {"type": name, options...}. Error(model) with the nearest known name.
 std::unique_ptr<Evaluation> make_evaluation(const Json& description, const EvaluationTask& task, const std::string& where);
+// The first evaluation that, without options, gives a figure of this name; empty: none does.
+std::string evaluation_with(const std::string& figure, const EvaluationTask& task);
 // The evaluations that a task gets when a job names none: "classification" or "regression"; none for sequences, where the loss says it all.
 Json default_evaluations(const EvaluationTask& task);
 

@@ -9,9 +9,13 @@ namespace {
 
 constexpr size_t kListed = 64;  // batches that the loader knows of ahead
 
-EvaluationTask task_of(const Field& target, const Type& output) {
-  const bool sequence = target.classes == 0 && target.dtype == Dtype::i64 && output.shape.rank() == target.shape.rank() + 1;
-  return {.classes = target.classes, .class_names = target.class_names, .sequence = sequence};
+// A target that the source does not call a label is one where the loss takes it for one.
+EvaluationTask task_of(const Model& model, const Field& target, const Type& output) {
+  int64_t classes = target.classes;
+  for (const ChoosingInput& input : model.choosing())
+    if (classes == 0 && input.scope == "loss" && input.name == target.name && target.shape.elements() == 1) classes = input.count;
+  const bool sequence = classes == 0 && target.dtype == Dtype::i64 && output.shape.rank() == target.shape.rank() + 1;
+  return {.classes = classes, .class_names = target.class_names, .sequence = sequence};
 }
 
 }  // namespace
@@ -42,7 +46,8 @@ Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Jso
                                     .got = Type{field.dtype, field.shape}.text(),
                                     .expected = wanted.type.text()});
   }
-  task_ = task_of(source_->fields()[static_cast<size_t>(fields_[static_cast<size_t>(target_)])], model.output_types().at(0));
+  choices_.emplace(model, *source_, source_->traits().description);
+  task_ = task_of(model, source_->fields()[static_cast<size_t>(fields_[static_cast<size_t>(target_)])], model.output_types().at(0));
 }
 
 EvaluationSums::EvaluationSums(const Json& metrics, const EvaluationTask& task, const std::string& where) {
@@ -103,6 +108,20 @@ Json EvaluationSums::report(const std::string& data) const {
   return report;
 }
 
+std::vector<std::string> figures_of(const Json& metrics, const EvaluationTask& task, const std::string& where) {
+  std::vector<std::string> names;
+  const auto add = [&](const Json& figures, const std::string& before) {
+    for (const auto& [key, value] : figures.as_object())
+      if (value.is_number() || value.is_null()) names.push_back(before + key);
+  };
+  const Json report = EvaluationSums(metrics, task, where).report("");
+  add(report, "");
+  for (const auto& [key, value] : report.as_object())
+    if (value.is_object()) add(value, key + ".");
+  std::erase(names, "examples");
+  return names;
+}
+
 Json evaluation_report(const Json& metrics, const EvaluationTask& task, const std::string& data, std::span<const Json> states,
                        const std::string& where) {
   EvaluationSums all(metrics, task, where);
@@ -135,6 +154,7 @@ std::optional<EvaluationSums> Evaluator::pass(int64_t begin, int64_t end, const 
     for (; listed < end && loader_.listed() < kListed; listed += std::min(most, end - listed))
       loader_.list({.epoch = 0, .position = listed, .size = std::min(most, end - listed)});
     const Batch& batch = loader_.next();
+    choices_->check(batch, [&] { return source_->traits().description; });
     take(inference_.ahead() - 1);
     std::vector<const std::byte*> rows;
     for (int field : fields_) rows.push_back(static_cast<const std::byte*>(batch.fields[static_cast<size_t>(field)].view().data));

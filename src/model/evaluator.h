@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "src/model/choice_check.h"
 #include "src/model/evaluation.h"
 #include "src/model/inference.h"
 
@@ -29,6 +30,9 @@ class EvaluationSums {
   double loss_ = 0;
   int64_t examples_ = 0;
 };
+
+// The figures that such a report has as numbers, as runs show and watch them: "loss", "accuracy", "roc.auc".
+std::vector<std::string> figures_of(const Json& metrics, const EvaluationTask& task, const std::string& where);
 
 // The report of slices that were evaluated apart, by whom and in whatever order. Error(data) when a state is not of these metrics.
 Json evaluation_report(const Json& metrics, const EvaluationTask& task, const std::string& data, std::span<const Json> states,
@@ -64,7 +68,8 @@ class Evaluator {
   Inference inference_;
   Loader loader_;
   std::vector<int> fields_;  // of the model's inputs, then the targets
-  int target_ = 0;           // place of the main target in fields_
+  std::optional<ChoiceCheck> choices_;
+  int target_ = 0;  // place of the main target in fields_
 };
 
 }  // namespace perigee

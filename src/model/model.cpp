@@ -75,9 +75,14 @@ Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, s
     output_types_.push_back({output.dtype(), Shape(dims)});
   }
   if (!spec_.loss.is_null()) {
-    link_ = loss_named(loss_type(spec_.loss)).link;
+    try {
+      link_ = loss_named(loss_type(spec_.loss)).link;
+    } catch (const Error& error) {
+      throw error.within(spec_.where + ": loss");
+    }
     if (!spec_.target.name.empty()) add_loss(graph, spec_, built.outputs);
   }
+  choosing_ = choosing_inputs(graph);
   params_ = Params(std::move(built.parameters), std::move(built.states), spec_.dtype);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/core/lru_map.h"
+#include "src/graph/choosing.h"
 #include "src/graph/plan.h"
 #include "src/model/params.h"
 #include "src/model/recompute.h"
@@ -52,6 +53,8 @@ class Model {
   const Params& params() const { return params_; }
   const std::vector<LayerReport>& layers() const { return layers_; }
   const std::vector<Type>& output_types() const { return output_types_; }  // without the batch
+  // The fields whose numbers choose: targets of a loss that takes classes, inputs of an embedding.
+  const std::vector<ChoosingInput>& choosing() const { return choosing_; }
   // The function that turns outputs into probabilities: "softmax", "sigmoid" or "".
   const std::string& link() const { return link_; }
 
@@ -68,6 +71,7 @@ class Model {
   Params params_;
   std::vector<LayerReport> layers_;
   std::vector<Type> output_types_;
+  std::vector<ChoosingInput> choosing_;
   std::string link_;
 };
 

@@ -14,8 +14,12 @@ const Def& named(std::span<const Def* const> all, std::string_view name, const c
     if (name == def->name) return *def;
     known.push_back(def->name);
   }
+  constexpr size_t kListed = 40;  // more would hide the message
+  std::string listed, hint = nearest_hint(name, known);
+  for (const std::string& each : known) listed += (listed.empty() ? "one of " : ", ") + each;
   throw Error(ErrorKind::model, {.what = std::string("there is no ") + kind + " '" + std::string(name.substr(0, 100)) + "'",
-                                 .hint = nearest_hint(name, known)});
+                                 .expected = hint.empty() && known.size() <= kListed ? listed : "",
+                                 .hint = std::move(hint)});
 }
 
 constexpr Option kCommonOptions[] = {

@@ -70,6 +70,9 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<ParamWindow> w
 }
 
 void Optimizer::read_rule(const Json& description, const std::string& where) {
+  if (description.is_null())
+    throw Error(ErrorKind::model,
+                {.where = where, .what = "a job that trains needs an optimiser", .hint = "for example pg.adam { lr = 1e-3 }"});
   Json object = description;
   if (description.is_string()) {
     object = Json::object();

@@ -131,9 +131,41 @@ Json load_checkpoint(Trainer& trainer, std::span<const std::byte> bytes, const s
   return load_checkpoint(trainer, parse_model_file(bytes, where), where, keep_plans, beside);
 }
 
+namespace {
+
+// A run folder stands for the model in it, as on the command line.
+std::string model_in(const std::string& path) {
+  if (!folder_exists(path)) return path;
+  for (const char* name : {"/model.safetensors", "/checkpoints/best.safetensors"})
+    if (file_exists(path + name)) return path + name;
+  throw Error(ErrorKind::usage, {path, "this folder has no model.safetensors", "", "a model, or the folder of a finished run"});
+}
+
+// Every parameter that is not skipped is in the file, with the same shape. One message names all that are not.
+template <class Skipped>
+void check_taken_over(const Config& pretrained, const Safetensors& file, const Params& params, const std::string& path, Skipped skipped) {
+  std::string missing, layers;
+  const std::string* first = nullptr;
+  for (const ParameterSpec& spec : params.specs()) {
+    const Tensor* tensor = file.find(spec.name);
+    if (skipped(spec.name) || (tensor && Type{tensor->dtype(), tensor->shape()} == Type{params.dtype(), spec.shape})) continue;
+    if (!first) first = &spec.name;
+    missing += (missing.empty() ? "'" : ", '") + spec.name + "' " +
+               (tensor ? "as " + Type{tensor->dtype(), tensor->shape()}.text() + " instead of " + Type{params.dtype(), spec.shape}.text()
+                       : "not at all");
+    const std::string layer = "\"" + spec.name.substr(0, spec.name.rfind('.')) + ".*\"";
+    if (layers.find(layer) == std::string::npos) layers += (layers.empty() ? "" : ", ") + layer;
+  }
+  if (!first) return;
+  pretrained.fail("model", "does not have all parameters of the network", path + " has " + missing, "",
+                  "parameters that begin anew are skipped: skip = { " + layers + " }");
+}
+
+}  // namespace
+
 void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::string& folder, SourceOpener* opener) {
   const std::string model = pretrained.string("model");
-  const std::string path = opener ? opener->locate(model, pretrained.where() + ".model", folder) : path_in(folder, model);
+  const std::string path = opener ? opener->locate(model, pretrained.where() + ".model", folder) : model_in(path_in(folder, model));
   const std::vector<std::string> freeze = pretrained.string_list("freeze"), skip = pretrained.string_list("skip");
   pretrained.reject_unread();
   const auto any = [](const std::vector<std::string>& patterns, const std::string& name) {
@@ -141,8 +173,7 @@ void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::str
   };
   const Safetensors file = read_model_file(path);
   Params& params = trainer.model().params();
-  for (const ParameterSpec& spec : params.specs())
-    if (!any(skip, spec.name)) wanted_tensor(file, spec.name, {params.dtype(), spec.shape}, path);
+  check_taken_over(pretrained, file, params, path, [&](const std::string& name) { return any(skip, name); });
   for (size_t i = 0; i < params.specs().size(); ++i) {
     if (any(skip, params.specs()[i].name)) continue;
     const Tensor& tensor = *file.find(params.specs()[i].name);
@@ -159,7 +190,7 @@ void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::str
                      [&](const ParameterSpec& spec) { return matches_pattern(pattern, spec.name); })) {
       std::vector<std::string> known;
       for (const ParameterSpec& spec : params.specs()) known.push_back(spec.name);
-      pretrained.fail("freeze", "no parameter matches '" + pattern + "'", "", "", nearest_hint(pattern, known));
+      pretrained.fail("freeze", "has a pattern that no parameter matches", "'" + pattern + "'", "", nearest_hint(pattern, known));
     }
   std::vector<bool> frozen;
   for (const ParameterSpec& spec : params.specs()) frozen.push_back(any(freeze, spec.name));

@@ -1,42 +1,95 @@
 #include "src/run/epoch_judge.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/core/warning.h"
+#include "src/model/evaluator.h"
 
 namespace perigee {
 namespace {
 
-// "test.accuracy" of {"test": {"accuracy": ...}}; NaN when it is not there.
+constexpr const char* kParts[] = {"validation", "test"};
+
+// "test.accuracy" of {"test": {"accuracy": ...}}, "train.loss" of {"loss": ...}; NaN when it is not there.
 double figure_at(const Json& event, const std::string& path) {
   const size_t dot = path.find('.');
-  const Json* part = dot == std::string::npos ? nullptr : event.find(path.substr(0, dot));
+  const std::string name = path.substr(0, dot);
+  const Json* part = dot == std::string::npos ? nullptr : name == "train" ? &event : event.find(name);
   const Json* value = part ? part->find(path.substr(dot + 1)) : nullptr;
   return value && value->is_number() ? value->as_number() : NAN;
 }
 
+std::string quoted(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "'" : ", '") + name + "'";
+  return text;
+}
+
+std::vector<std::string> figures_on(const Job& job, const std::string& part, const EvaluationTask& task) {
+  if (part == "train") return task.classes > 0 ? std::vector<std::string>{"loss", "accuracy"} : std::vector<std::string>{"loss"};
+  const Json* metrics = job.json().find("metrics");
+  return figures_of(metrics ? *metrics : Json(), task, job.where());
+}
+
+// "auc" for "roc.auc"; a near name; an evaluation that would give the figure.
+std::string figure_hint(const std::string& part, const std::string& figure, const std::vector<std::string>& known,
+                        const EvaluationTask& task) {
+  for (const std::string& name : known)
+    if (name.ends_with("." + figure)) return "did you mean '" + part + "." + name + "'?";
+  std::vector<std::string> near;
+  for (const std::string& name : known)
+    if (!nearest_hint(figure, {name}).empty()) near.push_back(part + "." + name);
+  if (!near.empty()) return nearest_hint(part + "." + figure, near);
+  const std::string evaluation = evaluation_with(figure, task);
+  return evaluation.empty() ? "" : "the evaluation '" + evaluation + "' measures it: metrics = { \"" + evaluation + "\" }";
+}
+
+// The part is there, and something measures such a figure on it.
+void check_watched(const Job& job, const Config& config, const char* key, const std::string& metric, const EpochJudge::TaskOf& task_of) {
+  const size_t dot = metric.find('.');
+  const std::string part = metric.substr(0, dot), figure = dot == std::string::npos ? "" : metric.substr(dot + 1);
+  const bool is_part = part == "train" || std::ranges::find(kParts, part) != std::end(kParts);
+  const std::optional<EvaluationTask> task = is_part ? task_of(part) : std::nullopt;
+  if (!task) {
+    std::vector<std::string> there{"train"};
+    for (const char* name : kParts)
+      if (task_of(name)) there.emplace_back(name);
+    const std::string hint =
+        is_part ? "give data = { " + part + " = ... }, or watch '" + there.back() + "." + figure + "'" : nearest_hint(part, there);
+    config.fail(key, "names a part of the data that the job does not have", "'" + part + "'", "one of " + quoted(there), hint);
+  }
+  const std::vector<std::string> known = figures_on(job, part, *task);
+  if (std::ranges::find(known, figure) != known.end()) return;
+  config.fail(key, "names a figure that nothing measures on the " + part + " data", "'" + figure + "'", "one of " + quoted(known),
+              figure_hint(part, figure, known, *task));
+}
+
 }  // namespace
 
-EpochJudge::EpochJudge(const Job& job, const std::function<bool(const std::string& part)>& has_part) {
+EpochJudge::EpochJudge(const Job& job, const TaskOf& task_of) {
   const Json* early = job.json().find("early_stopping");
   if (early && early->is_object()) {
     const Config config(*early, job.where() + ": early_stopping");
     rules_ = EarlyStopping(config);
     config.reject_unread();
     stops_early_ = true;
-    const std::string part = rules_.metric().substr(0, rules_.metric().find('.'));
-    if (!has_part(part)) config.fail("metric", "names a part of the data that the job does not have", "'" + part + "'");
+    check_watched(job, config, "metric", rules_.metric(), task_of);
   }
   if (stops_early_) best_metric_ = rules_.metric();
-  if (const Json* checkpoint = job.json().find("checkpoint"); checkpoint && checkpoint->is_object())
-    best_metric_ = Config(*checkpoint, job.where() + ": checkpoint").string("best", best_metric_);
+  if (const Json* checkpoint = job.json().find("checkpoint"); checkpoint && checkpoint->is_object()) {
+    const Config config(*checkpoint, job.where() + ": checkpoint");
+    best_metric_ = config.string("best", best_metric_);
+    if (config.has("best")) check_watched(job, config, "best", best_metric_, task_of);
+  }
   if (!stops_early_ && !best_metric_.empty()) {  // no rule stops the run, but the best epoch is kept
     const Json rules = Json(Json::Object{{"metric", best_metric_}});
     rules_ = EarlyStopping(Config(rules, job.where() + ": checkpoint"));
   }
-  for (const std::string part : {"validation", "test"}) {
+  const bool has_validation = task_of("validation").has_value();
+  for (const std::string part : kParts) {
     const bool asked = best_metric_.starts_with(part + ".") || (stops_early_ && rules_.metric().starts_with(part + "."));
-    if (has_part(part) && (part != "test" || !has_part("validation") || asked)) parts_.push_back(part);
+    if (task_of(part) && (part != "test" || !has_validation || asked)) parts_.push_back(part);
   }
 }
 

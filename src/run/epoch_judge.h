@@ -3,18 +3,22 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/job/job.h"
+#include "src/model/evaluation.h"
 #include "src/run/early_stopping.h"
 
 namespace perigee {
 
 class EpochJudge {
  public:
-  // `has_part`: whether the job has data for "test", "validation", .... Error(model) when a rule watches a part that is not there.
-  EpochJudge(const Job& job, const std::function<bool(const std::string& part)>& has_part);
+  // What is judged on a part of the data ("train", "validation", "test"); nothing where the job has no such part.
+  using TaskOf = std::function<std::optional<EvaluationTask>(const std::string& part)>;
+  // Error(model) when a rule watches a part that is not there, or a figure that nothing measures.
+  EpochJudge(const Job& job, const TaskOf& task_of);
 
   // The parts of the data to evaluate after an epoch. The test part judges the end; it is looked at after each epoch only where
   // there is nothing else or a rule asks for it.

@@ -32,8 +32,12 @@ void add_members(Json& event, const Json& more) {
 Json scalar_figures(const Json& result) {
   Json figures = Json::object();
   if (result.is_object())
-    for (const auto& [key, value] : result.as_object())
+    for (const auto& [key, value] : result.as_object()) {
       if (value.is_number()) figures.set(key, value);
+      if (!value.is_object()) continue;
+      for (const auto& [name, figure] : value.as_object())  // of an evaluation beside the first: "roc.auc"
+        if (figure.is_number()) figures.set(std::string(key).append(".").append(name), figure);
+    }
   return figures;
 }
 

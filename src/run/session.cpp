@@ -1,30 +1,75 @@
 #include "src/run/session.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "src/core/stopwatch.h"
 #include "src/core/warning.h"
 #include "src/io/file.h"
+#include "src/model/evaluator.h"
 
 namespace perigee {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// What failed once the steps were made.
+Error after_training(const Error& error, const std::string& model) {
+  if (model.empty()) return error;
+  Error::Parts parts = error.parts();
+  parts.hint += (parts.hint.empty() ? "" : "; ") + std::string("the training is complete, and its model is ") + model +
+                ": `perigee eval` judges it on other data";
+  return Error(error.kind(), std::move(parts));
+}
+
+// Other precisions than float32 are made for GPUs: a CPU computes much of them by the reference kernels.
+void warn_of_slow_precision(Trainer& trainer) {
+  const Job& job = trainer.job();
+  if (trainer.backend() != Backend::cpu || (!job.half() && job.precision() == Dtype::f32)) return;
+  const std::shared_ptr<const Plan> plan = trainer.plans().plan(trainer.sub_batch());
+  const auto slow = std::ranges::count_if(plan->steps(), [](const PlanStep& step) { return step.kernel->backend == Backend::ref; });
+  if (slow == 0) return;
+  const std::string name = job.json().find("precision")->as_string();
+  const Error place = job.placed(Error(ErrorKind::model, {job.where() + ": precision", ""}));
+  warn(place.parts().where + ": \"" + name + "\" has no fast kernels on a CPU: " + std::to_string(slow) + " of the " +
+       std::to_string(plan->steps().size()) + " kernels of a step are plain loops, which often take 10 to 100 times as long; train with " +
+       "precision = \"float32\"" + (job.half() ? ", or on a GPU" : ""));
+}
+
+}  // namespace
+
 Session::Session(const Job& job, SessionOptions options) : options_(std::move(options)), trainer_(make_trainer(job)) {
   log_ = std::make_unique<RunLog>(run_facts(*trainer_));
-  judge_ = std::make_unique<EpochJudge>(trainer_->job(), [this](const std::string& part) { return trainer_->has_part(part); });
-  const Json& json = trainer_->job().json();
+  try {
+    prepare();
+  } catch (const Error& error) {
+    throw job.placed(error);
+  }
+  warn_of_slow_precision(*trainer_);
   if (options_.folder) open_folder();
   if (!options_.resume.empty()) resume();
-  if (options_.resume.empty()) {
-    const Json* pretrained = json.find("pretrained");
-    if (pretrained && !pretrained->is_null()) {
-      const Json description = pretrained->is_string() ? Json(Json::Object{{"model", *pretrained}}) : *pretrained;
-      const Config config(description, job.where() + ": pretrained");
-      apply_pretrained(*trainer_, config, job.folder());
-      config.reject_unread();
-    }
+}
+
+// All that can be refused before the first step is looked at before there is a folder: the pretrained model, every part of the data, what is
+// measured and watched.
+void Session::prepare() {
+  const Job& job = trainer_->job();
+  const Json* pretrained = job.json().find("pretrained");
+  if (options_.resume.empty() && pretrained && !pretrained->is_null()) {
+    const Json description = pretrained->is_string() ? Json(Json::Object{{"model", *pretrained}}) : *pretrained;
+    const Config config(description, job.where() + ": pretrained");
+    apply_pretrained(*trainer_, config, job.folder());
+    config.reject_unread();
   }
+  const Json* metrics = job.json().find("metrics");
+  const EvaluationTask on_training{.classes = trainer_->shape().spec().classes};
+  if (metrics && !metrics->is_null()) figures_of(*metrics, on_training, job.where());  // says which of them there is not
+  judge_ = std::make_unique<EpochJudge>(job, [&](const std::string& part) -> std::optional<EvaluationTask> {
+    if (part == "train") return on_training;
+    const Evaluator* evaluator = trainer_->evaluator(part);
+    return evaluator ? std::optional(evaluator->task()) : std::nullopt;
+  });
 }
 
 std::unique_ptr<Trainer> Session::make_trainer(const Job& job) {
@@ -69,7 +114,9 @@ void Session::resume() {
     resumed_from_ = folder.resume(*trainer_, &extra);
     if (resumed_from_.empty()) throw Error(ErrorKind::usage, {options_.resume, "this run has no checkpoint to resume from"});
   } else {
-    if (!file_exists(options_.resume)) throw Error(ErrorKind::usage, {options_.resume, "there is no run or checkpoint of this name"});
+    if (!file_exists(options_.resume))
+      throw Error(ErrorKind::usage,
+                  {options_.resume, "there is no run or checkpoint of this name", "", "a run folder or a file of its checkpoints"});
     extra = load_checkpoint(*trainer_, options_.resume);
     resumed_from_ = options_.resume;
   }
@@ -173,6 +220,18 @@ std::string Session::model_of_best() {
   return "epoch " + std::to_string(judge_->best_epoch());
 }
 
+// The model's file; empty: there is none.
+std::string Session::save_trained() {
+  if (!log_->folder()) return "";
+  try {
+    save_model(*trainer_, log_->folder()->model_file());
+    return log_->folder()->model_file();
+  } catch (const Error& error) {
+    warn(std::string("the model could not be saved: ") + error.what());
+    return "";
+  }
+}
+
 Json Session::finish(bool interrupted) {
   Trainer& trainer = *trainer_;
   RunFolder* folder = log_->folder();
@@ -192,20 +251,21 @@ Json Session::finish(bool interrupted) {
     const std::string best = model_of_best();
     if (!best.empty()) event.set("model_of", best);
     const bool fresh = last_test_step_ == trainer.position().step;
-    const Json test = fresh ? last_test_ : evaluate("test");
+    Json test;
+    std::optional<Error> failure;  // of the test: what was trained is saved all the same
+    try {
+      test = fresh ? last_test_ : evaluate("test");
+    } catch (const Error& error) {
+      failure = error;
+    }
     if (!test.is_null()) {
       event.set("test", scalar_figures(test));
       if (const Json* data = test.find("data")) event.set("test_data", *data);
       if (folder) folder->report(test);
     }
-    if (folder) {
-      try {
-        save_model(trainer, folder->model_file());
-        event.set("model", folder->model_file());
-      } catch (const Error& error) {
-        warn(std::string("the model could not be saved: ") + error.what());
-      }
-    }
+    const std::string model = save_trained();
+    if (!model.empty()) event.set("model", model);
+    if (failure) throw after_training(*failure, model);
   }
   event.set("examples_per_s", *closing.find("examples_per_s"));
   event.set("time", time_table());

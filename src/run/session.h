@@ -54,6 +54,7 @@ class Session final : private Hook {
   void on_step(Trainer& trainer, const StepReport& report) override;
   void on_epoch(Trainer& trainer, uint64_t epoch) override;
 
+  void prepare();
   void open_folder();
   void resume();
   Json evaluate(const std::string& part);
@@ -61,6 +62,7 @@ class Session final : private Hook {
   void update_extra();
   Json finish(bool interrupted);
   std::string model_of_best();
+  std::string save_trained();
 
   std::unique_ptr<Trainer> make_trainer(const Job& job);
   Json time_table() const;

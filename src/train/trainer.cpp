@@ -32,6 +32,7 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options) : t_(job, option
   count_steps(config);
   initialize_values();
   engine_->build();
+  if (engine_->holds_examples()) t_.choices->check_all(*t_.source, t_.job.where() + ": data: train");
   const Config data = config.object("data");
   const int64_t readers = data.integer_in("threads", 0, 256, t_.source->traits().cheap ? 0 : 1);
   loader_ = std::make_unique<Loader>(t_.source, LoaderOptions{.batch = t_.batch,

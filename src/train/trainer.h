@@ -173,6 +173,7 @@ class Trainer {
   };
   void count_steps(const Config& config);
   StepInfo step_info(const Batch& batch) const;
+  void check_choices(const Batch& batch) const;
   StepProgress step_progress() const;
   Queued queue_step(const Batch& batch, const std::atomic<bool>* cancel);
   StepOutcome take_step(const Queued& step, StepReport* report);

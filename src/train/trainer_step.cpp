@@ -50,7 +50,13 @@ void Trainer::advance(const Batch& batch, bool* epoch_ends) {
   }
 }
 
+// Kernels make NaN of a label that is no class, from which nobody could tell the example.
+void Trainer::check_choices(const Batch& batch) const {
+  t_.choices->check(batch, [&] { return t_.step_name(static_cast<uint64_t>(position_.step)); });
+}
+
 Trainer::Queued Trainer::queue_step(const Batch& batch, const std::atomic<bool>* cancel) {
+  check_choices(batch);
   Queued step{.report = {.step = position_.step + 1, .epoch = batch.epoch, .examples = batch.size}, .before = position_};
   engine_->queue({.batch = batch,
                   .info = step_info(batch),
@@ -115,6 +121,7 @@ StepReport Trainer::step(const Batch& batch) {
 GradientReport Trainer::sum_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel) {
   assert(batch.size >= 0);
   need_no_step_ahead();
+  check_choices(batch);
   if (t_.buckets.empty()) cut_gradient(t_.model->params().block_bytes());
   return engine_->sum_gradient(batch, step_info(batch), target, cancel);
 }
@@ -144,7 +151,7 @@ Error Trainer::non_finite() {
                {.where = where,
                 .what = "the loss is not finite",
                 .got = culprit.empty() ? "NaN or infinity in the loss" : "the first NaN or infinity in " + culprit,
-                .hint = "the parameters are those of the step before; try a smaller learning rate, clip = {norm = 1}, or look at "
+                .hint = "the parameters are those of the step before; try a smaller learning rate, clip = { type = \"norm\" }, or look at "
                         "the input data"});
 }
 

@@ -32,6 +32,14 @@ std::vector<std::string> input_names(const Config& job) {
 TrainingSetup::TrainingSetup(const Job& of, const TrainerOptions& chosen)
     : job(of), options(chosen), team(thread_count(chosen, of.json())), times(chosen.trace) {
   const PhaseScope scope(times, TracePhase::open);
+  try {
+    open();
+  } catch (const Error& error) {
+    throw job.placed(error);
+  }
+}
+
+void TrainingSetup::open() {
   const Config config(job.json(), job.where());
   const Config data = config.object("data");
   const int64_t each = data.integer_in("batch", 1, int64_t{1} << 24, 32);          // of one GPU
@@ -50,6 +58,7 @@ TrainingSetup::TrainingSetup(const Job& of, const TrainerOptions& chosen)
   }
   read_losses(config, &spec);
   model = std::make_unique<Model>(std::move(spec));
+  choices.emplace(*model, *source, job.where() + ": loss");
   math = &block_math(model->params().dtype());
   make_optimizer();
   for (size_t i = 0; i < optimizer->slots().size(); ++i) {
@@ -128,7 +137,11 @@ void TrainingSetup::make_optimizer() {
 }
 
 void TrainingSetup::initialize_values() {
-  model->params().initialize(seed);
+  try {
+    model->params().initialize(seed);
+  } catch (const Error& error) {
+    throw job.placed(error.within(job.where() + ": network"));
+  }
   for (const Storage& slot : slots) std::memset(slot.data(), 0, slot.bytes());
   optimizer->initialize(slot_pointers.data());
   scale = read_loss_scale(job);

@@ -12,6 +12,7 @@
 #include "src/core/trace.h"
 #include "src/graph/tuning.h"
 #include "src/job/job.h"
+#include "src/model/choice_check.h"
 #include "src/model/model.h"
 #include "src/train/loss_scale.h"
 #include "src/train/trainer_options.h"
@@ -39,7 +40,8 @@ struct TrainingSetup {
   PhaseTimes times;  // of the training thread
   SourcePtr source;
   std::unique_ptr<Model> model;
-  const BlockMath* math = nullptr;  // of the model's element type
+  std::optional<ChoiceCheck> choices;  // of the source's examples
+  const BlockMath* math = nullptr;     // of the model's element type
   std::unique_ptr<Optimizer> optimizer;
   std::vector<Storage> slots;  // each has the layout and type of the parameter block
   std::vector<void*> slot_pointers;
@@ -52,6 +54,7 @@ struct TrainingSetup {
   uint64_t seed = 0;
 
  private:
+  void open();
   void read_losses(const Config& config, ModelSpec* spec);
 };
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <thread>
 
 #include "tests/api/support.h"
 
@@ -53,6 +54,15 @@ TEST(Context, FailuresLeaveNullAndAMessage) {
   EXPECT_EQ(job, nullptr);
   EXPECT_NE(std::string(perigee_context_message(context)).find("mine.json"), std::string::npos);
   EXPECT_NE(std::string(perigee_context_message(context)).find("network"), std::string::npos);
+  const std::string good = R"({"network": [{"type": "dense", "out": 1}], "data": {}})";
+  std::thread([&] {
+    ASSERT_EQ(perigee_job_parse(context, good.data(), good.size(), PERIGEE_JSON, "good.json", nullptr, &job), PERIGEE_OK);
+    perigee_job_free(job);
+  }).join();
+  EXPECT_STRNE(perigee_context_message(context), "") << "another thread's success is not this one's";
+  ASSERT_EQ(perigee_job_parse(context, good.data(), good.size(), PERIGEE_JSON, "good.json", nullptr, &job), PERIGEE_OK);
+  EXPECT_STREQ(perigee_context_message(context), "");
+  perigee_job_free(job);
   perigee_context_free(context);
 }
 

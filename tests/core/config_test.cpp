@@ -58,5 +58,12 @@ TEST(Config, NamesTheNearestKeyForATypo) {
   EXPECT_EQ(refusal([&] { config.reject_unread(); }), "t: unknown key 'kernal'; did you mean 'kernel'?");
 }
 
+TEST(NearestHint, ProposesNoLetterForAnotherAndIgnoresCase) {
+  EXPECT_EQ(nearest_hint("y", {"f", "x"}), "");
+  EXPECT_EQ(nearest_hint("Y", {"f", "y"}), "did you mean 'y'?");
+  EXPECT_EQ(nearest_hint("MSE", {"mae", "mse", "msle"}), "did you mean 'mse'?");
+  EXPECT_EQ(nearest_hint("tset", {"test", "train"}), "did you mean 'test'?");
+}
+
 }  // namespace
 }  // namespace perigee

@@ -130,7 +130,12 @@ class CsvSource {
         if (c != target_.column && std::find(dropped.begin(), dropped.end(), c) == dropped.end()) chosen.push_back(c);
     for (const int64_t c : chosen) features_.push_back({.column = c, .name = names_[static_cast<size_t>(c)]});
     if (target_.column >= 0) target_.name = names_[static_cast<size_t>(target_.column)];
-    if (features_.empty()) config_.fail("features", "leaves no column to learn from");
+    if (features_.empty()) {
+      std::string columns;
+      for (const auto& name : names_) columns += (columns.empty() ? "'" : ", '") + name + "'";
+      config_.fail("features", "leaves no column to learn from", path_ + " with the columns " + columns, "",
+                   delimiter_hint(as_text(content_.bytes()), config_.string("delimiter", ",")[0]));
+    }
     categorical_ = columns_of("categorical");
     task_ = config_.choice("task", "auto", {"auto", "classify", "regress"});
   }

@@ -38,6 +38,7 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
                                 static_cast<float>(config.number("fill")));
 }
 
+constexpr const char* kPositional[] = {"size"};
 constexpr Option kOptions[] = {{"size", "integer or {height, width}", "the image's", "of the window"},
                                {"pad", "integer", "0", "pixels added on each side first", {0, 4096}},
                                {"random", "boolean", "true", "false: the middle"},
@@ -49,7 +50,7 @@ extern const TransformDef transform_crop;
 const TransformDef transform_crop{
     .type = "crop",
     .doc = "Pads, then cuts a window. Options: size (the image's), pad (0), random (true; false: the middle), fill (0)",
-    .schema = {.options = kOptions, .common = &common_transform_schema},
+    .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
     .open = open};
 
 }  // namespace perigee

@@ -38,6 +38,7 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<Flip>(input, image_size(config, input), vertical, static_cast<float>(config.number("probability")));
 }
 
+constexpr const char* kPositional[] = {"axis"};
 constexpr Option kOptions[] = {{"axis", "name", "horizontal", "the way in which they are mirrored", {}, {"horizontal", "vertical"}},
                                {"probability", "number", "0.5", "that an image is mirrored", {0, 1}}};
 
@@ -46,7 +47,7 @@ constexpr Option kOptions[] = {{"axis", "name", "horizontal", "the way in which 
 extern const TransformDef transform_flip;
 const TransformDef transform_flip{.type = "flip",
                                   .doc = "Mirrors images at random. Options: axis ('horizontal' or 'vertical'), probability (0.5)",
-                                  .schema = {.options = kOptions, .common = &common_transform_schema},
+                                  .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
                                   .open = open};
 
 }  // namespace perigee

@@ -21,6 +21,7 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<AffineTransform>(config, source.fields()[field], std::move(factors), std::move(offsets), Json());
 }
 
+constexpr const char* kPositional[] = {"mean", "std"};
 constexpr Option kOptions[] = {{"mean", "number or list of numbers", nullptr, "one for all, or one per channel"},
                                {"std", "number or list of numbers", nullptr, "one for all, or one per channel"}};
 
@@ -29,7 +30,7 @@ constexpr Option kOptions[] = {{"mean", "number or list of numbers", nullptr, "o
 extern const TransformDef transform_normalize;
 const TransformDef transform_normalize{.type = "normalize",
                                        .doc = "(x - mean) / std. Options: mean, std: a number or one per channel",
-                                       .schema = {.options = kOptions, .common = &common_transform_schema},
+                                       .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
                                        .open = open};
 
 }  // namespace perigee

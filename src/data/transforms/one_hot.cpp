@@ -47,6 +47,7 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<OneHot>(input, classes);
 }
 
+constexpr const char* kPositional[] = {"classes"};
 constexpr Option kOptions[] = {{"classes", "integer", "the data's", "length of the distribution", {1, 16777216}}};
 
 }  // namespace
@@ -55,7 +56,7 @@ extern const TransformDef transform_one_hot;
 const TransformDef transform_one_hot{.type = "one_hot",
                                      .doc = "A class label as a distribution. Options: classes (the data's)",
                                      .field = "y",
-                                     .schema = {.options = kOptions, .common = &common_transform_schema},
+                                     .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
                                      .open = open};
 
 }  // namespace perigee

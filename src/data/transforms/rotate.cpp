@@ -49,6 +49,7 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<Rotate>(input, image_size(config, input), static_cast<float>(radians), static_cast<float>(config.number("fill")));
 }
 
+constexpr const char* kPositional[] = {"degrees"};
 constexpr Option kOptions[] = {{"degrees", "number", "10", "largest angle either way", {0, 180}},
                                {"fill", "number", "0", "value of new pixels"}};
 
@@ -57,7 +58,7 @@ constexpr Option kOptions[] = {{"degrees", "number", "10", "largest angle either
 extern const TransformDef transform_rotate;
 const TransformDef transform_rotate{.type = "rotate",
                                     .doc = "Turns images at random. Options: degrees (10: from -10 to 10), fill (0)",
-                                    .schema = {.options = kOptions, .common = &common_transform_schema},
+                                    .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
                                     .open = open};
 
 }  // namespace perigee

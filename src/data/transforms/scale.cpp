@@ -9,6 +9,7 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<AffineTransform>(config, source.fields()[field], std::vector{factor}, std::vector{offset}, Json());
 }
 
+constexpr const char* kPositional[] = {"factor"};
 constexpr Option kOptions[] = {{"factor", "number", "1", "multiplies each value"}, {"offset", "number", "0", "is added"}};
 
 }  // namespace
@@ -16,7 +17,7 @@ constexpr Option kOptions[] = {{"factor", "number", "1", "multiplies each value"
 extern const TransformDef transform_scale;
 const TransformDef transform_scale{.type = "scale",
                                    .doc = "x * factor + offset. Options: factor (1), offset (0)",
-                                   .schema = {.options = kOptions, .common = &common_transform_schema},
+                                   .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
                                    .open = open};
 
 }  // namespace perigee

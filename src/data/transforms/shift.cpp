@@ -30,6 +30,7 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   return std::make_unique<Shift>(input, size, pixels[0], pixels[1], static_cast<float>(config.number("fill")));
 }
 
+constexpr const char* kPositional[] = {"pixels"};
 constexpr Option kOptions[] = {{"pixels", "integer or {height, width}", "2", "largest way: down and right", {0}},
                                {"fill", "number", "0", "value of new pixels"}};
 
@@ -38,7 +39,7 @@ constexpr Option kOptions[] = {{"pixels", "integer or {height, width}", "2", "la
 extern const TransformDef transform_shift;
 const TransformDef transform_shift{.type = "shift",
                                    .doc = "Moves images at random. Options: pixels (2, or {down, right}), fill (0)",
-                                   .schema = {.options = kOptions, .common = &common_transform_schema},
+                                   .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
                                    .open = open};
 
 }  // namespace perigee

@@ -43,6 +43,8 @@ std::vector<Type> infer_gather(const OpCall& call) {
   return {{x.dtype, Shape(dims)}};
 }
 
+ChoosingOperand gathered(const OpCall& call) { return {.operand = 1, .count = call.inputs[0].shape[gather_axis(call)]}; }
+
 std::vector<Value> gather_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   const OperandTypes types(graph, node);
   const int axis = gather_axis(types.call());
@@ -115,6 +117,8 @@ std::vector<Type> infer_one_hot(const OpCall& call) {
   return {{dtype_from_name(attr_string(call.attrs, kDtype)), Shape(dims)}};
 }
 
+ChoosingOperand hot(const OpCall& call) { return {.operand = 0, .count = attr_int(call.attrs, kDepth)}; }
+
 size_t one_hot_params(const OpCall& call, void* out) {
   const OneHotParams params{attr_number(call.attrs, kOn), attr_number(call.attrs, kOff)};
   std::memcpy(out, &params, sizeof params);
@@ -131,6 +135,7 @@ constexpr OpDef kOps[] = {
      .vjp = gather_vjp,
      .sliced = sliced_gather,
      .params = gather_params,
+     .chooses = gathered,
      .operand_dtypes = OperandDtypes::indices},
     {.name = "scatter_add",
      .doc = "Zeros of `size` along axis, plus each update at its index: the adjoint of gather.",
@@ -148,6 +153,7 @@ constexpr OpDef kOps[] = {
      .infer = infer_one_hot,
      .sliced = sliced_first_input,
      .params = one_hot_params,
+     .chooses = hot,
      .operand_dtypes = OperandDtypes::indices},
 };
 

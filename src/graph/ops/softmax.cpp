@@ -97,6 +97,11 @@ size_t cross_entropy_params(const OpCall& call, void* out) {
   return sizeof params;
 }
 
+ChoosingOperand labels_of(const OpCall& call) {
+  if (call.inputs[1].dtype != Dtype::i64) return {};
+  return {.operand = 1, .count = call.inputs[0].shape[1]};
+}
+
 // A value of the losses' shape, in one that broadcasts to the logits.
 Value per_class(Value losses) {
   std::vector<int64_t> dims = losses.shape().vector();
@@ -172,6 +177,7 @@ constexpr OpDef kOps[] = {
      .vjp = cross_entropy_vjp,
      .sliced = sliced_losses,
      .params = cross_entropy_params,
+     .chooses = labels_of,
      .flops = softmax_flops,
      .operand_dtypes = OperandDtypes::labels},
     {.name = "cross_entropy_grad",

@@ -103,7 +103,9 @@ DeviceChoice choose_device(const std::string& device, const std::string& where, 
     if (const std::vector<int> devices = listed(std::string_view(device).substr(kCuda.size())); !devices.empty())
       return {.backend = Backend::cuda, .devices = share_of(devices, worker, gpus)};
   throw Error(ErrorKind::usage, {where, "there is no such device", "'" + device + "'", kKnown,
-                                 nearest_hint(device, {"cpu", "ref", "auto", "cuda", "cuda:0", "check:cpu,ref", "check:cuda,ref"})});
+                                 device.starts_with("gpu")
+                                     ? "did you mean 'cuda'?"
+                                     : nearest_hint(device, {"cpu", "ref", "auto", "cuda", "cuda:0", "check:cpu,ref", "check:cuda,ref"})});
 }
 
 ModelSite::ModelSite(Model& model, const Json& job, const std::string& device, const std::string& where, std::optional<int> worker) {

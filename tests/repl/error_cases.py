@@ -1,0 +1,336 @@
+"""Errors that users meet: how each is made, and what its message must say. errors_test.py runs them.
+
+A case says where the mistake is (`place`), what it is (`cause`), and what the message advises (`hint`). Its `fix` follows the advice; what comes
+of it must then run. A fix is (old, new): the script's or the command's `old` becomes `new`, and every word of `new` that is not in `old` is in the
+message. "nearest" takes the name that the message proposes. None: the message has nothing that can be followed by a change of the text.
+"""
+from dataclasses import dataclass, field
+
+import error_layers
+import error_prompts
+
+SCRIPT = """local pg = require "perigee"
+return pg.experiment {
+  name = "trial",
+  network = NETWORK,
+  loss = LOSS,
+  optimizer = OPTIMIZER,
+  data = { train = TRAIN, batch = 10DATA },
+  epochs = 1,
+  MORE
+}
+"""
+DEFAULTS = {
+    "NETWORK": 'pg.sequential { pg.dense { 8, activation = "relu" }, pg.dense { 2 } }',
+    "LOSS": '"cross_entropy"',
+    "OPTIMIZER": "pg.adam { lr = 0.01 }",
+    "TRAIN": 'pg.data.csv { "two.csv", target = "y" }',
+    "DATA": "",
+    "MORE": "",
+}
+VALIDATION = ', validation = pg.data.csv { "two.csv", target = "y" }'
+GRAPH = """(function()
+    local x = pg.input "x"
+    local body = pg.dense { 8, activation = "relu" } (x)
+    return pg.graph { inputs = { x }, outputs = { kind = pg.dense { 3 } (body), size = pg.dense { 1 } (body) } }
+  end)()"""
+FIELDS = "pg.data.arrays { x = { { 1, 2 }, { 3, 4 }, { 5, 6 } }, c = { 0, 1, 2 }, v = { { 1 }, { 2 }, { 3 } } }"
+
+
+@dataclass
+class Case:
+    name: str
+    place: str
+    cause: str
+    hint: str = ""
+    fix: object = None  # (old, new), "nearest" or None
+    wrong: str = ""  # of "nearest": the name that is wrong
+    parts: dict = field(default_factory=dict)  # of SCRIPT
+    script: str = ""  # instead of SCRIPT
+    args: tuple = ("train", "trial.lua")
+    stdin: str = ""
+    environment: dict = field(default_factory=dict)
+    writes_run: bool = False  # training began, so that there is a run folder
+    after: tuple = ()  # commands that must work before the case
+    file: str = "trial.lua"  # of the script
+
+
+def script(name, place, cause, hint="", fix=None, wrong="", writes_run=False, args=("train", "trial.lua"), environment=None, after=(), **parts):
+    return Case(name, place, cause, hint, fix, wrong, {key.upper(): value for key, value in parts.items()}, "", args, "", environment or {},
+                writes_run, after)
+
+
+def prompt(name, expression, cause, hint="", fix=None, wrong="", place=""):
+    return Case(name, place, cause, hint, fix, wrong, args=("-e", expression))
+
+
+def command(name, args, place, cause, hint="", fix=None, wrong="", after=(), **more):
+    return Case(name, place, cause, hint, fix, wrong, args=args, after=after, **more)
+
+
+CASES = [
+    # the job
+    script("an unknown loss", "trial.lua:5: loss", "there is no loss 'MSE'", "did you mean 'mse'?", "nearest", "MSE", loss='"MSE"',
+           network="pg.sequential { pg.dense { 1 } }", train='pg.data.csv { "number.csv" }'),
+    script("a misspelt loss", "trial.lua:5: loss", "there is no loss 'cros_entropy'", "did you mean 'cross_entropy'?", "nearest",
+           "cros_entropy", loss='"cros_entropy"'),
+    script("a loss that is nothing like one", "trial.lua:5: loss", "there is no loss 'quux'", "one of", loss='"quux"'),
+    script("a layer as loss", "trial.lua:5: loss", "there is no loss 'lambda'", "one of", loss="pg.lambda(function(x) return x end)"),
+    script("a function as loss", "trial.lua:5: loss", "a function cannot be stored in a job", 'as "mse"',
+           ("function(a, b) return a end", '"mse"'), loss="function(a, b) return a end", network="pg.sequential { pg.dense { 1 } }",
+           train='pg.data.csv { "number.csv" }'),
+    script("a function as optimiser", "trial.lua:6: optimizer", "a function cannot be stored in a job", "pg.adam",
+           ("function() return 1 end", "pg.adam {}"), optimizer="function() return 1 end"),
+    script("a function as rate", "trial.lua:6: optimizer.lr", "a function cannot be stored in a job", "pg.cosine { from = 0.1 }",
+           ("function() return 0.1 end", "pg.cosine { from = 0.1 }"), optimizer="pg.adam { lr = function() return 0.1 end }"),
+    script("a function as metric", "trial.lua:9: metrics[1]", "a function cannot be stored in a job", '"classification"',
+           ("function() return 1 end", '"classification"'), more="metrics = { function() return 1 end },"),
+    script("a list of losses", "trial.lua:5: 'loss'", "has the wrong type", 'loss = { first = "mse"', loss='{ "cross_entropy" }'),
+    script("an unknown optimiser", "trial.lua:6: optimizer", "unknown optimizer", "did you mean 'adam'?", "nearest", "adm", optimizer='"adm"'),
+    script("a figure as evaluation", "trial.lua:9: metrics", "there is no evaluation 'accuracy'", "it is a figure of 'classification'",
+           ('"accuracy"', '"classification"'), more='metrics = { "accuracy" },'),
+    script("a misspelt evaluation", "trial.lua:9: metrics", "there is no evaluation 'rok'", "did you mean 'roc'?", "nearest", "rok",
+           more='metrics = { "rok" },'),
+    script("an unknown key of early stopping", "trial.lua:9: early_stopping", "unknown key 'patence'", "did you mean 'patience'?", "nearest",
+           "patence", more="early_stopping = { patence = 2, metric = 'validation.loss' },", data=VALIDATION),
+    script("a clip without its type", "trial.lua:9: clip", "'norm' is no option but a type", 'type = "norm"', ("norm = 1", 'type = "norm"'),
+           more="clip = { norm = 1 },"),
+    script("a loss that is not finite", "trial.lua: step", "the loss is not finite", 'clip = { type = "norm" }',
+           ("pg.sgd { lr = 1e9 }", 'pg.sgd { lr = 1e9 }, clip = { type = "norm" }'), optimizer="pg.sgd { lr = 1e9 }", loss='"mse"',
+           network="pg.sequential { pg.dense { 1 } }", train='pg.data.csv { "number.csv" }', writes_run=True),
+    # what is watched
+    script("a misspelt figure", "trial.lua:9: early_stopping", "names a figure that nothing measures on the validation data",
+           "did you mean 'validation.loss'?", "nearest", "validation.los", more='early_stopping = { metric = "validation.los" },', data=VALIDATION),
+    script("a figure of another evaluation", "trial.lua:9: early_stopping", "'auc'", "did you mean 'validation.roc.auc'?", "nearest",
+           "validation.auc", more='early_stopping = { metric = "validation.auc" }, metrics = { "classification", "roc" },', data=VALIDATION),
+    script("a figure that could be measured", "trial.lua:9: early_stopping", "'auc'", 'metrics = { "roc" }',
+           ("early_stopping", 'metrics = { "roc" }, early_stopping'), more='early_stopping = { metric = "validation.auc" },', data=VALIDATION),
+    script("a part that is not there", "trial.lua:9: early_stopping", "names a part of the data that the job does not have", "'train.loss'",
+           ("test.loss", "train.loss"), more='early_stopping = { metric = "test.loss" },'),
+    script("a figure of checkpoint.best", "trial.lua:9: checkpoint", "names a figure that nothing measures", "did you mean 'validation.accuracy'",
+           "nearest", "validation.acuracy", more='checkpoint = { best = "validation.acuracy" },', data=VALIDATION),
+    # data
+    script("more classes than outputs", "trial.lua:5: loss", "the data have more classes than the network has outputs",
+           "give layer 'dense2' 3 outputs: pg.dense { 3 }", ("pg.dense { 2 }", "pg.dense { 3 }"),
+           train='pg.data.csv { "three.csv", target = "y" }'),
+    script("a label beyond the outputs", "trial.lua: step 1", "field 'c' of example", "give layer 'kind' more outputs",
+           network=GRAPH.replace("{ 3 }", "{ 2 }"), train=FIELDS, writes_run=True,
+           loss='{ kind = { type = "cross_entropy", target = "c" }, size = { type = "mse", target = "v" } }'),
+    script("an index beyond an embedding", "trial.lua: step 1", "is no index of embedding 'embed1'",
+           network="pg.sequential { pg.embedding { size = 3, out = 4 }, pg.dense { 2 } }",
+           train="pg.data.arrays { x = { 1, 2, 3, 4 }, y = { 0, 1, 0, 1 } }", writes_run=True),
+    script("a test file with another class", "badtest.csv:2: column 'y'", "this class is not in the training part; got 'red.'",
+           "did you mean 'red'?", data=', test = pg.data.csv { "badtest.csv", target = "y" }'),
+    script("a file that is not there", "nowhere/two.csv", "cannot be opened", "it is in PERIGEE_DATA: pg.data_path",
+           ('"nowhere/two.csv"', 'pg.data_path "nowhere/two.csv"'), train='pg.data.csv { "nowhere/two.csv", target = "y" }',
+           environment={"PERIGEE_DATA": "shared"}),
+    script("a file that is not there, without PERIGEE_DATA", "nowhere/two.csv", "cannot be opened", "once PERIGEE_DATA names their folder",
+           train='pg.data.csv { pg.data_path "nowhere/two.csv", target = "y" }'),
+    script("another delimiter", "trial.lua:7: data: train", "leaves no column to learn from", 'delimiter = ";"',
+           ('"semicolon.csv"', '"semicolon.csv", delimiter = ";"'), train='pg.data.csv { "semicolon.csv" }'),
+    script("another delimiter, with commas in numbers", "decimal.csv:2", "another number of fields than the first", 'delimiter = ";"',
+           train='pg.data.csv { "decimal.csv" }'),
+    script("a column that is not there", "trial.lua:7: data: train", "names a column that the table does not have", "did you mean 'y'?",
+           None, train='pg.data.csv { "two.csv", target = "Y" }'),
+    script("an unknown option of a source", "trial.lua:7: data source csv", "has no option 'targt'", "did you mean 'target'?", "nearest",
+           "targt", train='pg.data.csv { "two.csv", targt = "y" }'),
+    script("an option of a transform", "trial.lua:7: transform rotate", "has no option 'degree'", "did you mean 'degrees'?", "nearest", "degree ",
+           train='pg.data.digits().train:map { pg.transform.rotate { degree = 3 } }:take(20)', network="pg.sequential { pg.dense { 10 } }"),
+    # a model to begin with
+    script("a head with a new name", "trial.lua:9: pretrained", "'head.weight' not at all", 'skip = { "head.*" }',
+           ('"kept"', '"kept", skip = { "head.*" }'), more='pretrained = { model = "kept" },',
+           network='pg.sequential { pg.dense { 8, activation = "relu" }, pg.dense { 2, name = "head" } }',
+           after=(("train", "kept.lua", "--out", "kept"),)),
+    script("a head of another size", "trial.lua:9: pretrained", "'dense2.weight' as f32[2x8] instead of f32[3x8]", '"dense2.*"',
+           ('"kept"', '"kept", skip = { "dense2.*" }'), more='pretrained = { model = "kept" },',
+           network='pg.sequential { pg.dense { 8, activation = "relu" }, pg.dense { 3 } }', after=(("train", "kept.lua", "--out", "kept"),)),
+    script("a pattern that freezes nothing", "trial.lua:9: pretrained", "has a pattern that no parameter matches; got 'dens1.weight'", "did you mean 'dense1.weight'",
+           "nearest", "dens1.weight", more='pretrained = { model = "kept", freeze = { "dens1.weight" } },',
+           after=(("train", "kept.lua", "--out", "kept"),)),
+    # the command line
+    command("a run that is not there", ("train", "--resume", "kepd"), "--resume kepd", "there is no run or checkpoint of this name"),
+    command("no epochs", ("train", "kept.lua", "--epochs", "0"), "--epochs", "must be greater than 0; got 0", fix=("0", "1")),
+    command("a script that is not there", ("train", "kepd.lua"), "kepd.lua", "there is no such file", "did you mean 'kept.lua'?", "nearest",
+            "kepd.lua"),
+    command("an unknown option", ("train", "kept.lua", "--epoch", "1"), "perigee train", "'--epoch' is no option", "did you mean '--epochs'?",
+            "nearest", "--epoch"),
+    command("a setting that is not there", ("train", "kept.lua", "--set", "optimizer.lrr=1"), "--set optimizer.lrr", "there is no 'lrr' here",
+            "did you mean 'lr'?", "nearest", "lrr"),
+    command("a folder that holds a run", ("train", "kept.lua", "--out", "kept"), "kept", "this folder already holds a run",
+            "continue it with --resume kept", ("--out", "--resume"), after=(("train", "kept.lua", "--out", "kept"),)),
+    # tensors
+    prompt("a label out of range", 'pg.cross_entropy(pg.ones(2, 3), pg.tensor({ 1, 5 }, { dtype = "i64" }))', "label 2 of i64[2]",
+           "got 5, expected 1 to 3", ("5", "3"), place="cross_entropy"),
+    prompt("a label 0", 'pg.cross_entropy(pg.ones(1, 3), pg.tensor({ 0 }, { dtype = "i64" }))', "label 1 of i64[1]", "expected 1 to 3",
+           ("{ 0 }", "{ 1 }"), place="cross_entropy"),
+    prompt("a label out of range in a compiled function",
+           'pg.compile(function(x, y) return pg.cross_entropy(x, y):sum() end)(pg.ones(1, 3), pg.tensor({ 4 }, { dtype = "i64" }))',
+           "label 1 of i64[1]", "expected 1 to 3", ("{ 4 }", "{ 3 }"), place="cross_entropy"),
+    prompt("a label out of range that a compiled function holds",
+           '(function(y) return pg.compile(function(x) return pg.cross_entropy(x, y):sum() end)(pg.ones(1, 3)) end)(pg.tensor({ 4 }, { dtype = "i64" }))',
+           "label 1 of i64[1]", "expected 1 to 3", ("{ 4 }", "{ 3 }"), place="cross_entropy"),
+    prompt("a place out of range in one_hot", 'pg.one_hot(pg.tensor({ 5 }, { dtype = "i64" }), 3)', "index 1 of i64[1]",
+           "got 5, expected 1 to 3", ("{ 5 }", "{ 3 }"), place="one_hot"),
+    prompt("a remainder by 0", 'pg.tensor({ 3 }, { dtype = "i64" }):mod(0)', "the divisor is 0", 'x:to "f32"', (":mod", ':to "f32":mod'),
+           place="mod"),
+    prompt("a singular matrix", "pg.zeros(2, 2):inv()", "the matrix is singular", place="error: inv"),
+    prompt("tensors joined as text", "pg.ones(2) .. pg.ones(2)", "joins texts", "pg.concatenate { a, b }",
+           ("pg.ones(2) .. pg.ones(2)", "pg.concatenate { pg.ones(2), pg.ones(2) }")),
+    prompt("a place outside", "pg.ones(2):take({ 9 })", "index 9 lies outside dimension 1", "expected 1 to 2", ("9", "2")),
+    prompt("an unknown function", "pg.randm(2)", "there is no pg.randm", "did you mean 'rand' or 'randn'?", "nearest", "randm"),
+    prompt("an unknown method", "pg.ones(2):summ()", "a tensor has no method 'summ'", "did you mean 'sum'", "nearest", "summ"),
+    prompt("an unknown dtype", 'pg.ones(2):to "float32"', "there is no dtype 'float32'", "did you mean 'f32'?", "nearest", "float32"),
+    prompt("shapes that do not fit", "pg.ones(2) + pg.ones(3)", "shapes do not fit together", "each dimension, from the last, equal or 1",
+           place="add"),
+]
+
+CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in error_prompts.PROMPTS]
+
+ARRAYS = "pg.data.arrays { x = { { 1, 2 }, { 3, 4 } }, y = { 0, 1 } }"
+
+
+def job(cause, fix=None, hint="", place="trial.lua", **parts):
+    """A mistake in the script."""
+    text = ", ".join(f"{key} = {value}" for key, value in parts.items())
+    return script(f"a job with {text}"[:120], place, cause, hint, fix, train=parts.pop("train", ARRAYS), **parts)
+
+
+CASES += [
+    # data
+    job("has rows of unequal length", ("{ 3 }", "{ 3, 4 }"), train="pg.data.arrays { x = { { 1, 2 }, { 3 } }, y = { 0, 1 } }"),
+    job("has an element of the wrong type", ('"a"', "2"), train='pg.data.arrays { x = { { 1, "a" }, { 3, 4 } }, y = { 0, 1 } }'),
+    job("has another number of examples than", ("{ 0, 1, 1 }", "{ 0, 1 }"), train="pg.data.arrays { x = { { 1, 2 }, { 3, 4 } }, y = { 0, 1, 1 } }"),
+    job("there are no arrays", train="pg.data.arrays { x = 3 }"),
+    job("the label of record 1 is out of range", ("classes = 2", "classes = 6"),
+        train="pg.data.arrays { x = { { 1, 2 }, { 3, 4 } }, y = { 0, 5 }, classes = 2 }", network="pg.sequential { pg.dense { 6 } }"),
+    job("the class names are not as many as the classes", None,
+        train='pg.data.arrays { x = { { 1, 2 }, { 3, 4 } }, y = { 0, 1 }, class_names = { "one" }, classes = 2 }'),
+    job("must be one character", ('";;"', '","'), train='pg.data.csv { "two.csv", delimiter = ";;", target = "y" }'),
+    job("a name, or a number from", ("target = 9", "target = -1"), train='pg.data.csv { "two.csv", target = 9 }'),
+    job('missing = "mean" fills such values in', ('"gaps.csv"', '"gaps.csv", missing = "mean"'), train='pg.data.csv { "gaps.csv" }', place="gaps.csv:"),
+    job("the table has no rows", train='pg.data.csv { "header.csv", header = true }', place="header.csv"),
+    job("is not a number in every row", train='pg.data.csv { "two.csv", target = "y", task = "regress" }', place="two.csv"),
+    job("there is no such folder", train='pg.data.images { "nopictures" }', place="nopictures"),
+    job("unknown value", ('"men"', '"mean"'), hint="did you mean 'mean'?", train='pg.data.csv { "gaps.csv", missing = "men" }'),
+    job("the data have no field 'z'", ('"z"', '"x"'), hint="one of: x, y", more='inputs = { "z" },', place="arrays"),
+    job("names an example that is not there", train='setmetatable({ type = "subset", source = ' + ARRAYS + ', indices = { 7 } }, getmetatable(' + ARRAYS + '))'),
+    # the network
+    job("names must be unique", ('name = "a" }, pg.dense { 2, name = "a" }', 'name = "a" }, pg.dense { 2, name = "b" }'),
+        network='pg.sequential { pg.dense { 2, name = "a" }, pg.dense { 2, name = "a" } }'),
+    job("is out of range", ("{ 0 }", "{ 2 }"), hint="of at least 1", network="pg.sequential { pg.dense { 0 } }"),
+    job("conv2d", network="pg.sequential { pg.conv2d { 4, kernel = 3 } }"),
+    job("does the last layer have as many outputs as there are classes?", loss='"cross_entropy"', train="pg.data.arrays { x = { { 1, 2 } }, y = { { 1, 2, 3 } } }"),
+    job("the target does not fit the network's output", loss='"mse"', train="pg.data.arrays { x = { { 1, 2 } }, y = { { 1, 2, 3 } } }"),
+    job("must have one number for each of the 2 outputs", ("{ 1 }", "{ 1, 2 }"), loss='{ type = "cross_entropy", weights = { 1 } }'),
+    job("the network has no output 'kid'", ("kid =", "kind ="), hint="did you mean 'kind'?", network=GRAPH, train=FIELDS,
+        loss='{ kid = { type = "cross_entropy", target = "c" }, size = { type = "mse", target = "v" } }'),
+    job("a job that trains needs a 'loss'", ("loss = nil", 'loss = "cross_entropy"'), hint='"cross_entropy"', loss="nil"),
+    job("a job that trains needs an optimiser", ("optimizer = nil", "optimizer = pg.adam { lr = 1e-3 }"), hint="pg.adam { lr = 1e-3 }",
+        optimizer="nil"),
+    job("has the wrong type", ('"many"', "2"), hint="an integer", network='pg.sequential { pg.dense { "many" } }'),
+    job("rely", ("rely", "relu"), hint="did you mean 'relu'", network='pg.sequential { pg.dense { 2, activation = "rely" } }'),
+    # values that no job can hold
+    job("a number must be finite", ("1 / 0", "1"), more="regularization = { l2 = 1 / 0 },"),
+    job("this table mixes list entries and named entries", optimizer='{ type = "sgd", lr = { 1, a = 2 } }'),
+    job("this table contains itself", optimizer="(function() local t = { type = 'sgd' } t.lr = t return t end)()"),
+    job("unknown key 'seeed'", ("seeed", "seed"), hint="did you mean 'seed'?", more="seeed = 3,"),
+    job("has an unknown value", ('"bf61"', '"bf16"'), hint="did you mean 'bf16'?", more='precision = "bf61",'),
+    job("is out of range", ("steps = -1", "steps = 1"), hint="from 0", more="steps = -1,"),
+    job("has no effect", ("log = true,", ""), hint="", more="log = true,"),
+    # optimiser
+    job("did you mean 'norm'?", ("nrm", "norm"), more='clip = { type = "nrm" },'),
+    job("did you mean 'cosine'?", ('"cosin"', '"cosine"'), optimizer='{ type = "sgd", lr = { type = "cosin", from = 0.1 } }'),
+    job("unknown key 'momentun'", ("momentun", "momentum"), hint="did you mean 'momentum'?", optimizer='{ type = "sgd", momentun = 0.9 }'),
+    # scripts
+    Case("a script that returns nothing", "trial.lua", "the script returns nothing", script="x = 1\n"),
+    Case("a script that returns something else", "trial.lua", "the script does not return an experiment", script="return 3\n"),
+    Case("a script with a mistake", "trial.lua:1", "attempt to index global 'pg'", script="return pg.experiment {}\n"),
+    command("no script", ("train",), "train", "a script or a job is needed", "perigee train models/lenet.lua"),
+    command("an unknown log", ("train", "kept.lua", "--log", "prety"), "--log", "there is no such log", "did you mean 'pretty'?", "nearest", "prety"),
+    command("a setting without a value", ("train", "kept.lua", "--set", "epochs"), "--set epochs", "a setting has the form path=value",
+            "--set optimizer.lr=0.01", None),
+    command("no run to go on with", ("train", "kept.lua", "--resume"), "--resume", "there is no run of 'trial' with a checkpoint in runs/"),
+    command("a job of another kind", ("train", "two.csv"), "two.csv", "this is no job", ".lua, .json, .yaml or .yml"),
+    command("an unknown command", ("trian", "kept.lua"), "'trian'", "is no command of `perigee`", "did you mean 'train'?", "nearest", "trian"),
+    command("an unknown evaluation", ("eval", "kept", "--part", "train", "--metric", "rok"), "metrics", "there is no evaluation 'rok'", "did you mean 'roc'?", "nearest",
+            "rok", after=(("train", "kept.lua", "--out", "kept"),)),
+    command("a folder without a model", ("eval", "shared"), "shared", "this folder has no model.safetensors", "the folder of a finished run"),
+]
+
+
+def json_job(cause, network="", fix=None, hint="", place="trial.json", text="", args=("train", "trial.json")):
+    """A mistake in a job that is written as JSON: in its network, or in the whole text."""
+    whole = text or ('{"network": ' + network + ', "loss": "mse", "optimizer": "adam", "data": {"train": '
+                     '{"type": "csv", "file": "number.csv"}}}')
+    return Case("the JSON " + (text or network)[:110], place, cause, hint, fix, script=whole, args=args, file="trial.json")
+
+
+def graph(nodes, outputs='["a"]'):
+    return '{"type": "graph", "inputs": ["x"], "nodes": [' + nodes + '], "outputs": ' + outputs + "}"
+
+
+NODE = '{"name": "a", "layer": {"type": "dense", "out": 1}, "inputs": ["x"]}'
+CASES += [
+    json_job("a layer needs a 'type'", '[{"kind": "dense", "out": 1}]', ("kind", "type")),
+    json_job("has an element of the wrong type", "[3]", ("[3]", '[{"type": "dense", "out": 1}]')),
+    json_job("a layer's 'name' must be a string|'name' has the wrong type", '[{"type": "dense", "out": 1, "name": 3}]', ('"name": 3', '"name": "a"')),
+    json_job("1 to 100 letters, digits, '_' or '-'", '[{"type": "dense", "out": 1, "name": "a b"}]', ("a b", "a-b")),
+    json_job("a network needs a list of at least one layer", "[]", ("[]", '[{"type": "dense", "out": 1}]')),
+    json_job("there is no layer 'dens'", '[{"type": "dens", "out": 1}]', ('"dens"', '"dense"'), hint="did you mean 'dense'"),
+    json_job("there is no node or input", graph(NODE.replace('["x"]', '["b"]')), ('["b"]', '["x"]')),
+    json_job("name it in 'outputs', use it, or remove it", graph(NODE + ", " + NODE.replace('"a"', '"b"')), ('"outputs": ["a"]', '"outputs": ["a", "b"]')),
+    json_job("a network must not have cycles", graph(NODE.replace('["x"]', '["b"]') + ", " + NODE.replace('"a"', '"b"').replace('["x"]', '["a"]'))),
+    json_job("'nodes' must be a list of 1 to", graph("")),
+    json_job('{"name": ..., "layer": ..., "inputs": [...]}', graph("3")),
+    json_job("a node has the name of the input", graph(NODE.replace('"a"', '"x"'), '["x"]')),
+    json_job("has no effect: this layer has no parameters", '[{"type": "flatten", "regularization": {"l2": 1}}, {"type": "dense", "out": 1}]'),
+    json_job("a job must be an object", text="[]"),
+    json_job("a job needs a 'network'", text='{"data": {}}'),
+    json_job("appears twice", text='{"name": "a", "name": "b"}', place="trial.json:1:"),
+    json_job("trial.json:2:", text='{"name": "a"\n"epochs": 1}', place="trial.json:2:"),
+    json_job("Number too big to be stored in double", text='{"epochs": 1e999}', place="trial.json:1:"),
+    json_job("objects and arrays are nested deeper than", text="[" * 80, place="trial.json:1:"),
+    json_job("the list has no element '9'", '[{"type": "dense", "out": 1}]', ("network.9", "network.0"), place="--set network.9.out",
+             args=("train", "trial.json", "--set", "network.9.out=1")),
+    # data
+    job("has shares that are more than the whole", ("0.9, 0.9", "0.5, 0.5"), train=ARRAYS + ":split { 0.9, 0.9 }"),
+    job("a number above 0 and at most 1", ("{ 0, 1 }", "{ 0.5, 0.5 }"), train='pg.data.csv { "two.csv", target = "y" }:split { 0, 1 }'),
+    job("an integer from 2 to 2", ("(5, 1)", "(2, 1)"), train=ARRAYS + ":k_fold(5, 1)"),
+    job("sources with other fields cannot be joined", place="trial.lua:7: data: train",
+        train=ARRAYS + " .. pg.data.arrays { x = { { 1, 2, 3 } }, y = { 1 } }"),
+    job("a folder of .jpg or .png files per class", train='pg.data.images { "shared", size = 8 }', place="shared"),
+    job("a field with the number of a class", ('by_label "x"', 'by_label "y"'), train=ARRAYS + ':by_label "x"'),
+    job("the text is shorter than one window", place="", train='pg.data.text { "two.csv", context = 60000 }'),
+    job("the MNIST files are not here", train='pg.data.mnist { folder = "shared" }.train', place="shared"),
+    job("names an unknown transform", hint="did you mean 'flip'?", train="setmetatable({ type = 'map', source = " + ARRAYS
+        + ", transforms = { { type = 'flp' } } }, getmetatable(" + ARRAYS + "))"),
+    job("field 'x' is no image", train=ARRAYS + ":map { pg.transform.flip {} }"),
+]
+
+KEPT = (("train", "kept.lua", "--out", "kept"),)
+CASES += [
+    command("a model that is not there", ("predict", "kepd", "two.csv"), "kepd", "there is no such file"),
+    command("a file of no kind", ("predict", "kept", "kept.lua"), "kept.lua", "this kind of file cannot be predicted", "npy, npz, csv", after=KEPT),
+    command("a file that is not there to predict", ("predict", "kept", "tow.csv"), "tow.csv", "there is no such file", after=KEPT),
+    command("a part that the job does not have", ("eval", "kept"), "--part", "the model's job has no data of this name", after=KEPT),
+    command("data that are no JSON", ("eval", "kept", "--data", "two.csv"), "--data:1:2", "not JSON", after=KEPT),
+    command("data without a file", ("eval", "kept", "--data", '{"type": "csv"}'), "--data", "'file' is missing", after=KEPT),
+    command("data of an unknown kind", ("eval", "kept", "--data", '{"type": "cvs", "file": "two.csv"}'), "--data",
+            "names an unknown data source", "did you mean 'csv'?", after=KEPT),
+    command("a shell that is none", ("completion", "bsh"), "bsh", "there is no script for this shell", "did you mean 'bash'", "nearest", "bsh"),
+    command("a folder that is no run", ("ledger", "shared"), "shared", "no ledger is here", "runs with --workers, --agents or --listen have one"),
+    command("a device that is none", ("train", "kept.lua", "--device", "gpu"), "--device", "there is no such device; got 'gpu'", "did you mean 'cuda'?"),
+    command("a GPU that is not there", ("train", "kept.lua", "--device", "cuda:99"), "", "cuda:99", "`perigee doctor` says more"),
+    command("an address that is none", ("status", "nowhere"), "nowhere", "an address needs a port", "host:port"),
+    command("a file to describe that is not there", ("describe", "kepd.lua"), "kepd.lua", "there is no such file", "did you mean 'kept.lua'?", "nearest",
+            "kepd.lua"),
+    command("a checkpoint of another network", ("train", "trial.json", "--resume", "kept"), "kept", "another", after=KEPT, file="trial.json",
+            script='{"network": [{"type": "dense", "out": 2}], "loss": "cross_entropy", "optimizer": "adam", "data": {"train": {"type": "csv", "file": '
+            '"two.csv"}}}'),
+]
+
+DIGITS = {"train": error_layers.IMAGES}
+CASES += [job(cause, fix, network="pg.sequential { " + layer + ", pg.dense { 10 } }", **DIGITS) for layer, cause, fix in error_layers.LAYERS]
+CASES += [job(cause, fix, train=error_layers.IMAGES + ":map { " + transform + " }", network="pg.sequential { pg.dense { 10 } }", place="", )
+          for transform, cause, fix in error_layers.TRANSFORMS]
+CASES += [job(cause, fix, optimizer="pg.sgd { lr = " + rate + " }") for rate, cause, fix in error_layers.RATES]

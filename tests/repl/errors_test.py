@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Every error says where, what, and a remedy that works: errors_test.py PROGRAM. Prints TAP.
+
+Each case of error_cases.py makes an error and follows the advice of its message. Then the sources are searched for the places that raise errors: a
+place counts as covered when its text came up in a case. UNCOVERED is how many are not; it may only fall.
+"""
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import error_cases
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+UNCOVERED = 398  # places in the sources whose text no case has seen; lower it when a case is added
+# Not counted, because a test cannot make the world so, or because other tests make them all.
+EXCEPTIONS = {
+    "cluster/": "faults of other machines: tests/cluster and the simulator make them",
+    "src/net/": "faults of the network: tests/net",
+    "src/device/": "faults of a GPU: tests/gpu",
+    "src/train/device/": "faults of a GPU: tests/gpu",
+    "src/model/device/": "faults of a GPU: tests/gpu",
+    "src/io/": "damaged files: tests/io and tests/fuzz make them for every format",
+    "src/api/": "misuse of the C functions: tests/api",
+    "src/graph/lapack.cpp": "LAPACK: tests/graph",
+}
+SHORTEST = 12  # letters of a text that says something
+
+
+def write_tables(folder):
+    """Small tables of each kind."""
+    draw = random.Random(1)
+
+    def table(name, rows, label, separator=","):
+        lines = [separator.join(["a", "b", "y"])]
+        for i in range(rows):
+            lines.append(separator.join([f"{draw.random():.3f}", f"{draw.random():.3f}", label(i)]))
+        (folder / name).write_text("\n".join(lines) + "\n")
+
+    table("two.csv", 60, lambda i: ["red", "green"][i % 2])
+    table("three.csv", 60, lambda i: ["red", "green", "blue"][i % 3])
+    table("badtest.csv", 20, lambda i: ["red.", "green."][i % 2])
+    table("number.csv", 60, lambda i: f"{i / 7:.4f}")
+    table("semicolon.csv", 60, lambda i: str(i % 2), ";")
+    (folder / "decimal.csv").write_text("a;b;y\n" + "".join(f"{i},5;{i},25;{i % 2}\n" for i in range(20)))
+    (folder / "gaps.csv").write_text("a,b,y\n" + "".join(f"{i if i != 7 else ''},{i / 3:.3f},{i % 2}\n" for i in range(20)))
+    (folder / "header.csv").write_text("a,b,y\n")
+    (folder / "shared" / "nowhere").mkdir(parents=True)
+    shutil.copy(folder / "two.csv", folder / "shared" / "nowhere" / "two.csv")
+    (folder / "kept.lua").write_text(script_of({}))
+
+
+def script_of(parts):
+    text = error_cases.SCRIPT
+    for key, value in (error_cases.DEFAULTS | parts).items():
+        text = text.replace(key, value, 1)
+    return text
+
+
+class Program:
+    """Runs the program in a folder of its own for each case."""
+
+    def __init__(self, path, tables):
+        self.path, self.tables = path, tables
+
+    def run(self, folder, args, environment):
+        clean = {key: value for key, value in os.environ.items() if key != "PERIGEE_DATA"} | environment
+        done = subprocess.run([self.path, *args], cwd=folder, capture_output=True, text=True, timeout=60, env=clean)
+        return done.returncode, done.stdout, done.stderr
+
+
+def words(text):
+    return set(re.findall(r"[\w.*]+", text))
+
+
+def follow(case, message):
+    """(old, new) of the advice in `message`, or a text that says why there is none."""
+    if case.fix != "nearest":
+        old, new = case.fix
+        if not case.hint:
+            return case.fix
+        new_words = words(new) - words(old) - words(case.script or script_of(case.parts)) - words(" ".join(case.args))
+        unsaid = {word for word in new_words if word not in message}
+        return f"the message does not say {sorted(unsaid)}" if unsaid else (old, new)
+    found = re.search(r"did you mean '([^']+)'", message)
+    return (case.wrong.strip("' "), found[1]) if found else "no name is proposed"
+
+
+def wrong_with(case, program, folder):
+    """A list of what is wrong with the case, and all that the program said."""
+    shutil.copytree(program.tables, folder)
+    text = case.script or script_of(case.parts)
+    (folder / case.file).write_text(text)
+    for args in case.after:
+        code, out, err = program.run(folder, args, case.environment)
+        if code:
+            return [f"{args} failed: {err}"], err
+    before = set((folder / "runs").glob("*"))
+    code, out, err = program.run(folder, case.args, case.environment)
+    message = err.strip().splitlines()[-1] if case.args[0] != "-e" and err.strip() else err
+    wrong = []
+    if code == 0:
+        wrong.append("it is no error")
+    for kind, wanted in (("place", case.place), ("cause", case.cause), ("remedy", case.hint)):
+        if not any(each in message for each in wanted.split("|")):
+            wrong.append(f"the {kind} '{wanted}' is not in the message")
+    if not case.writes_run and set((folder / "runs").glob("*")) != before:
+        wrong.append("a run folder is left behind")
+    if case.fix and not wrong:
+        change = follow(case, message)
+        if isinstance(change, str):
+            return [change, message], err
+        (folder / case.file).write_text(text.replace(*change))
+        args = [argument.replace(*change) for argument in case.args]
+        if (folder / case.file).read_text() == text and args == list(case.args):
+            return [f"'{change[0]}' is not in the script"], err
+        code, out, more = program.run(folder, args, case.environment)
+        if code:
+            wrong.append(f"after {change} it fails still: {more.strip()}")
+    return wrong + ([message] if wrong else []), err
+
+
+def literals(call):
+    """The texts in a call, with neighbours joined."""
+    joined = re.sub(r'"\s*\n?\s*"', "", call)
+    return [re.sub(r"\\(.)", r"\1", text) for text in re.findall(r'"((?:[^"\\\n]|\\.)*)"', joined)]
+
+
+def call_at(text, start):
+    """The text between the brackets that open at `start`."""
+    depth = 0
+    for i in range(start, min(len(text), start + 3000)):
+        depth += text[i] in "({"
+        depth -= text[i] in ")}"
+        if depth == 0:
+            return text[start:i]
+    return ""
+
+
+def places():
+    """(file, line, text): where the sources raise an error, by the longest piece of its fixed text."""
+    for path in sorted(ROOT.glob("src/**/*.cpp")) + sorted(ROOT.glob("lua/**/*.cpp")) + sorted(ROOT.glob("repl/**/*.cpp")) + \
+            sorted(ROOT.glob("lua/perigee/**/*.lua")):
+        name = str(path.relative_to(ROOT))
+        if any(name.startswith(prefix) for prefix in EXCEPTIONS):
+            continue
+        text = path.read_text()
+        for found in re.finditer(r"\b(?:Error|fail|refuse|misfit|unknown_key)\s*(?=[({])|\bwhere\.fail\s*(?=\")", text):
+            call = call_at(text, found.end()) if text[found.end()] != '"' else text[found.end():].split("\n")[0]
+            pieces = [piece for literal in literals(call) for piece in re.split(r"%[-\d.]*[a-z]", literal)]
+            longest = max(pieces, key=len, default="").strip(" ;:,'(")
+            if len(longest) >= SHORTEST:
+                yield name, text.count("\n", 0, found.start()) + 1, longest
+
+
+def main():
+    program_path = str(pathlib.Path(sys.argv[1]).resolve())
+    only = sys.argv[2:]
+    number = failures = 0
+
+    def check(name, wrong):
+        nonlocal number, failures
+        number += 1
+        failures += bool(wrong)
+        print(f"{'not ok' if wrong else 'ok'} {number} {name}" + "".join(f"\n# {line}" for text in wrong for line in text.splitlines()), flush=True)
+
+    said = []
+    with tempfile.TemporaryDirectory(prefix="perigee-errors-") as root:
+        tables = pathlib.Path(root) / "tables"
+        tables.mkdir()
+        write_tables(tables)
+        program = Program(program_path, tables)
+        for index, case in enumerate(error_cases.CASES):
+            if only and case.name not in only:
+                continue
+            wrong, err = wrong_with(case, program, pathlib.Path(root) / f"case{index}")
+            said.append(err)
+            check(case.name, wrong)
+    everything = "\n".join(said)
+    uncovered = [place for place in places() if place[2] not in everything]
+    if os.environ.get("PERIGEE_LIST_ERRORS"):
+        for name, line, text in uncovered:
+            print(f"# {name}:{line}: {text}")
+    if not only:
+        check(f"{len(uncovered)} places that raise errors have no case; the limit is {UNCOVERED}",
+              [] if len(uncovered) <= UNCOVERED else ["add cases for the new ones: PERIGEE_LIST_ERRORS=1 lists them all"])
+    print(f"1..{number}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
