@@ -116,12 +116,7 @@ void Session::judge_epoch(int64_t epoch, const Json& event) {
   if (judge_->stops_early() && stop_) return;
   stop_reason_ = judge_->after_epoch(epoch, event, log_->seconds());
   if (!stop_reason_.empty()) stop_ = true;
-  if (!checkpoints_ || !judge_->is_best(epoch)) return;
-  try {
-    checkpoints_->folder().save_best(*trainer_);
-  } catch (const Error& error) {
-    warn(std::string("the best checkpoint could not be saved: ") + error.what());
-  }
+  if (checkpoints_ && judge_->is_best(epoch)) checkpoints_->keep_best();
 }
 
 void Session::update_extra() {
@@ -144,6 +139,7 @@ Json Session::run(const std::atomic<bool>& stop) {
     const bool whole = trainer_->run(stop_);
     return finish(!whole && stop_reason_.empty());
   } catch (const Error& error) {
+    if (checkpoints_) checkpoints_->settle();
     log_->emit(Json(Json::Object{{"event", "error"}, {"step", trainer_->position().step}, {"text", error.what()}}));
     if (log_->folder()) log_->folder()->curves();
     throw;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "src/io/plot/trace_file.h"
-#include "src/run/checkpoint.h"
+#include "src/run/checkpoint_hook.h"
 #include "src/run/epoch_judge.h"
 #include "src/run/run_log.h"
 #include "src/train/trainer.h"
