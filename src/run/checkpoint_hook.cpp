@@ -20,7 +20,7 @@ CheckpointHook::CheckpointHook(const Config& options, const std::string& folder,
 void CheckpointHook::on_start(Trainer&) { started_ = last_save_ = now_seconds(); }
 
 void CheckpointHook::on_step(Trainer& trainer, const StepReport& report) {
-  for (const CheckpointResult& result : writer_.take_results()) tell(result);
+  collect();
   const double now = now_seconds();
   const bool first = !kept_any_ && schedule_.any() && now - started_ >= first_seconds_;
   if (first || schedule_.due_after_step(report.step - 1, report.step, now - last_save_)) keep(trainer, {.newest = true});
@@ -41,21 +41,34 @@ void CheckpointHook::keep(Trainer& trainer, CheckpointKinds kinds) {
   }
 }
 
-std::string CheckpointHook::save(Trainer& trainer) {
+void CheckpointHook::begin_save(Trainer& trainer) {
+  saved_step_ = trainer.position().step;
+  saved_file_.clear();
   keep(trainer, {.newest = true});
+  writer_.hurry();
+}
+
+std::string CheckpointHook::end_save(Trainer& trainer) {
   const PhaseScope scope(trainer.times(), TracePhase::checkpoint);
-  if (!writer_.finish(kSettleSeconds)) tell({.problem = "the disk does not take it within 10 minutes"});
-  std::string file;
-  for (const CheckpointResult& result : writer_.take_results()) {
-    tell(result);
-    if (result.step == trainer.position().step && !result.best) file = result.file;
-  }
-  return file;
+  settle();
+  return saved_file_;
+}
+
+std::string CheckpointHook::save(Trainer& trainer) {
+  begin_save(trainer);
+  return end_save(trainer);
 }
 
 void CheckpointHook::settle() {
   if (!writer_.finish(kSettleSeconds)) tell({.problem = "the disk does not take it within 10 minutes"});
-  for (const CheckpointResult& result : writer_.take_results()) tell(result);
+  collect();
+}
+
+void CheckpointHook::collect() {
+  for (const CheckpointResult& result : writer_.take_results()) {
+    tell(result);
+    if (result.step == saved_step_ && !result.best) saved_file_ = result.file;
+  }
 }
 
 void CheckpointHook::tell(const CheckpointResult& result) {

@@ -20,6 +20,9 @@ class CheckpointHook final : public Hook {
   void on_epoch(Trainer& trainer, uint64_t epoch) override;
   // Now, whatever the schedule says, and waits for the file. Empty when it failed.
   std::string save(Trainer& trainer);
+  // The two halves of it: what stands between them is done while the file is written.
+  void begin_save(Trainer& trainer);
+  std::string end_save(Trainer& trainer);
   // The epoch that just ended is the best one so far: its checkpoint is kept as that.
   void keep_best() { best_ = true; }
   // Waits until every file is written that is to be; tells what failed.
@@ -29,6 +32,7 @@ class CheckpointHook final : public Hook {
 
  private:
   void keep(Trainer& trainer, CheckpointKinds kinds);
+  void collect();
   void tell(const CheckpointResult& result);
 
   const double first_seconds_;
@@ -37,6 +41,8 @@ class CheckpointHook final : public Hook {
   CheckpointWriter writer_;
   double started_ = 0, last_save_ = 0, last_warning_ = -1e9;
   bool best_ = false, kept_any_ = false;
+  int64_t saved_step_ = -1;  // of begin_save(), and its file
+  std::string saved_file_;
   Json extra_;
 };
 

@@ -51,13 +51,18 @@ void CheckpointWriter::keep(const Trainer& trainer, const Json& extra, Checkpoin
   changed_.notify_all();
 }
 
-bool CheckpointWriter::finish(double seconds) {
-  std::unique_lock lock(mutex_);
-  hurry_ = true;
+void CheckpointWriter::hurry() {
+  {
+    const std::lock_guard lock(mutex_);
+    hurried_ = writing_.any() || waiting_.any();
+  }
   changed_.notify_all();
-  const bool done = changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return !writing_.any() && !waiting_.any(); });
-  hurry_ = false;
-  return done;
+}
+
+bool CheckpointWriter::finish(double seconds) {
+  hurry();
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return !writing_.any() && !waiting_.any(); });
 }
 
 std::vector<CheckpointResult> CheckpointWriter::take_results() {
@@ -94,9 +99,10 @@ void CheckpointWriter::write_on_thread() {
     writing_ = {};
     resting_ = true;
     changed_.notify_all();
-    changed_.wait_until(lock, next, [this] { return hurry_ || closing_; });
+    changed_.wait_until(lock, next, [this] { return hurried_ || closing_; });
     resting_ = false;
     writing_ = std::exchange(waiting_, {});
+    hurried_ = hurried_ && writing_.any();
   }
 }
 

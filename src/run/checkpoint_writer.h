@@ -36,6 +36,8 @@ class CheckpointWriter {
   // Copies the trainer's numbers and returns; the file is written soon. It takes the place of what waits to be written as the same.
   // Error(resources) when there is no memory for the copy.
   void keep(const Trainer& trainer, const Json& extra, CheckpointKinds kinds);
+  // Without a pause between two files until everything is written.
+  void hurry();
   // Returns when everything is written or has failed; false when that takes longer than `seconds`.
   bool finish(double seconds);
   // What was done since the last call, the oldest first.
@@ -59,7 +61,7 @@ class CheckpointWriter {
   std::condition_variable changed_;
   Work writing_, waiting_;
   bool resting_ = false;  // between two files
-  bool hurry_ = false, closing_ = false;
+  bool hurried_ = false, closing_ = false;
   std::vector<CheckpointResult> results_;
   std::thread thread_;  // started for the first checkpoint
 };

@@ -162,11 +162,33 @@ void Session::set_aside(double seconds) { log_->set_aside(seconds, 0); }
 
 // Early stopping keeps the best epoch, not the last one. Returns what to tell about it.
 std::string Session::model_of_best() {
+  if (checkpoints_ && judge_->prefers_earlier()) checkpoints_->settle();
   const std::string best = checkpoints_ && judge_->prefers_earlier() ? log_->folder()->checkpoints() + "/best.safetensors" : "";
   if (best.empty() || !file_exists(best)) return "";
   load_checkpoint(*trainer_, best);
   last_test_step_ = -1;
   return "epoch " + std::to_string(judge_->best_epoch());
+}
+
+// The last evaluation, the report and the model.
+void Session::finish_model(Json& event) {
+  RunFolder* folder = log_->folder();
+  const std::string best = model_of_best();
+  if (!best.empty()) event.set("model_of", best);
+  const bool fresh = last_test_step_ == trainer_->position().step;
+  const Json test = fresh ? last_test_ : evaluate("test");
+  if (!test.is_null()) {
+    event.set("test", scalar_figures(test));
+    if (const Json* data = test.find("data")) event.set("test_data", *data);
+    if (folder) folder->report(test);
+  }
+  if (!folder) return;
+  try {
+    save_model(*trainer_, folder->model_file());
+    event.set("model", folder->model_file());
+  } catch (const Error& error) {
+    warn(std::string("the model could not be saved: ") + error.what());
+  }
 }
 
 Json Session::finish(bool interrupted) {
@@ -178,31 +200,13 @@ Json Session::finish(bool interrupted) {
   Json event = log_->end_event(reached);
   if (interrupted) event.set("stopped", "interrupted");
   else if (!stop_reason_.empty()) event.set("stopped", stop_reason_);
-  std::string checkpoint;
-  if (checkpoints_) {
+  if (checkpoints_) {  // it is written while the rest is done
     update_extra();
-    checkpoint = checkpoints_->save(trainer);
-    if (!checkpoint.empty()) event.set("checkpoint", checkpoint);
+    checkpoints_->begin_save(trainer);
   }
-  if (!interrupted) {
-    const std::string best = model_of_best();
-    if (!best.empty()) event.set("model_of", best);
-    const bool fresh = last_test_step_ == trainer.position().step;
-    const Json test = fresh ? last_test_ : evaluate("test");
-    if (!test.is_null()) {
-      event.set("test", scalar_figures(test));
-      if (const Json* data = test.find("data")) event.set("test_data", *data);
-      if (folder) folder->report(test);
-    }
-    if (folder) {
-      try {
-        save_model(trainer, folder->model_file());
-        event.set("model", folder->model_file());
-      } catch (const Error& error) {
-        warn(std::string("the model could not be saved: ") + error.what());
-      }
-    }
-  }
+  if (!interrupted) finish_model(event);
+  if (checkpoints_)
+    if (const std::string checkpoint = checkpoints_->end_save(trainer); !checkpoint.empty()) event.set("checkpoint", checkpoint);
   event.set("examples_per_s", *closing.find("examples_per_s"));
   event.set("time", time_table());
   if (trace_) event.set("trace", trace_->path());

@@ -60,6 +60,7 @@ class Session final : private Hook {
   void judge_epoch(int64_t epoch, const Json& event);
   void update_extra();
   Json finish(bool interrupted);
+  void finish_model(Json& event);
   std::string model_of_best();
 
   std::unique_ptr<Trainer> make_trainer(const Job& job);
