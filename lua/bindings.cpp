@@ -257,6 +257,9 @@ int open_bindings(lua_State* L) {
   add_tensor_files(L);
   lua_setfield(L, -2, "tensor");
   lua_newtable(L);
+  add_held_arrays(L);
+  lua_setfield(L, -2, "arrays");
+  lua_newtable(L);
   add_run_functions(L);
   lua_setfield(L, -2, "run");
   return 1;

@@ -45,9 +45,15 @@ Job load_job(const std::string& path, const std::vector<std::string>& settings, 
   if (!lua && !file.ends_with(".json") && !file.ends_with(".yaml") && !file.ends_with(".yml"))
     throw Error(ErrorKind::usage, {path, "this is no job", "", "a name that ends in .lua, .json, .yaml or .yml"});
   const std::string folder = fs::path(file).parent_path().empty() ? "." : fs::path(file).parent_path().string();
-  Job job = file != path ? Job(Job::load(file).json(), file, data_folder_of(path))  // a run's: written elsewhere
-            : lua        ? Job(evaluate_script(file, options), file, folder)
-                         : Job::load(file);
+  Job job = [&] {
+    if (file != path)  // a run's: its data's paths start elsewhere
+      return Job(with_array_files(Job::load(file).json(), path), file, data_folder_of(path));
+    if (!lua) return Job::load(file);
+    HeldArrays arrays;  // of the script, until the job holds them
+    LuaOptions holding = options;
+    holding.arrays = &arrays;
+    return Job(evaluate_script(file, holding), file, folder);
+  }();
   apply_settings(job, settings);
   return job;
 }

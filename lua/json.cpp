@@ -38,7 +38,9 @@ class Converter {
       case LUA_TLIGHTUSERDATA:
         if (!lua_touserdata(L, index)) return nullptr;  // pg.null
         [[fallthrough]];
-      default: fail("a job holds numbers, text, booleans and tables", std::string("a ") + luaL_typename(L, index));
+      default:
+        fail("a job holds numbers, text, booleans and tables", std::string("a ") + luaL_typename(L, index),
+             lua_type(L, index) == LUA_TUSERDATA ? "" : "a tensor of examples goes into pg.data.arrays { x = tensor }");
     }
   }
 

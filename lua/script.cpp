@@ -81,6 +81,7 @@ Json evaluate_script_text(std::string_view text, const std::string& name, const 
   lua_insert(lua.raw(), 2);
   lua.call(2, 0);
   if (conversion.error) throw *conversion.error;
+  if (const Json* data = conversion.result.find("data"); data && options.arrays) options.arrays->hold_named(*data);
   return std::move(conversion.result);
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "src/core/error.h"
+#include "src/data/stored_arrays.h"
 
 namespace perigee {
 
@@ -20,6 +21,7 @@ struct LuaOptions {
   size_t memory_bytes = size_t{2} << 30;         // an allocation beyond it is "not enough memory"
   const std::atomic<bool>* interrupt = nullptr;  // set: the running script ends with an Error at its next few instructions
   std::string folder = ".";                      // where `require` looks first
+  HeldArrays* arrays = nullptr;                  // set: holds the arrays that a script's result names, which the script's state held
   std::function<void()> wake;                    // called on a run's thread when it has events (lua/run.cpp); must not block
 };
 

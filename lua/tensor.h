@@ -36,5 +36,6 @@ void give_array(lua_State* L, int index, Array result);
 void add_tensor_functions(lua_State* L);  // tensor.cpp
 void add_tensor_files(lua_State* L);      // tensor_files.cpp
 void add_traced_functions(lua_State* L);  // tensor_function.cpp
+void add_held_arrays(lua_State* L);       // held_arrays.cpp
 
 }  // namespace perigee

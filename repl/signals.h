@@ -1,4 +1,5 @@
-// Ctrl-C and SIGTERM: the first is acknowledged at once and sets a flag that is read between steps; the second ends the program.
+// Ctrl-C, SIGTERM and SIGHUP (a closed terminal): the first is acknowledged at once and sets a flag that is read between steps; a second one,
+// unless it is SIGHUP, ends the program.
 #pragma once
 
 #include <atomic>

@@ -138,7 +138,7 @@ void ClusterSession::open_folder() {
 
 CoordinatorOptions ClusterSession::coordinator_options() const {
   CoordinatorOptions options;
-  options.job = job_.job.canonical().dump();
+  options.job = with_array_files(job_.job.canonical(), folder_path_).dump();  // workers open what the run folder holds
   options.folder = job_.facts.data_folder;
   options.tuning = job_.tuning;
   options.policy = job_.policy;

@@ -21,7 +21,7 @@
 #include "cluster/membership/standby.h"
 #include "src/io/plot/trace_file.h"
 #include "src/model/evaluation.h"
-#include "src/run/checkpoint.h"
+#include "src/run/checkpoint_folder.h"
 #include "src/run/epoch_judge.h"
 #include "src/run/run_log.h"
 

@@ -284,7 +284,8 @@ void read_inherited_keys(int descriptor, Secret* key, Secret* secret) {
 
 int run_worker(const WorkerMainOptions& options) {
   follow_parent(options.parent);
-  if (options.started_by_us) signal(SIGINT, SIG_IGN);
+  if (options.started_by_us)  // the terminal tells the whole group; the launcher says what follows
+    for (const int number : {SIGINT, SIGHUP}) signal(number, SIG_IGN);
   std::error_code status;
   WorkerMainOptions checked = options;
   if (!options.data_root.empty()) checked.data_root = std::filesystem::canonical(options.data_root, status).string();

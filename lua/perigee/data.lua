@@ -1,6 +1,7 @@
 -- Data sources as Lua values: pg.data.csv { "iris.csv", target = "species" } is { type = "csv", file = ... }, and sources wrap others:
 -- source:map { pg.transform.flip {} }, source:take(1000), source:split(0.8).
 local native = require "perigee.native"
+local tensor = require "perigee.tensor"
 local where = require "perigee.where"
 
 local data = {}
@@ -53,11 +54,42 @@ local function parts_of(definition, options)
   return definition.name == "text" and type(given.parts) == "table" and given.parts or nil
 end
 
+local function is_list(key, value) return type(value) == "table" and key ~= "class_names" and value.hash == nil end
+
+-- How many numbers nested lists have, by the first of each kind.
+local function count_numbers(value)
+  local count = 1
+  while type(value) == "table" do count, value = count * #value, value[1] end
+  return count
+end
+
+-- What keeps the content of an array whose name a description has, as long as there is the name.
+local held = setmetatable({}, { __mode = "k" })
+
+-- Tensors and long lists do not go into the job: their names do (src/data/stored_arrays.h).
+local function hold_arrays(description)
+  local numbers = 0
+  for key, value in pairs(description) do
+    if is_list(key, value) then numbers = numbers + count_numbers(value) end
+  end
+  for key, value in pairs(description) do
+    if tensor.is(value) or (numbers > native.arrays.inline_numbers and is_list(key, value)) then
+      local name, content = native.arrays.hold(key, value)
+      if not name then where.fail("data source arrays: " .. content) end
+      held[name], description[key] = content, name
+    end
+  end
+  return description
+end
+
 local constructors = {}
 for _, definition in ipairs(native.family "source") do
   constructors[definition.name] = function(options)
     local parts = parts_of(definition, options)
-    if not parts then return source(describe("data source", definition, options)) end
+    if not parts then
+      local description = describe("data source", definition, options)
+      return source(definition.name == "arrays" and hold_arrays(description) or description)
+    end
     local sources = {}
     for part in pairs(parts) do sources[part] = source(describe("data source", definition, with(options, part))) end
     return sources

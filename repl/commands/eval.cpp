@@ -101,10 +101,11 @@ int run() {
   watch_signals("\nstopping; once more to quit at once\n");
   const std::string path = model_path(options.model);
   LoadedModel loaded = load_model(path);
-  const Json description = source_description(loaded);
   // A model lies in its run folder, whose log knows where the job's relative paths start; what is given here starts from here.
   const bool given = !options.data.empty();
   const std::string run = std::filesystem::path(path).parent_path().string();
+  loaded.job = with_array_files(loaded.job, run_of_file(path));
+  const Json description = source_description(loaded);
   const SourcePtr source = open_source(Config(description, given ? "--data" : path + ": data." + options.part),
                                        given ? "." : data_folder_of(run.empty() ? "." : run));
   ThreadTeam team(options.workers > 1 ? 1 : threads());

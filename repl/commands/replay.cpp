@@ -10,8 +10,10 @@
 #include "repl/commands/command.h"
 #include "repl/display/display.h"
 #include "src/core/error.h"
+#include "src/data/stored_arrays.h"
 #include "src/io/digest.h"
 #include "src/io/file.h"
+#include "src/run/run_folder.h"
 
 namespace perigee {
 namespace {
@@ -68,6 +70,7 @@ int run() {
     throw Error(ErrorKind::usage, {.where = options.run, .what = "no record is here", .hint = "`perigee train --record` writes one"});
   const Bytes text = read_file(path);
   RunRecord record = read_record(as_text(text), path);
+  record.job = with_array_files(record.job, run_of_file(path));  // wherever the folder was when it was recorded
   if (const std::string ledger = path_in(options.run, "ledger"); folder && file_exists(ledger)) follow_ledger(ledger, &record);
   const ReplayOutcome outcome = replay(record);
   if (!options.out.empty() && outcome.model) write_file(options.out, *outcome.model);

@@ -11,7 +11,7 @@
 #include "src/eager/random.h"
 #include "src/model/device/device_choice.h"
 #include "src/model/inference.h"
-#include "src/run/checkpoint.h"
+#include "src/run/checkpoint_hook.h"
 #include "src/train/trainer.h"
 
 namespace perigee {

@@ -16,6 +16,13 @@ void give(const perigee_context& context, Job job, perigee_job** out) {
   *out = handle.release();
 }
 
+// `evaluate` takes options and returns a script's job as JSON.
+template <class Evaluate>
+Job job_of_script(Evaluate evaluate, const std::string& where, const std::string& folder) {
+  HeldArrays arrays;  // of the script, until the job holds them
+  return Job(evaluate(LuaOptions{.folder = folder, .arrays = &arrays}), where, folder);
+}
+
 std::string extension_of(const std::string& path) { return std::filesystem::path(path).extension().string(); }
 
 std::string folder_of(const std::string& path) {
@@ -41,7 +48,10 @@ perigee_status perigee_job_parse(perigee_context* context, const char* text, siz
     switch (format) {
       case PERIGEE_JSON: return give(*context, Job(Json::parse(document, where), where, from), out);
       case PERIGEE_YAML: return give(*context, Job(parse_yaml(document, where), where, from), out);
-      case PERIGEE_LUA: return give(*context, Job(evaluate_script_text(document, where, {.folder = from}), where, from), out);
+      case PERIGEE_LUA: {
+        const auto evaluate = [&](const LuaOptions& options) { return evaluate_script_text(document, where, options); };
+        return give(*context, job_of_script(evaluate, where, from), out);
+      }
     }
     misuse("perigee_job_parse", "unknown format", std::to_string(static_cast<int>(format)), "PERIGEE_JSON, PERIGEE_YAML or PERIGEE_LUA");
   });
@@ -52,7 +62,8 @@ perigee_status perigee_job_load(perigee_context* context, const char* path, peri
   if (!context) return PERIGEE_USAGE;
   return guard(*context->state, context->message, [&] {
     require(path && out, "perigee_job_load", "path and out must not be null");
-    give(*context, extension_of(path) == ".lua" ? Job(evaluate_script(path), path, folder_of(path)) : Job::load(path), out);
+    const auto evaluate = [&](const LuaOptions& options) { return evaluate_script(path, options); };
+    give(*context, extension_of(path) == ".lua" ? job_of_script(evaluate, path, folder_of(path)) : Job::load(path), out);
   });
 }
 
@@ -94,7 +105,7 @@ perigee_status perigee_job_bind(perigee_job* job, const char* name, perigee_sour
       part.set("type", "host");
       part.set("name", name);
       data->set(name, std::move(part));
-      job->job.emplace(std::move(description), job->job->where(), job->job->folder());
+      job->job = Job(std::move(description), job->job->where(), job->job->folder());
     }
     job->sources.insert_or_assign(name, source->source);
   });

@@ -174,6 +174,7 @@ perigee_status perigee_trainer_run(perigee_trainer* trainer, const perigee_run_o
     trainer->run_ends = trainer->stop.load();
     const bool finished = trainer->trainer().run(trainer->run_ends);
     trainer->stop = false;
+    if (trainer->training->checkpoints) trainer->training->checkpoints->settle();
     return finished ? PERIGEE_OK : PERIGEE_STOPPED;
   });
 }

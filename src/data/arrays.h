@@ -21,6 +21,9 @@ struct NamedArray {
 // An array as the field `name`: integers called "y", one per example, are class labels, whose options "classes" and "class_names" `config` has.
 NamedArray named_array(const Config& config, const std::string& name, Tensor values, const std::string& where);
 
+// Nested lists of numbers: f32, or for "y" with one integer per example i64. Error with the path in `config` when they are no array.
+Tensor array_from_json(const Config& config, const std::string& key, const Json& list);
+
 // u8 of rank 3 or 4 are images and read as f32 / 255; other integers and bool as they are; f64, f16 and bf16 as f32.
 // Error(data) when they have not the same number of examples, or a label is out of range.
 // `name` is what the description begins with; `fitted` is as in SourceTraits.

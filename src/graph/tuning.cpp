@@ -106,6 +106,12 @@ std::string Tuning::choice(const std::string& key) const {
 void Tuning::set(const std::string& key, const std::string& kernel) {
   const std::lock_guard lock(mutex_);
   choices_[key] = kernel;
+  ++changes_;
+}
+
+uint64_t Tuning::changes() const {
+  const std::lock_guard lock(mutex_);
+  return changes_;
 }
 
 bool Tuning::empty() const {
@@ -133,6 +139,7 @@ Json Tuning::of_this_machine() const {
 void Tuning::merge(const Json& choices) {
   if (!choices.is_object()) throw Error(ErrorKind::model, {.what = "a tuning table must be an object", .got = choices.type_name()});
   const std::lock_guard lock(mutex_);
+  ++changes_;
   for (const auto& [key, kernel] : choices.as_object())
     if (kernel.is_string()) choices_[key] = kernel.as_string();
 }

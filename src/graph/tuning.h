@@ -31,6 +31,7 @@ class Tuning {
   std::string choice(const std::string& key) const;
   void set(const std::string& key, const std::string& kernel);
   bool empty() const;
+  uint64_t changes() const;  // another number once a choice was added; never 0
 
   Json to_json() const;             // {"<key>": "<kernel>"}
   void merge(const Json& choices);  // Error(model) when it is no such object; unknown kernels are ignored when they are looked up
@@ -52,6 +53,7 @@ class Tuning {
   mutable std::mutex mutex_;
   std::string machine_, prefix_;  // of a device; empty: this machine's CPU
   std::map<std::string, std::string> choices_;
+  uint64_t changes_ = 1;
 };
 
 // Runs the plan step by step on the memory bound in `run` and measures the alternatives of every step that has some and is not in

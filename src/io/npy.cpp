@@ -1,6 +1,7 @@
 #include "src/io/npy.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <optional>
 
@@ -221,10 +222,9 @@ std::vector<std::pair<std::string, Tensor>> parse_npz(std::span<const std::byte>
   return arrays;
 }
 
-Bytes npy_bytes(const Tensor& given) {
-  const Tensor tensor = given.dtype() == Dtype::bf16 ? given.to(Dtype::f32) : given;
+std::string npy_head(const Type& type) {
   const char* code = "";
-  switch (tensor.dtype()) {
+  switch (type.dtype) {
     case Dtype::f32: code = "<f4"; break;
     case Dtype::f64: code = "<f8"; break;
     case Dtype::f16: code = "<f2"; break;
@@ -232,20 +232,25 @@ Bytes npy_bytes(const Tensor& given) {
     case Dtype::i64: code = "<i8"; break;
     case Dtype::u8: code = "|u1"; break;
     case Dtype::boolean: code = "|b1"; break;
-    case Dtype::bf16: break;
+    case Dtype::bf16: assert(false); break;
   }
   std::string header = std::string("{'descr': '") + code + "', 'fortran_order': False, 'shape': (";
-  for (const int64_t dim : tensor.shape().vector()) header += std::to_string(dim) + (tensor.shape().rank() == 1 ? "," : ", ");
-  if (tensor.shape().rank() > 1) header.resize(header.size() - 2);
+  for (const int64_t dim : type.shape.vector()) header += std::to_string(dim) + (type.shape.rank() == 1 ? "," : ", ");
+  if (type.shape.rank() > 1) header.resize(header.size() - 2);
   header += "), }";
   while ((10 + header.size() + 1) % 64 != 0) header += ' ';
   header += '\n';
-  std::string prefix = "\x93NUMPY";
-  prefix += '\x01';
-  prefix += '\0';
-  prefix += static_cast<char>(header.size() & 0xff);
-  prefix += static_cast<char>(header.size() >> 8);
-  const std::string start = prefix + header;
+  std::string head = "\x93NUMPY";
+  head += '\x01';
+  head += '\0';
+  head += static_cast<char>(header.size() & 0xff);
+  head += static_cast<char>(header.size() >> 8);
+  return head + header;
+}
+
+Bytes npy_bytes(const Tensor& given) {
+  const Tensor tensor = given.dtype() == Dtype::bf16 ? given.to(Dtype::f32) : given;
+  const std::string start = npy_head({tensor.dtype(), tensor.shape()});
   Bytes out(as_bytes(start).begin(), as_bytes(start).end());
   const auto* data = tensor.data<std::byte>();
   out.insert(out.end(), data, data + tensor.bytes());

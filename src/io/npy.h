@@ -22,5 +22,7 @@ std::vector<std::pair<std::string, Tensor>> parse_npz(std::span<const std::byte>
 
 // A file as numpy.save writes it. bf16, which NumPy lacks, is written as f32.
 Bytes npy_bytes(const Tensor& tensor);
+// The bytes of such a file before its elements, a multiple of 64; `type` is not bf16.
+std::string npy_head(const Type& type);
 
 }  // namespace perigee

@@ -188,6 +188,14 @@ DataPlacement read_placement(const Config& data) {
 Job::Job(Json description, std::string where, std::string folder)
     : json_(std::move(description)), where_(std::move(where)), folder_(std::move(folder)) {
   check_top_level(json_, where_);
+  hold_arrays();
+}
+
+void Job::hold_arrays() {
+  Json* data = json_.find("data");
+  if (!data) return;
+  arrays_.take_numbers(data, where_ + ": data");
+  arrays_.hold_named(*data);
 }
 
 Job Job::load(const std::string& path) {
@@ -231,6 +239,7 @@ void Job::set(const std::string& path, const std::string& value) {
   *at = parsed_value(value);
   check_top_level(changed, where_);
   json_ = std::move(changed);
+  hold_arrays();
 }
 
 Error Job::placed(const Error& error) const {

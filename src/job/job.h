@@ -9,6 +9,7 @@
 
 #include "src/core/config.h"
 #include "src/core/json.h"
+#include "src/data/stored_arrays.h"
 #include "src/tensor/shape.h"
 
 namespace perigee {
@@ -25,7 +26,8 @@ DataPlacement read_placement(const Config& data);  // of the job's "data"; Error
 
 class Job {
  public:
-  // Checks the top level: known keys, types. Throws Error(model).
+  // Checks the top level: known keys, types. Throws Error(model). Large arrays in the data become names (src/data/stored_arrays.h); those
+  // that are in memory stay there as long as the job, or a copy of it, lives.
   // `where` is the file's name, `folder` what relative paths in it start from.
   Job(Json description, std::string where, std::string folder = ".");
   // Reads .json or .yaml/.yml. Lua scripts are evaluated by lua/, which makes a Job of the result.
@@ -53,9 +55,12 @@ class Job {
   Json canonical() const;
 
  private:
+  void hold_arrays();
+
   Json json_;
   std::string where_;
   std::string folder_;
+  HeldArrays arrays_;
 };
 
 }  // namespace perigee

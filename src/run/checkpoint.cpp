@@ -1,25 +1,22 @@
 #include "src/run/checkpoint.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <filesystem>
 
 #include "src/core/host_isa.h"
 #include "src/core/pattern.h"
-#include "src/core/warning.h"
+#include "src/data/stored_arrays.h"
 #include "src/model/model_reader.h"
 
 namespace perigee {
 namespace {
 
-namespace fs = std::filesystem;
-
 Metadata model_metadata(const Trainer& trainer) {
   std::vector<std::string> names;
   for (const Field& field : trainer.train_source().fields())
-    if (field.name == trainer.model().spec().target.name) names = field.class_names;
-  return model_metadata(trainer.model(), trainer.job().canonical(), trainer.train_source().traits().fitted, names);
+    if (field.name == trainer.shape().spec().target.name) names = field.class_names;
+  const Json job = with_relative_array_files(trainer.job().canonical());
+  return model_metadata(trainer.shape(), job, trainer.train_source().traits().fitted, names);
 }
 
 std::string slot_name(const std::string& slot) { return "optimizer/" + slot; }
@@ -44,8 +41,6 @@ void copy_block(const Safetensors& file, const Params& params, const std::string
   }
 }
 
-double now_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 }  // namespace
 
 void save_model(const Trainer& trainer, const std::string& path) {
@@ -67,18 +62,31 @@ std::vector<NamedTensor> checkpoint_tensors(const Trainer& trainer, std::span<co
   return tensors;
 }
 
-Metadata checkpoint_metadata(const Trainer& trainer, const Json& extra) {
+// The facts that every checkpoint of a run has, and those that change from step to step; between them is the tuning table.
+Metadata fixed_metadata(const Trainer& trainer) {
   Metadata metadata = model_metadata(trainer);
-  metadata["position"] = trainer.position().to_json().dump();
-  metadata["tuning"] = trainer.tuning().to_json().dump();
-  metadata["sub_batch"] = std::to_string(trainer.sub_batch());
   metadata["threads"] = std::to_string(trainer.threads());
   metadata["isa"] = isa_name(host_isa());
   metadata["optimizer"] = trainer.optimizer().type();
-  if (const LossScale* scale = trainer.loss_scale()) metadata["loss_scale"] = loss_scale_json(*scale).dump();
-  if (!extra.is_null()) metadata["extra"] = extra.dump();
   return metadata;
 }
+
+void set_changing_metadata(const Trainer& trainer, const Json& extra, Metadata* metadata) {
+  (*metadata)["position"] = trainer.position().to_json().dump();
+  (*metadata)["sub_batch"] = std::to_string(trainer.sub_batch());
+  if (const LossScale* scale = trainer.loss_scale()) (*metadata)["loss_scale"] = loss_scale_json(*scale).dump();
+  if (extra.is_null()) metadata->erase("extra");
+  else (*metadata)["extra"] = extra.dump();
+}
+
+Metadata checkpoint_metadata(const Trainer& trainer, const Json& extra) {
+  Metadata metadata = fixed_metadata(trainer);
+  metadata["tuning"] = trainer.tuning().to_json().dump();
+  set_changing_metadata(trainer, extra, &metadata);
+  return metadata;
+}
+
+size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 Json load_checkpoint(Trainer& trainer, const Safetensors& file, const std::string& path, bool keep_plans,
                      std::span<const NamedBlock> beside = {}) {
@@ -130,6 +138,58 @@ Json load_checkpoint(Trainer& trainer, std::span<const std::byte> bytes, const s
                      std::span<const NamedBlock> beside) {
   return load_checkpoint(trainer, parse_model_file(bytes, where), where, keep_plans, beside);
 }
+
+size_t CheckpointSnapshot::bytes_of(const Trainer& trainer) {
+  return aligned(trainer.shape().params().block_bytes()) * (1 + trainer.optimizer_slots()) + aligned(trainer.states().size());
+}
+
+// The file's tensors are windows, so that it lies in memory once.
+void CheckpointSnapshot::lay_out(const Trainer& trainer) {
+  trainer_ = nullptr;
+  numbers_ = std::make_shared<Storage>(bytes_of(trainer));
+  tensors_.clear();
+  const Params& params = trainer.shape().params();
+  const auto add_parameters = [&](const std::string& prefix, size_t base) {
+    for (size_t i = 0; i < params.windows().size(); ++i)
+      tensors_.push_back({prefix + params.windows()[i].name,
+                          Tensor(numbers_, base + params.parameter_offset(static_cast<int>(i)), params.dtype(), params.windows()[i].shape)});
+  };
+  add_parameters("", 0);
+  size_t base = aligned(params.block_bytes());
+  for (size_t i = 0; i < params.state_specs().size(); ++i) {
+    const StateSpec& spec = params.state_specs()[i];
+    tensors_.push_back({"state/" + spec.name, Tensor(numbers_, base + params.state_offset(static_cast<int>(i)), spec.dtype, spec.shape)});
+  }
+  base += aligned(trainer.states().size());
+  for (const std::string& slot : trainer.optimizer().slots()) {
+    add_parameters(slot_name(slot) + "/", base);
+    base += aligned(params.block_bytes());
+  }
+  metadata_ = fixed_metadata(trainer);
+  tuning_changes_ = 0;
+  trainer_ = &trainer;
+}
+
+void CheckpointSnapshot::take(const Trainer& trainer, const Json& extra) {
+  if (trainer_ != &trainer) lay_out(trainer);
+  const Params& params = trainer.model().params();
+  std::byte* to = numbers_->data();
+  const auto copy = [&](std::span<const std::byte> from) {
+    if (!from.empty()) std::memcpy(to, from.data(), from.size());
+    to += aligned(from.size());
+  };
+  copy({params.block(), params.block_bytes()});
+  copy(trainer.states());
+  for (size_t slot = 0; slot < trainer.optimizer_slots(); ++slot) copy(trainer.optimizer_slot(slot));
+  if (const uint64_t changes = trainer.tuning().changes(); changes != tuning_changes_ || !metadata_.contains("tuning")) {
+    metadata_["tuning"] = trainer.tuning().to_json().dump();
+    tuning_changes_ = changes;
+  }
+  set_changing_metadata(trainer, extra, &metadata_);
+  step_ = trainer.position().step;
+}
+
+void CheckpointSnapshot::write(const std::string& path) const { write_safetensors(path, tensors_, metadata_); }
 
 namespace {
 
@@ -195,109 +255,6 @@ void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::str
   std::vector<bool> frozen;
   for (const ParameterSpec& spec : params.specs()) frozen.push_back(any(freeze, spec.name));
   trainer.freeze(frozen);
-}
-
-std::string CheckpointFolder::file_of(int64_t step) const {
-  char name[64];
-  std::snprintf(name, sizeof name, "/step-%012lld.safetensors", static_cast<long long>(step));
-  return folder_ + name;
-}
-
-void CheckpointFolder::set_aside_after(const std::string& newest) {
-  for (const std::string& file : files()) {
-    if (file <= newest) return;
-    std::error_code failed;
-    fs::rename(file, folder_ + "/void-" + fs::path(file).filename().string(), failed);
-    if (failed) warn(file + " is of training that was given up, but cannot be renamed: " + failed.message());
-  }
-}
-
-void CheckpointFolder::remove_old() {
-  const std::vector<std::string> all = files();
-  std::error_code ignored;  // an old file that stays is no fault
-  for (size_t i = static_cast<size_t>(std::max(1, keep_)); i < all.size(); ++i) fs::remove(all[i], ignored);
-}
-
-std::string CheckpointFolder::save(const Trainer& trainer, const Json& extra) {
-  const std::string file = file_of(trainer.position().step);
-  save_checkpoint(trainer, file, extra);
-  set_aside_after(file);
-  remove_old();
-  return file;
-}
-
-void CheckpointFolder::save_best(const Trainer& trainer, const Json& extra) {
-  save_checkpoint(trainer, folder_ + "/best.safetensors", extra);
-}
-
-std::string CheckpointFolder::add(std::span<const std::byte> checkpoint, int64_t step) {
-  const std::string file = file_of(step);
-  write_file(file, checkpoint);
-  set_aside_after(file);
-  remove_old();
-  return file;
-}
-
-void CheckpointFolder::add_best(std::span<const std::byte> checkpoint) { write_file(folder_ + "/best.safetensors", checkpoint); }
-
-std::vector<std::string> CheckpointFolder::files() const {
-  std::vector<std::string> found;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with("step-") && name.ends_with(".safetensors")) found.push_back(entry->path().string());
-  }
-  std::sort(found.rbegin(), found.rend());
-  return found;
-}
-
-std::string CheckpointFolder::resume(Trainer& trainer, Json* extra) {
-  const std::vector<std::string> all = files();
-  for (size_t i = 0; i < all.size(); ++i) {
-    try {
-      const Json back = load_checkpoint(trainer, all[i]);
-      if (extra) *extra = back;
-      return all[i];
-    } catch (const Error& error) {
-      if (i + 1 == all.size()) throw;
-      warn(std::string(error.what()) + "; trying the checkpoint before it");
-    }
-  }
-  return "";
-}
-
-CheckpointSchedule::CheckpointSchedule(const Config& options)
-    : keep(static_cast<int>(options.integer_in("keep", 1, 1 << 20, 3))),
-      every_epochs(options.integer_in("every_epochs", 0, int64_t{1} << 40, 1)),
-      every_steps(options.integer_in("every_steps", 0, int64_t{1} << 52, 0)),
-      every_seconds(options.number_in("every_seconds", 0, 1e12, 0)) {}
-
-bool CheckpointSchedule::due_after_step(int64_t last, int64_t step, double seconds_since) const {
-  return (every_steps > 0 && step / every_steps > last / every_steps) || (every_seconds > 0 && seconds_since >= every_seconds);
-}
-
-CheckpointHook::CheckpointHook(const Config& options, const std::string& folder) : schedule_(options), folder_(folder, schedule_.keep) {}
-
-void CheckpointHook::on_start(Trainer&) { last_save_ = now_seconds(); }
-
-void CheckpointHook::on_step(Trainer& trainer, const StepReport& report) {
-  if (schedule_.due_after_step(report.step - 1, report.step, now_seconds() - last_save_)) save(trainer);
-}
-
-void CheckpointHook::on_epoch(Trainer& trainer, uint64_t epoch) {
-  if (schedule_.due_after_epoch(static_cast<int64_t>(epoch) + 1)) save(trainer);
-}
-
-std::string CheckpointHook::save(Trainer& trainer) {
-  last_save_ = now_seconds();
-  const PhaseScope scope(trainer.times(), TracePhase::checkpoint);
-  try {
-    return folder_.save(trainer, extra_);
-  } catch (const Error& error) {
-    if (last_save_ - last_warning_ >= 60) warn(std::string("no checkpoint was written: ") + error.what() + "; training goes on");
-    last_warning_ = std::max(last_warning_, last_save_ - last_warning_ >= 60 ? last_save_ : last_warning_);
-    return "";
-  }
 }
 
 }  // namespace perigee

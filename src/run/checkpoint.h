@@ -44,60 +44,24 @@ std::vector<std::byte> model_bytes(const Trainer& trainer);
 // lies; null: in `folder`, or anywhere.
 void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::string& folder, SourceOpener* opener = nullptr);
 
-// A folder of checkpoints "step-000001234.safetensors": keeps the newest `keep`, and "best.safetensors" beside them. A step that was
-// written before, and is greater than that of a new checkpoint, is of training that was given up: its file becomes "void-step-...".
-class CheckpointFolder {
+// The checkpoint of a trainer as it was at a step border, in memory of its own: take() copies the numbers, and write() makes the file of them
+// later, on any thread. Taken again, it uses its memory again.
+class CheckpointSnapshot {
  public:
-  CheckpointFolder(std::string folder, int keep) : folder_(std::move(folder)), keep_(keep) {}
-
-  // Writes the trainer's checkpoint and removes what is too old. Returns the file. Error(resources) leaves what was there.
-  std::string save(const Trainer& trainer, const Json& extra = {});
-  void save_best(const Trainer& trainer, const Json& extra = {});
-  // The same for a checkpoint that another process has made: the bytes of its file.
-  std::string add(std::span<const std::byte> checkpoint, int64_t step);
-  void add_best(std::span<const std::byte> checkpoint);
-  // Newest first.
-  std::vector<std::string> files() const;
-  // Loads the newest that is whole, walking back over damaged ones (each is warned about). Empty when there is none.
-  // Error(model) when there are files but none can be loaded.
-  std::string resume(Trainer& trainer, Json* extra = nullptr);
+  void take(const Trainer& trainer, const Json& extra);
+  void write(const std::string& path) const;  // as save_checkpoint()
+  int64_t step() const { return step_; }
+  static size_t bytes_of(const Trainer& trainer);
 
  private:
-  std::string file_of(int64_t step) const;
-  void set_aside_after(const std::string& newest);
-  void remove_old();
-  std::string folder_;
-  int keep_;
-};
+  void lay_out(const Trainer& trainer);
 
-// When to save, from the job's "checkpoint": {"every_epochs": 1, "every_steps": 0, "every_seconds": 0, "keep": 3}.
-struct CheckpointSchedule {
-  explicit CheckpointSchedule(const Config& options);
-  // In (last, step] there is a multiple of every_steps, or so many seconds have passed since the last one.
-  bool due_after_step(int64_t last, int64_t step, double seconds_since) const;
-  bool due_after_epoch(int64_t epoch) const { return every_epochs > 0 && epoch % every_epochs == 0; }  // from 1
-  int keep;
-  int64_t every_epochs, every_steps;
-  double every_seconds;
-};
-
-// Saves on the job's schedule. A failed write (full disk) is a warning, at most one a minute; training goes on and the older files stay.
-class CheckpointHook final : public Hook {
- public:
-  CheckpointHook(const Config& options, const std::string& folder);
-  void on_start(Trainer& trainer) override;
-  void on_step(Trainer& trainer, const StepReport& report) override;
-  void on_epoch(Trainer& trainer, uint64_t epoch) override;
-  // Now, whatever the schedule says. Empty when it failed.
-  std::string save(Trainer& trainer);
-  CheckpointFolder& folder() { return folder_; }
-  void set_extra(Json extra) { extra_ = std::move(extra); }
-
- private:
-  CheckpointSchedule schedule_;
-  CheckpointFolder folder_;
-  double last_save_ = 0, last_warning_ = -1e9;
-  Json extra_;
+  const Trainer* trainer_ = nullptr;  // whose layout and facts it has
+  std::shared_ptr<Storage> numbers_;  // parameters, states, slots
+  std::vector<NamedTensor> tensors_;  // windows on them
+  Metadata metadata_;
+  uint64_t tuning_changes_ = 0;
+  int64_t step_ = 0;
 };
 
 }  // namespace perigee

@@ -165,4 +165,10 @@ std::string data_folder_of(const std::string& run) {
   }
 }
 
+std::string run_of_file(const std::string& file) {
+  const fs::path folder = fs::absolute(file).lexically_normal().parent_path();
+  const bool checkpoint = !fs::exists(folder / "job.json") && fs::exists(folder.parent_path() / "job.json");
+  return (checkpoint ? folder.parent_path() : folder).string();
+}
+
 }  // namespace perigee

@@ -1,4 +1,4 @@
-// The files of a run: runs/<name>-<time>/ with job.json, log.jsonl, TensorBoard events, checkpoints/, report.txt and
+// The files of a run: runs/<name>-<time>/ with job.json, arrays/ (of a script), log.jsonl, TensorBoard events, checkpoints/, report.txt and
 // report.json, curves.svg, model.safetensors. Writing here never fails the run: what goes wrong is a warning, once.
 #pragma once
 
@@ -53,6 +53,9 @@ std::string newest_run(const std::string& name);
 
 // The folder that relative paths in a run's job start from, as its log says; "." when it does not.
 std::string data_folder_of(const std::string& run);
+
+// The run folder that a model or a checkpoint lies in; its own folder when that is none.
+std::string run_of_file(const std::string& file);
 
 // A table of classes and the confusion matrix as text; empty for results that have neither.
 std::string report_text(const Json& result);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "src/data/stored_arrays.h"
 #include "src/train/device/device_memory.h"
 
 namespace perigee {
@@ -68,7 +69,8 @@ std::unique_ptr<RunFolder> open_run_folder(const Job& job, const std::string& ou
   }
   const bool goes_on = !earlier.empty() && out.empty();
   auto folder = std::make_unique<RunFolder>(goes_on ? RunFolder::open(earlier) : RunFolder::create(job.name(), out));
-  folder->write_text("job.json", job.canonical().dump(2) + "\n");
+  store_arrays(job.json(), job.folder(), folder->path());
+  folder->write_text("job.json", with_relative_array_files(job.canonical()).dump(2) + "\n");
   return folder;
 }
 

@@ -79,7 +79,8 @@ class RunLog {
   Sums interval_, epoch_;
 };
 
-// The folder of a run: `out`, or that of the run which `resume` continues, or a new one; job.json is in it.
+// The folder of a run: `out`, or that of the run which `resume` continues, or a new one; job.json is in it, and the arrays that the job names.
+// Error(resources) when these cannot be written.
 std::unique_ptr<RunFolder> open_run_folder(const Job& job, const std::string& out, const std::string& resume);
 
 // The figures of an evaluation that are single numbers: {"loss": 0.03, "accuracy": 0.991}.

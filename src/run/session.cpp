@@ -163,12 +163,7 @@ void Session::judge_epoch(int64_t epoch, const Json& event) {
   if (judge_->stops_early() && stop_) return;
   stop_reason_ = judge_->after_epoch(epoch, event, log_->seconds());
   if (!stop_reason_.empty()) stop_ = true;
-  if (!checkpoints_ || !judge_->is_best(epoch)) return;
-  try {
-    checkpoints_->folder().save_best(*trainer_);
-  } catch (const Error& error) {
-    warn(std::string("the best checkpoint could not be saved: ") + error.what());
-  }
+  if (checkpoints_ && judge_->is_best(epoch)) checkpoints_->keep_best();
 }
 
 void Session::update_extra() {
@@ -191,6 +186,7 @@ Json Session::run(const std::atomic<bool>& stop) {
     const bool whole = trainer_->run(stop_);
     return finish(!whole && stop_reason_.empty());
   } catch (const Error& error) {
+    if (checkpoints_) checkpoints_->settle();
     log_->emit(Json(Json::Object{{"event", "error"}, {"step", trainer_->position().step}, {"text", error.what()}}));
     if (log_->folder()) log_->folder()->curves();
     throw;
@@ -213,6 +209,7 @@ void Session::set_aside(double seconds) { log_->set_aside(seconds, 0); }
 
 // Early stopping keeps the best epoch, not the last one. Returns what to tell about it.
 std::string Session::model_of_best() {
+  if (checkpoints_ && judge_->prefers_earlier()) checkpoints_->settle();
   const std::string best = checkpoints_ && judge_->prefers_earlier() ? log_->folder()->checkpoints() + "/best.safetensors" : "";
   if (best.empty() || !file_exists(best)) return "";
   load_checkpoint(*trainer_, best);
@@ -232,6 +229,30 @@ std::string Session::save_trained() {
   }
 }
 
+// The last evaluation, the report and the model. The model is saved even where the evaluation fails; that failure is returned.
+std::optional<Error> Session::finish_model(Json& event) {
+  RunFolder* folder = log_->folder();
+  const std::string best = model_of_best();
+  if (!best.empty()) event.set("model_of", best);
+  const bool fresh = last_test_step_ == trainer_->position().step;
+  Json test;
+  std::optional<Error> failure;
+  try {
+    test = fresh ? last_test_ : evaluate("test");
+  } catch (const Error& error) {
+    failure = error;
+  }
+  if (!test.is_null()) {
+    event.set("test", scalar_figures(test));
+    if (const Json* data = test.find("data")) event.set("test_data", *data);
+    if (folder) folder->report(test);
+  }
+  const std::string model = save_trained();
+  if (!model.empty()) event.set("model", model);
+  if (!failure) return {};
+  return after_training(*failure, model);
+}
+
 Json Session::finish(bool interrupted) {
   Trainer& trainer = *trainer_;
   RunFolder* folder = log_->folder();
@@ -241,32 +262,15 @@ Json Session::finish(bool interrupted) {
   Json event = log_->end_event(reached);
   if (interrupted) event.set("stopped", "interrupted");
   else if (!stop_reason_.empty()) event.set("stopped", stop_reason_);
-  std::string checkpoint;
-  if (checkpoints_) {
+  if (checkpoints_) {  // it is written while the rest is done
     update_extra();
-    checkpoint = checkpoints_->save(trainer);
-    if (!checkpoint.empty()) event.set("checkpoint", checkpoint);
+    checkpoints_->begin_save(trainer);
   }
-  if (!interrupted) {
-    const std::string best = model_of_best();
-    if (!best.empty()) event.set("model_of", best);
-    const bool fresh = last_test_step_ == trainer.position().step;
-    Json test;
-    std::optional<Error> failure;  // of the test: what was trained is saved all the same
-    try {
-      test = fresh ? last_test_ : evaluate("test");
-    } catch (const Error& error) {
-      failure = error;
-    }
-    if (!test.is_null()) {
-      event.set("test", scalar_figures(test));
-      if (const Json* data = test.find("data")) event.set("test_data", *data);
-      if (folder) folder->report(test);
-    }
-    const std::string model = save_trained();
-    if (!model.empty()) event.set("model", model);
-    if (failure) throw after_training(*failure, model);
-  }
+  std::optional<Error> failure;
+  if (!interrupted) failure = finish_model(event);
+  if (checkpoints_)
+    if (const std::string checkpoint = checkpoints_->end_save(trainer); !checkpoint.empty()) event.set("checkpoint", checkpoint);
+  if (failure) throw *failure;
   event.set("examples_per_s", *closing.find("examples_per_s"));
   event.set("time", time_table());
   if (trace_) event.set("trace", trace_->path());

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "src/io/plot/trace_file.h"
-#include "src/run/checkpoint.h"
+#include "src/run/checkpoint_hook.h"
 #include "src/run/epoch_judge.h"
 #include "src/run/run_log.h"
 #include "src/train/trainer.h"
@@ -61,6 +61,7 @@ class Session final : private Hook {
   void judge_epoch(int64_t epoch, const Json& event);
   void update_extra();
   Json finish(bool interrupted);
+  std::optional<Error> finish_model(Json& event);
   std::string model_of_best();
   std::string save_trained();
 

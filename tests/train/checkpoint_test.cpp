@@ -1,5 +1,5 @@
 // Model files and checkpoints: they come back bit for bit, and nothing that is damaged is taken for whole.
-#include "src/run/checkpoint.h"
+#include "src/run/checkpoint_hook.h"
 
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -350,6 +350,7 @@ TEST(FullDisk, TrainingGoesOnAndTheOldCheckpointIsWhole) {
     stop.at = step;
     stop.now = false;
     trainer.run(stop.now);
+    hook.settle();
   };
   run_to(3);
   const std::vector<std::string> before = hook.folder().files();

@@ -1,5 +1,5 @@
-// {"type": "arrays", "x": [[0, 1], [1, 0]], "y": [0, 1]}: examples written down in the job, or {"type": "arrays", "handle": "name"}:
-// those that the program holds in memory (register_source).
+// {"type": "arrays", "x": [[0, 1], [1, 0]], "y": [0, 1]}: examples written down in the job; where an array is large, its name stands there
+// (stored_arrays.h). Or {"type": "arrays", "handle": "name"}: those that the program holds in memory (register_source).
 #include "src/data/arrays.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/data/array_source.h"
+#include "src/data/stored_arrays.h"
 
 namespace perigee {
 namespace {
@@ -46,18 +47,15 @@ void flatten(const Config& config, const std::string& key, const Json& json, con
   for (const Json& item : json.as_array()) flatten(config, key, item, dims, level + 1, out, whole);
 }
 
-NamedArray from_json(const Config& config, const std::string& key, const Json& json) {
-  const std::vector<int64_t> dims = list_shape(json);
-  if (dims.empty() || dims.size() > static_cast<size_t>(kMaxRank)) config.fail(key, "must be a list with one element or list per example");
-  std::vector<double> values;
-  bool whole = true;
-  flatten(config, key, json, dims, 0, values, whole);
-  const bool label = key == "y" && whole && dims.size() == 1;
-  const Tensor tensor = Tensor::from<double>(Shape(dims), values).to(label ? Dtype::i64 : Dtype::f32);
-  return named_array(config, key, tensor, config.where() + ": '" + key + "'");
+NamedArray read_array(const Config& config, const std::string& key, const Json& value, const std::string& folder) {
+  const std::string where = config.where() + ": '" + key + "'";
+  config.raw(key);  // it is read
+  const Tensor values =
+      value.is_array() ? array_from_json(config, key, value) : open_named_array(Config(value, where, ErrorKind::data), folder);
+  return named_array(config, key, values, where);
 }
 
-SourcePtr open(const Config& config, const std::string&) {
+SourcePtr open(const Config& config, const std::string& folder) {
   if (config.has("handle")) {
     const std::string handle = config.string("handle");
     const std::lock_guard lock(registered().mutex);
@@ -69,7 +67,7 @@ SourcePtr open(const Config& config, const std::string&) {
   }
   std::vector<NamedArray> arrays;
   for (const auto& [key, value] : config.json().as_object())
-    if (value.is_array() && key != "class_names") arrays.push_back(from_json(config, key, *config.raw(key)));
+    if ((value.is_array() && key != "class_names") || names_array(value)) arrays.push_back(read_array(config, key, value, folder));
   if (arrays.empty())
     throw Error(ErrorKind::data, {.where = config.where(), .what = "there are no arrays", .hint = "give 'x' and 'y', or a 'handle'"});
   return arrays_source("arrays", std::move(arrays));
@@ -122,6 +120,16 @@ void settle_classes(const NamedArray& array, Column& column, int64_t size) {
 }
 
 }  // namespace
+
+Tensor array_from_json(const Config& config, const std::string& key, const Json& list) {
+  const std::vector<int64_t> dims = list_shape(list);
+  if (dims.empty() || dims.size() > static_cast<size_t>(kMaxRank)) config.fail(key, "must be a list with one element or list per example");
+  std::vector<double> values;
+  bool whole = true;
+  flatten(config, key, list, dims, 0, values, whole);
+  const bool label = key == "y" && whole && dims.size() == 1;
+  return Tensor::from<double>(Shape(dims), values).to(label ? Dtype::i64 : Dtype::f32);
+}
 
 NamedArray named_array(const Config& config, const std::string& name, Tensor values, const std::string& where) {
   const bool whole =
@@ -180,7 +188,8 @@ constexpr Option kOptions[] = {{"handle", "string", "none", "names arrays in mem
 extern const SourceDef source_arrays;
 const SourceDef source_arrays{
     .type = "arrays",
-    .doc = "Arrays in the job itself ('x', 'y', ...: nested lists), or in memory ('handle'). Options: classes, class_names",
+    .doc = "Arrays of the script ('x', 'y', ...: tensors or nested lists; large ones are kept beside the run), or in memory "
+           "('handle'). Options: classes, class_names",
     .schema = {.options = kOptions, .open = true},
     .open = open};
 

@@ -1,0 +1,69 @@
+// Writes checkpoints beside the training: a thread serialises, syncs and renames while the trainer makes its next steps. Of what comes while it
+// writes, only the newest waits; a waiting best one waits beside it. So a run whose epochs take a millisecond is not held up by a disk
+// that needs ten for a file.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/run/checkpoint_folder.h"
+
+namespace perigee {
+
+struct CheckpointKinds {
+  bool newest = false;  // "step-....safetensors"
+  bool best = false;    // "best.safetensors"
+};
+
+struct CheckpointResult {
+  int64_t step = 0;
+  bool best = false;
+  std::string file;     // empty: it was not written
+  std::string problem;  // why
+};
+
+// Its functions belong to the thread that trains. `folder` outlives it.
+class CheckpointWriter {
+ public:
+  explicit CheckpointWriter(CheckpointFolder& folder) : folder_(folder) {}
+  ~CheckpointWriter();  // writes what waits
+
+  // Copies the trainer's numbers and returns; the file is written soon. It takes the place of what waits to be written as the same.
+  // Error(resources) when there is no memory for the copy.
+  void keep(const Trainer& trainer, const Json& extra, CheckpointKinds kinds);
+  // Without a pause between two files until everything is written.
+  void hurry();
+  // Returns when everything is written or has failed; false when that takes longer than `seconds`.
+  bool finish(double seconds);
+  // What was done since the last call, the oldest first.
+  std::vector<CheckpointResult> take_results();
+
+ private:
+  using Snapshot = std::shared_ptr<CheckpointSnapshot>;
+  struct Work {
+    Snapshot newest, best;
+    bool any() const { return newest || best; }
+    bool has(const Snapshot& snapshot) const { return newest == snapshot || best == snapshot; }
+    void take(const Work& later);
+  };
+  Snapshot free_snapshot();
+  void write_on_thread();
+  CheckpointResult write(const CheckpointSnapshot& snapshot, bool best);
+
+  CheckpointFolder& folder_;
+  std::vector<Snapshot> snapshots_;  // all that there are, with their memory
+  std::mutex mutex_;                 // of what follows
+  std::condition_variable changed_;
+  Work writing_, waiting_;
+  bool resting_ = false;  // between two files
+  bool hurried_ = false, closing_ = false;
+  std::vector<CheckpointResult> results_;
+  std::thread thread_;  // started for the first checkpoint
+};
+
+}  // namespace perigee

@@ -1,0 +1,120 @@
+// Checkpoints that are written beside the training: the newest and the best one are always there, whatever the disk's pace.
+#include "src/run/checkpoint_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "src/io/file.h"
+#include "src/run/checkpoint_hook.h"
+#include "tests/io/temporary.h"
+#include "tests/train/networks.h"
+
+namespace perigee {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kSeconds = 60;
+
+int64_t step_of(const std::string& file, const Job& job) {
+  Trainer trainer(job, {.threads = 1});
+  load_checkpoint(trainer, file);
+  return trainer.position().step;
+}
+
+TEST(CheckpointSnapshot, GivesTheFileOfItsMoment) {
+  const TemporaryFolder folder;
+  for (const char* precision : {"float32", "float64"}) {
+    Trainer trainer(noisy_job(R"(, "precision": ")" + std::string(precision) + "\""), {.threads = 1});
+    CheckpointSnapshot snapshot;
+    for (int i = 0; i < 3; ++i) {
+      trainer.step();
+      Json extra = Json::object();
+      extra.set("i", i);
+      save_checkpoint(trainer, folder / "now.safetensors", i == 1 ? Json() : extra);
+      snapshot.take(trainer, i == 1 ? Json() : extra);
+      trainer.step();
+      snapshot.write(folder / "later.safetensors");
+      EXPECT_EQ(as_text(read_file(folder / "now.safetensors")), as_text(read_file(folder / "later.safetensors"))) << precision << " " << i;
+      EXPECT_EQ(snapshot.step(), 2 * i + 1);
+    }
+  }
+}
+
+TEST(CheckpointWriter, TheFirstTheNewestAndTheBestAreWritten) {
+  const TemporaryFolder folder;
+  const Job job = tiny_job();
+  CheckpointFolder checkpoints(folder.path(), 100);
+  Trainer trainer(job, {.threads = 1});
+  CheckpointWriter writer(checkpoints);
+  for (int i = 1; i <= 12; ++i) {  // faster than any disk
+    trainer.step();
+    writer.keep(trainer, {}, {.newest = true, .best = i == 2 || i == 5});
+  }
+  ASSERT_TRUE(writer.finish(kSeconds));
+  const std::vector<std::string> files = checkpoints.files();
+  ASSERT_GE(files.size(), 2u);
+  EXPECT_NE(files.front().find("step-000000000012"), std::string::npos) << files.front();
+  EXPECT_NE(files.back().find("step-000000000001"), std::string::npos) << "what an idle writer got is not given up";
+  EXPECT_EQ(step_of(folder / "best.safetensors", job), 5) << "no newer one that is not the best takes its place";
+  for (const CheckpointResult& result : writer.take_results()) EXPECT_EQ(result.problem, "");
+  for (const auto& entry : fs::directory_iterator(folder.path()))
+    EXPECT_TRUE(entry.path().extension() == ".safetensors") << entry.path() << " was left behind";
+}
+
+TEST(CheckpointWriter, WritesWhatWaitsWhenItEnds) {
+  const TemporaryFolder folder;
+  CheckpointFolder checkpoints(folder.path(), 3);
+  Trainer trainer(tiny_job(), {.threads = 1});
+  {
+    CheckpointWriter writer(checkpoints);
+    for (int i = 0; i < 3; ++i) {
+      trainer.step();
+      writer.keep(trainer, {}, {.newest = true});
+    }
+  }
+  ASSERT_FALSE(checkpoints.files().empty());
+  EXPECT_NE(checkpoints.files()[0].find("step-000000000003"), std::string::npos);
+}
+
+TEST(CheckpointWriter, TellsWhatFailed) {
+  const TemporaryFolder folder;
+  write_file(folder / "file", as_bytes("no folder"));
+  CheckpointFolder checkpoints(folder / "file", 3);
+  Trainer trainer(tiny_job(), {.threads = 1});
+  CheckpointWriter writer(checkpoints);
+  trainer.step();
+  writer.keep(trainer, {}, {.newest = true, .best = true});
+  ASSERT_TRUE(writer.finish(kSeconds)) << "a failure is an end, too";
+  const std::vector<CheckpointResult> results = writer.take_results();
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_TRUE(results[0].best) << "the best one comes first: the newest remembers it";
+  for (const CheckpointResult& result : results) EXPECT_NE(result.problem.find("file"), std::string::npos) << result.problem;
+  EXPECT_TRUE(writer.take_results().empty());
+}
+
+TEST(CheckpointHook, ALongEpochHasACheckpointSoon) {
+  const TemporaryFolder folder;
+  const Json schedule = Json::object(), none = Json::parse(R"({"every_epochs": 0})", "schedule");
+  CheckpointHook hook(Config(schedule, "schedule"), folder / "some", 0.2), silent(Config(none, "schedule"), folder / "none", 0.2);
+  Trainer trainer(tiny_job(), {.threads = 1});
+  const auto step = [&] {
+    const StepReport report = trainer.step();
+    for (CheckpointHook* each : {&hook, &silent}) each->on_step(trainer, report), each->settle();
+  };
+  for (CheckpointHook* each : {&hook, &silent}) each->on_start(trainer);
+  step();
+  EXPECT_TRUE(hook.folder().files().empty()) << "not at once: short runs have one at their end";
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  step();
+  EXPECT_EQ(hook.folder().files().size(), 1u);
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  step();
+  EXPECT_EQ(hook.folder().files().size(), 1u) << "from then on the schedule alone counts";
+  EXPECT_TRUE(silent.folder().files().empty()) << "a job that wants none on the way gets none";
+}
+
+}  // namespace
+}  // namespace perigee
