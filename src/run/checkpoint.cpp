@@ -16,10 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 Metadata model_metadata(const Trainer& trainer) {
-  std::vector<std::string> names;
-  for (const Field& field : trainer.train_source().fields())
-    if (field.name == trainer.model().spec().target.name) names = field.class_names;
-  return model_metadata(trainer.model(), trainer.job().canonical(), trainer.train_source().traits().fitted, names);
+  return model_metadata(trainer.model(), trainer.job().canonical(), trainer.train_source().traits().fitted, trainer.class_names());
 }
 
 std::string slot_name(const std::string& slot) { return "optimizer/" + slot; }
