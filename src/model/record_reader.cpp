@@ -337,7 +337,12 @@ Records RecordReader::open(const Json& given, const std::string& name) const {
 
 Records RecordReader::open_file(const std::string& path) const {
   if (folder_exists(path)) throw Error(ErrorKind::usage, {.where = path, .what = "is a folder", .expected = "a file"});
-  if (!file_exists(path)) throw Error(ErrorKind::usage, {.where = path, .what = "there is no such file"});
+  if (!file_exists(path)) {
+    const bool there = !file_identity(path).empty();
+    throw Error(ErrorKind::usage, {.where = path,
+                                   .what = there ? "is no regular file" : "there is no such file",
+                                   .hint = there ? "- reads standard input" : ""});
+  }
   const std::string suffix = suffix_of(path);
   RecordFormat format = RecordFormat::automatic;
   if (suffix == "npy") format = RecordFormat::npy;

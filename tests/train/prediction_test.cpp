@@ -181,7 +181,11 @@ TEST(Prediction, SaysWhatTheModelDoesNotTake) {
   EXPECT_HAS(refusal(ErrorKind::usage, [&] { loaded.reader().open_file(loaded.folder.path()); }), "is a folder");
   EXPECT_HAS(refusal(ErrorKind::data, [&] { loaded.reader().open({}, RecordFormat::automatic, "r"); }), "r: it is empty");
   EXPECT_HAS(refusal(ErrorKind::usage, [&] { loaded.predict("some text", RecordFormat::text); }), "does not read text");
-  EXPECT_HAS(refusal(ErrorKind::data, [&] { loaded.predict(std::string(as_text(npy_bytes(Tensor(Dtype::f32, {2, 9}))))); }), "f32[9]");
+  EXPECT_HAS(refusal(ErrorKind::data,
+                     [&] {
+                       loaded.predict(std::string(as_text(npy_bytes(Tensor(Dtype::f32, {2, 9})))));
+                     }),
+             "do not fit field 'x' of shape 9");
   EXPECT_EQ(loaded.reader().files_in(loaded.folder.path()), (std::vector<std::string>{loaded.folder / "houses.csv"}));
 }
 

@@ -1,4 +1,4 @@
-#include "repl/commands/standard_input.h"
+#include "repl/standard_input.h"
 
 #include <unistd.h>
 
