@@ -125,7 +125,7 @@ function tests.figures_and_predictions_are_those_of_the_parameters()
     check.equal(result.index, i)
     check.equal(math.abs(result.probabilities[result.class] - row:max():item()) < 1e-6, true)
     check.equal(result.label, tostring(result.class - 1))
-    check.equal(math.abs(result.layers.hidden[3] - dense(flat, w1, b1):tanh()[i][3]:item()) < 1e-5, true)
+    check.equal(math.abs(result.layers.hidden[3] - dense(flat, w1, b1):tanh()[i][3]) < 1e-5, true)
   end
   check.raises(function() run:predict { { x = { 1, 2 } } } end, "do not fit the model's input 'x'")
   check.raises(function() run:predict(x, { layers = "hidden" }) end, "a tensor is raw")
