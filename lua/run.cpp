@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lua/json.h"
+#include "lua/predictions.h"
 #include "lua/state.h"
 #include "lua/tensor.h"
 #include "src/core/error.h"
@@ -153,6 +154,19 @@ int predict(lua_State* L) {
   return 1;
 }
 
+// predict_records(run, records, layers): a list of results
+int predict_records(lua_State* L) {
+  const GivenRecords given = records_at(L, 2, "run:predict");
+  const std::vector<std::string> layers = layers_at(L, 3, "run:predict");
+  Predictions results;
+  with_session(L, "run:predict", [&](Session& session) {
+    Trainer& trainer = session.trainer();
+    results = trainer.record_predictor(layers).all(given.open(trainer.record_reader(), "run:predict"));
+  });
+  push_predictions(L, results);
+  return 1;
+}
+
 // names(run): of all parameters and states
 int names(lua_State* L) {
   Json list = Json::array();
@@ -229,6 +243,7 @@ void add_run_functions(lua_State* L) {
       {"evaluate", report<evaluate>},
       {"save", report<save>},
       {"predict", report<predict>},
+      {"predict_records", report<predict_records>},
       {"names", report<names>},
       {"parameter", report<parameter>},
       {"write_chart", report<write_chart>},

@@ -178,10 +178,29 @@ end
 ---@return table<string, number>
 function methods:eval(part) return call(self, "evaluate", part or "test") end
 
----The network's outputs (probabilities of a classifier) for one example or a batch of them.
----@param x perigee.Tensor
----@return perigee.Tensor
-function methods:predict(x)
+-- A table of columns by name, a list of such tables, or the name of a file.
+local function are_records(x)
+  if type(x) == "string" then return true end
+  if type(x) ~= "table" or tensor.is(x) then return false end
+  local first = x[1]
+  if first == nil then return next(x) ~= nil end
+  return type(first) == "table" and not tensor.is(first) and first[1] == nil and next(first) ~= nil
+end
+
+---The model's answer as it is now. A tensor, one example or a batch, is raw: nothing of the job's preprocessing is applied, and the network's
+---main output comes back. Records go through it: { size = 120, city = "Rome" } gives one result, a list of such or the name of a file
+---(CSV, JSON Lines, an image, a text) a list. A result has label, class and probabilities of a classifier, else values; with several
+---outputs outputs.NAME, and layers.NAME for those of options.layers.
+---@param x perigee.Tensor|table|string
+---@param options? { layers?: string[] }
+---@return perigee.Tensor|table
+function methods:predict(x, options)
+  if are_records(x) then
+    local results = call(self, "predict_records", x, options and options.layers)
+    if type(x) == "table" and x[1] == nil and #results == 1 then return results[1] end
+    return results
+  end
+  if options and options.layers then where.fail "run:predict gives layers for records; a tensor is raw" end
   if type(x) == "table" then x = tensor.from(x) end
   if not tensor.is(x) then where.fail("run:predict takes a tensor; got " .. where.describe(x)) end
   local out = tensor.type()

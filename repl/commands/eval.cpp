@@ -9,10 +9,13 @@
 #include "repl/commands/slices.h"
 #include "repl/display/display.h"
 #include "repl/signals.h"
+#include "repl/standard_input.h"
 #include "src/core/error.h"
 #include "src/core/warning.h"
+#include "src/data/table_source.h"
 #include "src/model/device/device_choice.h"
 #include "src/model/evaluator.h"
+#include "src/model/record_reader.h"
 #include "src/run/checkpoint.h"
 #include "src/run/run_folder.h"
 #include "src/run/session.h"
@@ -30,7 +33,9 @@ struct Options {
 void declare(CLI::App& app) {
   app.add_option("model", options.model, "a model file, or the folder of a finished run")->required();
   app.add_option("--part", options.part, "the part of the job's data: test, validation or train");
-  app.add_option("--data", options.data, "other data: a source as JSON, as in '{\"type\": \"csv\", \"file\": \"new.csv\"}'");
+  app.add_option("--data", options.data,
+                 "other data, read as the job's with what the model has fitted: a file, a folder of images, - for standard input (CSV or "
+                 "JSON Lines), or a source as JSON, as in '{\"type\": \"csv\", \"file\": \"new.csv\"}'");
   app.add_option("--metric", options.metrics, "an evaluation by name, such as roc; may be given several times")->allow_extra_args(false);
   app.add_option("--threads", options.threads, "the default is one per core")->check(CLI::PositiveNumber);
   app.add_option("--device", options.device,
@@ -40,9 +45,8 @@ void declare(CLI::App& app) {
   app.add_option("--slice", options.slice, "print what one of several processes has seen")->group("");
 }
 
-// The description of the data to judge on.
-Json source_description(const LoadedModel& loaded) {
-  if (!options.data.empty()) return with_fitted(Json::parse(options.data, "--data"), loaded.fitted);
+// The part of the job's data to judge on.
+Json part_description(const LoadedModel& loaded) {
   const Json* data = loaded.job.find("data");
   const Json* part = data ? data->find(options.part) : nullptr;
   if (!part || part->is_null()) {
@@ -53,6 +57,31 @@ Json source_description(const LoadedModel& loaded) {
                 {"--part", "the model's job has no data of this name", "'" + options.part + "'", "", nearest_hint(options.part, parts)});
   }
   return with_fitted(*part, loaded.fitted);
+}
+
+// A model lies in its run folder, whose log knows where the job's relative paths start; what is given here starts from here.
+SourcePtr open_data(const LoadedModel& loaded, const std::string& path) {
+  if (options.data.empty()) {
+    const std::string run = std::filesystem::path(path).parent_path().string();
+    const Json description = part_description(loaded);
+    return open_source(Config(description, path + ": data." + options.part), data_folder_of(run.empty() ? "." : run));
+  }
+  const RecordReader reader(loaded.model->spec(), loaded.job, loaded.fitted);
+  if (options.data == "-") {
+    if (options.workers > 1 || !options.slice.empty())
+      throw Error(ErrorKind::usage,
+                  {.where = "--data -", .what = "standard input is read once, by one process", .hint = "write it to a file first"});
+    return reader.open_labelled_table(read_standard_input(), kStandardInput);
+  }
+  const bool json =
+      options.data.find_first_not_of(" \t\n") != std::string::npos && options.data[options.data.find_first_not_of(" \t\n")] == '{';
+  if (!json && !file_exists(options.data) && !folder_exists(options.data))
+    throw Error(ErrorKind::usage,
+                {.where = "--data " + options.data,
+                 .what = "there is no such file",
+                 .expected = "a file, a folder, -, or a source as JSON such as {\"type\": \"csv\", \"file\": \"new.csv\"}"});
+  const Json description = json ? Json::parse(options.data, "--data") : reader.describe(options.data);
+  return reader.open_labelled(description, json ? "--data" : options.data, ".");
 }
 
 Json metrics_of(const LoadedModel& loaded) {
@@ -101,13 +130,8 @@ int run() {
   watch_signals("\nstopping; once more to quit at once\n");
   const std::string path = model_path(options.model);
   LoadedModel loaded = load_model(path);
-  // A model lies in its run folder, whose log knows where the job's relative paths start; what is given here starts from here.
-  const bool given = !options.data.empty();
-  const std::string run = std::filesystem::path(path).parent_path().string();
   loaded.job = with_array_files(loaded.job, run_of_file(path));
-  const Json description = source_description(loaded);
-  const SourcePtr source = open_source(Config(description, given ? "--data" : path + ": data." + options.part),
-                                       given ? "." : data_folder_of(run.empty() ? "." : run));
+  const SourcePtr source = open_data(loaded, path);
   ThreadTeam team(options.workers > 1 ? 1 : threads());
   const Json metrics = metrics_of(loaded);
   // The process that shares the examples out computes nothing.
@@ -131,6 +155,8 @@ int run() {
   } else {
     std::printf("%s on %s\n\n%s", path.c_str(), source->traits().description.c_str(), report_text(result).c_str());
   }
+  std::fflush(stdout);
+  for (const std::string& line : remark_lines(source->traits().remarks)) warn(line);
   return 0;
 }
 

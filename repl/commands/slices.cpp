@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -68,7 +69,7 @@ Slice parse_slice(const std::string& text) {
   return slice;
 }
 
-void run_slices(const std::vector<std::string>& arguments, int64_t count, const std::function<void(std::FILE* output)>& take) {
+int run_slices(const std::vector<std::string>& arguments, int64_t count, const std::function<void(std::FILE* output)>& take) {
   std::fflush(stdout);
   std::vector<Running> children;
   struct EndAll {
@@ -79,6 +80,7 @@ void run_slices(const std::vector<std::string>& arguments, int64_t count, const 
     }
   } end_all{children};
   const auto name = [&](int64_t i) { return std::to_string(i) + "/" + std::to_string(count); };
+  int partly = 0;
   for (int64_t i = 0; i < count; ++i) children.push_back(start(arguments, name(i)));
   for (int64_t i = 0; i < count; ++i) {
     Running& child = children[static_cast<size_t>(i)];
@@ -89,8 +91,10 @@ void run_slices(const std::vector<std::string>& arguments, int64_t count, const 
       status = wait_for(child);
     }
     child.pid = -1;
-    if (stop_requested()) return;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    if (stop_requested()) return partly;
+    if (WIFEXITED(status) && WEXITSTATUS(status) > kPartlyFailed && WEXITSTATUS(status) < 2 * kPartlyFailed) {
+      partly = std::max(partly, WEXITSTATUS(status) - kPartlyFailed);
+    } else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
       const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
       const ErrorKind kind = code >= 2 && code <= 7 ? static_cast<ErrorKind>(code) : ErrorKind::cluster;
       throw Error(kind, {.where = "worker " + std::to_string(i),
@@ -101,6 +105,7 @@ void run_slices(const std::vector<std::string>& arguments, int64_t count, const 
     take(child.output.get());
     child.output.reset();
   }
+  return partly;
 }
 
 }  // namespace perigee

@@ -19,7 +19,9 @@ struct Slice {
 Slice parse_slice(const std::string& text);
 
 // Runs `perigee ARGUMENTS --slice i/count` for each i at the same time, each with its output in a file of its own, and hands the outputs to
-// `take` in order. A process that is killed is started once more. Error of the kind with which a process ends.
-void run_slices(const std::vector<std::string>& arguments, int64_t count, const std::function<void(std::FILE* output)>& take);
+// `take` in order. A process that is killed is started once more. Error of the kind with which a process ends; where it ends with
+// kPartlyFailed and a kind, its output counts, and the greatest such kind comes back (else 0).
+inline constexpr int kPartlyFailed = 64;
+int run_slices(const std::vector<std::string>& arguments, int64_t count, const std::function<void(std::FILE* output)>& take);
 
 }  // namespace perigee

@@ -11,6 +11,7 @@
 #include "src/eager/random.h"
 #include "src/model/device/device_choice.h"
 #include "src/model/inference.h"
+#include "src/model/prediction.h"
 #include "src/run/checkpoint_hook.h"
 #include "src/train/trainer.h"
 
@@ -62,11 +63,22 @@ struct perigee_model {
   perigee::TurnMutex own_turns;
   std::unique_ptr<perigee::ModelSite> site;  // of one from a file, as is what follows
   std::unique_ptr<perigee::Inference> inference;
+  std::unique_ptr<perigee::RecordPredictor> predictor;  // with the layers that were asked for last
+  std::vector<std::string> predictor_layers;
 
   // The model's structure; in training its numbers may be older than those on its device.
   const perigee::Model& shape() const { return training ? training->trainer->shape() : *loaded.model; }
   // The model with its numbers, for the thread that has the turn.
   const perigee::Model& model() const { return training ? std::as_const(*training->trainer).model() : *loaded.model; }
   const perigee::Json& job() const { return training ? training->trainer->job().json() : loaded.job; }
+  // Where one from a file computes; opened on first use.
+  const perigee::ModelSite& opened_site() {
+    if (!site) {
+      team = std::make_unique<perigee::ThreadTeam>(std::max(1, context->threads));
+      site = std::make_unique<perigee::ModelSite>(*loaded.model, loaded.job, context->device.empty() ? "cpu" : context->device,
+                                                  "the context's device", std::nullopt);
+    }
+    return *site;
+  }
   perigee::TurnMutex& turns() { return training ? training->mutex : own_turns; }
 };

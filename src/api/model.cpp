@@ -48,11 +48,8 @@ void give(perigee_context& context, LoadedModel loaded, perigee_model** out) {
 Inference& inference_of(perigee_model& model) {
   if (model.training) return model.training->trainer->inference();
   if (!model.inference) {
-    const std::string& device = model.context->device;
-    model.team = std::make_unique<ThreadTeam>(std::max(1, model.context->threads));
-    model.site = std::make_unique<ModelSite>(*model.loaded.model, model.loaded.job, device.empty() ? "cpu" : device, "the context's device",
-                                             std::nullopt);
-    model.inference = std::make_unique<Inference>(*model.loaded.model, *model.team, false, 256, model.site->devices());
+    const auto devices = model.opened_site().devices();
+    model.inference = std::make_unique<Inference>(*model.loaded.model, *model.team, false, 256, devices);
   }
   return *model.inference;
 }

@@ -6,6 +6,7 @@
  *     perigee_job       what to train: network + data + optimiser + seed, one JSON document
  *     perigee_source    data that live in the calling program
  *     perigee_trainer   a run of a job; perigee_model: a network with its parameters; perigee_predictor: answers many threads with one
+ *     perigee_prediction  what a model says of records
  *     perigee_tensor    numbers; perigee_trace, perigee_function: a function of tensors while it is recorded, and afterwards
  *
  * Every function that can fail returns a status; the handle that it was called on then holds a message that says where, what, got,
@@ -375,10 +376,73 @@ PERIGEE_API perigee_status perigee_model_write(perigee_model* model, const char*
 PERIGEE_API int32_t perigee_model_input_count(perigee_model* model) PERIGEE_NOEXCEPT;
 PERIGEE_API perigee_status perigee_model_input(perigee_model* model, int32_t index, perigee_tensor_info* info) PERIGEE_NOEXCEPT;
 PERIGEE_API perigee_status perigee_model_output(perigee_model* model, perigee_tensor_info* info) PERIGEE_NOEXCEPT;
-/* Runs the network forward: inputs[i] is the i-th input of `examples` examples, contiguous. `output` receives examples x output
+/* Raw: nothing of the job's preprocessing is applied; perigee_model_predict_file and _records apply it and give every output.
+ * Runs the network forward: inputs[i] is the i-th input of `examples` examples, contiguous. `output` receives examples x output
  * shape numbers of the output's dtype, probabilities where the loss is a classification's; `output_bytes` is its size. */
 PERIGEE_API perigee_status perigee_model_predict(perigee_model* model, const void* const* inputs, int32_t input_count, int64_t examples,
                                                  void* output, size_t output_bytes) PERIGEE_NOEXCEPT;
+
+/* --- Prediction from records ------------------------------------------------------------------------------------------------- */
+
+/* Records are what a user has: rows of a table by column names, images, texts, arrays. They go through the transforms that the model's job
+ * applies to test data, with what was fitted on its training data, as in `perigee predict`. What a table has and the training data had not
+ * goes to the context's log. */
+
+typedef enum perigee_record_format {
+  PERIGEE_RECORDS_AUTOMATIC = 0, /* by the first bytes; otherwise CSV, or to a model of text a text */
+  PERIGEE_RECORDS_CSV = 1,       /* columns by name, in any order; the target and columns that the job drops are not needed */
+  PERIGEE_RECORDS_JSON = 2,      /* an object of columns by name, a list of them, an object of lists, or JSON Lines; of a model that is not
+                                    of a table the keys are its inputs and the values nested lists */
+  PERIGEE_RECORDS_IMAGE = 3,     /* a JPEG or PNG file's bytes */
+  PERIGEE_RECORDS_TEXT = 4,
+  PERIGEE_RECORDS_NPY = 5, /* a NumPy file's bytes: before the job's transforms */
+  PERIGEE_RECORDS_NPZ = 6
+} perigee_record_format;
+
+typedef struct perigee_predict_options {
+  size_t size;
+  const char* const* layers; /* inner layers whose outputs are wanted too, by name; null: none */
+  int32_t layer_count;
+  int32_t format;   /* a perigee_record_format; of perigee_model_predict_records */
+  const char* name; /* begins messages, "order 17"; null: "records" */
+} perigee_predict_options;
+
+typedef struct perigee_prediction perigee_prediction;
+
+/* A file of any of these kinds, by its name. `options` may be null, here and below. */
+PERIGEE_API perigee_status perigee_model_predict_file(perigee_model* model, const char* path, const perigee_predict_options* options,
+                                                      perigee_prediction** out) PERIGEE_NOEXCEPT;
+/* A file's content. */
+PERIGEE_API perigee_status perigee_model_predict_records(perigee_model* model, const void* bytes, size_t byte_count,
+                                                         const perigee_predict_options* options, perigee_prediction** out) PERIGEE_NOEXCEPT;
+PERIGEE_API void perigee_prediction_free(perigee_prediction* prediction) PERIGEE_NOEXCEPT;
+PERIGEE_API const char* perigee_prediction_message(const perigee_prediction* prediction) PERIGEE_NOEXCEPT;
+
+PERIGEE_API int64_t perigee_prediction_examples(const perigee_prediction* prediction) PERIGEE_NOEXCEPT;
+/* The row, from 0, that an example came from: rows with missing values may be left out. -1: there is no such example. */
+PERIGEE_API int64_t perigee_prediction_row(const perigee_prediction* prediction, int64_t example) PERIGEE_NOEXCEPT;
+
+typedef struct perigee_prediction_output_info {
+  size_t size;
+  const char* name; /* lives as long as the prediction, as does data */
+  perigee_dtype dtype;
+  int32_t rank;
+  int64_t shape[PERIGEE_MAX_RANK]; /* of one example */
+  size_t bytes;                    /* of one example */
+  int64_t classes;                 /* of a classifier, whose values are probabilities; of two there may be one value, that of class 1 */
+  int32_t layer;                   /* non-zero: an inner layer that was asked for */
+  const void* data;                /* examples x bytes, one after the other */
+} perigee_prediction_output_info;
+
+/* The network's outputs, that of the main loss first, then the layers that were asked for. */
+PERIGEE_API int32_t perigee_prediction_output_count(const perigee_prediction* prediction) PERIGEE_NOEXCEPT;
+PERIGEE_API perigee_status perigee_prediction_output(perigee_prediction* prediction, int32_t index,
+                                                     perigee_prediction_output_info* info) PERIGEE_NOEXCEPT;
+/* Null where there is no such class, or it has no name. Lives as long as the prediction. */
+PERIGEE_API const char* perigee_prediction_class_name(const perigee_prediction* prediction, int32_t output,
+                                                      int64_t number) PERIGEE_NOEXCEPT;
+/* A list of what `perigee predict --json` prints: {"index": 0, "class": 2, "label": "emu", "probabilities": [...]}. */
+PERIGEE_API perigee_status perigee_prediction_json(perigee_prediction* prediction, char** json) PERIGEE_NOEXCEPT;
 
 /* --- Predictors -------------------------------------------------------------------------------------------------------------- */
 

@@ -26,6 +26,7 @@
 #include <type_traits>
 
 #include "perigee_differentiate.hpp"
+#include "perigee_prediction.hpp"
 #include "perigee_rules.hpp"
 #include "perigee_tensor.hpp"
 #include "perigee_trace.hpp"
@@ -603,7 +604,24 @@ class model {
     check(perigee_model_write(get(), name.c_str(), numbers.empty() ? &nothing : numbers.data(), numbers.size_bytes()));
   }
 
-  // Outputs of examples that lie one after the other, as probabilities where the loss is a classification's.
+  // The model's answer to a file, to a file's content, to one row by the names of its columns: through the job's preprocessing, as
+  // `perigee predict` does. All outputs, and those of `given.layers`.
+  prediction predict_file(const std::string& path, const predict_options& given = {}) const {
+    return predicted(given, [&](const perigee_predict_options& options, perigee_prediction** made) {
+      return perigee_model_predict_file(get(), path.c_str(), &options, made);
+    });
+  }
+  prediction predict_records(std::string_view content, const predict_options& given = {}) const {
+    return predicted(given, [&](const perigee_predict_options& options, perigee_prediction** made) {
+      return perigee_model_predict_records(get(), content.data(), content.size(), &options, made);
+    });
+  }
+  prediction predict_record(const options& columns, predict_options given = {}) const {
+    given.format = PERIGEE_RECORDS_JSON;
+    return predict_records(value(columns).text(), given);
+  }
+
+  // Raw: nothing of the job's preprocessing is applied. The main output of examples that lie one after the other, as probabilities where the loss is a classification's.
   std::vector<float> predict(std::span<const float> x) const {
     size_t per_example = 1;
     const std::vector<tensor_info> wanted = inputs();
@@ -626,6 +644,20 @@ class model {
  private:
   friend class trainer;
   model(context in, perigee_model* made) : context_(std::move(in)), handle_(made) {}
+  template <class Predict>
+  prediction predicted(const predict_options& given, Predict predict) const {
+    std::vector<const char*> layers;
+    for (const std::string& layer : given.layers) layers.push_back(layer.c_str());
+    perigee_predict_options options{};
+    options.size = sizeof options;
+    options.layers = layers.data();
+    options.layer_count = static_cast<int32_t>(layers.size());
+    options.format = given.format;
+    options.name = given.name.empty() ? nullptr : given.name.c_str();
+    perigee_prediction* made = nullptr;
+    check(predict(options, &made));
+    return prediction(made);
+  }
   template <class Get>
   tensor_info info(int32_t index, Get get_info) const {
     perigee_tensor_info found{};

@@ -17,12 +17,13 @@ void scale_bytes(const uint8_t* __restrict from, float scale, float* __restrict 
 }  // namespace
 
 ArraySource::ArraySource(std::string description, int64_t size, std::vector<Column> columns,
-                         std::vector<std::shared_ptr<const void>> owners, Json fitted)
+                         std::vector<std::shared_ptr<const void>> owners, Json fitted, Json remarks)
     : description_(std::move(description)),
       size_(size),
       columns_(std::move(columns)),
       owners_(std::move(owners)),
-      fitted_(std::move(fitted)) {
+      fitted_(std::move(fitted)),
+      remarks_(std::move(remarks)) {
   for (auto& column : columns_) {
     fields_.push_back(column.field);
     elements_.push_back(column.field.shape.elements());
@@ -57,7 +58,7 @@ void ArraySource::expect(std::span<const ReadKey> keys) const {
 }
 
 SourceTraits ArraySource::traits() const {
-  return {.description = description_, .fitted = fitted_, .cheap = true, .fixed = true, .touches = true};
+  return {.description = description_, .fitted = fitted_, .cheap = true, .fixed = true, .touches = true, .remarks = remarks_};
 }
 
 void check_labels(const Column& column, int64_t size, const std::string& where) {

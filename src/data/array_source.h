@@ -20,9 +20,9 @@ struct Column {
 
 class ArraySource : public DataSource {
  public:
-  // `owner` keeps the columns' memory alive. `description` and `fitted` are those of its traits.
+  // `owner` keeps the columns' memory alive. `description`, `fitted` and `remarks` are those of its traits.
   ArraySource(std::string description, int64_t size, std::vector<Column> columns, std::vector<std::shared_ptr<const void>> owners,
-              Json fitted = {});
+              Json fitted = {}, Json remarks = {});
 
   int64_t size() const override { return size_; }
   const std::vector<Field>& fields() const override { return fields_; }
@@ -37,7 +37,7 @@ class ArraySource : public DataSource {
   std::vector<int64_t> elements_;  // of one example
   std::vector<Field> fields_;
   std::vector<std::shared_ptr<const void>> owners_;
-  Json fitted_;
+  Json fitted_, remarks_;
 };
 
 // Checks that every stored label lies in [0, column.field.classes); Error(data) naming the record. Stored integers only.

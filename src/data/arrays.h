@@ -26,8 +26,8 @@ Tensor array_from_json(const Config& config, const std::string& key, const Json&
 
 // u8 of rank 3 or 4 are images and read as f32 / 255; other integers and bool as they are; f64, f16 and bf16 as f32.
 // Error(data) when they have not the same number of examples, or a label is out of range.
-// `name` is what the description begins with; `fitted` is as in SourceTraits.
-SourcePtr arrays_source(const std::string& name, std::vector<NamedArray> arrays, Json fitted = {});
+// `name` is what the description begins with; `fitted` and `remarks` are as in SourceTraits.
+SourcePtr arrays_source(const std::string& name, std::vector<NamedArray> arrays, Json fitted = {}, Json remarks = {});
 
 // Sources that the embedding program or a script holds in memory: {"type": "arrays", "handle": name} opens them, in this process.
 // Returns what was registered by that name before (null: nothing); a null source takes the name away. Any thread.

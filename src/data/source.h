@@ -41,6 +41,8 @@ struct SourceTraits {
   bool touches = false;  // expect() of one example asks for its memory and does nothing else: worth a call shortly before each read
   // For a source that fetches its examples from far: how many it must know of before they are read. 0: none.
   int64_t read_ahead = 0;
+  // Counts of what a table has and the training part had not (remark_lines of table_source.h tells them); null when there is nothing to tell.
+  Json remarks = {};
 };
 
 class DataSource {

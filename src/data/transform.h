@@ -52,6 +52,7 @@ struct TransformDef {
   Schema schema = {};
   // `source` gives the examples as they come in, field number `field` is the one to be changed.
   std::unique_ptr<Transform> (*open)(const Config& config, const DataSource& source, size_t field) = nullptr;
+  bool random = false;  // it draws, unless its option "random" is false: for training, not for what a model is asked
 };
 
 std::span<const SourceDef* const> source_defs();

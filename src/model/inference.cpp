@@ -25,16 +25,33 @@ std::vector<NetworkInput> fields_of(const ModelSpec& spec, bool with_loss) {
   return fields;
 }
 
+// Those that the plan has to be asked for.
+std::vector<std::string> layers_among(const std::vector<ModelOutput>& outputs) {
+  std::vector<std::string> layers;
+  for (const ModelOutput& output : outputs)
+    if (output.plan.starts_with("layer:")) layers.push_back(output.name);
+  return layers;
+}
+
+Tensor rows_of(const Type& type, int64_t rows) {
+  std::vector<int64_t> dims = type.shape.vector();
+  dims.insert(dims.begin(), rows);
+  return {type.dtype, Shape(dims)};
+}
+
 }  // namespace
 
-Inference::Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max_batch, std::span<DeviceModel* const> devices)
-    : model_(model), team_(team), with_loss_(with_loss), max_batch_(max_batch) {
+Inference::Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max_batch, std::span<DeviceModel* const> devices,
+                     std::vector<ModelOutput> more)
+    : model_(model), team_(team), with_loss_(with_loss), more_(std::move(more)), max_batch_(max_batch) {
   for (DeviceModel* device : devices) {
-    devices_.push_back(std::make_unique<DeviceInference>(*device, with_loss, fields_of(model.spec(), with_loss)));
+    devices_.push_back(
+        std::make_unique<DeviceInference>(*device, with_loss, fields_of(model.spec(), with_loss), more_, layers_among(more_)));
     max_batch_ = devices_.back()->batch_that_fits(max_batch_);
   }
   if (!devices_.empty()) return;
-  plans_ = std::make_unique<PlanSet>(model, with_loss ? PlanSet::Kind::inference_with_loss : PlanSet::Kind::inference);
+  plans_ = std::make_unique<PlanSet>(model, with_loss ? PlanSet::Kind::inference_with_loss : PlanSet::Kind::inference, Backend::cpu,
+                                     nullptr, layers_among(more_));
   for (int i = 0; i < team.size(); ++i) {
     workers_.push_back(std::make_unique<Worker>());
     workers_.back()->memory = std::make_unique<PlanMemory>(*plans_, model.params(), nullptr);
@@ -52,10 +69,11 @@ constexpr int64_t kSubBatch = 32;
 void Inference::make_result(int64_t count) {
   const Type& out_type = model_.output_types().at(0);
   if (!result_.output.defined() || result_.output.shape()[0] < count) {
-    std::vector<int64_t> dims = out_type.shape.vector();
-    dims.insert(dims.begin(), std::max(count, max_batch_));
-    result_.output = Tensor(out_type.dtype, Shape(dims));
-    result_.loss.resize(with_loss_ ? static_cast<size_t>(dims[0]) : 0);
+    const int64_t rows = std::max(count, max_batch_);
+    result_.output = rows_of(out_type, rows);
+    result_.more.clear();
+    for (const ModelOutput& output : more_) result_.more.push_back(rows_of(output.type, rows));
+    result_.loss.resize(with_loss_ ? static_cast<size_t>(rows) : 0);
   }
   result_.count = count;
 }
@@ -77,6 +95,7 @@ const Inference::Result& Inference::take() {
   make_result(rows.count);
   const Tensor target = result_.output.rows(0, rows.count);
   copy_view(rows.output, target.view());
+  for (size_t i = 0; i < more_.size(); ++i) copy_view(rows.more[i], result_.more[i].rows(0, rows.count).view());
   if (with_loss_) convert(rows.loss.dtype, rows.loss.data, Dtype::f64, result_.loss.data(), rows.count);
   return result_;
 }
@@ -142,6 +161,7 @@ void Inference::run_on_team(const std::vector<const std::byte*>& fields, int64_t
       const View output = run.output("output");
       const Tensor target = result_.output.rows(row, row + n);
       copy_view(output, target.view());
+      for (size_t i = 0; i < more_.size(); ++i) copy_view(run.output(more_[i].plan), result_.more[i].rows(row, row + n).view());
       if (with_loss_) {
         const View loss = run.output("loss");
         convert(loss.dtype, loss.data, Dtype::f64, result_.loss.data() + row, n);

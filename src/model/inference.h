@@ -19,12 +19,14 @@ class DeviceModel;
 class Inference {
  public:
   // `model`, `team` and `devices` must outlive this. `with_loss` needs the model's target among the fields. `devices`: the model on each of
-  // them, which then compute; none: the team does.
-  Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max_batch = 256, std::span<DeviceModel* const> devices = {});
+  // them, which then compute; none: the team does. `more`: outputs that are given beside the main one.
+  Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max_batch = 256, std::span<DeviceModel* const> devices = {},
+            std::vector<ModelOutput> more = {});
   ~Inference();
 
   struct Result {
     Tensor output;             // [count, ...], link applied; valid rows: count
+    std::vector<Tensor> more;  // likewise the further outputs
     std::vector<double> loss;  // [count]; empty without loss
     int64_t count = 0;
   };
@@ -52,6 +54,7 @@ class Inference {
   std::unique_ptr<PlanSet> plans_;                         // of the team
   std::vector<std::unique_ptr<DeviceInference>> devices_;  // or these
   bool with_loss_;
+  std::vector<ModelOutput> more_;
   size_t queued_ = 0, taken_ = 0;  // batches
   int64_t max_batch_;
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -1,6 +1,7 @@
 #include "src/model/model.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "src/graph/autodiff.h"
 #include "src/graph/build.h"
@@ -45,6 +46,54 @@ Value add_loss(Graph& graph, const ModelSpec& spec, const std::vector<Value>& ou
   return loss;
 }
 
+// Which of the network's outputs comes in a place, when the one that the target belongs to is in front.
+int output_in_place(const ModelSpec& spec, size_t place) {
+  if (place == 0) return spec.loss_output;
+  return static_cast<int>(place) == spec.loss_output ? 0 : static_cast<int>(place);
+}
+
+// The loss of one of the network's outputs, or null.
+const Json& loss_of(const ModelSpec& spec, int output) {
+  static const Json kNone;
+  if (output == spec.loss_output) return spec.loss;
+  for (const LossHead& head : spec.more_heads)
+    if (head.output == output) return head.loss;
+  return kNone;
+}
+
+// "parts:1": the layer and which of its outputs, -1 where it does not say.
+std::pair<std::string, int> layer_reference(const std::string& name) {
+  const size_t colon = name.rfind(':');
+  int number = -1;
+  if (colon == std::string::npos) return {name, number};
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + colon + 1, end, number);
+  if (error != std::errc() || stop != end || number < 0) return {name, -1};
+  return {name.substr(0, colon), number};
+}
+
+// Its place among the layers, and which output. Error(usage).
+std::pair<size_t, size_t> find_layer(const std::vector<LayerReport>& layers, const std::string& reference) {
+  const auto [name, number] = layer_reference(reference);
+  std::vector<std::string> known;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    known.push_back(layers[i].name);
+    if (layers[i].name != name) continue;
+    const size_t count = layers[i].outputs.size();
+    if (number < 0 ? count == 1 : static_cast<size_t>(number) < count) return {i, static_cast<size_t>(std::max(number, 0))};
+    throw Error(ErrorKind::usage, {.where = "layer '" + name + "'",
+                                   .what = "has " + std::to_string(count) + " outputs",
+                                   .got = "'" + reference + "'",
+                                   .expected = "'" + name + ":0' to '" + name + ":" + std::to_string(count - 1) + "'"});
+  }
+  std::string listed;
+  for (const std::string& each : known) listed += (listed.empty() ? "" : ", ") + each;
+  throw Error(ErrorKind::usage, {.where = "layer '" + reference + "'",
+                                 .what = "the network has no layer of this name",
+                                 .expected = "one of: " + listed,
+                                 .hint = nearest_hint(reference, known)});
+}
+
 std::vector<int> loss_outputs(const ModelSpec& spec) {
   std::vector<int> outputs = {spec.loss_output};
   for (const LossHead& head : spec.more_heads) outputs.push_back(head.output);
@@ -83,6 +132,10 @@ Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, s
     if (!spec_.target.name.empty()) add_loss(graph, spec_, built.outputs);
   }
   choosing_ = choosing_inputs(graph);
+  for (const auto& values : built.layer_outputs) {
+    std::vector<Type>& types = layer_types_.emplace_back();
+    for (const Value& value : values) types.push_back(value.type());
+  }
   params_ = Params(std::move(built.parameters), std::move(built.states), spec_.dtype);
 }
 
@@ -113,14 +166,48 @@ Graph Model::training_graph(int64_t batch, Backend backend) const {
   return backend == Backend::cuda ? fuse_head(std::move(graph)) : graph;
 }
 
-Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend) const {
+std::vector<ModelOutput> Model::outputs() const {
+  const std::vector<std::string> names = network_.output_names();
+  std::vector<ModelOutput> outputs;
+  for (size_t place = 0; place < output_types_.size(); ++place) {
+    const auto output = static_cast<size_t>(output_in_place(spec_, place));
+    ModelOutput each{.name = place == 0 ? "output" : "output" + std::to_string(place + 1), .type = output_types_[place]};
+    each.plan = place == 0 ? "output" : "output" + std::to_string(place);
+    if (output < names.size()) each.name = names[output];
+    if (const Json& loss = loss_of(spec_, static_cast<int>(output)); !loss.is_null()) each.link = loss_named(loss_type(loss)).link;
+    each.label = place == 0 && spec_.classes > 0;
+    for (const LossHead& head : spec_.more_heads)
+      if (place > 0 && head.output == static_cast<int>(output))
+        each.label = !each.link.empty() && head.target.type.dtype == Dtype::i64 && head.target.type.shape.rank() == 0;
+    outputs.push_back(std::move(each));
+  }
+  return outputs;
+}
+
+ModelOutput Model::layer_output(const std::string& name) const {
+  const auto [layer, number] = find_layer(layers_, name);
+  const Type& type = layer_types_[layer][number];
+  std::vector<int64_t> dims = type.shape.vector();
+  if (dims.empty() || dims[0] != 2)
+    throw Error(ErrorKind::usage, {.where = "layer '" + name + "'",
+                                   .what = "its output does not belong to one example each",
+                                   .got = type.shape.text() + " for two examples"});
+  dims.erase(dims.begin());
+  return {.name = name, .plan = "layer:" + name, .type = {type.dtype, Shape(dims)}, .link = ""};
+}
+
+Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std::span<const std::string> layers) const {
   Graph graph;
   const BuiltNetwork built = network_.build(graph, spec_.inputs, {.batch = batch, .training = false, .dtype = spec_.dtype});
   const std::vector<Value> outputs = main_output_first(spec_, built.outputs);
   for (size_t i = 0; i < outputs.size(); ++i) {
     Value output = outputs[i];
-    if (i == 0 && !spec_.loss.is_null()) output = linked_output(spec_.loss, output);
+    if (const Json& loss = loss_of(spec_, output_in_place(spec_, i)); !loss.is_null()) output = linked_output(loss, output);
     graph.output(i == 0 ? "output" : "output" + std::to_string(i), output);
+  }
+  for (const std::string& name : layers) {
+    const auto [layer, number] = find_layer(built.layers, name);
+    graph.output("layer:" + name, built.layer_outputs[layer][number]);
   }
   if (with_loss) graph.output("loss", add_loss(graph, spec_, built.outputs));
   const Graph fused = fuse_forward(graph, backend == Backend::cuda ? GeluIn::product : GeluIn::elementwise);
@@ -134,10 +221,14 @@ std::vector<std::string> gradient_outputs(const Graph& graph) {
   return names;
 }
 
-PlanSet::PlanSet(const Model& model, Kind kind, Backend backend, const Tuning* tuning)
-    : model_(model), kind_(kind), backend_(backend), tuning_(tuning) {
-  slices_ = analyze_slices(kind == Kind::training ? model.training_graph(2, backend)
-                                                  : model.inference_graph(2, kind == Kind::inference_with_loss, backend));
+PlanSet::PlanSet(const Model& model, Kind kind, Backend backend, const Tuning* tuning, std::vector<std::string> layers)
+    : model_(model), kind_(kind), backend_(backend), tuning_(tuning), layers_(std::move(layers)) {
+  slices_ = analyze_slices(graph_of(2));
+}
+
+Graph PlanSet::graph_of(ShapeKey key) const {
+  if (kind_ == Kind::training) return model_.training_graph(key.batch, backend_);
+  return model_.inference_graph(key.batch, kind_ == Kind::inference_with_loss, backend_, layers_);
 }
 
 void PlanSet::set_recompute(const RecomputeOptions& options, size_t room) {
@@ -172,8 +263,7 @@ RecomputeChoice PlanSet::choice(ShapeKey key) {
 }
 
 RecomputeChoice PlanSet::compile(ShapeKey key) const {
-  const Graph graph = kind_ == Kind::training ? model_.training_graph(key.batch, backend_)
-                                              : model_.inference_graph(key.batch, kind_ == Kind::inference_with_loss, backend_);
+  const Graph graph = graph_of(key);
   const PlanOptions options{.backend = backend_,
                             .external_outputs = gradient_outputs(graph),
                             .halves = backend_ == Backend::cuda ? model_.spec().half : std::nullopt,

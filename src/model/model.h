@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,15 @@ struct ModelSpec {
   std::optional<Dtype> half;         // f16 or bf16: what mixed_precision (src/graph/passes) stores activations in
 };
 
+// An array that an inference plan computes for each example.
+struct ModelOutput {
+  std::string name;    // the node's in a graph network, else "output"; of a layer inside, the layer's
+  std::string plan;    // its name in the plan
+  Type type;           // without the batch
+  std::string link;    // what made it probabilities: "softmax", "sigmoid" or ""
+  bool label = false;  // its target is a class label
+};
+
 // The input [batch] of a training graph in f16: what the gradient of each example's loss begins with.
 inline constexpr const char* kLossSeed = "@loss_seed";
 
@@ -55,6 +65,10 @@ class Model {
   const std::vector<Type>& output_types() const { return output_types_; }  // without the batch
   // The fields whose numbers choose: targets of a loss that takes classes, inputs of an embedding.
   const std::vector<ChoosingInput>& choosing() const { return choosing_; }
+  // The network's outputs, that of the main loss first.
+  std::vector<ModelOutput> outputs() const;
+  // The output of the layer `name` of describe's table; "name:1" is the second of several. Error(usage) with the nearest names.
+  ModelOutput layer_output(const std::string& name) const;
   // The function that turns outputs into probabilities: "softmax", "sigmoid" or "".
   const std::string& link() const { return link_; }
 
@@ -62,8 +76,9 @@ class Model {
   // "grad:<parameter>" for each trainable parameter that the loss depends on: the gradient of the sum of the losses (in f16 times kLossSeed).
   // The fusions depend on `backend`.
   Graph training_graph(int64_t batch, Backend backend = Backend::cpu) const;
-  // Forward in inference mode: "output" with the link applied, "output1" ... when there are more, and "loss" where `with_loss`.
-  Graph inference_graph(int64_t batch, bool with_loss, Backend backend = Backend::cpu) const;
+  // Forward in inference mode: "output", "output1" ... when there are more, each with its loss's link applied, "loss" where `with_loss`, and
+  // "layer:NAME" for each of `layers`, names as layer_output() takes them.
+  Graph inference_graph(int64_t batch, bool with_loss, Backend backend = Backend::cpu, std::span<const std::string> layers = {}) const;
 
  private:
   ModelSpec spec_;
@@ -72,6 +87,7 @@ class Model {
   std::vector<LayerReport> layers_;
   std::vector<Type> output_types_;
   std::vector<ChoosingInput> choosing_;
+  std::vector<std::vector<Type>> layer_types_;  // of each of layers_, with a batch of 2
   std::string link_;
 };
 
@@ -92,7 +108,9 @@ inline constexpr size_t kMostPlans = 16;
 class PlanSet {
  public:
   enum class Kind { training, inference, inference_with_loss };
-  PlanSet(const Model& model, Kind kind, Backend backend = Backend::cpu, const Tuning* tuning = nullptr);
+  // `layers`: as Model::inference_graph() has them.
+  PlanSet(const Model& model, Kind kind, Backend backend = Backend::cpu, const Tuning* tuning = nullptr,
+          std::vector<std::string> layers = {});
   // For training plans, before the first: what the backward pass computes again, so that arenas fit into `room` bytes. Error(model) when
   // a pattern names no layer.
   void set_recompute(const RecomputeOptions& options, size_t room);
@@ -110,11 +128,13 @@ class PlanSet {
     uint64_t number = 0;  // of the compilation
   };
   RecomputeChoice compile(ShapeKey key) const;
+  Graph graph_of(ShapeKey key) const;
 
   const Model& model_;
   Kind kind_;
   Backend backend_;
   const Tuning* tuning_;
+  std::vector<std::string> layers_;
   SliceAnalysis slices_;
   RecomputeOptions::Mode recompute_ = RecomputeOptions::Mode::none;
   size_t room_ = SIZE_MAX;

@@ -247,6 +247,8 @@ std::vector<Value> build_layer(Build& build, const LayerText& text, const Place&
   LayerReport& report = build.result.layers[index];
   report.last_node = static_cast<int>(build.graph.nodes().size());
   for (const Value& output : outputs) report.outputs.push_back(without_batch(output.shape()));
+  build.result.layer_outputs.resize(build.result.layers.size());
+  build.result.layer_outputs[index] = outputs;
   build.graph.set_scope(outer_scope);
   return outputs;
 }
@@ -303,6 +305,10 @@ Network::Network(const Json& description, std::string where) : description_(desc
 
 std::vector<std::string> Network::input_names() const {
   return is_graph(description_) ? read_graph(description_, where_, "").inputs : std::vector<std::string>{};
+}
+
+std::vector<std::string> Network::output_names() const {
+  return is_graph(description_) ? read_graph(description_, where_, "").outputs : std::vector<std::string>{};
 }
 
 BuiltNetwork Network::build(Graph& graph, const std::vector<NetworkInput>& inputs, const BuildOptions& options) const {

@@ -33,6 +33,7 @@ struct BuiltNetwork {
   std::vector<ParameterSpec> parameters;
   std::vector<StateSpec> states;
   std::vector<LayerReport> layers;
+  std::vector<std::vector<Value>> layer_outputs;  // of each of `layers`
 };
 
 class Network {
@@ -44,6 +45,8 @@ class Network {
 
   // The names of a graph network's inputs; empty for a sequence, which takes what it is given.
   std::vector<std::string> input_names() const;
+  // Likewise its outputs: nodes, or "parts:1".
+  std::vector<std::string> output_names() const;
 
   struct BuildOptions {
     int64_t batch = 1;

@@ -12,11 +12,8 @@ namespace perigee {
 namespace {
 
 Metadata model_metadata(const Trainer& trainer) {
-  std::vector<std::string> names;
-  for (const Field& field : trainer.train_source().fields())
-    if (field.name == trainer.shape().spec().target.name) names = field.class_names;
   const Json job = with_relative_array_files(trainer.job().canonical());
-  return model_metadata(trainer.shape(), job, trainer.train_source().traits().fitted, names);
+  return model_metadata(trainer.shape(), job, trainer.train_source().traits().fitted, trainer.class_names());
 }
 
 std::string slot_name(const std::string& slot) { return "optimizer/" + slot; }

@@ -10,6 +10,8 @@
 namespace perigee {
 namespace {
 
+constexpr size_t kWidest = 100;  // columns of a confusion matrix with whole names
+
 std::string padded(std::string text, size_t width, bool left = false) {
   const size_t shown = utf8_width(text);
   if (shown < width) text.insert(left ? text.size() : 0, width - shown, ' ');
@@ -53,6 +55,10 @@ std::string confusion_table(const Json& matrix, const Json* classes) {
   };
   size_t left = 6;
   for (size_t i = 0; i < rows.size(); ++i) left = std::max(left, std::min<size_t>(utf8_width(name(i)), 20));
+  // Names stand in full where the table still fits a line.
+  size_t longest = 0;
+  for (size_t i = 0; i < rows.size(); ++i) longest = std::max(longest, utf8_width(name(i)));
+  if (left + rows.size() * (longest + 1) <= kWidest) width = std::max(width, longest + 1);
   std::string text = "confusion matrix (row: actual, column: predicted)\n" + padded("", left);
   for (size_t i = 0; i < rows.size(); ++i) text += padded(utf8_prefix(name(i), width - 1), width);
   text += "\n";

@@ -5,6 +5,7 @@
 
 #include "src/model/evaluator.h"
 #include "src/model/inference.h"
+#include "src/model/prediction.h"
 #include "src/train/gradient_buckets.h"
 
 namespace perigee {
@@ -132,6 +133,7 @@ void Trainer::freeze(const std::vector<bool>& frozen) {
   t_.make_optimizer();
   evaluators_.clear();  // they hold on to the model on the engine's devices
   inference_.reset();
+  predictor_.reset();
   engine_->build();
 }
 
@@ -159,6 +161,23 @@ Evaluator* Trainer::evaluator(const std::string& part) {
 Inference& Trainer::inference() {
   if (!inference_) inference_ = std::make_unique<Inference>(*t_.model, t_.team, false, kEvaluationBatch, engine_->device_models());
   return *inference_;
+}
+
+RecordPredictor& Trainer::record_predictor(const std::vector<std::string>& layers) {
+  if (!predictor_ || layers != predictor_layers_) {
+    predictor_.reset();
+    predictor_ = std::make_unique<RecordPredictor>(*t_.model, class_names(), t_.team, engine_->device_models(), layers);
+    predictor_layers_ = layers;
+  }
+  return *predictor_;
+}
+
+RecordReader Trainer::record_reader() const { return {t_.model->spec(), t_.job.canonical(), t_.source->traits().fitted}; }
+
+std::vector<std::string> Trainer::class_names() const {
+  for (const Field& field : t_.source->fields())
+    if (field.name == t_.model->spec().target.name) return field.class_names;
+  return {};
 }
 
 Json Trainer::evaluate(const std::string& part, const std::atomic<bool>* stop) {

@@ -42,6 +42,8 @@ struct StepReport {
 class Trainer;
 class Evaluator;
 class Inference;
+class RecordPredictor;
+class RecordReader;
 
 // A hook runs around steps: logging, checkpoints, averaging. Called on the training thread in the order of add_hook; a hook may read
 // and, between steps, change the parameters. What a hook throws ends run() (step() for on_gradient).
@@ -139,6 +141,10 @@ class Trainer {
   bool has_part(const std::string& part) const { return t_.has_part(part); }
   Evaluator* evaluator(const std::string& part);  // opened on first use; null when the job has no such part
   Inference& inference();                         // without loss, between steps, where the job trains; opened on first use
+  // The same for records, also with what `layers` give (RecordPredictor); kept until others are asked for.
+  RecordPredictor& record_predictor(const std::vector<std::string>& layers);
+  RecordReader record_reader() const;
+  std::vector<std::string> class_names() const;  // of the target; empty where it has none
 
   // Continues from a checkpoint: its position, its tuning table (null: keep) and its sub-batch (0: keep).
   void restore(const Position& position, const Json& tuning, int64_t sub_batch);
@@ -195,6 +201,8 @@ class Trainer {
   std::vector<Queued> queued_;                                    // of run(), the oldest first
   std::map<std::string, std::unique_ptr<Evaluator>> evaluators_;  // by part
   std::unique_ptr<Inference> inference_;
+  std::unique_ptr<RecordPredictor> predictor_;
+  std::vector<std::string> predictor_layers_;
   int64_t planned_examples_ = 0, max_steps_ = 0;
   int measured_ = 0;
   Position position_;

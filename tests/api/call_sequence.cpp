@@ -271,6 +271,28 @@ void CallSequence::predict() {
       perigee_model_predict(model, inputs, rarely() ? 2 : 1, static_cast<int64_t>(below(kExamples)) - (rarely() ? 3 : 0), room, bytes);
   check(status, of(model));
   require(room[bytes] == kCanary, "nothing is written past the end");
+  predict_records(model);
+}
+
+void CallSequence::predict_records(perigee_model* model) {
+  static constexpr const char* kRecords[] = {
+      R"({"x": [0.1, 0.2]})", R"([{"x": [1, 2]}, {"x": [3, 4]}])", R"([{"x": [1, 2]}, {"x": [3]}])", "0.1,0.2\n0.3,0.4\n", "x\n", "{", "\x89PNG\r\n"};
+  const char* const text = one_of(kRecords);
+  const char* const layers[] = {"dense1", "nothing"};
+  auto options = sized<perigee_predict_options>();
+  options.format = static_cast<int32_t>(below(3)) + (rarely() ? 5 : 0);
+  options.layers = layers;
+  options.layer_count = static_cast<int32_t>(below(2)) + (rarely() ? 1 : 0);
+  perigee_prediction* made = nullptr;
+  const perigee_status status = perigee_model_predict_records(model, text, std::strlen(text), rarely() ? nullptr : &options, &made);
+  check(status, of(model));
+  require((made != nullptr) == (status == PERIGEE_OK), "a prediction is made, or none");
+  for (int32_t i = 0; i < perigee_prediction_output_count(made); ++i) {
+    auto info = sized<perigee_prediction_output_info>();
+    const perigee_status read = perigee_prediction_output(made, i, &info);
+    require(read != PERIGEE_OK || info.size != sizeof info || info.data != nullptr, "an output has values");
+  }
+  perigee_prediction_free(made);
 }
 
 void CallSequence::serve() {

@@ -91,6 +91,7 @@ class CallSequence {
   void copy_model();
   void tensors_of_model();
   void predict();
+  void predict_records(perigee_model* model);
   void serve();
   void request();
   void swap_model();

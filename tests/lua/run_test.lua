@@ -114,6 +114,22 @@ function tests.figures_and_predictions_are_those_of_the_parameters()
   check.equal((run:predict(x) - expected):abs():max():item() < 1e-5, true)
   check.equal(run:predict(x[1]).shape, { 1, 10 })
   check.raises(function() run:predict(pg.zeros(3, 4)) end, "does not fit the input 'x'; got f32%[3x4%]")
+  -- A file of the same numbers gives the same, with places counted from 1.
+  local file = os.tmpname() .. ".npy"
+  pg.save(file, x)
+  local results = run:predict(file, { layers = { "hidden" } })
+  os.remove(file)
+  check.equal(#results, 5)
+  for i, result in ipairs(results) do
+    local row = run:predict(x[i])[1]
+    check.equal(result.index, i)
+    check.equal(math.abs(result.probabilities[result.class] - row:max():item()) < 1e-6, true)
+    check.equal(result.label, tostring(result.class - 1))
+    check.equal(math.abs(result.layers.hidden[3] - dense(flat, w1, b1):tanh()[i][3]) < 1e-5, true)
+  end
+  check.raises(function() run:predict { { x = { 1, 2 } } } end, "do not fit the model's input 'x'")
+  check.raises(function() run:predict(x, { layers = "hidden" }) end, "a tensor is raw")
+  check.raises(function() run:predict(file, { layers = 7 }) end, "must be names of layers")
   check.raises(function() run:eval "validation" end, "no part 'validation'")
   check.raises(function() return run.network.hiden end, "no 'hiden'; did you mean 'hidden'")
 end

@@ -142,7 +142,7 @@ NamedArray named_array(const Config& config, const std::string& name, Tensor val
   return array;
 }
 
-SourcePtr arrays_source(const std::string& name, std::vector<NamedArray> arrays, Json fitted) {
+SourcePtr arrays_source(const std::string& name, std::vector<NamedArray> arrays, Json fitted, Json remarks) {
   std::vector<Column> columns;
   std::vector<std::shared_ptr<const void>> owners;
   int64_t size = -1;
@@ -162,7 +162,7 @@ SourcePtr arrays_source(const std::string& name, std::vector<NamedArray> arrays,
     owners.push_back(array.values.storage());
   }
   return std::make_shared<ArraySource>(name + " (" + std::to_string(size) + " examples)", size, std::move(columns), std::move(owners),
-                                       std::move(fitted));
+                                       std::move(fitted), std::move(remarks));
 }
 
 SourcePtr register_source(const std::string& handle, SourcePtr source) {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <optional>
 
-#include "src/data/source.h"
+#include "src/data/text_source.h"
 #include "src/io/compress.h"
 #include "src/io/text.h"
 
@@ -26,8 +26,9 @@ struct Piece {
 
 struct File {
   std::string path;
-  FileContent content;
-  std::string_view text() const { return as_text(content.bytes()); }
+  std::string_view content;
+  FileContent owner = {};  // none of a text in memory
+  std::string_view text() const { return content; }
 };
 
 std::vector<File> open_files(const Config& config, const std::string& folder) {
@@ -35,7 +36,9 @@ std::vector<File> open_files(const Config& config, const std::string& folder) {
   uint64_t bytes = 0;
   for (const std::string& name : config.string_list("file")) {
     const std::string path = path_in(folder, name);
-    files.push_back({path, FileContent::open(path, kMaxBytes)});
+    FileContent content = FileContent::open(path, kMaxBytes);
+    const std::string_view text = as_text(content.bytes());
+    files.push_back({path, text, std::move(content)});
     bytes += files.back().text().size();
     if (bytes > kMaxBytes)
       throw Error(ErrorKind::resources, {.where = path,
@@ -254,13 +257,12 @@ std::optional<Vocabulary> given_vocabulary(const Config& config, const Vocabular
   return given;
 }
 
-SourcePtr open(const Config& config, const std::string& folder) {
+SourcePtr open_texts(const Config& config, const std::vector<File>& files) {
   const Windows windows = windows_of(config);
   const VocabularyOptions options = vocabulary_options(config);
   std::optional<Vocabulary> vocabulary = given_vocabulary(config, options);
   const bool words = vocabulary ? vocabulary->units().words : options.units.words;
 
-  const std::vector<File> files = open_files(config, folder);
   std::string name = files[0].path, part = config.string("part", "train");
   if (files.size() > 1) name += " and " + std::to_string(files.size() - 1) + " more";
   Share training{0, 1}, share{0, 1};
@@ -288,6 +290,8 @@ SourcePtr open(const Config& config, const std::string& folder) {
   return source;
 }
 
+SourcePtr open(const Config& config, const std::string& folder) { return open_texts(config, open_files(config, folder)); }
+
 constexpr const char* kPositional[] = {"file"};
 constexpr Option kShareOptions[] = {{"train", "number", "0", "share of the training part", {0, 1}},
                                     {"validation", "number", "0", "of the validation part", {0, 1}},
@@ -307,6 +311,10 @@ constexpr Option kOptions[] = {{"file", "list of names", nullptr, "one or severa
                                {"fitted", "table", "none", "vocabulary of the training part"}};
 
 }  // namespace
+
+SourcePtr text_source(const Config& config, std::string_view text, const std::string& where) {
+  return open_texts(config, {{.path = where, .content = text}});
+}
 
 extern const SourceDef source_text;
 const SourceDef source_text{

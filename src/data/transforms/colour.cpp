@@ -64,6 +64,7 @@ const TransformDef transform_colour{
     .type = "colour",
     .doc = "Random brightness, contrast and saturation. Options: brightness, contrast, saturation (0.2 each)",
     .schema = {.options = kOptions, .common = &common_transform_schema},
-    .open = open};
+    .open = open,
+    .random = true};
 
 }  // namespace perigee

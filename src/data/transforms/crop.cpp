@@ -51,6 +51,7 @@ const TransformDef transform_crop{
     .type = "crop",
     .doc = "Pads, then cuts a window. Options: size (the image's), pad (0), random (true; false: the middle), fill (0)",
     .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-    .open = open};
+    .open = open,
+    .random = true};
 
 }  // namespace perigee

@@ -48,6 +48,7 @@ extern const TransformDef transform_flip;
 const TransformDef transform_flip{.type = "flip",
                                   .doc = "Mirrors images at random. Options: axis ('horizontal' or 'vertical'), probability (0.5)",
                                   .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-                                  .open = open};
+                                  .open = open,
+                                  .random = true};
 
 }  // namespace perigee

@@ -59,6 +59,7 @@ extern const TransformDef transform_rotate;
 const TransformDef transform_rotate{.type = "rotate",
                                     .doc = "Turns images at random. Options: degrees (10: from -10 to 10), fill (0)",
                                     .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-                                    .open = open};
+                                    .open = open,
+                                    .random = true};
 
 }  // namespace perigee

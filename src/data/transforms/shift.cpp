@@ -40,6 +40,7 @@ extern const TransformDef transform_shift;
 const TransformDef transform_shift{.type = "shift",
                                    .doc = "Moves images at random. Options: pixels (2, or {down, right}), fill (0)",
                                    .schema = {.options = kOptions, .positional = kPositional, .common = &common_transform_schema},
-                                   .open = open};
+                                   .open = open,
+                                   .random = true};
 
 }  // namespace perigee

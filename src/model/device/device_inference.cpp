@@ -10,15 +10,18 @@
 
 namespace perigee {
 
-DeviceInference::DeviceInference(DeviceModel& model, bool with_loss, std::vector<NetworkInput> fields)
+DeviceInference::DeviceInference(DeviceModel& model, bool with_loss, std::vector<NetworkInput> fields, std::vector<ModelOutput> more,
+                                 std::vector<std::string> layers)
     : model_(model),
       gpu_(model.gpu()),
       fields_(std::move(fields)),
+      more_(std::move(more)),
       with_loss_(with_loss),
       blocking_(steps_op_by_op() == UINT64_MAX),
       output_row_(byte_size(model.model().output_types().at(0))),
       loss_row_(with_loss ? dtype_bytes(model.model().spec().dtype) : 0),
-      set_(model.model(), with_loss ? PlanSet::Kind::inference_with_loss : PlanSet::Kind::inference, Backend::cuda, &model.tuning()),
+      set_(model.model(), with_loss ? PlanSet::Kind::inference_with_loss : PlanSet::Kind::inference, Backend::cuda, &model.tuning(),
+           std::move(layers)),
       plans_(model, set_, nullptr) {
   for (Slot& slot : slots_) slot.copied = gpu_.event(), slot.done = gpu_.event();
 }
@@ -43,6 +46,10 @@ DeviceInference::Layout DeviceInference::layout_of(int64_t count) const {
   }
   layout.loss = device_bytes(n * output_row_);
   layout.results = layout.loss + n * loss_row_;
+  for (const ModelOutput& output : more_) {
+    layout.more.push_back(device_bytes(layout.results));
+    layout.results = layout.more.back() + n * byte_size(output.type);
+  }
   return layout;
 }
 
@@ -98,6 +105,12 @@ void DeviceInference::queue_work(Slot& slot, int64_t count, bool blocking) {
   assert(slot.rows.output.dense());
   gpu_.copy(to, slot.rows.output.data, n * output_row_);
   slot.rows.output.data = to;
+  for (size_t i = 0; i < more_.size(); ++i) {
+    View& view = slot.rows.more.emplace_back(run.output(more_[i].plan));
+    assert(view.dense());
+    gpu_.copy(to + layout.more[i], view.data, n * byte_size(more_[i].type));
+    view.data = to + layout.more[i];
+  }
   if (!with_loss_) return;
   slot.rows.loss = run.output("loss");
   gpu_.copy(to + layout.loss, slot.rows.loss.data, n * loss_row_);

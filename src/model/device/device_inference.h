@@ -17,7 +17,9 @@ class DeviceInference {
   static constexpr uint64_t kInFlight = 2;
 
   // `fields`: names and types of what the plan reads, in the order of queue(). `model` must outlive this.
-  DeviceInference(DeviceModel& model, bool with_loss, std::vector<NetworkInput> fields);
+  // `more`: outputs beside the main one, of which `layers` are to be asked for.
+  DeviceInference(DeviceModel& model, bool with_loss, std::vector<NetworkInput> fields, std::vector<ModelOutput> more = {},
+                  std::vector<std::string> layers = {});
   ~DeviceInference();
 
   bool sliceable() const { return set_.slices().sliceable; }  // examples do not depend on each other
@@ -30,6 +32,7 @@ class DeviceInference {
   // In the plan's types and orders of memory. `loss` has rank 0 where there is none.
   struct Rows {
     View output, loss;
+    std::vector<View> more;
     int64_t count = 0;
   };
   Rows take();    // waits for the oldest; valid until the next queue()
@@ -48,8 +51,8 @@ class DeviceInference {
     Rows rows;                           // of the host, when done
   };
   struct Layout {  // of a slot's buffers
-    std::vector<size_t> fields;
-    size_t inputs = 0, loss = 0, results = 0;  // the output comes first among the results
+    std::vector<size_t> fields, more;
+    size_t inputs = 0, loss = 0, results = 0;  // the output comes first among the results, then the loss and what else is given
   };
   Layout layout_of(int64_t count) const;
   void make_room(Slot& slot, int64_t count);
@@ -61,6 +64,7 @@ class DeviceInference {
   DeviceModel& model_;
   Gpu& gpu_;
   std::vector<NetworkInput> fields_;
+  std::vector<ModelOutput> more_;
   bool with_loss_, blocking_;
   size_t output_row_, loss_row_;
   PlanSet set_;

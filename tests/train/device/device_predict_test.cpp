@@ -5,8 +5,10 @@
 #include <cmath>
 #include <utility>
 
+#include "src/io/npy.h"
 #include "src/model/device/device_model.h"
 #include "src/model/inference.h"
+#include "src/model/prediction.h"
 #include "tests/train/device/device_site.h"
 #include "tests/train/networks.h"
 
@@ -74,6 +76,28 @@ TEST(DevicePredictions, FollowTheHost) {
   const std::vector<float> after = predicted(device.inference(), pixels);
   EXPECT_NE(after, before);
   expect_near(after, on_the_host(device, pixels), 2e-6);
+}
+
+// Every layer of the network, from the device's own plans and buffers.
+TEST(DevicePredictions, GiveInnerLayersAsTheHostDoes) {
+  Trainer device(lenet_job(), kDevice);
+  device.step();
+  std::vector<std::string> layers;
+  for (const LayerReport& layer : std::as_const(device).model().layers()) layers.push_back(layer.name);
+  ASSERT_GT(layers.size(), 3u);
+  const Bytes array = npy_bytes(Tensor::from<float>({70, 1, 28, 28}, images(70)));
+  const Records records = device.record_reader().open(array, RecordFormat::npy, "images");
+  const Predictions got = device.record_predictor(layers).all(records);
+  ThreadTeam team(2);
+  const Predictions expected = RecordPredictor(device.model(), {}, team, {}, layers).all(records);
+  ASSERT_EQ(got.values.size(), layers.size() + 1);
+  for (size_t i = 0; i < got.values.size(); ++i) {
+    ASSERT_EQ(got.values[i].shape(), expected.values[i].shape());
+    double apart = 0;
+    for (int64_t e = 0; e < got.values[i].elements(); ++e)
+      apart = std::max(apart, std::abs(static_cast<double>(got.values[i].data<float>()[e] - expected.values[i].data<float>()[e])));
+    EXPECT_LT(apart, 1e-4) << got.outputs[i].name;
+  }
 }
 
 // A request between two steps gets the device's numbers of that time, and the run ends with the bits of an undisturbed one.

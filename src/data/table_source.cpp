@@ -1,0 +1,421 @@
+#include "src/data/table_source.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "src/data/arrays.h"
+#include "src/io/csv.h"
+
+namespace perigee {
+namespace {
+
+constexpr size_t kMaxCategories = 1000;
+constexpr size_t kFewIntegers = 50;  // a target with at most so many different integers is a class
+constexpr int64_t kMaxElements = int64_t{1} << 34;
+
+// How one column becomes numbers.
+struct Meaning {
+  int64_t column = -1;
+  std::string name;
+  bool category = false;
+  std::vector<std::string> categories;  // sorted
+  double mean = 0;                      // for missing numbers
+  int64_t width() const { return category ? static_cast<int64_t>(categories.size()) : 1; }
+};
+
+// Values of one column that are none of its categories.
+struct Unknown {
+  int64_t count = 0;
+  std::string example;
+};
+
+std::string quoted_list(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "'" : ", '") + name.substr(0, 60) + "'";
+  return text;
+}
+
+class TableReader {
+ public:
+  TableReader(const Config& config, const Table& table, TableUse use) : config_(config), table_(table), use_(use) {
+    missing_markers_ = config.has("missing_values") ? config.string_list("missing_values")
+                                                    : std::vector<std::string>{"", "NA", "N/A", "NaN", "nan", "null", "?"};
+    policy_ = config.choice("missing", "error", {"error", "mean", "skip"});
+    const bool fitted = config.has("fitted");
+    if (fitted) take_fitted(config.element(*config.raw("fitted"), "fitted"));
+    else choose_columns();
+    choose_rows();
+    if (!fitted) infer();
+  }
+
+  SourcePtr make() {
+    const auto rows = static_cast<int64_t>(rows_.size());
+    int64_t width = 0, elements = 0;
+    for (const Meaning& meaning : features_) width += meaning.width();
+    if (__builtin_mul_overflow(width, rows, &elements) || elements > kMaxElements)
+      throw Error(ErrorKind::resources, {.where = table_.where,
+                                         .what = "the table is too large",
+                                         .got = std::to_string(rows) + " rows of " + std::to_string(width) + " numbers"});
+    Tensor x(Dtype::f32, {rows, width});
+    unknown_.resize(features_.size());
+    for (int64_t i = 0; i < rows; ++i) {
+      float* out = x.data<float>() + i * width;
+      for (size_t f = 0; f < features_.size(); ++f) {
+        write_feature(f, rows_[static_cast<size_t>(i)], out);
+        out += features_[f].width();
+      }
+    }
+    std::vector<NamedArray> arrays;
+    arrays.push_back({.name = "x", .values = std::move(x), .where = table_.where});
+    if (target_.column >= 0) arrays.push_back(target_array());
+    if (use_ == TableUse::records)
+      arrays.push_back({.name = kRowField, .values = Tensor::from<int64_t>({rows}, rows_), .where = table_.where});
+    const std::string kind = table_.of_records ? "records " : "csv ";
+    return arrays_source(kind + table_.where, std::move(arrays), fitted(), remarks());
+  }
+
+ private:
+  std::string at(int64_t row, int64_t column) const {
+    return table_.place(row) + ": column '" + table_.names[static_cast<size_t>(column)] + "'";
+  }
+
+  // --- Columns, as the options choose them -------------------------------------------------------------------------------------
+
+  int64_t column_of(const Json& json, const char* key) const {
+    if (json.is_string()) {
+      const int64_t found = table_.find(json.as_string());
+      if (found < 0)
+        config_.fail(key, "names a column that the table does not have", "'" + json.as_string() + "'", "",
+                     nearest_hint(json.as_string(), table_.names));
+      return found;
+    }
+    const auto index = json.is_int() ? json.as_int() : INT64_MIN;
+    const int64_t column = index < 0 && index != INT64_MIN ? index + table_.columns : index;
+    if (column < 0 || column >= table_.columns)
+      config_.fail(key, "is no column", json.dump(),
+                   "a name, or a number from " + std::to_string(-table_.columns) + " to " + std::to_string(table_.columns - 1));
+    return column;
+  }
+
+  std::vector<int64_t> columns_of(const char* key) const {
+    const Json* list = config_.raw(key);
+    std::vector<int64_t> columns;
+    if (list == nullptr || list->is_null()) return columns;
+    if (!list->is_array()) return {column_of(*list, key)};
+    for (const Json& item : list->as_array()) columns.push_back(column_of(item, key));
+    return columns;
+  }
+
+  bool without_target() const {
+    const Json* target = config_.raw("target");
+    return use_ == TableUse::records || (target != nullptr && target->is_bool() && !target->as_bool());
+  }
+
+  void choose_columns() {
+    const Json* target = config_.raw("target");
+    if (!without_target()) target_.column = target == nullptr || target->is_null() ? table_.columns - 1 : column_of(*target, "target");
+    std::vector<int64_t> chosen = columns_of("features");
+    const std::vector<int64_t> dropped = columns_of("drop");
+    if (!config_.has("features"))
+      for (int64_t c = 0; c < table_.columns; ++c)
+        if (c != target_.column && std::find(dropped.begin(), dropped.end(), c) == dropped.end()) chosen.push_back(c);
+    for (const int64_t c : chosen) features_.push_back({.column = c, .name = table_.names[static_cast<size_t>(c)]});
+    if (target_.column >= 0) target_.name = table_.names[static_cast<size_t>(target_.column)];
+    if (features_.empty()) {
+      const std::string first = table_.named ? table_.names[0] : std::string(table_.cell(0, 0));
+      config_.fail("features", "leaves no column to learn from", table_.where + " with the columns " + table_.names_text(), "",
+                   table_.of_records ? "" : delimiter_hint(first, config_.string("delimiter", ",")[0]));
+    }
+    categorical_ = columns_of("categorical");
+    task_ = config_.choice("task", "auto", {"auto", "classify", "regress"});
+  }
+
+  // --- Columns, as the training part had them ----------------------------------------------------------------------------------
+
+  static Meaning meaning_of(const Config& config) {
+    Meaning meaning{.name = config.string("name")};
+    meaning.category = config.has("categories");
+    meaning.categories = config.string_list("categories");
+    meaning.mean = config.number("mean", 0);
+    return meaning;
+  }
+
+  void take_fitted(const Config& config) {
+    const Json* list = config.raw("columns");
+    if (list == nullptr || !list->is_array() || list->as_array().empty()) config.fail("columns", "must be a list of columns");
+    for (const Json& each : list->as_array()) features_.push_back(meaning_of(config.element(each, "columns")));
+    if (!without_target() && config.has("target")) target_ = meaning_of(config.object("target"));
+    // A table without names that has as many columns as the network reads has just these.
+    if (!table_.named && use_ == TableUse::records && table_.columns == static_cast<int64_t>(features_.size()) && numbered()) {
+      for (size_t f = 0; f < features_.size(); ++f) features_[f].column = static_cast<int64_t>(f);
+      return;
+    }
+    find_columns();
+  }
+
+  // The training part did not name its columns either: they are called c0, c1, ...
+  bool numbered() const {
+    return std::all_of(features_.begin(), features_.end(), [](const Meaning& meaning) {
+      return meaning.name.size() > 1 && meaning.name[0] == 'c' && meaning.name.find_first_not_of("0123456789", 1) == std::string::npos;
+    });
+  }
+
+  // Each by its name, in any order; of equal names the first, the second, ...
+  void find_columns() {
+    std::map<std::string, int64_t, std::less<>> from;
+    std::vector<std::string> lacking;
+    const auto find = [&](Meaning& meaning) {
+      int64_t& next = from[meaning.name];
+      while (next < table_.columns && table_.names[static_cast<size_t>(next)] != meaning.name) ++next;
+      if (next < table_.columns) meaning.column = next++;
+      else lacking.push_back(meaning.name);
+    };
+    for (Meaning& feature : features_) find(feature);
+    if (!target_.name.empty()) find(target_);
+    if (lacking.empty()) return;
+    throw Error(ErrorKind::data,
+                {.where = table_.where,
+                 .what = lacking.size() == 1 ? "the column " + quoted_list(lacking) + " is missing"
+                                             : std::to_string(lacking.size()) + " columns are missing: " + quoted_list(lacking),
+                 .got = (table_.named ? "the columns " : "no header line, and the columns ") + table_.names_text(),
+                 .hint = hint_for(lacking)});
+  }
+
+  std::string hint_for(const std::vector<std::string>& lacking) const {
+    if (table_.columns == 1 && !table_.of_records)
+      for (const char separator : {';', '\t', '|'})
+        if (table_.names[0].find(separator) != std::string::npos || table_.cell(0, 0).find(separator) != std::string_view::npos)
+          return std::string("its fields seem to be separated by '") + (separator == '\t' ? "\\t" : std::string(1, separator)) +
+                 "': write them with '" + config_.string("delimiter", ",") + "', as in the training data";
+    const std::string nearest = nearest_hint(lacking[0], table_.names);
+    if (!nearest.empty()) return "for '" + lacking[0] + "': " + nearest;
+    return table_.named ? "" : "the first line names the columns";
+  }
+
+  // --- Rows --------------------------------------------------------------------------------------------------------------------
+
+  bool is_missing(std::string_view cell) const {
+    return cell.data() == nullptr || std::find(missing_markers_.begin(), missing_markers_.end(), cell) != missing_markers_.end();
+  }
+
+  void check_record(int64_t row) const {
+    std::vector<std::string> lacking;
+    for (const Meaning& feature : features_)
+      if (is_no_cell(table_.cell(row, feature.column))) lacking.push_back(feature.name);
+    if (target_.column >= 0 && is_no_cell(table_.cell(row, target_.column))) lacking.push_back(target_.name);
+    if (lacking.empty()) return;
+    throw Error(
+        ErrorKind::data,
+        {.where = table_.place(row), .what = "the record lacks " + quoted_list(lacking), .hint = "null says that a value is not known"});
+  }
+
+  // Leaves out rows with missing values, or refuses them, as told; a row without its target is never used.
+  void choose_rows() {
+    for (int64_t r = 0; r < table_.rows; ++r) {
+      if (table_.of_records) check_record(r);
+      int64_t missing = -1;
+      for (const Meaning& feature : features_)
+        if (missing < 0 && policy_ != "mean" && is_missing(table_.cell(r, feature.column))) missing = feature.column;
+      if (target_.column >= 0 && is_missing(table_.cell(r, target_.column))) missing = target_.column;
+      if (missing >= 0 && policy_ == "error")
+        throw Error(ErrorKind::data, {.where = at(r, missing),
+                                      .what = "the value is missing",
+                                      .got = "'" + std::string(table_.cell(r, missing)) + "'",
+                                      .hint = "missing = \"mean\" fills such values in, missing = \"skip\" leaves their rows out"});
+      if (missing < 0) rows_.push_back(r);
+    }
+    if (rows_.empty()) throw Error(ErrorKind::data, {.where = table_.where, .what = "every row has a missing value"});
+  }
+
+  // --- The columns' meaning ----------------------------------------------------------------------------------------------------
+
+  // Numbers if every cell is one. Words are sorted, numbers that serve as categories by value.
+  void infer(Meaning& meaning, bool is_target) const {
+    double sum = 0, value = 0;
+    int64_t count = 0;
+    bool numbers = true, whole = true;
+    std::map<std::string, double, std::less<>> different;
+    for (const int64_t r : rows_) {
+      const std::string_view cell = table_.cell(r, meaning.column);
+      if (is_missing(cell)) continue;
+      if (numbers && csv_number(cell, value)) sum += value, ++count, whole &= std::trunc(value) == value;
+      else numbers = false, value = 0;
+      if (different.size() <= kMaxCategories && !different.contains(cell)) different.emplace(cell, value);
+    }
+    const bool told = std::find(categorical_.begin(), categorical_.end(), meaning.column) != categorical_.end();
+    const bool few = whole && different.size() <= kFewIntegers;
+    meaning.category = is_target ? (task_ == "classify" || (task_ == "auto" && (!numbers || few))) : told || !numbers;
+    if (is_target && task_ == "regress" && !numbers)
+      throw Error(ErrorKind::data, {.where = table_.where, .what = "the target '" + meaning.name + "' is not a number in every row"});
+    meaning.mean = count > 0 ? sum / static_cast<double>(count) : 0;
+    if (!meaning.category) return;
+    if (different.size() > kMaxCategories)
+      throw Error(ErrorKind::data,
+                  {.where = table_.where,
+                   .what = "column '" + meaning.name + "' has more than " + std::to_string(kMaxCategories) + " different values",
+                   .hint = "leave it out with 'drop', or see why it is not a number in every row"});
+    std::vector<std::pair<double, std::string>> sorted;
+    for (const auto& [word, number] : different) sorted.emplace_back(numbers ? number : 0, word);
+    std::sort(sorted.begin(), sorted.end());
+    for (auto& [number, word] : sorted) meaning.categories.push_back(std::move(word));
+  }
+
+  void infer() {
+    for (Meaning& feature : features_) infer(feature, false);
+    if (target_.column >= 0) infer(target_, true);
+  }
+
+  static Json json_of(const Meaning& meaning) {
+    Json json = Json::object();
+    json.set("name", meaning.name);
+    if (meaning.category) {
+      Json list = Json::array();
+      for (const auto& word : meaning.categories) list.push(word);
+      json.set("categories", std::move(list));
+    } else {
+      json.set("mean", meaning.mean);
+    }
+    return json;
+  }
+
+  Json fitted() const {
+    Json json = Json::object(), list = Json::array();
+    for (const Meaning& feature : features_) list.push(json_of(feature));
+    json.set("type", "csv");
+    json.set("columns", std::move(list));
+    if (target_.column >= 0) json.set("target", json_of(target_));
+    return json;
+  }
+
+  // --- Numbers -----------------------------------------------------------------------------------------------------------------
+
+  static int64_t category_of(const Meaning& meaning, std::string_view word) {
+    for (size_t i = 0; i < meaning.categories.size(); ++i)
+      if (meaning.categories[i] == word) return static_cast<int64_t>(i);
+    return -1;
+  }
+
+  double number_at(const Meaning& meaning, int64_t row) const {
+    const std::string_view cell = table_.cell(row, meaning.column);
+    double value = 0;
+    if (is_missing(cell)) return meaning.mean;
+    if (!csv_number(cell, value))
+      throw Error(ErrorKind::data,
+                  {.where = at(row, meaning.column), .what = "this is no number", .got = "'" + std::string(cell.substr(0, 40)) + "'"});
+    return value;
+  }
+
+  // A word that the training part did not have is none of its categories: all zeros, and counted.
+  void write_feature(size_t feature, int64_t row, float* out) {
+    const Meaning& meaning = features_[feature];
+    if (!meaning.category) {
+      *out = static_cast<float>(number_at(meaning, row));
+      return;
+    }
+    const std::string_view cell = table_.cell(row, meaning.column);
+    const int64_t category = category_of(meaning, cell);
+    if (category >= 0) out[category] = 1;
+    else if (!is_missing(cell) && ++unknown_[feature].count == 1) unknown_[feature].example = std::string(cell.substr(0, 40));
+  }
+
+  NamedArray target_array() const {
+    const auto rows = static_cast<int64_t>(rows_.size());
+    NamedArray array{.name = "y", .label = target_.category, .where = table_.where};
+    if (!target_.category) {
+      array.values = Tensor(Dtype::f32, {rows, 1});
+      for (int64_t i = 0; i < rows; ++i)
+        array.values.data<float>()[i] = static_cast<float>(number_at(target_, rows_[static_cast<size_t>(i)]));
+      return array;
+    }
+    array.class_names = target_.categories;
+    array.values = Tensor(Dtype::i64, {rows});
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t row = rows_[static_cast<size_t>(i)];
+      const std::string_view word = table_.cell(row, target_.column);
+      const int64_t category = category_of(target_, word);
+      if (category < 0)
+        throw Error(ErrorKind::data, {.where = at(row, target_.column),
+                                      .what = "this class is not in the training part",
+                                      .got = "'" + std::string(word.substr(0, 40)) + "'",
+                                      .hint = nearest_hint(word, target_.categories)});
+      array.values.data<int64_t>()[i] = category;
+    }
+    return array;
+  }
+
+  Json remarks() const {
+    Json columns = Json::object();
+    for (size_t f = 0; f < unknown_.size(); ++f)
+      if (unknown_[f].count > 0)
+        columns.set(features_[f].name, Json(Json::Object{{"count", unknown_[f].count}, {"example", unknown_[f].example}}));
+    const int64_t skipped = table_.rows - static_cast<int64_t>(rows_.size());
+    if (columns.as_object().empty() && skipped == 0) return {};
+    return Json(Json::Object{{"rows", table_.rows}, {"skipped", skipped}, {"unknown", std::move(columns)}});
+  }
+
+  const Config& config_;
+  const Table& table_;
+  const TableUse use_;
+  std::vector<std::string> missing_markers_;
+  std::string policy_, task_ = "auto";
+  std::vector<Meaning> features_;
+  Meaning target_;
+  std::vector<int64_t> categorical_;
+  std::vector<int64_t> rows_;     // those that are used
+  std::vector<Unknown> unknown_;  // of each feature
+};
+
+int64_t count_in(const Json& remarks, const char* key) {
+  const Json* count = remarks.find(key);
+  return count != nullptr && count->is_int() ? count->as_int() : 0;
+}
+
+}  // namespace
+
+SourcePtr table_source(const Config& config, const Table& table, TableUse use) { return TableReader(config, table, use).make(); }
+
+CsvFormat csv_format(const Config& config) {
+  const std::string delimiter = config.string("delimiter", ",");
+  if (delimiter.size() != 1 || delimiter[0] == '"' || delimiter[0] == '\n' || delimiter[0] == '\r')
+    config.fail("delimiter", "must be one character", "'" + delimiter + "'");
+  CsvFormat format{.delimiter = delimiter[0]};
+  if (config.has("header")) format.header = config.boolean("header", false);
+  if (const Json* fitted = config.raw("fitted"); fitted != nullptr)
+    if (const Json* columns = fitted->find("columns"); columns != nullptr && columns->is_array())
+      for (const Json& column : columns->as_array())
+        if (const Json* name = column.find("name"); name != nullptr && name->is_string()) format.expected.push_back(name->as_string());
+  return format;
+}
+
+void add_remarks(Json& sum, const Json& remarks) {
+  if (remarks.is_null()) return;
+  if (sum.is_null()) sum = Json(Json::Object{{"rows", 0}, {"skipped", 0}, {"unknown", Json::object()}});
+  for (const char* key : {"rows", "skipped"}) sum.set(key, count_in(sum, key) + count_in(remarks, key));
+  Json& columns = *sum.find("unknown");
+  const Json* more = remarks.find("unknown");
+  for (const auto& [name, values] : more != nullptr && more->is_object() ? more->as_object() : Json::Object{}) {
+    if (Json* known = columns.find(name)) known->set("count", count_in(*known, "count") + count_in(values, "count"));
+    else columns.set(name, values);
+  }
+}
+
+std::vector<std::string> remark_lines(const Json& remarks) {
+  std::vector<std::string> lines;
+  if (remarks.is_null()) return lines;
+  if (const Json* columns = remarks.find("unknown"); columns != nullptr && columns->is_object())
+    for (const auto& [name, values] : columns->as_object()) {
+      const int64_t count = count_in(values, "count");
+      const Json* example = values.find("example");
+      lines.push_back("column '" + name + "': " + std::to_string(count) + (count == 1 ? " value is" : " values are") +
+                      " not among the categories of the training data" +
+                      (example != nullptr && example->is_string() ? ", such as '" + example->as_string() + "'" : "") +
+                      "; such a value counts as none of them");
+    }
+  if (const int64_t skipped = count_in(remarks, "skipped"); skipped > 0)
+    lines.push_back(std::to_string(skipped) + " of " + std::to_string(count_in(remarks, "rows")) +
+                    " rows have missing values and are left out (missing = \"skip\")");
+  return lines;
+}
+
+}  // namespace perigee

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""`perigee predict` and `eval` on what users have: predict_test.py PROGRAM. Prints TAP."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import zlib
+
+PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
+# A regression on a table and a classifier of small pictures, each trained for a moment.
+HOUSES = {
+    "network": [{"type": "dense", "out": 4, "activation": "tanh", "name": "hidden"}, {"type": "dense", "out": 1}], "loss": "mse",
+    "optimizer": {"type": "adam", "lr": 0.01}, "epochs": 1, "seed": 3,
+    "data": {"batch": 20, "train": {"type": "map", "transforms": [{"type": "standardize"}],
+                                    "source": {"type": "csv", "file": "houses.csv", "target": "price", "drop": ["id"]}}},
+}
+PICTURES = {
+    "network": [{"type": "dense", "out": 2}], "loss": "cross_entropy", "optimizer": "adam", "epochs": 1, "seed": 3,
+    "data": {"batch": 4, "train": {"type": "images", "folder": "pictures", "size": 4, "channels": 1}},
+}
+
+
+def png(path, value):
+    """A grey picture of 4x4 pixels."""
+    def chunk(kind, data):
+        return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
+    rows = b"".join(b"\0" + bytes([value] * 4) for _ in range(4))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", b"\0\0\0\4\0\0\0\4\10\0\0\0\0") + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def prepare():
+    lines = [f"{1000 + i},{40 + i},{'Rome' if i % 3 else 'Oslo'},{100 + 3 * i}" for i in range(60)]
+    pathlib.Path("houses.csv").write_text("\n".join(["id,size,city,price", *lines]) + "\n")
+    for i in range(8):
+        png(pathlib.Path(f"pictures/{'dark' if i % 2 else 'bright'}/{i}.png"), 40 if i % 2 else 220)
+    for name, job in (("houses", HOUSES), ("classifier", PICTURES)):
+        pathlib.Path(f"{name}.json").write_text(json.dumps(job))
+        run("train", f"{name}.json", "--out", name, "--log", "json")
+
+
+def run(*arguments, given=None, code=0):
+    done = subprocess.run([PROGRAM, *arguments], input=given, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
+    return done.stdout, done.stderr
+
+
+def results(*arguments, **options):
+    return [json.loads(line) for line in run("predict", *arguments, "--json", **options)[0].splitlines()]
+
+
+def columns_go_by_name():
+    expected = results("houses", "houses.csv")[7]["values"]
+    pathlib.Path("row.csv").write_text("more,city,size\n1,Rome,47\n")
+    assert results("houses", "row.csv")[0]["values"] == expected
+    assert results("houses", "-", given="city,size\nRome,47\n")[0] == {"file": "-", "index": 0, "values": expected}
+    assert results("houses", "-", given='{"city": "Rome", "size": 47}\n{"city": "Oslo", "size": 47}\n')[0]["values"] == expected
+    pathlib.Path("row.jsonl").write_text('{"size": 47, "city": "Rome"}\n')
+    assert results("houses", "row.jsonl")[0]["values"] == expected
+
+
+def missing_columns_are_all_named():
+    _, error = run("predict", "houses", "-", given="price\n7\n", code=3)
+    assert "standard input: 2 columns are missing: 'size', 'city'" in error, error
+    _, error = run("predict", "houses", "-", given="size,city\n", code=3)
+    assert "a header line and no rows" in error, error
+
+
+def unknown_categories_are_counted_at_the_end():
+    for name in ("a", "b"):
+        pathlib.Path(f"{name}.csv").write_text("city,size\nBerlin,47\nRome,47\n")
+    out, error = run("predict", "houses", "a.csv", "b.csv")
+    assert len(out.splitlines()) == 4, out
+    assert error.count("warning") == 1 and "column 'city': 2 values are not among" in error and "'Berlin'" in error, error
+
+
+def a_broken_file_ends_no_batch():
+    pathlib.Path("broken").mkdir(exist_ok=True)
+    png(pathlib.Path("broken/1.png"), 40)
+    png(pathlib.Path("broken/3.png"), 220)
+    pathlib.Path("broken/2.png").write_bytes(b"\x89PNG\r\n\x1a\n and no more")
+    for arguments in (["broken/1.png", "broken/2.png", "broken/3.png"], ["broken"]):
+        for more in ([], ["--workers", "2"], ["--workers", "8"]):
+            out, error = run("predict", "classifier", *arguments, *more, code=3)
+            assert [line.split(":")[0] for line in out.splitlines()] == ["broken/1.png", "broken/3.png"], out
+            assert error.count("broken/2.png") == 1, error
+    out, error = run("predict", "classifier", "broken/1.png", "none.png", code=2)
+    assert "none.png: there is no such file" in error and "broken/1.png: " in out, (out, error)
+    run("predict", "classifier", "broken/2.png", code=3)
+
+
+def folders_are_their_files():
+    out, _ = run("predict", "classifier", "pictures/dark")
+    assert [line.split(":")[0] for line in out.splitlines()] == [f"pictures/dark/{i}.png" for i in (1, 3, 5, 7)], out
+    assert "bright" in out and "[0]" not in out, out
+    _, error = run("predict", "classifier", "pictures", code=2)
+    assert "pictures: this folder has no files that the model takes; got 2 folders" in error and "pictures/*" in error, error
+
+
+def results_go_to_a_file():
+    expected = [each["values"][0] for each in results("houses", "houses.csv")]
+    out, _ = run("predict", "houses", "houses.csv", "--out", "out.csv")
+    lines = pathlib.Path("out.csv").read_text().splitlines()
+    assert not out and lines[0] == "file,index,value" and len(lines) == 61 and float(lines[8].split(",")[2]) == expected[7], lines[:9]
+    run("predict", "houses", "houses.csv", "--out", "out.jsonl", "--workers", "3")
+    assert [json.loads(line)["values"][0] for line in pathlib.Path("out.jsonl").read_text().splitlines()] == expected
+    run("predict", "houses", "houses.csv", "--out", "out.npy")
+    assert b"'shape': (60, 1)" in pathlib.Path("out.npy").read_bytes()[:128]
+    run("predict", "classifier", "pictures/dark", "--out", "classes.csv")
+    lines = pathlib.Path("classes.csv").read_text().splitlines()
+    assert lines[0] == "file,index,label,p_bright,p_dark" and len(lines) == 5, lines
+    for bad in ("out.txt", "pictures"):
+        run("predict", "houses", "houses.csv", "--out", bad, code=2)
+    before = pathlib.Path("out.csv").read_bytes()
+    run("predict", "houses", "none.csv", "--out", "out.csv", code=2)
+    assert pathlib.Path("out.csv").read_bytes() == before and not list(pathlib.Path(".").glob("out.csv?*")), "nothing is lost"
+
+
+def inner_layers_by_name():
+    first = results("houses", "houses.csv", "--layer", "hidden")[0]
+    assert len(first["layers"]["hidden"]) == 4 and len(first["values"]) == 1, first
+    run("predict", "houses", "houses.csv", "--layer", "hidden", "--out", "hidden.npy")
+    assert b"'shape': (60, 4)" in pathlib.Path("hidden.npy").read_bytes()[:128]
+    out, _ = run("predict", "houses", "houses.csv", "--layer", "hidden")
+    assert "; hidden " in out.splitlines()[0], out
+    _, error = run("predict", "houses", "houses.csv", "--layer", "hiden", code=2)
+    assert "did you mean 'hidden'?" in error, error
+
+
+def eval_reads_other_data_by_the_job():
+    def rmse(*arguments, **options):
+        out, error = run("eval", "houses", *arguments, "--log", "json", **options)
+        return json.loads(out)["test"]["rmse"], error
+    expected = rmse("--part", "train")[0]
+    table = pathlib.Path("houses.csv").read_text()
+    turned = "\n".join(",".join(line.split(",")[:0:-1]) for line in table.splitlines()) + "\n"
+    pathlib.Path("turned.csv").write_text(turned)
+    for data in ('{"type": "csv", "file": "turned.csv"}', "turned.csv", "houses.csv"):
+        assert abs(rmse("--data", data)[0] - expected) < 1e-6 * expected, data
+    assert abs(rmse("--data", "-", given=turned)[0] - expected) < 1e-6 * expected
+    error = rmse("--data", "-", given=turned.replace("Oslo", "Berlin"))[1]
+    assert "column 'city': 20 values are not among" in error, error
+    _, error = run("eval", "houses", "--data", "-", given="size,city\n1,Rome\n", code=3)
+    assert "the column 'price' is missing" in error, error
+    assert "there is no such file" in run("eval", "houses", "--data", "none.csv", code=2)[1]
+
+
+CHECKS = [columns_go_by_name, missing_columns_are_all_named, unknown_categories_are_counted_at_the_end, a_broken_file_ends_no_batch,
+          folders_are_their_files, results_go_to_a_file, inner_layers_by_name, eval_reads_other_data_by_the_job]
+
+
+def main():
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="perigee-predict-") as folder:
+        os.chdir(folder)
+        prepare()
+        for number, check in enumerate(CHECKS, 1):
+            try:
+                check()
+                print(f"ok {number} {check.__name__}")
+            except AssertionError as problem:
+                failed += 1
+                print(f"not ok {number} {check.__name__}\n# {problem!r}")
+        os.chdir("/")
+    print(f"1..{len(CHECKS)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
