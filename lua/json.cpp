@@ -34,6 +34,7 @@ class Converter {
       case LUA_TSTRING: return text(index);
       case LUA_TTABLE: return table(index);
       case LUA_TFUNCTION: fail("a function cannot be stored in a job", "", "wrap a layer's function in pg.lambda(function(x) ... end)");
+      case LUA_TUSERDATA: return description(index);
       case LUA_TLIGHTUSERDATA:
         if (!lua_touserdata(L, index)) return nullptr;  // pg.null
         [[fallthrough]];
@@ -42,6 +43,16 @@ class Converter {
   }
 
  private:
+  // A source of data is a userdata, because only those have a length; its environment is the table that describes it.
+  Json description(int index) {
+    if (!luaL_getmetafield(L, index, "__described")) fail("a job holds numbers, text, booleans and tables", "a userdata");
+    lua_pop(L, 1);
+    lua_getfenv(L, index);
+    Json json = convert(lua_gettop(L));
+    lua_pop(L, 1);
+    return json;
+  }
+
   [[noreturn]] void fail(std::string what, std::string got = "", std::string hint = "") const {
     throw Error(ErrorKind::model, {path_.empty() ? where_ : where_ + ": " + path_, std::move(what), std::move(got), "", std::move(hint)});
   }

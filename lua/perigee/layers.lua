@@ -59,6 +59,10 @@ local function new_node(layer, inputs)
   return setmetatable({ layer = layer, inputs = inputs }, Node)
 end
 
+-- network.lua sets these: whether a value is a tensor, and a network applied to tensors.
+layers.is_value = function(_) return false end
+layers.apply_to_values = nil
+
 -- Applying ------------------------------------------------------------------------------------------------------------------
 
 local function check_nodes(name, inputs)
@@ -79,6 +83,9 @@ end
 
 function Sequential:__call(...)
   local inputs = { ... }
+  if layers.is_value(inputs[1]) or (type(inputs[1]) == "table" and getmetatable(inputs[1]) == nil) then
+    return layers.apply_to_values(self, ...)
+  end
   check_nodes("sequential", inputs)
   for _, layer in ipairs(self.layers) do inputs = { new_node(layer, inputs) } end
   return inputs[1]
@@ -305,6 +312,17 @@ function label(node)
   return node.input or node.label
 end
 
+---@class perigee.Graph
+local Graph = {}
+Graph.__index = Graph
+
+function Graph:__call(...) return layers.apply_to_values(self, ...) end
+
+---What networks can do beside being described: network.lua.
+function layers.add_network_methods(methods)
+  for name, method in pairs(methods) do Sequential[name], Graph[name] = method, method end
+end
+
 -- { a, b } or { digit = a, style = b }: named outputs name their nodes.
 local function output_nodes(outputs)
   local list, names = {}, {}
@@ -369,7 +387,7 @@ function layers.graph(arguments)
     result = graph_from_nodes(arguments)
   end
   result["@"] = where.position()
-  return result
+  return setmetatable(result, Graph)
 end
 
 return layers

@@ -3,6 +3,7 @@
 local native = require "perigee.native"
 local where = require "perigee.where"
 local averaging = require "perigee.averaging"
+local optimizer = require "perigee.optimizer"
 
 local rules = {}
 
@@ -36,17 +37,21 @@ end
 ---Constructors by name for the members of a family, as native.family gives them.
 ---@param kind string "optimizer": for messages
 ---@param entries table
-function rules.family(kind, entries)
+---@param class? table metatable of what is described
+function rules.family(kind, entries, class)
   local members = {}
   for _, entry in ipairs(entries) do
     local positional = entry.positional
     local known = not entry.open and entry.options or nil
-    members[entry.name] = function(options) return describe(kind, entry.name, options, positional, known) end
+    members[entry.name] = function(options)
+      local description = describe(kind, entry.name, options, positional, known)
+      return class and setmetatable(description, class) or description
+    end
   end
   return where.namespace(kind, members)
 end
 
-rules.optimizers = rules.family("optimizer", native.family "optimizer")
+rules.optimizers = rules.family("optimizer", native.family "optimizer", optimizer)
 rules.schedules = rules.family("schedule", native.family "schedule")
 rules.losses = rules.family("loss", native.family "loss")
 rules.initializers = rules.family("initialiser", native.family "initializer")
