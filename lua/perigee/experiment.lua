@@ -2,6 +2,7 @@
 local native = require "perigee.native"
 local where = require "perigee.where"
 local layers = require "perigee.layers"
+local trace = require "perigee.trace"
 
 -- Names, types and ranges of the keys of the top level (section "") or of a section such as "data".
 local function check_keys(section, given, fail)
@@ -16,14 +17,32 @@ local function check_keys(section, given, fail)
   end
 end
 
+-- A function as the loss, or as that of an output, becomes the data that a job stores.
+local function with_functions(loss)
+  if type(loss) == "function" then return trace.loss(loss) end
+  if type(loss) ~= "table" or loss.type then return loss end
+  local losses = {}
+  for output, each in pairs(loss) do
+    local copy = each
+    if type(each) == "function" then copy = trace.loss(each)
+    elseif type(each) == "table" and type(each[1]) == "function" then -- { function, target = "z", weight = 2 }
+      copy = trace.loss(each[1], each)
+      copy.target, copy.weight = each.target, each.weight
+    end
+    losses[output] = copy
+  end
+  return losses
+end
+
 ---@param description perigee.Experiment
 ---@return table
 return function(description)
   local function fail(text, key) where.fail(text, where.position_of_result("experiment", key)) end
   if type(description) ~= "table" then fail("pg.experiment takes a table; got " .. where.describe(description)) end
   local job = { perigee = 1 }
-  check_keys("", description, fail)
   for key, value in pairs(description) do job[key] = value end
+  if job.loss ~= nil then job.loss = with_functions(job.loss) end
+  check_keys("", job, fail)
   for _, key in ipairs { "network", "data" } do
     if job[key] == nil then fail(("an experiment needs '%s'"):format(key)) end
   end

@@ -4,6 +4,7 @@ local native = require "perigee.native"
 local where = require "perigee.where"
 local averaging = require "perigee.averaging"
 local optimizer = require "perigee.optimizer"
+local trace = require "perigee.trace"
 
 local rules = {}
 
@@ -30,8 +31,21 @@ local function describe(kind, name, options, positional, known)
       end
     end
     result[option] = value
+    if type(value) == "function" and (kind == "optimizer" or kind == "schedule") then result[option] = trace.schedule(value) end
   end
   return result
+end
+
+-- pg.loss.lambda(function(outputs, targets) ... end, { link = "softmax" }), pg.schedule.lambda(function(now) ... end): what a job stores is
+-- made of the function; a table is what a job has stored.
+local function with_functions(members, record)
+  local make = members.lambda
+  members.lambda = function(first, options)
+    if type(first) == "table" and type(first[1]) == "function" then first, options = first[1], first end
+    if type(first) == "function" then return record(first, options) end
+    return make(first)
+  end
+  return members
 end
 
 ---Constructors by name for the members of a family, as native.family gives them.
@@ -52,8 +66,8 @@ function rules.family(kind, entries, class)
 end
 
 rules.optimizers = rules.family("optimizer", native.family "optimizer", optimizer)
-rules.schedules = rules.family("schedule", native.family "schedule")
-rules.losses = rules.family("loss", native.family "loss")
+rules.schedules = with_functions(rules.family("schedule", native.family "schedule"), trace.schedule)
+rules.losses = with_functions(rules.family("loss", native.family "loss"), trace.loss)
 rules.initializers = rules.family("initialiser", native.family "initializer")
 rules.metrics = rules.family("evaluation", native.family "metric")
 

@@ -327,9 +327,10 @@ end
 
 ---Runs `f` on traced values.
 ---@param f function
+---@param what? string that it is told as in errors
 ---@return table { inputs =, program =, outputs = }
-function trace.run(f)
-  if type(f) ~= "function" then where.fail("pg.lambda takes a function; got " .. where.describe(f)) end
+function trace.run(f, what)
+  if type(f) ~= "function" then where.fail(("%s takes a function; got %s"):format(what or "pg.lambda", where.describe(f))) end
   local info = debug.getinfo(f, "u")
   if info.isvararg then where.fail("a traced function needs named parameters, not ...") end
   if info.nparams == 0 then where.fail("a traced function needs at least one parameter") end
@@ -394,6 +395,40 @@ function trace.fields(f, names, settable, result, allowed)
     return changed
   end, allowed)
   return { program = program, outputs = outputs }
+end
+
+---A loss from a function of the network's output and the target.
+---@param f function
+---@param options? { link?: string }
+---@return table
+function trace.loss(f, options)
+  local loss = trace.run(f, "pg.loss.lambda")
+  if #loss.inputs ~= 2 then where.fail(("a loss is a function of outputs and targets; got one of %d"):format(#loss.inputs)) end
+  if #loss.outputs ~= 1 then where.fail(("a loss function returns one value; got %d"):format(#loss.outputs)) end
+  loss.type, loss.link = "lambda", options and options.link
+  for _, step in ipairs(loss.program) do -- the logits of classes: predictions are probabilities
+    if step.op == "class_loss" and step["in"][1] == loss.inputs[1] then loss.link = loss.link or "softmax" end
+  end
+  loss["@"] = where.position()
+  return loss
+end
+
+local schedule_ops = {
+  "add", "sub", "mul", "div", "pow", "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "where", "neg",
+  "exp", "log", "sqrt", "abs", "sin", "cos", "tanh", "sigmoid", "floor",
+}
+for _, name in ipairs(schedule_ops) do schedule_ops[name] = true end
+
+---A schedule from a function of now.step, now.epoch and now.progress.
+---@param f function
+---@return table
+function trace.schedule(f)
+  if type(f) ~= "function" then where.fail("pg.schedule.lambda takes a function; got " .. where.describe(f)) end
+  local traced = trace.fields(function(now)
+    local value = f(now)
+    return type(value) == "number" and trace.apply("add", nil, now.step * 0, value) or value
+  end, { "step", "epoch", "progress" }, {}, "value", schedule_ops)
+  return { type = "lambda", program = traced.program, output = traced.outputs.value }
 end
 
 return trace

@@ -52,7 +52,7 @@ function methods.ones_like(x) return apply("full_like", { value = 1 }, x) end
 -- Reductions ----------------------------------------------------------------------------------------------------------------------
 
 local function reduction(op)
-  return function(x, axes, keep) return apply(op, { axes = axes_of(axes) or native.list {}, keep = keep or false }, x) end
+  return function(x, axes, keep) return apply(op, { axes = axes_of(axes), keep = keep or false }, x) end
 end
 for name, op in pairs { sum = "reduce_sum", mean = "reduce_mean", prod = "reduce_prod" } do methods[name] = reduction(op) end
 

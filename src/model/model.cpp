@@ -18,12 +18,6 @@ Type batched(const Type& type, int64_t batch) {
   return {type.dtype, Shape(dims)};
 }
 
-std::string loss_type(const Json& loss) {
-  if (loss.is_string()) return loss.as_string();
-  const Json* type = loss.find("type");
-  return type && type->is_string() ? type->as_string() : "";
-}
-
 Value named_output(Graph& graph, const std::string& name) {
   for (const NamedValue& output : graph.outputs())
     if (output.name == name) return Value(&graph, output.value);
@@ -75,7 +69,7 @@ Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, s
     output_types_.push_back({output.dtype(), Shape(dims)});
   }
   if (!spec_.loss.is_null()) {
-    link_ = loss_named(loss_type(spec_.loss)).link;
+    link_ = link_of_loss(spec_.loss);
     if (!spec_.target.name.empty()) add_loss(graph, spec_, built.outputs);
   }
   params_ = Params(std::move(built.parameters), std::move(built.states), spec_.dtype);

@@ -12,6 +12,7 @@ local table_of = pg.randn(4)
 -- By name: the function and, where it is not `matrix`, its argument. None reduces the batch, axis 1.
 local cases = {
   sum = { function(x) return x:sum(2) end },
+  sum_of_all = { function(x) return x * 0 + x:sum() end },
   sum_of_two = { function(x) return pg.sum(x, { 2, -1 }) end },
   mean_kept = { function(x) return x - x:mean(-1, true) end },
   max = { function(x) return x:max(3) end },
