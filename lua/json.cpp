@@ -33,7 +33,9 @@ class Converter {
       case LUA_TNUMBER: return number(lua_tonumber(L, index));
       case LUA_TSTRING: return text(index);
       case LUA_TTABLE: return table(index);
-      case LUA_TFUNCTION: fail("a function cannot be stored in a job", "", "wrap a layer's function in pg.lambda(function(x) ... end)");
+      case LUA_TFUNCTION:
+        fail("a function cannot be stored in a job", "",
+             "pg.lambda(f) makes a layer of it, pg.loss.lambda(f) a loss, pg.metric.lambda(f) a metric, pg.schedule.lambda(f) a schedule");
       case LUA_TUSERDATA: return description(index);
       case LUA_TLIGHTUSERDATA:
         if (!lua_touserdata(L, index)) return nullptr;  // pg.null

@@ -11,7 +11,6 @@
 namespace perigee {
 namespace {
 
-
 NetworkFunction& network_at(lua_State* L, int index) { return object_at<NetworkFunction>(L, index, kNetworkObject); }
 
 Json field_about(const std::string& name, const Type& type) {
@@ -99,14 +98,10 @@ int network_save(lua_State* L) {
 
 void add_network_functions(lua_State* L) {
   static const luaL_Reg kFunctions[] = {
-      {"network", report<new_network>},
-      {"load_network", report<load_network>},
-      {"network_about", report<network_about>},
-      {"network_parameter", report<network_parameter>},
-      {"network_record", report<network_record>},
-      {"network_data", report<network_data>},
-      {"network_save", report<network_save>},
-      {nullptr, nullptr},
+      {"network", report<new_network>},           {"load_network", report<load_network>},
+      {"network_about", report<network_about>},   {"network_parameter", report<network_parameter>},
+      {"network_record", report<network_record>}, {"network_data", report<network_data>},
+      {"network_save", report<network_save>},     {nullptr, nullptr},
   };
   luaL_register(L, nullptr, kFunctions);
 }

@@ -1,4 +1,5 @@
 // Data sources at the prompt: what lua/perigee/source.lua calls.
+#include <algorithm>
 #include <string>
 
 #include "lua/json.h"
@@ -7,6 +8,8 @@
 #include "lua/tensor.h"
 #include "src/core/error.h"
 #include "src/data/source.h"
+#include "src/io/compress.h"
+#include "src/io/csv.h"
 
 namespace perigee {
 namespace {
@@ -77,8 +80,9 @@ int source_read(lua_State* L) {
   std::vector<std::byte*> slots(arrays.size());
   for (size_t i = 0; i < places.size(); ++i) {
     if (places[i] < 1 || places[i] > source.size())
-      throw Error(ErrorKind::usage, {.what = "there is no such example", .got = std::to_string(places[i]),
-                                     .expected = "1 to " + std::to_string(source.size())});
+      throw Error(
+          ErrorKind::usage,
+          {.what = "there is no such example", .got = std::to_string(places[i]), .expected = "1 to " + std::to_string(source.size())});
     for (size_t field = 0; field < arrays.size(); ++field) slots[field] = arrays[field].view.as<std::byte>() + i * bytes[field];
     ReadKey key = like;
     key.index = places[i] - 1;
@@ -92,6 +96,41 @@ int source_read(lua_State* L) {
   return 1;
 }
 
+void push_row(lua_State* L, std::span<const std::string_view> cells) {
+  lua_createtable(L, static_cast<int>(cells.size()), 0);
+  for (size_t i = 0; i < cells.size(); ++i) {
+    lua_pushlstring(L, cells[i].data(), cells[i].size());
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+}
+
+// csv_table(path, delimiter, header, most rows): rows, columns, { names }, { {cells}, ... }, { numbers in each column }, { empty ones }
+int csv_table(lua_State* L) {
+  const std::string path = path_in(lua_options(L).folder, luaL_checkstring(L, 1));
+  const char delimiter = *luaL_checkstring(L, 2);
+  const auto most = static_cast<int64_t>(luaL_checknumber(L, 4));
+  const FileContent content = FileContent::open(path, uint64_t{1} << 34);
+  const CsvTable table = parse_csv(as_text(content.bytes()), path, delimiter, lua_toboolean(L, 3) != 0);
+  lua_pushnumber(L, static_cast<double>(table.rows));
+  lua_pushnumber(L, static_cast<double>(table.columns));
+  push_row(L, std::vector<std::string_view>(table.header.begin(), table.header.end()));
+  lua_newtable(L);
+  for (int64_t row = 0; row < std::min(most, table.rows); ++row) {
+    push_row(L, std::span(table.cells).subspan(static_cast<size_t>(row * table.columns), static_cast<size_t>(table.columns)));
+    lua_rawseti(L, -2, static_cast<int>(row) + 1);
+  }
+  std::vector<int> numbers(static_cast<size_t>(table.columns)), empty(numbers);
+  for (size_t i = 0; i < table.cells.size(); ++i) {
+    double value = 0;
+    const size_t column = i % numbers.size();
+    if (csv_number(table.cells[i], value)) ++numbers[column];
+    else if (table.cells[i].empty()) ++empty[column];
+  }
+  push_ints(L, numbers);
+  push_ints(L, empty);
+  return 6;
+}
+
 }  // namespace
 
 void push_source(lua_State* L, SourcePtr source) { push_object<OpenSource>(L, kSource, OpenSource{std::move(source)}); }
@@ -99,6 +138,7 @@ void push_source(lua_State* L, SourcePtr source) { push_object<OpenSource>(L, kS
 void add_source_functions(lua_State* L) {
   static const luaL_Reg kFunctions[] = {
       {"open_source", report<open_source_of>},
+      {"csv_table", report<csv_table>},
       {"source_about", report<source_about>},
       {"source_read", report<source_read>},
       {nullptr, nullptr},

@@ -41,9 +41,9 @@ void push_source(lua_State* L, SourcePtr source);  // as what source_about() and
 Recorder& recorder_at(lua_State* L, int index);  // of a function that is being recorded
 
 // Adds what each file offers to the table on the top of the stack.
-void add_tensor_functions(lua_State* L);  // tensor.cpp
-void add_tensor_files(lua_State* L);      // tensor_files.cpp
-void add_traced_functions(lua_State* L);  // tensor_function.cpp
+void add_tensor_functions(lua_State* L);     // tensor.cpp
+void add_tensor_files(lua_State* L);         // tensor_files.cpp
+void add_traced_functions(lua_State* L);     // tensor_function.cpp
 void add_network_functions(lua_State* L);    // network.cpp
 void add_source_functions(lua_State* L);     // source.cpp
 void add_optimizer_functions(lua_State* L);  // optimizer.cpp

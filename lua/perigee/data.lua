@@ -6,7 +6,9 @@ local where = require "perigee.where"
 
 local data = {}
 
-local Source, source, is_source = sources.class, sources.make, sources.is
+---@class perigee.Source
+local Source = sources.class
+local source, is_source = sources.make, sources.is
 data.source, data.is_source, data.description = source, is_source, sources.description
 
 -- A plain description of a member of a family, its names checked at the script's line.

@@ -34,6 +34,23 @@ local function with_functions(loss)
   return losses
 end
 
+-- { "regression", within_1 = function(outputs, targets) ... end }: functions become data, their names those of figures.
+local function figures(metrics)
+  if type(metrics) == "function" then metrics = { metrics } end
+  if type(metrics) ~= "table" or metrics.type then return metrics end
+  local list, names = native.list {}, {}
+  for index, each in ipairs(metrics) do list[index] = type(each) == "function" and trace.metric(each) or each end
+  for name, each in pairs(metrics) do
+    if type(name) == "string" then
+      if type(each) ~= "function" then where.fail(("metrics: '%s' is %s; expected a function"):format(name, where.describe(each))) end
+      names[#names + 1] = name
+    end
+  end
+  table.sort(names)
+  for _, name in ipairs(names) do list[#list + 1] = trace.metric(metrics[name], { name = name }) end
+  return list
+end
+
 ---@param description perigee.Experiment
 ---@return table
 return function(description)
@@ -42,6 +59,7 @@ return function(description)
   local job = { perigee = 1 }
   for key, value in pairs(description) do job[key] = value end
   if job.loss ~= nil then job.loss = with_functions(job.loss) end
+  if job.metrics ~= nil then job.metrics = figures(job.metrics) end
   check_keys("", job, fail)
   for _, key in ipairs { "network", "data" } do
     if job[key] == nil then fail(("an experiment needs '%s'"):format(key)) end

@@ -46,6 +46,7 @@ local pg = {
   averaging = rules.averaging,
   op = where.namespace("op", trace.ops),
   load_model = network.load_model,
+  table = require("perigee.source").table,
   plot = require("perigee.tensor_plot").plot,
   start = require("perigee.run").start,
   attach = require("perigee.run").attach,

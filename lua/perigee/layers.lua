@@ -37,7 +37,7 @@ function Node:output(index)
   return setmetatable({ of = self, index = index - 1 }, Node)
 end
 
----@class perigee.Sequential
+---@class perigee.Sequential: perigee.Network
 ---@overload fun(node: perigee.Node, ...: perigee.Node): perigee.Node
 local Sequential = {}
 Sequential.__index = Sequential
@@ -312,7 +312,7 @@ function label(node)
   return node.input or node.label
 end
 
----@class perigee.Graph
+---@class perigee.Graph: perigee.Network
 local Graph = {}
 Graph.__index = Graph
 
@@ -366,6 +366,7 @@ local function graph_from_nodes(arguments)
 end
 
 ---@param arguments { inputs: perigee.Node[], outputs: perigee.Node[], defaults?: table }
+---@return perigee.Graph
 function layers.graph(arguments)
   if type(arguments) ~= "table" then where.fail("pg.graph takes a table; got " .. where.describe(arguments)) end
   local known = { "inputs", "outputs", "nodes", "defaults" }

@@ -121,40 +121,44 @@ local function state_of(net, call)
   return state
 end
 
-local Methods = {}
+---@class perigee.Network
+local Network = {}
 
 ---Draws the parameters of a network, so that it can be applied to tensors: net:init(1, {1, 28, 28}), with the shape of one example; or with a
 ---batch of examples, net:init(1, x), or a source of data. A network of several inputs takes as many, or a table by name. Returns the network.
 ---@param seed integer
 ---@param ... any
-function Methods.init(net, seed, ...)
+---@return perigee.Network
+function Network:init(seed, ...)
   if type(seed) ~= "number" then where.fail("init takes a seed and the shape of an example: net:init(1, {1, 28, 28}); got " .. describe(seed)) end
-  local handle, message = core.network(net, input_fields(net, ...), seed, rawget(net, "@") or "network")
+  local handle, message = core.network(self, input_fields(self, ...), seed, rawget(self, "@") or "network")
   if handle == nil then where.fail(message) end
-  built[net] = finish(handle)
-  return net
+  built[self] = finish(handle)
+  return self
 end
 
 ---The parameters by name: tensors on the network's own memory. What changes them, such as an optimiser's step, changes the network.
 ---@return table<string, perigee.Tensor>
-function Methods.parameters(net) return state_of(net, "parameters").parameters end
+function Network:parameters() return state_of(self, "parameters").parameters end
 
 ---The outputs of a network with other parameters, a table of tensors by name: what pg.grad differentiates.
 ---pg.grad(function(p) return pg.cross_entropy(net:apply(p, x), y):mean() end)(net:parameters())
 ---@param parameters table<string, perigee.Tensor>
 ---@param ... perigee.Tensor
 ---@return perigee.Tensor ...
-function Methods.apply(net, parameters, ...)
-  local state = state_of(net, "apply")
+function Network:apply(parameters, ...)
+  local state = state_of(self, "apply")
   return compiled(state, false)(ordered(state, parameters), inputs_of(state, "apply", ...))
 end
 
 ---Writes the network with its parameters to a .safetensors file, which pg.load_model reads.
 ---@param path string
-function Methods.save(net, path)
+---@return string path
+function Network:save(path)
   if type(path) ~= "string" then where.fail("save takes the name of a file; got " .. describe(path)) end
-  local state = state_of(net, "save")
+  local state = state_of(self, "save")
   done(core.network_save(state.handle, path))
+  return path
 end
 
 local function summary(state)
@@ -168,9 +172,9 @@ end
 
 ---A table of the layers, their outputs for one example and their parameters; it prints as lines.
 ---@return table
-function Methods.summary(net) return require("perigee.show").text(summary(state_of(net, "summary"))) end
+function Network:summary() return require("perigee.show").text(summary(state_of(self, "summary"))) end
 
-layers.add_network_methods(Methods)
+layers.add_network_methods(Network)
 layers.is_value = is_value
 
 function layers.apply_to_values(net, ...)
@@ -242,9 +246,11 @@ end
 
 ---Writes the model, with the parameters that it has now.
 ---@param path string
+---@return string path
 function Model:save(path)
   if type(path) ~= "string" then where.fail("save takes the name of a file; got " .. describe(path)) end
   done(core.network_save(built[self].handle, path))
+  return path
 end
 
 ---A trained model from a file, or from the folder of a run: model(x) applies it to tensors, model:predict(file) to files.

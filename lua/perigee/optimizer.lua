@@ -19,7 +19,8 @@ local function leaves(value, prefix, names, tensors, what)
     return
   end
   if type(value) ~= "table" then
-    where.fail(("%s%s is %s; expected a tensor, or a table of tensors"):format(what, prefix == "" and "" or " '" .. prefix .. "'", tensor.describe(value)))
+    local place = prefix == "" and what or ("%s '%s'"):format(what, prefix)
+    where.fail(("%s is %s; expected a tensor, or a table of tensors"):format(place, tensor.describe(value)))
   end
   local keys = {}
   for key in pairs(value) do keys[#keys + 1] = key end

@@ -69,7 +69,7 @@ rules.optimizers = rules.family("optimizer", native.family "optimizer", optimize
 rules.schedules = with_functions(rules.family("schedule", native.family "schedule"), trace.schedule)
 rules.losses = with_functions(rules.family("loss", native.family "loss"), trace.loss)
 rules.initializers = rules.family("initialiser", native.family "initializer")
-rules.metrics = rules.family("evaluation", native.family "metric")
+rules.metrics = with_functions(rules.family("evaluation", native.family "metric"), trace.metric)
 
 -- A single worker ignores these; a cluster follows them.
 rules.averaging = averaging.constructors(rules.family("averaging policy", native.family "policy"))

@@ -187,4 +187,38 @@ function Source:head(count)
   return show.text(show.aligned(rows) .. ("\n%d of %d examples"):format(#rows - 1, state.size))
 end
 
+local table_options = { "rows", "delimiter", "header" }
+
+---The first rows of a table in a CSV file, as it is written, and what its columns hold: pg.table "iris.csv"; options: { rows = 10, delimiter =
+---";", header = false }. pg.data.csv { "iris.csv" } is the same file as data to learn from.
+---@param path string
+---@param options? { rows?: integer, delimiter?: string, header?: boolean }
+---@return table
+function source.table(path, options)
+  options = options or {}
+  if type(path) ~= "string" then where.fail("table takes the name of a CSV file; got " .. tensor.describe(path)) end
+  for name in pairs(options) do
+    local known = false
+    for _, each in ipairs(table_options) do known = known or each == name end
+    if not known then where.fail(("table has no option '%s'%s"):format(tostring(name), where.suggestion(name, { unpack(table_options) }))) end
+  end
+  local delimiter, most = options.delimiter or ",", options.rows or 10
+  if type(delimiter) ~= "string" or #delimiter ~= 1 then where.fail("delimiter is one character; got " .. tensor.describe(delimiter)) end
+  if type(most) ~= "number" or most < 1 then where.fail("rows is a number from 1; got " .. tensor.describe(most)) end
+  local rows, columns, names, cells, numbers, empty = core.csv_table(path, delimiter, options.header ~= false, most)
+  if rows == nil then where.fail(columns) end
+  local head, kinds = { "" }, { "" }
+  for column = 1, columns do
+    head[column + 1] = names[column] or tostring(column)
+    local words = rows - numbers[column] - empty[column]
+    kinds[column + 1] = (words == 0 and "numbers" or numbers[column] == 0 and "words" or ("%d words"):format(words))
+      .. (empty[column] > 0 and (", %d gaps"):format(empty[column]) or "")
+  end
+  local lines = { head }
+  for place, row in ipairs(cells) do lines[place + 1] = { tostring(place), unpack(row) } end
+  lines[#lines + 1] = kinds
+  local show = require "perigee.show"
+  return show.text(show.aligned(lines) .. ("\n%d of %d rows"):format(#cells, rows))
+end
+
 return source

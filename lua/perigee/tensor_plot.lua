@@ -90,7 +90,9 @@ end
 
 local function histogram(x, options)
   local bins = options.bins or 16
-  if type(bins) ~= "number" or bins < 1 or bins > 1000 or bins % 1 ~= 0 then where.fail("bins is a whole number from 1 to 1000; got " .. describe(bins)) end
+  if type(bins) ~= "number" or bins < 1 or bins > 1000 or bins % 1 ~= 0 then
+    where.fail("bins is a whole number from 1 to 1000; got " .. describe(bins))
+  end
   local counts, low, high, others = counts_of(x, bins)
   local step, largest = (high - low) / bins, 0
   for _, count in ipairs(counts) do largest = math.max(largest, count) end
@@ -177,7 +179,7 @@ local function image_svg(grid, options)
   local height, width = shape[2], shape[3]
   if height * width > most_pixels then where.fail(("an SVG of %d pixels would be too large; write a .png"):format(height * width)) end
   local scale = math.max(1, math.floor(640 / math.max(width, height)))
-  local rgb = (shape[1] == 3 and grid or makers.concatenate({ grid, grid, grid }, 1)):totable()
+  local rgb = (shape[1] == 3 and grid or tensor.methods.concatenate({ grid, grid, grid }, 1)):totable()
   local parts = { svg_head(width * scale, height * scale) }
   if options.title then parts[2] = "<title>" .. escaped(options.title) .. "</title>" end
   for row = 1, height do
@@ -248,7 +250,8 @@ local function confusion_svg(matrix, names, options)
       local share = total > 0 and count / total or 0
       parts[#parts + 1] = ('<rect x="%d" y="%d" width="%d" height="%d" fill="#0072b2" fill-opacity="%.3f" stroke="#808080" stroke-opacity="0.3"/>')
         :format(margin + (column - 1) * cell, margin + (row - 1) * cell, cell, cell, share)
-      text(margin + column * cell - cell / 2, margin + row * cell - cell / 2 + 4, "middle", share > 0.5 and "#ffffff" or "#808080", ("%.6g"):format(count))
+      local x, y = margin + column * cell - cell / 2, margin + row * cell - cell / 2 + 4
+      text(x, y, "middle", share > 0.5 and "#ffffff" or "#808080", ("%.6g"):format(count))
     end
   end
   parts[#parts + 1] = "</svg>\n"
@@ -296,13 +299,24 @@ local kinds = {
   confusion = confusion,
 }
 
+---@class perigee.PlotOptions
+---@field kind? string       "line", "histogram", "image" or "confusion"
+---@field title? string
+---@field width? integer     in characters
+---@field height? integer    of a line's plot, in characters
+---@field log? boolean       powers of ten, of a line
+---@field bins? integer      of a histogram: 16
+---@field names? string[]    of the classes
+---@field columns? integer   of a grid of images
+---@field file? string       "name.png" or "name.svg" instead of the terminal
+
 ---Tensors as a picture in the terminal, or in a file: pg.plot(y), pg.plot(x, y), pg.plot(x, { kind = "histogram", bins = 20 }), pg.plot(images),
 ---pg.plot(y, model(x), { kind = "confusion", names = model.classes }), each also with { file = "name.png" } or "name.svg". Lists of numbers are
 ---as good. kind: "line" (of one dimension), "image" ((H, W), (C, H, W) or (N, C, H, W) as a grid of `columns`), "histogram", "confusion" (classes,
 ---then predictions or their probabilities; or a square matrix). Other options: title, width and height in characters, log (of lines).
 ---@param x perigee.Tensor|number[]
 ---@param y? perigee.Tensor|number[]|table
----@param options? { kind?: string, title?: string, width?: integer, height?: integer, log?: boolean, bins?: integer, names?: string[], columns?: integer, file?: string }
+---@param options? perigee.PlotOptions
 ---@return table
 function tensor_plot.plot(x, y, options)
   if options == nil and type(y) == "table" and y[1] == nil then y, options = nil, y end

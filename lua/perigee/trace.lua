@@ -168,7 +168,7 @@ Shape.__newindex = function() where.fail "a shape cannot be changed" end
 Shape.__tostring = function() return "the shape of a traced value, known when the network is built" end
 
 -- x[2], x[{ {}, {1, 3} }]; places and ranges as tensors have them.
-local function index(x, entries)
+local function at_index(x, entries)
   if is_traced(entries) then return trace.friendly.take(x, entries) end
   if tensor.is(entries) then
     if entries.dtype ~= "bool" then return trace.friendly.take(x, entries) end
@@ -247,7 +247,7 @@ Traced = ctype {
   __concat = function() where.fail "traced values cannot be put into text" end,
   __tostring = function() return "traced value" end,
   __index = function(x, key)
-    if type(key) ~= "string" then return index(x, key) end
+    if type(key) ~= "string" then return at_index(x, key) end
     local property = properties[key]
     if property then return property(x) end
     return trace.friendly[key] or rawget(trace.ops, key) or unknown_method(key)
@@ -411,6 +411,20 @@ function trace.loss(f, options)
   end
   loss["@"] = where.position()
   return loss
+end
+
+---A figure of evaluations from a function of the network's predictions and the target.
+---@param f function
+---@param options? { name?: string }
+---@return table
+function trace.metric(f, options)
+  local metric = trace.run(f, "pg.metric.lambda")
+  if #metric.inputs ~= 2 or #metric.outputs ~= 1 then
+    where.fail(("a metric is a function of outputs and targets that returns one value; got one of %d that returns %d"):format(#metric.inputs,
+      #metric.outputs))
+  end
+  metric.type, metric.name = "lambda", options and options.name
+  return metric
 end
 
 local schedule_ops = {

@@ -58,7 +58,7 @@ constexpr Option kJob[] = {
     {"inputs", "list of names", "[\"x\"]", "fields of the data that the network takes"},
     {"target", "list of names", "y", "the field that it foretells"},
     {"loss", "loss or {output: loss, ...}", "needed to train",
-     "\"cross_entropy\", pg.loss.huber { delta = 1 }, or one per output of a graph"},
+     "\"cross_entropy\", pg.loss.huber { delta = 1 }, function(outputs, targets) ... end, or one per output of a graph"},
     {"optimizer", "optimizer", "sgd", "pg.adamw { lr = 1e-3 }"},
     {"regularization", "regularization", "none", "of all weights: l1, l2, weight_decay"},
     {"constraint", "constraint", "none", "on all weights, after each step"},
@@ -91,7 +91,8 @@ constexpr Option kJob[] = {
     {"averaging", "policy or {layers: policy, ...}", "allreduce", "pg.averaging.periodic { every = 5 }; a single worker ignores it"},
     {"checkpoint", "boolean or table", "true", "when the run is saved, and what is kept", {}, {}, nullptr, &checkpoint_schema},
     {"early_stopping", "table", "none", "when the run ends before its time", {}, {}, nullptr, &early_stopping_schema},
-    {"metrics", "list of evaluations", "by the network's last layer", "what the network is judged by"},
+    {"metrics", "list of evaluations", "by the network's last layer",
+     "what the network is judged by: { \"classification\", near = function(outputs, targets) ... end }"},
     {"pretrained", "file or table", "none", "parameters to begin with", {}, {}, nullptr, &pretrained_schema},
 };
 

@@ -13,9 +13,8 @@ std::string file_of_model(const std::string& path) {
   if (!fs::is_directory(path, status)) return path;
   for (const char* name : {"/model.safetensors", "/checkpoints/best.safetensors"})
     if (fs::exists(path + name, status)) return path + name;
-  throw Error(ErrorKind::usage, {.where = path,
-                                 .what = "this folder has no model.safetensors",
-                                 .expected = "a model, or the folder of a finished run"});
+  throw Error(ErrorKind::usage,
+              {.where = path, .what = "this folder has no model.safetensors", .expected = "a model, or the folder of a finished run"});
 }
 
 Type without_batch(const Type& type) {
@@ -69,16 +68,19 @@ std::vector<int> NetworkFunction::record(Recorder& recorder, std::span<const int
     const Type& given = recorder.type(inputs[i]);
     const bool fits = given.shape.rank() > 0 && without_batch(given).shape == spec.inputs[i].type.shape;
     if (!fits || (batch >= 0 && given.shape[0] != batch))
-      throw Error(ErrorKind::usage, {.where = where,
-                                     .what = "input '" + spec.inputs[i].name + "' does not fit",
-                                     .got = given.text(),
-                                     .expected = std::string(fits ? "as many examples as the others, " : "examples, ") +
-                                                 (spec.inputs[i].type.shape.rank() > 0 ? "each " : "each a ") + spec.inputs[i].type.text()});
+      throw Error(ErrorKind::usage,
+                  {.where = where,
+                   .what = "input '" + spec.inputs[i].name + "' does not fit",
+                   .got = given.text(),
+                   .expected = std::string(fits ? "as many examples as the others, " : "examples, ") +
+                               (spec.inputs[i].type.shape.rank() > 0 ? "each " : "each a ") + spec.inputs[i].type.text()});
     batch = given.shape[0];
   }
   Params& params = loaded_.model->params();
   if (!parameters.empty() && parameters.size() != params.specs().size())
-    throw Error(ErrorKind::usage, {.where = where, .what = "these are not the network's parameters", .got = std::to_string(parameters.size()),
+    throw Error(ErrorKind::usage, {.where = where,
+                                   .what = "these are not the network's parameters",
+                                   .got = std::to_string(parameters.size()),
                                    .expected = std::to_string(params.specs().size())});
   Graph graph;
   const BuiltNetwork built = network_->build(graph, spec.inputs, {.batch = batch, .training = false, .dtype = spec.dtype});

@@ -149,8 +149,7 @@ std::vector<Value> Program::operands(const Config& op) {
   const Json* in = op.raw("in");
   if (in == nullptr || !in->is_array()) op.fail("in", "must be a list of names or numbers");
   const size_t count = in->as_array().size();
-  if (count > kMostProgramOperands)
-    op.fail("in", "is too long", std::to_string(count), "at most " + std::to_string(kMostProgramOperands));
+  if (count > kMostProgramOperands) op.fail("in", "is too long", std::to_string(count), "at most " + std::to_string(kMostProgramOperands));
   std::vector<std::optional<double>> numbers(count);
   for (size_t i = 0; i < count; ++i) {
     const Json& item = in->as_array()[i];
@@ -174,7 +173,8 @@ std::vector<Value> Program::promoted(const std::string& op, std::vector<Value> v
       dtypes.push_back(numbers[i] ? OperandDtype{std::nullopt, *numbers[i]} : OperandDtype{values[i].dtype(), 0});
     Dtype dtype = elementwise_dtype(element, dtypes);
     if (dtype == Dtype::f32) dtype = real_;
-    for (size_t i = 0; i < values.size(); ++i) values[i] = cast(values[i], element == Elementwise::where && i == 0 ? Dtype::boolean : dtype);
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = cast(values[i], element == Elementwise::where && i == 0 ? Dtype::boolean : dtype);
   } else if (def != nullptr) {
     std::vector<Dtype> dtypes;
     for (const Value& value : values) dtypes.push_back(value.dtype());

@@ -29,8 +29,7 @@ class Program {
   void step(const Config& op);
   std::vector<Value> results(const Config& op, const std::string& name, const Json& attrs);
   std::vector<Value> operands(const Config& op);
-  std::vector<Value> promoted(const std::string& op, std::vector<Value> values,
-                              std::span<const std::optional<double>> numbers) const;
+  std::vector<Value> promoted(const std::string& op, std::vector<Value> values, std::span<const std::optional<double>> numbers) const;
   Value number(double value) const;
   Value table(const Config& attrs) const;
   Json resolved(const Json& attrs, const Config& op, int depth) const;

@@ -60,7 +60,8 @@ Kept kept(const Json& entry, int64_t size, Value x) {
     refuse("an index leaves a dimension of " + x.type().text(), entry.dump(), "places from 1 to " + std::to_string(size));
   const int64_t width = std::abs(step), count = distance / width + 1;
   if (step > 0) return {.start = first - 1, .stop = last, .step = width, .count = count, .dimension = !place};
-  return {.start = first - 1 - (count - 1) * width, .stop = first, .step = width, .count = count, .backwards = count > 1, .dimension = true};
+  return {
+      .start = first - 1 - (count - 1) * width, .stop = first, .step = width, .count = count, .backwards = count > 1, .dimension = true};
 }
 
 Value backwards(Value x, int axis) {
@@ -115,7 +116,8 @@ Value squeeze_form(std::span<const Value> operands, const Config& attrs) {
   const int only = attrs.has("axis") ? axis_in(attrs.integer("axis"), x.rank(), x) : -1;
   std::vector<int64_t> dims;
   for (int i = 0; i < x.rank(); ++i)
-    if (x.shape()[i] != 1 || i == 0 || (only >= 0 && i != only)) dims.push_back(x.shape()[i]);  // dimension 0 is the batch, of one example, too
+    if (x.shape()[i] != 1 || i == 0 || (only >= 0 && i != only))
+      dims.push_back(x.shape()[i]);  // dimension 0 is the batch, of one example, too
   return reshape(x, Shape(dims));
 }
 
@@ -167,7 +169,8 @@ Value class_loss_form(std::span<const Value> operands, const Config& attrs) {
   const Value logits = operands[0], labels = operands[1];
   Json smoothing = Json::object();
   smoothing.set("label_smoothing", attrs.number("label_smoothing"));
-  if (is_floating(labels.dtype()) && labels.shape() == logits.shape()) return logits.graph().apply("cross_entropy", {logits, cast(labels, logits.dtype())}, std::move(smoothing));
+  if (is_floating(labels.dtype()) && labels.shape() == logits.shape())
+    return logits.graph().apply("cross_entropy", {logits, cast(labels, logits.dtype())}, std::move(smoothing));
   const Value classes = cast(labels, Dtype::i64);
   const Value from_0 = classes - logits.graph().constant(1, {Dtype::i64, Shape()});
   return logits.graph().apply("cross_entropy", {logits, from_0}, std::move(smoothing));

@@ -34,8 +34,8 @@ TensorOptimizer::TensorOptimizer(const Json& rule, std::vector<ParamWindow> wind
     window.offset = elements_;
     elements_ += (window.elements + border - 1) / border * border;
   }
-  optimizer_ = std::make_unique<Optimizer>(OptimizerOptions{.optimizer = rule, .regularization = {}, .clip = {}, .constraint = {}}, windows_,
-                                           where, dtype_);
+  optimizer_ = std::make_unique<Optimizer>(OptimizerOptions{.optimizer = rule, .regularization = {}, .clip = {}, .constraint = {}},
+                                           windows_, where, dtype_);
   parameters_ = zeros(elements_, dtype_);
   gradient_ = zeros(elements_, dtype_);
   std::vector<void*> slots;

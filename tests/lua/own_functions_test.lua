@@ -112,19 +112,39 @@ function tests.losses_by_output_may_be_functions()
     return model:parameters()
   end
   local wanted = parameters({ type = "cross_entropy" }, { type = "mse", target = "z", weight = 2 })
-  check_same(parameters(function(o, t) return pg.cross_entropy(o, t) end, { function(o, t) return ((o - t) ^ 2):mean(2) end, target = "z", weight = 2 }),
-    wanted)
+  local function classes_loss(o, t) return pg.cross_entropy(o, t) end
+  local function squares(o, t) return ((o - t) ^ 2):mean(2) end
+  check_same(parameters(classes_loss, { squares, target = "z", weight = 2 }), wanted)
+end
+
+function tests.a_function_is_a_metric()
+  local function within(outputs, targets) return (outputs - targets):abs():lt(0.5):all(2) end
+  local run = pg.start(pg.experiment {
+    network = pg.sequential { pg.dense { 3 } }, loss = "mse", data = { train = numbers, test = numbers, batch = 8 }, epochs = 1, seed = 2,
+    metrics = { "regression", within = within, error = function(outputs, targets) return ((outputs - targets) ^ 2):mean() end },
+  }, { folder = false })
+  run:wait(60)
+  local report, path = run:eval(), os.tmpname() .. ".safetensors"
+  run:save(path)
+  local model = pg.load_model(path)
+  os.remove(path)
+  local all = numbers:batch(1, #numbers)
+  local wanted = within(model(all.x), all.y):to "f32":mean():item()
+  assert(math.abs(report.within - wanted) < 1e-6, tostring(report.within) .. " " .. wanted)
+  assert(math.abs(report.error - report.mse) < 1e-5)
 end
 
 -- Schedules ------------------------------------------------------------------------------------------------------------------------
 
 function tests.a_function_is_a_schedule()
-  local wanted = trained { data = data_of(numbers), loss = "mse", optimizer = pg.sgd { lr = pg.exponential { from = 0.1, gamma = 0.9, by = "step" } } }
+  local known = pg.sgd { lr = pg.exponential { from = 0.1, gamma = 0.9, by = "step" } }
+  local wanted = trained { data = data_of(numbers), loss = "mse", optimizer = known }
   local function own() return pg.sgd { lr = function(now) return 0.1 * 0.9 ^ now.step end } end
   check_same(trained { data = data_of(numbers), loss = "mse", optimizer = own() }, wanted, true)
   check_same(trained({ data = data_of(numbers), loss = "mse", optimizer = own() }, true), wanted, true)
   local w = pg.zeros(1)
-  pg.sgd { lr = function(now) return pg.where(now.progress:lt(0.5), 2, pg.cos(now.epoch)) end }:step(w, pg.ones(1)):step(w, pg.ones(1), { progress = 1 })
+  local chosen = pg.sgd { lr = function(now) return pg.where(now.progress:lt(0.5), 2, pg.cos(now.epoch)) end }
+  chosen:step(w, pg.ones(1)):step(w, pg.ones(1), { progress = 1 })
   check.equal(w:totable(), { -3 })
   check.equal(pg.sgd { lr = function() return 0.5 end }:step(w, pg.ones(1)) and w[1], -3.5)
 end

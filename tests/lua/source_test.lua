@@ -60,6 +60,19 @@ function tests.a_source_is_still_the_table_of_a_job()
   check.raises(function() require("perigee.native").to_json(newproxy(true)) end, "a job holds numbers, text, booleans and tables; got a userdata")
 end
 
+function tests.a_table_prints_as_it_is_written()
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write 'town;size\n"New; York";3\nBonn;\nRome;2.50\n'
+  file:close()
+  check.equal(tostring(pg.table(path, { delimiter = ";", rows = 2 })),
+    "   town       size\n1  New; York  3\n2  Bonn\n   words      numbers, 1 gaps\n2 of 3 rows")
+  check.matches(tostring(pg.table(path, { delimiter = ";", header = false })), "^   1          2\n1  town       size\n")
+  os.remove(path)
+  check.raises(function() pg.table "nothere.csv" end, "source_test.lua:%d+: .*nothere.csv")
+  check.raises(function() pg.table(path, { row = 2 }) end, "table has no option 'row'; did you mean 'rows'")
+end
+
 function tests.data_that_cannot_be_opened_say_why()
   check.raises(function() return #pg.data.csv { "nothere.csv" } end, "nothere.csv")
 end

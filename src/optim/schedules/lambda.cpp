@@ -75,14 +75,16 @@ class LambdaCurve : public Curve {
     std::array<double, kMostScheduleOps + 3> values{static_cast<double>(now.step), now.epoch, now.progress};
     for (const Step& step : steps_) {
       Operands operands{};
-      for (size_t i = 0; i < step.op->operands; ++i) operands[i] = step.in[i] < 0 ? step.number[i] : values[static_cast<size_t>(step.in[i])];
+      for (size_t i = 0; i < step.op->operands; ++i)
+        operands[i] = step.in[i] < 0 ? step.number[i] : values[static_cast<size_t>(step.in[i])];
       values[step.out] = step.op->compute(operands);
     }
     const double value = values[output_];
     if (std::isfinite(value)) return value;
-    throw Error(ErrorKind::model, {.where = where_,
-                                   .what = "the function gives no finite number",
-                                   .got = std::to_string(value) + " at step " + std::to_string(now.step) + ", epoch " + std::to_string(now.epoch)});
+    throw Error(ErrorKind::model,
+                {.where = where_,
+                 .what = "the function gives no finite number",
+                 .got = std::to_string(value) + " at step " + std::to_string(now.step) + ", epoch " + std::to_string(now.epoch)});
   }
 
  private:
@@ -124,9 +126,11 @@ constexpr Option kOptions[] = {{"program", "list of {op, in, out, attrs}", nullp
 extern const ScheduleDef schedule_lambda;
 const ScheduleDef schedule_lambda{
     .name = "lambda",
-    .doc = "A function of one's own, traced once: lr = function(now) return 0.1 * 0.9 ^ now.epoch end, of now.step, now.epoch and "
-           "now.progress.",
-    .example = R"({"type": "lambda", "program": [{"op": "pow", "in": [0.9, "epoch"], "out": "t1"}, {"op": "mul", "in": [0.1, "t1"], "out": "t2"}],
+    .doc =
+        "A function of one's own, traced once: lr = function(now) return 0.1 * 0.9 ^ now.epoch end, of now.step, now.epoch and "
+        "now.progress.",
+    .example =
+        R"({"type": "lambda", "program": [{"op": "pow", "in": [0.9, "epoch"], "out": "t1"}, {"op": "mul", "in": [0.1, "t1"], "out": "t2"}],
       "output": "t2"})",
     .schema = {.options = kOptions},
     .read = [](const Config& options) -> std::unique_ptr<Curve> { return std::make_unique<LambdaCurve>(options); },
