@@ -25,6 +25,11 @@ local function kind_of(option)
       add "table"
     end
   end
+  if kind:find "schedule" or kind:find "loss" or kind:find "evaluations" then add "function" end -- traced
+  if kind:find "loss" or kind:find "evaluations" then
+    add "string"
+    add "table"
+  end
   for _, word in ipairs { "topology", "cut", "group" } do
     if kind == word then add "string" end
   end

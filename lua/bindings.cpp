@@ -255,6 +255,9 @@ int open_bindings(lua_State* L) {
   add_tensor_functions(L);
   add_traced_functions(L);
   add_tensor_files(L);
+  add_network_functions(L);
+  add_source_functions(L);
+  add_optimizer_functions(L);
   lua_setfield(L, -2, "tensor");
   lua_newtable(L);
   add_held_arrays(L);

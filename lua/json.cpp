@@ -35,6 +35,7 @@ class Converter {
       case LUA_TSTRING: return text(index);
       case LUA_TTABLE: return table(index);
       case LUA_TFUNCTION: fail("a function cannot be stored in a job", "", function_hint());
+      case LUA_TUSERDATA: return description(index);
       case LUA_TLIGHTUSERDATA:
         if (!lua_touserdata(L, index)) return nullptr;  // pg.null
         [[fallthrough]];
@@ -45,6 +46,16 @@ class Converter {
   }
 
  private:
+  // A source of data is a userdata, because only those have a length; its environment is the table that describes it.
+  Json description(int index) {
+    if (!luaL_getmetafield(L, index, "__described")) fail("a job holds numbers, text, booleans and tables", "a userdata");
+    lua_pop(L, 1);
+    lua_getfenv(L, index);
+    Json json = convert(lua_gettop(L));
+    lua_pop(L, 1);
+    return json;
+  }
+
   [[noreturn]] void fail(std::string what, std::string got = "", std::string hint = "") const {
     const auto place = places_.find(top_key());
     const std::string& where = place == places_.end() ? where_ : place->second;
@@ -57,10 +68,11 @@ class Converter {
   const char* function_hint() const {
     const std::string given = path_.empty() ? where_ : path_, key = given.substr(0, given.find_first_of(".["));
     if (key == "network" || key.empty()) return "wrap a layer's function in pg.lambda(function(x) ... end)";
-    if (key == "loss") return "a loss is a name, as \"mse\", or pg.loss.huber { delta = 1 }; pg.loss lists them";
-    if (key == "metrics") return "metrics are names of evaluations, as { \"classification\", \"roc\" }; pg.metric lists them";
+    if (key == "loss") return "a loss is a name, as \"mse\", pg.loss.huber { delta = 1 } (pg.loss lists them), or pg.loss.lambda(f)";
+    if (key == "metrics")
+      return "metrics are names of evaluations, as { \"classification\", \"roc\" } (pg.metric lists them), or pg.metric.lambda(f)";
     if (given == "optimizer") return "an optimiser is one of pg.adam, pg.sgd, ...; on tensors a script may write its own, by pg.grad";
-    if (key == "optimizer") return "a rate is a number, or a schedule as pg.cosine { from = 0.1 }";
+    if (key == "optimizer") return "a rate is a number, a schedule as pg.cosine { from = 0.1 }, or pg.schedule.lambda(f)";
     return "a job holds numbers, text, booleans and tables";
   }
 

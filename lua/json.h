@@ -9,7 +9,8 @@
 namespace perigee {
 
 // The value at `index`. Tables whose keys are 1..n are arrays, tables with text keys are objects with their keys in order; an
-// empty table is an object unless pg.list made it. Whole numbers become integers. Metatables are not looked at. Error(model)
+// empty table is an object unless pg.list made it. Whole numbers become integers. Metatables are not looked at,
+// but for those of data sources, which are userdata with a description. Error(model)
 // names the path of what cannot be told in JSON: functions, mixed keys, holes, cycles, depth beyond 64, NaN, text not in UTF-8.
 // `where` begins the path.
 Json to_json(lua_State* L, int index, const std::string& where);

@@ -212,7 +212,7 @@ std::vector<std::pair<double, double>> points_at(lua_State* L, int index) {
   return points;
 }
 
-// write_chart(file, title, name, points, log_scale)
+// write_chart(file, title, name, points, log_scale, label of x)
 int write_chart(lua_State* L) {
   const std::string path = luaL_checkstring(L, 1), title = luaL_checkstring(L, 2), name = luaL_checkstring(L, 3);
   const bool png = path.ends_with(".png");
@@ -220,7 +220,7 @@ int write_chart(lua_State* L) {
     throw Error(ErrorKind::usage, {.where = path, .what = "a chart's file has another name", .expected = "name.svg or name.png"});
   PlotCurve curve{.name = name};
   curve.points = points_at(L, 4);
-  Chart chart{.title = name, .x_label = "step", .log_scale = lua_toboolean(L, 5) != 0};
+  Chart chart{.title = name, .x_label = luaL_optstring(L, 6, "step"), .log_scale = lua_toboolean(L, 5) != 0};
   chart.curves.push_back(std::move(curve));
   const std::string text = png ? png_charts(title, {chart}) : svg_charts(title, {chart});
   write_file(path, std::as_bytes(std::span(text)));

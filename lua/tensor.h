@@ -7,7 +7,9 @@
 #include <lua.hpp>
 #include <string>
 
+#include "src/data/source.h"
 #include "src/eager/array.h"
+#include "src/eager/recorder.h"
 
 namespace perigee {
 
@@ -32,10 +34,19 @@ Array* optional_array(lua_State* L, int index);  // null for nil
 // Puts `result` into the fresh tensor at `index`.
 void give_array(lua_State* L, int index, Array result);
 
+inline constexpr const char* kNetworkObject = "perigee.network";  // what objects of networks are called (lua/object.h)
+
+void push_source(lua_State* L, SourcePtr source);  // as what source_about() and source_read() take
+
+Recorder& recorder_at(lua_State* L, int index);  // of a function that is being recorded
+
 // Adds what each file offers to the table on the top of the stack.
-void add_tensor_functions(lua_State* L);  // tensor.cpp
-void add_tensor_files(lua_State* L);      // tensor_files.cpp
-void add_traced_functions(lua_State* L);  // tensor_function.cpp
-void add_held_arrays(lua_State* L);       // held_arrays.cpp
+void add_tensor_functions(lua_State* L);     // tensor.cpp
+void add_tensor_files(lua_State* L);         // tensor_files.cpp
+void add_traced_functions(lua_State* L);     // tensor_function.cpp
+void add_held_arrays(lua_State* L);          // held_arrays.cpp
+void add_network_functions(lua_State* L);    // network.cpp
+void add_source_functions(lua_State* L);     // source.cpp
+void add_optimizer_functions(lua_State* L);  // optimizer.cpp
 
 }  // namespace perigee

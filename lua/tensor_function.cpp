@@ -1,9 +1,8 @@
 // Recorded and compiled functions of tensors: what lua/perigee/differentiate.lua calls.
-#include <memory>
-#include <new>
 #include <vector>
 
 #include "lua/json.h"
+#include "lua/object.h"
 #include "lua/tensor.h"
 #include "src/core/error.h"
 #include "src/eager/compiled.h"
@@ -14,50 +13,6 @@ namespace {
 
 constexpr const char* kRecorder = "perigee.recorder";
 constexpr const char* kFunction = "perigee.function";
-
-template <class T>
-int destroy(lua_State* L) {
-  static_cast<T*>(lua_touserdata(L, 1))->~T();
-  return 0;
-}
-
-// Makes a T on the top of the stack, which the collector destroys.
-template <class T, class... Arguments>
-void push_object(lua_State* L, const char* name, Arguments&&... arguments) {
-  auto object = std::make_unique<T>(std::forward<Arguments>(arguments)...);
-  void* place = lua_newuserdata(L, sizeof(std::unique_ptr<T>));
-  new (place) std::unique_ptr<T>(std::move(object));
-  if (luaL_newmetatable(L, name)) {
-    lua_pushcfunction(L, destroy<std::unique_ptr<T>>);
-    lua_setfield(L, -2, "__gc");
-  }
-  lua_setmetatable(L, -2);
-}
-
-template <class T>
-T& object_at(lua_State* L, int index, const char* name) {
-  return **static_cast<std::unique_ptr<T>*>(luaL_checkudata(L, index, name));
-}
-
-Recorder& recorder_at(lua_State* L, int index) { return object_at<Recorder>(L, index, kRecorder); }
-
-std::vector<int> ints_at(lua_State* L, int index) {
-  std::vector<int> values;
-  for (size_t i = 1; i <= lua_objlen(L, index); ++i) {
-    lua_rawgeti(L, index, static_cast<int>(i));
-    values.push_back(static_cast<int>(lua_tointeger(L, -1)));
-    lua_pop(L, 1);
-  }
-  return values;
-}
-
-void push_ints(lua_State* L, std::span<const int> values) {
-  lua_createtable(L, static_cast<int>(values.size()), 0);
-  for (size_t i = 0; i < values.size(); ++i) {
-    lua_pushinteger(L, values[i]);
-    lua_rawseti(L, -2, static_cast<int>(i) + 1);
-  }
-}
 
 int new_recorder(lua_State* L) {
   push_object<Recorder>(L, kRecorder);
@@ -150,6 +105,8 @@ int report_of(lua_State* L) {
 }
 
 }  // namespace
+
+Recorder& recorder_at(lua_State* L, int index) { return object_at<Recorder>(L, index, kRecorder); }
 
 void add_traced_functions(lua_State* L) {
   static const luaL_Reg kFunctions[] = {

@@ -2,24 +2,20 @@
 -- source:map { pg.transform.flip {} }, source:take(1000), source:split(0.8).
 local native = require "perigee.native"
 local tensor = require "perigee.tensor"
+local sources = require "perigee.source"
 local where = require "perigee.where"
 
 local data = {}
 
 ---@class perigee.Source
-local Source = {}
-Source.__index = Source
-
-local function source(description) return setmetatable(description, Source) end
-data.source = source
-
-local function is_source(value) return getmetatable(value) == Source end
-data.is_source = is_source
+local Source = sources.class
+local source, is_source = sources.make, sources.is
+data.source, data.is_source, data.description = source, is_source, sources.description
 
 -- A plain description of a member of a family, its names checked at the script's line.
 local function describe(kind, definition, options)
   if options == nil then options = {} end
-  if type(options) ~= "table" or is_source(options) then options = { options } end
+  if type(options) ~= "table" then options = { options } end
   local name, names, known = definition.name, definition.positional, {}
   for _, option in ipairs(definition.options) do known[option] = true end
   local result = { type = name }
@@ -90,9 +86,9 @@ for _, definition in ipairs(native.family "source") do
       local description = describe("data source", definition, options)
       return source(definition.name == "arrays" and hold_arrays(description) or description)
     end
-    local sources = {}
-    for part in pairs(parts) do sources[part] = source(describe("data source", definition, with(options, part))) end
-    return sources
+    local all = {}
+    for part in pairs(parts) do all[part] = source(describe("data source", definition, with(options, part))) end
+    return all
   end
 end
 data.constructors = where.namespace("data source", constructors)
@@ -124,13 +120,13 @@ function Source:split(shares)
   if type(shares) ~= "table" or #shares == 0 then
     where.fail("split takes a list of shares, such as { 0.8, 0.2 }; got " .. where.describe(shares))
   end
-  local sources = {}
+  local all = {}
   for index = 1, #shares do
-    sources[index] = source {
+    all[index] = source {
       type = "split", source = self, parts = native.list { unpack(shares) }, part = index - 1, seed = shares.seed, shuffle = shares.shuffle,
     }
   end
-  return unpack(sources)
+  return unpack(all)
 end
 
 ---Training and held-out part of fold number `fold` (from 1) of `folds`.
@@ -144,9 +140,9 @@ function Source:k_fold(folds, fold, seed)
   return part "train", part "test"
 end
 
----@param sources perigee.Source[]
+---@param all perigee.Source[]
 ---@return perigee.Source
-function data.concat(sources) return source { type = "concat", sources = native.list(sources) } end
+function data.concat(all) return source { type = "concat", sources = native.list(all) } end
 
 Source.__concat = function(a, b) return data.concat { a, b } end
 

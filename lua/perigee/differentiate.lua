@@ -54,6 +54,17 @@ function tensor.record(name, attrs, ...)
   return unpack(results)
 end
 
+---What a network (lua/perigee/network.lua) makes of values, recorded.
+function tensor.record_network(handle, inputs, parameters, linked)
+  check_current()
+  local input_ids, parameter_ids = {}, {}
+  for place, x in ipairs(inputs) do input_ids[place] = id_of(x) end
+  for place, x in ipairs(parameters) do parameter_ids[place] = id_of(x) end
+  local results = done(native.network_record(handle, current.recorder, input_ids, parameter_ids, linked))
+  for place, id in ipairs(results) do results[place] = new_symbol(id) end
+  return unpack(results)
+end
+
 local function type_of(x)
   check_current(x)
   local known = current.types[x.id_]

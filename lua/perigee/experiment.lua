@@ -2,6 +2,7 @@
 local native = require "perigee.native"
 local where = require "perigee.where"
 local layers = require "perigee.layers"
+local trace = require "perigee.trace"
 
 -- Names, types and ranges of the keys of the top level (section "") or of a section such as "data".
 local function check_keys(section, given, fail)
@@ -16,6 +17,40 @@ local function check_keys(section, given, fail)
   end
 end
 
+-- A function as the loss, or as that of an output, becomes the data that a job stores.
+local function with_functions(loss)
+  if type(loss) == "function" then return trace.loss(loss) end
+  if type(loss) ~= "table" or loss.type then return loss end
+  local losses = {}
+  for output, each in pairs(loss) do
+    local copy = each
+    if type(each) == "function" then copy = trace.loss(each)
+    elseif type(each) == "table" and type(each[1]) == "function" then -- { function, target = "z", weight = 2 }
+      copy = trace.loss(each[1], each)
+      copy.target, copy.weight = each.target, each.weight
+    end
+    losses[output] = copy
+  end
+  return losses
+end
+
+-- { "regression", within_1 = function(outputs, targets) ... end }: functions become data, their names those of figures.
+local function figures(metrics)
+  if type(metrics) == "function" then metrics = { metrics } end
+  if type(metrics) ~= "table" or metrics.type then return metrics end
+  local list, names = native.list {}, {}
+  for index, each in ipairs(metrics) do list[index] = type(each) == "function" and trace.metric(each) or each end
+  for name, each in pairs(metrics) do
+    if type(name) == "string" then
+      if type(each) ~= "function" then where.fail(("metrics: '%s' is %s; expected a function"):format(name, where.describe(each))) end
+      names[#names + 1] = name
+    end
+  end
+  table.sort(names)
+  for _, name in ipairs(names) do list[#list + 1] = trace.metric(metrics[name], { name = name }) end
+  return list
+end
+
 ---A job: what is trained, on what data, how, and for how long. A script returns it.
 ---@param description perigee.Experiment
 ---@return table
@@ -23,8 +58,10 @@ return function(description)
   local function fail(text, key) where.fail(text, where.position_of_result("experiment", key)) end
   if type(description) ~= "table" then fail("pg.experiment takes a table; got " .. where.describe(description)) end
   local job = { perigee = 1 }
-  check_keys("", description, fail)
   for key, value in pairs(description) do job[key] = value end
+  if job.loss ~= nil then job.loss = with_functions(job.loss) end
+  if job.metrics ~= nil then job.metrics = figures(job.metrics) end
+  check_keys("", job, fail)
   for _, key in ipairs { "network", "data" } do
     if job[key] == nil then fail(("an experiment needs '%s'"):format(key)) end
   end

@@ -23,7 +23,9 @@ require "perigee.tensor_index"
 require "perigee.tensor_text"
 require "perigee.tensor_linalg"
 require "perigee.tensor_files"
+require "perigee.trace_ops"
 require "perigee.differentiate"
+local network = require "perigee.network"
 
 local pg = {
   version = native.version,
@@ -42,11 +44,16 @@ local pg = {
   metric = rules.metrics,
   averaging = rules.averaging,
   op = where.namespace("op", trace.ops),
+  load_model = network.load_model,
+  table = require("perigee.source").table,
+  plot = require("perigee.tensor_plot").plot,
   start = require("perigee.run").start,
   attach = require("perigee.run").attach,
 }
 
----A layer from a function of one or more values, traced once. Options: { name = "swish" }.
+---A layer from a function of one or more values, traced once: x * pg.sigmoid(x). Axes and places count from 1, as on tensors; axis 1 is the
+---batch. x:size(2) and x.shape[2] are numbers that are known when the network is built; tensors and lists of numbers become constants.
+---Options: { name = "swish" }.
 ---@param f function
 ---@param options? table
 ---@return perigee.Layer
@@ -86,8 +93,8 @@ local function is_tensor_value(value) return tensor.is(value) or tensor.is_symbo
 
 local function op_or(name, op, on_tensors, other)
   return function(...)
+    if any(trace.is_symbol, ...) then return (op or trace.unknown_method(name))(...) end
     if on_tensors and any(is_tensor_value, ...) then return on_tensors(...) end
-    if op and any(trace.is_traced, ...) then return op(...) end
     if other then return other(...) end
     where.fail(("pg.%s is an op: it works on tensors, and on traced values inside pg.lambda(function(x) ... end)"):format(name))
   end

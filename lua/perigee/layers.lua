@@ -37,7 +37,7 @@ function Node:output(index)
   return setmetatable({ of = self, index = index - 1 }, Node)
 end
 
----@class perigee.Sequential
+---@class perigee.Sequential: perigee.Network
 ---@overload fun(node: perigee.Node, ...: perigee.Node): perigee.Node
 local Sequential = {}
 Sequential.__index = Sequential
@@ -59,6 +59,10 @@ local function new_node(layer, inputs)
   return setmetatable({ layer = layer, inputs = inputs }, Node)
 end
 
+-- network.lua sets these: whether a value is a tensor, and a network applied to tensors.
+layers.is_value = function(_) return false end
+layers.apply_to_values = nil
+
 -- Applying ------------------------------------------------------------------------------------------------------------------
 
 local function check_nodes(name, inputs)
@@ -79,6 +83,9 @@ end
 
 function Sequential:__call(...)
   local inputs = { ... }
+  if layers.is_value(inputs[1]) or (type(inputs[1]) == "table" and getmetatable(inputs[1]) == nil) then
+    return layers.apply_to_values(self, ...)
+  end
   check_nodes("sequential", inputs)
   for _, layer in ipairs(self.layers) do inputs = { new_node(layer, inputs) } end
   return inputs[1]
@@ -307,6 +314,17 @@ function label(node)
   return node.input or node.label
 end
 
+---@class perigee.Graph: perigee.Network
+local Graph = {}
+Graph.__index = Graph
+
+function Graph:__call(...) return layers.apply_to_values(self, ...) end
+
+---What networks can do beside being described: network.lua.
+function layers.add_network_methods(methods)
+  for name, method in pairs(methods) do Sequential[name], Graph[name] = method, method end
+end
+
 -- { a, b } or { digit = a, style = b }: named outputs name their nodes.
 local function output_nodes(outputs)
   local list, names = {}, {}
@@ -351,6 +369,7 @@ end
 
 ---A network of any form, from the nodes that layers were applied to: pg.graph { inputs = { x }, outputs = { y } }.
 ---@param arguments { inputs: perigee.Node[], outputs: perigee.Node[], defaults?: table }
+---@return perigee.Graph
 function layers.graph(arguments)
   if type(arguments) ~= "table" then where.fail("pg.graph takes a table; got " .. where.describe(arguments)) end
   local known = { "inputs", "outputs", "nodes", "defaults" }
@@ -372,7 +391,7 @@ function layers.graph(arguments)
     result = graph_from_nodes(arguments)
   end
   result["@"] = where.position()
-  return result
+  return setmetatable(result, Graph)
 end
 
 return layers

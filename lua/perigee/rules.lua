@@ -3,6 +3,8 @@
 local native = require "perigee.native"
 local where = require "perigee.where"
 local averaging = require "perigee.averaging"
+local optimizer = require "perigee.optimizer"
+local trace = require "perigee.trace"
 
 local rules = {}
 
@@ -29,28 +31,45 @@ local function describe(kind, name, options, positional, known)
       end
     end
     result[option] = value
+    if type(value) == "function" and (kind == "optimizer" or kind == "schedule") then result[option] = trace.schedule(value) end
   end
   return result
+end
+
+-- pg.loss.lambda(function(outputs, targets) ... end, { link = "softmax" }), pg.schedule.lambda(function(now) ... end): what a job stores is
+-- made of the function; a table is what a job has stored.
+local function with_functions(members, record)
+  local make = members.lambda
+  members.lambda = function(first, options)
+    if type(first) == "table" and type(first[1]) == "function" then first, options = first[1], first end
+    if type(first) == "function" then return record(first, options) end
+    return make(first)
+  end
+  return members
 end
 
 ---Constructors by name for the members of a family, as native.family gives them.
 ---@param kind string "optimizer": for messages
 ---@param entries table
-function rules.family(kind, entries)
+---@param class? table metatable of what is described
+function rules.family(kind, entries, class)
   local members = {}
   for _, entry in ipairs(entries) do
     local positional = entry.positional
     local known = not entry.open and entry.options or nil
-    members[entry.name] = function(options) return describe(kind, entry.name, options, positional, known) end
+    members[entry.name] = function(options)
+      local description = describe(kind, entry.name, options, positional, known)
+      return class and setmetatable(description, class) or description
+    end
   end
   return where.namespace(kind, members)
 end
 
-rules.optimizers = rules.family("optimizer", native.family "optimizer")
-rules.schedules = rules.family("schedule", native.family "schedule")
-rules.losses = rules.family("loss", native.family "loss")
+rules.optimizers = rules.family("optimizer", native.family "optimizer", optimizer)
+rules.schedules = with_functions(rules.family("schedule", native.family "schedule"), trace.schedule)
+rules.losses = with_functions(rules.family("loss", native.family "loss"), trace.loss)
 rules.initializers = rules.family("initialiser", native.family "initializer")
-rules.metrics = rules.family("evaluation", native.family "metric")
+rules.metrics = with_functions(rules.family("evaluation", native.family "metric"), trace.metric)
 
 -- A single worker ignores these; a cluster follows them.
 rules.averaging = averaging.constructors(rules.family("averaging policy", native.family "policy"))

@@ -87,14 +87,14 @@ end
 
 -- The constructor's name in front of its options.
 local function maker_of(value)
+  if data.is_source(value) then return "pg.data." .. tostring(data.description(value).type) end
   local kind = rawget(value, "type")
   if type(kind) ~= "string" then return nil end
   if layers.is_layer(value) then return "pg." .. kind end
-  if data.is_source(value) then return "pg.data." .. kind end
 end
 
-function Printer:parts(value, depth, column)
-  local parts, count, skip_type = {}, #value, maker_of(value) ~= nil
+function Printer:parts(value, depth, column, skip_type)
+  local parts, count = {}, #value
   for index = 1, count do
     if self.entries >= most_entries then
       parts[#parts + 1] = ("... %d more"):format(count - index + 1)
@@ -115,14 +115,14 @@ function Printer:parts(value, depth, column)
   return parts, count == #parts
 end
 
-function Printer:table_text(value, depth, column)
+function Printer:table_text(value, depth, column, maker)
   local own = self:own_text(value)
   if own then return own end
   if self.open[value] then return "{ contains itself }" end
   if depth >= most_depth then return "{...}" end
   self.open[value] = true
-  local maker = maker_of(value)
-  local parts, plain_list = self:parts(value, depth, column)
+  maker = maker or maker_of(value)
+  local parts, plain_list = self:parts(value, depth, column, maker ~= nil)
   self.open[value] = nil
   local head = maker and maker .. " " or ""
   if #parts == 0 then return head .. "{}" end
@@ -149,6 +149,7 @@ function Printer:text(value, depth, column)
     return entry and "function: " .. entry.path or tostring(value)
   end
   if kind == "userdata" and value == require("perigee.native").null then return "pg.null" end
+  if data.is_source(value) then return self:table_text(data.description(value), depth, column, maker_of(value)) end
   if kind == "cdata" and depth > 0 and tensor.is(value) then return "tensor " .. tensor.type_text(value) end
   return self:own_text(value) or tostring(value)
 end
@@ -160,9 +161,17 @@ function show.source(value)
   return setmetatable({ entries = 0, width = math.huge, open = {} }, Printer):text(value, 0, 0)
 end
 
+local Text = { __tostring = function(self) return self.text end }
+Text.__index = Text
+
+---Lines that print as they are; `.text` is the string.
+---@param text string
+---@return table
+function show.text(text) return setmetatable({ text = text }, Text) end
+
 -- Networks ------------------------------------------------------------------------------------------------------------------
 
-local function aligned(rows)
+function show.aligned(rows)
   local widths = {}
   for _, row in ipairs(rows) do
     for column = 1, #row - 1 do widths[column] = math.max(widths[column] or 0, #row[column]) end
@@ -197,7 +206,7 @@ local function network_text(network, width)
     if node.inputs then options = "of " .. table.concat(node.inputs, ", ") .. (options ~= "" and "; " or "") .. options end
     rows[#rows + 1] = { names[index], layer.type, #options > width - 30 and options:sub(1, math.max(20, width - 33)) .. "..." or options }
   end
-  return aligned(rows)
+  return show.aligned(rows)
 end
 
 local function is_network(value)

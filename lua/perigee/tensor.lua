@@ -93,6 +93,9 @@ function tensor.keep(_) end
 -- differentiate.lua sets these: whether a value stands for a tensor of a function that is being recorded, and what records an op on it.
 tensor.is_symbol = function(_) return false end
 tensor.record = nil
+-- trace.lua sets this: whether one of the operands is traced, and the result of the op on them.
+tensor.traced = function(_, ...) return false, ... end
+tensor.is_traced = function(_) return false end
 
 ---@class perigee.Tensor
 ---@field rank integer     number of dimensions
@@ -156,6 +159,7 @@ tensor.type_text = type_text
 
 local function describe(value)
   if is_tensor(value) or tensor.is_symbol(value) then return "a tensor " .. type_text(value) end
+  if type(value) == "cdata" then return "a " .. tostring(value) end
   return where.describe(value)
 end
 tensor.describe = describe
@@ -209,6 +213,8 @@ local function other(name, ...)
   for index = 1, select("#", ...) do
     if tensor.is_symbol((select(index, ...))) then return tensor.record(name, nil, ...) end
   end
+  local traced, result = tensor.traced(name, ...)
+  if traced then return result end
   wrong_operand(name, ...)
 end
 

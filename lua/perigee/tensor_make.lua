@@ -62,7 +62,11 @@ for name, value in pairs { zeros_like = 0, ones_like = 1 } do
   ---A tensor of x's shape, and of its dtype when none is named.
   makers[name] = function(x, options)
     if tensor.is_symbol(x) then return tensor.record("full_like", { value = value }, x) end
-    if not is_tensor(x) then where.fail(("%s takes a tensor; got %s"):format(name, describe(x))) end
+    if not is_tensor(x) then
+      local traced, result = tensor.traced(name, x)
+      if traced then return result end
+      where.fail(("%s takes a tensor; got %s"):format(name, describe(x)))
+    end
     local out = create(x.shape, options and check_options(name, options) or x.dtype)
     check(functions.fill(out, value))
     return out

@@ -36,7 +36,7 @@ local function two(value, name)
 end
 
 -- One number for both, one for rows and one for columns; padding also as top, bottom, left, right.
-local function window_attrs(options)
+function tensor.window_attrs(options)
   local attrs = {}
   for key, value in pairs(options or {}) do
     if key == "stride" or key == "dilation" or key == "kernel" then attrs[key] = two(value, key)
@@ -57,15 +57,15 @@ end
 function methods.conv2d(x, w, bias, options)
   if options == nil and type(bias) == "table" then bias, options = nil, bias end
   need_value("conv2d", x)
-  if bias == nil then return apply("conv2d", window_attrs(options), x, w) end
-  return apply("conv2d", window_attrs(options), x, w, bias)
+  if bias == nil then return apply("conv2d", tensor.window_attrs(options), x, w) end
+  return apply("conv2d", tensor.window_attrs(options), x, w, bias)
 end
 
 for name, kind in pairs { maxpool = "max", avgpool = "average", sumpool = "sum" } do
   ---Pooling of x (N, C, H, W): x:maxpool { kernel = 2, stride = 2, padding = 0 }; the stride is the kernel when it is not given.
   methods[name] = function(x, options)
     if type(options) == "number" then options = { kernel = options } end
-    local attrs = window_attrs(options)
+    local attrs = tensor.window_attrs(options)
     attrs.kind, attrs.stride = kind, attrs.stride or attrs.kernel
     return (apply("pool2d", attrs, need_value(name, x)))
   end

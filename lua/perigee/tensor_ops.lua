@@ -47,8 +47,9 @@ end
 tensor.need = need_tensor
 
 local function need_value(name, x)
-  if not is_value(x) then where.fail(("%s takes a tensor; got %s"):format(name, describe(x))) end
-  return x
+  if is_value(x) then return x end
+  where.fail(("%s takes a tensor; got %s%s"):format(name, describe(x),
+    tensor.is_traced(x) and ("; where a tensor and a traced value meet, write pg.%s(a, b)"):format(name) or ""))
 end
 tensor.need_value = need_value
 

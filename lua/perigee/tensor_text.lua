@@ -2,22 +2,26 @@
 local ffi = require "ffi"
 local tensor = require "perigee.tensor"
 
-local many, edge = 1000, 3 -- elements from which it is abbreviated, and how many stay at each end
+local many, most_lines, edge = 1000, 60, 3 -- elements and lines from which it is abbreviated, and how many places stay at each end
 
 local function is_real(dtype) return dtype == "f32" or dtype == "f64" or dtype == "f16" or dtype == "bf16" end
 
 -- The places along a dimension that are shown; false stands for those left out.
-local function shown(size, short)
+local function shown(size, short, ends)
   local places = {}
-  if not short or size <= 2 * edge then
+  ends = ends or edge
+  if not short or size <= 2 * ends then
     for index = 1, size do places[index] = index end
     return places
   end
-  for index = 1, edge do places[#places + 1] = index end
+  for index = 1, ends do places[#places + 1] = index end
   places[#places + 1] = false
-  for index = size - edge + 1, size do places[#places + 1] = index end
+  for index = size - ends + 1, size do places[#places + 1] = index end
   return places
 end
+
+-- Of the dimensions in front of the matrices fewer stay, for each place of theirs is a matrix.
+local function places_of(shape, axis, short) return shown(shape[axis], short, axis < #shape - 1 and 1 or edge) end
 
 -- One format for all numbers, so that they stand in columns: whole numbers plainly, a wide span of sizes in exponents.
 local function formatter(values, dtype)
@@ -44,15 +48,16 @@ local function collect(data, shape, strides, axis, offset, short, values)
     values[#values + 1] = tonumber(data[offset])
     return
   end
-  for _, place in ipairs(shown(shape[axis], short)) do
+  for _, place in ipairs(places_of(shape, axis, short)) do
     if place then collect(data, shape, strides, axis + 1, offset + (place - 1) * strides[axis], short, values) end
   end
 end
 
-local function render(shape, axis, short, cells, state, lines, indent)
+-- `at`: the places in the dimensions before this one, which label the matrices of a tensor of more dimensions.
+local function render(shape, axis, short, cells, state, lines, at)
   if axis == #shape then
     local row = {}
-    for _, place in ipairs(shown(shape[axis], short)) do
+    for _, place in ipairs(places_of(shape, axis, short)) do
       if place then
         state.next = state.next + 1
         row[#row + 1] = cells[state.next]
@@ -60,12 +65,18 @@ local function render(shape, axis, short, cells, state, lines, indent)
         row[#row + 1] = "..."
       end
     end
-    lines[#lines + 1] = indent .. table.concat(row, "  ")
+    lines[#lines + 1] = " " .. table.concat(row, "  ")
     return
   end
-  for number, place in ipairs(shown(shape[axis], short)) do
-    if axis < #shape - 1 and number > 1 then lines[#lines + 1] = "" end
-    if place then render(shape, axis + 1, short, cells, state, lines, indent) else lines[#lines + 1] = indent .. " ..." end
+  if axis == #shape - 1 and axis > 1 then lines[#lines + 1] = ("[%s]"):format(table.concat(at, ", ")) end
+  for _, place in ipairs(places_of(shape, axis, short)) do
+    if place then
+      at[axis] = place
+      render(shape, axis + 1, short, cells, state, lines, at)
+      at[axis] = nil
+    else
+      lines[#lines + 1] = axis < #shape - 1 and "..." or "  ..."
+    end
   end
 end
 
@@ -81,7 +92,8 @@ end
 function tensor.text(x)
   local shape, count = x.shape, x:numel()
   if count == 0 then return summary(x) end
-  local short = count > many
+  local lines_needed = #shape > 1 and count / shape[#shape] + (#shape > 2 and count / shape[#shape] / shape[#shape - 1] or 0) or 1
+  local short = count > many or lines_needed > most_lines
   local values, strides = {}, {}
   local numbers = x
   for index = 1, #shape do strides[index] = tonumber(x.strides_[index - 1]) end
@@ -97,7 +109,7 @@ function tensor.text(x)
   end
   for index, cell in ipairs(cells) do cells[index] = (" "):rep(width - #cell) .. cell end
   local lines = {}
-  if #shape == 0 then lines[1] = " " .. cells[1] else render(shape, 1, short, cells, { next = 0 }, lines, " ") end
+  if #shape == 0 then lines[1] = " " .. cells[1] else render(shape, 1, short, cells, { next = 0 }, lines, {}) end
   lines[#lines + 1] = summary(x)
   tensor.keep(numbers)
   return table.concat(lines, "\n")

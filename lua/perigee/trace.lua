@@ -5,20 +5,69 @@
 -- silently false.
 local ffi = require "ffi"
 local native = require "perigee.native"
+local tensor = require "perigee.tensor"
 local where = require "perigee.where"
 
 local trace = {}
 
 local max_ops = 10000
+local max_constant = 65536 -- elements of a tensor that is written into a job
 
 ---@class perigee.Traced
 local Traced -- the ctype
-local current -- the trace that is being recorded: { serial =, program =, names =, inputs =, allowed = }
+local Size -- of a dimension of a traced value: a number once the network is built
+local current -- the trace that is being recorded: { serial =, program =, names =, inputs =, allowed =, sizes =, constants = }
 
 local function is_traced(value) return type(value) == "cdata" and ffi.istype(Traced, value) end
+local function is_size(value) return type(value) == "cdata" and ffi.istype(Size, value) end
 trace.is_traced = is_traced
 
+---Whether a value stands for something that is being traced.
+function trace.is_symbol(value) return is_traced(value) or is_size(value) end
+
+local Shape = {} -- metatable of `x.shape`
+function trace.is_shape(value) return type(value) == "table" and getmetatable(value) == Shape end
+
+local function check_current(value)
+  if not current then where.fail("traced values can only be used inside the function that is traced") end
+  if value and value.trace_ ~= current.serial then where.fail "this traced value belongs to another function" end
+end
+
+local function name_of(value)
+  check_current(value)
+  return value.id_ < 0 and current.inputs[-value.id_] or current.names[value.id_]
+end
+
+local function size_json(value)
+  check_current(value)
+  return current.sizes[value.id_]
+end
+
+local function new_size(json)
+  local id = #current.sizes + 1
+  current.sizes[id] = json
+  return Size(current.serial, id)
+end
+
+-- Attributes as they are stored; with `plain`, as they are checked: a number stands for each size.
+local function stored(value, plain)
+  if is_size(value) then return plain and 1 or size_json(value) end
+  if type(value) ~= "table" then return value end
+  if trace.is_shape(value) then return plain and native.list { 1 } or { shape = name_of(value.of) } end
+  local copy = {}
+  for key, each in pairs(value) do copy[key] = stored(each, plain) end
+  return #value > 0 and native.list(copy) or debug.getmetatable(value) and native.list(copy) or copy
+end
+
+local function check_allowed(op)
+  if current.allowed and not current.allowed[op] then
+    where.fail(("%s cannot be used here, where every machine must compute the same bits, element by element; what can: %s"):format(op,
+      table.concat(current.allowed, ", ")))
+  end
+end
+
 local function record(op, operands, attrs)
+  check_allowed(op)
   local id = #current.program + 1
   if id > max_ops then
     where.fail(("this function records more than %d ops; loops unroll while it is traced, so it may have one that never ends")
@@ -30,83 +79,113 @@ local function record(op, operands, attrs)
   return Traced(current.serial, id)
 end
 
-local function name_of(value)
-  if value.trace ~= current.serial then where.fail("this traced value belongs to another function") end
-  return value.id < 0 and current.inputs[-value.id] or current.names[value.id]
+local function finite(number)
+  if number ~= number or math.abs(number) == math.huge then
+    where.fail(("a job cannot hold %s; a large number does as well: -1e9 where a softmax is to give 0"):format(tostring(number)))
+  end
+  return number
 end
+
+-- A tensor from outside, or a list of numbers: its elements become part of the job.
+local function constant(value)
+  if type(value) == "table" then value = tensor.makers.tensor(value) end
+  local known = current.constants[value]
+  if known then return known end
+  local count = value:numel()
+  if count > max_constant then
+    where.fail(("a tensor of %d elements is too large to be written into a job; expected at most %d; a field of the data or a layer's parameter"
+      .. " may be larger"):format(count, max_constant))
+  end
+  local dtype, flat = value.dtype, value:reshape { -1 }:totable()
+  for _, number in ipairs(flat) do finite(number) end
+  if dtype ~= "bool" then dtype = (dtype == "i64" or dtype == "i32" or dtype == "u8") and "i64" or "f32" end
+  known = record("constant", {}, { shape = native.list(value.shape), values = native.list(flat), dtype = dtype })
+  current.constants[value] = known
+  return known
+end
+
+local function is_list(value) return type(value) == "table" and getmetatable(value) == nil and value[1] ~= nil end
 
 local function operand(value, op)
   if is_traced(value) then return name_of(value) end
-  if type(value) == "number" then
-    return current.allowed and value or name_of(record("full", {}, { value = value }))
-  end
-  where.fail(("%s takes traced values and numbers; got %s"):format(op, where.describe(value)))
+  if type(value) == "number" then return finite(value) end
+  if is_size(value) then return size_json(value) end
+  if tensor.is(value) or is_list(value) then return name_of(constant(value)) end
+  where.fail(("%s takes traced values, tensors and numbers; got %s"):format(op, tensor.describe(value)))
 end
 
--- op(a, b, ..., { attrs })
-local function apply(op, ...)
-  if not current then where.fail("traced values can only be used inside the function that is traced") end
-  if current.allowed and not current.allowed[op] then
-    where.fail(("%s cannot be used here, where every machine must compute the same bits, element by element; what can: %s"):format(op,
-      table.concat(current.allowed, ", ")))
+-- An op of the graph or a form (src/nn/program_forms.h), its attributes as they are stored.
+local function apply(op, attrs, ...)
+  check_current()
+  check_allowed(op)
+  if attrs and trace.definitions[op] then
+    local fits, problem = pcall(native.check_attributes, op, stored(attrs, true))
+    if not fits then where.fail(problem) end
   end
-  local arguments, attrs = { ... }, nil
-  local last = arguments[#arguments]
-  if type(last) == "table" then
-    attrs = last
-    arguments[#arguments] = nil
+  local operands = {}
+  for index = 1, select("#", ...) do operands[index] = operand((select(index, ...)), op) end
+  return record(op, operands, attrs and stored(attrs, false))
+end
+trace.apply = apply
+
+-- An op by its own name, with attributes as a last table: op(a, b, ..., { attrs }).
+local function apply_op(op, ...)
+  check_current()
+  local arguments, attrs, count = { ... }, nil, select("#", ...)
+  local last = arguments[count]
+  if count > 0 and type(last) == "table" and not is_list(last) then
+    attrs, count = last, count - 1
   end
   local definition = trace.definitions[op]
-  local count = select("#", ...) - (attrs and 1 or 0)
   if count < definition.min or (definition.max >= 0 and count > definition.max) then
     where.fail(("%s takes %s; got %d"):format(op,
       definition.min == definition.max and definition.min .. " operands"
       or definition.max < 0 and "at least " .. definition.min .. " operands"
       or ("%d to %d operands"):format(definition.min, definition.max), count))
   end
-  if attrs then
-    local fits, problem = pcall(native.check_attributes, op, attrs)
-    if not fits then where.fail(problem) end
-  end
-  local operands = {}
-  for index = 1, count do operands[index] = operand(arguments[index], op) end
-  return record(op, operands, attrs)
+  return apply(op, attrs, unpack(arguments, 1, count))
 end
 
-trace.definitions, trace.ops = {}, {}
+trace.definitions, trace.ops, trace.friendly = {}, {}, {}
 for _, definition in ipairs(native.ops()) do
   trace.definitions[definition.name] = definition
-  trace.ops[definition.name] = function(...) return apply(definition.name, ...) end
+  trace.ops[definition.name] = function(...) return apply_op(definition.name, ...) end
 end
 
--- Axes count from 0 and include the batch, as in the graph; -1 is the last.
-local function reduction(op)
-  return function(x, axes, keep)
-    if type(axes) == "number" then axes = { axes } end
-    return apply(op, x, { axes = native.list(axes or {}), keep = keep or false })
+---An axis as ops have it, from 0; negative ones count from the end.
+function trace.axis(axis)
+  if type(axis) ~= "number" or axis % 1 ~= 0 or axis == 0 then
+    where.fail(("there is no axis %s; axes count from 1, which is the batch, or from the end with -1"):format(tensor.describe(axis)))
   end
+  return axis > 0 and axis - 1 or axis
 end
 
-trace.friendly = {
-  sum = reduction "reduce_sum",
-  mean = reduction "reduce_mean",
-  max = reduction "reduce_max",
-  min = reduction "reduce_min",
-  reshape = function(x, shape) return apply("reshape", x, { shape = native.list(shape) }) end,
-  transpose = function(x, axes) return apply("transpose", x, { order = native.list(axes) }) end,
-  concat = function(values, axis)
-    local arguments = { unpack(values) }
-    arguments[#arguments + 1] = { axis = axis or 1 }
-    return apply("concatenate", unpack(arguments))
-  end,
-  clamp = function(x, low, high) return apply("minimum", apply("maximum", x, low), high) end,
-  eq = function(a, b) return apply("equal", a, b) end,
-  ne = function(a, b) return apply("not_equal", a, b) end,
-  lt = function(a, b) return apply("less", a, b) end,
-  le = function(a, b) return apply("less_equal", a, b) end,
-  gt = function(a, b) return apply("greater", a, b) end,
-  ge = function(a, b) return apply("greater_equal", a, b) end,
-}
+---The size of an axis: a number that is known when the network is built.
+function trace.size(x, axis) return new_size { size = name_of(x), axis = trace.axis(axis) } end
+
+Shape.__index = function(self, axis) return trace.size(rawget(self, "of"), axis) end
+Shape.__newindex = function() where.fail "a shape cannot be changed" end
+Shape.__tostring = function() return "the shape of a traced value, known when the network is built" end
+
+-- x[2], x[{ {}, {1, 3} }]; places and ranges as tensors have them.
+local function at_index(x, entries)
+  if is_traced(entries) then return trace.friendly.take(x, entries) end
+  if tensor.is(entries) then
+    if entries.dtype ~= "bool" then return trace.friendly.take(x, entries) end
+    where.fail "a mask gives a shape that depends on its values; write pg.where(mask, x, 0)"
+  end
+  if type(entries) ~= "table" then entries = { entries } end
+  local list = native.list {}
+  for place, entry in ipairs(entries) do
+    if rawequal(entry, tensor.makers.newaxis) then list[place] = "new"
+    elseif type(entry) == "table" then list[place] = native.list { unpack(entry) }
+    elseif type(entry) == "number" or is_size(entry) then list[place] = entry
+    else
+      where.fail(("an index has numbers, ranges {first, last, step} and {} for all; got %s"):format(tensor.describe(entry)))
+    end
+  end
+  return apply("index", { axis = 0, entries = list }, x)
+end
 
 local function comparison(symbol, method)
   return function(_, other)
@@ -116,30 +195,84 @@ local function comparison(symbol, method)
   end
 end
 
-Traced = ffi.metatype(ffi.typeof "struct { int32_t trace; int32_t id; }", {
-  __add = function(a, b) return apply("add", a, b) end,
-  __sub = function(a, b) return apply("sub", a, b) end,
-  __mul = function(a, b) return apply("mul", a, b) end,
-  __div = function(a, b) return apply("div", a, b) end,
-  __pow = function(a, b) return apply("pow", a, b) end,
-  __unm = function(a) return apply("neg", a) end,
+local properties = {
+  shape = function(x) return setmetatable({ of = x }, Shape) end,
+  T = function(x) return trace.friendly.transpose(x) end,
+}
+for name, instead in pairs {
+  rank = "axes count from the end with -1", dtype = "x:to \"f32\" makes it known", device = "where the job trains is the job's option",
+} do
+  properties[name] = function()
+    where.fail(("a traced value's %s is known only when the network is built; %s"):format(name, instead))
+  end
+end
+
+local function unknown_method(key)
+  if tensor.methods[key] then
+    where.fail(("%s works on tensors and not on traced values: what it does or gives depends on elements or shapes, which are not known"
+      .. " while a function is traced"):format(key))
+  end
+  local known = {}
+  for name in pairs(trace.friendly) do known[#known + 1] = name end
+  for name in pairs(trace.ops) do known[#known + 1] = name end
+  where.fail(("a traced value has no method '%s'%s"):format(tostring(key), where.suggestion(key, known)))
+end
+trace.unknown_method = unknown_method
+
+-- Operators of traced values; of a size and a number they give sizes.
+local function arithmetic(op)
+  return function(a, b)
+    local sizes = (is_size(a) or type(a) == "number") and (is_size(b) or type(b) == "number")
+    if not sizes then return apply(op, nil, a, b) end
+    check_current()
+    return new_size { [op] = native.list { is_size(a) and size_json(a) or a, is_size(b) and size_json(b) or b } }
+  end
+end
+
+local operators = {
+  __add = arithmetic "add", __sub = arithmetic "sub", __mul = arithmetic "mul", __div = arithmetic "div", __pow = arithmetic "pow",
+}
+
+local function ctype(extra)
+  local metatable = { __eq = comparison("==", "eq"), __lt = comparison("<", "lt"), __le = comparison("<=", "le") }
+  for name, operator in pairs(operators) do metatable[name] = operator end
+  for name, each in pairs(extra) do metatable[name] = each end
+  return ffi.metatype(ffi.typeof "struct { int32_t trace_; int32_t id_; }", metatable)
+end
+
+Traced = ctype {
+  __unm = function(a) return apply("neg", nil, a) end,
   __mod = function() where.fail "% is not defined on traced values" end,
-  __len = function() where.fail "a traced value has no length: shapes are known only when the network is built" end,
+  __len = function(x) return trace.size(x, 1) end,
   __concat = function() where.fail "traced values cannot be put into text" end,
   __tostring = function() return "traced value" end,
-  __eq = comparison("==", "eq"),
-  __lt = comparison("<", "lt"),
-  __le = comparison("<=", "le"),
-  __index = function(_, key)
-    local method = trace.friendly[key] or rawget(trace.ops, key)
-    if method then return method end
-    local known = {}
-    for name in pairs(trace.friendly) do known[#known + 1] = name end
-    for name in pairs(trace.ops) do known[#known + 1] = name end
-    where.fail(("a traced value has no method '%s'%s"):format(tostring(key), where.suggestion(key, known)))
+  __index = function(x, key)
+    if type(key) ~= "string" then return at_index(x, key) end
+    local property = properties[key]
+    if property then return property(x) end
+    return trace.friendly[key] or rawget(trace.ops, key) or unknown_method(key)
   end,
   __newindex = function() where.fail "a traced value cannot be changed; every op makes a new one" end,
-})
+}
+
+local function undecided() where.fail "a size of a traced value is known only when the network is built, so that nothing can be decided by it" end
+Size = ctype {
+  __unm = function(a) return arithmetic "mul" (a, -1) end,
+  __eq = undecided, __lt = undecided, __le = undecided,
+  __concat = undecided,
+  __tostring = function() return "a size that is known when the network is built" end,
+  __index = function(_, key) where.fail(("a size has no '%s'; it is a number"):format(tostring(key))) end,
+}
+
+tensor.is_traced = trace.is_symbol
+
+-- `w * x` where w is a tensor and x is traced: tensors' operators ask here.
+function tensor.traced(name, ...)
+  for place = 1, select("#", ...) do
+    if trace.is_symbol((select(place, ...))) then return true, (trace.friendly[name] or trace.ops[name])(...) end
+  end
+  return false
+end
 
 -- Chance, files and clocks would be frozen at their first answer, so they are errors while a function is traced.
 local function forbid(library, names, hint)
@@ -180,7 +313,7 @@ local serial = 0
 local function recorded(inputs, f, allowed)
   if current then where.fail("a traced function cannot trace another") end
   serial = serial + 1
-  current = { serial = serial, program = native.list {}, names = {}, inputs = inputs, allowed = allowed }
+  current = { serial = serial, program = native.list {}, names = {}, inputs = inputs, allowed = allowed, sizes = {}, constants = {} }
   local values = {}
   for index = 1, #inputs do values[index] = Traced(serial, -index) end
   local restore = trace.forbid_all()
@@ -194,9 +327,10 @@ end
 
 ---Runs `f` on traced values.
 ---@param f function
+---@param what? string that it is told as in errors
 ---@return table { inputs =, program =, outputs = }
-function trace.run(f)
-  if type(f) ~= "function" then where.fail("pg.lambda takes a function; got " .. where.describe(f)) end
+function trace.run(f, what)
+  if type(f) ~= "function" then where.fail(("%s takes a function; got %s"):format(what or "pg.lambda", where.describe(f))) end
   local info = debug.getinfo(f, "u")
   if info.isvararg then where.fail("a traced function needs named parameters, not ...") end
   if info.nparams == 0 then where.fail("a traced function needs at least one parameter") end
@@ -251,7 +385,7 @@ function trace.fields(f, names, settable, result, allowed)
           for each in pairs(settable) do known[#known + 1] = each end
           where.fail(("'%s' cannot be assigned, only a state can%s"):format(tostring(name), where.suggestion(name, known)))
         end
-        if type(value) == "number" then value = apply("add", value, 0) end
+        if type(value) == "number" then value = apply("add", nil, value, 0) end
         fields[name] = output(name, value)
       end,
     })
@@ -261,6 +395,54 @@ function trace.fields(f, names, settable, result, allowed)
     return changed
   end, allowed)
   return { program = program, outputs = outputs }
+end
+
+---A loss from a function of the network's output and the target.
+---@param f function
+---@param options? { link?: string }
+---@return table
+function trace.loss(f, options)
+  local loss = trace.run(f, "pg.loss.lambda")
+  if #loss.inputs ~= 2 then where.fail(("a loss is a function of outputs and targets; got one of %d"):format(#loss.inputs)) end
+  if #loss.outputs ~= 1 then where.fail(("a loss function returns one value; got %d"):format(#loss.outputs)) end
+  loss.type, loss.link = "lambda", options and options.link
+  for _, step in ipairs(loss.program) do -- the logits of classes: predictions are probabilities
+    if step.op == "class_loss" and step["in"][1] == loss.inputs[1] then loss.link = loss.link or "softmax" end
+  end
+  loss["@"] = where.position()
+  return loss
+end
+
+---A figure of evaluations from a function of the network's predictions and the target.
+---@param f function
+---@param options? { name?: string }
+---@return table
+function trace.metric(f, options)
+  local metric = trace.run(f, "pg.metric.lambda")
+  if #metric.inputs ~= 2 or #metric.outputs ~= 1 then
+    where.fail(("a metric is a function of outputs and targets that returns one value; got one of %d that returns %d"):format(#metric.inputs,
+      #metric.outputs))
+  end
+  metric.type, metric.name = "lambda", options and options.name
+  return metric
+end
+
+local schedule_ops = {
+  "add", "sub", "mul", "div", "pow", "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "where", "neg",
+  "exp", "log", "sqrt", "abs", "sin", "cos", "tanh", "sigmoid", "floor",
+}
+for _, name in ipairs(schedule_ops) do schedule_ops[name] = true end
+
+---A schedule from a function of now.step, now.epoch and now.progress.
+---@param f function
+---@return table
+function trace.schedule(f)
+  if type(f) ~= "function" then where.fail("pg.schedule.lambda takes a function; got " .. where.describe(f)) end
+  local traced = trace.fields(function(now)
+    local value = f(now)
+    return type(value) == "number" and trace.apply("add", nil, now.step * 0, value) or value
+  end, { "step", "epoch", "progress" }, {}, "value", schedule_ops)
+  return { type = "lambda", program = traced.program, output = traced.outputs.value }
 end
 
 return trace

@@ -136,17 +136,22 @@ void LuaSession::run_lua(const std::string& input) {
   saved_.push_back(number);
 }
 
-// Statements whose last line is an expression, such as pasted ones, end by returning it. Only a name begins a line that belongs to no other.
+// Statements that end in an expression, on a line of its own or behind a semicolon, end by returning it: pasted lines, `x = 5; x`. Only a name
+// begins a line that belongs to no other.
 std::string LuaSession::ends_in_expression(std::string statements) {
   while (!statements.empty() && (statements.back() == '\n' || statements.back() == ' ')) statements.pop_back();
   const size_t newline = statements.rfind('\n');
-  if (newline == std::string::npos) return statements;
-  for (const LuaToken& token : lua_tokens(statements))
-    if (token.begin < newline && newline < token.end) return statements;  // the line is in a long string or comment
-  const std::string_view last = std::string_view(statements).substr(newline + 1);
+  size_t cut = newline == std::string::npos ? 0 : newline + 1;
+  for (const LuaToken& token : lua_tokens(statements)) {
+    if (newline != std::string::npos && token.begin < newline && newline < token.end) return statements;  // in a long string or comment
+    if (token.begin >= cut && token.text(statements) == ";") cut = token.end;
+  }
+  const bool after_semicolon = cut > 0 && statements[cut - 1] == ';';  // of a function's body, perhaps, which is not cut
+  if (cut == 0 || (after_semicolon && !compile(statements.substr(0, cut)).empty())) return statements;
+  const std::string_view last = std::string_view(statements).substr(cut);
   const std::vector<LuaToken> tokens = lua_tokens(last);
   if (tokens.empty() || tokens[0].kind != LuaToken::Kind::name) return statements;
-  std::string returning = statements.substr(0, newline + 1) + "return " + std::string(last);
+  std::string returning = statements.substr(0, cut) + "return " + std::string(last);
   return compile(returning).empty() ? returning : statements;
 }
 
@@ -241,6 +246,8 @@ bool LuaSession::finished(const std::string& text) {
   if (inner.empty() || is_command(text) || inner.back() == '?') return true;
   const std::string expression = "return " + std::string(inner.starts_with("=") ? inner.substr(1) : inner);
   if (compile(expression).empty()) return true;
+  const std::string statements(inner), returning = ends_in_expression(statements);
+  if (returning != statements && inner.find('\n') == std::string::npos) return true;  // `x = 5; x`
   // A string in quotes ends in its line.
   const std::vector<LuaToken> tokens = lua_tokens(text);
   const bool open_quote = !tokens.empty() && tokens.back().kind == LuaToken::Kind::string && !tokens.back().finished &&

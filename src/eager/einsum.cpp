@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <vector>
@@ -80,6 +81,28 @@ class Recorded : public Values {
  private:
   Recorder& recorder_;
 };
+
+class GraphValues : public Values {
+ public:
+  explicit GraphValues(std::span<const Value> operands) : all_(operands.begin(), operands.end()) {}
+  Value at(int value) const { return all_[static_cast<size_t>(value)]; }
+  Type type(int value) const override { return at(value).type(); }
+  int apply(const char* op, std::initializer_list<int> operands, Json attrs) override {
+    std::vector<Value> given;
+    for (const int value : operands) given.push_back(at(value));
+    all_.push_back(all_[0].graph().apply(op, given, std::move(attrs)));
+    return static_cast<int>(all_.size()) - 1;
+  }
+
+ private:
+  std::vector<Value> all_;
+};
+
+std::vector<int> first_numbers(size_t count) {
+  std::vector<int> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
 
 struct Operand {
   int x = 0;
@@ -312,9 +335,12 @@ class Formula {
 
 Array einsum(const std::string& formula, std::span<const Array> operands) {
   Arrays values(operands);
-  std::vector<int> numbers(operands.size());
-  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int>(i);
-  return values.at(Formula(values, formula, numbers).compute());
+  return values.at(Formula(values, formula, first_numbers(operands.size())).compute());
+}
+
+Value einsum(const std::string& formula, std::span<const Value> operands) {
+  GraphValues values(operands);
+  return values.at(Formula(values, formula, first_numbers(operands.size())).compute());
 }
 
 int einsum(Recorder& recorder, const std::string& formula, std::span<const int> operands) {

@@ -12,6 +12,8 @@ namespace perigee {
 
 // Error(usage) names the formula, labels and shapes.
 Array einsum(const std::string& formula, std::span<const Array> operands);
+// The same of a graph's values.
+Value einsum(const std::string& formula, std::span<const Value> operands);
 // The same of values that the recorder gave.
 int einsum(Recorder& recorder, const std::string& formula, std::span<const int> operands);
 

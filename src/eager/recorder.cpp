@@ -103,6 +103,28 @@ std::vector<int> Recorder::apply(std::string_view name, std::span<const Operand>
   return results;
 }
 
+std::vector<int> Recorder::append(const Graph& graph, const std::function<Value(const Leaf&)>& leaf) {
+  std::vector<std::vector<Value>> moved(graph.nodes().size());
+  for (const Leaf& each : graph.leaves()) moved[static_cast<size_t>(each.value.node)] = {leaf(each)};
+  for (const Node& node : graph.nodes()) {
+    std::vector<Value>& results = moved[static_cast<size_t>(node.id)];
+    if (node.op->leaf == LeafOp::table) {
+      results = {graph_->constant(graph.constants().at(static_cast<size_t>(attr_int(node, "index"))))};
+    } else if (node.op->leaf == LeafOp::none) {
+      std::vector<Value> operands;
+      for (const ValueId& id : node.inputs)
+        operands.push_back(id.node < 0 ? Value() : moved[static_cast<size_t>(id.node)].at(static_cast<size_t>(id.output)));
+      graph_->set_scope(node.scope);
+      results = graph_->apply_all(node.op->name, operands, node.attrs);
+    }
+  }
+  graph_->set_scope("");
+  std::vector<int> values;
+  for (const NamedValue& output : graph.outputs())
+    values.push_back(add(moved[static_cast<size_t>(output.value.node)].at(static_cast<size_t>(output.value.output))));
+  return values;
+}
+
 std::vector<int> Recorder::gradients(int root, std::span<const int> targets) {
   const Value value = value_at(root);
   if (value.shape().elements() != 1 || !is_real(value.dtype()))

@@ -2,6 +2,7 @@
 // meaning that eager ops have.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,6 +32,11 @@ class Recorder {
   std::vector<int> apply(std::string_view op, std::span<const Operand> operands, const Json& attrs);
   // d root / d target for each target; zeros where root does not depend on it. Error when root is not one real number.
   std::vector<int> gradients(int root, std::span<const int> targets);
+
+  // What another graph computes, with `leaf` in place of its leaves: a value for each of its outputs.
+  std::vector<int> append(const Graph& graph, const std::function<Value(const Leaf&)>& leaf);
+  // A recorded value, of another dtype where it must be.
+  Value value_as(int value, Dtype dtype) { return converted({.value = value, .number = {}}, dtype); }
 
   const Type& type(int value) const { return value_at(value).type(); }
   const Graph& graph() const { return *graph_; }

@@ -58,7 +58,8 @@ constexpr Option kJob[] = {
     {"inputs", "list of names", "[\"x\"]", "fields of the data that the network takes"},
     {"target", "list of names", "y", "the field that it foretells"},
     {"loss", "loss or {output: loss, ...}", "needed to train",
-     "how wrong an output is: a name, pg.loss.huber { delta = 1 }, or for a graph { output = loss, ... }, each with target and weight"},
+     "how wrong an output is: a name, pg.loss.huber { delta = 1 }, function(outputs, targets) ... end, or for a graph { output = loss, ... "
+     "}, each with target and weight"},
     {"optimizer", "optimizer", "needed to train", "how a gradient becomes a step"},
     {"regularization", "regularization", "none", "penalties on the size of all weights"},
     {"constraint", "constraint", "none", "what all weights are held to after each step"},
@@ -85,7 +86,8 @@ constexpr Option kJob[] = {
     {"averaging", "policy or {layers: policy, ...}", "allreduce", "how several workers are kept together; a single one ignores it"},
     {"checkpoint", "boolean or table", "true", "when the run is saved, and what is kept", {}, {}, nullptr, &checkpoint_schema},
     {"early_stopping", "table", "none", "when the run ends before its time", {}, {}, nullptr, &early_stopping_schema},
-    {"metrics", "list of evaluations", "by the network's last layer", "what the network is judged by"},
+    {"metrics", "list of evaluations", "by the network's last layer",
+     "what the network is judged by: { \"classification\", near = function(outputs, targets) ... end }"},
     {"pretrained", "file or table", "none", "parameters to begin with", {}, {}, nullptr, &pretrained_schema},
 };
 

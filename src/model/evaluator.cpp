@@ -57,6 +57,11 @@ EvaluationSums::EvaluationSums(const Json& metrics, const EvaluationTask& task, 
   for (const Json& description : list.as_array()) {
     evaluations_.push_back(make_evaluation(description, task, where + ": metrics"));
     const Json* type = description.find("type");
+    const Json* own = description.find("name");  // of a function of one's own
+    if (own && own->is_string()) {
+      names_.push_back(own->as_string());
+      continue;
+    }
     names_.push_back(description.is_string() ? description.as_string() : type && type->is_string() ? type->as_string() : "metric");
   }
 }
@@ -98,6 +103,10 @@ Json EvaluationSums::report(const std::string& data) const {
   report.set("loss", examples_ > 0 && std::isfinite(loss_) ? Json(loss_ / static_cast<double>(examples_)) : Json());
   for (size_t i = 0; i < evaluations_.size(); ++i) {
     const Json figures = evaluations_[i]->result();
+    if (figures.is_object() && figures.as_object().size() == 1 && figures.as_object()[0].first == names_[i]) {
+      report.set(names_[i], figures.as_object()[0].second);
+      continue;
+    }
     if (i > 0 || !figures.is_object()) {
       report.set(names_[i], figures);
       continue;

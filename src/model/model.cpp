@@ -19,12 +19,6 @@ Type batched(const Type& type, int64_t batch) {
   return {type.dtype, Shape(dims)};
 }
 
-std::string loss_type(const Json& loss) {
-  if (loss.is_string()) return loss.as_string();
-  const Json* type = loss.find("type");
-  return type && type->is_string() ? type->as_string() : "";
-}
-
 Value named_output(Graph& graph, const std::string& name) {
   for (const NamedValue& output : graph.outputs())
     if (output.name == name) return Value(&graph, output.value);
@@ -125,7 +119,7 @@ Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, s
   }
   if (!spec_.loss.is_null()) {
     try {
-      link_ = loss_named(loss_type(spec_.loss)).link;
+      link_ = link_of_loss(spec_.loss);
     } catch (const Error& error) {
       throw error.within(spec_.where + ": loss");
     }

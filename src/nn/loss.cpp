@@ -29,9 +29,15 @@ constexpr Option kOutputOptions[] = {{"target", "string", "the job's", "with sev
 
 const Schema output_loss_schema{.options = kOutputOptions};
 
-Value linked_output(const Json& loss, Value output) {
+std::string link_of_loss(const Json& loss) {
   const Json object = as_object(loss);
-  const std::string link = definition(Config(object, "loss")).link;
+  const LossDef& def = definition(Config(object, "loss"));
+  const Json* own = def.schema.find("link") ? object.find("link") : nullptr;  // a function of one's own says it itself
+  return own && own->is_string() ? own->as_string() : def.link;
+}
+
+Value linked_output(const Json& loss, Value output) {
+  const std::string link = link_of_loss(loss);
   if (link.empty() || before_link(output, link)) return output;
   if (link == "sigmoid") return sigmoid(output);
   return output.graph().apply("softmax", {output}, Json(Json::Object{{"axis", Json(1)}}));

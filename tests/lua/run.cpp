@@ -15,7 +15,8 @@ namespace {
 constexpr const char* kPrelude = R"lua(
 check = {}
 local function show(value)
-  if type(value) ~= "table" then return tostring(value) end
+  local described = type(value) == "table" or (type(value) == "userdata" and getmetatable(value)) -- a source of data
+  if not described then return tostring(value) end
   return require("perigee.native").to_json(value)
 end
 function check.equal(got, wanted)

@@ -240,5 +240,37 @@ TEST(Lambda, HostileProgramsAreRefused) {
   EXPECT_NE(lambda(many + "]").find("too long; got 10001 ops, expected at most 10000"), std::string::npos);
 }
 
+TEST(Lambda, SizesConstantsAndFormsAreChecked) {
+  const auto op = [](const std::string& text) {
+    return error_of(R"([{"type": "lambda", "inputs": ["x"], "program": [)" + text + R"(], "outputs": ["y"]}])", Shape{3});
+  };
+  EXPECT_EQ(op(R"({"op": "add", "in": ["x", {"size": "x", "axis": 1}], "out": "y"})"), "no error");
+  EXPECT_EQ(
+      op(R"({"op": "reshape", "in": ["x"], "out": "y", "attrs": {"shape": [{"size": "x", "axis": 0}, {"mul": [{"size": "x", "axis": -1}, 1]}]}})"),
+      "no error");
+  EXPECT_EQ(op(R"({"op": "broadcast_to", "in": ["x"], "out": "y", "attrs": {"shape": {"shape": "x"}}})"), "no error");
+  const std::pair<const char*, const char*> wrong[] = {
+      {R"({"op": "mul", "in": ["x", {"size": "x", "axis": 0}], "out": "y"})", "computes with the number of examples"},
+      {R"({"op": "mul", "in": ["x", {"size": "x", "axis": 2}], "out": "y"})", "got axis 2, expected -2 to 1"},
+      {R"({"op": "mul", "in": ["x", {"size": "z", "axis": 1}], "out": "y"})", "there is no value 'z'"},
+      {R"({"op": "mul", "in": ["x", {"mul": [1]}], "out": "y"})", "other than two operands"},
+      {R"({"op": "mul", "in": ["x", {"mul": [1, "x"]}], "out": "y"})", "a size that cannot be read"},
+      {R"({"op": "reshape", "in": ["x"], "out": "y", "attrs": {"shape": [{"size": "x", "axis": 0}, {"div": [1, 2]}]}})", "shape"},
+      {R"({"op": "constant", "in": [], "out": "y", "attrs": {"shape": [2], "values": [1]}})",
+       "not as many as the shape has elements; got 1, expected 2"},
+      {R"({"op": "constant", "in": [], "out": "y", "attrs": {"shape": [4294967296, 4294967296], "values": [1]}})", "too many elements"},
+      {R"({"op": "constant", "in": [], "out": "y", "attrs": {"shape": [1], "values": ["a"]}})", "number"},
+      {R"({"op": "index", "in": ["x"], "out": "y", "attrs": {"entries": [[], 4]}})", "an index leaves a dimension"},
+      {R"({"op": "index", "in": ["x"], "out": "y", "attrs": {"entries": [[], [1, 2, 0]]}})", "a range's step cannot be 0"},
+      {R"({"op": "index", "in": ["x"], "out": "y", "attrs": {"entries": [[], [], []]}})", "more entries than the value has dimensions"},
+      {R"({"op": "index", "in": ["x"], "out": "y", "attrs": {"entries": [[], {"a": 1}]}})", "an index has places, ranges"},
+      {R"({"op": "index", "in": ["x", "x"], "out": "y", "attrs": {"entries": []}})", "another number of operands"},
+      {R"({"op": "unsqueeze", "in": ["x"], "out": "y", "attrs": {"axis": 3}})", "there is no such axis"},
+      {R"({"op": "tril", "in": ["x"], "out": "y", "attrs": {"diagonl": 3}})", "did you mean 'diagonal'"},
+      {R"({"op": "einsum", "in": ["x"], "out": "y", "attrs": {"formula": "ijk->i"}})", "has 3 labels"},
+  };
+  for (const auto& [text, error] : wrong) EXPECT_NE(op(text).find(error), std::string::npos) << text << "\n" << op(text);
+}
+
 }  // namespace
 }  // namespace perigee

@@ -161,7 +161,41 @@ TEST(Evaluation, UnknownNamesGetTheNearest) {
 TEST(Evaluation, EveryEvaluationStoresAndMerges) {
   const Tensor output = Tensor::from<float>({4, 2}, {.9f, .1f, .2f, .8f, .6f, .4f, .3f, .7f});
   const Tensor target = Tensor::from<float>({4, 2}, {1, 0, 0, 1, 0, 1, 0, 1});
-  for (const EvaluationDef* def : all_evaluations()) judge(def->name, {.classes = 2}, output, target);
+  for (const EvaluationDef* def : all_evaluations())
+    if (std::string_view(def->name) != "lambda") judge(def->name, {.classes = 2}, output, target);  // has no meaning without a function
+}
+
+// The share of outputs that are nearer than 0.35 to the target, as a function of one's own.
+const char* const kNear =
+    R"({"type": "lambda", "name": "near", "inputs": ["o", "t"], "program": [{"op": "sub", "in": ["o", "t"], "out": "t1"},
+  {"op": "abs", "in": ["t1"], "out": "t2"}, {"op": "less", "in": ["t2", 0.35], "out": "t3"}], "outputs": ["t3"]})";
+
+TEST(Evaluation, AFunctionOfOnesOwnIsAFigure) {
+  const Tensor output = Tensor::from<float>({4, 1}, {.9f, .2f, .6f, .3f}), target = Tensor::from<float>({4}, {1, 0, 0, 1});
+  const Json description = Json::parse(kNear, "near");
+  EXPECT_EQ(judge(description, {}, output, target).dump(), R"({"near":0.5})");
+  const auto counted = make_evaluation(description, {}, "test");
+  counted->add(output, target, 1);  // only the first row
+  EXPECT_EQ(counted->result().dump(), R"({"near":1})");
+  // Class numbers count from 1 in the function.
+  const Json classes = Json::parse(R"({"type": "lambda", "name": "mean class", "inputs": ["o", "t"],
+    "program": [{"op": "cast", "in": ["t"], "out": "t1", "attrs": {"dtype": "f32"}}], "outputs": ["t1"]})",
+                                   "classes");
+  EXPECT_EQ(judge(classes, {.classes = 3}, output, Tensor::from<int64_t>({4}, {0, 2, 2, 2})).dump(), R"({"mean class":2.5})");
+}
+
+TEST(Evaluation, AFunctionThatGivesNothingForEachExampleIsRefused) {
+  const Json whole = Json::parse(R"({"type": "lambda", "inputs": ["o", "t"], "program": [{"op": "reduce_sum", "in": ["o"], "out": "t1"}],
+    "outputs": ["t1"]})",
+                                 "whole");
+  const auto evaluation = make_evaluation(whole, {}, "test: metrics");
+  const Tensor output = Tensor::from<float>({4, 1}, {.9f, .2f, .6f, .3f}), target = Tensor::from<float>({4}, {1, 0, 0, 1});
+  try {
+    evaluation->add(output, target, -1);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("one number for the whole batch"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

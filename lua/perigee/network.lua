@@ -1,0 +1,269 @@
+-- Networks on tensors: net:init(seed, shape), net(x), net:parameters(); and trained models, pg.load_model "x.safetensors". A network computes as
+-- evaluation does: no dropout, running statistics. It can be used inside pg.grad and pg.compile.
+local native = require "perigee.native"
+local core = require("perigee.native").tensor
+local tensor = require "perigee.tensor"
+local layers = require "perigee.layers"
+local where = require "perigee.where"
+
+local network = {}
+
+local is_tensor, done, describe, makers = tensor.is, tensor.done, tensor.describe, tensor.makers
+
+-- What was built for a description, a model or a table of parameters: { handle =, about =, parameters = }. Descriptions stay plain data.
+local built = setmetatable({}, { __mode = "k" })
+
+local function is_value(x) return is_tensor(x) or tensor.is_symbol(x) end
+network.is_value = is_value
+
+local function finish(handle)
+  local about = done(core.network_about(handle))
+  local parameters = {}
+  for number, name in ipairs(about.parameters) do
+    local x = tensor.type()
+    done(core.network_parameter(handle, number, x))
+    parameters[name] = x
+  end
+  local state = { handle = handle, about = about, parameters = parameters, functions = {} }
+  built[parameters] = state
+  return state
+end
+
+---The network whose parameters these are; nil for other tables.
+function network.of_parameters(parameters)
+  local state = built[parameters]
+  return state and state.handle
+end
+
+-- Applying ------------------------------------------------------------------------------------------------------------------------
+
+-- The network's parameters in order, from a table by name; nil: its own.
+local function ordered(state, parameters)
+  if parameters == nil or parameters == state.parameters then return {} end
+  if type(parameters) ~= "table" then where.fail("parameters are a table of tensors by name; got " .. describe(parameters)) end
+  local list = {}
+  for place, name in ipairs(state.about.parameters) do
+    if not is_value(parameters[name]) then
+      where.fail(("parameter '%s' is %s; expected a tensor; net:parameters() gives a table of all"):format(name, describe(parameters[name])))
+    end
+    list[place] = parameters[name]
+  end
+  return list
+end
+
+-- A function of (parameters in order, inputs in order) that runs the network.
+local function compiled(state, linked)
+  local key = linked and "linked" or "plain"
+  state.functions[key] = state.functions[key] or makers.compile(function(parameters, inputs)
+    return tensor.record_network(state.handle, inputs, parameters, linked)
+  end)
+  return state.functions[key]
+end
+
+local function inputs_of(state, name, first, ...)
+  local fields, inputs = state.about.inputs, { first, ... }
+  if type(first) == "table" and getmetatable(first) == nil then
+    inputs = {}
+    for place, field in ipairs(fields) do inputs[place] = first[field.name] or false end
+  end
+  if #inputs ~= #fields then
+    local names = {}
+    for place, field in ipairs(fields) do names[place] = field.name end
+    where.fail(("%s takes %d tensor%s (%s); got %d"):format(name, #fields, #fields == 1 and "" or "s", table.concat(names, ", "), #inputs))
+  end
+  for place, x in ipairs(inputs) do
+    if not is_value(x) then where.fail(("%s: input '%s' is %s; expected a tensor"):format(name, fields[place].name, describe(x or nil))) end
+  end
+  return inputs
+end
+
+-- The types of a network's inputs from what init was given: shapes without the batch, tensors with it, or a source of data.
+local function input_fields(net, ...)
+  local names, given = { "x" }, { ... }
+  if net.type == "graph" then names = net.inputs end
+  local first = given[1]
+  if first ~= nil and require("perigee.data").is_source(first) then
+    local fields = {}
+    for _, field in ipairs(first:fields()) do fields[field.name] = field end
+    for place, name in ipairs(names) do
+      if not fields[name] then where.fail(("init: the data have no field '%s', which the network reads"):format(name)) end
+      given[place] = fields[name]
+    end
+  elseif type(first) == "table" and next(first) and #first == 0 then
+    for place, name in ipairs(names) do given[place] = first[name] or false end
+  end
+  local result = native.list {}
+  for place, name in ipairs(names) do
+    local shape, dtype = given[place], "f32"
+    if type(shape) == "number" then shape = { shape } end
+    if is_value(shape) then
+      dtype, shape = shape.dtype, { unpack(shape.shape, 2) }
+    elseif type(shape) == "table" and shape.shape then
+      dtype, shape = shape.dtype, shape.shape
+    end
+    if type(shape) ~= "table" then
+      where.fail(("init takes a seed and the shape of one example of input '%s', or tensors, or a source: net:init(1, {1, 28, 28}); got %s")
+        :format(name, describe(given[place] or nil)))
+    end
+    result[place] = { name = name, dtype = dtype, shape = native.list { unpack(shape) } }
+  end
+  return result
+end
+
+-- Methods of pg.sequential and pg.graph -------------------------------------------------------------------------------------------
+
+local function state_of(net, call)
+  local state = built[net]
+  if not state then
+    where.fail(("%s: this network has no parameters yet; net:init(seed, shape) draws them: net:init(1, {1, 28, 28}), or net:init(1, x)")
+      :format(call))
+  end
+  return state
+end
+
+---@class perigee.Network
+local Network = {}
+
+---Draws the parameters of a network, so that it can be applied to tensors: net:init(1, {1, 28, 28}), with the shape of one example; or with a
+---batch of examples, net:init(1, x), or a source of data. A network of several inputs takes as many, or a table by name. Returns the network.
+---@param seed integer
+---@param ... any
+---@return perigee.Network
+function Network:init(seed, ...)
+  if type(seed) ~= "number" then where.fail("init takes a seed and the shape of an example: net:init(1, {1, 28, 28}); got " .. describe(seed)) end
+  local handle, message = core.network(self, input_fields(self, ...), seed, rawget(self, "@") or "network")
+  if handle == nil then where.fail(message) end
+  built[self] = finish(handle)
+  return self
+end
+
+---The parameters by name: tensors on the network's own memory. What changes them, such as an optimiser's step, changes the network.
+---@return table<string, perigee.Tensor>
+function Network:parameters() return state_of(self, "parameters").parameters end
+
+---The outputs of a network with other parameters, a table of tensors by name: what pg.grad differentiates.
+---pg.grad(function(p) return pg.cross_entropy(net:apply(p, x), y):mean() end)(net:parameters())
+---@param parameters table<string, perigee.Tensor>
+---@param ... perigee.Tensor
+---@return perigee.Tensor ...
+function Network:apply(parameters, ...)
+  local state = state_of(self, "apply")
+  return compiled(state, false)(ordered(state, parameters), inputs_of(state, "apply", ...))
+end
+
+---Writes the network with its parameters to a .safetensors file, which pg.load_model reads.
+---@param path string
+---@return string path
+function Network:save(path)
+  if type(path) ~= "string" then where.fail("save takes the name of a file; got " .. describe(path)) end
+  local state = state_of(self, "save")
+  done(core.network_save(state.handle, path))
+  return path
+end
+
+local function summary(state)
+  local rows, total = { { "layer", "type", "output", "parameters" } }, 0
+  for _, layer in ipairs(state.about.layers) do
+    total = total + layer.parameters
+    rows[#rows + 1] = { layer.name, layer.type, table.concat(layer.outputs, ", "), ("%d"):format(layer.parameters) }
+  end
+  return require("perigee.show").aligned(rows) .. ("\n%d parameters"):format(total)
+end
+
+---A table of the layers, their outputs for one example and their parameters; it prints as lines.
+---@return table
+function Network:summary() return require("perigee.show").text(summary(state_of(self, "summary"))) end
+
+layers.add_network_methods(Network)
+layers.is_value = is_value
+
+function layers.apply_to_values(net, ...)
+  local state = state_of(net, net.type)
+  return compiled(state, false)({}, inputs_of(state, net.type, ...))
+end
+
+-- Trained models ------------------------------------------------------------------------------------------------------------------
+
+---@class perigee.Model
+---@field inputs table     name, dtype and shape of an example, for each input
+---@field outputs table    the same of the outputs
+---@field classes string[] names of the classes; empty where there are none
+local Model = {}
+Model.__index = Model
+Model.__fields = Model
+
+---Applied to tensors as they are: nothing of the job's preprocessing is done to them. The result is as `perigee predict` has it, with the
+---function of the loss applied: probabilities of classes. model:predict(file) prepares what it reads.
+function Model:__call(...)
+  local state = built[self]
+  return compiled(state, true)({}, inputs_of(state, "the model", ...))
+end
+
+function Model:__tostring()
+  local state = built[self]
+  local function fields(list)
+    local texts = {}
+    for place, field in ipairs(list) do texts[place] = ("%s %s[%s]"):format(field.name, field.dtype, table.concat(field.shape, "x")) end
+    return table.concat(texts, ", ")
+  end
+  local lines = { summary(state), "inputs   " .. fields(self.inputs), "outputs  " .. fields(self.outputs) }
+  if #self.classes > 0 then lines[#lines + 1] = "classes  " .. table.concat(self.classes, ", ") end
+  return table.concat(lines, "\n")
+end
+
+---The parameters by name: tensors on the model's own memory.
+---@return table<string, perigee.Tensor>
+function Model:parameters() return built[self].parameters end
+
+---The network's outputs with other parameters, a table of tensors by name, before the function of the loss: logits of classes.
+---@param parameters table<string, perigee.Tensor>
+---@param ... perigee.Tensor
+---@return perigee.Tensor ...
+function Model:apply(parameters, ...)
+  local state = built[self]
+  return compiled(state, false)(ordered(state, parameters), inputs_of(state, "apply", ...))
+end
+
+---A table of the layers, their outputs for one example and their parameters; it prints as lines.
+---@return table
+function Model:summary() return require("perigee.show").text(summary(built[self])) end
+
+---What the model makes of a file: an image, a table, arrays or a text, prepared as the job prepares test data. One row for each example.
+---@param path string
+---@return perigee.Tensor ...
+function Model:predict(path)
+  if type(path) ~= "string" then
+    where.fail("predict takes the name of a file; got " .. describe(path) .. "; model(x) takes tensors as they are")
+  end
+  local handle, message = core.network_data(built[self].handle, path)
+  if handle == nil then where.fail(message) end
+  local source = require("perigee.source").opened(handle)
+  local batch = source:batch(1, #source)
+  local inputs = {}
+  for place, field in ipairs(self.inputs) do inputs[place] = batch[field.name] end
+  return self(unpack(inputs))
+end
+
+---Writes the model, with the parameters that it has now.
+---@param path string
+---@return string path
+function Model:save(path)
+  if type(path) ~= "string" then where.fail("save takes the name of a file; got " .. describe(path)) end
+  done(core.network_save(built[self].handle, path))
+  return path
+end
+
+---A trained model from a file, or from the folder of a run: model(x) applies it to tensors, model:predict(file) to files.
+---@param path string
+---@return perigee.Model
+function network.load_model(path)
+  if type(path) ~= "string" then where.fail("load_model takes the name of a model file or of a run's folder; got " .. describe(path)) end
+  local handle, message = core.load_network(path)
+  if handle == nil then where.fail(message) end
+  local state = finish(handle)
+  local model = setmetatable({ inputs = state.about.inputs, outputs = state.about.outputs, classes = state.about.class_names }, Model)
+  built[model] = state
+  return model
+end
+
+return network

@@ -1,0 +1,149 @@
+// Data sources at the prompt: what lua/perigee/source.lua calls.
+#include <algorithm>
+#include <string>
+
+#include "lua/json.h"
+#include "lua/object.h"
+#include "lua/state.h"
+#include "lua/tensor.h"
+#include "src/core/error.h"
+#include "src/data/source.h"
+#include "src/io/compress.h"
+#include "src/io/csv.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kSource = "perigee.open_source";
+
+struct OpenSource {
+  SourcePtr source;
+};
+
+const DataSource& source_at(lua_State* L, int index) { return *object_at<OpenSource>(L, index, kSource).source; }
+
+// open_source(description): opened as a job of this folder would open it
+int open_source_of(lua_State* L) {
+  const Json description = to_json(L, 1, "source");
+  SourcePtr source = open_source(Config(description, "source", ErrorKind::data), lua_options(L).folder);
+  push_source(L, std::move(source));
+  return 1;
+}
+
+// source_about(source): size, {{name, dtype, shape, classes, class_names}, ...}, description
+int source_about(lua_State* L) {
+  const DataSource& source = source_at(L, 1);
+  lua_pushnumber(L, static_cast<double>(source.size()));
+  Json fields = Json::array();
+  for (const Field& field : source.fields()) {
+    Json about(Json::Object{{"name", field.name}, {"dtype", dtype_name(field.dtype)}});
+    Json shape = Json::array();
+    for (const int64_t size : field.shape.vector()) shape.push(size);
+    about.set("shape", std::move(shape));
+    if (field.classes > 0) about.set("classes", field.classes);
+    if (!field.class_names.empty()) {
+      Json names = Json::array();
+      for (const std::string& name : field.class_names) names.push(name);
+      about.set("class_names", std::move(names));
+    }
+    fields.push(std::move(about));
+  }
+  push_json(L, fields);
+  const std::string description = source.traits().description;
+  lua_pushlstring(L, description.data(), description.size());
+  return 3;
+}
+
+// Class numbers count from 1 in Lua.
+void count_labels_from_1(const Array& labels) {
+  for (int64_t i = 0; i < labels.view.elements(); ++i) {
+    if (labels.view.dtype == Dtype::i64) ++labels.view.as<int64_t>()[i];
+    else if (labels.view.dtype == Dtype::i32) ++labels.view.as<int32_t>()[i];
+    else if (labels.view.dtype == Dtype::f32) ++labels.view.as<float>()[i];
+  }
+}
+
+// source_read(source, { places from 1 }, epoch, seed, alone, out...): one tensor for each field; `alone`: of one example, without the batch
+int source_read(lua_State* L) {
+  const DataSource& source = source_at(L, 1);
+  const std::vector<int> places = ints_at(L, 2);
+  const bool alone = lua_toboolean(L, 5) != 0;
+  const ReadKey like{.epoch = static_cast<uint64_t>(luaL_checknumber(L, 3)), .seed = static_cast<uint64_t>(luaL_checknumber(L, 4))};
+  std::vector<Array> arrays;
+  std::vector<size_t> bytes;
+  for (const Field& field : source.fields()) {
+    std::vector<int64_t> dims = field.shape.vector();
+    if (!alone) dims.insert(dims.begin(), static_cast<int64_t>(places.size()));
+    arrays.push_back(new_array(Type{field.dtype, Shape(dims)}));
+    bytes.push_back(static_cast<size_t>(field.shape.elements()) * dtype_bytes(field.dtype));
+  }
+  std::vector<std::byte*> slots(arrays.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i] < 1 || places[i] > source.size())
+      throw Error(
+          ErrorKind::usage,
+          {.what = "there is no such example", .got = std::to_string(places[i]), .expected = "1 to " + std::to_string(source.size())});
+    for (size_t field = 0; field < arrays.size(); ++field) slots[field] = arrays[field].view.as<std::byte>() + i * bytes[field];
+    ReadKey key = like;
+    key.index = places[i] - 1;
+    source.read(key, slots);
+  }
+  for (size_t field = 0; field < arrays.size(); ++field) {
+    if (source.fields()[field].classes > 0) count_labels_from_1(arrays[field]);
+    give_array(L, 6 + static_cast<int>(field), std::move(arrays[field]));
+  }
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+void push_row(lua_State* L, std::span<const std::string_view> cells) {
+  lua_createtable(L, static_cast<int>(cells.size()), 0);
+  for (size_t i = 0; i < cells.size(); ++i) {
+    lua_pushlstring(L, cells[i].data(), cells[i].size());
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+}
+
+// csv_table(path, delimiter, header, most rows): rows, columns, { names }, { {cells}, ... }, { numbers in each column }, { empty ones }
+int csv_table(lua_State* L) {
+  const std::string path = path_in(lua_options(L).folder, luaL_checkstring(L, 1));
+  const char delimiter = *luaL_checkstring(L, 2);
+  const auto most = static_cast<int64_t>(luaL_checknumber(L, 4));
+  const FileContent content = FileContent::open(path, uint64_t{1} << 34);
+  const CsvTable table = parse_csv(as_text(content.bytes()), path, delimiter, lua_toboolean(L, 3) != 0);
+  lua_pushnumber(L, static_cast<double>(table.rows));
+  lua_pushnumber(L, static_cast<double>(table.columns));
+  push_row(L, std::vector<std::string_view>(table.header.begin(), table.header.end()));
+  lua_newtable(L);
+  for (int64_t row = 0; row < std::min(most, table.rows); ++row) {
+    push_row(L, std::span(table.cells).subspan(static_cast<size_t>(row * table.columns), static_cast<size_t>(table.columns)));
+    lua_rawseti(L, -2, static_cast<int>(row) + 1);
+  }
+  std::vector<int> numbers(static_cast<size_t>(table.columns)), empty(numbers);
+  for (size_t i = 0; i < table.cells.size(); ++i) {
+    double value = 0;
+    const size_t column = i % numbers.size();
+    if (csv_number(table.cells[i], value)) ++numbers[column];
+    else if (table.cells[i].empty()) ++empty[column];
+  }
+  push_ints(L, numbers);
+  push_ints(L, empty);
+  return 6;
+}
+
+}  // namespace
+
+void push_source(lua_State* L, SourcePtr source) { push_object<OpenSource>(L, kSource, OpenSource{std::move(source)}); }
+
+void add_source_functions(lua_State* L) {
+  static const luaL_Reg kFunctions[] = {
+      {"open_source", report<open_source_of>},
+      {"csv_table", report<csv_table>},
+      {"source_about", report<source_about>},
+      {"source_read", report<source_read>},
+      {nullptr, nullptr},
+  };
+  luaL_register(L, nullptr, kFunctions);
+}
+
+}  // namespace perigee

@@ -1,0 +1,95 @@
+-- Plots and prints of tensors: text for the terminal, PNG and SVG files.
+local pg = require "perigee"
+
+local tests = {}
+
+local function content(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read "*a"
+  file:close()
+  os.remove(path)
+  return text
+end
+
+local function written(name, ...)
+  local path = os.tmpname() .. name
+  local arguments = { ... }
+  arguments[#arguments].file = path
+  check.equal(pg.plot(unpack(arguments)), path)
+  return content(path)
+end
+
+function tests.lines()
+  local text = tostring(pg.plot(pg.tensor { 1, 4, 9 }, { width = 30, height = 4, title = "squares" }))
+  check.matches(text, "squares")
+  check.matches(text, "9%.00┤")
+  check.matches(text, "1%.00┤")
+  check.equal(tostring(pg.plot({ 1, 2, 3 }, { 1, 4, 9 }, { width = 30, height = 4, title = "squares" })), text)
+  check.matches(written("a.svg", pg.linspace(0, 1, 5), pg.arange(5), { title = "rising" }), "<svg.*rising")
+  check.equal(written("a.png", pg.arange(5), { log = true }):sub(2, 4), "PNG")
+  check.raises(function() pg.plot(pg.arange(3), pg.arange(4)) end, "one y for each x; got f32%[3%] and f32%[4%]")
+end
+
+function tests.histograms_count_every_finite_number()
+  local text = tostring(pg.plot({ 0, 0.1, 0.9, 1, 0 / 0 }, { kind = "histogram", bins = 2, width = 40 }))
+  check.matches(text, "  0 │.- 2\n0%.5 │.- 2\n *up to 1, and 1 that are not finite")
+  check.matches(tostring(pg.plot(pg.full({ 3 }, 7), { kind = "histogram", bins = 1 })), "6%.5 │.- 3")
+  check.matches(written("a.svg", pg.randn(100), { kind = "histogram" }), "<svg")
+  check.raises(function() pg.plot({ 0 / 0 }, { kind = "histogram" }) end, "no finite number")
+  check.raises(function() pg.plot({ 1 }, { kind = "histogram", bins = 0 }) end, "bins is a whole number from 1")
+end
+
+function tests.images_in_a_grid()
+  local image = pg.zeros(1, 4, 4)
+  image[{ 1, { 1, 2 }, {} }] = 1
+  check.equal(tostring(pg.plot(image)), "████████\n████████\n\n")
+  check.equal(tostring(pg.plot(image[1], { kind = "image", width = 4, title = "half" })), "half\n████\n")
+  local two = pg.stack({ image, image })
+  check.equal(tostring(pg.plot(two)):sub(1, #"████████  ████████"), "████████  ████████") -- side by side, a pixel apart
+  local path = os.tmpname() .. ".png"
+  pg.plot(two, { file = path, columns = 1 })
+  check.equal(pg.load(path).shape, { 3, 9, 4 })
+  os.remove(path)
+  local svg = written("a.svg", image, {})
+  local _, rectangles = svg:gsub("<rect", "")
+  check.equal(rectangles, 16)
+  check.raises(function() pg.plot(pg.zeros(2, 2, 2, 2, 2), { kind = "image" }) end, "an image is %(H, W%)")
+  check.raises(function() pg.plot(pg.zeros(2, 2, 4, 4)) end, "images have 1 channel or 3")
+  check.raises(function() pg.plot(pg.zeros(2, 2)) end, "how is f32%[2x2%] to be plotted")
+end
+
+function tests.confusion()
+  local actual, predicted = pg.tensor({ 1, 1, 2, 2, 2 }, { dtype = "i64" }), pg.tensor({ 1, 2, 2, 2, 2 }, { dtype = "i64" })
+  local wanted = "is \\ predicted  cat  dog  right\ncat             1    1    50.0 %\ndog             .    3    100.0 %"
+  local options = { kind = "confusion", names = { "cat", "dog" } }
+  check.equal(tostring(pg.plot(actual, predicted, options)), wanted)
+  check.equal(tostring(pg.plot(actual, pg.one_hot(predicted, 2), options)), wanted)
+  check.equal(tostring(pg.plot({ { 1, 1 }, { 0, 3 } }, options)), wanted)
+  check.matches(written("a.svg", actual, predicted, { kind = "confusion", names = { "<cat>" } }), "&lt;cat&gt;")
+  check.equal(written("a.png", actual, predicted, { kind = "confusion" }):sub(2, 4), "PNG")
+  check.raises(function() pg.plot(actual, pg.tensor { 1 }, options) end, "there are 5 classes and 1 predictions")
+  check.raises(function() pg.plot(actual - 1, predicted, options) end, "classes count from 1")
+end
+
+function tests.what_is_no_plot_is_told()
+  check.raises(function() pg.plot(pg.arange(3), { kid = "line" }) end, "plot has no option 'kid'; did you mean 'kind'")
+  check.raises(function() pg.plot(pg.arange(3), { kind = "lines" }) end, "no plot of kind 'lines'; did you mean 'line'")
+  check.raises(function() pg.plot(pg.arange(3), { file = "a.gif" }) end, "name.svg or name.png; got 'a.gif'")
+  check.raises(function() pg.plot "loss" end, "plot_test.lua:%d+: plot takes tensors or lists of numbers; got 'loss'")
+  check.raises(function() pg.plot(pg.arange(3), { file = "/dev/null/a.svg" }) end, "/dev/null: cannot be made")
+end
+
+-- Prints ---------------------------------------------------------------------------------------------------------------------------
+
+function tests.tensors_of_more_dimensions_print_with_labels()
+  check.equal(tostring(pg.arange(8):reshape { 2, 2, 2 }),
+    "[1]\n 1.  2.\n 3.  4.\n[2]\n 5.  6.\n 7.  8.\n[f32 of 2x2x2 on cpu, min 1, mean 4.5, max 8]")
+  local text = tostring(pg.arange(500):reshape { 20, 1, 5, 5 })
+  local _, lines = text:gsub("\n", "")
+  check.equal(lines, 13)
+  check.matches(text, "^%[1, 1%]\n   1.    2.    3.    4.    5.\n")
+  check.matches(text, "\n%.%.%.\n%[20, 1%]\n 476.")
+  check.matches(tostring(pg.zeros(100, 2)), "^ 0.  0.\n 0.  0.\n 0.  0.\n  %.%.%.\n 0.")
+end
+
+return tests

@@ -1,0 +1,80 @@
+-- Looking at data: sources have a length, examples, fields, batches, and print.
+local pg = require "perigee"
+
+local tests = {}
+
+local function small() return pg.data.arrays { x = { { 1, 2 }, { 3, 4 }, { 5, 6.5 } }, y = { 0, 2, 1 } } end
+
+function tests.examples_are_tensors_by_field()
+  local s = small()
+  check.equal(#s, 3)
+  check.equal(s[2].x:totable(), { 3, 4 })
+  check.equal(s[2].y:item(), 3) -- class numbers count from 1
+  check.equal(s[-1].x:totable(), { 5, 6.5 })
+  check.raises(function() return s[4] end, "source_test.lua:%d+: there is no example 4; this source has 3")
+  check.raises(function() return s[0] end, "there is no example 0")
+end
+
+function tests.fields_say_what_there_is()
+  local fields = small():fields()
+  check.equal(fields[1], { name = "x", dtype = "f32", shape = { 2 } })
+  check.equal(fields[2].classes, 3)
+end
+
+function tests.batches_go_through_all()
+  local s, sizes, sum = small(), {}, 0
+  for batch in s:batches(2) do
+    sizes[#sizes + 1] = #batch.y
+    sum = sum + batch.x:sum():item()
+  end
+  check.equal(sizes, { 2, 1 })
+  check.equal(sum, 21.5)
+  pg.seed(1)
+  local seen = {}
+  for batch in s:batches(2, { shuffle = true }) do
+    for _, class in ipairs(batch.y:totable()) do seen[class] = true end
+  end
+  check.equal(seen, { true, true, true })
+  check.equal(s:batch(2, 3).y:totable(), { 3, 2 })
+  check.raises(function() s:batches(0) end, "batches takes a size from 1")
+  check.raises(function() s:batches(2, { shufle = true }) end, "no option 'shufle'; did you mean 'shuffle'")
+end
+
+function tests.head_prints_a_table()
+  check.matches(tostring(small():head(2)), "^   x%[1%]  x%[2%]  y\n1  1     2     1\n2  3     4     3\n2 of 3 examples$")
+end
+
+function tests.transformed_and_split_sources_are_read_too()
+  local first, rest = small():split { 1 / 3, 2 / 3, shuffle = false }
+  check.equal(#first + #rest, 3)
+  local doubled = small():map { pg.transform.scale { factor = 2 } }
+  check.equal(doubled[1].x:totable(), { 2, 4 })
+  check.equal(#(small() .. small()), 6)
+end
+
+function tests.a_source_is_still_the_table_of_a_job()
+  local s = small()
+  check.equal(s.type, "arrays")
+  check.equal(require("perigee.native").to_json(s:take(2).source), require("perigee.native").to_json(s))
+  check.equal(require("perigee.show").value(pg.data.csv { "iris.csv" }, 80), 'pg.data.csv { file = "iris.csv" }')
+  check.raises(function() require("perigee.native").to_json(newproxy(true)) end, "a job holds numbers, text, booleans and tables; got a userdata")
+end
+
+function tests.a_table_prints_as_it_is_written()
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write 'town;size\n"New; York";3\nBonn;\nRome;2.50\n'
+  file:close()
+  check.equal(tostring(pg.table(path, { delimiter = ";", rows = 2 })),
+    "   town       size\n1  New; York  3\n2  Bonn\n   words      numbers, 1 gaps\n2 of 3 rows")
+  check.matches(tostring(pg.table(path, { delimiter = ";", header = false })), "^   1          2\n1  town       size\n")
+  os.remove(path)
+  check.raises(function() pg.table "nothere.csv" end, "source_test.lua:%d+: .*nothere.csv")
+  check.raises(function() pg.table(path, { row = 2 }) end, "table has no option 'row'; did you mean 'rows'")
+end
+
+function tests.data_that_cannot_be_opened_say_why()
+  check.raises(function() return #pg.data.csv { "nothere.csv" } end, "nothere.csv")
+end
+
+return tests
