@@ -168,7 +168,7 @@ std::vector<ModelOutput> Model::outputs() const {
     ModelOutput each{.name = place == 0 ? "output" : "output" + std::to_string(place + 1), .type = output_types_[place]};
     each.plan = place == 0 ? "output" : "output" + std::to_string(place);
     if (output < names.size()) each.name = names[output];
-    if (const Json& loss = loss_of(spec_, static_cast<int>(output)); !loss.is_null()) each.link = loss_named(loss_type(loss)).link;
+    if (const Json& loss = loss_of(spec_, static_cast<int>(output)); !loss.is_null()) each.link = link_of_loss(loss);
     each.label = place == 0 && spec_.classes > 0;
     for (const LossHead& head : spec_.more_heads)
       if (place > 0 && head.output == static_cast<int>(output))
