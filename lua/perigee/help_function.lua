@@ -1,4 +1,4 @@
--- What help knows of a function that no registry has: from the comment above it, its parameters, and the op that it computes.
+-- Help about a function that no registry has: from the comment above it, its parameters, and the op that it computes.
 local native = require "perigee.native"
 local tensor = require "perigee.tensor"
 

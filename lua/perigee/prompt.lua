@@ -40,6 +40,13 @@ local function options_of(f)
   return type(f) == "function" and require("perigee.help_function").fields_of(f) or {}
 end
 
+-- The keys of a section, where the path ends in one: pg.experiment { data = { ... } }.
+local function keys_of_section(path)
+  local outer = { unpack(path, 1, #path - 1) }
+  if #outer == 0 or help.resolve(outer) ~= require("perigee").experiment then return {} end
+  return require("perigee.native").job_keys(path[#path])
+end
+
 local words = "and break do else elseif end false for function goto if in local nil not or repeat return then true until while"
 
 local function add_names(found, value, prefix, method, with_words)
@@ -74,13 +81,15 @@ function prompt.complete(kind, path, prefix, method, used)
   if kind == "option" then
     local given, seen = {}, {}
     for _, name in ipairs(used) do given[name] = true end
-    for _, option in ipairs(options_of(help.resolve(path))) do
+    local target = help.resolve(path)
+    local options = target ~= nil and options_of(target) or keys_of_section(path)
+    for _, option in ipairs(options) do
       if option.name:sub(1, #prefix) == prefix and not given[option.name] and not seen[option.name] then
         seen[option.name] = true
         put(option.name, help.note_of(option))
       end
     end
-    if prefix == "" or #result > 0 then return result end
+    if #result > 0 or (prefix == "" and target ~= nil) then return result end
     path = {}
   end
   if kind == "help" and #path == 0 and prefix ~= "" then

@@ -47,7 +47,7 @@ end
 local function code(text) return "`" .. text .. "`" end
 
 local function default_of(option)
-  if not option.fallback then return "required" end
+  if not option.fallback then return option.required and "required" or "none" end
   return option.fallback:find "[%w%[]" and cell(option.fallback) or code(option.fallback)
 end
 

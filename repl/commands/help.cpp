@@ -51,7 +51,7 @@ int columns() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
 }
 
-// What the prompt's ?name shows; nothing where there is no help.
+// The text of the prompt's ?name.
 std::string name_help(const std::string& name) {
   LuaState lua({});
   lua_State* L = lua.raw();

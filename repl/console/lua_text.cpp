@@ -189,13 +189,22 @@ std::vector<std::string> path_before(const std::vector<LuaToken>& tokens, std::s
   }
 }
 
-// The table that is open at token number `last`: the function that it is given to, and its options so far.
+// The table that is open at token number `last`: the function that it is given to, and its options so far. A table that is an option itself,
+// as in pg.experiment { data = { batch = 64, has the option's name behind the function's.
 bool find_option(const std::vector<LuaToken>& tokens, std::string_view source, size_t count, LuaContext* context) {
   int depth = 0;
   for (size_t i = count; i-- > 0;) {
     depth += opens(tokens[i], source);
     if (depth > 0) {  // what is open here
       if (tokens[i].text(source) != "{" || i == 0) return false;
+      if (i >= 2 && tokens[i - 1].text(source) == "=" && tokens[i - 2].kind == Kind::name) {
+        LuaContext outer;
+        if (!find_option(tokens, source, i - 2, &outer)) return false;
+        context->path = std::move(outer.path);
+        context->path.emplace_back(tokens[i - 2].text(source));
+        context->kind = LuaContext::Kind::option;
+        return true;
+      }
       size_t callee = i - 1;
       if (tokens[callee].text(source) == "(" && callee > 0) --callee;
       if (tokens[callee].kind != Kind::name) return false;

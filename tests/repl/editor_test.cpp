@@ -323,6 +323,8 @@ TEST(LuaText, KnowsWhatIsTyped) {
   EXPECT_EQ(context("pg.conv2d { 20, kernel = 5, st"), "option pg conv2d -kernel 'st'");
   EXPECT_EQ(context("pg.conv2d({ padding = { 1, 2 }, "), "option pg conv2d -padding ''");
   EXPECT_EQ(context("pg.sequential { pg.conv2d { 3 }, pg.dense { bi"), "option pg dense 'bi'");
+  EXPECT_EQ(context("pg.experiment { seed = 1, data = { batch = 64, sh"), "option pg experiment data -batch 'sh'");
+  EXPECT_EQ(context("x = { y = { sh"), "name 'sh'");
   EXPECT_EQ(context("pg.dense { bias = tr"), "name 'tr'");
   EXPECT_EQ(context("{ a"), "name 'a'");
   EXPECT_EQ(context("pg.data.csv { \"data/ir"), "file 'data/ir'");
