@@ -167,6 +167,7 @@ end
 
 ---The first examples (5) as a table of text: a column for each number of a short field, a summary of an image.
 ---@param count? integer
+---@return table
 function Source:head(count)
   local state, rows = state_of(self), { { "" } }
   if count ~= nil and (type(count) ~= "number" or count < 1) then where.fail("head takes how many examples; got " .. tensor.describe(count)) end

@@ -120,7 +120,8 @@ end
 function tests.a_function_is_a_metric()
   local function within(outputs, targets) return (outputs - targets):abs():lt(0.5):all(2) end
   local run = pg.start(pg.experiment {
-    network = pg.sequential { pg.dense { 3 } }, loss = "mse", data = { train = numbers, test = numbers, batch = 8 }, epochs = 1, seed = 2,
+    network = pg.sequential { pg.dense { 3 } }, loss = "mse", optimizer = pg.sgd { 0.1 },
+    data = { train = numbers, test = numbers, batch = 8 }, epochs = 1, seed = 2,
     metrics = { "regression", within = within, error = function(outputs, targets) return ((outputs - targets) ^ 2):mean() end },
   }, { folder = false })
   run:wait(60)
