@@ -89,6 +89,26 @@ for name, case in pairs(cases) do
   end
 end
 
+-- The derivatives are the same, too; what has none on tensors has none when it is traced.
+function tests.traced_functions_have_the_derivatives_of_tensors()
+  local compared = 0
+  for name, case in pairs(cases) do
+    local f, x = case[1], case[2] or matrix
+    if not case.except then
+      local net = network_of(f, x)
+      local weights = pg.randn(f(x).shape)
+      local there, wanted = pcall(pg.grad(function(v) return (f(v) * weights):sum() end), x)
+      local here, got = pcall(pg.grad(function(v) return (net(v) * weights):sum() end), x)
+      check.equal(name .. tostring(here), name .. tostring(there))
+      if there then
+        compared = compared + 1
+        assert(got:all_close(wanted, 1e-4, 1e-5), name .. "\n" .. tostring(got) .. "\nexpected\n" .. tostring(wanted))
+      end
+    end
+  end
+  assert(compared > 45, compared)
+end
+
 function tests.classes_count_from_1()
   local logits, classes = pg.randn(4, 3), pg.tensor({ 1, 3, 2, 3 }, { dtype = "i64" })
   local graph = pg.graph {
