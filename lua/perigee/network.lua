@@ -10,7 +10,7 @@ local network = {}
 
 local is_tensor, done, describe, makers = tensor.is, tensor.done, tensor.describe, tensor.makers
 
--- What was built for a description, a model or a table of parameters: { handle =, about =, parameters = }. Descriptions stay plain data.
+-- The state that belongs to a description, a model or a table of parameters: { handle =, about =, parameters = }. Descriptions stay plain data.
 local built = setmetatable({}, { __mode = "k" })
 
 local function is_value(x) return is_tensor(x) or tensor.is_symbol(x) end
@@ -228,7 +228,7 @@ end
 ---@return table
 function Model:summary() return require("perigee.show").text(summary(built[self])) end
 
----What the model makes of a file: an image, a table, arrays or a text, prepared as the job prepares test data. One row for each example.
+---The predictions of the examples in a file: an image, a table, arrays or a text, prepared as the job prepares test data. One row for each.
 ---@param path string
 ---@return perigee.Tensor ...
 function Model:predict(path)
