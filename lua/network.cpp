@@ -3,10 +3,10 @@
 
 #include "lua/json.h"
 #include "lua/object.h"
+#include "lua/predictions.h"
 #include "lua/tensor.h"
 #include "src/core/error.h"
 #include "src/model/network_function.h"
-#include "src/model/prediction_data.h"
 
 namespace perigee {
 namespace {
@@ -82,9 +82,16 @@ int network_record(lua_State* L) {
   return 1;
 }
 
-// network_data(model, path): a file prepared as the job prepares test data, as open_source() gives it
-int network_data(lua_State* L) {
-  push_source(L, open_for_prediction(network_at(L, 1).loaded(), luaL_checkstring(L, 2)));
+// network_predict(model, records, layers): a list of results, as a run's predict_records()
+int network_predict(lua_State* L) {
+  NetworkFunction& network = network_at(L, 1);
+  const LoadedModel& loaded = network.loaded();
+  const GivenRecords given = records_at(L, 2, "model:predict");
+  const std::vector<std::string> layers = layers_at(L, 3, "model:predict");
+  const RecordReader reader(loaded.model->spec(), loaded.job, loaded.fitted);
+  ThreadTeam team(1);
+  RecordPredictor predictor(network.model(), loaded.class_names, team, {}, layers);
+  push_predictions(L, predictor.all(given.open(reader, "model:predict")));
   return 1;
 }
 
@@ -100,7 +107,7 @@ void add_network_functions(lua_State* L) {
   static const luaL_Reg kFunctions[] = {
       {"network", report<new_network>},           {"load_network", report<load_network>},
       {"network_about", report<network_about>},   {"network_parameter", report<network_parameter>},
-      {"network_record", report<network_record>}, {"network_data", report<network_data>},
+      {"network_record", report<network_record>}, {"network_predict", report<network_predict>},
       {"network_save", report<network_save>},     {nullptr, nullptr},
   };
   luaL_register(L, nullptr, kFunctions);

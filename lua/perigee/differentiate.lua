@@ -54,7 +54,7 @@ function tensor.record(name, attrs, ...)
   return unpack(results)
 end
 
----What a network (lua/perigee/network.lua) makes of values, recorded.
+---Records the forward pass of a network (lua/perigee/network.lua).
 function tensor.record_network(handle, inputs, parameters, linked)
   check_current()
   local input_ids, parameter_ids = {}, {}

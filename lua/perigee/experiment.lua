@@ -2,7 +2,7 @@
 local native = require "perigee.native"
 local where = require "perigee.where"
 local layers = require "perigee.layers"
-local trace = require "perigee.trace"
+local trace = require "perigee.trace_functions"
 
 -- Names, types and ranges of the keys of the top level (section "") or of a section such as "data".
 local function check_keys(section, given, fail)

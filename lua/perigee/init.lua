@@ -13,7 +13,7 @@ local where = require "perigee.where"
 local layers = require "perigee.layers"
 local rules = require "perigee.rules"
 local data = require "perigee.data"
-local trace = require "perigee.trace"
+local trace = require "perigee.trace_functions"
 local tensor = require "perigee.tensor"
 require "perigee.tensor_make"
 require "perigee.tensor_in_place"
@@ -45,6 +45,7 @@ local pg = {
   averaging = rules.averaging,
   op = where.namespace("op", trace.ops),
   load_model = network.load_model,
+  parameter = trace.parameter,
   table = require("perigee.source").table,
   plot = require("perigee.tensor_plot").plot,
   start = require("perigee.run").start,

@@ -320,7 +320,7 @@ Graph.__index = Graph
 
 function Graph:__call(...) return layers.apply_to_values(self, ...) end
 
----What networks can do beside being described: network.lua.
+---Methods of networks that compute, from network.lua.
 function layers.add_network_methods(methods)
   for name, method in pairs(methods) do Sequential[name], Graph[name] = method, method end
 end

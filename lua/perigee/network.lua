@@ -10,7 +10,7 @@ local network = {}
 
 local is_tensor, done, describe, makers = tensor.is, tensor.done, tensor.describe, tensor.makers
 
--- What was built for a description, a model or a table of parameters: { handle =, about =, parameters = }. Descriptions stay plain data.
+-- The state that belongs to a description, a model or a table of parameters: { handle =, about =, parameters = }. Descriptions stay plain data.
 local built = setmetatable({}, { __mode = "k" })
 
 local function is_value(x) return is_tensor(x) or tensor.is_symbol(x) end
@@ -228,20 +228,20 @@ end
 ---@return table
 function Model:summary() return require("perigee.show").text(summary(built[self])) end
 
----What the model makes of a file: an image, a table, arrays or a text, prepared as the job prepares test data. One row for each example.
----@param path string
----@return perigee.Tensor ...
-function Model:predict(path)
-  if type(path) ~= "string" then
-    where.fail("predict takes the name of a file; got " .. describe(path) .. "; model(x) takes tensors as they are")
+---What the model says of records, prepared as the job prepares test data: { size = 120, city = "Rome" } gives one result, a list of such or the
+---name of a file (an image, a table, arrays, a text) a list. A result has label, class and probabilities of a classifier, else values; with
+---several outputs outputs.NAME, and layers.NAME for those of options.layers.
+---@param records table|string
+---@param options? { layers?: string[] }
+---@return table
+function Model:predict(records, options)
+  if type(records) ~= "table" and type(records) ~= "string" then
+    where.fail("predict takes the name of a file, or columns by name; got " .. describe(records) .. "; model(x) takes tensors as they are")
   end
-  local handle, message = core.network_data(built[self].handle, path)
-  if handle == nil then where.fail(message) end
-  local source = require("perigee.source").opened(handle)
-  local batch = source:batch(1, #source)
-  local inputs = {}
-  for place, field in ipairs(self.inputs) do inputs[place] = batch[field.name] end
-  return self(unpack(inputs))
+  local results, message = core.network_predict(built[self].handle, records, options and options.layers)
+  if results == nil then where.fail(message) end
+  if type(records) == "table" and records[1] == nil and #results == 1 then return results[1] end
+  return results
 end
 
 ---Writes the model, with the parameters that it has now.

@@ -4,7 +4,7 @@ local native = require "perigee.native"
 local where = require "perigee.where"
 local averaging = require "perigee.averaging"
 local optimizer = require "perigee.optimizer"
-local trace = require "perigee.trace"
+local trace = require "perigee.trace_functions"
 
 local rules = {}
 

@@ -88,7 +88,7 @@ function source.opened(handle)
   return made
 end
 
----What each example has: { name =, dtype =, shape =, classes =, class_names = } for each field.
+---The fields of each example: { name =, dtype =, shape =, classes =, class_names = } for each field.
 ---@return table[]
 function Source:fields()
   local list = {}

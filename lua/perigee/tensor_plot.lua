@@ -285,7 +285,7 @@ end
 
 -- pg.plot --------------------------------------------------------------------------------------------------------------------------
 
--- What a tensor is when nobody says it.
+-- The kind of plot where none is named.
 local function kind_of(x, y)
   if y ~= nil or x.rank == 1 then return "line" end
   if x.rank == 3 or x.rank == 4 then return "image" end

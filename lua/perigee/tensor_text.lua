@@ -20,7 +20,7 @@ local function shown(size, short, ends)
   return places
 end
 
--- Of the dimensions in front of the matrices fewer stay, for each place of theirs is a matrix.
+-- In the dimensions before the matrices fewer places stay, for each of them is a matrix.
 local function places_of(shape, axis, short) return shown(shape[axis], short, axis < #shape - 1 and 1 or edge) end
 
 -- One format for all numbers, so that they stand in columns: whole numbers plainly, a wide span of sizes in exponents.

@@ -325,33 +325,15 @@ local function recorded(inputs, f, allowed)
   return result, program
 end
 
----Runs `f` on traced values.
----@param f function
----@param what? string that it is told as in errors
----@return table { inputs =, program =, outputs = }
-function trace.run(f, what)
-  if type(f) ~= "function" then where.fail(("%s takes a function; got %s"):format(what or "pg.lambda", where.describe(f))) end
-  local info = debug.getinfo(f, "u")
-  if info.isvararg then where.fail("a traced function needs named parameters, not ...") end
-  if info.nparams == 0 then where.fail("a traced function needs at least one parameter") end
-  local inputs = native.list {}
-  for index = 1, info.nparams do
-    inputs[index] = debug.getlocal(f, index)
-    -- Parameters named t1, t2 would meet the names of results.
-    if inputs[index]:match "^t%d+$" then inputs[index] = "x_" .. inputs[index] end
-  end
-  local outputs, program = recorded(inputs, function(values)
-    local results, names = { f(unpack(values)) }, native.list {}
-    if #results == 0 then where.fail("the traced function returns nothing") end
-    for index, result in ipairs(results) do
-      if not is_traced(result) then
-        where.fail(("the traced function returns %s; expected a value computed from its parameters"):format(where.describe(result)))
-      end
-      names[index] = name_of(result)
-    end
-    return names
-  end)
-  return { inputs = inputs, program = program, outputs = outputs }
+trace.recorded, trace.name_of, trace.max_ops = recorded, name_of, max_ops
+
+---The trace that is being recorded; nil outside of one.
+function trace.current() return current end
+
+---A value of the trace by another name than that of an op's result; `number` counts such values.
+function trace.named(name, number)
+  current.names[max_ops + number] = name
+  return Traced(current.serial, max_ops + number)
 end
 
 ---Runs `f` on one table that has a traced value for each of `names`. What `f` assigns to those of `settable` leaves the program under
@@ -395,54 +377,6 @@ function trace.fields(f, names, settable, result, allowed)
     return changed
   end, allowed)
   return { program = program, outputs = outputs }
-end
-
----A loss from a function of the network's output and the target.
----@param f function
----@param options? { link?: string }
----@return table
-function trace.loss(f, options)
-  local loss = trace.run(f, "pg.loss.lambda")
-  if #loss.inputs ~= 2 then where.fail(("a loss is a function of outputs and targets; got one of %d"):format(#loss.inputs)) end
-  if #loss.outputs ~= 1 then where.fail(("a loss function returns one value; got %d"):format(#loss.outputs)) end
-  loss.type, loss.link = "lambda", options and options.link
-  for _, step in ipairs(loss.program) do -- the logits of classes: predictions are probabilities
-    if step.op == "class_loss" and step["in"][1] == loss.inputs[1] then loss.link = loss.link or "softmax" end
-  end
-  loss["@"] = where.position()
-  return loss
-end
-
----A figure of evaluations from a function of the network's predictions and the target.
----@param f function
----@param options? { name?: string }
----@return table
-function trace.metric(f, options)
-  local metric = trace.run(f, "pg.metric.lambda")
-  if #metric.inputs ~= 2 or #metric.outputs ~= 1 then
-    where.fail(("a metric is a function of outputs and targets that returns one value; got one of %d that returns %d"):format(#metric.inputs,
-      #metric.outputs))
-  end
-  metric.type, metric.name = "lambda", options and options.name
-  return metric
-end
-
-local schedule_ops = {
-  "add", "sub", "mul", "div", "pow", "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "where", "neg",
-  "exp", "log", "sqrt", "abs", "sin", "cos", "tanh", "sigmoid", "floor",
-}
-for _, name in ipairs(schedule_ops) do schedule_ops[name] = true end
-
----A schedule from a function of now.step, now.epoch and now.progress.
----@param f function
----@return table
-function trace.schedule(f)
-  if type(f) ~= "function" then where.fail("pg.schedule.lambda takes a function; got " .. where.describe(f)) end
-  local traced = trace.fields(function(now)
-    local value = f(now)
-    return type(value) == "number" and trace.apply("add", nil, now.step * 0, value) or value
-  end, { "step", "epoch", "progress" }, {}, "value", schedule_ops)
-  return { type = "lambda", program = traced.program, output = traced.outputs.value }
 end
 
 return trace

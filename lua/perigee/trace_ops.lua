@@ -1,4 +1,4 @@
--- What tensors can, of values that are being traced: the same names, arguments and meaning, with axes and places that count from 1. Axis 1 is
+-- The functions of tensors on values that are being traced: the same names, arguments and meaning, with axes and places that count from 1. Axis 1 is
 -- the batch. Shapes are not known here, so that what depends on them is a form that is resolved when the network is built.
 local native = require "perigee.native"
 local tensor = require "perigee.tensor"

@@ -33,7 +33,7 @@ class Recorder {
   // d root / d target for each target; zeros where root does not depend on it. Error when root is not one real number.
   std::vector<int> gradients(int root, std::span<const int> targets);
 
-  // What another graph computes, with `leaf` in place of its leaves: a value for each of its outputs.
+  // Appends the nodes of another graph, with `leaf` in place of its leaves; gives a value for each of its outputs.
   std::vector<int> append(const Graph& graph, const std::function<Value(const Leaf&)>& leaf);
   // A recorded value, of another dtype where it must be.
   Value value_as(int value, Dtype dtype) { return converted({.value = value, .number = {}}, dtype); }

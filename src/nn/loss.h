@@ -30,7 +30,7 @@ struct LossDef {
 const LossDef& loss_named(std::string_view name);
 std::span<const LossDef* const> all_losses();
 
-// What makes predictions of the output: "softmax", "sigmoid" or "".
+// The function that turns outputs into predictions: "softmax", "sigmoid" or "".
 std::string link_of_loss(const Json& loss);
 // The output that reaches the user: `output` with the loss's link applied, unless the network's last layer did so already.
 Value linked_output(const Json& loss, Value output);

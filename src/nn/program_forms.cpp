@@ -30,7 +30,7 @@ int axis_in(int64_t axis, int rank, Value x) {
   return static_cast<int>(at);
 }
 
-// What an entry of an index leaves of a dimension: places from 0, steps upwards, and whether they are read backwards.
+// The places of a dimension that an entry of an index keeps: from 0, steps upwards, and whether they are read backwards.
 struct Kept {
   int64_t start = 0, stop = 0, step = 1, count = 0;
   bool backwards = false, dimension = true;

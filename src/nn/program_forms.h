@@ -1,5 +1,5 @@
-// What tensors of scripts can and one op of the graph cannot, because it depends on shapes that are known only when a network is built:
-// indexing, einsum, triangles, axes that come and go. A traced program names them like ops.
+// Steps of a traced program that are several ops of the graph, because they depend on shapes that are known only when a network is built:
+// indexing, einsum, triangles, axes that come and go. A program names them like ops.
 #pragma once
 
 #include <span>

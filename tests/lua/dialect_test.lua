@@ -89,6 +89,46 @@ for name, case in pairs(cases) do
   end
 end
 
+-- The derivatives are the same, too; what has none on tensors has none when it is traced.
+function tests.traced_functions_have_the_derivatives_of_tensors()
+  local compared = 0
+  for name, case in pairs(cases) do
+    local f, x = case[1], case[2] or matrix
+    if not case.except then
+      local net = network_of(f, x)
+      local weights = pg.randn(f(x).shape)
+      local there, wanted = pcall(pg.grad(function(v) return (f(v) * weights):sum() end), x)
+      local here, got = pcall(pg.grad(function(v) return (net(v) * weights):sum() end), x)
+      check.equal(name .. tostring(here), name .. tostring(there))
+      if there then
+        compared = compared + 1
+        assert(got:all_close(wanted, 1e-4, 1e-5), name .. "\n" .. tostring(got) .. "\nexpected\n" .. tostring(wanted))
+      end
+    end
+  end
+  assert(compared > 45, compared)
+end
+
+function tests.a_traced_function_has_trained_tensors()
+  local layer = pg.lambda(function(x)
+    local w, b = pg.parameter("w", { 4, 2 }), pg.parameter("b", { 2 }, { role = "bias", init = pg.init.constant { value = 3 } })
+    return x:matmul(w) + b
+  end, { name = "own" })
+  local net, x = pg.sequential { layer }:init(1, { 4 }), pg.randn(5, 4)
+  local p = net:parameters()
+  check.equal(p["own.b"]:totable(), { 3, 3 })
+  assert(p["own.w"]:std():item() > 0)
+  assert(net(x):all_close(x:matmul(p["own.w"]) + p["own.b"], 1e-5, 1e-6))
+  local grads = pg.grad(function(q) return net:apply(q, x):sum() end)(p)
+  assert(grads["own.b"]:all_close(pg.full({ 2 }, 5)))
+  check.raises(function() pg.parameter("w", { 2 }) end, "use it inside pg.lambda")
+  check.raises(function() pg.loss.lambda(function(o, _) return o * pg.parameter("w", { 2 }) end) end, "use it inside pg.lambda")
+  check.raises(function() pg.lambda(function(v) return v * pg.parameter("v", { 2 }) end) end, "'v' is an argument of the function")
+  check.raises(function() pg.lambda(function(v) return v * pg.parameter("w", 2) * pg.parameter("w", 2) end) end, "a parameter 'w' already")
+  check.raises(function() pg.lambda(function(v) return v * pg.parameter("w", { 0 }) end) end, "a size is 0; expected a whole number from 1")
+  check.raises(function() pg.lambda(function(v) return v * pg.parameter("w", 2, { rol = 1 }) end) end, "no option 'rol'")
+end
+
 function tests.classes_count_from_1()
   local logits, classes = pg.randn(4, 3), pg.tensor({ 1, 3, 2, 3 }, { dtype = "i64" })
   local graph = pg.graph {

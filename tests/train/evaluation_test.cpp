@@ -176,7 +176,7 @@ TEST(Evaluation, AFunctionOfOnesOwnIsAFigure) {
   EXPECT_EQ(judge(description, {}, output, target).dump(), R"({"near":0.5})");
   const auto counted = make_evaluation(description, {}, "test");
   counted->add(output, target, 1);  // only the first row
-  EXPECT_EQ(counted->result().dump(), R"({"near":1})");
+  EXPECT_EQ(counted->result().dump(), R"({"near":1.0})");
   // Class numbers count from 1 in the function.
   const Json classes = Json::parse(R"({"type": "lambda", "name": "mean class", "inputs": ["o", "t"],
     "program": [{"op": "cast", "in": ["t"], "out": "t1", "attrs": {"dtype": "f32"}}], "outputs": ["t1"]})",
