@@ -64,7 +64,7 @@ class Converter {
 
   std::string top_key() const { return path_.substr(0, path_.find_first_of(".[")); }
 
-  // What stands where the function was given, and can.
+  // Tells what may stand where the function was given.
   const char* function_hint() const {
     const std::string given = path_.empty() ? where_ : path_, key = given.substr(0, given.find_first_of(".["));
     if (key == "network" || key.empty()) return "wrap a layer's function in pg.lambda(function(x) ... end)";

@@ -392,7 +392,9 @@ local metatable = {
   __lt = comparison("<", "lt"),
   __le = comparison("<=", "le"),
   __concat = function(a, b)
-    if is_tensor(a) and is_tensor(b) then where.fail "`..` joins texts; pg.concatenate { a, b } joins tensors, tostring(a) .. tostring(b) their texts" end
+    if is_tensor(a) and is_tensor(b) then
+      where.fail "`..` joins texts; pg.concatenate { a, b } joins tensors, tostring(a) .. tostring(b) their texts"
+    end
     return tostring(a) .. tostring(b)
   end,
   __tostring = function(x) return tensor.text(x) end,

@@ -307,6 +307,7 @@ function methods.split(x, size, axis)
     for begin = 1, total, size do sizes[#sizes + 1] = math.min(size, total - begin + 1) end
   end
   for index, each in ipairs(sizes) do
+    if type(each) ~= "number" then where.fail("split takes a size from 1, or a list of sizes; got " .. describe(each) .. " in the list") end
     parts[index] = between(x, axis, first, first + each - 1)
     first = first + each
   end

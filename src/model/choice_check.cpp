@@ -15,7 +15,7 @@ constexpr int64_t kSampled = 256;  // examples that are looked at where reading 
 
 std::string range_text(int64_t low, int64_t count) { return std::to_string(low) + " to " + std::to_string(low + count - 1); }
 
-// What to do so that `outputs` become `classes`, or more where that is 0.
+// Says how `outputs` become `classes`, or more where that is 0.
 std::string widen_hint(const Model& model, int64_t outputs, int64_t classes) {
   const std::string wanted = classes > 0 ? std::to_string(classes) : "more";
   for (auto layer = model.layers().rbegin(); layer != model.layers().rend(); ++layer) {

@@ -109,8 +109,10 @@ void check_reference(const std::string& text, const GraphText& graph, const std:
   std::vector<std::string> known = graph.inputs;
   for (const NodeText& node : graph.nodes) known.push_back(node.layer.name);
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
-  std::string hint = nearest_hint(name, known);
-  refuse({.where = where, .what = "there is no node or input '" + name + "'", .hint = hint});
+  constexpr size_t kListed = 20;
+  std::string hint = nearest_hint(name, known), listed;
+  for (size_t i = 0; hint.empty() && i < known.size() && known.size() <= kListed; ++i) listed += (i ? ", '" : "one of '") + known[i] + "'";
+  refuse({.where = where, .what = "there is no node or input '" + name + "'", .expected = listed, .hint = hint});
 }
 
 // Depth-first from the outputs, with an explicit stack: descriptions may be hostile.

@@ -68,6 +68,17 @@ void check_watched(const Job& job, const Config& config, const char* key, const 
 }  // namespace
 
 EpochJudge::EpochJudge(const Job& job, const TaskOf& task_of) {
+  try {
+    read(job, task_of);
+  } catch (const Error& error) {
+    throw job.placed(error);
+  }
+}
+
+void EpochJudge::read(const Job& job, const TaskOf& task_of) {
+  const Json* metrics = job.json().find("metrics");
+  const std::optional<EvaluationTask> on_training = task_of("train");
+  if (metrics && !metrics->is_null() && on_training) figures_of(*metrics, *on_training, job.where());  // says which of them there is not
   const Json* early = job.json().find("early_stopping");
   if (early && early->is_object()) {
     const Config config(*early, job.where() + ": early_stopping");

@@ -15,9 +15,10 @@ namespace perigee {
 
 class EpochJudge {
  public:
-  // What is judged on a part of the data ("train", "validation", "test"); nothing where the job has no such part.
+  // The task of a part of the data ("train", "validation", "test"); nothing where the job has no such part.
   using TaskOf = std::function<std::optional<EvaluationTask>(const std::string& part)>;
-  // Error(model) when a rule watches a part that is not there, or a figure that nothing measures.
+  // Error(model), with the script's line, when there is no evaluation of a name in "metrics", or when a rule watches a part that is not there
+  // or a figure that nothing measures.
   EpochJudge(const Job& job, const TaskOf& task_of);
 
   // The parts of the data to evaluate after an epoch. The test part judges the end; it is looked at after each epoch only where
@@ -38,6 +39,8 @@ class EpochJudge {
   void restore(const Json& state) { rules_.restore(state); }
 
  private:
+  void read(const Job& job, const TaskOf& task_of);
+
   EarlyStopping rules_;
   bool stops_early_ = false;
   std::string best_metric_;

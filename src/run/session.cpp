@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What failed once the steps were made.
+// An error that came once all steps were made.
 Error after_training(const Error& error, const std::string& model) {
   if (model.empty()) return error;
   Error::Parts parts = error.parts();
@@ -62,9 +62,7 @@ void Session::prepare() {
     apply_pretrained(*trainer_, config, job.folder());
     config.reject_unread();
   }
-  const Json* metrics = job.json().find("metrics");
   const EvaluationTask on_training{.classes = trainer_->shape().spec().classes};
-  if (metrics && !metrics->is_null()) figures_of(*metrics, on_training, job.where());  // says which of them there is not
   judge_ = std::make_unique<EpochJudge>(job, [&](const std::string& part) -> std::optional<EvaluationTask> {
     if (part == "train") return on_training;
     const Evaluator* evaluator = trainer_->evaluator(part);

@@ -147,7 +147,7 @@ TEST(GraphNetwork, ErrorsNameTheNode) {
   EXPECT_NE(graph(R"({"name": "a", "layer": "flatten", "inputs": ["b"]}, {"name": "b", "layer": "flatten", "inputs": ["a"]})")
                 .find("need each other: a <- b <- a"),
             std::string::npos);
-  EXPECT_NE(graph(R"({"name": "a", "layer": "flatten", "inputs": ["y"]})").find("there is no node or input 'y'; did you mean 'x'"),
+  EXPECT_NE(graph(R"({"name": "a", "layer": "flatten", "inputs": ["y"]})").find("there is no node or input 'y'; expected one of 'x'"),
             std::string::npos);
   EXPECT_NE(graph(a + R"(, {"name": "c", "layer": "flatten", "inputs": ["a"]})")
                 .find("flatten 'c' (layer 2 of 2): no output depends on this node"),

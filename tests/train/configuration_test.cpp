@@ -1,4 +1,4 @@
-// What a run refuses before its first step, and that it leaves nothing behind then; labels that fit no output; a test that fails at the end.
+// A run refuses what it can before its first step, and then leaves nothing behind; labels that fit no output; a test that fails at the end.
 #include <gtest/gtest.h>
 
 #include <filesystem>
