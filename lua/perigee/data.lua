@@ -59,7 +59,7 @@ local function count_numbers(value)
   return count
 end
 
--- What keeps the content of an array whose name a description has, as long as there is the name.
+-- The objects that keep the content of arrays, each as long as a description has the array's name.
 local held = setmetatable({}, { __mode = "k" })
 
 -- Tensors and long lists do not go into the job: their names do (src/data/stored_arrays.h).

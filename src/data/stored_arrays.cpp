@@ -176,7 +176,8 @@ int64_t count_numbers(const Json& list) {
 // Keys in the order of Job::canonical, so that equal jobs are the same text.
 void set_file(Json& name, const std::string& file) {
   name.set("file", file);
-  std::sort(name.as_object().begin(), name.as_object().end(), [](const Json::Member& a, const Json::Member& b) { return a.first < b.first; });
+  std::sort(name.as_object().begin(), name.as_object().end(),
+            [](const Json::Member& a, const Json::Member& b) { return a.first < b.first; });
 }
 
 Json job_with_names(const Json& job, const std::function<void(Json&, const std::string&)>& change) {

@@ -25,7 +25,7 @@ constexpr Option kData[] = {
 };
 
 constexpr Option kCheckpoint[] = {
-    {"every_epochs", "integer", "1", "epochs between two; 0: none by epochs", {0}},
+    {"every_epochs", "integer", "1", "epochs between two, or more where epochs are faster than the disk; 0: none by epochs", {0}},
     {"every_steps", "integer", "0", "steps between two; 0: none by steps", {0}},
     {"every_seconds", "number", "0", "time between two; 0: none by time", {0, 1e12}, {}, "s"},
     {"keep", "integer", "3", "how many of the latest are kept", {1}},

@@ -148,8 +148,8 @@ void CheckpointSnapshot::lay_out(const Trainer& trainer) {
   const Params& params = trainer.shape().params();
   const auto add_parameters = [&](const std::string& prefix, size_t base) {
     for (size_t i = 0; i < params.windows().size(); ++i)
-      tensors_.push_back({prefix + params.windows()[i].name,
-                          Tensor(numbers_, base + params.parameter_offset(static_cast<int>(i)), params.dtype(), params.windows()[i].shape)});
+      tensors_.push_back({prefix + params.windows()[i].name, Tensor(numbers_, base + params.parameter_offset(static_cast<int>(i)),
+                                                                    params.dtype(), params.windows()[i].shape)});
   };
   add_parameters("", 0);
   size_t base = aligned(params.block_bytes());

@@ -37,7 +37,7 @@ void CheckpointFolder::remove_old() {
   for (size_t i = static_cast<size_t>(std::max(1, keep_)); i < all.size(); ++i) fs::remove(all[i], ignored);
 }
 
-// What a process left that was killed while it wrote: "<file>.tmp<process>.<number>" (write_file).
+// A process that was killed while it wrote left "<file>.tmp<process>.<number>" (write_file).
 void CheckpointFolder::remove_temporaries() {
   if (std::exchange(swept_, true)) return;
   std::error_code error;

@@ -45,7 +45,7 @@ struct CheckpointSchedule {
   // In (last, step] there is a multiple of every_steps, or so many seconds have passed since the last one.
   bool due_after_step(int64_t last, int64_t step, double seconds_since) const;
   bool due_after_epoch(int64_t epoch) const { return every_epochs > 0 && epoch % every_epochs == 0; }  // from 1
-  bool any() const { return every_epochs > 0 || every_steps > 0 || every_seconds > 0; }  // not at the end alone
+  bool any() const { return every_epochs > 0 || every_steps > 0 || every_seconds > 0; }                // not at the end alone
   int keep;
   int64_t every_epochs, every_steps;
   double every_seconds;

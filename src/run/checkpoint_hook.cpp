@@ -27,7 +27,9 @@ void CheckpointHook::on_step(Trainer& trainer, const StepReport& report) {
 }
 
 void CheckpointHook::on_epoch(Trainer& trainer, uint64_t epoch) {
-  const CheckpointKinds kinds{.newest = schedule_.due_after_epoch(static_cast<int64_t>(epoch) + 1), .best = std::exchange(best_, false)};
+  const bool saved_soon = ends_with_save_ && trainer.finished();
+  const CheckpointKinds kinds{.newest = !saved_soon && schedule_.due_after_epoch(static_cast<int64_t>(epoch) + 1),
+                              .best = std::exchange(best_, false)};
   if (kinds.newest || kinds.best) keep(trainer, kinds);
 }
 

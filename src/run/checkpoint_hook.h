@@ -25,6 +25,8 @@ class CheckpointHook final : public Hook {
   std::string end_save(Trainer& trainer);
   // The epoch that just ended is the best one so far: its checkpoint is kept as that.
   void keep_best() { best_ = true; }
+  // The run ends with a save: the planned last epoch needs no checkpoint of its own.
+  void end_with_save() { ends_with_save_ = true; }
   // Waits until every file is written that is to be; tells what failed.
   void settle();
   CheckpointFolder& folder() { return folder_; }
@@ -40,7 +42,7 @@ class CheckpointHook final : public Hook {
   CheckpointFolder folder_;
   CheckpointWriter writer_;
   double started_ = 0, last_save_ = 0, last_warning_ = -1e9;
-  bool best_ = false, kept_any_ = false;
+  bool best_ = false, kept_any_ = false, ends_with_save_ = false;
   int64_t saved_step_ = -1;  // of begin_save(), and its file
   std::string saved_file_;
   Json extra_;

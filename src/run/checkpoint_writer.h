@@ -40,7 +40,7 @@ class CheckpointWriter {
   void hurry();
   // Returns when everything is written or has failed; false when that takes longer than `seconds`.
   bool finish(double seconds);
-  // What was done since the last call, the oldest first.
+  // The files since the last call, the oldest first.
   std::vector<CheckpointResult> take_results();
 
  private:

@@ -103,6 +103,7 @@ void Session::open_folder() {
   config.string("best", "");  // the judge's
   checkpoints_ = std::make_unique<CheckpointHook>(config, log_->folder()->checkpoints());
   config.reject_unread();
+  checkpoints_->end_with_save();
 }
 
 void Session::resume() {

@@ -33,7 +33,9 @@ Json arrays_job(const Json& x, const Json& y) {
 
 const Json& x_of(const Json& job) { return *job.find("data")->find("train")->find("x"); }
 
-Tensor opened(const Json& name, const std::string& folder = ".") { return open_named_array(Config(name, "job: x", ErrorKind::data), folder); }
+Tensor opened(const Json& name, const std::string& folder = ".") {
+  return open_named_array(Config(name, "job: x", ErrorKind::data), folder);
+}
 
 std::string failure(const Json& name, const std::string& folder = ".") {
   try {
@@ -81,7 +83,8 @@ TEST(StoredArrays, LieInTheRunFolderOnce) {
     file = folder.path() + "/arrays/" + x_of(job).find("hash")->as_string() + ".npy";
     ASSERT_TRUE(file_exists(file));
     EXPECT_TRUE(same(parse_npy(read_file(file), file), numbers({6, 3}))) << "a file that NumPy reads";
-    struct stat first {}, second {};
+    struct stat first {
+    }, second{};
     ::stat(file.c_str(), &first);
     store_arrays(job, ".", folder.path());
     ::stat(file.c_str(), &second);

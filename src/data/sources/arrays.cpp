@@ -188,8 +188,9 @@ constexpr Option kOptions[] = {{"handle", "string", "none", "names arrays in mem
 extern const SourceDef source_arrays;
 const SourceDef source_arrays{
     .type = "arrays",
-    .doc = "Arrays of the script ('x', 'y', ...: tensors or nested lists; large ones are kept beside the run), or in memory "
-           "('handle'). Options: classes, class_names",
+    .doc =
+        "Arrays of the script ('x', 'y', ...: tensors or nested lists; large ones are kept beside the run), or in memory "
+        "('handle'). Options: classes, class_names",
     .schema = {.options = kOptions, .open = true},
     .open = open};
 
