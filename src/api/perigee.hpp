@@ -621,7 +621,8 @@ class model {
     return predict_records(value(columns).text(), given);
   }
 
-  // Raw: nothing of the job's preprocessing is applied. The main output of examples that lie one after the other, as probabilities where the loss is a classification's.
+  // Raw: nothing of the job's preprocessing is applied. The main output of examples that lie one after the other, as probabilities where the
+  // loss is a classification's.
   std::vector<float> predict(std::span<const float> x) const {
     size_t per_example = 1;
     const std::vector<tensor_info> wanted = inputs();
@@ -691,8 +692,8 @@ struct answer {
   int64_t batch = 0;   // examples that were computed together
 };
 
-// Answers requests of many threads at once, see perigee.h. What cannot be answered throws pg::error of status PERIGEE_BUSY,
-// PERIGEE_TIMEOUT or PERIGEE_STOPPED.
+// Answers requests of many threads at once, raw as model::predict does, see perigee.h. What cannot be answered throws pg::error of status
+// PERIGEE_BUSY, PERIGEE_TIMEOUT or PERIGEE_STOPPED.
 class predictor {
  public:
   explicit predictor(const model& of, const predictor_options& given = {}) : row_(of.output().bytes) {

@@ -17,7 +17,7 @@ PredictedOutput predicted(const ModelOutput& output, const std::vector<std::stri
   if (!output.label) return result;
   const int64_t values = output.type.shape.elements();
   result.classes = values == 1 ? 2 : values;
-  if (class_names.size() == static_cast<size_t>(result.classes)) result.class_names = class_names;
+  if (class_names.size() <= static_cast<size_t>(result.classes)) result.class_names = class_names;
   return result;
 }
 

@@ -19,7 +19,7 @@ struct PredictedOutput {
   Type type;            // of one example
   bool layer = false;   // of a layer inside, which was asked for
   int64_t classes = 0;  // of a classifier, whose values are probabilities; two classes may be one value, that of the second
-  std::vector<std::string> class_names;  // empty or `classes` of them
+  std::vector<std::string> class_names;  // of the first classes: a network may have more outputs than the data names
 
   std::string class_name(int64_t number) const;
 };

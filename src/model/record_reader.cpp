@@ -339,9 +339,9 @@ Records RecordReader::open_file(const std::string& path) const {
   if (folder_exists(path)) throw Error(ErrorKind::usage, {.where = path, .what = "is a folder", .expected = "a file"});
   if (!file_exists(path)) {
     const bool there = !file_identity(path).empty();
-    throw Error(ErrorKind::usage, {.where = path,
-                                   .what = there ? "is no regular file" : "there is no such file",
-                                   .hint = there ? "- reads standard input" : ""});
+    throw Error(
+        ErrorKind::usage,
+        {.where = path, .what = there ? "is no regular file" : "there is no such file", .hint = there ? "- reads standard input" : ""});
   }
   const std::string suffix = suffix_of(path);
   RecordFormat format = RecordFormat::automatic;

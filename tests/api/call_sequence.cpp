@@ -276,7 +276,8 @@ void CallSequence::predict() {
 
 void CallSequence::predict_records(perigee_model* model) {
   static constexpr const char* kRecords[] = {
-      R"({"x": [0.1, 0.2]})", R"([{"x": [1, 2]}, {"x": [3, 4]}])", R"([{"x": [1, 2]}, {"x": [3]}])", "0.1,0.2\n0.3,0.4\n", "x\n", "{", "\x89PNG\r\n"};
+      R"({"x": [0.1, 0.2]})", R"([{"x": [1, 2]}, {"x": [3, 4]}])", R"([{"x": [1, 2]}, {"x": [3]}])", "0.1,0.2\n0.3,0.4\n", "x\n", "{",
+      "\x89PNG\r\n"};
   const char* const text = one_of(kRecords);
   const char* const layers[] = {"dense1", "nothing"};
   auto options = sized<perigee_predict_options>();

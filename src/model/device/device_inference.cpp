@@ -86,6 +86,12 @@ void DeviceInference::settle(Slot& slot, int64_t count) {
     plans_.renew(count);
     make_room(slot, count);
   }
+  PlanRun& run = bound(slot, count);
+  for (const ModelOutput& output : more_)
+    if (!run.output(output.plan).dense())
+      throw Error(ErrorKind::usage, {.where = "'" + output.name + "'",
+                                     .what = "what it gives is a window on another array on this device, and cannot be copied in one piece",
+                                     .hint = "predict it on the CPU: device = \"cpu\""});
   settled_.insert(count);
 }
 
