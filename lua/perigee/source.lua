@@ -81,13 +81,6 @@ end
 
 function source.is(value) return type(value) == "userdata" and debug.getmetatable(value) == meta end
 
----A source that is open already, without a description.
-function source.opened(handle)
-  local made = source.make {}
-  opened[made] = state_of_handle(handle)
-  return made
-end
-
 ---The fields of each example: { name =, dtype =, shape =, classes =, class_names = } for each field.
 ---@return table[]
 function Source:fields()

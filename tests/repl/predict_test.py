@@ -147,7 +147,17 @@ def eval_reads_other_data_by_the_job():
     assert "there is no such file" in run("eval", "houses", "--data", "none.csv", code=2)[1]
 
 
-CHECKS = [columns_go_by_name, missing_columns_are_all_named, unknown_categories_are_counted_at_the_end, a_broken_file_ends_no_batch,
+def a_loaded_model_predicts_as_the_program():
+    pathlib.Path("one.csv").write_text("size,city\n47,Rome\n")
+    expected = results("houses", "one.csv")[0]["values"][0]
+    for records in ('{ size = 47, city = "Rome" }', '"one.csv"'):
+        code = f'r = pg.load_model("houses"):predict({records}); print((r[1] or r).values[1])'
+        assert abs(float(run("-e", code)[0]) - expected) < 1e-4, records
+    assert "takes the name of a file, or columns by name; got" in run("-e", 'pg.load_model("houses"):predict(7)', code=1)[1]
+    assert "the column 'size' is missing" in run("-e", 'pg.load_model("houses"):predict { city = "Rome" }', code=1)[1]
+
+
+CHECKS = [columns_go_by_name, a_loaded_model_predicts_as_the_program, missing_columns_are_all_named, unknown_categories_are_counted_at_the_end, a_broken_file_ends_no_batch,
           folders_are_their_files, results_go_to_a_file, inner_layers_by_name, eval_reads_other_data_by_the_job]
 
 
