@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-program = sys.argv[1]
+program = str(pathlib.Path(sys.argv[1]).resolve())
 SCRIPT = """
 local pg = require "perigee"
 pg.seed(1)
@@ -23,7 +23,8 @@ return pg.experiment {
   data = { train = data, test = data, batch = 8 }, epochs = 3, seed = 4, threads = 1,
 }
 """
-folder = pathlib.Path(tempfile.mkdtemp())
+temporary = tempfile.TemporaryDirectory(prefix="perigee-functions-")
+folder = pathlib.Path(temporary.name)
 script = folder / "own.lua"
 script.write_text(SCRIPT, encoding="utf-8")
 

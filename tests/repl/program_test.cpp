@@ -150,7 +150,7 @@ TEST_F(Program, TyposAreUsageErrorsWithTheNearestName) {
   expect({"train", "small.lua", "--set", "network.layers.0.uot=1"}, "did you mean 'out'?");
   expect({"train", "small.lua", "--set", "novalue"}, "path=value");
   expect({"train", "small.lua", "--log", "jsn"}, "did you mean 'json'?");
-  expect({"train", "small.lua", "--device", "gpu"}, "did you mean 'cpu'?");
+  expect({"train", "small.lua", "--device", "gpu"}, "did you mean 'cuda'?");
   expect({"train", "small.lua", "--epochs", "-3"}, "--epochs");
   expect({"train"}, "a script or a job is needed");
   expect({"eval", "nothere.safetensors"}, "there is no such file");

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The rules of Markdown files: links lead to files and headings that exist, `folder/file.h` names a file of the tree, prose is wrapped at
-120 columns, a folder's README.md has at most 120 lines (the front page 200, the tutorial in models/ 320). Prints one line per finding."""
+120 columns, a folder's README.md has at most 120 lines (the front page 200, the tutorial in models/ 340). Prints one line per finding."""
 import os
 import pathlib
 import re
@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "tests" / "repl"))
 from documentation import documents  # noqa: E402
 
 COLUMNS, LINES = 120, 120
-MORE_LINES = {"README.md": 200, "models/README.md": 320}
+MORE_LINES = {"README.md": 200, "models/README.md": 340}
 
 
 def without_code(text):
