@@ -228,8 +228,8 @@ end
 ---@return table
 function Model:summary() return require("perigee.show").text(summary(built[self])) end
 
----What the model says of records, prepared as the job prepares test data: { size = 120, city = "Rome" } gives one result, a list of such or the
----name of a file (an image, a table, arrays, a text) a list. A result has label, class and probabilities of a classifier, else values; with
+---Predicts from records, prepared as the job prepares test data: { size = 120, city = "Rome" } gives one result, a list of such or the name of a
+---file (an image, a table, arrays, a text) a list. A result has label, class and probabilities of a classifier, else values; with
 ---several outputs outputs.NAME, and layers.NAME for those of options.layers.
 ---@param records table|string
 ---@param options? { layers?: string[] }

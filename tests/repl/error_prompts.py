@@ -69,11 +69,11 @@ PROMPTS = [
     ("pg.lambda(function(x) return 3 end)", "expected a value computed from its parameters", ("3", "3 * x")),
     ("pg.lambda(function(x) return x < 1 end)", "a traced value has no value yet", ("x < 1", "x:lt(1)")),
     ("pg.lambda(function(x) return x % 2 end)", "% is not defined on traced values", None),
-    ("pg.lambda(function(x) return #x end)", "a traced value has no length", None),
+    ("pg.lambda(function(x) return #x end)", "a size of a traced value is known only when the network is built", None),
     ("pg.lambda(function(x) return x .. x end)", "traced values cannot be put into text", None),
     ("pg.lambda(function(x) return x:sigmod() end)", "a traced value has no method 'sigmod'", ("sigmod", "sigmoid")),
     ("pg.lambda(function(x) x.a = 1 return x end)", "a traced value cannot be changed", None),
-    ('pg.lambda(function(x) return x + "a" end)', "takes traced values and numbers", ('"a"', "1")),
+    ('pg.lambda(function(x) return x + "a" end)', "takes traced values, tensors and numbers", ('"a"', "1")),
     # networks
     ("pg.sequential {}", "pg.sequential has no layers", ("{}", "{ pg.flatten {} }")),
     ("pg.sequential(3)", "pg.sequential takes a table of layers", ("3", "{ pg.flatten {} }")),

@@ -18,8 +18,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Value weight = context.parameter("weight", Shape{size, out}, ParameterRole::weight, size, out, "xavier");
   Value y = context.graph().apply("gather", {weight, indices}, Json(Json::Object{{"axis", Json(0)}}));
   if (y.rank() == 3) y = transpose(y, {0, 2, 1});
-  if (options.boolean("bias"))
-    y = y + per_channel(context.parameter("bias", Shape{out}, ParameterRole::bias, size, out, 0.0), y.rank());
+  if (options.boolean("bias")) y = y + per_channel(context.parameter("bias", Shape{out}, ParameterRole::bias, size, out, 0.0), y.rank());
   return {finish(context, y)};
 }
 
