@@ -4,13 +4,15 @@
 BEFORE and AFTER are build folders in which `ninja repl/perigee tests/bench/train_bench tests/bench/predict_bench` has run; one may be of an
 older commit. Rows are those of training in bench.py, `predict` (one prediction of LeNet on one core), `version` (start of the program) and
 `policy` (reading a job with an averaging policy). Prints a Markdown table: the median of both, and the ratio AFTER / BEFORE turn by turn.
-A ratio above 1.03 of the medians is marked SLOWER and sets the exit status to 1.
+A ratio above 1.03 of the medians is marked SLOWER and sets the exit status to 1. Kernels and sub-batches are chosen anew in each turn, in a
+cache folder of its own: a choice that was once made on a busy machine would decide all turns.
 """
 import argparse
 import os
 import pathlib
 import statistics
 import sys
+import tempfile
 import time
 
 import bench
@@ -66,11 +68,13 @@ def main():
     parser.add_argument("--cpu-time", action="store_true", help="rows with one thread by CPU time, on a machine that does other work")
     args = parser.parse_args()
     jobs = bench.Jobs()
+    caches = tempfile.TemporaryDirectory(prefix="perigee-builds-")
     slower = 0
     print(f"load {os.getloadavg()[0]:.1f}; {args.turns} turns\n\n| row | before, ms | after, ms | ratio of medians | turns | |\n|---|---|---|---|---|---|")
     for name, work in measures(jobs, args).items():
         before, after = [], []
         for turn in range(args.turns):  # who begins changes, so that neither always runs on the warmer machine
+            os.environ["XDG_CACHE_HOME"] = f"{caches.name}/{turn}"
             for build, times in ((args.before, before), (args.after, after))[::1 if turn % 2 == 0 else -1]:
                 times.append(1e3 * work(build.resolve()))
         ratio = statistics.median(after) / statistics.median(before)
