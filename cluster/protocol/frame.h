@@ -28,6 +28,7 @@ inline constexpr size_t kMaxMemberships = 16;  // known at a time
 using WorkerId = uint32_t;  // given by the coordinator, never twice in a run; 0 is none
 
 // X(name, number on the wire). A number is never given to another message.
+// clang-format off
 #define PERIGEE_MESSAGE_TYPES(X)                                                                                                         \
   /* worker and coordinator */                                                                                                           \
   X(join, 1)                                                                                                                             \
@@ -40,6 +41,7 @@ using WorkerId = uint32_t;  // given by the coordinator, never twice in a run; 0
           X(inherit, 136) X(taken_over, 137) X(steer, 138) /* data.at = "coordinator" */                                                 \
       X(read, 192) X(examples, 193)                        /* between two transports; never handed out */                                \
       X(shared_offer, 240) X(shared_switch, 241) X(shared_refused, 242)
+// clang-format on
 
 enum class MessageType : uint16_t {
 #define PERIGEE_MESSAGE_TYPE(name, number) name = number,

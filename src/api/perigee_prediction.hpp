@@ -20,10 +20,10 @@ struct predict_options {
 
 struct predicted_output {
   std::string name;
-  std::vector<int64_t> shape;            // of one example
-  std::vector<float> values;             // of all examples, one after the other; of a classifier probabilities
-  int64_t classes = 0;                   // of a classifier; of two there may be one value, that of class 1
-  std::vector<std::string> class_names;  // of the first classes; may be empty
+  std::vector<int64_t> shape;                 // of one example
+  std::vector<float> values = {};             // of all examples, one after the other; of a classifier probabilities
+  int64_t classes = 0;                        // of a classifier; of two there may be one value, that of class 1
+  std::vector<std::string> class_names = {};  // of the first classes; may be empty
   bool layer = false;
   size_t per_example = 1;  // values
 
