@@ -1,5 +1,6 @@
 #include "lua/bindings.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -132,6 +133,7 @@ int nearest(lua_State* L) {
     if (const char* text = lua_tostring(L, -1)) known.emplace_back(text);
     lua_pop(L, 1);
   }
+  std::sort(known.begin(), known.end());  // pairs() gives them in another order in every process
   const std::string hint = nearest_hint(name, known);
   lua_pushlstring(L, hint.data(), hint.size());
   return 1;
