@@ -345,12 +345,12 @@ std::vector<std::string> Network::output_names() const {
 
 Value steps_mask(FieldRole role, Value given, int64_t steps, Dtype dtype) {
   Graph& graph = given.graph();
-  const Value zero = graph.constant(0, {dtype, Shape()});
-  if (role == FieldRole::mask) return cast(graph.apply("not_equal", {cast(given, dtype), zero}), dtype);
+  const Value zero = graph.constant(0, {dtype, Shape()}), one = graph.constant(1, {dtype, Shape()});
+  if (role == FieldRole::mask) return where(graph.apply("not_equal", {cast(given, dtype), zero}), one, zero);
   std::vector<double> numbers(static_cast<size_t>(steps));
   for (size_t t = 0; t < numbers.size(); ++t) numbers[t] = static_cast<double>(t);
   const Value index = graph.constant(Tensor::from(Shape{1, steps}, numbers).to(dtype));
-  return cast(greater(reshape(cast(given, dtype), Shape{given.shape()[0], 1}), index), dtype);
+  return where(greater(reshape(cast(given, dtype), Shape{given.shape()[0], 1}), index), one, zero);
 }
 
 BuiltNetwork Network::build(Graph& graph, const std::vector<NetworkInput>& inputs, const BuildOptions& options) const {
@@ -373,6 +373,9 @@ BuiltNetwork Network::build(Graph& graph, const std::vector<NetworkInput>& input
     const Value before = build.mask(of);
     build.masks[of.id()] = before ? before * mask : mask;
   }
+  for (const NetworkInput& input : inputs)
+    if (input.role == FieldRole::none)
+      if (const Value mask = build.mask(by_name.at(input.name))) result.input_masks.emplace_back(input.name, mask);
   // A graph names its inputs; their order in the data does not matter.
   if (const std::vector<std::string> names = input_names(); !names.empty()) {
     operands.clear();

@@ -30,7 +30,8 @@ bool has_mask(const std::string& layers, const Shape& x) {
 
 TEST(Mask, GoesWithTheTimeAxisAndEndsWithIt) {
   EXPECT_TRUE(has_mask(R"([{"type": "conv1d", "out": 4, "kernel": 3, "padding": "same", "activation": "relu", "dropout": 0.5}])", {2, 7}));
-  EXPECT_TRUE(has_mask(R"(["layernorm", {"type": "residual", "layers": [{"type": "scale", "factor": 2}]}])", {2, 7}));
+  EXPECT_TRUE(
+      has_mask(R"([{"type": "layernorm", "over": "channels"}, {"type": "residual", "layers": [{"type": "scale", "factor": 2}]}])", {2, 7}));
   EXPECT_TRUE(has_mask(
       R"([{"type": "sequential", "layers": [{"type": "activation", "activation": "tanh", "dropout": {"type": "gaussian_noise", "stddev": 0.1}}]}])",
       {2, 7}));
@@ -93,10 +94,50 @@ void expect_padding_unseen(const std::string& layers) {
   EXPECT_EQ(outputs_padded_to(16, layers), shortest);
 }
 
+// The example alone, without padding and without lengths.
+TEST(Mask, AStridedLayerHasTheStepsOfTheUnpaddedSequence) {
+  const auto steps_of = [](const std::string& layers, int64_t length) {
+    Graph graph;
+    const BuiltNetwork net = Network(Json::parse(layers, "test"), "net.json")
+                                 .build(graph, {{"x", {Dtype::f64, Shape{3, length}}}}, {.batch = 1, .dtype = Dtype::f64});
+    return net.outputs.at(0).shape()[2];
+  };
+  for (const char* layer : {R"([{"type": "conv1d", "out": 2, "kernel": 3, "stride": 2, "padding": 1}])",
+                            R"([{"type": "conv1d", "out": 2, "kernel": 2, "stride": 2}])",
+                            R"([{"type": "maxpool1d", "kernel": 3, "stride": 1}])", R"([{"type": "avgpool1d", "kernel": 2}])"})
+    for (int64_t length = 3; length <= 9; ++length) {
+      Masked built;
+      build(built, layer, {3, 9});
+      std::mt19937_64 random(1);
+      std::map<std::string, Tensor> leaves = {{"x", case_values(real(Shape{kBatch, 3, 9}), true, random)}};
+      for (const ParameterSpec& spec : built.network.parameters) leaves[spec.name] = case_values(real(spec.shape), true, random);
+      leaves["n"] = Tensor::from(Shape{kBatch}, std::vector<int64_t>(kBatch, length));
+      Interpreter interpreter(built.graph);
+      interpreter.run(leaves);
+      const Tensor mask = interpreter[built.network.masks.at(0)];
+      double counted = 0;
+      for (int64_t t = 0; t < mask.shape()[1]; ++t) counted += mask.data<double>()[t];
+      EXPECT_EQ(counted, static_cast<double>(steps_of(layer, length))) << layer << ", length " << length;
+    }
+}
+
 TEST(Mask, PaddingNeverChangesANumber) {
   for (const char* kind : {"average", "max", "sum", "pnorm"}) {
     expect_padding_unseen(std::string(R"([{"type": "global_pool", "kind": ")") + kind + R"("}])");
   }
+  for (const char* padding : {"\"same\"", "\"causal\"", "0", "1"})
+    for (const char* more : {R"("kernel": 3)", R"("kernel": 2, "dilation": 2)"})
+      expect_padding_unseen(std::string(R"([{"type": "conv1d", "out": 4, "padding": )") + padding + ", " + more +
+                            R"(, "activation": "tanh"},
+        {"type": "conv1d", "out": 2, "kernel": 3, "padding": "same"}])");
+  expect_padding_unseen(
+      R"([{"type": "conv1d", "out": 4, "kernel": 3, "stride": 2, "padding": 1}, {"type": "global_pool", "kind": "average"}])");
+  for (const char* kind : {"max", "sum", "pnorm", "avg"}) {
+    const std::string pool = std::string(R"([{"type": ")") + kind + R"(pool1d", "kernel": 2)";
+    expect_padding_unseen(pool + R"(}, {"type": "global_pool", "kind": "max"}])");
+    if (std::string(kind) != "avg") expect_padding_unseen(pool + R"(, "stride": 1, "padding": 1}])");
+  }
+  expect_padding_unseen(R"([{"type": "layernorm", "over": "channels"}, {"type": "activation", "activation": "softmax"}])");
 }
 
 }  // namespace
