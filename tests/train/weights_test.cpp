@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <random>
 
@@ -235,6 +236,32 @@ TEST(Weights, EvaluationCountsOnlyWhatCounts) {
   const Json weighted = report(all.source(20, {0, 1, 2}, -1, {1, 2, 0}), both), repeated = report(all.source(20, {0, 1, 1}), lengths);
   EXPECT_EQ(weighted.find("confusion")->dump(), repeated.find("confusion")->dump());
   EXPECT_NEAR(weighted.find("loss")->as_number(), repeated.find("loss")->as_number(), 1e-6);
+}
+
+TEST(Weights, AColumnOfATableIsOne) {
+  const auto table = [](const std::string& name, const std::string& rows) {
+    const std::string path = testing::TempDir() + name;
+    std::ofstream(path) << "a,w,b,t\n" << rows;
+    return path;
+  };
+  const auto on = [&](const std::string& path, const std::string& more) {
+    const Json source = Json::parse(R"({"type": "csv", "file": ")" + path + R"(", "target": "t")" + more + "}", "source");
+    Json job = Json::parse(
+        R"({"loss": "cross_entropy", "optimizer": {"type": "sgd", "lr": 0.1}, "seed": 3, "network": [{"type": "dense", "out": 2}],
+      "data": {"batch": 8, "shuffle": false}})",
+        "job");
+    job.find("data")->set("train", source);
+    return Job(job, "job");
+  };
+  const std::string weighted = table("weighted.csv", "1,2,0.5,0\n-1,0,2,1\n3,1,-1,1\n");
+  const std::string repeated = table("repeated.csv", "1,9,0.5,0\n1,9,0.5,0\n3,9,-1,1\n");
+  const Gradient a = gradient_of(on(weighted, R"(, "weight": "w")")), b = gradient_of(on(repeated, R"(, "drop": ["w"])"));
+  EXPECT_EQ(a.weight, 3);
+  expect_same(a, b, 1e-6);
+  Trainer trainer(on(weighted, R"(, "weight": 1)"), {.threads = 1, .measure = false});
+  EXPECT_EQ(trainer.train_source().fields()[0].shape, Shape{2}) << "the weight is no feature";
+  const Json report = trainer.evaluate("train");
+  EXPECT_EQ(report.find("classes")->as_array()[0].find("examples")->as_int(), 2);
 }
 
 std::string refusal(const std::function<void()>& act) {
