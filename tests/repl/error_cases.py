@@ -341,10 +341,10 @@ def steps(cause, fix=None, hint="", data=LENGTHS, train=SEQUENCES, network=STEPS
 
 CASES += [
     steps("is neither an input nor a target of the job", ("z =", "x ="), data=', lengths = { z = "n" }', hint="one of 'x', 'y'"),
-    steps("is no target of the job", ("x =", "y ="), data=LENGTHS + ', weights = { x = "w" }', hint="one of 'y'"),
+    steps("is no target of the job", ("weights = { x", "weights = { y"), data=LENGTHS + ', weights = { x = "w" }', hint="one of 'y'"),
     steps("cannot be a mask of 'x'", ('"n"', '"m"'), data=', masks = { x = "n" }', hint="one for each step"),
     steps("must name a field of the data", data=", lengths = { x = 3 }"),
-    steps("is no length of 'x'", ("{ 3, 2 }", "{ 3, 3 }"), train=SEQUENCES.replace("{ 3, 2 }", "{ 3, 4 }").replace("-1", "0"), writes_run=True),
+    steps("is no length of 'x'", ("{ 3, 4 }", "{ 3, 3 }"), train=SEQUENCES.replace("{ 3, 2 }", "{ 3, 4 }").replace("-1", "0"), writes_run=True),
     steps("is no mask of 'x'", ("7", "0"), data=', masks = { x = "m" }', train=SEQUENCES.replace("{ 1, 1, 0 }", "{ 1, 1, 7 }"), hint="0 or 1", writes_run=True),
     steps("is no weight of 'y'", ("-2", "2"), data=LENGTHS + ', weights = "w"', train=SEQUENCES.replace("{ 1, 2 }", "{ 1, -2 }"), writes_run=True),
     steps("is no class of the network's output", ("0, 5", "0, 1"), train=SEQUENCES.replace("{ 0, 1, 0 }", "{ 0, 5, 0 }"), hint="0 to 1", writes_run=True),
@@ -352,7 +352,7 @@ CASES += [
     steps("has one number for each example, and no steps", ('y = "n"', 'x = "n"'), data=', lengths = { y = "n" }',
           train="pg.data.arrays { x = { { { 1, 2 } }, { { 3, 4 } } }, y = { 0, 1 }, n = { 1, 2 } }",
           network="pg.sequential { pg.global_pool {}, pg.dense { 2 } }"),
-    steps("mixes the steps of a sequence", ("pg.flatten {}", "pg.global_pool {}"), hint="put global_pool", place="trial.lua:4",
+    steps("mixes the steps of a sequence", ("flatten", "global_pool"), hint="put global_pool", place="trial.lua:4",
           network="pg.sequential { pg.flatten {}, pg.dense { 2 } }", train=SEQUENCES.replace("{ { 0, 1, 0 }, { 1, 0, -1 } }", "{ 0, 1 }")),
     steps('padding "same" with a stride', ('padding = "same"', "padding = 1"), place="trial.lua:4",
           network='pg.sequential { pg.conv1d { 4, 3, stride = 2, padding = "same" }, pg.global_pool {}, pg.dense { 2 } }',
