@@ -15,11 +15,15 @@ Json to_json(const Field& field) {
   for (const int64_t dim : field.shape.vector()) shape.push(dim);
   Json names = Json::array();
   for (const std::string& name : field.class_names) names.push(name);
-  return Json(Json::Object{{"name", field.name},
-                           {"dtype", dtype_name(field.dtype)},
-                           {"shape", std::move(shape)},
-                           {"classes", field.classes},
-                           {"class_names", std::move(names)}});
+  Json json(Json::Object{{"name", field.name},
+                         {"dtype", dtype_name(field.dtype)},
+                         {"shape", std::move(shape)},
+                         {"classes", field.classes},
+                         {"class_names", std::move(names)}});
+  if (field.role == FieldRole::none) return json;
+  json.set("role", static_cast<int64_t>(field.role));
+  json.set("of", field.of);
+  return json;
 }
 
 const Json::Array& list_in(const Config& config, const char* key, size_t most) {
@@ -36,6 +40,8 @@ Field read_field(const Config& config) {
   field.shape = Shape(dims);
   field.classes = config.integer_in("classes", 0, int64_t{1} << 32);
   field.class_names = config.string_list("class_names");
+  field.role = static_cast<FieldRole>(config.integer_in("role", 0, static_cast<int64_t>(FieldRole::weight), 0));
+  field.of = config.string("of", "");
   return field;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
@@ -14,7 +15,8 @@
 namespace perigee {
 namespace {
 
-constexpr int64_t kBorder = 16;  // elements: 64 bytes of float32
+constexpr int64_t kBorder = 16;        // elements: 64 bytes of float32
+constexpr double kWeightDigit = 4096;  // sums of whole weights stay exact in float32
 
 }  // namespace
 
@@ -27,6 +29,7 @@ ExchangeBlock::ExchangeBlock(Trainer& trainer, bool with_slots, size_t payload_b
   layout_.dtype = params.dtype();
   layout_.maxima = 1;  // updates made
   place_states(params);
+  if (trainer.weighted()) weight_ = states_, states_ += 2;
   slots_ = round_up(states_, kBorder);
   if (with_slots) slots_ += static_cast<int64_t>(trainer.optimizer_slots()) * block_;
   layout_.sums = round_up(slots_ + static_cast<int64_t>(fragments + 1) * kExchangeTail, kBorder);
@@ -72,8 +75,22 @@ void ExchangeBlock::place_states(const Params& params) {
   }
 }
 
-bool ExchangeBlock::put_states(std::span<const std::byte> segment, int64_t examples, std::byte* states) const {
-  const auto weight = static_cast<double>(examples);
+void ExchangeBlock::put_weight(double weight, std::byte* states) const {
+  if (weight_ < 0) return;
+  const double high = std::floor(weight / kWeightDigit);
+  const double digits[] = {high, weight - high * kWeightDigit};
+  convert(Dtype::f64, digits, layout_.dtype, states + bytes_of(weight_ - block_), 2);
+}
+
+double ExchangeBlock::weight(const std::byte* row, int64_t examples) const {
+  if (weight_ < 0) return static_cast<double>(examples);
+  double digits[2];
+  convert(layout_.dtype, row + bytes_of(weight_), Dtype::f64, digits, 2);
+  const double sum = digits[0] * kWeightDigit + digits[1];
+  return sum > 0 ? sum : static_cast<double>(examples);  // nothing counted, and the gradient is 0
+}
+
+bool ExchangeBlock::put_states(std::span<const std::byte> segment, double weight, std::byte* states) const {
   bool finite = true;
   for (const PlacedState& state : float_states_)
     finite = math_.scale(segment.data() + state.from, weight, state.elements, states + bytes_of(state.to - block_)) && finite;
@@ -93,15 +110,15 @@ ExchangeLayout ExchangeBlock::layout_with(size_t payload_bound) const {
   return layout;
 }
 
-bool ExchangeBlock::stage_values(std::byte* row, int64_t examples, bool dense) const {
-  const bool finite = !dense || math_.scale(std::as_const(trainer_).model().params().block(), static_cast<double>(examples), block_, row);
-  return stage_beside_values(row, examples) && finite;
+bool ExchangeBlock::stage_values(std::byte* row, int64_t examples, double weight, bool dense) const {
+  const bool finite = !dense || math_.scale(std::as_const(trainer_).model().params().block(), weight, block_, row);
+  return stage_beside_values(row, examples, weight) && finite;
 }
 
-bool ExchangeBlock::stage_beside_values(std::byte* row, int64_t examples) const {
+bool ExchangeBlock::stage_beside_values(std::byte* row, int64_t examples, double weight) const {
   const std::span<const std::byte> states = std::as_const(trainer_).states();
-  const auto weight = static_cast<double>(examples);
-  bool finite = put_states(states, examples, row + bytes_of(block_));
+  bool finite = put_states(states, weight, row + bytes_of(block_));
+  put_weight(weight, row + bytes_of(block_));
   std::memset(row + bytes_of(states_), 0, bytes_of(round_up(states_, kBorder) - states_));
   for (size_t i = 0; with_slots_ && i < trainer_.optimizer_slots(); ++i)
     finite = math_.scale(std::as_const(trainer_).optimizer_slot(i).data(), weight, block_, row + slot_at(i)) && finite;
@@ -113,12 +130,14 @@ bool ExchangeBlock::stage_beside_values(std::byte* row, int64_t examples) const 
   return finite;
 }
 
-void ExchangeBlock::stage_beside_gradient(std::byte* row, std::span<const std::byte* const> adds, int64_t examples, bool counts) {
+void ExchangeBlock::stage_beside_gradient(std::byte* row, std::span<const std::byte* const> adds, int64_t examples, double weight,
+                                          bool counts) {
   const std::span<const std::byte> segment = std::as_const(trainer_).states();
   const int64_t states = states_ - block_, tail = layout_.sums - kExchangeTail;
   std::byte *own_states = beside_.data(), *own_tail = beside_.data() + bytes_of(states);
-  if (examples > 0) put_states(segment, examples, own_states);
+  if (examples > 0) put_states(segment, static_cast<double>(examples), own_states);
   else std::memset(own_states, 0, bytes_of(states));
+  put_weight(weight, own_states);
   const auto counted = exchange_tail_sums({.examples = examples, .contributions = counts ? 1 : 0});
   convert(Dtype::f64, counted.data(), layout_.dtype, own_tail, kExchangeTail);
   for (const std::byte* add : adds) {
@@ -145,14 +164,13 @@ void ExchangeBlock::stage_nothing(std::byte* row) const {
   std::fill_n(maxima(row), layout_.maxima, INT64_MIN);
 }
 
-void ExchangeBlock::take_states(const std::byte* row, int64_t examples) {
-  assert(examples > 0);
+void ExchangeBlock::take_states(const std::byte* row, double all) {
+  assert(all > 0);
   if (float_states_.empty() && integer_states_.empty() && moments_.empty()) return;
   const std::span<std::byte> segment = trainer_.states();
-  for (const PlacedState& state : float_states_)
-    math_.divide(row + bytes_of(state.to), static_cast<double>(examples), state.elements, segment.data() + state.from);
+  for (const PlacedState& state : float_states_) math_.divide(row + bytes_of(state.to), all, state.elements, segment.data() + state.from);
   for (const PlacedMoments& state : moments_)
-    take_moments(layout_.dtype, row + bytes_of(state.to), static_cast<double>(examples), state.channels, segment.data() + state.mean,
+    take_moments(layout_.dtype, row + bytes_of(state.to), all, state.channels, segment.data() + state.mean,
                  segment.data() + state.variance);
   for (const PlacedState& state : integer_states_)
     std::memcpy(segment.data() + state.from, maxima(row) + state.to, static_cast<size_t>(state.elements) * sizeof(int64_t));
@@ -160,9 +178,9 @@ void ExchangeBlock::take_states(const std::byte* row, int64_t examples) {
 
 void ExchangeBlock::take_values(const std::byte* row, int64_t examples, bool dense) {
   assert(examples > 0);
-  const auto all = static_cast<double>(examples);
+  const double all = weight(row, examples);
   if (dense) math_.divide(row, all, block_, trainer_.model().params().block());
-  take_states(row, examples);
+  take_states(row, all);
   for (size_t i = 0; with_slots_ && i < trainer_.optimizer_slots(); ++i)
     math_.divide(row + slot_at(i), all, block_, trainer_.optimizer_slot(i).data());
   take_step(row);

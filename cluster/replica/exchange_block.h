@@ -1,7 +1,8 @@
 // How a trainer's numbers lie in an exchange: the parameter block (values or gradients), the running statistics (a variance and its mean as
 // moment_sums.h has them), the optimiser's slots where they take part, the tail; then what is merged by maximum: integer states and the
 // number of updates. All but the gradients are multiplied by the examples that they stand for, so that the sum divided by all examples is
-// the mean (src/ARCHITECTURE.md, decision 7). A gradient is the beginning of its row. With a codec the parameters of an announced round are
+// the mean (src/ARCHITECTURE.md, decision 7). Where examples count differently (Trainer::weighted), the sum of their weights goes along:
+// values are multiplied by it instead, and the sum of the gradients is divided by it. A gradient is the beginning of its row. With a codec the parameters of an announced round are
 // not added up: the block's part of the row is room for float32 values of its size. Owned by the trainer thread.
 #pragma once
 
@@ -28,18 +29,21 @@ class ExchangeBlock {
 
   // The trainer's states and slots, and with `dense` its parameters, as the contribution of `examples` examples. False when one of them is
   // not finite.
-  bool stage_values(std::byte* row, int64_t examples, bool dense) const;
-  bool stage_beside_values(std::byte* row, int64_t examples) const;  // all but the parameters
+  // `weight`: of the examples.
+  bool stage_values(std::byte* row, int64_t examples, double weight, bool dense) const;
+  bool stage_beside_values(std::byte* row, int64_t examples, double weight) const;  // all but the parameters
   // The block's part of the row, where a codec's values are made.
   std::span<float> coded(std::byte* row) const { return {reinterpret_cast<float*>(row), static_cast<size_t>(block_)}; }
   // Adds the companions of a gradient over `examples` examples in `row`: the trainer's states, the tail; added to `adds` in the order of
   // GradientTarget. `counts`: the tail counts it as a contribution.
-  void stage_beside_gradient(std::byte* row, std::span<const std::byte* const> adds, int64_t examples, bool counts);
+  void stage_beside_gradient(std::byte* row, std::span<const std::byte* const> adds, int64_t examples, double weight, bool counts);
   void stage_nothing(std::byte* row) const;
 
   // The mean of the merged rows of `examples` examples into the trainer; the parameters only with `dense`.
   void take_values(const std::byte* row, int64_t examples, bool dense);
-  void take_states(const std::byte* row, int64_t examples);
+  void take_states(const std::byte* row, double all);
+  // The sum of the weights of the `examples` whose contributions the row adds up; never 0.
+  double weight(const std::byte* row, int64_t examples) const;
   void take_step(const std::byte* row);
 
  private:
@@ -55,7 +59,8 @@ class ExchangeBlock {
   };
   void place_states(const Params& params);
   // The running statistics as the contribution of `examples` examples. False when one of them is not finite.
-  bool put_states(std::span<const std::byte> segment, int64_t examples, std::byte* states) const;
+  bool put_states(std::span<const std::byte> segment, double weight, std::byte* states) const;
+  void put_weight(double weight, std::byte* states) const;
   size_t bytes_of(int64_t sums) const { return static_cast<size_t>(sums) * layout_.width(); }
   size_t slot_at(size_t i) const;  // byte of the row
   int64_t* maxima(std::byte* row) const { return reinterpret_cast<int64_t*>(row + layout_.sum_bytes()); }
@@ -66,6 +71,7 @@ class ExchangeBlock {
   ExchangeLayout layout_;
   std::vector<Bucket> buckets_;
   int64_t block_ = 0, states_ = 0, slots_ = 0;  // sums: where the block ends, the states, the slots
+  int64_t weight_ = -1;                         // sums: two digits of the weight; -1: examples count alike
   bool with_slots_;
   std::vector<std::byte> beside_;  // where stage_beside_gradient adds up: its row may be one of those that it adds
   std::vector<PlacedState> float_states_, integer_states_;

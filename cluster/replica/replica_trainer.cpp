@@ -368,7 +368,8 @@ bool ReplicaTrainer::load(int64_t round, const std::vector<std::byte>* image, bo
   local_work_ = true;
   result_->swap_with(trainer_);
   staged_ = staged;
-  if (staged_ && !staged_gradient_ && row) block_.stage_values(row, staged_examples_, !codec_);
+  if (staged_ && !staged_gradient_ && row)
+    block_.stage_values(row, staged_examples_, trainer_.weighted() ? staged_weight_ : static_cast<double>(staged_examples_), !codec_);
   return true;
 }
 

@@ -106,6 +106,8 @@ class ReplicaTrainer {
   bool stage_step(const TrainOrder& order, std::byte* row, Contribution* contribution);
   void take_step(const ApplyOrder& order, std::byte* row);
   double weight_of(int64_t examples) const { return policy_.sums ? static_cast<double>(examples > 0) : static_cast<double>(examples); }
+  // The weight of an order's work: the examples themselves where they count alike.
+  double weight_of_work(int64_t examples) const { return trainer_.weighted() ? weight_ : static_cast<double>(examples); }
   double all_of(int64_t examples) const { return policy_.sums ? 1 : static_cast<double>(examples); }
   // Where numbers are: on the device if `there`, brought over if need be.
   const float* parameters(bool there);
@@ -156,8 +158,9 @@ class ReplicaTrainer {
   // The contribution that is staged and not merged yet.
   bool staged_ = false, staged_gradient_ = false;
   int64_t staged_examples_ = 0;
-  int64_t inner_staged_ = 0;    // so often since the last result
-  bool inner_pending_ = false;  // the inner codec's payload is in the group's exchange
+  double weight_ = 0, staged_weight_ = 0;  // of the examples trained on since the last result; of those that are staged
+  int64_t inner_staged_ = 0;               // so often since the last result
+  bool inner_pending_ = false;             // the inner codec's payload is in the group's exchange
   PayloadPool inner_payloads_;
   std::vector<size_t> inner_numbers_;               // of the group's payloads, those that are added up
   double parameters_norm_ = -1, merged_norm_ = -1;  // of the result, and of the mean change that made it; -1: not known

@@ -37,6 +37,7 @@ bool ReplicaTrainer::train(const TrainOrder& order, std::span<std::byte* const> 
   overlapped_ = order.overlapped;
   order_done_ = false;
   steps_made_ = 0;
+  weight_ = order.carried > 0 ? staged_weight_ : 0;
   contribution->round = order.round;
   contribution->examples = contribution->steps = 0;
   contribution->finite = true;
@@ -59,6 +60,7 @@ bool ReplicaTrainer::train(const TrainOrder& order, std::span<std::byte* const> 
   staged_ = !order.inner;
   staged_gradient_ = order.gradient;
   staged_examples_ = contribution->finite ? order.carried + contribution->examples : 0;
+  staged_weight_ = contribution->finite ? weight_ : 0;
   const auto spent = [&](TracePhase phase) { return times.seconds(phase) - before.seconds(phase); };
   contribution->figures.load_s = spent(TracePhase::load);
   contribution->figures.compute_s = spent(TracePhase::compute) + spent(TracePhase::update);
@@ -120,6 +122,7 @@ bool ReplicaTrainer::train_steps(const TrainOrder& order, std::byte* row, const 
     contribution->ranges.push_back(range);
     contribution->examples += range.count;
     contribution->steps += 1;
+    weight_ += report.weight;
     add_figures(report, contribution);
     if (order.stop_after_ms > 0 && seconds_since(begin) * 1000 >= order.stop_after_ms) break;
   }
@@ -137,7 +140,7 @@ bool ReplicaTrainer::stage(const TrainOrder& order, std::byte* row, Contribution
   const int64_t examples = order.carried + contribution->examples;
   if (partial_) return partial_->stage(round_ + 1, result_block(), row, contribution);
   if (order.inner) return stage_inner(examples, row, contribution);
-  if (!block_.stage_values(row, examples, !codec_)) return false;
+  if (!block_.stage_values(row, examples, weight_of_work(examples), !codec_)) return false;
   contribution->norms = norms_of_change();
   if (!codec_) return true;
   contribution->payload = encode_change(*codec_, row, contribution->round);
@@ -196,13 +199,14 @@ bool ReplicaTrainer::train_gradient(const TrainOrder& order, std::span<std::byte
     if (range.count > 0) contribution->ranges.push_back(range);
     contribution->finite = contribution->finite && report.finite;
     contribution->examples += range.count;
-    contribution->figures.loss_sum += report.loss_sum;
+    weight_ += report.weight;
+    if (report.weight > 0) contribution->figures.loss_sum += report.loss_sum * (static_cast<double>(report.examples) / report.weight);
     if (model.spec().classes > 0)
       contribution->figures.correct = std::max(contribution->figures.correct, 0.0) + static_cast<double>(report.correct);
     const PhaseScope scope(trainer_.times(), TracePhase::encode, range.count);
     // Each leaf starts from the states of the result; their mean by examples is part of the exchange.
     if (range.count > 0) trainer_.commit_states();
-    block_.stage_beside_gradient(parts_codec_ ? rows[0] : leaf.to, leaf.adds, range.count, leaf.leaf == order.first_leaf);
+    block_.stage_beside_gradient(parts_codec_ ? rows[0] : leaf.to, leaf.adds, range.count, report.weight, leaf.leaf == order.first_leaf);
     if (!states_before_.empty()) std::ranges::copy(states_before_, trainer_.states().begin());
   }
   contribution->steps = 1;

@@ -136,6 +136,14 @@ typedef enum perigee_dtype {
 
 #define PERIGEE_MAX_RANK 8
 
+/* How a field serves another one; a job may say it too ("data": {"lengths": {"x": "n"}}). */
+typedef enum perigee_role {
+  PERIGEE_NO_ROLE = 0,
+  PERIGEE_LENGTH = 1, /* how many steps of the last axis are there: an integer for each example */
+  PERIGEE_MASK = 2,   /* 0 or 1 for each of these steps */
+  PERIGEE_WEIGHT = 3  /* how much the example, or each step, counts in losses and figures */
+} perigee_role;
+
 /* One array of each example. The network sees `dtype`: PERIGEE_F32 for numbers, PERIGEE_I64 with rank 0 for class labels. */
 typedef struct perigee_field {
   size_t size;
@@ -149,6 +157,8 @@ typedef struct perigee_field {
   perigee_dtype stored; /* what the memory holds; it is converted while it is read; 0: dtype */
   int64_t stride;       /* bytes; 0: packed, row-major */
   float scale;          /* for u8 read as f32: multiplied by it; 0: 1 */
+  perigee_role role;
+  const char* of; /* the field that it serves; null for a weight: all targets */
 } perigee_field;
 
 typedef struct perigee_source perigee_source;

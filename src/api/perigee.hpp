@@ -101,6 +101,8 @@ struct field_info {
   perigee_dtype stored = {};
   int64_t elements = 0;  // at `data`
   float scale = 1;       // for uint8_t read as float
+  perigee_role role = PERIGEE_NO_ROLE;
+  std::string of = {};  // the field that it serves
 
   perigee_field c() const {
     perigee_field field{};
@@ -113,6 +115,8 @@ struct field_info {
     field.data = data;
     field.stored = stored;
     field.scale = scale;
+    field.role = role;
+    field.of = of.empty() ? nullptr : of.c_str();
     return field;
   }
 };
@@ -135,6 +139,28 @@ field_info labels(std::string name, const Range& numbers, int64_t classes) {
   field_info info = field(std::move(name), numbers);
   info.dtype = PERIGEE_I64;
   info.classes = classes;
+  return info;
+}
+
+// How many steps of `of` are there: integers, one for each example.
+template <class Range>
+field_info length(std::string name, const Range& numbers, std::string of) {
+  field_info info = field(std::move(name), numbers);
+  info.dtype = PERIGEE_I64, info.role = PERIGEE_LENGTH, info.of = std::move(of);
+  return info;
+}
+// 0 or 1 for each of `steps` steps of `of`.
+template <class Range>
+field_info mask(std::string name, const Range& numbers, int64_t steps, std::string of) {
+  field_info info = field(std::move(name), numbers, {steps});
+  info.role = PERIGEE_MASK, info.of = std::move(of);
+  return info;
+}
+// How much each example counts, or with a shape each step of it; `of` empty: for all targets.
+template <class Range>
+field_info weight(std::string name, const Range& numbers, std::string of = {}, std::vector<int64_t> shape = {}) {
+  field_info info = field(std::move(name), numbers, std::move(shape));
+  info.role = PERIGEE_WEIGHT, info.of = std::move(of);
   return info;
 }
 
@@ -386,12 +412,14 @@ inline parts digits(const options& more = {}) { return two_parts("digits", more)
 
 struct data_options {
   source train = {}, test = {}, validation = {};
-  value batch = {};    // examples per step, 32
-  value shuffle = {};  // true
-  value threads = {};  // that read ahead
-  value at = {};       // where workers of a cluster get them from: "worker", each reads them itself, or "coordinator", which sends them
-  value verify = {};   // what is compared between workers at the start: "sample" or "full"
-  value shards = {};   // 1; more: each worker of a cluster keeps to its own of so many parts of the training data
+  value lengths = {}, masks = {};  // of fields, by fields: pg::options{{"x", "n"}}
+  value weights = {};              // of examples or steps: a field, or pg::options{{"y", "w"}}
+  value batch = {};                // examples per step, 32
+  value shuffle = {};              // true
+  value threads = {};              // that read ahead
+  value at = {};      // where workers of a cluster get them from: "worker", each reads them itself, or "coordinator", which sends them
+  value verify = {};  // what is compared between workers at the start: "sample" or "full"
+  value shards = {};  // 1; more: each worker of a cluster keeps to its own of so many parts of the training data
   value global_batch = {};  // examples per step of all workers together
 };
 
@@ -423,9 +451,11 @@ struct train_options {
 class job {
  public:
   job(const experiment& given, const context& in = context()) : context_(in) {  // an experiment is a job
-    options data{
-        {"batch", given.data.batch},   {"shuffle", given.data.shuffle}, {"threads", given.data.threads},          {"at", given.data.at},
-        {"verify", given.data.verify}, {"shards", given.data.shards},   {"global_batch", given.data.global_batch}};
+    options data{{"lengths", given.data.lengths}, {"masks", given.data.masks},
+                 {"weights", given.data.weights}, {"batch", given.data.batch},
+                 {"shuffle", given.data.shuffle}, {"threads", given.data.threads},
+                 {"at", given.data.at},           {"verify", given.data.verify},
+                 {"shards", given.data.shards},   {"global_batch", given.data.global_batch}};
     const std::pair<const char*, const source*> parts[] = {
         {"train", &given.data.train}, {"test", &given.data.test}, {"validation", &given.data.validation}};
     for (const auto& [name, part] : parts) data.set(name, part->description());

@@ -68,6 +68,8 @@ inline constexpr OptionType kOptionTypes[] = {
     {"list of columns", takes::list | takes::string | takes::integer, nullptr, takes::integer | takes::string},
     {"{name: text, ...}", takes::object},
     {"{name: number, ...}", takes::object},
+    {"{field: field, ...}", takes::object},
+    {"field or {field: field, ...}", takes::object | takes::string},
     {"table of options", takes::object},
     {"{type, ...}", takes::object, "weight_noise"},
     {"layer", takes::object | takes::string, "layer"},

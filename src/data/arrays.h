@@ -16,6 +16,7 @@ struct NamedArray {
   int64_t classes = 0;                   // of labels; 0: the greatest and one
   std::vector<std::string> class_names;  // of labels; may be empty
   std::string where;                     // for errors: a file, a key
+  FieldRole role = FieldRole::none;      // of the field
 };
 
 // An array as the field `name`: integers called "y", one per example, are class labels, whose options "classes" and "class_names" `config` has.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/core/config.h"
+#include "src/core/field_role.h"
 #include "src/tensor/shape.h"
 
 namespace perigee {
@@ -21,6 +22,9 @@ struct Field {
   Shape shape;                           // of one example; a class label is a scalar i64
   int64_t classes = 0;                   // labels lie in [0, classes); 0: not a label
   std::vector<std::string> class_names;  // empty or `classes` of them
+  // How it serves the field `of`; a weight without one is of all targets. A job may say more (data.lengths, data.masks, data.weights).
+  FieldRole role = FieldRole::none;
+  std::string of = {};
 };
 
 // Which example, and what its random draws depend on: the same whatever worker, thread, batch or resume.

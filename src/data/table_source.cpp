@@ -69,6 +69,7 @@ class TableReader {
     std::vector<NamedArray> arrays;
     arrays.push_back({.name = "x", .values = std::move(x), .where = table_.where});
     if (target_.column >= 0) arrays.push_back(target_array());
+    if (weight_.column >= 0) arrays.push_back(weight_array());
     if (use_ == TableUse::records)
       arrays.push_back({.name = kRowField, .values = Tensor::from<int64_t>({rows}, rows_), .where = table_.where});
     const std::string kind = table_.of_records ? "records " : "csv ";
@@ -115,11 +116,18 @@ class TableReader {
   void choose_columns() {
     const Json* target = config_.raw("target");
     if (!without_target()) target_.column = target == nullptr || target->is_null() ? table_.columns - 1 : column_of(*target, "target");
+    if (const Json* weight = config_.raw("weight"); weight != nullptr && !weight->is_null() && !without_target()) {
+      weight_.column = column_of(*weight, "weight");
+      weight_.name = table_.names[static_cast<size_t>(weight_.column)];
+      if (weight_.column == target_.column)
+        config_.fail("weight", "is the target", "'" + weight_.name + "'", "another column", "name the target: target = \"...\"");
+    }
     std::vector<int64_t> chosen = columns_of("features");
     const std::vector<int64_t> dropped = columns_of("drop");
     if (!config_.has("features"))
       for (int64_t c = 0; c < table_.columns; ++c)
-        if (c != target_.column && std::find(dropped.begin(), dropped.end(), c) == dropped.end()) chosen.push_back(c);
+        if (c != target_.column && c != weight_.column && std::find(dropped.begin(), dropped.end(), c) == dropped.end())
+          chosen.push_back(c);
     for (const int64_t c : chosen) features_.push_back({.column = c, .name = table_.names[static_cast<size_t>(c)]});
     if (target_.column >= 0) target_.name = table_.names[static_cast<size_t>(target_.column)];
     if (features_.empty()) {
@@ -146,6 +154,7 @@ class TableReader {
     if (list == nullptr || !list->is_array() || list->as_array().empty()) config.fail("columns", "must be a list of columns");
     for (const Json& each : list->as_array()) features_.push_back(meaning_of(config.element(each, "columns")));
     if (!without_target() && config.has("target")) target_ = meaning_of(config.object("target"));
+    if (!without_target() && config.has("weight")) weight_.name = config.string("weight");
     // A table without names that has as many columns as the network reads has just these.
     if (!table_.named && use_ == TableUse::records && table_.columns == static_cast<int64_t>(features_.size()) && numbered()) {
       for (size_t f = 0; f < features_.size(); ++f) features_[f].column = static_cast<int64_t>(f);
@@ -173,6 +182,7 @@ class TableReader {
     };
     for (Meaning& feature : features_) find(feature);
     if (!target_.name.empty()) find(target_);
+    if (!weight_.name.empty()) find(weight_);
     if (lacking.empty()) return;
     throw Error(ErrorKind::data,
                 {.where = table_.where,
@@ -218,6 +228,7 @@ class TableReader {
       for (const Meaning& feature : features_)
         if (missing < 0 && policy_ != "mean" && is_missing(table_.cell(r, feature.column))) missing = feature.column;
       if (target_.column >= 0 && is_missing(table_.cell(r, target_.column))) missing = target_.column;
+      if (weight_.column >= 0 && is_missing(table_.cell(r, weight_.column))) missing = weight_.column;
       if (missing >= 0 && policy_ == "error")
         throw Error(ErrorKind::data, {.where = at(r, missing),
                                       .what = "the value is missing",
@@ -285,6 +296,7 @@ class TableReader {
     json.set("type", "csv");
     json.set("columns", std::move(list));
     if (target_.column >= 0) json.set("target", json_of(target_));
+    if (!weight_.name.empty()) json.set("weight", weight_.name);
     return json;
   }
 
@@ -317,6 +329,14 @@ class TableReader {
     const int64_t category = category_of(meaning, cell);
     if (category >= 0) out[category] = 1;
     else if (!is_missing(cell) && ++unknown_[feature].count == 1) unknown_[feature].example = std::string(cell.substr(0, 40));
+  }
+
+  NamedArray weight_array() const {
+    const auto rows = static_cast<int64_t>(rows_.size());
+    NamedArray array{.name = "weight", .values = Tensor(Dtype::f32, {rows}), .where = table_.where, .role = FieldRole::weight};
+    for (int64_t i = 0; i < rows; ++i)
+      array.values.data<float>()[i] = static_cast<float>(number_at(weight_, rows_[static_cast<size_t>(i)]));
+    return array;
   }
 
   NamedArray target_array() const {
@@ -360,7 +380,7 @@ class TableReader {
   std::vector<std::string> missing_markers_;
   std::string policy_, task_ = "auto";
   std::vector<Meaning> features_;
-  Meaning target_;
+  Meaning target_, weight_;
   std::vector<int64_t> categorical_;
   std::vector<int64_t> rows_;     // those that are used
   std::vector<Unknown> unknown_;  // of each feature

@@ -24,8 +24,9 @@ class Evaluation {
   virtual ~Evaluation() = default;
   // `output` is [N, ...], f32 or f64, contiguous, with the loss's link applied (softmax and sigmoid: probabilities). `target` is
   // [N] class labels (i64, i32, u8 or whole floats), or has the output's shape. Only the first `count` rows are taken in
-  // (-1: all). Error(data) when a label is out of range, Error(model) when shapes do not fit.
-  virtual void add(const Tensor& output, const Tensor& target, int64_t count = -1) = 0;
+  // (-1: all). `weights`: how much each row counts, at least `count` of them; none: all count 1. A row of weight 0 is passed over, whatever is
+  // in it. Error(data) when a label is out of range, Error(model) when shapes do not fit.
+  virtual void add(const Tensor& output, const Tensor& target, int64_t count = -1, std::span<const double> weights = {}) = 0;
   // Takes in what `other`, made from the same description, has seen. The result is that of having seen both.
   virtual void merge(const Evaluation& other) = 0;
   // The figures: an object; numbers that are not defined (no examples, no positives) are null.
@@ -33,6 +34,8 @@ class Evaluation {
   // All that has been seen, so that it can be sent or stored; restore() replaces what this one has seen.
   virtual Json state() const = 0;
   virtual void restore(const Json& state) = 0;
+  // Whether the steps of a sequence are rows of their own. A function of one's own gets whole examples where none has weights.
+  virtual bool takes_steps() const { return true; }
 };
 
 struct EvaluationDef {

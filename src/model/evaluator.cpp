@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <deque>
+#include <numeric>
+
+#include "src/nn/loss.h"
 
 namespace perigee {
 namespace {
@@ -14,7 +18,11 @@ EvaluationTask task_of(const Model& model, const Field& target, const Type& outp
   int64_t classes = target.classes;
   for (const ChoosingInput& input : model.choosing())
     if (classes == 0 && input.scope == "loss" && input.name == target.name && target.shape.elements() == 1) classes = input.count;
-  const bool sequence = classes == 0 && target.dtype == Dtype::i64 && output.shape.rank() == target.shape.rank() + 1;
+  // A class that is ignored stands between the labels and the loss.
+  if (classes == 0 && ignored_class(model.spec().loss) && target.shape.elements() == 1 && output.shape.rank() == target.shape.rank() + 1)
+    classes = output.shape[0];
+  const bool sequence =
+      classes == 0 && output.shape.rank() == target.shape.rank() + 1 && (target.dtype == Dtype::i64 || target.shape.rank() > 0);
   return {.classes = classes, .class_names = target.class_names, .sequence = sequence};
 }
 
@@ -28,15 +36,9 @@ Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Jso
       where_(where),
       inference_(model, team, true, kEvaluationBatch, devices),
       loader_(source_, {.batch = inference_.max_batch(), .shuffle = false, .threads = source_->traits().cheap ? 0 : 1}) {
-  for (const NetworkInput& input : model.spec().inputs) fields_.push_back(field_index(*source_, input.name));
-  std::vector<NetworkInput> wanted_fields = model.spec().inputs;
-  wanted_fields.push_back(model.spec().target);
-  target_ = static_cast<int>(fields_.size());
-  fields_.push_back(field_index(*source_, model.spec().target.name));
-  for (const LossHead& head : model.spec().more_heads) {
-    wanted_fields.push_back(head.target);
-    fields_.push_back(field_index(*source_, head.target.name));
-  }
+  const std::vector<NetworkInput> wanted_fields = fields_of(model.spec(), true);
+  for (const NetworkInput& field : wanted_fields) fields_.push_back(field_index(*source_, field.name));
+  target_ = static_cast<int>(model.spec().inputs.size());
   for (size_t i = 0; i < fields_.size(); ++i) {
     const NetworkInput& wanted = wanted_fields[i];
     const Field& field = source_->fields()[static_cast<size_t>(fields_[i])];
@@ -47,10 +49,11 @@ Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Jso
                                     .expected = wanted.type.text()});
   }
   choices_.emplace(model, *source_, source_->traits().description);
+  weights_.emplace(model, *source_);
   task_ = task_of(model, source_->fields()[static_cast<size_t>(fields_[static_cast<size_t>(target_)])], model.output_types().at(0));
 }
 
-EvaluationSums::EvaluationSums(const Json& metrics, const EvaluationTask& task, const std::string& where) {
+EvaluationSums::EvaluationSums(const Json& metrics, const EvaluationTask& task, const std::string& where) : task_(task) {
   Json list = metrics;
   if (list.is_null()) list = default_evaluations(task);
   if (!list.is_array()) list = Json(Json::Array{list});
@@ -66,14 +69,44 @@ EvaluationSums::EvaluationSums(const Json& metrics, const EvaluationTask& task, 
   }
 }
 
-void EvaluationSums::add(const Inference::Result& result, const Tensor& target) {
-  for (int64_t i = 0; i < result.count; ++i) loss_ += result.loss[static_cast<size_t>(i)];
-  for (auto& evaluation : evaluations_) evaluation->add(result.output.rows(0, result.count), target, result.count);
-  examples_ += result.count;
+namespace {
+
+// [N, ..., T] with the last `positions` elements' axis in front: a row for each step.
+Tensor steps_as_rows(const Tensor& values, int64_t examples, int64_t positions) {
+  const int64_t columns = examples == 0 ? 1 : values.elements() / values.shape()[0] / positions;
+  Tensor rows(values.dtype(), Shape{examples * positions, columns});
+  const size_t width = dtype_bytes(values.dtype());
+  const auto* const from = static_cast<const std::byte*>(values.view().data);
+  for (int64_t n = 0; n < examples; ++n)
+    for (int64_t p = 0; p < positions; ++p)
+      for (int64_t c = 0; c < columns; ++c)
+        std::memcpy(rows.data<std::byte>() + static_cast<size_t>((n * positions + p) * columns + c) * width,
+                    from + static_cast<size_t>((n * columns + c) * positions + p) * width, width);
+  return rows;
+}
+
+}  // namespace
+
+void EvaluationSums::add(const Inference::Result& result, const Tensor& target, std::span<const double> weights, int64_t positions) {
+  const int64_t count = result.count;
+  for (int64_t i = 0; i < count; ++i) loss_ += result.loss[static_cast<size_t>(i)];
+  weight_ += weights.empty() ? static_cast<double>(count) : std::accumulate(weights.begin(), weights.end(), 0.0);
+  examples_ += count;
+  const Tensor output = result.output.rows(0, count);
+  Tensor output_rows, target_rows;
+  if (weights.empty() && task_.sequence && count > 0) positions = target.elements() / target.shape()[0];
+  for (auto& evaluation : evaluations_) {
+    const bool apart = positions > 1 && (!weights.empty() || evaluation->takes_steps());
+    if (apart && !output_rows.defined())
+      output_rows = steps_as_rows(output, count, positions), target_rows = steps_as_rows(target, count, positions);
+    if (apart) evaluation->add(output_rows, target_rows, count * positions, weights);
+    else evaluation->add(output, target, count, weights);
+  }
 }
 
 void EvaluationSums::merge(const EvaluationSums& other) {
   loss_ += other.loss_;
+  weight_ += other.weight_;
   examples_ += other.examples_;
   for (size_t i = 0; i < evaluations_.size(); ++i) evaluations_[i]->merge(*other.evaluations_[i]);
 }
@@ -81,13 +114,16 @@ void EvaluationSums::merge(const EvaluationSums& other) {
 Json EvaluationSums::state() const {
   Json states = Json::array();
   for (const auto& evaluation : evaluations_) states.push(evaluation->state());
-  return Json(
+  Json state(
       Json::Object{{"examples", examples_}, {"loss", loss_}, {"evaluations", std::move(states)}});  // a loss that is not finite is null
+  if (weight_ != static_cast<double>(examples_)) state.set("weight", weight_);
+  return state;
 }
 
 void EvaluationSums::restore(const Json& state) {
   const Config config(state, "partial evaluation", ErrorKind::data);
   examples_ = config.integer_in("examples", 0, int64_t{1} << 52);
+  weight_ = config.number_in("weight", 0, 0x1p63, static_cast<double>(examples_));
   const Json* loss = config.raw("loss");
   loss_ = loss && loss->is_number() ? loss->as_number() : NAN;
   const Json* states = config.raw("evaluations");
@@ -100,7 +136,7 @@ Json EvaluationSums::report(const std::string& data) const {
   Json report = Json::object();
   report.set("examples", examples_);
   report.set("data", data);
-  report.set("loss", examples_ > 0 && std::isfinite(loss_) ? Json(loss_ / static_cast<double>(examples_)) : Json());
+  report.set("loss", weight_ > 0 && std::isfinite(loss_) ? Json(loss_ / weight_) : Json());
   for (size_t i = 0; i < evaluations_.size(); ++i) {
     const Json figures = evaluations_[i]->result();
     if (figures.is_object() && figures.as_object().size() == 1 && figures.as_object()[0].first == names_[i]) {
@@ -150,10 +186,12 @@ std::optional<EvaluationSums> Evaluator::pass(int64_t begin, int64_t end, const 
   const auto target_field = static_cast<size_t>(fields_[static_cast<size_t>(target_)]);
   // The loader's batch goes with the next one; what is on its way needs its targets still.
   std::deque<Tensor> targets;
+  std::deque<std::vector<double>> weights;
   const auto take = [&](size_t leave) {
     for (; targets.size() > leave; targets.pop_front()) {
       const Inference::Result& result = inference_.take();
-      sums.add(result, targets.front());
+      sums.add(result, targets.front(), weights.front(), weights_->positions());
+      weights.pop_front();
       if (evaluated) evaluated->fetch_add(result.count, std::memory_order_relaxed);
     }
   };
@@ -164,11 +202,14 @@ std::optional<EvaluationSums> Evaluator::pass(int64_t begin, int64_t end, const 
       loader_.list({.epoch = 0, .position = listed, .size = std::min(most, end - listed)});
     const Batch& batch = loader_.next();
     choices_->check(batch, [&] { return source_->traits().description; });
+    weights_->sum(batch, [&] { return source_->traits().description; });
     take(inference_.ahead() - 1);
     std::vector<const std::byte*> rows;
     for (int field : fields_) rows.push_back(static_cast<const std::byte*>(batch.fields[static_cast<size_t>(field)].view().data));
     const int64_t count = std::min(batch.size, end - done);
     inference_.queue(rows, count);
+    weights.emplace_back();
+    if (weights_->used()) weights_->main(batch, weights.back());
     targets.push_back(inference_.ahead() > 1 ? batch.fields[target_field].clone() : batch.fields[target_field]);
     if (inference_.ahead() == 1) take(0);
     done += count;

@@ -9,6 +9,7 @@
 #include "src/model/choice_check.h"
 #include "src/model/evaluation.h"
 #include "src/model/inference.h"
+#include "src/model/step_weights.h"
 
 namespace perigee {
 
@@ -17,7 +18,8 @@ class EvaluationSums {
  public:
   // `metrics`: a list of descriptions, or one; null: the task's default.
   EvaluationSums(const Json& metrics, const EvaluationTask& task, const std::string& where);
-  void add(const Inference::Result& result, const Tensor& target);
+  // `weights`: by StepWeights, as many for each example as `positions` says; empty: all count 1.
+  void add(const Inference::Result& result, const Tensor& target, std::span<const double> weights = {}, int64_t positions = 1);
   void merge(const EvaluationSums& other);
   Json state() const;
   void restore(const Json& state);  // Error(data) when it is not of such sums
@@ -27,7 +29,8 @@ class EvaluationSums {
  private:
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<Evaluation>> evaluations_;
-  double loss_ = 0;
+  EvaluationTask task_;
+  double loss_ = 0, weight_ = 0;
   int64_t examples_ = 0;
 };
 
@@ -69,6 +72,7 @@ class Evaluator {
   Loader loader_;
   std::vector<int> fields_;  // of the model's inputs, then the targets
   std::optional<ChoiceCheck> choices_;
+  std::optional<StepWeights> weights_;
   int target_ = 0;  // place of the main target in fields_
 };
 

@@ -16,15 +16,6 @@ struct Inference::Worker {
 
 namespace {
 
-// The fields that a plan reads, in the order of run()'s.
-std::vector<NetworkInput> fields_of(const ModelSpec& spec, bool with_loss) {
-  std::vector<NetworkInput> fields = spec.inputs;
-  if (!with_loss) return fields;
-  fields.push_back(spec.target);
-  for (const LossHead& head : spec.more_heads) fields.push_back(head.target);
-  return fields;
-}
-
 // Those that the plan has to be asked for.
 std::vector<std::string> layers_among(const std::vector<ModelOutput>& outputs) {
   std::vector<std::string> layers;

@@ -25,9 +25,58 @@ Value named_output(Graph& graph, const std::string& name) {
   return {};
 }
 
+// [N], [N, T] or [N, d...] in a form that broadcasts to `rank` dimensions: the last one is the time.
+Value spread(Value weights, int rank) {
+  if (weights.rank() >= rank) return weights;
+  const std::vector<int64_t> own = weights.shape().vector();
+  std::vector<int64_t> dims(static_cast<size_t>(rank), 1);
+  dims[0] = own[0];
+  for (size_t i = 1; i < own.size(); ++i) dims[dims.size() - own.size() + i] = own[i];
+  return reshape(weights, Shape(dims));
+}
+
+Value product_of(Value a, Value b) {
+  if (!a || !b) return a ? a : b;
+  const int rank = std::max(a.rank(), b.rank());
+  return spread(a, rank) * spread(b, rank);
+}
+
+struct Counting {
+  Value steps;    // 1 where a step counts, 0 where it does not; empty: all do
+  Value weights;  // of examples or steps; empty: all 1
+};
+
+Counting counting_of(Graph& graph, const ModelSpec& spec, const Json& loss, const NetworkInput& field, Value output, Value target) {
+  Counting counting;
+  const int64_t batch = output.shape()[0];
+  for (const NetworkInput& role : spec.target_roles) {
+    if (role.of != field.name) continue;
+    const Value given = graph.input(role.name, batched(role.type, batch));
+    if (role.role == FieldRole::weight)
+      counting.weights = product_of(counting.weights, role.type.shape.elements() == 1 ? reshape(cast(given, output.dtype()), Shape{batch})
+                                                                                      : cast(given, output.dtype()));
+    else counting.steps = product_of(counting.steps, steps_mask(role.role, given, target.shape()[target.rank() - 1], output.dtype()));
+  }
+  if (const auto ignored = ignored_class(loss)) {
+    Value differs = graph.apply("not_equal", {target, graph.constant(static_cast<double>(*ignored), {target.dtype(), Shape()})});
+    if (target.rank() == output.rank() && target.shape()[1] == 1) differs = reshape(differs, Shape{batch});
+    const auto number = [&](double value) { return graph.constant(value, {output.dtype(), Shape()}); };
+    counting.steps = product_of(counting.steps, where(differs, number(1), number(0)));
+  }
+  return counting;
+}
+
 Value add_head(Graph& graph, const ModelSpec& spec, const Json& loss, const NetworkInput& field, Value output, double weight) {
-  const Value target = graph.input(field.name, batched(field.type, output.shape()[0]));
-  const Value value = build_loss(graph, loss, spec.where + ": loss", output, target);
+  Value target = graph.input(field.name, batched(field.type, output.shape()[0]));
+  const Counting counting = counting_of(graph, spec, loss, field, output, target);
+  const Value weights = product_of(counting.steps, counting.weights);
+  // In the padding there may be anything, such as a label that is no class.
+  if (counting.steps)
+    target = where(greater(spread(counting.steps, target.rank()), graph.constant(0, {output.dtype(), Shape()})), target,
+                   graph.constant(0, {target.dtype(), Shape()}));
+  const std::string place = spec.where + ": loss";
+  const Value value =
+      weights ? build_weighted_loss(graph, loss, place, output, target, weights) : build_loss(graph, loss, place, output, target);
   return weight == 1 ? value : value * weight;
 }
 
@@ -106,7 +155,40 @@ std::vector<Value> main_output_first(const ModelSpec& spec, std::vector<Value> o
   return outputs;
 }
 
+// A target whose steps are those of an input counts as the input does, where the network has kept its time axis.
+void inherit_masks(const BuiltNetwork& built, ModelSpec* spec) {
+  const auto inherit = [&](const NetworkInput& target, int output) {
+    const Value mask = built.masks.at(static_cast<size_t>(output));
+    const Shape& shape = target.type.shape;
+    if (!mask || shape.rank() == 0 || shape[shape.rank() - 1] != mask.shape()[1]) return;
+    for (const NetworkInput& role : spec->target_roles)
+      if (role.of == target.name && role.role != FieldRole::weight) return;
+    const auto found =
+        std::find_if(built.input_masks.begin(), built.input_masks.end(), [&](const auto& each) { return each.second.id() == mask.id(); });
+    if (found == built.input_masks.end())
+      throw Error(ErrorKind::model, {.where = spec->where + ": loss",
+                                     .what = "the steps of '" + target.name + "' are not those of an input, so nothing says which count",
+                                     .hint = "give it a field of its own: data = { lengths = { " + target.name + " = \"...\" } }"});
+    for (const NetworkInput& input : std::vector<NetworkInput>(spec->inputs))
+      if (input.role != FieldRole::none && input.of == found->first)
+        spec->target_roles.push_back({.name = input.name, .type = input.type, .role = input.role, .of = target.name});
+  };
+  inherit(spec->target, spec->loss_output);
+  for (const LossHead& head : spec->more_heads) inherit(head.target, head.output);
+}
+
 }  // namespace
+
+std::vector<NetworkInput> fields_of(const ModelSpec& spec, bool with_loss) {
+  std::vector<NetworkInput> fields = spec.inputs;
+  if (!with_loss) return fields;
+  fields.push_back(spec.target);
+  for (const LossHead& head : spec.more_heads) fields.push_back(head.target);
+  for (const NetworkInput& role : spec.target_roles)
+    if (std::none_of(fields.begin(), fields.end(), [&](const NetworkInput& field) { return field.name == role.name; }))
+      fields.push_back(role);
+  return fields;
+}
 
 Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, spec_.where) {
   Graph graph;
@@ -123,7 +205,10 @@ Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, s
     } catch (const Error& error) {
       throw error.within(spec_.where + ": loss");
     }
-    if (!spec_.target.name.empty()) add_loss(graph, spec_, built.outputs);
+    if (!spec_.target.name.empty()) {
+      inherit_masks(built, &spec_);
+      add_loss(graph, spec_, built.outputs);
+    }
   }
   choosing_ = choosing_inputs(graph);
   for (const auto& values : built.layer_outputs) {

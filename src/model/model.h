@@ -29,17 +29,22 @@ struct LossHead {
 
 struct ModelSpec {
   Json network;
-  std::vector<NetworkInput> inputs;  // fields that the network reads
+  std::vector<NetworkInput> inputs;  // fields that the network reads, and those that say which of their steps count
   NetworkInput target;               // the field that the loss compares with; name empty: none (inference only)
   int64_t classes = 0;               // of the target, when it is a class label
   Json loss;                         // of output `loss_output`; null: none
   int loss_output = 0;
   double loss_weight = 1;
   std::vector<LossHead> more_heads;  // of networks with several outputs
-  std::string where;                 // begins error paths
-  Dtype dtype = Dtype::f32;          // of parameters, states and all arithmetic: f32 or f64; fields are converted as they come in
-  std::optional<Dtype> half;         // f16 or bf16: what mixed_precision (src/graph/passes) stores activations in
+  // Fields that say which steps of a target count, and how much. A target of the steps of an input takes over that input's.
+  std::vector<NetworkInput> target_roles = {};
+  std::string where;          // begins error paths
+  Dtype dtype = Dtype::f32;   // of parameters, states and all arithmetic: f32 or f64; fields are converted as they come in
+  std::optional<Dtype> half;  // f16 or bf16: what mixed_precision (src/graph/passes) stores activations in
 };
+
+// The fields that a plan reads: the inputs, and with loss the targets, the main one first, then what else says how much they count.
+std::vector<NetworkInput> fields_of(const ModelSpec& spec, bool with_loss);
 
 // An array that an inference plan computes for each example.
 struct ModelOutput {
@@ -72,7 +77,8 @@ class Model {
   // The function that turns outputs into probabilities: "softmax", "sigmoid" or "".
   const std::string& link() const { return link_; }
 
-  // Forward, loss and gradients of `batch` examples. Outputs: "output" [batch, ...], "loss" [batch], and one external output
+  // Forward, loss and gradients of `batch` examples. Outputs: "output" [batch, ...], "loss" [batch] (a sum of weighted terms where the target
+  // has lengths, masks or weights; StepWeights knows what to divide by), and one external output
   // "grad:<parameter>" for each trainable parameter that the loss depends on: the gradient of the sum of the losses (in f16 times kLossSeed).
   // The fusions depend on `backend`.
   Graph training_graph(int64_t batch, Backend backend = Backend::cpu) const;

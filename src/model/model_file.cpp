@@ -2,10 +2,14 @@
 
 #include "src/model/model_reader.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 namespace perigee {
 namespace {
+
+constexpr const char* kRoleNames[] = {"", "length", "mask", "weight"};  // by FieldRole
 
 Json field_json(const NetworkInput& input) {
   Json json = Json::object();
@@ -14,11 +18,32 @@ Json field_json(const NetworkInput& input) {
   Json shape = Json::array();
   for (int64_t dim : input.type.shape.vector()) shape.push(dim);
   json.set("shape", std::move(shape));
+  if (input.role == FieldRole::none) return json;
+  json.set("role", kRoleNames[static_cast<size_t>(input.role)]);
+  json.set("of", input.of);
   return json;
 }
 
 NetworkInput field_from(const Config& config) {
-  return {config.string("name"), {dtype_from_name(config.string("dtype")), Shape(config.integer_list("shape"))}};
+  NetworkInput field{config.string("name"), {dtype_from_name(config.string("dtype")), Shape(config.integer_list("shape"))}};
+  const std::string role = config.choice("role", "", {"", "length", "mask", "weight"});
+  if (role.empty()) return field;
+  field.role = static_cast<FieldRole>(std::find(std::begin(kRoleNames), std::end(kRoleNames), role) - std::begin(kRoleNames));
+  field.of = config.string("of");
+  return field;
+}
+
+// Error when a role is of a field that is not there.
+void check_roles(const ModelSpec& spec, const std::string& where) {
+  const auto known = [](const std::vector<NetworkInput>& fields, const std::string& name) {
+    return std::any_of(fields.begin(), fields.end(), [&](const NetworkInput& field) {
+      return field.role == FieldRole::none && field.name == name && field.type.shape.rank() > 0;
+    });
+  };
+  for (const NetworkInput& role : spec.inputs)
+    if (role.role == FieldRole::weight || (role.role != FieldRole::none && !known(spec.inputs, role.of)))
+      throw Error(ErrorKind::model,
+                  {.where = where + ": inputs", .what = "'" + role.name + "' is of no input", .got = "'" + role.of + "'"});
 }
 
 Json names_json(const std::vector<std::string>& names) {
@@ -73,6 +98,11 @@ Metadata model_metadata(const Model& model, const Json& job, const Json& fitted,
   add_head(spec.loss_output, spec.target, spec.loss, spec.loss_weight);
   for (const LossHead& head : spec.more_heads) add_head(head.output, head.target, head.loss, head.weight);
   metadata["heads"] = heads.dump();
+  if (!spec.target_roles.empty()) {
+    Json roles = Json::array();
+    for (const NetworkInput& role : spec.target_roles) roles.push(field_json(role));
+    metadata["target_roles"] = roles.dump();
+  }
   if (const Json* network = job.find("network")) metadata["network"] = network->dump();
   if (!fitted.is_null()) metadata["fitted"] = fitted.dump();
   return metadata;
@@ -154,6 +184,10 @@ LoadedModel load_model(std::span<const std::byte> bytes, const std::string& wher
     spec.loss_output = read.output;
     spec.loss_weight = read.weight;
   }
+  const Json roles = json_metadata(file, "target_roles", where);
+  for (size_t i = 0; roles.is_array() && i < roles.as_array().size(); ++i)
+    spec.target_roles.push_back(field_from(Config(roles.as_array()[i], where + ": target_roles")));
+  check_roles(spec, where);
   if (const auto dtype = file.metadata.find("dtype"); dtype != file.metadata.end()) spec.dtype = network_dtype(dtype->second, where);
   LoadedModel loaded{.model = std::make_unique<Model>(std::move(spec)),
                      .job = json_metadata(file, "job", where),

@@ -140,6 +140,7 @@ RecordReader::RecordReader(const ModelSpec& spec, const Json& job, const Json& f
       description_(data_description(job, fitted)),
       leaf_(innermost(description_)) {
   for (const LossHead& head : spec.more_heads) targets_.push_back(head.target.name);
+  for (const NetworkInput& role : spec.target_roles) targets_.push_back(role.name);
 }
 
 std::string RecordReader::leaf_type() const { return type_of(leaf_); }

@@ -55,4 +55,49 @@ Value build_loss(Graph& graph, const Json& loss, const std::string& where, Value
   }
 }
 
+namespace {
+
+// The terms that `loss` [N] has summed or averaged inside each example, in the shape of the weights; empty when it is no such sum.
+Value terms_behind(Value loss, const Shape& wanted) {
+  Graph& graph = loss.graph();
+  const Node node = graph.node(loss.id());  // a copy: appending moves nodes
+  const bool mean = is_op(node, "reduce_mean");
+  if (!mean && !is_op(node, "reduce_sum")) return {};
+  const Value values = node.in(graph, 0);
+  std::vector<int64_t> axes;
+  for (int i = 1; i <= values.rank() - wanted.rank(); ++i) axes.push_back(i);
+  if (values.rank() < wanted.rank()) return {};
+  const Value terms = axes.empty() ? values : mean ? reduce_mean(values, axes) : reduce_sum(values, axes);
+  return terms.shape() == wanted ? terms : Value();
+}
+
+}  // namespace
+
+Value build_weighted_loss(Graph& graph, const Json& loss, const std::string& where, Value output, Value target, Value weights) {
+  const Json object = as_object(loss);
+  const LossDef& def = definition(Config(object, where));
+  if (def.whole_batch)
+    throw Error(ErrorKind::model, {.where = where,
+                                   .what = std::string("the loss '") + def.name + "' takes the batch as a whole and knows no weights",
+                                   .hint = "leave out the weights, or take binary_cross_entropy"});
+  const Value value = build_loss(graph, loss, where, output, target);
+  if (weights.rank() == 1) return value * weights;
+  const Value terms = terms_behind(value, weights.shape());
+  if (!terms)
+    throw Error(ErrorKind::model,
+                {.where = where,
+                 .what = std::string("the loss '") + def.name + "' has no value for each step, which lengths and masks need",
+                 .got = "outputs " + output.shape().text() + ", weights " + weights.shape().text(),
+                 .hint = "take a loss of single values, such as cross_entropy or mse, or one weight for each example"});
+  std::vector<int64_t> axes;
+  for (int i = 1; i < weights.rank(); ++i) axes.push_back(i);
+  return reduce_sum(terms * weights, axes);
+}
+
+std::optional<int64_t> ignored_class(const Json& loss) {
+  const Json* ignore = loss.is_object() ? loss.find("ignore") : nullptr;
+  if (!ignore || !ignore->is_number()) return std::nullopt;
+  return static_cast<int64_t>(ignore->as_number());
+}
+
 }  // namespace perigee

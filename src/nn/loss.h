@@ -1,6 +1,7 @@
 // Losses: per-example values from outputs and targets, as ops. One file in losses/ defines one loss.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -19,6 +20,7 @@ struct LossDef {
   Value (*build)(Graph& graph, const Config& options, Value output, Value target) = nullptr;
   // The function that eval and predict apply to the output to get probabilities or values: "softmax", "sigmoid" or "".
   const char* link = "";
+  bool whole_batch = false;  // a value of all examples together, which has no terms to weigh
   // The example of tests and help: the options, the output without the batch, and the kind of target: "real", "positive",
   // "probability", "binary", "sign" (-1, 1), each in the output's shape; "class"; "pair" (two numbers).
   const char* example = nullptr;
@@ -40,5 +42,10 @@ extern const Schema output_loss_schema;
 
 // `loss` is a name or {"type": name, options...}. Rejects unread keys.
 Value build_loss(Graph& graph, const Json& loss, const std::string& where, Value output, Value target);
+// The same where not all counts alike: [N], for each example the sum over its steps of weight times loss. `weights` is [N], [N, T] for the
+// last axis of the target, or has a number for each class of the target [N, d...].
+Value build_weighted_loss(Graph& graph, const Json& loss, const std::string& where, Value output, Value target, Value weights);
+// Option "ignore" of losses of classes: examples and steps of this class do not count.
+std::optional<int64_t> ignored_class(const Json& loss);
 
 }  // namespace perigee

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/core/field_role.h"
 #include "src/nn/layer.h"
 
 namespace perigee {
@@ -18,6 +19,9 @@ namespace perigee {
 struct NetworkInput {
   std::string name;  // a field of the data source: "x"
   Type type;         // of one example, without the batch dimension
+  // Not none: it is no operand of the network, but says which steps of the field `of` count.
+  FieldRole role = FieldRole::none;
+  std::string of = {};
 };
 
 struct LayerReport {
@@ -28,13 +32,18 @@ struct LayerReport {
 };
 
 struct BuiltNetwork {
-  std::vector<Value> inputs;   // batch first
-  std::vector<Value> outputs;  // batch first
+  std::vector<Value> inputs;                               // batch first
+  std::vector<Value> outputs;                              // batch first
+  std::vector<Value> masks;                                // of each output, as LayerContext::mask() gives them
+  std::vector<std::pair<std::string, Value>> input_masks;  // of the fields that have one
   std::vector<ParameterSpec> parameters;
   std::vector<StateSpec> states;
   std::vector<LayerReport> layers;
   std::vector<std::vector<Value>> layer_outputs;  // of each of `layers`
 };
+
+// The mask [N, steps] that a field of lengths [N] or masks [N, steps] gives.
+Value steps_mask(FieldRole role, Value given, int64_t steps, Dtype dtype);
 
 class Network {
  public:

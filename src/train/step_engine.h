@@ -35,6 +35,7 @@ class GradientSink {
 
 struct GradientReport {
   int64_t examples = 0;
+  double weight = 0;  // the examples, or the sum of their weights
   double loss_sum = 0;
   int64_t correct = 0;
   bool finite = true, cancelled = false;  // otherwise the sum is of no use
@@ -51,6 +52,7 @@ struct StepTask {
   const Batch& batch;
   StepInfo info;                               // but for the examples' ids
   StepProgress progress;                       // what schedules go by
+  double weight = 0;                           // that the sum of the gradient is divided by: the examples, or the sum of their weights
   const GradientExchange* exchange = nullptr;  // null: the update goes by the batch's own gradient
   const std::atomic<bool>* cancel = nullptr;   // once true, a host drops a step that has not come to its update
 };

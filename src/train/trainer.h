@@ -29,6 +29,7 @@ struct StepReport {
   int64_t step = 0;      // 1 for the first
   uint64_t epoch = 0;    // that the batch belonged to, from 0
   int64_t examples = 0;  // in the batch
+  double weight = 0;     // their number, or the sum of their weights
   double loss = 0;       // mean over the batch, before the update
   double accuracy = -1;  // share of the batch classified rightly; -1 when the target is no class label
   double learning_rate = 0;
@@ -54,7 +55,7 @@ class Hook {
   // True: on_gradient is called in every step. Asked once, by add_hook.
   virtual bool wants_gradient() const { return false; }
   // The step's gradient, summed over `examples` examples of this process, in the layout and type of the parameter block; before clipping
-  // and update. The hook may replace both (all-reduce). Of a gradient that overflowed in f16 it is not told: the batch is computed again with
+  // and update. Where examples have weights, it is their weighted mean times `examples`. The hook may replace both (all-reduce). Of a gradient that overflowed in f16 it is not told: the batch is computed again with
   // a smaller loss scale.
   virtual void on_gradient(Trainer&, std::span<std::byte> /*gradient*/, int64_t& /*examples*/) {}
   // On a device run() queues the next step before it calls this for the one before: parameters and position() are then a step further.
@@ -116,9 +117,11 @@ class Trainer {
   GradientReport sum_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel = nullptr);
   // With precision "fp16" what overflows is computed again with a smaller loss scale, which the sum no longer has in it.
   void commit_states();
-  // One update by the sum of the gradient over `examples` examples, of the parameter block's layout and type; null: by what lies in
-  // device_gradient().
-  void update(const std::byte* gradient_sum, int64_t examples);
+  // One update by the sum of the gradient over examples whose weights add up to `weight` (as many as they are, where none is given), of the
+  // parameter block's layout and type; null: by what lies in device_gradient().
+  void update(const std::byte* gradient_sum, double weight);
+  // Whether examples or steps count differently, by lengths, masks, weights or a loss that ignores a class.
+  bool weighted() const { return t_.weights->used(); }
   // The numbers on the device and the gradient there, for work on them between the parts of a step. Null without a GPU, and with several,
   // which each have their own.
   DeviceModel* device_model() const { return engine_->device_model(); }
@@ -180,6 +183,7 @@ class Trainer {
   void count_steps(const Config& config);
   StepInfo step_info(const Batch& batch) const;
   void check_choices(const Batch& batch) const;
+  double weight_of(const Batch& batch) const;
   StepProgress step_progress() const;
   Queued queue_step(const Batch& batch, const std::atomic<bool>* cancel);
   StepOutcome take_step(const Queued& step, StepReport* report);

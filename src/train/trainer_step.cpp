@@ -14,6 +14,8 @@ void Trainer::add_hook(Hook* hook) {
 
 void Trainer::exchange(std::span<std::byte> gradient, const Batch& batch) {
   int64_t examples = batch.size;
+  if (t_.weights->used())
+    t_.math->scale(gradient.data(), static_cast<double>(examples) / weight_of(batch), t_.model->params().block_elements(), gradient.data());
   for (Hook* hook : hooks_)
     if (hook->wants_gradient()) hook->on_gradient(*this, gradient, examples);
   t_.optimizer->begin_step(step_progress(), 1.0 / static_cast<double>(examples));
@@ -55,12 +57,25 @@ void Trainer::check_choices(const Batch& batch) const {
   t_.choices->check(batch, [&] { return t_.step_name(static_cast<uint64_t>(position_.step)); });
 }
 
+// The sum of its gradient is divided by this.
+double Trainer::weight_of(const Batch& batch) const {
+  return t_.weights->sum(batch, [&] { return t_.step_name(static_cast<uint64_t>(position_.step)); });
+}
+
 Trainer::Queued Trainer::queue_step(const Batch& batch, const std::atomic<bool>* cancel) {
   check_choices(batch);
-  Queued step{.report = {.step = position_.step + 1, .epoch = batch.epoch, .examples = batch.size}, .before = position_};
+  const double weight = weight_of(batch);
+  if (weight == 0)
+    throw Error(ErrorKind::data, {.where = t_.step_name(static_cast<uint64_t>(position_.step)),
+                                  .what = "nothing in the batch counts: its lengths, masks or weights are all 0",
+                                  .got = std::to_string(batch.size) + " examples from number " + std::to_string(batch.ids[0]),
+                                  .expected = "at least one step of one example",
+                                  .hint = "leave such examples out, or take larger batches"});
+  Queued step{.report = {.step = position_.step + 1, .epoch = batch.epoch, .examples = batch.size, .weight = weight}, .before = position_};
   engine_->queue({.batch = batch,
                   .info = step_info(batch),
                   .progress = step_progress(),
+                  .weight = weight,
                   .exchange = exchange_ ? &exchange_ : nullptr,
                   .cancel = cancel});
   step.report.learning_rate = t_.optimizer->learning_rate();
@@ -77,7 +92,7 @@ StepOutcome Trainer::take_step(const Queued& step, StepReport* report) {
     return outcome;
   }
   *report = step.report;
-  report->loss = figures.loss_sum / static_cast<double>(report->examples);
+  report->loss = figures.loss_sum / report->weight;
   if (t_.model->spec().classes > 0) report->accuracy = static_cast<double>(figures.correct) / static_cast<double>(report->examples);
   report->gradient_norm = figures.gradient_norm;
   report->skipped = figures.overflowed;
@@ -123,15 +138,18 @@ GradientReport Trainer::sum_gradient(const Batch& batch, const GradientTarget& t
   need_no_step_ahead();
   check_choices(batch);
   if (t_.buckets.empty()) cut_gradient(t_.model->params().block_bytes());
-  return engine_->sum_gradient(batch, step_info(batch), target, cancel);
+  const double weight = weight_of(batch);
+  GradientReport report = engine_->sum_gradient(batch, step_info(batch), target, cancel);
+  report.weight = weight;
+  return report;
 }
 
 void Trainer::commit_states() { engine_->commit_states(); }
 
-void Trainer::update(const std::byte* gradient_sum, int64_t examples) {
-  assert((gradient_sum || device_gradient()) && examples > 0);
+void Trainer::update(const std::byte* gradient_sum, double weight) {
+  assert((gradient_sum || device_gradient()) && weight > 0);
   const PhaseScope scope(t_.times, TracePhase::update);
-  t_.optimizer->begin_step(step_progress(), 1.0 / static_cast<double>(examples));
+  t_.optimizer->begin_step(step_progress(), 1.0 / weight);
   engine_->update(gradient_sum);
   position_.step += 1;
 }

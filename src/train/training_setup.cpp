@@ -6,6 +6,7 @@
 
 #include "src/io/file.h"
 #include "src/model/inference.h"
+#include "src/train/field_roles.h"
 
 namespace perigee {
 
@@ -57,7 +58,10 @@ void TrainingSetup::open() {
     spec.inputs.push_back({name, {source->fields()[static_cast<size_t>(field)].dtype, source->fields()[static_cast<size_t>(field)].shape}});
   }
   read_losses(config, &spec);
+  add_field_roles(data, *source, &spec);
   model = std::make_unique<Model>(std::move(spec));
+  for (const NetworkInput& field : fields_of(model->spec(), true)) read_fields.push_back(field_index(*source, field.name));
+  weights.emplace(*model, *source);
   choices.emplace(*model, *source, job.where() + ": loss");
   math = &block_math(model->params().dtype());
   make_optimizer();
@@ -151,12 +155,6 @@ bool TrainingSetup::has_part(const std::string& part) const {
   const Json* data = job.json().find("data");
   const Json* found = data ? data->find(part) : nullptr;
   return found && !found->is_null();
-}
-
-std::vector<int> TrainingSetup::fields() const {
-  std::vector<int> fields = input_fields;
-  fields.insert(fields.end(), target_fields.begin(), target_fields.end());
-  return fields;
 }
 
 SourcePtr TrainingSetup::open_part(const std::string& part, const Config& description) const {

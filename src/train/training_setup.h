@@ -14,6 +14,7 @@
 #include "src/job/job.h"
 #include "src/model/choice_check.h"
 #include "src/model/model.h"
+#include "src/model/step_weights.h"
 #include "src/train/loss_scale.h"
 #include "src/train/trainer_options.h"
 
@@ -28,7 +29,7 @@ struct TrainingSetup {
   void initialize_values();
   bool has_part(const std::string& part) const;  // of the job's data
   SourcePtr open_part(const std::string& part, const Config& description) const;
-  std::vector<int> fields() const;  // of the source, that the model reads: its inputs, its targets
+  const std::vector<int>& fields() const { return read_fields; }  // of the source, that the model reads
   size_t bytes_of(int64_t elements) const { return static_cast<size_t>(elements) * model->params().width(); }  // of the block
   int64_t gpus() const { return options.backend == Backend::cuda ? static_cast<int64_t>(options.devices.size()) : 1; }
   std::string step_name(uint64_t step) const { return job.where() + ": step " + std::to_string(step + 1); }  // for errors
@@ -41,12 +42,14 @@ struct TrainingSetup {
   SourcePtr source;
   std::unique_ptr<Model> model;
   std::optional<ChoiceCheck> choices;  // of the source's examples
+  std::optional<StepWeights> weights;  // likewise
   const BlockMath* math = nullptr;     // of the model's element type
   std::unique_ptr<Optimizer> optimizer;
   std::vector<Storage> slots;  // each has the layout and type of the parameter block
   std::vector<void*> slot_pointers;
   std::vector<int> input_fields;          // source field of each model input
   std::vector<int> target_fields;         // of the main target, then of further heads
+  std::vector<int> read_fields;           // of fields_of() the model: inputs, targets, and what says how much they count
   std::vector<Optimizer::Range> buckets;  // of the gradient; empty until it is cut
   // Empty unless the precision is "fp16". While steps are on a device, the device's is newer.
   std::optional<LossScale> scale;

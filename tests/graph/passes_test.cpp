@@ -219,6 +219,20 @@ TEST(Passes, OutputsThatAreOneValueStayApart) {
   expect_same_outputs(graph, fused, 1);
 }
 
+// A program keeps comparisons as numbers, and gives them away as truth values: what a cast makes of one is another result.
+TEST(Passes, AComparisonThatIsReadAsNumbersStaysNumbers) {
+  Graph graph;
+  const Value x = graph.input("x", {Dtype::f32, Shape{3, 4}}), zero = graph.constant(0, {Dtype::f32, Shape()});
+  const Value mask = cast(greater(x, zero), Dtype::f32);
+  graph.output("kept", where(greater(mask, zero), x, zero));
+  graph.output("sum", matmul(mask, x, false, true));
+  const Graph after = fuse_elementwise(graph);
+  for (const Node& node : after.nodes())
+    for (const ValueId& id : node.inputs)
+      if (std::string_view("matmul") == node.op->name) EXPECT_EQ(after.type(id).dtype, Dtype::f32);
+  expect_same_outputs(graph, after, 3);
+}
+
 TEST(Passes, AFusedProgramSlicesAsItsOpsDo) {
   Graph graph;
   const Value x = graph.input("x", {Dtype::f32, {8, 6}}), w = graph.parameter("w", {Dtype::f32, {6}});

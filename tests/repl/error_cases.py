@@ -327,3 +327,40 @@ CASES += [job(cause, fix, network="pg.sequential { " + layer + ", pg.dense { 10 
 CASES += [job(cause, fix, train=error_layers.IMAGES + ":map { " + transform + " }", network="pg.sequential { pg.dense { 10 } }", place="", )
           for transform, cause, fix in error_layers.TRANSFORMS]
 CASES += [job(cause, fix, optimizer="pg.sgd { lr = " + rate + " }") for rate, cause, fix in error_layers.RATES]
+
+SEQUENCES = """pg.data.arrays { x = { { { 1, 2, 3 } }, { { 4, 5, 6 } } }, y = { { 0, 1, 0 }, { 1, 0, -1 } }, n = { 3, 2 },
+    m = { { 1, 1, 1 }, { 1, 1, 0 } }, w = { 1, 2 } }"""
+STEPS = "pg.sequential { pg.conv1d { 2, 1 } }"
+LENGTHS = ', lengths = { x = "n" }'
+
+
+def steps(cause, fix=None, hint="", data=LENGTHS, train=SEQUENCES, network=STEPS, **parts):
+    """A mistake about lengths, masks and weights."""
+    return job(cause, fix, hint, data=data, train=train, network=network, **parts)
+
+
+CASES += [
+    steps("is neither an input nor a target of the job", ("z =", "x ="), data=', lengths = { z = "n" }', hint="one of 'x', 'y'"),
+    steps("is no target of the job", ("weights = { x", "weights = { y"), data=LENGTHS + ', weights = { x = "w" }', hint="one of 'y'"),
+    steps("cannot be a mask of 'x'", ('"n"', '"m"'), data=', masks = { x = "n" }', hint="one for each step"),
+    steps("must name a field of the data", data=", lengths = { x = 3 }"),
+    steps("is no length of 'x'", ("{ 3, 4 }", "{ 3, 3 }"), train=SEQUENCES.replace("{ 3, 2 }", "{ 3, 4 }").replace("-1", "0"), writes_run=True),
+    steps("is no mask of 'x'", ("7", "0"), data=', masks = { x = "m" }', train=SEQUENCES.replace("{ 1, 1, 0 }", "{ 1, 1, 7 }"), hint="0 or 1", writes_run=True),
+    steps("is no weight of 'y'", ("-2", "2"), data=LENGTHS + ', weights = "w"', train=SEQUENCES.replace("{ 1, 2 }", "{ 1, -2 }"), writes_run=True),
+    steps("is no class of the network's output", ("0, 5", "0, 1"), train=SEQUENCES.replace("{ 0, 1, 0 }", "{ 0, 5, 0 }"), hint="0 to 1", writes_run=True),
+    steps("nothing in the batch counts", ("{ 0, 0 }", "{ 3, 2 }"), train=SEQUENCES.replace("{ 3, 2 }", "{ 0, 0 }"), hint="at least one step", writes_run=True),
+    steps("has one number for each example, and no steps", ('y = "n"', 'x = "n"'), data=', lengths = { y = "n" }',
+          train="pg.data.arrays { x = { { { 1, 2 } }, { { 3, 4 } } }, y = { 0, 1 }, n = { 1, 2 } }",
+          network="pg.sequential { pg.global_pool {}, pg.dense { 2 } }"),
+    steps("mixes the steps of a sequence", ("flatten", "global_pool"), hint="put global_pool", place="trial.lua:4",
+          network="pg.sequential { pg.flatten {}, pg.dense { 2 } }", train=SEQUENCES.replace("{ { 0, 1, 0 }, { 1, 0, -1 } }", "{ 0, 1 }")),
+    steps('padding "same" with a stride', ('padding = "same"', "padding = 1"), place="trial.lua:4",
+          network='pg.sequential { pg.conv1d { 4, 3, stride = 2, padding = "same" }, pg.global_pool {}, pg.dense { 2 } }',
+          train=SEQUENCES.replace("{ { 0, 1, 0 }, { 1, 0, -1 } }", "{ 0, 1 }")),
+    steps("knows no weights", ('"f_measure"', '"binary_cross_entropy"'), data=', weights = "w"', loss='"f_measure"',
+          network="pg.sequential { pg.flatten {}, pg.dense { 1 } }", train=SEQUENCES.replace("{ { 0, 1, 0 }, { 1, 0, -1 } }", "{ { 0 }, { 1 } }")),
+    steps("has no value for each step", ('"cosine_proximity"', '"mse"'), loss='"cosine_proximity"', network="pg.sequential { pg.conv1d { 1, 1 } }",
+          train=SEQUENCES.replace("{ { 0, 1, 0 }, { 1, 0, -1 } }", "{ { { 0, 1, 0 } }, { { 1, 0, 0 } } }")),
+    job("is the target", ("weight = -1", "weight = 0"), train='pg.data.csv { "number.csv", weight = -1 }', network="pg.sequential { pg.dense { 1 } }",
+        loss='"mse"'),
+]

@@ -198,5 +198,56 @@ TEST(Evaluation, AFunctionThatGivesNothingForEachExampleIsRefused) {
   }
 }
 
+// Figures of scikit-learn 1.7 with sample_weight; the fourth row weighs nothing, and its label is none.
+TEST(Evaluation, WeightsAreThoseOfScikitLearn) {
+  const std::vector<double> weights = {0.13, 0.35, 0.68, 0.0, 0.39, 0.24, 1.87, 0.62, 0.95, 0.12, 0.55, 0.45};
+  const Tensor output = Tensor::from<float>({12, 3}, {.099f, .809f, .092f, .608f, .162f, .23f,  .573f, .288f, .139f, .127f, .052f, .821f,
+                                                      .203f, .06f,  .737f, .266f, .443f, .291f, .357f, .313f, .33f,  .33f,  .358f, .312f,
+                                                      .541f, .212f, .247f, .492f, .477f, .031f, .017f, .157f, .826f, .631f, .01f,  .359f});
+  const Tensor labels = Tensor::from<int64_t>({12}, {0, 1, 2, -1, 1, 1, 1, 0, 2, 2, 2, 1});
+  const auto judged = [&](const Json& description, const Tensor& out, const Tensor& target) {
+    auto whole = make_evaluation(description, {}, "test"), first = make_evaluation(description, {}, "test");
+    auto second = make_evaluation(description, {}, "test"), sent = make_evaluation(description, {}, "test");
+    whole->add(out, target, 12, weights);
+    first->add(out.rows(0, 5), target.rows(0, 5), 5, weights);
+    second->add(out.rows(5, 12), target.rows(5, 12), 7, std::span(weights).subspan(5));
+    sent->restore(Json::parse(second->state().dump(), "state"));
+    first->merge(*sent);
+    const Json result = whole->result(), merged = first->result();
+    for (const auto& [key, value] : result.as_object())
+      if (value.is_number()) EXPECT_NEAR(at(merged, key.c_str()).as_number(), value.as_number(), 1e-9) << key;
+    return result;
+  };
+  const auto expect = [](const Json& got, const char* key, double wanted) { EXPECT_NEAR(at(got, key).as_number(), wanted, 1e-6) << key; };
+  const Json classes = judged("classification", output, labels);
+  expect(classes, "accuracy", 0.12440944881889764);
+  expect(classes, "precision", 0.27584354180098863);
+  expect(classes, "recall", 0.10395256916996048);
+  expect(classes, "f1", 0.1504647615758727);
+  expect(classes, "mcc", -0.17646461882219236);
+  EXPECT_NEAR(at(classes, "confusion").as_array()[1].as_array()[0].as_number(), 2.67, 1e-9);
+  const Json roc = judged("roc", output, labels);
+  const double areas[] = {0.19121428571428564, 0.4909190263288624, 0.2975738056897478},
+               averages[] = {0.12410691479656996, 0.6174085548470172, 0.4858895865778927};
+  for (size_t c = 0; c < 3; ++c) {
+    expect(at(roc, "classes").as_array()[c], "auc", areas[c]);
+    expect(at(roc, "classes").as_array()[c], "average_precision", averages[c]);
+  }
+  expect(judged("calibration", output, labels), "negative_log_likelihood", 1.630614663210575);
+  const Tensor a =
+      Tensor::from<float>({12, 1}, {-.155f, .558f, -1.522f, -.893f, .624f, -.805f, .212f, .492f, 1.667f, -1.905f, -.52f, -.432f});
+  const Tensor b =
+      Tensor::from<float>({12, 1}, {-.016f, .693f, -1.979f, -.714f, .356f, -1.282f, 1.06f, .436f, 1.482f, -1.956f, -.747f, -.874f});
+  const Json regression = judged("regression", a, b);
+  expect(regression, "mse", 0.2723268566929134);
+  expect(regression, "mae", 0.42853228346456695);
+  expect(regression, "r2", 0.7942442133182522);
+  expect(regression, "correlation", 0.8997643020047784);
+  const Tensor said = Tensor::from<float>({12, 1}, {.118f, .36f, .698f, .792f, .446f, .971f, .511f, .486f, .053f, .246f, .756f, .627f});
+  const Json binary = judged("binary", said, Tensor::from<float>({12, 1}, {1, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1}));
+  expect(binary, "accuracy", 0.4787401574803149);
+  expect(binary, "f1", 0.5037481259370314);
+}
+
 }  // namespace
 }  // namespace perigee

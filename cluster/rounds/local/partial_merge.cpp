@@ -78,7 +78,7 @@ bool PartialMerge::stage(int64_t round, const std::byte* global, std::byte* row,
   unstage();
   const Params& params = trainer_.model().params();
   const auto count = static_cast<int64_t>(parts_.size());
-  bool finite = block_.stage_beside_values(row, unmerged_), with_codec = false;
+  bool finite = block_.stage_beside_values(row, unmerged_, static_cast<double>(unmerged_)), with_codec = false;
   std::vector<SharedBytes> payloads;
   changes_.clear();
   for (int64_t i = 0; i < count; ++i) {
@@ -213,7 +213,7 @@ void PartialMerge::take_states(const ApplyOrder& order, const std::byte* row, st
   if (order.alone) {
     if (moved) std::copy(states_then_.begin(), states_then_.end(), local.begin());
   } else if (const ExchangeTail tail = read_exchange_tail(block_.layout(), {row, block_.layout().bytes()}); tail.examples > 0) {
-    block_.take_states(row, tail.examples);
+    block_.take_states(row, static_cast<double>(tail.examples));
   } else {
     std::copy(states.begin(), states.end(), local.begin());
   }

@@ -31,7 +31,7 @@ bool ReplicaTrainer::stage_inner(int64_t examples, std::byte* row, Contribution*
   if (examples == 0) {
     block_.stage_nothing(row);
   } else {
-    if (!block_.stage_values(row, examples, !inner_codec_)) return false;
+    if (!block_.stage_values(row, examples, weight_of_work(examples), !inner_codec_)) return false;
     if (inner_codec_) {
       coded = encode_change(*inner_codec_, row, contribution->round * kStagings + inner_staged_++ % kStagings);
       if (!coded) return false;

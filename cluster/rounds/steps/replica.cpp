@@ -25,6 +25,9 @@ void subtract(const std::byte* change, Params& params) {
 bool ReplicaTrainer::stage_step(const TrainOrder& order, std::byte* row, Contribution* contribution) {
   const bool update = policy_.what == Policy::What::update;
   const int64_t examples = contribution->examples;
+  // They make means of sums. A sum of means needs each worker's own; a mean of means is put right by take_step().
+  const double weight = weight_ > 0 ? weight_of_work(examples) : static_cast<double>(examples);
+  const double divisor = policy_.sums ? weight : static_cast<double>(examples);
   if ((!step_codec_ && !parts_codec_ && !update) || (examples == 0 && !parts_codec_)) return true;
   const Params& params = trainer_.shape().params();
   const BlockMath& math = block_math(params.dtype());
@@ -39,7 +42,7 @@ bool ReplicaTrainer::stage_step(const TrainOrder& order, std::byte* row, Contrib
   if (there && !gradient_is_there_) rounds_->gpu().upload(trainer_.device_gradient(), gradient, params.block_bytes());
   if (update && examples > 0) {
     keep_result();
-    trainer_.update(there ? nullptr : gradient, examples);
+    trainer_.update(there ? nullptr : gradient, weight);
   }
   if (examples == 0) {
     math.fill(0, elements, gradient);
@@ -48,14 +51,14 @@ bool ReplicaTrainer::stage_step(const TrainOrder& order, std::byte* row, Contrib
     math.add_change(parameters(false), result_parameters(false), elements, gradient);
     if (!parts_codec_) finite = math.scale(gradient, weight_of(examples), elements, gradient);
   } else if (!step_codec_) {
-    finite = math.scale(gradient, 1 / static_cast<double>(examples), elements, gradient);
+    finite = math.scale(gradient, 1 / divisor, elements, gradient);
   }
   const PhaseScope scope(trainer_.times(), TracePhase::encode, examples);
   const auto* values = reinterpret_cast<const float*>(gradient);
   if (step_codec_) {
     const float* const from = there ? reinterpret_cast<const float*>(trainer_.device_gradient()) : values;
     const CodedValues coded = update ? CodedValues{.block = result_parameters(there), .less = parameters(there)}
-                                     : CodedValues{.block = from, .factor = 1 / static_cast<double>(examples)};
+                                     : CodedValues{.block = from, .factor = 1 / divisor};
     contribution->payload = step_codec_->encode(coded, block_.coded(row), order.round, when, order.leaves);
     finite = contribution->payload != nullptr;
   }
@@ -84,7 +87,7 @@ void ReplicaTrainer::take_step(const ApplyOrder& order, std::byte* row) {
   const bool outer = outer_.active() && policy_.what == Policy::What::gradient;
   std::byte* const mean = parts_codec_ ? gradient_.data() : row;
   if (!step_codec_ && !parts_codec_ && !update && !outer) {
-    trainer_.update(row, order.examples);
+    trainer_.update(row, block_.weight(row, order.examples));
   } else {
     if (step_codec_ && update) step_codec_->take_sum(ReplicaCodec::Take::subtract, changed_parameters(there));
     else if (step_codec_)
@@ -109,10 +112,11 @@ void ReplicaTrainer::take_step(const ApplyOrder& order, std::byte* row) {
                     .learning_rate = trainer_.next_learning_rate()},
                    std::as_const(trainer_).model().params().block(), mean);
       }
-      trainer_.update(there && !outer ? nullptr : mean, 1);
+      const double all = static_cast<double>(order.examples);
+      trainer_.update(there && !outer ? nullptr : mean, policy_.sums ? 1 : block_.weight(row, order.examples) / all);
     }
   }
-  block_.take_states(row, order.examples);
+  block_.take_states(row, static_cast<double>(order.examples));
 }
 
 }  // namespace perigee

@@ -158,6 +158,7 @@ SourcePtr arrays_source(const std::string& name, std::vector<NamedArray> arrays,
                                     .expected = std::to_string(size)});
     size = examples;
     columns.push_back(column_of(array));
+    columns.back().field.role = array.role;
     if (array.label) settle_classes(array, columns.back(), size);
     owners.push_back(array.values.storage());
   }

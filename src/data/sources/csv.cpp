@@ -14,6 +14,7 @@ SourcePtr open(const Config& config, const std::string& folder) {
 constexpr const char* kPositional[] = {"file"};
 constexpr Option kOptions[] = {{"file", "file", nullptr, "the table, also .gz"},
                                {"target", "column", "the last column", "what is foretold: a name or number; false: none"},
+                               {"weight", "column", "none", "how much each row counts: a name or number; it is no feature"},
                                {"features", "list of columns", "all others", "what it is foretold from"},
                                {"drop", "list of columns", "[]", "columns that are left out"},
                                {"categorical", "list of columns", "[]", "columns of numbers that are names"},
@@ -30,7 +31,7 @@ extern const SourceDef source_csv;
 const SourceDef source_csv{
     .type = "csv",
     .doc =
-        "A table 'file' (also .gz). Options: target (the last column; a name or number; false: none), features, drop, categorical, "
+        "A table 'file' (also .gz). Options: target (the last column; a name or number; false: none), weight, features, drop, categorical, "
         "header (found out), delimiter (','), missing ('error', 'mean' or 'skip'), missing_values, task ('auto', 'classify' or 'regress')",
     .schema = {.options = kOptions, .positional = kPositional},
     .open = open};

@@ -185,8 +185,10 @@ class ElementwiseFuser {
     for (const ValueId& id : planned.inputs) shape = broadcast(shape, graph_.type(id).shape);
     if (shape != node_at(group[0]).outputs[0].shape) return false;
     for (ValueId id : planned.outputs) {  // the value of a free cast is its operand's: perhaps no result of the code
+      const bool truth = graph_.type(id).dtype == Dtype::boolean;
       while (contains(group, id.node) && is_free_cast(graph_.node(id))) id = graph_.node(id).inputs[0];
       if (!contains(group, id.node)) return false;
+      if (truth != (graph_.type(id).dtype == Dtype::boolean)) return false;  // a program writes the result of a comparison as one
     }
     return true;
   }

@@ -29,7 +29,7 @@ class Binary : public Evaluation {
  public:
   explicit Binary(const Config& options) : threshold_(options.number("threshold")) {}
 
-  void add(const Tensor& output, const Tensor& target, int64_t count) override {
+  void add(const Tensor& output, const Tensor& target, int64_t count, std::span<const double> weights) override {
     const Rows rows(output, target, count);
     rows.require_same_columns("binary");
     if (outputs_.empty()) outputs_.resize(static_cast<size_t>(rows.columns));
@@ -37,9 +37,11 @@ class Binary : public Evaluation {
       throw Error(ErrorKind::model, {"binary", "the number of outputs changed", std::to_string(rows.columns)});
     for (int64_t row = 0; row < rows.count; ++row)
       for (int64_t c = 0; c < rows.columns; ++c) {
+        const double weight = weight_of(weights, row);
+        if (weight == 0) break;
         const bool said = rows.out(row, c) >= threshold_, is = rows.wanted(row, c) >= 0.5;
         Counts& counts = outputs_[static_cast<size_t>(c)];
-        (said ? is ? counts.true_positive : counts.false_positive : is ? counts.false_negative : counts.true_negative) += 1;
+        (said ? is ? counts.true_positive : counts.false_positive : is ? counts.false_negative : counts.true_negative) += weight;
       }
   }
 
@@ -66,16 +68,16 @@ class Binary : public Evaluation {
   Json state() const override {
     Json list = Json::array();
     for (const Counts& counts : outputs_)
-      for (auto field : kFields) list.push(static_cast<int64_t>(counts.*field));
+      for (auto field : kFields) list.push(count(counts.*field));
     return Json(Json::Object{{"counts", list}});
   }
 
   void restore(const Json& state) override {
     const Config config(state, "state of the evaluation 'binary'", ErrorKind::data);
-    const std::vector<int64_t> list = config.integer_list("counts");
+    const std::vector<double> list = number_list(config, "counts");
     if (list.size() % 4 != 0) config.fail("counts", "must hold 4 numbers per output");
     outputs_.assign(list.size() / 4, {});
-    for (size_t i = 0; i < list.size(); ++i) outputs_[i / 4].*kFields[i % 4] = static_cast<double>(list[i]);
+    for (size_t i = 0; i < list.size(); ++i) outputs_[i / 4].*kFields[i % 4] = list[i];
   }
 
  private:

@@ -13,23 +13,25 @@ class Calibration : public Evaluation {
  public:
   explicit Calibration(const Config& options) : bins_(static_cast<size_t>(options.integer("bins"))) {}
 
-  void add(const Tensor& output, const Tensor& target, int64_t count) override {
+  void add(const Tensor& output, const Tensor& target, int64_t count, std::span<const double> weights) override {
     const Rows rows(output, target, count);
     const int64_t classes = rows.classes();
     for (int64_t row = 0; row < rows.count; ++row) {
+      const double weight = weight_of(weights, row);
+      if (weight == 0) continue;
       const int64_t actual = rows.label(row, classes);
       int64_t best = 0;
       for (int64_t c = 0; c < classes; ++c) {
         const double p = rows.probability(row, c), error = p - (c == actual ? 1 : 0);
         if (p > rows.probability(row, best)) best = c;
-        brier_ += error * error;
+        brier_ += weight * (error * error);
       }
       const double confidence = rows.probability(row, best);
       Bin& bin =
           bins_[std::min(static_cast<size_t>(std::clamp(confidence, 0.0, 1.0) * static_cast<double>(bins_.size())), bins_.size() - 1)];
-      bin.count += 1, bin.confidence += confidence, bin.right += best == actual ? 1 : 0;
-      likelihood_ -= std::log(std::max(rows.probability(row, actual), 1e-30));
-      examples_ += 1;
+      bin.count += weight, bin.confidence += weight * confidence, bin.right += best == actual ? weight : 0;
+      likelihood_ -= weight * std::log(std::max(rows.probability(row, actual), 1e-30));
+      examples_ += weight;
     }
   }
 
@@ -47,8 +49,8 @@ class Calibration : public Evaluation {
       if (bin.count == 0) continue;
       const double gap = std::fabs(bin.right - bin.confidence) / bin.count;
       expected += bin.count * gap, most = std::max(most, gap);
-      diagram.push(Json(Json::Object{
-          {"confidence", bin.confidence / bin.count}, {"accuracy", bin.right / bin.count}, {"examples", static_cast<int64_t>(bin.count)}}));
+      diagram.push(Json(
+          Json::Object{{"confidence", bin.confidence / bin.count}, {"accuracy", bin.right / bin.count}, {"examples", count(bin.count)}}));
     }
     Json json = Json::object();
     json.set("ece", ratio(expected, examples_));

@@ -22,18 +22,20 @@ class Classification : public Evaluation {
     if (task.classes > 0) resize(task.classes);
   }
 
-  void add(const Tensor& output, const Tensor& target, int64_t count) override {
+  void add(const Tensor& output, const Tensor& target, int64_t count, std::span<const double> weights) override {
     const Rows rows(output, target, count);
     if (rows.classes() > classes_) resize(rows.classes());
     for (int64_t row = 0; row < rows.count; ++row) {
+      const double weight = weight_of(weights, row);
+      if (weight == 0) continue;
       const int64_t actual = rows.label(row, std::max(rows.classes(), classes_));
       const int64_t predicted = rows.columns > 1 ? largest(rows, row) : rows.out(row, 0) >= threshold_;
-      ++examples_;
-      ++actual_[static_cast<size_t>(actual)];
-      ++predicted_[static_cast<size_t>(predicted)];
-      if (actual == predicted) ++right_[static_cast<size_t>(actual)];
-      if (!matrix_.empty()) ++matrix_[static_cast<size_t>(actual * classes_ + predicted)];
-      if (top_ > 1 && actual < rows.classes()) within_top_ += rank(rows, row, actual) < top_;
+      examples_ += weight;
+      actual_[static_cast<size_t>(actual)] += weight;
+      predicted_[static_cast<size_t>(predicted)] += weight;
+      if (actual == predicted) right_[static_cast<size_t>(actual)] += weight;
+      if (!matrix_.empty()) matrix_[static_cast<size_t>(actual * classes_ + predicted)] += weight;
+      if (top_ > 1 && actual < rows.classes() && rank(rows, row, actual) < top_) within_top_ += weight;
     }
   }
 
@@ -55,9 +57,8 @@ class Classification : public Evaluation {
 
   Json result() const override {
     Json json = Json::object();
-    json.set("accuracy", ratio(static_cast<double>(total_right()), static_cast<double>(examples_)));
-    if (top_ > 1)
-      json.set("top" + std::to_string(top_) + "_accuracy", ratio(static_cast<double>(within_top_), static_cast<double>(examples_)));
+    json.set("accuracy", ratio(total_right(), examples_));
+    if (top_ > 1) json.set("top" + std::to_string(top_) + "_accuracy", ratio(within_top_, examples_));
     averages(json);
     json.set("mcc", matthews());
     json.set("classes", class_table());
@@ -68,12 +69,12 @@ class Classification : public Evaluation {
   Json state() const override {
     Json json = Json::object();
     json.set("classes", classes_);
-    json.set("examples", examples_);
-    json.set("within_top", within_top_);
+    json.set("examples", count(examples_));
+    json.set("within_top", count(within_top_));
     for (const auto& [key, counts] :
          {std::pair{"actual", &actual_}, {"predicted", &predicted_}, {"right", &right_}, {"matrix", &matrix_}}) {
       Json list = Json::array();
-      for (int64_t n : *counts) list.push(n);
+      for (const double n : *counts) list.push(count(n));
       json.set(key, std::move(list));
     }
     return json;
@@ -85,11 +86,11 @@ class Classification : public Evaluation {
     classes_ = 0;
     actual_.clear(), predicted_.clear(), right_.clear(), matrix_.clear();
     resize(classes);
-    examples_ = config.integer_in("examples", 0, INT64_MAX);
-    within_top_ = config.integer_in("within_top", 0, INT64_MAX);
+    examples_ = config.number_in("examples", 0, 0x1p63, 0);
+    within_top_ = config.number_in("within_top", 0, 0x1p63, 0);
     for (const auto& [key, counts] :
          {std::pair{"actual", &actual_}, {"predicted", &predicted_}, {"right", &right_}, {"matrix", &matrix_}}) {
-      const std::vector<int64_t> list = config.integer_list(key);
+      const std::vector<double> list = number_list(config, key);
       if (list.size() != counts->size())
         config.fail(key, "has the wrong length", std::to_string(list.size()), std::to_string(counts->size()));
       *counts = list;
@@ -118,7 +119,7 @@ class Classification : public Evaluation {
   void resize(int64_t classes) {
     const auto n = static_cast<size_t>(classes);
     if (classes <= kLargestMatrix) {
-      std::vector<int64_t> matrix(n * n);
+      std::vector<double> matrix(n * n);
       for (int64_t a = 0; a < classes_; ++a)
         std::copy_n(&matrix_[static_cast<size_t>(a * classes_)], classes_, &matrix[static_cast<size_t>(a * classes)]);
       matrix_ = std::move(matrix);
@@ -129,9 +130,9 @@ class Classification : public Evaluation {
     classes_ = classes;
   }
 
-  int64_t total_right() const {
-    int64_t sum = 0;
-    for (int64_t n : right_) sum += n;
+  double total_right() const {
+    double sum = 0;
+    for (const double n : right_) sum += n;
     return sum;
   }
 
@@ -151,14 +152,14 @@ class Classification : public Evaluation {
     double precision = 0, recall = 0, f = 0, weights = 0;
     for (size_t c = 0; c < actual_.size(); ++c) {
       if (actual_[c] + predicted_[c] == 0) continue;  // a class that is neither a label nor a prediction
-      const double weight = average_ == "weighted" ? static_cast<double>(actual_[c]) : 1;
-      const double p = predicted_[c] ? static_cast<double>(right_[c]) / static_cast<double>(predicted_[c]) : 0;
-      const double r = actual_[c] ? static_cast<double>(right_[c]) / static_cast<double>(actual_[c]) : 0;
+      const double weight = average_ == "weighted" ? actual_[c] : 1;
+      const double p = predicted_[c] > 0 ? right_[c] / predicted_[c] : 0;
+      const double r = actual_[c] > 0 ? right_[c] / actual_[c] : 0;
       precision += weight * p, recall += weight * r, f += weight * f_beta(p, r), weights += weight;
     }
     if (average_ == "micro") {  // every example has one label and one prediction: all three are the accuracy
-      precision = recall = f = static_cast<double>(total_right());
-      weights = static_cast<double>(examples_);
+      precision = recall = f = total_right();
+      weights = examples_;
     }
     json.set("precision", ratio(precision, weights));
     json.set("recall", ratio(recall, weights));
@@ -167,15 +168,15 @@ class Classification : public Evaluation {
 
   // Gorodkin's R_K statistic; of two classes it is Matthews' correlation.
   Json matthews() const {
-    const double n = static_cast<double>(examples_);
+    const double n = examples_;
     double cross = 0, predicted = 0, actual = 0;
     for (size_t c = 0; c < actual_.size(); ++c) {
-      const double p = static_cast<double>(predicted_[c]), a = static_cast<double>(actual_[c]);
+      const double p = predicted_[c], a = actual_[c];
       cross += p * a, predicted += p * p, actual += a * a;
     }
     const double below = std::sqrt(n * n - predicted) * std::sqrt(n * n - actual);
     if (examples_ == 0) return {};
-    return below > 0 ? (static_cast<double>(total_right()) * n - cross) / below : 0.0;
+    return below > 0 ? (total_right() * n - cross) / below : 0.0;
   }
 
   Json class_table() const {
@@ -183,13 +184,13 @@ class Classification : public Evaluation {
     for (size_t c = 0; c < actual_.size(); ++c) {
       Json row = Json::object();
       row.set("name", c < names_.size() ? names_[c] : std::to_string(c));
-      const Json p = ratio(static_cast<double>(right_[c]), static_cast<double>(predicted_[c]));
-      const Json r = ratio(static_cast<double>(right_[c]), static_cast<double>(actual_[c]));
+      const Json p = ratio(right_[c], predicted_[c]);
+      const Json r = ratio(right_[c], actual_[c]);
       row.set("precision", p);
       row.set("recall", r);
       row.set(f_name(),
               p.is_null() && r.is_null() ? Json() : Json(f_beta(p.is_null() ? 0 : p.as_number(), r.is_null() ? 0 : r.as_number())));
-      row.set("examples", actual_[c]);
+      row.set("examples", count(actual_[c]));
       table.push(std::move(row));
     }
     return table;
@@ -199,7 +200,7 @@ class Classification : public Evaluation {
     Json matrix = Json::array();
     for (int64_t a = 0; a < classes_; ++a) {
       Json row = Json::array();
-      for (int64_t p = 0; p < classes_; ++p) row.push(matrix_[static_cast<size_t>(a * classes_ + p)]);
+      for (int64_t p = 0; p < classes_; ++p) row.push(count(matrix_[static_cast<size_t>(a * classes_ + p)]));
       matrix.push(std::move(row));
     }
     return matrix;
@@ -209,9 +210,10 @@ class Classification : public Evaluation {
   int64_t top_;
   double beta_, threshold_;
   std::string average_;
-  int64_t classes_ = 0, examples_ = 0, within_top_ = 0;
-  std::vector<int64_t> actual_, predicted_, right_;  // per class
-  std::vector<int64_t> matrix_;                      // [actual][predicted]
+  int64_t classes_ = 0;
+  double examples_ = 0, within_top_ = 0;            // sums of weights, as all that follow
+  std::vector<double> actual_, predicted_, right_;  // per class
+  std::vector<double> matrix_;                      // [actual][predicted]
 };
 
 constexpr Option kOptions[] = {{"top_n", "integer", "1", "a class among so many best counts as right", {1, 1000000}},

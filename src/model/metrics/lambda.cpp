@@ -28,14 +28,18 @@ class LambdaFigure : public Evaluation {
     options.string_list("inputs"), options.raw("program"), options.string_list("outputs");
   }
 
-  void add(const Tensor& output, const Tensor& target, int64_t count) override {
+  void add(const Tensor& output, const Tensor& target, int64_t count, std::span<const double> weights) override {
     if (count == 0) return;
     const int64_t rows = count < 0 ? output.shape()[0] : count;
     const Tensor given[] = {output.rows(0, rows), target.rows(0, rows)};
     const Array arguments[] = {Array(given[0]), Array(given[1])};
     const Array values = contiguous(cast(function_of(arguments[0].type(), arguments[1].type()).run(arguments)[0], Dtype::f64));
-    for (int64_t row = 0; row < rows; ++row) sum_ += values.view.as<double>()[row];
-    examples_ += rows;
+    for (int64_t row = 0; row < rows; ++row) {
+      const double weight = weight_of(weights, row);
+      if (weight == 0) continue;
+      sum_ += weight * values.view.as<double>()[row];
+      examples_ += weight;
+    }
   }
 
   void merge(const Evaluation& other) override {
@@ -44,16 +48,18 @@ class LambdaFigure : public Evaluation {
     examples_ += from.examples_;
   }
 
-  Json result() const override { return Json(Json::Object{{name_, ratio(sum_, static_cast<double>(examples_))}}); }
+  Json result() const override { return Json(Json::Object{{name_, ratio(sum_, examples_)}}); }
 
-  Json state() const override { return Json(Json::Object{{"sum", sum_}, {"examples", examples_}}); }
+  Json state() const override { return Json(Json::Object{{"sum", sum_}, {"examples", count(examples_)}}); }
 
   void restore(const Json& state) override {
     const Config config(state, "state of the evaluation '" + name_ + "'", ErrorKind::data);
     const Json* sum = config.raw("sum");  // null: not finite
     sum_ = sum && sum->is_number() ? sum->as_number() : NAN;
-    examples_ = config.integer_in("examples", 0, int64_t{1} << 52);
+    examples_ = config.number_in("examples", 0, 0x1p52, 0);
   }
+
+  bool takes_steps() const override { return false; }
 
  private:
   // By the types of what it is given, compiled on first use.
@@ -75,8 +81,7 @@ class LambdaFigure : public Evaluation {
 
   const Json description_;
   const std::string where_, name_;
-  double sum_ = 0;
-  int64_t examples_ = 0;
+  double sum_ = 0, examples_ = 0;
   std::map<std::string, std::unique_ptr<CompiledFunction>> functions_;
 };
 

@@ -11,13 +11,13 @@ namespace {
 struct Moments {
   double n = 0, mean_out = 0, mean_wanted = 0, out2 = 0, wanted2 = 0, cross = 0, absolute = 0, squared = 0;
 
-  void add(double out, double wanted) {
-    n += 1;
+  void add(double out, double wanted, double weight) {
+    n += weight;
     const double d_out = out - mean_out, d_wanted = wanted - mean_wanted;
-    mean_out += d_out / n, mean_wanted += d_wanted / n;
-    out2 += d_out * (out - mean_out), wanted2 += d_wanted * (wanted - mean_wanted);
-    cross += d_out * (wanted - mean_wanted);
-    absolute += std::fabs(out - wanted), squared += (out - wanted) * (out - wanted);
+    mean_out += weight * d_out / n, mean_wanted += weight * d_wanted / n;
+    out2 += weight * d_out * (out - mean_out), wanted2 += weight * d_wanted * (wanted - mean_wanted);
+    cross += weight * d_out * (wanted - mean_wanted);
+    absolute += weight * std::fabs(out - wanted), squared += weight * ((out - wanted) * (out - wanted));
   }
 
   void merge(const Moments& other) {
@@ -50,13 +50,14 @@ Json figures(const Moments& m) {
 
 class Regression : public Evaluation {
  public:
-  void add(const Tensor& output, const Tensor& target, int64_t count) override {
+  void add(const Tensor& output, const Tensor& target, int64_t count, std::span<const double> weights) override {
     const Rows rows(output, target, count);
     rows.require_same_columns("regression");
     if (columns_.empty()) columns_.resize(static_cast<size_t>(rows.columns));
     if (columns_.size() != static_cast<size_t>(rows.columns)) rows.require_same_columns("regression");
     for (int64_t row = 0; row < rows.count; ++row)
-      for (int64_t c = 0; c < rows.columns; ++c) columns_[static_cast<size_t>(c)].add(rows.out(row, c), rows.wanted(row, c));
+      if (const double weight = weight_of(weights, row); weight > 0)
+        for (int64_t c = 0; c < rows.columns; ++c) columns_[static_cast<size_t>(c)].add(rows.out(row, c), rows.wanted(row, c), weight);
   }
 
   void merge(const Evaluation& other) override {

@@ -21,6 +21,8 @@ struct Point {
 // The scores of one class against the rest.
 struct Scores {
   std::vector<std::pair<float, bool>> exact;
+  std::vector<float> weights;  // of these, if `weighted`; else all 1
+  bool weighted = false;
   std::vector<double> positives, negatives;  // per bin, when binned
 
   std::vector<Point> points() const {
@@ -33,6 +35,7 @@ struct Scores {
       }
       return points;
     }
+    if (weighted) return weighted_points();
     auto sorted = exact;
     std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     for (size_t i = 0; i < sorted.size(); ++i) {
@@ -40,6 +43,25 @@ struct Scores {
       if (i + 1 == sorted.size() || sorted[i + 1].first != sorted[i].first) points.push_back({sorted[i].first, p, n});
     }
     return points;
+  }
+
+  std::vector<Point> weighted_points() const {
+    std::vector<Point> points;
+    double p = 0, n = 0;
+    std::vector<size_t> order(exact.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return exact[a].first > exact[b].first; });
+    for (size_t i = 0; i < order.size(); ++i) {
+      const auto [score, positive] = exact[order[i]];
+      (positive ? p : n) += weights[order[i]];
+      if (i + 1 == order.size() || exact[order[i + 1]].first != score) points.push_back({score, p, n});
+    }
+    return points;
+  }
+
+  void weigh() {
+    if (!weighted) weights.assign(exact.size(), 1);
+    weighted = true;
   }
 };
 
@@ -80,7 +102,7 @@ class Roc : public Evaluation {
   Roc(const Config& options, const EvaluationTask& task)
       : names_(task.class_names), steps_(options.integer("steps")), curves_(options.boolean("curves")) {}
 
-  void add(const Tensor& output, const Tensor& target, int64_t count) override {
+  void add(const Tensor& output, const Tensor& target, int64_t count, std::span<const double> weights) override {
     const Rows rows(output, target, count);
     const int64_t classes = rows.classes();
     // For two classes one curve is enough.
@@ -88,10 +110,12 @@ class Roc : public Evaluation {
     if (scores_.size() != (classes == 2 ? 1 : static_cast<size_t>(classes)))
       throw Error(ErrorKind::model, {"roc", "the number of classes changed", std::to_string(classes)});
     for (int64_t row = 0; row < rows.count; ++row) {
+      const double weight = weight_of(weights, row);
+      if (weight == 0) continue;
       const int64_t actual = rows.label(row, classes);
       for (size_t i = 0; i < scores_.size(); ++i) {
         const int64_t c = scores_.size() == 1 ? 1 : static_cast<int64_t>(i);
-        put(scores_[i], rows.probability(row, c), actual == c);
+        put(scores_[i], rows.probability(row, c), actual == c, weight);
       }
     }
   }
@@ -102,6 +126,9 @@ class Roc : public Evaluation {
     for (size_t i = 0; i < from.scores_.size() && i < scores_.size(); ++i) {
       auto& mine = scores_[i];
       const auto& theirs = from.scores_[i];
+      if (theirs.weighted) mine.weigh();
+      if (mine.weighted && !theirs.weighted) mine.weights.resize(mine.exact.size() + theirs.exact.size(), 1);
+      mine.weights.insert(mine.weights.end(), theirs.weights.begin(), theirs.weights.end());
       mine.exact.insert(mine.exact.end(), theirs.exact.begin(), theirs.exact.end());
       for (size_t b = 0; b < mine.positives.size() && b < theirs.positives.size(); ++b)
         mine.positives[b] += theirs.positives[b], mine.negatives[b] += theirs.negatives[b];
@@ -137,7 +164,15 @@ class Roc : public Evaluation {
       for (const auto& [score, positive] : scores.exact) (positive ? a : b).push(static_cast<double>(score));
       for (double n : scores.positives) a.push(n);
       for (double n : scores.negatives) b.push(n);
-      list.push(Json(Json::Object{{"positive", a}, {"negative", b}}));
+      Json each(Json::Object{{"positive", a}, {"negative", b}});
+      if (scores.weighted) {  // in the order of the two lists
+        Json weights = Json::array();
+        for (const bool positive : {true, false})
+          for (size_t i = 0; i < scores.exact.size(); ++i)
+            if (scores.exact[i].second == positive) weights.push(static_cast<double>(scores.weights[i]));
+        each.set("weights", std::move(weights));
+      }
+      list.push(std::move(each));
     }
     return Json(Json::Object{{"scores", list}});
   }
@@ -148,7 +183,7 @@ class Roc : public Evaluation {
     if (!list || !list->is_array() || list->as_array().size() > 1000000) config.fail("scores", "must be a list");
     scores_.clear();
     make(list->as_array().size());
-    for (size_t i = 0; i < scores_.size(); ++i)
+    for (size_t i = 0; i < scores_.size(); ++i) {
       for (const bool positive : {true, false}) {
         const Json* numbers = list->as_array()[i].find(positive ? "positive" : "negative");
         if (!numbers || !numbers->is_array()) config.fail("scores", "must hold lists of numbers");
@@ -161,6 +196,12 @@ class Roc : public Evaluation {
           else scores_[i].exact.emplace_back(static_cast<float>(number.as_number()), positive);
         }
       }
+      const Json* weights = list->as_array()[i].find("weights");
+      scores_[i].weighted = weights != nullptr;
+      for (size_t k = 0; weights && weights->is_array() && k < weights->as_array().size(); ++k)
+        scores_[i].weights.push_back(static_cast<float>(weights->as_array()[k].is_number() ? weights->as_array()[k].as_number() : 0));
+      if (weights && scores_[i].weights.size() != scores_[i].exact.size()) config.fail("scores", "has another number of weights");
+    }
   }
 
  private:
@@ -170,16 +211,18 @@ class Roc : public Evaluation {
       scores.positives.resize(static_cast<size_t>(steps_)), scores.negatives.resize(static_cast<size_t>(steps_));
   }
 
-  void put(Scores& scores, double score, bool positive) {
+  void put(Scores& scores, double score, bool positive, double weight) {
     if (steps_ > 0) {
       const double bin = std::clamp(score, 0.0, 1.0) * static_cast<double>(steps_);
-      (positive ? scores.positives : scores.negatives)[std::min(static_cast<size_t>(bin), static_cast<size_t>(steps_ - 1))] += 1;
+      (positive ? scores.positives : scores.negatives)[std::min(static_cast<size_t>(bin), static_cast<size_t>(steps_ - 1))] += weight;
       return;
     }
     if (scores.exact.size() * scores_.size() >= kLargestExact)
       throw Error(ErrorKind::resources,
                   {"roc", "there are too many scores to keep them all", "", "", "set steps = 1000 for counting in bins"});
+    if (weight != 1) scores.weigh();
     scores.exact.emplace_back(static_cast<float>(score), positive);
+    if (scores.weighted) scores.weights.push_back(static_cast<float>(weight));
   }
 
   std::vector<std::string> names_;

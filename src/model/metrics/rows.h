@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cmath>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "src/core/config.h"
 #include "src/core/error.h"
 #include "src/core/json.h"
 #include "src/tensor/tensor.h"
@@ -73,6 +76,22 @@ struct Rows {
     return n;
   }
 };
+
+inline double weight_of(std::span<const double> weights, int64_t row) { return weights.empty() ? 1 : weights[static_cast<size_t>(row)]; }
+// A sum of weights: a whole number where all are.
+inline Json count(double sum) { return std::floor(sum) == sum && std::fabs(sum) < 0x1p53 ? Json(static_cast<int64_t>(sum)) : Json(sum); }
+
+// A list of numbers in the state of an evaluation.
+inline std::vector<double> number_list(const Config& state, const char* key) {
+  const Json* list = state.raw(key);
+  if (!list || !list->is_array()) state.fail(key, "must be a list of numbers");
+  std::vector<double> numbers;
+  for (const Json& number : list->as_array()) {
+    if (!number.is_number()) state.fail(key, "must be a list of numbers", number.type_name());
+    numbers.push_back(number.as_number());
+  }
+  return numbers;
+}
 
 // A figure that may not be defined.
 inline Json figure(double value) { return std::isfinite(value) ? Json(value) : Json(); }

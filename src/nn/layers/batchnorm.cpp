@@ -1,4 +1,4 @@
-#include "src/nn/layers/common.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {
@@ -15,6 +15,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
   const Value input = inputs[0];
   if (input.rank() < 2) context.fail("needs channels to normalise", "a single number");
+  refuse_mask(context, context.mask(input), "take layernorm { over = \"channels\" }, which looks at each step alone");
   const int64_t channels = input.shape()[1];
   const double epsilon = options.number("epsilon"), decay = options.number("decay");
   const Value gamma =

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/graph/op.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 
@@ -35,8 +36,9 @@ std::vector<Value> build_conv(LayerContext& context, Value input, int dims) {
   const Window window = read_window(context, dims, image_size(input, dims), 0, 1, true);
   const Value weight = conv_weight(context, "weight", out, in / groups, window, dims);
   const Value bias = options.boolean("bias", true) ? context.parameter("bias", Shape{out}, ParameterRole::bias, in, out, 0.0) : Value();
-  const Value y = from_image(conv_op(to_image(input, dims), weight, bias, window, groups), dims);
-  return {finish(context, y)};
+  const Value y = finish(context, from_image(conv_op(to_image(masked(context, input), dims), weight, bias, window, groups), dims));
+  set_window_mask(context, input, y, window);
+  return {y};
 }
 
 }  // namespace perigee

@@ -1,5 +1,6 @@
 #include "src/graph/op.h"
 #include "src/nn/layers/borders.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {
@@ -9,6 +10,7 @@ constexpr Option kOptions[] = {{"cropping", "integer, {height, width} or {top, b
                                 "rows and columns at the borders; for sequences an integer or {left, right}"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  refuse_mask(context, context.mask(inputs[0]), "take conv1d, or give sequences of one length");
   const Borders borders = read_borders(context, "cropping", inputs[0]);
   std::vector<int64_t> stop = inputs[0].shape().vector();
   for (size_t i = 2; i < stop.size(); ++i) {

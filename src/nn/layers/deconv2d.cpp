@@ -1,5 +1,6 @@
 #include "src/graph/op.h"
 #include "src/nn/layers/common.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {
@@ -42,6 +43,7 @@ Window enlarging_window(const LayerContext& context, Pair input) {
 }
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  refuse_mask(context, context.mask(inputs[0]), "take conv1d, or give sequences of one length");
   require_image(context, inputs[0], 2);
   const Value x = inputs[0];
   const int64_t in = x.shape()[1], out = context.options().integer_in("out", 1, 1 << 20);

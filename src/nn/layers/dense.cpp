@@ -1,4 +1,4 @@
-#include "src/nn/layers/common.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {
@@ -8,6 +8,7 @@ constexpr Option kOptions[] = {{"out", "integer", nullptr, "number of outputs", 
 
 // An image is flattened first; the weight is [out, in], as in PyTorch.
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  refuse_mask(context, context.mask(inputs[0]), std::string(kPoolFirst) + ", or take conv1d { kernel = 1 } for each step");
   const Value x = flatten(inputs[0]);
   const int64_t in = x.shape()[1], out = context.options().integer_in("out", 1, int64_t{1} << 24);
   std::vector<Value> operands{x, context.parameter("weight", Shape{out, in}, ParameterRole::weight, in, out, "xavier")};

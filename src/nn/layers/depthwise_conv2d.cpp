@@ -1,4 +1,5 @@
 #include "src/nn/layers/conv.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {
@@ -9,6 +10,7 @@ constexpr Option kOptions[] = {
     kBiasOption,   kActivationOption};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  refuse_mask(context, context.mask(inputs[0]), "take conv1d, or give sequences of one length");
   require_image(context, inputs[0], 2);
   const int64_t in = inputs[0].shape()[1], out = in * context.options().integer_in("multiplier", 1, 1 << 16, 1);
   const Window window = read_window(context, 2, image_size(inputs[0], 2), 0, 1, true);

@@ -1,9 +1,10 @@
-#include "src/nn/layers/common.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {
 
-std::vector<Value> build(LayerContext&, std::span<const Value> inputs) {
+std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  refuse_mask(context, context.mask(inputs[0]), kPoolFirst);
   return {inputs[0].rank() == 1 ? reshape(inputs[0], Shape{inputs[0].shape()[0], 1}) : flatten(inputs[0])};
 }
 

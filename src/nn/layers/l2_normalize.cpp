@@ -1,4 +1,4 @@
-#include "src/nn/layers/common.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {
@@ -13,6 +13,8 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
     if (axis < 1 || axis >= x.rank())
       context.options().fail("axes", "has a dimension that is not there", std::to_string(axis), "1 to " + std::to_string(x.rank() - 1));
   for (int i = 1; i < x.rank() && !context.options().has("axes"); ++i) axes.push_back(i);
+  for (const int64_t axis : axes)
+    if (axis + 1 == x.rank()) refuse_mask(context, context.mask(x), "normalise each step alone: axes = { 1 }");
   return {x / sqrt(reduce_sum(square(x), axes, true) + context.options().number_in("epsilon", 0, 1, 1e-8))};
 }
 

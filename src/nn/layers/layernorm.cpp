@@ -1,4 +1,4 @@
-#include "src/nn/layers/common.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {
@@ -19,6 +19,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const std::string over = options.choice("over");
   const Value x = inputs[0];
   if (x.rank() < 2) context.fail("needs features to normalise", "a single number");
+  if (over != "channels" || x.rank() < 3) refuse_mask(context, context.mask(x), "normalise each step alone: over = \"channels\"");
   std::vector<int64_t> order;
   for (int i = 0; i < x.rank(); ++i)
     if (i != 1) order.push_back(i);

@@ -1,4 +1,5 @@
 #include "src/nn/layers/local.h"
+#include "src/nn/layers/steps.h"
 
 #include "src/graph/op.h"
 
@@ -31,6 +32,7 @@ Value window_patches(Value x, const Window& w) {
 
 // A convolution whose weights differ from place to place: [positions, in * window, out] and [positions, out].
 std::vector<Value> build_local(LayerContext& context, Value input, int dims) {
+  refuse_mask(context, context.mask(input), "take conv1d");
   require_image(context, input, dims);
   const int64_t in = input.shape()[1], out = context.options().integer_in("out", 1, 1 << 20);
   const Window window = read_window(context, dims, image_size(input, dims), 0, 1, true);

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "src/nn/layers/common.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {
@@ -17,6 +17,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   if (!fits)
     context.options().fail("order", "must name each dimension once", "",
                            "the numbers 1 to " + std::to_string(inputs[0].rank() - 1) + " in some order");
+  if (order.back() + 1 != inputs[0].rank()) refuse_mask(context, context.mask(inputs[0]), "leave the steps the last dimension");
   order.insert(order.begin(), 0);
   return {transpose(inputs[0], order)};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/graph/op.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 
@@ -19,7 +20,16 @@ std::vector<Value> build_pool(LayerContext& context, Value input, int dims, cons
   attrs.set("kind", kind);
   if (name == "average") attrs.set("count_include_pad", context.options().boolean("count_include_pad", false));
   if (name == "pnorm") attrs.set("p", context.options().number_in("p", 1, 100, 2));
-  return {from_image(input.graph().apply("pool2d", {to_image(input, dims)}, std::move(attrs)), dims)};
+  Value x = input;
+  const Value mask = context.mask(input);
+  if (mask && window.padding[3] > 0) {  // else no window that counts reaches into the padding
+    if (name == "average") refuse_mask(context, mask, "leave out its own padding");
+    const Value beyond = context.graph().constant(name == "max" ? -3.4e38 : 0.0, {x.dtype(), Shape()});
+    x = where(greater(mask_over(mask, x), context.graph().constant(0, {x.dtype(), Shape()})), x, beyond);
+  }
+  const Value y = from_image(input.graph().apply("pool2d", {to_image(x, dims)}, std::move(attrs)), dims);
+  set_window_mask(context, input, y, window);
+  return {y};
 }
 
 }  // namespace perigee

@@ -1,4 +1,4 @@
-#include "src/nn/layers/common.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {
@@ -22,6 +22,8 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   if (open >= 0) dims[static_cast<size_t>(open)] = known == 0 ? 0 : features / known;
   if ((open < 0 && known != features) || (open >= 0 && features % known != 0))
     context.fail("the shape does not hold its input's features", Shape(dims).text(), std::to_string(features) + " features");
+  const Value mask = context.mask(inputs[0]);
+  if (mask && dims.back() != mask.shape()[1]) refuse_mask(context, mask, "leave the steps the last size");
   dims.insert(dims.begin(), inputs[0].shape()[0]);
   return {reshape(inputs[0], Shape(dims))};
 }

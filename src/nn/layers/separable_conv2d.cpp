@@ -1,4 +1,5 @@
 #include "src/nn/layers/conv.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {
@@ -14,6 +15,7 @@ constexpr Option kOptions[] = {{"out", "integer", nullptr, "output channels", {1
                                kActivationOption};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  refuse_mask(context, context.mask(inputs[0]), "take conv1d, or give sequences of one length");
   require_image(context, inputs[0], 2);
   const int64_t in = inputs[0].shape()[1], out = context.options().integer_in("out", 1, 1 << 20);
   const int64_t middle = in * context.options().integer_in("multiplier", 1, 1 << 16, 1);

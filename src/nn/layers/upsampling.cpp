@@ -1,4 +1,5 @@
 #include "src/nn/layers/common.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {
@@ -7,6 +8,7 @@ constexpr const char* kPositional[] = {"size"};
 constexpr Option kOptions[] = {{"size", "integer or {height, width}", "2", "how often each is repeated"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  refuse_mask(context, context.mask(inputs[0]), "take conv1d, or give sequences of one length");
   const Value x = inputs[0];
   const int dims = x.rank() - 2;
   if (dims != 1 && dims != 2) context.fail("needs an image or a sequence", x.shape().text());

@@ -1,5 +1,6 @@
 #include "src/graph/op.h"
 #include "src/nn/layers/borders.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {
@@ -9,6 +10,7 @@ constexpr Option kOptions[] = {{"padding", "integer, {height, width} or {top, bo
                                 "rows and columns at the borders; for sequences an integer or {left, right}"}};
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  refuse_mask(context, context.mask(inputs[0]), "take conv1d, or give sequences of one length");
   const Borders borders = read_borders(context, "padding", inputs[0]);
   Json attrs = Json::object();
   attrs.set("before", ints_json(borders.before));

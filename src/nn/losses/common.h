@@ -7,6 +7,9 @@
 
 namespace perigee {
 
+// Read by whoever builds the loss (ignored_class).
+inline constexpr Option kIgnoreOption{"ignore", "integer", "none", "a class that does not count, as padding has it: -1"};
+
 // The operand of the softmax (along dimension 1 of [N, C, ...], or the last of [N, C]) or sigmoid that computed `output`; empty when
 // something else did. Losses on logits look through it: the same function, without the logarithm of a rounded zero.
 Value before_link(Value output, const std::string& link);

@@ -41,6 +41,7 @@ const LossDef loss_f_measure{.name = "f_measure",
                              .schema = {.options = kOptions},
                              .build = build,
                              .link = "sigmoid",
+                             .whole_batch = true,
                              .example = R"({"type": "f_measure", "beta": 2})",
                              .example_output = "[1]",
                              .example_target = "binary"};

@@ -36,7 +36,8 @@ void DeviceEngine::make_team() {
   PlanSet evaluation(*t_.model, PlanSet::Kind::inference_with_loss, Backend::cuda, &t_.tuning);
   const DeviceRoom room = share_out(t_, *gpus_, *plans_, evaluation);
   team_ = std::make_unique<DeviceTeam>(*gpus_, *t_.model, &t_.slots, *plans_, *t_.optimizer, *t_.source, t_.fields(), t_.seed, t_.tuning,
-                                       t_.scale ? &*t_.scale : nullptr, room.data_set);
+                                       t_.scale ? &*t_.scale : nullptr,
+                                       t_.weights->used() ? 0 : room.data_set);  // weights are looked at on the host
   // One arena, for evaluation too if there is room: then nothing grows later.
   team_->reserve(gpus_->free_bytes() > room.need.arena() ? room.need.arena() : room.need.training);
   if (t_.options.check) team_->check_kernels();
@@ -62,7 +63,7 @@ void DeviceEngine::retune(int64_t) { team_->choose_kernels_again(); }
 void DeviceEngine::queue(const StepTask& task) {
   if (task.exchange) return exchange_step(task);
   const uint64_t begin_ns = monotonic_ns();
-  t_.optimizer->begin_step(task.progress, 1.0 / static_cast<double>(task.batch.size));
+  t_.optimizer->begin_step(task.progress, 1.0 / task.weight);
   with_room(task.batch.size, [&] { team_->queue(task.batch, task.info); });
   t_.times.add(TracePhase::compute, begin_ns, monotonic_ns(), task.batch.size);
 }

@@ -21,12 +21,8 @@ size_t constants_of(const Plan& plan) {
 // The bytes of each field that the evaluation of one example reads.
 std::vector<size_t> evaluated_rows(const ModelSpec& spec) {
   std::vector<size_t> rows;
-  const auto add = [&](const NetworkInput& field) {
+  for (const NetworkInput& field : fields_of(spec, true))
     rows.push_back(static_cast<size_t>(field.type.shape.elements()) * dtype_bytes(field.type.dtype));
-  };
-  for (const NetworkInput& input : spec.inputs) add(input);
-  add(spec.target);
-  for (const LossHead& head : spec.more_heads) add(head.target);
   return rows;
 }
 

@@ -6,9 +6,7 @@ namespace {
 
 std::vector<std::string> names_of_inputs(const ModelSpec& spec) {
   std::vector<std::string> names;
-  for (const NetworkInput& input : spec.inputs) names.push_back(input.name);
-  names.push_back(spec.target.name);
-  for (const LossHead& head : spec.more_heads) names.push_back(head.target.name);
+  for (const NetworkInput& field : fields_of(spec, true)) names.push_back(field.name);
   return names;
 }
 

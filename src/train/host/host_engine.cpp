@@ -58,17 +58,15 @@ void HostEngine::prepare(int64_t examples) {
 
 BoundPlan HostEngine::bind_plan(PlanRun& run) const {
   BoundPlan bound{.run = &run, .loss = run.output_index("loss"), .output = run.output_index("output")};
-  for (const NetworkInput& input : t_.model->spec().inputs) bound.inputs.push_back(run.plan().input_index(input.name));
-  bound.inputs.push_back(run.plan().input_index(t_.model->spec().target.name));
+  for (const NetworkInput& field : fields_of(t_.model->spec(), true)) bound.inputs.push_back(run.plan().input_index(field.name));
   if (t_.buckets.size() > 1) bound.marks = marks_of(run.plan());
-  for (const LossHead& head : t_.model->spec().more_heads) bound.inputs.push_back(run.plan().input_index(head.target.name));
   bound.seed = run.plan().input_index(kLossSeed);
   return bound;
 }
 
 void HostEngine::bind_rows(const BoundPlan& plan, const Batch& batch, int64_t row) const {
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
-    const auto field = static_cast<size_t>(i < t_.input_fields.size() ? t_.input_fields[i] : t_.target_fields[i - t_.input_fields.size()]);
+    const auto field = static_cast<size_t>(t_.read_fields[i]);
     const auto base = static_cast<const std::byte*>(batch.fields[field].view().data);
     if (plan.inputs[i] >= 0) plan.run->set_input(plan.inputs[i], base + static_cast<size_t>(row) * byte_size(t_.source->fields()[field]));
   }

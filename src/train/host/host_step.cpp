@@ -70,7 +70,7 @@ StepOutcome HostEngine::take(StepFigures* figures) {
 std::optional<StepOutcome> HostEngine::attempt(const StepTask& task) {
   const Batch& batch = task.batch;
   set_seed(batch.size);
-  t_.optimizer->begin_step(task.progress, 1.0 / static_cast<double>(batch.size) * (1 / static_cast<double>(seed_value_)));
+  t_.optimizer->begin_step(task.progress, 1.0 / task.weight * (1 / static_cast<double>(seed_value_)));
   prepare(batch.size);
   const bool merges_first = task.exchange || t_.optimizer->needs_norms() || t_.scale;  // else each chunk is summed just before its update
   bool finite = true, cancelled = false;

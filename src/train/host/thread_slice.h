@@ -25,7 +25,7 @@ void for_each_chunk(Optimizer::Range range, Use use) {
 // A plan with the places of what goes in and comes out, so that no name is looked up in a step.
 struct BoundPlan {
   PlanRun* run = nullptr;
-  std::vector<int> inputs;  // by model input, then the targets; -1: the plan does not read it
+  std::vector<int> inputs;  // of fields_of(); -1: the plan does not read it
   int loss = -1, output = -1, seed = -1;
   std::vector<size_t> marks;  // by bucket but the last: the plan's steps that must have run
 };

@@ -1,0 +1,129 @@
+#include "src/train/field_roles.h"
+
+#include <algorithm>
+
+#include "src/model/inference.h"
+
+namespace perigee {
+namespace {
+
+struct Kind {
+  const char* key;
+  const char* text;
+  FieldRole role;
+};
+constexpr Kind kKinds[] = {
+    {"lengths", "a length", FieldRole::length}, {"masks", "a mask", FieldRole::mask}, {"weights", "a weight", FieldRole::weight}};
+
+std::vector<NetworkInput> targets_of(const ModelSpec& spec) {
+  std::vector<NetworkInput> targets = {spec.target};
+  for (const LossHead& head : spec.more_heads) targets.push_back(head.target);
+  return targets;
+}
+
+const NetworkInput* named(const std::vector<NetworkInput>& fields, const std::string& name) {
+  const auto found = std::find_if(fields.begin(), fields.end(),
+                                  [&](const NetworkInput& field) { return field.name == name && field.role == FieldRole::none; });
+  return found == fields.end() ? nullptr : &*found;
+}
+
+void check_shape(const Kind& kind, const Field& field, const NetworkInput& of, const std::string& where) {
+  const Shape& about = of.type.shape;
+  const Type got{field.dtype, field.shape};
+  const auto fail = [&](std::string expected, std::string hint = "") {
+    throw Error(ErrorKind::model, {where, "field '" + field.name + "' cannot be " + kind.text + " of '" + of.name + "'", got.text(),
+                                   std::move(expected), std::move(hint)});
+  };
+  if (kind.role != FieldRole::weight && about.rank() == 0)
+    throw Error(ErrorKind::model, {where, "field '" + of.name + "' has one number for each example, and no steps", of.type.text(),
+                                   "a sequence: its steps are the last axis"});
+  const bool of_example = field.shape.elements() == 1 && field.shape.rank() <= 1;
+  const bool of_steps = about.rank() > 0 && field.shape == Shape{about[about.rank() - 1]};
+  const std::string steps = about.rank() > 0 ? std::to_string(about[about.rank() - 1]) : "";
+  if (kind.role == FieldRole::length && (field.dtype == Dtype::boolean || !of_example)) fail("an integer for each example");
+  if (kind.role == FieldRole::mask && !of_steps) fail(steps + " numbers of 0 or 1, one for each step");
+  if (kind.role == FieldRole::weight && !of_example && !of_steps)
+    fail("a number for each example" + (steps.empty() ? "" : ", or " + steps + ", one for each step"));
+}
+
+class Roles {
+ public:
+  Roles(const DataSource& source, ModelSpec* spec) : source_(source), spec_(*spec), targets_(targets_of(*spec)) {}
+
+  // False: `of` is no field of the job.
+  bool add(const Kind& kind, const std::string& name, const std::string& of, const std::string& where) {
+    const Field& field = source_.fields()[static_cast<size_t>(field_index(source_, name))];
+    const NetworkInput role{.name = name, .type = {field.dtype, field.shape}, .role = kind.role, .of = of};
+    const NetworkInput *input = named(spec_.inputs, of), *target = named(targets_, of);
+    if (kind.role == FieldRole::weight) input = nullptr;
+    if (!input && !target) return false;
+    if (has(kind.role, of)) return true;
+    check_shape(kind, field, input ? *input : *target, where);
+    if (input) found_inputs_.push_back(role);
+    if (target) spec_.target_roles.push_back(role);
+    return true;
+  }
+
+  void add_to_all_targets(const Kind& kind, const std::string& name, const std::string& where) {
+    for (const NetworkInput& target : targets_) add(kind, name, target.name, where);
+  }
+
+  void settle() { spec_.inputs.insert(spec_.inputs.end(), found_inputs_.begin(), found_inputs_.end()); }
+
+  std::vector<std::string> known(FieldRole role) const {
+    std::vector<std::string> names;
+    for (const NetworkInput& input : spec_.inputs)
+      if (role != FieldRole::weight) names.push_back(input.name);
+    for (const NetworkInput& target : targets_) names.push_back(target.name);
+    return names;
+  }
+
+ private:
+  bool has(FieldRole role, const std::string& of) const {
+    const auto same = [&](const NetworkInput& each) { return each.role == role && each.of == of; };
+    return std::any_of(found_inputs_.begin(), found_inputs_.end(), same) ||
+           std::any_of(spec_.target_roles.begin(), spec_.target_roles.end(), same);
+  }
+
+  const DataSource& source_;
+  ModelSpec& spec_;
+  const std::vector<NetworkInput> targets_;
+  std::vector<NetworkInput> found_inputs_;
+};
+
+void read_key(const Config& data, const Kind& kind, Roles* roles) {
+  const Json* given = data.raw(kind.key);
+  const std::string where = data.where() + "." + kind.key;
+  if (!given || given->is_null()) return;
+  if (given->is_string()) return roles->add_to_all_targets(kind, given->as_string(), where);
+  if (!given->is_object()) return;  // an empty table
+  for (const auto& [of, name] : given->as_object()) {
+    if (of.starts_with('@')) continue;
+    if (!name.is_string())
+      throw Error(ErrorKind::model, {where + "." + of, "must name a field of the data", name.type_name(), "a name such as \"n\""});
+    if (roles->add(kind, name.as_string(), of, where)) continue;
+    const std::vector<std::string> known = roles->known(kind.role);
+    std::string list;
+    for (const std::string& each : known) list += (list.empty() ? "'" : ", '") + each + "'";
+    throw Error(ErrorKind::model, {where,
+                                   kind.role == FieldRole::weight ? "'" + of + "' is no target of the job"
+                                                                  : "'" + of + "' is neither an input nor a target of the job",
+                                   "", "one of " + list, nearest_hint(of, known)});
+  }
+}
+
+}  // namespace
+
+void add_field_roles(const Config& data, const DataSource& source, ModelSpec* spec) {
+  Roles roles(source, spec);
+  for (const Kind& kind : kKinds) read_key(data, kind, &roles);
+  for (const Field& field : source.fields())
+    for (const Kind& kind : kKinds) {
+      if (field.role != kind.role) continue;
+      if (field.of.empty()) roles.add_to_all_targets(kind, field.name, source.traits().description);
+      else roles.add(kind, field.name, field.of, source.traits().description);
+    }
+  roles.settle();
+}
+
+}  // namespace perigee
