@@ -305,6 +305,8 @@ CASES += [
     command("a model that is not there", ("predict", "kepd", "two.csv"), "kepd", "there is no such file"),
     command("a file of no kind", ("predict", "kept", "kept.lua"), "kept.lua", "this kind of file cannot be predicted", "csv, tsv, json", after=KEPT),
     command("a file that is not there to predict", ("predict", "kept", "tow.csv"), "tow.csv", "there is no such file", after=KEPT),
+    command("a text from a model of a table", ("generate", "kept", "--prompt", "a"), "generate", "this is no model of text", after=KEPT),
+    command("an option that is out of range", ("generate", "kept", "--prompt", "a", "--top-p", "2"), "generate", "'top_p' is out of range; got 2", after=KEPT),
     command("a part that the job does not have", ("eval", "kept"), "--part", "the model's job has no data of this name", after=KEPT),
     command("data that are no JSON", ("eval", "kept", "--data", "{x}"), "--data:1:2", "not JSON", after=KEPT),
     command("data without a file", ("eval", "kept", "--data", '{"type": "csv"}'), "--data", "'file' is missing", after=KEPT),

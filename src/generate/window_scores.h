@@ -1,0 +1,34 @@
+// Scores of a model that reads a window: for every unit the whole window is computed again.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "src/generate/next_scores.h"
+#include "src/generate/text_model.h"
+
+namespace perigee {
+
+class WindowScores final : public NextScores {
+ public:
+  // Both must outlive this. `rows`: texts side by side.
+  WindowScores(Model& model, const TextModel& text, int64_t rows);
+
+  void begin(std::span<const int64_t> prompt) override;
+  void advance(std::span<const int> parents, std::span<const int64_t> units) override;
+  void scores(int row, std::span<double> into) const override;
+
+ private:
+  void compute();
+
+  const TextModel& text_;
+  PlanSet plans_;
+  PlanMemory memory_;
+  int64_t rows_;
+  PlanRun* run_ = nullptr;
+  int output_ = -1;
+  std::vector<std::vector<int64_t>> last_;  // of each row: its last units, at most a window
+  std::vector<int64_t> windows_;            // [rows, context]: what the plan reads
+};
+
+}  // namespace perigee
