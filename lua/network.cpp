@@ -115,11 +115,15 @@ int network_save(lua_State* L) {
 
 void add_network_functions(lua_State* L) {
   static const luaL_Reg kFunctions[] = {
-      {"network", report<new_network>},           {"load_network", report<load_network>},
-      {"network_about", report<network_about>},   {"network_parameter", report<network_parameter>},
-      {"network_record", report<network_record>}, {"network_predict", report<network_predict>},
+      {"network", report<new_network>},
+      {"load_network", report<load_network>},
+      {"network_about", report<network_about>},
+      {"network_parameter", report<network_parameter>},
+      {"network_record", report<network_record>},
+      {"network_predict", report<network_predict>},
       {"network_generate", report<network_generate>},
-      {"network_save", report<network_save>},     {nullptr, nullptr},
+      {"network_save", report<network_save>},
+      {nullptr, nullptr},
   };
   luaL_register(L, nullptr, kFunctions);
 }

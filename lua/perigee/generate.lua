@@ -4,7 +4,7 @@ local where = require "perigee.where"
 
 local generate = {}
 
--- What the user gave as the options of the C++ side, and what streams the text.
+-- The options of the C++ side from those that the user gave, and the function that streams the text.
 local function read(given)
   if type(given) == "string" then return { prompt = given } end
   if type(given) ~= "table" then where.fail("generate takes a text, or options: generate { \"ROMEO:\", tokens = 200 }; got " .. where.describe(given)) end

@@ -22,7 +22,7 @@ class Generation {
   Generation(Model& model, const Json& job, const Json& fitted, const GenerateOptions& options, std::string where);
   ~Generation();
 
-  // What comes next, not empty; nullopt when the text is complete. A text that may be the beginning of a stop text is held back until that
+  // The next piece, not empty; nullopt when the text is complete. A text that may be the beginning of a stop text is held back until that
   // is certain. `cancel`: set, and the text ends where it is.
   std::optional<std::string> next(const std::atomic<bool>* cancel = nullptr);
   int64_t units() const { return made_; }    // so far

@@ -1,4 +1,4 @@
-// What a model says of the unit that follows: the scores after a text, for one or several texts side by side.
+// The scores that a model gives to the unit that follows a text, for one or several texts side by side.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ class NextScores {
   virtual void begin(std::span<const int64_t> prompt) = 0;
   // Row i goes on with the text of row parents[i] and one more unit.
   virtual void advance(std::span<const int> parents, std::span<const int64_t> units) = 0;
-  // Of the unit after row `row`'s text, as many as the vocabulary has.
+  // Those of the unit after row `row`'s text, as many as the vocabulary has.
   virtual void scores(int row, std::span<double> into) const = 0;
 };
 

@@ -27,21 +27,15 @@ TextModel::TextModel(const Model& model, const Json& job, const Json& fitted) {
   vocabulary_ = std::make_unique<Vocabulary>(Config(*learned, "vocabulary"));
   const Json* targets = text_value(*learned, "targets");
   every_ = targets != nullptr && targets->as_string() == "every";
-  if (targets != nullptr && targets->as_string() == "none")
-    refuse("the model foretells nothing of the text", "targets = \"none\"", "\"next\" or \"every\"");
-
-  const std::vector<NetworkInput>& inputs = model.spec().inputs;
-  if (inputs.size() != 1 || inputs[0].type.dtype != Dtype::i64 || inputs[0].type.shape.rank() != 1)
-    refuse("the network does not read the text alone",
-           std::to_string(inputs.size()) + " inputs, '" + inputs[0].name + "' " + inputs[0].type.text(),
-           "one input of whole numbers, a window");
-  context_ = inputs[0].type.shape[0];
-  const Shape wanted = every_ ? Shape{vocabulary_->size(), context_} : Shape{vocabulary_->size()};
+  const NetworkInput& input = model.spec().inputs.at(0);
   const Type& output = model.output_types().at(0);
+  const bool reads = model.spec().inputs.size() == 1 && input.type.dtype == Dtype::i64 && input.type.shape.rank() == 1;
+  if (reads) context_ = input.type.shape[0];
+  const Shape wanted = every_ ? Shape{vocabulary_->size(), context_} : Shape{vocabulary_->size()};
   const bool fits = output.shape.rank() == wanted.rank() && output.shape[0] >= wanted[0] && (!every_ || output.shape[1] == wanted[1]);
-  if (!fits || model.link() != "softmax")
-    refuse("the network does not foretell the text's units", output.text() + (model.link().empty() ? "" : " by " + model.link()),
-           "scores " + wanted.text() + " under cross_entropy");
+  if (!reads || !fits || model.link() != "softmax")
+    refuse("the network does not foretell the text's units", input.type.text() + " to " + output.text(),
+           "numbers of units to their scores " + wanted.text() + ", under a loss such as cross_entropy");
   for (const char* filler : {" ", "\n"})
     if (const int64_t number = vocabulary_->number(filler); number >= 0 && number != unknown()) filler_ = number;
 }

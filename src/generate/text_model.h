@@ -20,12 +20,12 @@ class TextModel {
   int64_t context() const { return context_; }                // units of a window
   bool every() const { return every_; }                       // the model says what follows each unit of the window, by those before alone
   int64_t unknown() const { return vocabulary_->unknown(); }  // -1: there is none
-  // What stands where a window begins before the text does: a line break or a blank, where the vocabulary has one.
+  // It stands where a window begins before the text does: a line break or a blank, where the vocabulary has one.
   int64_t filler() const { return filler_; }
 
   // Error(data) for what is not in the vocabulary, Error(usage) when there is nothing.
   std::vector<int64_t> numbers(std::string_view prompt, const std::string& where) const;
-  // What `unit` adds to a text that ends as `before` does.
+  // The text that `unit` adds after one that ends as `before` does.
   std::string piece(int64_t unit, std::string_view before) const;
 
  private:

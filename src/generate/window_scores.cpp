@@ -9,19 +9,14 @@ WindowScores::WindowScores(Model& model, const TextModel& text, int64_t rows)
     : text_(text),
       plans_(model, PlanSet::Kind::inference, Backend::cpu, nullptr, {kUnlinkedOutput}),
       memory_(plans_, model.params(), nullptr),
-      rows_(rows),
+      at_once_(plans_.slices().sliceable ? rows : 1),
       last_(static_cast<size_t>(rows)),
-      windows_(static_cast<size_t>(rows * text.context())) {
-  if (!plans_.slices().sliceable && rows > 1)
-    throw Error(ErrorKind::usage, {.where = "generate",
-                                   .what = "in this network the examples of a batch depend on each other: " + plans_.slices().reason,
-                                   .got = "beams = " + std::to_string(rows),
-                                   .expected = "1"});
-  run_ = &memory_.at(rows);
+      windows_(static_cast<size_t>(rows * text.context())),
+      scores_(static_cast<size_t>(rows * text.vocabulary_size())) {
+  run_ = &memory_.at(at_once_);
   run_->pack();
   output_ = run_->output_index(std::string("layer:") + kUnlinkedOutput);
-  const int input = run_->plan().input_index(model.spec().inputs[0].name);
-  if (input >= 0) run_->set_input(input, windows_.data());
+  input_ = run_->plan().input_index(model.spec().inputs[0].name);
 }
 
 void WindowScores::begin(std::span<const int64_t> prompt) {
@@ -51,18 +46,31 @@ void WindowScores::compute() {
     const auto context = static_cast<size_t>(text_.context()), at = text_.every() ? 0 : context - last_[i].size();
     std::copy(last_[i].begin(), last_[i].end(), windows_.begin() + static_cast<ptrdiff_t>(i * context + at));
   }
-  run_->run(nullptr, {});
+  for (int64_t first = 0; first < static_cast<int64_t>(last_.size()); first += at_once_) {
+    if (input_ >= 0) run_->set_input(input_, windows_.data() + first * text_.context());
+    run_->run(nullptr, {});
+    keep_scores(first);
+  }
+}
+
+// Those of the plan's rows, which are rows `first` and on.
+void WindowScores::keep_scores(int64_t first) {
+  const View& view = run_->output(output_);
+  const auto units = static_cast<size_t>(text_.vocabulary_size());
+  const auto copy = [&]<class T>(const T* from) {
+    for (int64_t row = 0; row < at_once_; ++row) {
+      const auto text = static_cast<size_t>(first + row);
+      int64_t at = row * view.strides[0];
+      if (text_.every()) at += (static_cast<int64_t>(last_[text].size()) - 1) * view.strides[2];
+      for (size_t i = 0; i < units; ++i) scores_[text * units + i] = from[at + static_cast<int64_t>(i) * view.strides[1]];
+    }
+  };
+  if (view.dtype == Dtype::f64) copy(view.as<double>());
+  else copy(view.as<float>());
 }
 
 void WindowScores::scores(int row, std::span<double> into) const {
-  const View& view = run_->output(output_);
-  int64_t at = row * view.strides[0];
-  if (text_.every()) at += (static_cast<int64_t>(last_[static_cast<size_t>(row)].size()) - 1) * view.strides[2];
-  const auto read = [&]<class T>(const T* from) {
-    for (size_t i = 0; i < into.size(); ++i) into[i] = from[at + static_cast<int64_t>(i) * view.strides[1]];
-  };
-  if (view.dtype == Dtype::f64) read(view.as<double>());
-  else read(view.as<float>());
+  std::copy_n(scores_.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(row) * into.size()), into.size(), into.begin());
 }
 
 }  // namespace perigee

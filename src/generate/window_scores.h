@@ -20,15 +20,17 @@ class WindowScores final : public NextScores {
 
  private:
   void compute();
+  void keep_scores(int64_t first);
 
   const TextModel& text_;
   PlanSet plans_;
   PlanMemory memory_;
-  int64_t rows_;
+  int64_t at_once_;  // rows of the plan: one where the network lets rows depend on each other
   PlanRun* run_ = nullptr;
-  int output_ = -1;
+  int input_ = -1, output_ = -1;
   std::vector<std::vector<int64_t>> last_;  // of each row: its last units, at most a window
   std::vector<int64_t> windows_;            // [rows, context]: what the plan reads
+  std::vector<double> scores_;              // [rows, vocabulary]
 };
 
 }  // namespace perigee

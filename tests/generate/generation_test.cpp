@@ -40,6 +40,15 @@ TEST(Generation, WordsAreTokensToo) {
   EXPECT_EQ(small.generate(greedy("one, two,", 5)), " three; one, two");
 }
 
+// A model that foretells every position reads a window from its beginning.
+TEST(Generation, EveryPositionIsForetold) {
+  SmallText small(R"([{"type": "embedding", "size": 14, "out": 6},
+    {"type": "conv1d", "out": 32, "kernel": 4, "padding": "causal", "activation": "tanh"}, {"type": "conv1d", "out": 14, "kernel": 1}])",
+                  "every");
+  EXPECT_EQ(small.generate(greedy("one, ", 12)), "two, three; ");
+  EXPECT_EQ(small.generate({.prompt = "one, ", .tokens = 12, .beams = 3}), "two, three; ");
+}
+
 TEST(Generation, PiecesAreTheText) {
   SmallText small;
   std::vector<std::string> pieces;
@@ -98,7 +107,9 @@ TEST(Generation, SaysWhatIsWrong) {
   EXPECT_HAS(of_options(R"({"prompt": "a", "stop": [""]})"), "empty text");
   EXPECT_HAS(of_options(R"({"tokens": 5})"), "prompt");
   const std::string no_text = refusal(ErrorKind::usage, [] {
-    ModelSpec spec{.network = Json::parse(R"([{"type": "dense", "out": 2}])", "n"), .inputs = {{"x", {Dtype::f32, Shape{3}}}}};
+    ModelSpec spec;
+    spec.network = Json::parse(R"([{"type": "dense", "out": 2}])", "n");
+    spec.inputs = {{"x", {Dtype::f32, Shape{3}}}};
     const Model model(std::move(spec));
     const TextModel text(model, Json(), Json());
   });

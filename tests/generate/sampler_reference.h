@@ -1,4 +1,4 @@
-// What the logits processors of Hugging Face transformers 5.23.0 make of three rows of scores: the numbers for repetition_penalty = 1.3 and
+// Three rows of scores as the logits processors of Hugging Face transformers 5.23.0 leave them: the numbers for repetition_penalty = 1.3 and
 // temperature = 0.7, and for the others which scores stay (1) and which become -infinity (0).
 #pragma once
 
