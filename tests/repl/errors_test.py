@@ -52,6 +52,12 @@ def write_tables(folder):
     (folder / "shared" / "nowhere").mkdir(parents=True)
     shutil.copy(folder / "two.csv", folder / "shared" / "nowhere" / "two.csv")
     (folder / "kept.lua").write_text(script_of({}))
+    # Models of a text: one that foretells it, and one that makes a number of it.
+    text = "pg.data.text { \"two.csv\", context = 4 }"
+    network = "pg.sequential {{ pg.embedding {{ 40, 4 }}, {} }}"
+    (folder / "texts.lua").write_text(script_of({"TRAIN": text, "NETWORK": network.format("pg.flatten {}, pg.dense { 40 }")}))
+    (folder / "values.lua").write_text(script_of({"TRAIN": text.replace("4 }", '4, targets = "every" }'), "LOSS": '"mse"',
+                                                  "NETWORK": network.format("pg.conv1d { 1, kernel = 1 }, pg.flatten {}")}))
 
 
 def script_of(parts):
