@@ -16,7 +16,7 @@ import tempfile
 import error_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-UNCOVERED = 508  # places in the sources whose text no case has seen; lower it when a case is added
+UNCOVERED = 507  # places in the sources whose text no case has seen; lower it when a case is added
 # Not counted, because a test cannot make the world so, or because other tests make them all.
 EXCEPTIONS = {
     "cluster/": "faults of other machines: tests/cluster and the simulator make them",
