@@ -6,6 +6,7 @@
 
 #include "cluster/policy/families.h"
 #include "cluster/policy/policy.h"
+#include "lua/generate.h"
 #include "lua/guard.h"
 #include "lua/json.h"
 #include "lua/modules.h"
@@ -250,6 +251,7 @@ int open_bindings(lua_State* L) {
   };
   lua_newtable(L);
   luaL_register(L, nullptr, kFunctions);
+  add_generate_functions(L);
   set_text(L, "version", PERIGEE_VERSION);
   lua_pushlightuserdata(L, nullptr);
   lua_setfield(L, -2, "null");

@@ -1,6 +1,7 @@
 // Networks and trained models as functions of tensors: what lua/perigee/network.lua calls.
 #include <string>
 
+#include "lua/generate.h"
 #include "lua/json.h"
 #include "lua/object.h"
 #include "lua/predictions.h"
@@ -95,6 +96,15 @@ int network_predict(lua_State* L) {
   return 1;
 }
 
+// network_generate(model, options): a text that is being made; the model must be kept
+int network_generate(lua_State* L) {
+  NetworkFunction& network = network_at(L, 1);
+  const LoadedModel& loaded = network.loaded();
+  const GenerateOptions options = generate_options_at(L, 2, "model:generate");
+  push_generation(L, nullptr, network.model(), loaded.job, loaded.fitted, options, "model:generate: prompt");
+  return 1;
+}
+
 int network_save(lua_State* L) {
   save_model(network_at(L, 1).loaded(), luaL_checkstring(L, 2));
   lua_pushboolean(L, 1);
@@ -105,10 +115,15 @@ int network_save(lua_State* L) {
 
 void add_network_functions(lua_State* L) {
   static const luaL_Reg kFunctions[] = {
-      {"network", report<new_network>},           {"load_network", report<load_network>},
-      {"network_about", report<network_about>},   {"network_parameter", report<network_parameter>},
-      {"network_record", report<network_record>}, {"network_predict", report<network_predict>},
-      {"network_save", report<network_save>},     {nullptr, nullptr},
+      {"network", report<new_network>},
+      {"load_network", report<load_network>},
+      {"network_about", report<network_about>},
+      {"network_parameter", report<network_parameter>},
+      {"network_record", report<network_record>},
+      {"network_predict", report<network_predict>},
+      {"network_generate", report<network_generate>},
+      {"network_save", report<network_save>},
+      {nullptr, nullptr},
   };
   luaL_register(L, nullptr, kFunctions);
 }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lua/generate.h"
 #include "lua/json.h"
 #include "lua/predictions.h"
 #include "lua/state.h"
@@ -167,6 +168,22 @@ int predict_records(lua_State* L) {
   return 1;
 }
 
+// generate(run, options): a text that is being made by a copy of the model as it is now, so that the run trains on
+int generate(lua_State* L) {
+  const GenerateOptions options = generate_options_at(L, 2, "run:generate");
+  std::unique_ptr<Model> model;
+  Json job, fitted;
+  with_session(L, "run:generate", [&](Session& session) {
+    const Trainer& trainer = session.trainer();
+    model = copy_of(trainer.model());
+    job = trainer.job().canonical();
+    fitted = trainer.train_source().traits().fitted;
+  });
+  Model& own = *model;
+  push_generation(L, std::move(model), own, job, fitted, options, "run:generate: prompt");
+  return 1;
+}
+
 // names(run): of all parameters and states
 int names(lua_State* L) {
   Json list = Json::array();
@@ -244,6 +261,7 @@ void add_run_functions(lua_State* L) {
       {"save", report<save>},
       {"predict", report<predict>},
       {"predict_records", report<predict_records>},
+      {"generate", report<generate>},
       {"names", report<names>},
       {"parameter", report<parameter>},
       {"write_chart", report<write_chart>},

@@ -244,6 +244,15 @@ function Model:predict(records, options)
   return results
 end
 
+---The text that follows a prompt: model:generate { "ROMEO:", tokens = 200, temperature = 0.8, seed = 1 }. stream = true prints it as it is
+---made; a function is called with each piece. The other options are those of `perigee generate`: top_k, top_p, min_p, typical_p, epsilon, eta,
+---repetition_penalty, no_repeat, beams, length_penalty, stop.
+---@param options string|table
+---@return string? text
+function Model:generate(options)
+  return require("perigee.generate").text(function(given) return core.network_generate(built[self].handle, given) end, options)
+end
+
 ---Writes the model, with the parameters that it has now.
 ---@param path string
 ---@return string path

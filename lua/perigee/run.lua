@@ -208,6 +208,15 @@ function methods:predict(x, options)
   return out
 end
 
+---The text that follows a prompt, by the model as it is now: run:generate { "ROMEO:", tokens = 200, temperature = 0.8, seed = 1 }. The run
+---trains on meanwhile. stream = true prints the text as it is made; a function is called with each piece. The other options are those of
+---`perigee generate`: top_k, top_p, min_p, typical_p, epsilon, eta, repetition_penalty, no_repeat, beams, length_penalty, stop.
+---@param options string|table
+---@return string? text
+function methods:generate(options)
+  return require("perigee.generate").text(function(given) return calls.generate(state_of[self].handle, given) end, options)
+end
+
 ---Writes a checkpoint now; with several workers soon.
 ---@return string file of several workers: the folder
 function methods:checkpoint() return call(self, "steer", "checkpoint", true).file end

@@ -87,6 +87,7 @@ class Vocabulary {
   const std::vector<std::string>& names() const { return names_; }
   // That of the unknown for a unit without a number; -1 when there is no unknown.
   int64_t number(std::string_view unit) const;
+  int64_t unknown() const { return unknown_ ? 0 : -1; }  // the number of the unknown; -1: there is none
 
  private:
   void number_names();

@@ -285,6 +285,10 @@ Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std
     graph.output(i == 0 ? "output" : "output" + std::to_string(i), output);
   }
   for (const std::string& name : layers) {
+    if (name == kUnlinkedOutput) {
+      graph.output("layer:" + name, outputs[0]);
+      continue;
+    }
     const auto [layer, number] = find_layer(built.layers, name);
     graph.output("layer:" + name, built.layer_outputs[layer][number]);
   }

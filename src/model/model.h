@@ -58,6 +58,9 @@ struct ModelOutput {
 // The input [batch] of a training graph in f16: what the gradient of each example's loss begins with.
 inline constexpr const char* kLossSeed = "@loss_seed";
 
+// Stands for a layer in the lists of layers that plans are asked for: the main output before its loss's link, which is the scores of classes.
+inline constexpr const char* kUnlinkedOutput = "@unlinked";
+
 class Model {
  public:
   // Error(model) when layers, loss and data do not fit together. Parameters are zero until initialize() or a load.
@@ -83,7 +86,7 @@ class Model {
   // The fusions depend on `backend`.
   Graph training_graph(int64_t batch, Backend backend = Backend::cpu) const;
   // Forward in inference mode: "output", "output1" ... when there are more, each with its loss's link applied, "loss" where `with_loss`, and
-  // "layer:NAME" for each of `layers`, names as layer_output() takes them.
+  // "layer:NAME" for each of `layers`, names as layer_output() takes them, or kUnlinkedOutput.
   Graph inference_graph(int64_t batch, bool with_loss, Backend backend = Backend::cpu, std::span<const std::string> layers = {}) const;
 
  private:

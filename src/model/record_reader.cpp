@@ -307,7 +307,7 @@ Records RecordReader::from_text(std::string_view text, const std::string& name) 
   Json leaf = leaf_;
   leaf.set("file", name);
   leaf.set("targets", "none");
-  for (const char* key : {"part", "parts", "stride"}) leaf.erase(key);
+  for (const char* key : {"part", "parts", "stride", "streams"}) leaf.erase(key);
   return {.source = open_leaf(leaf, Purpose::predict, name, [&](const Config& config) { return text_source(config, text, name); })};
 }
 

@@ -29,6 +29,9 @@ class RecordReader {
   // `job` and `fitted` are those of a model file or a trainer; either may be null.
   RecordReader(const ModelSpec& spec, const Json& job, const Json& fitted);
 
+  // The description of the source that reads the job's data, with what was fitted; an empty object where the job names none.
+  const Json& leaf() const { return leaf_; }
+
   // --- To predict: targets are not needed. Error(usage) for what the model does not take, Error(data) for what does not fit it.
 
   // .npy (one example or several), .npz (an array per input), .csv and .tsv (also .gz), .json, .jsonl, .jpg, .png; to a model of text any

@@ -3,6 +3,7 @@
 #include <cassert>
 #include <utility>
 
+#include "src/data/streams.h"
 #include "src/model/evaluator.h"
 #include "src/model/inference.h"
 #include "src/model/prediction.h"
@@ -38,7 +39,7 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options) : t_(job, option
   const int64_t readers = data.integer_in("threads", 0, 256, t_.source->traits().cheap ? 0 : 1);
   loader_ = std::make_unique<Loader>(t_.source, LoaderOptions{.batch = t_.batch,
                                                               .seed = t_.seed,
-                                                              .shuffle = data.boolean("shuffle", true),
+                                                              .shuffle = streams_of(*t_.source) == 0 && data.boolean("shuffle", true),
                                                               .shards = t_.options.shards,
                                                               .threads = static_cast<int>(readers),
                                                               .ids_only = engine_->holds_examples(),

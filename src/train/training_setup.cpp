@@ -4,6 +4,7 @@
 #include <cstring>
 #include <thread>
 
+#include "src/data/streams.h"
 #include "src/io/file.h"
 #include "src/model/inference.h"
 #include "src/train/field_roles.h"
@@ -28,6 +29,15 @@ std::vector<std::string> input_names(const Config& job) {
   return names;
 }
 
+// Lane i of the data is row i of every batch.
+void check_streams(int64_t streams, int64_t batch, const Config& data) {
+  if (streams == 0) return;
+  if (batch != streams)
+    data.fail("batch", "is not the number of streams, each of which is a row of every batch", std::to_string(batch),
+              "batch = " + std::to_string(streams));
+  if (data.boolean("shuffle", false)) data.fail("shuffle", "mixes streams, which are read in their own order", "true", "false");
+}
+
 }  // namespace
 
 TrainingSetup::TrainingSetup(const Job& of, const TrainerOptions& chosen)
@@ -49,6 +59,7 @@ void TrainingSetup::open() {
   read_placement(data);  // says what is wrong with it; only a cluster goes by it
   seed = static_cast<uint64_t>(config.integer("seed", 0));
   source = open_part("train", data.object("train"));
+  check_streams(streams_of(*source), batch, data);
 
   ModelSpec spec{.network = *config.raw("network"), .where = job.where(), .dtype = job.precision(), .half = job.half()};
   scale = read_loss_scale(job);

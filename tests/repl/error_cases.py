@@ -294,17 +294,34 @@ CASES += [
     job("a folder of .jpg or .png files per class", train='pg.data.images { "shared", size = 8 }', place="shared"),
     job("a field with the number of a class", ('by_label "x"', 'by_label "y"'), train=ARRAYS + ':by_label "x"'),
     job("the text is shorter than one window", place="", train='pg.data.text { "two.csv", context = 60000 }'),
+    job("is not the number of streams", hint="expected batch = 2", train='pg.data.text { "two.csv", context = 4, streams = 2 }', place="data"),
+    job("mixes streams", train='pg.data.text { "two.csv", context = 4, streams = 10 }, shuffle = true', place="data"),
+    job("for each stream", train='pg.data.text { "two.csv", context = 400, streams = 10 }', place=""),
+    job("belongs to windows that stand alone", train='pg.data.text { "two.csv", context = 4, streams = 10, stride = 2 }', place=""),
     job("the MNIST files are not here", train='pg.data.mnist { folder = "shared" }.train', place="shared"),
     job("names an unknown transform", hint="did you mean 'flip'?", train="setmetatable({ type = 'map', source = " + ARRAYS
         + ", transforms = { { type = 'flp' } } }, getmetatable(" + ARRAYS + "))"),
     job("field 'x' is no image", train=ARRAYS + ":map { pg.transform.flip {} }"),
 ]
 
+TEXTS = (("train", "texts.lua", "--out", "texts"),)
 KEPT = (("train", "kept.lua", "--out", "kept"),)
 CASES += [
     command("a model that is not there", ("predict", "kepd", "two.csv"), "kepd", "there is no such file"),
     command("a file of no kind", ("predict", "kept", "kept.lua"), "kept.lua", "this kind of file cannot be predicted", "csv, tsv, json", after=KEPT),
     command("a file that is not there to predict", ("predict", "kept", "tow.csv"), "tow.csv", "there is no such file", after=KEPT),
+    command("a text from a model of a table", ("generate", "kept", "--prompt", "a"), "generate", "this is no model of text", after=KEPT),
+    command("an option that is out of range", ("generate", "kept", "--prompt", "a", "--top-p", "2"), "generate", "'top_p' is out of range; got 2", after=KEPT),
+    command("a text from a network of another kind", ("generate", "values", "--prompt", "a"), "generate", "does not foretell the text's units",
+            "under a loss such as cross_entropy", after=(("train", "values.lua", "--out", "values"),)),
+    command("a prompt of another alphabet", ("generate", "texts", "--prompt", "aZ"), "--prompt: byte 1", "not in the model's vocabulary", after=TEXTS),
+    command("an empty prompt", ("generate", "texts", "--prompt", ""), "--prompt", "there is nothing to go on from", after=TEXTS),
+    command("beams that are to draw", ("generate", "texts", "--prompt", "a", "--beams", "2", "--top-k", "5"), "generate",
+            "belongs to draws, and beams search without them", "beams = 1", after=TEXTS),
+    command("a stop text of nothing", ("generate", "texts", "--prompt", "a", "--stop", ""), "generate", "has an empty text", after=TEXTS),
+    command("a text from a number", ("-e", 'pg.load_model("texts"):generate(5)'), "", "generate takes a text, or options", "got 5", after=TEXTS),
+    command("a stream that is none", ("-e", 'pg.load_model("texts"):generate { "a", stream = 1 }'), "", "stream is true, or a function", "got 1",
+            after=TEXTS),
     command("a part that the job does not have", ("eval", "kept"), "--part", "the model's job has no data of this name", after=KEPT),
     command("data that are no JSON", ("eval", "kept", "--data", "{x}"), "--data:1:2", "not JSON", after=KEPT),
     command("data without a file", ("eval", "kept", "--data", '{"type": "csv"}'), "--data", "'file' is missing", after=KEPT),

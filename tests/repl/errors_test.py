@@ -16,7 +16,7 @@ import tempfile
 import error_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-UNCOVERED = 508  # places in the sources whose text no case has seen; lower it when a case is added
+UNCOVERED = 507  # places in the sources whose text no case has seen; lower it when a case is added
 # Not counted, because a test cannot make the world so, or because other tests make them all.
 EXCEPTIONS = {
     "cluster/": "faults of other machines: tests/cluster and the simulator make them",
@@ -52,6 +52,12 @@ def write_tables(folder):
     (folder / "shared" / "nowhere").mkdir(parents=True)
     shutil.copy(folder / "two.csv", folder / "shared" / "nowhere" / "two.csv")
     (folder / "kept.lua").write_text(script_of({}))
+    # Models of a text: one that foretells it, and one that makes a number of it.
+    text = "pg.data.text { \"two.csv\", context = 4 }"
+    network = "pg.sequential {{ pg.embedding {{ 40, 4 }}, {} }}"
+    (folder / "texts.lua").write_text(script_of({"TRAIN": text, "NETWORK": network.format("pg.flatten {}, pg.dense { 40 }")}))
+    (folder / "values.lua").write_text(script_of({"TRAIN": text.replace("4 }", '4, targets = "every" }'), "LOSS": '"mse"',
+                                                  "NETWORK": network.format("pg.conv1d { 1, kernel = 1 }, pg.flatten {}")}))
 
 
 def script_of(parts):

@@ -1,6 +1,7 @@
 // {"type": "map", "source": {...}, "transforms": [{"type": "standardize"}, {"type": "flip", "field": "x"}, ...]}
 #include <algorithm>
 
+#include "src/data/streams.h"
 #include "src/data/transform.h"
 
 namespace perigee {
@@ -16,7 +17,7 @@ struct Step {
   uint64_t stream = 0;
 };
 
-class MapSource : public DataSource {
+class MapSource : public DataSource, public StreamedSource {
  public:
   MapSource(SourcePtr inner, std::vector<Step> steps) : inner_(std::move(inner)), steps_(std::move(steps)), fields_(inner_->fields()) {
     widest_.resize(fields_.size());
@@ -30,6 +31,7 @@ class MapSource : public DataSource {
   }
 
   int64_t size() const override { return inner_->size(); }
+  int64_t streams() const override { return streams_of(*inner_); }
   const std::vector<Field>& fields() const override { return fields_; }
   void expect(std::span<const ReadKey> keys) const override { inner_->expect(keys); }
 

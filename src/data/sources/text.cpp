@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "src/data/streams.h"
 #include "src/data/text_source.h"
 #include "src/io/compress.h"
 #include "src/io/text.h"
@@ -145,13 +146,14 @@ enum class Targets { next, every, none };
 
 struct Windows {
   int64_t context = 0, stride = 1;
+  int64_t streams = 0;  // lanes, in which windows follow each other without a gap; 0: windows stand alone
   Targets targets = Targets::next;
   int64_t span() const { return context + (targets == Targets::none ? 0 : 1); }
   // In a text of so many units.
   int64_t count(int64_t units) const { return units < span() ? 0 : (units - span()) / stride + 1; }
 };
 
-class TextSource : public DataSource {
+class TextSource : public DataSource, public StreamedSource {
  public:
   TextSource(const std::vector<Piece>& pieces, const Vocabulary& vocabulary, const Windows& windows, std::string name, Json fitted)
       : name_(std::move(name)), vocabulary_(vocabulary.size()), windows_(windows), numbers_(vocabulary_), fitted_(std::move(fitted)) {
@@ -164,7 +166,14 @@ class TextSource : public DataSource {
     numbers_.reserve(vocabulary.units().words ? bytes / 6 : bytes);
     for (const Piece& piece : pieces) add(piece, vocabulary);
     numbers_.finish();
+    if (windows_.streams > 0) {
+      lane_ = (numbers_.size() - (windows_.span() - windows_.context)) / (windows_.streams * windows_.context);
+      if (lane_ > 0) begins_ = {0}, ends_ = {lane_ * windows_.streams};
+      else begins_.clear(), ends_.clear();
+    }
   }
+
+  int64_t streams() const override { return windows_.streams; }
 
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   int64_t units() const { return numbers_.size(); }
@@ -210,6 +219,7 @@ class TextSource : public DataSource {
 
   // The window's position in numbers_: O(1), or O(log files).
   int64_t place(int64_t index) const {
+    if (windows_.streams > 0) return (index % windows_.streams * lane_ + index / windows_.streams) * windows_.context;
     const size_t piece = ends_.size() == 1 ? 0 : static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
     return begins_[piece] + (index - (piece > 0 ? ends_[piece - 1] : 0)) * windows_.stride;
   }
@@ -218,6 +228,7 @@ class TextSource : public DataSource {
   int64_t vocabulary_;
   Windows windows_;
   Numbers numbers_;
+  int64_t lane_ = 0;                    // windows of each lane
   std::vector<int64_t> begins_, ends_;  // of each piece that has windows: its first unit, its last window and one
   std::vector<Field> fields_;
   Json fitted_;
@@ -231,6 +242,10 @@ Windows windows_of(const Config& config) {
   Windows windows;
   windows.context = (config.has("context") ? config : of_model).integer_in("context", 1, kMaxContext);
   windows.stride = config.integer("stride");
+  windows.streams = config.integer("streams");
+  if (windows.streams > 0 && config.has("stride"))
+    config.fail("stride", "belongs to windows that stand alone; in streams one follows the other", config.raw("stride")->dump(),
+                "streams without stride");
   const std::vector<std::string> names{std::begin(kTargetNames), std::end(kTargetNames)};
   const std::string targets = config.choice("targets", of_model.choice("targets", "next", names), names);
   windows.targets = static_cast<Targets>(std::find(names.begin(), names.end(), targets) - names.begin());
@@ -283,9 +298,11 @@ SourcePtr open_texts(const Config& config, const std::vector<File>& files) {
   auto source = std::make_shared<TextSource>(cut(files, share, words), *vocabulary, windows, name, std::move(kept));
   if (source->size() == 0)
     throw Error(ErrorKind::data, {.where = name,
-                                  .what = "the text is shorter than one window",
+                                  .what = windows.streams > 0 ? "the text is shorter than one window for each stream"
+                                                              : "the text is shorter than one window",
                                   .got = std::to_string(source->units()) + (words ? " words" : " characters"),
-                                  .expected = "at least " + std::to_string(windows.span()),
+                                  .expected = "at least " + std::to_string(std::max<int64_t>(1, windows.streams) * windows.context +
+                                                                           windows.span() - windows.context),
                                   .hint = "'context' says how long a window is"});
   return source;
 }
@@ -297,18 +314,20 @@ constexpr Option kShareOptions[] = {{"train", "number", "0", "share of the train
                                     {"validation", "number", "0", "of the validation part", {0, 1}},
                                     {"test", "number", "0", "of the test part", {0, 1}}};
 constexpr Schema kShares{.options = kShareOptions};
-constexpr Option kOptions[] = {{"file", "list of names", nullptr, "one or several files, also .gz and .xz"},
-                               {"context", "integer", "the training part's", "characters or words of a window", {1}},
-                               {"unit", "name", "char", "what is counted", {}, {"char", "word"}},
-                               {"stride", "integer", "1", "from one window to the next", {1, 1099511627776}},
-                               {"targets", "name", "next", "what is foretold", {}, {"next", "every", "none"}},
-                               {"lowercase", "boolean", "false", "letters are made small"},
-                               {"min_count", "integer", "1", "rarer ones are unknown", {1, 1099511627776}},
-                               {"max_vocabulary", "integer", "65536", "more are unknown", {2, 1048576}},
-                               {"unknown", "boolean", "true", "there is a number for the unknown"},
-                               {"parts", "table", "none", "shares of the text by name", {}, {}, nullptr, &kShares},
-                               {"part", "name", "train", "which of the parts this source gives", {}, {"train", "validation", "test"}},
-                               {"fitted", "table", "none", "vocabulary of the training part"}};
+constexpr Option kOptions[] = {
+    {"file", "list of names", nullptr, "one or several files, also .gz and .xz"},
+    {"context", "integer", "the training part's", "characters or words of a window", {1}},
+    {"unit", "name", "char", "what is counted", {}, {"char", "word"}},
+    {"stride", "integer", "1", "from one window to the next", {1, 1099511627776}},
+    {"streams", "integer", "0", "lanes of text that go on from batch to batch; 0: windows stand alone", {0, 65536}},
+    {"targets", "name", "next", "what is foretold", {}, {"next", "every", "none"}},
+    {"lowercase", "boolean", "false", "letters are made small"},
+    {"min_count", "integer", "1", "rarer ones are unknown", {1, 1099511627776}},
+    {"max_vocabulary", "integer", "65536", "more are unknown", {2, 1048576}},
+    {"unknown", "boolean", "true", "there is a number for the unknown"},
+    {"parts", "table", "none", "shares of the text by name", {}, {}, nullptr, &kShares},
+    {"part", "name", "train", "which of the parts this source gives", {}, {"train", "validation", "test"}},
+    {"fitted", "table", "none", "vocabulary of the training part"}};
 
 }  // namespace
 
@@ -321,7 +340,9 @@ const SourceDef source_text{
     .type = "text",
     .doc =
         "Windows of 'context' characters or words of a text 'file' (one or several, also .gz and .xz), to foretell what follows. Options: "
-        "unit ('char' or 'word'), stride (1), targets ('next', 'every' position or 'none'), lowercase (false), min_count (1), "
+        "unit ('char' or 'word'), stride (1), streams (0: windows stand alone; else the text is cut into so many lanes, and each "
+        "window goes on where the one before it in the lane ended), targets ('next', 'every' position or 'none'), lowercase (false), "
+        "min_count (1), "
         "max_vocabulary "
         "(65536), unknown (true), parts (shares of the text by name) and part ('train', 'validation' or 'test')",
     .schema = {.options = kOptions, .positional = kPositional},

@@ -1,0 +1,54 @@
+// The likeliest text: keeps the `beams` best beginnings at every length. Those that reach a stop text are set aside and compared at the end.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/generate/generate_options.h"
+#include "src/generate/next_scores.h"
+#include "src/generate/text_model.h"
+
+namespace perigee {
+
+struct FoundText {
+  std::vector<int64_t> units;  // after the prompt
+  std::string text;
+  double score = 0;  // the sum of the units' log probabilities over length ^ length_penalty
+  bool stopped = false;
+};
+
+class BeamSearch {
+ public:
+  // All must outlive this. `scores` has `options.beams` rows and has begun with `prompt`.
+  BeamSearch(const TextModel& text, NextScores& scores, const GenerateOptions& options, std::span<const int64_t> prompt);
+  // One more unit for every beam; false: the search is over.
+  bool step();
+  FoundText best() const;
+
+ private:
+  struct Beam {
+    std::vector<int64_t> units;
+    std::string text;
+    double sum = 0;
+  };
+  struct Candidate {
+    double sum = 0;
+    int beam = 0;
+    int64_t unit = 0;
+  };
+  void rank();
+  bool set_aside(const Beam& beam);
+  double score_of(double sum, size_t length) const;
+
+  const TextModel& text_;
+  NextScores& scores_;
+  const GenerateOptions& options_;
+  std::vector<int64_t> prompt_;
+  Sampler sampler_;
+  std::vector<Beam> beams_;
+  std::vector<Candidate> candidates_;
+  std::vector<double> row_;
+  std::vector<FoundText> finished_;
+};
+
+}  // namespace perigee

@@ -1,0 +1,89 @@
+#include "src/generate/generation.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "src/generate/window_scores.h"
+
+namespace perigee {
+
+Generation::Generation(Model& model, const Json& job, const Json& fitted, const GenerateOptions& options, std::string where)
+    : options_(options),
+      text_(model, job, fitted),
+      sampler_(options.sampling),
+      all_(text_.numbers(options.prompt, where)),
+      row_(static_cast<size_t>(text_.vocabulary_size())),
+      before_(options.prompt) {
+  scores_ = std::make_unique<WindowScores>(model, text_, options.beams);
+  scores_->begin(all_);
+  if (options_.beams > 1) search_ = std::make_unique<BeamSearch>(text_, *scores_, options_, all_);
+}
+
+Generation::~Generation() = default;
+
+void Generation::make_one() {
+  scores_->scores(0, row_);
+  if (text_.unknown() >= 0) row_[static_cast<size_t>(text_.unknown())] = -std::numeric_limits<double>::infinity();
+  sampler_.filter(row_, all_);
+  const int64_t unit = sampler_.draw(row_, static_cast<uint64_t>(made_));
+  all_.push_back(unit);
+  held_ += text_.piece(unit, held_.empty() ? before_ : held_);
+  if (++made_ == options_.tokens) complete_ = true;
+  size_t cut = std::string::npos;
+  for (const std::string& stop : options_.stop) cut = std::min(cut, held_.find(stop));
+  if (cut != std::string::npos) {
+    held_.resize(cut);
+    complete_ = stopped_ = true;
+  }
+  const int own = 0;
+  if (!complete_) scores_->advance({&own, 1}, {&unit, 1});
+}
+
+// How many bytes of what is held cannot become part of a stop text.
+size_t Generation::certain() const {
+  if (complete_) return held_.size();
+  size_t certain = held_.size();
+  for (const std::string& stop : options_.stop)
+    for (size_t length = std::min(stop.size() - 1, held_.size()); length > 0; --length)
+      if (held_.ends_with(std::string_view(stop).substr(0, length))) {
+        certain = std::min(certain, held_.size() - length);
+        break;
+      }
+  return certain;
+}
+
+std::string Generation::take(size_t bytes) {
+  std::string taken = held_.substr(0, bytes);
+  held_.erase(0, bytes);
+  if (!taken.empty()) before_ = taken;
+  return taken;
+}
+
+std::optional<std::string> Generation::next(const std::atomic<bool>* cancel) {
+  const auto cancelled = [&] { return cancel != nullptr && *cancel; };
+  if (search_ && !complete_) {
+    while (!cancelled() && search_->step()) {}
+    FoundText found = search_->best();
+    held_ = std::move(found.text);
+    made_ = static_cast<int64_t>(found.units.size());
+    stopped_ = found.stopped;
+    complete_ = true;
+  }
+  while (!complete_ && certain() == 0) {
+    if (cancelled()) complete_ = true;
+    else make_one();
+  }
+  if (held_.empty()) return std::nullopt;
+  return take(certain());
+}
+
+std::unique_ptr<Model> copy_of(const Model& model) {
+  auto copy = std::make_unique<Model>(model.spec());
+  std::memcpy(copy->params().block(), model.params().block(), model.params().block_bytes());
+  const std::span<const std::byte> states = model.params().state_bytes();
+  std::copy(states.begin(), states.end(), copy->params().state_bytes().begin());
+  return copy;
+}
+
+}  // namespace perigee

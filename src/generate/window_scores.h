@@ -1,0 +1,36 @@
+// Scores of a model that reads a window: for every unit the whole window is computed again.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "src/generate/next_scores.h"
+#include "src/generate/text_model.h"
+
+namespace perigee {
+
+class WindowScores final : public NextScores {
+ public:
+  // Both must outlive this. `rows`: texts side by side.
+  WindowScores(Model& model, const TextModel& text, int64_t rows);
+
+  void begin(std::span<const int64_t> prompt) override;
+  void advance(std::span<const int> parents, std::span<const int64_t> units) override;
+  void scores(int row, std::span<double> into) const override;
+
+ private:
+  void compute();
+  void keep_scores(int64_t first);
+
+  const TextModel& text_;
+  PlanSet plans_;
+  PlanMemory memory_;
+  int64_t at_once_;  // rows of the plan: one where the network lets rows depend on each other
+  PlanRun* run_ = nullptr;
+  int input_ = -1, output_ = -1;
+  std::vector<std::vector<int64_t>> last_;  // of each row: its last units, at most a window
+  std::vector<int64_t> windows_;            // [rows, context]: what the plan reads
+  std::vector<double> scores_;              // [rows, vocabulary]
+};
+
+}  // namespace perigee

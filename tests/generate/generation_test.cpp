@@ -1,0 +1,120 @@
+// Texts from the prompt to the end: what a trained model goes on with, stop texts, the same text by any way, and what is refused.
+#include "src/generate/generation.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+
+#include "tests/generate/small_text.h"
+
+namespace perigee {
+namespace {
+
+#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+std::string refusal(ErrorKind kind, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    return error.what();
+  }
+  return "accepted";
+}
+
+GenerateOptions greedy(const std::string& prompt, int64_t tokens) {
+  return {.prompt = prompt, .tokens = tokens, .sampling = {.temperature = 0}};
+}
+
+TEST(Generation, GoesOnAsTheTextDoes) {
+  SmallText small;
+  EXPECT_EQ(small.generate(greedy("one, ", 12)), "two, three; ");
+  EXPECT_EQ(small.generate(greedy("three; one, two, three; ", 9)), "one, two,") << "a prompt longer than the window";
+  EXPECT_EQ(small.generate({.prompt = "one, ", .tokens = 12, .beams = 3}), "two, three; ");
+  EXPECT_EQ(small.generate(greedy("w", 1)).size(), 1u) << "a prompt shorter than the window";
+}
+
+TEST(Generation, WordsAreTokensToo) {
+  SmallText small(R"([{"type": "embedding", "size": 6, "out": 6}, "flatten", {"type": "dense", "out": 6}])", "next", R"(, "unit": "word")");
+  EXPECT_EQ(small.generate(greedy("one, two,", 5)), " three; one, two");
+}
+
+// A model that foretells every position reads a window from its beginning.
+TEST(Generation, EveryPositionIsForetold) {
+  SmallText small(R"([{"type": "embedding", "size": 14, "out": 6},
+    {"type": "conv1d", "out": 32, "kernel": 4, "padding": "causal", "activation": "tanh"}, {"type": "conv1d", "out": 14, "kernel": 1}])",
+                  "every");
+  EXPECT_EQ(small.generate(greedy("one, ", 12)), "two, three; ");
+  EXPECT_EQ(small.generate({.prompt = "one, ", .tokens = 12, .beams = 3}), "two, three; ");
+}
+
+TEST(Generation, PiecesAreTheText) {
+  SmallText small;
+  std::vector<std::string> pieces;
+  const std::string text = small.generate(greedy("one, ", 9), &pieces);
+  EXPECT_EQ(pieces.size(), 9u) << "each character as it is made";
+  GenerateOptions options = greedy("one, ", 40);
+  options.stop = {"ree; ", "zzz"};
+  pieces.clear();
+  EXPECT_EQ(small.generate(options, &pieces), "two, th");
+  for (const std::string& piece : pieces) EXPECT_EQ(piece.find("ree"), std::string::npos) << "what may begin a stop text is held back";
+  options.stop = {"ree; x"};
+  EXPECT_EQ(small.generate(options), small.generate(greedy("one, ", 40))) << "what only began like it comes out whole";
+  Generation generation(small.model(), small.job(), small.fitted(),
+                        {.prompt = "one, ", .tokens = 40, .sampling = {.temperature = 0}, .stop = {";"}}, "test");
+  while (generation.next()) {}
+  EXPECT_TRUE(generation.stopped());
+}
+
+TEST(Generation, TheSeedMakesTheText) {
+  SmallText small;
+  const auto drawn = [&](uint64_t seed) {
+    return small.generate({.prompt = "one, ", .tokens = 60, .sampling = {.temperature = 8, .seed = seed}});
+  };
+  EXPECT_EQ(drawn(1), drawn(1));
+  EXPECT_NE(drawn(1), drawn(2));
+  EXPECT_EQ(drawn(1).find("<unknown>"), std::string::npos) << "the unknown is never drawn";
+}
+
+TEST(Generation, ACopyHasTheNumbersOfItsTime) {
+  SmallText small;
+  const std::unique_ptr<Model> copy = copy_of(small.model());
+  const GenerateOptions options = greedy("one, ", 12);
+  std::memset(small.model().params().block(), 0, small.model().params().block_bytes());
+  Generation generation(*copy, small.job(), small.fitted(), options, "test");
+  std::string text;
+  while (const auto piece = generation.next()) text += *piece;
+  EXPECT_EQ(text, "two, three; ");
+}
+
+TEST(Generation, SaysWhatIsWrong) {
+  SmallText small;
+  const auto of_prompt = [&](ErrorKind kind, const std::string& prompt) {
+    return refusal(kind, [&] { small.generate(greedy(prompt, 5)); });
+  };
+  const std::string unknown = of_prompt(ErrorKind::data, "one Z");
+  EXPECT_HAS(unknown, "test: byte 4");
+  EXPECT_HAS(unknown, "not in the model's vocabulary");
+  EXPECT_HAS(unknown, "\"Z\"");
+  EXPECT_HAS(of_prompt(ErrorKind::usage, ""), "nothing to go on from");
+  const auto of_options = [](const char* options) {
+    return refusal(ErrorKind::usage, [&] { generate_options(Json::parse(options, "options"), "generate"); });
+  };
+  EXPECT_HAS(of_options(R"({"prompt": "a", "temprature": 1})"), "did you mean 'temperature'");
+  EXPECT_HAS(of_options(R"({"prompt": "a", "top_p": 1.5})"), "top_p");
+  EXPECT_HAS(of_options(R"({"prompt": "a", "beams": 2, "top_k": 5})"), "beams search without them");
+  EXPECT_HAS(of_options(R"({"prompt": "a", "stop": [""]})"), "empty text");
+  EXPECT_HAS(of_options(R"({"tokens": 5})"), "prompt");
+  const std::string no_text = refusal(ErrorKind::usage, [] {
+    ModelSpec spec;
+    spec.network = Json::parse(R"([{"type": "dense", "out": 2}])", "n");
+    spec.inputs = {{"x", {Dtype::f32, Shape{3}}}};
+    const Model model(std::move(spec));
+    const TextModel text(model, Json(), Json());
+  });
+  EXPECT_HAS(no_text, "no model of text");
+}
+
+}  // namespace
+}  // namespace perigee
