@@ -55,6 +55,11 @@ class LayerContext {
   virtual Value variance_state(const std::string& name, const std::string& mean, const Shape& shape, double initial) = 0;
   virtual void assign(const std::string& name, Value next) = 0;  // only has an effect in training
 
+  // Which steps of the last axis of `x` count: [N, T] of dtype(), 1 or 0; empty when all do. A layer's outputs have the mask of its input 0
+  // where their last axis still has T steps, unless the layer sets one itself; an empty mask says that all steps count from there on.
+  virtual Value mask(Value x) = 0;
+  virtual void set_mask(Value y, Value mask) = 0;
+
   // A number that names a random draw of this layer: the same in every build of the same network.
   virtual int64_t random_stream(const std::string& purpose) = 0;
 

@@ -28,6 +28,17 @@ struct Build {
   std::map<std::string, std::string> owners;  // parameter or state -> "share word" or "layer name"
   std::map<std::string, Value> states;        // as the next reader sees them
   std::set<std::string> assigned;
+  // By the value that it belongs to. An empty one: it has none, whatever the layers around would give it.
+  std::map<ValueId, Value> masks = {};
+
+  Value mask(Value x) const {
+    const auto found = masks.find(x.id());
+    return found == masks.end() ? Value() : found->second;
+  }
+  // `y` is `x` in another form: converted, with noise.
+  void follow(Value x, Value y) {
+    if (const auto found = masks.find(x.id()); found != masks.end()) masks.try_emplace(y.id(), found->second);
+  }
 };
 
 // Where in the tree of networks a layer is built.
@@ -128,6 +139,14 @@ class Context final : public LayerContext {
     build_.assigned.insert(prefix_ + "." + name);
   }
 
+  Value mask(Value x) override { return build_.mask(x); }
+
+  void set_mask(Value y, Value mask) override {
+    if (mask && (mask.rank() != 2 || y.rank() < 2 || mask.shape()[0] != y.shape()[0] || mask.shape()[1] != y.shape()[y.rank() - 1]))
+      fail("sets a mask that does not fit the value", mask.shape().text(), "batch and last axis of " + y.shape().text());
+    build_.masks[y.id()] = mask;
+  }
+
   // FNV-1a of the layer's name and the purpose: independent of how many other draws there are.
   int64_t random_stream(const std::string& purpose) override {
     const uint64_t hash = fnv1a(name_ + "/" + purpose);
@@ -217,6 +236,17 @@ std::string count_text(int low, int high) {
   return low == high ? std::to_string(low) : std::to_string(low) + " to " + std::to_string(high);
 }
 
+// Steps are carried along where the time axis is still there. What a layer inside has decided stays.
+void carry_masks(Build& build, std::span<const Value> inputs, std::span<const Value> outputs) {
+  const Value mask = inputs.empty() ? Value() : build.mask(inputs[0]);
+  for (const Value& output : outputs) {
+    if (!mask) continue;
+    const Shape& shape = output.shape();
+    const bool kept = shape.rank() >= 2 && shape[0] == mask.shape()[0] && shape[shape.rank() - 1] == mask.shape()[1];
+    build.masks.try_emplace(output.id(), kept ? mask : Value());
+  }
+}
+
 std::vector<Value> build_layer(Build& build, const LayerText& text, const Place& place, std::span<const Value> inputs) {
   const LayerDef& def = *text.def;
   const int given = static_cast<int>(inputs.size());
@@ -236,7 +266,9 @@ std::vector<Value> build_layer(Build& build, const LayerText& text, const Place&
       values.push_back(def.any_dtype || is_floating(input.dtype()) ? input : cast(input, build.options.dtype));
     if (build.options.training)
       for (size_t i = 0; i < values.size(); ++i) values[i] = drop_input(context, values[i], i);
+    for (size_t i = 0; i < values.size(); ++i) build.follow(inputs[i], values[i]);
     outputs = def.build(context, values);
+    carry_masks(build, values, outputs);
     context.check_parameter_options();
   } catch (const Error& error) {
     // An op names the graph's scope, a layer its full position.
@@ -311,22 +343,42 @@ std::vector<std::string> Network::output_names() const {
   return is_graph(description_) ? read_graph(description_, where_, "").outputs : std::vector<std::string>{};
 }
 
+Value steps_mask(FieldRole role, Value given, int64_t steps, Dtype dtype) {
+  Graph& graph = given.graph();
+  const Value zero = graph.constant(0, {dtype, Shape()});
+  if (role == FieldRole::mask) return cast(graph.apply("not_equal", {cast(given, dtype), zero}), dtype);
+  std::vector<double> numbers(static_cast<size_t>(steps));
+  for (size_t t = 0; t < numbers.size(); ++t) numbers[t] = static_cast<double>(t);
+  const Value index = graph.constant(Tensor::from(Shape{1, steps}, numbers).to(dtype));
+  return cast(greater(reshape(cast(given, dtype), Shape{given.shape()[0], 1}), index), dtype);
+}
+
 BuiltNetwork Network::build(Graph& graph, const std::vector<NetworkInput>& inputs, const BuildOptions& options) const {
   BuiltNetwork result;
   std::map<std::string, Value> by_name;
   std::vector<Value> operands;
+  Build build{.graph = graph, .options = options, .result = result, .owners = {}, .states = {}, .assigned = {}};
   for (const NetworkInput& input : inputs) {
     std::vector<int64_t> dims = input.type.shape.vector();
     dims.insert(dims.begin(), options.batch);
     result.inputs.push_back(graph.input(input.name, {input.type.dtype, Shape(dims)}));
+    if (input.role != FieldRole::none) continue;
     operands.push_back(is_floating(input.type.dtype) ? cast(result.inputs.back(), options.dtype) : result.inputs.back());
     by_name[input.name] = operands.back();
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].role == FieldRole::none) continue;
+    const Value of = by_name.at(inputs[i].of),
+                mask = steps_mask(inputs[i].role, result.inputs[i], of.shape()[of.rank() - 1], options.dtype);
+    const Value before = build.mask(of);
+    build.masks[of.id()] = before ? before * mask : mask;
   }
   // A graph names its inputs; their order in the data does not matter.
   if (const std::vector<std::string> names = input_names(); !names.empty()) {
     operands.clear();
     std::vector<std::string> known;
-    for (const NetworkInput& input : inputs) known.push_back(input.name);
+    for (const NetworkInput& input : inputs)
+      if (input.role == FieldRole::none) known.push_back(input.name);
     for (const std::string& name : names) {
       if (!by_name.contains(name))
         throw Error(ErrorKind::model, {.where = where_,
@@ -335,8 +387,8 @@ BuiltNetwork Network::build(Graph& graph, const std::vector<NetworkInput>& input
       operands.push_back(by_name.at(name));
     }
   }
-  Build build{.graph = graph, .options = options, .result = result, .owners = {}, .states = {}, .assigned = {}};
   result.outputs = build_network(build, description_, {.where = where_}, operands);
+  for (const Value& output : result.outputs) result.masks.push_back(build.mask(output));
   for (const std::string& name : build.assigned) graph.assign(name, build.states.at(name));
   return result;
 }

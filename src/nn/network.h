@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/core/field_role.h"
 #include "src/nn/layer.h"
 
 namespace perigee {
@@ -18,6 +19,9 @@ namespace perigee {
 struct NetworkInput {
   std::string name;  // a field of the data source: "x"
   Type type;         // of one example, without the batch dimension
+  // Not none: it is no operand of the network, but says which steps of the field `of` count.
+  FieldRole role = FieldRole::none;
+  std::string of = {};
 };
 
 struct LayerReport {
@@ -30,6 +34,7 @@ struct LayerReport {
 struct BuiltNetwork {
   std::vector<Value> inputs;   // batch first
   std::vector<Value> outputs;  // batch first
+  std::vector<Value> masks;    // of each output, as LayerContext::mask() gives them
   std::vector<ParameterSpec> parameters;
   std::vector<StateSpec> states;
   std::vector<LayerReport> layers;

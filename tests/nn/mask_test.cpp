@@ -1,0 +1,103 @@
+// Masks of steps: where they are carried, where they end, and layers that must not see padding.
+#include <gtest/gtest.h>
+
+#include "src/core/error.h"
+#include "src/nn/network.h"
+#include "tests/nn/gradients.h"
+
+namespace perigee {
+namespace {
+
+constexpr int64_t kBatch = 3;
+
+struct Masked {
+  Graph graph;
+  BuiltNetwork network;
+};
+
+void build(Masked& built, const std::string& layers, const Shape& x, FieldRole role = FieldRole::length, Dtype dtype = Dtype::f64) {
+  const Shape shape = role == FieldRole::length ? Shape{} : Shape{x[x.rank() - 1]};
+  const std::vector<NetworkInput> inputs = {{"x", {dtype, x}}, {"n", {Dtype::i64, shape}, role, "x"}};
+  built.network =
+      Network(Json::parse(layers, "test"), "net.json").build(built.graph, inputs, {.batch = kBatch, .training = true, .dtype = dtype});
+}
+
+bool has_mask(const std::string& layers, const Shape& x) {
+  Masked built;
+  build(built, layers, x);
+  return static_cast<bool>(built.network.masks.at(0));
+}
+
+TEST(Mask, GoesWithTheTimeAxisAndEndsWithIt) {
+  EXPECT_TRUE(has_mask(R"([{"type": "conv1d", "out": 4, "kernel": 3, "padding": "same", "activation": "relu", "dropout": 0.5}])", {2, 7}));
+  EXPECT_TRUE(has_mask(R"(["layernorm", {"type": "residual", "layers": [{"type": "scale", "factor": 2}]}])", {2, 7}));
+  EXPECT_TRUE(has_mask(
+      R"([{"type": "sequential", "layers": [{"type": "activation", "activation": "tanh", "dropout": {"type": "gaussian_noise", "stddev": 0.1}}]}])",
+      {2, 7}));
+  EXPECT_FALSE(has_mask(R"(["global_pool"])", {2, 7}));
+  EXPECT_FALSE(has_mask(R"([{"type": "sequential", "layers": ["global_pool"]}])", {7, 7})) << "7 channels are no 7 steps";
+}
+
+TEST(Mask, IsOneForStepsThatCount) {
+  for (const FieldRole role : {FieldRole::length, FieldRole::mask}) {
+    Masked built;
+    build(built, R"([{"type": "scale", "factor": 2}])", {2, 4}, role);
+    std::mt19937_64 random(1);
+    const std::vector<double> lengths = {4, 1, 0};
+    std::vector<double> steps;
+    for (const double n : lengths)
+      for (int t = 0; t < 4; ++t) steps.push_back(t < n);
+    const Tensor field = role == FieldRole::length ? Tensor::from(Shape{kBatch}, lengths) : Tensor::from(Shape{kBatch, 4}, steps);
+    Interpreter interpreter(built.graph);
+    interpreter.run({{"x", case_values(real(Shape{kBatch, 2, 4}), true, random)}, {"n", field.to(Dtype::i64)}});
+    const Tensor mask = interpreter[built.network.masks.at(0)];
+    for (int64_t i = 0; i < mask.elements(); ++i) EXPECT_EQ(mask.data<double>()[i], steps[static_cast<size_t>(i)]) << i;
+  }
+}
+
+// Examples of lengths 5, 2 and 1 in `steps` steps, with noise where nothing counts; outputs beyond an example's length are left out.
+std::vector<double> outputs_padded_to(int64_t steps, const std::string& layers) {
+  constexpr int64_t kChannels = 3;
+  const std::vector<int64_t> lengths = {5, 2, 1};
+  Masked built;
+  build(built, layers, {kChannels, steps});
+  std::mt19937_64 random(3), noise(static_cast<uint64_t>(steps));
+  std::map<std::string, Tensor> leaves;
+  for (const ParameterSpec& spec : built.network.parameters) leaves[spec.name] = case_values(real(spec.shape), true, random);
+  for (const StateSpec& spec : built.network.states) leaves[spec.name] = case_values(real(spec.shape, 0.5, 1.5), true, random);
+  const Tensor values = case_values(real(Shape{kBatch, kChannels, 5}), true, random);
+  Tensor x = case_values(real(Shape{kBatch, kChannels, steps}, 3, 9), true, noise);
+  for (int64_t row = 0; row < kBatch * kChannels; ++row)
+    for (int64_t t = 0; t < lengths[static_cast<size_t>(row / kChannels)]; ++t)
+      x.data<double>()[row * steps + t] = values.data<double>()[row * 5 + t];
+  leaves["x"] = x;
+  leaves["n"] = Tensor::from(Shape{kBatch}, lengths);
+  Interpreter interpreter(built.graph);
+  interpreter.step.training = true;
+  interpreter.run(leaves);
+  const Value output = built.network.outputs.at(0), mask = built.network.masks.at(0);
+  const Tensor got = interpreter[output];
+  std::vector<double> kept;
+  for (int64_t i = 0; i < got.elements(); ++i) {
+    const int64_t last = output.shape()[output.rank() - 1], example = i / (got.elements() / kBatch);
+    if (!mask || interpreter[mask].data<double>()[example * last + i % last] != 0) kept.push_back(got.data<double>()[i]);
+  }
+  return kept;
+}
+
+void expect_padding_unseen(const std::string& layers) {
+  SCOPED_TRACE(layers);
+  const std::vector<double> shortest = outputs_padded_to(5, layers);
+  EXPECT_FALSE(shortest.empty());
+  EXPECT_EQ(outputs_padded_to(9, layers), shortest);
+  EXPECT_EQ(outputs_padded_to(16, layers), shortest);
+}
+
+TEST(Mask, PaddingNeverChangesANumber) {
+  for (const char* kind : {"average", "max", "sum", "pnorm"}) {
+    expect_padding_unseen(std::string(R"([{"type": "global_pool", "kind": ")") + kind + R"("}])");
+  }
+}
+
+}  // namespace
+}  // namespace perigee
