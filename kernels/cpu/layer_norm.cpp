@@ -24,7 +24,7 @@ void forward(const KernelCall& call) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < s.k; ++i) sum += x[i];
-    const float mean = sum / static_cast<float>(s.k);
+    const float mean = call.as<LayerNormParams>().centre ? sum / static_cast<float>(s.k) : 0.0f;
     float squares = 0;
 #pragma omp simd reduction(+ : squares)
     for (int64_t i = 0; i < s.k; ++i) squares += (x[i] - mean) * (x[i] - mean);
@@ -56,7 +56,7 @@ void backward(const KernelCall& call) {
       sum += g;
       product += g * (x[i] - mean);
     }
-    const float offset = -sum / static_cast<float>(s.k) * inverse;
+    const float offset = call.as<LayerNormParams>().centre ? -sum / static_cast<float>(s.k) * inverse : 0.0f;
     const float slope = -product * inverse * inverse / static_cast<float>(s.k) * inverse;
 #pragma omp simd
     for (int64_t i = 0; i < s.k; ++i) {

@@ -38,7 +38,7 @@ void forward_typed(const KernelCall& call) {
   for_rows(x, [&](const int64_t* index) {
     const Row<T> from(x, index), to(call.out[0], index);
     double mean = 0, variance = 0;
-    for (int64_t i = 0; i < k; ++i) mean += static_cast<double>(from[i]);
+    for (int64_t i = 0; i < k && call.as<LayerNormParams>().centre; ++i) mean += static_cast<double>(from[i]);
     mean /= static_cast<double>(k);
     for (int64_t i = 0; i < k; ++i) variance += (static_cast<double>(from[i]) - mean) * (static_cast<double>(from[i]) - mean);
     const double inverse = 1 / std::sqrt(variance / static_cast<double>(k) + call.as<LayerNormParams>().epsilon);
@@ -60,7 +60,7 @@ void backward_typed(const KernelCall& call) {
     double sum = 0, product = 0;
     for (int64_t i = 0; i < k; ++i) {
       const double g = static_cast<double>(dy[i]) * element<T>(gamma, i, 1);
-      sum += g;
+      if (call.as<LayerNormParams>().centre) sum += g;
       product += g * (static_cast<double>(from[i]) - mean) * inverse;
     }
     for (int64_t i = 0; i < k; ++i) {

@@ -50,6 +50,8 @@ class LayerContext {
   // ("weight_init", "bias_init").
   virtual Value parameter(const std::string& name, const Shape& shape, ParameterRole role, int64_t fan_in, int64_t fan_out,
                           const Json& fallback_init) = 0;
+  // Parameter `name` of another layer of the same network, which is built before this one.
+  virtual Value parameter_of(const std::string& layer, const std::string& name) = 0;
   virtual Value state(const std::string& name, const Shape& shape, double initial) = 0;
   // The variance around the state `mean`, which was declared before.
   virtual Value variance_state(const std::string& name, const std::string& mean, const Shape& shape, double initial) = 0;

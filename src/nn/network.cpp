@@ -115,6 +115,16 @@ class Context final : public LayerContext {
     return training() ? noisy_parameter(*this, value, role, name) : value;
   }
 
+  Value parameter_of(const std::string& layer, const std::string& name) override {
+    std::vector<std::string> layers;
+    for (const ParameterSpec& spec : build_.result.parameters) {
+      if (spec.name == place_.prefix + layer + "." + name) return build_.graph.parameter(spec.name, {dtype(), spec.shape});
+      if (spec.name.starts_with(place_.prefix) && spec.name.ends_with("." + name))
+        layers.push_back(spec.name.substr(place_.prefix.size(), spec.name.size() - place_.prefix.size() - name.size() - 1));
+    }
+    fail("no layer in front of it named '" + layer.substr(0, 100) + "' has a " + name, "", "", nearest_hint(layer, layers));
+  }
+
   Value state(const std::string& name, const Shape& shape, double initial) override { return declare(name, "", shape, initial); }
 
   Value variance_state(const std::string& name, const std::string& mean, const Shape& shape, double initial) override {

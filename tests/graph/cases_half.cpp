@@ -53,6 +53,16 @@ class Halves {
     add("layer_norm_grad_params", {h({n, c + 1}), h({n, c + 1}), fixed({n}, -0.5, 0.5), fixed({n}, 0.5, 2)});
   }
 
+  // The mask may have either dtype; sums of exponentials are f32.
+  void attention() {
+    const int64_t n = cases_.pick(1, 2), q = cases_.pick(1, 9), k = cases_.pick(2, 40);
+    const CaseOperand queries = h({n, q, 4, 8}, -1, 1), keys = h({n, k, 2, 8}, -1, 1), values = h({n, k, 2, 5}, -1, 1);
+    add("attention", {queries, keys, values, fixed({n, k}, -1, 1)}, R"({"causal":"lower_right"})");
+    add("attention", {h({n, q, 4, 8}, -1, 1), absent(), absent(), h({n, q}, -1, 1)}, R"({"kv_heads":1})");
+    add("attention_grad", {h({n, q, 4, 5}), queries, keys, values, absent(), h({n, q, 4, 5}), fixed({n, 4, q}, 2, 4)});
+    add("rotary", {queries});
+  }
+
   void element_wise() {
     const int64_t n = cases_.pick(1, 9), c = cases_.pick(1, 90);
     add("add", {h({n, c}), h({n, c})});
@@ -73,6 +83,7 @@ void make(Cases& cases) {
     halves.products();
     halves.images();
     halves.norms();
+    halves.attention();
     halves.element_wise();
   }
 }

@@ -45,11 +45,13 @@ void layer_norm(Cases& cases) {
     cases.add("layer_norm", {real(x), real({k}, 0.5, 1.5), real({k})}, R"({"epsilon":1e-3})").differentiable_outputs = 1;
     cases.add("layer_norm", {real(x)}).differentiable_outputs = 1;
     cases.add("layer_norm", {real(x), absent(), real({k})}).differentiable_outputs = 1;
+    cases.add("layer_norm", {real(x), real({k}, 0.5, 1.5)}, R"({"centre":false})").differentiable_outputs = 1;
     std::vector<int64_t> dims = x.vector();
     dims.pop_back();
     const CaseOperand mean = fixed(Shape(dims), -0.5, 0.5), inverse = fixed(Shape(dims), 0.5, 2);
     cases.add("layer_norm_grad", {real(x), real(x), real({k}), mean, inverse});
     cases.add("layer_norm_grad", {real(x), real(x), absent(), mean, inverse});
+    cases.add("layer_norm_grad", {real(x), real(x), real({k}), mean, inverse}, R"({"centre":false})");
     cases.add("layer_norm_grad_params", {real(x), real(x), mean, inverse});
   }
 }

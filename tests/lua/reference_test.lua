@@ -10,7 +10,7 @@ local function without_positions(value)
   local copy = {}
   for key, each in pairs(value) do
     if key ~= "@" then copy[key] = without_positions(each) end
-    if key == "layers" then
+    if key == "layers" and type(each) == "table" then
       for index, layer in ipairs(each) do copy.layers[index] = type(layer) == "string" and { type = layer } or copy.layers[index] end
     end
   end

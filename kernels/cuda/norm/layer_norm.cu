@@ -33,6 +33,7 @@ struct ForwardCall {
   int64_t k;
   Walk<4> rows;  // x, y, mean, inverse
   float epsilon;
+  bool centre;
 };
 
 template <int kGroup>
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(kThreads) layer_norm_kernel(const __grid_const
     float sum = 0, squares = 0;
 #pragma unroll 1
     for (int64_t k = self; k < call.k; k += kGroup) sum += call.x.at(at[0], k);
-    const float mean = group_sum<kGroup>(sum) / static_cast<float>(call.k);
+    const float mean = call.centre ? group_sum<kGroup>(sum) / static_cast<float>(call.k) : 0.0f;
 #pragma unroll 1
     for (int64_t k = self; k < call.k; k += kGroup) {
       const float centred = call.x.at(at[0], k) - mean;
@@ -66,6 +67,7 @@ struct BackwardCall {
   Elements mean, inverse;
   int64_t k;
   Walk<5> rows;  // dy, x, dx, mean, inverse
+  bool centre;
 };
 
 template <int kGroup>
@@ -85,7 +87,7 @@ __global__ void __launch_bounds__(kThreads) layer_norm_grad_kernel(const __grid_
       sum += g;
       product += g * normal(k);
     }
-    sum = group_sum<kGroup>(sum) / static_cast<float>(call.k);
+    sum = call.centre ? group_sum<kGroup>(sum) / static_cast<float>(call.k) : 0.0f;
     product = group_sum<kGroup>(product) / static_cast<float>(call.k);
 #pragma unroll 1
     for (int64_t k = rank_in_group<kGroup>(); k < call.k; k += kGroup)
@@ -104,7 +106,8 @@ void forward(const KernelCall& call) {
                   .inverse = Elements(call.out[2]),
                   .k = x.dims[x.rank - 1],
                   .rows = make_walk<4>(x_rows, {&x_rows, &y_rows, &call.out[1], &call.out[2]}),
-                  .epsilon = static_cast<float>(call.as<LayerNormParams>().epsilon)};
+                  .epsilon = static_cast<float>(call.as<LayerNormParams>().epsilon),
+                  .centre = call.as<LayerNormParams>().centre};
   if (call.n_in > 1) all.gamma = Vector1(call.in[1]);
   if (call.n_in > 2) all.beta = Vector1(call.in[2]);
   Launches on(*call.queue, "layer_norm");
@@ -122,7 +125,8 @@ void backward(const KernelCall& call) {
                          .mean = Elements(call.in[3]),
                          .inverse = Elements(call.in[4]),
                          .k = x.dims[x.rank - 1],
-                         .rows = make_walk<5>(x_rows, {&dy_rows, &x_rows, &dx_rows, &call.in[3], &call.in[4]})};
+                         .rows = make_walk<5>(x_rows, {&dy_rows, &x_rows, &dx_rows, &call.in[3], &call.in[4]}),
+                         .centre = call.as<LayerNormParams>().centre};
   Launches on(*call.queue, "layer_norm_grad");
   with_group(all.k, 1, [&](auto group) {
     on.launch(layer_norm_grad_kernel<decltype(group)::value>, blocks_for_rows(all.rows.n, group), kThreads, all);

@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kThreads) layer_norm_wide(const __grid_constan
   const Row x(call.in[0], axis, row), y(call.out[0], axis, row);
   double sum = 0, squares = 0;
   for_each_of_warp(n, [&](int64_t i) { sum += x[i]; });
-  const double mean = warp_sum(sum) / static_cast<double>(n);
+  const double mean = call.as<LayerNormParams>().centre ? warp_sum(sum) / static_cast<double>(n) : 0;
   for_each_of_warp(n, [&](int64_t i) { squares += (x[i] - mean) * (x[i] - mean); });
   const double inverse = 1 / std::sqrt(warp_sum(squares) / static_cast<double>(n) + call.as<LayerNormParams>().epsilon);
   for_each_of_warp(n, [&](int64_t i) { y[i] = (x[i] - mean) * inverse * wide_or(call.in[1], i, 1) + wide_or(call.in[2], i, 0); });
@@ -108,7 +108,8 @@ __global__ void __launch_bounds__(kThreads) layer_norm_grad_wide(const __grid_co
   const auto normal = [&](int64_t i) { return (x[i] - mean) * inverse; };
   double sum = 0, product = 0;
   for_each_of_warp(n, [&](int64_t i) { sum += gradient(i), product += gradient(i) * normal(i); });
-  sum = warp_sum(sum) / static_cast<double>(n), product = warp_sum(product) / static_cast<double>(n);
+  sum = call.as<LayerNormParams>().centre ? warp_sum(sum) / static_cast<double>(n) : 0,
+  product = warp_sum(product) / static_cast<double>(n);
   for_each_of_warp(n, [&](int64_t i) { dx[i] = inverse * (gradient(i) - sum - normal(i) * product); });
 }
 
@@ -206,7 +207,7 @@ constexpr WideOp kOps[] = {
     {"batch_norm", batch_norm_wide, channels, sizeof(BatchNormParams), true},
     {"batch_norm_grad", batch_norm_grad_wide, channels, sizeof(BatchNormParams), true},
     {"layer_norm", layer_norm_wide, rows, sizeof(LayerNormParams), true},
-    {"layer_norm_grad", layer_norm_grad_wide, rows, 0, true},
+    {"layer_norm_grad", layer_norm_grad_wide, rows, sizeof(LayerNormParams), true},
     {"layer_norm_grad_params", layer_norm_grad_params_wide, wide_elements, 0, true},
     {"softmax", softmax_wide, softmax_rows, sizeof(SoftmaxParams), true},
     {"log_softmax", log_softmax_wide, softmax_rows, sizeof(SoftmaxParams), true},

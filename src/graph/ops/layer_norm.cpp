@@ -12,7 +12,8 @@ namespace perigee {
 namespace {
 
 constexpr Option kEpsilon = {"epsilon", "number", "1e-5", "added to the variance", {.low = 0}};
-constexpr Option kForward[] = {kEpsilon};
+constexpr Option kCentre = {"centre", "boolean", "true", "subtracts the mean; without it, rows get mean square 1"};
+constexpr Option kForward[] = {kEpsilon, kCentre}, kBackward[] = {kCentre};
 
 void require(const OpCall& call, size_t i, const Type& expected, const char* what) {
   if (i < call.inputs.size() && call.present[i] && call.inputs[i] != expected)
@@ -61,7 +62,13 @@ std::vector<Type> infer_grad_params(const OpCall& call) {
 }
 
 size_t params(const OpCall& call, void* out) {
-  const LayerNormParams values{attr_number(call.attrs, kEpsilon)};
+  const LayerNormParams values{attr_number(call.attrs, kEpsilon), attr_bool(call.attrs, kCentre)};
+  std::memcpy(out, &values, sizeof values);
+  return sizeof values;
+}
+
+size_t params_grad(const OpCall& call, void* out) {
+  const LayerNormParams values{.centre = attr_bool(call.attrs, kCentre)};
   std::memcpy(out, &values, sizeof values);
   return sizeof values;
 }
@@ -70,7 +77,9 @@ std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> gr
   if (grads[1] || grads[2]) throw Error(ErrorKind::model, {.what = "the statistics of layer_norm cannot be differentiated"});
   const Value x = node.in(graph, 0), gamma = node.in(graph, 1), beta = node.in(graph, 2), mean = node.out(graph, 1),
               inverse = node.out(graph, 2);
-  std::vector<Value> flows{graph.apply("layer_norm_grad", {grads[0], x, gamma, mean, inverse})};
+  Json attrs = Json::object();
+  if (!attr_bool(node, "centre")) attrs.set("centre", false);
+  std::vector<Value> flows{graph.apply("layer_norm_grad", {grads[0], x, gamma, mean, inverse}, std::move(attrs))};
   if (gamma || beta) {
     const Value operands[] = {grads[0], x, mean, inverse};
     const std::vector<Value> sums = graph.apply_all("layer_norm_grad_params", operands);
@@ -94,7 +103,7 @@ double flops(const OpCall& call) { return 7 * static_cast<double>(call.inputs[0]
 
 constexpr OpDef kOps[] = {
     {.name = "layer_norm",
-     .doc = "x normalised over its last dimension, gamma and beta optional; epsilon. Also mean and inverse deviation of each row.",
+     .doc = "x normalised over its last dimension, gamma and beta optional. Also mean and inverse deviation of each row.",
      .attributes = {.options = kForward},
      .max_inputs = 3,
      .infer = infer,
@@ -107,10 +116,12 @@ constexpr OpDef kOps[] = {
      .parameters = 0b110},
     {.name = "layer_norm_grad",
      .doc = "Gradient of layer_norm's x from dy, x, gamma (optional), mean, inverse.",
+     .attributes = {.options = kBackward},
      .min_inputs = 5,
      .max_inputs = 5,
      .infer = infer_grad,
      .sliced = sliced_second_input,
+     .params = params_grad,
      .flops = flops,
      .internal = true,
      .derivative = true},

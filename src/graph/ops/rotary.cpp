@@ -1,0 +1,76 @@
+// Rotary positions: pairs of features turned by an angle that grows with the step.
+#include "kernels/ops/rotary.h"
+
+#include <cstring>
+
+#include "kernels/dtype_kinds.h"
+#include "src/core/error.h"
+#include "src/graph/op_list.h"
+
+namespace perigee {
+namespace {
+
+constexpr Option kTheta = {"theta", "number", "10000", "the slowest pair turns by about one over this at each step", {1, 1e12}};
+constexpr Option kWidth = {"width", "integer", "0", "features of each head that turn, an even number; 0: all", {.low = 0}};
+constexpr Option kHeads = {"heads", "integer", "0", "the first so many heads turn; 0: all", {.low = 0}};
+constexpr Option kOffset = {"offset", "integer", "0", "position of the first step"};
+constexpr Option kInterleaved = {"interleaved", "boolean", "false", "pairs are neighbours, else one of each half"};
+constexpr Option kInverse = {"inverse", "boolean", "false", "turns back"};
+constexpr Option kOptions[] = {kTheta, kWidth, kHeads, kOffset, kInterleaved, kInverse};
+
+int64_t width_of(const OpCall& call) {
+  const int64_t width = attr_int(call.attrs, kWidth);
+  return width > 0 ? width : call.inputs[0].shape[3];
+}
+
+std::vector<Type> infer(const OpCall& call) {
+  const Type& x = call.inputs[0];
+  if (x.shape.rank() != 4 || !is_floating(x.dtype))
+    throw Error(ErrorKind::model,
+                {.what = "rotary turns heads of features", .got = x.text(), .expected = "numbers [examples, steps, heads, features]"});
+  const int64_t width = width_of(call), heads = attr_int(call.attrs, kHeads);
+  if (width > x.shape[3] || width % 2 != 0)
+    throw Error(ErrorKind::model, {.what = "rotary turns pairs of features",
+                                   .got = std::to_string(width) + " of " + std::to_string(x.shape[3]),
+                                   .expected = "an even number, at most all"});
+  if (heads > x.shape[2])
+    throw Error(ErrorKind::model, {.what = "rotary turns more heads than there are",
+                                   .got = std::to_string(heads),
+                                   .expected = "at most " + std::to_string(x.shape[2])});
+  return {x};
+}
+
+size_t params(const OpCall& call, void* out) {
+  const int64_t heads = attr_int(call.attrs, kHeads);
+  const RotaryParams params{.theta = attr_number(call.attrs, kTheta),
+                            .width = width_of(call),
+                            .heads = heads > 0 ? heads : call.inputs[0].shape[2],
+                            .offset = attr_int(call.attrs, kOffset),
+                            .interleaved = attr_bool(call.attrs, kInterleaved),
+                            .inverse = attr_bool(call.attrs, kInverse)};
+  std::memcpy(out, &params, sizeof params);
+  return sizeof params;
+}
+
+std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
+  Json back = node.attrs.is_null() ? Json::object() : node.attrs;
+  back.set("inverse", !attr_bool(node, "inverse"));
+  return {graph.apply("rotary", {grads[0]}, std::move(back))};
+}
+
+constexpr OpDef kOps[] = {{.name = "rotary",
+                           .doc = "Heads of features [n, steps, heads, features] with pairs turned by angles that grow with the step.",
+                           .attributes = {.options = kOptions},
+                           .infer = infer,
+                           .vjp = vjp,
+                           .sliced = sliced_first_input,
+                           .params = params,
+                           .operand_dtypes = OperandDtypes::real,
+                           .precision = Precision::follows}};
+
+}  // namespace
+
+extern const OpList ops_rotary;
+const OpList ops_rotary = op_list(kOps);
+
+}  // namespace perigee

@@ -1,0 +1,123 @@
+#include "src/nn/layers/attend.h"
+
+#include "src/graph/op.h"
+
+namespace perigee {
+namespace {
+
+Value split_heads(Value x, int64_t heads) { return reshape(x, Shape{x.shape()[0], x.shape()[1], heads, x.shape()[2] / heads}); }
+
+Value join_heads(Value x) { return reshape(x, Shape{x.shape()[0], x.shape()[1], x.shape()[2] * x.shape()[3]}); }
+
+Json attributes(LayerContext& context, const Attending& how, bool aligned, const std::string& purpose) {
+  Json attrs = Json::object();
+  if (how.causal) attrs.set("causal", aligned ? "upper_left" : "lower_right");
+  if (how.window > 0) attrs.set("window", how.window);
+  if (how.alibi) attrs.set("alibi", true);
+  if (how.dropout > 0 && context.training()) {
+    attrs.set("dropout", how.dropout);
+    attrs.set("stream", context.random_stream(purpose));
+  }
+  return attrs;
+}
+
+// The first `heads` heads turn.
+Value turned(const LayerContext& context, const Attending& how, Value x, int64_t heads) {
+  if (!how.rotary) return x;
+  const int64_t width = static_cast<int64_t>(static_cast<double>(x.shape()[3]) * how.fraction) / 2 * 2;
+  if (width == 0) context.fail("rotary positions turn pairs of features", std::to_string(x.shape()[3]) + " features a head", "at least 2");
+  Json attrs = Json::object();
+  attrs.set("theta", how.theta);
+  attrs.set("width", width);
+  attrs.set("heads", heads);
+  attrs.set("interleaved", how.interleaved);
+  return x.graph().apply("rotary", {x}, std::move(attrs));
+}
+
+}  // namespace
+
+Value steps_first(Value x) { return transpose(x, {0, 2, 1}); }
+Value features_first(Value y) { return transpose(y, {0, 2, 1}); }
+
+Value part_of(Value x, int axis, int64_t first, int64_t end) {
+  std::vector<int64_t> start(static_cast<size_t>(x.rank()), 0), stop = x.shape().vector();
+  start[static_cast<size_t>(axis)] = first;
+  stop[static_cast<size_t>(axis)] = end;
+  Json attrs = Json::object();
+  attrs.set("start", ints_json(start));
+  attrs.set("stop", ints_json(stop));
+  return x.graph().apply("slice", {x}, std::move(attrs));
+}
+
+void require_steps(const LayerContext& context, Value x) {
+  if (x.rank() == 3) return;
+  std::vector<int64_t> dims = x.shape().vector();
+  if (!dims.empty()) dims.erase(dims.begin());
+  context.fail("needs a sequence (features x steps)", Shape(dims).text(), "", "put reshape {features, steps} in front");
+}
+
+Value key_mask(LayerContext& context, Value x) { return context.mask(x); }
+
+Value without_masked(LayerContext& context, Value y, Value x) {
+  const Value mask = key_mask(context, x);
+  return mask ? y * reshape(cast(mask, y.dtype()), Shape{mask.shape()[0], mask.shape()[1], 1}) : y;
+}
+
+Value Product::operator()(Value x) const {
+  const Value operands[] = {x, weight, bias};
+  return x.graph().apply("linear", std::span(operands, bias ? 3 : 2));
+}
+
+Product learned_product(LayerContext& context, int64_t in, const Projection& projection) {
+  const int64_t fan_out = projection.fan_out > 0 ? projection.fan_out : projection.out;
+  const std::string stem = projection.name.empty() ? "" : projection.name + "_";
+  Product product{
+      .weight = context.parameter(stem + "weight", Shape{projection.out, in}, ParameterRole::weight, in, fan_out, projection.init),
+      .bias = {}};
+  if (projection.bias) product.bias = context.parameter(stem + "bias", Shape{projection.out}, ParameterRole::bias, in, fan_out, 0.0);
+  return product;
+}
+
+Value project(LayerContext& context, Value x, const Projection& projection) {
+  return learned_product(context, x.shape().at(-1), projection)(x);
+}
+
+Attending Attending::read(const LayerContext& context, int64_t channels) {
+  const Config& options = context.options();
+  Attending how;
+  how.heads = options.integer("heads", 1);
+  how.groups = options.integer("kv_heads", how.heads);
+  how.features = options.integer("head_size", channels / how.heads);
+  if (!options.has("head_size") && channels % how.heads != 0)
+    options.fail("heads", "do not divide the features", std::to_string(how.heads), "a divisor of " + std::to_string(channels),
+                 "or give head_size");
+  if (how.heads % how.groups != 0)
+    options.fail("kv_heads", "do not divide the heads", std::to_string(how.groups), "a divisor of " + std::to_string(how.heads));
+  how.causal = options.boolean("causal");
+  how.window = options.integer("window", 0);
+  how.dropout = options.number("attention_dropout", 0);
+  const std::string positions = options.choice("positions");
+  how.alibi = positions == "alibi";
+  how.rotary = positions == "rotary";
+  how.theta = options.number("rotary_theta");
+  how.fraction = options.number("rotary_fraction");
+  how.interleaved = options.boolean("rotary_interleaved");
+  return how;
+}
+
+Value attend_self(LayerContext& context, const Attending& how, Value qkv, Value mask, const std::string& purpose) {
+  const Value heads = turned(context, how, split_heads(qkv, how.heads + 2 * how.groups), how.heads + how.groups);
+  Json attrs = attributes(context, how, true, purpose);
+  attrs.set("kv_heads", how.groups);
+  const Value operands[] = {heads, Value(), Value(), mask};
+  return join_heads(context.graph().apply("attention", operands, std::move(attrs)));
+}
+
+Value attend(LayerContext& context, const Attending& how, Value q, Value k, Value v, Value mask, const std::string& purpose) {
+  const Value operands[] = {turned(context, how, split_heads(q, how.heads), how.heads),
+                            turned(context, how, split_heads(k, how.groups), how.groups), split_heads(v, how.groups), mask};
+  const bool aligned = q.shape()[1] == k.shape()[1];
+  return join_heads(context.graph().apply("attention", operands, attributes(context, how, aligned, purpose)));
+}
+
+}  // namespace perigee

@@ -1,0 +1,72 @@
+// Shared by the layers that attend. Between layers a sequence is [N, features, steps]; here it is [N, steps, features], so that a product
+// over all steps is one over rows.
+#pragma once
+
+#include <string>
+
+#include "src/nn/layers/common.h"
+
+namespace perigee {
+
+Value steps_first(Value x);     // [N, C, T] -> [N, T, C]
+Value features_first(Value y);  // back
+
+// Places [first, end) of one dimension.
+Value part_of(Value x, int axis, int64_t first, int64_t end);
+
+// Fails unless `x` is [N, features, steps].
+void require_steps(const LayerContext& context, Value x);
+
+// [N, T], 1 where a step of `x` counts; empty: all do.
+Value key_mask(LayerContext& context, Value x);
+// Steps that do not count become 0.
+Value without_masked(LayerContext& context, Value y, Value x);
+
+// Rows of x [..., in] times a weight [out, in] that the layer learns, `name`_weight, with `name`_bias where it has biases.
+struct Projection {
+  std::string name;
+  int64_t out = 0;
+  bool bias = false;
+  Json init = "xavier";
+  int64_t fan_out = 0;  // 0: out; less where several matrices lie in one
+};
+struct Product {
+  Value weight, bias;
+  Value operator()(Value x) const;
+};
+Product learned_product(LayerContext& context, int64_t in, const Projection& projection);  // once for each name
+Value project(LayerContext& context, Value x, const Projection& projection);
+
+// How queries look at keys: the options that attention has everywhere.
+struct Attending {
+  int64_t heads = 1, groups = 1, features = 0;  // groups: heads of keys and values
+  bool causal = false, alibi = false, rotary = false, interleaved = false;
+  int64_t window = 0;
+  double dropout = 0, theta = 10000, fraction = 1;
+
+  // Reads the options below; `channels` are those of the queries.
+  static Attending read(const LayerContext& context, int64_t channels);
+};
+
+inline constexpr Option kHeadsOption{"heads", "integer", "1", "parts that attend each by itself", {1, 4096}};
+inline constexpr Option kKvHeadsOption{
+    "kv_heads", "integer", "heads", "heads of keys and values; each serves heads / kv_heads of queries", {1, 4096}};
+inline constexpr Option kHeadSizeOption{"head_size", "integer", "features / heads", "features of one head", {1, 65536}};
+inline constexpr Option kCausalOption{"causal", "boolean", "false", "a step looks at no later one"};
+inline constexpr Option kWindowOption{"window", "integer", "0", "a step looks only at steps less than so far away; 0: at all", {0, 1e9}};
+inline constexpr Option kAttentionDropoutOption{
+    "attention_dropout", "number", "0", "probability with which, in training, a step is not looked at", {0, 0.999999}};
+inline constexpr Option kPositionsOption{
+    "positions", "name", "none", "how steps know how far apart they are", {}, {"none", "rotary", "alibi"}};
+inline constexpr Option kThetaOption{
+    "rotary_theta", "number", "10000", "the slowest pair of features turns by about one over this a step", {1, 1e12}};
+inline constexpr Option kFractionOption{"rotary_fraction", "number", "1", "share of a head's features that turn", {0, 1}};
+inline constexpr Option kInterleavedOption{"rotary_interleaved", "boolean", "false", "pairs are neighbours, else one of each half"};
+
+// Self-attention: queries, keys and values of all heads, one after another in `qkv` [N, T, (heads + 2 groups) features], as one product
+// makes them. Gives [N, T, heads features].
+Value attend_self(LayerContext& context, const Attending& how, Value qkv, Value mask, const std::string& purpose);
+// Queries [N, S, heads features] look at keys and values [N, T, groups features].
+Value attend(LayerContext& context, const Attending& how, Value q, Value k, Value v, Value mask, const std::string& purpose);
+
+}  // namespace perigee

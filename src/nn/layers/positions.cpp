@@ -1,0 +1,55 @@
+#include <cmath>
+
+#include "src/nn/layers/attend.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kPositional[] = {"length"};
+constexpr Option kOptions[] = {{"length", "integer", "steps of the input", "steps that a learned table has room for", {1, 1 << 24}},
+                               {"kind", "name", "learned", "where the numbers come from", {}, {"learned", "sinusoidal"}}};
+
+// [steps, channels]: sines in the even features, cosines in the odd ones, slower from pair to pair. Vaswani et al. 2017.
+Value sinusoids(Graph& graph, int64_t steps, int64_t channels, Dtype dtype) {
+  std::vector<double> values;
+  for (int64_t t = 0; t < steps; ++t)
+    for (int64_t c = 0; c < channels; ++c) {
+      const double angle = static_cast<double>(t) * std::pow(10000.0, -static_cast<double>(c / 2 * 2) / static_cast<double>(channels));
+      values.push_back(c % 2 == 0 ? std::sin(angle) : std::cos(angle));
+    }
+  return graph.constant(Tensor::from(Shape{steps, channels}, values).to(dtype));
+}
+
+std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  require_steps(context, inputs[0]);
+  const Value x = steps_first(inputs[0]);
+  const int64_t steps = x.shape()[1], channels = x.shape()[2];
+  Value table;
+  if (context.options().choice("kind") == "sinusoidal") {
+    if (context.options().has("length")) context.options().fail("length", "has no effect", "kind = 'sinusoidal'", "kind = 'learned'");
+    table = sinusoids(context.graph(), steps, channels, x.dtype());
+  } else {
+    const int64_t length = context.options().integer("length", steps);
+    if (length < steps)
+      context.options().fail("length", "is less than the steps of the input", std::to_string(length), "at least " + std::to_string(steps));
+    Json init = Json::object();
+    init.set("type", "normal");
+    init.set("stddev", 0.02);
+    table = context.parameter("weight", Shape{length, channels}, ParameterRole::weight, length, channels, init);
+    if (length > steps) table = part_of(table, 0, 0, steps);
+  }
+  return {features_first(x + table)};
+}
+
+}  // namespace
+
+extern const LayerDef layer_positions;
+const LayerDef layer_positions{.name = "positions",
+                               .stem = "positions",
+                               .doc = "Adds to each step of a sequence numbers that tell where it is.",
+                               .example = R"({"type": "positions", "length": 7})",
+                               .example_input = "[4, 5]",
+                               .schema = layer_schema(kOptions, kPositional),
+                               .build = build};
+
+}  // namespace perigee

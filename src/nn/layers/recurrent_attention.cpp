@@ -1,0 +1,54 @@
+#include "src/nn/layers/attend.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kPositional[] = {"out"};
+constexpr Option kOptions[] = {{"out", "integer", nullptr, "features of the state and the result", {1, 1 << 20}},
+                               kHeadsOption,
+                               kHeadSizeOption,
+                               kBiasOption,
+                               {"activation", "activation", "tanh", "makes the next state"}};
+
+// a[t] = activation(W x[t] + b + R attention(query a[t-1]; keys and values x)); no attention at the first step.
+std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  const Config& options = context.options();
+  require_steps(context, inputs[0]);
+  const Value x = steps_first(inputs[0]), mask = key_mask(context, inputs[0]);
+  const int64_t n = x.shape()[0], steps = x.shape()[1], out = options.integer("out");
+  Attending how;
+  how.heads = how.groups = options.integer("heads");
+  how.features = options.integer("head_size", out / how.heads);
+  if (!options.has("head_size") && out % how.heads != 0)
+    options.fail("heads", "do not divide the features", std::to_string(how.heads), "a divisor of " + std::to_string(out),
+                 "or give head_size");
+  const int64_t rows = how.heads * how.features;
+  const Json activation = options.raw("activation") != nullptr ? *options.raw("activation") : Json("tanh");
+  const Value from_input = project(context, x, {"", out, options.boolean("bias", true)});
+  const Value keys = project(context, x, {"k", rows}), values = project(context, x, {"v", rows});
+  const Product query = learned_product(context, out, {"q", rows}), seen = learned_product(context, rows, {"out", out}),
+                recurrent = learned_product(context, out, {"recurrent", out});
+  std::vector<Value> states;
+  for (int64_t t = 0; t < steps; ++t) {
+    Value sum = part_of(from_input, 1, t, t + 1);
+    if (t > 0) {
+      sum = sum + recurrent(seen(attend(context, how, query(states.back()), keys, values, mask, "")));
+    }
+    states.push_back(reshape(context.activation(activation, reshape(sum, Shape{n, out})), Shape{n, 1, out}));
+  }
+  const Value y = states.size() == 1 ? states[0] : context.graph().apply("concatenate", states, Json(Json::Object{{"axis", Json(1)}}));
+  return {features_first(without_masked(context, y, inputs[0]))};
+}
+
+}  // namespace
+
+extern const LayerDef layer_recurrent_attention;
+const LayerDef layer_recurrent_attention{
+    .name = "recurrent_attention",
+    .doc = "A simple recurrent layer whose state, at each step, looks at the whole sequence. One step after another: for short sequences.",
+    .example = R"({"type": "recurrent_attention", "out": 4, "heads": 2})",
+    .example_input = "[3, 4]",
+    .schema = layer_schema(kOptions, kPositional),
+    .build = build};
+
+}  // namespace perigee
