@@ -105,11 +105,12 @@ function help.call_text(description, entry)
     end
     local parts, keys = {}, {}
     for _, each in ipairs(value) do parts[#parts + 1] = text(each) end
-    for _, each in ipairs(without_type and value.layers or {}) do
+    local listed = without_type and type(value.layers) == "table" -- of a recurrent layer it is a number
+    for _, each in ipairs(listed and value.layers or {}) do
       parts[#parts + 1] = text(type(each) == "string" and { type = each } or each) -- JSON may name a layer alone
     end
     for key in pairs(value) do
-      if type(key) == "string" and not (without_type and (key == "type" or key == "layers")) then keys[#keys + 1] = key end
+      if type(key) == "string" and not (without_type and key == "type" or listed and key == "layers") then keys[#keys + 1] = key end
     end
     table.sort(keys)
     for _, key in ipairs(keys) do parts[#parts + 1] = show.key(key) .. " = " .. text(value[key]) end
