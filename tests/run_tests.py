@@ -10,7 +10,7 @@
     mnist      one epoch of models/lenet.lua on the real MNIST, at least 97.5 %
     simulator  simulated clusters with faults, the coordinator's work per round; a share of 12,000 seeds
   and one share of these, which the hash of the commit chooses (tests/runner/rotation.py):
-    asan       the unit tests with the address and undefined-behaviour sanitizers, in build-asan/; half of the programs
+    asan       the unit tests with the address and undefined-behaviour sanitizers, in build-asan/; a fifth of the programs
     tsan       loader and training threads with the thread sanitizer, in build-tsan/
     isa        the kernel tests again, capped at each lower instruction set
     fuzz       every program of tests/fuzz/ with libFuzzer, at most 20 s each from one seed, in build-fuzz/;

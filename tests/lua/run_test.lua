@@ -64,7 +64,7 @@ function tests.watching_changes_no_bit()
 end
 
 function tests.paused_it_stands_still_and_goes_on()
-  local run = start { epochs = 200 }
+  local run = start { epochs = 100000 }
   run:pause()
   wait_until(run, function() return run.state == "paused" end)
   local before = run.progress.step
@@ -79,7 +79,7 @@ function tests.paused_it_stands_still_and_goes_on()
 end
 
 function tests.the_rate_changes_at_the_next_step()
-  local run = start { epochs = 2000 }
+  local run = start { epochs = 100000 }
   run:pause()
   wait_until(run, function() return run.state == "paused" end)
   local weight = run.network.out.weight

@@ -19,7 +19,8 @@ from sessions import Failed, Session
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "repl" / "session.svg"
 COLUMNS, ROWS = 110, 60
-# The input, and the seconds that pass before the next line.
+# The input, and the seconds that pass before the next line. Whether the run has got so far is seen in its log, not by the clock.
+STEPS_TOLD = 3  # before its curve is drawn
 LINES = [('run = pg.start "models/lenet.lua"', 6),
          ("run.progress", 0),
          ('run:plot("loss", { width = 108, height = 8, log = true })', 0),
@@ -33,6 +34,10 @@ CELL_WIDTH, CELL_HEIGHT, FONT, MARGIN, BAR = 8, 18, 13.3, 14, 30
 COLOURS = {"": "#d6dae0", "31": "#ff7b72", "32": "#7ee787", "33": "#e3b341", "35": "#d2a8ff", "36": "#79c0ff", "2": "#8b949e"}
 DOTS = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (0, 3), (1, 3)]  # of a braille character, by bit
 BOX = {"│": "M4 0v18", "┤": "M4 0v18M4 9h-4"}
+
+
+def steps_told(folder):
+    return sum(log.read_text().count('"event":"step"') for log in pathlib.Path(folder).glob("runs/*/log.jsonl"))
 
 
 def play(program, patience):
@@ -51,6 +56,7 @@ def play(program, patience):
                 end = time.monotonic() + pause * patience
                 while time.monotonic() < end:
                     session.pump(0.05)
+                session.until(lambda: steps_told(folder) >= STEPS_TOLD, lambda: "expected steps in the run's log")
             return session.screen
         finally:
             session.close()

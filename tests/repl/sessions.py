@@ -14,7 +14,7 @@ A session file is a list of steps:
     running                   a line comes to run
     stopped                   the program comes to be stopped
     exit STATUS               the program ends with it; the terminal is as it was
-Each step waits until it holds; after 15 s it has failed.
+Each step waits until it holds. It has failed once the program rests and it does not hold (patience.py).
 """
 import fcntl
 import os
@@ -28,11 +28,11 @@ import struct
 import sys
 import tempfile
 import termios
-import time
 
+from patience import Patience
 from screen import Screen
 
-PATIENCE = 15.0
+PIECE = 61  # bytes of one read: a slow machine hands a frame over in parts, and so is every frame here
 KEYS = {"Enter": "\r", "Tab": "\t", "Backspace": "\x7f", "Escape": "\x1b", "Up": "\x1b[A", "Down": "\x1b[B", "Right": "\x1b[C", "Left": "\x1b[D",
         "Home": "\x1b[H", "End": "\x1b[F", "Delete": "\x1b[3~", "PageUp": "\x1b[5~", "PageDown": "\x1b[6~", "lt": "<",
         "Paste": "\x1b[200~", "/Paste": "\x1b[201~", "M-Enter": "\x1b\r", "C-Left": "\x1b[1;5D", "C-Right": "\x1b[1;5C", "M-Backspace": "\x1b\x7f"}
@@ -69,7 +69,7 @@ class Session:
         self.slave = slave  # kept open, so that its settings can be looked at afterwards
         self.set_size()
         self.before = termios.tcgetattr(slave)
-        self.status, self.stopped_now, self.prompts = None, False, 0
+        self.status, self.stopped_now, self.prompts, self.end_of_text = None, False, 0, ""
         self.news, told = os.pipe()
         self.shell = os.fork()
         if self.shell == 0:
@@ -120,8 +120,8 @@ class Session:
         ready, _, _ = select.select([self.master], [], [], seconds)
         if ready:
             try:
-                text = self.decode(os.read(self.master, 65536))
-                self.prompts += text.count("\x1b[?2004h") + (self.environment["TERM"] == "dumb" and text.count("pg> "))
+                text = self.decode(os.read(self.master, PIECE))
+                self.count_prompts(text)
                 self.screen.feed(text)
             except OSError:
                 pass
@@ -135,6 +135,13 @@ class Session:
 
     rest = b""
     prompts = 0
+    end_of_text = ""  # that may be the beginning of what a prompt is known by
+
+    def count_prompts(self, text):
+        mark = "pg> " if self.environment["TERM"] == "dumb" else "\x1b[?2004h"
+        text = self.end_of_text + text
+        self.prompts += text.count(mark)
+        self.end_of_text = text[1 - len(mark):]
 
     def decode(self, data):
         data = self.rest + data
@@ -148,11 +155,11 @@ class Session:
         raise Failed(f"not UTF-8: {data!r}")
 
     def until(self, holds, what):
-        end = time.monotonic() + PATIENCE
+        patience = Patience(self.shell)
         while not holds():
-            if time.monotonic() > end:
+            if patience.is_over():
                 raise Failed(f"{what()}\nthe screen:\n" + "\n".join("|" + line for line in self.screen.lines()) +
-                             f"\ncursor {self.screen.y + 1} {self.screen.x + 1}, status {self.status}")
+                             f"\ncursor {self.screen.y + 1} {self.screen.x + 1}, status {self.status}, {patience.report()}")
             self.pump(0.02)
         if self.screen.unknown:
             raise Failed(f"control sequences that the screen does not know: {self.screen.unknown}")
@@ -164,9 +171,9 @@ class Session:
 
     def type(self, text):
         """What follows an Enter is sent when the next prompt is there: before that the terminal belongs to the line that runs."""
-        pieces = re.split("(?<=<Enter>)", text)
+        pieces = [piece for piece in re.split("(?<=<Enter>)", text) if piece]
         for number, piece in enumerate(pieces):
-            if number > 0 and piece:
+            if number > 0:
                 self.until(self.answered, lambda: f"expected a prompt before {piece}")
             before, self.prompts_before = self.screen.lines(), self.prompts
             self.send(piece)
@@ -256,13 +263,11 @@ def run_step(session, word, argument, block):
         session.until(lambda: session.stopped_now, lambda: "expected the program to be stopped")
     elif word == "exit":
         session.until(lambda: session.status is not None, lambda: "expected the program to end")
-        session.pump(0.05)
         if session.status != int(argument):
             raise Failed(f"expected status {argument}, got {session.status}")
         if termios.tcgetattr(session.slave) != session.before:
             raise Failed("the terminal is not as it was")
-        if session.screen.pasting:
-            raise Failed("bracketed paste was left on")
+        session.until(lambda: not session.screen.pasting, lambda: "bracketed paste was left on")
     else:
         raise Failed(f"no step '{word}'")
 

@@ -7,6 +7,7 @@ import os
 import pathlib
 import pty
 import random
+import select
 import shutil
 import signal
 import subprocess
@@ -155,7 +156,9 @@ return pg.experiment { network = pg.dense { 2 }, loss = "mse", data = { train = 
 def a_killed_run_loses_nothing():
     random.seed(3)
     write_script(600)
+    begun = time.monotonic()
     perigee("train", "job.lua", "--out", "whole", "--log", "plain")
+    longest = time.monotonic() - begun  # a kill comes before a run on this machine is over
     kills = resumed = 0
     for turn in range(200):
         known = turn > 0 and any(pathlib.Path("killed/checkpoints").glob("step-*.safetensors"))
@@ -165,7 +168,7 @@ def a_killed_run_loses_nothing():
         resumed += known
         with subprocess.Popen([PROGRAM, "train", *command, "--log", "plain"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as train:
             try:
-                train.wait(timeout=random.uniform(0.03, 0.25) if kills < 25 else 120)
+                train.wait(timeout=random.uniform(0.03, 0.25) * longest if kills < 25 else 240)
             except subprocess.TimeoutExpired:
                 train.send_signal(signal.SIGKILL)
                 kills += 1
@@ -180,11 +183,13 @@ def a_killed_run_loses_nothing():
     print(f"# {kills} kills, {resumed} resumes")
 
 
-def wait_for(what, condition, seconds=30):
-    limit = time.monotonic() + seconds
+def wait_for(what, condition, terminal):
+    """Reads the terminal meanwhile: a program that nobody reads from stops at a full buffer."""
+    limit = time.monotonic() + 240
     while not condition():
         assert time.monotonic() < limit, what
-        time.sleep(0.02)
+        if select.select([terminal], [], [], 0.02)[0]:
+            os.read(terminal, 65536)
 
 
 # The terminal is closed: the kernel sends SIGHUP, and what the run prints goes nowhere.
@@ -194,7 +199,7 @@ def a_closed_terminal_leaves_a_checkpoint():
     if child == 0:
         os.execv(PROGRAM, [PROGRAM, "train", "job.lua", "--set", "checkpoint.every_epochs=0", "--out", "hung"])
     log = pathlib.Path("hung/log.jsonl")
-    wait_for("the run trains", lambda: log.exists() and '"epoch"' in log.read_text())
+    wait_for("the run trains", lambda: log.exists() and '"epoch"' in log.read_text(), terminal)
     os.close(terminal)
     _, status = os.waitpid(child, 0)
     assert os.WIFEXITED(status) and os.WEXITSTATUS(status) == 128 + signal.SIGHUP, status

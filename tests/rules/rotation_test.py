@@ -2,6 +2,7 @@
 """The rotation of long test parts (tests/runner/rotation.py): every share comes up, the shares make the whole, and each fits into the time."""
 import hashlib
 import pathlib
+import re
 import sys
 import unittest
 
@@ -38,6 +39,15 @@ class Rotation(unittest.TestCase):
                 slices = [rotation.Slice(index, of) for index in range(of)]
                 self.assertEqual(sorted(n for s in slices for n in s.take(range(count))), list(range(count)))
                 self.assertEqual([n for s in slices for n in s.range(count)], list(range(count)))
+
+    def test_each_folder_of_tests_is_in_one_slice_of_asan(self):
+        tests = pathlib.Path(__file__).resolve().parents[1]
+        folders = {file.parent.name for file in tests.glob("*/meson.build") if re.search(r"executable\('\w+_test'", file.read_text())}
+        found = [folder for group in rotation.ASAN_FOLDERS for folder in group]
+        self.assertEqual(sorted(found), sorted(folders))
+        self.assertEqual({s.get("asan") for s in rotation.SHARES} - {None},
+                         {rotation.Slice(index, len(rotation.ASAN_FOLDERS)) for index in range(len(rotation.ASAN_FOLDERS))})
+        self.assertEqual(rotation.asan_slice_of("train", {"PERIGEE_CUDA_MODULE": "x"}), rotation.asan_slice_of("cuda", {}))
 
     def test_every_share_fits_into_the_time(self):
         for share in range(len(rotation.SHARES)):

@@ -646,7 +646,7 @@ TEST(Data, OfTheNextOrderAreReadAheadAndOnce) {
     const int before = watched.reads_at(100), before_both = watched.reads_at(200);  // by the fingerprint
     TrainOrder order{.round = 0, .gradient = gradient, .ranges = {{0, 0, 32}, {0, 32, 32}}, .next = {{0, 96, 32}, {0, 0, 0}}, .leaves = 2};
     EXPECT_EQ(replica.train(order).examples, 64);
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(5);
     while (watched.reads_at(127) == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
     EXPECT_EQ(watched.reads_at(100), before + 1);
     order = {.round = 1, .gradient = gradient, .ranges = {{0, 96, 32}, {0, 0, 0}}, .next = {{0, 192, 32}}, .leaves = 2};
