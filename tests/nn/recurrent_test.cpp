@@ -13,8 +13,7 @@
 #include "src/graph/plan.h"
 #include "src/io/npy.h"
 #include "src/nn/network.h"
-#include "tests/graph/cases.h"
-#include "tests/graph/interpreter.h"
+#include "tests/nn/gradients.h"
 
 namespace perigee {
 namespace {
@@ -328,6 +327,44 @@ TEST(Recurrent, LayersAgreeWithKeras) {
   for (const auto& [how, ours] : {std::pair{"concat", "concat"}, {"sum", "sum"}, {"mul", "multiply"}, {"ave", "mean"}})
     check_keras(std::string("keras_bi_") + how, std::string(R"({"type": "lstm", "units": 5, "bidirectional": ")") + ours + "\"}");
   check_keras("keras_bi_last", R"({"type": "lstm", "units": 5, "bidirectional": "concat", "returns": "last"})");
+}
+
+// Step by step where an activation has options: the same numbers.
+TEST(Recurrent, StepsAgreeWithKeras) {
+  if (!has_oracle("lstm")) GTEST_SKIP() << "PERIGEE_DATA has no oracles";
+  check_keras("keras_lstm", R"({"type": "lstm", "units": 5, "activation": {"type": "tanh"}})");
+  check_keras("keras_gru_after", R"({"type": "gru", "units": 5, "activation": {"type": "tanh"}})");
+  check_keras("keras_gru_before", R"({"type": "gru", "units": 5, "reset": "before", "activation": {"type": "tanh"}})");
+  check_keras("keras_rnn", R"({"type": "rnn", "units": 5, "activation": {"type": "tanh"}})");
+  check_keras("keras_bi_concat", R"({"type": "lstm", "units": 5, "bidirectional": "concat", "activation": {"type": "tanh"}})");
+}
+
+TEST(Recurrent, GradientsOfVariantsAgreeWithFiniteDifferences) {
+  for (const char* layer :
+       {R"({"type": "lstm", "units": 3, "peepholes": true})", R"({"type": "lstm", "units": 3, "projection": 2, "reverse": true})",
+        R"({"type": "lstm", "units": 3, "layer_norm": true})", R"({"type": "gru", "units": 3, "layer_norm": true})",
+        R"({"type": "rnn", "units": 3, "layer_norm": true, "activation": "softsign"})",
+        R"({"type": "lstm", "units": 3, "zoneout": 0.3, "layers": 2, "stack_dropout": 0.3})",
+        R"({"type": "gru", "units": 3, "recurrent_dropout": 0.4, "reset": "before", "zoneout": 0.2})",
+        R"({"type": "lstm", "units": 3, "recurrent_dropout": 0.4, "bidirectional": "sum", "returns": "last"})"})
+    for (const bool training : {true, false}) {
+      SCOPED_TRACE(std::string(layer) + (training ? ", training" : ", inference"));
+      Graph graph;
+      std::mt19937_64 random(3);
+      const BuiltNetwork net =
+          Network(Json(Json::Array{Json::parse(layer, "test")}), "test")
+              .build(graph, {{"x", {Dtype::f64, Shape{2, 3}}}}, {.batch = 3, .training = training, .dtype = Dtype::f64});
+      Arrays leaves{{"x", case_values(real(net.inputs[0].shape()), true, random)}};
+      std::vector<std::string> names{"x"};
+      std::vector<Value> targets{net.inputs[0]};
+      for (const ParameterSpec& spec : net.parameters) {
+        leaves[spec.name] = case_values(real(spec.shape, -1, 1), true, random);
+        names.push_back(spec.name);
+        targets.push_back(graph.parameter(spec.name, {Dtype::f64, spec.shape}));
+      }
+      const Value root = weighted_total(graph, net.outputs[0], "weights", leaves, random);
+      check_gradients(graph, root, names, targets, leaves);
+    }
 }
 
 // The dimensions are turned at the borders of each layer; between layers nothing is copied.
