@@ -105,7 +105,7 @@ function help.call_text(description, entry)
     end
     local parts, keys = {}, {}
     for _, each in ipairs(value) do parts[#parts + 1] = text(each) end
-    local inside = without_type and type(value.layers) == "table" -- transformer's is a number
+    local inside = without_type and type(value.layers) == "table" -- of a transformer or a recurrent layer it is a number
     for _, each in ipairs(inside and value.layers or {}) do
       parts[#parts + 1] = text(type(each) == "string" and { type = each } or each) -- JSON may name a layer alone
     end

@@ -127,6 +127,8 @@ struct OpDef {
 
   // Exchanges data among the slices of a team while it runs (batch-norm statistics): the plan then runs all slices in step.
   bool collective = false;
+  // Steps through a sequence for all examples at once: weights are read once a step, so that a thread's slice is not cut on a CPU.
+  bool whole_slice = false;
   // For element-wise ops: output element i depends on element i of the (broadcast) inputs only; any memory order will do.
   bool elementwise = false;
   // Prefers rank-4 operands in channels-last memory order on CPUs (convolution, pooling, batch norm).

@@ -23,6 +23,7 @@ struct SliceAnalysis {
   std::vector<std::vector<Sliced>> values;  // by node, by output
   bool sliceable = true;                    // false: one slice must hold the whole batch
   bool collective = false;                  // true: slices run in step, one sub-batch each
+  bool whole_slice = false;                 // true: sub-batches would only cost time
   std::string reason;                       // why it is not sliceable
 };
 SliceAnalysis analyze_slices(const Graph& graph);

@@ -21,6 +21,7 @@ SliceAnalysis analyze_slices(const Graph& graph) {
     const Sliced out = mixed ? Sliced::mixed : node.op->sliced(types.call(), inputs);
     if (out == Sliced::mixed && !mixed) blame(node, "mixes the examples of a batch");
     if (node.op->collective) result.collective = true;
+    if (node.op->whole_slice) result.whole_slice = true;
     result.values.emplace_back(node.outputs.size(), out);
     if (!mixed && node.op->sliced_output)
       for (size_t o = 0; o < node.outputs.size(); ++o)

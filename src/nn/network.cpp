@@ -101,6 +101,9 @@ class Context final : public LayerContext {
                        .trainable = trainable_,
                        .lr_scale = lr_scale_};
     const char* init_key = role == ParameterRole::weight ? "weight_init" : role == ParameterRole::bias ? "bias_init" : nullptr;
+    // A layer may have an option for one of its tensors: that of "recurrent_2" is recurrent_init.
+    const std::string own_key = name.substr(0, name.find('_')) + "_init";
+    if (text_.def->schema.find(own_key) != nullptr) init_key = own_key.c_str();
     if (init_key != nullptr && options_.has(init_key)) spec.init = *options_.raw(init_key);
     if (const Json* own = options_.raw("regularization")) spec.regularization = *own;
     if (const Json* own = options_.raw("constraint")) spec.constraint = *own;

@@ -195,6 +195,28 @@ TEST(Passes, SimplifyDropsWhatIsUnusedTwiceOrNeutral) {
   expect_same_outputs(graph, simple, 1);
 }
 
+// Layers of sequences stand features first, their ops steps first: nothing is left of the turns between two of them.
+TEST(Passes, TurnsOfDimensionsCancel) {
+  Graph graph;
+  const Value x = graph.input("x", {Dtype::f32, Shape{2, 3, 4}});
+  graph.output("same", tanh(transpose(transpose(x, {0, 2, 1}), {0, 2, 1})));
+  graph.output("turned back", tanh(transpose(transpose(x, {1, 2, 0}), {2, 0, 1})));
+  graph.output("once", tanh(transpose(transpose(x, {1, 2, 0}), {1, 2, 0})));
+  const Value rows = graph.apply("fold_steps", {x});
+  graph.output("steps", tanh(graph.apply("unfold_steps", {rows}, Json(Json::Object{{"steps", Json(3)}}))));
+  const Graph simple = simplify(graph);
+  int turns = 0, folds = 0;
+  for (const Node& node : simple.nodes()) {
+    turns += is_op(node, "transpose");
+    folds += is_op(node, "fold_steps") || is_op(node, "unfold_steps");
+    if (is_op(node, "transpose")) {
+      EXPECT_EQ(attr_ints(node, "order"), (std::vector<int64_t>{2, 0, 1}));
+    }
+  }
+  EXPECT_EQ(turns, 1);
+  EXPECT_EQ(folds, 0);
+}
+
 TEST(Passes, PowersWithAnOpOfTheirOwnBecomeIt) {
   Graph graph;
   const Value x = square(graph.input("x", {Dtype::f32, {5, 7}})) + 0.5;

@@ -25,6 +25,7 @@ Json example(const std::string& type) {
   Json init = Json::object();
   init.set("type", type);
   if (type == "constant") init.set("value", 3);
+  if (type == "blocks") init.set("values", Json(Json::Array{Json(3)}));
   return init;
 }
 
@@ -39,6 +40,13 @@ TEST(Initializer, EveryOneFillsAllValuesFromSeedAndNameAlone) {
     EXPECT_NE(values, fill(spec_of(example(def->name)), 8));
     EXPECT_NE(values, fill(spec_of(example(def->name), "v")));
   }
+}
+
+TEST(Initializer, BlocksFillEqualParts) {
+  Json init = example("blocks");
+  init.set("values", Json(Json::Array{Json(0), Json(1), Json(0.5)}));
+  EXPECT_EQ(fill(spec_of(init, "w", {6})), (std::vector<float>{0, 0, 1, 1, 0.5f, 0.5f}));
+  EXPECT_THROW(fill(spec_of(init, "w", {7})), Error);
 }
 
 struct Moments {

@@ -1,5 +1,6 @@
 #include "src/graph/passes/simplify.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,15 @@
 
 namespace perigee {
 namespace {
+
+// The axes from 0, as they are named or reversed.
+std::vector<int64_t> transpose_order(const Node& node, int rank) {
+  std::vector<int64_t> order = attr_ints(node, "order");
+  for (int64_t& axis : order)
+    if (axis < 0) axis += rank;
+  for (int axis = rank - 1; order.size() < static_cast<size_t>(rank); --axis) order.push_back(axis);
+  return order;
+}
 
 // By node: is needed for an output, an assignment, or is a leaf.
 std::vector<bool> used_nodes(const Graph& graph) {
@@ -60,6 +70,10 @@ class Simplifier {
     const Type& result = node.outputs[0];
     if (node.op->identity && type(first) == result) return first;
     if (is_op(node, "neg") && is_op(made(first), "neg")) return made(first).inputs[0];
+    if (is_op(node, "transpose")) return transposed(node, first);
+    const bool folds = (is_op(node, "fold_steps") && is_op(made(first), "unfold_steps")) ||
+                       (is_op(node, "unfold_steps") && is_op(made(first), "fold_steps"));
+    if (folds && type(made(first).inputs[0]) == result) return made(first).inputs[0];
     if (node.inputs.size() != 2 || node.inputs[1].node < 0) return {};
     const ValueId second = rewrite_.moved(node.inputs[1]);
     const auto neutral = [&](ValueId kept, ValueId other, double number) {
@@ -75,6 +89,20 @@ class Simplifier {
     if (is_op(node, "sub") && neutral(first, second, 0)) return first;
     if (is_op(node, "pow") && type(first) == result) return power(first, filled(second));
     return {};
+  }
+
+  // Transposes in a row become one, and none where the dimensions are in order again.
+  std::optional<ValueId> transposed(const Node& node, ValueId first) {
+    const bool twice = is_op(made(first), "transpose");
+    std::vector<int64_t> order = transpose_order(node, type(first).shape.rank());
+    if (twice) {
+      const std::vector<int64_t> inner = transpose_order(made(first), type(first).shape.rank());
+      for (int64_t& axis : order) axis = inner[static_cast<size_t>(axis)];
+    }
+    const ValueId from = twice ? made(first).inputs[0] : first;
+    if (std::is_sorted(order.begin(), order.end())) return from;
+    if (!twice) return {};
+    return rewrite_.to().apply("transpose", {Value(&rewrite_.to(), from)}, Json(Json::Object{{"order", ints_json(order)}})).id();
   }
 
   // The powers that have an op of their own.

@@ -113,6 +113,20 @@ Value class_distribution(Graph& graph, const Config& options, Value output, Valu
   return transpose(last, order);
 }
 
+namespace {
+
+// One loss a step, [N, T], of logits [N, C, T] that a layer has made step by step: kernels like rows of classes.
+Value step_losses(Value logits, Value classes, const Json& attrs) {
+  Graph& graph = logits.graph();
+  const Value rows = graph.apply("fold_steps", {transpose(logits, {0, 2, 1})}), labels = graph.apply("fold_steps", {classes});
+  return graph.apply("unfold_steps", {graph.apply("cross_entropy", {rows, labels}, attrs)},
+                     Json(Json::Object{{"steps", Json(logits.shape()[2])}}));
+}
+
+bool made_by_steps(Value logits) { return logits.rank() == 3 && is_op(logits.graph().node(logits.id()), "transpose"); }
+
+}  // namespace
+
 Value class_cross_entropy(Graph& graph, const Config& options, Value output, Value target) {
   const double smoothing = options.number("label_smoothing");
   const Value inner = before_link(output, "softmax"), logits = inner ? inner : output;
@@ -125,6 +139,7 @@ Value class_cross_entropy(Graph& graph, const Config& options, Value output, Val
   const Value classes = class_target(options, output, target);
   Json attrs = Json::object();
   attrs.set("label_smoothing", smoothing);
+  if (classes && made_by_steps(logits)) return example_mean(step_losses(logits, classes, attrs));
   return example_mean(graph.apply("cross_entropy", {logits, classes ? classes : cast(target, logits.dtype())}, std::move(attrs)));
 }
 

@@ -45,6 +45,10 @@ void HostEngine::choose_sub_batch() {
   const int64_t slice = sliceable_ ? (t_.batch + t_.team.size() - 1) / t_.team.size() : t_.batch;
   sub_batch_ = slice;
   if (collective_ || !sliceable_ || slice <= 8) return;
+  if (plans_->slices().whole_slice) {
+    while (sub_batch_ > 1 && plans_->plan(sub_batch_)->arena_bytes() > plans_->room()) sub_batch_ = (sub_batch_ + 1) / 2;
+    return;
+  }
   // Part of the tuning table: it decides in which order examples are summed, so two runs must choose alike.
   const std::string key = "sub-batch of " + std::to_string(slice) + " " + xxh3_hex(as_bytes(t_.job.canonical().find("network")->dump()));
   if (const std::string known = t_.tuning.choice(key); !known.empty()) {

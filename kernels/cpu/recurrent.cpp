@@ -1,0 +1,540 @@
+// Recurrent cells. The product of the state with the recurrent weights is made for all examples at once in each step, out of weights packed
+// in panels, so that the second-level cache gives them in order; the sums, one step's alone, stay in the caches until the gates are made.
+// The state that a product reads is copied side by side: rows of the results lie a sequence apart, which would put them all in a few lines of
+// the first cache.
+#include "kernels/ops/recurrent.h"
+
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/vector_math.h"
+#include "kernels/registry.h"
+
+namespace perigee {
+namespace {
+
+namespace math = PERIGEE_CPU_NAMESPACE;
+using gemm::Panels;
+using math::Floats;
+constexpr int64_t kLanes = math::kLanes;
+
+// [N,T,K] or [N,K] (one step) with contiguous K.
+struct Rows {
+  Rows() = default;
+  explicit Rows(const View& v) : data(v.as<float>()), example(v.rank > 0 ? v.strides[0] : 0), step(v.rank == 3 ? v.strides[1] : 0) {}
+  float* operator()(int64_t n, int64_t t = 0) const { return data == nullptr ? nullptr : data + n * example + t * step; }
+  float* data = nullptr;
+  int64_t example = 0, step = 0;
+};
+
+const View kAbsent;
+const View& optional(const KernelCall& call, int i) { return i < call.n_in ? call.in[i] : kAbsent; }
+
+struct Mask {
+  explicit Mask(const View& v) : rows(v), stride(v.data != nullptr ? v.strides[1] : 0) {}
+  bool counts(int64_t n, int64_t t) const { return rows.data == nullptr || rows(n)[t * stride] >= 0.5f; }
+  Rows rows;
+  int64_t stride;
+};
+
+struct Sizes {
+  // `h`: [N,T,H].
+  Sizes(const KernelCall& call, const View& h) : n(h.dims[0]), t(h.dims[1]), h(h.dims[2]), reverse(call.as<RecurrentParams>().reverse) {}
+  int64_t at(int64_t i) const { return reverse ? t - 1 - i : i; }
+  // The distance of rows that are copied side by side: not a multiple of the first cache's ways.
+  static int64_t pitch(int64_t columns) { return (columns + kLanes - 1) / kLanes * kLanes + kLanes; }
+  int64_t n, t, h;
+  bool reverse;
+};
+
+// kMask: the operand that is the mask, which may have any strides.
+template <int kMask>
+const char* decline(const KernelCall& call) {
+  const auto fits = [](const View& v) { return v.dims[v.rank - 1] == 1 || v.strides[v.rank - 1] == 1; };
+  for (int i = 0; i < call.n_in; ++i) {
+    if (call.in[i].data == nullptr) continue;
+    if (call.in[i].dtype != Dtype::f32 || (i != kMask && !fits(call.in[i]))) return "operands must be f32 with contiguous rows";
+  }
+  for (int i = 0; i < call.n_out; ++i)
+    if (call.out[i].dtype != Dtype::f32 || !fits(call.out[i])) return "results must be f32 with contiguous rows";
+  return nullptr;
+}
+
+// Weights in panels.
+
+size_t packed_floats(int64_t k, int64_t columns) { return static_cast<size_t>((columns + kLanes - 1) / kLanes * kLanes * k); }
+
+// Columns [first, first + columns) of r as they are: b[k][j] = r[k, first + j].
+void pack_columns(const View& r, int64_t first, int64_t columns, float* to) {
+  const Panels panels(columns, gemm::kPanelVectors);
+  for (int64_t q = 0; q < panels.count; ++q) {
+    const int64_t from = panels.first(q), width = panels.width(q) * kLanes, count = width - kLanes + panels.last(q);
+    float* row = to + from * r.dims[0];
+    for (int64_t k = 0; k < r.dims[0]; ++k, row += width) {
+      std::memcpy(row, r.as<float>() + k * r.strides[0] + first + from, static_cast<size_t>(count) * sizeof(float));
+      for (int64_t j = count; j < width; ++j) row[j] = 0;
+    }
+  }
+}
+
+// The same transposed: b[j][k] = r[k, first + j].
+void pack_transposed(const View& r, int64_t first, int64_t columns, float* to) {
+  const Panels panels(r.dims[0], gemm::kPanelVectors);
+  for (int64_t q = 0; q < panels.count; ++q) {
+    const int64_t from = panels.first(q), width = panels.width(q) * kLanes;
+    gemm::transpose_copy(r.as<float>() + from * r.strides[0] + first, r.strides[0], width - kLanes + panels.last(q), columns,
+                         to + from * columns, width, true);
+  }
+}
+
+// c[n, columns] (+)= a[n, k] b
+void multiply(int64_t n, int64_t columns, int64_t k, const float* a, int64_t a_stride, const float* b, float* c, int64_t ldc,
+              bool accumulate) {
+  gemm::multiply<true>(
+      {.m = n, .n = columns, .k = k, .a = a, .a_stride = a_stride, .b = b, .c = c, .ldc = ldc, .finish = {.accumulate = accumulate}}, true);
+}
+
+void copy_row(float* to, const float* from, int64_t count) {
+  if (from != nullptr) std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
+  else std::memset(to, 0, static_cast<size_t>(count) * sizeof(float));
+}
+
+// Whole vectors of units, then what is left of them: f(j, load, store).
+template <class F>
+PERIGEE_INLINE void for_units(int64_t units, F f) {
+  int64_t j = 0;
+  for (; j + kLanes <= units; j += kLanes)
+    f(
+        j, [](const float* x) __attribute__((always_inline)) { return math::load(x); },
+        [](float* x, Floats v) __attribute__((always_inline)) { math::store(x, v); });
+  if (j == units) return;
+  const int64_t rest = units - j;
+  f(
+      j, [rest](const float* x) __attribute__((always_inline)) { return math::load_part(x, rest); },
+      [rest](float* x, Floats v) __attribute__((always_inline)) { math::store_part(x, v, rest); });
+}
+
+// --- lstm ---
+
+size_t lstm_packed(const KernelCall& call) { return packed_floats(call.in[1].dims[0], call.in[1].dims[1]) * sizeof(float); }
+void lstm_pack(const KernelCall& call) { pack_columns(call.in[1], 0, call.in[1].dims[1], static_cast<float*>(call.packed)); }
+
+size_t lstm_scratch(const KernelCall& call) {
+  const Sizes s(call, call.out[0]);
+  return static_cast<size_t>(s.n * (Sizes::pitch(4 * s.h) + Sizes::pitch(s.h))) * sizeof(float);
+}
+
+void lstm_gates(const float* z, int64_t units, const float* c_before, float* gates, float* c, float* h) {
+  for_units(
+      units, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
+        const Floats input = math::sigmoid_of(load(z + j)), forget = math::sigmoid_of(load(z + units + j));
+        const Floats candidate = math::tanh_of(load(z + 2 * units + j)), output = math::sigmoid_of(load(z + 3 * units + j));
+        const Floats cell = (c_before != nullptr ? forget * load(c_before + j) : Floats{}) + input * candidate;
+        store(gates + j, input);
+        store(gates + units + j, forget);
+        store(gates + 2 * units + j, candidate);
+        store(gates + 3 * units + j, output);
+        store(c + j, cell);
+        store(h + j, output * math::tanh_of(cell));
+      });
+}
+
+void run_lstm(const KernelCall& call) {
+  const Sizes s(call, call.out[0]);
+  const Rows x(call.in[0]), h0(optional(call, 2)), c0(optional(call, 3)), h(call.out[0]), c(call.out[1]), gates(call.out[2]);
+  const Mask mask(optional(call, 4));
+  const int64_t z_pitch = Sizes::pitch(4 * s.h), state_pitch = Sizes::pitch(s.h);
+  float *const z = static_cast<float*>(call.scratch), *const state = z + s.n * z_pitch;
+  for (int64_t n = 0; n < s.n; ++n) copy_row(state + n * state_pitch, h0(n), s.h);
+  for (int64_t i = 0; i < s.t; ++i) {
+    const int64_t t = s.at(i);
+    for (int64_t n = 0; n < s.n; ++n) copy_row(z + n * z_pitch, x(n, t), 4 * s.h);
+    if (i > 0 || h0.data != nullptr)
+      multiply(s.n, 4 * s.h, s.h, state, state_pitch, static_cast<const float*>(call.packed), z, z_pitch, true);
+    for (int64_t n = 0; n < s.n; ++n) {
+      const float* const before = i > 0 ? c(n, s.at(i - 1)) : c0(n);
+      lstm_gates(z + n * z_pitch, s.h, before, gates(n, t), c(n, t), h(n, t));
+      if (mask.counts(n, t)) {
+        copy_row(state + n * state_pitch, h(n, t), s.h);
+      } else {
+        copy_row(h(n, t), state + n * state_pitch, s.h);
+        copy_row(c(n, t), before, s.h);
+      }
+    }
+  }
+}
+
+size_t lstm_grad_packed(const KernelCall& call) { return packed_floats(call.in[2].dims[1], call.in[2].dims[0]) * sizeof(float); }
+void lstm_grad_pack(const KernelCall& call) { pack_transposed(call.in[2], 0, call.in[2].dims[1], static_cast<float*>(call.packed)); }
+
+size_t lstm_grad_scratch(const KernelCall& call) {
+  const Sizes s(call, call.in[3]);
+  return static_cast<size_t>(s.n * (Sizes::pitch(4 * s.h) + 2 * Sizes::pitch(s.h))) * sizeof(float);
+}
+
+// `dh`, `dc` [units]: what flows from later steps; afterwards what flows to the step before, without the product.
+void lstm_flow(const float* more_dh, const float* more_dc, const float* gates, const float* c, const float* c_before, int64_t units,
+               float* dh, float* dc, float* dz) {
+  for_units(
+      units, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
+        const Floats input = load(gates + j), forget = load(gates + units + j), candidate = load(gates + 2 * units + j);
+        const Floats output = load(gates + 3 * units + j), shown = math::tanh_of(load(c + j));
+        Floats flow = load(dh + j), cell = load(dc + j);
+        if (more_dh != nullptr) flow += load(more_dh + j);
+        if (more_dc != nullptr) cell += load(more_dc + j);
+        cell += flow * output * (1.0f - shown * shown);
+        store(dz + j, cell * candidate * input * (1.0f - input));
+        store(dz + units + j, c_before != nullptr ? cell * load(c_before + j) * forget * (1.0f - forget) : Floats{});
+        store(dz + 2 * units + j, cell * input * (1.0f - candidate * candidate));
+        store(dz + 3 * units + j, flow * shown * output * (1.0f - output));
+        store(dc + j, cell * forget);
+        store(dh + j, Floats{});
+      });
+}
+
+void add_row(float* to, const float* from, int64_t count) {
+  if (from == nullptr) return;
+  for (int64_t j = 0; j < count; ++j) to[j] += from[j];
+}
+
+void run_lstm_grad(const KernelCall& call) {
+  const Sizes s(call, call.in[3]);
+  const Rows dh(call.in[0]), dc(call.in[1]), c(call.in[3]), gates(call.in[4]), c0(optional(call, 5)), dx(call.out[0]), dh0(call.out[1]);
+  const Rows dc0(call.out[2]);
+  const Mask mask(optional(call, 6));
+  const int64_t z_pitch = Sizes::pitch(4 * s.h), state_pitch = Sizes::pitch(s.h);
+  float *const dz = static_cast<float*>(call.scratch), *const flow = dz + s.n * z_pitch, *const cell = flow + s.n * state_pitch;
+  std::memset(flow, 0, static_cast<size_t>(2 * s.n * state_pitch) * sizeof(float));
+  for (int64_t i = s.t; i-- > 0;) {
+    const int64_t t = s.at(i);
+    for (int64_t n = 0; n < s.n; ++n) {
+      float *const own_flow = flow + n * state_pitch, *const own_cell = cell + n * state_pitch, *const own = dz + n * z_pitch;
+      if (mask.counts(n, t)) {
+        lstm_flow(dh(n, t), dc(n, t), gates(n, t), c(n, t), i > 0 ? c(n, s.at(i - 1)) : c0(n), s.h, own_flow, own_cell, own);
+      } else {
+        add_row(own_flow, dh(n, t), s.h);
+        add_row(own_cell, dc(n, t), s.h);
+        copy_row(own, nullptr, 4 * s.h);
+      }
+      copy_row(dx(n, t), own, 4 * s.h);
+    }
+    multiply(s.n, s.h, 4 * s.h, dz, z_pitch, static_cast<const float*>(call.packed), flow, state_pitch, true);
+  }
+  for (int64_t n = 0; n < s.n; ++n) {
+    copy_row(dh0(n), flow + n * state_pitch, s.h);
+    copy_row(dc0(n), cell + n * state_pitch, s.h);
+  }
+}
+
+// --- gru: with reset = before the product of n is one of its own ---
+
+bool resets_after(const KernelCall& call) { return call.as<RecurrentParams>().reset == RecurrentReset::after; }
+
+size_t gru_packed(const KernelCall& call) {
+  const int64_t h = call.in[1].dims[0];
+  return (resets_after(call) ? packed_floats(h, 3 * h) : packed_floats(h, 2 * h) + packed_floats(h, h)) * sizeof(float);
+}
+
+void gru_pack(const KernelCall& call) {
+  const int64_t h = call.in[1].dims[0];
+  float* const to = static_cast<float*>(call.packed);
+  pack_columns(call.in[1], 0, resets_after(call) ? 3 * h : 2 * h, to);
+  if (!resets_after(call)) pack_columns(call.in[1], 2 * h, h, to + packed_floats(h, 2 * h));
+}
+
+size_t gru_scratch(const KernelCall& call) {
+  const Sizes s(call, call.out[0]);
+  return static_cast<size_t>(s.n * (Sizes::pitch(3 * s.h) + 2 * Sizes::pitch(s.h))) * sizeof(float);
+}
+
+// The gates r and z, and where the reset acts after the product, v, from the sums of products.
+void gru_gates(const float* x, const float* sums, const float* bias, const float* before, int64_t units, bool after, float* gates) {
+  for_units(
+      units, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
+        const Floats reset = math::sigmoid_of(load(x + j) + load(sums + j));
+        store(gates + j, reset);
+        store(gates + units + j, math::sigmoid_of(load(x + units + j) + load(sums + units + j)));
+        Floats v = reset * load(before + j);
+        if (after) v = bias != nullptr ? load(sums + 2 * units + j) + load(bias + j) : load(sums + 2 * units + j);
+        store(gates + 3 * units + j, v);
+      });
+}
+
+void gru_state(const float* x, const float* product, const float* before, int64_t units, bool after, float* gates, float* h) {
+  for_units(
+      units, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
+        const Floats inner = after ? load(gates + j) * load(gates + 3 * units + j) : load(product + j);
+        const Floats next = math::tanh_of(load(x + 2 * units + j) + inner), update = load(gates + units + j);
+        store(gates + 2 * units + j, next);
+        store(h + j, next + update * (load(before + j) - next));
+      });
+}
+
+void run_gru(const KernelCall& call) {
+  const Sizes s(call, call.out[0]);
+  const Rows x(call.in[0]), h0(optional(call, 3)), h(call.out[0]), gates(call.out[1]);
+  const float* const bias = optional(call, 2).as<float>();
+  const Mask mask(optional(call, 4));
+  const bool after = resets_after(call);
+  const int64_t sums_pitch = Sizes::pitch(3 * s.h), pitch = Sizes::pitch(s.h), width = after ? 3 * s.h : 2 * s.h;
+  float *const sums = static_cast<float*>(call.scratch), *const state = sums + s.n * sums_pitch, *const v = state + s.n * pitch;
+  const float* const packed = static_cast<const float*>(call.packed);
+  for (int64_t n = 0; n < s.n; ++n) copy_row(state + n * pitch, h0(n), s.h);
+  for (int64_t i = 0; i < s.t; ++i) {
+    const int64_t t = s.at(i);
+    multiply(s.n, width, s.h, state, pitch, packed, sums, sums_pitch, false);
+    for (int64_t n = 0; n < s.n; ++n) {
+      gru_gates(x(n, t), sums + n * sums_pitch, bias, state + n * pitch, s.h, after, gates(n, t));
+      if (!after) copy_row(v + n * pitch, gates(n, t) + 3 * s.h, s.h);
+    }
+    if (!after) multiply(s.n, s.h, s.h, v, pitch, packed + packed_floats(s.h, 2 * s.h), sums, sums_pitch, false);
+    for (int64_t n = 0; n < s.n; ++n) {
+      float* const own = state + n * pitch;
+      gru_state(x(n, t), sums + n * sums_pitch, own, s.h, after, gates(n, t), h(n, t));
+      if (mask.counts(n, t)) copy_row(own, h(n, t), s.h);
+      else copy_row(h(n, t), own, s.h);
+    }
+  }
+}
+
+size_t gru_grad_packed(const KernelCall& call) {
+  const int64_t h = call.in[1].dims[0];
+  return (resets_after(call) ? packed_floats(3 * h, h) : packed_floats(2 * h, h) + packed_floats(h, h)) * sizeof(float);
+}
+
+void gru_grad_pack(const KernelCall& call) {
+  const int64_t h = call.in[1].dims[0];
+  float* const to = static_cast<float*>(call.packed);
+  pack_transposed(call.in[1], 0, resets_after(call) ? 3 * h : 2 * h, to);
+  if (!resets_after(call)) pack_transposed(call.in[1], 2 * h, h, to + packed_floats(2 * h, h));
+}
+
+size_t gru_grad_scratch(const KernelCall& call) {
+  const Sizes s(call, call.in[2]);
+  return static_cast<size_t>(s.n * (Sizes::pitch(3 * s.h) + 2 * Sizes::pitch(s.h))) * sizeof(float);
+}
+
+// Into d (r z n v) what needs no further product, into `flow` what passes the step by z. `before` null: zeros.
+void gru_flow(const float* more, const float* gates, const float* before, int64_t units, bool after, float* flow, float* d) {
+  for_units(
+      units, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
+        const Floats reset = load(gates + j), update = load(gates + units + j), next = load(gates + 2 * units + j);
+        const Floats old = before != nullptr ? load(before + j) : Floats{}, all = load(flow + j) + load(more + j);
+        const Floats dn = all * (1.0f - update) * (1.0f - next * next);
+        store(d + units + j, all * (old - next) * update * (1.0f - update));
+        store(d + 2 * units + j, dn);
+        store(flow + j, all * update);
+        if (!after) return;
+        store(d + j, dn * load(gates + 3 * units + j) * reset * (1.0f - reset));
+        store(d + 3 * units + j, dn * reset);
+      });
+}
+
+// With reset = before, once dv is known.
+void gru_flow_reset(const float* gates, const float* before, const float* dv, int64_t units, float* flow, float* d) {
+  for_units(
+      units, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
+        const Floats reset = load(gates + j), old = before != nullptr ? load(before + j) : Floats{}, through = load(dv + j);
+        store(d + j, through * old * reset * (1.0f - reset));
+        store(d + 3 * units + j, through);
+        store(flow + j, load(flow + j) + through * reset);
+      });
+}
+
+void run_gru_grad(const KernelCall& call) {
+  const Sizes s(call, call.in[2]);
+  const Rows dh(call.in[0]), h(call.in[2]), gates(call.in[3]), h0(optional(call, 4)), d(call.out[0]), dh0(call.out[1]);
+  const Mask mask(optional(call, 5));
+  const bool after = resets_after(call);
+  const int64_t sums_pitch = Sizes::pitch(3 * s.h), pitch = Sizes::pitch(s.h), units = s.h;
+  float *const side = static_cast<float*>(call.scratch), *const flow = side + s.n * sums_pitch, *const dv = flow + s.n * pitch;
+  const float* const packed = static_cast<const float*>(call.packed);
+  std::memset(flow, 0, static_cast<size_t>(s.n * pitch) * sizeof(float));
+  for (int64_t i = s.t; i-- > 0;) {
+    const int64_t t = s.at(i);
+    const auto before = [&](int64_t n) { return i > 0 ? h(n, s.at(i - 1)) : h0(n); };
+    for (int64_t n = 0; n < s.n; ++n) {
+      float *const own = d(n, t), *const copy = side + n * sums_pitch;
+      if (mask.counts(n, t)) {
+        gru_flow(dh(n, t), gates(n, t), before(n), units, after, flow + n * pitch, own);
+      } else {
+        add_row(flow + n * pitch, dh(n, t), units);
+        copy_row(own, nullptr, 4 * units);
+      }
+      copy_row(copy, after ? own : own + 2 * units, after ? 2 * units : units);
+      if (after) copy_row(copy + 2 * units, own + 3 * units, units);
+    }
+    if (after) {
+      multiply(s.n, units, 3 * units, side, sums_pitch, packed, flow, pitch, true);
+      continue;
+    }
+    multiply(s.n, units, units, side, sums_pitch, packed + packed_floats(2 * units, units), dv, pitch, false);
+    for (int64_t n = 0; n < s.n; ++n) {
+      float* const own = d(n, t);
+      if (mask.counts(n, t)) gru_flow_reset(gates(n, t), before(n), dv + n * pitch, units, flow + n * pitch, own);
+      copy_row(side + n * sums_pitch, own, 2 * units);
+    }
+    multiply(s.n, units, 2 * units, side, sums_pitch, packed, flow, pitch, true);
+  }
+  for (int64_t n = 0; n < s.n; ++n) copy_row(dh0(n), flow + n * pitch, units);
+}
+
+// --- rnn ---
+
+bool is_relu(const KernelCall& call) { return call.as<RecurrentParams>().activation == RecurrentActivation::relu; }
+
+size_t rnn_scratch(const KernelCall& call) {
+  const Sizes s(call, call.out[0]);
+  return static_cast<size_t>(2 * s.n * Sizes::pitch(s.h)) * sizeof(float);
+}
+
+void run_rnn(const KernelCall& call) {
+  const Sizes s(call, call.out[0]);
+  const Rows x(call.in[0]), h0(optional(call, 2)), h(call.out[0]);
+  const Mask mask(optional(call, 3));
+  const bool relu = is_relu(call);
+  const int64_t pitch = Sizes::pitch(s.h);
+  float *const sums = static_cast<float*>(call.scratch), *const state = sums + s.n * pitch;
+  for (int64_t n = 0; n < s.n; ++n) copy_row(state + n * pitch, h0(n), s.h);
+  for (int64_t i = 0; i < s.t; ++i) {
+    const int64_t t = s.at(i);
+    multiply(s.n, s.h, s.h, state, pitch, static_cast<const float*>(call.packed), sums, pitch, false);
+    for (int64_t n = 0; n < s.n; ++n) {
+      float *const own = state + n * pitch, *const to = h(n, t);
+      const float *const from = x(n, t), *const product = sums + n * pitch;
+      if (mask.counts(n, t))
+        for_units(
+            s.h, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
+              const Floats sum = load(from + j) + load(product + j), next = relu ? math::larger(sum, Floats{}) : math::tanh_of(sum);
+              store(own + j, next);
+            });
+      copy_row(to, own, s.h);
+    }
+  }
+}
+
+size_t rnn_grad_packed(const KernelCall& call) { return packed_floats(call.in[1].dims[1], call.in[1].dims[0]) * sizeof(float); }
+void rnn_grad_pack(const KernelCall& call) { pack_transposed(call.in[1], 0, call.in[1].dims[1], static_cast<float*>(call.packed)); }
+
+void run_rnn_grad(const KernelCall& call) {
+  const Sizes s(call, call.out[0]);
+  const Rows dh(call.in[0]), h(call.in[2]), dx(call.out[0]), dh0(call.out[1]);
+  const Mask mask(optional(call, 3));
+  const bool relu = is_relu(call);
+  const int64_t pitch = Sizes::pitch(s.h);
+  float *const dz = static_cast<float*>(call.scratch), *const flow = dz + s.n * pitch;
+  std::memset(flow, 0, static_cast<size_t>(s.n * pitch) * sizeof(float));
+  for (int64_t i = s.t; i-- > 0;) {
+    const int64_t t = s.at(i);
+    for (int64_t n = 0; n < s.n; ++n) {
+      float *const own = flow + n * pitch, *const side = dz + n * pitch, *const to = dx(n, t);
+      const float *const more = dh(n, t), *const y = h(n, t);
+      if (mask.counts(n, t)) {
+        for_units(
+            s.h, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
+              const Floats all = load(own + j) + load(more + j), value = load(y + j);
+              store(side + j, relu ? math::choose(value > 0.0f, all, Floats{}) : all * (1.0f - value * value));
+              store(own + j, Floats{});
+            });
+      } else {
+        add_row(own, more, s.h);
+        copy_row(side, nullptr, s.h);
+      }
+      copy_row(to, side, s.h);
+    }
+    multiply(s.n, s.h, s.h, dz, pitch, static_cast<const float*>(call.packed), flow, pitch, true);
+  }
+  for (int64_t n = 0; n < s.n; ++n) copy_row(dh0(n), flow + n * pitch, s.h);
+}
+
+// --- the recurrent weight's gradient ---
+
+constexpr int64_t kRowBlock = 512;  // of states, which stay in the second-level cache
+
+size_t weight_scratch(const KernelCall& call) {
+  const Sizes s(call, call.in[1]);
+  const int64_t rows = s.n * s.t < kRowBlock ? s.n * s.t : kRowBlock;
+  return static_cast<size_t>(rows * (Sizes::pitch(s.h) + gemm::kPanelVectors * kLanes)) * sizeof(float);
+}
+
+// dr[:, column..] (+)= states^T d[:, from..] over rows [begin, begin + rows) of all steps. `left`: states side by side.
+void add_products(const Sizes& s, const Rows& d, int64_t from, int64_t columns, int64_t begin, int64_t rows, const float* left,
+                  float* panel, const View& dr, int64_t column, bool accumulate) {
+  const Panels panels(columns, gemm::kPanelVectors);
+  for (int64_t q = 0; q < panels.count; ++q) {
+    const int64_t j = panels.first(q), width = panels.width(q) * kLanes, count = width - kLanes + panels.last(q);
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* const row = d((begin + r) / s.t, (begin + r) % s.t) + from + j;
+      for (int64_t k = 0; k + kLanes <= count; k += kLanes) math::store(panel + r * width + k, math::load(row + k));
+      for (int64_t k = count / kLanes * kLanes; k < width; ++k) panel[r * width + k] = k < count ? row[k] : 0;
+    }
+    gemm::multiply<false>({.m = s.h,
+                           .n = count,
+                           .k = rows,
+                           .a = left,
+                           .a_stride = Sizes::pitch(s.h),
+                           .b = panel,
+                           .ldb = width,
+                           .c = dr.as<float>() + column + j,
+                           .ldc = dr.strides[0],
+                           .finish = {.accumulate = accumulate}});
+  }
+}
+
+void run_weight(const KernelCall& call) {
+  const Sizes s(call, call.in[1]);
+  const RecurrentReset reset = call.as<RecurrentParams>().reset;
+  const Rows d(call.in[0]), h(call.in[1]), h0(optional(call, 2)), gates(optional(call, 3));
+  const View& dr = call.out[0];
+  const int64_t pitch = Sizes::pitch(s.h), rows = s.n * s.t, direct = reset == RecurrentReset::none ? dr.dims[1] : 2 * s.h;
+  float *const left = static_cast<float*>(call.scratch), *const panel = left + (rows < kRowBlock ? rows : kRowBlock) * pitch;
+  for (int64_t begin = 0; begin < rows; begin += kRowBlock) {
+    const int64_t count = rows - begin < kRowBlock ? rows - begin : kRowBlock;
+    const bool accumulate = call.accumulate || begin > 0;
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t n = (begin + r) / s.t, t = (begin + r) % s.t;
+      const bool first = t == s.at(0);
+      copy_row(left + r * pitch, first ? h0(n) : h(n, s.reverse ? t + 1 : t - 1), s.h);
+    }
+    add_products(s, d, 0, direct, begin, count, left, panel, dr, 0, accumulate);
+    if (reset == RecurrentReset::none) continue;
+    if (reset == RecurrentReset::before)
+      for (int64_t r = 0; r < count; ++r) copy_row(left + r * pitch, gates((begin + r) / s.t, (begin + r) % s.t) + 3 * s.h, s.h);
+    add_products(s, d, reset == RecurrentReset::after ? 3 * s.h : 2 * s.h, s.h, begin, count, left, panel, dr, 2 * s.h, accumulate);
+  }
+}
+
+template <int kMask, auto Run, auto Scratch, auto PackedBytes, auto Pack>
+constexpr Kernel steps_kernel(const char* op) {
+  return {.op = op,
+          .name = "steps",
+          .backend = Backend::cpu,
+          .isa = Isa::PERIGEE_ISA,
+          .decline = decline<kMask>,
+          .run = Run,
+          .scratch_bytes = Scratch,
+          .packed_bytes = PackedBytes,
+          .pack = Pack};
+}
+
+const Kernel kKernels[] = {
+    steps_kernel<4, run_lstm, lstm_scratch, lstm_packed, lstm_pack>("lstm"),
+    steps_kernel<6, run_lstm_grad, lstm_grad_scratch, lstm_grad_packed, lstm_grad_pack>("lstm_grad"),
+    steps_kernel<4, run_gru, gru_scratch, gru_packed, gru_pack>("gru"),
+    steps_kernel<5, run_gru_grad, gru_grad_scratch, gru_grad_packed, gru_grad_pack>("gru_grad"),
+    steps_kernel<3, run_rnn, rnn_scratch, lstm_packed, lstm_pack>("rnn"),
+    steps_kernel<3, run_rnn_grad, rnn_scratch, rnn_grad_packed, rnn_grad_pack>("rnn_grad"),
+    {.op = "recurrent_grad_weight",
+     .name = "blocks",
+     .backend = Backend::cpu,
+     .isa = Isa::PERIGEE_ISA,
+     .decline = decline<-1>,
+     .run = run_weight,
+     .scratch_bytes = weight_scratch,
+     .accumulates = true},
+};
+
+}  // namespace
+
+extern const KernelList PERIGEE_CPU_KERNELS(recurrent);
+const KernelList PERIGEE_CPU_KERNELS(recurrent) = kernel_list(kKernels);
+
+}  // namespace perigee

@@ -1,0 +1,39 @@
+#include "src/nn/layers/recurrent.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kPositional[] = {"layer"};
+constexpr Option kOptions[] = {{"layer", "layer", nullptr, "a recurrent layer: lstm, gru or rnn"},
+                               {"merge", "name", "concat", "how the two results are joined", {}, {"concat", "sum", "mean", "multiply"}}};
+
+std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  const Config& options = context.options();
+  const Json* given = options.raw("layer");
+  if (given == nullptr) options.fail("layer", "is missing", "", "lstm, gru or rnn");
+  const Json* type = given->is_object() ? given->find("type") : given;
+  if (type == nullptr || !type->is_string() || layer_named(type->as_string()).schema.find("reverse") == nullptr)
+    options.fail("layer", "does not go through a sequence", type != nullptr && type->is_string() ? type->as_string() : "",
+                 "lstm, gru or rnn");
+  Json back = given->is_object() ? *given : Json(Json::Object{{"type", *type}});
+  back.set("reverse", true);
+  const std::vector<Value> forward = context.sublayer(*given, "forward", inputs), backward = context.sublayer(back, "backward", inputs);
+  if (forward.size() != 1) context.fail("joins one result with one other", std::to_string(forward.size()), "", "returns = all or last");
+  return {merged(options.choice("merge"), forward[0], backward[0], 1)};
+}
+
+}  // namespace
+
+extern const LayerDef layer_bidirectional;
+const LayerDef layer_bidirectional{
+    .name = "bidirectional",
+    .stem = "both",
+    .doc =
+        "A recurrent layer, and another one from the last step to the first, joined. The option of the same name of lstm, gru and rnn "
+        "stacks such layers.",
+    .example = R"({"type": "bidirectional", "layer": {"type": "gru", "units": 3}, "merge": "multiply"})",
+    .example_input = "[2, 3]",
+    .schema = layer_schema(kOptions, kPositional),
+    .build = build};
+
+}  // namespace perigee

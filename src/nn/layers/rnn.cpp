@@ -1,0 +1,37 @@
+#include "src/nn/layers/recurrent.h"
+
+namespace perigee {
+namespace {
+
+constexpr const char* kPositional[] = {"units"};
+constexpr Option kOptions[] = {kUnitsOption,
+                               kLayersOption,
+                               kBidirectionalOption,
+                               kReturnsOption,
+                               kReverseOption,
+                               kStackDropoutOption,
+                               kRecurrentDropoutOption,
+                               kZoneoutOption,
+                               kLayerNormOption,
+                               {"activation", "activation", "tanh", "of the state"},
+                               kBiasOption,
+                               kRecurrentInitOption};
+
+std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
+  return build_recurrent(context, RecurrentCell::rnn, inputs);
+}
+
+}  // namespace
+
+extern const LayerDef layer_rnn;
+const LayerDef layer_rnn{
+    .name = "rnn",
+    .stem = "rnn",
+    .doc = "A simple recurrent layer over a sequence (features x steps): h = activation(x w + h r + b). Second input: the first state.",
+    .example = R"({"type": "rnn", "units": 4, "returns": "last"})",
+    .example_input = "[2, 3]",
+    .schema = layer_schema(kOptions, kPositional),
+    .max_inputs = 2,
+    .build = build};
+
+}  // namespace perigee
