@@ -76,7 +76,7 @@ namespace perigee {
   X(pace_unbounded, "an automatic number of steps is above its bound") \
   X(outlier_takes_part, "a contribution that is far too large takes part in the mean") \
   X(pause_evicts, "the deadlines of rounds go on while the run is paused") \
-  X(rate_untold, "a worker that joins does not take over the learning rate that holds") \
+  X(setting_untold, "a worker that joins does not take over the options that were set") \
   X(outlier_lost, "the examples of an outlier that was left out are never given out again")
 // clang-format on
 

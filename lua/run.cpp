@@ -18,6 +18,7 @@
 #include "src/core/error.h"
 #include "src/io/file.h"
 #include "src/io/plot/chart.h"
+#include "src/io/plot/graphics.h"
 #include "src/model/device/device_choice.h"
 #include "src/model/inference.h"
 #include "src/run/session.h"
@@ -81,6 +82,12 @@ int steer(lua_State* L) {
   return 1;
 }
 
+// options(run): what can be set, by name
+int options(lua_State* L) {
+  push_json(L, run_at(L, 1).options_report(cancel_of(L)));
+  return 1;
+}
+
 // events(run, wait_ms): a list; waits for the first one so long, or until the run is over
 int events(lua_State* L) {
   Run& run = run_at(L, 1);
@@ -95,22 +102,14 @@ int events(lua_State* L) {
 // evaluate(run, part): figures
 int evaluate(lua_State* L) {
   const std::string part = luaL_checkstring(L, 2);
-  const Run::Cancel cancel = cancel_of(L);
-  Json figures;
-  with_session(L, "run:eval", [&](Session& session) {
-    if (!session.trainer().has_part(part))
-      throw Error(ErrorKind::usage, {.where = "run:eval", .what = "the job's data have no part '" + part + "'"});
-    figures = scalar_figures(session.trainer().evaluate(part, cancel));
-  });
-  if (cancel && *cancel) throw Error(ErrorKind::usage, {.what = "interrupted"});
-  push_json(L, figures);
+  push_json(L, run_at(L, 1).evaluate(part, cancel_of(L)));
   return 1;
 }
 
 // save(run, path): the model as it is now
 int save(lua_State* L) {
   const std::string path = luaL_checkstring(L, 2);
-  with_session(L, "run:save", [&](Session& session) { save_model(session.trainer(), path); });
+  run_at(L, 1).save(path, cancel_of(L));
   lua_pushboolean(L, 1);
   return 1;
 }
@@ -245,6 +244,41 @@ int write_chart(lua_State* L) {
   return 1;
 }
 
+std::string sequence_of(lua_State* L, int index, const PixelImage& image) {
+  return std::string(luaL_checkstring(L, index)) == "kitty" ? kitty_sequence(image) : sixel_sequence(image);
+}
+
+// chart_graphics(kind, title, name, points, log_scale, label of x): what a terminal shows as the chart
+int chart_graphics(lua_State* L) {
+  const std::string title = luaL_checkstring(L, 2), name = luaL_checkstring(L, 3);
+  PlotCurve curve{.name = name, .points = points_at(L, 4)};
+  Chart chart{.title = name, .x_label = luaL_optstring(L, 6, "step"), .log_scale = lua_toboolean(L, 5) != 0};
+  chart.curves.push_back(std::move(curve));
+  const std::string text = sequence_of(L, 1, chart_pixels(title, {chart}));
+  lua_pushlstring(L, text.data(), text.size());
+  return 1;
+}
+
+// image_graphics(kind, x): of u8 [1 or 3, height, width]; a small image is shown with larger pixels
+int image_graphics(lua_State* L) {
+  constexpr int64_t kWide = 480, kMost = 4096;
+  const Array x = contiguous(check_array(L, 2));
+  const Shape shape = x.shape();
+  if (shape.rank() != 3 || x.view.dtype != Dtype::u8 || shape[1] < 1 || shape[2] < 1 || shape[1] > kMost || shape[2] > kMost)
+    throw Error(ErrorKind::usage,
+                {.where = "plot", .what = "this image is too large to be shown", .got = x.text(), .hint = "give file = \"image.png\""});
+  const int64_t channels = shape[0], height = shape[1], width = shape[2], scale = std::max<int64_t>(1, kWide / std::max(width, height));
+  const auto* pixels = static_cast<const uint8_t*>(x.view.data);
+  PixelImage image{.width = static_cast<int>(width * scale), .height = static_cast<int>(height * scale), .rgb = {}};
+  for (int64_t row = 0; row < image.height; ++row)
+    for (int64_t column = 0; column < image.width; ++column)
+      for (int64_t channel = 0; channel < 3; ++channel)
+        image.rgb.push_back(pixels[((channels == 3 ? channel : 0) * height + row / scale) * width + column / scale]);
+  const std::string text = sequence_of(L, 1, image);
+  lua_pushlstring(L, text.data(), text.size());
+  return 1;
+}
+
 }  // namespace
 
 void add_run_functions(lua_State* L) {
@@ -256,6 +290,7 @@ void add_run_functions(lua_State* L) {
       {"progress", report<progress>},
       {"workers_report", report<workers_report>},
       {"steer", report<steer>},
+      {"options", report<options>},
       {"events", report<events>},
       {"evaluate", report<evaluate>},
       {"save", report<save>},
@@ -265,6 +300,8 @@ void add_run_functions(lua_State* L) {
       {"names", report<names>},
       {"parameter", report<parameter>},
       {"write_chart", report<write_chart>},
+      {"chart_graphics", report<chart_graphics>},
+      {"image_graphics", report<image_graphics>},
       {nullptr, nullptr},
   };
   luaL_newmetatable(L, kType);

@@ -14,8 +14,10 @@
 #include "lua/run.h"
 #include "lua/state.h"
 #include "src/core/error.h"
+#include "src/io/file.h"
 #include "src/model/device/device_choice.h"
 #include "src/run/live_run.h"
+#include "src/run/local_run.h"
 
 namespace perigee {
 namespace {
@@ -105,6 +107,13 @@ std::unique_ptr<Run> start_workers(lua_State* L, const Config& options) {
   return std::make_unique<HostedRun>(job, std::move(launch), wake_of(L));
 }
 
+// A cluster's folder says where its coordinator listens.
+std::unique_ptr<Run> attach_folder(const std::string& folder, const Secret& secret, std::function<void()> wake) {
+  const std::string coordinator = coordinator_of(folder);
+  if (coordinator.empty()) return std::make_unique<LocalRun>(folder);
+  return std::make_unique<RemoteRun>(coordinator, secret, std::move(wake));
+}
+
 }  // namespace
 
 std::unique_ptr<Run> start_run(lua_State* L) {
@@ -122,6 +131,7 @@ std::unique_ptr<Run> attach_run(lua_State* L) {
   const Config options(given, "pg.attach", ErrorKind::usage);
   const Secret secret = secret_of(options);
   options.reject_unread();
+  if (folder_exists(address)) return attach_folder(address, secret, wake_of(L));
   return std::make_unique<RemoteRun>(address, secret, wake_of(L));
 }
 

@@ -18,6 +18,7 @@
 #include "src/model/device/device_tuning.h"
 #include "src/model/evaluator.h"
 #include "src/optim/optimizer.h"
+#include "src/run/run_settings.h"
 
 namespace perigee {
 namespace {
@@ -152,10 +153,14 @@ CoordinatorOptions ClusterSession::coordinator_options() const {
   options.fingerprint = fingerprint_of(job_.data_prints);
   if (job_.served) options.sources = job_.served->manifest();
   options.trace = trace_ != nullptr;
-  options.check_learning_rate = [this](const Json& rate) {
-    const Json* optimizer = job_.job.json().find("optimizer");
-    Optimizer({.optimizer = optimizer ? *optimizer : Json("sgd")}, {}, job_.job.where()).set_learning_rate(rate, "lr");
+  options.check_option = [this](const Json& settings, const std::string& option, const Json& value) {
+    const RunSettings before = settings_of(job_.job, settings);
+    const std::string name = before.resolve(option);
+    const std::string& where = job_.job.where();
+    Optimizer(optimizer_options(job_.job.json()), {}, where).change(optimizer_options(before.with(name, value)), where);
+    return name;
   };
+  options.list_options = [this](const Json& settings) { return settings_of(job_.job, settings).list(); };
   options.resume_round = resume_round_;
   options.resume_image = resume_image_;
   return options;

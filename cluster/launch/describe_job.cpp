@@ -163,6 +163,7 @@ Json describe_job(const Job& job) {
   told.set("learning_rate", trainer.optimizer().learning_rate());
   told.set("precision", describe_precision(trainer, where_to.backend));
   const Policy policy = read_policy(job.json().find("averaging"), job.where());
+  told.set("names_averaging", job.json().find("averaging") != nullptr);
   told.set("averaging", describe_averaging(policy, job, trainer));
   told.set("codec", describe_codec(job, policy, where_to.backend, gpus));
   told.set("placement", describe_placement(job, policy, trainer.train_source()));

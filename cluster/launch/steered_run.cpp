@@ -74,6 +74,19 @@ Json SteeredRun::progress_report(Cancel cancel) {
   return at;
 }
 
+Json SteeredRun::options_report(Cancel cancel) {
+  const Json told = workers_report("run", cancel);
+  const Json* options = told.find("options");
+  return options ? *options : Json::object();
+}
+
+Json SteeredRun::evaluate(const std::string&, Cancel cancel) {
+  with_session("run:eval", {}, cancel);
+  return {};
+}
+
+void SteeredRun::save(const std::string&, Cancel cancel) { with_session("run:save", {}, cancel); }
+
 Json SteeredRun::steer(const Json& command, Cancel cancel) {
   ask(command, cancel);
   Json told = Json::object();

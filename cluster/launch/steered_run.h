@@ -32,11 +32,14 @@ class SteeredRun : public Run {
   Json progress_report(Cancel cancel) override;
   // With "error" of a run that failed or was lost. When the run is over, as it was last.
   Json workers_report(const std::string& what, Cancel cancel) override;
+  Json options_report(Cancel cancel) override;
   // A command of steer.h. Error: as the coordinator refuses it, or it does not answer.
   Json steer(const Json& command, Cancel cancel) override;
+  Json evaluate(const std::string& part, Cancel cancel) override;  // always an Error, as these two
+  void save(const std::string& path, Cancel cancel) override;
   std::vector<Json> take_events() override;
   void wait_for_events(std::chrono::milliseconds most, Cancel cancel) override;
-  void with_session(const std::string& what, const std::function<void(Session&)>& work, Cancel cancel) override;  // always an Error
+  void with_session(const std::string& what, const std::function<void(Session&)>& work, Cancel cancel) override;
 
  protected:
   struct Question {

@@ -47,10 +47,13 @@ struct CoordinatorOptions {
   ExampleService* example_service = nullptr;  // outlives the coordinator
   int threads = 0;                            // of each worker; 0: it decides
   bool steerable = false;                     // every connected client may steer (steer.h); else only watch
-  bool recorded = false;                      // a served run that is to be trained again: its learning rate stays the job's
-  std::function<void(const Json&)> check_learning_rate;  // Error when the job's optimiser cannot have that one
-  bool trace = false;                                    // workers send what their threads do -> on_trace
-  int min_workers = 1;                                   // the run waits until so many have joined, and again when fewer are left
+  bool recorded = false;                      // a served run that is to be trained again: its options stay the job's
+  // The full name of an option that can be set; Error when it cannot, or not to that value, with `settings` as they are. And those that can,
+  // with their values.
+  std::function<std::string(const Json& settings, const std::string& option, const Json& value)> check_option;
+  std::function<Json(const Json& settings)> list_options;
+  bool trace = false;                      // workers send what their threads do -> on_trace
+  int min_workers = 1;                     // the run waits until so many have joined, and again when fewer are left
   int expected_workers = 0;                // how many will come by themselves soon: it does not begin before they have joined ...
   double expect_ms = 30'000;               // ... but goes on without the others so long after the first
   double beat_ms = 500, silent_ms = 1600;  // a worker that has said nothing for so long is evicted

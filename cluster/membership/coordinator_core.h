@@ -208,7 +208,7 @@ struct CoordinatorCore {
   bool pauses();
   void want_border();
   void set_every(int64_t every);
-  void set_learning_rate(const Json& schedule);
+  void set_option(const std::string& option, const Json& value);
 
   // ---- coordinator_border.cpp ----
   bool enter_border();  // true: the workers wait for the launcher
@@ -341,7 +341,7 @@ struct CoordinatorCore {
   // The operator's requests.
   bool pause_wanted = false, pause_told = false;
   std::unordered_map<PeerId, uint64_t> steered;  // the last request of each who steers
-  std::string learning_rate;                     // JSON; empty: the job's
+  Json settings = Json::object();                // options of the job that were set, by name
   static constexpr size_t kRecent = 32;
   std::deque<Json> recent;  // the newest events, numbered
   int64_t told_events = 0;

@@ -446,7 +446,7 @@ void CoordinatorCore::send_start() {
                      .global = options.global_batch > 0 ? options.global_batch : options.batch * workers,
                      .leaves = static_cast<int32_t>(options.policy.shards > 0 ? options.policy.shards : workers),
                      .last_round = options.max_rounds > 0 ? options.max_rounds - 1 : -1,
-                     .learning_rate = learning_rate};
+                     .settings = settings.as_object().empty() ? "" : settings.dump()};
   rounds->on_start_epoch(&message);
   tell_all(message, target_round + 1);
   const uint64_t now = clock.now_ns();

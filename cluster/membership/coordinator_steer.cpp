@@ -1,4 +1,4 @@
-// Requests to a run while it trains (steer.h). None takes effect at once: a pause and a learning rate wait for the next change of
+// Requests to a run while it trains (steer.h). None takes effect at once: a pause and an option of the job wait for the next change of
 // generation, so that they hold for all replicas from the same round on; local steps go out with the next leases; the rest is the
 // launcher's. A coordinator that takes over knows nothing of it: pauses end, and the job's own values hold again.
 #include <algorithm>
@@ -53,7 +53,7 @@ void CoordinatorCore::steer(const Json& json) {
   if (command.kick) return kick(*command.kick);
   if (command.pause) return pause(*command.pause);
   if (command.every) return set_every(*command.every);
-  if (!command.lr.is_null()) return set_learning_rate(command.lr);
+  if (!command.option.empty()) return set_option(command.option, command.value);
   if (const std::string problem = events.on_asked(command.stop ? Asked::stop : Asked::checkpoint); !problem.empty())
     throw Error(ErrorKind::usage, {.where = command.text(), .what = problem});
 }
@@ -124,19 +124,22 @@ void CoordinatorCore::set_every(int64_t every) {
   if (start_allowed()) rounds->top_up_all();  // else with the leases after StartEpoch
 }
 
-// Replicas that update or take an outer step with different rates would not be equal any more: it is said with StartEpoch.
-void CoordinatorCore::set_learning_rate(const Json& schedule) {
+// Replicas that update or take an outer step with different numbers would not be equal any more: it is said with StartEpoch.
+void CoordinatorCore::set_option(const std::string& option, const Json& value) {
   if (options.recorded)
-    throw Error(ErrorKind::usage,
-                {.where = "lr", .what = "this run is recorded, to be trained again as its job says", .hint = "train without --record"});
-  if (const size_t bytes = schedule.dump().size(); bytes > kMaxText)
-    throw Error(ErrorKind::usage, {.where = "lr",
-                                   .what = "this schedule is too long to be told",
+    throw Error(
+        ErrorKind::usage,
+        {.where = "run." + option, .what = "this run is recorded, to be trained again as its job says", .hint = "train without --record"});
+  const std::string name = options.check_option ? options.check_option(settings, option, value) : option;
+  Json next = settings;
+  next.set(name, value);
+  if (const size_t bytes = next.dump().size(); bytes > kMaxText)
+    throw Error(ErrorKind::usage, {.where = "run." + option,
+                                   .what = "all that was set is too long to be told",
                                    .got = std::to_string(bytes) + " bytes of JSON",
                                    .expected = "at most " + std::to_string(kMaxText)});
-  if (options.check_learning_rate) options.check_learning_rate(schedule);
-  learning_rate = schedule.dump();
-  event("learning_rate", nullptr, kRequested, "lr is " + learning_rate + " from the next generation on");
+  settings = std::move(next);
+  event("set", nullptr, kRequested, name + " is " + value.dump() + " from the next generation on");
   want_border();
 }
 

@@ -59,7 +59,8 @@ Json CoordinatorCore::status() const {
   json.set("policy", options.policy.name);
   json.set("steerable", options.steerable);
   if (pause_wanted) json.set("pause", true);
-  if (!learning_rate.empty()) json.set("learning_rate", Json::parse(learning_rate, "lr"));
+  if (!settings.as_object().empty()) json.set("settings", settings);
+  if (options.list_options) json.set("options", options.list_options(settings));
   const bool synchronous = opened_ns == 0 || rounds->synchronous();  // before the first StartEpoch there is nothing to tell of averages
   json.set("synchronous", synchronous);
   if (!synchronous) json.set("averaging", round_view().to_json());

@@ -141,7 +141,7 @@ struct WorkerCore {
   bool formed_due = false;  // Acknowledge goes out when the request to the replica that is under way has been answered
   std::optional<StartEpoch> epoch_start;
   bool has_gone = false;
-  std::string learning_rate;              // that StartEpoch told; empty: the job's
+  std::string settings;                   // that StartEpoch told; empty: the job's
   std::map<WorkerId, uint64_t> reported;  // links reported lost: in which generation
 
   // Healing.

@@ -224,8 +224,8 @@ void WorkerCore::on_start_epoch(StartEpoch message) {
   if (message.per_epoch <= 0 || message.batch <= 0 || message.global <= 0 || message.leaves <= 0 || message.position < 0 ||
       message.position > message.per_epoch)
     return lose_coordinator("its plan is not one");
-  const bool takes_rate = !(planted(Bug::rate_untold) && !has_gone);
-  if (message.learning_rate != learning_rate && takes_rate) learning_rate = message.learning_rate, replica.set_learning_rate(learning_rate);
+  const bool takes_settings = !(planted(Bug::setting_untold) && !has_gone);
+  if (message.settings != settings && takes_settings) settings = message.settings, replica.set_options(settings);
   has_gone = true;
   epoch_start = std::move(message);
   state = State::running;

@@ -145,12 +145,12 @@ struct StartEpoch {
   int64_t batch = 0;                   // of one local step
   int64_t global = 0;                  // of one synchronous step
   int32_t leaves = 1;
-  int64_t last_round = -1;    // no round after this one; -1: by `planned` alone
-  std::string learning_rate;  // JSON of the number or schedule that holds from here on; empty: the job's
+  int64_t last_round = -1;  // no round after this one; -1: by `planned` alone
+  std::string settings;     // options of the job that hold from here on, as JSON: {"optimizer.lr": 0.01}; empty: the job's
   template <class F>
   void fields(F& f) {
     f(base), f(hash), f(leftovers), f(epoch), f(position), f(examples);
-    f(synchronous), f(per_epoch), f(planned), f(batch), f(global), f(leaves), f(last_round), f(learning_rate);
+    f(synchronous), f(per_epoch), f(planned), f(batch), f(global), f(leaves), f(last_round), f(settings);
   }
 };
 

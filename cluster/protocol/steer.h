@@ -14,7 +14,8 @@ struct SteerCommand {
   std::optional<WorkerId> kick;  // {"kick": 7}: that worker is sent away, as one that was lost
   std::optional<bool> pause;     // {"pause": true}: between two rounds, until {"pause": false}
   std::optional<int64_t> every;  // {"every": 20}: local steps between two averages
-  Json lr;                       // {"lr": 0.01}, {"lr": {"type": "cosine", ...}}: instead of the job's; null: not asked for
+  std::string option;            // {"set": {"option": "optimizer.lr", "value": 0.01}}: instead of the job's; empty: not asked for
+  Json value;                    // of it: a boolean, a number or a schedule
   bool checkpoint = false;       // {"checkpoint": true}: one is written now
   bool stop = false;             // {"stop": true}: as Ctrl-C does where the run was started
 

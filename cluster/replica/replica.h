@@ -163,7 +163,7 @@ class Replica {
   virtual std::span<const FragmentPart> fragments() const { return {}; }
 
   // JSON of a number or a schedule, in place of the job's from the next order on; empty: the job's again. No answer. Not while it applies.
-  virtual void set_learning_rate(const std::string& /*schedule*/) {}
+  virtual void set_options(const std::string& /*settings*/) {}
   // -> on_contribution; none comes, not even one that was on its way, once the order is given up (drop, load, another train). Local work
   // goes on from the local parameters; a gradient is of the result held.
   virtual void train(const TrainOrder& order) = 0;

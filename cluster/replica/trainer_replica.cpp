@@ -295,7 +295,7 @@ bool TrainerReplica::answer_beside_training(Request& request) {
 
 void TrainerReplica::handle(Request& request) {
   assert(trainer_ || request.kind == Request::Kind::open);
-  take_rate();
+  take_options();
   if (answer_beside_training(request)) return;
   switch (request.kind) {
     case Request::Kind::open: {
@@ -357,7 +357,7 @@ void TrainerReplica::answer_apply(Request& request) {
   const bool serves = request.kind == Request::Kind::serve;
   SharedBytes reply;
   bool change = false;
-  take_rate();
+  take_options();
   const std::optional<size_t> refused =
       serves ? trainer_->serve(request.apply, request.rows[0], &reply, &change) : trainer_->apply(request.apply, request.rows[0]);
   request.apply.payloads.clear();

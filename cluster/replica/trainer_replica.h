@@ -31,7 +31,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
   std::span<const FragmentPart> fragments() const override { return fragments_; }
   ExchangeLayout inner_layout() const override { return inner_layout_; }
   std::span<std::byte> exchange_row(size_t row) override;
-  void set_learning_rate(const std::string& schedule) override;
+  void set_options(const std::string& settings) override;
   void train(const TrainOrder& order) override;
   void make_part(const PartOrder& order) override;
   void apply(const ApplyOrder& order) override;
@@ -122,7 +122,7 @@ class TrainerReplica final : public Replica, private OrderWatch {
   void trainer_main();
   void handle(Request& request);
   bool answer_beside_training(Request& request);
-  void take_rate();
+  void take_options();
   void carry_out(Request& request);
   Answer* answer(Answer::Kind kind);
   void post();
@@ -161,9 +161,9 @@ class TrainerReplica final : public Replica, private OrderWatch {
   SpscQueue<Answer, kAnswers> answers_;
   std::atomic<int64_t> steps_{0}, evaluated_{0};
   std::atomic<bool> stop_{false};
-  std::mutex rate_mutex_;
-  std::string rate_;  // what is to hold from the next order on
-  std::atomic<bool> rate_told_{false};
+  std::mutex options_mutex_;
+  std::string set_options_;  // what is to hold from the next order on
+  std::atomic<bool> options_told_{false};
   std::atomic<bool> cancel_{false};    // of the order in progress, and of an evaluation at the end
   std::atomic<uint64_t> give_ups_{0};  // drops and loads asked for
   std::thread thread_;

@@ -66,8 +66,8 @@ class FakeReplica final : public Replica {
   const std::vector<Bucket>& buckets() const override { return buckets_; }
   ExchangeLayout inner_layout() const override { return inner_layout_; }
   std::span<std::byte> exchange_row(size_t row) override;
-  void set_learning_rate(const std::string& schedule) override { learning_rate_ = schedule; }
-  const std::string& learning_rate() const { return learning_rate_; }
+  void set_options(const std::string& settings) override { options_set_ = settings; }
+  const std::string& options_set() const { return options_set_; }
   void train(const TrainOrder& order) override;
   void make_part(const PartOrder& order) override;
   void apply(const ApplyOrder& order) override;
@@ -152,7 +152,7 @@ class FakeReplica final : public Replica {
   size_t staged_row_ = 0;
   int64_t round_ = -1, steps_ = 0, evaluated_ = 0;
   bool holds_ = false, staged_local_ = false, staged_payload_ = false, local_finite_ = true, local_outlying_ = false;
-  std::string learning_rate_;     // empty: the job's
+  std::string options_set_;       // empty: the job's
   size_t most_steps_ = SIZE_MAX;  // of an order, by the policy
   uint64_t free_at_ns_ = 0;       // the trainer does one thing at a time, in order
   uint64_t token_ = 0;            // of the training order under way; a new number when it is given up

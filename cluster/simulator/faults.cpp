@@ -92,7 +92,7 @@ void World::steer(const Fault& fault) {
   say("STEER " + std::to_string(fault.how) + " for " + std::to_string(static_cast<int64_t>(fault.for_ms)) + " ms");
   if (fault.how < 0.3) return operator_->kick_one();
   if (fault.how < 0.5) return tell("every", rng_.integer(1, 8));
-  if (fault.how < 0.7) return tell("lr", rng_.between(1e-4, 1));
+  if (fault.how < 0.7) return tell("set", Json(Json::Object{{"option", "optimizer.lr"}, {"value", rng_.between(1e-4, 1)}}));
   tell("pause", true);
   network_.at(in(fault.for_ms), [this] {
     if (!stopped_) operator_->command(Json(Json::Object{{"pause", false}}));

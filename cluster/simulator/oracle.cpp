@@ -47,11 +47,11 @@ void World::check_commit(int64_t round, int participants) {
   }
 }
 
-// All that apply a round in a generation use the same learning rate: else replicas would not stay equal.
-void World::check_rate(const WorkerNode& node, int64_t round) {
-  const auto [first, fresh] = rates_.emplace(std::pair{node.worker->generation(), round}, node.replica->learning_rate());
-  if (first->second != node.replica->learning_rate())
-    fail("round " + std::to_string(round) + " is applied with learning rate '" + node.replica->learning_rate() + "' by " + node.name +
+// All that apply a round in a generation use the same options: else replicas would not stay equal.
+void World::check_options(const WorkerNode& node, int64_t round) {
+  const auto [first, fresh] = set_options_.emplace(std::pair{node.worker->generation(), round}, node.replica->options_set());
+  if (first->second != node.replica->options_set())
+    fail("round " + std::to_string(round) + " is applied with the options '" + node.replica->options_set() + "' by " + node.name +
          " and '" + first->second + "' by another");
 }
 

@@ -220,7 +220,7 @@ void World::start_worker(int who) {
   node.replica->set_events(node.worker.get());
   node.replica->set_watch([this, &node](int64_t round) {
     ++applied_[{node.worker->generation(), round}];
-    check_rate(node, round);
+    check_options(node, round);
   });
   node.replica->set_inner_watch([this, &node, who](const InnerApplyOrder& order, const auto& staged, const auto& sum) {
     inner_.note(node.worker->generation(), order.round, order.index, who, staged, sum);

@@ -90,7 +90,7 @@ class World final : public CoordinatorEvents {
   void fail(const std::string& what);
   Contents contents_of_ledger(int64_t up_to_round, LedgerAudit* audit = nullptr) const;
   void check_commit(int64_t round, int participants);
-  void check_rate(const WorkerNode& node, int64_t round);
+  void check_options(const WorkerNode& node, int64_t round);
   int struck_by(const Fault& fault) const;
   void check_merged(int64_t round, const std::vector<Arrival>& merged);
   void check_blame(const std::string& worker, const std::string& cause);
@@ -146,7 +146,7 @@ class World final : public CoordinatorEvents {
   std::unique_ptr<TransportEvents> intruder_;
   int intruder_process_ = -1;
   std::unique_ptr<Operator> operator_;
-  std::map<std::pair<uint64_t, int64_t>, std::string> rates_;  // with which a round was applied, of a generation
+  std::map<std::pair<uint64_t, int64_t>, std::string> set_options_;  // with which a round was applied, of a generation
   Range poison_;
   std::map<std::pair<uint64_t, int64_t>, int> applied_;  // of a generation and a round: by how many workers
   std::set<std::pair<uint64_t, int64_t>> merged_;        // by a server since it was last restored: epoch and first position of ranges

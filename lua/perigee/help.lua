@@ -269,10 +269,17 @@ end
 
 local most_parents = 10
 
+-- The options of a training run's values; only where the modules of runs are loaded is there one.
+local function loaded_fields(value)
+  local run, options = package.loaded["perigee.run"], package.loaded["perigee.run_options"]
+  return run and (run.sections(value) or options.fields(value)) or {}
+end
+
 ---Calls `visit(key, value)` for the fields of a value and of what its metatable's __index tables add. Nothing of the user's is called.
 ---@param value any
 ---@param visit fun(key: any, value: any)
 function help.each_field(value, visit)
+  for key, field in next, loaded_fields(value) do visit(key, field) end
   if tensor.is(value) then
     for _, name in ipairs { "rank", "shape", "dtype", "device" } do visit(name, value[name]) end
     value = tensor.methods
@@ -319,6 +326,24 @@ local function value_text(name, value, width)
   end
   if rawequal(value, pg.experiment) then return function_text(name, value, width) .. options_table(native.job_keys "", width) .. "\n" end
   if type(value) == "function" then return function_text(name, value, width) end
+  if type(value) == "table" and rawget(value, "run_option") then
+    return show.wrap(("%s = %s"):format(name, value.now), width, 4) .. "\n" ..
+      show.wrap(("option of a run: %s. It can be set while the run trains."):format(help.note_of(value)), width, 0) .. "\n"
+  end
+  local fields = type(value) == "table" and loaded_fields(value) or {}
+  if next(fields) then
+    local list = {}
+    for key, option in pairs(fields) do
+      if type(option) == "table" and rawget(option, "run_option") then
+        list[#list + 1] = { name = key, type = option.type, fallback = option.now, doc = option.doc }
+      end
+    end
+    table.sort(list, function(a, b) return a.name < b.name end)
+    if #list > 0 then
+      return show.wrap(("options of a run, as they are now; each can be set while it trains: %s.%s = ..."):format(name, list[1].name), width, 2) ..
+        "\n" .. options_table(list, width) .. "\n"
+    end
+  end
   return ("%s is a %s\n%s\n"):format(name, tensor.is(value) and "tensor" or type(value), show.value(value, width))
 end
 

@@ -15,6 +15,9 @@ local function entry_of(value) return help.entry_of(value) end
 function prompt.show(width, ...)
   local parts, count = {}, select("#", ...)
   if count == 1 and rawequal((...), require "perigee") then return (help.overview:gsub("\n$", "")) end -- not its hundreds of functions
+  local picture = count == 1 and show.picture_of((...))
+  local kind = picture and prompt.graphics and prompt.graphics() or ""
+  if kind ~= "" then return picture(kind) end
   for index = 1, count do
     parts[index] = show.value((select(index, ...)), width, { names = entry_of, describe = prompt.describe })
   end

@@ -4,7 +4,9 @@ local native = require "perigee.native"
 local where = require "perigee.where"
 local tensor = require "perigee.tensor"
 local plot = require "perigee.plot"
+local run_options = require "perigee.run_options"
 local run_text = require "perigee.run_text"
+local show = require "perigee.show"
 
 local calls = native.run
 local run = {}
@@ -12,7 +14,7 @@ local run = {}
 local kMostPoints = 20000 -- of a curve; then every second one is left out
 local kWorkerEvents = {
   "workers", "worker_joined", "worker_left", "worker_lost", "worker_stuck", "worker_failed", "worker_kicked", "link_lost", "waiting", "paused",
-  "resumed", "every", "learning_rate",
+  "resumed", "every", "set",
 }
 local kNames = { lr = "learning_rate", speed = "examples_per_s" }
 
@@ -141,6 +143,9 @@ function Parameters.__newindex() where.fail "a run's parameters are copies; they
 ---@field progress table   state, step, epoch, examples, loss, accuracy, learning_rate, examples_per_s, seconds, progress, folder, error
 ---@field state string     "opening", "training", "paused", "finished", "stopped" or "failed"
 ---@field lr number        the learning rate of the last step; set it to a number or a schedule
+---@field epochs integer   how often all examples are seen; steps: how many steps at most; batch: examples of a step. Each can be set
+---@field optimizer table  its numbers as they are; each can be set: run.optimizer.momentum = 0.8. So can those of clip, regularization,
+---early_stopping, checkpoint and data
 ---@field network table    run.network.conv1.weight: a copy, as it is between two steps
 ---@field workers table    of several workers: a list of rank, name, host, share, examples_per_s, state, ...
 ---@field averaging table  of several workers: the policy's options as they are; set every: run.averaging.every = 20
@@ -232,7 +237,7 @@ end
 ---@param event string
 ---@param f function
 function methods:on(event, f)
-  local known = { "start", "step", "epoch", "end", "error", "set", "over" }
+  local known = { "start", "step", "epoch", "end", "error", "set", "paused", "resumed", "over" }
   if call(self, "has_workers") then
     for _, name in ipairs(kWorkerEvents) do known[#known + 1] = name end
     if event == "round" then event = "step" end -- rounds are a cluster's steps
@@ -247,8 +252,6 @@ function methods:on(event, f)
   return self
 end
 
-local Text = { __tostring = function(self) return self.text end }
-
 ---A curve: "loss", "accuracy", "lr", "speed", "test.accuracy", ... In the terminal, or as a file: run:plot("loss", { file = "loss.svg" }), or .png.
 ---Values that are no numbers or infinite are gaps; log = true: powers of ten, and values that are not positive are gaps.
 ---@param name? string
@@ -261,7 +264,7 @@ function methods:plot(name, options)
   if not curve then
     local known = {}
     for each in pairs(state.curves) do known[#known + 1] = each end
-    if #known == 0 then return setmetatable({ text = "nothing was told yet" }, Text) end
+    if #known == 0 then return show.text "nothing was told yet" end
     where.fail(("there is no curve '%s'%s"):format(tostring(name), where.suggestion(name, known)))
   end
   if options.file then
@@ -269,7 +272,10 @@ function methods:plot(name, options)
     return options.file
   end
   local layout = { width = options.width, height = options.height, log = options.log, x_label = "step" }
-  return setmetatable({ text = plot.text(name, curve, layout) }, Text)
+  local title = tostring(state.script)
+  return show.text(plot.text(name, curve, layout), function(kind)
+    return done(calls.chart_graphics(kind, title, name, curve, options.log == true))
+  end)
 end
 
 function fields.progress(self)
@@ -345,30 +351,61 @@ function fields.curves(self)
 end
 
 local function known_names()
-  local names = {}
+  local names, seen = { "optimizer", "clip", "regularization", "early_stopping", "data", "epochs", "steps", "batch" }
   for _, family in ipairs { methods, fields } do
     for name in pairs(family) do names[#names + 1] = name end
   end
   return names
 end
 
+-- Options of the job that can be set: sections, and keys of the top level.
+local kSections = { "optimizer", "clip", "regularization", "early_stopping", "checkpoint", "data" }
+local kTop = { epochs = "epochs", steps = "steps", batch = "data.batch" }
+
+local function options(self) return call(self, "options") end
+local function set_option(self, option, value)
+  if value == nil then value = native.null end
+  call(self, "steer", "set", { option = option, value = value })
+end
+
+local function section_of(self, name)
+  return run_options.node(name, function() return options(self) end, function(option, value) set_option(self, option, value) end,
+    methods[name])
+end
+
+local is_section = {}
+for _, name in ipairs(kSections) do is_section[name] = true end
+
 function Run.__index(self, key)
+  if is_section[key] then return section_of(self, key) end
+  if kTop[key] then
+    local option = options(self)[kTop[key]]
+    return option and option.value
+  end
   if fields[key] then return fields[key](self) end
   if methods[key] then return methods[key] end
   where.fail(("a run has no '%s'%s"):format(tostring(key), where.suggestion(key, known_names())))
 end
 
 function Run.__newindex(self, key, value)
-  if key ~= "lr" then
-    local hint = key == "every" and "run.averaging.every" or "lr"
-    where.fail(("'%s' of a run cannot be set; what can be: %s"):format(tostring(key), hint))
-  end
-  call(self, "steer", "lr", value)
+  if key == "every" then where.fail "'every' of a run cannot be set; what can be: run.averaging.every" end
+  if fields[key] and key ~= "lr" or methods[key] then where.fail(("'%s' of a run cannot be set"):format(tostring(key))) end
+  set_option(self, tostring(key), value)
 end
 
 function Run.__tostring(self) return ("run of %s: %s"):format(state_of[self].script, tostring(self.progress)) end
 Run.__fields = {} -- for completion
 for _, name in ipairs(known_names()) do Run.__fields[name] = methods[name] or true end
+
+---For Tab and `?`: the sections of a run's options; nil for anything else.
+---@param value any
+---@return table?
+function run.sections(value)
+  if type(value) ~= "table" or not state_of[value] then return nil end
+  local found = {}
+  for name in pairs(is_section) do found[name] = section_of(value, name) end
+  return found
+end
 
 local function new_run(handle, script)
   local self = setmetatable({}, Run)
@@ -393,16 +430,19 @@ function run.start(what, options)
   return new_run(done(calls.start(what, given)), given.script)
 end
 
----The run of another program's cluster: pg.attach("host:7700", { secret = "cluster.key" }). Watching needs no more than a connection;
----with the cluster's secret the run can be steered. It goes on when this program ends.
+---A run that another program trains: pg.attach "runs/lenet-1", by its folder, on this machine; pg.attach("host:7700", { secret = "cluster.key" }),
+---by the coordinator of a cluster. It can be watched and steered, a cluster's with its secret. It goes on when this program ends. A folder may
+---also be that of a run that is over: its curves are there.
 ---@param address string
 ---@param options? { secret?: string }
 ---@return perigee.Run
 function run.attach(address, options)
-  if type(address) ~= "string" then where.fail("pg.attach takes the address of a coordinator, \"host:port\"; got " .. where.describe(address)) end
+  if type(address) ~= "string" then where.fail("pg.attach takes a run folder, or the address of a coordinator, \"host:port\"; got " .. where.describe(address)) end
   local given = {}
   for key, value in pairs(options or {}) do given[key] = value end
-  return new_run(done(calls.attach(address, given)), address)
+  local self = new_run(done(calls.attach(address, given)), address)
+  take_events(self) -- a folder's log tells the past: it is no news
+  return self
 end
 
 return run

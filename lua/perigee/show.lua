@@ -166,8 +166,16 @@ Text.__index = Text
 
 ---Lines that print as they are; `.text` is the string.
 ---@param text string
+---@param picture? fun(kind: string): string the same as a sequence for a terminal that shows "kitty" or "sixel" pictures
 ---@return table
-function show.text(text) return setmetatable({ text = text }, Text) end
+function show.text(text, picture) return setmetatable({ text = text, picture = picture }, Text) end
+
+---The picture of such lines; nil: there is none.
+---@param value any
+---@return (fun(kind: string): string)?
+function show.picture_of(value)
+  return type(value) == "table" and getmetatable(value) == Text and rawget(value, "picture") or nil
+end
 
 -- Networks ------------------------------------------------------------------------------------------------------------------
 

@@ -325,9 +325,10 @@ function methods.clamp(x, low, high)
 end
 
 ---The slices of x along an axis (1) at places, which count from 1.
----@param places perigee.Tensor|integer[]
+---@param places perigee.Tensor|integer[]|integer a number gives one slice, without that axis
 function methods.take(x, places, axis)
   need_value("take", x)
+  if type(places) == "number" then return methods.squeeze(methods.take(x, { places }, axis), axis or 1) end
   if type(places) == "table" then places = makers.tensor(places, { dtype = "i64" }) end
   axis = axis_of(x, axis or 1)
   if not is_tensor(x) or not is_tensor(places) then return apply("gather", { axis = axis }, x, places - 1) end

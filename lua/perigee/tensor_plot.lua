@@ -46,13 +46,18 @@ local function points_of(x, y)
   return points
 end
 
+local function chart_picture(kind, title, points, log)
+  return tensor.done(native.run.chart_graphics(kind, title, title, points, log == true, ""))
+end
+
 local function chart(points, options, label)
   local title = options.title or label
   if options.file then
     tensor.done(native.run.write_chart(options.file, title, title, points, options.log == true, ""))
     return options.file
   end
-  return show.text(plot.text(title, points, { width = options.width, height = options.height, log = options.log }))
+  return show.text(plot.text(title, points, { width = options.width, height = options.height, log = options.log }),
+    function(kind) return chart_picture(kind, title, points, options.log) end)
 end
 
 local function line(x, y, options)
@@ -96,14 +101,12 @@ local function histogram(x, options)
   local counts, low, high, others = counts_of(x, bins)
   local step, largest = (high - low) / bins, 0
   for _, count in ipairs(counts) do largest = math.max(largest, count) end
-  if options.file then
-    local points = {}
-    for bin, count in ipairs(counts) do
-      local left = low + (bin - 1) * step
-      for _, point in ipairs { { left, 0 }, { left, count }, { left + step, count }, { left + step, 0 } } do points[#points + 1] = point end
-    end
-    return chart(points, options, "histogram")
+  local points = {}
+  for bin, count in ipairs(counts) do
+    local left = low + (bin - 1) * step
+    for _, point in ipairs { { left, 0 }, { left, count }, { left + step, count }, { left + step, 0 } } do points[#points + 1] = point end
   end
+  if options.file then return chart(points, options, "histogram") end
   local labels, margin, lines = {}, 0, { options.title }
   for bin = 1, bins do
     labels[bin] = ("%.4g"):format(low + (bin - 1) * step)
@@ -114,7 +117,7 @@ local function histogram(x, options)
     lines[#lines + 1] = ("%s%s │%s %d"):format((" "):rep(margin - #labels[bin]), labels[bin], bar(largest > 0 and count / largest or 0, width), count)
   end
   lines[#lines + 1] = ("%s up to %.4g%s"):format((" "):rep(margin), high, others > 0 and (", and %d that are not finite"):format(others) or "")
-  return show.text(table.concat(lines, "\n"))
+  return show.text(table.concat(lines, "\n"), function(kind) return chart_picture(kind, options.title or "histogram", points) end)
 end
 
 -- Images ---------------------------------------------------------------------------------------------------------------------------
@@ -164,7 +167,8 @@ local function image_text(grid, options)
     end
     lines[#lines + 1] = table.concat(cells):gsub("%s+$", "")
   end
-  return show.text(table.concat(lines, "\n"))
+  local picture = (grid * 255):round():to "u8"
+  return show.text(table.concat(lines, "\n"), function(kind) return tensor.done(native.run.image_graphics(kind, picture)) end)
 end
 
 local function svg_head(width, height)

@@ -1,4 +1,4 @@
-// `perigee attach HOST:PORT`: the prompt, with the run of a cluster in `run`.
+// `perigee attach RUN`: the prompt, with the run that another process trains in `run`.
 #include <CLI/App.hpp>
 #include <cstdio>
 #include <string>
@@ -7,6 +7,7 @@
 #include "repl/commands/command.h"
 #include "repl/console/console.h"
 #include "src/core/error.h"
+#include "src/io/file.h"
 
 namespace perigee {
 namespace {
@@ -15,13 +16,16 @@ ConsoleOptions console;
 std::string address, secret;
 
 void declare(CLI::App& app) {
-  app.add_option("address", address, "of the run's coordinator: host:port, as `perigee train --listen` has it")->required();
+  app.add_option("address", address,
+                 "a run folder of this machine, or host:port of a run's coordinator, as `perigee train --listen` has it")
+      ->required();
   app.add_option("script", console.script, "a Lua script that is run first");
-  app.add_option("--secret", secret, "the file with the cluster's secret. Who has it may steer; a run without one can only be watched");
+  app.add_option("--secret", secret, "the file with the cluster's secret. Who has it may steer; a cluster without one can only be watched");
   app.add_option("-e", console.expressions, "run this, print its value, and leave")->allow_extra_args(false);
   app.footer(
-      "run.progress, run.workers, run.averaging, run:plot \"loss\", run:on(\"epoch\", f) watch; run:pause(), run:resume(), run:kick(2),\n"
-      "run.averaging.every = 20, run.lr = 0.01, run:checkpoint() and run:stop() steer. Leaving the prompt leaves the run alone.");
+      "run.progress, run:plot \"loss\", run:on(\"epoch\", f) watch, of a cluster also run.workers and run.averaging; run.lr = 0.01,\n"
+      "run.optimizer.momentum = 0.8, run:pause(), run:resume(), run:checkpoint() and run:stop() steer, of a cluster also run:kick(2) and\n"
+      "run.averaging.every = 20. ?run.optimizer lists what can be set. Leaving the prompt leaves the run alone.");
 }
 
 std::string lua_text_of(const std::string& text) {
@@ -37,13 +41,20 @@ std::string lua_text_of(const std::string& text) {
   return quoted + "\"";
 }
 
-int run() {
-  // Asked once before the prompt, so that a wrong address or secret ends with its own exit code.
+// A wrong address or secret ends with its own exit code.
+void check_coordinator() {
   const Json status = ask_status(address, secret.empty() ? Secret() : Secret::from_file(secret));
   if (const Json* role = status.find("role"); role && role->is_string())
     throw Error(ErrorKind::usage, {.where = address,
                                    .what = "a coordinator was expected; there answers the " + role->as_string(),
                                    .hint = "`perigee status " + address + "` tells where its jobs' coordinators are"});
+}
+
+int run() {
+  if (!folder_exists(address)) check_coordinator();
+  else if (!file_exists(address + "/log.jsonl"))
+    throw Error(ErrorKind::usage,
+                {address, "there is no run in this folder", "", "a folder with log.jsonl, or HOST:PORT of a coordinator"});
   console.prelude =
       "run = pg.attach(" + lua_text_of(address) + (secret.empty() ? "" : ", { secret = " + lua_text_of(secret) + " }") + ") cluster = run";
   return run_console(console);
@@ -53,6 +64,6 @@ int run() {
 
 extern const Command command_attach;
 const Command command_attach{
-    .name = "attach", .doc = "the prompt on a run of a cluster: watch and steer it", .declare = declare, .run = run};
+    .name = "attach", .doc = "the prompt on a run that another process trains: watch and steer it", .declare = declare, .run = run};
 
 }  // namespace perigee

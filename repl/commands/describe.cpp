@@ -126,6 +126,7 @@ void print_job(const Json& job) {
   std::printf("effective batch %lld; %.0f steps an epoch; learning rate at the start %g\n", integer(job, "effective_batch"),
               number(job, "steps_per_epoch"), number(job, "learning_rate"));
   print_precision(at(job, "precision"));
+  if (!at(job, "names_averaging").as_bool()) return;  // a job for one machine
   print_averaging(at(job, "averaging"));
   print_codec(at(job, "codec"));
   print_placement(at(job, "placement"));

@@ -17,6 +17,7 @@
 #include "src/io/file.h"
 #include "src/model/device/device_choice.h"
 #include "src/run/run_folder.h"
+#include "src/run/run_server.h"
 #include "src/run/session.h"
 
 namespace perigee {
@@ -53,14 +54,6 @@ void declare(CLI::App& app) {
   app.add_option("--log", options.log, "pretty, plain or json (JSON Lines on standard output)");
   app.add_option("--trace", options.trace, "write a timeline of every phase, for ui.perfetto.dev, to this file");
   declare_cluster_options(app, &options.cluster);
-}
-
-DisplayKind display_kind() {
-  if (options.log == "pretty") return DisplayKind::automatic;
-  if (options.log == "plain") return DisplayKind::plain;
-  if (options.log == "json") return DisplayKind::json;
-  throw Error(ErrorKind::usage, {"--log", "there is no such log", "'" + options.log + "'", "pretty, plain or json",
-                                 nearest_hint(options.log, {"pretty", "plain", "json"})});
 }
 
 // The run folder that a checkpoint or a folder belongs to.
@@ -134,16 +127,34 @@ void share_out_devices(Job* job) {
   }
 }
 
+// Stopped by `perigee attach` it ends as by Ctrl-C.
 int exit_code(const Json& end) {
+  constexpr int kInterrupted = 130;
   const Json* stopped = end.find("stopped");
-  return stopped && *stopped == Json("interrupted") ? stop_exit_code() : 0;
+  if (!stopped || *stopped != Json("interrupted")) return 0;
+  return stop_requested() ? stop_exit_code() : kInterrupted;
+}
+
+// On this machine, where other processes may watch and steer it by its folder.
+int train_alone(const Job& job, SessionOptions session_options, const std::function<void(const Json&, const std::string&)>& show) {
+  WatchedRun watched([] {});
+  session_options.hook = &watched.hook();
+  Session session(job, std::move(session_options));
+  session.add_sink([&](const Json& event) { show(event, session.folder()); });
+  watched.begin(session);
+  const std::unique_ptr<RunServer> server = RunServer::open(watched, session.folder());
+  struct Close {
+    WatchedRun& run;
+    ~Close() { run.close(); }
+  } close{watched};
+  return exit_code(session.run(stop_requested()));
 }
 
 int run() {
   watch_signals("\nstopping at the next step; once more to quit at once\n");
   const std::optional<Engine> engine = engine_of(options.cluster);
   if (engine && engine->rank > 0) return train_for_engine(*engine, options.cluster, static_cast<int>(options.threads));
-  std::unique_ptr<Display> display = make_display(display_kind());
+  std::unique_ptr<Display> display = make_display(display_kind(options.log));
   std::set<std::string> told;  // each once: the test data often has the same to say as the training data
   set_warning_handler([&](const std::string& text) {
     if (told.insert(text).second) display->warning(text);
@@ -180,9 +191,7 @@ int run() {
                            {.trainer = trainer, .out = options.out, .resume = resume, .about = about, .trace = options.trace}, show);
       return exit_code(end);
     }
-    Session session(job, {.trainer = trainer, .out = options.out, .resume = resume, .about = about, .trace = options.trace});
-    session.add_sink([&](const Json& event) { show(event, session.folder()); });
-    return exit_code(session.run(stop_requested()));
+    return train_alone(job, {.trainer = trainer, .out = options.out, .resume = resume, .about = about, .trace = options.trace}, show);
   } catch (const Error&) {
     if (stop_requested()) return stop_exit_code();  // an interrupted script
     throw;

@@ -10,6 +10,7 @@
 #include "lua/json.h"
 #include "repl/commands/describe_table.h"
 #include "repl/console/lua_text.h"
+#include "repl/editor/graphics.h"
 #include "src/core/error.h"
 #include "src/io/file.h"
 
@@ -19,6 +20,12 @@ namespace {
 constexpr size_t kMaxInputs = 10000;
 
 int print(lua_State* L) { return lua_print(L, stdout); }
+
+// graphics(): the pictures that the terminal shows; "" for text alone.
+int graphics(lua_State* L) {
+  lua_pushstring(L, terminal_graphics());
+  return 1;
+}
 
 // The description of an experiment that show.lua prints. Paths of its data start from its script's folder.
 int describe(lua_State* L) {
@@ -219,6 +226,8 @@ void LuaSession::push_prompt(const char* function) {
       lua_call(state, 1, 1);
       lua_pushcfunction(state, guard<describe>);
       lua_setfield(state, -2, "describe");
+      lua_pushcfunction(state, guard<graphics>);
+      lua_setfield(state, -2, "graphics");
       lua_setfield(state, LUA_REGISTRYINDEX, "perigee.prompt");
       return 0;
     });

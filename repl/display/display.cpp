@@ -12,6 +12,7 @@
 
 #include "repl/display/display_cluster.h"
 #include "repl/signals.h"
+#include "src/core/error.h"
 
 namespace perigee {
 namespace {
@@ -165,7 +166,7 @@ class JsonDisplay : public Display {
 class LiveDisplay : public Display {
  public:
   // A signal handler's message between two frames would move the cursor: the display writes it instead.
-  explicit LiveDisplay(bool color) : color_(color) { acknowledge_with(""); }
+  LiveDisplay(bool color, bool watches) : color_(color), stop_told_(watches) { acknowledge_with(""); }
   ~LiveDisplay() override { clear(); }
 
   void event(const Json& event) override {
@@ -278,12 +279,20 @@ std::string grouped(int64_t value) {
   return text;
 }
 
-std::unique_ptr<Display> make_display(DisplayKind kind) {
+DisplayKind display_kind(const std::string& log) {
+  if (log == "pretty") return DisplayKind::automatic;
+  if (log == "plain") return DisplayKind::plain;
+  if (log == "json") return DisplayKind::json;
+  throw Error(ErrorKind::usage,
+              {"--log", "there is no such log", "'" + log + "'", "pretty, plain or json", nearest_hint(log, {"pretty", "plain", "json"})});
+}
+
+std::unique_ptr<Display> make_display(DisplayKind kind, bool watches) {
   const char* term = std::getenv("TERM");
   const bool terminal = isatty(STDOUT_FILENO) && (!term || std::strcmp(term, "dumb") != 0);
   if (kind == DisplayKind::automatic) kind = terminal ? DisplayKind::pretty : DisplayKind::plain;
   if (kind == DisplayKind::json) return std::make_unique<JsonDisplay>();
-  if (kind == DisplayKind::pretty && terminal) return std::make_unique<LiveDisplay>(std::getenv("NO_COLOR") == nullptr);
+  if (kind == DisplayKind::pretty && terminal) return std::make_unique<LiveDisplay>(std::getenv("NO_COLOR") == nullptr, watches);
   return std::make_unique<PlainDisplay>();
 }
 

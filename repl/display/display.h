@@ -18,7 +18,11 @@ class Display {
 enum class DisplayKind { automatic, pretty, plain, json };
 
 // `automatic` is pretty on a terminal and plain elsewhere. NO_COLOR and TERM=dumb are heeded.
-std::unique_ptr<Display> make_display(DisplayKind kind);
+// `watches`: another process trains, which Ctrl-C does not stop.
+std::unique_ptr<Display> make_display(DisplayKind kind, bool watches = false);
+
+// "pretty", "plain" or "json", as --log has it. Error(usage).
+DisplayKind display_kind(const std::string& log);
 
 // "3:07", "1:02:45"; "?" when negative.
 std::string duration_text(double seconds);

@@ -85,10 +85,27 @@ std::string workers_line(const Json::Array& workers) {
   return workers.size() > kMost ? text + ", ..." : text;
 }
 
+namespace {
+
+// A run of one process tells so of `perigee attach`.
+std::string steered_line(const Json& event) {
+  const std::string kind = text_of(event, "event");
+  const Json *step = event.find("step"), *value = event.find("value");
+  if (!step) return "";
+  const std::string at = step->dump();
+  if (kind == "paused") return "paused after step " + at;
+  if (kind == "resumed") return "goes on after step " + at;
+  return kind == "set" && value ? text_of(event, "option") + " = " + value->dump() + " after step " + at : "";
+}
+
+}  // namespace
+
 std::string cluster_event_line(const Json& event) {
   const std::string kind = text_of(event, "event");
   for (const char* known : {"start", "step", "epoch", "end", "error", "workers", "warning"})
     if (kind == known) return "";
+  if (!event.find("cause"))
+    if (const std::string text = steered_line(event); !text.empty()) return text;
   const std::string worker = text_of(event, "worker"), host = text_of(event, "host"), agent = text_of(event, "agent");
   std::string text;
   if (!worker.empty()) {

@@ -59,7 +59,7 @@ std::string nearest_hint(std::string_view name, const std::vector<std::string>& 
     const std::pair<size_t, std::string> found(distance, candidate);
     if ((prefix || distance <= most) && std::find(near.begin(), near.end(), found) == near.end()) near.push_back(found);
   }
-  std::stable_sort(near.begin(), near.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+  std::sort(near.begin(), near.end());                              // the caller's order may be that of a hash table
   const size_t most = !near.empty() && near[0].first == 0 ? 1 : 3;  // only the case of letters differs
   std::string text;
   for (size_t i = 0; i < near.size() && i < most; ++i) text += (i ? " or '" : "did you mean '") + near[i].second + "'";

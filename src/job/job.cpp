@@ -63,7 +63,15 @@ std::vector<std::string> keys_below(const std::vector<std::string>& path, const 
 }
 
 [[noreturn]] void unknown_key(const std::string& path, const std::string& key, const std::vector<std::string>& known) {
-  throw Error(ErrorKind::usage, {.where = "--set " + path, .what = "there is no '" + key + "' here", .hint = nearest_hint(key, known)});
+  constexpr size_t kMostListed = 24;
+  const std::string hint = nearest_hint(key, known);
+  std::string names;
+  if (hint.empty() && known.size() <= kMostListed)
+    for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
+  throw Error(ErrorKind::usage, {.where = "--set " + path,
+                                 .what = "there is no '" + key + "' here",
+                                 .expected = names.empty() ? "" : "one of " + names,
+                                 .hint = hint});
 }
 
 std::vector<std::string> split(const std::string& path) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "src/core/error.h"
+
 namespace perigee {
 namespace {
 
@@ -30,12 +32,32 @@ Safetensors with_variances(Safetensors file) {
   return file;
 }
 
+// Files of other programs, which are whole and yet no models here.
+void refuse_others(const std::string& path) {
+  struct Format {
+    std::string_view suffix, program;
+  };
+  static constexpr Format kOthers[] = {{".onnx", "ONNX"},        {".h5", "Keras"},      {".keras", "Keras"},       {".pt", "PyTorch"},
+                                       {".pth", "PyTorch"},      {".pb", "TensorFlow"}, {".tflite", "TensorFlow"}, {".t7", "Torch7"},
+                                       {".caffemodel", "Caffe"}, {".prototxt", "Caffe"}};
+  for (const Format& other : kOthers)
+    if (path.ends_with(other.suffix))
+      throw Error(ErrorKind::model, {.where = path,
+                                     .what = "is a file of " + std::string(other.program) + ", which Perigee does not read",
+                                     .expected = "a .safetensors file that Perigee has written",
+                                     .hint = "write the network as a script and train it; the tutorial says how: models/README.md"});
+}
+
 }  // namespace
 
 Safetensors parse_model_file(std::span<const std::byte> bytes, const std::string& where) {
+  refuse_others(where);
   return with_variances(parse_safetensors(bytes, where));
 }
 
-Safetensors read_model_file(const std::string& path) { return with_variances(read_safetensors(path)); }
+Safetensors read_model_file(const std::string& path) {
+  refuse_others(path);
+  return with_variances(read_safetensors(path));
+}
 
 }  // namespace perigee

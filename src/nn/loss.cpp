@@ -18,6 +18,7 @@ const LossDef& definition(const Config& options) {
   try {
     return loss_named(type);
   } catch (const Error& error) {
+    if (options.where().empty()) throw;
     throw error.within(options.where());
   }
 }
@@ -31,7 +32,7 @@ const Schema output_loss_schema{.options = kOutputOptions};
 
 std::string link_of_loss(const Json& loss) {
   const Json object = as_object(loss);
-  const LossDef& def = definition(Config(object, "loss"));
+  const LossDef& def = definition(Config(object, ""));
   const Json* own = def.schema.find("link") ? object.find("link") : nullptr;  // a function of one's own says it itself
   return own && own->is_string() ? own->as_string() : def.link;
 }

@@ -49,6 +49,12 @@ Clip::Clip(const Json& description, const std::vector<ParamWindow>& windows, std
   factors_.assign(std::max<size_t>(1, names.size()), 1.0);
 }
 
+bool Clip::take_threshold(const Clip& other) {
+  if (kind_ != other.kind_ || groups_ != other.groups_) return false;
+  threshold_ = other.threshold_;
+  return true;
+}
+
 void Clip::measure(size_t first, size_t last, const void* gradient, const BlockMath& math) {
   const auto* bytes = static_cast<const std::byte*>(gradient);
   for (size_t i = first; i < last; ++i) {

@@ -40,6 +40,8 @@ class Clip {
   // For norms that are measured elsewhere: the norm of each of so many groups of windows is cut to `threshold`, or else made 1.
   bool renormalizes() const { return kind_ == Kind::renormalize; }
   double threshold() const { return threshold_; }
+  // The threshold of another description with the same kind. False: it has another one.
+  bool take_threshold(const Clip& other);
   int group(size_t window) const { return groups_[window]; }
   int groups() const { return static_cast<int>(factors_.size()); }
 

@@ -97,10 +97,28 @@ void Optimizer::read_rule(const Json& description, const std::string& where) {
   if (!stateless_) slots_.assign(def_->slots.begin(), def_->slots.end());
 }
 
-void Optimizer::set_learning_rate(const Json& schedule, const std::string& where) {
-  if (!has_lr_) throw Error(ErrorKind::model, {.where = where, .what = std::string(type()) + " has no learning rate"});
-  check_option(schedule, *def_->schema.find("lr"), where);
-  option_schedules_[0] = Schedule(schedule, where);
+void Optimizer::change(const OptimizerOptions& options, const std::string& where) {
+  Optimizer next(options, windows_, where, math_.dtype);
+  if (next.def_ != def_)
+    throw Error(ErrorKind::model, {.where = where + ": optimizer",
+                                   .what = "another rule has other states",
+                                   .got = next.type(),
+                                   .expected = type(),
+                                   .hint = "start another run with it"});
+  if (stateless_ && !next.stateless_)
+    throw Error(ErrorKind::model,
+                {.where = where + ": optimizer",
+                 .what = std::string(type()) + " began with " + def_->stateless_option + " = 0 and keeps no " + def_->slots[0],
+                 .hint = std::string("start the run with a ") + def_->stateless_option + " above 0, such as 1e-6"});
+  if (!clip_.take_threshold(next.clip_))
+    throw Error(ErrorKind::model, {.where = where + ": clip",
+                                   .what = "the gradient is clipped in another way than when the run began",
+                                   .hint = "only its threshold can change"});
+  option_schedules_ = std::move(next.option_schedules_);
+  bias_lr_ = std::move(next.bias_lr_);
+  has_bias_lr_ = next.has_bias_lr_;
+  flags_ = std::move(next.flags_);
+  regularizers_ = std::move(next.regularizers_);
 }
 
 void Optimizer::choose_kernel(Isa isa) {

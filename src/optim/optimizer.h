@@ -60,8 +60,9 @@ class Optimizer {
   // Evaluates the schedules. The gradient is multiplied by `gradient_scale` first (1 / examples for a summed gradient).
   void begin_step(const StepProgress& now, double gradient_scale = 1.0);
   double learning_rate() const { return learning_rate_; }  // of this step, before per-parameter scales; 0 when the rule has none
-  // From the next step on: a number, or a schedule. Error(model) when it is none, or the rule has no rate.
-  void set_learning_rate(const Json& schedule, const std::string& where);
+  // From the next step on, by the numbers of another description of the same rule, regularisation and clip; constraints stay. Error(model),
+  // and nothing has changed, when it is none, or when it needs another rule, other states or another way of clipping.
+  void change(const OptimizerOptions& options, const std::string& where);
   double learning_rate_at(const StepProgress& now) const { return has_lr_ ? rule_step(now).option[0] : 0; }
   bool needs_norms() const { return clip_.needs_norms(); }
   bool has_constraints() const { return !constraints_.empty(); }

@@ -17,6 +17,13 @@ double now_seconds() { return std::chrono::duration<double>(std::chrono::steady_
 CheckpointHook::CheckpointHook(const Config& options, const std::string& folder, double first_seconds)
     : first_seconds_(first_seconds), schedule_(options), folder_(folder, schedule_.keep), writer_(folder_) {}
 
+void CheckpointHook::change(const Config& options) {
+  const CheckpointSchedule next(options);
+  settle();  // the thread that writes also removes what is too old
+  schedule_ = next;
+  folder_.set_keep(schedule_.keep);
+}
+
 void CheckpointHook::on_start(Trainer&) { started_ = last_save_ = now_seconds(); }
 
 void CheckpointHook::on_step(Trainer& trainer, const StepReport& report) {

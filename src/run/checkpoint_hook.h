@@ -29,6 +29,8 @@ class CheckpointHook final : public Hook {
   void end_with_save() { ends_with_save_ = true; }
   // Waits until every file is written that is to be; tells what failed.
   void settle();
+  // Another "checkpoint" of the job, from the next step on. Error(model).
+  void change(const Config& options);
   CheckpointFolder& folder() { return folder_; }
   void set_extra(Json extra) { extra_ = std::move(extra); }
 

@@ -65,6 +65,15 @@ std::string EarlyStopping::after_epoch(int64_t epoch, double value, double secon
   return "";
 }
 
+void EarlyStopping::change(const Config& options) {
+  EarlyStopping next(options);
+  next.best_epoch_ = best_epoch_;
+  next.best_value_ = best_value_;
+  next.without_ = without_;
+  next.improved_ = improved_;
+  *this = std::move(next);
+}
+
 Json EarlyStopping::state() const {
   return Json(Json::Object{{"best_epoch", best_epoch_}, {"best_value", best_value_}, {"without_improvement", without_}});
 }

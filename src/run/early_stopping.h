@@ -24,6 +24,8 @@ class EarlyStopping {
 
   const std::string& metric() const { return metric_; }
   bool lower_is_better() const { return lower_is_better_; }
+  // The same watch with other numbers, which goes on where this one is.
+  void change(const Config& options);
   bool due(int64_t epoch) const { return epoch % every_epochs_ == 0; }  // epochs count from 1
 
   // After a step. `seconds` is the time trained so far. The reason to stop, or empty.

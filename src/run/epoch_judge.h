@@ -35,6 +35,9 @@ class EpochJudge {
   bool prefers_earlier() const { return stops_early_ && !rules_.improved(); }
   int64_t best_epoch() const { return rules_.best_epoch(); }
 
+  // By the numbers of another "early_stopping" with the same figure. Error(model).
+  void change(const Config& early_stopping) { rules_.change(early_stopping); }
+
   Json state() const { return rules_.state(); }
   void restore(const Json& state) { rules_.restore(state); }
 

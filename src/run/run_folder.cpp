@@ -9,6 +9,7 @@
 #include "src/core/error.h"
 #include "src/core/warning.h"
 #include "src/io/file.h"
+#include "src/run/run_file.h"
 
 namespace perigee {
 namespace {
@@ -61,6 +62,7 @@ void add_scalars(TensorboardWriter& writer, const Json& event) {
 RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
   log_.reset(std::fopen((path_ + "/log.jsonl").c_str(), "ae"));
   if (!log_) throw Error(ErrorKind::resources, {path_ + "/log.jsonl", "this file cannot be written", std::strerror(errno)});
+  lock_run(fileno(log_.get()));
   tensorboard_ = std::make_unique<TensorboardWriter>(path_ + "/tensorboard");
 }
 

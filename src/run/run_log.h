@@ -31,6 +31,7 @@ class RunLog {
   void set_folder(std::unique_ptr<RunFolder> folder) { folder_ = std::move(folder); }
   void add_sink(Sink sink) { sinks_.push_back(std::move(sink)); }
 
+  void set_planned(int64_t examples) { facts_.planned = examples; }
   const RunFacts& facts() const { return facts_; }
   RunFolder* folder() { return folder_.get(); }  // null: nothing is written
   std::string folder_path() const { return folder_ ? folder_->path() : ""; }

@@ -39,7 +39,7 @@ void warn_of_slow_precision(Trainer& trainer) {
 
 }  // namespace
 
-Session::Session(const Job& job, SessionOptions options) : options_(std::move(options)), trainer_(make_trainer(job)) {
+Session::Session(const Job& job, SessionOptions options) : options_(std::move(options)), trainer_(make_trainer(job)), settings_(job) {
   log_ = std::make_unique<RunLog>(run_facts(*trainer_));
   try {
     prepare();
@@ -122,11 +122,13 @@ void Session::resume() {
   if (!extra.is_object()) return;
   log_->restore(extra);
   if (const Json* state = extra.find("early_stopping"); state && state->is_object()) judge_->restore(*state);
+  if (const Json* changes = extra.find("settings"))
+    for (const RunSettings::Change& change : settings_.changes_of(*changes)) apply_option(change.option, change.value);
 }
 
 void Session::on_step(Trainer& trainer, const StepReport& report) {
   log_->step(report, trainer.position(), report.epoch_ends || trainer.finished());
-  if (*outside_stop_) stop_ = true;
+  if (stop_asked()) stop_ = true;
   if (!judge_->stops_early()) return;
   stop_reason_ = judge_->after_step(report.loss, log_->seconds());
   if (!stop_reason_.empty()) stop_ = true;
@@ -151,7 +153,7 @@ void Session::on_epoch(Trainer& trainer, uint64_t epoch) {
   }
   const double evaluation = watch.seconds();
   event.set("seconds", RunLog::rounded_seconds(log_->seconds()));
-  if (*outside_stop_) stop_ = true;
+  if (stop_asked()) stop_ = true;
   log_->emit(event);
   judge_epoch(number, event);
   update_extra();
@@ -170,17 +172,19 @@ void Session::update_extra() {
   Json extra = Json::object();
   log_->save(extra);
   extra.set("early_stopping", judge_->state());
+  if (!settings_.changes().empty()) extra.set("settings", settings_.state());
   checkpoints_->set_extra(std::move(extra));
 }
 
 Json Session::run(const std::atomic<bool>& stop) {
   outside_stop_ = &stop;
   log_->start(trainer_->position(), options_.about, resumed_from_);
+  for (const RunSettings::Change& change : settings_.changes()) tell_option(change.option, change.value, true);
   update_extra();
   trainer_->add_hook(this);
   if (checkpoints_) trainer_->add_hook(checkpoints_.get());
   if (options_.hook) trainer_->add_hook(options_.hook);
-  stop_ = stop.load();
+  stop_ = stop_asked();
   try {
     const bool whole = trainer_->run(stop_);
     return finish(!whole && stop_reason_.empty());
@@ -192,10 +196,43 @@ Json Session::run(const std::atomic<bool>& stop) {
   }
 }
 
-void Session::set_learning_rate(const Json& schedule) {
-  trainer_->set_learning_rate(schedule);
-  log_->emit(Json(Json::Object{{"event", "set"}, {"step", trainer_->position().step}, {"learning_rate", schedule}}));
+void Session::set_option(const std::string& option, const Json& value) {
+  const std::string resolved = settings_.resolve(option);
+  apply_option(resolved, value);
+  update_extra();
+  tell_option(resolved, value, false);
 }
+
+void Session::apply_option(const std::string& resolved, const Json& value) {
+  const Json job = settings_.with(resolved, value);
+  const std::string section = resolved.substr(0, resolved.find('.')), where = trainer_->job().where() + ": " + section;
+  if (section == "early_stopping") {
+    judge_->change(Config(*job.find(section), where));
+  } else if (section == "checkpoint") {
+    if (!checkpoints_)
+      throw Error(ErrorKind::usage,
+                  {.where = "run." + resolved, .what = "this run keeps no checkpoints", .hint = "start it with a run folder"});
+    checkpoints_->change(Config(*job.find(section), where));
+  } else if (resolved == "data.batch") {
+    trainer_->change_batch(value.is_int() ? value.as_int() : 32);
+  } else if (resolved == "epochs" || resolved == "steps") {
+    trainer_->change_length(job);
+  } else {
+    trainer_->change_optimizer(job);
+  }
+  log_->set_planned(trainer_->planned_examples());
+  settings_.keep(resolved, value);
+}
+
+// The learning rate has its own member besides, as in the events of steps.
+void Session::tell_option(const std::string& resolved, const Json& value, bool resumed) {
+  Json event = Json(Json::Object{{"event", "set"}, {"step", trainer_->position().step}, {"option", resolved}, {"value", value}});
+  if (resolved == "optimizer.lr") event.set("learning_rate", value);
+  if (resumed) event.set("resumed", true);
+  log_->emit(event);
+}
+
+void Session::tell(const Json& event) { log_->emit(event); }
 
 std::string Session::checkpoint() {
   if (!checkpoints_)

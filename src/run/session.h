@@ -16,6 +16,7 @@
 #include "src/run/checkpoint_hook.h"
 #include "src/run/epoch_judge.h"
 #include "src/run/run_log.h"
+#include "src/run/run_settings.h"
 #include "src/train/trainer.h"
 
 namespace perigee {
@@ -43,11 +44,19 @@ class Session final : private Hook {
   Json run(const std::atomic<bool>& stop);
 
   // Between two steps, or after the last one:
-  void set_learning_rate(const Json& schedule);  // as Trainer's; tells an event "set"
-  std::string checkpoint();                      // its file; Error(usage) when the job keeps none
-  void set_aside(double seconds);                // that were no training, as of a pause
+  // An option of the job (run_settings.h) from the next step on; tells an event "set". Checkpoints keep it, and a resumed run goes on with it.
+  // Error(usage), Error(model), and nothing has changed.
+  void set_option(const std::string& option, const Json& value);
+  void tell(const Json& event);  // to the sinks and the log
+
+  // Any thread, once run() has begun or before: as its `stop`.
+  void stop() { asked_to_stop_ = true; }
+  bool stop_asked() const { return asked_to_stop_ || (outside_stop_ && *outside_stop_); }
+  std::string checkpoint();        // its file; Error(usage) when the job keeps none
+  void set_aside(double seconds);  // that were no training, as of a pause
 
   Trainer& trainer() { return *trainer_; }
+  const RunSettings& settings() const { return settings_; }
   const std::string& folder() const { return folder_path_; }  // empty: none
   const std::string& resumed_from() const { return resumed_from_; }
 
@@ -61,6 +70,8 @@ class Session final : private Hook {
   Json evaluate(const std::string& part);
   void judge_epoch(int64_t epoch, const Json& event);
   void update_extra();
+  void apply_option(const std::string& resolved, const Json& value);
+  void tell_option(const std::string& resolved, const Json& value, bool resumed);
   Json finish(bool interrupted);
   std::optional<Error> finish_model(Json& event);
   std::string model_of_best();
@@ -75,11 +86,12 @@ class Session final : private Hook {
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<RunLog> log_;
   std::unique_ptr<EpochJudge> judge_;
+  RunSettings settings_;
   std::string folder_path_, resumed_from_;
   std::unique_ptr<CheckpointHook> checkpoints_;
 
   const std::atomic<bool>* outside_stop_ = nullptr;
-  std::atomic<bool> stop_{false};
+  std::atomic<bool> stop_{false}, asked_to_stop_{false};
   std::string stop_reason_;
   Json last_test_;  // the result at step last_test_step_
   int64_t last_test_step_ = -1;

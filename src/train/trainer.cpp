@@ -35,20 +35,24 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options) : t_(job, option
   initialize_values();
   engine_->build();
   if (engine_->holds_examples()) t_.choices->check_all(*t_.source, t_.job.where() + ": data: train");
-  const Config data = config.object("data");
-  const int64_t readers = data.integer_in("threads", 0, 256, t_.source->traits().cheap ? 0 : 1);
-  loader_ = std::make_unique<Loader>(t_.source, LoaderOptions{.batch = t_.batch,
-                                                              .seed = t_.seed,
-                                                              .shuffle = streams_of(*t_.source) == 0 && data.boolean("shuffle", true),
-                                                              .shards = t_.options.shards,
-                                                              .threads = static_cast<int>(readers),
-                                                              .ids_only = engine_->holds_examples(),
-                                                              .trace = t_.options.trace});
+  loader_ = make_loader();
   queued_.reserve(engine_->depth());
   measured_ = engine_->measure(*loader_);
 }
 
 Trainer::~Trainer() = default;
+
+std::unique_ptr<Loader> Trainer::make_loader() const {
+  const Config data = Config(t_.job.json(), t_.job.where()).object("data");
+  const int64_t readers = data.integer_in("threads", 0, 256, t_.source->traits().cheap ? 0 : 1);
+  return std::make_unique<Loader>(t_.source, LoaderOptions{.batch = t_.batch,
+                                                           .seed = t_.seed,
+                                                           .shuffle = streams_of(*t_.source) == 0 && data.boolean("shuffle", true),
+                                                           .shards = t_.options.shards,
+                                                           .threads = static_cast<int>(readers),
+                                                           .ids_only = engine_->holds_examples(),
+                                                           .trace = t_.options.trace});
+}
 
 // "steps" counts batches of all GPUs together, as of all workers.
 void Trainer::count_steps(const Config& config) {
@@ -61,6 +65,7 @@ void Trainer::count_steps(const Config& config) {
   if (max_steps_ > 0)
     planned_examples_ = epochs > 0 && config.has("epochs") ? std::min(planned_examples_, max_steps_ * counted) : max_steps_ * counted;
   max_steps_ = (max_steps_ * counted + t_.batch - 1) / t_.batch;
+  planned_epochs_ = config.has("epochs") || max_steps_ == 0 ? epochs : 0;
 }
 
 void Trainer::initialize_values() {
@@ -138,7 +143,51 @@ void Trainer::freeze(const std::vector<bool>& frozen) {
   engine_->build();
 }
 
-void Trainer::set_learning_rate(const Json& schedule) { t_.optimizer->set_learning_rate(schedule, t_.job.where() + ": optimizer: lr"); }
+void Trainer::change_optimizer(const Json& job) {
+  const OptimizerOptions options = optimizer_options(job);
+  if (backend() == Backend::cuda && t_.optimizer->needs_norms()) {
+    const Json* before = t_.job.json().find("clip");
+    if (before && options.clip != *before)
+      throw Error(ErrorKind::usage, {.where = t_.job.where() + ": clip",
+                                     .what = "on a GPU the threshold of a norm is part of the step that was recorded",
+                                     .hint = "stop the run and resume it with --set clip.threshold=NUMBER"});
+  }
+  t_.optimizer->change(options, t_.job.where());
+}
+
+void Trainer::change_batch(int64_t batch) {
+  if (streams_of(*t_.source) > 0 && batch != t_.batch)
+    throw Error(ErrorKind::usage, {.where = t_.job.where() + ": data: batch",
+                                   .what = "each row of the batch is a stream of the text",
+                                   .got = std::to_string(batch),
+                                   .expected = std::to_string(t_.batch),
+                                   .hint = "start another run with so many streams"});
+  const char* reason = backend() == Backend::cuda ? "on a GPU the step was recorded for its size"
+                       : t_.source->traits().live ? "these data come once and in order"
+                       : t_.options.shards > 1    ? "the parts of the data take turns by it"
+                                                  : nullptr;
+  if (reason)
+    throw Error(
+        ErrorKind::usage,
+        {.where = t_.job.where() + ": data: batch", .what = reason, .hint = "stop the run and resume it with --set data.batch=NUMBER"});
+  if (batch == t_.batch) return;
+  t_.batch = batch;
+  plan_from_here();
+  loader_ = make_loader();
+  loader_->seek(position_.epoch, position_.position);
+}
+
+void Trainer::change_length(const Json& job) {
+  count_steps(Config(job, t_.job.where()));
+  plan_from_here();
+}
+
+// The steps that are made had the sizes that they had; those to come have this one.
+void Trainer::plan_from_here() {
+  if (max_steps_ == 0) return;
+  const int64_t by_steps = position_.examples + std::max<int64_t>(0, max_steps_ - position_.step) * t_.batch;
+  planned_examples_ = planned_epochs_ > 0 ? std::min(planned_epochs_ * t_.source->size(), by_steps) : by_steps;
+}
 
 void Trainer::cut_gradient(size_t bytes) {
   t_.buckets = cut_block(t_.model->params(), bytes);

@@ -155,8 +155,13 @@ class Trainer {
   void initialize_values();
   // Parameters that no longer change, by index; their gradients are no longer computed.
   void freeze(const std::vector<bool>& frozen);
-  // From the next step on, instead of the job's "optimizer.lr": a number or a schedule. Error(model). The job stays what it was.
-  void set_learning_rate(const Json& schedule);
+  // Changes while the run trains, from the next step on; the job stays what it was. Nothing has changed after an Error.
+  // By the numbers of "optimizer", "regularization" and "clip" in `job`, which is this one with other numbers. Error(model).
+  void change_optimizer(const Json& job);
+  // Examples of a step. Error(usage) where steps are laid out for one size.
+  void change_batch(int64_t batch);
+  // By the "epochs" and "steps" of `job`. Error(model).
+  void change_length(const Json& job);
   const Tuning& tuning() const { return t_.tuning; }
   // Null where the precision needs none. It may wait for the device.
   const LossScale* loss_scale() const;
@@ -181,6 +186,8 @@ class Trainer {
     Position before;
   };
   void count_steps(const Config& config);
+  std::unique_ptr<Loader> make_loader() const;
+  void plan_from_here();
   StepInfo step_info(const Batch& batch) const;
   void check_choices(const Batch& batch) const;
   double weight_of(const Batch& batch) const;
@@ -207,7 +214,7 @@ class Trainer {
   std::unique_ptr<Inference> inference_;
   std::unique_ptr<RecordPredictor> predictor_;
   std::vector<std::string> predictor_layers_;
-  int64_t planned_examples_ = 0, max_steps_ = 0;
+  int64_t planned_examples_ = 0, max_steps_ = 0, planned_epochs_ = 0;  // planned_epochs_ 0: steps alone count
   int measured_ = 0;
   Position position_;
 };

@@ -140,15 +140,16 @@ void TrainingSetup::read_losses(const Config& config, ModelSpec* spec) {
   spec->classes = source->fields()[static_cast<size_t>(target_fields[0])].classes;
 }
 
-void TrainingSetup::make_optimizer() {
+OptimizerOptions optimizer_options(const Json& job) {
   const auto part = [&](const char* key) {
-    const Json* found = job.json().find(key);
+    const Json* found = job.find(key);
     return found ? *found : Json();
   };
-  optimizer = std::make_unique<Optimizer>(
-      OptimizerOptions{
-          .optimizer = part("optimizer"), .regularization = part("regularization"), .clip = part("clip"), .constraint = part("constraint")},
-      model->params().windows(), job.where(), model->params().dtype());
+  return {.optimizer = part("optimizer"), .regularization = part("regularization"), .clip = part("clip"), .constraint = part("constraint")};
+}
+
+void TrainingSetup::make_optimizer() {
+  optimizer = std::make_unique<Optimizer>(optimizer_options(job.json()), model->params().windows(), job.where(), model->params().dtype());
 }
 
 void TrainingSetup::initialize_values() {

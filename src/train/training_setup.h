@@ -20,6 +20,9 @@
 
 namespace perigee {
 
+// The parts of a job that say how to update.
+OptimizerOptions optimizer_options(const Json& job);
+
 struct TrainingSetup {
   // Opens the data and builds the model; initialises nothing. Error(data), Error(model).
   TrainingSetup(const Job& of, const TrainerOptions& chosen);

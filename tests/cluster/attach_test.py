@@ -66,7 +66,7 @@ def a_run_is_watched_and_steered():
         assert train.of_kind("end")[-1]["stopped"] == "interrupted"
         cluster.check_ledger(train.folder())
         kinds = [event["event"] for event in train.events]
-        for kind in ("every", "learning_rate", "paused", "resumed", "worker_kicked"):
+        for kind in ("every", "set", "paused", "resumed", "worker_kicked"):
             assert kinds.count(kind) == 1, (kind, kinds.count(kind))
 
 
@@ -79,6 +79,10 @@ def gradients_take_a_new_rate_together():
         assert any("sends gradients" in line for line in refused), refused
         refused = attach(cluster, address, "run.lr = -1", status=1)
         assert any("out of range" in line for line in refused), refused
+        value, = attach(cluster, address, "run.optimizer.weight_decay = 0.25", "run.optimizer.weight_decay")
+        assert value == "0.25", value
+        refused = attach(cluster, address, "run.batch = 8", status=1)
+        assert any("cannot change in a run of several workers" in line for line in refused), refused
         attach(cluster, address, "run:stop()", "run:wait(60)")
         train.wait()
         assert not train.of_kind("hash_mismatch") and not train.of_kind("worker_lost")

@@ -98,7 +98,45 @@ function tests.the_rate_changes_at_the_next_step()
   run:wait(60)
   check.raises(function() run.lr = "fast" end, "run_test.lua:%d+: .*lr")
   check.raises(function() run.lr = -1 end, "out of range")
-  check.raises(function() run.speed = 1 end, "'speed' of a run cannot be set")
+  check.raises(function() run.speed = 1 end, "run.speed: is no option that can change")
+  check.raises(function() run.state = 1 end, "'state' of a run cannot be set")
+end
+
+function tests.options_change_while_it_trains()
+  local run = start { epochs = 100000, optimizer = pg.sgd { lr = 0.05, momentum = 0.5 }, clip = { type = "norm", threshold = 3 } }
+  wait_until(run, function() return run.progress.step > 0 end)
+  local told = {}
+  run:on("set", function(event) told[#told + 1] = event.option end)
+  check.equal(run.optimizer.momentum, 0.5)
+  run.optimizer.momentum = 0.8
+  check.equal(run.optimizer.momentum, 0.8)
+  run.clip.norm = 0.5
+  check.equal(run.clip.norm, 0.5)
+  check.equal(run.clip.threshold, 0.5)
+  run.batch = 32
+  check.equal(run.batch, 32)
+  run.epochs = 99999
+  check.equal(run.epochs, 99999)
+  check.raises(function() run.checkpoint.every_epochs = 7 end, "this run keeps no checkpoints")
+  wait_until(run, function() return #told == 4 end)
+  check.equal(told, { "optimizer.momentum", "clip.threshold", "data.batch", "epochs" })
+  check.equal(tostring(run.optimizer):match "momentum +0.8" ~= nil, true)
+  check.raises(function() run.optimizer.momentun = 1 end, "did you mean 'optimizer.momentum'")
+  check.raises(function() return run.optimizer.momentun end, "did you mean 'momentum'")
+  check.raises(function() run.optimizer.momentum = 2 end, "out of range")
+  check.raises(function() run.early_stopping.patience = 3 end, "start the run with early_stopping = ")
+  check.raises(function() run.seed = 3 end, "start another run with it")
+  check.raises(function() run.loss = "mse" end, "resume it with %-%-set loss=VALUE")
+  local prompt = require "perigee.prompt"
+  _G.steered = run
+  local names = prompt.complete("name", { "steered", "optimizer" }, "m", false, {})
+  check.equal(names[1], "momentum")
+  local help = prompt.help("steered.optimizer.momentum", 100)
+  check.equal(help:match "share of the velocity" ~= nil and help:match "0.8" ~= nil, true)
+  check.equal(prompt.help("steered.clip", 100):match "threshold" ~= nil, true)
+  _G.steered = nil
+  run:stop()
+  run:wait(60)
 end
 
 function tests.figures_and_predictions_are_those_of_the_parameters()

@@ -4,10 +4,13 @@ A case says where the mistake is (`place`), what it is (`cause`), and what the m
 of it must then run. A fix is (old, new): the script's or the command's `old` becomes `new`, and every word of `new` that is not in `old` is in the
 message. "nearest" takes the name that the message proposes. None: the message has nothing that can be followed by a change of the text.
 """
+import pathlib
+import sys
 from dataclasses import dataclass, field
 
-import error_layers
-import error_prompts
+sys.path.insert(0, str(pathlib.Path(__file__).with_name("errors")))
+import error_layers  # noqa: E402
+import error_prompts  # noqa: E402
 
 SCRIPT = """local pg = require "perigee"
 return pg.experiment {
@@ -332,6 +335,12 @@ CASES += [
     command("a device that is none", ("train", "kept.lua", "--device", "gpu"), "--device", "there is no such device; got 'gpu'", "did you mean 'cuda'?"),
     command("a GPU that is not there", ("train", "kept.lua", "--device", "cuda:99"), "", "cuda:99", "`perigee doctor` says more"),
     command("an address that is none", ("status", "nowhere"), "nowhere", "an address needs a port", "host:port"),
+    command("nothing to watch", ("watch",), "watch", "there is no run in runs/", "perigee watch RUN"),
+    command("a folder without a run", ("watch", "shared"), "shared", "there is no run in this folder", "a folder with log.jsonl"),
+    command("a folder to attach to without a run", ("attach", "shared"), "shared", "there is no run in this folder", "HOST:PORT of a coordinator"),
+    command("a model of another program", ("eval", "net.onnx"), "net.onnx", "is a file of ONNX, which Perigee does not read", "models/README.md"),
+    command("a picture that is too large", ("-e", 'pg.plot(pg.ones(5000, 2), { kind = "image" })'), "plot", "this image is too large to be shown",
+            "give file = \"image.png\"", environment={"PERIGEE_GRAPHICS": "sixel"}),
     command("a file to describe that is not there", ("describe", "kepd.lua"), "kepd.lua", "there is no such file", "did you mean 'kept.lua'?", "nearest",
             "kepd.lua"),
     command("a checkpoint of another network", ("train", "trial.json", "--resume", "kept"), "kept", "another", after=KEPT, file="trial.json",

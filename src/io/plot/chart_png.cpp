@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "src/io/plot/chart.h"
+#include "src/io/plot/graphics.h"
 #include "src/io/plot/png.h"
 
 namespace perigee {
@@ -58,6 +59,19 @@ class PixelCanvas final : public ChartCanvas {
         pixels_(static_cast<size_t>(width_) * static_cast<size_t>(height_) * 3, 255) {}
 
   std::string file() const { return png_file(static_cast<uint32_t>(width_), static_cast<uint32_t>(height_), pixels_); }
+
+  // Each pixel is the mean of four.
+  PixelImage halved() const {
+    PixelImage image{.width = width_ / 2, .height = height_ / 2, .rgb = {}};
+    const auto row = static_cast<size_t>(width_) * 3;
+    for (size_t y = 0; y < static_cast<size_t>(image.height); ++y)
+      for (size_t x = 0; x < static_cast<size_t>(image.width); ++x)
+        for (size_t channel = 0; channel < 3; ++channel) {
+          const uint8_t* at = &pixels_[2 * y * row + 6 * x + channel];
+          image.rgb.push_back(static_cast<uint8_t>((at[0] + at[3] + at[row] + at[row + 3] + 2) / 4));
+        }
+    return image;
+  }
 
   void text(double x, double y, Anchor anchor, const std::string& text) override {
     const double length = kAdvance * static_cast<double>(text.size()) - kDot;
@@ -123,6 +137,12 @@ class PixelCanvas final : public ChartCanvas {
 };
 
 }  // namespace
+
+PixelImage chart_pixels(const std::string& title, const std::vector<Chart>& charts) {
+  PixelCanvas canvas(charts_width(), charts_height(charts.size()));
+  draw_charts(title, charts, canvas);
+  return canvas.halved();
+}
 
 std::string png_charts(const std::string& title, const std::vector<Chart>& charts) {
   PixelCanvas canvas(charts_width(), charts_height(charts.size()));

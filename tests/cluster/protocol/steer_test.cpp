@@ -23,7 +23,9 @@ TEST(Steer, ReadsEachCommand) {
   EXPECT_EQ(read_steer(parsed(R"({"kick": 7})")).kick, 7u);
   EXPECT_EQ(read_steer(parsed(R"({"pause": false})")).pause, false);
   EXPECT_EQ(read_steer(parsed(R"({"every": 20})")).every, 20);
-  EXPECT_EQ(read_steer(parsed(R"({"lr": 0.5})")).lr, Json(0.5));
+  const SteerCommand set = read_steer(parsed(R"({"set": {"option": "optimizer.lr", "value": 0.5}})"));
+  EXPECT_EQ(set.option, "optimizer.lr");
+  EXPECT_EQ(set.value, Json(0.5));
   EXPECT_TRUE(read_steer(parsed(R"({"checkpoint": true})")).checkpoint);
   EXPECT_TRUE(read_steer(parsed(R"({"stop": true})")).stop);
 }
@@ -35,9 +37,10 @@ TEST(Steer, RefusesWhatIsNoCommand) {
   EXPECT_NE(problem_of("7"), "");
   EXPECT_NE(problem_of(R"({"pause": true, "every": 3})"), "");
   EXPECT_NE(problem_of(R"({"pauze": true})").find("pause"), std::string::npos) << "the nearest name is a hint";
-  for (const char* wrong :
-       {R"({"kick": 0})", R"({"kick": -1})", R"({"kick": 4294967296})", R"({"kick": "a"})", R"({"every": 0})", R"({"every": 1.5})",
-        R"({"every": 100000000})", R"({"pause": 1})", R"({"lr": "fast"})", R"({"stop": false})", R"({"checkpoint": false})"})
+  for (const char* wrong : {R"({"kick": 0})", R"({"kick": -1})", R"({"kick": 4294967296})", R"({"kick": "a"})", R"({"every": 0})",
+                            R"({"every": 1.5})", R"({"every": 100000000})", R"({"pause": 1})", R"({"set": 3})",
+                            R"({"set": {"option": "", "value": 1}})", R"({"set": {"option": "a", "value": "fast"}})",
+                            R"({"set": {"option": "a", "value": 1, "b": 2}})", R"({"stop": false})", R"({"checkpoint": false})"})
     EXPECT_NE(problem_of(wrong), "") << wrong;
 }
 
@@ -218,14 +221,14 @@ TEST_F(SteerTest, EveryIsRefusedWhereItSaysNothing) {
   }
 }
 
-TEST_F(SteerTest, ALearningRateHoldsForWorkersThatComeLater) {
+TEST_F(SteerTest, AnOptionHoldsForWorkersThatComeLater) {
   start({.examples = 3840, .example_ms = 2});
   ASSERT_TRUE(s->run_to_round(2));
-  EXPECT_FALSE(say(R"({"lr": 0.25})").is_null());
+  EXPECT_FALSE(say(R"({"set": {"option": "optimizer.lr", "value": 0.25}})").is_null());
   s->run_for(500);
   s->add_worker();
   ASSERT_TRUE(s->run_until([&] { return s->members_of_round_.back() == 4; }, 20'000));
-  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(s->worker(i).replica->learning_rate(), "0.25");
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(s->worker(i).replica->options_set(), R"({"optimizer.lr":0.25})");
   ASSERT_TRUE(s->run_to_end());
   s->check_sound();
 }

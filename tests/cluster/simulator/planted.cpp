@@ -52,7 +52,7 @@ std::vector<std::string> policies_that_show(Bug bug) {
     case Bug::inner_ahead_refused: return {"nested", "gossip"};
     case Bug::shard_forgets_others: return {"sharded"};
     case Bug::pause_evicts:
-    case Bug::rate_untold: return {"steered"};
+    case Bug::setting_untold: return {"steered"};
     case Bug::pace_unbounded: return {"auto", "by_speed"};
     case Bug::part_not_awaited: return {"allreduce_passes"};
     case Bug::step_payload_order: return {"allreduce_coded"};

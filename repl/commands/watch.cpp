@@ -1,0 +1,120 @@
+// `perigee watch RUN`: what `perigee train` shows, of a run that trains in another terminal, or that is over.
+#include <CLI/App.hpp>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include "repl/commands/command.h"
+#include "repl/display/display.h"
+#include "repl/signals.h"
+#include "src/core/error.h"
+#include "src/io/file.h"
+#include "src/run/run_file.h"
+
+namespace perigee {
+namespace {
+
+constexpr auto kGlance = std::chrono::milliseconds(100);
+constexpr int kFailed = static_cast<int>(ErrorKind::model), kLost = static_cast<int>(ErrorKind::resources);
+
+struct Options {
+  std::string run, log = "pretty";
+} options;
+
+void declare(CLI::App& app) {
+  app.add_option("run", options.run, "a run folder of this machine; the default is the newest in runs/");
+  app.add_option("--log", options.log, "pretty, plain or json (JSON Lines on standard output)");
+  app.footer(
+      "It shows the run from its last start and follows it to its end, whichever terminal it trains in. Ctrl-C leaves the run alone.\n"
+      "Exit codes of its own: 0 the run finished or was stopped, 4 it failed, 7 its process is gone without an end, 130 Ctrl-C here.");
+}
+
+std::string folder_to_watch() {
+  const std::string folder = options.run.empty() ? newest_run_folder() : options.run;
+  if (folder.empty())
+    throw Error(ErrorKind::usage, {"watch", "there is no run in runs/", "", "a run folder", "name it: perigee watch RUN"});
+  if (!file_exists(folder + "/log.jsonl"))
+    throw Error(ErrorKind::usage, {folder, "there is no run in this folder", "", "a folder with log.jsonl"});
+  return folder;
+}
+
+class Watch {
+ public:
+  Watch(std::string folder, Display& display) : folder_(std::move(folder)), log_(folder_), display_(display) {}
+
+  // The exit code.
+  int run() {
+    for (;;) {
+      // Asked before the log is read: the last words of a process that goes meanwhile are then read the next time.
+      const bool alive = run_is_alive(folder_);
+      show(log_.more());
+      if (!end_.empty()) return end_ == "failed" ? kFailed : 0;
+      if (!alive) return lost();
+      if (stop_requested()) return stop_exit_code();
+      std::this_thread::sleep_for(kGlance);
+    }
+  }
+
+ private:
+  static bool is(const Json& event, const char* kind) {
+    const Json* found = event.find("event");
+    return found && *found == Json(kind);
+  }
+
+  // Among the events that were there already only the last start counts, and of its steps the last one.
+  void show(const std::vector<Json>& events) {
+    size_t first = 0, last_step = events.size();
+    if (!begun_)
+      for (size_t i = 0; i < events.size(); ++i) first = is(events[i], "start") ? i : first;
+    for (size_t i = first; i < events.size(); ++i)
+      if (is(events[i], "step")) last_step = i;
+    for (size_t i = first; i < events.size(); ++i) {
+      const Json& event = events[i];
+      if (is(event, "start")) end_.clear();
+      if (is(event, "error")) tell_failure(event);
+      if (is(event, "step") && !begun_ && i != last_step) continue;
+      display_.event(with_way_on(event));
+      if (const std::string end = end_of_run(event); !end.empty()) end_ = end;
+    }
+    begun_ = begun_ || !events.empty();
+  }
+
+  Json with_way_on(const Json& event) const {
+    Json shown = event;
+    if (end_of_run(event) == "stopped") shown.set("resume", "perigee train --resume " + folder_);
+    return shown;
+  }
+
+  void tell_failure(const Json& event) {
+    const Json* text = event.find("text");
+    display_.warning("the run failed: " + (text && text->is_string() ? text->as_string() : std::string("no reason was written")));
+  }
+
+  int lost() {
+    display_.warning("the process that trained this run is gone without an end; `perigee train --resume " + folder_ +
+                     "` goes on from its last checkpoint");
+    return kLost;
+  }
+
+  const std::string folder_;
+  LogFollower log_;
+  Display& display_;
+  std::string end_;
+  bool begun_ = false;
+};
+
+int run() {
+  const std::string folder = folder_to_watch();
+  watch_signals("");
+  const std::unique_ptr<Display> display = make_display(display_kind(options.log), true);
+  return Watch(folder, *display).run();
+}
+
+}  // namespace
+
+extern const Command command_watch;
+const Command command_watch{
+    .name = "watch", .doc = "follow a run that trains in another terminal, or see one that is over", .declare = declare, .run = run};
+
+}  // namespace perigee

@@ -1,0 +1,44 @@
+// Answers for a run at its socket (run_socket.h), so that `perigee attach RUN` and `perigee watch RUN` reach it from other terminals. A thread for
+// each connection asks the run as a watcher; the training thread waits for none of them.
+#pragma once
+
+#include <atomic>
+#include <list>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "src/run/run_socket.h"
+#include "src/run/watched_run.h"
+
+namespace perigee {
+
+class RunServer {
+ public:
+  static constexpr int kMostConnections = 16;
+
+  // Null when there is no folder; a socket that cannot be opened is a warning. `run` outlives it.
+  static std::unique_ptr<RunServer> open(WatchedRun& run, const std::string& folder);
+  RunServer(WatchedRun& run, std::string folder, SocketHandle socket);
+  ~RunServer();  // the socket's file is removed
+  RunServer(const RunServer&) = delete;
+  RunServer& operator=(const RunServer&) = delete;
+
+ private:
+  struct Connection {
+    std::atomic<bool> over{false};
+    std::thread thread;
+  };
+  void accept_all();
+  void answer_all(LineConnection& connection);
+  Json answer(const Json& request);
+
+  WatchedRun& run_;
+  const std::string folder_;
+  SocketHandle socket_;
+  std::atomic<bool> closing_{false};
+  std::list<Connection> connections_;  // of the thread that accepts
+  std::thread thread_;
+};
+
+}  // namespace perigee
