@@ -6,19 +6,6 @@
 #include "src/optim/optimizer.h"
 
 namespace perigee {
-namespace {
-
-Json rate_of_job(const Job& job) {
-  const Json* optimizer = job.json().find("optimizer");
-  if (const Json* rate = optimizer ? optimizer->find("lr") : nullptr) return *rate;
-  const Json* type = optimizer && optimizer->is_object() ? optimizer->find("type") : optimizer;
-  const OptimizerDef& def = optimizer_named(type && type->is_string() ? type->as_string() : "", job.where());
-  const Option* rate = def.schema.find("lr");
-  return rate ? fallback_value(*rate) : Json();  // a rule without one refuses any rate
-}
-
-}  // namespace
-
 void TrainerReplica::set_learning_rate(const std::string& schedule) {
   const std::lock_guard lock(rate_mutex_);
   rate_ = schedule;
@@ -35,7 +22,9 @@ void TrainerReplica::take_rate() {
     rate_told_ = false;
   }
   Trainer& trainer = trainer_->trainer();
-  trainer.set_learning_rate(schedule.empty() ? rate_of_job(trainer.job()) : Json::parse(schedule, "lr"));
+  const Json* optimizer = trainer.job().json().find("optimizer");
+  trainer.set_learning_rate(schedule.empty() ? rate_in(optimizer ? *optimizer : Json(), trainer.job().where())
+                                             : Json::parse(schedule, "lr"));
 }
 
 }  // namespace perigee

@@ -62,6 +62,8 @@ class Optimizer {
   double learning_rate() const { return learning_rate_; }  // of this step, before per-parameter scales; 0 when the rule has none
   // From the next step on: a number, or a schedule. Error(model) when it is none, or the rule has no rate.
   void set_learning_rate(const Json& schedule, const std::string& where);
+  // A factor on what the schedules of the rates give, from the next step on.
+  void set_rate_factor(double factor) { rate_factor_ = factor; }
   double learning_rate_at(const StepProgress& now) const { return has_lr_ ? rule_step(now).option[0] : 0; }
   bool needs_norms() const { return clip_.needs_norms(); }
   bool has_constraints() const { return !constraints_.empty(); }
@@ -116,10 +118,12 @@ class Optimizer {
   Constraints constraints_;
   double learning_rate_ = 0;
   StepProgress now_;
-  double gradient_scale_ = 1;
+  double gradient_scale_ = 1, rate_factor_ = 1;
   std::vector<UpdateParams> params_;  // by window, of this step
 };
 
+// The rate that a job's "optimizer" begins with: its "lr", or its rule's default; null for a rule without one.
+Json rate_in(const Json& optimizer, const std::string& where);
 const OptimizerDef& optimizer_named(const std::string& name, const std::string& where);  // Error(model) with the nearest known name
 
 }  // namespace perigee

@@ -127,16 +127,6 @@ void Trainer::restore(const Position& position, const Json& tuning, int64_t sub_
   engine_->retune(sub_batch);
 }
 
-void Trainer::freeze(const std::vector<bool>& frozen) {
-  for (size_t i = 0; i < frozen.size(); ++i)
-    if (frozen[i]) t_.model->params().set_trainable(static_cast<int>(i), false);
-  t_.make_optimizer();
-  evaluators_.clear();  // they hold on to the model on the engine's devices
-  inference_.reset();
-  predictor_.reset();
-  engine_->build();
-}
-
 void Trainer::set_learning_rate(const Json& schedule) { t_.optimizer->set_learning_rate(schedule, t_.job.where() + ": optimizer: lr"); }
 
 void Trainer::cut_gradient(size_t bytes) {

@@ -150,10 +150,9 @@ class Trainer {
   void restore(const Position& position, const Json& tuning, int64_t sub_batch);
   // The values that the constructor gave: parameters by the seed, states, empty slots, the start of the run.
   void initialize_values();
-  // Parameters that no longer change, by index; their gradients are no longer computed.
-  void freeze(const std::vector<bool>& frozen);
   // From the next step on, instead of the job's "optimizer.lr": a number or a schedule. Error(model). The job stays what it was.
   void set_learning_rate(const Json& schedule);
+  void set_rate_factor(double factor) { t_.optimizer->set_rate_factor(factor); }  // on the rate and that of biases
   const Tuning& tuning() const { return t_.tuning; }
   // Null where the precision needs none. It may wait for the device.
   const LossScale* loss_scale() const;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <thread>
 
+#include "src/core/pattern.h"
 #include "src/io/file.h"
 #include "src/model/inference.h"
 
@@ -25,6 +26,16 @@ std::vector<std::string> input_names(const Config& job) {
   std::vector<std::string> names = job.string_list("inputs");
   if (names.empty()) names.push_back("x");
   return names;
+}
+
+std::vector<std::string> parameter_names(const Params& params) {
+  std::vector<std::string> names;
+  for (const ParameterSpec& spec : params.specs()) names.push_back(spec.name);
+  return names;
+}
+
+bool matches_any(const std::string& pattern, const std::vector<std::string>& names) {
+  return std::ranges::any_of(names, [&](const std::string& name) { return matches_pattern(pattern, name); });
 }
 
 }  // namespace
@@ -57,7 +68,11 @@ void TrainingSetup::open() {
     spec.inputs.push_back({name, {source->fields()[static_cast<size_t>(field)].dtype, source->fields()[static_cast<size_t>(field)].shape}});
   }
   read_losses(config, &spec);
+  if (const Json* pretrained = config.raw("pretrained"); pretrained && pretrained->is_object())
+    spec.freeze = Config(*pretrained, job.where() + ": pretrained").string_list("freeze");
   model = std::make_unique<Model>(std::move(spec));
+  check_freeze(config);
+  scale_rates(config);
   choices.emplace(*model, *source, job.where() + ": loss");
   math = &block_math(model->params().dtype());
   make_optimizer();
@@ -123,6 +138,40 @@ void TrainingSetup::read_losses(const Config& config, ModelSpec* spec) {
                   {.where = job.where() + ": loss", .what = "names no output", .expected = "a loss, or one for each output"});
   }
   spec->classes = source->fields()[static_cast<size_t>(target_fields[0])].classes;
+}
+
+// "pretrained.freeze": the network was built with it.
+void TrainingSetup::check_freeze(const Config& config) const {
+  std::vector<std::string> known = parameter_names(model->params());
+  for (const StateSpec& spec : model->params().state_specs()) known.push_back(spec.name);
+  for (const std::string& pattern : model->spec().freeze)
+    if (!matches_any(pattern, known))
+      config.object("pretrained")
+          .fail("freeze", "has a pattern that no parameter matches", "'" + pattern + "'", "", nearest_hint(pattern, known));
+}
+
+// "lr_scale": factors by patterns of names. A parameter takes that of the longest pattern that it matches, as the order of a table's keys is
+// nobody's choice.
+void TrainingSetup::scale_rates(const Config& config) {
+  const Json* given = config.raw("lr_scale");
+  if (!given || given->is_null()) return;
+  const Config scales = config.object("lr_scale");
+  const std::vector<std::string> names = parameter_names(model->params());
+  for (const auto& [pattern, factor] : given->as_object()) {
+    scales.number_in(pattern, 0, 1e6, 1);
+    if (!matches_any(pattern, names)) scales.fail(pattern, "is a pattern that no parameter matches", "", "", nearest_hint(pattern, names));
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Json::Member* chosen = nullptr;
+    for (const Json::Member& member : given->as_object()) {
+      if (!matches_pattern(member.first, names[i])) continue;
+      if (chosen && chosen->first.size() == member.first.size() && !(chosen->second == member.second))
+        scales.fail(member.first, "and '" + chosen->first + "' are equally long, and both are patterns of '" + names[i] + "'", "",
+                    "one factor for each parameter", "give '" + names[i] + "' a longer pattern");
+      if (!chosen || member.first.size() > chosen->first.size()) chosen = &member;
+    }
+    if (chosen) model->params().scale_rate(static_cast<int>(i), chosen->second.as_number());
+  }
 }
 
 void TrainingSetup::make_optimizer() {
