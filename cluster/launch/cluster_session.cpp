@@ -187,6 +187,7 @@ void ClusterSession::start(Coordinator& coordinator) {
   coordinator.describe("folder", folder_path_);
   last_checkpoint_round_ = coordinator.round();
   last_checkpoint_s_ = last_workers_s_ = now_s();
+  if (judge_.rate_factor() != 1) tell_rate();
   log_.start(position(), about, resumed_from_);
 }
 
@@ -343,6 +344,7 @@ void ClusterSession::judge_epoch() {
   log_.emit(epoch_event_);
   coordinator_->describe("epoch", epoch_event_);
   stop_reason_ = judge_.after_epoch(epoch_, epoch_event_, log_.seconds());
+  if (judge_.rate_changed()) tell_rate();
   log_.set_aside(evaluation, evaluation);
   coordinator_->set_session(memory().dump());  // a standby must know which epoch was the best
   phase_ = Phase::keeping;
@@ -350,6 +352,30 @@ void ClusterSession::judge_epoch() {
   if (schedule_ && judge_.is_best(epoch_)) kept_.push_back(Keep::best);
   else if (schedule_ && schedule_->due_after_epoch(epoch_)) kept_.push_back(Keep::scheduled);
   keep_next();
+}
+
+// "reduce_on_plateau": the workers update by the job's rate times the factor from the next generation on.
+void ClusterSession::tell_rate() {
+  const Json* optimizer = job_.job.json().find("optimizer");
+  const Json rate = rate_in(optimizer ? *optimizer : Json(), job_.job.where());
+  const Json scaled(Json::Object{{"type", "scaled"}, {"schedule", rate}, {"factor", judge_.rate_factor()}});
+  coordinator_->steer(Json(Json::Object{{"set", Json(Json::Object{{"option", "optimizer.lr"}, {"value", scaled}})}}));
+}
+
+// The rate that a cluster is told stands for that of the weights alone, and a recorded run is trained again as its job says.
+void ClusterSession::check_plateau(bool recorded) const {
+  if (!judge_.reduces_rate()) return;
+  const std::string where = job_.job.where() + ": reduce_on_plateau";
+  const Json* optimizer = job_.job.json().find("optimizer");
+  if (optimizer && optimizer->is_object() && optimizer->find("bias_lr"))
+    throw Error(ErrorKind::model, {.where = where,
+                                   .what = "does not go with a learning rate of biases in a cluster",
+                                   .got = "optimizer: bias_lr",
+                                   .hint = "leave out bias_lr, or train on one machine"});
+  if (recorded)
+    throw Error(ErrorKind::usage, {.where = where,
+                                   .what = "changes the learning rate, and a recorded run is trained again as its job says",
+                                   .hint = "train without --record"});
 }
 
 void ClusterSession::go_on() {
@@ -441,7 +467,11 @@ void ClusterSession::on_finished(int64_t) {
 void ClusterSession::on_reopened() {
   finished_ = false;
   if (interrupted_ || phase_ == Phase::training || phase_ == Phase::over) return;
-  if (judged_before_.is_object() && coordinator_->examples_done() < epoch_ * job_.facts.examples) judge_.restore(judged_before_);
+  if (judged_before_.is_object() && coordinator_->examples_done() < epoch_ * job_.facts.examples) {
+    const double factor = judge_.rate_factor();
+    judge_.restore(judged_before_);
+    if (judge_.rate_factor() != factor) tell_rate();
+  }
   phase_ = Phase::training;
   stop_reason_.clear();
   parts_.clear();

@@ -81,6 +81,7 @@ class ClusterSession final : public CoordinatorEvents {
 
   // Describes the job and the checkpoint that it continues from; the launcher adds what it knows of workers.
   CoordinatorOptions coordinator_options() const;
+  void check_plateau(bool recorded) const;  // Error: this run cannot have the job's reduce_on_plateau
 
   // Tells "start" and starts the coordinator.
   void start(Coordinator& coordinator);
@@ -119,6 +120,7 @@ class ClusterSession final : public CoordinatorEvents {
   Position position() const;
   void evaluate_next();
   void judge_epoch();
+  void tell_rate();
   void go_on();
   void keep_next();
   void write_image(Keep keep, int64_t round, std::vector<std::byte> image);

@@ -10,7 +10,6 @@
 #include "cluster/launch/cluster_session.h"
 #include "cluster/launch/worker_gpus.h"
 #include "cluster/replica/replica_memory.h"
-#include "src/core/pattern.h"
 #include "src/device/cuda_module.h"
 #include "src/device/gpu.h"
 #include "src/model/device/device_choice.h"
@@ -122,16 +121,12 @@ Json describe_placement(const Job& job, const Policy& policy, const DataSource& 
 
 // Parameters that stay as they are: by a layer's "trainable", or by "pretrained.freeze".
 Json describe_frozen(const Trainer& trainer) {
-  const Json* pretrained = trainer.job().json().find("pretrained");
-  std::vector<std::string> patterns;
-  if (pretrained && pretrained->is_object()) patterns = Config(*pretrained, trainer.job().where()).string_list("freeze");
   const Params& params = trainer.shape().params();
   Json names = Json::array();
   int64_t elements = 0;
   for (size_t i = 0; i < params.specs().size(); ++i) {
     const std::string& name = params.specs()[i].name;
-    const bool by_pattern = std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return matches_pattern(p, name); });
-    if (params.windows()[i].trainable && !by_pattern) continue;
+    if (params.windows()[i].trainable) continue;
     names.push(name);
     elements += params.specs()[i].shape.elements();
   }

@@ -71,6 +71,7 @@ struct Launcher::Impl final : AgentClientEvents {
     warn_of_gain(coordinator_options.policy, coordinator_options.expected_workers);
     coordinator_options.takes_over = !alone && session.continues_crashed_run();
     coordinator_options.recorded = options.record || file_exists(session.folder() + "/record.jsonl");
+    session.check_plateau(coordinator_options.recorded);
     if (!alone) coordinator_options.threads = static_cast<int>(options.session.trainer.threads);
     coordinate(std::move(coordinator_options));
   }

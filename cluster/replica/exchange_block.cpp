@@ -59,6 +59,7 @@ void ExchangeBlock::place_states(const Params& params) {
     return std::any_of(specs.begin(), specs.end(), [&](const StateSpec& other) { return other.mean == spec.name; });
   };
   for (size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].frozen) continue;  // the same everywhere
     const int64_t elements = specs[i].shape.elements();
     const size_t from = params.state_offset(static_cast<int>(i));
     assert(specs[i].dtype == layout_.dtype || specs[i].dtype == Dtype::i64);

@@ -60,6 +60,12 @@ std::string start_line(const Json& event) {
   return text;
 }
 
+// Tells of reduce_on_plateau; empty for a rate that was set by hand, which its setter knows of.
+std::string set_line(const Json& event) {
+  const double factor = number(event, "rate_factor");
+  return std::isnan(factor) ? "" : "the learning rate falls to " + formatted("%.4g", factor) + " of what the job says: no improvement";
+}
+
 std::string epoch_line(const Json& event) {
   std::string text = "epoch " + formatted("%.0f", number(event, "epoch", 0)) + ": train " + figures(event);
   for (const char* part : {"validation", "test"})
@@ -121,6 +127,7 @@ class PlainDisplay : public Display {
     const std::string kind = text_of(event, "event");
     if (kind == "start") line(start_line(event));
     if (kind == "epoch") line(epoch_line(event));
+    else if (kind == "set" && !set_line(event).empty()) line(set_line(event));
     if (kind == "end") line(end_lines(event));
     if (const std::string text = cluster_event_line(event); !text.empty()) line(text);
     if (kind == "workers") workers(event);
@@ -182,6 +189,7 @@ class LiveDisplay : public Display {
       line(start_line(event));
     }
     if (kind == "epoch") line(epoch_line(event));
+    else if (kind == "set" && !set_line(event).empty()) line(set_line(event));
     if (kind == "end") line(end_lines(event));
     if (const std::string text = cluster_event_line(event); !text.empty()) line(text);
     if (kind == "workers") {

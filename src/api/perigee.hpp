@@ -429,13 +429,13 @@ struct experiment {
   api::network network = {};
   value inputs = {}, target = {};
   value loss = {};
-  value optimizer = {};
+  value optimizer = {}, lr_scale = {};
   value regularization = {}, constraint = {}, clip = {};
   data_options data = {};
   value epochs = {}, steps = {}, seed = {}, threads = {}, precision = {}, loss_scale = {};
   value device = {}, devices = {}, deterministic = {}, recompute = {}, memory_limit = {};
   value averaging = {};
-  value checkpoint = {}, early_stopping = {}, metrics = {}, pretrained = {};
+  value checkpoint = {}, early_stopping = {}, reduce_on_plateau = {}, metrics = {}, pretrained = {};
 };
 
 struct train_options {
@@ -466,6 +466,7 @@ class job {
                                {"target", given.target},
                                {"loss", given.loss},
                                {"optimizer", given.optimizer},
+                               {"lr_scale", given.lr_scale},
                                {"regularization", given.regularization},
                                {"constraint", given.constraint},
                                {"clip", given.clip},
@@ -484,6 +485,7 @@ class job {
                                {"averaging", given.averaging},
                                {"checkpoint", given.checkpoint},
                                {"early_stopping", given.early_stopping},
+                               {"reduce_on_plateau", given.reduce_on_plateau},
                                {"metrics", given.metrics},
                                {"pretrained", given.pretrained}};
     *this = parse(text.text(), PERIGEE_JSON, "experiment", in);

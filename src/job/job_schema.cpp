@@ -50,9 +50,19 @@ constexpr Option kEarlyStopping[] = {
     {"max_loss", "number", "none", "it stops when a step's loss is larger", {-1e300, 1e300}},
 };
 
+constexpr Option kPlateau[] = {
+    {"metric", "string", "test.loss", "the figure that counts: \"test.accuracy\", \"validation.loss\", \"train.loss\""},
+    {"lower_is_better", "boolean", "true for errors", "the figure is to become small"},
+    {"factor", "number", "0.1", "what the learning rate is multiplied by", {1e-6, 1}},
+    {"patience", "integer", "10", "evaluations without improvement with which it falls", {1, 1e9}},
+    {"min_improvement", "number", "0.0001", "less does not count as improvement", {0, 1e300}},
+    {"cooldown", "integer", "0", "evaluations after a fall that do not count", {0, 1e9}},
+    {"min_factor", "number", "0", "all falls together do not multiply it by less", {0, 1}},
+};
+
 constexpr Option kPretrained[] = {
     {"model", "file", nullptr, "a model or checkpoint"},
-    {"freeze", "list of names", "[]", "parameters that stay as they are: \"conv*\""},
+    {"freeze", "list of names", "[]", "parameters and running statistics that stay as they are: \"conv*\", \"bn*\""},
     {"skip", "list of names", "[]", "parameters that are not taken over: \"dense2.*\""},
 };
 
@@ -67,6 +77,8 @@ constexpr Option kJob[] = {
      "how wrong an output is: a name, pg.loss.huber { delta = 1 }, function(outputs, targets) ... end, or for a graph { output = loss, ... "
      "}, each with target and weight"},
     {"optimizer", "optimizer", "needed to train", "how a gradient becomes a step"},
+    {"lr_scale", "{name: number, ...}", "1 each",
+     "factors on learning rates by parameters' names, '*' for any characters; the longest pattern counts: { [\"conv*\"] = 0.1 }"},
     {"regularization", "regularization", "none", "penalties on the size of all weights"},
     {"constraint", "constraint", "none", "what all weights are held to after each step"},
     {"clip", "clip", "none", "how the gradient is limited before each step"},
@@ -92,6 +104,14 @@ constexpr Option kJob[] = {
     {"averaging", "policy or {layers: policy, ...}", "allreduce", "how several workers are kept together; a single one ignores it"},
     {"checkpoint", "boolean or table", "true", "when the run is saved, and what is kept", {}, {}, nullptr, &checkpoint_schema},
     {"early_stopping", "table", "none", "when the run ends before its time", {}, {}, nullptr, &early_stopping_schema},
+    {"reduce_on_plateau",
+     "table",
+     "none",
+     "when the learning rate falls because a figure no longer improves",
+     {},
+     {},
+     nullptr,
+     &plateau_schema},
     {"metrics", "list of evaluations", "by the network's last layer",
      "what the network is judged by: { \"classification\", near = function(outputs, targets) ... end }"},
     {"pretrained", "file or table", "none", "parameters to begin with", {}, {}, nullptr, &pretrained_schema},
@@ -111,6 +131,7 @@ constexpr Example kExamples[] = {
     {"", "target", "\"x\""},
     {"", "loss", "pg.loss.cross_entropy { label_smoothing = 0.1 }"},
     {"", "optimizer", "pg.adamw { lr = pg.cosine { from = 1e-3 } }"},
+    {"", "lr_scale", "{ [\"dense*\"] = 0.1 }"},
     {"", "regularization", "{ l2 = 5e-4 }"},
     {"", "constraint", "{ type = \"max_norm\", max = 3 }"},
     {"", "clip", "{ type = \"norm\", threshold = 1 }"},
@@ -129,6 +150,7 @@ constexpr Example kExamples[] = {
     {"", "averaging", "pg.averaging.periodic { every = 5 }"},
     {"", "checkpoint", "{ every_epochs = 5, keep = 2 }"},
     {"", "early_stopping", "{ metric = \"validation.loss\", patience = 3 }"},
+    {"", "reduce_on_plateau", "{ metric = \"validation.loss\", patience = 5 }"},
     {"", "metrics", "{ \"classification\", \"roc\" }"},
     {"", "pretrained", "{ model = \"runs/base/model.safetensors\", freeze = { \"conv*\" }, skip = { \"head.*\" } }"},
     {"data", "train", "mnist.train"},
@@ -158,6 +180,13 @@ constexpr Example kExamples[] = {
     {"early_stopping", "max_epochs", "50"},
     {"early_stopping", "max_seconds", "3600"},
     {"early_stopping", "max_loss", "100"},
+    {"reduce_on_plateau", "metric", "\"validation.accuracy\""},
+    {"reduce_on_plateau", "lower_is_better", "false"},
+    {"reduce_on_plateau", "factor", "0.5"},
+    {"reduce_on_plateau", "patience", "3"},
+    {"reduce_on_plateau", "min_improvement", "1e-3"},
+    {"reduce_on_plateau", "cooldown", "2"},
+    {"reduce_on_plateau", "min_factor", "0.01"},
     {"pretrained", "model", "\"runs/base/model.safetensors\""},
     {"pretrained", "freeze", "{ \"conv*\" }"},
     {"pretrained", "skip", "{ \"head.*\" }"},
@@ -168,6 +197,7 @@ constexpr Example kExamples[] = {
 const Schema data_schema{.options = kData};
 const Schema checkpoint_schema{.options = kCheckpoint};
 const Schema early_stopping_schema{.options = kEarlyStopping};
+const Schema plateau_schema{.options = kPlateau};
 const Schema pretrained_schema{.options = kPretrained};
 const Schema job_schema{.options = kJob};
 

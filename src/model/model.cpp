@@ -192,7 +192,7 @@ std::vector<NetworkInput> fields_of(const ModelSpec& spec, bool with_loss) {
 
 Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, spec_.where) {
   Graph graph;
-  BuiltNetwork built = network_.build(graph, spec_.inputs, {.batch = 2, .training = true, .dtype = spec_.dtype});
+  BuiltNetwork built = network_.build(graph, spec_.inputs, {.batch = 2, .training = true, .dtype = spec_.dtype, .freeze = spec_.freeze});
   layers_ = built.layers;
   for (const Value& output : main_output_first(spec_, built.outputs)) {
     std::vector<int64_t> dims = output.shape().vector();
@@ -220,7 +220,8 @@ Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, s
 
 Graph Model::training_graph(int64_t batch, Backend backend) const {
   Graph forward;
-  const BuiltNetwork built = network_.build(forward, spec_.inputs, {.batch = batch, .training = true, .dtype = spec_.dtype});
+  const BuiltNetwork built =
+      network_.build(forward, spec_.inputs, {.batch = batch, .training = true, .dtype = spec_.dtype, .freeze = spec_.freeze});
   forward.output("output", main_output_first(spec_, built.outputs).at(0));
   forward.output("loss", add_loss(forward, spec_, built.outputs));
   Graph graph = fuse_forward(forward, backend == Backend::cuda ? GeluIn::product_for_gradients : GeluIn::elementwise);

@@ -40,6 +40,7 @@ struct ModelSpec {
   std::vector<NetworkInput> target_roles = {};
   std::string where;          // begins error paths
   Dtype dtype = Dtype::f32;   // of parameters, states and all arithmetic: f32 or f64; fields are converted as they come in
+  std::vector<std::string> freeze = {};  // patterns of parameters and states that training leaves as they are
   std::optional<Dtype> half;  // f16 or bf16: what mixed_precision (src/graph/passes) stores activations in
 };
 

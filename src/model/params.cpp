@@ -83,9 +83,9 @@ Tensor Params::state_tensor(int i) const {
   return Tensor(states_, state_offsets_[static_cast<size_t>(i)], spec.dtype, spec.shape);
 }
 
-void Params::set_trainable(int i, bool trainable) {
-  specs_[static_cast<size_t>(i)].trainable = trainable;
-  windows_[static_cast<size_t>(i)].trainable = trainable;
+void Params::scale_rate(int i, double factor) {
+  specs_[static_cast<size_t>(i)].lr_scale *= factor;
+  windows_[static_cast<size_t>(i)].lr_scale *= factor;
 }
 
 }  // namespace perigee

@@ -52,7 +52,7 @@ class Params {
   Tensor parameter_tensor(int i) const;
   Tensor state_tensor(int i) const;
 
-  void set_trainable(int i, bool trainable);
+  void scale_rate(int i, double factor);  // the parameter's learning rate
 
  private:
   std::vector<ParameterSpec> specs_;

@@ -34,6 +34,7 @@ struct StateSpec {
   double initial = 0;
   // Not empty: a variance, and this state is the mean that it is around. Replicas average E[x^2] in its place, in double.
   std::string mean;
+  bool frozen = false;  // it stays as it is: of a layer that is not trained
 };
 
 // The interface that a layer uses while it is built. Network creates one for each layer.
@@ -56,6 +57,8 @@ class LayerContext {
   // The variance around the state `mean`, which was declared before.
   virtual Value variance_state(const std::string& name, const std::string& mean, const Shape& shape, double initial) = 0;
   virtual void assign(const std::string& name, Value next) = 0;  // only has an effect in training
+  // The state stays as it is even in training, which then goes by it as inference does.
+  virtual bool frozen(const std::string& name) const = 0;
 
   // Which steps of the last axis of `x` count: [N, T] of dtype(), 1 or 0; empty when all do. A layer's outputs have the mask of its input 0
   // where their last axis still has T steps, unless the layer sets one itself; an empty mask says that all steps count from there on.

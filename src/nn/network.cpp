@@ -1,10 +1,12 @@
 #include "src/nn/network.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
 #include "kernels/dtype_kinds.h"
 #include "kernels/hash.h"
+#include "src/core/pattern.h"
 #include "src/nn/activations.h"
 #include "src/nn/describe.h"
 #include "src/nn/noise.h"
@@ -98,7 +100,7 @@ class Context final : public LayerContext {
                        .init = fallback_init,
                        .fan_in = fan_in,
                        .fan_out = fan_out,
-                       .trainable = trainable_,
+                       .trainable = trainable_ && !matches_frozen(prefix_ + "." + name),
                        .lr_scale = lr_scale_};
     const char* init_key = role == ParameterRole::weight ? "weight_init" : role == ParameterRole::bias ? "bias_init" : nullptr;
     // A layer may have an option for one of its tensors: that of "recurrent_2" is recurrent_init.
@@ -137,7 +139,8 @@ class Context final : public LayerContext {
   Value declare(const std::string& name, const std::string& mean, const Shape& shape, double initial) {
     const std::string full = prefix_ + "." + name;
     if (claim(full)) {
-      build_.result.states.push_back({.name = full, .shape = shape, .dtype = dtype(), .initial = initial, .mean = mean});
+      build_.result.states.push_back(
+          {.name = full, .shape = shape, .dtype = dtype(), .initial = initial, .mean = mean, .frozen = frozen(name)});
       build_.states[full] = build_.graph.state(full, {dtype(), shape});
     }
     const Value value = build_.states.at(full);
@@ -145,9 +148,11 @@ class Context final : public LayerContext {
     return value;
   }
 
+  bool frozen(const std::string& name) const override { return !trainable_ || matches_frozen(prefix_ + "." + name); }
+
   // A layer that shares the state and comes later goes on from this value.
   void assign(const std::string& name, Value next) override {
-    if (!training()) return;
+    if (!training() || frozen(name)) return;
     build_.states.at(prefix_ + "." + name) = next;
     build_.assigned.insert(prefix_ + "." + name);
   }
@@ -194,6 +199,10 @@ class Context final : public LayerContext {
   }
 
  private:
+  bool matches_frozen(const std::string& full) const {
+    return std::ranges::any_of(build_.options.freeze, [&](const std::string& pattern) { return matches_pattern(pattern, full); });
+  }
+
   LayerReport& report() { return build_.result.layers[report_index_]; }
 
   Place place_inside(const std::string& label) {

@@ -60,7 +60,8 @@ class Network {
   struct BuildOptions {
     int64_t batch = 1;
     bool training = true;
-    Dtype dtype = Dtype::f32;  // of all floating-point values; inputs of another type are converted
+    Dtype dtype = Dtype::f32;                  // of all floating-point values; inputs of another type are converted
+    std::span<const std::string> freeze = {};  // patterns: parameters and states that stay as they are
   };
   // Appends the network to `graph` for one batch size. Parameters and states become leaves named as in the specs.
   BuiltNetwork build(Graph& graph, const std::vector<NetworkInput>& inputs, const BuildOptions& options) const;

@@ -25,7 +25,7 @@ const Def& named(std::span<const Def* const> all, std::string_view name, const c
 constexpr Option kCommonOptions[] = {
     {"name", "string", "by type and count: conv1, conv2", "unique in its network; parameters are called <name>.weight"},
     {"share", "string", "none", "layers that give the same word use the same parameters"},
-    {"trainable", "boolean", "true", "false: its parameters stay as they are"},
+    {"trainable", "boolean", "true", "false: its parameters and running statistics stay as they are"},
     {"lr_scale", "number", "1", "multiplies the learning rate of its parameters"},
     {"regularization", "regularization", "the job's", "of its weights"},
     {"constraint", "constraint", "the job's", "of its weights"},

@@ -50,6 +50,14 @@ const OptimizerDef& optimizer_named(const std::string& name, const std::string& 
                                  .hint = nearest_hint(name, names)});
 }
 
+Json rate_in(const Json& optimizer, const std::string& where) {
+  if (const Json* rate = optimizer.is_object() ? optimizer.find("lr") : nullptr) return *rate;
+  const Json* type = optimizer.is_object() ? optimizer.find("type") : &optimizer;
+  const OptimizerDef& def = optimizer_named(type && type->is_string() ? type->as_string() : "", where);
+  const Option* rate = def.schema.find("lr");
+  return rate ? fallback_value(*rate) : Json();
+}
+
 Optimizer::Optimizer(const OptimizerOptions& options, std::vector<ParamWindow> windows, const std::string& where, Dtype dtype)
     : Optimizer(options, std::move(windows), where, host_isa(), dtype) {}
 
@@ -143,6 +151,7 @@ RuleStep Optimizer::rule_step(const StepProgress& now) const {
   RuleStep step;
   for (size_t i = 0; i < option_schedules_.size(); ++i) {
     step.option[i] = option_schedules_[i].at(now);
+    if (i == 0 && has_lr_) step.option[i] *= rate_factor_;
     // A schedule may leave what the rule can bear (a beta above 1): keep it inside.
     step.option[i] = std::clamp(step.option[i], ranges_[i].low, ranges_[i].high);
   }
@@ -174,7 +183,7 @@ void Optimizer::params_if_skipped(std::span<UpdateParams> to) const {
 
 void Optimizer::fill_params(const StepProgress& now, std::span<UpdateParams> to) const {
   RuleStep step = rule_step(now);
-  const double bias_rate = has_bias_lr_ ? std::max(0.0, bias_lr_.at(now)) : learning_rate_;
+  const double bias_rate = has_bias_lr_ ? std::max(0.0, bias_lr_.at(now)) * rate_factor_ : learning_rate_;
   for (size_t i = 0; i < windows_.size(); ++i) {
     UpdateParams& params = to[i] = UpdateParams{};
     params.gradient_scale = gradient_scale_;

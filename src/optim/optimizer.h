@@ -63,6 +63,8 @@ class Optimizer {
   // From the next step on, by the numbers of another description of the same rule, regularisation and clip; constraints stay. Error(model),
   // and nothing has changed, when it is none, or when it needs another rule, other states or another way of clipping.
   void change(const OptimizerOptions& options, const std::string& where);
+  // A factor on what the schedules of the rates give, from the next step on.
+  void set_rate_factor(double factor) { rate_factor_ = factor; }
   double learning_rate_at(const StepProgress& now) const { return has_lr_ ? rule_step(now).option[0] : 0; }
   bool needs_norms() const { return clip_.needs_norms(); }
   bool has_constraints() const { return !constraints_.empty(); }
@@ -117,10 +119,12 @@ class Optimizer {
   Constraints constraints_;
   double learning_rate_ = 0;
   StepProgress now_;
-  double gradient_scale_ = 1;
+  double gradient_scale_ = 1, rate_factor_ = 1;
   std::vector<UpdateParams> params_;  // by window, of this step
 };
 
+// The rate that a job's "optimizer" begins with: its "lr", or its rule's default; null for a rule without one.
+Json rate_in(const Json& optimizer, const std::string& where);
 const OptimizerDef& optimizer_named(const std::string& name, const std::string& where);  // Error(model) with the nearest known name
 
 }  // namespace perigee

@@ -223,7 +223,8 @@ void check_taken_over(const Config& pretrained, const Safetensors& file, const P
 void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::string& folder, SourceOpener* opener) {
   const std::string model = pretrained.string("model");
   const std::string path = opener ? opener->locate(model, pretrained.where() + ".model", folder) : model_in(path_in(folder, model));
-  const std::vector<std::string> freeze = pretrained.string_list("freeze"), skip = pretrained.string_list("skip");
+  const std::vector<std::string> skip = pretrained.string_list("skip");
+  pretrained.string_list("freeze");  // the network was built with it
   pretrained.reject_unread();
   const auto any = [](const std::vector<std::string>& patterns, const std::string& name) {
     return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) { return matches_pattern(pattern, name); });
@@ -242,16 +243,6 @@ void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::str
     if (tensor && Type{tensor->dtype(), tensor->shape()} == Type{spec.dtype, spec.shape})
       std::memcpy(params.state(static_cast<int>(i)), tensor->view().data, tensor->bytes());
   }
-  for (const std::string& pattern : freeze)
-    if (std::none_of(params.specs().begin(), params.specs().end(),
-                     [&](const ParameterSpec& spec) { return matches_pattern(pattern, spec.name); })) {
-      std::vector<std::string> known;
-      for (const ParameterSpec& spec : params.specs()) known.push_back(spec.name);
-      pretrained.fail("freeze", "has a pattern that no parameter matches", "'" + pattern + "'", "", nearest_hint(pattern, known));
-    }
-  std::vector<bool> frozen;
-  for (const ParameterSpec& spec : params.specs()) frozen.push_back(any(freeze, spec.name));
-  trainer.freeze(frozen);
 }
 
 }  // namespace perigee

@@ -97,14 +97,35 @@ void EpochJudge::read(const Job& job, const TaskOf& task_of) {
     const Json rules = Json(Json::Object{{"metric", best_metric_}});
     rules_ = EarlyStopping(Config(rules, job.where() + ": checkpoint"));
   }
+  if (const Json* plateau = job.json().find("reduce_on_plateau"); plateau && plateau->is_object()) {
+    const Config config(*plateau, job.where() + ": reduce_on_plateau");
+    plateau_ = Plateau(config);
+    check_watched(job, config, "metric", plateau_.metric(), task_of);
+  }
   const bool has_validation = task_of("validation").has_value();
   for (const std::string part : kParts) {
-    const bool asked = best_metric_.starts_with(part + ".") || (stops_early_ && rules_.metric().starts_with(part + "."));
-    if (task_of(part) && (part != "test" || !has_validation || asked)) parts_.push_back(part);
+    if (task_of(part) && (part != "test" || !has_validation || watches(part))) parts_.push_back(part);
   }
 }
 
+bool EpochJudge::watches(const std::string& part) const {
+  return best_metric_.starts_with(part + ".") || (stops_early_ && rules_.metric().starts_with(part + ".")) ||
+         plateau_.metric().starts_with(part + ".");
+}
+
+Json EpochJudge::state() const {
+  Json state = rules_.state();
+  if (plateau_.active()) state.set("plateau", plateau_.state());
+  return state;
+}
+
+void EpochJudge::restore(const Json& state) {
+  rules_.restore(state);
+  if (const Json* plateau = state.find("plateau"); plateau && plateau_.active()) plateau_.restore(*plateau);
+}
+
 std::string EpochJudge::after_epoch(int64_t epoch, const Json& event, double seconds) {
+  rate_changed_ = plateau_.active() && plateau_.after_epoch(figure_at(event, plateau_.metric()));
   if (stops_early_) {
     if (!rules_.due(epoch)) return "";
     const double value = figure_at(event, rules_.metric());

@@ -1,5 +1,5 @@
 // Judges an epoch after its evaluation: which epoch is the best so far, and whether the run ends early. From the job's
-// "early_stopping" and "checkpoint.best".
+// "early_stopping" and "checkpoint.best"; and what "reduce_on_plateau" makes of the learning rate.
 #pragma once
 
 #include <functional>
@@ -10,6 +10,7 @@
 #include "src/job/job.h"
 #include "src/model/evaluation.h"
 #include "src/run/early_stopping.h"
+#include "src/run/plateau.h"
 
 namespace perigee {
 
@@ -38,14 +39,21 @@ class EpochJudge {
   // By the numbers of another "early_stopping" with the same figure. Error(model).
   void change(const Config& early_stopping) { rules_.change(early_stopping); }
 
-  Json state() const { return rules_.state(); }
-  void restore(const Json& state) { rules_.restore(state); }
+  // The factor on the learning rate from here on, and whether the last epoch changed it.
+  double rate_factor() const { return plateau_.factor(); }
+  bool rate_changed() const { return rate_changed_; }
+  bool reduces_rate() const { return plateau_.active(); }
+
+  Json state() const;
+  void restore(const Json& state);
 
  private:
   void read(const Job& job, const TaskOf& task_of);
+  bool watches(const std::string& part) const;
 
   EarlyStopping rules_;
-  bool stops_early_ = false;
+  Plateau plateau_;
+  bool stops_early_ = false, rate_changed_ = false;
   std::string best_metric_;
   std::vector<std::string> parts_;
 };

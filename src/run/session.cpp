@@ -124,6 +124,7 @@ void Session::resume() {
   if (const Json* state = extra.find("early_stopping"); state && state->is_object()) judge_->restore(*state);
   if (const Json* changes = extra.find("settings"))
     for (const RunSettings::Change& change : settings_.changes_of(*changes)) apply_option(change.option, change.value);
+  trainer_->set_rate_factor(judge_->rate_factor());
 }
 
 void Session::on_step(Trainer& trainer, const StepReport& report) {
@@ -164,6 +165,10 @@ void Session::judge_epoch(int64_t epoch, const Json& event) {
   if (judge_->stops_early() && stop_) return;
   stop_reason_ = judge_->after_epoch(epoch, event, log_->seconds());
   if (!stop_reason_.empty()) stop_ = true;
+  if (judge_->rate_changed()) {
+    trainer_->set_rate_factor(judge_->rate_factor());
+    log_->emit(Json(Json::Object{{"event", "set"}, {"step", trainer_->position().step}, {"rate_factor", judge_->rate_factor()}}));
+  }
   if (checkpoints_ && judge_->is_best(epoch)) checkpoints_->keep_best();
 }
 

@@ -133,16 +133,6 @@ void Trainer::restore(const Position& position, const Json& tuning, int64_t sub_
   engine_->retune(sub_batch);
 }
 
-void Trainer::freeze(const std::vector<bool>& frozen) {
-  for (size_t i = 0; i < frozen.size(); ++i)
-    if (frozen[i]) t_.model->params().set_trainable(static_cast<int>(i), false);
-  t_.make_optimizer();
-  evaluators_.clear();  // they hold on to the model on the engine's devices
-  inference_.reset();
-  predictor_.reset();
-  engine_->build();
-}
-
 void Trainer::change_optimizer(const Json& job) {
   const OptimizerOptions options = optimizer_options(job);
   if (backend() == Backend::cuda && t_.optimizer->needs_norms()) {

@@ -153,8 +153,6 @@ class Trainer {
   void restore(const Position& position, const Json& tuning, int64_t sub_batch);
   // The values that the constructor gave: parameters by the seed, states, empty slots, the start of the run.
   void initialize_values();
-  // Parameters that no longer change, by index; their gradients are no longer computed.
-  void freeze(const std::vector<bool>& frozen);
   // Changes while the run trains, from the next step on; the job stays what it was. Nothing has changed after an Error.
   // By the numbers of "optimizer", "regularization" and "clip" in `job`, which is this one with other numbers. Error(model).
   void change_optimizer(const Json& job);
@@ -162,6 +160,7 @@ class Trainer {
   void change_batch(int64_t batch);
   // By the "epochs" and "steps" of `job`. Error(model).
   void change_length(const Json& job);
+  void set_rate_factor(double factor) { t_.optimizer->set_rate_factor(factor); }  // on the rate and that of biases
   const Tuning& tuning() const { return t_.tuning; }
   // Null where the precision needs none. It may wait for the device.
   const LossScale* loss_scale() const;

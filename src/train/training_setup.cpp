@@ -4,6 +4,7 @@
 #include <cstring>
 #include <thread>
 
+#include "src/core/pattern.h"
 #include "src/data/streams.h"
 #include "src/io/file.h"
 #include "src/model/inference.h"
@@ -38,6 +39,16 @@ void check_streams(int64_t streams, int64_t batch, const Config& data) {
   if (data.boolean("shuffle", false)) data.fail("shuffle", "mixes streams, which are read in their own order", "true", "false");
 }
 
+std::vector<std::string> parameter_names(const Params& params) {
+  std::vector<std::string> names;
+  for (const ParameterSpec& spec : params.specs()) names.push_back(spec.name);
+  return names;
+}
+
+bool matches_any(const std::string& pattern, const std::vector<std::string>& names) {
+  return std::ranges::any_of(names, [&](const std::string& name) { return matches_pattern(pattern, name); });
+}
+
 }  // namespace
 
 TrainingSetup::TrainingSetup(const Job& of, const TrainerOptions& chosen)
@@ -70,9 +81,13 @@ void TrainingSetup::open() {
   }
   read_losses(config, &spec);
   add_field_roles(data, *source, &spec);
+  if (const Json* pretrained = config.raw("pretrained"); pretrained && pretrained->is_object())
+    spec.freeze = Config(*pretrained, job.where() + ": pretrained").string_list("freeze");
   model = std::make_unique<Model>(std::move(spec));
   for (const NetworkInput& field : fields_of(model->spec(), true)) read_fields.push_back(field_index(*source, field.name));
   weights.emplace(*model, *source);
+  check_freeze(config);
+  scale_rates(config);
   choices.emplace(*model, *source, job.where() + ": loss");
   math = &block_math(model->params().dtype());
   make_optimizer();
@@ -138,6 +153,40 @@ void TrainingSetup::read_losses(const Config& config, ModelSpec* spec) {
                   {.where = job.where() + ": loss", .what = "names no output", .expected = "a loss, or one for each output"});
   }
   spec->classes = source->fields()[static_cast<size_t>(target_fields[0])].classes;
+}
+
+// "pretrained.freeze": the network was built with it.
+void TrainingSetup::check_freeze(const Config& config) const {
+  std::vector<std::string> known = parameter_names(model->params());
+  for (const StateSpec& spec : model->params().state_specs()) known.push_back(spec.name);
+  for (const std::string& pattern : model->spec().freeze)
+    if (!matches_any(pattern, known))
+      config.object("pretrained")
+          .fail("freeze", "has a pattern that no parameter matches", "'" + pattern + "'", "", nearest_hint(pattern, known));
+}
+
+// "lr_scale": factors by patterns of names. A parameter takes that of the longest pattern that it matches, as the order of a table's keys is
+// nobody's choice.
+void TrainingSetup::scale_rates(const Config& config) {
+  const Json* given = config.raw("lr_scale");
+  if (!given || given->is_null()) return;
+  const Config scales = config.object("lr_scale");
+  const std::vector<std::string> names = parameter_names(model->params());
+  for (const auto& [pattern, factor] : given->as_object()) {
+    scales.number_in(pattern, 0, 1e6, 1);
+    if (!matches_any(pattern, names)) scales.fail(pattern, "is a pattern that no parameter matches", "", "", nearest_hint(pattern, names));
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Json::Member* chosen = nullptr;
+    for (const Json::Member& member : given->as_object()) {
+      if (!matches_pattern(member.first, names[i])) continue;
+      if (chosen && chosen->first.size() == member.first.size() && !(chosen->second == member.second))
+        scales.fail(member.first, "and '" + chosen->first + "' are equally long, and both are patterns of '" + names[i] + "'", "",
+                    "one factor for each parameter", "give '" + names[i] + "' a longer pattern");
+      if (!chosen || member.first.size() > chosen->first.size()) chosen = &member;
+    }
+    if (chosen) model->params().scale_rate(static_cast<int>(i), chosen->second.as_number());
+  }
 }
 
 OptimizerOptions optimizer_options(const Json& job) {

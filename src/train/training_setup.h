@@ -62,6 +62,8 @@ struct TrainingSetup {
  private:
   void open();
   void read_losses(const Config& config, ModelSpec* spec);
+  void check_freeze(const Config& config) const;
+  void scale_rates(const Config& config);
 };
 
 }  // namespace perigee

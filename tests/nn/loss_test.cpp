@@ -101,6 +101,18 @@ TEST(Loss, CrossEntropyTakesClassesDistributionsLogitsAndProbabilities) {
               1e-12);
 }
 
+// As Keras smooths: y (1 - s) + s / classes, and y (1 - s) + s / 2 of a yes or no; here the loss of the expected label.
+TEST(Loss, FocalSmoothsLabels) {
+  const Tensor x = rows({1, 3}, {0.3, -1.2, 2}), classes = Tensor::from<int64_t>({1}, {2});
+  const double z = std::exp(0.3) + std::exp(-1.2) + std::exp(2.0);
+  const auto term = [&](double logit) { return -std::pow(1 - std::exp(logit) / z, 2) * std::log(std::exp(logit) / z); };
+  EXPECT_NEAR(values_of(R"({"type": "focal", "label_smoothing": 0.3})", x, classes)[0], 0.8 * term(2) + 0.1 * (term(0.3) + term(-1.2)),
+              1e-12);
+  const double p = 1 / (1 + std::exp(-0.7));
+  EXPECT_NEAR(values_of(R"({"type": "focal", "label_smoothing": 0.2})", rows({1, 1}, {0.7}), rows({1}, {1}))[0],
+              -0.25 * 0.9 * (1 - p) * (1 - p) * std::log(p) - 0.75 * 0.1 * p * p * std::log(1 - p), 1e-12);
+}
+
 TEST(Loss, LargeLogitsStayFinite) {
   const Tensor x = rows({1, 2}, {800, -800}), y = rows({1, 2}, {0, 1});
   for (const char* loss :

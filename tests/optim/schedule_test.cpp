@@ -84,6 +84,20 @@ TEST(Schedule, FollowsEpochsOrSteps) {
   EXPECT_DOUBLE_EQ(at(R"({"type": "sigmoid", "from": 8, "center": 3, "by": "step"})", 0, 0, 3), 4);
 }
 
+TEST(Schedule, RestartsBeginAtTheirExactStep) {
+  // Cycle n of factor 3 begins at (3^n - 1) / 2; the top is halved each time.
+  const char* text = R"({"type": "restarts", "from": 8, "factor": 3, "decay": 0.5, "by": "step"})";
+  double top = 8;
+  for (const int64_t begin : {0, 1, 4, 13, 40, 121, 364, 1093, 3280}) {
+    EXPECT_DOUBLE_EQ(at(text, 0, 0, begin), top) << begin;
+    if (begin > 1) {
+      EXPECT_LT(at(text, 0, 0, begin - 1), top) << begin;
+    }
+    top /= 2;
+  }
+  EXPECT_DOUBLE_EQ(at(R"({"type": "scaled", "factor": 0.5, "schedule": {"type": "linear", "from": 4}})", 0.25), 1.5);
+}
+
 TEST(Schedule, CycleRisesFallsAndAnneals) {
   const char* text = R"({"type": "cycle", "from": 1, "max": 3, "length": 10, "annealing": 2, "annealing_decay": 0.25, "by": "step"})";
   EXPECT_DOUBLE_EQ(at(text, 0, 0, 0), 1);

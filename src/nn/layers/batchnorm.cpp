@@ -24,7 +24,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
       options.boolean("shift") ? context.parameter("bias", Shape{channels}, ParameterRole::bias, channels, channels, 0.0) : Value();
   const Value mean = context.state("mean", Shape{channels}, 0), variance = context.variance_state("variance", "mean", Shape{channels}, 1);
   Value y;
-  if (context.training()) {
+  if (context.training() && !(context.frozen("mean") && context.frozen("variance"))) {
     // Sequences as images of height 1, for which there are kernels.
     const Value x = input.rank() == 3 ? to_image(input, 1) : input;
     Json attrs = Json::object();
@@ -52,7 +52,9 @@ extern const LayerDef layer_batchnorm;
 const LayerDef layer_batchnorm{
     .name = "batchnorm",
     .stem = "bn",
-    .doc = "Gives each channel mean 0 and variance 1 over the batch, then a learned scale and shift; running statistics in inference.",
+    .doc =
+        "Gives each channel mean 0 and variance 1 over the batch, then a learned scale and shift; running statistics in inference, "
+        "and in training where trainable = false or pretrained.freeze keep them.",
     .example = R"({"type": "batchnorm", "epsilon": 1e-3, "activation": "tanh"})",
     .example_input = "[3, 4, 5]",
     .schema = layer_schema(kOptions),

@@ -92,11 +92,12 @@ Value reduced(const Config& options, Value values) {
   return weighted.rank() == 1 ? weighted : reduce_sum(weighted, inner_axes(weighted));
 }
 
+Value smoothed_yes(Value y, double smoothing) { return smoothing > 0 ? y * (1 - smoothing) + 0.5 * smoothing : y; }
+
 Value binary_terms(const Config& options, Value output, Value target) {
   const double smoothing = options.number("label_smoothing");
   const Value inner = before_link(output, "sigmoid"), x = inner ? inner : output;
-  Value y = matched_target(options, output, target);
-  if (smoothing > 0) y = y * (1 - smoothing) + 0.5 * smoothing;
+  const Value y = smoothed_yes(matched_target(options, output, target), smoothing);
   return output.graph().apply("softplus", {x}) - x * y;
 }
 

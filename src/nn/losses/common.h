@@ -29,6 +29,8 @@ Value number_like(Value like, double value);  // a scalar of its dtype
 // Element-wise `values` times the "weights" option, averaged or summed inside the example as "reduction" says.
 Value reduced(const Config& options, Value values);
 
+// Yes or no as 1 or 0, each moved half of `smoothing` towards the other.
+Value smoothed_yes(Value y, double smoothing);
 // softplus(x) - x y: -y log p - (1 - y) log(1 - p) with p = sigmoid(x), for logits x of any size. Option label_smoothing.
 Value binary_terms(const Config& options, Value output, Value target);
 

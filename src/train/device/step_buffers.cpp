@@ -52,7 +52,7 @@ void StepBuffers::join_team(const Params& params) {
     if (!joins) state_runs_.push_back({.begin = begin, .shared = begin / params.width() * sizeof(double), .dtype = spec.dtype});
     StateRun& run = state_runs_.back();
     run.elements = static_cast<int64_t>((begin - run.begin) / width) + spec.shape.elements();
-    if (spec.mean.empty()) continue;
+    if (spec.mean.empty() || spec.frozen) continue;  // the mean of equal numbers is exact, a variance by way of E[x^2] is not
     const size_t mean = params.state_offset(params.find_state(spec.mean));
     std::fill_n(mean_at.begin() + static_cast<std::ptrdiff_t>(begin / width), spec.shape.elements(),
                 static_cast<int32_t>((static_cast<int64_t>(mean) - static_cast<int64_t>(begin)) / static_cast<int64_t>(width)));
