@@ -18,6 +18,7 @@
 #include "src/model/device/device_tuning.h"
 #include "src/model/evaluator.h"
 #include "src/optim/optimizer.h"
+#include "src/run/run_details.h"
 #include "src/run/run_settings.h"
 
 namespace perigee {
@@ -79,6 +80,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
     if (epochs > 0 && job.json().find("epochs")) facts.planned = std::min(facts.planned, epochs * facts.examples);
   }
   train_task.classes = probe.shape().spec().classes;
+  details = run_details(probe);
   for (const char* part : {"validation", "test"})
     if (const Evaluator* evaluator = probe.evaluator(part))
       parts[part] = {evaluator->source().size(), evaluator->source().traits().description, evaluator->task()};
@@ -187,6 +189,7 @@ void ClusterSession::start(Coordinator& coordinator) {
   coordinator.describe("folder", folder_path_);
   last_checkpoint_round_ = coordinator.round();
   last_checkpoint_s_ = last_workers_s_ = now_s();
+  log_.folder()->write_text("details.json", job_.details.dump() + "\n");
   if (judge_.rate_factor() != 1) tell_rate();
   log_.start(position(), about, resumed_from_);
 }
@@ -332,10 +335,17 @@ void ClusterSession::on_evaluated(const std::string& part, const std::vector<std
       last_test_ = result;
       last_test_round_ = coordinator_->round();
     }
+    if (part == job_.shown_part()) keep_details(merged_details(about.task, about.examples, parsed), part, result);
   } catch (const Error& error) {
     warn("the evaluation of '" + part + "' could not be put together: " + error.what());
   }
   defer_([this] { evaluate_next(); });
+}
+
+void ClusterSession::keep_details(Json found, const std::string& part, const Json& result) {
+  if (found.is_null()) return;
+  if (part != "test") found.set("report", result);
+  job_.details.set("evaluation", std::move(found));
 }
 
 void ClusterSession::judge_epoch() {
@@ -525,7 +535,9 @@ void ClusterSession::end_run() {
   event.set("seconds", RunLog::rounded_seconds(log_.seconds()));
   event.set("folder", folder_path_);
   log_.folder()->curves();
+  log_.folder()->write_text("details.json", job_.details.dump() + "\n");
   log_.emit(event);
+  log_.folder()->page();
   if (!model_problem_.empty())  // everything is trained, but this must not look like a success
     error_ = Error(ErrorKind::resources, {.where = log_.folder()->model_file(),
                                           .what = "the model could not be saved: " + model_problem_,
@@ -549,7 +561,10 @@ void ClusterSession::add_model_of_best(Json& event) {
     const Config test = data.element(description, "test");
     SourceOpener* opener = options_.trainer.opener;
     const SourcePtr source = opener ? opener->open("test", test, job_.job.folder()) : open_source(test, job_.job.folder());
-    last_test_ = Evaluator(*loaded.model, team, source, job_.job.json().find("metrics"), best).run();
+    Evaluator evaluator(*loaded.model, team, source, job_.job.json().find("metrics"), best);
+    evaluator.keep_details();
+    last_test_ = evaluator.run();
+    keep_details(evaluator.details(), "test", last_test_);
   } catch (const Error& error) {
     warn(std::string("the best epoch's model could not be saved: ") + error.what());
   }
@@ -562,6 +577,7 @@ void ClusterSession::fail(const Error& error) {
   faults_.flush();
   log_.emit(Json(Json::Object{{"event", "error"}, {"step", position().step}, {"text", error.what()}}));
   log_.folder()->curves();
+  log_.folder()->page();
   if (!coordinator_) return;
   if (is_superseded(error)) coordinator_->abandon();
   else coordinator_->stop(error.what(), false);

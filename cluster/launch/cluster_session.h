@@ -53,7 +53,10 @@ struct ClusterJob {
   int64_t global_batch = 0, shards = 1;
   std::map<std::string, Part> parts;  // of the data, besides "train"
   EvaluationTask train_task;
+  Json details;  // run_details()
   std::optional<EvaluationTask> task_of(const std::string& part) const;
+  // The part of the data that the run's page shows.
+  std::string shown_part() const { return parts.contains("test") ? "test" : "validation"; }
   std::vector<DataPrint> data_prints;
   std::unique_ptr<ServedData> served;  // data.at = "coordinator"; else null
 };
@@ -119,6 +122,7 @@ class ClusterSession final : public CoordinatorEvents {
   Json memory() const;
   Position position() const;
   void evaluate_next();
+  void keep_details(Json found, const std::string& part, const Json& result);
   void judge_epoch();
   void tell_rate();
   void go_on();

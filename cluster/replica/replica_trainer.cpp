@@ -400,6 +400,7 @@ std::string ReplicaTrainer::evaluate(const Evaluate& order, const std::atomic<bo
   const AtResult at_result(*this);
   Evaluator* evaluator = trainer_.evaluator(order.part);
   if (!evaluator) throw Error(ErrorKind::data, {.where = trainer_.job().where() + ": data", .what = "has no part '" + order.part + "'"});
+  if (order.part == "test" || !trainer_.has_part("test")) evaluator->keep_details();  // for the page of the run
   return evaluator->state(order.begin, order.end, &cancel, evaluated).dump();
 }
 

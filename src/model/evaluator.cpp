@@ -178,12 +178,38 @@ Json evaluation_report(const Json& metrics, const EvaluationTask& task, const st
   return all.report(data);
 }
 
+// The states say what made outputs probabilities: whoever merges them has no network.
+Json merged_details(const EvaluationTask& task, int64_t examples, std::span<const Json> states) {
+  std::optional<EvaluationDetails> all;
+  for (const Json& state : states) {
+    const Json *details = state.find("details"), *link = state.find("link");
+    if (!details || !link || !link->is_string()) continue;
+    if (!all) all.emplace(task, link->as_string(), "", examples);
+    all->merge(*details);
+  }
+  return all ? all->report() : Json();
+}
+
+std::unique_ptr<EvaluationDetails> Evaluator::empty_details() const {
+  const std::string input = model_.spec().inputs.empty() ? "" : model_.spec().inputs.front().name;
+  return std::make_unique<EvaluationDetails>(task_, model_.link(), input, source_->size());
+}
+
+Json Evaluator::details() {
+  if (!details_) return {};
+  details_->show(*source_);
+  return details_->report();
+}
+
 std::optional<EvaluationSums> Evaluator::pass(int64_t begin, int64_t end, const std::atomic<bool>* stop, std::atomic<int64_t>* evaluated) {
   EvaluationSums sums(metrics_, task_, where_);
   inference_.forget_queued();  // of a pass that failed
   loader_.clear_list();        // by list: nothing is read beyond the end
   const int64_t most = inference_.max_batch();
   const auto target_field = static_cast<size_t>(fields_[static_cast<size_t>(target_)]);
+  details_.reset();
+  auto details = keeps_details_ && !weights_->used() ? empty_details() : nullptr;  // they count each example once
+  int64_t taken = begin;
   // The loader's batch goes with the next one; what is on its way needs its targets still.
   std::deque<Tensor> targets;
   std::deque<std::vector<double>> weights;
@@ -192,6 +218,8 @@ std::optional<EvaluationSums> Evaluator::pass(int64_t begin, int64_t end, const 
       const Inference::Result& result = inference_.take();
       sums.add(result, targets.front(), weights.front(), weights_->positions());
       weights.pop_front();
+      if (details) details->add(result, targets.front(), taken);
+      taken += result.count;
       if (evaluated) evaluated->fetch_add(result.count, std::memory_order_relaxed);
     }
   };
@@ -215,6 +243,7 @@ std::optional<EvaluationSums> Evaluator::pass(int64_t begin, int64_t end, const 
     done += count;
   }
   take(0);
+  details_ = std::move(details);
   return sums;
 }
 
@@ -226,7 +255,14 @@ Json Evaluator::run(const std::atomic<bool>* stop) {
 Json Evaluator::state(int64_t begin, int64_t end, const std::atomic<bool>* stop, std::atomic<int64_t>* evaluated) {
   const int64_t size = source_->size();
   const auto sums = pass(std::clamp<int64_t>(begin, 0, size), end < 0 ? size : std::min(end, size), stop, evaluated);
-  return sums ? sums->state() : Json();
+  if (!sums) return {};
+  Json state = sums->state();
+  if (details_) {
+    details_->show(*source_);
+    state.set("details", details_->state());
+    state.set("link", model_.link());
+  }
+  return state;
 }
 
 }  // namespace perigee

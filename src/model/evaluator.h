@@ -8,6 +8,7 @@
 
 #include "src/model/choice_check.h"
 #include "src/model/evaluation.h"
+#include "src/model/evaluation_details.h"
 #include "src/model/inference.h"
 #include "src/model/step_weights.h"
 
@@ -41,6 +42,9 @@ std::vector<std::string> figures_of(const Json& metrics, const EvaluationTask& t
 Json evaluation_report(const Json& metrics, const EvaluationTask& task, const std::string& data, std::span<const Json> states,
                        const std::string& where);
 
+// Likewise EvaluationDetails::report() of states that have details, of a part of `examples`; null where none has.
+Json merged_details(const EvaluationTask& task, int64_t examples, std::span<const Json> states);
+
 // Examples that an Evaluator takes at once.
 inline constexpr int64_t kEvaluationBatch = 256;
 
@@ -53,6 +57,9 @@ class Evaluator {
 
   // {"examples": n, "data": what the source calls itself, "loss": mean, <figures of the first evaluation>, "<name>": {figures of the others}}; null when stopped.
   Json run(const std::atomic<bool>* stop = nullptr);
+  // From the next pass on, details of it are kept too: they are in what state() gives, and details() gives those of the last run().
+  void keep_details() { keeps_details_ = true; }
+  Json details();  // EvaluationDetails::report(); null before the first whole pass
   // The evaluation's state after examples [begin, end) of the source (end -1: to its end); evaluation_report merges those of all slices;
   // null when stopped. `evaluated` goes up by the examples as they are done.
   Json state(int64_t begin, int64_t end, const std::atomic<bool>* stop = nullptr, std::atomic<int64_t>* evaluated = nullptr);
@@ -61,6 +68,7 @@ class Evaluator {
   const EvaluationTask& task() const { return task_; }
 
  private:
+  std::unique_ptr<EvaluationDetails> empty_details() const;
   std::optional<EvaluationSums> pass(int64_t begin, int64_t end, const std::atomic<bool>* stop, std::atomic<int64_t>* evaluated);
 
   Model& model_;
@@ -73,7 +81,9 @@ class Evaluator {
   std::vector<int> fields_;  // of the model's inputs, then the targets
   std::optional<ChoiceCheck> choices_;
   std::optional<StepWeights> weights_;
-  int target_ = 0;  // place of the main target in fields_
+  bool keeps_details_ = false;
+  std::unique_ptr<EvaluationDetails> details_;  // of the last pass; null where it was not whole
+  int target_ = 0;                              // place of the main target in fields_
 };
 
 }  // namespace perigee

@@ -10,7 +10,8 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kWidest = 100;  // columns of a confusion matrix with whole names
+constexpr size_t kWidest = 100;      // columns of a confusion matrix with whole names
+constexpr size_t kLongestName = 40;  // of a class
 
 std::string padded(std::string text, size_t width, bool left = false) {
   const size_t shown = utf8_width(text);
@@ -27,23 +28,26 @@ std::string decimal(const Json* value, const char* format = "%.4f") {
 
 std::string class_name(const Json& row) { return printable(row.find("name")->as_string()); }
 
+std::string ellipsis(const std::string& text, size_t most) { return utf8_width(text) <= most ? text : utf8_prefix(text, most - 3) + "..."; }
+
 std::string class_table(const Json& classes) {
   size_t width = 5;
   std::string f_name = "f1";
   for (const Json& row : classes.as_array()) {
-    width = std::max(width, std::min<size_t>(utf8_width(class_name(row)), 40));
+    width = std::max(width, utf8_width(ellipsis(class_name(row), kLongestName)));
     for (const auto& [key, value] : row.as_object())
       if (key[0] == 'f') f_name = key;
   }
   std::string text = padded("class", width, true) + "  precision    recall  " + padded(f_name, 8) + "  examples\n";
   for (const Json& row : classes.as_array()) {
-    text += padded(utf8_prefix(class_name(row), 40), width, true);
+    text += padded(ellipsis(class_name(row), kLongestName), width, true);
     text += padded(decimal(row.find("precision")), 11) + padded(decimal(row.find("recall")), 10) + padded(decimal(row.find(f_name)), 10);
     text += padded(std::to_string(row.find("examples")->as_int()), 10) + "\n";
   }
   return text;
 }
 
+// Columns have the names of the classes; where a line is too short for them, the numbers that stand before the names of the rows.
 std::string confusion_table(const Json& matrix, const Json* classes) {
   const auto& rows = matrix.as_array();
   if (rows.empty() || rows.size() > 40) return "";
@@ -53,20 +57,34 @@ std::string confusion_table(const Json& matrix, const Json* classes) {
   const auto name = [&](size_t i) {
     return classes && i < classes->as_array().size() ? class_name(classes->as_array()[i]) : std::to_string(i);
   };
-  size_t left = 6;
-  for (size_t i = 0; i < rows.size(); ++i) left = std::max(left, std::min<size_t>(utf8_width(name(i)), 20));
-  // Names stand in full where the table still fits a line.
   size_t longest = 0;
   for (size_t i = 0; i < rows.size(); ++i) longest = std::max(longest, utf8_width(name(i)));
-  if (left + rows.size() * (longest + 1) <= kWidest) width = std::max(width, longest + 1);
+  const bool numbered = std::max<size_t>(6, longest) + rows.size() * std::max(width, longest + 1) > kWidest;
+  if (!numbered) width = std::max(width, longest + 1);
+  const auto head = [&](size_t i) { return numbered ? padded(std::to_string(i), 2) + " " + ellipsis(name(i), kLongestName) : name(i); };
+  size_t left = 6;
+  for (size_t i = 0; i < rows.size(); ++i) left = std::max(left, utf8_width(head(i)));
   std::string text = "confusion matrix (row: actual, column: predicted)\n" + padded("", left);
-  for (size_t i = 0; i < rows.size(); ++i) text += padded(utf8_prefix(name(i), width - 1), width);
+  for (size_t i = 0; i < rows.size(); ++i) text += padded(numbered ? std::to_string(i) : name(i), width);
   text += "\n";
   for (size_t i = 0; i < rows.size(); ++i) {
-    text += padded(utf8_prefix(name(i), 20), left);
+    text += padded(head(i), left, numbered);
     for (const Json& count : rows[i].as_array()) text += padded(count.as_int() == 0 ? "." : std::to_string(count.as_int()), width);
     text += "\n";
   }
+  return text;
+}
+
+// The areas of each class, where the evaluation has them.
+std::string area_table(const Json& roc) {
+  const Json* classes = roc.find("classes");
+  if (!classes || !classes->is_array() || classes->as_array().empty() || !classes->as_array()[0].find("auc")) return "";
+  size_t width = 5;
+  for (const Json& row : classes->as_array()) width = std::max(width, utf8_width(ellipsis(class_name(row), kLongestName)));
+  std::string text = "\n" + padded("class", width, true) + "   ROC AUC  average precision\n";
+  for (const Json& row : classes->as_array())
+    text += padded(ellipsis(class_name(row), kLongestName), width, true) + padded(decimal(row.find("auc")), 10) +
+            padded(decimal(row.find("average_precision")), 19) + "\n";
   return text;
 }
 
@@ -77,7 +95,7 @@ const Json* figure_of(const Json& event, const std::string& part, const std::str
 }
 
 Chart chart_of(const std::vector<Json>& events, const std::string& figure) {
-  Chart chart{.title = figure, .x_label = "epoch", .curves = {{"train", {}}, {"validation", {}}, {"test", {}}}};
+  Chart chart{.title = figure, .x_label = "epoch", .curves = {{"train", {}}, {"validation", {}}, {"test", {}}}, .fitted = true};
   for (const Json& event : events) {
     const Json *kind = event.find("event"), *at = event.find("epochs_done");
     if (!kind || !at || !at->is_number()) continue;
@@ -96,12 +114,20 @@ Chart chart_of(const std::vector<Json>& events, const std::string& figure) {
 
 std::string report_text(const Json& result) {
   std::string text;
-  for (const auto& [key, value] : result.as_object())
-    if (value.is_number()) text += padded(key, 24, true) + decimal(&value, value.is_int() ? "%.0f" : "%.6f") + "\n";
+  const auto line = [&](const std::string& name, const Json& value) {
+    if (value.is_number()) text += padded(name, 24, true) + decimal(&value, value.is_int() ? "%.0f" : "%.6f") + "\n";
+  };
+  for (const auto& [key, value] : result.as_object()) {
+    line(key, value);
+    if (!value.is_object()) continue;
+    for (const auto& [figure, number] : value.as_object()) line(std::string(key).append(".").append(figure), number);
+  }
   const Json *classes = result.find("classes"), *confusion = result.find("confusion");
   const bool table = classes && classes->is_array() && !classes->as_array().empty() && classes->as_array()[0].find("examples");
   if (table) text += "\n" + class_table(*classes);
   if (confusion && confusion->is_array()) text += "\n" + confusion_table(*confusion, table ? classes : nullptr);
+  if (!table) text += area_table(result);
+  for (const auto& [key, value] : result.as_object()) text += area_table(value);
   return text;
 }
 

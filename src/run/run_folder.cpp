@@ -9,6 +9,7 @@
 #include "src/core/error.h"
 #include "src/core/warning.h"
 #include "src/io/file.h"
+#include "src/report/page.h"
 #include "src/run/run_file.h"
 
 namespace perigee {
@@ -137,6 +138,10 @@ void RunFolder::report(const Json& result) {
 
 void RunFolder::curves() {
   quietly("curves.svg", [&] { write_file(path_ + "/curves.svg", as_bytes(curves_svg(fs::path(path_).filename().string(), logged()))); });
+}
+
+void RunFolder::page() {
+  quietly("report.html", [&] { write_file(path_ + "/report.html", as_bytes(run_page(read_run_files(path_)))); });
 }
 
 std::string newest_run(const std::string& name) {

@@ -1,5 +1,5 @@
 // The files of a run: runs/<name>-<time>/ with job.json, arrays/ (of a script), log.jsonl, TensorBoard events, checkpoints/, report.txt and
-// report.json, curves.svg, model.safetensors. Writing here never fails the run: what goes wrong is a warning, once.
+// report.json, details.json, curves.svg, report.html, model.safetensors. Writing here never fails the run: what goes wrong is a warning, once.
 #pragma once
 
 #include <cstdio>
@@ -33,6 +33,8 @@ class RunFolder {
   void report(const Json& result);
   // curves.svg from the log.
   void curves();
+  // report.html from the other files (src/report/page.h). The last one to be written.
+  void page();
 
  private:
   explicit RunFolder(std::string path);

@@ -7,6 +7,7 @@
 #include "src/core/warning.h"
 #include "src/io/file.h"
 #include "src/model/evaluator.h"
+#include "src/run/run_details.h"
 
 namespace perigee {
 
@@ -36,6 +37,9 @@ void warn_of_slow_precision(Trainer& trainer) {
        std::to_string(plan->steps().size()) + " kernels of a step are plain loops, which often take 10 to 100 times as long; train with " +
        "precision = \"float32\"" + (job.half() ? ", or on a GPU" : ""));
 }
+
+// The part of the data that the page shows.
+std::string shown_part(const Trainer& trainer) { return trainer.has_part("test") ? "test" : "validation"; }
 
 }  // namespace
 
@@ -106,6 +110,26 @@ void Session::open_folder() {
   checkpoints_->end_with_save();
 }
 
+// The page shows this beside the log. It is written at once, so that a run which is killed has it too.
+void Session::begin_details() {
+  RunFolder* folder = log_->folder();
+  if (!folder) return;
+  details_ = run_details(*trainer_);
+  folder->write_text("details.json", details_.dump() + "\n");
+  if (Evaluator* evaluator = trainer_->evaluator(shown_part(*trainer_))) evaluator->keep_details();
+}
+
+void Session::finish_details() {
+  RunFolder* folder = log_->folder();
+  const std::string part = shown_part(*trainer_);
+  Evaluator* evaluator = folder ? trainer_->evaluator(part) : nullptr;
+  Json found = evaluator ? evaluator->details() : Json();
+  if (found.is_null()) return;
+  if (part != "test") found.set("report", last_validation_);
+  details_.set("evaluation", std::move(found));
+  folder->write_text("details.json", details_.dump() + "\n");
+}
+
 void Session::resume() {
   Json extra;
   if (fs::is_directory(options_.resume)) {
@@ -141,6 +165,7 @@ Json Session::evaluate(const std::string& part) {
     last_test_ = result;
     last_test_step_ = trainer_->position().step;
   }
+  if (part == "validation" && !result.is_null()) last_validation_ = result;
   return result;
 }
 
@@ -185,6 +210,7 @@ Json Session::run(const std::atomic<bool>& stop) {
   outside_stop_ = &stop;
   log_->start(trainer_->position(), options_.about, resumed_from_);
   for (const RunSettings::Change& change : settings_.changes()) tell_option(change.option, change.value, true);
+  begin_details();
   update_extra();
   trainer_->add_hook(this);
   if (checkpoints_) trainer_->add_hook(checkpoints_.get());
@@ -196,7 +222,7 @@ Json Session::run(const std::atomic<bool>& stop) {
   } catch (const Error& error) {
     if (checkpoints_) checkpoints_->settle();
     log_->emit(Json(Json::Object{{"event", "error"}, {"step", trainer_->position().step}, {"text", error.what()}}));
-    if (log_->folder()) log_->folder()->curves();
+    if (log_->folder()) log_->folder()->curves(), log_->folder()->page();
     throw;
   }
 }
@@ -288,6 +314,7 @@ std::optional<Error> Session::finish_model(Json& event) {
     if (const Json* data = test.find("data")) event.set("test_data", *data);
     if (folder) folder->report(test);
   }
+  if (!failure) finish_details();
   const std::string model = save_trained();
   if (!model.empty()) event.set("model", model);
   if (!failure) return {};
@@ -319,6 +346,7 @@ Json Session::finish(bool interrupted) {
   if (folder) event.set("folder", folder_path_);
   if (folder) folder->curves();
   log_->emit(event);
+  if (folder) folder->page();
   return event;
 }
 

@@ -66,6 +66,8 @@ class Session final : private Hook {
 
   void prepare();
   void open_folder();
+  void begin_details();
+  void finish_details();
   void resume();
   Json evaluate(const std::string& part);
   void judge_epoch(int64_t epoch, const Json& event);
@@ -93,8 +95,10 @@ class Session final : private Hook {
   const std::atomic<bool>* outside_stop_ = nullptr;
   std::atomic<bool> stop_{false}, asked_to_stop_{false};
   std::string stop_reason_;
+  Json details_;    // run_details(), in the end with the last evaluation's
   Json last_test_;  // the result at step last_test_step_
   int64_t last_test_step_ = -1;
+  Json last_validation_;
 };
 
 }  // namespace perigee

@@ -41,7 +41,7 @@ def two_workers_train_by_each_policy():
             assert [e["epoch"] for e in epochs] == [1, 2], epochs
             assert all("test" in e and "loss" in e for e in epochs), epochs
             folder = train.folder()
-            for file in ("model.safetensors", "report.json", "curves.svg", "ledger", "job.json", "log.jsonl"):
+            for file in ("model.safetensors", "report.json", "details.json", "report.html", "curves.svg", "ledger", "job.json", "log.jsonl"):
                 assert (folder / file).is_file(), file
             cluster.check_ledger(folder, epochs=2)
             status, out, err = cluster.run("eval", folder, "--log", "json")

@@ -336,6 +336,8 @@ CASES += [
             "names an unknown data source", "did you mean 'csv'?", after=KEPT),
     command("a shell that is none", ("completion", "bsh"), "bsh", "there is no script for this shell", "did you mean 'bash'", "nearest", "bsh"),
     command("a folder that is no run", ("ledger", "shared"), "shared", "no ledger is here", "runs with --workers, --agents or --listen have one"),
+    command("a folder without a run to report", ("report", "shared"), "shared", "there is no run in this folder", "", ),
+    command("a run to report that is not there", ("report", "kepd"), "kepd", "there is no such folder", "did you mean 'kept'?", "nearest", "kepd", after=KEPT),
     command("a device that is none", ("train", "kept.lua", "--device", "gpu"), "--device", "there is no such device; got 'gpu'", "did you mean 'cuda'?"),
     command("a GPU that is not there", ("train", "kept.lua", "--device", "cuda:99"), "", "cuda:99", "`perigee doctor` says more"),
     command("an address that is none", ("status", "nowhere"), "nowhere", "an address needs a port", "host:port"),

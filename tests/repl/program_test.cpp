@@ -226,8 +226,8 @@ TEST_F(Program, JsonLogKeepsItsContract) {
   EXPECT_TRUE(end.find("examples_per_s")->is_number());
   EXPECT_HAS(end.find("data")->as_string(), "digits");
   const fs::path run_folder = folder_ / end.find("folder")->as_string();
-  for (const char* file :
-       {"job.json", "log.jsonl", "report.json", "report.txt", "curves.svg", "model.safetensors", "checkpoints", "tensorboard"})
+  for (const char* file : {"job.json", "log.jsonl", "report.json", "report.txt", "details.json", "report.html", "curves.svg",
+                           "model.safetensors", "checkpoints", "tensorboard"})
     EXPECT_TRUE(fs::exists(run_folder / file)) << file;
   EXPECT_EQ(read(run_folder / "log.jsonl"), outcome.out);
   // A trained model can be evaluated again, and the folder holds the job that was trained.

@@ -18,6 +18,7 @@ struct Chart {
   std::string x_label;  // "step"
   std::vector<PlotCurve> curves;
   bool log_scale = false;  // of y; values that are not positive are left out
+  bool fitted = false;     // AxisScale::fitted; the title says where it is not linear, or values lie outside
 };
 
 // The charts below each other. More than 1000 points of a curve are thinned out: the least and the greatest of each group stay.

@@ -41,7 +41,10 @@ class SvgCanvas final : public ChartCanvas {
   void curve(const Points& points, size_t colour) override {
     char stroke[8];
     std::snprintf(stroke, sizeof stroke, "#%06X", chart_colour(colour));
-    body += "<path class=\"curve\" stroke=\"" + std::string(stroke) + "\" d=\"";
+    static constexpr const char* kDashes[kColours] = {"", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2"};  // no colour alone
+    const std::string dashes = kDashes[colour % kColours];
+    body += "<path class=\"curve\" stroke=\"" + std::string(stroke) + "\"" +
+            (dashes.empty() ? "" : " stroke-dasharray=\"" + dashes + "\"") + " d=\"";
     bool pen_down = false;
     for (const auto& [x, y] : points) {
       const bool gap = !std::isfinite(x) || !std::isfinite(y);

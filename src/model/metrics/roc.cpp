@@ -10,7 +10,7 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kCurvePoints = 200;               // of a curve in the result
+constexpr double kCurveStep = 1 / 200.;            // of a curve in the result, along either axis
 constexpr size_t kLargestExact = size_t{1} << 28;  // scores; beyond it `steps` is needed
 
 // One threshold: how many positives and negatives score at least `score`, going down.
@@ -82,12 +82,15 @@ Areas areas(const std::vector<Point>& points) {
   return {ratio(roc, all_p * all_n), average};
 }
 
+// The first point, the last, and those that lie a step from the one before: where much happens at similar scores there are many.
 Json curve(const std::vector<Point>& points) {
   Json thresholds = Json::array(), false_positive = Json::array(), recall = Json::array(), precision = Json::array();
-  const size_t every = points.size() / kCurvePoints + 1;
-  for (size_t i = 0; i < points.size(); ++i) {
-    if (i % every != 0 && i + 1 != points.size()) continue;
-    const Point& point = points[i];
+  double p = -INFINITY, n = -INFINITY;  // of the last point that was kept
+  for (const Point& point : points) {
+    const auto is_step = [](double way, double all) { return all > 0 && way >= kCurveStep * all; };
+    const bool far = is_step(point.positives - p, points.back().positives) || is_step(point.negatives - n, points.back().negatives);
+    if (!far && &point != &points.back()) continue;
+    p = point.positives, n = point.negatives;
     thresholds.push(point.score);
     false_positive.push(ratio(point.negatives, points.back().negatives));
     recall.push(ratio(point.positives, points.back().positives));

@@ -1,0 +1,67 @@
+// `perigee report`: the page of a run, made again from its folder; or one page that compares several runs.
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "repl/commands/command.h"
+#include "src/core/error.h"
+#include "src/io/file.h"
+#include "src/report/page.h"
+
+namespace perigee {
+namespace {
+
+struct Options {
+  std::vector<std::string> runs;
+  std::string out;
+} options;
+
+void declare(CLI::App& app) {
+  app.add_option("runs", options.runs, "the folder of a run, or of several to compare")->required();
+  app.add_option(
+      "--out", options.out,
+      "the file to write, - for standard output; the default is report.html in the run's folder, comparison.html here for several runs");
+}
+
+// A folder that is none of a run: the nearest one beside it that is.
+RunFiles read_run(const std::string& folder) {
+  namespace fs = std::filesystem;
+  try {
+    return read_run_files(folder);
+  } catch (const Error& error) {
+    std::vector<std::string> known;
+    std::error_code status;
+    const fs::path beside = fs::path(folder).has_parent_path() ? fs::path(folder).parent_path() : fs::path(".");
+    for (const std::string& where : {beside.string(), std::string("runs")})
+      for (const auto& entry : fs::directory_iterator(where, status))
+        if (file_exists(entry.path().string() + "/job.json")) known.push_back(entry.path().lexically_normal().string());
+    Error::Parts parts = error.parts();
+    parts.hint = nearest_hint(folder, known);
+    if (parts.hint.empty() && !known.empty()) parts.hint = "the newest run is " + *std::max_element(known.begin(), known.end());
+    throw Error(error.kind(), std::move(parts));
+  }
+}
+
+int run() {
+  std::vector<RunFiles> runs;
+  for (const std::string& folder : options.runs) runs.push_back(read_run(folder));
+  const std::string page = runs.size() == 1 ? run_page(runs[0]) : comparison_page(runs);
+  if (options.out == "-") {
+    std::fwrite(page.data(), 1, page.size(), stdout);
+    return 0;
+  }
+  const std::string path = !options.out.empty() ? options.out
+                           : runs.size() == 1   ? path_in(options.runs[0], "report.html")
+                                                : "comparison.html";
+  write_file(path, as_bytes(page));
+  std::printf("%s\n", path.c_str());
+  return 0;
+}
+
+}  // namespace
+
+extern const Command command_report;
+const Command command_report{.name = "report", .doc = "write the page of a run, or one that compares runs", .declare = declare, .run = run};
+
+}  // namespace perigee
