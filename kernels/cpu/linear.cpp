@@ -209,6 +209,46 @@ void run_grad_weight(const KernelCall& call) {
   if (call.n_out > 1 && call.out[1].data) column_sums(dz, call.accumulate, call.out[1].as<float>());
 }
 
+// The same for sequences, whose rows are many: a panel of dz is copied side by side, because rows of it that lie a power of two apart
+// would share a few lines of each cache.
+
+constexpr int64_t kStepRows = 512;
+
+const char* decline_grad_steps(const KernelCall& call) {
+  if (call.in[1].rank < 3) return "only for sequences";
+  return decline_layout(call);
+}
+
+size_t scratch_grad_steps(const KernelCall& call) {
+  const int64_t rows = matrix(call.in[0]).rows;
+  return static_cast<size_t>((rows < kStepRows ? rows : kStepRows) * kPanelVectors * kLanes) * sizeof(float);
+}
+
+void run_grad_steps(const KernelCall& call) {
+  const Matrix dz = matrix(call.in[0]), x = matrix(call.in[1]), dw = matrix(call.out[0]);
+  const Panels panels(dz.columns, kPanelVectors);
+  float* const panel = static_cast<float*>(call.scratch);
+  for (int64_t q = 0; q < panels.count; ++q) {
+    const int64_t first = panels.first(q), count = panels.width(q) * kLanes - kLanes + panels.last(q);
+    for (int64_t begin = 0; begin < dz.rows; begin += kStepRows) {
+      const int64_t rows = dz.rows - begin < kStepRows ? dz.rows - begin : kStepRows;
+      for (int64_t r = 0; r < rows; ++r)
+        std::memcpy(panel + r * count, dz.data + (begin + r) * dz.stride + first, static_cast<size_t>(count) * sizeof(float));
+      multiply_by_rows<false>({.m = count,
+                               .n = x.columns,
+                               .k = rows,
+                               .a = panel,
+                               .a_stride = count,
+                               .b = x.data + begin * x.stride,
+                               .ldb = x.stride,
+                               .c = dw.data + first * dw.stride,
+                               .ldc = dw.stride,
+                               .finish = {.accumulate = call.accumulate || begin > 0}});
+    }
+  }
+  if (call.n_out > 1 && call.out[1].data) column_sums(dz, call.accumulate, call.out[1].as<float>());
+}
+
 const Kernel kKernels[] = {
     {.op = "linear",
      .name = "by_rows",
@@ -240,6 +280,14 @@ const Kernel kKernels[] = {
      .isa = Isa::PERIGEE_ISA,
      .decline = decline_layout,
      .run = run_grad_weight,
+     .accumulates = true},
+    {.op = "linear_grad_weight",
+     .name = "steps",
+     .backend = Backend::cpu,
+     .isa = Isa::PERIGEE_ISA,
+     .decline = decline_grad_steps,
+     .run = run_grad_steps,
+     .scratch_bytes = scratch_grad_steps,
      .accumulates = true},
 };
 
