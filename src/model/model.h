@@ -38,10 +38,10 @@ struct ModelSpec {
   std::vector<LossHead> more_heads;  // of networks with several outputs
   // Fields that say which steps of a target count, and how much. A target of the steps of an input takes over that input's.
   std::vector<NetworkInput> target_roles = {};
-  std::string where;          // begins error paths
-  Dtype dtype = Dtype::f32;   // of parameters, states and all arithmetic: f32 or f64; fields are converted as they come in
+  std::string where;                     // begins error paths
+  Dtype dtype = Dtype::f32;              // of parameters, states and all arithmetic: f32 or f64; fields are converted as they come in
   std::vector<std::string> freeze = {};  // patterns of parameters and states that training leaves as they are
-  std::optional<Dtype> half;  // f16 or bf16: what mixed_precision (src/graph/passes) stores activations in
+  std::optional<Dtype> half;             // f16 or bf16: what mixed_precision (src/graph/passes) stores activations in
 };
 
 // The fields that a plan reads: the inputs, and with loss the targets, the main one first, then what else says how much they count.

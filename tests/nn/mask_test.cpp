@@ -138,6 +138,16 @@ TEST(Mask, PaddingNeverChangesANumber) {
     if (std::string(kind) != "avg") expect_padding_unseen(pool + R"(, "stride": 1, "padding": 1}])");
   }
   expect_padding_unseen(R"([{"type": "layernorm", "over": "channels"}, {"type": "activation", "activation": "softmax"}])");
+  for (const char* layer : {R"("lstm", "peepholes": true)", R"("lstm", "projection": 2)", R"("gru", "reset": "before")", R"("gru")",
+                            R"("rnn", "layer_norm": true)", R"("lstm", "layers": 2, "bidirectional": "concat")",
+                            R"("gru", "bidirectional": "sum")", R"("rnn", "reverse": true)"})
+    for (const char* returns : {"all", "last"})
+      expect_padding_unseen(std::string(R"([{"units": 3, "returns": ")") + returns + R"(", "type": )" + layer + "}]");
+  for (const char* layer :
+       {R"({"type": "last_step"})", R"({"type": "reverse"})", R"({"type": "bidirectional", "layer": {"type": "lstm", "units": 2}})",
+        R"({"type": "time_distributed", "layer": {"type": "dense", "out": 4}})"})
+    expect_padding_unseen(std::string("[") + layer + R"(, {"type": "activation", "activation": "tanh"}])");
+  expect_padding_unseen(R"([{"type": "lstm", "units": 4}, {"type": "dense", "over": "steps", "out": 2}])");
 }
 
 }  // namespace

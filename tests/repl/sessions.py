@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Types tests/repl/*.session into the program through a pseudo-terminal and compares the screen: sessions.py PROGRAM [FILE...]
+"""Types tests/repl/terminals/*.session into the program through a pseudo-terminal and compares the screen: sessions.py PROGRAM [FILE...]
 
 A session file is a list of steps:
     size COLUMNS ROWS         of the terminal; later in a file: the window changes
@@ -289,7 +289,7 @@ def run_file(program, path):
 def main():
     program = str(pathlib.Path(sys.argv[1]).resolve())
     here = pathlib.Path(__file__).resolve().parent
-    paths = [pathlib.Path(name) for name in sys.argv[2:]] or sorted(here.glob("*.session"))
+    paths = [pathlib.Path(name) for name in sys.argv[2:]] or sorted((here / "terminals").glob("*.session"))
     failures = 0
     for number, path in enumerate(paths, 1):
         try:

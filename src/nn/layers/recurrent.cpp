@@ -79,7 +79,7 @@ Value merged(const std::string& how, Value forward, Value backward, int axis) {
   return how == "mean" ? (forward + backward) * 0.5 : forward + backward;
 }
 
-Value mask_of(LayerContext&, Value) { return {}; }
+Value mask_of(LayerContext& context, Value x) { return context.mask(x); }
 
 RecurrentStates run_recurrence(LayerContext& context, const Recurrence& r) {
   const Config& options = context.options();

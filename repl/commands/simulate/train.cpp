@@ -1,4 +1,4 @@
-#include "repl/commands/simulate_train.h"
+#include "repl/commands/simulate/train.h"
 
 #include <algorithm>
 #include <limits>

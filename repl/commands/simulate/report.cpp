@@ -1,4 +1,4 @@
-#include "repl/commands/simulate_report.h"
+#include "repl/commands/simulate/report.h"
 
 #include <algorithm>
 #include <cmath>
