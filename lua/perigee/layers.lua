@@ -186,7 +186,7 @@ function layers.stem_of(kind) return stems[kind] or kind end
 function layers.names(list)
   local names, counters = {}, {}
   for index, node in ipairs(list) do
-    local layer = type(node) == "table" and node.layer or node
+    local layer = type(node) == "table" and not node.type and node.layer or node -- else its `layer` is one inside
     local kind = type(layer) == "table" and layer.type or layer
     local stem = layers.stem_of(kind)
     counters[stem] = (counters[stem] or 0) + 1

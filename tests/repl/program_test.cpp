@@ -404,9 +404,8 @@ TEST_F(Program, PredictsArrays) {
 
 TEST_F(Program, DescribeShowsTheNetwork) {
   const Outcome outcome = run({"describe", "small.lua"});
-  EXPECT_HAS(outcome.out,
-             "averaging on several workers: allreduce: each step, gradients, merged by examples, topology auto, barrier; gain 1");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.find("averaging on several workers"), std::string::npos) << "the job names no policy";
   EXPECT_HAS(outcome.out, "dense1");
   EXPECT_HAS(outcome.out, "12,560");
   EXPECT_HAS(outcome.out, "effective batch 32");

@@ -60,7 +60,8 @@ class Session:
         self.program, self.folder = program, pathlib.Path(folder)
         self.screen = Screen(80, 24)
         self.environment = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "HOME": str(folder), "LANG": "C.UTF-8",
-                            "XDG_STATE_HOME": str(self.folder / "state"), "XDG_CACHE_HOME": str(self.folder / "cache")}
+                            "XDG_STATE_HOME": str(self.folder / "state"), "XDG_CACHE_HOME": str(self.folder / "cache"),
+                            "PERIGEE_GRAPHICS": "braille"}  # the screen is not asked what pictures it shows
         self.child = self.master = None
         self.status = None
 
@@ -165,9 +166,10 @@ class Session:
             raise Failed(f"control sequences that the screen does not know: {self.screen.unknown}")
 
     def asked(self):
-        """The editor waits for keys: its prompt is shown, and the terminal is not the running line's."""
+        """The editor waits for keys: its prompt is shown, and the terminal is not the running line's, which shows keys by itself."""
         line = "".join(self.screen.cells[self.screen.y])
-        return line.startswith(("pg> ", "  > ")) and (self.screen.pasting or self.environment["TERM"] == "dumb")
+        edited = self.screen.pasting and not termios.tcgetattr(self.slave)[3] & termios.ECHO
+        return line.startswith(("pg> ", "  > ")) and (edited or self.environment["TERM"] == "dumb")
 
     def type(self, text):
         """What follows an Enter is sent when the next prompt is there: before that the terminal belongs to the line that runs."""
@@ -177,8 +179,9 @@ class Session:
                 self.until(self.answered, lambda: f"expected a prompt before {piece}")
             before, self.prompts_before = self.screen.lines(), self.prompts
             self.send(piece)
+            # A further line begins empty: `  > end` is the end of lines that are drawn once more before they run.
             self.answered = lambda: self.asked() and self.screen.lines() != before and (
-                self.prompts > self.prompts_before or "".join(self.screen.cells[self.screen.y]).startswith("  > "))
+                self.prompts > self.prompts_before or "".join(self.screen.cells[self.screen.y]).strip() == ">")
 
     def send(self, text):
         data = keys_of(text).encode()
