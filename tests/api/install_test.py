@@ -67,6 +67,8 @@ class Installed(unittest.TestCase):
             programs = sorted(p for p in pathlib.Path(build).iterdir() if p.name.startswith("example"))
             self.assertEqual(len(programs), len(list(examples.glob("example*"))))
             for program in programs:
+                if program.name.startswith("example_predict"):
+                    continue  # it takes a model and a table: example_predict_test.py
                 said = run(program, env=self.environment, cwd=build, timeout=300)
                 self.assertTrue(said.strip(), program.name)
         with tempfile.TemporaryDirectory() as project:
@@ -141,7 +143,9 @@ class Installed(unittest.TestCase):
     def test_size(self):
         size = sum(p.stat().st_size for p in self.root.rglob("*") if p.is_file() and not p.is_symlink())
         print(f"{size / 2**20:.1f} MB are installed")
-        self.assertLess(size, 13 * 2**20)  # the aim is 12
+        # The aim is 12, which holds without the CUDA module. Kernels of recurrent layers and attention, each for three instruction sets
+        # and for CUDA, have brought 1.5.
+        self.assertLess(size, 15 * 2**20)
 
 
 if __name__ == "__main__":
