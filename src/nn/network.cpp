@@ -173,8 +173,9 @@ class Context final : public LayerContext {
 
   std::vector<Value> sublayer(const Json& layer, const std::string& label, std::span<const Value> inputs) override {
     std::vector<LayerText> texts = read_sequence(layer, text_.at, text_.scope);
+    if (texts.size() != 1) return build_network(build_, layer, place_inside(label), inputs);
     Place place = place_inside("");
-    if (texts.size() == 1 && texts[0].json.find("name") == nullptr) {
+    if (texts[0].json.find("name") == nullptr) {
       texts[0].name = label;
       texts[0].scope = std::string(texts[0].def->name) + " '" + label + "' (in " + text_.scope + ")";
     }

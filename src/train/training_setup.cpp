@@ -178,13 +178,13 @@ void TrainingSetup::scale_rates(const Config& config) {
   }
   for (size_t i = 0; i < names.size(); ++i) {
     const Json::Member* chosen = nullptr;
-    for (const Json::Member& member : given->as_object()) {
-      if (!matches_pattern(member.first, names[i])) continue;
-      if (chosen && chosen->first.size() == member.first.size() && !(chosen->second == member.second))
+    for (const Json::Member& member : given->as_object())
+      if (matches_pattern(member.first, names[i]) && (!chosen || member.first.size() > chosen->first.size())) chosen = &member;
+    for (const Json::Member& member : given->as_object())
+      if (chosen && member.first.size() == chosen->first.size() && matches_pattern(member.first, names[i]) &&
+          !(chosen->second == member.second))
         scales.fail(member.first, "and '" + chosen->first + "' are equally long, and both are patterns of '" + names[i] + "'", "",
                     "one factor for each parameter", "give '" + names[i] + "' a longer pattern");
-      if (!chosen || member.first.size() > chosen->first.size()) chosen = &member;
-    }
     if (chosen) model->params().scale_rate(static_cast<int>(i), chosen->second.as_number());
   }
 }

@@ -53,6 +53,16 @@ TEST(Network, LenetHasTheShapesNamesAndCountsOfTheArticle) {
   EXPECT_EQ(net.layers.at(2).scope, "conv2d 'conv2' (layer 3 of 6)");
 }
 
+TEST(Network, AWrapperTakesAllLayersOfASequence) {
+  Graph graph;
+  const BuiltNetwork net = build(graph, R"([{"type": "time_distributed", "layer": {"type": "sequential", "layers": [
+    {"type": "dense", "out": 3}, {"type": "dense", "out": 5}]}}])",
+                                 Shape{2, 4});
+  EXPECT_EQ(net.outputs.at(0).shape(), (Shape{8, 5, 4}));
+  ASSERT_EQ(net.parameters.size(), 4u);
+  EXPECT_EQ(net.parameters.at(2).name, "steps1.layer.dense2.weight");
+}
+
 TEST(Network, ErrorsNameTheLineThePathAndTheFix) {
   EXPECT_EQ(error_of(R"([{"type": "conv2d", "out": 4, "kernel": 5, "@": "lenet.lua:7"}, {"type": "dense", "out": 2}])", Shape{1, 3, 3}),
             "lenet.lua:7: conv2d 'conv1' (layer 1 of 2): kernel 5x5 is larger than its input 3x3; pad it or drop a pooling layer");

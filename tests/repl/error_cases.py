@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 sys.path.insert(0, str(pathlib.Path(__file__).with_name("errors")))
 import error_layers  # noqa: E402
 import error_prompts  # noqa: E402
+import error_sequences  # noqa: E402
 
 SCRIPT = """local pg = require "perigee"
 return pg.experiment {
@@ -396,3 +397,25 @@ CASES += [
     job("is the target", ("weight = -1", "weight = 0"), train='pg.data.csv { "number.csv", weight = -1 }', network="pg.sequential { pg.dense { 1 } }",
         loss='"mse"'),
 ]
+
+CASES += [script(f"{layers}: {cause}", "trial.lua:4", cause, hint, fix, network="pg.sequential { " + layers + ", pg.flatten {}, pg.dense { 2 } }",
+                 train=error_sequences.SEQUENCES) for layers, cause, hint, fix in error_sequences.LAYERS]
+CASES += [script(f"{layer} ({inputs}): {cause}", "trial.lua:8", cause, hint, fix, network=error_sequences.graph(layer, inputs),
+                 train=error_sequences.SEQUENCES) for layer, inputs, cause, hint, fix in error_sequences.GRAPHS]
+CASES += [script(f"data{data}: {cause}", "trial.lua:", cause, hint, fix, data=data, network=error_sequences.STRIDE, train=error_sequences.SERIES)
+          for data, cause, hint, fix in error_sequences.FIELDS]
+CASES += [Case(f"op {op} of {operands}: {cause}", place, cause, hint, fix, script=error_sequences.program(op, operands, attributes, results),
+               args=("train", "trial.json"), file="trial.json")
+          for op, operands, attributes, results, place, cause, hint, fix in error_sequences.OPS]
+CASES += [
+    job("needs features to normalise", ("{ 1, 2 }", "{ { 1 }, { 2 } }"), place="trial.lua:4", train="pg.data.arrays { x = { 1, 2 }, y = { 0, 1 } }",
+        network="pg.sequential { pg.layernorm {}, pg.dense { 2 } }"),
+    job("are equally long, and both are patterns of 'dense1.weight'", ('["*.weight"]', '["dense1.weight"] = 0.1, ["*.weight"]'),
+        "give 'dense1.weight' a longer pattern", more='lr_scale = { ["dense1.*"] = 0.1, ["*.weight"] = 0.2 },'),
+    command("a model file whose lengths are of no input", ("eval", "bad.safetensors"), "bad.safetensors: inputs", "'n' is of no input", "got 'z'",
+            script=error_sequences.MODEL, file="bad.safetensors"),
+    job("have different sums of weights, and a step divides its gradient by one", ('c = "w"', 'c = "w", v = "w"'), "give all targets the same lengths, masks and weights",
+        writes_run=True, network=GRAPH, train=FIELDS.replace("v =", "w = { 1, 2, 3 }, v ="), data=', weights = { c = "w" }',
+        loss='{ kind = { type = "cross_entropy", target = "c" }, size = { type = "mse", target = "v" } }'),
+]
+CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in error_sequences.PROMPTS]

@@ -1,0 +1,128 @@
+"""Layers of sequences, and fields that say what of a sequence counts, for error_cases.py."""
+
+# Two sequences of 2 features x 3 steps, each with a class.
+SEQUENCES = "pg.data.arrays { x = { { { 1, 2, 3 }, { 4, 5, 6 } }, { { 3, 2, 1 }, { 6, 5, 4 } } }, y = { 0, 1 } }"
+
+# (layers before a dense layer, cause, remedy, fix): on such sequences.
+LAYERS = [
+    # recurrent layers
+    ('pg.lstm { 3, bidirectional = "sum", reverse = true }', "has no meaning for a layer that goes both ways", "drop one of the two", (", reverse = true", "")),
+    ('pg.gru { 3, bidirectional = "sum", returns = "state" }', "asks a layer that goes both ways for its one last state", "all or last", ('"state"', '"last"')),
+    ('pg.gru { 3, layer_norm = true, reset = "before" }', "layer_norm needs the reset gate behind the product", "leave 'reset' out", (', reset = "before"', "")),
+    ("pg.bidirectional { pg.dense { 3 } }", "does not go through a sequence", "lstm, gru or rnn", ("dense { 3 }", "gru { 3 }")),
+    ('pg.bidirectional { pg.lstm { 3, returns = "both" } }', "joins one result with one other", "returns = all or last", ('"both"', '"last"')),
+    ('setmetatable({ type = "bidirectional" }, getmetatable(pg.dense { 3 }))', "is missing", "lstm, gru or rnn", None),
+    ("pg.time_distributed { pg.dropout { 0.5 } }", "the layer inside draws random numbers", "put dropout before or behind time_distributed",
+     ("pg.time_distributed { pg.dropout { 0.5 } }", "pg.dropout { 0.5 }")),
+    ("pg.time_distributed { pg.reshape { { 2, 1 } } }", "the layer must make one row of features of a step", "", ("{ { 2, 1 } }", "{ { 2 } }")),
+    # attention
+    ("pg.flatten {}, pg.attention {}", "needs a sequence (features x steps)", "put reshape {features, steps} in front", ("flatten {}", "reshape { { 2, 3 } }")),
+    ("pg.attention { heads = 3 }", "do not divide the features", "a divisor of 2", ("heads = 3", "heads = 2")),
+    ("pg.attention { heads = 3 }", "do not divide the features", "or give head_size", ("heads = 3", "heads = 3, head_size = 2")),
+    ("pg.attention { heads = 2, kv_heads = 4 }", "do not divide the heads", "a divisor of 2", ("kv_heads = 4", "kv_heads = 2")),
+    ('pg.attention { heads = 2, positions = "rotary" }', "rotary positions turn pairs of features", "at least 2", ("heads = 2", "heads = 1")),
+    ("pg.attention { project = false, out = 3 }", "has no effect", "no such option, or project = true", ("project = false", "project = true")),
+    ("pg.attention { heads = 2, kv_heads = 1, project = false }", "cannot compare the features of keys with those of queries", "leave project out",
+     (", project = false", "")),
+    ("pg.flatten {}, pg.reshape { { 1, 6 } }, pg.upsampling { 1000000 }, pg.attention {}", "too many scores in one example",
+     "at most 2^34", ("1000000", "34")),
+    ("pg.learned_attention { 4, heads = 3 }", "do not divide the features", "or give head_size", ("heads = 3", "heads = 3, head_size = 2")),
+    ("pg.recurrent_attention { 4, heads = 3 }", "do not divide the features", "a divisor of 4", ("heads = 3", "heads = 2")),
+    ("pg.positions { length = 2 }", "is less than the steps of the input", "at least 3", ("length = 2", "length = 3")),
+    ('pg.positions { length = 3, kind = "sinusoidal" }', "has no effect", "kind = 'learned'", ("sinusoidal", "learned")),
+    # dense layers
+    ('pg.flatten {}, pg.dense { 3, over = "steps" }', "needs a sequence (features x steps)", "leave over out", (', over = "steps"', "")),
+    ('pg.dense { 3, tied = "dense7" }', "no layer in front of it named 'dense7' has a weight", "", (', tied = "dense7"', "")),
+    ('pg.dense { 3 }, pg.dense { 6, tied = "dens1" }', "no layer in front of it named 'dens1' has a weight", "did you mean 'dense1'?", None),
+    ('pg.dense { 3 }, pg.dense { 6, tied = "dense1" }', "the weight of 'dense1' does not fit", "", (', tied = "dense1"', "")),
+    ('pg.dense { 4, bias_init = { type = "blocks", values = { 1, 2, 3 } } }', "the values do not cut the tensor into equal parts", "",
+     ("values = { 1, 2, 3 }", "values = { 1, 2 }")),
+]
+
+# (layer, inputs, cause, remedy, fix): in a graph, after dense layers. m has 4 features x 5 steps, s is a row of 4 numbers.
+GRAPHS = [
+    ("pg.lstm { 4, layers = 2 }", "x, s", "a first state is for one layer in one direction", "write the layers one by one", (", layers = 2", "")),
+    ("pg.gru { 4 }", "x, m", "the first state must be a row of units", "", ("x, m", "x, s")),
+    ("pg.additive_attention {}", "x, m, x", "needs a value for each key", "expected 5", ("x, m, x", "x, m")),
+    ("pg.attention { project = false }", "x, m", "cannot compare the features of keys with those of queries", "leave project out", ("project = false", "")),
+    ("pg.transformer {}", "x, m", "has a memory that it does not look at", "write cross = true", ("transformer {}", "transformer { cross = true }")),
+    ("pg.transformer { cross = true }", "x", "has no memory to look at", "leave cross out", ("cross = true", "")),
+]
+
+
+def graph(layer, inputs):
+    """A network with the layer."""
+    return f"""(function()
+    local x = pg.input "x"
+    local m = pg.reshape {{ {{ 4, 5 }} }} (pg.dense {{ 20 }} (x))
+    local s = pg.dense {{ 4 }} (x)
+    return pg.graph {{ inputs = {{ x }}, outputs = {{ pg.dense {{ 2 }} (pg.flatten {{}} ({layer} ({inputs}))) }} }}
+  end)()"""
+
+
+# Sequences of 1 feature x 4 steps with a class for each of 2 steps, the steps that count, and weights.
+SERIES = """pg.data.arrays { x = { { { 1, 2, 3, 4 } }, { { 5, 6, 7, 8 } } }, y = { { 0, 1 }, { 1, 0 } },
+    n = { 4, 2 }, k = { 2, 1 }, w = { { 1, 2, 3 }, { 4, 5, 6 } }, v = { 1, 2 } }"""
+STRIDE = "pg.sequential { pg.conv1d { 2, kernel = 2, stride = 2 } }"
+
+# (data, cause, remedy, fix): a network takes each two steps of such a sequence together.
+FIELDS = [
+    (', lengths = { x = "w" }', "cannot be a length of 'x'", "an integer for each example", ('"w" }', '"n", y = "k" }')),
+    (', weights = "w"', "cannot be a weight of 'y'", "a number for each example, or 2, one for each step", ('"w"', '"v"')),
+    (', lengths = { x = "n" }', "the steps of 'y' are not those of an input, so nothing says which count", "lengths = { y =", ('x = "n"', 'x = "n", y = "k"')),
+]
+
+# A run of a text whose batches go on from each other.
+STREAM = ("run = pg.start(pg.experiment { network = pg.sequential { pg.embedding { 40, 4 }, pg.conv1d { 40, 1 } }, loss = 'cross_entropy', optimizer = 'adam', "
+          "epochs = 1000000, data = { train = pg.data.text { 'two.csv', context = 4, streams = 2, targets = 'every' }, batch = 2 } }, "
+          "{ folder = false, threads = 1 }) ")
+
+# (expression, cause, fix): as in error_prompts.py.
+PROMPTS = [
+    (STREAM + "run.batch = 4", "each row of the batch is a stream of the text", ("run.batch = 4", "run.batch = 2")),
+]
+
+# A file of a model whose lengths belong to an input that it does not have. The digest is that of this header: a change of one asks for the other.
+HEADER = r'''{"__metadata__":{"inputs":"[{\"name\": \"x\", \"dtype\": \"f32\", \"shape\": [2]}, {\"name\": \"n\", \"dtype\": \"f32\", \"shape\": [], \
+\"role\": \"length\", \"of\": \"z\"}]","network":"{}","perigee":"0","target":"{\"name\":\"y\",\"dtype\":\"i64\",\"shape\":[]}",\
+"xxh3":"09153fa7f725a1dcac4085627e6ad680"}}'''.replace("\\\n", "").ljust(512)
+MODEL = "\0\2" + 6 * "\0" + HEADER  # its length in front: 8 bytes
+
+# A job that writes an op itself. Of an example: x is 2 steps of 3 heads of 2 features, t has its heads and features changed for each other, u its
+# steps and heads, and z is 2 steps of 6 numbers.
+PROGRAM = """{"network": [{"type": "layernorm"}, {"type": "lambda", "inputs": ["x"], "program": [
+  {"op": "transpose", "in": ["x"], "attrs": {"order": [0, 1, 3, 2]}, "out": ["t"]},
+  {"op": "transpose", "in": ["x"], "attrs": {"order": [0, 2, 1, 3]}, "out": ["u"]},
+  {"op": "reshape", "in": ["x"], "attrs": {"shape": [-1, 2, 6]}, "out": ["z"]},
+  {"op": "constant", "in": [], "attrs": {"shape": [2, 6], "values": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]}, "out": ["w"]},
+  {"op": "constant", "in": [], "attrs": {"shape": [2], "values": [0, 0]}, "out": ["b"]},
+  OP], "outputs": ["y"]}, {"type": "dense", "out": 1}], "loss": "mse", "optimizer": "adam",
+  "data": {"train": {"type": "arrays", "x": [[[[1, 2], [3, 4], [5, 6]], [[1, 2], [3, 4], [5, 6]]]], "y": [[1]]}}}"""
+
+JOB = "trial.json: lambda 'lambda1'"
+
+# (op, operands, attributes, results, place, cause, remedy, fix)
+OPS = [
+    ("attention", "x x", "", "y", JOB, "has keys without values", "both, or neither", ('["x", "x"]', '["x", "x", "x"]')),
+    ("attention", "x", "", "y", JOB, "needs kv_heads where there are no keys and values", "the number of key heads in the first operand",
+     ('"attention", "in": ["x"], "attrs": {}', '"attention", "in": ["x"], "attrs": {"kv_heads": 1}')),
+    ("attention", "x x x", '"kv_heads": 1', "y", JOB, "kv_heads is said by the keys", "no kv_heads where there are keys", ('"kv_heads": 1', "")),
+    ("attention", "z", "", "y", JOB, "takes heads of features", "numbers [examples, steps, heads, features]", ('"in": ["z"]', '"in": ["x", "x", "x"]')),
+    ("attention", "x", '"kv_heads": 2', "y", JOB, "the heads of queries are no multiple of those of keys", "", ('"kv_heads": 2', '"kv_heads": 1')),
+    ("attention", "x t t", "", "y", JOB, "the keys do not fit the queries", "the same examples and features", ('["x", "t", "t"]', '["x", "x", "x"]')),
+    ("attention", "x x u", "", "y", JOB, "the values do not fit the keys", "the same examples, steps and heads", ('["x", "x", "u"]', '["x", "x", "x"]')),
+    ("attention", "x x x x", "", "y", JOB, "the mask does not fit the keys", "x2", ('["x", "x", "x", "x"]', '["x", "x", "x"]')),
+    ("attention", "x x x", "", "o y", "", "the sums of attention cannot be differentiated", "", ('["o", "y"]', '["y"]')),
+    ("rotary", "z", "", "y", JOB, "rotary turns heads of features", "numbers [examples, steps, heads, features]", ('"in": ["z"]', '"in": ["x"]')),
+    ("rotary", "x", '"width": 1', "y", JOB, "rotary turns pairs of features", "an even number, at most all", ('"width": 1', '"width": 2')),
+    ("rotary", "x", '"heads": 4', "y", JOB, "rotary turns more heads than there are", "at most 3", ('"heads": 4', '"heads": 3')),
+    ("rnn", "x w", "", "y", JOB, "takes sequences", "f32 or f64, examples x steps x features", None),
+    ("gru", "z w b", '"reset": "before"', "y", JOB, "the recurrent bias is only for reset = after", "", ('"before"', '"after"')),
+    ("gru", "z w", "", "o y", "", "the gates of a recurrent op cannot be differentiated", "", ('["o", "y"]', '["y"]')),
+]
+
+
+def program(op, operands, attributes, results):
+    """The job with the op."""
+    names = ['"' + '", "'.join(each.split()) + '"' for each in (operands, results)]
+    return PROGRAM.replace("OP", f'{{"op": "{op}", "in": [{names[0]}], "attrs": {{{attributes}}}, "out": [{names[1]}]}}')
