@@ -7,7 +7,9 @@ local generate = {}
 -- The options of the C++ side from those that the user gave, and the function that streams the text.
 local function read(given)
   if type(given) == "string" then return { prompt = given } end
-  if type(given) ~= "table" then where.fail("generate takes a text, or options: generate { \"ROMEO:\", tokens = 200 }; got " .. where.describe(given)) end
+  if type(given) ~= "table" then
+    where.fail('generate takes a text, or options: generate { "ROMEO:", tokens = 200 }; got ' .. where.describe(given))
+  end
   local options = {}
   for key, value in pairs(given) do
     if key == 1 then key = "prompt" end

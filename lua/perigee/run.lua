@@ -351,7 +351,7 @@ function fields.curves(self)
 end
 
 local function known_names()
-  local names, seen = { "optimizer", "clip", "regularization", "early_stopping", "data", "epochs", "steps", "batch" }
+  local names = { "optimizer", "clip", "regularization", "early_stopping", "data", "epochs", "steps", "batch" }
   for _, family in ipairs { methods, fields } do
     for name in pairs(family) do names[#names + 1] = name end
   end
@@ -362,14 +362,14 @@ end
 local kSections = { "optimizer", "clip", "regularization", "early_stopping", "checkpoint", "data" }
 local kTop = { epochs = "epochs", steps = "steps", batch = "data.batch" }
 
-local function options(self) return call(self, "options") end
+local function options_of(self) return call(self, "options") end
 local function set_option(self, option, value)
   if value == nil then value = native.null end
   call(self, "steer", "set", { option = option, value = value })
 end
 
 local function section_of(self, name)
-  return run_options.node(name, function() return options(self) end, function(option, value) set_option(self, option, value) end,
+  return run_options.node(name, function() return options_of(self) end, function(option, value) set_option(self, option, value) end,
     methods[name])
 end
 
@@ -379,7 +379,7 @@ for _, name in ipairs(kSections) do is_section[name] = true end
 function Run.__index(self, key)
   if is_section[key] then return section_of(self, key) end
   if kTop[key] then
-    local option = options(self)[kTop[key]]
+    local option = options_of(self)[kTop[key]]
     return option and option.value
   end
   if fields[key] then return fields[key](self) end
@@ -437,7 +437,9 @@ end
 ---@param options? { secret?: string }
 ---@return perigee.Run
 function run.attach(address, options)
-  if type(address) ~= "string" then where.fail("pg.attach takes a run folder, or the address of a coordinator, \"host:port\"; got " .. where.describe(address)) end
+  if type(address) ~= "string" then
+    where.fail('pg.attach takes a run folder, or the address of a coordinator, "host:port"; got ' .. where.describe(address))
+  end
   local given = {}
   for key, value in pairs(options or {}) do given[key] = value end
   local self = new_run(done(calls.attach(address, given)), address)

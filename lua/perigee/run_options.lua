@@ -43,7 +43,9 @@ end
 
 function Node.__call(node, ...)
   local call = state_of[node].call
-  if not call then where.fail(("run.%s is a table of options; set one: run.%s.NAME = VALUE"):format(state_of[node].section, state_of[node].section)) end
+  if not call then
+    where.fail(("run.%s is a table of options; set one: run.%s.NAME = VALUE"):format(state_of[node].section, state_of[node].section))
+  end
   return call(...)
 end
 
