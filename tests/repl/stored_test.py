@@ -197,6 +197,7 @@ def a_closed_terminal_leaves_a_checkpoint():
     write_script(100000)
     child, terminal = pty.fork()
     if child == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
         os.execv(PROGRAM, [PROGRAM, "train", "job.lua", "--set", "checkpoint.every_epochs=0", "--out", "hung"])
     log = pathlib.Path("hung/log.jsonl")
     wait_for("the run trains", lambda: log.exists() and '"epoch"' in log.read_text(), terminal)
