@@ -114,7 +114,7 @@ def make_runs():
     return {name: pathlib.Path(name, "report.html") for name in runs}
 
 
-# --- What stands in the file ---
+# --- The file ---
 
 
 class Reader(html.parser.HTMLParser):
@@ -217,7 +217,7 @@ def check_report_text():
     check("curves.svg survives a run that failed", svg.startswith("<svg") and "nan" not in svg)
 
 
-# --- What a browser shows ---
+# --- The page in a browser ---
 
 
 def colours(data):

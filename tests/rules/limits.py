@@ -10,7 +10,7 @@ MOST_LINES = 60
 FUNCTION_FOLDERS = ("src/", "cluster/", "kernels/", "repl/", "lua/")
 
 # Commits before this keep the form that they have. A time and no hash, so that a shallow clone is checked too.
-SUBJECTS_SINCE = "2026-11-24T12:11:30Z"
+SUBJECTS_SINCE = "2026-11-23T20:30:00Z"
 SUBJECT = re.compile(r"^[a-z][a-z0-9/_.-]*(, ?[a-z][a-z0-9/_.-]*)*: .{1,}$")
 MOST_COLUMNS = 72
 
