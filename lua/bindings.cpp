@@ -49,8 +49,8 @@ int family_members(lua_State* L) {
     for (const FamilyMember& member : family.members) {
       const Schema own{.options = member.schema.options};
       lua_newtable(L);
-      set_text(L, "name", member.name.c_str());
-      set_text(L, "doc", member.doc.c_str());
+      set_text(L, "name", member.name);
+      set_text(L, "doc", member.doc);
       push_strings(L, wanted == "layer" ? own.names() : member.schema.names());
       lua_setfield(L, -2, "options");
       push_strings(L, {member.schema.positional.begin(), member.schema.positional.end()});

@@ -11,6 +11,10 @@ local tensor = require "perigee.tensor"
 
 local help = {}
 
+for name in pairs(getmetatable(pg).later) do
+  local _ = pg[name] -- loads it: what pg lists has help
+end
+
 -- Where each family lives, and where its names stand without it unless an earlier family has them.
 local families = {
   { family = "layer", word = "layer", plural = "layers", members = layers.constructors, promoted = true },

@@ -47,10 +47,10 @@ local pg = {
   load_model = network.load_model,
   parameter = trace.parameter,
   table = require("perigee.source").table,
-  plot = require("perigee.tensor_plot").plot,
-  start = require("perigee.run").start,
-  attach = require("perigee.run").attach,
 }
+
+-- Modules that are loaded when pg.NAME is first read: a script that describes a job starts sooner without them.
+local later = { start = "perigee.run", attach = "perigee.run", plot = "perigee.tensor_plot" }
 
 ---A layer from a function of one or more values, traced once: x * pg.sigmoid(x). Axes and places count from 1, as on tensors; axis 1 is the
 ---batch. x:size(2) and x.shape[2] are numbers that are known when the network is built; tensors and lists of numbers become constants.
@@ -121,9 +121,16 @@ end
 for name, make in pairs(tensor.makers) do pg[name] = make end
 
 return setmetatable(pg, {
+  later = later,
   __index = function(_, name)
+    if later[name] then
+      pg[name] = require(later[name])[name]
+      return pg[name]
+    end
     local known = {}
-    for key in pairs(pg) do known[#known + 1] = key end
+    for _, names in ipairs { pg, later } do
+      for key in pairs(names) do known[#known + 1] = key end
+    end
     where.fail(("there is no pg.%s%s"):format(tostring(name), where.suggestion(name, known)))
   end,
 })

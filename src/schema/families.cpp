@@ -16,7 +16,7 @@
 namespace perigee {
 namespace {
 
-std::string or_empty(const char* text) { return text ? text : ""; }
+const char* or_empty(const char* text) { return text ? text : ""; }
 
 template <class Def>
 FamilyMember member_of(const Def& def) {

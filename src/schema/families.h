@@ -2,15 +2,17 @@
 // what cluster has.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "src/core/schema.h"
 
 namespace perigee {
 
+// Views of a definition, which lives as long as the program: a script's start lists families many times.
 struct FamilyMember {
-  std::string name, doc, example;  // the example is JSON, or empty
+  const char* name = "";
+  const char* doc = "";
+  const char* example = "";  // JSON, or empty
   Schema schema;
 };
 

@@ -95,7 +95,7 @@ void add_family(const Family& family, Json& defs) {
   for (const FamilyMember& member : family.members) {
     names.emplace_back(member.name);
     // A layer's options may come from the network's "defaults".
-    defs.set(name + " " + member.name, object_schema(member.schema, member.name.c_str(), member.doc, name != "layer"));
+    defs.set(name + " " + member.name, object_schema(member.schema, member.name, member.doc, name != "layer"));
     Json is = object({{"properties", object({{"type", object({{"const", member.name}})}})}, {"required", Json::Array{"type"}}});
     cases.push_back(object({{"if", std::move(is)}, {"then", reference(name + " " + member.name)}}));
   }
