@@ -171,6 +171,14 @@ class Session:
         edited = self.screen.pasting and not termios.tcgetattr(self.slave)[3] & termios.ECHO
         return line.startswith(("pg> ", "  > ")) and (edited or self.environment["TERM"] == "dumb")
 
+    def rests(self):
+        """The program has drawn all it had to draw: its first thread sleeps and the terminal holds nothing that was not read."""
+        try:
+            state = pathlib.Path(f"/proc/{self.child}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return False
+        return state == "S" and not select.select([self.master], [], [], 0)[0]
+
     def type(self, text):
         """What follows an Enter is sent when the next prompt is there: before that the terminal belongs to the line that runs."""
         pieces = [piece for piece in re.split("(?<=<Enter>)", text) if piece]
@@ -179,9 +187,9 @@ class Session:
                 self.until(self.answered, lambda: f"expected a prompt before {piece}")
             before, self.prompts_before = self.screen.lines(), self.prompts
             self.send(piece)
-            # A further line begins empty: `  > end` is the end of lines that are drawn once more before they run.
+            # A further line begins empty: `  > end` is the end of lines that are drawn once more before they run, and `  > ` may be half of it.
             self.answered = lambda: self.asked() and self.screen.lines() != before and (
-                self.prompts > self.prompts_before or "".join(self.screen.cells[self.screen.y]).strip() == ">")
+                self.prompts > self.prompts_before or "".join(self.screen.cells[self.screen.y]).strip() == ">") and self.rests()
 
     def send(self, text):
         data = keys_of(text).encode()
