@@ -157,8 +157,8 @@ typedef struct perigee_field {
   perigee_dtype stored; /* what the memory holds; it is converted while it is read; 0: dtype */
   int64_t stride;       /* bytes; 0: packed, row-major */
   float scale;          /* for u8 read as f32: multiplied by it; 0: 1 */
-  perigee_role role;
-  const char* of; /* the field that it serves; null for a weight: all targets */
+  const char* of;       /* of a field with a role: the one that it serves; null for a weight: all targets */
+  perigee_role role;    /* 0: none */
 } perigee_field;
 
 typedef struct perigee_source perigee_source;

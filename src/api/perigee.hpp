@@ -115,8 +115,8 @@ struct field_info {
     field.data = data;
     field.stored = stored;
     field.scale = scale;
-    field.role = role;
     field.of = of.empty() ? nullptr : of.c_str();
+    field.role = role;
     return field;
   }
 };

@@ -4,7 +4,8 @@
     abi.py BUILD            says what differs; exit status 1 if anything does
     abi.py BUILD --write    the ABI was changed on purpose: stores what it is now
 
-Allowed without a new soname: a new function, a new enumerator, a new member at the end of a struct that begins with `size`.
+Allowed without a new soname: a new function, a new enumerator, a new member at the end of a struct that begins with `size`,
+behind the padding of what was its end.
 """
 import pathlib
 import re
@@ -46,6 +47,26 @@ def layouts(structs, enumerators):
         return subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
 
 
+def structs_in(lines):
+    """{struct: (its size, {member: offset})}"""
+    found, name = {}, ""
+    for line in lines:
+        words = line.split()
+        if words[0] == "struct":
+            name = words[1]
+            found[name] = (int(words[2]), {})
+        elif line.startswith(" "):
+            found[name][1][words[0]] = int(words[1])
+    return found
+
+
+def in_padding(was, now):
+    """New members inside a struct as older programs know it: in its padding, which holds anything."""
+    before = structs_in(was)
+    return [f"{name}.{member}" for name, (_, members) in structs_in(now).items() if name in before
+            for member, offset in members.items() if member not in before[name][1] and offset < before[name][0]]
+
+
 def exported(library):
     listed = subprocess.run(["nm", "-D", "--defined-only", library], check=True, stdout=subprocess.PIPE, text=True).stdout
     return sorted(line.split()[2] for line in listed.splitlines() if line.split()[1] != "A")
@@ -59,10 +80,13 @@ def current(build):
 
 def main():
     now = current(sys.argv[1])
+    was = STORED.read_text().splitlines()
+    if padded := in_padding(was, now):
+        print("these lie in the padding of the structs of programs that are built already; put a larger member in front:", *padded, sep="\n  ")
+        return 1
     if "--write" in sys.argv:
         STORED.write_text("\n".join(now) + "\n")
         return 0
-    was = STORED.read_text().splitlines()
     under = {}  # a struct's members have its name in front
     for lines, side in ((was, 0), (now, 1)):
         struct = ""
