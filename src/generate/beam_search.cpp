@@ -54,7 +54,9 @@ bool BeamSearch::set_aside(const Beam& beam) {
   size_t cut = std::string::npos;
   for (const std::string& stop : options_.stop) cut = std::min(cut, beam.text.find(stop));
   if (cut == std::string::npos) return false;
-  finished_.push_back({beam.units, beam.text.substr(0, cut), score_of(beam.sum, beam.units.size()), true});
+  ++finished_;
+  if (const double score = score_of(beam.sum, beam.units.size()); score > best_finished_.score)
+    best_finished_ = {beam.units, beam.text.substr(0, cut), score, true};
   return true;
 }
 
@@ -74,28 +76,23 @@ bool BeamSearch::step() {
     parents.push_back(each.beam);
     units.push_back(each.unit);
   }
-  if (next.empty()) return false;
   beams_ = std::move(next);
+  if (beams_.empty()) return false;
   const size_t length = beams_[0].units.size();
   if (length >= static_cast<size_t>(options_.tokens)) return false;
-  if (finished_.size() >= static_cast<size_t>(options_.beams)) {
+  if (finished_ >= options_.beams) {
     // Whether a beam can still become better than the best that is complete.
-    const double found = std::max_element(finished_.begin(), finished_.end(), [](const FoundText& a, const FoundText& b) {
-                           return a.score < b.score;
-                         })->score;
     const size_t longest = options_.length_penalty > 0 ? static_cast<size_t>(options_.tokens) : length;
-    if (found >= score_of(beams_[0].sum, longest)) return false;
+    if (best_finished_.score >= score_of(beams_[0].sum, longest)) return false;
   }
-  parents.resize(static_cast<size_t>(options_.beams), parents[0]);  // rows without a beam compute what nobody reads
+  parents.resize(static_cast<size_t>(options_.beams), parents[0]);  // rows without a beam: their scores are not read
   units.resize(static_cast<size_t>(options_.beams), units[0]);
   scores_.advance(parents, units);
   return true;
 }
 
 FoundText BeamSearch::best() const {
-  FoundText best{{}, "", -std::numeric_limits<double>::infinity(), false};
-  for (const FoundText& each : finished_)
-    if (each.score > best.score) best = each;
+  FoundText best = best_finished_;
   for (const Beam& beam : beams_)
     if (const double score = beam.units.empty() ? best.score : score_of(beam.sum, beam.units.size()); score > best.score)
       best = {beam.units, beam.text, score, false};

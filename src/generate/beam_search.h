@@ -1,6 +1,8 @@
-// The likeliest text: keeps the `beams` best beginnings at every length. Those that reach a stop text are set aside and compared at the end.
+// The likeliest text: keeps the `beams` best beginnings at every length. The best of those that reach a stop text is set aside, and compared
+// with the others at the end.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -48,7 +50,8 @@ class BeamSearch {
   std::vector<Beam> beams_;
   std::vector<Candidate> candidates_;
   std::vector<double> row_;
-  std::vector<FoundText> finished_;
+  int64_t finished_ = 0;  // beams that were set aside
+  FoundText best_finished_{{}, "", -std::numeric_limits<double>::infinity(), false};
 };
 
 }  // namespace perigee

@@ -1,5 +1,5 @@
-// A text that a model goes on with, piece by piece. It reads the model's parameters where they are: who changes them meanwhile gives it a
-// copy (copy_of).
+// A text that a model goes on with, piece by piece. It reads the model's parameters where they are: give it a copy (copy_of) of a
+// model that trains on meanwhile.
 #pragma once
 
 #include <atomic>

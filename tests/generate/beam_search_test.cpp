@@ -55,8 +55,8 @@ double best_sum(const Table& table, std::vector<int64_t>& text, int64_t units, i
   return best;
 }
 
-FoundText found(int64_t beams, Table* table, const TextModel& text, const std::vector<std::string>& stop = {}) {
-  const GenerateOptions options{.tokens = 5, .beams = beams, .length_penalty = 1, .stop = stop};
+FoundText found(int64_t beams, Table* table, const TextModel& text, const std::vector<std::string>& stop = {}, double length_penalty = 1) {
+  const GenerateOptions options{.tokens = 5, .beams = beams, .length_penalty = length_penalty, .stop = stop};
   const std::vector<int64_t> prompt = {1, 2};
   table->begin(prompt);
   BeamSearch search(text, *table, options, prompt);
@@ -106,6 +106,20 @@ TEST(BeamSearch, EndsBeforeAStopText) {
   const std::string all = found(4, &table, text).text, stop = all.substr(1, 1);
   const FoundText ended = found(4, &table, text, {stop});
   EXPECT_EQ(ended.text.find(stop), std::string::npos) << ended.text;
+}
+
+// Every text of two units has reached a stop text, and one unit alone, whose score is higher, is no answer.
+TEST(BeamSearch, EndsWhereEveryBeamReachesAStopText) {
+  SmallText small;
+  const TextModel text(small.model(), small.job(), small.fitted());
+  std::vector<std::string> pairs;
+  for (int64_t first = 0; first < text.vocabulary_size(); ++first)
+    for (int64_t second = 0; second < text.vocabulary_size(); ++second) pairs.push_back(text.piece(first, "") + text.piece(second, "x"));
+  Table table(text.vocabulary_size(), 3);
+  const FoundText ended = found(3, &table, text, pairs, 0);
+  EXPECT_TRUE(ended.stopped);
+  EXPECT_EQ(ended.text, "");
+  EXPECT_EQ(ended.units.size(), 2u);
 }
 
 }  // namespace

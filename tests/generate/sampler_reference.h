@@ -1,5 +1,8 @@
 // Three rows of scores as the logits processors of Hugging Face transformers 5.23.0 leave them: the numbers for repetition_penalty = 1.3 and
-// temperature = 0.7, and for the others which scores stay (1) and which become -infinity (0).
+// temperature = 0.7, and for the others which scores stay (1) and which become -infinity (0). They are the stored results of calls in float64,
+// each of one processor alone, processor(kPreviousUnits, kScores): RepetitionPenaltyLogitsProcessor(1.3), TemperatureLogitsWarper(0.7),
+// TopKLogitsWarper(5), TopPLogitsWarper(0.8) and (0.1), MinPLogitsWarper(0.1), TypicalLogitsWarper(0.5), NoRepeatNGramLogitsProcessor(2),
+// EpsilonLogitsWarper(0.1), EtaLogitsWarper(0.1).
 #pragma once
 
 namespace perigee::reference {
