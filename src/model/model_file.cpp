@@ -1,10 +1,12 @@
 #include "src/model/model_file.h"
 
-#include "src/model/model_reader.h"
-
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <span>
+
+#include "src/model/field_roles.h"
+#include "src/model/model_reader.h"
 
 namespace perigee {
 namespace {
@@ -33,17 +35,31 @@ NetworkInput field_from(const Config& config) {
   return field;
 }
 
-// Error when a role is of a field that is not there.
+// Error when a role is of a field that is not there, or does not fit it.
 void check_roles(const ModelSpec& spec, const std::string& where) {
-  const auto known = [](const std::vector<NetworkInput>& fields, const std::string& name) {
-    return std::any_of(fields.begin(), fields.end(), [&](const NetworkInput& field) {
-      return field.role == FieldRole::none && field.name == name && field.type.shape.rank() > 0;
-    });
+  const auto check = [&](const NetworkInput& role, std::span<const NetworkInput> fields, const char* list, const char* kind,
+                         const char* expected) {
+    const auto of = std::find_if(fields.begin(), fields.end(),
+                                 [&](const NetworkInput& field) { return field.role == FieldRole::none && field.name == role.of; });
+    if (of == fields.end())
+      throw Error(ErrorKind::model, {.where = where + list,
+                                     .what = "'" + role.name + "' is of no " + kind,
+                                     .got = "'" + role.of + "'",
+                                     .expected = std::string("the name of ") + expected,
+                                     .hint = "the file is damaged: train and save the model again"});
+    check_role(role, *of, where + list);
   };
   for (const NetworkInput& role : spec.inputs)
-    if (role.role == FieldRole::weight || (role.role != FieldRole::none && !known(spec.inputs, role.of)))
-      throw Error(ErrorKind::model,
-                  {.where = where + ": inputs", .what = "'" + role.name + "' is of no input", .got = "'" + role.of + "'"});
+    if (role.role != FieldRole::none)  // a weight is of targets alone
+      check(role, role.role == FieldRole::weight ? std::span<const NetworkInput>() : spec.inputs, ": inputs", "input",
+            "an input with steps");
+  std::vector<NetworkInput> targets = {spec.target};
+  for (const LossHead& head : spec.more_heads) targets.push_back(head.target);
+  for (const NetworkInput& role : spec.target_roles) {
+    if (role.role == FieldRole::none)
+      throw Error(ErrorKind::model, {.where = where + ": target_roles", .what = "'" + role.name + "' has no role"});
+    check(role, targets, ": target_roles", "target", "a target");
+  }
 }
 
 Json names_json(const std::vector<std::string>& names) {

@@ -7,8 +7,8 @@
 #include "src/core/pattern.h"
 #include "src/data/streams.h"
 #include "src/io/file.h"
+#include "src/model/field_roles.h"
 #include "src/model/inference.h"
-#include "src/train/field_roles.h"
 
 namespace perigee {
 
@@ -165,8 +165,7 @@ void TrainingSetup::check_freeze(const Config& config) const {
           .fail("freeze", "has a pattern that no parameter matches", "'" + pattern + "'", "", nearest_hint(pattern, known));
 }
 
-// "lr_scale": factors by patterns of names. A parameter takes that of the longest pattern that it matches, as the order of a table's keys is
-// nobody's choice.
+// "lr_scale": factors by patterns of names. A parameter takes that of the longest pattern that it matches: a table of Lua has no order.
 void TrainingSetup::scale_rates(const Config& config) {
   const Json* given = config.raw("lr_scale");
   if (!given || given->is_null()) return;

@@ -8,6 +8,10 @@
 #include <random>
 
 #include "src/core/error.h"
+#include "src/io/safetensors.h"
+#include "src/model/evaluator.h"
+#include "src/run/checkpoint.h"
+#include "tests/io/temporary.h"
 #include "tests/train/networks.h"
 
 namespace perigee {
@@ -312,6 +316,39 @@ TEST(Weights, WhatDoesNotFitIsRefused) {
     EXPECT_NE(on(good, lengths, std::string("[") + layer + "]").find("mixes the steps of a sequence, of which some are padding"),
               std::string::npos)
         << layer;
+}
+
+TEST(Weights, AModelFileKeepsThemAndRefusesThoseThatDoNotFit) {
+  const TemporaryFolder folder;
+  const Sequences all = Sequences::make(9, 7);
+  const Json source = all.source(20, all.everyone(), -1, {1, 2, 0, 1, 1, 3, 1, 1, 0.5});
+  Trainer trainer(job_on(source, kTagger, R"(, "lengths": {"x": "n"}, "weights": "w")"), {.threads = 1, .measure = false});
+  trainer.step();
+  save_model(trainer, folder / "model.safetensors");
+  LoadedModel loaded = load_model(folder / "model.safetensors");
+  ThreadTeam team(1);
+  const Json described = Json(Json::Object{{"data", source}});
+  const SourcePtr opened = open_source(Config(described, "test").object("data"), "");
+  EXPECT_EQ(Evaluator(*loaded.model, team, opened, nullptr, "test").run().find("loss")->dump(),
+            trainer.evaluate("train").find("loss")->dump());
+
+  const Safetensors file = read_safetensors(folder / "model.safetensors");
+  const auto changed = [&](const char* key, const std::string& from, const std::string& to) {
+    Metadata metadata = file.metadata;
+    std::string& text = metadata.at(key);
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << text;
+    text.replace(at, from.size(), to);
+    return refusal([&] { load_model(safetensors_bytes(file.tensors, metadata), "file"); });
+  };
+  const std::string length = R"({"name":"n","dtype":"i64","shape":[],"role":"length","of":)", of_x = length + R"("x"})";
+  EXPECT_NE(changed("inputs", of_x, length + R"("z"})").find("file: inputs: 'n' is of no input; got 'z'"), std::string::npos);
+  EXPECT_NE(changed("inputs", R"("shape":[],"role")", R"("shape":[3],"role")").find("file: inputs: field 'n' cannot be a length of 'x'"),
+            std::string::npos);
+  EXPECT_NE(changed("inputs", R"("role":"length")", R"("role":"weight")").find("file: inputs: 'n' is of no input"), std::string::npos);
+  EXPECT_NE(changed("target_roles", R"("of":"t")", R"("of":"z")").find("file: target_roles: 'w' is of no target; got 'z'"),
+            std::string::npos);
+  EXPECT_NE(changed("target_roles", R"("role":"weight")", R"("role":"mask")").find("field 'w' cannot be a mask of 't'"), std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "src/train/field_roles.h"
+#include "src/model/field_roles.h"
 
 #include <algorithm>
 
@@ -15,6 +15,10 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {"lengths", "a length", FieldRole::length}, {"masks", "a mask", FieldRole::mask}, {"weights", "a weight", FieldRole::weight}};
 
+const char* text_of(FieldRole role) {
+  return std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& kind) { return kind.role == role; })->text;
+}
+
 std::vector<NetworkInput> targets_of(const ModelSpec& spec) {
   std::vector<NetworkInput> targets = {spec.target};
   for (const LossHead& head : spec.more_heads) targets.push_back(head.target);
@@ -25,25 +29,6 @@ const NetworkInput* named(const std::vector<NetworkInput>& fields, const std::st
   const auto found = std::find_if(fields.begin(), fields.end(),
                                   [&](const NetworkInput& field) { return field.name == name && field.role == FieldRole::none; });
   return found == fields.end() ? nullptr : &*found;
-}
-
-void check_shape(const Kind& kind, const Field& field, const NetworkInput& of, const std::string& where) {
-  const Shape& about = of.type.shape;
-  const Type got{field.dtype, field.shape};
-  const auto fail = [&](std::string expected, std::string hint = "") {
-    throw Error(ErrorKind::model, {where, "field '" + field.name + "' cannot be " + kind.text + " of '" + of.name + "'", got.text(),
-                                   std::move(expected), std::move(hint)});
-  };
-  if (kind.role != FieldRole::weight && about.rank() == 0)
-    throw Error(ErrorKind::model, {where, "field '" + of.name + "' has one number for each example, and no steps", of.type.text(),
-                                   "a sequence: its steps are the last axis"});
-  const bool of_example = field.shape.elements() == 1 && field.shape.rank() <= 1;
-  const bool of_steps = about.rank() > 0 && field.shape == Shape{about[about.rank() - 1]};
-  const std::string steps = about.rank() > 0 ? std::to_string(about[about.rank() - 1]) : "";
-  if (kind.role == FieldRole::length && (field.dtype == Dtype::boolean || !of_example)) fail("an integer for each example");
-  if (kind.role == FieldRole::mask && !of_steps) fail(steps + " numbers of 0 or 1, one for each step");
-  if (kind.role == FieldRole::weight && !of_example && !of_steps)
-    fail("a number for each example" + (steps.empty() ? "" : ", or " + steps + ", one for each step"));
 }
 
 class Roles {
@@ -58,7 +43,7 @@ class Roles {
     if (kind.role == FieldRole::weight) input = nullptr;
     if (!input && !target) return false;
     if (has(kind.role, of)) return true;
-    check_shape(kind, field, input ? *input : *target, where);
+    check_role(role, input ? *input : *target, where);
     if (input) found_inputs_.push_back(role);
     if (target) spec_.target_roles.push_back(role);
     return true;
@@ -113,6 +98,24 @@ void read_key(const Config& data, const Kind& kind, Roles* roles) {
 }
 
 }  // namespace
+
+void check_role(const NetworkInput& role, const NetworkInput& of, const std::string& where) {
+  const Shape &own = role.type.shape, &about = of.type.shape;
+  const auto fail = [&](std::string expected) {
+    throw Error(ErrorKind::model, {where, "field '" + role.name + "' cannot be " + text_of(role.role) + " of '" + of.name + "'",
+                                   role.type.text(), std::move(expected)});
+  };
+  if (role.role != FieldRole::weight && about.rank() == 0)
+    throw Error(ErrorKind::model, {where, "field '" + of.name + "' has one number for each example, and no steps", of.type.text(),
+                                   "a sequence: its steps are the last axis"});
+  const bool of_example = own.elements() == 1 && own.rank() <= 1;
+  const bool of_steps = about.rank() > 0 && own == Shape{about[about.rank() - 1]};
+  const std::string steps = about.rank() > 0 ? std::to_string(about[about.rank() - 1]) : "";
+  if (role.role == FieldRole::length && (role.type.dtype == Dtype::boolean || !of_example)) fail("an integer for each example");
+  if (role.role == FieldRole::mask && !of_steps) fail(steps + " numbers of 0 or 1, one for each step");
+  if (role.role == FieldRole::weight && !of_example && !of_steps)
+    fail("a number for each example" + (steps.empty() ? "" : ", or " + steps + ", one for each step"));
+}
 
 void add_field_roles(const Config& data, const DataSource& source, ModelSpec* spec) {
   Roles roles(source, spec);
