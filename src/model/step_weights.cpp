@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "kernels/convert.h"
 #include "src/model/inference.h"
@@ -159,8 +160,14 @@ double StepWeights::refuse(const Batch& batch, const std::string& where) const {
                                     .expected = "0 to " + std::to_string(head.classes - 1)});
     }
   }
+  const auto sum = [&](const Head& head) {
+    fill(head, batch, scratch_);
+    return std::accumulate(scratch_.begin(), scratch_.end(), 0.0);
+  };
+  const double first = sum(heads_.at(0));
+  const auto other = std::find_if(heads_.begin(), heads_.end() - 1, [&](const Head& head) { return sum(head) != first; });
   throw Error(ErrorKind::data, {.where = where,
-                                .what = "the targets '" + names_[heads_.at(0).field] + "' and '" + names_[heads_.back().field] +
+                                .what = "the targets '" + names_[heads_.at(0).field] + "' and '" + names_[other->field] +
                                         "' have different sums of weights, and a step divides its gradient by one",
                                 .hint = "give all targets the same lengths, masks and weights"});
 }
