@@ -137,6 +137,7 @@ void EvaluationDetails::show(const DataSource& source) {
 
 Json EvaluationDetails::state() const {
   Json state = Json::object(), samples = Json::array(), worst = Json::array();
+  if (weighted_) state.set("weighted", true);
   if (roc_) state.set("roc", roc_->state()), state.set("calibration", calibration_->state());
   for (const Sample& sample : samples_)
     samples.push(Json(Json::Object{
@@ -158,6 +159,7 @@ void EvaluationDetails::merge(const Json& state) {
   };
   take_in("roc", roc_description_, roc_.get());
   take_in("calibration", "calibration", calibration_.get());
+  weighted_ = config.boolean("weighted", false) || weighted_;
   const Json *samples = config.raw("samples"), *worst = config.raw("worst");
   if (!samples || !samples->is_array() || !worst || !worst->is_array()) config.fail("samples", "and 'worst' must be lists");
   for (const Json& each : samples->as_array()) {
@@ -175,6 +177,7 @@ void EvaluationDetails::merge(const Json& state) {
 }
 
 Json EvaluationDetails::report() const {
+  if (weighted_) return Json(Json::Object{{"weighted", true}});
   Json report = Json::object();
   if (roc_) report.set("roc", roc_->result()), report.set("calibration", calibration_->result());
   if (!samples_.empty()) {

@@ -25,10 +25,13 @@ class EvaluationDetails {
 
   // Rows of the examples from number `first` on.
   void add(const Inference::Result& result, const Tensor& target, int64_t first);
+  // Instead of add(): examples or steps that count differently, of which nothing is kept. All others would count each example once.
+  void leave_out_weighted() { weighted_ = true; }
   // Reads the worst examples, so that they are in what follows. Once, after the last add().
   void show(const DataSource& source);
   Json state() const;
-  // The page's section "evaluation": {"roc", "calibration", "scatter", "worst"}, each where there is one. Of slices: their states together.
+  // The page's section "evaluation": {"roc", "calibration", "scatter", "worst"}, each where there is one, or {"weighted": true}. Of slices:
+  // their states together.
   Json report() const;
   void merge(const Json& state);  // Error(data) when it is no such state
 
@@ -51,7 +54,7 @@ class EvaluationDetails {
   std::string input_;
   std::unique_ptr<Evaluation> roc_, calibration_;  // null: not of this task
   Json roc_description_;
-  bool regression_ = false;
+  bool regression_ = false, weighted_ = false;
   std::vector<Sample> samples_;  // a heap, the greatest draw first
   std::vector<Bad> worst_;       // a heap, the least bad first
 };

@@ -178,7 +178,7 @@ Json evaluation_report(const Json& metrics, const EvaluationTask& task, const st
   return all.report(data);
 }
 
-// The states say what made outputs probabilities: whoever merges them has no network.
+// The states say what made outputs probabilities, as a coordinator has no network.
 Json merged_details(const EvaluationTask& task, int64_t examples, std::span<const Json> states) {
   std::optional<EvaluationDetails> all;
   for (const Json& state : states) {
@@ -208,7 +208,7 @@ std::optional<EvaluationSums> Evaluator::pass(int64_t begin, int64_t end, const 
   const int64_t most = inference_.max_batch();
   const auto target_field = static_cast<size_t>(fields_[static_cast<size_t>(target_)]);
   details_.reset();
-  auto details = keeps_details_ && !weights_->used() ? empty_details() : nullptr;  // they count each example once
+  auto details = keeps_details_ ? empty_details() : nullptr;
   int64_t taken = begin;
   // The loader's batch goes with the next one; what is on its way needs its targets still.
   std::deque<Tensor> targets;
@@ -218,7 +218,8 @@ std::optional<EvaluationSums> Evaluator::pass(int64_t begin, int64_t end, const 
       const Inference::Result& result = inference_.take();
       sums.add(result, targets.front(), weights.front(), weights_->positions());
       weights.pop_front();
-      if (details) details->add(result, targets.front(), taken);
+      if (details && weights_->used()) details->leave_out_weighted();
+      else if (details) details->add(result, targets.front(), taken);
       taken += result.count;
       if (evaluated) evaluated->fetch_add(result.count, std::memory_order_relaxed);
     }

@@ -51,6 +51,13 @@ std::string no_evaluation(const RunFiles& run, const std::string& lacking) {
   return "The job names no test data, so nothing was evaluated.";
 }
 
+std::string no_details(const RunFiles& run, const std::string& lacking, const std::string& metric) {
+  const Json* weighted = member(run.details, {"evaluation", "weighted"});
+  if (!weighted || *weighted != Json(true)) return no_evaluation(run, lacking);
+  return "Lengths, masks, weights or an ignored class make examples count differently here, and this is kept only where all count alike." +
+         (metric.empty() ? "" : " The metric \"" + metric + "\" of the job measures it.");
+}
+
 std::string page_html(const std::string& title, const std::string& header, std::span<const PageSection> sections) {
   std::string page = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
   page += "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src " + source_of(kPageStyle) +

@@ -23,5 +23,8 @@ std::span<const Section* const> page_sections();
 
 // Why a section about an evaluation has nothing to show; `lacking`: what the run would need.
 std::string no_evaluation(const RunFiles& run, const std::string& lacking);
+// Likewise a section about details that every evaluation keeps where all examples count alike (src/model/evaluation_details.h). `metric`: of
+// the job, that measures the same where they do not; may be empty.
+std::string no_details(const RunFiles& run, const std::string& lacking, const std::string& metric = "");
 
 }  // namespace perigee

@@ -8,6 +8,7 @@
 #include "src/model/evaluator.h"
 #include "src/model/shown_example.h"
 #include "src/report/html.h"
+#include "src/report/page.h"
 #include "src/run/run_folder.h"
 #include "tests/train/networks.h"
 
@@ -155,6 +156,32 @@ TEST(EvaluationDetails, SlicesInAnyOrderGiveThoseOfTheWhole) {
   EXPECT_NEAR(whole.find("calibration")->find("ece")->as_number(), merged.find("calibration")->find("ece")->as_number(), 1e-12);
   EXPECT_THROW(
       merged_details(evaluator.task(), 100, std::vector{Json::parse(R"({"link": "softmax", "details": {"samples": 3}})", "state")}), Error);
+}
+
+// They would count each example once. The page says so, also where there are but validation data, whose figures stand beside the details.
+TEST(EvaluationDetails, AreNotKeptWhereExamplesCountDifferently) {
+  const Job job(Json::parse(R"({"network": [{"type": "dense", "out": 2}], "loss": "cross_entropy", "optimizer": "sgd", "data": {"batch": 2,
+    "weights": "w", "train": {"type": "arrays", "x": [[1, 2], [3, 4], [5, 6], [7, 8]], "y": [0, 1, 0, 1], "w": [1, 2, 0, 1]}}})",
+                            "job"),
+                "job");
+  Trainer trainer(job, {.threads = 1});
+  Evaluator& evaluator = *trainer.evaluator("train");
+  evaluator.keep_details();
+  const Json figures = evaluator.run();
+  EXPECT_EQ(evaluator.details().dump(), R"({"weighted":true})");
+  std::vector<Json> states;
+  for (const int64_t begin : {0, 2}) states.push_back(Json::parse(evaluator.state(begin, begin + 2).dump(), "state"));
+  EXPECT_EQ(merged_details(evaluator.task(), 4, states).dump(), R"({"weighted":true})");
+
+  RunFiles run;
+  run.details = Json(Json::Object{{"evaluation", Json(Json::Object{{"weighted", true}, {"report", figures}})}});
+  const std::string page = run_page(run);
+  size_t said = 0;
+  for (size_t at = page.find("make examples count differently here"); at != std::string::npos;
+       at = page.find("make examples count", at + 1))
+    ++said;
+  EXPECT_EQ(said, 3u) << "ROC, calibration, the worst examples";
+  EXPECT_EQ(page.find("so nothing was evaluated"), std::string::npos);
 }
 
 }  // namespace

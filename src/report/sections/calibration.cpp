@@ -21,9 +21,10 @@ SectionText make(const RunFiles& run) {
   if (bins.empty())
     return {
         "",
-        no_evaluation(
+        no_details(
             run,
-            "Calibration is measured for networks whose outputs are probabilities of 2 to 32 classes; runs of older versions kept none.")};
+            "Calibration is measured for networks whose outputs are probabilities of 2 to 32 classes; runs of older versions kept none.",
+            "calibration")};
   Figure diagram{.title = "Reliability",
                  .description = "",
                  .x_label = "confidence",

@@ -69,7 +69,10 @@ SectionText make(const RunFiles& run) {
                                  {"MAE", plain_number(number_in(figures, {"mae"}))},
                                  {"R\u00b2", plain_number(number_in(figures, {"r2"}))},
                                  {"correlation", plain_number(number_in(figures, {"correlation"}))}});
-  if (sample.empty()) return {html + "<p class=\"note\">This run kept no sample of its answers for a plot.</p>\n" + column_table(run), ""};
+  if (sample.empty())
+    return {
+        html + "<p class=\"note\">" + no_details(run, "This run kept no sample of its answers for a plot.") + "</p>\n" + column_table(run),
+        ""};
   const Json* first = sample[0].find("actual");
   const size_t columns = std::min(kMostColumns, first && first->is_array() ? first->as_array().size() : 0);
   html += "<div class=\"squares\">\n";

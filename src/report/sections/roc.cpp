@@ -32,9 +32,10 @@ SectionText make(const RunFiles& run) {
   const Json* roc = roc_of(run);
   const auto& classes = roc ? list_in(*roc, {"classes"}) : Json::Array();
   if (classes.empty())
-    return {"", no_evaluation(run,
-                              "There are no curves: they are drawn for networks whose outputs are probabilities of 2 to 32 classes; runs "
-                              "of older versions kept none.")};
+    return {"", no_details(run,
+                           "There are no curves: they are drawn for networks whose outputs are probabilities of 2 to 32 classes; runs "
+                           "of older versions kept none.",
+                           "roc")};
   std::vector<const Json*> sorted;
   for (const Json& row : classes) sorted.push_back(&row);
   const auto area = [](const Json* row) { return std::isfinite(number_in(*row, {"auc"})) ? number_in(*row, {"auc"}) : 2; };

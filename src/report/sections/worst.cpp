@@ -88,7 +88,7 @@ std::string rows(const Json::Array& examples, const std::vector<std::string>& na
 
 SectionText make(const RunFiles& run) {
   const auto& examples = list_in(run.details, {"evaluation", "worst"});
-  if (examples.empty()) return {"", no_evaluation(run, "This run kept no examples: it is of an older version, or its data are empty.")};
+  if (examples.empty()) return {"", no_details(run, "This run kept no examples: it is of an older version, or its data are empty.")};
   const std::vector<std::string> names = run.class_names();
   const bool images = examples[0].find("image") != nullptr;
   const std::string note = "<p class=\"note\">The " + std::to_string(std::min(examples.size(), kMost)) +
