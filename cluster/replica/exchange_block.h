@@ -2,8 +2,9 @@
 // moment_sums.h has them), the optimiser's slots where they take part, the tail; then what is merged by maximum: integer states and the
 // number of updates. All but the gradients are multiplied by the examples that they stand for, so that the sum divided by all examples is
 // the mean (src/ARCHITECTURE.md, decision 7). Where examples count differently (Trainer::weighted), the sum of their weights goes along:
-// values are multiplied by it instead, and the sum of the gradients is divided by it. A gradient is the beginning of its row. With a codec the parameters of an announced round are
-// not added up: the block's part of the row is room for float32 values of its size. Owned by the trainer thread.
+// values are multiplied by it instead, and the sum of the gradients is divided by it. A gradient is the beginning of its row. With a codec
+// the parameters of an announced round are not added up: the block's part of the row is room for float32 values of its size. Owned by the
+// trainer thread.
 #pragma once
 
 #include <span>
@@ -27,9 +28,8 @@ class ExchangeBlock {
   ExchangeLayout layout_with(size_t payload_bound) const;
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
-  // The trainer's states and slots, and with `dense` its parameters, as the contribution of `examples` examples. False when one of them is
-  // not finite.
-  // `weight`: of the examples.
+  // The trainer's states and slots, and with `dense` its parameters, as the contribution of `examples` examples, whose weights add up to
+  // `weight`. False when one of them is not finite.
   bool stage_values(std::byte* row, int64_t examples, double weight, bool dense) const;
   bool stage_beside_values(std::byte* row, int64_t examples, double weight) const;  // all but the parameters
   // The block's part of the row, where a codec's values are made.
@@ -41,7 +41,7 @@ class ExchangeBlock {
 
   // The mean of the merged rows of `examples` examples into the trainer; the parameters only with `dense`.
   void take_values(const std::byte* row, int64_t examples, bool dense);
-  void take_states(const std::byte* row, double all);
+  void take_states(const std::byte* row, double all);  // `all`: the sum of what the contributions were multiplied by
   // The sum of the weights of the `examples` whose contributions the row adds up; never 0.
   double weight(const std::byte* row, int64_t examples) const;
   void take_step(const std::byte* row);
@@ -58,7 +58,7 @@ class ExchangeBlock {
     size_t mean = 0, variance = 0;  // bytes of the state segment
   };
   void place_states(const Params& params);
-  // The running statistics as the contribution of `examples` examples. False when one of them is not finite.
+  // The running statistics times `weight`. False when one of them is not finite.
   bool put_states(std::span<const std::byte> segment, double weight, std::byte* states) const;
   void put_weight(double weight, std::byte* states) const;
   size_t bytes_of(int64_t sums) const { return static_cast<size_t>(sums) * layout_.width(); }

@@ -55,8 +55,8 @@ class Hook {
   // True: on_gradient is called in every step. Asked once, by add_hook.
   virtual bool wants_gradient() const { return false; }
   // The step's gradient, summed over `examples` examples of this process, in the layout and type of the parameter block; before clipping
-  // and update. Where examples have weights, it is their weighted mean times `examples`. The hook may replace both (all-reduce). Of a gradient that overflowed in f16 it is not told: the batch is computed again with
-  // a smaller loss scale.
+  // and update. Where examples have weights, it is their weighted mean times `examples`. The hook may replace both (all-reduce). Of a gradient
+  // that overflowed in f16 it is not told: the batch is computed again with a smaller loss scale.
   virtual void on_gradient(Trainer&, std::span<std::byte> /*gradient*/, int64_t& /*examples*/) {}
   // On a device run() queues the next step before it calls this for the one before: parameters and position() are then a step further.
   virtual void on_step(Trainer&, const StepReport&) {}
