@@ -55,6 +55,18 @@ def text_gives_the_same_bits():
                               network=[{"type": "embedding", "size": 29, "out": 8}, {"type": "flatten"}, {"type": "dense", "out": 29}]))
 
 
+def weights_of_a_table_reach_the_workers():
+    with Cluster() as cluster:
+        (cluster.folder / "in.csv").write_text("a,b,w,y\n" + "".join(f"{i % 7},{i % 5},{1 + i % 4},{i % 2}\n" for i in range(256)))
+        table = {"type": "csv", "file": "in.csv", "target": "y", "weight": "w"}
+        network = [{"type": "dense", "out": 2}]
+        weighted = both_ways(cluster, "--workers", "2", epochs=1, data={"train": table, "test": table, "batch": 32}, network=network)
+        assert_same(weighted)
+        plain = {"type": "csv", "file": "in.csv", "target": "y", "drop": ["w"]}
+        alike = both_ways(cluster, "--workers", "2", epochs=1, data={"train": plain, "batch": 32}, network=network)
+        assert alike[1][0]["dense1.weight"] != weighted[1][0]["dense1.weight"], "the weights count"
+
+
 def mnist_reaches_a_machine_that_has_none():
     if not harness.has_mnist():
         raise harness.Skip("MNIST is not in PERIGEE_DATA")
@@ -138,7 +150,7 @@ def mistakes_are_explained():
 
 if __name__ == "__main__":
     harness.main([
-        the_parameters_are_the_same_bits, text_gives_the_same_bits, mnist_reaches_a_machine_that_has_none,
+        the_parameters_are_the_same_bits, text_gives_the_same_bits, weights_of_a_table_reach_the_workers, mnist_reaches_a_machine_that_has_none,
         workers_ask_a_coordinator_that_comes_back, a_killed_worker_costs_nobody_his_examples, copies_that_differ_are_refused_by_name,
         mistakes_are_explained
     ])
