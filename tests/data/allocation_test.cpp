@@ -1,4 +1,5 @@
-// Once warm, a loader allocates nothing: not the loader, not its threads, not the sources and transforms below it.
+// Once warm, a loader allocates nothing: not the loader, not its threads, not the sources and transforms below it. Neither does a step, also
+// where lengths and weights say how much its examples count.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -8,6 +9,7 @@
 #include "src/data/arrays.h"
 #include "src/data/loader.h"
 #include "src/io/file.h"
+#include "src/train/trainer.h"
 #include "tests/io/temporary.h"
 
 namespace {
@@ -58,6 +60,24 @@ TEST(Loader, AllocatesNothingOnceWarm) {
       }
       EXPECT_EQ(made, 0) << description << ", " << threads << " threads";
     }
+}
+
+TEST(Trainer, AStepAllocatesNothingOnceWarm) {
+  const Json job =
+      Json::parse(R"({"network": [{"type": "conv1d", "out": 3, "kernel": 3, "padding": "same"}, {"type": "conv1d", "out": 2, "kernel": 1}],
+    "loss": "cross_entropy", "optimizer": {"type": "adam", "lr": 0.01}, "seed": 3, "epochs": 1000000, "data": {"batch": 2, "train":
+    {"type": "arrays", "x": [[[1, 2, 3]], [[4, 5, 6]], [[7, 8, 9]], [[1, 0, 1]]], "y": [[0, 1, -1], [1, 0, 1], [0, -1, -1], [1, 1, 0]],
+     "n": [2, 3, 1, 3], "w": [1, 0.5, 2, 1]}, "lengths": {"x": "n"}, "weights": "w"}})",
+                  "job");
+  Trainer trainer(Job(job, "job"), {.threads = 1, .measure = false});
+  ASSERT_TRUE(trainer.weighted());
+  int64_t made = -1;
+  for (int round = 0; round < 20 && made != 0; ++round) {
+    const int64_t before = allocations.load();
+    for (int i = 0; i < 50; ++i) trainer.step();
+    made = allocations.load() - before;
+  }
+  EXPECT_EQ(made, 0);
 }
 
 }  // namespace

@@ -165,6 +165,19 @@ TEST(Plateau, FallsWhenPyTorchDoes) {
   }
 }
 
+TEST(Plateau, TheFactorIsOnTheRateAndOnThatOfBiases) {
+  const auto stepped = [](double rate, double bias_rate, double factor) {
+    Json json = tiny_job().json();
+    json.set("optimizer", Json(Json::Object{{"type", "sgd"}, {"lr", rate}, {"bias_lr", bias_rate}}));
+    Trainer trainer(Job(json, "job"), {.threads = 1});
+    trainer.set_rate_factor(factor);
+    trainer.step();
+    return bits_of(trainer).parameters;
+  };
+  EXPECT_EQ(stepped(0.5, 0.25, 0.5), stepped(0.25, 0.125, 1));
+  EXPECT_NE(stepped(0.5, 0.25, 1), stepped(0.25, 0.125, 1));
+}
+
 TEST(Plateau, TheRateOfARunFallsAndAResumedRunGoesOnWithIt) {
   const TemporaryFolder folder;
   const auto job = [&](int epochs) {
