@@ -1,30 +1,20 @@
 #include "cluster/launch/cluster_session.h"
-#include "cluster/launch/worker_gpus.h"
 
 #include <algorithm>
 #include <cassert>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
-#include <random>
 #include <utility>
 
-#include "cluster/data/data_print.h"
 #include "src/core/stopwatch.h"
 #include "src/core/warning.h"
 #include "src/io/digest.h"
 #include "src/io/file.h"
 #include "src/io/safetensors.h"
-#include "src/model/device/device_tuning.h"
 #include "src/model/evaluator.h"
-#include "src/optim/optimizer.h"
-#include "src/run/run_details.h"
-#include "src/run/run_settings.h"
 
 namespace perigee {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr double kImageSeconds = 30;  // so long a worker may take for an image before the run goes on without
 constexpr double kImageSecondsWhenStopping = 8;
@@ -33,64 +23,6 @@ constexpr uint32_t kCoordinatorProcess = 0;  // in the timeline; workers have th
 constexpr uint8_t kRoundsRow = 1, kFormingRow = 2, kEvaluationRow = 3;
 
 }  // namespace
-
-int64_t data_shards(const Job& job, const Policy& policy, int64_t examples) {
-  const int64_t shards = read_placement(Config(job.json(), job.where()).object("data")).shards;
-  const std::string where = job.where() + ": data.shards";
-  if (shards > 1 && policy.synchronous(0))
-    throw Error(
-        ErrorKind::model,
-        {.where = where,
-         .what = "works on averages of parameters alone: the gradient of a step does not depend on which worker reads which example",
-         .got = policy.name,
-         .expected = "a policy of parameters from the first step on",
-         .hint = "averaging = pg.averaging.periodic { every = 5 }"});
-  if (shards > examples)
-    throw Error(ErrorKind::model, {.where = where,
-                                   .what = "are more than there are examples",
-                                   .got = std::to_string(shards),
-                                   .expected = "at most " + std::to_string(examples)});
-  return shards;
-}
-
-ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
-    : job(given), policy(read_policy(given.json().find("averaging"), given.where())) {
-  // A trainer that is never stepped: it opens the data, builds the network and measures kernels, and so finds every mistake in the
-  // job before anything is started elsewhere.
-  const Config about_data = Config(job.json(), job.where()).object("data");
-  const DataPlacement placement = read_placement(about_data);
-  TrainerOptions probing = options;
-  if (probing.backend == Backend::cuda) probing.backend = Backend::cpu, probing.measure = false;  // GPUs are the workers'
-  if (placement.at_coordinator) served = std::make_unique<ServedData>(options.opener);
-  if (served) probing.opener = served.get();
-  Trainer probe(job, probing);
-  facts = run_facts(probe);
-  facts.batch *= gpus_of_worker(job.json(), job.where());  // "batch" is one GPU's
-  shards = data_shards(job, policy, facts.examples);
-  const Json* const strict = job.json().find("deterministic");  // chooses nothing by times
-  const bool measured_here = options.backend == Backend::cuda && !(strict && *strict == Json(true));
-  tuning = (measured_here ? measured_on_device(options.devices.front(), job.tf32()) : probe.tuning().to_json()).dump();
-  data_prints = print_data(probe, placement.verify_full && !served);
-  global_batch = about_data.integer_in("global_batch", 0, int64_t{1} << 24, 0);
-  // --steps counts batches of all workers together, so that a run does the same work however many there are.
-  const int64_t steps = Config(job.json(), job.where()).integer_in("steps", 0, int64_t{1} << 52, 0);
-  if (global_batch > 0 && steps > 0) {
-    const int64_t epochs = Config(job.json(), job.where()).integer_in("epochs", 0, int64_t{1} << 32, 1);
-    facts.planned = steps * global_batch;
-    if (epochs > 0 && job.json().find("epochs")) facts.planned = std::min(facts.planned, epochs * facts.examples);
-  }
-  train_task.classes = probe.shape().spec().classes;
-  details = run_details(probe);
-  for (const char* part : {"validation", "test"})
-    if (const Evaluator* evaluator = probe.evaluator(part))
-      parts[part] = {evaluator->source().size(), evaluator->source().traits().description, evaluator->task()};
-}
-
-std::optional<EvaluationTask> ClusterJob::task_of(const std::string& part) const {
-  if (part == "train") return train_task;
-  const auto found = parts.find(part);
-  return found == parts.end() ? std::nullopt : std::optional(found->second.task);
-}
 
 ClusterSession::ClusterSession(const Job& job, ClusterSessionOptions options, const std::atomic<bool>& stop, Defer defer)
     : options_(std::move(options)),
@@ -155,14 +87,7 @@ CoordinatorOptions ClusterSession::coordinator_options() const {
   options.fingerprint = fingerprint_of(job_.data_prints);
   if (job_.served) options.sources = job_.served->manifest();
   options.trace = trace_ != nullptr;
-  options.check_option = [this](const Json& settings, const std::string& option, const Json& value) {
-    const RunSettings before = settings_of(job_.job, settings);
-    const std::string name = before.resolve(option);
-    const std::string& where = job_.job.where();
-    Optimizer(optimizer_options(job_.job.json()), {}, where).change(optimizer_options(before.with(name, value)), where);
-    return name;
-  };
-  options.list_options = [this](const Json& settings) { return settings_of(job_.job, settings).list(); };
+  add_settings(&options);
   options.resume_round = resume_round_;
   options.resume_image = resume_image_;
   return options;
@@ -362,30 +287,6 @@ void ClusterSession::judge_epoch() {
   if (schedule_ && judge_.is_best(epoch_)) kept_.push_back(Keep::best);
   else if (schedule_ && schedule_->due_after_epoch(epoch_)) kept_.push_back(Keep::scheduled);
   keep_next();
-}
-
-// "reduce_on_plateau": the workers update by the job's rate times the factor from the next generation on.
-void ClusterSession::tell_rate() {
-  const Json* optimizer = job_.job.json().find("optimizer");
-  const Json rate = rate_in(optimizer ? *optimizer : Json(), job_.job.where());
-  const Json scaled(Json::Object{{"type", "scaled"}, {"schedule", rate}, {"factor", judge_.rate_factor()}});
-  coordinator_->steer(Json(Json::Object{{"set", Json(Json::Object{{"option", "optimizer.lr"}, {"value", scaled}})}}));
-}
-
-// The rate that a cluster is told stands for that of the weights alone, and a recorded run is trained again as its job says.
-void ClusterSession::check_plateau(bool recorded) const {
-  if (!judge_.reduces_rate()) return;
-  const std::string where = job_.job.where() + ": reduce_on_plateau";
-  const Json* optimizer = job_.job.json().find("optimizer");
-  if (optimizer && optimizer->is_object() && optimizer->find("bias_lr"))
-    throw Error(ErrorKind::model, {.where = where,
-                                   .what = "does not go with a learning rate of biases in a cluster",
-                                   .got = "optimizer: bias_lr",
-                                   .hint = "leave out bias_lr, or train on one machine"});
-  if (recorded)
-    throw Error(ErrorKind::usage, {.where = where,
-                                   .what = "changes the learning rate, and a recorded run is trained again as its job says",
-                                   .hint = "train without --record"});
 }
 
 void ClusterSession::go_on() {

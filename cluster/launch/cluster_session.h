@@ -7,20 +7,18 @@
 #include <deque>
 #include <functional>
 #include <future>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "cluster/data/served_data.h"
+#include "cluster/launch/cluster_job.h"
 #include "cluster/ledger/file_ledger.h"
 #include "cluster/membership/coordinator.h"
 #include "cluster/membership/fault_log.h"
 #include "cluster/membership/standby.h"
 #include "src/io/plot/trace_file.h"
-#include "src/model/evaluation.h"
 #include "src/run/checkpoint_folder.h"
 #include "src/run/epoch_judge.h"
 #include "src/run/run_log.h"
@@ -33,32 +31,6 @@ struct ClusterSessionOptions {
   Json about;                  // members of the "start" event
   double workers_every_s = 1;  // between two "workers" events
   std::string trace;           // the file of a timeline; empty: none
-};
-
-// How many shards the job's training data are cut into. Error(model): not with this policy.
-int64_t data_shards(const Job& job, const Policy& policy, int64_t examples);
-
-// The launcher's checks of the job before any worker is started, with the same errors as a run on one machine.
-struct ClusterJob {
-  explicit ClusterJob(const Job& job, const TrainerOptions& options);
-  struct Part {
-    int64_t examples = 0;
-    std::string data;
-    EvaluationTask task;
-  };
-  Job job;
-  Policy policy;
-  RunFacts facts;
-  std::string tuning;
-  int64_t global_batch = 0, shards = 1;
-  std::map<std::string, Part> parts;  // of the data, besides "train"
-  EvaluationTask train_task;
-  Json details;  // run_details()
-  std::optional<EvaluationTask> task_of(const std::string& part) const;
-  // The part of the data that the run's page shows.
-  std::string shown_part() const { return parts.contains("test") ? "test" : "validation"; }
-  std::vector<DataPrint> data_prints;
-  std::unique_ptr<ServedData> served;  // data.at = "coordinator"; else null
 };
 
 class ClusterSession final : public CoordinatorEvents {
@@ -124,6 +96,7 @@ class ClusterSession final : public CoordinatorEvents {
   void evaluate_next();
   void keep_details(Json found, const std::string& part, const Json& result);
   void judge_epoch();
+  void add_settings(CoordinatorOptions* options) const;
   void tell_rate();
   void go_on();
   void keep_next();

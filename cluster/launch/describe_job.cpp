@@ -7,7 +7,7 @@
 
 #include "cluster/codec/codec.h"
 #include "cluster/codec/cuda_codec.h"
-#include "cluster/launch/cluster_session.h"
+#include "cluster/launch/cluster_job.h"
 #include "cluster/launch/worker_gpus.h"
 #include "cluster/replica/replica_memory.h"
 #include "src/device/cuda_module.h"

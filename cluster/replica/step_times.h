@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "cluster/launch/cluster_session.h"
+#include "cluster/launch/cluster_job.h"
 #include "cluster/simulator/timed_replica.h"
 #include "src/job/job.h"
 #include "src/run/run_log.h"

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "cluster/exchange/exchange_tail.h"
-#include "cluster/launch/cluster_session.h"
+#include "cluster/launch/cluster_job.h"
 #include "cluster/policy/policy.h"
 #include "cluster/replica/step_times.h"
 #include "repl/commands/command.h"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <tuple>
 
-#include "cluster/launch/cluster_session.h"
+#include "cluster/launch/cluster_job.h"
 #include "src/core/warning.h"
 #include "src/run/checkpoint.h"
 #include "tests/train/device/device_site.h"

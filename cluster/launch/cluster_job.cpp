@@ -1,0 +1,70 @@
+#include "cluster/launch/cluster_job.h"
+
+#include <algorithm>
+
+#include "cluster/launch/worker_gpus.h"
+#include "src/model/device/device_tuning.h"
+#include "src/model/evaluator.h"
+#include "src/run/run_details.h"
+
+namespace perigee {
+
+int64_t data_shards(const Job& job, const Policy& policy, int64_t examples) {
+  const int64_t shards = read_placement(Config(job.json(), job.where()).object("data")).shards;
+  const std::string where = job.where() + ": data.shards";
+  if (shards > 1 && policy.synchronous(0))
+    throw Error(
+        ErrorKind::model,
+        {.where = where,
+         .what = "works on averages of parameters alone: the gradient of a step does not depend on which worker reads which example",
+         .got = policy.name,
+         .expected = "a policy of parameters from the first step on",
+         .hint = "averaging = pg.averaging.periodic { every = 5 }"});
+  if (shards > examples)
+    throw Error(ErrorKind::model, {.where = where,
+                                   .what = "are more than there are examples",
+                                   .got = std::to_string(shards),
+                                   .expected = "at most " + std::to_string(examples)});
+  return shards;
+}
+
+ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
+    : job(given), policy(read_policy(given.json().find("averaging"), given.where())) {
+  // A trainer that is never stepped: it opens the data, builds the network and measures kernels, and so finds every mistake in the
+  // job before anything is started elsewhere.
+  const Config about_data = Config(job.json(), job.where()).object("data");
+  const DataPlacement placement = read_placement(about_data);
+  TrainerOptions probing = options;
+  if (probing.backend == Backend::cuda) probing.backend = Backend::cpu, probing.measure = false;  // GPUs are the workers'
+  if (placement.at_coordinator) served = std::make_unique<ServedData>(options.opener);
+  if (served) probing.opener = served.get();
+  Trainer probe(job, probing);
+  facts = run_facts(probe);
+  facts.batch *= gpus_of_worker(job.json(), job.where());  // "batch" is one GPU's
+  shards = data_shards(job, policy, facts.examples);
+  const Json* const strict = job.json().find("deterministic");  // chooses nothing by times
+  const bool measured_here = options.backend == Backend::cuda && !(strict && *strict == Json(true));
+  tuning = (measured_here ? measured_on_device(options.devices.front(), job.tf32()) : probe.tuning().to_json()).dump();
+  data_prints = print_data(probe, placement.verify_full && !served);
+  global_batch = about_data.integer_in("global_batch", 0, int64_t{1} << 24, 0);
+  // --steps counts batches of all workers together, so that a run does the same work however many there are.
+  const int64_t steps = Config(job.json(), job.where()).integer_in("steps", 0, int64_t{1} << 52, 0);
+  if (global_batch > 0 && steps > 0) {
+    const int64_t epochs = Config(job.json(), job.where()).integer_in("epochs", 0, int64_t{1} << 32, 1);
+    facts.planned = steps * global_batch;
+    if (epochs > 0 && job.json().find("epochs")) facts.planned = std::min(facts.planned, epochs * facts.examples);
+  }
+  train_task.classes = probe.shape().spec().classes;
+  details = run_details(probe);
+  for (const char* part : {"validation", "test"})
+    if (const Evaluator* evaluator = probe.evaluator(part))
+      parts[part] = {evaluator->source().size(), evaluator->source().traits().description, evaluator->task()};
+}
+
+std::optional<EvaluationTask> ClusterJob::task_of(const std::string& part) const {
+  if (part == "train") return train_task;
+  const auto found = parts.find(part);
+  return found == parts.end() ? std::nullopt : std::optional(found->second.task);
+}
+
+}  // namespace perigee
