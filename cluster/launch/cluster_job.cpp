@@ -3,11 +3,25 @@
 #include <algorithm>
 
 #include "cluster/launch/worker_gpus.h"
+#include "src/data/streams.h"
 #include "src/model/device/device_tuning.h"
 #include "src/model/evaluator.h"
 #include "src/run/run_details.h"
 
 namespace perigee {
+namespace {
+
+// Workers get ranges of examples, which would tear a stream apart.
+void check_streams(const Job& job, const DataSource& train) {
+  if (streams_of(train) == 0) return;
+  throw job.placed(
+      Error(ErrorKind::usage, {.where = job.where() + ": data: train",
+                               .what = "streams train in one process",
+                               .got = "a cluster",
+                               .expected = "perigee train without --workers, --agents or --listen, or data without 'streams'"}));
+}
+
+}  // namespace
 
 int64_t data_shards(const Job& job, const Policy& policy, int64_t examples) {
   const int64_t shards = read_placement(Config(job.json(), job.where()).object("data")).shards;
@@ -39,6 +53,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   if (placement.at_coordinator) served = std::make_unique<ServedData>(options.opener);
   if (served) probing.opener = served.get();
   Trainer probe(job, probing);
+  check_streams(job, probe.train_source());
   facts = run_facts(probe);
   facts.batch *= gpus_of_worker(job.json(), job.where());  // "batch" is one GPU's
   shards = data_shards(job, policy, facts.examples);

@@ -12,7 +12,6 @@
 #include "cluster/launch/worker_gpus.h"
 #include "cluster/replica/device_codec.h"
 #include "src/core/warning.h"
-#include "src/data/streams.h"
 #include "src/io/digest.h"
 #include "src/model/device/device_choice.h"
 #include "src/model/evaluator.h"
@@ -165,11 +164,6 @@ ReplicaTrainer::ReplicaTrainer(const Welcome& welcome, const ReplicaTrainerOptio
              parts_codec_ ? parts_codec_->passes() : std::vector<int64_t>()),
       outer_(outer_parts(trainer_, policy_, plan_), trainer_.model().params().dtype(), trainer_.model().params().windows(),
              trainer_.model().params().block_elements()) {
-  if (streams_of(trainer_.train_source()) > 0)
-    throw Error(ErrorKind::usage, {.where = trainer_.job().where(),
-                                   .what = "streams train in one process",
-                                   .got = "a cluster",
-                                   .expected = "perigee train without --workers, --agents or --listen, or data without 'streams'"});
   if (!plan_.empty()) partial_ = std::make_unique<PartialMerge>(trainer_, block_, outer_, plan_, policy_, welcome.id);
   trainer_.plan_examples(planned_of(trainer_));
   states_before_.resize(trainer_.model().params().state_bytes().size());

@@ -341,6 +341,14 @@ def mistakes_are_explained():
         cluster.write_job("broken.json", network=[{"type": "dens", "out": 3}])
         status, _, err = cluster.run("train", "broken.json", "--workers", "2")
         assert status == 4 and "dense" in err, err
+        (cluster.folder / "text.txt").write_text("she sells sea shells " * 20)
+        text = {"type": "text", "file": "text.txt", "context": 4, "streams": 4, "targets": "every"}
+        for at in ("worker", "coordinator"):
+            cluster.write_job("streams.json", network=[{"type": "embedding", "size": 9, "out": 4}, {"type": "conv1d", "out": 9, "kernel": 1}],
+                              data={"train": text, "batch": 4, "at": at})
+            status, _, err = cluster.run("train", "streams.json", "--workers", "2")
+            assert status == 2 and "streams train in one process" in err and "worker" not in err.split("expected")[0], err
+            assert not (cluster.folder / "runs").exists(), "a worker was started"
         status, _, err = cluster.run("status", "127.0.0.1:1")
         assert status == 5 and "127.0.0.1:1" in err, err
 

@@ -412,6 +412,8 @@ CASES += [
         network="pg.sequential { pg.layernorm {}, pg.dense { 2 } }"),
     job("are equally long, and both are patterns of 'dense1.weight'", ('["*.weight"]', '["dense1.weight"] = 0.1, ["*.weight"]'),
         "give 'dense1.weight' a longer pattern", more='lr_scale = { ["dense1.*"] = 0.1, ["*.weight"] = 0.2 },'),
+    script("streams in a cluster", "trial.lua:7: data: train", "streams train in one process", "without --workers", (", streams = 10", ""),
+           args=("train", "trial.lua", "--workers", "2"), **error_sequences.SHARED_STREAM),
     command("a model file whose lengths are of no input", ("eval", "bad.safetensors"), "bad.safetensors: inputs", "'n' is of no input", "got 'z'",
             script=error_sequences.MODEL, file="bad.safetensors"),
     job("have different sums of weights, and a step divides its gradient by one", ('c = "w"', 'c = "w", v = "w"'), "give all targets the same lengths, masks and weights",

@@ -77,6 +77,10 @@ STREAM = ("run = pg.start(pg.experiment { network = pg.sequential { pg.embedding
           "epochs = 1000000, data = { train = pg.data.text { 'two.csv', context = 4, streams = 2, targets = 'every' }, batch = 2 } }, "
           "{ folder = false, threads = 1 }) ")
 
+# The same for two workers.
+SHARED_STREAM = {"network": "pg.sequential { pg.embedding { 40, 4 }, pg.conv1d { 40, 1 } }",
+                 "train": 'pg.data.text { "two.csv", context = 4, streams = 10, targets = "every" }'}
+
 # (expression, cause, fix): as in error_prompts.py.
 PROMPTS = [
     (STREAM + "run.batch = 4", "each row of the batch is a stream of the text", ("run.batch = 4", "run.batch = 2")),
