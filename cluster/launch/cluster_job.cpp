@@ -54,6 +54,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   if (served) probing.opener = served.get();
   Trainer probe(job, probing);
   check_streams(job, probe.train_source());
+  weighted = probe.weighted();
   facts = run_facts(probe);
   facts.batch *= gpus_of_worker(job.json(), job.where());  // "batch" is one GPU's
   shards = data_shards(job, policy, facts.examples);

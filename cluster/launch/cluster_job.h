@@ -34,7 +34,8 @@ struct ClusterJob {
   int64_t global_batch = 0, shards = 1;
   std::map<std::string, Part> parts;  // of the data, besides "train"
   EvaluationTask train_task;
-  Json details;  // run_details()
+  bool weighted = false;  // Trainer::weighted()
+  Json details;           // run_details()
   std::optional<EvaluationTask> task_of(const std::string& part) const;
   // The part of the data that the run's page shows.
   std::string shown_part() const { return parts.contains("test") ? "test" : "validation"; }

@@ -69,6 +69,7 @@ struct Launcher::Impl final : AgentClientEvents {
     coordinator_options.min_workers = options.min_workers;
     coordinator_options.expected_workers = options.expected_workers + asked_for();
     warn_of_gain(coordinator_options.policy, coordinator_options.expected_workers);
+    warn_of_weights(session.job());
     coordinator_options.takes_over = !alone && session.continues_crashed_run();
     coordinator_options.recorded = options.record || file_exists(session.folder() + "/record.jsonl");
     session.check_plateau(coordinator_options.recorded);
@@ -123,6 +124,17 @@ struct Launcher::Impl final : AgentClientEvents {
                   "averaging '%s' has an outer gain of %.3g, more than the %d workers: if the loss grows, lower its momentum or rate",
                   policy.name.c_str(), gain, workers);
     warn(text);
+  }
+
+  // Payloads say for how many examples they stand, not for what weight.
+  static void warn_of_weights(const ClusterJob& job) {
+    const Policy& policy = job.policy;
+    const bool by_examples = policy.what == Policy::What::parameters &&
+                             (policy.served ? policy.merge_every > 1 : policy.coded() || policy.partial() || !policy.inner.codec.is_null());
+    if (job.weighted && by_examples)
+      warn("averaging '" + policy.name +
+           "' weighs each worker's part by its examples, although lengths, masks, weights or an ignored class make them count differently; "
+           "without codec, fragments and overlap it goes by what they count");
   }
 
   // From the threads that read; what any number of them have read needs one turn of the loop.

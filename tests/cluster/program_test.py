@@ -330,6 +330,19 @@ def an_agent_opens_data_only_under_its_root():
             assert "leads out of the folder" in outside.stderr(), outside.tail()
 
 
+def a_mean_by_examples_of_weighted_ones_is_told():
+    with Cluster() as cluster:
+        (cluster.folder / "in.csv").write_text("a,w,y\n" + "".join(f"{i % 7},{1 + i % 3},{i % 2}\n" for i in range(64)))
+        for weight, codec in (("w", "int8"), ("w", None), (None, "int8")):
+            source = {"type": "csv", "file": "in.csv", "target": "y", **({"weight": weight} if weight else {"drop": ["w"]})}
+            cluster.write_job(data={"train": source, "batch": 16}, network=[{"type": "dense", "out": 2}], epochs=1,
+                              averaging={"type": "periodic", "every": 2, **({"codec": codec} if codec else {})})
+            train = cluster.train("--workers", "2")
+            end_of(train)
+            told = "averaging 'periodic' weighs each worker's part by its examples" in train.stderr()
+            assert told == bool(weight and codec), (weight, codec, train.tail())
+
+
 def mistakes_are_explained():
     with Cluster() as cluster:
         status, _, err = cluster.run("train", "job.json", "--listen", "0.0.0.0:0")
@@ -361,5 +374,6 @@ if __name__ == "__main__":
         a_killed_worker_is_started_again, sigterm_leaves_a_checkpoint_that_resumes,
         a_run_that_went_back_does_not_resume_what_it_left,
         a_killed_launcher_takes_its_workers_along_and_resumes, workers_under_an_agent_outlive_their_launcher,
-        workers_end_with_their_agent, eval_and_predict_share_the_work, an_agent_opens_data_only_under_its_root, mistakes_are_explained
+        workers_end_with_their_agent, eval_and_predict_share_the_work, an_agent_opens_data_only_under_its_root, a_mean_by_examples_of_weighted_ones_is_told,
+        mistakes_are_explained
     ])
