@@ -97,6 +97,7 @@ class ClusterSession final : public CoordinatorEvents {
   void keep_details(Json found, const std::string& part, const Json& result);
   void judge_epoch();
   void add_settings(CoordinatorOptions* options) const;
+  Json scaled_rate(double factor) const;
   void tell_rate();
   void go_on();
   void keep_next();

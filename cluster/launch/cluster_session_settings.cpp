@@ -1,5 +1,6 @@
 // Options of the job that change while a cluster trains: those that are set from outside, and the rate that falls on a plateau.
 #include "cluster/launch/cluster_session.h"
+#include "cluster/protocol/frame.h"
 #include "src/optim/optimizer.h"
 #include "src/run/run_settings.h"
 
@@ -16,12 +17,17 @@ void ClusterSession::add_settings(CoordinatorOptions* options) const {
   options->list_options = [this](const Json& settings) { return settings_of(job_.job, settings).list(); };
 }
 
-// "reduce_on_plateau": the workers update by the job's rate times the factor from the next generation on.
-void ClusterSession::tell_rate() {
+// The job's rate times what "reduce_on_plateau" has made of it.
+Json ClusterSession::scaled_rate(double factor) const {
   const Json* optimizer = job_.job.json().find("optimizer");
-  const Json rate = rate_in(optimizer ? *optimizer : Json(), job_.job.where());
-  const Json scaled(Json::Object{{"type", "scaled"}, {"schedule", rate}, {"factor", judge_.rate_factor()}});
-  coordinator_->steer(Json(Json::Object{{"set", Json(Json::Object{{"option", "optimizer.lr"}, {"value", scaled}})}}));
+  return Json(
+      Json::Object{{"type", "scaled"}, {"schedule", rate_in(optimizer ? *optimizer : Json(), job_.job.where())}, {"factor", factor}});
+}
+
+// The workers update by it from the next generation on.
+void ClusterSession::tell_rate() {
+  const Json rate = scaled_rate(judge_.rate_factor());
+  coordinator_->steer(Json(Json::Object{{"set", Json(Json::Object{{"option", "optimizer.lr"}, {"value", rate}})}}));
 }
 
 // The rate that a cluster is told stands for that of the weights alone, and a recorded run is trained again as its job says.
@@ -38,6 +44,18 @@ void ClusterSession::check_plateau(bool recorded) const {
     throw Error(ErrorKind::usage, {.where = where,
                                    .what = "changes the learning rate, and a recorded run is trained again as its job says",
                                    .hint = "train without --record"});
+  const Json rate = scaled_rate(1. / 3);  // now, and not when it falls for the first time
+  if (rate.find("schedule")->is_null())
+    throw Error(ErrorKind::model, {.where = where,
+                                   .what = "needs an optimiser with a learning rate",
+                                   .got = optimizer ? optimizer->dump() : "none",
+                                   .expected = "one such as \"adam\""});
+  if (const size_t bytes = rate.dump().size(); bytes > kMaxText / 2)
+    throw Error(ErrorKind::model, {.where = where,
+                                   .what = "the learning rate's schedule is too long to be told to workers",
+                                   .got = std::to_string(bytes) + " bytes of JSON",
+                                   .expected = "at most " + std::to_string(kMaxText / 2),
+                                   .hint = "take a schedule of fewer points, or train on one machine"});
 }
 
 }  // namespace perigee

@@ -53,6 +53,11 @@ def workers_are_told_the_rate():
 def what_workers_cannot_have_is_refused():
     write("job.json", optimizer={"type": "sgd", "lr": 0.08, "bias_lr": 0.1})
     assert "does not go with a learning rate of biases in a cluster" in run("train", "job.json", "--workers", "2", code=4)
+    write("job.json", optimizer={"type": "noop"})
+    assert "needs an optimiser with a learning rate" in run("train", "job.json", "--workers", "2", code=4)
+    points = {str(step): 0.1 / (1 + step) for step in range(200)}
+    write("job.json", optimizer={"type": "sgd", "lr": {"type": "map", "values": points, "by": "step"}})
+    assert "schedule is too long to be told to workers" in run("train", "job.json", "--workers", "2", code=4)
 
 
 def main():
