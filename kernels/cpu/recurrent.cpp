@@ -5,7 +5,8 @@
 #include "kernels/ops/recurrent.h"
 
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/vector_math.h"
+#include "kernels/cpu/recurrent_gates.h"
+#include "kernels/cpu/recurrent_rows.h"
 #include "kernels/registry.h"
 
 namespace perigee {
@@ -13,50 +14,6 @@ namespace {
 
 namespace math = PERIGEE_CPU_NAMESPACE;
 using gemm::Panels;
-using math::Floats;
-constexpr int64_t kLanes = math::kLanes;
-
-// [N,T,K] or [N,K] (one step) with contiguous K.
-struct Rows {
-  Rows() = default;
-  explicit Rows(const View& v) : data(v.as<float>()), example(v.rank > 0 ? v.strides[0] : 0), step(v.rank == 3 ? v.strides[1] : 0) {}
-  float* operator()(int64_t n, int64_t t = 0) const { return data == nullptr ? nullptr : data + n * example + t * step; }
-  float* data = nullptr;
-  int64_t example = 0, step = 0;
-};
-
-const View kAbsent;
-const View& optional(const KernelCall& call, int i) { return i < call.n_in ? call.in[i] : kAbsent; }
-
-struct Mask {
-  explicit Mask(const View& v) : rows(v), stride(v.data != nullptr ? v.strides[1] : 0) {}
-  bool counts(int64_t n, int64_t t) const { return rows.data == nullptr || rows(n)[t * stride] >= 0.5f; }
-  Rows rows;
-  int64_t stride;
-};
-
-struct Sizes {
-  // `h`: [N,T,H].
-  Sizes(const KernelCall& call, const View& h) : n(h.dims[0]), t(h.dims[1]), h(h.dims[2]), reverse(call.as<RecurrentParams>().reverse) {}
-  int64_t at(int64_t i) const { return reverse ? t - 1 - i : i; }
-  // The distance of rows that are copied side by side: not a multiple of the first cache's ways.
-  static int64_t pitch(int64_t columns) { return (columns + kLanes - 1) / kLanes * kLanes + kLanes; }
-  int64_t n, t, h;
-  bool reverse;
-};
-
-// kMask: the operand that is the mask, which may have any strides.
-template <int kMask>
-const char* decline(const KernelCall& call) {
-  const auto fits = [](const View& v) { return v.dims[v.rank - 1] == 1 || v.strides[v.rank - 1] == 1; };
-  for (int i = 0; i < call.n_in; ++i) {
-    if (call.in[i].data == nullptr) continue;
-    if (call.in[i].dtype != Dtype::f32 || (i != kMask && !fits(call.in[i]))) return "operands must be f32 with contiguous rows";
-  }
-  for (int i = 0; i < call.n_out; ++i)
-    if (call.out[i].dtype != Dtype::f32 || !fits(call.out[i])) return "results must be f32 with contiguous rows";
-  return nullptr;
-}
 
 // Weights in panels.
 
@@ -92,26 +49,6 @@ void multiply(int64_t n, int64_t columns, int64_t k, const float* a, int64_t a_s
       {.m = n, .n = columns, .k = k, .a = a, .a_stride = a_stride, .b = b, .c = c, .ldc = ldc, .finish = {.accumulate = accumulate}}, true);
 }
 
-void copy_row(float* to, const float* from, int64_t count) {
-  if (from != nullptr) std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
-  else std::memset(to, 0, static_cast<size_t>(count) * sizeof(float));
-}
-
-// Whole vectors of units, then what is left of them: f(j, load, store).
-template <class F>
-PERIGEE_INLINE void for_units(int64_t units, F f) {
-  int64_t j = 0;
-  for (; j + kLanes <= units; j += kLanes)
-    f(
-        j, [](const float* x) __attribute__((always_inline)) { return math::load(x); },
-        [](float* x, Floats v) __attribute__((always_inline)) { math::store(x, v); });
-  if (j == units) return;
-  const int64_t rest = units - j;
-  f(
-      j, [rest](const float* x) __attribute__((always_inline)) { return math::load_part(x, rest); },
-      [rest](float* x, Floats v) __attribute__((always_inline)) { math::store_part(x, v, rest); });
-}
-
 // --- lstm ---
 
 size_t lstm_packed(const KernelCall& call) { return packed_floats(call.in[1].dims[0], call.in[1].dims[1]) * sizeof(float); }
@@ -120,21 +57,6 @@ void lstm_pack(const KernelCall& call) { pack_columns(call.in[1], 0, call.in[1].
 size_t lstm_scratch(const KernelCall& call) {
   const Sizes s(call, call.out[0]);
   return static_cast<size_t>(s.n * (Sizes::pitch(4 * s.h) + Sizes::pitch(s.h))) * sizeof(float);
-}
-
-void lstm_gates(const float* z, int64_t units, const float* c_before, float* gates, float* c, float* h) {
-  for_units(
-      units, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
-        const Floats input = math::sigmoid_of(load(z + j)), forget = math::sigmoid_of(load(z + units + j));
-        const Floats candidate = math::tanh_of(load(z + 2 * units + j)), output = math::sigmoid_of(load(z + 3 * units + j));
-        const Floats cell = (c_before != nullptr ? forget * load(c_before + j) : Floats{}) + input * candidate;
-        store(gates + j, input);
-        store(gates + units + j, forget);
-        store(gates + 2 * units + j, candidate);
-        store(gates + 3 * units + j, output);
-        store(c + j, cell);
-        store(h + j, output * math::tanh_of(cell));
-      });
 }
 
 void run_lstm(const KernelCall& call) {
@@ -168,26 +90,6 @@ void lstm_grad_pack(const KernelCall& call) { pack_transposed(call.in[2], 0, cal
 size_t lstm_grad_scratch(const KernelCall& call) {
   const Sizes s(call, call.in[3]);
   return static_cast<size_t>(s.n * (Sizes::pitch(4 * s.h) + 2 * Sizes::pitch(s.h))) * sizeof(float);
-}
-
-// `dh`, `dc` [units]: what flows from later steps; afterwards what flows to the step before, without the product.
-void lstm_flow(const float* more_dh, const float* more_dc, const float* gates, const float* c, const float* c_before, int64_t units,
-               float* dh, float* dc, float* dz) {
-  for_units(
-      units, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
-        const Floats input = load(gates + j), forget = load(gates + units + j), candidate = load(gates + 2 * units + j);
-        const Floats output = load(gates + 3 * units + j), shown = math::tanh_of(load(c + j));
-        Floats flow = load(dh + j), cell = load(dc + j);
-        if (more_dh != nullptr) flow += load(more_dh + j);
-        if (more_dc != nullptr) cell += load(more_dc + j);
-        cell += flow * output * (1.0f - shown * shown);
-        store(dz + j, cell * candidate * input * (1.0f - input));
-        store(dz + units + j, c_before != nullptr ? cell * load(c_before + j) * forget * (1.0f - forget) : Floats{});
-        store(dz + 2 * units + j, cell * input * (1.0f - candidate * candidate));
-        store(dz + 3 * units + j, flow * shown * output * (1.0f - output));
-        store(dc + j, cell * forget);
-        store(dh + j, Floats{});
-      });
 }
 
 void add_row(float* to, const float* from, int64_t count) {
@@ -245,29 +147,6 @@ size_t gru_scratch(const KernelCall& call) {
   return static_cast<size_t>(s.n * (Sizes::pitch(3 * s.h) + 2 * Sizes::pitch(s.h))) * sizeof(float);
 }
 
-// The gates r and z, and where the reset acts after the product, v, from the sums of products.
-void gru_gates(const float* x, const float* sums, const float* bias, const float* before, int64_t units, bool after, float* gates) {
-  for_units(
-      units, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
-        const Floats reset = math::sigmoid_of(load(x + j) + load(sums + j));
-        store(gates + j, reset);
-        store(gates + units + j, math::sigmoid_of(load(x + units + j) + load(sums + units + j)));
-        Floats v = reset * load(before + j);
-        if (after) v = bias != nullptr ? load(sums + 2 * units + j) + load(bias + j) : load(sums + 2 * units + j);
-        store(gates + 3 * units + j, v);
-      });
-}
-
-void gru_state(const float* x, const float* product, const float* before, int64_t units, bool after, float* gates, float* h) {
-  for_units(
-      units, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
-        const Floats inner = after ? load(gates + j) * load(gates + 3 * units + j) : load(product + j);
-        const Floats next = math::tanh_of(load(x + 2 * units + j) + inner), update = load(gates + units + j);
-        store(gates + 2 * units + j, next);
-        store(h + j, next + update * (load(before + j) - next));
-      });
-}
-
 void run_gru(const KernelCall& call) {
   const Sizes s(call, call.out[0]);
   const Rows x(call.in[0]), h0(optional(call, 3)), h(call.out[0]), gates(call.out[1]);
@@ -310,33 +189,6 @@ void gru_grad_pack(const KernelCall& call) {
 size_t gru_grad_scratch(const KernelCall& call) {
   const Sizes s(call, call.in[2]);
   return static_cast<size_t>(s.n * (Sizes::pitch(3 * s.h) + 2 * Sizes::pitch(s.h))) * sizeof(float);
-}
-
-// Into d (r z n v) what needs no further product, into `flow` what passes the step by z. `before` null: zeros.
-void gru_flow(const float* more, const float* gates, const float* before, int64_t units, bool after, float* flow, float* d) {
-  for_units(
-      units, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
-        const Floats reset = load(gates + j), update = load(gates + units + j), next = load(gates + 2 * units + j);
-        const Floats old = before != nullptr ? load(before + j) : Floats{}, all = load(flow + j) + load(more + j);
-        const Floats dn = all * (1.0f - update) * (1.0f - next * next);
-        store(d + units + j, all * (old - next) * update * (1.0f - update));
-        store(d + 2 * units + j, dn);
-        store(flow + j, all * update);
-        if (!after) return;
-        store(d + j, dn * load(gates + 3 * units + j) * reset * (1.0f - reset));
-        store(d + 3 * units + j, dn * reset);
-      });
-}
-
-// With reset = before, once dv is known.
-void gru_flow_reset(const float* gates, const float* before, const float* dv, int64_t units, float* flow, float* d) {
-  for_units(
-      units, [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
-        const Floats reset = load(gates + j), old = before != nullptr ? load(before + j) : Floats{}, through = load(dv + j);
-        store(d + j, through * old * reset * (1.0f - reset));
-        store(d + 3 * units + j, through);
-        store(flow + j, load(flow + j) + through * reset);
-      });
 }
 
 void run_gru_grad(const KernelCall& call) {
@@ -445,63 +297,6 @@ void run_rnn_grad(const KernelCall& call) {
   for (int64_t n = 0; n < s.n; ++n) copy_row(dh0(n), flow + n * pitch, s.h);
 }
 
-// --- the recurrent weight's gradient ---
-
-constexpr int64_t kRowBlock = 512;  // of states, which stay in the second-level cache
-
-size_t weight_scratch(const KernelCall& call) {
-  const Sizes s(call, call.in[1]);
-  const int64_t rows = s.n * s.t < kRowBlock ? s.n * s.t : kRowBlock;
-  return static_cast<size_t>(rows * (Sizes::pitch(s.h) + gemm::kPanelVectors * kLanes)) * sizeof(float);
-}
-
-// dr[:, column..] (+)= states^T d[:, from..] over rows [begin, begin + rows) of all steps. `left`: states side by side.
-void add_products(const Sizes& s, const Rows& d, int64_t from, int64_t columns, int64_t begin, int64_t rows, const float* left,
-                  float* panel, const View& dr, int64_t column, bool accumulate) {
-  const Panels panels(columns, gemm::kPanelVectors);
-  for (int64_t q = 0; q < panels.count; ++q) {
-    const int64_t j = panels.first(q), width = panels.width(q) * kLanes, count = width - kLanes + panels.last(q);
-    for (int64_t r = 0; r < rows; ++r) {
-      const float* const row = d((begin + r) / s.t, (begin + r) % s.t) + from + j;
-      for (int64_t k = 0; k + kLanes <= count; k += kLanes) math::store(panel + r * width + k, math::load(row + k));
-      for (int64_t k = count / kLanes * kLanes; k < width; ++k) panel[r * width + k] = k < count ? row[k] : 0;
-    }
-    gemm::multiply<false>({.m = s.h,
-                           .n = count,
-                           .k = rows,
-                           .a = left,
-                           .a_stride = Sizes::pitch(s.h),
-                           .b = panel,
-                           .ldb = width,
-                           .c = dr.as<float>() + column + j,
-                           .ldc = dr.strides[0],
-                           .finish = {.accumulate = accumulate}});
-  }
-}
-
-void run_weight(const KernelCall& call) {
-  const Sizes s(call, call.in[1]);
-  const RecurrentReset reset = call.as<RecurrentParams>().reset;
-  const Rows d(call.in[0]), h(call.in[1]), h0(optional(call, 2)), gates(optional(call, 3));
-  const View& dr = call.out[0];
-  const int64_t pitch = Sizes::pitch(s.h), rows = s.n * s.t, direct = reset == RecurrentReset::none ? dr.dims[1] : 2 * s.h;
-  float *const left = static_cast<float*>(call.scratch), *const panel = left + (rows < kRowBlock ? rows : kRowBlock) * pitch;
-  for (int64_t begin = 0; begin < rows; begin += kRowBlock) {
-    const int64_t count = rows - begin < kRowBlock ? rows - begin : kRowBlock;
-    const bool accumulate = call.accumulate || begin > 0;
-    for (int64_t r = 0; r < count; ++r) {
-      const int64_t n = (begin + r) / s.t, t = (begin + r) % s.t;
-      const bool first = t == s.at(0);
-      copy_row(left + r * pitch, first ? h0(n) : h(n, s.reverse ? t + 1 : t - 1), s.h);
-    }
-    add_products(s, d, 0, direct, begin, count, left, panel, dr, 0, accumulate);
-    if (reset == RecurrentReset::none) continue;
-    if (reset == RecurrentReset::before)
-      for (int64_t r = 0; r < count; ++r) copy_row(left + r * pitch, gates((begin + r) / s.t, (begin + r) % s.t) + 3 * s.h, s.h);
-    add_products(s, d, reset == RecurrentReset::after ? 3 * s.h : 2 * s.h, s.h, begin, count, left, panel, dr, 2 * s.h, accumulate);
-  }
-}
-
 template <int kMask, auto Run, auto Scratch, auto PackedBytes, auto Pack>
 constexpr Kernel steps_kernel(const char* op) {
   return {.op = op,
@@ -522,14 +317,6 @@ const Kernel kKernels[] = {
     steps_kernel<5, run_gru_grad, gru_grad_scratch, gru_grad_packed, gru_grad_pack>("gru_grad"),
     steps_kernel<3, run_rnn, rnn_scratch, lstm_packed, lstm_pack>("rnn"),
     steps_kernel<3, run_rnn_grad, rnn_scratch, rnn_grad_packed, rnn_grad_pack>("rnn_grad"),
-    {.op = "recurrent_grad_weight",
-     .name = "blocks",
-     .backend = Backend::cpu,
-     .isa = Isa::PERIGEE_ISA,
-     .decline = decline<-1>,
-     .run = run_weight,
-     .scratch_bytes = weight_scratch,
-     .accumulates = true},
 };
 
 }  // namespace

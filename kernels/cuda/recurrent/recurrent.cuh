@@ -50,7 +50,7 @@ inline StepMatrix turned(StepMatrix m) {
 struct StepRows {
   StepRows() = default;
   StepRows(const View& v, int64_t t)
-      : data(v.data), example(v.strides[0]), unit(v.strides[v.rank - 1]), offset(v.rank == 3 ? t * v.strides[1] : 0) {}
+      : data(v.data), example(v.strides[0]), unit(v.rank > 0 ? v.strides[v.rank - 1] : 0), offset(v.rank == 3 ? t * v.strides[1] : 0) {}
   template <class T>
   __device__ T& at(int64_t n, int64_t k) const {
     return static_cast<T*>(data)[offset + n * example + k * unit];
