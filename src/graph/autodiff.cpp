@@ -29,6 +29,16 @@ void refuse_second_derivative(const Node& node) {
                                  .hint = "the function differentiates a gradient that cannot be differentiated again"});
 }
 
+// The VJP of a node. An error names the op, as errors of appended ops do.
+std::vector<Value> flows_of(Graph& graph, const Node& node, std::span<const Value> grads) {
+  try {
+    return node.op->vjp(graph, node, grads);
+  } catch (const Error& error) {
+    if (!error.parts().where.empty()) throw;
+    throw error.within((node.scope.empty() ? "" : node.scope + ": ") + "op '" + node.op->name + "'");
+  }
+}
+
 void accumulate(std::map<ValueId, Value>& sums, ValueId id, Value grad) {
   const auto [place, fresh] = sums.try_emplace(id, grad);
   if (!fresh) place->second = place->second + grad;
@@ -60,7 +70,7 @@ std::vector<Value> gradients(Graph& graph, Value root, Value seed, std::span<con
       continue;
     }
     graph.set_scope(node.scope);
-    const std::vector<Value> flows = node.op->vjp(graph, node, grads);
+    const std::vector<Value> flows = flows_of(graph, node, grads);
     assert(flows.size() <= node.inputs.size());
     for (size_t k = 0; k < flows.size(); ++k) {
       const ValueId input = node.inputs[k];

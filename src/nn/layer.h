@@ -1,4 +1,5 @@
-// A layer is a function that appends ops to a graph, and a table of its options. One file in layers/ defines one layer.
+// A layer is a function that appends ops to a graph, and a table of its options. One file in layers/ defines one layer;
+// those with a header are shared by several.
 #pragma once
 
 #include <span>

@@ -20,6 +20,15 @@ Shape without_batch(const Shape& shape) {
   return Shape(dims);
 }
 
+// The known names that are near, or else all of them when they are few.
+std::string known_hint(const std::string& name, const std::vector<std::string>& known) {
+  constexpr size_t kMost = 24;
+  std::string hint = nearest_hint(name, known);
+  if (!hint.empty() || known.empty() || known.size() > kMost) return hint;
+  for (const std::string& each : known) hint += (hint.empty() ? "known: " : ", ") + each;
+  return hint;
+}
+
 constexpr const char* kParameterOptions[] = {"weight_init", "bias_init", "weight_noise", "regularization", "constraint"};
 
 // Shared by all layers of one build.
@@ -127,7 +136,7 @@ class Context final : public LayerContext {
       if (spec.name.starts_with(place_.prefix) && spec.name.ends_with("." + name))
         layers.push_back(spec.name.substr(place_.prefix.size(), spec.name.size() - place_.prefix.size() - name.size() - 1));
     }
-    fail("no layer in front of it named '" + layer.substr(0, 100) + "' has a " + name, "", "", nearest_hint(layer, layers));
+    fail("no layer in front of it named '" + layer.substr(0, 100) + "' has a " + name, "", "", known_hint(layer, layers));
   }
 
   Value state(const std::string& name, const Shape& shape, double initial) override { return declare(name, "", shape, initial); }

@@ -1,6 +1,8 @@
 // Masks of steps: where they are carried, where they end, and layers that must not see padding.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "src/core/error.h"
 #include "src/nn/network.h"
 #include "tests/nn/gradients.h"
@@ -36,7 +38,10 @@ TEST(Mask, GoesWithTheTimeAxisAndEndsWithIt) {
       R"([{"type": "sequential", "layers": [{"type": "activation", "activation": "tanh", "dropout": {"type": "gaussian_noise", "stddev": 0.1}}]}])",
       {2, 7}));
   EXPECT_FALSE(has_mask(R"(["global_pool"])", {2, 7}));
-  EXPECT_FALSE(has_mask(R"([{"type": "sequential", "layers": ["global_pool"]}])", {7, 7})) << "7 channels are no 7 steps";
+  for (const char* layer : {R"({"type": "sequential", "layers": ["global_pool"]})", R"("last_step")",
+                            R"({"type": "rnn", "units": 7, "returns": "last"})", R"({"type": "lstm", "units": 7, "returns": "state"})",
+                            R"({"type": "bidirectional", "merge": "sum", "layer": {"type": "gru", "units": 7, "returns": "last"}})"})
+    EXPECT_FALSE(has_mask(std::string("[") + layer + "]", {7, 7})) << layer << ": 7 features are no 7 steps";
 }
 
 TEST(Mask, IsOneForStepsThatCount) {
@@ -54,6 +59,35 @@ TEST(Mask, IsOneForStepsThatCount) {
     const Tensor mask = interpreter[built.network.masks.at(0)];
     for (int64_t i = 0; i < mask.elements(); ++i) EXPECT_EQ(mask.data<double>()[i], steps[static_cast<size_t>(i)]) << i;
   }
+}
+
+TEST(Mask, RecurrentLayersGiveZeroBehindTheLength) {
+  for (const char* layer : {R"({"type": "lstm", "units": 3})", R"({"type": "gru", "units": 3, "bidirectional": "concat"})",
+                            R"({"type": "lstm", "units": 3, "peepholes": true})"}) {
+    Masked built;
+    build(built, std::string("[") + layer + "]", {2, 4});
+    std::mt19937_64 random(1);
+    std::map<std::string, Tensor> leaves = {{"x", case_values(real(Shape{kBatch, 2, 4}), true, random)},
+                                            {"n", Tensor::from(Shape{kBatch}, std::vector<int64_t>{4, 1, 0})}};
+    for (const ParameterSpec& spec : built.network.parameters) leaves[spec.name] = case_values(real(spec.shape, 0.1, 1), true, random);
+    Interpreter interpreter(built.graph);
+    interpreter.run(leaves);
+    const Tensor y = interpreter[built.network.outputs.at(0)];
+    for (int64_t i = 0; i < y.elements(); ++i) {
+      const int64_t example = i / (y.elements() / kBatch), t = i % 4;
+      EXPECT_EQ(y.data<double>()[i] == 0, t >= std::array{4, 1, 0}[static_cast<size_t>(example)]) << layer << ", element " << i;
+    }
+  }
+}
+
+// The layer inside sees padded steps as examples like all others.
+TEST(Mask, StatisticsOfStepsAreRefused) {
+  const char* layers =
+      R"([{"type": "time_distributed", "layer": {"type": "sequential", "layers": [{"type": "dense", "out": 4}, "batchnorm"]}}])";
+  Masked built;
+  EXPECT_THROW(build(built, layers, {2, 7}), Error);
+  Graph graph;
+  Network(Json::parse(layers, "test"), "net.json").build(graph, {{"x", {Dtype::f64, Shape{2, 7}}}}, {.batch = kBatch});
 }
 
 // Examples of lengths 5, 2 and 1 in `steps` steps, with noise where nothing counts; outputs beyond an example's length are left out.

@@ -178,6 +178,7 @@ CASES = [
     prompt("tensors joined as text", "pg.ones(2) .. pg.ones(2)", "joins texts", "pg.concatenate { a, b }",
            ("pg.ones(2) .. pg.ones(2)", "pg.concatenate { pg.ones(2), pg.ones(2) }")),
     prompt("a place outside", "pg.ones(2):take({ 9 })", "index 9 lies outside dimension 1", "expected 1 to 2", ("9", "2")),
+    prompt("a layer by its name in Keras", "pg.SimpleRNN { 3 }", "there is no pg.SimpleRNN", "did you mean 'rnn'?", ("SimpleRNN", "rnn")),
     prompt("an unknown function", "pg.randm(2)", "there is no pg.randm", "did you mean 'rand' or 'randn'?", "nearest", "randm"),
     prompt("an unknown method", "pg.ones(2):summ()", "a tensor has no method 'summ'", "did you mean 'sum'", "nearest", "summ"),
     prompt("an unknown dtype", 'pg.ones(2):to "float32"', "there is no dtype 'float32'", "did you mean 'f32'?", "nearest", "float32"),
@@ -408,13 +409,13 @@ CASES += [Case(f"op {op} of {operands}: {cause}", place, cause, hint, fix, scrip
                args=("train", "trial.json"), file="trial.json")
           for op, operands, attributes, results, place, cause, hint, fix in error_sequences.OPS]
 CASES += [
-    job("needs features to normalise", ("{ 1, 2 }", "{ { 1 }, { 2 } }"), place="trial.lua:4", train="pg.data.arrays { x = { 1, 2 }, y = { 0, 1 } }",
+    job("needs features to normalise", ("{ 1, 2 }", "{ { 1 }, { 2 } }"), "give each example a row of features", place="trial.lua:4", train="pg.data.arrays { x = { 1, 2 }, y = { 0, 1 } }",
         network="pg.sequential { pg.layernorm {}, pg.dense { 2 } }"),
     job("are equally long, and both are patterns of 'dense1.weight'", ('["*.weight"]', '["dense1.weight"] = 0.1, ["*.weight"]'),
         "give 'dense1.weight' a longer pattern", more='lr_scale = { ["dense1.*"] = 0.1, ["*.weight"] = 0.2 },'),
     script("streams in a cluster", "trial.lua:7: data: train", "streams train in one process", "without --workers", (", streams = 10", ""),
            args=("train", "trial.lua", "--workers", "2"), **error_sequences.SHARED_STREAM),
-    command("a model file whose lengths are of no input", ("eval", "bad.safetensors"), "bad.safetensors: inputs", "'n' is of no input", "got 'z'",
+    command("a model file whose lengths are of no input", ("eval", "bad.safetensors"), "bad.safetensors: inputs", "'n' is of no input; got 'z', expected the name of an input with steps", "train and save the model again",
             script=error_sequences.MODEL, file="bad.safetensors"),
     job("have different sums of weights, and a step divides its gradient by one", ('c = "w"', 'c = "w", v = "w"'), "give all targets the same lengths, masks and weights",
         writes_run=True, network=GRAPH, train=FIELDS.replace("v =", "w = { 1, 2, 3 }, v ="), data=', weights = { c = "w" }',

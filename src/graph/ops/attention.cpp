@@ -45,16 +45,23 @@ struct Sizes {
       refuse("takes heads of features", q.text(), "numbers [examples, steps, heads, features]");
     dtype = q.dtype;
     n = q.shape[0], queries = keys = q.shape[1], heads = q.shape[2], features = values = q.shape[3];
-    if (packed) heads -= 2 * groups;
+    if (packed) split_heads();
     else read_keys(call, first);
-    if (packed && groups < 1)
-      refuse("needs kv_heads where there are no keys and values", "", "the number of key heads in the first operand");
     if (heads < 1 || groups < 1 || heads % groups != 0)
       refuse("the heads of queries are no multiple of those of keys", std::to_string(heads) + " and " + std::to_string(groups),
              "each key head serves the same number of query heads");
     if (heads * queries > (int64_t{1} << 32) / std::max<int64_t>(1, attention_blocks(keys)))
       refuse("too many scores in one example",
              std::to_string(heads) + " heads of " + std::to_string(queries) + " x " + std::to_string(keys), "at most 2^34");
+  }
+
+  // The heads of one operand: those of queries, then of keys, then of values.
+  void split_heads() {
+    if (groups < 1) refuse("needs kv_heads where there are no keys and values", "", "the number of key heads in the first operand");
+    if (groups > heads / 3)
+      refuse("kv_heads leaves too few heads for queries", std::to_string(groups) + " of " + std::to_string(heads),
+             "at most " + std::to_string(heads / 3) + ", a third");
+    heads -= 2 * groups;
   }
 
   void read_keys(const OpCall& call, size_t first) {
@@ -104,7 +111,7 @@ size_t write_params(const OpCall& call, size_t first, void* out) {
   const AttentionParams params{.scale = scale > 0 ? scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, sizes.features))),
                                .groups = sizes.packed ? sizes.groups : 0,
                                .shift = causal == "lower_right" ? sizes.keys - sizes.queries : 0,
-                               .window = attr_int(call.attrs, kWindow),
+                               .window = std::min(attr_int(call.attrs, kWindow), sizes.queries + sizes.keys),  // beyond, all keys are near
                                .causal = causal != "none",
                                .alibi = attr_bool(call.attrs, kAlibi),
                                .dropout = attr_number(call.attrs, kDropout),
@@ -128,7 +135,8 @@ double flops(const OpCall& call) { return 2 * product_flops(call, 0); }
 double flops_grad(const OpCall& call) { return 5 * product_flops(call, 1); }
 
 std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
-  if (grads[1]) throw Error(ErrorKind::model, {.what = "the sums of attention cannot be differentiated"});
+  if (grads[1])
+    throw Error(ErrorKind::model, {.what = "the sums of attention cannot be differentiated", .hint = "use its first result for the loss"});
   const auto in = [&](size_t i) { return i < node.inputs.size() ? node.in(graph, i) : Value(); };
   const Value operands[] = {grads[0], in(0), in(1), in(2), in(3), node.out(graph, 0), node.out(graph, 1)};
   std::vector<Value> flows = graph.apply_all("attention_grad", operands, node.attrs);

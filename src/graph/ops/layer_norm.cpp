@@ -74,7 +74,9 @@ size_t params_grad(const OpCall& call, void* out) {
 }
 
 std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
-  if (grads[1] || grads[2]) throw Error(ErrorKind::model, {.what = "the statistics of layer_norm cannot be differentiated"});
+  if (grads[1] || grads[2])
+    throw Error(ErrorKind::model,
+                {.what = "the statistics of layer_norm cannot be differentiated", .hint = "use its first result for the loss"});
   const Value x = node.in(graph, 0), gamma = node.in(graph, 1), beta = node.in(graph, 2), mean = node.out(graph, 1),
               inverse = node.out(graph, 2);
   Json attrs = Json::object();

@@ -72,7 +72,8 @@ std::vector<Type> infer_gru(const OpCall& call) {
   require(call, 3, s.state(), "first state h0");
   require(call, 4, s.mask(), "mask");
   if (call.inputs.size() > 2 && call.present[2] && attr_string(call.attrs, kReset) == "before")
-    throw Error(ErrorKind::model, {.what = "the recurrent bias is only for reset = after"});
+    throw Error(ErrorKind::model,
+                {.what = "the recurrent bias is only for reset = after", .hint = "leave the third operand out, or take reset = after"});
   return {s.sequence(1), s.sequence(4)};
 }
 
@@ -147,8 +148,8 @@ Json weight_attributes(const Node& node, const char* reset) {
   return attrs;
 }
 
-void refuse_gates(Value gradient) {
-  if (gradient) throw Error(ErrorKind::model, {.what = "the gates of a recurrent op cannot be differentiated"});
+void refuse_gates(Value gradient, const char* hint) {
+  if (gradient) throw Error(ErrorKind::model, {.what = "the gates of a recurrent op cannot be differentiated", .hint = hint});
 }
 
 std::vector<Value> fitted(std::vector<Value> flows, const Node& node) {
@@ -157,7 +158,7 @@ std::vector<Value> fitted(std::vector<Value> flows, const Node& node) {
 }
 
 std::vector<Value> vjp_lstm(Graph& graph, const Node& node, std::span<const Value> grads) {
-  refuse_gates(grads[2]);
+  refuse_gates(grads[2], "use its first two results for the loss");
   const Value r = node.in(graph, 1), h0 = operand(graph, node, 2), c0 = operand(graph, node, 3), mask = operand(graph, node, 4);
   const Value operands[] = {grads[0], grads[1], r, node.out(graph, 1), node.out(graph, 2), c0, mask};
   const std::vector<Value> back = graph.apply_all("lstm_grad", operands, node.attrs);
@@ -175,7 +176,7 @@ Value part(Value sequence, int64_t first, int64_t last, int64_t h) {
 }
 
 std::vector<Value> vjp_gru(Graph& graph, const Node& node, std::span<const Value> grads) {
-  refuse_gates(grads[1]);
+  refuse_gates(grads[1], "use its first result for the loss");
   const Value r = node.in(graph, 1), bias = operand(graph, node, 2), h0 = operand(graph, node, 3), mask = operand(graph, node, 4);
   const Value h = node.out(graph, 0), gates = node.out(graph, 1), operands[] = {grads[0], r, h, gates, h0, mask};
   const std::vector<Value> back = graph.apply_all("gru_grad", operands, node.attrs);

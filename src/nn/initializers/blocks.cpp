@@ -15,7 +15,8 @@ void fill(const Config& options, const ParameterSpec& spec, uint64_t, std::span<
   if (parts == 0 || values.size() % parts != 0)
     throw Error(ErrorKind::model, {.where = options.where(),
                                    .what = "the values do not cut the tensor into equal parts",
-                                   .got = std::to_string(parts) + " values for " + spec.shape.text()});
+                                   .got = std::to_string(parts) + " values",
+                                   .expected = "as many as divide " + std::to_string(values.size())});
   const size_t size = values.size() / parts;
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(list->as_array()[i / size].as_number());
 }

@@ -26,8 +26,8 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Value to = reshape(project(context, k, {"k", units}), Shape{n, 1, keys, units});
   const Value score = context.parameter("weight", Shape{1, units}, ParameterRole::weight, units, 1, "xavier");
   const Value scores = reshape(context.graph().apply("linear", {tanh(from + to), score}), Shape{n, queries, keys});
-  const Value y = matmul(probabilities(scores, key_mask(context, inputs[1])), v);
-  return {features_first(without_masked(context, y, inputs[0]))};
+  const Value y = matmul(probabilities(scores, context.mask(inputs[1])), v);
+  return {features_first(masked_rows(y, context.mask(inputs[0])))};
 }
 
 }  // namespace

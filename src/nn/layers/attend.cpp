@@ -1,7 +1,5 @@
 #include "src/nn/layers/attend.h"
 
-#include "src/graph/op.h"
-
 namespace perigee {
 namespace {
 
@@ -24,8 +22,12 @@ Json attributes(LayerContext& context, const Attending& how, bool aligned, const
 // The first `heads` heads turn.
 Value turned(const LayerContext& context, const Attending& how, Value x, int64_t heads) {
   if (!how.rotary) return x;
-  const int64_t width = static_cast<int64_t>(static_cast<double>(x.shape()[3]) * how.fraction) / 2 * 2;
-  if (width == 0) context.fail("rotary positions turn pairs of features", std::to_string(x.shape()[3]) + " features a head", "at least 2");
+  const int64_t features = x.shape()[3], width = static_cast<int64_t>(static_cast<double>(features) * how.fraction) / 2 * 2;
+  if (features < 2)
+    context.fail("rotary positions turn pairs of features", "heads of 1 feature", "at least 2", "take fewer heads, or give head_size");
+  if (width == 0)
+    context.options().fail("rotary_fraction", "leaves no pair of features to turn", shown(*context.options().raw("rotary_fraction")),
+                           "a share that makes at least 2 of " + std::to_string(features));
   Json attrs = Json::object();
   attrs.set("theta", how.theta);
   attrs.set("width", width);
@@ -35,33 +37,6 @@ Value turned(const LayerContext& context, const Attending& how, Value x, int64_t
 }
 
 }  // namespace
-
-Value steps_first(Value x) { return transpose(x, {0, 2, 1}); }
-Value features_first(Value y) { return transpose(y, {0, 2, 1}); }
-
-Value part_of(Value x, int axis, int64_t first, int64_t end) {
-  std::vector<int64_t> start(static_cast<size_t>(x.rank()), 0), stop = x.shape().vector();
-  start[static_cast<size_t>(axis)] = first;
-  stop[static_cast<size_t>(axis)] = end;
-  Json attrs = Json::object();
-  attrs.set("start", ints_json(start));
-  attrs.set("stop", ints_json(stop));
-  return x.graph().apply("slice", {x}, std::move(attrs));
-}
-
-void require_steps(const LayerContext& context, Value x) {
-  if (x.rank() == 3) return;
-  std::vector<int64_t> dims = x.shape().vector();
-  if (!dims.empty()) dims.erase(dims.begin());
-  context.fail("needs a sequence (features x steps)", Shape(dims).text(), "", "put reshape {features, steps} in front");
-}
-
-Value key_mask(LayerContext& context, Value x) { return context.mask(x); }
-
-Value without_masked(LayerContext& context, Value y, Value x) {
-  const Value mask = key_mask(context, x);
-  return mask ? y * reshape(cast(mask, y.dtype()), Shape{mask.shape()[0], mask.shape()[1], 1}) : y;
-}
 
 Value Product::operator()(Value x) const {
   const Value operands[] = {x, weight, bias};
@@ -82,15 +57,21 @@ Value project(LayerContext& context, Value x, const Projection& projection) {
   return learned_product(context, x.shape().at(-1), projection)(x);
 }
 
-Attending Attending::read(const LayerContext& context, int64_t channels) {
+Attending Attending::read_heads(const LayerContext& context, int64_t channels) {
   const Config& options = context.options();
   Attending how;
-  how.heads = options.integer("heads", 1);
-  how.groups = options.integer("kv_heads", how.heads);
+  how.heads = how.groups = options.integer("heads", 1);
   how.features = options.integer("head_size", channels / how.heads);
   if (!options.has("head_size") && channels % how.heads != 0)
     options.fail("heads", "do not divide the features", std::to_string(how.heads), "a divisor of " + std::to_string(channels),
                  "or give head_size");
+  return how;
+}
+
+Attending Attending::read(const LayerContext& context, int64_t channels) {
+  const Config& options = context.options();
+  Attending how = read_heads(context, channels);
+  how.groups = options.integer("kv_heads", how.heads);
   if (how.heads % how.groups != 0)
     options.fail("kv_heads", "do not divide the heads", std::to_string(how.groups), "a divisor of " + std::to_string(how.heads));
   how.causal = options.boolean("causal");

@@ -1,26 +1,11 @@
-// Shared by the layers that attend. Between layers a sequence is [N, features, steps]; here it is [N, steps, features], so that a product
-// over all steps is one over rows.
+// Shared by the layers that attend. Sequences here are [N, steps, features].
 #pragma once
 
 #include <string>
 
-#include "src/nn/layers/common.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
-
-Value steps_first(Value x);     // [N, C, T] -> [N, T, C]
-Value features_first(Value y);  // back
-
-// Places [first, end) of one dimension.
-Value part_of(Value x, int axis, int64_t first, int64_t end);
-
-// Fails unless `x` is [N, features, steps].
-void require_steps(const LayerContext& context, Value x);
-
-// [N, T], 1 where a step of `x` counts; empty: all do.
-Value key_mask(LayerContext& context, Value x);
-// Steps that do not count become 0.
-Value without_masked(LayerContext& context, Value y, Value x);
 
 // Rows of x [..., in] times a weight [out, in] that the layer learns, `name`_weight, with `name`_bias where it has biases.
 struct Projection {
@@ -37,14 +22,16 @@ struct Product {
 Product learned_product(LayerContext& context, int64_t in, const Projection& projection);  // once for each name
 Value project(LayerContext& context, Value x, const Projection& projection);
 
-// How queries look at keys: the options that attention has everywhere.
+// How queries look at keys.
 struct Attending {
   int64_t heads = 1, groups = 1, features = 0;  // groups: heads of keys and values
   bool causal = false, alibi = false, rotary = false, interleaved = false;
   int64_t window = 0;
   double dropout = 0, theta = 10000, fraction = 1;
 
-  // Reads the options below; `channels` are those of the queries.
+  // Reads heads and head_size, which every such layer has; `channels` are those of the queries.
+  static Attending read_heads(const LayerContext& context, int64_t channels);
+  // Reads all options below.
   static Attending read(const LayerContext& context, int64_t channels);
 };
 

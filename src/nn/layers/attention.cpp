@@ -25,10 +25,11 @@ std::vector<Value> compare_inputs(LayerContext& context, const Attending& how, s
     if (context.options().has(key)) context.options().fail(key, "has no effect", "project = false", "no such option, or project = true");
   const Value q = steps_first(inputs[0]), k = inputs.size() > 1 ? steps_first(inputs[1]) : q,
               v = inputs.size() > 2 ? steps_first(inputs[2]) : k;
-  if (k.shape()[2] * how.heads != q.shape()[2] * how.groups)
-    context.fail("cannot compare the features of keys with those of queries", std::to_string(k.shape()[2]), std::to_string(q.shape()[2]),
-                 "leave project out");
-  return {features_first(without_masked(context, attend(context, how, q, k, v, mask, "dropout"), inputs[0]))};
+  const int64_t wanted = how.groups * how.features;
+  if (k.shape()[2] != wanted)
+    context.fail("cannot compare the features of keys with those of queries", std::to_string(k.shape()[2]),
+                 std::to_string(wanted) + ": " + std::to_string(how.features) + " for each of kv_heads", "leave project out");
+  return {features_first(masked_rows(attend(context, how, q, k, v, mask, "dropout"), context.mask(inputs[0])))};
 }
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
@@ -36,7 +37,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   for (const Value& input : inputs) require_steps(context, input);
   const int64_t channels = inputs[0].shape()[1];
   const Attending how = Attending::read(context, channels);
-  const Value mask = key_mask(context, inputs.size() > 1 ? inputs[1] : inputs[0]);
+  const Value mask = context.mask(inputs.size() > 1 ? inputs[1] : inputs[0]);
   if (!options.boolean("project")) return compare_inputs(context, how, inputs, mask);
   const bool bias = options.boolean("bias");
   const int64_t query_rows = how.heads * how.features, key_rows = how.groups * how.features;
@@ -51,7 +52,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
                   project(context, values, {"v", key_rows, bias}), mask, "dropout");
   }
   const Value y = project(context, seen, {"out", options.integer("out", channels), bias});
-  return {features_first(without_masked(context, y, inputs[0]))};
+  return {features_first(masked_rows(y, context.mask(inputs[0])))};
 }
 
 }  // namespace

@@ -16,10 +16,16 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
     options.fail("layer", "does not go through a sequence", type != nullptr && type->is_string() ? type->as_string() : "",
                  "lstm, gru or rnn");
   Json back = given->is_object() ? *given : Json(Json::Object{{"type", *type}});
+  for (const char* key : {"reverse", "bidirectional"})
+    if (const Json* own = back.find(key); own != nullptr && !own->is_null() && *own != Json(false) && *own != Json("none"))
+      options.fail("layer", std::string("has '") + key + "' beside the two directions that it gets here", shown(*own), "",
+                   std::string("leave ") + key + " out");
   back.set("reverse", true);
   const std::vector<Value> forward = context.sublayer(*given, "forward", inputs), backward = context.sublayer(back, "backward", inputs);
   if (forward.size() != 1) context.fail("joins one result with one other", std::to_string(forward.size()), "", "returns = all or last");
-  return {merged(options.choice("merge"), forward[0], backward[0], 1)};
+  const Value y = merged(options.choice("merge"), forward[0], backward[0], 1);
+  if (y.rank() == 2) context.set_mask(y, {});  // as many units as there were steps are no steps
+  return {y};
 }
 
 }  // namespace

@@ -68,10 +68,8 @@ void require_image(const LayerContext& context, Value x, int dims) {
   else if (x.rank() == 2)
     hint = dims == 2 ? "after a dense layer, put reshape {channels, height, width} in front" : "put reshape {channels, length} in front";
   else if (dims == 1 && x.rank() == 4) hint = "for images there is a layer without '1d' in its name, or with '2d'";
-  std::vector<int64_t> dims_of = x.shape().vector();
-  dims_of.erase(dims_of.begin());
   context.fail("needs " + std::string(dims == 2 ? "an image (channels x height x width)" : "a sequence (channels x length)"),
-               Shape(dims_of).text(), "", hint);
+               example_text(x), "", hint);
 }
 
 Pair image_size(Value x, int dims) { return dims == 2 ? Pair{x.shape()[2], x.shape()[3]} : Pair{1, x.shape()[2]}; }
@@ -96,6 +94,12 @@ Value finish(LayerContext& context, Value y) {
 
 std::string size_text(Pair size, int dims) {
   return dims == 1 ? std::to_string(size[1]) : std::to_string(size[0]) + "x" + std::to_string(size[1]);
+}
+
+std::string example_text(Value x) {
+  std::vector<int64_t> dims = x.shape().vector();
+  if (!dims.empty()) dims.erase(dims.begin());
+  return Shape(dims).text();
 }
 
 int64_t product(const Shape& shape, int from) {

@@ -40,6 +40,7 @@ Value per_channel(Value vector, int rank);     // [C] as [1, C, 1, ...]
 Value finish(LayerContext& context, Value y);  // the "activation" option, if any
 
 std::string size_text(Pair size, int dims);  // "5x5", or "5"
+std::string example_text(Value x);           // the shape of one example, for messages
 int64_t product(const Shape& shape, int from = 0);
 Json window_attrs(const Window& window);  // attributes of conv2d and pool2d: kernel apart
 

@@ -7,7 +7,12 @@ constexpr const char* kPositional[] = {"out"};
 constexpr Option kOptions[] = {
     {"out", "integer", nullptr, "number of outputs", {1}},
     kBiasOption,
-    {"over", "name", "example", "what makes one row of inputs: a whole example, or each step of a sequence", {}, {"example", "steps"}},
+    {"over",
+     "name",
+     "example",
+     "what makes one row of inputs: a whole example, or each step of a sequence, as time_distributed has it for any layer",
+     {},
+     {"example", "steps"}},
     {"tied", "name", "", "an embedding or dense layer in front of this one whose weight [out, inputs] is used here too"},
     kActivationOption};
 
@@ -16,26 +21,26 @@ Value weight(LayerContext& context, int64_t in, int64_t out) {
   const std::string tied = context.options().string("tied", "");
   if (tied.empty()) return context.parameter("weight", Shape{out, in}, ParameterRole::weight, in, out, "xavier");
   const Value shared = context.parameter_of(tied, "weight");
-  if (shared.shape() != Shape{out, in})
-    context.options().fail("tied", "the weight of '" + tied + "' does not fit", shared.shape().text(), Shape{out, in}.text());
+  const Shape wanted{out, in};
+  if (shared.shape() != wanted) {
+    const bool fits = shared.rank() == 2 && shared.shape()[1] == in;
+    context.options().fail("tied", "names '" + tied + "', whose weight does not fit", shared.shape().text(), wanted.text(),
+                           "leave tied out" + (fits ? ", or give this layer " + std::to_string(shared.shape()[0]) + " outputs" : ""));
+  }
   return shared;
 }
 
 // An image is flattened first.
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const bool steps = context.options().choice("over") == "steps";
-  if (steps && inputs[0].rank() != 3) {
-    std::vector<int64_t> dims = inputs[0].shape().vector();
-    dims.erase(dims.begin());
-    context.fail("needs a sequence (features x steps)", Shape(dims).text(), "", "leave over out");
-  }
+  if (steps) require_steps(context, inputs[0], "leave over out");
   if (!steps) refuse_mask(context, context.mask(inputs[0]), std::string(kPoolFirst) + ", or take over = \"steps\" for each step");
-  const Value x = steps ? transpose(inputs[0], {0, 2, 1}) : flatten(inputs[0]);
+  const Value x = steps ? steps_first(inputs[0]) : flatten(inputs[0]);
   const int64_t in = x.shape().at(-1), out = context.options().integer_in("out", 1, int64_t{1} << 24);
   std::vector<Value> operands{x, weight(context, in, out)};
   if (context.options().boolean("bias", true)) operands.push_back(context.parameter("bias", Shape{out}, ParameterRole::bias, in, out, 0.0));
   const Value y = x.graph().apply("linear", operands);
-  return {finish(context, steps ? transpose(y, {0, 2, 1}) : y)};
+  return {finish(context, steps ? features_first(y) : y)};
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "src/nn/layers/common.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {
@@ -7,9 +7,6 @@ constexpr const char* kPositional[] = {"kind"};
 constexpr Option kOptions[] = {{"kind", "name", "average", "what becomes of the positions", {}, {"average", "max", "sum", "pnorm"}},
                                {"p", "number", "2", "the power of pnorm", {1, 100}}};
 
-// Below all numbers of f32, so that it never is the largest of a row.
-constexpr double kBelowAll = -3.4e38;
-
 Value pooled(LayerContext& context, Value x, const std::vector<int64_t>& axes) {
   const Config& options = context.options();
   const std::string kind = options.choice("kind");
@@ -17,9 +14,7 @@ Value pooled(LayerContext& context, Value x, const std::vector<int64_t>& axes) {
   const auto number = [&](double value) { return graph.constant(value, {x.dtype(), Shape()}); };
   Value mask = context.mask(x);
   if (mask) {
-    std::vector<int64_t> dims(static_cast<size_t>(x.rank()), 1);
-    dims.front() = x.shape()[0], dims.back() = mask.shape()[1];
-    mask = reshape(mask, Shape(dims));
+    mask = mask_over(mask, x);
     if (kind != "max") x = x * mask;
   }
   if (kind == "average" && !mask) return reduce_mean(x, axes);
@@ -41,9 +36,7 @@ Value pooled(LayerContext& context, Value x, const std::vector<int64_t>& axes) {
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Value x = inputs[0];
-  if (x.rank() < 3)
-    context.fail("needs channels and positions to pool over",
-                 x.rank() < 2 ? "a number" : x.shape().text().substr(x.shape().text().find('x') + 1));
+  if (x.rank() < 3) context.fail("needs channels and positions to pool over", x.rank() < 2 ? "a number" : example_text(x));
   std::vector<int64_t> axes;
   for (int i = 2; i < x.rank(); ++i) axes.push_back(i);
   const Value y = pooled(context, x, axes);

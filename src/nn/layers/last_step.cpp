@@ -1,5 +1,4 @@
-#include "src/graph/op.h"
-#include "src/nn/layers/recurrent.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {
@@ -13,13 +12,13 @@ Value last_of(Value mask) {
 
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Value x = inputs[0];
-  require_image(context, x, 1);
-  const Shape& shape = x.shape();
-  if (const Value mask = mask_of(context, x)) return {reduce_sum(x * reshape(last_of(mask), Shape{shape[0], 1, shape[2]}), {2})};
-  Json attrs = Json::object();
-  const int64_t start[] = {0, 0, shape[2] - 1};
-  attrs.set("start", ints_json(start));
-  return {reshape(context.graph().apply("slice", {x}, std::move(attrs)), Shape{shape[0], shape[1]})};
+  require_steps(context, x);
+  const int64_t steps = x.shape()[2];
+  const Value mask = context.mask(x);
+  const Value y =
+      mask ? reduce_sum(x * mask_over(last_of(mask), x), {2}) : reshape(part_of(x, 2, steps - 1, steps), Shape{x.shape()[0], x.shape()[1]});
+  context.set_mask(y, {});  // as many features as there were steps are no steps
+  return {y};
 }
 
 }  // namespace

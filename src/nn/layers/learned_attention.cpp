@@ -22,20 +22,14 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   require_steps(context, inputs[0]);
   const Value x = steps_first(inputs[0]);
   const int64_t channels = x.shape()[2], count = options.integer_in("queries", 1, 1 << 20);
-  Attending how;
-  how.heads = how.groups = options.integer("heads");
-  how.features = options.integer("head_size", channels / how.heads);
+  Attending how = Attending::read_heads(context, channels);
   how.dropout = options.number("attention_dropout");
-  if (!options.has("head_size") && channels % how.heads != 0)
-    options.fail("heads", "do not divide the features", std::to_string(how.heads), "a divisor of " + std::to_string(channels),
-                 "or give head_size");
   const bool bias = options.boolean("bias");
   const int64_t rows = how.heads * how.features;
   const Value learned = context.parameter("queries", Shape{count, channels}, ParameterRole::weight, channels, count, "xavier");
   const Value q = project(context, for_each_example(learned, x), {"q", rows, bias});
   const Value kv = project(context, x, {"kv", 2 * rows, bias, "xavier", rows});
-  const Value seen =
-      attend(context, how, q, part_of(kv, 2, 0, rows), part_of(kv, 2, rows, 2 * rows), key_mask(context, inputs[0]), "dropout");
+  const Value seen = attend(context, how, q, part_of(kv, 2, 0, rows), part_of(kv, 2, rows, 2 * rows), context.mask(inputs[0]), "dropout");
   const Value y = features_first(project(context, seen, {"out", options.integer("out", channels), bias}));
   context.set_mask(y, {});
   return {y};

@@ -18,7 +18,7 @@ Value normalize_rows(LayerContext& context, Value x, const Norm& norm) {
 
 Value normalize(LayerContext& context, Value x, const Norm& norm) {
   const std::string over = context.options().choice("over");
-  if (x.rank() < 2) context.fail("needs features to normalise", "a single number");
+  if (x.rank() < 2) context.fail("needs features to normalise", "a single number", "", "give each example a row of features");
   if (over != "channels" || x.rank() < 3) refuse_mask(context, context.mask(x), "normalise each step alone: over = \"channels\"");
   std::vector<int64_t> order;
   for (int i = 0; i < x.rank(); ++i)

@@ -24,7 +24,7 @@ std::vector<Value> build_pool(LayerContext& context, Value input, int dims, cons
   const Value mask = context.mask(input);
   if (mask && window.padding[3] > 0) {  // else no window that counts reaches into the padding
     if (name == "average") refuse_mask(context, mask, "leave out its own padding");
-    const Value beyond = context.graph().constant(name == "max" ? -3.4e38 : 0.0, {x.dtype(), Shape()});
+    const Value beyond = context.graph().constant(name == "max" ? kBelowAll : 0.0, {x.dtype(), Shape()});
     x = where(greater(mask_over(mask, x), context.graph().constant(0, {x.dtype(), Shape()})), x, beyond);
   }
   const Value y = from_image(input.graph().apply("pool2d", {to_image(x, dims)}, std::move(attrs)), dims);

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "src/nn/layers/attend.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {

@@ -1,6 +1,5 @@
 #include "src/nn/layers/recurrent.h"
 
-#include "src/graph/op.h"
 #include "src/nn/noise.h"
 
 namespace perigee {
@@ -22,6 +21,14 @@ std::string name_option(const LayerContext& context, const char* key, const char
 
 double rate_option(const LayerContext& context, const char* key) { return given(context, key) ? context.options().number(key) : 0.0; }
 bool flag_option(const LayerContext& context, const char* key) { return given(context, key) && context.options().boolean(key); }
+
+int64_t units_of(const LayerContext& context) { return context.options().integer_in("units", 1, 1 << 16); }
+
+// Units of the output: those of the state, or of its projection.
+int64_t output_size(const LayerContext& context, RecurrentCell cell) {
+  const int64_t projection = cell == RecurrentCell::lstm ? context.options().integer("projection") : 0;
+  return projection > 0 ? projection : units_of(context);
+}
 
 // The ops of whole sequences have the common cells alone.
 bool runs_as_one_op(const LayerContext& context, RecurrentCell cell) {
@@ -64,27 +71,15 @@ Json direction_attributes(const Recurrence& r) { return Json(Json::Object{{"reve
 
 }  // namespace
 
-Value step_of(Value sequence, int64_t t) {
-  const Shape& shape = sequence.shape();
-  const int64_t start[] = {0, t, 0}, stop[] = {shape[0], t + 1, shape[2]};
-  Json attrs = Json::object();
-  attrs.set("start", ints_json(start));
-  attrs.set("stop", ints_json(stop));
-  return reshape(sequence.graph().apply("slice", {sequence}, std::move(attrs)), Shape{shape[0], shape[2]});
-}
-
 Value merged(const std::string& how, Value forward, Value backward, int axis) {
   if (how == "concat") return forward.graph().apply("concatenate", {forward, backward}, Json(Json::Object{{"axis", Json(axis)}}));
   if (how == "multiply") return forward * backward;
   return how == "mean" ? (forward + backward) * 0.5 : forward + backward;
 }
 
-Value mask_of(LayerContext& context, Value x) { return context.mask(x); }
-
 RecurrentStates run_recurrence(LayerContext& context, const Recurrence& r) {
   const Config& options = context.options();
-  const int64_t units = options.integer_in("units", 1, 1 << 16), gates = gates_of(r.cell);
-  const int64_t projection = r.cell == RecurrentCell::lstm ? options.integer("projection") : 0, state = projection > 0 ? projection : units;
+  const int64_t units = units_of(context), gates = gates_of(r.cell), state = output_size(context, r.cell);
   const Value z = input_products(context, r, units);
   const bool small = state * state <= kMostOrthogonal / (gates * units);
   const Value recurrent =
@@ -128,18 +123,24 @@ Layer run_layer(LayerContext& context, Recurrence r, const std::string& merge) {
   return {merged(merge, one.h, other.h, 2), merged(merge, last, step_of(other.h, 0), 1), {}};
 }
 
-void check_states(LayerContext& context, std::span<const Value> inputs, int64_t layers, const std::string& merge) {
+// The first states h and c are inputs 1 and 2.
+void check_states(LayerContext& context, RecurrentCell cell, std::span<const Value> inputs, int64_t layers, const std::string& merge) {
   if (inputs.size() > 1 && (layers > 1 || !merge.empty()))
     context.fail("a first state is for one layer in one direction", "", "", "write the layers one by one");
-  for (const Value& state : inputs.subspan(1))
-    if (state.rank() != 2) context.fail("the first state must be a row of units", state.shape().text());
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    const Value state = inputs[i];
+    const int64_t wanted = i == 1 ? output_size(context, cell) : units_of(context);
+    if (state.rank() != 2 || state.shape()[1] != wanted)
+      context.fail("the first state must be a row of units", example_text(state), std::to_string(wanted),
+                   "a dense layer in front makes a row of that size");
+  }
 }
 
 }  // namespace
 
 std::vector<Value> build_recurrent(LayerContext& context, RecurrentCell cell, std::span<const Value> inputs) {
   const Config& options = context.options();
-  require_image(context, inputs[0], 1);
+  require_steps(context, inputs[0]);
   const std::string both = options.choice("bidirectional"), merge = both == "none" ? "" : both, returns = options.choice("returns");
   const int64_t layers = options.integer("layers");
   const bool reverse = options.boolean("reverse");
@@ -147,8 +148,8 @@ std::vector<Value> build_recurrent(LayerContext& context, RecurrentCell cell, st
     options.fail("reverse", "has no meaning for a layer that goes both ways", "true", "", "drop one of the two");
   const bool states = returns == "state" || returns == "both";
   if (states && !merge.empty()) options.fail("returns", "asks a layer that goes both ways for its one last state", returns, "all or last");
-  check_states(context, inputs, layers, merge);
-  const Value mask = mask_of(context, inputs[0]);
+  check_states(context, cell, inputs, layers, merge);
+  const Value mask = context.mask(inputs[0]);
   Layer layer{.all = steps_first(inputs[0]), .last = {}, .last_c = {}};
   for (int64_t l = 0; l < layers; ++l) {
     const std::string number = l == 0 ? "" : "_" + std::to_string(l + 1);
@@ -165,12 +166,12 @@ std::vector<Value> build_recurrent(LayerContext& context, RecurrentCell cell, st
                        .c0 = inputs.size() > 2 ? inputs[2] : Value()},
                       merge);
   }
-  if (returns == "last") return {layer.last};
   std::vector<Value> results;
-  if (mask) layer.all = layer.all * reshape(mask, Shape{mask.shape()[0], mask.shape()[1], 1});
-  if (returns != "state") results.push_back(steps_first(layer.all));
-  if (states) results.push_back(layer.last);
+  if (returns == "all" || returns == "both") results.push_back(features_first(masked_rows(layer.all, mask)));
+  if (returns != "all") results.push_back(layer.last);
   if (states && layer.last_c) results.push_back(layer.last_c);
+  for (const Value& result : results)
+    if (result.rank() == 2) context.set_mask(result, {});  // as many units as there were steps are no steps
   return results;
 }
 

@@ -1,10 +1,10 @@
-// Recurrent layers: what lstm, gru and rnn share. A layer takes features x steps, as conv1d does; ops work on examples x steps x features.
+// Shared by the recurrent layers lstm, gru and rnn, and by bidirectional.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "src/nn/layers/common.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 
@@ -37,14 +37,8 @@ RecurrentStates run_steps(LayerContext& context, const Recurrence& recurrence, V
 // A layer with all its options: stacked, in both directions.
 std::vector<Value> build_recurrent(LayerContext& context, RecurrentCell cell, std::span<const Value> inputs);
 
-// [N, T, features] <-> [N, features, T]
-inline Value steps_first(Value x) { return transpose(x, {0, 2, 1}); }
-// One step of [N, T, features], [N, features].
-Value step_of(Value sequence, int64_t t);
 // Two directions joined by "concat", "sum", "mean" or "multiply"; features are on `axis`.
 Value merged(const std::string& how, Value forward, Value backward, int axis);
-// Which steps of [N, features, T] count, [N, T]; empty: all.
-Value mask_of(LayerContext& context, Value x);
 
 inline constexpr Option kUnitsOption{"units", "integer", nullptr, "size of the state", {1, 1 << 16}};
 inline constexpr Option kLayersOption{"layers", "integer", "1", "so many on top of each other", {1, 64}};

@@ -14,14 +14,9 @@ constexpr Option kOptions[] = {{"out", "integer", nullptr, "features of the stat
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
   require_steps(context, inputs[0]);
-  const Value x = steps_first(inputs[0]), mask = key_mask(context, inputs[0]);
+  const Value x = steps_first(inputs[0]), mask = context.mask(inputs[0]);
   const int64_t n = x.shape()[0], steps = x.shape()[1], out = options.integer("out");
-  Attending how;
-  how.heads = how.groups = options.integer("heads");
-  how.features = options.integer("head_size", out / how.heads);
-  if (!options.has("head_size") && out % how.heads != 0)
-    options.fail("heads", "do not divide the features", std::to_string(how.heads), "a divisor of " + std::to_string(out),
-                 "or give head_size");
+  const Attending how = Attending::read_heads(context, out);
   const int64_t rows = how.heads * how.features;
   const Json activation = options.raw("activation") != nullptr ? *options.raw("activation") : Json("tanh");
   const Value from_input = project(context, x, {"", out, options.boolean("bias", true)});
@@ -37,7 +32,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
     states.push_back(reshape(context.activation(activation, reshape(sum, Shape{n, out})), Shape{n, 1, out}));
   }
   const Value y = states.size() == 1 ? states[0] : context.graph().apply("concatenate", states, Json(Json::Object{{"axis", Json(1)}}));
-  return {features_first(without_masked(context, y, inputs[0]))};
+  return {features_first(masked_rows(y, mask))};
 }
 
 }  // namespace

@@ -2,21 +2,11 @@
 // number of steps, so the common cells have ops of whole sequences.
 #include <algorithm>
 
-#include "src/graph/op.h"
 #include "src/nn/layers/recurrent.h"
 #include "src/nn/noise.h"
 
 namespace perigee {
 namespace {
-
-// Columns [first, last) of [N, columns].
-Value columns(Value x, int64_t first, int64_t last) {
-  const int64_t start[] = {0, first}, stop[] = {x.shape()[0], last};
-  Json attrs = Json::object();
-  attrs.set("start", ints_json(start));
-  attrs.set("stop", ints_json(stop));
-  return x.graph().apply("slice", {x}, std::move(attrs));
-}
 
 struct State {
   Value h, c;  // empty: zeros
@@ -41,7 +31,7 @@ class StepBuilder {
     if (r.cell == RecurrentCell::lstm) declare_lstm(state);
     const double rate = context.options().number("recurrent_dropout");
     if (rate > 0 && context.training()) {
-      const Value like = columns(step_of(z, 0), 0, std::min(state, out));
+      const Value like = part_of(step_of(z, 0), 1, 0, std::min(state, out));
       kept_ = dropped(ones_like(like), uniform_like(context, "recurrent" + r.suffix, like), rate);
     }
   }
@@ -98,7 +88,7 @@ class StepBuilder {
     const Json* activation = context_.options().raw("activation");
     return context_.activation(activation == nullptr || activation->is_null() ? Json("tanh") : *activation, x);
   }
-  Value part(Value sums, int64_t g) const { return columns(sums, g * units_, (g + 1) * units_); }
+  Value part(Value sums, int64_t g) const { return part_of(sums, 1, g * units_, (g + 1) * units_); }
 
   State next(Value x, const State& old) const {
     const Value h = dropped_state(old.h);
@@ -132,9 +122,9 @@ class StepBuilder {
       return mixed(update, squash(inner ? part(x, 2) + reset * inner : part(x, 2)), old);
     }
     if (!h) return mixed(gate(part(x, 1)), squash(part(x, 2)), old);
-    const Value sums = columns(x, 0, 2 * units_) + matmul(h, columns(recurrent_, 0, 2 * units_));
+    const Value sums = part_of(x, 1, 0, 2 * units_) + matmul(h, part_of(recurrent_, 1, 0, 2 * units_));
     const Value reset = gate(part(sums, 0)), update = gate(part(sums, 1));
-    return mixed(update, squash(part(x, 2) + matmul(reset * h, columns(recurrent_, 2 * units_, 3 * units_))), old);
+    return mixed(update, squash(part(x, 2) + matmul(reset * h, part_of(recurrent_, 1, 2 * units_, 3 * units_))), old);
   }
   static Value mixed(Value update, Value candidate, Value old) {
     const Value fresh = (1.0 - update) * candidate;
@@ -149,11 +139,7 @@ class StepBuilder {
       if (fresh.c) state.c = zoned(old.c, fresh.c, "zoneout_c" + r_.suffix, t);
     }
     if (!r_.mask) return state;
-    const int64_t start[] = {0, t}, stop[] = {r_.mask.shape()[0], t + 1};
-    Json attrs = Json::object();
-    attrs.set("start", ints_json(start));
-    attrs.set("stop", ints_json(stop));
-    const Value column = context_.graph().apply("slice", {r_.mask}, std::move(attrs));
+    const Value column = part_of(r_.mask, 1, t, t + 1);
     const Value on = greater(column, full_like(column, 0.5));
     const auto kept = [&](Value before, Value now) { return where(on, now, before ? before : zeros_like(now)); };
     state.h = kept(old.h, state.h);

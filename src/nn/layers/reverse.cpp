@@ -1,5 +1,5 @@
 #include "src/graph/op.h"
-#include "src/nn/layers/recurrent.h"
+#include "src/nn/layers/steps.h"
 
 namespace perigee {
 namespace {
@@ -8,12 +8,12 @@ namespace {
 // behind.
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Value x = inputs[0];
-  require_image(context, x, 1);
+  require_steps(context, x);
   const int64_t steps = x.shape()[2];
   std::vector<double> numbers(static_cast<size_t>(steps));
   for (size_t t = 0; t < numbers.size(); ++t) numbers[t] = static_cast<double>(t);
   Graph& graph = context.graph();
-  const Value mask = mask_of(context, x);
+  const Value mask = context.mask(x);
   if (!mask) {
     for (double& number : numbers) number = static_cast<double>(steps - 1) - number;
     const Value places = graph.constant(Tensor::from(Shape{steps}, numbers).to(Dtype::i64));

@@ -2,7 +2,28 @@
 
 #include <algorithm>
 
+#include "src/graph/op.h"
+
 namespace perigee {
+
+Value steps_first(Value x) { return transpose(x, {0, 2, 1}); }
+Value features_first(Value y) { return transpose(y, {0, 2, 1}); }
+
+Value part_of(Value x, int axis, int64_t first, int64_t end) {
+  std::vector<int64_t> start(static_cast<size_t>(x.rank()), 0), stop = x.shape().vector();
+  start[static_cast<size_t>(axis)] = first;
+  stop[static_cast<size_t>(axis)] = end;
+  Json attrs = Json::object();
+  attrs.set("start", ints_json(start));
+  attrs.set("stop", ints_json(stop));
+  return x.graph().apply("slice", {x}, std::move(attrs));
+}
+
+Value step_of(Value x, int64_t t) { return reshape(part_of(x, 1, t, t + 1), Shape{x.shape()[0], x.shape()[2]}); }
+
+void require_steps(const LayerContext& context, Value x, const std::string& hint) {
+  if (x.rank() != 3) context.fail("needs a sequence (features x steps)", example_text(x), "", hint);
+}
 
 Value mask_over(Value mask, Value x) {
   std::vector<int64_t> dims(static_cast<size_t>(x.rank()), 1);
@@ -14,6 +35,8 @@ Value masked(LayerContext& context, Value x) {
   const Value mask = context.mask(x);
   return mask ? x * mask_over(mask, x) : x;
 }
+
+Value masked_rows(Value y, Value mask) { return mask ? y * reshape(mask, Shape{mask.shape()[0], mask.shape()[1], 1}) : y; }
 
 void set_window_mask(LayerContext& context, Value x, Value y, const Window& window) {
   const Value mask = context.mask(x);

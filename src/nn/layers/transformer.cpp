@@ -130,8 +130,8 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
                  cross ? "two inputs: a sequence and its memory" : "one input", cross ? "leave cross out" : "write cross = true");
   const Value x = steps_first(inputs[0]), memory = cross ? steps_first(inputs[1]) : Value();
   Blocks blocks(context, x, memory);
-  const Value y = blocks.run(x, key_mask(context, inputs[0]), cross ? key_mask(context, inputs[1]) : Value());
-  return {features_first(without_masked(context, y, inputs[0]))};
+  const Value y = blocks.run(x, context.mask(inputs[0]), cross ? context.mask(inputs[1]) : Value());
+  return {features_first(masked_rows(y, context.mask(inputs[0])))};
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 namespace perigee {
 
-// Read by whoever builds the loss (ignored_class).
+// ignored_class reads it; the loss itself counts all classes.
 inline constexpr Option kIgnoreOption{"ignore", "integer", "none", "a class that does not count, as padding has it: -1"};
 
 // The operand of the softmax (along dimension 1 of [N, C, ...], or the last of [N, C]) or sigmoid that computed `output`; empty when

@@ -10,20 +10,30 @@ LAYERS = [
     ('pg.gru { 3, bidirectional = "sum", returns = "state" }', "asks a layer that goes both ways for its one last state", "all or last", ('"state"', '"last"')),
     ('pg.gru { 3, layer_norm = true, reset = "before" }', "layer_norm needs the reset gate behind the product", "leave 'reset' out", (', reset = "before"', "")),
     ("pg.bidirectional { pg.dense { 3 } }", "does not go through a sequence", "lstm, gru or rnn", ("dense { 3 }", "gru { 3 }")),
+    ("pg.bidirectional { pg.gru { 3, reverse = true } }", "has 'reverse' beside the two directions that it gets here", "leave reverse out",
+     (", reverse = true", "")),
+    ('pg.bidirectional { pg.gru { 3, bidirectional = "sum" } }', "has 'bidirectional' beside the two directions that it gets here", "leave bidirectional out",
+     (', bidirectional = "sum"', "")),
     ('pg.bidirectional { pg.lstm { 3, returns = "both" } }', "joins one result with one other", "returns = all or last", ('"both"', '"last"')),
     ('setmetatable({ type = "bidirectional" }, getmetatable(pg.dense { 3 }))', "is missing", "lstm, gru or rnn", None),
     ("pg.time_distributed { pg.dropout { 0.5 } }", "the layer inside draws random numbers", "put dropout before or behind time_distributed",
      ("pg.time_distributed { pg.dropout { 0.5 } }", "pg.dropout { 0.5 }")),
-    ("pg.time_distributed { pg.reshape { { 2, 1 } } }", "the layer must make one row of features of a step", "", ("{ { 2, 1 } }", "{ { 2 } }")),
+    ("pg.time_distributed { pg.sequential { pg.reshape { { 2, 1 } }, pg.attention { attention_dropout = 0.5 }, pg.flatten {} } }",
+     "the layer inside draws random numbers", "put dropout before or behind time_distributed", ("{ attention_dropout = 0.5 }", "{}")),
+    ("pg.time_distributed { pg.reshape { { 2, 1 } } }", "the layer must make one row of features of a step; got 2x1, expected one dimension",
+     "end the layers inside with flatten {}", ("pg.reshape { { 2, 1 } }", "pg.sequential { pg.reshape { { 2, 1 } }, pg.flatten {} }")),
     # attention
     ("pg.flatten {}, pg.attention {}", "needs a sequence (features x steps)", "put reshape {features, steps} in front", ("flatten {}", "reshape { { 2, 3 } }")),
     ("pg.attention { heads = 3 }", "do not divide the features", "a divisor of 2", ("heads = 3", "heads = 2")),
     ("pg.attention { heads = 3 }", "do not divide the features", "or give head_size", ("heads = 3", "heads = 3, head_size = 2")),
     ("pg.attention { heads = 2, kv_heads = 4 }", "do not divide the heads", "a divisor of 2", ("kv_heads = 4", "kv_heads = 2")),
-    ('pg.attention { heads = 2, positions = "rotary" }', "rotary positions turn pairs of features", "at least 2", ("heads = 2", "heads = 1")),
+    ('pg.attention { heads = 2, positions = "rotary" }', "rotary positions turn pairs of features; got heads of 1 feature", "take fewer heads",
+     ("heads = 2", "heads = 1")),
+    ('pg.attention { positions = "rotary", rotary_fraction = 0.5 }', "'rotary_fraction' leaves no pair of features to turn; got 0.5", "at least 2 of 2",
+     (", rotary_fraction = 0.5", "")),
     ("pg.attention { project = false, out = 3 }", "has no effect", "no such option, or project = true", ("project = false", "project = true")),
-    ("pg.attention { heads = 2, kv_heads = 1, project = false }", "cannot compare the features of keys with those of queries", "leave project out",
-     (", project = false", "")),
+    ("pg.attention { heads = 2, kv_heads = 1, project = false }", "cannot compare the features of keys with those of queries; got 2, expected 1: 1 for each of kv_heads",
+     "leave project out", (", project = false", "")),
     ("pg.flatten {}, pg.reshape { { 1, 6 } }, pg.upsampling { 1000000 }, pg.attention {}", "too many scores in one example",
      "at most 2^34", ("1000000", "34")),
     ("pg.learned_attention { 4, heads = 3 }", "do not divide the features", "or give head_size", ("heads = 3", "heads = 3, head_size = 2")),
@@ -33,16 +43,21 @@ LAYERS = [
     # dense layers
     ('pg.flatten {}, pg.dense { 3, over = "steps" }', "needs a sequence (features x steps)", "leave over out", (', over = "steps"', "")),
     ('pg.dense { 3, tied = "dense7" }', "no layer in front of it named 'dense7' has a weight", "", (', tied = "dense7"', "")),
+    ('pg.dense { 3, name = "front" }, pg.dense { 6, tied = "behind" }', "no layer in front of it named 'behind' has a weight", "known: front", None),
     ('pg.dense { 3 }, pg.dense { 6, tied = "dens1" }', "no layer in front of it named 'dens1' has a weight", "did you mean 'dense1'?", None),
-    ('pg.dense { 3 }, pg.dense { 6, tied = "dense1" }', "the weight of 'dense1' does not fit", "", (', tied = "dense1"', "")),
-    ('pg.dense { 4, bias_init = { type = "blocks", values = { 1, 2, 3 } } }', "the values do not cut the tensor into equal parts", "",
+    ('pg.dense { 3 }, pg.dense { 6, tied = "dense1" }', "'tied' names 'dense1', whose weight does not fit", "leave tied out", (', tied = "dense1"', "")),
+    ('pg.dense { 6 }, pg.dense { 7, tied = "dense1" }', "'tied' names 'dense1', whose weight does not fit", "or give this layer 6 outputs",
+     ("7, tied", "6, tied")),
+    ('pg.dense { 4, bias_init = { type = "blocks", values = { 1, 2, 3 } } }', "the values do not cut the tensor into equal parts; got 3 values", "as many as divide 4",
      ("values = { 1, 2, 3 }", "values = { 1, 2 }")),
 ]
 
 # (layer, inputs, cause, remedy, fix): in a graph, after dense layers. m has 4 features x 5 steps, s is a row of 4 numbers.
 GRAPHS = [
     ("pg.lstm { 4, layers = 2 }", "x, s", "a first state is for one layer in one direction", "write the layers one by one", (", layers = 2", "")),
-    ("pg.gru { 4 }", "x, m", "the first state must be a row of units", "", ("x, m", "x, s")),
+    ("pg.gru { 4 }", "x, m", "the first state must be a row of units; got 4x5, expected 4", "a dense layer in front makes a row of that size", ("x, m", "x, s")),
+    ("pg.lstm { 4, projection = 3 }", "x, s", "the first state must be a row of units; got 4, expected 3", "a dense layer in front makes a row of that size",
+     (", projection = 3", "")),
     ("pg.additive_attention {}", "x, m, x", "needs a value for each key", "expected 5", ("x, m, x", "x, m")),
     ("pg.attention { project = false }", "x, m", "cannot compare the features of keys with those of queries", "leave project out", ("project = false", "")),
     ("pg.transformer {}", "x, m", "has a memory that it does not look at", "write cross = true", ("transformer {}", "transformer { cross = true }")),
@@ -93,17 +108,20 @@ HEADER = r'''{"__metadata__":{"inputs":"[{\"name\": \"x\", \"dtype\": \"f32\", \
 MODEL = "\0\2" + 6 * "\0" + HEADER  # its length in front: 8 bytes
 
 # A job that writes an op itself. Of an example: x is 2 steps of 3 heads of 2 features, t has its heads and features changed for each other, u its
-# steps and heads, and z is 2 steps of 6 numbers.
+# steps and heads, z is 2 steps of 6 numbers, and v is 3 steps of 4.
 PROGRAM = """{"network": [{"type": "layernorm"}, {"type": "lambda", "inputs": ["x"], "program": [
   {"op": "transpose", "in": ["x"], "attrs": {"order": [0, 1, 3, 2]}, "out": ["t"]},
   {"op": "transpose", "in": ["x"], "attrs": {"order": [0, 2, 1, 3]}, "out": ["u"]},
   {"op": "reshape", "in": ["x"], "attrs": {"shape": [-1, 2, 6]}, "out": ["z"]},
   {"op": "constant", "in": [], "attrs": {"shape": [2, 6], "values": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]}, "out": ["w"]},
   {"op": "constant", "in": [], "attrs": {"shape": [2], "values": [0, 0]}, "out": ["b"]},
+  {"op": "reshape", "in": ["x"], "attrs": {"shape": [-1, 3, 4]}, "out": ["v"]},
+  {"op": "constant", "in": [], "attrs": {"shape": [1, 4], "values": [0, 0, 0, 0]}, "out": ["k"]},
   OP], "outputs": ["y"]}, {"type": "dense", "out": 1}], "loss": "mse", "optimizer": "adam",
   "data": {"train": {"type": "arrays", "x": [[[[1, 2], [3, 4], [5, 6]], [[1, 2], [3, 4], [5, 6]]]], "y": [[1]]}}}"""
 
 JOB = "trial.json: lambda 'lambda1'"
+VJP = "lambda 'lambda1' (layer 2 of 3): op '"
 
 # (op, operands, attributes, results, place, cause, remedy, fix)
 OPS = [
@@ -112,17 +130,22 @@ OPS = [
      ('"attention", "in": ["x"], "attrs": {}', '"attention", "in": ["x"], "attrs": {"kv_heads": 1}')),
     ("attention", "x x x", '"kv_heads": 1', "y", JOB, "kv_heads is said by the keys", "no kv_heads where there are keys", ('"kv_heads": 1', "")),
     ("attention", "z", "", "y", JOB, "takes heads of features", "numbers [examples, steps, heads, features]", ('"in": ["z"]', '"in": ["x", "x", "x"]')),
-    ("attention", "x", '"kv_heads": 2', "y", JOB, "the heads of queries are no multiple of those of keys", "", ('"kv_heads": 2', '"kv_heads": 1')),
+    ("attention", "x", '"kv_heads": 2', "y", JOB, "kv_heads leaves too few heads for queries; got 2 of 3", "at most 1", ('"kv_heads": 2', '"kv_heads": 1')),
+    ("attention", "x u u", "", "y", JOB, "the heads of queries are no multiple of those of keys", "each key head serves", ('["x", "u", "u"]', '["x", "x", "x"]')),
     ("attention", "x t t", "", "y", JOB, "the keys do not fit the queries", "the same examples and features", ('["x", "t", "t"]', '["x", "x", "x"]')),
     ("attention", "x x u", "", "y", JOB, "the values do not fit the keys", "the same examples, steps and heads", ('["x", "x", "u"]', '["x", "x", "x"]')),
     ("attention", "x x x x", "", "y", JOB, "the mask does not fit the keys", "x2", ('["x", "x", "x", "x"]', '["x", "x", "x"]')),
-    ("attention", "x x x", "", "o y", "", "the sums of attention cannot be differentiated", "", ('["o", "y"]', '["y"]')),
+    ("attention", "x x x", "", "o y", VJP + "attention'", "the sums of attention cannot be differentiated", "use its first result for the loss",
+     ('["o", "y"]', '["y"]')),
     ("rotary", "z", "", "y", JOB, "rotary turns heads of features", "numbers [examples, steps, heads, features]", ('"in": ["z"]', '"in": ["x"]')),
     ("rotary", "x", '"width": 1', "y", JOB, "rotary turns pairs of features", "an even number, at most all", ('"width": 1', '"width": 2')),
     ("rotary", "x", '"heads": 4', "y", JOB, "rotary turns more heads than there are", "at most 3", ('"heads": 4', '"heads": 3')),
     ("rnn", "x w", "", "y", JOB, "takes sequences", "f32 or f64, examples x steps x features", None),
-    ("gru", "z w b", '"reset": "before"', "y", JOB, "the recurrent bias is only for reset = after", "", ('"before"', '"after"')),
-    ("gru", "z w", "", "o y", "", "the gates of a recurrent op cannot be differentiated", "", ('["o", "y"]', '["y"]')),
+    ("gru", "z w b", '"reset": "before"', "y", JOB, "the recurrent bias is only for reset = after", "leave the third operand out, or take reset = after",
+     ('"before"', '"after"')),
+    ("gru", "z w", "", "o y", VJP + "gru'", "the gates of a recurrent op cannot be differentiated", "use its first result for the loss", ('["o", "y"]', '["y"]')),
+    ("lstm", "v k", "", "o p y", VJP + "lstm'", "the gates of a recurrent op cannot be differentiated", "use its first two results for the loss",
+     ('["o", "p", "y"]', '["y"]')),
 ]
 
 
