@@ -1,0 +1,373 @@
+// Layers that attend against PyTorch and transformers: outputs and gradients in float64 by the reference kernels, and outputs in f32 by the
+// host's. The files are those of $PERIGEE_DATA/oracles/sequences.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "src/graph/plan.h"
+#include "src/io/file.h"
+#include "src/io/npy.h"
+#include "src/io/safetensors.h"
+#include "src/nn/network.h"
+#include "tests/nn/gradients.h"
+
+namespace perigee {
+namespace {
+
+using Arrays = std::map<std::string, Tensor>;
+
+std::string oracle_path(const std::string& file) {
+  const char* data = std::getenv("PERIGEE_DATA");
+  const std::string path = std::string(data != nullptr ? data : "") + "/oracles/sequences/" + file;
+  return std::filesystem::exists(path) ? path : "";
+}
+
+Arrays oracle(const std::string& path) {
+  Arrays arrays;
+  for (auto& [name, tensor] : parse_npz(read_file(path), path)) arrays[name] = tensor;
+  return arrays;
+}
+
+#define PERIGEE_ORACLE(arrays, name)                                                                                 \
+  if (oracle_path(name ".npz").empty()) GTEST_SKIP() << "$PERIGEE_DATA/oracles/sequences/" name ".npz is not there"; \
+  const Arrays arrays = oracle(oracle_path(name ".npz"))
+
+// [B, T, C] -> [B, C, T].
+Tensor features_first(const Tensor& x) {
+  const int64_t n = x.shape()[0], rows = x.shape()[1], columns = x.shape()[2];
+  const Tensor wide = x.to(Dtype::f64);
+  Tensor y(Dtype::f64, Shape{n, columns, rows});
+  for (int64_t i = 0; i < n * rows * columns; ++i)
+    y.data<double>()[(i / columns / rows * columns + i % columns) * rows + i / columns % rows] = wide.data<double>()[i];
+  return y;
+}
+
+// [rows, columns] -> [columns, rows].
+Tensor transposed(const Tensor& x) {
+  const Tensor y = features_first(x.reshape(Shape{1, x.shape()[0], x.shape()[1]}));
+  return y.reshape(Shape{x.shape()[1], x.shape()[0]});
+}
+
+// Part `i` of `count` equal parts of the first dimension.
+Tensor part(const Tensor& x, int64_t i, int64_t count) {
+  const Tensor wide = x.to(Dtype::f64);
+  const Shape shape = x.shape().with(0, x.shape()[0] / count);
+  Tensor y(Dtype::f64, shape);
+  std::copy_n(wide.data<double>() + i * shape.elements(), shape.elements(), y.data<double>());
+  return y;
+}
+
+void expect_close(const Tensor& got, const Tensor& expected, double tolerance, const std::string& what) {
+  ASSERT_EQ(got.shape(), expected.shape()) << what;
+  const Tensor a = got.to(Dtype::f64), b = expected.to(Dtype::f64);
+  double largest = 1e-3;
+  for (int64_t i = 0; i < b.elements(); ++i) largest = std::max(largest, std::abs(b.data<double>()[i]));
+  for (int64_t i = 0; i < b.elements(); ++i)
+    ASSERT_NEAR(a.data<double>()[i], b.data<double>()[i], tolerance * largest) << what << ", element " << i;
+}
+
+struct Case {
+  std::string layers;
+  std::vector<std::pair<std::string, Tensor>> inputs;      // [B, C, T], or [B, T] of numbers
+  Tensor mask;                                             // [B, T], 1 where a step of the last input counts
+  std::vector<std::pair<std::string, Tensor>> parameters;  // of layer names
+  Tensor y, gy;                                            // [B, C, T]
+  Arrays gradients;                                        // by the names above
+  Tensor compared;                                         // [B, T], 1 where y is compared; undefined: everywhere
+};
+
+BuiltNetwork build(Graph& graph, const Case& c, Dtype dtype, int64_t batch) {
+  std::vector<NetworkInput> inputs;
+  for (const auto& [name, tensor] : c.inputs) {
+    std::vector<int64_t> dims = tensor.shape().vector();
+    dims.erase(dims.begin());
+    inputs.push_back({name, {tensor.dtype() == Dtype::i64 ? Dtype::i64 : dtype, Shape(dims)}});
+  }
+  if (c.mask.defined()) inputs.push_back({"mask", {Dtype::i64, Shape{c.mask.shape()[1]}}, FieldRole::mask, c.inputs.back().first});
+  return Network(Json::parse(c.layers, "test"), "net.json").build(graph, inputs, {.batch = batch, .training = true, .dtype = dtype});
+}
+
+Arrays leaves_of(const Case& c, Dtype dtype) {
+  Arrays leaves;
+  for (const auto* list : {&c.inputs, &c.parameters})
+    for (const auto& [name, tensor] : *list) leaves[name] = tensor.dtype() == Dtype::i64 ? tensor : tensor.to(dtype);
+  if (c.mask.defined()) leaves["mask"] = c.mask.to(Dtype::i64);
+  return leaves;
+}
+
+Tensor only_compared(const Tensor& y, const Case& c) {
+  Tensor kept = y.to(Dtype::f64).clone();
+  if (!c.compared.defined()) return kept;
+  const Tensor steps = c.compared.to(Dtype::f64);
+  const int64_t columns = y.shape()[1], rows = y.shape()[2];
+  for (int64_t i = 0; i < y.elements(); ++i) kept.data<double>()[i] *= steps.data<double>()[i / rows / columns * rows + i % rows];
+  return kept;
+}
+
+void check_wide(const Case& c) {
+  Graph graph;
+  const BuiltNetwork network = build(graph, c, Dtype::f64, c.y.shape()[0]);
+  Arrays leaves = leaves_of(c, Dtype::f64);
+  EXPECT_EQ(network.parameters.size(), c.parameters.size());
+  const Value y = network.outputs.at(0);
+  std::vector<Value> flows;
+  std::vector<std::string> names;
+  if (c.gy.defined()) {
+    std::vector<Value> targets;
+    for (const auto& [name, expected] : c.gradients) {
+      names.push_back(name);
+      const bool input = std::any_of(c.inputs.begin(), c.inputs.end(), [&](const auto& in) { return in.first == name; });
+      targets.push_back(input ? graph.input(name, {Dtype::f64, expected.shape()}) : graph.parameter(name, {Dtype::f64, expected.shape()}));
+    }
+    leaves["gy"] = c.gy;
+    const Value root = reduce_sum(y * graph.input("gy", y.type()), {0, 1, 2});
+    flows = gradients(graph, root, graph.constant(1, root.type()), targets);
+  }
+  Interpreter interpreter(graph);
+  interpreter.run(leaves);
+  expect_close(only_compared(interpreter[y], c), only_compared(c.y, c), 1e-10, "y");
+  for (size_t i = 0; i < flows.size(); ++i) expect_close(interpreter[flows[i]], c.gradients.at(names[i]), 1e-10, "gradient of " + names[i]);
+}
+
+void check_host(const Case& c) {
+  Graph graph;
+  const BuiltNetwork network = build(graph, c, Dtype::f32, c.y.shape()[0]);
+  graph.output("y", network.outputs.at(0));
+  const Arrays leaves = leaves_of(c, Dtype::f32);
+  const auto plan = Plan::compile(graph, {});
+  Storage arena(plan->arena_bytes());
+  std::vector<void*> parameters;
+  for (const std::string& name : plan->parameters()) parameters.push_back(leaves.at(name).view().data);
+  PlanRun run(plan, {arena.data(), parameters, {}, {}});
+  for (size_t i = 0; i < plan->inputs().size(); ++i) run.set_input(static_cast<int>(i), leaves.at(plan->inputs()[i]).view().data);
+  run.pack();
+  run.run(nullptr, StepInfo{.training = true});
+  expect_close(only_compared(contiguous_copy(run.output("y")), c), only_compared(c.y, c), 1e-5, "y in f32");
+}
+
+void check(const Case& c) {
+  check_wide(c);
+  check_host(c);
+}
+
+Tensor inverted(const Tensor& mask) {
+  Tensor kept = mask.to(Dtype::f64).clone();
+  for (int64_t i = 0; i < kept.elements(); ++i) kept.data<double>()[i] = 1 - kept.data<double>()[i];
+  return kept;
+}
+
+TEST(AttentionOracle, SelfAttentionIsPyTorchs) {
+  PERIGEE_ORACLE(a, "mha_causal");
+  const std::string p = "attention1.";
+  Case c{.layers = R"([{"type": "attention", "heads": 2, "causal": true, "bias": true}])"};
+  c.inputs = {{"q", features_first(a.at("q"))}};
+  c.parameters = {{p + "in_weight", a.at("in_proj_weight")},
+                  {p + "in_bias", a.at("in_proj_bias")},
+                  {p + "out_weight", a.at("out_proj.weight")},
+                  {p + "out_bias", a.at("out_proj.bias")}};
+  c.y = features_first(a.at("y")), c.gy = features_first(a.at("gy"));
+  c.gradients = {{"q", features_first(a.at("dq"))},
+                 {p + "in_weight", a.at("d.in_proj_weight")},
+                 {p + "in_bias", a.at("d.in_proj_bias")},
+                 {p + "out_weight", a.at("d.out_proj.weight")},
+                 {p + "out_bias", a.at("d.out_proj.bias")}};
+  check(c);
+}
+
+Case cross(const Arrays& a, const char* layer) {
+  const std::string p = "attention1.";
+  Case c{.layers = layer};
+  const bool packed = a.contains("in_proj_weight");
+  for (const char* name : {"q", "k", "v"}) c.inputs.push_back({name, features_first(a.at(name))});
+  for (int64_t i = 0; i < 3; ++i) {
+    const std::string n(1, "qkv"[i]);
+    const auto weight = [&](const std::string& d) {
+      return packed ? part(a.at(d + "in_proj_weight"), i, 3) : a.at(d + n + "_proj_weight");
+    };
+    c.parameters.push_back({p + n + "_weight", weight("")});
+    c.parameters.push_back({p + n + "_bias", part(a.at("in_proj_bias"), i, 3)});
+    c.gradients[p + n + "_weight"] = weight("d.");
+    c.gradients[p + n + "_bias"] = part(a.at("d.in_proj_bias"), i, 3);
+    c.gradients[n] = features_first(a.at("d" + n));
+  }
+  for (const char* name : {"weight", "bias"}) {
+    c.parameters.push_back({p + "out_" + name, a.at(std::string("out_proj.") + name)});
+    c.gradients[p + "out_" + name] = a.at(std::string("d.out_proj.") + name);
+  }
+  c.y = features_first(a.at("y")), c.gy = features_first(a.at("gy"));
+  return c;
+}
+
+constexpr const char* kCross =
+    R"({"type": "graph", "inputs": ["q", "k", "v"], "nodes": [{"name": "attention1", "layer": {"type": "attention", "heads": 2, "out": 8, "head_size": 4, "bias": true}, "inputs": ["q", "k", "v"]}], "outputs": ["attention1"]})";
+
+TEST(AttentionOracle, KeysAndValuesOfOtherSizesArePyTorchs) {
+  PERIGEE_ORACLE(a, "mha_cross_kdim");
+  check(cross(a, kCross));
+}
+
+TEST(AttentionOracle, PaddedKeysAreNotLookedAt) {
+  PERIGEE_ORACLE(a, "mha_cross_padding");
+  Case c = cross(a, kCross);
+  // The field that has the mask comes last; attention takes that of its keys.
+  std::swap(c.inputs[1], c.inputs[2]);
+  c.mask = inverted(a.at("key_padding_mask"));
+  check(c);
+}
+
+Case encoder(const Arrays& a, const char* layer) {
+  const std::string p = "transformer1.block1.";
+  const std::pair<const char*, const char*> names[] = {{"attention_in_weight", "self_attn.in_proj_weight"},
+                                                       {"attention_in_bias", "self_attn.in_proj_bias"},
+                                                       {"attention_out_weight", "self_attn.out_proj.weight"},
+                                                       {"attention_out_bias", "self_attn.out_proj.bias"},
+                                                       {"up_weight", "linear1.weight"},
+                                                       {"up_bias", "linear1.bias"},
+                                                       {"down_weight", "linear2.weight"},
+                                                       {"down_bias", "linear2.bias"},
+                                                       {"norm1_weight", "norm1.weight"},
+                                                       {"norm1_bias", "norm1.bias"},
+                                                       {"norm2_weight", "norm2.weight"},
+                                                       {"norm2_bias", "norm2.bias"}};
+  Case c{.layers = layer};
+  c.inputs = {{"x", features_first(a.at("x"))}};
+  for (const auto& [ours, theirs] : names) {
+    c.parameters.push_back({p + ours, a.at(theirs)});
+    c.gradients[p + ours] = a.at(std::string("d.") + theirs);
+  }
+  c.gradients["x"] = features_first(a.at("dx"));
+  c.mask = c.compared = inverted(a.at("key_padding_mask"));
+  c.y = features_first(a.at("y"));
+  c.gy = features_first(a.at("gy"));
+  return c;
+}
+
+TEST(AttentionOracle, EncoderLayersThatNormaliseSumsArePyTorchs) {
+  PERIGEE_ORACLE(post, "encoder_layer_post_relu");
+  check(encoder(post, R"([{"type": "transformer", "heads": 2, "hidden": 16, "norm": "post", "activation": "relu"}])"));
+}
+
+TEST(AttentionOracle, EncoderLayersThatNormaliseFirstArePyTorchs) {
+  PERIGEE_ORACLE(pre, "encoder_layer_pre_gelu");
+  check(encoder(pre, R"([{"type": "transformer", "heads": 2, "hidden": 16, "last_norm": false}])"));
+}
+
+TEST(AttentionOracle, RmsNormIsPyTorchs) {
+  PERIGEE_ORACLE(a, "rms_norm");
+  const auto rows = [](const Tensor& x) { return x.to(Dtype::f64).reshape(Shape{x.shape()[0], x.shape()[1], 1}); };
+  Case c{.layers = R"([{"type": "rms_norm", "over": "channels"}])"};
+  c.inputs = {{"x", rows(a.at("x"))}};
+  c.parameters = {{"rms1.weight", a.at("weight")}};
+  c.y = rows(a.at("y")), c.gy = rows(a.at("gy"));
+  c.gradients = {{"x", rows(a.at("dx"))}, {"rms1.weight", a.at("dweight")}};
+  check(c);
+}
+
+// [B, H, T, d] -> [B, H d, T]: heads as they lie in the features of a sequence.
+Tensor heads_as_features(const Tensor& x) {
+  const Shape s = x.shape();
+  const Tensor y = features_first(x.reshape(Shape{s[0] * s[1], s[2], s[3]}));
+  return y.reshape(Shape{s[0], s[1] * s[3], s[2]});
+}
+
+Case plain(const Arrays& a, const std::string& options, const std::string& result) {
+  Case c{.layers =
+             R"({"type": "graph", "inputs": ["q", "k", "v"], "nodes": [{"name": "a", "layer": {"type": "attention", "project": false, )" +
+             options + R"(}, "inputs": ["q", "k", "v"]}], "outputs": ["a"]})"};
+  for (const char* name : {"q", "k", "v"}) c.inputs.push_back({name, heads_as_features(a.at(name))});
+  c.y = heads_as_features(a.at(result));
+  return c;
+}
+
+TEST(AttentionOracle, ScaledDotProductsArePyTorchs) {
+  PERIGEE_ORACLE(a, "sdpa_gqa");
+  Case c = plain(a, R"("heads": 4, "kv_heads": 2)", "y");
+  c.gy = heads_as_features(a.at("gy"));
+  for (const char* name : {"q", "k", "v"}) c.gradients[name] = heads_as_features(a.at(std::string("d") + name));
+  check(c);
+}
+
+TEST(AttentionOracle, TheLastQueryOfCausalAttentionIsAtTheLastKey) {
+  PERIGEE_ORACLE(unequal, "sdpa_causal_unequal");
+  check(plain(unequal, R"("heads": 2, "causal": true)", "lower_right"));
+}
+
+TEST(AttentionOracle, Gpt2GivesTheLogitsOfTransformers) {
+  PERIGEE_ORACLE(a, "hf_gpt2");
+  const Safetensors file = read_safetensors(oracle_path("hf_gpt2.safetensors"));
+  const auto weight = [&](const std::string& name) { return *file.find("transformer." + name); };
+  Case c{.layers =
+             R"([{"type": "embedding", "name": "tokens", "size": 48, "out": 32}, {"type": "positions", "name": "places", "length": 64},
+    {"type": "transformer", "layers": 2, "heads": 4, "causal": true, "activation": {"type": "gelu", "approximate": "tanh"}},
+    {"type": "dense", "out": 48, "over": "steps", "tied": "tokens", "bias": false}])"};
+  c.inputs = {{"ids", a.at("input_ids")}};
+  c.parameters = {{"tokens.weight", weight("wte.weight")},
+                  {"places.weight", weight("wpe.weight")},
+                  {"transformer1.norm_weight", weight("ln_f.weight")},
+                  {"transformer1.norm_bias", weight("ln_f.bias")}};
+  const std::pair<const char*, const char*> names[] = {{"attention_in", "attn.c_attn"},
+                                                       {"attention_out", "attn.c_proj"},
+                                                       {"up", "mlp.c_fc"},
+                                                       {"down", "mlp.c_proj"},
+                                                       {"norm1", "ln_1"},
+                                                       {"norm2", "ln_2"}};
+  for (int i = 0; i < 2; ++i)
+    for (const auto& [ours, theirs] : names) {
+      const std::string to = "transformer1.block" + std::to_string(i + 1) + "." + ours, from = "h." + std::to_string(i) + "." + theirs;
+      const Tensor w = weight(from + ".weight");
+      c.parameters.push_back({to + "_weight", w.shape().rank() == 2 ? transposed(w) : w});
+      c.parameters.push_back({to + "_bias", weight(from + ".bias")});
+    }
+  c.y = features_first(a.at("logits"));
+  check(c);
+}
+
+// Word, position and type of each token summed.
+Tensor bert_embeddings(const Safetensors& file, const Arrays& a) {
+  const auto table = [&](const char* name) { return file.find(std::string("bert.embeddings.") + name + "_embeddings.weight"); };
+  const Tensor &ids = a.at("input_ids"), &types = a.at("token_type_ids");
+  Tensor sum(Dtype::f64, Shape{2, 12, 32});
+  for (int64_t i = 0; i < 24; ++i)
+    for (int64_t c = 0; c < 32; ++c)
+      sum.data<double>()[i * 32 + c] = table("word")->data<double>()[ids.data<int64_t>()[i] * 32 + c] +
+                                       table("position")->data<double>()[i % 12 * 32 + c] +
+                                       table("token_type")->data<double>()[types.data<int64_t>()[i] * 32 + c];
+  return sum;
+}
+
+Tensor joined(std::initializer_list<const Tensor*> parts) {
+  std::vector<double> values;
+  std::vector<int64_t> dims = (*parts.begin())->shape().vector();
+  for (const Tensor* x : parts) values.insert(values.end(), x->data<double>(), x->data<double>() + x->elements());
+  dims[0] *= static_cast<int64_t>(parts.size());
+  return Tensor::from(Shape(dims), values);
+}
+
+TEST(AttentionOracle, BertGivesTheStatesOfTransformers) {
+  PERIGEE_ORACLE(a, "hf_bert");
+  const Safetensors file = read_safetensors(oracle_path("hf_bert.safetensors"));
+  Case c{.layers = R"([{"type": "layernorm", "name": "norm", "over": "channels", "epsilon": 1e-12},
+    {"type": "transformer", "layers": 2, "heads": 4, "hidden": 64, "norm": "post", "epsilon": 1e-12}])"};
+  c.inputs = {{"x", features_first(bert_embeddings(file, a))}};
+  c.mask = c.compared = a.at("attention_mask");
+  c.parameters = {{"norm.weight", *file.find("bert.embeddings.LayerNorm.weight")},
+                  {"norm.bias", *file.find("bert.embeddings.LayerNorm.bias")}};
+  const std::pair<const char*, const char*> names[] = {{"attention_out", "attention.output.dense"},
+                                                       {"up", "intermediate.dense"},
+                                                       {"down", "output.dense"},
+                                                       {"norm1", "attention.output.LayerNorm"},
+                                                       {"norm2", "output.LayerNorm"}};
+  for (int i = 0; i < 2; ++i)
+    for (const char* kind : {"weight", "bias"}) {
+      const std::string to = "transformer1.block" + std::to_string(i + 1) + ".", from = "bert.encoder.layer." + std::to_string(i) + ".";
+      const auto self = [&](const char* name) { return file.find(from + "attention.self." + name + "." + kind); };
+      c.parameters.push_back({to + "attention_in_" + kind, joined({self("query"), self("key"), self("value")})});
+      for (const auto& [ours, theirs] : names) c.parameters.push_back({to + ours + "_" + kind, *file.find(from + theirs + "." + kind)});
+    }
+  c.y = features_first(a.at("last_hidden"));
+  check(c);
+}
+
+}  // namespace
+}  // namespace perigee
