@@ -1,4 +1,4 @@
-#include "repl/commands/simulate/train.h"
+#include "repl/commands/simulate/learning.h"
 
 #include <algorithm>
 #include <limits>

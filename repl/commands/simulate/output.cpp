@@ -1,4 +1,4 @@
-#include "repl/commands/simulate/report.h"
+#include "repl/commands/simulate/output.h"
 
 #include <algorithm>
 #include <cmath>

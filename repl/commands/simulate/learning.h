@@ -3,7 +3,7 @@
 
 #include "cluster/replica/step_times.h"
 #include "cluster/replica/trained_numbers.h"
-#include "repl/commands/simulate/report.h"
+#include "repl/commands/simulate/output.h"
 
 namespace perigee {
 
