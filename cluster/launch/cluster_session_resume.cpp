@@ -8,6 +8,7 @@
 #include "src/io/digest.h"
 #include "src/io/file.h"
 #include "src/io/safetensors.h"
+#include "src/report/run_files.h"
 
 namespace perigee {
 namespace {
@@ -67,12 +68,9 @@ void ClusterSession::set_address(const std::string& listening) {
 // A launcher that ended properly said so in its log, and told its workers; else they may still be there, with newer results.
 bool ClusterSession::continues_crashed_run() const {
   if (resumed_from_.empty()) return false;
-  const std::vector<Json> events = RunFolder::open(folder_path_).logged();
-  const auto last = std::find_if(events.rbegin(), events.rend(), [](const Json& event) {
-    const Json* kind = event.find("event");
-    return kind && (*kind == Json("start") || *kind == Json("end") || *kind == Json("error"));
-  });
-  return last != events.rend() && *last->find("event") == Json("start");
+  const RunFiles run = read_run_files(folder_path_);
+  const Json* last = run.outcome();
+  return last && is_event(*last, "start");
 }
 
 void ClusterSession::resume() {

@@ -1,7 +1,10 @@
 // `perigee watch RUN`: what `perigee train` shows, of a run that trains in another terminal, or that is over.
 #include <CLI/App.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <deque>
+#include <iterator>
 #include <string>
 #include <thread>
 
@@ -16,6 +19,7 @@ namespace perigee {
 namespace {
 
 constexpr auto kGlance = std::chrono::milliseconds(100);
+constexpr size_t kMostPast = 20000;  // events from before the watch that are shown
 constexpr int kFailed = static_cast<int>(ErrorKind::model), kLost = static_cast<int>(ErrorKind::resources);
 
 struct Options {
@@ -48,7 +52,7 @@ class Watch {
     for (;;) {
       // Asked before the log is read: the last words of a process that goes meanwhile are then read the next time.
       const bool alive = run_is_alive(folder_);
-      show(log_.more());
+      show();
       if (!end_.empty()) return end_ == "failed" ? kFailed : 0;
       if (!alive) return lost();
       if (stop_requested()) return stop_exit_code();
@@ -62,22 +66,27 @@ class Watch {
     return found && *found == Json(kind);
   }
 
-  // Among the events that were there already only the last start counts, and of its steps the last one.
-  void show(const std::vector<Json>& events) {
-    size_t first = 0, last_step = events.size();
-    if (!begun_)
-      for (size_t i = 0; i < events.size(); ++i) first = is(events[i], "start") ? i : first;
-    for (size_t i = first; i < events.size(); ++i)
-      if (is(events[i], "step")) last_step = i;
-    for (size_t i = first; i < events.size(); ++i) {
-      const Json& event = events[i];
-      if (is(event, "start")) end_.clear();
-      if (is(event, "error")) tell_failure(event);
-      if (is(event, "step") && !begun_ && i != last_step) continue;
-      display_.event(with_way_on(event));
-      if (const std::string end = end_of_run(event); !end.empty()) end_ = end;
-    }
-    begun_ = begun_ || !events.empty();
+  // Among the events that were there already only those from the last start on count, and of its steps the last one.
+  void show() {
+    std::deque<Json> past;
+    const auto is_step = [](const Json& event) { return is(event, "step"); };
+    const bool any = log_.more([&](Json event) {
+      if (begun_) return show_event(event);
+      if (is(event, "start")) past.clear();
+      if (is_step(event))
+        if (const auto last = std::find_if(past.rbegin(), past.rend(), is_step); last != past.rend()) past.erase(std::next(last).base());
+      if (past.size() == kMostPast) past.erase(past.begin() + 1);  // the start stays
+      past.push_back(std::move(event));
+    });
+    for (const Json& event : past) show_event(event);
+    begun_ |= any;
+  }
+
+  void show_event(const Json& event) {
+    if (is(event, "start")) end_.clear();
+    if (is(event, "error")) tell_failure(event);
+    display_.event(with_way_on(event));
+    if (const std::string end = end_of_run(event); !end.empty()) end_ = end;
   }
 
   Json with_way_on(const Json& event) const {

@@ -21,7 +21,7 @@ class CheckpointFolder {
   // The same for a checkpoint that another process has made: the bytes of its file.
   std::string add(std::span<const std::byte> checkpoint, int64_t step);
   void add_best(std::span<const std::byte> checkpoint);
-  void set_keep(int keep) { keep_ = keep; }  // while nobody writes
+  void set_keep(int keep) { keep_ = keep; }  // while no checkpoint is being written
   // Newest first.
   std::vector<std::string> files() const;
   // Loads the newest that is whole, walking back over damaged ones (each is warned about). Empty when there is none.

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "src/io/file.h"
 
@@ -9,6 +10,8 @@ namespace perigee {
 namespace {
 
 constexpr auto kLogGlance = std::chrono::milliseconds(50);
+constexpr auto kProgress = std::chrono::seconds(2);  // to answer for it: the training thread has no part in it
+constexpr size_t kMostEvents = 20000;                // that wait to be taken
 
 }  // namespace
 
@@ -23,14 +26,14 @@ LocalRun::LocalRun(std::string folder) : folder_(std::move(folder)), log_(folder
 void LocalRun::follow() {
   const bool over_before = state_ != "training";
   const bool alive = run_is_alive(folder_);
-  for (Json& event : log_.more()) {
+  log_.more([this](Json event) {
     const Json* kind = event.find("event");
     if (kind && *kind == Json("start")) state_ = "training", error_.clear();
     if (kind && *kind == Json("step")) last_step_ = event;
     if (const std::string end = end_of_run(event); !end.empty()) state_ = end;
     if (const Json* text = event.find("text"); text && text->is_string() && state_ == "failed") error_ = text->as_string();
-    events_.push_back(std::move(event));
-  }
+    keep(std::move(event));
+  });
   if (state_ == "training" && !alive) {
     state_ = "lost";
     error_ = "the process that trained it is gone; `perigee train --resume " + folder_ + "` goes on from its last checkpoint";
@@ -40,24 +43,44 @@ void LocalRun::follow() {
   events_.push_back(Json(Json::Object{{"event", "over"}, {"state", state_}}));
 }
 
-Json LocalRun::ask(Json request, Cancel cancel) {
-  if (!connection_.is_open()) connection_ = LineConnection(connect_in(folder_));
-  const std::string line = request.dump();
-  if (!connection_.send(line)) {
+// A log may be longer than what is worth to be kept: steps are then left out evenly, so that a curve has all its length.
+void LocalRun::keep(Json event) {
+  const auto is_step = [](const Json& each) { return *each.find("event") == Json("step"); };
+  if (!event.find("event")) return;
+  if (is_step(event) && ++steps_ % every_ != 0) return;
+  events_.push_back(std::move(event));
+  if (events_.size() < kMostEvents) return;
+  every_ *= 2;
+  std::vector<Json> kept;
+  size_t steps = 0;
+  for (Json& each : events_)
+    if (!is_step(each) || ++steps % 2 == 0) kept.push_back(std::move(each));
+  if (kept.size() > kMostEvents / 4 * 3) kept.erase(kept.begin(), kept.end() - static_cast<std::ptrdiff_t>(kMostEvents / 2));
+  events_.swap(kept);
+}
+
+// The line that answers `line`.
+std::string LocalRun::exchange(const std::string& line, Cancel cancel, std::chrono::milliseconds most) {
+  // A connection that was open before may have had to make room (RunServer): then there is another one.
+  for (bool again = connection_.is_open();; again = false) {
+    if (!connection_.is_open()) connection_ = LineConnection(connect_in(folder_));
+    const bool sent = connection_.send(line, cancel);
+    if (sent)
+      if (const std::optional<std::string> answer = connection_.receive(cancel, most)) return *answer;
+    if (again && !connection_.is_open() && !(cancel && *cancel)) continue;
+    connection_.close();  // its answer, if it comes, belongs to no question any more
+    if (cancel && *cancel) throw Error(ErrorKind::usage, {.what = "interrupted"});
+    if (sent) throw Error(ErrorKind::usage, {.where = folder_, .what = "the run ended before it answered"});
     follow();
     throw Error(ErrorKind::usage,
                 {.where = folder_,
                  .what = state_ == "training" ? "the process that trains this run does not answer" : "the run is over: " + state_,
                  .hint = "`perigee train --resume " + folder_ + "` goes on with it"});
   }
-  const std::optional<std::string> answer = connection_.receive(cancel);
-  if (!answer) {
-    const bool gave_up = cancel && *cancel;
-    connection_.close();  // its answer, if it comes, belongs to no question any more
-    if (gave_up) throw Error(ErrorKind::usage, {.what = "interrupted"});
-    throw Error(ErrorKind::usage, {.where = folder_, .what = "the run ended before it answered"});
-  }
-  const Json told = Json::parse(*answer, folder_);
+}
+
+Json LocalRun::ask(const Json& request, Cancel cancel, std::chrono::milliseconds most) {
+  const Json told = Json::parse(exchange(request.dump(), cancel, most), folder_);
   if (const Json* error = told.find("error")) throw error_of(*error, "run");
   const Json* found = told.find("answer");
   return found ? *found : Json();
@@ -77,7 +100,7 @@ Json LocalRun::logged_progress() const {
 Json LocalRun::progress_report(Cancel cancel) {
   if (state_ == "training") {
     try {
-      Json told = ask(Json(Json::Object{{"ask", "progress"}}), cancel);
+      Json told = ask(Json(Json::Object{{"ask", "progress"}}), cancel, kProgress);
       told.set("folder", folder_);
       return told;
     } catch (const Error&) {
@@ -102,9 +125,8 @@ void LocalRun::save(const std::string& path, Cancel cancel) {
 
 std::vector<Json> LocalRun::take_events() {
   follow();
-  std::vector<Json> taken(std::make_move_iterator(events_.begin()), std::make_move_iterator(events_.end()));
-  events_.clear();
-  return taken;
+  every_ = 1;
+  return std::exchange(events_, {});
 }
 
 void LocalRun::wait_for_events(std::chrono::milliseconds most, Cancel cancel) {

@@ -1,9 +1,10 @@
-// A run of one process that another process of this machine trains, by its folder: events come from its log, also those from before; what is
-// asked goes over its socket (run_socket.h). A run that is over is one too, which can be looked at.
+// A run of one process that another process of this machine trains, by its folder. Events come from its log, also those from before; questions
+// and commands go over its socket (run_socket.h). A run that is over can be looked at too.
 #pragma once
 
-#include <deque>
+#include <chrono>
 #include <string>
+#include <vector>
 
 #include "src/run/run.h"
 #include "src/run/run_file.h"
@@ -29,13 +30,16 @@ class LocalRun final : public Run {
 
  private:
   void follow();
-  Json ask(Json request, Cancel cancel);
+  void keep(Json event);
+  std::string exchange(const std::string& line, Cancel cancel, std::chrono::milliseconds most);
+  Json ask(const Json& request, Cancel cancel, std::chrono::milliseconds most = LineConnection::kForever);
   Json logged_progress() const;
 
   const std::string folder_;
   LogFollower log_;
   LineConnection connection_;
-  std::deque<Json> events_;
+  std::vector<Json> events_;
+  size_t steps_ = 0, every_ = 1;  // of the steps one in `every_` is kept
   std::string state_ = "training", error_;
   Json last_step_;
   bool told_over_ = false;

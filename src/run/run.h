@@ -1,6 +1,6 @@
 // A training run as its watcher sees it, wherever it trains: on a thread of this process (LiveRun), in worker processes that this one
-// hosts (HostedRun), in another process of this machine (LocalRun), elsewhere (RemoteRun). Only the watcher's thread calls these functions. Those with `cancel` wait for an answer; they
-// throw Error(usage) "interrupted" when it becomes true.
+// hosts (HostedRun), in another process of this machine (LocalRun), elsewhere (RemoteRun). Only the watcher's thread calls these functions.
+// Those with `cancel` wait for an answer; they throw Error(usage) "interrupted" when it becomes true.
 #pragma once
 
 #include <atomic>

@@ -5,47 +5,59 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
-#include <fstream>
+#include <thread>
 
-#include "src/core/error.h"
+#include "src/core/utf8.h"
 #include "src/io/file.h"
 
 namespace perigee {
 
 namespace fs = std::filesystem;
 
-std::vector<Json> LogFollower::more() {
-  constexpr size_t kPiece = size_t{1} << 16;
-  std::vector<Json> events;
-  std::ifstream file(file_, std::ios::binary);
-  file.seekg(at_);
-  std::string piece(kPiece, '\0');
-  while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0) {
-    at_ += file.gcount();
-    rest_.append(piece, 0, static_cast<size_t>(file.gcount()));
-    size_t begin = 0;
-    for (size_t end; (end = rest_.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      try {
-        events.push_back(Json::parse(std::string_view(rest_).substr(begin, end - begin), "log.jsonl"));
-      } catch (const Error&) {  // a line that was cut off when the machine went down
-      }
-    }
-    rest_.erase(0, begin);
+namespace {
+
+// Its texts without control characters: the log may be another user's, and is shown on this one's terminal.
+Json cleaned(const Json& json) {
+  if (json.is_string()) return Json(clean_text(json.as_string()));
+  if (json.is_array()) {
+    Json list = Json::array();
+    for (const Json& each : json.as_array()) list.push(cleaned(each));
+    return list;
   }
-  return events;
+  if (!json.is_object()) return json;
+  Json object = Json::object();
+  for (const auto& [key, value] : json.as_object()) object.set(clean_text(key), cleaned(value));
+  return object;
+}
+
+}  // namespace
+
+bool LogFollower::more(const std::function<void(Json)>& take) {
+  bool any = false;
+  while (const std::optional<std::string_view> line = lines_.next()) {
+    const Json event = json_on_line(*line);
+    if (!event.is_object()) continue;
+    take(cleaned(event));
+    any = true;
+  }
+  return any;
 }
 
 bool run_is_alive(const std::string& folder) {
   const int log = ::open((folder + "/log.jsonl").c_str(), O_RDONLY | O_CLOEXEC);
   if (log < 0) return false;
-  const bool held = ::flock(log, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  const bool held = ::flock(log, LOCK_SH | LOCK_NB) != 0;
   ::close(log);
   return held;
 }
 
 void lock_run(int descriptor) {
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) return;
+  constexpr int kTries = 20;
+  // A watcher that looks whether the run is alive has the lock for a moment.
+  for (int i = 0; i < kTries && ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
 std::string end_of_run(const Json& event) {

@@ -1,29 +1,28 @@
 // The log of a run as another process reads it while it grows, and whether there is a process that writes it.
 #pragma once
 
-#include <cstdint>
+#include <functional>
 #include <string>
-#include <vector>
 
 #include "src/core/json.h"
+#include "src/io/lines.h"
 
 namespace perigee {
 
 class LogFollower {
  public:
-  explicit LogFollower(std::string folder) : file_(std::move(folder) + "/log.jsonl") {}
-  // The events since the last call, in order; a line that is not complete yet comes later, one that is damaged never.
-  std::vector<Json> more();
+  explicit LogFollower(const std::string& folder) : lines_(folder + "/log.jsonl") {}
+  // Hands on the events since the last call, in order, without control characters in their texts. A line that is not complete yet comes later,
+  // one that is damaged never. False: there was none.
+  bool more(const std::function<void(Json)>& take);
 
  private:
-  std::string file_, rest_;
-  int64_t at_ = 0;
+  LineReader lines_;
 };
 
-// A process has the run open (it holds a lock on the log).
+// A process has the run open: it holds a lock on the log. On a file system without locks every run counts as alive.
 bool run_is_alive(const std::string& folder);
-// For the process that trains: the lock, as long as the descriptor is open. It does not matter when there is none, as on some file systems of
-// a network.
+// For the process that trains: the lock, as long as the descriptor is open.
 void lock_run(int descriptor);
 
 // How the run ended, by its events: "finished", "stopped", "failed"; empty: they do not say.

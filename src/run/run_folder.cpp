@@ -4,11 +4,11 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 
 #include "src/core/error.h"
 #include "src/core/warning.h"
 #include "src/io/file.h"
+#include "src/io/lines.h"
 #include "src/report/page.h"
 #include "src/run/run_file.h"
 
@@ -117,19 +117,6 @@ void RunFolder::log(const Json& event) {
   });
 }
 
-std::vector<Json> RunFolder::logged() const {
-  std::vector<Json> events;
-  std::ifstream file(path_ + "/log.jsonl");
-  for (std::string line; std::getline(file, line);) {
-    try {
-      events.push_back(Json::parse(line, "log.jsonl"));
-    } catch (const Error&) {
-      // a line that was cut off when the machine went down
-    }
-  }
-  return events;
-}
-
 void RunFolder::report(const Json& result) {
   write_text("report.json", result.dump(2) + "\n");
   const std::string text = report_text(result);
@@ -137,7 +124,9 @@ void RunFolder::report(const Json& result) {
 }
 
 void RunFolder::curves() {
-  quietly("curves.svg", [&] { write_file(path_ + "/curves.svg", as_bytes(curves_svg(fs::path(path_).filename().string(), logged()))); });
+  quietly("curves.svg", [&] {
+    write_file(path_ + "/curves.svg", as_bytes(curves_svg(fs::path(path_).filename().string(), read_run_files(path_).events)));
+  });
 }
 
 void RunFolder::page() {
@@ -160,16 +149,11 @@ std::string newest_run(const std::string& name) {
 }
 
 std::string data_folder_of(const std::string& run) {
-  std::ifstream file(run + "/log.jsonl");
-  std::string line;
-  if (!std::getline(file, line)) return ".";
-  try {
-    const Json event = Json::parse(line, "log.jsonl");
-    const Json* folder = event.find("data_folder");
-    return folder && folder->is_string() ? folder->as_string() : ".";
-  } catch (const Error&) {
-    return ".";
-  }
+  LineReader log(run + "/log.jsonl");
+  const std::optional<std::string_view> line = log.next();
+  const Json event = line ? json_on_line(*line) : Json();
+  const Json* folder = event.find("data_folder");
+  return folder && folder->is_string() ? folder->as_string() : ".";
 }
 
 std::string run_of_file(const std::string& file) {

@@ -27,8 +27,6 @@ class RunFolder {
   void write_text(const std::string& file, const std::string& text);
   // Appends one line to log.jsonl, and the figures of "step" and "epoch" events to the TensorBoard file.
   void log(const Json& event);
-  // The events of the log so far, oldest first; lines that are damaged are left out.
-  std::vector<Json> logged() const;
   // report.json and report.txt from an evaluation's result.
   void report(const Json& result);
   // curves.svg from the log.

@@ -14,9 +14,12 @@
 namespace perigee {
 namespace {
 
-constexpr int kSocketGlanceMs = 50, kSendMs = 10000;
+using SocketClock = std::chrono::steady_clock;
 
-SocketHandle unix_socket() { return SocketHandle(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
+constexpr int kSocketGlanceMs = 50;
+constexpr auto kSendLimit = std::chrono::seconds(10);
+
+SocketHandle unix_socket() { return SocketHandle(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
 // A socket's address has room for 107 letters, which the paths of run folders may exceed: the folder is named by its descriptor.
 class SocketAddress {
@@ -60,6 +63,10 @@ SocketHandle listen_in(const std::string& folder) {
   const SocketAddress address(folder);
   SocketHandle socket = unix_socket();
   if (!address.found() || !socket) return {};
+  if (connect_in(folder) || errno == EAGAIN) {  // EAGAIN: a process is there, and many wait for it
+    errno = EADDRINUSE;
+    return {};
+  }
   ::unlink(address.path());
   // The rights of the file are those of the socket when it is bound: there is no moment at which others could open it.
   if (::fchmod(socket.get(), S_IRUSR | S_IWUSR) != 0 || ::bind(socket.get(), address.get(), SocketAddress::kSize) != 0) return {};
@@ -74,26 +81,41 @@ SocketHandle connect_in(const std::string& folder) {
   return socket;
 }
 
-bool LineConnection::send(const std::string& line) {
+SocketHandle accept_from(const SocketHandle& listening) {
+  SocketHandle accepted(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  ucred peer = {};
+  socklen_t size = sizeof peer;
+  if (!accepted || ::getsockopt(accepted.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return {};
+  if (peer.uid == ::geteuid() || peer.uid == 0) return accepted;
+  errno = EPERM;
+  return {};
+}
+
+bool LineConnection::send(const std::string& line, const std::atomic<bool>* cancel) {
   const std::string text = line + "\n";
+  const auto end = SocketClock::now() + kSendLimit;
   for (size_t sent = 0; sent < text.size();) {
-    if (!socket_ || !is_ready(socket_.get(), POLLOUT, kSendMs)) return close(), false;
     const ssize_t more = ::send(socket_.get(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (more < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (more <= 0) return close(), false;
-    sent += static_cast<size_t>(more);
+    if (more > 0) {
+      sent += static_cast<size_t>(more);
+      continue;
+    }
+    const bool waits = more < 0 && (errno == EAGAIN || errno == EINTR);
+    if (!waits || (cancel && *cancel) || SocketClock::now() >= end) return close(), false;
+    is_ready(socket_.get(), POLLOUT, kSocketGlanceMs);
   }
   return true;
 }
 
-std::optional<std::string> LineConnection::receive(const std::atomic<bool>* cancel) {
+std::optional<std::string> LineConnection::receive(const std::atomic<bool>* cancel, std::chrono::milliseconds most) {
+  const auto end = SocketClock::now() + most;
   while (socket_) {
     if (const size_t end = received_.find('\n'); end != std::string::npos) {
       std::string line = received_.substr(0, end);
       received_.erase(0, end + 1);
       return line;
     }
-    if (cancel && *cancel) return {};
+    if ((cancel && *cancel) || SocketClock::now() >= end) return {};
     if (!is_ready(socket_.get(), POLLIN, kSocketGlanceMs)) continue;
     char bytes[4096];
     const ssize_t more = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT);

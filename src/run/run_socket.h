@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -30,18 +31,24 @@ class SocketHandle {
   int descriptor_ = -1;
 };
 
-// Listens in `folder`, whatever the length of its path; takes the place of a socket that a dead process left. Empty, with errno: not.
+// Listens in `folder`, whatever the length of its path; takes the place of a socket that a dead process left, never that of a live one.
+// Empty, with errno, when it fails. None of these functions waits.
 SocketHandle listen_in(const std::string& folder);
 SocketHandle connect_in(const std::string& folder);
+// The next connection. Empty, with errno, when there is none, or when it belongs to another user: not every file system heeds the rights of
+// the socket's file.
+SocketHandle accept_from(const SocketHandle& listening);
 
 // Lines over a connection. Both sides give up after `cancel`, a lost connection or a line that is too long.
 class LineConnection {
  public:
   static constexpr size_t kLongest = size_t{1} << 20;
+  static constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
 
   explicit LineConnection(SocketHandle socket) : socket_(std::move(socket)) {}
-  bool send(const std::string& line);  // false: the other side is gone or takes nothing for 10 s
-  std::optional<std::string> receive(const std::atomic<bool>* cancel);
+  // False: the other side is gone, or has not taken the line within 10 s or by `cancel`; the connection is closed.
+  bool send(const std::string& line, const std::atomic<bool>* cancel = nullptr);
+  std::optional<std::string> receive(const std::atomic<bool>* cancel, std::chrono::milliseconds most = kForever);
   bool is_open() const { return static_cast<bool>(socket_); }
   void close() { socket_ = {}; }
 

@@ -48,11 +48,14 @@ void WatchedRun::end(State state, const std::string& error) {
 
 void WatchedRun::serve_until_closed() {
   std::unique_lock lock(mutex_);
-  for (;;) {
+  while (!closed_) {
     serve(lock);
-    if (closed_) return;
-    changed_.wait(lock);
+    changed_.wait(lock, [this] { return closed_ || is_asked(); });
   }
+}
+
+bool WatchedRun::is_asked() const {
+  return std::ranges::any_of(requests_, [](const Request* each) { return each->state == Request::waiting; });
 }
 
 void WatchedRun::close() {
@@ -103,10 +106,13 @@ void WatchedRun::tell_pause(std::unique_lock<std::mutex>& lock, const char* even
   lock.lock();
 }
 
-// Does the work that watchers wait for. The lock is not held meanwhile: progress stays readable.
+// Does the work that watchers wait for by now; what they ask meanwhile is for the next time, else two of them could keep the run from its
+// steps. The lock is not held meanwhile: progress stays readable.
 void WatchedRun::serve(std::unique_lock<std::mutex>& lock) {
+  const uint64_t last = asked_;
   for (;;) {
-    const auto found = std::ranges::find_if(requests_, [](const Request* each) { return each->state == Request::waiting; });
+    const auto found =
+        std::ranges::find_if(requests_, [&](const Request* each) { return each->state == Request::waiting && each->number <= last; });
     if (found == requests_.end()) return;
     Request& request = **found;
     request.state = session_ ? Request::begun : Request::refused;
@@ -127,6 +133,7 @@ void WatchedRun::serve(std::unique_lock<std::mutex>& lock) {
 bool WatchedRun::between_steps(const std::function<void(Session&)>& work, const std::atomic<bool>* cancel) {
   Request request{.work = &work};
   std::unique_lock lock(mutex_);
+  request.number = ++asked_;
   requests_.push_back(&request);
   if (closed_) request.state = Request::refused;
   changed_.notify_all();

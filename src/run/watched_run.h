@@ -1,6 +1,6 @@
-// A run of this process, as those see it who are not the thread that trains: a prompt, an application, the connections of `perigee attach`.
-// They never touch the trainer: what they ask for is done on the training thread, between two steps or after the last one, and until then
-// they wait. Any number of threads may ask.
+// A run of this process for every thread but the one that trains: for a prompt, an application, the connections of `perigee attach`. They
+// never touch the trainer: a request is done on the training thread, between two steps or after the last one, and its thread waits for it.
+// Any number of threads may ask; however much they ask, the run makes a step in between.
 #pragma once
 
 #include <array>
@@ -64,16 +64,18 @@ class WatchedRun : public Run, private Hook {
   void end(State state, const std::string& error = "");
   // Does what is asked for until close() is called by another thread.
   void serve_until_closed();
-  void close();  // nothing more is done: who waits is told so
+  void close();  // nothing more is done; requests that wait are refused
 
  private:
   struct Request {
     const std::function<void(Session&)>* work = nullptr;
+    uint64_t number = 0;
     enum { waiting, begun, done, refused } state = waiting;
     std::exception_ptr error;
   };
 
   void on_step(Trainer& trainer, const StepReport& report) override;
+  bool is_asked() const;
   void serve(std::unique_lock<std::mutex>& lock);
   void stand_still(std::unique_lock<std::mutex>& lock);
   void keep_event(const Json& event);
@@ -85,6 +87,7 @@ class WatchedRun : public Run, private Hook {
   Progress progress_;
   RunEvents events_;
   std::vector<Request*> requests_;  // in the order in which they came
+  uint64_t asked_ = 0;              // requests so far
   bool pause_asked_ = false, closed_ = false;
   std::atomic<bool> stop_asked_{false};
   Session* session_ = nullptr;  // of the training thread

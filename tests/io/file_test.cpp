@@ -12,6 +12,7 @@
 #include "src/io/digest.h"
 #include "src/io/http.h"
 #include "src/io/idx.h"
+#include "src/io/lines.h"
 #include "tests/io/temporary.h"
 
 namespace perigee {
@@ -29,6 +30,37 @@ TEST(File, WritesWholeOrNotAtAll) {
   EXPECT_EQ(as_text(MappedFile(path).bytes()), "two");
   EXPECT_THROW(write_file(folder / "deep/er", as_bytes("a folder is there")), Error);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "deep"), {}), 1);
+}
+
+TEST(LineReader, ReadsWhatIsComplete) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "lines";
+  LineReader lines(path);
+  EXPECT_FALSE(lines.next()) << "the file is not there yet";
+  std::ofstream(path) << "one\n\nth";
+  EXPECT_EQ(lines.next(), "one");
+  EXPECT_EQ(lines.next(), "");
+  EXPECT_FALSE(lines.next());
+  EXPECT_EQ(lines.rest(), "th");
+  std::ofstream(path, std::ios::app) << "ree\nfour";
+  EXPECT_EQ(lines.next(), "three");
+  EXPECT_FALSE(lines.next());
+  EXPECT_EQ(lines.rest(), "four");
+}
+
+TEST(LineReader, LeavesOutALineOfNoEnd) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "lines";
+  const std::string piece(LineReader::kLongest / 2, 'x');
+  std::ofstream file(path);
+  file << "one\n" << piece << piece << piece << piece << piece << std::flush;
+  LineReader lines(path);
+  EXPECT_EQ(lines.next(), "one");
+  EXPECT_FALSE(lines.next());
+  EXPECT_EQ(lines.rest(), "");
+  file << "\ntwo\n" << std::flush;
+  EXPECT_EQ(lines.next(), "two");
+  EXPECT_FALSE(lines.next());
 }
 
 TEST(File, FullDiskIsAnErrorAboutResources) {

@@ -1,9 +1,12 @@
-// A run and those who reach it by its folder. What only a race would show is looked for by the thread sanitizer (run_tests.py, tsan).
+// A run that other processes reach by its folder. The thread sanitizer looks for what only a race would show (run_tests.py, tsan).
 #include "src/run/run_server.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
@@ -47,6 +50,18 @@ class RunServerTest : public testing::Test {
 
 Json set_command(const char* option, const Json& value) {
   return Json(Json::Object{{"set", Json(Json::Object{{"option", option}, {"value", value}})}});
+}
+
+std::vector<Json> events_of(LogFollower& log) {
+  std::vector<Json> events;
+  log.more([&](Json event) { events.push_back(std::move(event)); });
+  return events;
+}
+
+constexpr const char* kAskProgress = R"({"ask": "progress"})";
+
+bool is_answered(LineConnection& connection) {
+  return connection.send(kAskProgress) && connection.receive(nullptr, std::chrono::seconds(5));
 }
 
 TEST_F(RunServerTest, AnotherProcessWatchesAndSteers) {
@@ -114,7 +129,7 @@ TEST_F(RunServerTest, NonsenseEndsNothing) {
   flood.send(std::string(LineConnection::kLongest * 2, 'x'));
   EXPECT_FALSE(flood.receive(nullptr));
   std::vector<LineConnection> many;
-  for (int i = 0; i < 3 * RunServer::kMostConnections; ++i) many.emplace_back(connect_in(run_folder()));
+  for (size_t i = 0; i < 3 * RunServer::kMostConnections; ++i) many.emplace_back(connect_in(run_folder()));
   many.clear();
   EXPECT_TRUE(until([&] {
     LineConnection again(connect_in(run_folder()));
@@ -138,6 +153,102 @@ TEST_F(RunServerTest, SeveralAskAtOnce) {
   EXPECT_EQ(answered, 80);
 }
 
+TEST_F(RunServerTest, SilentConnectionsMakeRoom) {
+  const auto run = start(1'000'000);
+  LocalRun first(run_folder());
+  first.options_report(nullptr);
+  std::vector<LineConnection> silent;
+  for (size_t i = 1; i < RunServer::kMostConnections; ++i) {
+    silent.emplace_back(connect_in(run_folder()));
+    ASSERT_TRUE(is_answered(silent.back()));
+  }
+  LineConnection early(connect_in(run_folder()));
+  EXPECT_FALSE(is_answered(early)) << "each of the others has asked just now";
+  std::this_thread::sleep_for(RunServer::kSilent + std::chrono::milliseconds(200));
+  LineConnection late(connect_in(run_folder()));
+  EXPECT_TRUE(is_answered(late));
+  EXPECT_TRUE(is_answered(silent.back()));
+  EXPECT_TRUE(first.options_report(nullptr).is_object()) << "it made room, and connects again";
+}
+
+// Its answers fill what the socket holds, and the thread that writes them waits; the run's end does not wait for it.
+TEST_F(RunServerTest, AClientThatReadsNothingDoesNotHoldTheEnd) {
+  auto run = start(1'000'000);
+  LineConnection client(connect_in(run_folder()));
+  std::string many;
+  for (int i = 0; i < 3000; ++i)
+    many += R"({"ask":"options"})"
+            "\n";
+  ASSERT_TRUE(client.send(many));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const auto before = std::chrono::steady_clock::now();
+  run.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(5));
+}
+
+TEST_F(RunServerTest, ALiveRunKeepsItsSocket) {
+  const auto run = start(1'000'000);
+  EXPECT_FALSE(listen_in(run_folder()));
+  EXPECT_EQ(errno, EADDRINUSE);
+  LineConnection connection(connect_in(run_folder()));
+  EXPECT_TRUE(is_answered(connection));
+}
+
+// As one that is stopped by SIGSTOP: it is alive, and neither accepts nor answers.
+TEST_F(RunServerTest, AProcessThatDoesNotAnswerHoldsNobody) {
+  fs::create_directories(run_folder());
+  std::ofstream(run_folder() + "/log.jsonl") << R"({"event": "step", "step": 7})"
+                                             << "\n";
+  const int log = ::open((run_folder() + "/log.jsonl").c_str(), O_RDONLY | O_CLOEXEC);
+  lock_run(log);
+  const SocketHandle listening = listen_in(run_folder());
+  ASSERT_TRUE(listening);
+  LocalRun seen(run_folder());
+  EXPECT_EQ(*seen.progress_report(nullptr).find("step"), Json(7));
+  std::vector<SocketHandle> waiting;
+  for (int i = 0; i < 20; ++i) waiting.push_back(connect_in(run_folder()));
+  EXPECT_FALSE(waiting.back());
+  EXPECT_EQ(*seen.progress_report(nullptr).find("state"), Json("training"));
+  ::close(log);
+}
+
+TEST_F(RunServerTest, ARunThatIsAskedAllTheTimeTrainsOn) {
+  const auto run = start(1'000'000);
+  std::atomic<bool> enough{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      const auto work = [](Session&) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+      while (!enough) run->between_steps(work, nullptr);
+    });
+  const int64_t before = run->progress().step;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (run->progress().step < before + 20 && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_GE(run->progress().step, before + 20);
+  enough = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(RunServerTest, ALongLogIsTakenInPartOverItsWholeLength) {
+  fs::create_directories(run_folder());
+  std::ofstream file(run_folder() + "/log.jsonl");
+  constexpr int kSteps = 90000;
+  file << "{\"event\":\"start\",\"name\":\"a\\u001b]0;b\\u0007c\"}\n";
+  for (int i = 1; i <= kSteps; ++i) file << "{\"event\":\"step\",\"step\":" << i << "}\n";
+  file << "{\"event\":\"end\"}\n" << std::flush;
+  LocalRun seen(run_folder());
+  const std::vector<Json> events = seen.take_events();
+  EXPECT_LE(events.size(), 20000u);
+  EXPECT_GE(events.size(), 5000u);
+  EXPECT_EQ(*events[0].find("name"), Json("a]0;bc")) << "no control characters reach this terminal";
+  EXPECT_LE(events[1].find("step")->as_int(), 16);
+  EXPECT_GE(events[events.size() - 3].find("step")->as_int(), kSteps - 16);
+  EXPECT_EQ(*events[events.size() - 2].find("event"), Json("end"));
+  EXPECT_EQ(*events.back().find("state"), Json("finished"));
+  EXPECT_EQ(*seen.progress_report(nullptr).find("step"), Json(kSteps));
+}
+
 TEST_F(RunServerTest, AProcessThatIsGoneIsALostRun) {
   fs::create_directories(run_folder());
   std::ofstream(run_folder() + "/log.jsonl") << R"({"event": "start", "name": "x"})"
@@ -156,14 +267,14 @@ TEST_F(RunServerTest, ALineThatIsNotCompleteComesLater) {
   fs::create_directories(run_folder());
   const std::string file = run_folder() + "/log.jsonl";
   LogFollower log(run_folder());
-  EXPECT_TRUE(log.more().empty());
+  EXPECT_TRUE(events_of(log).empty());
   std::ofstream(file) << R"({"event": "a"})"
                       << "\n"
                       << R"({"eve)";
-  EXPECT_EQ(log.more().size(), 1u);
+  EXPECT_EQ(events_of(log).size(), 1u);
   std::ofstream(file, std::ios::app) << R"(nt": "b"})"
                                      << "\nbroken\n";
-  const std::vector<Json> more = log.more();
+  const std::vector<Json> more = events_of(log);
   ASSERT_EQ(more.size(), 1u);
   EXPECT_EQ(*more[0].find("event"), Json("b"));
 }

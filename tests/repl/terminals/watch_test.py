@@ -3,7 +3,9 @@
 import json
 import os
 import pathlib
+import re
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -47,6 +49,10 @@ class Place:
 
     def steps(self):
         return max((event.get("step", 0) for event in self.events()), default=0)
+
+    def answers(self):
+        with socket.socket(socket.AF_UNIX) as client:
+            return client.connect_ex(str(self.run / "control.sock")) == 0
 
     def attach(self, *lines, code=0):
         done = subprocess.run([PROGRAM, "attach", "run", *[word for line in lines for word in ("-e", line)]], cwd=self.folder, capture_output=True,
@@ -136,6 +142,9 @@ def a_process_that_was_killed_is_told(place):
     again = place.start("train", "--resume", "run", "--log", "plain")
     wait_until("the second start", lambda: sum(event["event"] == "start" for event in place.events()) == 2)
     watch = place.start("watch", "run", "--log", "json")
+    # The killed one's socket has made room for a live one.
+    wait_until("the socket", lambda: place.answers())
+    assert place.attach("run.state") == ['"training"']
     again.send_signal(signal.SIGTERM)
     out, _ = watch.communicate(timeout=60)
     shown = [json.loads(line) for line in out.splitlines()]
@@ -157,23 +166,63 @@ def others_may_not_open_the_socket(place):
     assert stat.S_IMODE(os.stat(place.run / "control.sock").st_mode) == 0o600
 
 
+ASK = """import socket, sys
+client = socket.socket(socket.AF_UNIX)
+client.settimeout(20)
+client.connect(sys.argv[1])
+client.sendall(b'{"ask": "progress"}\\n')
+print(client.recv(9))"""
+
+
+def another_user_gets_no_answer(place):
+    """Where a file system lets others open the socket. Only root can play another user."""
+    place.train()
+    path = place.run / "control.sock"
+    wait_until("the socket", path.exists)
+    for folder, mode in ((place.folder, 0o755), (place.run, 0o755), (path, 0o666)):
+        folder.chmod(mode)
+    ask = [sys.executable, "-c", ASK, str(path)]
+    assert b"answer" in subprocess.run(ask, capture_output=True, timeout=60).stdout
+    if os.geteuid() != 0:
+        return "only root can play another user"
+    other = subprocess.run(ask, capture_output=True, timeout=60, user=65534)
+    assert other.stdout.strip() == b"b''" or b"ConnectionReset" in other.stderr or b"BrokenPipe" in other.stderr, other
+    return ""
+
+
+HOSTILE = "a\x1b]0;title\x07b\x9b2Jc"
+
+
+def a_log_cannot_steer_the_terminal(place):
+    place.run.mkdir()
+    events = [{"event": "start", "name": HOSTILE, "data": HOSTILE, "parameters": 1}, {"event": "paused", "step": 3, "cause": HOSTILE},
+              {"event": "set", "step": 4, "option": HOSTILE, "value": 1}, {"event": "error", "text": HOSTILE}]
+    (place.run / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    for log in ("plain", "json"):
+        out, err = place.start("watch", "run", "--log", log).communicate(timeout=60)
+        assert "a]0;titleb2Jc" in out and "a]0;titleb2Jc" in err and not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", out + err), (out, err)
+    shown = place.attach("print(run.progress)", "run.progress.error")
+    assert "titleb2Jc" in " ".join(shown) and not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", "".join(shown)), shown
+
+
 def main():
     tests = [ctrl_c_leaves_the_run_alone, a_run_is_watched_to_its_end, a_run_that_is_over_is_shown, a_run_that_failed_says_why,
-             a_process_that_was_killed_is_told, nothing_to_watch_is_an_error, others_may_not_open_the_socket]
+             a_process_that_was_killed_is_told, nothing_to_watch_is_an_error, others_may_not_open_the_socket, another_user_gets_no_answer,
+             a_log_cannot_steer_the_terminal]
     failures = 0
     for number, test in enumerate(tests, 1):
-        problem = ""
+        problem = skipped = ""
         with tempfile.TemporaryDirectory(prefix="perigee-watch-") as folder:
             place = Place(folder)
             try:
-                test(place)
+                skipped = test(place)
             except Exception as error:  # noqa: BLE001
                 problem = f"{type(error).__name__}: {error}"
             finally:
                 place.end()
         failures += bool(problem)
         print(f"{'not ok' if problem else 'ok'} {number} {test.__name__.replace('_', ' ')}" +
-              "".join(f"\n# {line}" for line in problem.splitlines()[:12]), flush=True)
+              (f" # SKIP {skipped}" if skipped else "") + "".join(f"\n# {line}" for line in problem.splitlines()[:12]), flush=True)
     print(f"1..{len(tests)}")
     return 1 if failures else 0
 
