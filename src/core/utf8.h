@@ -1,4 +1,4 @@
-// UTF-8 text: whether it is valid, for writers whose readers insist on it, and its code points.
+// UTF-8 text: whether it is valid, for writers whose readers insist on it, its code points, and what of it a terminal may be sent.
 #pragma once
 
 #include <cstddef>
@@ -44,6 +44,27 @@ inline void append_utf8(char32_t code, std::string& text) {
   else if (code < 0x10000) put(0xE0 | code >> 12), put(0x80 | (code >> 6 & 0x3F));
   else put(0xF0 | code >> 18), put(0x80 | (code >> 12 & 0x3F)), put(0x80 | (code >> 6 & 0x3F));
   put(0x80 | (code & 0x3F));
+}
+
+// False for control characters, which may steer a terminal.
+inline bool is_shown(char32_t code) { return code >= 0x20 && code != 0x7F && (code < 0x80 || code >= 0xA0); }
+
+// `bytes` with everything replaced that is no UTF-8, and without control characters other than newline and tab.
+inline std::string clean_text(std::string_view bytes) {
+  std::string text;
+  for (size_t i = 0; i < bytes.size();) {
+    const size_t length = utf8_length(bytes, i);
+    if (length == 0) {
+      text += "\xEF\xBF\xBD";
+      ++i;
+      continue;
+    }
+    const bool newline = bytes[i] == '\r' || bytes[i] == '\n';
+    if (newline) text += '\n';
+    else if (bytes[i] == '\t' || is_shown(utf8_code(bytes, i, length))) text.append(bytes.substr(i, length));
+    i += bytes[i] == '\r' && i + 1 < bytes.size() && bytes[i + 1] == '\n' ? 2 : length;
+  }
+  return text;
 }
 
 // How many characters a terminal shows for it, near enough to line columns up.

@@ -11,7 +11,8 @@ namespace perigee {
 namespace {
 
 constexpr double kWidth = 640, kHeight = 330, kSquare = 420, kLeft = 78, kRight = 18, kTop = 14, kBottom = 56;
-constexpr size_t kMostPoints = 1000, kMostMarked = 40, kStyles = 7, kMostOutside = 60;
+constexpr size_t kMostPoints = 600, kMostOfSeries = 300, kFewestOfSeries = 60;  // of all series, of each; the page is to stay small
+constexpr size_t kMostMarked = 40, kStyles = 7, kMostOutside = 60;
 
 std::string coordinate(double value) {
   char text[32];
@@ -88,8 +89,8 @@ std::string axes_svg(const Figure& figure, const Frame& frame) {
   return grid + "\n" + text + "\n";
 }
 
-std::string series_svg(const Series& series, size_t style, const Frame& frame) {
-  AxisPoints points = series.line ? thinned_points(series.points, kMostPoints) : series.points;
+std::string series_svg(const Series& series, size_t style, size_t most, const Frame& frame) {
+  AxisPoints points = thinned_points(series.points, most);
   std::string outside;
   size_t many = 0;
   for (auto& [px, py] : points) {
@@ -141,7 +142,8 @@ std::string drawing(const Figure& figure, AxisScale scale, std::string* note) {
       svg += "<path class=\"diagonal\" d=\"" + point("M", frame.x.pixel(low), frame.y.pixel(low)) +
              point("L", frame.x.pixel(high), frame.y.pixel(high)) + "\"/>\n";
   }
-  for (size_t i = 0; i < figure.series.size(); ++i) svg += series_svg(figure.series[i], i, frame);
+  const size_t most = std::clamp(kMostPoints / std::max<size_t>(1, figure.series.size()), kFewestOfSeries, kMostOfSeries);
+  for (size_t i = 0; i < figure.series.size(); ++i) svg += series_svg(figure.series[i], i, most, frame);
   return svg + "</svg>\n";
 }
 

@@ -19,7 +19,7 @@ struct Series {
 
 struct Figure {
   std::string title;        // plain text
-  std::string description;  // what it shows, for those who cannot see it
+  std::string description;  // the same in words, for screen readers
   std::string x_label, y_label;
   std::vector<Series> series;
   AxisScale scale = AxisScale::linear;                          // of y

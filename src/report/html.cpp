@@ -67,6 +67,12 @@ std::string HtmlTable::html() const {
          "</tbody></table></div>\n";
 }
 
+std::string left_out_note(size_t all, size_t most, const std::string& kind, const std::string& file) {
+  if (all <= most) return "";
+  return "<p class=\"note\">The first " + std::to_string(most) + " of " + std::to_string(all) + " " + kind + "; " + file +
+         " has the others.</p>\n";
+}
+
 std::string facts_html(const std::vector<std::pair<std::string, std::string>>& facts, const std::string& style) {
   std::string text;
   for (const auto& [name, value] : facts)
@@ -76,6 +82,7 @@ std::string facts_html(const std::vector<std::pair<std::string, std::string>>& f
 
 std::string grouped_number(double value) {
   if (!std::isfinite(value)) return kDash;
+  if (std::fabs(value) >= 1e15) return format("%.4g", value);
   std::string digits = format("%.0f", std::fabs(value));
   for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
   return (value < 0 ? "\u2212" : "") + digits;
@@ -92,8 +99,8 @@ std::string percent(double share, int digits) { return std::isfinite(share) ? fo
 std::string seconds_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return kDash;
   if (seconds < 60) return format(seconds < 0.1 ? "%.3f s" : "%.1f s", seconds);
-  if (seconds < 3600) return format("%d min %d s", static_cast<int>(seconds / 60), static_cast<int>(std::fmod(seconds, 60)));
-  return format("%d h %d min", static_cast<int>(seconds / 3600), static_cast<int>(std::fmod(seconds, 3600) / 60));
+  if (seconds < 3600) return format("%.0f min %.0f s", std::floor(seconds / 60), std::floor(std::fmod(seconds, 60)));
+  return format("%.0f h %.0f min", std::floor(seconds / 3600), std::floor(std::fmod(seconds, 3600) / 60));
 }
 
 std::string bytes_number(double bytes) {

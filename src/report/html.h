@@ -37,6 +37,9 @@ class HtmlTable {
   size_t rows_ = 0;
 };
 
+// Where a table shows `most` of `all` of its kind: which file has the others.
+std::string left_out_note(size_t all, size_t most, const std::string& kind, const std::string& file);
+
 // Names and values; values are HTML. Those that are empty are left out.
 std::string facts_html(const std::vector<std::pair<std::string, std::string>>& facts, const std::string& style = "facts");
 

@@ -1,6 +1,9 @@
 #include "src/report/page.h"
 
-#include <cmath>
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <span>
 
 #include "src/io/base64.h"
 #include "src/io/digest.h"
@@ -10,6 +13,9 @@
 namespace perigee {
 namespace {
 
+constexpr size_t kLargest = 470'000;  // bytes of all sections; with style and script the page stays below 500 kB
+constexpr size_t kStaying = 2;        // sections that are there however large the others are
+
 // 'sha256-...' as a Content Security Policy has it.
 std::string source_of(std::string_view text) {
   const std::string hex = sha256_hex(std::as_bytes(std::span(text)));
@@ -18,8 +24,10 @@ std::string source_of(std::string_view text) {
   return "'sha256-" + base64(bytes) + "'";
 }
 
-PageSection page_section(const Section& section, const RunFiles& run) {
-  const SectionText text = section.make(run);
+// `too_large`: it does not fit into the page.
+PageSection page_section(const Section& section, const RunFiles& run, bool too_large) {
+  const SectionText text =
+      too_large ? SectionText{"", "This section is too large for the page; the run's folder has its numbers."} : section.make(run);
   const bool empty = text.html.empty();
   const std::string head = std::string(section.id) + "-title";
   std::string html = std::string("<section id=\"") + section.id + "\"" + (empty ? " class=\"empty\"" : "") + " aria-labelledby=\"" + head +
@@ -76,7 +84,14 @@ std::string page_html(const std::string& title, const std::string& header, std::
 
 std::string run_page(const RunFiles& run) {
   std::vector<PageSection> sections;
-  for (const Section* section : page_sections()) sections.push_back(page_section(*section, run));
+  for (const Section* section : page_sections()) sections.push_back(page_section(*section, run, false));
+  // Each section is bounded, and all together are small unless several are at their bounds. The first two are what a reader comes for.
+  const auto bytes = [](size_t sum, const PageSection& each) { return sum + each.html.size(); };
+  const std::span<PageSection> others = std::span(sections).subspan(kStaying);
+  while (std::accumulate(sections.begin(), sections.end(), size_t{0}, bytes) > kLargest) {
+    const auto largest = std::ranges::max_element(others, {}, [](const PageSection& each) { return each.html.size(); });
+    *largest = page_section(*page_sections()[static_cast<size_t>(&*largest - sections.data())], run, true);
+  }
   std::string header = "<p class=\"kind\">Training run</p>\n<h1>" + escaped(run.job_name()) + "</h1>\n<p>" + outcome_badge(run) + " ";
   if (const std::string started = text_in(run.details, {"environment", "started"}); !started.empty())
     header += "started " + escaped(started) + " \u00b7 ";

@@ -1,11 +1,13 @@
 #include "src/report/run_files.h"
 
+#include <array>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
+#include <functional>
 
 #include "src/core/error.h"
 #include "src/io/file.h"
+#include "src/io/lines.h"
 
 namespace perigee {
 namespace {
@@ -13,6 +15,61 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kLargestFile = uint64_t{1} << 28;
+
+// A log may be longer than a page can show, or memory hold: of each kind of event some are read, evenly over the whole log, and all of the
+// latest.
+struct LogKind {
+  std::string_view name;  // "": all others
+  size_t most, latest;
+  size_t lines = 0, seen = 0;
+
+  bool keeps() {
+    const size_t at = seen++, every = most == 0 ? 0 : (lines + most - 1) / most;
+    return at + latest >= lines || (every > 0 && at % every == 0);
+  }
+};
+
+class LogKinds {
+ public:
+  // By the first member, as RunLog writes it: lines that are left out are not parsed.
+  LogKind& of(std::string_view line) {
+    constexpr std::string_view kBegin = R"({"event":")";
+    if (line.starts_with(kBegin)) line.remove_prefix(kBegin.size());
+    const std::string_view name = line.substr(0, line.find('"'));
+    for (LogKind& kind : kinds_)
+      if (kind.name == name) return kind;
+    return kinds_.back();
+  }
+
+ private:
+  std::array<LogKind, 7> kinds_ = {{{"step", 20000, 200},
+                                    {"epoch", 20000, 200},
+                                    {"workers", 0, 1},
+                                    {"start", 100, 1},
+                                    {"end", 100, 1},
+                                    {"error", 100, 1},
+                                    {"", 1000, 200}}};
+};
+
+void read_log(const std::string& folder, RunFiles* run) {
+  LogKinds kinds;
+  const auto each_line = [&](const std::function<void(std::string_view)>& take) {
+    LineReader lines(folder + "/log.jsonl");
+    while (const std::optional<std::string_view> line = lines.next()) take(*line);
+    if (!lines.rest().empty()) take(lines.rest());
+  };
+  each_line([&](std::string_view line) { ++kinds.of(line).lines; });
+  size_t bytes = 0;
+  each_line([&](std::string_view line) {
+    LogKind& kind = kinds.of(line);
+    const bool kept = kind.keeps() && bytes + line.size() <= kLargestFile;
+    if (kept) bytes += line.size();
+    if (Json event = kept ? json_on_line(line) : Json(); event.is_object()) run->events.push_back(std::move(event));
+    else if (kept) return;
+    else if (kind.name == "epoch") ++run->epochs_left_out;
+    else if (kind.name.empty()) ++run->others_left_out;
+  });
+}
 
 Json read_json(const std::string& path) {
   std::error_code status;
@@ -122,14 +179,7 @@ RunFiles read_run_files(const std::string& folder) {
   run.job = read_json(folder + "/job.json");
   run.report = read_json(folder + "/report.json");
   run.details = read_json(folder + "/details.json");
-  std::ifstream file(folder + "/log.jsonl");
-  for (std::string line; std::getline(file, line);) {
-    try {
-      run.events.push_back(Json::parse(line, "log.jsonl"));
-    } catch (const Error&) {
-      // a line that was cut off when the machine went down
-    }
-  }
+  read_log(folder, &run);
   return run;
 }
 

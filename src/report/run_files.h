@@ -16,7 +16,8 @@ struct RunFiles {
   std::string name;    // its last part: "lenet-mnist-20261124-120000"
   Json job;            // null, as the next two: no such file, or it is damaged
   Json report, details;
-  std::vector<Json> events;  // of the log, oldest first
+  std::vector<Json> events;                         // of the log, oldest first; of a long one a part
+  size_t epochs_left_out = 0, others_left_out = 0;  // of the events "epoch", and of those that are no "step", "epoch" or "workers"
 
   const Json* first(std::string_view kind) const;  // event of this kind; null: none
   const Json* last(std::string_view kind) const;

@@ -1,15 +1,21 @@
 // The parts of pages: axes, text from outside, details of evaluations that were made in slices.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <functional>
+#include <tuple>
 
 #include "src/io/base64.h"
+#include "src/io/lines.h"
 #include "src/io/plot/axis.h"
 #include "src/model/evaluator.h"
 #include "src/model/shown_example.h"
 #include "src/report/html.h"
 #include "src/report/page.h"
 #include "src/run/run_folder.h"
+#include "tests/io/temporary.h"
 #include "tests/train/networks.h"
 
 namespace perigee {
@@ -115,6 +121,195 @@ TEST(Report, NumbersColumnsWhoseNamesDoNotFit) {
   EXPECT_NE(text.find("   0   1   2"), std::string::npos) << text;
   EXPECT_NE(text.find("\n 0 a long name 0    1   .   ."), std::string::npos) << text;
   EXPECT_NE(text.find("\n11 a long name 11   .   ."), std::string::npos) << text;
+}
+
+// --- Pages of runs of any size ---
+
+constexpr const char* kHostile = "\"><script>x</script><img src=x onerror='x'>&";
+
+Json list_of(size_t count, const std::function<Json(size_t)>& each) {
+  Json list = Json::array();
+  for (size_t i = 0; i < count; ++i) list.push(each(i));
+  return list;
+}
+
+// A run whose lists have `many` members. Its texts have so many letters; 0: they are hostile.
+class LargeRun {
+ public:
+  LargeRun(size_t many, size_t letters) : many_(many), text_(letters > 0 ? std::string(letters, 'x') : kHostile) {
+    write("job.json", Json(Json::Object{{"name", text_}, {"network", list_of(many, [&](size_t) { return layer(); })}}));
+    write("report.json", report());
+    write("details.json", details());
+    write_log();
+  }
+  RunFiles read() const { return read_run_files(folder_.path()); }
+  std::string file(const std::string& name) const { return folder_ / name; }
+  size_t steps = 0;
+
+ private:
+  void write(const std::string& name, const Json& json) { std::ofstream(file(name)) << json.dump(); }
+
+  Json layer() const {
+    return Json(
+        Json::Object{{"name", text_}, {"type", text_}, {"shape", text_}, {"parameters", 1e6}, {"activation_bytes", 1e6}, {"flops", 1e6}});
+  }
+
+  Json report() const {
+    const size_t classes = std::min<size_t>(many_, 1000), cells = std::min<size_t>(classes, 40);
+    Json report(Json::Object{{"loss", 0.5}, {"accuracy", 0.5}, {"rmse", 1.0}, {"f1", 0.5}});
+    report.set("classes", list_of(classes, [&](size_t) {
+                 return Json(Json::Object{{"name", text_}, {"precision", 0.5}, {"recall", 0.5}, {"f1", 0.5}, {"examples", 7}});
+               }));
+    report.set("confusion",
+               list_of(cells, [&](size_t) { return list_of(cells, [](size_t j) { return Json(1234567 + static_cast<int64_t>(j)); }); }));
+    report.set("columns", list_of(many_, [](size_t) { return Json(Json::Object{{"rmse", 1.0}, {"mae", 1.0}}); }));
+    for (size_t i = 0; i < std::min<size_t>(many_, 1000); ++i) report.set(text_ + std::to_string(i), 0.123456789);
+    return report;
+  }
+
+  Json details() const {
+    const auto numbers = [](size_t) { return list_of(1000, [](size_t i) { return Json(0.001 * static_cast<double>(i * 7919 % 1000)); }); };
+    const std::string image = "data:image/png;base64," + std::string(16500, 'A');
+    Json curve(Json::Object{{"false_positive_rate", numbers(0)}, {"recall", numbers(0)}, {"precision", numbers(0)}});
+    const size_t classes = std::min<size_t>(many_, 32);
+    Json evaluation(Json::Object{{"roc", Json(Json::Object{{"auc", 0.5}})},
+                                 {"calibration", Json(Json::Object{{"ece", 0.1}})},
+                                 {"class_names", list_of(std::min<size_t>(many_, 1000), [&](size_t) { return Json(text_); })}});
+    evaluation.find("roc")->set("classes", list_of(classes, [&](size_t) {
+                                  return Json(Json::Object{{"name", text_}, {"auc", 0.5}, {"average_precision", 0.5}, {"curve", curve}});
+                                }));
+    evaluation.find("calibration")
+        ->set("reliability", list_of(many_, [](size_t i) {
+                return Json(Json::Object{{"confidence", 0.5}, {"accuracy", 0.5}, {"examples", static_cast<int64_t>(i)}});
+              }));
+    evaluation.set("scatter", list_of(500, [&](size_t) {
+                     return Json(Json::Object{{"actual", list_of(4, [](size_t i) { return Json(0.1 * static_cast<double>(i)); })},
+                                              {"predicted", list_of(4, [](size_t i) { return Json(0.2 * static_cast<double>(i)); })}});
+                   }));
+    evaluation.set("worst", list_of(std::min<size_t>(many_, 100), [&](size_t i) {
+                     return Json(Json::Object{{"example", static_cast<int64_t>(i)},
+                                              {"loss", 1.0},
+                                              {"actual", static_cast<int64_t>(i % 3)},
+                                              {"predicted", 1},
+                                              {"probability", 0.5},
+                                              {"image", i == 0 ? Json(text_) : Json(image)}});
+                   }));
+    Json layers(Json::Object{{"parameters", 1e9}, {"layers", list_of(many_, [&](size_t) { return layer(); })}});
+    layers.set("inputs", list_of(many_, [&](size_t) { return layer(); }));
+    Json environment = Json::object();
+    for (size_t i = 0; i < std::min<size_t>(many_, 1000); ++i) environment.set(text_ + std::to_string(i), text_);
+    environment.set("started", text_);
+    return Json(Json::Object{{"evaluation", evaluation}, {"layers", layers}, {"environment", environment}});
+  }
+
+  void write_log() {
+    std::ofstream log(file("log.jsonl"));
+    Json start(Json::Object{{"event", "start"}, {"epochs_done", 0}});
+    for (const char* name : {"script", "data", "version", "device", "data_folder", "resumed_from"}) start.set(name, text_);
+    start.set("averaging", Json(Json::Object{{"name", text_}}));
+    log << start.dump() << "\n{\"event\":\"step\",\"step\":9,\"los\nnonsense\n[]\n\n";
+    steps = 10 * many_;
+    for (size_t i = 1; i <= steps; ++i) {
+      const double at = 0.1 * static_cast<double>(i), value = 1 + 0.001 * static_cast<double>(i * 7919 % 1000);
+      for (const char* kind : {"step", i % 10 == 0 ? "epoch" : ""}) {
+        if (!*kind) continue;
+        Json event(Json::Object{{"event", kind},
+                                {"step", static_cast<int64_t>(i)},
+                                {"epoch", static_cast<int64_t>(i / 10)},
+                                {"epochs_done", at},
+                                {"loss", value},
+                                {"accuracy", value / 3},
+                                {"learning_rate", value},
+                                {"gradient_norm", value},
+                                {"seconds", at},
+                                {"examples_per_s", value}});
+        Json figures(Json::Object{{"loss", value}, {"accuracy", value / 3}, {"a", value}, {"b", value}, {"c", value}});
+        figures.set(text_, value);
+        if (event.find("event")->as_string() == "epoch") event.set("validation", figures), event.set("test", figures);
+        log << event.dump() << "\n";
+      }
+    }
+    for (size_t i = 0; i < many_; ++i) log << Json(Json::Object{{"event", "set"}, {"option", text_}, {"value", text_}}).dump() << "\n";
+    log << Json(Json::Object{{"event", text_}, {text_, text_}}).dump() << "\n";
+    const Json workers = list_of(std::min<size_t>(many_, 1000), [&](size_t) {
+      return Json(Json::Object{{"name", text_}, {"host", text_}, {"state", text_}});
+    });
+    for (int i = 0; i < 3; ++i) log << Json(Json::Object{{"event", "workers"}, {"workers", workers}}).dump() << "\n";
+    Json time = Json::object();
+    for (size_t i = 0; i < std::min<size_t>(many_, 200); ++i) time.set(text_ + std::to_string(i) + "_s", 1.0);
+    Json end(Json::Object{{"event", "end"}, {"time", time}, {"steps", static_cast<int64_t>(steps)}});
+    for (const char* name : {"test_data", "model_of", "model", "checkpoint", "stopped"}) end.set(name, text_);
+    log << end.dump() << "\n";
+  }
+
+  TemporaryFolder folder_;
+  size_t many_;
+  std::string text_;
+};
+
+size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(Page, NoTextFromOutsideIsMarkup) {
+  const LargeRun large(3, 0);
+  RunFiles run = large.read();
+  const std::string failed = "failed: " + std::string(kHostile);
+  std::vector<std::string> pages = {run_page(run), comparison_page(std::vector<RunFiles>{run, LargeRun(2, 0).read()})};
+  run.events.push_back(Json(Json::Object{{"event", "error"}, {"text", failed}}));
+  pages.push_back(run_page(run));
+  for (const std::string& page : pages) {
+    EXPECT_EQ(count_of(page, "<script>"), 1u);
+    EXPECT_EQ(count_of(page, "<img src=x"), 0u);
+    EXPECT_EQ(count_of(page, "onerror='"), 0u);
+    EXPECT_GE(count_of(page, "&quot;&gt;&lt;script&gt;x&lt;/script&gt;"), 10u);
+  }
+}
+
+TEST(Page, IsSmallHoweverLargeTheRunIs) {
+  for (const auto& [many, letters, most_left_out] : {std::tuple<size_t, size_t, size_t>{5000, 2000, 5}, {300, 20, 3}}) {
+    const LargeRun large(many, letters);
+    const std::string page = run_page(large.read());
+    EXPECT_LT(page.size(), 500'000u);
+    for (const char* id :
+         {"summary", "curves", "confusion", "roc", "calibration", "regression", "worst", "layers", "timeline", "job", "environment"})
+      EXPECT_EQ(count_of(page, std::string("<section id=\"") + id + "\""), 1u) << id;
+    EXPECT_LE(count_of(page, "too large for the page"), most_left_out);
+    EXPECT_EQ(count_of(page, "The last 100 of " + std::to_string(many) + " epochs"), 1u);
+    EXPECT_GE(count_of(page, "class=\"line\""), 8u);
+  }
+}
+
+TEST(RunFiles, OfALongLogAPartIsReadOverItsWholeLength) {
+  const LargeRun large(5000, 0);
+  const RunFiles run = large.read();
+  EXPECT_LE(run.events.size(), 50'000u);
+  EXPECT_EQ(run.epochs_left_out, 0u);
+  EXPECT_GT(run.others_left_out, 3000u);
+  EXPECT_EQ(std::ranges::count_if(run.events, [](const Json& event) { return is_event(event, "workers"); }), 1);
+  std::vector<int64_t> steps;
+  for (const Json& event : run.events)
+    if (is_event(event, "step")) steps.push_back(event.find("step")->as_int());
+  ASSERT_GE(steps.size(), 10'000u);
+  EXPECT_LE(steps[0], 5);
+  EXPECT_EQ(steps.back(), static_cast<int64_t>(large.steps));
+  for (size_t i = 1; i < steps.size(); ++i) EXPECT_LE(steps[i] - steps[i - 1], 5);
+  EXPECT_TRUE(run.outcome() && is_event(*run.outcome(), "end"));
+}
+
+TEST(RunFiles, DamageIsSurvived) {
+  const LargeRun large(3, 0);
+  const size_t whole = large.read().events.size();
+  std::ofstream log(large.file("log.jsonl"), std::ios::app);
+  const std::string piece(LineReader::kLongest / 4, '\0');
+  for (int i = 0; i < 6; ++i) log << piece;
+  log << "\n{\"event\":\"end\",\"steps\":1}" << std::flush;
+  for (const char* name : {"job.json", "report.json", "details.json"}) std::ofstream(large.file(name)) << "{\"name\": [";
+  const RunFiles run = large.read();
+  EXPECT_EQ(run.events.size(), whole + 1) << "the last line counts without its newline";
+  EXPECT_GT(run_page(run).size(), 10'000u);
 }
 
 // RFC 4648, section 10.

@@ -1,4 +1,4 @@
-// The y axis of a chart: its limits, its ticks, where values lie. Limits may be fitted to most values, so that a few that lie far out do not
+// An axis of a chart: its limits, its ticks, where values lie. Limits may be fitted to most values, so that a few that lie far out do not
 // flatten all others.
 #pragma once
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "src/io/base64.h"
 #include "src/io/plot/png.h"
 
 namespace perigee {
@@ -66,18 +67,6 @@ std::string row_of(const std::vector<uint8_t>& pixels, const PixelImage& image, 
     ++count;
   }
   if (last != '?') add_run(&text, last, count);
-  return text;
-}
-
-std::string base64(const std::string& bytes) {
-  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t left = std::min<size_t>(3, bytes.size() - i);
-    uint32_t group = 0;
-    for (size_t k = 0; k < 3; ++k) group = group << 8 | (k < left ? static_cast<uint8_t>(bytes[i + k]) : 0u);
-    for (size_t k = 0; k < 4; ++k) text += k <= left ? kDigits[group >> (18 - 6 * k) & 63] : '=';
-  }
   return text;
 }
 

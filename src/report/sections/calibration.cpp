@@ -9,6 +9,8 @@
 namespace perigee {
 namespace {
 
+constexpr size_t kMost = 100;  // bins
+
 const Json* calibration_of(const RunFiles& run) {
   const Json* asked = member(run.evaluated(), {"calibration"});
   if (!asked && member(run.evaluated(), {"reliability"})) asked = &run.evaluated();
@@ -17,7 +19,8 @@ const Json* calibration_of(const RunFiles& run) {
 
 SectionText make(const RunFiles& run) {
   const Json* calibration = calibration_of(run);
-  const auto& bins = calibration ? list_in(*calibration, {"reliability"}) : Json::Array();
+  Json::Array bins = calibration ? list_in(*calibration, {"reliability"}) : Json::Array();
+  if (bins.size() > kMost) bins.resize(kMost);
   if (bins.empty())
     return {
         "",

@@ -83,7 +83,7 @@ std::string class_table(const RunFiles& run) {
     table.row({shortened(text_in(rows[i], {"name"}), 60), plain_number(number_in(rows[i], {"precision"})),
                plain_number(number_in(rows[i], {"recall"})), plain_number(number_in(rows[i], {f_name})),
                grouped_number(number_in(rows[i], {"examples"}))});
-  return table.html();
+  return table.html() + left_out_note(rows.size(), kMostClasses, "classes", "report.json");
 }
 
 SectionText make(const RunFiles& run) {

@@ -66,8 +66,9 @@ std::string epoch_table(const RunFiles& run) {
       columns.push_back({(*part ? std::string(part) : "train") + " " + figure, true});
     }
   columns.push_back({"seconds", true});
-  HtmlTable table(epochs.size() > kMostRows ? "The last " + std::to_string(kMostRows) + " of " + std::to_string(epochs.size()) + " epochs"
-                                            : "Figures of each epoch",
+  HtmlTable table(epochs.size() > kMostRows
+                      ? "The last " + std::to_string(kMostRows) + " of " + std::to_string(epochs.size() + run.epochs_left_out) + " epochs"
+                      : "Figures of each epoch",
                   columns);
   for (size_t i = epochs.size() > kMostRows ? epochs.size() - kMostRows : 0; i < epochs.size(); ++i) {
     std::vector<HtmlTable::Cell> cells = {grouped_number(number_in(*epochs[i], {"epoch"}))};

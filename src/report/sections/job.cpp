@@ -5,7 +5,7 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kMost = 60000;  // characters
+constexpr size_t kMost = 40000;  // characters
 
 SectionText make(const RunFiles& run) {
   if (!run.job.is_object()) return {"", "The folder has no job.json, or it is damaged."};

@@ -1,4 +1,5 @@
 // The network, layer by layer.
+#include <algorithm>
 #include <cmath>
 
 #include "src/report/html.h"
@@ -7,7 +8,7 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kMost = 500;
+constexpr size_t kMost = 150, kMostInputs = 20, kLongest = 80;
 
 SectionText make(const RunFiles& run) {
   const auto& layers = list_in(run.details, {"layers", "layers"});
@@ -20,14 +21,15 @@ SectionText make(const RunFiles& run) {
                                                                                     {"<span class=\"sub\">share</span>"},
                                                                                     {"activations", true},
                                                                                     {"FLOPs", true}});
-  for (const Json& input : list_in(run.details, {"layers", "inputs"}))
-    table.row({escaped(text_in(input, {"name"})), "input", escaped(text_in(input, {"shape"})), "", "", "", ""});
+  const auto text = [](const Json& of, const char* key) { return shortened(text_in(of, {key}), kLongest); };
+  const auto& inputs = list_in(run.details, {"layers", "inputs"});
+  for (size_t i = 0; i < std::min(inputs.size(), kMostInputs); ++i)
+    table.row({text(inputs[i], "name"), "input", text(inputs[i], "shape"), "", "", "", ""});
   for (size_t i = 0; i < std::min(layers.size(), kMost); ++i) {
     const Json& layer = layers[i];
     const double parameters = number_in(layer, {"parameters"});
     const std::string width = std::to_string(all > 0 && parameters > 0 ? static_cast<int>(std::lround(100 * parameters / all)) : 0);
-    table.row({escaped(text_in(layer, {"name"})), escaped(text_in(layer, {"type"})), escaped(text_in(layer, {"shape"})),
-               grouped_number(parameters),
+    table.row({text(layer, "name"), text(layer, "type"), text(layer, "shape"), grouped_number(parameters),
                "<svg class=\"meter\" viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"" + width +
                    " percent\"><rect class=\"rest\" width=\"100\" height=\"10\"/><rect width=\"" + width + "\" height=\"10\"/></svg>",
                bytes_number(number_in(layer, {"activation_bytes"})), grouped_number(number_in(layer, {"flops"}))});
@@ -35,7 +37,7 @@ SectionText make(const RunFiles& run) {
   table.row({"total", "", "", grouped_number(all), "", bytes_number(number_in(run.details, {"layers", "activation_bytes"})),
              grouped_number(number_in(run.details, {"layers", "flops"}))},
             "total");
-  return {table.html(), ""};
+  return {table.html() + left_out_note(layers.size(), kMost, "layers", "details.json"), ""};
 }
 
 }  // namespace

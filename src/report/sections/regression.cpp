@@ -56,7 +56,7 @@ std::string column_table(const RunFiles& run) {
   for (size_t i = 0; i < std::min(columns.size(), kMostRows); ++i)
     table.row({std::to_string(i), plain_number(number_in(columns[i], {"rmse"})), plain_number(number_in(columns[i], {"mae"})),
                plain_number(number_in(columns[i], {"r2"})), plain_number(number_in(columns[i], {"correlation"}))});
-  return table.empty() ? "" : table.html();
+  return table.empty() ? "" : table.html() + left_out_note(columns.size(), kMostRows, "columns", "report.json");
 }
 
 SectionText make(const RunFiles& run) {

@@ -78,7 +78,7 @@ SectionText make(const RunFiles& run) {
                           number_in(run.evaluated(), {"examples"}) * static_cast<double>(run.class_names().size()) > (1 << 15);
   if (thresholds)
     html += "<p class=\"note\">By 1000 thresholds; metrics = { \"classification\", \"roc\" } in the job makes the areas exact.</p>\n";
-  return {html + table.html(), ""};
+  return {html + table.html() + left_out_note(sorted.size(), kMostRows, "classes", "report.json"), ""};
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 namespace perigee {
 namespace {
 
+constexpr size_t kLongest = 400, kLongestError = 4000, kMostFigures = 200;
+
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 Facts tiles(const RunFiles& run) {
@@ -32,10 +34,11 @@ Facts facts(const RunFiles& run) {
   const Json none = Json::object();
   const Json& start = run.last("start") ? *run.last("start") : none;
   const Json& end = run.last("end") ? *run.last("end") : none;
-  const auto code = [](const std::string& text) { return text.empty() ? "" : "<code>" + escaped(text) + "</code>"; };
+  const auto code = [](const std::string& text) { return text.empty() ? "" : "<code>" + shortened(text, kLongest) + "</code>"; };
+  const auto words = [](const std::string& text) { return shortened(text, kLongest); };
   Facts facts = {{"script", code(text_in(start, {"script"}))},
-                 {"training data", escaped(text_in(start, {"data"}))},
-                 {"test data", escaped(text_in(end, {"test_data"}))}};
+                 {"training data", words(text_in(start, {"data"}))},
+                 {"test data", words(text_in(end, {"test_data"}))}};
   if (const double batch = number_in(start, {"batch"}); std::isfinite(batch))
     facts.emplace_back("batch", grouped_number(batch) + " examples");
   const double steps = number_in(end, {"steps"});
@@ -43,20 +46,20 @@ Facts facts(const RunFiles& run) {
   if (const double workers = number_in(end, {"workers"}); std::isfinite(workers)) facts.emplace_back("workers", grouped_number(workers));
   facts.emplace_back("averaging", code(text_in(start, {"averaging", "name"})));
   facts.emplace_back("resumed from", code(text_in(start, {"resumed_from"})));
-  facts.emplace_back("model of", escaped(text_in(end, {"model_of"})));
+  facts.emplace_back("model of", words(text_in(end, {"model_of"})));
   facts.emplace_back("model", code(text_in(end, {"model"})));
   facts.emplace_back("checkpoint", code(text_in(end, {"checkpoint"})));
-  const std::string stopped = text_in(end, {"stopped"});
-  facts.emplace_back("stopped", escaped(stopped));
+  facts.emplace_back("stopped", words(text_in(end, {"stopped"})));
   return facts;
 }
 
 // The other figures of the evaluation: all that are single numbers.
 std::string figures(const RunFiles& run) {
   HtmlTable table(run.report.is_object() ? "Figures on the test data" : "Figures on the validation data", {{"figure"}, {"value", true}});
+  size_t rows = 0;
   const auto add = [&](const std::string& name, const Json& value) {
-    if (value.is_number() || value.is_null())
-      table.row({escaped(name), value.is_number() ? figure_text(name, value.as_number()) : "not defined"});
+    if ((value.is_number() || value.is_null()) && ++rows <= kMostFigures)
+      table.row({shortened(name, 80), value.is_number() ? figure_text(name, value.as_number()) : "not defined"});
   };
   if (!run.evaluated().is_object()) return "";
   for (const auto& [name, value] : run.evaluated().as_object()) {
@@ -64,7 +67,9 @@ std::string figures(const RunFiles& run) {
     if (!value.is_object()) continue;
     for (const auto& [inner, number] : value.as_object()) add(name + " " + inner, number);
   }
-  return table.empty() ? "" : "<details><summary>All figures</summary>\n" + table.html() + "</details>\n";
+  return table.empty() ? ""
+                       : "<details><summary>All figures</summary>\n" + table.html() +
+                             left_out_note(rows, kMostFigures, "figures", "report.json") + "</details>\n";
 }
 
 SectionText make(const RunFiles& run) {
@@ -72,7 +77,8 @@ SectionText make(const RunFiles& run) {
   std::string html;
   const Json* outcome = run.outcome();
   if (outcome && is_event(*outcome, "error"))
-    html += "<p class=\"alert\" role=\"note\"><strong>The run failed.</strong> " + escaped(text_in(*outcome, {"text"})) + "</p>\n";
+    html += "<p class=\"alert\" role=\"note\"><strong>The run failed.</strong> " + shortened(text_in(*outcome, {"text"}), kLongestError) +
+            "</p>\n";
   html += facts_html(tiles(run), "tiles") + facts_html(facts(run));
   return {html + figures(run), ""};
 }

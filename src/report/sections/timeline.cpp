@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "src/core/utf8.h"
 #include "src/report/figure.h"
 #include "src/report/html.h"
 #include "src/report/section.h"
@@ -10,14 +11,14 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kMostEvents = 60;
+constexpr size_t kMostEvents = 60, kMostParts = 20, kMostWorkers = 100, kLongest = 80;
 
 std::string shares(const RunFiles& run) {
   const Json* end = run.last("end");
   std::vector<std::pair<std::string, double>> parts;
   double all = 0;
   for (const auto& [name, value] : end ? members_in(*end, {"time"}) : Json::Object())
-    if (value.is_number() && value.as_number() > 0)
+    if (value.is_number() && value.as_number() > 0 && parts.size() < kMostParts)
       parts.emplace_back(name.substr(0, name.rfind('_')), value.as_number()), all += value.as_number();
   if (parts.empty() || all <= 0) return "";
   std::string bar, words;
@@ -30,10 +31,10 @@ std::string shares(const RunFiles& run) {
                   std::max(.2, 1000 * seconds / all - 1.5));
     bar += rect;
     at += 1000 * seconds / all;
-    words += (words.empty() ? "" : ", ") + name + " " + percent(seconds / all, 0);
+    words += (words.empty() ? "" : ", ") + utf8_prefix(name, kLongest) + " " + percent(seconds / all, 0);
     const std::string swatch = "<svg class=\"swatch\" viewBox=\"0 0 34 12\" aria-hidden=\"true\"><rect class=\"b" + std::to_string(i % 6) +
                                "\" width=\"34\" height=\"12\"/></svg>";
-    table.row({escaped(name), seconds_text(seconds), percent(seconds / all, 1), swatch});
+    table.row({shortened(name, kLongest), seconds_text(seconds), percent(seconds / all, 1), swatch});
   }
   return "<svg class=\"bar\" viewBox=\"0 0 1000 26\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"" + escaped(words) + "\">" +
          bar + "</svg>\n" + table.html();
@@ -78,14 +79,14 @@ std::string about(const Json& event) {
 
 std::string happenings(const RunFiles& run) {
   HtmlTable table("Events, the first first", {{"event"}, {"step", true}, {"about"}});
-  size_t shown = 0, left_out = 0;
+  size_t shown = 0, left_out = run.others_left_out;
   double step = 0;
   for (const Json& event : run.events) {
     if (!event.is_object()) continue;
     if (const double at = number_in(event, {"step"}); std::isfinite(at)) step = at;
     if (is_event(event, "step") || is_event(event, "epoch") || is_event(event, "workers")) continue;
     if (++shown > kMostEvents) ++left_out;
-    else table.row({escaped(text_in(event, {"event"})), grouped_number(step), about(event)});
+    else table.row({shortened(text_in(event, {"event"}), kLongest), grouped_number(step), about(event)});
   }
   if (table.empty()) return "";
   return "<h3>Events</h3>\n" + table.html() +
@@ -97,11 +98,13 @@ std::string workers(const RunFiles& run) {
   if (!last) return "";
   HtmlTable table("Workers as the log saw them last",
                   {{"worker"}, {"host"}, {"state"}, {"examples a second", true}, {"share", true}, {"sent", true}});
-  for (const Json& worker : list_in(*last, {"workers"}))
-    table.row({escaped(text_in(worker, {"name"})), escaped(text_in(worker, {"host"})), escaped(text_in(worker, {"state"})),
-               grouped_number(number_in(worker, {"examples_per_s"})), percent(number_in(worker, {"share"}), 1),
-               bytes_number(number_in(worker, {"bytes_up"}))});
-  return table.empty() ? "" : "<h3>Workers</h3>\n" + table.html();
+  const auto& list = list_in(*last, {"workers"});
+  for (size_t i = 0; i < std::min(list.size(), kMostWorkers); ++i) {
+    const auto text = [&](const char* key) { return shortened(text_in(list[i], {key}), kLongest); };
+    table.row({text("name"), text("host"), text("state"), grouped_number(number_in(list[i], {"examples_per_s"})),
+               percent(number_in(list[i], {"share"}), 1), bytes_number(number_in(list[i], {"bytes_up"}))});
+  }
+  return table.empty() ? "" : "<h3>Workers</h3>\n" + table.html() + left_out_note(list.size(), kMostWorkers, "workers", "log.jsonl");
 }
 
 SectionText make(const RunFiles& run) {

@@ -8,7 +8,7 @@
 namespace perigee {
 namespace {
 
-constexpr size_t kMost = 32, kMostColumns = 24;
+constexpr size_t kMost = 32, kMostColumns = 24, kMostValues = 40, kMostOfImages = 100'000;  // bytes of all images
 
 std::string class_of(const std::vector<std::string>& names, double number) {
   if (!(number >= 0)) return "";
@@ -18,7 +18,8 @@ std::string class_of(const std::vector<std::string>& names, double number) {
 
 std::string values_text(const Json::Array& values) {
   std::string text;
-  for (const Json& value : values) text += (text.empty() ? "" : ", ") + (value.is_number() ? plain_number(value.as_number()) : "\u2013");
+  for (size_t i = 0; i < std::min(values.size(), kMostValues); ++i)
+    text += (text.empty() ? "" : ", ") + (values[i].is_number() ? plain_number(values[i].as_number()) : "\u2013");
   return text;
 }
 
@@ -41,15 +42,18 @@ bool is_png(const std::string& url) {
 
 std::string gallery(const Json::Array& examples, const std::vector<std::string>& names) {
   std::string html = "<ul class=\"worst\">\n";
+  size_t room = kMostOfImages;
   for (size_t i = 0; i < std::min(examples.size(), kMost); ++i) {
     const Json& example = examples[i];
     const auto [actual, predicted] = answer(example, names);
     const std::string number = grouped_number(number_in(example, {"example"})), loss = plain_number(number_in(example, {"loss"})),
                       url = text_in(example, {"image"});
     html += "<li>";
-    if (is_png(url))
-      html +=
-          "<img src=\"" + url + "\" alt=\"Example " + number + ": actual " + escaped(actual) + ", predicted " + escaped(predicted) + "\">";
+    if (url.size() <= room && is_png(url)) {
+      room -= url.size();
+      html += "<img src=\"" + url + "\" alt=\"Example " + number + ": actual " + shortened(actual, 100) + ", predicted " +
+              shortened(predicted, 100) + "\">";
+    }
     if (!actual.empty())
       html += "<p><strong>" + shortened(actual, 40) + "</strong> taken for <strong>" + shortened(predicted, 50) + "</strong></p>";
     html += "<p class=\"sub\">example " + number + ", loss " + loss + "</p></li>\n";
