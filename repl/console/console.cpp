@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "repl/console/session.h"
+#include "repl/editor/graphics.h"
 #include "repl/editor/history.h"
 #include "repl/editor/line_editor.h"
 #include "repl/editor/plain_editor.h"
@@ -111,6 +112,7 @@ class Console {
     terminal_.raw();
     editor_.resize(terminal_.columns(), terminal_.rows());
     editor_.begin();
+    editor_.feed(take_typed_meanwhile());
   }
 
   // Waits for the next event of the editor.

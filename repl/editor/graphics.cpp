@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace perigee {
 namespace {
@@ -19,6 +20,7 @@ namespace {
 constexpr std::string_view kAskAttributes = "\x1b[c", kAttributes = "\x1b[?";
 // Only what can skip a string that it does not know is asked further: "62" and above, terminals of the VT200 and later.
 constexpr std::string_view kAskKitty = "\x1b_Gi=7141,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[c", kKittyAnswers = "\x1b_Gi=7141;OK\x1b\\";
+constexpr std::string_view kKittyBegins = "\x1b_G", kStringEnds = "\x1b\\";
 constexpr int kCanSkipStrings = 61;
 
 bool write_all(std::string_view text) {
@@ -39,6 +41,18 @@ std::string_view attributes_in(std::string_view bytes) {
   return {};
 }
 
+std::string typed_meanwhile;
+
+// All but the terminal's answers.
+void keep_typed(std::string bytes) {
+  if (const std::string_view found = attributes_in(bytes); !found.empty())
+    bytes.erase(static_cast<size_t>(found.data() - bytes.data()), found.size());
+  const size_t begin = bytes.find(kKittyBegins);
+  if (const size_t end = begin == bytes.npos ? begin : bytes.find(kStringEnds, begin); end != bytes.npos)
+    bytes.erase(begin, end + kStringEnds.size() - begin);
+  typed_meanwhile += bytes;
+}
+
 // All that came until the attributes were complete, or the time was up.
 std::string answer_to(std::string_view question) {
   std::string bytes;
@@ -53,6 +67,7 @@ std::string answer_to(std::string_view question) {
     if (count <= 0) break;
     bytes.append(read_bytes, static_cast<size_t>(count));
   }
+  keep_typed(bytes);
   return bytes;
 }
 
@@ -117,5 +132,7 @@ const char* terminal_graphics() {
   if (!known) known = find_graphics();
   return known ? known : "";
 }
+
+std::string take_typed_meanwhile() { return std::exchange(typed_meanwhile, {}); }
 
 }  // namespace perigee

@@ -25,13 +25,11 @@ class KeyDecoder {
   std::optional<Key> character();
   std::optional<Key> escape();
   std::optional<Key> sequence();
+  std::optional<Key> answer();
   std::optional<Key> paste();
 
   std::string bytes_;  // fed and not yet a key
   bool pasting_ = false;
 };
-
-// `bytes` with everything replaced that is no UTF-8, and without control characters other than newline and tab.
-std::string clean_text(std::string_view bytes);
 
 }  // namespace perigee

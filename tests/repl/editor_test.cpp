@@ -198,6 +198,16 @@ TEST(Keys, NamesAndNonsense) {
   EXPECT_EQ(names("\x1b[999999999999;7;8;9Qz"), "<Unknown> z");
 }
 
+TEST(Keys, AnswersThatComeLateAreNone) {
+  KeyDecoder decoder;
+  std::string text;
+  for (const std::string part : {"\x1b_", "Gi=7141;", "OK\x1b", "\\\x1b[?62;4ca", "\x1b_b"}) {
+    decoder.feed(part);
+    while (const auto key = decoder.next()) text += (text.empty() ? "" : " ") + key->name + key->text;
+  }
+  EXPECT_EQ(text, "<Unknown> <Unknown> a M-_ b");
+}
+
 TEST(HistoryFile, SessionsAtOnceLoseNothing) {
   char name[] = "/tmp/perigee-history-XXXXXX";
   const std::filesystem::path folder = mkdtemp(name);

@@ -9,6 +9,7 @@ import pathlib
 import pty
 import re
 import select
+import signal
 import sys
 import tempfile
 import termios
@@ -21,6 +22,18 @@ IMAGE = 'pg.plot(pg.tensor { { { 0, 1 }, { 0.5, 0.25 } }, { { 1, 0 }, { 0.5, 0.2
 CHART = "pg.plot { 1, 4, 2, 8 }"
 
 
+def start_on(slave, arguments, environment):
+    """The process of the program on a terminal."""
+    clean = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "HOME": "/tmp", "LANG": "C.UTF-8"} | environment
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        for descriptor in range(3):
+            os.dup2(slave, descriptor)
+        os.execve(PROGRAM, [PROGRAM, *arguments], clean)
+    return child
+
+
 class Terminal:
     """What the program writes while `answers`, from question to answer, come back after `delay_s`."""
 
@@ -28,16 +41,10 @@ class Terminal:
         self.written, self.rest, left = b"", b"", dict(answers)
         master, slave = pty.openpty()
         before = termios.tcgetattr(slave)
-        clean = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "HOME": "/tmp", "LANG": "C.UTF-8"} | (environment or {})
         if typed:
             os.write(master, typed)
             time.sleep(0.1)
-        child = os.fork()
-        if child == 0:
-            os.setsid()
-            for descriptor in range(3):
-                os.dup2(slave, descriptor)
-            os.execve(PROGRAM, [PROGRAM, "-e", expression], clean)
+        child = start_on(slave, ["-e", expression], environment or {})
         end = time.monotonic() + 30
         while time.monotonic() < end:
             if master in select.select([master], [], [], 0.02)[0]:
@@ -54,6 +61,47 @@ class Terminal:
         self.restored = termios.tcgetattr(slave) == before
         os.close(master)
         os.close(slave)
+
+
+class Prompt:
+    """The prompt on a terminal that is asked in the middle of a session."""
+
+    PROMPT = b"\x1b[?2004h"  # bracketed paste goes on with each
+
+    def __enter__(self):
+        self.master, self.slave = pty.openpty()
+        self.folder = tempfile.TemporaryDirectory(prefix="perigee-graphics-")
+        self.written, self.seen = b"", 0
+        self.child = start_on(self.slave, ["repl"], {"XDG_STATE_HOME": self.folder.name, "HOME": self.folder.name, "NO_COLOR": "1"})
+        self.until(self.PROMPT)
+        return self
+
+    def __exit__(self, *_):
+        os.kill(self.child, signal.SIGKILL)
+        os.waitpid(self.child, 0)
+        os.close(self.master)
+        os.close(self.slave)
+        self.folder.cleanup()
+
+    def until(self, wanted):
+        """All that comes up to `wanted`."""
+        end = time.monotonic() + 30
+        while (at := self.written.find(wanted, self.seen)) < 0:
+            assert time.monotonic() < end, f"{wanted!r} did not come after {self.written[self.seen:]!r}"
+            if self.master in select.select([self.master], [], [], 0.05)[0]:
+                self.written += os.read(self.master, 65536)
+        part, self.seen = self.written[self.seen:at], at + len(wanted)
+        return part
+
+    def type(self, keys):
+        os.write(self.master, keys)
+
+    def is_as_typed(self, line, result):
+        """The line that stands at the prompt has nothing else in it: it runs, and is all that the history has of it."""
+        self.until(b"\r\n" + result + b"\r\n")
+        self.until(self.PROMPT)
+        self.type(b"\x10\x01#[[\x05]]\r")  # the last line, as a text
+        self.until(b"\r\n" + str(len(line)).encode() + b"\r\n")
 
 
 def decoded_sixel(written):
@@ -157,9 +205,7 @@ def a_terminal_that_does_not_answer_costs_a_moment():
 
 
 def an_answer_in_pieces_is_one():
-    class Slow(Terminal):
-        pass
-    terminal = Slow(IMAGE, {ATTRIBUTES: b"\x1b[?62;4c", KITTY: b"\x1b[?62;4c"}, delay_s=0.1)
+    terminal = Terminal(IMAGE, {ATTRIBUTES: b"\x1b[?62;4c", KITTY: b"\x1b[?62;4c"}, delay_s=0.1)
     check_image(decoded_sixel(terminal.written)[0])
 
 
@@ -183,6 +229,44 @@ def a_dumb_terminal_and_a_pipe_are_not_asked():
 def what_was_typed_ahead_is_not_lost():
     terminal = Terminal(CHART, {ATTRIBUTES: b"\x1b[?62;4c"}, typed=b"x\n")
     assert ATTRIBUTES not in terminal.written and terminal.code == 0
+
+
+def a_prompt_asks_once_and_nothing_of_it_is_typed():
+    with Prompt() as prompt:
+        prompt.type(IMAGE.encode() + b"\r")
+        prompt.until(ATTRIBUTES)
+        prompt.type(b"\x1b[?62;4;22c")
+        prompt.until(KITTY)
+        prompt.type(b"\x1b[?62;4;22c")
+        check_image(decoded_sixel(prompt.until(prompt.PROMPT))[0])
+        prompt.type(b"6 * 7\r")
+        prompt.is_as_typed(b"6 * 7", b"42")
+        prompt.until(prompt.PROMPT)
+        prompt.type(IMAGE.encode() + b"\r")
+        again = prompt.until(prompt.PROMPT)
+        assert ATTRIBUTES not in again and b"\x1bP0;1;0q" in again
+
+
+def what_is_typed_while_it_asks_is_the_next_line():
+    for answer in (b"", b"\x1b[?62;4;22c"):
+        with Prompt() as prompt:
+            prompt.type(CHART.encode() + b"\r")
+            prompt.until(ATTRIBUTES)
+            prompt.type(b"6 " + answer + b"* 7\r")
+            prompt.is_as_typed(b"6 * 7", b"42")
+
+
+def an_answer_that_comes_late_is_not_typed():
+    for question, early, late in ((ATTRIBUTES, b"", b"\x1b[?62;4;22c"), (KITTY, b"\x1b[?62;4c", b"\x1b_Gi=7141;OK\x1b\\\x1b[?62;4c")):
+        with Prompt() as prompt:
+            prompt.type(CHART.encode() + b"\r")
+            prompt.until(ATTRIBUTES)
+            prompt.type(early)
+            if early:
+                prompt.until(question)
+            prompt.until(prompt.PROMPT)
+            prompt.type(b"6 " + late + b"* 7\r")
+            prompt.is_as_typed(b"6 * 7", b"42")
 
 
 def main():
