@@ -167,20 +167,33 @@ def places():
                 yield name, text.count("\n", 0, found.start()) + 1, longest
 
 
+def read_list():
+    """(the lines of its head, the entries)."""
+    lines = UNCOVERED.read_text().splitlines()
+    return [line for line in lines if line.startswith("#")], [line for line in lines if not line.startswith("#")]
+
+
+def bound_of(head):
+    return int(re.search(r"\d+", head[0])[0])
+
+
 def check_places(said, write, check):
     uncovered, lines = set(), {}
     for name, line, text in places():
         if text not in said:
             uncovered.add(f"{name}: {text}")
             lines[f"{name}: {text}"] = line
-    listed = UNCOVERED.read_text().splitlines()
-    if write:
+    head, listed = read_list()
+    if write and len(listed) <= bound_of(head):
         listed = [entry for entry in listed if entry in uncovered]
-        UNCOVERED.write_text("".join(entry + "\n" for entry in listed))
+        head = [re.sub(r"\d+", str(len(listed)), head[0], count=1), *head[1:]]
+        UNCOVERED.write_text("".join(line + "\n" for line in head + listed))
     check("every error that is not listed has a case",
           [f"{entry} (line {lines[entry]}): add a case to error_cases.py" for entry in sorted(uncovered - set(listed))])
     check("every listed error lacks one", [f"{entry}: take it out, with --write" for entry in listed if entry not in uncovered])
     check("the list is in order, each entry once", [] if listed == sorted(set(listed)) else ["sort it"])
+    check("the list is as long as its head says, and has not grown",
+          [] if len(listed) == bound_of(head) else [f"{len(listed)} entries, {bound_of(head)} in the head: cases, not lines, are added; --write lowers the number"])
 
 
 def main():
