@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "repl/editor/keys.h"
+#include "src/core/utf8.h"
 
 namespace perigee {
 namespace {
