@@ -6,32 +6,15 @@ message. "nearest" takes the name that the message proposes. None: the message h
 """
 import pathlib
 import sys
-from dataclasses import dataclass, field
 
 sys.path.insert(0, str(pathlib.Path(__file__).with_name("errors")))
 import error_layers  # noqa: E402
+import error_programs  # noqa: E402
 import error_prompts  # noqa: E402
 import error_sequences  # noqa: E402
+import error_sources  # noqa: E402
+from error_forms import ARRAYS, DEFAULTS, SCRIPT, Case, command, job, prompt, script  # noqa: E402, F401
 
-SCRIPT = """local pg = require "perigee"
-return pg.experiment {
-  name = "trial",
-  network = NETWORK,
-  loss = LOSS,
-  optimizer = OPTIMIZER,
-  data = { train = TRAIN, batch = 10DATA },
-  epochs = 1,
-  MORE
-}
-"""
-DEFAULTS = {
-    "NETWORK": 'pg.sequential { pg.dense { 8, activation = "relu" }, pg.dense { 2 } }',
-    "LOSS": '"cross_entropy"',
-    "OPTIMIZER": "pg.adam { lr = 0.01 }",
-    "TRAIN": 'pg.data.csv { "two.csv", target = "y" }',
-    "DATA": "",
-    "MORE": "",
-}
 VALIDATION = ', validation = pg.data.csv { "two.csv", target = "y" }'
 GRAPH = """(function()
     local x = pg.input "x"
@@ -39,37 +22,6 @@ GRAPH = """(function()
     return pg.graph { inputs = { x }, outputs = { kind = pg.dense { 3 } (body), size = pg.dense { 1 } (body) } }
   end)()"""
 FIELDS = "pg.data.arrays { x = { { 1, 2 }, { 3, 4 }, { 5, 6 } }, c = { 0, 1, 2 }, v = { { 1 }, { 2 }, { 3 } } }"
-
-
-@dataclass
-class Case:
-    name: str
-    place: str
-    cause: str
-    hint: str = ""
-    fix: object = None  # (old, new), "nearest" or None
-    wrong: str = ""  # of "nearest": the name that is wrong
-    parts: dict = field(default_factory=dict)  # of SCRIPT
-    script: str = ""  # instead of SCRIPT
-    args: tuple = ("train", "trial.lua")
-    stdin: str = ""
-    environment: dict = field(default_factory=dict)
-    writes_run: bool = False  # training began, so that there is a run folder
-    after: tuple = ()  # commands that must work before the case
-    file: str = "trial.lua"  # of the script
-
-
-def script(name, place, cause, hint="", fix=None, wrong="", writes_run=False, args=("train", "trial.lua"), environment=None, after=(), **parts):
-    return Case(name, place, cause, hint, fix, wrong, {key.upper(): value for key, value in parts.items()}, "", args, "", environment or {},
-                writes_run, after)
-
-
-def prompt(name, expression, cause, hint="", fix=None, wrong="", place=""):
-    return Case(name, place, cause, hint, fix, wrong, args=("-e", expression))
-
-
-def command(name, args, place, cause, hint="", fix=None, wrong="", after=(), **more):
-    return Case(name, place, cause, hint, fix, wrong, args=args, after=after, **more)
 
 
 CASES = [
@@ -187,15 +139,6 @@ CASES = [
 ]
 
 CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in error_prompts.PROMPTS]
-
-ARRAYS = "pg.data.arrays { x = { { 1, 2 }, { 3, 4 } }, y = { 0, 1 } }"
-
-
-def job(cause, fix=None, hint="", place="trial.lua", **parts):
-    """A mistake in the script."""
-    text = ", ".join(f"{key} = {value}" for key, value in parts.items())
-    return script(f"a job with {text}"[:120], place, cause, hint, fix, train=parts.pop("train", ARRAYS), **parts)
-
 
 CASES += [
     # data
@@ -422,3 +365,4 @@ CASES += [
         loss='{ kind = { type = "cross_entropy", target = "c" }, size = { type = "mse", target = "v" } }'),
 ]
 CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in error_sequences.PROMPTS]
+CASES += error_sources.CASES + error_programs.CASES
