@@ -62,20 +62,21 @@ TEST(Mask, IsOneForStepsThatCount) {
 }
 
 TEST(Mask, RecurrentLayersGiveZeroBehindTheLength) {
+  const std::vector<int64_t> lengths = {4, 1, 0};
   for (const char* layer : {R"({"type": "lstm", "units": 3})", R"({"type": "gru", "units": 3, "bidirectional": "concat"})",
                             R"({"type": "lstm", "units": 3, "peepholes": true})"}) {
     Masked built;
     build(built, std::string("[") + layer + "]", {2, 4});
     std::mt19937_64 random(1);
     std::map<std::string, Tensor> leaves = {{"x", case_values(real(Shape{kBatch, 2, 4}), true, random)},
-                                            {"n", Tensor::from(Shape{kBatch}, std::vector<int64_t>{4, 1, 0})}};
+                                            {"n", Tensor::from(Shape{kBatch}, lengths)}};
     for (const ParameterSpec& spec : built.network.parameters) leaves[spec.name] = case_values(real(spec.shape, 0.1, 1), true, random);
     Interpreter interpreter(built.graph);
     interpreter.run(leaves);
     const Tensor y = interpreter[built.network.outputs.at(0)];
     for (int64_t i = 0; i < y.elements(); ++i) {
       const int64_t example = i / (y.elements() / kBatch), t = i % 4;
-      EXPECT_EQ(y.data<double>()[i] == 0, t >= std::array{4, 1, 0}[static_cast<size_t>(example)]) << layer << ", element " << i;
+      EXPECT_EQ(y.data<double>()[i] == 0, t >= lengths[static_cast<size_t>(example)]) << layer << ", element " << i;
     }
   }
 }
