@@ -110,6 +110,8 @@ CASES = [
            '{"type": "idx"}', after=IDX + (lua('os.execute("gzip -c x.idx > shared/train-images-idx3-ubyte.gz && gzip -c z.idx > shared/train-labels-idx1-ubyte.gz")'),)),
     source('{"type": "mnist", "stand_in": false}', "mnist", "the data set is not on this machine and cannot be downloaded", "put the four .gz files into $PERIGEE_DATA/mnist",
            environment={"PERIGEE_DATA": "shared", "XDG_CACHE_HOME": "shared", "https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}),
+    job("a label is out of range; got 5", ("{ 0, 5 }", "{ 0, 1 }"), "0 to 1", place="one_hot", network="pg.sequential { pg.dense { 2 } }", writes_run=True, more='target = "c", loss = "mse",',
+        loss="nil", train='pg.data.arrays { x = { { 1, 2 }, { 3, 4 } }, c = pg.tensor({ 0, 5 }, { dtype = "i64" }) }:map { pg.transform.one_hot { 2, field = "c" } }'),
     # texts
     source('{"type": "text", "file": [], "context": 4}', TRAIN, "'file' is missing", "a text file, or a list of them"),
     text('"parts": {"train": 0.9, "test": 0.9}', TRAIN, "'train' and the other parts are more than the whole; got 1.8, expected a sum of at most 1", ('"test": 0.9', '"test": 0.1')),
@@ -124,6 +126,8 @@ CASES = [
     table('[{"a": 1, "b": 0}, 3]', "a record is not an object; got integer", 'an object: {"age": 41, "city": "Rome"}', ("3", '{"a": 2, "b": 1}')),
     table('3', "these are no records; got integer", "an object, or a list of objects"),
     table('{"a": 1, "b": 0}\n[3]', "a line is not an object; got array", "", ("[3]", '{"a": 2, "b": 1}')),
+    table("{" + ", ".join(f'"a{i}": 1' for i in range(65537)) + "}", "the records have more than 65536 keys"),
+    table("[{" + ", ".join(f'"a{i}": 1' for i in range(65000)) + "}" + ", {}" * 4500 + "]", "the records have too many values"),
     table("[]", "there are no records; expected at least one object with values", "", ("[]", '[{"a": 2, "b": 1}]')),
     table(" ", "there are no records", "", (" ", '[{"a": 2, "b": 1}]')),
     table('{"a": [1, 2], "b": [0]}', "column 'b' has another length than 'a'; got 1, expected 2", "", ("[0]", "[0, 1]")),
@@ -152,6 +156,8 @@ CASES = [
         train="pg.data.arrays { x = pg.zeros(2, 2, 4, 4), y = { 0, 1 } }:map { pg.transform.colour {} }"),
     # arrays of another run
     source('{"type": "arrays", "x": {"hash": "12", "dtype": "f32", "shape": [2, 2]}, "y": [0, 1]}', TRAIN, "names no array; got '12'", "32 digits, 0 to 9 and a to f"),
+    source(stored('"shape": [2, -2]'), "", "a dimension is negative; got -2"),
+    source(stored('"shape": [2, 2]').replace("f32", "f33"), "", "unknown element type; got 'f33'", "did you mean 'f32'"),
     source(stored('"shape": []'), TRAIN, "'shape' is of no array with examples; got f32[]"),
     source(stored('"shape": [2, 2], "file": "two.csv"'), TRAIN, "leads elsewhere than to an array of a run; got 'two.csv'", "in the run's folder"),
     source(stored('"shape": [2, 2]'), TRAIN, "the array lies neither in memory nor in a file here", "train from the script that has the numbers"),
