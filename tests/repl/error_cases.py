@@ -8,8 +8,10 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).with_name("errors")))
+import error_commands  # noqa: E402
 import error_layers  # noqa: E402
 import error_lua  # noqa: E402
+import error_models  # noqa: E402
 import error_networks  # noqa: E402
 import error_programs  # noqa: E402
 import error_prompts  # noqa: E402
@@ -367,4 +369,4 @@ CASES += [
         loss='{ kind = { type = "cross_entropy", target = "c" }, size = { type = "mse", target = "v" } }'),
 ]
 CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in error_sequences.PROMPTS]
-CASES += error_sources.CASES + error_programs.CASES + error_networks.CASES + error_lua.CASES
+CASES += error_sources.CASES + error_programs.CASES + error_networks.CASES + error_lua.CASES + error_commands.CASES + error_models.CASES

@@ -109,6 +109,7 @@ CASES = [
          '{"op": "random_uniform", "in": ["y0"], "attrs": {"per": "step"}, "out": ["y"]}', "too many random numbers in one draw", "at most 2^34"),
     # matrices
     op('det("s")', "takes matrices; got f32[2]", "at least two dimensions"),
+    line('{"op": "qr", "in": ["x"], "out": ["q", "y"]}', "qr has no derivative where there are more columns than rows; got f32[", "factor the transpose, or the first columns", place=GRADIENT),
     # ops by another number of operands, or of another name
     op('subb("x", "x")', "there is no op 'subb'", "did you mean 'sub'?", ('"subb"', '"sub"')),
     op('add("x")', "op 'add' has the wrong number of operands; got 1", "", ('"in": ["x"], "attrs": {}', '"in": ["x", "x"], "attrs": {}')),
