@@ -1,6 +1,7 @@
 #include "lua/bindings.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -178,6 +179,13 @@ int interrupted(lua_State* L) {
   return 1;
 }
 
+// Milliseconds of a clock that only goes forwards.
+int milliseconds(lua_State* L) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  lua_pushnumber(L, std::chrono::duration<double, std::milli>(now).count());
+  return 1;
+}
+
 const Schema* job_section(const std::string& name) {
   if (name.empty()) return &job_schema;
   const Option* option = job_schema.find(name);
@@ -247,6 +255,7 @@ int open_bindings(lua_State* L) {
       {"to_json", guard<to_json_text>},
       {"from_json", guard<from_json_text>},
       {"interrupted", guard<interrupted>},
+      {"milliseconds", guard<milliseconds>},
       {nullptr, nullptr},
   };
   lua_newtable(L);

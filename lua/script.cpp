@@ -16,9 +16,11 @@ constexpr size_t kLargestScript = size_t{64} << 20;
 
 std::string read_script(const std::string& path) {
   std::error_code status;
+  const auto kind = std::filesystem::status(path, status);
+  if (!status && kind.type() != std::filesystem::file_type::regular)
+    throw Error(ErrorKind::usage, {path, "this script cannot be read", "no regular file"});
   const auto size = std::filesystem::file_size(path, status);
-  if (status || !std::filesystem::is_regular_file(path))
-    throw Error(ErrorKind::usage, {path, "this script cannot be read", status ? status.message() : "no regular file"});
+  if (status) throw Error(ErrorKind::usage, {path, "this script cannot be read", status.message()});
   if (size > kLargestScript)
     throw Error(ErrorKind::usage, {path, "this script is too large", std::to_string(size) + " bytes", "at most 64 MiB"});
   std::ifstream file(path, std::ios::binary);

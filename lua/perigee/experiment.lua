@@ -39,9 +39,10 @@ local function figures(metrics)
   if type(metrics) == "function" then metrics = { metrics } end
   if type(metrics) ~= "table" or metrics.type then return metrics end
   local list, names = native.list {}, {}
-  for index, each in ipairs(metrics) do list[index] = type(each) == "function" and trace.metric(each) or each end
   for name, each in pairs(metrics) do
-    if type(name) == "string" then
+    if type(name) == "number" then
+      list[name] = type(each) == "function" and trace.metric(each) or each  -- a hole is refused where the list becomes JSON
+    elseif type(name) == "string" then
       if type(each) ~= "function" then where.fail(("metrics: '%s' is %s; expected a function"):format(name, where.describe(each))) end
       names[#names + 1] = name
     end

@@ -68,7 +68,10 @@ end
 ---The same table as a list, also where it is empty: {} alone is an object in JSON.
 ---@param values table
 ---@return table
-function pg.list(values) return native.list(values) end
+function pg.list(values)
+  if type(values) ~= "table" then where.fail("list takes a table; got " .. where.describe(values)) end
+  return native.list(values)
+end
 
 ---Runs `f` compiled by LuaJIT: faster, but Ctrl-C ends a loop in it only where it comes to an op on tensors.
 ---@param f function

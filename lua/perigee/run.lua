@@ -163,17 +163,17 @@ function methods:stop() call(self, "steer", "stop", true) end
 ---@param seconds? number
 ---@return table progress
 function methods:wait(seconds)
-  local left = (seconds or math.huge) * 1000
+  local stop = native.milliseconds() + (seconds or math.huge) * 1000
   local function over()
     local state = self.state
     return (state == "finished" or state == "stopped" or state == "failed" or state == "lost") and not alive[self]
   end
-  while left > 0 and not over() do
-    local slice = math.min(left, 200)
-    take_events(self, slice)
+  while not over() do
+    local left = stop - native.milliseconds()
+    if left <= 0 then break end
+    take_events(self, math.min(left, 200))
     run.answer()
     if native.interrupted() then where.fail "interrupted" end
-    left = left - slice
   end
   return self.progress
 end

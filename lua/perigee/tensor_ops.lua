@@ -329,7 +329,12 @@ end
 function methods.take(x, places, axis)
   need_value("take", x)
   if type(places) == "number" then return methods.squeeze(methods.take(x, { places }, axis), axis or 1) end
-  if type(places) == "table" then places = makers.tensor(places, { dtype = "i64" }) end
+  if type(places) == "table" then
+    for _, place in ipairs(places) do
+      if type(place) == "number" and place % 1 ~= 0 then where.fail(("take: a place is a whole number; got %s"):format(place)) end
+    end
+    places = makers.tensor(places, { dtype = "i64" })
+  end
   axis = axis_of(x, axis or 1)
   if not is_tensor(x) or not is_tensor(places) then return apply("gather", { axis = axis }, x, places - 1) end
   local out = Tensor()

@@ -77,7 +77,13 @@ std::string read_hash(const Config& name) {
 }
 
 Type read_type(const Config& name) {
-  const Type type{dtype_from_name(name.string("dtype")), Shape(name.integer_list("shape"))};
+  Type type;
+  try {
+    type = {dtype_from_name(name.string("dtype")), Shape(name.integer_list("shape"))};
+  } catch (const Error& error) {
+    if (!error.parts().where.empty()) throw;
+    throw error.within(name.where());
+  }
   if (type.dtype == Dtype::bf16 || type.shape.rank() < 1) name.fail("shape", "is of no array with examples", type.text());
   return type;
 }

@@ -138,6 +138,13 @@ std::vector<Dtype> operand_dtypes(const OpDef& op, std::span<const Dtype> dtypes
   return wanted;
 }
 
+// "2", "1 to 3", "at least 1".
+static std::string operand_count(const OpDef& op) {
+  const std::string least = std::to_string(op.min_inputs);
+  if (op.max_inputs < 0) return "at least " + least;
+  return op.max_inputs == op.min_inputs ? least : least + " to " + std::to_string(op.max_inputs);
+}
+
 std::vector<Array> eager_apply(const OpDef& op, std::span<const Array* const> inputs, const Json& attrs, const StepInfo& step) {
   std::vector<Type> types;
   const auto present = std::make_unique<bool[]>(inputs.size() + 1);
@@ -149,7 +156,9 @@ std::vector<Array> eager_apply(const OpDef& op, std::span<const Array* const> in
   }
   const int given = static_cast<int>(inputs.size());
   if (given < op.min_inputs || (op.max_inputs >= 0 && given > op.max_inputs))
-    throw Error(ErrorKind::model, {.where = op.name, .what = "takes another number of operands", .got = std::to_string(given)});
+    throw Error(
+        ErrorKind::model,
+        {.where = op.name, .what = "takes another number of operands", .got = std::to_string(given), .expected = operand_count(op)});
   const OpCall call{types, {present.get(), types.size()}, attrs};
   std::vector<Type> results;
   try {

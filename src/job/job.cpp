@@ -235,8 +235,9 @@ bool Job::tf32() const { return precision_name(*this) == "tf32"; }
 
 void Job::set(const std::string& path, const std::string& value) {
   const std::vector<std::string> parts = split(path);
-  if (parts.empty())
-    throw Error(ErrorKind::usage, {.where = "--set", .what = "an empty path", .expected = "path=value, as in optimizer.lr=0.01"});
+  if (parts.empty() || std::find(parts.begin(), parts.end(), "") != parts.end())
+    throw Error(ErrorKind::usage,
+                {.where = "--set " + path, .what = "has an empty name", .expected = "path=value, as in optimizer.lr=0.01"});
   Json changed = json_;
   Json* at = &changed;
   std::vector<std::string> before;

@@ -412,12 +412,17 @@ BuiltNetwork Network::build(Graph& graph, const std::vector<NetworkInput>& input
   if (const std::vector<std::string> names = input_names(); !names.empty()) {
     operands.clear();
     std::vector<std::string> known;
-    for (const NetworkInput& input : inputs)
-      if (input.role == FieldRole::none) known.push_back(input.name);
+    std::string listed;
+    for (const NetworkInput& input : inputs) {
+      if (input.role != FieldRole::none) continue;
+      known.push_back(input.name);
+      listed += (listed.empty() ? "'" : ", '") + input.name + "'";
+    }
     for (const std::string& name : names) {
       if (!by_name.contains(name))
         throw Error(ErrorKind::model, {.where = where_,
                                        .what = "the data have no field '" + name + "', which the network takes as input",
+                                       .expected = "one of " + listed,
                                        .hint = nearest_hint(name, known)});
       operands.push_back(by_name.at(name));
     }

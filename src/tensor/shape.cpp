@@ -35,7 +35,7 @@ Shape::Shape(const std::vector<int64_t>& dims) {
     throw Error(ErrorKind::model,
                 {.what = "too many dimensions", .got = std::to_string(dims.size()), .expected = "at most " + std::to_string(kMaxRank)});
   for (int64_t dim : dims) {
-    if (dim < 0) throw Error(ErrorKind::model, {.what = "a dimension is negative", .got = std::to_string(dim)});
+    if (dim < 0) throw Error(ErrorKind::model, {.what = "a dimension is negative", .got = std::to_string(dim), .expected = "0 or more"});
     dims_[rank_++] = dim;
   }
   if (!count_elements(dims)) throw Error(ErrorKind::resources, {.what = "a tensor of " + text() + " is too large for any memory"});
