@@ -1,10 +1,12 @@
 """Command lines that are wrong, for error_cases.py."""
-from error_forms import command
+import sys
+
+from error_forms import command, script
 
 KEPT = (("train", "kept.lua", "--out", "kept"),)
 FORECAST = ("simulate", "kept.lua", "--step-time", "1ms", "--nodes", "2")
-SECRET = (("-e", 'os.execute("umask 077; head -c 32 /dev/urandom | base64 > key")'),)
-JOB = ('{"network": [{"type": "dense", "out": 2}], "loss": "cross_entropy", "optimizer": "adam", "data": {"train": {"type": "csv", "file": "two.csv"}}')
+JOB = ('{"network": [{"type": "dense", "out": 2}], "loss": "cross_entropy", "optimizer": "adam", "data": {"train": {"type": "csv", "file": '
+       '"two.csv"}}')
 
 
 def forecast(place, cause, hint="", fix=None, *more, name=""):
@@ -21,56 +23,94 @@ def kept(name, args, place, cause, hint="", fix=None, after=(), **more):
     return command(name, args, place, cause, hint, fix, after=KEPT + after, **more)
 
 
+# The program under another name, which starts workers.
+OTHER = ("os.execute [=[d=$(dirname $(readlink /proc/$PPID/exe)); cp $d/perigee other; LD_LIBRARY_PATH=$d "
+         "./other -e 'pg.start(\"kept.lua\", { workers = 2 })']=] os.exit(1)")
+TERMINAL = (f"os.execute [=[{sys.executable} -c 'import pty, sys; pty.spawn(sys.argv[1:])' "
+            "$(readlink /proc/$PPID/exe) predict kept - >&2]=] os.exit(1)")
 CASES = [
     # quantities and sweeps
     forecast("--bandwidth", "the unit is missing; got '100'", "for example 100Mbit", ("100", "100Mbit"), "--bandwidth", "100"),
-    forecast("--bandwidth", "there is no unit 'Mbi' here; got '100Mbi'", "did you mean 'Mbit' or 'Mbit/s'?", ("100Mbi", "100Mbit"), "--bandwidth", "100Mbi"),
+    forecast("--bandwidth", "there is no unit 'Mbi' here; got '100Mbi'", "did you mean 'Mbit' or 'Mbit/s'?", ("100Mbi", "100Mbit"), "--bandwidth",
+             "100Mbi"),
     forecast("--bandwidth", "this is no number with a unit; got 'much'", "for example 100Mbit", ("much", "100Mbit"), "--bandwidth", "much"),
     forecast("--bandwidth", "nothing would ever arrive; got '0bit'", "at least 1bit", None, "--bandwidth", "0bit"),
     forecast("--latency", "there is no unit 'm' here", "minutes are 'min'", None, "--latency", "2m"),
     forecast("--speed", "this is none; got 'fast', expected a number from", "", None, "--speed", "1=fast"),
     forecast("--sweep every", "a sweep has the form name=value,value", "for example --sweep every=1,5,50", None, "--sweep", "every"),
-    forecast("--sweep nodes", "these are too many combinations; got 100", "at most 64", None, "--sweep", "nodes=" + ",".join(str(i) for i in range(1, 101))),
+    forecast("--sweep nodes", "these are too many combinations; got 100", "at most 64", None, "--sweep",
+             "nodes=" + ",".join(str(i) for i in range(1, 101))),
     forecast("--sweep nodes", "is no whole number; got '1.5'", "", ("1.5", "2"), "--sweep", "nodes=1.5"),
     forecast("--sweep nods", "there is nothing of that name to vary", "did you mean 'nodes'", ("nods", "nodes"), "--sweep", "nods=1,2"),
-    forecast("--sweep average_optimizer", "changes what is measured", "give it with --set, in a forecast of its own", None, "--sweep", "average_optimizer=true"),
+    forecast("--sweep average_optimizer", "changes what is measured", "give it with --set, in a forecast of its own", None, "--sweep",
+             "average_optimizer=true"),
     bare("--step-time", "takes no time; got '0ms', expected more than 0", "", ("0ms", "1ms"), "simulate", "kept.lua", "--step-time", "0ms"),
-    bare("--parameters", "goes with --step-time only", "a step is measured with the job's own network and data", None, "simulate", "kept.lua", "--parameters", "100"),
+    bare("--parameters", "goes with --step-time only", "a step is measured with the job's own network and data", None, "simulate", "kept.lua",
+         "--parameters", "100"),
     forecast("--examples", "is only half of what replaces the data set", "give --parameters and --examples, or neither", None, "--examples", "100"),
-    forecast("--parameters", "does not say how large the optimiser's state is, which average_optimizer sends too", "leave --parameters out", None, "--parameters", "100", "--examples", "100",
+    forecast("--parameters", "does not say how large the optimiser's state is, which average_optimizer sends too", "leave --parameters out", None,
+             "--parameters", "100", "--examples", "100",
              "--set", 'averaging={"type": "diloco", "average_optimizer": true}'),
-    forecast("--parameters", "does not say what matrices there are, which a linear codec's sums depend on", "leave --parameters out", None, "--parameters", "100", "--examples", "100",
+    forecast("--parameters", "does not say what matrices there are, which a linear codec's sums depend on", "leave --parameters out", None,
+             "--parameters", "100", "--examples", "100",
              "--set", 'averaging={"type": "allreduce", "codec": "lowrank"}'),
-    forecast("--sweep codec", "changes what a linear codec adds up, which follows from the job's matrices", "give it with --set, in a forecast of its own", None,
+    forecast("--sweep codec", "changes what a linear codec adds up, which follows from the job's matrices",
+             "give it with --set, in a forecast of its own", None,
              "--sweep", "codec=lowrank,fp32"),
-    command("a forecast of a job without an end", ("simulate", "trial.json", "--step-time", "1ms"), "simulate", "the job never ends", "give --steps or --epochs", file="trial.json",
+    command("a forecast of a job without an end", ("simulate", "trial.json", "--step-time", "1ms"), "simulate", "the job never ends",
+            "give --steps or --epochs", file="trial.json",
             script=JOB + ', "epochs": 0}'),
     # training in a cluster
-    command("a record without a cluster", ("train", "kept.lua", "--record"), "--record", "says how a cluster trains, but there is none", "add --workers, --agents or --listen"),
+    command("a record without a cluster", ("train", "kept.lua", "--record"), "--record", "says how a cluster trains, but there is none",
+            "add --workers, --agents or --listen"),
     command("a standby of workers that end with it", ("train", "kept.lua", "--workers", "2", "--standby", "localhost:1"), "--standby",
-            "these workers end with this process: none would be left to go on with", "train with --agents, or with --listen and workers of other machines"),
-    command("a standby without a secret", ("train", "kept.lua", "--listen", ":0", "--standby", "localhost:1"), "--standby", "the agent there is reached with the cluster's secret",
+            "these workers end with this process: none would be left to go on with",
+            "train with --agents, or with --listen and workers of other machines"),
+    command("a standby without a secret", ("train", "kept.lua", "--listen", ":0", "--standby", "localhost:1"), "--standby",
+            "the agent there is reached with the cluster's secret",
             "add --secret FILE"),
-    command("a worker that is to stand by", ("worker", "--standby", "--join", "localhost:1"), "--standby", "a standby is started by an agent", "perigee train --standby"),
+    command("a worker that is to stand by", ("worker", "--standby", "--join", "localhost:1"), "--standby", "a standby is started by an agent",
+            "perigee train --standby"),
     # runs
     command("a run without a record", ("replay", "kept"), "kept", "no record is here", "`perigee train --record` writes one", after=KEPT),
-    command("a run without checkpoints", ("train", "kept.lua", "--resume", "kept"), "kept", "this run has no checkpoint to resume from", after=KEPT + (("-e", 'os.execute("rm -r kept/checkpoints")'),)),
-    command("a checkpoint of another optimiser", ("train", "--resume", "kept", "--set", 'optimizer="sgd"', "--epochs", "2"), "checkpoints", "the checkpoint is of another optimiser; got adam, expected sgd",
+    command("a run without checkpoints", ("train", "kept.lua", "--resume", "kept"), "kept", "this run has no checkpoint to resume from",
+            after=KEPT + (("-e", 'os.execute("rm -r kept/checkpoints")'),)),
+    command("a checkpoint of another optimiser", ("train", "--resume", "kept", "--set", 'optimizer="sgd"', "--epochs", "2"), "checkpoints",
+            "the checkpoint is of another optimiser; got adam, expected sgd",
             after=KEPT),
-    command("a run folder that cannot be made", ("train", "kept.lua", "--out", "two.csv/run"), "two.csv/run", "this folder cannot be made", "choose another with --out"),
-    command("runs that are a file", ("train", "kept.lua"), "runs", "this folder cannot be made", "choose another with --out", after=(("-e", 'os.execute("touch runs")'),)),
+    command("a run folder that cannot be made", ("train", "kept.lua", "--out", "two.csv/run"), "two.csv/run", "this folder cannot be made",
+            "choose another with --out"),
+    command("runs that are a file", ("train", "kept.lua"), "runs", "this folder cannot be made", "choose another with --out",
+            after=(("-e", 'os.execute("touch runs")'),)),
     # models
-    kept("data that are not there", ("eval", "kept", "--data", "tow.csv"), "--data tow.csv", "there is no such file", 'a source as JSON such as {"type": "csv", "file": "new.csv"}'),
-    kept("standard input for two processes", ("eval", "kept", "--data", "-", "--workers", "2"), "--data -", "standard input is read once, by one process", "write it to a file first"),
+    kept("data that are not there", ("eval", "kept", "--data", "tow.csv"), "--data tow.csv", "there is no such file",
+         'a source as JSON such as {"type": "csv", "file": "new.csv"}'),
+    kept("standard input for two processes", ("eval", "kept", "--data", "-", "--workers", "2"), "--data -",
+         "standard input is read once, by one process", "write it to a file first"),
     kept("standard input twice", ("predict", "kept", "-", "-"), "-", "standard input is read once, by one process", "write it to a file first"),
-    kept("results in a folder", ("predict", "kept", "two.csv", "--out", "shared"), "--out", "is a folder; got shared, expected a file's name", fix=("shared", "shared.csv")),
-    kept("results in a file of no kind", ("predict", "kept", "two.csv", "--out", "a.txt"), "--out", "results cannot be written to a file of this name; got a.txt, expected .csv, .jsonl or .npy", "", ("a.txt", "a.npy")),
-    kept("results of two outputs in one array", ("predict", "kept", "two.csv", "--out", "a.npy", "--layer", "dense1", "--layer", "dense2"), "--out a.npy", "an .npy file holds one array",
+    kept("results in a folder", ("predict", "kept", "two.csv", "--out", "shared"), "--out", "is a folder; got shared, expected a file's name",
+         fix=("shared", "shared.csv")),
+    kept("results in a file of no kind", ("predict", "kept", "two.csv", "--out", "a.txt"), "--out",
+         "results cannot be written to a file of this name; got a.txt, expected .csv, .jsonl or .npy", "", ("a.txt", "a.npy")),
+    kept("results of two outputs in one array", ("predict", "kept", "two.csv", "--out", "a.npy", "--layer", "dense1", "--layer", "dense2"),
+         "--out a.npy", "an .npy file holds one array",
          "name one with --layer, or write .jsonl or .csv"),
-    kept("a slice that is none", ("predict", "kept", "two.csv", "--slice", "4/4"), "--slice", "is no slice; got 4/4", "for example 0/4", ("4/4", "0/4")),
-    kept("a layer that is not there", ("predict", "kept", "two.csv", "--layer", "dens1"), "layer 'dens1'", "the network has no layer of this name", "did you mean 'dense1'", ("dens1", "dense1")),
-    command("GPUs that do not go into the workers", ("train", "kept.lua", "--device", "cuda:0,1,2", "--workers", "2"), "--workers", "these GPUs cannot be shared out evenly; got 2 workers, 3 GPUs"),
+    kept("a slice that is none", ("predict", "kept", "two.csv", "--slice", "4/4"), "--slice", "is no slice; got 4/4", "for example 0/4",
+         ("4/4", "0/4")),
+    kept("a layer that is not there", ("predict", "kept", "two.csv", "--layer", "dens1"), "layer 'dens1'", "the network has no layer of this name",
+         "did you mean 'dense1'", ("dens1", "dense1")),
+    command("GPUs that do not go into the workers", ("train", "kept.lua", "--device", "cuda:0,1,2", "--workers", "2"), "--workers",
+            "these GPUs cannot be shared out evenly; got 2 workers, 3 GPUs"),
+    command("workers of another program", ("-e", OTHER), "pg.start: workers", "worker processes are the program `perigee`, started again; got",
+            "run this in `perigee`, or give agents"),
+    command("standard input that is a terminal", ("-e", TERMINAL), "-", "standard input is a terminal",
+            "pipe a table into it: perigee predict MODEL - < new.csv", after=KEPT),
+    script("a record that lacks rounds", "few/ledger: round", "is not what the record tells; got no such round", "the run went on without --record",
+           args=("replay", "few"),
+           more="averaging = pg.averaging.async_local {},", after=(("train", "trial.lua", "--workers", "1", "--record", "--out", "few"),
+               ("-e", "os.execute [[sed -i '$d' few/record.jsonl]]"))),
     # the rest
-    command("a command of the prompt that is not there", ("-e", "os.execute [[echo :hlp | /proc/$PPID/exe repl]] os.exit(1)"), "", "there is no command :hlp", "did you mean ':help'?"),
+    command("a command of the prompt that is not there", ("-e", "os.execute [[echo :hlp | /proc/$PPID/exe repl]] os.exit(1)"), "",
+            "there is no command :hlp", "did you mean ':help'?"),
     command("help of nothing", ("help", "trian"), "", "there is no help for 'trian'", "did you mean 'train'", ("trian", "train")),
 ]

@@ -55,6 +55,6 @@ def command(name, args, place, cause, hint="", fix=None, wrong="", after=(), **m
 
 
 def job(cause, fix=None, hint="", place="trial.lua", **parts):
-    """A mistake in the script."""
+    """A mistake in a script; its place is of the script, where none is given."""
     text = ", ".join(f"{key} = {value}" for key, value in parts.items())
     return script(f"a job with {text}"[:120], place, cause, hint, fix, train=parts.pop("train", ARRAYS), **parts)

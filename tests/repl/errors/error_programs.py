@@ -51,7 +51,8 @@ CASES = [
     # batch norm, layer norm and their likes
     op('batch_norm("s", 1, 1)', "normalises channels, dimension 1; got f32[2]", "floating-point numbers, N x C ..."),
     op('layer_norm("s", 1, 1)', "normalises rows of features; got f32[2]", "floating-point numbers, [..., features]"),
-    line('{"op": "constant", "attrs": {"shape": [2], "values": [1, 1]}, "in": [], "out": ["g"]}, {"op": "batch_norm", "in": ["x", "g", "g"], "out": ["z", "y"]}',
+    line('{"op": "constant", "attrs": {"shape": [2], "values": [1, 1]}, "in": [], "out": ["g"]}, {"op": "batch_norm", "in": ["x", "g", "g"], "out": '
+         '["z", "y"]}',
          "the statistics of batch_norm cannot be differentiated", "use them in assign only", place=GRADIENT),
     line('{"op": "constant", "attrs": {"shape": [3], "values": [1, 1, 1]}, "in": [], "out": ["g"]}, '
          '{"op": "layer_norm", "in": ["x", "g", "g"], "out": ["z", "y"]}', "the statistics of layer_norm cannot be differentiated",
@@ -59,6 +60,7 @@ CASES = [
     op('lrn("s")', "normalises across channels, dimension 1; got f32[2]", "f32 or f64, N x C ..."),
     op('lrn("x") "k": 0', "k must be above 0", "", ('"k": 0', '"k": 1')),
     # element by element
+    op('floor("i")', "an operand's dtype does not fit; got i64[2x2x3], expected a floating-point number", "cast it"),
     op('where("x", 1, 2)', "an operand's dtype does not fit; got f32[2x2x3], expected a boolean condition", "cast it"),
     op('broadcast_to("x") "shape": [3]', "a value does not broadcast to the shape; got f32[2x2x3], expected 3"),
     # products
@@ -66,18 +68,24 @@ CASES = [
     op('linear("s", "m")', "linear takes rows of features; got f32[2]", "floating-point numbers, [..., features]"),
     op('linear("x", "m")', "linear: the weight does not fit", "a weight [outputs, inputs] with 3 inputs"),
     line('{"op": "constant", "attrs": {"shape": [2, 3], "values": [1, 1, 1, 1, 1, 1]}, "in": [], "out": ["w"]}, '
-         '{"op": "linear", "in": ["x", "w"], "attrs": {"keep": true}, "out": ["y"]}', "linear: keeps what is before the activation for gelu_tanh alone; got none", "",
+         '{"op": "linear", "in": ["x", "w"], "attrs": {"keep": true}, "out": ["y"]}',
+         "linear: keeps what is before the activation for gelu_tanh alone; got none", "",
          ('"keep": true', '"keep": true, "activation": "gelu_tanh"')),
     op('linear_cross_entropy("x", "m", "x", "s")', "linear_cross_entropy takes rows [N, K] and class numbers i64 [N]"),
     # images
     op('pool2d("x") "kernel": [2, 2]', "N,C,H,W"),
-    line('{"op": "pool2d", "in": ["v"], "attrs": {"kernel": [2, 2], "padding": [2, 2, 2, 2]}, "out": ["y"]}', "the padding holds a whole pooling window; got 2",
+    line('{"op": "pool2d", "in": ["v"], "attrs": {"kernel": [2, 2], "padding": [2, 2, 2, 2]}, "out": ["y"]}',
+         "the padding holds a whole pooling window; got 2",
          "less than the window's 2", ("[2, 2, 2, 2]", "[1, 1, 1, 1]")),
-    line('{"op": "constant", "attrs": {"shape": [1, 1, 1, 1], "values": [1]}, "in": [], "out": ["k"]}, {"op": "constant", "attrs": {"shape": [1], "values": [1]}, "in": [], "out": ["z"]}, '
-         '{"op": "conv2d_pool", "in": ["v", "k", "z"], "attrs": {"pool": [3, 3]}, "out": ["y"]}', "the pooling window is larger than the convolution's output; got 3x3", "at most 2x3",
+    line('{"op": "constant", "attrs": {"shape": [1, 1, 1, 1], "values": [1]}, "in": [], "out": ["k"]}, {"op": "constant", "attrs": {"shape": [1], '
+         '"values": [1]}, "in": [], "out": ["z"]}, '
+         '{"op": "conv2d_pool", "in": ["v", "k", "z"], "attrs": {"pool": [3, 3]}, "out": ["y"]}',
+         "the pooling window is larger than the convolution's output; got 3x3", "at most 2x3",
          ("[3, 3]", "[2, 3]")),
-    line('{"op": "constant", "attrs": {"shape": [1, 1, 1, 1], "values": [1]}, "in": [], "out": ["k"]}, {"op": "constant", "attrs": {"shape": [1], "values": [1]}, "in": [], "out": ["z"]}, '
-         '{"op": "conv2d_pool", "in": ["v", "k", "z"], "attrs": {"pool": [20, 20]}, "out": ["y"]}', "the pooling window is too large to be fused; got 400", "at most 256 elements",
+    line('{"op": "constant", "attrs": {"shape": [1, 1, 1, 1], "values": [1]}, "in": [], "out": ["k"]}, {"op": "constant", "attrs": {"shape": [1], '
+         '"values": [1]}, "in": [], "out": ["z"]}, '
+         '{"op": "conv2d_pool", "in": ["v", "k", "z"], "attrs": {"pool": [20, 20]}, "out": ["y"]}',
+         "the pooling window is too large to be fused; got 400", "at most 256 elements",
          ("[20, 20]", "[2, 3]")),
     # places
     op('gather("x", "i") "axis": 7', "axis out of range; got 7 for f32[2x2x3]"),
@@ -89,10 +97,12 @@ CASES = [
     op('arg_sort("x") "axis": 7', "axis out of range; got 7 for f32[2x2x3]"),
     op('take_along("x", "x")', "places have the wrong dtype; got f32[2x2x3]", "i64"),
     line('{"op": "constant", "attrs": {"shape": [1, 1, 1], "dtype": "i64", "values": [0]}, "in": [], "out": ["j"]}, '
-         '{"op": "take_along", "in": ["x", "j"], "out": ["y"]}', "places have the shape of the tensor, but along the dimension; got i64[1x1x1] for f32[2x2x3]"),
+         '{"op": "take_along", "in": ["x", "j"], "out": ["y"]}',
+         "places have the shape of the tensor, but along the dimension; got i64[1x1x1] for f32[2x2x3]"),
     # sums and greatest elements
     op('reduce_sum("x") "axes": [7]', "axis out of range; got 7 for f32[2x2x3]"),
-    line('{"op": "slice", "in": ["x"], "attrs": {"start": [0, 2], "stop": [2, 2]}, "out": ["z"]}, {"op": "arg_max", "in": ["z"], "attrs": {"axis": 1}, "out": ["y"]}',
+    line('{"op": "slice", "in": ["x"], "attrs": {"start": [0, 2], "stop": [2, 2]}, "out": ["z"]}, {"op": "arg_max", "in": ["z"], "attrs": {"axis": '
+         '1}, "out": ["y"]}',
          "no largest or smallest of 0 elements; got f32[2x0x3]"),
     # shapes
     op('transpose("x") "order": [0, 1]', "the order must name every axis once; got f32[2x2x3]", "", ("[0, 1]}", "[0, 1, 2]}")),
@@ -105,11 +115,13 @@ CASES = [
     op('cross_entropy("x", "i") "label_smoothing": 1', "label_smoothing out of range; got 1", "0 <= label_smoothing < 1"),
     # random numbers
     op('random_uniform(1)', "a draw per example needs a dimension of examples; got f32[]", 'use per = "step"'),
-    line('{"op": "full", "in": [], "attrs": {"value": 1}, "out": ["n"]}, {"op": "broadcast_to", "in": ["n"], "attrs": {"shape": [4000000, 8000]}, "out": ["y0"]}, '
+    line('{"op": "full", "in": [], "attrs": {"value": 1}, "out": ["n"]}, {"op": "broadcast_to", "in": ["n"], "attrs": {"shape": [4000000, 8000]}, '
+         '"out": ["y0"]}, '
          '{"op": "random_uniform", "in": ["y0"], "attrs": {"per": "step"}, "out": ["y"]}', "too many random numbers in one draw", "at most 2^34"),
     # matrices
     op('det("s")', "takes matrices; got f32[2]", "at least two dimensions"),
-    line('{"op": "qr", "in": ["x"], "out": ["q", "y"]}', "qr has no derivative where there are more columns than rows; got f32[", "factor the transpose, or the first columns", place=GRADIENT),
+    line('{"op": "qr", "in": ["x"], "out": ["q", "y"]}', "qr has no derivative where there are more columns than rows; got f32[",
+         "factor the transpose, or the first columns", place=GRADIENT),
     # ops by another number of operands, or of another name
     op('subb("x", "x")', "there is no op 'subb'", "did you mean 'sub'?", ('"subb"', '"sub"')),
     op('add("x")', "op 'add' has the wrong number of operands; got 1", "", ('"in": ["x"], "attrs": {}', '"in": ["x", "x"], "attrs": {}')),
@@ -121,23 +133,33 @@ CASES = [
     line('{"op": "add", "in": "x", "out": ["y"]}', "'in' must be a list of names or numbers", "", ('"in": "x"', '"in": ["x", "x"]')),
     line('{"op": "add", "in": ["x", null], "out": ["y"]}', "'in' must be a list of names, numbers and sizes; got null", "", ("null", "1")),
     line('{"op": "add", "in": ["x", 1], "out": ["y", "z"]}', "'out' must name the results; got 2, expected 1 to 1", "", ('["y", "z"]', '["y"]')),
-    line('{"op": "add", "in": ["x", {"size": "x", "axis": 7}], "out": ["y"]}', "asks for the size of an axis that f32[2x2x3] does not have; got axis 7",
+    line('{"op": "add", "in": ["x", {"size": "x", "axis": 7}], "out": ["y"]}',
+         "asks for the size of an axis that f32[2x2x3] does not have; got axis 7",
          "counted from 0", ("7", "2")),
-    line('{"op": "add", "in": ["x", {"size": "x", "axis": 0}], "out": ["y"]}', "computes with the number of examples, which is another in each thread",
+    line('{"op": "add", "in": ["x", {"size": "x", "axis": 0}], "out": ["y"]}',
+         "computes with the number of examples, which is another in each thread",
          "a loss is a mean over the examples without it"),
-    line('{"op": "add", "in": ["x", {"mul": [1]}], "out": ["y"]}', "'in' has a size of other than two operands", "", ('{"mul": [1]}', '{"mul": [1, 2]}')),
-    line('{"op": "add", "in": ["x", {"mul": [1, "x"]}], "out": ["y"]}', "'in' has a size that cannot be read; got string", '{"size": name, "axis": 1} or {"mul": [a, b]}',
+    line('{"op": "add", "in": ["x", {"mul": [1]}], "out": ["y"]}', "'in' has a size of other than two operands", "",
+         ('{"mul": [1]}', '{"mul": [1, 2]}')),
+    line('{"op": "add", "in": ["x", {"mul": [1, "x"]}], "out": ["y"]}', "'in' has a size that cannot be read; got string",
+         '{"size": name, "axis": 1} or {"mul": [a, b]}',
          ('[1, "x"]', '[1, {"size": "x", "axis": 1}]')),
     line('{"op": "reshape", "in": ["x"], "attrs": {"shape": ' + "[" * 40 + "]" * 40 + '}, "out": ["y"]}', "'attrs' are nested too deeply"),
-    line('{"op": "constant", "in": [], "attrs": {"shape": [2, 1, 1], "values": [1]}, "out": ["z"]}, ' + USED, "are not as many as the shape has elements; got 1, expected 2", "",
+    line('{"op": "constant", "in": [], "attrs": {"shape": [2, 1, 1], "values": [1]}, "out": ["z"]}, ' + USED,
+         "are not as many as the shape has elements; got 1, expected 2", "",
          ("[1]}", "[1, 2]}")),
     line('{"op": "constant", "in": [], "attrs": {"shape": [2, 1, 1], "values": [1, true]}, "out": ["z"]}, ' + USED, "'values'", "", ("true", "2")),
-    line('{"op": "constant", "in": [], "attrs": {"shape": [1, 1, 1, 1, 1, 1, 1, 1, 1], "values": [1]}, "out": ["y"]}', "'shape' has too many dimensions; got 9"),
-    line('{"op": "constant", "in": [], "attrs": {"shape": [2000000], "values": [1]}, "out": ["y"]}', "'shape' has too many elements for a constant", "at most 1048576"),
+    line('{"op": "constant", "in": [], "attrs": {"shape": [1, 1, 1, 1, 1, 1, 1, 1, 1], "values": [1]}, "out": ["y"]}',
+         "'shape' has too many dimensions; got 9"),
+    line('{"op": "constant", "in": [], "attrs": {"shape": [2000000], "values": [1]}, "out": ["y"]}', "'shape' has too many elements for a constant",
+         "at most 1048576"),
     # forms
-    op('index("x") "entries": [[], [1, 2, 1, 1]]', "a range has a first place, a last one and a step; got [1,2,1,1]", "", ("[1, 2, 1, 1]", "[1, 2, 1]")),
-    op('index("x") "entries": [[], [], [], []]', "an index has more entries than the value has dimensions; got f32[2x2x3]", "", ("[[], [], [], []]", "[[], [], []]")),
+    op('index("x") "entries": [[], [1, 2, 1, 1]]', "a range has a first place, a last one and a step; got [1,2,1,1]", "",
+       ("[1, 2, 1, 1]", "[1, 2, 1]")),
+    op('index("x") "entries": [[], [], [], []]', "an index has more entries than the value has dimensions; got f32[2x2x3]", "",
+       ("[[], [], [], []]", "[[], [], []]")),
     op('index("x") "entries": [[], 3]', "an index leaves a dimension of f32[2x2x3]; got 3", "places from 1 to 2", ("[], 3]", "[], 2]")),
+    op('index("x") "entries": [[], "all"]', 'an index has places, ranges, [] and "new"; got "all"', "", ('"all"', "[]")),
     op('index("x") "entries": [[], 1.5]', "a place of an index is no whole number; got 1.5", "", ("1.5", "1")),
     op('unsqueeze("x") "axis": 7', "there is no such axis; got 7 of f32[2x2x3]", "counted from 0 here"),
     op('diagonal("s")', "diagonals are of matrices, the last two dimensions; got f32[2]"),
@@ -146,7 +168,8 @@ CASES = [
     job("a layer of no value", LAYER, "'outputs' must name at least one value", outputs="[]", fix=('"outputs": []', '"outputs": ["y"]')),
     job("a parameter of no role", LAYER, "'role' is unknown; got gin", "weight, bias or gain", ('"gin"', '"gain"'),
         outputs='["y"], "parameters": [{"name": "w", "shape": [3], "role": "gin"}]'),
-    job("a parameter of no size", LAYER, "'shape' must be a list of sizes; got 0", "", ("[0]", "[3]"), outputs='["y"], "parameters": [{"name": "w", "shape": [0]}]'),
+    job("a parameter of no size", LAYER, "'shape' must be a list of sizes; got 0", "", ("[0]", "[3]"),
+        outputs='["y"], "parameters": [{"name": "w", "shape": [0]}]'),
     # losses
     loss("", '[]', "'outputs' must name one value; got 0", "", ("[]}", '["o"]}')),
     loss('{"op": "reduce_sum", "in": ["o"], "out": ["l"]}', '["l"]', "the function gives one number for the whole batch",
@@ -154,7 +177,8 @@ CASES = [
     # schedules
     rate("3", "'program' has the wrong type; got integer 3", "", ('"program": 3', '"program": [{"op": "add", "in": [1, 1], "out": "r"}]')),
     rate('[{"op": "add", "in": [1], "out": "r"}]', "'in' has another number of operands; expected 2", "", ('"in": [1],', '"in": [0.1, 0],')),
-    rate('[{"op": "add", "in": [1, "stp"], "out": "r"}]', "'in' has an operand that is no number and no value of the program", "step, epoch, progress or a result",
+    rate('[{"op": "add", "in": [1, "stp"], "out": "r"}]', "'in' has an operand that is no number and no value of the program",
+         "step, epoch, progress or a result",
          ("stp", "step")),
     rate('[{"op": "add", "in": [1, 1], "out": "step"}]', "'out' names a value for the second time; got step", "", ('"out": "step"', '"out": "r"')),
     rate("[]", "'output' names no value of the program; got r", "", ('"r"', '"progress"')),

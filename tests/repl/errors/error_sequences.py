@@ -29,7 +29,7 @@ LAYERS = [
     ("pg.attention { heads = 2, kv_heads = 4 }", "do not divide the heads", "a divisor of 2", ("kv_heads = 4", "kv_heads = 2")),
     ('pg.attention { heads = 2, positions = "rotary" }', "rotary positions turn pairs of features; got heads of 1 feature", "take fewer heads",
      ("heads = 2", "heads = 1")),
-    ('pg.attention { positions = "rotary", rotary_fraction = 0.5 }', "'rotary_fraction' leaves no pair of features to turn; got 0.5", "at least 2 of 2",
+    ('pg.attention { positions = "rotary", rotary_fraction = 0.5 }', "'rotary_fraction' leaves no pair of features to turn; got number 0.5", "at least 2 of 2",
      (", rotary_fraction = 0.5", "")),
     ("pg.attention { project = false, out = 3 }", "has no effect", "no such option, or project = true", ("project = false", "project = true")),
     ("pg.attention { heads = 2, kv_heads = 1, project = false }", "cannot compare the features of keys with those of queries; got 2, expected 1: 1 for each of kv_heads",
