@@ -28,6 +28,9 @@ OTHER = ("os.execute [=[d=$(dirname $(readlink /proc/$PPID/exe)); cp $d/perigee 
          "./other -e 'pg.start(\"kept.lua\", { workers = 2 })']=] os.exit(1)")
 TERMINAL = (f"os.execute [=[{sys.executable} -c 'import pty, sys; pty.spawn(sys.argv[1:])' "
             "$(readlink /proc/$PPID/exe) predict kept - >&2]=] os.exit(1)")
+# An agent, to which the prompt attaches as to a run.
+AGENT = ("os.execute [=[e=$(readlink /proc/$PPID/exe); $e agent --log json > agent.log & for i in $(seq 100); do grep -q listening agent.log "
+         "&& break; sleep 0.05; done; $e attach $(grep -oE '127.0.0.1:[0-9]+' agent.log | head -1); kill $!]=] os.exit(1)")
 CASES = [
     # quantities and sweeps
     forecast("--bandwidth", "the unit is missing; got '100'", "for example 100Mbit", ("100", "100Mbit"), "--bandwidth", "100"),
@@ -101,6 +104,8 @@ CASES = [
          "did you mean 'dense1'", ("dens1", "dense1")),
     command("GPUs that do not go into the workers", ("train", "kept.lua", "--device", "cuda:0,1,2", "--workers", "2"), "--workers",
             "these GPUs cannot be shared out evenly; got 2 workers, 3 GPUs"),
+    command("an agent that is taken for a coordinator", ("-e", AGENT), "127.0.0.1:", "a coordinator was expected; there answers the agent",
+            "tells where its jobs' coordinators are"),
     command("workers of another program", ("-e", OTHER), "pg.start: workers", "worker processes are the program `perigee`, started again; got",
             "run this in `perigee`, or give agents"),
     command("standard input that is a terminal", ("-e", TERMINAL), "-", "standard input is a terminal",

@@ -1,7 +1,8 @@
 """Programs of ops that do not fit, as a job's JSON may hold them, for error_cases.py: functions of layers, losses and schedules."""
 from error_forms import Case
 
-# Of an example: x is 2 x 3 numbers; i are whole numbers, b true or false, s is one number, m a 2 x 2 matrix for all, v an image.
+# The values that an op may take, by example: x is 2 x 3 numbers; i are whole numbers, b true or false, s is one number, m a 2 x 2 matrix
+# for all, v an image.
 JOB = """{"network": [{"type": "layernorm"}, {"type": "lambda", "inputs": ["x"], "program": [
   {"op": "cast", "in": ["x"], "attrs": {"dtype": "i64"}, "out": ["i"]},
   {"op": "greater", "in": ["x", 2], "out": ["b"]}, {"op": "reduce_sum", "in": ["x"], "attrs": {"axes": [1, 2]}, "out": ["s"]},
