@@ -1,4 +1,6 @@
 // Networks and trained models as functions of tensors: what lua/perigee/network.lua calls.
+#include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "lua/generate.h"
@@ -8,6 +10,7 @@
 #include "lua/tensor.h"
 #include "src/core/error.h"
 #include "src/model/network_function.h"
+#include "src/tensor/bytes.h"
 
 namespace perigee {
 namespace {
@@ -105,6 +108,92 @@ int network_generate(lua_State* L) {
   return 1;
 }
 
+constexpr const char* kSessionObject = "perigee.session";
+constexpr int64_t kMostRows = 65536, kMostSteps = int64_t{1} << 24;
+
+StepSession& session_at(lua_State* L, int index) { return object_at<StepSession>(L, index, kSessionObject); }
+
+// network_session(network, rows): a sequence that the network reads piece by piece
+int network_session(lua_State* L) {
+  const auto rows = static_cast<int64_t>(luaL_checknumber(L, 2));
+  if (rows < 1 || rows > kMostRows)
+    throw Error(ErrorKind::usage, {.where = "session: rows",
+                                   .what = "is out of range",
+                                   .got = std::to_string(rows),
+                                   .expected = "1 to " + std::to_string(kMostRows)});
+  push_object<StepSession>(L, kSessionObject, network_at(L, 1).step_model(rows));
+  return 1;
+}
+
+Type of_rows(const Type& one, int64_t rows, int64_t steps) {
+  std::vector<int64_t> dims = one.shape.vector();
+  dims.back() = steps;
+  dims.insert(dims.begin(), rows);
+  return {one.dtype, Shape(dims)};
+}
+
+// session_step(session, x, out)
+int session_step(lua_State* L) {
+  StepSession& session = session_at(L, 1);
+  const StepModel& model = session.model();
+  const Array& given = check_array(L, 2);
+  const Shape shape = given.shape();
+  const int64_t steps = shape.rank() > 0 ? shape[shape.rank() - 1] : 0;
+  const Type wanted = of_rows(model.input(), model.rows(), std::clamp<int64_t>(steps, 1, kMostSteps));
+  if (shape != wanted.shape)
+    throw Error(ErrorKind::usage, {.where = "session:step",
+                                   .what = "the tensor does not fit",
+                                   .got = given.text(),
+                                   .expected = wanted.text() + ", with any number of steps as the last dimension"});
+  const Array x = contiguous(cast(given, wanted.dtype));
+  const Array y = new_array(of_rows(model.output(), model.rows(), steps));
+  session.step(x.view.data, steps, y.view.data);
+  give_array(L, 3, y);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+int session_clear(lua_State* L) {
+  session_at(L, 1).clear();
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+// session_names(session): a list of what it carries
+int session_names(lua_State* L) {
+  Json names = Json::array();
+  for (const CarriedSpec& spec : session_at(L, 1).model().carried()) names.push(spec.name);
+  push_json(L, names);
+  return 1;
+}
+
+// session_state(session, number from 1, out): a copy. session_set_state(session, number, x)
+int session_state(lua_State* L) {
+  CarriedRows& state = session_at(L, 1).state();
+  const auto i = static_cast<size_t>(luaL_checkinteger(L, 2) - 1);
+  const Array copy = new_array(state.type(i));
+  std::memcpy(copy.view.data, state.now(i).data(), byte_size(state.type(i)));
+  give_array(L, 3, copy);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+int session_set_state(lua_State* L) {
+  CarriedRows& state = session_at(L, 1).state();
+  const auto i = static_cast<size_t>(luaL_checkinteger(L, 2) - 1);
+  const Array& given = check_array(L, 3);
+  const Type wanted = state.type(i);
+  if (given.shape() != wanted.shape)
+    throw Error(ErrorKind::usage, {.where = "session:set_state",
+                                   .what = "the tensor '" + state.specs()[i].name + "' does not fit",
+                                   .got = given.text(),
+                                   .expected = wanted.text()});
+  const Array x = contiguous(cast(given, wanted.dtype));
+  std::memcpy(state.now(i).data(), x.view.data, byte_size(wanted));
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
 int network_save(lua_State* L) {
   save_model(network_at(L, 1).loaded(), luaL_checkstring(L, 2));
   lua_pushboolean(L, 1);
@@ -123,6 +212,12 @@ void add_network_functions(lua_State* L) {
       {"network_predict", report<network_predict>},
       {"network_generate", report<network_generate>},
       {"network_save", report<network_save>},
+      {"network_session", report<network_session>},
+      {"session_step", report<session_step>},
+      {"session_clear", report<session_clear>},
+      {"session_names", report<session_names>},
+      {"session_state", report<session_state>},
+      {"session_set_state", report<session_set_state>},
       {nullptr, nullptr},
   };
   luaL_register(L, nullptr, kFunctions);

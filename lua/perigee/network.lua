@@ -151,6 +151,11 @@ function Network:apply(parameters, ...)
   return compiled(state, false)(ordered(state, parameters), inputs_of(state, "apply", ...))
 end
 
+---A sequence that the network reads piece by piece, as model:session() has it.
+---@param rows? integer
+---@return perigee.Session
+function Network:session(rows) return require("perigee.session").open(state_of(self, "session").handle, rows) end
+
 ---Writes the network with its parameters to a .safetensors file, which pg.load_model reads.
 ---@param path string
 ---@return string path
@@ -252,6 +257,12 @@ end
 function Model:generate(options)
   return require("perigee.generate").text(function(given) return core.network_generate(built[self].handle, given) end, options)
 end
+
+---A sequence that the model reads piece by piece: session:step(x) goes on from where the step before ended. The session keeps the parameters
+---that the model has now, and costs no more than its state; any number of them may be open. `rows`: sequences side by side.
+---@param rows? integer
+---@return perigee.Session
+function Model:session(rows) return require("perigee.session").open(built[self].handle, rows) end
 
 ---Writes the model, with the parameters that it has now.
 ---@param path string

@@ -12,6 +12,7 @@
 #include "src/model/device/device_choice.h"
 #include "src/model/inference.h"
 #include "src/model/prediction.h"
+#include "src/model/step_model.h"
 #include "src/run/checkpoint_hook.h"
 #include "src/train/trainer.h"
 
@@ -65,6 +66,7 @@ struct perigee_model {
   std::unique_ptr<perigee::Inference> inference;
   std::unique_ptr<perigee::RecordPredictor> predictor;  // with the layers that were asked for last
   std::vector<std::string> predictor_layers;
+  std::shared_ptr<perigee::StepModel> step;  // what sessions share; null until there was one
 
   // The model's structure; in training its numbers may be older than those on its device.
   const perigee::Model& shape() const { return training ? training->trainer->shape() : *loaded.model; }

@@ -6,7 +6,7 @@
  *     perigee_job       what to train: network + data + optimiser + seed, one JSON document
  *     perigee_source    data that live in the calling program
  *     perigee_trainer   a run of a job; perigee_model: a network with its parameters; perigee_predictor: answers many threads with one
- *     perigee_prediction  what a model says of records
+ *     perigee_prediction  what a model says of records; perigee_session: a sequence that a model reads in pieces
  *     perigee_tensor    numbers; perigee_trace, perigee_function: a function of tensors while it is recorded, and afterwards
  *
  * Every function that can fail returns a status; the handle that it was called on then holds a message that says where, what, got,
@@ -497,6 +497,29 @@ PERIGEE_API perigee_status perigee_predictor_predict(perigee_predictor* predicto
 PERIGEE_API perigee_status perigee_predictor_swap(perigee_predictor* predictor, perigee_model* model, uint64_t* number) PERIGEE_NOEXCEPT;
 /* Ends the requests with this tag that wait; those being computed are answered. Returns how many it ended. */
 PERIGEE_API int64_t perigee_predictor_cancel(perigee_predictor* predictor, uint64_t tag) PERIGEE_NOEXCEPT;
+
+/* --- Sequences in pieces ----------------------------------------------------------------------------------------------------- */
+
+/* A sequence that a recurrent model reads in pieces: each step goes on from where the one before ended, so that the pieces give what the whole
+ * sequence gives at once. For models of one input whose last dimension are steps, and whose output has as many; a layer that needs other steps
+ * than the one at hand (a convolution, attention, one that begins at the last step) is named in the message. On the CPU. */
+typedef struct perigee_session perigee_session;
+
+/* Copies the model's parameters, unless an open session has them already: each further one costs no more than its state. `rows`: sequences
+ * side by side, 1 to 65536. Calls on sessions of one model take turns. */
+PERIGEE_API perigee_status perigee_session_open(perigee_model* model, int64_t rows, perigee_session** out) PERIGEE_NOEXCEPT;
+PERIGEE_API void perigee_session_free(perigee_session* session) PERIGEE_NOEXCEPT;
+PERIGEE_API const char* perigee_session_message(const perigee_session* session) PERIGEE_NOEXCEPT;
+/* `x` is rows x input shape with `steps`, at least 1, as the last dimension, `y` likewise of the output; `byte_count` is the size of `y`.
+ * Raw, as perigee_model_predict. Allocates nothing. */
+PERIGEE_API perigee_status perigee_session_step(perigee_session* session, const void* x, int64_t steps, void* y,
+                                                size_t byte_count) PERIGEE_NOEXCEPT;
+/* The next step is the first of a sequence again. */
+PERIGEE_API perigee_status perigee_session_clear(perigee_session* session) PERIGEE_NOEXCEPT;
+/* What a session carries, as bytes that another one of the same model and rows can go on from. `byte_count` must be state_bytes. */
+PERIGEE_API size_t perigee_session_state_bytes(const perigee_session* session) PERIGEE_NOEXCEPT;
+PERIGEE_API perigee_status perigee_session_read_state(perigee_session* session, void* data, size_t byte_count) PERIGEE_NOEXCEPT;
+PERIGEE_API perigee_status perigee_session_write_state(perigee_session* session, const void* data, size_t byte_count) PERIGEE_NOEXCEPT;
 
 /* --- Tensors ----------------------------------------------------------------------------------------------------------------- */
 

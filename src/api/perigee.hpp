@@ -28,6 +28,7 @@
 #include "perigee_differentiate.hpp"
 #include "perigee_prediction.hpp"
 #include "perigee_rules.hpp"
+#include "perigee_session.hpp"
 #include "perigee_tensor.hpp"
 #include "perigee_trace.hpp"
 #include "perigee_value.hpp"
@@ -779,6 +780,17 @@ class predictor {
   std::vector<size_t> input_rows_;  // bytes of an example
   size_t row_;
 };
+
+inline session::session(const model& of, int64_t rows) {
+  perigee_session* made = nullptr;
+  of.check(perigee_session_open(of.get(), rows, &made));
+  handle_.reset(made);
+  const auto step_of = [rows](const tensor_info& all) {
+    return all.bytes / static_cast<size_t>(all.shape.back()) * static_cast<size_t>(rows);
+  };
+  in_ = step_of(of.inputs().front());
+  out_ = step_of(of.output());
+}
 
 // --- Training ---------------------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "src/generate/window_scores.h"
+#include "src/generate/stream_scores.h"
 
 namespace perigee {
 
@@ -15,7 +15,7 @@ Generation::Generation(Model& model, const Json& job, const Json& fitted, const 
       all_(text_.numbers(options.prompt, where)),
       row_(static_cast<size_t>(text_.vocabulary_size())),
       before_(options.prompt) {
-  scores_ = std::make_unique<WindowScores>(model, text_, options.beams);
+  scores_ = scores_of(model, text_, options.beams);
   scores_->begin(all_);
   if (options_.beams > 1) search_ = std::make_unique<BeamSearch>(text_, *scores_, options_, all_);
 }

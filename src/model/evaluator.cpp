@@ -1,11 +1,13 @@
 #include "src/model/evaluator.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstring>
 #include <deque>
 #include <numeric>
 
+#include "src/data/streams.h"
 #include "src/nn/loss.h"
 
 namespace perigee {
@@ -34,8 +36,10 @@ Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Jso
       source_(std::move(source)),
       metrics_(metrics && !metrics->is_null() ? *metrics : Json()),
       where_(where),
-      inference_(model, team, true, kEvaluationBatch, devices),
+      streams_(model.carried().empty() ? 0 : streams_of(*source_)),
+      inference_(model, team, true, streams_ > 0 ? streams_ : kEvaluationBatch, devices),
       loader_(source_, {.batch = inference_.max_batch(), .shuffle = false, .threads = source_->traits().cheap ? 0 : 1}) {
+  if (streams_ > 0) inference_.carry(streams_);
   const std::vector<NetworkInput> wanted_fields = fields_of(model.spec(), true);
   for (const NetworkInput& field : wanted_fields) fields_.push_back(field_index(*source_, field.name));
   target_ = static_cast<int>(model.spec().inputs.size());
@@ -202,6 +206,8 @@ Json Evaluator::details() {
 }
 
 std::optional<EvaluationSums> Evaluator::pass(int64_t begin, int64_t end, const std::atomic<bool>* stop, std::atomic<int64_t>* evaluated) {
+  assert(streams_ == 0 || begin == 0);  // one process evaluates streams, from their beginning
+  inference_.restart();
   EvaluationSums sums(metrics_, task_, where_);
   inference_.forget_queued();  // of a pass that failed
   loader_.clear_list();        // by list: nothing is read beyond the end

@@ -76,6 +76,7 @@ class Evaluator {
   Json metrics_;
   std::string where_;
   EvaluationTask task_;
+  int64_t streams_ = 0;  // rows that carry on from batch to batch; 0: examples stand alone
   Inference inference_;
   Loader loader_;
   std::vector<int> fields_;  // of the model's inputs, then the targets

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/convert.h"
+#include "src/model/carried_rows.h"
 #include "src/model/device/device_inference.h"
 #include "src/tensor/bytes.h"
 
@@ -50,6 +51,20 @@ Inference::Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max
 }
 
 Inference::~Inference() = default;
+
+void Inference::carry(int64_t rows) {
+  if (!devices_.empty())
+    throw Error(ErrorKind::usage, {.where = model_.spec().where.empty() ? "network" : model_.spec().where,
+                                   .what = "a network that carries state from batch to batch is evaluated by the threads of a host",
+                                   .got = "a GPU",
+                                   .expected = "--device cpu"});
+  plans_->set_carry(Carry::stated);
+  carried_ = std::make_unique<CarriedRows>(model_.carried(), rows);
+}
+
+void Inference::restart() {
+  if (carried_) carried_->clear();
+}
 
 namespace {
 
@@ -148,7 +163,9 @@ void Inference::run_on_team(const std::vector<const std::byte*>& fields, int64_t
         const int index = run.plan().input_index(names[i]);
         if (index >= 0) run.set_input(index, fields[i] + static_cast<size_t>(row) * strides[i]);
       }
+      if (carried_) carried_->bind(run, row);
       run.run(nullptr, step);
+      if (carried_) carried_->take(run, row);
       const View output = run.output("output");
       const Tensor target = result_.output.rows(row, row + n);
       copy_view(output, target.view());
@@ -160,6 +177,7 @@ void Inference::run_on_team(const std::vector<const std::byte*>& fields, int64_t
       row += n;
     }
   });
+  if (carried_) carried_->commit();
 }
 
 int field_index(const DataSource& source, const std::string& name) {

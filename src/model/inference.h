@@ -13,6 +13,7 @@
 
 namespace perigee {
 
+class CarriedRows;
 class DeviceInference;
 class DeviceModel;
 
@@ -23,6 +24,10 @@ class Inference {
   Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max_batch = 256, std::span<DeviceModel* const> devices = {},
             std::vector<ModelOutput> more = {});
   ~Inference();
+
+  // Before the first batch: row i of every batch of `rows` goes on where row i of the batch before ended. Error(usage) on a device.
+  void carry(int64_t rows);
+  void restart();  // every row begins anew
 
   struct Result {
     Tensor output;             // [count, ...], link applied; valid rows: count
@@ -58,6 +63,7 @@ class Inference {
   size_t queued_ = 0, taken_ = 0;  // batches
   int64_t max_batch_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::unique_ptr<CarriedRows> carried_;
   Result result_;
 };
 

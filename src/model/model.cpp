@@ -179,6 +179,11 @@ void inherit_masks(const BuiltNetwork& built, ModelSpec* spec) {
 
 }  // namespace
 
+std::vector<NetworkInput> of_one_step(std::vector<NetworkInput> inputs) {
+  for (NetworkInput& input : inputs) input.type.shape = input.type.shape.with(input.type.shape.rank() - 1, 1);
+  return inputs;
+}
+
 std::vector<NetworkInput> fields_of(const ModelSpec& spec, bool with_loss) {
   std::vector<NetworkInput> fields = spec.inputs;
   if (!with_loss) return fields;
@@ -194,6 +199,7 @@ Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, s
   Graph graph;
   BuiltNetwork built = network_.build(graph, spec_.inputs, {.batch = 2, .training = true, .dtype = spec_.dtype, .freeze = spec_.freeze});
   layers_ = built.layers;
+  carried_ = built.carried;
   for (const Value& output : main_output_first(spec_, built.outputs)) {
     std::vector<int64_t> dims = output.shape().vector();
     dims.erase(dims.begin());
@@ -218,10 +224,10 @@ Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, s
   params_ = Params(std::move(built.parameters), std::move(built.states), spec_.dtype);
 }
 
-Graph Model::training_graph(int64_t batch, Backend backend) const {
+Graph Model::training_graph(int64_t batch, Backend backend, Carry carry) const {
   Graph forward;
-  const BuiltNetwork built =
-      network_.build(forward, spec_.inputs, {.batch = batch, .training = true, .dtype = spec_.dtype, .freeze = spec_.freeze});
+  const BuiltNetwork built = network_.build(
+      forward, spec_.inputs, {.batch = batch, .training = true, .dtype = spec_.dtype, .freeze = spec_.freeze, .carry = carry});
   forward.output("output", main_output_first(spec_, built.outputs).at(0));
   forward.output("loss", add_loss(forward, spec_, built.outputs));
   Graph graph = fuse_forward(forward, backend == Backend::cuda ? GeluIn::product_for_gradients : GeluIn::elementwise);
@@ -276,9 +282,10 @@ ModelOutput Model::layer_output(const std::string& name) const {
   return {.name = name, .plan = "layer:" + name, .type = {type.dtype, Shape(dims)}, .link = ""};
 }
 
-Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std::span<const std::string> layers) const {
+Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std::span<const std::string> layers, Carry carry) const {
   Graph graph;
-  const BuiltNetwork built = network_.build(graph, spec_.inputs, {.batch = batch, .training = false, .dtype = spec_.dtype});
+  const std::vector<NetworkInput> inputs = carry == Carry::all ? of_one_step(spec_.inputs) : spec_.inputs;
+  const BuiltNetwork built = network_.build(graph, inputs, {.batch = batch, .training = false, .dtype = spec_.dtype, .carry = carry});
   const std::vector<Value> outputs = main_output_first(spec_, built.outputs);
   for (size_t i = 0; i < outputs.size(); ++i) {
     Value output = outputs[i];
@@ -311,8 +318,8 @@ PlanSet::PlanSet(const Model& model, Kind kind, Backend backend, const Tuning* t
 }
 
 Graph PlanSet::graph_of(ShapeKey key) const {
-  if (kind_ == Kind::training) return model_.training_graph(key.batch, backend_);
-  return model_.inference_graph(key.batch, kind_ == Kind::inference_with_loss, backend_, layers_);
+  if (kind_ == Kind::training) return model_.training_graph(key.batch, backend_, carry_);
+  return model_.inference_graph(key.batch, kind_ == Kind::inference_with_loss, backend_, layers_, carry_);
 }
 
 void PlanSet::set_recompute(const RecomputeOptions& options, size_t room) {

@@ -74,6 +74,8 @@ class Model {
   const std::vector<Type>& output_types() const { return output_types_; }  // without the batch
   // The fields whose numbers choose: targets of a loss that takes classes, inputs of an embedding.
   const std::vector<ChoosingInput>& choosing() const { return choosing_; }
+  // What rows carry from step to step, where the network's layers carry anything.
+  const std::vector<CarriedSpec>& carried() const { return carried_; }
   // The network's outputs, that of the main loss first.
   std::vector<ModelOutput> outputs() const;
   // The output of the layer `name` of describe's table; "name:1" is the second of several. Error(usage) with the nearest names.
@@ -85,10 +87,12 @@ class Model {
   // has lengths, masks or weights; StepWeights knows what to divide by), and one external output
   // "grad:<parameter>" for each trainable parameter that the loss depends on: the gradient of the sum of the losses (in f16 times kLossSeed).
   // The fusions depend on `backend`.
-  Graph training_graph(int64_t batch, Backend backend = Backend::cpu) const;
+  // `carry`: as Network::BuildOptions has it; here and below.
+  Graph training_graph(int64_t batch, Backend backend = Backend::cpu, Carry carry = Carry::none) const;
   // Forward in inference mode: "output", "output1" ... when there are more, each with its loss's link applied, "loss" where `with_loss`, and
   // "layer:NAME" for each of `layers`, names as layer_output() takes them, or kUnlinkedOutput.
-  Graph inference_graph(int64_t batch, bool with_loss, Backend backend = Backend::cpu, std::span<const std::string> layers = {}) const;
+  Graph inference_graph(int64_t batch, bool with_loss, Backend backend = Backend::cpu, std::span<const std::string> layers = {},
+                        Carry carry = Carry::none) const;
 
  private:
   ModelSpec spec_;
@@ -97,6 +101,7 @@ class Model {
   std::vector<LayerReport> layers_;
   std::vector<Type> output_types_;
   std::vector<ChoosingInput> choosing_;
+  std::vector<CarriedSpec> carried_;
   std::vector<std::vector<Type>> layer_types_;  // of each of layers_, with a batch of 2
   std::string link_;
 };
@@ -124,6 +129,8 @@ class PlanSet {
   // For training plans, before the first: what the backward pass computes again, so that arenas fit into `room` bytes. Error(model) when
   // a pattern names no layer.
   void set_recompute(const RecomputeOptions& options, size_t room);
+  // Before the first plan: rows go on from step to step.
+  void set_carry(Carry carry) { carry_ = carry; }
   // Compiles on first use; thread-safe. Threads that want the same plan at once compile it once, and others do not wait for them.
   std::shared_ptr<const Plan> plan(ShapeKey key) { return choice(key).plan; }
   RecomputeChoice choice(ShapeKey key);
@@ -147,6 +154,7 @@ class PlanSet {
   std::vector<std::string> layers_;
   SliceAnalysis slices_;
   RecomputeOptions::Mode recompute_ = RecomputeOptions::Mode::none;
+  Carry carry_ = Carry::none;
   size_t room_ = SIZE_MAX;
   std::vector<std::string> scopes_;  // of the layers that may be computed again
   std::mutex mutex_;                 // held while plans are looked up, not while one is compiled

@@ -47,6 +47,12 @@ void NetworkFunction::name_outputs() {
   }
 }
 
+std::shared_ptr<StepModel> NetworkFunction::step_model(int64_t rows) {
+  if (!step_ || step_->rows() != rows || !step_->has_parameters_of(*loaded_.model))
+    step_ = std::make_shared<StepModel>(*loaded_.model, rows);
+  return step_;
+}
+
 Value NetworkFunction::linked_value(Value output, int index) const {
   const ModelSpec& spec = loaded_.model->spec();
   if (index == spec.loss_output && !spec.loss.is_null()) return linked_output(spec.loss, output);

@@ -8,6 +8,7 @@
 
 #include "src/eager/recorder.h"
 #include "src/model/model_file.h"
+#include "src/model/step_model.h"
 
 namespace perigee {
 
@@ -17,6 +18,9 @@ class NetworkFunction {
   NetworkFunction(Json network, std::vector<NetworkInput> inputs, uint64_t seed, const std::string& where);
   // A model file, a checkpoint, or the folder of a run. Error(usage) when there is none.
   explicit NetworkFunction(const std::string& path);
+
+  // One step of the network with the parameters that it has now. Those who ask before they change share it.
+  std::shared_ptr<StepModel> step_model(int64_t rows);
 
   const LoadedModel& loaded() const { return loaded_; }
   Model& model() { return *loaded_.model; }
@@ -34,6 +38,7 @@ class NetworkFunction {
   LoadedModel loaded_;
   std::unique_ptr<Network> network_;
   std::vector<std::string> outputs_;
+  std::shared_ptr<StepModel> step_;  // the last one
 };
 
 }  // namespace perigee

@@ -61,6 +61,11 @@ class LayerContext {
   // The state stays as it is even in training, which then goes by it as inference does.
   virtual bool frozen(const std::string& name) const = 0;
 
+  // What each row of a batch carries from one step of training or of a session to the next (src/nn/carried.h): [batch, row...], empty where
+  // rows stand alone. `stated`: the job wants it; else only sessions do. Where it is not empty, carry_on() says what comes next.
+  virtual Value carried(const std::string& name, const Shape& row, bool stated) = 0;
+  virtual void carry_on(const std::string& name, Value next) = 0;
+
   // Which steps of the last axis of `x` count: [N, T] of dtype(), 1 or 0; empty when all do. A layer's outputs have the mask of its input 0
   // where their last axis still has T steps, unless the layer sets one itself; an empty mask says that all steps count from there on.
   virtual Value mask(Value x) = 0;
@@ -89,6 +94,16 @@ constexpr Schema layer_schema(std::span<const Option> options = {}, std::span<co
   return {.options = options, .positional = positional, .common = &common_layer_schema};
 }
 
+// How a layer treats the steps of a sequence, the last axis of its inputs. `each`: alone, or looking back by carried values, so that a sequence
+// may come in pieces. `folded`: each step is an example to the layers inside. `mixed`: neither.
+enum class StepUse : uint8_t { mixed, each, folded };
+inline StepUse each_step(const Config&, std::span<const Value>) { return StepUse::each; }
+inline StepUse folds_steps(const Config&, std::span<const Value>) { return StepUse::folded; }
+// Of layers with the option "over".
+inline StepUse each_over_channels(const Config& options, std::span<const Value>) {
+  return options.choice("over") == "channels" ? StepUse::each : StepUse::mixed;
+}
+
 struct LayerDef {
   const char* name = nullptr;  // "conv2d"
   const char* stem = nullptr;  // of automatic names: "conv" gives conv1, conv2; null: the layer's name
@@ -101,6 +116,7 @@ struct LayerDef {
   bool any_dtype = false;  // takes inputs as they are (indices, whatever is only moved); else they are cast to the context's dtype
   // Dimension 0 of every input is the batch. Throws Error(model) by context.fail.
   std::vector<Value> (*build)(LayerContext& context, std::span<const Value> inputs) = nullptr;
+  StepUse (*step_use)(const Config& options, std::span<const Value> inputs) = nullptr;  // null: mixed
 };
 
 std::span<const LayerDef* const> all_layers();

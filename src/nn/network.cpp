@@ -60,6 +60,7 @@ struct Place {
   std::string where;
   Json defaults;
   bool trainable = true;
+  bool folded = false;  // each step is an example of its own
   int depth = 0;
 };
 
@@ -174,6 +175,21 @@ class Context final : public LayerContext {
     build_.masks[y.id()] = mask;
   }
 
+  Value carried(const std::string& name, const Shape& row, bool stated) override {
+    const Carry carry = build_.options.carry;
+    if (stated && place_.folded)
+      fail("carries no state where each step is an example of its own", "", "", "put it in front of time_distributed");
+    if (place_.folded || (!stated && carry != Carry::all)) return {};
+    const std::string full = name_ + "." + name;
+    build_.result.carried.push_back({full, {dtype(), row}});
+    if (carry == Carry::none) return {};
+    std::vector<int64_t> dims = row.vector();
+    dims.insert(dims.begin(), build_.options.batch);
+    return build_.graph.input(carried_leaf(full), {dtype(), Shape(dims)});
+  }
+
+  void carry_on(const std::string& name, Value next) override { build_.graph.output(carried_leaf(name_ + "." + name), next); }
+
   // FNV-1a of the layer's name and the purpose: independent of how many other draws there are.
   int64_t random_stream(const std::string& purpose) override {
     const uint64_t hash = fnv1a(name_ + "/" + purpose);
@@ -195,7 +211,19 @@ class Context final : public LayerContext {
     return build_network(build_, description, place_inside(label), inputs);
   }
 
-  Value activation(const Json& activation, Value x) override { return apply_activation(*this, activation, x); }
+  Value activation(const Json& activation, Value x) override {
+    if (const Json* axis = activation.is_object() ? activation.find("axis") : nullptr;
+        axis != nullptr && build_.options.carry == Carry::all && !place_.folded && *axis != Json(1))
+      fail("the activation goes over an axis that is not that of the features, which a session does not have at once", axis->dump(), "1");
+    return apply_activation(*this, activation, x);
+  }
+
+  // A session gives a layer the steps of a sequence one by one.
+  void check_steps(std::span<const Value> inputs) const {
+    if (text_.def->step_use == nullptr || text_.def->step_use(options_, inputs) == StepUse::mixed)
+      fail("does not go step by step: it needs other steps than the one at hand", text_.def->name, "",
+           "a session is for layers that look back by their state, or at one step alone");
+  }
 
   // An option on parameters where there are none would silently do nothing.
   void check_parameter_options() const {
@@ -224,6 +252,7 @@ class Context final : public LayerContext {
                 .where = text_.at,
                 .defaults = place_.defaults,
                 .trainable = trainable_,
+                .folded = place_.folded || text_.def->step_use == &folds_steps,
                 .depth = place_.depth + 1};
     // A wrapper's options of parameters hold for the layers inside, unless they have their own.
     for (const char* key : kParameterOptions)
@@ -279,6 +308,14 @@ void carry_masks(Build& build, std::span<const Value> inputs, std::span<const Va
   }
 }
 
+// An embedding takes one index of an example for no list of them. In a session it is a list of one step.
+std::vector<Value> with_steps(std::span<const Value> inputs, std::vector<Value> outputs) {
+  if (inputs.size() != 1 || is_floating(inputs[0].dtype()) || inputs[0].rank() != 2) return outputs;
+  for (Value& y : outputs)
+    if (is_floating(y.dtype()) && y.rank() == 2) y = reshape(y, Shape{y.shape()[0], y.shape()[1], 1});
+  return outputs;
+}
+
 std::vector<Value> build_layer(Build& build, const LayerText& text, const Place& place, std::span<const Value> inputs) {
   const LayerDef& def = *text.def;
   const int given = static_cast<int>(inputs.size());
@@ -299,7 +336,9 @@ std::vector<Value> build_layer(Build& build, const LayerText& text, const Place&
     if (build.options.training)
       for (size_t i = 0; i < values.size(); ++i) values[i] = drop_input(context, values[i], i);
     for (size_t i = 0; i < values.size(); ++i) build.follow(inputs[i], values[i]);
+    if (build.options.carry == Carry::all && !place.folded) context.check_steps(values);
     outputs = def.build(context, values);
+    if (build.options.carry == Carry::all && !place.folded) outputs = with_steps(values, outputs);
     carry_masks(build, values, outputs);
     context.check_parameter_options();
   } catch (const Error& error) {

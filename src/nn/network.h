@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/core/field_role.h"
+#include "src/nn/carried.h"
 #include "src/nn/layer.h"
 
 namespace perigee {
@@ -38,6 +39,7 @@ struct BuiltNetwork {
   std::vector<std::pair<std::string, Value>> input_masks;  // of the fields that have one
   std::vector<ParameterSpec> parameters;
   std::vector<StateSpec> states;
+  std::vector<CarriedSpec> carried;
   std::vector<LayerReport> layers;
   std::vector<std::vector<Value>> layer_outputs;  // of each of `layers`
 };
@@ -62,6 +64,7 @@ class Network {
     bool training = true;
     Dtype dtype = Dtype::f32;                  // of all floating-point values; inputs of another type are converted
     std::span<const std::string> freeze = {};  // patterns: parameters and states that stay as they are
+    Carry carry = Carry::none;                 // values that carry on are inputs, their next ones outputs (carried_leaf)
   };
   // Appends the network to `graph` for one batch size. Parameters and states become leaves named as in the specs.
   BuiltNetwork build(Graph& graph, const std::vector<NetworkInput>& inputs, const BuildOptions& options) const;

@@ -6,6 +6,7 @@
 #include "src/core/host_isa.h"
 #include "src/core/pattern.h"
 #include "src/data/stored_arrays.h"
+#include "src/model/carried_rows.h"
 #include "src/model/model_reader.h"
 
 namespace perigee {
@@ -38,6 +39,18 @@ void copy_block(const Safetensors& file, const Params& params, const std::string
   }
 }
 
+// What rows carry: a tensor "carried/<name>" [rows, ...] for each.
+std::string carried_name(const CarriedRows& rows, size_t i) { return "carried/" + rows.specs()[i].name; }
+
+void add_carried(const Trainer& trainer, std::vector<NamedTensor>* tensors) {
+  const CarriedRows* const rows = trainer.carried();
+  for (size_t i = 0; rows && i < rows->specs().size(); ++i) {
+    Tensor tensor(rows->type(i).dtype, rows->type(i).shape);
+    std::memcpy(tensor.view().data, rows->now(i).data(), tensor.bytes());
+    tensors->push_back({carried_name(*rows, i), std::move(tensor)});
+  }
+}
+
 }  // namespace
 
 void save_model(const Trainer& trainer, const std::string& path) {
@@ -56,6 +69,7 @@ std::vector<NamedTensor> checkpoint_tensors(const Trainer& trainer, std::span<co
   const Params& params = trainer.model().params();
   for (size_t slot = 0; slot < names.size(); ++slot) add_block(params, slot_name(names[slot]), trainer.optimizer_slot(slot), &tensors);
   for (const NamedBlock& block : beside) add_block(params, block.name, block.bytes, &tensors);
+  add_carried(trainer, &tensors);
   return tensors;
 }
 
@@ -99,6 +113,8 @@ Json load_checkpoint(Trainer& trainer, const Safetensors& file, const std::strin
   const auto& names = trainer.optimizer().slots();
   for (const std::string& slot : names) check_block(file, params, slot_name(slot), path);
   for (const NamedBlock& block : beside) check_block(file, params, block.name, path);
+  CarriedRows* const rows = trainer.carried();
+  for (size_t i = 0; rows && i < rows->specs().size(); ++i) wanted_tensor(file, carried_name(*rows, i), rows->type(i), path);
   const Json tuning = json_metadata(file, "tuning", path);
   const Json extra = json_metadata(file, "extra", path);
   std::optional<LossScale> scale = read_loss_scale(trainer.job());
@@ -108,6 +124,10 @@ Json load_checkpoint(Trainer& trainer, const Safetensors& file, const std::strin
   copy_model_tensors(file, params);
   for (size_t slot = 0; slot < names.size(); ++slot) copy_block(file, params, slot_name(names[slot]), trainer.optimizer_slot(slot));
   for (const NamedBlock& block : beside) copy_block(file, params, block.name, block.bytes);
+  for (size_t i = 0; rows && i < rows->specs().size(); ++i) {
+    const Tensor& tensor = *file.find(carried_name(*rows, i));
+    std::memcpy(rows->now(i).data(), tensor.view().data, tensor.bytes());
+  }
   if (scale) trainer.set_loss_scale(*scale);
   if (keep_plans) {
     trainer.set_position(position);
@@ -137,7 +157,10 @@ Json load_checkpoint(Trainer& trainer, std::span<const std::byte> bytes, const s
 }
 
 size_t CheckpointSnapshot::bytes_of(const Trainer& trainer) {
-  return aligned(trainer.shape().params().block_bytes()) * (1 + trainer.optimizer_slots()) + aligned(trainer.states().size());
+  size_t bytes = aligned(trainer.shape().params().block_bytes()) * (1 + trainer.optimizer_slots()) + aligned(trainer.states().size());
+  const CarriedRows* const rows = trainer.carried();
+  for (size_t i = 0; rows && i < rows->specs().size(); ++i) bytes += aligned(rows->now(i).size());
+  return bytes;
 }
 
 // The file's tensors are windows, so that it lies in memory once.
@@ -162,6 +185,11 @@ void CheckpointSnapshot::lay_out(const Trainer& trainer) {
     add_parameters(slot_name(slot) + "/", base);
     base += aligned(params.block_bytes());
   }
+  const CarriedRows* const rows = trainer.carried();
+  for (size_t i = 0; rows && i < rows->specs().size(); ++i) {
+    tensors_.push_back({carried_name(*rows, i), Tensor(numbers_, base, rows->type(i).dtype, rows->type(i).shape)});
+    base += aligned(rows->now(i).size());
+  }
   metadata_ = fixed_metadata(trainer);
   tuning_changes_ = 0;
   trainer_ = &trainer;
@@ -178,6 +206,8 @@ void CheckpointSnapshot::take(const Trainer& trainer, const Json& extra) {
   copy({params.block(), params.block_bytes()});
   copy(trainer.states());
   for (size_t slot = 0; slot < trainer.optimizer_slots(); ++slot) copy(trainer.optimizer_slot(slot));
+  const CarriedRows* const rows = trainer.carried();
+  for (size_t i = 0; rows && i < rows->specs().size(); ++i) copy(rows->now(i));
   if (const uint64_t changes = trainer.tuning().changes(); changes != tuning_changes_ || !metadata_.contains("tuning")) {
     metadata_["tuning"] = trainer.tuning().to_json().dump();
     tuning_changes_ = changes;

@@ -15,6 +15,7 @@
 
 namespace perigee {
 
+class CarriedRows;
 class DeviceModel;
 
 // Where the sum of a batch's gradient goes: to[i] = add[n-1][i] + (... + (add[0][i] + gradient[i])), so that the gradients of many
@@ -93,6 +94,7 @@ class StepEngine {
   virtual void update(const std::byte* gradient_sum) = 0;
   virtual void commit_states() = 0;
 
+  virtual CarriedRows* carried() const { return nullptr; }  // once build() was called
   virtual int64_t sub_batch() const = 0;
   virtual PlanSet& plans() = 0;
   virtual size_t bytes() const = 0;                             // of everything that training holds where the numbers are

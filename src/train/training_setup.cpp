@@ -70,7 +70,8 @@ void TrainingSetup::open() {
   read_placement(data);  // says what is wrong with it; only a cluster goes by it
   seed = static_cast<uint64_t>(config.integer("seed", 0));
   source = open_part("train", data.object("train"));
-  check_streams(streams_of(*source), batch, data);
+  streams = streams_of(*source);
+  check_streams(streams, batch, data);
 
   ModelSpec spec{.network = *config.raw("network"), .where = job.where(), .dtype = job.precision(), .half = job.half()};
   scale = read_loss_scale(job);
@@ -85,6 +86,7 @@ void TrainingSetup::open() {
     spec.freeze = Config(*pretrained, job.where() + ": pretrained").string_list("freeze");
   model = std::make_unique<Model>(std::move(spec));
   for (const NetworkInput& field : fields_of(model->spec(), true)) read_fields.push_back(field_index(*source, field.name));
+  check_carried(data);
   weights.emplace(*model, *source);
   check_freeze(config);
   scale_rates(config);
@@ -97,6 +99,21 @@ void TrainingSetup::open() {
   }
   if (options.measure && options.backend != Backend::cuda) tuning.load_machine();  // a device's is read when the device is known
   if (options.tuning.is_object()) tuning.merge(options.tuning);
+}
+
+// A network that carries state from batch to batch is for streams, whose rows go on, and for threads of one host.
+void TrainingSetup::check_carried(const Config& data) const {
+  if (model->carried().empty()) return;
+  const std::string layer = "'" + model->carried()[0].name + "'";
+  if (streams == 0)
+    data.object("train").fail("streams", "is missing: the network carries " + layer + " from batch to batch", "windows that stand alone",
+                              "streams = " + std::to_string(batch), "or leave out state = \"carry\"");
+  if (options.backend == Backend::cuda)
+    throw Error(ErrorKind::usage, {.where = job.where() + ": network",
+                                   .what = "carries " + layer + " from batch to batch, which is for the threads of a host",
+                                   .got = "a GPU",
+                                   .expected = "--device cpu",
+                                   .hint = "or leave out state = \"carry\", so that each window begins with zeros"});
 }
 
 // "loss": a loss for the first output and the field "target"; or, by output name, {"digit": {"type": "cross_entropy", "target": "y",

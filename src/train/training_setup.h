@@ -56,11 +56,13 @@ struct TrainingSetup {
   std::vector<Optimizer::Range> buckets;  // of the gradient; empty until it is cut
   // Empty unless the precision is "fp16". While steps are on a device, the device's is newer.
   std::optional<LossScale> scale;
-  int64_t batch = 0;  // of one step: on several GPUs, of all of them
+  int64_t streams = 0;  // lanes of the examples (src/data/streams.h); 0: they stand alone
+  int64_t batch = 0;    // of one step: on several GPUs, of all of them
   uint64_t seed = 0;
 
  private:
   void open();
+  void check_carried(const Config& data) const;
   void read_losses(const Config& config, ModelSpec* spec);
   void check_freeze(const Config& config) const;
   void scale_rates(const Config& config);

@@ -20,6 +20,7 @@ const LayerDef layer_activation{.name = "activation",
                                 .example = R"({"type": "activation", "activation": {"type": "elu", "alpha": 0.5}})",
                                 .example_input = "[6]",
                                 .schema = layer_schema(kOptions, kPositional),
-                                .build = build};
+                                .build = build,
+                                .step_use = each_step};
 
 }  // namespace perigee

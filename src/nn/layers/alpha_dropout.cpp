@@ -30,6 +30,7 @@ const LayerDef layer_alpha_dropout{
     .example = R"({"type": "alpha_dropout", "rate": 0.2})",
     .example_input = "[12]",
     .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .build = build,
+    .step_use = each_step};
 
 }  // namespace perigee

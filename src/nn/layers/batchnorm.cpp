@@ -58,6 +58,7 @@ const LayerDef layer_batchnorm{
     .example = R"({"type": "batchnorm", "epsilon": 1e-3, "activation": "tanh"})",
     .example_input = "[3, 4, 5]",
     .schema = layer_schema(kOptions),
-    .build = build};
+    .build = build,
+    .step_use = each_step};
 
 }  // namespace perigee

@@ -17,6 +17,10 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   return {context.graph().apply("concatenate", inputs, Json(Json::Object{{"axis", Json(axis)}}))};
 }
 
+StepUse step_use(const Config& options, std::span<const Value> inputs) {
+  return inputs[0].rank() == 3 && options.integer_in("axis", 1, kMaxRank - 1, 1) == 1 ? StepUse::each : StepUse::mixed;
+}
+
 }  // namespace
 
 extern const LayerDef layer_concat;
@@ -26,6 +30,7 @@ const LayerDef layer_concat{.name = "concat",
                             .example_input = "[[2, 3], [4, 3]]",
                             .schema = layer_schema(kOptions, kPositional),
                             .max_inputs = -1,
-                            .build = build};
+                            .build = build,
+                            .step_use = step_use};
 
 }  // namespace perigee

@@ -43,6 +43,10 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   return {finish(context, steps ? features_first(y) : y)};
 }
 
+StepUse step_use(const Config& options, std::span<const Value>) {
+  return options.choice("over") == "steps" ? StepUse::each : StepUse::mixed;
+}
+
 }  // namespace
 
 extern const LayerDef layer_dense;
@@ -51,6 +55,7 @@ const LayerDef layer_dense{.name = "dense",
                            .example = R"({"type": "dense", "out": 5, "activation": "sigmoid"})",
                            .example_input = "[7]",
                            .schema = layer_schema(kOptions, kPositional),
-                           .build = build};
+                           .build = build,
+                           .step_use = step_use};
 
 }  // namespace perigee

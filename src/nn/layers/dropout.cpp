@@ -22,6 +22,7 @@ const LayerDef layer_dropout{.name = "dropout",
                              .example = R"({"type": "dropout", "rate": 0.3})",
                              .example_input = "[12]",
                              .schema = layer_schema(kOptions, kPositional),
-                             .build = build};
+                             .build = build,
+                             .step_use = each_step};
 
 }  // namespace perigee

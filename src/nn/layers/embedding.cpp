@@ -33,6 +33,7 @@ const LayerDef layer_embedding{
     .example_input = "[5]",
     .schema = layer_schema(kOptions, kPositional),
     .any_dtype = true,
-    .build = build};
+    .build = build,
+    .step_use = each_step};
 
 }  // namespace perigee

@@ -24,6 +24,7 @@ const LayerDef layer_gaussian_dropout{.name = "gaussian_dropout",
                                       .example = R"({"type": "gaussian_dropout", "rate": 0.3})",
                                       .example_input = "[12]",
                                       .schema = layer_schema(kOptions, kPositional),
-                                      .build = build};
+                                      .build = build,
+                                      .step_use = each_step};
 
 }  // namespace perigee

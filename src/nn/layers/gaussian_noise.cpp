@@ -21,6 +21,7 @@ const LayerDef layer_gaussian_noise{.name = "gaussian_noise",
                                     .example = R"({"type": "gaussian_noise", "stddev": 0.3})",
                                     .example_input = "[12]",
                                     .schema = layer_schema(kOptions, kPositional),
-                                    .build = build};
+                                    .build = build,
+                                    .step_use = each_step};
 
 }  // namespace perigee

@@ -28,6 +28,7 @@ const LayerDef layer_graph{
     .schema = layer_schema(kOptions),
     .max_inputs = -1,
     .any_dtype = true,
-    .build = build};
+    .build = build,
+    .step_use = each_step};
 
 }  // namespace perigee

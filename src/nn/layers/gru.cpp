@@ -9,6 +9,7 @@ constexpr Option kOptions[] = {
     kLayersOption,
     kBidirectionalOption,
     kReturnsOption,
+    kStateOption,
     kReverseOption,
     kStackDropoutOption,
     kRecurrentDropoutOption,
@@ -34,6 +35,7 @@ const LayerDef layer_gru{.name = "gru",
                          .example_input = "[2, 3]",
                          .schema = layer_schema(kOptions, kPositional),
                          .max_inputs = 2,
-                         .build = build};
+                         .build = build,
+                         .step_use = recurrent_step_use};
 
 }  // namespace perigee

@@ -24,6 +24,7 @@ const LayerDef layer_layernorm{.name = "layernorm",
                                .example = R"({"type": "layernorm", "over": "channels"})",
                                .example_input = "[5, 3, 2]",
                                .schema = layer_schema(kOptions),
-                               .build = build};
+                               .build = build,
+                               .step_use = each_over_channels};
 
 }  // namespace perigee

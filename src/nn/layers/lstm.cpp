@@ -9,6 +9,7 @@ constexpr Option kOptions[] = {
     kLayersOption,
     kBidirectionalOption,
     kReturnsOption,
+    kStateOption,
     kReverseOption,
     kStackDropoutOption,
     kRecurrentDropoutOption,
@@ -37,6 +38,7 @@ const LayerDef layer_lstm{
     .example_input = "[2, 3]",
     .schema = layer_schema(kOptions, kPositional),
     .max_inputs = 3,
-    .build = build};
+    .build = build,
+    .step_use = recurrent_step_use};
 
 }  // namespace perigee

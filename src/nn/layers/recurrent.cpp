@@ -138,6 +138,39 @@ void check_states(LayerContext& context, RecurrentCell cell, std::span<const Val
 
 }  // namespace
 
+namespace {
+
+bool one_way(const Config& options) { return options.choice("bidirectional") == "none" && !options.boolean("reverse"); }
+
+// Whether the job wants the state to go on from window to window.
+bool states_carry(LayerContext& context, std::span<const Value> inputs) {
+  const Config& options = context.options();
+  if (options.choice("state") == "zero") return false;
+  if (!one_way(options))
+    options.fail("state", "cannot go on for a layer that begins at the last step", "carry", "zero", "leave out reverse and bidirectional");
+  if (inputs.size() > 1) options.fail("state", "cannot go on where the first states are inputs", "carry", "zero", "drop one of the two");
+  return true;
+}
+
+// One layer of the stack, which goes on from its rows' states where they carry any.
+Layer run_carrying(LayerContext& context, Recurrence r, const std::string& merge, bool stated) {
+  const std::string h = "h" + r.suffix, c = "c" + r.suffix;
+  const bool may = !r.h0 && one_way(context.options());
+  const Value h0 = may ? context.carried(h, Shape{output_size(context, r.cell)}, stated) : Value();
+  const Value c0 = may && r.cell == RecurrentCell::lstm ? context.carried(c, Shape{units_of(context)}, stated) : Value();
+  if (h0) r.h0 = h0, r.c0 = c0;
+  const Layer layer = run_layer(context, r, merge);
+  if (h0) context.carry_on(h, layer.last);
+  if (c0) context.carry_on(c, layer.last_c);
+  return layer;
+}
+
+}  // namespace
+
+StepUse recurrent_step_use(const Config& options, std::span<const Value> inputs) {
+  return one_way(options) && options.choice("returns") == "all" && inputs.size() == 1 ? StepUse::each : StepUse::mixed;
+}
+
 std::vector<Value> build_recurrent(LayerContext& context, RecurrentCell cell, std::span<const Value> inputs) {
   const Config& options = context.options();
   require_steps(context, inputs[0]);
@@ -149,6 +182,7 @@ std::vector<Value> build_recurrent(LayerContext& context, RecurrentCell cell, st
   const bool states = returns == "state" || returns == "both";
   if (states && !merge.empty()) options.fail("returns", "asks a layer that goes both ways for its one last state", returns, "all or last");
   check_states(context, cell, inputs, layers, merge);
+  const bool stated = states_carry(context, inputs);
   const Value mask = context.mask(inputs[0]);
   Layer layer{.all = steps_first(inputs[0]), .last = {}, .last_c = {}};
   for (int64_t l = 0; l < layers; ++l) {
@@ -156,15 +190,15 @@ std::vector<Value> build_recurrent(LayerContext& context, RecurrentCell cell, st
     Value x = layer.all;
     const double rate = options.number("stack_dropout");
     if (l > 0 && rate > 0 && context.training()) x = dropped(x, uniform_like(context, "stack" + number, x), rate);
-    layer = run_layer(context,
-                      {.cell = cell,
-                       .reverse = reverse,
-                       .suffix = number,
-                       .x = x,
-                       .mask = mask,
-                       .h0 = inputs.size() > 1 ? inputs[1] : Value(),
-                       .c0 = inputs.size() > 2 ? inputs[2] : Value()},
-                      merge);
+    layer = run_carrying(context,
+                         {.cell = cell,
+                          .reverse = reverse,
+                          .suffix = number,
+                          .x = x,
+                          .mask = mask,
+                          .h0 = inputs.size() > 1 ? inputs[1] : Value(),
+                          .c0 = inputs.size() > 2 ? inputs[2] : Value()},
+                         merge, stated);
   }
   std::vector<Value> results;
   if (returns == "all" || returns == "both") results.push_back(features_first(masked_rows(layer.all, mask)));

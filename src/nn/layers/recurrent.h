@@ -37,6 +37,9 @@ RecurrentStates run_steps(LayerContext& context, const Recurrence& recurrence, V
 // A layer with all its options: stacked, in both directions.
 std::vector<Value> build_recurrent(LayerContext& context, RecurrentCell cell, std::span<const Value> inputs);
 
+// Forward, with all states as the result, it goes on from where it was.
+StepUse recurrent_step_use(const Config& options, std::span<const Value> inputs);
+
 // Two directions joined by "concat", "sum", "mean" or "multiply"; features are on `axis`.
 Value merged(const std::string& how, Value forward, Value backward, int axis);
 
@@ -52,6 +55,9 @@ inline constexpr Option kReturnsOption{
     "returns", "name",
     "all",     "every step's state, the last one's, the last state's parts (h and c) as outputs, or all and these",
     {},        {"all", "last", "state", "both"}};
+inline constexpr Option kStateOption{"state", "name",
+                                     "zero",  "at the first step: zeros, or what the stream's window before ended with (data with streams)",
+                                     {},      {"zero", "carry"}};
 inline constexpr Option kReverseOption{"reverse", "boolean", "false", "from the last step to the first"};
 inline constexpr Option kStackDropoutOption{
     "stack_dropout", "number", "0", "share of what goes from layer to layer that is dropped in training", {0, 0.999999}};

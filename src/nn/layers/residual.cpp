@@ -35,6 +35,7 @@ const LayerDef layer_residual{
         R"({"type": "residual", "layers": [{"type": "conv2d", "out": 3, "kernel": 3, "padding": 1}, "batchnorm"], "shortcut": {"type": "conv2d", "out": 3, "kernel": 1}, "activation": "tanh"})",
     .example_input = "[2, 4, 3]",
     .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .build = build,
+    .step_use = each_step};
 
 }  // namespace perigee

@@ -23,6 +23,7 @@ const LayerDef layer_rms_norm{.name = "rms_norm",
                               .example = R"({"type": "rms_norm", "over": "channels"})",
                               .example_input = "[5, 3, 2]",
                               .schema = layer_schema(kOptions),
-                              .build = build};
+                              .build = build,
+                              .step_use = each_over_channels};
 
 }  // namespace perigee

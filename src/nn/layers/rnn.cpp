@@ -8,6 +8,7 @@ constexpr Option kOptions[] = {kUnitsOption,
                                kLayersOption,
                                kBidirectionalOption,
                                kReturnsOption,
+                               kStateOption,
                                kReverseOption,
                                kStackDropoutOption,
                                kRecurrentDropoutOption,
@@ -32,6 +33,7 @@ const LayerDef layer_rnn{
     .example_input = "[2, 3]",
     .schema = layer_schema(kOptions, kPositional),
     .max_inputs = 2,
-    .build = build};
+    .build = build,
+    .step_use = recurrent_step_use};
 
 }  // namespace perigee

@@ -16,6 +16,7 @@ const LayerDef layer_scale{.name = "scale",
                            .example = R"({"type": "scale", "factor": -1.5})",
                            .example_input = "[4]",
                            .schema = layer_schema(kOptions, kPositional),
-                           .build = build};
+                           .build = build,
+                           .step_use = each_step};
 
 }  // namespace perigee

@@ -23,6 +23,7 @@ const LayerDef layer_sequential{
     .schema = layer_schema(kOptions, kPositional),
     .max_inputs = -1,
     .any_dtype = true,
-    .build = build};
+    .build = build,
+    .step_use = each_step};
 
 }  // namespace perigee

@@ -16,6 +16,7 @@ const LayerDef layer_shift{.name = "shift",
                            .example = R"({"type": "shift", "offset": 2})",
                            .example_input = "[4]",
                            .schema = layer_schema(kOptions, kPositional),
-                           .build = build};
+                           .build = build,
+                           .step_use = each_step};
 
 }  // namespace perigee

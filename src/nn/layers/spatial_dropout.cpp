@@ -31,6 +31,7 @@ const LayerDef layer_spatial_dropout{.name = "spatial_dropout",
                                      .example = R"({"type": "spatial_dropout", "rate": 0.3})",
                                      .example_input = "[6, 2, 2]",
                                      .schema = layer_schema(kOptions, kPositional),
-                                     .build = build};
+                                     .build = build,
+                                     .step_use = each_step};
 
 }  // namespace perigee

@@ -16,6 +16,7 @@ const LayerDef layer_subtract{.name = "subtract",
                               .example_input = "[[2, 3], [2, 3]]",
                               .min_inputs = 2,
                               .max_inputs = 2,
-                              .build = build};
+                              .build = build,
+                              .step_use = each_step};
 
 }  // namespace perigee

@@ -51,6 +51,7 @@ const LayerDef layer_time_distributed{
     .example = R"({"type": "time_distributed", "layer": {"type": "dense", "out": 4, "activation": "tanh"}})",
     .example_input = "[2, 3]",
     .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .build = build,
+    .step_use = folds_steps};
 
 }  // namespace perigee

@@ -9,6 +9,8 @@ namespace perigee {
 
 void HostEngine::build() {
   plans_ = std::make_unique<PlanSet>(*t_.model, PlanSet::Kind::training, t_.options.backend, &t_.tuning);
+  plans_->set_carry(Carry::stated);
+  if (!carried_ && !t_.model->carried().empty()) carried_ = std::make_unique<CarriedRows>(t_.model->carried(), t_.streams);
   plans_->set_recompute(RecomputeOptions::of(t_.job), arena_room());
   collective_ = plans_->slices().collective;
   sliceable_ = plans_->slices().sliceable;
@@ -71,6 +73,18 @@ void HostEngine::bind_rows(const BoundPlan& plan, const Batch& batch, int64_t ro
     if (plan.inputs[i] >= 0) plan.run->set_input(plan.inputs[i], base + static_cast<size_t>(row) * byte_size(t_.source->fields()[field]));
   }
   if (plan.seed >= 0) plan.run->set_input(plan.seed, seeds_.data());
+  if (carried_) carried_->bind(*plan.run, row);
+}
+
+// An epoch begins with streams that carry nothing.
+void HostEngine::begin_rows(const Batch& batch) {
+  if (!carried_) return;
+  if (batch.size != t_.streams)
+    throw Error(ErrorKind::usage, {.where = t_.job.where(),
+                                   .what = "a batch of streams has one row for each",
+                                   .got = std::to_string(batch.size),
+                                   .expected = std::to_string(t_.streams)});
+  if (batch.position == 0) carried_->clear();
 }
 
 std::vector<size_t> HostEngine::marks_of(const Plan& plan) const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/model/carried_rows.h"
 #include "src/train/host/thread_slice.h"
 #include "src/train/step_engine.h"
 
@@ -31,6 +32,7 @@ class HostEngine final : public StepEngine {
   void update(const std::byte* gradient_sum) override;
   void commit_states() override;
 
+  CarriedRows* carried() const override { return carried_.get(); }
   int64_t sub_batch() const override { return sub_batch_; }
   PlanSet& plans() override { return *plans_; }
   size_t bytes() const override;
@@ -44,6 +46,7 @@ class HostEngine final : public StepEngine {
   BoundPlan bind_plan(PlanRun& run) const;
   void bind_rows(const BoundPlan& plan, const Batch& batch, int64_t row) const;
   std::vector<size_t> marks_of(const Plan& plan) const;
+  void begin_rows(const Batch& batch);
   // host_step.cpp
   struct Gathering;                                          // of one sum_gradient
   std::optional<StepOutcome> attempt(const StepTask& task);  // empty: the gradient overflowed, and is wanted
@@ -77,6 +80,7 @@ class HostEngine final : public StepEngine {
   bool collective_ = false, sliceable_ = true;
   bool in_step_ = false;  // the slices of the prepared batch meet inside the plan
   int measured_ = 0;
+  std::unique_ptr<CarriedRows> carried_;  // null: the network carries nothing
   // The step that was made last.
   const Batch* batch_ = nullptr;
   StepInfo info_;

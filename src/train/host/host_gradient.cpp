@@ -96,6 +96,7 @@ GradientReport HostEngine::sum_gradient(const Batch& batch, const StepInfo& info
                                         const std::atomic<bool>* cancel) {
   cancel_ = cancel;
   prepare(batch.size);
+  begin_rows(batch);
   const PhaseScope scope(t_.times, TracePhase::compute, batch.size);
   if (t_.scale) return scaled_gradient(batch, info, target, cancel);
   Gathering gathering{.target = target};

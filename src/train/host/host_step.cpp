@@ -44,6 +44,7 @@ void HostEngine::compute_slice(Team& team, const Batch& batch, const StepInfo& b
     info.example_ids = batch.ids.data() + row;
     if (gathering && row + n == slice.end) run_with_marks(team, plan, info, row > slice.begin, *gathering);
     else plan.run->run(in_step_ ? &team : nullptr, info, row > slice.begin);
+    if (carried_) carried_->take(*plan.run, row);
     slice.loss_sum = t_.math->sum(plan.run->output(plan.loss).data, n, slice.loss_sum);
     if (labels) slice.correct += count_correct(*t_.math, plan.run->output(plan.output), target.data<int64_t>() + row);
     row += n;
@@ -72,6 +73,7 @@ std::optional<StepOutcome> HostEngine::attempt(const StepTask& task) {
   set_seed(batch.size);
   t_.optimizer->begin_step(task.progress, 1.0 / task.weight * (1 / static_cast<double>(seed_value_)));
   prepare(batch.size);
+  begin_rows(batch);
   const bool merges_first = task.exchange || t_.optimizer->needs_norms() || t_.scale;  // else each chunk is summed just before its update
   bool finite = true, cancelled = false;
   const uint64_t begin_ns = monotonic_ns();
@@ -101,7 +103,10 @@ std::optional<StepOutcome> HostEngine::attempt(const StepTask& task) {
   if (cancelled) return StepOutcome::cancelled;
   if (!finite || move_scale() == StepOutcome::not_finite) return StepOutcome::not_finite;
   if (overflow_ && task.exchange) return std::nullopt;
-  if (overflow_) ++t_.scale->skipped;
+  if (overflow_) {
+    ++t_.scale->skipped;
+    if (carried_) carried_->commit();  // what was read stays read
+  }
   return StepOutcome::done;
 }
 
@@ -124,6 +129,7 @@ void HostEngine::commit_states() {
   const ThreadSlice& slice = *slices_[0];
   PlanRun* last = slice.rest.run ? slice.rest.run : slice.full.run;
   if (last) last->commit_states();
+  if (carried_) carried_->commit();
 }
 
 // `gradient` null: each chunk is summed over the threads just before its update.

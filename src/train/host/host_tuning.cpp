@@ -69,6 +69,7 @@ int64_t HostEngine::fastest_sub_batch(int64_t slice) {
   PlanMemory& memory = *slices_[0]->memory;
   size_t largest = sizeof(float);
   for (const Field& field : t_.source->fields()) largest = std::max(largest, byte_size(field));
+  for (const CarriedSpec& spec : t_.model->carried()) largest = std::max(largest, byte_size(spec.row));
   Storage zeros(largest * static_cast<size_t>(slice) + 64);
   std::memset(zeros.data(), 0, zeros.bytes());
   int64_t chosen = slice;

@@ -1,0 +1,36 @@
+// The numbers that rows carry from step to step (src/nn/carried.h): those at the start of the step, and the next ones, which take their place
+// when the step is done. Threads that work on rows of their own may bind and take at once.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "src/graph/plan.h"
+#include "src/model/model.h"
+
+namespace perigee {
+
+class CarriedRows {
+ public:
+  // `in_place`: what is taken is where the next step starts at once, for steps that are never dropped.
+  enum class Kept : uint8_t { until_commit, in_place };
+  CarriedRows(const std::vector<CarriedSpec>& specs, int64_t rows, Kept kept = Kept::until_commit);  // zeros
+
+  const std::vector<CarriedSpec>& specs() const { return specs_; }
+  Type type(size_t i) const;                                                              // [rows, ...]
+  std::span<std::byte> now(size_t i) const { return {now_[i].data(), now_[i].bytes()}; }  // of specs()[i]
+  void clear();
+  void bind(PlanRun& run, int64_t first) const;  // inputs of a plan that begins with row `first`
+  void take(const PlanRun& run, int64_t first);  // its outputs, after it ran
+  void commit();                                 // what was taken is where the next step starts
+  // Row i becomes a copy of row parents[i]; one for each row.
+  void reorder(std::span<const int> parents);
+
+ private:
+  std::vector<CarriedSpec> specs_;
+  int64_t rows_;
+  bool in_place_;
+  std::vector<Storage> now_, next_;
+};
+
+}  // namespace perigee

@@ -1,0 +1,122 @@
+#include "src/model/step_model.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "kernels/convert.h"
+#include "src/tensor/bytes.h"
+
+namespace perigee {
+namespace {
+
+Type of_one_step(const Type& type) { return {type.dtype, type.shape.with(type.shape.rank() - 1, 1)}; }
+
+std::string place_of(const ModelSpec& spec) { return spec.where.empty() ? "network" : spec.where; }
+
+void check_reads_steps(const Model& model) {
+  const ModelSpec& spec = model.spec();
+  const Type& output = model.output_types().at(0);
+  const auto refuse = [&](const char* what, const std::string& got, const std::string& expected) {
+    throw Error(ErrorKind::usage, {.where = place_of(spec), .what = what, .got = got, .expected = expected});
+  };
+  if (spec.inputs.size() != 1 || spec.inputs[0].type.shape.rank() < 1)
+    refuse("a session is for a network that reads the steps of one sequence", std::to_string(spec.inputs.size()) + " inputs",
+           "one input, whose last dimension are steps");
+  const Shape& input = spec.inputs[0].type.shape;
+  if (output.shape.rank() < 1 || output.shape[output.shape.rank() - 1] != input[input.rank() - 1])
+    refuse("a session is for a network that gives an output for each step", output.shape.text(),
+           "an output with as many steps as the input " + input.text());
+}
+
+// What the model carries from step to step. Error(model) names the layer that cannot go step by step.
+std::vector<CarriedSpec> carried_of(const Model& model) {
+  check_reads_steps(model);
+  const ModelSpec& spec = model.spec();
+  std::vector<NetworkInput> inputs = spec.inputs;
+  inputs[0].type = of_one_step(inputs[0].type);
+  Graph graph;
+  const BuiltNetwork built =
+      Network(spec.network, spec.where).build(graph, inputs, {.batch = 1, .training = false, .dtype = spec.dtype, .carry = Carry::all});
+  [[maybe_unused]] const auto same = [](const ParameterSpec& one, const ParameterSpec& other) {
+    return one.name == other.name && one.shape == other.shape;
+  };
+  assert(std::ranges::equal(built.parameters, model.params().specs(), same));  // no such layer has parameters for each step
+  return built.carried;
+}
+
+std::unique_ptr<Model> copied(const Model& model) {
+  auto copy = std::make_unique<Model>(model.spec());
+  std::memcpy(copy->params().block(), model.params().block(), model.params().block_bytes());
+  std::ranges::copy(model.params().state_bytes(), copy->params().state_bytes().begin());
+  return copy;
+}
+
+}  // namespace
+
+StepModel::StepModel(const Model& model, int64_t rows, bool unlinked)
+    : carried_(carried_of(model)),
+      input_type_(of_one_step(model.spec().inputs[0].type)),
+      output_type_(of_one_step(model.output_types()[0])),
+      model_(copied(model)),
+      plans_(*model_, PlanSet::Kind::inference, Backend::cpu, nullptr,
+             unlinked ? std::vector<std::string>{kUnlinkedOutput} : std::vector<std::string>()),
+      memory_(plans_, model_->params(), nullptr),
+      rows_(rows),
+      one_(static_cast<size_t>(rows) * byte_size(input_type_)) {
+  plans_.set_carry(Carry::all);
+  run_ = &memory_.at(rows);
+  run_->pack();
+  input_ = run_->plan().input_index(model_->spec().inputs[0].name);
+  output_ = run_->output_index(unlinked ? std::string("layer:") + kUnlinkedOutput : "output");
+}
+
+bool StepModel::is_for(const Model& model) {
+  try {
+    return !carried_of(model).empty();
+  } catch (const Error&) {  // it says why not
+    return false;
+  }
+}
+
+bool StepModel::has_parameters_of(const Model& model) const {
+  const Params &own = model_->params(), &other = model.params();
+  return std::memcmp(own.block(), other.block(), own.block_bytes()) == 0 &&
+         std::memcmp(own.state_bytes().data(), other.state_bytes().data(), own.state_bytes().size()) == 0;
+}
+
+const View& StepModel::step(CarriedRows& state, const void* x) {
+  if (input_ >= 0) run_->set_input(input_, x);
+  state.bind(*run_, 0);
+  run_->run(nullptr, {});
+  state.take(*run_, 0);
+  state.commit();
+  return run_->output(output_);
+}
+
+StepSession::StepSession(std::shared_ptr<StepModel> model)
+    : model_(std::move(model)), state_(model_->carried(), model_->rows(), CarriedRows::Kept::in_place) {}
+
+// A step of [rows, ..., steps] is every steps-th number.
+void StepSession::step(const void* x, int64_t steps, void* y) {
+  const std::lock_guard lock(model_->turns_);
+  const Type &input = model_->input(), &output = model_->output();
+  const size_t in = dtype_bytes(input.dtype), out = dtype_bytes(output.dtype);
+  const int64_t width = model_->rows() * input.shape.elements();
+  for (int64_t t = 0; t < steps; ++t) {
+    const auto* from = static_cast<const std::byte*>(x) + static_cast<size_t>(t) * in;
+    for (int64_t i = 0; i < width; ++i)
+      std::memcpy(&model_->one_[static_cast<size_t>(i) * in], from + static_cast<size_t>(i * steps) * in, in);
+    const View& given = model_->step(state_, model_->one_.data());
+    View to = given;
+    to.data = static_cast<std::byte*>(y) + static_cast<size_t>(t) * out;
+    int64_t stride = steps;
+    for (int d = to.rank - 1; d >= 0; --d) {
+      to.strides[d] = stride;
+      stride *= d == to.rank - 1 ? 1 : to.dims[d];
+    }
+    copy_view(given, to);
+  }
+}
+
+}  // namespace perigee

@@ -1,0 +1,63 @@
+// A network that reads a sequence in pieces, each from where the piece before ended; and sessions with it, each of which is no more than its state.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "src/model/carried_rows.h"
+#include "src/model/model.h"
+
+namespace perigee {
+
+// A copy of a model, of which one step is computed at a time. Sessions of any threads may share it: they take turns.
+class StepModel {
+ public:
+  // Steps are the last dimension of the one input and of the main output: Error(usage) where they are not. Error(model) names a layer that needs
+  // other steps than the one at hand. `rows`: sequences side by side. `unlinked`: outputs are scores, before the loss's link.
+  explicit StepModel(const Model& model, int64_t rows = 1, bool unlinked = false);
+
+  // Whether the constructor takes the model, and it carries anything.
+  static bool is_for(const Model& model);
+
+  int64_t rows() const { return rows_; }
+  const Type& input() const { return input_type_; }  // of one row and step; the last dimension is 1
+  const Type& output() const { return output_type_; }
+  const std::vector<CarriedSpec>& carried() const { return carried_; }
+  bool has_parameters_of(const Model& model) const;  // its numbers, as they are now
+
+  // One step of every row: `x` [rows, ...]. The result is valid until the next call. The caller sees to turns.
+  const View& step(CarriedRows& state, const void* x);
+
+ private:
+  friend class StepSession;
+
+  std::vector<CarriedSpec> carried_;
+  Type input_type_, output_type_;
+  std::unique_ptr<Model> model_;
+  PlanSet plans_;
+  PlanMemory memory_;
+  int64_t rows_;
+  PlanRun* run_ = nullptr;
+  int input_ = -1, output_ = -1;
+  std::mutex turns_;
+  std::vector<std::byte> one_;  // a step's input
+};
+
+// One thread at a time.
+class StepSession {
+ public:
+  explicit StepSession(std::shared_ptr<StepModel> model);
+
+  // Reads `steps` more of each row: `x` is [rows, ..., steps], `y` [rows, ..., steps] of the output. Allocates nothing.
+  void step(const void* x, int64_t steps, void* y);
+  void clear() { state_.clear(); }  // the next step is the first
+  const StepModel& model() const { return *model_; }
+  CarriedRows& state() { return state_; }
+
+ private:
+  std::shared_ptr<StepModel> model_;
+  CarriedRows state_;
+};
+
+}  // namespace perigee

@@ -1,0 +1,157 @@
+// Sessions: a sequence that a network reads in pieces gives what it gives at once.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "src/model/inference.h"
+#include "src/model/step_model.h"
+
+namespace perigee {
+namespace {
+
+#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+constexpr int64_t kRows = 2;
+
+std::unique_ptr<Model> model_of(const Json& network, const std::vector<NetworkInput>& inputs) {
+  ModelSpec spec{.network = network, .where = "net.json", .dtype = Dtype::f64};
+  spec.inputs = inputs;
+  auto model = std::make_unique<Model>(std::move(spec));
+  model->params().initialize(7);
+  return model;
+}
+std::unique_ptr<Model> model_of(const std::string& layers, const Shape& input, Dtype dtype = Dtype::f64) {
+  return model_of(Json::parse(layers, "test"), {{"x", {dtype, input}}});
+}
+
+Shape shape_of(int64_t rows, const Shape& one) {
+  std::vector<int64_t> dims = one.vector();
+  dims.insert(dims.begin(), rows);
+  return Shape(dims);
+}
+
+Tensor numbers_for(const Type& one) {
+  std::mt19937_64 random(3);
+  std::vector<double> numbers(static_cast<size_t>(kRows * one.shape.elements()));
+  for (double& number : numbers)
+    number = one.dtype == Dtype::i64 ? static_cast<double>(random() % 3) : static_cast<double>(random() % 1000) / 500 - 1;
+  return Tensor::from(shape_of(kRows, one.shape), numbers).to(one.dtype);
+}
+
+// Steps [first, end) of a tensor whose last dimension are steps.
+std::vector<std::byte> piece_of(const Tensor& x, int64_t first, int64_t end) {
+  const int64_t steps = x.shape().at(-1), rows = x.elements() / steps;
+  const size_t item = dtype_bytes(x.dtype());
+  std::vector<std::byte> piece;
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto* from = static_cast<const std::byte*>(x.view().data) + static_cast<size_t>(row * steps + first) * item;
+    piece.insert(piece.end(), from, from + static_cast<size_t>(end - first) * item);
+  }
+  return piece;
+}
+
+Tensor at_once(Model& model, const Tensor& x) {
+  ThreadTeam team(1);
+  Inference inference(model, team, false, kRows);
+  return inference.run({static_cast<const std::byte*>(x.view().data)}, kRows).output.rows(0, kRows).clone();
+}
+
+// Pieces of 1, 2, 3, ... steps; their outputs beside what the whole sequence gives.
+void expect_pieces_are_the_whole(Model& model, const std::string& of) {
+  const Tensor x = numbers_for(model.spec().inputs[0].type), whole = at_once(model, x);
+  StepSession session(std::make_shared<StepModel>(model, kRows));
+  const int64_t steps = x.shape().at(-1);
+  for (int turn = 0; turn < 2; ++turn, session.clear()) {
+    int64_t length = 1;
+    for (int64_t first = 0; first < steps; first += length++) {
+      const int64_t end = std::min(steps, first + length);
+      const std::vector<std::byte> piece = piece_of(x, first, end), expected = piece_of(whole, first, end);
+      std::vector<std::byte> got(expected.size());
+      session.step(piece.data(), end - first, got.data());
+      for (size_t i = 0; i < got.size() / sizeof(double); ++i)
+        ASSERT_NEAR(reinterpret_cast<const double*>(got.data())[i], reinterpret_cast<const double*>(expected.data())[i], 1e-12)
+            << of << " step " << first << " turn " << turn;
+    }
+  }
+}
+
+TEST(StepSession, PiecesAreTheWhole) {
+  for (const char* layers : {R"([{"type": "lstm", "units": 4, "layers": 2}])", R"([{"type": "gru", "units": 4}])",
+                             R"([{"type": "gru", "units": 4, "reset": "before"}])", R"([{"type": "gru", "units": 4, "layer_norm": true}])",
+                             R"([{"type": "rnn", "units": 4, "activation": "relu"}])",
+                             R"([{"type": "lstm", "units": 5, "peepholes": true, "projection": 3, "zoneout": 0.1}])",
+                             R"([{"type": "lstm", "units": 4, "state": "carry"}, {"type": "dense", "out": 3, "over": "steps"}])",
+                             R"([{"type": "residual", "layers": [{"type": "lstm", "units": 3}, {"type": "layernorm", "over": "channels"}]},
+            {"type": "time_distributed", "layer": {"type": "dense", "out": 2, "activation": "tanh"}}, {"type": "gru", "units": 2}])"})
+    expect_pieces_are_the_whole(*model_of(layers, Shape{3, 9}), layers);
+  expect_pieces_are_the_whole(
+      *model_of(R"([{"type": "embedding", "size": 5, "out": 4}, {"type": "lstm", "units": 3}])", Shape{7}, Dtype::i64), "embedding");
+}
+
+bool goes_by_steps(const Model& model) {
+  try {
+    StepModel step(model);
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+// What a layer's table says of it holds for its example.
+TEST(StepSession, LayersThatSaySoGoStepByStep) {
+  int tested = 0;
+  for (const LayerDef* def : all_layers()) {
+    if (def->step_use == nullptr || def->min_inputs > 1 || def->max_inputs < 0) continue;
+    const Json shape = Json::parse(def->example_input, def->name);
+    const bool floating = std::string(def->name) != "embedding";
+    std::vector<int64_t> dims;
+    for (const Json& dim : shape.as_array())
+      if (dim.is_int()) dims.push_back(dim.as_int());
+    if (dims.size() < 2 && floating) dims = {3, 6};
+    const auto model =
+        model_of(Json(Json::Array{Json::parse(def->example, def->name)}), {{"x", {floating ? Dtype::f64 : Dtype::i64, Shape(dims)}}});
+    if (!goes_by_steps(*model)) continue;  // as its example has it
+    expect_pieces_are_the_whole(*model, def->name);
+    ++tested;
+  }
+  EXPECT_GE(tested, 12);
+}
+
+TEST(StepSession, StateIsAllThatASessionIs) {
+  const auto model = model_of(R"([{"type": "lstm", "units": 4}])", Shape{3, 6});
+  const auto shared = std::make_shared<StepModel>(*model, 1);
+  StepSession one(shared), other(shared), third(shared);
+  const std::vector<double> x{1, -1, 0.5}, none(3, 0);
+  std::vector<double> a(4), b(4), c(4);
+  one.step(x.data(), 1, a.data());
+  other.step(none.data(), 1, b.data());
+  EXPECT_NE(a, b) << "they do not share their states";
+  for (size_t i = 0; i < shared->carried().size(); ++i) std::ranges::copy(one.state().now(i), third.state().now(i).begin());
+  one.step(x.data(), 1, a.data());
+  third.step(x.data(), 1, c.data());
+  EXPECT_EQ(a, c);
+  EXPECT_TRUE(shared->has_parameters_of(*model));
+  model->params().initialize(8);
+  EXPECT_FALSE(shared->has_parameters_of(*model));
+}
+
+TEST(StepSession, NamesTheLayerThatNeedsOtherSteps) {
+  const auto refusal = [](const std::string& layers, const Shape& input = Shape{4, 6}) -> std::string {
+    try {
+      StepModel step(*model_of(layers, input));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_HAS(refusal(R"([{"type": "conv1d", "out": 4, "kernel": 3, "padding": "causal"}, {"type": "gru", "units": 4}])"), "conv1d 'conv1'");
+  EXPECT_HAS(refusal(R"([{"type": "gru", "units": 4, "reverse": true}])"), "gru 'gru1'");
+  EXPECT_HAS(refusal(R"([{"type": "lstm", "units": 4, "bidirectional": "sum"}])"), "lstm 'lstm1'");
+  EXPECT_HAS(refusal(R"([{"type": "attention", "heads": 2, "causal": true}])"), "attention 'attention1'");
+  EXPECT_HAS(refusal(R"([{"type": "layernorm", "scale": false, "shift": false}])"), "layernorm 'ln1'");
+  EXPECT_HAS(refusal(R"([{"type": "activation", "activation": {"type": "softmax", "axis": 2}}])"), "axis");
+  EXPECT_HAS(refusal(R"([{"type": "lstm", "units": 4, "returns": "last"}])"), "an output for each step");
+}
+
+}  // namespace
+}  // namespace perigee
