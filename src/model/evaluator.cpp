@@ -37,7 +37,7 @@ Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Jso
       metrics_(metrics && !metrics->is_null() ? *metrics : Json()),
       where_(where),
       streams_(model.carried().empty() ? 0 : streams_of(*source_)),
-      inference_(model, team, true, streams_ > 0 ? streams_ : kEvaluationBatch, devices),
+      inference_(model, team, true, streams_ > 0 ? streams_ : kEvaluationBatch, streams_ > 0 ? std::span<DeviceModel* const>() : devices),
       loader_(source_, {.batch = inference_.max_batch(), .shuffle = false, .threads = source_->traits().cheap ? 0 : 1}) {
   if (streams_ > 0) inference_.carry(streams_);
   const std::vector<NetworkInput> wanted_fields = fields_of(model.spec(), true);

@@ -1,6 +1,7 @@
 #include "src/model/inference.h"
 
 #include <algorithm>
+#include <cassert>
 #include <bit>
 #include <cstring>
 
@@ -53,11 +54,7 @@ Inference::Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max
 Inference::~Inference() = default;
 
 void Inference::carry(int64_t rows) {
-  if (!devices_.empty())
-    throw Error(ErrorKind::usage, {.where = model_.spec().where.empty() ? "network" : model_.spec().where,
-                                   .what = "a network that carries state from batch to batch is evaluated by the threads of a host",
-                                   .got = "a GPU",
-                                   .expected = "--device cpu"});
+  assert(devices_.empty());
   plans_->set_carry(Carry::stated);
   carried_ = std::make_unique<CarriedRows>(model_.carried(), rows);
 }

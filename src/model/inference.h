@@ -25,7 +25,7 @@ class Inference {
             std::vector<ModelOutput> more = {});
   ~Inference();
 
-  // Before the first batch: row i of every batch of `rows` goes on where row i of the batch before ended. Error(usage) on a device.
+  // Before the first batch: row i of every batch of `rows` goes on where row i of the batch before ended. On the host.
   void carry(int64_t rows);
   void restart();  // every row begins anew
 

@@ -9,6 +9,7 @@
 #include "src/io/file.h"
 #include "src/model/field_roles.h"
 #include "src/model/inference.h"
+#include "src/train/device/host_only.h"
 
 namespace perigee {
 
@@ -108,12 +109,7 @@ void TrainingSetup::check_carried(const Config& data) const {
   if (streams == 0)
     data.object("train").fail("streams", "is missing: the network carries " + layer + " from batch to batch", "windows that stand alone",
                               "streams = " + std::to_string(batch), "or leave out state = \"carry\"");
-  if (options.backend == Backend::cuda)
-    throw Error(ErrorKind::usage, {.where = job.where() + ": network",
-                                   .what = "carries " + layer + " from batch to batch, which is for the threads of a host",
-                                   .got = "a GPU",
-                                   .expected = "--device cpu",
-                                   .hint = "or leave out state = \"carry\", so that each window begins with zeros"});
+  if (options.backend == Backend::cuda) refuse_carried_state(job.where() + ": network", layer);
 }
 
 // "loss": a loss for the first output and the field "target"; or, by output name, {"digit": {"type": "cross_entropy", "target": "y",

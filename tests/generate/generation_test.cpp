@@ -6,6 +6,8 @@
 #include <cstring>
 #include <functional>
 
+#include "src/generate/stream_scores.h"
+#include "src/generate/window_scores.h"
 #include "tests/generate/small_text.h"
 
 namespace perigee {
@@ -47,6 +49,47 @@ TEST(Generation, EveryPositionIsForetold) {
                   "every");
   EXPECT_EQ(small.generate(greedy("one, ", 12)), "two, three; ");
   EXPECT_EQ(small.generate({.prompt = "one, ", .tokens = 12, .beams = 3}), "two, three; ");
+}
+
+constexpr const char* kRecurrent = R"([{"type": "embedding", "size": 14, "out": 8}, {"type": "lstm", "units": 24, "state": "carry"},
+    {"type": "dense", "out": 14, "over": "steps"}])";
+
+// The state is that of the text so far, so that each unit is read once.
+TEST(Generation, ARecurrentModelReadsEachUnitOnce) {
+  SmallText small(kRecurrent, "every", R"(, "streams": 32)");
+  EXPECT_EQ(small.generate(greedy("one, ", 40)), "two, three; one, two, three; one, two, t");
+  EXPECT_EQ(small.generate({.prompt = "one, ", .tokens = 12, .beams = 3}), "two, three; ");
+  const TextModel text(small.model(), small.job(), small.fitted());
+  for (const int rows : {1, 3}) {
+    const std::unique_ptr<NextScores> scores = scores_of(small.model(), text, rows);
+    ASSERT_NE(dynamic_cast<StreamScores*>(scores.get()), nullptr);
+    WindowScores windows(small.model(), text, rows);
+    const std::vector<int64_t> prompt = text.numbers("on", "test");
+    windows.begin(prompt);
+    scores->begin(prompt);
+    std::vector<double> expected(static_cast<size_t>(text.vocabulary_size())), got(expected.size());
+    for (int step = 0; step < 2; ++step) {  // to the window's end; rows change places
+      for (int row = 0; row < rows; ++row) {
+        windows.scores(row, expected);
+        scores->scores(row, got);
+        for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-4);
+      }
+      std::vector<int> parents;
+      std::vector<int64_t> units;
+      for (int row = 0; row < rows; ++row) parents.push_back(rows - 1 - row), units.push_back(1 + row + step);
+      windows.advance(parents, units);
+      scores->advance(parents, units);
+    }
+  }
+}
+
+TEST(Generation, WhatNeedsOtherStepsComputesTheWindowAgain) {
+  SmallText small(R"([{"type": "embedding", "size": 14, "out": 8}, {"type": "lstm", "units": 24},
+    {"type": "conv1d", "out": 14, "kernel": 2, "padding": "causal"}])",
+                  "every");
+  const TextModel text(small.model(), small.job(), small.fitted());
+  EXPECT_NE(dynamic_cast<WindowScores*>(scores_of(small.model(), text, 1).get()), nullptr);
+  EXPECT_EQ(small.generate(greedy("one, ", 12)), "two, three; ");
 }
 
 TEST(Generation, PiecesAreTheText) {

@@ -48,6 +48,23 @@ function tests.what_cannot_be_applied_says_why()
   check.raises(function() pg.load_model "nothere.safetensors" end, "nothere.safetensors")
 end
 
+function tests.a_session_reads_a_sequence_in_pieces()
+  local net, x = pg.sequential { pg.lstm { 5 }, pg.dense { 3, over = "steps" } }:init(7, { 2, 6 }), pg.randn(2, 2, 6)
+  local whole, session = net(x), net:session(2)
+  assert(session:step(x[{ {}, {}, { 1, 1 } }]):all_close(whole[{ {}, {}, { 1, 1 } }], 1e-5, 1e-6))
+  local state, other = session:state(), net:session(2)
+  assert(session:step(x[{ {}, {}, { 2, 6 } }]):all_close(whole[{ {}, {}, { 2, 6 } }], 1e-5, 1e-6))
+  check.equal(state["lstm1.h"].shape, { 2, 5 })
+  assert(other:set_state(state):step(x[{ {}, {}, { 2, 6 } }]):all_close(whole[{ {}, {}, { 2, 6 } }], 1e-5, 1e-6))
+  assert(session:clear():step(x):all_close(whole, 1e-5, 1e-6))
+  check.matches(tostring(session), "carries lstm1.h, lstm1.c")
+  check.raises(function() session:step(pg.randn(2, 3, 1)) end, "network_test.lua:%d+: .*the tensor does not fit; got f32%[2x3x1%]")
+  check.raises(function() session:step(3) end, "step takes a tensor")
+  check.raises(function() session:set_state {} end, "'lstm1.h' is nothing")
+  check.raises(function() net:session(0) end, "out of range")
+  check.raises(function() pg.sequential { pg.gru { 3, reverse = true } }:init(1, { 2, 6 }):session() end, "gru 'gru1'.*step by step")
+end
+
 function tests.gradients_are_those_of_finite_differences()
   local net, x, y = small():init(3, { 4 }), pg.randn(6, 4), pg.tensor({ 1, 2, 3, 3, 2, 1 }, { dtype = "i64" })
   local p = net:parameters()

@@ -253,6 +253,9 @@ CASES += [
     job("is not the number of streams", hint="expected batch = 2", train='pg.data.text { "two.csv", context = 4, streams = 2 }', place="data"),
     job("mixes streams", train='pg.data.text { "two.csv", context = 4, streams = 10 }, shuffle = true', place="data"),
     job("for each stream", train='pg.data.text { "two.csv", context = 400, streams = 10 }', place=""),
+    job("is missing: the network carries 'lstm1.h' from batch to batch", (', state = "carry"', ""), "leave out state",
+        train='pg.data.text { "two.csv", context = 4, targets = "every" }', place="data",
+        network='pg.sequential { pg.embedding { 40, 4 }, pg.lstm { 4, state = "carry" }, pg.dense { 40, over = "steps" } }'),
     job("belongs to windows that stand alone", train='pg.data.text { "two.csv", context = 4, streams = 10, stride = 2 }', place=""),
     job("the MNIST files are not here", train='pg.data.mnist { folder = "shared" }.train', place="shared"),
     job("names an unknown transform", hint="did you mean 'flip'?", train="setmetatable({ type = 'map', source = " + ARRAYS

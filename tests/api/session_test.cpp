@@ -1,0 +1,77 @@
+// Sequences in pieces: sessions give what perigee_model_predict gives at once, and allocate nothing.
+#include <cstring>
+
+#include "tests/api/support.h"
+
+namespace {
+
+constexpr int kRows = 2, kFeatures = 2, kSteps = 6, kClasses = 3;
+
+pg::model recurrent() {
+  pg::trainer trainer(pg::job::parse(R"({"network": [{"type": "lstm", "units": 4}, {"type": "dense", "out": 3, "over": "steps"}],
+    "loss": "mse", "optimizer": {"type": "sgd", "lr": 0.1}, "epochs": 1, "seed": 7, "threads": 1, "data": {"batch": 1, "train": {"type": "arrays",
+    "x": [[[1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1]]], "y": [[[0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1], [0, 1, 0, 1, 0, 1]]]}}})"));
+  trainer.run();
+  return trainer.model();
+}
+
+std::vector<float> sequence() {
+  std::vector<float> x;
+  for (int i = 0; i < kRows * kFeatures * kSteps; ++i) x.push_back(static_cast<float>(i * 7 % 11) / 5 - 1);
+  return x;
+}
+
+// Steps [first, end) of [rows, kSteps].
+std::vector<float> piece(const std::vector<float>& x, int first, int end) {
+  std::vector<float> part;
+  for (size_t row = 0; row < x.size() / kSteps; ++row)
+    part.insert(part.end(), x.begin() + static_cast<long>(row * kSteps) + first, x.begin() + static_cast<long>(row * kSteps) + end);
+  return part;
+}
+
+TEST(Session, PiecesAreTheWhole) {
+  const pg::model model = recurrent();
+  const std::vector<float> x = sequence(), whole = model.predict(x);
+  pg::session session(model, kRows), other(model, kRows);
+  for (int turn = 0; turn < 2; ++turn, session.clear())
+    for (const auto& [first, end] : {std::pair(0, 1), std::pair(1, 4), std::pair(4, 6)}) {
+      if (first == 4) other.set_state(session.state());
+      const std::vector<float> got = session.step(std::span<const float>(piece(x, first, end))), expected = piece(whole, first, end);
+      ASSERT_EQ(got.size(), expected.size());
+      for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5) << first;
+      if (first == 4) EXPECT_EQ(other.step(std::span<const float>(piece(x, first, end))), got) << "another one goes on from its state";
+    }
+  EXPECT_EQ(perigee_session_state_bytes(session.get()), 2u * kRows * 4 * sizeof(float));
+}
+
+// A session keeps the parameters of the moment when it was opened.
+TEST(Session, KeepsItsParameters) {
+  pg::model model = recurrent();
+  const std::vector<float> x = sequence();
+  pg::session before(model, kRows);
+  const std::vector<float> expected = before.step(std::span<const float>(x));
+  model.write("dense1.bias", std::vector<float>{5, 6, 7});
+  before.clear();
+  EXPECT_EQ(before.step(std::span<const float>(x)), expected);
+  EXPECT_NE(pg::session(model, kRows).step(std::span<const float>(x)), expected);
+}
+
+TEST(Session, SaysWhatIsWrong) {
+  const pg::model model = recurrent();
+  pg::session session(model);
+  std::vector<float> x(kFeatures), y(kClasses);
+  const auto says = [&](auto&& work, const char* part) { EXPECT_NE(failure(work, PERIGEE_USAGE).find(part), std::string::npos) << part; };
+  says([&] { pg::session(model, 0); }, "rows is out of range");
+  says([&] { session.step(std::span<const float>(x).first(1), std::span(y)); }, "whole steps");
+  says([&] { session.step(std::span<const float>(x), std::span(y).first(2)); }, "too small");
+  says([&] { session.set_state(std::vector<std::byte>(3)); }, "another size than the state");
+  EXPECT_EQ(perigee_session_step(session.get(), x.data(), 0, y.data(), y.size() * sizeof(float)), PERIGEE_USAGE);
+  EXPECT_NE(std::strstr(perigee_session_message(session.get()), "steps is out of range"), nullptr);
+  EXPECT_EQ(perigee_session_step(nullptr, x.data(), 1, y.data(), 12), PERIGEE_USAGE);
+  EXPECT_EQ(perigee_session_state_bytes(nullptr), 0u);
+  perigee_session_free(nullptr);
+  pg::trainer dense(small_experiment(Quadrants(20).source()));
+  says([&] { pg::session(dense.model()); }, "an output for each step");
+}
+
+}  // namespace
