@@ -60,6 +60,7 @@ SessionOptions read_options(const Config& options) {
   session.folder = options.boolean("folder", true);
   session.out = options.string("out", "");
   session.resume = options.string("resume", "");
+  session.events_every = options.integer_in("events_every", 0, int64_t{1} << 40, 0);
   session.about = Json(Json::Object{{"script", options.string("script")}});
   return session;
 }

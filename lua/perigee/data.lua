@@ -132,11 +132,17 @@ end
 ---Training and held-out part of fold number `fold` (from 1) of `folds`.
 ---@param folds integer
 ---@param fold integer
----@param seed? integer
+---@param options? integer|{ seed?: integer, stratified?: boolean, field?: string } a number is the seed
 ---@return perigee.Source, perigee.Source
-function Source:k_fold(folds, fold, seed)
+function Source:k_fold(folds, fold, options)
   if type(fold) ~= "number" then where.fail("k_fold takes the number of folds and a fold's number; got " .. where.describe(fold)) end
-  local function part(name) return source { type = "k_fold", source = self, folds = folds, fold = fold - 1, seed = seed, part = name } end
+  options = type(options) == "table" and options or { seed = options }
+  local function part(name)
+    return source {
+      type = "k_fold", source = self, folds = folds, fold = fold - 1, part = name,
+      seed = options.seed, stratified = options.stratified, field = options.field,
+    }
+  end
   return part "train", part "test"
 end
 

@@ -8,6 +8,8 @@
 #include "cluster/launch/worker_gpus.h"
 #include "repl/commands/command.h"
 #include "repl/commands/load.h"
+#include "repl/commands/train/dry_run.h"
+#include "repl/commands/train/repeated.h"
 #include "repl/commands/train_cluster.h"
 #include "repl/display/display.h"
 #include "repl/signals.h"
@@ -24,9 +26,10 @@ namespace perigee {
 namespace {
 
 struct Options {
-  std::string script, out, resume, device, log = "pretty", trace;
+  std::string script, out, resume, device, log = "pretty", trace, seeds;
   std::vector<std::string> settings;
-  int64_t epochs = 0, steps = 0, batch = 0, seed = 0, threads = 0;
+  int64_t epochs = 0, steps = 0, batch = 0, seed = 0, threads = 0, folds = 0;
+  bool unstratified = false, dry_run = false;
   ClusterOptions cluster;
   CLI::Option* seed_option = nullptr;
   CLI::Option* resume_option = nullptr;
@@ -47,6 +50,13 @@ void declare(CLI::App& app) {
                  "cpu (the default, unless the job says); cuda or cuda:N: an NVIDIA GPU; cuda:0-3, cuda:0,2: several, each with its own "
                  "batch; auto: a GPU where there is one; ref: the reference kernels, "
                  "slow and obvious; check:cpu,ref or check:cuda,ref: both, compared call by call");
+  app.add_option("--folds", options.folds,
+                 "cross-validation: so many runs, each tested on another part of the training data; a table with mean and deviation")
+      ->check(CLI::Range(2, 1000));
+  app.add_flag("--no-stratify", options.unstratified, "folds by chance alone; else each has its share of each class");
+  app.add_option("--seeds", options.seeds,
+                 "so many runs, with the job's seed and those after it; or with the seeds of a list, as in 1,2,7");
+  app.add_flag("--dry-run", options.dry_run, "check everything, make a few steps, and tell what a run would take; there is no run folder");
   app.add_option("--out", options.out, "the run folder; the default is runs/<name>-<time>");
   options.resume_option =
       app.add_option("--resume", options.resume, "continue a run: its folder or a checkpoint; without a value, the newest run of this job")
@@ -99,7 +109,7 @@ std::string resume_source(const Job& job) {
   return newest;
 }
 
-std::string resume_command(const std::string& folder) {
+std::string resume_command(const std::string& folder, const std::string& repeats = "") {
   std::string command = "perigee train" + (options.script.empty() ? "" : " " + options.script);
   for (const std::string& setting : options.settings) command += " --set '" + setting + "'";
   for (const auto& [key, value] :
@@ -107,7 +117,7 @@ std::string resume_command(const std::string& folder) {
     if (value > 0) command += std::string(" --") + key + " " + std::to_string(value);
   if (options.seed_option->count() > 0) command += " --seed " + std::to_string(options.seed);
   if (!options.device.empty()) command += " --device " + options.device;
-  return command + cluster_arguments(options.cluster) + " --resume " + folder;
+  return command + repeats + cluster_arguments(options.cluster) + " --resume " + folder;
 }
 
 // Several GPUs: where gradients meet in each step one process trains on all of them, else each has a worker of its own; unless the options
@@ -135,8 +145,10 @@ int exit_code(const Json& end) {
   return stop_requested() ? stop_exit_code() : kInterrupted;
 }
 
-// On this machine, where other processes may watch and steer it by its folder.
-int train_alone(const Job& job, SessionOptions session_options, const std::function<void(const Json&, const std::string&)>& show) {
+using Show = std::function<void(const Json& event, const std::string& folder)>;
+
+// On this machine, where other processes may watch and steer it by its folder. The event "end".
+Json train_alone(const Job& job, SessionOptions session_options, const Show& show) {
   WatchedRun watched([] {});
   session_options.hook = &watched.hook();
   Session session(job, std::move(session_options));
@@ -147,7 +159,55 @@ int train_alone(const Job& job, SessionOptions session_options, const std::funct
     WatchedRun& run;
     ~Close() { run.close(); }
   } close{watched};
-  return exit_code(session.run(stop_requested()));
+  return session.run(stop_requested());
+}
+
+// The folder that --resume names knows how often its job is trained.
+Repeats repeats_of(const Job& job, const std::string& resume) {
+  const Repeats given(job, options.folds, options.seeds);
+  if (resume.empty()) return given;
+  Repeats kept = Repeats::read(resume);
+  if (given.any() && !kept.any())
+    throw Error(ErrorKind::usage, {"--resume " + resume, "is one run, and --folds and --seeds make several", "", "",
+                                   "leave them out, or resume the folder that the runs are in"});
+  if (given.any() && !(given == kept))
+    throw Error(ErrorKind::usage, {"--resume " + resume, "the runs in this folder are others", given.arguments().substr(1),
+                                   kept.arguments().substr(1), "leave them out: the folder knows them"});
+  return kept;
+}
+
+// One process makes the runs one after the other; what workers would do, and where time goes, is asked of one run.
+void refuse_for_repeats(bool alone) {
+  const std::string option = options.dry_run ? "--dry-run" : options.folds > 0 ? "--folds" : "--seeds";
+  if (!alone)
+    throw Error(ErrorKind::usage,
+                {option, "works in this process alone", "a run of several workers", "",
+                 options.dry_run ? "leave out the workers; `perigee describe` says what they would do" : "leave out the workers"});
+  if (!options.trace.empty())
+    throw Error(ErrorKind::usage, {"--trace", "is a timeline of one run", option, "", "leave out one of the two"});
+}
+
+int train_several(const Job& job, const Repeats& repeats, const SessionOptions& session, Display& display) {
+  const RepeatedOptions how{.session = session,
+                            .stratify = !options.unstratified,
+                            .train =
+                                [&](const Job& one, SessionOptions of_one) {
+                                  return train_alone(one, std::move(of_one),
+                                                     [&](const Json& event, const std::string&) { display.event(event); });
+                                },
+                            .show = [&](const Json& event) { display.event(event); },
+                            .resume_command = [&](const std::string& folder) { return resume_command(folder, repeats.arguments()); }};
+  if (train_repeated(job, repeats, how, stop_requested())) return 0;
+  constexpr int kInterrupted = 130;
+  return stop_requested() ? stop_exit_code() : kInterrupted;
+}
+
+int tell_dry_run(const Job& job, const Repeats& repeats, const SessionOptions& session, Display& display) {
+  const std::vector<Repeat> runs = repeats.any() ? repeats.runs(job) : std::vector<Repeat>();
+  const Json result = dry_run(runs.empty() ? job : repeats.job_of(job, runs[0]), session, std::max<int64_t>(1, std::ssize(runs)));
+  if (display_kind(options.log) == DisplayKind::json) display.event(result);
+  else std::printf("%s\n", dry_run_text(result).c_str());
+  return 0;
 }
 
 int run() {
@@ -185,13 +245,18 @@ int run() {
       else if (!there) options.out = folder;
     }
     Json about = Json(Json::Object{{"script", options.script}});
+    const Repeats repeats = repeats_of(job, resume);
+    if (options.dry_run || repeats.any()) refuse_for_repeats(alone);
+    const SessionOptions session{.trainer = trainer, .out = options.out, .resume = resume, .about = about, .trace = options.trace};
+    if (options.dry_run) return tell_dry_run(job, repeats, session, *display);
+    if (repeats.any()) return train_several(job, repeats, session, *display);
     if (engine || in_cluster(options.cluster)) {
       const Json end =
           train_in_cluster(job, options.cluster, engine ? &*engine : nullptr,
                            {.trainer = trainer, .out = options.out, .resume = resume, .about = about, .trace = options.trace}, show);
       return exit_code(end);
     }
-    return train_alone(job, {.trainer = trainer, .out = options.out, .resume = resume, .about = about, .trace = options.trace}, show);
+    return exit_code(train_alone(job, session, show));
   } catch (const Error&) {
     if (stop_requested()) return stop_exit_code();  // an interrupted script
     throw;

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "repl/display/display_cluster.h"
+#include "repl/display/display_repeats.h"
 #include "repl/signals.h"
 #include "src/core/error.h"
 
@@ -130,6 +131,7 @@ class PlainDisplay : public Display {
     else if (kind == "set" && !set_line(event).empty()) line(set_line(event));
     if (kind == "end") line(end_lines(event));
     if (const std::string text = cluster_event_line(event); !text.empty()) line(text);
+    if (const std::string text = repeats_text(event); !text.empty()) line(text);
     if (kind == "workers") workers(event);
     if (kind != "step") return;
     const auto now = std::chrono::steady_clock::now();
@@ -192,6 +194,7 @@ class LiveDisplay : public Display {
     else if (kind == "set" && !set_line(event).empty()) line(set_line(event));
     if (kind == "end") line(end_lines(event));
     if (const std::string text = cluster_event_line(event); !text.empty()) line(text);
+    if (const std::string text = repeats_text(event); !text.empty()) line(text);
     if (kind == "workers") {
       if (const Json* list = event.find("workers"); list && list->is_array()) {
         workers_ = workers_table(list->as_array(), kWorkersShown);

@@ -436,7 +436,7 @@ struct experiment {
   value epochs = {}, steps = {}, seed = {}, threads = {}, precision = {}, loss_scale = {};
   value device = {}, devices = {}, deterministic = {}, recompute = {}, memory_limit = {};
   value averaging = {};
-  value checkpoint = {}, early_stopping = {}, reduce_on_plateau = {}, metrics = {}, pretrained = {};
+  value checkpoint = {}, early_stopping = {}, reduce_on_plateau = {}, report = {}, metrics = {}, pretrained = {};
 };
 
 struct train_options {
@@ -487,6 +487,7 @@ class job {
                                {"checkpoint", given.checkpoint},
                                {"early_stopping", given.early_stopping},
                                {"reduce_on_plateau", given.reduce_on_plateau},
+                               {"report", given.report},
                                {"metrics", given.metrics},
                                {"pretrained", given.pretrained}};
     *this = parse(text.text(), PERIGEE_JSON, "experiment", in);

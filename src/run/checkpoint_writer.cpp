@@ -1,17 +1,30 @@
 #include "src/run/checkpoint_writer.h"
 
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
+#include <cmath>
 #include <utility>
 
 namespace perigee {
 namespace {
 
-// From the beginning of one file to that of the next, unless somebody waits: so a thread that shares the trainer's cores takes little of them.
+// From the beginning of one file to that of the next, unless somebody waits. The trainer's thread computes so much longer in between than the
+// file took of this one: on a machine that others load too, time alone would not say how much of a core the trainer has had. A trainer that
+// computes nothing, as it is paused or a GPU works for it, is waited for so long at most.
 constexpr auto kPace = std::chrono::milliseconds(100);
+constexpr double kTrainedPerWritten = 20;
+constexpr double kLongestRest = 2;                 // seconds, or as much as the file's time stands for
 constexpr size_t kLargeBytes = size_t{256} << 20;  // of these no second copy waits: the trainer does
 constexpr double kLargeSeconds = 600;
 constexpr size_t kMostResults = 64;
+
+// That a thread has computed; infinite when there is no such thread any more.
+double computed_seconds(clockid_t clock) {
+  timespec time = {};
+  if (clock_gettime(clock, &time) != 0) return INFINITY;
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 }  // namespace
 
@@ -42,13 +55,18 @@ void CheckpointWriter::keep(const Trainer& trainer, const Json& extra, Checkpoin
     throw Error(ErrorKind::resources, {.what = "the one before is not written after " + std::to_string(int(kLargeSeconds)) + " s"});
   const Snapshot snapshot = free_snapshot();
   snapshot->take(trainer, extra);
-  if (!thread_.joinable()) thread_ = std::thread([this] { write_on_thread(); });
+  if (!thread_.joinable()) {
+    if (pthread_getcpuclockid(pthread_self(), &trainer_clock_) != 0) trainer_clock_ = CLOCK_MONOTONIC;
+    thread_ = std::thread([this] { write_on_thread(); });
+  }
+  bool idle = false;
   {
     const std::lock_guard lock(mutex_);
-    Work& to = writing_.any() || resting_ ? waiting_ : writing_;  // what is handed over is written, whatever comes after it
+    idle = !writing_.any() && !resting_;
+    Work& to = idle ? writing_ : waiting_;  // what is handed over is written, whatever comes after it
     to.take({kinds.newest ? snapshot : nullptr, kinds.best ? snapshot : nullptr});
   }
-  changed_.notify_all();
+  if (idle) changed_.notify_all();
 }
 
 void CheckpointWriter::hurry() {
@@ -81,13 +99,23 @@ CheckpointResult CheckpointWriter::write(const CheckpointSnapshot& snapshot, boo
   return result;
 }
 
+// After a file that took `written_s` of this thread, begun when the trainer had computed `trained_s`.
+void CheckpointWriter::rest(std::unique_lock<std::mutex>& lock, Clock::time_point begun, double trained_s, double written_s) {
+  const double owed_s = kTrainedPerWritten * written_s;
+  const auto seconds = [](double s) { return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s)); };
+  const auto latest = begun + seconds(std::max(kLongestRest, owed_s));
+  for (auto next = begun + kPace; !changed_.wait_until(lock, next, [this] { return hurried_ || closing_; }); next += kPace)
+    if (computed_seconds(trainer_clock_) - trained_s >= owed_s || Clock::now() >= latest) return;
+}
+
 void CheckpointWriter::write_on_thread() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return writing_.any() || closing_; });
     if (!writing_.any()) return;
     const Work work = writing_;
-    const auto next = std::chrono::steady_clock::now() + kPace;
+    const auto begun = Clock::now();
+    const double trained_s = computed_seconds(trainer_clock_), own_s = computed_seconds(CLOCK_THREAD_CPUTIME_ID);
     lock.unlock();
     std::vector<CheckpointResult> results;
     // The best one first: a run that resumes from the newest must find the best epoch that this one remembers.
@@ -99,7 +127,7 @@ void CheckpointWriter::write_on_thread() {
     writing_ = {};
     resting_ = true;
     changed_.notify_all();
-    changed_.wait_until(lock, next, [this] { return hurried_ || closing_; });
+    rest(lock, begun, trained_s, computed_seconds(CLOCK_THREAD_CPUTIME_ID) - own_s);
     resting_ = false;
     writing_ = std::exchange(waiting_, {});
     hurried_ = hurried_ && writing_.any();

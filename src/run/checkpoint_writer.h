@@ -1,8 +1,11 @@
 // Writes checkpoints beside the training: a thread serialises, syncs and renames while the trainer makes its next steps. Of what comes while it
 // writes, only the newest waits; a waiting best one waits beside it. So a run whose epochs take a millisecond is not held up by a disk
-// that needs ten for a file.
+// that needs ten for a file, and the thread takes at most a twentieth of what the trainer computes.
 #pragma once
 
+#include <pthread.h>
+
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -44,6 +47,7 @@ class CheckpointWriter {
   std::vector<CheckpointResult> take_results();
 
  private:
+  using Clock = std::chrono::steady_clock;
   using Snapshot = std::shared_ptr<CheckpointSnapshot>;
   struct Work {
     Snapshot newest, best;
@@ -53,6 +57,7 @@ class CheckpointWriter {
   };
   Snapshot free_snapshot();
   void write_on_thread();
+  void rest(std::unique_lock<std::mutex>& lock, Clock::time_point begun, double trained_s, double written_s);
   CheckpointResult write(const CheckpointSnapshot& snapshot, bool best);
 
   CheckpointFolder& folder_;
@@ -63,7 +68,8 @@ class CheckpointWriter {
   bool resting_ = false;  // between two files
   bool hurried_ = false, closing_ = false;
   std::vector<CheckpointResult> results_;
-  std::thread thread_;  // started for the first checkpoint
+  clockid_t trainer_clock_ = CLOCK_MONOTONIC;  // what the thread that trains has computed
+  std::thread thread_;                         // started for the first checkpoint
 };
 
 }  // namespace perigee

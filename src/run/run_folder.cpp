@@ -130,6 +130,7 @@ void RunFolder::curves() {
 }
 
 void RunFolder::page() {
+  if (!has_page_) return;
   quietly("report.html", [&] { write_file(path_ + "/report.html", as_bytes(run_page(read_run_files(path_)))); });
 }
 
@@ -142,8 +143,8 @@ std::string newest_run(const std::string& name) {
     if (!folder.starts_with(prefix) || folder.size() < prefix.size() + 15) continue;
     const std::string rest = folder.substr(prefix.size());
     if (!std::all_of(rest.begin(), rest.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)) || c == '-'; })) continue;
-    if (fs::exists(entry.path() / "checkpoints", status) && !fs::is_empty(entry.path() / "checkpoints", status))
-      found.push_back(entry.path().string());
+    const bool saved = fs::exists(entry.path() / "checkpoints", status) && !fs::is_empty(entry.path() / "checkpoints", status);
+    if (saved || fs::exists(entry.path() / kRepeatsFile, status)) found.push_back(entry.path().string());
   }
   return found.empty() ? "" : *std::max_element(found.begin(), found.end());
 }

@@ -31,8 +31,9 @@ class RunFolder {
   void report(const Json& result);
   // curves.svg from the log.
   void curves();
-  // report.html from the other files (src/report/page.h). The last one to be written.
+  // report.html from the other files (src/report/page.h), unless the job is to have none. The last one to be written.
   void page();
+  void leave_out_page() { has_page_ = false; }
 
  private:
   explicit RunFolder(std::string path);
@@ -45,10 +46,13 @@ class RunFolder {
   std::string path_;
   std::unique_ptr<std::FILE, Closer> log_;
   std::unique_ptr<TensorboardWriter> tensorboard_;
-  bool warned_ = false;
+  bool has_page_ = true, warned_ = false;
 };
 
-// The newest folder runs/<name>-* that has checkpoints; empty when there is none.
+// In the folder that holds the runs of one job repeated (`perigee train --folds`, `--seeds`): what is repeated.
+inline constexpr const char* kRepeatsFile = "repeats.json";
+
+// The newest folder runs/<name>-* that has checkpoints, or in which a job is repeated; empty when there is none.
 std::string newest_run(const std::string& name);
 
 // The folder that relative paths in a run's job start from, as its log says; "." when it does not.

@@ -69,6 +69,7 @@ std::unique_ptr<RunFolder> open_run_folder(const Job& job, const std::string& ou
   }
   const bool goes_on = !earlier.empty() && out.empty();
   auto folder = std::make_unique<RunFolder>(goes_on ? RunFolder::open(earlier) : RunFolder::create(job.name(), out));
+  if (!Config(job.json(), job.where()).boolean("report", true)) folder->leave_out_page();
   store_arrays(job.json(), job.folder(), folder->path());
   folder->write_text("job.json", with_relative_array_files(job.canonical()).dump(2) + "\n");
   return folder;
@@ -138,7 +139,8 @@ void RunLog::step(const StepReport& report, const Position& at, bool due, const 
   epoch_.add(report);
   skipped_steps_ = report.skipped_steps;
   const double interval = between(last_event_, Clock::now());
-  if (!due && report.step - last_event_step_ < kStepsBetweenEvents && interval < kSecondsBetweenEvents) return;
+  const int64_t most = tell_every_ > 0 ? tell_every_ : kStepsBetweenEvents;
+  if (!due && report.step - last_event_step_ < most && interval < kSecondsBetweenEvents) return;
   Json event = Json::object();
   event.set("event", "step");
   event.set("epoch", static_cast<int64_t>(report.epoch) + 1);

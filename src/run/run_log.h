@@ -30,6 +30,8 @@ class RunLog {
   explicit RunLog(RunFacts facts) : facts_(std::move(facts)) {}
   void set_folder(std::unique_ptr<RunFolder> folder) { folder_ = std::move(folder); }
   void add_sink(Sink sink) { sinks_.push_back(std::move(sink)); }
+  // A "step" event comes after so many steps at the latest; 0: as usual.
+  void tell_every(int64_t steps) { tell_every_ = steps; }
 
   void set_planned(int64_t examples) { facts_.planned = examples; }
   const RunFacts& facts() const { return facts_; }
@@ -69,6 +71,7 @@ class RunLog {
 
   RunFacts facts_;
   std::unique_ptr<RunFolder> folder_;
+  int64_t tell_every_ = 0;
   std::vector<Sink> sinks_;
   Clock::time_point started_ = Clock::now(), last_event_ = started_;
   double seconds_before_ = 0;      // of the runs that this one continues

@@ -45,6 +45,7 @@ std::string shown_part(const Trainer& trainer) { return trainer.has_part("test")
 
 Session::Session(const Job& job, SessionOptions options) : options_(std::move(options)), trainer_(make_trainer(job)), settings_(job) {
   log_ = std::make_unique<RunLog>(run_facts(*trainer_));
+  log_->tell_every(options_.events_every);
   try {
     prepare();
   } catch (const Error& error) {

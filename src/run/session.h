@@ -23,12 +23,13 @@ namespace perigee {
 
 struct SessionOptions {
   TrainerOptions trainer;
-  bool folder = true;    // false: nothing is written
-  std::string out;       // the run folder; empty: runs/<name>-<time>
-  std::string resume;    // a run folder or a checkpoint file to continue from; empty: start anew
-  Json about;            // an object whose members the "start" event carries: script, command line
-  std::string trace;     // the file of a timeline; empty: none
-  Hook* hook = nullptr;  // called after the session's own; outlives the session; null: none
+  bool folder = true;        // false: nothing is written
+  std::string out;           // the run folder; empty: runs/<name>-<time>
+  std::string resume;        // a run folder or a checkpoint file to continue from; empty: start anew
+  Json about;                // an object whose members the "start" event carries: script, command line
+  std::string trace;         // the file of a timeline; empty: none
+  int64_t events_every = 0;  // steps between two "step" events at most; 0: as usual
+  Hook* hook = nullptr;      // called after the session's own; outlives the session; null: none
 };
 
 class Session final : private Hook {

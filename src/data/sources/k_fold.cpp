@@ -2,10 +2,36 @@
 #include <algorithm>
 
 #include "src/data/indexed_source.h"
+#include "src/data/labels.h"
 #include "src/data/loader.h"
 
 namespace perigee {
 namespace {
+
+// The examples class by class, those of a class in a shuffled order, dealt out to the folds in turn: each fold has its share of each class, to
+// one example. Fold after fold.
+std::vector<int64_t> dealt(const std::vector<int64_t>& labels, int64_t folds, int64_t first, uint64_t seed, bool shuffle) {
+  const auto size = static_cast<int64_t>(labels.size());
+  std::vector<int64_t> order(labels.size());
+  for (int64_t i = 0; i < size; ++i) order[static_cast<size_t>(i)] = shuffle ? shuffled_index(seed, 0, i, size) : i;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return labels[static_cast<size_t>(a)] < labels[static_cast<size_t>(b)]; });
+  std::vector<int64_t> fold, rest;
+  for (int64_t i = 0; i < size; ++i) (i % folds == first ? fold : rest).push_back(order[static_cast<size_t>(i)]);
+  std::ranges::sort(rest);
+  fold.insert(fold.end(), rest.begin(), rest.end());
+  return fold;
+}
+
+SourcePtr open_stratified(const Config& config, const SourcePtr& inner, int64_t folds, int64_t fold, bool test) {
+  const std::vector<int64_t> labels = labels_of(*inner, label_field(*inner, config, config.string("field")));
+  auto order = std::make_shared<std::vector<int64_t>>(
+      dealt(labels, folds, fold, static_cast<uint64_t>(config.integer("seed")), config.boolean("shuffle")));
+  const int64_t size = inner->size(), in_fold = (size - fold + folds - 1) / folds;
+  const std::string name = "stratified fold " + std::to_string(fold) + " of " + std::to_string(folds) + (test ? " (test)" : " (train)");
+  return std::make_shared<IndexedSource>(name, inner, test ? in_fold : size - in_fold,
+                                         [=](int64_t i) { return (*order)[static_cast<size_t>(test ? i : in_fold + i)]; });
+}
 
 SourcePtr open(const Config& config, const std::string& folder) {
   const SourcePtr inner = open_source(config.object("source"), folder);
@@ -14,6 +40,7 @@ SourcePtr open(const Config& config, const std::string& folder) {
   const int64_t folds = config.integer_in("folds", 2, size, std::min<int64_t>(5, size));
   const int64_t fold = config.integer_in("fold", 0, folds - 1);
   const bool test = config.choice("part") == "test";
+  if (config.boolean("stratified")) return open_stratified(config, inner, folds, fold, test);
   const auto seed = static_cast<uint64_t>(config.integer("seed"));
   const bool shuffle = config.boolean("shuffle");
   const auto border = [=](int64_t k) { return static_cast<int64_t>(static_cast<__int128>(size) * k / folds); };
@@ -30,16 +57,19 @@ constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples
                                {"fold", "integer", nullptr, "which, from 0", {0}},
                                {"part", "name", "train", "which of the two", {}, {"train", "test"}},
                                {"shuffle", "boolean", "true", "before they are cut"},
-                               {"seed", "integer", "0", "of the shuffle"}};
+                               {"seed", "integer", "0", "of the shuffle"},
+                               {"stratified", "boolean", "false", "every fold has its share of each class"},
+                               {"field", "string", "y", "the label that stratified goes by"}};
 
 }  // namespace
 
 extern const SourceDef source_k_fold;
-const SourceDef source_k_fold{
-    .type = "k_fold",
-    .doc = "Fold number 'fold' of 'folds' (5): part 'test' is the fold, 'train' the rest. Options: shuffle (true), seed (0)",
-    .schema = {.options = kOptions},
-    .open = open,
-    .wraps = true};
+const SourceDef source_k_fold{.type = "k_fold",
+                              .doc =
+                                  "Fold number 'fold' of 'folds' (5): part 'test' is the fold, 'train' the rest. Options: shuffle (true), "
+                                  "seed (0), stratified (false)",
+                              .schema = {.options = kOptions},
+                              .open = open,
+                              .wraps = true};
 
 }  // namespace perigee
