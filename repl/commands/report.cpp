@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "repl/commands/command.h"
 #include "src/core/error.h"
 #include "src/io/file.h"
 #include "src/report/page.h"
+#include "src/run/run_folder.h"
 
 namespace perigee {
 namespace {
@@ -18,7 +20,9 @@ struct Options {
 } options;
 
 void declare(CLI::App& app) {
-  app.add_option("runs", options.runs, "the folder of a run, or of several to compare")->required();
+  app.add_option("runs", options.runs,
+                 "the folder of a run, or of several to compare; that of a job which was trained several times stands for them all")
+      ->required();
   app.add_option(
       "--out", options.out,
       "the file to write, - for standard output; the default is report.html in the run's folder, comparison.html here for several runs");
@@ -43,17 +47,30 @@ RunFiles read_run(const std::string& folder) {
   }
 }
 
+// The folder of a run is one; that of a job which was trained several times has one for each.
+std::vector<std::string> runs_in(const std::string& folder) {
+  namespace fs = std::filesystem;
+  if (!file_exists(folder + "/" + kRepeatsFile)) return {folder};
+  std::vector<std::string> runs;
+  std::error_code status;
+  for (const auto& entry : fs::directory_iterator(folder, status))
+    if (file_exists(entry.path().string() + "/job.json")) runs.push_back(entry.path().lexically_normal().string());
+  std::ranges::sort(runs, {}, [](const std::string& run) { return std::pair(run.size(), run); });  // "fold-9" before "fold-10"
+  return runs.empty() ? std::vector{folder} : runs;
+}
+
 int run() {
   std::vector<RunFiles> runs;
-  for (const std::string& folder : options.runs) runs.push_back(read_run(folder));
+  for (const std::string& folder : options.runs)
+    for (const std::string& each : runs_in(folder)) runs.push_back(read_run(each));
   const std::string page = runs.size() == 1 ? run_page(runs[0]) : comparison_page(runs);
   if (options.out == "-") {
     std::fwrite(page.data(), 1, page.size(), stdout);
     return 0;
   }
-  const std::string path = !options.out.empty() ? options.out
-                           : runs.size() == 1   ? path_in(options.runs[0], "report.html")
-                                                : "comparison.html";
+  const std::string path = !options.out.empty()       ? options.out
+                           : options.runs.size() == 1 ? path_in(options.runs[0], "report.html")
+                                                      : "comparison.html";
   write_file(path, as_bytes(page));
   std::printf("%s\n", path.c_str());
   return 0;

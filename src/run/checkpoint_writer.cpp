@@ -11,10 +11,9 @@ namespace {
 
 // From the beginning of one file to that of the next, unless somebody waits. The trainer's thread computes so much longer in between than the
 // file took of this one: on a machine that others load too, time alone would not say how much of a core the trainer has had. A trainer that
-// computes nothing, as it is paused or a GPU works for it, is waited for so long at most.
+// computes nothing, as it is paused or a GPU works for it, is waited for as long as the longest rest, or as the file's time stands for.
 constexpr auto kPace = std::chrono::milliseconds(100);
-constexpr double kTrainedPerWritten = 20;
-constexpr double kLongestRest = 2;                 // seconds, or as much as the file's time stands for
+constexpr double kTrainedPerWritten = 40;
 constexpr size_t kLargeBytes = size_t{256} << 20;  // of these no second copy waits: the trainer does
 constexpr double kLargeSeconds = 600;
 constexpr size_t kMostResults = 64;
@@ -103,7 +102,7 @@ CheckpointResult CheckpointWriter::write(const CheckpointSnapshot& snapshot, boo
 void CheckpointWriter::rest(std::unique_lock<std::mutex>& lock, Clock::time_point begun, double trained_s, double written_s) {
   const double owed_s = kTrainedPerWritten * written_s;
   const auto seconds = [](double s) { return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s)); };
-  const auto latest = begun + seconds(std::max(kLongestRest, owed_s));
+  const auto latest = begun + seconds(std::max(longest_rest_s_, owed_s));
   for (auto next = begun + kPace; !changed_.wait_until(lock, next, [this] { return hurried_ || closing_; }); next += kPace)
     if (computed_seconds(trainer_clock_) - trained_s >= owed_s || Clock::now() >= latest) return;
 }

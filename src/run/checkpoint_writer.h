@@ -1,6 +1,6 @@
 // Writes checkpoints beside the training: a thread serialises, syncs and renames while the trainer makes its next steps. Of what comes while it
 // writes, only the newest waits; a waiting best one waits beside it. So a run whose epochs take a millisecond is not held up by a disk
-// that needs ten for a file, and the thread takes at most a twentieth of what the trainer computes.
+// that needs ten for a file, and the thread takes a small share of what the trainer computes.
 #pragma once
 
 #include <pthread.h>
@@ -33,7 +33,10 @@ struct CheckpointResult {
 // Its functions belong to the thread that trains. `folder` outlives it.
 class CheckpointWriter {
  public:
-  explicit CheckpointWriter(CheckpointFolder& folder) : folder_(folder) {}
+  static constexpr double kLongestRest = 8;  // seconds
+
+  explicit CheckpointWriter(CheckpointFolder& folder, double longest_rest_s = kLongestRest)
+      : folder_(folder), longest_rest_s_(longest_rest_s) {}
   ~CheckpointWriter();  // writes what waits
 
   // Copies the trainer's numbers and returns; the file is written soon. It takes the place of what waits to be written as the same.
@@ -61,6 +64,7 @@ class CheckpointWriter {
   CheckpointResult write(const CheckpointSnapshot& snapshot, bool best);
 
   CheckpointFolder& folder_;
+  const double longest_rest_s_;
   std::vector<Snapshot> snapshots_;  // all that there are, with their memory
   std::mutex mutex_;                 // of what follows
   std::condition_variable changed_;

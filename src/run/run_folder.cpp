@@ -67,11 +67,15 @@ RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
   tensorboard_ = std::make_unique<TensorboardWriter>(path_ + "/tensorboard");
 }
 
+void RunFolder::check_free(const std::string& path) {
+  if (fs::exists(path + "/job.json"))
+    throw Error(ErrorKind::usage,
+                {path, "this folder already holds a run", "", "", "continue it with --resume " + path + ", or choose another folder"});
+}
+
 RunFolder RunFolder::create(const std::string& name, const std::string& path) {
   if (!path.empty()) {
-    if (fs::exists(path + "/job.json"))
-      throw Error(ErrorKind::usage,
-                  {path, "this folder already holds a run", "", "", "continue it with --resume " + path + ", or choose another folder"});
+    check_free(path);
     make_folder(path);
     return RunFolder(path);
   }

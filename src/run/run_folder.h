@@ -17,6 +17,7 @@ class RunFolder {
   // Makes `path`, or runs/<name>-<date>-<time> when it is empty (with a number behind it when that is taken). Error(resources) when it
   // cannot be made, Error(usage) when `path` already holds a run.
   static RunFolder create(const std::string& name, const std::string& path = "");
+  static void check_free(const std::string& path);  // of a run; Error(usage)
   // An earlier run, to be continued: its log is kept and appended to. Error(usage) when there is none.
   static RunFolder open(const std::string& path);
 

@@ -256,5 +256,37 @@ TEST(Splits, AreDisjointAndComplete) {
   EXPECT_THROW(values(parse(R"({"type":"split","parts":[0.7,0.7],)" + source + "}")), Error);
 }
 
+// 60 of class 0, 30 of class 1, 13 of class 2, in an order that hides them.
+std::string unequal_classes() {
+  std::string x, y;
+  for (int i = 0; i < 103; ++i) {
+    const int k = i * 37 % 103;
+    x += (i ? "," : "") + std::to_string(k);
+    y += (i ? "," : "") + std::to_string(k < 60 ? 0 : k < 90 ? 1 : 2);
+  }
+  return R"({"type":"arrays","x":[)" + x + R"(],"y":[)" + y + R"(],"classes":3})";
+}
+
+// As scikit-learn's StratifiedKFold: the folds' sizes and their shares of each class differ by one at most.
+TEST(Splits, StratifiedFoldsHaveTheirShareOfEachClass) {
+  std::multiset<int64_t> all;
+  for (int fold = 0; fold < 5; ++fold) {
+    const std::string k =
+        R"({"type":"k_fold","stratified":true,"folds":5,"fold":)" + std::to_string(fold) + R"(,"source":)" + unequal_classes();
+    const std::multiset<int64_t> test = values(parse(k + R"(,"part":"test"})")), train = values(parse(k + "}"));
+    std::map<int, int> counts;
+    for (const int64_t k : test) {
+      ++counts[k < 60 ? 0 : k < 90 ? 1 : 2];
+      EXPECT_FALSE(train.contains(k));
+    }
+    EXPECT_EQ(test.size() + train.size(), 103u);
+    EXPECT_EQ(counts[0], 12);
+    EXPECT_EQ(counts[1], 6);
+    EXPECT_TRUE(counts[2] == 2 || counts[2] == 3) << counts[2];
+    all.insert(test.begin(), test.end());
+  }
+  EXPECT_EQ(std::set<int64_t>(all.begin(), all.end()).size(), 103u);
+}
+
 }  // namespace
 }  // namespace perigee

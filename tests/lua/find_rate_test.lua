@@ -37,10 +37,21 @@ function tests.it_ends_when_the_loss_explodes_and_suggests_a_rate_before()
   check.equal(tostring(found):match "falls fastest at" ~= nil, true)
 end
 
+function tests.its_chart_is_a_text_or_a_file()
+  local found = pg.find_rate(job(), { from = 1e-3, to = 1, steps = 20 })
+  check.equal(tostring(found:plot { height = 4, width = 40 }):match "log10%(rate%)" ~= nil, true)
+  local path = os.tmpname() .. ".svg"
+  check.equal(found:plot { file = path }, path)
+  check.equal(io.open(path):read "*a":match "^<svg" ~= nil, true)
+  os.remove(path)
+  check.equal(tostring(pg.plot(found.rates, found.losses)):match "┤" ~= nil, true)
+end
+
 function tests.it_says_what_is_wrong()
   check.raises(function() pg.find_rate(job(), { form = 1e-4 }) end, "no option 'form'; did you mean 'from'")
   check.raises(function() pg.find_rate(job(), { from = 1, to = 1e-4 }) end, "from a small rate above 0 to a larger one")
-  check.raises(function() pg.find_rate(job(), { steps = 5 }) end, "at least 10 steps; got steps = 5")
+  check.raises(function() pg.find_rate(job(), { steps = 5 }) end, "10 to 10000 steps; got steps = 5")
+  check.raises(function() pg.find_rate(job { loss = "mse_" }) end, "there is no loss 'mse_'")
   check.raises(function() pg.find_rate "lenet" end, "pg.find_rate takes an experiment")
 end
 

@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""`perigee train` with keys that change how it trains, on one machine and on several workers: training_test.py PROGRAM. Prints TAP."""
+"""`perigee train` with keys that change how it trains, on one machine and on several workers, and on one job several times (--folds, --seeds)
+or not at all (--dry-run); pg.find_rate. training_test.py PROGRAM. Prints TAP."""
 import json
 import os
 import pathlib
+import re
+import signal
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
 # The figure improves once, against nothing, and never again by so much: the rate falls after each further epoch.
@@ -26,6 +31,143 @@ def run(*arguments, code=0):
 
 def write(name, **changes):
     pathlib.Path(name).write_text(json.dumps({**JOB, **changes}))
+
+
+SMALL = {
+    "network": [{"type": "flatten"}, {"type": "dense", "out": 10}], "loss": "cross_entropy", "optimizer": {"type": "sgd", "lr": 0.1}, "epochs": 2,
+    "seed": 3, "threads": 1,
+    "data": {"batch": 16, "train": {"type": "map", "transforms": [{"type": "shift", "pixels": 1}], "source": {"type": "digits", "size": 103}}},
+}
+TESTED = {"batch": 16, "train": {"type": "digits", "size": 64}, "test": {"type": "digits", "size": 50, "seed": 9}}
+
+
+def write_small(name, **changes):
+    pathlib.Path(name).write_text(json.dumps({**SMALL, **changes}))
+
+
+def read(path):
+    return json.loads(pathlib.Path(path).read_text())
+
+
+def tree():
+    return sorted(str(path) for path in pathlib.Path(".").rglob("*"))
+
+
+def folds_are_tested_on_what_they_were_not_trained_on():
+    write_small("job.json")
+    text = run("train", "job.json", "--folds", "3", "--out", "folds", "--log", "plain")
+    summary = read("folds/summary.json")
+    losses = [each["figures"]["test.loss"] for each in summary["runs"]]
+    assert [each["run"] for each in summary["runs"]] == ["fold-1", "fold-2", "fold-3"], summary
+    assert len(set(losses)) == 3, losses
+    loss = summary["figures"]["test.loss"]
+    assert abs(loss["mean"] - statistics.mean(losses)) < 1e-12 and abs(loss["deviation"] - statistics.stdev(losses)) < 1e-12, loss
+    assert re.search(r"\nmean +[\d.]+ +[\d.]+ %", text) and re.search(r"\ndeviation +[\d.e-]+ +[\d.]+ %", text), text
+    data = read("folds/fold-2/job.json")["data"]
+    assert data["train"]["type"] == "map" and data["train"]["source"]["part"] == "train" and data["train"]["source"]["stratified"], data
+    still = {"type": "scale", "factor": 1, "field": "x"}  # nothing random is left
+    assert data["test"]["transforms"] == [still] and data["test"]["source"]["part"] == "test" and data["test"]["source"]["fold"] == 1, data
+    assert pathlib.Path("folds/fold-3/model.safetensors").exists()
+    run("report", "folds")
+    assert all(f"fold-{k}" in pathlib.Path("folds/report.html").read_text() for k in (1, 2, 3))
+    run("train", "job.json", "--folds", "3", "--no-stratify", "--out", "chance", "--log", "json")
+    assert "stratified" not in read("chance/fold-1/job.json")["data"]["train"]["source"]
+
+
+def seeds_are_those_of_single_runs():
+    write_small("job.json", data=TESTED)
+    events = [json.loads(line) for line in run("train", "job.json", "--seeds", "2", "--out", "seeds", "--log", "json").splitlines()]
+    assert [event["run"] for event in events if event["event"] == "repeat"] == ["seed-3", "seed-4"], events
+    assert events[-1]["event"] == "summary" and events[-1] == read("seeds/summary.json"), events[-1]
+    run("train", "job.json", "--seed", "4", "--out", "one", "--log", "json")
+    assert pathlib.Path("seeds/seed-4/model.safetensors").read_bytes()[-4000:] == pathlib.Path("one/model.safetensors").read_bytes()[-4000:]
+    run("train", "job.json", "--seeds", "4,9", "--folds", "2", "--out", "list", "--log", "json")
+    names = [each["run"] for each in read("list/summary.json")["runs"]]
+    assert names == ["fold-1-seed-4", "fold-2-seed-4", "fold-1-seed-9", "fold-2-seed-9"], names
+
+
+def interrupted(folder):
+    """Trains in 2 folds and interrupts the second one; None when it was too fast."""
+    begun = subprocess.Popen([PROGRAM, "train", "job.json", "--folds", "2", "--out", folder, "--log", "plain"],
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    end = time.monotonic() + 60
+    while not pathlib.Path(folder, "fold-2/log.jsonl").exists() and begun.poll() is None and time.monotonic() < end:
+        time.sleep(0.001)
+    begun.send_signal(signal.SIGINT)
+    text = begun.communicate(timeout=60)[0]
+    if begun.returncode == 0:
+        return None
+    assert begun.returncode == 130, (begun.returncode, text)
+    return text
+
+
+def an_interrupted_repetition_goes_on():
+    write_small("job.json", epochs=400)
+    run("train", "job.json", "--folds", "2", "--out", "whole", "--log", "json")
+    text = interrupted("cut")
+    if text is not None:
+        assert "not finished: fold-2" in text and "continue with: perigee train job.json --folds 2 --resume cut" in text, text
+        assert re.search(r"\nfold-1 +[\d.]+", text), text
+        summary = read("cut/summary.json")
+        assert summary["stopped"] == "interrupted" and summary["missing"] == ["fold-2"], summary
+    first = os.stat("cut/fold-1/model.safetensors").st_mtime_ns
+    run("train", "--resume", "cut", "--log", "json")
+    assert os.stat("cut/fold-1/model.safetensors").st_mtime_ns == first, "a finished run is taken over"
+    runs = [[each["figures"]["test.loss"] for each in read(f"{folder}/summary.json")["runs"]] for folder in ("whole", "cut")]
+    assert runs[0] == runs[1], runs
+
+
+def a_dry_run_makes_no_folder():
+    write_small("job.json", data=TESTED, epochs=5)
+    before = tree()
+    text = run("train", "job.json", "--dry-run")
+    for words in ("memory [\\d.]+ [KM]iB", "a step takes [\\d.e-]+ ms", "on the first 50: +loss", "would train 20 steps \\(5 epochs\\)", "there is no run folder"):
+        assert re.search(words, text), (words, text)
+    result = json.loads(run("train", "job.json", "--dry-run", "--folds", "3", "--log", "json"))
+    assert result["event"] == "dry_run" and result["runs"] == 3 and result["examples"] in (42, 43) and result["run_s"] > 0, result
+    assert tree() == before
+    run("train", "job.json", "--steps", "1", "--out", "one", "--log", "json")
+    first = [json.loads(line) for line in pathlib.Path("one/log.jsonl").read_text().splitlines()]
+    told = json.loads(run("train", "job.json", "--dry-run", "--log", "json"))
+    assert told["loss"] == [event["loss"] for event in first if event["event"] == "step"][0], told
+    write_small("wrong.json", metrics=["rocc"])
+    assert "did you mean 'roc'" in run("train", "wrong.json", "--dry-run", code=4)
+    write_small("wrong.json", checkpoint={"every_epoch": 1})
+    assert "did you mean 'every_epochs'" in run("train", "wrong.json", "--dry-run", code=4)
+
+
+def a_run_without_a_page_has_it_later():
+    write_small("job.json", data=TESTED, report=False)
+    run("train", "job.json", "--out", "run", "--log", "json")
+    assert not pathlib.Path("run/report.html").exists() and pathlib.Path("run/curves.svg").exists()
+    run("report", "run")
+    late = pathlib.Path("run/report.html").read_text()
+    write_small("job.json", data=TESTED)
+    run("train", "job.json", "--out", "other", "--log", "json")
+    assert late.count("<svg") == pathlib.Path("other/report.html").read_text().count("<svg") > 0
+
+
+def the_rate_that_is_found_is_where_the_mean_falls_fastest():
+    """As Lightning's lr_find: means that forget, as if they had begun in full; the least of their differences, without the first tenth."""
+    pathlib.Path("find.lua").write_text("""local pg = require "perigee"
+local found = pg.find_rate(pg.experiment {
+  network = pg.sequential { pg.flatten {}, pg.dense { 10 } }, loss = "cross_entropy", optimizer = "sgd", seed = 3, threads = 1,
+  data = { batch = 20, train = pg.data.digits { size = 200 }.train },
+}, { from = 1e-5, to = 10, steps = 100 })
+local losses = {}
+for step, loss in ipairs(found.losses) do losses[step] = ("%.17g"):format(loss) end
+print(table.concat(losses, " "))
+print(("%.17g"):format(found.suggestion))
+""")
+    lines = subprocess.run([PROGRAM, "repl", "find.lua"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100).stdout.splitlines()
+    losses, mean, smooth = [float(word) for word in lines[0].split()], 0.0, []
+    for step, loss in enumerate(losses):
+        mean = 0.95 * mean + 0.05 * loss
+        smooth.append(mean / (1 - 0.95 ** (step + 1)))
+    least = smooth.index(min(smooth))
+    slopes = {step: (smooth[step + 1] - smooth[step - 1]) / 2 for step in range(10, min(least, len(smooth) - 2) + 1)}
+    best = min(slopes, key=slopes.get)
+    assert abs(float(lines[1]) / (1e-5 * 1e6 ** (best / 99)) - 1) < 1e-6, (lines[1], best, least)
 
 
 def rates(folder):
@@ -62,7 +204,9 @@ def what_workers_cannot_have_is_refused():
 
 def main():
     os.environ["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME", tempfile.mkdtemp(prefix="perigee-cache-"))
-    tests = [the_rate_falls_and_the_display_says_so, workers_are_told_the_rate, what_workers_cannot_have_is_refused]
+    tests = [the_rate_falls_and_the_display_says_so, workers_are_told_the_rate, what_workers_cannot_have_is_refused,
+             folds_are_tested_on_what_they_were_not_trained_on, seeds_are_those_of_single_runs, an_interrupted_repetition_goes_on,
+             a_dry_run_makes_no_folder, a_run_without_a_page_has_it_later, the_rate_that_is_found_is_where_the_mean_falls_fastest]
     print(f"1..{len(tests)}")
     failed = 0
     for number, test in enumerate(tests, 1):

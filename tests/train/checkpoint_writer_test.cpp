@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "src/io/file.h"
 #include "src/run/checkpoint_hook.h"
@@ -77,6 +78,42 @@ TEST(CheckpointWriter, WritesWhatWaitsWhenItEnds) {
   }
   ASSERT_FALSE(checkpoints.files().empty());
   EXPECT_NE(checkpoints.files()[0].find("step-000000000003"), std::string::npos);
+}
+
+// The share is of what the trainer computes, however many others the machine has to serve: here the trainer sleeps most of the time.
+TEST(CheckpointWriter, TakesASmallShareOfWhatIsTrained) {
+  const TemporaryFolder folder;
+  CheckpointFolder checkpoints(folder.path(), 3);
+  Trainer trainer(tiny_job(), {.threads = 1});
+  trainer.step();
+  size_t files = 0;
+  CheckpointWriter writer(checkpoints);
+  for (int i = 0; i < 400; ++i) {
+    writer.keep(trainer, {}, {.newest = true});
+    std::this_thread::sleep_for(std::chrono::milliseconds(4));
+    files += writer.take_results().size();
+  }
+  EXPECT_GE(files, 1u);
+  EXPECT_LE(files, 4u) << "ten a second would be 16";
+  ASSERT_TRUE(writer.finish(kSeconds));
+}
+
+// A trainer that stands still, as it is paused, does not keep the last checkpoint from the disk.
+TEST(CheckpointWriter, WritesWhatWaitsWhileNothingIsTrained) {
+  const TemporaryFolder folder;
+  CheckpointFolder checkpoints(folder.path(), 3);
+  Trainer trainer(tiny_job(), {.threads = 1});
+  CheckpointWriter writer(checkpoints, 0.5);
+  for (int i = 0; i < 2; ++i) {
+    trainer.step();
+    writer.keep(trainer, {}, {.newest = true});
+  }
+  size_t files = 0;
+  for (int i = 0; i < 600 && files < 2; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    files += writer.take_results().size();
+  }
+  EXPECT_EQ(files, 2u);
 }
 
 TEST(CheckpointWriter, TellsWhatFailed) {

@@ -8,11 +8,10 @@
 
 #include "repl/commands/describe_table.h"
 #include "repl/display/display.h"
-#include "src/core/error.h"
 #include "src/core/stopwatch.h"
-#include "src/io/file.h"
 #include "src/model/evaluator.h"
 #include "src/report/run_files.h"
+#include "src/run/run_folder.h"
 #include "src/run/run_log.h"
 
 namespace perigee {
@@ -67,12 +66,6 @@ void add_length(Json& result, const RunFacts& facts, int64_t runs, double evalua
   if (!std::isnan(steps_s)) result.set("run_s", (steps_s + std::ceil(epochs) * evaluation_s) * static_cast<double>(runs));
 }
 
-void check_folder(const std::string& out) {
-  if (!out.empty() && file_exists(out + "/job.json"))
-    throw Error(ErrorKind::usage,
-                {out, "this folder already holds a run", "", "", "continue it with --resume " + out + ", or choose another folder"});
-}
-
 std::string number_text(const char* format, double value) {
   char text[48];
   std::snprintf(text, sizeof text, format, value);
@@ -91,7 +84,7 @@ std::string count(const Json& result, const char* key) { return grouped(std::llr
 }  // namespace
 
 Json dry_run(const Job& job, SessionOptions session, int64_t runs) {
-  check_folder(session.out);
+  if (!session.out.empty()) RunFolder::check_free(session.out);
   session.folder = false;
   const Stopwatch opening;
   Session opened(job, std::move(session));
