@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the Lua files given as NAME=PATH into a C++ table (see modules.h). Usage: embed.py OUTPUT NAME=PATH...
 
-Lines of comments become empty: a quarter of the text, and errors still name the right line.
+Lines of comments become empty, but for those of three dashes, which `?name` shows: errors still name the right line.
 """
 import sys
 
@@ -16,7 +16,7 @@ with open(output, "w", encoding="utf-8") as file:
         file.write(f'  {{"{name}",\n')
         in_text = False  # between [[ and ]]
         for line in lines:
-            if not in_text and line.lstrip().startswith("--"):
+            if not in_text and line.lstrip().startswith("--") and not line.lstrip().startswith("---"):
                 line = ""
             in_text = line.rfind("[[") > line.rfind("]]") if "[[" in line or "]]" in line else in_text
             escaped = line.replace("\\", "\\\\").replace('"', '\\"')
