@@ -16,7 +16,8 @@ local function check(options)
   for key in pairs(options) do
     local is_known = false
     for _, name in ipairs(known) do is_known = is_known or name == key end
-    if not is_known then where.fail(("pg.find_rate has no option '%s'%s"):format(tostring(key), where.suggestion(tostring(key), { unpack(known) }))) end
+    local nearest = is_known or where.suggestion(tostring(key), { unpack(known) })
+    if not is_known then where.fail(("pg.find_rate has no option '%s'%s"):format(tostring(key), nearest)) end
   end
   local from, to, steps = options.from or 1e-6, options.to or 1, options.steps or 100
   if type(from) ~= "number" or type(to) ~= "number" or not (from > 0 and from < to and to < math.huge) then
@@ -129,7 +130,7 @@ function find_rate.find_rate(experiment, options)
   local trial = run.start(rising(experiment, from, to, steps), { folder = false, threads = options.threads, events_every = 1 })
   follow(trial, taking(found))
   local problem = trial.state == "failed" and tostring(trial.progress.error) or nil
-  if problem and (#found.losses == 0 or not problem:find("not finite", 1, true)) then where.fail(problem) end
+  if problem and (#found.losses == 0 or not problem:find("not finite", 1, true)) then error(problem, 0) end
   found.suggestion = steepest(found, steps)
   return setmetatable(found, FoundRate)
 end

@@ -7,7 +7,7 @@ local function job(more)
     network = pg.sequential { pg.dense { 10 } },
     loss = "cross_entropy",
     optimizer = pg.sgd { lr = 123 },
-    data = { train = pg.data.digits { size = 200, endless = false }, batch = 20 },
+    data = { train = pg.data.digits({ size = 200 }).train, batch = 20 },
     seed = 3,
     threads = 1,
   }
