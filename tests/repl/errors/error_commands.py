@@ -114,6 +114,8 @@ CASES = [
            args=("replay", "few"),
            more="averaging = pg.averaging.async_local {},", after=(("train", "trial.lua", "--workers", "1", "--record", "--out", "few"),
                ("-e", "os.execute [[sed -i '$d' few/record.jsonl]]"))),
+    command("a setting of an empty name", ("train", "kept.lua", "--set", ".=3"), "--set .", "has an empty name",
+            "path=value, as in optimizer.lr=0.01"),
     # the rest
     command("a command of the prompt that is not there", ("-e", "os.execute [[echo :hlp | /proc/$PPID/exe repl]] os.exit(1)"), "",
             "there is no command :hlp", "did you mean ':help'?"),

@@ -182,8 +182,8 @@ CASES = [
     # arrays of another run
     source('{"type": "arrays", "x": {"hash": "12", "dtype": "f32", "shape": [2, 2]}, "y": [0, 1]}', TRAIN, "names no array; got '12'",
            "32 digits, 0 to 9 and a to f"),
-    source(stored('"shape": [2, -2]'), "", "a dimension is negative; got -2"),
-    source(stored('"shape": [2, 2]').replace("f32", "f33"), "", "unknown element type; got 'f33'", "did you mean 'f32'"),
+    source(stored('"shape": [2, -2]'), TRAIN, "a dimension is negative; got -2", "0 or more"),
+    source(stored('"shape": [2, 2]').replace("f32", "f33"), TRAIN, "unknown element type; got 'f33'", "did you mean 'f32'"),
     source(stored('"shape": []'), TRAIN, "'shape' is of no array with examples; got f32[]"),
     source(stored('"shape": [2, 2], "file": "two.csv"'), TRAIN, "leads elsewhere than to an array of a run; got 'two.csv'", "in the run's folder"),
     source(stored('"shape": [2, 2]'), TRAIN, "the array lies neither in memory nor in a file here", "train from the script that has the numbers"),
