@@ -34,6 +34,13 @@ struct Block {
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) values[i] += fresh[i] - old[i];
   }
+  static void approach(const void* from, double share, int64_t n, void* to) {
+    const T part = static_cast<T>(share);
+    const T* goal = in(from);
+    T* values = out(to);
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) values[i] += part * (goal[i] - values[i]);
+  }
   static bool scale(const void* from, double factor, int64_t n, void* to) {
     const T by = static_cast<T>(factor);
     const T* values = in(from);
@@ -108,6 +115,7 @@ struct Block {
     return {.dtype = dtype,
             .add = add,
             .add_change = add_change,
+            .approach = approach,
             .scale = scale,
             .divide = divide,
             .fill = fill,

@@ -14,6 +14,7 @@ struct BlockMath {
 
   void (*add)(const void* left, const void* right, int64_t n, void* to) = nullptr;         // to = left + right
   void (*add_change)(const void* before, const void* now, int64_t n, void* to) = nullptr;  // to += now - before
+  void (*approach)(const void* from, double share, int64_t n, void* to) = nullptr;         // to += share * (from - to)
   bool (*scale)(const void* from, double factor, int64_t n, void* to) = nullptr;           // to = from * factor; as finite(to)
   void (*divide)(const void* from, double by, int64_t n, void* to) = nullptr;
   void (*fill)(double value, int64_t n, void* to) = nullptr;

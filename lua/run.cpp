@@ -133,6 +133,7 @@ Tensor predicted(Trainer& trainer, const Array& x) {
   all.insert(all.begin(), dims[0]);
   Tensor output(of_one.dtype, Shape(all));
   const void* const input[] = {rows.view.data};
+  const Trainer::InUse in_use(trainer);
   trainer.inference().run_all(input, dims[0], static_cast<std::byte*>(output.view().data));
   return output;
 }
@@ -161,6 +162,7 @@ int predict_records(lua_State* L) {
   Predictions results;
   with_session(L, "run:predict", [&](Session& session) {
     Trainer& trainer = session.trainer();
+    const Trainer::InUse in_use(trainer);
     results = trainer.record_predictor(layers).all(given.open(trainer.record_reader(), "run:predict"));
   });
   push_predictions(L, results);
@@ -173,8 +175,9 @@ int generate(lua_State* L) {
   std::unique_ptr<Model> model;
   Json job, fitted;
   with_session(L, "run:generate", [&](Session& session) {
-    const Trainer& trainer = session.trainer();
-    model = copy_of(trainer.model());
+    Trainer& trainer = session.trainer();
+    const Trainer::InUse in_use(trainer);
+    model = copy_of(std::as_const(trainer).model());
     job = trainer.job().canonical();
     fitted = trainer.train_source().traits().fitted;
   });

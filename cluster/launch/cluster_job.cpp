@@ -54,6 +54,8 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   if (served) probing.opener = served.get();
   Trainer probe(job, probing);
   check_streams(job, probe.train_source());
+  check_steps(probe, options.backend == Backend::cuda);
+  job = probe.job();  // with the weights of classes that it has counted
   weighted = probe.weighted();
   facts = run_facts(probe);
   facts.batch *= gpus_of_worker(job.json(), job.where());  // "batch" is one GPU's
@@ -62,7 +64,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   const bool measured_here = options.backend == Backend::cuda && !(strict && *strict == Json(true));
   tuning = (measured_here ? measured_on_device(options.devices.front(), job.tf32()) : probe.tuning().to_json()).dump();
   data_prints = print_data(probe, placement.verify_full && !served);
-  global_batch = about_data.integer_in("global_batch", 0, int64_t{1} << 24, 0);
+  global_batch = about_data.integer_in("global_batch", 0, int64_t{1} << 24, 0) * accumulate_of(job);
   // --steps counts batches of all workers together, so that a run does the same work however many there are.
   const int64_t steps = Config(job.json(), job.where()).integer_in("steps", 0, int64_t{1} << 52, 0);
   if (global_batch > 0 && steps > 0) {
@@ -75,6 +77,26 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   for (const char* part : {"validation", "test"})
     if (const Evaluator* evaluator = probe.evaluator(part))
       parts[part] = {evaluator->source().size(), evaluator->source().traits().description, evaluator->task()};
+}
+
+// Refuses steps, and averages of the weights after them, that several workers cannot make together.
+void ClusterJob::check_steps(const Trainer& probe, bool on_gpus) const {
+  const bool in_parts = probe.steps_in_parts() || (on_gpus && accumulate_of(job) > 1);
+  if (policy.synchronous(0) && in_parts)
+    throw job.placed(Error(ErrorKind::model, {.where = job.where() + ": accumulate",
+                                              .what = "takes a step in parts, and averaging sends the gradient of the whole step",
+                                              .got = "averaging '" + policy.name + "'" +
+                                                     (on_gpus ? ", on GPUs" : ", and layers or losses that look at a batch as a whole"),
+                                              .expected = "a policy of parameters",
+                                              .hint = "averaging = pg.averaging.periodic { every = 5 }, or no 'accumulate': workers add up "
+                                                      "gradients as it does"}));
+  for (const char* key : {"ema", "swa"})
+    if (const Json* given = job.json().find(key); given && !given->is_null())
+      throw job.placed(Error(ErrorKind::usage, {.where = job.where() + ": " + key,
+                                                .what = "averages the weights after steps that one process makes",
+                                                .got = "a cluster",
+                                                .expected = "perigee train without --workers, --agents or --listen, or a job without '" +
+                                                            std::string(key) + "': the policy averages the workers' weights"}));
 }
 
 std::optional<EvaluationTask> ClusterJob::task_of(const std::string& part) const {

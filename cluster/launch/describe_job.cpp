@@ -28,7 +28,7 @@ Json bytes_of(const RecomputeChoice& choice) {
 
 // The memory of backward's operands when they are kept, and when they are computed again.
 Json describe_activations(Trainer& trainer, Backend backend) {
-  const int64_t examples = backend == Backend::cuda ? trainer.share_of(trainer.batch()) : trainer.sub_batch();
+  const int64_t examples = backend == Backend::cuda ? trainer.share_of(trainer.batch_at_once()) : trainer.sub_batch();
   PlanSet kept(trainer.model(), PlanSet::Kind::training, backend), again(trainer.model(), PlanSet::Kind::training, backend);
   again.set_recompute({.mode = RecomputeOptions::Mode::all}, SIZE_MAX);
   Json told = Json(Json::Object{{"examples", examples},

@@ -113,7 +113,7 @@ class Replay {
     Trainer& trainer = server_.replica->trainer();
     const Config data = Config(trainer.job().json(), "record").object("data");
     const int64_t examples = trainer.train_source().size();
-    const int64_t batch = std::max(trainer.batch(), data.integer_in("global_batch", 0, int64_t{1} << 24, 0));
+    const int64_t batch = std::max(trainer.batch(), data.integer_in("global_batch", 0, int64_t{1} << 24, 0) * accumulate_of(trainer.job()));
     for (const Range& range : share.ranges)
       if (range.begin > examples - range.count || range.count > batch) fail(round, "names examples that the job has not got");
   }

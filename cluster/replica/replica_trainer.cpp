@@ -55,7 +55,7 @@ TrainerOptions trainer_options(const Welcome& welcome, SourceOpener* opener, con
 int64_t planned_of(const Trainer& trainer) {
   const Config job(trainer.job().json(), trainer.job().where());
   const int64_t steps = job.integer_in("steps", 0, int64_t{1} << 52, 0), epochs = job.integer_in("epochs", 0, int64_t{1} << 32, 1);
-  const int64_t global = job.object("data").integer_in("global_batch", 0, int64_t{1} << 24, 0);
+  const int64_t global = job.object("data").integer_in("global_batch", 0, int64_t{1} << 24, 0) * accumulate_of(trainer.job());
   if (steps == 0 || global == 0) return trainer.planned_examples();
   const bool both = epochs > 0 && job.has("epochs");
   return both ? std::min(steps * global, epochs * trainer.train_source().size()) : steps * global;

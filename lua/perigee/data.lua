@@ -112,6 +112,33 @@ function Source:take(count, from) return source { type = "take", source = self, 
 ---@return perigee.Source
 function Source:by_label(field) return source { type = "by_label", source = self, field = field } end
 
+---As many examples of each class as of any other: those of rare classes come more often.
+---@param options? { field?: string, size?: integer }
+---@return perigee.Source
+function Source:balanced(options)
+  options = options or {}
+  return source { type = "balanced", source = self, field = options.field, size = options.size }
+end
+
+---Each example mixed with another one, for training: mnist.train:mixup { alpha = 0.2 }. The target becomes a distribution, so that the other
+---parts need mnist.test:map { type = "one_hot" }.
+---@param options? { alpha?: number, probability?: number, field?: string, target?: string }
+---@return perigee.Source
+function Source:mixup(options)
+  local given = { type = "mixup", source = self }
+  for name, value in pairs(options or {}) do given[name] = value end
+  return source(given)
+end
+
+---Each image with a box of another one in it, as mixup.
+---@param options? { alpha?: number, probability?: number, field?: string, target?: string }
+---@return perigee.Source
+function Source:cutmix(options)
+  local given = { type = "cutmix", source = self }
+  for name, value in pairs(options or {}) do given[name] = value end
+  return source(given)
+end
+
 ---Disjoint shares of the shuffled examples, one source each: local train, test = all:split { 0.8, 0.2, seed = 1 }.
 ---@param shares table
 ---@return perigee.Source ...

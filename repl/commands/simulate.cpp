@@ -175,7 +175,7 @@ sim::ForecastInput described(const Job& job) {
   const Json canonical = job.canonical();
   if (const Json* averaging = canonical.find("averaging"); averaging && !averaging->is_null()) in.averaging = *averaging;
   read_policy(&in.averaging, job.where());
-  in.global_batch = Config(job.json(), job.where()).object("data").integer_in("global_batch", 0, int64_t{1} << 24, 0);
+  in.global_batch = Config(job.json(), job.where()).object("data").integer_in("global_batch", 0, int64_t{1} << 24, 0) * accumulate_of(job);
   return in;
 }
 
@@ -187,9 +187,9 @@ MeasuredJob assumed(const Job& job) {
   facts.name = job.name();
   facts.examples = options.examples;
   facts.parameters = options.parameters;
-  facts.batch = config.object("data").integer_in("batch", 1, int64_t{1} << 24, 32);
+  facts.batch = config.object("data").integer_in("batch", 1, int64_t{1} << 24, 32) * accumulate_of(job);
   const int64_t epochs = config.integer_in("epochs", 0, int64_t{1} << 32, 1), steps = config.integer_in("steps", 0, int64_t{1} << 52, 0);
-  const int64_t global = config.object("data").integer_in("global_batch", 0, int64_t{1} << 24, 0);
+  const int64_t global = config.object("data").integer_in("global_batch", 0, int64_t{1} << 24, 0) * accumulate_of(job);
   facts.planned = epochs * facts.examples;
   if (steps > 0) {
     const int64_t examples = steps * (global > 0 ? global : facts.batch);

@@ -82,5 +82,9 @@ struct perigee_model {
     }
     return *site;
   }
+  // One in training is used with the average of its weights, if it has one.
+  std::unique_ptr<perigee::Trainer::InUse> in_use() {
+    return training ? std::make_unique<perigee::Trainer::InUse>(*training->trainer) : nullptr;
+  }
   perigee::TurnMutex& turns() { return training ? training->mutex : own_turns; }
 };

@@ -202,6 +202,7 @@ perigee_status perigee_model_predict(perigee_model* model, const void* const* in
       misuse("perigee_model_predict", "the memory for the output is too small", std::to_string(output_bytes) + " bytes",
              std::to_string(examples) + " x " + std::to_string(row));
     require(output || examples == 0, "perigee_model_predict", "output must not be null");
+    const auto in_use = model->in_use();
     inference_of(*model).run_all({inputs, static_cast<size_t>(input_count)}, examples, static_cast<std::byte*>(output));
   });
 }

@@ -433,10 +433,10 @@ struct experiment {
   value optimizer = {}, lr_scale = {};
   value regularization = {}, constraint = {}, clip = {};
   data_options data = {};
-  value epochs = {}, steps = {}, seed = {}, threads = {}, precision = {}, loss_scale = {};
+  value epochs = {}, accumulate = {}, steps = {}, seed = {}, threads = {}, precision = {}, loss_scale = {};
   value device = {}, devices = {}, deterministic = {}, recompute = {}, memory_limit = {};
   value averaging = {};
-  value checkpoint = {}, early_stopping = {}, reduce_on_plateau = {}, report = {}, metrics = {}, pretrained = {};
+  value checkpoint = {}, early_stopping = {}, reduce_on_plateau = {}, report = {}, ema = {}, swa = {}, metrics = {}, pretrained = {};
 };
 
 struct train_options {
@@ -473,6 +473,7 @@ class job {
                                {"clip", given.clip},
                                {"data", data},
                                {"epochs", given.epochs},
+                               {"accumulate", given.accumulate},
                                {"steps", given.steps},
                                {"seed", given.seed},
                                {"threads", given.threads},
@@ -488,6 +489,8 @@ class job {
                                {"early_stopping", given.early_stopping},
                                {"reduce_on_plateau", given.reduce_on_plateau},
                                {"report", given.report},
+                               {"ema", given.ema},
+                               {"swa", given.swa},
                                {"metrics", given.metrics},
                                {"pretrained", given.pretrained}};
     *this = parse(text.text(), PERIGEE_JSON, "experiment", in);

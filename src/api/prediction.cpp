@@ -66,6 +66,7 @@ perigee_status predict(perigee_model* model, const char* function, const perigee
     handle->context = model->context;
     const std::lock_guard lock(model->turns());
     const Records records = open(reader_of(*model), wanted);
+    const auto in_use = model->in_use();
     handle->results = predictor_of(*model, wanted.layers).all(records);
     *out = handle.release();
   });

@@ -18,6 +18,14 @@ size_t label_field(const DataSource& source, const Config& config, const std::st
   return field;
 }
 
+void check_label(int64_t label, int64_t classes, const char* where) {
+  if (label < 0 || label >= classes)
+    throw Error(ErrorKind::data, {.where = where,
+                                  .what = "a label is out of range",
+                                  .got = std::to_string(label),
+                                  .expected = "0 to " + std::to_string(classes - 1)});
+}
+
 std::vector<int64_t> labels_of(const DataSource& source, size_t field) {
   std::vector<std::vector<std::byte>> example;
   std::vector<std::byte*> slots;

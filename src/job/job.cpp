@@ -187,6 +187,8 @@ std::string precision_name(const Job& job) {
 
 }  // namespace
 
+int64_t accumulate_of(const Job& job) { return Config(job.json(), job.where()).integer_in("accumulate", 1, 65536, 1); }
+
 DataPlacement read_placement(const Config& data) {
   return {.at_coordinator = data.choice("at", "worker", {"worker", "coordinator"}) == "coordinator",
           .verify_full = data.choice("verify", "sample", {"sample", "full"}) == "full",

@@ -63,4 +63,7 @@ class Job {
   HeldArrays arrays_;
 };
 
+// "accumulate": the batches of one step.
+int64_t accumulate_of(const Job& job);
+
 }  // namespace perigee

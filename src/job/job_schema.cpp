@@ -21,7 +21,7 @@ constexpr Option kData[] = {
     {"masks", "{field: field, ...}", "none", "the same by a field of zeros and ones, one for each step: { y = \"counts\" }"},
     {"weights", "field or {field: field, ...}", "none",
      "how much each example, or each of its steps, counts in losses and figures: \"w\" for all targets, or { y = \"w\" }"},
-    {"batch", "integer", "32", "examples of a step, on one worker", {1, kMostBatch}},
+    {"batch", "integer", "32", "examples of a step, on one worker; with 'accumulate', of each of its batches", {1, kMostBatch}},
     {"global_batch", "integer", "0", "examples of a step, on all workers together; 0: as many as their batches", {0, kMostBatch}},
     {"shuffle", "boolean", "true", "another order in every epoch"},
     {"threads", "integer", "as needed", "threads that read; 0: the one that trains", {0, 256}},
@@ -60,6 +60,16 @@ constexpr Option kPlateau[] = {
     {"min_factor", "number", "0", "all falls together do not multiply it by less", {0, 1}},
 };
 
+constexpr Option kEma[] = {
+    {"decay", "number", "0.999", "share of the average that an update keeps: average = decay * average + (1 - decay) * weights", {0, 1}},
+    {"from_step", "integer", "1", "step after which it begins, with the weights as they are then", {1, kMostSteps}},
+    {"every", "integer", "1", "steps between two updates", {1, 1e9}},
+};
+
+constexpr Option kSwa[] = {
+    {"from_epoch", "integer", "0", "first epoch whose weights count, from 1; 0: the last quarter of the epochs does", {0, kMostEpochs}},
+};
+
 constexpr Option kPretrained[] = {
     {"model", "file", nullptr, "a model or checkpoint"},
     {"freeze", "list of names", "[]", "parameters and running statistics that stay as they are: \"conv*\", \"bn*\""},
@@ -84,6 +94,7 @@ constexpr Option kJob[] = {
     {"clip", "clip", "none", "how the gradient is limited before each step"},
     {"data", "table", nullptr, "what is learned from, and how it is read", {}, {}, nullptr, &data_schema},
     {"epochs", "integer", "1", "how often all examples are seen", {0, kMostEpochs}},
+    {"accumulate", "integer", "1", "batches whose gradients are added up for one step: as one batch of all their examples", {1, 65536}},
     {"steps", "integer", "0", "how many steps at most; 0: as many as the epochs have", {0, kMostSteps}},
     {"seed", "integer", "0", "seed of initial values, order and random layers"},
     {"threads", "integer", "as many as the machine has", "threads that compute"},
@@ -113,6 +124,15 @@ constexpr Option kJob[] = {
      nullptr,
      &plateau_schema},
     {"report", "boolean", "true", "report.html is written when the run ends; `perigee report RUN` writes it later too"},
+    {"ema",
+     "table",
+     "none",
+     "an exponential moving average of the weights: what is judged, used and stored as the model",
+     {},
+     {},
+     nullptr,
+     &ema_schema},
+    {"swa", "table", "none", "the mean of the weights after the last epochs, likewise", {}, {}, nullptr, &swa_schema},
     {"metrics", "list of evaluations", "by the network's last layer",
      "what the network is judged by: { \"classification\", near = function(outputs, targets) ... end }"},
     {"pretrained", "file or table", "none", "parameters to begin with", {}, {}, nullptr, &pretrained_schema},
@@ -138,6 +158,7 @@ constexpr Example kExamples[] = {
     {"", "clip", "{ type = \"norm\", threshold = 1 }"},
     {"", "data", "{ train = mnist.train, test = mnist.test, batch = 64 }"},
     {"", "epochs", "10"},
+    {"", "accumulate", "4"},
     {"", "steps", "5000"},
     {"", "seed", "7"},
     {"", "threads", "4"},
@@ -153,6 +174,8 @@ constexpr Example kExamples[] = {
     {"", "early_stopping", "{ metric = \"validation.loss\", patience = 3 }"},
     {"", "reduce_on_plateau", "{ metric = \"validation.loss\", patience = 5 }"},
     {"", "report", "false"},
+    {"", "ema", "{ decay = 0.999 }"},
+    {"", "swa", "{ from_epoch = 8 }"},
     {"", "metrics", "{ \"classification\", \"roc\" }"},
     {"", "pretrained", "{ model = \"runs/base/model.safetensors\", freeze = { \"conv*\" }, skip = { \"head.*\" } }"},
     {"data", "train", "mnist.train"},
@@ -189,6 +212,10 @@ constexpr Example kExamples[] = {
     {"reduce_on_plateau", "min_improvement", "1e-3"},
     {"reduce_on_plateau", "cooldown", "2"},
     {"reduce_on_plateau", "min_factor", "0.01"},
+    {"ema", "decay", "0.9999"},
+    {"ema", "from_step", "100"},
+    {"ema", "every", "10"},
+    {"swa", "from_epoch", "16"},
     {"pretrained", "model", "\"runs/base/model.safetensors\""},
     {"pretrained", "freeze", "{ \"conv*\" }"},
     {"pretrained", "skip", "{ \"head.*\" }"},
@@ -200,6 +227,8 @@ const Schema data_schema{.options = kData};
 const Schema checkpoint_schema{.options = kCheckpoint};
 const Schema early_stopping_schema{.options = kEarlyStopping};
 const Schema plateau_schema{.options = kPlateau};
+const Schema ema_schema{.options = kEma};
+const Schema swa_schema{.options = kSwa};
 const Schema pretrained_schema{.options = kPretrained};
 const Schema job_schema{.options = kJob};
 

@@ -28,6 +28,12 @@ EvaluationTask task_of(const Model& model, const Field& target, const Type& outp
   return {.classes = classes, .class_names = target.class_names, .sequence = sequence};
 }
 
+// A training part whose targets were mixed has distributions, where the others have labels.
+std::string hint_for(const Field& field, const Type& wanted) {
+  if (field.classes == 0 || wanted != Type{Dtype::f32, Shape{field.classes}}) return "";
+  return "make distributions of its labels too: source:map { pg.transform.one_hot {} }";
+}
+
 }  // namespace
 
 Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Json* metrics, const std::string& where,
@@ -50,7 +56,8 @@ Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Jso
       throw Error(ErrorKind::data, {.where = source_->traits().description,
                                     .what = "field '" + field.name + "' does not fit the model",
                                     .got = Type{field.dtype, field.shape}.text(),
-                                    .expected = wanted.type.text()});
+                                    .expected = wanted.type.text(),
+                                    .hint = hint_for(field, wanted.type)});
   }
   choices_.emplace(model, *source_, source_->traits().description);
   weights_.emplace(model, *source_);

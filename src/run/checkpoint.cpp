@@ -24,8 +24,32 @@ void add_block(const Params& params, const std::string& name, std::span<const st
   for (size_t i = 0; i < params.windows().size(); ++i) {
     Tensor tensor(params.dtype(), params.windows()[i].shape);
     std::memcpy(tensor.view().data, block.data() + params.parameter_offset(static_cast<int>(i)), tensor.bytes());
-    tensors->push_back({name + "/" + params.windows()[i].name, std::move(tensor)});
+    tensors->push_back({(name.empty() ? "" : name + "/") + params.windows()[i].name, std::move(tensor)});
   }
+}
+
+// The numbers that train where the file's own are their average: "training/<parameter>", "training/state/<state>".
+constexpr const char *kTraining = "training", *kTrainingPrefix = "training/";
+
+std::string state_name(const StateSpec& spec) { return "state/" + spec.name; }
+
+void add_states(const Params& params, const std::string& prefix, std::span<const std::byte> states, std::vector<NamedTensor>* tensors) {
+  for (size_t i = 0; i < params.state_specs().size(); ++i) {
+    const StateSpec& spec = params.state_specs()[i];
+    Tensor tensor(spec.dtype, spec.shape);
+    std::memcpy(tensor.view().data, states.data() + params.state_offset(static_cast<int>(i)), tensor.bytes());
+    tensors->push_back({prefix + state_name(spec), std::move(tensor)});
+  }
+}
+
+// The network as it is used: of the average, once it has begun.
+std::vector<NamedTensor> used_tensors(const Trainer& trainer) {
+  if (!trainer.averaged()) return model_tensors(trainer.model());
+  std::vector<NamedTensor> tensors;
+  const Params& params = trainer.shape().params();
+  add_block(params, "", trainer.average()->parameters(), &tensors);
+  add_states(params, "", trainer.average()->states(), &tensors);
+  return tensors;
 }
 
 void check_block(const Safetensors& file, const Params& params, const std::string& name, const std::string& where) {
@@ -54,21 +78,23 @@ void add_carried(const Trainer& trainer, std::vector<NamedTensor>* tensors) {
 }  // namespace
 
 void save_model(const Trainer& trainer, const std::string& path) {
-  write_safetensors(path, model_tensors(trainer.model()), model_metadata(trainer));
+  write_safetensors(path, used_tensors(trainer), model_metadata(trainer));
 }
 
-std::vector<std::byte> model_bytes(const Trainer& trainer) {
-  return safetensors_bytes(model_tensors(trainer.model()), model_metadata(trainer));
-}
+std::vector<std::byte> model_bytes(const Trainer& trainer) { return safetensors_bytes(used_tensors(trainer), model_metadata(trainer)); }
 
 namespace {
 
 std::vector<NamedTensor> checkpoint_tensors(const Trainer& trainer, std::span<const NamedBlock> beside = {}) {
-  std::vector<NamedTensor> tensors = model_tensors(trainer.model());
+  std::vector<NamedTensor> tensors = used_tensors(trainer);
   const auto& names = trainer.optimizer().slots();
   const Params& params = trainer.model().params();
   for (size_t slot = 0; slot < names.size(); ++slot) add_block(params, slot_name(names[slot]), trainer.optimizer_slot(slot), &tensors);
   for (const NamedBlock& block : beside) add_block(params, block.name, block.bytes, &tensors);
+  if (trainer.averaged()) {
+    add_block(params, kTraining, {params.block(), params.block_bytes()}, &tensors);
+    add_states(params, kTrainingPrefix, trainer.states(), &tensors);
+  }
   add_carried(trainer, &tensors);
   return tensors;
 }
@@ -86,6 +112,8 @@ void set_changing_metadata(const Trainer& trainer, const Json& extra, Metadata* 
   (*metadata)["position"] = trainer.position().to_json().dump();
   (*metadata)["sub_batch"] = std::to_string(trainer.sub_batch());
   if (const LossScale* scale = trainer.loss_scale()) (*metadata)["loss_scale"] = loss_scale_json(*scale).dump();
+  if (trainer.averaged()) (*metadata)["average"] = Json(Json::Object{{"updates", trainer.average()->count()}}).dump();
+  else metadata->erase("average");
   if (extra.is_null()) metadata->erase("extra");
   else (*metadata)["extra"] = extra.dump();
 }
@@ -98,6 +126,28 @@ Metadata checkpoint_metadata(const Trainer& trainer, const Json& extra) {
 }
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// How many updates the average in the file has had; 0: it has none.
+int64_t check_average(const Safetensors& file, const Params& params, const std::string& where) {
+  const Json average = json_metadata(file, "average", where);
+  if (average.is_null()) return 0;
+  check_block(file, params, kTraining, where);
+  for (const StateSpec& spec : params.state_specs())
+    wanted_tensor(file, kTrainingPrefix + state_name(spec), {spec.dtype, spec.shape}, where);
+  return Config(average, where + ": average").integer_in("updates", 1, int64_t{1} << 53);
+}
+
+// The parameters are the file's own, which are the average.
+void take_average(const Safetensors& file, int64_t count, WeightAverage& average, Params& params) {
+  average.begin_again(count);
+  if (count == 0) return;
+  average.exchange(params);
+  copy_block(file, params, kTraining, {params.block(), params.block_bytes()});
+  for (size_t i = 0; i < params.state_specs().size(); ++i) {
+    const Tensor& tensor = *file.find(kTrainingPrefix + state_name(params.state_specs()[i]));
+    std::memcpy(params.state(static_cast<int>(i)), tensor.view().data, tensor.bytes());
+  }
+}
 
 Json load_checkpoint(Trainer& trainer, const Safetensors& file, const std::string& path, bool keep_plans,
                      std::span<const NamedBlock> beside = {}) {
@@ -115,6 +165,7 @@ Json load_checkpoint(Trainer& trainer, const Safetensors& file, const std::strin
   for (const NamedBlock& block : beside) check_block(file, params, block.name, path);
   CarriedRows* const rows = trainer.carried();
   for (size_t i = 0; rows && i < rows->specs().size(); ++i) wanted_tensor(file, carried_name(*rows, i), rows->type(i), path);
+  const int64_t averaged = trainer.average() ? check_average(file, params, path) : 0;
   const Json tuning = json_metadata(file, "tuning", path);
   const Json extra = json_metadata(file, "extra", path);
   std::optional<LossScale> scale = read_loss_scale(trainer.job());
@@ -122,6 +173,7 @@ Json load_checkpoint(Trainer& trainer, const Safetensors& file, const std::strin
   if (scale && !kept.is_null()) restore_loss_scale(Config(kept, path + ": loss_scale"), &*scale);
 
   copy_model_tensors(file, params);
+  if (trainer.average()) take_average(file, averaged, *trainer.average(), params);
   for (size_t slot = 0; slot < names.size(); ++slot) copy_block(file, params, slot_name(names[slot]), trainer.optimizer_slot(slot));
   for (const NamedBlock& block : beside) copy_block(file, params, block.name, block.bytes);
   for (size_t i = 0; rows && i < rows->specs().size(); ++i) {
@@ -157,7 +209,8 @@ Json load_checkpoint(Trainer& trainer, std::span<const std::byte> bytes, const s
 }
 
 size_t CheckpointSnapshot::bytes_of(const Trainer& trainer) {
-  size_t bytes = aligned(trainer.shape().params().block_bytes()) * (1 + trainer.optimizer_slots()) + aligned(trainer.states().size());
+  const size_t block = aligned(trainer.shape().params().block_bytes()), states = aligned(trainer.states().size());
+  size_t bytes = (block + states) * (trainer.averaged() ? 2 : 1) + block * trainer.optimizer_slots();
   const CarriedRows* const rows = trainer.carried();
   for (size_t i = 0; rows && i < rows->specs().size(); ++i) bytes += aligned(rows->now(i).size());
   return bytes;
@@ -169,22 +222,26 @@ void CheckpointSnapshot::lay_out(const Trainer& trainer) {
   numbers_ = std::make_shared<Storage>(bytes_of(trainer));
   tensors_.clear();
   const Params& params = trainer.shape().params();
-  const auto add_parameters = [&](const std::string& prefix, size_t base) {
+  size_t base = 0;
+  const auto add_parameters = [&](const std::string& prefix) {
     for (size_t i = 0; i < params.windows().size(); ++i)
       tensors_.push_back({prefix + params.windows()[i].name, Tensor(numbers_, base + params.parameter_offset(static_cast<int>(i)),
                                                                     params.dtype(), params.windows()[i].shape)});
-  };
-  add_parameters("", 0);
-  size_t base = aligned(params.block_bytes());
-  for (size_t i = 0; i < params.state_specs().size(); ++i) {
-    const StateSpec& spec = params.state_specs()[i];
-    tensors_.push_back({"state/" + spec.name, Tensor(numbers_, base + params.state_offset(static_cast<int>(i)), spec.dtype, spec.shape)});
-  }
-  base += aligned(trainer.states().size());
-  for (const std::string& slot : trainer.optimizer().slots()) {
-    add_parameters(slot_name(slot) + "/", base);
     base += aligned(params.block_bytes());
-  }
+  };
+  const auto add_model = [&](const std::string& prefix) {
+    add_parameters(prefix);
+    for (size_t i = 0; i < params.state_specs().size(); ++i) {
+      const StateSpec& spec = params.state_specs()[i];
+      tensors_.push_back(
+          {prefix + state_name(spec), Tensor(numbers_, base + params.state_offset(static_cast<int>(i)), spec.dtype, spec.shape)});
+    }
+    base += aligned(trainer.states().size());
+  };
+  add_model("");
+  for (const std::string& slot : trainer.optimizer().slots()) add_parameters(slot_name(slot) + "/");
+  averaged_ = trainer.averaged();
+  if (averaged_) add_model(kTrainingPrefix);
   const CarriedRows* const rows = trainer.carried();
   for (size_t i = 0; rows && i < rows->specs().size(); ++i) {
     tensors_.push_back({carried_name(*rows, i), Tensor(numbers_, base, rows->type(i).dtype, rows->type(i).shape)});
@@ -196,16 +253,17 @@ void CheckpointSnapshot::lay_out(const Trainer& trainer) {
 }
 
 void CheckpointSnapshot::take(const Trainer& trainer, const Json& extra) {
-  if (trainer_ != &trainer) lay_out(trainer);
+  if (trainer_ != &trainer || averaged_ != trainer.averaged()) lay_out(trainer);
   const Params& params = trainer.model().params();
   std::byte* to = numbers_->data();
   const auto copy = [&](std::span<const std::byte> from) {
     if (!from.empty()) std::memcpy(to, from.data(), from.size());
     to += aligned(from.size());
   };
-  copy({params.block(), params.block_bytes()});
-  copy(trainer.states());
+  if (averaged_) copy(trainer.average()->parameters()), copy(trainer.average()->states());
+  else copy({params.block(), params.block_bytes()}), copy(trainer.states());
   for (size_t slot = 0; slot < trainer.optimizer_slots(); ++slot) copy(trainer.optimizer_slot(slot));
+  if (averaged_) copy({params.block(), params.block_bytes()}), copy(trainer.states());
   const CarriedRows* const rows = trainer.carried();
   for (size_t i = 0; rows && i < rows->specs().size(); ++i) copy(rows->now(i));
   if (const uint64_t changes = trainer.tuning().changes(); changes != tuning_changes_ || !metadata_.contains("tuning")) {

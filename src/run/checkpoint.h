@@ -1,6 +1,6 @@
 // A trainer's .safetensors files (src/ARCHITECTURE.md, "Formats"). A model (src/model/model_file.h) has parameters and states;
 // a checkpoint also has the optimiser's slots under "optimizer/<slot>/" and the position, and a resumed run ends bit-equal to one that never
-// stopped.
+// stopped. Where the job averages weights, a checkpoint's model is the average as well, and the numbers that train are under "training/".
 #pragma once
 
 #include <cstdint>
@@ -56,6 +56,7 @@ class CheckpointSnapshot {
  private:
   void lay_out(const Trainer& trainer);
 
+  bool averaged_ = false;             // they are of an average, and those that train lie behind
   const Trainer* trainer_ = nullptr;  // whose layout and facts it has
   std::shared_ptr<Storage> numbers_;  // parameters, states, slots
   std::vector<NamedTensor> tensors_;  // windows on them

@@ -88,14 +88,18 @@ class StepEngine {
   // After a step that was not finite: where the first NaN is, "layer 'a', op 'b'"; empty when it is not found again.
   virtual std::string find_non_finite() = 0;
 
-  // The parts of a step, see Trainer. update() goes by what the optimiser was told.
+  // The parts of a step, see Trainer. update() goes by what the optimiser was told; the gradient's norm, -1 when it was
+  // not measured.
   virtual GradientReport sum_gradient(const Batch& batch, const StepInfo& info, const GradientTarget& target,
                                       const std::atomic<bool>* cancel) = 0;
-  virtual void update(const std::byte* gradient_sum) = 0;
+  virtual double update(const std::byte* gradient_sum) = 0;
   virtual void commit_states() = 0;
 
   virtual CarriedRows* carried() const { return nullptr; }  // once build() was called
   virtual int64_t sub_batch() const = 0;
+  // The examples of a step that go into one batch. A host takes a slice of any batch in sub-batches, so that it has no need of smaller ones
+  // where nothing looks at a batch as a whole.
+  virtual int64_t most_at_once() const = 0;
   virtual PlanSet& plans() = 0;
   virtual size_t bytes() const = 0;                             // of everything that training holds where the numbers are
   virtual DeviceMemory planned_memory(int64_t gpus) const = 0;  // of one GPU

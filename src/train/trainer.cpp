@@ -32,20 +32,27 @@ Trainer::Trainer(const Job& job, const TrainerOptions& options) : t_(job, option
   const PhaseScope scope(t_.times, TracePhase::open);
   const Config config(t_.job.json(), t_.job.where());
   count_steps(config);
+  try {
+    average_ = WeightAverage::of(t_.job, t_.model->params());
+  } catch (const Error& error) {
+    throw t_.job.placed(error);
+  }
   initialize_values();
   engine_->build();
   if (engine_->holds_examples()) t_.choices->check_all(*t_.source, t_.job.where() + ": data: train");
-  loader_ = make_loader();
+  make_parts();
+  loader_ = make_loader(engine_->most_at_once());
   queued_.reserve(engine_->depth());
   measured_ = engine_->measure(*loader_);
+  if (parts_) loader_ = make_loader(t_.batch);
 }
 
 Trainer::~Trainer() = default;
 
-std::unique_ptr<Loader> Trainer::make_loader() const {
+std::unique_ptr<Loader> Trainer::make_loader(int64_t batch) const {
   const Config data = Config(t_.job.json(), t_.job.where()).object("data");
   const int64_t readers = data.integer_in("threads", 0, 256, t_.source->traits().cheap ? 0 : 1);
-  return std::make_unique<Loader>(t_.source, LoaderOptions{.batch = t_.batch,
+  return std::make_unique<Loader>(t_.source, LoaderOptions{.batch = batch,
                                                            .seed = t_.seed,
                                                            .shuffle = streams_of(*t_.source) == 0 && data.boolean("shuffle", true),
                                                            .shards = t_.options.shards,
@@ -61,7 +68,8 @@ void Trainer::count_steps(const Config& config) {
   planned_examples_ = epochs * t_.source->size();
   const Config data = config.object("data");
   const int64_t global = data.integer_in("global_batch", 0, int64_t{1} << 24, 0);
-  const int64_t counted = t_.gpus() > 1 && global > 0 ? global : data.integer_in("batch", 1, int64_t{1} << 24, 32);
+  const int64_t each = t_.gpus() > 1 && global > 0 ? global : data.integer_in("batch", 1, int64_t{1} << 24, 32);
+  const int64_t counted = each * accumulate_of(t_.job);
   if (max_steps_ > 0)
     planned_examples_ = epochs > 0 && config.has("epochs") ? std::min(planned_examples_, max_steps_ * counted) : max_steps_ * counted;
   max_steps_ = (max_steps_ * counted + t_.batch - 1) / t_.batch;
@@ -70,6 +78,7 @@ void Trainer::count_steps(const Config& config) {
 
 void Trainer::initialize_values() {
   t_.initialize_values();
+  if (average_) average_->begin_again(0);
   engine_->host_changed(Numbers::model);
   engine_->host_changed(Numbers::slots);
   position_ = {};
@@ -146,11 +155,11 @@ void Trainer::change_optimizer(const Json& job) {
 }
 
 void Trainer::change_batch(int64_t batch) {
-  if (streams_of(*t_.source) > 0 && batch != t_.batch)
+  if (streams_of(*t_.source) > 0 && batch != t_.at_once)
     throw Error(ErrorKind::usage, {.where = t_.job.where() + ": data: batch",
                                    .what = "each row of the batch is a stream of the text",
                                    .got = std::to_string(batch),
-                                   .expected = std::to_string(t_.batch),
+                                   .expected = std::to_string(t_.at_once),
                                    .hint = "start another run with so many streams"});
   const char* reason = backend() == Backend::cuda ? "on a GPU the step was recorded for its size"
                        : t_.source->traits().live ? "these data come once and in order"
@@ -160,10 +169,11 @@ void Trainer::change_batch(int64_t batch) {
     throw Error(
         ErrorKind::usage,
         {.where = t_.job.where() + ": data: batch", .what = reason, .hint = "stop the run and resume it with --set data.batch=NUMBER"});
-  if (batch == t_.batch) return;
-  t_.batch = batch;
+  if (batch == t_.at_once) return;
+  t_.at_once = batch;
+  t_.batch = batch * accumulate_of(t_.job);
   plan_from_here();
-  loader_ = make_loader();
+  loader_ = make_loader(t_.batch);
   loader_->seek(position_.epoch, position_.position);
 }
 
@@ -220,9 +230,18 @@ std::vector<std::string> Trainer::class_names() const {
   return {};
 }
 
+Trainer::InUse::InUse(Trainer& trainer) : trainer_(trainer.averaged() ? &trainer : nullptr) {
+  if (trainer_) trainer_->average_->exchange(trainer_->model().params());
+}
+
+Trainer::InUse::~InUse() {
+  if (trainer_) trainer_->average_->exchange(trainer_->model().params());
+}
+
 Json Trainer::evaluate(const std::string& part, const std::atomic<bool>* stop) {
   Evaluator* found = evaluator(part);
   const PhaseScope scope(t_.times, TracePhase::evaluate, found ? found->source().size() : 0);
+  const InUse in_use(*this);
   return found ? found->run(stop) : Json();
 }
 

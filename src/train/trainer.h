@@ -11,6 +11,7 @@
 
 #include "src/model/evaluation.h"
 #include "src/train/step_engine.h"
+#include "src/train/weight_average.h"
 
 namespace perigee {
 
@@ -81,6 +82,22 @@ class Trainer {
   Optimizer& optimizer() { return *t_.optimizer; }
   const Optimizer& optimizer() const { return *t_.optimizer; }
   const DataSource& train_source() const { return *t_.source; }
+  // What the job's "ema" or "swa" makes of the weights after each step; null: neither.
+  WeightAverage* average() { return average_.get(); }
+  const WeightAverage* average() const { return average_.get(); }
+  // The numbers of the network as it is judged, used and stored: the average's once it has begun, laid out as the model's.
+  bool averaged() const { return average_ && average_->ready(); }
+  // While one lives, model() has these. Between steps; evaluate() sees to it by itself.
+  class InUse {
+   public:
+    explicit InUse(Trainer& trainer);
+    ~InUse();
+    InUse(const InUse&) = delete;
+    InUse& operator=(const InUse&) = delete;
+
+   private:
+    Trainer* trainer_;  // null: its own numbers are in use
+  };
   // The order of step(); a caller that brings batches of its own may use it in its own way (Loader::list).
   Loader& loader() { return *loader_; }
   const Batch& next_batch();  // of the loader; valid until the next call
@@ -88,7 +105,9 @@ class Trainer {
   ThreadTeam& team() { return t_.team; }
   int64_t sub_batch() const { return engine_->sub_batch(); }
   Backend backend() const { return t_.options.backend; }
-  int64_t batch() const { return t_.batch; }
+  int64_t batch() const { return t_.batch; }                 // of a step
+  int64_t batch_at_once() const { return t_.at_once; }       // of one of the batches that the job accumulates
+  bool steps_in_parts() const { return parts_ != nullptr; }  // each of these batches goes through the plans alone
   uint64_t seed() const { return t_.seed; }
   int64_t planned_examples() const { return planned_examples_; }  // 0: endless
   const Position& position() const { return position_; }
@@ -145,7 +164,7 @@ class Trainer {
   Json evaluate(const std::string& part, const std::atomic<bool>* stop = nullptr);
   bool has_part(const std::string& part) const { return t_.has_part(part); }
   Evaluator* evaluator(const std::string& part);  // opened on first use; null when the job has no such part
-  Inference& inference();                         // without loss, between steps, where the job trains; opened on first use
+  Inference& inference();  // without loss, between steps and with an InUse, where the job trains; opened on first use
   // The same for records, also with what `layers` give (RecordPredictor); kept until others are asked for.
   RecordPredictor& record_predictor(const std::vector<std::string>& layers);
   RecordReader record_reader() const;
@@ -187,7 +206,21 @@ class Trainer {
     Position before;
   };
   void count_steps(const Config& config);
-  std::unique_ptr<Loader> make_loader() const;
+  void add_to_average(const StepReport& report);
+  std::unique_ptr<Loader> make_loader(int64_t batch) const;
+  // trainer_parts.cpp: steps of several batches
+  struct Parts {
+    Storage sum;                    // of the gradients, laid out as the parameters
+    std::vector<std::byte> states;  // as before the step
+    Batch batch;
+    StepFigures figures;
+    StepOutcome outcome = StepOutcome::done;
+  };
+  void make_parts();
+  const Batch& part_of(const Batch& batch, int64_t begin, int64_t size);
+  void step_in_parts(const StepTask& task);
+  bool add_part(const StepTask& task, int64_t begin, int64_t size);
+  size_t depth() const;
   void plan_from_here();
   StepInfo step_info(const Batch& batch) const;
   void check_choices(const Batch& batch) const;
@@ -207,6 +240,8 @@ class Trainer {
 
   TrainingSetup t_;
   std::unique_ptr<StepEngine> engine_;
+  std::unique_ptr<WeightAverage> average_;
+  std::unique_ptr<Parts> parts_;  // null: a step is one batch to the engine
   std::unique_ptr<Loader> loader_;
   std::vector<Hook*> hooks_;
   GradientExchange exchange_;                                     // by hooks; empty where none wants the gradient

@@ -1,6 +1,7 @@
 // The order of a run: batches into the engine, figures out of it, hooks, progress.
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "src/train/trainer.h"
 
@@ -72,12 +73,14 @@ Trainer::Queued Trainer::queue_step(const Batch& batch, const std::atomic<bool>*
                                   .expected = "at least one step of one example",
                                   .hint = "leave such examples out, or take larger batches"});
   Queued step{.report = {.step = position_.step + 1, .epoch = batch.epoch, .examples = batch.size, .weight = weight}, .before = position_};
-  engine_->queue({.batch = batch,
-                  .info = step_info(batch),
-                  .progress = step_progress(),
-                  .weight = weight,
-                  .exchange = exchange_ ? &exchange_ : nullptr,
-                  .cancel = cancel});
+  const StepTask task{.batch = batch,
+                      .info = step_info(batch),
+                      .progress = step_progress(),
+                      .weight = weight,
+                      .exchange = exchange_ ? &exchange_ : nullptr,
+                      .cancel = cancel};
+  if (parts_) step_in_parts(task);
+  else engine_->queue(task);
   step.report.learning_rate = t_.optimizer->learning_rate();
   advance(batch, &step.report.epoch_ends);
   return step;
@@ -86,7 +89,8 @@ Trainer::Queued Trainer::queue_step(const Batch& batch, const std::atomic<bool>*
 // Unless it is done, the position is that before the step again.
 StepOutcome Trainer::take_step(const Queued& step, StepReport* report) {
   StepFigures figures;
-  const StepOutcome outcome = engine_->take(&figures);
+  if (parts_) figures = parts_->figures;
+  const StepOutcome outcome = parts_ ? parts_->outcome : engine_->take(&figures);
   if (outcome != StepOutcome::done) {
     position_ = step.before;
     return outcome;
@@ -96,8 +100,15 @@ StepOutcome Trainer::take_step(const Queued& step, StepReport* report) {
   if (t_.model->spec().classes > 0) report->accuracy = static_cast<double>(figures.correct) / static_cast<double>(report->examples);
   report->gradient_norm = figures.gradient_norm;
   report->skipped = figures.overflowed;
+  if (average_ && !report->skipped) add_to_average(*report);
   if (t_.scale) report->loss_scale = static_cast<double>(t_.scale->scale), report->skipped_steps = t_.scale->skipped;
   return outcome;
+}
+
+void Trainer::add_to_average(const StepReport& report) {
+  if (!average_->counts(report.step, static_cast<int64_t>(report.epoch) + 1, report.epoch_ends)) return;
+  const PhaseScope scope(t_.times, TracePhase::update);
+  average_->add(std::as_const(*this).model().params(), t_.team);
 }
 
 // A hook asks for a step while the run has the next one queued already.
@@ -136,6 +147,7 @@ StepReport Trainer::step(const Batch& batch) {
 GradientReport Trainer::sum_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel) {
   assert(batch.size >= 0);
   need_no_step_ahead();
+  assert(!parts_);  // check_steps() of a cluster's job refuses it
   check_choices(batch);
   if (t_.buckets.empty()) cut_gradient(t_.model->params().block_bytes());
   const double weight = weight_of(batch);
@@ -155,7 +167,7 @@ void Trainer::update(const std::byte* gradient_sum, double weight) {
 }
 
 Error Trainer::non_finite() {
-  const std::string culprit = engine_->find_non_finite();
+  const std::string culprit = parts_ ? "" : engine_->find_non_finite();
   const std::string where = t_.step_name(static_cast<uint64_t>(position_.step));
   if (t_.scale && t_.scale->hopeless())
     return Error(
@@ -185,15 +197,18 @@ bool Trainer::run(const std::atomic<bool>& stop) {
   return true;
 }
 
+// So many steps are on their way at once.
+size_t Trainer::depth() const { return exchange_ || parts_ || average_ ? 1 : engine_->depth(); }
+
 // False when it was stopped.
 bool Trainer::run_steps(const std::atomic<bool>& stop) {
-  const size_t depth = exchange_ ? 1 : engine_->depth();
+  const size_t ahead = depth() - 1;
   while (!finished() && !stop) {
     if (last_step_comes() && !take_queued(0)) return false;
     t_.times.round = position_.step + 1;
     const Batch& batch = next_batch();
     queued_.push_back(queue_step(batch, &stop));
-    if (!take_queued(queued_.back().report.epoch_ends ? 0 : depth - 1)) return false;
+    if (!take_queued(queued_.back().report.epoch_ends ? 0 : ahead)) return false;
   }
   return take_queued(0) && finished();
 }

@@ -9,6 +9,7 @@
 #include "src/io/file.h"
 #include "src/model/field_roles.h"
 #include "src/model/inference.h"
+#include "src/train/class_weights.h"
 #include "src/train/device/host_only.h"
 
 namespace perigee {
@@ -63,16 +64,21 @@ TrainingSetup::TrainingSetup(const Job& of, const TrainerOptions& chosen)
 }
 
 void TrainingSetup::open() {
+  source = open_part("train", Config(job.json(), job.where()).object("data").object("train"));
+  balance_classes(job, *source);
   const Config config(job.json(), job.where());
   const Config data = config.object("data");
   const int64_t each = data.integer_in("batch", 1, int64_t{1} << 24, 32);          // of one GPU
   const int64_t global = data.integer_in("global_batch", 0, int64_t{1} << 24, 0);  // of all together
-  batch = gpus() > 1 && global > 0 ? global : each * gpus();
+  at_once = gpus() > 1 && global > 0 ? global : each * gpus();
+  batch = at_once * accumulate_of(job);
   read_placement(data);  // says what is wrong with it; only a cluster goes by it
   seed = static_cast<uint64_t>(config.integer("seed", 0));
-  source = open_part("train", data.object("train"));
   streams = streams_of(*source);
-  check_streams(streams, batch, data);
+  check_streams(streams, at_once, data);
+  if (streams > 0 && batch != at_once)
+    config.fail("accumulate", "takes several batches of streams at once, which go on from batch to batch", std::to_string(batch / at_once),
+                "1 with data of 'streams'");
 
   ModelSpec spec{.network = *config.raw("network"), .where = job.where(), .dtype = job.precision(), .half = job.half()};
   scale = read_loss_scale(job);

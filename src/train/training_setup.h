@@ -58,6 +58,7 @@ struct TrainingSetup {
   std::optional<LossScale> scale;
   int64_t streams = 0;  // lanes of the examples (src/data/streams.h); 0: they stand alone
   int64_t batch = 0;    // of one step: on several GPUs, of all of them
+  int64_t at_once = 0;  // likewise, of one of the batches that "accumulate" makes a step of
   uint64_t seed = 0;
 
  private:

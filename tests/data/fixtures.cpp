@@ -102,6 +102,9 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
       {"host", parse(R"({"type":"host","name":"drawn"})")},  // the test puts it in scope
       {"idx", parse(R"({"type":"idx","x":"x.idx.gz","y":"y.idx"})")},
       {"images", parse(R"({"type":"images","folder":"pets","size":[6,7]})")},
+      {"balanced", parse(R"({"type":"balanced","source":)" + digits + "}")},
+      {"cutmix", parse(R"({"type":"cutmix","source":)" + digits + "}")},
+      {"mixup", parse(R"({"type":"mixup","source":)" + digits + "}")},
       {"k_fold", parse(R"({"type":"k_fold","folds":3,"fold":1,"source":)" + digits + "}")},
       {"map", parse(R"({"type":"map","transforms":[{"type":"shift"}],"source":)" + digits + "}")},
       {"mnist", real ? parse(R"({"type":"mnist","part":"test"})") : Json()},

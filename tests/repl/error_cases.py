@@ -17,6 +17,7 @@ import error_programs  # noqa: E402
 import error_prompts  # noqa: E402
 import error_sequences  # noqa: E402
 import error_sources  # noqa: E402
+import error_training  # noqa: E402
 from error_forms import ARRAYS, DEFAULTS, SCRIPT, Case, command, job, prompt, script  # noqa: E402, F401
 
 VALIDATION = ', validation = pg.data.csv { "two.csv", target = "y" }'
@@ -153,6 +154,7 @@ CASES = [
            place="add"),
 ]
 
+CASES += [script(f"training: {cause}", place, cause, hint, fix, **parts) for place, cause, fix, hint, parts in error_training.JOBS]
 CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in error_prompts.PROMPTS]
 
 CASES += [
@@ -382,5 +384,6 @@ CASES += [
         writes_run=True, network=GRAPH, train=FIELDS.replace("v =", "w = { 1, 2, 3 }, v ="), data=', weights = { c = "w" }',
         loss='{ kind = { type = "cross_entropy", target = "c" }, size = { type = "mse", target = "v" } }'),
 ]
+CASES += [script(f"training: {cause}", place, cause, hint, fix, **parts) for place, cause, fix, hint, parts in error_training.JOBS]
 CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in error_sequences.PROMPTS]
 CASES += error_sources.CASES + error_programs.CASES + error_networks.CASES + error_lua.CASES + error_commands.CASES + error_models.CASES

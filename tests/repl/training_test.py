@@ -7,6 +7,7 @@ import pathlib
 import re
 import signal
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -202,11 +203,70 @@ def what_workers_cannot_have_is_refused():
     assert "schedule is too long to be told to workers" in run("train", "job.json", "--workers", "2", code=4)
 
 
+PLAIN = {"reduce_on_plateau": None, "network": JOB["network"][:1] + JOB["network"][2:]}
+
+
+def figures(folder):
+    events = [json.loads(line) for line in pathlib.Path(folder, "log.jsonl").read_text().splitlines()]
+    return [event for event in events if event["event"] == "end"][-1]
+
+
+def workers_accumulate():
+    """A step of a policy of gradients is that of the large batch, and local steps are counted by updates."""
+    for name, averaging in (("sum", "allreduce"), ("local", {"type": "periodic", "every": 2})):
+        write("parts.json", accumulate=3, averaging=averaging, **PLAIN)
+        write("large.json", averaging=averaging, **{**PLAIN, "data": {**JOB["data"], "batch": 24}})
+        for job in ("parts", "large"):
+            run("train", f"{job}.json", "--workers", "2", "--out", f"{job}-{name}", "--log", "json")
+        parts, large = figures(f"parts-{name}"), figures(f"large-{name}")
+        assert parts["steps"] == large["steps"] and parts["steps"] in (4, 8), (parts, large)
+        a, b = (struct.unpack("<1024f", pathlib.Path(f"{job}-{name}/model.safetensors").read_bytes()[-4096:]) for job in ("parts", "large"))
+        assert max(abs(x - y) for x, y in zip(a, b)) < 1e-4 and max(map(abs, a)) > 1e-2, name
+    normed = [JOB["network"][0], {"type": "batchnorm"}, JOB["network"][2]]
+    write("job.json", accumulate=3, reduce_on_plateau=None, network=normed)
+    run("train", "job.json", "--workers", "2", "--out", "normed", "--log", "json")
+    write("job.json", accumulate=3, reduce_on_plateau=None, network=normed, averaging="allreduce")
+    assert "takes a step in parts" in run("train", "job.json", "--workers", "2", code=4)
+
+
+def an_average_is_what_a_run_leaves():
+    for key in ("ema", "swa"):
+        write("job.json", **{**PLAIN, key: {}, "data": {**JOB["data"], "test": {"type": "digits", "size": 64, "part": "test"}}})
+        run("train", "job.json", "--out", key, "--log", "json")
+        assert "averages the weights after steps that one process makes" in run("train", "job.json", "--workers", "2", code=2)
+        judged = json.loads(run("eval", key, "--log", "json").splitlines()[-1])
+        assert abs(judged["test"]["loss"] - figures(key)["test"]["loss"]) < 1e-6, key
+
+
+def mixed_examples_train():
+    one_hot = {"type": "map", "transforms": [{"type": "one_hot"}], "source": {"type": "digits", "size": 64, "part": "test"}}
+    for kind in ("mixup", "cutmix"):
+        data = {"batch": 8, "train": {"type": kind, "source": JOB["data"]["train"]}, "test": one_hot}
+        write("job.json", **{**PLAIN, "data": data, "metrics": ["classification"], "optimizer": {"type": "adam", "lr": 0.01}, "epochs": 8})
+        run("train", "job.json", "--out", kind, "--log", "json")
+        assert figures(kind)["test"]["accuracy"] > 0.4, figures(kind)
+        write("job.json", **{**PLAIN, "data": {**data, "test": one_hot["source"]}})
+        assert "one_hot" in run("train", "job.json", code=3), kind
+
+
+def classes_are_balanced():
+    pathlib.Path("rare.csv").write_text("a,y\n" + "".join(f"{i % 7 / 7},{int(i % 16 == 0)}\n" for i in range(64)))
+    source = {"type": "csv", "file": "rare.csv", "target": "y"}
+    for at in ("worker", "coordinator"):
+        loss = {"type": "cross_entropy", "class_weight": "balanced"}
+        write("job.json", reduce_on_plateau=None, network=[{"type": "dense", "out": 2}], loss=loss, data={"batch": 8, "train": source, "at": at})
+        run("train", "job.json", "--workers", "2", "--out", at, "--log", "json")
+        assert json.loads(pathlib.Path(at, "job.json").read_text())["loss"]["weights"] == [64 / 120, 8], at
+    write("job.json", reduce_on_plateau=None, network=[{"type": "dense", "out": 2}], data={"batch": 8, "train": {"type": "balanced", "source": source}})
+    run("train", "job.json", "--workers", "2", "--log", "json")
+
+
 def main():
     os.environ["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME", tempfile.mkdtemp(prefix="perigee-cache-"))
     tests = [the_rate_falls_and_the_display_says_so, workers_are_told_the_rate, what_workers_cannot_have_is_refused,
              folds_are_tested_on_what_they_were_not_trained_on, seeds_are_those_of_single_runs, an_interrupted_repetition_goes_on,
-             a_dry_run_makes_no_folder, a_run_without_a_page_has_it_later, the_rate_that_is_found_is_where_the_mean_falls_fastest]
+             a_dry_run_makes_no_folder, a_run_without_a_page_has_it_later, the_rate_that_is_found_is_where_the_mean_falls_fastest,
+             workers_accumulate, an_average_is_what_a_run_leaves, mixed_examples_train, classes_are_balanced]
     print(f"1..{len(tests)}")
     failed = 0
     for number, test in enumerate(tests, 1):

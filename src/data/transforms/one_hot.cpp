@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/data/labels.h"
 #include "src/data/transform.h"
 
 namespace perigee {
@@ -20,11 +21,7 @@ class OneHot : public Transform {
   void apply(const std::byte* in, std::byte* out, Draw&) const override {
     int64_t label = 0;
     std::memcpy(&label, in, sizeof label);
-    if (label < 0 || label >= classes_)
-      throw Error(ErrorKind::data, {.where = "one_hot",
-                                    .what = "a label is out of range",
-                                    .got = std::to_string(label),
-                                    .expected = "0 to " + std::to_string(classes_ - 1)});
+    check_label(label, classes_, "one_hot");
     std::memset(out, 0, static_cast<size_t>(classes_) * sizeof(float));
     reinterpret_cast<float*>(out)[label] = 1;
   }

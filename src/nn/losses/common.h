@@ -10,6 +10,10 @@ namespace perigee {
 // ignored_class reads it; the loss itself counts all classes.
 inline constexpr Option kIgnoreOption{"ignore", "integer", "none", "a class that does not count, as padding has it: -1"};
 
+// A job puts numbers as "weights" in its place (src/train/class_weights.h).
+inline constexpr Option kBalanceOption{
+    "class_weight", "name", "none", "\"balanced\": weights by how often each class comes in the training part", {}, {"balanced"}};
+
 // The operand of the softmax (along dimension 1 of [N, C, ...], or the last of [N, C]) or sigmoid that computed `output`; empty when
 // something else did. Losses on logits look through it: the same function, without the logarithm of a rounded zero.
 Value before_link(Value output, const std::string& link);

@@ -31,6 +31,7 @@ constexpr Option kOptions[] = {{"gamma", "number", "2", "how much easy examples 
                                {"alpha", "number", "0.25", "weight of yes in the binary form", {0, 1}},
                                {"label_smoothing", "number", "0", "share of the target that is spread over all classes", {0, 1}},
                                {"weights", "list of numbers", "1 each", "one number for each output or class"},
+                               kBalanceOption,
                                {"reduction", "name", "mean", "inside the example", {}, {"mean", "sum"}}};
 
 }  // namespace

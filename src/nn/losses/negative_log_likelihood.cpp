@@ -7,6 +7,7 @@ Value build(Graph& graph, const Config& options, Value output, Value target) { r
 
 constexpr Option kOptions[] = {{"label_smoothing", "number", "0", "share of the target that is spread over all classes", {0, 1}},
                                {"weights", "list of numbers", "1 each", "one number for each output or class"},
+                               kBalanceOption,
                                kIgnoreOption};
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace perigee {
 
 void DeviceEngine::build() {
-  with_room(t_.batch, [&] {
+  with_room(t_.at_once, [&] {
     open_gpus();
     make_team();
   });
@@ -41,7 +41,7 @@ void DeviceEngine::make_team() {
   // One arena, for evaluation too if there is room: then nothing grows later.
   team_->reserve(gpus_->free_bytes() > room.need.arena() ? room.need.arena() : room.need.training);
   if (t_.options.check) team_->check_kernels();
-  warn_of_missing_libraries(gpus_->first(), *plans_->plan(share_of(t_.batch)));
+  warn_of_missing_libraries(gpus_->first(), *plans_->plan(share_of(t_.at_once)));
   if (t_.buckets.empty() && gpus_->size() > 1) t_.buckets = cut_block(t_.model->params(), kGroupBucket);
   if (!t_.buckets.empty()) cut();
 }
@@ -49,10 +49,10 @@ void DeviceEngine::make_team() {
 void DeviceEngine::cut() { team_->cut(t_.buckets); }
 
 int DeviceEngine::measure(Loader& loader) {
-  with_room(t_.batch, [&] { team_->prepare(t_.batch); });
+  with_room(t_.at_once, [&] { team_->prepare(t_.at_once); });
   if (!t_.options.measure) return 0;
   int measured = 0;
-  with_first_batch(t_, loader, t_.batch,
+  with_first_batch(t_, loader, t_.at_once,
                    [&](const Batch& batch) { measured = team_->measure(batch, {.seed = t_.seed, .training = true}); });
   if (measured > 0) t_.tuning.save_machine();
   return measured;
@@ -157,7 +157,7 @@ GradientReport DeviceEngine::sum_buckets(const Batch& batch, const StepInfo& inf
 }
 
 DeviceMemory DeviceEngine::planned_memory(int64_t) const {
-  return planned_device_memory(t_, perigee::share_of(*gpus_, t_.batch), team_->resident());
+  return planned_device_memory(t_, perigee::share_of(*gpus_, t_.at_once), team_->resident());
 }
 
 void DeviceEngine::fetch(Numbers numbers) const {

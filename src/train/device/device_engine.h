@@ -30,10 +30,14 @@ class DeviceEngine final : public StepEngine {
 
   GradientReport sum_gradient(const Batch& batch, const StepInfo& info, const GradientTarget& target,
                               const std::atomic<bool>* cancel) override;
-  void update(const std::byte* gradient_sum) override { team_->update(gradient_sum); }
+  double update(const std::byte* gradient_sum) override {
+    team_->update(gradient_sum);
+    return team_->gradient_norm();
+  }
   void commit_states() override { team_->commit_states(); }
 
-  int64_t sub_batch() const override { return t_.batch; }
+  int64_t sub_batch() const override { return t_.at_once; }
+  int64_t most_at_once() const override { return t_.at_once; }
   PlanSet& plans() override { return *plans_; }
   size_t bytes() const override { return team_->bytes(); }
   DeviceMemory planned_memory(int64_t gpus) const override;

@@ -52,7 +52,7 @@ DeviceMemory planned_device_memory(const TrainingSetup& t, int64_t gpus) {
   const Config data = Config(t.job.json(), t.job.where()).object("data");
   const int64_t global = gpus > 1 ? data.integer_in("global_batch", 0, int64_t{1} << 24, 0) : 0;
   const Json* const fixed_order = t.job.json().find("deterministic");
-  const DeviceShare share{.examples = global > 0 ? (global + gpus - 1) / gpus : t.batch,
+  const DeviceShare share{.examples = global > 0 ? (global + gpus - 1) / gpus : t.at_once,
                           .gpus = gpus,
                           .copied = gpus > 1 && fixed_order && *fixed_order == Json(true)};
   return planned_device_memory(t, share, std::nullopt);
@@ -65,7 +65,7 @@ DeviceRoom share_out(const TrainingSetup& t, GpuGroup& gpus, PlanSet& plans, Pla
   }
   size_t free = gpus.free_bytes() / 20 * 19;  // kernels that are loaded later take some
   free -= std::min(free, static_cast<size_t>(t.options.blocks_beside) * t.model->params().block_bytes());
-  const DeviceShare share = share_of(gpus, t.batch);
+  const DeviceShare share = share_of(gpus, t.at_once);
   const DeviceMemory fixed = plan_device(t, nullptr, nullptr, share, false);
   plans.set_recompute(RecomputeOptions::of(t.job), free - std::min(free, fixed.total()));
   const DeviceMemory need = plan_device(t, &plans, &evaluation, share, false);

@@ -29,11 +29,12 @@ class HostEngine final : public StepEngine {
 
   GradientReport sum_gradient(const Batch& batch, const StepInfo& info, const GradientTarget& target,
                               const std::atomic<bool>* cancel) override;
-  void update(const std::byte* gradient_sum) override;
+  double update(const std::byte* gradient_sum) override;
   void commit_states() override;
 
   CarriedRows* carried() const override { return carried_.get(); }
   int64_t sub_batch() const override { return sub_batch_; }
+  int64_t most_at_once() const override { return sliceable_ && !collective_ ? t_.batch : t_.at_once; }
   PlanSet& plans() override { return *plans_; }
   size_t bytes() const override;
   DeviceMemory planned_memory(int64_t gpus) const override;

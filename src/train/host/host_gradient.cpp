@@ -111,8 +111,9 @@ GradientReport HostEngine::sum_gradient(const Batch& batch, const StepInfo& info
   return report;
 }
 
-void HostEngine::update(const std::byte* gradient_sum) {
+double HostEngine::update(const std::byte* gradient_sum) {
   t_.team.run([&](Team& team) { update_slice(team, gradient_sum); });
+  return t_.optimizer->needs_norms() ? t_.optimizer->gradient_norm() : -1;
 }
 
 }  // namespace perigee

@@ -21,7 +21,7 @@ int HostEngine::measure(Loader& loader) {
   sub_batch_ = t_.options.sub_batch;
   if (t_.options.measure && t_.options.backend == Backend::cpu) {
     // Kernels are compared on the first batch: what a sparse one costs depends on the gradients.
-    with_first_batch(t_, loader, std::min<int64_t>(t_.batch, 32), [&](const Batch& batch) { tune_kernels(batch); });
+    with_first_batch(t_, loader, std::min<int64_t>(most_at_once(), 32), [&](const Batch& batch) { tune_kernels(batch); });
     if (measured_ > 0) build();
   }
   if (sub_batch_ <= 0) choose_sub_batch();
@@ -42,7 +42,7 @@ void HostEngine::tune_kernels(const Batch& batch) {
 }
 
 void HostEngine::choose_sub_batch() {
-  const int64_t slice = sliceable_ ? (t_.batch + t_.team.size() - 1) / t_.team.size() : t_.batch;
+  const int64_t slice = sliceable_ ? (most_at_once() + t_.team.size() - 1) / t_.team.size() : most_at_once();
   sub_batch_ = slice;
   if (collective_ || !sliceable_ || slice <= 8) return;
   if (plans_->slices().whole_slice) {

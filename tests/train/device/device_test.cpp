@@ -57,6 +57,8 @@ const Case kCases[] = {
     {"float64_clipped", &lenet_job, R"(, "precision": "float64", "clip": {"type": "norm", "threshold": 0.5})"},
     {"bf16", &noisy_job, R"(, "precision": "bf16")"},
     {"bf16_constrained", &lenet_job, R"(, "precision": "bf16", "constraint": [{"type": "max_norm", "max": 0.4}])"},
+    {"accumulated", &noisy_job, R"(, "accumulate": 3)"},
+    {"accumulated_fp16", &noisy_job, R"(, "accumulate": 2, "precision": "fp16", "clip": {"type": "norm", "threshold": 0.5})"},
     {"tf32", &lenet_job, R"(, "precision": "tf32")"},
 };
 
@@ -78,6 +80,20 @@ TEST_P(Device, HasTheBitsOfTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Jobs, Device, testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
+
+// A device takes each batch alone also where a host has no need to.
+TEST(Device, AccumulatesToTheStepOfTheLargeBatch) {
+  Job large = lenet_job();
+  large.set("data.batch", "48");
+  Trainer parts(lenet_job(R"(, "accumulate": 3)"), kDevice), whole(large, kDevice);
+  EXPECT_TRUE(parts.steps_in_parts());
+  for (int step = 1; step <= 9; ++step) {
+    const StepReport a = parts.step(), b = whole.step();
+    ASSERT_EQ(a.examples, b.examples);
+    ASSERT_NEAR(a.loss, b.loss, 1e-4) << step;
+    ASSERT_EQ(a.epoch_ends, b.epoch_ends);
+  }
+}
 
 // The reference adds sums of products that were rounded, a convolution of the device adds to what is there: not the same bits.
 TEST(Device, AddsGradientsWhereTheyMeet) {
