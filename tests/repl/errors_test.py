@@ -136,7 +136,7 @@ def wrong_with(case, program, folder):
 
 def literals(call):
     """The texts in a call, with neighbours joined."""
-    joined = re.sub(r'"\s*\n?\s*"', "", call)
+    joined = re.sub(r'(?<!\\)"\s*\n?\s*"', "", call)
     return [re.sub(r"\\(.)", r"\1", text) for text in re.findall(r'"((?:[^"\\\n]|\\.)*)"', joined)]
 
 
