@@ -102,7 +102,7 @@ std::string steered_line(const Json& event) {
 
 std::string cluster_event_line(const Json& event) {
   const std::string kind = text_of(event, "event");
-  for (const char* known : {"start", "step", "epoch", "end", "error", "workers", "warning", "repeat", "summary"})
+  for (const char* known : {"start", "step", "epoch", "end", "error", "workers", "warning", "repeats", "repeat", "summary"})
     if (kind == known) return "";
   if (!event.find("cause"))
     if (const std::string text = steered_line(event); !text.empty()) return text;

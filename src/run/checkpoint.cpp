@@ -108,20 +108,27 @@ Metadata fixed_metadata(const Trainer& trainer) {
   return metadata;
 }
 
-void set_changing_metadata(const Trainer& trainer, const Json& extra, Metadata* metadata) {
-  (*metadata)["position"] = trainer.position().to_json().dump();
-  (*metadata)["sub_batch"] = std::to_string(trainer.sub_batch());
-  if (const LossScale* scale = trainer.loss_scale()) (*metadata)["loss_scale"] = loss_scale_json(*scale).dump();
-  if (trainer.averaged()) (*metadata)["average"] = Json(Json::Object{{"updates", trainer.average()->count()}}).dump();
-  else metadata->erase("average");
-  if (extra.is_null()) metadata->erase("extra");
-  else (*metadata)["extra"] = extra.dump();
+CheckpointMoment moment_of(const Trainer& trainer, const Json& extra) {
+  const LossScale* scale = trainer.loss_scale();
+  return {.position = trainer.position(),
+          .sub_batch = trainer.sub_batch(),
+          .averaged = trainer.averaged() ? trainer.average()->count() : 0,
+          .scale = scale ? std::optional(*scale) : std::nullopt,
+          .extra = extra};
+}
+
+void set_changing_metadata(const CheckpointMoment& at, Metadata* metadata) {
+  (*metadata)["position"] = at.position.to_json().dump();
+  (*metadata)["sub_batch"] = std::to_string(at.sub_batch);
+  if (at.scale) (*metadata)["loss_scale"] = loss_scale_json(*at.scale).dump();
+  if (at.averaged > 0) (*metadata)["average"] = Json(Json::Object{{"updates", at.averaged}}).dump();
+  if (!at.extra.is_null()) (*metadata)["extra"] = at.extra.dump();
 }
 
 Metadata checkpoint_metadata(const Trainer& trainer, const Json& extra) {
   Metadata metadata = fixed_metadata(trainer);
   metadata["tuning"] = trainer.tuning().to_json().dump();
-  set_changing_metadata(trainer, extra, &metadata);
+  set_changing_metadata(moment_of(trainer, extra), &metadata);
   return metadata;
 }
 
@@ -270,11 +277,14 @@ void CheckpointSnapshot::take(const Trainer& trainer, const Json& extra) {
     metadata_["tuning"] = trainer.tuning().to_json().dump();
     tuning_changes_ = changes;
   }
-  set_changing_metadata(trainer, extra, &metadata_);
-  step_ = trainer.position().step;
+  moment_ = moment_of(trainer, extra);
 }
 
-void CheckpointSnapshot::write(const std::string& path) const { write_safetensors(path, tensors_, metadata_); }
+void CheckpointSnapshot::write(const std::string& path) const {
+  Metadata metadata = metadata_;
+  set_changing_metadata(moment_, &metadata);
+  write_safetensors(path, tensors_, metadata);
+}
 
 namespace {
 

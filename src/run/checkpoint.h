@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,13 +45,22 @@ std::vector<std::byte> model_bytes(const Trainer& trainer);
 // lies; null: in `folder`, or anywhere.
 void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::string& folder, SourceOpener* opener = nullptr);
 
+// What changes from step to step beside the numbers.
+struct CheckpointMoment {
+  Position position;
+  int64_t sub_batch = 0;
+  int64_t averaged = 0;  // updates of the weights' average
+  std::optional<LossScale> scale;
+  Json extra;
+};
+
 // The checkpoint of a trainer as it was at a step border, in memory of its own: take() copies the numbers, and write() makes the file of them
 // later, on any thread. Taken again, it uses its memory again.
 class CheckpointSnapshot {
  public:
   void take(const Trainer& trainer, const Json& extra);
   void write(const std::string& path) const;  // as save_checkpoint()
-  int64_t step() const { return step_; }
+  int64_t step() const { return moment_.position.step; }
   static size_t bytes_of(const Trainer& trainer);
 
  private:
@@ -62,7 +72,7 @@ class CheckpointSnapshot {
   std::vector<NamedTensor> tensors_;  // windows on them
   Metadata metadata_;
   uint64_t tuning_changes_ = 0;
-  int64_t step_ = 0;
+  CheckpointMoment moment_;
 };
 
 }  // namespace perigee

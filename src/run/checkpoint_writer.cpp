@@ -103,8 +103,12 @@ void CheckpointWriter::rest(std::unique_lock<std::mutex>& lock, Clock::time_poin
   const double owed_s = kTrainedPerWritten * written_s;
   const auto seconds = [](double s) { return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s)); };
   const auto latest = begun + seconds(std::max(longest_rest_s_, owed_s));
-  for (auto next = begun + kPace; !changed_.wait_until(lock, next, [this] { return hurried_ || closing_; }); next += kPace)
-    if (computed_seconds(trainer_clock_) - trained_s >= owed_s || Clock::now() >= latest) return;
+  for (auto next = begun + kPace; !changed_.wait_until(lock, next, [this] { return hurried_ || closing_; });) {
+    const double left_s = owed_s - (computed_seconds(trainer_clock_) - trained_s);  // that it computes in no less time
+    const auto now = Clock::now();
+    if (left_s <= 0 || now >= latest) return;
+    next = std::min(latest, now + std::max<Clock::duration>(kPace, seconds(left_s)));
+  }
 }
 
 void CheckpointWriter::write_on_thread() {

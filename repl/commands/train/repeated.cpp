@@ -60,7 +60,7 @@ class RepeatedRun {
     for (const Repeat& each : all_) runs.push(each.name);
     std::error_code status;
     const std::string data = std::filesystem::absolute(job.folder(), status).lexically_normal().string();
-    folder_->log(Json(Json::Object{{"event", "start"}, {"name", job.name()}, {"data_folder", data}, {"runs", std::move(runs)}}));
+    folder_->log(Json(Json::Object{{"event", "repeats"}, {"name", job.name()}, {"data_folder", data}, {"runs", std::move(runs)}}));
   }
 
   bool run(const std::atomic<bool>& stop) {
