@@ -59,6 +59,7 @@ perigee_status perigee_session_open(perigee_model* model, int64_t rows, perigee_
     auto handle = std::make_unique<perigee_session>();
     handle->context = model->context;
     const std::lock_guard lock(model->turns());
+    const auto in_use = model->in_use();
     handle->session = std::make_unique<StepSession>(step_model_of(*model, rows));
     *out = handle.release();
   });

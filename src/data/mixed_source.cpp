@@ -46,7 +46,7 @@ double symmetric_beta(double alpha, Draw& draw) {
 }
 
 SourcePtr MixedSource::open(const Config& config, const std::string& folder, Kind kind) {
-  return SourcePtr(new MixedSource(open_source(config.object("source"), folder), config, kind));
+  return std::make_shared<MixedSource>(open_source(config.object("source"), folder), config, kind);
 }
 
 MixedSource::MixedSource(SourcePtr inner, const Config& config, Kind kind)

@@ -17,6 +17,7 @@ class MixedSource : public DataSource {
   enum class Kind : uint8_t { mixup, cutmix };
   // By the options "source", "field", "target", "alpha" and "probability". Error(data).
   static SourcePtr open(const Config& config, const std::string& folder, Kind kind);
+  MixedSource(SourcePtr inner, const Config& config, Kind kind);
 
   int64_t size() const override { return inner_->size(); }
   const std::vector<Field>& fields() const override { return fields_; }
@@ -25,7 +26,6 @@ class MixedSource : public DataSource {
   SourceTraits traits() const override;
 
  private:
-  MixedSource(SourcePtr inner, const Config& config, Kind kind);
   void check(const Config& config) const;
   ReadKey partner_of(const ReadKey& key) const;
   double blend(double share, std::byte* own, const std::byte* other, Draw& draw) const;

@@ -82,7 +82,7 @@ class Trainer {
   Optimizer& optimizer() { return *t_.optimizer; }
   const Optimizer& optimizer() const { return *t_.optimizer; }
   const DataSource& train_source() const { return *t_.source; }
-  // What the job's "ema" or "swa" makes of the weights after each step; null: neither.
+  // The average that the job's "ema" or "swa" makes of the weights after each step; null: neither.
   WeightAverage* average() { return average_.get(); }
   const WeightAverage* average() const { return average_.get(); }
   // The numbers of the network as it is judged, used and stored: the average's once it has begun, laid out as the model's.

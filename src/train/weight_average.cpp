@@ -11,7 +11,7 @@
 namespace perigee {
 namespace {
 
-// Of "swa": by default the last quarter of the epochs counts.
+// By default the last quarter of the epochs counts for "swa".
 int64_t first_epoch(const Config& job, const Config& options) {
   const int64_t epochs = job.has("epochs") || !job.has("steps") ? job.integer("epochs", 1) : 0, given = options.integer("from_epoch");
   if (given == 0 && epochs == 0)
@@ -35,7 +35,7 @@ std::unique_ptr<WeightAverage> WeightAverage::of(const Job& of, const Params& pa
   if (!ema && !swa) return nullptr;
   const Config options = job.object(ema ? "ema" : "swa").with(ema ? ema_schema : swa_schema);
   const int64_t first = ema ? options.integer("from_step") : first_epoch(job, options);
-  return std::unique_ptr<WeightAverage>(new WeightAverage(params, options, swa, first));
+  return std::make_unique<WeightAverage>(params, options, swa, first);
 }
 
 WeightAverage::WeightAverage(const Params& params, const Config& options, bool epochwise, int64_t first)

@@ -17,6 +17,8 @@ class WeightAverage {
  public:
   // By the job's "ema" or "swa"; null when it has neither. Error(model).
   static std::unique_ptr<WeightAverage> of(const Job& job, const Params& params);
+  // Checked options, as of() reads them; `first`: the step or epoch with which it begins.
+  WeightAverage(const Params& params, const Config& options, bool epochwise, int64_t first);
 
   int64_t count() const { return count_; }  // updates that it has had
   bool ready() const { return count_ > 0; }
@@ -34,8 +36,6 @@ class WeightAverage {
   void exchange(Params& params);
 
  private:
-  WeightAverage(const Params& params, const Config& options, bool epochwise, int64_t first);
-
   bool epochwise_;
   double decay_ = 0;
   int64_t first_ = 1, every_ = 1, count_ = 0;

@@ -7,9 +7,10 @@ namespace {
 
 constexpr int kRows = 2, kFeatures = 2, kSteps = 6, kClasses = 3;
 
-pg::model recurrent() {
+pg::model recurrent(const std::string& more = "") {
   pg::trainer trainer(pg::job::parse(R"({"network": [{"type": "lstm", "units": 4}, {"type": "dense", "out": 3, "over": "steps"}],
-    "loss": "mse", "optimizer": {"type": "sgd", "lr": 0.1}, "epochs": 1, "seed": 7, "threads": 1, "data": {"batch": 1, "train": {"type": "arrays",
+    "loss": "mse", "optimizer": {"type": "sgd", "lr": 0.1}, "epochs": 5, "seed": 7, "threads": 1, )" +
+                                     more + R"("data": {"batch": 1, "train": {"type": "arrays",
     "x": [[[1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1]]], "y": [[[0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1], [0, 1, 0, 1, 0, 1]]]}}})"));
   trainer.run();
   return trainer.model();
@@ -42,6 +43,18 @@ TEST(Session, PiecesAreTheWhole) {
       if (first == 4) EXPECT_EQ(other.step(std::span<const float>(piece(x, first, end))), got) << "another one goes on from its state";
     }
   EXPECT_EQ(perigee_session_state_bytes(session.get()), 2u * kRows * 4 * sizeof(float));
+}
+
+// What predicts is the average, and a file has it.
+TEST(Session, OfAModelWhoseWeightsAreAveraged) {
+  const pg::model plain = recurrent(), averaged = recurrent(R"("ema": {"decay": 0.9}, )");
+  const std::vector<float> x = sequence(), whole = averaged.predict(x);
+  EXPECT_NE(whole, plain.predict(x));
+  EXPECT_EQ(averaged.read("dense1.bias"), plain.read("dense1.bias")) << "the weights that train";
+  pg::session session(averaged, kRows);
+  const std::vector<float> got = session.step(std::span<const float>(x));
+  ASSERT_EQ(got.size(), whole.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], whole[i], 1e-5);
 }
 
 // A session keeps the parameters of the moment when it was opened.
