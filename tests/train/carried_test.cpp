@@ -186,10 +186,6 @@ TEST_F(CarriedState, SaysWhatIsWrong) {
   EXPECT_HAS(of_job(job(R"("type": "gru", "state": "carry", "bidirectional": "concat")")), "begins at the last step");
   const auto on_gpu = [&] { Trainer(Job(job(kCarrying), "job", folder_.path()), {.backend = Backend::cuda}); };
   EXPECT_HAS(refusal(ErrorKind::usage, on_gpu), "--device cpu");
-  Trainer fed = trainer(job(kCarrying));
-  Batch small = fed.next_batch();
-  small.size = 2;
-  EXPECT_HAS(refusal(ErrorKind::usage, [&] { fed.step(small); }), "one row for each");
 }
 
 }  // namespace

@@ -101,8 +101,26 @@ STREAM = ("run = pg.start(pg.experiment { network = pg.sequential { pg.embedding
 SHARED_STREAM = {"network": "pg.sequential { pg.embedding { 40, 4 }, pg.conv1d { 40, 1 } }",
                  "train": 'pg.data.text { "two.csv", context = 4, streams = 10, targets = "every" }'}
 
+# A session of a network that reads 2 features.
+SESSION = "s = pg.sequential { pg.gru { 3 }, pg.dense { 3, over = 'steps' } }:init(1, { 2, 4 }):session() "
+
 # (expression, cause, fix): as in error_prompts.py.
 PROMPTS = [
+    (SESSION + "s:step(pg.randn(1, 3, 1))", "with any number of steps as the last dimension", ("1, 3, 1", "1, 2, 1")),
+    (SESSION + "s:step(3)", "session:step takes a tensor of [rows, ..., steps]; got", ("step(3)", "step(pg.randn(1, 2, 1))")),
+    (SESSION + "s:set_state(3)", "set_state takes a table of tensors by name, as state() gives it; got", ("set_state(3)", "set_state(s:state())")),
+    (SESSION + "s:set_state {}", "expected a tensor; state() gives a table of all", ("set_state {}", "set_state(s:state())")),
+    (SESSION + 's:set_state { ["gru1.h"] = pg.ones(2, 3) }', "session:set_state: the tensor 'gru1.h' does not fit", ("(2, 3)", "(1, 3)")),
+    ('pg.sequential { pg.gru { 3 } }:init(1, { 2, 4 }):session("a")', "session takes the number of sequences side by side; got", ('"a"', "2")),
+    ("pg.sequential { pg.gru { 3 } }:init(1, { 2, 4 }):session(0)", "is out of range", ("(0)", "(1)")),
+    ("pg.sequential { pg.gru { 3, reverse = true } }:init(1, { 2, 4 }):session()", "a session is for layers that look back by their state, or at one step alone",
+     (", reverse = true", "")),
+    ('pg.sequential { pg.activation { { type = "softmax", axis = 2 } } }:init(1, { 2, 4 }):session()',
+     "the activation goes over an axis that is not that of the features, which a session does not have at once", ("axis = 2", "axis = 1")),
+    ('pg.sequential { pg.gru { 3, returns = "last" } }:init(1, { 2, 4 }):session()', "a session is for a network that gives an output for each step",
+     (', returns = "last"', "")),
+    ('a, b = pg.input "a", pg.input "b" pg.graph { inputs = { a, b }, outputs = { pg.gru { 3 } (a + b) } }:init(1, { a = { 2, 4 }, b = { 2, 4 } }):session()',
+     "a session is for a network that reads the steps of one sequence", None),
     (STREAM + "run.batch = 4", "each row of the batch is a stream of the text", ("run.batch = 4", "run.batch = 2")),
 ]
 
