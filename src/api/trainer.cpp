@@ -50,8 +50,6 @@ Batch borrow_batch(const Trainer& trainer, const void* const* fields, int64_t ex
   batch.position = trainer.position().position;
   batch.size = examples;
   for (int64_t i = 0; i < examples; ++i) batch.ids.push_back(batch.position + i);
-  if (trainer.carried())
-    misuse(kHere, "a network that carries state from batch to batch trains on the streams of its job", "a batch", "perigee_trainer_step");
   const auto& declared = trainer.train_source().fields();
   for (size_t i = 0; i < declared.size(); ++i) {
     std::vector<int64_t> dims = declared[i].shape.vector();
@@ -67,6 +65,8 @@ Batch borrow_batch(const Trainer& trainer, const void* const* fields, int64_t ex
 
 void check_fed(const Trainer& trainer, const void* const* fields, int32_t field_count, int64_t examples) {
   constexpr const char* kHere = "perigee_trainer_feed";
+  if (trainer.carried())
+    misuse(kHere, "a network that carries state from batch to batch trains on the streams of its job", "a batch", "perigee_trainer_step");
   const auto& declared = trainer.train_source().fields();
   if (field_count != static_cast<int32_t>(declared.size()))
     misuse(kHere, "the training source has another number of fields", std::to_string(field_count), std::to_string(declared.size()));
