@@ -12,7 +12,7 @@
 #include "src/model/device/device_choice.h"
 #include "src/model/inference.h"
 #include "src/model/prediction.h"
-#include "src/model/step_model.h"
+#include "src/model/steps/step_model.h"
 #include "src/run/checkpoint_hook.h"
 #include "src/train/trainer.h"
 

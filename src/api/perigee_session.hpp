@@ -24,7 +24,7 @@ class session {
     if (x.empty() || x.size_bytes() % in_ != 0) throw error(PERIGEE_USAGE, "the input does not hold whole steps of every row");
     check(perigee_session_step(get(), x.data(), static_cast<int64_t>(x.size_bytes() / in_), y.data(), y.size_bytes()));
   }
-  // Of a model whose output is f32.
+  // For a model whose output is f32.
   template <class In>
   std::vector<float> step(std::span<const In> x) {
     std::vector<float> y(x.size_bytes() / in_ * out_ / sizeof(float));

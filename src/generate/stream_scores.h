@@ -6,7 +6,7 @@
 
 #include "src/generate/next_scores.h"
 #include "src/generate/text_model.h"
-#include "src/model/step_model.h"
+#include "src/model/steps/step_model.h"
 
 namespace perigee {
 

@@ -1,13 +1,13 @@
 #include "src/model/inference.h"
 
 #include <algorithm>
-#include <cassert>
 #include <bit>
+#include <cassert>
 #include <cstring>
 
 #include "kernels/convert.h"
-#include "src/model/carried_rows.h"
 #include "src/model/device/device_inference.h"
+#include "src/model/steps/carried_rows.h"
 #include "src/tensor/bytes.h"
 
 namespace perigee {

@@ -74,7 +74,7 @@ class Model {
   const std::vector<Type>& output_types() const { return output_types_; }  // without the batch
   // The fields whose numbers choose: targets of a loss that takes classes, inputs of an embedding.
   const std::vector<ChoosingInput>& choosing() const { return choosing_; }
-  // What rows carry from step to step, where the network's layers carry anything.
+  // Values that rows carry from step to step, where the network's layers carry anything.
   const std::vector<CarriedSpec>& carried() const { return carried_; }
   // The network's outputs, that of the main loss first.
   std::vector<ModelOutput> outputs() const;

@@ -8,7 +8,7 @@
 
 #include "src/eager/recorder.h"
 #include "src/model/model_file.h"
-#include "src/model/step_model.h"
+#include "src/model/steps/step_model.h"
 
 namespace perigee {
 

@@ -17,7 +17,7 @@ struct CarriedSpec {
   Type row;          // of one row, without the batch
 };
 
-// Of the name of a value: the input of a graph that gives it, and the output that is its next value.
+// The graph's name for a value: the input that gives it, and the output that is its next value.
 inline std::string carried_leaf(const std::string& name) { return "@carried:" + name; }
 
 }  // namespace perigee

@@ -61,7 +61,7 @@ class LayerContext {
   // The state stays as it is even in training, which then goes by it as inference does.
   virtual bool frozen(const std::string& name) const = 0;
 
-  // What each row of a batch carries from one step of training or of a session to the next (src/nn/carried.h): [batch, row...], empty where
+  // A value that each row of a batch carries from one step of training or of a session to the next (src/nn/carried.h): [batch, row...], empty where
   // rows stand alone. `stated`: the job wants it; else only sessions do. Where it is not empty, carry_on() says what comes next.
   virtual Value carried(const std::string& name, const Shape& row, bool stated) = 0;
   virtual void carry_on(const std::string& name, Value next) = 0;
@@ -99,7 +99,7 @@ constexpr Schema layer_schema(std::span<const Option> options = {}, std::span<co
 enum class StepUse : uint8_t { mixed, each, folded };
 inline StepUse each_step(const Config&, std::span<const Value>) { return StepUse::each; }
 inline StepUse folds_steps(const Config&, std::span<const Value>) { return StepUse::folded; }
-// Of layers with the option "over".
+// For layers with the option "over".
 inline StepUse each_over_channels(const Config& options, std::span<const Value>) {
   return options.choice("over") == "channels" ? StepUse::each : StepUse::mixed;
 }

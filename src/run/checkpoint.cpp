@@ -6,8 +6,8 @@
 #include "src/core/host_isa.h"
 #include "src/core/pattern.h"
 #include "src/data/stored_arrays.h"
-#include "src/model/carried_rows.h"
 #include "src/model/model_reader.h"
+#include "src/model/steps/carried_rows.h"
 
 namespace perigee {
 namespace {
@@ -63,7 +63,7 @@ void copy_block(const Safetensors& file, const Params& params, const std::string
   }
 }
 
-// What rows carry: a tensor "carried/<name>" [rows, ...] for each.
+// Rows carry values: a tensor "carried/<name>" [rows, ...] for each.
 std::string carried_name(const CarriedRows& rows, size_t i) { return "carried/" + rows.specs()[i].name; }
 
 void add_carried(const Trainer& trainer, std::vector<NamedTensor>* tensors) {

@@ -113,7 +113,7 @@ class Trainer {
   const Position& position() const { return position_; }
   PhaseTimes& times() { return t_.times; }  // of the training thread: where its time goes
   const PhaseTimes& times() const { return t_.times; }
-  // What the rows of batches carry to the next step; null where the network carries nothing.
+  // The values that rows of batches carry to the next step; null where the network carries nothing.
   CarriedRows* carried() const { return engine_->carried(); }
   size_t optimizer_slots() const { return t_.slots.size(); }
   // A slot has the layout and type of the parameter block.

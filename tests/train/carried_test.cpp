@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "src/model/carried_rows.h"
+#include "src/model/steps/carried_rows.h"
 #include "src/run/checkpoint.h"
 #include "src/train/trainer.h"
 #include "tests/io/temporary.h"

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "src/model/inference.h"
-#include "src/model/step_model.h"
+#include "src/model/steps/step_model.h"
 
 namespace perigee {
 namespace {
@@ -97,7 +97,7 @@ bool goes_by_steps(const Model& model) {
   return true;
 }
 
-// What a layer's table says of it holds for its example.
+// A layer that says so in its table does so in its example.
 TEST(StepSession, LayersThatSaySoGoStepByStep) {
   int tested = 0;
   for (const LayerDef* def : all_layers()) {

@@ -1,4 +1,4 @@
-// What the steps of a job need and those on a GPU do not have: refused when the job is read.
+// Steps on a GPU lack some of what those on a host have. A job that needs it is refused when it is read.
 #pragma once
 
 #include <string>

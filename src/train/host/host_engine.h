@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "src/model/carried_rows.h"
+#include "src/model/steps/carried_rows.h"
 #include "src/train/host/thread_slice.h"
 #include "src/train/step_engine.h"
 

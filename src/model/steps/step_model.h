@@ -5,8 +5,8 @@
 #include <mutex>
 #include <vector>
 
-#include "src/model/carried_rows.h"
 #include "src/model/model.h"
+#include "src/model/steps/carried_rows.h"
 
 namespace perigee {
 

@@ -1,4 +1,4 @@
-#include "src/model/carried_rows.h"
+#include "src/model/steps/carried_rows.h"
 
 #include <algorithm>
 #include <cassert>

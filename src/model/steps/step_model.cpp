@@ -1,4 +1,4 @@
-#include "src/model/step_model.h"
+#include "src/model/steps/step_model.h"
 
 #include <algorithm>
 #include <cassert>
@@ -29,7 +29,7 @@ void check_reads_steps(const Model& model) {
            "an output with as many steps as the input " + input.text());
 }
 
-// What the model carries from step to step. Error(model) names the layer that cannot go step by step.
+// The values that the model carries from step to step. Error(model) names the layer that cannot go step by step.
 std::vector<CarriedSpec> carried_of(const Model& model) {
   check_reads_steps(model);
   const ModelSpec& spec = model.spec();
