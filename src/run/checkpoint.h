@@ -45,7 +45,7 @@ std::vector<std::byte> model_bytes(const Trainer& trainer);
 // lies; null: in `folder`, or anywhere.
 void apply_pretrained(Trainer& trainer, const Config& pretrained, const std::string& folder, SourceOpener* opener = nullptr);
 
-// What changes from step to step beside the numbers.
+// That which changes from step to step beside the numbers.
 struct CheckpointMoment {
   Position position;
   int64_t sub_batch = 0;

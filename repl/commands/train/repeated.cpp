@@ -32,7 +32,7 @@ Json spread_of(const std::vector<double>& values) {
   return spread;
 }
 
-// Of the figures that all finished runs have.
+// For the figures that all finished runs have.
 Json spreads(const Json::Array& runs) {
   Json all = Json::object();
   if (runs.empty()) return all;
