@@ -100,6 +100,7 @@ void RunServer::answer_all(Connection& connection, LineConnection& lines) {
     try {
       answered.set("answer", answer(Json::parse(*line, "request"), &connection.leave));
     } catch (const Error& error) {
+      if (connection.leave) return;  // it was interrupted by that, which its client does not take for an answer
       answered.set("error", error_json(error));
     } catch (const std::exception& error) {
       answered.set("error", error_json(Error(ErrorKind::resources, {.where = "run", .what = error.what()})));

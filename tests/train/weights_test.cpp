@@ -341,7 +341,7 @@ TEST(Weights, AModelFileKeepsThemAndRefusesThoseThatDoNotFit) {
     text.replace(at, from.size(), to);
     return refusal([&] { load_model(safetensors_bytes(file.tensors, metadata), "file"); });
   };
-  const std::string length = R"({"name":"n","dtype":"i64","shape":[],"role":"length","of":)", of_x = length + R"("x"})";
+  const std::string length = R"({"name":"n","dtype":"f32","shape":[],"role":"length","of":)", of_x = length + R"("x"})";
   EXPECT_NE(changed("inputs", of_x, length + R"("z"})").find("file: inputs: 'n' is of no input; got 'z'"), std::string::npos);
   EXPECT_NE(changed("inputs", R"("shape":[],"role")", R"("shape":[3],"role")").find("file: inputs: field 'n' cannot be a length of 'x'"),
             std::string::npos);
