@@ -5,8 +5,8 @@
 #include "kernels/ops/recurrent.h"
 
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/recurrent_gates.h"
-#include "kernels/cpu/recurrent_rows.h"
+#include "kernels/cpu/recurrent/gates.h"
+#include "kernels/cpu/recurrent/rows.h"
 #include "kernels/registry.h"
 
 namespace perigee {

@@ -1,7 +1,7 @@
 // The gradient of the recurrent weights of all cells: one product of the states before each step with the gradients of the sums in it, over
 // all steps of all examples, block by block of rows.
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/recurrent_rows.h"
+#include "kernels/cpu/recurrent/rows.h"
 #include "kernels/registry.h"
 
 namespace perigee {

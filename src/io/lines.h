@@ -17,7 +17,7 @@ class LineReader {
   explicit LineReader(std::string path) : path_(std::move(path)) {}
   // The next line without its newline, valid until the next call. Nothing: no more line is complete, or the file is not there yet.
   std::optional<std::string_view> next();
-  // What stands behind the last newline, once next() has found nothing.
+  // The text behind the last newline, once next() has found nothing.
   std::string_view rest() const { return leaves_out_ ? std::string_view() : std::string_view(bytes_); }
 
  private:

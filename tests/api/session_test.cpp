@@ -45,7 +45,7 @@ TEST(Session, PiecesAreTheWhole) {
   EXPECT_EQ(perigee_session_state_bytes(session.get()), 2u * kRows * 4 * sizeof(float));
 }
 
-// What predicts is the average, and a file has it.
+// The average predicts, and a file has it.
 TEST(Session, OfAModelWhoseWeightsAreAveraged) {
   const pg::model plain = recurrent(), averaged = recurrent(R"("ema": {"decay": 0.9}, )");
   const std::vector<float> x = sequence(), whole = averaged.predict(x);

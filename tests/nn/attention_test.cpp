@@ -63,7 +63,7 @@ TEST(Attention, PaddingChangesNoNumber) {
   }
 }
 
-// What an op is told, with all of its attributes; its own cases say what it makes of them.
+// The attributes that an op is told; its own cases say what it makes of them.
 Json attributes_of(const char* op, const std::string& options, bool training = true) {
   Graph graph;
   Network(Json::parse(R"([{"type": "transformer", "heads": 2, )" + options + "}]", "test"), "net.json")

@@ -1,4 +1,4 @@
-// What goes wrong at a replica: numbers that are not finite, data that cannot be read, orders that are given up.
+// Faults of a replica: numbers that are not finite, data that cannot be read, orders that are given up.
 #include <unistd.h>
 
 #include <array>

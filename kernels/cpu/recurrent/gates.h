@@ -2,6 +2,7 @@
 // formulas).
 #pragma once
 
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/vector_math.h"
 
 namespace perigee {
