@@ -95,6 +95,7 @@ local methods = {}
 
 ---The smoothed loss over the logarithm of the rate: in the terminal, or as a file: found:plot { file = "rate.svg" }, or .png.
 ---@param options? { file?: string, width?: integer, height?: integer, log?: boolean }
+---@return table
 function methods:plot(options)
   options = options or {}
   local points, log = {}, options.log == true

@@ -37,13 +37,6 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-// "simple_rnn" and "SimpleRNN" end with the word "rnn".
-bool ends_with_word(std::string_view name, std::string_view lower_name, std::string_view lower_word) {
-  if (lower_word.size() < 3 || lower_word.size() >= name.size() || !lower_name.ends_with(lower_word)) return false;
-  const size_t at = name.size() - lower_word.size();
-  return name[at - 1] == '_' || (name[at] >= 'A' && name[at] <= 'Z');
-}
-
 }  // namespace
 
 Error::Error(ErrorKind kind, Parts parts) : kind_(kind), parts_(std::move(parts)), text_(compose(parts_)) {}
@@ -66,9 +59,6 @@ std::string nearest_hint(std::string_view name, const std::vector<std::string>& 
     const std::pair<size_t, std::string> found(distance, candidate);
     if ((prefix || distance <= most) && std::find(near.begin(), near.end(), found) == near.end()) near.push_back(found);
   }
-  if (near.empty())  // a longer name of the same thing, as other libraries have it
-    for (const auto& candidate : known)
-      if (ends_with_word(name, plain, lower_case(candidate))) near.emplace_back(name.size() - candidate.size(), candidate);
   std::sort(near.begin(), near.end());                              // the caller's order may be that of a hash table
   const size_t most = !near.empty() && near[0].first == 0 ? 1 : 3;  // only the case of letters differs
   std::string text;

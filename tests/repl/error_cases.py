@@ -154,7 +154,6 @@ CASES = [
     prompt("tensors joined as text", "pg.ones(2) .. pg.ones(2)", "joins texts", "pg.concatenate { a, b }",
            ("pg.ones(2) .. pg.ones(2)", "pg.concatenate { pg.ones(2), pg.ones(2) }")),
     prompt("a place outside", "pg.ones(2):take({ 9 })", "index 9 lies outside dimension 1", "expected 1 to 2", ("9", "2")),
-    prompt("a layer by its name in Keras", "pg.SimpleRNN { 3 }", "there is no pg.SimpleRNN", "did you mean 'rnn'?", ("SimpleRNN", "rnn")),
     prompt("an unknown function", "pg.randm(2)", "there is no pg.randm", "did you mean 'rand' or 'randn'?", "nearest", "randm"),
     prompt("an unknown method", "pg.ones(2):summ()", "a tensor has no method 'summ'", "did you mean 'sum'", "nearest", "summ"),
     prompt("an unknown dtype", 'pg.ones(2):to "float32"', "there is no dtype 'float32'", "did you mean 'f32'?", "nearest", "float32"),

@@ -66,6 +66,7 @@ class Terminal:
 class Prompt:
     """The prompt on a terminal that is asked in the middle of a session."""
 
+    RUNS = b"\x1b[?2004l"  # and ends with the line that runs
     PROMPT = b"\x1b[?2004h"  # bracketed paste goes on with each
 
     def __enter__(self):
@@ -98,10 +99,12 @@ class Prompt:
 
     def is_as_typed(self, line, result):
         """The line that stands at the prompt has nothing else in it: it runs, and is all that the history has of it."""
-        self.until(b"\r\n" + result + b"\r\n")
+        self.until(self.RUNS)
+        self.until(result + b"\r\n")
         self.until(self.PROMPT)
         self.type(b"\x10\x01#[[\x05]]\r")  # the last line, as a text
-        self.until(b"\r\n" + str(len(line)).encode() + b"\r\n")
+        self.until(self.RUNS)
+        self.until(str(len(line)).encode() + b"\r\n")
 
 
 def decoded_sixel(written):
