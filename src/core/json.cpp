@@ -250,7 +250,8 @@ Json::Json(Json&& other) noexcept = default;
 Json& Json::operator=(const Json& other) = default;
 Json& Json::operator=(Json&& other) noexcept = default;
 Json::~Json() = default;
-bool Json::operator==(const Json& other) const = default;
+// Not defaulted: clang 14 ends in an endless recursion over the variant that holds Json.
+bool Json::operator==(const Json& other) const { return value_ == other.value_; }
 
 const char* Json::type_name() const {
   static const char* const names[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
