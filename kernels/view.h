@@ -50,7 +50,7 @@ struct View {
     int64_t expected = 1;
     for (int i = rank - 1; i >= 0; --i) {
       if (dims[i] != 1 && strides[i] != expected) return false;
-      expected *= dims[i];
+      expected *= dims[i] > 0 ? dims[i] : 1;  // as strides are made, so that one without elements is contiguous too
     }
     return true;
   }

@@ -9,13 +9,20 @@ namespace {
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
+// The last of `count` places from `first`; false when it is no number, or when a step of 0 repeats a place.
+bool last_of(const WindowIndex& index, int64_t* last) {
+  if (index.count < 1 || (index.count > 1 && index.step == 0)) return false;
+  return !__builtin_mul_overflow(index.count - 1, index.step, last) && !__builtin_add_overflow(index.first, *last, last);
+}
+
 // The first element of what the entry holds, in a dimension of `size`.
 int64_t first_of(const WindowIndex& index, int64_t size, int dim, const Array& x) {
-  const bool empty = index.kind == WindowIndex::range && index.count == 0;
-  const int64_t last = index.kind == WindowIndex::range ? index.first + (index.count - 1) * index.step : index.first;
-  const bool inside = index.first >= 0 && index.first < size && last >= 0 && last < size;
-  if (!empty && !inside) refuse("a window leaves dimension " + std::to_string(dim), x.text(), "places 0 to " + std::to_string(size - 1));
-  return empty ? 0 : index.first;
+  if (index.kind == WindowIndex::range && index.count == 0) return 0;
+  int64_t last = index.first;
+  const bool known = index.kind != WindowIndex::range || last_of(index, &last);
+  if (!known || index.first < 0 || index.first >= size || last < 0 || last >= size)
+    refuse("a window leaves dimension " + std::to_string(dim), x.text(), "places 0 to " + std::to_string(size - 1));
+  return index.first;
 }
 
 }  // namespace

@@ -24,15 +24,10 @@ struct Reader {
   }
 };
 
-// The places, from 0, along a dimension that a range names, by stepping; empty where it holds nothing.
-std::vector<int64_t> places(const WindowIndex& index, int64_t size) {
-  const auto from_zero = [size](int64_t place) { return place > 0 ? place - 1 : place < 0 ? place + size : -1; };
+// The places along a dimension that a range names, by stepping.
+std::vector<int64_t> places(const WindowIndex& index) {
   std::vector<int64_t> result;
-  const int64_t last = from_zero(index.stop);
-  for (int64_t at = from_zero(index.start); index.step > 0 ? at <= last : at >= last;) {
-    result.push_back(at);
-    if (__builtin_add_overflow(at, index.step, &at)) break;
-  }
+  for (int64_t i = 0; i < index.count; ++i) result.push_back(index.first + i * index.step);
   return result;
 }
 
@@ -46,7 +41,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const perigee::Array x(perigee::Tensor(perigee::Dtype::i32, shape));
   for (int64_t i = 0; i < shape.elements(); ++i) x.view.as<int32_t>()[i] = static_cast<int32_t>(i);
   std::vector<WindowIndex> indices(reader.byte() % 9);
-  for (WindowIndex& index : indices) index = {reader.byte() % 4, reader.place(), reader.place(), reader.place()};
+  for (WindowIndex& index : indices)
+    index = {static_cast<WindowIndex::Kind>(reader.byte() % 4), reader.place(), reader.place(), reader.place()};
   perigee::Array window;
   try {
     window = perigee::window(x, indices);
@@ -59,11 +55,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (size_t i = 0; i < indices.size() || dim < shape.rank(); ++i) {
     const WindowIndex index = i < indices.size() ? indices[i] : WindowIndex();
     if (index.kind == WindowIndex::new_axis) continue;
-    std::vector<int64_t> along;
-    if (index.kind == WindowIndex::at) along = places({WindowIndex::range, index.start, index.start, 1}, shape[dim]);
-    else if (index.kind == WindowIndex::range) along = places(index, shape[dim]);
-    else along = places(WindowIndex{WindowIndex::range, 1, shape[dim], 1}, shape[dim]);
-    if (index.kind == WindowIndex::whole && shape[dim] == 0) along.clear();
+    const std::vector<int64_t> along = index.kind == WindowIndex::at      ? std::vector<int64_t>{index.first}
+                                       : index.kind == WindowIndex::range ? places(index)
+                                                                          : places({WindowIndex::range, 0, shape[dim], 1});
     std::vector<int64_t> next;
     for (const int64_t offset : offsets)
       for (const int64_t place : along) {

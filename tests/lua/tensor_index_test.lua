@@ -221,4 +221,12 @@ function tests.windows_on_few_elements_share_their_memory()
   for i = 1, 1000 do check.equal(sums[i], 6 * i) end
 end
 
+function tests.nothing_chooses_nothing()
+  for _, shape in ipairs { { 2, 0, 3 }, { 0 }, { 3, 0 } } do
+    local places = pg.zeros { dtype = "i64", unpack(shape) }
+    check.equal(list(pg.one_hot(places, 2)), list(pg.zeros(unpack(shape))))
+    check.equal(#pg.ones(4, 2):take(places).shape, #shape + 1)
+  end
+end
+
 return tests

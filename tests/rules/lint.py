@@ -4,7 +4,7 @@
     layout        clang-format leaves every C++ file as it is
     luacheck      no warnings in Lua files
     includes      includes go only to the left: kernels <- src <- cluster <- lua <- repl; own header first; a library only in its folder
-    headers       every header compiles alone
+    headers       every header compiles alone; so does every program of tests/fuzz, which few commits build
     kernels       every __global__ function of kernels/cuda begins with begin_kernel(); (overlap.cuh says why), and none reads ahead of it
     limits        at most 40 entries in a folder and 60 lines in a function; no comment begins with "Of" or "What"; subjects of commits
     names         no `-march=native`, no `catch (...)` in lua/, no `new`/`delete` of our own
@@ -161,8 +161,8 @@ LIBRARY_FLAGS = []
 
 
 def check_headers(findings):
-    """Every header alone. Skipped for free when no header changed since all of them last passed."""
-    headers = tracked("*.h", "*.hpp")
+    """Every header alone, and every fuzz program. Skipped for free when none of them changed since all of them last passed."""
+    headers = tracked("*.h", "*.hpp", "tests/fuzz/*.cpp")
     if not (ROOT / "build" / "repl" / "perigee_rules.hpp").is_file():  # written by the build
         headers = [h for h in headers if h != "src/api/perigee.hpp" and not h.startswith("tests/api/")]
     digest = hashlib.sha256()

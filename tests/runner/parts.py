@@ -313,7 +313,7 @@ def fuzz(part, _):
         seeds = ROOT / "tests" / "fuzz" / "corpus" / name
         status, output = run([folder / target, *FUZZ_LIMITS, "-rss_limit_mb=2048", "-timeout=10", "-print_final_stats=1",
                               f"-artifact_prefix={folder}/{name}-", corpus, *([seeds] if seeds.is_dir() else [])],
-                             timeout=FUZZ_SECONDS + 140, env={"UBSAN_OPTIONS": UBSAN})
+                             timeout=FUZZ_SECONDS + 140, env={"UBSAN_OPTIONS": UBSAN, "ASAN_OPTIONS": "allocator_may_return_null=1"})  # memory that is not there is an Error
         part.fail(name, output) if status else part.add(passed=1)
 
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
