@@ -49,13 +49,13 @@ std::string scaled(double value, std::span<const char* const> units) {
 
 double parse_bandwidth(const std::string& text, const std::string& option) {
   if (text == "inf") return std::numeric_limits<double>::infinity();
-  const double bits = parse(text, option, kBandwidths, "for example 100Mbit, 1Gbit/s, 10MB/s, or inf");
+  const double bits = parse(text, option, kBandwidths, "a number with a unit, such as 100Mbit, 1Gbit/s, 10MB/s, or inf");
   if (bits < 1) throw Error(ErrorKind::usage, {option, "nothing would ever arrive", "'" + text + "'", "at least 1bit"});
   return bits;
 }
 
 double parse_duration(const std::string& text, const std::string& option) {
-  return parse(text, option, kDurations, "for example 200us, 2ms, 30s, 15min, 1h, 2d");
+  return parse(text, option, kDurations, "a number with a unit, such as 200us, 2ms, 30s, 15min, 1h, 2d");
 }
 
 std::string bandwidth_text(double bits_per_s) {

@@ -132,7 +132,8 @@ void share_out_devices(Job* job) {
     if (gpus % workers != 0)
       throw Error(ErrorKind::usage, {.where = "--workers",
                                      .what = "these GPUs cannot be shared out evenly",
-                                     .got = std::to_string(workers) + " workers, " + std::to_string(gpus) + " GPUs"});
+                                     .got = std::to_string(workers) + " workers, " + std::to_string(gpus) + " GPUs",
+                                     .expected = "a number of workers that divides " + std::to_string(gpus)});
     job->set("devices", std::to_string(gpus / workers));
   }
 }

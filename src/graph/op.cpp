@@ -154,6 +154,16 @@ std::string attr_string(const Json& attrs, const Option& option) {
   return value->as_string();
 }
 
+int axis_of(int64_t axis, const Type& type) {
+  const int rank = type.shape.rank();
+  if (axis < -rank || axis >= rank)
+    throw Error(ErrorKind::model,
+                {.what = "axis out of range",
+                 .got = std::to_string(axis) + " for " + type.text(),
+                 .expected = rank == 0 ? "no axis: it is one number" : std::to_string(-rank) + " to " + std::to_string(rank - 1)});
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
 std::vector<int64_t> attr_ints(const Json& attrs, const Option& option) {
   const Json* value = given(attrs, option);
   if (!value) return numbers_of(option.fallback);

@@ -165,6 +165,8 @@ void check_attributes(const Schema& schema, const Json& attrs);
 
 // An attribute, or its default. Error(model) when the type is wrong, or when it is missing and has no default.
 int64_t attr_int(const Json& attrs, const Option& option);
+// `axis`, which counts from the end when it is negative, as a place in `type`. Error(model) when it is out of range.
+int axis_of(int64_t axis, const Type& type);
 double attr_number(const Json& attrs, const Option& option);
 bool attr_bool(const Json& attrs, const Option& option);
 std::string attr_string(const Json& attrs, const Option& option);

@@ -65,17 +65,12 @@ FileContent FileContent::open(const std::string& path, uint64_t limit, void (*ch
     content.from_cache_ = true;
     return content;
   }
-  auto bytes = std::make_shared<Bytes>(read_file(path));
+  auto bytes = std::make_shared<Bytes>(read_file(path, limit));
   if (check != nullptr) check(*bytes, path);
   const Compression compression = compression_of(*bytes);
   if (compression != Compression::none) {
     bytes = std::make_shared<Bytes>(compression == Compression::gzip ? gunzip(*bytes, path, limit) : unxz(*bytes, path, limit));
     keep(cached, *bytes);
-  } else if (bytes->size() > limit) {
-    throw Error(ErrorKind::resources, {.where = path,
-                                       .what = "the file is too large",
-                                       .got = std::to_string(bytes->size()) + " bytes",
-                                       .expected = "at most " + std::to_string(limit)});
   }
   content.bytes_ = *bytes;
   content.owner_ = std::move(bytes);

@@ -14,6 +14,13 @@
 namespace perigee {
 namespace {
 
+// "x", "z": as a script writes them.
+std::string quoted(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "\"" : ", \"") + name + "\"";
+  return text;
+}
+
 Shape without_batch(const Shape& shape) {
   std::vector<int64_t> dims = shape.vector();
   if (!dims.empty()) dims.erase(dims.begin());
@@ -451,18 +458,15 @@ BuiltNetwork Network::build(Graph& graph, const std::vector<NetworkInput>& input
   if (const std::vector<std::string> names = input_names(); !names.empty()) {
     operands.clear();
     std::vector<std::string> known;
-    std::string listed;
-    for (const NetworkInput& input : inputs) {
-      if (input.role != FieldRole::none) continue;
-      known.push_back(input.name);
-      listed += (listed.empty() ? "'" : ", '") + input.name + "'";
-    }
+    for (const NetworkInput& input : inputs)
+      if (input.role == FieldRole::none) known.push_back(input.name);
     for (const std::string& name : names) {
+      const std::string hint = by_name.contains(name) ? "" : nearest_hint(name, known);
       if (!by_name.contains(name))
         throw Error(ErrorKind::model, {.where = where_,
-                                       .what = "the data have no field '" + name + "', which the network takes as input",
-                                       .expected = "one of " + listed,
-                                       .hint = nearest_hint(name, known)});
+                                       .what = "'" + name + "', which the network takes as input, is not among the job's inputs",
+                                       .got = quoted(known),
+                                       .hint = hint.empty() ? "write inputs = { " + quoted(names) + " } in the job" : hint});
       operands.push_back(by_name.at(name));
     }
   }

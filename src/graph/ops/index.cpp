@@ -25,12 +25,7 @@ void check_indices(const Type& type) {
   if (type.dtype != Dtype::i64) refuse("indices have the wrong dtype", type.text(), "i64");
 }
 
-int gather_axis(const OpCall& call) {
-  const int rank = call.inputs[0].shape.rank();
-  const int64_t axis = attr_int(call.attrs, kAxis);
-  if (axis < -rank || axis >= rank) refuse("axis out of range", std::to_string(axis) + " for " + call.inputs[0].text());
-  return static_cast<int>(axis < 0 ? axis + rank : axis);
-}
+int gather_axis(const OpCall& call) { return axis_of(attr_int(call.attrs, kAxis), call.inputs[0]); }
 
 std::vector<Type> infer_gather(const OpCall& call) {
   const Type &x = call.inputs[0], &indices = call.inputs[1];

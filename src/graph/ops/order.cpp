@@ -20,12 +20,7 @@ constexpr Option kSort[] = {kAxis, kCount, kDescending}, kTake[] = {kAxis}, kPut
   throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
 }
 
-int line_axis(const OpCall& call) {
-  const int rank = call.inputs[0].shape.rank();
-  const int64_t axis = attr_int(call.attrs, kAxis);
-  if (axis < -rank || axis >= rank) refuse("axis out of range", std::to_string(axis) + " for " + call.inputs[0].text());
-  return static_cast<int>(axis < 0 ? axis + rank : axis);
-}
+int line_axis(const OpCall& call) { return axis_of(attr_int(call.attrs, kAxis), call.inputs[0]); }
 
 std::vector<Type> infer_sort(const OpCall& call) {
   const Type& x = call.inputs[0];

@@ -17,18 +17,11 @@ constexpr Option kExclusive = {"exclusive", "boolean", "false", "a sum does not 
 constexpr Option kReverse = {"reverse", "boolean", "false", "from the end"};
 constexpr Option kReduction[] = {kAxes, kKeep}, kArg[] = {kAxis, kKeep}, kCumulative[] = {kAxis, kExclusive, kReverse};
 
-int checked_axis(int64_t axis, const Type& type) {
-  const int rank = type.shape.rank();
-  if (axis < -rank || axis >= rank)
-    throw Error(ErrorKind::model, {.what = "axis out of range", .got = std::to_string(axis) + " for " + type.text()});
-  return static_cast<int>(axis < 0 ? axis + rank : axis);
-}
-
 uint32_t axes_mask(const OpCall& call) {
   const Type& type = call.inputs[0];
   if (!call.attrs.find(kAxes.name)) return (1u << type.shape.rank()) - 1u;
   uint32_t mask = 0;
-  for (int64_t axis : attr_ints(call.attrs, kAxes)) mask |= 1u << checked_axis(axis, type);
+  for (int64_t axis : attr_ints(call.attrs, kAxes)) mask |= 1u << axis_of(axis, type);
   return mask;
 }
 
@@ -60,7 +53,7 @@ std::vector<Type> infer_extreme(const OpCall& call) {
   return result;
 }
 
-uint32_t arg_mask(const OpCall& call) { return 1u << checked_axis(attr_int(call.attrs, kAxis), call.inputs[0]); }
+uint32_t arg_mask(const OpCall& call) { return 1u << axis_of(attr_int(call.attrs, kAxis), call.inputs[0]); }
 
 std::vector<Type> infer_arg(const OpCall& call) {
   const Shape& shape = call.inputs[0].shape;
@@ -72,7 +65,7 @@ std::vector<Type> infer_arg(const OpCall& call) {
 }
 
 std::vector<Type> infer_cumulative(const OpCall& call) {
-  checked_axis(attr_int(call.attrs, kAxis), call.inputs[0]);
+  axis_of(attr_int(call.attrs, kAxis), call.inputs[0]);
   return {call.inputs[0]};
 }
 
@@ -97,7 +90,7 @@ Sliced sliced_arg(const OpCall& call, std::span<const Sliced> inputs) { return s
 
 Sliced sliced_cumulative(const OpCall& call, std::span<const Sliced> inputs) {
   if (inputs[0] == Sliced::partial) return Sliced::partial;
-  return sliced_rows(inputs[0], checked_axis(attr_int(call.attrs, kAxis), call.inputs[0]) == 0);
+  return sliced_rows(inputs[0], axis_of(attr_int(call.attrs, kAxis), call.inputs[0]) == 0);
 }
 
 size_t reduce_params(const OpCall& call, void* out) {
@@ -113,7 +106,7 @@ size_t arg_params(const OpCall& call, void* out) {
 }
 
 size_t cumulative_params(const OpCall& call, void* out) {
-  const CumulativeParams params{checked_axis(attr_int(call.attrs, kAxis), call.inputs[0]), attr_bool(call.attrs, kExclusive),
+  const CumulativeParams params{axis_of(attr_int(call.attrs, kAxis), call.inputs[0]), attr_bool(call.attrs, kExclusive),
                                 attr_bool(call.attrs, kReverse)};
   std::memcpy(out, &params, sizeof params);
   return sizeof params;

@@ -204,12 +204,7 @@ bool slice_alias(const OpCall& call, const View& in, View* out) {
 
 // --- concatenate ---
 
-int concatenate_axis(const OpCall& call) {
-  const int rank = call.inputs[0].shape.rank();
-  const int64_t axis = attr_int(call.attrs, kAxis);
-  if (axis < -rank || axis >= rank) refuse("axis out of range", std::to_string(axis) + " for " + call.inputs[0].text());
-  return static_cast<int>(axis < 0 ? axis + rank : axis);
-}
+int concatenate_axis(const OpCall& call) { return axis_of(attr_int(call.attrs, kAxis), call.inputs[0]); }
 
 std::vector<Type> infer_concatenate(const OpCall& call) {
   const int axis = concatenate_axis(call);

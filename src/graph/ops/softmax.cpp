@@ -22,12 +22,7 @@ void check_real(const Type& type) {
   if (type.dtype != Dtype::f32 && type.dtype != Dtype::f64) refuse("an operand's dtype does not fit", type.text(), "f32 or f64");
 }
 
-int softmax_axis(const OpCall& call) {
-  const int rank = call.inputs[0].shape.rank();
-  const int64_t axis = attr_int(call.attrs, kAxis);
-  if (axis < -rank || axis >= rank) refuse("axis out of range", std::to_string(axis) + " for " + call.inputs[0].text());
-  return static_cast<int>(axis < 0 ? axis + rank : axis);
-}
+int softmax_axis(const OpCall& call) { return axis_of(attr_int(call.attrs, kAxis), call.inputs[0]); }
 
 std::vector<Type> infer_softmax(const OpCall& call) {
   check_real(call.inputs[0]);
