@@ -33,10 +33,10 @@ AGENT = ("os.execute [=[e=$(readlink /proc/$PPID/exe); $e agent --log json > age
          "&& break; sleep 0.05; done; $e attach $(grep -oE '127.0.0.1:[0-9]+' agent.log | head -1); kill $!]=] os.exit(1)")
 CASES = [
     # quantities and sweeps
-    forecast("--bandwidth", "the unit is missing; got '100'", "for example 100Mbit", ("100", "100Mbit"), "--bandwidth", "100"),
+    forecast("--bandwidth", "the unit is missing; got '100'", "such as 100Mbit", ("100", "100Mbit"), "--bandwidth", "100"),
     forecast("--bandwidth", "there is no unit 'Mbi' here; got '100Mbi'", "did you mean 'Mbit' or 'Mbit/s'?", ("100Mbi", "100Mbit"), "--bandwidth",
              "100Mbi"),
-    forecast("--bandwidth", "this is no number with a unit; got 'much'", "for example 100Mbit", ("much", "100Mbit"), "--bandwidth", "much"),
+    forecast("--bandwidth", "this is no number with a unit; got 'much'", "such as 100Mbit", ("much", "100Mbit"), "--bandwidth", "much"),
     forecast("--bandwidth", "nothing would ever arrive; got '0bit'", "at least 1bit", None, "--bandwidth", "0bit"),
     forecast("--latency", "there is no unit 'm' here", "minutes are 'min'", None, "--latency", "2m"),
     forecast("--speed", "this is none; got 'fast', expected a number from", "", None, "--speed", "1=fast"),

@@ -89,30 +89,32 @@ CASES = [
          "the pooling window is too large to be fused; got 400", "at most 256 elements",
          ("[20, 20]", "[2, 3]")),
     # places
-    op('gather("x", "i") "axis": 7', "axis out of range; got 7 for f32[2x2x3]"),
+    op('gather("x", "i") "axis": 7', "axis out of range; got 7 for f32[2x2x3]", "-3 to 2"),
     op('gather("x", "x")', "indices have the wrong dtype; got f32[2x2x3]", "i64"),
     op('scatter_add("x", "i") "axis": 7, "size": 3', "axis out of range; got 7 for updates f32[2x2x3], indices i64[2x2x3]"),
     line('{"op": "constant", "attrs": {"shape": [3], "dtype": "i64", "values": [0, 1, 0]}, "in": [], "out": ["j"]}, '
          '{"op": "scatter_add", "in": ["x", "j"], "attrs": {"axis": 1, "size": 3}, "out": ["y"]}', "updates do not fit the indices; got f32[2x2x3]",
          "the dimensions of i64[3] at axis 1", ('"axis": 1', '"axis": 2')),
-    op('arg_sort("x") "axis": 7', "axis out of range; got 7 for f32[2x2x3]"),
+    op('arg_sort("x") "axis": 7', "axis out of range; got 7 for f32[2x2x3]", "-3 to 2"),
     op('take_along("x", "x")', "places have the wrong dtype; got f32[2x2x3]", "i64"),
     line('{"op": "constant", "attrs": {"shape": [1, 1, 1], "dtype": "i64", "values": [0]}, "in": [], "out": ["j"]}, '
          '{"op": "take_along", "in": ["x", "j"], "out": ["y"]}',
          "places have the shape of the tensor, but along the dimension; got i64[1x1x1] for f32[2x2x3]"),
     # sums and greatest elements
-    op('reduce_sum("x") "axes": [7]', "axis out of range; got 7 for f32[2x2x3]"),
+    op('reduce_sum("x") "axes": [7]', "axis out of range; got 7 for f32[2x2x3]", "-3 to 2"),
     line('{"op": "slice", "in": ["x"], "attrs": {"start": [0, 2], "stop": [2, 2]}, "out": ["z"]}, {"op": "arg_max", "in": ["z"], "attrs": {"axis": '
          '1}, "out": ["y"]}',
          "no largest or smallest of 0 elements; got f32[2x0x3]"),
     # shapes
     op('transpose("x") "order": [0, 1]', "the order must name every axis once; got f32[2x2x3]", "", ("[0, 1]}", "[0, 1, 2]}")),
     op('slice("x") "start": [0, 0, 0, 0]', "a slice has more dimensions than its operand; got f32[2x2x3]", "", ("[0, 0, 0, 0]", "[0, 0, 0]")),
-    op('concatenate("x", "x") "axis": 7', "axis out of range; got 7 for f32[2x2x3]"),
+    op('concatenate("x", "x") "axis": 7', "axis out of range; got 7 for f32[2x2x3]", "-3 to 2"),
     op('pad("x") "before": [0, 0, 0, 1]', "'before' has more dimensions than the operand; got f32[2x2x3]", "", ("[0, 0, 0, 1]", "[0, 0, 1]")),
     op('pad("x") "before": [0, 0, 9223372036854775807]', "a padded dimension overflows"),
     # classes
-    op('softmax("x") "axis": 7', "axis out of range; got 7 for f32[2x2x3]"),
+    op('softmax("x") "axis": 7', "axis out of range; got 7 for f32[2x2x3]", "-3 to 2"),
+    line('{"op": "reduce_sum", "in": ["x"], "out": ["z"]}, {"op": "softmax", "in": ["z"], "out": ["y"]}', "axis out of range; got -1 for f32[]",
+         "no axis: it is one number"),
     op('cross_entropy("x", "i") "label_smoothing": 1', "label_smoothing out of range; got 1", "0 <= label_smoothing < 1"),
     # random numbers
     op('random_uniform(1)', "a draw per example needs a dimension of examples; got f32[]", 'use per = "step"'),
