@@ -1,6 +1,9 @@
 // Sequences in pieces: sessions give what perigee_model_predict gives at once, and allocate nothing.
 #include <cstring>
+#include <fstream>
+#include <thread>
 
+#include "tests/api/allocations.h"
 #include "tests/api/support.h"
 
 namespace {
@@ -45,6 +48,48 @@ TEST(Session, PiecesAreTheWhole) {
   EXPECT_EQ(perigee_session_state_bytes(session.get()), 2u * kRows * 4 * sizeof(float));
 }
 
+TEST(Session, AllocatesNothingForAStep) {
+  const pg::model model = recurrent();
+  const std::vector<float> x = sequence();
+  std::vector<float> y(static_cast<size_t>(kRows * kClasses * kSteps));
+  pg::session session(model, kRows);
+  for (int turn = 0; turn < 3; ++turn) {
+    const long before = allocations;
+    session.step(std::span<const float>(x), std::span(y));
+    session.clear();
+    EXPECT_EQ(allocations, before) << "turn " << turn;
+  }
+}
+
+TEST(Session, ReadsAsManyRowsAsItWasOpenedFor) {
+  const pg::model model = recurrent();
+  const std::vector<float> x = sequence();
+  pg::session both(model, kRows), one(model, 1);
+  const std::vector<float> whole = both.step(std::span<const float>(x));
+  const std::vector<float> first = one.step(std::span<const float>(x).first(kFeatures * kSteps));
+  ASSERT_EQ(first.size() * kRows, whole.size());
+  for (size_t i = 0; i < first.size(); ++i) EXPECT_NEAR(first[i], whole[i], 1e-5) << i;
+}
+
+// Each on a thread of its own, with numbers of its own.
+TEST(Session, TakesTurnsWithOthersOfItsModel) {
+  const pg::model model = recurrent();
+  const std::vector<float> x = sequence(), reversed(x.rbegin(), x.rend());
+  int wrong = 0, wrong_of_other = 0;
+  const auto work = [&](const std::vector<float>& own, const std::vector<float>& expected, int* count) {
+    pg::session session(model, kRows);
+    for (int i = 0; i < 2000; ++i, session.clear()) *count += session.step(std::span<const float>(own)) != expected;
+  };
+  const std::vector<float> whole = pg::session(model, kRows).step(std::span<const float>(x));
+  const std::vector<float> whole_of_other = pg::session(model, kRows).step(std::span<const float>(reversed));
+  EXPECT_NE(whole, whole_of_other);
+  std::thread other([&] { work(reversed, whole_of_other, &wrong_of_other); });
+  work(x, whole, &wrong);
+  other.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(wrong_of_other, 0);
+}
+
 // The average predicts, and a file has it.
 TEST(Session, OfAModelWhoseWeightsAreAveraged) {
   const pg::model plain = recurrent(), averaged = recurrent(R"("ema": {"decay": 0.9}, )");
@@ -67,6 +112,20 @@ TEST(Session, KeepsItsParameters) {
   before.clear();
   EXPECT_EQ(before.step(std::span<const float>(x)), expected);
   EXPECT_NE(pg::session(model, kRows).step(std::span<const float>(x)), expected);
+}
+
+// What rows carry is that of the job's streams.
+TEST(Session, ATrainerThatCarriesStateIsNotFed) {
+  const std::string folder = ::testing::TempDir();
+  std::ofstream(folder + "carried.txt") << "one, two, three; one, two, three; one";
+  pg::trainer trainer(
+      pg::job::parse(R"({"network": [{"type": "embedding", "size": 14, "out": 3}, {"type": "gru", "units": 4, "state": "carry"},
+    {"type": "dense", "out": 14, "over": "steps"}], "loss": "cross_entropy", "optimizer": "adam", "data": {"batch": 2, "train":
+    {"type": "text", "file": ")" +
+                     folder + R"(carried.txt", "context": 4, "targets": "every", "streams": 2}}})"));
+  trainer.step();
+  const std::vector<int64_t> x(8), y(8);
+  EXPECT_NE(failure([&] { trainer.feed({x.data(), y.data()}, 2); }, PERIGEE_USAGE).find("perigee_trainer_step"), std::string::npos);
 }
 
 TEST(Session, SaysWhatIsWrong) {

@@ -62,6 +62,16 @@ TEST(Loader, AllocatesNothingOnceWarm) {
     }
 }
 
+int64_t allocations_of_steps(Trainer& trainer) {
+  int64_t made = -1;
+  for (int round = 0; round < 20 && made != 0; ++round) {
+    const int64_t before = allocations.load();
+    for (int i = 0; i < 50; ++i) trainer.step();
+    made = allocations.load() - before;
+  }
+  return made;
+}
+
 TEST(Trainer, AStepAllocatesNothingOnceWarm) {
   const Json job =
       Json::parse(R"({"network": [{"type": "conv1d", "out": 3, "kernel": 3, "padding": "same"}, {"type": "conv1d", "out": 2, "kernel": 1}],
@@ -71,13 +81,18 @@ TEST(Trainer, AStepAllocatesNothingOnceWarm) {
                   "job");
   Trainer trainer(Job(job, "job"), {.threads = 1, .measure = false});
   ASSERT_TRUE(trainer.weighted());
-  int64_t made = -1;
-  for (int round = 0; round < 20 && made != 0; ++round) {
-    const int64_t before = allocations.load();
-    for (int i = 0; i < 50; ++i) trainer.step();
-    made = allocations.load() - before;
-  }
-  EXPECT_EQ(made, 0);
+  EXPECT_EQ(allocations_of_steps(trainer), 0);
+}
+
+TEST(Trainer, AStepThatCarriesStateAllocatesNothingOnceWarm) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.txt", as_bytes("one, two, three; one, two, three; one"));
+  const Json job = Json::parse(R"({"network": [{"type": "embedding", "size": 14, "out": 3}, {"type": "lstm", "units": 4, "state": "carry"},
+    {"type": "dense", "out": 14, "over": "steps"}], "loss": "cross_entropy", "optimizer": "adam", "seed": 3, "epochs": 1000000,
+    "data": {"batch": 2, "train": {"type": "text", "file": "a.txt", "context": 4, "targets": "every", "streams": 2}}})",
+                               "job");
+  Trainer trainer(Job(job, "job", folder.path()), {.threads = 1, .measure = false});
+  EXPECT_EQ(allocations_of_steps(trainer), 0);
 }
 
 }  // namespace

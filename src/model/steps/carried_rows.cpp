@@ -12,6 +12,7 @@ CarriedRows::CarriedRows(const std::vector<CarriedSpec>& specs, int64_t rows, Ke
     : specs_(specs), rows_(rows), in_place_(kept == Kept::in_place) {
   for (const CarriedSpec& spec : specs_) {
     const size_t bytes = byte_size(spec.row) * static_cast<size_t>(rows);
+    leaves_.push_back(carried_leaf(spec.name));
     now_.emplace_back(bytes);
     if (!in_place_) next_.emplace_back(bytes);
   }
@@ -31,13 +32,13 @@ void CarriedRows::clear() {
 
 void CarriedRows::bind(PlanRun& run, int64_t first) const {
   for (size_t i = 0; i < specs_.size(); ++i)
-    if (const int input = run.plan().input_index(carried_leaf(specs_[i].name)); input >= 0)
+    if (const int input = run.plan().input_index(leaves_[i]); input >= 0)
       run.set_input(input, now_[i].data() + static_cast<size_t>(first) * byte_size(specs_[i].row));
 }
 
 void CarriedRows::take(const PlanRun& run, int64_t first) {
   for (size_t i = 0; i < specs_.size(); ++i) {
-    const int output = run.output_index(carried_leaf(specs_[i].name));
+    const int output = run.output_index(leaves_[i]);
     if (output < 0) continue;
     const View& from = run.output(output);
     assert(first + from.dims[0] <= rows_);

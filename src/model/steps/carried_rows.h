@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "src/graph/plan.h"
@@ -28,6 +29,7 @@ class CarriedRows {
 
  private:
   std::vector<CarriedSpec> specs_;
+  std::vector<std::string> leaves_;  // carried_leaf of each: a step allocates nothing
   int64_t rows_;
   bool in_place_;
   std::vector<Storage> now_, next_;
