@@ -109,7 +109,7 @@ int network_generate(lua_State* L) {
 }
 
 constexpr const char* kSessionObject = "perigee.session";
-constexpr int64_t kMostRows = 65536, kMostSteps = int64_t{1} << 24;
+constexpr int64_t kMostRows = StepModel::kMostRows, kMostSteps = StepModel::kMostSteps;
 
 StepSession& session_at(lua_State* L, int index) { return object_at<StepSession>(L, index, kSessionObject); }
 

@@ -505,8 +505,8 @@ PERIGEE_API int64_t perigee_predictor_cancel(perigee_predictor* predictor, uint6
  * than the one at hand (a convolution, attention, one that begins at the last step) is named in the message. On the CPU. */
 typedef struct perigee_session perigee_session;
 
-/* Copies the model's parameters, unless an open session has them already: each further one costs no more than its state. `rows`: sequences
- * side by side, 1 to 65536. Calls on sessions of one model take turns. */
+/* Copies the model's parameters, unless the session that was opened last has the same, and as many rows: then it costs no more than its state.
+ * `rows`: sequences side by side, 1 to 65536. Calls on sessions of one model take turns. */
 PERIGEE_API perigee_status perigee_session_open(perigee_model* model, int64_t rows, perigee_session** out) PERIGEE_NOEXCEPT;
 PERIGEE_API void perigee_session_free(perigee_session* session) PERIGEE_NOEXCEPT;
 PERIGEE_API const char* perigee_session_message(const perigee_session* session) PERIGEE_NOEXCEPT;

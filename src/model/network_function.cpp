@@ -47,11 +47,7 @@ void NetworkFunction::name_outputs() {
   }
 }
 
-std::shared_ptr<StepModel> NetworkFunction::step_model(int64_t rows) {
-  if (!step_ || step_->rows() != rows || !step_->has_parameters_of(*loaded_.model))
-    step_ = std::make_shared<StepModel>(*loaded_.model, rows);
-  return step_;
-}
+std::shared_ptr<StepModel> NetworkFunction::step_model(int64_t rows) { return StepModel::shared(step_, *loaded_.model, rows); }
 
 Value NetworkFunction::linked_value(Value output, int index) const {
   const ModelSpec& spec = loaded_.model->spec();

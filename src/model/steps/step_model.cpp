@@ -94,6 +94,11 @@ const View& StepModel::step(CarriedRows& state, const void* x) {
   return run_->output(output_);
 }
 
+std::shared_ptr<StepModel> StepModel::shared(std::shared_ptr<StepModel>& last, const Model& model, int64_t rows) {
+  if (!last || last->rows() != rows || !last->has_parameters_of(model)) last = std::make_shared<StepModel>(model, rows);
+  return last;
+}
+
 StepSession::StepSession(std::shared_ptr<StepModel> model)
     : model_(std::move(model)), state_(model_->carried(), model_->rows(), CarriedRows::Kept::in_place) {}
 

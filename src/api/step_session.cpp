@@ -13,15 +13,7 @@ struct perigee_session {
 
 namespace {
 
-constexpr int64_t kMostRows = 65536, kMostSteps = int64_t{1} << 24;
-
-// Sessions of one model share its copy while its numbers stay what they are.
-std::shared_ptr<StepModel> step_model_of(perigee_model& model, int64_t rows) {
-  const Model& numbers = model.model();
-  if (!model.step || model.step->rows() != rows || !model.step->has_parameters_of(numbers))
-    model.step = std::make_shared<StepModel>(numbers, rows);
-  return model.step;
-}
+constexpr int64_t kMostRows = StepModel::kMostRows, kMostSteps = StepModel::kMostSteps;
 
 size_t state_bytes(CarriedRows& state) {
   size_t bytes = 0;
@@ -60,7 +52,7 @@ perigee_status perigee_session_open(perigee_model* model, int64_t rows, perigee_
     handle->context = model->context;
     const std::lock_guard lock(model->turns());
     const auto in_use = model->in_use();
-    handle->session = std::make_unique<StepSession>(step_model_of(*model, rows));
+    handle->session = std::make_unique<StepSession>(StepModel::shared(model->step, model->model(), rows));
     *out = handle.release();
   });
 }
