@@ -177,12 +177,12 @@ void inherit_masks(const BuiltNetwork& built, ModelSpec* spec) {
   for (const LossHead& head : spec->more_heads) inherit(head.target, head.output);
 }
 
-}  // namespace
-
 std::vector<NetworkInput> of_one_step(std::vector<NetworkInput> inputs) {
   for (NetworkInput& input : inputs) input.type.shape = input.type.shape.with(input.type.shape.rank() - 1, 1);
   return inputs;
 }
+
+}  // namespace
 
 std::vector<NetworkInput> fields_of(const ModelSpec& spec, bool with_loss) {
   std::vector<NetworkInput> fields = spec.inputs;

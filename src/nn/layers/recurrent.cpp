@@ -136,10 +136,6 @@ void check_states(LayerContext& context, RecurrentCell cell, std::span<const Val
   }
 }
 
-}  // namespace
-
-namespace {
-
 bool one_way(const Config& options) { return options.choice("bidirectional") == "none" && !options.boolean("reverse"); }
 
 // Whether the job wants the state to go on from window to window.
