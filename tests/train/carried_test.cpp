@@ -6,35 +6,18 @@
 
 #include "src/model/steps/carried_rows.h"
 #include "src/run/checkpoint.h"
-#include "src/train/trainer.h"
-#include "tests/io/temporary.h"
+#include "tests/core/refusal.h"
+#include "tests/train/lanes.h"
 #include "tests/train/streams_reference.h"
 
 namespace perigee {
 namespace {
 
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
-
-constexpr int64_t kLanes = 3, kLane = 24, kWindow = 4;  // units of a lane, of a window
-
-template <class Work>
-std::string refusal(ErrorKind kind, Work&& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    return error.what();
-  }
-  return "accepted";
-}
+constexpr int64_t kWindow = 4;  // units
 
 class CarriedState : public testing::Test {
  protected:
-  CarriedState() {
-    std::string text;
-    for (int64_t i = 0; i < kLanes * kLane + 1; ++i) text += static_cast<char>('a' + (i * i + i / 7) % 5);
-    write_file(folder_ / "text.txt", as_bytes(text));
-  }
+  CarriedState() { write_lanes(folder_); }
 
   // `layer`: the recurrent layer's options but for the units.
   Json job(const std::string& layer, int64_t window = kWindow, const std::string& more = "{}", bool streams = true) const {
@@ -60,12 +43,6 @@ constexpr const char* kCarrying = R"("type": "lstm", "layers": 2, "state": "carr
 constexpr const char* kAnew = R"("type": "lstm", "layers": 2)";
 // Steps that change nothing one sees.
 constexpr const char* kFixed = R"({"optimizer": {"type": "sgd", "lr": 1e-13}})";
-
-std::vector<double> losses(Trainer& trainer, int64_t steps) {
-  std::vector<double> losses;
-  for (int64_t i = 0; i < steps; ++i) losses.push_back(trainer.step().loss);
-  return losses;
-}
 
 double mean(const std::vector<double>& values) {
   double sum = 0;
@@ -151,6 +128,18 @@ TEST_F(CarriedState, AStepThatIsDroppedCarriesNothing) {
   EXPECT_EQ(dropped.step().loss, straight.step().loss);
   EXPECT_EQ(dropped.step(&cancel).step, 0);
   EXPECT_EQ(dropped.step().loss, straight.step().loss);
+}
+
+// A gradient that overflows changes no parameter, and what was read stays read.
+TEST_F(CarriedState, AStepWhoseGradientOverflowsCarries) {
+  const auto half = [&](const std::string& scale) {
+    return trainer(
+        job(kCarrying, kWindow, R"({"precision": "fp16", "optimizer": {"type": "sgd", "lr": 1e-13}, "loss_scale": )" + scale + "}"));
+  };
+  Trainer finite = half("1"), overflowing = half("16777216");
+  EXPECT_EQ(losses(overflowing, 6), losses(finite, 6));
+  EXPECT_EQ(finite.loss_scale()->skipped, 0);
+  EXPECT_EQ(overflowing.loss_scale()->skipped, 6);
 }
 
 TEST_F(CarriedState, AResumeInTheMiddleEndsWithTheSameBits) {

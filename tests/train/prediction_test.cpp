@@ -9,12 +9,11 @@
 #include "src/io/npy.h"
 #include "src/run/checkpoint.h"
 #include "src/train/trainer.h"
+#include "tests/core/refusal.h"
 #include "tests/io/temporary.h"
 
 namespace perigee {
 namespace {
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 std::string houses() {
   std::string table = "id,size,city,price\n";
@@ -52,17 +51,6 @@ struct Loaded {
     return predict(reader().open(as_bytes(text), format, "records"), layers);
   }
 };
-
-template <class Work>
-std::string refusal(ErrorKind kind, Work&& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    return error.what();
-  }
-  return "accepted";
-}
 
 TEST(Prediction, TheSameRowGivesTheSameNumberHoweverItComes) {
   Loaded loaded(house_job());

@@ -6,34 +6,15 @@
 #include "src/data/loader.h"
 #include "src/data/streams.h"
 #include "src/run/checkpoint.h"
-#include "src/train/trainer.h"
-#include "tests/io/temporary.h"
+#include "tests/core/refusal.h"
+#include "tests/train/lanes.h"
 
 namespace perigee {
 namespace {
 
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
-
-constexpr int64_t kLanes = 3, kLane = 24;  // units of a lane
-
-template <class Work>
-std::string refusal(ErrorKind kind, Work&& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    return error.what();
-  }
-  return "accepted";
-}
-
 class Streams : public testing::Test {
  protected:
-  Streams() {
-    std::string text;
-    for (int64_t i = 0; i < kLanes * kLane + 1; ++i) text += static_cast<char>('a' + (i * i + i / 7) % 5);
-    write_file(folder_ / "text.txt", as_bytes(text));
-  }
+  Streams() { write_lanes(folder_); }
 
   Json data(int64_t window, const std::string& more = "") const {
     return Json::parse(R"({"type": "text", "file": "text.txt", "targets": "every", "context": )" + std::to_string(window) + more + "}",
@@ -53,12 +34,6 @@ class Streams : public testing::Test {
 
   TemporaryFolder folder_;
 };
-
-std::vector<double> losses(Trainer& trainer, int64_t steps) {
-  std::vector<double> losses;
-  for (int64_t i = 0; i < steps; ++i) losses.push_back(trainer.step().loss);
-  return losses;
-}
 
 TEST_F(Streams, EachLaneGoesOnInTheNextBatch) {
   const SourcePtr streams = open(data(4, R"(, "streams": 3)")), whole = open(data(kLanes * kLane));
