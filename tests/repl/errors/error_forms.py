@@ -54,6 +54,11 @@ def command(name, args, place, cause, hint="", fix=None, wrong="", after=(), **m
     return Case(name, place, cause, hint, fix, wrong, args=args, after=after, **more)
 
 
+def json_job(name, text, place, cause, hint="", fix=None, **more):
+    """A mistake in a job that is written as JSON."""
+    return Case(name, place, cause, hint, fix, script=text, args=("train", "trial.json"), file="trial.json", **more)
+
+
 def job(cause, fix=None, hint="", place="trial.lua", **parts):
     """A mistake in a script; its place is of the script, where none is given."""
     text = ", ".join(f"{key} = {value}" for key, value in parts.items())

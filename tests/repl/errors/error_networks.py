@@ -1,5 +1,5 @@
 """Networks, losses, rules and JSON that are wrong, for error_cases.py."""
-from error_forms import Case, command, job
+from error_forms import command, job, json_job
 
 IMAGES = "pg.data.digits().train:take(20)"
 SINGLE = "pg.data.arrays { x = { 1, 2 }, y = { 0, 1 } }"
@@ -27,8 +27,7 @@ def json_network(text, place, cause, fix=None, hint="", loss='"mse"', optimizer=
 
 
 def json_text(text, place, cause, fix=None, hint="", name=""):
-    return Case((name or f"the JSON {text}")[:100] + f": {cause}"[:30], place, cause, hint, fix, script=text, args=("train", "trial.json"),
-                file="trial.json")
+    return json_job((name or f"the JSON {text}")[:100] + f": {cause}"[:30], text, place, cause, hint, fix)
 
 
 GRAPH = '{"type": "graph", "inputs": ["x"], "nodes": [{"name": "a", "layer": {"type": "dense", "out": 1}, "inputs": ["x"]}], "outputs": ["a"]}'

@@ -1,5 +1,5 @@
 """Programs of ops that do not fit, as a job's JSON may hold them, for error_cases.py: functions of layers, losses and schedules."""
-from error_forms import Case
+from error_forms import json_job
 
 # The values that an op may take, by example: x is 2 x 3 numbers; i are whole numbers, b true or false, s is one number, m a 2 x 2 matrix
 # for all, v an image.
@@ -20,7 +20,7 @@ def job(name, place, cause, hint="", fix=None, **parts):
     text = JOB
     for key, value in (DEFAULTS | {key.upper(): value for key, value in parts.items()}).items():
         text = text.replace(key, value, 1)
-    return Case(name, place, cause, hint, fix, script=text, args=("train", "trial.json"), file="trial.json")
+    return json_job(name, text, place, cause, hint, fix)
 
 
 def op(call, cause, hint="", fix=None, place=LAYER):

@@ -1,7 +1,7 @@
 """Data that cannot be read, for error_cases.py: sources, tables, texts and transforms, most of them written as JSON."""
 import json
 
-from error_forms import Case, command, job, script
+from error_forms import command, job, json_job, script
 
 ARRAYS = '{"type": "arrays", "x": [[1, 2], [3, 4]], "y": [0, 1]}'
 JOB = '{"network": [{"type": "flatten"}, {"type": "dense", "out": 2}], "loss": "cross_entropy", "optimizer": "adam", "data": {"train": TRAIN}}'
@@ -19,9 +19,8 @@ def written(name, text):
 
 def source(text, place, cause, hint="", fix=None, after=(), outputs=2, **more):
     """A mistake in a data source of a job that is written as JSON."""
-    return Case(f"the data {text}"[:110] + f": {cause}"[:40], place, cause, hint, fix,
-                script=JOB.replace('"out": 2', f'"out": {outputs}').replace("TRAIN", text), args=("train", "trial.json"),
-                file="trial.json", after=after, **more)
+    return json_job(f"the data {text}"[:110] + f": {cause}"[:40], JOB.replace('"out": 2', f'"out": {outputs}').replace("TRAIN", text), place,
+                    cause, hint, fix, after=after, **more)
 
 
 def around(kind, more, inner=ARRAYS):
