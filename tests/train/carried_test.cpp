@@ -7,8 +7,8 @@
 #include "src/model/steps/carried_rows.h"
 #include "src/run/checkpoint.h"
 #include "tests/core/refusal.h"
+#include "tests/train/carried_reference.h"
 #include "tests/train/lanes.h"
-#include "tests/train/streams_reference.h"
 
 namespace perigee {
 namespace {
@@ -62,7 +62,7 @@ void fill(Trainer& trainer, const std::string& name, int64_t seed, int64_t colum
   }
 }
 
-void fill_as_the_script(Trainer& trainer, const streams_reference::Run& run) {
+void fill_as_the_script(Trainer& trainer, const carried_reference::Run& run) {
   const std::string layer = std::string(run.layer) + "1.";
   fill(trainer, "in.weight", 1);
   int64_t seed = 1;
@@ -78,7 +78,7 @@ void fill_as_the_script(Trainer& trainer, const streams_reference::Run& run) {
 }
 
 TEST_F(CarriedState, TrainsAsPyTorchDoes) {
-  for (const streams_reference::Run& run : streams_reference::kRuns)
+  for (const carried_reference::Run& run : carried_reference::kRuns)
     for (const int threads : {1, 2, 3}) {
       const std::string layer = std::string(R"("type": ")") + run.layer + R"(", "layers": )" + std::to_string(run.layers);
       Trainer carrying = trainer(job(layer + R"(, "state": "carry")"), threads), anew = trainer(job(layer), threads);

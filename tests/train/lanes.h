@@ -10,7 +10,7 @@ namespace perigee {
 
 constexpr int64_t kLanes = 3, kLane = 24;  // units of a lane
 
-// text.txt: 5 letters, as streams_reference.py has them.
+// text.txt: 5 letters, as carried_reference.py has them.
 inline void write_lanes(const TemporaryFolder& folder) {
   std::string text;
   for (int64_t i = 0; i < kLanes * kLane + 1; ++i) text += static_cast<char>('a' + (i * i + i / 7) % 5);

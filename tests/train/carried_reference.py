@@ -1,6 +1,6 @@
-"""Writes streams_reference.h: what PyTorch makes of recurrent networks whose hidden state is carried, detached, from window to window, in float64.
+"""Writes carried_reference.h: what PyTorch makes of recurrent networks whose hidden state is carried, detached, from window to window, in float64.
 
-    python3 tests/train/streams_reference.py > tests/train/streams_reference.h
+    python3 tests/train/carried_reference.py > tests/train/carried_reference.h
 
 A text in three lanes of 24 units and windows of 4; two epochs, each of which begins with zeros. Embedding, recurrent layers, a dense layer over
 the steps; Adam.
@@ -57,8 +57,8 @@ def train(kind, layers):
     return losses
 
 
-print("// Made by streams_reference.py, which says what this is.\n#pragma once\n\nnamespace perigee::streams_reference {\n")
+print("// Made by carried_reference.py, which says what this is.\n#pragma once\n\nnamespace perigee::carried_reference {\n")
 print("struct Run {\n  const char* layer;\n  int layers;\n  double losses[12];\n};\n\ninline constexpr Run kRuns[] = {")
 for kind, layers in (("lstm", 1), ("lstm", 2), ("gru", 1), ("rnn", 2)):
     print(f'    {{"{kind}", {layers}, {{' + ", ".join(repr(loss) for loss in train(kind, layers)) + "}},")
-print("};\n\n}  // namespace perigee::streams_reference")
+print("};\n\n}  // namespace perigee::carried_reference")

@@ -1,7 +1,7 @@
-// Made by streams_reference.py, which says what this is.
+// Made by carried_reference.py, which says what this is.
 #pragma once
 
-namespace perigee::streams_reference {
+namespace perigee::carried_reference {
 
 struct Run {
   const char* layer;
@@ -28,4 +28,4 @@ inline constexpr Run kRuns[] = {
       1.680801811594128, 1.6489449496746331, 1.6183457643166577, 1.6904986028514033, 1.6473324508378704, 1.5733512947062203}},
 };
 
-}  // namespace perigee::streams_reference
+}  // namespace perigee::carried_reference
