@@ -97,28 +97,24 @@ struct MaskCase {
 class KerasMask : public testing::TestWithParam<MaskCase> {};
 
 TEST_P(KerasMask, AgreesInStatesAndGradients) {
-  const auto& [file, cell, zero] = GetParam();
-  PERIGEE_NEEDS_ORACLE(file);
-  for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {
-    SCOPED_TRACE(dtype == Dtype::f32 ? "f32" : "f64");
-    Arrays a = read(file);
-    Trial trial;
-    trial.dtype = dtype;
+  const MaskCase& given = GetParam();
+  PERIGEE_NEEDS_ORACLE(given.file);
+  in_both_dtypes(given.file, [&](Arrays a, Trial& trial) {
     trial.tolerance = kPartlyFloat32;
     std::map<std::string, Parameter> parameters;
     for (const auto& [name, tensor] : a)
       if (name.ends_with("/kernel") && !name.starts_with("d.")) parameters = from_keras(a, name.substr(0, name.size() - 6), "");
     const Value x = trial.input("x", a.at("x")), mask = trial.input("mask", a.at("mask"));
-    Value h = run_op(trial, cell, x, "", {}, {}, mask, false, parameters)[0];
+    Value h = run_op(trial, given.cell, x, "", {}, {}, mask, false, parameters)[0];
     if (a.at("out0").shape().rank() == 2) h = step(h, h.shape()[1] - 1);
-    if (zero) h = h * reshape(mask, Shape{mask.shape()[0], mask.shape()[1], 1});
+    if (given.zero) h = h * reshape(mask, Shape{mask.shape()[0], mask.shape()[1], 1});
     trial.graph.output("y", h);
     trial.expected.emplace_back("y", a.at("out0"));
     std::map<std::string, Tensor> gradients{{"x", a.at("dx")}};
     for (const auto& [name, parameter] : parameters) gradients[name] = parameter.gradient;
     trial.run({{h, a.at("gy")}}, gradients);
     trial.check();
-  }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Recurrent, KerasMask,

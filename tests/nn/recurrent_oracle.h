@@ -49,6 +49,17 @@ struct Parameter {
   Tensor value, gradient;
 };
 
+// `check(arrays of the file, trial)` in float64 and in float32.
+template <class Check>
+void in_both_dtypes(const std::string& file, Check&& check) {
+  for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {
+    SCOPED_TRACE(dtype == Dtype::f32 ? "f32" : "f64");
+    Trial trial;
+    trial.dtype = dtype;
+    check(read(file), trial);
+  }
+}
+
 // A layer on a sequence [N, features, T] and its first states. `outputs`: values and the gradients that flow to them.
 void check_layer(const std::string& layer, const std::vector<std::pair<std::string, Tensor>>& inputs,
                  const std::map<std::string, Parameter>& parameters, const std::vector<std::pair<Tensor, Tensor>>& outputs,

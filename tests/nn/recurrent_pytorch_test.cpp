@@ -90,14 +90,10 @@ struct PackedCase {
 class PyTorchPacked : public testing::TestWithParam<PackedCase> {};
 
 TEST_P(PyTorchPacked, AgreesInStatesAndGradients) {
-  const auto& [file, op, layers] = GetParam();
-  const std::string cell = op;
-  PERIGEE_NEEDS_ORACLE(file);
-  for (const Dtype dtype : {Dtype::f64, Dtype::f32}) {
-    SCOPED_TRACE(dtype == Dtype::f32 ? "f32" : "f64");
-    Arrays a = read(file);
-    Trial trial;
-    trial.dtype = dtype;
+  const PackedCase& given = GetParam();
+  const std::string cell = given.cell;
+  PERIGEE_NEEDS_ORACLE(given.file);
+  in_both_dtypes(given.file, [&](Arrays a, Trial& trial) {
     const auto by_example = [](const Tensor& x) { return permuted(x, {1, 0, 2}); };
     Value x = trial.input("x", by_example(a.at("x")));
     const int64_t n = x.shape()[0], t = x.shape()[1];
@@ -106,7 +102,7 @@ TEST_P(PyTorchPacked, AgreesInStatesAndGradients) {
     const Value mask = trial.input("mask", counts);
     std::map<std::string, Tensor> gradients{{"x", by_example(a.at("dx"))}};
     std::vector<std::pair<Value, Tensor>> results;
-    for (int64_t layer = 0; layer < layers; ++layer) {
+    for (int64_t layer = 0; layer < given.layers; ++layer) {
       Value sides[2];
       for (int64_t side = 0; side < 2; ++side) {
         const int64_t which = 2 * layer + side;
@@ -136,7 +132,7 @@ TEST_P(PyTorchPacked, AgreesInStatesAndGradients) {
     results.emplace_back(x, by_example(a.at("gy")));
     trial.run(results, gradients);
     trial.check();
-  }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Recurrent, PyTorchPacked,
