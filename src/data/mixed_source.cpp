@@ -15,6 +15,9 @@ constexpr int kMostDraws = 1000;  // of a method that rejects; half of them are 
 
 size_t padded_bytes(const Field& field) { return (static_cast<size_t>(field.shape.elements()) * dtype_bytes(field.dtype) + 63) / 64 * 64; }
 
+// Of one kind and not of the other, so that one around the other has partners and shares of its own.
+uint64_t salt_of(MixedSource::Kind kind) { return kind == MixedSource::Kind::mixup ? 0x6d69787570ull : 0x6375746d6978ull; }
+
 double above_zero(Draw& draw) { return 1 - static_cast<double>(draw.uniform()); }  // (0, 1]
 
 // Marsaglia and Tsang, "A simple method for generating gamma variables", 2000; shape at least 1.
@@ -80,14 +83,12 @@ void MixedSource::check(const Config& config) const {
                 "the number of a class, or f32");
 }
 
-// Likewise of another kind, so that one around the other has partners of its own.
 ReadKey MixedSource::partner_of(const ReadKey& key) const {
-  const uint64_t seed = key.seed ^ (kind_ == Kind::mixup ? 0x6d69787570ull : 0x6375746d6978ull);
-  return {.index = shuffled_index(seed, key.epoch, key.index, inner_->size()), .epoch = key.epoch, .seed = key.seed};
+  return {.index = shuffled_index(key.seed ^ salt_of(kind_), key.epoch, key.index, inner_->size()), .epoch = key.epoch, .seed = key.seed};
 }
 
 void MixedSource::read(const ReadKey& key, std::span<std::byte* const> slots) const {
-  Draw draw(key, kind_ == Kind::mixup ? 0x6d69787570ull : 0x6375746d6978ull);
+  Draw draw(key, salt_of(kind_));
   const bool mixes = probability_ >= 1 || static_cast<double>(draw.uniform()) < probability_;
   const Scratch scratch(2 * (example_bytes_ + fields_.size() * sizeof(std::byte*)));
   auto** const own = reinterpret_cast<std::byte**>(scratch.data() + 2 * example_bytes_);

@@ -4,6 +4,7 @@
 // example, so that all of it is a function of seed, epoch and number.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -38,6 +39,15 @@ class MixedSource : public DataSource {
   double alpha_ = 1, probability_ = 1;
   size_t example_bytes_ = 0;  // of one as the inner source has it, each field on a border of 64 bytes
 };
+
+// The options of both kinds, which differ in the value that alpha has by default.
+constexpr std::array<Option, 5> mixing_options(const char* alpha) {
+  return {{{"source", "source", nullptr, "where the examples come from"},
+           {"alpha", "number", alpha, "of the Beta distribution that shares are drawn from", {1e-3, 1e3}},
+           {"probability", "number", "1", "share of the examples that are mixed", {0, 1}},
+           {"field", "string", "x", "the numbers that are mixed"},
+           {"target", "string", "y", "the label, or numbers that are mixed as well"}}};
+}
 
 // A draw of the Beta(alpha, alpha) distribution.
 double symmetric_beta(double alpha, Draw& draw);

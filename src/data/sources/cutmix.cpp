@@ -7,11 +7,7 @@ namespace {
 SourcePtr open(const Config& config, const std::string& folder) { return MixedSource::open(config, folder, MixedSource::Kind::cutmix); }
 
 constexpr const char* kPositional[] = {"source"};
-constexpr Option kOptions[] = {{"source", "source", nullptr, "where the examples come from"},
-                               {"alpha", "number", "1", "of the Beta distribution that shares are drawn from", {1e-3, 1e3}},
-                               {"probability", "number", "1", "share of the examples that are mixed", {0, 1}},
-                               {"field", "string", "x", "the numbers that are mixed"},
-                               {"target", "string", "y", "the label, or numbers that are mixed as well"}};
+constexpr auto kOptions = mixing_options("1");
 
 }  // namespace
 
