@@ -11,7 +11,7 @@ size_t label_field(const DataSource& source, const Config& config, const std::st
   if (source.traits().live)
     config.fail("source", "gives examples while the program runs, which cannot be sorted", source.traits().description,
                 "a source that is there whole");
-  const auto field = static_cast<size_t>(field_index(source, name, config.where() + ": field"));
+  const size_t field = field_index(source, name, config.where() + ": field");
   if (source.fields()[field].classes == 0)
     config.fail("field", "is no label", "'" + name + "', " + dtype_name(source.fields()[field].dtype),
                 "a field with the number of a class");

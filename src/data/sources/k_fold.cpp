@@ -9,15 +9,15 @@ namespace perigee {
 namespace {
 
 // The examples class by class, those of a class in a shuffled order, dealt out to the folds in turn: each fold has its share of each class, to
-// one example. Fold after fold.
-std::vector<int64_t> dealt(const std::vector<int64_t>& labels, int64_t folds, int64_t first, uint64_t seed, bool shuffle) {
+// one example. Those of fold number `chosen` first, then the rest in the order of the source.
+std::vector<int64_t> dealt(const std::vector<int64_t>& labels, int64_t folds, int64_t chosen, uint64_t seed, bool shuffle) {
   const auto size = static_cast<int64_t>(labels.size());
   std::vector<int64_t> order(labels.size());
   for (int64_t i = 0; i < size; ++i) order[static_cast<size_t>(i)] = shuffle ? shuffled_index(seed, 0, i, size) : i;
   std::stable_sort(order.begin(), order.end(),
                    [&](int64_t a, int64_t b) { return labels[static_cast<size_t>(a)] < labels[static_cast<size_t>(b)]; });
   std::vector<int64_t> fold, rest;
-  for (int64_t i = 0; i < size; ++i) (i % folds == first ? fold : rest).push_back(order[static_cast<size_t>(i)]);
+  for (int64_t i = 0; i < size; ++i) (i % folds == chosen ? fold : rest).push_back(order[static_cast<size_t>(i)]);
   std::ranges::sort(rest);
   fold.insert(fold.end(), rest.begin(), rest.end());
   return fold;
