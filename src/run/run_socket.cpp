@@ -108,14 +108,14 @@ bool LineConnection::send(const std::string& line, const std::atomic<bool>* canc
 }
 
 std::optional<std::string> LineConnection::receive(const std::atomic<bool>* cancel, std::chrono::milliseconds most) {
-  const auto end = SocketClock::now() + most;
+  const auto latest = SocketClock::now() + most;
   while (socket_) {
     if (const size_t end = received_.find('\n'); end != std::string::npos) {
       std::string line = received_.substr(0, end);
       received_.erase(0, end + 1);
       return line;
     }
-    if ((cancel && *cancel) || SocketClock::now() >= end) return {};
+    if ((cancel && *cancel) || SocketClock::now() >= latest) return {};
     if (!is_ready(socket_.get(), POLLIN, kSocketGlanceMs)) continue;
     char bytes[4096];
     const ssize_t more = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
