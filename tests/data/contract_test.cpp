@@ -67,6 +67,7 @@ void check_source(const DataSource& source) {
           ASSERT_TRUE(std::isfinite(value)) << field.name << "[" << i << "]";
         }
       }
+    EXPECT_TRUE(!source.traits().fixed || once == read(source, index, 4)) << "example " << index << " is another one in the next epoch";
   }
 }
 
@@ -256,17 +257,6 @@ TEST(Splits, AreDisjointAndComplete) {
   EXPECT_THROW(values(parse(R"({"type":"split","parts":[0.7,0.7],)" + source + "}")), Error);
 }
 
-// 60 of class 0, 30 of class 1, 13 of class 2, in an order that hides them.
-std::string unequal_classes() {
-  std::string x, y;
-  for (int i = 0; i < 103; ++i) {
-    const int k = i * 37 % 103;
-    x += (i ? "," : "") + std::to_string(k);
-    y += (i ? "," : "") + std::to_string(k < 60 ? 0 : k < 90 ? 1 : 2);
-  }
-  return R"({"type":"arrays","x":[)" + x + R"(],"y":[)" + y + R"(],"classes":3})";
-}
-
 // As scikit-learn's StratifiedKFold: the folds' sizes and their shares of each class differ by one at most.
 TEST(Splits, StratifiedFoldsHaveTheirShareOfEachClass) {
   std::multiset<int64_t> all;
@@ -276,7 +266,7 @@ TEST(Splits, StratifiedFoldsHaveTheirShareOfEachClass) {
     const std::multiset<int64_t> test = values(parse(k + R"(,"part":"test"})")), train = values(parse(k + "}"));
     std::map<int, int> counts;
     for (const int64_t k : test) {
-      ++counts[k < 60 ? 0 : k < 90 ? 1 : 2];
+      ++counts[class_of(k)];
       EXPECT_FALSE(train.contains(k));
     }
     EXPECT_EQ(test.size() + train.size(), 103u);
@@ -286,6 +276,26 @@ TEST(Splits, StratifiedFoldsHaveTheirShareOfEachClass) {
     all.insert(test.begin(), test.end());
   }
   EXPECT_EQ(std::set<int64_t>(all.begin(), all.end()).size(), 103u);
+}
+
+TEST(Splits, StratifiedFoldsAreShuffledByTheSeedAndKeepTheOrderOfTheRest) {
+  const auto fold = [](const std::string& options) {
+    return parse(R"({"type":"k_fold","stratified":true,"folds":5,"fold":1,)" + options + R"("source":)" + unequal_classes() + "}");
+  };
+  // Class by class, each in the order of the source, of which the fold has every fifth.
+  std::multiset<int64_t> in_turn;
+  int dealt = 0;
+  for (int label = 0; label < 3; ++label)
+    for (int64_t i = 0; i < 103; ++i)
+      if (class_of(i * 37 % 103) == label && dealt++ % 5 == 1) in_turn.insert(i * 37 % 103);
+  EXPECT_EQ(values(fold(R"("part":"test","shuffle":false,)")), in_turn);
+  const std::multiset<int64_t> shuffled = values(fold(R"("part":"test",)"));
+  EXPECT_NE(shuffled, in_turn);
+  EXPECT_NE(shuffled, values(fold(R"("part":"test","seed":1,)")));
+  const SourcePtr rest = open(fold(""));
+  std::vector<int64_t> places;  // 39 times 37 is 1 modulo 103
+  for (int64_t i = 0; i < rest->size(); ++i) places.push_back(static_cast<int64_t>(floats(read(*rest, i))[0]) * 39 % 103);
+  EXPECT_TRUE(std::ranges::is_sorted(places));
 }
 
 }  // namespace

@@ -117,4 +117,16 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
   };
 }
 
+int class_of(int64_t x) { return x < 60 ? 0 : x < 90 ? 1 : 2; }
+
+std::string unequal_classes() {
+  std::string x, y;
+  for (int i = 0; i < 103; ++i) {
+    const int k = i * 37 % 103;
+    x += (i ? "," : "") + std::to_string(k);
+    y += (i ? "," : "") + std::to_string(class_of(k));
+  }
+  return R"({"type":"arrays","x":[)" + x + R"(],"y":[)" + y + R"(],"classes":3})";
+}
+
 }  // namespace perigee

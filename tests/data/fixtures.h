@@ -1,6 +1,7 @@
-// One openable description per type of data source, with the files it needs.
+// Data for tests: one openable description per type of source, with the files it needs; examples of unequal classes.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -10,5 +11,9 @@ namespace perigee {
 
 // Writes files into `folder`. A null description: it needs PERIGEE_DATA, which is not set.
 std::map<std::string, Json> source_examples(const std::string& folder);
+
+// 103 examples: 60 of class 0, 30 of class 1, 13 of class 2, in an order that hides them. Number i is x = 37 i mod 103, whose class is:
+std::string unequal_classes();
+int class_of(int64_t x);
 
 }  // namespace perigee

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "src/data/mixed_source.h"
+#include "tests/data/fixtures.h"
 
 namespace perigee {
 namespace {
@@ -29,19 +30,6 @@ Example read(const DataSource& source, int64_t index, uint64_t epoch = 0, uint64
                         label ? reinterpret_cast<std::byte*>(&example.label) : reinterpret_cast<std::byte*>(example.target.data())};
   source.read({.index = index, .epoch = epoch, .seed = seed}, slots);
   return example;
-}
-
-int class_of(int64_t k) { return k < 60 ? 0 : k < 90 ? 1 : 2; }
-
-// 60 of class 0, 30 of class 1, 13 of class 2, in an order that hides them.
-std::string unequal_classes() {
-  std::string x, y;
-  for (int i = 0; i < 103; ++i) {
-    const int k = i * 37 % 103;
-    x += (i ? "," : "") + std::to_string(k);
-    y += (i ? "," : "") + std::to_string(class_of(k));
-  }
-  return R"({"type":"arrays","x":[)" + x + R"(],"y":[)" + y + R"(],"classes":3})";
 }
 
 TEST(Balanced, ClassesComeEquallyOftenAndNoneOfTheirExamplesIsLeftOut) {
@@ -67,17 +55,31 @@ TEST(Balanced, ClassesComeEquallyOftenAndNoneOfTheirExamplesIsLeftOut) {
   for (const auto& [k, times] : seen) EXPECT_LE(times, k < 60 ? 2 : k < 90 ? 3 : 6) << k;
 }
 
-// 100 images of 2 planes of 8 x 6: image n has the value n everywhere, and the class n mod 4.
-std::string images() {
+TEST(Balanced, AClassComesInAnotherOrderInEachRoundAndWithEachSeed) {
+  const SourcePtr source = open(R"({"type":"balanced","source":)" + unequal_classes() + "}");
+  const auto round = [&](int64_t number, uint64_t seed) {  // of the 13 examples of class 2
+    std::vector<float> order;
+    for (int64_t i = 13 * number; i < 13 * (number + 1); ++i) order.push_back(read(*source, 3 * i + 2, 0, seed).x[0]);
+    EXPECT_EQ(std::set<float>(order.begin(), order.end()).size(), 13u);
+    return order;
+  };
+  EXPECT_EQ(round(0, 7), round(0, 7));
+  EXPECT_NE(round(0, 7), round(1, 7));
+  EXPECT_NE(round(0, 7), round(0, 8));
+  EXPECT_FALSE(source->traits().fixed) << "a copy of the first epoch is not the next one";
+}
+
+// 100 images of 2 planes of 8 x 6: image n has the value n everywhere, and the class n mod `classes`.
+std::string images(int classes = 4) {
   std::string x, y;
   for (int n = 0; n < 100; ++n) {
     std::string row, plane;
     for (int i = 0; i < 6; ++i) row += (i ? "," : "") + std::to_string(n);
     for (int i = 0; i < 8; ++i) plane += (i ? ",[" : "[") + row + "]";
     x += std::string(n ? "," : "") + "[[" + plane + "],[" + plane + "]]";
-    y += (n ? "," : "") + std::to_string(n % 4);
+    y += (n ? "," : "") + std::to_string(n % classes);
   }
-  return R"({"type":"arrays","x":[)" + x + R"(],"y":[)" + y + R"(],"classes":4})";
+  return R"({"type":"arrays","x":[)" + x + R"(],"y":[)" + y + R"(],"classes":)" + std::to_string(classes) + "}";
 }
 
 // Zhang et al., equation 1: the same share of image and target. With a share for each example, as their section 2 has it.
@@ -149,6 +151,7 @@ TEST(Mixup, IsAFunctionOfSeedEpochAndNumber) {
   for (const char* type : {"mixup", "cutmix"}) {
     const std::string alpha = R"(","alpha":1,"source":)";
     const SourcePtr source = open(std::string(R"({"type":")") + type + alpha + images() + "}");
+    EXPECT_FALSE(source->traits().fixed) << "a copy of the first epoch is not the next one";
     int same_epoch = 0, same_seed = 0;
     for (int64_t n = 0; n < 100; ++n) {
       const Example one = read(*source, n);
@@ -160,6 +163,49 @@ TEST(Mixup, IsAFunctionOfSeedEpochAndNumber) {
     EXPECT_LT(same_epoch, 25) << type;
     EXPECT_LT(same_seed, 25) << type;
   }
+}
+
+// An image with itself is that image: all that is read of it has the epoch and the seed that were asked for.
+TEST(Mixup, SourcesInsideAreReadByTheSameEpochAndSeed) {
+  const std::string inside =
+      R"({"type":"map","transforms":[{"type":"shift","pixels":3}],"source":{"type":"take","from":1,"count":1,"source":)" + images() + "}}";
+  const SourcePtr plain = open(inside);
+  for (const char* type : {"balanced", "mixup", "cutmix"}) {
+    const SourcePtr source = open(std::string(R"({"type":")") + type + R"(","source":)" + inside + "}");
+    std::set<std::vector<float>> seen;
+    for (uint64_t epoch = 0; epoch < 5; ++epoch)
+      for (uint64_t seed = 0; seed < 5; ++seed) {
+        const Example expected = read(*plain, 0, epoch, seed), got = read(*source, 0, epoch, seed);
+        for (size_t i = 0; i < expected.x.size(); ++i) ASSERT_NEAR(got.x[i], expected.x[i], 1e-6) << type;
+        seen.insert(expected.x);
+      }
+    EXPECT_GT(seen.size(), 5u);
+  }
+}
+
+// The label of each image is its own: the target shows the partner.
+TEST(Mixup, PartnersAreOthersInEachEpochAndOfEachKind) {
+  const auto partners = [](const std::string& type, uint64_t epoch) {
+    const SourcePtr source = open(R"({"type":")" + type + R"(","alpha":1,"source":)" + images(100) + "}");
+    std::vector<int64_t> all;
+    for (int64_t n = 0; n < 100; ++n) {
+      const Example example = read(*source, n, epoch);
+      all.push_back(n);
+      for (int64_t k = 0; k < 100; ++k)
+        if (k != n && example.target[static_cast<size_t>(k)] > 0) all.back() = k;
+    }
+    return all;
+  };
+  const auto shared = [](const std::vector<int64_t>& one, const std::vector<int64_t>& other) {
+    int count = 0;
+    for (size_t n = 0; n < one.size(); ++n) count += one[n] != static_cast<int64_t>(n) && one[n] == other[n];
+    return count;
+  };
+  const std::vector<int64_t> mixed = partners("mixup", 0), cut = partners("cutmix", 0);
+  EXPECT_GT(shared(mixed, mixed), 90);
+  EXPECT_LT(shared(mixed, partners("mixup", 1)), 10);
+  EXPECT_GT(shared(cut, cut), 60);
+  EXPECT_LT(shared(cut, mixed), 10) << "one around the other has partners of its own";
 }
 
 TEST(Mixup, LeavesSomeAsTheyAre) {
