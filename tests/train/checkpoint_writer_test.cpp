@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kSeconds = 60;
+constexpr double kSeconds = 60, kHour = 3600;
 
 int64_t step_of(const std::string& file, const Job& job) {
   Trainer trainer(job, {.threads = 1});
@@ -49,8 +49,8 @@ TEST(CheckpointWriter, TheFirstTheNewestAndTheBestAreWritten) {
   const Job job = tiny_job();
   CheckpointFolder checkpoints(folder.path(), 100);
   Trainer trainer(job, {.threads = 1});
-  CheckpointWriter writer(checkpoints);
-  for (int i = 1; i <= 12; ++i) {  // faster than any disk
+  CheckpointWriter writer(checkpoints, kHour);  // of rest, which finish() cuts short
+  for (int i = 1; i <= 12; ++i) {               // faster than any disk
     trainer.step();
     writer.keep(trainer, {}, {.newest = true, .best = i == 2 || i == 5});
   }
@@ -70,7 +70,7 @@ TEST(CheckpointWriter, WritesWhatWaitsWhenItEnds) {
   CheckpointFolder checkpoints(folder.path(), 3);
   Trainer trainer(tiny_job(), {.threads = 1});
   {
-    CheckpointWriter writer(checkpoints);
+    CheckpointWriter writer(checkpoints, kHour);
     for (int i = 0; i < 3; ++i) {
       trainer.step();
       writer.keep(trainer, {}, {.newest = true});
@@ -104,16 +104,20 @@ TEST(CheckpointWriter, WritesWhatWaitsWhileNothingIsTrained) {
   CheckpointFolder checkpoints(folder.path(), 3);
   Trainer trainer(tiny_job(), {.threads = 1});
   CheckpointWriter writer(checkpoints, 0.5);
-  for (int i = 0; i < 2; ++i) {
-    trainer.step();
-    writer.keep(trainer, {}, {.newest = true});
-  }
+  const auto keep = [&] { trainer.step(), writer.keep(trainer, {}, {.newest = true}); };
   size_t files = 0;
-  for (int i = 0; i < 600 && files < 2; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    files += writer.take_results().size();
-  }
-  EXPECT_EQ(files, 2u);
+  const auto until = [&](size_t expected) {
+    for (int i = 0; i < 600 && files < expected; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      files += writer.take_results().size();
+    }
+    return files;
+  };
+  keep(), keep();
+  EXPECT_EQ(until(2), 2u);
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  keep();
+  EXPECT_EQ(until(3), 3u) << "one that comes after the rest";
 }
 
 TEST(CheckpointWriter, TellsWhatFailed) {
