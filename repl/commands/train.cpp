@@ -178,8 +178,8 @@ Repeats repeats_of(const Job& job, const std::string& resume) {
 }
 
 // One process makes the runs one after the other; what workers would do, and where time goes, is asked of one run.
-void refuse_for_repeats(bool alone) {
-  const std::string option = options.dry_run ? "--dry-run" : options.folds > 0 ? "--folds" : "--seeds";
+void refuse_for_repeats(const Repeats& repeats, bool alone) {
+  const std::string option = options.dry_run ? "--dry-run" : repeats.folds() > 0 ? "--folds" : "--seeds";
   if (!alone)
     throw Error(ErrorKind::usage,
                 {option, "works in this process alone", "a run of several workers", "",
@@ -247,7 +247,7 @@ int run() {
     }
     Json about = Json(Json::Object{{"script", options.script}});
     const Repeats repeats = repeats_of(job, resume);
-    if (options.dry_run || repeats.any()) refuse_for_repeats(alone);
+    if (options.dry_run || repeats.any()) refuse_for_repeats(repeats, alone);
     const SessionOptions session{.trainer = trainer, .out = options.out, .resume = resume, .about = about, .trace = options.trace};
     if (options.dry_run) return tell_dry_run(job, repeats, session, *display);
     if (repeats.any()) return train_several(job, repeats, session, *display);
