@@ -111,9 +111,11 @@ def an_interrupted_repetition_goes_on():
         assert re.search(r"\nfold-1 +[\d.]+", text), text
         summary = read("cut/summary.json")
         assert summary["stopped"] == "interrupted" and summary["missing"] == ["fold-2"], summary
-    first = os.stat("cut/fold-1/model.safetensors").st_mtime_ns
+    first, goes_on = os.stat("cut/fold-1/model.safetensors").st_mtime_ns, text is not None and any(pathlib.Path("cut/fold-2/checkpoints").glob("*"))
     run("train", "--resume", "cut", "--log", "json")
     assert os.stat("cut/fold-1/model.safetensors").st_mtime_ns == first, "a finished run is taken over"
+    starts = [line for line in pathlib.Path("cut/fold-2/log.jsonl").read_text().splitlines() if json.loads(line)["event"] == "start"]
+    assert len(starts) == (2 if goes_on else 1), "a run that was begun goes on"
     runs = [[each["figures"]["test.loss"] for each in read(f"{folder}/summary.json")["runs"]] for folder in ("whole", "cut")]
     assert runs[0] == runs[1], runs
 
@@ -129,12 +131,26 @@ def a_dry_run_makes_no_folder():
     assert tree() == before
     run("train", "job.json", "--steps", "1", "--out", "one", "--log", "json")
     first = [json.loads(line) for line in pathlib.Path("one/log.jsonl").read_text().splitlines()]
+    assert "already holds a run" in run("train", "job.json", "--dry-run", "--out", "one", code=2)
     told = json.loads(run("train", "job.json", "--dry-run", "--log", "json"))
     assert told["loss"] == [event["loss"] for event in first if event["event"] == "step"][0], told
     write_small("wrong.json", metrics=["rocc"])
     assert "did you mean 'roc'" in run("train", "wrong.json", "--dry-run", code=4)
     write_small("wrong.json", checkpoint={"every_epoch": 1})
     assert "did you mean 'every_epochs'" in run("train", "wrong.json", "--dry-run", code=4)
+
+
+def a_dry_run_tells_how_long_a_run_is():
+    # An epoch of 103 examples ends with a step of 7.
+    for number, changes in enumerate(({}, {"steps": 9}, {"epochs": 5, "steps": 11}, {"epochs": None, "steps": 30})):
+        write_small("job.json", **changes)
+        run("train", "job.json", "--out", str(number), "--log", "json")
+        told, made = json.loads(run("train", "job.json", "--dry-run", "--log", "json"))["steps"], figures(str(number))["steps"]
+        assert told == made, (changes, told, made)
+    write_small("job.json", data={**TESTED, "test": {"type": "digits", "size": 300, "seed": 9}})
+    result = json.loads(run("train", "job.json", "--dry-run", "--seeds", "4", "--log", "json"))
+    assert (result["test"]["examples"], result["test"]["judged"]) == (300, 256), result
+    assert 4 * result["steps"] * result["step_s"] < result["run_s"] < 100, result  # four runs, and what judging takes
 
 
 def a_run_without_a_page_has_it_later():
@@ -265,7 +281,7 @@ def main():
     os.environ["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME", tempfile.mkdtemp(prefix="perigee-cache-"))
     tests = [the_rate_falls_and_the_display_says_so, workers_are_told_the_rate, what_workers_cannot_have_is_refused,
              folds_are_tested_on_what_they_were_not_trained_on, seeds_are_those_of_single_runs, an_interrupted_repetition_goes_on,
-             a_dry_run_makes_no_folder, a_run_without_a_page_has_it_later, the_rate_that_is_found_is_where_the_mean_falls_fastest,
+             a_dry_run_makes_no_folder, a_dry_run_tells_how_long_a_run_is, a_run_without_a_page_has_it_later, the_rate_that_is_found_is_where_the_mean_falls_fastest,
              workers_accumulate, an_average_is_what_a_run_leaves, mixed_examples_train, classes_are_balanced]
     print(f"1..{len(tests)}")
     failed = 0

@@ -40,6 +40,7 @@ void add_steps(Json& result, Trainer& trainer) {
 // The figures of the first examples of each part, and how long all of them would take.
 double add_parts(Json& result, Trainer& trainer) {
   double whole_s = 0;
+  const Trainer::InUse in_use(trainer);
   const Json* metrics = trainer.job().json().find("metrics");
   for (const char* part : {"validation", "test"}) {
     Evaluator* evaluator = trainer.evaluator(part);
@@ -55,10 +56,19 @@ double add_parts(Json& result, Trainer& trainer) {
   return whole_s;
 }
 
-void add_length(Json& result, const RunFacts& facts, int64_t runs, double evaluation_s) {
+// An epoch ends with a step of the examples that are left. `most`: the job's "steps"; 0: as many as the epochs have.
+int64_t planned_steps(const RunFacts& facts, int64_t most) {
+  const auto steps_of = [&](int64_t examples) { return (examples + facts.batch - 1) / facts.batch; };
+  const int64_t rest = facts.planned % facts.examples;
+  const int64_t steps = facts.planned / facts.examples * steps_of(facts.examples) + steps_of(rest);
+  if (most == 0) return steps;
+  return std::min(steps, rest == 0 ? most : steps_of(facts.planned));  // on several GPUs it counts the batches of each
+}
+
+void add_length(Json& result, const RunFacts& facts, int64_t most, int64_t runs, double evaluation_s) {
   result.set("runs", runs);
   if (facts.planned <= 0) return;
-  const int64_t steps = (facts.planned + facts.batch - 1) / facts.batch;
+  const int64_t steps = planned_steps(facts, most);
   const double epochs = static_cast<double>(facts.planned) / static_cast<double>(facts.examples);
   result.set("steps", steps);
   result.set("epochs", epochs);
@@ -103,7 +113,7 @@ Json dry_run(const Job& job, SessionOptions session, int64_t runs) {
   add_steps(result, trainer);
   result.set("memory_bytes", static_cast<int64_t>(trainer.memory_bytes()));
   const double evaluation_s = add_parts(result, trainer);
-  add_length(result, facts, runs, evaluation_s);
+  add_length(result, facts, Config(trainer.job().json(), trainer.job().where()).integer("steps", 0), runs, evaluation_s);
   return result;
 }
 
