@@ -147,6 +147,9 @@ def a_dry_run_tells_how_long_a_run_is():
         run("train", "job.json", "--out", str(number), "--log", "json")
         told, made = json.loads(run("train", "job.json", "--dry-run", "--log", "json"))["steps"], figures(str(number))["steps"]
         assert told == made, (changes, told, made)
+    write_small("job.json")
+    result = json.loads(run("train", "job.json", "--dry-run", "--seeds", "4", "--log", "json"))
+    assert abs(result["run_s"] - 4 * result["steps"] * result["step_s"]) < 1e-9, result
     write_small("job.json", data={**TESTED, "test": {"type": "digits", "size": 300, "seed": 9}})
     result = json.loads(run("train", "job.json", "--dry-run", "--seeds", "4", "--log", "json"))
     assert (result["test"]["examples"], result["test"]["judged"]) == (300, 256), result
