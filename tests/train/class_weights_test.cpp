@@ -50,15 +50,6 @@ TEST(ClassWeights, OfOneHeadOfSeveral) {
   EXPECT_EQ(*trainer.job().json().find("loss")->find("kind")->find("weights"), Json(Json::Array{0.625, 1.0, 2.5}));
 }
 
-std::string failure_of(const Job& job) {
-  try {
-    Trainer trainer(job, {.threads = 1});
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(ClassWeights, RefusesWhatHasNoClasses) {
   const std::string balanced = R"({"type": "cross_entropy", "class_weight": "balanced")";
   EXPECT_NE(failure_of(job_with(balanced + R"(, "weights": [1, 1, 1]})")).find("both say how much a class counts"), std::string::npos);

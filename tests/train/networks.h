@@ -78,6 +78,16 @@ inline const std::string kLenet = R"([{"type": "conv2d", "out": 20, "kernel": 5,
 inline const std::string kMlp = R"([{"type": "flatten"}, {"type": "dense", "out": 500, "activation": "relu"},
     {"type": "dense", "out": 500, "activation": "relu"}, {"type": "dense", "out": 10}])";
 
+// The error that refuses a trainer of `job`.
+inline std::string failure_of(const Job& job) {
+  try {
+    Trainer trainer(job, {.threads = 1});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
 // Parameters, states and optimiser slots, as bits.
 struct Bits {
   std::vector<std::byte> parameters, slots, states;

@@ -15,15 +15,6 @@
 namespace perigee {
 namespace {
 
-std::string failure_of(const Job& job) {
-  try {
-    Trainer trainer(job, {.threads = 1});
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 std::vector<float> parameter(Trainer& trainer, const std::string& name) {
   Params& params = trainer.model().params();
   const int i = params.find(name);
