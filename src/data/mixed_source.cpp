@@ -15,7 +15,7 @@ constexpr int kMostDraws = 1000;  // of a method that rejects; half of them are 
 
 size_t padded_bytes(const Field& field) { return (static_cast<size_t>(field.shape.elements()) * dtype_bytes(field.dtype) + 63) / 64 * 64; }
 
-// Of one kind and not of the other, so that one around the other has partners and shares of its own.
+// Each kind has its own, so that one around the other has partners and shares of its own.
 uint64_t salt_of(MixedSource::Kind kind) { return kind == MixedSource::Kind::mixup ? 0x6d69787570ull : 0x6375746d6978ull; }
 
 double above_zero(Draw& draw) { return 1 - static_cast<double>(draw.uniform()); }  // (0, 1]
