@@ -62,7 +62,9 @@ void add_scalars(TensorboardWriter& writer, const Json& event) {
 
 RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
   log_.reset(std::fopen((path_ + "/log.jsonl").c_str(), "ae"));
-  if (!log_) throw Error(ErrorKind::resources, {path_ + "/log.jsonl", "this file cannot be written", std::strerror(errno), "", "choose another folder with --out"});
+  if (!log_)
+    throw Error(ErrorKind::resources,
+                {path_ + "/log.jsonl", "this file cannot be written", std::strerror(errno), "", "choose another folder with --out"});
   lock_run(fileno(log_.get()));
   tensorboard_ = std::make_unique<TensorboardWriter>(path_ + "/tensorboard");
 }

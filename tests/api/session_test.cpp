@@ -114,7 +114,7 @@ TEST(Session, KeepsItsParameters) {
   EXPECT_NE(pg::session(model, kRows).step(std::span<const float>(x)), expected);
 }
 
-// What rows carry is that of the job's streams.
+// Its rows carry the states of the job's streams.
 TEST(Session, ATrainerThatCarriesStateIsNotFed) {
   const std::string folder = ::testing::TempDir();
   std::ofstream(folder + "carried.txt") << "one, two, three; one, two, three; one";

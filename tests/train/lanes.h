@@ -1,8 +1,10 @@
 // A text that is read in three lanes, and the losses of what trains on it.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "src/io/file.h"
 #include "src/train/trainer.h"
 #include "tests/io/temporary.h"
 

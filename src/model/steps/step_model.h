@@ -17,7 +17,7 @@ class StepModel {
   // other steps than the one at hand. `rows`: sequences side by side. `unlinked`: outputs are scores, before the loss's link.
   explicit StepModel(const Model& model, int64_t rows = 1, bool unlinked = false);
 
-  // What callers may ask for: sequences side by side, steps at once.
+  // The most that callers may ask for: sequences side by side, steps at once.
   static constexpr int64_t kMostRows = 65536, kMostSteps = int64_t{1} << 24;
 
   // The step model of sessions that are opened now: `last` while it has the model's numbers and as many rows, else a new one, which it becomes.
