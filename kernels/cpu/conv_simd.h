@@ -57,15 +57,16 @@ inline float v_sum(V v) {
 
 // The float at base + index * Scale, in all lanes. Written out because compilers turn a tile's twenty addresses into twenty pointers
 // and spill them, where five registers do.
+constexpr int64_t kReach = 1 << 20;  // floats that the compiler takes for read: clang needs a number
 template <int Scale>
 inline V v_spread(const char* base, long index) {
   V r;
-  asm("vbroadcastss (%1,%2,%c3), %0" : "=v"(r) : "r"(base), "r"(index), "i"(Scale), "m"(*reinterpret_cast<const float(*)[]>(base)));
+  asm("vbroadcastss (%1,%2,%c3), %0" : "=v"(r) : "r"(base), "r"(index), "i"(Scale), "m"(*reinterpret_cast<const float(*)[kReach]>(base)));
   return r;
 }
 inline V v_spread(const char* base) {
   V r;
-  asm("vbroadcastss (%1), %0" : "=v"(r) : "r"(base), "m"(*reinterpret_cast<const float(*)[]>(base)));
+  asm("vbroadcastss (%1), %0" : "=v"(r) : "r"(base), "m"(*reinterpret_cast<const float(*)[kReach]>(base)));
   return r;
 }
 

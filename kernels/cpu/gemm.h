@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -29,7 +30,6 @@ constexpr int kAccumulators = 12;
 #endif
 typedef float Vec __attribute__((vector_size(kLanes * 4), may_alias));
 typedef float LooseVec __attribute__((vector_size(kLanes * 4), may_alias, aligned(4)));
-typedef int32_t IntVec __attribute__((vector_size(kLanes * 4), may_alias));
 
 #define PERIGEE_INLINE inline __attribute__((always_inline))
 
@@ -242,28 +242,23 @@ void multiply_by_rows(const Product& p) {
 }
 
 // kLanes x kLanes elements in registers: rows become columns.
-template <int Distance>
-PERIGEE_INLINE void transpose_stage(Vec (&v)[kLanes]) {
-  IntVec low = {}, high = {};
-  for (int i = 0; i < kLanes; ++i) {
-    const bool upper = i & Distance;
-    low[i] = upper ? kLanes + (i ^ Distance) : i;
-    high[i] = upper ? kLanes + i : i ^ Distance;
-  }
+template <int Distance, int... Lane>
+PERIGEE_INLINE void transpose_stage(Vec (&v)[kLanes], std::integer_sequence<int, Lane...>) {
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i) {
     if (i & Distance) continue;
     const Vec x = v[i], y = v[i + Distance];
-    v[i] = __builtin_shuffle(x, y, low);
-    v[i + Distance] = __builtin_shuffle(x, y, high);
+    v[i] = __builtin_shufflevector(x, y, (Lane & Distance ? kLanes + (Lane ^ Distance) : Lane)...);
+    v[i + Distance] = __builtin_shufflevector(x, y, (Lane & Distance ? kLanes + Lane : Lane ^ Distance)...);
   }
 }
 
 PERIGEE_INLINE void transpose(Vec (&v)[kLanes]) {
-  transpose_stage<1>(v);
-  transpose_stage<2>(v);
-  if constexpr (kLanes > 4) transpose_stage<4>(v);
-  if constexpr (kLanes > 8) transpose_stage<8>(v);
+  constexpr std::make_integer_sequence<int, kLanes> lanes;
+  transpose_stage<1>(v, lanes);
+  transpose_stage<2>(v, lanes);
+  if constexpr (kLanes > 4) transpose_stage<4>(v, lanes);
+  if constexpr (kLanes > 8) transpose_stage<8>(v, lanes);
 }
 
 // to[c * to_stride + r] = from[r * from_stride + c] for r < rows, c < columns; the rest of the last vector of each row of `to` becomes 0

@@ -2,6 +2,8 @@
 // is kept and whole vectors are joined into the output (columns). Long sums are made of sums of blocks, which keeps their error small.
 #include "kernels/ops/reduce.h"
 
+#include <utility>
+
 #include "kernels/cpu/reduce_walk.h"
 #include "kernels/cpu/vector_math.h"
 
@@ -42,10 +44,11 @@ const char* decline(const KernelCall& call) {
 }
 
 // Every lane joined with the one half a vector away, then a quarter, ...
-template <class Rule>
-Floats join_lanes(Floats a) {
-  for (int32_t far = kLanes / 2; far > 0; far /= 2) a = Rule::join(a, __builtin_shuffle(a, lane_numbers() ^ far));
-  return a;
+template <class Rule, int Far = kLanes / 2, int... Lane>
+Floats join_lanes(Floats a, std::integer_sequence<int, Lane...> lanes) {
+  const Floats joined = Rule::join(a, __builtin_shufflevector(a, a, (Lane ^ Far)...));
+  if constexpr (Far == 1) return joined;
+  else return join_lanes<Rule, Far / 2>(joined, lanes);
 }
 
 // out = join(out, all of x[0..n-1])
@@ -65,7 +68,7 @@ void join_row(const float* x, int64_t n, float* out) {
     }
     if (i < end) b = Rule::join(b, first_or(load_part(x + i, end - i), end - i, Rule::start));
     a = Rule::join(a, b);
-    *out = Rule::join(all(*out), join_lanes<Rule>(a))[0];
+    *out = Rule::join(all(*out), join_lanes<Rule>(a, std::make_integer_sequence<int, kLanes>()))[0];
   }
 }
 
