@@ -85,6 +85,15 @@ struct ContextState {
   std::string device;  // empty: the job's
 };
 
+// The number that a caller in C gave where an enumeration is expected. Reading one that is no enumerator as the enumeration is undefined.
+template <class Enum>
+int number_of(const Enum& given) {
+  int number;
+  static_assert(sizeof number == sizeof given);
+  std::memcpy(&number, &given, sizeof number);
+  return number;
+}
+
 // The one place where exceptions end. `work` returns nothing or a status.
 template <class Work>
 perigee_status guard(const ContextState& context, Message& message, Work&& work) noexcept {

@@ -45,7 +45,8 @@ perigee_status perigee_job_parse(perigee_context* context, const char* text, siz
     const std::string where = name ? name : format == PERIGEE_LUA ? "script" : "job";
     const std::string from = folder ? folder : ".";
     const std::string_view document(text ? text : "", length);
-    switch (format) {
+    const int number = number_of(format);
+    switch (number) {
       case PERIGEE_JSON: return give(*context, Job(Json::parse(document, where), where, from), out);
       case PERIGEE_YAML: return give(*context, Job(parse_yaml(document, where), where, from), out);
       case PERIGEE_LUA: {
@@ -53,7 +54,7 @@ perigee_status perigee_job_parse(perigee_context* context, const char* text, siz
         return give(*context, job_of_script(evaluate, where, from), out);
       }
     }
-    misuse("perigee_job_parse", "unknown format", std::to_string(static_cast<int>(format)), "PERIGEE_JSON, PERIGEE_YAML or PERIGEE_LUA");
+    misuse("perigee_job_parse", "unknown format", std::to_string(number), "PERIGEE_JSON, PERIGEE_YAML or PERIGEE_LUA");
   });
 }
 

@@ -158,7 +158,7 @@ typedef struct perigee_field {
   int64_t stride;       /* bytes; 0: packed, row-major */
   float scale;          /* for u8 read as f32: multiplied by it; 0: 1 */
   const char* of;       /* of a field with a role: the one that it serves; null for a weight: all targets */
-  perigee_role role;    /* 0: none */
+  int32_t role;         /* a perigee_role; 0: none */
 } perigee_field;
 
 typedef struct perigee_source perigee_source;

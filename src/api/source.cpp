@@ -24,8 +24,8 @@ class Release {
   void* user_;
 };
 
-Dtype dtype_of_field(perigee_dtype dtype, Dtype fallback, const std::string& name, const char* function) {
-  const int number = static_cast<int>(dtype);
+Dtype dtype_of_field(const perigee_dtype& dtype, Dtype fallback, const std::string& name, const char* function) {
+  const int number = number_of(dtype);
   if (number == 0) return fallback;
   if (number < PERIGEE_F32 || number > PERIGEE_BOOL)
     misuse(function, "field '" + name + "' has an unknown dtype", std::to_string(number), "a perigee_dtype");
@@ -44,10 +44,9 @@ Field read_field(const perigee_field& given, const char* function) {
   if (field.shape.elements() > int64_t{1} << 40) misuse(function, "field '" + field.name + "' is too large", field.shape.text());
   if (given.classes < 0 || (given.classes > 0 && field.shape.elements() != 1))
     misuse(function, "field '" + field.name + "': class labels are scalars", field.shape.text(), "rank 0 and classes >= 0");
-  const int role = static_cast<int>(given.role);
-  if (role < PERIGEE_NO_ROLE || role > PERIGEE_WEIGHT)
-    misuse(function, "field '" + field.name + "' has an unknown role", std::to_string(role), "a perigee_role");
-  field.role = static_cast<FieldRole>(role);
+  if (given.role < PERIGEE_NO_ROLE || given.role > PERIGEE_WEIGHT)
+    misuse(function, "field '" + field.name + "' has an unknown role", std::to_string(given.role), "a perigee_role");
+  field.role = static_cast<FieldRole>(given.role);
   if (given.of) field.of = given.of;
   if (field.of.empty() && (field.role == FieldRole::length || field.role == FieldRole::mask))
     misuse(function, "field '" + field.name + "' does not say of which field it is a length or mask", "", "a name in `of`");

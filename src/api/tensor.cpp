@@ -52,7 +52,7 @@ size_t bytes_of(const Array& x) { return static_cast<size_t>(x.view.elements()) 
 
 // One entry of an index with places from 0; `last` is included, and lies before `first` in the range's direction when it holds nothing.
 struct Entry {
-  perigee_index_kind kind;
+  int32_t kind;  // a perigee_index_kind
   int64_t first = 0, last = 0, step = 1;
   int64_t count() const { return (step > 0 ? last < first : last > first) ? 0 : (last - first) / step + 1; }
 };
@@ -64,7 +64,7 @@ Entry resolve(const perigee_index& given, int64_t size, int dim, const Type& typ
     misuse(kFunction, what + " lies outside dimension " + std::to_string(dim), type.text(),
            size == 0 ? "none: the dimension is empty" : "0 to " + std::to_string(size - 1) + ", or -1 to -" + std::to_string(size));
   };
-  Entry entry{.kind = static_cast<perigee_index_kind>(given.kind)};
+  Entry entry{.kind = given.kind};
   if (entry.kind == PERIGEE_WHOLE) {
     entry.last = size - 1;
   } else if (entry.kind == PERIGEE_AT) {
@@ -186,8 +186,8 @@ Tensors tensors_of(perigee_tensor* const* tensors, int32_t count, const char* fu
   return {tensors, static_cast<size_t>(count)};
 }
 
-Dtype read_dtype(perigee_dtype dtype, const char* function) {
-  const int number = static_cast<int>(dtype);
+Dtype read_dtype(const perigee_dtype& dtype, const char* function) {
+  const int number = number_of(dtype);
   if (number < PERIGEE_F32 || number > PERIGEE_BOOL) misuse(function, "unknown dtype", std::to_string(number), "a perigee_dtype");
   return static_cast<Dtype>(number - PERIGEE_F32);
 }

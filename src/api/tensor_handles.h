@@ -50,7 +50,7 @@ const Array& numbers_of(const perigee_tensor* tensor, const char* function);
 // Inputs as a span whose count was checked; entries may be null.
 Tensors tensors_of(perigee_tensor* const* tensors, int32_t count, const char* function);
 
-Dtype read_dtype(perigee_dtype dtype, const char* function);
+Dtype read_dtype(const perigee_dtype& dtype, const char* function);
 perigee_dtype give_dtype(Dtype dtype);
 
 // As a recorded operand: a value of `recorder`, captured where it has numbers. The recorder's mutex is held.

@@ -155,8 +155,22 @@ TEST(Roles, OfNothingAreRefused) {
   Fields c(all);
   c.n.of = nullptr;
   EXPECT_NE(refusal(c.n).find("field 'n' does not say of which field it is a length or mask"), std::string::npos);
-  c.w.role = static_cast<perigee_role>(4);
+  c.w.role = 4;
   EXPECT_NE(refusal(c.w).find("field 'w' has an unknown role"), std::string::npos);
+}
+
+TEST(Roles, NumbersThatAreNoDtypeAreRefused) {
+  const Signals all;
+  const pg::context context;
+  Fields c(all);
+  const int number = 77;  // as C stores it in the enumeration
+  for (perigee_dtype perigee_field::*const member : {&perigee_field::dtype, &perigee_field::stored}) {
+    perigee_field field = c.x;
+    std::memcpy(&(field.*member), &number, sizeof number);
+    perigee_source* source = nullptr;
+    EXPECT_EQ(perigee_source_from_arrays(context.get(), kExamples, &field, 1, nullptr, nullptr, &source), PERIGEE_USAGE);
+    EXPECT_NE(std::string(perigee_context_message(context.get())).find("field 'x' has an unknown dtype"), std::string::npos);
+  }
 }
 
 }  // namespace
