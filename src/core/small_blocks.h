@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdlib>
 
+#include "src/core/sanitizers.h"
+
 namespace perigee {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(PERIGEE_ASAN) || defined(PERIGEE_TSAN)
 inline constexpr bool kKeepsBlocks = false;  // every use after the end must be seen
 #else
 inline constexpr bool kKeepsBlocks = true;

@@ -17,8 +17,9 @@
 
 #include "repl/console/lua_text.h"
 #include "repl/console/session.h"
+#include "src/core/sanitizers.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(PERIGEE_ASAN)
 extern "C" const char* __asan_default_options() { return "max_allocation_size_mb=512:allocator_may_return_null=1"; }
 #endif
 
@@ -178,7 +179,7 @@ void bound_memory() {
   getrlimit(RLIMIT_STACK, &stack);
   stack.rlim_cur = std::min(stack.rlim_max, rlim_t{96} << 20);
   setrlimit(RLIMIT_STACK, &stack);
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(PERIGEE_ASAN)
   const rlimit limit{rlim_t{6} << 30, rlim_t{6} << 30};
   setrlimit(RLIMIT_AS, &limit);
 #endif

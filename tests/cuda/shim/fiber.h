@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <memory>
 
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+#include "src/core/sanitizers.h"
+
+#if defined(__x86_64__) && !defined(PERIGEE_ASAN)
 #define SHIM_OWN_SWITCH 1
 #else
 #include <ucontext.h>
