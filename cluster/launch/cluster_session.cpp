@@ -48,6 +48,7 @@ ClusterSession::ClusterSession(ClusterJob job, ClusterSessionOptions options, co
       faults_([this](const Json& event) { tell_event(event); }),
       job_id_(job_id) {
   open_folder();
+  log_.keep_folder();  // the ledger in it may be the only one
   inherit(inheritance);
   resumed_from_ = "the coordinator at " + from;
 }

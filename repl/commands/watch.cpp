@@ -14,6 +14,7 @@
 #include "src/core/error.h"
 #include "src/io/file.h"
 #include "src/run/run_file.h"
+#include "src/run/run_folder.h"
 
 namespace perigee {
 namespace {
@@ -91,7 +92,7 @@ class Watch {
 
   Json with_way_on(const Json& event) const {
     Json shown = event;
-    if (end_of_run(event) == "stopped") shown.set("resume", "perigee train --resume " + folder_);
+    if (end_of_run(event) == "stopped" && can_resume(folder_)) shown.set("resume", "perigee train --resume " + folder_);
     return shown;
   }
 
@@ -101,8 +102,7 @@ class Watch {
   }
 
   int lost() {
-    display_.warning("the process that trained this run is gone without an end; `perigee train --resume " + folder_ +
-                     "` goes on from its last checkpoint");
+    display_.warning("the process that trained this run is gone without an end; " + way_on(folder_));
     return kLost;
   }
 

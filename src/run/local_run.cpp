@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/io/file.h"
+#include "src/run/run_folder.h"
 
 namespace perigee {
 namespace {
@@ -36,7 +37,7 @@ void LocalRun::follow() {
   });
   if (state_ == "training" && !alive) {
     state_ = "lost";
-    error_ = "the process that trained it is gone; `perigee train --resume " + folder_ + "` goes on from its last checkpoint";
+    error_ = "the process that trained it is gone; " + way_on(folder_);
   }
   if (state_ == "training" || told_over_ || over_before) return;
   told_over_ = true;

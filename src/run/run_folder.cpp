@@ -40,6 +40,11 @@ void make_folder(const std::string& path) {
   if (status) throw Error(ErrorKind::resources, {path, "this folder cannot be made", status.message(), "", "choose another with --out"});
 }
 
+bool has_checkpoint(const std::string& run) {
+  std::error_code status;
+  return fs::exists(run + "/checkpoints", status) && !fs::is_empty(run + "/checkpoints", status);
+}
+
 // The numbers of an event under TensorBoard's tags: "train/loss", "test/accuracy".
 void add_scalars(TensorboardWriter& writer, const Json& event) {
   const Json *kind = event.find("event"), *step = event.find("step");
@@ -60,7 +65,7 @@ void add_scalars(TensorboardWriter& writer, const Json& event) {
 
 }  // namespace
 
-RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
+RunFolder::RunFolder(std::string path, bool made) : path_(std::move(path)), made_(made) {
   log_.reset(std::fopen((path_ + "/log.jsonl").c_str(), "ae"));
   if (!log_)
     throw Error(ErrorKind::resources,
@@ -70,16 +75,25 @@ RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
 }
 
 void RunFolder::check_free(const std::string& path) {
-  if (fs::exists(path + "/job.json"))
-    throw Error(ErrorKind::usage,
-                {path, "this folder already holds a run", "", "", "continue it with --resume " + path + ", or choose another folder"});
+  if (!fs::exists(path + "/job.json")) return;
+  const bool finished = fs::exists(path + "/model.safetensors");
+  std::string what = "this folder already holds a run", hint = "continue it with --resume " + path + ", or choose another folder";
+  if (run_is_alive(path)) {
+    what = "another process trains in this folder";
+    hint = "choose another folder, or stop that run first";
+  } else if (!can_resume(path)) {
+    if (!finished) what = "this folder holds a run that failed before its first checkpoint";
+    hint = "delete it, or choose another folder";
+  }
+  throw Error(ErrorKind::usage, {.where = path, .what = what, .hint = hint});
 }
 
 RunFolder RunFolder::create(const std::string& name, const std::string& path) {
   if (!path.empty()) {
     check_free(path);
+    const bool made = !fs::exists(path);
     make_folder(path);
-    return RunFolder(path);
+    return RunFolder(path, made);
   }
   make_folder("runs");
   const std::string stem = "runs/" + folder_name(name) + "-" + time_text();
@@ -89,13 +103,13 @@ RunFolder RunFolder::create(const std::string& name, const std::string& path) {
     if (status) throw Error(ErrorKind::resources, {free, "this folder cannot be made", status.message(), "", "choose another with --out"});
     free = stem + "-" + std::to_string(i);
   }
-  return RunFolder(free);
+  return RunFolder(free, true);
 }
 
 RunFolder RunFolder::open(const std::string& path) {
   if (!fs::exists(path + "/job.json"))
     throw Error(ErrorKind::usage, {path, "there is no run in this folder", "", "a folder with job.json"});
-  return RunFolder(path);
+  return RunFolder(path, false);
 }
 
 template <class Work>
@@ -140,6 +154,25 @@ void RunFolder::page() {
   quietly("report.html", [&] { write_file(path_ + "/report.html", as_bytes(run_page(read_run_files(path_)))); });
 }
 
+void remove_started_run(const std::string& path) {
+  std::error_code status;
+  if (has_checkpoint(path)) return;
+  for (const char* name : {"job.json", "arrays", "log.jsonl", "tensorboard", "details.json", "curves.svg", "report.html", "checkpoints",
+                           "ledger", "record.jsonl", "cluster.json", "control.sock"})
+    fs::remove_all(fs::path(path) / name, status);
+  fs::remove(path, status);  // fails where somebody has put more there
+}
+
+bool can_resume(const std::string& path) {
+  std::error_code status;
+  return has_checkpoint(path) || fs::exists(path + "/ledger", status) || fs::exists(path + "/" + kRepeatsFile, status);
+}
+
+std::string way_on(const std::string& path) {
+  if (!can_resume(path)) return "it has no checkpoint to go on from: train anew";
+  return "`perigee train --resume " + path + "` goes on from its last checkpoint";
+}
+
 std::string newest_run(const std::string& name) {
   const std::string prefix = folder_name(name) + "-";
   std::vector<std::string> found;
@@ -149,8 +182,7 @@ std::string newest_run(const std::string& name) {
     if (!folder.starts_with(prefix) || folder.size() < prefix.size() + 15) continue;
     const std::string rest = folder.substr(prefix.size());
     if (!std::all_of(rest.begin(), rest.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)) || c == '-'; })) continue;
-    const bool saved = fs::exists(entry.path() / "checkpoints", status) && !fs::is_empty(entry.path() / "checkpoints", status);
-    if (saved || fs::exists(entry.path() / kRepeatsFile, status)) found.push_back(entry.path().string());
+    if (has_checkpoint(entry.path().string()) || fs::exists(entry.path() / kRepeatsFile, status)) found.push_back(entry.path().string());
   }
   return found.empty() ? "" : *std::max_element(found.begin(), found.end());
 }

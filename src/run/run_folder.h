@@ -22,6 +22,7 @@ class RunFolder {
   static RunFolder open(const std::string& path);
 
   const std::string& path() const { return path_; }
+  bool made() const { return made_; }  // by create(): nothing was there before
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   std::string model_file() const { return path_ + "/model.safetensors"; }
 
@@ -37,7 +38,7 @@ class RunFolder {
   void leave_out_page() { has_page_ = false; }
 
  private:
-  explicit RunFolder(std::string path);
+  RunFolder(std::string path, bool made);
   template <class Work>
   void quietly(const char* what, Work work);
 
@@ -47,8 +48,16 @@ class RunFolder {
   std::string path_;
   std::unique_ptr<std::FILE, Closer> log_;
   std::unique_ptr<TensorboardWriter> tensorboard_;
-  bool has_page_ = true, warned_ = false;
+  bool made_, has_page_ = true, warned_ = false;
 };
+
+// Takes away the files that a start writes, and the folder when nothing else is in it. Nothing happens where there is a checkpoint.
+void remove_started_run(const std::string& path);
+
+// There is something in the folder that `perigee train --resume` goes on from: a checkpoint, a ledger, the runs of a job repeated.
+bool can_resume(const std::string& path);
+// "`perigee train --resume RUN` goes on from its last checkpoint", or that there is none.
+std::string way_on(const std::string& path);
 
 // In the folder that holds the runs of one job repeated (`perigee train --folds`, `--seeds`): what is repeated.
 inline constexpr const char* kRepeatsFile = "repeats.json";

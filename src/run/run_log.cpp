@@ -87,7 +87,16 @@ void RunLog::Sums::write(Json& event) const {
   if (correct >= 0) event.set("accuracy", correct / static_cast<double>(examples));
 }
 
+RunLog::~RunLog() {
+  if (!folder_ || !folder_->made() || begun_) return;
+  const std::string path = folder_->path();
+  folder_.reset();
+  remove_started_run(path);
+}
+
 void RunLog::emit(const Json& event) {
+  const Json* kind = event.find("event");
+  begun_ |= kind && *kind != Json("start") && *kind != Json("error");
   if (folder_) folder_->log(event);
   for (const Sink& sink : sinks_) sink(event);
 }

@@ -28,7 +28,12 @@ class RunLog {
   using Sink = std::function<void(const Json& event)>;
 
   explicit RunLog(RunFacts facts) : facts_(std::move(facts)) {}
+  // A folder that this start has made, and in which nothing was told but the start and its failure, goes with it.
+  ~RunLog();
+  RunLog(const RunLog&) = delete;
+  RunLog& operator=(const RunLog&) = delete;
   void set_folder(std::unique_ptr<RunFolder> folder) { folder_ = std::move(folder); }
+  void keep_folder() { begun_ = true; }  // whatever is told
   void add_sink(Sink sink) { sinks_.push_back(std::move(sink)); }
   // A "step" event comes after so many steps at the latest; 0: as usual.
   void tell_every(int64_t steps) { tell_every_ = steps; }
@@ -71,6 +76,7 @@ class RunLog {
 
   RunFacts facts_;
   std::unique_ptr<RunFolder> folder_;
+  bool begun_ = false;  // the folder holds more than a start
   int64_t tell_every_ = 0;
   std::vector<Sink> sinks_;
   Clock::time_point started_ = Clock::now(), last_event_ = started_;

@@ -136,7 +136,10 @@ void Session::resume() {
   if (fs::is_directory(options_.resume)) {
     CheckpointFolder folder(options_.resume + "/checkpoints", 1);
     resumed_from_ = folder.resume(*trainer_, &extra);
-    if (resumed_from_.empty()) throw Error(ErrorKind::usage, {options_.resume, "this run has no checkpoint to resume from"});
+    if (resumed_from_.empty())
+      throw Error(ErrorKind::usage, {.where = options_.resume,
+                                     .what = "this run has no checkpoint to resume from",
+                                     .hint = "leave out --resume, and delete this folder or choose another with --out"});
   } else {
     if (!file_exists(options_.resume))
       throw Error(ErrorKind::usage,

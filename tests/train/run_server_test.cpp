@@ -259,8 +259,11 @@ TEST_F(RunServerTest, AProcessThatIsGoneIsALostRun) {
   const Json told = seen.progress_report(nullptr);
   EXPECT_EQ(*told.find("state"), Json("lost"));
   EXPECT_EQ(*told.find("step"), Json(7));
-  EXPECT_NE(told.find("error")->as_string().find("perigee train --resume"), std::string::npos);
+  EXPECT_NE(told.find("error")->as_string().find("it has no checkpoint to go on from"), std::string::npos);
   EXPECT_THROW(seen.steer(Json(Json::Object{{"stop", true}}), nullptr), Error);
+  fs::create_directories(run_folder() + "/checkpoints/step-000000007.safetensors");
+  const Json saved = LocalRun(run_folder()).progress_report(nullptr);
+  EXPECT_NE(saved.find("error")->as_string().find("perigee train --resume"), std::string::npos);
 }
 
 TEST_F(RunServerTest, ALineThatIsNotCompleteComesLater) {

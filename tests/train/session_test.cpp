@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 
 #include "src/core/warning.h"
 
@@ -52,6 +53,31 @@ class SessionTest : public testing::Test {
   fs::path folder_;
   std::vector<Json> events_;
 };
+
+TEST_F(SessionTest, StartThatFailsTakesItsFolderAway) {
+  const SessionOptions options{.out = (folder_ / "run").string(), .resume = (folder_ / "nowhere").string()};
+  EXPECT_THROW(Session(job(R"("epochs": 1)"), options), Error);
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
+}
+
+TEST_F(SessionTest, StartThatFailsLeavesAnEarlierFolder) {
+  fs::create_directory(folder_ / "run");
+  const SessionOptions options{.out = (folder_ / "run").string(), .resume = (folder_ / "nowhere").string()};
+  EXPECT_THROW(Session(job(R"("epochs": 1)"), options), Error);
+  EXPECT_TRUE(fs::exists(folder_ / "run"));
+}
+
+TEST_F(SessionTest, RemovalOfAStartSparesCheckpointsAndWhatOthersPutThere) {
+  for (const char* file : {"with/checkpoints/step-000000001.safetensors", "with/log.jsonl", "noted/notes.txt", "noted/log.jsonl"}) {
+    fs::create_directories((folder_ / file).parent_path());
+    std::ofstream(folder_ / file) << "x";
+  }
+  remove_started_run((folder_ / "with").string());
+  remove_started_run((folder_ / "noted").string());
+  EXPECT_TRUE(fs::exists(folder_ / "with/log.jsonl"));
+  EXPECT_TRUE(fs::exists(folder_ / "noted/notes.txt"));
+  EXPECT_FALSE(fs::exists(folder_ / "noted/log.jsonl"));
+}
 
 TEST_F(SessionTest, EarlyStoppingKeepsTheBestEpoch) {
   // A learning rate that grows until it does harm.
