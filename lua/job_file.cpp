@@ -43,7 +43,8 @@ Job load_job(const std::string& path, const std::vector<std::string>& settings, 
   if (!fs::exists(file, status)) no_such_file(path);
   const bool lua = file.ends_with(".lua");
   if (!lua && !file.ends_with(".json") && !file.ends_with(".yaml") && !file.ends_with(".yml"))
-    throw Error(ErrorKind::usage, {path, "this is no job", "", "a name that ends in .lua, .json, .yaml or .yml"});
+    throw Error(ErrorKind::usage, {path, "this is no job", "", "a name that ends in .lua, .json, .yaml or .yml",
+                                   file.ends_with(".csv") ? "a script names its data: train = pg.data.csv { \"" + path + "\" }" : ""});
   const std::string folder = fs::path(file).parent_path().empty() ? "." : fs::path(file).parent_path().string();
   Job job = [&] {
     if (file != path)  // a run's: its data's paths start elsewhere

@@ -26,7 +26,8 @@ std::string model_path(const std::string& path) {
   if (fs::is_directory(path, status)) {
     for (const char* name : {"/model.safetensors", "/checkpoints/best.safetensors"})
       if (fs::exists(path + name, status)) return path + name;
-    throw Error(ErrorKind::usage, {path, "this folder has no model.safetensors", "", "a model, or the folder of a finished run"});
+    throw Error(ErrorKind::usage, {path, "this folder has no model.safetensors", "", "a model, or the folder of a finished run",
+                                   "the model comes first, then the data"});
   }
   if (!fs::exists(path, status)) no_such_file(path);
   return path;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/convert.h"
+#include "kernels/dtype_kinds.h"
 #include "src/core/error.h"
 #include "src/tensor/bytes.h"
 
@@ -50,6 +51,32 @@ int64_t find_beyond(const DataSource& source, size_t field, int64_t classes, int
   return -1;
 }
 
+// An example whose target is a number and no class; -1: none was found.
+int64_t find_fraction(const DataSource& source, size_t index, double* value) {
+  const SourceTraits traits = source.traits();
+  const Field& field = source.fields()[index];
+  if (traits.live || traits.read_ahead > 0 || field.classes > 0 || !is_floating(field.dtype) || field.shape.elements() == 0) return -1;
+  ExampleRoom room(source);
+  const int64_t size = source.size(), step = std::max<int64_t>(1, size / kSampled);
+  for (int64_t i = 0; i < size; i += step) {
+    source.read({.index = i}, room.slots);
+    convert(field.dtype, room.slots[index], Dtype::f64, value, 1);
+    if (std::trunc(*value) != *value) return i;
+  }
+  return -1;
+}
+
+void refuse_numbers(const DataSource& source, size_t index, const std::string& where) {
+  double value = 0;
+  const int64_t example = find_fraction(source, index, &value);
+  if (example < 0) return;
+  throw Error(ErrorKind::model, {.where = where,
+                                 .what = "the loss is of classes, and the target has other numbers",
+                                 .got = Json(value).dump() + " in field '" + source.fields()[index].name + "' of " +
+                                        source.traits().description + " (example " + std::to_string(example) + ")",
+                                 .hint = "for numbers take loss = \"mse\", and as many outputs as the target has numbers"});
+}
+
 std::string class_text(const Field& field, int64_t label) {
   const auto at = static_cast<size_t>(label);
   return at < field.class_names.size() ? "'" + field.class_names[at] + "'" : std::to_string(label);
@@ -78,6 +105,7 @@ ChoiceCheck::ChoiceCheck(const Model& model, const DataSource& source, const std
     if (found == fields.end()) continue;
     const auto index = static_cast<size_t>(found - fields.begin());
     if (input.low == 0 && found->classes > 0 && found->classes <= input.count) continue;
+    if (input.scope == "loss") refuse_numbers(source, index, where);
     if (input.low == 0 && input.scope == "loss" && found->classes > input.count) refuse_surplus(model, source, index, input.count, where);
     choices_.push_back({.field = index,
                         .name = found->name,

@@ -79,6 +79,12 @@ Metadata model_metadata(const LoadedModel& loaded) { return model_metadata(*load
                                  .hint = std::move(hint)});
 }
 
+[[noreturn]] void refuse_folder(const std::string& path) {
+  const std::string file = path + (path.ends_with('/') ? "" : "/") + "model.safetensors";
+  throw Error(ErrorKind::usage,
+              {.where = path, .what = "is a folder", .expected = "a model file", .hint = file_exists(file) ? "give " + file : ""});
+}
+
 // The type of a network's numbers; files of before there was a choice do not say it.
 Dtype network_dtype(const std::string& name, const std::string& where) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64})
@@ -217,7 +223,10 @@ LoadedModel load_model(std::span<const std::byte> bytes, const std::string& wher
   return loaded;
 }
 
-LoadedModel load_model(const std::string& path) { return load_model(read_file(path), path); }
+LoadedModel load_model(const std::string& path) {
+  if (folder_exists(path)) refuse_folder(path);
+  return load_model(read_file(path), path);
+}
 
 std::vector<std::byte> model_bytes(const LoadedModel& loaded) {
   return safetensors_bytes(model_tensors(*loaded.model), model_metadata(loaded));

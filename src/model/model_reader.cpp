@@ -1,6 +1,7 @@
 #include "src/model/model_reader.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 
 #include "src/core/error.h"
@@ -48,10 +49,43 @@ void refuse_others(const std::string& path) {
                                      .hint = "write the network as a script and train it; the tutorial says how: models/README.md"});
 }
 
+// With the length of a header that is in the file, which no text has: its letters make a length beyond any file's.
+bool begins_as_model(std::span<const std::byte> bytes) {
+  uint64_t length = 0;
+  if (bytes.size() < sizeof length) return false;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  return length <= bytes.size() - sizeof length;
+}
+
+// A file that belongs in another place of the command line is told from a damaged model by its name.
+void refuse_other_kinds(const std::string& path) {
+  const std::string train = "train it first, and give the run folder: perigee train " + path;
+  const std::string order = "the model comes first, then the data";
+  struct Kind {
+    std::string_view suffix, name;
+    std::string hint;
+  };
+  const Kind kinds[] = {{".lua", "a script", train},   {".yaml", "a job", train},
+                        {".yml", "a job", train},      {".json", "JSON", "where it is a job, " + train + "; where it is data, " + order},
+                        {".jsonl", "a table", order},  {".csv", "a table", order},
+                        {".csv.gz", "a table", order}, {".tsv", "a table", order},
+                        {".npy", "an array", order},   {".npz", "arrays", order},
+                        {".png", "a picture", order},  {".jpg", "a picture", order},
+                        {".jpeg", "a picture", order}, {".txt", "a text", order}};
+  for (const Kind& kind : kinds)
+    if (path.ends_with(kind.suffix))
+      throw Error(ErrorKind::usage, {.where = path,
+                                     .what = "is no trained model",
+                                     .got = std::string(kind.name),
+                                     .expected = "a model.safetensors, or the folder of a finished run",
+                                     .hint = kind.hint});
+}
+
 }  // namespace
 
 Safetensors parse_model_file(std::span<const std::byte> bytes, const std::string& where) {
   refuse_others(where);
+  if (!begins_as_model(bytes)) refuse_other_kinds(where);
   return with_variances(parse_safetensors(bytes, where));
 }
 

@@ -121,6 +121,11 @@ Tensor stacked(const std::vector<const Json*>& values, const Type& type, const s
   return Tensor::from<double>(Shape(dims), numbers).to(whole ? type.dtype : Dtype::f32);
 }
 
+bool takes_images(const std::vector<NetworkInput>& inputs) {
+  const Shape& shape = inputs.at(0).type.shape;
+  return inputs.size() == 1 && shape.rank() == 3 && (shape[0] == 1 || shape[0] == 3);
+}
+
 RecordFormat guess(std::span<const std::byte> bytes, bool text_model) {
   const std::string_view text = as_text(bytes);
   if (text.starts_with("\x93NUMPY")) return RecordFormat::npy;
@@ -190,6 +195,15 @@ const NetworkInput& RecordReader::only_input(const std::string& name) const {
                                  .expected = "an .npz with an array for each, or JSON records with a key for each"});
 }
 
+// A table's columns are no picture's pixels.
+void RecordReader::refuse_table(const std::string& name) const {
+  if (leaf_type() == "csv" || !takes_images(inputs_)) return;
+  throw Error(ErrorKind::usage, {.where = name,
+                                 .what = "the model takes images " + inputs_[0].type.shape.text(),
+                                 .got = "a table",
+                                 .expected = "pictures (.jpg, .png), or arrays (.npy, .npz)"});
+}
+
 void RecordReader::check_fields(const DataSource& source, const std::string& name) const {
   for (const NetworkInput& input : inputs_) {
     const Field& field = source.fields()[field_index(source, input.name, name)];
@@ -214,6 +228,7 @@ Records RecordReader::from_table(const Table& table) const {
 
 Records RecordReader::from_csv(std::string_view text, const std::string& name) const {
   Json leaf = table_leaf(name);
+  refuse_table(name);
   if (suffix_of(name) == "tsv" && leaf.find("delimiter") == nullptr) leaf.set("delimiter", "\t");
   return from_table(csv_table(text, nullptr, name, csv_format(Config(leaf, name, ErrorKind::data))));
 }
@@ -278,7 +293,8 @@ Records RecordReader::from_image(std::span<const std::byte> bytes, const std::st
   const NetworkInput& input = only_input(name);
   const Shape& shape = input.type.shape;
   if (shape.rank() != 3 || (shape[0] != 1 && shape[0] != 3))
-    throw Error(ErrorKind::usage, {name, "the model does not take images", "an image", shape.text(), ""});
+    throw Error(ErrorKind::usage, {name, "the model does not take images", "an image", shape.text(),
+                                   leaf_type() == "csv" ? "give a table with the columns of the training data: .csv or .json" : ""});
   const Config leaf(leaf_, name, ErrorKind::data);
   const bool images = leaf_type() == "images";
   const auto scale = static_cast<float>(images ? leaf.number("scale", 1.0 / 255) : 1.0 / 255);
@@ -361,8 +377,7 @@ Records RecordReader::open_file(const std::string& path) const {
 
 std::vector<std::string> RecordReader::files_in(const std::string& folder) const {
   static constexpr std::string_view kTables[] = {"csv", "tsv", "json", "jsonl", "ndjson"}, kImages[] = {"jpg", "jpeg", "png"};
-  const Shape& shape = inputs_.at(0).type.shape;
-  const bool images = shape.rank() == 3 && (shape[0] == 1 || shape[0] == 3);
+  const bool images = takes_images(inputs_);
   std::vector<std::string> files;
   size_t folders = 0;
   for (const FolderEntry& entry : list_folder(folder)) {

@@ -62,6 +62,7 @@ class RecordReader {
   SourcePtr open_leaf(const Json& leaf, Purpose purpose, const std::string& where,
                       const std::function<SourcePtr(const Config& leaf)>& open) const;
   const NetworkInput& only_input(const std::string& name) const;
+  void refuse_table(const std::string& name) const;
   void check_fields(const DataSource& source, const std::string& name) const;
 
   Json table_leaf(const std::string& name) const;

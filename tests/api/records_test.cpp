@@ -130,6 +130,13 @@ TEST_F(Houses, ATrainerPredictsRecordsBetweenSteps) {
             pg::model::load(file("model.safetensors")).predict_record({{"size", 47}, {"city", "Rome"}}).output().values);
 }
 
+TEST_F(Houses, NamesTheModelOfAFolder) {
+  const std::string text = failure([&] { pg::model::load(folder_); }, PERIGEE_USAGE);
+  EXPECT_NE(text.find("is a folder; expected a model file; give " + file("model.safetensors")), std::string::npos) << text;
+  std::filesystem::remove(file("model.safetensors"));
+  EXPECT_EQ(failure([&] { pg::model::load(folder_); }, PERIGEE_USAGE).find("; give "), std::string::npos);
+}
+
 TEST_F(Houses, SaysWhatIsMissingAndWhatIsUnknown) {
   std::vector<std::string> warnings;
   const pg::context context({.log = [&](const std::string& text) { warnings.push_back(text); }});

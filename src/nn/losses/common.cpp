@@ -40,7 +40,7 @@ Value matched_target(const Config& options, Value output, Value target) {
       value.shape().elements() == output.shape().elements() && value.rank() > 0 && value.shape()[0] == output.shape()[0];
   const bool column = (value.rank() == 1 && output.rank() == 2) || (value.rank() == 2 && output.rank() == 1);
   if (same_count && column) return reshape(value, output.shape());
-  misfit(options, output, target, output.shape().text());
+  misfit(options, output, target, output.shape().text(), is_floating(target.dtype()) ? "" : "class labels take loss = \"cross_entropy\"");
 }
 
 Value class_target(const Config& options, Value output, Value target) {

@@ -95,6 +95,13 @@ CASES = [
     command("runs that are a file", ("train", "kept.lua"), "runs", "this folder cannot be made", "choose another with --out",
             after=(("-e", 'os.execute("touch runs")'),)),
     # models
+    command("a script in the place of the model", ("predict", "kept.lua", "two.csv"), "kept.lua", "is no trained model; got a script",
+            "train it first, and give the run folder: perigee train kept.lua"),
+    command("data in the place of the model", ("eval", "two.csv"), "two.csv", "is no trained model; got a table",
+            "the model comes first, then the data"),
+    command("a job in the place of the model", ("predict", "trial.json", "two.csv"), "trial.json", "is no trained model; got JSON",
+            "perigee train trial.json", file="trial.json", script="{}"),
+    command("data in the place of a job", ("describe", "two.csv"), "two.csv", "this is no job", 'train = pg.data.csv { "two.csv" }'),
     kept("data that are not there", ("eval", "kept", "--data", "tow.csv"), "--data tow.csv", "there is no such file",
          'a source as JSON such as {"type": "csv", "file": "new.csv"}'),
     kept("standard input for two processes", ("eval", "kept", "--data", "-", "--workers", "2"), "--data -",

@@ -65,6 +65,11 @@ CASES = [
               PAIRS, network=TWO_INPUTS, more='inputs = { "x", "z" },'),
     predicted("an image for a model of arrays", "new.png", lua('pg.save("new.png", pg.zeros(3, 3, { dtype = "u8" }))'), "new.png",
               "the model does not take images; got an image, expected 2"),
+    script("a table for a model of images", "two.csv", "the model takes images 1x4x4; got a table", ".jpg, .png", train="pg.data.arrays { "
+           "x = pg.zeros(4, 1, 4, 4), y = { 0, 1, 0, 1 } }", network="pg.sequential { pg.flatten {}, pg.dense { 2 } }",
+           args=("predict", "model", "two.csv"), after=(TRAINED,)),
+    script("an image for a model of a table", "new.png", "the model does not take images; got an image", "give a table with the columns",
+           args=("predict", "model", "new.png"), after=(TRAINED, lua('pg.save("new.png", pg.zeros(3, 3, { dtype = "u8" }))'))),
     predicted("a folder without files", "empty", lua('os.execute("mkdir -p empty/more")'), "empty",
               "this folder has no files that the model takes; got 1 folders", "csv, tsv, json, jsonl, npy or npz"),
     predicted("a pipe with a name", "pipe", lua('os.execute("mkfifo pipe")'), "pipe", "is no regular file", "- reads standard input"),
