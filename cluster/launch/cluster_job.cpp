@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "cluster/launch/worker_gpus.h"
+#include "src/core/warning.h"
 #include "src/data/streams.h"
+#include "src/data/table_source.h"
 #include "src/model/device/device_tuning.h"
 #include "src/model/evaluator.h"
 #include "src/run/run_details.h"
@@ -54,6 +56,7 @@ ClusterJob::ClusterJob(const Job& given, const TrainerOptions& options)
   if (served) probing.opener = served.get();
   Trainer probe(job, probing);
   check_streams(job, probe.train_source());
+  if (const std::string line = line_of_targets(probe.train_source().traits().remarks); !line.empty()) warn(line);
   check_steps(probe, options.backend == Backend::cuda);
   job = probe.job();  // with the weights of classes that it has counted
   weighted = probe.weighted();

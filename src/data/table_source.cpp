@@ -83,12 +83,30 @@ class TableReader {
 
   // --- Columns, as the options choose them -------------------------------------------------------------------------------------
 
+  // A file that is cut at the wrong character has one column, and is no header where that one is a line of names.
+  std::string delimiter_of_line() const {
+    const std::string first = table_.named ? table_.names[0] : std::string(table_.cell(0, 0));
+    return table_.of_records || table_.columns > 1 ? "" : delimiter_hint(first, config_.string("delimiter", ",")[0]);
+  }
+
+  [[noreturn]] void no_such_column(const char* key, const std::string& name) const {
+    bool in_first_line = false;
+    for (int64_t c = 0; c < table_.columns && !table_.named; ++c) in_first_line |= table_.cell(0, c) == name;
+    if (in_first_line && table_.rows == 1)
+      config_.fail(key, "names a column of a table that has no rows", table_.where + " with a header line alone",
+                   "at least one row below it");
+    std::string hint = delimiter_of_line();
+    if (hint.empty()) hint = in_first_line ? "the first line has this name: header = true" : nearest_hint(name, table_.names);
+    if (hint.empty() && !table_.named) hint = "write a first line of names into the file, or give a number: " + std::string(key) + " = -1";
+    config_.fail(key, "names a column that the table does not have",
+                 "'" + name + "' of " + table_.where + (table_.named ? "" : ", which has no header line"),
+                 "one of " + table_.names_text(16), hint);
+  }
+
   int64_t column_of(const Json& json, const char* key) const {
     if (json.is_string()) {
       const int64_t found = table_.find(json.as_string());
-      if (found < 0)
-        config_.fail(key, "names a column that the table does not have", "'" + json.as_string() + "'", "",
-                     nearest_hint(json.as_string(), table_.names));
+      if (found < 0) no_such_column(key, json.as_string());
       return found;
     }
     const auto index = json.is_int() ? json.as_int() : INT64_MIN;
@@ -130,11 +148,9 @@ class TableReader {
           chosen.push_back(c);
     for (const int64_t c : chosen) features_.push_back({.column = c, .name = table_.names[static_cast<size_t>(c)]});
     if (target_.column >= 0) target_.name = table_.names[static_cast<size_t>(target_.column)];
-    if (features_.empty()) {
-      const std::string first = table_.named ? table_.names[0] : std::string(table_.cell(0, 0));
+    if (features_.empty())
       config_.fail("features", "leaves no column to learn from", table_.where + " with the columns " + table_.names_text(), "",
-                   table_.of_records ? "" : delimiter_hint(first, config_.string("delimiter", ",")[0]));
-    }
+                   delimiter_of_line());
     categorical_ = columns_of("categorical");
     task_ = config_.choice("task", "auto", {"auto", "classify", "regress"});
   }
@@ -227,7 +243,8 @@ class TableReader {
       int64_t missing = -1;
       for (const Meaning& feature : features_)
         if (missing < 0 && policy_ != "mean" && is_missing(table_.cell(r, feature.column))) missing = feature.column;
-      if (target_.column >= 0 && is_missing(table_.cell(r, target_.column))) missing = target_.column;
+      const bool no_target = target_.column >= 0 && is_missing(table_.cell(r, target_.column));
+      if (no_target) missing = target_.column, ++without_target_;
       if (weight_.column >= 0 && is_missing(table_.cell(r, weight_.column))) missing = weight_.column;
       if (missing >= 0 && policy_ == "error")
         throw Error(ErrorKind::data, {.where = at(r, missing),
@@ -371,7 +388,8 @@ class TableReader {
         columns.set(features_[f].name, Json(Json::Object{{"count", unknown_[f].count}, {"example", unknown_[f].example}}));
     const int64_t skipped = table_.rows - static_cast<int64_t>(rows_.size());
     if (columns.as_object().empty() && skipped == 0) return {};
-    return Json(Json::Object{{"rows", table_.rows}, {"skipped", skipped}, {"unknown", std::move(columns)}});
+    return Json(
+        Json::Object{{"rows", table_.rows}, {"skipped", skipped}, {"without_target", without_target_}, {"unknown", std::move(columns)}});
   }
 
   const Config& config_;
@@ -383,6 +401,7 @@ class TableReader {
   Meaning target_, weight_;
   std::vector<int64_t> categorical_;
   std::vector<int64_t> rows_;     // those that are used
+  int64_t without_target_ = 0;    // rows that are not, for that reason
   std::vector<Unknown> unknown_;  // of each feature
 };
 
@@ -410,14 +429,20 @@ CsvFormat csv_format(const Config& config) {
 
 void add_remarks(Json& sum, const Json& remarks) {
   if (remarks.is_null()) return;
-  if (sum.is_null()) sum = Json(Json::Object{{"rows", 0}, {"skipped", 0}, {"unknown", Json::object()}});
-  for (const char* key : {"rows", "skipped"}) sum.set(key, count_in(sum, key) + count_in(remarks, key));
+  if (sum.is_null()) sum = Json(Json::Object{{"rows", 0}, {"skipped", 0}, {"without_target", 0}, {"unknown", Json::object()}});
+  for (const char* key : {"rows", "skipped", "without_target"}) sum.set(key, count_in(sum, key) + count_in(remarks, key));
   Json& columns = *sum.find("unknown");
   const Json* more = remarks.find("unknown");
   for (const auto& [name, values] : more != nullptr && more->is_object() ? more->as_object() : Json::Object{}) {
     if (Json* known = columns.find(name)) known->set("count", count_in(*known, "count") + count_in(values, "count"));
     else columns.set(name, values);
   }
+}
+
+std::string line_of_targets(const Json& remarks) {
+  const int64_t count = remarks.is_null() ? 0 : count_in(remarks, "without_target");
+  if (count == 0) return "";
+  return std::to_string(count) + " of " + std::to_string(count_in(remarks, "rows")) + " rows have no target and are left out";
 }
 
 std::vector<std::string> remark_lines(const Json& remarks) {
@@ -432,7 +457,8 @@ std::vector<std::string> remark_lines(const Json& remarks) {
                       (example != nullptr && example->is_string() ? ", such as '" + example->as_string() + "'" : "") +
                       "; such a value counts as none of them");
     }
-  if (const int64_t skipped = count_in(remarks, "skipped"); skipped > 0)
+  if (std::string line = line_of_targets(remarks); !line.empty()) lines.push_back(std::move(line));
+  if (const int64_t skipped = count_in(remarks, "skipped") - count_in(remarks, "without_target"); skipped > 0)
     lines.push_back(std::to_string(skipped) + " of " + std::to_string(count_in(remarks, "rows")) +
                     " rows have missing values and are left out (missing = \"skip\")");
   return lines;

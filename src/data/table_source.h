@@ -27,5 +27,7 @@ CsvFormat csv_format(const Config& config);
 // SourceTraits::remarks of several sources together, and as one line each for people: values that are no known categories, rows left out.
 void add_remarks(Json& sum, const Json& remarks);
 std::vector<std::string> remark_lines(const Json& remarks);
+// That of them which tells of rows without a target; empty when there are none.
+std::string line_of_targets(const Json& remarks);
 
 }  // namespace perigee

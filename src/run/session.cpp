@@ -5,6 +5,7 @@
 
 #include "src/core/stopwatch.h"
 #include "src/core/warning.h"
+#include "src/data/table_source.h"
 #include "src/io/file.h"
 #include "src/model/evaluator.h"
 #include "src/run/run_details.h"
@@ -67,6 +68,8 @@ void Session::prepare() {
     apply_pretrained(*trainer_, config, job.folder());
     config.reject_unread();
   }
+  if (const std::string line = line_of_targets(trainer_->train_source().traits().remarks); !line.empty())
+    warn(job.placed(Error(ErrorKind::data, {job.where() + ": data", line})).what());
   const EvaluationTask on_training{.classes = trainer_->shape().spec().classes};
   judge_ = std::make_unique<EpochJudge>(job, [&](const std::string& part) -> std::optional<EvaluationTask> {
     if (part == "train") return on_training;

@@ -104,6 +104,14 @@ TEST(Table, CountsUnknownCategoriesByColumn) {
   EXPECT_TRUE(remark_lines(from_csv("age,city,size\n7,Rome,80\n", TableUse::records)->traits().remarks).empty());
 }
 
+TEST(Table, CountsRowsWithoutATarget) {
+  const SourcePtr source =
+      from_csv("age,city,size,price\n7,Oslo,1,\n?,Oslo,1,2\n7,Rome,80,3\n", TableUse::examples, with_fit(R"(, "missing": "mean")"));
+  ASSERT_EQ(source->size(), 2);
+  EXPECT_EQ(line_of_targets(source->traits().remarks), "1 of 3 rows have no target and are left out");
+  EXPECT_EQ(remark_lines(source->traits().remarks), std::vector{line_of_targets(source->traits().remarks)});
+}
+
 TEST(Table, KeepsTheRowsOfWhatIsLeft) {
   const SourcePtr source =
       from_csv("age,city,size\n7,Oslo,1\n?,Oslo,1\n7,Rome,80\n", TableUse::records, with_fit(R"(, "missing": "skip")"));

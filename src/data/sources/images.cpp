@@ -54,12 +54,23 @@ class ImageFolder : public DataSource {
     thread_local Picture image;
     const File& file = files_[static_cast<size_t>(key.index)];
     read_file(file.path, kMaxFileBytes, bytes);
-    decode_image(bytes, file.path, options_.channels, image);
+    decode(bytes, file.path, image);
     resize_image(image, options_.height, options_.width, options_.scale, reinterpret_cast<float*>(slots[0]));
     if (slots.size() > 1) std::memcpy(slots[1], &file.label, sizeof file.label);
   }
 
  private:
+  void decode(const Bytes& bytes, const std::string& path, Picture& image) const {
+    try {
+      decode_image(bytes, path, options_.channels, image);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;
+      Error::Parts parts = error.parts();
+      parts.hint = "delete the file or replace it";
+      throw Error(error.kind(), std::move(parts));
+    }
+  }
+
   std::string folder_;
   std::vector<File> files_;
   Options options_;
