@@ -35,8 +35,8 @@ const LayerDef layer_bidirectional{
     .name = "bidirectional",
     .stem = "both",
     .doc =
-        "A recurrent layer, and another one from the last step to the first, joined. The option of the same name of lstm, gru and rnn "
-        "stacks such layers.",
+        "A recurrent layer, and another one from the last step to the first, joined: bidirectional = \"concat\" of lstm, "
+        "gru and rnn stacks such layers.",
     .example = R"({"type": "bidirectional", "layer": {"type": "gru", "units": 3}, "merge": "multiply"})",
     .example_input = "[2, 3]",
     .schema = layer_schema(kOptions, kPositional),
