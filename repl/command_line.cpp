@@ -33,6 +33,15 @@ std::vector<std::string> long_options(const CLI::App& app) {
 
 void say(const std::string& text) { std::fprintf(stderr, "perigee: %s\n", text.c_str()); }
 
+// The name here of an option that other programs call `word`, as a hint; empty: nothing is known.
+std::string other_name(const std::string& word, const std::vector<std::string>& known) {
+  const auto has = [&](const char* name) { return std::find(known.begin(), known.end(), name) != known.end(); };
+  if ((word == "--lr" || word == "--learning-rate" || word == "--learning_rate") && has("--set"))
+    return "did you mean '--set optimizer.lr='?";
+  if (word.starts_with("--output") && has("--out")) return "did you mean '--out'?";
+  return "";
+}
+
 // Reports arguments that CLI11 did not expect, with the nearest known ones.
 void explain_extras(const CLI::App& app, const std::vector<std::string>& extras) {
   const auto chosen = app.get_subcommands();
@@ -44,7 +53,7 @@ void explain_extras(const CLI::App& app, const std::vector<std::string>& extras)
     known = long_options(*chosen[0]);
   }
   const std::string word = extras.empty() ? "" : extras[0].substr(0, extras[0].find('='));
-  const std::string hint = nearest_hint(word, known);
+  const std::string other = other_name(word, known), hint = other.empty() ? nearest_hint(word, known) : other;
   const std::string command = chosen.empty() ? "perigee" : "perigee " + chosen[0]->get_name();
   say("'" + word + "' is no " +
       (word.starts_with("-") ? "option"

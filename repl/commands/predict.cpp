@@ -191,17 +191,36 @@ int predict_here(LoadedModel& loaded, const RecordReader& reader, const std::vec
   return pass.failure() != 0 && sliced ? kPartlyFailed + pass.failure() : pass.failure();
 }
 
+// Counts what it hands on.
+class CountedResults : public Results {
+ public:
+  explicit CountedResults(std::unique_ptr<Results> results) : results_(std::move(results)) {}
+  void add(const Json& result, bool single) override {
+    results_->add(result, single);
+    ++count_;
+  }
+  void finish() override {
+    results_->finish();
+    if (options.out.empty() || !options.slice.empty()) return;
+    std::fprintf(stderr, "%lld %s written to %s\n", count_, count_ == 1 ? "row" : "rows", options.out.c_str());
+  }
+
+ private:
+  std::unique_ptr<Results> results_;
+  long long count_ = 0;
+};
+
 int run() {
   watch_signals("\nstopping; once more to quit at once\n");
   LoadedModel loaded = load_model(model_path(options.model));
   const RecordReader reader(loaded.model->spec(), loaded.job, loaded.fitted);
   const std::vector<std::string> inputs = inputs_of(reader);
   const std::vector<PredictedOutput> outputs = predicted_outputs(*loaded.model, loaded.class_names, options.layers);
-  const std::unique_ptr<Results> results = make_results(outputs);
+  CountedResults results(make_results(outputs));
   const bool shares_out = options.workers > 1 && options.slice.empty();
-  const int failure = shares_out ? share_out(*results) : predict_here(loaded, reader, inputs, *results);
+  const int failure = shares_out ? share_out(results) : predict_here(loaded, reader, inputs, results);
   if (stop_requested()) return stop_exit_code();
-  results->finish();
+  results.finish();
   return failure;
 }
 

@@ -50,7 +50,7 @@ std::string scaled(double value, std::span<const char* const> units) {
 double parse_bandwidth(const std::string& text, const std::string& option) {
   if (text == "inf") return std::numeric_limits<double>::infinity();
   const double bits = parse(text, option, kBandwidths, "a number with a unit, such as 100Mbit, 1Gbit/s, 10MB/s, or inf");
-  if (bits < 1) throw Error(ErrorKind::usage, {option, "nothing would ever arrive", "'" + text + "'", "at least 1bit"});
+  if (bits < 1) throw Error(ErrorKind::usage, {option, "nothing would ever arrive", "'" + text + "'", "more than nothing, such as 1Mbit"});
   return bits;
 }
 

@@ -64,7 +64,8 @@ std::vector<std::string> keys_below(const std::vector<std::string>& path, const 
 
 [[noreturn]] void unknown_key(const std::string& path, const std::string& key, const std::vector<std::string>& known) {
   constexpr size_t kMostListed = 24;
-  const std::string hint = nearest_hint(key, known);
+  const bool rate = path == "lr" || path == "learning_rate";
+  const std::string hint = rate ? "did you mean '--set optimizer.lr='?" : nearest_hint(key, known);
   std::string names;
   if (hint.empty() && known.size() <= kMostListed)
     for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;

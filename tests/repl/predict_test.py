@@ -101,7 +101,8 @@ def folders_are_their_files():
 
 def results_go_to_a_file():
     expected = [each["values"][0] for each in results("houses", "houses.csv")]
-    out, _ = run("predict", "houses", "houses.csv", "--out", "out.csv")
+    out, note = run("predict", "houses", "houses.csv", "--out", "out.csv")
+    assert note == "60 rows written to out.csv\n", note
     lines = pathlib.Path("out.csv").read_text().splitlines()
     assert not out and lines[0] == "file,index,value" and len(lines) == 61 and float(lines[8].split(",")[2]) == expected[7], lines[:9]
     run("predict", "houses", "houses.csv", "--out", "out.jsonl", "--workers", "3")
