@@ -109,6 +109,7 @@ int csv_table(lua_State* L) {
   const std::string path = path_in(lua_options(L).folder, luaL_checkstring(L, 1));
   const char delimiter = *luaL_checkstring(L, 2);
   const auto most = static_cast<int64_t>(luaL_checknumber(L, 4));
+  expect_there(path);
   const FileContent content = FileContent::open(path, uint64_t{1} << 34);
   const CsvTable table = parse_csv(as_text(content.bytes()), path, delimiter, lua_toboolean(L, 3) != 0);
   lua_pushnumber(L, static_cast<double>(table.rows));

@@ -250,7 +250,8 @@ void LuaState::rethrow(int status) {
     if (lua_isstring(raw(), -1)) where = lua_tostring(raw(), -1);
     lua_pop(raw(), 1);
   }
-  throw Error(ErrorKind::model, {where, text});
+  const bool without_module = text.find("global 'pg' (a nil value)") != std::string::npos;
+  throw Error(ErrorKind::model, {where, text, "", "", without_module ? "begin the script with: local pg = require \"perigee\"" : ""});
 }
 
 }  // namespace perigee

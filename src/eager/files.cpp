@@ -122,6 +122,7 @@ void write_png(const std::string& path, const Array& x) {
 
 ArrayFile read_arrays(const std::string& path) {
   const std::string extension = extension_of(path);
+  expect_there(path);
   ArrayFile file;
   if (extension == ".npy") {
     file.arrays.emplace_back("", parse_npy(read_file(path), path));

@@ -102,6 +102,19 @@ bool folder_exists(const std::string& path) {
   return stat_for_reading(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+void expect_there(const std::string& path) {
+  constexpr size_t kMostNames = 10000;
+  namespace fs = std::filesystem;
+  std::error_code status;
+  if (file_exists(path) || fs::exists(path, status)) return;
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder_of(path), status))
+    if (names.size() < kMostNames) names.push_back(entry.path().filename().string());
+  std::string hint = nearest_hint(fs::path(path).filename().string(), names);
+  if (hint.empty() && fs::path(path).is_relative()) hint = "relative paths begin at " + fs::current_path(status).string();
+  throw Error(ErrorKind::data, {.where = path, .what = std::string("cannot be opened: ") + std::strerror(ENOENT), .hint = hint});
+}
+
 Bytes read_file(const std::string& path, uint64_t limit) {
   Bytes bytes;
   read_file(path, limit, bytes);

@@ -19,6 +19,9 @@ inline std::string_view as_text(std::span<const std::byte> bytes) { return {rein
 bool file_exists(const std::string& path);
 bool folder_exists(const std::string& path);
 
+// Error(data) when nothing is there, with the nearest names of the folder, or where relative paths start.
+void expect_there(const std::string& path);
+
 // Error(data) when it cannot be read or is no regular file; Error(resources) when it is larger than `limit` bytes.
 Bytes read_file(const std::string& path, uint64_t limit = uint64_t{1} << 36);
 // The same into memory that is there already and only grows.

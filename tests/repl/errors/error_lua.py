@@ -111,7 +111,15 @@ CASES += [
     job("a list has holes (nil) or keys that are not 1, 2, 3, ...", ("nil, ", ""), more='metrics = { "classification", nil, "calibration" },'),
     job("has another length than the first of its kind", train=MANY.replace("LAST", "{ 1 }")),
     job("has too many dimensions", train=MANY.replace("{ 1, 2 }", "{ 1, { { { { { { { 2 } } } } } } } }".replace("1, ", ""))),
+    # files that are not there
+    prompt("a tensor of a misspelt file", 'pg.load "tow.csv"', "tow.csv: cannot be opened", "did you mean 'two.csv'?"),
+    prompt("a table of a misspelt file", 'pg.table "tow.csv"', "tow.csv: cannot be opened", "did you mean 'two.csv'?", "nearest", "tow.csv"),
+    prompt("a tensor of no file", 'pg.load "nothing-here.npy"', "nothing-here.npy: cannot be opened", "relative paths begin at /"),
     # scripts
+    Case("a script without the module", "trial.lua:1", "global 'pg' (a nil value)", 'begin the script with: local pg = require "perigee"',
+         ("return", 'local pg = require "perigee" return'),
+         script="return pg.experiment { network = pg.sequential { pg.flatten {}, pg.dense { 2 } }, loss = 'cross_entropy', "
+                "optimizer = pg.sgd { lr = 0.1 }, epochs = 1, data = { train = pg.data.csv { 'two.csv', target = 'y' } } }\n"),
     Case("a script of two values", "trial.lua", "the script returns more than one value; got 2", "end it with `return pg.experiment { ... }`",
          script="return 1, 2\n"),
     Case("a script of bytecode", "trial.lua", "this is compiled Lua bytecode, which is refused because it can crash the interpreter",
