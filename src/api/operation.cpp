@@ -38,7 +38,10 @@ int axis_of(const Call& call, const Option& option) {
   const int rank = call.in[0].view.rank;
   const int64_t axis = attr_int(call.options, option);
   if (axis < -rank || axis >= rank)
-    throw Error(ErrorKind::model, {.what = "axis out of range", .got = std::to_string(axis) + " for " + call.in[0].text()});
+    throw Error(ErrorKind::model,
+                {.what = "axis out of range",
+                 .got = std::to_string(axis) + " for " + call.in[0].text(),
+                 .expected = rank == 0 ? "no axis: it is one number" : std::to_string(-rank) + " to " + std::to_string(rank - 1)});
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 

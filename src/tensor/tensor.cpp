@@ -28,8 +28,8 @@ Storage::Storage(size_t bytes) : bytes_(bytes) {
   const size_t rounded = std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
   data_ = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
   if (data_ == nullptr)
-    throw Error(ErrorKind::resources,
-                {.what = "not enough memory for " + std::to_string(bytes) + " bytes", .hint = "a smaller batch needs less"});
+    throw Error(ErrorKind::resources, {.what = "not enough memory for " + std::to_string(bytes) + " bytes",
+                                       .hint = "a smaller batch or a smaller network needs less"});
 }
 
 Storage::Storage(Storage&& other) noexcept

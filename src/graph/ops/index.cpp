@@ -61,7 +61,8 @@ int scatter_axis(const OpCall& call) {
   const int rank = call.inputs[0].shape.rank() - call.inputs[1].shape.rank() + 1;
   const int64_t axis = attr_int(call.attrs, kAxis);
   if (rank < 1 || axis < -rank || axis >= rank)
-    refuse("axis out of range", std::to_string(axis) + " for updates " + call.inputs[0].text() + ", indices " + call.inputs[1].text());
+    refuse("axis out of range", std::to_string(axis) + " for updates " + call.inputs[0].text() + ", indices " + call.inputs[1].text(),
+           rank < 1 ? "" : std::to_string(-rank) + " to " + std::to_string(rank - 1));
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
