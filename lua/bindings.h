@@ -8,6 +8,8 @@ namespace perigee {
 // Where LuaState keeps the script that it loaded last, in the registry.
 inline constexpr const char* kScriptName = "perigee.script.name";
 inline constexpr const char* kScriptText = "perigee.script.text";
+// The text of the last Error(data) that a function of ours reported, in the registry: a script that ends with it ends for want of its data.
+inline constexpr const char* kDataError = "perigee.data.error";
 
 int open_bindings(lua_State* L);
 

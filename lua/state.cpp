@@ -230,6 +230,8 @@ void LuaState::make_room() {
 void LuaState::rethrow(int status) {
   const char* message = lua_tostring(raw(), -1);
   std::string text = message ? message : std::string("an error that is a ") + luaL_typename(raw(), -1) + " value and no text";
+  lua_getfield(raw(), LUA_REGISTRYINDEX, kDataError);
+  const bool of_data = lua_isstring(raw(), -1) && text.ends_with(lua_tostring(raw(), -1));
   lua_settop(raw(), 0);
   if (status == LUA_ERRMEM)
     throw Error(ErrorKind::resources,
@@ -251,7 +253,8 @@ void LuaState::rethrow(int status) {
     lua_pop(raw(), 1);
   }
   const bool without_module = text.find("global 'pg' (a nil value)") != std::string::npos;
-  throw Error(ErrorKind::model, {where, text, "", "", without_module ? "begin the script with: local pg = require \"perigee\"" : ""});
+  throw Error(of_data ? ErrorKind::data : ErrorKind::model,
+              {where, text, "", "", without_module ? "begin the script with: local pg = require \"perigee\"" : ""});
 }
 
 }  // namespace perigee

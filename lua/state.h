@@ -44,7 +44,8 @@ class LuaState {
   // Compiles source text and leaves the function on the stack. Bytecode is refused: it can crash the interpreter. The function
   // and those inside it run uncompiled, so that the count hook fires in every loop. `name` appears in positions.
   void load(std::string_view text, const std::string& name);
-  // Calls what is on the stack. Error(model) with the script's position, Error(resources) when memory is out.
+  // Calls what is on the stack. Error(model) with the script's position, Error(data) where a file that it reads is missing or damaged,
+  // Error(resources) when memory is out.
   void call(int arguments, int results);
 
   // Where one script follows another in the same state: what is no longer needed goes, and if little memory is left, there is room to

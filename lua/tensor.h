@@ -7,6 +7,8 @@
 #include <lua.hpp>
 #include <string>
 
+#include "lua/bindings.h"
+#include "src/core/error.h"
 #include "src/data/source.h"
 #include "src/eager/array.h"
 #include "src/eager/recorder.h"
@@ -17,14 +19,22 @@ namespace perigee {
 template <int (*Function)(lua_State*)>
 int report(lua_State* L) {
   std::string text;
+  bool of_data = false;
   try {
     return Function(L);
+  } catch (const Error& error) {
+    text = error.what();
+    of_data = error.kind() == ErrorKind::data;
   } catch (const std::exception& error) {
     text = error.what();
   }
   lua_settop(L, 0);
   lua_pushnil(L);
   lua_pushlstring(L, text.data(), text.size());
+  if (of_data) {
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, kDataError);
+  }
   return 2;
 }
 

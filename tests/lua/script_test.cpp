@@ -58,6 +58,14 @@ TEST(Script, ErrorsHaveTheirLine) {
   EXPECT_HAS(refused("error({})"), "a table value");
 }
 
+TEST(Script, ThatLacksItsDataSaysSo) {
+  const std::string rows = "local rows = require('perigee').data.csv { 'nowhere.csv' }\n";
+  EXPECT_HAS(refused(rows + "return #rows", {}, ErrorKind::data), "a.lua:2: ");
+  EXPECT_HAS(refused(rows + "return rows:batch(1, 1)", {}, ErrorKind::data), "cannot be opened");
+  EXPECT_HAS(refused("require('perigee').load('nowhere.npy')", {}, ErrorKind::data), "a.lua:1: ");
+  EXPECT_HAS(refused(rows + "pcall(function() return #rows end) error('boom')"), "a.lua:2: boom");  // another error than that of the file
+}
+
 TEST(Script, RefusesBytecode) {
   EXPECT_HAS(refused("\x1bLJ\x02"), "bytecode");
   EXPECT_HAS(refused("local f = assert(loadstring('\\27LJ\\2')) return f()"), "a.lua:1: ");
