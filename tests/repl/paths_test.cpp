@@ -1,7 +1,9 @@
 // Completion of `--set` against what Job::set takes: everything that is offered is taken, and everything that a job has is offered.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "lua/job_file.h"
@@ -62,10 +64,17 @@ TEST_F(Paths, AreThoseThatJobsTake) {
   size_t models = 0;
   for (const auto& entry : fs::directory_iterator(PERIGEE_MODELS)) {
     if (entry.path().extension() != ".lua") continue;
-    ++models;
     SCOPED_TRACE(entry.path());
+    std::optional<Job> loaded;
+    try {
+      loaded = load_job(entry.path().string(), {}, {});
+    } catch (const Error& error) {  // the script itself reads data, which are not here
+      if (error.kind() != ErrorKind::data || std::getenv("PERIGEE_DATA") != nullptr) throw;
+      continue;
+    }
+    ++models;
     last_ = nullptr;
-    const Job job(load_job(entry.path().string(), {}, {}).canonical(), entry.path().filename().string());
+    const Job job(loaded->canonical(), entry.path().filename().string());
     std::set<std::string> values;
     walk(job.json(), "", &values);
     EXPECT_GT(values.size(), 60u);

@@ -6,6 +6,7 @@ value out of range do not.
 """
 import copy
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -27,8 +28,11 @@ def restart_with_jsonschema(folder):
 
 
 def described(program, script):
+    """The script's job; none where it reads data that are not here."""
     with tempfile.TemporaryDirectory(prefix="perigee-schema-") as folder:
         done = subprocess.run([program, "describe", "--json", script], capture_output=True, text=True, cwd=folder)
+    if done.returncode == 3 and not os.environ.get("PERIGEE_DATA"):
+        return None
     if done.returncode:
         raise RuntimeError(f"{script.name}: {done.stderr}")
     return json.loads(done.stdout)
@@ -60,6 +64,10 @@ def main():
 
     jobs = {script.stem: described(program, script) for script in sorted((ROOT / "models").glob("*.lua"))}
     for name, job in jobs.items():
+        if job is None:
+            number += 1
+            print(f"ok {number} the job of {name} fits # SKIP its data are not here", flush=True)
+            continue
         check(f"the job of {name} fits", [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(job)])
     lenet = jobs["lenet"]
     for name, path, value in [
