@@ -154,7 +154,7 @@ def run_command(place, line):
     try:
         place.printed = place.run(line)
     except Failed as failure:
-        if os.environ.get("PERIGEE_DATA") or not (place.lacks_data or "tabular/" in str(failure)):
+        if os.environ.get("PERIGEE_DATA") or not (place.lacks_data or re.search("(tabular|timeseries)/", str(failure))):
             raise
         place.lacks_data = True  # what follows in the document may need this run
         place.printed = ""
