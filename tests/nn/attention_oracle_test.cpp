@@ -117,7 +117,7 @@ void check_wide(const Case& c) {
     std::vector<Value> targets;
     for (const auto& [name, expected] : c.gradients) {
       names.push_back(name);
-      const bool input = std::any_of(c.inputs.begin(), c.inputs.end(), [&](const auto& in) { return in.first == name; });
+      const bool input = std::any_of(c.inputs.begin(), c.inputs.end(), [&name = name](const auto& in) { return in.first == name; });
       targets.push_back(input ? graph.input(name, {Dtype::f64, expected.shape()}) : graph.parameter(name, {Dtype::f64, expected.shape()}));
     }
     leaves["gy"] = c.gy;

@@ -50,13 +50,14 @@ inline void run_wide(const WideOp& op, const KernelCall& call) {
 
 inline const char* decline_unless_f64(const KernelCall& call) { return call.out[0].dtype == Dtype::f64 ? nullptr : "only f64"; }
 
-template <const WideOp& kOp>
+// The kernel of row `kIndex` of a file's table. Clang takes no reference to the row itself.
+template <const auto& kOps, size_t kIndex>
 constexpr Kernel wide_kernel(bool accumulates = false) {
-  return {.op = kOp.name,
+  return {.op = kOps[kIndex].name,
           .name = "wide",
           .backend = Backend::cuda,
           .decline = decline_unless_f64,
-          .run = [](const KernelCall& call) { run_wide(kOp, call); },
+          .run = [](const KernelCall& call) { run_wide(kOps[kIndex], call); },
           .accumulates = accumulates};
 }
 

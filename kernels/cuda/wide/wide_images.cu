@@ -142,7 +142,7 @@ constexpr WideOp kOps[] = {
     {"lrn_grad", lrn_grad_wide, wide_elements, sizeof(LrnParams), false},
 };
 
-const Kernel kKernels[] = {wide_kernel<kOps[0]>(), wide_kernel<kOps[1]>(true), wide_kernel<kOps[2]>(), wide_kernel<kOps[3]>()};
+const Kernel kKernels[] = {wide_kernel<kOps, 0>(), wide_kernel<kOps, 1>(true), wide_kernel<kOps, 2>(), wide_kernel<kOps, 3>()};
 
 }  // namespace
 

@@ -216,8 +216,8 @@ constexpr WideOp kOps[] = {
 };
 
 const Kernel kKernels[] = {
-    wide_kernel<kOps[0]>(), wide_kernel<kOps[1]>(), wide_kernel<kOps[2]>(), wide_kernel<kOps[3]>(), wide_kernel<kOps[4]>(true),
-    wide_kernel<kOps[5]>(), wide_kernel<kOps[6]>(), wide_kernel<kOps[7]>(), wide_kernel<kOps[8]>(),
+    wide_kernel<kOps, 0>(), wide_kernel<kOps, 1>(), wide_kernel<kOps, 2>(), wide_kernel<kOps, 3>(), wide_kernel<kOps, 4>(true),
+    wide_kernel<kOps, 5>(), wide_kernel<kOps, 6>(), wide_kernel<kOps, 7>(), wide_kernel<kOps, 8>(),
 };
 
 }  // namespace

@@ -267,9 +267,9 @@ constexpr WideOp kOps[] = {
     {"matmul", matmul_wide, wide_elements, sizeof(MatmulParams), false},
 };
 
-const Kernel kKernels[] = {wide_kernel<kOps[0]>(true), wide_kernel<kOps[1]>(true), wide_kernel<kOps[2]>(true), wide_kernel<kOps[3]>(),
-                           wide_kernel<kOps[4]>(true), wide_kernel<kOps[5]>(true), wide_kernel<kOps[6]>(),     wide_kernel<kOps[7]>(true),
-                           wide_kernel<kOps[8]>(true), wide_kernel<kOps[9]>(true)};
+const Kernel kKernels[] = {wide_kernel<kOps, 0>(true), wide_kernel<kOps, 1>(true), wide_kernel<kOps, 2>(true), wide_kernel<kOps, 3>(),
+                           wide_kernel<kOps, 4>(true), wide_kernel<kOps, 5>(true), wide_kernel<kOps, 6>(),     wide_kernel<kOps, 7>(true),
+                           wide_kernel<kOps, 8>(true), wide_kernel<kOps, 9>(true)};
 
 }  // namespace
 
