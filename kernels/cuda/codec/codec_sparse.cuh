@@ -201,13 +201,13 @@ __device__ void each_gap(const GapList& list, int64_t tile, Use use) {
 // these are `expected` where that is not negative.
 void codec_check_gaps(Launches& on, const GapList& list, const std::byte* count, int64_t expected, uint32_t* refused);
 
-// Bytes of scratch, one array after another.
+// Bytes of scratch, one array after another. From null it only counts them.
 class Room {
  public:
   explicit Room(std::byte* begin) : begin_(begin) {}
   template <class T>
   T* take(int64_t count) {
-    auto* const array = reinterpret_cast<T*>(begin_ + used_);
+    T* const array = begin_ ? reinterpret_cast<T*>(begin_ + used_) : nullptr;
     used_ += (static_cast<size_t>(count) * sizeof(T) + 15) / 16 * 16;
     return array;
   }
