@@ -96,7 +96,7 @@ RunLog::~RunLog() {
 
 void RunLog::emit(const Json& event) {
   const Json* kind = event.find("event");
-  begun_ |= kind && *kind != Json("start") && *kind != Json("error");
+  begun_ |= kind && *kind != Json("error");
   if (folder_) folder_->log(event);
   for (const Sink& sink : sinks_) sink(event);
 }

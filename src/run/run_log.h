@@ -28,7 +28,7 @@ class RunLog {
   using Sink = std::function<void(const Json& event)>;
 
   explicit RunLog(RunFacts facts) : facts_(std::move(facts)) {}
-  // A folder that this start has made, and in which nothing was told but the start and its failure, goes with it.
+  // A folder that this start has made goes with it when nothing was told but a failure: training did not begin.
   ~RunLog();
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
@@ -76,7 +76,7 @@ class RunLog {
 
   RunFacts facts_;
   std::unique_ptr<RunFolder> folder_;
-  bool begun_ = false;  // the folder holds more than a start
+  bool begun_ = false;  // the folder tells of a training
   int64_t tell_every_ = 0;
   std::vector<Sink> sinks_;
   Clock::time_point started_ = Clock::now(), last_event_ = started_;
