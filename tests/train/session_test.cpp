@@ -43,6 +43,17 @@ class SessionTest : public testing::Test {
     return session.run(never);
   }
 
+  // The checkpoint is looked for when the run's folder is there.
+  void expect_no_start() const {
+    const SessionOptions options{.trainer = {.threads = 1}, .out = (folder_ / "run").string(), .resume = (folder_ / "nowhere").string()};
+    try {
+      Session(job(R"("optimizer": "adam", "epochs": 1)"), options);
+      ADD_FAILURE() << "it started";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.parts().what, "there is no run or checkpoint of this name") << error.what();
+    }
+  }
+
   std::vector<double> test_losses() const {
     std::vector<double> losses;
     for (const Json& event : events_)
@@ -55,15 +66,13 @@ class SessionTest : public testing::Test {
 };
 
 TEST_F(SessionTest, StartThatFailsTakesItsFolderAway) {
-  const SessionOptions options{.out = (folder_ / "run").string(), .resume = (folder_ / "nowhere").string()};
-  EXPECT_THROW(Session(job(R"("epochs": 1)"), options), Error);
+  expect_no_start();
   EXPECT_FALSE(fs::exists(folder_ / "run"));
 }
 
 TEST_F(SessionTest, StartThatFailsLeavesAnEarlierFolder) {
   fs::create_directory(folder_ / "run");
-  const SessionOptions options{.out = (folder_ / "run").string(), .resume = (folder_ / "nowhere").string()};
-  EXPECT_THROW(Session(job(R"("epochs": 1)"), options), Error);
+  expect_no_start();
   EXPECT_TRUE(fs::exists(folder_ / "run"));
 }
 
