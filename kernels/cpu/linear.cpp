@@ -3,6 +3,8 @@
 // loaded as vectors as they are. Few rows would leave lanes empty: then forward uses a transposed copy of the weight, made once a step.
 #include "kernels/ops/linear.h"
 
+#include <cstring>
+
 #include "kernels/cpu/gemm.h"
 #include "kernels/registry.h"
 

@@ -4,6 +4,8 @@
 // the first cache.
 #include "kernels/ops/recurrent.h"
 
+#include <cstring>
+
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/recurrent/gates.h"
 #include "kernels/cpu/recurrent/rows.h"
