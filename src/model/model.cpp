@@ -8,6 +8,7 @@
 #include "src/graph/passes/fuse_head.h"
 #include "src/graph/passes/mixed_precision.h"
 #include "src/graph/passes/passes.h"
+#include "src/model/timed_fields.h"
 #include "src/nn/loss.h"
 
 namespace perigee {
@@ -224,12 +225,27 @@ Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, s
   params_ = Params(std::move(built.parameters), std::move(built.states), spec_.dtype);
 }
 
-Graph Model::training_graph(int64_t batch, Backend backend, Carry carry) const {
+bool Model::fits(int64_t steps) const {
+  const ModelSpec spec = with_steps(spec_, steps);
+  try {
+    Graph graph;
+    const BuiltNetwork built =
+        network_.build(graph, spec.inputs, {.batch = 2, .training = true, .dtype = spec.dtype, .freeze = spec.freeze});
+    add_loss(graph, spec, built.outputs);
+    return std::equal(built.parameters.begin(), built.parameters.end(), params_.specs().begin(), params_.specs().end(),
+                      [](const ParameterSpec& a, const ParameterSpec& b) { return a.name == b.name && a.shape == b.shape; });
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+Graph Model::training_graph(int64_t batch, Backend backend, Carry carry, int64_t steps) const {
+  const ModelSpec spec = steps > 0 ? with_steps(spec_, steps) : spec_;
   Graph forward;
-  const BuiltNetwork built = network_.build(
-      forward, spec_.inputs, {.batch = batch, .training = true, .dtype = spec_.dtype, .freeze = spec_.freeze, .carry = carry});
-  forward.output("output", main_output_first(spec_, built.outputs).at(0));
-  forward.output("loss", add_loss(forward, spec_, built.outputs));
+  const BuiltNetwork built =
+      network_.build(forward, spec.inputs, {.batch = batch, .training = true, .dtype = spec.dtype, .freeze = spec.freeze, .carry = carry});
+  forward.output("output", main_output_first(spec, built.outputs).at(0));
+  forward.output("loss", add_loss(forward, spec, built.outputs));
   Graph graph = fuse_forward(forward, backend == Backend::cuda ? GeluIn::product_for_gradients : GeluIn::elementwise);
   if (spec_.half) graph = mixed_precision(graph, *spec_.half);
   const Value loss = named_output(graph, "loss");
@@ -318,7 +334,7 @@ PlanSet::PlanSet(const Model& model, Kind kind, Backend backend, const Tuning* t
 }
 
 Graph PlanSet::graph_of(ShapeKey key) const {
-  if (kind_ == Kind::training) return model_.training_graph(key.batch, backend_, carry_);
+  if (kind_ == Kind::training) return model_.training_graph(key.batch, backend_, carry_, key.steps);
   return model_.inference_graph(key.batch, kind_ == Kind::inference_with_loss, backend_, layers_, carry_);
 }
 

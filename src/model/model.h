@@ -87,8 +87,10 @@ class Model {
   // has lengths, masks or weights; StepWeights knows what to divide by), and one external output
   // "grad:<parameter>" for each trainable parameter that the loss depends on: the gradient of the sum of the losses (in f16 times kLossSeed).
   // The fusions depend on `backend`.
-  // `carry`: as Network::BuildOptions has it; here and below.
-  Graph training_graph(int64_t batch, Backend backend = Backend::cpu, Carry carry = Carry::none) const;
+  // `carry`: as Network::BuildOptions has it; here and below. `steps`: of the timed fields (timed_fields.h), 0: all.
+  Graph training_graph(int64_t batch, Backend backend = Backend::cpu, Carry carry = Carry::none, int64_t steps = 0) const;
+  // Whether the network and its losses can be built with so many steps of the timed fields, and have the same parameters.
+  bool fits(int64_t steps) const;
   // Forward in inference mode: "output", "output1" ... when there are more, each with its loss's link applied, "loss" where `with_loss`, and
   // "layer:NAME" for each of `layers`, names as layer_output() takes them, or kUnlinkedOutput.
   Graph inference_graph(int64_t batch, bool with_loss, Backend backend = Backend::cpu, std::span<const std::string> layers = {},
@@ -112,12 +114,13 @@ std::vector<std::string> gradient_outputs(const Graph& graph);
 // The shapes that a plan is compiled for, beside those of the network.
 struct ShapeKey {
   int64_t batch = 1;
-  ShapeKey(int64_t examples) : batch(examples) {}  // NOLINT: a batch size is a key while shapes differ in nothing else
+  int64_t steps = 0;                                                                                // of the timed fields; 0: all
+  ShapeKey(int64_t examples, int64_t steps_of_each = 0) : batch(examples), steps(steps_of_each) {}  // NOLINT: mostly a batch size alone
   auto operator<=>(const ShapeKey&) const = default;
 };
 
-// So many plans are kept; the one that was used the longest ago makes room.
-inline constexpr size_t kMostPlans = 16;
+// So many plans are kept; the one that was used the longest ago makes room. Fields with lengths need one for each of up to eight lengths.
+inline constexpr size_t kMostPlans = 32;
 
 // Plans of one kind by shape.
 class PlanSet {

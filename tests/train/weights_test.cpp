@@ -11,6 +11,7 @@
 #include "src/io/safetensors.h"
 #include "src/model/evaluator.h"
 #include "src/run/checkpoint.h"
+#include "src/train/host/cut_rows.h"
 #include "tests/io/temporary.h"
 #include "tests/train/networks.h"
 
@@ -112,6 +113,76 @@ TEST(Weights, PaddingChangesNoBitOfTheReferencesResult) {
   expect_close(train(20, fast, lengths), train(37, fast, lengths), 1e-4);
   expect_close(train(20, fast, lengths), train(37, two, lengths), 1e-4);
   expect_close(train(20, fast, lengths), train(20, reference, lengths), 1e-4);
+}
+
+// Sub-batches end with their longest example (src/train/host/cut_rows.h).
+TEST(Weights, ExamplesThatAreCutTrainAsWholeOnes) {
+  const Sequences all = Sequences::make(24, 1);
+  const auto train = [&](int64_t steps, const TrainerOptions& options, const std::string& data) {
+    return trained(job_on(all.source(steps, all.everyone()), kTagger, data), options);
+  };
+  const std::string lengths = R"(, "lengths": {"x": "n"})", masks = R"(, "masks": {"x": "m", "t": "m"})";
+  const TrainerOptions reference{.threads = 2, .backend = Backend::ref, .sub_batch = 2}, fast{.threads = 1, .sub_batch = 3};
+  EXPECT_EQ(train(20, reference, lengths), train(37, reference, lengths));
+  EXPECT_EQ(train(20, reference, lengths), train(20, reference, masks));
+  expect_close(train(20, fast, lengths), train(20, {.threads = 1, .backend = Backend::ref}, lengths), 1e-4);
+  expect_close(train(37, fast, masks), train(20, {.threads = 1, .backend = Backend::ref}, lengths), 1e-4);
+}
+
+std::vector<int64_t> plan_steps_of(int64_t steps, const std::string& network, const std::string& data) {
+  const Sequences all = Sequences::make(4, 1);
+  return plan_steps(Trainer(job_on(all.source(steps, all.everyone()), network, data), {.threads = 1, .measure = false}).model());
+}
+
+TEST(Weights, PlansOfFewerStepsAreThoseThatFit) {
+  const std::string lengths = R"(, "lengths": {"x": "n"})";
+  EXPECT_EQ(plan_steps_of(37, kTagger, lengths), (std::vector<int64_t>{5, 13, 21, 29, 37}));
+  EXPECT_EQ(plan_steps_of(128, kTagger, lengths), (std::vector<int64_t>{16, 32, 48, 64, 80, 96, 112, 128}));
+  EXPECT_TRUE(plan_steps_of(37, kTagger, "").empty()) << "nothing says where an example ends";
+}
+
+TEST(Weights, SubBatchesEndWithTheirLongestExample) {
+  const Sequences all = Sequences::make(12, 5);
+  const TrainingSetup setup(job_on(all.source(37, all.everyone()), kTagger, R"(, "lengths": {"x": "n"}, "shuffle": false)"),
+                            {.threads = 2, .measure = false});
+  const auto cut = CutRows::of(setup);
+  ASSERT_NE(cut, nullptr);
+  Loader loader(setup.source, {.batch = 12, .shuffle = false, .threads = 0});
+  const Batch& batch = loader.next();
+  std::vector<std::unique_ptr<ThreadSlice>> slices;
+  for (int64_t begin : {0, 6}) {
+    slices.push_back(std::make_unique<ThreadSlice>(setup.model->params(), 2));
+    slices.back()->begin = begin, slices.back()->end = begin + 6, slices.back()->full_size = 4;
+  }
+  cut->divide(slices);
+  cut->arrange(batch);
+  std::vector<int64_t> seen, longest;
+  for (size_t rank = 0; rank < 2; ++rank)
+    for (const auto& [row, n] : {std::pair<int64_t, int64_t>{0, 4}, {4, 2}}) {
+      const CutRows::Piece piece = cut->gather(rank, batch, slices[rank]->begin + row, n);
+      const int64_t steps = cut->sizes()[piece.size];
+      int64_t most = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        const auto id = static_cast<size_t>(piece.ids[i]);
+        seen.push_back(piece.ids[i]);
+        most = std::max(most, all.lengths[id]);
+        const auto* x = reinterpret_cast<const float*>(piece.fields[0].data()) + i * 2 * steps;
+        for (int64_t t = 0; t < all.lengths[id]; ++t) {
+          ASSERT_EQ(x[t], static_cast<float>(all.x0[id][static_cast<size_t>(t)]));
+          ASSERT_EQ(x[steps + t], static_cast<float>(all.x1[id][static_cast<size_t>(t)]));
+        }
+      }
+      EXPECT_GE(steps, most);
+      EXPECT_LT(steps, most + 8) << "no longer than it must be";
+      longest.push_back(most);
+    }
+  EXPECT_LE(longest[0], longest[2]);
+  EXPECT_LE(longest[2], longest[3]) << "the second turn goes backwards";
+  EXPECT_LE(longest[3], longest[1]);
+  std::sort(seen.begin(), seen.end());
+  for (size_t i = 0; i < 12; ++i) EXPECT_EQ(seen[i], static_cast<int64_t>(i)) << "each example once";
+  EXPECT_DOUBLE_EQ(cut->share(std::vector<int64_t>{5, 10, 20, 37}, 2), (13 + 37) / 74.0);
+  EXPECT_DOUBLE_EQ(cut->share(std::vector<int64_t>{5, 10, 20, 37}, 4), 1);
 }
 
 struct Gradient {

@@ -15,6 +15,7 @@ void HostEngine::build() {
   plans_->set_recompute(RecomputeOptions::of(t_.job), arena_room());
   collective_ = plans_->slices().collective;
   sliceable_ = plans_->slices().sliceable;
+  if (!cut_ && !carried_ && !collective_ && sliceable_) cut_ = CutRows::of(t_);
   slices_.clear();
   prepared_ = -1;
   for (int i = 0; i < t_.team.size(); ++i) {
@@ -46,17 +47,27 @@ void HostEngine::prepare(int64_t examples) {
     ThreadSlice& slice = *slices_[static_cast<size_t>(rank)];
     slice.begin = rank < parts ? examples * rank / parts : 0;
     slice.end = rank < parts ? examples * (rank + 1) / parts : 0;
-    slice.full.run = slice.rest.run = nullptr;
+    slice.full.clear(), slice.rest.clear();
+    slice.last = nullptr;
     if (slice.begin == slice.end) continue;
     slice.full_size = sub_batch_for(slice.end - slice.begin);
     const int64_t left = (slice.end - slice.begin) % slice.full_size;
     // Twice: a plan that needs a larger arena unbinds the others.
     for (int round = 0; round < 2; ++round) {
-      slice.full = bind_plan(slice.memory->at(slice.full_size));
-      if (left > 0) slice.rest = bind_plan(slice.memory->at(left));
+      slice.full = bind_plans(slice, slice.full_size);
+      if (left > 0) slice.rest = bind_plans(slice, left);
     }
   }
+  if (cut_) cut_->divide(slices_);
   prepared_ = examples;
+}
+
+// Plans for `examples` examples of each of the steps that they may be cut to.
+std::vector<BoundPlan> HostEngine::bind_plans(ThreadSlice& slice, int64_t examples) const {
+  std::vector<BoundPlan> plans;
+  if (!cut_) return {bind_plan(slice.memory->at(examples))};
+  for (const int64_t steps : cut_->sizes()) plans.push_back(bind_plan(slice.memory->at({examples, cut_->key(steps)})));
+  return plans;
 }
 
 BoundPlan HostEngine::bind_plan(PlanRun& run) const {
@@ -77,8 +88,26 @@ void HostEngine::bind_rows(const BoundPlan& plan, const Batch& batch, int64_t ro
   if (carried_) carried_->bind(*plan.run, row);
 }
 
+HostEngine::Bound HostEngine::bind_piece(size_t rank, const Batch& batch, int64_t row, int64_t n) {
+  ThreadSlice& slice = *slices_[rank];
+  std::vector<BoundPlan>& plans = n == slice.full_size ? slice.full : slice.rest;
+  const Tensor& target = batch.fields[static_cast<size_t>(t_.target_fields[0])];
+  const bool labels = t_.model->spec().classes > 0 && target.dtype() == Dtype::i64;
+  if (!cut_) {
+    bind_rows(plans[0], batch, row);
+    return {&plans[0], batch.ids.data() + row, labels ? target.data<int64_t>() + row : nullptr};
+  }
+  const CutRows::Piece piece = cut_->gather(rank, batch, row, n);
+  BoundPlan& plan = plans[piece.size];
+  for (size_t i = 0; i < plan.inputs.size(); ++i)
+    if (plan.inputs[i] >= 0) plan.run->set_input(plan.inputs[i], piece.fields[i].data());
+  if (plan.seed >= 0) plan.run->set_input(plan.seed, seeds_.data());
+  return {&plan, piece.ids, labels ? reinterpret_cast<const int64_t*>(piece.fields[cut_->target()].data()) : nullptr};
+}
+
 // An epoch begins with streams that carry nothing.
 void HostEngine::begin_rows(const Batch& batch) {
+  if (cut_) cut_->arrange(batch);
   if (!carried_) return;
   assert(batch.size == t_.streams);  // the job's own batches
   if (batch.position == 0) carried_->clear();
@@ -101,7 +130,7 @@ size_t HostEngine::bytes() const {
   size_t sum = t_.model->params().block_bytes();
   for (const Storage& slot : t_.slots) sum += slot.bytes();
   for (const auto& slice : slices_) sum += slice->gradient.bytes() + slice->sums.bytes() + slice->memory->bytes();
-  return sum;
+  return sum + (cut_ ? cut_->bytes() : 0);
 }
 
 DeviceMemory HostEngine::planned_memory(int64_t gpus) const { return planned_device_memory(t_, gpus); }

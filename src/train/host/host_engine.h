@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/model/steps/carried_rows.h"
+#include "src/train/host/cut_rows.h"
 #include "src/train/host/thread_slice.h"
 #include "src/train/step_engine.h"
 
@@ -45,7 +46,14 @@ class HostEngine final : public StepEngine {
   void prepare(int64_t examples);
   int64_t sub_batch_for(int64_t slice) const;
   BoundPlan bind_plan(PlanRun& run) const;
+  std::vector<BoundPlan> bind_plans(ThreadSlice& slice, int64_t examples) const;
   void bind_rows(const BoundPlan& plan, const Batch& batch, int64_t row) const;
+  // The rows that a plan is to compute, bound to it: `n` of the slice's, from place `row` on.
+  struct Bound {
+    BoundPlan* plan;
+    const int64_t *ids, *labels;  // labels: null where the target is none
+  };
+  Bound bind_piece(size_t rank, const Batch& batch, int64_t row, int64_t n);
   std::vector<size_t> marks_of(const Plan& plan) const;
   void begin_rows(const Batch& batch);
   // host_step.cpp
@@ -81,7 +89,9 @@ class HostEngine final : public StepEngine {
   bool collective_ = false, sliceable_ = true;
   bool in_step_ = false;  // the slices of the prepared batch meet inside the plan
   int measured_ = 0;
+  std::vector<int64_t> lengths_;          // of the first batch's examples, ascending
   std::unique_ptr<CarriedRows> carried_;  // null: the network carries nothing
+  std::unique_ptr<CutRows> cut_;          // null: examples are computed with all their steps, in the batch's order
   // The step that was made last.
   const Batch* batch_ = nullptr;
   StepInfo info_;

@@ -31,22 +31,21 @@ void HostEngine::compute_slice(Team& team, const Batch& batch, const StepInfo& b
     std::memset(slice.gradient.data(), 0, slice.gradient.bytes());
     return;
   }
-  const Tensor& target = batch.fields[static_cast<size_t>(t_.target_fields[0])];
-  const bool labels = t_.model->spec().classes > 0 && target.dtype() == Dtype::i64;
-  slice.full.run->pack();
-  if (slice.rest.run) slice.rest.run->pack();
+  ++slice.pass;
   for (int64_t row = slice.begin; row < slice.end;) {
     if (cancel_ && !collective_ && *cancel_) return;  // the step is dropped before its update
     const int64_t n = std::min(slice.full_size, slice.end - row);
-    const BoundPlan& plan = n == slice.full_size ? slice.full : slice.rest;
-    bind_rows(plan, batch, row);
+    const auto [bound, ids, labels] = bind_piece(static_cast<size_t>(team.rank()), batch, row, n);
+    BoundPlan& plan = *bound;
+    if (plan.packed != slice.pass) plan.run->pack(), plan.packed = slice.pass;
+    slice.last = plan.run;
     StepInfo info = base;
-    info.example_ids = batch.ids.data() + row;
+    info.example_ids = ids;
     if (gathering && row + n == slice.end) run_with_marks(team, plan, info, row > slice.begin, *gathering);
     else plan.run->run(in_step_ ? &team : nullptr, info, row > slice.begin);
     if (carried_) carried_->take(*plan.run, row);
     slice.loss_sum = t_.math->sum(plan.run->output(plan.loss).data, n, slice.loss_sum);
-    if (labels) slice.correct += count_correct(*t_.math, plan.run->output(plan.output), target.data<int64_t>() + row);
+    if (labels) slice.correct += count_correct(*t_.math, plan.run->output(plan.output), labels);
     row += n;
   }
 }
@@ -126,9 +125,7 @@ void HostEngine::exchange(const StepTask& task) {
 }
 
 void HostEngine::commit_states() {
-  const ThreadSlice& slice = *slices_[0];
-  PlanRun* last = slice.rest.run ? slice.rest.run : slice.full.run;
-  if (last) last->commit_states();
+  if (PlanRun* last = slices_[0]->last) last->commit_states();
   if (carried_) carried_->commit();
 }
 
@@ -158,24 +155,26 @@ void HostEngine::update_slice(Team& team, const std::byte* gradient) {
 
 void HostEngine::check_kernels(const StepInfo& info) const {
   for (const auto& slice : slices_)
-    for (const PlanRun* run : {slice->full.run, slice->rest.run})
-      if (run && !run->check_failure().empty())
-        throw Error(ErrorKind::model, {.where = t_.step_name(info.step),
-                                       .what = "a kernel disagrees with the reference",
-                                       .got = run->check_failure(),
-                                       .hint = "train with --device ref, and report this"});
+    for (const auto* plans : {&slice->full, &slice->rest})
+      for (const BoundPlan& plan : *plans)
+        if (!plan.run->check_failure().empty())
+          throw Error(ErrorKind::model, {.where = t_.step_name(info.step),
+                                         .what = "a kernel disagrees with the reference",
+                                         .got = plan.run->check_failure(),
+                                         .hint = "train with --device ref, and report this"});
 }
 
 std::string HostEngine::find_non_finite() {
   std::string found;
-  for (const auto& slice : slices_)
-    for (int64_t row = slice->begin; row < slice->end && found.empty(); row += slice->full_size) {
-      const BoundPlan& plan = slice->end - row >= slice->full_size ? slice->full : slice->rest;
-      bind_rows(plan, *batch_, row);
+  for (size_t rank = 0; rank < slices_.size(); ++rank) {
+    const ThreadSlice& slice = *slices_[rank];
+    for (int64_t row = slice.begin; row < slice.end && found.empty(); row += slice.full_size) {
+      const Bound bound = bind_piece(rank, *batch_, row, std::min(slice.full_size, slice.end - row));
       StepInfo info = info_;
-      info.example_ids = batch_->ids.data() + row;
-      found = plan.run->find_non_finite(info);
+      info.example_ids = bound.ids;
+      found = bound.plan->run->find_non_finite(info);
     }
+  }
   return found;
 }
 

@@ -21,7 +21,10 @@ int HostEngine::measure(Loader& loader) {
   sub_batch_ = t_.options.sub_batch;
   if (t_.options.measure && t_.options.backend == Backend::cpu) {
     // Kernels are compared on the first batch: what a sparse one costs depends on the gradients.
-    with_first_batch(t_, loader, std::min<int64_t>(most_at_once(), 32), [&](const Batch& batch) { tune_kernels(batch); });
+    with_first_batch(t_, loader, std::min<int64_t>(most_at_once(), 32), [&](const Batch& batch) {
+      tune_kernels(batch);
+      if (cut_) lengths_ = cut_->sorted_lengths(batch);
+    });
     if (measured_ > 0) build();
   }
   if (sub_batch_ <= 0) choose_sub_batch();
@@ -50,7 +53,8 @@ void HostEngine::choose_sub_batch() {
     return;
   }
   // Part of the tuning table: it decides in which order examples are summed, so two runs must choose alike.
-  const std::string key = "sub-batch of " + std::to_string(slice) + " " + xxh3_hex(as_bytes(t_.job.canonical().find("network")->dump()));
+  const std::string key =
+      "sub-batch of " + std::to_string(slice) + (cut_ ? " cut " : " ") + xxh3_hex(as_bytes(t_.job.canonical().find("network")->dump()));
   if (const std::string known = t_.tuning.choice(key); !known.empty()) {
     sub_batch_ = std::clamp<int64_t>(std::atoll(known.c_str()), 1, slice);
     return;
@@ -64,7 +68,7 @@ void HostEngine::choose_sub_batch() {
   ++measured_;
 }
 
-// Small ones keep activations in L2, large ones reuse weights. Examples of zeros will do.
+// Small ones keep activations in L2 and have less padding, large ones reuse weights. Examples of zeros will do.
 int64_t HostEngine::fastest_sub_batch(int64_t slice) {
   PlanMemory& memory = *slices_[0]->memory;
   size_t largest = sizeof(float);
@@ -87,6 +91,7 @@ int64_t HostEngine::fastest_sub_batch(int64_t slice) {
       for (int64_t done = 0; done < slice; done += size) run.run(nullptr, info, done > 0);
       fastest = std::min(fastest, thread_seconds() - begin);
     }
+    if (cut_) fastest *= cut_->share(lengths_, size);
     const double rate = static_cast<double>((slice + size - 1) / size * size) / fastest;
     if (rate > best * 1.02) {
       best = rate;

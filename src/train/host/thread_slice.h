@@ -28,15 +28,19 @@ struct BoundPlan {
   std::vector<int> inputs;  // of fields_of(); -1: the plan does not read it
   int loss = -1, output = -1, seed = -1;
   std::vector<size_t> marks;  // by bucket but the last: the plan's steps that must have run
+  uint64_t packed = 0;        // the pass of the slice for which its weights were packed
 };
 
 struct ThreadSlice {
   Storage gradient;
   Storage sums;  // of chunks of gradients: two for each level of the tree in which threads' gradients meet
   std::unique_ptr<PlanMemory> memory;
-  // The slice of the current batch, and the plans for its full sub-batches and for what is left.
+  // The slice of the current batch, and the plans for its full sub-batches and for what is left: one, or one for each of the steps that
+  // examples are cut to.
   int64_t begin = 0, end = 0, full_size = 0;
-  BoundPlan full, rest;
+  std::vector<BoundPlan> full, rest;
+  PlanRun* last = nullptr;  // ran last
+  uint64_t pass = 0;        // number of times that the slice was computed
   double loss_sum = 0;
   int64_t correct = 0;
   size_t gathered = 0;  // buckets of this gradient
