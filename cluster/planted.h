@@ -77,7 +77,8 @@ namespace perigee {
   X(outlier_takes_part, "a contribution that is far too large takes part in the mean") \
   X(pause_evicts, "the deadlines of rounds go on while the run is paused") \
   X(setting_untold, "a worker that joins does not take over the options that were set") \
-  X(outlier_lost, "the examples of an outlier that was left out are never given out again")
+  X(outlier_lost, "the examples of an outlier that was left out are never given out again") \
+  X(guard_outlives_line, "the guard against divergence remembers rounds that became void")
 // clang-format on
 
 enum class Bug {

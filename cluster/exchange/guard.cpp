@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
+
+#include "cluster/planted.h"
 
 namespace perigee {
 namespace {
@@ -21,6 +24,7 @@ constexpr int64_t kLeastRounds = 5;    // in a row
 constexpr size_t kChanges = 8;         // rounds whose changes the residual is held against
 constexpr double kHeldBack = 4.5;      // (gain - 1) * residual / change, by worker
 constexpr double kParameterGrowth = 100;
+constexpr size_t kRemembered = 64;  // rounds to which it can go back
 
 bool known(double norm) { return norm >= 0 && std::isfinite(norm); }
 
@@ -92,29 +96,31 @@ std::string Guard::on_round(const RoundHealth& health) {
   std::string why = judge_loss(health);
   if (why.empty()) why = judge_residual(health);
   if (why.empty()) why = judge_parameters(health);
+  remember(health.round);
   return health.progress > kJudged ? "" : why;
 }
 
 // Without the beginning of a run it is not known how much there is to lose.
 std::string Guard::judge_loss(const RoundHealth& health) {
-  const double step = progress_ < 0 ? 0 : std::max(0.0, health.progress - progress_);
-  progress_ = health.progress;
+  const double step = now_.progress < 0 ? 0 : std::max(0.0, health.progress - now_.progress);
+  now_.progress = health.progress;
   if (!std::isfinite(health.loss)) return "";  // left out, or about to be
-  if (loss_ < 0) {
-    loss_ = best_loss_ = health.loss;
-    if (health.progress <= 0.1) first_loss_ = health.loss;
+  if (now_.loss < 0) {
+    now_.loss = now_.best_loss = health.loss;
+    if (health.progress <= 0.1) now_.first_loss = health.loss;
     return "";
   }
-  loss_ += std::clamp(step / kSmoothing, 0.05, 0.5) * (health.loss - loss_);
-  best_loss_ = std::min(best_loss_, loss_);
-  if (first_loss_ < 0 || best_loss_ >= first_loss_ || loss_ <= best_loss_ + kLostGain * (first_loss_ - best_loss_)) {
+  now_.loss += std::clamp(step / kSmoothing, 0.05, 0.5) * (health.loss - now_.loss);
+  now_.best_loss = std::min(now_.best_loss, now_.loss);
+  if (now_.first_loss < 0 || now_.best_loss >= now_.first_loss ||
+      now_.loss <= now_.best_loss + kLostGain * (now_.first_loss - now_.best_loss)) {
     high_loss_since_ = -1;
     return "";
   }
   if (high_loss_since_ < 0) high_loss_since_ = health.round, high_loss_at_ = health.progress;
   if (health.round - high_loss_since_ < kLeastRounds || health.progress - high_loss_at_ < kHighLossFor) return "";
-  return "since round " + std::to_string(high_loss_since_) + " the training loss is " + text_of(loss_) + ", after " + text_of(best_loss_) +
-         " at best and " + text_of(first_loss_) + " at first";
+  return "since round " + std::to_string(high_loss_since_) + " the training loss is " + text_of(now_.loss) + ", after " +
+         text_of(now_.best_loss) + " at best and " + text_of(now_.first_loss) + " at first";
 }
 
 // Error feedback sends late what it holds back; an outer momentum adds to what was sent long ago. Together they overshoot: a residual of R
@@ -134,11 +140,30 @@ std::string Guard::judge_residual(const RoundHealth& health) {
 
 std::string Guard::judge_parameters(const RoundHealth&) {
   if (means_.parameters <= 0) return "";
-  if (first_parameters_ < 0) first_parameters_ = means_.parameters;
-  if (means_.parameters <= kParameterGrowth * first_parameters_) return "";
-  return "the parameters' norm is " + text_of(means_.parameters) + ", after " + text_of(first_parameters_) + " at first";
+  if (now_.first_parameters < 0) now_.first_parameters = means_.parameters;
+  if (means_.parameters <= kParameterGrowth * now_.first_parameters) return "";
+  return "the parameters' norm is " + text_of(means_.parameters) + ", after " + text_of(now_.first_parameters) + " at first";
 }
 
-void Guard::start_over() { *this = Guard(options_); }
+// Not of every round: half of them are forgotten when there are too many.
+void Guard::remember(int64_t round) {
+  now_.round = round;
+  if (round % past_every_ != 0) return;
+  past_.push_back(now_);
+  if (past_.size() < kRemembered) return;
+  past_every_ *= 2;
+  std::erase_if(past_, [&](const Memory& m) { return m.round % past_every_ != 0; });
+}
+
+// An older memory than that of `round` had a higher loss at best: it takes longer to call a loss high.
+void Guard::go_back(int64_t round) {
+  if (planted(Bug::guard_outlives_line)) return;
+  while (!past_.empty() && past_.back().round > round) past_.pop_back();
+  Guard before(options_);
+  before.past_every_ = past_every_;
+  before.past_ = std::move(past_);
+  if (!before.past_.empty()) before.now_ = before.past_.back();
+  *this = std::move(before);
+}
 
 }  // namespace perigee

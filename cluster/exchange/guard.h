@@ -46,7 +46,8 @@ class Guard {
   void on_begin(std::span<const ChangeSize> taken);
   // -> why the run diverges, and since when; empty: it does not. Nothing is said of the last fifth of a run, which is as good as over.
   std::string on_round(const RoundHealth& health);
-  void start_over();  // the parameters are those of an earlier round
+  // The parameters are those of `round` again, -1: the initial ones. What was known then holds, and nothing that came later.
+  void go_back(int64_t round);
 
   const Norms& norms() const {
     return means_;
@@ -58,6 +59,7 @@ class Guard {
   std::string judge_loss(const RoundHealth& health);
   std::string judge_residual(const RoundHealth& health);
   std::string judge_parameters(const RoundHealth& health);
+  void remember(int64_t round);
 
   GuardOptions options_;
   std::deque<double> recent_;  // sizes by step of the last rounds
@@ -67,8 +69,15 @@ class Guard {
   bool apart_ = false;
   int apart_rounds_ = 0;  // in a row
 
-  double loss_ = -1, first_loss_ = -1, best_loss_ = -1, progress_ = -1;  // smoothed; at the last round
-  double first_parameters_ = -1;
+  // Of a line of parameters, as it was after a round.
+  struct Memory {
+    int64_t round = -1;
+    double loss = -1, first_loss = -1, best_loss = -1, progress = -1;  // smoothed; at the last round
+    double first_parameters = -1;
+  };
+  Memory now_;
+  std::deque<Memory> past_;  // oldest first, of some rounds
+  int64_t past_every_ = 1;
   std::deque<double> changes_;                      // mean norms of the last rounds
   int64_t high_loss_since_ = -1, held_since_ = -1;  // rounds; -1: it is as it should be
   double high_loss_at_ = 0;                         // progress

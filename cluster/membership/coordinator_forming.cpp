@@ -267,6 +267,7 @@ void CoordinatorCore::adopt(const Node* best) {
       books.adopt(generation, target_round, target_hash, best && target_hash ? best->log : std::vector<LogEntry>{});
   if (adopted.voided > 0) {
     follower.round = std::min(follower.round, books.round());
+    control.guard.go_back(books.round());
     reopen_border();
   }
   if (options.takes_over || adopted.voided > 0 || adopted.missing > 0)

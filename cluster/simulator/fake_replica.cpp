@@ -36,6 +36,13 @@ void Contents::add(const Range& range, int64_t examples, float sign) {
     maxima[0] = std::max(maxima[0], static_cast<int64_t>(range.epoch) * examples + range.begin + range.count - 1);
 }
 
+// Falls with what was learnt, and is high again when that is lost.
+double Contents::loss(int64_t examples) const {
+  double applied = 0;
+  for (int64_t i = 0; i < examples; ++i) applied += static_cast<double>(sums[static_cast<size_t>(i)]);
+  return 0.1 + 2.2 * std::exp(-3 * applied / static_cast<double>(examples));
+}
+
 uint64_t Contents::hash() const {
   uint64_t a = xxh3_64(std::as_bytes(std::span(sums))), b = xxh3_64(std::as_bytes(std::span(maxima)));
   for (const std::vector<float>& fragment : fragments) a = xxh3_64(std::as_bytes(std::span(fragment)), a);
@@ -223,6 +230,7 @@ void FakeReplica::steps_done() {
   t.contribution.finite = local_finite_;
   t.contribution.figures.compute_s = static_cast<double>(network_.now_ns() - t.begun_ns) * 1e-9;
   t.contribution.norms.change = std::pow(static_cast<double>(t.contribution.steps), 0.75) * (local_outlying_ ? 1000 : 1);
+  t.contribution.figures.loss_sum = static_cast<double>(t.contribution.examples) * contents_.loss(options_.examples);
   t.contribution.partials = {{0, 1}};
   staged_row_ = t.order.row;
   stage_local();

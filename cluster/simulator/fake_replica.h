@@ -24,6 +24,7 @@ struct Contents {
   std::vector<std::vector<float>> fragments;  // of each its own sums: they lag behind, and what a lost worker did of them is lost
   explicit Contents(int64_t examples = 0) : sums(static_cast<size_t>(2 * examples)), maxima(2, -1) {}
   void add(const Range& range, int64_t examples, float sign = 1);
+  double loss(int64_t examples) const;  // of training, as of a model that learns
   uint64_t hash() const;
   bool operator==(const Contents&) const = default;
 };

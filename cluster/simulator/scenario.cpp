@@ -330,6 +330,23 @@ void add_pace_and_outliers(Scenario& s, const std::string& policy, bool wrong, d
     s.faults.push_back(make_fault(Fault::Kind::outlying, outlying.between(0, work_ms), s.workers, outlying));
 }
 
+// Everything that was learnt is lost while most of the work is ahead, and is learnt again.
+void lose_everything(Scenario& s, SeededRng& rng) {
+  s.faults.clear();
+  s.network.loss = 0, s.checkpoint_every = 0;
+  s.workers = std::min(s.workers, 4), s.min_workers = 1;
+  s.examples = std::max<int64_t>(s.examples, 80), s.planned = 3 * s.examples;
+  s.batch = 1, s.global_batch = 0;
+  s.example_ms = std::max(s.example_ms, 4000.0 * s.workers / static_cast<double>(s.planned));
+  const double work_ms = s.example_ms * static_cast<double>(s.planned) / s.workers;
+  for (int64_t times = rng.integer(1, 2); times > 0; --times) {
+    const double at = rng.between(300 + 0.05 * work_ms, 300 + 0.4 * work_ms);
+    const double back = rng.between(50, 500);
+    for (int who = s.averaging.find("synchrony") ? s.workers : 0; who < s.workers + 1; ++who)
+      s.faults.push_back({.kind = Fault::Kind::worker_kill, .at_ms = at, .for_ms = back, .who = who});
+  }
+}
+
 }  // namespace
 
 Scenario make_scenario(uint64_t seed, const std::string& asked) {
@@ -347,6 +364,7 @@ Scenario make_scenario(uint64_t seed, const std::string& asked) {
   if (SeededRng special(mix(seed, 0x73706563)); special.chance(0.08)) make_special(s, special);
   add_groups_and_codecs(s, policy, wrong, work_ms);
   add_pace_and_outliers(s, policy, wrong, work_ms);
+  if (SeededRng lost(mix(seed, 0x6c6f7374)); !wrong && lost.chance(0.03)) lose_everything(s, lost);
   if (steered && steering.chance(0.5)) s.faults.clear();
   if (steered || (policy.empty() && !wrong && steering.chance(0.15)))
     for (int64_t i = steering.integer(1, 4); i > 0; --i)

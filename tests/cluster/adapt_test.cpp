@@ -204,6 +204,23 @@ TEST(Guard, ALossThatGoesBackUpIsDivergence) {
   EXPECT_EQ(judged(forgiving, spike), "");
 }
 
+TEST(Guard, ALossIsJudgedByItsOwnLineOfParametersAlone) {
+  std::vector<double> falling;
+  for (int i = 0; i < 300; ++i) falling.push_back(0.3 + 2 * std::exp(-i / 50.0));
+  for (const int64_t kept : {-1, 3, 40}) {
+    Guard guard({});
+    EXPECT_EQ(judged(guard, falling), "");
+    guard.go_back(kept);
+    std::string why;
+    for (size_t i = static_cast<size_t>(kept + 1); i < falling.size() + 100 && why.empty(); ++i)
+      why = guard.on_round({.round = static_cast<int64_t>(i),
+                            .loss = i < falling.size() ? falling[i] : 2.3,
+                            .progress = 0.001 * static_cast<double>(i + 1),
+                            .workers = 4});
+    EXPECT_NE(why.find("since round 3"), std::string::npos) << "after round " << kept << ": " << why;
+  }
+}
+
 TEST(Guard, WhatErrorFeedbackHoldsBackIsWeighedWithTheGain) {
   const auto trips = [](double gain, double residual) {
     Guard guard({.outlier = 3});
