@@ -16,6 +16,7 @@
 namespace perigee {
 namespace {
 
+constexpr size_t kMostJudged = 64;    // epochs to which the judge can go back
 constexpr double kImageSeconds = 30;  // so long a worker may take for an image before the run goes on without
 constexpr double kImageSecondsWhenStopping = 8;
 
@@ -128,6 +129,7 @@ void ClusterSession::on_event(const Json& event) {
   told.set("monotonic_s", now_s());
   told.set("time_s", std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
   const std::string kind = event.find("event")->as_string();
+  if (kind == "rounds_voided") on_voided();
   if (kind == "paused") paused_since_s_ = now_s();
   else if (kind == "resumed" && paused_since_s_ > 0) log_.set_aside(now_s() - std::exchange(paused_since_s_, 0), 0);
   faults_.event(told, now_s());
@@ -234,7 +236,8 @@ void ClusterSession::on_epoch(uint64_t epoch) {
   phase_ = Phase::evaluating;
   phase_since_s_ = now_s();
   epoch_ = static_cast<int64_t>(epoch) + 1;
-  judged_before_ = judge_.state();
+  judged_before_.push_back({epoch_, judge_.state()});
+  if (judged_before_.size() > kMostJudged) judged_before_.pop_front();
   epoch_event_ = log_.epoch_event(epoch_, position());
   parts_.assign(judge_.parts().begin(), judge_.parts().end());
   defer_([this] { evaluate_next(); });
@@ -379,17 +382,26 @@ void ClusterSession::on_finished(int64_t) {
 void ClusterSession::on_reopened() {
   finished_ = false;
   if (interrupted_ || phase_ == Phase::training || phase_ == Phase::over) return;
-  if (judged_before_.is_object() && coordinator_->examples_done() < epoch_ * job_.facts.examples) {
-    const double factor = judge_.rate_factor();
-    judge_.restore(judged_before_);
-    if (judge_.rate_factor() != factor) tell_rate();
-  }
   phase_ = Phase::training;
   stop_reason_.clear();
   parts_.clear();
   kept_.clear();
   image_request_ = 0;
   model_written_ = false;
+}
+
+// What outlives a line of parameters goes back with it: the judge has seen no epoch that is to be trained again, so that none counts twice
+// as one without improvement; and no round is tested or kept because another one had its number.
+void ClusterSession::on_voided() {
+  const int64_t round = coordinator_->round(), whole = coordinator_->examples_done() / job_.facts.examples;
+  last_checkpoint_round_ = std::min(last_checkpoint_round_, round);
+  if (last_test_round_ > round) last_test_round_ = -2;
+  const auto again = std::find_if(judged_before_.begin(), judged_before_.end(), [&](const Judged& j) { return j.epoch > whole; });
+  if (again == judged_before_.end()) return;
+  const double factor = judge_.rate_factor();
+  judge_.restore(again->before);
+  judged_before_.erase(again, judged_before_.end());
+  if (judge_.rate_factor() != factor) defer_([this] { tell_rate(); });
 }
 
 // Everything is trained, or a rule ends the run: the last evaluation, the last checkpoint, the model.

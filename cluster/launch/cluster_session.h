@@ -99,6 +99,7 @@ class ClusterSession final : public CoordinatorEvents {
   void add_settings(CoordinatorOptions* options) const;
   Json scaled_rate(double factor) const;
   void tell_rate();
+  void on_voided();
   void go_on();
   void keep_next();
   void write_image(Keep keep, int64_t round, std::vector<std::byte> image);
@@ -147,7 +148,11 @@ class ClusterSession final : public CoordinatorEvents {
   int64_t last_checkpoint_round_ = -1;
   double last_checkpoint_s_ = 0, last_workers_s_ = 0;
 
-  Json judged_before_;     // the judge's state when the epoch was complete, should it not be any more
+  struct Judged {
+    int64_t epoch = 0;
+    Json before;  // the judge's state when the epoch was complete, should it not be any more
+  };
+  std::deque<Judged> judged_before_;
   bool finished_ = false;  // the coordinator says so
   std::string stop_reason_, checkpoint_file_, model_problem_;
   bool interrupted_ = false, model_written_ = false;
