@@ -334,8 +334,8 @@ void add_pace_and_outliers(Scenario& s, const std::string& policy, bool wrong, d
 void lose_everything(Scenario& s, SeededRng& rng) {
   s.faults.clear();
   s.network.loss = 0, s.checkpoint_every = 0;
-  s.workers = std::min(s.workers, 4), s.min_workers = 1;
-  s.examples = std::max<int64_t>(s.examples, 80), s.planned = 3 * s.examples;
+  s.workers = std::min(s.workers, 3), s.min_workers = 1;
+  s.examples = 400, s.planned = 1200;
   s.batch = 1, s.global_batch = 0;
   s.example_ms = std::max(s.example_ms, 4000.0 * s.workers / static_cast<double>(s.planned));
   const double work_ms = s.example_ms * static_cast<double>(s.planned) / s.workers;
