@@ -62,6 +62,20 @@ def kill_server(world, rng, blows):
     end_and_replay(world)
 
 
+@fault("F1", repeat=3, policies=SERVED)
+def kill_server_early(world, rng, blows):
+    """kill -9 of the server before any checkpoint: what was learnt is learnt again, and the run ends well."""
+    world.write_job(epochs=12, checkpoint="every_epochs = 1000")
+    world.start_alone(3)
+    for blow in range(blows):
+        world.wait("a part of the run", lambda e, share=0.1 * (blow + 1): e.get("event") == "step" and e.get("progress", 0) > share,
+                   world.events.mark())
+        server = next(n for n in world.coordinator.workers() if "/server/" in n)
+        mark = world.events.mark()
+        os.kill(world.coordinator.workers()[server], signal.SIGKILL)
+        world.wait("rounds that are void", lambda e: e.get("event") == "rounds_voided", mark)
+
+
 @fault("F2", repeat=3, policies=SERVED)
 def kill_launcher_of_server(world, rng, blows):
     """kill -9 of the launcher, with which its workers and its server end; --resume goes on from the last checkpoint, and records on."""
