@@ -78,7 +78,9 @@ namespace perigee {
   X(pause_evicts, "the deadlines of rounds go on while the run is paused") \
   X(setting_untold, "a worker that joins does not take over the options that were set") \
   X(outlier_lost, "the examples of an outlier that was left out are never given out again") \
-  X(guard_outlives_line, "the guard against divergence remembers rounds that became void")
+  X(guard_outlives_line, "the guard against divergence remembers rounds that became void") \
+  X(failures_kept, "a worker's failures count although it has trained since") \
+  X(agents_counted_once, "workers of an agent that came back are not counted")
 // clang-format on
 
 enum class Bug {

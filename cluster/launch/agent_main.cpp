@@ -13,9 +13,12 @@
 #include "src/core/error.h"
 #include "src/net/address.h"
 #include "src/net/loop.h"
+#include "src/net/timer.h"
 
 namespace perigee {
 namespace {
+
+constexpr uint64_t kDrainedMs = 50;  // between looks at whether an agent that is to end has ended its workers
 
 // Starts and ends of the agent's processes, for its log.
 class LoggedProcesses final : public Processes {
@@ -49,8 +52,8 @@ class LoggedProcesses final : public Processes {
 
 class Question final : public TransportEvents {
  public:
-  Question(const std::string& address, const Secret& secret, double seconds)
-      : address_(address), with_secret_(!secret.empty()), transport_(loop_, {.key = secret}) {
+  Question(const std::string& address, const Secret& secret, double seconds, bool drains = false)
+      : address_(address), drains_(drains), with_secret_(!secret.empty()), transport_(loop_, {.key = secret}) {
     transport_.set_events(this);
     const uint64_t deadline = loop_.now_ns() + static_cast<uint64_t>(seconds * 1e9);
     transport_.start_timer(1, deadline);
@@ -64,19 +67,28 @@ class Question final : public TransportEvents {
   void on_connected(PeerId peer, const std::string&) override {
     transport_.send(peer, encode(Status{.version = PERIGEE_VERSION}, FrameHeader{.type = MessageType::status}));
   }
-  void on_frame(PeerId, std::span<const std::byte> frame) override {
+  void on_frame(PeerId peer, std::span<const std::byte> frame) override {
     FrameHeader header;
     Report report;
     if (!read_header(frame, &header) || header.type != MessageType::report) return;
     if (!decode(frame.subspan(kHeaderBytes), &report)) return end(Error(ErrorKind::cluster, {address_, "its answer makes no sense"}));
     try {
       answer_ = Json::parse(report.json, address_);
-      loop_.stop();
+      if (!drains_) return loop_.stop();
+      const Json* role = answer_.find("role");
+      if (!role || *role != Json("agent"))
+        return end(Error(ErrorKind::usage, {.where = address_,
+                                            .what = "is no agent, and has no workers to end",
+                                            .got = role && role->is_string() ? role->as_string() : "something else",
+                                            .expected = "the address of a `perigee agent`"}));
+      asked_ = true;
+      transport_.send(peer, encode(Stop{.why = "drained", .finished = true}, FrameHeader{.type = MessageType::stop}));
     } catch (const Error& error) {
       end(error);
     }
   }
   void on_lost(PeerId, PeerLoss why) override {
+    if (asked_) return loop_.stop();  // it has ended
     if (why == PeerLoss::unauthenticated)
       return end(
           Error(ErrorKind::authentication,
@@ -97,7 +109,8 @@ class Question final : public TransportEvents {
     loop_.stop();
   }
   std::string address_;
-  bool with_secret_;
+  const bool drains_;
+  bool asked_ = false, with_secret_;
   UvLoop loop_;
   UvTransport transport_;
   Json answer_;
@@ -143,8 +156,9 @@ int run_agent(const AgentMainOptions& options) {
         options.log(Json(Json::Object{{"event", "said"}, {"worker", worker}, {"line", line}}));
       });
   logged.emplace(processes, options.log);
-  agent.emplace(AgentOptions{.name = options.name.empty() ? host_name() : options.name, .slots = static_cast<uint32_t>(options.slots)},
-                loop, rng, transport, *logged);
+  AgentOptions agent_options{.name = options.name.empty() ? host_name() : options.name, .slots = static_cast<uint32_t>(options.slots)};
+  if (!options.restarts.empty()) read_restarts(options.restarts, "--restarts", &agent_options);
+  agent.emplace(agent_options, loop, rng, transport, *logged);
   transport.set_events(&*agent);
   const std::string address = transport.listen(options.listen);
   options.log(Json(
@@ -157,9 +171,15 @@ int run_agent(const AgentMainOptions& options) {
       agent->stop();
       if (agent->processes() == 0) loop.stop();
     });
+  UvTimer drained(loop, [&] {
+    if (agent->stopping() && agent->processes() == 0) loop.stop();
+  });
+  drained.start(kDrainedMs, kDrainedMs);
   loop.run();
   return exit_code;
 }
+
+void drain_agent(const std::string& address, const Secret& secret, double seconds) { Question(address, secret, seconds, true).answer(); }
 
 Json ask_status(const std::string& address, const Secret& secret, double seconds) { return Question(address, secret, seconds).answer(); }
 

@@ -14,14 +14,14 @@
 namespace perigee {
 
 struct EmbeddedAgent {
-  EmbeddedAgent(UvLoop& loop, Rng& rng, const Secret& key, const std::string& name, uint32_t slots, std::vector<std::string> arguments,
+  EmbeddedAgent(UvLoop& loop, Rng& rng, const Secret& key, AgentOptions options, std::vector<std::string> arguments,
                 UvProcesses::OnLine on_line)
       : transport(loop, {.key = key}),
         processes(
             loop.handle(), {.arguments = patient(std::move(arguments)), .die_with_parent = true},
             [this](uint32_t process, int code, int signal, const std::string& tail) { agent.on_exited(process, code, signal, tail); },
             std::move(on_line)),
-        agent({.name = name, .slots = slots}, loop, rng, transport, processes) {
+        agent(std::move(options), loop, rng, transport, processes) {
     transport.set_events(&agent);
     address = transport.listen("127.0.0.1:0");
   }

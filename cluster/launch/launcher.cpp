@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <thread>
 
@@ -23,8 +24,9 @@ namespace perigee {
 namespace {
 
 constexpr uint64_t kTickMs = 50;
-constexpr double kTakeOverMs = 30'000;  // a standby waits so long for the workers that it saw at its door
-constexpr double kEndSeconds = 6;       // so long workers may take to end after the run
+constexpr uint64_t kTrainedNs = 250'000'000;  // between looks at who has trained
+constexpr double kTakeOverMs = 30'000;        // a standby waits so long for the workers that it saw at its door
+constexpr double kEndSeconds = 6;             // so long workers may take to end after the run
 
 double seconds_between(uint64_t from_ns, uint64_t to_ns) { return static_cast<double>(to_ns - from_ns) * 1e-9; }
 
@@ -170,7 +172,7 @@ struct Launcher::Impl final : AgentClientEvents {
   }
 
   void expect_started() {
-    const int coming = options.expected_workers + static_cast<int>(started) - static_cast<int>(gone);
+    const int coming = options.expected_workers + static_cast<int>(client->workers());
     defer([this, coming] { coordinator->expect_workers(std::max(0, coming)); });
   }
 
@@ -212,6 +214,12 @@ struct Launcher::Impl final : AgentClientEvents {
     start_workers();
   }
 
+  AgentOptions agent_options() const {
+    AgentOptions own;
+    if (!options.restarts.empty()) read_restarts(options.restarts, "--restarts", &own);
+    return own;
+  }
+
   void start_workers() {
     AgentClientOptions client_options{.agents = options.agents, .job_id = session.job_id(), .standby = options.standby};
     client_options.start = {.version = PERIGEE_VERSION,
@@ -223,11 +231,13 @@ struct Launcher::Impl final : AgentClientEvents {
                             .generation = coordinator->generation()};
     if (session.job().policy.served)
       server = std::make_unique<ServerProcess>(
-          loop, rng, agent_key, client_options, server_arguments(),
+          loop, rng, agent_key, client_options, agent_options(), server_arguments(),
           [this](const std::string& who, const std::string& line) { hear(who, line); }, *this);
     if (options.agents.empty() && options.workers > 0) {
-      embedded = std::make_unique<EmbeddedAgent>(loop, rng, agent_key, host_name(), static_cast<uint32_t>(options.workers),
-                                                 options.worker_arguments,
+      AgentOptions own = agent_options();
+      own.name = host_name();
+      own.slots = static_cast<uint32_t>(options.workers);
+      embedded = std::make_unique<EmbeddedAgent>(loop, rng, agent_key, std::move(own), options.worker_arguments,
                                                  [this](const std::string& worker, const std::string& line) { hear(worker, line); });
       client_options.agents = {embedded->address};
     }
@@ -254,6 +264,7 @@ struct Launcher::Impl final : AgentClientEvents {
 
   void tick() {
     session.tick();
+    if (loop.now_ns() - trained_ns > kTrainedNs) trained_ns = loop.now_ns(), tell_trained();
     if (inheritance && !taken_over && coordinator->established()) take_over();
     if (!session.over()) return;
     if (client && session.superseded()) client->abandon();
@@ -272,9 +283,8 @@ struct Launcher::Impl final : AgentClientEvents {
   }
 
   void on_agent_event(const Json& event) override { session.tell(event); }
-  void on_workers_started(const std::string&, uint32_t workers) override {
+  void on_workers_started(const std::string&, uint32_t) override {
     ++agents_started;
-    started += workers;
     if (agents_started == options.agents.size()) expect_started();  // fewer or more than asked for
   }
   void on_process_end(const ProcessEnd& end) override {
@@ -284,16 +294,28 @@ struct Launcher::Impl final : AgentClientEvents {
       if (!end.restarted && !session.over()) fail_of(end, "the server will not be started again");
       return;
     }
-    // When no worker of ours is left and none will be started again, no other comes either.
     if (end.restarted || session.over()) return;
-    ++gone;
     if (agents_started >= std::max<size_t>(1, options.agents.size())) expect_started();
-    if (!options.listen.empty() || gone < started || agents_started < std::max<size_t>(1, options.agents.size())) return;
-    fail_of(end, "no worker is left");
+  }
+  // When no worker of ours is left and none will be started again, no other comes either.
+  void on_none_left(const ProcessEnd& last) override {
+    if (session.over() || !options.listen.empty() || !coordinator->workers().empty()) return;
+    fail_of(last, "no worker is left");
+  }
+  // A worker that has trained is no lost case, however often it is killed: its agent is told.
+  void tell_trained() {
+    for (const WorkerView& view : coordinator->workers()) {
+      if (view.step <= 0 || view.id <= told_trained[view.name]) continue;
+      told_trained[view.name] = view.id;
+      if (client) client->trained(view.name);
+      if (server) server->trained(view.name);
+    }
   }
   void fail_of(const ProcessEnd& end, const std::string& why) {
+    if (std::exchange(failed, true)) return;
     const ErrorKind kind = end.signal == 0 && end.code >= 2 && end.code <= 7 ? static_cast<ErrorKind>(end.code) : ErrorKind::cluster;
-    const Error error(kind, {.where = "worker " + end.worker, .what = cause_of(end) + "; " + why});
+    const Error error(kind,
+                      {.where = "worker " + end.worker, .what = cause_of(end) + "; " + (end.next.empty() ? "" : end.next + "; ") + why});
     defer([this, error] { session.fail(error); });
   }
   void on_agents_failed(const Error& error) override {
@@ -320,7 +342,9 @@ struct Launcher::Impl final : AgentClientEvents {
   UvTimer timer{loop, [this] { tick(); }};
   uint64_t ended_ns = 0;
   size_t agents_started = 0;
-  uint32_t started = 0, gone = 0;  // workers
+  bool failed = false;
+  std::map<std::string, WorkerId> told_trained;  // by name: bounded by the slots of the agents
+  uint64_t trained_ns = 0;
 };
 
 Launcher::Launcher(const Job& job, LaunchOptions options, const std::atomic<bool>& stop)

@@ -23,6 +23,7 @@ struct LaunchOptions {
   std::string standby;                    // the agent whose standby takes over should this process be lost; empty: none
   std::string advertise, interface_cidr;  // what others are told of our address
   Secret secret;                          // of the cluster; empty: everything stays on this machine
+  std::string restarts;                   // of workers on this machine and of the server: N/PERIOD; empty: the default
   int min_workers = 1;
   int expected_workers = 0;                   // that come by themselves, besides those started here, and are waited for at the beginning
   std::vector<std::string> worker_arguments;  // more of them for workers on this machine

@@ -4,11 +4,21 @@
 
 namespace perigee {
 
-ServerProcess::ServerProcess(UvLoop& loop, Rng& rng, const Secret& key, AgentClientOptions options, std::vector<std::string> arguments,
-                             UvProcesses::OnLine on_line, AgentClientEvents& events)
+namespace {
+
+AgentOptions named(AgentOptions options, const std::string& name) {
+  options.name = name;
+  options.slots = 1;
+  return options;
+}
+
+}  // namespace
+
+ServerProcess::ServerProcess(UvLoop& loop, Rng& rng, const Secret& key, AgentClientOptions options, AgentOptions agent,
+                             std::vector<std::string> arguments, UvProcesses::OnLine on_line, AgentClientEvents& events)
     : name_(host_name() + "/server"),
       events_(events),
-      agent_(loop, rng, key, name_, 1, std::move(arguments), std::move(on_line)),
+      agent_(loop, rng, key, named(std::move(agent), name_), std::move(arguments), std::move(on_line)),
       transport_(loop, UvTransportOptions{.key = key}) {
   options.agents = {agent_.address};
   options.standby.clear();

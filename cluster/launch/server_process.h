@@ -14,11 +14,12 @@ namespace perigee {
 class ServerProcess final : public AgentClientEvents {
  public:
   // `options`: as for the agents of workers. `events` hears of its end.
-  ServerProcess(UvLoop& loop, Rng& rng, const Secret& key, AgentClientOptions options, std::vector<std::string> arguments,
-                UvProcesses::OnLine on_line, AgentClientEvents& events);
+  ServerProcess(UvLoop& loop, Rng& rng, const Secret& key, AgentClientOptions options, AgentOptions agent,
+                std::vector<std::string> arguments, UvProcesses::OnLine on_line, AgentClientEvents& events);
   bool owns(const std::string& worker) const { return worker.starts_with(name_ + "/"); }
   size_t processes() const { return agent_.agent.processes(); }
   void stop() { client_->stop(true); }
+  void trained(const std::string& worker) { client_->trained(worker); }
 
   void on_agent_event(const Json& event) override { events_.on_agent_event(event); }
   void on_workers_started(const std::string&, uint32_t) override {}

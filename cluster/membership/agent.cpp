@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <set>
@@ -9,6 +10,7 @@
 
 #include "cluster/membership/coordinator.h"
 #include "cluster/membership/votes.h"
+#include "cluster/planted.h"
 #include "src/core/error.h"
 #include "src/device/gpu.h"
 
@@ -36,7 +38,7 @@ struct Agent::Impl {
     uint32_t number = 0;           // 0: not running
     bool over = false;             // will not be started again
     uint64_t start_ns = kNever;    // when it is to be started again
-    std::deque<uint64_t> crashes;  // within the window
+    std::deque<uint64_t> crashes;  // within the window, since it has trained last
     uint64_t restarts = 0;
   };
   struct JobState {
@@ -191,6 +193,16 @@ struct Agent::Impl {
     arm();
   }
 
+  void stop() {
+    stopping = true;
+    std::vector<uint64_t> ids;
+    for (auto& [id, job] : jobs) {
+      end_job(job);
+      ids.push_back(id);
+    }
+    for (const uint64_t id : ids) forget_if_over(id);
+  }
+
   // ---- the end of a process ----
 
   void on_exited(uint32_t number, int code, int signal, const std::string& tail) {
@@ -204,9 +216,9 @@ struct Agent::Impl {
                     .signal = signal,
                     .standby = slot.process.standby,
                     .tail = tail.substr(0, kMaxText)};
-        told.respawned = may_restart(job, slot, code, signal);
+        told.respawned = may_restart(job, slot, code, signal, &told.next);
         slot.process.op_by_op = tail.find(kOpByOp) != std::string::npos;
-        if (told.respawned) schedule(slot);
+        if (told.respawned) told.next = schedule(slot);
         else slot.over = true;
         const uint64_t job_id = id;
         send(job.launcher, job_id, told);
@@ -216,7 +228,7 @@ struct Agent::Impl {
     assert(false && "the end of a process that was not started here");
   }
 
-  bool may_restart(const JobState& job, Slot& slot, int code, int signal) {
+  bool may_restart(const JobState& job, Slot& slot, int code, int signal, std::string* why) {
     if (stopping || job.stopping || slot.over) return false;
     if (signal == 0 && final_code(code)) return false;
     // There is no coordinator for which it could train.
@@ -225,21 +237,39 @@ struct Agent::Impl {
     slot.crashes.push_back(now);
     while (!slot.crashes.empty() && slot.crashes.front() + ns(options.window_s * 1e3) < now) slot.crashes.pop_front();
     assert(slot.crashes.size() <= options.restarts + 1);
-    if (slot.crashes.size() > options.restarts) {
-      ++gave_up;
-      return false;
-    }
-    return true;
+    if (slot.crashes.size() <= options.restarts) return true;
+    ++gave_up;
+    *why = "it is not started again after " + failures_of(slot) + "; --restarts allows more";
+    return false;
+  }
+
+  std::string failures_of(const Slot& slot) const {
+    return std::to_string(slot.crashes.size()) + (slot.crashes.size() == 1 ? " failure" : " failures") + " in " +
+           std::to_string(static_cast<int64_t>(options.window_s)) + " s without training";
+  }
+
+  // Its worker has trained: what befell it before no longer says that it never will.
+  void on_trained(PeerId peer, uint64_t id, const std::string& name) {
+    const auto found = jobs.find(id);
+    if (found == jobs.end() || found->second.launcher != peer || planted(Bug::failures_kept)) return;
+    for (Slot& slot : found->second.slots)
+      if (slot.process.name == name && slot.number != 0) slot.crashes.clear();
   }
 
   // Twice as long after each crash in the window, with jitter, so that workers that fall together do not come back together.
-  void schedule(Slot& slot) {
+  std::string schedule(Slot& slot) {
     const double doubled = options.backoff_ms * static_cast<double>(uint64_t{1} << std::min<size_t>(slot.crashes.size() - 1, 20));
     const double jitter = 0.75 + 0.5 * static_cast<double>(rng.next() >> 11) * 0x1p-53;
-    slot.start_ns = clock.now_ns() + ns(std::min(doubled, options.backoff_max_ms) * jitter);
+    const double pause_ms = std::min(doubled, options.backoff_max_ms) * jitter;
+    slot.start_ns = clock.now_ns() + ns(pause_ms);
     ++slot.restarts;
     ++restarts;
     arm();
+    std::string next = "it is started again";
+    if (slot.crashes.size() > 1)
+      next += " in " + std::to_string(static_cast<int64_t>(pause_ms)) + " ms, after " + failures_of(slot) + " of at most " +
+              std::to_string(options.restarts);
+    return next;
   }
 
   void start_again(JobState& job, Slot& slot) {
@@ -249,13 +279,14 @@ struct Agent::Impl {
     slot.number = processes.start(slot.process, &error);
     if (slot.number != 0) return;
     slot.crashes.push_back(clock.now_ns());
-    if (slot.crashes.size() <= options.restarts) return schedule(slot);
+    if (slot.crashes.size() <= options.restarts) return static_cast<void>(schedule(slot));
     slot.over = true;
     ++gave_up;
     Exited told{.name = slot.process.name,
                 .code = static_cast<int>(ErrorKind::resources),
                 .standby = slot.process.standby,
-                .tail = error.substr(0, kMaxText)};
+                .tail = error.substr(0, kMaxText),
+                .next = "it is not started again after " + failures_of(slot) + "; --restarts allows more"};
     for (const auto& [id, each] : jobs)
       if (&each == &job) send(job.launcher, id, told);
   }
@@ -321,6 +352,7 @@ struct Agent::Impl {
                              {"name", options.name},
                              {"version", PERIGEE_VERSION},
                              {"slots", static_cast<int64_t>(options.slots)},
+                             {"stopping", stopping},
                              {"running", static_cast<int64_t>(running())},
                              {"restarts", static_cast<int64_t>(restarts)},
                              {"gave_up", static_cast<int64_t>(gave_up)},
@@ -373,10 +405,16 @@ struct Agent::Impl {
       case MessageType::stop: {
         Stop stop_request;
         if (!decode(payload, &stop_request)) return reject(peer);
+        if (header.job == 0) return stop();  // of the whole machine; only who has the secret comes so far
         const auto found = jobs.find(header.job);
         if (found == jobs.end() || found->second.launcher != peer) return;  // another one owns it by now
         end_job(found->second);
         return forget_if_over(header.job);
+      }
+      case MessageType::started: {
+        Started trained;
+        if (!decode(payload, &trained)) return reject(peer);
+        return on_trained(peer, header.job, trained.name);
       }
       case MessageType::beat: {
         Beat beat;
@@ -388,6 +426,23 @@ struct Agent::Impl {
   }
 };
 
+void read_restarts(const std::string& text, const std::string& where, AgentOptions* options) {
+  const size_t slash = text.find('/');
+  char *after_count = nullptr, *after_period = nullptr;
+  const unsigned long long count = std::strtoull(text.c_str(), &after_count, 10);
+  const double period = slash == std::string::npos ? 0 : std::strtod(text.c_str() + slash + 1, &after_period);
+  const std::string unit = after_period ? after_period : "-";
+  const double seconds = unit.empty() || unit == "s" ? period : unit == "m" ? 60 * period : unit == "h" ? 3600 * period : 0;
+  const bool counted = !text.empty() && text[0] >= '0' && text[0] <= '9' && after_count == text.c_str() + slash && count <= 1'000'000;
+  if (!counted || !(seconds >= 1 && seconds <= 1e6))
+    throw Error(ErrorKind::usage, {.where = where,
+                                   .what = "is not a number of restarts in a time",
+                                   .got = "'" + text + "'",
+                                   .expected = "N/PERIOD, as in 5/60s, 20/10m or 0/1h"});
+  options->restarts = static_cast<uint32_t>(count);
+  options->window_s = seconds;
+}
+
 Agent::Agent(AgentOptions options, Clock& clock, Rng& rng, Transport& transport, Processes& processes)
     : impl_(std::make_unique<Impl>(
           Impl{.options = std::move(options), .clock = clock, .rng = rng, .transport = transport, .processes = processes})) {
@@ -398,15 +453,8 @@ Agent::~Agent() = default;
 
 void Agent::on_exited(uint32_t process, int code, int signal, const std::string& tail) { impl_->on_exited(process, code, signal, tail); }
 
-void Agent::stop() {
-  impl_->stopping = true;
-  std::vector<uint64_t> ids;
-  for (auto& [id, job] : impl_->jobs) {
-    impl_->end_job(job);
-    ids.push_back(id);
-  }
-  for (const uint64_t id : ids) impl_->forget_if_over(id);
-}
+void Agent::stop() { impl_->stop(); }
+bool Agent::stopping() const { return impl_->stopping; }
 
 size_t Agent::processes() const { return impl_->running(); }
 Json Agent::status() const { return impl_->status(); }

@@ -35,11 +35,14 @@ class Processes {
 struct AgentOptions {
   std::string name;
   uint32_t slots = 0;     // workers at a time, of all jobs; 0: one per core
-  uint32_t restarts = 5;  // of one worker in `window_s`, then it is given up and told
+  uint32_t restarts = 5;  // of one worker in `window_s` without training in between, then it is given up and told
   double window_s = 60, backoff_ms = 100, backoff_max_ms = 5000;
   double grace_ms = 5000;            // from SIGTERM to SIGKILL
   double launcher_silent_ms = 5000;  // a job's workers are left to find their coordinator; without workers the job is forgotten
 };
+
+// "5/60s", "20/10m", "0/1h". Error(usage) that names `where`.
+void read_restarts(const std::string& text, const std::string& where, AgentOptions* options);
 
 class Agent final : public TransportEvents {
  public:
@@ -47,6 +50,7 @@ class Agent final : public TransportEvents {
   ~Agent() override;
   void on_exited(uint32_t process, int code, int signal, const std::string& tail);
   void stop();               // ends every worker: asks, and after `grace_ms` no longer
+  bool stopping() const;     // also when a drain was asked for: the host may end once processes() is 0
   size_t processes() const;  // running now; the host may end once this is 0 after stop()
   Json status() const;
 

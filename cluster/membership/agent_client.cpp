@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cluster/membership/coordinator.h"
+#include "cluster/planted.h"
 
 namespace perigee {
 namespace {
@@ -64,6 +65,7 @@ void AgentClient::on_connected(PeerId peer, const std::string&) {
   Node* node = node_of(peer);
   if (!node) return transport_.close(peer);
   node->connected = true;
+  node->answered = false;
   node->heard_ns = clock_.now_ns();
   node->backoff_ms = 0;
   Start start = options_.start;
@@ -116,7 +118,33 @@ void AgentClient::on_timer(uint64_t) {
       connect(node);
     }
   }
+  if (!stopped_) check_left(now);
   if (!stopped_) transport_.start_timer(kBeatTimer, now + beat_ns(options_.beat_ms / 4));
+}
+
+// An agent that ends tells the ends of its workers first, and is gone a moment later; it may be started again.
+void AgentClient::check_left(uint64_t now) {
+  bool away = false, any = false;
+  for (const Node& node : nodes_) {
+    if (!node.works) continue;
+    any = true;
+    if (!node.started || (node.connected && (!node.answered || node.workers > 0))) return static_cast<void>(none_since_ns_ = 0);
+    away |= !node.connected;
+  }
+  if (!any) return;
+  if (none_since_ns_ == 0) none_since_ns_ = now;
+  if (now - none_since_ns_ >= beat_ns(away ? options_.away_ms : options_.beat_ms / 2)) events_.on_none_left(last_end_);
+}
+
+void AgentClient::trained(const std::string& worker) {
+  for (const Node& node : nodes_)
+    if (node.connected && worker.starts_with(node.name + "/")) send(node, Started{.name = worker});
+}
+
+uint32_t AgentClient::workers() const {
+  uint32_t count = 0;
+  for (const Node& node : nodes_) count += node.workers;
+  return count;
 }
 
 void AgentClient::on_frame(PeerId peer, std::span<const std::byte> frame) {
@@ -132,22 +160,31 @@ void AgentClient::on_frame(PeerId peer, std::span<const std::byte> frame) {
       abandon();
       return events_.on_agents_failed(Error(ErrorKind::cluster, {.what = kSuperseded, .hint = started.error}));
     }
+    if (!started.error.empty() && node->started) {  // it is ending, or still ends what it had
+      transport_.close(node->peer);
+      return lose(*node, started.error, false);
+    }
     if (!started.error.empty()) return fail(*node, ErrorKind::cluster, started.error);
     node->name = started.name;
-    node->workers = started.workers;
+    if (!planted(Bug::agents_counted_once) || !node->started) node->workers = node->works ? started.workers : 0;
+    node->answered = true;
     if (node->lost_told && node->started) events_.on_agent_event(Json(Json::Object{{"event", "agent_back"}, {"agent", node->address}}));
     node->lost_told = false;
     if (!std::exchange(node->started, true) && node->works) events_.on_workers_started(node->address, started.workers);
     return;
   }
-  if (Exited exited; header.type == MessageType::exited && decode(payload, &exited))
-    events_.on_process_end({.worker = exited.name,
-                            .agent = node->name,
-                            .code = exited.code,
-                            .signal = exited.signal,
-                            .restarted = exited.respawned,
-                            .standby = exited.standby,
-                            .tail = exited.tail});
+  if (Exited exited; header.type == MessageType::exited && decode(payload, &exited)) {
+    const ProcessEnd end{.worker = exited.name,
+                         .agent = node->name,
+                         .code = exited.code,
+                         .signal = exited.signal,
+                         .restarted = exited.respawned,
+                         .standby = exited.standby,
+                         .tail = exited.tail,
+                         .next = exited.next};
+    if (!end.standby && !end.restarted) last_end_ = end, node->workers -= std::min(node->workers, 1u);
+    events_.on_process_end(end);
+  }
 }
 
 }  // namespace perigee

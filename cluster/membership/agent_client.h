@@ -22,7 +22,8 @@ struct AgentClientOptions {
   double connect_ms = 5000;    // one attempt
   double give_up_ms = 30'000;  // an agent that was never reached for so long ends the run
   double beat_ms = 1000, silent_ms = 5000;
-  double retry_ms = 200, retry_max_ms = 5000;
+  double retry_ms = 200, retry_max_ms = 1000;
+  double away_ms = 300'000;  // for so long an agent that is away may come back and start workers
 };
 
 class AgentClientEvents {
@@ -32,14 +33,18 @@ class AgentClientEvents {
   virtual void on_workers_started(const std::string& agent, uint32_t workers) = 0;
   virtual void on_process_end(const ProcessEnd& end) = 0;
   virtual void on_agents_failed(const Error& error) = 0;  // an agent refuses, or was never reached
+  // No agent has a worker or will start one. Said again and again while it is so; workers of an agent that is away may still be there.
+  virtual void on_none_left(const ProcessEnd& /*last*/) {}
 };
 
 class AgentClient final : public TransportEvents {
  public:
   AgentClient(AgentClientOptions options, Clock& clock, Rng& rng, Transport& transport, AgentClientEvents& events);
   void start();
-  void stop(bool finished);  // asks the agents to end this job's workers
-  void abandon();            // the workers are another coordinator's by now
+  void stop(bool finished);                 // asks the agents to end this job's workers
+  void abandon();                           // the workers are another coordinator's by now
+  void trained(const std::string& worker);  // since it was started; its agent is told
+  uint32_t workers() const;                 // that run or will be started again, as far as agents have told
 
   void on_connected(PeerId peer, const std::string& address) override;
   void on_frame(PeerId peer, std::span<const std::byte> frame) override;
@@ -53,6 +58,7 @@ class AgentClient final : public TransportEvents {
     PeerId peer = 0;
     bool works = true, stands_by = false;
     bool connected = false, started = false, lost_told = false;
+    bool answered = false;  // since it was connected last
     uint64_t heard_ns = 0, retry_ns = 0;
     double backoff_ms = 0;
     uint32_t workers = 0;
@@ -62,6 +68,7 @@ class AgentClient final : public TransportEvents {
   Node* node_of(PeerId peer);
   void connect(Node& node);
   void lose(Node& node, const std::string& why, bool final);
+  void check_left(uint64_t now);
   void fail(const Node& node, ErrorKind kind, const std::string& what, const std::string& hint = "");
 
   AgentClientOptions options_;
@@ -70,7 +77,8 @@ class AgentClient final : public TransportEvents {
   Transport& transport_;
   AgentClientEvents& events_;
   std::vector<Node> nodes_;
-  uint64_t begun_ns_ = 0;
+  uint64_t begun_ns_ = 0, none_since_ns_ = 0;  // 0: some are left
+  ProcessEnd last_end_;
   bool stopped_ = false;
 };
 

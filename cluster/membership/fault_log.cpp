@@ -33,7 +33,7 @@ std::string cause_of(const ProcessEnd& end) {
 void FaultLog::tell(Json event, const ProcessEnd& end) {
   if (text_of(event, "event") != "worker_kicked") event.set("cause", cause_of(end));
   const std::string done = text_of(event, "done");
-  const std::string agent = end.restarted ? "it is started again" : "it is not started again";
+  const std::string agent = !end.next.empty() ? end.next : end.restarted ? "it is started again" : "it is not started again";
   event.set("done", done.empty() ? agent : done + "; " + agent);
   sink_(event);
 }

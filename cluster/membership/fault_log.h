@@ -18,6 +18,7 @@ struct ProcessEnd {
   bool restarted = false;
   bool standby = false;  // not a worker
   std::string tail;      // of its standard error
+  std::string next;      // what its agent does about it
 };
 
 // "killed by signal 9", "ended with code 3: mnist/train-images: this file is damaged".

@@ -25,6 +25,7 @@ struct Start {
   }
 };
 
+// Also from the launcher to an agent: the worker of this name has trained since it was started.
 struct Started {
   static constexpr MessageType kType = MessageType::started;
   std::string name;
@@ -44,9 +45,10 @@ struct Exited {
   bool respawned = false;
   bool standby = false;  // not a worker
   std::string tail;      // the end of what it wrote to standard error
+  std::string next;      // what the agent does about it, for people
   template <class F>
   void fields(F& f) {
-    f(name), f(pid), f(code), f(signal), f(respawned), f(standby), f(tail);
+    f(name), f(pid), f(code), f(signal), f(respawned), f(standby), f(tail), f(next);
   }
 };
 

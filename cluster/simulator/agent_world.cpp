@@ -32,6 +32,13 @@ class AgentWorld final : public AgentClientEvents {
     for (const auto& node : nodes_) node->boot();
     start_launcher();
     const double end_ms = rng_.between(4000, 15'000);
+    SeededRng manner(mix(seed, 0x6d616e6e));
+    const bool steadily = manner.chance(0.15);
+    if (steadily || manner.chance(0.15)) {
+      if (steadily) kill_steadily(manner);
+      else restart_agents(manner);
+      return;
+    }
     for (int64_t i = rng_.integer(0, 8); i > 0; --i) at(rng_.between(100, end_ms), [this] { strike(); });
     at(end_ms, [this] { stop_job(); });
   }
@@ -64,6 +71,7 @@ class AgentWorld final : public AgentClientEvents {
       world.network_.boot(process, agent.get());
       starts.clear();
       chances = 1;
+      leaving = false;
     }
     void kill(bool power) {
       world.network_.kill(process, power);
@@ -100,10 +108,55 @@ class AgentWorld final : public AgentClientEvents {
     std::string name;
     std::unique_ptr<Agent> agent;
     std::map<uint32_t, Child> alive;
-    bool broken = false, stubborn = false;
+    bool broken = false, stubborn = false, leaving = false;
     std::map<std::string, std::vector<uint64_t>> starts;  // of a worker's name, by this agent
     int chances = 1;                                      // requests for workers that this agent can have had
   };
+
+  // Kills for a minute, each of a worker that has trained: none is given up.
+  void kill_steadily(SeededRng& rng) {
+    steady_ = true;
+    double at_ms = 3000;
+    for (; at_ms < 60'000; at_ms += rng.between(2000, 5000))
+      at(at_ms, [this, which = rng.uniform()] {
+        Node& node = *nodes_[static_cast<size_t>(which * static_cast<double>(nodes_.size()))];
+        if (!node.alive.empty() && trained_.contains(node.alive.begin()->first)) node.end(node.alive.begin()->first, 0, 0, 9);
+      });
+    at(at_ms + 10'000, [this] { stop_job(); });
+  }
+
+  // One agent after the other, in any order and at any pace: asked to end, and started anew.
+  void restart_agents(SeededRng& rng) {
+    steady_ = true;
+    double at_ms = 3000;
+    for (int64_t i = rng.integer(2, 8); i > 0; --i, at_ms += rng.between(500, 6000)) {
+      Node& node = *nodes_[static_cast<size_t>(rng.integer(0, static_cast<int64_t>(nodes_.size()) - 1))];
+      at(at_ms, [this, &node] {
+        if (!node.agent || node.leaving) return;
+        say("FAULT restart of " + node.name);
+        node.leaving = true;
+        node.agent->stop();
+        await_end(node);
+      });
+    }
+    at(at_ms + 10'000, [this] { stop_job(); });
+  }
+  void await_end(Node& node) {
+    if (!node.alive.empty()) return at(10, [this, &node] { await_end(node); });
+    at(20, [this, &node] {  // its last words are on their way
+      node.kill(false);
+      at(rng_.between(10, 500), [&node] { node.boot(); });
+    });
+  }
+
+  void train(const std::string& worker, uint32_t number, Node& node) {
+    at(1000, [this, worker, number, &node] {
+      if (!node.alive.contains(number) || !network_.alive(launcher_) || job_over_) return;
+      client_->trained(worker);
+      at(500, [this, number] { trained_.insert(number); });
+      node.starts.erase(worker);
+    });
+  }
 
   uint32_t on_start(Node& node, const WorkerProcess& what) {
     size_t of_job = 0;
@@ -121,6 +174,7 @@ class AgentWorld final : public AgentClientEvents {
     node.alive[number] = {.process = what};
     ++outcome_.sites[starts.size() > 1 ? "restarted" : "started"];
     say(node.name + " starts " + what.name + " as " + std::to_string(number));
+    if (steady_) train(what.name, number, node);
     if (crashing_) node.end(number, rng_.between(1, 100), kCrash, 0);
     if (job_over_) leave(node, number);
     return number;
@@ -161,11 +215,18 @@ class AgentWorld final : public AgentClientEvents {
     ++outcome_.sites[end.restarted ? "end_told_restarted" : "end_told"];
     say("launcher hears the end of " + end.worker);
     ++told_ends_;
+    if (steady_ && !job_over_ && !end.restarted && end.signal == 9) fail(end.worker + " is given up although it had trained: " + end.next);
     if (told_ends_ > numbers_ + not_started_) fail("more ends are told than there were processes");
+  }
+  void on_none_left(const ProcessEnd&) override {
+    ++outcome_.sites["none_left"];
+    for (const auto& node : nodes_)
+      if (!job_over_ && !node->alive.empty()) fail("no worker is said to be left while " + node->name + " has some");
   }
   void on_agents_failed(const Error& error) override {
     // An agent whose processes cannot be started, or whose workers of an earlier request still end, says so, and that ends the run.
     ++outcome_.sites["agents_failed"];
+    if (steady_ && !job_over_) fail(std::string("the run is ended: ") + error.what());
     say(std::string("launcher: ") + error.what());
     at(1, [this] { stop_job(); });
   }
@@ -268,7 +329,8 @@ class AgentWorld final : public AgentClientEvents {
   int launcher_ = -1;
   uint32_t workers_ = 1, numbers_ = 0;
   int64_t told_ends_ = 0, not_started_ = 0;
-  bool crashing_ = false, job_over_ = false;
+  bool crashing_ = false, job_over_ = false, steady_ = false;
+  std::set<uint32_t> trained_;  // processes, as their agents know
   std::unique_ptr<AgentClient> client_;
   std::vector<std::unique_ptr<Node>> nodes_;
   AgentOutcome outcome_;

@@ -11,7 +11,7 @@ namespace perigee {
 namespace {
 
 struct Options {
-  std::string secret, log = "plain";
+  std::string secret, log = "plain", drain;
   AgentMainOptions agent;
 } options;
 
@@ -20,6 +20,8 @@ void declare(CLI::App& app) {
   app.add_option("--secret", options.secret, "the file with the cluster's secret; `perigee secret new` makes one");
   app.add_option("--data-root", options.agent.data_root, "workers open data only under this folder; relative paths start there");
   app.add_option("--slots", options.agent.slots, "workers at a time, of all jobs; the default is one per core")->check(CLI::PositiveNumber);
+  app.add_option("--restarts", options.agent.restarts, "of a worker that does not come to train, N/PERIOD; the default is 5/60s");
+  app.add_option("--drain", options.drain, "end the agent at HOST:PORT: its workers leave their runs at the end of a round");
   app.add_option("--name", options.agent.name, "what it is called in logs; the default is the host's name");
   app.add_option("--site", options.agent.site, "a name that near machines share, for policies with groups; the default is the host");
   app.add_option("--advertise", options.agent.advertise, "the address that other workers are told: HOST");
@@ -51,6 +53,7 @@ int run() {
   if (options.log != "plain" && options.log != "json")
     throw Error(ErrorKind::usage, {"--log", "there is no such log", "'" + options.log + "'", "plain or json"});
   if (!options.secret.empty()) options.agent.secret = Secret::from_file(options.secret);
+  if (!options.drain.empty()) return drain_agent(options.drain, options.agent.secret), 0;
   options.agent.log = [json = options.log == "json"](const Json& event) {
     if (json) std::printf("%s\n", event.dump().c_str());
     else print_plain(event);

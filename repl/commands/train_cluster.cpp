@@ -37,6 +37,8 @@ void declare_cluster_options(CLI::App& app, ClusterOptions* options) {
       ->group("Cluster");
   app.add_option("--standby", options->standby, "the agent that starts a standby, which takes over should this process be lost: host:port")
       ->group("Cluster");
+  app.add_option("--restarts", options->restarts, "of a worker here that does not come to train, N/PERIOD; the default is 5/60s")
+      ->group("Cluster");
   app.add_flag("--record", options->record, "of an asynchronous run, write down what `perigee replay` needs to train it again bit for bit")
       ->group("Cluster");
   app.add_option("--engine", options->engine, "the scheduler that started this process: auto, none, openmpi or slurm")->group("Cluster");
@@ -49,6 +51,7 @@ bool in_cluster(const ClusterOptions& options) {
                                     {"--interface", !options.interface_cidr.empty()},
                                     {"--standby", !options.standby.empty()},
                                     {"--secret", !options.secret.empty()},
+                                    {"--restarts", !options.restarts.empty()},
                                     {"--record", options.record}})
     if (given)
       throw Error(ErrorKind::usage,
@@ -66,6 +69,7 @@ std::string cluster_arguments(const ClusterOptions& options) {
                                     {" --secret ", options.secret},
                                     {" --advertise ", options.advertise},
                                     {" --interface ", options.interface_cidr},
+                                    {" --restarts ", options.restarts},
                                     {" --standby ", options.standby}})
     if (!value.empty()) text += name + value;
   if (options.record) text += " --record";
@@ -161,6 +165,7 @@ Json train_in_cluster(const Job& job, const ClusterOptions& options, const Engin
   launch.interface_cidr = options.interface_cidr;
   launch.standby = options.standby;
   launch.record = options.record;
+  launch.restarts = options.restarts;
   if (!options.standby.empty() && (engine || (options.agents.empty() && options.listen.empty())))
     throw Error(ErrorKind::usage, {.where = "--standby",
                                    .what = "these workers end with this process: none would be left to go on with",

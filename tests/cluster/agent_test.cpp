@@ -174,6 +174,67 @@ TEST_F(AgentTest, RestartsACrashedWorkerAfterAGrowingPause) {
   EXPECT_EQ(*agent.status().find("gave_up"), Json(1));
 }
 
+TEST_F(AgentTest, AWorkerThatHasTrainedIsNotGivenUp) {
+  connect();
+  tell(start_message(2));
+  heard<Started>();
+  const uint32_t other = 102;
+  for (int crash = 0; crash < 12; ++crash) {
+    exit(crash == 0 ? 101 : processes.next, 0, 9);
+    const Exited told = heard<Exited>();
+    ASSERT_TRUE(told.respawned) << crash;
+    EXPECT_EQ(told.next, "it is started again") << "what came before it trained is forgotten";
+    pass();
+    tell(Started{.name = "host/0"});
+  }
+  tell(Started{.name = "host/1"}, 8);  // not its launcher, which connects first
+  for (int crash = 0; crash < 3; ++crash) {
+    exit(crash == 0 ? other : processes.next, 0, 9);
+    tell(Started{.name = "host/0"});  // this is of another
+    const Exited told = heard<Exited>();
+    ASSERT_TRUE(told.respawned);
+    EXPECT_EQ(told.next.find("2 failures in 60 s without training of at most 3") != std::string::npos, crash == 1) << told.next;
+    pass();
+  }
+  exit(processes.next, 0, 9);
+  const Exited last = heard<Exited>();
+  EXPECT_FALSE(last.respawned);
+  EXPECT_EQ(last.next, "it is not started again after 4 failures in 60 s without training; --restarts allows more");
+}
+
+TEST_F(AgentTest, IsDrainedByWhoHasTheSecret) {
+  connect();
+  tell(start_message(2));
+  heard<Started>();
+  connect(8);
+  EXPECT_FALSE(agent.stopping());
+  tell(Stop{.why = "drained", .finished = true}, 8, 0);
+  EXPECT_TRUE(agent.stopping());
+  ASSERT_EQ(processes.stopped.size(), 2u);
+  EXPECT_FALSE(processes.stopped[0].second) << "asked, not killed";
+  tell(start_message(1), 8, 5);
+  EXPECT_EQ(heard<Started>(8).error, "the agent is ending");
+}
+
+TEST(Restarts, AreANumberInATime) {
+  AgentOptions options;
+  read_restarts("20/10m", "--restarts", &options);
+  EXPECT_EQ(options.restarts, 20u);
+  EXPECT_EQ(options.window_s, 600);
+  read_restarts("0/1h", "--restarts", &options);
+  EXPECT_EQ(options.restarts, 0u);
+  EXPECT_EQ(options.window_s, 3600);
+  read_restarts("7/45", "--restarts", &options);
+  EXPECT_EQ(options.window_s, 45);
+  for (const char* wrong : {"", "5", "/60s", "-1/60s", "5/", "5/0s", "5/60d", "5/nan", "5/1e9s", "2000000/60s", "5 /60s", " 5/60s"}) try {
+      read_restarts(wrong, "--restarts", &options);
+      ADD_FAILURE() << wrong;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_NE(std::string(error.what()).find("N/PERIOD"), std::string::npos);
+    }
+}
+
 TEST_F(AgentTest, ForgetsCrashesOutsideTheWindow) {
   connect();
   tell(start_message(1));

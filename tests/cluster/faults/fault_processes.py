@@ -2,11 +2,20 @@
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import time
 
 from fault_kit import fault, monotonic, skip_unless, wait_a_moment
-from fault_world import Failure
+from fault_world import PATIENCE, Failure
+from harness import program
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
 
 # ---- processes die ----
 
@@ -48,6 +57,53 @@ def kill_worker_of_agent(world, rng, blows):
         world.poll("its next process", lambda: len(world.coordinator.workers()) == 3)
         world.steps(1, workers=3)
         world.note_blame(mark, {victim})
+    world.interrupt()
+
+
+@fault("F1", repeat=16)
+def kill_what_has_trained(world, rng, blows):
+    """kill -9 of workers that have trained, again and again: with one restart allowed in an hour none is given up."""
+    world.write_job(epochs=2000 * world.epochs)
+    world.start_alone(2, "--restarts", "1/1h")
+    for blow in range(blows):
+        mark = world.events.mark()
+        children = world.coordinator.workers()
+        victim = sorted(children)[blow % 2]
+        os.kill(children[victim], signal.SIGKILL)
+        line = world.wait(f"the line that tells how {victim} ended",
+                          lambda e, victim=victim: e.get("event") == "worker_lost" and e.get("worker") == victim and "signal 9" in e["cause"], mark)
+        if not line["done"].endswith("it is started again"):
+            raise Failure(f"it has trained, and what befell it counts: {line}")
+        world.steps(1, workers=2)
+        time.sleep(1.5)  # a beat tells that it trains, and the launcher its agent
+    world.interrupt()
+
+
+@fault("F1", repeat=12)
+def restart_agents(world, rng, blows):
+    """Agents end, by SIGTERM or drained, and are started again, one after the other: while one worker lives the run goes on."""
+    world.write_job(epochs=2000 * world.epochs)
+    ports = [free_port() for _ in range(2)]
+    agents = [world.start_agent(f"agent{n}", port) for n, port in enumerate(ports)]
+    world.start_on_agents(2, ports)
+    for blow in range(blows):
+        which = blow % 2
+        old, struck, mark = agents[which], monotonic(), world.events.mark()
+        old.expected = (0, 128 + signal.SIGTERM)
+        if rng.random() < 0.5:
+            old.signal(signal.SIGTERM)
+        else:
+            subprocess.run([program(), "agent", "--drain", f"127.0.0.1:{ports[which]}", "--secret", world.secret], check=True, timeout=PATIENCE)
+        old.wait()
+        world.children.remove(old)
+        old.close()
+        agents[which] = world.start_agent(f"agent{which}", ports[which])
+        world.steps(1, mark, workers=2)
+        world.steps(1, workers=4)
+        world.figures.add("agent restarted: all train again after ms", 1000 * (monotonic() - struck))
+        time.sleep(0.5 * rng.random())
+        if world.faults(mark):
+            raise Failure(f"a worker that left in order is told as lost: {world.faults(mark)[:2]}")
     world.interrupt()
 
 

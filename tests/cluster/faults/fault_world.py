@@ -254,6 +254,11 @@ class World:
                 proxy.target = ("127.0.0.1", self.port)
         return self.coordinator
 
+    def start_agent(self, name, port):
+        child = Child(name, ["agent", "--listen", f"127.0.0.1:{port}", "--name", name, "--slots", "2", "--secret", self.secret], self.folder)
+        self.children.append(child)
+        return child
+
     def kill_coordinator(self):
         """And takes it off the list, so that another one can be started."""
         self.coordinator.kill()
@@ -267,6 +272,14 @@ class World:
         self.children.append(self.coordinator)
         self.steps(2, workers=workers)
         self.note_usage()
+
+    def start_on_agents(self, workers, ports):
+        """So many on each; no others can join."""
+        agents = ",".join(f"127.0.0.1:{port}" for port in ports)
+        self.coordinator = Child("coordinator", ["train", "job.lua", "--agents", agents, "--workers", workers, "--secret", self.secret, "--threads",
+                                                 "1", "--log", "json", "--out", self.out], self.folder, on_event=self._hear)
+        self.children.append(self.coordinator)
+        self.steps(2, workers=workers * len(ports))
 
     def _hear(self, event):
         self.events.add(event)

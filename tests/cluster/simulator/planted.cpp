@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cluster/planted.h"
+#include "cluster/simulator/agent_world.h"
 #include "cluster/simulator/world.h"
 #include "tests/cluster/simulator/standby_world.h"
 
@@ -30,6 +31,8 @@ constexpr Named kBugs[] = {
 };
 
 bool only_with_standby(Bug bug) { return bug == Bug::no_majority || bug == Bug::minority_commits; }
+
+bool only_with_agents(Bug bug) { return bug == Bug::failures_kept || bug == Bug::agents_counted_once; }
 
 std::string only_policy;  // of the command line: planted SEEDS BUG POLICY
 
@@ -60,9 +63,10 @@ std::vector<std::string> policies_that_show(Bug bug) {
   }
 }
 
-// Bugs that only a cluster with a standby can show are searched in one.
+// Bugs that only a cluster with a standby, or agents, can show are searched there.
 std::string failure_of(Bug bug, uint64_t seed) {
   if (only_with_standby(bug)) return simulate_standby(seed).failure;
+  if (only_with_agents(bug)) return simulate_agents(seed).failure;
   const std::vector<std::string> policies = policies_that_show(bug);
   return simulate(make_scenario(seed, policies[seed % policies.size()])).failure;
 }
