@@ -16,6 +16,7 @@
 namespace perigee {
 namespace {
 
+constexpr double kFirstSeconds = 5;   // from the start to a first checkpoint, unless the job's schedule is faster
 constexpr size_t kMostJudged = 64;    // epochs to which the judge can go back
 constexpr double kImageSeconds = 30;  // so long a worker may take for an image before the run goes on without
 constexpr double kImageSecondsWhenStopping = 8;
@@ -223,7 +224,10 @@ void ClusterSession::on_round(int64_t round, uint64_t generation, int64_t exampl
   if (phase_ != Phase::training) return;
   if (const std::string reason = judge_.after_step(report.loss, log_.seconds()); !reason.empty())
     return defer_([this, reason] { finish(reason); });
-  const bool due = schedule_ && schedule_->due_after_step(last_checkpoint_round_ + 1, round + 1, now_s() - last_checkpoint_s_);
+  // Until there is one, a run that is lost is lost whole.
+  const bool first =
+      schedule_ && schedule_->any() && !resume_image_ && checkpoint_file_.empty() && now_s() - last_checkpoint_s_ >= kFirstSeconds;
+  const bool due = first || (schedule_ && schedule_->due_after_step(last_checkpoint_round_ + 1, round + 1, now_s() - last_checkpoint_s_));
   if (!due || image_request_ != 0 || writing_.valid() || !kept_.empty()) return;
   kept_.push_back(Keep::scheduled);
   keep_next();

@@ -122,6 +122,32 @@ def kill_coordinator(world, rng, blows):
             raise Failure("rounds that workers hold became void")
 
 
+@fault("F2", repeat=2, policies=("allreduce", "periodic", "served"))
+def lose_the_first_epoch(world, rng, blows):
+    """Killed, or the terminal closed, long before the first epoch ends: there is a checkpoint, and --resume goes on from it."""
+    skip_unless(signal.getsignal(signal.SIGHUP) != signal.SIG_IGN, "SIGHUP is ignored here, as by nohup")
+    world.write_job(epochs=100_000, checkpoint="every_epochs = 50000")
+    began = monotonic()
+    world.start_alone(2)
+    checkpoints = lambda: sorted(pathlib.Path(world.out, "checkpoints").glob("step-*.safetensors"))  # noqa: E731
+    for blow in range(blows):
+        world.poll("a first checkpoint", checkpoints, seconds=10)
+        world.figures.add("first checkpoint after ms", 1000 * (monotonic() - began))
+        world.kill_coordinator()
+        before = checkpoints()[-1]
+        mark = world.events.mark()
+        world.start_alone(2, resume=True)
+        voided = [e for e in world.events.since(mark) if e.get("event") == "rounds_voided" and e["round"] < 0]
+        if voided:
+            raise Failure(f"the checkpoint was of no use: {voided[0]}")
+        world.coordinator.signal(signal.SIGHUP)
+        if (code := world.coordinator.wait()) != 128 + signal.SIGHUP or checkpoints()[-1] <= before:
+            raise Failure(f"a closed terminal ends with {code}, and the newest checkpoint is {checkpoints()[-1]}, after {before}")
+        world.kill_coordinator()
+        world.start_alone(2, resume=True)
+    world.interrupt()
+
+
 @fault("F3", repeat=20)
 def kill_all(world, rng, blows):
     """kill -9 of everything at once; --resume goes on from the last checkpoint with new workers."""
