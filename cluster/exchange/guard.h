@@ -69,7 +69,7 @@ class Guard {
   bool apart_ = false;
   int apart_rounds_ = 0;  // in a row
 
-  // Of a line of parameters, as it was after a round.
+  // The state of a line of parameters after a round.
   struct Memory {
     int64_t round = -1;
     double loss = -1, first_loss = -1, best_loss = -1, progress = -1;  // smoothed; at the last round

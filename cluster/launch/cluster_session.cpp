@@ -394,7 +394,7 @@ void ClusterSession::on_reopened() {
   model_written_ = false;
 }
 
-// What outlives a line of parameters goes back with it: the judge has seen no epoch that is to be trained again, so that none counts twice
+// Conclusions from a line of parameters go back with it: the judge has seen no epoch that is to be trained again, so that none counts twice
 // as one without improvement; and no round is tested or kept because another one had its number.
 void ClusterSession::on_voided() {
   const int64_t round = coordinator_->round(), whole = coordinator_->examples_done() / job_.facts.examples;
