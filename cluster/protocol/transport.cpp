@@ -5,7 +5,7 @@ namespace perigee {
 const char* to_string(PeerLoss why) {
   switch (why) {
     case PeerLoss::closed: return "closed by the other side";
-    case PeerLoss::reset: return "connection reset";
+    case PeerLoss::reset: return "reset by the other side";
     case PeerLoss::timed_out: return "timed out";
     case PeerLoss::refused: return "refused";
     case PeerLoss::protocol_error: return "protocol error";
