@@ -44,6 +44,25 @@ int64_t round_to_resume(std::span<const std::byte> bytes, std::span<const Ledger
   return round;
 }
 
+// Error(usage): what the run has trained is not a part of what the job asks for, so that its accounts cannot be continued.
+void check_reach(const LedgerReach& reach, const Job& job, const RunFacts& facts, const std::string& run) {
+  const auto examples = [](int64_t count) { return std::to_string(count) + " examples"; };
+  if (reach.examples != 0 && reach.examples != facts.examples)
+    throw Error(ErrorKind::usage, {.where = run,
+                                   .what = "this run's training data had another size",
+                                   .got = examples(facts.examples),
+                                   .expected = examples(reach.examples) + ", as its ledger says",
+                                   .hint = "give the job these data again, or train a new run"});
+  if (facts.planned == 0 || reach.end <= facts.planned) return;
+  const int64_t needed = (reach.end + facts.examples - 1) / facts.examples;
+  const char* steps = job.json().find("steps") ? " and more 'steps'" : "";
+  throw Error(ErrorKind::usage, {.where = run,
+                                 .what = "has trained more than the job asks for",
+                                 .got = examples(reach.end) + ", which end in epoch " + std::to_string(needed),
+                                 .expected = "at most " + examples(facts.planned) + " with these 'epochs' and 'steps'",
+                                 .hint = "resume with 'epochs' of at least " + std::to_string(needed) + steps + ", or train a new run"});
+}
+
 }  // namespace
 
 // cluster.json: which run this is and where it listened, so that workers which outlived their launcher find it again.
@@ -88,6 +107,7 @@ void ClusterSession::resume() {
                                    .hint = "continue it without --workers, --agents and --listen"});
   size_t read = 0;
   const std::vector<LedgerRecord> ledger = decode_records(FileLedger::load(run + "/ledger"), &read);
+  check_reach(reach_of(ledger), job_.job, job_.facts, options_.resume);
   for (const std::string& file : files) {
     try {
       const auto bytes = std::make_shared<const std::vector<std::byte>>(read_file(file));

@@ -24,7 +24,9 @@ void Books::load(const std::string& job) {
   const std::vector<LedgerRecord> records = decode_records(bytes, &bytes_read);
   rebuild(records);
   if (store_.sync()) synced_ = round_;  // what was read may not be on disk yet
-  if (records.empty()) append({.kind = LedgerRecord::Kind::job, .text = job});
+  // The job may ask for more than it did when the run began: the last word counts.
+  const auto told = std::find_if(records.rbegin(), records.rend(), [](const auto& each) { return each.kind == LedgerRecord::Kind::job; });
+  if (told == records.rend() || told->text != job) append({.kind = LedgerRecord::Kind::job, .text = job});
 }
 
 void Books::rebuild(const std::vector<LedgerRecord>& records) {

@@ -47,6 +47,11 @@ std::vector<std::byte> encode_record(const LedgerRecord& record);
 size_t decode_record(std::span<const std::byte> bytes, LedgerRecord* record);
 // The hash of the parameters after `round`, if it counts: no later record has made it void.
 std::optional<uint64_t> counted_hash(std::span<const LedgerRecord> records, int64_t round);
+// How far a run has come: the examples of an epoch that its first record tells (0: it has none), and where the last position that counts ends.
+struct LedgerReach {
+  int64_t examples = 0, end = 0;
+};
+LedgerReach reach_of(std::span<const LedgerRecord> records);
 // Whole records up to the first that is torn or damaged; `bytes_read` is where that one starts.
 std::vector<LedgerRecord> decode_records(std::span<const std::byte> bytes, size_t* bytes_read);
 // How many of the bytes are whole records. What follows them is a torn tail, that is a write which did not finish; if whole records

@@ -105,6 +105,22 @@ LedgerAudit audit(std::span<const LedgerRecord> records) {
   return auditor.result();
 }
 
+LedgerReach reach_of(std::span<const LedgerRecord> records) {
+  LedgerReach reach;
+  for (const LedgerRecord& record : records)
+    if (record.kind == LedgerRecord::Kind::job) reach.examples = integer_of(Json::parse(record.text, "ledger: job record"), "examples");
+  int64_t limit = INT64_MAX;  // rounds above this one are void
+  for (auto record = records.rbegin(); record != records.rend(); ++record) {
+    if (record->kind == LedgerRecord::Kind::voided) limit = std::min(limit, record->round);
+    const bool accounts = record->kind == LedgerRecord::Kind::round || record->kind == LedgerRecord::Kind::skipped;
+    if (!accounts || record->round > limit) continue;
+    for (const Share& share : record->shares)
+      for (const Range& range : share.ranges)
+        reach.end = std::max(reach.end, static_cast<int64_t>(range.epoch) * reach.examples + range.begin + range.count);
+  }
+  return reach;
+}
+
 Json LedgerAudit::to_json() const {
   Json json = Json::object();
   json.set("examples", examples), json.set("planned", planned), json.set("epochs_complete", static_cast<int64_t>(epochs_complete));

@@ -285,6 +285,21 @@ TEST(Ledger, ARoundHasTheHashOfTheRecordThatCounts) {
   EXPECT_EQ(counted_hash(records, 2), std::nullopt);
 }
 
+TEST(Ledger, ARunReachesAsFarAsRecordsThatCount) {
+  const auto record = [](LedgerRecord::Kind kind, int64_t round, uint64_t epoch, int64_t begin) {
+    return LedgerRecord{.kind = kind, .round = round, .shares = {Share{.id = 1, .examples = 10, .ranges = {{epoch, begin, 10}}}}};
+  };
+  using enum LedgerRecord::Kind;
+  std::vector<LedgerRecord> records = {{.kind = job, .text = "{\"examples\": 100}"}, record(round, 0, 0, 30), record(round, 1, 2, 0)};
+  EXPECT_EQ(reach_of(records).examples, 100);
+  EXPECT_EQ(reach_of(records).end, 210) << "the furthest, whatever lies before it";
+  records.push_back({.kind = voided, .round = 0});
+  EXPECT_EQ(reach_of(records).end, 40);
+  records.push_back(record(skipped, 0, 1, 20));
+  EXPECT_EQ(reach_of(records).end, 130) << "what is given up is accounted for too";
+  EXPECT_EQ(reach_of({}).end, 0);
+}
+
 // ---- the file ----
 
 class FileLedgerTest : public testing::Test {

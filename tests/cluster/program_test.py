@@ -208,6 +208,21 @@ def sigterm_leaves_a_checkpoint_that_resumes():
         cluster.check_ledger(again.folder(), epochs=60)
 
 
+def a_resumed_run_must_hold_what_is_trained():
+    with Cluster() as cluster:
+        cluster.write_job(epochs=3)
+        train = cluster.train("--workers", "2")
+        end_of(train)
+        for changes, cause, remedy in ((("--epochs", "1"), "has trained more than the job asks for; got 6144 examples", "'epochs' of at least 3"),
+                                       (("--set", "steps=4"), "trained more than the job", "more 'steps'"),
+                                       (("--set", "data.train.size=1024"), "had another size; got 1024 examples, expected 2048", "these data again")):
+            status, _, err = cluster.run("train", "--log", "json", "--resume", train.folder(), "--workers", "2", *changes)
+            assert status == 2 and cause in err and remedy in err and str(train.folder()) in err, err
+        end_of(cluster.resume(train.folder(), "--workers", "2", "--epochs", "3"))
+        end_of(cluster.resume(train.folder(), "--workers", "2", "--epochs", "4"))
+        cluster.check_ledger(train.folder(), epochs=4)
+
+
 def a_run_that_went_back_does_not_resume_what_it_left():
     with Cluster() as cluster:
         cluster.write_job(epochs=60, checkpoint={"keep": 100})
@@ -372,7 +387,7 @@ if __name__ == "__main__":
         two_workers_train_by_each_policy, a_resumed_run_has_its_outer_state, real_mnist_trains, agents_run_the_workers,
         all_workers_are_there_when_it_begins, a_worker_that_joins_knows_its_learning_rate, a_wrong_secret_is_refused,
         a_worker_joins_while_it_trains, without_a_secret_a_run_on_loopback_is_open_to_this_machine, who_forgets_the_secret_is_reminded,
-        a_killed_worker_is_started_again, sigterm_leaves_a_checkpoint_that_resumes,
+        a_killed_worker_is_started_again, sigterm_leaves_a_checkpoint_that_resumes, a_resumed_run_must_hold_what_is_trained,
         a_run_that_went_back_does_not_resume_what_it_left,
         a_killed_launcher_takes_its_workers_along_and_resumes, workers_under_an_agent_outlive_their_launcher,
         workers_end_with_their_agent, eval_and_predict_share_the_work, an_agent_opens_data_only_under_its_root, a_mean_by_examples_of_weighted_ones_is_told,
