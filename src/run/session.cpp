@@ -9,6 +9,7 @@
 #include "src/io/file.h"
 #include "src/model/evaluator.h"
 #include "src/run/run_details.h"
+#include "src/train/batch_statistics.h"
 
 namespace perigee {
 
@@ -308,6 +309,11 @@ std::optional<Error> Session::finish_model(Json& event) {
   RunFolder* folder = log_->folder();
   const std::string best = model_of_best();
   if (!best.empty()) event.set("model_of", best);
+  try {
+    if (refresh_statistics(*trainer_, outside_stop_)) last_test_step_ = -1;
+  } catch (const Error& error) {  // of data that can no longer be read; the model must not be lost by it
+    warn(std::string("swa: batch norm keeps the mean of the steps' statistics: ") + error.what());
+  }
   const bool fresh = last_test_step_ == trainer_->position().step;
   Json test;
   std::optional<Error> failure;

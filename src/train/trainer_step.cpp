@@ -147,7 +147,7 @@ StepReport Trainer::step(const Batch& batch) {
 GradientReport Trainer::sum_gradient(const Batch& batch, const GradientTarget& target, const std::atomic<bool>* cancel) {
   assert(batch.size >= 0);
   need_no_step_ahead();
-  assert(!parts_);  // check_steps() of a cluster's job refuses it
+  assert(!parts_ || batch.size <= t_.at_once);  // check_steps() of a cluster's job refuses steps in parts
   check_choices(batch);
   if (t_.buckets.empty()) cut_gradient(t_.model->params().block_bytes());
   const double weight = weight_of(batch);

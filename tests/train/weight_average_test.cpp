@@ -11,6 +11,7 @@
 #include "src/model/model_reader.h"
 #include "src/run/checkpoint_folder.h"
 #include "src/run/session.h"
+#include "src/train/batch_statistics.h"
 #include "tests/io/temporary.h"
 #include "tests/train/networks.h"
 #include "tests/train/weight_average_reference.h"
@@ -186,9 +187,98 @@ TEST(WeightAverage, AResumedRunGoesOnWithIt) {
         EXPECT_EQ(model_at(folder / "again.safetensors"), model_at(folder / "whole.safetensors")) << average << cut;
       }
     }
+    refresh_statistics(whole, nullptr);
     EXPECT_EQ(run_in(folder / std::string(average, 1, 3), job).find("test")->find("loss")->as_number(),
               whole.evaluate("test").find("loss")->as_number());
   }
+}
+
+// The normalised values are the data themselves, whatever the weights are: NumPy's definition is all that is needed. Batches of different sizes
+// and a layer that is called twice do not change it.
+struct Moments {
+  double mean = 0, variance = 0;
+};
+
+Moments moments_of(const std::vector<double>& values) {
+  Moments m;
+  for (const double value : values) m.mean += value / static_cast<double>(values.size());
+  for (const double value : values) m.variance += (value - m.mean) * (value - m.mean) / static_cast<double>(values.size());
+  return m;
+}
+
+std::vector<double> column(int which, double shift) {
+  std::vector<double> values;
+  for (int i = 0; i < 103; ++i) values.push_back(shift + std::sin(i * (1 + which) * 0.7) * (1 + which) + 0.01 * i);
+  return values;
+}
+
+Job table_job(const std::string& network, const std::string& more, double shift) {
+  std::string x, y;
+  for (int i = 0; i < 103; ++i) {
+    x += (i ? ", [" : "[") + Json(column(0, shift)[static_cast<size_t>(i)]).dump() + ", " +
+         Json(column(1, shift)[static_cast<size_t>(i)]).dump() + "]";
+    y += (i ? ", " : "") + std::to_string(i % 2);
+  }
+  return Job(
+      Json::parse(R"({"loss": "cross_entropy", "optimizer": {"type": "sgd", "lr": 0.05}, "seed": 4, "epochs": 4, "network": )" + network +
+                      R"(, "data": {"batch": 16, "train": {"type": "arrays", "x": [)" + x + R"(], "y": [)" + y + R"(], "classes": 2}},
+                             "swa": {"from_epoch": 3})" +
+                      more + "}",
+                  "job"),
+      "job");
+}
+
+TEST(WeightAverage, HasStatisticsOfItsOwnWhenTheRunIsOver) {
+  const std::string plain = R"([{"type": "batchnorm", "name": "bn"}, {"type": "dense", "out": 2}])";
+  const std::string slow = R"([{"type": "batchnorm", "name": "bn", "decay": 0.99}, {"type": "dense", "out": 2}])";
+  for (const auto& [network, more, shift] : {std::tuple{plain, std::string(), 0.0},
+                                             {slow, std::string(), 100.0},
+                                             {plain, std::string(R"(, "precision": "float64")"), 1000.0},
+                                             {plain, std::string(R"(, "accumulate": 3)"), 0.0}})
+    for (const int threads : {1, 2}) {
+      const TemporaryFolder folder;
+      const Job job = table_job(network, more, shift);
+      Session session(job, {.trainer = {.threads = threads}, .out = folder / "run"});
+      const std::atomic<bool> never{false};
+      session.run(never);
+      LoadedModel loaded = load_model(folder / "run/model.safetensors");
+      const Params& params = loaded.model->params();
+      for (int i = 0; i < 2; ++i) {
+        const auto value = [&](const char* name) {
+          const Tensor tensor = params.state_tensor(params.find_state(name));
+          const void* data = tensor.view().data;
+          return tensor.dtype() == Dtype::f64 ? static_cast<const double*>(data)[i]
+                                              : static_cast<double>(static_cast<const float*>(data)[i]);
+        };
+        const Moments expected = moments_of(column(i, shift));
+        EXPECT_NEAR(value("bn.mean"), expected.mean, 2e-5 * std::max(1.0, shift)) << network << more;
+        EXPECT_NEAR(value("bn.variance"), expected.variance, 1e-3 * expected.variance) << network << more;
+      }
+      // The checkpoint, from which a run goes on, has those of the steps.
+      if (!more.empty()) continue;
+      const auto checkpoint = model_at(CheckpointFolder(folder / "run/checkpoints", 100).files().front());
+      EXPECT_GT(std::fabs(checkpoint.at("state/bn.variance")[0] - moments_of(column(0, shift)).variance), 1e-3);
+    }
+}
+
+// Behind a layer that has weights, the statistics are those of the averaged weights.
+TEST(WeightAverage, HasStatisticsOfItsOwnWeights) {
+  const TemporaryFolder folder;
+  const Job job =
+      table_job(R"([{"type": "dense", "out": 1, "name": "d"}, {"type": "batchnorm", "name": "bn"}, {"type": "dense", "out": 2}])", "", 0);
+  run_in(folder / "run", job);
+  const auto model = model_at(folder / "run/model.safetensors");
+  std::vector<double> values;
+  for (size_t i = 0; i < 103; ++i)
+    values.push_back(model.at("d.weight")[0] * column(0, 0)[i] + model.at("d.weight")[1] * column(1, 0)[i] + model.at("d.bias")[0]);
+  EXPECT_NEAR(model.at("state/bn.mean")[0], moments_of(values).mean, 1e-5);
+  EXPECT_NEAR(model.at("state/bn.variance")[0], moments_of(values).variance, 1e-4 * moments_of(values).variance);
+}
+
+TEST(WeightAverage, KeepsStatisticsThatTheJobFreezes) {
+  const TemporaryFolder folder;
+  run_in(folder / "run", table_job(R"([{"type": "batchnorm", "name": "bn", "trainable": false}, {"type": "dense", "out": 2}])", "", 0));
+  EXPECT_EQ(model_at(folder / "run/model.safetensors").at("state/bn.variance"), (std::vector<float>{1, 1}));
 }
 
 TEST(WeightAverage, IsWhatPredicts) {
