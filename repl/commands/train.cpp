@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include "cluster/launch/cluster_job.h"
 #include "cluster/launch/worker_gpus.h"
 #include "repl/commands/command.h"
 #include "repl/commands/load.h"
@@ -177,24 +178,35 @@ Repeats repeats_of(const Job& job, const std::string& resume) {
   return kept;
 }
 
-// One process makes the runs one after the other; what workers would do, and where time goes, is asked of one run.
-void refuse_for_repeats(const Repeats& repeats, bool alone) {
+// The runs are made one after the other, each with workers of its own, which end with it; what workers would do, and where time goes, is asked of
+// one run.
+void refuse_for_repeats(const Repeats& repeats, bool alone, const std::optional<Engine>& engine) {
   const std::string option = options.dry_run ? "--dry-run" : repeats.folds() > 0 ? "--folds" : "--seeds";
-  if (!alone)
-    throw Error(ErrorKind::usage,
-                {option, "works in this process alone", "a run of several workers", "",
-                 options.dry_run ? "leave out the workers; `perigee describe` says what they would do" : "leave out the workers"});
+  if (!alone && options.dry_run)
+    throw Error(ErrorKind::usage, {option, "works in this process alone", "a run of several workers", "",
+                                   "leave out the workers; `perigee describe` says what they would do"});
+  const std::pair<const char*, const char*> gone =
+      engine                             ? std::pair{"processes of a scheduler, which end with the first", "add --engine none"}
+      : !options.cluster.listen.empty()  ? std::pair{"workers that join by themselves, and end with the first", "leave out --listen"}
+      : !options.cluster.standby.empty() ? std::pair{"a standby, which goes on with one", "leave out --standby"}
+                                         : std::pair{"", ""};
+  if (!alone && *gone.first)
+    throw Error(ErrorKind::usage, {option, "makes several runs", gone.first, "workers that each run starts", gone.second});
   if (!options.trace.empty())
     throw Error(ErrorKind::usage, {"--trace", "is a timeline of one run", option, "", "leave out one of the two"});
 }
 
-int train_several(const Job& job, const Repeats& repeats, const SessionOptions& session, Display& display) {
+int train_several(const Job& job, const Repeats& repeats, const SessionOptions& session, Display& display, bool alone) {
+  const auto show = [&](const Json& event, const std::string&) { display.event(event); };
+  if (!alone) ClusterJob(repeats.job_of(job, repeats.runs(job)[0]), session.trainer);  // refuses what is wrong before there is a folder
   const RepeatedOptions how{.session = session,
                             .stratify = !options.unstratified,
                             .train =
                                 [&](const Job& one, SessionOptions of_one) {
-                                  return train_alone(one, std::move(of_one),
-                                                     [&](const Json& event, const std::string&) { display.event(event); });
+                                  if (alone) return train_alone(one, std::move(of_one), show);
+                                  return train_in_cluster(
+                                      one, options.cluster, nullptr,
+                                      {.trainer = of_one.trainer, .out = of_one.out, .resume = of_one.resume, .about = of_one.about}, show);
                                 },
                             .show = [&](const Json& event) { display.event(event); },
                             .resume_command = [&](const std::string& folder) { return resume_command(folder, repeats.arguments()); }};
@@ -247,10 +259,10 @@ int run() {
     }
     Json about = Json(Json::Object{{"script", options.script}});
     const Repeats repeats = repeats_of(job, resume);
-    if (options.dry_run || repeats.any()) refuse_for_repeats(repeats, alone);
+    if (options.dry_run || repeats.any()) refuse_for_repeats(repeats, alone, engine);
     const SessionOptions session{.trainer = trainer, .out = options.out, .resume = resume, .about = about, .trace = options.trace};
     if (options.dry_run) return tell_dry_run(job, repeats, session, *display);
-    if (repeats.any()) return train_several(job, repeats, session, *display);
+    if (repeats.any()) return train_several(job, repeats, session, *display, alone);
     if (engine || in_cluster(options.cluster)) {
       const Json end =
           train_in_cluster(job, options.cluster, engine ? &*engine : nullptr,

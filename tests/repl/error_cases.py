@@ -126,7 +126,8 @@ CASES = [
            after=(("train", "kept.lua", "--out", "kept"),)),
     # the command line
     command("a run that is not there", ("train", "--resume", "kepd"), "--resume kepd", "there is no run or checkpoint of this name"),
-    command("folds and workers", ("train", "kept.lua", "--folds", "2", "--workers", "2"), "--folds", "works in this process alone", "leave out the workers"),
+    command("folds and workers of others", ("train", "kept.lua", "--folds", "2", "--listen", "127.0.0.1:0"), "--folds", "makes several runs",
+            "leave out --listen"),
     command("a dry run of workers", ("train", "kept.lua", "--dry-run", "--workers", "2"), "--dry-run", "works in this process alone",
             "leave out the workers; `perigee describe` says what they would do"),
     prompt("a rate that is to fall", 'pg.find_rate(dofile "kept.lua", { from = 1, to = 0.1 })', "goes from a small rate above 0 to a larger one",

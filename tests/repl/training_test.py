@@ -87,6 +87,26 @@ def seeds_are_those_of_single_runs():
     assert names == ["fold-1-seed-4", "fold-2-seed-4", "fold-1-seed-9", "fold-2-seed-9"], names
 
 
+def workers_make_several_runs():
+    write_small("job.json", data=TESTED, averaging="allreduce")
+    text = run("train", "job.json", "--folds", "2", "--workers", "2", "--out", "several", "--log", "plain")
+    summary = read("several/summary.json")
+    losses = [each["figures"]["test.loss"] for each in summary["runs"]]
+    assert len(set(losses)) == 2 and abs(summary["figures"]["test.loss"]["mean"] - statistics.mean(losses)) < 1e-12, summary
+    assert re.search(r"\nmean +[\d.]+", text) and re.search(r"\ndeviation +[\d.e-]+", text), text
+    for fold in ("fold-1", "fold-2"):
+        assert pathlib.Path("several", fold, "ledger").stat().st_size > 0 and pathlib.Path("several", fold, "model.safetensors").exists(), fold
+        run("ledger", f"several/{fold}")
+    run("train", "job.json", "--seeds", "2", "--workers", "2", "--out", "sown", "--log", "json")
+    assert [each["run"] for each in read("sown/summary.json")["runs"]] == ["seed-3", "seed-4"]
+    run("train", "job.json", "--seed", "4", "--workers", "2", "--out", "sown-one", "--log", "json")
+    assert read("sown/seed-4/result.json")["figures"]["test.loss"] == figures("sown-one")["test"]["loss"], "as the run alone"
+    write_small("job.json", data=TESTED, swa={})
+    before = tree()
+    assert "swa" in run("train", "job.json", "--seeds", "2", "--workers", "2", code=2)
+    assert tree() == before, "what is refused leaves no folder"
+
+
 def interrupted(folder):
     """Trains in 2 folds and interrupts the second one; None when it was too fast."""
     begun = subprocess.Popen([PROGRAM, "train", "job.json", "--folds", "2", "--out", folder, "--log", "plain"],
@@ -283,7 +303,7 @@ def classes_are_balanced():
 def main():
     os.environ["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME", tempfile.mkdtemp(prefix="perigee-cache-"))
     tests = [the_rate_falls_and_the_display_says_so, workers_are_told_the_rate, what_workers_cannot_have_is_refused,
-             folds_are_tested_on_what_they_were_not_trained_on, seeds_are_those_of_single_runs, an_interrupted_repetition_goes_on,
+             folds_are_tested_on_what_they_were_not_trained_on, seeds_are_those_of_single_runs, workers_make_several_runs, an_interrupted_repetition_goes_on,
              a_dry_run_makes_no_folder, a_dry_run_tells_how_long_a_run_is, a_run_without_a_page_has_it_later, the_rate_that_is_found_is_where_the_mean_falls_fastest,
              workers_accumulate, an_average_is_what_a_run_leaves, mixed_examples_train, classes_are_balanced]
     print(f"1..{len(tests)}")
