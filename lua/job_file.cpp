@@ -28,7 +28,15 @@ void apply_settings(Job& job, const std::vector<std::string>& settings) {
     if (equals == std::string::npos || equals == 0)
       throw Error(ErrorKind::usage,
                   {"--set " + setting, "a setting has the form path=value", "", "", "for example --set optimizer.lr=0.01"});
-    job.set(setting.substr(0, equals), setting.substr(equals + 1));
+    const std::string path = setting.substr(0, equals);
+    try {
+      job.set(path, setting.substr(equals + 1));
+    } catch (const Error& error) {
+      if (error.parts().where != path) throw;
+      Error::Parts parts = error.parts();
+      parts.where = "--set " + path;
+      throw Error(error.kind(), std::move(parts));
+    }
   }
 }
 

@@ -13,6 +13,7 @@
 #include "src/api/program.h"
 #include "src/core/error.h"
 #include "src/device/gpu.h"
+#include "src/job/job_schema.h"
 
 namespace perigee {
 
@@ -36,8 +37,8 @@ void say(const std::string& text) { std::fprintf(stderr, "perigee: %s\n", text.c
 // The name here of an option that other programs call `word`, as a hint; empty: nothing is known.
 std::string other_name(const std::string& word, const std::vector<std::string>& known) {
   const auto has = [&](const char* name) { return std::find(known.begin(), known.end(), name) != known.end(); };
-  if ((word == "--lr" || word == "--learning-rate" || word == "--learning_rate") && has("--set"))
-    return "did you mean '--set optimizer.lr='?";
+  const std::string setting = word.starts_with("--") && has("--set") ? setting_meant_by(word.substr(2)) : "";
+  if (!setting.empty()) return "did you mean '--set " + setting + "='?";
   if (word.starts_with("--output") && has("--out")) return "did you mean '--out'?";
   return "";
 }

@@ -28,7 +28,7 @@ constexpr int kOutOfMemory = 2, kFirstOfCaptures = 900, kLastOfCaptures = 908;
 constexpr int kLeastCapability = 8;
 std::atomic<bool> hung{false};
 constexpr const char* kOtherGpu =
-    "the CUDA module has kernels for sm_80, sm_90 and later; build it for this GPU, or train with --device cpu";
+    "the CUDA module has kernels for sm_80, sm_90 and later; build it for this GPU, or train with device = \"cpu\"";
 
 // All that comes after fails in the same way.
 bool lost_to_kernel(int status) {
@@ -72,7 +72,7 @@ const char* Gpu::hint(int status) {
     case 804: return "forward compatibility packages serve data centre GPUs alone; update the driver itself";
     case 222: return "this driver knows no code as new as the module's; update the driver";
     case 46: return "another process has the GPU for itself, or it is broken: nvidia-smi -q -d COMPUTE,PIDS says which";
-    case 100: return "`perigee doctor` says what was found; train with --device cpu";
+    case 100: return "`perigee doctor` says what was found; train with device = \"cpu\"";
     case 209: return kOtherGpu;
     case 214:  // ECC
     case 220:  // NVLink
@@ -144,7 +144,7 @@ Gpu::Gpu(int index, const std::string& where) : where_(where) {
                  .expected = devices == 0   ? ""
                              : devices == 1 ? "cuda:0"
                                             : "cuda:0 to cuda:" + std::to_string(devices - 1),
-                 .hint = devices == 0 ? why + "; `perigee doctor` says more; --device cpu trains on the CPU" : visible_devices()});
+                 .hint = devices == 0 ? why + "; `perigee doctor` says more; device = \"cpu\" trains on the CPU" : visible_devices()});
   if (!cuda_patience_is_clear())
     throw Error(ErrorKind::usage, {.where = "PERIGEE_CUDA_TIMEOUT",
                                    .what = "this is not how long a GPU can be waited for",

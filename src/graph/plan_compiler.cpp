@@ -370,7 +370,7 @@ void PlanCompiler::no_kernel(const Node& node, const PlanStep& step) const {
                                  .what = "no " + std::string(device ? "CUDA " : "") + "kernel computes op '" + step.op->name + "'",
                                  .got = types + " -> " + node.outputs.at(0).text(),
                                  .expected = reasons,
-                                 .hint = device ? "train with --device cpu" : ""});
+                                 .hint = device ? "train with device = \"cpu\"" : ""});
 }
 
 void PlanCompiler::add_step(const Node& node, PlanStep step) {

@@ -64,15 +64,12 @@ std::vector<std::string> keys_below(const std::vector<std::string>& path, const 
 
 [[noreturn]] void unknown_key(const std::string& path, const std::string& key, const std::vector<std::string>& known) {
   constexpr size_t kMostListed = 24;
-  const bool rate = path == "lr" || path == "learning_rate";
-  const std::string hint = rate ? "did you mean '--set optimizer.lr='?" : nearest_hint(key, known);
+  const std::string meant = setting_meant_by(path), hint = meant.empty() ? nearest_hint(key, known) : "did you mean '" + meant + "'?";
   std::string names;
   if (hint.empty() && known.size() <= kMostListed)
     for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
-  throw Error(ErrorKind::usage, {.where = "--set " + path,
-                                 .what = "there is no '" + key + "' here",
-                                 .expected = names.empty() ? "" : "one of " + names,
-                                 .hint = hint});
+  throw Error(ErrorKind::usage,
+              {.where = path, .what = "there is no '" + key + "' here", .expected = names.empty() ? "" : "one of " + names, .hint = hint});
 }
 
 std::vector<std::string> split(const std::string& path) {
@@ -104,7 +101,7 @@ Json& step_into(Json& at, const std::string& path, const std::vector<std::string
     if (error == std::errc() && end == key.data() + key.size() && index < at.as_array().size()) return at.as_array()[index];
     if (Json* named = element_named(at, before, key)) return *named;
     const size_t count = at.as_array().size();
-    throw Error(ErrorKind::usage, {.where = "--set " + path,
+    throw Error(ErrorKind::usage, {.where = path,
                                    .what = "the list has no element '" + key + "'",
                                    .expected = count == 0 ? "nothing: it is empty" : "0 to " + std::to_string(count - 1)});
   }
@@ -240,7 +237,7 @@ void Job::set(const std::string& path, const std::string& value) {
   const std::vector<std::string> parts = split(path);
   if (parts.empty() || std::find(parts.begin(), parts.end(), "") != parts.end())
     throw Error(ErrorKind::usage,
-                {.where = "--set " + path, .what = "has an empty name", .expected = "path=value, as in optimizer.lr=0.01"});
+                {.where = path, .what = "has an empty name", .expected = "keys with dots between them, as in optimizer.lr"});
   Json changed = json_;
   Json* at = &changed;
   std::vector<std::string> before;

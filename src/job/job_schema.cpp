@@ -249,4 +249,9 @@ bool has_no_effect(std::string_view section, std::string_view key) {
   return std::ranges::find(kKeys, std::pair(section, key)) != std::end(kKeys);
 }
 
+std::string setting_meant_by(std::string_view name) {
+  const bool rate = name == "lr" || name == "learning-rate" || name == "learning_rate";
+  return rate ? "optimizer.lr" : "";
+}
+
 }  // namespace perigee

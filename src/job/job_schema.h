@@ -1,6 +1,9 @@
 // The keys of a job and of its sections: the one list. Job checks against it; help, completion, annotations and JSON Schema come from it.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "src/core/schema.h"
 
 namespace perigee {
@@ -13,5 +16,8 @@ const char* job_example(std::string_view section, std::string_view key);
 
 // A key that older jobs have and that nothing ever read. `section` is "" for the top level.
 bool has_no_effect(std::string_view section, std::string_view key);
+
+// The path of what other programs call `name`, as "optimizer.lr" for "lr"; empty: nothing is known.
+std::string setting_meant_by(std::string_view name);
 
 }  // namespace perigee

@@ -174,7 +174,7 @@ TEST_F(CarriedState, SaysWhatIsWrong) {
   EXPECT_HAS(of_job(job(R"("type": "gru", "state": "carry", "reverse": true)")), "begins at the last step");
   EXPECT_HAS(of_job(job(R"("type": "gru", "state": "carry", "bidirectional": "concat")")), "begins at the last step");
   const auto on_gpu = [&] { Trainer(Job(job(kCarrying), "job", folder_.path()), {.backend = Backend::cuda}); };
-  EXPECT_HAS(refusal(ErrorKind::usage, on_gpu), "--device cpu");
+  EXPECT_HAS(refusal(ErrorKind::usage, on_gpu), "device = \"cpu\"");
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ TEST(Job, SetKnowsTheAutomaticNamesOfLayers) {
 
 TEST(Job, SetRefusesWhatIsNotThere) {
   Job j = job();
-  EXPECT_EQ(error_of([&] { j.set("epoch", "3"); }), "--set epoch: there is no 'epoch' here; did you mean 'epochs'?");
+  EXPECT_EQ(error_of([&] { j.set("epoch", "3"); }), "epoch: there is no 'epoch' here; did you mean 'epochs'?");
   EXPECT_NE(error_of([&] { j.set("data.bach", "3"); }).find("did you mean 'batch'"), std::string::npos);
   EXPECT_NE(error_of([&] { j.set("network.layers.0.activatoin", "relu"); }).find("did you mean 'activation'"), std::string::npos);
   EXPECT_NE(error_of([&] { j.set("network.layers.4.out", "1"); }).find("no element '4'"), std::string::npos);

@@ -40,7 +40,7 @@ void DeviceCheck::run_step(size_t index, CudaQueue& queue, const StepInfo* step)
   throw Error(ErrorKind::model, {.where = gpu_.name() + ": step " + std::to_string(step_.step + 1),
                                  .what = "a kernel disagrees with the reference",
                                  .got = checker_.failure(),
-                                 .hint = "train with --device cpu, and report this"});
+                                 .hint = "train with device = \"cpu\", and report this"});
 }
 
 }  // namespace perigee

@@ -63,7 +63,7 @@ DeviceUpdate::DeviceUpdate(DeviceModel& model, const Optimizer& optimizer, std::
       throw Error(ErrorKind::model, {.where = "optimizer",
                                      .what = "there is no CUDA kernel of '" + std::string(optimizer.type()) + "'",
                                      .got = params.dtype() == Dtype::f64 ? "float64" : "float32",
-                                     .hint = "train with --device cpu"});
+                                     .hint = "train with device = \"cpu\""});
     kernel_ = kernels.front();
     if (kernel_->scratch_bytes && kernel_->scratch_bytes(call) > 0)
       scratch_ = model.gpu().allocate(kernel_->scratch_bytes(call), "scratch of the update");

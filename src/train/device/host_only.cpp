@@ -8,7 +8,7 @@ void refuse_carried_state(const std::string& where, const std::string& carried) 
   throw Error(ErrorKind::usage, {.where = where,
                                  .what = "carries " + carried + " from batch to batch, which is for the threads of a host",
                                  .got = "a GPU",
-                                 .expected = "--device cpu",
+                                 .expected = "device = \"cpu\"",
                                  .hint = "or leave out state = \"carry\", so that each window begins with zeros"});
 }
 

@@ -161,7 +161,7 @@ void HostEngine::check_kernels(const StepInfo& info) const {
           throw Error(ErrorKind::model, {.where = t_.step_name(info.step),
                                          .what = "a kernel disagrees with the reference",
                                          .got = plan.run->check_failure(),
-                                         .hint = "train with --device ref, and report this"});
+                                         .hint = "train with device = \"ref\", and report this"});
 }
 
 std::string HostEngine::find_non_finite() {

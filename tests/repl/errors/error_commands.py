@@ -131,11 +131,11 @@ CASES = [
            more="averaging = pg.averaging.async_local {},", after=(("train", "trial.lua", "--workers", "1", "--record", "--out", "few"),
                ("-e", "os.execute [[sed -i '$d' few/record.jsonl]]"))),
     command("a setting of an empty name", ("train", "kept.lua", "--set", ".=3"), "--set .", "has an empty name",
-            "path=value, as in optimizer.lr=0.01"),
+            "as in optimizer.lr"),
     command("a rate as other programs have it", ("train", "kept.lua", "--lr", "0.1"), "perigee train", "'--lr' is no option",
             "did you mean '--set optimizer.lr='?"),
     command("a setting of the rate alone", ("train", "kept.lua", "--set", "lr=0.1"), "--set lr", "there is no 'lr' here",
-            "did you mean '--set optimizer.lr='?", ("lr=", "optimizer.lr=")),
+            "did you mean 'optimizer.lr'?", ("lr=", "optimizer.lr=")),
     kept("a file of results by another name", ("predict", "kept", "two.csv", "--output", "a.csv"), "perigee predict", "'--output' is no option",
          "did you mean '--out'?", ("--output", "--out")),
     # the rest
