@@ -5,6 +5,26 @@ local layers = require "perigee.layers"
 local trace = require "perigee.trace_functions"
 
 -- Names, types and ranges of the keys of the top level (section "") or of a section such as "data".
+-- What stands where a source of data is expected.
+local function check_parts(data, fail)
+  if type(data) ~= "table" then return end
+  for _, part in ipairs { "train", "validation", "test" } do
+    local source = rawget(data, part)
+    if type(source) == "string" then
+      fail(("data.%s is '%s'; expected a source of data, as pg.data.csv { \"%s\" }"):format(part, source, source))
+    elseif type(source) == "function" then
+      fail(("data.%s is a function; call it: %s = pg.data.csv { \"table.csv\" }"):format(part, part))
+    elseif type(source) == "table" and rawget(source, "type") == nil and (rawget(source, "train") or rawget(source, "test")) then
+      fail(("data.%s is a table of parts; take one of them: %s = pg.data.digits {}.%s"):format(part, part, part))
+    end
+  end
+end
+
+local needed = {
+  network = "write network = pg.sequential { pg.dense { 10 } }",
+  data = 'write data = { train = pg.data.csv { "table.csv" } }',
+}
+
 local function check_keys(section, given, fail)
   for key, value in pairs(given) do
     if type(key) ~= "string" then fail("a job's keys have names; got " .. where.describe(key) .. " as a key") end
@@ -60,11 +80,12 @@ return function(description)
   if type(description) ~= "table" then fail("pg.experiment takes a table; got " .. where.describe(description)) end
   local job = { perigee = 1 }
   for key, value in pairs(description) do job[key] = value end
+  check_parts(job.data, function(text) fail(text, "data") end)
   if job.loss ~= nil then job.loss = with_functions(job.loss) end
   if job.metrics ~= nil then job.metrics = figures(job.metrics) end
   check_keys("", job, fail)
   for _, key in ipairs { "network", "data" } do
-    if job[key] == nil then fail(("an experiment needs '%s'"):format(key)) end
+    if job[key] == nil then fail(("an experiment needs '%s'; %s"):format(key, needed[key])) end
   end
   local network = job.network
   if layers.is_layer(network) then

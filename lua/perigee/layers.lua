@@ -227,7 +227,7 @@ end
 ---@return perigee.Node
 function layers.input(name)
   if type(name) ~= "string" then where.fail("pg.input takes the name of a field of the data; got " .. where.describe(name)) end
-  return setmetatable({ input = name }, Node)
+  return setmetatable({ input = name, at = where.position() }, Node)
 end
 
 local function combine(name, options)
@@ -344,10 +344,10 @@ local function graph_from_nodes(arguments)
   local outputs = output_nodes(arguments.outputs)
   check_nodes("pg.graph: outputs", outputs)
   check_nodes("pg.graph: inputs", arguments.inputs)
-  local inputs, declared = native.list {}, {}
+  local inputs, declared, places = native.list {}, {}, {}
   for index, node in ipairs(arguments.inputs) do
     if not node.input then where.fail(("input %d of pg.graph was not made by pg.input"):format(index)) end
-    inputs[index], declared[node.input] = node.input, true
+    inputs[index], declared[node.input], places[node.input] = node.input, true, node.at
   end
   local ordered = order(outputs)
   local copy = shared_layers(ordered)
@@ -364,7 +364,7 @@ local function graph_from_nodes(arguments)
   end
   local output_names = native.list {}
   for index, node in ipairs(outputs) do output_names[index] = label(node) end
-  return { type = "graph", inputs = inputs, nodes = nodes, outputs = output_names, defaults = arguments.defaults }
+  return { type = "graph", inputs = inputs, nodes = nodes, outputs = output_names, defaults = arguments.defaults, ["@inputs"] = places }
 end
 
 ---A network of any form, from the nodes that layers were applied to: pg.graph { inputs = { x }, outputs = { y } }.
@@ -374,6 +374,7 @@ function layers.graph(arguments)
   if type(arguments) ~= "table" then where.fail("pg.graph takes a table; got " .. where.describe(arguments)) end
   local known = { "inputs", "outputs", "nodes", "defaults" }
   for key in pairs(arguments) do
+    if type(key) == "number" then where.fail "pg.graph takes its nodes by name: pg.graph { inputs = { x }, outputs = { y } }" end
     if key ~= "inputs" and key ~= "outputs" and key ~= "nodes" and key ~= "defaults" then
       where.fail(("graph has no option '%s'%s"):format(tostring(key), where.suggestion(key, known)))
     end

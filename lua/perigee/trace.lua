@@ -350,7 +350,8 @@ function trace.fields(f, names, settable, result, allowed)
     for index, name in ipairs(names) do fields[name] = values[index] end
     local function output(name, value)
       if not is_traced(value) then
-        where.fail(("%s is %s; expected a value computed from the others"):format(name, where.describe(value)))
+        where.fail(("the traced function gives %s as its %s; expected one number computed from those that it is given: %s"):format(
+          where.describe(value), name, table.concat(names, ", ")))
       end
       changed[name] = name_of(value)
       return value

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "src/api/tensor_handles.h"
+#include "src/core/known_hint.h"
 #include "src/eager/eager.h"
 #include "src/eager/einsum.h"
 #include "src/eager/window.h"
@@ -34,16 +35,7 @@ constexpr Option kTake[] = {kAxis}, kTakeAlong[] = {kLine}, kCast[] = {kDtype}, 
                  kNormal[] = {kShape, kReal, kMean, kDeviation}, kIntegers[] = {kShape, kWhole, kLeast, kBefore}, kPermutation[] = {kCount},
                  kEinsum[] = {kFormula};
 
-int axis_of(const Call& call, const Option& option) {
-  const int rank = call.in[0].view.rank;
-  const int64_t axis = attr_int(call.options, option);
-  if (axis < -rank || axis >= rank)
-    throw Error(ErrorKind::model,
-                {.what = "axis out of range",
-                 .got = std::to_string(axis) + " for " + call.in[0].text(),
-                 .expected = rank == 0 ? "no axis: it is one number" : std::to_string(-rank) + " to " + std::to_string(rank - 1)});
-  return static_cast<int>(axis < 0 ? axis + rank : axis);
-}
+int axis_of(const Call& call, const Option& option) { return perigee::axis_of(attr_int(call.options, option), call.in[0].type()); }
 
 Type type_of(const Call& call, const Option& dtype) {
   return {dtype_from_name(attr_string(call.options, dtype)), Shape(attr_ints(call.options, kShape))};
@@ -130,7 +122,7 @@ const OpDef& public_op(const std::string& name) {
   }
   for (const OwnOp& op : kOwnOps) known.emplace_back(op.name);
   throw Error(ErrorKind::usage,
-              {.where = kFunction, .what = "there is no op '" + name.substr(0, 100) + "'", .hint = nearest_hint(name, known)});
+              {.where = kFunction, .what = "there is no op '" + name.substr(0, 100) + "'", .hint = known_hint(name, known, known.size())});
 }
 
 Json read_options(const char* options, const std::string& name) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/core/known_hint.h"
+
 namespace perigee {
 namespace {
 
@@ -64,6 +66,13 @@ std::string nearest_hint(std::string_view name, const std::vector<std::string>& 
   std::string text;
   for (size_t i = 0; i < near.size() && i < most; ++i) text += (i ? " or '" : "did you mean '") + near[i].second + "'";
   return text.empty() ? "" : text + "?";
+}
+
+std::string known_hint(const std::string& name, const std::vector<std::string>& known, size_t most) {
+  std::string hint = nearest_hint(name, known);
+  if (!hint.empty() || known.size() > most) return hint;
+  for (const std::string& each : known) hint += (hint.empty() ? "known: " : ", ") + each;
+  return hint;
 }
 
 }  // namespace perigee

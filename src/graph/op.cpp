@@ -160,7 +160,8 @@ int axis_of(int64_t axis, const Type& type) {
     throw Error(ErrorKind::model,
                 {.what = "axis out of range",
                  .got = std::to_string(axis) + " for " + type.text(),
-                 .expected = rank == 0 ? "no axis: it is one number" : std::to_string(-rank) + " to " + std::to_string(rank - 1)});
+                 .expected = rank == 0 ? "no axis: it is one number" : std::to_string(-rank) + " to " + std::to_string(rank - 1),
+                 .hint = "ops count axes from 0; Lua, in pg.lambda too, from 1"});
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 

@@ -156,6 +156,20 @@ std::vector<Value> main_output_first(const ModelSpec& spec, std::vector<Value> o
   return outputs;
 }
 
+// A layer whose sizes go by how many examples there are: the model was made for two of them, and its numbers would not be enough.
+void check_sizes(const BuiltNetwork& built, const Params& params, int64_t batch, const std::string& where) {
+  for (const ParameterSpec& spec : built.parameters) {
+    const int index = params.find(spec.name);
+    const Shape& kept = params.specs()[static_cast<size_t>(index)].shape;
+    if (spec.shape != kept)
+      throw Error(ErrorKind::model, {.where = where,
+                                     .what = "the shape of '" + spec.name + "' goes by the number of examples in a batch",
+                                     .got = spec.shape.text() + " with " + std::to_string(batch) + ", " + kept.text() + " with 2",
+                                     .expected = "one shape for all",
+                                     .hint = "keep the batch, which is axis 1 of a traced function, apart from the others"});
+  }
+}
+
 // A target whose steps are those of an input counts as the input does, where the network has kept its time axis.
 void inherit_masks(const BuiltNetwork& built, ModelSpec* spec) {
   const auto inherit = [&](const NetworkInput& target, int output) {
@@ -244,6 +258,7 @@ Graph Model::training_graph(int64_t batch, Backend backend, Carry carry, int64_t
   Graph forward;
   const BuiltNetwork built =
       network_.build(forward, spec.inputs, {.batch = batch, .training = true, .dtype = spec.dtype, .freeze = spec.freeze, .carry = carry});
+  check_sizes(built, params_, batch, spec_.where);
   forward.output("output", main_output_first(spec, built.outputs).at(0));
   forward.output("loss", add_loss(forward, spec, built.outputs));
   Graph graph = fuse_forward(forward, backend == Backend::cuda ? GeluIn::product_for_gradients : GeluIn::elementwise);
@@ -261,7 +276,13 @@ Graph Model::training_graph(int64_t batch, Backend backend, Carry carry, int64_t
   }
   // Gradients in f16 have the range of f16: they begin with the loss scale.
   const Value seed = spec_.half == Dtype::f16 ? graph.input(kLossSeed, loss.type()) : ones_like(loss);
-  const std::vector<Value> grads = gradients(graph, loss, seed, targets);
+  const std::vector<Value> grads = [&] {
+    try {
+      return gradients(graph, loss, seed, targets);
+    } catch (const Error& error) {  // which names the layer
+      throw error.within(spec_.where);
+    }
+  }();
   for (size_t i = 0; i < grads.size(); ++i)
     if (grads[i]) graph.output("grad:" + names[i], grads[i]);
   graph = fuse_backward(graph);
@@ -302,6 +323,7 @@ Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std
   Graph graph;
   const std::vector<NetworkInput> inputs = carry == Carry::all ? of_one_step(spec_.inputs) : spec_.inputs;
   const BuiltNetwork built = network_.build(graph, inputs, {.batch = batch, .training = false, .dtype = spec_.dtype, .carry = carry});
+  check_sizes(built, params_, batch, spec_.where);
   const std::vector<Value> outputs = main_output_first(spec_, built.outputs);
   for (size_t i = 0; i < outputs.size(); ++i) {
     Value output = outputs[i];

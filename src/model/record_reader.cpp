@@ -126,6 +126,13 @@ bool takes_images(const std::vector<NetworkInput>& inputs) {
   return inputs.size() == 1 && shape.rank() == 3 && (shape[0] == 1 || shape[0] == 3);
 }
 
+constexpr const char* kLabelledImages = "a folder that has a folder of images for each class, or an .npz with images and targets";
+
+[[noreturn]] void is_no_image(const std::string& name, const NetworkInput& input, const char* expected) {
+  throw Error(ErrorKind::usage,
+              {.where = name, .what = "the model takes images " + input.type.shape.text(), .got = "a table", .expected = expected});
+}
+
 RecordFormat guess(std::span<const std::byte> bytes, bool text_model) {
   const std::string_view text = as_text(bytes);
   if (text.starts_with("\x93NUMPY")) return RecordFormat::npy;
@@ -197,11 +204,7 @@ const NetworkInput& RecordReader::only_input(const std::string& name) const {
 
 // A table's columns are no picture's pixels.
 void RecordReader::refuse_table(const std::string& name) const {
-  if (leaf_type() == "csv" || !takes_images(inputs_)) return;
-  throw Error(ErrorKind::usage, {.where = name,
-                                 .what = "the model takes images " + inputs_[0].type.shape.text(),
-                                 .got = "a table",
-                                 .expected = "pictures (.jpg, .png), or arrays (.npy, .npz)"});
+  if (leaf_type() != "csv" && takes_images(inputs_)) is_no_image(name, inputs_[0], "pictures (.jpg, .png), or arrays (.npy, .npz)");
 }
 
 void RecordReader::check_fields(const DataSource& source, const std::string& name) const {
@@ -402,6 +405,7 @@ Json RecordReader::describe(const std::string& path) const {
   if (folder_exists(path)) return Json(Json::Object{{"type", "images"}, {"folder", path}});
   const std::string suffix = suffix_of(path);
   const bool text = leaf_type() == "text", npz = suffix == "npz";
+  if (leaf_type() != "csv" && !text && !npz && takes_images(inputs_)) is_no_image(path, inputs_[0], kLabelledImages);
   return Json(Json::Object{{"type", text ? "text" : npz ? "npz" : "csv"}, {"file", path}});
 }
 
@@ -413,6 +417,7 @@ SourcePtr RecordReader::open_labelled(const Json& description, const std::string
 
 SourcePtr RecordReader::open_labelled_table(std::span<const std::byte> bytes, const std::string& name) const {
   const Json leaf = table_leaf(name);
+  if (leaf_type() != "csv" && takes_images(inputs_)) is_no_image(name, inputs_[0], kLabelledImages);
   const std::string_view text = as_text(bytes);
   const bool json = guess(bytes, false) == RecordFormat::json;
   const Table table =

@@ -188,6 +188,12 @@ NodeReference node_reference(const std::string& text) {
   return {text.substr(0, colon), output};
 }
 
+std::string input_place(const Json& description, const std::string& name, const std::string& otherwise) {
+  const Json* places = description.find("@inputs");
+  const Json* place = places ? places->find(name) : nullptr;
+  return place && place->is_string() ? place->as_string() : otherwise;
+}
+
 bool is_graph(const Json& description) {
   const Json* type = description.find("type");
   return type != nullptr && type->is_string() && type->as_string() == "graph";

@@ -43,6 +43,8 @@ struct NodeReference {
 NodeReference node_reference(const std::string& text);
 
 bool is_graph(const Json& description);
+// Where the script made the node of a graph's input, as its "@inputs" tells; else `otherwise`.
+std::string input_place(const Json& description, const std::string& name, const std::string& otherwise);
 
 // The layers of {"type": "sequential", "layers": [...]}, of a list of layers, or of a single layer. `inside` tells of the layer
 // around them ("residual 'block1'"), empty at the top. Checks types, option names and that names are unique.

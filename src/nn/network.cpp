@@ -6,6 +6,7 @@
 
 #include "kernels/dtype_kinds.h"
 #include "kernels/hash.h"
+#include "src/core/known_hint.h"
 #include "src/core/pattern.h"
 #include "src/nn/activations.h"
 #include "src/nn/describe.h"
@@ -28,14 +29,6 @@ Shape without_batch(const Shape& shape) {
 }
 
 // The known names that are near, or else all of them when they are few.
-std::string known_hint(const std::string& name, const std::vector<std::string>& known) {
-  constexpr size_t kMost = 24;
-  std::string hint = nearest_hint(name, known);
-  if (!hint.empty() || known.empty() || known.size() > kMost) return hint;
-  for (const std::string& each : known) hint += (hint.empty() ? "known: " : ", ") + each;
-  return hint;
-}
-
 constexpr const char* kParameterOptions[] = {"weight_init", "bias_init", "weight_noise", "regularization", "constraint"};
 
 // Shared by all layers of one build.
@@ -463,7 +456,7 @@ BuiltNetwork Network::build(Graph& graph, const std::vector<NetworkInput>& input
     for (const std::string& name : names) {
       const std::string hint = by_name.contains(name) ? "" : nearest_hint(name, known);
       if (!by_name.contains(name))
-        throw Error(ErrorKind::model, {.where = where_,
+        throw Error(ErrorKind::model, {.where = input_place(description_, name, where_),
                                        .what = "'" + name + "', which the network takes as input, is not among the job's inputs",
                                        .got = quoted(known),
                                        .hint = hint.empty() ? "write inputs = { " + quoted(names) + " } in the job" : hint});

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "src/core/known_hint.h"
 #include "src/eager/eager.h"
 #include "src/graph/build.h"
 #include "src/graph/op.h"
@@ -31,7 +32,7 @@ const OpDef& program_op(const std::string& name, const std::string& where) {
   }
   for (const ProgramForm& form : program_forms()) known.push_back(form.name);
   throw Error(ErrorKind::model,
-              {.where = where, .what = "there is no op '" + name.substr(0, 100) + "'", .hint = nearest_hint(name, known)});
+              {.where = where, .what = "there is no op '" + name.substr(0, 100) + "'", .hint = known_hint(name, known, known.size())});
 }
 
 constexpr const char* kSizeOperators[] = {"add", "sub", "mul", "div", "pow"};

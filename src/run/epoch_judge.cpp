@@ -55,8 +55,12 @@ void check_watched(const Job& job, const Config& config, const char* key, const 
     std::vector<std::string> there{"train"};
     for (const char* name : kParts)
       if (task_of(name)) there.emplace_back(name);
-    const std::string hint =
-        is_part ? "give data = { " + part + " = ... }, or watch '" + there.back() + "." + figure + "'" : nearest_hint(part, there);
+    const auto measured = [&] { return figures_on(job, there.back(), *task_of(there.back())); };
+    const auto watched = [&](const std::vector<std::string>& known) {
+      return std::ranges::find(known, figure) == known.end() ? "loss" : figure;
+    };
+    const std::string hint = is_part ? "give data = { " + part + " = ... }, or watch '" + there.back() + "." + watched(measured()) + "'"
+                                     : nearest_hint(part, there);
     config.fail(key, "names a part of the data that the job does not have", "'" + part + "'", "one of " + quoted(there), hint);
   }
   const std::vector<std::string> known = figures_on(job, part, *task);

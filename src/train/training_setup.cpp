@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "src/core/pattern.h"
 #include "src/data/streams.h"
 #include "src/io/file.h"
 #include "src/model/field_roles.h"
 #include "src/model/inference.h"
+#include "src/nn/describe.h"
 #include "src/train/class_weights.h"
 #include "src/train/device/host_only.h"
 
@@ -30,6 +32,16 @@ std::vector<std::string> input_names(const Config& job) {
   std::vector<std::string> names = job.string_list("inputs");
   if (names.empty()) names.push_back("x");
   return names;
+}
+
+int input_field(const Job& job, const DataSource& source, const std::string& name) {
+  try {
+    return field_index(source, name);
+  } catch (const Error& error) {
+    Error::Parts parts = error.parts();
+    parts.got = std::exchange(parts.where, input_place(*job.json().find("network"), name, job.where() + ": inputs"));
+    throw job.placed(Error(error.kind(), std::move(parts)));
+  }
 }
 
 // Lane i of the data is row i of every batch.
@@ -83,7 +95,7 @@ void TrainingSetup::open() {
   ModelSpec spec{.network = *config.raw("network"), .where = job.where(), .dtype = job.precision(), .half = job.half()};
   scale = read_loss_scale(job);
   for (const std::string& name : input_names(config)) {
-    const int field = field_index(*source, name);
+    const int field = input_field(job, *source, name);
     input_fields.push_back(field);
     spec.inputs.push_back({name, {source->fields()[static_cast<size_t>(field)].dtype, source->fields()[static_cast<size_t>(field)].shape}});
   }

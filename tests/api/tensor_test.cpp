@@ -117,6 +117,10 @@ TEST(Tensor, WindowsAreWrittenThrough) {
   EXPECT_EQ(numbers(x[x.gt(0)]), Numbers({2, 2, 4}));
   EXPECT_EQ(numbers(x[pg::tensor({2, 0, -1}, pg::i64)]), Numbers({-1, 0, 4, -1, 0, 0, -1, 0, 4}));
   failure([&] { x.take(pg::tensor({3}, pg::i64)); }, PERIGEE_MODEL);
+  EXPECT_NE(failure([&] { x.take(pg::tensor({0}, pg::i64), 5); }, PERIGEE_MODEL).find("got 5 for f32[3x3], expected -2 to 1"),
+            std::string::npos);
+  EXPECT_NE(failure([&] { pg::ones({}).take(pg::tensor({0}, pg::i64), 0); }, PERIGEE_MODEL).find("no axis: it is one number"),
+            std::string::npos);
   x.add_(1).mul_(pg::tensor({1, 2, 3}));
   EXPECT_EQ(numbers(x), Numbers({0, 2, 3, 0, 6, 9, 0, 2, 15}));
   pg::tensor other = x;

@@ -69,6 +69,7 @@ class LambdaCurve : public Curve {
     const std::string output = options.string("output");
     if (!places_.contains(output)) options.fail("output", "names no value of the program", output);
     output_ = places_.at(output);
+    at({});  // what the first step would find is told before there is a run
   }
 
   double at(const StepProgress& now) const override {
@@ -84,7 +85,8 @@ class LambdaCurve : public Curve {
     throw Error(ErrorKind::model,
                 {.where = where_,
                  .what = "the function gives no finite number",
-                 .got = std::to_string(value) + " at step " + std::to_string(now.step) + ", epoch " + std::to_string(now.epoch)});
+                 .got = std::to_string(value) + " at step " + std::to_string(now.step) + ", epoch " + std::to_string(now.epoch),
+                 .hint = now.step == 0 ? "the first step has now.step = 0: write now.step + 1 where that is divided by" : ""});
   }
 
  private:

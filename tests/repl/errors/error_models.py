@@ -68,6 +68,9 @@ CASES = [
     script("a table for a model of images", "two.csv", "the model takes images 1x4x4; got a table", ".jpg, .png", train="pg.data.arrays { "
            "x = pg.zeros(4, 1, 4, 4), y = { 0, 1, 0, 1 } }", network="pg.sequential { pg.flatten {}, pg.dense { 2 } }",
            args=("predict", "model", "two.csv"), after=(TRAINED,)),
+    script("a table to judge a model of images by", "two.csv", "the model takes images 1x4x4; got a table", "a folder of images for each class", train="pg.data.arrays { "
+           "x = pg.zeros(4, 1, 4, 4), y = { 0, 1, 0, 1 } }", network="pg.sequential { pg.flatten {}, pg.dense { 2 } }",
+           args=("eval", "model", "--data", "two.csv"), after=(TRAINED,)),
     script("an image for a model of a table", "new.png", "the model does not take images; got an image", "give a table with the columns",
            args=("predict", "model", "new.png"), after=(TRAINED, lua('pg.save("new.png", pg.zeros(3, 3, { dtype = "u8" }))'))),
     predicted("a folder without files", "empty", lua('os.execute("mkdir -p empty/more")'), "empty",

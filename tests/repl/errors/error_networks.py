@@ -110,7 +110,10 @@ CASES = [
           "'until' does not come after the part before it",
           ('{"until": 0.5, "schedule": 1}, {"until": 0.5', '{"until": 0.4, "schedule": 1}, {"until": 0.5')),
     rates('{"type": "sequence", "parts": [{"until": 0.5}, {"schedule": 1}]}', "'schedule' is missing; expected a number or a schedule"),
-    job("the function gives no finite number", optimizer="pg.sgd { lr = function(now) return 1 / now.step end }", writes_run=True),
+    job("the function gives no finite number", optimizer="pg.sgd { lr = function(now) return 1 / now.step end }", place="trial.lua:6: optimizer: lr",
+        hint="now.step + 1", fix=("now.step end", "(now.step + 1) end")),
+    job("the traced function gives a table as its value", optimizer="pg.sgd { lr = function(now) return now end }", place="trial.lua:6",
+        hint="step, epoch, progress"),
     # the job
     json_text('{"perigee": 7, "network": ' + DENSE + "}", JOB, "this job is in another format; got 7, expected 1", None,
               "it was written by another version of perigee"),

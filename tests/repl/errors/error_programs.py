@@ -13,7 +13,7 @@ JOB = """{"network": [{"type": "layernorm"}, {"type": "lambda", "inputs": ["x"],
 USED = '{"op": "add", "in": ["x", 1], "out": ["y"]}'
 DEFAULTS = {"OP": USED, "OUTPUTS": '["y"]', "LOSS": '"mse"', "OPTIMIZER": '"adam"'}
 LAYER = "trial.json: lambda 'lambda1' (layer 2 of 4)"
-GRADIENT = "lambda 'lambda1' (layer 2 of 4): op '"
+GRADIENT = "trial.json: lambda 'lambda1' (layer 2 of 4): op '"
 
 
 def job(name, place, cause, hint="", fix=None, **parts):
@@ -112,7 +112,7 @@ CASES = [
     op('pad("x") "before": [0, 0, 0, 1]', "'before' has more dimensions than the operand; got f32[2x2x3]", "", ("[0, 0, 0, 1]", "[0, 0, 1]")),
     op('pad("x") "before": [0, 0, 9223372036854775807]', "a padded dimension overflows"),
     # classes
-    op('softmax("x") "axis": 7', "axis out of range; got 7 for f32[2x2x3]", "-3 to 2"),
+    op('softmax("x") "axis": 7', "axis out of range; got 7 for f32[2x2x3]", "-3 to 2; ops count axes from 0"),
     line('{"op": "reduce_sum", "in": ["x"], "out": ["z"]}, {"op": "softmax", "in": ["z"], "out": ["y"]}', "axis out of range; got -1 for f32[]",
          "no axis: it is one number"),
     op('cross_entropy("x", "i") "label_smoothing": 1', "label_smoothing out of range; got 1", "0 <= label_smoothing < 1"),
@@ -127,6 +127,7 @@ CASES = [
          "factor the transpose, or the first columns", place=GRADIENT),
     # ops by another number of operands, or of another name
     op('subb("x", "x")', "there is no op 'subb'", "did you mean 'sub'?", ('"subb"', '"sub"')),
+    op('zzz("x", "x")', "there is no op 'zzz'; known: ", "maximum, ", ('"zzz"', '"maximum"')),
     op('add("x")', "op 'add' has the wrong number of operands; got 1", "", ('"in": ["x"], "attrs": {}', '"in": ["x", "x"], "attrs": {}')),
     op('tril("x", "x")', "'in' has another number of operands than 'tril'; got 2", "", ('"x", "x"', '"x"')),
     op('add("x", "xx")', "there is no value 'xx' at this point", "", ('"xx"', '"x"')),

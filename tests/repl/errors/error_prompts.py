@@ -226,7 +226,7 @@ TRACED = [
     ("pg.averaging.custom { outer = function(p) return p.mean:sum() end }", "element by element; what can", None),
     ("pg.averaging.custom { outer = function(p) end }", "the traced function returns nothing; it must return the new", None),
     ("pg.averaging.custom { outer = function(p) p.mean = p.mean return p.mean end }", "cannot be assigned, only a state can", None),
-    ("pg.averaging.custom { outer = function(p) return 3 end }", "expected a value computed from the others", None),
+    ("pg.averaging.custom { outer = function(p) return 3 end }", "expected one number computed from those that it is given", None),
     ("pg.averaging.custom { 3, outer = function(p) return p.mean end }", "averaging.custom takes no values without a name", ("3, ", "")),
     ("pg.averaging.custom { state = { mean = 0 }, outer = function(p) return p.mean end }", "is a name that an outer step has already", None),
 ]
