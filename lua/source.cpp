@@ -1,5 +1,7 @@
 // Data sources at the prompt: what lua/perigee/source.lua calls.
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "lua/json.h"
@@ -10,6 +12,7 @@
 #include "src/data/source.h"
 #include "src/io/compress.h"
 #include "src/io/csv.h"
+#include "src/io/file.h"
 
 namespace perigee {
 namespace {
@@ -104,6 +107,21 @@ void push_row(lua_State* L, std::span<const std::string_view> cells) {
   }
 }
 
+// data_path(name): where such a file of the shared data is. Sources begin at the script's folder and io.open at the program's, so that a path is
+// whole where the two differ.
+int data_path(lua_State* L) {
+  const std::string name = luaL_checkstring(L, 1), folder = lua_options(L).folder;
+  const char* given = std::getenv("PERIGEE_DATA");
+  const bool shared = given && *given;
+  std::string path = shared ? std::string(given) + "/" + name : name;
+  const bool here = folder.empty() || folder == ".";
+  std::error_code status;
+  if (!here && (shared || file_exists(path_in(folder, name))))
+    path = std::filesystem::absolute(shared ? path : path_in(folder, name), status).lexically_normal().string();
+  lua_pushlstring(L, path.data(), path.size());
+  return 1;
+}
+
 // csv_table(path, delimiter, header, most rows): rows, columns, { names }, { {cells}, ... }, { numbers in each column }, { empty ones }
 int csv_table(lua_State* L) {
   const std::string path = path_in(lua_options(L).folder, luaL_checkstring(L, 1));
@@ -138,11 +156,8 @@ void push_source(lua_State* L, SourcePtr source) { push_object<OpenSource>(L, kS
 
 void add_source_functions(lua_State* L) {
   static const luaL_Reg kFunctions[] = {
-      {"open_source", report<open_source_of>},
-      {"csv_table", report<csv_table>},
-      {"source_about", report<source_about>},
-      {"source_read", report<source_read>},
-      {nullptr, nullptr},
+      {"open_source", report<open_source_of>}, {"data_path", report<data_path>},     {"csv_table", report<csv_table>},
+      {"source_about", report<source_about>},  {"source_read", report<source_read>}, {nullptr, nullptr},
   };
   luaL_register(L, nullptr, kFunctions);
 }

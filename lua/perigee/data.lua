@@ -179,12 +179,12 @@ function data.concat(all) return source { type = "concat", sources = native.list
 
 Source.__concat = function(a, b) return data.concat { a, b } end
 
----A file of the shared data: $PERIGEE_DATA/<name>, or <name> beside the script where the variable is not set.
+---A file of the shared data: $PERIGEE_DATA/<name>, or <name> beside the script where the variable is not set; for sources and io.open alike.
 ---@param name string
 ---@return string
 function data.path(name)
-  local folder = os.getenv "PERIGEE_DATA"
-  return folder and folder ~= "" and folder .. "/" .. name or name
+  if type(name) ~= "string" then where.fail("pg.data_path takes the name of a file; got " .. where.describe(name)) end
+  return native.tensor.data_path(name)
 end
 
 local transforms = {}

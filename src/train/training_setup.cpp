@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/core/pattern.h"
+#include "src/data/padding.h"
 #include "src/data/streams.h"
 #include "src/io/file.h"
 #include "src/model/field_roles.h"
@@ -249,7 +250,11 @@ bool TrainingSetup::has_part(const std::string& part) const {
 }
 
 SourcePtr TrainingSetup::open_part(const std::string& part, const Config& description) const {
-  return options.opener ? options.opener->open(part, description, job.folder()) : open_source(description, job.folder());
+  const auto open = [&](const Config& from) {
+    return options.opener ? options.opener->open(part, from, job.folder()) : open_source(from, job.folder());
+  };
+  const Json padded = with_padding(description.json(), *job.json().find("data"));
+  return padded == description.json() ? open(description) : open(Config(padded, description.where()));
 }
 
 }  // namespace perigee

@@ -10,6 +10,7 @@
 
 #include "src/data/arrays.h"
 #include "src/data/loader.h"
+#include "src/data/padding.h"
 #include "src/data/sources/host.h"
 #include "src/data/transform.h"
 #include "src/io/file.h"
@@ -204,6 +205,29 @@ TEST(Transforms, StandardizeWithTheTrainingPartsValues) {
   const Json nested = parse(R"({"type":"take","count":1,"source":)" + test.dump() + "}");
   const Json back = parse(fitted->traits().fitted.dump());
   EXPECT_EQ(floats(read(*open(with_fitted(nested, back)), 0)), other);
+}
+
+// The numbers 1, 3 and 5 count, and 99 is padding.
+TEST(Transforms, WhatIsMeasuredIsNoPadding) {
+  const std::string source = R"({"type":"arrays","x":[[[1,3,99]],[[5,99,99]]],"y":[0,1],"n":[2,1],"m":[[1,1,0],[1,0,0]]})";
+  const auto fitted_by = [&](const std::string& transform) {
+    return *open(parse(R"({"type":"map","source":)" + source + R"(,"transforms":[)" + transform + "]}"))->traits().fitted.find("transforms");
+  };
+  for (const std::string by : {R"("lengths":"n")", R"("masks":"m")"}) {
+    const Json fitted = fitted_by(R"({"type":"standardize",)" + by + "}").as_array()[0];
+    EXPECT_DOUBLE_EQ(fitted.find("mean")->as_array()[0].as_number(), 3);
+    EXPECT_DOUBLE_EQ(fitted.find("std")->as_array()[0].as_number(), std::sqrt(8. / 3));
+    EXPECT_EQ(fitted_by(R"({"type":"minmax",)" + by + "}").dump(), R"([{"min":[1.0],"max":[5.0]}])");
+    const Json steps = fitted_by(R"({"type":"standardize","over":"element",)" + by + "}").as_array()[0];
+    EXPECT_EQ(steps.find("mean")->dump(), "[3.0,3.0,0.0]") << "nothing counts in the last one";
+    EXPECT_EQ(steps.find("std")->dump(), "[2.0,0.0,0.0]");
+  }
+  EXPECT_THROW(fitted_by(R"({"type":"minmax","lengths":"m"})"), Error);
+  // As a job tells it to the transforms of such a field, through other sources.
+  const std::string map = R"({"type":"take","count":2,"source":{"type":"map","source":)" + source + R"(,"transforms":[{"type":"standardize"}]}})";
+  const Json told = with_padding(parse(map), parse(R"({"lengths":{"x":"n"}})"));
+  EXPECT_EQ(told.find("source")->find("transforms")->dump(), R"([{"type":"standardize","lengths":"n"}])");
+  EXPECT_EQ(with_padding(parse(map), parse(R"({"masks":{"y":"m"}})")), parse(map));
 }
 
 TEST(Transforms, OneHotAndMinmax) {

@@ -288,6 +288,42 @@ def mixed_examples_train():
         assert "one_hot" in run("train", "job.json", code=3), kind
 
 
+def a_scripts_data_are_found_by_all_that_read():
+    os.makedirs("sub/shared")
+    pathlib.Path("sub/rows.csv").write_text("a,y\n1,0\n2,1\n3,0\n4,1\n")
+    pathlib.Path("sub/shared/more.csv").write_text("a,y\n1,0\n2,1\n3,0\n4,1\n")
+    script = """local pg = require "perigee"
+for line in io.lines(pg.data_path "NAME") do assert(#line == 3) end
+return pg.experiment { network = pg.dense { 2 }, data = { train = pg.data.csv { pg.data_path "NAME" } }, loss = "cross_entropy", optimizer = "sgd" }
+"""
+    pathlib.Path("sub/job.lua").write_text(script.replace("NAME", "rows.csv"))
+    pathlib.Path("sub/shared.lua").write_text(script.replace("NAME", "more.csv"))
+    for shared, name, folder in (("", "job", "."), ("", "job", "sub"), ("sub/shared", "shared", "."), ("shared", "shared", "sub")):
+        os.environ["PERIGEE_DATA"] = shared
+        file = f"sub/{name}.lua" if folder == "." else f"{name}.lua"
+        os.chdir(folder)
+        try:
+            run("train", file, "--steps", "1", "--log", "json")
+        finally:
+            if folder != ".":
+                os.chdir("..")
+    os.environ.pop("PERIGEE_DATA")
+
+
+def padding_is_not_measured():
+    padded = {"type": "arrays", "x": [[[1, 3, 99]], [[5, 99, 99]]], "y": [0, 1], "n": [2, 1]}
+    data = {"batch": 2, "train": {"type": "map", "source": padded, "transforms": [{"type": "standardize"}]}, "lengths": {"x": "n"}}
+    network = [{"type": "global_pool"}, {"type": "dense", "out": 2}]
+    for workers in ((), ("--workers", "2")):
+        write("job.json", reduce_on_plateau=None, network=network, data=data)
+        folder = "padded" + "-".join(workers)
+        run("train", "job.json", "--out", folder, "--log", "json", *workers)
+        model = pathlib.Path(folder, "model.safetensors").read_bytes()
+        size = struct.unpack("<Q", model[:8])[0]
+        fitted = json.loads(json.loads(model[8:8 + size])["__metadata__"]["fitted"])
+        assert fitted["transforms"][0]["mean"] == [3], fitted
+
+
 def classes_are_balanced():
     pathlib.Path("rare.csv").write_text("a,y\n" + "".join(f"{i % 7 / 7},{int(i % 16 == 0)}\n" for i in range(64)))
     source = {"type": "csv", "file": "rare.csv", "target": "y"}
@@ -305,7 +341,7 @@ def main():
     tests = [the_rate_falls_and_the_display_says_so, workers_are_told_the_rate, what_workers_cannot_have_is_refused,
              folds_are_tested_on_what_they_were_not_trained_on, seeds_are_those_of_single_runs, workers_make_several_runs, an_interrupted_repetition_goes_on,
              a_dry_run_makes_no_folder, a_dry_run_tells_how_long_a_run_is, a_run_without_a_page_has_it_later, the_rate_that_is_found_is_where_the_mean_falls_fastest,
-             workers_accumulate, an_average_is_what_a_run_leaves, mixed_examples_train, classes_are_balanced]
+             workers_accumulate, an_average_is_what_a_run_leaves, mixed_examples_train, classes_are_balanced, padding_is_not_measured, a_scripts_data_are_found_by_all_that_read]
     print(f"1..{len(tests)}")
     failed = 0
     for number, test in enumerate(tests, 1):

@@ -70,6 +70,8 @@ SourcePtr open(const Config& config, const std::string& folder) {
     if ((value.is_array() && key != "class_names") || names_array(value)) arrays.push_back(read_array(config, key, value, folder));
   if (arrays.empty())
     throw Error(ErrorKind::data, {.where = config.where(), .what = "there are no arrays", .hint = "give 'x' and 'y', or a 'handle'"});
+  // A job that is sent to workers has its keys in order, and the data must be the same there.
+  std::ranges::sort(arrays, {}, &NamedArray::name);
   return arrays_source("arrays", std::move(arrays));
 }
 

@@ -48,13 +48,52 @@ int64_t groups_of(const Field& field, Over over) {
   return over == Over::channel ? field.shape[0] : field.shape.elements();
 }
 
-Statistics measure(const DataSource& source, size_t field, int64_t groups, const std::string& where) {
+namespace {
+
+// The steps that count of the example whose fields are in `slots`.
+class CountedSteps {
+ public:
+  CountedSteps(const Config& config, const DataSource& source, const Field& of) : counts_(steps_of(of), 1) {
+    const std::string length = config.string("lengths", ""), mask = config.string("masks", "");
+    if (length.empty() && mask.empty()) return;
+    mask_ = length.empty();
+    field_ = static_cast<int>(field_index(source, mask_ ? mask : length, config.where()));
+    const Field& told = source.fields()[static_cast<size_t>(field_)];
+    dtype_ = told.dtype;
+    const int64_t elements = told.shape.elements(), wanted = mask_ ? static_cast<int64_t>(counts_.size()) : 1;
+    if (of.shape.rank() == 0 || elements != wanted)
+      config.fail(mask_ ? "masks" : "lengths", "does not fit the steps of field '" + of.name + "' of shape " + of.shape.text(),
+                  "'" + told.name + "' of shape " + told.shape.text(), mask_ ? "a number for each step" : "one number for each example");
+    values_.resize(static_cast<size_t>(elements));
+  }
+
+  bool all() const { return field_ < 0; }
+  const std::vector<char>& read(const std::vector<std::byte*>& slots) {
+    if (all()) return counts_;
+    convert(dtype_, slots[static_cast<size_t>(field_)], Dtype::f64, values_.data(), static_cast<int64_t>(values_.size()));
+    for (size_t t = 0; t < counts_.size(); ++t) counts_[t] = mask_ ? values_[t] > 0 : static_cast<double>(t) < values_[0];
+    return counts_;
+  }
+
+ private:
+  static size_t steps_of(const Field& of) { return of.shape.rank() > 0 ? static_cast<size_t>(of.shape[of.shape.rank() - 1]) : 1; }
+
+  std::vector<char> counts_;
+  int field_ = -1;  // all steps count
+  bool mask_ = false;
+  Dtype dtype_ = Dtype::f32;
+  std::vector<double> values_;
+};
+
+}  // namespace
+
+Statistics measure(const Config& config, const DataSource& source, size_t field, int64_t groups) {
   const Field& of = source.fields()[field];
   const int64_t elements = of.shape.elements();
   if (elements == 0)
-    throw Error(ErrorKind::data, {.where = where, .what = "field '" + of.name + "' is empty: nothing can be fitted to it"});
-  const int64_t group = elements / groups;
-  const auto n = static_cast<size_t>(groups);
+    throw Error(ErrorKind::data, {.where = config.where(), .what = "field '" + of.name + "' is empty: nothing can be fitted to it"});
+  const auto group = static_cast<size_t>(elements / groups), n = static_cast<size_t>(groups);
+  CountedSteps counted(config, source, of);
   Statistics s{std::vector<double>(n, INFINITY), std::vector<double>(n, -INFINITY), std::vector<double>(n), std::vector<double>(n)};
   std::vector<std::vector<std::byte>> memory;
   std::vector<std::byte*> slots;
@@ -62,29 +101,31 @@ Statistics measure(const DataSource& source, size_t field, int64_t groups, const
     memory.emplace_back(std::max<size_t>(1, static_cast<size_t>(each.shape.elements()) * dtype_bytes(each.dtype)));
     slots.push_back(memory.back().data());
   }
-  std::vector<double> values(static_cast<size_t>(elements)), shift(n), squares(n);
+  std::vector<double> values(static_cast<size_t>(elements)), shift(n), squares(n), count(n);
   for (int64_t i = 0; i < source.size(); ++i) {
     source.read({.index = i}, slots);
     convert(of.dtype, slots[field], Dtype::f64, values.data(), elements);
+    const std::vector<char>& counts = counted.read(slots);
     for (size_t g = 0; g < n; ++g) {
-      const double* v = values.data() + static_cast<int64_t>(g) * group;
-      if (i == 0) shift[g] = v[0];  // sums of differences: a large mean costs no digits of the deviation
+      const double* v = values.data() + g * group;
       double sum = 0, square = 0, low = s.low[g], high = s.high[g];
-      for (int64_t k = 0; k < group; ++k) {
+      for (size_t k = 0; k < group; ++k) {
+        if (!counted.all() && !counts[(g * group + k) % counts.size()]) continue;
+        if (count[g]++ == 0) shift[g] = v[k];  // sums of differences: a large mean costs no digits of the deviation
         const double d = v[k] - shift[g];
         sum += d, square += d * d, low = std::min(low, v[k]), high = std::max(high, v[k]);
       }
       s.mean[g] += sum, squares[g] += square, s.low[g] = low, s.high[g] = high;
     }
   }
-  const double count = static_cast<double>(source.size()) * static_cast<double>(group);
   for (size_t g = 0; g < n; ++g) {
-    const double mean = s.mean[g] / count;
-    s.deviation[g] = std::sqrt(std::max(0.0, squares[g] / count - mean * mean));
+    if (count[g] == 0) s.low[g] = s.high[g] = 0, count[g] = 1;
+    const double mean = s.mean[g] / count[g];
+    s.deviation[g] = std::sqrt(std::max(0.0, squares[g] / count[g] - mean * mean));
     s.mean[g] = shift[g] + mean;
     if (!std::isfinite(s.mean[g]) || !std::isfinite(s.deviation[g]))
       throw Error(ErrorKind::data,
-                  {.where = where, .what = "field '" + of.name + "' holds NaN or infinite values: nothing can be fitted to it"});
+                  {.where = config.where(), .what = "field '" + of.name + "' holds NaN or infinite values: nothing can be fitted to it"});
   }
   return s;
 }

@@ -30,11 +30,17 @@ enum class Over { element, channel, all };
 Over over_option(const Config& config, const Field& field);  // "over": by default channels of images, else elements
 int64_t groups_of(const Field& field, Over over);
 
-// Least, greatest, mean and standard deviation (of the population) of each group, over all examples of `source`.
+// What counts of an example's last axis, its steps: as many as a field says, or those that a mask has. The rest is padding.
+inline constexpr Option kLengthsOption = {"lengths", "string", "",
+                                          "field that says how many steps of the last axis count; by default the job's"};
+inline constexpr Option kMasksOption = {"masks", "string", "", "field that says which steps of the last axis count; by default the job's"};
+
+// Least, greatest, mean and standard deviation (of the population) of each group, over all examples of `source` and what counts of them by
+// "lengths" or "masks"; 0 where nothing counts.
 struct Statistics {
   std::vector<double> low, high, mean, deviation;
 };
-Statistics measure(const DataSource& source, size_t field, int64_t groups, const std::string& where);
+Statistics measure(const Config& config, const DataSource& source, size_t field, int64_t groups);
 
 std::vector<float> floats_of(const Config& config, std::string_view key);  // a number or a list of them; empty when absent
 Json json_of(const std::vector<double>& values);

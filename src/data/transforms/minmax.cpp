@@ -9,10 +9,11 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   const Over over = over_option(config, input);
   const auto low = static_cast<float>(config.number("low")), high = static_cast<float>(config.number("high"));
   Json fitted;
+  for (const Option* option : {&kLengthsOption, &kMasksOption}) config.string(option->name, "");  // read where they have no effect, too
   if (config.has("fitted")) {
     fitted = *config.raw("fitted");
   } else {
-    const Statistics measured = measure(source, field, groups_of(input, over), config.where());
+    const Statistics measured = measure(config, source, field, groups_of(input, over));
     fitted.set("min", json_of(measured.low));
     fitted.set("max", json_of(measured.high));
   }
@@ -32,6 +33,8 @@ constexpr Option kOptions[] = {
     {"low", "number", "0", "what the least becomes"},
     {"high", "number", "1", "what the greatest becomes"},
     {"over", "name", "element, of images channel", "what has a mean and deviation of its own", {}, {"element", "channel", "all"}},
+    kLengthsOption,
+    kMasksOption,
     {"fitted", "table", "none", "the range, where it is known"}};
 
 }  // namespace

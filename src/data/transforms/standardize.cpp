@@ -8,10 +8,11 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
   const Field& input = source.fields()[field];
   const Over over = over_option(config, input);
   Json fitted;
+  for (const Option* option : {&kLengthsOption, &kMasksOption}) config.string(option->name, "");  // read where they have no effect, too
   if (config.has("fitted")) {
     fitted = *config.raw("fitted");
   } else {
-    const Statistics measured = measure(source, field, groups_of(input, over), config.where());
+    const Statistics measured = measure(config, source, field, groups_of(input, over));
     fitted.set("mean", json_of(measured.mean));
     fitted.set("std", json_of(measured.deviation));
   }
@@ -29,6 +30,8 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
 
 constexpr Option kOptions[] = {
     {"over", "name", "element, of images channel", "what has a mean and deviation of its own", {}, {"element", "channel", "all"}},
+    kLengthsOption,
+    kMasksOption,
     {"fitted", "table", "none", "mean and deviation, where they are known"}};
 
 }  // namespace

@@ -36,6 +36,7 @@ TRANSFORMS = [
     ('pg.transform.one_hot { field = "x" }', "is no class label", None),
     ('pg.transform.one_hot { 3, field = "y" }', "are fewer than the data have", ("3, ", "10, ")),
     ('pg.transform.standardize { field = "y" }', "is a class label: it has no scale", ('"y"', '"x"')),
+    ('pg.transform.standardize { lengths = "x" }', "'lengths' does not fit the steps of field 'x'", None),
     ('pg.transform.flip { field = "z" }', "the data have no field 'z'", ('"z"', '"x"')),
     ('pg.transform.flip { "sideways" }', "has an unknown value", ("sideways", "vertical")),
 ]
