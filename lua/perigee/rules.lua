@@ -42,7 +42,7 @@ local function with_functions(members, record)
   local make = members.lambda
   members.lambda = function(first, options)
     if type(first) == "table" and type(first[1]) == "function" then first, options = first[1], first end
-    if type(first) == "function" then return record(first, options) end
+    if type(first) ~= "table" then return record(first, options) end -- which refuses what is no function
     return make(first)
   end
   return members

@@ -101,9 +101,12 @@ Json& step_into(Json& at, const std::string& path, const std::vector<std::string
     if (error == std::errc() && end == key.data() + key.size() && index < at.as_array().size()) return at.as_array()[index];
     if (Json* named = element_named(at, before, key)) return *named;
     const size_t count = at.as_array().size();
+    const bool layers = !before.empty() && before.front() == "network" && before.back() != "nodes";
     throw Error(ErrorKind::usage, {.where = path,
                                    .what = "the list has no element '" + key + "'",
-                                   .expected = count == 0 ? "nothing: it is empty" : "0 to " + std::to_string(count - 1)});
+                                   .expected = count == 0 ? "nothing: it is empty"
+                                                          : "0 to " + std::to_string(count - 1) +
+                                                                (layers ? ", or a layer's name, as in network.layers.dense1.out" : "")});
   }
   if (at.is_string()) {  // "adamw" is short for {"type": "adamw"}
     Json object = Json::object();

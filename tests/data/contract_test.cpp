@@ -211,7 +211,9 @@ TEST(Transforms, StandardizeWithTheTrainingPartsValues) {
 TEST(Transforms, WhatIsMeasuredIsNoPadding) {
   const std::string source = R"({"type":"arrays","x":[[[1,3,99]],[[5,99,99]]],"y":[0,1],"n":[2,1],"m":[[1,1,0],[1,0,0]]})";
   const auto fitted_by = [&](const std::string& transform) {
-    return *open(parse(R"({"type":"map","source":)" + source + R"(,"transforms":[)" + transform + "]}"))->traits().fitted.find("transforms");
+    return *open(parse(R"({"type":"map","source":)" + source + R"(,"transforms":[)" + transform + "]}"))
+                ->traits()
+                .fitted.find("transforms");
   };
   for (const std::string by : {R"("lengths":"n")", R"("masks":"m")"}) {
     const Json fitted = fitted_by(R"({"type":"standardize",)" + by + "}").as_array()[0];
@@ -224,7 +226,8 @@ TEST(Transforms, WhatIsMeasuredIsNoPadding) {
   }
   EXPECT_THROW(fitted_by(R"({"type":"minmax","lengths":"m"})"), Error);
   // As a job tells it to the transforms of such a field, through other sources.
-  const std::string map = R"({"type":"take","count":2,"source":{"type":"map","source":)" + source + R"(,"transforms":[{"type":"standardize"}]}})";
+  const std::string map =
+      R"({"type":"take","count":2,"source":{"type":"map","source":)" + source + R"(,"transforms":[{"type":"standardize"}]}})";
   const Json told = with_padding(parse(map), parse(R"({"lengths":{"x":"n"}})"));
   EXPECT_EQ(told.find("source")->find("transforms")->dump(), R"([{"type":"standardize","lengths":"n"}])");
   EXPECT_EQ(with_padding(parse(map), parse(R"({"masks":{"y":"m"}})")), parse(map));

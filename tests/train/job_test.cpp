@@ -52,7 +52,8 @@ TEST(Job, SetKnowsTheAutomaticNamesOfLayers) {
         "x.json");
   j.set("network.layers.dense2.out", "9");
   EXPECT_EQ(j.json().find("network")->find("layers")->as_array()[2].find("out")->as_int(), 9);
-  EXPECT_NE(error_of([&] { j.set("network.layers.dense3.out", "9"); }).find("no element 'dense3'"), std::string::npos);
+  EXPECT_NE(error_of([&] { j.set("network.layers.dense3.out", "9"); }).find("no element 'dense3'; expected 0 to 2, or a layer's name"),
+            std::string::npos);
 }
 
 TEST(Job, SetRefusesWhatIsNotThere) {

@@ -30,7 +30,7 @@ enum class Over { element, channel, all };
 Over over_option(const Config& config, const Field& field);  // "over": by default channels of images, else elements
 int64_t groups_of(const Field& field, Over over);
 
-// What counts of an example's last axis, its steps: as many as a field says, or those that a mask has. The rest is padding.
+// An example's last axis are its steps: as many count as a field says, or those that a mask has. The rest is padding.
 inline constexpr Option kLengthsOption = {"lengths", "string", "",
                                           "field that says how many steps of the last axis count; by default the job's"};
 inline constexpr Option kMasksOption = {"masks", "string", "", "field that says which steps of the last axis count; by default the job's"};

@@ -100,6 +100,7 @@ PROMPTS = [
     ("pg.adam { learning_rate = 1 }", "optimizer adam has no option 'learning_rate'", None),
     ("pg.adam { 0.1, lr = 0.1 }", "'lr' is given twice", ("0.1, lr", "lr")),
     ("pg.experiment(3)", "pg.experiment takes a table", None),
+    ("pg.schedule.lambda(3)", "pg.schedule.lambda takes a function; got 3", ("(3)", "(function(now) return now.epoch end)")),
     ("pg.data_path {}", "pg.data_path takes the name of a file; got a table", ("{}", '"a.csv"')),
     ("pg.experiment {}", "an experiment needs 'network'", None),
     ("pg.experiment { network = 3, data = {} }", "expected pg.sequential { ... } or pg.graph { ... }", None),
