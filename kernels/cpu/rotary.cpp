@@ -1,4 +1,4 @@
-// Rotary positions: sines and cosines once for each step, then all examples and heads go over them.
+// Rotary positions: sines and cosines once for each step, then all heads go over them, and all examples that have the same positions.
 #include "kernels/ops/rotary.h"
 
 #include <cmath>
@@ -39,20 +39,25 @@ void turn(const RotaryParams& p, const float* __restrict table, const float* __r
   }
 }
 
-void run(const KernelCall& call) {
-  const RotaryParams& p = call.as<RotaryParams>();
-  const View &x = call.in[0], &y = call.out[0];
+void write_table(const RotaryParams& p, int64_t first, int64_t steps, float* table) {
   const int64_t half = p.width / 2;
-  float* table = static_cast<float*>(call.scratch);
   for (int64_t i = 0; i < half; ++i) {
     const double frequency = std::pow(p.theta, -2.0 * static_cast<double>(i) / static_cast<double>(p.width));
-    for (int64_t t = 0; t < x.dims[1]; ++t) {
-      const double angle = static_cast<double>(t + p.offset) * frequency;
+    for (int64_t t = 0; t < steps; ++t) {
+      const double angle = static_cast<double>(t + first) * frequency;
       table[t * p.width + i] = static_cast<float>(std::cos(angle));
       table[t * p.width + half + i] = static_cast<float>(p.inverse ? -std::sin(angle) : std::sin(angle));
     }
   }
-  for (int64_t n = 0; n < x.dims[0]; ++n)
+}
+
+void run(const KernelCall& call) {
+  const RotaryParams& p = call.as<RotaryParams>();
+  const View &x = call.in[0], &y = call.out[0];
+  float* table = static_cast<float*>(call.scratch);
+  for (int64_t n = 0; n < x.dims[0]; ++n) {
+    if (const int64_t first = first_position(call, p, n); n == 0 || first != first_position(call, p, n - 1))
+      write_table(p, first, x.dims[1], table);
     for (int64_t t = 0; t < x.dims[1]; ++t)
       for (int64_t h = 0; h < x.dims[2]; ++h) {
         const float* from = x.as<float>() + n * x.strides[0] + t * x.strides[1] + h * x.strides[2];
@@ -61,6 +66,7 @@ void run(const KernelCall& call) {
         if (width > 0) turn(p, table + t * p.width, from, to);
         if (width < x.dims[3]) std::memcpy(to + width, from + width, static_cast<size_t>(x.dims[3] - width) * sizeof(float));
       }
+  }
 }
 
 const Kernel kKernels[] = {{.op = "rotary",

@@ -19,8 +19,8 @@ void run_typed(const KernelCall& call) {
     for (int i = 0; i < 3; ++i) from += index[i] * x.strides[i], to += index[i] * y.strides[i];
     const int64_t width = index[2] < p.heads ? p.width : 0;
     for (int64_t i = 0; i < width / 2; ++i) {
-      const double angle =
-          static_cast<double>(index[1] + p.offset) * std::pow(p.theta, -2.0 * static_cast<double>(i) / static_cast<double>(p.width));
+      const double angle = static_cast<double>(index[1] + first_position(call, p, index[0])) *
+                           std::pow(p.theta, -2.0 * static_cast<double>(i) / static_cast<double>(p.width));
       const double cosine = std::cos(angle), sine = p.inverse ? -std::sin(angle) : std::sin(angle);
       const int64_t first = first_of_pair(p, i), second = second_of_pair(p, i);
       const double a = static_cast<double>(from[first * x.strides[3]]), b = static_cast<double>(from[second * x.strides[3]]);

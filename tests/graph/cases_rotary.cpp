@@ -10,6 +10,8 @@ void make(Cases& cases) {
   cases.add("rotary", {real({n, t, h, 2 * half})}, R"({"interleaved":true,"theta":100})");
   cases.add("rotary", {real({n, t, h, 2 * half + 3})}, (R"({"offset":5,"width":)" + std::to_string(2 * half) + "}").c_str());
   cases.add("rotary", {real({n, t, h + 2, 8})}, R"({"heads":2,"inverse":true,"width":6})");
+  cases.add("rotary", {real({n, t, h, 2 * half}), integers(Dtype::i64, {n}, 0, 3)});  // some the same
+  cases.add("rotary", {real({3, 1, 3, 8}), integers(Dtype::i64, {3}, 0, 500)}, R"({"heads":2,"offset":1})");
   cases.add("rotary", {real({2, 9, 4, 32})}, R"({"heads":3})");
 }
 

@@ -14,8 +14,9 @@ namespace {
 
 struct Call {
   RotaryParams p;
-  Elements x, y;
+  Elements x, y, before;
   View from, to;  // dims and strides
+  int64_t before_stride;
   int64_t threads;
 };
 
@@ -31,8 +32,8 @@ __device__ void turn(const Call& call, int64_t i) {
   if (slot >= half) return copy(p.width + slot - half);
   const int64_t first = first_of_pair(p, slot), second = second_of_pair(p, slot);
   if (h >= p.heads) return copy(first), copy(second);
-  const double angle =
-      static_cast<double>(t + p.offset) * std::pow(p.theta, -2.0 * static_cast<double>(slot) / static_cast<double>(p.width));
+  const double angle = static_cast<double>(t + p.offset + (call.before.data ? call.before.load<int64_t>(n * call.before_stride) : 0)) *
+                       std::pow(p.theta, -2.0 * static_cast<double>(slot) / static_cast<double>(p.width));
   const T cosine = static_cast<T>(std::cos(angle)), sine = static_cast<T>(p.inverse ? -std::sin(angle) : std::sin(angle));
   const T a = call.x.load<T>(from + first * call.from.strides[3]), b = call.x.load<T>(from + second * call.from.strides[3]);
   call.y.store<T>(to + first * call.to.strides[3], a * cosine - b * sine);
@@ -49,7 +50,9 @@ __global__ void __launch_bounds__(kThreads) rotary_kernel(const __grid_constant_
 void run(const KernelCall& call) {
   const View &x = call.in[0], &y = call.out[0];
   const RotaryParams& p = call.as<RotaryParams>();
-  const Call all{p, Elements(x), Elements(y), x, y, x.dims[0] * x.dims[1] * x.dims[2] * (x.dims[3] - p.width / 2)};
+  const View before = call.n_in > 1 ? call.in[1] : View{};
+  const Call all{p, Elements(x), Elements(y),       Elements(before),
+                 x, y,           before.strides[0], x.dims[0] * x.dims[1] * x.dims[2] * (x.dims[3] - p.width / 2)};
   Launches on(*call.queue, "rotary");
   on.launch(x.dtype == Dtype::f64 ? rotary_kernel<double> : rotary_kernel<float>, blocks_for(all.threads), kThreads, all);
 }

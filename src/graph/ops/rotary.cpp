@@ -37,6 +37,10 @@ std::vector<Type> infer(const OpCall& call) {
     throw Error(ErrorKind::model, {.what = "rotary turns more heads than there are",
                                    .got = std::to_string(heads),
                                    .expected = "at most " + std::to_string(x.shape[2])});
+  if (call.inputs.size() > 1 && call.present[1] && call.inputs[1] != Type{Dtype::i64, Shape{x.shape[0]}})
+    throw Error(ErrorKind::model, {.what = "rotary: the positions do not fit the examples",
+                                   .got = call.inputs[1].text(),
+                                   .expected = Type{Dtype::i64, Shape{x.shape[0]}}.text()});
   return {x};
 }
 
@@ -55,18 +59,29 @@ size_t params(const OpCall& call, void* out) {
 std::vector<Value> vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
   Json back = node.attrs.is_null() ? Json::object() : node.attrs;
   back.set("inverse", !attr_bool(node, "inverse"));
-  return {graph.apply("rotary", {grads[0]}, std::move(back))};
+  const Value operands[] = {grads[0], node.inputs.size() > 1 ? node.in(graph, 1) : Value()};
+  std::vector<Value> flows{graph.apply_all("rotary", std::span(operands, node.inputs.size()), std::move(back))[0]};
+  flows.resize(node.inputs.size());
+  return flows;
 }
 
-constexpr OpDef kOps[] = {{.name = "rotary",
-                           .doc = "Heads of features [n, steps, heads, features] with pairs turned by angles that grow with the step.",
-                           .attributes = {.options = kOptions},
-                           .infer = infer,
-                           .vjp = vjp,
-                           .sliced = sliced_first_input,
-                           .params = params,
-                           .operand_dtypes = OperandDtypes::real,
-                           .precision = Precision::follows}};
+Sliced sliced(const OpCall& call, std::span<const Sliced> inputs) {
+  if (inputs.size() > 1 && call.present[1] && inputs[1] != inputs[0]) return Sliced::mixed;
+  return inputs[0];
+}
+
+constexpr OpDef kOps[] = {
+    {.name = "rotary",
+     .doc = "Heads of features [n, steps, heads, features] with pairs turned by angles that grow with the step. Optional: each "
+            "example's position of step 0 [n].",
+     .attributes = {.options = kOptions},
+     .max_inputs = 2,
+     .infer = infer,
+     .vjp = vjp,
+     .sliced = sliced,
+     .params = params,
+     .operand_dtypes = OperandDtypes::labels,
+     .precision = Precision::follows}};
 
 }  // namespace
 
