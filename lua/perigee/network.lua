@@ -259,7 +259,9 @@ function Model:generate(options)
 end
 
 ---A sequence that the model reads piece by piece: session:step(x) goes on from where the step before ended. The session keeps the parameters
----that the model has now, and costs no more than its state; any number of them may be open. `rows`: sequences side by side.
+---that the model has now, and costs no more than its state; any number of them may be open. `rows`: sequences side by side. For recurrent
+---layers, causal attention and causal convolutions. With attention to all steps, or with positions, it ends with the steps that the model reads
+---at once; clear it then.
 ---@param rows? integer
 ---@return perigee.Session
 function Model:session(rows) return require("perigee.session").open(built[self].handle, rows) end

@@ -500,9 +500,10 @@ PERIGEE_API int64_t perigee_predictor_cancel(perigee_predictor* predictor, uint6
 
 /* --- Sequences in pieces ----------------------------------------------------------------------------------------------------- */
 
-/* A sequence that a recurrent model reads in pieces: each step goes on from where the one before ended, so that the pieces give what the whole
- * sequence gives at once. For models of one input whose last dimension are steps, and whose output has as many; a layer that needs other steps
- * than the one at hand (a convolution, attention, one that begins at the last step) is named in the message. On the CPU. */
+/* A sequence that a model reads in pieces: each step goes on from where the one before ended, so that the pieces give what the whole sequence
+ * gives at once. For models of one input whose last dimension are steps, and whose output has as many, of layers that look back alone:
+ * recurrent ones, causal attention, whose keys and values are kept, causal convolutions; a layer that needs later steps is named in the message.
+ * With attention to all steps, or with positions, a session has room for the steps that the model reads at once, then clear it. On the CPU. */
 typedef struct perigee_session perigee_session;
 
 /* Copies the model's parameters, unless the session that was opened last has the same, and as many rows: then it costs no more than its state.

@@ -1,4 +1,4 @@
-// A sequence that a recurrent model reads in pieces. Include perigee.hpp instead of this.
+// A sequence that a recurrent or causal model reads in pieces. Include perigee.hpp instead of this.
 #pragma once
 
 #include <cstddef>

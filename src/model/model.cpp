@@ -192,6 +192,11 @@ void inherit_masks(const BuiltNetwork& built, ModelSpec* spec) {
   for (const LossHead& head : spec->more_heads) inherit(head.target, head.output);
 }
 
+int64_t steps_at_once(const std::vector<NetworkInput>& inputs) {
+  const Shape& shape = inputs[0].type.shape;
+  return shape.rank() > 0 ? shape[shape.rank() - 1] : 0;
+}
+
 std::vector<NetworkInput> of_one_step(std::vector<NetworkInput> inputs) {
   for (NetworkInput& input : inputs) input.type.shape = input.type.shape.with(input.type.shape.rank() - 1, 1);
   return inputs;
@@ -322,7 +327,8 @@ ModelOutput Model::layer_output(const std::string& name) const {
 Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std::span<const std::string> layers, Carry carry) const {
   Graph graph;
   const std::vector<NetworkInput> inputs = carry == Carry::all ? of_one_step(spec_.inputs) : spec_.inputs;
-  const BuiltNetwork built = network_.build(graph, inputs, {.batch = batch, .training = false, .dtype = spec_.dtype, .carry = carry});
+  const BuiltNetwork built = network_.build(
+      graph, inputs, {.batch = batch, .training = false, .dtype = spec_.dtype, .carry = carry, .window = steps_at_once(spec_.inputs)});
   check_sizes(built, params_, batch, spec_.where);
   const std::vector<Value> outputs = main_output_first(spec_, built.outputs);
   for (size_t i = 0; i < outputs.size(); ++i) {

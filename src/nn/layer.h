@@ -65,6 +65,13 @@ class LayerContext {
   // rows stand alone. `stated`: the job wants it; else only sessions do. Where it is not empty, carry_on() says what comes next.
   virtual Value carried(const std::string& name, const Shape& row, bool stated) = 0;
   virtual void carry_on(const std::string& name, Value next) = 0;
+  // In a session, where a layer gets one step at a time; empty elsewhere: how many steps each row has read before, [batch] of i64.
+  virtual Value steps_before() = 0;
+  // In a session: numbers [row...] of each of the last `slots` steps, [batch, slots, row...]; that of step s is at s modulo `slots`.
+  // carry_on() gives those of the step at hand.
+  virtual Value recent(const std::string& name, const Shape& row, int64_t slots) = 0;
+  // In a session: the steps of the network's input where they come at once. `last`: a session ends with them, since the layer knows no more.
+  virtual int64_t steps_at_once(bool last) = 0;
 
   // Which steps of the last axis of `x` count: [N, T] of dtype(), 1 or 0; empty when all do. A layer's outputs have the mask of its input 0
   // where their last axis still has T steps, unless the layer sets one itself; an empty mask says that all steps count from there on.

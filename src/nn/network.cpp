@@ -39,6 +39,7 @@ struct Build {
   std::map<std::string, std::string> owners;  // parameter or state -> "share word" or "layer name"
   std::map<std::string, Value> states;        // as the next reader sees them
   std::set<std::string> assigned;
+  Value steps_before = {};  // of the rows of a session, where a layer has asked
   // By the value that it belongs to. An empty one: it has none, whatever the layers around would give it.
   std::map<ValueId, Value> masks = {};
 
@@ -186,6 +187,30 @@ class Context final : public LayerContext {
     std::vector<int64_t> dims = row.vector();
     dims.insert(dims.begin(), build_.options.batch);
     return build_.graph.input(carried_leaf(full), {dtype(), Shape(dims)});
+  }
+
+  Value steps_before() override {
+    if (build_.options.carry != Carry::all || place_.folded) return {};
+    if (!build_.steps_before) {
+      const Type one{Dtype::i64, Shape()};
+      build_.result.carried.push_back({kStepsRead, one});
+      build_.steps_before = build_.graph.input(carried_leaf(kStepsRead), {one.dtype, Shape{build_.options.batch}});
+      build_.graph.output(carried_leaf(kStepsRead), build_.steps_before + 1.0);
+    }
+    return build_.steps_before;
+  }
+
+  Value recent(const std::string& name, const Shape& row, int64_t slots) override {
+    std::vector<int64_t> dims = row.vector();
+    dims.insert(dims.begin(), slots);
+    const Value ring = carried(name, Shape(dims), false);
+    if (ring) build_.result.carried.back().slots = slots;
+    return ring;
+  }
+
+  int64_t steps_at_once(bool last) override {
+    if (last) build_.result.most_steps = build_.options.window;
+    return build_.options.window;
   }
 
   void carry_on(const std::string& name, Value next) override { build_.graph.output(carried_leaf(name_ + "." + name), next); }

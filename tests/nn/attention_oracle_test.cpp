@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "src/graph/plan.h"
 #include "src/io/file.h"
 #include "src/io/npy.h"
 #include "src/io/safetensors.h"
+#include "src/model/steps/step_model.h"
 #include "src/nn/network.h"
 #include "tests/nn/gradients.h"
 
@@ -293,8 +295,7 @@ TEST(AttentionOracle, TheLastQueryOfCausalAttentionIsAtTheLastKey) {
   check(plain(unequal, R"("heads": 2, "causal": true)", "lower_right"));
 }
 
-TEST(AttentionOracle, Gpt2GivesTheLogitsOfTransformers) {
-  PERIGEE_ORACLE(a, "hf_gpt2");
+Case gpt2(const Arrays& a) {
   const Safetensors file = read_safetensors(oracle_path("hf_gpt2.safetensors"));
   const auto weight = [&](const std::string& name) { return *file.find("transformer." + name); };
   Case c{.layers =
@@ -320,7 +321,60 @@ TEST(AttentionOracle, Gpt2GivesTheLogitsOfTransformers) {
       c.parameters.push_back({to + "_bias", weight(from + ".bias")});
     }
   c.y = features_first(a.at("logits"));
-  check(c);
+  return c;
+}
+
+TEST(AttentionOracle, Gpt2GivesTheLogitsOfTransformers) {
+  PERIGEE_ORACLE(a, "hf_gpt2");
+  check(gpt2(a));
+}
+
+std::shared_ptr<StepModel> sessions_of(const Case& c, int64_t steps, int64_t rows, Dtype dtype) {
+  ModelSpec spec{.network = Json::parse(c.layers, "test"), .where = "net.json", .dtype = dtype};
+  spec.inputs = {{c.inputs[0].first, {Dtype::i64, Shape{steps}}}};
+  Model model(std::move(spec));
+  for (const auto& [name, tensor] : c.parameters) {
+    const Tensor to = model.params().parameter_tensor(model.params().find(name)), from = tensor.to(dtype);
+    std::memcpy(to.view().data, from.view().data, static_cast<size_t>(from.elements()) * dtype_bytes(dtype));
+  }
+  return std::make_shared<StepModel>(model, rows);
+}
+
+// Step by step; two sessions take turns.
+TEST(AttentionOracle, SessionsOfGpt2GiveTheLogitsOfTransformers) {
+  PERIGEE_ORACLE(a, "hf_gpt2");
+  const Case c = gpt2(a);
+  const int64_t rows = 2, steps = 12, words = 48;
+  const Tensor &ids = a.at("input_ids"), &logits = a.at("logits");
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+    const auto model = sessions_of(c, steps, rows, dtype);
+    StepSession session(model), other(model);
+    Tensor y(dtype, Shape{rows, words, 1});
+    for (int64_t t = 0; t < steps; ++t) {
+      const int64_t now[] = {ids.data<int64_t>()[t], ids.data<int64_t>()[steps + t]}, swapped[] = {now[1], now[0]};
+      other.step(swapped, 1, y.view().data);
+      session.step(now, 1, y.view().data);
+      const Tensor got = y.to(Dtype::f64);
+      for (int64_t row = 0; row < rows; ++row)
+        for (int64_t i = 0; i < words; ++i)
+          ASSERT_NEAR(got.data<double>()[row * words + i], logits.data<double>()[(row * steps + t) * words + i],
+                      dtype == Dtype::f64 ? 1e-10 : 1e-5)
+              << "step " << t;
+    }
+  }
+}
+
+TEST(AttentionOracle, SessionsOfGpt2ChooseTheTokensOfTransformers) {
+  PERIGEE_ORACLE(a, "hf_gpt2");
+  const Tensor& tokens = a.at("greedy");
+  const int64_t steps = tokens.shape()[1], prompt = a.at("prompt").shape()[1];
+  StepSession session(sessions_of(gpt2(a), steps, 1, Dtype::f32));
+  std::vector<float> scores(48);
+  for (int64_t t = 0; t + 1 < steps; ++t) {
+    session.step(tokens.data<int64_t>() + t, 1, scores.data());
+    if (t + 1 >= prompt)
+      ASSERT_EQ(std::max_element(scores.begin(), scores.end()) - scores.begin(), tokens.data<int64_t>()[t + 1]) << "token " << t + 1;
+  }
 }
 
 // Word, position and type of each token summed.

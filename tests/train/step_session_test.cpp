@@ -87,6 +87,77 @@ TEST(StepSession, PiecesAreTheWhole) {
       *model_of(R"([{"type": "embedding", "size": 5, "out": 4}, {"type": "lstm", "units": 3}])", Shape{7}, Dtype::i64), "embedding");
 }
 
+// Attention keeps keys and values, a convolution the last steps.
+TEST(StepSession, PiecesAreTheWholeForWhatLooksBackAtSteps) {
+  for (
+      const char* layers :
+      {R"([{"type": "attention", "heads": 2, "causal": true}])",
+       R"([{"type": "attention", "heads": 4, "kv_heads": 2, "head_size": 6, "out": 5, "bias": true, "causal": true, "positions": "rotary"}])",
+       R"([{"type": "attention", "heads": 2, "kv_heads": 1, "head_size": 4, "causal": true, "positions": "rotary", "rotary_interleaved": true,
+             "rotary_fraction": 0.5}])",
+       R"([{"type": "attention", "heads": 3, "head_size": 2, "causal": true, "positions": "alibi"}])",
+       R"([{"type": "attention", "heads": 2, "causal": true, "window": 3, "positions": "alibi"}])",
+       R"([{"type": "attention", "causal": true, "window": 1}])", R"([{"type": "attention", "causal": true, "window": 9}])",
+       R"([{"type": "attention", "causal": true, "window": 100, "positions": "rotary"}])",
+       R"(["positions", {"type": "transformer", "layers": 2, "heads": 2, "hidden": 6, "causal": true}])",
+       R"([{"type": "positions", "length": 12}, {"type": "transformer", "norm": "post", "causal": true, "window": 4}])",
+       R"([{"type": "positions", "kind": "sinusoidal"}, {"type": "transformer", "rms": true, "gated": true, "activation": "swish",
+             "heads": 2, "kv_heads": 1, "causal": true, "positions": "rotary"}, {"type": "gru", "units": 3}])",
+       R"([{"type": "conv1d", "out": 4, "kernel": 3, "padding": "causal"}, {"type": "gru", "units": 4}])",
+       R"([{"type": "conv1d", "out": 4, "kernel": 1}, {"type": "conv1d", "out": 6, "kernel": 2, "dilation": 5, "padding": "causal", "groups": 2},
+            {"type": "residual", "layers": [{"type": "conv1d", "out": 6, "kernel": 3, "dilation": 2, "padding": "causal", "activation": "relu"}]}])"})
+    expect_pieces_are_the_whole(*model_of(layers, Shape{4, 9}), layers);
+}
+
+// Layers that see a part of the past alone go on for ever, the others as far as the model reads at once.
+TEST(StepSession, SaysHowFarTheModelLooks) {
+  const auto most = [](const std::string& layers) { return StepModel(*model_of(layers, Shape{4, 6})).most_steps(); };
+  EXPECT_EQ(most(R"([{"type": "attention", "causal": true}])"), 6);
+  EXPECT_EQ(most(R"([{"type": "attention", "causal": true, "window": 7}])"), 6);
+  EXPECT_EQ(most(R"([{"type": "attention", "causal": true, "window": 6}])"), 0);
+  EXPECT_EQ(most(R"(["positions", {"type": "gru", "units": 4}])"), 6);
+  EXPECT_EQ(most(R"([{"type": "conv1d", "out": 4, "kernel": 3, "dilation": 4, "padding": "causal"}])"), 0);
+  StepSession session(std::make_shared<StepModel>(*model_of(R"([{"type": "attention", "causal": true}])", Shape{4, 6})));
+  std::vector<double> x(4 * 7), y(4 * 7);
+  EXPECT_HAS(refusal(ErrorKind::usage, [&] { session.step(x.data(), 7, y.data()); }), "0 steps read, and 7 more");
+  session.step(x.data(), 6, y.data());
+  EXPECT_HAS(refusal(ErrorKind::usage, [&] { session.step(x.data(), 1, y.data()); }), "clear the session");
+  session.clear();
+  session.step(x.data(), 1, y.data());
+}
+
+// A ring of three steps, over which the session goes many times: the same as a model that has the whole text at once.
+TEST(StepSession, ARingGoesOnForEver) {
+  const char* const layers = R"([{"type": "attention", "heads": 2, "causal": true, "window": 3, "positions": "rotary"},
+      {"type": "conv1d", "out": 3, "kernel": 2, "dilation": 2, "padding": "causal"}])";
+  const auto small = model_of(layers, Shape{4, 3}), large = model_of(layers, Shape{4, 20});
+  StepSession session(std::make_shared<StepModel>(*small, kRows));
+  const Tensor x = numbers_for(large->spec().inputs[0].type), whole = at_once(*large, x);
+  std::vector<double> got(static_cast<size_t>(whole.elements()));
+  session.step(x.view().data, 20, got.data());
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], whole.view().as<double>()[i], 1e-12) << i;
+}
+
+// Each row may be at a step of its own, as a state that comes from elsewhere has it.
+TEST(StepSession, RowsAreAtTheirOwnSteps) {
+  const auto model = model_of(R"(["positions", {"type": "attention", "heads": 2, "causal": true, "positions": "rotary"}])", Shape{4, 6});
+  const auto one = std::make_shared<StepModel>(*model, 1), two = std::make_shared<StepModel>(*model, 2);
+  StepSession ahead(one), fresh(one), both(two);
+  const std::vector<double> x{1, 2, 0.5, 1, -1, 1, 0.3, 2};  // two rows of one step
+  std::vector<double> a(8), b(4), c(4);
+  ahead.step(x.data(), 1, b.data());
+  ahead.step(x.data() + 4, 1, b.data());
+  for (size_t i = 0; i < one->carried().size(); ++i) std::ranges::copy(ahead.state().now(i), both.state().now(i).begin());
+  EXPECT_EQ(both.state().steps_read(), 2);
+  both.step(x.data(), 1, a.data());
+  ahead.step(x.data(), 1, b.data());
+  fresh.step(x.data() + 4, 1, c.data());
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(a[i], b[i], 1e-12) << i;
+    EXPECT_NEAR(a[4 + i], c[i], 1e-12) << i;
+  }
+}
+
 bool goes_by_steps(const Model& model) {
   try {
     StepModel step(model);
@@ -147,11 +218,13 @@ TEST(StepSession, NamesTheLayerThatNeedsOtherSteps) {
   const auto of = [](const std::string& layers, ErrorKind kind = ErrorKind::model) {
     return refusal(kind, [&] { StepModel step(*model_of(layers, Shape{4, 6})); });
   };
-  EXPECT_HAS(of(R"([{"type": "conv1d", "out": 4, "kernel": 3, "padding": "causal"}, {"type": "gru", "units": 4}])"), "conv1d 'conv1'");
+  EXPECT_HAS(of(R"([{"type": "conv1d", "out": 4, "kernel": 3, "padding": "same"}, {"type": "gru", "units": 4}])"), "conv1d 'conv1'");
+  EXPECT_HAS(of(R"([{"type": "conv1d", "out": 4, "kernel": 2, "stride": 2, "padding": "causal"}])", ErrorKind::usage),
+             "an output for each step");
   EXPECT_HAS(of(R"([{"type": "gru", "units": 4, "reverse": true}])"), "gru 'gru1'");
   EXPECT_HAS(of(R"([{"type": "lstm", "units": 4, "bidirectional": "sum"}])"), "lstm 'lstm1'");
   EXPECT_HAS(of(R"([{"type": "lstm", "units": 4, "returns": "both"}])"), "lstm 'lstm1'");
-  EXPECT_HAS(of(R"([{"type": "attention", "heads": 2, "causal": true}])"), "attention 'attention1'");
+  EXPECT_HAS(of(R"([{"type": "attention", "heads": 2}])"), "attention 'attention1'");
   EXPECT_HAS(of(R"([{"type": "layernorm", "scale": false, "shift": false}])"), "layernorm 'ln1'");
   EXPECT_HAS(of(R"([{"type": "activation", "activation": {"type": "softmax", "axis": 2}}])"), "axis");
   EXPECT_HAS(of(R"([{"type": "lstm", "units": 4, "returns": "last"}])", ErrorKind::usage), "an output for each step");

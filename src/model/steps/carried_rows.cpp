@@ -7,14 +7,29 @@
 #include "src/tensor/bytes.h"
 
 namespace perigee {
+namespace {
+
+void copy_packed(const View& from, std::byte* to) {
+  View packed = from;
+  packed.data = to;
+  int64_t stride = 1;
+  for (int d = packed.rank - 1; d >= 0; --d) {
+    packed.strides[d] = stride;
+    stride *= packed.dims[d];
+  }
+  copy_view(from, packed);
+}
+
+}  // namespace
 
 CarriedRows::CarriedRows(const std::vector<CarriedSpec>& specs, int64_t rows, Kept kept)
     : specs_(specs), rows_(rows), in_place_(kept == Kept::in_place) {
   for (const CarriedSpec& spec : specs_) {
-    const size_t bytes = byte_size(spec.row) * static_cast<size_t>(rows);
+    if (spec.name == kStepsRead) steps_ = static_cast<int>(leaves_.size());
+    const size_t bytes = byte_size(type(leaves_.size()));  // throws where it overflows
     leaves_.push_back(carried_leaf(spec.name));
     now_.emplace_back(bytes);
-    if (!in_place_) next_.emplace_back(bytes);
+    if (!in_place_) next_.emplace_back(spec.slots > 0 ? 0 : bytes);
   }
   clear();
 }
@@ -23,6 +38,19 @@ Type CarriedRows::type(size_t i) const {
   std::vector<int64_t> dims = specs_[i].row.shape.vector();
   dims.insert(dims.begin(), rows_);
   return {specs_[i].row.dtype, Shape(dims)};
+}
+
+int64_t* CarriedRows::steps() const { return reinterpret_cast<int64_t*>(now_[static_cast<size_t>(steps_)].data()); }
+
+int64_t CarriedRows::steps_read() const {
+  if (steps_ < 0) return 0;
+  constexpr int64_t kMost = int64_t{1} << 53;
+  const auto [least, most] = std::minmax_element(steps(), steps() + rows_);
+  if (*least >= 0 && *most <= kMost) return *most;
+  throw Error(ErrorKind::usage, {.where = "session",
+                                 .what = "the state says that it has read a number of steps that no session reaches",
+                                 .got = std::to_string(*least < 0 ? *least : *most),
+                                 .expected = "0 to " + std::to_string(kMost)});
 }
 
 void CarriedRows::clear() {
@@ -36,35 +64,50 @@ void CarriedRows::bind(PlanRun& run, int64_t first) const {
       run.set_input(input, now_[i].data() + static_cast<size_t>(first) * byte_size(specs_[i].row));
 }
 
-void CarriedRows::take(const PlanRun& run, int64_t first) {
-  for (size_t i = 0; i < specs_.size(); ++i) {
-    const int output = run.output_index(leaves_[i]);
-    if (output < 0) continue;
-    const View& from = run.output(output);
-    assert(first + from.dims[0] <= rows_);
-    View to = from;
-    to.data = (in_place_ ? now_ : next_)[i].data() + static_cast<size_t>(first) * byte_size(specs_[i].row);
-    int64_t stride = 1;
-    for (int d = to.rank - 1; d >= 0; --d) {
-      to.strides[d] = stride;
-      stride *= to.dims[d];
-    }
-    copy_view(from, to);
+// Row by row, as each may be at a step of its own.
+void CarriedRows::take_slots(const View& from, size_t i, int64_t first) {
+  const CarriedSpec& spec = specs_[i];
+  const size_t slot = byte_size(spec.row) / static_cast<size_t>(spec.slots);
+  View one = from;
+  one.dims[0] = 1;
+  for (int64_t row = 0; row < from.dims[0]; ++row) {
+    one.data = static_cast<std::byte*>(from.data) + row * from.strides[0] * static_cast<int64_t>(dtype_bytes(from.dtype));
+    const int64_t place = steps()[first + row] % spec.slots;
+    copy_packed(one, now_[i].data() + static_cast<size_t>(first + row) * byte_size(spec.row) + static_cast<size_t>(place) * slot);
   }
 }
 
+void CarriedRows::take(const PlanRun& run, int64_t first) {
+  for (const bool rings : {true, false})  // first, while the steps are still those before
+    for (size_t i = 0; i < specs_.size(); ++i) {
+      if ((specs_[i].slots > 0) != rings) continue;
+      const int output = run.output_index(leaves_[i]);
+      if (output < 0) continue;
+      const View& from = run.output(output);
+      assert(first + from.dims[0] <= rows_);
+      if (rings) {
+        take_slots(from, i, first);
+        continue;
+      }
+      copy_packed(from, (in_place_ ? now_ : next_)[i].data() + static_cast<size_t>(first) * byte_size(specs_[i].row));
+    }
+}
+
 void CarriedRows::commit() {
-  if (!in_place_) now_.swap(next_);
+  if (in_place_) return;
+  for (size_t i = 0; i < specs_.size(); ++i)
+    if (specs_[i].slots == 0) std::swap(now_[i], next_[i]);
 }
 
 void CarriedRows::reorder(std::span<const int> parents) {
   assert(parents.size() == static_cast<size_t>(rows_) && !in_place_);
   for (size_t i = 0; i < specs_.size(); ++i) {
     const size_t bytes = byte_size(specs_[i].row);
+    if (next_[i].bytes() < now_[i].bytes()) next_[i] = Storage(now_[i].bytes());
     for (size_t row = 0; row < parents.size(); ++row)
       std::memcpy(next_[i].data() + row * bytes, now_[i].data() + static_cast<size_t>(parents[row]) * bytes, bytes);
   }
-  commit();
+  now_.swap(next_);
 }
 
 }  // namespace perigee

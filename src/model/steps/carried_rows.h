@@ -20,19 +20,26 @@ class CarriedRows {
   const std::vector<CarriedSpec>& specs() const { return specs_; }
   Type type(size_t i) const;                                                              // [rows, ...]
   std::span<std::byte> now(size_t i) const { return {now_[i].data(), now_[i].bytes()}; }  // of specs()[i]
+  // The most steps that a row has read; 0 where none are counted. Error(usage) where it is a number that no session reaches: states may come
+  // from outside.
+  int64_t steps_read() const;
   void clear();
   void bind(PlanRun& run, int64_t first) const;  // inputs of a plan that begins with row `first`
-  void take(const PlanRun& run, int64_t first);  // its outputs, after it ran
+  void take(const PlanRun& run, int64_t first);  // its outputs, after it ran; a slot of a ring is where it belongs at once
   void commit();                                 // what was taken is where the next step starts
   // Row i becomes a copy of row parents[i]; one for each row.
   void reorder(std::span<const int> parents);
 
  private:
+  int64_t* steps() const;  // of each row
+  void take_slots(const View& from, size_t i, int64_t first);
+
   std::vector<CarriedSpec> specs_;
   std::vector<std::string> leaves_;  // carried_leaf of each: a step allocates nothing
   int64_t rows_;
+  int steps_ = -1;  // of kStepsRead
   bool in_place_;
-  std::vector<Storage> now_, next_;
+  std::vector<Storage> now_, next_;  // next_ of a ring has room only once rows change places
 };
 
 }  // namespace perigee

@@ -29,20 +29,22 @@ void check_reads_steps(const Model& model) {
            "an output with as many steps as the input " + input.text());
 }
 
-// The values that the model carries from step to step. Error(model) names the layer that cannot go step by step.
-std::vector<CarriedSpec> carried_of(const Model& model) {
+// The network of one step. Error(model) names the layer that cannot go step by step.
+BuiltNetwork built_of(const Model& model) {
   check_reads_steps(model);
   const ModelSpec& spec = model.spec();
   std::vector<NetworkInput> inputs = spec.inputs;
+  const int64_t window = inputs[0].type.shape.at(-1);
   inputs[0].type = of_one_step(inputs[0].type);
   Graph graph;
-  const BuiltNetwork built =
-      Network(spec.network, spec.where).build(graph, inputs, {.batch = 1, .training = false, .dtype = spec.dtype, .carry = Carry::all});
+  BuiltNetwork built =
+      Network(spec.network, spec.where)
+          .build(graph, inputs, {.batch = 1, .training = false, .dtype = spec.dtype, .carry = Carry::all, .window = window});
   [[maybe_unused]] const auto same = [](const ParameterSpec& one, const ParameterSpec& other) {
     return one.name == other.name && one.shape == other.shape;
   };
   assert(std::ranges::equal(built.parameters, model.params().specs(), same));  // no such layer has parameters for each step
-  return built.carried;
+  return built;
 }
 
 std::unique_ptr<Model> copied(const Model& model) {
@@ -54,8 +56,11 @@ std::unique_ptr<Model> copied(const Model& model) {
 
 }  // namespace
 
-StepModel::StepModel(const Model& model, int64_t rows, bool unlinked)
-    : carried_(carried_of(model)),
+StepModel::StepModel(const Model& model, int64_t rows, bool unlinked) : StepModel(model, built_of(model), rows, unlinked) {}
+
+StepModel::StepModel(const Model& model, const BuiltNetwork& one, int64_t rows, bool unlinked)
+    : carried_(one.carried),
+      most_steps_(one.most_steps),
       input_type_(of_one_step(model.spec().inputs[0].type)),
       output_type_(of_one_step(model.output_types()[0])),
       model_(copied(model)),
@@ -73,7 +78,7 @@ StepModel::StepModel(const Model& model, int64_t rows, bool unlinked)
 
 bool StepModel::is_for(const Model& model) {
   try {
-    return !carried_of(model).empty();
+    return !built_of(model).carried.empty();
   } catch (const Error&) {  // it says why not
     return false;
   }
@@ -83,6 +88,16 @@ bool StepModel::has_parameters_of(const Model& model) const {
   const Params &own = model_->params(), &other = model.params();
   return std::memcmp(own.block(), other.block(), own.block_bytes()) == 0 &&
          std::memcmp(own.state_bytes().data(), other.state_bytes().data(), own.state_bytes().size()) == 0;
+}
+
+void StepModel::check_room(const CarriedRows& state, int64_t steps) const {
+  const int64_t read = state.steps_read();
+  if (most_steps_ == 0 || read <= most_steps_ - steps) return;
+  throw Error(ErrorKind::usage, {.where = "session",
+                                 .what = "the model looks at no more steps than its context has",
+                                 .got = std::to_string(read) + " steps read, and " + std::to_string(steps) + " more",
+                                 .expected = "at most " + std::to_string(most_steps_),
+                                 .hint = "clear the session and read the last steps again"});
 }
 
 const View& StepModel::step(CarriedRows& state, const void* x) {
@@ -104,6 +119,7 @@ StepSession::StepSession(std::shared_ptr<StepModel> model)
 
 // A step of [rows, ..., steps] is every steps-th number.
 void StepSession::step(const void* x, int64_t steps, void* y) {
+  model_->check_room(state_, steps);
   const std::lock_guard lock(model_->turns_);
   const Type &input = model_->input(), &output = model_->output();
   const size_t in = dtype_bytes(input.dtype), out = dtype_bytes(output.dtype);

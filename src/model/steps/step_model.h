@@ -30,15 +30,20 @@ class StepModel {
   const Type& input() const { return input_type_; }  // of one row and step; the last dimension is 1
   const Type& output() const { return output_type_; }
   const std::vector<CarriedSpec>& carried() const { return carried_; }
-  bool has_parameters_of(const Model& model) const;  // its numbers, as they are now
+  int64_t most_steps() const { return most_steps_; }  // of a session: those that the model reads at once; 0: any number
+  bool has_parameters_of(const Model& model) const;   // its numbers, as they are now
 
+  // Error(usage) unless rows in this state, which may come from outside, can read so many more steps.
+  void check_room(const CarriedRows& state, int64_t steps) const;
   // One step of every row: `x` [rows, ...]. The result is valid until the next call. The caller sees to turns.
   const View& step(CarriedRows& state, const void* x);
 
  private:
   friend class StepSession;
+  StepModel(const Model& model, const BuiltNetwork& one, int64_t rows, bool unlinked);
 
   std::vector<CarriedSpec> carried_;
+  int64_t most_steps_ = 0;
   Type input_type_, output_type_;
   std::unique_ptr<Model> model_;
   PlanSet plans_;
@@ -56,6 +61,7 @@ class StepSession {
   explicit StepSession(std::shared_ptr<StepModel> model);
 
   // Reads `steps` more of each row: `x` is [rows, ..., steps], `y` [rows, ..., steps] of the output. Allocates nothing.
+  // Error(usage), and nothing is read, where that would be more than model().most_steps().
   void step(const void* x, int64_t steps, void* y);
   void clear() { state_.clear(); }  // the next step is the first
   const StepModel& model() const { return *model_; }

@@ -1,5 +1,7 @@
 #include "src/nn/layers/attend.h"
 
+#include <algorithm>
+
 namespace perigee {
 namespace {
 
@@ -20,7 +22,7 @@ Json attributes(LayerContext& context, const Attending& how, bool aligned, const
 }
 
 // The first `heads` heads turn.
-Value turned(const LayerContext& context, const Attending& how, Value x, int64_t heads) {
+Value turned(LayerContext& context, const Attending& how, Value x, int64_t heads) {
   if (!how.rotary) return x;
   const int64_t features = x.shape()[3], width = static_cast<int64_t>(static_cast<double>(features) * how.fraction) / 2 * 2;
   if (features < 2)
@@ -33,10 +35,27 @@ Value turned(const LayerContext& context, const Attending& how, Value x, int64_t
   attrs.set("width", width);
   attrs.set("heads", heads);
   attrs.set("interleaved", how.interleaved);
-  return x.graph().apply("rotary", {x}, std::move(attrs));
+  const Value before = context.steps_before();
+  const Value operands[] = {x, before};
+  return x.graph().apply("rotary", std::span(operands, before ? 2 : 1), std::move(attrs));
+}
+
+// In a session: the heads of the step at hand look at its own keys and values, and at those of the steps before, which the session keeps.
+Value attend_step(LayerContext& context, const Attending& how, Value heads, const std::string& name) {
+  const int64_t whole = context.steps_at_once(false), slots = how.window > 0 ? std::min(how.window, whole) : whole;
+  if (slots != how.window) context.steps_at_once(true);
+  const Shape kept{2 * how.groups, how.features};
+  const Value past = context.recent(name, kept, slots);
+  context.carry_on(name, reshape(part_of(heads, 2, how.heads, how.heads + 2 * how.groups), Shape{heads.shape()[0], kept[0], kept[1]}));
+  Json attrs = Json::object();
+  attrs.set("kv_heads", how.groups);
+  if (how.alibi) attrs.set("alibi", true);
+  return context.graph().apply("attention_step", {heads, past, context.steps_before()}, std::move(attrs));
 }
 
 }  // namespace
+
+bool looks_back_alone(const Config& options, std::span<const Value> inputs) { return options.boolean("causal") && inputs.size() == 1; }
 
 Value Product::operator()(Value x) const {
   const Value operands[] = {x, weight, bias};
@@ -88,6 +107,7 @@ Attending Attending::read(const LayerContext& context, int64_t channels) {
 
 Value attend_self(LayerContext& context, const Attending& how, Value qkv, Value mask, const std::string& purpose) {
   const Value heads = turned(context, how, split_heads(qkv, how.heads + 2 * how.groups), how.heads + how.groups);
+  if (context.steps_before()) return join_heads(attend_step(context, how, heads, purpose));
   Json attrs = attributes(context, how, true, purpose);
   attrs.set("kv_heads", how.groups);
   const Value operands[] = {heads, Value(), Value(), mask};

@@ -50,8 +50,12 @@ inline constexpr Option kThetaOption{
 inline constexpr Option kFractionOption{"rotary_fraction", "number", "1", "share of a head's features that turn", {0, 1}};
 inline constexpr Option kInterleavedOption{"rotary_interleaved", "boolean", "false", "pairs are neighbours, else one of each half"};
 
+// Whether a layer with the options above may read a sequence step by step.
+bool looks_back_alone(const Config& options, std::span<const Value> inputs);
+
 // Self-attention: queries, keys and values of all heads, one after another in `qkv` [N, T, (heads + 2 groups) features], as one product
-// makes them. Gives [N, T, heads features].
+// makes them. Gives [N, T, heads features]. In a session T is 1, and the step looks at
+// those before by what the session keeps of them, under the name `purpose`.
 Value attend_self(LayerContext& context, const Attending& how, Value qkv, Value mask, const std::string& purpose);
 // Queries [N, S, heads features] look at keys and values [N, T, groups features].
 Value attend(LayerContext& context, const Attending& how, Value q, Value k, Value v, Value mask, const std::string& purpose);

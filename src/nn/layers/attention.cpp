@@ -32,6 +32,10 @@ std::vector<Value> compare_inputs(LayerContext& context, const Attending& how, s
   return {features_first(masked_rows(attend(context, how, q, k, v, mask, "dropout"), context.mask(inputs[0])))};
 }
 
+StepUse step_use(const Config& options, std::span<const Value> inputs) {
+  return options.boolean("project") && looks_back_alone(options, inputs) ? StepUse::each : StepUse::mixed;
+}
+
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   const Config& options = context.options();
   for (const Value& input : inputs) require_steps(context, input);
@@ -67,6 +71,7 @@ const LayerDef layer_attention{
     .example_input = "[4, 5]",
     .schema = layer_schema(kOptions, kPositional),
     .max_inputs = 3,
-    .build = build};
+    .build = build,
+    .step_use = step_use};
 
 }  // namespace perigee

@@ -25,6 +25,7 @@ const LayerDef layer_conv1d{
     .example = R"({"type": "conv1d", "out": 4, "kernel": 3, "padding": "causal", "dilation": 2, "activation": "tanh"})",
     .example_input = "[3, 8]",
     .schema = layer_schema(kOptions, kPositional),
-    .build = build};
+    .build = build,
+    .step_use = conv_step_use};
 
 }  // namespace perigee

@@ -23,7 +23,9 @@ Value sinusoids(Graph& graph, int64_t steps, int64_t channels, Dtype dtype) {
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   require_steps(context, inputs[0]);
   const Value x = steps_first(inputs[0]);
-  const int64_t steps = x.shape()[1], channels = x.shape()[2];
+  // A session gets one step at a time, and takes that step's row of the table.
+  const Value before = context.steps_before();
+  const int64_t steps = before ? context.steps_at_once(true) : x.shape()[1], channels = x.shape()[2];
   Value table;
   if (context.options().choice("kind") == "sinusoidal") {
     if (context.options().has("length")) context.options().fail("length", "has no effect", "kind = 'sinusoidal'", "kind = 'learned'");
@@ -38,6 +40,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
     table = context.parameter("weight", Shape{length, channels}, ParameterRole::weight, length, channels, init);
     if (length > steps) table = part_of(table, 0, 0, steps);
   }
+  if (before) table = reshape(context.graph().apply("gather", {table, before}, Json(Json::Object{{"axis", Json(0)}})), x.shape());
   return {features_first(x + table)};
 }
 
@@ -50,6 +53,7 @@ const LayerDef layer_positions{.name = "positions",
                                .example = R"({"type": "positions", "length": 7})",
                                .example_input = "[4, 5]",
                                .schema = layer_schema(kOptions, kPositional),
-                               .build = build};
+                               .build = build,
+                               .step_use = each_step};
 
 }  // namespace perigee

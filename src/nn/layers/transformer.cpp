@@ -122,6 +122,10 @@ class Blocks {
   std::string block_;
 };
 
+StepUse step_use(const Config& options, std::span<const Value> inputs) {
+  return looks_back_alone(options, inputs) ? StepUse::each : StepUse::mixed;
+}
+
 std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
   for (const Value& input : inputs) require_steps(context, input);
   const bool cross = context.options().boolean("cross");
@@ -144,6 +148,7 @@ const LayerDef layer_transformer{
     .example_input = "[4, 3]",
     .schema = layer_schema(kOptions),
     .max_inputs = 2,
-    .build = build};
+    .build = build,
+    .step_use = step_use};
 
 }  // namespace perigee

@@ -103,6 +103,7 @@ SHARED_STREAM = {"network": "pg.sequential { pg.embedding { 40, 4 }, pg.conv1d {
 
 # A session of a network that reads 2 features.
 SESSION = "s = pg.sequential { pg.gru { 3 }, pg.dense { 3, over = 'steps' } }:init(1, { 2, 4 }):session() "
+ATTENTION = "s = pg.sequential { pg.attention { 1, causal = true } }:init(1, { 2, 4 }):session() "
 
 # (expression, cause, fix): as in error_prompts.py.
 PROMPTS = [
@@ -121,6 +122,9 @@ PROMPTS = [
      (', returns = "last"', "")),
     ('a, b = pg.input "a", pg.input "b" pg.graph { inputs = { a, b }, outputs = { pg.gru { 3 } (a + b) } }:init(1, { a = { 2, 4 }, b = { 2, 4 } }):session()',
      "a session is for a network that reads the steps of one sequence", None),
+    (ATTENTION + "s:step(pg.randn(1, 2, 5))", "the model looks at no more steps than its context has", ("1, 2, 5", "1, 2, 4")),
+    (ATTENTION + "s:step(pg.randn(1, 2, 1)) state = s:state() state.steps = pg.full({ 1 }, -1) s:set_state(state):step(pg.randn(1, 2, 1))",
+     "the state says that it has read a number of steps that no session reaches", ("-1", "1")),
     (STREAM + "run.batch = 4", "each row of the batch is a stream of the text", ("run.batch = 4", "run.batch = 2")),
 ]
 
