@@ -3,29 +3,52 @@
 #include <algorithm>
 #include <cassert>
 
-#include "src/generate/window_scores.h"
-
 namespace perigee {
 
-StreamScores::StreamScores(const Model& model, int64_t rows)
-    : model_(model, rows, true), state_(model_.carried(), rows), units_(static_cast<size_t>(rows)) {}
+StreamScores::StreamScores(Model& model, const TextModel& text, int64_t rows)
+    : whole_(model), text_(text), model_(model, rows, true), state_(model_.carried(), rows), units_(static_cast<size_t>(rows)) {}
+
+void StreamScores::step() {
+  output_ = &model_.step(state_, units_.data());
+  for (size_t row = 0; row < read_.size(); ++row) read_[row].push_back(units_[row]);
+}
+
+// The windows are those of the rows' last units, of which there are as many as a window has.
+void StreamScores::move_window() {
+  windows_ = std::make_unique<WindowScores>(whole_, text_, model_.rows());
+  windows_->resume(std::move(read_));
+}
 
 void StreamScores::begin(std::span<const int64_t> prompt) {
   state_.clear();
+  windows_.reset();
+  const bool ends = model_.most_steps() > 0;
+  read_.assign(ends ? units_.size() : 0, {});
+  if (ends && static_cast<int64_t>(prompt.size()) > model_.most_steps()) {
+    windows_ = std::make_unique<WindowScores>(whole_, text_, model_.rows());
+    return windows_->begin(prompt);
+  }
   for (const int64_t unit : prompt) {
     std::fill(units_.begin(), units_.end(), unit);
-    output_ = &model_.step(state_, units_.data());
+    step();
   }
 }
 
 void StreamScores::advance(std::span<const int> parents, std::span<const int64_t> units) {
+  if (!windows_ && !read_.empty() && static_cast<int64_t>(read_[0].size()) == model_.most_steps()) move_window();
+  if (windows_) return windows_->advance(parents, units);
   const bool own = std::all_of(parents.begin(), parents.end(), [&](const int& parent) { return &parent - parents.data() == parent; });
-  if (!own) state_.reorder(parents);
+  if (!own) {
+    state_.reorder(parents);
+    const auto before = read_;
+    for (size_t row = 0; row < read_.size(); ++row) read_[row] = before[static_cast<size_t>(parents[row])];
+  }
   std::copy(units.begin(), units.end(), units_.begin());
-  output_ = &model_.step(state_, units_.data());
+  step();
 }
 
 void StreamScores::scores(int row, std::span<double> into) const {
+  if (windows_) return windows_->scores(row, into);
   assert(output_);
   const View& view = *output_;
   const auto copy = [&]<class T>(const T* from) {
@@ -36,7 +59,7 @@ void StreamScores::scores(int row, std::span<double> into) const {
 }
 
 std::unique_ptr<NextScores> scores_of(Model& model, const TextModel& text, int64_t rows) {
-  if (text.every() && StepModel::is_for(model)) return std::make_unique<StreamScores>(model, rows);
+  if (text.every() && StepModel::is_for(model)) return std::make_unique<StreamScores>(model, text, rows);
   return std::make_unique<WindowScores>(model, text, rows);
 }
 

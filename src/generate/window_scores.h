@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "src/generate/next_scores.h"
@@ -15,6 +16,8 @@ class WindowScores final : public NextScores {
   WindowScores(Model& model, const TextModel& text, int64_t rows);
 
   void begin(std::span<const int64_t> prompt) override;
+  // Row i goes on from text i: its last units, at most a window. No scores until the next advance().
+  void resume(std::vector<std::vector<int64_t>> texts) { last_ = std::move(texts); }
   void advance(std::span<const int> parents, std::span<const int64_t> units) override;
   void scores(int row, std::span<double> into) const override;
 

@@ -72,9 +72,43 @@ TEST(Generation, ARecurrentModelReadsEachUnitOnce) {
   }
 }
 
+// Within its window attention reads each unit once; then the window moves, and is computed again. Rows change places all the while.
+TEST(Generation, AttentionReadsAWindowOnce) {
+  SmallText small(R"([{"type": "embedding", "size": 14, "out": 8}, "positions", {"type": "transformer", "heads": 2, "causal": true},
+    {"type": "dense", "out": 14, "over": "steps"}])",
+                  "every");
+  EXPECT_EQ(small.generate(greedy("one, ", 40)), "two, three; one, two, three; one, two, t");
+  EXPECT_EQ(small.generate(greedy("w", 6)), "o, thr");
+  EXPECT_EQ(small.generate({.prompt = "one, ", .tokens = 12, .beams = 3}), "two, three; ");
+  const TextModel text(small.model(), small.job(), small.fitted());
+  for (const int rows : {1, 3})
+    for (const char* prompt : {"o", "one,", "three; o"}) {
+      const std::unique_ptr<NextScores> scores = scores_of(small.model(), text, rows);
+      ASSERT_NE(dynamic_cast<StreamScores*>(scores.get()), nullptr);
+      WindowScores windows(small.model(), text, rows);
+      for (NextScores* each : {scores.get(), static_cast<NextScores*>(&windows)}) {
+        each->begin(text.numbers("three; one", "test"));
+        each->begin(text.numbers(prompt, "test"));  // anew
+      }
+      std::vector<double> expected(static_cast<size_t>(text.vocabulary_size())), got(expected.size());
+      for (int step = 0; step < 8; ++step) {
+        for (int row = 0; row < rows; ++row) {
+          windows.scores(row, expected);
+          scores->scores(row, got);
+          for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-5) << prompt << " step " << step;
+        }
+        std::vector<int> parents;
+        std::vector<int64_t> units;
+        for (int row = 0; row < rows; ++row) parents.push_back((row + step) % rows), units.push_back(1 + row + step);
+        windows.advance(parents, units);
+        scores->advance(parents, units);
+      }
+    }
+}
+
 TEST(Generation, WhatNeedsOtherStepsComputesTheWindowAgain) {
   SmallText small(R"([{"type": "embedding", "size": 14, "out": 8}, {"type": "lstm", "units": 24},
-    {"type": "conv1d", "out": 14, "kernel": 2, "padding": "causal"}])",
+    {"type": "attention", "causal": true, "project": false}, {"type": "conv1d", "out": 14, "kernel": 1}])",
                   "every");
   const TextModel text(small.model(), small.job(), small.fitted());
   EXPECT_NE(dynamic_cast<WindowScores*>(scores_of(small.model(), text, 1).get()), nullptr);
