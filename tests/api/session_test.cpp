@@ -10,14 +10,17 @@ namespace {
 
 constexpr int kRows = 2, kFeatures = 2, kSteps = 6, kClasses = 3;
 
-pg::model recurrent(const std::string& more = "") {
-  pg::trainer trainer(pg::job::parse(R"({"network": [{"type": "lstm", "units": 4}, {"type": "dense", "out": 3, "over": "steps"}],
+pg::model trained(const std::string& layer, const std::string& more = "") {
+  pg::trainer trainer(pg::job::parse(R"({"network": [)" + layer + R"(, {"type": "dense", "out": 3, "over": "steps"}],
     "loss": "mse", "optimizer": {"type": "sgd", "lr": 0.1}, "epochs": 5, "seed": 7, "threads": 1, )" +
                                      more + R"("data": {"batch": 1, "train": {"type": "arrays",
     "x": [[[1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1]]], "y": [[[0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1], [0, 1, 0, 1, 0, 1]]]}}})"));
   trainer.run();
   return trainer.model();
 }
+
+pg::model recurrent(const std::string& more = "") { return trained(R"({"type": "lstm", "units": 4})", more); }
+pg::model attending() { return trained(R"("positions", {"type": "transformer", "causal": true})"); }
 
 std::vector<float> sequence() {
   std::vector<float> x;
@@ -33,8 +36,7 @@ std::vector<float> piece(const std::vector<float>& x, int first, int end) {
   return part;
 }
 
-TEST(Session, PiecesAreTheWhole) {
-  const pg::model model = recurrent();
+void expect_pieces_are_the_whole(const pg::model& model, size_t bytes_of_a_row) {
   const std::vector<float> x = sequence(), whole = model.predict(x);
   pg::session session(model, kRows), other(model, kRows);
   for (int turn = 0; turn < 2; ++turn, session.clear())
@@ -45,11 +47,15 @@ TEST(Session, PiecesAreTheWhole) {
       for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5) << first;
       if (first == 4) EXPECT_EQ(other.step(std::span<const float>(piece(x, first, end))), got) << "another one goes on from its state";
     }
-  EXPECT_EQ(perigee_session_state_bytes(session.get()), 2u * kRows * 4 * sizeof(float));
+  EXPECT_EQ(perigee_session_state_bytes(session.get()), kRows * bytes_of_a_row);
 }
 
-TEST(Session, AllocatesNothingForAStep) {
-  const pg::model model = recurrent();
+TEST(Session, PiecesAreTheWhole) {
+  expect_pieces_are_the_whole(recurrent(), 2 * 4 * sizeof(float));
+  expect_pieces_are_the_whole(attending(), kSteps * 2 * kFeatures * sizeof(float) + sizeof(int64_t));
+}
+
+void expect_no_allocation(const pg::model& model) {
   const std::vector<float> x = sequence();
   std::vector<float> y(static_cast<size_t>(kRows * kClasses * kSteps));
   pg::session session(model, kRows);
@@ -59,6 +65,27 @@ TEST(Session, AllocatesNothingForAStep) {
     session.clear();
     EXPECT_EQ(allocations, before) << "turn " << turn;
   }
+}
+
+TEST(Session, AllocatesNothingForAStep) {
+  expect_no_allocation(recurrent());
+  expect_no_allocation(attending());
+}
+
+// A count of steps from outside, which places keys in memory.
+TEST(Session, RefusesAStateThatNoSessionReaches) {
+  const pg::model model = attending();
+  pg::session session(model, 1);
+  const std::vector<float> x(kFeatures, 1.0f);
+  const std::vector<std::byte> good = session.state();
+  std::vector<std::byte> bad(good.size(), std::byte{0xff});
+  session.set_state(bad);
+  EXPECT_THROW(session.step(std::span<const float>(x)), pg::error);
+  std::ranges::fill(bad, std::byte{0x7f});
+  session.set_state(bad);
+  EXPECT_THROW(session.step(std::span<const float>(x)), pg::error);
+  session.set_state(good);
+  session.step(std::span<const float>(x));
 }
 
 TEST(Session, ReadsAsManyRowsAsItWasOpenedFor) {

@@ -65,6 +65,20 @@ function tests.a_session_reads_a_sequence_in_pieces()
   check.raises(function() pg.sequential { pg.gru { 3, reverse = true } }:init(1, { 2, 6 }):session() end, "gru 'gru1'.*step by step")
 end
 
+function tests.a_session_of_attention_reads_its_context()
+  local net, x = pg.sequential {
+    pg.positions {}, pg.transformer { heads = 2, causal = true }, pg.conv1d { 3, 2, padding = "causal" },
+  }:init(7, { 4, 6 }), pg.randn(2, 4, 6)
+  local whole, session, other = net(x), net:session(2), net:session(2)
+  for step = 1, 6 do  -- in turns with another one
+    assert(session:step(x[{ {}, {}, { step, step } }]):all_close(whole[{ {}, {}, { step, step } }], 1e-5, 1e-6))
+    other:step(pg.randn(2, 4, 1))
+  end
+  check.equal(session:state().steps[2], 6)
+  check.raises(function() session:step(pg.randn(2, 4, 1)) end, "no more steps than its context has; got 6 steps read, and 1 more")
+  assert(other:set_state(session:clear():state()):step(x):all_close(whole, 1e-5, 1e-6))
+end
+
 function tests.gradients_are_those_of_finite_differences()
   local net, x, y = small():init(3, { 4 }), pg.randn(6, 4), pg.tensor({ 1, 2, 3, 3, 2, 1 }, { dtype = "i64" })
   local p = net:parameters()

@@ -167,6 +167,7 @@ OPS = [
     ("rotary", "z", "", "y", JOB, "rotary turns heads of features", "numbers [examples, steps, heads, features]", ('"in": ["z"]', '"in": ["x"]')),
     ("rotary", "x", '"width": 1', "y", JOB, "rotary turns pairs of features", "an even number, at most all", ('"width": 1', '"width": 2')),
     ("rotary", "x", '"heads": 4', "y", JOB, "rotary turns more heads than there are", "at most 3", ('"heads": 4', '"heads": 3')),
+    ("rotary", "x x", "", "y", JOB, "rotary: the positions do not fit the examples", "i64[", ('["x", "x"]', '["x"]')),
     ("rnn", "x w", "", "y", JOB, "takes sequences", "f32 or f64, examples x steps x features", None),
     ("gru", "z w b", '"reset": "before"', "y", JOB, "the recurrent bias is only for reset = after", "leave the third operand out, or take reset = after",
      ('"before"', '"after"')),
