@@ -251,7 +251,8 @@ end
 
 ---The text that follows a prompt: model:generate { "ROMEO:", tokens = 200, temperature = 0.8, seed = 1 }. stream = true prints it as it is
 ---made; a function is called with each piece. The other options are those of `perigee generate`: top_k, top_p, min_p, typical_p, epsilon, eta,
----repetition_penalty, no_repeat, beams, length_penalty, stop.
+---repetition_penalty, no_repeat, beams, length_penalty, stop. Layers that look back alone read each unit once. With attention to all steps, or
+---with positions, that ends where the context is full: it then moves with every unit, and is computed again for each.
 ---@param options string|table
 ---@return string? text
 function Model:generate(options)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 #include "src/tensor/bytes.h"
 
@@ -22,28 +23,33 @@ void copy_packed(const View& from, std::byte* to) {
 
 }  // namespace
 
-CarriedRows::CarriedRows(const std::vector<CarriedSpec>& specs, int64_t rows, Kept kept)
-    : specs_(specs), rows_(rows), in_place_(kept == Kept::in_place) {
-  for (const CarriedSpec& spec : specs_) {
-    if (spec.name == kStepsRead) steps_ = static_cast<int>(leaves_.size());
-    const size_t bytes = byte_size(type(leaves_.size()));  // throws where it overflows
-    leaves_.push_back(carried_leaf(spec.name));
+CarriedLayout::CarriedLayout(std::vector<CarriedSpec> of) : specs(std::move(of)) {
+  for (const CarriedSpec& spec : specs) {
+    if (spec.name == kStepsRead) steps = static_cast<int>(leaves.size());
+    leaves.push_back(carried_leaf(spec.name));
+  }
+}
+
+CarriedRows::CarriedRows(std::shared_ptr<const CarriedLayout> layout, int64_t rows, Kept kept)
+    : layout_(std::move(layout)), rows_(rows), in_place_(kept == Kept::in_place) {
+  for (size_t i = 0; i < specs().size(); ++i) {
+    const size_t bytes = byte_size(type(i));  // throws where it overflows
     now_.emplace_back(bytes);
-    if (!in_place_) next_.emplace_back(spec.slots > 0 ? 0 : bytes);
+    if (!in_place_) next_.emplace_back(specs()[i].slots > 0 ? 0 : bytes);
   }
   clear();
 }
 
 Type CarriedRows::type(size_t i) const {
-  std::vector<int64_t> dims = specs_[i].row.shape.vector();
+  std::vector<int64_t> dims = specs()[i].row.shape.vector();
   dims.insert(dims.begin(), rows_);
-  return {specs_[i].row.dtype, Shape(dims)};
+  return {specs()[i].row.dtype, Shape(dims)};
 }
 
-int64_t* CarriedRows::steps() const { return reinterpret_cast<int64_t*>(now_[static_cast<size_t>(steps_)].data()); }
+int64_t* CarriedRows::steps() const { return reinterpret_cast<int64_t*>(now_[static_cast<size_t>(layout_->steps)].data()); }
 
 int64_t CarriedRows::steps_read() const {
-  if (steps_ < 0) return 0;
+  if (layout_->steps < 0) return 0;
   constexpr int64_t kMost = int64_t{1} << 53;
   const auto [least, most] = std::minmax_element(steps(), steps() + rows_);
   if (*least >= 0 && *most <= kMost) return *most;
@@ -59,14 +65,14 @@ void CarriedRows::clear() {
 }
 
 void CarriedRows::bind(PlanRun& run, int64_t first) const {
-  for (size_t i = 0; i < specs_.size(); ++i)
-    if (const int input = run.plan().input_index(leaves_[i]); input >= 0)
-      run.set_input(input, now_[i].data() + static_cast<size_t>(first) * byte_size(specs_[i].row));
+  for (size_t i = 0; i < specs().size(); ++i)
+    if (const int input = run.plan().input_index(layout_->leaves[i]); input >= 0)
+      run.set_input(input, now_[i].data() + static_cast<size_t>(first) * byte_size(specs()[i].row));
 }
 
 // Row by row, as each may be at a step of its own.
 void CarriedRows::take_slots(const View& from, size_t i, int64_t first) {
-  const CarriedSpec& spec = specs_[i];
+  const CarriedSpec& spec = specs()[i];
   const size_t slot = byte_size(spec.row) / static_cast<size_t>(spec.slots);
   View one = from;
   one.dims[0] = 1;
@@ -79,9 +85,9 @@ void CarriedRows::take_slots(const View& from, size_t i, int64_t first) {
 
 void CarriedRows::take(const PlanRun& run, int64_t first) {
   for (const bool rings : {true, false})  // first, while the steps are still those before
-    for (size_t i = 0; i < specs_.size(); ++i) {
-      if ((specs_[i].slots > 0) != rings) continue;
-      const int output = run.output_index(leaves_[i]);
+    for (size_t i = 0; i < specs().size(); ++i) {
+      if ((specs()[i].slots > 0) != rings) continue;
+      const int output = run.output_index(layout_->leaves[i]);
       if (output < 0) continue;
       const View& from = run.output(output);
       assert(first + from.dims[0] <= rows_);
@@ -89,20 +95,20 @@ void CarriedRows::take(const PlanRun& run, int64_t first) {
         take_slots(from, i, first);
         continue;
       }
-      copy_packed(from, (in_place_ ? now_ : next_)[i].data() + static_cast<size_t>(first) * byte_size(specs_[i].row));
+      copy_packed(from, (in_place_ ? now_ : next_)[i].data() + static_cast<size_t>(first) * byte_size(specs()[i].row));
     }
 }
 
 void CarriedRows::commit() {
   if (in_place_) return;
-  for (size_t i = 0; i < specs_.size(); ++i)
-    if (specs_[i].slots == 0) std::swap(now_[i], next_[i]);
+  for (size_t i = 0; i < specs().size(); ++i)
+    if (specs()[i].slots == 0) std::swap(now_[i], next_[i]);
 }
 
 void CarriedRows::reorder(std::span<const int> parents) {
   assert(parents.size() == static_cast<size_t>(rows_) && !in_place_);
-  for (size_t i = 0; i < specs_.size(); ++i) {
-    const size_t bytes = byte_size(specs_[i].row);
+  for (size_t i = 0; i < specs().size(); ++i) {
+    const size_t bytes = byte_size(specs()[i].row);
     if (next_[i].bytes() < now_[i].bytes()) next_[i] = Storage(now_[i].bytes());
     for (size_t row = 0; row < parents.size(); ++row)
       std::memcpy(next_[i].data() + row * bytes, now_[i].data() + static_cast<size_t>(parents[row]) * bytes, bytes);

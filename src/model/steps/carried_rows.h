@@ -2,6 +2,7 @@
 // when the step is done. Threads that work on rows of their own may bind and take at once.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,13 +12,24 @@
 
 namespace perigee {
 
+// The values of a network, which rows of as many sessions as there are share.
+struct CarriedLayout {
+  explicit CarriedLayout(std::vector<CarriedSpec> of);
+  std::vector<CarriedSpec> specs;
+  std::vector<std::string> leaves;  // carried_leaf of each: a step allocates nothing
+  int steps = -1;                   // of kStepsRead
+};
+
 class CarriedRows {
  public:
   // `in_place`: what is taken is where the next step starts at once, for steps that are never dropped.
   enum class Kept : uint8_t { until_commit, in_place };
-  CarriedRows(const std::vector<CarriedSpec>& specs, int64_t rows, Kept kept = Kept::until_commit);  // zeros
+  // Zeros.
+  CarriedRows(std::shared_ptr<const CarriedLayout> layout, int64_t rows, Kept kept = Kept::until_commit);
+  CarriedRows(const std::vector<CarriedSpec>& specs, int64_t rows, Kept kept = Kept::until_commit)
+      : CarriedRows(std::make_shared<CarriedLayout>(specs), rows, kept) {}
 
-  const std::vector<CarriedSpec>& specs() const { return specs_; }
+  const std::vector<CarriedSpec>& specs() const { return layout_->specs; }
   Type type(size_t i) const;                                                              // [rows, ...]
   std::span<std::byte> now(size_t i) const { return {now_[i].data(), now_[i].bytes()}; }  // of specs()[i]
   // The most steps that a row has read; 0 where none are counted. Error(usage) where it is a number that no session reaches: states may come
@@ -34,10 +46,8 @@ class CarriedRows {
   int64_t* steps() const;  // of each row
   void take_slots(const View& from, size_t i, int64_t first);
 
-  std::vector<CarriedSpec> specs_;
-  std::vector<std::string> leaves_;  // carried_leaf of each: a step allocates nothing
+  std::shared_ptr<const CarriedLayout> layout_;
   int64_t rows_;
-  int steps_ = -1;  // of kStepsRead
   bool in_place_;
   std::vector<Storage> now_, next_;  // next_ of a ring has room only once rows change places
 };

@@ -59,7 +59,7 @@ std::unique_ptr<Model> copied(const Model& model) {
 StepModel::StepModel(const Model& model, int64_t rows, bool unlinked) : StepModel(model, built_of(model), rows, unlinked) {}
 
 StepModel::StepModel(const Model& model, const BuiltNetwork& one, int64_t rows, bool unlinked)
-    : carried_(one.carried),
+    : carried_(std::make_shared<CarriedLayout>(one.carried)),
       most_steps_(one.most_steps),
       input_type_(of_one_step(model.spec().inputs[0].type)),
       output_type_(of_one_step(model.output_types()[0])),
@@ -115,7 +115,7 @@ std::shared_ptr<StepModel> StepModel::shared(std::shared_ptr<StepModel>& last, c
 }
 
 StepSession::StepSession(std::shared_ptr<StepModel> model)
-    : model_(std::move(model)), state_(model_->carried(), model_->rows(), CarriedRows::Kept::in_place) {}
+    : model_(std::move(model)), state_(model_->layout(), model_->rows(), CarriedRows::Kept::in_place) {}
 
 // A step of [rows, ..., steps] is every steps-th number.
 void StepSession::step(const void* x, int64_t steps, void* y) {

@@ -29,7 +29,8 @@ class StepModel {
   int64_t rows() const { return rows_; }
   const Type& input() const { return input_type_; }  // of one row and step; the last dimension is 1
   const Type& output() const { return output_type_; }
-  const std::vector<CarriedSpec>& carried() const { return carried_; }
+  const std::vector<CarriedSpec>& carried() const { return carried_->specs; }
+  const std::shared_ptr<const CarriedLayout>& layout() const { return carried_; }  // which the rows of all sessions share
   int64_t most_steps() const { return most_steps_; }  // of a session: those that the model reads at once; 0: any number
   bool has_parameters_of(const Model& model) const;   // its numbers, as they are now
 
@@ -42,7 +43,7 @@ class StepModel {
   friend class StepSession;
   StepModel(const Model& model, const BuiltNetwork& one, int64_t rows, bool unlinked);
 
-  std::vector<CarriedSpec> carried_;
+  std::shared_ptr<const CarriedLayout> carried_;
   int64_t most_steps_ = 0;
   Type input_type_, output_type_;
   std::unique_ptr<Model> model_;
