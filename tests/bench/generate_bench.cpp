@@ -74,7 +74,7 @@ void tokens(const std::string& name) {
   std::printf("]}\n");
 }
 
-// Of the process, now.
+// Memory of the process that is in use now.
 double resident_bytes() {
   std::ifstream file("/proc/self/statm");
   double total = 0, resident = 0;
