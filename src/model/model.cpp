@@ -8,7 +8,7 @@
 #include "src/graph/passes/fuse_head.h"
 #include "src/graph/passes/mixed_precision.h"
 #include "src/graph/passes/passes.h"
-#include "src/model/timed_fields.h"
+#include "src/model/steps/timed_fields.h"
 #include "src/nn/loss.h"
 
 namespace perigee {
@@ -67,7 +67,7 @@ Counting counting_of(Graph& graph, const ModelSpec& spec, const Json& loss, cons
   return counting;
 }
 
-Value add_head(Graph& graph, const ModelSpec& spec, const Json& loss, const NetworkInput& field, Value output, double weight) {
+Value add_head(Graph& graph, const ModelSpec& spec, const Json& loss, const NetworkInput& field, Value output, Value mask, double weight) {
   Value target = graph.input(field.name, batched(field.type, output.shape()[0]));
   const Counting counting = counting_of(graph, spec, loss, field, output, target);
   const Value weights = product_of(counting.steps, counting.weights);
@@ -76,16 +76,24 @@ Value add_head(Graph& graph, const ModelSpec& spec, const Json& loss, const Netw
     target = where(greater(spread(counting.steps, target.rank()), graph.constant(0, {output.dtype(), Shape()})), target,
                    graph.constant(0, {target.dtype(), Shape()}));
   const std::string place = spec.where + ": loss";
+  if (mask && has_own_steps(loss) && (!weights || weights.rank() == 1)) {
+    const Value steps = cast(reduce_sum(mask, {1}), Dtype::i64);
+    const Value each = build_loss_of_steps(graph, loss, place, output, target, steps);
+    const Value counted = weights ? each * weights : each;
+    return weight == 1 ? counted : counted * weight;
+  }
   const Value value =
       weights ? build_weighted_loss(graph, loss, place, output, target, weights) : build_loss(graph, loss, place, output, target);
   return weight == 1 ? value : value * weight;
 }
 
-Value add_loss(Graph& graph, const ModelSpec& spec, const std::vector<Value>& outputs) {
+Value add_loss(Graph& graph, const ModelSpec& spec, const BuiltNetwork& built) {
+  const auto output = [&](int place) { return built.outputs.at(static_cast<size_t>(place)); };
+  const auto mask = [&](int place) { return built.masks.at(static_cast<size_t>(place)); };
   graph.set_scope("loss");
-  Value loss = add_head(graph, spec, spec.loss, spec.target, outputs.at(static_cast<size_t>(spec.loss_output)), spec.loss_weight);
+  Value loss = add_head(graph, spec, spec.loss, spec.target, output(spec.loss_output), mask(spec.loss_output), spec.loss_weight);
   for (const LossHead& head : spec.more_heads)
-    loss = loss + add_head(graph, spec, head.loss, head.target, outputs.at(static_cast<size_t>(head.output)), head.weight);
+    loss = loss + add_head(graph, spec, head.loss, head.target, output(head.output), mask(head.output), head.weight);
   graph.set_scope("");
   return loss;
 }
@@ -172,7 +180,8 @@ void check_sizes(const BuiltNetwork& built, const Params& params, int64_t batch,
 
 // A target whose steps are those of an input counts as the input does, where the network has kept its time axis.
 void inherit_masks(const BuiltNetwork& built, ModelSpec* spec) {
-  const auto inherit = [&](const NetworkInput& target, int output) {
+  const auto inherit = [&](const NetworkInput& target, const Json& loss, int output) {
+    if (has_own_steps(loss)) return;
     const Value mask = built.masks.at(static_cast<size_t>(output));
     const Shape& shape = target.type.shape;
     if (!mask || shape.rank() == 0 || shape[shape.rank() - 1] != mask.shape()[1]) return;
@@ -188,8 +197,8 @@ void inherit_masks(const BuiltNetwork& built, ModelSpec* spec) {
       if (input.role != FieldRole::none && input.of == found->first)
         spec->target_roles.push_back({.name = input.name, .type = input.type, .role = input.role, .of = target.name});
   };
-  inherit(spec->target, spec->loss_output);
-  for (const LossHead& head : spec->more_heads) inherit(head.target, head.output);
+  inherit(spec->target, spec->loss, spec->loss_output);
+  for (const LossHead& head : spec->more_heads) inherit(head.target, head.loss, head.output);
 }
 
 int64_t steps_at_once(const std::vector<NetworkInput>& inputs) {
@@ -233,7 +242,7 @@ Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, s
     }
     if (!spec_.target.name.empty()) {
       inherit_masks(built, &spec_);
-      add_loss(graph, spec_, built.outputs);
+      add_loss(graph, spec_, built);
     }
   }
   choosing_ = choosing_inputs(graph);
@@ -249,8 +258,9 @@ bool Model::fits(int64_t steps) const {
   try {
     Graph graph;
     const BuiltNetwork built =
-        network_.build(graph, spec.inputs, {.batch = 2, .training = true, .dtype = spec.dtype, .freeze = spec.freeze});
-    add_loss(graph, spec, built.outputs);
+        network_.build(graph, spec.inputs,
+                       {.batch = 2, .training = true, .dtype = spec.dtype, .freeze = spec.freeze, .window = steps_at_once(spec_.inputs)});
+    add_loss(graph, spec, built);
     return std::equal(built.parameters.begin(), built.parameters.end(), params_.specs().begin(), params_.specs().end(),
                       [](const ParameterSpec& a, const ParameterSpec& b) { return a.name == b.name && a.shape == b.shape; });
   } catch (const Error&) {
@@ -261,11 +271,16 @@ bool Model::fits(int64_t steps) const {
 Graph Model::training_graph(int64_t batch, Backend backend, Carry carry, int64_t steps) const {
   const ModelSpec spec = steps > 0 ? with_steps(spec_, steps) : spec_;
   Graph forward;
-  const BuiltNetwork built =
-      network_.build(forward, spec.inputs, {.batch = batch, .training = true, .dtype = spec.dtype, .freeze = spec.freeze, .carry = carry});
+  const BuiltNetwork built = network_.build(forward, spec.inputs,
+                                            {.batch = batch,
+                                             .training = true,
+                                             .dtype = spec.dtype,
+                                             .freeze = spec.freeze,
+                                             .carry = carry,
+                                             .window = steps > 0 ? steps_at_once(spec_.inputs) : 0});
   check_sizes(built, params_, batch, spec_.where);
   forward.output("output", main_output_first(spec, built.outputs).at(0));
-  forward.output("loss", add_loss(forward, spec, built.outputs));
+  forward.output("loss", add_loss(forward, spec, built));
   Graph graph = fuse_forward(forward, backend == Backend::cuda ? GeluIn::product_for_gradients : GeluIn::elementwise);
   if (spec_.half) graph = mixed_precision(graph, *spec_.half);
   const Value loss = named_output(graph, "loss");
@@ -327,8 +342,12 @@ ModelOutput Model::layer_output(const std::string& name) const {
 Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std::span<const std::string> layers, Carry carry) const {
   Graph graph;
   const std::vector<NetworkInput> inputs = carry == Carry::all ? of_one_step(spec_.inputs) : spec_.inputs;
-  const BuiltNetwork built = network_.build(
-      graph, inputs, {.batch = batch, .training = false, .dtype = spec_.dtype, .carry = carry, .window = steps_at_once(spec_.inputs)});
+  const BuiltNetwork built = network_.build(graph, inputs,
+                                            {.batch = batch,
+                                             .training = false,
+                                             .dtype = spec_.dtype,
+                                             .carry = carry,
+                                             .window = carry == Carry::all ? steps_at_once(spec_.inputs) : 0});
   check_sizes(built, params_, batch, spec_.where);
   const std::vector<Value> outputs = main_output_first(spec_, built.outputs);
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -344,7 +363,7 @@ Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std
     const auto [layer, number] = find_layer(built.layers, name);
     graph.output("layer:" + name, built.layer_outputs[layer][number]);
   }
-  if (with_loss) graph.output("loss", add_loss(graph, spec_, built.outputs));
+  if (with_loss) graph.output("loss", add_loss(graph, spec_, built));
   const Graph fused = fuse_forward(graph, backend == Backend::cuda ? GeluIn::product : GeluIn::elementwise);
   return fuse_backward(spec_.half ? mixed_precision(fused, *spec_.half) : fused);
 }

@@ -70,7 +70,7 @@ class LayerContext {
   // In a session: numbers [row...] of each of the last `slots` steps, [batch, slots, row...]; that of step s is at s modulo `slots`.
   // carry_on() gives those of the step at hand.
   virtual Value recent(const std::string& name, const Shape& row, int64_t slots) = 0;
-  // In a session: the steps of the network's input where they come at once. `last`: a session ends with them, since the layer knows no more.
+  // Where the graph gets fewer, in a session or behind a cut: the steps of the network's whole input; else 0. `last`: a session ends with them, since the layer knows no more.
   virtual int64_t steps_at_once(bool last) = 0;
 
   // Which steps of the last axis of `x` count: [N, T] of dtype(), 1 or 0; empty when all do. A layer's outputs have the mask of its input 0

@@ -44,12 +44,21 @@ Value linked_output(const Json& loss, Value output) {
   return output.graph().apply("softmax", {output}, Json(Json::Object{{"axis", Json(1)}}));
 }
 
+bool has_own_steps(const Json& loss) {
+  const Json object = as_object(loss);
+  return definition(Config(object, "")).build_of_steps != nullptr;
+}
+
 Value build_loss(Graph& graph, const Json& loss, const std::string& where, Value output, Value target) {
+  return build_loss_of_steps(graph, loss, where, output, target, {});
+}
+
+Value build_loss_of_steps(Graph& graph, const Json& loss, const std::string& where, Value output, Value target, Value steps) {
   const Json object = as_object(loss);
   const LossDef& def = definition(Config(object, where));
   const Config options(object, def.schema, where);
   try {
-    return def.build(graph, options, output, target);
+    return steps ? def.build_of_steps(graph, options, output, target, steps) : def.build(graph, options, output, target);
   } catch (const Error& error) {
     // The losses' own errors have the full position; those of ops have the graph's scope, or none.
     throw error.parts().where.starts_with(where) ? error : error.within(where);

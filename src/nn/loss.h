@@ -18,11 +18,14 @@ struct LossDef {
   // `output` is the network's output [N, ...], `target` the field "y" [N, ...]; returns [N]: one value per example (summed or
   // averaged inside the example as the loss defines it). Error(model) when they do not fit.
   Value (*build)(Graph& graph, const Config& options, Value output, Value target) = nullptr;
+  // The same for labels that are not those of single steps, where only the first steps of each example are there: their numbers, i64 [N].
+  Value (*build_of_steps)(Graph& graph, const Config& options, Value output, Value target, Value steps) = nullptr;
   // The function that eval and predict apply to the output to get probabilities or values: "softmax", "sigmoid" or "".
   const char* link = "";
   bool whole_batch = false;  // a value of all examples together, which has no terms to weigh
   // The example of tests and help: the options, the output without the batch, and the kind of target: "real", "positive",
-  // "probability", "binary", "sign" (-1, 1), each in the output's shape; "class"; "pair" (two numbers).
+  // "probability", "binary", "sign" (-1, 1), each in the output's shape; "class"; "labels" (two
+  // classes, from 1); "pair" (two numbers).
   const char* example = nullptr;
   const char* example_output = "[4]";
   const char* example_target = "real";
@@ -42,7 +45,11 @@ extern const Schema output_loss_schema;
 
 // `loss` is a name or {"type": name, options...}. Rejects unread keys.
 Value build_loss(Graph& graph, const Json& loss, const std::string& where, Value output, Value target);
-// The same where not all counts alike: [N], for each example the sum over its steps of weight times loss. `weights` is [N], [N, T] for the
+// The same with build_of_steps; `steps` may be empty.
+Value build_loss_of_steps(Graph& graph, const Json& loss, const std::string& where, Value output, Value target, Value steps);
+// Whether the loss has build_of_steps: the steps of its target are not those of the output.
+bool has_own_steps(const Json& loss);
+// The same as build_loss where not all counts alike: [N], for each example the sum over its steps of weight times loss. `weights` is [N], [N, T] for the
 // last axis of the target, or has a number for each class of the target [N, d...].
 Value build_weighted_loss(Graph& graph, const Json& loss, const std::string& where, Value output, Value target, Value weights);
 // Option "ignore" of losses of classes: examples and steps of this class do not count.

@@ -66,7 +66,7 @@ class Network {
     Dtype dtype = Dtype::f32;                  // of all floating-point values; inputs of another type are converted
     std::span<const std::string> freeze = {};  // patterns: parameters and states that stay as they are
     Carry carry = Carry::none;                 // values that carry on are inputs, their next ones outputs (carried_leaf)
-    int64_t window = 0;                        // with Carry::all: steps of the input where they come at once
+    int64_t window = 0;                        // steps of the whole input where the graph gets fewer: a session's, or those of a cut
   };
   // Appends the network to `graph` for one batch size. Parameters and states become leaves named as in the specs.
   BuiltNetwork build(Graph& graph, const std::vector<NetworkInput>& inputs, const BuildOptions& options) const;

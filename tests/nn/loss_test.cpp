@@ -18,6 +18,7 @@ Shape shape_of(const char* text, int64_t batch) {
 
 Tensor target_for(const std::string& kind, const Shape& output, std::mt19937_64& random) {
   if (kind == "class") return case_values(index({output[0]}, output[1]), true, random);
+  if (kind == "labels") return case_values(integers(Dtype::i64, {output[0], 2}, 1, static_cast<double>(output[1])), true, random);
   if (kind == "pair") return case_values(real({output[0], 2}), true, random);
   if (kind == "probability") return case_values(real(output, 0.05, 0.95), true, random);
   if (kind == "positive") return case_values(real(output, 0.5, 3), true, random);

@@ -139,6 +139,8 @@ TEST(Weights, PlansOfFewerStepsAreThoseThatFit) {
   EXPECT_EQ(plan_steps_of(37, kTagger, lengths), (std::vector<int64_t>{5, 13, 21, 29, 37}));
   EXPECT_EQ(plan_steps_of(128, kTagger, lengths), (std::vector<int64_t>{16, 32, 48, 64, 80, 96, 112, 128}));
   EXPECT_TRUE(plan_steps_of(37, kTagger, "").empty()) << "nothing says where an example ends";
+  const std::string placed = R"([{"type": "positions"}, {"type": "conv1d", "out": 4, "kernel": 1}])";
+  EXPECT_EQ(plan_steps_of(37, placed, lengths).front(), 5) << "a cut input takes the first rows of a learned table";
 }
 
 TEST(Weights, SubBatchesEndWithTheirLongestExample) {
@@ -206,6 +208,25 @@ void expect_same(const Gradient& a, const Gradient& b, double tolerance) {
   EXPECT_DOUBLE_EQ(a.weight, b.weight);
   ASSERT_EQ(a.values.size(), b.values.size());
   for (size_t i = 0; i < a.values.size(); ++i) EXPECT_NEAR(a.values[i] / a.weight, b.values[i] / b.weight, tolerance) << i;
+}
+
+// As many places for labels as there are steps of x, which makes them no labels of these steps.
+TEST(Weights, LabelsWithoutPlacesDoNotSeeThePadding) {
+  const Sequences all = Sequences::make(24, 1);
+  const auto train = [&](int64_t steps, const std::string& data) {
+    Json source = all.source(steps, all.everyone()), labels = Json::array();
+    for (size_t i = 0; i < all.lengths.size(); ++i) {
+      std::vector<double> own(20, -1);
+      own[0] = static_cast<double>(1 + i % 3), own[1] = i % 2 == 0 ? 2 : -1;
+      labels.push(numbers(own));
+    }
+    source.set("t", labels);
+    return trained(job_on(source, kTagger, data, R"(, "loss": {"type": "ctc", "zero_infinity": true})"),
+                   {.threads = 1, .backend = Backend::ref});
+  };
+  const std::string lengths = R"(, "lengths": {"x": "n"})";
+  EXPECT_EQ(train(20, lengths), train(37, lengths));
+  EXPECT_NE(train(20, lengths), train(20, ""));
 }
 
 TEST(Weights, APaddedBatchIsItsExamplesOneByOne) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "src/nn/layers/steps.h"
@@ -31,7 +32,8 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
     if (context.options().has("length")) context.options().fail("length", "has no effect", "kind = 'sinusoidal'", "kind = 'learned'");
     table = sinusoids(context.graph(), steps, channels, x.dtype());
   } else {
-    const int64_t length = context.options().integer("length", steps);
+    // Of inputs that are cut, the table is that of the whole ones.
+    const int64_t length = context.options().integer("length", std::max(steps, context.steps_at_once(false)));
     if (length < steps)
       context.options().fail("length", "is less than the steps of the input", std::to_string(length), "at least " + std::to_string(steps));
     Json init = Json::object();

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "src/model/timed_fields.h"
+#include "src/model/steps/timed_fields.h"
 #include "src/train/host/thread_slice.h"
 #include "src/train/training_setup.h"
 

@@ -1,4 +1,4 @@
-#include "src/model/timed_fields.h"
+#include "src/model/steps/timed_fields.h"
 
 #include <algorithm>
 

@@ -1,0 +1,100 @@
+// Connectionist temporal classification: the loss of labels whose places among the steps are not known, and its gradient.
+#include "kernels/ops/ctc.h"
+
+#include <cstring>
+
+#include "src/core/error.h"
+#include "src/graph/build.h"
+#include "src/graph/op_list.h"
+
+namespace perigee {
+namespace {
+
+constexpr Option kBlank = {"blank", "integer", "0", "the class that stands for no label"};
+constexpr Option kZeroInfinity = {"zero_infinity", "boolean", "false", "labels that the steps have no room for cost 0, not infinity"};
+constexpr Option kAttributes[] = {kBlank, kZeroInfinity};
+
+[[noreturn]] void refuse(std::string what, std::string got, std::string expected) {
+  throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
+}
+
+// `steps` is the place of the operand of steps.
+Type losses_of(const OpCall& call, size_t steps) {
+  const Type &logits = call.inputs[0], &labels = call.inputs[1];
+  if ((logits.dtype != Dtype::f32 && logits.dtype != Dtype::f64) || logits.shape.rank() != 3 || logits.shape[1] < 1)
+    refuse("ctc does not take these logits", logits.text(), "f32 or f64 (N, C, T)");
+  const int64_t n = logits.shape[0], blank = attr_int(call.attrs, kBlank);
+  if (labels.dtype != Dtype::i64 || labels.shape.rank() != 2 || labels.shape[0] != n)
+    refuse("labels do not fit the logits " + logits.text(), labels.text(), "i64 (N, L)");
+  const Type counts{Dtype::i64, Shape{n}};
+  if (call.inputs.size() > steps && call.present[steps] && call.inputs[steps] != counts)
+    refuse("numbers of steps do not fit the logits " + logits.text(), call.inputs[steps].text(), counts.text());
+  if (blank < 0 || blank >= logits.shape[1])
+    refuse("the blank is no class", std::to_string(blank), "0 to " + std::to_string(logits.shape[1] - 1));
+  return {logits.dtype, Shape{n}};
+}
+
+std::vector<Type> infer_loss(const OpCall& call) { return {losses_of(call, 2)}; }
+
+std::vector<Type> infer_grad(const OpCall& call) {
+  const Type losses = losses_of(call, 3);
+  if (call.inputs[2] != losses) refuse("the gradient does not fit the losses", call.inputs[2].text(), losses.text());
+  return {call.inputs[0]};
+}
+
+size_t params(const OpCall& call, void* out) {
+  CtcParams params;
+  params.blank = attr_int(call.attrs, kBlank);
+  params.zero_infinity = attr_bool(call.attrs, kZeroInfinity);
+  std::memcpy(out, &params, sizeof params);
+  return sizeof params;
+}
+
+std::vector<Value> loss_vjp(Graph& graph, const Node& node, std::span<const Value> grads) {
+  std::vector<Value> operands{node.in(graph, 0), node.in(graph, 1), grads[0]};
+  if (node.inputs.size() > 2) operands.push_back(node.in(graph, 2));
+  return {graph.apply("ctc_grad", operands, node.attrs)};
+}
+
+Sliced sliced(const OpCall& call, std::span<const Sliced> inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (call.present[i] && inputs[i] != inputs[0]) return Sliced::mixed;
+  return inputs[0] == Sliced::partial ? Sliced::mixed : inputs[0];
+}
+
+double flops(const OpCall& call) {
+  const Shape& logits = call.inputs[0].shape;
+  return static_cast<double>(logits[0]) * static_cast<double>(logits[2]) *
+         (5.0 * static_cast<double>(logits[1]) + 20.0 * (2.0 * static_cast<double>(call.inputs[1].shape[1]) + 1.0));
+}
+
+constexpr OpDef kOps[] = {
+    {.name = "ctc",
+     .doc = "Loss of logits (N,C,T) with labels i64 (N,L), each up to its first number below 0, and how many steps there are, i64 (N).",
+     .attributes = {.options = kAttributes},
+     .min_inputs = 2,
+     .max_inputs = 3,
+     .infer = infer_loss,
+     .vjp = loss_vjp,
+     .sliced = sliced,
+     .params = params,
+     .flops = flops},
+    {.name = "ctc_grad",
+     .doc = "The gradient of ctc's logits, given the losses'.",
+     .attributes = {.options = kAttributes},
+     .min_inputs = 3,
+     .max_inputs = 4,
+     .infer = infer_grad,
+     .sliced = sliced,
+     .params = params,
+     .flops = flops,
+     .internal = true,
+     .derivative = true},
+};
+
+}  // namespace
+
+extern const OpList ops_ctc;
+const OpList ops_ctc = op_list(kOps);
+
+}  // namespace perigee

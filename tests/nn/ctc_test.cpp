@@ -1,0 +1,105 @@
+// The loss of labels without places against PyTorch's, and at its borders.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "src/io/file.h"
+#include "src/io/npy.h"
+#include "src/nn/loss.h"
+#include "tests/nn/gradients.h"
+
+namespace perigee {
+namespace {
+
+struct Found {
+  std::vector<double> loss, grad;
+};
+
+Found ctc(const Tensor& logits, const Tensor& labels, const Tensor& steps, const char* attrs) {
+  Graph graph;
+  const Value x = graph.input("x", {logits.dtype(), logits.shape()}), y = graph.input("y", {labels.dtype(), labels.shape()}),
+              t = graph.input("t", {steps.dtype(), steps.shape()});
+  const Value loss = graph.apply("ctc", {x, y, t}, Json::parse(attrs, "attrs"));
+  const std::vector<Value> targets{x}, grads = gradients(graph, loss, ones_like(loss), targets);
+  Interpreter interpreter(graph);
+  interpreter.run({{"x", logits}, {"y", labels}, {"t", steps}});
+  const auto list = [&](const Value& value) {
+    const Tensor tensor = interpreter[value].clone();
+    return std::vector<double>(tensor.data<double>(), tensor.data<double>() + tensor.elements());
+  };
+  return {list(loss), list(grads[0])};
+}
+
+TEST(Ctc, AgreesWithPytorch) {
+  const char* data = std::getenv("PERIGEE_DATA");
+  const std::string path = std::string(data != nullptr ? data : "") + "/oracles/sequences/ctc.npz";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
+  std::map<std::string, Tensor> file;
+  for (auto& [name, tensor] : parse_npz(read_file(path), path)) file[name] = tensor;
+  const Shape shape = file.at("logits").shape();  // [T, B, C]
+  const int64_t steps = shape[0], n = shape[1], classes = shape[2];
+  Tensor logits(Dtype::f64, Shape{n, classes, steps}), labels(Dtype::i64, Shape{n, 8});
+  std::fill_n(labels.data<int64_t>(), labels.elements(), int64_t{-1});
+  for (int64_t i = 0, at = 0; i < n; ++i)
+    for (int64_t l = 0; l < file.at("target_lengths").data<int64_t>()[i]; ++l)
+      labels.data<int64_t>()[i * 8 + l] = file.at("targets").data<int64_t>()[at++];
+  const auto place = [&](int64_t t, int64_t i, int64_t c) { return (t * n + i) * classes + c; };
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t c = 0; c < classes; ++c)
+      for (int64_t t = 0; t < steps; ++t)
+        logits.data<double>()[(i * classes + c) * steps + t] = file.at("logits").data<double>()[place(t, i, c)];
+  const Found plain = ctc(logits, labels, file.at("input_lengths"), "{}");
+  const Found finite = ctc(logits, labels, file.at("input_lengths"), R"({"zero_infinity": true})");
+  for (int64_t i = 0; i < n; ++i) {
+    const double expected = file.at("loss").data<double>()[i];
+    if (std::isinf(expected)) EXPECT_EQ(plain.loss[static_cast<size_t>(i)], expected);
+    else EXPECT_NEAR(plain.loss[static_cast<size_t>(i)], expected, 1e-10);
+    EXPECT_NEAR(finite.loss[static_cast<size_t>(i)], file.at("loss_zero_infinity").data<double>()[i], 1e-10);
+    for (int64_t c = 0; c < classes; ++c)
+      for (int64_t t = 0; t < steps; ++t)
+        ASSERT_NEAR(finite.grad[static_cast<size_t>((i * classes + c) * steps + t)], file.at("grad").data<double>()[place(t, i, c)], 1e-10)
+            << "example " << i << ", class " << c << ", step " << t;
+  }
+}
+
+// Two classes of the same probability: each path of T steps has 2^-T.
+TEST(Ctc, CountsPathsAtItsBorders) {
+  const Tensor logits = Tensor::from(Shape{1, 2, 3}, std::vector<double>(6, 0.0));
+  const auto loss = [&](std::vector<int64_t> labels, int64_t steps, const char* attrs = "{}") {
+    const Tensor y = Tensor::from<int64_t>(Shape{1, static_cast<int64_t>(labels.size())}, labels);
+    return ctc(logits, y, Tensor::from<int64_t>(Shape{1}, {steps}), attrs).loss[0];
+  };
+  EXPECT_NEAR(loss({-1, -1}, 3), 3 * std::log(2), 1e-12) << "no label: blanks alone";
+  EXPECT_NEAR(loss({1, -1}, 3), -std::log(6.0 / 8), 1e-12);
+  EXPECT_NEAR(loss({1, 1}, 3), 3 * std::log(2), 1e-12) << "a blank between equal labels";
+  EXPECT_NEAR(loss({0, -1}, 2, R"({"blank": 1})"), -std::log(3.0 / 4), 1e-12);
+  EXPECT_TRUE(std::isinf(loss({1, 1}, 2))) << "no room";
+  EXPECT_EQ(loss({1, 1}, 2, R"({"zero_infinity": true})"), 0);
+  EXPECT_EQ(loss({-1}, 0), 0);
+  EXPECT_TRUE(std::isinf(loss({1}, 0)));
+  for (int64_t label : {0, 2}) EXPECT_TRUE(std::isnan(loss({label}, 3))) << "blank, or no class";
+  for (int64_t steps : {-1, 4}) EXPECT_TRUE(std::isnan(loss({1}, steps)));
+}
+
+TEST(Ctc, RefusesWhatDoesNotFit) {
+  Graph graph;
+  const Value x = graph.input("x", {Dtype::f64, Shape{2, 3, 4}}), flat = graph.input("f", {Dtype::f64, Shape{2, 3}}),
+              y = graph.input("y", {Dtype::i64, Shape{2, 2}}), deep = graph.input("d", {Dtype::i64, Shape{2, 2, 2}});
+  const auto text = [&](const char* loss, Value output, Value target) {
+    try {
+      build_loss(graph, Json::parse(loss, "loss"), "loss", output, target);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(text("\"ctc\"", flat, y).find("ctc does not fit"), std::string::npos);
+  EXPECT_NE(text("\"ctc\"", x, deep).find("ctc does not fit"), std::string::npos);
+  EXPECT_NE(text(R"({"type": "ctc", "blank": 3})", x, y).find("must be one of the 3 classes"), std::string::npos);
+  EXPECT_EQ(text("\"ctc\"", x, y), "");
+}
+
+}  // namespace
+}  // namespace perigee
