@@ -148,6 +148,8 @@ int run() {
   library("curl", {"libcurl.so.4", "libcurl-gnutls.so.4"}, "downloading data sets", "libcurl4");
   library("JPEG", {"libjpeg.so.62", "libjpeg.so.8", "libturbojpeg.so.0"}, "image data", "libjpeg62-turbo");
   library("PNG", {"libpng16.so.16"}, "image data", "libpng16-16");
+  library("WebP", {"libwebp.so.7"}, "image data", "libwebp7");
+  library("TIFF", {"libtiff.so.6"}, "image data", "libtiff6");
   cuda();
   data_sets();
   folders();

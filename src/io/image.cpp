@@ -1,250 +1,123 @@
 #include "src/io/image.h"
 
-#include <cstdio>
-
-#include <jpeglib.h>
-#include <png.h>
-
 #include <algorithm>
-#include <cmath>
-#include <csetjmp>
-#include <vector>
+#include <cctype>
+#include <cstring>
 
 #include "src/core/error.h"
-#include "src/io/module.h"
+#include "src/io/image_formats.h"
 
 namespace perigee {
 namespace {
 
-constexpr int64_t kMaxPixels = int64_t{1} << 26;
+constexpr int64_t kMaxPixels = int64_t{1} << 26, kManyPixels = int64_t{1} << 24;
 constexpr int64_t kMaxPixelsPerByte = 1 << 14;  // twice what deflate reaches with one bit a pixel: more is an attack
-
-[[noreturn]] void fail(const std::string& where, const std::string& what) { throw Error(ErrorKind::data, {.where = where, .what = what}); }
-
-void check_size(const std::string& where, int64_t width, int64_t height, size_t bytes) {
-  if (width < 1 || height < 1 || width > kMaxPixels / height || width * height / kMaxPixelsPerByte > static_cast<int64_t>(bytes))
-    fail(where, "the image is " + std::to_string(width) + "x" + std::to_string(height) + " pixels, more than can be decoded");
-}
-
-struct Jpeg {
-  Jpeg() : module({"libjpeg.so.62"}, "JPEG images", "libjpeg62-turbo") {
-    module.symbol("jpeg_std_error", std_error);
-    module.symbol("jpeg_CreateDecompress", create);
-    module.symbol("jpeg_mem_src", mem_src);
-    module.symbol("jpeg_read_header", read_header);
-    module.symbol("jpeg_start_decompress", start);
-    module.symbol("jpeg_read_scanlines", read_scanlines);
-    module.symbol("jpeg_finish_decompress", finish);
-    module.symbol("jpeg_destroy_decompress", destroy);
-  }
-  Module module;
-  jpeg_error_mgr* (*std_error)(jpeg_error_mgr*);
-  void (*create)(j_decompress_ptr, int, size_t);
-  void (*mem_src)(j_decompress_ptr, const unsigned char*, unsigned long);
-  int (*read_header)(j_decompress_ptr, boolean);
-  boolean (*start)(j_decompress_ptr);
-  JDIMENSION (*read_scanlines)(j_decompress_ptr, JSAMPARRAY, JDIMENSION);
-  boolean (*finish)(j_decompress_ptr);
-  void (*destroy)(j_decompress_ptr);
-};
-
-// libjpeg reports errors by a function that must not return.
-struct JpegErrors {
-  jpeg_error_mgr base;
-  std::jmp_buf back;
-  char message[JMSG_LENGTH_MAX];
-  bool warned;
-};
-
-void jpeg_failed(j_common_ptr info) {
-  auto* errors = reinterpret_cast<JpegErrors*>(info->err);
-  info->err->format_message(info, errors->message);
-  std::longjmp(errors->back, 1);
-}
-// A warning is damage that libjpeg would paint over: a file that is cut short is filled up with grey.
-void jpeg_message(j_common_ptr info, int level) {
-  if (level < 0) jpeg_failed(info);
-}
-
-void prepare(Picture& image, const jpeg_decompress_struct& header, const std::string& where, size_t bytes) {
-  check_size(where, header.image_width, header.image_height, bytes);
-  image.width = header.image_width;
-  image.height = header.image_height;
-  image.pixels.resize(static_cast<size_t>(image.width * image.height * image.channels));
-}
-
-// Only plain data live in this frame: longjmp runs no destructors. False: `errors.message` says why.
-bool decode_jpeg_rows(const Jpeg& library, std::span<const std::byte> bytes, int64_t channels, JpegErrors& errors,
-                      jpeg_decompress_struct& info, Picture& image, const std::string& where) {
-  if (setjmp(errors.back) != 0) return false;
-  library.mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
-  library.read_header(&info, TRUE);
-  info.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
-  info.mem->max_memory_to_use = 512l << 20;
-  prepare(image, info, where, bytes.size());
-  library.start(&info);
-  while (info.output_scanline < info.output_height) {
-    auto* row = reinterpret_cast<JSAMPROW>(image.pixels.data()) +
-                static_cast<size_t>(info.output_scanline) * info.output_width * static_cast<size_t>(channels);
-    library.read_scanlines(&info, &row, 1);
-  }
-  library.finish(&info);
-  return true;
-}
-
-void decode_jpeg(std::span<const std::byte> bytes, const std::string& where, int64_t channels, Picture& image) {
-  static const Jpeg library;
-  JpegErrors errors = {};
-  jpeg_decompress_struct info = {};
-  info.err = library.std_error(&errors.base);
-  errors.base.error_exit = jpeg_failed;
-  errors.base.emit_message = jpeg_message;
-  if (setjmp(errors.back) != 0) fail(where, std::string("libjpeg: ") + errors.message);
-  library.create(&info, JPEG_LIB_VERSION, sizeof info);
-  struct End {
-    const Jpeg& library;
-    jpeg_decompress_struct& info;
-    ~End() { library.destroy(&info); }
-  } end{library, info};
-  image.channels = channels;
-  if (!decode_jpeg_rows(library, bytes, channels, errors, info, image, where))
-    fail(where, std::string("the JPEG is damaged: ") + errors.message);
-}
-
-struct Png {
-  Png() : module({"libpng16.so.16"}, "PNG images", "libpng16-16") {
-    module.symbol("png_image_begin_read_from_memory", begin);
-    module.symbol("png_image_finish_read", finish);
-    module.symbol("png_image_free", free);
-    module.symbol("png_image_write_to_memory", write);
-  }
-  Module module;
-  int (*begin)(png_imagep, png_const_voidp, size_t);
-  int (*finish)(png_imagep, png_const_colorp, void*, png_int_32, void*);
-  void (*free)(png_imagep);
-  int (*write)(png_imagep, void*, png_alloc_size_t*, int, const void*, png_int_32, const void*);
-};
-
-const Png& png() {
-  static const Png library;
-  return library;
-}
-
-void decode_png(std::span<const std::byte> bytes, const std::string& where, int64_t channels, Picture& image) {
-  const Png& library = png();
-  png_image header = {};
-  header.version = PNG_IMAGE_VERSION;
-  struct End {
-    const Png& library;
-    png_image& header;
-    ~End() { library.free(&header); }
-  } end{library, header};
-  if (!library.begin(&header, bytes.data(), bytes.size())) fail(where, std::string("the PNG is damaged: ") + header.message);
-  check_size(where, header.width, header.height, bytes.size());
-  header.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-  image.width = header.width;
-  image.height = header.height;
-  image.channels = channels;
-  image.pixels.resize(static_cast<size_t>(image.width * image.height * channels));
-  const png_color black = {0, 0, 0};
-  if (!library.finish(&header, &black, image.pixels.data(), 0, nullptr) || header.warning_or_error != 0)
-    fail(where, std::string("the PNG is damaged: ") + header.message);
-}
-
-// Which source pixels each target pixel takes, and how much of each.
-struct Taps {
-  std::vector<int64_t> first, count;  // per target pixel
-  std::vector<float> weights;         // `stride` per target pixel
-  int64_t stride = 0;
-
-  // A triangle as wide as a target pixel, at least as a source pixel: bilinear when growing, an average when shrinking.
-  void lay(int64_t from, int64_t to) {
-    const double ratio = static_cast<double>(from) / static_cast<double>(to), reach = std::max(ratio, 1.0);
-    stride = 2 * static_cast<int64_t>(std::ceil(reach)) + 1;
-    first.resize(static_cast<size_t>(to));
-    count.resize(static_cast<size_t>(to));
-    weights.resize(static_cast<size_t>(to * stride));
-    for (int64_t i = 0; i < to; ++i) {
-      const double centre = (static_cast<double>(i) + .5) * ratio - .5;
-      const auto low = std::max<int64_t>(0, static_cast<int64_t>(std::ceil(centre - reach)));
-      const auto high = std::min<int64_t>(from - 1, static_cast<int64_t>(std::floor(centre + reach)));
-      float* weight = weights.data() + i * stride;
-      double sum = 0;
-      for (int64_t k = low; k <= high; ++k) {
-        weight[k - low] = static_cast<float>(std::max(0.0, 1 - std::fabs(static_cast<double>(k) - centre) / reach));
-        sum += weight[k - low];
-      }
-      for (int64_t k = low; k <= high; ++k) weight[k - low] = static_cast<float>(weight[k - low] / sum);
-      first[static_cast<size_t>(i)] = low;
-      count[static_cast<size_t>(i)] = high - low + 1;
-    }
-  }
-};
+constexpr int64_t kManyPixelsPerByte = 16;      // of large pictures: a 1 MB file takes no more than 64 MB
 
 }  // namespace
+
+void image_fails(const std::string& where, const std::string& what) { throw Error(ErrorKind::data, {.where = where, .what = what}); }
+
+void check_image_size(const std::string& where, int64_t width, int64_t height, size_t bytes) {
+  const auto size = static_cast<int64_t>(bytes);
+  const bool outside = width < 1 || height < 1 || width > kMaxPixels / height;
+  if (outside || width * height / kMaxPixelsPerByte > size || (width * height > kManyPixels && width * height / kManyPixelsPerByte > size))
+    image_fails(where, "the image is " + std::to_string(width) + "x" + std::to_string(height) + " pixels, more than can be decoded");
+}
+
+void make_room(Picture& image, const std::string& where, int64_t width, int64_t height, size_t bytes, int64_t bytes_per_pixel) {
+  check_image_size(where, width, height, bytes);
+  image.width = width, image.height = height;
+  image.pixels.resize(static_cast<size_t>(width * height * bytes_per_pixel));
+}
+
+void pack_pixels(Picture& image, int64_t bytes_per_pixel) {
+  const auto pixels = static_cast<size_t>(image.width * image.height), channels = static_cast<size_t>(image.channels);
+  const std::byte* from = image.pixels.data();
+  std::byte* to = image.pixels.data();
+  const auto value = [&](size_t c) { return std::to_integer<int>(from[c]); };
+  for (size_t i = 0; i < pixels; ++i, from += bytes_per_pixel, to += channels) {
+    if (channels == 1) *to = grey_of(value(0), value(1), value(2));
+    else std::memmove(to, from, 3);
+  }
+  image.pixels.resize(pixels * channels);
+}
+
+int exif_orientation(std::span<const std::byte> exif) {
+  if (exif.size() < 8) return 1;
+  const bool big = exif[0] == std::byte{'M'};
+  // 0 beyond the end.
+  const auto number = [&](size_t at, size_t count) {
+    size_t value = 0;
+    for (size_t i = 0; i < count && at + i < exif.size(); ++i)
+      value |= std::to_integer<size_t>(exif[at + i]) << (8 * (big ? count - 1 - i : i));
+    return value;
+  };
+  const size_t table = number(4, 4), entries = number(table, 2);
+  for (size_t i = 0; i < entries && table + 14 + 12 * i <= exif.size(); ++i) {
+    const size_t at = table + 2 + 12 * i, value = number(at + 8, 2);
+    if (number(at, 2) == 0x112) return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
+  }
+  return 1;
+}
+
+void turn_upright(Picture& image, int orientation) {
+  if (orientation == 1) return;
+  thread_local Bytes turned;
+  turned.resize(image.pixels.size());
+  const int64_t h = image.height, w = image.width;
+  const bool lies = orientation >= 5, down = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  const bool mirrored = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  std::byte* to = turned.data();
+  for (int64_t y = 0; y < (lies ? w : h); ++y)
+    for (int64_t x = 0; x < (lies ? h : w); ++x, to += image.channels) {
+      const int64_t row = lies ? x : y, column = lies ? y : x;
+      const int64_t from = (down ? h - 1 - row : row) * w + (mirrored ? w - 1 - column : column);
+      std::copy_n(image.pixels.data() + from * image.channels, image.channels, to);
+    }
+  if (lies) std::swap(image.width, image.height);
+  std::swap(image.pixels, turned);
+}
 
 ImageKind image_kind(std::span<const std::byte> bytes) {
   const std::string_view text = as_text(bytes);
   if (text.starts_with("\xff\xd8\xff")) return ImageKind::jpeg;
   if (text.starts_with("\x89PNG\r\n\x1a\n")) return ImageKind::png;
+  if (text.starts_with("GIF87a") || text.starts_with("GIF89a")) return ImageKind::gif;
+  if (text.starts_with("RIFF") && text.size() >= 12 && text.substr(8, 4) == "WEBP") return ImageKind::webp;
+  if (text.starts_with(std::string_view("II*\0", 4)) || text.starts_with(std::string_view("MM\0*", 4))) return ImageKind::tiff;
+  // Two letters are few: the size of the header must be one that there is.
+  if (text.starts_with("BM") && text.size() >= 18 && text[15] == 0 && text[16] == 0 && text[17] == 0 && text[14] >= 12)
+    return ImageKind::bmp;
   return ImageKind::none;
 }
 
-Bytes encode_png(const Picture& image, const std::string& where) {
-  const Png& library = png();
-  png_image header = {};
-  header.version = PNG_IMAGE_VERSION;
-  header.width = static_cast<png_uint_32>(image.width);
-  header.height = static_cast<png_uint_32>(image.height);
-  header.format = image.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-  png_alloc_size_t size = 0;
-  Bytes bytes;
-  for (int round = 0; round < 2; ++round) {  // first how many bytes, then those
-    bytes.resize(size);
-    if (!library.write(&header, round == 0 ? nullptr : bytes.data(), &size, 0, image.pixels.data(), 0, nullptr))
-      fail(where, std::string("libpng: ") + header.message);
-  }
-  bytes.resize(size);
-  return bytes;
+bool is_image_suffix(std::string_view suffix) {
+  static constexpr std::string_view kNames[] = {"jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "tiff"};
+  return std::any_of(std::begin(kNames), std::end(kNames), [&](std::string_view name) {
+    return std::equal(name.begin(), name.end(), suffix.begin(), suffix.end(),
+                      [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
+  });
+}
+
+ImagePart decode_part(std::span<const std::byte> bytes, const std::string& where, int64_t channels, const WantedPart& wanted,
+                      Picture& image) {
+  image.channels = channels;
+  if (image_kind(bytes) == ImageKind::jpeg) return decode_jpeg(bytes, where, &wanted, image);
+  decode_image(bytes, where, channels, image);
+  return wanted.choose(image.height, image.width);
 }
 
 void decode_image(std::span<const std::byte> bytes, const std::string& where, int64_t channels, Picture& image) {
+  image.channels = channels;
   switch (image_kind(bytes)) {
-    case ImageKind::jpeg: return decode_jpeg(bytes, where, channels, image);
-    case ImageKind::png: return decode_png(bytes, where, channels, image);
-    case ImageKind::none: fail(where, "neither a JPEG nor a PNG image");
-  }
-}
-
-void resize_image(const Picture& image, int64_t height, int64_t width, float scale, float* planes) {
-  const auto* from = reinterpret_cast<const uint8_t*>(image.pixels.data());
-  const int64_t c = image.channels;
-  if (image.height == height && image.width == width) {
-    for (int64_t k = 0; k < c; ++k)
-      for (int64_t i = 0; i < height * width; ++i) planes[k * height * width + i] = static_cast<float>(from[i * c + k]) * scale;
-    return;
-  }
-  thread_local Taps rows, columns;
-  thread_local std::vector<float> line;
-  rows.lay(image.height, height);
-  columns.lay(image.width, width);
-  line.resize(static_cast<size_t>(image.width * c));
-  for (int64_t y = 0; y < height; ++y) {
-    std::fill(line.begin(), line.end(), 0.f);
-    for (int64_t t = 0; t < rows.count[static_cast<size_t>(y)]; ++t) {
-      const uint8_t* source = from + (rows.first[static_cast<size_t>(y)] + t) * image.width * c;
-      const float weight = rows.weights[static_cast<size_t>(y * rows.stride + t)];
-      for (size_t i = 0; i < line.size(); ++i) line[i] += weight * static_cast<float>(source[i]);
-    }
-    for (int64_t x = 0; x < width; ++x) {
-      const float* weights = columns.weights.data() + x * columns.stride;
-      const float* pixels = line.data() + columns.first[static_cast<size_t>(x)] * c;
-      for (int64_t k = 0; k < c; ++k) {
-        float sum = 0;
-        for (int64_t t = 0; t < columns.count[static_cast<size_t>(x)]; ++t) sum += weights[t] * pixels[t * c + k];
-        planes[(k * height + y) * width + x] = sum * scale;
-      }
-    }
+    case ImageKind::jpeg: decode_jpeg(bytes, where, nullptr, image); return;
+    case ImageKind::png: return decode_png(bytes, where, image);
+    case ImageKind::bmp: return decode_bmp(bytes, where, image);
+    case ImageKind::gif: return decode_gif(bytes, where, image);
+    case ImageKind::webp: return decode_webp(bytes, where, image);
+    case ImageKind::tiff: return decode_tiff(bytes, where, image);
+    case ImageKind::none: image_fails(where, std::string("no image of a kind that is read: ") + kImageSuffixes);
   }
 }
 

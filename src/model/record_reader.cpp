@@ -370,16 +370,16 @@ Records RecordReader::open_file(const std::string& path) const {
   else if (leaf_type() == "text") format = RecordFormat::text;
   else if (suffix == "csv" || suffix == "tsv" || suffix == "txt") format = RecordFormat::csv;
   else if (suffix == "json" || suffix == "jsonl" || suffix == "ndjson") format = RecordFormat::json;
-  else if (suffix == "jpg" || suffix == "jpeg" || suffix == "png") format = RecordFormat::image;
+  else if (is_image_suffix(suffix)) format = RecordFormat::image;
   else
     throw Error(ErrorKind::usage,
-                {path, "this kind of file cannot be predicted", "'." + suffix + "'", "csv, tsv, json, jsonl, jpg, png, npy or npz", ""});
+                {path, "this kind of file cannot be predicted", "'." + suffix + "'", std::string("csv, tsv, json, jsonl, npy, npz, ") + kImageSuffixes, ""});
   const FileContent content = FileContent::open(path, kLargestFile);
   return open(content.bytes(), format, path);
 }
 
 std::vector<std::string> RecordReader::files_in(const std::string& folder) const {
-  static constexpr std::string_view kTables[] = {"csv", "tsv", "json", "jsonl", "ndjson"}, kImages[] = {"jpg", "jpeg", "png"};
+  static constexpr std::string_view kTables[] = {"csv", "tsv", "json", "jsonl", "ndjson"};
   const bool images = takes_images(inputs_);
   std::vector<std::string> files;
   size_t folders = 0;
@@ -387,15 +387,15 @@ std::vector<std::string> RecordReader::files_in(const std::string& folder) const
     if (entry.name.starts_with('.')) continue;
     folders += entry.folder;
     const std::string suffix = suffix_of(entry.name);
-    const auto among = [&](std::span<const std::string_view> list) { return std::find(list.begin(), list.end(), suffix) != list.end(); };
-    const bool fits = suffix == "npy" || suffix == "npz" || leaf_type() == "text" || (images ? among(kImages) : among(kTables));
+    const bool table = std::find(std::begin(kTables), std::end(kTables), suffix) != std::end(kTables);
+    const bool fits = suffix == "npy" || suffix == "npz" || leaf_type() == "text" || (images ? is_image_suffix(suffix) : table);
     if (entry.file && fits) files.push_back((folder.ends_with('/') ? folder : folder + "/") + entry.name);
   }
   if (!files.empty()) return files;
   throw Error(ErrorKind::usage, {.where = folder,
                                  .what = "this folder has no files that the model takes",
                                  .got = folders > 0 ? std::to_string(folders) + " folders" : "",
-                                 .expected = images ? "jpg, png, npy or npz" : "csv, tsv, json, jsonl, npy or npz",
+                                 .expected = images ? std::string("npy, npz, ") + kImageSuffixes : "csv, tsv, json, jsonl, npy or npz",
                                  .hint = folders > 0 ? "name the folders inside: " + folder + "/*" : ""});
 }
 

@@ -300,7 +300,7 @@ CASES += [
     job("an integer from 2 to 2", ("(5, 1)", "(2, 1)"), train=ARRAYS + ":k_fold(5, 1)"),
     job("sources with other fields cannot be joined", place="trial.lua:7: data: train",
         train=ARRAYS + " .. pg.data.arrays { x = { { 1, 2, 3 } }, y = { 1 } }"),
-    job("a folder of .jpg or .png files per class", train='pg.data.images { "shared", size = 8 }', place="shared"),
+    job("a folder of files per class: jpg, png", train='pg.data.images { "shared", size = 8 }', place="shared"),
     job("a field with the number of a class", ('by_label "x"', 'by_label "y"'), train=ARRAYS + ':by_label "x"'),
     job("the text is shorter than one window", place="", train='pg.data.text { "two.csv", context = 60000 }'),
     job("is not the number of streams", hint="expected batch = 2", train='pg.data.text { "two.csv", context = 4, streams = 2 }', place="data"),

@@ -16,9 +16,8 @@ constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
 constexpr size_t kMaxFiles = size_t{1} << 27;
 
 bool is_image_name(const fs::path& path) {
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+  const std::string extension = path.extension().string();
+  return extension.size() > 1 && is_image_suffix(std::string_view(extension).substr(1));
 }
 
 struct Options {
@@ -119,8 +118,9 @@ SourcePtr open(const Config& config, const std::string& base) {
   if (classes.empty())
     for (const auto& name : sorted_entries(folder, false)) files.push_back({folder + "/" + name, 0});
   if (files.empty() || files.size() > kMaxFiles)
-    throw Error(ErrorKind::data,
-                {.where = folder, .what = "there are no images here", .expected = "a folder of .jpg or .png files per class"});
+    throw Error(
+        ErrorKind::data,
+        {.where = folder, .what = "there are no images here", .expected = std::string("a folder of files per class: ") + kImageSuffixes});
   return std::make_shared<ImageFolder>(folder, std::move(files), std::move(classes), options);
 }
 
