@@ -105,7 +105,7 @@ constexpr T ctc_example(const CtcExample<T>& x, T* scratch, T* slopes, int64_t c
   return loss;
 }
 
-// The part that example n of (logits, labels, steps) has in the loss or, with `out` (C, T), to the gradient.
+// The part that example n of (logits, labels, steps) has in the loss or, with `out` (C, T), in the gradient.
 template <class T>
 constexpr T ctc_of(CtcExample<T> x, const CtcParams& p, int64_t all_steps, T flow, T* scratch, T* out, int64_t class_stride,
                    int64_t step_stride) {
