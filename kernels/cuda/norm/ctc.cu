@@ -17,22 +17,27 @@ struct Call {
 };
 
 template <class T>
+__device__ T* numbers(const View& view) {
+  return static_cast<T*>(view.data);
+}
+
+template <class T>
 __global__ void __launch_bounds__(kThreads) ctc_kernel(const __grid_constant__ Call call) {
   begin_kernel();
 #pragma unroll 1
   for (int64_t n = thread_of_grid(); n < call.x.dims[0]; n += threads_of_grid()) {
-    const int64_t steps = call.steps.data ? call.steps.as<int64_t>()[n * call.steps.strides[0]] : call.x.dims[2];
-    const CtcExample<T> example{call.x.as<T>() + n * call.x.strides[0],
+    const int64_t steps = call.steps.data ? numbers<int64_t>(call.steps)[n * call.steps.strides[0]] : call.x.dims[2];
+    const CtcExample<T> example{numbers<T>(call.x) + n * call.x.strides[0],
                                 call.x.strides[1],
                                 call.x.strides[2],
                                 call.x.dims[1],
                                 steps,
-                                call.labels.as<int64_t>() + n * call.labels.strides[0],
+                                numbers<int64_t>(call.labels) + n * call.labels.strides[0],
                                 call.labels.strides[1],
                                 call.labels.dims[1],
                                 call.p.blank};
-    T* const to = call.out.as<T>() + n * call.out.strides[0];
-    const T flow = call.gradient ? call.flow.as<T>()[n * call.flow.strides[0]] : T(1);
+    T* const to = numbers<T>(call.out) + n * call.out.strides[0];
+    const T flow = call.gradient ? numbers<T>(call.flow)[n * call.flow.strides[0]] : T(1);
     const T loss =
         ctc_of<T>(example, call.p, call.x.dims[2], flow, static_cast<T*>(call.scratch) + n * call.room, call.gradient ? to : nullptr,
                   call.gradient ? call.out.strides[1] : 0, call.gradient ? call.out.strides[2] : 0);

@@ -1,6 +1,7 @@
 // Connectionist temporal classification: the loss of labels whose places among the steps are not known, and its gradient.
 #include "kernels/ops/ctc.h"
 
+#include <cassert>
 #include <cstring>
 
 #include "src/core/error.h"
@@ -14,31 +15,22 @@ constexpr Option kBlank = {"blank", "integer", "0", "the class that stands for n
 constexpr Option kZeroInfinity = {"zero_infinity", "boolean", "false", "labels that the steps have no room for cost 0, not infinity"};
 constexpr Option kAttributes[] = {kBlank, kZeroInfinity};
 
-[[noreturn]] void refuse(std::string what, std::string got, std::string expected) {
-  throw Error(ErrorKind::model, {.what = std::move(what), .got = std::move(got), .expected = std::move(expected)});
-}
-
-// `steps` is the place of the operand of steps.
+// The loss (src/nn/losses/ctc.cpp) checks what it is given. `steps` is the place of the operand of steps.
 Type losses_of(const OpCall& call, size_t steps) {
   const Type &logits = call.inputs[0], &labels = call.inputs[1];
-  if ((logits.dtype != Dtype::f32 && logits.dtype != Dtype::f64) || logits.shape.rank() != 3 || logits.shape[1] < 1)
-    refuse("ctc does not take these logits", logits.text(), "f32 or f64 (N, C, T)");
+  assert((logits.dtype == Dtype::f32 || logits.dtype == Dtype::f64) && logits.shape.rank() == 3);
   const int64_t n = logits.shape[0], blank = attr_int(call.attrs, kBlank);
-  if (labels.dtype != Dtype::i64 || labels.shape.rank() != 2 || labels.shape[0] != n)
-    refuse("labels do not fit the logits " + logits.text(), labels.text(), "i64 (N, L)");
   const Type counts{Dtype::i64, Shape{n}};
-  if (call.inputs.size() > steps && call.present[steps] && call.inputs[steps] != counts)
-    refuse("numbers of steps do not fit the logits " + logits.text(), call.inputs[steps].text(), counts.text());
-  if (blank < 0 || blank >= logits.shape[1])
-    refuse("the blank is no class", std::to_string(blank), "0 to " + std::to_string(logits.shape[1] - 1));
+  assert(labels.dtype == Dtype::i64 && labels.shape.rank() == 2 && labels.shape[0] == n);
+  assert(call.inputs.size() <= steps || !call.present[steps] || call.inputs[steps] == counts);
+  assert(blank >= 0 && blank < logits.shape[1]);
   return {logits.dtype, Shape{n}};
 }
 
 std::vector<Type> infer_loss(const OpCall& call) { return {losses_of(call, 2)}; }
 
 std::vector<Type> infer_grad(const OpCall& call) {
-  const Type losses = losses_of(call, 3);
-  if (call.inputs[2] != losses) refuse("the gradient does not fit the losses", call.inputs[2].text(), losses.text());
+  assert(call.inputs[2] == losses_of(call, 3));
   return {call.inputs[0]};
 }
 
@@ -78,7 +70,8 @@ constexpr OpDef kOps[] = {
      .vjp = loss_vjp,
      .sliced = sliced,
      .params = params,
-     .flops = flops},
+     .flops = flops,
+     .internal = true},
     {.name = "ctc_grad",
      .doc = "The gradient of ctc's logits, given the losses'.",
      .attributes = {.options = kAttributes},
