@@ -1,4 +1,4 @@
-// What trainers and models are made in: threads, a device, where warnings go. Include perigee.hpp instead of this.
+// The threads, device and warnings of trainers and models. Include perigee.hpp instead of this.
 #pragma once
 
 #include <functional>

@@ -29,7 +29,7 @@ class StreamScores final : public NextScores {
   const TextModel& text_;
   StepModel model_;
   CarriedRows state_;
-  // What each row has read, where the model looks no further than its window. Once that is full, `windows_` goes on.
+  // The units that each row has read, where the model looks no further than its window. Once that is full, `windows_` goes on.
   std::vector<std::vector<int64_t>> read_;
   std::unique_ptr<WindowScores> windows_;
   std::vector<int64_t> units_;  // of each row: what is read next

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "src/core/error.h"
-#include "src/io/image_formats.h"
+#include "src/io/picture/image_formats.h"
 
 namespace perigee {
 namespace {

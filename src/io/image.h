@@ -31,7 +31,7 @@ struct ImagePart {
   double top = 0, left = 0, height = 0, width = 0;
 };
 
-// What is wanted of a picture: the part that `choose` names when it is told the size, to be resized to `height` x `width`. With `scaled`, a JPEG
+// The pixels that are wanted of a picture: the part that `choose` names when it is told the size, to be resized to `height` x `width`. With `scaled`, a JPEG
 // at least twice (four, eight times) as large as twice that is decoded at a half (a quarter, an eighth): its means over squares of pixels.
 struct WantedPart {
   std::function<ImagePart(int64_t height, int64_t width)> choose;

@@ -372,8 +372,8 @@ Records RecordReader::open_file(const std::string& path) const {
   else if (suffix == "json" || suffix == "jsonl" || suffix == "ndjson") format = RecordFormat::json;
   else if (is_image_suffix(suffix)) format = RecordFormat::image;
   else
-    throw Error(ErrorKind::usage,
-                {path, "this kind of file cannot be predicted", "'." + suffix + "'", std::string("csv, tsv, json, jsonl, npy, npz, ") + kImageSuffixes, ""});
+    throw Error(ErrorKind::usage, {path, "this kind of file cannot be predicted", "'." + suffix + "'",
+                                   std::string("csv, tsv, json, jsonl, npy, npz, ") + kImageSuffixes, ""});
   const FileContent content = FileContent::open(path, kLargestFile);
   return open(content.bytes(), format, path);
 }

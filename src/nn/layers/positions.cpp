@@ -32,7 +32,7 @@ std::vector<Value> build(LayerContext& context, std::span<const Value> inputs) {
     if (context.options().has("length")) context.options().fail("length", "has no effect", "kind = 'sinusoidal'", "kind = 'learned'");
     table = sinusoids(context.graph(), steps, channels, x.dtype());
   } else {
-    // Of inputs that are cut, the table is that of the whole ones.
+    // A cut input takes the first rows of the whole one's table.
     const int64_t length = context.options().integer("length", std::max(steps, context.steps_at_once(false)));
     if (length < steps)
       context.options().fail("length", "is less than the steps of the input", std::to_string(length), "at least " + std::to_string(steps));

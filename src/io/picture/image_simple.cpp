@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "src/core/error.h"
-#include "src/io/image_formats.h"
+#include "src/io/picture/image_formats.h"
 
 namespace perigee {
 namespace {

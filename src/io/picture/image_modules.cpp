@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "src/core/error.h"
-#include "src/io/image_formats.h"
 #include "src/io/module.h"
+#include "src/io/picture/image_formats.h"
 
 namespace perigee {
 namespace {

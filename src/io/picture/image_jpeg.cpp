@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "src/core/error.h"
-#include "src/io/image_formats.h"
 #include "src/io/module.h"
+#include "src/io/picture/image_formats.h"
 
 namespace perigee {
 namespace {
@@ -75,7 +75,7 @@ int orientation_of(std::span<const std::byte> bytes) {
   return 1;
 }
 
-// What is decoded: pixels of the picture at 1/denominator, from which columns and rows are left out.
+// The decoded pixels: those of the picture at 1/denominator, from which columns and rows are left out.
 struct Plan {
   ImagePart part;  // in the pixels that are decoded
   unsigned denominator = 1, first_row = 0, rows = 0, first_column = 0, columns = 0;
