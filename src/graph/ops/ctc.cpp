@@ -15,10 +15,12 @@ constexpr Option kBlank = {"blank", "integer", "0", "the class that stands for n
 constexpr Option kZeroInfinity = {"zero_infinity", "boolean", "false", "labels that the steps have no room for cost 0, not infinity"};
 constexpr Option kAttributes[] = {kBlank, kZeroInfinity};
 
-// The loss (src/nn/losses/ctc.cpp) checks what it is given. `steps` is the place of the operand of steps.
+// The loss (src/nn/losses/ctc.cpp) checks shapes. `steps` is the place of the operand of steps.
 Type losses_of(const OpCall& call, size_t steps) {
   const Type &logits = call.inputs[0], &labels = call.inputs[1];
-  assert((logits.dtype == Dtype::f32 || logits.dtype == Dtype::f64) && logits.shape.rank() == 3);
+  if (logits.dtype != Dtype::f32 && logits.dtype != Dtype::f64)
+    throw Error(ErrorKind::model, {.what = "an operand's dtype does not fit", .got = logits.text(), .expected = "f32 or f64"});
+  assert(logits.shape.rank() == 3);
   const int64_t n = logits.shape[0], blank = attr_int(call.attrs, kBlank);
   const Type counts{Dtype::i64, Shape{n}};
   assert(labels.dtype == Dtype::i64 && labels.shape.rank() == 2 && labels.shape[0] == n);
