@@ -5,7 +5,7 @@ local layers = require "perigee.layers"
 local trace = require "perigee.trace_functions"
 
 -- Names, types and ranges of the keys of the top level (section "") or of a section such as "data".
--- What stands where a source of data is expected.
+-- Refuses paths, functions and tables of parts in the place of a source of data.
 local function check_parts(data, fail)
   if type(data) ~= "table" then return end
   for _, part in ipairs { "train", "validation", "test" } do

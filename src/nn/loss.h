@@ -24,8 +24,8 @@ struct LossDef {
   const char* link = "";
   bool whole_batch = false;  // a value of all examples together, which has no terms to weigh
   // The example of tests and help: the options, the output without the batch, and the kind of target: "real", "positive",
-  // "probability", "binary", "sign" (-1, 1), each in the output's shape; "class"; "labels" (two
-  // classes, from 1); "pair" (two numbers).
+  // "probability", "binary", "sign" (-1, 1), each in the output's shape; "class"; "labels" (two classes,
+  // from 1); "pair" (two numbers).
   const char* example = nullptr;
   const char* example_output = "[4]";
   const char* example_target = "real";

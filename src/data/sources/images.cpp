@@ -1,4 +1,4 @@
-// {"type": "images", "folder": "pets", "size": [64, 64]}: a folder of images per class ("pets/cat/1.jpg"), JPEG and PNG, resized to one size. Classes
+// {"type": "images", "folder": "pets", "size": [64, 64]}: a folder of images per class ("pets/cat/1.jpg"), resized to one size. Classes
 // are the folders' names, sorted; files are sorted within them. A flat folder has no labels.
 #include <algorithm>
 #include <cstring>
@@ -135,11 +135,12 @@ constexpr Option kOptions[] = {
 }  // namespace
 
 extern const SourceDef source_images;
-const SourceDef source_images{.type = "images",
-                              .doc =
-                                  "A folder of JPEG and PNG images per class. Options: folder, size (height and width), channels (3), "
-                                  "scale (1/255), classes (the folders' names)",
-                              .schema = {.options = kOptions, .positional = kPositional},
-                              .open = open};
+const SourceDef source_images{
+    .type = "images",
+    .doc =
+        "A folder of images per class: JPEG, PNG, BMP, WebP, TIFF, GIF. Options: folder, size (height and width), channels (3), "
+        "scale (1/255), classes (the folders' names)",
+    .schema = {.options = kOptions, .positional = kPositional},
+    .open = open};
 
 }  // namespace perigee
