@@ -1,0 +1,200 @@
+// Tokenizers beside what Hugging Face's tokenizers and SentencePiece gave for 253 texts ($PERIGEE_DATA/oracles/tokenizers), and files that are
+// damaged or made by hand.
+#include "src/text/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "src/io/compress.h"
+#include "src/io/file.h"
+
+namespace perigee {
+namespace {
+
+std::string oracle_path(const std::string& name) {
+  const char* folder = std::getenv("PERIGEE_DATA");
+  return std::string(folder ? folder : "$PERIGEE_DATA") + "/oracles/tokenizers/" + name;
+}
+
+Json oracle(const std::string& name) {
+  Bytes bytes = read_file(oracle_path(name));
+  if (name.ends_with(".gz")) bytes = gunzip(bytes, name, uint64_t{1} << 28);
+  return Json::parse(as_text(bytes), name);
+}
+
+Json numbers(const std::vector<int32_t>& ids) {
+  Json list = Json::array();
+  for (const int32_t id : ids) list.push(int64_t{id});
+  return list;
+}
+
+// The expected files count characters.
+Json characters(std::string_view text, const std::vector<TextSpan>& places) {
+  std::vector<int64_t> before(text.size() + 1);
+  for (size_t i = 0; i < text.size(); ++i) before[i + 1] = before[i] + ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80);
+  Json list = Json::array();
+  for (const TextSpan& place : places) list.push(Json(Json::Array{before[place.from], before[place.to]}));
+  return list;
+}
+
+class TokenizerOracle : public testing::TestWithParam<const char*> {};
+
+TEST_P(TokenizerOracle, IdsPlacesAndTextsAreTheirs) {
+  const std::string name = GetParam();
+  if (!file_exists(oracle_path(name))) GTEST_SKIP() << oracle_path(name) << " is not there";
+  const Json texts = oracle("texts.json"), expected = oracle(name + ".expected.json.gz");
+  const TokenizerPtr tokenizer = Tokenizer::read(as_text(read_file(oracle_path(name))), name);
+  ASSERT_EQ(texts.as_array().size(), expected.as_array().size());
+  TokenCache cache;
+  for (int round = 0; round < 2; ++round)  // the second finds every part of a text in the cache
+    for (size_t i = 0; i < texts.as_array().size(); ++i) {
+      const std::string& text = texts.as_array()[i].as_string();
+      const Json& wanted = expected.as_array()[i];
+      TokenEncoding encoding, alone;
+      tokenizer->encode(text, "text", true, encoding, &cache);
+      tokenizer->encode(text, "text", true, alone);
+      EXPECT_EQ(encoding.ids, alone.ids) << text;
+      EXPECT_EQ(encoding.places, alone.places) << text;
+      EXPECT_EQ(numbers(encoding.ids).dump(), wanted.find("ids")->dump()) << text;
+      if (const Json* offsets = wanted.find("offsets")) EXPECT_EQ(characters(text, encoding.places).dump(), offsets->dump()) << text;
+      const std::vector<int64_t> ids(encoding.ids.begin(), encoding.ids.end());
+      EXPECT_EQ(tokenizer->decode(ids), wanted.find("decoded")->as_string()) << text;
+      tokenizer->encode(text, "text", false, encoding, &cache);
+      if (const Json* bare = wanted.find("no_special")) EXPECT_EQ(numbers(encoding.ids).dump(), bare->dump()) << text;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, TokenizerOracle,
+                         testing::Values("bert-base-uncased.json", "bpe-bytelevel-2k.json", "llama2.tokenizer.model",
+                                         "spm_unigram_en_1k.model", "unigram-nfkc-metaspace-2k.json", "wordlevel-punct.json",
+                                         "wordpiece-2k.json"));
+
+std::string refusal(const std::string& file) {
+  try {
+    Tokenizer::read(file, "file");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::data) << error.what();
+    return error.what();
+  }
+  return "accepted";
+}
+
+#define EXPECT_REFUSED(file, part) EXPECT_NE(refusal(file).find(part), std::string::npos) << refusal(file)
+
+std::string with_model(const std::string& model, const std::string& rest = "") { return "{" + rest + "\"model\":" + model + "}"; }
+
+TEST(Tokenizer, DamagedFilesAreRefused) {
+  EXPECT_REFUSED("", "no pieces");
+  EXPECT_REFUSED("not a model", "neither a tokenizer.json nor a model of SentencePiece");
+  EXPECT_REFUSED("{}", "model");
+  EXPECT_REFUSED("{\"model\":", "file:1:10: not JSON");
+  EXPECT_REFUSED(with_model(R"({"type":"Magic"})"), "is not a model that can be read");
+  EXPECT_REFUSED(with_model(R"({"type":"WordLevel","vocab":[]})"), "must be a table of tokens");
+  EXPECT_REFUSED(with_model(R"({"type":"WordLevel","vocab":{"a":"b"}})"), "whose number is none");
+  EXPECT_REFUSED(with_model(R"({"type":"WordLevel","vocab":{"a":4000000}})"), "a token's number is out of range");
+  EXPECT_REFUSED(with_model(R"({"type":"WordLevel","vocab":{"a":-1}})"), "a token's number is out of range");
+  EXPECT_REFUSED(with_model(R"({"type":"WordLevel","vocab":{"a":0},"unk_token":"b"})"), "is not in the vocabulary");
+  EXPECT_REFUSED(with_model(R"({"type":"BPE","vocab":{"a":0},"merges":["a b"]})"), "does not join two tokens to a third");
+  EXPECT_REFUSED(with_model(R"({"type":"BPE","vocab":{"a":0},"merges":[],"dropout":0.1})"), "would leave out merges at random");
+  EXPECT_REFUSED(with_model(R"({"type":"Unigram","vocab":[["a"]]})"), "no token and its score");
+  EXPECT_REFUSED(with_model(R"({"type":"Unigram","vocab":[["a",0]],"unk_id":1})"), "unk_id");
+  const std::string words = R"({"type":"WordLevel","vocab":{"a":0}})";
+  EXPECT_REFUSED(with_model(words, R"("normalizer":{"type":"Magic"},)"), "is not a normalizer that can be read");
+  EXPECT_REFUSED(with_model(words, R"("normalizer":{"type":"Precompiled","precompiled_charsmap":"AA!="},)"), "this is no base64");
+  EXPECT_REFUSED(with_model(words, R"("normalizer":{"type":"Precompiled","precompiled_charsmap":"////fw=="},)"), "precompiled_charsmap");
+  EXPECT_REFUSED(with_model(words, R"("pre_tokenizer":{"type":"Magic"},)"), "is not a pre-tokenizer that can be read");
+  EXPECT_REFUSED(with_model(words, R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"("}},)"),
+                 "this regular expression cannot be read");
+  EXPECT_REFUSED(with_model(words, R"("decoder":{"type":"Magic"},)"), "is not a decoder that can be read");
+  EXPECT_REFUSED(with_model(words, R"("post_processor":{"type":"Magic"},)"), "is not a post-processor that can be read");
+  EXPECT_REFUSED(with_model(words, R"("added_tokens":[{"id":-1,"content":"x"}],)"), "id");
+  std::string deep = R"({"type":"NFC"})";
+  for (int i = 0; i < 12; ++i) deep = R"({"type":"Sequence","normalizers":[)" + deep + "]}";
+  EXPECT_REFUSED(with_model(words, "\"normalizer\":" + deep + ","), "nested no more than 8 times");
+}
+
+TEST(Tokenizer, CutSentencePieceModelsAreRefused) {
+  const std::string path = oracle_path("spm_unigram_en_1k.model");
+  if (!file_exists(path)) GTEST_SKIP() << path << " is not there";
+  const std::string file(as_text(read_file(path)));
+  EXPECT_REFUSED(file.substr(0, file.size() - 1), "is damaged");
+  EXPECT_REFUSED(file.substr(0, 7), "is damaged");
+  for (size_t i = 0; i < file.size(); i += 97) {
+    std::string flipped = file;
+    flipped[i] = static_cast<char>(flipped[i] ^ 0x5A);
+    try {
+      TokenEncoding encoding;
+      Tokenizer::read(flipped, "file")->encode("Hello \xEF\xBC\xA1 world", "text", true, encoding);
+    } catch (const Error&) {}
+  }
+}
+
+TEST(Tokenizer, WhatIsNoUtf8IsAnErrorThatNamesTheByte) {
+  const TokenizerPtr tokenizer = Tokenizer::read(with_model(R"({"type":"WordLevel","vocab":{"a":0}})"), "file");
+  TokenEncoding encoding;
+  try {
+    tokenizer->encode("0123456789ab\xFFzz", "text", true, encoding);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "text: byte 12: this is not UTF-8");
+  }
+}
+
+TokenEncoding encode(const Tokenizer& tokenizer, std::string_view text, bool special_tokens = true) {
+  TokenEncoding encoding;
+  tokenizer.encode(text, "text", special_tokens, encoding);
+  return encoding;
+}
+
+TEST(Tokenizer, AddedTokensAreFoundBeforeAnythingElse) {
+  const TokenizerPtr tokenizer =
+      Tokenizer::read(with_model(R"({"type":"WordLevel","vocab":{"a":0,"b":1,"<u>":2},"unk_token":"<u>"})",
+                                 R"("added_tokens":[{"id":7,"content":"<x>","lstrip":true,"rstrip":true,"normalized":false,"special":true},
+                                    {"id":8,"content":"ab","single_word":true,"normalized":false},{"id":9,"content":"<x>>","normalized":false}],
+                    "normalizer":{"type":"Lowercase"},"pre_tokenizer":{"type":"WhitespaceSplit"},)"),
+                      "file");
+  const TokenEncoding found = encode(*tokenizer, "A  <x> b ab abb <x>>");
+  EXPECT_EQ(found.ids, (std::vector<int32_t>{0, 7, 1, 8, 2, 9}));
+  EXPECT_EQ(found.places[1], (TextSpan{1, 7}));
+  EXPECT_EQ(tokenizer->size(), 10);
+  EXPECT_EQ(tokenizer->id("<x>"), 7);
+  EXPECT_EQ(*tokenizer->token(9), "<x>>");
+  EXPECT_EQ(tokenizer->token(5), nullptr);
+  EXPECT_EQ(tokenizer->decode(std::vector<int64_t>{0, 7, 1, 99, -1}), "a b");
+  EXPECT_EQ(tokenizer->decode(std::vector<int64_t>{0, 7}, false), "a <x>");
+}
+
+TEST(Tokenizer, BytesTakeTheUnknownsPlaceAndTextsAreCutAndPadded) {
+  const TokenizerPtr tokenizer = Tokenizer::read(
+      with_model(R"({"type":"BPE","vocab":{"<0xC3>":0,"<0xA9>":1,"a":2,"aa":3,"<u>":4},"merges":["a a"],"unk_token":"<u>",
+                     "byte_fallback":true,"fuse_unk":true})",
+                 R"("truncation":{"max_length":5,"direction":"Left"},"padding":{"strategy":{"Fixed":6},"direction":"Right","pad_id":9},
+                    "post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>"}},{"Sequence":{"id":"A"}}],
+                    "special_tokens":{"<s>":{"ids":[8]}}},)"),
+      "file");
+  EXPECT_EQ(encode(*tokenizer, "aa\xC3\xA9zz", false).ids, (std::vector<int32_t>{3, 0, 1, 4, 9, 9}));
+  EXPECT_EQ(encode(*tokenizer, "zaaa\xC3\xA9").ids, (std::vector<int32_t>{8, 3, 2, 0, 1, 9}));
+}
+
+TEST(Tokenizer, AnExpressionCutsAsPcre2Finds) {
+  const TokenizerPtr tokenizer =
+      Tokenizer::read(with_model(R"({"type":"WordLevel","vocab":{"ab":0,"-":1,"12":2,"3":3}})",
+                                 R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"\\p{N}{1,2}"},"behavior":"Isolated"},)"),
+                      "file");
+  EXPECT_EQ(encode(*tokenizer, "ab123ab").ids, (std::vector<int32_t>{0, 2, 3, 0}));
+}
+
+TEST(Tokenizer, Gpt2WordsTakeTheSpaceBeforeThem) {
+  const std::string text = "I'll  go\n\n to\xC2\xA0 x2 !?";
+  std::string cut;
+  for (size_t i = 0; i < text.size();) {
+    const size_t end = gpt2_word_end(text, i);
+    cut += (cut.empty() ? "" : "|") + text.substr(i, end - i);
+    i = end;
+  }
+  EXPECT_EQ(cut, "I|'ll| | go|\n\n| to|\xC2\xA0| x|2| !?");
+}
+
+}  // namespace
+}  // namespace perigee
