@@ -4,7 +4,9 @@
 #include <cstring>
 #include <limits>
 
+#include "src/core/utf8.h"
 #include "src/generate/stream_scores.h"
+#include "src/text/token_decoder.h"
 
 namespace perigee {
 
@@ -50,6 +52,12 @@ size_t Generation::certain() const {
         certain = std::min(certain, held_.size() - length);
         break;
       }
+  // A token may end inside a character.
+  for (size_t back = 1; back <= 3 && back <= certain; ++back) {
+    const auto byte = static_cast<unsigned char>(held_[certain - back]);
+    if (byte < 0x80) break;
+    if (byte >= 0xC0) return utf8_length(held_, certain - back) == 0 ? certain - back : certain;
+  }
   return certain;
 }
 
@@ -57,7 +65,7 @@ std::string Generation::take(size_t bytes) {
   std::string taken = held_.substr(0, bytes);
   held_.erase(0, bytes);
   if (!taken.empty()) before_ = taken;
-  return taken;
+  return readable(taken, false);
 }
 
 std::optional<std::string> Generation::next(const std::atomic<bool>* cancel) {

@@ -24,7 +24,7 @@ TextModel::TextModel(const Model& model, const Json& job, const Json& fitted) {
   if (type == nullptr || type->as_string() != "text" || learned == nullptr || !learned->is_object())
     refuse("this is no model of text", type ? "data of type '" + type->as_string() + "'" : "a model without a job's data",
            "a model trained on a source of type 'text'");
-  vocabulary_ = std::make_unique<Vocabulary>(Config(*learned, "vocabulary"));
+  vocabulary_ = std::make_unique<TextNumbers>(Config(*learned, "vocabulary"));
   const Json* targets = text_value(*learned, "targets");
   every_ = targets != nullptr && targets->as_string() == "every";
   const NetworkInput& input = model.spec().inputs.at(0);
@@ -36,40 +36,18 @@ TextModel::TextModel(const Model& model, const Json& job, const Json& fitted) {
   if (!reads || !fits || model.link() != "softmax")
     refuse("the network does not foretell the text's units", input.type.text() + " to " + output.text(),
            "numbers of units to their scores " + wanted.text() + ", under a loss such as cross_entropy");
-  for (const char* filler : {" ", "\n"})
-    if (const int64_t number = vocabulary_->number(filler); number >= 0 && number != unknown()) filler_ = number;
+  filler_ = vocabulary_->filler();
 }
 
 std::vector<int64_t> TextModel::numbers(std::string_view prompt, const std::string& where) const {
   std::vector<int64_t> numbers;
-  UnitReader reader(prompt, vocabulary_->units(), where);
-  while (reader.next()) {
-    const int64_t number = vocabulary_->number(reader.unit());
-    if (number < 0 || number == unknown()) {
-      std::string known;
-      for (size_t i = unknown() == 0 ? 1 : 0; i < vocabulary_->names().size() && known.size() < 200; ++i)
-        known += (known.empty() ? "" : " ") + Json(vocabulary_->names()[i]).dump();
-      throw Error(ErrorKind::data, {.where = reader.place(),
-                                    .what = "this is not in the model's vocabulary",
-                                    .got = Json(std::string(reader.unit())).dump(),
-                                    .expected = "one of " + known + (known.size() < 200 ? "" : " ...")});
-    }
-    numbers.push_back(number);
-  }
+  vocabulary_->read(prompt, where, 0, true, [&](int64_t number) { numbers.push_back(number); });
   if (numbers.empty())
-    throw Error(
-        ErrorKind::usage,
-        {.where = where, .what = "there is nothing to go on from", .expected = vocabulary_->units().words ? "a word" : "a character"});
+    throw Error(ErrorKind::usage,
+                {.where = where, .what = "there is nothing to go on from", .expected = std::string("a ") + vocabulary_->unit()});
   return numbers;
 }
 
-std::string TextModel::piece(int64_t unit, std::string_view before) const {
-  const std::string& name = vocabulary_->names().at(static_cast<size_t>(unit));
-  if (!vocabulary_->units().words) return name;
-  constexpr std::string_view kClosing = ".,;:!?)]}%", kOpening = "([{ \n";
-  const bool closes = name.size() == 1 && kClosing.find(name[0]) != kClosing.npos;
-  const bool opens = before.empty() || kOpening.find(before.back()) != kOpening.npos;
-  return closes || opens ? name : " " + name;
-}
+std::string TextModel::piece(int64_t unit, std::string_view before) const { return vocabulary_->piece(unit, before); }
 
 }  // namespace perigee

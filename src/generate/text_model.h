@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "src/io/text.h"
 #include "src/model/model.h"
+#include "src/text/text_numbers.h"
 
 namespace perigee {
 
@@ -29,7 +29,7 @@ class TextModel {
   std::string piece(int64_t unit, std::string_view before) const;
 
  private:
-  std::unique_ptr<Vocabulary> vocabulary_;
+  std::unique_ptr<TextNumbers> vocabulary_;
   int64_t context_ = 0, filler_ = 0;
   bool every_ = false;
 };

@@ -19,7 +19,7 @@ char32_t last_character(std::string_view text) {
   return next_character(text, at);
 }
 
-void check_utf8(std::string_view text, const std::string& where) {
+void check_utf8(std::string_view text, const std::string& where, uint64_t offset) {
   if (text.size() > kMaxText)
     throw Error(ErrorKind::resources, {.where = where,
                                        .what = "the text is too large for a tokenizer",
@@ -33,7 +33,7 @@ void check_utf8(std::string_view text, const std::string& where) {
       continue;
     }
     const size_t length = utf8_length(text, i);
-    if (length == 0) throw Error(ErrorKind::data, {.where = where + ": byte " + std::to_string(i), .what = "this is not UTF-8"});
+    if (length == 0) throw Error(ErrorKind::data, {.where = where + ": byte " + std::to_string(offset + i), .what = "this is not UTF-8"});
     i += length;
   }
 }
@@ -221,9 +221,9 @@ std::vector<WordToken> Tokenizer::cut(std::string_view part, uint32_t offset, bo
   return tokens;
 }
 
-void Tokenizer::encode(std::string_view text, const std::string& where, bool special_tokens, TokenEncoding& encoding,
-                       TokenCache* cache) const {
-  check_utf8(text, where);
+void Tokenizer::encode(std::string_view text, const std::string& where, bool special_tokens, TokenEncoding& encoding, TokenCache* cache,
+                       uint64_t offset) const {
+  check_utf8(text, where, offset);
   encoding.ids.clear();
   encoding.places.clear();
   const auto put = [&](const WordToken& token, uint32_t shift) {
@@ -236,14 +236,14 @@ void Tokenizer::encode(std::string_view text, const std::string& where, bool spe
       if (length > 0) {
         const std::string_view part = text.substr(at, length);
         const unsigned kind = at > from ? 0 : at > 0 ? 1 : 2;
-        const auto offset = static_cast<uint32_t>(at);
+        const auto shift = static_cast<uint32_t>(at);
         const TokenCache::Found known = cache != nullptr ? cache->find(part, kind) : TokenCache::Found{nullptr, 0};
         if (known.tokens != nullptr) {
-          for (size_t i = 0; i < known.count; ++i) put(known.tokens[i], offset);
+          for (size_t i = 0; i < known.count; ++i) put(known.tokens[i], shift);
         } else {
-          const std::vector<WordToken> tokens = cut(part, offset, kind > 0);
+          const std::vector<WordToken> tokens = cut(part, shift, kind > 0);
           for (const WordToken& token : tokens) put(token, 0);
-          if (cache != nullptr && cut_ != TextCut::none) cache->add(part, kind, tokens, offset);
+          if (cache != nullptr && cut_ != TextCut::none) cache->add(part, kind, tokens, shift);
         }
       }
       at += cut_ == TextCut::blanks ? length + 1 : length;
@@ -324,6 +324,25 @@ std::string Tokenizer::decode(std::span<const int64_t> ids, bool skip_special_to
   std::string text;
   for (const std::string& token : tokens) text += token;
   return text;
+}
+
+std::string Tokenizer::piece(int64_t id, bool first) const {
+  const std::string* const name = token(id);
+  if (name == nullptr || is_special(id)) return "";
+  if (const int byte = byte_of_token(*name); byte >= 0) return {static_cast<char>(byte)};
+  if (parts_->byte_level) {
+    std::string bytes;
+    for (size_t i = 0; i < name->size();)
+      if (const int byte = character_byte(next_character(*name, i)); byte >= 0) bytes += static_cast<char>(byte);
+      else return *name;
+    return bytes;
+  }
+  // After another token, by what it adds to the same one.
+  const int64_t twice[] = {id, id};
+  std::string alone = decode({twice, 1});
+  if (first) return alone;
+  std::string both = decode(twice);
+  return both.starts_with(alone) ? both.substr(alone.size()) : alone;
 }
 
 }  // namespace perigee

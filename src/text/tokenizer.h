@@ -36,6 +36,7 @@ struct TokenizerParts {
   bool truncate_left = false;
   int64_t pad_length = 0, pad_multiple = 0;
   int32_t pad_id = 0;
+  bool byte_level = false;  // tokens are written in characters that stand for bytes
   bool pad_left = false;
 };
 
@@ -55,11 +56,15 @@ class Tokenizer {
   explicit Tokenizer(std::unique_ptr<TokenizerParts> parts);
   ~Tokenizer();
 
-  // Replaces `encoding`. Error(data) naming the byte for what is not UTF-8. `cache` speeds it up, is of one thread and of this tokenizer alone.
-  void encode(std::string_view text, const std::string& where, bool special_tokens, TokenEncoding& encoding,
-              TokenCache* cache = nullptr) const;
+  // Replaces `encoding`. Error(data) naming the byte for what is not UTF-8. `cache` speeds it up, is of one thread and of this
+  // tokenizer alone. `offset`: where `text` begins in `where`, for the error.
+  void encode(std::string_view text, const std::string& where, bool special_tokens, TokenEncoding& encoding, TokenCache* cache = nullptr,
+              uint64_t offset = 0) const;
   // Ids without a token are left out.
   std::string decode(std::span<const int64_t> ids, bool skip_special_tokens = true) const;
+
+  // The bytes that the token adds to a text, at its beginning or further on: perhaps only a part of a character.
+  std::string piece(int64_t id, bool first) const;
 
   int64_t size() const { return size_; }       // one more than the largest id
   const std::string* token(int64_t id) const;  // null: none

@@ -31,6 +31,7 @@ class Reader {
     parts_->normalizer = read_normalizer(file_.raw("normalizer"), where_);
     parts_->pre_tokenizer = read_pre_tokenizer(file_.raw("pre_tokenizer"), where_);
     parts_->decoder = read_decoder(file_.raw("decoder"), where_);
+    if (given("decoder")) parts_->byte_level = file_.object("decoder").string("type") == "ByteLevel";
     added();
     if (given("post_processor")) post_processor(file_.object("post_processor"), 0);
     if (given("truncation")) truncation(file_.object("truncation"));

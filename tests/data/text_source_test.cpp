@@ -1,6 +1,7 @@
 // Windows of texts: what is in them, what stays out of them, and whose vocabulary they are read by.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <set>
 
 #include "src/data/source.h"
@@ -223,6 +224,39 @@ TEST_F(TextSource, ReadsShakespeare) {
   const SourcePtr words = open(file + R"("context":5,"unit":"word","lowercase":true,"max_vocabulary":2000)");
   EXPECT_EQ(words->fields()[1].classes, 2000);
   EXPECT_EQ(words->fields()[1].class_names[read(*words, 0).x[0]], "first");
+}
+
+constexpr const char* kTokens = R"({"model":{"type":"WordPiece","vocab":{"[UNK]":0,"one":1,"two":2,"##s":3,",":4},"unk_token":"[UNK]"},
+  "normalizer":{"type":"BertNormalizer"},"pre_tokenizer":{"type":"BertPreTokenizer"},"decoder":{"type":"WordPiece"}})";
+
+TEST_F(TextSource, TokensAreThoseOfTheTokenizersFile) {
+  write("t.txt", "One, twos ONE two zwei");
+  write("tokenizer.json", kTokens);
+  const SourcePtr source = open(R"("file":"t.txt","tokenizer":"tokenizer.json","context":3)");
+  ASSERT_EQ(source->size(), 4);
+  EXPECT_EQ(read(*source, 0).x, (Numbers{1, 4, 2}));
+  EXPECT_EQ(read(*source, 0).y, (Numbers{3}));
+  EXPECT_EQ(read(*source, 3).x, (Numbers{3, 1, 2}));
+  EXPECT_EQ(read(*source, 3).y, (Numbers{0}));
+  EXPECT_EQ(source->fields()[1].class_names, (std::vector<std::string>{"[UNK]", "one", "two", "##s", ","}));
+  // What is stored with a model reads other texts without the file.
+  std::filesystem::remove(folder_ / "tokenizer.json");
+  write("other.txt", "two, one two");
+  Json other = Json::parse(R"({"type":"text","file":"other.txt","tokenizer":"tokenizer.json"})", "test");
+  other.set("fitted", source->traits().fitted);
+  EXPECT_EQ(read(*open_json(other), 0).x, (Numbers{2, 4, 1}));
+}
+
+TEST_F(TextSource, TokenizersAreRefusedWhereTheyDoNotFit) {
+  write("t.txt", "One, twos ONE two \xFF");
+  write("tokenizer.json", kTokens);
+  const std::string file = R"("file":"t.txt","context":1,)";
+  EXPECT_REFUSED(file + R"("unit":"token")", "needs 'tokenizer'");
+  EXPECT_REFUSED(file + R"("unit":"word","tokenizer":"tokenizer.json")", "is that of the tokenizer");
+  EXPECT_REFUSED(file + R"("lowercase":true,"tokenizer":"tokenizer.json")", "belongs to vocabularies that are learned");
+  EXPECT_REFUSED(file + R"("tokenizer":"none.json")", "none.json");
+  EXPECT_REFUSED(file + R"("tokenizer":"tokenizer.json")", "t.txt: byte 18: this is not UTF-8");
+  EXPECT_REFUSED(file + R"("fitted":{"unit":"token","tokenizer":"!!!!","context":1})", "this is no base64");
 }
 
 }  // namespace

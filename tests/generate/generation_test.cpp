@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "src/core/utf8.h"
 #include "src/generate/stream_scores.h"
 #include "src/generate/window_scores.h"
 #include "tests/core/refusal.h"
@@ -28,6 +29,20 @@ TEST(Generation, GoesOnAsTheTextDoes) {
 TEST(Generation, WordsAreTokensToo) {
   SmallText small(R"([{"type": "embedding", "size": 6, "out": 6}, "flatten", {"type": "dense", "out": 6}])", "next", R"(, "unit": "word")");
   EXPECT_EQ(small.generate(greedy("one, two,", 5)), " three; one, two");
+}
+
+// "é" is two tokens of one byte each: it comes out as a whole.
+TEST(Generation, TokensOfBytesBecomeCharacters) {
+  TemporaryFolder folder;
+  write_file(folder / "tokenizer.json", as_bytes(R"({"model":{"type":"BPE","vocab":{"a":0,"\u00c3":1,"\u00a9":2,"\u0120":3,"\u0120a":4},
+    "merges":["\u0120 a"]},"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},"decoder":{"type":"ByteLevel"}})"));
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "a\xC3\xA9 ";
+  SmallText small(R"([{"type": "embedding", "size": 5, "out": 6}, "flatten", {"type": "dense", "out": 5}])", "next",
+                  R"(, "tokenizer": ")" + (folder / "tokenizer.json") + "\"", text);
+  std::vector<std::string> pieces;
+  EXPECT_EQ(small.generate(greedy("a\xC3\xA9 a\xC3\xA9 a", 5), &pieces), "\xC3\xA9 a\xC3\xA9");
+  for (const std::string& piece : pieces) EXPECT_NE(utf8_length(piece, 0), 0u) << piece;
 }
 
 // A model that foretells every position reads a window from its beginning.

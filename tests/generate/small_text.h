@@ -16,9 +16,9 @@ class SmallText {
   static constexpr const char* kPeriod = "one, two, three; ";
 
   // `network`: that of the job, for windows of four characters.
-  explicit SmallText(const std::string& network = kDense, const std::string& targets = "next", const std::string& more = "") {
-    std::string text;
-    for (int i = 0; i < 40; ++i) text += kPeriod;
+  explicit SmallText(const std::string& network = kDense, const std::string& targets = "next", const std::string& more = "",
+                     std::string text = "") {
+    for (int i = text.empty() ? 0 : 40; i < 40; ++i) text += kPeriod;
     write_file(folder_ / "text.txt", as_bytes(text));
     const Json job = Json::parse(R"({"network": )" + network + R"(, "loss": "cross_entropy", "optimizer": {"type": "adam", "lr": 0.02},
       "epochs": 20, "seed": 3, "data": {"batch": 32, "train": {"type": "text", "file": "text.txt", "context": 4, "targets": ")" +

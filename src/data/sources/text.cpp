@@ -10,7 +10,7 @@
 #include "src/data/streams.h"
 #include "src/data/text_source.h"
 #include "src/io/compress.h"
-#include "src/io/text.h"
+#include "src/text/text_numbers.h"
 
 namespace perigee {
 namespace {
@@ -155,7 +155,7 @@ struct Windows {
 
 class TextSource : public DataSource, public StreamedSource {
  public:
-  TextSource(const std::vector<Piece>& pieces, const Vocabulary& vocabulary, const Windows& windows, std::string name, Json fitted)
+  TextSource(const std::vector<Piece>& pieces, const TextNumbers& vocabulary, const Windows& windows, std::string name, Json fitted)
       : name_(std::move(name)), vocabulary_(vocabulary.size()), windows_(windows), numbers_(vocabulary_), fitted_(std::move(fitted)) {
     fields_.push_back({.name = "x", .dtype = Dtype::i64, .shape = {windows.context}});
     if (windows.targets == Targets::next)
@@ -163,7 +163,7 @@ class TextSource : public DataSource, public StreamedSource {
     if (windows.targets == Targets::every) fields_.push_back({.name = "y", .dtype = Dtype::i64, .shape = {windows.context}});
     size_t bytes = 0;
     for (const Piece& piece : pieces) bytes += piece.text.size();
-    numbers_.reserve(vocabulary.units().words ? bytes / 6 : bytes);
+    numbers_.reserve(vocabulary.between_blanks() ? bytes / 6 : bytes);
     for (const Piece& piece : pieces) add(piece, vocabulary);
     numbers_.finish();
     if (windows_.streams > 0) {
@@ -199,18 +199,9 @@ class TextSource : public DataSource, public StreamedSource {
   }
 
  private:
-  void add(const Piece& piece, const Vocabulary& vocabulary) {
+  void add(const Piece& piece, const TextNumbers& vocabulary) {
     const int64_t first = numbers_.size();
-    UnitReader reader(piece.text, vocabulary.units(), piece.path, piece.offset);
-    while (reader.next()) {
-      const int64_t number = vocabulary.number(reader.unit());
-      if (number < 0)
-        throw Error(ErrorKind::data, {.where = reader.place(),
-                                      .what = "this is not in the vocabulary",
-                                      .got = Json(std::string(reader.unit())).dump(),
-                                      .hint = "with unknown = true the vocabulary has a number for everything else"});
-      numbers_.push(number);
-    }
+    vocabulary.read(piece.text, piece.path, piece.offset, false, [&](int64_t number) { numbers_.push(number); });
     const int64_t windows = windows_.count(numbers_.size() - first);
     if (windows == 0) return;
     begins_.push_back(first);
@@ -260,23 +251,33 @@ VocabularyOptions vocabulary_options(const Config& config) {
 }
 
 // The vocabulary that the description was given; it must not contradict what else the description says.
-std::optional<Vocabulary> given_vocabulary(const Config& config, const VocabularyOptions& options) {
-  if (!config.has("fitted")) return {};
-  std::optional<Vocabulary> given(std::in_place, config.object("fitted"));
+std::optional<TextNumbers> given_vocabulary(const Config& config, const VocabularyOptions& options, const std::string& folder) {
+  if (!config.has("fitted")) {
+    if (!config.has("tokenizer")) return {};
+    for (const char* key : {"lowercase", "min_count", "max_vocabulary", "unknown"})
+      if (config.has(key)) config.fail(key, "belongs to vocabularies that are learned", config.raw(key)->dump(), "a tokenizer has its own");
+    const std::string path = path_in(folder, config.string("tokenizer"));
+    return std::optional<TextNumbers>(std::in_place, as_text(FileContent::open(path, Tokenizer::kMaxFile).bytes()), path);
+  }
+  std::optional<TextNumbers> given(std::in_place, config.object("fitted"));
   const auto check = [&](const char* key, bool wanted, bool have) {
     if (config.has(key) && wanted != have)
       config.fail(key, "is not what the vocabulary was fitted with", config.raw(key)->dump(), "as in the training data");
   };
-  check("unit", options.units.words, given->units().words);
-  check("lowercase", options.units.lowercase, given->units().lowercase);
+  const std::string unit = given->tokenizer() ? "token" : given->vocabulary()->units().words ? "word" : "char";
+  check("unit", true, config.choice("unit") == unit);
+  if (given->vocabulary() != nullptr) check("lowercase", options.units.lowercase, given->vocabulary()->units().lowercase);
   return given;
 }
 
-SourcePtr open_texts(const Config& config, const std::vector<File>& files) {
+SourcePtr open_texts(const Config& config, const std::vector<File>& files, const std::string& folder) {
   const Windows windows = windows_of(config);
   const VocabularyOptions options = vocabulary_options(config);
-  std::optional<Vocabulary> vocabulary = given_vocabulary(config, options);
-  const bool words = vocabulary ? vocabulary->units().words : options.units.words;
+  std::optional<TextNumbers> vocabulary = given_vocabulary(config, options, folder);
+  if (!vocabulary && config.choice("unit") == "token") config.fail("unit", "needs 'tokenizer', a file that says what a token is");
+  if (config.has("tokenizer") && config.has("unit") && config.choice("unit") != "token")
+    config.fail("unit", "is that of the tokenizer", config.raw("unit")->dump(), "token");
+  const bool words = vocabulary ? vocabulary->between_blanks() : options.units.words;
 
   std::string name = files[0].path, part = config.string("part", "train");
   if (files.size() > 1) name += " and " + std::to_string(files.size() - 1) + " more";
@@ -300,14 +301,14 @@ SourcePtr open_texts(const Config& config, const std::vector<File>& files) {
     throw Error(ErrorKind::data, {.where = name,
                                   .what = windows.streams > 0 ? "the text is shorter than one window for each stream"
                                                               : "the text is shorter than one window",
-                                  .got = std::to_string(source->units()) + (words ? " words" : " characters"),
+                                  .got = std::to_string(source->units()) + " " + vocabulary->unit() + "s",
                                   .expected = "at least " + std::to_string(std::max<int64_t>(1, windows.streams) * windows.context +
                                                                            windows.span() - windows.context),
                                   .hint = "'context' says how long a window is"});
   return source;
 }
 
-SourcePtr open(const Config& config, const std::string& folder) { return open_texts(config, open_files(config, folder)); }
+SourcePtr open(const Config& config, const std::string& folder) { return open_texts(config, open_files(config, folder), folder); }
 
 constexpr const char* kPositional[] = {"file"};
 constexpr Option kShareOptions[] = {{"train", "number", "0", "share of the training part", {0, 1}},
@@ -316,8 +317,9 @@ constexpr Option kShareOptions[] = {{"train", "number", "0", "share of the train
 constexpr Schema kShares{.options = kShareOptions};
 constexpr Option kOptions[] = {
     {"file", "list of names", nullptr, "one or several files, also .gz and .xz"},
-    {"context", "integer", "the training part's", "characters or words of a window", {1}},
-    {"unit", "name", "char", "what is counted", {}, {"char", "word"}},
+    {"context", "integer", "the training part's", "characters, words or tokens of a window", {1}},
+    {"unit", "name", "char", "what is counted", {}, {"char", "word", "token"}},
+    {"tokenizer", "file", "none", "tokenizer.json of Hugging Face or .model of SentencePiece: tokens are counted"},
     {"stride", "integer", "1", "from one window to the next", {1, 1099511627776}},
     {"streams", "integer", "0", "lanes of text that go on from batch to batch; 0: windows stand alone", {0, 65536}},
     {"targets", "name", "next", "what is foretold", {}, {"next", "every", "none"}},
@@ -332,15 +334,17 @@ constexpr Option kOptions[] = {
 }  // namespace
 
 SourcePtr text_source(const Config& config, std::string_view text, const std::string& where) {
-  return open_texts(config, {{.path = where, .content = text}});
+  return open_texts(config, {{.path = where, .content = text}}, "");
 }
 
 extern const SourceDef source_text;
 const SourceDef source_text{
     .type = "text",
     .doc =
-        "Windows of 'context' characters or words of a text 'file' (one or several, also .gz and .xz), to foretell what follows. Options: "
-        "unit ('char' or 'word'), stride (1), streams (0: windows stand alone; else the text is cut into so many lanes, and each "
+        "Windows of 'context' characters, words or tokens of a text 'file' (one or several, also .gz and .xz), to foretell what follows. "
+        "Options: "
+        "unit ('char', 'word', or 'token' with 'tokenizer', a file of Hugging Face or SentencePiece), stride (1), streams (0: windows "
+        "stand alone; else the text is cut into so many lanes, and each "
         "window goes on where the one before it in the lane ended), targets ('next', 'every' position or 'none'), lowercase (false), "
         "min_count (1), "
         "max_vocabulary "

@@ -1,0 +1,98 @@
+// Tokenizers for Lua: what lua/perigee/tokenizer.lua calls.
+#include "src/text/tokenizer.h"
+
+#include "lua/object.h"
+#include "lua/tensor.h"
+#include "src/core/utf8.h"
+#include "src/io/compress.h"
+
+namespace perigee {
+namespace {
+
+constexpr char kType[] = "perigee.tokenizer";
+
+struct HeldTokenizer {
+  TokenizerPtr tokenizer;
+  TokenCache cache;
+};
+
+HeldTokenizer& tokenizer_at(lua_State* L) { return object_at<HeldTokenizer>(L, 1, kType); }
+
+// tokenizer_open(path): a tokenizer
+int tokenizer_open(lua_State* L) {
+  const std::string path = luaL_checkstring(L, 1);
+  TokenizerPtr tokenizer = Tokenizer::read(as_text(FileContent::open(path, Tokenizer::kMaxFile).bytes()), path);
+  push_object<HeldTokenizer>(L, kType).tokenizer = std::move(tokenizer);
+  return 1;
+}
+
+// tokenizer_encode(tokenizer, text, special tokens, in bytes): { ids }, { places, from and to in turn }
+int tokenizer_encode(lua_State* L) {
+  HeldTokenizer& held = tokenizer_at(L);
+  size_t length = 0;
+  const char* data = luaL_checklstring(L, 2, &length);
+  const std::string_view text(data, length);
+  TokenEncoding encoding;
+  held.tokenizer->encode(text, "text", lua_toboolean(L, 3) != 0, encoding, &held.cache);
+  std::vector<int> places;
+  std::vector<uint32_t> characters;
+  if (lua_toboolean(L, 4) == 0) {
+    characters.resize(length + 1);
+    for (size_t i = 0; i < length; ++i) characters[i + 1] = characters[i] + ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80 ? 1 : 0);
+  }
+  for (const TextSpan& place : encoding.places)
+    for (const uint32_t at : {place.from, place.to}) places.push_back(static_cast<int>(characters.empty() ? at : characters[at]));
+  push_ints(L, encoding.ids);
+  push_ints(L, places);
+  return 2;
+}
+
+// tokenizer_decode(tokenizer, { ids }, skip special tokens): text
+int tokenizer_decode(lua_State* L) {
+  const std::vector<int> given = ints_at(L, 2);
+  const std::vector<int64_t> ids(given.begin(), given.end());
+  const Tokenizer& tokenizer = *tokenizer_at(L).tokenizer;
+  for (const int64_t id : ids)
+    if (id < 0 || id >= tokenizer.size())
+      throw Error(ErrorKind::usage, {.where = "tokenizer:decode",
+                                     .what = "there is no such token",
+                                     .got = std::to_string(id),
+                                     .expected = "0 to " + std::to_string(tokenizer.size() - 1)});
+  const std::string text = tokenizer.decode(ids, lua_toboolean(L, 3) != 0);
+  lua_pushlstring(L, text.data(), text.size());
+  return 1;
+}
+
+// tokenizer_token(tokenizer, id or text): the token's text or id, false: there is none
+int tokenizer_token(lua_State* L) {
+  const Tokenizer& tokenizer = *tokenizer_at(L).tokenizer;
+  if (lua_type(L, 2) == LUA_TNUMBER) {
+    const std::string* token = tokenizer.token(lua_tointeger(L, 2));
+    if (token != nullptr) lua_pushlstring(L, token->data(), token->size());
+    else lua_pushboolean(L, 0);
+    return 1;
+  }
+  size_t length = 0;
+  const char* text = luaL_checklstring(L, 2, &length);
+  const int64_t id = tokenizer.id({text, length});
+  if (id >= 0) lua_pushinteger(L, static_cast<lua_Integer>(id));
+  else lua_pushboolean(L, 0);
+  return 1;
+}
+
+// tokenizer_size(tokenizer)
+int tokenizer_size(lua_State* L) {
+  lua_pushinteger(L, static_cast<lua_Integer>(tokenizer_at(L).tokenizer->size()));
+  return 1;
+}
+
+}  // namespace
+
+void add_tokenizer_functions(lua_State* L) {
+  static const luaL_Reg kFunctions[] = {{"tokenizer_open", report<tokenizer_open>},     {"tokenizer_encode", report<tokenizer_encode>},
+                                        {"tokenizer_decode", report<tokenizer_decode>}, {"tokenizer_token", report<tokenizer_token>},
+                                        {"tokenizer_size", report<tokenizer_size>},     {nullptr, nullptr}};
+  luaL_register(L, nullptr, kFunctions);
+}
+
+}  // namespace perigee

@@ -1,0 +1,50 @@
+-- pg.tokenizer: numbers, places and texts, and what it refuses.
+local pg = require "perigee"
+local tests = {}
+
+local file = os.tmpname()
+
+local function written(text)
+  local out = assert(io.open(file, "wb"))
+  out:write(text)
+  out:close()
+  return file
+end
+
+local content = [[{"model":{"type":"WordPiece","vocab":{"[UNK]":0,"caf":1,"##e":2,"[CLS]":3},"unk_token":"[UNK]"},
+  "normalizer":{"type":"BertNormalizer"},"pre_tokenizer":{"type":"BertPreTokenizer"},"decoder":{"type":"WordPiece"},
+  "added_tokens":[{"id":3,"content":"[CLS]","special":true,"normalized":false}],
+  "post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"[CLS]"}},{"Sequence":{"id":"A"}}],
+  "special_tokens":{"[CLS]":{"ids":[3]}}}}]]
+
+function tests.texts_become_numbers_and_places_and_texts_again()
+  local tokenizer = pg.tokenizer(written(content))
+  local ids, places = tokenizer:encode "é Café"
+  check.equal(table.concat(ids, " "), "3 0 1 2")
+  check.equal(places[4][1] .. " " .. places[4][2], "5 6")
+  ids, places = tokenizer:encode("é Café", { special = false, bytes = true })
+  check.equal(table.concat(ids, " "), "0 1 2")
+  check.equal(places[3][1] .. " " .. places[3][2], "6 8")
+  check.equal(tokenizer:decode { 3, 1, 2 }, "cafe")
+  check.equal(tokenizer:decode({ 3, 1, 2 }, { special = true }), "[CLS] cafe")
+  check.equal(tokenizer:token(2), "##e")
+  check.equal(tokenizer:token "##e", 2)
+  check.equal(tokenizer:token "tea", nil)
+  check.equal(tokenizer:size(), 4)
+  check.equal(tostring(tokenizer), "a tokenizer of 4 tokens from " .. file)
+end
+
+function tests.mistakes_are_told()
+  local tokenizer = pg.tokenizer(written(content))
+  check.raises(function() pg.tokenizer(7) end, "takes the name of a file")
+  check.raises(function() pg.tokenizer "/nowhere/tokenizer.json" end, "cannot be opened")
+  check.raises(function() tokenizer:encode(7) end, "takes a text")
+  check.raises(function() tokenizer:encode "\255" end, "byte 0: this is not UTF%-8")
+  check.raises(function() tokenizer:decode(7) end, "takes a list of numbers")
+  check.raises(function() tokenizer:decode { 4 } end, "there is no such token; got 4, expected 0 to 3")
+  check.raises(function() tokenizer:token {} end, "takes a number or a text")
+  check.raises(function() pg.tokenizer(written "{}") end, "model")
+  os.remove(file)
+end
+
+return tests
