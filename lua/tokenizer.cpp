@@ -5,6 +5,7 @@
 #include "lua/tensor.h"
 #include "src/core/utf8.h"
 #include "src/io/compress.h"
+#include "src/text/train_tokenizer.h"
 
 namespace perigee {
 namespace {
@@ -15,6 +16,18 @@ struct HeldTokenizer {
   TokenizerPtr tokenizer;
   TokenCache cache;
 };
+
+std::vector<std::string> texts_at(lua_State* L, int index) {
+  std::vector<std::string> texts;
+  for (size_t i = 1; lua_istable(L, index) && i <= lua_objlen(L, index); ++i) {
+    lua_rawgeti(L, index, static_cast<int>(i));
+    size_t length = 0;
+    const char* text = luaL_checklstring(L, -1, &length);
+    texts.emplace_back(text, length);
+    lua_pop(L, 1);
+  }
+  return texts;
+}
 
 HeldTokenizer& tokenizer_at(lua_State* L) { return object_at<HeldTokenizer>(L, 1, kType); }
 
@@ -86,12 +99,34 @@ int tokenizer_size(lua_State* L) {
   return 1;
 }
 
+// tokenizer_train({ files }, size, least count, { special tokens }, output path)
+int tokenizer_train(lua_State* L) {
+  const std::vector<std::string> files = texts_at(L, 1), special = texts_at(L, 4);
+  const int64_t size = luaL_checkinteger(L, 2), min_count = luaL_checkinteger(L, 3);
+  const std::string out = luaL_checkstring(L, 5);
+  const int64_t least = BpeTraining::kBytes + static_cast<int64_t>(special.size());
+  if (size < least || size > BpeTraining::kMaxSize)
+    throw Error(ErrorKind::usage,
+                {.where = "train_tokenizer",
+                 .what = "'size' is out of range",
+                 .got = std::to_string(size),
+                 .expected = std::to_string(least) + " (the bytes and the special tokens) to " + std::to_string(BpeTraining::kMaxSize)});
+  BpeTraining training;
+  for (const std::string& file : files) training.add(as_text(FileContent::open(file, uint64_t{1} << 30).bytes()), file);
+  write_file(out, as_bytes(training.train(size, std::max<int64_t>(1, min_count), special)));
+  return 0;
+}
+
 }  // namespace
 
 void add_tokenizer_functions(lua_State* L) {
-  static const luaL_Reg kFunctions[] = {{"tokenizer_open", report<tokenizer_open>},     {"tokenizer_encode", report<tokenizer_encode>},
-                                        {"tokenizer_decode", report<tokenizer_decode>}, {"tokenizer_token", report<tokenizer_token>},
-                                        {"tokenizer_size", report<tokenizer_size>},     {nullptr, nullptr}};
+  static const luaL_Reg kFunctions[] = {{"tokenizer_open", report<tokenizer_open>},
+                                        {"tokenizer_encode", report<tokenizer_encode>},
+                                        {"tokenizer_decode", report<tokenizer_decode>},
+                                        {"tokenizer_token", report<tokenizer_token>},
+                                        {"tokenizer_size", report<tokenizer_size>},
+                                        {"tokenizer_train", report<tokenizer_train>},
+                                        {nullptr, nullptr}};
   luaL_register(L, nullptr, kFunctions);
 }
 

@@ -66,4 +66,47 @@ function tokenizer.tokenizer(file)
   return made
 end
 
+local known = { "out", "size", "min_count", "special" }
+
+local function check_texts(name, texts)
+  local list = type(texts) == "table" and texts or {}
+  for _, text in ipairs(list) do
+    if type(text) ~= "string" or text == "" then
+      where.fail(("train_tokenizer: %s is a list of texts; got %s in it"):format(name, where.describe(text)))
+    end
+  end
+  return list
+end
+
+---A tokenizer of one's own, learned from files of text (also .gz and .xz), one or a list: byte pairs as GPT-2's, with the same merges as Hugging
+---Face's BpeTrainer. It is written to `out`, a tokenizer.json, which pg.data.text and other programs read.
+---Options: out ("tokenizer.json"), size (8000, tokens at most), min_count (2, a pair comes so many times), special (none, a list of texts such as
+---"<|endoftext|>", the first numbers).
+---@param options { [integer]: string, out?: string, size?: integer, min_count?: integer, special?: string[] }
+---@return perigee.Tokenizer
+function tokenizer.train_tokenizer(options)
+  if type(options) == "string" then options = { options } end
+  if type(options) ~= "table" then where.fail("train_tokenizer takes files and options; got " .. where.describe(options)) end
+  for key in pairs(options) do
+    if type(key) ~= "number" then
+      local is_known = false
+      for _, name in ipairs(known) do is_known = is_known or name == key end
+      local nearest = is_known or where.suggestion(tostring(key), { unpack(known) })
+      if not is_known then where.fail(("train_tokenizer has no option '%s'%s"):format(tostring(key), nearest)) end
+    end
+  end
+  local files, special = check_texts("the first argument", options), check_texts("'special'", options.special)
+  if #files == 0 then where.fail 'train_tokenizer takes the names of files: pg.train_tokenizer { "corpus.txt", size = 8000 }' end
+  local size, min_count, out = options.size or 8000, options.min_count or 2, options.out or "tokenizer.json"
+  for name, value in pairs { size = size, min_count = min_count } do
+    if type(value) ~= "number" or value % 1 ~= 0 or value < 1 then
+      where.fail(("train_tokenizer: '%s' is a whole number above 0; got %s"):format(name, where.describe(value)))
+    end
+  end
+  if type(out) ~= "string" then where.fail("train_tokenizer: 'out' is the name of a file; got " .. where.describe(out)) end
+  local _, message = core.tokenizer_train(files, size, min_count, special, out)
+  if message ~= nil then where.fail(message) end
+  return tokenizer.tokenizer(out)
+end
+
 return tokenizer

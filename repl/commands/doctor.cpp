@@ -150,6 +150,7 @@ int run() {
   library("PNG", {"libpng16.so.16"}, "image data", "libpng16-16");
   library("WebP", {"libwebp.so.7"}, "image data", "libwebp7");
   library("TIFF", {"libtiff.so.6"}, "image data", "libtiff6");
+  library("stemmer", {"libstemmer.so.0d", "libstemmer.so.0"}, "stems of words", "libstemmer0d");
   library("Unicode", {"libutf8proc.so.3", "libutf8proc.so.2"}, "tokenizers of text beyond ASCII", "libutf8proc2");
   library("expressions", {"libpcre2-8.so.0"}, "tokenizers with regular expressions", "libpcre2-8-0");
   cuda();

@@ -19,25 +19,6 @@ char32_t last_character(std::string_view text) {
   return next_character(text, at);
 }
 
-void check_utf8(std::string_view text, const std::string& where, uint64_t offset) {
-  if (text.size() > kMaxText)
-    throw Error(ErrorKind::resources, {.where = where,
-                                       .what = "the text is too large for a tokenizer",
-                                       .got = std::to_string(text.size()) + " bytes",
-                                       .expected = "at most " + std::to_string(kMaxText)});
-  for (size_t i = 0; i < text.size();) {
-    uint64_t word = 0;
-    if (i + 8 <= text.size()) std::memcpy(&word, text.data() + i, 8);
-    if (i + 8 <= text.size() && (word & 0x8080808080808080u) == 0) {
-      i += 8;
-      continue;
-    }
-    const size_t length = utf8_length(text, i);
-    if (length == 0) throw Error(ErrorKind::data, {.where = where + ": byte " + std::to_string(offset + i), .what = "this is not UTF-8"});
-    i += length;
-  }
-}
-
 // How many blanks a byte-level token begins and ends with.
 std::pair<uint32_t, uint32_t> blanks_around(const std::string& token) {
   uint32_t leading = 0, trailing = 0;
@@ -56,6 +37,25 @@ std::pair<uint32_t, uint32_t> blanks_around(const std::string& token) {
 }
 
 }  // namespace
+
+void check_text(std::string_view text, const std::string& where, uint64_t offset) {
+  if (text.size() > kMaxText)
+    throw Error(ErrorKind::resources, {.where = where,
+                                       .what = "the text is too large for a tokenizer",
+                                       .got = std::to_string(text.size()) + " bytes",
+                                       .expected = "at most " + std::to_string(kMaxText)});
+  for (size_t i = 0; i < text.size();) {
+    uint64_t word = 0;
+    if (i + 8 <= text.size()) std::memcpy(&word, text.data() + i, 8);
+    if (i + 8 <= text.size() && (word & 0x8080808080808080u) == 0) {
+      i += 8;
+      continue;
+    }
+    const size_t length = utf8_length(text, i);
+    if (length == 0) throw Error(ErrorKind::data, {.where = where + ": byte " + std::to_string(offset + i), .what = "this is not UTF-8"});
+    i += length;
+  }
+}
 
 std::shared_ptr<const Tokenizer> Tokenizer::read(std::string_view file, const std::string& where) {
   const size_t begin = file.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
@@ -223,7 +223,7 @@ std::vector<WordToken> Tokenizer::cut(std::string_view part, uint32_t offset, bo
 
 void Tokenizer::encode(std::string_view text, const std::string& where, bool special_tokens, TokenEncoding& encoding, TokenCache* cache,
                        uint64_t offset) const {
-  check_utf8(text, where, offset);
+  check_text(text, where, offset);
   encoding.ids.clear();
   encoding.places.clear();
   const auto put = [&](const WordToken& token, uint32_t shift) {

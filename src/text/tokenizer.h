@@ -86,6 +86,9 @@ class Tokenizer {
   std::vector<bool> raw_first_, normalized_first_;                           // of each first byte
 };
 
+// Error(data) naming the byte (`offset` is where `text` begins in `where`) for what is not UTF-8, Error(resources) for more than 2^30 bytes.
+void check_text(std::string_view text, const std::string& where, uint64_t offset);
+
 using TokenizerPtr = std::shared_ptr<const Tokenizer>;
 
 // The tokens of parts of texts that were cut before: words come again and again.

@@ -34,6 +34,32 @@ function tests.texts_become_numbers_and_places_and_texts_again()
   check.equal(tostring(tokenizer), "a tokenizer of 4 tokens from " .. file)
 end
 
+function tests.a_tokenizer_is_learned_from_texts()
+  local corpus, out = os.tmpname(), os.tmpname()
+  local text = assert(io.open(corpus, "wb"))
+  text:write(("low lower lowest\nnew newer newest, é\n"):rep(3))
+  text:close()
+  local tokenizer = pg.train_tokenizer { corpus, out = out, size = 267, special = { "<end>" } }
+  check.equal(tokenizer:size(), 267)
+  check.equal(tokenizer:token "<end>", 0)
+  -- Hugging Face's tokenizers 0.20 learns these from the same file, in this order.
+  local learned = {}
+  for number = 257, 266 do learned[#learned + 1] = tokenizer:token(number) end
+  check.equal(table.concat(learned, " "), "we lo ne st Ġlo Ġne wer west Ã© ĠÃ©")
+  check.equal(tokenizer:decode((tokenizer:encode "lower newest é ☃")), "lower newest é ☃")
+  check.equal(pg.train_tokenizer { corpus, out = out, size = 300, min_count = 7 }:size(), 259) -- no other pair comes seven times
+  check.raises(function() pg.train_tokenizer {} end, "takes the names of files")
+  check.raises(function() pg.train_tokenizer(7) end, "takes files and options")
+  check.raises(function() pg.train_tokenizer { corpus, sise = 300 } end, "no option 'sise'.*size")
+  check.raises(function() pg.train_tokenizer { corpus, size = 300.5 } end, "'size' is a whole number above 0")
+  check.raises(function() pg.train_tokenizer { corpus, size = 256, special = { "<end>" } } end, "'size' is out of range.*got 256, expected 257")
+  check.raises(function() pg.train_tokenizer { corpus, out = 7 } end, "'out' is the name of a file")
+  check.raises(function() pg.train_tokenizer { corpus, special = { 7 } } end, "'special' is a list of texts")
+  check.raises(function() pg.train_tokenizer "/nowhere/corpus.txt" end, "/nowhere/corpus.txt")
+  os.remove(corpus)
+  os.remove(out)
+end
+
 function tests.mistakes_are_told()
   local tokenizer = pg.tokenizer(written(content))
   check.raises(function() pg.tokenizer(7) end, "takes the name of a file")
