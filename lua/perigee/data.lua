@@ -47,6 +47,7 @@ local function parts_of(definition, options)
   local given = type(options) == "table" and options or {}
   if given.part then return nil end
   if definition.two_parts then return { train = true, test = true } end
+  if definition.name == "documents" and given.folds then return { train = true, test = true } end
   return definition.name == "text" and type(given.parts) == "table" and given.parts or nil
 end
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/data/arrays.h"
+#include "src/data/documents.h"
 #include "src/data/table_source.h"
 #include "src/data/text_source.h"
 #include "src/data/transform.h"
@@ -66,9 +67,11 @@ Json data_description(const Json& job, const Json& fitted) {
 std::span<const char* const> reading_options(const std::string& type) {
   static constexpr const char* kCsv[] = {"delimiter", "header", "missing", "missing_values", "fitted"};
   static constexpr const char* kText[] = {"unit", "lowercase", "unknown", "fitted"};
+  static constexpr const char* kDocuments[] = {"text", "label", "fitted"};
   static constexpr const char* kImages[] = {"size", "channels", "scale", "classes"};
   if (type == "csv") return kCsv;
   if (type == "text") return kText;
+  if (type == "documents") return kDocuments;
   if (type == "images") return kImages;
   return {};
 }
@@ -156,6 +159,7 @@ RecordReader::RecordReader(const ModelSpec& spec, const Json& job, const Json& f
 }
 
 std::string RecordReader::leaf_type() const { return type_of(leaf_); }
+bool RecordReader::reads_text() const { return leaf_type() == "text" || leaf_type() == "documents"; }
 
 // Whether a transform belongs to what every example gets: no chance; the target's only where it is needed.
 bool RecordReader::applies(const Json& transform, Purpose purpose) const {
@@ -321,6 +325,9 @@ Records RecordReader::from_image(std::span<const std::byte> bytes, const std::st
 
 // Every window of the text, the last of which nothing follows yet, in the model's own vocabulary.
 Records RecordReader::from_text(std::string_view text, const std::string& name) const {
+  if (leaf_type() == "documents")
+    return {.source = open_leaf(leaf_, Purpose::predict, name, [&](const Config& config) { return document_source(config, text, name); }),
+            .single = true};
   if (leaf_type() != "text")
     throw Error(ErrorKind::usage, {.where = name, .what = "the model does not read text", .expected = inputs_[0].type.text()});
   Json leaf = leaf_;
@@ -334,7 +341,7 @@ Records RecordReader::from_text(std::string_view text, const std::string& name) 
 
 Records RecordReader::open(std::span<const std::byte> bytes, RecordFormat format, const std::string& name) const {
   if (bytes.empty()) throw Error(ErrorKind::data, {.where = name, .what = "it is empty"});
-  if (format == RecordFormat::automatic) format = guess(bytes, leaf_type() == "text");
+  if (format == RecordFormat::automatic) format = guess(bytes, reads_text());
   Records records;
   switch (format) {
     case RecordFormat::npy: records = from_npy(bytes, name); break;
@@ -367,7 +374,7 @@ Records RecordReader::open_file(const std::string& path) const {
   RecordFormat format = RecordFormat::automatic;
   if (suffix == "npy") format = RecordFormat::npy;
   else if (suffix == "npz") format = RecordFormat::npz;
-  else if (leaf_type() == "text") format = RecordFormat::text;
+  else if (reads_text()) format = RecordFormat::text;
   else if (suffix == "csv" || suffix == "tsv" || suffix == "txt") format = RecordFormat::csv;
   else if (suffix == "json" || suffix == "jsonl" || suffix == "ndjson") format = RecordFormat::json;
   else if (is_image_suffix(suffix)) format = RecordFormat::image;
@@ -388,7 +395,7 @@ std::vector<std::string> RecordReader::files_in(const std::string& folder) const
     folders += entry.folder;
     const std::string suffix = suffix_of(entry.name);
     const bool table = std::find(std::begin(kTables), std::end(kTables), suffix) != std::end(kTables);
-    const bool fits = suffix == "npy" || suffix == "npz" || leaf_type() == "text" || (images ? is_image_suffix(suffix) : table);
+    const bool fits = suffix == "npy" || suffix == "npz" || reads_text() || (images ? is_image_suffix(suffix) : table);
     if (entry.file && fits) files.push_back((folder.ends_with('/') ? folder : folder + "/") + entry.name);
   }
   if (!files.empty()) return files;
@@ -402,6 +409,7 @@ std::vector<std::string> RecordReader::files_in(const std::string& folder) const
 // --- To judge ------------------------------------------------------------------------------------------------------------------
 
 Json RecordReader::describe(const std::string& path) const {
+  if (leaf_type() == "documents") return Json(Json::Object{{"type", "documents"}, {"file", path}});
   if (folder_exists(path)) return Json(Json::Object{{"type", "images"}, {"folder", path}});
   const std::string suffix = suffix_of(path);
   const bool text = leaf_type() == "text", npz = suffix == "npz";

@@ -57,6 +57,7 @@ class RecordReader {
   enum class Purpose { predict, judge };
 
   std::string leaf_type() const;
+  bool reads_text() const;  // a file of text is what it predicts
   bool applies(const Json& transform, Purpose purpose) const;
   Json around(const Json& description, const Json& inner, Purpose purpose) const;
   SourcePtr open_leaf(const Json& leaf, Purpose purpose, const std::string& where,

@@ -87,6 +87,8 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
   cifar_file(folder);
   csv_file(folder);
   image_files(folder);
+  for (const char* name : {"cold/1.txt", "cold/2.txt", "warm/1.txt", "warm/2.txt"})
+    write_file(folder + "/talk/" + name, as_bytes(std::string("It is ") + name + ", they say."));
   write_file(folder + "/t.txt", as_bytes("Speak, speak. We know't, we know't.\nLet us kill him, and we'll have corn.\n"));
   write_file(folder + "/d.npz", as_bytes(zip_of({{"x.npy", read_file(folder + "/x.npy")}, {"y.npy", read_file(folder + "/y.npy")}})));
   const bool real = std::getenv("PERIGEE_DATA") != nullptr;
@@ -99,6 +101,7 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
       {"concat", parse(R"({"type":"concat","sources":[)" + digits + "," + digits + "]}")},
       {"csv", parse(R"({"type":"csv","file":"t.csv","missing":"mean"})")},
       {"digits", parse(digits)},
+      {"documents", parse(R"({"type":"documents","file":"talk","length":5,"folds":2,"fold":2})")},
       {"host", parse(R"({"type":"host","name":"drawn"})")},  // the test puts it in scope
       {"idx", parse(R"({"type":"idx","x":"x.idx.gz","y":"y.idx"})")},
       {"images", parse(R"({"type":"images","folder":"pets","size":[6,7]})")},

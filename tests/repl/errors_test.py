@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 import error_cases
+import error_texts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 UNCOVERED = ROOT / "tests" / "rules" / "errors_uncovered.txt"  # FILE: TEXT, in order
@@ -26,6 +27,7 @@ EXCEPTIONS = {
     "src/train/device/": "faults of a GPU: tests/gpu",
     "src/model/device/": "faults of a GPU: tests/gpu",
     "src/io/": "damaged files: tests/io and tests/fuzz make them for every format",
+    "src/text/": "damaged files of tokenizers: tests/text and tests/fuzz",
     "src/api/": "misuse of the C functions: tests/api",
     "src/run/run_server.cpp": "nonsense at a run's socket: tests/train/run_server_test.cpp",
     "src/run/local_run.cpp": "runs of other processes: tests/train/run_server_test.cpp, watch_test.py",
@@ -54,6 +56,8 @@ def write_tables(folder):
     (folder / "header.csv").write_text("a,b,y\n")
     (folder / "shared" / "nowhere").mkdir(parents=True)
     shutil.copy(folder / "two.csv", folder / "shared" / "nowhere" / "two.csv")
+    for name, text in error_texts.FILES.items():
+        (folder / name).write_text(text)
     (folder / "net.onnx").write_text("not ours")
     (folder / "kept.lua").write_text(script_of({}))
     # Models of a text: one that foretells it, and one that makes a number of it.

@@ -1,0 +1,72 @@
+"""Mistakes with documents, tokenizers and what is learned from texts, for error_cases.py."""
+from error_forms import job, prompt
+
+TABLE = "text,label\n" + "".join(f"the cat sat {word},{'ab'[i % 2]}\n" for i, word in enumerate(["here", "there", "today", "again"] * 3))
+GAPS = "text,label\nthe cat sat,a\nthe dog sat,\n"
+MANY = "text,label\n" + "".join(f"word,{number}\n" for number in range(65537))
+TOKENIZER = '{"model":{"type":"WordLevel","vocab":{"[UNK]":0,"a":1,"b":2},"unk_token":"[UNK]"},"pre_tokenizer":{"type":"Whitespace"}}'
+FILES = {"talk.csv": TABLE, "gaps_talk.csv": GAPS, "many_talk.csv": MANY, "tokenizer.json": TOKENIZER}
+
+
+def documents(options, file="talk.csv"):
+    return f'pg.data.documents {{ "{file}", {options} }}'
+
+
+DOCUMENTS = "pg.sequential { pg.dense { 2 } }"
+COUNTS = 'features = "count"'
+FITTED = 'fitted = { features = "tfidf", unit = "word", lowercase = true, ngrams = 1, terms = { "cat", "dog" }, idf = { 1 } }'
+
+CASES = [
+    job("is of no kind that can be read", None, "a folder, or a .tar, .csv", network=DOCUMENTS,
+        train=documents(COUNTS, "trial.lua")),
+    job("there are no documents here", ('"shared"', '"talk.csv"'), place="shared", network=DOCUMENTS, train=documents(COUNTS, "shared")),
+    job("'length' is missing", ('"talk.csv"', '"talk.csv", length = 4'), "how many units of each document are read", train=documents(""),
+        network='pg.sequential { pg.embedding { 100, 4 }, pg.gru { 4, returns = "last" }, pg.dense { 2 } }'),
+    job("belongs to features of ids", (", length = 3", ""), 'features = "ids"', network=DOCUMENTS, train=documents(COUNTS + ", length = 3")),
+    job("belongs to features that count terms", (", ngrams = 2", ', ngrams = 2, features = "tfidf"'), 'features = "tfidf"', network=DOCUMENTS,
+        train=documents("ngrams = 2")),
+    job("is no column of the table", ('"txt"', '"text"'), "text", network=DOCUMENTS, train=documents(COUNTS + ', text = "txt"')),
+    job("the row has no text or no label", ("gaps_talk", "talk"), place="gaps_talk.csv:3", network=DOCUMENTS,
+        train=documents(COUNTS, "gaps_talk.csv")),
+    job("has too many classes", None, "at most 65536", network=DOCUMENTS, train=documents(COUNTS, "many_talk.csv")),
+    job("this label is none of the classes", ('"a", "c"', '"a", "b"'), place="talk.csv:3", network=DOCUMENTS,
+        train=documents(COUNTS + ', classes = { "a", "c" }')),
+    job("leaves no documents", ("folds = 60, fold = 7", "folds = 2, fold = 1"), "fewer", network=DOCUMENTS,
+        train=documents(COUNTS + ', folds = 60, fold = 7, part = "test"')),
+    job("is no language that there are rules for", ('"englisch"', '"english"'), "english", network=DOCUMENTS,
+        train=documents(COUNTS + ', stem = "englisch"')),
+    job("there is no term to count", ("min_count = 99", "min_count = 1"), "min_count", place="talk.csv", network=DOCUMENTS,
+        train=documents(COUNTS + ", min_count = 99")),
+    job("must have a number for each term", ("idf = { 1 }", "idf = { 1, 2 }"), network=DOCUMENTS,
+        train=documents(FITTED)),
+    # texts by a tokenizer
+    job("belongs to vocabularies that are learned", (", min_count = 2", ""), "a tokenizer has its own", loss='"cross_entropy"',
+        network="pg.sequential { pg.embedding { 3, 4 }, pg.flatten {}, pg.dense { 3 } }",
+        train='pg.data.text { "two.csv", context = 4, tokenizer = "tokenizer.json", min_count = 2 }'),
+    job("is that of the tokenizer", ('"word"', '"token"'), "token", loss='"cross_entropy"',
+        network="pg.sequential { pg.embedding { 3, 4 }, pg.flatten {}, pg.dense { 3 } }",
+        train='pg.data.text { "two.csv", context = 4, tokenizer = "tokenizer.json", unit = "word" }'),
+    job("needs 'tokenizer', a file that says what a token is", ('unit = "token"', 'tokenizer = "tokenizer.json"'), loss='"cross_entropy"',
+        network="pg.sequential { pg.embedding { 3, 4 }, pg.flatten {}, pg.dense { 3 } }",
+        train='pg.data.text { "two.csv", context = 4, unit = "token" }'),
+]
+
+TRAIN = 'pg.train_tokenizer { "two.csv", '
+ENCODER = 'pg.tokenizer "tokenizer.json"'
+# (expression, cause, fix), as in error_prompts.py
+PROMPTS = [
+    ("pg.tokenizer(7)", "tokenizer takes the name of a file", ("7", '"tokenizer.json"')),
+    (f"({ENCODER}):encode(7)", "tokenizer:encode takes a text", ("7", '"a b"')),
+    (f'({ENCODER}):encode "\\255"', "byte 0: this is not UTF-8", ("\\255", "a")),
+    (f"({ENCODER}):decode(1)", "tokenizer:decode takes a list of numbers", ("1", "{ 1 }")),
+    (f"({ENCODER}):decode {{ 3 }}", "there is no such token; got 3, expected 0 to 2", ("3", "2")),
+    (f"({ENCODER}):token {{}}", "tokenizer:token takes a number or a text", ("{}", '"a"')),
+    ("pg.train_tokenizer(7)", "train_tokenizer takes files and options", ("7", '"two.csv"')),
+    ("pg.train_tokenizer {}", "train_tokenizer takes the names of files", ("{}", '{ "two.csv" }')),
+    (TRAIN + "sise = 300 }", "train_tokenizer has no option 'sise'", ("sise", "size")),
+    (TRAIN + "size = 300.5 }", "'size' is a whole number above 0", ("300.5", "300")),
+    (TRAIN + "size = 255 }", "256 (the bytes and the special tokens) to", ("255", "256")),
+    (TRAIN + "out = 7 }", "train_tokenizer: 'out' is the name of a file", ("7", '"t.json"')),
+    (TRAIN + "special = { 7 } }", "'special' is a list of texts", ("7", '"<end>"')),
+]
+CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in PROMPTS]
