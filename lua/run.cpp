@@ -15,6 +15,7 @@
 #include "lua/predictions.h"
 #include "lua/state.h"
 #include "lua/tensor.h"
+#include "src/core/advice.h"
 #include "src/core/error.h"
 #include "src/io/file.h"
 #include "src/io/plot/chart.h"
@@ -62,10 +63,17 @@ int close(lua_State* L) {
   return 0;
 }
 
+// An error's text, which a run tells as it does on the command line.
+void say_to_script(Json& told, const char* key) {
+  if (const Json* text = told.find(key); text && text->is_string()) told.set(key, advice_for(Voice::script, text->as_string()));
+}
+
 int has_workers(lua_State* L) { return lua_pushboolean(L, run_at(L, 1).has_workers()), 1; }
 
 int progress(lua_State* L) {
-  push_json(L, run_at(L, 1).progress_report(cancel_of(L)));
+  Json at = run_at(L, 1).progress_report(cancel_of(L));
+  say_to_script(at, "error");
+  push_json(L, at);
   return 1;
 }
 
@@ -94,7 +102,7 @@ int events(lua_State* L) {
   const auto milliseconds = static_cast<int64_t>(luaL_checkinteger(L, 2));
   if (milliseconds > 0) run.wait_for_events(std::chrono::milliseconds(std::min<int64_t>(milliseconds, 3'600'000)), cancel_of(L));
   Json list = Json::array();
-  for (Json& event : run.take_events()) list.push(std::move(event));
+  for (Json& event : run.take_events()) say_to_script(event, "text"), list.push(std::move(event));
   push_json(L, list);
   return 1;
 }
@@ -206,7 +214,9 @@ int parameter(lua_State* L) {
     const Params& params = std::as_const(session.trainer()).model().params();
     if (const int i = params.find(name); i >= 0) value = params.parameter_tensor(i).clone();
     else if (const int j = params.find_state(name); j >= 0) value = params.state_tensor(j).clone();
-    else throw Error(ErrorKind::usage, {.where = "run.network", .what = "there is no parameter '" + name + "'"});
+    else
+      throw Error(ErrorKind::usage,
+                  {.where = "run.network", .what = "there is no parameter '" + name + "'"});
   });
   give(L, 3, std::move(value));
   lua_pushboolean(L, 1);

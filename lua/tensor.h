@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lua/bindings.h"
+#include "src/core/advice.h"
 #include "src/core/error.h"
 #include "src/data/source.h"
 #include "src/eager/array.h"
@@ -23,7 +24,7 @@ int report(lua_State* L) {
   try {
     return Function(L);
   } catch (const Error& error) {
-    text = error.what();
+    text = advice_for(Voice::script, error.what());
     of_data = error.kind() == ErrorKind::data;
   } catch (const std::exception& error) {
     text = error.what();

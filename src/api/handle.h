@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "perigee.h"
+#include "src/core/advice.h"
 #include "src/core/error.h"
 
 namespace perigee {
@@ -100,7 +101,7 @@ perigee_status guard(const ContextState& context, Message& message, Work&& work)
   const LogScope log(context.log, context.log_user);
   const auto failed = [&](perigee_status status, const char* text) noexcept {
     try {
-      message.set(text);
+      message.set(advice_for(Voice::library, text));
     } catch (const std::exception&) {  // no memory for the message: the status still tells
     }
     return status;

@@ -42,7 +42,9 @@ LaunchOptions launch_options(const perigee_train_options& given, int threads) {
 }
 
 RunLog::Sink sink_of(const perigee_train_options& given, std::atomic<bool>* stop) {
-  return [given, stop](const Json& event) {
+  return [given, stop](const Json& told) {
+    Json event = told;
+    if (const Json* text = event.find("text"); text && text->is_string()) event.set("text", advice_for(Voice::library, text->as_string()));
     if (given.event && given.event(given.user, event.dump().c_str()) != 0) *stop = true;
   };
 }

@@ -263,7 +263,7 @@ RUN = ("run = pg.start(pg.experiment { network = pg.sequential { pg.flatten {}, 
        "optimizer = pg.sgd { lr = 0.1 }, epochs = 1000000, data = { train = pg.data.digits { size = 64, endless = false }.train } }, { folder = false, threads = 1 }) ")
 RUNS = [
     (RUN + "run.seed = 3", "start another run with it", None),
-    (RUN + 'run.loss = "mse"', "resume it with --set loss=VALUE", None),
+    (RUN + 'run.loss = "mse"', "resume it with set = { \"loss=VALUE\" }", None),
     (RUN + "run.nothing = 3", "is no option that can change", None),
     (RUN + "run.optimizer.momentun = 3", "did you mean 'optimizer.momentum'?", None),
     (RUN + "run.every = 3", "'every' of a run cannot be set; what can be: run.averaging.every", None),
