@@ -222,7 +222,7 @@ int check_job_key(lua_State* L) {
     check_option(to_json(L, 3, key), *option, "");
     return 0;
   } catch (const Error& error) {
-    lua_pushstring(L, error.what());
+    lua_pushstring(L, with_example(error, name).what());
   }
   return 1;
 }

@@ -29,6 +29,11 @@ void refuse_without_effect(const Json& part, const std::string& section, const s
                   {.where = where, .what = "'" + (section.empty() ? "" : section + ".") + key + "' has no effect", .hint = "remove it"});
 }
 
+void check_keys(const Json& json, const std::string& where) try { check_options(json, job_schema, where); } catch (const Error& error) {
+  const std::string& place = error.parts().where;
+  throw with_example(error, place.starts_with(where + ": ") ? place.substr(where.size() + 2) : "");
+}
+
 void check_top_level(const Json& json, const std::string& where) {
   const auto refuse = [&](std::string what, std::string got, std::string expected, std::string hint = "") {
     throw Error(ErrorKind::model, {where, std::move(what), std::move(got), std::move(expected), std::move(hint)});
@@ -40,7 +45,7 @@ void check_top_level(const Json& json, const std::string& where) {
            "it was written by another version of perigee");
   refuse_without_effect(json, "", where);
   if (const Json* data = json.find("data"); data != nullptr && data->is_object()) refuse_without_effect(*data, "data", where);
-  check_options(json, job_schema, where);
+  check_keys(json, where);
   if (json.find("network") == nullptr) refuse("a job needs a 'network'", "", "");
 }
 

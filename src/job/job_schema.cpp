@@ -244,6 +244,15 @@ const char* job_example(std::string_view section, std::string_view key) {
   return found == std::end(kExamples) ? nullptr : found->value;
 }
 
+Error with_example(const Error& error, std::string_view section) {
+  Error::Parts parts = error.parts();
+  const size_t end = parts.what.find("' has the wrong type");
+  if (end == std::string::npos || !parts.hint.empty()) return error;
+  const std::string key = parts.what.substr(1, end - 1);
+  if (const char* example = job_example(section, key)) parts.hint = "for example " + key + " = " + example;
+  return Error(error.kind(), std::move(parts));
+}
+
 bool has_no_effect(std::string_view section, std::string_view key) {
   constexpr std::pair<std::string_view, std::string_view> kKeys[] = {{"", "log"}, {"data", "prefetch"}, {"data", "drop_last"}};
   return std::ranges::find(kKeys, std::pair(section, key)) != std::end(kKeys);

@@ -13,6 +13,8 @@ extern const Schema job_schema, data_schema, checkpoint_schema, early_stopping_s
 
 // How a key is written in a script, its value alone: "pg.adamw { lr = 1e-3 }"; null: there is no such key. `section` is "" for the top level.
 const char* job_example(std::string_view section, std::string_view key);
+// A key of `section` that holds something else than it takes is told with an example of what to write; other errors as they are.
+Error with_example(const Error& error, std::string_view section);
 
 // A key that older jobs have and that nothing ever read. `section` is "" for the top level.
 bool has_no_effect(std::string_view section, std::string_view key);

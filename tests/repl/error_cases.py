@@ -57,6 +57,13 @@ CASES = [
     script("a loss that is not finite", "trial.lua: step", "the loss is not finite", 'clip = { type = "norm" }',
            ("pg.sgd { lr = 1e9 }", 'pg.sgd { lr = 1e9 }, clip = { type = "norm" }'), optimizer="pg.sgd { lr = 1e9 }", loss='"mse"',
            network="pg.sequential { pg.dense { 1 } }", train='pg.data.csv { "number.csv" }', writes_run=True),
+    script("an average that is switched on", "trial.lua:9: 'swa'", "has the wrong type; got boolean true", "for example swa = { from_epoch = 8 }",
+           ("swa = true", "swa = { from_epoch = 1 }"), more="swa = true,"),
+    script("early stopping that is switched on", "trial.lua:9: 'early_stopping'", "has the wrong type; got boolean true",
+           'for example early_stopping = { metric = "validation.loss", patience = 3 }',
+           ("early_stopping = true", 'early_stopping = { metric = "validation.loss", patience = 3 }'), more="early_stopping = true,", data=VALIDATION),
+    script("a share that is a text", "trial.lua:9: ema: 'decay'", "has the wrong type; got string", "for example decay = 0.9999",
+           ('"much"', "0.9999"), more='ema = { decay = "much" },'),
     # what is watched
     script("a misspelt figure", "trial.lua:9: early_stopping", "names a figure that nothing measures on the validation data",
            "did you mean 'validation.loss'?", "nearest", "validation.los", more='early_stopping = { metric = "validation.los" },', data=VALIDATION),
