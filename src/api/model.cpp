@@ -1,7 +1,9 @@
 // perigee.h: models and their parameters.
 #include <cstdlib>
+#include <utility>
 
 #include "src/api/handles.h"
+#include "src/core/warning.h"
 
 using namespace perigee;
 
@@ -202,6 +204,10 @@ perigee_status perigee_model_predict(perigee_model* model, const void* const* in
       misuse("perigee_model_predict", "the memory for the output is too small", std::to_string(output_bytes) + " bytes",
              std::to_string(examples) + " x " + std::to_string(row));
     require(output || examples == 0, "perigee_model_predict", "output must not be null");
+    if (!model->training && !model->loaded.fitted.is_null() && !std::exchange(model->told_raw, true))
+      warn(
+          "perigee_model_predict: the model's numbers are taken raw, without what was fitted on its training data; "
+          "perigee_model_predict_records and perigee_model_predict_file apply it");
     const auto in_use = model->in_use();
     inference_of(*model).run_all({inputs, static_cast<size_t>(input_count)}, examples, static_cast<std::byte*>(output));
   });
