@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The C example that predicts a table says what `perigee predict` says: example_predict_test.py PROGRAM. Prints TAP."""
+"""The C programs that predict a table say what `perigee predict` says: example_predict_test.py PROGRAM. Prints TAP."""
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,8 +14,8 @@ JOB = {"network": [{"type": "dense", "out": 1}], "loss": "mse", "optimizer": {"t
                                        "source": {"type": "csv", "file": "houses.csv", "target": "price", "drop": ["id"]}}}}
 
 
-def run(*arguments, code=0):
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+def run(*arguments, code=0, cwd=None):
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, cwd=cwd)
     assert done.returncode == code, (arguments, done)
     return done
 
@@ -38,6 +39,17 @@ def main():
         assert len(got) == 2 and all(abs(a - b) <= 1e-4 * abs(b) for a, b in zip(got, expected)), (got, expected)
         assert "'size'" in run(str(example), model, str(folder / "short.csv"), code=1).stderr
         run(str(example), code=2)
+        # as the front page says, on the page's table
+        page = (ROOT / "README.md").read_text()
+        for file in ("houses.csv", "houses.lua"):
+            (folder / file).write_text(re.search(rf"<!-- file: {file} -->\n```\w+\n(.*?)```", page, re.S)[1])
+        compile_it, use_it = re.search(r"^    (cc tests/api/.*)\n    (\./foretell .*)$", page, re.M).groups()
+        run("bash", "-c", re.sub(r"(\$PWD/)?build/repl", str(library), compile_it).replace("foretell", str(folder / "foretell")),
+            cwd=ROOT)
+        run(str(PROGRAM), "train", "houses.lua", "--out", "runs/houses", "--log", "json", cwd=folder)
+        told = run(str(PROGRAM), "predict", "runs/houses", "houses.csv", cwd=folder).stdout.splitlines()
+        got = [float(line) for line in run(*use_it.split(), cwd=folder).stdout.splitlines()]
+        assert len(got) == 5 and all(abs(a - float(b.rsplit(" ", 1)[1])) <= 1e-4 * abs(a) for a, b in zip(got, told)), (got, told)
     print("ok 1 the rows of a table\n1..1")
 
 
