@@ -80,7 +80,8 @@ namespace perigee {
   X(outlier_lost, "the examples of an outlier that was left out are never given out again") \
   X(guard_outlives_line, "the guard against divergence remembers rounds that became void") \
   X(failures_kept, "a worker's failures count although it has trained since") \
-  X(agents_counted_once, "workers of an agent that came back are not counted")
+  X(agents_counted_once, "workers of an agent that came back are not counted") \
+  X(silent_links_kept, "a link between workers that carries nothing stays")
 // clang-format on
 
 enum class Bug {

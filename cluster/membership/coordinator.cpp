@@ -144,6 +144,8 @@ std::optional<Refuse> CoordinatorCore::why_refused(const FrameHeader& h, const J
 
 void CoordinatorCore::on_join(PeerId peer, const FrameHeader& h, Join join) {
   strangers.erase(peer);
+  if (stays_away(join))
+    return refuse(peer, {.kind = 5, .retry = true, .what = "no link between it and " + cut_off.at(join.name).from + " held a moment ago"});
   if (std::optional<Refuse> refused = why_refused(h, join)) {
     Json line = Json::object();
     line.set("event", "worker_refused");

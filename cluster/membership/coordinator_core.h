@@ -165,6 +165,9 @@ struct CoordinatorCore {
   void check_healing(uint64_t now);
   void judge_links();
   void on_link_lost(Node& node, const LinkLost& lost);
+  void part(const Node& one, const Node& two, const std::string& why);
+  bool stays_away(const Join& join);
+  void doubt_link(const Node& node);
   void on_fetch(Node& node, const Fetch& fetch);
 
   // ---- coordinator_standby.cpp ----
@@ -279,11 +282,17 @@ struct CoordinatorCore {
   struct Suspicion {
     uint64_t generation;
     WorkerId from, peer;
-    bool at_fault;
+    bool at_fault, down;
     std::string why;
   };
   std::vector<Suspicion> suspicions;
-  std::vector<DeadLink> dead_links;  // to be told with the next Propose
+  std::vector<DeadLink> dead_links, told_dead;  // to be told with the next Propose; told with the last
+  struct CutOff {
+    std::string from;  // the worker that it had no link to
+    uint64_t until_ns = 0;
+    double wait_ms = 0;
+  };
+  std::map<std::string, CutOff> cut_off;  // workers that went because a link did not hold, by name
 
   // For the timeline: outlives a worker's node until the last of its spans has come.
   struct Timeline {

@@ -9,9 +9,7 @@
 namespace perigee {
 namespace {
 
-constexpr uint64_t kRecoverNs = 3'000'000'000;     // how long one who takes over waits for the workers of the last round
-constexpr uint64_t kComplaintNs = 30'000'000'000;  // three complaints about a link within this, and one of the two goes
-constexpr uint64_t kSuspicionNs = 50'000'000;      // between a broken link and what is done about it
+constexpr uint64_t kRecoverNs = 3'000'000'000;  // how long one who takes over waits for the workers of the last round
 constexpr int kMaxHeals = 3;
 
 // Which parts differ: as the worker has them, and as they should be. Without parts the two fingerprints.
@@ -166,7 +164,10 @@ void CoordinatorCore::form() {
   if (image_from != 0) forget_image(image_from);
 
   // Records on disk let the workers forget; but not before it is known that the ledger is of their line.
-  Propose message{.synced = options.takes_over ? -1 : safe_round(), .server = server(), .dead = std::exchange(dead_links, {})};
+  Propose message{.synced = options.takes_over ? -1 : safe_round(), .server = server()};
+  for (const WorkerId id : members)
+    if (!nodes.at(id).member) doubt_link(nodes.at(id));
+  message.dead = told_dead = std::exchange(dead_links, {});
   for (const WorkerId id : members) {
     Node& node = nodes.at(id);
     take_back(node);
@@ -454,52 +455,6 @@ void CoordinatorCore::send_start() {
   for (const WorkerId id : members) nodes.at(id).stepped_ns = now;
   rounds->open_round();
   rounds->top_up_all();
-}
-
-void CoordinatorCore::on_link_lost(Node& node, const LinkLost& lost) {
-  const auto it = nodes.find(lost.peer);
-  if (it == nodes.end() || !it->second.member || lost.peer == node.id || suspicions.size() >= kMaxWorkers) {
-    ++dropped.unexpected;
-    return;
-  }
-  suspicions.push_back({.generation = generation, .from = node.id, .peer = lost.peer, .at_fault = lost.at_fault, .why = lost.why});
-  transport.start_timer(kLink, clock.now_ns() + kSuspicionNs);
-}
-
-// A broken link is often the first sign of a dead process, whose own connection to here ends a moment later: then that is the cause to
-// tell, and there is nothing to do about the link.
-void CoordinatorCore::judge_links() {
-  std::erase_if(suspicions,
-                [&](const Suspicion& s) { return s.generation != generation || !nodes.contains(s.from) || !nodes.contains(s.peer); });
-  if (suspicions.empty() || (phase != Phase::forming && phase != Phase::running)) return suspicions.clear();
-  const uint64_t now = clock.now_ns();
-  const auto quiet = [&](WorkerId id) { return now > nodes.at(id).heard_ns && now - nodes.at(id).heard_ns > ns(1.5 * options.beat_ms); };
-  if (quiet(suspicions.front().from) || quiet(suspicions.front().peer)) return transport.start_timer(kLink, now + kSuspicionNs);
-  const Suspicion suspicion = suspicions.front();
-  suspicions.clear();
-  const Node& node = nodes.at(suspicion.from);
-  const Node& peer = nodes.at(suspicion.peer);
-  const bool at_fault = suspicion.at_fault;
-  const WorkerId low = at_fault ? 0 : std::min(node.id, peer.id), high = at_fault ? peer.id : std::max(node.id, peer.id);
-  while (!complaints.empty() && now - complaints.front().at_ns > kComplaintNs) complaints.pop_front();
-  complaints.push_back({low, high, now});
-  const auto times =
-      std::count_if(complaints.begin(), complaints.end(), [&](const Complaint& c) { return c.low == low && c.high == high; });
-  if (times >= 3) {
-    std::erase_if(complaints, [&](const Complaint& c) { return c.low == low && c.high == high; });
-    if (at_fault) return evict(peer.id, "worker_lost", node.name + " (" + host_name_in(node.host) + ") refuses it: " + suspicion.why, true);
-    const Node& later = node.joined > peer.joined ? node : peer;
-    const Node& other = node.joined > peer.joined ? peer : node;
-    return evict(later.id, "worker_lost",
-                 "no link between it and " + other.name + " (" + host_name_in(other.host) + ") holds: " + suspicion.why, true);
-  }
-  if (const WorkerId stuck = phase == Phase::running ? keeps_others_waiting(now) : 0)
-    return evict(stuck, "worker_stuck", node.name + " waits: " + suspicion.why, false);
-  if (at_fault) nodes.at(peer.id).spoiled = true;
-  if (dead_links.size() < kMaxWorkers) dead_links.push_back({std::min(node.id, peer.id), std::max(node.id, peer.id)});
-  event("link_lost", &node, "link to " + peer.name + " (" + host_name_in(peer.host) + "): " + suspicion.why,
-        at_fault ? "the same workers form again, without what that one had staged" : "the same workers form again");
-  form();
 }
 
 // A worker that was told to take the result from here.

@@ -54,6 +54,8 @@ void FaultLog::event(const Json& event, double now_s) {
     ended_.erase(found);
     return;
   }
+  // Its process has not ended, or that was told long ago: there is nothing to wait for.
+  if (text_of(event, "cause").starts_with("silent ")) return sink_(event);
   if (const auto found = lost_.find(worker); found != lost_.end()) sink_(found->second.event);
   lost_[worker] = {event, now_s};
 }

@@ -29,7 +29,7 @@ class FaultLog {
   using Sink = std::function<void(const Json& event)>;
   explicit FaultLog(Sink sink) : sink_(std::move(sink)) {}
 
-  // An event of the coordinator; "worker_lost" waits up to kWaitSeconds for the end of the process.
+  // An event of the coordinator; "worker_lost" waits up to kWaitSeconds for the end of the process, but not where the worker was silent.
   void event(const Json& event, double now_s);
   void ended(const ProcessEnd& end, double now_s);
   void tick(double now_s);

@@ -64,6 +64,7 @@ bool Links::on_connected(PeerId peer) {
   }
   assert(it->second.outgoing);
   it->second.ready = true;
+  it->second.heard_ns = clock_.now_ns();
   ready_[it->second.id].push_back(peer);
   transport_.send(peer, encode(Link{.from = self_, .to = it->second.id}, {.job = job_, .generation = generation_}));
   return true;
@@ -78,6 +79,7 @@ bool Links::on_link(PeerId peer, const Link& link, uint64_t generation) {
   it->second.id = link.from;
   it->second.meant = link.to;
   it->second.ready = true;
+  it->second.heard_ns = clock_.now_ns();
   it->second.generation = generation;
   ready_[link.from].push_back(peer);
   return true;
@@ -101,6 +103,28 @@ void Links::expire() {
   for (const auto& [peer, c] : connections_)
     if (c.id == 0 && clock_.now_ns() - c.since_ns > kHelloNs) late.push_back(peer);
   for (const PeerId peer : late) close(peer);
+}
+
+void Links::beat(std::span<const std::byte> frame) {
+  for (const auto& [peer, c] : connections_)
+    if (c.ready) transport_.send(peer, frame);
+}
+
+void Links::heard(PeerId peer) {
+  if (const auto it = connections_.find(peer); it != connections_.end()) it->second.heard_ns = clock_.now_ns();
+}
+
+void Links::forgive(uint64_t gap_ns) {
+  for (auto& [peer, c] : connections_) c.heard_ns = std::min(clock_.now_ns(), c.heard_ns + gap_ns);
+}
+
+std::vector<std::pair<PeerId, WorkerId>> Links::end_silent(uint64_t silent_ns) {
+  const uint64_t now = clock_.now_ns();
+  std::vector<std::pair<PeerId, WorkerId>> silent;
+  for (const auto& [peer, c] : connections_)
+    if (c.ready && now > c.heard_ns + silent_ns) silent.emplace_back(peer, 0);
+  for (auto& [peer, id] : silent) id = on_lost(peer), transport_.close(peer);
+  return silent;
 }
 
 void Links::close(PeerId peer) {

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cluster/protocol/message.h"
@@ -34,19 +36,26 @@ class Links {
   // The member that cannot be reached any more by its newest connection; 0: it does not matter.
   WorkerId on_lost(PeerId peer);
   void expire();  // ends connections from outside that have not said who they are
+
+  // Heartbeats: a link carries one every now and then, whatever else it carries.
+  void beat(std::span<const std::byte> frame);
+  void heard(PeerId peer);
+  void forgive(uint64_t gap_ns);  // this process stood still
+  // Ends connections that have carried nothing for so long. With each, as on_lost().
+  std::vector<std::pair<PeerId, WorkerId>> end_silent(uint64_t silent_ns);
   void close(PeerId peer);
   void close_all();
 
  private:
   static constexpr size_t kMesh = 64;
   static constexpr size_t kMaxUnknown = 256;
-  static constexpr uint64_t kHelloNs = 5'000'000'000, kAgainNs = 1'500'000'000, kPatienceNs = 300'000'000;
+  static constexpr uint64_t kHelloNs = 5'000'000'000, kAgainNs = 800'000'000, kPatienceNs = 300'000'000;
 
   struct Connection {
     WorkerId id = 0;
     WorkerId meant = 0;  // from outside: for whom, who may have had this address before
     bool outgoing = false, ready = false;
-    uint64_t since_ns = 0;
+    uint64_t since_ns = 0, heard_ns = 0;
     uint64_t generation = 0;  // of who made it, when it did
   };
   void connect(WorkerId id);

@@ -83,8 +83,9 @@ void Worker::on_frame(PeerId peer, std::span<const std::byte> frame) {
     return;
   }
   const auto payload = frame.subspan(kHeaderBytes);
-  if (from_coordinator) w.on_coordinator_frame(header, payload);
-  else if (header.type == MessageType::chunk) w.on_chunk(peer, header, payload);
+  if (from_coordinator) return w.on_coordinator_frame(header, payload);
+  w.links.heard(peer);
+  if (header.type == MessageType::chunk) w.on_chunk(peer, header, payload);
   else w.on_worker_frame(peer, header, payload);
 }
 
@@ -103,6 +104,7 @@ void Worker::on_placed(PeerId peer, std::span<const std::byte> head, std::span<c
   Chunk chunk;
   [[maybe_unused]] const bool sound = read_header(head, &header) && decode(head.subspan(kHeaderBytes), &chunk);
   assert(sound && kHeaderBytes + header.length == head.size() + body.size());  // place() has seen it
+  w.links.heard(peer);
   if (w.state != WorkerCore::State::stopped) w.on_chunk(peer, header, &chunk, body);
 }
 
@@ -115,7 +117,8 @@ void Worker::on_lost(PeerId peer, PeerLoss why) {
     return w.lose_coordinator(to_string(why));
   }
   w.sender.forget(peer);
-  if (const WorkerId id = w.links.on_lost(peer)) w.lose_link(id, std::string("connection ") + to_string(why));
+  const bool was_up = w.links.who(peer) != 0;
+  if (const WorkerId id = w.links.on_lost(peer)) w.lose_link(id, std::string("connection ") + to_string(why), false, !was_up);
 }
 
 void Worker::on_timer(uint64_t timer) {
@@ -128,6 +131,7 @@ void Worker::on_timer(uint64_t timer) {
 
 void Worker::on_bytes(PeerId peer) {
   if (peer == core_->coordinator) core_->heard_ns = core_->clock.now_ns();
+  else core_->links.heard(peer);
 }
 
 void Worker::on_writable(PeerId peer) {

@@ -39,6 +39,7 @@ struct WorkerCore {
   void mark(TracePhase phase);
   void send_trace();
   void tick();
+  void check_links(uint64_t now);
   void check_deadlines(uint64_t now);
   void fail(const Error& error, bool for_all);
   void leave(const std::string& why);
@@ -72,13 +73,14 @@ struct WorkerCore {
   void on_loaded(int64_t round, uint64_t hash);
   void request_snapshot(bool with_optimizer, PeerId peer, uint64_t request);
   void on_snapshot(uint64_t request, int64_t round, uint64_t hash, const SharedBytes& image);
-  void lose_link(WorkerId id, const std::string& why, bool at_fault = false);
+  void lose_link(WorkerId id, const std::string& why, bool at_fault = false, bool down = false);
   void link_ready(WorkerId id);
 
   // ---- frames (worker_frames.cpp) ----
   void on_coordinator_frame(const FrameHeader& header, std::span<const std::byte> payload);
   void on_worker_frame(PeerId peer, const FrameHeader& header, std::span<const std::byte> payload);
   void on_beat(const Beat& beat);
+  void on_link_beat(PeerId, const Beat&) {}  // that it came is all that it says
   bool on_examples(PeerId peer, const Examples& examples, std::span<const std::byte> body);
   void on_snapshot_order(const Snapshot& order);
   void on_stop(const Stop& stop);
@@ -107,7 +109,7 @@ struct WorkerCore {
   size_t attempt = 0;  // picks the coordinator
   double backoff_ms = 0;
   uint64_t alone_since_ns = 0;  // no coordinator since then
-  uint64_t heard_ns = 0, beat_ns = 0, ticked_ns = 0;
+  uint64_t heard_ns = 0, beat_ns = 0, ticked_ns = 0, links_beat_ns = 0;
   uint64_t echo_heard_ns = 0;
   uint64_t echo_ns = 0;  // the coordinator's clock in its last Beat
   uint64_t job = 0, generation = 0;

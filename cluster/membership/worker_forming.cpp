@@ -121,11 +121,11 @@ void WorkerCore::link_ready(WorkerId peer) {
   rounds->on_writable(peer);
 }
 
-void WorkerCore::lose_link(WorkerId peer, const std::string& why, bool at_fault) {
+void WorkerCore::lose_link(WorkerId peer, const std::string& why, bool at_fault, bool down) {
   if (state != State::forming && state != State::running) return;
   if (reported[peer] == generation) return;
   reported[peer] = generation;
-  if (!planted(Bug::link_loss_untold)) tell(LinkLost{.peer = peer, .at_fault = at_fault, .why = why}, held_round);
+  if (!planted(Bug::link_loss_untold)) tell(LinkLost{.peer = peer, .at_fault = at_fault, .down = down, .why = why}, held_round);
 }
 
 void WorkerCore::on_fetch(PeerId peer, const Fetch& fetch) {

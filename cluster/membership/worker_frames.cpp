@@ -40,6 +40,7 @@ constexpr std::array kFromPeers = {
     worker_row<Link, &WorkerCore::on_link>(),
     worker_row<Fetch, &WorkerCore::on_fetch>(WorkerFence::linked),
     worker_row<Image, &WorkerCore::on_image>(WorkerFence::linked),
+    worker_row<Beat, &WorkerCore::on_link_beat>(WorkerFence::linked),
 };
 
 }  // namespace

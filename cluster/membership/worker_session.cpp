@@ -197,11 +197,13 @@ void WorkerCore::send_trace() {
 void WorkerCore::tick() {
   const uint64_t now = clock.now_ns();
   // This process itself stood still: what it has not heard since may be waiting in its sockets.
-  if (now - ticked_ns > 5 * kWorkerTickNs) heard_ns = std::min(now, heard_ns + (now - ticked_ns - kWorkerTickNs));
+  if (const uint64_t gap = now - ticked_ns - kWorkerTickNs; now - ticked_ns > 5 * kWorkerTickNs)
+    heard_ns = std::min(now, heard_ns + gap), links.forgive(gap);
   ticked_ns = now;
   transport.start_timer(kTick, now + kWorkerTickNs);
   links.expire();
   if (connected() && now - beat_ns >= ns(options.beat_ms)) beat();
+  check_links(now);
   send_trace();
   if (connected() && now - heard_ns > ns(options.silent_ms) + kAnswerNs)
     return lose_coordinator("silent for " + std::to_string((now - heard_ns) / 1'000'000) + " ms");
@@ -213,6 +215,19 @@ void WorkerCore::tick() {
                 false);
   check_deadlines(now);
   if (state != State::stopped) rounds->tick(now);
+}
+
+// A connection whose other end is gone without a word, or that a firewall has forgotten, looks alive for long.
+void WorkerCore::check_links(uint64_t now) {
+  if (now - links_beat_ns >= ns(options.beat_ms)) {
+    links_beat_ns = now;
+    links.beat(encode(Beat{.sent_ns = now}, header(held_round)));
+  }
+  if (planted(Bug::silent_links_kept)) return;
+  for (const auto& [peer, id] : links.end_silent(ns(options.silent_ms))) {
+    sender.forget(peer);
+    if (id != 0) lose_link(id, "silent for " + std::to_string(static_cast<int64_t>(options.silent_ms)) + " ms", false, true);
+  }
 }
 
 // A donor that keeps this worker waiting for too long is named to the coordinator; so is a member, by the protocol.

@@ -172,10 +172,11 @@ struct LinkLost {
   static constexpr MessageType kType = MessageType::link_lost;
   WorkerId peer = 0;
   bool at_fault = false;  // it sent what no honest worker sends
+  bool down = false;      // nothing came over the last connection for long, or none could be made
   std::string why;
   template <class F>
   void fields(F& f) {
-    f(peer), f(at_fault), f(why);
+    f(peer), f(at_fault), f(down), f(why);
   }
 };
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kShowsMs = 600;     // after a process is back, or has left: until all know
 constexpr double kRestartMs = 1500;  // until a worker whose trainer failed takes part again
+constexpr double kNoticeMs = 2000;   // until a link is given up that carries nothing
 constexpr double kSettleMs = 8000;   // from the end of a disturbance until all are connected again
 
 bool keeps_from_being_heard(Fault::Kind kind) {
@@ -22,6 +23,7 @@ bool keeps_from_being_heard(Fault::Kind kind) {
     case Fault::Kind::partition_incoming:
     case Fault::Kind::partition_pair:
     case Fault::Kind::partition_half:
+    case Fault::Kind::half_open:
     case Fault::Kind::flapping:
     case Fault::Kind::slow_link:
     case Fault::Kind::loss:
@@ -183,6 +185,23 @@ void World::pause_process(int process, const Struck& s) {
   s.after([this, process] { network_.resume(process); });
 }
 
+void World::partition_pair(const Struck& s) {
+  const bool both_ways = rng_.chance(0.7);
+  if (both_ways && s.fault.for_ms > kNoticeMs) expect_given_up(network_.connections_between(s.node.host, s.other_host));
+  partition(s.node.host, s.other_host, true, both_ways, s.fault.for_ms);
+}
+
+// Nothing passes on these any more: no worker believes in one for longer than two seconds. Who is stopped meanwhile may.
+void World::expect_given_up(const std::vector<uint64_t>& connections) {
+  const auto stops = [](const Fault& f) { return f.kind == Fault::Kind::worker_pause; };
+  if (std::any_of(scenario_.faults.begin(), scenario_.faults.end(), stops)) return;
+  network_.at(in(kNoticeMs + scenario_.network.latency_ms + scenario_.network.jitter_ms), [this, connections] {
+    for (const uint64_t number : connections)
+      if (const int process = network_.believer(number); process >= 0 && process != coordinator_process_)
+        fail(name_of(process) + " believes in a link that has carried nothing for two seconds");
+  });
+}
+
 void World::partition_half(const Struck& s) {
   std::set<int> one, rest = {kCoordinatorHost};
   for (const auto& each : workers_) (rng_.chance(0.5) ? one : rest).insert(each->host);
@@ -233,6 +252,7 @@ const std::map<Fault::Kind, World::Strike>& World::strikes() {
   const auto always = [](S) { return true; };
   const auto has_worker = [](S s) { return s.node.worker != nullptr; };
   const auto has_coordinator = [](S s) { return s.world.coordinator_ != nullptr; };
+  const auto apart = [](S s) { return s.node.host != s.other_host; };
   const auto has_room = [](S s) { return s.world.workers_.size() < 24; };
   const auto cut = [](bool out, bool in_too) { return [=](S s) { s.world.partition_from_all(s.who, out, in_too, s.fault.for_ms); }; };
   const auto on_disk = [](bool Disk::*fault) {
@@ -252,9 +272,8 @@ const std::map<Fault::Kind, World::Strike>& World::strikes() {
       {Kind::partition, {always, cut(true, true)}},
       {Kind::partition_outgoing, {always, cut(true, false)}},
       {Kind::partition_incoming, {always, cut(false, true)}},
-      {Kind::partition_pair,
-       {[](S s) { return s.node.host != s.other_host; },
-        [](S s) { s.world.partition(s.node.host, s.other_host, true, s.world.rng_.chance(0.7), s.fault.for_ms); }}},
+      {Kind::partition_pair, {apart, [](S s) { s.world.partition_pair(s); }}},
+      {Kind::half_open, {apart, [](S s) { s.world.expect_given_up(s.world.network_.mute_connections(s.node.host, s.other_host)); }}},
       {Kind::partition_half, {always, [](S s) { s.world.partition_half(s); }}},
       {Kind::flapping, {always, [](S s) { s.world.flap(s); }}},
       {Kind::reset, {always, [](S s) { s.world.reset_all(s); }}},

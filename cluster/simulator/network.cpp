@@ -296,6 +296,32 @@ void Network::reset_connections(int host_a, int host_b) {
   }
 }
 
+std::vector<uint64_t> Network::connections_between(int host_a, int host_b) const {
+  std::vector<uint64_t> found;
+  for (uint64_t number = first_connection_; number < first_connection_ + connections_.size(); ++number) {
+    const Connection* c = find(number);
+    if (c == nullptr || c->sides[1].process < 0) continue;
+    const int a = host_of(c->sides[0]), b = host_of(c->sides[1]);
+    const bool whole = c->sides[0].open && c->sides[0].established && c->sides[1].open && c->sides[1].established;
+    if (whole && ((a == host_a && b == host_b) || (a == host_b && b == host_a))) found.push_back(number);
+  }
+  return found;
+}
+
+std::vector<uint64_t> Network::mute_connections(int host_a, int host_b) {
+  const std::vector<uint64_t> found = connections_between(host_a, host_b);
+  for (const uint64_t number : found) find(number)->muted = true;
+  reached_.half_open += found.size();
+  return found;
+}
+
+int Network::believer(uint64_t number) const {
+  const Connection* c = find(number);
+  for (size_t s = 0; c != nullptr && s < 2; ++s)
+    if (const Side& side = c->sides[s]; side.open && alive(side.process) && (side.heard || s == 0)) return side.process;
+  return -1;
+}
+
 Network::Connection* Network::find(uint64_t number) const {
   if (number < first_connection_ || number >= first_connection_ + connections_.size()) return nullptr;
   return connections_[number - first_connection_].get();
@@ -415,6 +441,7 @@ void Network::arrive(uint64_t number, int from) {
   }
   if (to.open && to.established) {
     note(now_, mix(number * 2 + static_cast<uint64_t>(from), size_of(frame)));
+    to.heard = true;
     if (watch) watch(side.process, to.process, frame);
     hand_over(*processes_[static_cast<size_t>(to.process)]->handler, peer_of(number, 1 - from), frame);
   } else if (side.open && !to.open) {  // the connection has no owner any more: RST

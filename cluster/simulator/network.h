@@ -65,6 +65,11 @@ class Network {
   void block(int from_host, int to_host);  // counted: each block needs its unblock
   void unblock(int from_host, int to_host);
   void reset_connections(int host_a, int host_b);
+  // What is open between the two carries nothing any more, and neither side is told: the numbers of those connections. Later ones work.
+  std::vector<uint64_t> mute_connections(int host_a, int host_b);
+  std::vector<uint64_t> connections_between(int host_a, int host_b) const;
+  // The process of a side of it that lives and believes in it, though it is no stranger there; -1: none.
+  int believer(uint64_t connection) const;
   void set_queue_bytes(size_t bytes) { queue_bytes_ = bytes; }
   // The bodies of chunks travel as numbers of bytes and arrive as zeros: for those who ask when and how much, not what.
   void count_chunks() { counts_chunks_ = true; }
@@ -105,6 +110,7 @@ class Network {
     uint64_t incarnation = 0;
     bool open = false;                        // the process may send; connected or about to be
     bool established = false;                 // it has been told so
+    bool heard = false;                       // a frame has come
     std::deque<std::vector<std::byte>> sent;  // on the way to the other end, in order; an empty one is the end
     size_t scheduled = 0;                     // of those, have an arrival
     uint64_t queued = 0, free_at = 0, last_arrival = 0, unacknowledged_since = 0;
@@ -114,6 +120,7 @@ class Network {
   struct Connection {
     std::array<Side, 2> sides;
     std::string address;
+    bool muted = false;
     uint64_t deadline = 0;
     std::vector<std::vector<std::byte>> remembered;  // for duplicates: frames that were sent one after the other
   };

@@ -40,8 +40,9 @@ void Network::schedule(uint64_t number, int from) {
   Side& other = c->sides[static_cast<size_t>(1 - from)];
   if (other.process < 0 || side.scheduled == side.sent.size()) return;
   const int a = host_of(side), b = host_of(other);
-  if (!clear(side, other)) await_acknowledgement(number, from);
-  if (blocked(a, b)) return;
+  if (c->muted && !side.open) side.sent.resize(side.scheduled);
+  if (!clear(side, other) || c->muted) await_acknowledgement(number, from);
+  if (blocked(a, b) || c->muted) return;
   if (a != b && quality_.shared) return take_turns(number, from);
   const double rate = a == b ? kInsideRate : std::min({quality_.bytes_per_s, rate_of(a), rate_of(b)});
   while (side.scheduled < side.sent.size()) {

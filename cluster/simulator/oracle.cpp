@@ -87,6 +87,16 @@ void World::check_voided(int64_t left) {
            std::to_string(node->replica->round()));
 }
 
+// A worker that has said nothing for two seconds takes part in nothing. The coordinator must not have stood still itself meanwhile.
+void World::check_silence() {
+  looked_ns_ = network_.now_ns();
+  if (!coordinator_ || network_.paused(coordinator_process_)) stood_still_ns_ = looked_ns_;
+  if (stood_still_ns_ != 0 && looked_ns_ - stood_still_ns_ < ns(1000)) return;
+  for (const WorkerView& view : coordinator_->workers())
+    if (view.silent_ms > 2000)
+      fail(view.name + " still takes part after it has been silent for " + std::to_string(static_cast<int64_t>(view.silent_ms)) + " ms");
+}
+
 void World::check_contents(const std::string& whose, const Contents& found, const Contents& expected) {
   const auto size = static_cast<size_t>(scenario_.examples);
   for (size_t at = 0; at < size; ++at)

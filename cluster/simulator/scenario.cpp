@@ -41,7 +41,8 @@ constexpr const char* kNames[] = {"worker_kill",
                                   "intruder",
                                   "bad_payload",
                                   "outlying",
-                                  "steer"};
+                                  "steer",
+                                  "half_open"};
 static_assert(std::size(kNames) == static_cast<size_t>(Fault::Kind::count));
 
 // Exchanges inside groups between rounds.
@@ -365,6 +366,8 @@ Scenario make_scenario(uint64_t seed, const std::string& asked) {
   add_groups_and_codecs(s, policy, wrong, work_ms);
   add_pace_and_outliers(s, policy, wrong, work_ms);
   if (SeededRng lost(mix(seed, 0x6c6f7374)); !wrong && lost.chance(0.03)) lose_everything(s, lost);
+  if (SeededRng silent(mix(seed, 0x68616c66)); !wrong && s.workers > 1 && silent.chance(0.1))
+    s.faults.push_back(make_fault(Fault::Kind::half_open, silent.between(300, work_ms + 300), s.workers, silent));
   if (steered && steering.chance(0.5)) s.faults.clear();
   if (steered || (policy.empty() && !wrong && steering.chance(0.15)))
     for (int64_t i = steering.integer(1, 4); i > 0; --i)

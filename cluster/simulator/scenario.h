@@ -45,6 +45,7 @@ struct Fault {
     bad_payload,  // the next payload of a worker is none
     outlying,     // contributions of one worker are far too large
     steer,        // the operator pauses the run for a while, or sends a worker away, or turns a knob
+    half_open,    // nothing passes any more on the connections between two workers, and neither is told; new ones work
     count
   };
   Kind kind = Kind::worker_kill;

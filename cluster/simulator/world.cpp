@@ -105,7 +105,8 @@ Outcome World::run() {
   while (outcome_.failure.empty() && !over()) {
     if (network_.events() > kMaxEvents) fail("too many events: " + picture());
     else if (!network_.step()) fail("nothing happens any more: " + picture());
-    else if (network_.now_ns() > limit)
+    else if (network_.now_ns() - looked_ns_ > ns(200)) check_silence();
+    if (outcome_.failure.empty() && network_.now_ns() > limit)
       fail("not finished " + std::to_string(static_cast<int64_t>(limit_ms - scenario_.quiet_ms())) +
            " ms after the last fault: " + picture());
   }
@@ -289,6 +290,8 @@ void World::on_round(int64_t round, uint64_t generation, int64_t, int workers, c
     fail("a round of generation " + std::to_string(generation) + " was committed after one of " + std::to_string(told_generation_));
   told_round_ = round;
   told_generation_ = generation;
+  const uint64_t before = std::exchange(round_ns_, network_.now_ns());
+  if (before != 0) outcome_.longest_pause_ms = std::max(outcome_.longest_pause_ms, static_cast<double>(round_ns_ - before) * 1e-6);
   check_commit(round, workers);
   if (scenario_.checkpoint_every > 0 && round % scenario_.checkpoint_every == scenario_.checkpoint_every - 1)
     at_coordinator(0, [](Coordinator& c) { c.request_image("checkpoint"); });

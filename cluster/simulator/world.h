@@ -25,6 +25,7 @@ namespace perigee::sim {
 struct Outcome {
   std::string failure;  // empty: everything held
   uint64_t trace_hash = 0, events = 0, virtual_ns = 0;
+  double longest_pause_ms = 0;  // between two committed rounds
   LedgerAudit audit;
   std::map<std::string, int64_t> sites;  // what the run reached: faults that took hold, events of the protocol
   bool passed() const { return failure.empty(); }
@@ -73,6 +74,8 @@ class World final : public CoordinatorEvents {
   void power_off_coordinator(const Struck& struck);
   void cut_power(const Struck& struck);
   void pause_process(int process, const Struck& struck);
+  void partition_pair(const Struck& struck);
+  void expect_given_up(const std::vector<uint64_t>& connections);
   void partition_half(const Struck& struck);
   void flap(const Struck& struck);
   void reset_all(const Struck& struck);
@@ -95,6 +98,7 @@ class World final : public CoordinatorEvents {
   void check_merged(int64_t round, const std::vector<Arrival>& merged);
   void check_blame(const std::string& worker, const std::string& cause);
   void check_voided(int64_t left);
+  void check_silence();
   void check_contents(const std::string& whose, const Contents& found, const Contents& expected);
   void check_fragments(const std::string& whose, const Contents& found);
   void check_end();
@@ -134,6 +138,8 @@ class World final : public CoordinatorEvents {
   std::unique_ptr<Coordinator> coordinator_;
   int coordinator_starts_ = 0;
   int64_t told_round_ = -1;  // by this coordinator
+  uint64_t round_ns_ = 0;    // when the last round was committed
+  uint64_t looked_ns_ = 0, stood_still_ns_ = 0;
   uint64_t told_generation_ = 0, last_generation_ = 0;
   bool at_border_ = false;  // on_epoch came and no release went
   bool finished_ = false, stopped_ = false;

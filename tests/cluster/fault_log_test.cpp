@@ -47,6 +47,20 @@ TEST_F(FaultLogTest, WhatHasNoOtherHalfIsToldAlone) {
   EXPECT_EQ(told(1, "worker"), "h/2");
 }
 
+TEST_F(FaultLogTest, SilenceIsToldAtOnce) {
+  Json silent = lost();
+  silent.set("cause", "silent for 1650 ms");
+  log.event(silent, 10);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(told(0, "cause"), "silent for 1650 ms");
+  log.ended({.worker = "h/1", .agent = "h", .signal = 9}, 10.1);
+  log.event(silent, 10.2);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(told(1, "cause"), "killed by signal 9 (Killed)");
+  log.flush();
+  EXPECT_EQ(events.size(), 2u);
+}
+
 TEST_F(FaultLogTest, OtherEventsPassAtOnceAndQuietEndsAreNoFaults) {
   log.event(Json(Json::Object{{"event", "worker_joined"}, {"worker", "h/1"}}), 10);
   EXPECT_EQ(events.size(), 1u);

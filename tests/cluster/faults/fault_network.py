@@ -313,8 +313,8 @@ def half_open(world, rng, blows):
 
 @fault("F12", repeat=3, policies=("allreduce",))
 def half_open_between_workers(world, rng, blows):
-    """Two workers stop hearing each other without a word, while the coordinator hears both: what was written and is not answered ends
-    the connection (TCP_USER_TIMEOUT), the same workers form again, and when that does not help one of the two has to go."""
+    """Two workers stop hearing each other without a word, while the coordinator hears both: the link has no heartbeat and is
+    closed, the same workers form again, and when no new link comes up one of the two has to go."""
     with Net(3) as net:
         start_in(net, world)
         for _ in range(blows):

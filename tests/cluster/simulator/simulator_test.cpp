@@ -62,6 +62,7 @@ TEST(Faults, EachHasOneRootCause) {
       {{.kind = Kind::worker_pause, .at_ms = 600, .for_ms = 8000}, {{"worker_lost", 1}}},
       {{.kind = Kind::worker_pause, .at_ms = 600, .for_ms = 500}, {}},
       {{.kind = Kind::partition, .at_ms = 600, .for_ms = 9000}, {{"worker_lost", 1}}},
+      {{.kind = Kind::half_open, .at_ms = 600}, {{"link_lost", 1}}},
       {{.kind = Kind::leave, .at_ms = 600}, {{"worker_left", 1}}},
       {{.kind = Kind::join, .at_ms = 600}, {}},
       {{.kind = Kind::stuck, .at_ms = 600}, {{"worker_stuck", 1}}},
@@ -105,6 +106,20 @@ TEST(Faults, BelowTheLeastNumberOfWorkersTheRunWaits) {
       const Outcome outcome = simulate(s);
       EXPECT_TRUE(outcome.passed()) << averaging << " at " << s.faults[0].at_ms << ": " << outcome.failure;
     }
+}
+
+// Two workers stop hearing each other, for good or until they make a new link: the others do not wait for them.
+TEST(Faults, ALinkThatCarriesNothingCostsThreeSeconds) {
+  for (const Fault::Kind kind : {Fault::Kind::half_open, Fault::Kind::partition_pair})
+    for (const char* averaging : {"allreduce", "periodic"})
+      for (int i = 0; i < 20; ++i) {
+        Scenario s{.seed = static_cast<uint64_t>(i), .workers = 4, .examples = 400, .planned = 4000, .example_ms = 20};
+        s.averaging = averaging;
+        s.faults = {{.kind = kind, .at_ms = 700.0 + 7 * i, .for_ms = 15000, .who = i % 4, .other = (i + 1 + i / 4 % 3) % 4}};
+        const Outcome outcome = simulate(s);
+        EXPECT_TRUE(outcome.passed()) << averaging << ", " << to_string(kind) << ": " << outcome.failure;
+        EXPECT_LT(outcome.longest_pause_ms, 3000) << averaging << ", " << to_string(kind) << ", seed " << i;
+      }
 }
 
 // All who hold the last rounds lose their power after the launcher was told that all is committed, and before it has the result.
