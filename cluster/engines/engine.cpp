@@ -4,20 +4,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 
+#include "cluster/engines/announced.h"
 #include "src/core/error.h"
 
 namespace perigee {
 
-extern const EngineDef engine_openmpi, engine_slurm;
+extern const EngineDef engine_openmpi, engine_pmi, engine_pmix, engine_slurm, engine_torch;
 
 std::span<const EngineDef* const> all_engines() {
   // mpirun inside a Slurm job sets both: what is nearer to us comes first.
-  static const EngineDef* const all[] = {&engine_openmpi, &engine_slurm};
+  static const EngineDef* const all[] = {&engine_openmpi, &engine_pmi, &engine_torch, &engine_slurm, &engine_pmix};
   return all;
 }
 
@@ -32,6 +36,7 @@ std::optional<Engine> find_engine(const std::string& wanted, const Environment& 
   }
   if (wanted != "auto")
     throw Error(ErrorKind::usage, {"--engine", "there is no engine '" + wanted + "'", "", "", nearest_hint(wanted, known)});
+  refuse_announcement(environment);
   return std::nullopt;
 }
 
@@ -45,6 +50,32 @@ std::optional<int> environment_number(const Environment& environment, const char
     throw Error(ErrorKind::usage, {std::string("environment variable ") + name, "is no number of the expected kind",
                                    std::string("'") + text + "'", std::to_string(low) + " to " + std::to_string(high)});
   return value;
+}
+
+std::string file_name_of(const std::string& text) {
+  std::string name;
+  for (const char c : text.substr(0, 100)) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '-';
+  return name;
+}
+
+// The parent, and when it was started: the number alone may have been another's before.
+std::string launcher_mark() {
+  const pid_t parent = getppid();
+  std::ifstream in("/proc/" + std::to_string(parent) + "/stat");
+  std::string line;
+  std::getline(in, line);
+  const size_t name = line.rfind(')');
+  if (name == std::string::npos) return "";
+  std::istringstream fields(line.substr(name + 1));
+  std::string field;
+  for (int index = 3; index <= 22; ++index) fields >> field;
+  return std::to_string(parent) + "-" + field;
+}
+
+int shared_port(const std::string& text) {
+  uint64_t hash = 1469598103934665603u;  // FNV-1a: the same on every machine
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return static_cast<int>(61000 + hash % 4000);
 }
 
 void write_meeting(const std::string& file, const Meeting& meeting) {

@@ -1,6 +1,5 @@
 // Open MPI: `mpirun -n 4 perigee train ...`. MPI itself is never initialised, so a rank that is killed need not end the others (with
 // --enable-recovery); what mpirun puts into the environment is all that is needed.
-#include <cctype>
 #include <string>
 
 #include "cluster/engines/engine.h"
@@ -17,11 +16,7 @@ std::string session_folder(const Environment& environment) {
 
 std::string job_name(const Environment& environment) {
   for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_orte_ess_jobid", "OMPI_MCA_ess_base_jobid"})
-    if (const char* job = environment(name); job && *job) {
-      std::string text;
-      for (const char* c = job; *c && text.size() < 100; ++c) text += std::isalnum(static_cast<unsigned char>(*c)) ? *c : '-';
-      return text;
-    }
+    if (const char* job = environment(name); job && *job) return file_name_of(job);
   return "job";
 }
 
@@ -45,6 +40,7 @@ std::optional<Engine> find(const Environment& environment) {
 }  // namespace
 
 extern const EngineDef engine_openmpi;
-const EngineDef engine_openmpi{.name = "openmpi", .doc = "mpirun of Open MPI", .find = find};
+const EngineDef engine_openmpi{
+    .name = "openmpi", .doc = "mpirun of Open MPI", .variables = "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE", .find = find};
 
 }  // namespace perigee

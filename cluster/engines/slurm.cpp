@@ -61,12 +61,6 @@ std::vector<std::string> expand_ranges(const std::string& inside, const std::str
   return numbers;
 }
 
-uint64_t hash_of(const std::string& text) {
-  uint64_t hash = 1469598103934665603u;  // FNV-1a: the same on every machine
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  return hash;
-}
-
 std::optional<Engine> find(const Environment& environment) {
   const char* job = environment("SLURM_JOB_ID");
   const char* step = environment("SLURM_STEP_ID");
@@ -76,7 +70,7 @@ std::optional<Engine> find(const Environment& environment) {
   if (!size) size = environment_number(environment, "SLURM_NTASKS", 1, 1 << 20);
   if (!rank || !size || *rank >= *size) return std::nullopt;
   const std::string id = std::to_string(number(job, job)) + "." + std::to_string(number(step, step));
-  Engine engine{.name = "slurm", .job = job, .rank = *rank, .size = *size, .stop_signal = SIGUSR1};
+  Engine engine{.name = "slurm", .job = job, .rank = *rank, .size = *size, .lasting = true, .stop_signal = SIGUSR1};
   engine.local_rank = environment_number(environment, "SLURM_LOCALID", 0, 1 << 20).value_or(0);
   engine.restarts = environment_number(environment, "SLURM_RESTART_COUNT", 0, 1 << 20).value_or(0);
   if (const char* tasks = environment("SLURM_STEP_TASKS_PER_NODE"); tasks && *tasks >= '0' && *tasks <= '9')
@@ -86,8 +80,7 @@ std::optional<Engine> find(const Environment& environment) {
   engine.meeting_file = (folder && *folder ? std::string(folder) : ".") + "/.perigee-slurm-" + id + "-" + std::to_string(engine.restarts);
   if (const char* list = environment("SLURM_STEP_NODELIST"); list && *list) {
     const std::vector<std::string> hosts = expand_node_list(list);
-    // A port that all can compute; above those that systems usually hand out by themselves.
-    engine.coordinator = hosts[0] + ":" + std::to_string(61000 + hash_of(id) % 4000);
+    engine.coordinator = hosts[0] + ":" + std::to_string(shared_port(id));
   }
   return engine;
 }
@@ -127,6 +120,7 @@ std::vector<std::string> expand_node_list(const std::string& list) {
 }
 
 extern const EngineDef engine_slurm;
-const EngineDef engine_slurm{.name = "slurm", .doc = "srun of Slurm", .find = find};
+const EngineDef engine_slurm{
+    .name = "slurm", .doc = "srun of Slurm", .variables = "SLURM_JOB_ID, SLURM_STEP_ID, SLURM_PROCID", .find = find};
 
 }  // namespace perigee

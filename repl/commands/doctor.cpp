@@ -10,7 +10,9 @@
 #include <fstream>
 #include <thread>
 
+#include "cluster/engines/announced.h"
 #include "repl/commands/command.h"
+#include "src/core/error.h"
 #include "src/device/cuda_module.h"
 #include "src/device/gpu.h"
 #include "src/graph/plan.h"
@@ -139,6 +141,29 @@ void folders() {
   }
 }
 
+// Which launcher has started this process, and how it is known.
+void engine() {
+  const Environment environment = [](const char* name) -> const char* { return std::getenv(name); };
+  std::string known, hint;
+  try {
+    for (const EngineDef* def : all_engines()) {
+      known += (known.empty() ? "" : ", ") + std::string(def->name);
+      const std::optional<Engine> found = def->find(environment);
+      if (!found) continue;
+      good("engine", found->name + " (" + def->doc + "): process " + std::to_string(found->rank) + " of " + std::to_string(found->size) +
+                         ", by " + def->variables);
+      return none("", "rank 0 is found " + (found->exchange                ? std::string("through the launcher itself")
+                                            : !found->meeting_file.empty() ? "by " + found->meeting_file
+                                                                           : "at " + found->coordinator + ", with --secret FILE"));
+    }
+    const std::string announced = unclaimed_announcement(environment, &hint);
+    if (!announced.empty()) return bad("engine", announced + " tells of several processes, but not which of them this is", hint);
+    none("engine", "this process was started by none of " + known);
+  } catch (const Error& error) {
+    bad("engine", error.what(), "mend the variable, or train with --engine none");
+  }
+}
+
 int run() {
   std::printf("perigee %s\n", PERIGEE_VERSION);
   processor();
@@ -156,6 +181,7 @@ int run() {
   cuda();
   data_sets();
   folders();
+  engine();
   std::printf(problems == 0 ? "nothing is wrong\n" : "%d problems\n", problems);
   return problems == 0 ? 0 : 7;
 }

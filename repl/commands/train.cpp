@@ -254,7 +254,7 @@ int run() {
     if (engine && options.out.empty() && resume.empty()) {
       const std::string folder = engine_folder(*engine, job.name());
       const bool there = !folder.empty() && file_exists(folder + "/job.json");
-      if (there && engine->restarts > 0) resume = folder;  // the scheduler started the job again
+      if (there && (engine->restarts > 0 || engine->resumes)) resume = folder;  // the scheduler started the job again
       else if (!there) options.out = folder;
     }
     Json about = Json(Json::Object{{"script", options.script}});

@@ -41,7 +41,8 @@ void declare_cluster_options(CLI::App& app, ClusterOptions* options) {
       ->group("Cluster");
   app.add_flag("--record", options->record, "of an asynchronous run, write down what `perigee replay` needs to train it again bit for bit")
       ->group("Cluster");
-  app.add_option("--engine", options->engine, "the scheduler that started this process: auto, none, openmpi or slurm")->group("Cluster");
+  app.add_option("--engine", options->engine, "the scheduler that started this process: auto, none, or a name of `perigee doctor`")
+      ->group("Cluster");
 }
 
 bool in_cluster(const ClusterOptions& options) {
@@ -80,7 +81,13 @@ std::string cluster_arguments(const ClusterOptions& options) {
 std::optional<Engine> engine_of(const ClusterOptions& options) {
   if (options.workers > 0 || !options.agents.empty() || !options.listen.empty()) return std::nullopt;
   auto engine = find_engine(options.engine, [](const char* name) { return std::getenv(name); });
-  return engine && engine->size > 1 ? engine : std::nullopt;
+  if (!engine || engine->size == 1) return std::nullopt;
+  if (!engine->exchange && engine->meeting_file.empty() && (options.secret.empty() || engine->coordinator.empty()))
+    throw Error(
+        ErrorKind::usage,
+        {"--secret", "the " + std::to_string(engine->size) + " processes of " + engine->name + " need a secret to know each other by", "",
+         "", "`perigee secret new > cluster.key`, copy it to every machine, and give each process --secret cluster.key"});
+  return engine;
 }
 
 namespace {
@@ -89,8 +96,9 @@ constexpr int kMeetingSeconds = 120;
 
 int cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
-// Where the first process of the engine is, once it has written it down.
+// Where the first process of the engine is, once it has told.
 Meeting wait_for_meeting(const Engine& engine) {
+  if (engine.exchange) return engine.exchange(nullptr, stop_requested());
   for (int tenths = 0; tenths < 10 * kMeetingSeconds && !stop_requested(); ++tenths) {
     if (const auto meeting = read_meeting(engine.meeting_file)) return *meeting;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -101,13 +109,17 @@ Meeting wait_for_meeting(const Engine& engine) {
                                    .hint = "start the job in a folder that all machines share, or give every process --secret"});
 }
 
-// Removes the file again, whatever ends the run.
+// Tells the others. Removes the file again, whatever ends the run.
 class MeetingFile {
  public:
-  MeetingFile(const Engine& engine, const Launcher& launcher) : file_(engine.meeting_file) {
-    write_meeting(file_, {launcher.address(), launcher.key().hex()});
+  MeetingFile(const Engine& engine, const Launcher& launcher) : file_(engine.exchange ? "" : engine.meeting_file) {
+    const Meeting mine = {launcher.address(), launcher.key().hex()};
+    if (engine.exchange) engine.exchange(&mine, stop_requested());
+    else if (!file_.empty()) write_meeting(file_, mine);
   }
-  ~MeetingFile() { std::remove(file_.c_str()); }
+  ~MeetingFile() {
+    if (!file_.empty()) std::remove(file_.c_str());
+  }
 
  private:
   std::string file_;
@@ -127,8 +139,7 @@ Json engine_event(const Engine& engine, const std::string& address) {
 }  // namespace
 
 std::string engine_folder(const Engine& engine, const std::string& job_name) {
-  if (engine.name != "slurm") return "";
-  return "runs/" + job_name + "-slurm-" + engine.job;
+  return engine.lasting ? "runs/" + job_name + "-" + engine.name + "-" + file_name_of(engine.job) : "";
 }
 
 int train_for_engine(const Engine& engine, const ClusterOptions& options, int threads) {

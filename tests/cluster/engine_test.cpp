@@ -97,6 +97,65 @@ TEST(Engine, Slurm) {
   EXPECT_EQ(engine->meeting_file, "/home/u/.perigee-slurm-17.0-1");
 }
 
+TEST(Engine, Torchrun) {
+  std::map<std::string, std::string> values = {
+      {"RANK", "1"},           {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"MASTER_ADDR", "10.0.0.1"}, {"LOCAL_WORLD_SIZE", "2"},
+      {"MASTER_PORT", "4000"}, {"TMPDIR", "/mine"}};
+  auto engine = find_engine("auto", of(values));
+  ASSERT_TRUE(engine);
+  EXPECT_EQ(engine->name, "torch");
+  EXPECT_EQ(engine->coordinator, "10.0.0.1:4000");
+  EXPECT_EQ(engine->meeting_file, "/mine/.perigee-torch-" + launcher_mark() + "-0") << "all are on this machine";
+  EXPECT_FALSE(engine->lasting);
+  values["LOCAL_WORLD_SIZE"] = "1";
+  EXPECT_EQ(find_engine("auto", of(values))->meeting_file, "") << "no name that no other job has: a secret is needed";
+  values["TORCHELASTIC_RUN_ID"] = "a/b";
+  values["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  engine = find_engine("auto", of(values));
+  EXPECT_EQ(engine->meeting_file, "./.perigee-torch-a-b-0");
+  EXPECT_NE(engine->coordinator, "10.0.0.1:4000") << "torchrun listens there";
+  values = {{"PET_NODE_RANK", "3"}, {"PET_NNODES", "4"}, {"PET_MASTER_ADDR", "job-node-0-0.job"}, {"PET_MASTER_PORT", "29400"}};
+  engine = find_engine("auto", of(values));
+  ASSERT_TRUE(engine);
+  EXPECT_EQ(engine->rank, 3);
+  EXPECT_EQ(engine->coordinator, "job-node-0-0.job:29400");
+  values["PET_NNODES"] = "1:4";
+  EXPECT_THROW(find_engine("auto", of(values)), Error);
+}
+
+// What is nearer to the process decides: mpiexec inside a batch job of Slurm, torchrun inside srun, a script inside srun that sets RANK.
+TEST(Engine, TheNearestLauncherDecides) {
+  std::map<std::string, std::string> values = {
+      {"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"},
+      {"PMI_RANK", "1"},      {"PMI_SIZE", "2"},      {"PMI_FD", "9"},       {"PMIX_RANK", "1"},
+      {"RANK", "0"},          {"WORLD_SIZE", "2"}};
+  EXPECT_EQ(find_engine("auto", of(values))->name, "slurm");
+  values["MPI_LOCALNRANKS"] = "2";
+  EXPECT_EQ(find_engine("auto", of(values))->name, "pmi");
+  values.erase("MPI_LOCALNRANKS");
+  values["TORCHELASTIC_RUN_ID"] = "x";
+  EXPECT_EQ(find_engine("auto", of(values))->name, "torch");
+}
+
+// Where nobody knows which of them this is, each would train a run of its own.
+TEST(Engine, SeveralProcessesThatNobodyUnderstandsAreRefused) {
+  for (const char* name :
+       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "FLUX_JOB_SIZE", "JSM_NAMESPACE_SIZE", "HOROVOD_SIZE",
+        "SLURM_STEP_NUM_TASKS", "WORLD_SIZE", "PET_NNODES", "DMLC_NUM_WORKER", "AWS_BATCH_JOB_NUM_NODES", "SKYPILOT_NUM_NODES"}) {
+    try {
+      find_engine("auto", of({{name, "2"}}));
+      FAIL() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_NE(std::string(error.what()).find(std::string(name) + "=2"), std::string::npos) << error.what();
+    }
+    EXPECT_FALSE(find_engine("auto", of({{name, "1"}}))) << name;
+    EXPECT_FALSE(find_engine("none", of({{name, "2"}}))) << name;
+  }
+  for (const char* name : {"ALPS_APP_PE", "PALS_RANKID", "JOB_COMPLETION_INDEX"})
+    EXPECT_THROW(find_engine("auto", of({{name, "0"}})), Error) << name;
+}
+
 TEST(Meeting, IsReadByItsOwnerAlone) {
   char folder[] = "/tmp/perigee-engine-XXXXXX";
   const std::string file = std::string(mkdtemp(folder)) + "/meeting";

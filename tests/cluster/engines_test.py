@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Open MPI and Slurm, the real ones, on this machine. Where one is not installed its tests say that they were skipped."""
+"""Open MPI, MPICH and Slurm, the real ones, on this machine. Where one is not installed its tests say that they were skipped."""
 import json
 import os
 import pathlib
@@ -24,11 +24,11 @@ def need(*programs):
 
 def clean_environment():
     """What another scheduler may have left in our own environment."""
-    return {name: "" for name in os.environ if name.startswith(("SLURM_", "OMPI_COMM", "PMIX_"))}
+    return {name: "" for name in os.environ if name.startswith(("SLURM_", "OMPI_COMM", "PMIX_", "PMI_"))}
 
 
 def ranks_of(train):
-    """Process ids of the ranks that mpirun started and that became workers."""
+    """Process ids of the ranks that mpirun or mpiexec started."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:
@@ -36,8 +36,8 @@ def ranks_of(train):
             words = (entry / "cmdline").read_bytes().split(b"\0")
         except (OSError, ValueError):
             continue
-        if entry.name.isdigit() and f"PERIGEE_TEST={train.mark}".encode() in environment and b"train" in words and b"mpirun" not in words[0]:
-            rank = [v for v in environment.split(b"\0") if v.startswith(b"OMPI_COMM_WORLD_RANK=")]
+        if entry.name.isdigit() and f"PERIGEE_TEST={train.mark}".encode() in environment and words[1:2] == [b"train"]:
+            rank = [v for v in environment.split(b"\0") if v.startswith((b"OMPI_COMM_WORLD_RANK=", b"PMI_RANK="))]
             if rank:
                 found.append((int(rank[0].split(b"=")[1]), int(entry.name)))
     return dict(found)
@@ -79,10 +79,101 @@ def openmpi_goes_on_without_a_killed_rank():
         cluster.check_ledger(train.folder(), epochs=80)
 
 
+HYDRA = ["mpiexec.hydra"]
+
+
+def check_two(cluster, train, engine):
+    """Both processes trained one run, and the ledger of it adds up."""
+    assert train.wait() == 0, train.tail()
+    started = train.of_kind("engine")
+    assert len(started) == 1 and started[0]["engine"] == engine and started[0]["processes"] == 2, (started, train.tail())
+    assert len(train.of_kind("worker_joined")) == 2, train.tail()
+    assert len(list((cluster.folder / "runs").iterdir())) == 1, "each trained a run of its own"
+    cluster.check_ledger(train.folder(), epochs=2)
+
+
+def hydra_ranks_train_together():
+    need("mpiexec.hydra")
+    with Cluster() as cluster:
+        check_two(cluster, cluster.train(command=[*HYDRA, "-n", "2"], env=clean_environment()), "pmi")
+
+
+def hydra_ranks_of_two_machines_train_together():
+    """Two names of this machine, and a program of ours in the place of ssh: Hydra's proxies talk over TCP, and no folder is private to both."""
+    need("mpiexec.hydra")
+    with Cluster() as cluster:
+        ssh = cluster.folder / "ssh"
+        ssh.write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nshift\nexec sh -c "$*"\n')
+        ssh.chmod(0o755)
+        options = ["-launcher", "ssh", "-launcher-exec", str(ssh), "-hosts", "127.0.0.2,127.0.0.3"]
+        check_two(cluster, cluster.train(command=[*HYDRA, *options, "-n", "2"], env=clean_environment()), "pmi")
+
+
+def hydra_ends_with_a_killed_rank_and_resumes():
+    """Hydra kills the others, also with -disable-auto-cleanup, which is of ranks that end with an error."""
+    need("mpiexec.hydra")
+    with Cluster() as cluster:
+        cluster.write_job(epochs=80)
+        mark = f"{os.getpid()}-{time.monotonic_ns()}"
+        train = cluster.train(command=[*HYDRA, "-n", "2"], env={**clean_environment(), "PERIGEE_TEST": mark})
+        train.mark = mark
+        train.wait_event("epoch")
+        wait_until("a checkpoint", lambda: any(train.folder().glob("checkpoints/*.safetensors")))
+        ranks = ranks_of(train)
+        assert set(ranks) == {0, 1}, ranks
+        os.kill(ranks[1], signal.SIGKILL)
+        assert train.wait() != 0, train.tail()
+        again = cluster.start("train", "--log", "json", "--resume", train.folder(), command=[*HYDRA, "-n", "2"], env=clean_environment())
+        assert again.wait() == 0, again.tail()
+        assert again.folder() == train.folder() and again.of_kind("start")[0].get("step", 0) > 0, again.of_kind("start")
+        cluster.check_ledger(train.folder(), epochs=80)
+
+
+def pmix_alone_is_enough():
+    """Open MPI's mpirun is a PMIx server: what other launchers with PMIx leave out is taken away."""
+    need("mpirun")
+    with Cluster() as cluster:
+        hidden = ["env", "-u", "OMPI_COMM_WORLD_RANK", "-u", "OMPI_COMM_WORLD_SIZE"]
+        check_two(cluster, cluster.train(command=[*MPI, "-n", "2", *hidden], env={**clean_environment(), **MPI_ENV}), "pmix")
+
+
+# Starts the rest of its command line twice, with torchrun's variables, and ends as the worse of both does.
+STARTER = """
+import os, subprocess, sys
+names = lambda i: {"RANK": str(i), "WORLD_SIZE": "2", "LOCAL_RANK": str(i), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv[1]}
+both = [subprocess.Popen(sys.argv[2:], env={**os.environ, **names(i)}) for i in range(2)]
+sys.exit(max(abs(each.wait()) for each in both))
+"""
+
+
+def torch_variables_are_enough():
+    port = str(Slurm.free_ports(1)[0])
+    with Cluster() as cluster:
+        check_two(cluster, cluster.train(command=["python3", "-c", STARTER, port], env=clean_environment()), "torch")
+    with Cluster() as cluster:  # the cluster's secret: rank 0 listens at MASTER_ADDR and MASTER_PORT, no file is written
+        train = cluster.train("--secret", cluster.secret(), command=["python3", "-c", STARTER, port], env=clean_environment())
+        check_two(cluster, train, "torch")
+        assert train.of_kind("engine")[0]["done"].split(";")[0].endswith(":" + port), train.of_kind("engine")
+
+
+def several_processes_that_nobody_understands_are_refused():
+    with Cluster() as cluster:
+        for variables in ({"WORLD_SIZE": "4"}, {"PMI_SIZE": "4", "PMI_RANK": "1"}, {"PMIX_RANK": "1"}, {"JOB_COMPLETION_INDEX": "1"}):
+            env = {**clean_environment(), **variables}
+            train = cluster.train(env=env)
+            assert train.wait() == 2 and list(variables)[0] in train.stderr() and "--engine none" in train.stderr(), train.tail()
+            doctor = cluster.start("doctor", env=env)
+            doctor.wait()
+            assert any(list(variables)[0] in line and "problem" in line for line in doctor.lines), doctor.lines
+        assert not (cluster.folder / "runs").exists()
+        train = cluster.train("--engine", "none", env={**clean_environment(), "WORLD_SIZE": "4"})
+        assert train.wait() == 0, train.tail()
+
+
 class Slurm:
     """munged, slurmctld and two slurmd on this machine, in a folder of their own."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, scheduler="builtin"):
         self.folder = pathlib.Path(folder)
         self.daemons = []
         for name in ("state", "spool1", "spool2"):
@@ -114,8 +205,8 @@ AccountingStorageType=accounting_storage/none
 MpiDefault=none
 SwitchType=switch/none
 ReturnToService=2
-SchedulerType=sched/builtin
-SchedulerParameters=sched_min_interval=1000000,sched_interval=2,batch_sched_delay=1
+SchedulerType=sched/{scheduler}
+SchedulerParameters=bf_interval=1,sched_min_interval=1000000,sched_interval=2,batch_sched_delay=1
 SelectType=select/cons_tres
 JobRequeue=1
 KillWait=10
@@ -198,6 +289,13 @@ def slurm_tasks_train_together():
         assert not list(cluster.folder.glob(".perigee-*")), "the file where they met is removed"
 
 
+def components_of_a_heterogeneous_job_train_together():
+    need_slurm()
+    with Cluster() as cluster, Slurm(cluster.folder, "backfill") as slurm:  # the scheduler that such jobs need
+        one = ["-n1", "--overcommit"]
+        check_two(cluster, cluster.train(command=["srun", *one, "-w", "d1", ":", *one, "-w", "d2"], env=slurm.env), "slurm")
+
+
 def slurm_requeue_resumes():
     need_slurm()
     with Cluster() as cluster, Slurm(cluster.folder) as slurm:
@@ -237,5 +335,8 @@ def slurm_requeue_resumes():
 
 if __name__ == "__main__":
     harness.main([
-        openmpi_ranks_train_together, openmpi_goes_on_without_a_killed_rank, slurm_tasks_train_together, slurm_requeue_resumes
+        openmpi_ranks_train_together, openmpi_goes_on_without_a_killed_rank, hydra_ranks_train_together,
+        hydra_ranks_of_two_machines_train_together, hydra_ends_with_a_killed_rank_and_resumes, pmix_alone_is_enough, torch_variables_are_enough,
+        several_processes_that_nobody_understands_are_refused, slurm_tasks_train_together,
+        components_of_a_heterogeneous_job_train_together, slurm_requeue_resumes
     ])
