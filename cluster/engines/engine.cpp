@@ -17,11 +17,13 @@
 
 namespace perigee {
 
-extern const EngineDef engine_openmpi, engine_pmi, engine_pmix, engine_slurm, engine_torch;
+extern const EngineDef engine_openmpi, engine_pmi, engine_pmix, engine_slurm, engine_torch, engine_kubernetes, engine_aws_batch,
+    engine_sagemaker, engine_skypilot;
 
 std::span<const EngineDef* const> all_engines() {
   // mpirun inside a Slurm job sets both: what is nearer to us comes first.
-  static const EngineDef* const all[] = {&engine_openmpi, &engine_pmi, &engine_torch, &engine_slurm, &engine_pmix};
+  static const EngineDef* const all[] = {&engine_openmpi,    &engine_pmi,       &engine_torch,     &engine_slurm,   &engine_pmix,
+                                         &engine_kubernetes, &engine_aws_batch, &engine_sagemaker, &engine_skypilot};
   return all;
 }
 

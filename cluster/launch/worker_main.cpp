@@ -23,6 +23,7 @@
 #include "cluster/replica/trainer_replica.h"
 #include "cluster/uv/process.h"
 #include "cluster/uv/uv_transport.h"
+#include "src/core/cores.h"
 #include "src/core/warning.h"
 #include "src/graph/plan.h"
 #include "src/net/address.h"
@@ -139,7 +140,7 @@ class WorkerProcessMain final : public WorkerEvents, public ReplicaEvents {
     std::string advertise = options.advertise;
     if (!loopback && advertise.empty() && options.interface_cidr.empty()) advertise = address_towards(options.coordinators[0]);
     worker.address = advertised_address(listening, advertise, options.interface_cidr);
-    worker.threads = options.threads > 0 ? static_cast<uint32_t>(options.threads) : std::max(1u, std::thread::hardware_concurrency());
+    worker.threads = static_cast<uint32_t>(options.threads > 0 ? options.threads : available_cores());
     worker.give_up_ms = options.give_up_ms;
     worker.trace = &trace_;
     worker.server = options.server;

@@ -11,6 +11,7 @@
 #include "cluster/membership/coordinator.h"
 #include "cluster/membership/votes.h"
 #include "cluster/planted.h"
+#include "src/core/cores.h"
 #include "src/core/error.h"
 #include "src/device/gpu.h"
 
@@ -113,7 +114,7 @@ struct Agent::Impl {
                     std::to_string(options.slots) + " slots are free; start it with a larger --slots, or ask for fewer");
     JobState& job = jobs[id];
     job = {.name = start.job_name, .coordinator = start.coordinator, .key = start.key, .launcher = peer, .generation = start.generation};
-    const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
+    const uint32_t cores = static_cast<uint32_t>(available_cores());
     const uint32_t threads = start.threads > 0 ? start.threads : std::max(1u, cores / std::max(1u, wanted));
     std::string error;
     for (uint32_t i = 0; i < wanted + start.stands_by && error.empty(); ++i) {
@@ -446,7 +447,7 @@ void read_restarts(const std::string& text, const std::string& where, AgentOptio
 Agent::Agent(AgentOptions options, Clock& clock, Rng& rng, Transport& transport, Processes& processes)
     : impl_(std::make_unique<Impl>(
           Impl{.options = std::move(options), .clock = clock, .rng = rng, .transport = transport, .processes = processes})) {
-  if (impl_->options.slots == 0) impl_->options.slots = std::max(1u, std::thread::hardware_concurrency());
+  if (impl_->options.slots == 0) impl_->options.slots = static_cast<uint32_t>(available_cores());
 }
 
 Agent::~Agent() = default;

@@ -12,6 +12,7 @@
 
 #include "cluster/engines/announced.h"
 #include "repl/commands/command.h"
+#include "src/core/cores.h"
 #include "src/core/error.h"
 #include "src/device/cuda_module.h"
 #include "src/device/gpu.h"
@@ -45,7 +46,9 @@ void processor() {
   std::string found;
   for (const char* flag : {"sse4_2", "avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile"})
     if (flags.find(std::string(" ") + flag + " ") != std::string::npos) found += (found.empty() ? "" : " ") + std::string(flag);
-  good("CPU", (name.empty() ? "unknown" : name) + ", " + std::to_string(std::thread::hardware_concurrency()) + " threads");
+  const int all = static_cast<int>(std::thread::hardware_concurrency()), ours = available_cores();
+  good("CPU", (name.empty() ? "unknown" : name) + ", " + std::to_string(all) + " threads" +
+                  (ours < all ? ", of which this control group may use " + std::to_string(ours) : ""));
   good("instructions", found + "; kernels used: " + isa_name(host_isa()));
   if (const char* cap = std::getenv("PERIGEE_ISA")) none("PERIGEE_ISA", std::string("caps the instruction set at ") + cap);
 }
@@ -53,7 +56,8 @@ void processor() {
 void memory() {
   const std::string available = first_value("/proc/meminfo", "MemAvailable");
   const long kib = std::atol(available.c_str());
-  const std::string text = std::to_string(kib / 1024) + " MiB available";
+  std::string text = std::to_string(kib / 1024) + " MiB available";
+  if (memory_limit() > 0) text += ", a limit of " + std::to_string(memory_limit() >> 20) + " MiB for this control group";
   if (kib < 512 * 1024) bad("memory", text, "close other programs; a smaller --batch needs less");
   else good("memory", text);
 }

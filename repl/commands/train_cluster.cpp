@@ -11,6 +11,7 @@
 #include "cluster/launch/launcher.h"
 #include "cluster/launch/worker_main.h"
 #include "repl/signals.h"
+#include "src/core/cores.h"
 #include "src/core/error.h"
 #include "src/net/address.h"
 
@@ -94,7 +95,7 @@ namespace {
 
 constexpr int kMeetingSeconds = 120;
 
-int cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+int cores() { return available_cores(); }
 
 // Where the first process of the engine is, once it has told.
 Meeting wait_for_meeting(const Engine& engine) {
@@ -107,6 +108,17 @@ Meeting wait_for_meeting(const Engine& engine) {
                                    .what = "rank 0 did not write where it is",
                                    .expected = engine.meeting_file,
                                    .hint = "start the job in a folder that all machines share, or give every process --secret"});
+}
+
+// A cluster's name service may learn of the first process later than this one is started.
+void wait_for_name(const std::string& coordinator) {
+  for (int tenths = 0; !coordinator.empty() && !stop_requested(); ++tenths) try {
+      address_towards(coordinator);
+      return;
+    } catch (const Error&) {
+      if (tenths >= 10 * kMeetingSeconds) throw;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
 }
 
 // Tells the others. Removes the file again, whatever ends the run.
@@ -155,6 +167,7 @@ int train_for_engine(const Engine& engine, const ClusterOptions& options, int th
   if (!options.secret.empty()) {
     worker.secret = Secret::from_file(options.secret);
     worker.coordinators = {engine.coordinator};
+    wait_for_name(engine.coordinator);
   }
   if (worker.secret.empty() || engine.coordinator.empty()) {
     const Meeting meeting = wait_for_meeting(engine);

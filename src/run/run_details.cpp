@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "src/core/cores.h"
 #include "src/core/host_isa.h"
 #include "src/nn/describe_network.h"
 #include "src/train/device/device_memory.h"
@@ -46,8 +47,10 @@ Json environment_of(Trainer& trainer) {
   add("system", value_in("/etc/os-release", "PRETTY_NAME", '='));
   add("kernel", std::string(system.sysname) + " " + system.release + " " + system.machine);
   add("processor", value_in("/proc/cpuinfo", "model name", ':'));
-  facts.set("cores", static_cast<int64_t>(std::thread::hardware_concurrency()));
-  facts.set("memory_bytes", static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGESIZE)));
+  facts.set("cores", static_cast<int64_t>(available_cores()));
+  const int64_t memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGESIZE)),
+                limit = memory_limit();
+  facts.set("memory_bytes", limit > 0 ? std::min(memory, limit) : memory);
   add("instructions", isa_name(host_isa()));
   facts.set("threads", static_cast<int64_t>(trainer.threads()));
   std::string devices;

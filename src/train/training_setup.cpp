@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "src/core/cores.h"
 #include "src/core/pattern.h"
 #include "src/data/padding.h"
 #include "src/data/streams.h"
@@ -26,7 +27,7 @@ int thread_count(const TrainerOptions& options, const Json& job) {
   if (options.threads > 0) return options.threads;
   const Json* wanted = job.find("threads");
   if (wanted && wanted->is_int() && wanted->as_int() > 0) return static_cast<int>(std::min<int64_t>(wanted->as_int(), 1024));
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return available_cores();
 }
 
 std::vector<std::string> input_names(const Config& job) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 
@@ -121,6 +122,74 @@ TEST(Engine, Torchrun) {
   EXPECT_EQ(engine->coordinator, "job-node-0-0.job:29400");
   values["PET_NNODES"] = "1:4";
   EXPECT_THROW(find_engine("auto", of(values)), Error);
+}
+
+TEST(Engine, Kubernetes) {
+  std::map<std::string, std::string> values = {
+      {"JOB_COMPLETION_INDEX", "2"}, {"PERIGEE_SIZE", "4"}, {"PERIGEE_COORDINATOR", "lenet-0.lenet:7700"}};
+  auto engine = find_engine("auto", of(values));
+  ASSERT_TRUE(engine);
+  EXPECT_EQ(engine->name, "kubernetes");
+  EXPECT_EQ(engine->rank, 2);
+  EXPECT_EQ(engine->size, 4);
+  EXPECT_EQ(engine->coordinator, "lenet-0.lenet:7700");
+  EXPECT_FALSE(engine->lasting || engine->resumes) << "two jobs may have one name after each other";
+  values["PERIGEE_JOB"] = "c0ffee-1";
+  engine = find_engine("auto", of(values));
+  EXPECT_TRUE(engine->lasting && engine->resumes && engine->job == "c0ffee-1");
+  values["JOB_COMPLETION_INDEX"] = "4";
+  EXPECT_THROW(find_engine("auto", of(values)), Error);
+}
+
+TEST(Engine, AwsBatch) {
+  std::map<std::string, std::string> values = {
+      {"AWS_BATCH_JOB_NODE_INDEX", "1"}, {"AWS_BATCH_JOB_NUM_NODES", "3"},
+      {"AWS_BATCH_JOB_ID", "j7#1"},      {"AWS_BATCH_JOB_MAIN_NODE_INDEX", "0"},
+      {"AWS_BATCH_JOB_ATTEMPT", "2"},    {"AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS", "10.0.0.9"}};
+  auto engine = find_engine("auto", of(values));
+  ASSERT_TRUE(engine && engine->name == "aws_batch");
+  EXPECT_EQ(engine->coordinator, "10.0.0.9:7700");
+  EXPECT_EQ(engine->job, "j7");
+  EXPECT_EQ(engine->restarts, 1);
+  values["AWS_BATCH_JOB_MAIN_NODE_INDEX"] = "2";  // not the first: the two change places
+  EXPECT_EQ(find_engine("auto", of(values))->rank, 1);
+  values["AWS_BATCH_JOB_NODE_INDEX"] = "0";
+  EXPECT_EQ(find_engine("auto", of(values))->rank, 2);
+  values["AWS_BATCH_JOB_NODE_INDEX"] = "2";
+  values.erase("AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS");  // the main node is not told its own
+  EXPECT_EQ(find_engine("auto", of(values))->rank, 0);
+  values["AWS_BATCH_JOB_NODE_INDEX"] = "1";
+  EXPECT_THROW(find_engine("auto", of(values)), Error) << "any other is";
+}
+
+TEST(Engine, SkyPilot) {
+  const auto engine = find_engine("auto", of({{"SKYPILOT_NODE_RANK", "1"},
+                                              {"SKYPILOT_NUM_NODES", "2"},
+                                              {"SKYPILOT_NODE_IPS", "10.0.0.1\n10.0.0.2"},
+                                              {"SKYPILOT_TASK_ID", "sky-2026_x-1"}}));
+  ASSERT_TRUE(engine && engine->name == "skypilot");
+  EXPECT_EQ(engine->coordinator, "10.0.0.1:7700");
+  EXPECT_TRUE(engine->resumes);
+}
+
+TEST(Engine, SageMaker) {
+  char folder[] = "/tmp/perigee-engine-XXXXXX";
+  const std::string root = mkdtemp(folder);
+  std::filesystem::create_directories(root + "/input/config");
+  const auto write = [&](const std::string& text) { std::ofstream(root + "/input/config/resourceconfig.json") << text; };
+  const Environment environment = of({{"TRAINING_JOB_NAME", "lenet-1"}, {"SM_ROOT", root}});
+  EXPECT_FALSE(find_engine("auto", environment));
+  write(R"({"current_host": "algo-2", "hosts": ["algo-2", "algo-1"], "network_interface_name": "eth0"})");
+  const auto engine = find_engine("auto", environment);
+  ASSERT_TRUE(engine && engine->name == "sagemaker");
+  EXPECT_EQ(engine->rank, 1);
+  EXPECT_EQ(engine->coordinator, "algo-1:7700");
+  for (const char* bad : {"", "[]", "{}", R"({"current_host": 1, "hosts": []})", R"({"current_host": "a", "hosts": ["b"]})",
+                          R"({"current_host": "a", "hosts": [1]})"}) {
+    write(bad);
+    EXPECT_THROW(find_engine("auto", environment), Error) << bad;
+  }
+  std::filesystem::remove_all(root);
 }
 
 // What is nearer to the process decides: mpiexec inside a batch job of Slurm, torchrun inside srun, a script inside srun that sets RANK.
