@@ -182,6 +182,7 @@ int run() {
   library("stemmer", {"libstemmer.so.0d", "libstemmer.so.0"}, "stems of words", "libstemmer0d");
   library("Unicode", {"libutf8proc.so.3", "libutf8proc.so.2"}, "tokenizers of text beyond ASCII", "libutf8proc2");
   library("expressions", {"libpcre2-8.so.0"}, "tokenizers with regular expressions", "libpcre2-8-0");
+  library("libsndfile", {"libsndfile.so.1"}, "recordings other than plain WAV", "libsndfile1");
   cuda();
   data_sets();
   folders();
