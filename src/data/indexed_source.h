@@ -5,17 +5,18 @@
 #include <string>
 #include <vector>
 
-#include "src/data/source.h"
+#include "src/data/sound/rated.h"
 
 namespace perigee {
 
-class IndexedSource : public DataSource {
+class IndexedSource : public DataSource, public RatedSource {
  public:
   // `inner_index` maps [0, size) into the inner source; a pure function that any thread may call.
   IndexedSource(std::string name, SourcePtr inner, int64_t size, std::function<int64_t(int64_t)> inner_index)
       : name_(std::move(name)), inner_(std::move(inner)), size_(size), inner_index_(std::move(inner_index)) {}
 
   int64_t size() const override { return size_; }
+  double rate() const override { return rate_of(*inner_); }
   const std::vector<Field>& fields() const override { return inner_->fields(); }
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
     inner_->read({.index = inner_index_(key.index), .epoch = key.epoch, .seed = key.seed}, slots);

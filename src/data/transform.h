@@ -36,6 +36,8 @@ class Transform {
   virtual Field output() const = 0;
   // Row-major in and out, never the same memory. Thread-safe, allocates nothing.
   virtual void apply(const std::byte* in, std::byte* out, Draw& draw) const = 0;
+  // The same for a field of which `steps` steps of the last axis count, -1 for all; `steps` becomes that of the output.
+  virtual void apply_steps(const std::byte* in, std::byte* out, int64_t* /*steps*/, Draw& draw) const { apply(in, out, draw); }
   // False: the result depends on the input alone.
   virtual bool draws() const { return true; }
   // The values fitted to the data, null when there are none; given back as the option "fitted" they make the same transform.

@@ -4,6 +4,7 @@
 
 #include "src/data/arrays.h"
 #include "src/data/documents.h"
+#include "src/data/sound/sound_source.h"
 #include "src/data/table_source.h"
 #include "src/data/text_source.h"
 #include "src/data/transform.h"
@@ -11,6 +12,7 @@
 #include "src/io/confined.h"
 #include "src/io/image.h"
 #include "src/io/npy.h"
+#include "src/io/sound/sound.h"
 
 namespace perigee {
 namespace {
@@ -68,11 +70,13 @@ std::span<const char* const> reading_options(const std::string& type) {
   static constexpr const char* kCsv[] = {"delimiter", "header", "missing", "missing_values", "fitted"};
   static constexpr const char* kText[] = {"unit", "lowercase", "unknown", "fitted"};
   static constexpr const char* kDocuments[] = {"text", "label", "fitted"};
+  static constexpr const char* kAudio[] = {"label", "rate", "channels", "seconds", "lengths", "classes", "fitted"};
   static constexpr const char* kImages[] = {"size", "channels", "scale", "classes"};
   if (type == "csv") return kCsv;
   if (type == "text") return kText;
   if (type == "documents") return kDocuments;
   if (type == "images") return kImages;
+  if (type == "audio") return kAudio;
   return {};
 }
 
@@ -142,6 +146,7 @@ RecordFormat guess(std::span<const std::byte> bytes, bool text_model) {
   if (text.starts_with("PK\x03\x04")) return RecordFormat::npz;
   if (image_kind(bytes) != ImageKind::none) return RecordFormat::image;
   if (text_model) return RecordFormat::text;
+  if (is_sound(bytes)) return RecordFormat::sound;
   const size_t first = text.find_first_not_of(" \t\r\n", text.starts_with("\xef\xbb\xbf") ? 3 : 0);
   return first != text.npos && (text[first] == '{' || text[first] == '[') ? RecordFormat::json : RecordFormat::csv;
 }
@@ -208,7 +213,13 @@ const NetworkInput& RecordReader::only_input(const std::string& name) const {
 
 // A table's columns are no picture's pixels.
 void RecordReader::refuse_table(const std::string& name) const {
-  if (leaf_type() != "csv" && takes_images(inputs_)) is_no_image(name, inputs_[0], "pictures (.jpg, .png), or arrays (.npy, .npz)");
+  if (leaf_type() == "csv") return;
+  if (leaf_type() == "audio")
+    throw Error(ErrorKind::usage, {.where = name,
+                                   .what = "the model takes recordings",
+                                   .got = "a table",
+                                   .expected = std::string("sound (") + kSoundSuffixes + "), or arrays (.npz)"});
+  if (takes_images(inputs_)) is_no_image(name, inputs_[0], "pictures (.jpg, .png), or arrays (.npy, .npz)");
 }
 
 void RecordReader::check_fields(const DataSource& source, const std::string& name) const {
@@ -323,6 +334,15 @@ Records RecordReader::from_image(std::span<const std::byte> bytes, const std::st
   return of_size(shape[1], shape[2]);
 }
 
+Records RecordReader::from_sound(std::span<const std::byte> bytes, const std::string& name) const {
+  if (leaf_type() != "audio")
+    throw Error(ErrorKind::usage, {.where = name, .what = "the model does not read recordings", .expected = inputs_[0].type.text()});
+  Json leaf = leaf_;
+  for (const char* key : {"files", "table", "label"}) leaf.erase(key);
+  return {.source = open_leaf(leaf, Purpose::predict, name, [&](const Config& config) { return sound_source(config, bytes, name); }),
+          .single = true};
+}
+
 // Every window of the text, the last of which nothing follows yet, in the model's own vocabulary.
 Records RecordReader::from_text(std::string_view text, const std::string& name) const {
   if (leaf_type() == "documents")
@@ -347,6 +367,7 @@ Records RecordReader::open(std::span<const std::byte> bytes, RecordFormat format
     case RecordFormat::npy: records = from_npy(bytes, name); break;
     case RecordFormat::npz: records = from_npz(bytes, name); break;
     case RecordFormat::image: records = from_image(bytes, name); break;
+    case RecordFormat::sound: records = from_sound(bytes, name); break;
     case RecordFormat::text: records = from_text(as_text(bytes), name); break;
     case RecordFormat::json: records = from_json(json_records(as_text(bytes), name), name); break;
     case RecordFormat::csv:
@@ -378,6 +399,7 @@ Records RecordReader::open_file(const std::string& path) const {
   else if (suffix == "csv" || suffix == "tsv" || suffix == "txt") format = RecordFormat::csv;
   else if (suffix == "json" || suffix == "jsonl" || suffix == "ndjson") format = RecordFormat::json;
   else if (is_image_suffix(suffix)) format = RecordFormat::image;
+  else if (leaf_type() == "audio" || is_sound_suffix(suffix)) format = RecordFormat::sound;
   else
     throw Error(ErrorKind::usage, {path, "this kind of file cannot be predicted", "'." + suffix + "'",
                                    std::string("csv, tsv, json, jsonl, npy, npz, ") + kImageSuffixes, ""});
@@ -387,7 +409,7 @@ Records RecordReader::open_file(const std::string& path) const {
 
 std::vector<std::string> RecordReader::files_in(const std::string& folder) const {
   static constexpr std::string_view kTables[] = {"csv", "tsv", "json", "jsonl", "ndjson"};
-  const bool images = takes_images(inputs_);
+  const bool images = takes_images(inputs_), sounds = leaf_type() == "audio";
   std::vector<std::string> files;
   size_t folders = 0;
   for (const FolderEntry& entry : list_folder(folder)) {
@@ -396,13 +418,17 @@ std::vector<std::string> RecordReader::files_in(const std::string& folder) const
     const std::string suffix = suffix_of(entry.name);
     const bool table = std::find(std::begin(kTables), std::end(kTables), suffix) != std::end(kTables);
     const bool fits = suffix == "npy" || suffix == "npz" || reads_text() || (images ? is_image_suffix(suffix) : table);
+    const bool of_kind = sounds ? is_sound_suffix(suffix) : images ? is_image_suffix(suffix) : table;
+    const bool fits = suffix == "npy" || suffix == "npz" || leaf_type() == "text" || of_kind;
     if (entry.file && fits) files.push_back((folder.ends_with('/') ? folder : folder + "/") + entry.name);
   }
   if (!files.empty()) return files;
   throw Error(ErrorKind::usage, {.where = folder,
                                  .what = "this folder has no files that the model takes",
                                  .got = folders > 0 ? std::to_string(folders) + " folders" : "",
-                                 .expected = images ? std::string("npy, npz, ") + kImageSuffixes : "csv, tsv, json, jsonl, npy or npz",
+                                 .expected = sounds   ? std::string("npz, ") + kSoundSuffixes
+                                             : images ? std::string("npy, npz, ") + kImageSuffixes
+                                                      : "csv, tsv, json, jsonl, npy or npz",
                                  .hint = folders > 0 ? "name the folders inside: " + folder + "/*" : ""});
 }
 
@@ -411,6 +437,8 @@ std::vector<std::string> RecordReader::files_in(const std::string& folder) const
 Json RecordReader::describe(const std::string& path) const {
   if (leaf_type() == "documents") return Json(Json::Object{{"type", "documents"}, {"file", path}});
   if (folder_exists(path)) return Json(Json::Object{{"type", "images"}, {"folder", path}});
+  const bool sounds = leaf_type() == "audio";
+  if (folder_exists(path) || sounds) return Json(Json::Object{{"type", sounds ? "audio" : "images"}, {"folder", path}});
   const std::string suffix = suffix_of(path);
   const bool text = leaf_type() == "text", npz = suffix == "npz";
   if (leaf_type() != "csv" && !text && !npz && takes_images(inputs_)) is_no_image(path, inputs_[0], kLabelledImages);

@@ -17,7 +17,7 @@
 
 namespace perigee {
 
-enum class RecordFormat { automatic, csv, json, image, text, npy, npz };
+enum class RecordFormat { automatic, csv, json, image, sound, text, npy, npz };
 
 struct Records {
   SourcePtr source;     // has the model's inputs as fields; where an example's number is not its row, also kRowField
@@ -35,7 +35,7 @@ class RecordReader {
   // --- To predict: targets are not needed. Error(usage) for what the model does not take, Error(data) for what does not fit it.
 
   // .npy (one example or several), .npz (an array per input), .csv and .tsv (also .gz), .json, .jsonl, .jpg, .png; to a model of text any
-  // other file is text.
+  // other file is text, to one of recordings a recording.
   Records open_file(const std::string& path) const;
   // The files of a folder that such a model may take, by their names, sorted. Error(usage) when there are none.
   std::vector<std::string> files_in(const std::string& folder) const;
@@ -74,6 +74,7 @@ class RecordReader {
   Records from_npy(std::span<const std::byte> bytes, const std::string& name) const;
   Records from_npz(std::span<const std::byte> bytes, const std::string& name) const;
   Records from_image(std::span<const std::byte> bytes, const std::string& name) const;
+  Records from_sound(std::span<const std::byte> bytes, const std::string& name) const;
   Records from_text(std::string_view text, const std::string& name) const;
 
   std::vector<NetworkInput> inputs_;

@@ -10,6 +10,7 @@
 #include "src/data/loader.h"
 #include "src/io/file.h"
 #include "src/train/trainer.h"
+#include "tests/data/fixtures.h"
 #include "tests/io/temporary.h"
 
 namespace {
@@ -40,13 +41,14 @@ namespace {
 TEST(Loader, AllocatesNothingOnceWarm) {
   const TemporaryFolder folder;
   write_file(folder / "a.txt", as_bytes("Resolved. resolved."));
-  const std::string digits = R"({"type":"digits","size":100})";
+  const std::string digits = R"({"type":"digits","size":100})", recordings = source_examples(folder.path()).at("audio").dump();
   const std::string array = R"({"type":"arrays","x":[[[1,2],[3,4]],[[5,6],[7,8]],[[5,6],[7,8]]],"y":[0,1,1]})";
   for (const std::string& description :
        {digits, R"({"type":"split","parts":[0.5,0.5],"part":0,"source":)" + digits + "}",
         R"({"type":"map","transforms":[{"type":"shift"},{"type":"flip"},{"type":"scale"},{"type":"rotate"},{"type":"one_hot"}],"source":)" +
             digits + "}",
         R"({"type":"concat","sources":[)" + array + "," + array + "]}",
+        R"({"type":"map","transforms":[{"type":"noise"},{"type":"mfcc"},{"type":"spec_augment"}],"source":)" + recordings + "}",
         std::string(R"({"type":"text","file":["a.txt","a.txt"],"context":4})")})
     for (int threads : {0, 2}) {
       const Json json = Json::parse(description, "test");

@@ -70,6 +70,17 @@ void csv_file(const std::string& folder) {
   write_file(folder + "/t.csv", as_bytes("age,colour,weight,kind\n1,red,0.5,cat\n2,blue,?,dog\n3,red,1.5,cat\n4,green,2,emu\n"));
 }
 
+void sound_files(const std::string& folder) {
+  for (const char* name : {"left/1.wav", "left/2.wav", "right/1.wav"}) {
+    std::string samples;
+    for (int i = 0; i < (name[0] == 'l' ? 1000 : 700); ++i)
+      for (const int value : {i * 7919 % 20001 - 10000, i * 31 % 3000})
+        samples += {static_cast<char>(value), static_cast<char>(value >> 8)};
+    write_file(folder + "/sounds/" + name, as_bytes(wav_of({.rate = 8000, .channels = 2, .bits = 16}, samples)));
+  }
+  write_file(folder + "/sounds/right/notes.txt", as_bytes("no sound"));
+}
+
 void image_files(const std::string& folder) {
   for (const char* name : {"cat/1.png", "cat/2.jpg", "dog/1.jpg", "dog/notes.txt"}) {
     const std::string path = folder + "/pets/" + name;
@@ -81,6 +92,19 @@ void image_files(const std::string& folder) {
 
 }  // namespace
 
+std::string wav_of(const WavForm& form, const std::string& samples) {
+  const auto number = [](uint64_t value, int bytes) {
+    std::string out;
+    for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+    return out;
+  };
+  const auto block = static_cast<uint64_t>(form.channels * form.bits / 8);
+  const std::string format = number(form.coding, 2) + number(form.channels, 2) + number(form.rate, 4) + number(form.rate * block, 4) +
+                             number(block, 2) + number(form.bits, 2);
+  const std::string chunks = "fmt " + number(format.size(), 4) + format + "data" + number(samples.size(), 4) + samples;
+  return "RIFF" + number(chunks.size() + 4, 4) + "WAVE" + chunks;
+}
+
 std::map<std::string, Json> source_examples(const std::string& folder) {
   idx_files(folder);
   npy_files(folder);
@@ -89,6 +113,7 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
   image_files(folder);
   for (const char* name : {"cold/1.txt", "cold/2.txt", "warm/1.txt", "warm/2.txt"})
     write_file(folder + "/talk/" + name, as_bytes(std::string("It is ") + name + ", they say."));
+  sound_files(folder);
   write_file(folder + "/t.txt", as_bytes("Speak, speak. We know't, we know't.\nLet us kill him, and we'll have corn.\n"));
   write_file(folder + "/d.npz", as_bytes(zip_of({{"x.npy", read_file(folder + "/x.npy")}, {"y.npy", read_file(folder + "/y.npy")}})));
   const bool real = std::getenv("PERIGEE_DATA") != nullptr;
@@ -96,6 +121,7 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
   const std::string digits = R"({"type":"digits","size":20})", arrays = R"({"type":"arrays","x":[[1,2],[3,4],[5,6],[7,9]],"y":[0,1,1,2]})";
   return {
       {"arrays", parse(arrays)},
+      {"audio", parse(R"({"type":"audio","folder":"sounds","seconds":0.1})")},
       {"by_label", parse(R"({"type":"by_label","source":)" + arrays + "}")},
       {"cifar10", parse(R"({"type":"cifar10","folder":"cifar"})")},
       {"concat", parse(R"({"type":"concat","sources":[)" + digits + "," + digits + "]}")},

@@ -46,6 +46,7 @@ def write_tables(folder):
             lines.append(separator.join([f"{draw.random():.3f}", f"{draw.random():.3f}", label(i)]))
         (folder / name).write_text("\n".join(lines) + "\n")
 
+    error_cases.error_sound.write_recordings(folder)
     table("two.csv", 60, lambda i: ["red", "green"][i % 2])
     table("three.csv", 60, lambda i: ["red", "green", "blue"][i % 3])
     table("badtest.csv", 20, lambda i: ["red.", "green."][i % 2])

@@ -1,6 +1,8 @@
 // {"type": "map", "source": {...}, "transforms": [{"type": "standardize"}, {"type": "flip", "field": "x"}, ...]}
 #include <algorithm>
+#include <cstring>
 
+#include "src/data/sound/rated.h"
 #include "src/data/streams.h"
 #include "src/data/transform.h"
 
@@ -15,9 +17,10 @@ struct Step {
   std::shared_ptr<const Transform> transform;
   size_t field = 0;
   uint64_t stream = 0;
+  int64_t lengths = -1;  // the field that says how many steps of it are there
 };
 
-class MapSource : public DataSource, public StreamedSource {
+class MapSource : public DataSource, public StreamedSource, public RatedSource {
  public:
   MapSource(SourcePtr inner, std::vector<Step> steps) : inner_(std::move(inner)), steps_(std::move(steps)), fields_(inner_->fields()) {
     widest_.resize(fields_.size());
@@ -32,6 +35,7 @@ class MapSource : public DataSource, public StreamedSource {
 
   int64_t size() const override { return inner_->size(); }
   int64_t streams() const override { return streams_of(*inner_); }
+  double rate() const override { return rate_of(*inner_); }
   const std::vector<Field>& fields() const override { return fields_; }
   void expect(std::span<const ReadKey> keys) const override { inner_->expect(keys); }
 
@@ -50,7 +54,10 @@ class MapSource : public DataSource, public StreamedSource {
     for (const Step& step : steps_) {
       std::byte* to = &step == last_[step.field] ? slots[step.field] : other[step.field];
       Draw draw(key, step.stream);
-      step.transform->apply(now[step.field], to, draw);
+      int64_t steps = -1;
+      if (step.lengths >= 0) std::memcpy(&steps, now[step.lengths], sizeof steps);
+      step.transform->apply_steps(now[step.field], to, &steps, draw);
+      if (step.lengths >= 0) std::memcpy(now[step.lengths], &steps, sizeof steps);
       other[step.field] = now[step.field];
       now[step.field] = to;
     }
@@ -123,6 +130,7 @@ SourcePtr open(const Config& config, const std::string& folder) {
     Step step;
     step.field = field_index(before, each.string("field", def.field), each.where());
     step.stream = depth << 32 | i;
+    step.lengths = lengths_of(before.fields(), before.fields()[step.field].name);
     step.transform = def.open(each, before, step.field);
     steps.push_back(std::move(step));
   }

@@ -1,0 +1,382 @@
+#include "src/data/sound/spectrum.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numbers>
+
+#include "src/data/sound/rated.h"
+
+namespace perigee {
+namespace {
+
+constexpr int kLanes = 8;  // frames that go through the arithmetic together
+constexpr double kPi = std::numbers::pi;
+
+using Lanes = float[kLanes];
+
+struct Options {
+  Feature feature = Feature::mel;
+  int64_t window = 0, hop = 0, fft = 0, mels = 0, coefficients = 0, deltas = 0, delta_reach = 2, power = 2;
+  bool center = true, htk = false, utterance = false;
+  float preemphasis = 0, floor = 1e-10f, range = 80;
+  enum { none, db, ln } log = none;
+
+  int64_t bins() const { return fft / 2 + 1; }
+  int64_t features() const { return feature == Feature::spectrogram ? bins() : feature == Feature::mel ? mels : coefficients; }
+  int64_t frames(int64_t steps) const { return center ? 1 + steps / hop : steps < window ? 1 : 1 + (steps - window) / hop; }
+};
+
+// A filter's weights on neighbouring bins.
+struct Filter {
+  int64_t first = 0;
+  std::vector<float> weights;
+};
+
+// Transforms of real numbers of size 2^k, kLanes at once: one of half the size on pairs, in place, radix 2.
+class Fourier {
+ public:
+  explicit Fourier(int64_t size) : half_(size / 2), order_(static_cast<size_t>(half_)) {
+    for (int64_t i = 0; i < half_; ++i) {
+      int64_t reversed = 0;
+      for (int64_t bit = 1; bit < half_; bit *= 2) reversed = 2 * reversed + ((i & bit) != 0);
+      order_[static_cast<size_t>(i)] = reversed;
+    }
+    for (int64_t k = 0; k <= half_; ++k) {
+      const double angle = -kPi * static_cast<double>(k) / static_cast<double>(half_);
+      cosine_.push_back(static_cast<float>(std::cos(angle))), sine_.push_back(static_cast<float>(std::sin(angle)));
+    }
+  }
+
+  // Where number i of the input belongs: the transform sorts nothing.
+  int64_t place(int64_t i) const { return 2 * order_[static_cast<size_t>(i / 2)] + i % 2; }
+
+  // `z` has real and imaginary parts in turn; power of bins 0 to size / 2.
+  void power(Lanes* z, Lanes* out) const {
+    for (int64_t length = 2; length <= half_; length *= 2) stage(z, length);
+    for (int64_t k = 0; k <= half_ / 2; ++k) split(z, k, out);
+  }
+
+ private:
+  void stage(Lanes* z, int64_t length) const {
+    const int64_t step = 2 * half_ / length, reach = length / 2;
+    for (int64_t block = 0; block < half_; block += length)
+      for (int64_t k = 0; k < reach; ++k) {
+        const float c = cosine_[static_cast<size_t>(k * step)], s = sine_[static_cast<size_t>(k * step)];
+        float *a = z[2 * (block + k)], *b = z[2 * (block + k + reach)];
+        for (int l = 0; l < kLanes; ++l) {
+          const float real = b[l] * c - b[kLanes + l] * s, imaginary = b[l] * s + b[kLanes + l] * c;
+          const float x = a[l], y = a[kLanes + l];
+          a[l] = x + real, a[kLanes + l] = y + imaginary;
+          b[l] = x - real, b[kLanes + l] = y - imaginary;
+        }
+      }
+  }
+
+  // Bins k and half - k of the real transform, from those of the pairs.
+  void split(const Lanes* z, int64_t k, Lanes* out) const {
+    const int64_t mirror = (half_ - k) % half_;
+    const float *p = z[2 * k], *q = z[2 * mirror];
+    const float c = cosine_[static_cast<size_t>(k)], s = sine_[static_cast<size_t>(k)];
+    float *low = out[k], *high = out[half_ - k];
+    for (int l = 0; l < kLanes; ++l) {
+      const float even_r = .5f * (p[l] + q[l]), even_i = .5f * (p[kLanes + l] - q[kLanes + l]);
+      const float odd_r = .5f * (p[kLanes + l] + q[kLanes + l]), odd_i = .5f * (q[l] - p[l]);
+      const float r = odd_r * c - odd_i * s, i = odd_r * s + odd_i * c;
+      const float lr = even_r + r, li = even_i + i, hr = even_r - r, hi = even_i - i;
+      low[l] = lr * lr + li * li, high[l] = hr * hr + hi * hi;
+    }
+  }
+
+  int64_t half_;
+  std::vector<int64_t> order_;
+  std::vector<float> cosine_, sine_;  // of exp(-i pi k / half)
+};
+
+// --- Tables --------------------------------------------------------------------------------------------------------------------
+
+double mel_of(double hertz, bool htk) {
+  if (htk) return 2595 * std::log10(1 + hertz / 700);
+  return hertz < 1000 ? hertz * 3 / 200 : 15 + std::log(hertz / 1000) * 27 / std::log(6.4);
+}
+double hertz_of(double mel, bool htk) {
+  if (htk) return 700 * (std::pow(10, mel / 2595) - 1);
+  return mel < 15 ? mel * 200 / 3 : 1000 * std::exp((mel - 15) * std::log(6.4) / 27);
+}
+
+// Triangles between equal distances on a mel scale. In librosa's form they are straight in hertz, in HTK's in mel.
+std::vector<Filter> mel_filters(const Options& options, double rate, double low, double high, bool htk_scale, bool equal_area) {
+  const double first = mel_of(low, htk_scale), step = (mel_of(high, htk_scale) - first) / static_cast<double>(options.mels + 1);
+  std::vector<Filter> filters;
+  for (int64_t m = 0; m < options.mels; ++m) {
+    double at[3];
+    for (int i = 0; i < 3; ++i) {
+      at[i] = first + step * static_cast<double>(m + i);
+      if (!options.htk) at[i] = hertz_of(at[i], htk_scale);
+    }
+    Filter filter;
+    for (int64_t k = 0; k < options.bins(); ++k) {
+      const double hertz = rate * static_cast<double>(k) / static_cast<double>(options.fft),
+                   x = options.htk ? mel_of(hertz, htk_scale) : hertz;
+      double weight = std::min((x - at[0]) / (at[1] - at[0]), (at[2] - x) / (at[2] - at[1]));
+      if (!(weight > 0) || (options.htk && k == 0)) continue;
+      if (equal_area) weight *= 2 / (at[2] - at[0]);
+      if (filter.weights.empty()) filter.first = k;
+      filter.weights.push_back(static_cast<float>(weight));
+    }
+    // HTK passes over the first bin above a lower limit that is not 0.
+    if (options.htk && low > 0 && m == 0 && !filter.weights.empty()) filter.weights[0] = 0;
+    filters.push_back(std::move(filter));
+  }
+  return filters;
+}
+
+std::vector<float> taper_of(const std::string& name, int64_t size, bool symmetric) {
+  const double period = static_cast<double>(symmetric ? std::max<int64_t>(size - 1, 1) : size);
+  std::vector<float> window;
+  for (int64_t i = 0; i < size; ++i) {
+    const double a = 2 * kPi * static_cast<double>(i) / period;
+    window.push_back(static_cast<float>(name == "hann"       ? .5 - .5 * std::cos(a)
+                                        : name == "hamming"  ? .54 - .46 * std::cos(a)
+                                        : name == "blackman" ? .42 - .5 * std::cos(a) + .08 * std::cos(2 * a)
+                                                             : 1));
+  }
+  return window;
+}
+
+// DCT-II. librosa's is orthonormal; HTK's gives the first row the factor of the others and lifts from the second one on.
+std::vector<float> cosine_table(const Options& options, double lifter) {
+  std::vector<float> table;
+  const auto n = static_cast<double>(options.mels);
+  for (int64_t k = 0; k < options.coefficients; ++k)
+    for (int64_t m = 0; m < options.mels; ++m) {
+      double value =
+          std::sqrt((k == 0 && !options.htk ? 1 : 2) / n) * std::cos(kPi * static_cast<double>(k) * (static_cast<double>(m) + .5) / n);
+      if (lifter > 0) value *= 1 + lifter / 2 * std::sin(kPi * static_cast<double>(options.htk ? k : k + 1) / lifter);
+      table.push_back(static_cast<float>(value));
+    }
+  return table;
+}
+
+// --- The transform -------------------------------------------------------------------------------------------------------------
+
+class Spectrum : public Transform {
+ public:
+  Spectrum(const Field& field, const Options& options, std::vector<float> window, std::vector<Filter> filters, std::vector<float> cosines)
+      : field_(field),
+        options_(options),
+        fourier_(options.fft),
+        window_(std::move(window)),
+        filters_(std::move(filters)),
+        cosines_(std::move(cosines)),
+        steps_(field.shape[1]) {
+    for (int64_t i = 0; i < options.fft; ++i) places_.push_back(static_cast<size_t>(fourier_.place(i)));
+    frames_ = options.frames(steps_);
+    field_.shape = {field.shape[0] * options.features() * (1 + options.deltas), frames_};
+  }
+  Field output() const override { return field_; }
+  bool draws() const override { return false; }
+  void apply(const std::byte* in, std::byte* out, Draw& draw) const override {
+    int64_t all = -1;
+    apply_steps(in, out, &all, draw);
+  }
+
+  void apply_steps(const std::byte* in, std::byte* out, int64_t* steps, Draw&) const override {
+    const int64_t there = *steps < 0 ? steps_ : std::min(*steps, steps_), frames = there == 0 ? 0 : options_.frames(there);
+    const auto* from = reinterpret_cast<const float*>(in);
+    auto* to = reinterpret_cast<float*>(out);
+    std::fill(to, to + field_.shape.elements(), 0.f);
+    const int64_t rows = options_.features(), all = rows * (1 + options_.deltas);
+    const bool cepstra = options_.feature == Feature::mfcc;
+    const Scratch scratch(cepstra ? static_cast<size_t>(options_.mels * frames_) * sizeof(float) : 1);
+    for (int64_t channel = 0; channel < field_.shape[0] / all; ++channel, from += steps_, to += all * frames_) {
+      float* work = cepstra ? reinterpret_cast<float*>(scratch.data()) : to;
+      for (int64_t first = 0; first < frames; first += kLanes) block(from, there, first, std::min<int64_t>(kLanes, frames - first), work);
+      take_logarithm(work, cepstra ? options_.mels : rows, frames);
+      if (cepstra) transform_cosine(work, frames, to);
+      for (int64_t row = 0; row < options_.deltas * rows; ++row) delta(to + row * frames_, frames, to + (row + rows) * frames_);
+      if (options_.utterance)
+        for (int64_t row = 0; row < all; ++row) standardize(to + row * frames_, frames);
+    }
+    if (*steps >= 0) *steps = frames;
+  }
+
+ private:
+  // Frames `first` on, `count` of them, as columns of power or of mels.
+  void block(const float* from, int64_t there, int64_t first, int64_t count, float* to) const {
+    const auto size = static_cast<size_t>(options_.fft), bins = static_cast<size_t>(options_.bins());
+    const Scratch scratch((size + bins) * sizeof(Lanes));
+    auto* z = reinterpret_cast<Lanes*>(scratch.data());
+    Lanes* power = z + size;
+    for (size_t i = static_cast<size_t>(options_.window); i < size; ++i) std::fill_n(z[places_[i]], kLanes, 0.f);
+    for (int lane = 0; lane < kLanes; ++lane) gather(from, there, first + (lane < count ? lane : 0), lane, z);
+    fourier_.power(z, power);
+    if (options_.power == 1)
+      for (size_t k = 0; k < bins; ++k)
+        for (float& value : power[k]) value = std::sqrt(value);
+    if (options_.feature == Feature::spectrogram)
+      for (size_t k = 0; k < bins; ++k) std::copy_n(power[k], count, to + static_cast<int64_t>(k) * frames_ + first);
+    for (size_t m = 0; m < filters_.size(); ++m) {
+      Lanes sum = {};
+      const Filter& filter = filters_[m];
+      for (size_t i = 0; i < filter.weights.size(); ++i) {
+        const float weight = filter.weights[i];
+        const float* at = power[static_cast<size_t>(filter.first) + i];
+        for (int l = 0; l < kLanes; ++l) sum[l] += weight * at[l];
+      }
+      std::copy_n(sum, count, to + static_cast<int64_t>(m) * frames_ + first);
+    }
+  }
+
+  void gather(const float* from, int64_t there, int64_t frame, int lane, Lanes* z) const {
+    const int64_t start = frame * options_.hop - (options_.center ? options_.window / 2 : 0);
+    const int64_t begin = std::clamp<int64_t>(-start, 0, options_.window), end = std::clamp<int64_t>(there - start, begin, options_.window);
+    const size_t* place = places_.data();
+    const float* window = window_.data();
+    const float emphasis = options_.preemphasis;
+    for (int64_t i = 0; i < begin; ++i) z[place[i]][lane] = 0;
+    if (emphasis == 0)
+      for (int64_t i = begin; i < end; ++i) z[place[i]][lane] = from[start + i] * window[i];
+    else
+      for (int64_t i = begin; i < end; ++i)
+        z[place[i]][lane] = (from[start + i] - emphasis * from[start + std::max(i - 1, begin)]) * window[i];
+    for (int64_t i = end; i < options_.window; ++i) z[place[i]][lane] = 0;
+  }
+
+  void take_logarithm(float* values, int64_t rows, int64_t frames) const {
+    if (options_.log == Options::none) return;
+    const float factor = options_.log == Options::db ? static_cast<float>(10 / std::numbers::ln10) : 1, floor = options_.floor;
+    float highest = -1e30f;
+    for (int64_t row = 0; row < rows; ++row) {
+      float* at = values + row * frames_;
+      for (int64_t t = 0; t < frames; ++t) at[t] = factor * logarithm(std::max(at[t], floor));
+      for (int64_t t = 0; t < frames; ++t) highest = std::max(highest, at[t]);
+    }
+    if (options_.range <= 0) return;
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t t = 0; t < frames; ++t) values[row * frames_ + t] = std::max(values[row * frames_ + t], highest - options_.range);
+  }
+
+  // Of positive normal numbers, to 2e-7 of the result: 2 artanh((m - 1) / (m + 1)) for the mantissa. Compilers make vectors of it.
+  static float logarithm(float x) {
+    const auto bits = std::bit_cast<int32_t>(x);
+    const int32_t exponent = (bits - 0x3F3504F3) >> 23;
+    const auto mantissa = std::bit_cast<float>(bits - exponent * (1 << 23));
+    const float s = (mantissa - 1) / (mantissa + 1), q = s * s;
+    return 2 * s * (1 + q * (1 / 3.f + q * (.2f + q * (1 / 7.f + q / 9)))) + static_cast<float>(exponent) * std::numbers::ln2_v<float>;
+  }
+
+  void transform_cosine(const float* mels, int64_t frames, float* to) const {
+    const float* weight = cosines_.data();
+    for (int64_t k = 0; k < options_.coefficients; ++k, to += frames_)
+      for (int64_t m = 0; m < options_.mels; ++m, ++weight) {
+        const float factor = *weight, *row = mels + m * frames_;
+        for (int64_t t = 0; t < frames; ++t) to[t] += factor * row[t];
+      }
+  }
+
+  // The slope of the line through the values around each; those at the ends are repeated.
+  void delta(const float* in, int64_t frames, float* out) const {
+    float norm = 0;
+    for (int64_t d = 1; d <= options_.delta_reach; ++d) norm += 2 * static_cast<float>(d * d);
+    for (int64_t t = 0; t < frames; ++t) {
+      float sum = 0;
+      for (int64_t d = 1; d <= options_.delta_reach; ++d)
+        sum += static_cast<float>(d) * (in[std::min(t + d, frames - 1)] - in[std::max<int64_t>(t - d, 0)]);
+      out[t] = sum / norm;
+    }
+  }
+
+  static void standardize(float* row, int64_t frames) {
+    double sum = 0, squares = 0;
+    for (int64_t t = 0; t < frames; ++t) sum += row[t];
+    const double mean = sum / static_cast<double>(std::max<int64_t>(frames, 1));
+    for (int64_t t = 0; t < frames; ++t) squares += (row[t] - mean) * (row[t] - mean);
+    const double deviation = std::sqrt(squares / static_cast<double>(std::max<int64_t>(frames, 1)));
+    for (int64_t t = 0; t < frames; ++t) row[t] = static_cast<float>((row[t] - mean) / (deviation > 1e-6 ? deviation : 1));
+  }
+
+  Field field_;
+  Options options_;
+  Fourier fourier_;
+  std::vector<float> window_;
+  std::vector<Filter> filters_;
+  std::vector<float> cosines_;
+  std::vector<size_t> places_;
+  int64_t steps_, frames_ = 0;
+};
+
+// A length in the unit of the options, as steps.
+int64_t steps_option(const Config& config, const char* key, double fallback_ms, double rate) {
+  const bool samples = config.string("unit") == "samples";
+  const double given = config.number(key, samples ? fallback_ms * rate / 1000 : fallback_ms), steps = samples ? given : given * rate / 1000;
+  if (steps < 1 || steps > 32768) config.fail(key, "is out of range", std::to_string(std::llround(steps)) + " steps", "1 to 32768");
+  return std::llround(steps);
+}
+
+}  // namespace
+
+std::unique_ptr<Transform> open_spectrum(const Config& config, const DataSource& source, size_t field, Feature feature) {
+  const Field& input = source.fields()[field];
+  if (input.dtype != Dtype::f32 || input.shape.rank() != 2 || input.shape.elements() == 0)
+    throw Error(ErrorKind::data, {.where = config.where(),
+                                  .what = "field '" + input.name + "' is no recording",
+                                  .got = Type{input.dtype, input.shape}.text(),
+                                  .expected = "f32 of channels x steps"});
+  const double rate = config.number("rate", rate_of(source));
+  if (!(rate > 0)) config.fail("rate", "is missing", "", "steps a second; the source 'audio' knows it");
+  Options options{.feature = feature, .htk = config.string("form") == "htk"};
+  options.window = steps_option(config, "window", 25, rate), options.hop = steps_option(config, "hop", 10, rate);
+  options.fft = config.integer("fft", static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(options.window, 4)))));
+  if (options.fft < options.window || options.fft < 4 ||
+      options.fft != static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(options.fft))))
+    config.fail("fft", "does not fit", std::to_string(options.fft),
+                "a power of two, at least the window's " + std::to_string(options.window));
+  options.power = config.integer("power"), options.center = config.boolean("center", !options.htk);
+  options.preemphasis = static_cast<float>(config.number("preemphasis")), options.floor = static_cast<float>(config.number("floor"));
+  const std::string log = config.string("log", feature == Feature::spectrogram ? "none" : options.htk ? "ln" : "db");
+  options.log = log == "db" ? Options::db : log == "ln" ? Options::ln : Options::none;
+  options.range = static_cast<float>(config.number("range", options.log == Options::db ? 80 : 0));
+  options.deltas = config.integer("deltas"), options.delta_reach = config.integer("delta_reach");
+  options.utterance = config.boolean("standardize");
+  std::vector<Filter> filters;
+  std::vector<float> cosines;
+  if (feature != Feature::spectrogram) {
+    options.mels = config.integer("mels");
+    const double low = config.number("low"), high = config.number("high", rate / 2);
+    if (!(low < high) || high > rate / 2)
+      config.fail("high", "is out of range", Json(high).dump(), "above low, at most " + Json(rate / 2).dump());
+    const bool htk_scale = config.string("scale", options.htk ? "htk" : "slaney") == "htk";
+    filters = mel_filters(options, rate, low, high, htk_scale, config.boolean("equal_area", !options.htk));
+  }
+  if (feature == Feature::mfcc) {
+    options.coefficients = config.integer("coefficients");
+    if (options.coefficients > options.mels)
+      config.fail("coefficients", "are more than the mels", std::to_string(options.coefficients),
+                  "at most " + std::to_string(options.mels));
+    cosines = cosine_table(options, config.number("lifter"));
+  }
+  std::vector<float> window = taper_of(config.string("taper", options.htk ? "hamming" : "hann"), options.window, options.htk);
+  return std::make_unique<Spectrum>(input, options, std::move(window), std::move(filters), std::move(cosines));
+}
+
+constexpr Option kOptions[] = {
+    {"window", "number", "25", "length of a frame", {1e-3, 1e6}},
+    {"hop", "number", "10", "from the beginning of a frame to that of the next", {1e-3, 1e6}},
+    {"unit", "name", "ms", "of window and hop", {}, {"ms", "samples"}},
+    {"rate", "number", "the source's", "steps a second", {1, 1e6}},
+    {"form", "name", "librosa", "whose definitions the defaults follow", {}, {"librosa", "htk"}},
+    {"fft", "integer", "a power of two that holds the window", "size of the Fourier transform", {4, 32768}},
+    {"taper", "name", "hann, of form htk hamming", "what a frame is multiplied by", {}, {"hann", "hamming", "blackman", "none"}},
+    {"center", "boolean", "true, of form htk false", "frame t has its middle at t * hop, with zeros around the recording"},
+    {"preemphasis", "number", "0", "so much of the sample before is taken off, within a frame", {0, 1}},
+    {"power", "integer", "2", "1: magnitude; 2: power", {1, 2}},
+    {"log", "name", "db, of form htk ln, of spectrogram none", "the logarithm that is taken", {}, {"none", "db", "ln"}},
+    {"floor", "number", "1e-10", "what is less counts as this, before the logarithm", {1e-30, 1e30}},
+    {"range", "number", "80 for db, else 0", "what is more than this below the greatest counts as that; 0: all counts", {0, 1e6}},
+    {"deltas", "integer", "0", "1: also slopes; 2: also slopes of slopes", {0, 2}},
+    {"delta_reach", "integer", "2", "frames on each side that a slope looks at", {1, 100}},
+    {"standardize", "boolean", "false", "each feature has mean 0 and deviation 1 in each recording"}};
+const Schema spectrum_schema{.options = kOptions, .common = &common_transform_schema};
+
+}  // namespace perigee

@@ -1,0 +1,331 @@
+// Recordings: files of all kinds against libsndfile's numbers, spectra and cepstra against librosa's and HTK's, and damaged files.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "src/data/sound/rated.h"
+#include "src/data/transform.h"
+#include "src/io/npy.h"
+#include "src/io/sound/resample.h"
+#include "src/io/sound/sound.h"
+#include "src/io/zip.h"
+#include "tests/data/fixtures.h"
+#include "tests/io/temporary.h"
+
+namespace perigee {
+namespace {
+
+SourcePtr open_json(const Json& json, const std::string& folder = ".") {
+  return open_source(Config(json, "test", ErrorKind::data), folder);
+}
+SourcePtr open(const std::string& json, const std::string& folder = ".") { return open_json(Json::parse(json, "test"), folder); }
+
+struct Recording {
+  std::vector<float> x;
+  int64_t n = -1, y = -1;
+};
+
+Recording read(const DataSource& source, int64_t index, uint64_t epoch = 0) {
+  Recording recording{.x = std::vector<float>(static_cast<size_t>(source.fields()[0].shape.elements()))};
+  std::byte* const slots[] = {reinterpret_cast<std::byte*>(recording.x.data()), reinterpret_cast<std::byte*>(&recording.n),
+                              reinterpret_cast<std::byte*>(&recording.y)};
+  source.read({.index = index, .epoch = epoch}, std::span(slots, source.fields().size()));
+  return recording;
+}
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::data) << error.what();
+    return error.what();
+  }
+  return "accepted";
+}
+
+WantedFrames at_most(int64_t frames) {
+  return [frames](const SoundInfo&) { return frames; };
+}
+
+std::string sixteen_bits(const std::vector<int>& values) {
+  std::string samples;
+  for (const int value : values) samples += {static_cast<char>(value), static_cast<char>(value >> 8)};
+  return samples;
+}
+
+// --- Files ---------------------------------------------------------------------------------------------------------------------
+
+TEST(Wav, RefusesWhatIsDamaged) {
+  const std::string good = wav_of({}, sixteen_bits({1, -2, 3, -4}));
+  const auto says = [&](const std::string& file) {
+    return refusal([&] {
+      Sound sound;
+      decode_sound(as_bytes(file), "a.wav", at_most(100), sound);
+    });
+  };
+  const auto with = [&](size_t at, const std::string& bytes) { return std::string(good).replace(at, bytes.size(), bytes); };
+  EXPECT_EQ(says(good), "accepted");
+  for (size_t size = 12; size < good.size(); ++size) EXPECT_NE(says(good.substr(0, size)), "accepted") << size;
+  EXPECT_NE(says(good.substr(0, 50)).find("a.wav: byte 36: the chunk is longer than the file; got 8 bytes, expected at most 6"),
+            std::string::npos)
+      << says(good.substr(0, 50));
+  EXPECT_NE(says(with(40, "\xff\xff\xff\xff")).find("longer than the file"), std::string::npos);
+  EXPECT_NE(says(with(22, std::string(2, '\0'))).find("impossible number of channels; got 0"), std::string::npos);
+  EXPECT_NE(says(with(24, std::string(4, '\0'))).find("impossible rate; got 0"), std::string::npos);
+  EXPECT_NE(says(with(24, std::string("\x41\x42\x0f\0", 4))).find("impossible rate; got 1000001"), std::string::npos);
+  EXPECT_NE(says(with(32, "\3")).find("byte 12: the size of a frame does not fit its channels; got 3, expected 2"), std::string::npos);
+  EXPECT_NE(says(with(12, "junk")).find("byte 36: the samples stand before their format"), std::string::npos);
+  EXPECT_NE(says(with(36, "junk")).find("byte 52: the file ends before its samples"), std::string::npos);
+  EXPECT_NE(says(wav_of({}, "")).find("no whole number of frames; got 0 bytes"), std::string::npos);
+  EXPECT_NE(says(wav_of({.channels = 2}, sixteen_bits({1, 2, 3}))).find("no whole number of frames; got 6 bytes"), std::string::npos);
+  EXPECT_NE(
+      says(wav_of({.bits = 32, .coding = 3}, std::string("\0\0\0\0\0\0\xc0\x7f", 8))).find("frame 1 of the sound is no finite number"),
+      std::string::npos);
+  EXPECT_NE(says("RIFF\4\0\0\0WAVE" + std::string("fmt \4\0\0\0abcd", 12)), "accepted");
+}
+
+TEST(Wav, DecodesNoMoreThanWanted) {
+  Sound sound;
+  decode_sound(as_bytes(wav_of({.channels = 2}, sixteen_bits({1, 2, 3, 4, 5, 6}))), "a", at_most(2), sound);
+  EXPECT_EQ(sound.frames, 2);
+  ASSERT_EQ(sound.samples.size(), 4u);
+  EXPECT_EQ(sound.samples[3], 4 / 32768.f);
+}
+
+TEST(Resampler, KeepsAToneAndRefusesAwkwardRates) {
+  for (const auto& [from, to] : {std::pair{8000, 16000}, {44100, 16000}, {16000, 11025}}) {
+    const Resampler resampler(from, to, "test");
+    std::vector<float> in(static_cast<size_t>(from / 2)), out(static_cast<size_t>(resampler.output_frames(from / 2)));
+    const auto tone = [](size_t i, double rate) { return std::sin(2 * M_PI * 440 * static_cast<double>(i) / rate); };
+    for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(tone(i, from));
+    resampler.apply(in, out);
+    for (size_t i = 500; i + 500 < out.size(); ++i) ASSERT_NEAR(out[i], tone(i, to), 1e-4) << from << " to " << to << " at " << i;
+  }
+  EXPECT_NE(refusal([] { Resampler(999983, 16000, "a.wav"); }).find("a.wav: the rate has no simple ratio"), std::string::npos);
+}
+
+// --- The source ----------------------------------------------------------------------------------------------------------------
+
+TEST(AudioSource, TakesClassesFromFolders) {
+  const TemporaryFolder folder;
+  source_examples(folder.path());
+  const SourcePtr source = open(R"({"type":"audio","folder":"sounds"})", folder.path());
+  ASSERT_EQ(source->size(), 3);
+  EXPECT_EQ(rate_of(*source), 8000);
+  EXPECT_EQ(source->fields()[0].shape, (Shape{1, 1000}));
+  EXPECT_EQ(source->fields()[2].class_names, (std::vector<std::string>{"left", "right"}));
+  const Recording last = read(*source, 2);
+  EXPECT_EQ(last.n, 700);
+  EXPECT_EQ(last.y, 1);
+  EXPECT_EQ(last.x[1], (7919 - 10000 + 31) / 65536.f) << "two channels are mixed";
+  EXPECT_EQ(last.x[700], 0);
+  const Recording whole = read(*open(R"({"type":"audio","folder":"sounds","channels":2})", folder.path()), 2);
+  EXPECT_EQ(whole.x[1001], 31 / 32768.f);
+  EXPECT_NE(refusal([&] { read(*open(R"({"type":"audio","folder":"sounds","channels":3})", folder.path()), 0); }).find("got 2, expected 3"),
+            std::string::npos);
+  const Recording slower = read(*open(R"({"type":"audio","folder":"sounds","rate":4000,"seconds":0.05})", folder.path()), 0);
+  EXPECT_EQ(slower.n, 200);
+}
+
+TEST(AudioSource, TakesClassesFromNamesAndKeepsThemForOtherParts) {
+  const TemporaryFolder folder;
+  const auto put = [&](const char* name, size_t frames, uint64_t rate) {
+    write_file(folder / name, as_bytes(wav_of({.rate = rate}, std::string(2 * frames, '\1'))));
+  };
+  put("a/yes_ann_1.wav", 100, 8000), put("a/no_ann_1.wav", 300, 8000), put("a/yes_bob_12.wav", 200, 8000),
+      put("b/yes_eve_1.wav", 900, 16000);
+  const SourcePtr train = open(R"({"type":"audio","folder":"a","label":"{class}_*"})", folder.path());
+  EXPECT_EQ(train->fields()[2].class_names, (std::vector<std::string>{"no", "yes"}));
+  EXPECT_EQ(open(R"({"type":"audio","folder":"a","label":"{class}_*","files":"*_[0-9].wav"})", folder.path())->size(), 2);
+  const Json test = Json::parse(R"({"type":"audio","folder":"b","label":"{class}_*"})", "test");
+  const SourcePtr other = open_json(with_fitted(test, train->traits().fitted), folder.path());
+  EXPECT_EQ(other->fields()[0].shape, (Shape{1, 300})) << "as long as the longest of the training part";
+  EXPECT_EQ(read(*other, 0).y, 1);
+  EXPECT_EQ(read(*other, 0).n, 300) << "resampled to 450 steps, of which 300 fit";
+  put("b/maybe_eve_1.wav", 10, 8000);
+  EXPECT_NE(refusal([&] {
+              open_json(with_fitted(test, train->traits().fitted), folder.path());
+            }).find("the class 'maybe' is none of the classes"),
+            std::string::npos);
+  write_file(folder / "t.csv", as_bytes("label,path\nn,a/no_ann_1.wav\ny,b/yes_eve_1.wav\n"));
+  const SourcePtr table = open(R"({"type":"audio","folder":".","table":"t.csv"})", folder.path());
+  EXPECT_EQ(table->fields()[2].class_names, (std::vector<std::string>{"n", "y"}));
+  EXPECT_EQ(read(*table, 1).n, 450);
+  EXPECT_NE(refusal([&] { open(R"({"type":"audio","folder":"a","label":"*"})", folder.path()); }).find("where the class stands"),
+            std::string::npos);
+  EXPECT_NE(refusal([&] { open(R"({"type":"audio","folder":"a","label":"{class}-*"})", folder.path()); }).find("does not fit 'label'"),
+            std::string::npos);
+  EXPECT_NE(refusal([&] { open(R"({"type":"audio","folder":"a","files":"*.mp3"})", folder.path()); }).find("'files' describes"),
+            std::string::npos);
+}
+
+TEST(AudioTransforms, CountTheFramesThatAreThere) {
+  const TemporaryFolder folder;
+  source_examples(folder.path());
+  const std::string source = R"("source":{"type":"audio","folder":"sounds"}})";
+  const SourcePtr mel = open(R"({"type":"map","transforms":[{"type":"mel"}],)" + source, folder.path());
+  EXPECT_EQ(mel->fields()[0].shape, (Shape{40, 13}));
+  const Recording last = read(*mel, 2);
+  EXPECT_EQ(last.n, 9) << "1 + 700 / 80";
+  for (int row = 0; row < 40; ++row)
+    for (int t = 9; t < 13; ++t) EXPECT_EQ(last.x[static_cast<size_t>(row * 13 + t)], 0);
+  EXPECT_EQ(read(*open(R"({"type":"map","transforms":[{"type":"mel","center":false}],)" + source, folder.path()), 2).n, 7);
+  const SourcePtr shift = open(R"({"type":"map","transforms":[{"type":"time_shift"}],)" + source, folder.path());
+  const Recording plain = read(*open(R"({"type":"audio","folder":"sounds"})", folder.path()), 2);
+  int later = 0;
+  for (uint64_t epoch = 0; epoch < 40; ++epoch) {
+    const Recording moved = read(*shift, 2, epoch);
+    EXPECT_TRUE(moved.n >= 1 && moved.n <= 1000) << moved.n;
+    if (moved.n < 1000) {
+      EXPECT_EQ(moved.x[static_cast<size_t>(moved.n - 1)], plain.x[699]);
+    }
+    later += moved.n > 700;
+  }
+  EXPECT_NEAR(later, 20, 10);
+  const SourcePtr noise = open(R"({"type":"map","transforms":[{"type":"noise","least":20,"most":20}],)" + source, folder.path());
+  double signal = 0, added = 0;
+  const Recording noisy = read(*noise, 2);
+  for (size_t i = 0; i < 700; ++i) signal += std::pow(plain.x[i], 2), added += std::pow(noisy.x[i] - plain.x[i], 2);
+  EXPECT_NEAR(10 * std::log10(signal / added), 20, 1);
+  EXPECT_EQ(noisy.x[700], 0) << "padding has no noise";
+}
+
+// --- What others computed ------------------------------------------------------------------------------------------------------
+
+std::string data_folder() {
+  const char* folder = std::getenv("PERIGEE_DATA");
+  return folder == nullptr ? "" : folder;
+}
+
+#define NEEDS_ORACLES() \
+  if (data_folder().empty()) GTEST_SKIP() << "PERIGEE_DATA is not set: no expected values"
+
+Tensor oracle(const std::string& name) {
+  static const std::string path = data_folder() + "/oracles/audio/librosa_fsdd.npz";
+  static const Bytes archive = read_file(path);
+  for (const ZipEntry& entry : zip_entries(archive, path))
+    if (entry.name == name + ".npy") return parse_npy(zip_content(archive, entry, path), name).to(Dtype::f64);
+  ADD_FAILURE() << name;
+  return {};
+}
+
+// Largest difference, as a share of the largest value; `edge` columns at both ends of rows are left out.
+double distance(const float* got, const double* expected, int64_t rows, int64_t columns, int64_t edge = 0) {
+  double worst = 0, largest = 0;
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    largest = std::max(largest, std::abs(expected[i]));
+    if (i % columns >= edge && i % columns < columns - edge) worst = std::max(worst, std::abs(got[i] - expected[i]));
+  }
+  return worst / largest;
+}
+
+// The file that the values were computed from, as it was written.
+void write_signal(const std::string& folder) {
+  const Tensor signal = oracle("signal");
+  std::vector<int> samples;
+  for (int64_t i = 0; i < signal.elements(); ++i) samples.push_back(static_cast<int>(std::lround(signal.data<double>()[i] * 32768)));
+  write_file(folder + "/s/7_jackson_10.wav", as_bytes(wav_of({}, sixteen_bits(samples))));
+}
+
+TEST(AudioTransforms, AreLibrosas) {
+  NEEDS_ORACLES();
+  const TemporaryFolder folder;
+  write_signal(folder.path());
+  struct Case {
+    const char *name, *transform;
+    int64_t skip = 0, edge = 0;
+  };
+  for (const Case& each :
+       {Case{"power_256_80", R"("type":"spectrogram")"}, Case{"mel", R"("type":"mel","log":"none")"}, Case{"mel_db", R"("type":"mel")"},
+        Case{"mfcc13", R"("type":"mfcc")"}, Case{"mfcc13_htk_lift22", R"("type":"mfcc","lifter":22,"scale":"htk")"},
+        Case{"delta", R"("type":"mfcc","deltas":1,"delta_reach":4)", 13, 4}}) {
+    const SourcePtr source =
+        open(R"({"type":"map","source":{"type":"audio","folder":"s"},"transforms":[{"window":256,"hop":80,"unit":"samples",)" +
+                 std::string(each.transform) + "}]}",
+             folder.path());
+    const Tensor expected = oracle(each.name);
+    const Recording got = read(*source, 0);
+    ASSERT_EQ(got.x.size() - static_cast<size_t>(each.skip * expected.shape()[1]), static_cast<size_t>(expected.elements())) << each.name;
+    EXPECT_LT(distance(got.x.data() + each.skip * expected.shape()[1], expected.data<double>(), expected.shape()[0], expected.shape()[1],
+                       each.edge),
+              1e-5)
+        << each.name;
+  }
+}
+
+TEST(Resampler, IsScipys) {
+  NEEDS_ORACLES();
+  const Tensor signal = oracle("signal");
+  const Tensor floats = signal.to(Dtype::f32);
+  for (const auto& [name, up, down] : {std::tuple{"resample_poly_3_2", 3, 2}, {"resample_poly_441_320", 441, 320}}) {
+    const Tensor expected = oracle(name);
+    // The second one is of a part of the signal.
+    const int64_t frames = expected.elements() * down / up;
+    const Resampler resampler(down, up, "test", 10, 5, 1);
+    std::vector<float> out(static_cast<size_t>(resampler.output_frames(frames)));
+    ASSERT_EQ(static_cast<int64_t>(out.size()), expected.elements()) << name;
+    resampler.apply({floats.data<float>(), static_cast<size_t>(frames)}, out);
+    EXPECT_LT(distance(out.data(), expected.data<double>(), 1, expected.elements()), 1e-5) << name;
+  }
+}
+
+TEST(AudioTransforms, AreHtks) {
+  NEEDS_ORACLES();
+  const std::string place = data_folder() + "/oracles/third_party/kaldi-htk/src/feat/test_data/test.wav";
+  struct Case {
+    const char *suffix, *transform;
+    int64_t columns, rows;
+  };
+  // HTK writes frame after frame, big-endian, c1 to c12 and then c0 or the energy.
+  for (const Case& each : {Case{".fbank_htk.1", R"("type":"mel")", 23, 23}, Case{".fbank_htk.2", R"("type":"mel","low":25)", 23, 23},
+                           Case{".fea_htk.1", R"("type":"mfcc","lifter":22,"deltas":2)", 39, 13},
+                           Case{".fea_htk.3", R"("type":"mfcc","lifter":22,"deltas":2,"low":20)", 39, 12}}) {
+    const Bytes file = read_file(place + each.suffix);
+    const SourcePtr source = open(R"({"type":"map","source":{"type":"audio","folder":")" + place.substr(0, place.rfind('/')) +
+                                  R"("},"transforms":[{"type":"scale","factor":32768},{"mels":23,"form":"htk",)" + each.transform + "}]}");
+    const Recording got = read(*source, 0);
+    const int64_t frames = source->fields()[0].shape[1];
+    ASSERT_EQ(static_cast<int64_t>(file.size()), 12 + frames * each.columns * 4) << each.suffix;
+    for (int64_t t = 0; t < frames; ++t)
+      for (int64_t c = 0; c < each.columns; ++c) {
+        uint32_t bits = 0;
+        for (int i = 0; i < 4; ++i)
+          bits = bits << 8 | std::to_integer<uint32_t>(file[static_cast<size_t>(12 + (t * each.columns + c) * 4 + i)]);
+        const float expected = std::bit_cast<float>(bits);
+        const int64_t row = each.columns == 23 ? c : c / 13 * 13 + (c + 1) % 13;
+        if (each.rows == 12 && row % 13 == 0) continue;  // an energy
+        ASSERT_NEAR(got.x[static_cast<size_t>(row * frames + t)], expected, 1e-3 * std::max(1.f, std::abs(expected)))
+            << each.suffix << " " << t << " " << c;
+      }
+  }
+}
+
+TEST(Sound, ContainersAreAsLibsndfileReadsThem) {
+  NEEDS_ORACLES();
+  const std::string folder = data_folder() + "/oracles/audio/containers/";
+  for (const char* name : {"alaw.wav", "double.wav", "float.wav", "pcm_16.wav", "pcm_24.wav", "pcm_32.wav", "pcm_u8.wav", "ulaw.wav",
+                           "ima_adpcm.wav", "mpeg_layer_iii.mp3", "opus.ogg", "pcm_16.aiff", "pcm_16.au", "pcm_16.caf", "pcm_16.flac",
+                           "pcm_16.w64", "pcm_24.flac", "vorbis.ogg"}) {
+    const Bytes file = read_file(folder + name);
+    const Tensor values = parse_npy(read_file(folder + name + std::string(".npy")), name).to(Dtype::f32);
+    EXPECT_TRUE(is_sound(file)) << name;
+    Sound sound;
+    try {
+      decode_sound(file, name, at_most(1 << 20), sound);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::resources) throw;
+      std::printf("[ skipped ] %s: %s\n", name, error.what());
+      continue;
+    }
+    ASSERT_EQ(static_cast<int64_t>(sound.samples.size()), values.elements()) << name;
+    for (size_t i = 0; i < sound.samples.size(); ++i) ASSERT_NEAR(sound.samples[i], values.data<float>()[i], 1e-6) << name << " " << i;
+    const bool opened = std::string_view(name).ends_with(".wav") || std::string_view(name).ends_with(".flac");
+    if (opened) {
+      EXPECT_NE(refusal([&] { decode_sound(std::span(file).first(file.size() / 2), name, at_most(1 << 20), sound); }), "accepted") << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace perigee
