@@ -5,15 +5,15 @@
 #include <cmath>
 #include <numbers>
 
+#include "kernels/sound_loops.h"
+#include "src/core/host_isa.h"
 #include "src/data/sound/rated.h"
 
 namespace perigee {
 namespace {
 
-constexpr int kLanes = 8;  // frames that go through the arithmetic together
+constexpr int64_t kLanes = kSoundLanes;
 constexpr double kPi = std::numbers::pi;
-
-using Lanes = float[kLanes];
 
 struct Options {
   Feature feature = Feature::mel;
@@ -33,64 +33,22 @@ struct Filter {
   std::vector<float> weights;
 };
 
-// Transforms of real numbers of size 2^k, kLanes at once: one of half the size on pairs, in place, radix 2.
-class Fourier {
- public:
-  explicit Fourier(int64_t size) : half_(size / 2), order_(static_cast<size_t>(half_)) {
-    for (int64_t i = 0; i < half_; ++i) {
+// Tables of transforms of real numbers of size 2^k: as complex ones of half the size.
+struct Fourier {
+  explicit Fourier(int64_t size) : half(size / 2) {
+    for (int64_t i = 0; i < size; ++i) {
       int64_t reversed = 0;
-      for (int64_t bit = 1; bit < half_; bit *= 2) reversed = 2 * reversed + ((i & bit) != 0);
-      order_[static_cast<size_t>(i)] = reversed;
+      for (int64_t bit = 1; bit < half; bit *= 2) reversed = 2 * reversed + ((i / 2 & bit) != 0);
+      places.push_back(static_cast<int32_t>(2 * reversed + i % 2));
     }
-    for (int64_t k = 0; k <= half_; ++k) {
-      const double angle = -kPi * static_cast<double>(k) / static_cast<double>(half_);
-      cosine_.push_back(static_cast<float>(std::cos(angle))), sine_.push_back(static_cast<float>(std::sin(angle)));
-    }
-  }
-
-  // Where number i of the input belongs: the transform sorts nothing.
-  int64_t place(int64_t i) const { return 2 * order_[static_cast<size_t>(i / 2)] + i % 2; }
-
-  // `z` has real and imaginary parts in turn; power of bins 0 to size / 2.
-  void power(Lanes* z, Lanes* out) const {
-    for (int64_t length = 2; length <= half_; length *= 2) stage(z, length);
-    for (int64_t k = 0; k <= half_ / 2; ++k) split(z, k, out);
-  }
-
- private:
-  void stage(Lanes* z, int64_t length) const {
-    const int64_t step = 2 * half_ / length, reach = length / 2;
-    for (int64_t block = 0; block < half_; block += length)
-      for (int64_t k = 0; k < reach; ++k) {
-        const float c = cosine_[static_cast<size_t>(k * step)], s = sine_[static_cast<size_t>(k * step)];
-        float *a = z[2 * (block + k)], *b = z[2 * (block + k + reach)];
-        for (int l = 0; l < kLanes; ++l) {
-          const float real = b[l] * c - b[kLanes + l] * s, imaginary = b[l] * s + b[kLanes + l] * c;
-          const float x = a[l], y = a[kLanes + l];
-          a[l] = x + real, a[kLanes + l] = y + imaginary;
-          b[l] = x - real, b[kLanes + l] = y - imaginary;
-        }
-      }
-  }
-
-  // Bins k and half - k of the real transform, from those of the pairs.
-  void split(const Lanes* z, int64_t k, Lanes* out) const {
-    const int64_t mirror = (half_ - k) % half_;
-    const float *p = z[2 * k], *q = z[2 * mirror];
-    const float c = cosine_[static_cast<size_t>(k)], s = sine_[static_cast<size_t>(k)];
-    float *low = out[k], *high = out[half_ - k];
-    for (int l = 0; l < kLanes; ++l) {
-      const float even_r = .5f * (p[l] + q[l]), even_i = .5f * (p[kLanes + l] - q[kLanes + l]);
-      const float odd_r = .5f * (p[kLanes + l] + q[kLanes + l]), odd_i = .5f * (q[l] - p[l]);
-      const float r = odd_r * c - odd_i * s, i = odd_r * s + odd_i * c;
-      const float lr = even_r + r, li = even_i + i, hr = even_r - r, hi = even_i - i;
-      low[l] = lr * lr + li * li, high[l] = hr * hr + hi * hi;
+    for (int64_t k = 0; k < half * 3 / 2; ++k) {
+      const double angle = -kPi * static_cast<double>(k) / static_cast<double>(half);
+      cosine.push_back(static_cast<float>(std::cos(angle))), sine.push_back(static_cast<float>(std::sin(angle)));
     }
   }
-
-  int64_t half_;
-  std::vector<int64_t> order_;
-  std::vector<float> cosine_, sine_;  // of exp(-i pi k / half)
+  int64_t half;
+  std::vector<int32_t> places;  // number i of the input is row places[i]
+  std::vector<float> cosine, sine;
 };
 
 // --- Tables --------------------------------------------------------------------------------------------------------------------
@@ -169,8 +127,8 @@ class Spectrum : public Transform {
         window_(std::move(window)),
         filters_(std::move(filters)),
         cosines_(std::move(cosines)),
-        steps_(field.shape[1]) {
-    for (int64_t i = 0; i < options.fft; ++i) places_.push_back(static_cast<size_t>(fourier_.place(i)));
+        steps_(field.shape[1]),
+        loops_(sound_loops(host_isa())) {
     frames_ = options.frames(steps_);
     field_.shape = {field.shape[0] * options.features() * (1 + options.deltas), frames_};
   }
@@ -185,7 +143,7 @@ class Spectrum : public Transform {
     const int64_t there = *steps < 0 ? steps_ : std::min(*steps, steps_), frames = there == 0 ? 0 : options_.frames(there);
     const auto* from = reinterpret_cast<const float*>(in);
     auto* to = reinterpret_cast<float*>(out);
-    std::fill(to, to + field_.shape.elements(), 0.f);
+    if (frames < frames_) std::fill(to, to + field_.shape.elements(), 0.f);
     const int64_t rows = options_.features(), all = rows * (1 + options_.deltas);
     const bool cepstra = options_.feature == Feature::mfcc;
     const Scratch scratch(cepstra ? static_cast<size_t>(options_.mels * frames_) * sizeof(float) : 1);
@@ -193,7 +151,7 @@ class Spectrum : public Transform {
       float* work = cepstra ? reinterpret_cast<float*>(scratch.data()) : to;
       for (int64_t first = 0; first < frames; first += kLanes) block(from, there, first, std::min<int64_t>(kLanes, frames - first), work);
       take_logarithm(work, cepstra ? options_.mels : rows, frames);
-      if (cepstra) transform_cosine(work, frames, to);
+      if (cepstra) loops_.combine(cosines_.data(), options_.coefficients, options_.mels, work, frames_, frames, to);
       for (int64_t row = 0; row < options_.deltas * rows; ++row) delta(to + row * frames_, frames, to + (row + rows) * frames_);
       if (options_.utterance)
         for (int64_t row = 0; row < all; ++row) standardize(to + row * frames_, frames);
@@ -204,75 +162,48 @@ class Spectrum : public Transform {
  private:
   // Frames `first` on, `count` of them, as columns of power or of mels.
   void block(const float* from, int64_t there, int64_t first, int64_t count, float* to) const {
-    const auto size = static_cast<size_t>(options_.fft), bins = static_cast<size_t>(options_.bins());
-    const Scratch scratch((size + bins) * sizeof(Lanes));
-    auto* z = reinterpret_cast<Lanes*>(scratch.data());
-    Lanes* power = z + size;
-    for (size_t i = static_cast<size_t>(options_.window); i < size; ++i) std::fill_n(z[places_[i]], kLanes, 0.f);
-    for (int lane = 0; lane < kLanes; ++lane) gather(from, there, first + (lane < count ? lane : 0), lane, z);
-    fourier_.power(z, power);
+    const int64_t size = options_.fft, bins = options_.bins();
+    const Scratch scratch(static_cast<size_t>((size + bins + options_.window) * kLanes) * sizeof(float));
+    float *z = reinterpret_cast<float*>(scratch.data()), *power = z + size * kLanes, *cut = power + bins * kLanes;
+    const float* frames[kLanes];
+    for (int64_t lane = 0; lane < kLanes; ++lane)
+      frames[lane] = frame(from, there, first + std::min(lane, count - 1), cut + lane * options_.window);
+    loops_.load(frames, window_.data(), fourier_.places.data(), options_.window, z);
+    for (int64_t i = options_.window; i < size; ++i) std::fill_n(z + fourier_.places[static_cast<size_t>(i)] * kLanes, kLanes, 0.f);
+    loops_.power(fourier_.half, fourier_.cosine.data(), fourier_.sine.data(), z, power);
     if (options_.power == 1)
-      for (size_t k = 0; k < bins; ++k)
-        for (float& value : power[k]) value = std::sqrt(value);
+      for (int64_t i = 0; i < bins * kLanes; ++i) power[i] = std::sqrt(power[i]);
     if (options_.feature == Feature::spectrogram)
-      for (size_t k = 0; k < bins; ++k) std::copy_n(power[k], count, to + static_cast<int64_t>(k) * frames_ + first);
+      for (int64_t k = 0; k < bins; ++k) std::copy_n(power + k * kLanes, count, to + k * frames_ + first);
     for (size_t m = 0; m < filters_.size(); ++m) {
-      Lanes sum = {};
-      const Filter& filter = filters_[m];
-      for (size_t i = 0; i < filter.weights.size(); ++i) {
-        const float weight = filter.weights[i];
-        const float* at = power[static_cast<size_t>(filter.first) + i];
-        for (int l = 0; l < kLanes; ++l) sum[l] += weight * at[l];
-      }
+      float sum[kLanes];
+      loops_.weigh(filters_[m].weights.data(), static_cast<int64_t>(filters_[m].weights.size()), power + filters_[m].first * kLanes, sum);
       std::copy_n(sum, count, to + static_cast<int64_t>(m) * frames_ + first);
     }
   }
 
-  void gather(const float* from, int64_t there, int64_t frame, int lane, Lanes* z) const {
-    const int64_t start = frame * options_.hop - (options_.center ? options_.window / 2 : 0);
+  // Where the frame's samples lie: in the recording, or in `cut` where zeros surround it or it is emphasised.
+  const float* frame(const float* from, int64_t there, int64_t number, float* cut) const {
+    const int64_t start = number * options_.hop - (options_.center ? options_.window / 2 : 0);
     const int64_t begin = std::clamp<int64_t>(-start, 0, options_.window), end = std::clamp<int64_t>(there - start, begin, options_.window);
-    const size_t* place = places_.data();
-    const float* window = window_.data();
     const float emphasis = options_.preemphasis;
-    for (int64_t i = 0; i < begin; ++i) z[place[i]][lane] = 0;
-    if (emphasis == 0)
-      for (int64_t i = begin; i < end; ++i) z[place[i]][lane] = from[start + i] * window[i];
-    else
-      for (int64_t i = begin; i < end; ++i)
-        z[place[i]][lane] = (from[start + i] - emphasis * from[start + std::max(i - 1, begin)]) * window[i];
-    for (int64_t i = end; i < options_.window; ++i) z[place[i]][lane] = 0;
+    if (begin == 0 && end == options_.window && emphasis == 0) return from + start;
+    std::fill(cut, cut + begin, 0.f);
+    for (int64_t i = begin; i < end; ++i)
+      cut[i] = emphasis == 0 ? from[start + i] : from[start + i] - emphasis * from[start + std::max(i - 1, begin)];
+    std::fill(cut + end, cut + options_.window, 0.f);
+    return cut;
   }
 
   void take_logarithm(float* values, int64_t rows, int64_t frames) const {
     if (options_.log == Options::none) return;
-    const float factor = options_.log == Options::db ? static_cast<float>(10 / std::numbers::ln10) : 1, floor = options_.floor;
+    const float factor = options_.log == Options::db ? static_cast<float>(10 / std::numbers::ln10) : 1;
     float highest = -1e30f;
-    for (int64_t row = 0; row < rows; ++row) {
-      float* at = values + row * frames_;
-      for (int64_t t = 0; t < frames; ++t) at[t] = factor * logarithm(std::max(at[t], floor));
-      for (int64_t t = 0; t < frames; ++t) highest = std::max(highest, at[t]);
-    }
+    for (int64_t row = 0; row < rows; ++row)
+      highest = std::max(highest, loops_.logarithm(values + row * frames_, frames, factor, options_.floor));
     if (options_.range <= 0) return;
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t t = 0; t < frames; ++t) values[row * frames_ + t] = std::max(values[row * frames_ + t], highest - options_.range);
-  }
-
-  // Of positive normal numbers, to 2e-7 of the result: 2 artanh((m - 1) / (m + 1)) for the mantissa. Compilers make vectors of it.
-  static float logarithm(float x) {
-    const auto bits = std::bit_cast<int32_t>(x);
-    const int32_t exponent = (bits - 0x3F3504F3) >> 23;
-    const auto mantissa = std::bit_cast<float>(bits - exponent * (1 << 23));
-    const float s = (mantissa - 1) / (mantissa + 1), q = s * s;
-    return 2 * s * (1 + q * (1 / 3.f + q * (.2f + q * (1 / 7.f + q / 9)))) + static_cast<float>(exponent) * std::numbers::ln2_v<float>;
-  }
-
-  void transform_cosine(const float* mels, int64_t frames, float* to) const {
-    const float* weight = cosines_.data();
-    for (int64_t k = 0; k < options_.coefficients; ++k, to += frames_)
-      for (int64_t m = 0; m < options_.mels; ++m, ++weight) {
-        const float factor = *weight, *row = mels + m * frames_;
-        for (int64_t t = 0; t < frames; ++t) to[t] += factor * row[t];
-      }
   }
 
   // The slope of the line through the values around each; those at the ends are repeated.
@@ -302,8 +233,8 @@ class Spectrum : public Transform {
   std::vector<float> window_;
   std::vector<Filter> filters_;
   std::vector<float> cosines_;
-  std::vector<size_t> places_;
   int64_t steps_, frames_ = 0;
+  const SoundLoops& loops_;
 };
 
 // A length in the unit of the options, as steps.

@@ -5,7 +5,9 @@
 #include <numbers>
 #include <numeric>
 
+#include "kernels/sound_loops.h"
 #include "src/core/error.h"
+#include "src/core/host_isa.h"
 
 namespace perigee {
 namespace {
@@ -49,16 +51,12 @@ Resampler::Resampler(int64_t from, int64_t to, const std::string& where, int zer
 void Resampler::apply(std::span<const float> in, std::span<float> out) const {
   const auto size = static_cast<int64_t>(in.size());
   const int64_t width = 2 * reach_ + 1;
+  const auto dot = sound_loops(host_isa()).dot;
   for (size_t k = 0; k < out.size(); ++k) {
     const int64_t at = static_cast<int64_t>(k) * down_, base = at / up_;
     const float* taps = taps_.data() + at % up_ * width;
     const int64_t begin = std::max<int64_t>(0, base - reach_), end = std::min(size, base + reach_ + 1);
-    float lanes[8] = {};
-    int64_t i = begin;
-    for (; i + 8 <= end; i += 8)
-      for (int l = 0; l < 8; ++l) lanes[l] += in[static_cast<size_t>(i + l)] * taps[i + l - base + reach_];
-    for (; i < end; ++i) lanes[0] += in[static_cast<size_t>(i)] * taps[i - base + reach_];
-    out[k] = std::accumulate(lanes, lanes + 8, 0.f);
+    out[k] = dot(in.data() + begin, taps + begin - base + reach_, end - begin);
   }
 }
 
