@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/sound_loops.h"
+#include "src/core/host_isa.h"
 #include "src/data/sound/rated.h"
 #include "src/data/transform.h"
 #include "src/io/npy.h"
@@ -11,6 +13,7 @@
 #include "src/io/sound/sound.h"
 #include "src/io/zip.h"
 #include "tests/data/fixtures.h"
+#include "tests/data/wav_file.h"
 #include "tests/io/temporary.h"
 
 namespace perigee {
@@ -103,6 +106,40 @@ TEST(Resampler, KeepsAToneAndRefusesAwkwardRates) {
     for (size_t i = 500; i + 500 < out.size(); ++i) ASSERT_NEAR(out[i], tone(i, to), 1e-4) << from << " to " << to << " at " << i;
   }
   EXPECT_NE(refusal([] { Resampler(999983, 16000, "a.wav"); }).find("a.wav: the rate has no simple ratio"), std::string::npos);
+}
+
+TEST(SoundLoops, HaveTheSameBitsWithEachInstructionSet) {
+  constexpr int64_t kHalf = 32, kSize = 2 * kHalf, kTimes = 37;
+  uint32_t state = 1;
+  const auto numbers = [&](int64_t count) {
+    std::vector<float> out(static_cast<size_t>(count));
+    for (float& value : out) state = state * 1664525 + 1013904223, value = static_cast<float>(state >> 8) / (1 << 24) - .5f;
+    return out;
+  };
+  const auto frames = numbers(kSoundLanes * kSize), window = numbers(kSize), angles = numbers(2 * kHalf), table = numbers(3 * kHalf);
+  const auto compute = [&](Isa isa) {
+    const SoundLoops& loops = sound_loops(isa);
+    std::vector<float> z(kSize * kSoundLanes), out((kHalf + 1) * kSoundLanes), sums(3 * kTimes, 0);
+    const float* pointers[kSoundLanes];
+    for (int64_t i = 0; i < kSoundLanes; ++i) pointers[i] = frames.data() + i * kSize;
+    std::vector<int32_t> places;
+    for (int32_t i = 0; i < kSize; ++i) places.push_back(i * 5 % kSize);
+    loops.load(pointers, window.data(), places.data(), kSize - 3, z.data());
+    loops.power(kHalf, angles.data(), angles.data() + 7, z.data(), out.data());
+    loops.combine(table.data(), 3, kHalf / 8, frames.data(), kTimes + 1, kTimes - 1, sums.data());
+    out.insert(out.end(), sums.begin(), sums.end());
+    out.resize(out.size() + kSoundLanes);
+    loops.weigh(table.data(), 13, frames.data(), out.data() + out.size() - kSoundLanes);
+    out.push_back(loops.dot(frames.data(), window.data(), kSize - 1));
+    out.push_back(loops.logarithm(out.data(), kTimes, 4.3f, 1e-3f));
+    return out;
+  };
+  const auto expected = compute(Isa::baseline);
+  for (const Isa isa : {Isa::avx2, Isa::avx512}) {
+    if (isa > host_isa()) break;
+    const auto got = compute(isa);
+    for (size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(got[i], expected[i]) << isa_name(isa) << " " << i;
+  }
 }
 
 // --- The source ----------------------------------------------------------------------------------------------------------------

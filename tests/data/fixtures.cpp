@@ -6,6 +6,7 @@
 #include "src/io/compress.h"
 #include "src/io/file.h"
 #include "src/io/npy.h"
+#include "tests/data/wav_file.h"
 #include "tests/io/pictures.h"
 
 namespace perigee {
@@ -91,19 +92,6 @@ void image_files(const std::string& folder) {
 }
 
 }  // namespace
-
-std::string wav_of(const WavForm& form, const std::string& samples) {
-  const auto number = [](uint64_t value, int bytes) {
-    std::string out;
-    for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
-    return out;
-  };
-  const auto block = static_cast<uint64_t>(form.channels * form.bits / 8);
-  const std::string format = number(form.coding, 2) + number(form.channels, 2) + number(form.rate, 4) + number(form.rate * block, 4) +
-                             number(block, 2) + number(form.bits, 2);
-  const std::string chunks = "fmt " + number(format.size(), 4) + format + "data" + number(samples.size(), 4) + samples;
-  return "RIFF" + number(chunks.size() + 4, 4) + "WAVE" + chunks;
-}
 
 std::map<std::string, Json> source_examples(const std::string& folder) {
   idx_files(folder);

@@ -12,12 +12,6 @@ namespace perigee {
 // Writes files into `folder`. A null description: it needs PERIGEE_DATA, which is not set.
 std::map<std::string, Json> source_examples(const std::string& folder);
 
-// A WAV file: header of 44 bytes and samples.
-struct WavForm {
-  uint64_t rate = 8000, channels = 1, bits = 16, coding = 1;
-};
-std::string wav_of(const WavForm& form, const std::string& samples);
-
 // 103 examples: 60 of class 0, 30 of class 1, 13 of class 2, in an order that hides them. Number i is x = 37 i mod 103, whose class is:
 std::string unequal_classes();
 int class_of(int64_t x);
