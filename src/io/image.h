@@ -31,10 +31,11 @@ struct ImagePart {
   double top = 0, left = 0, height = 0, width = 0;
 };
 
-// The pixels that are wanted of a picture: the part that `choose` names when it is told the size, to be resized to `height` x `width`. With `scaled`, a JPEG
-// at least twice (four, eight times) as large as twice that is decoded at a half (a quarter, an eighth): its means over squares of pixels.
+// What is wanted of a picture: the part that `choose` names when it is told the size, to be resized to `height` x `width`. With
+// `scaled`, a JPEG is decoded at a half, a quarter or an eighth, as long as the part is then still twice as high and wide as that.
+using ChoosePart = std::function<ImagePart(int64_t height, int64_t width)>;
 struct WantedPart {
-  std::function<ImagePart(int64_t height, int64_t width)> choose;
+  ChoosePart choose;
   int64_t height = 0, width = 0;
   bool scaled = true;
 };
@@ -46,7 +47,22 @@ ImagePart decode_part(std::span<const std::byte> bytes, const std::string& where
 // The picture, of 1 or 3 channels, as a PNG file. Error(resources) when the library is not installed.
 Bytes encode_png(const Picture& image, const std::string& where);
 
-// Planes of `height` x `width`, channel after channel, values times `scale`. Bilinear; when it shrinks, the mean over what a pixel covers.
+// Planes of `height` x `width`, channel after channel, values times `scale`. Bilinear; when it shrinks, the mean over what a pixel covers, as
+// Pillow and torchvision (antialias) do it, but not rounded. Nothing outside the part counts.
 void resize_image(const Picture& image, int64_t height, int64_t width, float scale, float* planes);
+void resize_part(const Picture& image, const ImagePart& part, int64_t height, int64_t width, float scale, float* planes, int64_t to_plane,
+                 int64_t to_row);
+
+// How a picture of another shape gets a size: stretched; its middle; as a whole, with bars of the value `fill`.
+enum class Fit { squash, crop, pad };
+struct FitOptions {
+  Fit fit = Fit::squash;
+  int64_t height = 0, width = 0;
+  float scale = 1, fill = 0;
+  bool scaled = true;  // as in WantedPart
+};
+// Decodes and resizes; `choose`: another part than `fit` takes, or null. `image` is memory to be used again.
+void fit_image(std::span<const std::byte> bytes, const std::string& where, int64_t channels, const FitOptions& fit,
+               const ChoosePart* choose, Picture& image, float* planes);
 
 }  // namespace perigee

@@ -1,6 +1,7 @@
 // Pictures beside what Pillow and torchvision made of them: $PERIGEE_DATA/oracles/images. The kinds that are not there are made here.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -123,6 +124,44 @@ TEST(ImageOracle, PartsOfAJpegAreThoseOfTheWhole) {
                        whole.pixels[size_t((top + y) * 97 + left) * 3 + x];
       ASSERT_EQ(differing, 0) << name << " " << top << " " << left << " " << height << " " << width;
     }
+  }
+}
+
+int64_t beyond_one(const std::vector<float>& planes, const Tensor& expected) {
+  int64_t count = 0;
+  EXPECT_EQ(static_cast<int64_t>(planes.size()), expected.elements());
+  for (size_t i = 0; i < planes.size(); ++i) count += std::abs(planes[i] - static_cast<float>(expected.data<uint8_t>()[i])) > 1.5f;
+  return count;
+}
+
+// Both ways, antialiased; torchvision and Pillow round their weights to 1/2^15 or so.
+TEST(ImageOracle, ResizesAsTorchvisionAndPillow) {
+  NEEDS_ORACLE();
+  const auto expected = expectations();
+  const Picture photo = decoded(read_file(oracle("photo.png")));
+  const std::tuple<const char*, int, int> sizes[] = {
+      {"resize_bilinear_64x48_aa", 64, 48}, {"pil_resize_bilinear_64x48", 64, 48}, {"resize_bilinear_200x150_aa", 200, 150}};
+  for (const auto& [key, height, width] : sizes) {
+    std::vector<float> planes(static_cast<size_t>(3 * height * width), -1);
+    resize_image(photo, height, width, 1, planes.data());
+    EXPECT_EQ(beyond_one(planes, expected.at(key)), 0) << key;
+  }
+}
+
+// A part is what a picture of it alone gives: nothing around it counts.
+TEST(Images, APartIsResizedAsIfItWereAll) {
+  const Picture whole = gradient(3, 40, 37);
+  for (const auto& [top, left, height, width] : {std::array{0, 0, 40, 37}, {3, 5, 20, 9}, {39, 36, 1, 1}, {7, 0, 33, 30}}) {
+    Picture part{.width = width, .height = height, .channels = 3, .pixels = {}};
+    for (int y = 0; y < height; ++y) {
+      const auto from = whole.pixels.begin() + ((top + y) * 37 + left) * 3;
+      part.pixels.insert(part.pixels.end(), from, from + width * 3);
+    }
+    std::vector<float> one(3 * 11 * 13), other(3 * 12 * 14, -1);
+    resize_image(part, 11, 13, .5f, one.data());
+    resize_part(whole, {double(top), double(left), double(height), double(width)}, 11, 13, .5f, other.data(), 12 * 14, 14);
+    for (int i = 0; i < 3 * 11 * 13; ++i)
+      ASSERT_FLOAT_EQ(one[size_t(i)], other[size_t(i / 143 * 168 + i % 143 / 13 * 14 + i % 13)]) << top << " " << i;
   }
 }
 

@@ -1,74 +1,128 @@
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
+#include "src/core/host_isa.h"
 #include "src/io/image.h"
+#include "src/io/resample.h"
 
 namespace perigee {
+
+void ResampleTaps::reserve(int64_t to, int64_t most) {
+  view_.stride = most;
+  view_.size = to;
+  first_.resize(static_cast<size_t>(to));
+  count_.resize(static_cast<size_t>(to));
+  weights_.resize(static_cast<size_t>(to * most));
+  view_.first = first_.data(), view_.count = count_.data(), view_.weights = weights_.data();
+}
+
+// A triangle as wide as a target pixel, at least as a source pixel: bilinear when growing, an average when shrinking.
+const Taps& ResampleTaps::resize(double from, double length, int64_t whole, int64_t to) {
+  const double ratio = length / static_cast<double>(to), reach = std::max(ratio, 1.0);
+  reserve(to, 2 * static_cast<int64_t>(std::ceil(reach)) + 1);
+  const auto least = std::max<int64_t>(0, static_cast<int64_t>(std::floor(from)));
+  const auto most = std::min<int64_t>(whole, static_cast<int64_t>(std::ceil(from + length))) - 1;
+  for (int64_t i = 0; i < to; ++i) {
+    const double centre = from + (static_cast<double>(i) + .5) * ratio - .5;
+    auto low = std::max<int64_t>(least, static_cast<int64_t>(std::ceil(centre - reach)));
+    auto high = std::min<int64_t>(most, static_cast<int64_t>(std::floor(centre + reach)));
+    low = std::min(low, most), high = std::max(low, high);
+    float* weight = weights_.data() + i * view_.stride;
+    double sum = 0;
+    const auto share = [&](int64_t k) { return std::max(0.0, 1 - std::fabs(static_cast<double>(k) - centre) / reach); };
+    for (int64_t k = low; k <= high; ++k) sum += share(k);
+    for (int64_t k = low; k <= high; ++k) weight[k - low] = static_cast<float>(sum > 0 ? share(k) / sum : k == low);
+    // Where a share is nothing at an end, its element is not read.
+    int32_t count = static_cast<int32_t>(high - low + 1);
+    while (count > 1 && weight[count - 1] == 0) --count;
+    first_[static_cast<size_t>(i)] = static_cast<int32_t>(low);
+    count_[static_cast<size_t>(i)] = count;
+  }
+  return view_;
+}
+
+// Truncated at three deviations or `reach` elements; what lies beyond an end is what is mirrored at it.
+const Taps& ResampleTaps::gauss(double deviation, int64_t reach, int64_t length) {
+  reach = std::min(reach, length - 1);
+  reserve(length, std::min<int64_t>(2 * reach + 1, length));
+  double sum = 0;
+  const auto share = [&](int64_t k) { return std::exp(-.5 * static_cast<double>(k * k) / (deviation * deviation)); };
+  for (int64_t k = -reach; k <= reach; ++k) sum += share(k);
+  std::fill(weights_.begin(), weights_.end(), 0.f);
+  for (int64_t i = 0; i < length; ++i) {
+    const int64_t low = std::max<int64_t>(0, i - reach), high = std::min(length - 1, i + reach);
+    for (int64_t k = i - reach; k <= i + reach; ++k) {
+      const int64_t at = k < 0 ? -k : k >= length ? 2 * (length - 1) - k : k;
+      weights_[static_cast<size_t>(i * view_.stride + at - low)] += static_cast<float>(share(k - i) / sum);
+    }
+    first_[static_cast<size_t>(i)] = static_cast<int32_t>(low);
+    count_[static_cast<size_t>(i)] = static_cast<int32_t>(high - low + 1);
+  }
+  return view_;
+}
+
+void resample(ResampleCall call, bool bytes) {
+  thread_local std::vector<float> scratch;
+  const int64_t last = call.columns.size - 1;
+  const auto size = static_cast<size_t>(
+      resample_scratch(call.channels, call.columns.first[last] + call.columns.count[last] - call.columns.first[0], call.columns.size));
+  if (scratch.size() < size) scratch.resize(size);
+  call.scratch = scratch.data();
+  const PictureLoops& loops = picture_loops(host_isa());
+  (bytes ? loops.resample_u8 : loops.resample_f32)(call);
+}
+
+void resize_image(const Picture& image, int64_t height, int64_t width, float scale, float* planes) {
+  resize_part(image, {0, 0, static_cast<double>(image.height), static_cast<double>(image.width)}, height, width, scale, planes,
+              height * width, width);
+}
+
+void resize_part(const Picture& image, const ImagePart& part, int64_t height, int64_t width, float scale, float* planes, int64_t to_plane,
+                 int64_t to_row) {
+  thread_local ResampleTaps rows, columns;
+  resample({.from = image.pixels.data(),
+            .row = image.width * image.channels,
+            .channels = image.channels,
+            .rows = rows.resize(part.top, part.height, image.height, height),
+            .columns = columns.resize(part.left, part.width, image.width, width),
+            .scale = scale,
+            .to = planes,
+            .to_plane = to_plane,
+            .to_row = to_row},
+           true);
+}
+
 namespace {
 
-// Which source pixels each target pixel takes, and how much of each.
-struct Taps {
-  std::vector<int64_t> first, count;  // per target pixel
-  std::vector<float> weights;         // `stride` per target pixel
-  int64_t stride = 0;
-
-  // A triangle as wide as a target pixel, at least as a source pixel: bilinear when growing, an average when shrinking.
-  void lay(int64_t from, int64_t to) {
-    const double ratio = static_cast<double>(from) / static_cast<double>(to), reach = std::max(ratio, 1.0);
-    stride = 2 * static_cast<int64_t>(std::ceil(reach)) + 1;
-    first.resize(static_cast<size_t>(to));
-    count.resize(static_cast<size_t>(to));
-    weights.resize(static_cast<size_t>(to * stride));
-    for (int64_t i = 0; i < to; ++i) {
-      const double centre = (static_cast<double>(i) + .5) * ratio - .5;
-      const auto low = std::max<int64_t>(0, static_cast<int64_t>(std::ceil(centre - reach)));
-      const auto high = std::min<int64_t>(from - 1, static_cast<int64_t>(std::floor(centre + reach)));
-      float* weight = weights.data() + i * stride;
-      double sum = 0;
-      for (int64_t k = low; k <= high; ++k) {
-        weight[k - low] = static_cast<float>(std::max(0.0, 1 - std::fabs(static_cast<double>(k) - centre) / reach));
-        sum += weight[k - low];
-      }
-      for (int64_t k = low; k <= high; ++k) weight[k - low] = static_cast<float>(weight[k - low] / sum);
-      first[static_cast<size_t>(i)] = low;
-      count[static_cast<size_t>(i)] = high - low + 1;
-    }
-  }
-};
+ImagePart middle(int64_t height, int64_t width, const FitOptions& fit) {
+  const auto h = static_cast<double>(height), w = static_cast<double>(width);
+  const double shrink = std::min(h / static_cast<double>(fit.height), w / static_cast<double>(fit.width));
+  const double rows = std::max(1., std::round(shrink * static_cast<double>(fit.height)));
+  const double columns = std::max(1., std::round(shrink * static_cast<double>(fit.width)));
+  return {std::floor((h - rows) / 2), std::floor((w - columns) / 2), rows, columns};
+}
 
 }  // namespace
 
-void resize_image(const Picture& image, int64_t height, int64_t width, float scale, float* planes) {
-  const auto* from = reinterpret_cast<const uint8_t*>(image.pixels.data());
-  const int64_t c = image.channels;
-  if (image.height == height && image.width == width) {
-    for (int64_t k = 0; k < c; ++k)
-      for (int64_t i = 0; i < height * width; ++i) planes[k * height * width + i] = static_cast<float>(from[i * c + k]) * scale;
-    return;
+void fit_image(std::span<const std::byte> bytes, const std::string& where, int64_t channels, const FitOptions& fit,
+               const ChoosePart* choose, Picture& image, float* planes) {
+  int64_t height = fit.height, width = fit.width;
+  const WantedPart wanted{[&](int64_t h, int64_t w) -> ImagePart {
+                            if (choose != nullptr) return (*choose)(h, w);
+                            if (fit.fit == Fit::crop) return middle(h, w, fit);
+                            return {0, 0, static_cast<double>(h), static_cast<double>(w)};
+                          },
+                          fit.height, fit.width, fit.scaled};
+  const ImagePart part = decode_part(bytes, where, channels, wanted, image);
+  float* to = planes;
+  if (fit.fit == Fit::pad) {
+    const double grow = std::min(static_cast<double>(height) / part.height, static_cast<double>(width) / part.width);
+    height = std::clamp<int64_t>(std::llround(part.height * grow), 1, height),
+    width = std::clamp<int64_t>(std::llround(part.width * grow), 1, width);
+    std::fill(planes, planes + channels * fit.height * fit.width, fit.fill);
+    to += (fit.height - height) / 2 * fit.width + (fit.width - width) / 2;
   }
-  thread_local Taps rows, columns;
-  thread_local std::vector<float> line;
-  rows.lay(image.height, height);
-  columns.lay(image.width, width);
-  line.resize(static_cast<size_t>(image.width * c));
-  for (int64_t y = 0; y < height; ++y) {
-    std::fill(line.begin(), line.end(), 0.f);
-    for (int64_t t = 0; t < rows.count[static_cast<size_t>(y)]; ++t) {
-      const uint8_t* source = from + (rows.first[static_cast<size_t>(y)] + t) * image.width * c;
-      const float weight = rows.weights[static_cast<size_t>(y * rows.stride + t)];
-      for (size_t i = 0; i < line.size(); ++i) line[i] += weight * static_cast<float>(source[i]);
-    }
-    for (int64_t x = 0; x < width; ++x) {
-      const float* weights = columns.weights.data() + x * columns.stride;
-      const float* pixels = line.data() + columns.first[static_cast<size_t>(x)] * c;
-      for (int64_t k = 0; k < c; ++k) {
-        float sum = 0;
-        for (int64_t t = 0; t < columns.count[static_cast<size_t>(x)]; ++t) sum += weights[t] * pixels[t * c + k];
-        planes[(k * height + y) * width + x] = sum * scale;
-      }
-    }
-  }
+  resize_part(image, part, height, width, fit.scale, to, fit.height * fit.width, fit.width);
 }
 
 }  // namespace perigee

@@ -1,0 +1,146 @@
+// The loops of pictures beside plain ones, and the same bits on each instruction set.
+#include "kernels/picture_loops.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "src/core/host_isa.h"
+
+namespace perigee {
+namespace {
+
+std::vector<float> noise(int64_t n) {
+  std::vector<float> values(static_cast<size_t>(n));
+  uint32_t state = 1;
+  for (float& value : values) value = static_cast<float>((state = state * 1664525 + 1013904223) >> 8) / 16777216.f;
+  return values;
+}
+
+// Calls `run` with the loops of each instruction set that this machine has; all give the bits of the first.
+template <class Run>
+std::vector<float> on_each(size_t size, const Run& run) {
+  std::vector<float> first;
+  for (int isa = 0; isa <= static_cast<int>(host_isa()); ++isa) {
+    std::vector<float> result(size, -7);
+    run(picture_loops(static_cast<Isa>(isa)), result.data());
+    if (first.empty()) first = result;
+    EXPECT_EQ(std::memcmp(first.data(), result.data(), size * sizeof(float)), 0) << isa_name(static_cast<Isa>(isa));
+  }
+  return first;
+}
+
+TEST(PictureLoops, ResampleAsPlainLoops) {
+  for (const auto& [c, width, to, height, rows] : {std::array{3, 29, 17, 21, 13}, {1, 9, 31, 5, 8}, {3, 8, 8, 8, 8}, {2, 1, 3, 1, 2}}) {
+    std::vector<int32_t> first, count, row_first, row_count;
+    const std::vector<float> weights = noise(4 * to), row_weights = noise(4 * rows);
+    const auto lay = [](int from, int n, std::vector<int32_t>& at, std::vector<int32_t>& many) {
+      for (int i = 0; i < n; ++i) {
+        at.push_back(i * from / n);
+        many.push_back(std::min(3, from - at.back()));
+      }
+    };
+    lay(width, to, first, count);
+    lay(height, rows, row_first, row_count);
+    const std::vector<float> image = noise(c * width * height);
+    std::vector<uint8_t> bytes;
+    for (const float value : image) bytes.push_back(static_cast<uint8_t>(value * 255));
+    std::vector<float> scratch(static_cast<size_t>(resample_scratch(c, width, to)));
+    for (const bool mirrored : {false, true})
+      for (const bool of_bytes : {false, true}) {
+        ResampleCall call{.from = of_bytes ? static_cast<const void*>(bytes.data()) : image.data(),
+                          .row = width * c,
+                          .channels = c,
+                          .rows = {row_first.data(), row_count.data(), row_weights.data(), 4, rows},
+                          .columns = {first.data(), count.data(), weights.data(), 4, to},
+                          .scale = .5f,
+                          .mirrored = mirrored,
+                          .scratch = scratch.data()};
+        call.to_plane = to * rows, call.to_row = to;
+        const std::vector<float> made = on_each(static_cast<size_t>(c * to * rows), [&](const PictureLoops& loops, float* out) {
+          call.to = out;
+          (of_bytes ? loops.resample_u8 : loops.resample_f32)(call);
+        });
+        for (int k = 0; k < c; ++k)
+          for (int y = 0; y < rows; ++y)
+            for (int x = 0; x < to; ++x) {
+              double sum = 0;
+              for (int t = 0; t < row_count[y]; ++t)
+                for (int u = 0; u < count[x]; ++u) {
+                  const int at = ((row_first[y] + t) * width + first[x] + u) * c + k;
+                  sum += double(row_weights[y * 4 + t]) * weights[x * 4 + u] * (of_bytes ? bytes[at] : image[at]);
+                }
+              ASSERT_NEAR(made[(k * rows + y) * to + (mirrored ? to - 1 - x : x)], sum / 2, 1e-5 * (1 + sum)) << x << " " << y << " " << k;
+            }
+      }
+  }
+}
+
+TEST(PictureLoops, WarpTakesFourNeighboursOrTheNearest) {
+  const int h = 19, w = 75;
+  const std::vector<float> image = noise(2 * h * w);
+  for (const bool bilinear : {true, false}) {
+    WarpCall call{.from = image.data(),
+                  .channels = 2,
+                  .height = h,
+                  .width = w,
+                  .matrix = {.9f, .2f, -3.f, -.1f, 1.1f, 2.f, .002f, -.001f},
+                  .bilinear = bilinear,
+                  .fill = .25f,
+                  .to = nullptr};
+    const std::vector<float> made = on_each(image.size(), [&](const PictureLoops& loops, float* out) {
+      call.to = out;
+      loops.warp(call);
+    });
+    const float* m = call.matrix;
+    for (int y = 0; y < h; ++y)
+      for (int x = 0; x < w; ++x) {
+        const double d = m[6] * double(x) + m[7] * double(y) + 1;
+        const double u = (m[0] * double(x) + m[1] * double(y) + m[2]) / d, v = (m[3] * double(x) + m[4] * double(y) + m[5]) / d;
+        const auto at = [&](double column, double row) {
+          return column < 0 || row < 0 || column >= w || row >= h ? double(call.fill) : double(image[size_t(row) * w + size_t(column)]);
+        };
+        const double l = std::floor(u), t = std::floor(v), a = u - l, b = v - t;
+        double sum = (1 - b) * ((1 - a) * at(l, t) + a * at(l + 1, t)) + b * ((1 - a) * at(l, t + 1) + a * at(l + 1, t + 1));
+        if (!bilinear) {
+          if (std::abs(a - .5) < 1e-3 || std::abs(b - .5) < 1e-3) continue;
+          sum = at(std::floor(u + .5), std::floor(v + .5));
+        }
+        ASSERT_NEAR(made[size_t(y * w + x)], sum, 1e-4) << x << " " << y;
+      }
+  }
+}
+
+TEST(PictureLoops, ColoursOfPictures) {
+  const int64_t n = 1037;
+  const std::vector<float> x = noise(3 * n);
+  double sum = 0, other = -1;
+  for (int64_t i = 0; i < n; ++i) sum += .299 * x[i] + .587 * x[n + i] + .114 * x[2 * n + i];
+  for (int isa = 0; isa <= static_cast<int>(host_isa()); ++isa) {
+    const double made = picture_loops(static_cast<Isa>(isa)).grey_sum(x.data(), n);
+    EXPECT_NEAR(made, sum, 1e-3);
+    EXPECT_TRUE(isa == 0 || made == other) << isa;
+    other = made;
+  }
+  const std::vector<float> blended =
+      on_each(x.size(), [&](const PictureLoops& loops, float* out) { loops.blend(x.data(), 1.5f, -.6f, .01f, .9f, n, out); });
+  const std::vector<float> turned =
+      on_each(x.size(), [&](const PictureLoops& loops, float* out) { loops.hue(x.data(), 1 / 3.f, 1, n, out); });
+  const std::vector<float> back =
+      on_each(x.size(), [&](const PictureLoops& loops, float* out) { loops.hue(turned.data(), -1 / 3.f, 1, n, out); });
+  for (int64_t i = 0; i < n; ++i) {
+    const double grey = .299 * x[i] + .587 * x[n + i] + .114 * x[2 * n + i];
+    for (int c = 0; c < 3; ++c) {
+      EXPECT_NEAR(blended[c * n + i], std::clamp(1.5 * x[c * n + i] - .6 * grey + .01, 0., double(.9f)), 1e-5);
+      EXPECT_NEAR(turned[(c + 1) % 3 * n + i], x[c * n + i], 1e-5) << "a third of the circle: red becomes green";
+      EXPECT_NEAR(back[c * n + i], x[c * n + i], 1e-5);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace perigee
