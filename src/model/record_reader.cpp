@@ -5,6 +5,7 @@
 #include "src/data/arrays.h"
 #include "src/data/documents.h"
 #include "src/data/sound/sound_source.h"
+#include "src/data/picture_options.h"
 #include "src/data/table_source.h"
 #include "src/data/text_source.h"
 #include "src/data/transform.h"
@@ -159,6 +160,10 @@ RecordReader::RecordReader(const ModelSpec& spec, const Json& job, const Json& f
       fitted_(fitted),
       description_(data_description(job, fitted)),
       leaf_(innermost(description_)) {
+  if (const Json* fit = leaf_.find("fit"); type_of(leaf_) == "images" && fit != nullptr && *fit == Json("random")) {
+    leaf_.set("fit", "crop");  // what is judged or asked about is not drawn
+    for (const char* key : {"area", "ratio"}) leaf_.erase(key);
+  }
   for (const LossHead& head : spec.more_heads) targets_.push_back(head.target.name);
   for (const NetworkInput& role : spec.target_roles) targets_.push_back(role.name);
 }
@@ -315,12 +320,11 @@ Records RecordReader::from_image(std::span<const std::byte> bytes, const std::st
                                    leaf_type() == "csv" ? "give a table with the columns of the training data: .csv or .json" : ""});
   const Config leaf(leaf_, name, ErrorKind::data);
   const bool images = leaf_type() == "images";
-  const auto scale = static_cast<float>(images ? leaf.number("scale", 1.0 / 255) : 1.0 / 255);
   Picture image;
-  decode_image(bytes, name, shape[0], image);
   const auto of_size = [&](int64_t height, int64_t width) {
     Tensor values(Dtype::f32, {1, shape[0], height, width});
-    resize_image(image, height, width, scale, values.data<float>());
+    const FitOptions fit = images ? fit_options(leaf, height, width) : FitOptions{.height = height, .width = width, .scale = 1.f / 255};
+    fit_image(bytes, name, shape[0], fit, nullptr, image, values.data<float>());
     Records records = from_arrays(name, {{input.name, values}});
     records.single = true;
     return records;

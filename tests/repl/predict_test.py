@@ -22,13 +22,14 @@ PICTURES = {
 }
 
 
-def png(path, value):
-    """A grey picture of 4x4 pixels."""
+def png(path, value, sides=0, columns=4):
+    """A grey picture of 4 rows, whose 4 middle columns have that value."""
     def chunk(kind, data):
         return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
-    rows = b"".join(b"\0" + bytes([value] * 4) for _ in range(4))
+    around = bytes([sides] * ((columns - 4) // 2))
+    rows = b"".join(b"\0" + around + bytes([value] * 4) + around for _ in range(4))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", b"\0\0\0\4\0\0\0\4\10\0\0\0\0") + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", columns.to_bytes(4, "big") + b"\0\0\0\4\10\0\0\0\0") + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 def prepare():
@@ -99,6 +100,20 @@ def folders_are_their_files():
     assert "pictures: this folder has no files that the model takes; got 2 folders" in error and "pictures/*" in error, error
 
 
+def pictures_are_fitted_as_in_training():
+    png(pathlib.Path("middle.png"), 220)
+    png(pathlib.Path("wide.png"), 220, sides=10, columns=12)
+    for fit in ("crop", "random"):  # nothing is drawn for who asks
+        job = json.loads(json.dumps(PICTURES))
+        job["data"]["train"]["fit"] = fit
+        pathlib.Path(f"{fit}.json").write_text(json.dumps(job))
+        run("train", f"{fit}.json", "--out", fit, "--log", "json")
+        expected, wide = results(fit, "middle.png")[0], results(fit, "wide.png")[0]
+        assert wide["probabilities"] == expected["probabilities"], (fit, wide, expected)
+    squashed = results("classifier", "wide.png")[0]
+    assert squashed["probabilities"] != results("classifier", "middle.png")[0]["probabilities"], squashed
+
+
 def results_go_to_a_file():
     expected = [each["values"][0] for each in results("houses", "houses.csv")]
     out, note = run("predict", "houses", "houses.csv", "--out", "out.csv")
@@ -159,7 +174,7 @@ def a_loaded_model_predicts_as_the_program():
 
 
 CHECKS = [columns_go_by_name, a_loaded_model_predicts_as_the_program, missing_columns_are_all_named, unknown_categories_are_counted_at_the_end, a_broken_file_ends_no_batch,
-          folders_are_their_files, results_go_to_a_file, inner_layers_by_name, eval_reads_other_data_by_the_job]
+          folders_are_their_files, pictures_are_fitted_as_in_training, results_go_to_a_file, inner_layers_by_name, eval_reads_other_data_by_the_job]
 
 
 def main():

@@ -1,10 +1,16 @@
-// {"type": "images", "folder": "pets", "size": [64, 64]}: a folder of images per class ("pets/cat/1.jpg"), resized to one size. Classes
-// are the folders' names, sorted; files are sorted within them. A flat folder has no labels.
+// {"type": "images", "folder": "pets", "size": [64, 64]}: a folder of images per class ("pets/cat/1.jpg"), brought to one size: stretched,
+// their middle, with bars, or a part drawn at random. Classes are the folders' names, sorted; files are sorted within them. A flat folder
+// has no labels.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
+#include "src/core/warning.h"
+#include "src/data/picture_options.h"
 #include "src/data/source.h"
+#include "src/data/transforms/image.h"
 #include "src/io/confined.h"
 #include "src/io/image.h"
 
@@ -20,9 +26,13 @@ bool is_image_name(const fs::path& path) {
   return extension.size() > 1 && is_image_suffix(std::string_view(extension).substr(1));
 }
 
+constexpr uint64_t kStream = 0x70696374;  // of random numbers: no transform's
+
 struct Options {
-  int64_t channels = 3, height = 0, width = 0;
-  float scale = 1.f / 255;
+  int64_t channels = 3;
+  FitOptions fit;
+  std::optional<RandomPart> random;
+  bool stretches = false;  // and nobody asked for it
 };
 
 class ImageFolder : public DataSource {
@@ -34,7 +44,7 @@ class ImageFolder : public DataSource {
 
   ImageFolder(std::string folder, std::vector<File> files, std::vector<std::string> classes, const Options& options)
       : folder_(std::move(folder)), files_(std::move(files)), options_(options) {
-    fields_.push_back({.name = "x", .dtype = Dtype::f32, .shape = {options.channels, options.height, options.width}});
+    fields_.push_back({.name = "x", .dtype = Dtype::f32, .shape = {options.channels, options.fit.height, options.fit.width}});
     if (!classes.empty()) {
       const auto count = static_cast<int64_t>(classes.size());
       fields_.push_back({.name = "y", .dtype = Dtype::i64, .shape = {}, .classes = count, .class_names = std::move(classes)});
@@ -53,15 +63,20 @@ class ImageFolder : public DataSource {
     thread_local Picture image;
     const File& file = files_[static_cast<size_t>(key.index)];
     read_file(file.path, kMaxFileBytes, bytes);
-    decode(bytes, file.path, image);
-    resize_image(image, options_.height, options_.width, options_.scale, reinterpret_cast<float*>(slots[0]));
+    decode(bytes, file.path, key, image, reinterpret_cast<float*>(slots[0]));
     if (slots.size() > 1) std::memcpy(slots[1], &file.label, sizeof file.label);
   }
 
  private:
-  void decode(const Bytes& bytes, const std::string& path, Picture& image) const {
+  void decode(const Bytes& bytes, const std::string& path, const ReadKey& key, Picture& image, float* planes) const {
+    const ChoosePart part = [&](int64_t height, int64_t width) -> ImagePart {
+      Draw draw(key, kStream);
+      if (options_.random) return options_.random->draw(height, width, draw);
+      warn_of_stretching(path, height, width);
+      return {0, 0, static_cast<double>(height), static_cast<double>(width)};
+    };
     try {
-      decode_image(bytes, path, options_.channels, image);
+      fit_image(bytes, path, options_.channels, options_.fit, options_.random || options_.stretches ? &part : nullptr, image, planes);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::data) throw;
       Error::Parts parts = error.parts();
@@ -70,9 +85,19 @@ class ImageFolder : public DataSource {
     }
   }
 
+  // Once, when the shape changes by more than a fiftieth.
+  void warn_of_stretching(const std::string& path, int64_t height, int64_t width) const {
+    const int64_t a = height * options_.fit.width, b = width * options_.fit.height;
+    if (std::abs(a - b) * 50 <= std::max(a, b) || warned_.exchange(true)) return;
+    const auto size = [](int64_t w, int64_t h) { return std::to_string(w) + "x" + std::to_string(h); };
+    warn(path + " is " + size(width, height) + " pixels and is stretched to " + size(options_.fit.width, options_.fit.height) +
+         ", as are others here; fit = \"crop\" takes the middle, \"pad\" adds bars, \"squash\" says that stretching is meant");
+  }
+
   std::string folder_;
   std::vector<File> files_;
   Options options_;
+  mutable std::atomic<bool> warned_{false};
   std::vector<Field> fields_;
 };
 
@@ -106,8 +131,11 @@ SourcePtr open(const Config& config, const std::string& base) {
   if (!config.has("size")) config.fail("size", "is missing", "", "{height, width}, or one number for both");
   const std::vector<int64_t> size = config.integers("size", 2, 0);
   if (size[0] < 1 || size[1] < 1 || size[0] > 8192 || size[1] > 8192) config.fail("size", "is out of range", "", "1 to 8192");
-  options.height = size[0], options.width = size[1];
-  options.scale = static_cast<float>(config.number("scale", 1.0 / 255));
+  options.fit = fit_options(config, size[0], size[1]);
+  options.stretches = !config.has("fit");
+  if (config.choice("fit") == "random") options.random.emplace(config);
+  else if (config.has("area") || config.has("ratio"))
+    config.fail(config.has("area") ? "area" : "ratio", "is of a part that is drawn", "", "fit = \"random\"");
   std::vector<std::string> classes = class_folders(config, folder);
   std::vector<ImageFolder::File> files;
   for (size_t label = 0; label < classes.size(); ++label) {
@@ -125,22 +153,49 @@ SourcePtr open(const Config& config, const std::string& base) {
 }
 
 constexpr const char* kPositional[] = {"folder"};
-constexpr Option kOptions[] = {
-    {"folder", "file", nullptr, "one folder per class"},
-    {"size", "integer or {height, width}", nullptr, "height and width that each image is stretched or squeezed to", {1, 8192}},
-    {"channels", "integer", "3", "1: grey; 3: colour", {1, 3}},
-    {"scale", "number", "1/255", "factor on each value"},
-    {"classes", "list of names", "the folders' names", "in the order of their numbers"}};
+constexpr Option kOptions[] = {{"folder", "file", nullptr, "one folder per class"},
+                               {"size", "integer or {height, width}", nullptr, "height and width that each image gets", {1, 8192}},
+                               {"fit",
+                                "name",
+                                "squash",
+                                "how: stretched; its middle; with bars; a part drawn for each example",
+                                {},
+                                {"squash", "crop", "pad", "random"}},
+                               {"channels", "integer", "3", "1: grey; 3: colour", {1, 3}},
+                               {"scale", "number", "1/255", "factor on each value"},
+                               {"fill", "number", "0", "value of the bars"},
+                               {"decode",
+                                "name",
+                                "scaled",
+                                "scaled: a large JPEG at a half, a quarter or an eighth of its size; whole: never",
+                                {},
+                                {"scaled", "whole"}},
+                               kRandomPartOptions[0],
+                               kRandomPartOptions[1],
+                               {"classes", "list of names", "the folders' names", "in the order of their numbers"}};
 
 }  // namespace
 
+FitOptions fit_options(const Config& config, int64_t height, int64_t width) {
+  const std::string fit = config.string("fit", "squash");
+  return {.fit = fit == "pad"      ? Fit::pad
+                 : fit == "squash" ? Fit::squash
+                                   : Fit::crop,
+          .height = height,
+          .width = width,
+          .scale = static_cast<float>(config.number("scale", 1.0 / 255)),
+          .fill = static_cast<float>(config.number("fill", 0)),
+          .scaled = config.string("decode", "scaled") == "scaled"};
+}
+
 extern const SourceDef source_images;
-const SourceDef source_images{
-    .type = "images",
-    .doc =
-        "A folder of images per class: JPEG, PNG, BMP, WebP, TIFF, GIF. Options: folder, size (height and width), channels (3), "
-        "scale (1/255), classes (the folders' names)",
-    .schema = {.options = kOptions, .positional = kPositional},
-    .open = open};
+const SourceDef source_images{.type = "images",
+                              .doc =
+                                  "A folder of images per class: JPEG, PNG, BMP, WebP, TIFF, GIF. Options: folder, size (height and "
+                                  "width), fit ('squash', 'crop', 'pad' or "
+                                  "'random', which draws area and ratio), channels (3), scale (1/255), fill (0), decode ('scaled' or "
+                                  "'whole'), classes (the folders' names)",
+                              .schema = {.options = kOptions, .positional = kPositional},
+                              .open = open};
 
 }  // namespace perigee

@@ -1,6 +1,7 @@
 #include "src/data/transforms/image.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace perigee {
@@ -39,6 +40,41 @@ void copy_window(const float* from, const ImageSize& size, int64_t top, int64_t 
       if (end > begin) std::memcpy(row + begin, line + left + begin, static_cast<size_t>(end - begin) * sizeof(float));
       std::fill(row + end, row + width, fill);
     }
+}
+
+namespace {
+
+void read_range(const Config& config, std::string_view key, double most, double (&range)[2]) {
+  const Json* list = config.raw(key);
+  if (list == nullptr || list->is_null()) return;
+  const auto& values = list->as_array();
+  const bool two = values.size() == 2 && values[0].is_number() && values[1].is_number();
+  if (!two || !(values[0].as_number() > 0) || values[0].as_number() > values[1].as_number() || values[1].as_number() > most)
+    config.fail(key, "is no range", list->dump(), "{least, most}, above 0" + std::string(most <= 1 ? " and up to 1" : ""));
+  for (size_t i = 0; i < 2; ++i) range[i] = values[i].as_number();
+}
+
+}  // namespace
+
+RandomPart::RandomPart(const Config& config) {
+  read_range(config, "area", 1, area);
+  read_range(config, "ratio", 1e3, ratio);
+}
+
+ImagePart RandomPart::draw(int64_t height, int64_t width, Draw& draw) const {
+  const auto h = static_cast<double>(height), w = static_cast<double>(width);
+  for (int i = 0; i < 10; ++i) {
+    const double share = h * w * (area[0] + (area[1] - area[0]) * draw.uniform());
+    const double shape = std::exp(std::log(ratio[0]) + (std::log(ratio[1]) - std::log(ratio[0])) * draw.uniform());
+    const double columns = std::nearbyint(std::sqrt(share * shape)), rows = std::nearbyint(std::sqrt(share / shape));
+    const auto top = static_cast<double>(draw.integer(std::max<int64_t>(1, height - static_cast<int64_t>(rows) + 1)));
+    const auto left = static_cast<double>(draw.integer(std::max<int64_t>(1, width - static_cast<int64_t>(columns) + 1)));
+    if (rows >= 1 && columns >= 1 && rows <= h && columns <= w) return {top, left, rows, columns};
+  }
+  double rows = h, columns = w;
+  if (w / h < ratio[0]) rows = std::clamp(std::nearbyint(w / ratio[0]), 1., h);
+  else if (w / h > ratio[1]) columns = std::clamp(std::nearbyint(h * ratio[1]), 1., w);
+  return {std::floor((h - rows) / 2), std::floor((w - columns) / 2), rows, columns};
 }
 
 }  // namespace perigee

@@ -27,6 +27,8 @@ def around(kind, more, inner=ARRAYS):
     """A source around another."""
     return f'{{"type": "{kind}", "source": {inner}, {more}}}'
 
+PETS = (lua('os.execute("mkdir -p pets/cat pets/dog") local p = pg.zeros(3, 2, 2, { dtype = "u8" }) pg.save("pets/cat/1.png", p) '
+            'pg.save("pets/dog/1.png", p)'),)
 HASH = "0123456789abcdef0123456789abcdef"
 DIGEST = "df957216be9fa5f6d019862896f5c7e5"  # of 144 letters x
 STORED_FILE = f'"shape": [2, 2], "file": "arrays/{HASH}.npy"'
@@ -101,9 +103,11 @@ CASES = [
     source('{"type": "images", "folder": "shared"}', TRAIN, "'size' is missing", "{height, width}, or one number for both"),
     source('{"type": "images", "folder": "pets", "size": 2, "classes": ["cats", "dog"]}', "pets/cat", "this folder is none of the classes",
            "did you mean 'cats'?",
-           ("cats", "cat"), after=(lua('os.execute("mkdir -p pets/cat pets/dog") local p = pg.zeros(3, 2, 2, { dtype = "u8" }) '
-                                       'pg.save("pets/cat/1.png", p)'
-                                       ' pg.save("pets/dog/1.png", p)'),)),
+           ("cats", "cat"), after=PETS),
+    source('{"type": "images", "folder": "pets", "size": 2, "area": [0.5, 1]}', TRAIN, "'area' is of a part that is drawn", 'fit = "random"',
+           ('"size": 2', '"size": 2, "fit": "random"'), after=PETS),
+    source('{"type": "images", "folder": "pets", "size": 2, "fit": "random", "area": [1, 0.5]}', TRAIN, "'area' is no range; got [1,0.5]",
+           "{least, most}, above 0 and up to 1", after=PETS),
     # published data sets
     source('{"type": "cifar10", "folder": "shared"}', "cifar10", "the data set is not on this machine; looked in shared",
            "put cifar-10-binary.tar.gz"),
