@@ -146,19 +146,19 @@ double grey_sum(const float* x, int64_t n) {
   return sum;
 }
 
-void blend(const float* x, float a, float b, float c, float top, int64_t n, float* y) {
+void blend(const float* x, float a, float b, float c, float low, float top, int64_t n, float* y) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     const float add = b * (.299f * x[i] + .587f * x[n + i] + .114f * x[2 * n + i]) + c;
     const float red = a * x[i] + add, green = a * x[n + i] + add, blue = a * x[2 * n + i] + add;
-    y[i] = red > 0 ? (red < top ? red : top) : 0;
-    y[n + i] = green > 0 ? (green < top ? green : top) : 0;
-    y[2 * n + i] = blue > 0 ? (blue < top ? blue : top) : 0;
+    y[i] = red > low ? (red < top ? red : top) : low;
+    y[n + i] = green > low ? (green < top ? green : top) : low;
+    y[2 * n + i] = blue > low ? (blue < top ? blue : top) : low;
   }
 }
 
 // Hue in sixths of the circle; each colour is then high but where the hue is far from its own (the usual formula of HSV without cases).
-void hue(const float* x, float turns, float top, int64_t n, float* y) {
+void hue(const float* x, float turns, int64_t n, float* y) {
   const float more = 6 * turns + 6;
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
@@ -174,7 +174,7 @@ void hue(const float* x, float turns, float top, int64_t n, float* y) {
       float down = at < 4 - at ? at : 4 - at;
       down = down < 1 ? (down > 0 ? down : 0) : 1;
       const float value = high - span * down;
-      return value > 0 ? (value < top ? value : top) : 0;
+      return value > low ? value : low;
     };
     y[i] = colour(5), y[n + i] = colour(3), y[2 * n + i] = colour(1);
   }

@@ -64,5 +64,8 @@ struct FitOptions {
 // Decodes and resizes; `choose`: another part than `fit` takes, or null. `image` is memory to be used again.
 void fit_image(std::span<const std::byte> bytes, const std::string& where, int64_t channels, const FitOptions& fit,
                const ChoosePart* choose, Picture& image, float* planes);
+// The same of planes of floats; `chosen`: another part than `fit` takes, or null.
+void fit_planes(const float* from, int64_t channels, int64_t height, int64_t width, const FitOptions& fit, const ImagePart* chosen,
+                float* planes);
 
 }  // namespace perigee

@@ -20,6 +20,7 @@ class ResampleTaps {
 
   std::vector<int32_t> first_, count_;
   std::vector<float> weights_;
+  std::vector<double> shares_;
   Taps view_;
 };
 

@@ -73,6 +73,7 @@ std::span<const char* const> reading_options(const std::string& type) {
   static constexpr const char* kDocuments[] = {"text", "label", "fitted"};
   static constexpr const char* kAudio[] = {"label", "rate", "channels", "seconds", "lengths", "classes", "fitted"};
   static constexpr const char* kImages[] = {"size", "channels", "scale", "classes"};
+  static constexpr const char* kImages[] = {"size", "fit", "channels", "scale", "fill", "decode", "classes"};
   if (type == "csv") return kCsv;
   if (type == "text") return kText;
   if (type == "documents") return kDocuments;

@@ -121,8 +121,12 @@ Json parse(const std::string& text) { return Json::parse(text, "test"); }
 // Each transform on an image of 3x8x6 and on numbers.
 const std::map<std::string, std::string>& transform_examples() {
   static const std::map<std::string, std::string> examples = {
-      {"colour", R"({"type":"colour"})"},
+      {"affine", R"({"type":"affine","translate":0.2,"scale":[0.8,1.2],"shear":10})"},
+      {"auto_augment", R"({"type":"auto_augment","policy":"svhn"})"},
+      {"blur", R"({"type":"blur","kernel":7})"},
+      {"colour", R"({"type":"colour","hue":0.1,"order":"random","top":1})"},
       {"crop", R"({"type":"crop","size":[6,5],"pad":2})"},
+      {"erase", R"({"type":"erase","noise":0.5})"},
       {"flip", R"({"type":"flip"})"},
       {"gain", R"({"type":"gain"})"},
       {"mel", R"({"type":"mel","mels":10,"deltas":1})"},
@@ -131,6 +135,11 @@ const std::map<std::string, std::string>& transform_examples() {
       {"normalize", R"({"type":"normalize","mean":[0.1,0.2,0.3],"std":0.5})"},
       {"noise", R"({"type":"noise"})"},
       {"one_hot", R"({"type":"one_hot"})"},
+      {"perspective", R"({"type":"perspective","probability":0.9})"},
+      {"rand_augment", R"({"type":"rand_augment","operations":3,"magnitude":20})"},
+      {"resize", R"({"type":"resize","size":[5,9],"fit":"pad"})"},
+      {"resized_crop", R"({"type":"resized_crop","size":[7,4]})"},
+      {"trivial_augment", R"({"type":"trivial_augment"})"},
       {"rotate", R"({"type":"rotate","degrees":30})"},
       {"scale", R"({"type":"scale","factor":2,"offset":1})"},
       {"shift", R"({"type":"shift","pixels":2})"},

@@ -127,15 +127,14 @@ TEST(PictureLoops, ColoursOfPictures) {
     other = made;
   }
   const std::vector<float> blended =
-      on_each(x.size(), [&](const PictureLoops& loops, float* out) { loops.blend(x.data(), 1.5f, -.6f, .01f, .9f, n, out); });
-  const std::vector<float> turned =
-      on_each(x.size(), [&](const PictureLoops& loops, float* out) { loops.hue(x.data(), 1 / 3.f, 1, n, out); });
+      on_each(x.size(), [&](const PictureLoops& loops, float* out) { loops.blend(x.data(), 1.5f, -.6f, .01f, .1f, .9f, n, out); });
+  const std::vector<float> turned = on_each(x.size(), [&](const PictureLoops& loops, float* out) { loops.hue(x.data(), 1 / 3.f, n, out); });
   const std::vector<float> back =
-      on_each(x.size(), [&](const PictureLoops& loops, float* out) { loops.hue(turned.data(), -1 / 3.f, 1, n, out); });
+      on_each(x.size(), [&](const PictureLoops& loops, float* out) { loops.hue(turned.data(), -1 / 3.f, n, out); });
   for (int64_t i = 0; i < n; ++i) {
     const double grey = .299 * x[i] + .587 * x[n + i] + .114 * x[2 * n + i];
     for (int c = 0; c < 3; ++c) {
-      EXPECT_NEAR(blended[c * n + i], std::clamp(1.5 * x[c * n + i] - .6 * grey + .01, 0., double(.9f)), 1e-5);
+      EXPECT_NEAR(blended[c * n + i], std::clamp(1.5 * x[c * n + i] - .6 * grey + .01, double(.1f), double(.9f)), 1e-5);
       EXPECT_NEAR(turned[(c + 1) % 3 * n + i], x[c * n + i], 1e-5) << "a third of the circle: red becomes green";
       EXPECT_NEAR(back[c * n + i], x[c * n + i], 1e-5);
     }

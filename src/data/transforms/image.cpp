@@ -42,8 +42,6 @@ void copy_window(const float* from, const ImageSize& size, int64_t top, int64_t 
     }
 }
 
-namespace {
-
 void read_range(const Config& config, std::string_view key, double most, double (&range)[2]) {
   const Json* list = config.raw(key);
   if (list == nullptr || list->is_null()) return;
@@ -53,8 +51,6 @@ void read_range(const Config& config, std::string_view key, double most, double 
     config.fail(key, "is no range", list->dump(), "{least, most}, above 0" + std::string(most <= 1 ? " and up to 1" : ""));
   for (size_t i = 0; i < 2; ++i) range[i] = values[i].as_number();
 }
-
-}  // namespace
 
 RandomPart::RandomPart(const Config& config) {
   read_range(config, "area", 1, area);

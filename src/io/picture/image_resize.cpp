@@ -41,19 +41,22 @@ const Taps& ResampleTaps::resize(double from, double length, int64_t whole, int6
   return view_;
 }
 
-// Truncated at three deviations or `reach` elements; what lies beyond an end is what is mirrored at it.
+// What lies beyond an end is what is mirrored at it.
 const Taps& ResampleTaps::gauss(double deviation, int64_t reach, int64_t length) {
   reach = std::min(reach, length - 1);
   reserve(length, std::min<int64_t>(2 * reach + 1, length));
+  shares_.resize(static_cast<size_t>(reach + 1));
   double sum = 0;
-  const auto share = [&](int64_t k) { return std::exp(-.5 * static_cast<double>(k * k) / (deviation * deviation)); };
-  for (int64_t k = -reach; k <= reach; ++k) sum += share(k);
+  for (int64_t k = 0; k <= reach; ++k) {
+    shares_[static_cast<size_t>(k)] = std::exp(-.5 * static_cast<double>(k * k) / (deviation * deviation));
+    sum += (k == 0 ? 1 : 2) * shares_[static_cast<size_t>(k)];
+  }
   std::fill(weights_.begin(), weights_.end(), 0.f);
   for (int64_t i = 0; i < length; ++i) {
     const int64_t low = std::max<int64_t>(0, i - reach), high = std::min(length - 1, i + reach);
-    for (int64_t k = i - reach; k <= i + reach; ++k) {
-      const int64_t at = k < 0 ? -k : k >= length ? 2 * (length - 1) - k : k;
-      weights_[static_cast<size_t>(i * view_.stride + at - low)] += static_cast<float>(share(k - i) / sum);
+    for (int64_t k = -reach; k <= reach; ++k) {
+      const int64_t from = i + k, at = from < 0 ? -from : from >= length ? 2 * (length - 1) - from : from;
+      weights_[static_cast<size_t>(i * view_.stride + at - low)] += static_cast<float>(shares_[static_cast<size_t>(std::abs(k))] / sum);
     }
     first_[static_cast<size_t>(i)] = static_cast<int32_t>(low);
     count_[static_cast<size_t>(i)] = static_cast<int32_t>(high - low + 1);
@@ -102,27 +105,50 @@ ImagePart middle(int64_t height, int64_t width, const FitOptions& fit) {
   return {std::floor((h - rows) / 2), std::floor((w - columns) / 2), rows, columns};
 }
 
+ImagePart part_of(int64_t height, int64_t width, const FitOptions& fit) {
+  if (fit.fit == Fit::crop) return middle(height, width, fit);
+  return {0, 0, static_cast<double>(height), static_cast<double>(width)};
+}
+
+// Where the part goes, and its size there; what lies around it is filled.
+float* lay_bars(const ImagePart& part, int64_t channels, const FitOptions& fit, float* planes, int64_t& height, int64_t& width) {
+  height = fit.height, width = fit.width;
+  if (fit.fit != Fit::pad) return planes;
+  const double grow = std::min(static_cast<double>(height) / part.height, static_cast<double>(width) / part.width);
+  height = std::clamp<int64_t>(std::llround(part.height * grow), 1, height);
+  width = std::clamp<int64_t>(std::llround(part.width * grow), 1, width);
+  std::fill(planes, planes + channels * fit.height * fit.width, fit.fill);
+  return planes + (fit.height - height) / 2 * fit.width + (fit.width - width) / 2;
+}
+
 }  // namespace
 
 void fit_image(std::span<const std::byte> bytes, const std::string& where, int64_t channels, const FitOptions& fit,
                const ChoosePart* choose, Picture& image, float* planes) {
-  int64_t height = fit.height, width = fit.width;
-  const WantedPart wanted{[&](int64_t h, int64_t w) -> ImagePart {
-                            if (choose != nullptr) return (*choose)(h, w);
-                            if (fit.fit == Fit::crop) return middle(h, w, fit);
-                            return {0, 0, static_cast<double>(h), static_cast<double>(w)};
-                          },
+  const WantedPart wanted{[&](int64_t h, int64_t w) -> ImagePart { return choose != nullptr ? (*choose)(h, w) : part_of(h, w, fit); },
                           fit.height, fit.width, fit.scaled};
   const ImagePart part = decode_part(bytes, where, channels, wanted, image);
-  float* to = planes;
-  if (fit.fit == Fit::pad) {
-    const double grow = std::min(static_cast<double>(height) / part.height, static_cast<double>(width) / part.width);
-    height = std::clamp<int64_t>(std::llround(part.height * grow), 1, height),
-    width = std::clamp<int64_t>(std::llround(part.width * grow), 1, width);
-    std::fill(planes, planes + channels * fit.height * fit.width, fit.fill);
-    to += (fit.height - height) / 2 * fit.width + (fit.width - width) / 2;
-  }
+  int64_t height, width;
+  float* to = lay_bars(part, channels, fit, planes, height, width);
   resize_part(image, part, height, width, fit.scale, to, fit.height * fit.width, fit.width);
+}
+
+void fit_planes(const float* from, int64_t channels, int64_t height, int64_t width, const FitOptions& fit, const ImagePart* chosen,
+                float* planes) {
+  const ImagePart part = chosen != nullptr ? *chosen : part_of(height, width, fit);
+  int64_t to_height, to_width;
+  float* to = lay_bars(part, channels, fit, planes, to_height, to_width);
+  thread_local ResampleTaps rows, columns;
+  ResampleCall call{.row = width,
+                    .rows = rows.resize(part.top, part.height, height, to_height),
+                    .columns = columns.resize(part.left, part.width, width, to_width),
+                    .scale = fit.scale,
+                    .to_plane = fit.height * fit.width,
+                    .to_row = fit.width};
+  for (int64_t c = 0; c < channels; ++c) {
+    call.from = from + c * height * width, call.to = to + c * call.to_plane;
+    resample(call, false);
+  }
 }
 
 }  // namespace perigee

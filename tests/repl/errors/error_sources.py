@@ -27,6 +27,8 @@ def around(kind, more, inner=ARRAYS):
     """A source around another."""
     return f'{{"type": "{kind}", "source": {inner}, {more}}}'
 
+TRANSFORM = "trial.lua:7: "
+TEN = "pg.sequential { pg.dense { 10 } }"
 PETS = (lua('os.execute("mkdir -p pets/cat pets/dog") local p = pg.zeros(3, 2, 2, { dtype = "u8" }) pg.save("pets/cat/1.png", p) '
             'pg.save("pets/dog/1.png", p)'),)
 HASH = "0123456789abcdef0123456789abcdef"
@@ -108,6 +110,16 @@ CASES = [
            ('"size": 2', '"size": 2, "fit": "random"'), after=PETS),
     source('{"type": "images", "folder": "pets", "size": 2, "fit": "random", "area": [1, 0.5]}', TRAIN, "'area' is no range; got [1,0.5]",
            "{least, most}, above 0 and up to 1", after=PETS),
+    script("a blur without a middle", TRANSFORM, "'kernel' has no middle; got 4", "an odd number",
+           train="pg.data.digits().train:map { pg.transform.blur { kernel = 4 } }:take(20)", network=TEN),
+    script("a strength that is no level", TRANSFORM, "'magnitude' is no level; got 9", "less than levels = 5",
+           train="pg.data.digits().train:map { pg.transform.rand_augment { levels = 5 } }:take(20)", network=TEN),
+    script("a picture of no size", TRANSFORM, "'size' is missing", "{height, width}, or one number for both",
+           train="pg.data.digits().train:map { pg.transform.resize {} }:take(20)", network=TEN),
+    script("a picture of too great a size", TRANSFORM, "'size' is out of range", "1 to 8192",
+           train="pg.data.digits().train:map { pg.transform.resize { size = { 9000, 9 } } }:take(20)", network=TEN),
+    script("a hue of grey pictures", TRANSFORM, "'hue' needs an image of 3 channels",
+           train="pg.data.digits().train:map { pg.transform.colour { hue = 0.1 } }:take(20)", network=TEN),
     # published data sets
     source('{"type": "cifar10", "folder": "shared"}', "cifar10", "the data set is not on this machine; looked in shared",
            "put cifar-10-binary.tar.gz"),
