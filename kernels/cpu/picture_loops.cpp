@@ -15,18 +15,6 @@ using F8 = float __attribute__((vector_size(32), aligned(4)));
 using B8 = uint8_t __attribute__((vector_size(8), aligned(1)));
 
 F8 load(const float* p) { return *reinterpret_cast<const F8*>(p); }
-F8 load(const uint8_t* p) {
-  B8 bytes;
-  std::memcpy(&bytes, p, sizeof bytes);
-  return __builtin_convertvector(bytes, F8);
-}
-template <class T>
-F8 load(const T* p, int64_t n) {
-  if (n >= 8) return load(p);
-  T part[8] = {};
-  for (int64_t i = 0; i < n; ++i) part[i] = p[i];
-  return load(part);
-}
 
 void transpose(F8 (&m)[8]) {
   F8 a[8], b[8];
@@ -45,6 +33,38 @@ void transpose(F8 (&m)[8]) {
   }
 }
 
+// to = the sum of four rows, or of that and what is there.
+template <class T, bool kMore>
+void mix_rows(const T* const* rows, const float* weights, int64_t n, float* to) {
+  const T *a = rows[0], *b = rows[1], *c = rows[2], *d = rows[3];
+  const float p = weights[0], q = weights[1], r = weights[2], s = weights[3];
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float first = p * static_cast<float>(a[i]);
+    float sum = kMore ? to[i] + first : first;
+    sum += q * static_cast<float>(b[i]);
+    sum += r * static_cast<float>(c[i]);
+    to[i] = sum + s * static_cast<float>(d[i]);
+  }
+}
+
+// Rows are mixed four at a time; where there are fewer, the first one is there again and weighs nothing.
+template <class T>
+void mix_down(const T* from, int64_t row, const float* weights, int32_t count, int64_t n, float* to) {
+  for (int32_t t = 0; t < count; t += 4) {
+    const T* rows[4];
+    float shares[4];
+    for (int32_t k = 0; k < 4; ++k) {
+      const bool there = t + k < count;
+      rows[k] = from + (there ? t + k : t) * row;
+      shares[k] = there ? weights[t + k] : 0;
+    }
+    t == 0 ? mix_rows<T, false>(rows, shares, n, to) : mix_rows<T, true>(rows, shares, n, to);
+  }
+}
+
+constexpr int64_t kChunk = 512;  // elements of eight rows that stay in the first cache
+
 // Eight rows are mixed down their columns and turned, so that element j of all eight lies together; then mixed along the rows.
 template <class T>
 void resample(const ResampleCall& call) {
@@ -52,83 +72,136 @@ void resample(const ResampleCall& call) {
   const int64_t end = call.columns.first[width - 1] + call.columns.count[width - 1], n = (end - begin) * c;
   float *lines = call.scratch, *turned = lines + (n + 8) * 8;
   const T* from = static_cast<const T*>(call.from) + begin * c;
+  alignas(64) float chunk[8][kChunk] = {};
   for (int64_t y0 = 0; y0 < call.rows.size; y0 += 8) {
     const int64_t rows = call.rows.size - y0 < 8 ? call.rows.size - y0 : 8;
-    for (int64_t j = 0; j < n; j += 8) {
-      F8 block[8] = {};
-      for (int64_t r = 0; r < rows; ++r) {
-        const T* source = from + call.rows.first[y0 + r] * call.row + j;
-        const float* weights = call.rows.weights + (y0 + r) * call.rows.stride;
-        F8 sum = {};
-        for (int32_t t = 0; t < call.rows.count[y0 + r]; ++t, source += call.row) sum += weights[t] * load(source, n - j);
-        block[r] = sum;
+    for (int64_t j0 = 0; j0 < n; j0 += kChunk) {
+      const int64_t part = n - j0 < kChunk ? n - j0 : kChunk;
+      for (int64_t r = 0; r < rows; ++r)
+        mix_down(from + call.rows.first[y0 + r] * call.row + j0, call.row, call.rows.weights + (y0 + r) * call.rows.stride,
+                 call.rows.count[y0 + r], part, chunk[r]);
+      for (int64_t j = 0; j < part; j += 8) {
+        F8 block[8];
+        for (int64_t r = 0; r < 8; ++r) block[r] = load(chunk[r] + j);
+        transpose(block);
+        std::memcpy(lines + (j0 + j) * 8, block, sizeof block);
       }
-      transpose(block);
-      std::memcpy(lines + j * 8, block, sizeof block);
     }
     for (int64_t x = 0; x < width; ++x) {
       const float* weights = call.columns.weights + x * call.columns.stride;
       const float* source = lines + (call.columns.first[x] - begin) * c * 8;
-      const int64_t at = call.mirrored ? width - 1 - x : x;
+      const int32_t count = call.columns.count[x];
+      float* to = turned + (call.mirrored ? width - 1 - x : x) * 8;
+      if (c == 3) {
+        F8 red = {}, green = {}, blue = {};
+        for (int32_t t = 0; t < count; ++t, source += 24) {
+          const float weight = weights[t];
+          red += weight * load(source), green += weight * load(source + 8), blue += weight * load(source + 16);
+        }
+        red *= call.scale, green *= call.scale, blue *= call.scale;
+        std::memcpy(to, &red, sizeof red), std::memcpy(to + width * 8, &green, sizeof green);
+        std::memcpy(to + 2 * width * 8, &blue, sizeof blue);
+        continue;
+      }
       for (int64_t k = 0; k < c; ++k) {
         F8 sum = {};
-        for (int32_t t = 0; t < call.columns.count[x]; ++t) sum += weights[t] * load(source + (t * c + k) * 8);
+        for (int32_t t = 0; t < count; ++t) sum += weights[t] * load(source + (t * c + k) * 8);
         sum *= call.scale;
-        std::memcpy(turned + (k * width + at) * 8, &sum, sizeof sum);
+        std::memcpy(to + k * width * 8, &sum, sizeof sum);
       }
     }
     for (int64_t k = 0; k < c; ++k)
       for (int64_t x = 0; x < width; x += 8) {
         const int64_t columns = width - x < 8 ? width - x : 8;
-        F8 block[8] = {};
-        std::memcpy(block, turned + (k * width + x) * 8, static_cast<size_t>(columns) * sizeof(F8));
+        F8 block[8];
+        std::memcpy(block, turned + (k * width + x) * 8, sizeof block);  // beyond the last one there is room
         transpose(block);
-        for (int64_t r = 0; r < rows; ++r)
-          std::memcpy(call.to + k * call.to_plane + (y0 + r) * call.to_row + x, &block[r], static_cast<size_t>(columns) * sizeof(float));
+        float* to = call.to + k * call.to_plane + y0 * call.to_row + x;
+        for (int64_t r = 0; r < rows; ++r, to += call.to_row) {
+          if (columns == 8) std::memcpy(to, &block[r], sizeof(F8));
+          else
+            for (int64_t i = 0; i < columns; ++i) to[i] = block[r][i];
+        }
       }
   }
 }
 
 constexpr int64_t kSpan = 64;  // pixels whose places are kept at a time
 
-void warp(const WarpCall& call) {
+// Where the pixels x0 … x0 + n of a row come from. Far outside is as good as just outside, and fits an integer; behind the eye (d <= 0) nothing
+// is seen.
+void find(const WarpCall& call, int64_t x0, int64_t y, int64_t n, float* us, float* vs) {
   const float* m = call.matrix;
-  const auto w = static_cast<float>(call.width), h = static_cast<float>(call.height);
-  const auto width = static_cast<int32_t>(call.width);
+  const auto w = static_cast<float>(call.width), h = static_cast<float>(call.height), yf = static_cast<float>(y);
+  const float my[3] = {m[1] * yf, m[4] * yf, m[7] * yf};
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const auto xf = static_cast<float>(x0 + i);
+    const float d = m[6] * xf + my[2] + 1;
+    const float u = (m[0] * xf + my[0] + m[2]) / d, v = (m[3] * xf + my[1] + m[5]) / d;
+    us[i] = d > 0 && u > -2 ? (u < w + 1 ? u : w + 1) : -2;
+    vs[i] = d > 0 && v > -2 ? (v < h + 1 ? v : h + 1) : -2;
+  }
+}
+
+void warp_nearest(const WarpCall& call, int64_t x0, int64_t y, int64_t n, const float* us, const float* vs) {
+  const auto width = static_cast<int32_t>(call.width), height = static_cast<int32_t>(call.height);
+  int32_t place[kSpan];
+  float seen[kSpan], other[kSpan];
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const auto l = static_cast<int32_t>(std::floor(us[i] + .5f)), t = static_cast<int32_t>(std::floor(vs[i] + .5f));
+    const bool in = (l >= 0) & (l < width) & (t >= 0) & (t < height);
+    place[i] = in ? t * width + l : 0;
+    seen[i] = in ? 1 : 0, other[i] = in ? 0 : call.fill;
+  }
+  for (int64_t c = 0; c < call.channels; ++c) {
+    const float* from = call.from + c * call.height * call.width;
+    float* to = call.to + (c * call.height + y) * call.width + x0;
+    float values[kSpan];
+    for (int64_t i = 0; i < n; ++i) values[i] = from[place[i]];
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) to[i] = seen[i] != 0 ? values[i] : other[i];
+  }
+}
+
+void warp_bilinear(const WarpCall& call, int64_t x0, int64_t y, int64_t n, const float* us, const float* vs) {
+  const auto width = static_cast<int32_t>(call.width), height = static_cast<int32_t>(call.height);
+  int32_t place[4][kSpan];
+  float weight[4][kSpan], rest[kSpan];
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float left = std::floor(us[i]), top = std::floor(vs[i]), right_part = us[i] - left, low_part = vs[i] - top;
+    const auto l = static_cast<int32_t>(left), t = static_cast<int32_t>(top);
+    const bool l_in = (l >= 0) & (l < width), r_in = (l >= -1) & (l < width - 1);
+    const bool t_in = (t >= 0) & (t < height), b_in = (t >= -1) & (t < height - 1);
+    const int32_t at = t * width + l;
+    place[0][i] = l_in & t_in ? at : 0, weight[0][i] = l_in & t_in ? (1 - right_part) * (1 - low_part) : 0;
+    place[1][i] = r_in & t_in ? at + 1 : 0, weight[1][i] = r_in & t_in ? right_part * (1 - low_part) : 0;
+    place[2][i] = l_in & b_in ? at + width : 0, weight[2][i] = l_in & b_in ? (1 - right_part) * low_part : 0;
+    place[3][i] = r_in & b_in ? at + width + 1 : 0, weight[3][i] = r_in & b_in ? right_part * low_part : 0;
+    rest[i] = (1 - ((weight[0][i] + weight[1][i]) + (weight[2][i] + weight[3][i]))) * call.fill;
+  }
+  for (int64_t c = 0; c < call.channels; ++c) {
+    const float* from = call.from + c * call.height * call.width;
+    float* to = call.to + (c * call.height + y) * call.width + x0;
+    float values[4][kSpan];
+    for (int64_t i = 0; i < n; ++i)
+      for (int k = 0; k < 4; ++k) values[k][i] = from[place[k][i]];
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i)
+      to[i] = (weight[0][i] * values[0][i] + weight[1][i] * values[1][i]) + (weight[2][i] * values[2][i] + weight[3][i] * values[3][i]) +
+              rest[i];
+  }
+}
+
+void warp(const WarpCall& call) {
+  float us[kSpan], vs[kSpan];
   for (int64_t y = 0; y < call.height; ++y)
     for (int64_t x0 = 0; x0 < call.width; x0 += kSpan) {
       const int64_t n = call.width - x0 < kSpan ? call.width - x0 : kSpan;
-      int32_t place[4][kSpan];
-      float weight[4][kSpan], rest[kSpan];
-      const auto yf = static_cast<float>(y);
-#pragma omp simd
-      for (int64_t i = 0; i < n; ++i) {
-        const auto xf = static_cast<float>(x0 + i);
-        const float d = m[6] * xf + m[7] * yf + 1;
-        // Far outside is as good as just outside, and fits an integer. Behind the eye (d <= 0) nothing is seen.
-        float u = (m[0] * xf + m[1] * yf + m[2]) / d, v = (m[3] * xf + m[4] * yf + m[5]) / d;
-        u = d > 0 && u > -2 ? (u < w + 1 ? u : w + 1) : -2;
-        v = d > 0 && v > -2 ? (v < h + 1 ? v : h + 1) : -2;
-        if (!call.bilinear) u = std::floor(u + .5f), v = std::floor(v + .5f);
-        const float left = std::floor(u), top = std::floor(v), right_part = u - left, low_part = v - top;
-        const auto l = static_cast<int32_t>(left), t = static_cast<int32_t>(top);
-        const bool l_in = l >= 0 && l < width, r_in = l >= -1 && l < width - 1;
-        const bool t_in = t >= 0 && t < static_cast<int32_t>(call.height), b_in = t >= -1 && t < static_cast<int32_t>(call.height) - 1;
-        const int32_t at = t * width + l;
-        place[0][i] = l_in & t_in ? at : 0, weight[0][i] = l_in & t_in ? (1 - right_part) * (1 - low_part) : 0;
-        place[1][i] = r_in & t_in ? at + 1 : 0, weight[1][i] = r_in & t_in ? right_part * (1 - low_part) : 0;
-        place[2][i] = l_in & b_in ? at + width : 0, weight[2][i] = l_in & b_in ? (1 - right_part) * low_part : 0;
-        place[3][i] = r_in & b_in ? at + width + 1 : 0, weight[3][i] = r_in & b_in ? right_part * low_part : 0;
-        rest[i] = (1 - ((weight[0][i] + weight[1][i]) + (weight[2][i] + weight[3][i]))) * call.fill;
-      }
-      for (int64_t c = 0; c < call.channels; ++c) {
-        const float* from = call.from + c * call.height * call.width;
-        float* to = call.to + (c * call.height + y) * call.width + x0;
-#pragma omp simd
-        for (int64_t i = 0; i < n; ++i)
-          to[i] = (weight[0][i] * from[place[0][i]] + weight[1][i] * from[place[1][i]]) +
-                  (weight[2][i] * from[place[2][i]] + weight[3][i] * from[place[3][i]]) + rest[i];
-      }
+      find(call, x0, y, n, us, vs);
+      (call.bilinear ? warp_bilinear : warp_nearest)(call, x0, y, n, us, vs);
     }
 }
 
