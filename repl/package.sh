@@ -36,8 +36,7 @@ Architecture: $architecture
 Maintainer: The Perigee authors <perigee@localhost>
 Installed-Size: $(du -sk "$work/package/usr" | cut -f1)
 Depends: $depends
-Recommends: libcurl4, libjpeg62-turbo, libpcre2-8-0, libpng16-16, libstemmer0d, libutf8proc2, libwebp7, libtiff6, libzstd1
-Recommends: libcurl4, libjpeg62-turbo, libpng16-16, libwebp7, libtiff6, libsndfile1, libzstd1
+Recommends: libcurl4, libjpeg62-turbo, libpcre2-8-0, libpng16-16, libsndfile1, libstemmer0d, libutf8proc2, libwebp7, libtiff6, libzstd1
 Section: science
 Priority: optional
 Description: trains neural networks on one machine or on many

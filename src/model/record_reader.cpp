@@ -4,8 +4,8 @@
 
 #include "src/data/arrays.h"
 #include "src/data/documents.h"
-#include "src/data/sound/sound_source.h"
 #include "src/data/picture_options.h"
+#include "src/data/sound/sound_source.h"
 #include "src/data/table_source.h"
 #include "src/data/text_source.h"
 #include "src/data/transform.h"
@@ -72,7 +72,6 @@ std::span<const char* const> reading_options(const std::string& type) {
   static constexpr const char* kText[] = {"unit", "lowercase", "unknown", "fitted"};
   static constexpr const char* kDocuments[] = {"text", "label", "fitted"};
   static constexpr const char* kAudio[] = {"label", "rate", "channels", "seconds", "lengths", "classes", "fitted"};
-  static constexpr const char* kImages[] = {"size", "channels", "scale", "classes"};
   static constexpr const char* kImages[] = {"size", "fit", "channels", "scale", "fill", "decode", "classes"};
   if (type == "csv") return kCsv;
   if (type == "text") return kText;
@@ -422,9 +421,8 @@ std::vector<std::string> RecordReader::files_in(const std::string& folder) const
     folders += entry.folder;
     const std::string suffix = suffix_of(entry.name);
     const bool table = std::find(std::begin(kTables), std::end(kTables), suffix) != std::end(kTables);
-    const bool fits = suffix == "npy" || suffix == "npz" || reads_text() || (images ? is_image_suffix(suffix) : table);
     const bool of_kind = sounds ? is_sound_suffix(suffix) : images ? is_image_suffix(suffix) : table;
-    const bool fits = suffix == "npy" || suffix == "npz" || leaf_type() == "text" || of_kind;
+    const bool fits = suffix == "npy" || suffix == "npz" || reads_text() || of_kind;
     if (entry.file && fits) files.push_back((folder.ends_with('/') ? folder : folder + "/") + entry.name);
   }
   if (!files.empty()) return files;
