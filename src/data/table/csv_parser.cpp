@@ -1,0 +1,541 @@
+#include "src/data/table/csv_parser.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "src/core/error.h"
+#include "src/data/table/time_text.h"
+
+namespace perigee::tables {
+namespace {
+
+uint64_t load(const char* p) {
+  uint64_t word;
+  std::memcpy(&word, p, 8);
+  return word;
+}
+
+constexpr uint64_t all(char c) { return 0x0101010101010101 * static_cast<unsigned char>(c); }
+
+// The high bit of each byte of `word` that is equal to `c`'s; bytes above the first may be wrong.
+uint64_t equal(uint64_t word, uint64_t cs) {
+  const uint64_t x = word ^ cs;
+  return (x - 0x0101010101010101) & ~x & 0x8080808080808080;
+}
+
+bool eight_digits(uint64_t word) {
+  return ((word & 0xF0F0F0F0F0F0F0F0) | (((word + 0x0606060606060606) & 0xF0F0F0F0F0F0F0F0) >> 4)) == 0x3333333333333333;
+}
+
+// How many of the first bytes are digits.
+int leading_digits(uint64_t word) {
+  const uint64_t off =
+      ((word & 0xF0F0F0F0F0F0F0F0) ^ 0x3030303030303030) | (((word + 0x0606060606060606) & 0xF0F0F0F0F0F0F0F0) ^ 0x3030303030303030);
+  return off == 0 ? 8 : std::countr_zero(off) / 8;
+}
+
+uint64_t number_of_eight(uint64_t word) {
+  word = (word & 0x0F0F0F0F0F0F0F0F) * 2561 >> 8;
+  word = (word & 0x00FF00FF00FF00FF) * 6553601 >> 16;
+  return (word & 0x0000FFFF0000FFFF) * 42949672960001 >> 32;
+}
+
+constexpr uint64_t kTens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+
+// Digits at p, at most 8 at a time; `count` counts them.
+inline const char* take_digits(const char* p, uint64_t& number, int& count) {
+  for (;;) {
+    const uint64_t word = load(p);
+    const int digits = leading_digits(word);
+    if (digits == 0) return p;
+    const uint64_t value = digits == 8 ? number_of_eight(word) : number_of_eight(word << (64 - 8 * digits));
+    number = number * kTens[digits] + value;
+    count += digits;
+    p += digits;
+    if (digits < 8) return p;
+  }
+}
+
+__extension__ using Wide = unsigned __int128;
+
+// 5^q for q from -27 to 27 as 128 bits whose highest is set, rounded up where q is negative: as in the paper.
+struct Powers {
+  std::array<uint64_t, 55> high, low;
+  constexpr Powers() : high(), low() {
+    for (int q = -27; q <= 27; ++q) {
+      Wide power = 1;
+      for (int i = 0; i < (q < 0 ? -q : q); ++i) power *= 5;
+      Wide bits = 0;
+      if (q >= 0) {
+        bits = power;
+        while (!(bits >> 127)) bits <<= 1;
+      } else {  // 2^b / 5^-q + 1 by long division, b so that the result has 128 bits
+        int z = 0;
+        while ((Wide{1} << z) < power) ++z;
+        Wide rest = 0;
+        for (int bit = z + 127; bit >= 0; --bit) {
+          rest = rest << 1 | (bit == z + 127 ? 1 : 0);
+          bits = bits << 1;
+          if (rest >= power) rest -= power, bits |= 1;
+        }
+        bits += 1;
+      }
+      high[static_cast<size_t>(q + 27)] = static_cast<uint64_t>(bits >> 64);
+      low[static_cast<size_t>(q + 27)] = static_cast<uint64_t>(bits);
+    }
+  }
+};
+constexpr Powers kPowers;
+
+constexpr double kExact[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                             1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+// w * 10^q correctly rounded, w not 0, q from -27 to 27: there no case is left open, and none is subnormal or infinite.
+double scaled(uint64_t w, int q) {
+  if (w <= uint64_t{1} << 53 && q >= -22 && q <= 22)
+    return q < 0 ? static_cast<double>(w) / kExact[-q] : static_cast<double>(w) * kExact[q];
+  const int zeros = std::countl_zero(w);
+  w <<= zeros;
+  const auto i = static_cast<size_t>(q + 27);
+  const Wide product = Wide{w} * kPowers.high[i];
+  auto upper = static_cast<uint64_t>(product >> 64), lower = static_cast<uint64_t>(product);
+  if ((upper & 0x1FF) == 0x1FF) {
+    const auto more = static_cast<uint64_t>(Wide{w} * kPowers.low[i] >> 64);
+    lower += more;
+    upper += lower < more;
+  }
+  const auto top = static_cast<int>(upper >> 63);
+  uint64_t mantissa = upper >> (top + 9);
+  int64_t power = (((152170 + 65536) * q) >> 16) + 63 + top - zeros + 1023;
+  if (lower <= 1 && q >= -4 && q <= 23 && (mantissa & 3) == 1 && mantissa << (top + 9) == upper)
+    mantissa &= ~uint64_t{1};  // a tie: to even
+  mantissa = (mantissa + (mantissa & 1)) >> 1;
+  if (mantissa >= uint64_t{1} << 53) mantissa = uint64_t{1} << 52, ++power;
+  return std::bit_cast<double>((mantissa & ~(uint64_t{1} << 52)) | static_cast<uint64_t>(power) << 52);
+}
+
+// Categories by a hash of their bytes.
+class CategoryTable {
+ public:
+  explicit CategoryTable(const std::vector<std::string>& names) : names_(names) {
+    size_t size = 16;
+    while (size < names.size() * 3) size *= 2;
+    slots_.assign(size, -1);
+    for (size_t i = 0; i < names.size(); ++i) {
+      size_t at = hash(names[i].data(), names[i].size()) & (size - 1);
+      while (slots_[at] >= 0) at = (at + 1) & (size - 1);
+      slots_[at] = static_cast<int32_t>(i);
+    }
+  }
+  int64_t find(std::string_view text) const {
+    for (size_t at = hash(text.data(), text.size()) & (slots_.size() - 1); slots_[at] >= 0; at = (at + 1) & (slots_.size() - 1))
+      if (names_[static_cast<size_t>(slots_[at])] == text) return slots_[at];
+    return -1;
+  }
+
+ private:
+  static size_t hash(const char* p, size_t size) {
+    uint64_t h = size * 0x9e3779b97f4a7c15;
+    for (; size >= 8; p += 8, size -= 8) h = (h ^ load(p)) * 0xff51afd7ed558ccd, h ^= h >> 32;
+    uint64_t last = 0;
+    std::memcpy(&last, p, size);
+    h = (h ^ last) * 0xff51afd7ed558ccd;
+    return h ^ h >> 29;
+  }
+  const std::vector<std::string>& names_;
+  std::vector<int32_t> slots_;
+};
+
+bool blank(char c) { return c == ' ' || c == '\t'; }
+
+class BlockParser {
+ public:
+  BlockParser(std::string_view block, const CsvPlan& plan, const std::string& where, int64_t first_line, OnMisfit on_misfit, CsvBlock* out)
+      : begin_(block.data()),
+        end_(block.data() + block.size()),
+        plan_(plan),
+        dialect_(*plan.dialect),
+        where_(where),
+        first_line_(first_line),
+        on_misfit_(on_misfit),
+        out_(*out) {
+    delimiter_ = dialect_.delimiter;
+    quote_ = dialect_.quote;
+    delimiters_ = all(delimiter_);
+    trims_ = dialect_.trim.value_or(false) && !blank(delimiter_);
+  }
+
+  void run() {
+    prepare();
+    const char* p = begin_;
+    while (p < end_) {
+      if (*p == '\n' || *p == '\r') {  // an empty line
+        p += p + 1 < end_ && *p == '\r' && p[1] == '\n' ? 2 : 1;
+        ++line_;
+        continue;
+      }
+      if (dialect_.comment != 0 && *p == dialect_.comment) {
+        p = static_cast<const char*>(std::memchr(p, '\n', static_cast<size_t>(end_ - p)));
+        if (p == nullptr) break;
+        continue;
+      }
+      p = row(p);
+    }
+    out_.lines = line_;
+    out_.frame.rows = rows_;
+    for (size_t c = 0; c < out_.frame.columns.size(); ++c) {
+      Column& column = out_.frame.columns[c];
+      column.whole.resize(std::min(column.whole.size(), static_cast<size_t>(rows_)));
+      column.real.resize(std::min(column.real.size(), static_cast<size_t>(rows_)));
+      if (!column.missing.empty()) column.missing.resize(static_cast<size_t>(rows_));
+    }
+  }
+
+ private:
+  void prepare() {
+    const size_t most = static_cast<size_t>(std::count(begin_, end_, '\n') + std::count(begin_, end_, '\r')) + 1;
+    out_.frame.schema = *plan_.schema;
+    out_.frame.columns.resize(plan_.schema->columns.size());
+    out_.frame.sequences.clear();
+    out_.misfits.clear();
+    out_.first = {};
+    for (size_t c = 0; c < out_.frame.columns.size(); ++c) {
+      Column& column = out_.frame.columns[c];
+      column.type = plan_.schema->columns[c].type;
+      column.missing.clear();
+      column.ends.clear();
+      if (column.type == Type::text) column.ends.reserve(most);
+      column.bytes.clear();
+      column.real.resize(column.type == Type::real ? most : 0);
+      column.whole.resize(column.type == Type::real || column.type == Type::text ? 0 : most);
+      tables_.push_back(column.type == Type::category ? std::make_unique<CategoryTable>(plan_.schema->columns[c].categories) : nullptr);
+    }
+    most_ = most;
+  }
+
+  [[noreturn]] void fail(std::string what, std::string got = "", std::string expected = "", std::string hint = "") const {
+    throw Error(ErrorKind::data, {where_ + ":" + std::to_string(first_line_ + line_), std::move(what), std::move(got), std::move(expected),
+                                  std::move(hint)});
+  }
+
+  bool ends(char c) const { return c == delimiter_ || c == '\n' || c == '\r'; }
+
+  const char* row(const char* p) {
+    const int64_t line = line_;
+    const size_t count = plan_.column_of.size();
+    for (size_t f = 0; f < count; ++f) {
+      const int64_t c = plan_.column_of[f];
+      p = c < 0 ? skipped(p) : cell(p, static_cast<size_t>(c));
+      if (p < end_ && *p == delimiter_) {
+        ++p;
+        if (f + 1 < count) continue;
+        line_ = line;
+        fail("the row has more fields than the table has columns", "", std::to_string(count),
+             "fields that have the delimiter in them stand in quotes");
+      }
+      if (f + 1 < count) {
+        line_ = line;
+        fail("the row has fewer fields than the table has columns", std::to_string(f + 1), std::to_string(count));
+      }
+    }
+    if (p < end_ && *p == '\r') p += p + 1 < end_ && p[1] == '\n' ? 2 : 1;
+    else if (p < end_) ++p;
+    ++line_;
+    ++rows_;
+    return p;
+  }
+
+  // The end of an unquoted field.
+  const char* field_end(const char* p) const {
+    for (;; p += 8) {
+      const uint64_t word = load(p);
+      const uint64_t hit = equal(word, delimiters_) | equal(word, all('\n')) | equal(word, all('\r'));
+      if (hit != 0) {
+        p += std::countr_zero(hit) / 8;
+        return p < end_ ? p : end_;
+      }
+      if (p + 8 >= end_) return end_;
+    }
+  }
+
+  const char* skipped(const char* p) {
+    std::string_view text;
+    return field(p, text);
+  }
+
+  // Any field: its text without blanks and quotes around it.
+  const char* field(const char* p, std::string_view& text) {
+    quoted_ = false;
+    const char* first = p;
+    if (trims_)
+      while (first < end_ && blank(*first)) ++first;
+    if (quote_ != 0 && first < end_ && *first == quote_) return quoted_field(first + 1, text);
+    const char* const stop = field_end(first);
+    const char* last = stop;
+    if (trims_)
+      while (last > first && blank(last[-1])) --last;
+    text = {first, static_cast<size_t>(last - first)};
+    if (quote_ != 0 && std::memchr(first, quote_, text.size()) != nullptr)
+      fail("a quote inside an unquoted field", "", "", "double it and put quotes around the field, or say quote = \"\"");
+    return stop;
+  }
+
+  const char* quoted_field(const char* p, std::string_view& text) {
+    const int64_t line = line_;
+    const char* const first = p;
+    quoted_ = true;
+    bool doubled = false;
+    for (;;) {
+      const char* const hit = p < end_ ? static_cast<const char*>(std::memchr(p, quote_, static_cast<size_t>(end_ - p))) : nullptr;
+      if (hit == nullptr) {
+        line_ = line;
+        fail("a quoted field does not end");
+      }
+      p = hit + 1;
+      if (p >= end_ || *p != quote_) break;
+      doubled = true;
+      ++p;
+    }
+    text = {first, static_cast<size_t>(p - 1 - first)};
+    line_ += std::count(text.begin(), text.end(), '\n');
+    if (doubled) {
+      unescaped_.clear();
+      for (size_t i = 0; i < text.size(); ++i) {
+        unescaped_ += text[i];
+        if (text[i] == quote_) ++i;
+      }
+      text = unescaped_;
+    }
+    while (p < end_ && blank(*p) && trims_) ++p;
+    if (p < end_ && !ends(*p)) fail("something follows a closing quote");
+    return p;
+  }
+
+  void set_missing(Column& column) {
+    if (column.missing.empty()) column.missing.assign(most_, 0);
+    column.missing[static_cast<size_t>(rows_)] = 1;
+    const auto r = static_cast<size_t>(rows_);
+    if (column.type == Type::real) column.real[r] = std::numeric_limits<double>::quiet_NaN();
+    else if (column.type == Type::text) column.ends.push_back(column.bytes.size());
+    else column.whole[r] = 0;
+  }
+
+  bool is_missing(std::string_view text) const {
+    for (const std::string& marker : dialect_.missing)
+      if (text == marker) return true;
+    return false;
+  }
+
+  const char* cell(const char* p, size_t c) {
+    Column& column = out_.frame.columns[c];
+    const auto r = static_cast<size_t>(rows_);
+    // Plain values, as most are; all else goes the slower way below.
+    switch (column.type) {
+      case Type::real: {
+        double value;
+        const char* const stop = parse_decimal(p, value);
+        if (stop == nullptr || stop > end_ || (stop < end_ && !ends(*stop))) break;
+        column.real[r] = value;
+        return stop;
+      }
+      case Type::integer: {
+        const bool minus = *p == '-';
+        const char* q = p + minus;
+        uint64_t number = 0;
+        int digits = 0;
+        q = take_digits(q, number, digits);
+        if (digits == 0 || digits > 18 || q > end_ || (q < end_ && !ends(*q))) break;
+        column.whole[r] = minus ? -static_cast<int64_t>(number) : static_cast<int64_t>(number);
+        return q;
+      }
+      case Type::time: {
+        if (!plan_.schema->columns[c].format.empty()) break;
+        int64_t ms;
+        const char* const stop = iso_time(p, ms);
+        if (stop == nullptr || stop > end_ || (stop < end_ && !ends(*stop))) break;
+        column.whole[r] = ms;
+        return stop;
+      }
+      case Type::category: {
+        if (*p == quote_ || blank(*p)) break;
+        const char* const stop = field_end(p);
+        const int64_t number = tables_[c]->find({p, static_cast<size_t>(stop - p)});
+        if (number < 0) break;
+        column.whole[r] = number;
+        return stop;
+      }
+      default: break;
+    }
+    std::string_view text;
+    p = field(p, text);
+    if (column.type != Type::text) {
+      while (!text.empty() && blank(text.front())) text.remove_prefix(1);
+      while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+    }
+    // An empty text in quotes is a text.
+    if (!(quoted_ && column.type == Type::text) && is_missing(text)) {
+      set_missing(column);
+      return p;
+    }
+    add(column, c, text);
+    return p;
+  }
+
+  void add(Column& column, size_t c, std::string_view text) {
+    if (column.type == Type::text) {
+      column.bytes.append(text);
+      column.ends.push_back(column.bytes.size());
+      return;
+    }
+    const ColumnSpec& spec = plan_.schema->columns[c];
+    Column one(column.type);
+    if (add_parsed(spec, text, one)) {
+      if (column.type == Type::real) column.real[static_cast<size_t>(rows_)] = one.real[0];
+      else column.whole[static_cast<size_t>(rows_)] = one.whole[0];
+      return;
+    }
+    if (out_.first.line < 0) out_.first = {.line = line_, .column = c, .text = std::string(text.substr(0, 60))};
+    if (out_.misfits.empty()) out_.misfits.assign(out_.frame.columns.size(), 0);
+    ++out_.misfits[c];
+    set_missing(column);
+    if (on_misfit_ == OnMisfit::stop) {
+      throw Error(ErrorKind::data,
+                  {.where = where_ + ":" + std::to_string(first_line_ + line_),
+                   .what = "the value does not fit the column '" + spec.name + "'",
+                   .got = "'" + std::string(text.substr(0, 40)) + "'",
+                   .expected = std::string(spec.type == Type::integer ? "an " : "a ") + type_text(spec.type),
+                   .hint = "change the column's type in the schema, or name what stands for a missing value: missing_values"});
+    }
+  }
+
+  // "2016-01-31" and "2016-01-31 12:30:45", also with T.
+  const char* iso_time(const char* p, int64_t& ms) {
+    const auto two = [&](int at) { return (p[at] - '0') * 10 + (p[at + 1] - '0'); };
+    const uint64_t date = load(p);
+    // dddd-dd-
+    if (((date & 0xFFF0F0FFF0F0F0F0) != 0x2D30302D30303030) ||
+        (((date + 0x0006060006060606) & 0xF0F0F0F0F0F0F0F0) != (0x2D30302D30303030 & 0xF0F0F0F0F0F0F0F0)))
+      return nullptr;
+    const auto digit = [&](int at) { return static_cast<unsigned char>(p[at] - '0') < 10; };
+    if (!digit(8) || !digit(9)) return nullptr;
+    const uint64_t key = (date & 0x000F0F000F0F0F0F) | static_cast<uint64_t>(static_cast<unsigned char>(p[8])) << 56 |
+                         static_cast<uint64_t>(static_cast<unsigned char>(p[9])) << 32;
+    if (key != last_date_) {
+      const int year = two(0) * 100 + two(2), month = two(5), day = two(8);
+      int64_t checked = 0;
+      if (!parse_iso_time({p, 10}, checked)) return nullptr;
+      last_ms_ = ms_of_date(year, month, day);
+      last_date_ = key;
+    }
+    ms = last_ms_;
+    p += 10;
+    if (*p != ' ' && *p != 'T') return p;
+    if (!digit(1) || !digit(2) || p[3] != ':' || !digit(4) || !digit(5) || p[6] != ':' || !digit(7) || !digit(8)) return nullptr;
+    const int hour = two(1), minute = two(4), second = two(7);
+    if (hour > 23 || minute > 59 || second > 59) return nullptr;
+    ms += (hour * 3600 + minute * 60 + second) * 1000;
+    return p + 9;
+  }
+
+  const char *begin_, *end_;
+  const CsvPlan& plan_;
+  const Dialect& dialect_;
+  const std::string& where_;
+  int64_t first_line_;
+  OnMisfit on_misfit_;
+  CsvBlock& out_;
+  char delimiter_, quote_;
+  bool trims_, quoted_ = false;
+  uint64_t delimiters_, last_date_ = 0;
+  int64_t last_ms_ = 0, rows_ = 0, line_ = 0;
+  size_t most_ = 0;
+  std::string unescaped_;
+  std::vector<std::unique_ptr<CategoryTable>> tables_;
+};
+
+}  // namespace
+
+const char* parse_decimal(const char* p, double& value) {
+  const bool minus = *p == '-';
+  p += minus;
+  uint64_t number = 0;
+  int digits = 0, power = 0;
+  p = take_digits(p, number, digits);
+  if (*p == '.') {
+    const int before = digits;
+    p = take_digits(p + 1, number, digits);
+    power = before - digits;
+  }
+  if (digits == 0 || digits > 19) return nullptr;  // 19 digits and more may not fit 64 bits: zeros in front count too
+  if (*p == 'e' || *p == 'E') {
+    const char* q = p + 1;
+    const bool negative = *q == '-';
+    q += negative || *q == '+';
+    uint64_t exponent = 0;
+    int count = 0;
+    q = take_digits(q, exponent, count);
+    if (count == 0 || count > 4) return nullptr;
+    power += negative ? -static_cast<int>(exponent) : static_cast<int>(exponent);
+    p = q;
+  }
+  if (power < -27 || power > 27) return nullptr;
+  value = number == 0 ? 0.0 : scaled(number, power);
+  if (minus) value = -value;
+  return p;
+}
+
+void parse_csv_block(std::string_view block, const CsvPlan& plan, const std::string& where, int64_t first_line, OnMisfit on_misfit,
+                     CsvBlock* out) {
+  BlockParser(block, plan, where, first_line, on_misfit, out).run();
+}
+
+size_t whole_rows(std::string_view text, char quote) {
+  bool inside = quote != 0 && std::count(text.begin(), text.end(), quote) % 2 != 0;
+  for (size_t at = text.size(); at > 0; --at) {
+    if (quote != 0 && text[at - 1] == quote) inside = !inside;
+    else if (!inside && text[at - 1] == '\n') return at;
+  }
+  return 0;
+}
+
+bool next_row(std::string_view text, const Dialect& dialect, size_t* at, std::vector<std::string>* fields) {
+  fields->clear();
+  size_t i = *at;
+  const bool trims = dialect.trim.value_or(false) && !blank(dialect.delimiter);
+  for (;;) {
+    std::string field;
+    while (trims && i < text.size() && blank(text[i])) ++i;
+    if (dialect.quote != 0 && i < text.size() && text[i] == dialect.quote) {
+      for (++i;; ++i) {
+        if (i >= text.size()) return false;
+        if (text[i] == dialect.quote && (i + 1 >= text.size() || text[i + 1] != dialect.quote)) break;
+        if (text[i] == dialect.quote) ++i;
+        field += text[i];
+      }
+      for (++i; i < text.size() && text[i] != dialect.delimiter && text[i] != '\n' && text[i] != '\r'; ++i)
+        if (!trims || !blank(text[i])) return false;
+    } else {
+      const size_t begin = i;
+      while (i < text.size() && text[i] != dialect.delimiter && text[i] != '\n' && text[i] != '\r') ++i;
+      size_t end = i;
+      while (trims && end > begin && blank(text[end - 1])) --end;
+      field = text.substr(begin, end - begin);
+      if (dialect.quote != 0 && field.find(dialect.quote) != field.npos) return false;
+    }
+    fields->push_back(std::move(field));
+    if (i < text.size() && text[i] == dialect.delimiter) {
+      ++i;
+      continue;
+    }
+    if (i < text.size()) i += text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n' ? 2 : 1;
+    *at = i;
+    return true;
+  }
+}
+
+}  // namespace perigee::tables

@@ -1,0 +1,565 @@
+#include "src/data/table/expression.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "src/core/error.h"
+#include "src/data/table/arithmetic.h"
+#include "src/data/table/expression_node.h"
+#include "src/data/table/time_text.h"
+
+namespace perigee::tables {
+
+constexpr int kDeepest = 100, kMostOperators = 1000;
+
+struct Expression::Node {
+  enum Kind { literal, nothing, column, arithmetic, compare, in, both, either, negation, call } kind = literal;
+  char op = 0;
+  std::string name;  // of a column or function; as errors show the node
+  Column value;      // of a literal
+  std::vector<std::unique_ptr<Node>> args;
+  const Function* function = nullptr;
+  mutable std::vector<Regex> regexes;
+};
+
+// --- Reading -------------------------------------------------------------------------------------------------------------------
+
+class ExpressionParser {
+ public:
+  using Node = Expression::Node;
+  using Ptr = std::unique_ptr<Node>;
+  ExpressionParser(std::string_view text, const std::string& where) : text_(text), where_(where) {}
+
+  Ptr all() {
+    Ptr node = either();
+    if (peek() != 0) fail("something follows the end of the formula");
+    return node;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what, const std::string& hint = "") const {
+    throw Error(ErrorKind::data, {.where = where_,
+                                  .what = what + " at character " + std::to_string(at_ + 1),
+                                  .got = "'" + std::string(text_.substr(0, 80)) + "'",
+                                  .hint = hint});
+  }
+
+  char peek() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r')) ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  bool take(std::string_view sign) {
+    peek();
+    if (!text_.substr(at_).starts_with(sign)) return false;
+    at_ += sign.size();
+    return true;
+  }
+  static bool letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<unsigned char>(c) >= 0x80;
+  }
+  static bool digit(char c) { return c >= '0' && c <= '9'; }
+  std::string_view word_ahead() {
+    peek();
+    size_t end = at_;
+    if (end < text_.size() && letter(text_[end]))
+      while (end < text_.size() && (letter(text_[end]) || digit(text_[end]) || text_[end] == '.')) ++end;
+    return text_.substr(at_, end - at_);
+  }
+  bool take_word(std::string_view word) {
+    if (word_ahead() != word) return false;
+    at_ += word.size();
+    return true;
+  }
+
+  static Ptr make(Node::Kind kind, char op, Ptr a, Ptr b = nullptr) {
+    Ptr node = std::make_unique<Node>();
+    node->kind = kind;
+    node->op = op;
+    node->args.push_back(std::move(a));
+    if (b) node->args.push_back(std::move(b));
+    return node;
+  }
+
+  struct Depth {
+    ExpressionParser& of;
+    explicit Depth(ExpressionParser& parser) : of(parser) {
+      if (++of.depth_ > kDeepest) of.fail("the formula is nested too deeply");
+    }
+    ~Depth() { --of.depth_; }
+  };
+
+  // A chain of one operator is a list and no tower: what is deep costs stack.
+  Ptr either() {
+    const Depth depth(*this);
+    Ptr node = both();
+    while (take_word("or")) chain(node, Node::either, both());
+    while (take_word("xor")) node = make(Node::compare, '!', std::move(node), both());
+    return node;
+  }
+  Ptr both() {
+    Ptr node = negation();
+    while (take_word("and")) chain(node, Node::both, negation());
+    return node;
+  }
+  static void chain(Ptr& node, Node::Kind kind, Ptr next) {
+    if (node->kind != kind || node->op != 0) node = make(kind, 0, std::move(node));
+    node->args.push_back(std::move(next));
+  }
+  Ptr negation() {
+    const Depth depth(*this);
+    return take_word("not") ? make(Node::negation, '!', negation()) : comparison();
+  }
+
+  Ptr comparison() {
+    Ptr node = sum();
+    static constexpr std::pair<std::string_view, char> kSigns[] = {{"==", '='}, {"!=", '!'}, {"<>", '!'}, {"~=", '!'}, {"<=", '{'},
+                                                                   {">=", '}'}, {"=", '='},  {"<", '<'},  {">", '>'}};
+    for (const auto& [sign, op] : kSigns)
+      if (take(sign)) return make(Node::compare, op, std::move(node), sum());
+    const size_t before = at_;
+    const bool inverted = take_word("not");
+    if (!take_word("in")) {
+      at_ = before;
+      return node;
+    }
+    Ptr list = make(Node::in, 0, std::move(node));
+    if (!take("(")) fail("'in' wants a list", "write city in ('Rome', 'Oslo')");
+    arguments(list->args);
+    return inverted ? make(Node::negation, '!', std::move(list)) : std::move(list);
+  }
+
+  // Left to right, and each step holds the one before: bounded as what is nested is.
+  Ptr sum() {
+    Ptr node = product();
+    for (;; ++operators_) {
+      const char sign = peek();
+      if (sign != '+' && sign != '-') return node;
+      if (operators_ > kMostOperators) fail("the formula is too long");
+      ++at_;
+      node = make(Node::arithmetic, sign, std::move(node), product());
+    }
+  }
+  Ptr product() {
+    Ptr node = unary();
+    for (;; ++operators_) {
+      const char sign = peek();
+      if (sign != '*' && sign != '/' && sign != '%') return node;
+      if (operators_ > kMostOperators) fail("the formula is too long");
+      ++at_;
+      node = make(Node::arithmetic, sign, std::move(node), unary());
+    }
+  }
+  Ptr unary() {
+    const Depth depth(*this);
+    if (take("-")) return make(Node::arithmetic, '-', integer(0), unary());
+    Ptr node = primary();
+    if (!take("^")) return node;
+    Ptr power = std::make_unique<Node>();
+    power->kind = Node::call;
+    power->name = "pow";
+    power->function = find_function("pow");
+    power->args.push_back(std::move(node));
+    power->args.push_back(unary());
+    return power;
+  }
+
+  static Ptr integer(int64_t value) {
+    Ptr node = std::make_unique<Node>();
+    node->value = Column(Type::integer);
+    node->value.add_whole(value);
+    return node;
+  }
+
+  void arguments(std::vector<Ptr>& list) {
+    if (take(")")) return;
+    do {
+      list.push_back(either());
+      if (list.size() > 10'000) fail("the list is too long");
+    } while (take(","));
+    if (!take(")")) fail("a bracket is not closed");
+  }
+
+  Ptr number() {
+    int64_t whole = 0;
+    double real = 0;
+    const char* const begin = text_.data() + at_;
+    const char* const end = text_.data() + text_.size();
+    const auto a = std::from_chars(begin, end, whole);
+    const auto b = std::from_chars(begin, end, real);
+    if (b.ec != std::errc()) fail("this number cannot be read");
+    at_ += static_cast<size_t>(b.ptr - begin);
+    if (a.ec == std::errc() && a.ptr == b.ptr) return integer(whole);
+    Ptr node = std::make_unique<Node>();
+    node->value = Column(Type::real);
+    node->value.add_real(real);
+    return node;
+  }
+
+  std::string quoted(char quote) {
+    std::string text;
+    for (++at_;; ++at_) {
+      if (at_ >= text_.size()) fail("a quote is not closed");
+      if (text_[at_] == quote) {
+        if (at_ + 1 >= text_.size() || text_[at_ + 1] != quote) break;
+        ++at_;  // doubled: itself
+      }
+      text += text_[at_];
+    }
+    ++at_;
+    return text;
+  }
+
+  Ptr primary() {
+    const char c = peek();
+    if (take("(")) {
+      Ptr node = either();
+      if (!take(")")) fail("a bracket is not closed");
+      return node;
+    }
+    if (digit(c) || c == '.') return number();
+    Ptr node = std::make_unique<Node>();
+    if (c == '\'' || c == '"') {
+      node->value = Column(Type::text);
+      node->value.add_text(quoted(c));
+      return node;
+    }
+    if (c == '`') {
+      node->kind = Node::column;
+      node->name = quoted(c);
+      return node;
+    }
+    node->name = std::string(word_ahead());
+    if (node->name.empty())
+      fail(c == 0 ? "the formula ends too early" : "this is no part of a formula",
+           "texts stand in 'quotes', unusual column names in `backquotes`");
+    at_ += node->name.size();
+    if (node->name == "true" || node->name == "false") {
+      node->value = Column(Type::boolean);
+      node->value.add_whole(node->name == "true");
+    } else if (node->name == "missing" && peek() != '(') {
+      node->kind = Node::nothing;
+    } else if (take("(")) {
+      call(*node);
+    } else {
+      node->kind = Node::column;
+    }
+    return node;
+  }
+
+  void call(Node& node) {
+    node.kind = Node::call;
+    node.function = find_function(node.name);
+    if (node.function == nullptr)
+      throw Error(ErrorKind::data, {.where = where_,
+                                    .what = "there is no such function",
+                                    .got = "'" + node.name + "'",
+                                    .hint = nearest_hint(node.name, function_names())});
+    arguments(node.args);
+    if (node.args.size() >= node.function->least && node.args.size() <= node.function->most) return;
+    throw Error(ErrorKind::data, {.where = where_,
+                                  .what = "the function has another number of arguments",
+                                  .got = std::to_string(node.args.size()),
+                                  .expected = node.name + node.function->doc});
+  }
+
+  std::string_view text_;
+  const std::string& where_;
+  size_t at_ = 0;
+  int depth_ = 0, operators_ = 0;
+};
+
+// --- Computing -----------------------------------------------------------------------------------------------------------------
+
+std::string_view Value::text(int64_t r) const {
+  const Column& from = column();
+  if (from.type == Type::text) return from.text(row(r));
+  return spec->categories[static_cast<size_t>(from.whole[static_cast<size_t>(row(r))])];
+}
+
+class Evaluation {
+ public:
+  using Node = Expression::Node;
+  Evaluation(const Frame& frame, const std::string& where) : frame_(frame), where_(where) {}
+
+  Value of(const Node& node) const {
+    Value value;
+    switch (node.kind) {
+      case Node::literal:
+        value.kept = &node.value;
+        value.constant = true;
+        return value;
+      case Node::nothing: value.constant = value.nothing = true; return value;
+      case Node::column: {
+        const size_t c = frame_.schema.at(node.name, where_);
+        value.kept = &frame_.columns[c];
+        value.spec = &frame_.schema.columns[c];
+        return value;
+      }
+      case Node::negation: return negated(node);
+      case Node::both:
+      case Node::either: return chained(node);
+      case Node::in: return member(node);
+      default: break;
+    }
+    std::vector<Value> args;
+    bool constant = true;
+    for (const auto& arg : node.args) {
+      args.push_back(of(*arg));
+      constant = constant && args.back().constant;
+    }
+    value.constant = constant;
+    const size_t rows = constant ? 1 : static_cast<size_t>(frame_.rows);
+    if (node.kind == Node::arithmetic) value.own = calculated(node.op, args, rows);
+    else if (node.kind == Node::compare) value.own = compared(node.op, args, rows);
+    else value.own = called(node, args, rows);
+    return value;
+  }
+
+  Column whole(const Node& node) const {
+    Value value = of(node);
+    if (value.nothing) value.own = Column(Type::real), value.own.add_missing();
+    if (value.constant) {
+      Column spread(value.type());
+      for (int64_t r = 0; r < frame_.rows; ++r) spread.add_from(value.column(), 0);
+      return spread;
+    }
+    if (value.kept == nullptr) return std::move(value.own);
+    if (value.type() != Type::category) return *value.kept;
+    Column text(Type::text);
+    for (int64_t r = 0; r < frame_.rows; ++r)
+      if (value.is_missing(r)) text.add_missing();
+      else text.add_text(value.text(r));
+    return text;
+  }
+
+  [[noreturn]] void fail(const std::string& what, const std::string& got = "", const std::string& expected = "") const {
+    throw Error(ErrorKind::data, {where_, what, got, expected, ""});
+  }
+
+ private:
+  // What is missing in one is missing in the result.
+  static void spread_missing(const std::vector<Value>& args, size_t rows, Column& out) {
+    for (const Value& arg : args) {
+      if (!arg.nothing && arg.column().missing.empty()) continue;
+      if (out.missing.empty()) out.missing.assign(rows, 0);
+      for (size_t r = 0; r < rows; ++r)
+        if (arg.is_missing(static_cast<int64_t>(r))) out.missing[r] = 1;
+    }
+  }
+
+  // Doubles of a number or time, without a copy where it has them.
+  static const double* doubles(const Value& value, std::vector<double>& kept) {
+    const Column& column = value.column();
+    if (column.type == Type::real && !value.nothing) return column.real.data();
+    kept.resize(std::max<size_t>(value.nothing ? 1 : column.whole.size(), 1));
+    if (!value.nothing)
+      for (size_t r = 0; r < column.whole.size(); ++r) kept[r] = static_cast<double>(column.whole[r]);
+    return kept.data();
+  }
+
+  void expect_number(const Value& value, char op) const {
+    if (value.nothing || value.is_number() || value.type() == Type::time) return;
+    fail(std::string("'") + op + "' wants numbers", std::string("a ") + type_text(value.type()),
+         "a number: real(x), integer(x) or length(x) give one");
+  }
+
+  Column calculated(char op, std::vector<Value>& args, size_t rows) const {
+    for (const Value& arg : args) expect_number(arg, op);
+    const bool whole =
+        std::none_of(args.begin(), args.end(), [](const Value& v) { return v.nothing || v.type() == Type::real; }) && op != '/';
+    const bool first = !args[0].nothing && args[0].type() == Type::time, second = !args[1].nothing && args[1].type() == Type::time;
+    const bool time = whole && (op == '+' ? first != second : op == '-' ? first && !second : false);
+    Column out(time ? Type::time : whole ? Type::integer : Type::real);
+    if (whole) {
+      out.whole.resize(rows);
+      const auto at = [](const Value& v) { return v.column().whole.data(); };
+      if (rows > 0 && !arithmetic(op, at(args[0]), args[0].constant, at(args[1]), args[1].constant, out.whole.data(), rows))
+        fail("a result is no 64-bit integer", op == '%' ? "x % 0" : "an overflow", "real(x) to compute with reals");
+    } else {
+      std::vector<double> kept[2];
+      const double* const a = doubles(args[0], kept[0]);
+      const double* const b = doubles(args[1], kept[1]);
+      out.real.resize(rows);
+      if (rows > 0) arithmetic(op, a, args[0].constant, b, args[1].constant, out.real.data(), rows);
+    }
+    spread_missing(args, rows, out);
+    return out;
+  }
+
+  // A constant text beside a time is one.
+  void as_times(std::vector<Value>& args) const {
+    for (size_t i = 0; i < 2; ++i) {
+      Value& other = args[1 - i];
+      if (args[i].nothing || args[i].type() != Type::time || !other.constant || other.nothing || other.type() != Type::text) continue;
+      Column time(Type::time);
+      int64_t ms = 0;
+      if (!parse_iso_time(other.text(0), ms))
+        fail("this is no time", "'" + std::string(other.text(0)) + "'", "2016-01-31 or 2016-01-31 12:30:00");
+      time.add_whole(ms);
+      other.own = std::move(time);
+      other.kept = nullptr;
+    }
+  }
+
+  // Of a category and a constant text: the numbers are compared.
+  static bool compare_category(char op, const std::vector<Value>& args, size_t rows, Column& out) {
+    if (args[0].type() != Type::category || !args[1].constant || (op != '=' && op != '!')) return false;
+    const auto& names = args[0].spec->categories;
+    const auto found = std::find(names.begin(), names.end(), args[1].text(0));
+    const int64_t number = found == names.end() ? -1 : found - names.begin();
+    const std::vector<int64_t>& numbers = args[0].column().whole;
+    for (size_t r = 0; r < rows; ++r) out.whole[r] = (numbers[r] == number) == (op == '=');
+    return true;
+  }
+
+  Column compared(char op, std::vector<Value>& args, size_t rows) const {
+    as_times(args);
+    Column out(Type::boolean);
+    out.whole.resize(rows);
+    const bool nothing = args[0].nothing || args[1].nothing;
+    if (nothing) fail("nothing is equal to a missing value", "", "is_missing(x)");
+    if (args[0].is_text() && args[1].is_text()) {
+      if (!compare_category(op, args, rows, out))
+        for (size_t r = 0; r < rows; ++r) {
+          const auto row = static_cast<int64_t>(r);
+          if (args[0].is_missing(row) || args[1].is_missing(row)) continue;
+          const int order = args[0].text(row).compare(args[1].text(row));
+          out.whole[r] = op == '='   ? order == 0
+                         : op == '!' ? order != 0
+                         : op == '<' ? order < 0
+                         : op == '>' ? order > 0
+                         : op == '{' ? order <= 0
+                                     : order >= 0;
+        }
+    } else {
+      if (args[0].is_text() != args[1].is_text() || args[0].type() == Type::list || args[1].type() == Type::list)
+        fail("values of these types are not compared", std::string(type_text(args[0].type())) + " and " + type_text(args[1].type()),
+             "two numbers, two texts or two times: text(x), real(x) and time(x) convert");
+      std::vector<double> kept[2];
+      const double* const a = doubles(args[0], kept[0]);
+      const double* const b = doubles(args[1], kept[1]);
+      if (rows > 0) compare(op, a, args[0].constant, b, args[1].constant, out.whole.data(), rows);
+    }
+    spread_missing(args, rows, out);
+    return out;
+  }
+
+  void expect_condition(const Value& value, const char* of) const {
+    if (!value.nothing && value.type() != Type::boolean)
+      fail(std::string("'") + of + "' wants conditions", std::string("a ") + type_text(value.type()), "a boolean such as age > 18");
+  }
+
+  Value negated(const Node& node) const {
+    Value value = of(*node.args[0]);
+    expect_condition(value, "not");
+    if (value.nothing) return value;
+    Value out{.own = value.column(), .constant = value.constant};
+    for (int64_t& each : out.own.whole) each = !each;
+    return out;
+  }
+
+  // Three-valued: false and missing is false, true or missing is true.
+  Value chained(const Node& node) const {
+    const bool all = node.kind == Node::both;
+    Value out{.own = Column(Type::boolean)};
+    out.own.whole.assign(static_cast<size_t>(frame_.rows), all);
+    for (const auto& arg : node.args) {
+      const Value value = of(*arg);
+      expect_condition(value, all ? "and" : "or");
+      for (int64_t r = 0; r < frame_.rows; ++r) {
+        int64_t& result = out.own.whole[static_cast<size_t>(r)];
+        const bool decided = result == !all && !out.own.is_missing(r);
+        if (decided) continue;
+        if (value.is_missing(r)) {
+          out.own.set_missing(r);
+        } else if (value.column().whole[static_cast<size_t>(value.row(r))] != all) {
+          result = !all;
+          if (!out.own.missing.empty()) out.own.missing[static_cast<size_t>(r)] = 0;
+        }
+      }
+    }
+    return out;
+  }
+
+  Value member(const Node& node) const {
+    Value out{.own = Column(Type::boolean)};
+    out.own.whole.assign(static_cast<size_t>(frame_.rows), 0);
+    const Value value = of(*node.args[0]);
+    std::vector<Value> pair(2);
+    for (size_t i = 1; i < node.args.size(); ++i) {
+      pair[0] = value;
+      pair[1] = of(*node.args[i]);
+      const Column equal = compared('=', pair, value.constant && pair[1].constant ? 1 : static_cast<size_t>(frame_.rows));
+      for (size_t r = 0; r < out.own.whole.size(); ++r) out.own.whole[r] |= equal.whole[equal.whole.size() == 1 ? 0 : r];
+      out.own.missing = equal.missing.size() == out.own.whole.size() ? equal.missing : std::vector<uint8_t>{};
+    }
+    return out;
+  }
+
+  Column called(const Node& node, std::vector<Value>& args, size_t rows) const {
+    Call call{.name = node.name, .where = where_, .args = args, .regexes = node.regexes, .rows = rows};
+    const Function& function = *node.function;
+    const std::string_view kinds = function.takes;
+    for (size_t i = 0; i < args.size(); ++i) {
+      const char kind = kinds[std::min(i, kinds.size() - 1)];
+      const Value& arg = args[i];
+      const bool good = kind == 'a' || arg.nothing || (kind == 'n' && arg.is_number()) || (kind == 's' && arg.is_text()) ||
+                        (kind == 't' && arg.type() == Type::time) || (kind == 'b' && arg.type() == Type::boolean);
+      const char* const wanted = kind == 'n' ? "a number" : kind == 's' ? "a text" : kind == 't' ? "a time" : "a condition";
+      if (!good) call.fail("argument " + std::to_string(i + 1) + " has the wrong type", std::string("a ") + type_text(arg.type()), wanted);
+    }
+    Column out = function.run(call);
+    return out;
+  }
+
+  const Frame& frame_;
+  const std::string& where_;
+};
+
+Expression::Expression(std::string_view text, const std::string& where)
+    : text_(text), where_(where + ": '" + std::string(text.substr(0, 60)) + "'") {
+  if (text.size() > 100'000)
+    throw Error(ErrorKind::data, {.where = where, .what = "the formula is too long", .expected = "at most 100000 characters"});
+  root_ = ExpressionParser(text_, where_).all();
+}
+Expression::~Expression() = default;
+Expression::Expression(Expression&&) noexcept = default;
+
+Column Expression::of(const Frame& frame) const { return Evaluation(frame, where_).whole(*root_); }
+
+std::vector<uint8_t> Expression::holds(const Frame& frame) const {
+  const Column column = of(frame);
+  if (column.type != Type::boolean)
+    throw Error(ErrorKind::data, {.where = where_,
+                                  .what = "this is no condition",
+                                  .got = std::string("a ") + type_text(column.type),
+                                  .expected = "a boolean such as age > 18"});
+  std::vector<uint8_t> out(column.whole.size());
+  for (size_t r = 0; r < out.size(); ++r) out[r] = column.whole[r] != 0 && !column.is_missing(static_cast<int64_t>(r));
+  return out;
+}
+
+Type Expression::type(const TableSchema& schema) const { return of(empty_frame(schema)).type; }
+
+void Expression::limits(const ColumnSpec& column, ColumnSpec& result) const {
+  const auto affine = [&](const Node& node, const auto& self) -> bool {
+    if (node.kind == Node::literal) return true;
+    if (node.kind == Node::column) return node.name == column.name;
+    if (node.kind != Node::arithmetic) return false;
+    const bool constant = node.args[0]->kind == Node::literal || node.args[1]->kind == Node::literal;
+    return (node.op == '+' || node.op == '-' || (node.op == '*' && constant) || (node.op == '/' && node.args[1]->kind == Node::literal)) &&
+           self(*node.args[0], self) && self(*node.args[1], self);
+  };
+  if ((!column.least && !column.most) || !affine(*root_, affine)) return;
+  Frame frame = empty_frame({.columns = {column}});
+  frame.columns[0] = Column(Type::real);
+  for (const double limit : {column.least.value_or(-HUGE_VAL), column.most.value_or(HUGE_VAL)}) frame.columns[0].add_real(limit);
+  frame.rows = 2;
+  const Column ends = of(frame);
+  const double low = std::min(ends.number(0), ends.number(1)), high = std::max(ends.number(0), ends.number(1));
+  if (std::isfinite(low)) result.least = low;
+  if (std::isfinite(high)) result.most = high;
+}
+
+}  // namespace perigee::tables

@@ -1,0 +1,28 @@
+// Regular expressions of Perl's kind, by PCRE2, which is loaded when the first one is made. Matching is bounded: a pattern that would take
+// for ever is an Error.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace perigee::tables {
+
+class Regex {
+ public:
+  // Error(data) at `where` with the position for a pattern that is none.
+  Regex(const std::string& pattern, const std::string& where);
+  ~Regex();
+  Regex(Regex&&) noexcept;
+  // Anywhere in the text, or all of it. For one thread at a time.
+  bool found_in(std::string_view text) const;
+  bool is_all_of(std::string_view text) const;
+  // Every match replaced; $1 in `with` is the first group, $$ a dollar.
+  std::string replaced(std::string_view text, std::string_view with) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace perigee::tables

@@ -1,0 +1,225 @@
+#include "src/data/table/steps.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+
+#include "src/core/error.h"
+#include "src/io/digest.h"
+#include "src/io/file.h"
+
+namespace perigee::tables {
+namespace {
+
+class FunctionStep : public Step {
+ public:
+  FunctionStep(std::function<void(Frame&)> apply, bool by_rows) : apply_(std::move(apply)), by_rows_(by_rows) {}
+  void apply(Frame& frame) const override { apply_(frame); }
+  bool by_rows() const override { return by_rows_; }
+
+ private:
+  std::function<void(Frame&)> apply_;
+  bool by_rows_;
+};
+
+constexpr size_t kMostSteps = 1000;
+
+const StepDef& def_of(const Json& step, const std::string& where) {
+  std::vector<std::string> names;
+  for (const StepDef* def : step_defs()) names.push_back(def->name);
+  if (!step.is_object() || step.as_object().empty())
+    throw Error(
+        ErrorKind::data,
+        {.where = where, .what = "a step is an object whose key is a verb", .got = shown(step), .expected = R"({"filter": "age > 18"})"});
+  // Tables of a script have no order: the verb is the key that is one.
+  const StepDef* found = nullptr;
+  for (const auto& [key, value] : step.as_object())
+    for (const StepDef* def : step_defs())
+      if (key == def->name && (found == nullptr || (found->schema.find(key) == nullptr && def->schema.find(found->name) != nullptr)))
+        found = def;
+  if (found != nullptr) return *found;
+  for (const auto& [key, value] : step.as_object()) {
+    const std::string hint = key.starts_with('@') ? "" : nearest_hint(key, names);
+    if (key.starts_with('@') && step.as_object().size() > 1) continue;
+    std::string all;
+    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+    throw Error(
+        ErrorKind::data,
+        {.where = where, .what = "there is no such step", .got = "'" + key.substr(0, 40) + "'", .expected = "one of " + all, .hint = hint});
+  }
+  return def_of({}, where);
+}
+
+uint64_t mixed(uint64_t x) {  // splitmix64
+  x ^= x >> 30;
+  x *= 0xbf58476d1ce4e5b9;
+  x ^= x >> 27;
+  x *= 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+
+}  // namespace
+
+std::unique_ptr<Step> step_of(std::function<void(Frame&)> apply, bool by_rows) {
+  return std::make_unique<FunctionStep>(std::move(apply), by_rows);
+}
+
+bool is_numeric(Type type) { return type == Type::integer || type == Type::real || type == Type::boolean; }
+
+std::vector<size_t> columns_of(const Frame& frame, const std::vector<std::string>& names, const std::string& where, bool (*fits)(Type)) {
+  std::vector<size_t> list;
+  if (names.size() == 1 && names[0] == "*" && frame.schema.find("*") < 0) {
+    for (size_t c = 0; c < frame.columns.size(); ++c)
+      if (fits == nullptr || fits(frame.columns[c].type)) list.push_back(c);
+    return list;
+  }
+  for (const std::string& name : names) {
+    list.push_back(frame.schema.at(name, where));
+    const Type type = frame.columns[list.back()].type;
+    if (fits != nullptr && !fits(type))
+      throw Error(ErrorKind::data, {.where = where,
+                                    .what = "the column '" + name + "' has a type that this step does not take",
+                                    .got = type_text(type),
+                                    .hint = "a step before it converts: {\"derive\": {\"" + name + "\": \"real(" + name + ")\"}}"});
+  }
+  return list;
+}
+
+uint64_t cell_hash(const Column& column, const ColumnSpec& spec, int64_t row) {
+  if (column.is_missing(row)) return 0x9e3779b97f4a7c15;
+  if (column.type == Type::text) return xxh3_64(as_bytes(column.text(row)));
+  if (column.type == Type::category) return xxh3_64(as_bytes(spec.categories[static_cast<size_t>(column.whole[static_cast<size_t>(row)])]));
+  if (column.type == Type::list) return xxh3_64(as_bytes(cell_text(column, spec, row)));
+  return mixed(std::bit_cast<uint64_t>(column.number(row) + 0.0));  // -0 is 0; an integer the same real
+}
+
+bool same_cell(const Column& a, const ColumnSpec& a_spec, int64_t a_row, const Column& b, const ColumnSpec& b_spec, int64_t b_row) {
+  if (a.is_missing(a_row) || b.is_missing(b_row)) return a.is_missing(a_row) && b.is_missing(b_row);
+  const auto texts = [](Type type) { return type == Type::text || type == Type::category; };
+  const auto text = [](const Column& c, const ColumnSpec& spec, int64_t row) -> std::string_view {
+    return c.type == Type::text ? c.text(row) : std::string_view(spec.categories[static_cast<size_t>(c.whole[static_cast<size_t>(row)])]);
+  };
+  if (a.type == Type::category && b.type == Type::category && &a_spec == &b_spec)
+    return a.whole[static_cast<size_t>(a_row)] == b.whole[static_cast<size_t>(b_row)];
+  if (texts(a.type) && texts(b.type)) return text(a, a_spec, a_row) == text(b, b_spec, b_row);
+  if (texts(a.type) != texts(b.type)) return false;
+  if (a.type == Type::list || b.type == Type::list) return a.type == b.type && cell_text(a, a_spec, a_row) == cell_text(b, b_spec, b_row);
+  if (a.type != Type::real && b.type != Type::real) return a.whole[static_cast<size_t>(a_row)] == b.whole[static_cast<size_t>(b_row)];
+  const double x = a.number(a_row), y = b.number(b_row);
+  return x == y || (std::isnan(x) && std::isnan(y));
+}
+
+std::vector<int64_t> group_rows(const Frame& frame, const std::vector<size_t>& columns, std::vector<int64_t>* first) {
+  std::vector<int64_t> groups(static_cast<size_t>(frame.rows));
+  size_t slots = 1024;
+  std::vector<int64_t> table(slots, -1);
+  std::vector<uint64_t> hashes;  // of each group
+  first->clear();
+  for (int64_t r = 0; r < frame.rows; ++r) {
+    uint64_t hash = 0;
+    for (const size_t c : columns) hash = mixed(hash * 31 + cell_hash(frame.columns[c], frame.schema.columns[c], r));
+    size_t slot = hash & (slots - 1);
+    for (;; slot = (slot + 1) & (slots - 1)) {
+      const int64_t group = table[slot];
+      if (group < 0) break;
+      const auto same = [&](size_t c) {
+        const ColumnSpec& spec = frame.schema.columns[c];
+        return same_cell(frame.columns[c], spec, r, frame.columns[c], spec, (*first)[static_cast<size_t>(group)]);
+      };
+      if (hashes[static_cast<size_t>(group)] == hash && std::all_of(columns.begin(), columns.end(), same)) break;
+    }
+    if (table[slot] < 0) {
+      table[slot] = static_cast<int64_t>(first->size());
+      first->push_back(r);
+      hashes.push_back(hash);
+    }
+    groups[static_cast<size_t>(r)] = table[slot];
+    if (first->size() * 2 < slots) continue;
+    slots *= 4;
+    table.assign(slots, -1);
+    for (size_t group = 0; group < hashes.size(); ++group) {
+      size_t at = hashes[group] & (slots - 1);
+      while (table[at] >= 0) at = (at + 1) & (slots - 1);
+      table[at] = static_cast<int64_t>(group);
+    }
+  }
+  return groups;
+}
+
+std::vector<int64_t> sorted_rows(const Frame& frame, const std::vector<size_t>& columns, const std::vector<bool>& descending,
+                                 std::vector<int64_t> rows) {
+  const auto order = [&](size_t c, int64_t a, int64_t b) -> int {
+    const Column& column = frame.columns[c];
+    const bool a_missing = column.is_missing(a), b_missing = column.is_missing(b);
+    if (a_missing || b_missing) return a_missing && b_missing ? 0 : a_missing ? 2 : -2;  // last in either direction
+    if (column.type == Type::text) return column.text(a).compare(column.text(b)) < 0 ? -1 : column.text(a) != column.text(b);
+    if (column.type == Type::list) return 0;
+    if (column.type != Type::real) {
+      const int64_t x = column.whole[static_cast<size_t>(a)], y = column.whole[static_cast<size_t>(b)];
+      return x < y ? -1 : x > y;
+    }
+    const double x = column.real[static_cast<size_t>(a)], y = column.real[static_cast<size_t>(b)];
+    if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y) ? 0 : std::isnan(x) ? 2 : -2;
+    return x < y ? -1 : x > y;
+  };
+  std::stable_sort(rows.begin(), rows.end(), [&](int64_t a, int64_t b) {
+    for (size_t i = 0; i < columns.size(); ++i) {
+      const int result = order(columns[i], a, b);
+      if (result == 0) continue;
+      return descending[std::min(i, descending.size() - 1)] && std::abs(result) < 2 ? result > 0 : result < 0;
+    }
+    return false;
+  });
+  return rows;
+}
+
+Steps::Steps(const Json& list, const std::string& where, const std::string& folder, const Json& states) {
+  if (list.is_null()) return;
+  if (!list.is_array() || list.as_array().size() > kMostSteps)
+    throw Error(ErrorKind::data,
+                {.where = where, .what = "steps are a list", .got = shown(list), .expected = R"([{"filter": "age > 18"}, ...])"});
+  const Json::Array* kept = states.is_array() ? &states.as_array() : nullptr;
+  if (kept != nullptr && kept->size() != list.as_array().size())
+    throw Error(ErrorKind::data, {.where = where,
+                                  .what = "the fitted states are not those of these steps",
+                                  .got = std::to_string(kept->size()),
+                                  .expected = std::to_string(list.as_array().size())});
+  for (const Json& each : list.as_array()) {
+    const std::string number = where + ": step " + std::to_string(steps_.size() + 1);
+    const StepDef& def = def_of(each, number);
+    const std::string at = number + " (" + def.name + ")";
+    const Config config(each, def.schema, at, ErrorKind::data);
+    std::unique_ptr<Step> step = def.open(config, {.where = at, .folder = folder});
+    if (kept != nullptr)
+      if (const Json& state = (*kept)[steps_.size()]; !state.is_null()) step->set_state(Config(state, at + ": fitted", ErrorKind::data));
+    steps_.push_back({at, std::move(step)});
+  }
+}
+
+bool Steps::by_rows() const {
+  return std::all_of(steps_.begin(), steps_.end(), [](const Named& named) { return named.step->by_rows(); });
+}
+
+bool Steps::is_fitted() const {
+  return std::all_of(steps_.begin(), steps_.end(), [](const Named& named) { return named.step->is_fitted(); });
+}
+
+void Steps::run(Frame& frame) {
+  for (const Named& named : steps_) {
+    if (!named.step->is_fitted()) named.step->fit(frame);
+    named.step->apply(frame);
+  }
+}
+
+void Steps::apply(Frame& frame) const {
+  for (const Named& named : steps_) named.step->apply(frame);
+}
+
+Json Steps::states() const {
+  Json list = Json::array();
+  for (const Named& named : steps_) list.push(named.step->state());
+  return list;
+}
+
+}  // namespace perigee::tables

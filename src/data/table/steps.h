@@ -1,0 +1,77 @@
+// What is done to a table, step by step: {"filter": "age > 18"}, {"derive": {"h": "hour(when)"}}, {"group": ["city"], "mean": ["age"]}. The
+// first key of a step is its verb. What a step measures on the training data (means, categories) is its state, kept with a model.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/core/config.h"
+#include "src/data/table/frame.h"
+
+namespace perigee::tables {
+
+class Step {
+ public:
+  virtual ~Step() = default;
+  virtual void apply(Frame& frame) const = 0;
+  // True: each row by itself, so that a table may come in chunks.
+  virtual bool by_rows() const { return true; }
+  // Measures on the training data what is not given.
+  virtual void fit(const Frame& /*frame*/) {}
+  virtual bool is_fitted() const { return true; }
+  virtual Json state() const { return {}; }
+  virtual void set_state(const Config& /*state*/) {}
+};
+
+struct StepContext {
+  std::string where, folder;
+};
+
+struct StepDef {
+  const char* name = nullptr;
+  const char* doc = nullptr;
+  perigee::Schema schema = {};
+  std::unique_ptr<Step> (*open)(const Config& config, const StepContext& context) = nullptr;
+};
+std::span<const StepDef* const> step_defs();
+
+class Steps {
+ public:
+  // `list` is that of a job; `states` what fitted() gave, or null. Error(data) that names the step.
+  Steps(const Json& list, const std::string& where, const std::string& folder, const Json& states = {});
+  bool by_rows() const;
+  bool is_fitted() const;
+  // Fits what is not fitted yet, on the way.
+  void run(Frame& frame);
+  void apply(Frame& frame) const;
+  Json states() const;
+
+ private:
+  struct Named {
+    std::string where;
+    std::unique_ptr<Step> step;
+  };
+  std::vector<Named> steps_;
+};
+
+// --- For steps ------------------------------------------------------------------------------------------------------------------
+
+// A step that is a function of its options, which it has read already.
+std::unique_ptr<Step> step_of(std::function<void(Frame&)> apply, bool by_rows);
+
+// The numbers of the columns that the option names: a list, one name, "*" for all that `fits` takes. Error(data) at `where`.
+std::vector<size_t> columns_of(const Frame& frame, const std::vector<std::string>& names, const std::string& where,
+                               bool (*fits)(Type) = nullptr);
+bool is_numeric(Type type);  // integer, real, boolean
+// 0 .. groups - 1 for each row, by order of appearance, where the rows' cells of `columns` are equal; `first` gets each group's first row.
+std::vector<int64_t> group_rows(const Frame& frame, const std::vector<size_t>& columns, std::vector<int64_t>* first);
+// Rows sorted by the columns, stable; missing values last.
+std::vector<int64_t> sorted_rows(const Frame& frame, const std::vector<size_t>& columns, const std::vector<bool>& descending,
+                                 std::vector<int64_t> rows);
+uint64_t cell_hash(const Column& column, const ColumnSpec& spec, int64_t row);
+bool same_cell(const Column& a, const ColumnSpec& a_spec, int64_t a_row, const Column& b, const ColumnSpec& b_spec, int64_t b_row);
+
+}  // namespace perigee::tables

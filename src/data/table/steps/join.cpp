@@ -1,0 +1,142 @@
+// join: rows of two tables with equal keys side by side; append: rows of another table below.
+#include <algorithm>
+#include <unordered_map>
+
+#include "src/core/error.h"
+#include "src/data/table/steps.h"
+#include "src/data/table/table_file.h"
+#include "src/io/file.h"
+
+namespace perigee::tables {
+
+namespace {
+
+// The other table: a file, or one that stands in the step.
+Frame other_table(const Json& json, const StepContext& context) {
+  if (json.is_string()) return read_table(path_in(context.folder, json.as_string()));
+  const Config config(json, context.where, ErrorKind::data);
+  const Json* rows = config.raw("rows");
+  Frame frame = empty_frame(
+      schema_of(Json(Json::Object{{"columns", config.raw("columns") != nullptr ? *config.raw("columns") : Json()}}), context.where));
+  if (rows == nullptr || !rows->is_array()) config.fail("rows", "must be a list of rows");
+  for (const Json& row : rows->as_array()) {
+    if (!row.is_array() || row.as_array().size() != frame.columns.size())
+      config.fail("rows", "has a row of another length", shown(row), std::to_string(frame.columns.size()) + " values");
+    for (size_t c = 0; c < frame.columns.size(); ++c) {
+      const Json& cell = row.as_array()[c];
+      if (cell.is_null()) frame.columns[c].add_missing();
+      else if (!add_parsed(frame.schema.columns[c], cell.is_string() ? cell.as_string() : cell.dump(), frame.columns[c]))
+        config.fail("rows", "has a value of another type than '" + frame.schema.columns[c].name + "'", shown(cell),
+                    type_text(frame.schema.columns[c].type));
+    }
+    ++frame.rows;
+  }
+  return frame;
+}
+
+class Join : public Step {
+ public:
+  Join(const Config& config, const StepContext& context)
+      : right_(other_table(*config.raw("join"), context)),
+        on_(config.string_list("on")),
+        right_on_(config.has("right_on") ? config.string_list("right_on") : on_),
+        how_(config.string("how", "inner")),
+        where_(context.where) {
+    if (on_.empty() || on_.size() != right_on_.size()) config.fail("on", "names no keys, or not as many as 'right_on'");
+    for (const std::string& name : right_on_) keys_.push_back(right_.schema.at(name, where_ + ": the right table"));
+    for (int64_t r = 0; r < right_.rows; ++r) rows_of_.emplace(hash(right_, keys_, r), r);
+  }
+
+  // Of an outer join to the right the rows of the right table that no left row has come last: they need all left rows.
+  bool by_rows() const override { return how_ == "inner" || how_ == "left"; }
+
+  void apply(Frame& frame) const override {
+    const std::vector<size_t> left = columns_of(frame, on_, where_);
+    std::vector<int64_t> left_rows, right_rows;
+    std::vector<uint8_t> used(static_cast<size_t>(right_.rows));
+    for (int64_t r = 0; r < frame.rows; ++r) {
+      const size_t before = right_rows.size();
+      for (auto [at, end] = rows_of_.equal_range(hash(frame, left, r)); at != end; ++at)
+        if (same(frame, left, r, at->second)) right_rows.push_back(at->second);
+      std::sort(right_rows.begin() + static_cast<ptrdiff_t>(before), right_rows.end());
+      for (size_t i = before; i < right_rows.size(); ++i) used[static_cast<size_t>(right_rows[i])] = 1;
+      if (right_rows.size() == before && (how_ == "left" || how_ == "outer")) right_rows.push_back(-1);
+      left_rows.resize(right_rows.size(), r);
+      if (right_rows.size() > (size_t{1} << 32)) throw Error(ErrorKind::resources, {.where = where_, .what = "the join has too many rows"});
+    }
+    if (how_ == "right" || how_ == "outer")
+      for (int64_t r = 0; r < right_.rows; ++r)
+        if (!used[static_cast<size_t>(r)]) left_rows.push_back(-1), right_rows.push_back(r);
+    Frame out{.rows = static_cast<int64_t>(left_rows.size())};
+    for (size_t c = 0; c < frame.columns.size(); ++c) {
+      const auto key = std::find(left.begin(), left.end(), c);
+      Column column = frame.columns[c].rows(left_rows);
+      if (key != left.end() && (how_ == "right" || how_ == "outer"))
+        fill_key(column, frame.schema.columns[c], keys_[static_cast<size_t>(key - left.begin())], left_rows, right_rows);
+      out.add(frame.schema.columns[c], std::move(column));
+    }
+    for (size_t c = 0; c < right_.columns.size(); ++c) {
+      if (std::find(keys_.begin(), keys_.end(), c) != keys_.end()) continue;
+      ColumnSpec spec = right_.schema.columns[c];
+      if (out.schema.find(spec.name) >= 0) spec.name += "_right";
+      spec.required = false;
+      out.add(std::move(spec), right_.columns[c].rows(right_rows));
+    }
+    frame = std::move(out);
+  }
+
+ private:
+  static uint64_t hash(const Frame& frame, const std::vector<size_t>& columns, int64_t row) {
+    uint64_t all = 0;
+    for (const size_t c : columns) all = (all ^ cell_hash(frame.columns[c], frame.schema.columns[c], row)) * 0x9e3779b97f4a7c15;
+    return all;
+  }
+  // Nothing is equal to a missing key.
+  bool same(const Frame& frame, const std::vector<size_t>& left, int64_t row, int64_t right_row) const {
+    for (size_t i = 0; i < left.size(); ++i)
+      if (frame.columns[left[i]].is_missing(row) || !same_cell(frame.columns[left[i]], frame.schema.columns[left[i]], row,
+                                                               right_.columns[keys_[i]], right_.schema.columns[keys_[i]], right_row))
+        return false;
+    return true;
+  }
+  // Keys of rows that only the right table has.
+  void fill_key(Column& column, ColumnSpec& spec, size_t key, const std::vector<int64_t>& left_rows,
+                const std::vector<int64_t>& right_rows) const {
+    Column out(column.type);
+    for (size_t i = 0; i < left_rows.size(); ++i) {
+      const auto row = static_cast<int64_t>(i);
+      if (left_rows[i] >= 0 || right_.columns[key].is_missing(right_rows[i])) out.add_from(column, row);
+      else if (const std::string text = cell_text(right_.columns[key], right_.schema.columns[key], right_rows[i]);
+               !add_parsed(spec, text, out)) {
+        if (spec.type != Type::category)
+          throw Error(ErrorKind::data, {.where = where_,
+                                        .what = "a key of the right table does not fit the column '" + spec.name + "'",
+                                        .got = "'" + text.substr(0, 40) + "'",
+                                        .expected = std::string("a ") + type_text(spec.type)});
+        spec.categories.push_back(text);
+        out.add_whole(static_cast<int64_t>(spec.categories.size()) - 1);
+      }
+    }
+    column = std::move(out);
+  }
+
+  Frame right_;
+  std::vector<std::string> on_, right_on_;
+  std::string how_, where_;
+  std::vector<size_t> keys_;
+  std::unordered_multimap<uint64_t, int64_t> rows_of_;
+};
+
+std::unique_ptr<Step> open_join(const Config& config, const StepContext& context) { return std::make_unique<Join>(config, context); }
+
+constexpr Option kJoin[] = {{"join", "file or table", nullptr, "the right table: a file, or {columns, rows}"},
+                            {"on", "list of names", nullptr, "the keys"},
+                            {"right_on", "list of names", "on", "their names in the right table"},
+                            {"how", "name", "inner", "whose rows stay without a partner", {}, {"inner", "left", "right", "outer"}}};
+
+}  // namespace
+
+extern const StepDef step_join;
+const StepDef step_join{"join", "puts rows of another table with equal keys beside each row", {.options = kJoin}, open_join};
+
+}  // namespace perigee::tables

@@ -1,0 +1,500 @@
+#include "src/data/table/table_file.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "src/core/error.h"
+#include "src/data/table/time_text.h"
+#include "src/io/byte_stream.h"
+#include "src/io/csv.h"
+
+namespace perigee::tables {
+namespace {
+
+constexpr size_t kHead = size_t{1} << 20, kMostRow = size_t{64} << 20, kMostColumns = 1 << 16;
+constexpr size_t kRowsLooked = 10'000;
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+bool is_missing(std::string_view text, const Dialect& dialect) {
+  return std::find(dialect.missing.begin(), dialect.missing.end(), trimmed(text)) != dialect.missing.end();
+}
+
+bool is_a(Type type, std::string_view text) {
+  Column column(type);
+  text = trimmed(text);
+  // 0 and 1 are numbers; zeros in front make a number of a house, a telephone or an article.
+  if (type == Type::boolean) return text.size() > 1 && add_parsed({.type = type}, text, column);
+  if ((type == Type::integer || type == Type::real) && text.size() > 1 && text[0] == '0' && text[1] >= '0' && text[1] <= '9') return false;
+  return add_parsed({.type = type}, text, column);
+}
+
+Type wider(Type type, std::string_view text) {
+  if (type == Type::integer && is_a(Type::real, text)) return Type::real;
+  return Type::text;
+}
+
+size_t line_end(std::string_view text, size_t at) {
+  const size_t end = text.find('\n', at);
+  return end == text.npos ? text.size() : end + 1;
+}
+
+char found_delimiter(std::string_view text, const Dialect& dialect, const std::string& path) {
+  char best = dialect.delimiter;
+  size_t most = 0;
+  for (const char candidate : {',', ';', '\t', '|'}) {
+    Dialect other = dialect;
+    other.delimiter = candidate;
+    std::vector<std::string> fields;
+    size_t at = 0, first = 0, rows = 0;
+    while (rows < 20 && at < text.size() && next_row(text, other, &at, &fields)) {
+      if (fields.size() == 1 && fields[0].empty()) continue;
+      if (first == 0) first = fields.size();
+      if (fields.size() != first && at < text.size()) break;
+      ++rows;
+    }
+    if (first > 1 && rows * first > most && (rows >= 20 || at >= text.size())) most = rows * first, best = candidate;
+  }
+  if (most == 0 && path.ends_with(".tsv")) return '\t';
+  return best;
+}
+
+// Whether a blank follows each delimiter: then it belongs to that.
+bool blanks_follow(std::string_view text, char delimiter) {
+  size_t seen = 0;
+  for (size_t at = text.find(delimiter); at != text.npos && at + 1 < text.size() && seen < 1000; at = text.find(delimiter, at + 1), ++seen)
+    if (text[at + 1] != ' ') return false;
+  return seen > 0;
+}
+
+}  // namespace
+
+Type narrowest(const std::vector<std::string_view>& values, const Dialect& dialect) {
+  const auto fits = [&](Type type) {
+    return std::all_of(values.begin(), values.end(), [&](auto v) { return is_missing(v, dialect) || is_a(type, v); });
+  };
+  if (std::all_of(values.begin(), values.end(), [&](auto v) { return is_missing(v, dialect); })) return Type::text;
+  for (const Type type : {Type::boolean, Type::integer, Type::real, Type::time})
+    if (fits(type)) return type;
+  return Type::text;
+}
+
+ReadOptions options_of_schema(const Json& json, const std::string& where) {
+  ReadOptions options;
+  options.schema = schema_of(json, where, &options.dialect);
+  options.find_delimiter = json.find("delimiter") == nullptr;
+  return options;
+}
+
+TableFile::TableFile(const std::string& path, ReadOptions options) : path_(path), options_(std::move(options)) {
+  std::string head(kHead, '\0');
+  const auto stream = open_stream(path_);
+  head.resize(stream->read(head.data(), head.size()));
+  if (head.size() == kHead) {  // whole rows, unless one is longer
+    const size_t whole = whole_rows(head, options_.dialect.quote);
+    if (whole > 0) head.resize(whole);
+  }
+  look(head);
+}
+
+void TableFile::look(const std::string& head) {
+  std::string_view text = head;
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
+    throw Error(ErrorKind::data, {.where = path_, .what = "the file is UTF-16", .hint = "iconv -f UTF-16 -t UTF-8 makes it UTF-8"});
+  if (text.starts_with("\xef\xbb\xbf")) skip_bytes_ = 3;
+  for (int64_t i = 0; i < options_.dialect.skip; ++i, ++skip_lines_) skip_bytes_ = line_end(text, skip_bytes_);
+  while (options_.dialect.comment != 0 && skip_bytes_ < text.size() && text[skip_bytes_] == options_.dialect.comment)
+    skip_bytes_ = line_end(text, skip_bytes_), ++skip_lines_;
+  text.remove_prefix(std::min(skip_bytes_, text.size()));
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == text.npos) throw Error(ErrorKind::data, {.where = path_, .what = "the table has no rows", .expected = "at least one row"});
+  json_ = text[first] == '{';
+  if (json_) return look_at_json(text);
+  if (options_.find_delimiter) options_.dialect.delimiter = found_delimiter(text, options_.dialect, path_);
+  if (!options_.dialect.trim) options_.dialect.trim = blanks_follow(text.substr(0, size_t{1} << 16), options_.dialect.delimiter);
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> fields;
+  size_t at = 0, first_end = 0;
+  while (at < text.size() && rows.size() < kRowsLooked) {
+    if (!next_row(text, options_.dialect, &at, &fields)) {
+      if (rows.empty())
+        throw Error(ErrorKind::data,
+                    {.where = path_ + ":" + std::to_string(skip_lines_ + 1), .what = "the first row has quotes that do not match"});
+      break;
+    }
+    if (fields.size() == 1 && fields[0].empty()) continue;
+    if (fields.size() > kMostColumns)
+      throw Error(ErrorKind::data, {.where = path_,
+                                    .what = "the first row has too many fields",
+                                    .got = std::to_string(fields.size()),
+                                    .expected = "at most " + std::to_string(kMostColumns)});
+    rows.push_back(fields);
+    if (rows.size() == 1) first_end = at;
+  }
+  if (rows.empty()) throw Error(ErrorKind::data, {.where = path_, .what = "the table has no rows", .expected = "at least one row"});
+  // A header has only words, and something below it that is none; or it has names that the schema knows.
+  const size_t columns = rows[0].size();
+  std::vector<Type> types(columns, Type::text);
+  std::vector<std::string_view> values;
+  bool below = false, words = true, known = false;
+  for (size_t c = 0; c < columns; ++c) {
+    values.clear();
+    for (size_t r = 1; r < rows.size(); ++r)
+      if (c < rows[r].size()) values.push_back(rows[r][c]);
+    types[c] = narrowest(values, options_.dialect);
+    below |= types[c] != Type::text;
+    words &= !rows[0][c].empty() && !is_a(Type::real, rows[0][c]) && !is_a(Type::time, rows[0][c]);
+    known |= options_.schema && options_.schema->find(rows[0][c]) >= 0;
+  }
+  const bool header = options_.dialect.header.value_or(known || (words && below && rows.size() > 1));
+  options_.dialect.header = header;
+  if (header) {
+    skip_lines_ += std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(first_end), '\n');
+    skip_bytes_ += first_end;
+  } else {
+    for (size_t c = 0; c < columns; ++c) {
+      values.clear();
+      for (const auto& row : rows)
+        if (c < row.size()) values.push_back(row[c]);
+      types[c] = narrowest(values, options_.dialect);
+    }
+  }
+  std::vector<std::string> names;
+  for (size_t c = 0; c < columns; ++c) {
+    std::string name = header && !rows[0][c].empty() ? rows[0][c] : "c" + std::to_string(c);
+    for (int twice = 2; std::find(names.begin(), names.end(), name) != names.end(); ++twice)
+      name = (header ? rows[0][c] : "c" + std::to_string(c)) + "_" + std::to_string(twice);
+    names.push_back(std::move(name));
+  }
+  guessed_ = !options_.schema;
+  if (options_.schema) schema_ = *options_.schema;
+  else
+    for (size_t c = 0; c < columns; ++c) schema_.columns.push_back({.name = names[c], .type = types[c]});
+  plan(names);
+}
+
+// Columns of a schema are found by name; in a table without names by position.
+void TableFile::plan(const std::vector<std::string>& names) {
+  plan_ = {.schema = &schema_, .dialect = &options_.dialect, .column_of = std::vector<int64_t>(names.size(), -1)};
+  std::string lacking;
+  if (!*options_.dialect.header && names.size() == schema_.columns.size()) {
+    for (size_t c = 0; c < names.size(); ++c) plan_.column_of[c] = static_cast<int64_t>(c);
+    return;
+  }
+  for (size_t c = 0; c < schema_.columns.size(); ++c) {
+    const auto found = std::find(names.begin(), names.end(), schema_.columns[c].name);
+    if (found != names.end()) plan_.column_of[static_cast<size_t>(found - names.begin())] = static_cast<int64_t>(c);
+    else lacking += (lacking.empty() ? "'" : ", '") + schema_.columns[c].name.substr(0, 60) + "'";
+  }
+  if (lacking.empty()) return;
+  std::string have;
+  for (size_t c = 0; c < names.size() && c < 16; ++c) have += (c ? ", '" : "'") + names[c].substr(0, 40) + "'";
+  throw Error(ErrorKind::data,
+              {.where = path_,
+               .what = "columns of the schema are missing: " + lacking,
+               .got = have,
+               .hint = *options_.dialect.header ? "" : "the table has no header line, and not as many columns as the schema"});
+}
+
+void TableFile::widen(const Misfit& misfit) {
+  if (misfit.column == SIZE_MAX) {  // a key of JSON that the first lines do not have
+    schema_.columns.push_back({.name = misfit.text, .type = Type::text});
+    return;
+  }
+  Type& type = schema_.columns[misfit.column].type;
+  type = wider(type, misfit.text);
+}
+
+void TableFile::parse(std::string_view text, int64_t first_line, OnMisfit on_misfit, CsvBlock* out) const {
+  if (json_) parse_json_lines(text, schema_, path_, first_line, on_misfit, out);
+  else parse_csv_block(text, plan_, path_, first_line, on_misfit, out);
+}
+
+// The state that the threads of each() share.
+class TableFile::Reading {
+ public:
+  explicit Reading(TableFile& file) : file_(file), stream_(open_stream(file.path_)) {
+    std::string skipped(file.skip_bytes_, '\0');
+    stream_->read(skipped.data(), skipped.size());
+  }
+
+  void run(int rank, const std::function<void(Chunk&)>& work, const std::function<void(Chunk&)>& in_order) {
+    Chunk chunk{.rank = rank};
+    std::string text;
+    for (;;) {
+      if (!next(text, &chunk.number)) return;
+      std::exception_ptr error;
+      // A guessed type that does not hold is no error: the table is read again.
+      try {
+        file_.parse({text.data(), text.size() - kCsvPadding}, 1, file_.guessed_ ? OnMisfit::missing : file_.options_.on_misfit,
+                    &chunk.block);
+        if (!file_.guessed_ || chunk.block.first.line < 0) work(chunk);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      std::unique_lock lock(turn_mutex_);
+      turned_.wait(lock, [&] { return turn_ == chunk.number || stopped_; });
+      if (stopped_) return;
+      chunk.first_line = line_;
+      chunk.first_row = row_;
+      try {
+        if (error) {
+          again(text, error);
+        } else if (file_.guessed_ && chunk.block.first.line >= 0) {
+          widened_ = chunk.block.first;
+          stopped_ = true;
+        } else {
+          in_order(chunk);
+        }
+      } catch (...) {
+        error_ = std::current_exception();
+        stopped_ = true;
+      }
+      line_ += chunk.block.lines;
+      row_ += chunk.block.frame.rows;
+      ++turn_;
+      turned_.notify_all();
+      if (stopped_) return;
+    }
+  }
+
+  void stop(std::exception_ptr error) {
+    const std::lock_guard lock(turn_mutex_);
+    if (!error_) error_ = std::move(error);
+    stopped_ = true;
+    turned_.notify_all();
+  }
+
+  std::exception_ptr error_;
+  Misfit widened_;
+
+ private:
+  // The next whole rows, with zeros behind them. False: there are none.
+  bool next(std::string& text, int64_t* number) {
+    const std::lock_guard lock(read_mutex_);
+    if (ended_) return false;
+    const size_t wanted = file_.options_.chunk_bytes;
+    text.assign(rest_);
+    rest_.clear();
+    for (;;) {
+      const size_t before = text.size();
+      text.resize(before + wanted);
+      const size_t got = stream_->read(text.data() + before, wanted);
+      text.resize(before + got);
+      if (got < wanted) {
+        ended_ = true;
+        break;
+      }
+      const size_t whole = whole_rows(text, file_.json_ ? '\0' : file_.options_.dialect.quote);
+      if (whole > 0) {
+        rest_.assign(text, whole);
+        text.resize(whole);
+        break;
+      }
+      if (text.size() > kMostRow)
+        throw Error(ErrorKind::data, {.where = file_.path_,
+                                      .what = "a row does not end",
+                                      .got = std::to_string(text.size() >> 20) + " MiB",
+                                      .expected = "at most 64 MiB, and line feeds between rows",
+                                      .hint = "a quote that is not closed may be the reason"});
+    }
+    if (text.empty()) return false;
+    text.append(kCsvPadding, '\0');
+    *number = next_++;
+    return true;
+  }
+
+  // With the right line number, that of the block being known now.
+  void again(const std::string& text, const std::exception_ptr& error) {
+    CsvBlock ignored;
+    file_.parse({text.data(), text.size() - kCsvPadding}, line_, file_.options_.on_misfit, &ignored);
+    std::rethrow_exception(error);
+  }
+
+  TableFile& file_;
+  std::mutex read_mutex_, turn_mutex_;
+  std::condition_variable turned_;
+  std::unique_ptr<ByteStream> stream_;
+  std::string rest_;
+  bool ended_ = false, stopped_ = false;
+  int64_t next_ = 0, turn_ = 0, row_ = 0;
+  int64_t line_ = file_.skip_lines_ + 1;
+};
+
+bool TableFile::each(const std::function<void(Chunk&)>& work, const std::function<void(Chunk&)>& in_order) {
+  Reading reading(*this);
+  const auto run = [&](int rank) {
+    try {
+      reading.run(rank, work, in_order);
+    } catch (...) {
+      reading.stop(std::current_exception());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 1; rank < options_.threads; ++rank) threads.emplace_back(run, rank);
+  run(0);
+  for (std::thread& thread : threads) thread.join();
+  if (reading.error_) std::rethrow_exception(reading.error_);
+  if (reading.widened_.line < 0) return true;
+  widen(reading.widened_);
+  return false;
+}
+
+Frame TableFile::all(uint64_t most_bytes) {
+  Frame whole;
+  uint64_t bytes = 0;
+  do {
+    whole = empty_frame(schema_);
+    bytes = 0;
+  } while (!each([](Chunk&) {},
+                 [&](Chunk& chunk) {
+                   whole.append(chunk.block.frame);
+                   for (const Column& column : chunk.block.frame.columns)
+                     bytes += column.bytes.size() + 8 * static_cast<uint64_t>(column.size());
+                   if (bytes > most_bytes)
+                     throw Error(ErrorKind::resources, {.where = path_,
+                                                        .what = "the table is too large for the memory that it may have",
+                                                        .expected = "at most " + std::to_string(most_bytes >> 20) + " MiB"});
+                 }));
+  return whole;
+}
+
+Frame read_table(const std::string& path) { return TableFile(path, {}).all(uint64_t{1} << 33); }
+
+// --- JSON Lines ----------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+bool for_each_line(std::string_view text, const std::function<void(std::string_view line, int64_t number)>& use) {
+  int64_t number = 0;
+  for (size_t at = 0; at < text.size(); ++number) {
+    const size_t end = line_end(text, at);
+    const std::string_view line = text.substr(at, end - at);
+    if (line.find_first_not_of(" \t\r\n") != line.npos) use(line, number);
+    at = end;
+  }
+  return true;
+}
+
+Json parsed_line(std::string_view line, const std::string& where) {
+  try {
+    return Json::parse(line, where);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::data, error.parts());
+  }
+}
+
+std::string text_of(const Json& value) { return value.is_string() ? value.as_string() : value.dump(); }
+
+}  // namespace
+
+void TableFile::look_at_json(std::string_view head) {
+  std::vector<std::string> names;
+  std::vector<std::vector<std::string>> texts;
+  std::vector<std::vector<Type>> kinds;
+  for_each_line(head, [&](std::string_view line, int64_t number) {
+    const std::string where = path_ + ":" + std::to_string(skip_lines_ + number + 1);
+    const Json json = parsed_line(line, where);
+    if (!json.is_object())
+      throw Error(
+          ErrorKind::data,
+          {.where = where, .what = "the line has no object", .got = json.type_name(), .expected = R"({"age": 41, "city": "Rome"})"});
+    for (const auto& [key, value] : json.as_object()) {
+      auto found = std::find(names.begin(), names.end(), key);
+      if (found == names.end()) {
+        if (names.size() >= kMostColumns) throw Error(ErrorKind::data, {.where = where, .what = "the objects have too many keys"});
+        names.push_back(key);
+        texts.emplace_back();
+        kinds.emplace_back();
+        found = names.end() - 1;
+      }
+      const auto c = static_cast<size_t>(found - names.begin());
+      if (value.is_null() || texts[c].size() >= kRowsLooked) continue;
+      texts[c].push_back(text_of(value));
+      kinds[c].push_back(value.is_bool()     ? Type::boolean
+                         : value.is_int()    ? Type::integer
+                         : value.is_number() ? Type::real
+                         : value.is_array()  ? Type::list
+                                             : Type::text);
+    }
+  });
+  guessed_ = !options_.schema;
+  if (options_.schema) schema_ = *options_.schema;
+  else
+    for (size_t c = 0; c < names.size(); ++c) {
+      Type type = kinds[c].empty() ? Type::text : kinds[c][0];
+      for (const Type kind : kinds[c])
+        if (kind != type)
+          type = (kind == Type::integer || kind == Type::real) && (type == Type::integer || type == Type::real) ? Type::real : Type::text;
+      if (type == Type::text && !kinds[c].empty() &&
+          std::all_of(texts[c].begin(), texts[c].end(), [](const std::string& t) { return is_a(Type::time, t); }))
+        type = Type::time;
+      if (type == Type::list && !std::all_of(texts[c].begin(), texts[c].end(), [&](const std::string& t) {
+            const Json list = Json::parse(t, path_);
+            return std::all_of(list.as_array().begin(), list.as_array().end(), [](const Json& item) { return item.is_number(); });
+          }))
+        type = Type::text;
+      schema_.columns.push_back({.name = names[c], .type = type});
+    }
+}
+
+void parse_json_lines(std::string_view block, const TableSchema& schema, const std::string& where, int64_t first_line, OnMisfit on_misfit,
+                      CsvBlock* out) {
+  out->frame = empty_frame(schema);
+  out->first = {};
+  out->misfits.clear();
+  out->lines = std::count(block.begin(), block.end(), '\n');
+  for_each_line(block, [&](std::string_view line, int64_t number) {
+    const std::string at = where + ":" + std::to_string(first_line + number);
+    const Json json = parsed_line(line, at);
+    if (!json.is_object())
+      throw Error(ErrorKind::data,
+                  {.where = at, .what = "the line has no object", .got = json.type_name(), .expected = R"({"age": 41, "city": "Rome"})"});
+    std::vector<uint8_t> done(schema.columns.size());
+    const auto misfit = [&](size_t c, const std::string& text) {
+      if (out->first.line < 0) out->first = {.line = number, .column = c, .text = text.substr(0, 60)};
+      if (c == SIZE_MAX) return;
+      if (on_misfit == OnMisfit::stop)
+        throw Error(ErrorKind::data,
+                    {.where = at,
+                     .what = "the value does not fit the column '" + schema.columns[c].name + "'",
+                     .got = "'" + text.substr(0, 40) + "'",
+                     .expected = std::string(schema.columns[c].type == Type::integer ? "an " : "a ") + type_text(schema.columns[c].type)});
+      if (out->misfits.empty()) out->misfits.assign(schema.columns.size(), 0);
+      ++out->misfits[c];
+    };
+    for (const auto& [key, value] : json.as_object()) {
+      const int64_t found = schema.find(key);
+      if (found < 0) {
+        if (out->first.line < 0) out->first = {.line = number, .column = SIZE_MAX, .text = key};
+        continue;
+      }
+      const auto c = static_cast<size_t>(found);
+      Column& column = out->frame.columns[c];
+      if (value.is_null()) continue;
+      if (column.type == Type::list && value.is_array()) {
+        for (const Json& item : value.as_array()) column.items.push_back(item.is_number() ? item.as_number() : 0);
+        column.ends.push_back(column.items.size());
+        if (!column.missing.empty()) column.missing.push_back(0);
+        done[c] = 1;
+      } else if (const std::string text = text_of(value); add_parsed(schema.columns[c], text, column)) {
+        done[c] = 1;
+      } else {
+        misfit(c, text);
+      }
+    }
+    for (size_t c = 0; c < done.size(); ++c)
+      if (!done[c]) out->frame.columns[c].add_missing();
+    ++out->frame.rows;
+  });
+}
+
+}  // namespace perigee::tables

@@ -1,0 +1,72 @@
+// A file of rows that is read in chunks on several threads, in bounded memory: CSV and its dialects, or JSON Lines; compressed or not.
+// Which rows a chunk has depends on the file alone, so that what is computed from chunks in their order is the same for any threads.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "src/data/table/csv_parser.h"
+#include "src/data/table/frame.h"
+
+namespace perigee::tables {
+
+struct ReadOptions {
+  std::optional<TableSchema> schema = {};  // none: found out
+  Dialect dialect = {};
+  bool find_delimiter = true;  // unless it is given
+  OnMisfit on_misfit = OnMisfit::stop;
+  int threads = 1;
+  size_t chunk_bytes = size_t{2} << 20;
+};
+
+// The options that a schema as JSON holds; its dialect too.
+ReadOptions options_of_schema(const Json& json, const std::string& where);
+
+class TableFile {
+ public:
+  // Error(data) when it is not there, empty, or has no rows that can be read.
+  TableFile(const std::string& path, ReadOptions options);
+
+  const TableSchema& schema() const { return schema_; }
+  const Dialect& dialect() const { return options_.dialect; }
+  bool is_json() const { return json_; }
+
+  // `work` runs on one of options.threads threads, rank 0 .. threads - 1; then `in_order`, one at a time, in the chunks' order. False: a value did not fit the
+  // schema that was found out, which is wider now: what was computed is to be forgotten, and each() called again.
+  struct Chunk {
+    CsvBlock block;
+    int64_t number = 0, first_row = 0, first_line = 1;  // the last two are known when it is its turn
+    int rank = 0;
+  };
+  bool each(const std::function<void(Chunk&)>& work, const std::function<void(Chunk&)>& in_order);
+  // All of it. Error(resources) beyond `most_bytes` of content.
+  Frame all(uint64_t most_bytes = uint64_t{1} << 36);
+
+ private:
+  class Reading;
+  void look(const std::string& head);
+  void look_at_json(std::string_view head);
+  void plan(const std::vector<std::string>& names);
+  void widen(const Misfit& misfit);
+  void parse(std::string_view text, int64_t first_line, OnMisfit on_misfit, CsvBlock* out) const;
+
+  std::string path_;
+  ReadOptions options_;
+  TableSchema schema_;
+  CsvPlan plan_;
+  bool json_ = false, guessed_ = false;
+  size_t skip_bytes_ = 0;  // before the first row
+  int64_t skip_lines_ = 0;
+};
+
+// A whole table, its schema found out.
+Frame read_table(const std::string& path);
+
+// What columns the rows seem to have: the narrowest type of each that fits all of them.
+Type narrowest(const std::vector<std::string_view>& values, const Dialect& dialect);
+
+void parse_json_lines(std::string_view block, const TableSchema& schema, const std::string& where, int64_t first_line, OnMisfit on_misfit,
+                      CsvBlock* out);
+
+}  // namespace perigee::tables

@@ -1,0 +1,21 @@
+// The content of a file as it comes, in bounded memory: decompressed where its first bytes say gzip, xz or Zstandard. The library of the
+// last is loaded on first use.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace perigee {
+
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+  // Fewer than `size` bytes only at the end. Error(data) with the offset in the file for damage.
+  virtual size_t read(char* out, size_t size) = 0;
+};
+
+// Error(data) when there is no such file.
+std::unique_ptr<ByteStream> open_stream(const std::string& path);
+
+}  // namespace perigee

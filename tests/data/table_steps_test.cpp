@@ -1,0 +1,459 @@
+// Steps on tables against DataVec: each case of its unit tests, transcribed, by the step that does the same here. Its bugs are not in the
+// file. Then what DataVec has not.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+
+#include "src/core/error.h"
+#include "src/data/table/expression.h"
+#include "src/data/table/steps.h"
+#include "src/data/table/table_file.h"
+#include "src/data/table/time_text.h"
+#include "src/io/file.h"
+#include "tests/io/temporary.h"
+
+namespace perigee::tables {
+namespace {
+
+// --- DataVec's words ------------------------------------------------------------------------------------------------------------
+
+Type type_of(const std::string& name) {
+  static const std::map<std::string, Type> types = {{"string", Type::text},         {"integer", Type::integer}, {"long", Type::integer},
+                                                    {"double", Type::real},         {"time", Type::time},       {"boolean", Type::boolean},
+                                                    {"categorical", Type::category}};
+  return types.at(name);
+}
+
+TableSchema schema_of_case(const Json& json) {
+  TableSchema schema;
+  for (const auto& [name, type] : json.as_object()) {
+    ColumnSpec spec{.name = name};
+    if (type.is_string()) {
+      spec.type = type_of(type.as_string());
+    } else {
+      const auto& [kind, list] = type.as_object()[0];
+      spec.type = type_of(kind);
+      if (spec.type == Type::category)
+        for (const Json& each : list.as_array()) spec.categories.push_back(each.as_string());
+      else spec.least = list.as_array()[0].as_number(), spec.most = list.as_array()[1].as_number();
+    }
+    schema.columns.push_back(spec);
+  }
+  return schema;
+}
+
+Frame frame_of(const TableSchema& schema, const Json& rows) {
+  Frame frame = empty_frame(schema);
+  for (const Json& row : rows.as_array()) {
+    for (size_t c = 0; c < schema.columns.size(); ++c) {
+      const Json& cell = row.as_array()[c];
+      Column& column = frame.columns[c];
+      if (cell.is_null()) column.add_missing();
+      else if (column.type == Type::time && cell.is_int()) column.add_whole(cell.as_int());
+      else if (!add_parsed(schema.columns[c], cell.is_string() ? cell.as_string() : cell.dump(), column)) column.add_missing();
+    }
+    ++frame.rows;
+  }
+  return frame;
+}
+
+const std::map<std::string, std::string>& aggregates() {
+  static const std::map<std::string, std::string> names = {{"Min", "min"},   {"Max", "max"},        {"Range", "range"}, {"Sum", "sum"},
+                                                           {"Mean", "mean"}, {"Stdev", "stdev"},    {"Count", "count"}, {"count", "count"},
+                                                           {"max", "max"},   {"takeFirst", "first"}};
+  return names;
+}
+
+// "{}" stands for the arguments in turn: texts as they are.
+std::string filled(std::string text, const std::vector<Json>& arguments) {
+  for (const Json& each : arguments) text.replace(text.find("{}"), 2, each.is_string() ? each.as_string() : each.dump());
+  return text;
+}
+
+std::string condition(const Json& json) {
+  static const std::map<std::string, std::string> signs = {{"LessThan", "<"}, {"Equal", "="}};
+  const Json& operand = json.find("condition")->as_array()[1];
+  return json.find("column")->as_string() + " " + signs.at(json.find("condition")->as_array()[0].as_string()) + " " +
+         (operand.is_string() ? "'" + operand.as_string() + "'" : operand.dump());
+}
+
+std::string joda(std::string format) {
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"YYYY", "%Y"}, {"MM", "%m"}, {"dd", "%d"}, {"HH", "%H"}, {"mm", "%M"}, {"ss", "%S"}})
+    format.replace(format.find(from), from.size(), to);
+  return format;
+}
+
+std::string calculated(const std::string& op, const std::string& a, const std::string& b) {
+  return op == "Multiply" ? a + " * " + b : op == "Add" ? a + " + " + b : "unknown";
+}
+
+Json list_of(const std::vector<Json>& items) { return Json(Json::Array(items.begin(), items.end())); }
+
+// The steps that do what the case's operation does. Null: none are written here.
+Json steps_of(const std::string& op, const Json& args, const Json& schema) {
+  static const Json none;
+  const auto arg = [&](const char* name) -> const Json& { return args.find(name) != nullptr ? *args.find(name) : none; };
+  const auto text = [&](const char* name) { return arg(name).as_string(); };
+  const auto derive = [&](const std::string& name, const std::string& formula) {
+    return list_of({Json(Json::Object{{"derive", Json(Json::Object{{name, formula}})}})});
+  };
+  const auto step = [](Json::Object members) { return list_of({Json(std::move(members))}); };
+  const std::string column = args.find("column") != nullptr ? text("column") : "";
+  if (op == "CategoricalToInteger") return step({{"index", column}});
+  if (op == "CategoricalToOneHot") return step({{"one_hot", column}});
+  if (op == "Pivot") return step({{"pivot", text("key")}, {"value", text("value")}});
+  if (op == "IntegerToCategorical") return step({{"named", column}, {"categories", arg("states")}});
+  if (op == "IntegerToOneHot") return step({{"one_hot", column}, {"min", arg("min")}, {"max", arg("max")}});
+  if (op == "StringToCategorical") return step({{"category", column}, {"categories", arg("states")}, {"other", "error"}});
+  if (op == "ConcatenateStringColumns") {
+    std::string list = "'" + text("delimiter") + "'";
+    for (const Json& each : arg("columns").as_array()) list += ", " + each.as_string();
+    return derive(text("new"), "concat(" + list + ")");
+  }
+  if (op == "ChangeCase") return derive(column, (text("case") == "LOWER" ? "lower(" : "upper(") + column + ")");
+  if (op == "RemoveColumns") return step({{"drop", arg("columns")}});
+  if (op == "RemoveAllColumnsExceptFor") return step({{"select", arg("columns")}});
+  if (op == "ReplaceEmptyIntegerWithValue" || op == "ReplaceInvalidWithInteger") return step({{"impute", column}, {"value", arg("value")}});
+  if (op == "Normalize.Log2Mean")
+    return step({{"normalize", column}, {"by", "log2"}, {"mean", arg("mean")}, {"min", arg("min")}, {"scale", arg("scale")}});
+  if (op == "Normalize.MinMax") {
+    Json::Object members = {{"normalize", column}, {"by", "range"}, {"min", arg("min")}, {"max", arg("max")}};
+    if (!arg("newMin").is_null()) members.emplace_back("low", arg("newMin")), members.emplace_back("high", arg("newMax"));
+    return step(std::move(members));
+  }
+  if (op == "Normalize.Standardize") return step({{"normalize", column}, {"mean", arg("mean")}, {"stdev", arg("stdev")}});
+  if (op == "Normalize.SubtractMean") return step({{"normalize", column}, {"by", "mean"}, {"mean", arg("mean")}});
+  if (op == "MapAllStringsExceptList") return step({{"map", column}, {"other", text("value")}, {"keep", arg("exceptions")}});
+  if (op == "RemoveWhiteSpace") return derive(column, "without_blanks(" + column + ")");
+  if (op == "ReplaceEmptyString") return derive(column, filled("if({} = '', '{}', {})", {column, arg("value"), column}));
+  if (op == "AppendStringColumn") return derive(column, filled("concat('', {}, '{}')", {column, arg("append")}));
+  if (op == "StringListToCategoricalSet") return step({{"list", column}, {"words", arg("categories")}, {"by", arg("delimiter")}});
+  if (op == "StringMap") return step({{"map", column}, {"values", arg("map")}});
+  if (op == "StringToTime") return derive(column, "time(" + column + ", '" + joda(text("format")) + "', '" + text("zone") + "')");
+  if (op == "DeriveColumnsFromTime") {
+    static const std::map<std::string, std::string> fields = {{"hourOfDay", "hour"}, {"dayOfMonth", "day"}, {"secondOfMinute", "second"}};
+    Json list = Json::array();
+    std::string after = text("insertAfter");
+    for (const Json& each : arg("derive").as_array()) {
+      const std::string name = each.as_array()[0].as_string(), what = each.as_array()[1].as_string();
+      const std::string formula =
+          fields.contains(what) ? fields.at(what) + "(" + column + ")" : "format_time(" + column + ", '" + joda(what) + "')";
+      list.push(Json(Json::Object{{"derive", Json(Json::Object{{name, formula}})}, {"after", after}}));
+      after = name;
+    }
+    return list;
+  }
+  if (op == "DuplicateColumns") {
+    Json names = Json::object();
+    for (size_t i = 0; i < arg("new").as_array().size(); ++i) names.set(arg("new").as_array()[i].as_string(), arg("columns").as_array()[i]);
+    return step({{"copy", names}});
+  }
+  if (op == "IntegerMathOp" || op == "LongMathOp" || op == "DoubleMathOp")
+    return derive(column, calculated(text("op"), column, arg("scalar").dump()));
+  if (op == "IntegerColumnsMathOp" || op == "LongColumnsMathOp" || op == "DoubleColumnsMathOp")
+    return derive(text("new"), calculated(text("op"), arg("columns").as_array()[0].as_string(), arg("columns").as_array()[1].as_string()));
+  if (op == "TimeMathOp") return derive(column, calculated(text("op"), column, "span('" + arg("quantity").dump() + " hours')"));
+  if (op == "DoubleMathFunction") return derive(column, text("function") == "SIN" ? "sin(" + column + ")" : "unknown");
+  if (op == "RenameColumns") {
+    Json names = Json::object();
+    for (size_t i = 0; i < arg("old").as_array().size(); ++i) names.set(arg("old").as_array()[i].as_string(), arg("new").as_array()[i]);
+    return step({{"rename", names}});
+  }
+  if (op == "ReorderColumns") return step({{"order", arg("order")}});
+  if (op == "ConditionalReplaceValue") return derive(column, filled("if({}, {}, {})", {condition(arg("condition")), arg("value"), column}));
+  if (op == "ConditionalReplaceValueWithDefault")
+    return derive(column, filled("if({}, {}, {})", {condition(arg("condition")), arg("yes"), arg("no")}));
+  if (op == "ConditionalCopyValue")
+    return derive(text("replace"), filled("if({}, {}, {})", {condition(arg("condition")), arg("source"), arg("replace")}));
+  if (op == "SequenceDifference") {
+    Json::Object members = {{"difference", column}};
+    if (arg("lookback").is_null()) members.emplace_back("first", 0);
+    else members.emplace_back("lag", arg("lookback"));
+    if (!arg("new").is_null()) members.emplace_back("new", arg("new"));
+    return step(std::move(members));
+  }
+  if (op == "AddConstantColumn") return derive(text("new"), arg("value").dump());
+  if (op == "ReplaceString") {
+    std::string formula = column;
+    for (const Json& each : arg("map").as_array())
+      formula = "replace(" + formula + ", '" + each.as_array()[0].as_string() + "', '" + each.as_array()[1].as_string() + "')";
+    return derive(column, formula);
+  }
+  if (op == "ReduceSequence" || op == "ReduceSequenceByWindow") {
+    Json::Object members = {{"group", Json::array()}, {"other", aggregates().at(text("default"))}};
+    for (const auto& [name, value] : args.as_object())
+      if (aggregates().contains(name)) members.emplace_back(aggregates().at(name), value);
+    Json list = Json::array();
+    if (op == "ReduceSequenceByWindow") list = steps_of("TimeWindow", arg("window"), schema);
+    list.push(Json(std::move(members)));
+    return list;
+  }
+  if (op == "SequenceMovingWindowReduce") {
+    Json::Object members = {{"moving", column}, {"rows", arg("lookback")}, {"op", aggregates().at(text("op"))}};
+    if (!arg("new").is_null()) members.emplace_back("new", arg("new"));
+    if (arg("edge") == Json("SpecifiedValue")) members.emplace_back("edge", "missing");
+    return step(std::move(members));
+  }
+  if (op == "SequenceTrim") return step({{"trim", arg("steps")}, {"from", arg("fromStart").as_bool() ? "start" : "end"}});
+  if (op == "SequenceTrimToLength")
+    return text("mode") == "TRIM" ? step({{"length", arg("length")}}) : step({{"length", arg("length")}, {"pad", arg("pad")}});
+  if (op == "SequenceOffset")
+    return step({{"offset", arg("columns")},
+                 {"by", arg("offset")},
+                 {"new", text("operation") == "NewColumn"},
+                 {"edge", text("edge") == "TrimSequence" ? "trim" : "missing"}});
+  if (op == "StringListToCountsNDArray" || op == "StringListToIndicesNDArray")
+    return step({{"list", column},
+                 {"words", arg("vocabulary")},
+                 {"by", arg("delimiter")},
+                 {"as", op == "StringListToCountsNDArray" ? "counts" : "indices"},
+                 {"new", arg("new")}});
+  if (op == "TextToCharacterIndex") {
+    std::vector<Json> words(arg("map").as_object().size());
+    for (const auto& [letter, index] : arg("map").as_object()) words[static_cast<size_t>(index.as_int())] = letter;
+    return step({{"expand", column}, {"words", list_of(words)}, {"by", ""}, {"new", arg("new")}});
+  }
+  if (op == "TextToTermIndexSequence")
+    return step({{"expand", column}, {"words", arg("vocabulary")}, {"by", arg("delimiter")}, {"new", arg("new")}});
+  if (op == "FirstDigit") {
+    Json list = Json::array();
+    for (const Json& each : arg("steps").as_array()) {
+      const std::string from = each.as_array()[0].as_string(), to = each.as_array()[1].as_string();
+      const bool other = each.as_array()[2].as_string() == "INCLUDE_OTHER_CATEGORY";
+      const std::string formula = other ? "coalesce(first_digit(" + from + "), 'Other')" : "first_digit(" + from + ")";
+      list.push(from == to ? Json(Json::Object{{"derive", Json(Json::Object{{to, formula}})}})
+                           : Json(Json::Object{{"derive", Json(Json::Object{{to, formula}})}, {"after", from}}));
+    }
+    return list;
+  }
+  if (op == "TimeWindow" || op == "OverlappingTimeWindow") {
+    Json::Object members = {{"windows", column}, {"size", arg("size").dump() + " seconds"}, {"empty", arg("excludeEmpty") != Json(true)}};
+    if (!arg("separation").is_null()) members.emplace_back("every", arg("separation").dump() + " seconds");
+    return step(std::move(members));
+  }
+  if (op == "SequenceSplitTimeSeparation") return step({{"split", column}, {"gap", arg("quantity").dump() + " minute"}});
+  if (op == "Join") {
+    static const std::map<std::string, std::string> how = {
+        {"Inner", "inner"}, {"LeftOuter", "left"}, {"RightOuter", "right"}, {"FullOuter", "outer"}};
+    Json right = schema_json(schema_of_case(arg("right_schema")));
+    right.set("rows", arg("right"));
+    return step({{"join", right}, {"on", arg("on")}, {"how", how.at(text("type"))}});
+  }
+  if (op == "Reduce") {
+    const std::string other = schema.as_object()[1].first;
+    return step({{"group", arg("key")}, {aggregates().at(text("op")), other}});
+  }
+  return {};
+}
+
+void expect_cell(const Column& column, const ColumnSpec& spec, int64_t row, const Json& expected, double tolerance) {
+  if (expected.is_null()) {
+    EXPECT_TRUE(column.is_missing(row)) << cell_text(column, spec, row);
+  } else if (expected.is_number()) {
+    ASSERT_FALSE(column.is_missing(row));
+    const double value = column.number(row);
+    if (column.type == Type::text) EXPECT_EQ(column.text(row), expected.dump());
+    else
+      EXPECT_LE(std::abs(value - expected.as_number()), tolerance * std::max(1.0, std::abs(expected.as_number())))
+          << value << " for " << expected.dump();
+  } else if (expected.is_array()) {
+    std::string list;
+    for (const Json& item : expected.as_array()) list += (list.empty() ? "" : " ") + item.dump();
+    EXPECT_EQ(cell_text(column, spec, row), list);
+  } else {
+    EXPECT_EQ(cell_text(column, spec, row), expected.as_string());
+  }
+}
+
+void expect_rows(const Frame& frame, int64_t begin, int64_t end, const Json::Array& rows, double tolerance) {
+  ASSERT_EQ(end - begin, static_cast<int64_t>(rows.size()));
+  for (int64_t r = begin; r < end; ++r) {
+    const Json::Array& row = rows[static_cast<size_t>(r - begin)].as_array();
+    ASSERT_EQ(row.size(), frame.columns.size());
+    for (size_t c = 0; c < row.size(); ++c) expect_cell(frame.columns[c], frame.schema.columns[c], r, row[c], tolerance);
+  }
+}
+
+TEST(TableSteps, DoWhatDataVecDoes) {
+  const char* const data = std::getenv("PERIGEE_DATA");
+  if (data == nullptr || !file_exists(std::string(data) + "/oracles/tables/datavec_cases.json"))
+    GTEST_SKIP() << "PERIGEE_DATA has no oracles";
+  const Bytes bytes = read_file(std::string(data) + "/oracles/tables/datavec_cases.json");
+  const Json file = Json::parse(as_text(bytes), "datavec_cases.json");
+  size_t passed = 0;
+  for (const Json& one : file.find("cases")->as_array()) {
+    const std::string op = one.find("op")->as_string();
+    SCOPED_TRACE(op + " " + one.find("args")->dump());
+    const Json steps = steps_of(op, *one.find("args"), *one.find("schema"));
+    ASSERT_FALSE(steps.is_null());
+    Frame frame = frame_of(schema_of_case(*one.find("schema")), *one.find("input"));
+    if (one.find("sequence") != nullptr) frame.sequences = {0, frame.rows};
+    try {
+      Steps(steps, "steps", ".").run(frame);
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.what();
+      continue;
+    }
+    const double tolerance = one.find("tolerance") != nullptr ? one.find("tolerance")->as_number() : 1e-12;
+    const Json::Array& expected = one.find("expected")->as_array();
+    const bool nested =
+        !expected.empty() && (expected[0].as_array().empty() || expected[0].as_array()[0].is_array()) && frame.sequences.size() > 1;
+    if (nested) {
+      ASSERT_EQ(frame.sequences.size(), expected.size() + 1);
+      for (size_t s = 0; s < expected.size(); ++s)
+        expect_rows(frame, frame.sequences[s], frame.sequences[s + 1], expected[s].as_array(), tolerance);
+    } else {
+      expect_rows(frame, 0, frame.rows, expected, tolerance);
+    }
+    if (const Json* schema_out = one.find("schema_out")) {
+      const TableSchema wanted = schema_of_case(*schema_out);
+      EXPECT_EQ(frame.schema.names(), wanted.names());
+      for (size_t c = 0; c < wanted.columns.size(); ++c) {
+        EXPECT_EQ(type_text(frame.schema.columns[c].type), type_text(wanted.columns[c].type));
+        EXPECT_EQ(frame.schema.columns[c].least, wanted.columns[c].least);
+        EXPECT_EQ(frame.schema.columns[c].most, wanted.columns[c].most);
+      }
+    }
+    ++passed;
+  }
+  EXPECT_EQ(passed, 90u);
+}
+
+// --- What DataVec has not -------------------------------------------------------------------------------------------------------
+
+Frame people() {
+  Frame frame = empty_frame({.columns = {{.name = "name"},
+                                         {.name = "age", .type = Type::integer},
+                                         {.name = "hours-per-week", .type = Type::real},
+                                         {.name = "born", .type = Type::time}}});
+  const auto add = [&](const char* name, const char* age, const char* hours, const char* born) {
+    const char* const cells[] = {name, age, hours, born};
+    for (size_t c = 0; c < 4; ++c)
+      if (*cells[c] == 0) frame.columns[c].add_missing();
+      else EXPECT_TRUE(add_parsed(frame.schema.columns[c], cells[c], frame.columns[c]));
+    ++frame.rows;
+  };
+  add("Ada", "36", "40.5", "1815-12-10");
+  add("Bob", "", "10", "2000-02-29 23:30:15.250");
+  add("Cyd", "52", "", "1969-12-31T23:59:59");
+  return frame;
+}
+
+std::string computed(const std::string& formula) {
+  const Frame frame = people();
+  const Column column = Expression(formula, "test").of(frame);
+  std::string text;
+  for (int64_t r = 0; r < frame.rows; ++r) text += (r ? "|" : "") + cell_text(column, {}, r);
+  return text;
+}
+
+std::string refusal(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(TableExpression, ComputesAndKeepsWhatIsMissing) {
+  EXPECT_EQ(computed("age * 2 + 1"), "73||105");
+  EXPECT_EQ(computed("2 + 3 * 4 ^ 2 - -1"), "51|51|51");
+  EXPECT_EQ(computed("age / 8"), "4.5||6.5");
+  EXPECT_EQ(computed("`hours-per-week` > 20 and age > 30"), "true|false|");
+  EXPECT_EQ(computed("age > 40 or name = 'Bob'"), "false|true|true") << "missing or true is true";
+  EXPECT_EQ(computed("not (age in (36, 40))"), "false||true");
+  EXPECT_EQ(computed("coalesce(age, 0)"), "36|0|52");
+  EXPECT_EQ(computed("if(is_missing(age), 'none', text(age))"), "36|none|52");
+  EXPECT_EQ(computed("concat('-', upper(name), age)"), "ADA-36||CYD-52");
+  EXPECT_EQ(computed("replace(name, '([A-Z])(.)', '$2$1')"), "dAa|oBb|yCd");
+  EXPECT_EQ(computed("search(name, '^[AB]')"), "true|true|false");
+  EXPECT_EQ(computed("year(born)"), "1815|2000|1969");
+  EXPECT_EQ(computed("weekday(born)"), "7|2|3");
+  EXPECT_EQ(computed("born + span('1 day')"), "1815-12-11|2000-03-01T23:30:15.250|1970-01-01T23:59:59");
+  EXPECT_EQ(computed("born < '1970-01-01'"), "true|false|true");
+  EXPECT_EQ(computed("time('31.1.2020', '%d.%m.%Y')"), "2020-01-31|2020-01-31|2020-01-31");
+  EXPECT_EQ(computed("time('30.2.2020', '%d.%m.%Y')"), "||");
+  EXPECT_EQ(computed("integer('7.0')"), "7|7|7");
+  EXPECT_EQ(computed("min(age, 40)"), "36||40");
+  EXPECT_EQ(computed("substring(name, 2)"), "da|ob|yd");
+}
+
+TEST(TableExpression, SaysWhatIsWrong) {
+  const auto said = [](const std::string& formula) { return refusal([&] { computed(formula); }); };
+  EXPECT_NE(said("agee + 1").find("did you mean 'age'"), std::string::npos) << said("agee + 1");
+  EXPECT_NE(said("lowr(name)").find("did you mean 'lower'"), std::string::npos);
+  EXPECT_NE(said("age +").find("ends too early"), std::string::npos);
+  EXPECT_NE(said("name + 1").find("wants numbers"), std::string::npos);
+  EXPECT_NE(said("age = 'x'").find("not compared"), std::string::npos);
+  EXPECT_NE(said("replace(name, '(', '')").find("no regular expression"), std::string::npos);
+  EXPECT_NE(said("pow(1)").find("another number of arguments"), std::string::npos);
+  EXPECT_NE(said("age * 9223372036854775807").find("no 64-bit integer"), std::string::npos);
+  EXPECT_NE(said(std::string(1000, '(') + "1").find("nested too deeply"), std::string::npos);
+  EXPECT_NE(said("search('" + std::string(60, 'a') + "!', '(a|aa)+$')").find("cannot be matched"), std::string::npos);
+}
+
+TEST(TableTime, ZonesChangeWithTheSeason) {
+  const auto offset = [](const char* zone, const char* time) {
+    int64_t ms = 0;
+    EXPECT_TRUE(parse_iso_time(time, ms));
+    return zone_offset_ms(zone, ms, "test") / 3'600'000;
+  };
+  EXPECT_EQ(offset("+02:00", "2020-01-01"), 2);
+  if (!file_exists("/usr/share/zoneinfo/Europe/Rome")) GTEST_SKIP() << "no tz database";
+  EXPECT_EQ(offset("Europe/Rome", "2020-01-01"), 1);
+  EXPECT_EQ(offset("Europe/Rome", "2020-07-01"), 2);
+  EXPECT_NE(refusal([] { zone_offset_ms("Europe/Atlantis", 0, "test"); }).find("no such time zone"), std::string::npos);
+}
+
+TEST(TableSteps, StatesGoIntoOtherData) {
+  const Json list = Json::parse(
+      R"([{"impute": "*"}, {"normalize": ["age", "hours-per-week"]}, {"category": "name"}, {"bucket": "age", "count": 2}])", "steps");
+  Frame train = people();
+  Steps fitting(list, "steps", ".");
+  EXPECT_FALSE(fitting.is_fitted());
+  fitting.run(train);
+  const Json states = Json::parse(fitting.states().dump(), "states");
+  Steps again(list, "steps", ".", states);
+  EXPECT_TRUE(again.is_fitted());
+  Frame one = people();
+  one.take({2});
+  again.apply(one);
+  for (size_t c = 0; c < one.columns.size(); ++c)
+    EXPECT_EQ(cell_text(one.columns[c], one.schema.columns[c], 0), cell_text(train.columns[c], train.schema.columns[c], 2))
+        << "as when it was measured";
+}
+
+TEST(TableSteps, SplitEqually) {
+  Frame frame = empty_frame({.columns = {{.name = "x", .type = Type::integer}}});
+  for (int i = 0; i < 100; ++i) frame.columns[0].add_whole(i);
+  frame.rows = 100;
+  Steps(Json::parse(R"([{"split": "", "length": 30, "equal": true}])", "steps"), "steps", ".").run(frame);
+  EXPECT_EQ(frame.sequences, (std::vector<int64_t>{0, 25, 50, 75, 100})) << "DataVec makes 25 of them";
+}
+
+TEST(TableSteps, SayWhatIsWrong) {
+  const auto said = [](const std::string& list) {
+    return refusal([&] {
+      Frame frame = people();
+      Steps(Json::parse(list, "steps"), "steps", ".").run(frame);
+    });
+  };
+  EXPECT_NE(said(R"([{"filtr": "age > 1"}])").find("did you mean 'filter'"), std::string::npos) << said(R"([{"filtr": "age > 1"}])");
+  EXPECT_NE(said(R"([{"filter": "age"}])").find("no condition"), std::string::npos);
+  EXPECT_NE(said(R"([{"drop": "nmae"}])").find("did you mean 'name'"), std::string::npos);
+  EXPECT_NE(said(R"([{"normalize": "name"}])").find("does not take"), std::string::npos);
+  EXPECT_NE(said(R"([{"normalize": "age", "bye": "range"}])").find("'bye'"), std::string::npos);
+  EXPECT_NE(said(R"([{"rename": {"name": "age"}}])").find("two columns get one name"), std::string::npos);
+  EXPECT_NE(said(R"([{"group": "age", "mean": "name"}])").find("has no mean"), std::string::npos);
+  EXPECT_NE(said(R"([{"windows": "born", "size": "1 day"}])").find("goes back"), std::string::npos);
+  EXPECT_NE(said(R"([{"windows": "born", "size": "1 dya"}])").find("no span of time"), std::string::npos);
+  EXPECT_NE(said(R"([{"category": "name", "categories": ["Ada"], "other": "error"}])").find("none of the categories"), std::string::npos);
+  EXPECT_NE(said(R"([{"impute": "age", "value": "x"}])").find("does not fit"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace perigee::tables
