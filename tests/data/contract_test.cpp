@@ -145,8 +145,10 @@ const std::map<std::string, std::string>& transform_examples() {
       {"shift", R"({"type":"shift","pixels":2})"},
       {"spec_augment", R"({"type":"spec_augment"})"},
       {"spectrogram", R"({"type":"spectrogram","log":"db"})"},
+      {"speed", R"({"type":"speed"})"},
       {"standardize", R"({"type":"standardize"})"},
       {"time_shift", R"({"type":"time_shift","steps":50})"},
+      {"voice", R"({"type":"voice","margin":1,"decibels":3,"pauses":false})"},
   };
   return examples;
 }
@@ -164,7 +166,8 @@ Json map_of(const std::string& transforms) {
 
 // These change recordings.
 bool is_of_sequences(const std::string& type) {
-  return std::set<std::string>{"gain", "mel", "mfcc", "noise", "spec_augment", "spectrogram", "time_shift"}.contains(type);
+  return std::set<std::string>{"gain", "mel", "mfcc", "noise", "spec_augment", "spectrogram", "speed", "time_shift", "voice"}.contains(
+      type);
 }
 
 TEST(EveryTransform, KeepsTheContract) {

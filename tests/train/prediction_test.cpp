@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "src/core/warning.h"
+#include "src/data/transform.h"
 #include "src/io/npy.h"
 #include "src/run/checkpoint.h"
 #include "src/train/trainer.h"
 #include "tests/core/refusal.h"
+#include "tests/data/wav_file.h"
 #include "tests/io/temporary.h"
 
 namespace perigee {
@@ -175,6 +178,72 @@ TEST(Prediction, SaysWhatTheModelDoesNotTake) {
                      }),
              "do not fit field 'x' of shape 9");
   EXPECT_EQ(loaded.reader().files_in(loaded.folder.path()), (std::vector<std::string>{loaded.folder / "houses.csv"}));
+}
+
+// --- Recordings ----------------------------------------------------------------------------------------------------------------
+
+std::vector<float> first_field(const DataSource& source, int64_t index) {
+  std::vector<float> x(static_cast<size_t>(source.fields()[0].shape.elements()));
+  int64_t others[2] = {};
+  std::byte* const slots[] = {reinterpret_cast<std::byte*>(x.data()), reinterpret_cast<std::byte*>(others),
+                              reinterpret_cast<std::byte*>(others + 1)};
+  source.read({.index = index}, std::span(slots, source.fields().size()));
+  return x;
+}
+
+Json recording_job(const Json& source) {
+  Json job = Json::parse(R"({"network": [{"type": "global_pool"}, {"type": "dense", "out": 2}], "loss": "cross_entropy",
+    "optimizer": {"type": "sgd", "lr": 0.01}, "epochs": 1, "seed": 3, "data": {"batch": 2}})",
+                         "job");
+  job.find("data")->set("train", source);
+  return job;
+}
+
+// Every transform that takes recordings: what the model hears of a file is what training made of it, without what is drawn.
+TEST(Prediction, HearsRecordingsAsTrainingDoes) {
+  const TemporaryFolder folder;
+  const std::map<std::string, int> seconds = {{"no/1.wav", 1500}, {"no/2.wav", 1100}, {"yes/1.wav", 1300}, {"yes/2.wav", 900}};
+  for (const auto& [name, steps] : seconds) {
+    std::string samples;
+    for (int i = 0; i < 2 * steps; ++i) samples += static_cast<char>(i * 7919 % 251 / (i / 400 % 2 == 0 ? 1 : 40));
+    write_file(folder / ("sounds/" + name), as_bytes(wav_of({.rate = 8000}, samples)));
+  }
+  const Json plain = Json::parse(R"({"type": "audio", "folder": "sounds", "seconds": 0.15, "rate": 4000})", "data");
+  int heard = 0;
+  for (const TransformDef* def : transform_defs()) {
+    SCOPED_TRACE(def->type);
+    Json transforms = Json::array();
+    transforms.push(Json(Json::Object{{"type", def->type}}));
+    Json both = transforms;  // no random transform is alone: the model takes its result as if it were not there
+    both.push(Json::parse(R"({"type": "mel", "mels": 8, "rate": 4000})", "transform"));
+    const Json map(Json::Object{{"type", "map"}, {"source", plain}, {"transforms", def->random ? both : transforms}});
+    const Json job = recording_job(map);
+    std::unique_ptr<Trainer> trainer;
+    try {
+      trainer = std::make_unique<Trainer>(Job(job, "job", folder.path()), TrainerOptions{.threads = 1});
+    } catch (const Error&) {
+      continue;  // of pictures or tables
+    }
+    ++heard;
+    trainer->run(std::atomic<bool>(false));
+    save_model(*trainer, folder / "model.safetensors");
+    const LoadedModel loaded = load_model(folder / "model.safetensors");
+    const RecordReader reader(loaded.model->spec(), loaded.job, loaded.fitted);
+    Json quiet = map;
+    if (def->random) {
+      auto& list = quiet.find("transforms")->as_array();
+      list.erase(list.begin());
+    }
+    const SourcePtr training = open_source(Config(quiet, "data", ErrorKind::data), folder.path());
+    const Records file = reader.open_file(folder / "sounds/yes/1.wav");
+    const Records bytes = reader.open(read_file(folder / "sounds/yes/1.wav"), RecordFormat::automatic, "request");
+    EXPECT_EQ(first_field(*file.source, 0), first_field(*training, 2));
+    EXPECT_EQ(first_field(*bytes.source, 0), first_field(*training, 2));
+    ThreadTeam team{2};
+    const Predictions answers = RecordPredictor(*loaded.model, loaded.class_names, team, {}, {}).all(bytes);
+    EXPECT_EQ(answers.examples(), 1);
+  }
+  EXPECT_GE(heard, 9) << "gain, mel, mfcc, noise, spec_augment, spectrogram, speed, time_shift, voice";
 }
 
 }  // namespace

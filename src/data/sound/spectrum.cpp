@@ -18,7 +18,7 @@ constexpr double kPi = std::numbers::pi;
 struct Options {
   Feature feature = Feature::mel;
   int64_t window = 0, hop = 0, fft = 0, mels = 0, coefficients = 0, deltas = 0, delta_reach = 2, power = 2;
-  bool center = true, htk = false, utterance = false;
+  bool center = true, reflect = false, htk = false, energy = false, utterance = false;
   float preemphasis = 0, floor = 1e-10f, range = 80;
   enum { none, db, ln } log = none;
 
@@ -97,6 +97,9 @@ std::vector<float> taper_of(const std::string& name, int64_t size, bool symmetri
     window.push_back(static_cast<float>(name == "hann"       ? .5 - .5 * std::cos(a)
                                         : name == "hamming"  ? .54 - .46 * std::cos(a)
                                         : name == "blackman" ? .42 - .5 * std::cos(a) + .08 * std::cos(2 * a)
+                                        : name == "blackman_harris"
+                                            ? .35875 - .48829 * std::cos(a) + .14128 * std::cos(2 * a) - .01168 * std::cos(3 * a)
+                                        : name == "bartlett" ? 1 - std::abs(a / kPi - 1)
                                                              : 1));
   }
   return window;
@@ -146,13 +149,17 @@ class Spectrum : public Transform {
     if (frames < frames_) std::fill(to, to + field_.shape.elements(), 0.f);
     const int64_t rows = options_.features(), all = rows * (1 + options_.deltas);
     const bool cepstra = options_.feature == Feature::mfcc;
-    const Scratch scratch(cepstra ? static_cast<size_t>(options_.mels * frames_) * sizeof(float) : 1);
+    const Scratch scratch(cepstra ? static_cast<size_t>((options_.mels + 1) * frames_) * sizeof(float) : 1);
     for (int64_t channel = 0; channel < field_.shape[0] / all; ++channel, from += steps_, to += all * frames_) {
       float* work = cepstra ? reinterpret_cast<float*>(scratch.data()) : to;
       for (int64_t first = 0; first < frames; first += kLanes) block(from, there, first, std::min<int64_t>(kLanes, frames - first), work);
       take_logarithm(work, cepstra ? options_.mels : rows, frames);
       if (cepstra) loops_.combine(cosines_.data(), options_.coefficients, options_.mels, work, frames_, frames, to);
-      for (int64_t row = 0; row < options_.deltas * rows; ++row) delta(to + row * frames_, frames, to + (row + rows) * frames_);
+      if (options_.energy) energies(from, there, frames, work + options_.mels * frames_, to);
+      for (int64_t row = 0; row < options_.deltas * rows; ++row) {
+        const int64_t order = 1 + row / rows;
+        delta(to, row, row - (order - 1) * rows, frames, order, to + (row + rows) * frames_);
+      }
       if (options_.utterance)
         for (int64_t row = 0; row < all; ++row) standardize(to + row * frames_, frames);
     }
@@ -167,7 +174,7 @@ class Spectrum : public Transform {
     float *z = reinterpret_cast<float*>(scratch.data()), *power = z + size * kLanes, *cut = power + bins * kLanes;
     const float* frames[kLanes];
     for (int64_t lane = 0; lane < kLanes; ++lane)
-      frames[lane] = frame(from, there, first + std::min(lane, count - 1), cut + lane * options_.window);
+      frames[lane] = frame(from, there, first + std::min(lane, count - 1), cut + lane * options_.window, options_.preemphasis);
     loops_.load(frames, window_.data(), fourier_.places.data(), options_.window, z);
     for (int64_t i = options_.window; i < size; ++i) std::fill_n(z + fourier_.places[static_cast<size_t>(i)] * kLanes, kLanes, 0.f);
     loops_.power(fourier_.half, fourier_.cosine.data(), fourier_.sine.data(), z, power);
@@ -182,39 +189,65 @@ class Spectrum : public Transform {
     }
   }
 
-  // Where the frame's samples lie: in the recording, or in `cut` where zeros surround it or it is emphasised.
-  const float* frame(const float* from, int64_t there, int64_t number, float* cut) const {
-    const int64_t start = number * options_.hop - (options_.center ? options_.window / 2 : 0);
-    const int64_t begin = std::clamp<int64_t>(-start, 0, options_.window), end = std::clamp<int64_t>(there - start, begin, options_.window);
-    const float emphasis = options_.preemphasis;
-    if (begin == 0 && end == options_.window && emphasis == 0) return from + start;
-    std::fill(cut, cut + begin, 0.f);
-    for (int64_t i = begin; i < end; ++i)
-      cut[i] = emphasis == 0 ? from[start + i] : from[start + i] - emphasis * from[start + std::max(i - 1, begin)];
-    std::fill(cut + end, cut + options_.window, 0.f);
+  // Where the frame's samples lie: in the recording, or in `cut` where something is put around it or it is emphasised.
+  const float* frame(const float* from, int64_t there, int64_t number, float* cut, float emphasis) const {
+    const int64_t start = number * options_.hop - (options_.center ? options_.window / 2 : 0), size = options_.window;
+    if (start >= 0 && start + size <= there && emphasis == 0) return from + start;
+    for (int64_t i = 0; i < size; ++i) {
+      int64_t at = start + i;
+      // A mirror stands at each end, as often as it takes.
+      if (options_.reflect && there > 1 && (at < 0 || at >= there)) {
+        at = std::abs(at) % (2 * (there - 1));
+        if (at >= there) at = 2 * (there - 1) - at;
+      }
+      cut[i] = at >= 0 && at < there ? from[at] : 0;
+    }
+    if (emphasis != 0)
+      for (int64_t i = size - 1; i >= 0; --i) cut[i] -= emphasis * cut[std::max<int64_t>(i - 1, 0)];
     return cut;
   }
 
+  // The first coefficients become the logarithms of the frames' energies before emphasis and taper.
+  void energies(const float* from, int64_t there, int64_t frames, float* values, float* to) const {
+    const Scratch scratch(static_cast<size_t>(options_.window) * sizeof(float));
+    for (int64_t t = 0; t < frames; ++t) {
+      const float* samples = frame(from, there, t, reinterpret_cast<float*>(scratch.data()), 0);
+      values[t] = loops_.dot(samples, samples, options_.window);
+    }
+    loops_.logarithm(values, frames, factor(), options_.floor);
+    std::copy_n(values, frames, to);
+  }
+
+  float factor() const { return options_.log == Options::db ? static_cast<float>(10 / std::numbers::ln10) : 1; }
+
   void take_logarithm(float* values, int64_t rows, int64_t frames) const {
     if (options_.log == Options::none) return;
-    const float factor = options_.log == Options::db ? static_cast<float>(10 / std::numbers::ln10) : 1;
     float highest = -1e30f;
     for (int64_t row = 0; row < rows; ++row)
-      highest = std::max(highest, loops_.logarithm(values + row * frames_, frames, factor, options_.floor));
+      highest = std::max(highest, loops_.logarithm(values + row * frames_, frames, factor(), options_.floor));
     if (options_.range <= 0) return;
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t t = 0; t < frames; ++t) values[row * frames_ + t] = std::max(values[row * frames_ + t], highest - options_.range);
   }
 
-  // The slope of the line through the values around each; those at the ends are repeated.
-  void delta(const float* in, int64_t frames, float* out) const {
-    float norm = 0;
-    for (int64_t d = 1; d <= options_.delta_reach; ++d) norm += 2 * static_cast<float>(d * d);
+  // HTK takes the slope of the line through the values around each, those at the ends repeated; and slopes of slopes. librosa (scipy's
+  // savgol_filter) takes the slope, or the second derivative, of a polynomial through them; at the ends that of the outermost whole window.
+  void delta(const float* rows, int64_t before, int64_t first, int64_t frames, int64_t order, float* out) const {
+    const int64_t reach = options_.delta_reach;
+    const bool repeat = options_.htk || frames < 2 * reach + 1;
+    const float* in = rows + (repeat ? before : first) * frames_;
+    const auto square = [](int64_t d) { return static_cast<double>(d * d); };
+    double squares = 0, norm = 0;
+    for (int64_t d = -reach; d <= reach; ++d) squares += square(d);
+    const bool second = order == 2 && !repeat;
+    const double mean = squares / static_cast<double>(2 * reach + 1);
+    for (int64_t d = -reach; d <= reach; ++d) norm += second ? .5 * (square(d) - mean) * (square(d) - mean) : square(d);
     for (int64_t t = 0; t < frames; ++t) {
-      float sum = 0;
-      for (int64_t d = 1; d <= options_.delta_reach; ++d)
-        sum += static_cast<float>(d) * (in[std::min(t + d, frames - 1)] - in[std::max<int64_t>(t - d, 0)]);
-      out[t] = sum / norm;
+      const int64_t middle = repeat ? t : std::clamp(t, reach, frames - 1 - reach);
+      double sum = 0;
+      for (int64_t d = -reach; d <= reach; ++d)
+        sum += (second ? square(d) - mean : static_cast<double>(d)) * in[std::clamp<int64_t>(middle + d, 0, frames - 1)];
+      out[t] = static_cast<float>(sum / norm);
     }
   }
 
@@ -264,6 +297,7 @@ std::unique_ptr<Transform> open_spectrum(const Config& config, const DataSource&
     config.fail("fft", "does not fit", std::to_string(options.fft),
                 "a power of two, at least the window's " + std::to_string(options.window));
   options.power = config.integer("power"), options.center = config.boolean("center", !options.htk);
+  options.reflect = options.center && config.string("pad") == "reflect";
   options.preemphasis = static_cast<float>(config.number("preemphasis")), options.floor = static_cast<float>(config.number("floor"));
   const std::string log = config.string("log", feature == Feature::spectrogram ? "none" : options.htk ? "ln" : "db");
   options.log = log == "db" ? Options::db : log == "ln" ? Options::ln : Options::none;
@@ -281,7 +315,7 @@ std::unique_ptr<Transform> open_spectrum(const Config& config, const DataSource&
     filters = mel_filters(options, rate, low, high, htk_scale, config.boolean("equal_area", !options.htk));
   }
   if (feature == Feature::mfcc) {
-    options.coefficients = config.integer("coefficients");
+    options.coefficients = config.integer("coefficients"), options.energy = config.boolean("energy");
     if (options.coefficients > options.mels)
       config.fail("coefficients", "are more than the mels", std::to_string(options.coefficients),
                   "at most " + std::to_string(options.mels));
@@ -298,14 +332,20 @@ constexpr Option kOptions[] = {
     {"rate", "number", "the source's", "steps a second", {1, 1e6}},
     {"form", "name", "librosa", "whose definitions the defaults follow", {}, {"librosa", "htk"}},
     {"fft", "integer", "a power of two that holds the window", "size of the Fourier transform", {4, 32768}},
-    {"taper", "name", "hann, of form htk hamming", "what a frame is multiplied by", {}, {"hann", "hamming", "blackman", "none"}},
-    {"center", "boolean", "true, of form htk false", "frame t has its middle at t * hop, with zeros around the recording"},
+    {"taper",
+     "name",
+     "hann, of form htk hamming",
+     "what a frame is multiplied by",
+     {},
+     {"hann", "hamming", "blackman", "blackman_harris", "bartlett", "none"}},
+    {"center", "boolean", "true, of form htk false", "frame t has its middle at t * hop"},
+    {"pad", "name", "zeros", "what stands around the recording with center", {}, {"zeros", "reflect"}},
     {"preemphasis", "number", "0", "so much of the sample before is taken off, within a frame", {0, 1}},
     {"power", "integer", "2", "1: magnitude; 2: power", {1, 2}},
     {"log", "name", "db, of form htk ln, of spectrogram none", "the logarithm that is taken", {}, {"none", "db", "ln"}},
     {"floor", "number", "1e-10", "what is less counts as this, before the logarithm", {1e-30, 1e30}},
     {"range", "number", "80 for db, else 0", "what is more than this below the greatest counts as that; 0: all counts", {0, 1e6}},
-    {"deltas", "integer", "0", "1: also slopes; 2: also slopes of slopes", {0, 2}},
+    {"deltas", "integer", "0", "1: also slopes; 2: also second ones", {0, 2}},
     {"delta_reach", "integer", "2", "frames on each side that a slope looks at", {1, 100}},
     {"standardize", "boolean", "false", "each feature has mean 0 and deviation 1 in each recording"}};
 const Schema spectrum_schema{.options = kOptions, .common = &common_transform_schema};

@@ -10,6 +10,7 @@ std::unique_ptr<Transform> open(const Config& config, const DataSource& source, 
 
 constexpr const char* kPositional[] = {"coefficients"};
 constexpr Option kOptions[] = {{"coefficients", "integer", "13", "how many, from c0 on", {1, 1024}},
+                               {"energy", "boolean", "false", "the first one is the logarithm of the frame's energy"},
                                {"lifter", "number", "0", "lifts high coefficients; 0: does not", {0, 1000}},
                                {"mels", "integer", "40", "number of filters", {1, 1024}},
                                {"low", "number", "0", "least frequency, in hertz", {0, 1e6}},

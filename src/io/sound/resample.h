@@ -16,6 +16,7 @@ class Resampler {
   Resampler() = default;
   // Error(data) with `where` when the ratio of the rates needs more than kMostTaps.
   Resampler(int64_t from, int64_t to, const std::string& where, int zeros = 32, double beta = 9, double cutoff = .95);
+  bool same() const { return up_ == down_; }  // nothing is to be done
   int64_t output_frames(int64_t frames) const { return (frames * up_ + down_ - 1) / down_; }
   // Frames of the input that `frames` of the output look at.
   int64_t input_frames(int64_t frames) const { return (frames * down_ + up_ - 1) / up_ + reach_ + 1; }

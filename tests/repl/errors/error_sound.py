@@ -35,6 +35,7 @@ TRANSFORMS = [
     ("pg.transform.mel { fft = 100 }", "a power of two, at least the window's 200", ("100", "256"), "trial.lua:7"),
     ("pg.transform.mel { high = 5000 }", "above low, at most 4000", ("5000", "4000"), "trial.lua:7"),
     ("pg.transform.mfcc { 30, mels = 20 }", "are more than the mels", ("30", "20"), "trial.lua:7"),
+    ("pg.transform.speed { { 1000 } }", "expected 25 to 400", ("1000", "400"), "trial.lua:7"),
     ("pg.transform.noise { 30, most = 20 }", "is less than 'least'", ("30", "10"), "trial.lua:7"),
 ]
 # data that are no recordings, cause, fix, place
@@ -42,6 +43,8 @@ OTHERS = [
     ("pg.data.arrays { x = { 1, 2 }, y = { 0, 1 } }:map { pg.transform.mel {} }", "expected f32 of channels x steps", None, "trial.lua:7"),
     ("pg.data.arrays { x = { { { 1, 2, 3, 4 } }, { { 1, 2, 3, 4 } } }, y = { 0, 1 } }:map { pg.transform.mel { mels = 2 } }",
      "steps a second; the source 'audio' knows it", ("mels = 2", "mels = 2, rate = 100"), "trial.lua:7"),
+    ("pg.data.arrays { x = { { { 1, 2, 3, 4 } }, { { 1, 2, 3, 4 } } }, y = { 0, 1 } }:map { pg.transform.voice {} }",
+     "steps a second; the source 'audio' knows it", ("voice {", "voice { rate = 100"), "trial.lua:7"),
 ]
 
 CASES = [job(cause, fix, place=place, network=NETWORK, train=f'pg.data.audio {{ "sounds", {options} }}') for options, cause, fix, place in SOURCES]
