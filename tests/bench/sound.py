@@ -24,6 +24,7 @@ SECONDS, RATE = 60, 16000
 def peer(work):
     """Runs in the interpreter that has torchaudio."""
     import torch
+    torch.version.cuda = None  # PyPI's two are of different versions of CUDA, which is not used here; torchaudio refuses that
     import torchaudio
 
     torch.set_num_threads(1)

@@ -49,15 +49,19 @@ Resampler::Resampler(int64_t from, int64_t to, const std::string& where, int zer
 }
 
 void Resampler::apply(std::span<const float> in, std::span<float> out) const {
-  const auto size = static_cast<int64_t>(in.size());
-  const int64_t width = 2 * reach_ + 1;
+  const auto size = static_cast<int64_t>(in.size()), count = static_cast<int64_t>(out.size()), width = 2 * reach_ + 1;
   const auto dot = sound_loops(host_isa()).dot;
-  for (size_t k = 0; k < out.size(); ++k) {
-    const int64_t at = static_cast<int64_t>(k) * down_, base = at / up_;
-    const float* taps = taps_.data() + at % up_ * width;
-    const int64_t begin = std::max<int64_t>(0, base - reach_), end = std::min(size, base + reach_ + 1);
-    out[k] = dot(in.data() + begin, taps + begin - base + reach_, end - begin);
-  }
+  // Outputs of a phase in turn, which need one division.
+  for (int64_t group = 0; group < count; group += 32 * up_)
+    for (int64_t first = group; first < std::min(count, group + up_); ++first) {
+      const int64_t end_of_phase = std::min(count, first + 32 * up_);
+      int64_t base = first * down_ / up_;
+      const float* taps = taps_.data() + (first * down_ - base * up_) * width;
+      for (int64_t k = first; k < end_of_phase; k += up_, base += down_) {
+        const int64_t begin = std::max<int64_t>(0, base - reach_), end = std::min(size, base + reach_ + 1);
+        out[static_cast<size_t>(k)] = dot(in.data() + begin, taps + begin - base + reach_, end - begin);
+      }
+    }
 }
 
 }  // namespace perigee
