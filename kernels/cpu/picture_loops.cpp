@@ -2,7 +2,6 @@
 #include "kernels/picture_loops.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "kernels/registry.h"
 
@@ -12,25 +11,27 @@ namespace perigee {
 namespace {
 
 using F8 = float __attribute__((vector_size(32), aligned(4)));
-using B8 = uint8_t __attribute__((vector_size(8), aligned(1)));
 
 F8 load(const float* p) { return *reinterpret_cast<const F8*>(p); }
 
-void transpose(F8 (&m)[8]) {
-  F8 a[8], b[8];
-  for (int i = 0; i < 4; ++i) {
-    a[2 * i] = __builtin_shufflevector(m[2 * i], m[2 * i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
-    a[2 * i + 1] = __builtin_shufflevector(m[2 * i], m[2 * i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
-  }
-  for (int h = 0; h < 8; h += 4)
-    for (int i = 0; i < 2; ++i) {
-      b[h + i] = __builtin_shufflevector(a[h + i], a[h + i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-      b[h + i + 2] = __builtin_shufflevector(a[h + i], a[h + i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-  for (int i = 0; i < 4; ++i) {
-    m[i] = __builtin_shufflevector(b[i], b[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-    m[i + 4] = __builtin_shufflevector(b[i], b[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-  }
+void store(float* p, F8 value) { *reinterpret_cast<F8*>(p) = value; }
+
+// to[i][k] = from[k][i], eight by eight. Named values, not arrays: they stay in registers.
+void turn(const float* from, int64_t from_row, float* to, int64_t to_row) {
+  const auto in = [&](int64_t i) { return load(from + i * from_row); };
+  const auto out = [&](int64_t i, F8 value) { store(to + i * to_row, value); };
+  const auto low = [](F8 a, F8 b) { return __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13); };
+  const auto high = [](F8 a, F8 b) { return __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15); };
+  const auto first = [](F8 a, F8 b) { return __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13); };
+  const auto second = [](F8 a, F8 b) { return __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15); };
+  const auto left = [](F8 a, F8 b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11); };
+  const auto right = [](F8 a, F8 b) { return __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15); };
+  const F8 a0 = low(in(0), in(1)), a1 = high(in(0), in(1)), a2 = low(in(2), in(3)), a3 = high(in(2), in(3));
+  const F8 a4 = low(in(4), in(5)), a5 = high(in(4), in(5)), a6 = low(in(6), in(7)), a7 = high(in(6), in(7));
+  const F8 b0 = first(a0, a2), b1 = second(a0, a2), b2 = first(a1, a3), b3 = second(a1, a3);
+  const F8 b4 = first(a4, a6), b5 = second(a4, a6), b6 = first(a5, a7), b7 = second(a5, a7);
+  out(0, left(b0, b4)), out(1, left(b1, b5)), out(2, left(b2, b6)), out(3, left(b3, b7));
+  out(4, right(b0, b4)), out(5, right(b1, b5)), out(6, right(b2, b6)), out(7, right(b3, b7));
 }
 
 // to = the sum of four rows, or of that and what is there.
@@ -80,12 +81,7 @@ void resample(const ResampleCall& call) {
       for (int64_t r = 0; r < rows; ++r)
         mix_down(from + call.rows.first[y0 + r] * call.row + j0, call.row, call.rows.weights + (y0 + r) * call.rows.stride,
                  call.rows.count[y0 + r], part, chunk[r]);
-      for (int64_t j = 0; j < part; j += 8) {
-        F8 block[8];
-        for (int64_t r = 0; r < 8; ++r) block[r] = load(chunk[r] + j);
-        transpose(block);
-        std::memcpy(lines + (j0 + j) * 8, block, sizeof block);
-      }
+      for (int64_t j = 0; j < part; j += 8) turn(chunk[0] + j, kChunk, lines + (j0 + j) * 8, 8);
     }
     for (int64_t x = 0; x < width; ++x) {
       const float* weights = call.columns.weights + x * call.columns.stride;
@@ -99,29 +95,27 @@ void resample(const ResampleCall& call) {
           red += weight * load(source), green += weight * load(source + 8), blue += weight * load(source + 16);
         }
         red *= call.scale, green *= call.scale, blue *= call.scale;
-        std::memcpy(to, &red, sizeof red), std::memcpy(to + width * 8, &green, sizeof green);
-        std::memcpy(to + 2 * width * 8, &blue, sizeof blue);
+        store(to, red), store(to + width * 8, green), store(to + 2 * width * 8, blue);
         continue;
       }
       for (int64_t k = 0; k < c; ++k) {
         F8 sum = {};
         for (int32_t t = 0; t < count; ++t) sum += weights[t] * load(source + (t * c + k) * 8);
         sum *= call.scale;
-        std::memcpy(to + k * width * 8, &sum, sizeof sum);
+        store(to + k * width * 8, sum);
       }
     }
     for (int64_t k = 0; k < c; ++k)
       for (int64_t x = 0; x < width; x += 8) {
         const int64_t columns = width - x < 8 ? width - x : 8;
-        F8 block[8];
-        std::memcpy(block, turned + (k * width + x) * 8, sizeof block);  // beyond the last one there is room
-        transpose(block);
+        const float* source = turned + (k * width + x) * 8;  // beyond the last one there is room
         float* to = call.to + k * call.to_plane + y0 * call.to_row + x;
-        for (int64_t r = 0; r < rows; ++r, to += call.to_row) {
-          if (columns == 8) std::memcpy(to, &block[r], sizeof(F8));
-          else
-            for (int64_t i = 0; i < columns; ++i) to[i] = block[r][i];
+        if (columns == 8 && rows == 8) {
+          turn(source, 8, to, call.to_row);
+          continue;
         }
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t i = 0; i < columns; ++i) to[r * call.to_row + i] = source[i * 8 + r];
       }
   }
 }

@@ -1,4 +1,4 @@
-// Pictures made ready for training, images a second of CPU time: picture_bench FOLDER [SECONDS]. `pictures.py` makes the folder of JPEGs and
+// Pictures made ready for training, images a second of CPU time: picture_bench FOLDER [SECONDS [NAME]]. `pictures.py` makes the folder of JPEGs and
 // runs this in turns with torchvision.
 #include <time.h>
 
@@ -22,8 +22,10 @@ double cpu_seconds() {
 }
 
 double g_seconds = 1;
+std::string g_only;  // measured alone, to be profiled
 
 void measure(const char* name, const std::function<void(int64_t)>& one) {
+  if (!g_only.empty() && g_only != name) return;
   for (int64_t i = 0; i < 20; ++i) one(i);
   const double begin = cpu_seconds();
   int64_t count = 0;
@@ -50,6 +52,7 @@ void measure(const char* name, const SourcePtr& source) {
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : ".";
   g_seconds = argc > 2 ? std::atof(argv[2]) : 1;
+  g_only = argc > 3 ? argv[3] : "";
   const std::string files = R"({"type":"images","folder":".","size":224,"fit":)";
   const SourcePtr whole = open(R"({"type":"images","folder":".","size":[375,500],"fit":"squash"})", folder);
   measure("decode, f32", whole);

@@ -81,8 +81,8 @@ struct Plan {
   unsigned denominator = 1, first_row = 0, rows = 0, first_column = 0, columns = 0;
 };
 
-// Smoothing of the colours looks at neighbours: with a block more on each side the pixels are those of the whole picture.
-constexpr double kMargin = 32;
+// Smoothing of the colours looks at neighbours: with a few more on each side the pixels are those of the whole picture.
+constexpr double kMargin = 4;
 
 Plan plan_of(const WantedPart* wanted, int64_t height, int64_t width, int orientation) {
   const bool lies = orientation >= 5;
