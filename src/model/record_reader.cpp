@@ -6,6 +6,7 @@
 #include "src/data/documents.h"
 #include "src/data/picture_options.h"
 #include "src/data/sound/sound_source.h"
+#include "src/data/table/prepared.h"
 #include "src/data/table_source.h"
 #include "src/data/text_source.h"
 #include "src/data/transform.h"
@@ -73,7 +74,10 @@ std::span<const char* const> reading_options(const std::string& type) {
   static constexpr const char* kDocuments[] = {"text", "label", "fitted"};
   static constexpr const char* kAudio[] = {"label", "rate", "channels", "seconds", "lengths", "classes", "fitted"};
   static constexpr const char* kImages[] = {"size", "fit", "channels", "scale", "fill", "decode", "classes"};
+  static constexpr const char* kImages[] = {"size", "channels", "scale", "classes"};
+  static constexpr const char* kTable[] = {"delimiter", "header", "missing", "missing_values", "steps", "target", "fitted"};
   if (type == "csv") return kCsv;
+  if (type == "table") return kTable;
   if (type == "text") return kText;
   if (type == "documents") return kDocuments;
   if (type == "images") return kImages;
@@ -152,6 +156,10 @@ RecordFormat guess(std::span<const std::byte> bytes, bool text_model) {
   return first != text.npos && (text[first] == '{' || text[first] == '[') ? RecordFormat::json : RecordFormat::csv;
 }
 
+SourcePtr of_table(const Config& leaf, const Table& table, TableUse use) {
+  return leaf.string("type", "csv") == "table" ? tables::prepared_records(leaf, table, use) : table_source(leaf, table, use);
+}
+
 }  // namespace
 
 RecordReader::RecordReader(const ModelSpec& spec, const Json& job, const Json& fitted)
@@ -170,6 +178,7 @@ RecordReader::RecordReader(const ModelSpec& spec, const Json& job, const Json& f
 
 std::string RecordReader::leaf_type() const { return type_of(leaf_); }
 bool RecordReader::reads_text() const { return leaf_type() == "text" || leaf_type() == "documents"; }
+bool RecordReader::is_table() const { return leaf_type() == "csv" || leaf_type() == "table"; }
 
 // Whether a transform belongs to what every example gets: no chance; the target's only where it is needed.
 bool RecordReader::applies(const Json& transform, Purpose purpose) const {
@@ -225,6 +234,7 @@ void RecordReader::refuse_table(const std::string& name) const {
                                    .got = "a table",
                                    .expected = std::string("sound (") + kSoundSuffixes + "), or arrays (.npz)"});
   if (takes_images(inputs_)) is_no_image(name, inputs_[0], "pictures (.jpg, .png), or arrays (.npy, .npz)");
+  if (!is_table() && takes_images(inputs_)) is_no_image(name, inputs_[0], "pictures (.jpg, .png), or arrays (.npy, .npz)");
 }
 
 void RecordReader::check_fields(const DataSource& source, const std::string& name) const {
@@ -239,25 +249,28 @@ void RecordReader::check_fields(const DataSource& source, const std::string& nam
 // --- Tables --------------------------------------------------------------------------------------------------------------------
 
 Json RecordReader::table_leaf(const std::string& name) const {
-  Json leaf = completed(Json(Json::Object{{"type", "csv"}}), leaf_);
+  Json leaf = completed(Json(Json::Object{{"type", leaf_type() == "table" ? "table" : "csv"}}), leaf_);
   leaf.set("file", name);
   return leaf;
 }
 
 Records RecordReader::from_table(const Table& table) const {
   return {.source = open_leaf(table_leaf(table.where), Purpose::predict, table.where,
-                              [&](const Config& leaf) { return table_source(leaf, table, TableUse::records); })};
+                              [&](const Config& leaf) { return of_table(leaf, table, TableUse::records); })};
 }
 
 Records RecordReader::from_csv(std::string_view text, const std::string& name) const {
   Json leaf = table_leaf(name);
   refuse_table(name);
   if (suffix_of(name) == "tsv" && leaf.find("delimiter") == nullptr) leaf.set("delimiter", "\t");
+  if (leaf_type() == "table")
+    return {.source = open_leaf(leaf, Purpose::predict, name,
+                                [&](const Config& config) { return tables::prepared_text(config, text, name, TableUse::records); })};
   return from_table(csv_table(text, nullptr, name, csv_format(Config(leaf, name, ErrorKind::data))));
 }
 
 Records RecordReader::from_json(const Json& records, const std::string& name) const {
-  if (leaf_type() == "csv") return from_table(json_table(records, name));
+  if (is_table()) return from_table(json_table(records, name));
   std::vector<const Json*> each;
   if (records.is_object()) each.push_back(&records);
   else if (records.is_array())
@@ -317,7 +330,7 @@ Records RecordReader::from_image(std::span<const std::byte> bytes, const std::st
   const Shape& shape = input.type.shape;
   if (shape.rank() != 3 || (shape[0] != 1 && shape[0] != 3))
     throw Error(ErrorKind::usage, {name, "the model does not take images", "an image", shape.text(),
-                                   leaf_type() == "csv" ? "give a table with the columns of the training data: .csv or .json" : ""});
+                                   is_table() ? "give a table with the columns of the training data: .csv or .json" : ""});
   const Config leaf(leaf_, name, ErrorKind::data);
   const bool images = leaf_type() == "images";
   Picture image;
@@ -444,8 +457,8 @@ Json RecordReader::describe(const std::string& path) const {
   if (folder_exists(path) || sounds) return Json(Json::Object{{"type", sounds ? "audio" : "images"}, {"folder", path}});
   const std::string suffix = suffix_of(path);
   const bool text = leaf_type() == "text", npz = suffix == "npz";
-  if (leaf_type() != "csv" && !text && !npz && takes_images(inputs_)) is_no_image(path, inputs_[0], kLabelledImages);
-  return Json(Json::Object{{"type", text ? "text" : npz ? "npz" : "csv"}, {"file", path}});
+  if (!is_table() && !text && !npz && takes_images(inputs_)) is_no_image(path, inputs_[0], kLabelledImages);
+  return Json(Json::Object{{"type", text ? "text" : npz ? "npz" : leaf_type() == "table" ? "table" : "csv"}, {"file", path}});
 }
 
 SourcePtr RecordReader::open_labelled(const Json& description, const std::string& where, const std::string& folder) const {
@@ -456,12 +469,15 @@ SourcePtr RecordReader::open_labelled(const Json& description, const std::string
 
 SourcePtr RecordReader::open_labelled_table(std::span<const std::byte> bytes, const std::string& name) const {
   const Json leaf = table_leaf(name);
-  if (leaf_type() != "csv" && takes_images(inputs_)) is_no_image(name, inputs_[0], kLabelledImages);
+  if (!is_table() && takes_images(inputs_)) is_no_image(name, inputs_[0], kLabelledImages);
   const std::string_view text = as_text(bytes);
   const bool json = guess(bytes, false) == RecordFormat::json;
+  if (!json && leaf_type() == "table")
+    return open_leaf(leaf, Purpose::judge, name,
+                     [&](const Config& config) { return tables::prepared_text(config, text, name, TableUse::examples); });
   const Table table =
       json ? json_table(json_records(text, name), name) : csv_table(text, nullptr, name, csv_format(Config(leaf, name, ErrorKind::data)));
-  return open_leaf(leaf, Purpose::judge, name, [&](const Config& config) { return table_source(config, table, TableUse::examples); });
+  return open_leaf(leaf, Purpose::judge, name, [&](const Config& config) { return of_table(config, table, TableUse::examples); });
 }
 
 }  // namespace perigee

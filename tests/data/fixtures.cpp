@@ -129,6 +129,7 @@ std::map<std::string, Json> source_examples(const std::string& folder) {
       {"npz", parse(R"({"type":"npz","file":"d.npz","x":"x","y":"y"})")},
       {"split", parse(R"({"type":"split","parts":[0.5,0.5],"part":1,"source":)" + digits + "}")},
       {"subset", parse(R"({"type":"subset","indices":[3,1],"source":)" + arrays + "}")},
+      {"table", parse(R"({"type":"table","file":"t.csv","steps":[{"impute":"*"},{"derive":{"old":"age > 2"},"after":"age"}]})")},
       {"take", parse(R"({"type":"take","count":7,"from":5,"source":)" + digits + "}")},
       {"text", parse(R"({"type":"text","file":"t.txt","context":6,"parts":{"train":0.8,"test":0.2}})")},
   };

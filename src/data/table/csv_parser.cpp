@@ -193,6 +193,10 @@ class BlockParser {
       column.whole.resize(std::min(column.whole.size(), static_cast<size_t>(rows_)));
       column.real.resize(std::min(column.real.size(), static_cast<size_t>(rows_)));
       if (!column.missing.empty()) column.missing.resize(static_cast<size_t>(rows_));
+      // A column of the schema that the text has not.
+      if (std::find(plan_.column_of.begin(), plan_.column_of.end(), static_cast<int64_t>(c)) != plan_.column_of.end()) continue;
+      column.missing.assign(static_cast<size_t>(rows_), 1);
+      if (column.type == Type::text) column.ends.assign(static_cast<size_t>(rows_), 0);
     }
   }
 
@@ -204,6 +208,7 @@ class BlockParser {
     out_.frame.sequences.clear();
     out_.misfits.clear();
     out_.first = {};
+    out_.misfit_cells.clear();
     for (size_t c = 0; c < out_.frame.columns.size(); ++c) {
       Column& column = out_.frame.columns[c];
       column.type = plan_.schema->columns[c].type;
@@ -399,9 +404,10 @@ class BlockParser {
       else column.whole[static_cast<size_t>(rows_)] = one.whole[0];
       return;
     }
-    if (out_.first.line < 0) out_.first = {.line = line_, .column = c, .text = std::string(text.substr(0, 60))};
+    if (out_.first.line < 0) out_.first = {.line = line_, .row = rows_, .column = c, .text = std::string(text.substr(0, 60))};
     if (out_.misfits.empty()) out_.misfits.assign(out_.frame.columns.size(), 0);
     ++out_.misfits[c];
+    if (out_.misfit_cells.size() < kMostMisfits) out_.misfit_cells.push_back({line_, rows_, c, std::string(text.substr(0, 60))});
     set_missing(column);
     if (on_misfit_ == OnMisfit::stop) {
       throw Error(ErrorKind::data,

@@ -13,17 +13,20 @@ inline constexpr size_t kCsvPadding = 32;  // bytes of zero behind a block, whic
 
 // A cell that is not of its column's type.
 struct Misfit {
-  int64_t line = -1;  // from 0 in the block; -1: there is none
+  int64_t line = -1, row = 0;  // from 0 in the block; line -1: there is none
   size_t column = 0;
   std::string text;
 };
+
+inline constexpr size_t kMostMisfits = 100;  // of a block are kept
 
 enum class OnMisfit { stop, missing };
 
 struct CsvBlock {
   Frame frame;
-  int64_t lines = 0;             // line breaks in it
-  Misfit first;                  // the first cell that does not fit
+  int64_t lines = 0;  // line breaks in it
+  Misfit first;       // the first cell that does not fit
+  std::vector<Misfit> misfit_cells;
   std::vector<int64_t> misfits;  // how many, for each column; empty: none
 };
 

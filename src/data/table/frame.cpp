@@ -241,6 +241,10 @@ void Frame::remove(size_t column) {
 
 void Frame::take(const std::vector<int64_t>& which) {
   for (Column& column : columns) column = column.rows(which);
+  std::vector<int64_t> kept;
+  for (const int64_t row : which)
+    if (!numbers.empty()) kept.push_back(row < 0 ? 0 : numbers[static_cast<size_t>(row)]);
+  numbers = std::move(kept);
   rows = static_cast<int64_t>(which.size());
   sequences.clear();
 }

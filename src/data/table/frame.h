@@ -95,6 +95,7 @@ struct Frame {
   int64_t rows = 0;
   // Rows that belong together: sequence i is the rows sequences[i] .. sequences[i + 1]. Empty: the table has no sequences.
   std::vector<int64_t> sequences = {};
+  std::vector<int64_t> numbers = {};  // of the rows in what they come from, from 1; empty: they are not kept
 
   void add(ColumnSpec spec, Column column, int64_t before = -1);
   void remove(size_t column);

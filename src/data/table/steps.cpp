@@ -193,7 +193,8 @@ Steps::Steps(const Json& list, const std::string& where, const std::string& fold
     std::unique_ptr<Step> step = def.open(config, {.where = at, .folder = folder});
     if (kept != nullptr)
       if (const Json& state = (*kept)[steps_.size()]; !state.is_null()) step->set_state(Config(state, at + ": fitted", ErrorKind::data));
-    steps_.push_back({at, std::move(step)});
+    if (!step->is_fitted() && step->fits_alone()) step->fit({});
+    steps_.push_back({at, std::move(step), def.rows});
   }
 }
 
@@ -214,6 +215,17 @@ void Steps::run(Frame& frame) {
 
 void Steps::apply(Frame& frame) const {
   for (const Named& named : steps_) named.step->apply(frame);
+}
+
+void Steps::apply_to_each(Frame& frame) const {
+  for (const Named& named : steps_) {
+    if (named.rows == Rows::chooses) continue;
+    if (named.rows == Rows::remakes)
+      throw Error(ErrorKind::data, {.where = named.where,
+                                    .what = "the step makes other rows, so that no record has an answer of its own",
+                                    .hint = "prepare the file by `perigee data convert --steps`, and leave the step out of the job"});
+    named.step->apply(frame);
+  }
 }
 
 Json Steps::states() const {

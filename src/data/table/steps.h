@@ -22,6 +22,7 @@ class Step {
   // Measures on the training data what is not given.
   virtual void fit(const Frame& /*frame*/) {}
   virtual bool is_fitted() const { return true; }
+  virtual bool fits_alone() const { return false; }  // fit() does not look at the table
   virtual Json state() const { return {}; }
   virtual void set_state(const Config& /*state*/) {}
 };
@@ -30,11 +31,18 @@ struct StepContext {
   std::string where, folder;
 };
 
+enum class Rows : uint8_t {
+  each,     // a row for each row
+  chooses,  // some of them, or another order
+  remakes   // others
+};
+
 struct StepDef {
   const char* name = nullptr;
   const char* doc = nullptr;
   perigee::Schema schema = {};
   std::unique_ptr<Step> (*open)(const Config& config, const StepContext& context) = nullptr;
+  Rows rows = Rows::each;
 };
 std::span<const StepDef* const> step_defs();
 
@@ -47,12 +55,15 @@ class Steps {
   // Fits what is not fitted yet, on the way.
   void run(Frame& frame);
   void apply(Frame& frame) const;
+  // To records, each of which is answered: steps that choose or sort rows are passed over. Error(data) for those that make other rows.
+  void apply_to_each(Frame& frame) const;
   Json states() const;
 
  private:
   struct Named {
     std::string where;
     std::unique_ptr<Step> step;
+    Rows rows = Rows::each;
   };
   std::vector<Named> steps_;
 };

@@ -94,10 +94,35 @@ ReadOptions options_of_schema(const Json& json, const std::string& where) {
   return options;
 }
 
-TableFile::TableFile(const std::string& path, ReadOptions options) : path_(path), options_(std::move(options)) {
+namespace {
+
+class MemoryStream : public ByteStream {
+ public:
+  explicit MemoryStream(std::string_view text) : text_(text) {}
+  size_t read(char* out, size_t size) override {
+    const size_t count = text_.copy(out, size);
+    text_.remove_prefix(count);
+    return count;
+  }
+
+ private:
+  std::string_view text_;
+};
+
+}  // namespace
+
+TableFile::TableFile(const std::string& path, ReadOptions options) : path_(path), options_(std::move(options)) { open(); }
+
+TableFile::TableFile(const std::string& name, ReadOptions options, std::string content)
+    : path_(name), content_(std::move(content)), in_memory_(true), options_(std::move(options)) {
+  open();
+}
+
+std::unique_ptr<ByteStream> TableFile::stream() const { return in_memory_ ? std::make_unique<MemoryStream>(content_) : open_stream(path_); }
+
+void TableFile::open() {
   std::string head(kHead, '\0');
-  const auto stream = open_stream(path_);
-  head.resize(stream->read(head.data(), head.size()));
+  head.resize(stream()->read(head.data(), head.size()));
   if (head.size() == kHead) {  // whole rows, unless one is longer
     const size_t whole = whole_rows(head, options_.dialect.quote);
     if (whole > 0) head.resize(whole);
@@ -189,10 +214,15 @@ void TableFile::plan(const std::vector<std::string>& names) {
     for (size_t c = 0; c < names.size(); ++c) plan_.column_of[c] = static_cast<int64_t>(c);
     return;
   }
+  const int64_t gone = schema_.find(options_.may_lack);
+  if (!*options_.dialect.header && gone >= 0 && names.size() + 1 == schema_.columns.size()) {
+    for (size_t c = 0; c < names.size(); ++c) plan_.column_of[c] = static_cast<int64_t>(c) + (static_cast<int64_t>(c) >= gone);
+    return;
+  }
   for (size_t c = 0; c < schema_.columns.size(); ++c) {
     const auto found = std::find(names.begin(), names.end(), schema_.columns[c].name);
     if (found != names.end()) plan_.column_of[static_cast<size_t>(found - names.begin())] = static_cast<int64_t>(c);
-    else lacking += (lacking.empty() ? "'" : ", '") + schema_.columns[c].name.substr(0, 60) + "'";
+    else if (static_cast<int64_t>(c) != gone) lacking += (lacking.empty() ? "'" : ", '") + schema_.columns[c].name.substr(0, 60) + "'";
   }
   if (lacking.empty()) return;
   std::string have;
@@ -221,7 +251,7 @@ void TableFile::parse(std::string_view text, int64_t first_line, OnMisfit on_mis
 // The state that the threads of each() share.
 class TableFile::Reading {
  public:
-  explicit Reading(TableFile& file) : file_(file), stream_(open_stream(file.path_)) {
+  explicit Reading(TableFile& file) : file_(file), stream_(file.stream()) {
     std::string skipped(file.skip_bytes_, '\0');
     stream_->read(skipped.data(), skipped.size());
   }
@@ -450,6 +480,7 @@ void parse_json_lines(std::string_view block, const TableSchema& schema, const s
                       CsvBlock* out) {
   out->frame = empty_frame(schema);
   out->first = {};
+  out->misfit_cells.clear();
   out->misfits.clear();
   out->lines = std::count(block.begin(), block.end(), '\n');
   for_each_line(block, [&](std::string_view line, int64_t number) {
@@ -470,6 +501,7 @@ void parse_json_lines(std::string_view block, const TableSchema& schema, const s
                      .expected = std::string(schema.columns[c].type == Type::integer ? "an " : "a ") + type_text(schema.columns[c].type)});
       if (out->misfits.empty()) out->misfits.assign(schema.columns.size(), 0);
       ++out->misfits[c];
+      if (out->misfit_cells.size() < kMostMisfits) out->misfit_cells.push_back({number, out->frame.rows, c, text.substr(0, 60)});
     };
     for (const auto& [key, value] : json.as_object()) {
       const int64_t found = schema.find(key);

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "src/data/table/csv_parser.h"
 #include "src/data/table/frame.h"
+#include "src/io/byte_stream.h"
 
 namespace perigee::tables {
 
@@ -17,6 +19,7 @@ struct ReadOptions {
   bool find_delimiter = true;  // unless it is given
   OnMisfit on_misfit = OnMisfit::stop;
   int threads = 1;
+  std::string may_lack = {};  // a column that need not be there: all missing then
   size_t chunk_bytes = size_t{2} << 20;
 };
 
@@ -27,6 +30,8 @@ class TableFile {
  public:
   // Error(data) when it is not there, empty, or has no rows that can be read.
   TableFile(const std::string& path, ReadOptions options);
+  // Of a file's content that is in memory, which `name` stands for.
+  TableFile(const std::string& name, ReadOptions options, std::string content);
 
   const TableSchema& schema() const { return schema_; }
   const Dialect& dialect() const { return options_.dialect; }
@@ -45,13 +50,16 @@ class TableFile {
 
  private:
   class Reading;
+  void open();
+  std::unique_ptr<ByteStream> stream() const;
   void look(const std::string& head);
   void look_at_json(std::string_view head);
   void plan(const std::vector<std::string>& names);
   void widen(const Misfit& misfit);
   void parse(std::string_view text, int64_t first_line, OnMisfit on_misfit, CsvBlock* out) const;
 
-  std::string path_;
+  std::string path_, content_;
+  bool in_memory_ = false;
   ReadOptions options_;
   TableSchema schema_;
   CsvPlan plan_;

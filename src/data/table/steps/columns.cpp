@@ -11,7 +11,7 @@ namespace {
 std::unique_ptr<Step> open_select(const Config& config, const StepContext& context) {
   return step_of(
       [names = config.string_list("select"), where = context.where](Frame& frame) {
-        Frame out{.rows = frame.rows, .sequences = frame.sequences};
+        Frame out{.rows = frame.rows, .sequences = frame.sequences, .numbers = frame.numbers};
         for (const size_t c : columns_of(frame, names, where)) out.add(frame.schema.columns[c], frame.columns[c]);
         frame = std::move(out);
       },
@@ -29,7 +29,7 @@ std::unique_ptr<Step> open_drop(const Config& config, const StepContext& context
 std::unique_ptr<Step> open_order(const Config& config, const StepContext& context) {
   return step_of(
       [names = config.string_list("order"), where = context.where](Frame& frame) {
-        Frame out{.rows = frame.rows, .sequences = frame.sequences};
+        Frame out{.rows = frame.rows, .sequences = frame.sequences, .numbers = frame.numbers};
         for (const size_t c : columns_of(frame, names, where)) out.add(frame.schema.columns[c], frame.columns[c]);
         for (size_t c = 0; c < frame.columns.size(); ++c)
           if (out.schema.find(frame.schema.columns[c].name) < 0) out.add(frame.schema.columns[c], std::move(frame.columns[c]));

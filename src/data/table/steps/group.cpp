@@ -232,6 +232,7 @@ constexpr Option kGroup[] = {{"group", "list of names", nullptr, "the keys; none
 }  // namespace
 
 extern const StepDef step_group;
-const StepDef step_group{"group", "makes one row of many by keys, with aggregates of the other columns", {.options = kGroup}, open_group};
+const StepDef step_group{
+    "group", "makes one row of many by keys, with aggregates of the other columns", {.options = kGroup}, open_group, Rows::remakes};
 
 }  // namespace perigee::tables

@@ -34,18 +34,40 @@ Frame other_table(const Json& json, const StepContext& context) {
   return frame;
 }
 
+constexpr int64_t kMostKept = 1'000'000;
+
 class Join : public Step {
  public:
   Join(const Config& config, const StepContext& context)
-      : right_(other_table(*config.raw("join"), context)),
+      : table_(*config.raw("join")),
+        context_(context),
         on_(config.string_list("on")),
         right_on_(config.has("right_on") ? config.string_list("right_on") : on_),
         how_(config.string("how", "inner")),
         where_(context.where) {
     if (on_.empty() || on_.size() != right_on_.size()) config.fail("on", "names no keys, or not as many as 'right_on'");
-    for (const std::string& name : right_on_) keys_.push_back(right_.schema.at(name, where_ + ": the right table"));
-    for (int64_t r = 0; r < right_.rows; ++r) rows_of_.emplace(hash(right_, keys_, r), r);
   }
+
+  bool is_fitted() const override { return fitted_; }
+  bool fits_alone() const override { return true; }
+  void fit(const Frame&) override { set_right(other_table(table_, context_)); }
+  // The table itself, so that a model needs no other file.
+  Json state() const override {
+    if (right_.rows * static_cast<int64_t>(right_.columns.size()) > kMostKept)
+      throw Error(ErrorKind::data, {.where = where_,
+                                    .what = "the right table is too large to be kept with a model",
+                                    .got = std::to_string(right_.rows) + " rows",
+                                    .hint = "join before: `perigee data convert --steps`"});
+    Json json = schema_json(right_.schema), rows = Json::array();
+    for (int64_t r = 0; r < right_.rows; ++r) {
+      Json row = Json::array();
+      for (size_t c = 0; c < right_.columns.size(); ++c) row.push(cell_json(right_.columns[c], right_.schema.columns[c], r));
+      rows.push(std::move(row));
+    }
+    json.set("rows", std::move(rows));
+    return json;
+  }
+  void set_state(const Config& state) override { set_right(other_table(state.json(), context_)); }
 
   // Of an outer join to the right the rows of the right table that no left row has come last: they need all left rows.
   bool by_rows() const override { return how_ == "inner" || how_ == "left"; }
@@ -82,10 +104,19 @@ class Join : public Step {
       spec.required = false;
       out.add(std::move(spec), right_.columns[c].rows(right_rows));
     }
+    for (const int64_t row : left_rows)
+      if (!frame.numbers.empty()) out.numbers.push_back(row < 0 ? 0 : frame.numbers[static_cast<size_t>(row)]);
     frame = std::move(out);
   }
 
  private:
+  void set_right(Frame right) {
+    right_ = std::move(right);
+    for (const std::string& name : right_on_) keys_.push_back(right_.schema.at(name, where_ + ": the right table"));
+    for (int64_t r = 0; r < right_.rows; ++r) rows_of_.emplace(hash(right_, keys_, r), r);
+    fitted_ = true;
+  }
+
   static uint64_t hash(const Frame& frame, const std::vector<size_t>& columns, int64_t row) {
     uint64_t all = 0;
     for (const size_t c : columns) all = (all ^ cell_hash(frame.columns[c], frame.schema.columns[c], row)) * 0x9e3779b97f4a7c15;
@@ -120,6 +151,9 @@ class Join : public Step {
     column = std::move(out);
   }
 
+  Json table_;
+  StepContext context_;
+  bool fitted_ = false;
   Frame right_;
   std::vector<std::string> on_, right_on_;
   std::string how_, where_;

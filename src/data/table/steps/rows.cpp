@@ -149,13 +149,13 @@ constexpr Option kSample[] = {{"sample", "number", nullptr, "below 1 a share of 
 }  // namespace
 
 extern const StepDef step_filter, step_remove, step_sort, step_rank, step_distinct, step_head, step_sample;
-const StepDef step_filter{"filter", "keeps rows that meet a condition", {.options = kFilter}, open_filter};
-const StepDef step_remove{"remove", "leaves out rows that meet a condition", {.options = kRemove}, open_remove};
+const StepDef step_filter{"filter", "keeps rows that meet a condition", {.options = kFilter}, open_filter, Rows::chooses};
+const StepDef step_remove{"remove", "leaves out rows that meet a condition", {.options = kRemove}, open_remove, Rows::chooses};
 const StepDef step_sort{
-    "sort", "sorts rows, within sequences where there are some; missing values come last", {.options = kSort}, open_sort};
-const StepDef step_rank{"rank", "numbers rows by their order", {.options = kRank}, open_rank};
-const StepDef step_distinct{"distinct", "leaves out what is there twice", {.options = kDistinct}, open_distinct};
-const StepDef step_head{"head", "keeps a range of rows", {.options = kHead}, open_head};
-const StepDef step_sample{"sample", "draws rows", {.options = kSample}, open_sample};
+    "sort", "sorts rows, within sequences where there are some; missing values come last", {.options = kSort}, open_sort, Rows::chooses};
+const StepDef step_rank{"rank", "numbers rows by their order", {.options = kRank}, open_rank, Rows::remakes};
+const StepDef step_distinct{"distinct", "leaves out what is there twice", {.options = kDistinct}, open_distinct, Rows::chooses};
+const StepDef step_head{"head", "keeps a range of rows", {.options = kHead}, open_head, Rows::chooses};
+const StepDef step_sample{"sample", "draws rows", {.options = kSample}, open_sample, Rows::chooses};
 
 }  // namespace perigee::tables

@@ -370,15 +370,16 @@ constexpr Option kExpand[] = {{"expand", "name", nullptr, "a column of texts"},
 
 extern const StepDef step_sequence, step_flatten, step_split, step_trim, step_length, step_offset, step_difference, step_moving,
     step_windows, step_expand;
-const StepDef step_sequence{"sequence", "makes rows with equal keys a sequence", {.options = kSequence}, open_sequence};
-const StepDef step_flatten{"flatten", "forgets where sequences begin", {.options = kFlatten}, open_flatten};
-const StepDef step_split{"split", "splits sequences", {.options = kSplit}, open_split};
-const StepDef step_trim{"trim", "shortens sequences", {.options = kTrim}, open_trim};
-const StepDef step_length{"length", "cuts sequences to a length, or fills them up", {.options = kLength}, open_length};
-const StepDef step_offset{"offset", "moves columns against the others, within sequences", {.options = kOffset}, open_offset};
-const StepDef step_difference{"difference", "subtracts the value of an earlier row", {.options = kDifference}, open_difference};
-const StepDef step_moving{"moving", "computes an aggregate over the last rows", {.options = kMoving}, open_moving};
-const StepDef step_windows{"windows", "makes spans of time sequences", {.options = kWindows}, open_windows};
-const StepDef step_expand{"expand", "makes a text a sequence of numbers", {.options = kExpand}, open_expand};
+const StepDef step_sequence{"sequence", "makes rows with equal keys a sequence", {.options = kSequence}, open_sequence, Rows::remakes};
+const StepDef step_flatten{"flatten", "forgets where sequences begin", {.options = kFlatten}, open_flatten, Rows::remakes};
+const StepDef step_split{"split", "splits sequences", {.options = kSplit}, open_split, Rows::remakes};
+const StepDef step_trim{"trim", "shortens sequences", {.options = kTrim}, open_trim, Rows::remakes};
+const StepDef step_length{"length", "cuts sequences to a length, or fills them up", {.options = kLength}, open_length, Rows::remakes};
+const StepDef step_offset{"offset", "moves columns against the others, within sequences", {.options = kOffset}, open_offset, Rows::remakes};
+const StepDef step_difference{
+    "difference", "subtracts the value of an earlier row", {.options = kDifference}, open_difference, Rows::remakes};
+const StepDef step_moving{"moving", "computes an aggregate over the last rows", {.options = kMoving}, open_moving, Rows::remakes};
+const StepDef step_windows{"windows", "makes spans of time sequences", {.options = kWindows}, open_windows, Rows::remakes};
+const StepDef step_expand{"expand", "makes a text a sequence of numbers", {.options = kExpand}, open_expand, Rows::remakes};
 
 }  // namespace perigee::tables

@@ -1,0 +1,135 @@
+// `perigee data`: looks at tables in files, checks them against a schema, and writes them in other formats.
+#include <CLI/App.hpp>
+#include <cstdio>
+#include <thread>
+
+#include "repl/commands/command.h"
+#include "src/core/error.h"
+#include "src/data/table/analysis.h"
+#include "src/data/table/steps.h"
+#include "src/data/table/table_file.h"
+#include "src/data/table/write_table.h"
+#include "src/io/file.h"
+#include "src/report/table_page.h"
+
+namespace perigee {
+namespace {
+
+struct Options {
+  std::string action, schema, html, steps;
+  std::vector<std::string> files;
+  bool json = false;
+  int threads = 0;
+  int64_t examples = 20;
+} options;
+
+void declare(CLI::App& app) {
+  app.add_option("action", options.action,
+                 "analyse FILE: what each column has; schema FILE: its columns as JSON, to be edited; quality FILE --schema S: what does "
+                 "not meet a "
+                 "schema; convert IN OUT: writes it as .csv, .tsv, .jsonl or .npz")
+      ->required()
+      ->check(CLI::IsMember({"analyse", "schema", "quality", "convert"}));
+  app.add_option("files", options.files, "CSV or JSON Lines, also .gz, .xz and .zst; for convert a second one, to be written")->required();
+  app.add_option("--schema", options.schema,
+                 "columns and how the file is written, as `perigee data schema` prints them; else they are found out");
+  app.add_option("--steps", options.steps,
+                 "convert: a file with a list of steps such as [{\"filter\": \"age > 18\"}] (src/data/table/README.md)");
+  app.add_option("--html", options.html, "analyse: writes a page with histograms into this file");
+  app.add_flag("--json", options.json, "analyse and quality: the results as JSON");
+  app.add_option("--threads", options.threads, "how many read; the default is one for each core. Results have the same bits for any number")
+      ->check(CLI::Range(1, 64));
+  app.add_option("--examples", options.examples, "quality: how many offending values are shown (20)")->check(CLI::Range(0, 10000));
+}
+
+Json json_file(const std::string& path) {
+  try {
+    return Json::parse(as_text(read_file(path, uint64_t{64} << 20)), path);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::data, error.parts());
+  }
+}
+
+tables::TableFile open_table(bool misfits_are_missing = false) {
+  tables::ReadOptions reading;
+  if (!options.schema.empty()) reading = tables::options_of_schema(json_file(options.schema), options.schema);
+  reading.threads = options.threads > 0 ? options.threads : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 64);
+  if (misfits_are_missing) reading.on_misfit = tables::OnMisfit::missing;
+  return tables::TableFile(options.files[0], std::move(reading));
+}
+
+void expect_files(size_t count, const char* usage) {
+  if (options.files.size() == count) return;
+  throw Error(ErrorKind::usage, {.where = "perigee data " + options.action,
+                                 .what = "the command has another number of files",
+                                 .got = std::to_string(options.files.size()),
+                                 .expected = usage});
+}
+
+int analyse() {
+  expect_files(1, "perigee data analyse FILE");
+  tables::TableFile file = open_table();
+  const Json found = tables::analyse(file, options.files[0]);
+  std::fputs((options.json ? found.dump(1) + "\n" : tables::analysis_text(found)).c_str(), stdout);
+  if (!options.html.empty()) write_file(options.html, as_bytes(table_page(found)));
+  return 0;
+}
+
+int quality() {
+  expect_files(1, "perigee data quality FILE --schema SCHEMA");
+  if (options.schema.empty())
+    throw Error(ErrorKind::usage, {.where = "perigee data quality",
+                                   .what = "there is no schema to check against",
+                                   .expected = "--schema FILE",
+                                   .hint = "`perigee data schema " + options.files[0] + " > schema.json` writes one to edit"});
+  tables::TableFile file = open_table(true);
+  const Json found = tables::check_quality(file, options.files[0], static_cast<size_t>(options.examples));
+  std::fputs((options.json ? found.dump(1) + "\n" : tables::quality_text(found)).c_str(), stdout);
+  return found.find("invalid")->as_int() == 0 ? 0 : static_cast<int>(ErrorKind::data);
+}
+
+int convert() {
+  expect_files(2, "perigee data convert IN OUT");
+  tables::TableFile file = open_table();
+  tables::Steps steps(options.steps.empty() ? Json() : json_file(options.steps), options.steps, ".");
+  const bool streams = steps.by_rows() && steps.is_fitted();
+  int64_t rows = 0;
+  for (bool whole = false; !whole;) {
+    const auto writer = tables::write_table(options.files[1]);
+    rows = 0;
+    if (!streams) {
+      tables::Frame frame = file.all();
+      steps.run(frame);
+      rows = frame.rows;
+      writer->add(frame);
+      whole = true;
+    } else {
+      whole = file.each([](tables::TableFile::Chunk&) {},
+                        [&](tables::TableFile::Chunk& chunk) {
+                          steps.apply(chunk.block.frame);  // patterns are for one thread at a time
+                          rows += chunk.block.frame.rows;
+                          writer->add(chunk.block.frame);
+                        });
+    }
+    if (whole) writer->finish();
+  }
+  std::fprintf(stderr, "%s: %lld rows\n", options.files[1].c_str(), static_cast<long long>(rows));
+  return 0;
+}
+
+int run() {
+  if (options.action == "analyse") return analyse();
+  if (options.action == "quality") return quality();
+  if (options.action == "convert") return convert();
+  expect_files(1, "perigee data schema FILE");
+  const tables::TableFile file = open_table();
+  std::printf("%s\n", tables::schema_json(file.schema(), file.is_json() ? nullptr : &file.dialect()).dump(1).c_str());
+  return 0;
+}
+
+}  // namespace
+
+extern const Command command_data;
+const Command command_data{.name = "data", .doc = "look at tables in files, check and convert them", .declare = declare, .run = run};
+
+}  // namespace perigee

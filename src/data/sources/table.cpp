@@ -1,0 +1,37 @@
+// {"type": "table", "file": "adult.csv", "steps": [...], "target": "income"}: a table in a file, prepared by steps; see src/data/table.
+#include "src/data/table/prepared.h"
+
+namespace perigee {
+namespace {
+
+SourcePtr open(const Config& config, const std::string& folder) { return tables::prepared_file(config, folder); }
+
+constexpr const char* kPositional[] = {"file"};
+constexpr Option kOptions[] = {
+    {"file", "file", nullptr, "CSV or JSON Lines, also .gz, .xz and .zst"},
+    {"schema", "file or table", "found out", "the columns, as `perigee data schema` prints them"},
+    {"steps", "list", "[]", "what is done to the table: {{derive = {bmi = \"kg / m ^ 2\"}}, {impute = \"*\"}, ...}"},
+    {"target", "column", "the last column", "what is foretold, after the steps: a name or number; false: none"},
+    {"weight", "column", "none", "how much each row counts: a name or number; it is no feature"},
+    {"features", "list of columns", "all others", "what it is foretold from"},
+    {"drop", "list of columns", "[]", "columns that are left out"},
+    {"categorical", "list of columns", "[]", "columns of numbers that are names"},
+    {"header", "boolean", "found out", "the first line names the columns"},
+    {"delimiter", "string", "found out", "the character between two fields"},
+    {"missing", "name", "error", "what becomes of a gap that the steps leave", {}, {"error", "mean", "skip"}},
+    {"missing_values", "list of names", "the empty text, NA, NaN, null, ?", "how a gap is written"},
+    {"task", "name", "auto", "whether the target is a class", {}, {"auto", "classify", "regress"}},
+    {"fitted", "table", "none", "what was learned from the training part"}};
+
+}  // namespace
+
+extern const SourceDef source_table;
+const SourceDef source_table{
+    .type = "table",
+    .doc =
+        "A table 'file' whose columns have types, prepared by 'steps' (src/data/table/README.md): filter, derive, join, group, impute, ... "
+        "What the steps measure is stored with the model. Options: schema, steps, and those of csv",
+    .schema = {.options = kOptions, .positional = kPositional},
+    .open = open};
+
+}  // namespace perigee

@@ -1,0 +1,173 @@
+#include "src/data/table/prepared.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/core/error.h"
+#include "src/data/table/steps.h"
+#include "src/data/table/table_file.h"
+#include "src/io/file.h"
+
+namespace perigee::tables {
+namespace {
+
+class PreparedSource : public DataSource {
+ public:
+  PreparedSource(SourcePtr inner, Json fitted) : inner_(std::move(inner)), fitted_(std::move(fitted)) {}
+  int64_t size() const override { return inner_->size(); }
+  const std::vector<Field>& fields() const override { return inner_->fields(); }
+  void read(const ReadKey& key, std::span<std::byte* const> slots) const override { inner_->read(key, slots); }
+  SourceTraits traits() const override {
+    SourceTraits traits = inner_->traits();
+    traits.fitted = fitted_;
+    return traits;
+  }
+
+ private:
+  SourcePtr inner_;
+  Json fitted_;
+};
+
+Json json_file(const std::string& path) {
+  try {
+    return Json::parse(as_text(read_file(path, uint64_t{64} << 20)), path);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::data, error.parts());
+  }
+}
+
+const Json* fitted_of(const Config& config) { return config.has("fitted") ? config.raw("fitted") : nullptr; }
+
+// Of the schema: what was fitted, what is given, or what is found out; the options of the source say more.
+ReadOptions reading(const Config& config, const std::string& folder, const std::string& target) {
+  ReadOptions options;
+  const Json* fitted = fitted_of(config);
+  if (fitted != nullptr && fitted->find("schema") == nullptr) config.fail("fitted", "has no schema", shown(*fitted));
+  if (fitted != nullptr) {
+    options = options_of_schema(*fitted->find("schema"), config.where() + ": fitted: schema");
+    // Another file may have other lines before its table.
+    options.dialect.header.reset();
+  } else if (const Json* schema = config.raw("schema"); schema != nullptr && !schema->is_null()) {
+    options = schema->is_string() ? options_of_schema(json_file(path_in(folder, schema->as_string())), schema->as_string())
+                                  : options_of_schema(*schema, config.where() + ": schema");
+  }
+  if (config.has("delimiter")) {
+    const std::string delimiter = config.string("delimiter");
+    if (delimiter.size() != 1 || delimiter[0] == '"' || delimiter[0] == '\n' || delimiter[0] == '\r')
+      config.fail("delimiter", "must be one character", "'" + delimiter + "'");
+    options.dialect.delimiter = delimiter[0];
+    options.find_delimiter = false;
+  }
+  if (config.has("header")) options.dialect.header = config.boolean("header", false);
+  if (config.has("missing_values")) options.dialect.missing = config.string_list("missing_values");
+  options.may_lack = target;
+  return options;
+}
+
+// The column that need not be there when records are to be predicted.
+std::string target_of(const Config& config, TableUse use) {
+  const Json* fitted = fitted_of(config);
+  const Json* target = fitted != nullptr && use == TableUse::records ? fitted->find("target") : nullptr;
+  const Json* name = target != nullptr ? target->find("name") : nullptr;
+  return name != nullptr && name->is_string() ? name->as_string() : "";
+}
+
+// Cells as texts, as a table has them before its columns become numbers.
+Table table_of(const Frame& frame, const std::string& where, bool of_records) {
+  auto text = std::make_shared<std::string>();
+  std::vector<size_t> ends;
+  ends.reserve(static_cast<size_t>(frame.rows) * frame.columns.size());
+  for (int64_t r = 0; r < frame.rows; ++r)
+    for (size_t c = 0; c < frame.columns.size(); ++c) {
+      append_cell(frame.columns[c], frame.schema.columns[c], r, *text);
+      ends.push_back(text->size());
+    }
+  Table table{.where = where,
+              .names = frame.schema.names(),
+              .named = true,
+              .columns = static_cast<int64_t>(frame.columns.size()),
+              .rows = frame.rows,
+              .of_records = of_records};
+  size_t begin = 0;
+  table.cells.reserve(ends.size());
+  for (const size_t end : ends) table.cells.push_back(std::string_view(*text).substr(begin, end - begin)), begin = end;
+  table.lines = frame.numbers;
+  table.owner = std::move(text);
+  return table;
+}
+
+SourcePtr prepared(const Config& config, const std::string& folder, Frame frame, const TableFile* file, const std::string& name,
+                   TableUse use, bool of_records, bool of_job) {
+  const Json* fitted = fitted_of(config);
+  const Json* states = fitted != nullptr ? fitted->find("steps") : nullptr;
+  const Json* list = config.raw("steps");
+  // The number of each row stays with it through the steps, for errors.
+  frame.numbers.resize(static_cast<size_t>(frame.rows));
+  std::iota(frame.numbers.begin(), frame.numbers.end(), 1);
+  Steps steps(list != nullptr ? *list : Json(), config.where() + ": steps", folder, states != nullptr ? *states : Json());
+  const int64_t rows = frame.rows;
+  if (of_job) steps.run(frame);
+  else steps.apply_to_each(frame);
+  if (!of_job && frame.rows != rows)
+    throw Error(ErrorKind::data, {.where = name,
+                                  .what = "the steps make other rows of these",
+                                  .got = std::to_string(frame.rows) + " of " + std::to_string(rows),
+                                  .expected = "a row for each record"});
+  if (frame.rows == 0) throw Error(ErrorKind::data, {.where = name, .what = "the steps leave no row"});
+  Json inner = Json::object();
+  for (const char* key : {"target", "weight", "features", "drop", "categorical", "missing", "task"})
+    if (const Json* value = config.raw(key); value != nullptr) inner.set(key, *value);
+  if (fitted != nullptr) inner.set("fitted", *fitted);
+  const SourcePtr source = table_source(Config(inner, config.where(), ErrorKind::data), table_of(frame, name, of_records), use);
+  if (fitted != nullptr) return std::make_shared<PreparedSource>(source, *fitted);
+  Json all = source->traits().fitted;
+  all.set("type", "table");
+  all.set("schema", schema_json(file->schema(), file->is_json() ? nullptr : &file->dialect()));
+  all.set("steps", steps.states());
+  return std::make_shared<PreparedSource>(source, std::move(all));
+}
+
+}  // namespace
+
+SourcePtr prepared_file(const Config& config, const std::string& folder) {
+  const std::string path = path_in(folder, config.string("file"));
+  TableFile file(path, reading(config, folder, ""));
+  Frame frame = file.all(uint64_t{1} << 35);
+  return prepared(config, folder, std::move(frame), &file, path, TableUse::examples, false, true);
+}
+
+SourcePtr prepared_text(const Config& config, std::string_view text, const std::string& name, TableUse use) {
+  TableFile file(name, reading(config, ".", target_of(config, use)), std::string(text));
+  Frame frame = file.all(uint64_t{1} << 33);
+  return prepared(config, ".", std::move(frame), &file, name, use, false, false);
+}
+
+SourcePtr prepared_records(const Config& config, const Table& records, TableUse use) {
+  const std::string target = target_of(config, use);
+  const ReadOptions options = reading(config, ".", target);
+  if (!options.schema) config.fail("fitted", "is needed to read records");
+  Frame frame = empty_frame(*options.schema);
+  frame.rows = records.rows;
+  for (size_t c = 0; c < frame.columns.size(); ++c) {
+    const ColumnSpec& spec = frame.schema.columns[c];
+    const int64_t from = records.find(spec.name);
+    for (int64_t r = 0; r < records.rows; ++r) {
+      const std::string_view cell = from < 0 ? std::string_view() : records.cell(r, from);
+      if ((from < 0 || is_no_cell(cell)) && spec.name != target)
+        throw Error(
+            ErrorKind::data,
+            {.where = records.place(r), .what = "the record lacks '" + spec.name + "'", .hint = "null says that a value is not known"});
+      const bool gone = from < 0 || is_no_cell(cell) || cell.data() == nullptr ||
+                        std::find(options.dialect.missing.begin(), options.dialect.missing.end(), cell) != options.dialect.missing.end();
+      if (gone) frame.columns[c].add_missing();
+      else if (!add_parsed(spec, cell, frame.columns[c]))
+        throw Error(ErrorKind::data, {.where = records.place(r),
+                                      .what = "the value does not fit the column '" + spec.name + "'",
+                                      .got = "'" + std::string(cell.substr(0, 40)) + "'",
+                                      .expected = std::string("a ") + type_text(spec.type)});
+    }
+  }
+  return prepared(config, ".", std::move(frame), nullptr, records.where, use, true, false);
+}
+
+}  // namespace perigee::tables
