@@ -227,7 +227,7 @@ const NetworkInput& RecordReader::only_input(const std::string& name) const {
 
 // A table's columns are no picture's pixels.
 void RecordReader::refuse_table(const std::string& name) const {
-  if (leaf_type() == "csv") return;
+  if (is_table()) return;
   if (leaf_type() == "audio")
     throw Error(ErrorKind::usage, {.where = name,
                                    .what = "the model takes recordings",

@@ -57,6 +57,7 @@ class RecordReader {
   enum class Purpose { predict, judge };
 
   std::string leaf_type() const;
+  bool is_table() const;    // csv or table
   bool reads_text() const;  // a file of text is what it predicts
   bool is_table() const;  // csv or table
   bool applies(const Json& transform, Purpose purpose) const;
