@@ -106,7 +106,7 @@ class Converter {
     const void* identity = lua_topointer(L, index);
     if (std::find(open_.begin(), open_.end(), identity) != open_.end()) fail("this table contains itself");
     if (open_.size() >= kMaxDepth) fail("tables are nested more than 64 deep");
-    if (!lua_checkstack(L, 4)) fail("tables are nested too deep");
+    if (!lua_checkstack(L, 4)) fail("tables are nested too deep for so many arguments", "", "give fewer arguments");
     if (open_.empty()) read_places(index);
     open_.push_back(identity);
     const size_t length = lua_objlen(L, index);

@@ -74,7 +74,9 @@ int network_parameter(lua_State* L) {
   Params& params = network_at(L, 1).model().params();
   const auto number = luaL_checkinteger(L, 2);
   if (number < 1 || static_cast<size_t>(number) > params.specs().size())
-    throw Error(ErrorKind::usage, {.what = "the network has no such parameter"});
+    throw Error(ErrorKind::usage, {.what = "the network has no such parameter",
+                                   .got = std::to_string(number),
+                                   .expected = "1 to " + std::to_string(params.specs().size())});
   give_array(L, 3, Array(params.parameter_tensor(static_cast<int>(number) - 1)));
   lua_pushboolean(L, 1);
   return 1;

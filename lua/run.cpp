@@ -35,7 +35,7 @@ Owner& owner_at(lua_State* L, int index) { return *static_cast<Owner*>(luaL_chec
 // Error(usage) when it was closed.
 Run& run_at(lua_State* L, int index) {
   Owner& owner = owner_at(L, index);
-  if (!owner) throw Error(ErrorKind::usage, {.where = "run", .what = "it was closed"});
+  if (!owner) throw Error(ErrorKind::usage, {.where = "run", .what = "it was closed", .hint = "start another one with pg.start"});
   return *owner;
 }
 
@@ -216,7 +216,7 @@ int parameter(lua_State* L) {
     else if (const int j = params.find_state(name); j >= 0) value = params.state_tensor(j).clone();
     else
       throw Error(ErrorKind::usage,
-                  {.where = "run.network", .what = "there is no parameter '" + name + "'"});
+                  {.where = "run.network", .what = "there is no parameter '" + name + "'", .hint = "run.network lists them"});
   });
   give(L, 3, std::move(value));
   lua_pushboolean(L, 1);

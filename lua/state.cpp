@@ -179,7 +179,9 @@ LuaState::LuaState(const LuaOptions& options)
       memory_(std::make_unique<Memory>(Memory{0, options.memory_bytes}).release()),
       frames_(std::make_unique<Frames>().release(), [](Frames* frames) { std::default_delete<Frames>()(frames); }) {
   state_.reset(lua_newstate(Memory::allocate, memory_.get()));
-  if (!state_) throw Error(ErrorKind::resources, {"", "there is no memory for a Lua interpreter"});
+  if (!state_)
+    throw Error(ErrorKind::resources,
+                {"script", "there is no memory for a Lua interpreter", "", "", "give scripts more memory, or end other processes"});
   lua_pushcfunction(raw(), set_up);
   lua_pushlightuserdata(raw(), options_.get());
   if (const int status = lua_pcall(raw(), 1, 0, 0)) rethrow(status);

@@ -188,7 +188,8 @@ void give_finaliser(lua_State* L, int index) {
   lua_pushvalue(L, index);
   if (lua_pcall(L, 1, 0, 0) == 0) return;
   lua_pop(L, 1);
-  throw Error(ErrorKind::resources, {.what = "there is no memory for a tensor"});
+  throw Error(ErrorKind::resources,
+              {.what = "there is no memory for a tensor", .hint = "drop tensors that are not used any more, then collectgarbage()"});
 }
 
 Type type_at(lua_State* L, int index) {
@@ -242,7 +243,10 @@ int einsum_of(lua_State* L) {
 // result(index, out): of the last apply, from 2
 int result(lua_State* L) {
   const auto index = static_cast<size_t>(luaL_checkinteger(L, 1)) - 1;
-  if (index >= more_results.size()) throw Error(ErrorKind::usage, {.what = "there is no such result"});
+  if (index >= more_results.size())
+    throw Error(
+        ErrorKind::usage,
+        {.what = "there is no such result", .got = std::to_string(index + 1), .expected = "1 to " + std::to_string(more_results.size())});
   give_array(L, 2, std::move(more_results[index]));
   lua_pushboolean(L, 1);
   return 1;
@@ -334,7 +338,10 @@ int seed(lua_State* L) {
 
 Array& check_array(lua_State* L, int index) {
   Array* array = optional_array(L, index);
-  if (!array || !array->defined()) throw Error(ErrorKind::usage, {.what = "a tensor is missing", .got = luaL_typename(L, index)});
+  if (!array || !array->defined())
+    throw Error(
+        ErrorKind::usage,
+        {.what = "a tensor is missing", .got = luaL_typename(L, index), .expected = "a tensor as argument " + std::to_string(index)});
   return *array;
 }
 
@@ -358,7 +365,10 @@ Array* optional_array(lua_State* L, int index) {
 
 void give_array(lua_State* L, int index, Array result) {
   Array* out = cdata_at(L, index);
-  if (!out) throw Error(ErrorKind::usage, {.what = "there is no place for a result"});
+  if (!out)
+    throw Error(ErrorKind::usage, {.what = "there is no place for a result",
+                                   .got = luaL_typename(L, index),
+                                   .expected = "a tensor as argument " + std::to_string(index)});
   give(out, std::move(result));
   give_finaliser(L, index);
 }

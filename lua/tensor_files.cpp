@@ -47,7 +47,10 @@ int read(lua_State* L) {
 // read_result(index, out)
 int read_result(lua_State* L) {
   const auto index = static_cast<size_t>(luaL_checkinteger(L, 1)) - 1;
-  if (index >= last_read.arrays.size()) throw Error(ErrorKind::usage, {.what = "the file has no such array"});
+  if (index >= last_read.arrays.size())
+    throw Error(ErrorKind::usage, {.what = "the file has no such array",
+                                   .got = std::to_string(index + 1),
+                                   .expected = "1 to " + std::to_string(last_read.arrays.size())});
   give_array(L, 2, std::move(last_read.arrays[index].second));
   lua_pushboolean(L, 1);
   return 1;

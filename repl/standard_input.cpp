@@ -1,5 +1,6 @@
 #include "repl/standard_input.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,6 +21,9 @@ Bytes read_standard_input() {
   if (isatty(STDIN_FILENO))
     throw Error(ErrorKind::usage,
                 {.where = "-", .what = "standard input is a terminal", .hint = "pipe a table into it: perigee predict MODEL - < new.csv"});
+  const auto refuse = [] { throw Error(ErrorKind::resources, {kStandardInput, "is too long", "", "at most 16 GiB", "give a part of it"}); };
+  struct stat about {};
+  if (fstat(STDIN_FILENO, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > static_cast<off_t>(kMost)) refuse();
   Bytes bytes;
   while (!stop_requested()) {
     const size_t size = bytes.size();
@@ -29,7 +33,7 @@ Bytes read_standard_input() {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw Error(ErrorKind::data, {.where = kStandardInput, .what = "cannot be read", .got = std::strerror(errno)});
     if (got == 0) break;
-    if (bytes.size() > kMost) throw Error(ErrorKind::resources, {.where = kStandardInput, .what = "is longer than 16 GiB"});
+    if (bytes.size() > kMost) refuse();
   }
   return bytes;
 }

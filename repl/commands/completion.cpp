@@ -153,7 +153,8 @@ Job load_quietly(const std::string& script) {
   alarm(kDeadlineSeconds);
   std::fflush(stdout);
   const int output = dup(STDOUT_FILENO), nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  if (output < 0 || nowhere < 0) throw Error(ErrorKind::resources, {"completion", "there are no descriptors left"});
+  if (output < 0 || nowhere < 0)
+    throw Error(ErrorKind::resources, {"completion", "there are no descriptors left", "", "", "close files, or raise `ulimit -n`"});
   dup2(nowhere, STDOUT_FILENO);
   Job job = load_job(script, {});
   std::fflush(stdout);

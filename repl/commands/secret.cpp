@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <CLI/App.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
 
 #include "repl/commands/command.h"
@@ -25,7 +27,10 @@ int run() {
   // A shell makes `> cluster.key` readable to all; its mode changes before it holds anything.
   struct stat info {};
   if (fstat(STDOUT_FILENO, &info) == 0 && S_ISREG(info.st_mode) && (info.st_mode & 077) && fchmod(STDOUT_FILENO, 0600) != 0)
-    throw Error(ErrorKind::authentication, {.what = "cannot take the file from other users", .hint = "umask 077, and again"});
+    throw Error(ErrorKind::authentication, {.where = "secret new",
+                                            .what = "the file stays readable to other users",
+                                            .got = std::strerror(errno),
+                                            .hint = "write it to another file, after `umask 077`"});
   return std::fputs(Secret::random().text().c_str(), stdout) < 0 || std::fflush(stdout) != 0;
 }
 

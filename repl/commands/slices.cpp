@@ -32,7 +32,9 @@ struct Running {
 Running start(const std::vector<std::string>& arguments, const std::string& slice) {
   Running child;
   child.output.reset(std::tmpfile());
-  if (!child.output) throw Error(ErrorKind::resources, {"--workers", "there is no room for the processes' output", std::strerror(errno)});
+  if (!child.output)
+    throw Error(ErrorKind::resources, {"--workers", "there is no room for the processes' output", std::strerror(errno), "",
+                                       "give fewer workers, or make room in /tmp"});
   fcntl(fileno(child.output.get()), F_SETFD, FD_CLOEXEC);
   std::vector<std::string> words = {"perigee"};
   words.insert(words.end(), arguments.begin(), arguments.end());
@@ -45,7 +47,9 @@ Running start(const std::vector<std::string>& arguments, const std::string& slic
   posix_spawn_file_actions_adddup2(&actions, fileno(child.output.get()), STDOUT_FILENO);
   const int status = posix_spawn(&child.pid, "/proc/self/exe", &actions, nullptr, pointers.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  if (status != 0) throw Error(ErrorKind::resources, {"--workers", "a process could not be started", std::strerror(status)});
+  if (status != 0)
+    throw Error(ErrorKind::resources, {"--workers", "a process could not be started", std::strerror(status), "",
+                                       "give fewer workers, or make the environment shorter"});
   return child;
 }
 
@@ -99,7 +103,8 @@ int run_slices(const std::vector<std::string>& arguments, int64_t count, const s
       const ErrorKind kind = code >= 2 && code <= 7 ? static_cast<ErrorKind>(code) : ErrorKind::cluster;
       throw Error(kind, {.where = "worker " + std::to_string(i),
                          .what = WIFSIGNALED(status) ? "was killed twice, by signal " + std::to_string(WTERMSIG(status))
-                                                     : "ended with code " + std::to_string(code) + ", as it says above"});
+                                                     : "ended with code " + std::to_string(code) + ", as it says above",
+                         .hint = WIFSIGNALED(status) ? "signal 9 often means that memory ran out: give fewer workers" : ""});
     }
     std::rewind(child.output.get());
     take(child.output.get());

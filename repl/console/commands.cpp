@@ -63,7 +63,9 @@ int run_in_shell(const std::string& command, const std::atomic<bool>* interrupt)
     while (waitpid(shell, &status, 0) < 0 && errno == EINTR) {}
   }
   std::signal(SIGQUIT, quit);
-  if (failure != 0) throw Error(ErrorKind::usage, {"!", "the shell does not start", std::strerror(failure), "", ""});
+  if (failure != 0)
+    throw Error(ErrorKind::usage,
+                {"!", "the shell does not start", std::strerror(failure), "", "write a shorter line, or end other processes"});
   return status;
 }
 

@@ -15,8 +15,12 @@ constexpr size_t kMaxExpected = 256;  // batches that a source is told of at onc
 constexpr int64_t kTouchedAhead = 6;  // shuffled examples come from far: several are on their way while one is read
 
 SourcePtr checked(SourcePtr source, const LoaderOptions& options) {
-  if (source->size() < 1) throw Error(ErrorKind::data, {.where = source->traits().description, .what = "the data source has no examples"});
-  if (options.batch < 1) throw Error(ErrorKind::usage, {.what = "the batch size must be at least 1", .got = std::to_string(options.batch)});
+  if (source->size() < 1)
+    throw Error(ErrorKind::data,
+                {.where = source->traits().description, .what = "the data source has no examples", .got = "0", .expected = "at least 1"});
+  if (options.batch < 1)
+    throw Error(ErrorKind::usage,
+                {.where = source->traits().description, .what = "the batch size must be at least 1", .got = std::to_string(options.batch)});
   return source;
 }
 

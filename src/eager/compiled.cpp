@@ -228,7 +228,9 @@ void CompiledFunction::run_rest(const StepInfo& step) {
 
 std::vector<Array> CompiledFunction::run(std::span<const Array> arguments) {
   if (arguments.size() != arguments_.size())
-    throw Error(ErrorKind::usage, {.what = "the function was recorded with another number of arguments"});
+    throw Error(ErrorKind::usage, {.what = "the function was recorded with another number of arguments",
+                                   .got = std::to_string(arguments.size()),
+                                   .expected = std::to_string(arguments_.size())});
   std::vector<Array> in, captured, slots;
   for (size_t i = 0; i < arguments.size(); ++i) {
     check_type(arguments[i], arguments_[i], i);

@@ -20,7 +20,10 @@ std::string argument_name(int index) { return "a" + std::to_string(index); }
 std::string capture_name(int index) { return "c" + std::to_string(index); }
 
 Value Recorder::value_at(int value) const {
-  if (value < 0 || static_cast<size_t>(value) >= values_.size()) throw Error(ErrorKind::usage, {.what = "there is no such recorded value"});
+  if (value < 0 || static_cast<size_t>(value) >= values_.size())
+    throw Error(ErrorKind::usage, {.what = "there is no such recorded value",
+                                   .got = std::to_string(value),
+                                   .expected = "one of the " + std::to_string(values_.size()) + " that it gave"});
   return values_[static_cast<size_t>(value)].value;
 }
 
@@ -136,7 +139,9 @@ std::vector<int> Recorder::gradients(int root, std::span<const int> targets) {
   for (const int target : targets) {
     wanted.push_back(value_at(target));
     if (!is_real(wanted.back().dtype()))
-      throw Error(ErrorKind::model, {.what = "there is no gradient with respect to whole numbers", .got = wanted.back().type().text()});
+      throw Error(
+          ErrorKind::model,
+          {.what = "there is no gradient with respect to whole numbers", .got = wanted.back().type().text(), .expected = "f32 or f64"});
   }
   const std::vector<Value> found = perigee::gradients(*graph_, value, graph_->constant(1, value.type()), wanted);
   for (size_t i = 0; i < found.size(); ++i) {

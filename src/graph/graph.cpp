@@ -117,7 +117,11 @@ void Graph::assign(const std::string& state, Value value) {
     assignments_.push_back({state, value.id()});
     return;
   }
-  throw Error(ErrorKind::model, {.where = scope_, .what = "state '" + state + "' is assigned but does not exist"});
+  std::vector<std::string> known;
+  for (const Leaf& leaf : leaves_)
+    if (leaf.kind == LeafKind::state) known.push_back(leaf.name);
+  throw Error(ErrorKind::model,
+              {.where = scope_, .what = "state '" + state + "' is assigned but does not exist", .hint = nearest_hint(state, known)});
 }
 
 void Graph::output(const std::string& name, Value value) { outputs_.push_back({name, value.id()}); }

@@ -137,7 +137,9 @@ Json Tuning::of_this_machine() const {
 }
 
 void Tuning::merge(const Json& choices) {
-  if (!choices.is_object()) throw Error(ErrorKind::model, {.what = "a tuning table must be an object", .got = choices.type_name()});
+  if (!choices.is_object())
+    throw Error(ErrorKind::model,
+                {.what = "a tuning table must be an object", .got = choices.type_name(), .expected = "{\"key\": \"kernel\"}"});
   const std::lock_guard lock(mutex_);
   ++changes_;
   for (const auto& [key, kernel] : choices.as_object())

@@ -139,8 +139,15 @@ void EvaluationSums::restore(const Json& state) {
   loss_ = loss && loss->is_number() ? loss->as_number() : NAN;
   const Json* states = config.raw("evaluations");
   if (!states || !states->is_array() || states->as_array().size() != evaluations_.size())
-    config.fail("evaluations", "does not fit the job's metrics", "", std::to_string(evaluations_.size()) + " states");
-  for (size_t i = 0; i < evaluations_.size(); ++i) evaluations_[i]->restore(states->as_array()[i]);
+    config.fail("evaluations", "does not fit the job's metrics", states ? states->dump().substr(0, 100) : "nothing",
+                std::to_string(evaluations_.size()) + " states, from a worker with the same job");
+  try {
+    for (size_t i = 0; i < evaluations_.size(); ++i) evaluations_[i]->restore(states->as_array()[i]);
+  } catch (const Error& error) {
+    Error::Parts parts = error.parts();
+    if (parts.hint.empty()) parts.hint = "every worker needs the same version of Perigee";
+    throw Error(error.kind(), std::move(parts));
+  }
 }
 
 Json EvaluationSums::report(const std::string& data) const {

@@ -1,6 +1,7 @@
 #include "src/nn/network.h"
 
 #include <algorithm>
+#include <cassert>
 #include <map>
 #include <set>
 
@@ -171,8 +172,7 @@ class Context final : public LayerContext {
   Value mask(Value x) override { return build_.mask(x); }
 
   void set_mask(Value y, Value mask) override {
-    if (mask && (mask.rank() != 2 || y.rank() < 2 || mask.shape()[0] != y.shape()[0] || mask.shape()[1] != y.shape()[y.rank() - 1]))
-      fail("sets a mask that does not fit the value", mask.shape().text(), "batch and last axis of " + y.shape().text());
+    assert(!mask || (mask.rank() == 2 && y.rank() >= 2 && mask.shape()[0] == y.shape()[0] && mask.shape()[1] == y.shape()[y.rank() - 1]));
     build_.masks[y.id()] = mask;
   }
 

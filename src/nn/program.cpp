@@ -74,7 +74,6 @@ Value Program::value(const std::string& name, const std::string& where) const {
 void Program::run(const Config& options) {
   const Json* program = options.raw("program");
   if (program == nullptr || (program->is_object() && program->as_object().empty())) return;  // an empty table of Lua
-  if (!program->is_array()) options.fail("program", "must be a list of ops", program->type_name());
   const size_t count = program->as_array().size();
   if (count > kMostProgramOps)
     options.fail("program", "is too long", std::to_string(count) + " ops", "at most " + std::to_string(kMostProgramOps));
@@ -133,14 +132,10 @@ Value Program::table(const Config& attrs) const {
       attrs.fail("shape", "has too many elements for a constant", "", "at most " + std::to_string(kMostConstantElements));
   if (dims.size() > kMaxRank) attrs.fail("shape", "has too many dimensions", std::to_string(dims.size()));
   const Json* list = attrs.raw("values");
-  if (!list->is_array() || static_cast<int64_t>(list->as_array().size()) != elements)
-    attrs.fail("values", "are not as many as the shape has elements",
-               list->is_array() ? std::to_string(list->as_array().size()) : list->type_name(), std::to_string(elements));
+  if (static_cast<int64_t>(list->as_array().size()) != elements)
+    attrs.fail("values", "are not as many as the shape has elements", std::to_string(list->as_array().size()), std::to_string(elements));
   std::vector<double> values;
-  for (const Json& item : list->as_array()) {
-    if (!item.is_number()) attrs.fail("values", "must be numbers", item.type_name());
-    values.push_back(item.as_number());
-  }
+  for (const Json& item : list->as_array()) values.push_back(item.as_number());
   const std::string dtype = attrs.choice("dtype");
   return graph_.constant(Tensor::from(Shape(dims), values).to(dtype == "f32" ? real_ : dtype == "i64" ? Dtype::i64 : Dtype::boolean));
 }

@@ -51,7 +51,9 @@ CheckpointWriter::Snapshot CheckpointWriter::free_snapshot() {
 
 void CheckpointWriter::keep(const Trainer& trainer, const Json& extra, CheckpointKinds kinds) {
   if (CheckpointSnapshot::bytes_of(trainer) >= kLargeBytes && !finish(kLargeSeconds))
-    throw Error(ErrorKind::resources, {.what = "the one before is not written after " + std::to_string(int(kLargeSeconds)) + " s"});
+    throw Error(ErrorKind::resources, {.where = "checkpoint",
+                                       .what = "the one before is not written after " + std::to_string(int(kLargeSeconds)) + " s",
+                                       .hint = "use a faster disk, or fewer files"});
   const Snapshot snapshot = free_snapshot();
   snapshot->take(trainer, extra);
   if (!thread_.joinable()) {

@@ -196,8 +196,18 @@ TEST(Predictor, RefusesWhatDoesNotFit) {
   pg::experiment wider = small_experiment(pg::sources::digits({{"part", "train"}, {"size", 20}}));
   wider.network = pg::sequential(pg::dense(10));
   const pg::trainer other(wider);
-  EXPECT_NE(failure([&] { predictor.swap(other.model()); }, PERIGEE_MODEL).find("another"), std::string::npos);
+  EXPECT_NE(failure([&] { predictor.swap(other.model()); }, PERIGEE_MODEL)
+                .find("predictor: the new model has other inputs or another output; got f32[10]"),
+            std::string::npos);
   EXPECT_EQ(predictor.predict(std::vector<float>{1, 1}), model.predict(std::vector<float>{1, 1})) << "the old one goes on";
+  const Quadrants data(100);
+  pg::experiment meeting = small_experiment(data.source());
+  meeting.network = pg::sequential(pg::lambda([](pg::traced x) { return pg::ops::softmax(x, {{"axis", 0}}); }), pg::dense(2));
+  const pg::trainer together(meeting);
+  const std::string told = failure([&] { pg::predictor(together.model(), {.max_batch = 4}); }, PERIGEE_MODEL);
+  for (const char* part :
+       {"predictor: in this network the examples of a batch depend on each other", "got max_batch = 4, expected 1; set max_batch to 1"})
+    EXPECT_NE(told.find(part), std::string::npos) << told;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "src/core/error.h"
+#include "tests/core/refusal.h"
 
 namespace perigee {
 namespace {
@@ -56,6 +57,10 @@ TEST(Tensor, WindowsShareStorage) {
   const Tensor copy = t.clone();
   copy.data<float>()[0] = 5;
   EXPECT_EQ(t.data<float>()[0], 0.f);
+}
+
+TEST(Storage, RefusesMoreThanCanBeAddressed) {
+  EXPECT_HAS(refusal(ErrorKind::resources, [] { Storage(SIZE_MAX); }), "not enough memory; got 2^63 bytes or more");
 }
 
 TEST(Storage, MoveLeavesSourceEmpty) {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "src/data/fingerprint.h"
+#include "tests/core/refusal.h"
 
 namespace perigee {
 namespace {
@@ -211,9 +212,16 @@ TEST(LoaderList, RefusesWhatIsNotWithinAnEpochAndIsBounded) {
   Loader loader(std::make_shared<Numbers>(10), {.batch = 4, .threads = 0});
   loader.clear_list();
   for (const BatchRange& range : {BatchRange{0, -1, 3}, BatchRange{0, 0, 0}, BatchRange{0, 8, 3}, BatchRange{0, INT64_MAX, 4}})
-    EXPECT_THROW(loader.list(range), Error);
+    EXPECT_HAS(refusal(ErrorKind::data, [&] { loader.list(range); }), "numbers: a range of examples does not lie within an epoch; got ");
   for (size_t i = 0; i < Loader::kMaxListed; ++i) ASSERT_TRUE(loader.list({0, 0, 1}));
   EXPECT_FALSE(loader.list({0, 0, 1}));
+}
+
+TEST(Loader, RefusesWhatGivesNoBatch) {
+  EXPECT_HAS(refusal(ErrorKind::data, [] { Loader(std::make_shared<Numbers>(0), {.batch = 4}); }),
+             "numbers: the data source has no examples; got 0, expected at least 1");
+  EXPECT_HAS(refusal(ErrorKind::usage, [] { Loader(std::make_shared<Numbers>(10), {.batch = 0}); }),
+             "numbers: the batch size must be at least 1; got 0");
 }
 
 TEST(LoaderList, TellsWhatAReadingThreadMet) {

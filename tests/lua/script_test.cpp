@@ -7,7 +7,9 @@
 #include <thread>
 
 #include "lua/json.h"
+#include "lua/places.h"
 #include "src/job/job.h"
+#include "tests/core/refusal.h"
 
 namespace perigee {
 namespace {
@@ -21,8 +23,6 @@ std::string refused(const std::string& script, const LuaOptions& options = {}, E
   }
   return "not refused";
 }
-
-#define EXPECT_HAS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
 
 TEST(Script, EvaluatesToAJob) {
   const Json json = evaluate_script_text(R"(
@@ -92,6 +92,11 @@ TEST(Script, MemoryIsCapped) {
       "too much memory");
 }
 
+TEST(Script, NeedsMemoryForItsInterpreter) {
+  EXPECT_HAS(refused("return 1", {.memory_bytes = 1000}, ErrorKind::resources),
+             "script: there is no memory for a Lua interpreter; give scripts more memory, or end other processes");
+}
+
 TEST(Script, WhatIsNoJsonIsNamedWithItsPath) {
   EXPECT_HAS(refused("return {perigee = 1, a = {b = print}}"), "a.b: a function cannot be stored");
   EXPECT_HAS(refused("return {perigee = 1, a = {1, nil, 3}}"), "a: a list has holes");
@@ -110,6 +115,13 @@ TEST(Script, NumbersKeepTheirKind) {
   EXPECT_EQ(json.find("big")->as_int(), int64_t{1} << 53);
   EXPECT_TRUE(json.find("list")->is_array());
   EXPECT_TRUE(json.find("empty")->is_object());
+}
+
+TEST(Places, HaveNoMoreEntriesThanRoom) {
+  const Array x = new_array(Type{Dtype::f32, {2}});
+  const std::vector<LuaIndex> entries(5);
+  std::vector<WindowIndex> room(4);
+  EXPECT_HAS(refusal(ErrorKind::model, [&] { from_lua(x, entries, room); }), "an index has too many entries; got 5, expected 4");
 }
 
 TEST(Script, MissingFilesAreUsageErrors) {

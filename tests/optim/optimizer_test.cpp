@@ -10,6 +10,7 @@
 
 #include "src/core/error.h"
 #include "src/graph/plan.h"
+#include "tests/core/refusal.h"
 #include "tests/optim/reference_values.h"
 
 namespace perigee {
@@ -286,6 +287,17 @@ TEST(Optimizer, SaysWhatIsWrong) {
   EXPECT_NE(error_of({.optimizer = parse(R"({"type": "adam", "lr": {"type": "cosin", "from": 1}})")}).find("'cosine'"), std::string::npos);
   EXPECT_NE(error_of({.optimizer = "sgd", .clip = parse(R"({"type": "nrm"})")}).find("'norm'"), std::string::npos);
   EXPECT_NE(error_of({.optimizer = "sgd", .regularization = parse(R"({"l3": 1})")}).find("l3"), std::string::npos);
+}
+
+TEST(Optimizer, KeepsItsRuleAndItsKindOfClipping) {
+  Optimizer optimizer({.optimizer = "sgd", .clip = parse(R"({"type": "norm", "threshold": 1})")}, windows(), "job.json");
+  const auto change = [&](const OptimizerOptions& options) {
+    return refusal(ErrorKind::model, [&] { optimizer.change(options, "job.json"); });
+  };
+  EXPECT_HAS(change({.optimizer = "adam"}),
+             "job.json: optimizer: another rule has other states; got adam, expected sgd; start another run with it");
+  EXPECT_HAS(change({.optimizer = "sgd", .clip = parse(R"({"type": "value", "threshold": 1})")}),
+             "job.json: clip: the gradient is clipped in another way than when the run began; only its threshold can change");
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ TEST(Schedule, SaysWhatIsWrong) {
   EXPECT_NE(error_of(R"({"from": 1})").find("'type'"), std::string::npos);
   EXPECT_NE(error_of(R"({"type": "cosine"})").find("'from'"), std::string::npos);
   EXPECT_NE(error_of(R"({"type": "map", "values": {"3": 1}})").find("time 0"), std::string::npos);
-  EXPECT_NE(error_of(R"("fast")").find("number or a schedule"), std::string::npos);
+  EXPECT_NE(error_of(R"("fast")").find("this must be a number or a schedule"), std::string::npos);
   EXPECT_NE(error_of(R"({"type": "sequence", "parts": [{"until": 0.5, "schedule": 1}, {"until": 0.4, "schedule": 1}, {"schedule": 1}]})")
                 .find("until"),
             std::string::npos);

@@ -12,6 +12,7 @@ import error_commands  # noqa: E402
 import error_layers  # noqa: E402
 import error_lua  # noqa: E402
 import error_models  # noqa: E402
+import error_natives  # noqa: E402
 import error_networks  # noqa: E402
 import error_programs  # noqa: E402
 import error_prompts  # noqa: E402
@@ -445,3 +446,5 @@ CASES += [script(f"training: {cause}", place, cause, hint, fix, **parts) for pla
 CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in error_sequences.PROMPTS]
 CASES += error_sources.CASES + error_programs.CASES + error_networks.CASES + error_lua.CASES + error_commands.CASES + error_models.CASES + error_texts.CASES
 CASES += error_sound.CASES
+CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in error_natives.PROMPTS + error_sequences.PROMPTS]
+CASES += error_sources.CASES + error_programs.CASES + error_networks.CASES + error_lua.CASES + error_commands.CASES + error_models.CASES

@@ -6,6 +6,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "src/model/evaluation_details.h"
+#include "tests/core/refusal.h"
+
 namespace perigee {
 namespace {
 
@@ -145,6 +148,43 @@ TEST(Evaluation, RefusesLabelsOutOfRange) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::data);
     EXPECT_NE(std::string(error.what()).find("out of range"), std::string::npos);
+  }
+}
+
+// States come from other processes of a cluster.
+TEST(Evaluation, RefusesStatesThatAreNone) {
+  struct Wrong {
+    const char *description, *state, *error;
+  };
+  const Wrong all[] = {
+      {R"("binary")", R"({"counts": [1, 2, 3]})", "state of the evaluation 'binary': 'counts' must hold 4 numbers per output; got 3"},
+      {R"("binary")", R"({"counts": [1, 2, 3, "a"]})", "'counts' must be a list of numbers; got string"},
+      {R"("calibration")", R"({"examples": 1, "brier": 0, "likelihood": 0, "bins": [1, 2]})", "'bins' must be a list of 3 numbers per bin"},
+      {R"({"type": "calibration", "bins": 2})", R"({"examples": 1, "brier": 0, "likelihood": 0, "bins": [1, 2, 3, 4, 5, "a"]})",
+       "'bins' must be a list of numbers; got string"},
+      {R"("classification")", R"({"classes": 3, "examples": 1, "within_top": 1, "actual": [1]})",
+       "'actual' has the wrong length; got 1, expected 3"},
+      {R"("regression")", R"({"columns": [[1, 2]]})", "'columns' must hold lists of 8 numbers; got [1,2]"},
+      {R"("regression")", R"({"columns": [[1, 2, 3, 4, 5, 6, 7, "a"]]})", "'columns' must hold lists of 8 numbers; got string"},
+      {R"("roc")", R"({"scores": [{"positive": [1]}]})", "'scores' must hold lists of numbers"},
+      {R"("roc")", R"({"scores": [{"positive": [1], "negative": ["a"]}]})", "'scores' must hold lists of numbers; got string"},
+      {R"({"type": "roc", "steps": 3})", R"({"scores": [{"positive": [1], "negative": [1]}]})",
+       "'scores' has another number of bins; got 1, expected 3"},
+      {R"("roc")", R"({"scores": [{"positive": [1], "negative": [], "weights": [1, 2]}]})",
+       "'scores' has another number of weights; got 2, expected 1"},
+  };
+  for (const Wrong& wrong : all) {
+    const auto evaluation = make_evaluation(Json::parse(wrong.description, "metrics"), {.classes = 2}, "test");
+    EXPECT_HAS(refusal(ErrorKind::data, [&] { evaluation->restore(Json::parse(wrong.state, "state")); }), wrong.error);
+  }
+}
+
+TEST(Evaluation, RefusesDetailsThatAreNone) {
+  for (const auto& [state, error] :
+       {std::pair{R"({"samples": 3, "worst": []})", "'samples' and 'worst' must be lists"},
+        {R"({"samples": [{"draw": 1, "actual": ["a"], "predicted": []}], "worst": []})", "'actual' must be a list of numbers"}}) {
+    EvaluationDetails details({.classes = 2}, "", "x", 10);
+    EXPECT_HAS(refusal(ErrorKind::data, [&] { details.merge(Json::parse(state, "state")); }), error);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/core/refusal.h"
 #include "tests/train/networks.h"
 
 namespace perigee {
@@ -35,7 +36,8 @@ TEST(Evaluator, RefusesAStateOfOtherMetrics) {
   Evaluator& evaluator = *trainer.evaluator("train");
   const std::vector<Json> states = {evaluator.state(0, 10)};
   const auto report = [&](const Json& metrics) { return evaluation_report(metrics, evaluator.task(), "data", states, "job"); };
-  EXPECT_THROW(report(Json("classification")), Error);
+  EXPECT_HAS(refusal(ErrorKind::data, [&] { report(Json("classification")); }), "'evaluations' does not fit the job's metrics; got [{");
+  EXPECT_HAS(refusal(ErrorKind::data, [&] { report(Json("classification")); }), "expected 1 states, from a worker with the same job");
   EXPECT_THROW(report(Json(Json::Array{"roc", "roc", "roc"})), Error);
   for (const char* damaged : {"{}", "[]", "3", R"({"examples": -1, "loss": 0, "evaluations": [{}, {}, {}]})"}) {
     const std::vector<Json> bad = {Json::parse(damaged, "state")};

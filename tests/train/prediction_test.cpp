@@ -171,7 +171,7 @@ TEST(Prediction, SaysWhatTheModelDoesNotTake) {
   EXPECT_HAS(refusal(ErrorKind::usage, [&] { loaded.reader().open_file(loaded.folder / "none.csv"); }), "there is no such file");
   EXPECT_HAS(refusal(ErrorKind::usage, [&] { loaded.reader().open_file(loaded.folder.path()); }), "is a folder");
   EXPECT_HAS(refusal(ErrorKind::data, [&] { loaded.reader().open({}, RecordFormat::automatic, "r"); }), "r: it is empty");
-  EXPECT_HAS(refusal(ErrorKind::usage, [&] { loaded.predict("some text", RecordFormat::text); }), "does not read text");
+  EXPECT_HAS(refusal(ErrorKind::usage, [&] { loaded.predict("some text", RecordFormat::text); }), "the model does not read text");
   EXPECT_HAS(refusal(ErrorKind::data,
                      [&] {
                        loaded.predict(std::string(as_text(npy_bytes(Tensor(Dtype::f32, {2, 9})))));

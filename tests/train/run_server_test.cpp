@@ -12,6 +12,7 @@
 
 #include "src/run/live_run.h"
 #include "src/run/local_run.h"
+#include "tests/core/refusal.h"
 
 namespace perigee {
 namespace {
@@ -101,7 +102,11 @@ TEST_F(RunServerTest, ErrorsCrossTheSocket) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
     EXPECT_EQ(error.parts().hint, "did you mean 'optimizer.momentum'?");
   }
-  EXPECT_THROW(seen.steer(Json(Json::Object{{"kick", 1}}), nullptr), Error);
+  EXPECT_HAS(refusal(ErrorKind::usage,
+                     [&] {
+                       seen.steer(Json(Json::Object{{"kick", 1}}), nullptr);
+                     }),
+             "run: one process cannot be told 'kick'; expected pause, stop, set or checkpoint");
   EXPECT_THROW(seen.evaluate("nothing", nullptr), Error);
   EXPECT_THROW(seen.with_session("run:predict", {}, nullptr), Error);
   EXPECT_EQ(*seen.progress_report(nullptr).find("state"), Json("training"));

@@ -1,6 +1,7 @@
 // Local response normalisation across channels.
 #include "kernels/ops/lrn.h"
 
+#include <cassert>
 #include <cstring>
 
 #include "src/core/error.h"
@@ -26,8 +27,7 @@ std::vector<Type> infer(const OpCall& call) {
   if (x.shape.rank() < 2 || (x.dtype != Dtype::f32 && x.dtype != Dtype::f64))
     throw Error(ErrorKind::model,
                 {.what = "normalises across channels, dimension 1", .got = x.text(), .expected = "f32 or f64, N x C ..."});
-  if (call.inputs[0] != x)
-    throw Error(ErrorKind::model, {.what = "the gradient does not fit", .got = call.inputs[0].text(), .expected = x.text()});
+  assert(call.inputs[0] == x);
   read(call);
   return {x};
 }

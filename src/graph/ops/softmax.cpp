@@ -1,6 +1,7 @@
 // softmax and log_softmax along axis; cross entropy of logits with class numbers or distributions, fused with its gradient.
 #include "kernels/ops/softmax.h"
 
+#include <cassert>
 #include <cstring>
 
 #include "src/core/error.h"
@@ -82,7 +83,7 @@ std::vector<Type> infer_cross_entropy(const OpCall& call) {
 
 std::vector<Type> infer_cross_entropy_grad(const OpCall& call) {
   const std::vector<Type> losses = infer_cross_entropy(call);
-  if (call.inputs[2] != losses[0]) refuse("the gradient does not fit the losses", call.inputs[2].text(), losses[0].text());
+  assert(call.inputs[2] == losses[0]);
   return {call.inputs[0]};
 }
 

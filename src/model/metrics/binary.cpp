@@ -1,5 +1,6 @@
 // Several independent yes/no answers per example: accuracy, precision, recall, F1 and Matthews correlation per output, and their
 // averages over outputs.
+#include <cassert>
 #include <vector>
 
 #include "src/model/evaluation.h"
@@ -33,8 +34,7 @@ class Binary : public Evaluation {
     const Rows rows(output, target, count);
     rows.require_same_columns("binary");
     if (outputs_.empty()) outputs_.resize(static_cast<size_t>(rows.columns));
-    if (outputs_.size() != static_cast<size_t>(rows.columns))
-      throw Error(ErrorKind::model, {"binary", "the number of outputs changed", std::to_string(rows.columns)});
+    assert(outputs_.size() == static_cast<size_t>(rows.columns));
     for (int64_t row = 0; row < rows.count; ++row)
       for (int64_t c = 0; c < rows.columns; ++c) {
         const double weight = weight_of(weights, row);
@@ -75,7 +75,7 @@ class Binary : public Evaluation {
   void restore(const Json& state) override {
     const Config config(state, "state of the evaluation 'binary'", ErrorKind::data);
     const std::vector<double> list = number_list(config, "counts");
-    if (list.size() % 4 != 0) config.fail("counts", "must hold 4 numbers per output");
+    if (list.size() % 4 != 0) config.fail("counts", "must hold 4 numbers per output", std::to_string(list.size()));
     outputs_.assign(list.size() / 4, {});
     for (size_t i = 0; i < list.size(); ++i) outputs_[i / 4].*kFields[i % 4] = list[i];
   }

@@ -75,7 +75,7 @@ class Calibration : public Evaluation {
     if (!list || !list->is_array() || list->as_array().size() != bins_.size() * 3)
       config.fail("bins", "must be a list of 3 numbers per bin");
     for (const Json& number : list->as_array())
-      if (!number.is_number()) config.fail("bins", "must be a list of numbers");
+      if (!number.is_number()) config.fail("bins", "must be a list of numbers", number.type_name());
     for (size_t i = 0; i < bins_.size(); ++i) {
       const auto& numbers = list->as_array();
       bins_[i] = {numbers[3 * i].as_number(), numbers[3 * i + 1].as_number(), numbers[3 * i + 2].as_number()};

@@ -100,9 +100,10 @@ class Regression : public Evaluation {
     columns_.assign(list->as_array().size(), {});
     for (size_t c = 0; c < columns_.size(); ++c) {
       const Json& numbers = list->as_array()[c];
-      if (!numbers.is_array() || numbers.as_array().size() != std::size(kFields)) config.fail("columns", "must hold lists of 8 numbers");
+      if (!numbers.is_array() || numbers.as_array().size() != std::size(kFields))
+        config.fail("columns", "must hold lists of 8 numbers", numbers.dump());
       for (size_t i = 0; i < std::size(kFields); ++i) {
-        if (!numbers.as_array()[i].is_number()) config.fail("columns", "must hold lists of 8 numbers");
+        if (!numbers.as_array()[i].is_number()) config.fail("columns", "must hold lists of 8 numbers", numbers.as_array()[i].type_name());
         columns_[c].*kFields[i] = numbers.as_array()[i].as_number();
       }
     }

@@ -1,6 +1,7 @@
 // Receiver operating characteristic and precision-recall curves with the areas under them, of each class against the rest.
 // Exact by default: every score is kept. With steps = n scores are counted in n bins between 0 and 1, in constant memory.
 #include <algorithm>
+#include <cassert>
 #include <utility>
 #include <vector>
 
@@ -110,8 +111,7 @@ class Roc : public Evaluation {
     const int64_t classes = rows.classes();
     // For two classes one curve is enough.
     if (scores_.empty()) make(classes == 2 ? 1 : static_cast<size_t>(classes));
-    if (scores_.size() != (classes == 2 ? 1 : static_cast<size_t>(classes)))
-      throw Error(ErrorKind::model, {"roc", "the number of classes changed", std::to_string(classes)});
+    assert(scores_.size() == (classes == 2 ? 1 : static_cast<size_t>(classes)));
     for (int64_t row = 0; row < rows.count; ++row) {
       const double weight = weight_of(weights, row);
       if (weight == 0) continue;
@@ -191,10 +191,11 @@ class Roc : public Evaluation {
         const Json* numbers = list->as_array()[i].find(positive ? "positive" : "negative");
         if (!numbers || !numbers->is_array()) config.fail("scores", "must hold lists of numbers");
         auto& bins = positive ? scores_[i].positives : scores_[i].negatives;
-        if (steps_ > 0 && numbers->as_array().size() != bins.size()) config.fail("scores", "has another number of bins");
+        if (steps_ > 0 && numbers->as_array().size() != bins.size())
+          config.fail("scores", "has another number of bins", std::to_string(numbers->as_array().size()), std::to_string(bins.size()));
         size_t bin = 0;
         for (const Json& number : numbers->as_array()) {
-          if (!number.is_number()) config.fail("scores", "must hold lists of numbers");
+          if (!number.is_number()) config.fail("scores", "must hold lists of numbers", number.type_name());
           if (steps_ > 0) bins[bin++] = number.as_number();
           else scores_[i].exact.emplace_back(static_cast<float>(number.as_number()), positive);
         }
@@ -203,7 +204,9 @@ class Roc : public Evaluation {
       scores_[i].weighted = weights != nullptr;
       for (size_t k = 0; weights && weights->is_array() && k < weights->as_array().size(); ++k)
         scores_[i].weights.push_back(static_cast<float>(weights->as_array()[k].is_number() ? weights->as_array()[k].as_number() : 0));
-      if (weights && scores_[i].weights.size() != scores_[i].exact.size()) config.fail("scores", "has another number of weights");
+      if (weights && scores_[i].weights.size() != scores_[i].exact.size())
+        config.fail("scores", "has another number of weights", std::to_string(scores_[i].weights.size()),
+                    std::to_string(scores_[i].exact.size()));
     }
   }
 

@@ -67,10 +67,7 @@ Value output_weights(const Config& options, Value output) {
     options.fail("weights", "must have one number for each of the " + std::to_string(count) + " outputs",
                  list->is_array() ? std::to_string(list->as_array().size()) : list->type_name());
   std::vector<double> values;
-  for (const Json& item : list->as_array()) {
-    if (!item.is_number()) options.fail("weights", "must be numbers", item.type_name());
-    values.push_back(item.as_number());
-  }
+  for (const Json& item : list->as_array()) values.push_back(item.as_number());
   std::vector<int64_t> dims(static_cast<size_t>(std::max(output.rank(), 1)), 1);
   if (output.rank() > 1) dims[1] = count;
   return output.graph().constant(Tensor::from(Shape(dims), values).to(output.dtype()));

@@ -31,7 +31,43 @@ TERMINAL = (f"os.execute [=[{sys.executable} -c 'import pty, sys; pty.spawn(sys.
 # An agent, to which the prompt attaches as to a run.
 AGENT = ("os.execute [=[e=$(readlink /proc/$PPID/exe); $e agent --log json > agent.log & for i in $(seq 100); do grep -q listening agent.log "
          "&& break; sleep 0.05; done; $e attach $(grep -oE '127.0.0.1:[0-9]+' agent.log | head -1); kill $!]=] os.exit(1)")
+# The program with few file descriptors, in a file that is not its own, with a file of 17 GiB, and with a line too long for a shell.
+FEW_FILES = 'os.execute [=[e=$(readlink /proc/$PPID/exe); bash -c "ulimit -n 4; exec $e {}" >&2]=] os.exit(1)'
+NOT_OURS = 'os.execute [=[$(readlink /proc/$PPID/exe) secret new > /proc/self/comm]=] os.exit(1)'
+LONG_INPUT = 'os.execute [=[truncate -s 17G long.csv; $(readlink /proc/$PPID/exe) predict kept - < long.csv >&2]=] os.exit(1)'
+LONG_LINE = 'os.execute [=[(printf "!true "; head -c 200000 /dev/zero | tr "\\0" x; echo) | $(readlink /proc/$PPID/exe) repl >&2]=] os.exit(1)'
+# Every process of `eval --workers` is killed, until the program gives up.
+KILLED = ("os.execute [=[e=$(readlink /proc/$PPID/exe); $e eval kept --part train --workers 2 & p=$!; "
+          "while kill -0 $p; do for c in $(cat /proc/$p/task/$p/children); do kill -9 $c; done; done 2>/dev/null; wait $p]=] os.exit(1)")
+# An environment so long that the program starts, and its processes with their longer command lines do not.
+CROWDED = """os.execute [=[ln -s $(readlink /proc/$PPID/exe) p; cat > crowd.py <<'END'
+import resource, subprocess, sys
+resource.setrlimit(resource.RLIMIT_STACK, (2 << 20, 2 << 20))
+low, high, said = 0, 120000, ""
+while high - low > 1:
+    middle = (low + high) // 2
+    full = {key: 120000 * "x" for key in "ABCD"} | {"E": middle * "x"}
+    try:
+        low, said = middle, subprocess.run(["./p", "eval", "kept", "--part", "train", "--workers", "2"], env=full, capture_output=True, text=True).stderr
+    except OSError:
+        high = middle
+sys.exit(said)
+END
+"""
+CROWDED += sys.executable + " crowd.py]=] os.exit(1)"
 CASES = [
+    # the system
+    command("slices without room for arguments", ("-e", CROWDED), "--workers", "a process could not be started; got Argument list too long",
+            "give fewer workers, or make the environment shorter", after=KEPT),
+    command("completion without descriptors", ("-e", FEW_FILES.format("completion paths kept.lua ''")), "completion", "there are no descriptors left",
+            "raise `ulimit -n`"),
+    command("slices without descriptors", ("-e", FEW_FILES.format("eval kept --part train --workers 2")), "--workers",
+            "there is no room for the processes' output; got Too many open files", "give fewer workers", after=KEPT),
+    command("slices whose processes are killed", ("-e", KILLED), "worker 0|worker 1", "was killed twice, by signal 9", "memory", after=KEPT),
+    command("a secret in a file of others", ("-e", NOT_OURS), "secret new", "the file stays readable to other users; got Operation not permitted",
+            "write it to another file, after `umask 077`"),
+    command("a table of 17 GiB", ("-e", LONG_INPUT), "standard input", "is too long; expected at most 16 GiB", "give a part of it", after=KEPT),
+    command("a line for the shell that is too long", ("-e", LONG_LINE), "!", "the shell does not start; got Argument list too long", "write a shorter line"),
     # quantities and sweeps
     forecast("--bandwidth", "the unit is missing; got '100'", "such as 100Mbit", ("100", "100Mbit"), "--bandwidth", "100"),
     forecast("--bandwidth", "there is no unit 'Mbi' here; got '100Mbi'", "did you mean 'Mbit' or 'Mbit/s'?", ("100Mbi", "100Mbit"), "--bandwidth",

@@ -74,6 +74,22 @@ TEST(DeviceCheck, SaysWhatHasNoReference) {
   EXPECT_EQ(PlanChecker(without).unchecked(), "layer 'solver', op 'inv' (there is no LAPACK)");
 }
 
+TEST(DeviceCheck, SaysWhatHasNoKernelThere) {
+  Graph graph;
+  graph.set_scope("layer 'pool'");
+  const Json attrs = Json::parse(R"({"kind": "average", "kernel": [2, 2], "stride": [2, 2]})", "attrs");
+  graph.output("y", graph.apply("pool2d", {graph.input("x", {Dtype::i64, {1, 1, 4, 4}})}, attrs));
+  std::string text;
+  try {
+    Plan::compile(graph, {.backend = Backend::cuda});
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  for (const char* part :
+       {"layer 'pool': no CUDA kernel computes op 'pool2d'; got i64[1x1x4x4] -> i64[1x1x2x2]", "train with device = \"cpu\""})
+    EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' in: " << text;
+}
+
 TEST(DeviceCheck, IsChosenByWhatAUserWrites) {
   const TrainerOptions first = checked("check:cuda:0,ref"), host = checked("check:cpu,ref"), none = checked("cuda:0");
   EXPECT_TRUE(first.check && first.backend == Backend::cuda && first.devices[0] == 0);

@@ -157,6 +157,17 @@ class Quarrel : public Hook {
   std::string error;
 };
 
+TEST(Device, SaysWhatIsPartOfARecordedStep) {
+  Trainer trainer(tiny_job(R"(, "clip": {"type": "norm", "threshold": 1})"), kDevice);
+  Job changed = trainer.job();
+  changed.set("clip.threshold", "2");
+  expect_parts(
+      error_of([&] { trainer.change_optimizer(changed.json()); }),
+      {"clip: on a GPU the threshold of a norm is part of the step that was recorded", "resume it with --set clip.threshold=NUMBER"});
+  expect_parts(error_of([&] { trainer.change_batch(3); }),
+               {"data: batch: on a GPU the step was recorded for its size", "stop the run and resume it with --set data.batch=NUMBER"});
+}
+
 // After a hook or the data source throws, the next step still runs on the device.
 TEST(Device, GoesOnAfterAHookThatThrew) {
   const std::atomic<bool> stop = false;
@@ -165,7 +176,8 @@ TEST(Device, GoesOnAfterAHookThatThrew) {
   hook.at = 3, hook.asks = true;
   broken.add_hook(&hook);
   expect_parts(error_of([&] { broken.run(stop); }), {"the disk is full"});
-  expect_parts(hook.error, {"next one on the device"});
+  expect_parts(hook.error,
+               {"a step was asked for by who is told of one, while the run has the next one on the device", "make steps by step() alone"});
   hook.asks = false;
   EXPECT_TRUE(whole.run(stop));
   EXPECT_TRUE(broken.run(stop));
