@@ -61,6 +61,25 @@ TEST(Mask, IsOneForStepsThatCount) {
   }
 }
 
+// The layer `mask` in front of an embedding leaves an index out; what a length left out before stays so.
+TEST(Mask, AnIndexMayStandForNothing) {
+  Graph graph;
+  const BuiltNetwork network =
+      Network(Json::parse(R"([{"type": "mask", "value": 0}, {"type": "embedding", "size": 9, "out": 2}])", "test"), "net.json")
+          .build(graph, {{"x", {Dtype::i64, Shape{4}}}, {"n", {Dtype::i64, Shape{}}, FieldRole::length, "x"}},
+                 {.batch = 2, .training = true, .dtype = Dtype::f64});
+  Interpreter interpreter(graph);
+  std::map<std::string, Tensor> leaves = {{"x", Tensor::from<int64_t>(Shape{2, 4}, {3, 0, 5, 1, 0, 0, 8, 8})},
+                                          {"n", Tensor::from<int64_t>(Shape{2}, {4, 3})}};
+  for (const ParameterSpec& spec : network.parameters) leaves[spec.name] = Tensor(Dtype::f64, spec.shape);
+  interpreter.run(leaves);
+  const Tensor mask = interpreter[network.masks.at(0)];
+  EXPECT_EQ(std::vector<double>(mask.data<double>(), mask.data<double>() + 8), (std::vector<double>{1, 0, 1, 1, 0, 0, 1, 0}));
+  EXPECT_THROW(Network(Json::parse(R"(["mask"])", "test"), "net.json")
+                   .build(graph, {{"x", {Dtype::f64, Shape{2, 3, 4}}}}, {.batch = 2, .training = true, .dtype = Dtype::f64}),
+               Error);
+}
+
 TEST(Mask, RecurrentLayersGiveZeroBehindTheLength) {
   const std::vector<int64_t> lengths = {4, 1, 0};
   for (const char* layer : {R"({"type": "lstm", "units": 3})", R"({"type": "gru", "units": 3, "bidirectional": "concat"})",

@@ -123,5 +123,30 @@ INSTANTIATE_TEST_SUITE_P(Recurrent, KerasMask,
                                          MaskCase{"keras_gru_before_mask", "gru"}, MaskCase{"keras_rnn_mask", "rnn"}),
                          [](const auto& info) { return std::string(info.param.file); });
 
+// As Keras's Masking in front: steps that are nothing but the value are passed over.
+class KerasMasking : public testing::TestWithParam<double> {};
+
+TEST_P(KerasMasking, AgreesInLastStatesAndGradients) {
+  PERIGEE_NEEDS_ORACLE("keras_lstm_last_mask");
+  Arrays a = read("keras_lstm_last_mask");
+  Tensor x = permuted(a.at("x"), {0, 2, 1}), dx = permuted(a.at("dx"), {0, 2, 1});
+  const Tensor mask = a.at("mask").to(Dtype::f64);
+  const int64_t features = x.shape()[1], steps = x.shape()[2];
+  for (int64_t i = 0; i < x.elements(); ++i)
+    if (mask.data<double>()[i / (features * steps) * steps + i % steps] == 0) x.data<double>()[i] = GetParam();
+  const Json layer = Json::parse(R"({"type": "graph", "inputs": ["x"], "outputs": ["l"], "nodes": [
+      {"name": "m", "layer": {"type": "mask"}, "inputs": ["x"]},
+      {"name": "l", "layer": {"type": "lstm", "units": 5, "returns": "last"}, "inputs": ["m"]}]})",
+                                 "test");
+  Json with_value = layer;
+  with_value.find("nodes")->as_array()[0].find("layer")->set("value", GetParam());
+  for (const auto& [name, tensor] : a)
+    if (name.ends_with("/kernel") && !name.starts_with("d."))
+      check_layer(with_value.dump(), {{"x", x}}, from_keras(a, name.substr(0, name.size() - 6), ""), {{a.at("out0"), a.at("gy")}},
+                  {{"x", dx}}, kPartlyFloat32);
+}
+
+INSTANTIATE_TEST_SUITE_P(Recurrent, KerasMasking, testing::Values(0, -1.5));
+
 }  // namespace
 }  // namespace perigee

@@ -26,6 +26,7 @@ LAYERS = [
      "the layer inside draws random numbers", "put dropout before or behind time_distributed", ("{ attention_dropout = 0.5 }", "{}")),
     ("pg.time_distributed { pg.reshape { { 2, 1 } } }", "the layer must make one row of features of a step; got 2x1, expected one dimension",
      "end the layers inside with flatten {}", ("pg.reshape { { 2, 1 } }", "pg.sequential { pg.reshape { { 2, 1 } }, pg.flatten {} }")),
+    ("pg.flatten {}, pg.reshape { { 1, 2, 3 } }, pg.mask {}", "takes a sequence: steps, or features x steps, of each example; got", "", (", pg.mask {}", "")),
     # attention
     ("pg.flatten {}, pg.attention {}", "needs a sequence (features x steps)", "put reshape {features, steps} in front", ("flatten {}", "reshape { { 2, 3 } }")),
     ("pg.attention { heads = 3 }", "do not divide the features", "a divisor of 2", ("heads = 3", "heads = 2")),
