@@ -1,6 +1,7 @@
 #include "src/model/inference.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cassert>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include "kernels/convert.h"
 #include "src/model/device/device_inference.h"
 #include "src/model/steps/carried_rows.h"
+#include "src/model/steps/cut_fields.h"
 #include "src/tensor/bytes.h"
 
 namespace perigee {
@@ -49,6 +51,7 @@ Inference::Inference(Model& model, ThreadTeam& team, bool with_loss, int64_t max
     workers_.push_back(std::make_unique<Worker>());
     workers_.back()->memory = std::make_unique<PlanMemory>(*plans_, model.params(), nullptr);
   }
+  if (plans_->slices().sliceable) cut_ = CutFields::of(model, with_loss);
 }
 
 Inference::~Inference() = default;
@@ -136,7 +139,55 @@ void Inference::run_all(std::span<const void* const> inputs, int64_t examples, s
   while (queued() > 0) take_next();
 }
 
+namespace {
+
+// One row of a plan's output to its place; steps that the plan left out become 0.
+void copy_row(const View& from, int64_t row, const Tensor& to, int64_t place) {
+  View source = from, target = to.rows(place, place + 1).view();
+  source.data = static_cast<std::byte*>(from.data) + static_cast<size_t>(row * from.strides[0]) * dtype_bytes(from.dtype);
+  source.dims[0] = 1;
+  if (!same_shape(source, target)) std::memset(target.data, 0, static_cast<size_t>(target.elements()) * dtype_bytes(target.dtype));
+  std::copy_n(source.dims, source.rank, target.dims);
+  copy_view(source, target);
+}
+
+}  // namespace
+
+// Sub-batches of examples of like lengths, the longest first; a thread takes the next one when it is ready.
+void Inference::run_cut(const std::vector<const std::byte*>& fields, int64_t count) {
+  cut_->order(fields, count);
+  std::vector<std::string> names;
+  for (const NetworkInput& field : fields_of(model_.spec(), with_loss_)) names.push_back(field.name);
+  const int64_t size = std::min(kSubBatch, (count + team_.size() - 1) / team_.size());
+  std::atomic<int64_t> next = 0;
+  team_.run([&](Team& team) {
+    PlanMemory& memory = *workers_[static_cast<size_t>(team.rank())]->memory;
+    PlanRun* packed = nullptr;
+    CutFields::Piece piece;
+    for (int64_t begin; (begin = next.fetch_add(size)) < count;) {
+      const int64_t n = std::min(size, count - begin);
+      cut_->gather(fields, begin, begin + n, &piece);
+      PlanRun& run = memory.at({n, piece.steps});
+      if (packed != &run) run.pack();
+      packed = &run;
+      for (size_t i = 0; i < names.size(); ++i)
+        if (const int index = run.plan().input_index(names[i]); index >= 0) run.set_input(index, piece.fields[i].data());
+      run.run(nullptr, StepInfo{});
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t row = cut_->rows()[static_cast<size_t>(begin + i)];
+        copy_row(run.output("output"), i, result_.output, row);
+        for (size_t m = 0; m < more_.size(); ++m) copy_row(run.output(more_[m].plan), i, result_.more[m], row);
+        if (!with_loss_) continue;
+        const View loss = run.output("loss");
+        const auto* from = static_cast<const std::byte*>(loss.data) + static_cast<size_t>(i * loss.strides[0]) * dtype_bytes(loss.dtype);
+        convert(loss.dtype, from, Dtype::f64, result_.loss.data() + row, 1);
+      }
+    }
+  });
+}
+
 void Inference::run_on_team(const std::vector<const std::byte*>& fields, int64_t count) {
+  if (cut_ && !carried_) return run_cut(fields, count);
   const bool sliced = plans_->slices().sliceable;
   const int parts = sliced ? team_.size() : 1;
   std::vector<std::string> names;

@@ -14,6 +14,7 @@
 namespace perigee {
 
 class CarriedRows;
+class CutFields;
 class DeviceInference;
 class DeviceModel;
 
@@ -52,6 +53,7 @@ class Inference {
  private:
   struct Worker;
   void run_on_team(const std::vector<const std::byte*>& fields, int64_t count);
+  void run_cut(const std::vector<const std::byte*>& fields, int64_t count);
   void make_result(int64_t count);
 
   Model& model_;
@@ -64,6 +66,7 @@ class Inference {
   int64_t max_batch_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<CarriedRows> carried_;
+  std::unique_ptr<CutFields> cut_;  // of examples that have lengths
   Result result_;
 };
 

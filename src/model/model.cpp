@@ -234,6 +234,7 @@ Model::Model(ModelSpec spec) : spec_(std::move(spec)), network_(spec_.network, s
     dims.erase(dims.begin());
     output_types_.push_back({output.dtype(), Shape(dims)});
   }
+  main_output_ends_ = static_cast<bool>(built.masks.at(static_cast<size_t>(spec_.loss_output)));
   if (!spec_.loss.is_null()) {
     try {
       link_ = link_of_loss(spec_.loss);
@@ -339,15 +340,21 @@ ModelOutput Model::layer_output(const std::string& name) const {
   return {.name = name, .plan = "layer:" + name, .type = {type.dtype, Shape(dims)}, .link = ""};
 }
 
-Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std::span<const std::string> layers, Carry carry) const {
+ModelOutput Model::steps_output() const {
+  return {.name = kOutputSteps, .plan = std::string("layer:") + kOutputSteps, .type = {Dtype::i64, Shape()}, .link = ""};
+}
+
+Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std::span<const std::string> layers, Carry carry,
+                             int64_t steps) const {
+  const ModelSpec spec = steps > 0 ? with_steps(spec_, steps) : spec_;
   Graph graph;
-  const std::vector<NetworkInput> inputs = carry == Carry::all ? of_one_step(spec_.inputs) : spec_.inputs;
+  const std::vector<NetworkInput> inputs = carry == Carry::all ? of_one_step(spec.inputs) : spec.inputs;
   const BuiltNetwork built = network_.build(graph, inputs,
                                             {.batch = batch,
                                              .training = false,
                                              .dtype = spec_.dtype,
                                              .carry = carry,
-                                             .window = carry == Carry::all ? steps_at_once(spec_.inputs) : 0});
+                                             .window = carry == Carry::all || steps > 0 ? steps_at_once(spec_.inputs) : 0});
   check_sizes(built, params_, batch, spec_.where);
   const std::vector<Value> outputs = main_output_first(spec_, built.outputs);
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -360,10 +367,14 @@ Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std
       graph.output("layer:" + name, outputs[0]);
       continue;
     }
+    if (name == kOutputSteps) {
+      graph.output("layer:" + name, cast(reduce_sum(built.masks.at(static_cast<size_t>(spec_.loss_output)), {1}), Dtype::i64));
+      continue;
+    }
     const auto [layer, number] = find_layer(built.layers, name);
     graph.output("layer:" + name, built.layer_outputs[layer][number]);
   }
-  if (with_loss) graph.output("loss", add_loss(graph, spec_, built));
+  if (with_loss) graph.output("loss", add_loss(graph, spec, built));
   const Graph fused = fuse_forward(graph, backend == Backend::cuda ? GeluIn::product : GeluIn::elementwise);
   return fuse_backward(spec_.half ? mixed_precision(fused, *spec_.half) : fused);
 }
@@ -382,7 +393,7 @@ PlanSet::PlanSet(const Model& model, Kind kind, Backend backend, const Tuning* t
 
 Graph PlanSet::graph_of(ShapeKey key) const {
   if (kind_ == Kind::training) return model_.training_graph(key.batch, backend_, carry_, key.steps);
-  return model_.inference_graph(key.batch, kind_ == Kind::inference_with_loss, backend_, layers_, carry_);
+  return model_.inference_graph(key.batch, kind_ == Kind::inference_with_loss, backend_, layers_, carry_, key.steps);
 }
 
 void PlanSet::set_recompute(const RecomputeOptions& options, size_t room) {

@@ -61,6 +61,8 @@ inline constexpr const char* kLossSeed = "@loss_seed";
 
 // Stands for a layer in the lists of layers that plans are asked for: the main output before its loss's link, which is the scores of classes.
 inline constexpr const char* kUnlinkedOutput = "@unlinked";
+// Likewise: how many steps of the main output are there, i64 [batch]; of a network whose main_output_ends().
+inline constexpr const char* kOutputSteps = "@steps";
 
 class Model {
  public:
@@ -80,6 +82,9 @@ class Model {
   std::vector<ModelOutput> outputs() const;
   // The output of the layer `name` of describe's table; "name:1" is the second of several. Error(usage) with the nearest names.
   ModelOutput layer_output(const std::string& name) const;
+  // Whether lengths or masks of an input say where the main output ends; the output of an inference plan that tells it.
+  bool main_output_ends() const { return main_output_ends_; }
+  ModelOutput steps_output() const;
   // The function that turns outputs into probabilities: "softmax", "sigmoid" or "".
   const std::string& link() const { return link_; }
 
@@ -92,9 +97,9 @@ class Model {
   // Whether the network and its losses can be built with so many steps of the timed fields, and have the same parameters.
   bool fits(int64_t steps) const;
   // Forward in inference mode: "output", "output1" ... when there are more, each with its loss's link applied, "loss" where `with_loss`, and
-  // "layer:NAME" for each of `layers`, names as layer_output() takes them, or kUnlinkedOutput.
+  // "layer:NAME" for each of `layers`, names as layer_output() takes them, or kUnlinkedOutput. `steps` as training_graph() has it.
   Graph inference_graph(int64_t batch, bool with_loss, Backend backend = Backend::cpu, std::span<const std::string> layers = {},
-                        Carry carry = Carry::none) const;
+                        Carry carry = Carry::none, int64_t steps = 0) const;
 
  private:
   ModelSpec spec_;
@@ -106,6 +111,7 @@ class Model {
   std::vector<CarriedSpec> carried_;
   std::vector<std::vector<Type>> layer_types_;  // of each of layers_, with a batch of 2
   std::string link_;
+  bool main_output_ends_ = false;
 };
 
 // Names of the external gradient outputs of a training graph, in the order of `params`.

@@ -212,6 +212,49 @@ void expect_same(const Gradient& a, const Gradient& b, double tolerance) {
 }
 
 // As many places for labels as there are steps of x, which makes them no labels of these steps.
+// A pass forward takes examples by length too (src/model/steps/cut_fields.h), and gives what a plan of all steps gives for each.
+TEST(Weights, APassForwardLeavesPaddingOut) {
+  const Sequences all = Sequences::make(70, 8);
+  Trainer trainer(job_on(all.source(37, all.everyone()), kTagger, R"(, "lengths": {"x": "n"}, "shuffle": false)"), {.threads = 1});
+  for (int i = 0; i < 3; ++i) trainer.step();
+  Model& model = trainer.model();
+  const SourcePtr source(SourcePtr(), &trainer.train_source());  // the trainer's
+  Loader loader(source, {.batch = 70, .shuffle = false, .threads = 0});
+  const Batch& batch = loader.next();
+  std::vector<const std::byte*> fields;
+  for (const NetworkInput& field : fields_of(model.spec(), true))
+    fields.push_back(static_cast<const std::byte*>(batch.fields[static_cast<size_t>(field_index(*source, field.name))].view().data));
+  PlanSet plans(model, PlanSet::Kind::inference_with_loss);
+  PlanMemory memory(plans, model.params(), nullptr);
+  for (const int threads : {1, 3}) {
+    ThreadTeam team(threads);
+    Inference inference(model, team, true, 70);
+    const Inference::Result& result = inference.run(fields, 70);
+    int64_t left_out = 0;
+    for (int64_t n = 0; n < 70; ++n) {
+      PlanRun& run = memory.at(1);
+      run.pack();
+      size_t place = 0;
+      for (const NetworkInput& field : fields_of(model.spec(), true)) {
+        if (const int index = run.plan().input_index(field.name); index >= 0)
+          run.set_input(index, fields[place] + static_cast<size_t>(n) * byte_size(field.type));
+        ++place;
+      }
+      run.run(nullptr, StepInfo{});
+      EXPECT_NEAR(result.loss[static_cast<size_t>(n)], *run.output("loss").as<float>(), 1e-5) << n;
+      const View whole = run.output("output");
+      for (int64_t c = 0; c < 4; ++c)
+        for (int64_t t = 0; t < 37; ++t) {
+          const float got = result.output.data<float>()[(n * 4 + c) * 37 + t];
+          if (t < all.lengths[static_cast<size_t>(n)])
+            EXPECT_NEAR(got, whole.as<float>()[c * whole.strides[1] + t * whole.strides[2]], 1e-5) << n << " " << c << " " << t;
+          else left_out += got == 0;
+        }
+    }
+    EXPECT_GT(left_out, 70 * 4 * 16) << "at least what lies beyond the longest";
+  }
+}
+
 TEST(Weights, LabelsWithoutPlacesDoNotSeeThePadding) {
   const Sequences all = Sequences::make(24, 1);
   const auto train = [&](int64_t steps, const std::string& data) {
