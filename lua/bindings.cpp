@@ -19,6 +19,7 @@
 #include "src/data/transform.h"
 #include "src/graph/op.h"
 #include "src/job/job_schema.h"
+#include "src/model/metrics/text_scores.h"
 #include "src/nn/layer.h"
 
 namespace perigee {
@@ -235,6 +236,25 @@ int from_json_text(lua_State* L) {
   return 1;
 }
 
+// native.text_scores({ predicted }, { wanted }, tokenize): the figures of TextScores
+int text_scores(lua_State* L) {
+  luaL_checktype(L, 1, LUA_TTABLE), luaL_checktype(L, 2, LUA_TTABLE);
+  TextScores scores;
+  const auto text = [&](int table, size_t place) {
+    lua_rawgeti(L, table, static_cast<int>(place));
+    size_t length = 0;
+    const char* const bytes = lua_tolstring(L, -1, &length);
+    return std::string_view(bytes != nullptr ? bytes : "", bytes != nullptr ? length : 0);
+  };
+  for (size_t i = 1; i <= lua_objlen(L, 2); ++i) {
+    const std::string_view predicted = text(1, i), wanted = text(2, i);
+    scores.add(predicted, wanted, lua_toboolean(L, 3) != 0);
+    lua_pop(L, 2);
+  }
+  push_json(L, scores.figures());
+  return 1;
+}
+
 }  // namespace
 
 int open_bindings(lua_State* L) {
@@ -256,6 +276,7 @@ int open_bindings(lua_State* L) {
       {"from_json", guard<from_json_text>},
       {"interrupted", guard<interrupted>},
       {"milliseconds", guard<milliseconds>},
+      {"text_scores", guard<text_scores>},
       {nullptr, nullptr},
   };
   lua_newtable(L);

@@ -88,15 +88,15 @@ int network_record(lua_State* L) {
   return 1;
 }
 
-// network_predict(model, records, layers): a list of results, as a run's predict_records()
+// network_predict(model, records, layers, beams): a list of results, as a run's predict_records()
 int network_predict(lua_State* L) {
   NetworkFunction& network = network_at(L, 1);
   const LoadedModel& loaded = network.loaded();
   const GivenRecords given = records_at(L, 2, "model:predict");
-  const std::vector<std::string> layers = layers_at(L, 3, "model:predict");
+  const PredictionOptions options = prediction_options_at(L, 3, "model:predict");
   const RecordReader reader(loaded.model->spec(), loaded.job, loaded.fitted);
   ThreadTeam team(1);
-  RecordPredictor predictor(network.model(), loaded.class_names, team, {}, layers);
+  RecordPredictor predictor(network.model(), loaded.class_names, team, {}, options);
   push_predictions(L, predictor.all(given.open(reader, "model:predict")));
   return 1;
 }

@@ -1,5 +1,7 @@
 #include "lua/predictions.h"
 
+#include <cmath>
+
 #include "lua/json.h"
 #include "src/core/error.h"
 
@@ -24,6 +26,8 @@ GivenRecords records_at(lua_State* L, int index, const std::string& where) {
   return {.path = "", .records = to_json(L, index, where)};
 }
 
+namespace {
+
 std::vector<std::string> layers_at(lua_State* L, int index, const std::string& where) {
   if (lua_isnoneornil(L, index)) return {};
   const Json given = to_json(L, index, where);
@@ -35,6 +39,19 @@ std::vector<std::string> layers_at(lua_State* L, int index, const std::string& w
   if (!list || (given.is_array() && layers.size() != given.as_array().size()))
     throw Error(ErrorKind::usage, {.where = where + ": layers", .what = "must be names of layers", .expected = "layers = { \"hidden\" }"});
   return layers;
+}
+
+}  // namespace
+
+PredictionOptions prediction_options_at(lua_State* L, int index, const std::string& where) {
+  PredictionOptions options{.layers = layers_at(L, index, where)};
+  if (lua_isnoneornil(L, index + 1)) return options;
+  const Json beams = to_json(L, index + 1, where);
+  if (!beams.is_number() || beams.as_number() != std::floor(beams.as_number()) || std::fabs(beams.as_number()) > 1e9)
+    throw Error(ErrorKind::usage,
+                {.where = where + ": beams", .what = "must be a whole number", .got = beams.dump(), .expected = "beams = 10"});
+  options.beams = static_cast<int64_t>(beams.as_number());
+  return options;
 }
 
 void push_predictions(lua_State* L, const Predictions& predictions) {

@@ -16,8 +16,8 @@ struct GivenRecords {
   Records open(const RecordReader& reader, const std::string& where) const;
 };
 GivenRecords records_at(lua_State* L, int index, const std::string& where);
-// Names of layers: nil, one, or a list. Error(usage).
-std::vector<std::string> layers_at(lua_State* L, int index, const std::string& where);
+// At `index` names of layers (nil, one, or a list), behind it beams (nil or a number). Error(usage).
+PredictionOptions prediction_options_at(lua_State* L, int index, const std::string& where);
 // A list of Predictions::json(), with `index` and `class` counted from 1 as places in Lua are.
 void push_predictions(lua_State* L, const Predictions& predictions);
 

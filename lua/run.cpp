@@ -163,15 +163,15 @@ int predict(lua_State* L) {
   return 1;
 }
 
-// predict_records(run, records, layers): a list of results
+// predict_records(run, records, layers, beams): a list of results
 int predict_records(lua_State* L) {
   const GivenRecords given = records_at(L, 2, "run:predict");
-  const std::vector<std::string> layers = layers_at(L, 3, "run:predict");
+  const PredictionOptions options = prediction_options_at(L, 3, "run:predict");
   Predictions results;
   with_session(L, "run:predict", [&](Session& session) {
     Trainer& trainer = session.trainer();
     const Trainer::InUse in_use(trainer);
-    results = trainer.record_predictor(layers).all(given.open(trainer.record_reader(), "run:predict"));
+    results = trainer.record_predictor(options).all(given.open(trainer.record_reader(), "run:predict"));
   });
   push_predictions(L, results);
   return 1;

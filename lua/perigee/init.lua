@@ -74,6 +74,24 @@ function pg.list(values)
   return native.list(values)
 end
 
+---How near texts are to those that were wanted: word_error_rate and character_error_rate (edits over all words or characters wanted), equal
+---(share of texts), bleu and chrf (0 to 100, as sacrebleu gives them). BLEU parts punctuation from words as mteval-v13a does; tokenize = false
+---takes words as white space divides them.
+---@param predicted string[]
+---@param wanted string[]
+---@param options? { tokenize?: boolean }
+---@return table
+function pg.text_scores(predicted, wanted, options)
+  for place, texts in ipairs { predicted, wanted } do
+    if type(texts) ~= "table" then where.fail(("text_scores takes two lists of texts; argument %d is %s"):format(place, where.describe(texts))) end
+    for number, text in ipairs(texts) do
+      if type(text) ~= "string" then where.fail(("text_scores: text %d is %s"):format(number, where.describe(text))) end
+    end
+  end
+  if #predicted ~= #wanted then where.fail(("text_scores: %d texts, and %d that were wanted"):format(#predicted, #wanted)) end
+  return native.text_scores(predicted, wanted, not options or options.tokenize ~= false)
+end
+
 ---Runs `f` compiled by LuaJIT: faster, but Ctrl-C ends a loop in it only where it comes to an op on tensors.
 ---@param f function
 ---@return function

@@ -234,16 +234,17 @@ end
 function Model:summary() return require("perigee.show").text(summary(built[self])) end
 
 ---Predicts from records, prepared as the job prepares test data: { size = 120, city = "Rome" } gives one result, a list of such or the name of a
----file (an image, a table, arrays, a text) a list. A result has label, class and probabilities of a classifier, else values; with
----several outputs outputs.NAME, and layers.NAME for those of options.layers.
+---file (an image, a table, arrays, a text) a list. A result has label, class and probabilities of a classifier, labels and text of a network
+---that was trained with ctc (numbers as the data have them; options.beams: searched with so many prefixes at a time, and alternatives), else
+---values; with several outputs outputs.NAME, and layers.NAME for those of options.layers.
 ---@param records table|string
----@param options? { layers?: string[] }
+---@param options? { layers?: string[], beams?: integer }
 ---@return table
 function Model:predict(records, options)
   if type(records) ~= "table" and type(records) ~= "string" then
     where.fail("predict takes the name of a file, or columns by name; got " .. describe(records) .. "; model(x) takes tensors as they are")
   end
-  local results, message = core.network_predict(built[self].handle, records, options and options.layers)
+  local results, message = core.network_predict(built[self].handle, records, options and options.layers, options and options.beams)
   if results == nil then where.fail(message) end
   if type(records) == "table" and records[1] == nil and #results == 1 then return results[1] end
   return results

@@ -194,18 +194,20 @@ end
 
 ---The model's answer as it is now. A tensor, one example or a batch, is raw: nothing of the job's preprocessing is applied, and the network's
 ---main output comes back. Records go through it: { size = 120, city = "Rome" } gives one result, a list of such or the name of a file
----(CSV, JSON Lines, an image, a text) a list. A result has label, class and probabilities of a classifier, else values; with several
----outputs outputs.NAME, and layers.NAME for those of options.layers.
+---(CSV, JSON Lines, an image, a text) a list. A result has label, class and probabilities of a classifier, labels and text of a network
+---that was trained with ctc (numbers as the data have them; options.beams: searched with so many prefixes at a time, and alternatives), else
+---values; with several outputs outputs.NAME, and layers.NAME for those of options.layers.
 ---@param x perigee.Tensor|table|string
----@param options? { layers?: string[] }
+---@param options? { layers?: string[], beams?: integer }
 ---@return perigee.Tensor|table
 function methods:predict(x, options)
   if are_records(x) then
-    local results = call(self, "predict_records", x, options and options.layers)
+    local results = call(self, "predict_records", x, options and options.layers, options and options.beams)
     if type(x) == "table" and x[1] == nil and #results == 1 then return results[1] end
     return results
   end
   if options and options.layers then where.fail "run:predict gives layers for records; a tensor is raw" end
+  if options and options.beams then where.fail "run:predict searches label sequences for records; a tensor is raw" end
   if type(x) == "table" then x = tensor.from(x) end
   if not tensor.is(x) then where.fail("run:predict takes a tensor; got " .. where.describe(x)) end
   local out = tensor.type()

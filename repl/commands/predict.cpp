@@ -25,7 +25,7 @@ struct Options {
   std::string model;
   std::vector<std::string> files, layers;
   bool json = false;
-  int64_t top = 3, threads = 0, workers = 1;
+  int64_t top = 3, beams = 1, threads = 0, workers = 1;
   std::string slice, device = "cpu", out;
 } options;
 
@@ -36,6 +36,10 @@ void declare(CLI::App& app) {
                  "them; - is standard input")
       ->required();
   app.add_option("--top", options.top, "how many classes to name")->check(CLI::PositiveNumber);
+  app.add_option(
+         "--beams", options.beams,
+         "of a model trained with ctc: search its label sequences with so many prefixes at a time; 1: the likeliest class of each step")
+      ->check(CLI::PositiveNumber);
   app.add_flag("--json", options.json,
                "one JSON object per example: file, index, label, probabilities or values; outputs and layers by name where there are more");
   app.add_option("--out", options.out, "write the results to a file: .csv, .jsonl or .npy");
@@ -53,6 +57,8 @@ int threads() {
   if (options.threads > 0) return static_cast<int>(options.threads);
   return static_cast<int>(std::max<int64_t>(1, std::max(1u, std::thread::hardware_concurrency()) / options.workers));
 }
+
+PredictionOptions wanted() { return {.layers = options.layers, .beams = options.beams}; }
 
 // The inputs, with the files of folders in their place.
 std::vector<std::string> inputs_of(const RecordReader& reader) {
@@ -157,7 +163,8 @@ class Pass {
 std::vector<std::string> slice_arguments() {
   std::vector<std::string> words = {"predict", options.model};
   words.insert(words.end(), options.files.begin(), options.files.end());
-  words.insert(words.end(), {"--top", std::to_string(options.top), "--threads", std::to_string(threads()), "--device", options.device});
+  words.insert(words.end(), {"--top", std::to_string(options.top), "--threads", std::to_string(threads()), "--beams",
+                             std::to_string(options.beams), "--device", options.device});
   for (const std::string& layer : options.layers) words.insert(words.end(), {"--layer", layer});
   if (options.json || !options.out.empty()) words.emplace_back("--json");
   return words;
@@ -183,7 +190,7 @@ int predict_here(LoadedModel& loaded, const RecordReader& reader, const std::vec
   const Slice slice = sliced ? parse_slice(options.slice) : Slice{};
   const std::optional<int> worker = sliced ? std::optional(static_cast<int>(slice.index)) : std::nullopt;
   const ModelSite site(*loaded.model, loaded.job, options.device, "--device", worker);
-  RecordPredictor predictor(*loaded.model, loaded.class_names, team, site.devices(), options.layers);
+  RecordPredictor predictor(*loaded.model, loaded.class_names, team, site.devices(), wanted());
   Pass pass(reader, predictor, results, slice);
   pass.run(inputs);
   std::fflush(stdout);
@@ -215,7 +222,7 @@ int run() {
   LoadedModel loaded = load_model(model_path(options.model));
   const RecordReader reader(loaded.model->spec(), loaded.job, loaded.fitted);
   const std::vector<std::string> inputs = inputs_of(reader);
-  const std::vector<PredictedOutput> outputs = predicted_outputs(*loaded.model, loaded.class_names, options.layers);
+  const std::vector<PredictedOutput> outputs = predicted_outputs(*loaded.model, loaded.class_names, wanted());
   CountedResults results(make_results(outputs));
   const bool shares_out = options.workers > 1 && options.slice.empty();
   const int failure = shares_out ? share_out(results) : predict_here(loaded, reader, inputs, results);

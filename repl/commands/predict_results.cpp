@@ -1,6 +1,7 @@
 #include "repl/commands/predict_results.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <numeric>
 
@@ -42,6 +43,14 @@ std::string numbers_text(const Json::Array& numbers) {
   return numbers.size() > kShown ? text + " ... (" + std::to_string(numbers.size()) + " values; --json prints all)" : text;
 }
 
+// The labels of a sequence: their text, or their numbers.
+std::string labels_text(const Json& part) {
+  if (part.find("text") != nullptr) return text_in(part, "text");
+  std::string text;
+  for (const Json& label : list_in(part, "labels")) text += (text.empty() ? "" : " ") + label.dump();
+  return text;
+}
+
 class TextResults : public Results {
  public:
   TextResults(const std::vector<PredictedOutput>& outputs, int64_t top) : outputs_(outputs), top_(static_cast<size_t>(top)) {}
@@ -62,6 +71,7 @@ class TextResults : public Results {
 
  private:
   std::string text_of(const Json& part, const PredictedOutput& output) const {
+    if (output.blank) return sequences_text(part);
     const Json::Array& p = list_in(part, "probabilities");
     if (p.empty()) return numbers_text(list_in(part, "values"));
     std::vector<size_t> order(p.size());
@@ -74,6 +84,20 @@ class TextResults : public Results {
       std::snprintf(percent, sizeof percent, " %.2f %%", 100 * value(order[i]));
       text += (i ? ", " : "") + printable(output.class_name(static_cast<int64_t>(order[i]))) + percent;
     }
+    return text;
+  }
+
+  std::string sequences_text(const Json& part) const {
+    std::string text;
+    char number[48];
+    const auto add = [&](const Json& each) {
+      const Json* score = each.find("log_probability");
+      std::snprintf(number, sizeof number, " (log p %.4g)", score != nullptr && score->is_number() ? score->as_number() : -INFINITY);
+      text += (text.empty() ? "" : ", ") + printable(labels_text(each)) + number;
+    };
+    add(part);
+    const Json::Array& others = list_in(part, "alternatives");
+    for (size_t i = 0; i < others.size() && i + 1 < top_; ++i) add(others[i]);
     return text;
   }
 
@@ -103,7 +127,8 @@ std::string csv_cell(const std::string& text) {
   return quoted + "\"";
 }
 
-// A row per example. A classifier has its label and a column of probabilities per class, other outputs a column per value; with several
+// A row per example. A classifier has its label and a column of probabilities per class, a decoder of ctc the labels and their log
+// probability, other outputs a column per value; with several
 // outputs their names come in front.
 class CsvFile : public Results {
  public:
@@ -113,6 +138,10 @@ class CsvFile : public Results {
     for (const PredictedOutput& output : outputs) {
       const bool named = several || output.layer;
       const std::string front = named ? output.name + "." : "";
+      if (output.blank) {
+        text_ += "," + csv_cell(front + "labels") + "," + csv_cell(front + "log_probability");
+        continue;
+      }
       const int64_t values = output.classes > 0 ? output.classes : output.type.shape.elements();
       if (output.classes > 0) text_ += "," + csv_cell(front + "label");
       for (int64_t i = 0; i < values; ++i) {
@@ -133,6 +162,10 @@ class CsvFile : public Results {
         continue;
       }
       const Json& part = part_of(result, output);
+      if (output.blank) {
+        text_ += "," + csv_cell(labels_text(part)) + "," + text_in(part, "log_probability");
+        continue;
+      }
       if (output.classes > 0) text_ += "," + csv_cell(text_in(part, "label"));
       add_numbers(list_in(part, output.classes > 0 ? "probabilities" : "values"));
     }

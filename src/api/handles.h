@@ -67,6 +67,8 @@ struct perigee_model {
   std::unique_ptr<perigee::RecordPredictor> predictor;  // with the layers that were asked for last
   std::vector<std::string> predictor_layers;
   bool told_raw = false;                     // that raw numbers are not prepared
+  std::unique_ptr<perigee::RecordPredictor> predictor;  // with the options that were asked for last
+  perigee::PredictionOptions predictor_options;
   std::shared_ptr<perigee::StepModel> step;  // what sessions share; null until there was one
 
   // The model's structure; in training its numbers may be older than those on its device.

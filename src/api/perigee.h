@@ -415,6 +415,8 @@ typedef struct perigee_predict_options {
   int32_t layer_count;
   int32_t format;   /* a perigee_record_format; of perigee_model_predict_records */
   const char* name; /* begins messages, "order 17"; null: "records" */
+  int64_t beams;    /* of a model that was trained with ctc: its label sequences are searched with so many prefixes at a time; 0 or 1: the
+                       most probable class of each step */
 } perigee_predict_options;
 
 typedef struct perigee_prediction perigee_prediction;
@@ -451,6 +453,10 @@ PERIGEE_API perigee_status perigee_prediction_output(perigee_prediction* predict
 /* Null where there is no such class, or it has no name. Lives as long as the prediction. */
 PERIGEE_API const char* perigee_prediction_class_name(const perigee_prediction* prediction, int32_t output,
                                                       int64_t number) PERIGEE_NOEXCEPT;
+/* The labels that a model trained with ctc reads in an example: how many, and where they lie, as long as the prediction. -1: it is no such
+ * model, or there is no such example. Names are those of perigee_prediction_class_name for output 0. */
+PERIGEE_API int64_t perigee_prediction_labels(const perigee_prediction* prediction, int64_t example,
+                                              const int64_t** labels) PERIGEE_NOEXCEPT;
 /* A list of what `perigee predict --json` prints: {"index": 0, "class": 2, "label": "emu", "probabilities": [...]}. */
 PERIGEE_API perigee_status perigee_prediction_json(perigee_prediction* prediction, char** json) PERIGEE_NOEXCEPT;
 

@@ -360,6 +360,7 @@ class model {
     options.layer_count = static_cast<int32_t>(layers.size());
     options.format = given.format;
     options.name = given.name.empty() ? nullptr : given.name.c_str();
+    options.beams = given.beams;
     perigee_prediction* made = nullptr;
     check(predict(options, &made));
     return prediction(made);

@@ -15,7 +15,8 @@ namespace perigee::api {
 struct predict_options {
   std::vector<std::string> layers;  // inner layers whose outputs are wanted too
   perigee_record_format format = PERIGEE_RECORDS_AUTOMATIC;
-  std::string name;  // begins messages
+  std::string name;   // begins messages
+  int64_t beams = 0;  // of label sequences of ctc: searched with so many prefixes at a time
 };
 
 struct predicted_output {
@@ -57,6 +58,8 @@ class prediction {
       if (each.name == name) return each;
     throw error(PERIGEE_USAGE, "the prediction has no output '" + std::string(name) + "'");
   }
+  // Of a model that was trained with ctc: the labels that it reads in an example.
+  const std::vector<int64_t>& labels(int64_t example) const { return labels_.at(static_cast<size_t>(example)); }
   const std::string& json() const { return json_; }  // as `perigee predict --json` prints them, in a list
 
  private:
@@ -65,6 +68,9 @@ class prediction {
     const detail::handle<perigee_prediction, perigee_prediction_free> owned(made);
     for (int64_t i = 0; i < perigee_prediction_examples(made); ++i) rows_.push_back(perigee_prediction_row(made, i));
     for (int32_t i = 0; i < perigee_prediction_output_count(made); ++i) outputs_.push_back(read(made, i));
+    const int64_t* found = nullptr;
+    for (int64_t i = 0, count = 0; i < examples() && (count = perigee_prediction_labels(made, i, &found)) >= 0; ++i)
+      labels_.emplace_back(found, found + count);
     char* text = nullptr;
     detail::check(perigee_prediction_json(made, &text), perigee_prediction_message(made));
     json_ = detail::take_text(text);
@@ -83,13 +89,13 @@ class prediction {
     else if (info.dtype == PERIGEE_I64) copy(static_cast<const int64_t*>(info.data));
     else if (info.dtype == PERIGEE_F32) copy(static_cast<const float*>(info.data));
     else throw error(PERIGEE_USAGE, "output '" + output.name + "' holds neither floats nor integers; take it from json()");
-    for (int64_t c = 0; c < info.classes; ++c)
-      if (const char* name = perigee_prediction_class_name(made, index, c)) output.class_names.emplace_back(name);
+    for (int64_t c = 0; const char* name = perigee_prediction_class_name(made, index, c); ++c) output.class_names.emplace_back(name);
     return output;
   }
 
   std::vector<int64_t> rows_;
   std::vector<predicted_output> outputs_;
+  std::vector<std::vector<int64_t>> labels_;  // of each example; empty where the model gives none
   std::string json_;
 };
 

@@ -16,7 +16,7 @@ namespace {
 constexpr int32_t kMostLayers = 4096;
 
 struct Wanted {
-  std::vector<std::string> layers;
+  PredictionOptions options;
   RecordFormat format = RecordFormat::automatic;
   std::string name = "records";
 };
@@ -29,22 +29,23 @@ Wanted read_wanted(const perigee_predict_options* options, const char* function)
   require(given.layers != nullptr || given.layer_count == 0, function, "layers must not be null");
   for (int32_t i = 0; i < given.layer_count; ++i) {
     require(given.layers[i] != nullptr, function, "a layer's name must not be null");
-    wanted.layers.emplace_back(given.layers[i]);
+    wanted.options.layers.emplace_back(given.layers[i]);
   }
   if (given.format < PERIGEE_RECORDS_AUTOMATIC || given.format > PERIGEE_RECORDS_NPZ)
     misuse(function, "there is no such format", std::to_string(given.format), "a perigee_record_format");
   wanted.format = static_cast<RecordFormat>(given.format);
+  if (given.beams != 0) wanted.options.beams = given.beams;
   if (given.name) wanted.name = given.name;
   return wanted;
 }
 
-RecordPredictor& predictor_of(perigee_model& model, const std::vector<std::string>& layers) {
-  if (model.training) return model.training->trainer->record_predictor(layers);
-  if (!model.predictor || model.predictor_layers != layers) {
+RecordPredictor& predictor_of(perigee_model& model, const PredictionOptions& options) {
+  if (model.training) return model.training->trainer->record_predictor(options);
+  if (!model.predictor || !(model.predictor_options == options)) {
     const auto devices = model.opened_site().devices();
     model.predictor.reset();
-    model.predictor = std::make_unique<RecordPredictor>(*model.loaded.model, model.loaded.class_names, *model.team, devices, layers);
-    model.predictor_layers = layers;
+    model.predictor = std::make_unique<RecordPredictor>(*model.loaded.model, model.loaded.class_names, *model.team, devices, options);
+    model.predictor_options = options;
   }
   return *model.predictor;
 }
@@ -67,7 +68,7 @@ perigee_status predict(perigee_model* model, const char* function, const perigee
     const std::lock_guard lock(model->turns());
     const Records records = open(reader_of(*model), wanted);
     const auto in_use = model->in_use();
-    handle->results = predictor_of(*model, wanted.layers).all(records);
+    handle->results = predictor_of(*model, wanted.options).all(records);
     *out = handle.release();
   });
 }
@@ -142,6 +143,14 @@ const char* perigee_prediction_class_name(const perigee_prediction* prediction, 
   const PredictedOutput* found = output_at(prediction, output);
   if (!found || number < 0 || static_cast<size_t>(number) >= found->class_names.size()) return nullptr;
   return found->class_names[static_cast<size_t>(number)].c_str();
+}
+
+int64_t perigee_prediction_labels(const perigee_prediction* prediction, int64_t example, const int64_t** labels) noexcept {
+  if (labels) *labels = nullptr;
+  if (!prediction || example < 0 || static_cast<size_t>(example) >= prediction->results.sequences.size()) return -1;
+  const std::vector<int64_t>& found = prediction->results.sequences[static_cast<size_t>(example)].at(0).labels;
+  if (labels) *labels = found.data();
+  return static_cast<int64_t>(found.size());
 }
 
 perigee_status perigee_prediction_json(perigee_prediction* prediction, char** json) noexcept {

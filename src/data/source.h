@@ -21,7 +21,7 @@ struct Field {
   Dtype dtype = Dtype::f32;
   Shape shape;                           // of one example; a class label is a scalar i64
   int64_t classes = 0;                   // labels lie in [0, classes); 0: not a label
-  std::vector<std::string> class_names;  // empty or `classes` of them
+  std::vector<std::string> class_names;  // empty or `classes` of them; of a sequence of labels those of all that may occur
   // How it serves the field `of`; a weight without one is of all targets. A job may say more (data.lengths, data.masks, data.weights).
   FieldRole role = FieldRole::none;
   std::string of = {};

@@ -32,6 +32,7 @@ std::string evaluation_with(const std::string& figure, const EvaluationTask& tas
 }
 
 Json default_evaluations(const EvaluationTask& task) {
+  if (task.blank) return Json(Json::Array{"transcription"});
   if (task.sequence) return Json::array();
   return Json(Json::Array{task.classes > 0 ? "classification" : "regression"});
 }

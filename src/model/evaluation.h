@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,16 @@ struct EvaluationTask {
   int64_t classes = 0;                   // of the target; 0: not a class label
   std::vector<std::string> class_names;  // empty, or `classes` of them
   bool sequence = false;                 // the target is a class at each position of a sequence
+  std::optional<int64_t> blank = {};     // of the loss ctc, whose targets are labels of a sequence: the class that stands for none
+};
+
+// Examples of a sequence task: outputs [N, C, T] as probabilities, targets [N, L].
+struct SequenceBatch {
+  const Tensor& output;
+  const Tensor& target;
+  int64_t count = 0;                          // of them
+  std::span<const double> weights = {};       // of each step of a target; empty: all count
+  std::span<const int64_t> output_ends = {};  // how many steps of each output are there; empty: all
 };
 
 class Evaluation {
@@ -36,6 +47,9 @@ class Evaluation {
   virtual void restore(const Json& state) = 0;
   // Whether the steps of a sequence are rows of their own. A function of one's own gets whole examples where none has weights.
   virtual bool takes_steps() const { return true; }
+  // Whether it goes by whole sequences, which come to add_sequences() alone. Error(model) from add() then.
+  virtual bool takes_sequences() const { return false; }
+  virtual void add_sequences(const SequenceBatch&) {}
 };
 
 struct EvaluationDef {
@@ -50,7 +64,8 @@ std::span<const EvaluationDef* const> all_evaluations();
 std::unique_ptr<Evaluation> make_evaluation(const Json& description, const EvaluationTask& task, const std::string& where);
 // The first evaluation that, without options, gives a figure of this name; empty: none does.
 std::string evaluation_with(const std::string& figure, const EvaluationTask& task);
-// The evaluations that a task gets when a job names none: "classification" or "regression"; none for sequences, where the loss says it all.
+// The evaluations that a task gets when a job names none: "classification" "regression" or "transcription"; none for other
+// sequences, where the loss says it all.
 Json default_evaluations(const EvaluationTask& task);
 
 }  // namespace perigee

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "src/data/streams.h"
+#include "src/nn/ctc_decode.h"
 #include "src/nn/loss.h"
 
 namespace perigee {
@@ -23,9 +24,16 @@ EvaluationTask task_of(const Model& model, const Field& target, const Type& outp
   // A class that is ignored stands between the labels and the loss.
   if (classes == 0 && ignored_class(model.spec().loss) && target.shape.elements() == 1 && output.shape.rank() == target.shape.rank() + 1)
     classes = output.shape[0];
+  const std::optional<int64_t> blank = ctc_blank(model.spec().loss);
   const bool sequence =
       classes == 0 && output.shape.rank() == target.shape.rank() + 1 && (target.dtype == Dtype::i64 || target.shape.rank() > 0);
-  return {.classes = classes, .class_names = target.class_names, .sequence = sequence};
+  return {.classes = classes, .class_names = target.class_names, .sequence = sequence || blank, .blank = blank};
+}
+
+// What evaluations need beside the output.
+std::vector<ModelOutput> more_outputs(const Model& model) {
+  if (!ctc_blank(model.spec().loss) || !model.main_output_ends()) return {};
+  return {model.steps_output()};
 }
 
 // A training part whose targets were mixed has distributions, where the others have labels.
@@ -43,7 +51,8 @@ Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Jso
       metrics_(metrics && !metrics->is_null() ? *metrics : Json()),
       where_(where),
       streams_(model.carried().empty() ? 0 : streams_of(*source_)),
-      inference_(model, team, true, streams_ > 0 ? streams_ : kEvaluationBatch, streams_ > 0 ? std::span<DeviceModel* const>() : devices),
+      inference_(model, team, true, streams_ > 0 ? streams_ : kEvaluationBatch, streams_ > 0 ? std::span<DeviceModel* const>() : devices,
+                 more_outputs(model)),
       loader_(source_, {.batch = inference_.max_batch(), .shuffle = false, .threads = source_->traits().cheap ? 0 : 1}) {
   if (streams_ > 0) inference_.carry(streams_);
   const std::vector<NetworkInput> wanted_fields = fields_of(model.spec(), true);
@@ -70,6 +79,11 @@ EvaluationSums::EvaluationSums(const Json& metrics, const EvaluationTask& task, 
   if (!list.is_array()) list = Json(Json::Array{list});
   for (const Json& description : list.as_array()) {
     evaluations_.push_back(make_evaluation(description, task, where + ": metrics"));
+    if (task.blank && !evaluations_.back()->takes_sequences() && evaluations_.back()->takes_steps())
+      throw Error(ErrorKind::model, {.where = where + ": metrics",
+                                     .what = "needs a target for each step, and the labels of 'ctc' have no place among the steps",
+                                     .got = description.dump(),
+                                     .expected = "'transcription', 'bleu' or 'chrf'"});
     const Json* type = description.find("type");
     const Json* own = description.find("name");  // of a function of one's own
     if (own && own->is_string()) {
@@ -105,8 +119,19 @@ void EvaluationSums::add(const Inference::Result& result, const Tensor& target, 
   examples_ += count;
   const Tensor output = result.output.rows(0, count);
   Tensor output_rows, target_rows;
-  if (weights.empty() && task_.sequence && count > 0) positions = target.elements() / target.shape()[0];
+  std::span<const int64_t> ends;
+  if (!result.more.empty()) ends = {result.more[0].data<int64_t>(), static_cast<size_t>(count)};
+  std::vector<double> spread;  // weights of examples, at each of their steps
+  if (task_.sequence && !task_.blank && count > 0 && positions == 1) {
+    positions = target.elements() / target.shape()[0];
+    for (const double weight : weights) spread.insert(spread.end(), static_cast<size_t>(positions), weight);
+    weights = spread;
+  }
   for (auto& evaluation : evaluations_) {
+    if (evaluation->takes_sequences()) {
+      evaluation->add_sequences({.output = output, .target = target, .count = count, .weights = weights, .output_ends = ends});
+      continue;
+    }
     const bool apart = positions > 1 && (!weights.empty() || evaluation->takes_steps());
     if (apart && !output_rows.defined())
       output_rows = steps_as_rows(output, count, positions), target_rows = steps_as_rows(target, count, positions);

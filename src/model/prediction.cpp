@@ -6,6 +6,7 @@
 
 #include "src/core/warning.h"
 #include "src/data/table_source.h"
+#include "src/model/metrics/text_scores.h"
 
 namespace perigee {
 namespace {
@@ -25,6 +26,23 @@ Json list_of(const std::vector<double>& numbers) {
   Json list = Json::array();
   for (const double number : numbers) list.push(number);
   return list;
+}
+
+Json labels_of(const LabelSequence& sequence, const PredictedOutput& output) {
+  Json json = Json::object(), labels = Json::array();
+  for (const int64_t label : sequence.labels) labels.push(label);
+  json.set("labels", std::move(labels));
+  if (!output.class_names.empty()) json.set("text", label_text(sequence.labels, output.class_names));
+  json.set("log_probability", sequence.score);
+  return json;
+}
+
+void add_sequences(Json& json, const PredictedOutput& output, const std::vector<LabelSequence>& found) {
+  const Json best = labels_of(found.at(0), output);
+  for (const auto& [key, value] : best.as_object()) json.set(key, value);
+  Json others = Json::array();
+  for (size_t i = 1; i < found.size(); ++i) others.push(labels_of(found[i], output));
+  if (found.size() > 1) json.set("alternatives", std::move(others));
 }
 
 void add_result(Json& json, const PredictedOutput& output, const Tensor& values, int64_t example) {
@@ -83,9 +101,14 @@ Json Predictions::json(int64_t example) const {
       layers.set(outputs[i].name, list_of(example_values(values[i], example)));
       continue;
     }
-    if (i == 0) add_result(result, outputs[i], values[i], example);
+    const bool decoded = i == 0 && !sequences.empty();
+    const auto add = [&](Json& json) {
+      if (decoded) add_sequences(json, outputs[i], sequences[static_cast<size_t>(example)]);
+      add_result(json, outputs[i], values[i], example);
+    };
+    if (i == 0) add(result);
     Json each = Json::object();
-    add_result(each, outputs[i], values[i], example);
+    add(each);
     heads.set(outputs[i].name, std::move(each));
   }
   if (heads.as_object().size() > 1) result.set("outputs", std::move(heads));
@@ -100,10 +123,23 @@ Json Predictions::json() const {
 }
 
 std::vector<PredictedOutput> predicted_outputs(const Model& model, const std::vector<std::string>& class_names,
-                                               const std::vector<std::string>& layers) {
+                                               const PredictionOptions& options) {
   std::vector<PredictedOutput> outputs;
   for (const ModelOutput& output : model.outputs())
     outputs.push_back(predicted(output, outputs.empty() ? class_names : std::vector<std::string>()));
+  outputs.at(0).blank = ctc_blank(model.spec().loss);
+  if (outputs[0].blank) outputs[0].class_names = class_names;
+  if (options.beams < 1 || options.beams > kMostCtcBeams)
+    throw Error(ErrorKind::usage, {.where = "beams",
+                                   .what = "there must be at least one, and not too many",
+                                   .got = std::to_string(options.beams),
+                                   .expected = "1 to " + std::to_string(kMostCtcBeams)});
+  if (options.beams > 1 && !outputs[0].blank)
+    throw Error(ErrorKind::usage, {.where = "beams",
+                                   .what = "search among label sequences, and the model gives none",
+                                   .expected = "a model that was trained with the loss 'ctc'",
+                                   .hint = "texts are made by perigee generate"});
+  const std::vector<std::string>& layers = options.layers;
   for (size_t i = 0; i < layers.size(); ++i)
     if (std::find(layers.begin(), layers.begin() + static_cast<std::ptrdiff_t>(i), layers[i]) ==
         layers.begin() + static_cast<std::ptrdiff_t>(i))
@@ -112,16 +148,27 @@ std::vector<PredictedOutput> predicted_outputs(const Model& model, const std::ve
 }
 
 RecordPredictor::RecordPredictor(Model& model, const std::vector<std::string>& class_names, ThreadTeam& team,
-                                 std::span<DeviceModel* const> devices, const std::vector<std::string>& layers)
-    : model_(model), outputs_(predicted_outputs(model, class_names, layers)) {
+                                 std::span<DeviceModel* const> devices, const PredictionOptions& options)
+    : model_(model), outputs_(predicted_outputs(model, class_names, options)), beams_(options.beams) {
   const std::vector<ModelOutput> outputs = model.outputs();
   std::vector<ModelOutput> more(outputs.begin() + 1, outputs.end());
   for (const PredictedOutput& output : outputs_)
     if (output.layer) more.push_back(model.layer_output(output.name));
+  if (outputs_[0].blank && model.main_output_ends()) more.push_back(model.steps_output());
   inference_ = std::make_unique<Inference>(model, team, false, kBatch, devices, std::move(more));
 }
 
 RecordPredictor::~RecordPredictor() = default;
+
+// Examples whose lengths the model knows have them as the last of the further outputs.
+void RecordPredictor::decode(const Inference::Result& result, Predictions* batch) const {
+  if (!outputs_[0].blank) return;
+  const View output = batch->values[0].view();
+  const int64_t* const steps = model_.main_output_ends() ? result.more.back().data<int64_t>() : nullptr;
+  for (int64_t i = 0; i < result.count; ++i)
+    batch->sequences.push_back(
+        ctc_decode(output, i, steps ? steps[i] : output.dims[2], *outputs_[0].blank, beams_, std::min(beams_, kMostAlternatives)));
+}
 
 bool RecordPredictor::run(const Records& records, int64_t begin, int64_t end, const std::atomic<bool>* stop,
                           const std::function<void(const Predictions& batch)>& take) {
@@ -137,7 +184,8 @@ bool RecordPredictor::run(const Records& records, int64_t begin, int64_t end, co
   const auto give = [&] {
     const Inference::Result& result = inference_->take();
     Predictions batch{.outputs = outputs_, .values = {result.output.rows(0, result.count)}, .rows = std::move(numbers.front())};
-    for (const Tensor& more : result.more) batch.values.push_back(more.rows(0, result.count));
+    for (size_t i = 0; i + 1 < outputs_.size(); ++i) batch.values.push_back(result.more[i].rows(0, result.count));
+    decode(result, &batch);
     numbers.pop_front();
     take(batch);
   };
@@ -163,6 +211,7 @@ Predictions RecordPredictor::all(const Records& records) {
   run(records, 0, -1, nullptr, [&](const Predictions& batch) {
     for (size_t i = 0; i < parts.size(); ++i) parts[i].push_back(batch.values[i].clone());
     sum.rows.insert(sum.rows.end(), batch.rows.begin(), batch.rows.end());
+    sum.sequences.insert(sum.sequences.end(), batch.sequences.begin(), batch.sequences.end());
   });
   for (size_t i = 0; i < parts.size(); ++i) sum.values.push_back(joined(parts[i], outputs_[i].type, sum.examples()));
   for (const std::string& line : remark_lines(sum.remarks)) warn(line);

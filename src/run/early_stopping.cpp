@@ -17,9 +17,9 @@ std::string number_text(double value) {
 bool figure_is_error(const std::string& name) {
   const size_t dot = name.rfind('.');
   const std::string figure = dot == std::string::npos ? name : name.substr(dot + 1);
-  for (const char* error : {"loss", "mse", "mae", "rmse", "rse", "ece", "mce", "brier", "negative_log_likelihood"})
+  for (const char* error : {"loss", "mse", "mae", "rmse", "rse", "ece", "mce", "brier", "negative_log_likelihood", "perplexity"})
     if (figure == error) return true;
-  return false;
+  return figure.ends_with("_error_rate");
 }
 
 EarlyStopping::EarlyStopping(const Config& options)

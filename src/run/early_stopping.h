@@ -10,7 +10,7 @@
 namespace perigee {
 
 // {"metric": "validation.loss",     what is watched: "<part>.<figure>", also "train.loss" and "test.roc.auc"; default "test.loss"
-//  "lower_is_better": true,         default: true for losses and errors (mse, mae, rmse, ece), false for anything else
+//  "lower_is_better": true,         default: true for losses and errors (mse, mae, ece, error rates), false for anything else
 //  "every_epochs": 1,               how often it is evaluated
 //  "patience": 5,                   stop after so many evaluated epochs without an improvement
 //  "min_improvement": 0,            a smaller change is no improvement

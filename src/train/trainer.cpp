@@ -213,11 +213,11 @@ Inference& Trainer::inference() {
   return *inference_;
 }
 
-RecordPredictor& Trainer::record_predictor(const std::vector<std::string>& layers) {
-  if (!predictor_ || layers != predictor_layers_) {
+RecordPredictor& Trainer::record_predictor(const PredictionOptions& options) {
+  if (!predictor_ || !(options == predictor_options_)) {
     predictor_.reset();
-    predictor_ = std::make_unique<RecordPredictor>(*t_.model, class_names(), t_.team, engine_->device_models(), layers);
-    predictor_layers_ = layers;
+    predictor_ = std::make_unique<RecordPredictor>(*t_.model, class_names(), t_.team, engine_->device_models(), options);
+    predictor_options_ = options;
   }
   return *predictor_;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/model/evaluation.h"
+#include "src/model/prediction.h"
 #include "src/train/step_engine.h"
 #include "src/train/weight_average.h"
 
@@ -44,7 +45,6 @@ struct StepReport {
 class Trainer;
 class Evaluator;
 class Inference;
-class RecordPredictor;
 class RecordReader;
 
 // A hook runs around steps: logging, checkpoints, averaging. Called on the training thread in the order of add_hook; a hook may read
@@ -166,7 +166,7 @@ class Trainer {
   Evaluator* evaluator(const std::string& part);  // opened on first use; null when the job has no such part
   Inference& inference();  // without loss, between steps and with an InUse, where the job trains; opened on first use
   // The same for records, also with what `layers` give (RecordPredictor); kept until others are asked for.
-  RecordPredictor& record_predictor(const std::vector<std::string>& layers);
+  RecordPredictor& record_predictor(const PredictionOptions& options);
   RecordReader record_reader() const;
   std::vector<std::string> class_names() const;  // of the target; empty where it has none
 
@@ -249,7 +249,7 @@ class Trainer {
   std::map<std::string, std::unique_ptr<Evaluator>> evaluators_;  // by part
   std::unique_ptr<Inference> inference_;
   std::unique_ptr<RecordPredictor> predictor_;
-  std::vector<std::string> predictor_layers_;
+  PredictionOptions predictor_options_;
   int64_t planned_examples_ = 0, max_steps_ = 0, planned_epochs_ = 0;  // planned_epochs_ 0: steps alone count
   int measured_ = 0;
   Position position_;

@@ -130,6 +130,44 @@ TEST_F(Houses, ATrainerPredictsRecordsBetweenSteps) {
             pg::model::load(file("model.safetensors")).predict_record({{"size", 47}, {"city", "Rome"}}).output().values);
 }
 
+// A model trained with ctc: C, C++ and Lua give the labels that the program prints.
+TEST_F(Houses, LabelSequencesComeToEveryLanguage) {
+  std::string x, y, n;
+  for (int i = 0; i < 16; ++i) {
+    x += std::string(i ? "," : "") + (i % 2 ? "[[2,2,0,1,1,0,0,0]]" : "[[1,1,0,2,2,0,1,1]]");
+    y += std::string(i ? "," : "") + (i % 2 ? "[2,1,-1]" : "[1,2,1]");
+    n += std::string(i ? "," : "") + (i % 2 ? "8" : "7");
+  }
+  const std::string arrays = R"("x": [)" + x + R"(], "n": [)" + n + "]";
+  write("reader.json", R"({"network": [{"type": "conv1d", "out": 6, "kernel": 3, "padding": "same", "activation": "tanh"},
+    {"type": "conv1d", "out": 3, "kernel": 1}], "loss": "ctc", "optimizer": {"type": "adam", "lr": 0.05}, "epochs": 20, "seed": 3,
+    "data": {"batch": 4, "lengths": {"x": "n"}, "train": {"type": "arrays", "class_names": ["<none>", "a", "b"], "y": [)" +
+                           y + "], " + arrays + "}}}");
+  pg::trainer trainer(pg::job::load(file("reader.json")));
+  trainer.run();
+  trainer.save(file("reader.safetensors"));
+  const pg::model model = pg::model::load(file("reader.safetensors"));
+  const std::string records = R"([{"x": [[1,1,0,2,2,0,1,1]], "n": 7}, {"x": [[2,2,0,1,1,0,0,0]], "n": 8}])";
+  const pg::prediction got = model.predict_records(records, {.beams = 4});
+  EXPECT_EQ(got.labels(0), (std::vector<int64_t>{1, 2, 1}));
+  EXPECT_EQ(got.labels(1), (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(got.output().class_names, (std::vector<std::string>{"<none>", "a", "b"}));
+  EXPECT_NE(got.json().find("\"text\":\"aba\""), std::string::npos) << got.json();
+  EXPECT_NE(got.json().find("\"alternatives\""), std::string::npos) << got.json();
+  EXPECT_EQ(model.predict_records(records).json().find("alternatives"), std::string::npos);
+  EXPECT_NE(failure([&] { model.predict_records(records, {.beams = -1}); }, PERIGEE_USAGE).find("1 to 1000"), std::string::npos);
+
+  perigee_prediction* prediction = nullptr;
+  ASSERT_EQ(perigee_model_predict_records(model.get(), records.data(), records.size(), nullptr, &prediction), PERIGEE_OK);
+  const int64_t* labels = nullptr;
+  EXPECT_EQ(perigee_prediction_labels(prediction, 1, &labels), 2);
+  EXPECT_TRUE(labels && labels[0] == 2 && labels[1] == 1);
+  EXPECT_EQ(perigee_prediction_labels(prediction, 2, &labels), -1);
+  EXPECT_EQ(labels, nullptr);
+  EXPECT_EQ(perigee_prediction_labels(nullptr, 0, nullptr), -1);
+  perigee_prediction_free(prediction);
+}
+
 TEST_F(Houses, NamesTheModelOfAFolder) {
   const std::string text = failure([&] { pg::model::load(folder_); }, PERIGEE_USAGE);
   EXPECT_NE(text.find("is a folder; expected a model file; give " + file("model.safetensors")), std::string::npos) << text;

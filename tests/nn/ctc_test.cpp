@@ -7,6 +7,8 @@
 
 #include "src/io/file.h"
 #include "src/io/npy.h"
+#include "src/model/metrics/text_scores.h"
+#include "src/nn/ctc_decode.h"
 #include "src/nn/loss.h"
 #include "tests/nn/gradients.h"
 
@@ -99,6 +101,71 @@ TEST(Ctc, RefusesWhatDoesNotFit) {
   EXPECT_NE(text("\"ctc\"", x, deep).find("ctc does not fit"), std::string::npos);
   EXPECT_NE(text(R"({"type": "ctc", "blank": 3})", x, y).find("must be one of the 3 classes"), std::string::npos);
   EXPECT_EQ(text("\"ctc\"", x, y), "");
+}
+
+// Logits of one example, [T, C], as logarithms of probabilities in (C, T).
+Tensor log_probabilities(const double* logits, int64_t steps, int64_t classes) {
+  Tensor y(Dtype::f64, Shape{classes, steps});
+  for (int64_t t = 0; t < steps; ++t) {
+    double sum = 0;
+    for (int64_t c = 0; c < classes; ++c) sum += std::exp(logits[t * classes + c]);
+    for (int64_t c = 0; c < classes; ++c) y.data<double>()[c * steps + t] = logits[t * classes + c] - std::log(sum);
+  }
+  return y;
+}
+
+TEST(Ctc, DecodesAsKerasDoes) {
+  const char* data = std::getenv("PERIGEE_DATA");
+  const std::string path = std::string(data != nullptr ? data : "") + "/oracles/sequences/keras_ctc_decode.npz";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
+  std::map<std::string, Tensor> file;
+  for (auto& [name, tensor] : parse_npz(read_file(path), path)) file[name] = tensor;
+  const Tensor logits = file.at("logits").to(Dtype::f64), lengths = file.at("lengths").to(Dtype::i64),
+               greedy = file.at("greedy").to(Dtype::i64), beam = file.at("beam_search").to(Dtype::i64),
+               scores = file.at("beam_search_score").to(Dtype::f64);
+  const int64_t n = logits.shape()[0], steps = logits.shape()[1], classes = logits.shape()[2], paths = beam.shape()[0];
+  const auto row = [&](const Tensor& from, int64_t place) {
+    std::vector<int64_t> labels(from.data<int64_t>() + place * steps, from.data<int64_t>() + (place + 1) * steps);
+    labels.erase(std::find(labels.begin(), labels.end(), -1), labels.end());
+    return labels;
+  };
+  for (int64_t i = 0; i < n; ++i) {
+    const Tensor y = log_probabilities(logits.data<double>() + i * steps * classes, steps, classes);
+    const int64_t own = lengths.data<int64_t>()[i];
+    EXPECT_EQ(ctc_greedy(y.view(), own, 0).labels, row(greedy, i));
+    const std::vector<LabelSequence> found = ctc_beam(y.view(), own, 0, 25, paths);
+    ASSERT_EQ(static_cast<int64_t>(found.size()), paths);
+    for (int64_t p = 0; p < paths; ++p) {
+      EXPECT_EQ(found[static_cast<size_t>(p)].labels, row(beam, p * n + i));
+      EXPECT_NEAR(found[static_cast<size_t>(p)].score, scores.data<double>()[i * paths + p], 1e-6);
+    }
+  }
+}
+
+// With a beam that keeps everything, a sequence's score is minus its loss.
+TEST(Ctc, ABeamOfAllPrefixesGivesTheLoss) {
+  std::mt19937_64 random(3);
+  const Tensor logits = case_values(real({1, 3, 5}), true, random);
+  Tensor rows(Dtype::f64, Shape{5, 3});
+  for (int64_t i = 0; i < 15; ++i) rows.data<double>()[i % 5 * 3 + i / 5] = logits.data<double>()[i];
+  for (const LabelSequence& found : ctc_beam(log_probabilities(rows.data<double>(), 5, 3).view(), 5, 2, 1000, 1000)) {
+    if (!std::isfinite(found.score)) continue;
+    std::vector<int64_t> labels = found.labels;
+    labels.push_back(-1);
+    const Tensor y = Tensor::from<int64_t>(Shape{1, static_cast<int64_t>(labels.size())}, labels);
+    EXPECT_NEAR(ctc(logits, y, Tensor::from<int64_t>(Shape{1}, {5}), R"({"blank": 2})").loss[0], -found.score, 1e-10);
+  }
+}
+
+TEST(Ctc, EditDistanceIsLevenshteins) {
+  const auto distance = [](const std::string& a, const std::string& b) {
+    return edit_distance(std::vector<int64_t>(a.begin(), a.end()), std::vector<int64_t>(b.begin(), b.end()));
+  };
+  EXPECT_EQ(distance("kitten", "sitting"), 3);
+  EXPECT_EQ(distance("sunday", "saturday"), 3);
+  EXPECT_EQ(distance("", "abc"), 3);
+  EXPECT_EQ(distance("abc", ""), 3);
+  EXPECT_EQ(distance("abc", "abc"), 0);
 }
 
 }  // namespace

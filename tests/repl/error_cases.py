@@ -32,6 +32,8 @@ GRAPH = """(function()
 FIELDS = "pg.data.arrays { x = { { 1, 2 }, { 3, 4 }, { 5, 6 } }, c = { 0, 1, 2 }, v = { { 1 }, { 2 }, { 3 } } }"
 
 
+CTC = "pg.data.arrays { x = { { { 1, 2, 3 } }, { { 2, 1, 4 } } }, y = { { 1, -1 }, { 2, 1 } } }"
+
 CASES = [
     # the job
     script("an unknown loss", "trial.lua:5: loss", "there is no loss 'MSE'", "did you mean 'mse'?", "nearest", "MSE", loss='"MSE"',
@@ -88,6 +90,11 @@ CASES = [
     script("a blank that is no class", "loss", "must be one of the 3 classes", "", ("blank = 9", "blank = 0"), loss="pg.loss.ctc { blank = 9 }",
            network="pg.sequential { pg.conv1d { 3, kernel = 1 } }",
            train="pg.data.arrays { x = { { { 1, 2, 3 } }, { { 2, 1, 4 } } }, y = { { 1 }, { 2 } } }"),
+    script("figures of steps for ctc", "metrics", "needs a target for each step, and the labels of 'ctc' have no place among the steps",
+           "'transcription', 'bleu' or 'chrf'", ('"tokens"', '"bleu"'), loss='"ctc"', network="pg.sequential { pg.conv1d { 3, kernel = 1 } }",
+           train=CTC, data=f", test = {CTC}", more='metrics = { "tokens" },'),
+    script("figures of sequences for classes", "evaluation 'chrf'", "goes by sequences of labels", "a label for each step, or the loss 'ctc'",
+           ('"chrf"', '"roc"'), more='metrics = { "chrf" },', data=VALIDATION, writes_run=True),
     script("an index beyond an embedding", "trial.lua: step 1", "is no index of embedding 'embed1'",
            network="pg.sequential { pg.embedding { size = 3, out = 4 }, pg.dense { 2 } }",
            train="pg.data.arrays { x = { 1, 2, 3, 4 }, y = { 0, 1, 0, 1 } }", writes_run=True),

@@ -21,6 +21,15 @@ PICTURES = {
     "data": {"batch": 4, "train": {"type": "images", "folder": "pictures", "size": 4, "channels": 1}},
 }
 
+# Pulses of two heights, of which only the order is told; the last step of the first signal is not there.
+SIGNALS = {"x": [[[1, 1, 0, 2, 2, 0, 1, 1]], [[2, 2, 0, 1, 1, 0, 0, 0]]] * 8, "n": [7, 8] * 8}
+READER = {
+    "network": [{"type": "conv1d", "out": 6, "kernel": 3, "padding": "same", "activation": "tanh"}, {"type": "conv1d", "out": 3, "kernel": 1}],
+    "loss": "ctc", "optimizer": {"type": "adam", "lr": 0.05}, "epochs": 20, "seed": 3,
+    "data": {"batch": 4, "lengths": {"x": "n"},
+             "train": {"type": "arrays", "class_names": ["<none>", "a", "b"], "y": [[1, 2, 1], [2, 1, -1]] * 8, **SIGNALS}},
+}
+
 
 def png(path, value, sides=0, columns=4):
     """A grey picture of 4 rows, whose 4 middle columns have that value."""
@@ -37,7 +46,7 @@ def prepare():
     pathlib.Path("houses.csv").write_text("\n".join(["id,size,city,price", *lines]) + "\n")
     for i in range(8):
         png(pathlib.Path(f"pictures/{'dark' if i % 2 else 'bright'}/{i}.png"), 40 if i % 2 else 220)
-    for name, job in (("houses", HOUSES), ("classifier", PICTURES)):
+    for name, job in (("houses", HOUSES), ("classifier", PICTURES), ("reader", READER)):
         pathlib.Path(f"{name}.json").write_text(json.dumps(job))
         run("train", f"{name}.json", "--out", name, "--log", "json")
 
@@ -173,8 +182,28 @@ def a_loaded_model_predicts_as_the_program():
     assert "the column 'size' is missing" in run("-e", 'pg.load_model("houses"):predict { city = "Rome" }', code=1)[1]
 
 
+def a_model_of_ctc_answers_with_labels():
+    pathlib.Path("signals.json").write_text(json.dumps([{"x": SIGNALS["x"][i], "n": SIGNALS["n"][i]} for i in (0, 1)]))
+    first, second = results("reader", "signals.json")
+    assert (first["labels"], first["text"], second["text"]) == ([1, 2, 1], "aba", "ba"), (first, second)
+    assert len(first["values"]) == 24 and first["log_probability"] < 0 and "alternatives" not in first
+    searched = results("reader", "signals.json", "--beams", "8")[0]
+    assert searched["text"] == "aba" and len(searched["alternatives"]) == 7 and searched["log_probability"] > first["log_probability"], searched
+    assert searched["log_probability"] > searched["alternatives"][0]["log_probability"]
+    lines = run("predict", "reader", "signals.json", "--beams", "8", "--top", "2")[0].splitlines()
+    assert lines[0].startswith("signals.json[0]: aba (log p -") and lines[0].count("log p") == 2, lines
+    for more in ([], ["--workers", "2"]):
+        run("predict", "reader", "signals.json", "--out", "labels.csv", *more)
+        table = [line.split(",") for line in pathlib.Path("labels.csv").read_text().splitlines()]
+        assert table[0] == ["file", "index", "labels", "log_probability"] and table[1][:3] == ["signals.json", "0", "aba"], table
+    code = 'for _, r in ipairs(pg.load_model("reader"):predict("signals.json", { beams = 4 })) do print(r.text, #r.labels, r.labels[1], #r.alternatives) end'
+    assert run("-e", code)[0].split() == ["aba", "3", "1", "3", "ba", "2", "2", "3"]
+    assert "texts are made by perigee generate" in run("predict", "houses", "houses.csv", "--beams", "2", code=2)[1]
+
+
 CHECKS = [columns_go_by_name, a_loaded_model_predicts_as_the_program, missing_columns_are_all_named, unknown_categories_are_counted_at_the_end, a_broken_file_ends_no_batch,
           folders_are_their_files, pictures_are_fitted_as_in_training, results_go_to_a_file, inner_layers_by_name, eval_reads_other_data_by_the_job]
+          folders_are_their_files, results_go_to_a_file, inner_layers_by_name, a_model_of_ctc_answers_with_labels, eval_reads_other_data_by_the_job]
 
 
 def main():

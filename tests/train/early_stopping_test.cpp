@@ -45,6 +45,9 @@ TEST(EarlyStopping, KnowsWhichWayIsBetter) {
   EXPECT_EQ(rules.best_epoch(), 1);
   EXPECT_NE(rules.after_epoch(3, 0.991, 0), "");
   EXPECT_TRUE(figure_is_error("test.rmse"));
+  EXPECT_TRUE(figure_is_error("validation.label_error_rate"));
+  EXPECT_TRUE(figure_is_error("validation.tokens.perplexity"));
+  EXPECT_FALSE(figure_is_error("test.bleu"));
   EXPECT_FALSE(figure_is_error("test.auc"));
 }
 

@@ -140,7 +140,9 @@ NamedArray named_array(const Config& config, const std::string& name, Tensor val
   NamedArray array{.name = name, .values = std::move(values), .label = name == "y" && whole && single, .where = where};
   const int64_t classes = config.integer("classes");
   std::vector<std::string> class_names = config.string_list("class_names");
-  if (array.label) array.classes = classes, array.class_names = std::move(class_names);
+  const bool labels = name == "y" && array.values.shape().rank() > 1;  // of a sequence of labels
+  if (array.label) array.classes = classes;
+  if (array.label || labels) array.class_names = std::move(class_names);
   return array;
 }
 
@@ -162,6 +164,7 @@ SourcePtr arrays_source(const std::string& name, std::vector<NamedArray> arrays,
     columns.push_back(column_of(array));
     columns.back().field.role = array.role;
     if (array.label) settle_classes(array, columns.back(), size);
+    else columns.back().field.class_names = array.class_names;
     owners.push_back(array.values.storage());
   }
   return std::make_shared<ArraySource>(name + " (" + std::to_string(size) + " examples)", size, std::move(columns), std::move(owners),

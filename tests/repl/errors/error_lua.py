@@ -39,6 +39,9 @@ CASES = [line(*each) for each in [
     ("return pg.ones(3):data()[4]", "index 4 lies outside 1 to 3", ("[4]", "[3]")),
     ("pg.zeros(2, 0):take({ 1 }, 2)", "none: the dimension is empty"),
     ("pg.ones(2):take { 1.5 }", "take: a place is a whole number; got 1.5", ("1.5", "1")),
+    ("pg.text_scores('a', { 'b' })", "text_scores takes two lists of texts; argument 1 is", ("'a'", "{ 'a' }")),
+    ("pg.text_scores({ 1 }, { 'b' })", "text_scores: text 1 is", ("1", "'a'")),
+    ("pg.text_scores({ 'a' }, {})", "text_scores: 1 texts, and 0 that were wanted", ("{}", "{ 'b' }")),
     ("pg.list(3)", "list takes a table; got 3", ("3", "{ 3 }")),
     ("pg.plot(pg.ones(2, 3))", 'how is f32[2x3] to be plotted? kind = "line", "histogram", "image" or "confusion"',
      ("3))", '3), { kind = "image", file = "a.png" })')),
@@ -83,6 +86,7 @@ CASES = [line(*each) for each in [
     (NETWORK + 'net:init(1, "a")', "or tensors, or a source: net:init(1, {1, 28, 28}); got", ('"a"', "{ 3 }")),
     (MODEL + "model:predict(3)", "predict takes the name of a file, or columns by name; got", ("3)", "{ a = { 1 }, b = { 2 } })"), "", KEPT),
     (MODEL + "model:predict({ a = { 1 }, b = { 2 } }, { layers = { 3 } })", "must be names of layers", None, 'layers = { "hidden" }', KEPT),
+    (MODEL + "model:predict({ a = { 1 }, b = { 2 } }, { beams = 1.5 })", "must be a whole number; got 1.5", ("1.5", "1"), "beams = 10", KEPT),
     (MODEL + 'model:predict({ a = { 1 }, b = { 2 } }, { layers = { "dens1" } })', "the network has no layer of this name", None,
      "did you mean 'dense1'", KEPT),
     # optimisers
@@ -91,6 +95,7 @@ CASES = [line(*each) for each in [
      "does not have the shape of the parameter at the first step; got f32[3], expected f32[2]",
      ("(3) }, { a = pg.ones(3)", "(2) }, { a = pg.ones(2)")),
     # runs
+    (RUN + "run:predict(pg.ones(1, 1, 28, 28), { beams = 4 })", "run:predict searches label sequences for records; a tensor is raw"),
     (RUN + "run:predict(pg.ones(1, 1, 28, 28), { layers = { 'dense1' } })", "run:predict gives layers for records; a tensor is raw"),
     (RUN + "run:wait(0.4) run:plot('loss', { file = 'a.gif' })", "a chart's file has another name; expected name.svg or name.png",
      ("a.gif", "a.svg")),
