@@ -64,9 +64,7 @@ struct perigee_model {
   perigee::TurnMutex own_turns;
   std::unique_ptr<perigee::ModelSite> site;  // of one from a file, as is what follows
   std::unique_ptr<perigee::Inference> inference;
-  std::unique_ptr<perigee::RecordPredictor> predictor;  // with the layers that were asked for last
-  std::vector<std::string> predictor_layers;
-  bool told_raw = false;                     // that raw numbers are not prepared
+  bool told_raw = false;                                // that raw numbers are not prepared
   std::unique_ptr<perigee::RecordPredictor> predictor;  // with the options that were asked for last
   perigee::PredictionOptions predictor_options;
   std::shared_ptr<perigee::StepModel> step;  // what sessions share; null until there was one

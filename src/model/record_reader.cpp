@@ -74,7 +74,6 @@ std::span<const char* const> reading_options(const std::string& type) {
   static constexpr const char* kDocuments[] = {"text", "label", "fitted"};
   static constexpr const char* kAudio[] = {"label", "rate", "channels", "seconds", "lengths", "classes", "fitted"};
   static constexpr const char* kImages[] = {"size", "fit", "channels", "scale", "fill", "decode", "classes"};
-  static constexpr const char* kImages[] = {"size", "channels", "scale", "classes"};
   static constexpr const char* kTable[] = {"delimiter", "header", "missing", "missing_values", "steps", "target", "fitted"};
   if (type == "csv") return kCsv;
   if (type == "table") return kTable;

@@ -59,7 +59,6 @@ class RecordReader {
   std::string leaf_type() const;
   bool is_table() const;    // csv or table
   bool reads_text() const;  // a file of text is what it predicts
-  bool is_table() const;  // csv or table
   bool applies(const Json& transform, Purpose purpose) const;
   Json around(const Json& description, const Json& inner, Purpose purpose) const;
   SourcePtr open_leaf(const Json& leaf, Purpose purpose, const std::string& where,

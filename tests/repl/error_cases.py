@@ -450,8 +450,6 @@ CASES += [
         loss='{ kind = { type = "cross_entropy", target = "c" }, size = { type = "mse", target = "v" } }'),
 ]
 CASES += [script(f"training: {cause}", place, cause, hint, fix, **parts) for place, cause, fix, hint, parts in error_training.JOBS]
-CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in error_sequences.PROMPTS]
 CASES += error_sources.CASES + error_programs.CASES + error_networks.CASES + error_lua.CASES + error_commands.CASES + error_models.CASES + error_texts.CASES
 CASES += error_sound.CASES
 CASES += [prompt(f"-e '{expression}'", expression, cause, fix=fix) for expression, cause, fix in error_natives.PROMPTS + error_sequences.PROMPTS]
-CASES += error_sources.CASES + error_programs.CASES + error_networks.CASES + error_lua.CASES + error_commands.CASES + error_models.CASES

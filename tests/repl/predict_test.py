@@ -202,8 +202,8 @@ def a_model_of_ctc_answers_with_labels():
 
 
 CHECKS = [columns_go_by_name, a_loaded_model_predicts_as_the_program, missing_columns_are_all_named, unknown_categories_are_counted_at_the_end, a_broken_file_ends_no_batch,
-          folders_are_their_files, pictures_are_fitted_as_in_training, results_go_to_a_file, inner_layers_by_name, eval_reads_other_data_by_the_job]
-          folders_are_their_files, results_go_to_a_file, inner_layers_by_name, a_model_of_ctc_answers_with_labels, eval_reads_other_data_by_the_job]
+          folders_are_their_files, pictures_are_fitted_as_in_training, results_go_to_a_file, inner_layers_by_name,
+          a_model_of_ctc_answers_with_labels, eval_reads_other_data_by_the_job]
 
 
 def main():
