@@ -29,6 +29,7 @@ EXCEPTIONS = {
     "src/model/device/": "faults of a GPU: tests/gpu",
     "src/io/": "damaged files: tests/io and tests/fuzz make them for every format",
     "src/text/": "damaged files of tokenizers: tests/text and tests/fuzz",
+    "src/data/table/": "tables, steps, formulas: tests/data/table_errors_test.cpp and its neighbours",
     "src/api/": "misuse of the C functions: tests/api",
     "src/run/run_server.cpp": "nonsense at a run's socket: tests/train/run_server_test.cpp",
     "src/run/local_run.cpp": "runs of other processes: tests/train/run_server_test.cpp, watch_test.py",

@@ -167,6 +167,7 @@ class BlockParser {
     delimiter_ = dialect_.delimiter;
     quote_ = dialect_.quote;
     delimiters_ = all(delimiter_);
+    quotes_ = quote_ != 0 ? all(quote_) : delimiters_;
     trims_ = dialect_.trim.value_or(false) && !blank(delimiter_);
   }
 
@@ -202,7 +203,11 @@ class BlockParser {
 
  private:
   void prepare() {
-    const size_t most = static_cast<size_t>(std::count(begin_, end_, '\n') + std::count(begin_, end_, '\r')) + 1;
+    // As many rows as the first line says, or what the last block needed.
+    const void* const line_end = std::memchr(begin_, '\n', static_cast<size_t>(end_ - begin_));
+    const size_t line = line_end == nullptr ? size_t{16} : static_cast<size_t>(static_cast<const char*>(line_end) - begin_) + 1;
+    const size_t most = std::max<size_t>(static_cast<size_t>(end_ - begin_) / line, static_cast<size_t>(out_.frame.rows)) + 16;
+    out_.frame.numbers.clear();
     out_.frame.schema = *plan_.schema;
     out_.frame.columns.resize(plan_.schema->columns.size());
     out_.frame.sequences.clear();
@@ -216,11 +221,23 @@ class BlockParser {
       column.ends.clear();
       if (column.type == Type::text) column.ends.reserve(most);
       column.bytes.clear();
+      column.items.clear();
       column.real.resize(column.type == Type::real ? most : 0);
       column.whole.resize(column.type == Type::real || column.type == Type::text ? 0 : most);
       tables_.push_back(column.type == Type::category ? std::make_unique<CategoryTable>(plan_.schema->columns[c].categories) : nullptr);
     }
     most_ = most;
+    for (const std::string& marker : dialect_.missing)
+      starts_missing_[marker.empty() ? 0 : static_cast<unsigned char>(marker[0])] = true, empty_is_missing_ |= marker.empty();
+  }
+
+  void grow() {
+    most_ += most_ / 2;
+    for (Column& column : out_.frame.columns) {
+      if (column.type == Type::real) column.real.resize(most_);
+      else if (column.type != Type::text) column.whole.resize(most_);
+      if (!column.missing.empty()) column.missing.resize(most_);
+    }
   }
 
   [[noreturn]] void fail(std::string what, std::string got = "", std::string expected = "", std::string hint = "") const {
@@ -231,6 +248,7 @@ class BlockParser {
   bool ends(char c) const { return c == delimiter_ || c == '\n' || c == '\r'; }
 
   const char* row(const char* p) {
+    if (static_cast<size_t>(rows_) == most_) grow();
     const int64_t line = line_;
     const size_t count = plan_.column_of.size();
     for (size_t f = 0; f < count; ++f) {
@@ -255,11 +273,11 @@ class BlockParser {
     return p;
   }
 
-  // The end of an unquoted field.
+  // The end of an unquoted field, or a quote in it.
   const char* field_end(const char* p) const {
     for (;; p += 8) {
       const uint64_t word = load(p);
-      const uint64_t hit = equal(word, delimiters_) | equal(word, all('\n')) | equal(word, all('\r'));
+      const uint64_t hit = equal(word, delimiters_) | equal(word, all('\n')) | equal(word, all('\r')) | equal(word, quotes_);
       if (hit != 0) {
         p += std::countr_zero(hit) / 8;
         return p < end_ ? p : end_;
@@ -281,12 +299,12 @@ class BlockParser {
       while (first < end_ && blank(*first)) ++first;
     if (quote_ != 0 && first < end_ && *first == quote_) return quoted_field(first + 1, text);
     const char* const stop = field_end(first);
+    if (stop < end_ && !ends(*stop))
+      fail("a quote inside an unquoted field", "", "", "double it and put quotes around the field, or say quote = \"\"");
     const char* last = stop;
     if (trims_)
       while (last > first && blank(last[-1])) --last;
     text = {first, static_cast<size_t>(last - first)};
-    if (quote_ != 0 && std::memchr(first, quote_, text.size()) != nullptr)
-      fail("a quote inside an unquoted field", "", "", "double it and put quotes around the field, or say quote = \"\"");
     return stop;
   }
 
@@ -331,6 +349,8 @@ class BlockParser {
   }
 
   bool is_missing(std::string_view text) const {
+    if (text.empty()) return empty_is_missing_;
+    if (!starts_missing_[static_cast<unsigned char>(text[0])]) return false;
     for (const std::string& marker : dialect_.missing)
       if (text == marker) return true;
     return false;
@@ -364,6 +384,14 @@ class BlockParser {
         const char* const stop = iso_time(p, ms);
         if (stop == nullptr || stop > end_ || (stop < end_ && !ends(*stop))) break;
         column.whole[r] = ms;
+        return stop;
+      }
+      case Type::boolean: {
+        const uint64_t word = load(p);
+        const bool yes = (word & 0xFFFFFFFF) == 0x65757274, no = (word & 0xFFFFFFFFFF) == 0x65736C6166;  // "true", "false"
+        const char* const stop = p + (yes ? 4 : 5);
+        if ((!yes && !no) || stop > end_ || (stop < end_ && !ends(*stop))) break;
+        column.whole[r] = yes;
         return stop;
       }
       case Type::category: {
@@ -457,7 +485,8 @@ class BlockParser {
   CsvBlock& out_;
   char delimiter_, quote_;
   bool trims_, quoted_ = false;
-  uint64_t delimiters_, last_date_ = 0;
+  bool starts_missing_[256] = {}, empty_is_missing_ = false;
+  uint64_t delimiters_, quotes_, last_date_ = 0;
   int64_t last_ms_ = 0, rows_ = 0, line_ = 0;
   size_t most_ = 0;
   std::string unescaped_;
@@ -500,8 +529,28 @@ void parse_csv_block(std::string_view block, const CsvPlan& plan, const std::str
   BlockParser(block, plan, where, first_line, on_misfit, out).run();
 }
 
+namespace {
+
+// The loop over lanes becomes vectors.
+size_t count_of(std::string_view text, char c) {
+  size_t count = 0;
+  const char* p = text.data();
+  size_t left = text.size();
+  while (left >= 32) {
+    uint8_t lanes[32] = {};
+    for (int i = 0; i < 255 && left >= 32; ++i, p += 32, left -= 32)
+      for (int lane = 0; lane < 32; ++lane) lanes[lane] = static_cast<uint8_t>(lanes[lane] + (p[lane] == c));
+    for (const uint8_t lane : lanes) count += lane;
+  }
+  for (; left > 0; ++p, --left) count += *p == c;
+  return count;
+}
+
+}  // namespace
+
 size_t whole_rows(std::string_view text, char quote) {
-  bool inside = quote != 0 && std::count(text.begin(), text.end(), quote) % 2 != 0;
+  const size_t first = quote != 0 ? text.find(quote) : text.npos;  // often there is none
+  bool inside = first != text.npos && count_of(text.substr(first), quote) % 2 != 0;
   for (size_t at = text.size(); at > 0; --at) {
     if (quote != 0 && text[at - 1] == quote) inside = !inside;
     else if (!inside && text[at - 1] == '\n') return at;

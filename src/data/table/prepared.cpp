@@ -20,6 +20,7 @@ class PreparedSource : public DataSource {
   SourceTraits traits() const override {
     SourceTraits traits = inner_->traits();
     traits.fitted = fitted_;
+    traits.description = "table " + traits.description.substr(traits.description.find(' ') + 1);
     return traits;
   }
 
@@ -73,7 +74,7 @@ std::string target_of(const Config& config, TableUse use) {
 }
 
 // Cells as texts, as a table has them before its columns become numbers.
-Table table_of(const Frame& frame, const std::string& where, bool of_records) {
+Table table_of(const Frame& frame, const std::string& where) {
   auto text = std::make_shared<std::string>();
   std::vector<size_t> ends;
   ends.reserve(static_cast<size_t>(frame.rows) * frame.columns.size());
@@ -82,12 +83,13 @@ Table table_of(const Frame& frame, const std::string& where, bool of_records) {
       append_cell(frame.columns[c], frame.schema.columns[c], r, *text);
       ends.push_back(text->size());
     }
+  // Rows of the file and not lines: steps know no lines.
   Table table{.where = where,
               .names = frame.schema.names(),
               .named = true,
               .columns = static_cast<int64_t>(frame.columns.size()),
               .rows = frame.rows,
-              .of_records = of_records};
+              .of_records = true};
   size_t begin = 0;
   table.cells.reserve(ends.size());
   for (const size_t end : ends) table.cells.push_back(std::string_view(*text).substr(begin, end - begin)), begin = end;
@@ -97,7 +99,7 @@ Table table_of(const Frame& frame, const std::string& where, bool of_records) {
 }
 
 SourcePtr prepared(const Config& config, const std::string& folder, Frame frame, const TableFile* file, const std::string& name,
-                   TableUse use, bool of_records, bool of_job) {
+                   TableUse use, bool of_job) {
   const Json* fitted = fitted_of(config);
   const Json* states = fitted != nullptr ? fitted->find("steps") : nullptr;
   const Json* list = config.raw("steps");
@@ -118,7 +120,7 @@ SourcePtr prepared(const Config& config, const std::string& folder, Frame frame,
   for (const char* key : {"target", "weight", "features", "drop", "categorical", "missing", "task"})
     if (const Json* value = config.raw(key); value != nullptr) inner.set(key, *value);
   if (fitted != nullptr) inner.set("fitted", *fitted);
-  const SourcePtr source = table_source(Config(inner, config.where(), ErrorKind::data), table_of(frame, name, of_records), use);
+  const SourcePtr source = table_source(Config(inner, config.where(), ErrorKind::data), table_of(frame, name), use);
   if (fitted != nullptr) return std::make_shared<PreparedSource>(source, *fitted);
   Json all = source->traits().fitted;
   all.set("type", "table");
@@ -133,13 +135,13 @@ SourcePtr prepared_file(const Config& config, const std::string& folder) {
   const std::string path = path_in(folder, config.string("file"));
   TableFile file(path, reading(config, folder, ""));
   Frame frame = file.all(uint64_t{1} << 35);
-  return prepared(config, folder, std::move(frame), &file, path, TableUse::examples, false, true);
+  return prepared(config, folder, std::move(frame), &file, path, TableUse::examples, true);
 }
 
 SourcePtr prepared_text(const Config& config, std::string_view text, const std::string& name, TableUse use) {
   TableFile file(name, reading(config, ".", target_of(config, use)), std::string(text));
   Frame frame = file.all(uint64_t{1} << 33);
-  return prepared(config, ".", std::move(frame), &file, name, use, false, false);
+  return prepared(config, ".", std::move(frame), &file, name, use, false);
 }
 
 SourcePtr prepared_records(const Config& config, const Table& records, TableUse use) {
@@ -167,7 +169,7 @@ SourcePtr prepared_records(const Config& config, const Table& records, TableUse 
                                       .expected = std::string("a ") + type_text(spec.type)});
     }
   }
-  return prepared(config, ".", std::move(frame), nullptr, records.where, use, true, false);
+  return prepared(config, ".", std::move(frame), nullptr, records.where, use, false);
 }
 
 }  // namespace perigee::tables

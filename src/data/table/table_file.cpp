@@ -251,6 +251,16 @@ void TableFile::parse(std::string_view text, int64_t first_line, OnMisfit on_mis
 // The state that the threads of each() share.
 class TableFile::Reading {
  public:
+  // Bytes that are not filled again before they are read into.
+  struct Text {
+    std::vector<char> bytes;
+    size_t size = 0;
+    std::string_view view() const { return {bytes.data(), size}; }
+    void reserve(size_t count) {
+      if (bytes.size() < count + kCsvPadding) bytes.resize(count + kCsvPadding);
+    }
+  };
+
   explicit Reading(TableFile& file) : file_(file), stream_(file.stream()) {
     std::string skipped(file.skip_bytes_, '\0');
     stream_->read(skipped.data(), skipped.size());
@@ -258,14 +268,13 @@ class TableFile::Reading {
 
   void run(int rank, const std::function<void(Chunk&)>& work, const std::function<void(Chunk&)>& in_order) {
     Chunk chunk{.rank = rank};
-    std::string text;
+    Text text;
     for (;;) {
       if (!next(text, &chunk.number)) return;
       std::exception_ptr error;
       // A guessed type that does not hold is no error: the table is read again.
       try {
-        file_.parse({text.data(), text.size() - kCsvPadding}, 1, file_.guessed_ ? OnMisfit::missing : file_.options_.on_misfit,
-                    &chunk.block);
+        file_.parse(text.view(), 1, file_.guessed_ ? OnMisfit::missing : file_.options_.on_misfit, &chunk.block);
         if (!file_.guessed_ || chunk.block.first.line < 0) work(chunk);
       } catch (...) {
         error = std::current_exception();
@@ -308,44 +317,44 @@ class TableFile::Reading {
 
  private:
   // The next whole rows, with zeros behind them. False: there are none.
-  bool next(std::string& text, int64_t* number) {
+  bool next(Text& text, int64_t* number) {
     const std::lock_guard lock(read_mutex_);
     if (ended_) return false;
     const size_t wanted = file_.options_.chunk_bytes;
-    text.assign(rest_);
+    text.reserve(rest_.size() + wanted);
+    text.size = rest_.copy(text.bytes.data(), rest_.size());
     rest_.clear();
     for (;;) {
-      const size_t before = text.size();
-      text.resize(before + wanted);
-      const size_t got = stream_->read(text.data() + before, wanted);
-      text.resize(before + got);
+      text.reserve(text.size + wanted);
+      const size_t got = stream_->read(text.bytes.data() + text.size, wanted);
+      text.size += got;
       if (got < wanted) {
         ended_ = true;
         break;
       }
-      const size_t whole = whole_rows(text, file_.json_ ? '\0' : file_.options_.dialect.quote);
+      const size_t whole = whole_rows(text.view(), file_.json_ ? '\0' : file_.options_.dialect.quote);
       if (whole > 0) {
-        rest_.assign(text, whole);
-        text.resize(whole);
+        rest_.assign(text.view().substr(whole));
+        text.size = whole;
         break;
       }
-      if (text.size() > kMostRow)
+      if (text.size > kMostRow)
         throw Error(ErrorKind::data, {.where = file_.path_,
                                       .what = "a row does not end",
-                                      .got = std::to_string(text.size() >> 20) + " MiB",
+                                      .got = std::to_string(text.size >> 20) + " MiB",
                                       .expected = "at most 64 MiB, and line feeds between rows",
                                       .hint = "a quote that is not closed may be the reason"});
     }
-    if (text.empty()) return false;
-    text.append(kCsvPadding, '\0');
+    if (text.size == 0) return false;
+    std::memset(text.bytes.data() + text.size, 0, kCsvPadding);
     *number = next_++;
     return true;
   }
 
   // With the right line number, that of the block being known now.
-  void again(const std::string& text, const std::exception_ptr& error) {
+  void again(const Text& text, const std::exception_ptr& error) {
     CsvBlock ignored;
-    file_.parse({text.data(), text.size() - kCsvPadding}, line_, file_.options_.on_misfit, &ignored);
+    file_.parse(text.view(), line_, file_.options_.on_misfit, &ignored);
     std::rethrow_exception(error);
   }
 
