@@ -71,6 +71,7 @@ Evaluator::Evaluator(Model& model, ThreadTeam& team, SourcePtr source, const Jso
   choices_.emplace(model, *source_, source_->traits().description);
   weights_.emplace(model, *source_);
   task_ = task_of(model, source_->fields()[static_cast<size_t>(fields_[static_cast<size_t>(target_)])], model.output_types().at(0));
+  EvaluationSums(metrics_, task_, where_);  // refuses what does not fit the task
 }
 
 EvaluationSums::EvaluationSums(const Json& metrics, const EvaluationTask& task, const std::string& where) : task_(task) {
@@ -79,6 +80,11 @@ EvaluationSums::EvaluationSums(const Json& metrics, const EvaluationTask& task, 
   if (!list.is_array()) list = Json(Json::Array{list});
   for (const Json& description : list.as_array()) {
     evaluations_.push_back(make_evaluation(description, task, where + ": metrics"));
+    if (task.classes > 0 && evaluations_.back()->takes_sequences())
+      throw Error(ErrorKind::model, {.where = where + ": metrics",
+                                     .what = "is of sequences of labels, and each example has one class",
+                                     .got = description.dump(),
+                                     .expected = "'classification' or another evaluation of classes"});
     if (task.blank && !evaluations_.back()->takes_sequences() && evaluations_.back()->takes_steps())
       throw Error(ErrorKind::model, {.where = where + ": metrics",
                                      .what = "needs a target for each step, and the labels of 'ctc' have no place among the steps",

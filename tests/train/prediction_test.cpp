@@ -48,7 +48,7 @@ struct Loaded {
   }
   RecordReader reader() const { return {model.model->spec(), model.job, model.fitted}; }
   Predictions predict(const Records& records, const std::vector<std::string>& layers = {}) {
-    return RecordPredictor(*model.model, model.class_names, team, {}, layers).all(records);
+    return RecordPredictor(*model.model, model.class_names, team, {}, {.layers = layers}).all(records);
   }
   Predictions predict(const std::string& text, RecordFormat format = RecordFormat::automatic, const std::vector<std::string>& layers = {}) {
     return predict(reader().open(as_bytes(text), format, "records"), layers);
@@ -142,7 +142,7 @@ TEST(Prediction, ATrainerPredictsAsItsSavedModelDoes) {
   const Json record = Json::parse(R"({"size": 47, "city": "Rome"})", "r");
   const Records from_file = RecordReader(loaded.model->spec(), loaded.job, loaded.fitted).open(record, "r");
   const Predictions saved = RecordPredictor(*loaded.model, loaded.class_names, team).all(from_file);
-  const Predictions live = trainer.record_predictor({"hidden"}).all(trainer.record_reader().open(record, "r"));
+  const Predictions live = trainer.record_predictor({.layers = {"hidden"}}).all(trainer.record_reader().open(record, "r"));
   EXPECT_EQ(example_values(live.values[0], 0), example_values(saved.values[0], 0));
   EXPECT_EQ(live.outputs.size(), 2u);
 }

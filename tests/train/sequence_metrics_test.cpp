@@ -168,6 +168,7 @@ TEST(SequenceMetrics, RefuseWhatIsNoSequence) {
   const Tensor output = certain({{1, 2, 0}}, 3), target = Tensor::from<int64_t>({1}, {2});
   EXPECT_HAS(refusal(ErrorKind::model, [&] { evaluation->add(output, target); }), "goes by sequences of labels");
   EXPECT_HAS(refusal(ErrorKind::model, [&] { judged("chrf", {.classes = 3}, output, target); }), "or the loss 'ctc'");
+  EXPECT_HAS(refusal(ErrorKind::model, [&] { EvaluationSums("chrf", {.classes = 3}, "test"); }), "each example has one class");
   const Json state = Json::parse(R"({"sums": [1, 2]})", "state");
   EXPECT_HAS(refusal(ErrorKind::data, [&] { evaluation->restore(state); }), "has the wrong length");
 }

@@ -87,9 +87,9 @@ TEST(DevicePredictions, GiveInnerLayersAsTheHostDoes) {
   ASSERT_GT(layers.size(), 3u);
   const Bytes array = npy_bytes(Tensor::from<float>({70, 1, 28, 28}, images(70)));
   const Records records = device.record_reader().open(array, RecordFormat::npy, "images");
-  const Predictions got = device.record_predictor(layers).all(records);
+  const Predictions got = device.record_predictor({.layers = layers}).all(records);
   ThreadTeam team(2);
-  const Predictions expected = RecordPredictor(device.model(), {}, team, {}, layers).all(records);
+  const Predictions expected = RecordPredictor(device.model(), {}, team, {}, {.layers = layers}).all(records);
   ASSERT_EQ(got.values.size(), layers.size() + 1);
   for (size_t i = 0; i < got.values.size(); ++i) {
     ASSERT_EQ(got.values[i].shape(), expected.values[i].shape());
