@@ -330,7 +330,7 @@ typedef struct perigee_train_options {
   size_t size;
   int32_t threads;    /* 0: the context's */
   const char* folder; /* the run folder: job, log, checkpoints, report, curves, model; null: nothing is written */
-  const char* resume; /* a run folder or a checkpoint file to continue from; null: start anew */
+  const char* resume; /* a run folder, which may be `folder`, or a checkpoint file to continue from; null: start anew */
   /* The run's events, as JSON objects: {"event": "start" | "step" | "epoch" | "checkpoint" | "end", ...}; "step" comes at least every 100
    * steps and every second. Called in the thread that called perigee_job_train. Non-zero: stop, with a checkpoint. */
   int (*event)(void* user, const char* json);

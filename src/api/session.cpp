@@ -18,6 +18,12 @@ constexpr int32_t kMostWorkers = 1024;
 
 bool in_cluster(const perigee_train_options& given) { return given.workers != 0 || given.agents || given.listen; }
 
+// The folder that is resumed goes on; any other must be new.
+std::string out_of(const perigee_train_options& given) {
+  const std::string folder = given.folder ? given.folder : "";
+  return given.resume && folder == given.resume ? "" : folder;
+}
+
 LaunchOptions launch_options(const perigee_train_options& given, int threads) {
   constexpr const char* kHere = "perigee_job_train";
   if (given.workers < 0 || given.workers > kMostWorkers)
@@ -33,7 +39,7 @@ LaunchOptions launch_options(const perigee_train_options& given, int threads) {
   if (given.listen) launch.listen = given.listen;
   if (given.secret) launch.secret = Secret::from_file(given.secret);
   launch.min_workers = std::max(1, given.min_workers);
-  launch.session.out = given.folder;
+  launch.session.out = out_of(given);
   if (given.resume) launch.session.resume = given.resume;
   launch.session.trainer.threads = threads;
   if (threads <= 0 && launch.agents.empty() && given.workers > 0)
@@ -80,7 +86,7 @@ perigee_status perigee_job_train(perigee_job* job, const perigee_train_options* 
     session_options.trainer.threads = threads;
     warn_of_gpus_in_one_process(description->json(), description->where());
     session_options.trainer.use(choose_device(description->json(), description->where() + ": device"));
-    if (given.folder) session_options.out = given.folder;
+    session_options.out = out_of(given);
     if (given.resume) session_options.resume = given.resume;
     Session session(*description, std::move(session_options));
     session.add_sink(sink_of(given, &stop));

@@ -216,6 +216,21 @@ TEST(Job, TrainsWhole) {
   EXPECT_NE(end.find("\"accuracy\""), std::string::npos) << end;
 }
 
+// A run advises what a program writes, not what stands after `perigee train`.
+TEST(Job, AdvisesInTheWordsOfAProgram) {
+  const std::string folder = ::testing::TempDir() + "perigee_api_advice";
+  std::filesystem::remove_all(folder);
+  const Quadrants data(100);
+  pg::experiment described = small_experiment(data.source());
+  described.epochs = 1;
+  const pg::job job(described);
+  job.train({}, {.threads = 1, .folder = folder});
+  const std::string again = failure([&] { job.train({}, {.threads = 1, .folder = folder}); }, PERIGEE_USAGE);
+  EXPECT_NE(again.find("continue it with resume = \"" + folder + "\", or choose another folder"), std::string::npos) << again;
+  described.epochs = 2;  // as it is told
+  pg::job(described).train({}, {.threads = 1, .folder = folder, .resume = folder});
+}
+
 TEST(Model, ReadsAndWritesParametersByName) {
   const Quadrants data(100);
   pg::trainer trainer(small_experiment(data.source()));

@@ -1,4 +1,4 @@
-// What an error advises, in the words of a command, of a script and of a program.
+// The advice of an error, in the words of a command, of a script and of a program.
 #include "src/core/advice.h"
 
 #include <gtest/gtest.h>
