@@ -129,7 +129,7 @@ function tests.options_change_while_it_trains()
   check.raises(function() run.optimizer.momentum = 2 end, "out of range")
   check.raises(function() run.early_stopping.patience = 3 end, "start the run with early_stopping = ")
   check.raises(function() run.seed = 3 end, "start another run with it")
-  check.raises(function() run.loss = "mse" end, "resume it with %-%-set loss=VALUE")
+  check.raises(function() run.loss = "mse" end, 'resume it with set = { "loss=VALUE" }')
   local prompt = require "perigee.prompt"
   _G.steered = run
   local names = prompt.complete("name", { "steered", "optimizer" }, "m", false, {})
