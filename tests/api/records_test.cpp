@@ -186,6 +186,10 @@ TEST_F(Houses, SaysWhatIsMissingAndWhatIsUnknown) {
   failure([&] { model.predict_file(file("none.csv")); }, PERIGEE_USAGE);
   failure([&] { model.predict_record({{"size", 1}, {"city", "Rome"}}, {.layers = {"nothing"}}); }, PERIGEE_USAGE);
   EXPECT_TRUE(warnings.empty());
+  for (int i = 0; i < 2; ++i) model.predict(std::vector<float>{47, 0, 1});
+  ASSERT_EQ(warnings.size(), 1u) << "raw numbers are told of once";
+  EXPECT_NE(warnings[0].find("taken raw"), std::string::npos) << warnings[0];
+  warnings.clear();
   model.predict_record({{"size", 1}, {"city", "Berlin"}});
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_NE(warnings[0].find("'Berlin'"), std::string::npos);
