@@ -13,6 +13,7 @@
 #include "src/io/compress.h"
 #include "src/io/csv.h"
 #include "src/io/file.h"
+#include "src/io/store/url.h"
 
 namespace perigee {
 namespace {
@@ -114,7 +115,7 @@ int data_path(lua_State* L) {
   const char* given = std::getenv("PERIGEE_DATA");
   const bool shared = given && *given;
   std::string path = shared ? std::string(given) + "/" + name : name;
-  const bool here = folder.empty() || folder == ".";
+  const bool here = folder.empty() || folder == "." || is_store_path(path);
   std::error_code status;
   if (!here && (shared || file_exists(path_in(folder, name))))
     path = std::filesystem::absolute(shared ? path : path_in(folder, name), status).lexically_normal().string();

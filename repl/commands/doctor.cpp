@@ -174,7 +174,7 @@ int run() {
   memory();
   library("oneDNN", {"libdnnl.so.3", "libdnnl.so.2"}, "comparing kernels", "libdnnl2");
   library("LAPACK", {"libopenblas.so.0", "liblapack.so.3"}, "linear algebra", "libopenblas0-openmp");
-  library("curl", {"libcurl.so.4", "libcurl-gnutls.so.4"}, "downloading data sets", "libcurl4");
+  library("curl", {"libcurl.so.4", "libcurl-gnutls.so.4"}, "downloads, s3://, hdfs://, https://, sftp://", "libcurl4");
   library("JPEG", {"libjpeg.so.62", "libjpeg.so.8", "libturbojpeg.so.0"}, "image data", "libjpeg62-turbo");
   library("PNG", {"libpng16.so.16"}, "image data", "libpng16-16");
   library("WebP", {"libwebp.so.7"}, "image data", "libwebp7");

@@ -6,6 +6,7 @@
 #include "repl/signals.h"
 #include "src/core/error.h"
 #include "src/io/file.h"
+#include "src/io/store/url.h"
 #include "src/run/run_folder.h"
 
 namespace perigee {
@@ -22,14 +23,14 @@ Job load_job(const std::string& path, const std::vector<std::string>& settings) 
 }
 
 std::string model_path(const std::string& path) {
-  std::error_code status;
-  if (fs::is_directory(path, status)) {
+  if (folder_exists(path)) {
     for (const char* name : {"/model.safetensors", "/checkpoints/best.safetensors"})
-      if (fs::exists(path + name, status)) return path + name;
+      if (file_exists(path + name)) return path + name;
     throw Error(ErrorKind::usage, {path, "this folder has no model.safetensors", "", "a model, or the folder of a finished run",
                                    "the model comes first, then the data"});
   }
-  if (!fs::exists(path, status)) no_such_file(path);
+  if (is_store_path(path)) expect_there(path);
+  else if (std::error_code status; !fs::exists(path, status)) no_such_file(path);
   return path;
 }
 

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "src/core/error.h"
+#include "src/io/store/store.h"
 
 namespace perigee {
 namespace {
@@ -108,7 +109,13 @@ int stat_for_reading(const std::string& path, struct stat* info) {
   return status;
 }
 
-std::vector<FolderEntry> list_folder(const std::string& path) {
+std::vector<FolderEntry> list_folder(const std::string& given) {
+  const std::string path = local_path(given);
+  if (is_store_path(path)) {
+    std::vector<FolderEntry> entries;
+    for (StoredEntry& entry : list_stored(path)) entries.push_back({std::move(entry.name), entry.folder, !entry.folder});
+    return entries;
+  }
   const auto fail = [&](int error) -> Error {
     return {ErrorKind::data, {.where = path, .what = std::string("the folder cannot be read: ") + std::strerror(error)}};
   };
@@ -136,7 +143,12 @@ std::vector<FolderEntry> list_folder(const std::string& path) {
   return entries;
 }
 
-std::string file_identity(const std::string& path) {
+std::string file_identity(const std::string& given) {
+  const std::string path = local_path(given);
+  if (is_store_path(path)) {
+    const StoredInfo info = stat_stored(path);
+    return info.kind == StoredKind::file && !info.version.empty() ? path + "\n" + std::to_string(info.size) + "\n" + info.version : "";
+  }
   const int fd = open_for_reading(path, O_PATH);
   if (fd < 0) return "";
   struct stat info {};

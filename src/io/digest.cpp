@@ -25,21 +25,38 @@ std::string hex_of(XXH128_hash_t hash) {
   return hex_of(canonical.digest, sizeof canonical.digest);
 }
 
-// The four entry points of OpenSSL's one-shot digest; its headers are not needed for them.
+// The entry points of OpenSSL's digests; its headers are not needed for them.
 struct OpenSsl {
   OpenSsl() : module({"libcrypto.so.3", "libcrypto.so"}, "checksums", "libssl3") {
     module.symbol("EVP_Digest", digest);
     module.symbol("EVP_md5", md5);
     module.symbol("EVP_sha256", sha256);
+    module.symbol("EVP_MD_CTX_new", context);
+    module.symbol("EVP_MD_CTX_free", free_context);
+    module.symbol("EVP_DigestInit_ex", begin);
+    module.symbol("EVP_DigestUpdate", update);
+    module.symbol("EVP_DigestFinal_ex", end);
+    module.symbol("HMAC", hmac);
   }
   Module module;
   int (*digest)(const void* data, size_t count, unsigned char* out, unsigned* size, const void* type, void* engine);
   const void* (*md5)();
   const void* (*sha256)();
+  void* (*context)();
+  void (*free_context)(void* context);
+  int (*begin)(void* context, const void* type, void* engine);
+  int (*update)(void* context, const void* data, size_t count);
+  int (*end)(void* context, unsigned char* out, unsigned* size);
+  unsigned char* (*hmac)(const void* type, const void* key, int key_size, const unsigned char* data, size_t count, unsigned char* out,
+                         unsigned* size);
 };
+const OpenSsl& openssl() {
+  static const OpenSsl library;
+  return library;
+}
 
 std::string openssl_hex(std::span<const std::byte> bytes, const void* (*OpenSsl::*kind)()) {
-  static const OpenSsl library;
+  const OpenSsl& library = openssl();
   unsigned char out[64];
   unsigned size = 0;
   const void* type = (library.*kind)();
@@ -101,6 +118,28 @@ uint64_t Xxh3Sums::end(std::span<const std::byte> tail, uint64_t all_bytes) cons
 
 std::string md5_hex(std::span<const std::byte> bytes) { return openssl_hex(bytes, &OpenSsl::md5); }
 std::string sha256_hex(std::span<const std::byte> bytes) { return openssl_hex(bytes, &OpenSsl::sha256); }
+
+std::string sha256_hex(std::span<const std::span<const std::byte>> pieces) {
+  const OpenSsl& library = openssl();
+  const std::unique_ptr<void, void (*)(void*)> context(library.context(), library.free_context);
+  unsigned char out[64];
+  unsigned size = 0;
+  bool good = context && library.begin(context.get(), library.sha256(), nullptr) == 1;
+  for (const auto& piece : pieces) good = good && library.update(context.get(), piece.data(), piece.size()) == 1;
+  if (!good || library.end(context.get(), out, &size) != 1) throw Error(ErrorKind::resources, {.what = "OpenSSL refuses this digest"});
+  return hex_of(out, size);
+}
+
+std::string hmac_sha256(std::string_view key, std::string_view text) {
+  unsigned char out[64];
+  unsigned size = 0;
+  const auto* data = reinterpret_cast<const unsigned char*>(text.data());
+  if (openssl().hmac(openssl().sha256(), key.data(), static_cast<int>(key.size()), data, text.size(), out, &size) == nullptr)
+    throw Error(ErrorKind::resources, {.what = "OpenSSL refuses this digest"});
+  return {reinterpret_cast<const char*>(out), size};
+}
+
+std::string hex_text(std::string_view bytes) { return hex_of(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()); }
 
 struct Xxh3::State {
   XXH3_state_t hash;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace perigee {
 
@@ -27,6 +28,10 @@ struct Xxh3Sums {
 };
 std::string md5_hex(std::span<const std::byte> bytes);
 std::string sha256_hex(std::span<const std::byte> bytes);
+std::string sha256_hex(std::span<const std::span<const std::byte>> pieces);
+// HMAC-SHA-256, 32 bytes.
+std::string hmac_sha256(std::string_view key, std::string_view text);
+std::string hex_text(std::string_view bytes);
 
 // XXH3-128 of bytes that come in pieces.
 class Xxh3 {

@@ -14,6 +14,7 @@
 
 #include "src/core/error.h"
 #include "src/io/confined.h"
+#include "src/io/store/store.h"
 
 namespace perigee {
 namespace {
@@ -90,19 +91,39 @@ void write_temporary(const std::string& temporary, const std::string& path, std:
   if (::rename(temporary.c_str(), path.c_str()) != 0) fail(ErrorKind::resources, path, "cannot be replaced", errno);
 }
 
+// A stored file in a mapping of its own.
+std::span<const std::byte> copied_mapping(const std::string& path) {
+  Bytes bytes;
+  read_stored(path, kLargestStored, bytes);
+  if (bytes.empty()) return {};
+  void* data = ::mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) fail(ErrorKind::resources, path, "cannot be mapped", errno);
+  std::memcpy(data, bytes.data(), bytes.size());
+  return {static_cast<const std::byte*>(data), bytes.size()};
+}
+
 }  // namespace
 
-bool file_exists(const std::string& path) {
+bool file_exists(const std::string& given) {
+  const std::string path = local_path(given);
+  if (is_store_path(path)) return stat_stored(path).kind == StoredKind::file;
   struct stat info {};
   return stat_for_reading(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
-bool folder_exists(const std::string& path) {
+bool folder_exists(const std::string& given) {
+  const std::string path = local_path(given);
+  if (is_store_path(path)) return stat_stored(path).kind == StoredKind::folder;
   struct stat info {};
   return stat_for_reading(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-void expect_there(const std::string& path) {
+void expect_there(const std::string& given) {
+  const std::string path = local_path(given);
+  if (is_store_path(path)) {
+    if (stat_stored(path).kind == StoredKind::none) refuse_missing(parse_store_url(path));
+    return;
+  }
   constexpr size_t kMostNames = 10000;
   namespace fs = std::filesystem;
   std::error_code status;
@@ -121,7 +142,9 @@ Bytes read_file(const std::string& path, uint64_t limit) {
   return bytes;
 }
 
-void read_file(const std::string& path, uint64_t limit, Bytes& bytes) {
+void read_file(const std::string& given, uint64_t limit, Bytes& bytes) {
+  const std::string path = local_path(given);
+  if (is_store_path(path)) return read_stored(path, limit, bytes);
   const Descriptor file = open_to_read(path);
   const size_t size = regular_size(file, path);
   if (size > limit)
@@ -141,7 +164,12 @@ void read_file(const std::string& path, uint64_t limit, Bytes& bytes) {
 
 void write_file(const std::string& path, std::span<const std::byte> bytes) { write_file(path, std::span(&bytes, 1)); }
 
-void write_file(const std::string& path, std::span<const std::span<const std::byte>> pieces, bool durable) {
+void write_file(const std::string& given, std::span<const std::span<const std::byte>> pieces, bool durable) {
+  const std::string path = local_path(given);
+  if (is_store_path(path)) {
+    put_stored(path, pieces);
+    return;
+  }
   static std::atomic<unsigned> count{0};
   const std::string folder = folder_of(path);
   std::error_code error;
@@ -164,10 +192,17 @@ std::string user_cache_folder() {
 }
 
 std::string path_in(const std::string& folder, const std::string& path) {
+  if (is_store_path(folder) || is_store_path(path)) return store_path_in(local_path(folder), path);
   return (std::filesystem::path(folder) / path).lexically_normal().string();
 }
 
-MappedFile::MappedFile(const std::string& path) {
+MappedFile::MappedFile(const std::string& given) {
+  const std::string path = local_path(given);
+  if (is_store_path(path)) {
+    const std::span<const std::byte> copy = copied_mapping(path);
+    data_ = copy.data(), size_ = copy.size();
+    return;
+  }
   const Descriptor file = open_to_read(path);
   size_ = regular_size(file, path);
   if (size_ == 0) return;

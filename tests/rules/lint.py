@@ -34,7 +34,7 @@ LIBRARIES = [
     (re.compile(r"^(cuda|cudnn|cublas|nvrtc|nccl)"), re.compile(r"^kernels/cuda/")),
     (re.compile(r"^(immintrin|x86intrin)\.h"), re.compile(r"^(kernels/|tests/bench/)")),
     (re.compile(r"^rapidjson/"), re.compile(r"^src/core/json\.cpp$")),
-    (re.compile(r"^curl/"), re.compile(r"^src/io/http")),
+    (re.compile(r"^curl/"), re.compile(r"^src/io/store/transfer")),
     (re.compile(r"^xxhash\.h"), re.compile(r"^src/io/digest\.cpp$")),
     (re.compile(r"^openssl/ssl\.h"), re.compile(r"^src/net/")),
     (re.compile(r"^openssl/"), re.compile(r"^(src/io/digest\.cpp$|src/net/|cluster/launch/secret\.cpp$)")),

@@ -13,12 +13,14 @@
 #include "src/data/transforms/image.h"
 #include "src/io/confined.h"
 #include "src/io/image.h"
+#include "src/io/store/store.h"
 
 namespace perigee {
 namespace {
 
 namespace fs = std::filesystem;
 constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
+constexpr int64_t kReadAhead = 128;  // images of a store whose transfers run while others are decoded
 constexpr size_t kMaxFiles = size_t{1} << 27;
 
 bool is_image_name(const fs::path& path) {
@@ -54,7 +56,14 @@ class ImageFolder : public DataSource {
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   const std::vector<Field>& fields() const override { return fields_; }
   SourceTraits traits() const override {
-    return {.description = "images (" + std::to_string(files_.size()) + " examples, " + folder_ + ")"};
+    return {.description = "images (" + std::to_string(files_.size()) + " examples, " + folder_ + ")",
+            .read_ahead = is_store_path(folder_) ? kReadAhead : 0};
+  }
+
+  void expect(std::span<const ReadKey> keys) const override {
+    std::vector<std::string> paths;
+    for (const ReadKey& key : keys) paths.push_back(files_[static_cast<size_t>(key.index)].path);
+    expect_stored(paths);
   }
 
   void read(const ReadKey& key, std::span<std::byte* const> slots) const override {
@@ -140,7 +149,7 @@ SourcePtr open(const Config& config, const std::string& base) {
   std::vector<ImageFolder::File> files;
   for (size_t label = 0; label < classes.size(); ++label) {
     const std::string of_class = folder + "/" + classes[label];
-    if (!folder_exists(of_class)) continue;
+    if (config.has("classes") && !folder_exists(of_class)) continue;
     for (const auto& name : sorted_entries(of_class, false)) files.push_back({of_class + "/" + name, static_cast<int64_t>(label)});
   }
   if (classes.empty())

@@ -1,0 +1,22 @@
+// Files of the user's cache folder that can be made again: whoever reads one finds the content that was kept, or none.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "src/io/file.h"
+
+namespace perigee {
+
+// Kept with a digest behind it. A full disk or a read-only home only costs time the next time. Nothing happens when `path` is empty.
+void keep_cached(const std::string& path, std::span<const std::byte> content);
+// The content, mapped; null when there is none, or it is damaged, or larger than `limit`.
+std::shared_ptr<MappedFile> map_cached(const std::string& path, uint64_t limit, std::span<const std::byte>* content);
+// The content into memory of exactly its size; false when there is none.
+bool read_cached(const std::string& path, std::span<std::byte> into);
+
+// Removes the least recently written files below `folder` until they have at most `limit` bytes.
+void shrink_cache(const std::string& folder, uint64_t limit);
+
+}  // namespace perigee

@@ -1,0 +1,256 @@
+// hdfs://host/path by WebHDFS, the HTTP protocol of every NameNode: https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html
+#include <chrono>
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include "src/core/error.h"
+#include "src/core/json.h"
+#include "src/io/store/store.h"
+
+namespace perigee {
+namespace {
+
+constexpr int kHttpPort = 9870;  // Hadoop 3; 50070 of Hadoop 2
+constexpr size_t kListingBytes = size_t{256} << 20, kListingValues = 64'000'000;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+const Json* member(const Json& json, std::initializer_list<const char*> names) {
+  const Json* found = &json;
+  for (const char* name : names)
+    if (found != nullptr) found = found->find(name);
+  return found;
+}
+std::string text_of(const Json* value) { return value != nullptr && value->is_string() ? value->as_string() : ""; }
+int64_t number_of(const Json* value) { return value != nullptr && value->is_int() && value->as_int() > 0 ? value->as_int() : 0; }
+
+struct RemoteException {
+  std::string name, message;
+};
+RemoteException exception_of(const Transfer& answer) {
+  try {
+    const Json json = Json::parse(as_text(answer.content), "WebHDFS", 1000);
+    const std::string message = text_of(member(json, {"RemoteException", "message"}));
+    return {text_of(member(json, {"RemoteException", "exception"})), message.substr(0, std::min<size_t>(300, message.find('\n')))};
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+class HdfsStore final : public Store {
+ public:
+  explicit HdfsStore(const StoreUrl& url) {
+    if (url.host.empty())
+      throw Error(ErrorKind::usage, {.where = url.text, .what = "names no NameNode", .expected = "hdfs://namenode/path"});
+    // hdfs:// in Hadoop's own files names the port of its RPC; what is spoken here is HTTP.
+    const bool rpc = url.scheme == "hdfs" && (url.port == 0 || url.port == 8020 || url.port == 9000);
+    const int port = rpc || url.port == 0 ? kHttpPort : url.port;
+    base_ = (url.scheme == "swebhdfs" ? "https://" : "http://") + url.host + ":" + std::to_string(port);
+    if (const std::string given = variable("PERIGEE_WEBHDFS"); !given.empty() && rpc) base_ = given;
+    while (base_.ends_with('/')) base_.pop_back();
+    user_ = url.user;
+    for (const char* name : {"HADOOP_USER_NAME", "USER"})
+      if (user_.empty()) user_ = variable(name);
+    token_ = variable("PERIGEE_HDFS_TOKEN");
+  }
+
+  StoredInfo stat(const StoreUrl& url) override {
+    Transfer answer = request("GET", url.path, "GETFILESTATUS");
+    perform(answer, url.text);
+    if (answer.status == 404) return {};
+    const Json json = read(url, answer);
+    const Json* status = json.find("FileStatus");
+    if (status == nullptr) refuse_answer(url, answer);
+    const StoredEntry entry = entry_of(*status);
+    if (entry.folder) return {StoredKind::folder};
+    return {StoredKind::file, entry.size, entry.version};
+  }
+
+  std::shared_ptr<Transfer> reading(const StoreUrl& url, uint64_t offset, uint64_t size, const StoredInfo&) override {
+    const std::string more = "&offset=" + std::to_string(offset) + "&length=" + std::to_string(size);
+    auto transfer = std::make_shared<Transfer>(request("GET", url.path, "OPEN", more));
+    transfer->redirects = 3;
+    // A DataNode that did not serve it is left out in every second try: the others may have the block, or only this one.
+    transfer->prepare = [this, address = transfer->url](Transfer& t) {
+      const size_t host = t.effective.find("://");
+      const std::string node = host == std::string::npos ? "" : t.effective.substr(host + 3, t.effective.find('/', host + 3) - host - 3);
+      const bool other = t.attempts % 2 == 1 && !node.empty() && base_.find("://" + node) == std::string::npos;
+      t.url = address + (other ? "&excludedatanodes=" + percent_encoded(node) : "");
+    };
+    return transfer;
+  }
+
+  std::vector<StoredEntry> list(const StoreUrl& url) override {
+    Transfer answer = request("GET", url.path, "LISTSTATUS");
+    answer.limit = kListingBytes;
+    perform(answer, url.text);
+    const Json json = read(url, answer, kListingValues);
+    const Json* statuses = member(json, {"FileStatuses", "FileStatus"});
+    if (statuses == nullptr || !statuses->is_array()) refuse_answer(url, answer);
+    std::vector<StoredEntry> entries;
+    for (const Json& status : statuses->as_array()) {
+      StoredEntry entry = entry_of(status);
+      if (entry.name.empty() || entry.name == "." || entry.name == ".." || entry.name.find('/') != std::string::npos) continue;
+      entries.push_back(std::move(entry));
+    }
+    if (entries.size() > kMostEntries)
+      throw Error(ErrorKind::resources,
+                  {.where = url.text, .what = "the folder has too many entries", .expected = "at most " + std::to_string(kMostEntries)});
+    return entries;
+  }
+
+  // A temporary name, whose length is checked, and a rename that does what the condition says. A plain rename onto a folder would move the
+  // file into it.
+  bool put(const StoreUrl& url, std::span<const std::span<const std::byte>> pieces, const PutCondition& condition) override {
+    if (url.key().empty()) throw Error(ErrorKind::usage, {.where = url.text, .what = "names no file"});
+    if (!condition.version.empty() && stat(url).version != condition.version) return false;
+    const size_t slash = url.path.rfind('/');
+    const std::string temporary =
+        url.path.substr(0, slash + 1) + "." + url.path.substr(slash + 1) + ".tmp-" + std::to_string(std::random_device{}());
+    uint64_t size = 0;
+    for (const auto& piece : pieces) size += piece.size();
+    try {
+      create(url, temporary, pieces);
+      StoreUrl there = url;
+      there.path = temporary;
+      StoredInfo info = stat(there);
+      // The NameNode may learn of the last block a little later than the writer.
+      for (int look = 0; look < 10 && info.size != size; ++look) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        info = stat(there);
+      }
+      if (info.kind != StoredKind::file || info.size != size)
+        throw Error(ErrorKind::resources, {.where = url.text,
+                                           .what = "the store has another length of the file than was written",
+                                           .got = std::to_string(info.size),
+                                           .expected = std::to_string(size)});
+      if (rename(url, temporary, condition.absent, size)) return true;
+      remove_path(temporary);
+      return false;
+    } catch (const Error&) {
+      remove_path(temporary);
+      throw;
+    }
+  }
+
+  void remove(const StoreUrl& url) override {
+    Transfer answer = request("DELETE", url.path, "DELETE");
+    perform(answer, url.text);
+    if (!answer.ok() && answer.status != 404) refuse(url, answer);
+  }
+
+  [[noreturn]] void refuse(const StoreUrl& url, Transfer& answer) override {
+    if (answer.status == 0 || !answer.problem.empty()) {
+      if (answer.status == 0 && answer.problem.find("HTTP/0.9") != std::string::npos)
+        throw Error(ErrorKind::usage, {.where = url.text,
+                                       .what = "this port does not speak WebHDFS",
+                                       .got = base_,
+                                       .hint = "PERIGEE_WEBHDFS=http://namenode:9870 names the port of the NameNode's web pages"});
+      refuse_answer(url, answer);
+    }
+    const RemoteException exception = exception_of(answer);
+    if (answer.status == 401)
+      throw Error(ErrorKind::authentication,
+                  {.where = url.text,
+                   .what = "the NameNode asks for Kerberos",
+                   .got = exception.message,
+                   .hint = "PERIGEE_HDFS_TOKEN=… is a delegation token: `hdfs fetchdt --webservice`, or GETDELEGATIONTOKEN"});
+    if (exception.name == "AccessControlException" || exception.name == "SecurityException")
+      throw Error(ErrorKind::authentication, {.where = url.text,
+                                              .what = "access is denied to the user '" + user_ + "'",
+                                              .got = exception.message,
+                                              .hint = "HADOOP_USER_NAME=… or hdfs://user@host/… names another user"});
+    if (exception.name == "FileNotFoundException" || answer.status == 404) refuse_missing(url);
+    if (exception.name.empty()) refuse_answer(url, answer);
+    throw Error(ErrorKind::resources,
+                {.where = url.text, .what = "the NameNode refuses the request", .got = exception.name + ": " + exception.message});
+  }
+
+ private:
+  Transfer request(const std::string& method, const std::string& path, const std::string& operation, const std::string& more = "") {
+    Transfer transfer;
+    transfer.method = method;
+    transfer.url = base_ + "/webhdfs/v1" + percent_encoded(path, "/") + "?op=" + operation +
+                   (token_.empty() ? "&user.name=" + percent_encoded(user_) : "&delegation=" + percent_encoded(token_)) + more;
+    transfer.again = [](Transfer& answer) {
+      if (answer.status != 403 && answer.status != 400) return false;
+      const std::string name = exception_of(answer).name;
+      return name == "SafeModeException" || name == "RetriableException" || name == "StandbyException";
+    };
+    return transfer;
+  }
+
+  Json read(const StoreUrl& url, Transfer& answer, size_t values = 100'000) {
+    if (!answer.ok() || !answer.problem.empty()) refuse(url, answer);
+    try {
+      return Json::parse(as_text(answer.content), url.text, values);
+    } catch (const Error& error) {
+      throw Error(ErrorKind::resources, {.where = url.text,
+                                         .what = "the NameNode's answer is no JSON",
+                                         .got = error.parts().what,
+                                         .hint = "is the address that of WebHDFS? " + base_});
+    }
+  }
+
+  static StoredEntry entry_of(const Json& status) {
+    const int64_t size = number_of(status.find("length"));
+    return {.name = text_of(status.find("pathSuffix")),
+            .folder = text_of(status.find("type")) == "DIRECTORY",
+            .size = static_cast<uint64_t>(size),
+            .version = std::to_string(number_of(status.find("modificationTime"))) + "-" + std::to_string(size) + "-" +
+                       std::to_string(number_of(status.find("fileId")))};
+  }
+
+  // The NameNode says which DataNode takes the bytes; every try asks it anew.
+  void create(const StoreUrl& url, const std::string& path, std::span<const std::span<const std::byte>> pieces) {
+    Transfer transfer;
+    transfer.method = "PUT", transfer.has_body = true, transfer.body.assign(pieces.begin(), pieces.end());
+    transfer.headers = {"Content-Type: application/octet-stream", "Expect:"};
+    transfer.prepare = [&](Transfer& t) {
+      const size_t host = t.effective.find("://");
+      const bool other = t.attempts % 2 == 1 && host != std::string::npos;
+      const std::string node = other ? t.effective.substr(host + 3, t.effective.find('/', host + 3) - host - 3) : "";
+      Transfer ask = request("PUT", path, "CREATE", "&overwrite=true" + (other ? "&excludedatanodes=" + percent_encoded(node) : ""));
+      perform(ask, url.text);
+      if (ask.status != 307 || !ask.redirect.starts_with("http")) refuse(url, ask);
+      t.url = ask.redirect;
+    };
+    perform(transfer, url.text);
+    if (transfer.status != 201 && transfer.status != 200) refuse(url, transfer);
+  }
+
+  bool rename(const StoreUrl& url, const std::string& from, bool absent, uint64_t size) {
+    Transfer answer = request("PUT", from, "RENAME",
+                              "&destination=" + percent_encoded(url.path, "/") + "&renameoptions=" + (absent ? "NONE" : "OVERWRITE"));
+    answer.fresh = true;
+    perform(answer, url.text);
+    if (answer.ok() && answer.problem.empty()) return true;
+    const std::string name = exception_of(answer).name;
+    if (answer.attempts > 1) {  // the answer to an earlier try may have been lost
+      StoreUrl temporary = url;
+      temporary.path = from;
+      const StoredInfo there = stat(url);
+      if (stat(temporary).kind == StoredKind::none && there.kind == StoredKind::file && there.size == size) return true;
+    }
+    if (absent && (name == "FileAlreadyExistsException" || stat(url).kind != StoredKind::none)) return false;
+    refuse(url, answer);
+  }
+
+  void remove_path(const std::string& path) {
+    Transfer answer = request("DELETE", path, "DELETE");
+    answer.tries = 2;
+    perform(answer, base_);
+  }
+
+  std::string base_, user_, token_;
+};
+
+}  // namespace
+
+std::unique_ptr<Store> make_hdfs_store(const StoreUrl& url) { return std::make_unique<HdfsStore>(url); }
+
+}  // namespace perigee

@@ -1,0 +1,313 @@
+#include "src/io/store/store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "src/core/error.h"
+#include "src/io/store/blocks.h"
+
+namespace perigee {
+namespace {
+
+struct Scheme {
+  const char* name;
+  std::unique_ptr<Store> (*make)(const StoreUrl& url);
+};
+constexpr Scheme kSchemes[] = {{"s3", make_s3_store},         {"hdfs", make_hdfs_store}, {"webhdfs", make_hdfs_store},
+                               {"swebhdfs", make_hdfs_store}, {"https", make_web_store}, {"http", make_web_store},
+                               {"sftp", make_sftp_store}};
+
+Store& store_of(const StoreUrl& url) {
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<Store>> stores;
+  const std::lock_guard lock(mutex);
+  auto& store = stores[url.scheme + "://" + url.user + ":" + url.password + "@" + url.host_and_port()];
+  if (store) return *store;
+  std::vector<std::string> names = {"file"};
+  for (const Scheme& scheme : kSchemes) {
+    if (url.scheme == scheme.name) store = scheme.make(url);
+    names.emplace_back(scheme.name);
+  }
+  if (store) return *store;
+  throw Error(ErrorKind::usage, {.where = url.text,
+                                 .what = "this kind of store is not known",
+                                 .got = "'" + url.scheme + "://'",
+                                 .expected = "s3://, hdfs:// (or webhdfs://, swebhdfs://), https://, sftp:// or file://",
+                                 .hint = nearest_hint(url.scheme, names)});
+}
+
+// Segments "." and ".." of a key would be resolved by some servers and not by others.
+StoreUrl checked_url(const std::string& path) {
+  StoreUrl url = parse_store_url(path);
+  for (size_t at = 0; at < url.path.size();) {
+    const size_t end = std::min(url.path.find('/', at), url.path.size());
+    const std::string_view part = std::string_view(url.path).substr(at, end - at);
+    if (part == "." || part == "..")
+      throw Error(ErrorKind::usage,
+                  {.where = url.text, .what = "has '" + std::string(part) + "' in its path", .hint = "give the path without"});
+    at = end + 1;
+  }
+  return url;
+}
+
+// --- What is known of objects, from listings and from asking -----------------------------------------------------------------------
+
+class Known {
+ public:
+  static Known& shared() {
+    static Known known;
+    return known;
+  }
+  void keep(const std::string& text, const StoredInfo& info) {
+    const std::lock_guard lock(mutex_);
+    if (infos_.size() >= kMost) infos_.clear();
+    infos_[text] = info;
+  }
+  bool find(const std::string& text, StoredInfo& info) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = infos_.find(text);
+    if (found == infos_.end()) return false;
+    info = found->second;
+    return true;
+  }
+  void forget(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    infos_.erase(text);
+  }
+
+ private:
+  static constexpr size_t kMost = 1 << 21;
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, StoredInfo> infos_;
+};
+
+StoredInfo info_to_read(Store& store, const StoreUrl& url) {
+  StoredInfo info;
+  if (Known::shared().find(url.text, info) && info.kind == StoredKind::file) return info;
+  info = store.stat(url);
+  if (info.kind == StoredKind::folder)
+    throw Error(ErrorKind::data, {.where = url.text, .what = "is a folder of the store", .expected = "a file"});
+  if (info.kind == StoredKind::none) refuse_missing(url);
+  if (info.size > kLargestStored) throw Error(ErrorKind::resources, {.where = url.text, .what = "the file is too large"});
+  Known::shared().keep(url.text, info);
+  return info;
+}
+
+// --- Reading -----------------------------------------------------------------------------------------------------------------------
+
+struct Block {
+  uint64_t offset;
+  std::span<std::byte> into;
+  std::shared_ptr<Transfer> transfer = nullptr;
+};
+
+constexpr size_t kBlocksAtOnce = 32;
+
+// Throws after the first version of the object that is not the one which was asked for.
+void fetch(Store& store, const StoreUrl& url, const StoredInfo& info, std::span<Block> blocks) {
+  for (size_t begin = 0; begin < blocks.size(); begin += kBlocksAtOnce) {
+    const auto now = blocks.subspan(begin, std::min(kBlocksAtOnce, blocks.size() - begin));
+    std::vector<Transfer*> transfers;
+    for (Block& block : now) {
+      block.transfer = store.reading(url, block.offset, block.into.size(), info);
+      block.transfer->into = block.into;
+      // An answer that is shorter than it says of itself is a lost connection; one that says so itself is tried again as well.
+      auto again = block.transfer->again;
+      const uint64_t size = block.into.size();
+      block.transfer->again = [again, size](Transfer& t) { return (t.ok() && t.received < size) || (again && again(t)); };
+      transfers.push_back(block.transfer.get());
+    }
+    perform(transfers, url.text);
+    for (Block& block : now) {
+      Transfer& answer = *block.transfer;
+      if (answer.ok() && answer.problem.empty() && answer.received == block.into.size()) {
+        keep_block(url.text, info.version, block.offset, block.into);
+        block.transfer.reset();
+        continue;
+      }
+      Known::shared().forget(url.text);
+      if (answer.status == 416 || answer.status == 412) refuse_changed(url);
+      if (answer.ok() && answer.problem.empty())
+        throw Error(ErrorKind::resources, {.where = url.text,
+                                           .what = "the server sends too few bytes, " + std::to_string(answer.attempts) + " times",
+                                           .got = std::to_string(answer.received),
+                                           .expected = std::to_string(block.into.size())});
+      store.refuse(url, answer);
+    }
+  }
+}
+
+// --- Small files that are read soon ------------------------------------------------------------------------------------------------
+
+class Expected {
+ public:
+  static Expected& shared() {
+    static Expected expected;
+    return expected;
+  }
+  void begin(Store& store, const StoreUrl& url, const StoredInfo& info) {
+    auto each = std::make_shared<Each>();
+    {
+      const std::lock_guard lock(mutex_);
+      if (bytes_ + info.size > kMostBytes || all_.contains(url.text)) return;
+      bytes_ += info.size;
+      all_[url.text] = each;
+    }
+    each->bytes.resize(info.size);
+    each->transfer = store.reading(url, 0, info.size, info);
+    each->transfer->into = each->bytes;
+    const std::weak_ptr<Each> weak = each;
+    begin_transfer(each->transfer, [each] {
+      const std::lock_guard lock(each->mutex);
+      each->done = true;
+      each->came.notify_all();
+    });
+  }
+  // True when the whole content came.
+  bool take(const std::string& text, Bytes& bytes) {
+    std::shared_ptr<Each> each;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = all_.find(text);
+      if (found == all_.end()) return false;
+      each = found->second;
+      all_.erase(found);
+      bytes_ -= each->bytes.size();
+    }
+    std::unique_lock lock(each->mutex);
+    each->came.wait(lock, [&] { return each->done; });
+    if (!each->transfer->ok() || !each->transfer->problem.empty() || each->transfer->received != each->bytes.size()) return false;
+    bytes.swap(each->bytes);
+    return true;
+  }
+
+ private:
+  struct Each {
+    std::mutex mutex;
+    std::condition_variable came;
+    bool done = false;
+    Bytes bytes;
+    std::shared_ptr<Transfer> transfer;
+  };
+  static constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Each>> all_;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace
+
+StoredInfo stat_stored(const std::string& path) {
+  const StoreUrl url = checked_url(path);
+  const StoredInfo info = store_of(url).stat(url);
+  if (info.kind == StoredKind::file) Known::shared().keep(url.text, info);
+  else Known::shared().forget(url.text);
+  return info;
+}
+
+void read_stored(const std::string& path, uint64_t limit, Bytes& bytes) {
+  const StoreUrl url = checked_url(path);
+  Store& store = store_of(url);
+  const StoredInfo info = info_to_read(store, url);
+  if (info.size > limit)
+    throw Error(ErrorKind::resources, {.where = url.text,
+                                       .what = "the file is too large",
+                                       .got = std::to_string(info.size) + " bytes",
+                                       .expected = "at most " + std::to_string(limit)});
+  if (Expected::shared().take(url.text, bytes)) return keep_block(url.text, info.version, 0, bytes);
+  bytes.resize(info.size);
+  std::vector<Block> missing;
+  const uint64_t step = info.whole ? std::max<uint64_t>(1, info.size) : kBlockBytes;
+  for (uint64_t offset = 0; offset < info.size; offset += step) {
+    const auto into = std::span(bytes).subspan(offset, std::min(step, info.size - offset));
+    if (!find_block(url.text, info.version, offset, into)) missing.push_back({offset, into});
+  }
+  fetch(store, url, info, missing);
+}
+
+void read_stored_range(const std::string& path, uint64_t offset, std::span<std::byte> into) {
+  const StoreUrl url = checked_url(path);
+  Store& store = store_of(url);
+  const StoredInfo info = info_to_read(store, url);
+  if (offset > info.size || into.size() > info.size - offset)
+    throw Error(ErrorKind::data, {.where = url.text, .what = "ends before the bytes that are asked for"});
+  // Whole blocks are read and kept, so that neighbours find them.
+  Bytes whole;
+  if (info.whole) {
+    read_stored(path, kLargestStored, whole);
+    std::memcpy(into.data(), whole.data() + offset, into.size());
+    return;
+  }
+  while (!into.empty()) {
+    const uint64_t begin = offset / kBlockBytes * kBlockBytes;
+    whole.resize(std::min(kBlockBytes, info.size - begin));
+    Block block{begin, whole};
+    if (!find_block(url.text, info.version, begin, whole)) fetch(store, url, info, {&block, 1});
+    const size_t count = std::min<size_t>(into.size(), whole.size() - (offset - begin));
+    std::memcpy(into.data(), whole.data() + (offset - begin), count);
+    offset += count, into = into.subspan(count);
+  }
+}
+
+void expect_stored(std::span<const std::string> paths) {
+  for (const std::string& path : paths) {
+    StoredInfo info;
+    const StoreUrl url = checked_url(path);
+    if (!Known::shared().find(url.text, info) || info.kind != StoredKind::file || info.size == 0 || info.size > kBlockBytes) continue;
+    if (has_block(url.text, info.version, 0)) continue;
+    Expected::shared().begin(store_of(url), url, info);
+  }
+}
+
+std::vector<StoredEntry> list_stored(const std::string& path) {
+  const StoreUrl url = checked_url(path);
+  std::vector<StoredEntry> entries = store_of(url).list(url);
+  std::sort(entries.begin(), entries.end(), [](const StoredEntry& a, const StoredEntry& b) { return a.name < b.name; });
+  const std::string folder = url.text.ends_with('/') ? url.text : url.text + "/";
+  for (const StoredEntry& entry : entries)
+    if (!entry.folder && !entry.version.empty()) Known::shared().keep(folder + entry.name, {StoredKind::file, entry.size, entry.version});
+  return entries;
+}
+
+bool put_stored(const std::string& path, std::span<const std::span<const std::byte>> pieces, const PutCondition& condition) {
+  const StoreUrl url = checked_url(path);
+  Known::shared().forget(url.text);
+  return store_of(url).put(url, pieces, condition);
+}
+
+void remove_stored(const std::string& path) {
+  const StoreUrl url = checked_url(path);
+  Known::shared().forget(url.text);
+  store_of(url).remove(url);
+}
+
+void refuse_answer(const StoreUrl& url, const Transfer& answer) {
+  const std::string times = answer.attempts > 1 ? ", " + std::to_string(answer.attempts) + " times" : "";
+  if (answer.status == 0 || !answer.problem.empty())
+    throw Error(ErrorKind::resources, {.where = url.text,
+                                       .what = "the store cannot be reached" + times,
+                                       .got = answer.problem,
+                                       .hint = "check host and port, the network, and proxy variables such as https_proxy"});
+  throw Error(ErrorKind::resources,
+              {.where = url.text,
+               .what = "the store answers with an error" + times,
+               .got = "HTTP status " + std::to_string(answer.status),
+               .hint = answer.status >= 500 || answer.status == 429 ? "it is overloaded or down: try again later" : ""});
+}
+
+void refuse_missing(const StoreUrl& url) {
+  throw Error(ErrorKind::data, {.where = url.text, .what = "there is no such file in the store"});
+}
+
+void refuse_changed(const StoreUrl& url) {
+  throw Error(
+      ErrorKind::data,
+      {.where = url.text, .what = "the file was changed while it was in use", .hint = "write new data under a new name, and start again"});
+}
+
+}  // namespace perigee

@@ -1,0 +1,475 @@
+#include "src/io/store/transfer.h"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "src/core/error.h"
+#include "src/core/warning.h"
+#include "src/io/module.h"
+
+namespace perigee {
+namespace {
+
+constexpr size_t kMostActive = 32;  // transfers at a time; the others wait
+constexpr size_t kMostHeaderBytes = 1 << 16;
+
+struct CurlMulti {
+  CurlMulti() : module({"libcurl.so.4", "libcurl-gnutls.so.4"}, "s3://, hdfs://, https:// and sftp://", "libcurl4") {
+    module.symbol("curl_global_init", global_init);
+    module.symbol("curl_easy_init", init);
+    module.symbol("curl_easy_setopt", setopt);
+    module.symbol("curl_easy_getinfo", getinfo);
+    module.symbol("curl_easy_cleanup", cleanup);
+    module.symbol("curl_easy_reset", reset);
+    module.symbol("curl_easy_strerror", strerror);
+    module.symbol("curl_slist_append", append);
+    module.symbol("curl_slist_free_all", free_all);
+    module.symbol("curl_multi_init", multi_init);
+    module.symbol("curl_multi_add_handle", add);
+    module.symbol("curl_multi_remove_handle", remove);
+    module.symbol("curl_multi_perform", multi_perform);
+    module.symbol("curl_multi_poll", poll);
+    module.symbol("curl_multi_wakeup", wakeup);
+    module.symbol("curl_multi_info_read", info_read);
+    module.symbol("curl_multi_cleanup", multi_cleanup);
+    module.symbol("curl_multi_setopt", multi_setopt);
+    global_init(CURL_GLOBAL_DEFAULT);
+  }
+  Module module;
+  CURLcode (*global_init)(long);
+  CURL* (*init)();
+  CURLcode (*setopt)(CURL*, CURLoption, ...);
+  CURLcode (*getinfo)(CURL*, CURLINFO, ...);
+  void (*cleanup)(CURL*);
+  void (*reset)(CURL*);
+  const char* (*strerror)(CURLcode);
+  curl_slist* (*append)(curl_slist*, const char*);
+  void (*free_all)(curl_slist*);
+  CURLM* (*multi_init)();
+  CURLMcode (*add)(CURLM*, CURL*);
+  CURLMcode (*remove)(CURLM*, CURL*);
+  CURLMcode (*multi_perform)(CURLM*, int*);
+  CURLMcode (*poll)(CURLM*, curl_waitfd*, unsigned, int, int*);
+  CURLMcode (*wakeup)(CURLM*);
+  CURLMsg* (*info_read)(CURLM*, int*);
+  CURLMcode (*multi_cleanup)(CURLM*);
+  CURLMcode (*multi_setopt)(CURLM*, CURLMoption, ...);
+};
+const CurlMulti& curl() {
+  static const CurlMulti library;
+  return library;
+}
+
+// One transfer on the loop.
+struct Active {
+  Transfer* transfer = nullptr;
+  std::shared_ptr<Transfer> owner;  // of those that nobody waits for
+  std::function<void()> done;
+  CURL* handle = nullptr;
+  curl_slist *headers = nullptr, *before = nullptr, *after = nullptr;
+  size_t piece = 0, sent = 0;  // of the body
+  bool too_long = false;
+  char message[CURL_ERROR_SIZE] = {};
+};
+
+// curl calls these from C: nothing may be thrown through them.
+size_t receive(const char* data, size_t size, size_t count, void* user) {
+  auto& active = *static_cast<Active*>(user);
+  Transfer& transfer = *active.transfer;
+  const size_t bytes = size * count;
+  long status = 0;
+  curl().getinfo(active.handle, CURLINFO_RESPONSE_CODE, &status);
+  const bool wanted = !transfer.into.empty() && (status == 0 || (status >= 200 && status < 300));
+  if (wanted) {
+    if (bytes > transfer.into.size() - transfer.received) return active.too_long = true, 0;
+    std::memcpy(transfer.into.data() + transfer.received, data, bytes);
+    transfer.received += bytes;
+    return bytes;
+  }
+  if (bytes > transfer.limit - std::min<uint64_t>(transfer.limit, transfer.content.size())) return active.too_long = true, 0;
+  try {
+    const auto* from = reinterpret_cast<const std::byte*>(data);
+    transfer.content.insert(transfer.content.end(), from, from + bytes);
+  } catch (const std::exception&) {
+    return 0;
+  }
+  return bytes;
+}
+
+size_t receive_header(const char* data, size_t size, size_t count, void* user) {
+  std::string& text = static_cast<Active*>(user)->transfer->answer_headers;
+  try {
+    if (size * count >= 5 && std::memcmp(data, "HTTP/", 5) == 0) text.clear();  // after "100 Continue" or a redirect
+    if (text.size() + size * count <= kMostHeaderBytes) text.append(data, size * count);
+  } catch (const std::exception&) {
+    return 0;
+  }
+  return size * count;
+}
+
+size_t send_body(char* to, size_t size, size_t count, void* user) {
+  auto& active = *static_cast<Active*>(user);
+  const auto& body = active.transfer->body;
+  size_t room = size * count, done = 0;
+  while (room > 0 && active.piece < body.size()) {
+    const auto rest = body[active.piece].subspan(active.sent);
+    const size_t now = std::min(room, rest.size());
+    if (now > 0) std::memcpy(to + done, rest.data(), now);
+    done += now, room -= now, active.sent += now;
+    if (active.sent == body[active.piece].size()) ++active.piece, active.sent = 0;
+  }
+  return done;
+}
+
+int seek_body(void* user, curl_off_t offset, int origin) {
+  auto& active = *static_cast<Active*>(user);
+  if (offset != 0 || origin != SEEK_SET) return CURL_SEEKFUNC_CANTSEEK;
+  active.piece = active.sent = 0;
+  return CURL_SEEKFUNC_OK;
+}
+
+// curl asks about once a second, and whenever bytes come.
+int should_stop(void*, curl_off_t, curl_off_t, curl_off_t, curl_off_t) { return downloads_stopped() ? 1 : 0; }
+
+int64_t body_size(const Transfer& transfer) {
+  uint64_t size = 0;
+  for (const auto& piece : transfer.body) size += piece.size();
+  return static_cast<int64_t>(size);
+}
+
+bool fault_may_go(CURLcode code) {
+  for (const CURLcode lasting :
+       {CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT, CURLE_PEER_FAILED_VERIFICATION, CURLE_LOGIN_DENIED, CURLE_REMOTE_ACCESS_DENIED,
+        CURLE_REMOTE_FILE_NOT_FOUND, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_CERTPROBLEM, CURLE_TOO_MANY_REDIRECTS, CURLE_QUOTE_ERROR,
+        CURLE_BAD_FUNCTION_ARGUMENT, CURLE_NOT_BUILT_IN, CURLE_REMOTE_FILE_EXISTS})
+    if (code == lasting) return false;
+  return true;
+}
+
+class Loop {
+ public:
+  static Loop& shared() {
+    curl();  // destroyed after the loop
+    static Loop loop;
+    return loop;
+  }
+  ~Loop() {
+    {
+      const std::lock_guard lock(mutex_);
+      quit_ = true;
+    }
+    curl().wakeup(multi_);
+    thread_.join();
+    for (CURL* handle : spare_) curl().cleanup(handle);
+    curl().multi_cleanup(multi_);
+  }
+  void begin(std::unique_ptr<Active> active) {
+    {
+      const std::lock_guard lock(mutex_);
+      waiting_.push_back(std::move(active));
+    }
+    curl().wakeup(multi_);
+  }
+
+ private:
+  Loop() : multi_(curl().multi_init()) {
+    if (multi_ == nullptr) throw Error(ErrorKind::resources, {.where = "libcurl", .what = "has no memory"});
+    curl().multi_setopt(multi_, CURLMOPT_MAXCONNECTS, 64L);
+    thread_ = std::thread([this] { run(); });
+  }
+
+  void run() {
+    for (;;) {
+      {
+        std::unique_lock lock(mutex_);
+        if (quit_) break;
+        while (!waiting_.empty() && active_.size() < kMostActive) {
+          std::unique_ptr<Active> next = std::move(waiting_.front());
+          waiting_.pop_front();
+          lock.unlock();
+          start(std::move(next));
+          lock.lock();
+        }
+      }
+      int running = 0, left = 0;
+      curl().multi_perform(multi_, &running);
+      while (const CURLMsg* message = curl().info_read(multi_, &left))
+        if (message->msg == CURLMSG_DONE) finish(message->easy_handle, message->data.result);
+      bool idle;
+      {
+        const std::lock_guard lock(mutex_);
+        idle = waiting_.empty() || active_.size() >= kMostActive;
+      }
+      if (idle) curl().poll(multi_, nullptr, 0, active_.empty() ? 60000 : 200, nullptr);
+    }
+    while (!active_.empty()) finish(active_.back()->handle, CURLE_ABORTED_BY_CALLBACK);
+  }
+
+  void start(std::unique_ptr<Active> active) {
+    active->handle = spare_.empty() ? curl().init() : spare_.back();
+    if (!spare_.empty()) spare_.pop_back();
+    if (active->handle == nullptr) {
+      active->transfer->problem = "libcurl has no memory";
+      active->done();
+      return;
+    }
+    set_options(*active);
+    CURL* handle = active->handle;
+    active_.push_back(std::move(active));
+    curl().add(multi_, handle);
+  }
+
+  static void set_options(Active& active) {
+    Transfer& transfer = *active.transfer;
+    const auto set = [&](CURLoption option, auto value) { curl().setopt(active.handle, option, value); };
+    set(CURLOPT_URL, transfer.url.c_str());
+    set(CURLOPT_PROTOCOLS_STR, "http,https,sftp");
+    set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_CONNECTTIMEOUT_MS, std::min(10000L, static_cast<long>(transfer.stall_ms)));
+    set(CURLOPT_LOW_SPEED_LIMIT, 1L);
+    set(CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(transfer.stall_ms / 1000)));
+    set(CURLOPT_USERAGENT, "perigee/" PERIGEE_VERSION);
+    set(CURLOPT_BUFFERSIZE, 256L << 10);
+    set(CURLOPT_ERRORBUFFER, static_cast<char*>(active.message));
+    set(CURLOPT_WRITEFUNCTION, &receive);
+    set(CURLOPT_WRITEDATA, static_cast<void*>(&active));
+    set(CURLOPT_HEADERFUNCTION, &receive_header);
+    set(CURLOPT_HEADERDATA, static_cast<void*>(&active));
+    set(CURLOPT_FILETIME, 1L);
+    set(CURLOPT_NOPROGRESS, 0L);
+    set(CURLOPT_XFERINFOFUNCTION, &should_stop);
+    if (transfer.fresh) set(CURLOPT_FRESH_CONNECT, 1L);
+    if (transfer.redirects > 0) {
+      set(CURLOPT_FOLLOWLOCATION, 1L);
+      set(CURLOPT_MAXREDIRS, static_cast<long>(transfer.redirects));
+      set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+    }
+    if (const char* bundle = std::getenv("AWS_CA_BUNDLE"); bundle != nullptr && *bundle != '\0') set(CURLOPT_CAINFO, bundle);
+    if (!transfer.user.empty()) set(CURLOPT_USERNAME, transfer.user.c_str());
+    if (!transfer.password.empty()) set(CURLOPT_PASSWORD, transfer.password.c_str());
+    if (!transfer.range.empty()) set(CURLOPT_RANGE, transfer.range.c_str());
+    for (const std::string& command : transfer.before) active.before = curl().append(active.before, command.c_str());
+    if (active.before != nullptr) set(CURLOPT_QUOTE, active.before);
+    for (const std::string& command : transfer.after) active.after = curl().append(active.after, command.c_str());
+    if (active.after != nullptr) set(CURLOPT_POSTQUOTE, active.after);
+    if (transfer.url.starts_with("sftp:")) {
+      set_ssh_options(active.handle);
+      if (transfer.upload) set(CURLOPT_FTP_CREATE_MISSING_DIRS, 1L);
+    } else {
+      set(CURLOPT_CUSTOMREQUEST, transfer.method.c_str());
+    }
+    if (transfer.method == "HEAD") set(CURLOPT_NOBODY, 1L);
+    if (transfer.has_body || transfer.upload) {
+      set(CURLOPT_UPLOAD, 1L);
+      set(CURLOPT_READFUNCTION, &send_body);
+      set(CURLOPT_READDATA, static_cast<void*>(&active));
+      set(CURLOPT_SEEKFUNCTION, &seek_body);
+      set(CURLOPT_SEEKDATA, static_cast<void*>(&active));
+      set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(body_size(transfer)));
+    }
+    for (const std::string& header : transfer.headers) active.headers = curl().append(active.headers, header.c_str());
+    if (active.headers != nullptr) set(CURLOPT_HTTPHEADER, active.headers);
+  }
+
+  // Keys from the agent or ~/.ssh; the server's key must be known, as for ssh.
+  static void set_ssh_options(CURL* handle) {
+    const char* home = std::getenv("HOME");
+    const auto given = [](const char* variable) {
+      const char* value = std::getenv(variable);
+      return std::string(value != nullptr ? value : "");
+    };
+    std::string known = given("PERIGEE_SSH_KNOWN_HOSTS"), key = given("PERIGEE_SSH_KEY");
+    if (known.empty() && home != nullptr) known = std::string(home) + "/.ssh/known_hosts";
+    if (!known.empty()) curl().setopt(handle, CURLOPT_SSH_KNOWNHOSTS, known.c_str());
+    if (!key.empty()) curl().setopt(handle, CURLOPT_SSH_PRIVATE_KEYFILE, key.c_str());
+    curl().setopt(handle, CURLOPT_SSH_AUTH_TYPES, static_cast<long>(CURLSSH_AUTH_PUBLICKEY | CURLSSH_AUTH_PASSWORD | CURLSSH_AUTH_AGENT));
+  }
+
+  void finish(CURL* handle, CURLcode code) {
+    const auto found = std::find_if(active_.begin(), active_.end(), [&](const auto& active) { return active->handle == handle; });
+    std::unique_ptr<Active> active = std::move(*found);
+    active_.erase(found);
+    curl().remove(multi_, handle);
+    read_answer(*active, code);
+    curl().reset(handle);
+    if (spare_.size() < kMostActive) spare_.push_back(handle);
+    else curl().cleanup(handle);
+    curl().free_all(active->headers);
+    curl().free_all(active->before);
+    curl().free_all(active->after);
+    active->done();
+  }
+
+  static void read_answer(Active& active, CURLcode code) {
+    Transfer& transfer = *active.transfer;
+    long status = 0;
+    curl_off_t time = -1, length = -1;
+    char *redirect = nullptr, *effective = nullptr;
+    curl().getinfo(active.handle, CURLINFO_RESPONSE_CODE, &status);
+    curl().getinfo(active.handle, CURLINFO_FILETIME_T, &time);
+    curl().getinfo(active.handle, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    curl().getinfo(active.handle, CURLINFO_REDIRECT_URL, &redirect);
+    curl().getinfo(active.handle, CURLINFO_EFFECTIVE_URL, &effective);
+    if (effective != nullptr) transfer.effective = effective;
+    transfer.file_time = time, transfer.length = length;
+    if (redirect != nullptr) transfer.redirect = redirect;
+    const bool ssh = transfer.url.starts_with("sftp:");
+    if (code == CURLE_OK) {
+      transfer.status = ssh ? 200 : static_cast<int>(status);
+      return;
+    }
+    transfer.may_go = fault_may_go(code) && !active.too_long;
+    if (active.too_long) transfer.status = static_cast<int>(status);
+    transfer.problem = active.too_long ? "more bytes came than were asked for" : active.message[0] ? active.message : curl().strerror(code);
+    if (!ssh) return;
+    if (code == CURLE_REMOTE_FILE_NOT_FOUND) transfer.status = 404;
+    else if (code == CURLE_LOGIN_DENIED) transfer.status = 401;
+    else if (code == CURLE_REMOTE_ACCESS_DENIED) transfer.status = 403;
+    else if (code == CURLE_QUOTE_ERROR || code == CURLE_REMOTE_FILE_EXISTS) transfer.status = 409;
+  }
+
+  CURLM* multi_;
+  std::vector<std::unique_ptr<Active>> active_;  // these two are the thread's own
+  std::vector<CURL*> spare_;
+  std::mutex mutex_;
+  std::deque<std::unique_ptr<Active>> waiting_;
+  bool quit_ = false;
+  std::thread thread_;
+};
+
+bool worth_another_try(Transfer& transfer) {
+  const int status = transfer.status;
+  if (status == 0) return transfer.may_go;
+  if (status == 500 || status == 502 || status == 503 || status == 504 || status == 429 || status == 408) return true;
+  return transfer.again && transfer.again(transfer);
+}
+
+// A part of a growing pause, so that many clients do not come back together.
+std::chrono::milliseconds pause_after(int attempt) {
+  thread_local std::minstd_rand random{std::random_device{}()};
+  const int64_t longest = std::min<int64_t>(5000, int64_t{200} << std::min(attempt, 8));
+  return std::chrono::milliseconds(std::uniform_int_distribution<int64_t>(longest / 4, longest)(random));
+}
+
+std::string fault_of(const Transfer& transfer) {
+  return transfer.status != 0 ? "HTTP status " + std::to_string(transfer.status) : transfer.problem;
+}
+
+// One warning for each place and minute.
+void tell_fault(const std::string& where, const Transfer& transfer) {
+  static std::mutex mutex;
+  static std::chrono::steady_clock::time_point last{};
+  const auto now = std::chrono::steady_clock::now();
+  {
+    const std::lock_guard lock(mutex);
+    if (last.time_since_epoch().count() != 0 && now - last < std::chrono::minutes(1)) return;
+    last = now;
+  }
+  warn(where + ": " + fault_of(transfer) + "; trying again");
+}
+
+void set_defaults(Transfer& transfer) {
+  if (transfer.stall_ms <= 0) transfer.stall_ms = 1000 * store_setting("PERIGEE_STORE_STALL_S", 20, 1, 3600);
+  if (transfer.tries <= 0) transfer.tries = static_cast<int>(store_setting("PERIGEE_STORE_TRIES", 6, 1, 100));
+}
+
+void run_once(std::span<Transfer* const> transfers) {
+  std::mutex mutex;
+  std::condition_variable all_done;
+  size_t left = transfers.size();
+  for (Transfer* transfer : transfers) {
+    transfer->reset_answer();
+    auto active = std::make_unique<Active>();
+    active->transfer = transfer;
+    active->done = [&] {
+      const std::lock_guard lock(mutex);
+      if (--left == 0) all_done.notify_one();
+    };
+    Loop::shared().begin(std::move(active));
+  }
+  std::unique_lock lock(mutex);
+  all_done.wait(lock, [&] { return left == 0; });
+}
+
+}  // namespace
+
+std::string Transfer::header(std::string_view name) const {
+  for (size_t at = 0; at < answer_headers.size();) {
+    const size_t end = std::min(answer_headers.find('\n', at), answer_headers.size());
+    const std::string_view line = std::string_view(answer_headers).substr(at, end - at);
+    at = end + 1;
+    if (line.size() <= name.size() || line[name.size()] != ':') continue;
+    const auto same = [](char a, char b) {
+      return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+    };
+    if (!std::equal(name.begin(), name.end(), line.begin(), same)) continue;
+    std::string_view value = line.substr(name.size() + 1);
+    while (!value.empty() && (value.front() == ' ' || value.front() == '\t')) value.remove_prefix(1);
+    while (!value.empty() && (value.back() == ' ' || value.back() == '\r')) value.remove_suffix(1);
+    return std::string(value);
+  }
+  return "";
+}
+
+void Transfer::reset_answer() {
+  status = 0, received = 0, file_time = length = -1, may_go = false;
+  problem.clear(), answer_headers.clear(), content.clear(), redirect.clear();
+}
+
+void perform(std::span<Transfer* const> transfers, const std::string& where) {
+  std::vector<Transfer*> left(transfers.begin(), transfers.end());
+  for (Transfer* transfer : left) transfer->attempts = 0, set_defaults(*transfer);
+  for (int attempt = 1;; ++attempt) {
+    for (Transfer* transfer : left)
+      if (transfer->prepare) transfer->prepare(*transfer);
+    run_once(left);
+    std::vector<Transfer*> again;
+    for (Transfer* transfer : left) {
+      ++transfer->attempts;
+      if (attempt < transfer->tries && worth_another_try(*transfer)) again.push_back(transfer);
+    }
+    if (again.empty() || downloads_stopped()) return;
+    if (attempt >= 3) tell_fault(where, *again.front());
+    std::this_thread::sleep_for(pause_after(attempt));
+    left = std::move(again);
+  }
+}
+
+void perform(Transfer& transfer, const std::string& where) {
+  Transfer* const one[] = {&transfer};
+  perform(one, where);
+}
+
+void begin_transfer(const std::shared_ptr<Transfer>& transfer, std::function<void()> done) {
+  set_defaults(*transfer);
+  if (transfer->prepare) transfer->prepare(*transfer);
+  transfer->reset_answer();
+  auto active = std::make_unique<Active>();
+  active->transfer = transfer.get();
+  active->owner = transfer;
+  active->done = std::move(done);
+  Loop::shared().begin(std::move(active));
+}
+
+int64_t store_setting(const char* variable, int64_t usual, int64_t least, int64_t most) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return usual;
+  char* end = nullptr;
+  const int64_t value = std::strtoll(text, &end, 10);
+  if (*end == '\0' && value >= least && value <= most) return value;
+  throw Error(ErrorKind::usage, {.where = variable,
+                                 .what = "is out of range",
+                                 .got = "'" + std::string(text).substr(0, 40) + "'",
+                                 .expected = std::to_string(least) + " to " + std::to_string(most)});
+}
+
+}  // namespace perigee
