@@ -11,6 +11,7 @@
 #include "repl/commands/load.h"
 #include "repl/commands/train/dry_run.h"
 #include "repl/commands/train/repeated.h"
+#include "repl/commands/train/stored_run.h"
 #include "repl/commands/train_cluster.h"
 #include "repl/display/display.h"
 #include "repl/signals.h"
@@ -236,6 +237,7 @@ int run() {
     ~Restore() { set_warning_handler({}); }
   } restore;
   try {
+    const std::unique_ptr<StoredRun> stored = StoredRun::begin(&options.out, &options.resume);
     Job job = job_to_train();
     if (!engine) share_out_devices(&job);
     TrainerOptions trainer{.threads = static_cast<int>(options.threads)};
@@ -262,14 +264,18 @@ int run() {
     if (options.dry_run || repeats.any()) refuse_for_repeats(repeats, alone, engine);
     const SessionOptions session{.trainer = trainer, .out = options.out, .resume = resume, .about = about, .trace = options.trace};
     if (options.dry_run) return tell_dry_run(job, repeats, session, *display);
-    if (repeats.any()) return train_several(job, repeats, session, *display, alone);
+    const auto ended = [&](int code) {
+      if (stored) stored->finish();
+      return code;
+    };
+    if (repeats.any()) return ended(train_several(job, repeats, session, *display, alone));
     if (engine || in_cluster(options.cluster)) {
       const Json end =
           train_in_cluster(job, options.cluster, engine ? &*engine : nullptr,
                            {.trainer = trainer, .out = options.out, .resume = resume, .about = about, .trace = options.trace}, show);
-      return exit_code(end);
+      return ended(exit_code(end));
     }
-    return exit_code(train_alone(job, session, show));
+    return ended(exit_code(train_alone(job, session, show)));
   } catch (const Error&) {
     if (stop_requested()) return stop_exit_code();  // an interrupted script
     throw;
