@@ -20,6 +20,7 @@
     bundle     what tests/gpu/run.sh needs on a machine with a GPU is made, and runs where nothing else is installed
     rehearsal  tests/gpu/run.sh on the shim
     faults     real processes of a cluster that are killed, stopped and cut off: tests/cluster/faults/faults.py
+    stores     s3://, hdfs://, https:// and sftp:// with real servers, which it installs: tests/stores/stores_test.py
     alone      every C++ file compiles without precompiled headers and without its folder's other files
     planted    the simulator notices deliberate bugs
     races      the CUDA kernels on the shim, with every access watched

@@ -149,8 +149,8 @@ def simulator(part, slice):
     part.fail("coordinator_bench", output) if status else part.add(passed=1)
 
 
-def faults(part, _):
-    status, output = run([sys.executable, ROOT / "tests" / "cluster" / "faults" / "faults.py"], timeout=45 * MINUTES)
+def count_points(part, name, status, output):
+    """Lines of TAP, `ok N name` and `not ok N name`."""
     points = re.findall(r"^(ok|not ok)\b([^\n]*)", output, re.M)
     part.add(passed=sum(word == "ok" and "# SKIP" not in rest for word, rest in points))
     for word, rest in points:
@@ -158,11 +158,26 @@ def faults(part, _):
             part.skip(rest.strip())
     wrong = sum(word == "not ok" for word, _ in points)
     if wrong:
-        part.fail("faults.py", output)
+        part.fail(name, output)
         part.add(failed=wrong - 1)
     elif status:
-        part.fail(f"faults.py: exit status {status}", output)
+        part.fail(f"{name}: exit status {status}", output)
+
+
+def faults(part, _):
+    status, output = run([sys.executable, ROOT / "tests" / "cluster" / "faults" / "faults.py"], timeout=45 * MINUTES)
+    count_points(part, "faults.py", status, output)
     print("\n".join(line for line in output.splitlines() if line.startswith("# ") and ": n " in line), flush=True)
+
+
+def stores(part, _):
+    """Stores with real servers; of the long tests a sample."""
+    status, output = run(["ninja", "-C", BUILD, "tests/io/store_tool", "repl/perigee"])
+    if status:
+        return part.fail("build", output)
+    status, output = run([sys.executable, ROOT / "tests" / "stores" / "stores_test.py", "--quick"], timeout=15 * MINUTES)
+    count_points(part, "stores_test.py", status, output)
+    print("\n".join(line for line in output.splitlines() if line.startswith("# ")), flush=True)
 
 
 def install(part, _):

@@ -1,0 +1,90 @@
+"""hdfs:// by WebHDFS, with a real NameNode and two DataNodes."""
+import threading
+import time
+
+from kit import Tool, at_most, digest, environment, one, random_bytes, says, test
+from servers import FaultProxy
+
+
+@test
+def hdfs_calls(world):
+    """Each call, with a file of several blocks."""
+    server = world.hdfs
+    content = random_bytes(9_000_000, 10)
+    env = environment(world.folder, PERIGEE_STORE_CACHE_MB="0", **server.env)
+    with Tool(env) as tool:
+        url = server.url + "/calls/a b=c/é.bin"
+        assert tool("stat", url)["kind"] == 0
+        answer = tool("put", url, world.file("hdfs", content))
+        assert answer == {"written": True}, answer
+        there = tool("stat", url)
+        assert there["size"] == len(content), there
+        assert tool("stat", server.url + "/calls")["kind"] == 2
+        assert tool("read", url) == {"size": len(content), "sha256": digest(content)}
+        assert tool("range", url, 4_000_000, 500_000)["sha256"] == digest(content[4_000_000:4_500_000])
+        assert tool("list", server.url + "/calls/a b=c") == {"entries": [f"é.bin:{len(content)}"]}  # no temporary is left
+        assert tool("put", url, world.file("hdfs2", b"small"), "absent") == {"written": False}
+        assert tool("put", url, world.file("hdfs2", b"small"), "=another") == {"written": False}
+        assert tool("read", url)["size"] == len(content)
+        assert tool("put", url, world.file("hdfs2", b"small")) == {"written": True}
+        assert tool("read", url)["size"] == 5
+        # A folder of the name: a plain rename would move the file into it.
+        assert tool("put", server.url + "/calls/folder/x", world.file("hdfs2", b"small")) == {"written": True}
+        assert tool("put", server.url + "/calls/folder", world.file("hdfs2", b"small"), "absent") == {"written": False}
+        assert tool("list", server.url + "/calls/folder") == {"entries": ["x:5"]}
+        tool("remove", url)
+        assert tool("stat", url)["kind"] == 0
+        says(tool("read", url), "there is no such file in the store")
+        tool("put", server.url + "/empty", world.file("hdfs3", b""))
+        assert tool("read", server.url + "/empty")["size"] == 0
+    says(one({**env, "HADOOP_USER_NAME": "stranger"}, "put", server.url + "/theirs", world.file("x", b"x")), "access is denied to the user 'stranger'",
+         "HADOOP_USER_NAME")
+    with at_most(15):
+        says(one({**env, "PERIGEE_STORE_TRIES": "2"}, "stat", f"hdfs://127.0.0.1:{server.rpc}/x"), f"127.0.0.1:{server.rpc}/x")
+
+
+@test
+def hdfs_faults(world):
+    """Before the NameNode: safe mode that ends, Kerberos, answers that are none."""
+    server = world.hdfs
+    proxy = FaultProxy(f"http://127.0.0.1:{server.port}")
+    env = environment(world.folder, PERIGEE_STORE_CACHE_MB="0", PERIGEE_STORE_TRIES="3", PERIGEE_WEBHDFS=proxy.url, **server.env)
+    exception = lambda name: f'{{"RemoteException": {{"exception": "{name}", "message": "it says so\\n at java"}}}}'
+    try:
+        with Tool(env) as tool:
+            proxy.first(1, ("status", 403, exception("SafeModeException")))
+            assert tool("put", "hdfs://namenode/faults", world.file("f", b"faults")) == {"written": True}
+            proxy.first(1, "lost", lambda method, path: "op=RENAME" in path)
+            answer = tool("put", "hdfs://namenode/lost", world.file("f", b"once"), "absent")
+            assert answer == {"written": True}, answer
+            for answer, *texts in ((("status", 403, exception("SafeModeException")), "refuses the request", "SafeModeException: it says so"),
+                                   (("status", 401, ""), "asks for Kerberos", "PERIGEE_HDFS_TOKEN"),
+                                   (("status", 200, "<html>"), "is no JSON", "WebHDFS"), (("status", 200, "{}"), "HTTP status 200"),
+                                   (("status", 500, ""), "answers with an error, 3 times")):
+                proxy.fault = lambda *_, answer=answer: answer
+                says(tool("list", "hdfs://namenode/"), *texts)
+    finally:
+        proxy.stop()
+
+
+@test
+def hdfs_without_a_data_node(world):
+    """A DataNode is killed while files are read, and while they are written: nothing is lost."""
+    server = world.hdfs
+    content = random_bytes(24 << 20, 11)
+    file = world.file("hdfs-large", content)
+    env = environment(world.folder, PERIGEE_STORE_CACHE_MB="0", PERIGEE_STORE_STALL_S="3", PERIGEE_STORE_TRIES="10", **server.env)
+    with Tool(env) as tool:
+        assert tool("put", server.url + "/kept", file) == {"written": True}
+        time.sleep(3)  # until both have it
+        for call, check in ((("read", server.url + "/kept"), {"size": len(content), "sha256": digest(content)}),
+                            (("put", server.url + "/written", file), {"written": True})):
+            killer = threading.Timer(0.05, server.data_nodes[1].stop)
+            killer.start()
+            with at_most(120):
+                answer = tool(*call)
+            killer.join()
+            assert answer == check, answer
+            server.data_nodes[1] = server.begin_data_node(1)
+            time.sleep(6)
+        assert tool("read", server.url + "/written")["sha256"] == digest(content)

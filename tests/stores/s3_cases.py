@@ -1,0 +1,250 @@
+"""S3, by moto, which verifies every signature; with a proxy between that makes faults."""
+import random
+
+from kit import ROOT, Tool, at_most, digest, environment, one, random_bytes, says, test
+from servers import FaultProxy
+
+SLOW_DOWN = ("status", 503, "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>")
+
+
+def error_answer(status, code, message="no", headers=None):
+    return ("status", status, f"<Error><Code>{code}</Code><Message>{message}</Message></Error>", headers or {})
+
+
+@test
+def s3_calls(world):
+    """Each call, with a file of three blocks."""
+    content = random_bytes(9_000_000)
+    file = world.file("large", content)
+    with Tool(world.s3()) as tool:
+        url = "s3://bucket/calls/a b=c+d/é.bin"
+        assert tool("stat", url) == {"kind": 0, "size": 0, "version": ""}
+        assert tool("put", url, file) == {"written": True}
+        there = tool("stat", url)
+        assert there["kind"] == 1 and there["size"] == len(content), there
+        assert tool("stat", "s3://bucket/calls")["kind"] == 2
+        assert tool("stat", "s3://bucket")["kind"] == 2
+        assert tool("read", url) == {"size": len(content), "sha256": digest(content)}
+        assert tool("range", url, 4_000_000, 500_000)["sha256"] == digest(content[4_000_000:4_500_000])
+        assert tool("list", "s3://bucket/calls") == {"entries": ["a b=c+d/"]}
+        assert tool("list", "s3://bucket/calls/a b=c+d/") == {"entries": [f"é.bin:{len(content)}"]}
+        says(tool("range", url, 9_000_000, 1), "ends before the bytes that are asked for")
+        assert tool("put", url, file, "absent") == {"written": False}
+        assert tool("put", url, file, "=" + there["version"]) == {"written": True}
+        assert tool("put", url, file, '="0123"') == {"written": False}
+        assert tool("put", "s3://bucket/calls/empty", world.file("empty", b"")) == {"written": True}
+        assert tool("read", "s3://bucket/calls/empty")["size"] == 0
+        tool("remove", url)
+        tool("remove", url)
+        assert tool("stat", url)["kind"] == 0
+        says(tool("read", url), "there is no such file in the store")
+
+
+@test
+def s3_multipart(world):
+    """Above 64 MiB in parts; under a condition as well; nothing is left of one that was refused."""
+    content = random_bytes(70 << 20)
+    file = world.file("parts", content)
+    with Tool(world.s3()) as tool:
+        assert tool("put", "s3://bucket/parts", file, "absent") == {"written": True}
+        assert tool("put", "s3://bucket/parts", file, "absent") == {"written": False}
+        assert tool("read", "s3://bucket/parts") == {"size": len(content), "sha256": digest(content)}
+    assert world.moto.boto("print(json.dumps(len(s3.list_multipart_uploads(Bucket='bucket').get('Uploads', []))))") == 0
+
+
+@test
+def s3_signatures_200(world):
+    """Random keys, prefixes and session tokens: the server verifies each signature."""
+    draw = random.Random(7)
+    letters = "abcXYZ019 !\"#$%&'()*+,-.:;<=>?@[]^_`{|}~äß漢🙂"
+    file = world.file("tiny", b"tiny")
+    token = world.moto.session()
+    accepted = 0
+    session = world.s3(AWS_ACCESS_KEY_ID=token["AccessKeyId"], AWS_SECRET_ACCESS_KEY=token["SecretAccessKey"],
+                       AWS_SESSION_TOKEN=token["SessionToken"])
+    with Tool(world.s3()) as lasting, Tool(session) as passing:
+        for i in range(200):
+            name = "".join(draw.choice(letters) for _ in range(draw.randrange(1, 30))).strip(" .") or "x"
+            url, tool = f"s3://bucket/signed/{i} {name}/key {name}", (lasting, passing)[i % 2]
+            written = tool("put", url, file)
+            listed = tool("list", f"s3://bucket/signed/{i} {name}")
+            assert written == {"written": True}, (url, written)
+            assert listed == {"entries": [f"key {name}:4"]}, (url, listed)
+            assert tool("read", url)["size"] == 4, url
+            accepted += 1
+    world.note(f"signatures accepted: {accepted} of 200, half with session tokens")
+
+
+@test
+def s3_signatures_against_botocore(world):
+    """Another signer, for what moto does not look at: the same text in the Authorization header."""
+    seen = {}
+    proxy = FaultProxy(world.moto.url)
+    proxy.fault = lambda method, path, headers: seen.update({path: dict(headers)})
+    try:
+        one(world.s3(AWS_ENDPOINT_URL=proxy.url), "list", "s3://bucket/a b+c=d&e")
+    finally:
+        proxy.stop()
+    ((path, headers),) = seen.items()
+    theirs = world.moto.boto("""
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+import botocore.auth, datetime, urllib.parse
+headers = json.loads(sys.argv[2])
+stamp = datetime.datetime.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ")
+botocore.auth.get_current_datetime = lambda *a, **k: stamp
+request = AWSRequest("GET", sys.argv[1], headers={"host": headers["Host"]})
+request.context["payload_signing_enabled"] = True
+S3SigV4Auth(Credentials(sys.argv[3], sys.argv[4]), "s3", "us-east-1").add_auth(request)
+print(json.dumps(request.headers["Authorization"]))
+""", proxy.url + path, __import__("json").dumps(headers), *world.moto.keys)
+    assert headers["Authorization"] == theirs, (headers["Authorization"], theirs)
+
+
+@test
+def s3_credentials(world):
+    """Environment, profile files, web identity, container and instance."""
+    home = world.folder / "home" / ".aws"
+    home.mkdir(parents=True, exist_ok=True)
+    key, secret = world.moto.keys
+    (home / "credentials").write_text(f"# mine\n[other]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n[default]\n")
+    (home / "config").write_text(f"[profile other]\nregion = us-east-1\nendpoint_url = {world.moto.url}\ns3 =\n  addressing_style = path\n")
+    bare = {k: v for k, v in world.s3().items() if not k.startswith("AWS_") or k == "AWS_EC2_METADATA_DISABLED"}
+    assert one({**bare, "AWS_PROFILE": "other"}, "stat", "s3://bucket")["kind"] == 2
+    says(one({**bare, "AWS_PROFILE": "none"}, "stat", "s3://bucket"), "there are no keys of this profile", "aws configure")
+    (home / "credentials").unlink()
+    (home / "config").unlink()
+    says(one({**bare, "AWS_ENDPOINT_URL": world.moto.url}, "stat", "s3://bucket"), "there are no credentials", "AWS_ACCESS_KEY_ID")
+    says(one({**bare, "AWS_ACCESS_KEY_ID": "x"}, "stat", "s3://bucket"), "AWS_SECRET_ACCESS_KEY", "is not set")
+    role = world.file("token", b"a.web.token\n")
+    web = {**bare, "AWS_ENDPOINT_URL": world.moto.url, "AWS_WEB_IDENTITY_TOKEN_FILE": str(role), "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/r"}
+    token = world.moto.session()
+    tags = "".join(f"<{name}>{token[name]}</{name}>" for name in ("AccessKeyId", "SecretAccessKey", "SessionToken"))
+    service = FaultProxy(world.moto.url)
+    try:  # moto does not know callers without keys once it verifies
+        service.fault = lambda *_: ("status", 200, f"<Credentials>{tags}<Expiration>2099-01-01T00:00:00Z</Expiration></Credentials>")
+        assert one({**web, "AWS_ENDPOINT_URL_STS": service.url}, "stat", "s3://bucket")["kind"] == 2
+        service.fault = lambda *_: error_answer(403, "AccessDenied", "Not authorized to perform sts:AssumeRoleWithWebIdentity")
+        says(one({**web, "AWS_ENDPOINT_URL_STS": service.url}, "stat", "s3://bucket"), "gives no credentials for the web identity", "Not authorized")
+    finally:
+        service.stop()
+    document = f'{{"AccessKeyId": "{key}", "SecretAccessKey": "{secret}", "Token": "", "Expiration": "2099-01-01T00:00:00Z"}}'
+    metadata = FaultProxy(world.moto.url)
+    answers = {"/keys": document, "/latest/api/token": "t", "/latest/meta-data/iam/security-credentials/": "role\n",
+               "/latest/meta-data/iam/security-credentials/role": document}
+    metadata.fault = lambda method, path, headers: ("status", 200, answers[path]) if path in answers else None
+    try:
+        container = {**bare, "AWS_ENDPOINT_URL": world.moto.url, "AWS_CONTAINER_CREDENTIALS_FULL_URI": metadata.url + "/keys"}
+        assert one(container, "stat", "s3://bucket")["kind"] == 2
+        instance = {**bare, "AWS_ENDPOINT_URL": world.moto.url, "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata.url}
+        del instance["AWS_EC2_METADATA_DISABLED"]
+        assert one(instance, "stat", "s3://bucket")["kind"] == 2
+        says(one({**container, "AWS_CONTAINER_CREDENTIALS_FULL_URI": metadata.url + "/nothing"}, "stat", "s3://bucket"),
+             "gives no credentials for this container")
+    finally:
+        metadata.stop()
+
+
+@test
+def s3_refusals(world):
+    """Each mistake has one error that says what to do."""
+    url = "s3://bucket/x"
+    key, secret = world.moto.keys
+    says(one(world.s3(AWS_ACCESS_KEY_ID="AKIAUNKNOWN"), "stat", url), "does not know this access key", "the environment (AWS_ACCESS_KEY_ID)")
+    says(one(world.s3(AWS_SECRET_ACCESS_KEY="wrong"), "stat", url), "the secret key is not that of the access key", "AWS_SECRET_ACCESS_KEY")
+    says(one(world.s3(**dict(zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), world.moto.poor_keys))), "list", "s3://bucket/"),
+         "access is denied", "s3:GetObject")
+    says(one(world.s3(), "list", "s3://nowhere-at-all/x"), "there is no bucket of this name")
+    says(one(world.s3(), "stat", "gs://bucket/x"), "this kind of store is not known", "s3://")
+    says(one(world.s3(AWS_ENDPOINT_URL="moto:15000"), "stat", url), "AWS_ENDPOINT_URL", "is no address")
+    says(one(world.s3(PERIGEE_S3_STYLE="round"), "stat", url), "PERIGEE_S3_STYLE", "path or virtual")
+    says(one(world.s3(PERIGEE_STORE_TRIES="many"), "stat", url), "PERIGEE_STORE_TRIES", "is out of range")
+    with at_most(20):
+        says(one(world.s3(AWS_ENDPOINT_URL="http://127.0.0.1:9", PERIGEE_STORE_TRIES="2"), "stat", url), "the store cannot be reached, 2 times")
+    proxy = FaultProxy(world.moto.url)
+    try:
+        through = world.s3(AWS_ENDPOINT_URL=proxy.url)
+        for code, status, *texts in (("ExpiredToken", 400, "have expired", "aws sso login"), ("InvalidToken", 400, "AWS_SESSION_TOKEN"),
+                                     ("RequestTimeTooSkewed", 403, "clock", "timedatectl"), ("SomethingElse", 400, "SomethingElse: no")):
+            proxy.fault = lambda *_, code=code, status=status: error_answer(status, code)
+            says(one(through, "stat", url), *texts)
+        # A clock that is wrong is followed once it is known.
+        stamp = {"Date": "Fri, 27 Nov 2099 04:00:00 GMT"}
+        proxy.first(1, error_answer(403, "RequestTimeTooSkewed", headers=stamp), lambda method, path: method == "GET")
+        with Tool(through) as tool:
+            assert tool("list", "s3://bucket/") is not None
+        assert "behind the store's" in tool.warnings, tool.warnings
+    finally:
+        proxy.stop()
+
+
+@test
+def s3_faults(world):
+    """Through a proxy: each ends right or with one clear line, and soon."""
+    content = random_bytes(9_000_000, 3)
+    with Tool(world.s3()) as tool:
+        tool("put", "s3://bucket/faults", world.file("faults", content))
+    whole = {"size": len(content), "sha256": digest(content)}
+    proxy = FaultProxy(world.moto.url)
+    env = world.s3(AWS_ENDPOINT_URL=proxy.url, PERIGEE_STORE_CACHE_MB="0", PERIGEE_STORE_STALL_S="1", PERIGEE_STORE_TRIES="3")
+    get = lambda method, path: method == "GET"
+    try:
+        for fault in (SLOW_DOWN, ("status", 500, ""), "short", "reset", "stall", ("status", 429, "")):
+            with at_most(20):
+                proxy.first(3, fault, get)
+                answer = one(env, "read", "s3://bucket/faults")
+                assert answer == whole, (fault, answer)
+        for fault, *texts in ((SLOW_DOWN, "the store answers with an error, 3 times", "503"), ("short", "cannot be reached, 3 times"),
+                              ("stall", "cannot be reached, 3 times"), (("status", 416, ""), "was changed while it was in use"),
+                              (error_answer(412, "PreconditionFailed"), "was changed while it was in use")):
+            with at_most(30):
+                proxy.first(10 ** 6, fault, get)
+                answer = one(env, "read", "s3://bucket/faults")
+                says(answer, "s3://bucket/faults", *texts)
+                assert answer["error"].count("\n") <= 3, answer
+        # An answer of the right form with too few bytes.
+        proxy.first(10 ** 6, ("status", 206, "few"), get)
+        says(one(env, "read", "s3://bucket/faults"), "the server sends too few bytes, 3 times")
+        # The store has written it, and its answer is lost: the second try finds its own.
+        proxy.first(1, "lost", lambda method, path: method == "PUT")
+        assert one(env, "put", "s3://bucket/lost", world.file("lost", b"once"), "absent") == {"written": True}
+        assert one(env, "put", "s3://bucket/lost", world.file("other", b"not!"), "absent") == {"written": False}
+    finally:
+        proxy.stop()
+
+
+@test
+def s3_cache(world):
+    """A second process reads from the user's cache; another content of the key is another version."""
+    url, first, second = "s3://bucket/cached", random_bytes(5_000_000, 4), random_bytes(5_000_000, 5)
+    proxy = FaultProxy(world.moto.url)
+    env = world.s3(AWS_ENDPOINT_URL=proxy.url)
+    try:
+        one(env, "put", url, world.file("one", first))
+        assert one(env, "read", url)["sha256"] == digest(first)
+        proxy.seen.clear()
+        assert one(env, "read", url)["sha256"] == digest(first)
+        assert [method for method, _ in proxy.seen] == ["HEAD"], proxy.seen
+        one(env, "put", url, world.file("two", second))
+        assert one(env, "read", url)["sha256"] == digest(second)
+        # Damage in the cache is no content.
+        for block in (world.folder / "cache" / "perigee" / "blocks").rglob("*"):
+            if block.is_file():
+                block.write_bytes(b"x" + block.read_bytes()[1:])
+        assert one(env, "read", url)["sha256"] == digest(second)
+    finally:
+        proxy.stop()
+
+
+@test
+def s3_listing_of_pages(world):
+    """More keys than fit a page, and keys that would lead elsewhere."""
+    names = world.moto.boto("""
+for i in range(1100): s3.put_object(Bucket="bucket", Key=f"many/{i:04}", Body=b"")
+for key in ("odd/../up", "odd//double", "odd/a/b", "odd/c", "odd/."): s3.put_object(Bucket="bucket", Key=key, Body=b"1")
+print("[]")""")
+    assert names == []
+    with Tool(world.s3()) as tool:
+        assert tool("list", "s3://bucket/many")["entries"] == [f"{i:04}:0" for i in range(1100)]
+        assert tool("list", "s3://bucket/odd")["entries"] == ["a/", "c:1"], tool("list", "s3://bucket/odd")
