@@ -46,7 +46,7 @@ struct PictureLoops {
   void (*resample_u8)(const ResampleCall&) = nullptr;
   void (*resample_f32)(const ResampleCall&) = nullptr;
   void (*warp)(const WarpCall&) = nullptr;
-  // Of planes of n values each, 3 of them: y = clamp(a * x + b * grey + c, low, top), grey the luminance of ITU-R BT.601. `grey_sum`: also its sum.
+  // For 3 planes of n values each: y = clamp(a * x + b * grey + c, low, top), grey the luminance of ITU-R BT.601. `grey_sum`: also its sum.
   double (*grey_sum)(const float* x, int64_t n) = nullptr;
   void (*blend)(const float* x, float a, float b, float c, float low, float top, int64_t n, float* y) = nullptr;
   // Turns the hue of three planes of n values by `turns` of the whole circle; each pixel keeps its least and its greatest value.

@@ -7,7 +7,7 @@
 
 #include "cluster/policy/families.h"
 #include "cluster/policy/policy.h"
-#include "lua/generate.h"
+#include "lua/text/generate.h"
 #include "lua/guard.h"
 #include "lua/json.h"
 #include "lua/modules.h"

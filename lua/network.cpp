@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string>
 
-#include "lua/generate.h"
+#include "lua/text/generate.h"
 #include "lua/json.h"
 #include "lua/object.h"
 #include "lua/predictions.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lua/generate.h"
+#include "lua/text/generate.h"
 #include "lua/json.h"
 #include "lua/predictions.h"
 #include "lua/state.h"

@@ -59,6 +59,6 @@ void add_held_arrays(lua_State* L);          // held_arrays.cpp
 void add_network_functions(lua_State* L);    // network.cpp
 void add_source_functions(lua_State* L);     // source.cpp
 void add_optimizer_functions(lua_State* L);  // optimizer.cpp
-void add_tokenizer_functions(lua_State* L);  // tokenizer.cpp
+void add_tokenizer_functions(lua_State* L);  // text/tokenizer.cpp
 
 }  // namespace perigee

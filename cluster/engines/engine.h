@@ -59,7 +59,7 @@ std::optional<Meeting> read_meeting(const std::string& file);
 // A number from the environment. Error(usage) naming the variable when it is none or out of range.
 std::optional<int> environment_number(const Environment& environment, const char* name, int low, int high);
 
-// What kinds of names and folders the finders share. A text as part of a file's name, at most 100 letters of it.
+// Names and folders that the finders share. A text as part of a file's name, at most 100 letters of it.
 std::string file_name_of(const std::string& text);
 // The same in all processes that one launcher has started on this machine, and in no others. Empty where /proc does not tell.
 std::string launcher_mark();

@@ -44,8 +44,19 @@ class Pmix {
  public:
   // Null where the library or its launcher is not to be had.
   static std::shared_ptr<Pmix> open() {
-    auto pmix = std::shared_ptr<Pmix>(new Pmix);
+    const auto pmix = std::make_shared<Pmix>();
     return pmix->started_ ? pmix : nullptr;
+  }
+  // open() makes one.
+  Pmix() {
+    void* library = dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (!library) return;
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+      return function != nullptr;
+    };
+    started_ = find(init_, "PMIx_Init") && find(get_, "PMIx_Get") && find(put_, "PMIx_Put") && find(commit_, "PMIx_Commit") &&
+               find(fence_, "PMIx_Fence_nb") && find(finalize_, "PMIx_Finalize") && init_(&self_, nullptr, 0) == 0;
   }
   ~Pmix() { leave(); }
   Pmix(const Pmix&) = delete;
@@ -72,17 +83,15 @@ class Pmix {
       if (put_(kForAll, kKey, &value) != 0 || commit_() != 0) fail("does not take where rank 0 is");
     }
     // Kept alive by the library's thread, should it answer after we have gone.
-    auto* fence = new std::shared_ptr<Fence>(std::make_shared<Fence>());
+    auto fence = std::make_unique<std::shared_ptr<Fence>>(std::make_shared<Fence>());
     const std::shared_ptr<Fence> waiting = *fence;
     const auto done = [](int status, void* data) {
       const std::unique_ptr<std::shared_ptr<Fence>> held(static_cast<std::shared_ptr<Fence>*>(data));
       (*held)->status = status;
       (*held)->over = true;
     };
-    if (fence_(nullptr, 0, nullptr, 0, done, fence) != 0) {
-      delete fence;
-      fail("has no barrier");
-    }
+    if (fence_(nullptr, 0, nullptr, 0, done, fence.get()) != 0) fail("has no barrier");
+    (void)fence.release();  // done() has it now
     for (int hundredths = 0; !waiting->over; ++hundredths) {
       if (stop) fail("was left while the processes met");
       if (hundredths > 100 * kMeetSeconds) fail("did not bring all processes together within " + std::to_string(kMeetSeconds) + " s");
@@ -99,17 +108,6 @@ class Pmix {
 
  private:
   static constexpr const char* kKey = "perigee.meeting";
-
-  Pmix() {
-    void* library = dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL);
-    if (!library) return;
-    const auto find = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-      return function != nullptr;
-    };
-    started_ = find(init_, "PMIx_Init") && find(get_, "PMIx_Get") && find(put_, "PMIx_Put") && find(commit_, "PMIx_Commit") &&
-               find(fence_, "PMIx_Fence_nb") && find(finalize_, "PMIx_Finalize") && init_(&self_, nullptr, 0) == 0;
-  }
 
   void leave() {
     if (started_) finalize_(nullptr, 0);

@@ -65,7 +65,7 @@ class Network {
   void block(int from_host, int to_host);  // counted: each block needs its unblock
   void unblock(int from_host, int to_host);
   void reset_connections(int host_a, int host_b);
-  // What is open between the two carries nothing any more, and neither side is told: the numbers of those connections. Later ones work.
+  // Open connections between the two carry nothing any more, and neither side is told. Returns their numbers. Later ones work.
   std::vector<uint64_t> mute_connections(int host_a, int host_b);
   std::vector<uint64_t> connections_between(int host_a, int host_b) const;
   // The process of a side of it that lives and believes in it, though it is no stranger there; -1: none.

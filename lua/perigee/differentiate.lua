@@ -340,7 +340,9 @@ local function differentiate(f, wrt, name, ...)
   for _, position in ipairs(wrt) do
     if position > count then where.fail(("%s: there is no argument %d"):format(name, position)) end
     arguments[position] = map(arguments[position], function(leaf)
-      if type(leaf) == "number" then where.fail(("%s: argument %d has a number; gradients are with respect to tensors, such as pg.tensor(3)"):format(name, position)) end
+      if type(leaf) == "number" then
+        where.fail(("%s: argument %d has a number; gradients are with respect to tensors, such as pg.tensor(3)"):format(name, position))
+      end
       if not is_real(leaf) then where.fail(("%s: there is no gradient with respect to %s"):format(name, tensor.type_text(leaf))) end
       -- A value of its own: what the caller computed from the same tensor does not count.
       local own = tensor.record("reshape", { shape = list(leaf.shape) }, leaf)

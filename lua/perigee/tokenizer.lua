@@ -95,8 +95,8 @@ function tokenizer.train_tokenizer(options)
       if not is_known then where.fail(("train_tokenizer has no option '%s'%s"):format(tostring(key), nearest)) end
     end
   end
-  local files, special = check_texts("the first argument", options), check_texts("'special'", options.special)
-  if #files == 0 then where.fail 'train_tokenizer takes the names of files: pg.train_tokenizer { "corpus.txt", size = 8000 }' end
+  local corpus, special = check_texts("the first argument", options), check_texts("'special'", options.special)
+  if #corpus == 0 then where.fail 'train_tokenizer takes the names of files: pg.train_tokenizer { "corpus.txt", size = 8000 }' end
   local size, min_count, out = options.size or 8000, options.min_count or 2, options.out or "tokenizer.json"
   for name, value in pairs { size = size, min_count = min_count } do
     if type(value) ~= "number" or value % 1 ~= 0 or value < 1 then
@@ -104,7 +104,7 @@ function tokenizer.train_tokenizer(options)
     end
   end
   if type(out) ~= "string" then where.fail("train_tokenizer: 'out' is the name of a file; got " .. where.describe(out)) end
-  local _, message = core.tokenizer_train(files, size, min_count, special, out)
+  local _, message = core.tokenizer_train(corpus, size, min_count, special, out)
   if message ~= nil then where.fail(message) end
   return tokenizer.tokenizer(out)
 end

@@ -70,7 +70,7 @@ local model = pg.load_model(file)
 os.remove(file)
 local x, n, read, texts = pg.tensor(test.x), pg.tensor(test.n), {}, {}
 for index = 1, #wanted do read[index], texts[index] = {}, "" end
-for index, row in ipairs(read) do
+for _, row in ipairs(read) do
   for place = 1, written do row[place] = 0 end
 end
 for place = 1, written do

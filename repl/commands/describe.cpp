@@ -4,8 +4,8 @@
 
 #include "cluster/launch/describe_job.h"
 #include "repl/commands/command.h"
-#include "repl/commands/describe_averaging.h"
-#include "repl/commands/describe_table.h"
+#include "repl/commands/describe/averaging.h"
+#include "repl/commands/describe/table.h"
 #include "repl/commands/load.h"
 #include "repl/signals.h"
 #include "src/core/error.h"

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "repl/commands/describe_table.h"
+#include "repl/commands/describe/table.h"
 #include "repl/console/lua_text.h"
 #include "repl/console/session.h"
 #include "src/core/error.h"

@@ -8,7 +8,7 @@
 
 #include "lua/guard.h"
 #include "lua/json.h"
-#include "repl/commands/describe_table.h"
+#include "repl/commands/describe/table.h"
 #include "repl/console/lua_text.h"
 #include "repl/editor/graphics.h"
 #include "src/core/error.h"

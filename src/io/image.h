@@ -31,7 +31,7 @@ struct ImagePart {
   double top = 0, left = 0, height = 0, width = 0;
 };
 
-// What is wanted of a picture: the part that `choose` names when it is told the size, to be resized to `height` x `width`. With
+// The wanted part and size of a picture: the part that `choose` names when it is told the size, to be resized to `height` x `width`. With
 // `scaled`, a JPEG is decoded at a half, a quarter or an eighth, as long as the part is then still twice as high and wide as that.
 using ChoosePart = std::function<ImagePart(int64_t height, int64_t width)>;
 struct WantedPart {

@@ -30,7 +30,7 @@ EvaluationTask task_of(const Model& model, const Field& target, const Type& outp
   return {.classes = classes, .class_names = target.class_names, .sequence = sequence || blank, .blank = blank};
 }
 
-// What evaluations need beside the output.
+// Values that evaluations need beside the output.
 std::vector<ModelOutput> more_outputs(const Model& model) {
   if (!ctc_blank(model.spec().loss) || !model.main_output_ends()) return {};
   return {model.steps_output()};

@@ -31,7 +31,7 @@ struct Predictions {
   std::vector<PredictedOutput> outputs;  // the main one first; layers last
   std::vector<Tensor> values;            // of each output [examples, ...]
   std::vector<int64_t> rows;             // of each example, from 0: rows with gaps may be left out
-  // Of each example where the main output is one of ctc: the labels that it spells, and with beams the next most probable ones.
+  // For each example, where the main output is one of ctc: the labels that it spells, and with beams the next most probable ones.
   std::vector<std::vector<LabelSequence>> sequences;
   Json remarks;  // as SourceTraits has them
   int64_t examples() const { return static_cast<int64_t>(rows.size()); }
@@ -46,7 +46,7 @@ struct Predictions {
 std::vector<double> class_probabilities(const PredictedOutput& output, const Tensor& values, int64_t example);
 std::vector<double> example_values(const Tensor& values, int64_t example);
 
-// What is asked of a RecordPredictor.
+// Options of a RecordPredictor.
 struct PredictionOptions {
   std::vector<std::string> layers = {};  // whose outputs are given too
   // Label sequences of ctc are searched with so many prefixes at a time; 1: the most probable class of each step.

@@ -192,7 +192,7 @@ TEST(Engine, SageMaker) {
   std::filesystem::remove_all(root);
 }
 
-// What is nearer to the process decides: mpiexec inside a batch job of Slurm, torchrun inside srun, a script inside srun that sets RANK.
+// The launcher nearest to the process decides: mpiexec inside a batch job of Slurm, torchrun inside srun, a script inside srun that sets RANK.
 TEST(Engine, TheNearestLauncherDecides) {
   std::map<std::string, std::string> values = {
       {"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"},

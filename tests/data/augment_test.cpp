@@ -1,4 +1,4 @@
-// What is done to pictures in training beside torchvision 0.29: its oracles of a photograph, and a small picture of which it made these.
+// Augmentation of pictures beside torchvision 0.29: its oracles of a photograph, and a small picture of which it made these.
 #include <gtest/gtest.h>
 
 #include <algorithm>

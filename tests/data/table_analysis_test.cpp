@@ -1,4 +1,4 @@
-// What analyse() says against sums done here, and the same bits for any number of threads; what does not meet a schema, row by row.
+// analyse() against sums done here, and the same bits for any number of threads; cells that do not meet a schema, row by row.
 #include <gtest/gtest.h>
 
 #include <algorithm>

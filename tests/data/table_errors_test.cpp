@@ -1,4 +1,4 @@
-// What steps, formulas, readers and writers of tables say when something is wrong: each text once, with the value that is to blame.
+// Errors of steps, formulas, readers and writers of tables: each text once, with the value that is to blame.
 #include <gtest/gtest.h>
 
 #include <functional>

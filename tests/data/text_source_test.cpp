@@ -239,7 +239,7 @@ TEST_F(TextSource, TokensAreThoseOfTheTokenizersFile) {
   EXPECT_EQ(read(*source, 3).x, (Numbers{3, 1, 2}));
   EXPECT_EQ(read(*source, 3).y, (Numbers{0}));
   EXPECT_EQ(source->fields()[1].class_names, (std::vector<std::string>{"[UNK]", "one", "two", "##s", ","}));
-  // What is stored with a model reads other texts without the file.
+  // The vocabulary that is stored with a model reads other texts without the file.
   std::filesystem::remove(folder_ / "tokenizer.json");
   write("other.txt", "two, one two");
   Json other = Json::parse(R"({"type":"text","file":"other.txt","tokenizer":"tokenizer.json"})", "test");

@@ -41,7 +41,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     PERIGEE_FUZZ_CHECK(parts.rows == whole.rows && parts.columns.size() == whole.columns.size());
     for (size_t c = 0; c < whole.columns.size(); ++c)
       for (int64_t r = 0; r < whole.rows; ++r)
-        PERIGEE_FUZZ_CHECK(cell_text(whole.columns[c], whole.schema.columns[c], r) == cell_text(parts.columns[c], parts.schema.columns[c], r));
+        PERIGEE_FUZZ_CHECK(cell_text(whole.columns[c], whole.schema.columns[c], r) ==
+                           cell_text(parts.columns[c], parts.schema.columns[c], r));
   } catch (const perigee::Error&) {}
   return 0;
 }

@@ -92,7 +92,7 @@ function test.examples_of_job_keys_are_jobs()
     return pg.experiment(job)
   end
   local count = 0
-  for _, section in ipairs { "", unpack(require("perigee.help_job").sections()) } do
+  for _, section in ipairs { "", unpack(require("perigee.help.job").sections()) } do
     check_options_say_something(native.job_keys(section), "job " .. section)
     for _, option in ipairs(native.job_keys(section)) do
       assert(option.example, section .. "." .. option.name .. " has no example")
@@ -105,7 +105,7 @@ function test.examples_of_job_keys_are_jobs()
 end
 
 function test.job_keys_have_help()
-  for _, section in ipairs { "", unpack(require("perigee.help_job").sections()) } do
+  for _, section in ipairs { "", unpack(require("perigee.help.job").sections()) } do
     for _, option in ipairs(native.job_keys(section)) do
       local text = help.text((section == "" and "" or section .. ".") .. option.name, 100):gsub("%s+", " ")
       for _, part in ipairs { option.name .. " = " .. option.example, option.type, option.fallback or "required", option.doc } do

@@ -24,7 +24,8 @@ fi
 exit "$status"
 )";
 
-const char* const kKubernetesTemplate = R"(# @N@ pods train one job: kubectl apply -f THIS.yaml; kubectl logs -f -l batch.kubernetes.io/job-completion-index=0
+const char* const kKubernetesTemplate =
+    R"(# @N@ pods train one job: kubectl apply -f THIS.yaml; kubectl logs -f -l batch.kubernetes.io/job-completion-index=0
 # It holds a secret that was made for this job alone: whoever reads it may join the run. Do not keep it in a repository.
 # The image, where perigee_*.deb is what `./perigee package` makes:
 #   FROM debian:12-slim
@@ -149,7 +150,8 @@ spec:
             claimName: @NAME@
 )";
 
-const char* const kAwsBatchTemplate = R"(# AWS Batch, multi-node parallel: aws cloudformation deploy --template-file THIS.yaml --stack-name @NAME@ --parameter-overrides ...
+const char* const kAwsBatchTemplate =
+    R"(# AWS Batch, multi-node parallel: aws cloudformation deploy --template-file THIS.yaml --stack-name @NAME@ --parameter-overrides ...
 # then aws batch submit-job --job-name @NAME@ --job-queue QUEUE --job-definition @NAME@
 AWSTemplateFormatVersion: "2010-09-09"
 Description: Perigee trains @SCRIPT@ on @N@ nodes
@@ -230,7 +232,8 @@ const char* const kSageMakerTemplate = R"({
 }
 )";
 
-const char* const kSkyPilotTemplate = R"(# perigee secret new > cluster.key; sky launch THIS.yaml, or sky jobs launch THIS.yaml, in the folder that holds both and the script
+const char* const kSkyPilotTemplate =
+    R"(# perigee secret new > cluster.key; sky launch THIS.yaml, or sky jobs launch THIS.yaml, in the folder that holds both and the script
 name: @NAME@
 num_nodes: @N@
 resources:

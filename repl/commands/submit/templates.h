@@ -1,4 +1,4 @@
-// What `perigee submit` prints: a file for each kind of cluster, with @NAME@ and the like where the job's own words go.
+// The files that `perigee submit` prints: a file for each kind of cluster, with @NAME@ and the like where the job's own words go.
 #pragma once
 
 #include <string>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "repl/commands/describe_table.h"
+#include "repl/commands/describe/table.h"
 #include "repl/display/display.h"
 #include "src/core/stopwatch.h"
 #include "src/model/evaluator.h"

@@ -247,7 +247,7 @@ std::vector<std::string> number_classes(std::vector<std::string> given, Files* f
   return given;
 }
 
-// What the options and the training part do not say: the rate of the first recording, the length of the longest.
+// Fills in what the options and the training part leave out: the rate of the first recording, the length of the longest.
 Form form_of(const Config& config, const Files& found) {
   Form form{.channels = config.integer("channels"), .lengths = config.boolean("lengths")};
   const double seconds = config.number("seconds", 0);

@@ -113,7 +113,7 @@ Documents read_documents(const Config& config, const std::string& folder) {
   return documents;
 }
 
-// Of each class the fold-th of so many equal parts is the test part, in the order of the places; the rest is for training.
+// In each class the fold-th of so many equal parts is the test part, in the order of the places; the rest is for training.
 void choose_part(const Config& config, Documents& documents, bool training) {
   const int64_t folds = config.integer("folds"), fold = config.integer("fold");
   if (folds < 2) return;

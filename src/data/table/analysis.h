@@ -1,4 +1,4 @@
-// What a table has: of each column counts, moments, quantiles, a histogram, different and frequent values; correlations; and what of it does
+// Statistics of a table: for each column counts, moments, quantiles, a histogram, different and frequent values; correlations; and what of it does
 // not meet a schema. In one pass of bounded memory; the same bits for any number of threads.
 #pragma once
 
@@ -16,7 +16,7 @@ inline constexpr size_t kMostCorrelated = 50;
 // [[text, count], ...]}], "correlations": {"columns", "values"}}. Times are numbers of milliseconds.
 Json analyse(TableFile& file, const std::string& name);
 
-// What does not meet the file's schema: {"rows", "columns": [{"name", "valid", "missing", "invalid", "why": {...}}], "examples": [{"row",
+// Cells that do not meet the file's schema: {"rows", "columns": [{"name", "valid", "missing", "invalid", "why": {...}}], "examples": [{"row",
 // "column", "value", "why"}]}. The file reads misfits as missing (OnMisfit::missing).
 Json check_quality(TableFile& file, const std::string& name, size_t examples);
 

@@ -356,10 +356,10 @@ class BlockParser {
     return false;
   }
 
-  const char* cell(const char* p, size_t c) {
+  // The end of a plain value, which is then in its column; null: it is anything else.
+  const char* plain_cell(const char* p, size_t c) {
     Column& column = out_.frame.columns[c];
     const auto r = static_cast<size_t>(rows_);
-    // Plain values, as most are; all else goes the slower way below.
     switch (column.type) {
       case Type::real: {
         double value;
@@ -404,6 +404,12 @@ class BlockParser {
       }
       default: break;
     }
+    return nullptr;
+  }
+
+  const char* cell(const char* p, size_t c) {
+    if (const char* const stop = plain_cell(p, c)) return stop;
+    Column& column = out_.frame.columns[c];
     std::string_view text;
     p = field(p, text);
     if (column.type != Type::text) {

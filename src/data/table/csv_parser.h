@@ -30,7 +30,7 @@ struct CsvBlock {
   std::vector<int64_t> misfits;  // how many, for each column; empty: none
 };
 
-// What each column of the text becomes: its number in the schema, -1 for none.
+// For each column of the text its number in the schema, -1 for none.
 struct CsvPlan {
   const TableSchema* schema = nullptr;
   const Dialect* dialect = nullptr;

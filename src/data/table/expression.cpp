@@ -338,7 +338,7 @@ class Evaluation {
   }
 
  private:
-  // What is missing in one is missing in the result.
+  // A value that is missing in one is missing in the result.
   static void spread_missing(const std::vector<Value>& args, size_t rows, Column& out) {
     for (const Value& arg : args) {
       if (!arg.nothing && arg.column().missing.empty()) continue;
@@ -402,7 +402,7 @@ class Evaluation {
     }
   }
 
-  // Of a category and a constant text: the numbers are compared.
+  // For a category and a constant text the numbers are compared.
   static bool compare_category(char op, const std::vector<Value>& args, size_t rows, Column& out) {
     if (args[0].type() != Type::category || !args[1].constant || (op != '=' && op != '!')) return false;
     const auto& names = args[0].spec->categories;

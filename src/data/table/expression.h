@@ -22,7 +22,7 @@ class Expression {
   Column of(const Frame& frame) const;
   // 1 where the condition holds.
   std::vector<uint8_t> holds(const Frame& frame) const;
-  // Of the result: for this the expression is computed for no row.
+  // The result's type and names: for this the expression is computed for no row.
   Type type(const TableSchema& schema) const;
   // The limits of a*x + b for those of x, where the expression is one of `column` alone; else nothing changes.
   void limits(const ColumnSpec& column, ColumnSpec& result) const;

@@ -256,7 +256,7 @@ Column part_of(Call& call) {
   });
 }
 
-// Of the lists that columns of numbers make side by side: halves of the arguments are the two vectors.
+// Distances of the lists that columns of numbers make side by side: halves of the arguments are the two vectors.
 Column distance(Call& call, int kind) {
   if (call.args.size() % 2 != 0) call.fail("it wants as many numbers for the first vector as for the second");
   const size_t half = call.args.size() / 2;

@@ -39,7 +39,7 @@ Json json_file(const std::string& path) {
 
 const Json* fitted_of(const Config& config) { return config.has("fitted") ? config.raw("fitted") : nullptr; }
 
-// Of the schema: what was fitted, what is given, or what is found out; the options of the source say more.
+// The schema is the fitted one, the given one, or one that is inferred; the options of the source say more.
 ReadOptions reading(const Config& config, const std::string& folder, const std::string& target) {
   ReadOptions options;
   const Json* fitted = fitted_of(config);

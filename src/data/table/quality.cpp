@@ -1,4 +1,4 @@
-// What of a table does not meet its schema, and both reports as texts.
+// Cells of a table that do not meet its schema, and both reports as texts.
 #include <algorithm>
 #include <cstdio>
 #include <map>

@@ -8,7 +8,7 @@
 namespace perigee::tables {
 namespace {
 
-// What of pcre2.h is used here; its numbers are part of the library's ABI.
+// The part of pcre2.h that is used here; its numbers are part of the library's ABI.
 constexpr uint32_t kUtf = 0x00080000, kNoUtfCheck = 0x40000000, kAnchored = 0x80000000, kEndAnchored = 0x20000000;
 constexpr int kNoMatch = -1;
 constexpr uint32_t kMostSteps = 1'000'000;

@@ -1,4 +1,4 @@
-// What is done to a table, step by step: {"filter": "age > 18"}, {"derive": {"h": "hour(when)"}}, {"group": ["city"], "mean": ["age"]}. The
+// Steps that change a table: {"filter": "age > 18"}, {"derive": {"h": "hour(when)"}}, {"group": ["city"], "mean": ["age"]}. The
 // first key of a step is its verb. What a step measures on the training data (means, categories) is its state, kept with a model.
 #pragma once
 

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "src/core/error.h"
+#include "src/data/table/byte_stream.h"
 #include "src/data/table/time_text.h"
-#include "src/io/byte_stream.h"
 #include "src/io/csv.h"
 
 namespace perigee::tables {
@@ -130,6 +130,41 @@ void TableFile::open() {
   look(head);
 }
 
+std::vector<std::vector<std::string>> TableFile::first_rows(std::string_view text, size_t* first_end) const {
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> fields;
+  size_t at = 0;
+  while (at < text.size() && rows.size() < kRowsLooked) {
+    if (!next_row(text, options_.dialect, &at, &fields)) {
+      if (rows.empty())
+        throw Error(ErrorKind::data,
+                    {.where = path_ + ":" + std::to_string(skip_lines_ + 1), .what = "the first row has quotes that do not match"});
+      break;
+    }
+    if (fields.size() == 1 && fields[0].empty()) continue;
+    if (fields.size() > kMostColumns)
+      throw Error(ErrorKind::data, {.where = path_,
+                                    .what = "the first row has too many fields",
+                                    .got = std::to_string(fields.size()),
+                                    .expected = "at most " + std::to_string(kMostColumns)});
+    rows.push_back(fields);
+    if (rows.size() == 1) *first_end = at;
+  }
+  if (rows.empty()) throw Error(ErrorKind::data, {.where = path_, .what = "the table has no rows", .expected = "at least one row"});
+  return rows;
+}
+
+std::vector<std::string> TableFile::names_of(const std::vector<std::string>& first, bool header) {
+  std::vector<std::string> names;
+  for (size_t c = 0; c < first.size(); ++c) {
+    std::string name = header && !first[c].empty() ? first[c] : "c" + std::to_string(c);
+    for (int twice = 2; std::find(names.begin(), names.end(), name) != names.end(); ++twice)
+      name = (header ? first[c] : "c" + std::to_string(c)) + "_" + std::to_string(twice);
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
 void TableFile::look(const std::string& head) {
   std::string_view text = head;
   if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
@@ -145,26 +180,8 @@ void TableFile::look(const std::string& head) {
   if (json_) return look_at_json(text);
   if (options_.find_delimiter) options_.dialect.delimiter = found_delimiter(text, options_.dialect, path_);
   if (!options_.dialect.trim) options_.dialect.trim = blanks_follow(text.substr(0, size_t{1} << 16), options_.dialect.delimiter);
-  std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> fields;
-  size_t at = 0, first_end = 0;
-  while (at < text.size() && rows.size() < kRowsLooked) {
-    if (!next_row(text, options_.dialect, &at, &fields)) {
-      if (rows.empty())
-        throw Error(ErrorKind::data,
-                    {.where = path_ + ":" + std::to_string(skip_lines_ + 1), .what = "the first row has quotes that do not match"});
-      break;
-    }
-    if (fields.size() == 1 && fields[0].empty()) continue;
-    if (fields.size() > kMostColumns)
-      throw Error(ErrorKind::data, {.where = path_,
-                                    .what = "the first row has too many fields",
-                                    .got = std::to_string(fields.size()),
-                                    .expected = "at most " + std::to_string(kMostColumns)});
-    rows.push_back(fields);
-    if (rows.size() == 1) first_end = at;
-  }
-  if (rows.empty()) throw Error(ErrorKind::data, {.where = path_, .what = "the table has no rows", .expected = "at least one row"});
+  size_t first_end = 0;
+  const std::vector<std::vector<std::string>> rows = first_rows(text, &first_end);
   // A header has only words, and something below it that is none; or it has names that the schema knows.
   const size_t columns = rows[0].size();
   std::vector<Type> types(columns, Type::text);
@@ -192,13 +209,7 @@ void TableFile::look(const std::string& head) {
       types[c] = narrowest(values, options_.dialect);
     }
   }
-  std::vector<std::string> names;
-  for (size_t c = 0; c < columns; ++c) {
-    std::string name = header && !rows[0][c].empty() ? rows[0][c] : "c" + std::to_string(c);
-    for (int twice = 2; std::find(names.begin(), names.end(), name) != names.end(); ++twice)
-      name = (header ? rows[0][c] : "c" + std::to_string(c)) + "_" + std::to_string(twice);
-    names.push_back(std::move(name));
-  }
+  const std::vector<std::string> names = names_of(rows[0], header);
   guessed_ = !options_.schema;
   if (options_.schema) schema_ = *options_.schema;
   else

@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "src/data/table/byte_stream.h"
 #include "src/data/table/csv_parser.h"
 #include "src/data/table/frame.h"
-#include "src/io/byte_stream.h"
 
 namespace perigee::tables {
 
@@ -30,7 +30,7 @@ class TableFile {
  public:
   // Error(data) when it is not there, empty, or has no rows that can be read.
   TableFile(const std::string& path, ReadOptions options);
-  // Of a file's content that is in memory, which `name` stands for.
+  // For a file's content that is in memory, which `name` stands for.
   TableFile(const std::string& name, ReadOptions options, std::string content);
 
   const TableSchema& schema() const { return schema_; }
@@ -53,6 +53,9 @@ class TableFile {
   void open();
   std::unique_ptr<ByteStream> stream() const;
   void look(const std::string& head);
+  // The rows that are looked at; `first_end`: where the first ends in `text`.
+  std::vector<std::vector<std::string>> first_rows(std::string_view text, size_t* first_end) const;
+  static std::vector<std::string> names_of(const std::vector<std::string>& first, bool header);
   void look_at_json(std::string_view head);
   void plan(const std::vector<std::string>& names);
   void widen(const Misfit& misfit);
@@ -71,7 +74,7 @@ class TableFile {
 // A whole table, its schema found out.
 Frame read_table(const std::string& path);
 
-// What columns the rows seem to have: the narrowest type of each that fits all of them.
+// The columns that the rows seem to have: the narrowest type of each that fits all of them.
 Type narrowest(const std::vector<std::string_view>& values, const Dialect& dialect);
 
 void parse_json_lines(std::string_view block, const TableSchema& schema, const std::string& where, int64_t first_line, OnMisfit on_misfit,

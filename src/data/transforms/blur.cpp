@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "src/data/transforms/image.h"
-#include "src/io/resample.h"
+#include "src/io/picture/resample.h"
 
 namespace perigee {
 namespace {

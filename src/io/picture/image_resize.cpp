@@ -3,7 +3,7 @@
 
 #include "src/core/host_isa.h"
 #include "src/io/image.h"
-#include "src/io/resample.h"
+#include "src/io/picture/resample.h"
 
 namespace perigee {
 
@@ -41,7 +41,7 @@ const Taps& ResampleTaps::resize(double from, double length, int64_t whole, int6
   return view_;
 }
 
-// What lies beyond an end is what is mirrored at it.
+// Values beyond an end are those mirrored at it.
 const Taps& ResampleTaps::gauss(double deviation, int64_t reach, int64_t length) {
   reach = std::min(reach, length - 1);
   reserve(length, std::min<int64_t>(2 * reach + 1, length));

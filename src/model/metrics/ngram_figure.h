@@ -1,4 +1,4 @@
-// What BLEU and chrF share: how many n-grams of words or characters a network's sequences have in common with those that were wanted.
+// The common part of BLEU and chrF: how many n-grams of words or characters a network's sequences have in common with those that were wanted.
 #pragma once
 
 #include <memory>

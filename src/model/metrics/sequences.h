@@ -1,4 +1,4 @@
-// What evaluations of whole sequences share: the labels that a network gives, beside those that were wanted.
+// The common part of evaluations of whole sequences: the labels that a network gives, beside those that were wanted.
 #pragma once
 
 #include <functional>

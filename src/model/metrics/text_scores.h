@@ -31,7 +31,7 @@ class NgramSums {
  public:
   explicit NgramSums(int orders) : sums_(static_cast<size_t>(3 * orders)) {}
   void add(std::span<const int64_t> predicted, std::span<const int64_t> wanted, double weight);
-  // Of 0 to 100; NaN before anything was added. Papineni et al., "BLEU", 2002, of all orders, with sacrebleu's smoothing "exp".
+  // From 0 to 100; NaN before anything was added. Papineni et al., "BLEU", 2002, of all orders, with sacrebleu's smoothing "exp".
   double bleu() const;
   // Popović, "chrF", 2015, with the recall counting twice as much.
   double chrf() const;

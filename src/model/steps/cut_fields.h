@@ -13,7 +13,7 @@ namespace perigee {
 
 class CutFields {
  public:
-  // Of the fields_of() `model`. Null where plans of fewer steps do not fit it.
+  // For the fields_of() `model`. Null where plans of fewer steps do not fit it.
   static std::unique_ptr<CutFields> of(const Model& model, bool with_loss);
 
   // Rows of a batch, the longest first; `fields`: contiguous rows of each field.

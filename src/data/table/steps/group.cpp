@@ -31,120 +31,150 @@ Type aggregate_type(Aggregate op, Type of) {
   return Type::real;
 }
 
+namespace {
+
+// The row of each group that an aggregate chooses: the first, the last, the least, the greatest.
+Column chosen_rows(Aggregate op, const Column& column, const std::vector<int64_t>& groups, size_t count) {
+  std::vector<int64_t> chosen(count, -1);
+  const bool whole =
+      column.type == Type::category || column.type == Type::integer || column.type == Type::time || column.type == Type::boolean;
+  for (int64_t r = 0; r < column.size(); ++r) {
+    int64_t& best = chosen[static_cast<size_t>(groups[static_cast<size_t>(r)])];
+    if (column.is_missing(r)) continue;
+    if (best < 0 || op == Aggregate::last) {
+      best = r;
+    } else if (op != Aggregate::first) {
+      const auto row = static_cast<size_t>(r), old = static_cast<size_t>(best);
+      const bool less = column.type == Type::text ? column.text(r) < column.text(best)
+                        : whole                   ? column.whole[row] < column.whole[old]
+                                                  : column.real[row] < column.real[old];
+      const bool equal = column.type != Type::text && column.number(r) == column.number(best);
+      if (op == Aggregate::min ? less : !less && !equal) best = r;
+    }
+  }
+  Column out(aggregate_type(op, column.type));
+  for (const int64_t r : chosen) out.add_from(column, r);
+  return out;
+}
+
+Column joined_texts(Aggregate op, const Column& column, const ColumnSpec& spec, const std::vector<int64_t>& groups, size_t count) {
+  std::vector<std::string> texts(count);
+  for (int64_t r = 0; r < column.size(); ++r) {
+    std::string& text = texts[static_cast<size_t>(groups[static_cast<size_t>(r)])];
+    if (op == Aggregate::append) append_cell(column, spec, r, text);
+    else text = cell_text(column, spec, r) + text;
+  }
+  Column out(Type::text);
+  for (const std::string& text : texts) out.add_text(text);
+  return out;
+}
+
+Column counts(Aggregate op, const Column& column, const ColumnSpec& spec, const std::vector<int64_t>& groups, size_t count) {
+  std::vector<int64_t> seen(count);
+  std::unordered_set<uint64_t> known;  // hashes of 64 bits: of group and value
+  for (int64_t r = 0; r < column.size(); ++r) {
+    const auto g = static_cast<uint64_t>(groups[static_cast<size_t>(r)]);
+    if (op != Aggregate::rows && column.is_missing(r)) continue;
+    if (op == Aggregate::distinct && !known.insert(cell_hash(column, spec, r) ^ (g * 0x9e3779b97f4a7c15)).second) continue;
+    ++seen[g];
+  }
+  Column out(Type::integer);
+  for (const int64_t each : seen) out.add_whole(each);
+  return out;
+}
+
+// Sums, products, ranges, medians and moments of the groups of one column.
+class Numbers {
+ public:
+  Numbers(Aggregate op, bool exact, size_t count)
+      : op_(op),
+        exact_(exact),
+        seen_(count),
+        whole_(count, op == Aggregate::product),
+        mean_(count, op == Aggregate::product ? 1.0 : 0.0),
+        squares_(count),
+        low_(op == Aggregate::range ? count : 0, HUGE_VAL),
+        high_(low_.size(), -HUGE_VAL),
+        kept_(op == Aggregate::median ? count : 0) {}
+
+  bool overflow() const { return overflow_; }
+
+  void take(size_t g, double x, int64_t whole) {
+    ++seen_[g];
+    switch (op_) {
+      case Aggregate::sum:
+        if (exact_) overflow_ |= __builtin_add_overflow(whole_[g], whole, &whole_[g]);
+        else mean_[g] += x;
+        break;
+      case Aggregate::product:
+        if (exact_) overflow_ |= __builtin_mul_overflow(whole_[g], whole, &whole_[g]);
+        else mean_[g] *= x;
+        break;
+      case Aggregate::range:
+        low_[g] = std::min(low_[g], x);
+        high_[g] = std::max(high_[g], x);
+        break;
+      case Aggregate::median: kept_[g].push_back(x); break;
+      default: {  // Welford
+        const double delta = x - mean_[g];
+        mean_[g] += delta / static_cast<double>(seen_[g]);
+        squares_[g] += delta * (x - mean_[g]);
+      }
+    }
+  }
+
+  void put(size_t g, Column& out) {
+    const auto n = static_cast<double>(seen_[g]);
+    if (seen_[g] == 0) return out.add_missing();
+    if (op_ == Aggregate::sum || op_ == Aggregate::product) return exact_ ? out.add_whole(whole_[g]) : out.add_real(mean_[g]);
+    if (op_ == Aggregate::range) return exact_ ? out.add_whole(static_cast<int64_t>(high_[g] - low_[g])) : out.add_real(high_[g] - low_[g]);
+    if (op_ == Aggregate::mean) return out.add_real(mean_[g]);
+    if (op_ == Aggregate::median) {
+      std::sort(kept_[g].begin(), kept_[g].end());
+      const size_t half = kept_[g].size() / 2;
+      return out.add_real(kept_[g].size() % 2 ? kept_[g][half] : (kept_[g][half - 1] + kept_[g][half]) / 2);
+    }
+    const bool population = op_ == Aggregate::population_stdev || op_ == Aggregate::population_variance;
+    const double variance = population ? squares_[g] / n : n > 1 ? squares_[g] / (n - 1) : kNaN;
+    if (std::isnan(variance)) return out.add_missing();
+    out.add_real(op_ == Aggregate::stdev || op_ == Aggregate::population_stdev ? std::sqrt(variance) : variance);
+  }
+
+ private:
+  Aggregate op_;
+  bool exact_, overflow_ = false;
+  std::vector<int64_t> seen_, whole_;
+  std::vector<double> mean_, squares_, low_, high_;  // mean_: sums and products, too
+  std::vector<std::vector<double>> kept_;
+};
+
+}  // namespace
+
 Column aggregate(Aggregate op, const Column& column, const ColumnSpec& spec, const std::vector<int64_t>& groups, int64_t count,
                  const std::string& where) {
+  const bool counted = op == Aggregate::count || op == Aggregate::rows || op == Aggregate::distinct;
   const bool numbers = is_numeric(column.type) || (column.type == Type::time && op != Aggregate::product);
-  const bool any = keeps_type(op) || of_texts(op) || op == Aggregate::count || op == Aggregate::rows || op == Aggregate::distinct;
+  const bool any = keeps_type(op) || of_texts(op) || counted;
   if (!numbers && (!any || ((op == Aggregate::min || op == Aggregate::max) && column.type == Type::list)))
     throw Error(ErrorKind::data, {.where = where,
                                   .what = std::string("the column '") + spec.name + "' has no " + aggregate_text(op),
                                   .got = type_text(column.type),
                                   .expected = "a number"});
   const auto size = static_cast<size_t>(count);
+  if (keeps_type(op)) return chosen_rows(op, column, groups, size);
+  if (of_texts(op)) return joined_texts(op, column, spec, groups, size);
+  if (counted) return counts(op, column, spec, groups, size);
   Column out(aggregate_type(op, column.type));
-  if (keeps_type(op)) {  // which row
-    std::vector<int64_t> chosen(size, -1);
-    const bool text = column.type == Type::text || column.type == Type::category;
-    for (int64_t r = 0; r < column.size(); ++r) {
-      int64_t& best = chosen[static_cast<size_t>(groups[static_cast<size_t>(r)])];
-      if (column.is_missing(r)) continue;
-      if (best < 0 || op == Aggregate::last) {
-        best = r;
-      } else if (op != Aggregate::first) {
-        const bool less = column.type == Type::text ? column.text(r) < column.text(best)
-                          : text || column.type == Type::integer || column.type == Type::time || column.type == Type::boolean
-                              ? column.whole[static_cast<size_t>(r)] < column.whole[static_cast<size_t>(best)]
-                              : column.real[static_cast<size_t>(r)] < column.real[static_cast<size_t>(best)];
-        const bool equal = column.type != Type::text && column.number(r) == column.number(best);
-        if (op == Aggregate::min ? less : !less && !equal) best = r;
-      }
-    }
-    for (const int64_t r : chosen) out.add_from(column, r);
-    return out;
-  }
-  if (of_texts(op)) {
-    std::vector<std::string> texts(size);
-    for (int64_t r = 0; r < column.size(); ++r) {
-      std::string& text = texts[static_cast<size_t>(groups[static_cast<size_t>(r)])];
-      if (op == Aggregate::append) append_cell(column, spec, r, text);
-      else text = cell_text(column, spec, r) + text;
-    }
-    for (const std::string& text : texts) out.add_text(text);
-    return out;
-  }
-  std::vector<int64_t> seen(size);
-  if (op == Aggregate::distinct) {
-    std::unordered_set<uint64_t> known;  // hashes of 64 bits: of group and value
-    for (int64_t r = 0; r < column.size(); ++r) {
-      const auto g = static_cast<uint64_t>(groups[static_cast<size_t>(r)]);
-      if (!column.is_missing(r) && known.insert(cell_hash(column, spec, r) ^ (g * 0x9e3779b97f4a7c15)).second) ++seen[g];
-    }
-    for (const int64_t each : seen) out.add_whole(each);
-    return out;
-  }
-  std::vector<double> a(size, op == Aggregate::product ? 1.0 : 0.0), b(size), low(op == Aggregate::range ? size : 0, HUGE_VAL),
-      high(low.size(), -HUGE_VAL);
-  std::vector<int64_t> whole(size, op == Aggregate::product);
-  bool overflow = false;
-  const bool exact = out.type == Type::integer;
-  std::vector<std::vector<double>> kept(op == Aggregate::median ? size : 0);
-  for (int64_t r = 0; r < column.size(); ++r) {
-    const auto g = static_cast<size_t>(groups[static_cast<size_t>(r)]);
-    if (op == Aggregate::rows) ++seen[g];
-    if (op == Aggregate::rows || column.is_missing(r)) continue;
-    ++seen[g];
-    if (op == Aggregate::count) continue;
-    const double x = column.number(r);
-    switch (op) {
-      case Aggregate::sum:
-        if (exact) overflow |= __builtin_add_overflow(whole[g], column.whole[static_cast<size_t>(r)], &whole[g]);
-        else a[g] += x;
-        break;
-      case Aggregate::product:
-        if (exact) overflow |= __builtin_mul_overflow(whole[g], column.whole[static_cast<size_t>(r)], &whole[g]);
-        else a[g] *= x;
-        break;
-      case Aggregate::range:
-        low[g] = std::min(low[g], x);
-        high[g] = std::max(high[g], x);
-        break;
-      case Aggregate::median: kept[g].push_back(x); break;
-      default: {  // Welford
-        const double delta = x - a[g];
-        a[g] += delta / static_cast<double>(seen[g]);
-        b[g] += delta * (x - a[g]);
-      }
-    }
-  }
-  if (overflow)
+  Numbers computed(op, out.type == Type::integer, size);
+  for (int64_t r = 0; r < column.size(); ++r)
+    if (!column.is_missing(r))
+      computed.take(static_cast<size_t>(groups[static_cast<size_t>(r)]), column.number(r),
+                    column.type == Type::real ? 0 : column.whole[static_cast<size_t>(r)]);
+  if (computed.overflow())
     throw Error(ErrorKind::data, {.where = where,
                                   .what = "the " + std::string(aggregate_text(op)) + " of '" + spec.name + "' is no 64-bit integer",
                                   .hint = "real(x) computes with reals"});
-  for (size_t g = 0; g < size; ++g) {
-    const auto n = static_cast<double>(seen[g]);
-    if (op == Aggregate::count || op == Aggregate::rows) {
-      out.add_whole(seen[g]);
-    } else if (seen[g] == 0) {
-      out.add_missing();
-    } else if (op == Aggregate::sum || op == Aggregate::product) {
-      if (exact) out.add_whole(whole[g]);
-      else out.add_real(a[g]);
-    } else if (op == Aggregate::range) {
-      if (exact) out.add_whole(static_cast<int64_t>(high[g] - low[g]));
-      else out.add_real(high[g] - low[g]);
-    } else if (op == Aggregate::median) {
-      std::sort(kept[g].begin(), kept[g].end());
-      const size_t half = kept[g].size() / 2;
-      out.add_real(kept[g].size() % 2 ? kept[g][half] : (kept[g][half - 1] + kept[g][half]) / 2);
-    } else if (op == Aggregate::mean) {
-      out.add_real(a[g]);
-    } else {
-      const bool population = op == Aggregate::population_stdev || op == Aggregate::population_variance;
-      const double variance = population ? b[g] / n : n > 1 ? b[g] / (n - 1) : kNaN;
-      if (std::isnan(variance)) out.add_missing();
-      else out.add_real(op == Aggregate::stdev || op == Aggregate::population_stdev ? std::sqrt(variance) : variance);
-    }
-  }
+  for (size_t g = 0; g < size; ++g) computed.put(g, out);
   return out;
 }
 

@@ -69,7 +69,7 @@ class Join : public Step {
   }
   void set_state(const Config& state) override { set_right(other_table(state.json(), context_)); }
 
-  // Of an outer join to the right the rows of the right table that no left row has come last: they need all left rows.
+  // In a right or outer join, rows of the right table that no left row has come last: they need all left rows.
   bool by_rows() const override { return how_ == "inner" || how_ == "left"; }
 
   void apply(Frame& frame) const override {

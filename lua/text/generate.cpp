@@ -1,4 +1,4 @@
-#include "lua/generate.h"
+#include "lua/text/generate.h"
 
 #include "lua/json.h"
 #include "lua/object.h"

@@ -1,4 +1,4 @@
-#include "repl/commands/describe_table.h"
+#include "repl/commands/describe/table.h"
 
 #include <algorithm>
 #include <cstdio>

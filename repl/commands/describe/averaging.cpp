@@ -1,10 +1,10 @@
-#include "repl/commands/describe_averaging.h"
+#include "repl/commands/describe/averaging.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <string>
 
-#include "repl/commands/describe_table.h"
+#include "repl/commands/describe/table.h"
 #include "repl/commands/quantity.h"
 #include "repl/display/display.h"
 
