@@ -48,7 +48,7 @@ void processor() {
     if (flags.find(std::string(" ") + flag + " ") != std::string::npos) found += (found.empty() ? "" : " ") + std::string(flag);
   const int all = static_cast<int>(std::thread::hardware_concurrency()), ours = available_cores();
   good("CPU", (name.empty() ? "unknown" : name) + ", " + std::to_string(all) + " threads" +
-                  (ours < all ? ", of which this control group may use " + std::to_string(ours) : ""));
+                  (ours < all ? ", of which this process may use " + std::to_string(ours) : ""));
   good("instructions", found + "; kernels used: " + isa_name(host_isa()));
   if (const char* cap = std::getenv("PERIGEE_ISA")) none("PERIGEE_ISA", std::string("caps the instruction set at ") + cap);
 }

@@ -95,7 +95,8 @@ namespace {
 
 constexpr int kMeetingSeconds = 120;
 
-int cores() { return available_cores(); }
+// A launcher may have bound each of its processes to cores of its own, which are not shared out again.
+int cores_of(const Engine& engine) { return std::min(available_cores(), std::max(1, machine_cores() / engine.local_size)); }
 
 // Where the first process of the engine is, once it has told.
 Meeting wait_for_meeting(const Engine& engine) {
@@ -157,7 +158,7 @@ std::string engine_folder(const Engine& engine, const std::string& job_name) {
 int train_for_engine(const Engine& engine, const ClusterOptions& options, int threads) {
   WorkerMainOptions worker{.advertise = options.advertise,
                            .interface_cidr = options.interface_cidr,
-                           .threads = threads > 0 ? threads : std::max(1, cores() / engine.local_size),
+                           .threads = threads > 0 ? threads : cores_of(engine),
                            .give_up_ms = 30'000,
                            .started_by_us = true,
                            .patient = true};
@@ -207,7 +208,8 @@ Json train_in_cluster(const Job& job, const ClusterOptions& options, const Engin
     if (engine->stop_signal != 0) watch_signal(engine->stop_signal);
   }
   const int here = engine ? engine->local_size : options.agents.empty() ? static_cast<int>(options.workers) : 0;
-  if (here > 0 && session.trainer.threads <= 0) session.trainer.threads = std::max(1, cores() / here);
+  if (here > 0 && session.trainer.threads <= 0)
+    session.trainer.threads = engine ? cores_of(*engine) : std::max(1, available_cores() / here);
   if (!launch.listen.empty())
     for (const auto& [name, value] : {std::pair{"--advertise", options.advertise}, {"--interface", options.interface_cidr}})
       if (!value.empty()) launch.worker_arguments.insert(launch.worker_arguments.end(), {name, value});

@@ -1,5 +1,7 @@
 #include "src/core/cores.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -62,12 +64,18 @@ int64_t quota_memory(const std::string& root) {
   return bytes < 1e15 ? static_cast<int64_t>(bytes) : 0;  // version 1 writes a huge number where there is no limit
 }
 
-int available_cores() {
+int machine_cores() {
   static const int cores = [] {
     const int machine = static_cast<int>(std::max(1u, std::thread::hardware_concurrency())), quota = quota_cores("");
     return quota > 0 ? std::min(machine, quota) : machine;
   }();
   return cores;
+}
+
+int available_cores() {
+  cpu_set_t bound;  // of at most 1024 processors; where there are more the call fails, and the machine's number counts
+  const int mine = sched_getaffinity(0, sizeof bound, &bound) == 0 ? CPU_COUNT(&bound) : 0;
+  return mine > 0 ? std::min(machine_cores(), mine) : machine_cores();
 }
 
 int64_t memory_limit() {

@@ -8,6 +8,8 @@ namespace perigee {
 
 // Cores that the process may run on, and no more than its control group's quota, rounded up. At least 1.
 int available_cores();
+// The same without regard to which cores the process itself is bound to: what it shares with others of its machine.
+int machine_cores();
 // Bytes that its control group may hold; 0: no limit but the machine's.
 int64_t memory_limit();
 

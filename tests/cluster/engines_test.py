@@ -210,8 +210,8 @@ SchedulerParameters=bf_interval=1,sched_min_interval=1000000,sched_interval=2,ba
 SelectType=select/cons_tres
 JobRequeue=1
 KillWait=10
-NodeName=d1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=2 State=UNKNOWN
-NodeName=d2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2 State=UNKNOWN
+NodeName=d1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=2 RealMemory=1000 State=UNKNOWN
+NodeName=d2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2 RealMemory=1000 State=UNKNOWN
 PartitionName=test Nodes=d1,d2 Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
 """)
         self.env = {**clean_environment(), "SLURM_CONF": str(self.folder / "slurm.conf"), "PATH": os.environ["PATH"] + ":/usr/sbin"}
@@ -333,10 +333,39 @@ def slurm_requeue_resumes():
         cluster.check_ledger(cluster.folder / first["folder"])
 
 
+def a_submitted_script_goes_on_when_its_time_is_up():
+    """What `perigee submit --slurm` prints; the signal that Slurm sends before the time is up comes from us."""
+    need_slurm()
+    with Cluster() as cluster, Slurm(cluster.folder) as slurm:
+        cluster.write_job(epochs=400)
+        words = ["--slurm", "2", "--program", harness.program(), "--cpus", "1", "--memory-mb", "64", "job.json"]
+        status, script, errors = cluster.run("submit", *words)
+        assert status == 0, errors
+        (cluster.folder / "job.sh").write_text(script)
+        job = slurm.run("sbatch", "--parsable", "job.sh").strip()
+        log = cluster.folder / "runs" / f"small-slurm-{job}" / "log.jsonl"
+
+        def count(event):
+            return log.read_text(errors="replace").count(f'"event":"{event}"') if log.exists() else 0
+
+        wait_until("the first epoch", lambda: count("epoch") >= 1)
+        slurm.run("scancel", "--signal=USR1", job)
+        wait_until("the job to be queued again", lambda: "PENDING" in slurm.run("squeue", "-h", "-j", job, "-o", "%T", check=False))
+        before = count("epoch")
+        slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now+5", check=False)  # see slurm_requeue_resumes
+        wait_until("the second start", lambda: count("epoch") > before or slurm.gave_up(job), deadline=300)
+        if slurm.gave_up(job):
+            raise harness.Skip("Slurm itself ended the requeued job before anything of ours was started again: " + slurm.gave_up(job))
+        slurm.run("scancel", job)
+        wait_until("the end", lambda: not slurm.run("squeue", "-h", "-j", job, check=False).strip())
+        cluster.check_ledger(log.parent)
+
+
 if __name__ == "__main__":
     harness.main([
         openmpi_ranks_train_together, openmpi_goes_on_without_a_killed_rank, hydra_ranks_train_together,
         hydra_ranks_of_two_machines_train_together, hydra_ends_with_a_killed_rank_and_resumes, pmix_alone_is_enough, torch_variables_are_enough,
         several_processes_that_nobody_understands_are_refused, slurm_tasks_train_together,
-        components_of_a_heterogeneous_job_train_together, slurm_requeue_resumes
+        components_of_a_heterogeneous_job_train_together, slurm_requeue_resumes,
+        a_submitted_script_goes_on_when_its_time_is_up
     ])

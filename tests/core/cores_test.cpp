@@ -2,6 +2,7 @@
 #include "src/core/cores.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -32,6 +33,17 @@ TEST_F(Cores, NothingIsNoLimit) {
   EXPECT_EQ(quota_cores(root), 0);
   EXPECT_EQ(quota_memory(root), 0);
   EXPECT_GE(available_cores(), 1);
+}
+
+TEST_F(Cores, TheCoresThatTheProcessIsBoundTo) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++core)
+    if (CPU_ISSET(core, &before)) CPU_SET(core, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(available_cores(), 1);
+  sched_setaffinity(0, sizeof before, &before);
 }
 
 TEST_F(Cores, TheContainersOwnQuota) {
