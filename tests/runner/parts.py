@@ -226,6 +226,46 @@ def alone(part, slice):
             part.fail(str(file.relative_to(ROOT)), output) if status else part.add(passed=1)
 
 
+# Each test of tests/cluster/engines with what PyPI has for it, and the program that a Debian package has.
+ENGINES = {
+    "submit_test.py": (["kubernetes-validate==1.37.0", "cfn-lint", "pyyaml"], None),
+    "recipes_test.py": (["ray==2.60.0", "distributed"], None),
+    "spark_test.py": (["pyspark==4.3.0", "pyarrow", "pandas<3", "numpy"], ("java", "default-jre-headless")),
+}
+
+
+def engines(part, _):
+    """Spark, Ray and Dask, the real ones, and the schemas of Kubernetes and CloudFormation; in virtual environments in build/engines."""
+    for name, (packages, needed) in ENGINES.items():
+        folder = BUILD / "engines" / name.removesuffix("_test.py")
+        installed = folder / "installed"
+        if needed and not shutil.which(needed[0]):
+            run(["apt-get", "install", "-q", "-y", "--no-install-recommends", needed[1]], timeout=5 * MINUTES)
+        if needed and not shutil.which(needed[0]):
+            part.skip(f"{name}: {needed[1]} is not installed")
+            continue
+        if not installed.exists() or installed.read_text() != " ".join(packages):
+            shutil.rmtree(folder, ignore_errors=True)
+            status, output = run([sys.executable, "-m", "venv", folder])
+            if status == 0:
+                status, output = run([folder / "bin" / "pip", "install", "-q", *packages], timeout=10 * MINUTES)
+            if status:
+                part.skip(f"{name}: pip cannot install {' '.join(packages)}: {output.strip().splitlines()[-1] if output.strip() else status}")
+                continue
+            installed.write_text(" ".join(packages))
+        status, output = run([folder / "bin" / "python", ROOT / "tests" / "cluster" / "engines" / name], timeout=10 * MINUTES,
+                             env={"PERIGEE_PROGRAM": program()})
+        points = re.findall(r"^(ok|not ok) ([^\n]*)", output, re.M)
+        part.add(passed=sum(word == "ok" and "# SKIP" not in rest for word, rest in points))
+        for word, rest in points:
+            if "# SKIP" in rest:
+                part.skip(f"{name}: {rest}")
+        wrong = sum(word == "not ok" for word, _ in points)
+        if wrong or status or not points:
+            part.fail(f"{name}: exit status {status}", output)
+            part.add(failed=max(0, wrong - 1))
+
+
 def bundle(part, _):
     status, output = run([ROOT / "tests" / "gpu" / "bundle.sh", "--build", BUILD, "--check"], timeout=20 * MINUTES)
     if status == 77:

@@ -1,0 +1,85 @@
+"""A real standalone cluster of Spark: a master and workers, each with one core, on free ports of this machine. Ends with the block."""
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pyspark
+
+SECURE = {"spark.authenticate": "true", "spark.authenticate.secret": "of-this-test-alone", "spark.network.crypto.enabled": "true"}
+CLASS = pathlib.Path(pyspark.__file__).parent / "bin" / "spark-class"
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class SparkCluster:
+    def __init__(self, folder, workers=2, memory="1g"):
+        self.folder = pathlib.Path(folder)
+        self.env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1", "PYSPARK_PYTHON": sys.executable,
+                    "SPARK_DAEMON_MEMORY": "256m",
+                    "SPARK_DAEMON_JAVA_OPTS": " ".join(f"-D{key}={value}" for key, value in SECURE.items())}
+        self.port, self.workers, self.memory = free_port(), workers, memory
+        self.url = f"spark://127.0.0.1:{self.port}"
+        self.daemons = []
+
+    def start(self, name, *words):
+        log = open(self.folder / f"{name}.log", "w")
+        self.daemons.append(subprocess.Popen([str(CLASS), *words], env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                             cwd=self.folder, start_new_session=True))
+        return self.folder / f"{name}.log"
+
+    def __enter__(self):
+        master = self.start("master", "org.apache.spark.deploy.master.Master", "-h", "127.0.0.1", "-p", str(self.port), "--webui-port", "0")
+        self.expect(master, "I have been elected leader")
+        for index in range(self.workers):
+            self.start(f"worker{index}", "org.apache.spark.deploy.worker.Worker", "-h", "127.0.0.1", "-c", "1", "-m", self.memory, "-d",
+                       str(self.folder / f"work{index}"), "--webui-port", "0", self.url)
+        self.expect(master, "Registering worker", self.workers)
+        return self
+
+    def expect(self, log, text, count=1):
+        end = time.monotonic() + 180
+        while len(re.findall(text, log.read_text(errors="replace"))) < count:
+            if time.monotonic() > end:
+                raise AssertionError(f"Spark: no '{text}':\n{log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.2)
+
+    def __exit__(self, *error):
+        for daemon in self.daemons:
+            try:
+                os.killpg(daemon.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            daemon.wait()
+
+    def session(self, name="perigee", **conf):
+        from pyspark.sql import SparkSession
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # of the tasks
+        builder = SparkSession.builder.master(self.url).appName(name)
+        for key, value in {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m",
+                           "spark.driver.memory": "512m", "spark.ui.enabled": "false", **SECURE, "spark.sql.shuffle.partitions": "4", **conf}.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        return session
+
+
+def executors():
+    """Process ids of the executors' JVMs on this machine that belong to this test's user."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except (OSError, ValueError):
+            continue
+        if entry.name.isdigit() and any(word.endswith(b"CoarseGrainedExecutorBackend") for word in words):
+            found.append(int(entry.name))
+    return sorted(found)
