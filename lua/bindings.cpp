@@ -7,7 +7,6 @@
 
 #include "cluster/policy/families.h"
 #include "cluster/policy/policy.h"
-#include "lua/text/generate.h"
 #include "lua/guard.h"
 #include "lua/json.h"
 #include "lua/modules.h"
@@ -15,6 +14,7 @@
 #include "lua/run.h"
 #include "lua/state.h"
 #include "lua/tensor.h"
+#include "lua/text/generate.h"
 #include "src/core/error.h"
 #include "src/data/transform.h"
 #include "src/graph/op.h"

@@ -3,11 +3,11 @@
 #include <cstring>
 #include <string>
 
-#include "lua/text/generate.h"
 #include "lua/json.h"
 #include "lua/object.h"
 #include "lua/predictions.h"
 #include "lua/tensor.h"
+#include "lua/text/generate.h"
 #include "src/core/error.h"
 #include "src/model/network_function.h"
 #include "src/tensor/bytes.h"

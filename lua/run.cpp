@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "lua/text/generate.h"
 #include "lua/json.h"
 #include "lua/predictions.h"
 #include "lua/state.h"
 #include "lua/tensor.h"
+#include "lua/text/generate.h"
 #include "src/core/advice.h"
 #include "src/core/error.h"
 #include "src/io/file.h"

@@ -162,7 +162,7 @@ class XzStream : public CompressedStream {
   lzma_stream stream_ = LZMA_STREAM_INIT;
 };
 
-// What of zstd.h is used here; stable since 1.0.
+// The part of zstd.h that is used here; stable since 1.0.
 struct Zstd {
   struct Buffer {
     void* data;
