@@ -8,24 +8,10 @@ namespace perigee {
 class SequenceTransform : public Transform {
  public:
   // Error(data) when the field is no such sequence.
-  SequenceTransform(const Config& config, const DataSource& source, size_t field) : field_(source.fields()[field]) {
-    if (field_.dtype != Dtype::f32 || field_.shape.rank() != 2 || field_.shape.elements() == 0)
-      throw Error(ErrorKind::data, {.where = config.where(),
-                                    .what = "field '" + field_.name + "' is no sequence",
-                                    .got = Type{field_.dtype, field_.shape}.text(),
-                                    .expected = "f32 of rows x steps, as recordings are"});
-    rows_ = field_.shape[0], steps_ = field_.shape[1];
-  }
+  SequenceTransform(const Config& config, const DataSource& source, size_t field);
   Field output() const override { return field_; }
-  void apply(const std::byte* in, std::byte* out, Draw& draw) const override {
-    int64_t all = -1;
-    apply_steps(in, out, &all, draw);
-  }
-  void apply_steps(const std::byte* in, std::byte* out, int64_t* steps, Draw& draw) const override {
-    const int64_t there = *steps < 0 ? steps_ : std::min(*steps, steps_);
-    const int64_t left = change(reinterpret_cast<const float*>(in), reinterpret_cast<float*>(out), there, draw);
-    if (*steps >= 0) *steps = left;
-  }
+  void apply(const std::byte* in, std::byte* out, Draw& draw) const override;
+  void apply_steps(const std::byte* in, std::byte* out, int64_t* steps, Draw& draw) const override;
 
  protected:
   // `there` of the steps count. Returns how many of the output's do.

@@ -1,4 +1,4 @@
-// Features of recordings, frame by frame: short-time Fourier transform, mel filters, cepstral coefficients, their deltas. A transform and no
+// Recordings, frame by frame: short-time Fourier transform, mel filters, cepstral coefficients, their deltas. A transform and no
 // layer: it is computed once per example by the threads that read, with a fast Fourier transform, and is stored with the job, so that `predict`,
 // servers and workers apply it to recordings as they are. [channels, steps] becomes [channels * features, frames].
 #pragma once

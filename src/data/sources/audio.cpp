@@ -247,7 +247,7 @@ std::vector<std::string> number_classes(std::vector<std::string> given, Files* f
   return given;
 }
 
-// Fills in what the options and the training part leave out: the rate of the first recording, the length of the longest.
+// The rate of the first recording and the length of the longest, where options and training part say nothing.
 Form form_of(const Config& config, const Files& found) {
   Form form{.channels = config.integer("channels"), .lengths = config.boolean("lengths")};
   const double seconds = config.number("seconds", 0);
