@@ -59,6 +59,7 @@ class prediction {
     throw error(PERIGEE_USAGE, "the prediction has no output '" + std::string(name) + "'");
   }
   // For a model that was trained with ctc: the labels that it reads in an example.
+  // From a model that was trained with ctc: the labels that it reads in an example.
   const std::vector<int64_t>& labels(int64_t example) const { return labels_.at(static_cast<size_t>(example)); }
   const std::string& json() const { return json_; }  // as `perigee predict --json` prints them, in a list
 
