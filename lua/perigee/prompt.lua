@@ -40,7 +40,7 @@ local function options_of(f)
     end
     return options
   end
-  return type(f) == "function" and require("perigee.help_function").fields_of(f) or {}
+  return type(f) == "function" and require("perigee.help.function").fields_of(f) or {}
 end
 
 -- The keys of a section, where the path ends in one: pg.experiment { data = { ... } }.
@@ -101,7 +101,7 @@ function prompt.complete(kind, path, prefix, method, used)
       if entry.path and not rawget(_G, entry.name) then known[entry.name] = true end
     end
     for name in next, help.resolve { "pg" } do known[name] = true end
-    for _, name in ipairs(require("perigee.help_job").names()) do known[name] = true end
+    for _, name in ipairs(require("perigee.help.job").names()) do known[name] = true end
     for name in next, known do
       if type(name) == "string" and name:sub(1, #prefix) == prefix then names[#names + 1] = name end
     end
