@@ -4,7 +4,7 @@ local pg = require "perigee"
 local native = require "perigee.native"
 local tensor = require "perigee.tensor"
 local help = require "perigee.help"
-local help_function = require "perigee.help_function"
+local help_function = require "perigee.help.function"
 
 local out = {}
 local function put(text, ...) out[#out + 1] = select("#", ...) > 0 and text:format(...) or text end

@@ -2,8 +2,8 @@
 local native = require "perigee.native"
 local pg = require "perigee"
 local help = require "perigee.help"
-local help_function = require "perigee.help_function"
-local help_job = require "perigee.help_job"
+local help_function = require "perigee.help.function"
+local help_job = require "perigee.help.job"
 local tensor = require "perigee.tensor"
 
 local reference = {}
