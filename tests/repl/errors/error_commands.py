@@ -178,6 +178,10 @@ CASES = [
             "did you mean 'optimizer.lr'?", ("lr=", "optimizer.lr=")),
     kept("a file of results by another name", ("predict", "kept", "two.csv", "--output", "a.csv"), "perigee predict", "'--output' is no option",
          "did you mean '--out'?", ("--output", "--out")),
+    command("a table to convert to nothing", ("data", "convert", "two.csv"), "perigee data convert",
+            "the command has another number of files; got 1, expected perigee data convert IN OUT"),
+    command("quality without a schema", ("data", "quality", "two.csv"), "perigee data quality", "there is no schema to check against",
+            "`perigee data schema two.csv > schema.json` writes one to edit"),
     # the rest
     command("a command of the prompt that is not there", ("-e", "os.execute [[echo :hlp | /proc/$PPID/exe repl]] os.exit(1)"), "",
             "there is no command :hlp", "did you mean ':help'?"),

@@ -40,6 +40,8 @@ TRANSFORMS = [
 ]
 # data that are no recordings, cause, fix, place
 OTHERS = [
+    ("pg.data.arrays { x = { 1, 2 }, y = { 0, 1 } }:map { pg.transform.spec_augment {} }", "expected f32 of rows x steps, as recordings are", None,
+     "trial.lua:7"),
     ("pg.data.arrays { x = { 1, 2 }, y = { 0, 1 } }:map { pg.transform.mel {} }", "expected f32 of channels x steps", None, "trial.lua:7"),
     ("pg.data.arrays { x = { { { 1, 2, 3, 4 } }, { { 1, 2, 3, 4 } } }, y = { 0, 1 } }:map { pg.transform.mel { mels = 2 } }",
      "steps a second; the source 'audio' knows it", ("mels = 2", "mels = 2, rate = 100"), "trial.lua:7"),
