@@ -182,7 +182,10 @@ void World::cut_power(const Struck& s) {
 
 void World::pause_process(int process, const Struck& s) {
   network_.pause(process);
-  s.after([this, process] { network_.resume(process); });
+  s.after([this, process] {
+    network_.resume(process);
+    if (process == coordinator_process_) stood_still_ns_ = network_.now_ns();
+  });
 }
 
 void World::partition_pair(const Struck& s) {
