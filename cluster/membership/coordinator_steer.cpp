@@ -26,7 +26,7 @@ void CoordinatorCore::on_steer(PeerId peer, const Steer& message) {
       throw Error(ErrorKind::authentication,
                   {.what = "this run can be watched, not steered",
                    .got = "a connection without a secret",
-                   .hint = "train with --secret FILE, and give the same file to `perigee attach`; `perigee secret new` makes one"});
+                   .hint = "train with `perigee train --secret FILE`, and give the same file to `perigee attach`; `perigee secret new` makes one"});
     // A frame that comes again is answered again, and not done again: what was asked for since holds.
     std::erase_if(steered, [&](const auto& one) { return !strangers.contains(one.first); });
     uint64_t& last_request = steered[peer];

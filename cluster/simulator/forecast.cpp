@@ -226,6 +226,7 @@ void FutureRun::start(Node& node) {
   o.name = o.host = node.name();
   o.address = o.name + ":1";
   o.server = node.server();
+  o.silent_ms = 1e9;  // the network here delivers whole frames: a slow link is silent meanwhile
   const int p = node.process;
   node.worker = std::make_unique<Worker>(std::move(o), network_.clock(p), network_.rng(p), network_.transport(p), *node.replica, node);
   node.replica->set_events(node.worker.get());

@@ -25,6 +25,8 @@ constexpr Phrase kPhrases[] = {
 constexpr std::string_view kEnds = " ;`";
 
 bool begins_option(const std::string& text, size_t at) {
+  const size_t quote = at == 0 ? text.npos : text.rfind('`', at - 1);
+  if (quote != text.npos && text.compare(quote + 1, 8, "perigee ") == 0 && text[at] != '`') return false;  // in a whole command
   const bool first = at == 0 || text[at - 1] == ' ' || text[at - 1] == '`';
   return first && (text[at] == '`' || (at + 2 < text.size() && text[at + 2] >= 'a' && text[at + 2] <= 'z'));
 }

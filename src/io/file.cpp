@@ -142,8 +142,8 @@ Bytes read_file(const std::string& path, uint64_t limit) {
   return bytes;
 }
 
-void read_file(const std::string& given, uint64_t limit, Bytes& bytes) {
-  const std::string path = local_path(given);
+void read_file(const std::string& path, uint64_t limit, Bytes& bytes) {
+  if (path.starts_with("file://")) return read_file(local_path(path), limit, bytes);  // a copy, which others need not pay for
   if (is_store_path(path)) return read_stored(path, limit, bytes);
   const Descriptor file = open_to_read(path);
   const size_t size = regular_size(file, path);

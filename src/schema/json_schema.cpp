@@ -38,7 +38,11 @@ Json value_schema(const Option& option, ValueSet values) {
     if (family != nullptr) choices.push_back(reference(std::string(family) + " name"));
     else choices.push_back(names.empty() ? typed("string") : object({{"enum", std::move(names)}}));
   }
-  if (values & takes::list) choices.push_back(object({{"type", "array"}, {"items", value_schema(option, option.type->items)}}));
+  if (values & takes::list) {
+    Json list = typed("array");
+    if (option.type->items != takes::anything) list.set("items", value_schema(option, option.type->items));
+    choices.push_back(std::move(list));
+  }
   if (values & takes::object) {
     if (family != nullptr) choices.push_back(reference(family));
     else choices.push_back(option.inside ? object_schema(*option.inside, nullptr, "", true) : typed("object"));

@@ -33,7 +33,8 @@ TEST(Advice, IsInTheWordsOfWhoIsTold) {
 }
 
 TEST(Advice, LeavesOtherTextAsItIs) {
-  for (const char* text : {"", "--", "a -- b", "got '--set x'", "3 --4", "`perigee doctor` says more", "a--b", "-- Set"})
+  for (const char* text : {"", "--", "a -- b", "got '--set x'", "3 --4", "`perigee doctor` says more", "a--b", "-- Set",
+                           "give `perigee train --secret FILE` one"})
     for (const Voice voice : {Voice::script, Voice::library}) EXPECT_EQ(advice_for(voice, text), text);
 }
 

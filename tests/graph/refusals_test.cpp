@@ -39,6 +39,23 @@ TEST(Refusals, OpsNameWhatTheyTake) {
   }
 }
 
+TEST(Refusals, GradientsOfAttentionFitItsResult) {
+  Graph graph;
+  const Type heads{Dtype::f32, {2, 3, 2, 4}}, sums{Dtype::f32, {2, 2, 3}};
+  const Value q = graph.input("q", heads), result = graph.input("result", heads), good = graph.input("sums", sums);
+  const Value narrow = graph.input("narrow", {Dtype::f32, {2, 3, 2, 5}}), turned = graph.input("turned", {Dtype::f32, {2, 3, 2}});
+  EXPECT_HAS(refusal(ErrorKind::model,
+                     [&] {
+                       graph.apply_all("attention_grad", std::vector<Value>{narrow, q, q, q, Value(), result, good}, Json::object());
+                     }),
+             "attention: the gradient does not fit; got f32[2x3x2x5], expected f32[2x3x2x4]");
+  EXPECT_HAS(refusal(ErrorKind::model,
+                     [&] {
+                       graph.apply_all("attention_grad", std::vector<Value>{result, q, q, q, Value(), result, turned}, Json::object());
+                     }),
+             "attention: the sums do not fit; got f32[2x3x2], expected f32[2x2x3]");
+}
+
 TEST(Refusals, LeavesHaveOneType) {
   Graph graph;
   graph.set_scope("layer 'a'");

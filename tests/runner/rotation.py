@@ -33,7 +33,7 @@ ALWAYS = [*QUICK, "install", "mnist", "simulator"]
 ASAN_FOLDERS = [
     ["cluster"],
     ["api", "lua", "repl"],
-    ["data", "generate", "io", "net", "report", "train"],
+    ["data", "generate", "io", "net", "report", "text", "train"],
     ["core", "golden", "graph", "kernels", "nn", "optim"],
     ["cuda", "gpu"],
 ]

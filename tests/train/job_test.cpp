@@ -29,7 +29,7 @@ TEST(Job, ChecksItsTopLevel) {
   EXPECT_EQ(error_of([] { Job(Json::parse(R"({"network": {}, "optimiser": "sgd"})", "t"), "j.json"); }),
             "j.json: unknown key 'optimiser'; did you mean 'optimizer'?");
   EXPECT_EQ(error_of([] { Job(Json::parse(R"({"network": {}, "epochs": "5"})", "t"), "j.json"); }),
-            "j.json: 'epochs' has the wrong type; got string \"5\", expected an integer from 0 to 4294967296");
+            "j.json: 'epochs' has the wrong type; got string \"5\", expected an integer from 0 to 4294967296; for example epochs = 10");
   EXPECT_EQ(error_of([] { Job(Json::parse(R"({"loss": "mse"})", "t"), "j.json"); }), "j.json: a job needs a 'network'");
 }
 

@@ -2,7 +2,6 @@
 #include "kernels/ops/attention.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <cstring>
 
@@ -98,8 +97,9 @@ std::vector<Type> infer(const OpCall& call) {
 std::vector<Type> infer_grad(const OpCall& call) {
   const Sizes sizes(call, 1);
   sizes.check_mask(call, 4);
-  for (const size_t i : {0, 5}) assert(call.inputs[i] == sizes.result());
-  assert(call.inputs[6] == sizes.sums());
+  for (const size_t i : {0, 5})
+    if (call.inputs[i] != sizes.result()) refuse("the gradient does not fit", call.inputs[i].text(), sizes.result().text());
+  if (call.inputs[6] != sizes.sums()) refuse("the sums do not fit", call.inputs[6].text(), sizes.sums().text());
   if (sizes.packed) return {call.inputs[1]};
   return {call.inputs[1], call.inputs[2], call.inputs[3]};
 }
