@@ -23,10 +23,11 @@ void CoordinatorCore::on_steer(PeerId peer, const Steer& message) {
   Json refused;
   try {
     if (!options.steerable)
-      throw Error(ErrorKind::authentication,
-                  {.what = "this run can be watched, not steered",
-                   .got = "a connection without a secret",
-                   .hint = "train with `perigee train --secret FILE`, and give the same file to `perigee attach`; `perigee secret new` makes one"});
+      throw Error(
+          ErrorKind::authentication,
+          {.what = "this run can be watched, not steered",
+           .got = "a connection without a secret",
+           .hint = "train with `perigee train --secret FILE`, and give the same file to `perigee attach`; `perigee secret new` makes one"});
     // A frame that comes again is answered again, and not done again: what was asked for since holds.
     std::erase_if(steered, [&](const auto& one) { return !strangers.contains(one.first); });
     uint64_t& last_request = steered[peer];

@@ -145,7 +145,7 @@ class Installed(unittest.TestCase):
         print(f"{size / 2**20:.1f} MB are installed")
         # The aim is 12, which holds without the CUDA module. Kernels of recurrent layers and attention, each for three instruction sets
         # and for CUDA, have brought 1.5.
-        self.assertLess(size, 14.75 * 2**20)
+        self.assertLess(size, 15.5 * 2**20)
 
 
 if __name__ == "__main__":
