@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -75,6 +76,17 @@ TEST(TableFile, KeepsBlanksUnlessTheyFollowEachDelimiter) {
   EXPECT_HAS(refusal([&] { read(folder, "foo,bar,baz\n1,\"Hey, I missed \" it\",3"); }), "something follows a closing quote");
   EXPECT_HAS(refusal([&] { read(folder, "foo,bar\n1,\"open\n2,3\n"); }), "t.csv:2: a quoted field does not end");
   EXPECT_HAS(refusal([&] { read(folder, "foo,bar\n1,2,3\n"); }), "t.csv:2: the row has more fields");
+}
+
+TEST(TableFile, NamesManyColumnsInNoTime) {
+  const TemporaryFolder folder;
+  std::string head, row;
+  for (int c = 0; c < 60'000; ++c) head += c ? ",a" : "a", row += c ? ",1" : "1";
+  const auto start = std::chrono::steady_clock::now();
+  const Frame frame = read(folder, head + "\n" + row + "\n" + row + "\n");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << "a search among all names takes minutes";
+  EXPECT_EQ(frame.schema.columns[0].name, "a");
+  EXPECT_EQ(frame.schema.columns[59'999].name, "a_59999");
 }
 
 TEST(TableFile, WidensWhatWasGuessed) {

@@ -189,13 +189,16 @@ class BlockParser {
     }
     out_.lines = line_;
     out_.frame.rows = rows_;
+    std::vector<bool> planned(out_.frame.columns.size());
+    for (const int64_t c : plan_.column_of)
+      if (c >= 0) planned[static_cast<size_t>(c)] = true;
     for (size_t c = 0; c < out_.frame.columns.size(); ++c) {
       Column& column = out_.frame.columns[c];
       column.whole.resize(std::min(column.whole.size(), static_cast<size_t>(rows_)));
       column.real.resize(std::min(column.real.size(), static_cast<size_t>(rows_)));
       if (!column.missing.empty()) column.missing.resize(static_cast<size_t>(rows_));
       // A column of the schema that the text has not.
-      if (std::find(plan_.column_of.begin(), plan_.column_of.end(), static_cast<int64_t>(c)) != plan_.column_of.end()) continue;
+      if (planned[c]) continue;
       column.missing.assign(static_cast<size_t>(rows_), 1);
       if (column.type == Type::text) column.ends.assign(static_cast<size_t>(rows_), 0);
     }

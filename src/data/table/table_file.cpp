@@ -4,7 +4,9 @@
 #include <condition_variable>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "src/core/error.h"
@@ -156,10 +158,10 @@ std::vector<std::vector<std::string>> TableFile::first_rows(std::string_view tex
 
 std::vector<std::string> TableFile::names_of(const std::vector<std::string>& first, bool header) {
   std::vector<std::string> names;
+  std::set<std::string> taken;
   for (size_t c = 0; c < first.size(); ++c) {
     std::string name = header && !first[c].empty() ? first[c] : "c" + std::to_string(c);
-    for (int twice = 2; std::find(names.begin(), names.end(), name) != names.end(); ++twice)
-      name = (header ? first[c] : "c" + std::to_string(c)) + "_" + std::to_string(twice);
+    while (!taken.insert(name).second) name += "_" + std::to_string(c);
     names.push_back(std::move(name));
   }
   return names;
@@ -230,9 +232,11 @@ void TableFile::plan(const std::vector<std::string>& names) {
     for (size_t c = 0; c < names.size(); ++c) plan_.column_of[c] = static_cast<int64_t>(c) + (static_cast<int64_t>(c) >= gone);
     return;
   }
+  std::map<std::string_view, size_t> number_of;
+  for (size_t c = 0; c < names.size(); ++c) number_of.emplace(names[c], c);
   for (size_t c = 0; c < schema_.columns.size(); ++c) {
-    const auto found = std::find(names.begin(), names.end(), schema_.columns[c].name);
-    if (found != names.end()) plan_.column_of[static_cast<size_t>(found - names.begin())] = static_cast<int64_t>(c);
+    const auto found = number_of.find(schema_.columns[c].name);
+    if (found != number_of.end()) plan_.column_of[found->second] = static_cast<int64_t>(c);
     else if (static_cast<int64_t>(c) != gone) lacking += (lacking.empty() ? "'" : ", '") + schema_.columns[c].name.substr(0, 60) + "'";
   }
   if (lacking.empty()) return;
