@@ -278,7 +278,7 @@ TEST(AudioTransforms, KeepWhatIsNoSilence) {
   EXPECT_EQ(voice(R"(,"decibels":150)").n, 4000);
 }
 
-// --- What others computed ------------------------------------------------------------------------------------------------------
+// --- Values of other libraries --------------------------------------------------------------------------------------------------
 
 std::string data_folder() {
   const char* folder = std::getenv("PERIGEE_DATA");

@@ -322,7 +322,7 @@ TEST(TableSteps, DoWhatDataVecDoes) {
   EXPECT_EQ(passed, 90u);
 }
 
-// --- What DataVec has not -------------------------------------------------------------------------------------------------------
+// --- Steps beyond DataVec --------------------------------------------------------------------------------------------------------
 
 Frame people() {
   Frame frame = empty_frame({.columns = {{.name = "name"},

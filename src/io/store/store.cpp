@@ -55,7 +55,7 @@ StoreUrl checked_url(const std::string& path) {
   return url;
 }
 
-// --- What is known of objects, from listings and from asking -----------------------------------------------------------------------
+// --- Facts about objects, from listings and requests ------------------------------------------------------------------------------
 
 class Known {
  public:

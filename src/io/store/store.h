@@ -52,7 +52,7 @@ class Store {
 inline constexpr size_t kMostEntries = 4'000'000;  // of a listing
 inline constexpr uint64_t kLargestStored = uint64_t{1} << 44;
 
-// --- What src/io/file.h calls. Paths are those that is_store_path(), but for file:// -----------------------------------------------
+// --- Calls of src/io/file.h. For each path is_store_path() holds, and none begins with file:// ----------------------------------------
 
 StoredInfo stat_stored(const std::string& path);
 void read_stored(const std::string& path, uint64_t limit, Bytes& bytes);
