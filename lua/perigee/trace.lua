@@ -16,7 +16,8 @@ local max_constant = 65536 -- elements of a tensor that is written into a job
 ---@class perigee.Traced
 local Traced -- the ctype
 local Size -- of a dimension of a traced value: a number once the network is built
-local current -- the trace that is being recorded: { serial =, program =, names =, inputs =, allowed =, sizes =, constants = }
+-- The trace that is being recorded: { serial =, program =, count = of values, names =, inputs =, allowed =, sizes =, constants = }.
+local current
 
 local function is_traced(value) return type(value) == "cdata" and ffi.istype(Traced, value) end
 local function is_size(value) return type(value) == "cdata" and ffi.istype(Size, value) end
@@ -35,7 +36,8 @@ end
 
 local function name_of(value)
   check_current(value)
-  return value.id_ < 0 and current.inputs[-value.id_] or current.names[value.id_]
+  if value.id_ < 0 then return current.inputs[-value.id_] end
+  return current.names[value.id_] or where.fail "this value belongs to a step of pg.scan; what the step returns leaves it"
 end
 
 local function size_json(value)
@@ -66,17 +68,21 @@ local function check_allowed(op)
   end
 end
 
+local function new_value()
+  current.count = current.count + 1
+  if current.count > max_ops then
+    where.fail(("this function records more than %d ops; loops unroll while it is traced, so it may have one that never ends; pg.scan loops"
+      .. " over the steps of sequences"):format(max_ops))
+  end
+  current.names[current.count] = "t" .. current.count
+  return Traced(current.serial, current.count)
+end
+
 local function record(op, operands, attrs)
   check_allowed(op)
-  local id = #current.program + 1
-  if id > max_ops then
-    where.fail(("this function records more than %d ops; loops unroll while it is traced, so it may have one that never ends")
-      :format(max_ops))
-  end
-  local name = "t" .. id
-  current.program[id] = { op = op, ["in"] = native.list(operands), out = name, attrs = attrs }
-  current.names[id] = name
-  return Traced(current.serial, id)
+  local value = new_value()
+  table.insert(current.program, { op = op, ["in"] = native.list(operands), out = name_of(value), attrs = attrs })
+  return value
 end
 
 local function finite(number)
@@ -313,7 +319,9 @@ local serial = 0
 local function recorded(inputs, f, allowed)
   if current then where.fail("a traced function cannot trace another") end
   serial = serial + 1
-  current = { serial = serial, program = native.list {}, names = {}, inputs = inputs, allowed = allowed, sizes = {}, constants = {} }
+  current = {
+    serial = serial, program = native.list {}, count = 0, names = {}, inputs = inputs, allowed = allowed, sizes = {}, constants = {},
+  }
   local values = {}
   for index = 1, #inputs do values[index] = Traced(serial, -index) end
   local restore = trace.forbid_all()
@@ -326,6 +334,51 @@ local function recorded(inputs, f, allowed)
 end
 
 trace.recorded, trace.name_of, trace.max_ops = recorded, name_of, max_ops
+
+---Records one step of a loop, f(carries, steps), as a program of its own that may name the values around it.
+---@param f function takes two lists of traced values; returns two
+---@param carries integer
+---@param steps integer
+---@return table { inputs =, program =, outputs = }
+---@return integer of results beside the carried values
+function trace.body(f, carries, steps)
+  check_allowed "scan"
+  local around = { program = current.program, constants = current.constants, first = current.count + 1 }
+  current.program, current.constants = native.list {}, setmetatable({}, { __index = around.constants })
+  local inputs, given = native.list {}, { {}, {} }
+  for place = 1, carries + steps do
+    local value = new_value()
+    inputs[place] = name_of(value)
+    table.insert(given[place <= carries and 1 or 2], value)
+  end
+  local carried, results = f(given[1], given[2])
+  local outputs = native.list {}
+  for _, list in ipairs { carried, results } do
+    for _, value in ipairs(list) do
+      if not is_traced(value) then
+        where.fail(("the step of pg.scan gives %s; expected values computed from those that it is given"):format(where.describe(value)))
+      end
+      table.insert(outputs, name_of(value))
+    end
+  end
+  local body = { inputs = inputs, program = current.program, outputs = outputs }
+  for id = around.first, current.count do current.names[id] = nil end
+  current.program, current.constants = around.program, around.constants
+  return body, #results
+end
+
+---A loop that trace.body has recorded; `operands` are the first carried values, then the sequences.
+---@return perigee.Traced[]
+function trace.loop(operands, results, attrs)
+  local names, out, values = {}, native.list {}, {}
+  for place, value in ipairs(operands) do names[place] = operand(value, "scan") end
+  for place = 1, attrs.carries + results do
+    values[place] = new_value()
+    out[place] = name_of(values[place])
+  end
+  table.insert(current.program, { op = "scan", ["in"] = native.list(names), out = out, attrs = attrs })
+  return values
+end
 
 ---The trace that is being recorded; nil outside of one.
 function trace.current() return current end

@@ -136,7 +136,7 @@ class Cutter {
   std::vector<Value> copy_node(Graph& to, const Node& node, Json attrs) {
     std::vector<Value> operands;
     for (const ValueId& id : node.inputs) operands.push_back(id.node < 0 ? Value() : moved_.at(id));
-    return to.apply_all(node.op->name, operands, std::move(attrs));
+    return to.apply_all(node.op->name, operands, std::move(attrs), node.body);
   }
 
   bool build_rows(BatchCut& cut) {

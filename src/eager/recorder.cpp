@@ -118,7 +118,7 @@ std::vector<int> Recorder::append(const Graph& graph, const std::function<Value(
       for (const ValueId& id : node.inputs)
         operands.push_back(id.node < 0 ? Value() : moved[static_cast<size_t>(id.node)].at(static_cast<size_t>(id.output)));
       graph_->set_scope(node.scope);
-      results = graph_->apply_all(node.op->name, operands, node.attrs);
+      results = graph_->apply_all(node.op->name, operands, node.attrs, node.body);
     }
   }
   graph_->set_scope("");

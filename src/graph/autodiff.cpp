@@ -1,5 +1,6 @@
 #include "src/graph/autodiff.h"
 
+#include <algorithm>
 #include <cassert>
 #include <map>
 
@@ -47,12 +48,20 @@ void accumulate(std::map<ValueId, Value>& sums, ValueId id, Value grad) {
 }  // namespace
 
 std::vector<Value> gradients(Graph& graph, Value root, Value seed, std::span<const Value> targets) {
-  assert(root.shape() == seed.shape());
+  return gradients(graph, std::span(&root, 1), std::span(&seed, 1), targets);
+}
+
+std::vector<Value> gradients(Graph& graph, std::span<const Value> roots, std::span<const Value> seeds, std::span<const Value> targets) {
   const std::vector<bool> depends = dependents(graph, targets);
   const std::string scope = graph.scope();
   std::map<ValueId, Value> sums;
-  sums.emplace(root.id(), seed);
-  for (int i = root.id().node; i >= 0; --i) {
+  int last = -1;
+  for (size_t i = 0; i < roots.size(); ++i) {
+    assert(roots[i].shape() == seeds[i].shape());
+    accumulate(sums, roots[i].id(), seeds[i]);
+    last = std::max(last, roots[i].id().node);
+  }
+  for (int i = last; i >= 0; --i) {
     if (!depends[static_cast<size_t>(i)]) continue;
     const Node node = graph.nodes()[static_cast<size_t>(i)];  // a copy: the vector grows below
     if (node.inputs.empty()) continue;

@@ -72,7 +72,7 @@ ValueId Graph::append(Node node) {
   return {nodes_.back().id, 0};
 }
 
-std::vector<Value> Graph::apply_all(std::string_view name, std::span<const Value> inputs, Json attrs) {
+std::vector<Value> Graph::apply_all(std::string_view name, std::span<const Value> inputs, Json attrs, std::shared_ptr<const Graph> body) {
   const OpDef& op = op_named(name);
   const int given = static_cast<int>(inputs.size());
   if (given < op.min_inputs || (op.max_inputs >= 0 && given > op.max_inputs))
@@ -81,7 +81,7 @@ std::vector<Value> Graph::apply_all(std::string_view name, std::span<const Value
                  .what = "op '" + std::string(name) + "' has the wrong number of operands",
                  .got = std::to_string(given),
                  .expected = std::to_string(op.min_inputs) + (op.max_inputs < 0 ? " or more" : " to " + std::to_string(op.max_inputs))});
-  Node node{.op = &op, .attrs = std::move(attrs), .scope = scope_};
+  Node node{.op = &op, .attrs = std::move(attrs), .scope = scope_, .body = std::move(body)};
   for (const Value& value : inputs) {
     assert(!value || &value.graph() == this);
     node.inputs.push_back(value ? value.id() : ValueId{});
@@ -127,7 +127,7 @@ void Graph::assign(const std::string& state, Value value) {
 void Graph::output(const std::string& name, Value value) { outputs_.push_back({name, value.id()}); }
 
 OperandTypes::OperandTypes(const Graph& graph, const Node& node)
-    : attrs_(&node.attrs), present_(std::make_unique<bool[]>(node.inputs.size() + 1)) {
+    : attrs_(&node.attrs), body_(node.body.get()), present_(std::make_unique<bool[]>(node.inputs.size() + 1)) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     present_[i] = node.inputs[i].node >= 0;
     types_.push_back(present_[i] ? graph.type(node.inputs[i]) : Type{});

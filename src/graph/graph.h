@@ -46,8 +46,9 @@ struct Node {
   std::vector<ValueId> inputs;  // node -1: an absent optional operand
   Json attrs;                   // an object, or null
   std::vector<Type> outputs;
-  std::string scope;  // "layer 'conv1' (1 of 6)", for errors and reports
-  int id = -1;        // its index in the graph
+  std::string scope;                  // "layer 'conv1' (1 of 6)", for errors and reports
+  std::shared_ptr<const Graph> body;  // of a loop (scan.h): what each of its steps computes; else null
+  int id = -1;                        // its index in the graph
 
   // Handles on its operands and results, for VJPs and passes; empty for an absent operand.
   Value in(Graph& graph, size_t i) const;
@@ -85,7 +86,8 @@ class Graph {
   // Appends `op` and returns its first output, or all. Throws Error(model) with the scope in front when shapes do not fit.
   Value apply(std::string_view op, std::span<const Value> inputs, Json attrs = {});
   Value apply(std::string_view op, std::initializer_list<Value> inputs, Json attrs = {});
-  std::vector<Value> apply_all(std::string_view op, std::span<const Value> inputs, Json attrs = {});
+  std::vector<Value> apply_all(std::string_view op, std::span<const Value> inputs, Json attrs = {},
+                               std::shared_ptr<const Graph> body = nullptr);
 
   void assign(const std::string& state, Value value);
   void output(const std::string& name, Value value);

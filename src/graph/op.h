@@ -31,6 +31,7 @@ struct OpCall {
   std::span<const Type> inputs;  // an absent optional operand has rank 0 and present[i] == false
   std::span<const bool> present;
   const Json& attrs;
+  const Graph* body = nullptr;  // of a loop
 };
 
 // The operand whose whole numbers choose among `count` things, from 0: class labels, indices.
@@ -66,10 +67,11 @@ enum class Precision : uint8_t {
 class OperandTypes {
  public:
   OperandTypes(const Graph& graph, const Node& node);  // the node need not be part of the graph yet; both must outlive this
-  OpCall call() const { return {types_, {present_.get(), types_.size()}, *attrs_}; }
+  OpCall call() const { return {types_, {present_.get(), types_.size()}, *attrs_, body_}; }
 
  private:
   const Json* attrs_;
+  const Graph* body_;
   std::vector<Type> types_;
   std::unique_ptr<bool[]> present_;
 };
@@ -107,6 +109,8 @@ struct OpDef {
   bool internal = false;
   // A gradient as an op. One without a VJP refuses to be differentiated, because leaving it out would be wrong without a word.
   bool derivative = false;
+  // Its nodes have a body (scan.h), which plans run as a plan of its own: the op has no kernels.
+  bool loop = false;
   // Calls code of the embedding program, which may have effects: it never runs twice.
   bool effects = false;
   // Draws random numbers, which depend on a place in the whole result: rows are not independent.

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/runtime/queue.h"
 #include "src/graph/plan_check.h"
+#include "src/graph/scan_plan.h"
 
 namespace perigee {
 
@@ -105,6 +106,10 @@ PlanRun::PlanRun(std::shared_ptr<const Plan> plan, const Memory& memory)
     call.n_out = static_cast<int>(step.out.size());
     for (const Operand& operand : step.out) bind(views_[next++], operand, memory);
     call.params = step.params.data();
+    if (step.loop) {
+      loops_.push_back(std::make_unique<ScanRun>(*step.loop, memory.arena + step.scratch_offset));
+      call.params = loops_.back().get();
+    }
     call.scratch = step.scratch_bytes ? memory.arena + step.scratch_offset : nullptr;
     call.packed = step.packed_bytes ? (memory.packed ? memory.packed : packed_.data()) + step.packed_offset : nullptr;
     call.accumulate = step.accumulate;
@@ -213,9 +218,16 @@ StepAccess PlanRun::access(size_t index) const {
 
 PlanRun::~PlanRun() = default;
 
-void PlanRun::enable_check() { checker_ = std::make_unique<PlanChecker>(*plan_); }
+void PlanRun::enable_check() {
+  checker_ = std::make_unique<PlanChecker>(*plan_);
+  for (const auto& loop : loops_) loop->body().enable_check();
+}
 
-std::string PlanRun::check_failure() const { return checker_ ? checker_->failure() : ""; }
+std::string PlanRun::check_failure() const {
+  for (const auto& loop : loops_)
+    if (std::string failure = loop->body().check_failure(); !failure.empty()) return failure;
+  return checker_ ? checker_->failure() : "";
+}
 
 std::string PlanRun::find_non_finite(const StepInfo& step) {
   pack();
@@ -227,7 +239,7 @@ std::string PlanRun::find_non_finite(const StepInfo& step) {
     if (bound.pack && bound.pack_each_run) bound.pack(bound.call);
     bound.run(bound.call);
     for (int o = 0; o < bound.call.n_out; ++o)
-      if (bound.call.out[o].dense() && !all_finite(bound.call.out[o])) {
+      if (bound.call.out[o].data && bound.call.out[o].dense() && !all_finite(bound.call.out[o])) {
         const PlanStep& culprit = plan_->steps()[i];
         return (culprit.scope.empty() ? "" : culprit.scope + ", ") + "op '" + culprit.op->name + "'";
       }

@@ -16,6 +16,8 @@
 namespace perigee {
 
 class PlanChecker;
+class ScanPlan;
+class ScanRun;
 class Tuning;
 
 // How a graph behaves when each thread runs its own slice of the batch.
@@ -34,6 +36,7 @@ struct PlanOptions {
   // Outputs that live in the caller's memory (contiguous) instead of the arena, by name; those that are partial sums
   // (gradients of parameters) are added to what is there.
   std::vector<std::string> external_outputs;
+  std::vector<std::string> sums;  // those of them that are added to what is there whatever they are
   // For a device that also keeps its parameters in this 16-bit type: plans read casts of parameters there.
   std::optional<Dtype> halves;
   const Tuning* tuning = nullptr;  // measured choices; null: the first kernel that takes a call
@@ -62,6 +65,7 @@ struct PlanStep {
   bool accumulate = false;
   double flops = 0;
   std::string scope;
+  std::shared_ptr<const ScanPlan> loop;  // null: the step is no loop
 };
 
 class Plan {
@@ -180,6 +184,7 @@ class PlanRun {
   Patches input_patches_, parameter_patches_, output_patches_;
   std::vector<View> outputs_, assignments_;
   std::vector<void*> states_by_assignment_;
+  std::vector<std::unique_ptr<ScanRun>> loops_;
   std::unique_ptr<PlanChecker> checker_;
 };
 

@@ -8,6 +8,7 @@
 #include "kernels/round_up.h"
 #include "src/core/error.h"
 #include "src/device/cuda_module.h"
+#include "src/graph/scan_plan.h"
 #include "src/graph/tuning.h"
 #include "src/tensor/bytes.h"
 
@@ -182,6 +183,14 @@ int PlanCompiler::external_index(ValueId id) const {
   return -1;
 }
 
+bool PlanCompiler::adds_up(ValueId id) const {
+  if (options_.backend == Backend::cuda) return false;
+  const int external = external_index(id);
+  return sliced(id) == Sliced::partial ||
+         (external >= 0 &&
+          std::ranges::find(options_.sums, options_.external_outputs[static_cast<size_t>(external)]) != options_.sums.end());
+}
+
 bool PlanCompiler::wants_channels_last(const Node& node, int output) const {
   const Type& type = node.outputs[static_cast<size_t>(output)];
   if (options_.backend == Backend::ref || type.shape.rank() != 4) return false;
@@ -271,7 +280,35 @@ bool PlanCompiler::reuse_input(const Node& node, const PlanStep& step, Operand& 
   return false;
 }
 
+// Results that nothing reads are absent. Kernels are not chosen here: the body is a plan of its own.
+void PlanCompiler::add_loop(const Node& node) {
+  PlanStep step{.node = node.id, .op = node.op, .kernel = &ScanPlan::kernel, .scope = node.scope};
+  for (const ValueId& id : node.inputs) step.in.push_back(at(id).view.contiguous() ? at(id) : copy_of(id, false));
+  std::vector<bool> added;
+  for (int o = 0; o < static_cast<int>(node.outputs.size()); ++o) {
+    const ValueId id{node.id, o};
+    const auto leaves = [&](const auto& named) { return named.value == id; };
+    const bool read =
+        !uses(id).empty() || std::ranges::any_of(graph_.outputs(), leaves) || std::ranges::any_of(graph_.assignments(), leaves);
+    step.out.push_back(read ? output_operand(node, o, false) : Operand{.index = kAbsent});
+    put(id, step.out.back());
+    added.push_back(step.out.back().place == Place::output && adds_up(id));
+    step.accumulate |= added.back();
+  }
+  const OperandTypes types(graph_, node);
+  step.loop = std::make_shared<const ScanPlan>(node, types.call().inputs[0].shape[0], options_, std::move(added));
+  step.flops = node.op->flops(types.call());
+  const int index = static_cast<int>(plan_->steps_.size());
+  step.scratch_bytes = step.loop->scratch_bytes();
+  step.scratch_offset = buffers_.size();  // its buffer, until finish()
+  if (step.scratch_bytes) buffers_.push_back({step.scratch_bytes, index, index});
+  for (const Operand& in : step.in) touch(in, index);
+  for (const Operand& out : step.out) touch(out, index);
+  plan_->steps_.push_back(std::move(step));
+}
+
 void PlanCompiler::add_node(const Node& node) {
+  if (node.op->loop) return add_loop(node);
   if (add_alias(node) || fill_once(node) || read_half(node) || widen_later(node)) return;
   if (const auto sum = joined_.find(node.id); sum != joined_.end()) {
     put({node.id, 0}, at(sum->second));

@@ -37,6 +37,7 @@ class PlanCompiler {
   void mark_live();
   void place_leaf(const Node& node);
   void add_node(const Node& node);
+  void add_loop(const Node& node);
   bool add_alias(const Node& node);
   void add_step(const Node& node, PlanStep step);
   Operand new_operand(const Type& type, bool channels_last);
@@ -63,8 +64,8 @@ class PlanCompiler {
 
   const Operand& at(ValueId id) const { return places_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
   Sliced sliced(ValueId id) const { return slices_.values[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
-  // Whether slices of a batch add to what lies there. A device takes the batch whole.
-  bool adds_up(ValueId id) const { return options_.backend != Backend::cuda && sliced(id) == Sliced::partial; }
+  // Whether slices of a batch, or steps of a loop, add to what lies there. A device takes the batch whole.
+  bool adds_up(ValueId id) const;
   void put(ValueId id, const Operand& operand);
   const std::vector<Use>& uses(ValueId id) const { return uses_[static_cast<size_t>(id.node)][static_cast<size_t>(id.output)]; }
   // Whether a node after this one reads what lies in the buffer, but for `except`.

@@ -8,6 +8,7 @@
 #include "src/graph/passes/fuse_head.h"
 #include "src/graph/passes/mixed_precision.h"
 #include "src/graph/passes/passes.h"
+#include "src/graph/passes/unroll_scan.h"
 #include "src/model/steps/timed_fields.h"
 #include "src/nn/loss.h"
 
@@ -282,6 +283,7 @@ Graph Model::training_graph(int64_t batch, Backend backend, Carry carry, int64_t
   check_sizes(built, params_, batch, spec_.where);
   forward.output("output", main_output_first(spec, built.outputs).at(0));
   forward.output("loss", add_loss(forward, spec, built));
+  if (backend == Backend::cuda) forward = unroll_scans(forward);
   Graph graph = fuse_forward(forward, backend == Backend::cuda ? GeluIn::product_for_gradients : GeluIn::elementwise);
   if (spec_.half) graph = mixed_precision(graph, *spec_.half);
   const Value loss = named_output(graph, "loss");
@@ -375,6 +377,7 @@ Graph Model::inference_graph(int64_t batch, bool with_loss, Backend backend, std
     graph.output("layer:" + name, built.layer_outputs[layer][number]);
   }
   if (with_loss) graph.output("loss", add_loss(graph, spec, built));
+  if (backend == Backend::cuda) graph = unroll_scans(graph);
   const Graph fused = fuse_forward(graph, backend == Backend::cuda ? GeluIn::product : GeluIn::elementwise);
   return fuse_backward(spec_.half ? mixed_precision(fused, *spec_.half) : fused);
 }

@@ -1,6 +1,5 @@
 #include "src/nn/describe_network.h"
 
-#include <memory>
 #include <string>
 
 #include "src/graph/op.h"
@@ -9,15 +8,9 @@ namespace perigee {
 namespace {
 
 double node_flops(const Graph& graph, const Node& node) {
-  std::vector<Type> types;
-  const auto present = std::make_unique<bool[]>(node.inputs.size() + 1);
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    present[i] = node.inputs[i].node >= 0;
-    types.push_back(present[i] ? graph.type(node.inputs[i]) : Type{});
-  }
   if (node.inputs.empty()) return 0;
-  const OpCall call{types, {present.get(), types.size()}, node.attrs};
-  if (node.op->flops) return node.op->flops(call);
+  const OperandTypes types(graph, node);
+  if (node.op->flops) return node.op->flops(types.call());
   return node.op->alias ? 0 : static_cast<double>(node.outputs[0].shape.elements());
 }
 

@@ -8,6 +8,7 @@
 #include "src/eager/eager.h"
 #include "src/graph/build.h"
 #include "src/graph/op.h"
+#include "src/graph/scan.h"
 #include "src/nn/program_forms.h"
 
 namespace perigee {
@@ -64,6 +65,7 @@ void Program::define(const std::string& name, Value value, const std::string& wh
 Value Program::value(const std::string& name, const std::string& where) const {
   const auto found = values_.find(name);
   if (found != values_.end()) return found->second;
+  if (around_) return body_->outside(around_->value(name, where));
   std::vector<std::string> known;
   for (const auto& [each, unused] : values_)
     if (known.size() < 1000) known.push_back(each);
@@ -103,6 +105,16 @@ std::vector<Value> Program::results(const Config& op, const std::string& name, c
   if (name == "constant") {
     op.raw("in");
     return {table(Config(attrs, kConstantSchema, op.where() + ": constant"))};
+  }
+  if (name == "scan") {
+    try {
+      return scan(op, attrs);
+    } catch (const Error& error) {
+      if (error.parts().where != graph_.scope()) throw;  // it names an op of the step
+      Error::Parts parts = error.parts();
+      parts.where = op.where();
+      throw Error(error.kind(), std::move(parts));
+    }
   }
   const ProgramForm* form = find_program_form(name);
   const OpDef* def = form ? nullptr : &program_op(name, op.where());

@@ -13,8 +13,10 @@
 
 namespace perigee {
 
+class ScanBody;
+
 // {"inputs": names, "program": [{"op", "in", "out", "attrs"}, ...], "outputs": names}. An operand is a name, a number or a size. `op` is one
-// of the graph's, a form (program_forms.h), "full" {value} or "constant" {shape, values, dtype}. Wherever a number stands, a size may: {"size":
+// of the graph's, a form (program_forms.h), "full" {value}, "constant" {shape, values, dtype} or "scan" (program_scan.cpp). Wherever a number stands, a size may: {"size":
 // name, "axis": 1}, or {"add" | "sub" | "mul" | "div" | "pow": [a, b]} of sizes and numbers; {"shape": name} is the list of all sizes.
 class Program {
  public:
@@ -26,8 +28,12 @@ class Program {
   Value value(const std::string& name, const std::string& where) const;         // Error(model) with the nearest known name
 
  private:
+  // Of one step of a loop in another program, whose values it may name.
+  Program(ScanBody& body, const Program& around);
+
   void step(const Config& op);
   std::vector<Value> results(const Config& op, const std::string& name, const Json& attrs);
+  std::vector<Value> scan(const Config& op, const Json& attrs);
   std::vector<Value> operands(const Config& op);
   std::vector<Value> promoted(const std::string& op, std::vector<Value> values, std::span<const std::optional<double>> numbers) const;
   Value number(double value) const;
@@ -37,6 +43,9 @@ class Program {
 
   Graph& graph_;
   Dtype real_;
+  ScanBody* body_ = nullptr;
+  const Program* around_ = nullptr;
+  int depth_ = 0;  // loops around it
   std::map<std::string, Value> values_;
 };
 

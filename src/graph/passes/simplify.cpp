@@ -152,7 +152,7 @@ class Simplifier {
     if (is_leaf(node)) return append(node, std::move(copy));
     std::string key = node.op->name;
     for (const ValueId& id : copy.inputs) key += ' ' + std::to_string(id.node) + '.' + std::to_string(id.output);
-    key += copy.attrs.dump();
+    key += copy.attrs.dump() + '@' + std::to_string(reinterpret_cast<uintptr_t>(copy.body.get()));
     const auto [known, fresh] = known_.try_emplace(std::move(key), static_cast<int>(rewrite_.to().nodes().size()));
     if (fresh) return append(node, std::move(copy));
     for (int o = 0; o < static_cast<int>(node.outputs.size()); ++o) rewrite_.set({node.id, o}, {known->second, o});
