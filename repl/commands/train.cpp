@@ -9,6 +9,7 @@
 #include "cluster/launch/worker_gpus.h"
 #include "repl/commands/command.h"
 #include "repl/commands/load.h"
+#include "repl/commands/train/detach.h"
 #include "repl/commands/train/dry_run.h"
 #include "repl/commands/train/repeated.h"
 #include "repl/commands/train/stored_run.h"
@@ -31,7 +32,7 @@ struct Options {
   std::string script, out, resume, device, log = "pretty", trace, seeds;
   std::vector<std::string> settings;
   int64_t epochs = 0, steps = 0, batch = 0, seed = 0, threads = 0, folds = 0;
-  bool unstratified = false, dry_run = false;
+  bool unstratified = false, dry_run = false, detach = false;
   ClusterOptions cluster;
   CLI::Option* seed_option = nullptr;
   CLI::Option* resume_option = nullptr;
@@ -59,6 +60,7 @@ void declare(CLI::App& app) {
   app.add_option("--seeds", options.seeds,
                  "so many runs, with the job's seed and those after it; or with the seeds of a list, as in 1,2,7");
   app.add_flag("--dry-run", options.dry_run, "check everything, make a few steps, and tell what a run would take; there is no run folder");
+  app.add_flag("--detach", options.detach, "train on without this terminal: come back once it trains, and tell how to follow and stop it");
   app.add_option("--out", options.out, "the run folder; the default is runs/<name>-<time>");
   options.resume_option =
       app.add_option("--resume", options.resume, "continue a run: its folder or a checkpoint; without a value, the newest run of this job")
@@ -197,8 +199,11 @@ void refuse_for_repeats(const Repeats& repeats, bool alone, const std::optional<
     throw Error(ErrorKind::usage, {"--trace", "is a timeline of one run", option, "", "leave out one of the two"});
 }
 
-int train_several(const Job& job, const Repeats& repeats, const SessionOptions& session, Display& display, bool alone) {
-  const auto show = [&](const Json& event, const std::string&) { display.event(event); };
+int train_several(const Job& job, const Repeats& repeats, const SessionOptions& session, Display& display, bool alone, Detached& detached) {
+  const auto show = [&](const Json& event, const std::string& folder) {
+    display.event(event);
+    if (event.find("folder")) detached.begins(std::filesystem::path(folder).parent_path().string());
+  };
   if (!alone) ClusterJob(repeats.job_of(job, repeats.runs(job)[0]), session.trainer);  // refuses what is wrong before there is a folder
   const RepeatedOptions how{.session = session,
                             .stratify = !options.unstratified,
@@ -224,9 +229,23 @@ int tell_dry_run(const Job& job, const Repeats& repeats, const SessionOptions& s
   return 0;
 }
 
+// A scheduler ends what outlives the process that it has started.
+void refuse_to_detach(const std::optional<Engine>& engine) {
+  const std::pair<const char*, const char*> why =
+      options.dry_run ? std::pair{"--dry-run ends by itself", "leave out one of the two"}
+      : engine ? std::pair{"a scheduler has started this process and ends what outlives it", "leave it out: the scheduler runs the job"}
+               : std::pair{"", ""};
+  if (*why.first) throw Error(ErrorKind::usage, {"--detach", "cannot be used here", why.first, "", why.second});
+}
+
 int run() {
   watch_signals("\nstopping at the next step; once more to quit at once\n");
   const std::optional<Engine> engine = engine_of(options.cluster);
+  if (options.detach) {
+    refuse_to_detach(engine);
+    return train_detached();
+  }
+  Detached detached;
   if (engine && engine->rank > 0) return train_for_engine(*engine, options.cluster, static_cast<int>(options.threads));
   std::unique_ptr<Display> display = make_display(display_kind(options.log));
   std::set<std::string> told;  // each once: the test data often has the same to say as the training data
@@ -251,6 +270,7 @@ int run() {
       if (const Json* stopped = event.find("stopped"); stopped && *stopped == Json("interrupted") && event.find("checkpoint"))
         shown.set("resume", resume_command(folder));
       display->event(shown);
+      if (event.find("folder")) detached.begins(folder);
     };
     std::string resume = resume_source(job);
     if (engine && options.out.empty() && resume.empty()) {
@@ -268,7 +288,7 @@ int run() {
       if (stored) stored->finish();
       return code;
     };
-    if (repeats.any()) return ended(train_several(job, repeats, session, *display, alone));
+    if (repeats.any()) return ended(train_several(job, repeats, session, *display, alone, detached));
     if (engine || in_cluster(options.cluster)) {
       const Json end =
           train_in_cluster(job, options.cluster, engine ? &*engine : nullptr,
