@@ -85,18 +85,17 @@ local function on_tensors(step, carries, steps, options)
   local length = options.length
   for place, sequence in ipairs(steps) do
     if not is_array(sequence) or sequence.rank < 2 then
-      where.fail(("scan: sequence %d is %s; expected a tensor (examples, steps, ...)"):format(place, where.describe(sequence)))
+      where.fail(("scan: sequence %d is %s; expected a tensor (examples, ..., steps)"):format(place, where.describe(sequence)))
     end
-    length = length or sequence.shape[2]
-    if sequence.shape[2] ~= length then
-      where.fail(("scan: sequence %d has %d steps; expected %d"):format(place, sequence.shape[2], length))
-    end
+    local steps_of_it = sequence.shape[sequence.rank]
+    length = length or steps_of_it
+    if steps_of_it ~= length then where.fail(("scan: sequence %d has %d steps; expected %d"):format(place, steps_of_it, length)) end
   end
   if not length or length < 1 then where.fail "scan: there is no step; give a sequence, or length = 10" end
   local results, carried = {}, carries
   for count = 1, length do
     local t, parts, made = options.reverse and length + 1 - count or count, {}, nil
-    for place, sequence in ipairs(steps) do parts[place] = sequence:narrow(2, t, 1):squeeze(2) end
+    for place, sequence in ipairs(steps) do parts[place] = sequence:narrow(-1, t, 1):squeeze(-1) end
     local before = carried
     carried, made = step(carried, parts)
     if options.mask then
@@ -109,15 +108,15 @@ local function on_tensors(step, carries, steps, options)
       results[place][t] = value
     end
   end
-  for place, list in ipairs(results) do results[place] = tensor.methods.stack(list, 2) end
+  for place, list in ipairs(results) do results[place] = tensor.methods.stack(list, -1) end
   return carried, results
 end
 
 local scan = {}
 
 ---A loop over the steps of sequences: the function gets what is carried and the steps' parts, and gives what is carried on and a result.
----`last, results = pg.scan(function(h, x) h = pg.tanh(x:matmul(w) + h:matmul(u)); return h, h end, h0, xs)`. Sequences are (examples, steps,
----...), their parts (examples, ...); a list of values stands wherever one does. In pg.lambda and losses it is one op, however many steps there
+---`last, results = pg.scan(function(h, x) h = pg.tanh(x:matmul(w) + h:matmul(u)); return h, h end, h0, xs)`. Sequences are (examples, ...,
+---steps), their parts (examples, ...); a list of values stands wherever one does. In pg.lambda and losses it is one op, however many steps there
 ---are. Options: reverse; mask, a value (examples, steps) that is 0 where a step does not count; length, where there is no sequence; recompute = 16
 ---keeps each 16th carried value for the gradient alone.
 ---@param f function

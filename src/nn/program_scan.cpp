@@ -1,5 +1,9 @@
 // A loop over steps in a program: {"op": "scan", "in": first carried values and sequences, "out": last carried values and sequences of results,
 // "attrs": {"carries": 1, "body": {"inputs", "program", "outputs"}}}. The body names what the program around it has made, too.
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+
 #include "src/core/error.h"
 #include "src/graph/build.h"
 #include "src/graph/scan.h"
@@ -28,6 +32,21 @@ constexpr Option kBodyOptions[] = {{"inputs", "list of names", nullptr, "what th
                                    {"program", "list of {op, in, out, attrs}", nullptr, "ops in order"},
                                    {"outputs", "list of names", nullptr, "what is carried on, then the step's parts of the results"}};
 constexpr Schema kBodySchema{.options = kBodyOptions};
+
+// Programs have the steps last, as all layers of sequences do; loops have them behind the examples.
+Value steps_second(Value sequence) {
+  std::vector<int64_t> order(static_cast<size_t>(sequence.rank()));
+  if (order.size() <= 2) return sequence;
+  std::iota(order.begin(), order.end(), -1);
+  order[0] = 0, order[1] = sequence.rank() - 1;
+  return transpose(sequence, order);
+}
+Value steps_last(Value sequence) {
+  std::vector<int64_t> order(static_cast<size_t>(sequence.rank()));
+  std::iota(order.begin(), order.end(), 1);
+  order.front() = 0, order.back() = 1;
+  return transpose(sequence, order);
+}
 
 // [N] in the shape [N, 1, ...] of `rank` dimensions.
 Value by_example(Value mask, int rank) {
@@ -60,8 +79,10 @@ std::vector<Value> Program::scan(const Config& op, const Json& attrs) {
   const bool masked = options.boolean("mask");
   if (carries + masked > in.size()) op.fail("in", "has too few operands", std::to_string(in.size()));
   const auto first_step = in.begin() + static_cast<std::ptrdiff_t>(carries);
+  std::vector<Value> sequences;
+  std::transform(first_step, in.end(), std::back_inserter(sequences), steps_second);
   ScanBody body(graph_, {.carries = {in.begin(), first_step},
-                         .steps = {first_step, in.end()},
+                         .steps = sequences,
                          .length = options.integer("length"),
                          .reverse = options.boolean("reverse"),
                          .recompute = options.integer("recompute")});
@@ -80,7 +101,7 @@ std::vector<Value> Program::scan(const Config& op, const Json& attrs) {
   if (masked) pass_over(options, body, made);
   const ScanResults results = body.finish(made);
   std::vector<Value> all = results.carries;
-  all.insert(all.end(), results.results.begin(), results.results.end());
+  std::transform(results.results.begin(), results.results.end(), std::back_inserter(all), steps_last);
   return all;
 }
 

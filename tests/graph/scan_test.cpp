@@ -219,16 +219,38 @@ TEST(ScanRefusal, SaysWhatDoesNotFit) {
   const auto contains = [](const std::string& text, const char* part) { EXPECT_NE(text.find(part), std::string::npos) << text; };
   contains(refusal(same, {.carries = {h}, .steps = {flat}}, graph), "a sequence has no steps");
   contains(refusal(same, {.carries = {h}, .steps = {x, y}}, graph), "sequences of different lengths");
-  contains(refusal(same, {.carries = {h}}, graph), "there is no step");
-  contains(refusal(same, {.carries = {w}, .length = 4}, graph), "nothing depends on the examples");
+  contains(refusal(same, {.carries = {h}}, graph), "expected a sequence, or how many steps there are");
+  contains(refusal(same, {.carries = {w}, .length = 4}, graph), "expected a sequence, or a first carried value, of each example");
   contains(refusal([](ScanBody& body) { return ScanStep{.carries = {reduce_sum(body.carries()[0], {1})}}; }, {.carries = {h}, .steps = {x}},
                    graph),
-           "has another type than what it was given");
-  contains(refusal([](ScanBody&) { return ScanStep{}; }, {.carries = {h}, .steps = {x}}, graph), "carries on another number of values");
+           "what the step carries on has another type than what it was given");
+  contains(refusal([](ScanBody&) { return ScanStep{}; }, {.carries = {h}, .steps = {x}}, graph),
+           "the step carries on another number of values");
   contains(refusal([&](ScanBody& body) { return ScanStep{.carries = body.carries(), .results = {body.outside(w)}}; },
                    {.carries = {h}, .steps = {x}}, graph),
            "a result of the step does not depend on the examples");
+  contains(refusal(
+               [](ScanBody& body) {
+                 const Json options(Json::Object{{"per", "step"}, {"mean", 0}, {"stddev", 1}});
+                 return ScanStep{.carries = {body.graph().apply("random_normal", {body.carries()[0]}, options)}};
+               },
+               {.carries = {h}, .steps = {x}}, graph),
+           "draw numbers, or normalise, before the loop and read the result step by step");
   EXPECT_EQ(refusal(same, {.carries = {h}, .length = 4}, graph), "no error");
+}
+
+TEST(ScanRefusal, OfWhatIsTooLongToBeWrittenOut) {
+  Graph graph;
+  const Value h = graph.input("h", f64({1, 1}));
+  ScanBody body(graph, {.carries = {h}, .length = 1'000'000});
+  body.finish({.carries = {body.carries()[0] + 1}});
+  try {
+    unroll_scans(graph);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("shorten the sequences, or train with device = \"cpu\", where a loop stays one"),
+              std::string::npos);
+  }
 }
 
 }  // namespace

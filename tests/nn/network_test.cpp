@@ -235,6 +235,17 @@ TEST(Lambda, HostileProgramsAreRefused) {
     return error_of(R"([{"type": "lambda", "inputs": ["x"], "program": )" + program + ", \"outputs\": " + outputs + "}]", Shape{3});
   };
   EXPECT_EQ(lambda(R"([{"op": "tanh", "in": ["x"], "out": "y"}])"), "no error");
+  const auto scan = [&](const std::string& in, const std::string& attrs, const std::string& body) {
+    return lambda(R"([{"op": "reduce_sum", "in": ["x"], "out": "h", "attrs": {"axes": [1]}}, {"op": "scan", "in": [)" + in +
+                  R"(], "out": "y", "attrs": {"carries": 1, )" + attrs + "\"body\": " + body + "}}]");
+  };
+  const std::string body = R"({"inputs": ["c", "s"], "program": [{"op": "add", "in": ["c", "s"], "out": "d"}], "outputs": ["d"]})";
+  EXPECT_EQ(scan(R"("h", "x")", "", body), "no error");
+  EXPECT_NE(scan(R"("h", "x", "x")", "", body).find("are another number than the loop's operands"), std::string::npos);
+  EXPECT_NE(scan("", "", body).find("has too few operands"), std::string::npos);
+  EXPECT_NE(scan(R"("h", "x")", R"("length": -1, )", body).find("'length' is out of range"), std::string::npos);
+  const std::string masked = R"({"inputs": ["c"], "program": [], "outputs": ["c"]})";
+  EXPECT_EQ(scan(R"("h", "x")", R"("mask": true, )", masked), "no error");
   EXPECT_NE(lambda(R"([{"op": "sigmiod", "in": ["x"], "out": "y"}])").find("op 1: there is no op 'sigmiod'; did you mean 'sigmoid'"),
             std::string::npos);
   EXPECT_NE(lambda(R"([{"op": "parameter", "in": [], "out": "y"}])").find("there is no op 'parameter'"), std::string::npos);

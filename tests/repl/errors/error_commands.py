@@ -48,21 +48,32 @@ while high - low > 1:
     middle = (low + high) // 2
     full = {key: 120000 * "x" for key in "ABCD"} | {"E": middle * "x"}
     try:
-        low, said = middle, subprocess.run(["./p", "eval", "kept", "--part", "train", "--workers", "2"], env=full, capture_output=True, text=True).stderr
+        low, said = middle, subprocess.run(["./p", *sys.argv[1:]], env=full, capture_output=True, text=True).stderr
     except OSError:
         high = middle
 sys.exit(said)
 END
 """
-CROWDED += sys.executable + " crowd.py]=] os.exit(1)"
+CROWDED += sys.executable + " crowd.py {}]=] os.exit(1)"
+# A run that lets go of the terminal: without a folder for temporary files, and where a folder has the name of its output.
+NO_TEMPORARY = 'os.execute [=[TMPDIR=/proc $(readlink /proc/$PPID/exe) train kept.lua --detach]=] os.exit(1)'
+NO_OUTPUT = 'os.execute [=[mkdir kept/output.txt; $(readlink /proc/$PPID/exe) train --resume kept --epochs 9 --detach >&2]=] os.exit(1)'
 CASES = [
     # the system
-    command("slices without room for arguments", ("-e", CROWDED), "--workers", "a process could not be started; got Argument list too long",
+    command("slices without room for arguments", ("-e", CROWDED.replace("{}", "eval kept --part train --workers 2")), "--workers", "a process could not be started; got Argument list too long",
             "give fewer workers, or make the environment shorter", after=KEPT),
     command("completion without descriptors", ("-e", FEW_FILES.format("completion paths kept.lua ''")), "completion", "there are no descriptors left",
             "raise `ulimit -n`"),
     command("slices without descriptors", ("-e", FEW_FILES.format("eval kept --part train --workers 2")), "--workers",
             "there is no room for the processes' output; got Too many open files", "give fewer workers", after=KEPT),
+    command("detaching without room for arguments", ("-e", CROWDED.replace("{}", "train none.lua --detach")), "--detach",
+            "the process that trains does not start; got Argument list too long", after=KEPT),
+    command("detaching without descriptors", ("-e", FEW_FILES.format("train kept.lua --detach")), "--detach",
+            "no pipe can be made; got Too many open files"),
+    command("detaching without temporary files", ("-e", NO_TEMPORARY), "--detach", "no file for what the run prints can be made; got"),
+    command("detaching where the output is a folder", ("-e", NO_OUTPUT), "--detach", "the file for what the run prints cannot be written; got Is a directory",
+            after=KEPT),
+    command("a dry run that is detached", ("train", "kept.lua", "--dry-run", "--detach"), "--detach", "--dry-run ends by itself", "leave out one of the two"),
     command("slices whose processes are killed", ("-e", KILLED), "worker 0|worker 1", "was killed twice, by signal 9", "memory", after=KEPT),
     command("a secret in a file of others", ("-e", NOT_OURS), "secret new", "the file stays readable to other users; got Operation not permitted",
             "write it to another file, after `umask 077`"),

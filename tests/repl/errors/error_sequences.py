@@ -27,6 +27,8 @@ LAYERS = [
     ("pg.time_distributed { pg.reshape { { 2, 1 } } }", "the layer must make one row of features of a step; got 2x1, expected one dimension",
      "end the layers inside with flatten {}", ("pg.reshape { { 2, 1 } }", "pg.sequential { pg.reshape { { 2, 1 } }, pg.flatten {} }")),
     ("pg.flatten {}, pg.reshape { { 1, 2, 3 } }, pg.mask {}", "takes a sequence: steps, or features x steps, of each example; got", "", (", pg.mask {}", "")),
+    ("pg.lambda(function(x) return (pg.scan(function(h) return h end, pg.zeros(2), nil, { mask = x })) end)", "is a sequence of one value a step",
+     "[examples, steps]", None),
     # attention
     ("pg.flatten {}, pg.attention {}", "needs a sequence (features x steps)", "put reshape {features, steps} in front", ("flatten {}", "reshape { { 2, 3 } }")),
     ("pg.attention { heads = 3 }", "do not divide the features", "a divisor of 2", ("heads = 3", "heads = 2")),
