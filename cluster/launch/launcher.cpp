@@ -274,7 +274,8 @@ struct Launcher::Impl final : AgentClientEvents {
       timer.start(5, 5);
     }
     const double waited = seconds_between(ended_ns, now);
-    const bool quiet = transport->peers() == 0;
+    // Workers that joined by themselves are not ours to end.
+    const bool quiet = transport->peers() == 0 && (options.listen.empty() || !coordinator->expects_back());
     const size_t processes = (embedded ? embedded->agent.processes() : 0) + (server ? server->processes() : 0);
     // They heard it from the coordinator; who has not gone by himself is asked, then made to.
     if (client && (processes == 0 || waited > 2)) client->stop(true);

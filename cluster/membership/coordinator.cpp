@@ -144,8 +144,10 @@ std::optional<Refuse> CoordinatorCore::why_refused(const FrameHeader& h, const J
 
 void CoordinatorCore::on_join(PeerId peer, const FrameHeader& h, Join join) {
   strangers.erase(peer);
-  if (stays_away(join))
+  if (stays_away(join)) {
+    away[join.name] = clock.now_ns();
     return refuse(peer, {.kind = 5, .retry = true, .what = "no link between it and " + cut_off.at(join.name).from + " held a moment ago"});
+  }
   if (std::optional<Refuse> refused = why_refused(h, join)) {
     Json line = Json::object();
     line.set("event", "worker_refused");
@@ -183,6 +185,7 @@ void CoordinatorCore::welcome(PeerId peer, WorkerId id, Join join) {
   node.hash = join.hash;
   node.server = join.server;
   peers[peer] = id;
+  away.erase(node.name);
   if (options.trace) timelines[id] = {.name = node.name};
   tell(node,
        Welcome{.version = PERIGEE_VERSION,
@@ -249,6 +252,8 @@ void CoordinatorCore::lose(WorkerId id, const std::string& event_name, const std
   std::erase(members, id);
   forget_image(id);
   control.pace.forget(id);
+  if (event_name == "worker_lost") away[node.name] = clock.now_ns();
+  while (away.size() > kMaxWorkers) away.erase(away.begin());
   std::string done = given > 0 ? std::to_string(given) + " examples go back to be done by others; " : "";
   done += was_member ? std::to_string(members.size()) + " workers go on" : "it was not taking part";
   event(event_name.c_str(), &node, cause, done);
@@ -352,7 +357,7 @@ void CoordinatorCore::abandon() {
   for (const PeerId peer : {follower.peer, old.peer})
     if (peer != 0) transport.close(peer);
   follower.peer = old.peer = 0;
-  peers.clear(), strangers.clear(), nodes.clear(), members.clear();
+  peers.clear(), strangers.clear(), nodes.clear(), members.clear(), away.clear();
   for (const uint64_t timer : {kTick, kJoin, kGrace, kLink}) transport.stop_timer(timer);
   phase = Phase::stopped;
   books.sync(clock.now_ns(), 0);
@@ -434,6 +439,7 @@ void Coordinator::describe(const std::string& key, Json value) { core_->about.se
 void Coordinator::stop(const std::string& why, bool finished) { core_->stop(why, finished); }
 void Coordinator::abandon() { core_->abandon(); }
 bool Coordinator::established() const { return core_->established; }
+bool Coordinator::expects_back() const { return core_->expects_back(); }
 int64_t Coordinator::round() const { return core_->books.round(); }
 std::optional<uint64_t> Coordinator::hash_of(int64_t round) const { return core_->books.hash_of(round); }
 uint64_t Coordinator::generation() const { return core_->generation; }

@@ -160,7 +160,8 @@ class Coordinator final : public TransportEvents {
 
   void abandon();  // the workers follow another coordinator: ends without a word to them
 
-  bool established() const;  // it has been granted the run; of a standby: it has taken over
+  bool expects_back() const;  // a worker that was sent away will soon ask again: it would wait long for one who is gone
+  bool established() const;   // it has been granted the run; of a standby: it has taken over
   RoundView round_view() const;
   int64_t round() const;                                 // committed
   std::optional<uint64_t> hash_of(int64_t round) const;  // of the parameters after one of the last rounds

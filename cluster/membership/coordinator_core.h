@@ -167,6 +167,7 @@ struct CoordinatorCore {
   void on_link_lost(Node& node, const LinkLost& lost);
   void part(const Node& one, const Node& two, const std::string& why);
   bool stays_away(const Join& join);
+  bool expects_back() const;
   void doubt_link(const Node& node);
   void on_fetch(Node& node, const Fetch& fetch);
 
@@ -293,6 +294,7 @@ struct CoordinatorCore {
     double wait_ms = 0;
   };
   std::map<std::string, CutOff> cut_off;  // workers that went because a link did not hold, by name
+  std::map<std::string, uint64_t> away;   // workers that were lost or sent away and may come again: since when, by name
 
   // For the timeline: outlives a worker's node until the last of its spans has come.
   struct Timeline {

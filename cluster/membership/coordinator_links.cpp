@@ -8,6 +8,7 @@ namespace {
 
 constexpr uint64_t kComplaintNs = 30'000'000'000;  // three complaints about a link within this, and one of the two goes
 constexpr uint64_t kSuspicionNs = 50'000'000;      // between a broken link and what is done about it
+constexpr uint64_t kBackNs = 3'000'000'000;        // who is sent away tries again within two seconds
 constexpr double kAwayMs = 1000, kMostAwayMs = 8000, kForgivenMs = 60'000;
 
 bool is_link_of(const DeadLink& link, WorkerId a, WorkerId b) { return link.low == std::min(a, b) && link.high == std::max(a, b); }
@@ -82,6 +83,11 @@ bool CoordinatorCore::stays_away(const Join& join) {
   if (cut == cut_off.end()) return false;
   const bool needed = std::any_of(members.begin(), members.end(), [&](WorkerId id) { return nodes.at(id).name == cut->second.from; });
   return needed && clock.now_ns() < cut->second.until_ns;
+}
+
+// Someone who was sent away, or whose connection broke, is about to try again: it must hear that the run is over.
+bool CoordinatorCore::expects_back() const {
+  return std::any_of(away.begin(), away.end(), [&](const auto& one) { return clock.now_ns() < one.second + kBackNs; });
 }
 
 void CoordinatorCore::doubt_link(const Node& node) {

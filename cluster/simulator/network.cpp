@@ -357,6 +357,10 @@ PeerId Network::connect(int process, const std::string& address, uint64_t deadli
 }
 
 // A connection request gets to where it goes, or tries again until its deadline.
+void Network::unlisten(int process) {
+  std::erase_if(addresses_, [&](const auto& one) { return one.second == process; });
+}
+
 void Network::reach(uint64_t number) {
   Connection* c = find(number);
   if (c == nullptr || !c->sides[0].open) return;

@@ -50,6 +50,7 @@ class Network {
   void kill(int process, bool power);
   void pause(int process);  // SIGSTOP: what happens to it waits
   void resume(int process);
+  void unlisten(int process);  // nobody reaches it any more
   bool alive(int process) const;
   bool paused(int process) const;
   Clock& clock(int process);

@@ -7,6 +7,10 @@
 
 namespace perigee::sim {
 
+namespace {
+constexpr double kEndsMs = 5000;  // after a coordinator's start every worker has found it
+}  // namespace
+
 void World::fail(const std::string& what) {
   say("FAILURE: " + what);
   if (outcome_.failure.empty()) outcome_.failure = what;
@@ -154,6 +158,15 @@ void World::check_end() {
     fail("the coordinator left " + std::to_string(open) + " connections open");
   if (const size_t timers = network_.running_timers(coordinator_process_))
     fail("the coordinator left " + std::to_string(timers) + " timers running");
+}
+
+// A worker that had joined, and that nothing keeps from being told, does not wait for a coordinator that is gone.
+void World::check_all_have_ended() {
+  const uint64_t calm_ns = std::max(disturbed_until_ns_, coordinator_started_ns_ + ns(kEndsMs));
+  if (gave_up_ || scenario_.network.loss > 0 || stopped_ns_ < calm_ns) return;
+  for (const auto& node : workers_)
+    if (node->worker && node->joined && node->wanted && !network_.paused(node->process))
+      fail(node->name + " still runs although the run ended " + std::to_string((network_.now_ns() - stopped_ns_) / 1'000'000) + " ms ago");
 }
 
 std::string World::picture() const {

@@ -13,6 +13,7 @@ namespace perigee::sim {
 namespace {
 
 constexpr double kMinLimitMs = 60'000;
+constexpr double kEndMs = 6000;             // so long a launcher waits for workers to end
 constexpr uint64_t kMaxEvents = 5'000'000;  // a node sends without end
 
 std::string text_of(const std::vector<Range>& ranges) {
@@ -106,10 +107,12 @@ Outcome World::run() {
     if (network_.events() > kMaxEvents) fail("too many events: " + picture());
     else if (!network_.step()) fail("nothing happens any more: " + picture());
     else if (network_.now_ns() - looked_ns_ > ns(200)) check_silence();
+    end_launcher();
     if (outcome_.failure.empty() && network_.now_ns() > limit)
       fail("not finished " + std::to_string(static_cast<int64_t>(limit_ms - scenario_.quiet_ms())) +
            " ms after the last fault: " + picture());
   }
+  if (outcome_.failure.empty()) check_all_have_ended();
   // Connections that are closing get their time to close.
   const uint64_t drained = network_.now_ns() + ns(8000);
   while (outcome_.failure.empty() && network_.now_ns() < drained && network_.step()) {}
@@ -136,6 +139,15 @@ bool World::over() const {
   for (const auto& node : workers_)
     if (node->worker) return false;
   return true;
+}
+
+// As the real one: once nobody is connected any more, and nobody is expected, it ends, and can be reached no more.
+void World::end_launcher() {
+  if (!stopped_ || launcher_gone_ || !coordinator_ || network_.paused(coordinator_process_)) return;
+  const bool quiet = network_.open_connections(coordinator_process_) == 0 && !coordinator_->expects_back();
+  if (!quiet && network_.now_ns() < stopped_ns_ + ns(kEndMs)) return;
+  launcher_gone_ = true;
+  network_.unlisten(coordinator_process_);
 }
 
 // ---- processes ----
@@ -168,6 +180,7 @@ void World::start_coordinator() {
   coordinator_ = std::make_unique<Coordinator>(std::move(o), network_.clock(p), network_.rng(p), network_.transport(p), disk_, *this);
   network_.boot(p, coordinator_.get());
   coordinator_->start();
+  coordinator_started_ns_ = network_.now_ns();
   say("coordinator started");
 }
 
@@ -197,6 +210,7 @@ void World::start_worker(int who) {
   WorkerNode& node = *workers_[static_cast<size_t>(who)];
   if (node.worker || !node.wanted || node.finished || stopped_ || !outcome_.failure.empty()) return;
   ++node.starts, ++node.life;
+  node.joined = false;
   const double nan = node.faults.nan, slow = node.faults.slow, outlying = node.faults.outlying;
   node.faults = {.slow = slow, .outlying = outlying, .nan = nan};
   FakeReplica::Options r;

@@ -54,6 +54,7 @@ class World final : public CoordinatorEvents {
   void end_worker(int who, bool power, double back_after_ms);  // back_after_ms < 0: it stays away
   void worker_ended(int who, bool restart, double after_ms);
   bool over() const;
+  void end_launcher();
   std::string picture() const;
   std::string name_of(int process) const;
 
@@ -102,6 +103,7 @@ class World final : public CoordinatorEvents {
   void check_contents(const std::string& whose, const Contents& found, const Contents& expected);
   void check_fragments(const std::string& whose, const Contents& found);
   void check_end();
+  void check_all_have_ended();
   void reached(const std::string& site) { ++outcome_.sites[site]; }
 
   // ---- the launcher (world.cpp) ----
@@ -145,7 +147,8 @@ class World final : public CoordinatorEvents {
   bool finished_ = false, stopped_ = false;
   uint64_t result_request_ = 0;  // the image that is the run's result
   bool gave_up_ = false;         // no worker can compute anything finite, as intended
-  uint64_t stopped_ns_ = 0;
+  uint64_t stopped_ns_ = 0, coordinator_started_ns_ = 0;
+  bool launcher_gone_ = false;
 
   std::vector<std::unique_ptr<WorkerNode>> workers_;
   class Intruder;

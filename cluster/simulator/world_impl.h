@@ -13,6 +13,7 @@ struct World::WorkerNode final : public WorkerEvents {
   void on_event(const Json& event) override;
   void on_stopped(const std::string& why, bool finished) override;
   void on_failed(const Error& error) override;
+  void on_joined() override { joined = true; }
   void on_restored(int64_t, uint64_t) override { world.merged_.clear(); }
   void on_served(int64_t round, uint64_t, int64_t, int64_t, const std::vector<Arrival>& merged) override {
     world.check_merged(round, merged);
@@ -26,6 +27,7 @@ struct World::WorkerNode final : public WorkerEvents {
   bool server = false;    // of a served policy: the first
   bool wanted = true;     // it is started again when it ends
   bool finished = false;  // it heard that the run is over
+  bool joined = false;    // in this life
   int starts = 0;
   uint64_t life = 0;  // counts starts and ends: what was planned for an earlier life is not done
   ReplicaFaults faults;

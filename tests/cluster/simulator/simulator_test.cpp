@@ -122,6 +122,20 @@ TEST(Faults, ALinkThatCarriesNothingCostsThreeSeconds) {
       }
 }
 
+// Whoever is sent away because its link does not hold hears that the run is over, though it must not join before.
+TEST(Faults, AWorkerThatWasSentAwayHearsOfTheEnd) {
+  int sent_away = 0;
+  for (int i = 0; i < 100; ++i) {
+    Scenario s{.seed = static_cast<uint64_t>(i), .workers = 2, .examples = 400, .planned = 1600, .example_ms = 5};
+    for (int blow = 0; blow < 12; ++blow)
+      s.faults.push_back({.kind = Fault::Kind::reset_pair, .at_ms = 700.0 + 40 * i + 500 * blow, .who = 0, .other = 1});
+    const Outcome outcome = simulate(s);
+    EXPECT_TRUE(outcome.passed()) << "seed " << i << ": " << outcome.failure;
+    sent_away += outcome.sites.contains("worker_lost");
+  }
+  EXPECT_GT(sent_away, 20);
+}
+
 // All who hold the last rounds lose their power after the launcher was told that all is committed, and before it has the result.
 TEST(Faults, AResultThatIsLostAtTheEndIsMadeAgain) {
   int64_t reopened = 0;
