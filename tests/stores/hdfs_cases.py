@@ -1,4 +1,5 @@
 """hdfs:// by WebHDFS, with a real NameNode and two DataNodes."""
+import itertools
 import threading
 import time
 
@@ -37,10 +38,19 @@ def hdfs_calls(world):
         says(tool("read", url), "there is no such file in the store")
         tool("put", server.url + "/empty", world.file("hdfs3", b""))
         assert tool("read", server.url + "/empty")["size"] == 0
+        # Names that this DataNode decodes twice, or breaks.
+        for name, size in itertools.product(("a+b/é+x.bin", "100%25/%41 %.bin", "q?x;y/#&=.bin", "日本/語+.bin"), (5, 5_000_000)):
+            odd, content = f"{server.url}/odd/{name}", random_bytes(size, size)
+            assert tool("put", odd, world.file("odd", content)) == {"written": True}, name
+            assert tool("read", odd) == {"size": size, "sha256": digest(content)}, name
+            assert tool("put", odd, world.file("odd", content), "absent") == {"written": False}, name
+            assert tool("list", odd.rsplit("/", 1)[0]) == {"entries": [f"{name.split('/')[1]}:{size}"]}, name
+        assert [entry.endswith("/") for entry in tool("list", server.url + "/odd")["entries"]] == [True] * 4, tool("list", server.url + "/odd")
     says(one({**env, "HADOOP_USER_NAME": "stranger"}, "put", server.url + "/theirs", world.file("x", b"x")), "access is denied to the user 'stranger'",
          "HADOOP_USER_NAME")
     with at_most(15):
-        says(one({**env, "PERIGEE_STORE_TRIES": "2"}, "stat", f"hdfs://127.0.0.1:{server.rpc}/x"), f"127.0.0.1:{server.rpc}/x")
+        says(one({**env, "PERIGEE_STORE_TRIES": "2"}, "stat", f"hdfs://127.0.0.1:{server.rpc}/x"), f"127.0.0.1:{server.rpc}/x",
+             "does not speak WebHDFS", "PERIGEE_WEBHDFS")
 
 
 @test

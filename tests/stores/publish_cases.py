@@ -68,6 +68,9 @@ def killed_while_publishing(world, env, url, moments):
         tool("claim", url, folder)
         left = [name for name in tool("list", url + "/objects")["entries"]]
         assert len(left) <= 12, f"objects are left: {len(left)}"
+        for part in ("", "/objects", "/manifests"):
+            rest = [name for name in tool("list", url + part)["entries"] if ".tmp-" in name]
+            assert not rest, f"{part}: {rest}"
 
 
 def two_writers(world, env, url, times):

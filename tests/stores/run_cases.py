@@ -5,6 +5,7 @@ import random
 import struct
 
 from kit import PROGRAM, ROOT, Tool, digest, environment, one, perigee, test
+from servers import Missing
 
 MNIST = pathlib.Path(os.environ.get("PERIGEE_DATA", "/nowhere")) / "mnist"
 
@@ -50,16 +51,21 @@ def same_mnist(world, env, root):
     assert parameters(world.folder / f"{kind}-local" / "model.safetensors") == parameters(world.folder / f"{kind}-there" / "model.safetensors")
 
 
+def need_mnist():
+    if not MNIST.is_dir():
+        raise Missing("PERIGEE_DATA names no folder with mnist/")
+
+
 @test
 def s3_mnist(world):
-    if MNIST.is_dir():
-        same_mnist(world, world.s3(), "s3://bucket/data")
+    need_mnist()
+    same_mnist(world, world.s3(), "s3://bucket/data")
 
 
 @test
 def hdfs_mnist(world):
-    if MNIST.is_dir():
-        same_mnist(world, environment(world.folder, **world.hdfs.env), world.hdfs.url + "/data")
+    need_mnist()
+    same_mnist(world, environment(world.folder, **world.hdfs.env), world.hdfs.url + "/data")
 
 
 @test

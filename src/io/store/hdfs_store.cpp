@@ -41,6 +41,30 @@ RemoteException exception_of(const Transfer& answer) {
   }
 }
 
+// A path that NameNodes and DataNodes of all versions decode alike. Some decode '+' and '%' twice on a DataNode, or break what is not ASCII there.
+bool is_plain(const std::string& path) { return percent_encoded(path, "/=") == path; }
+
+// With the slash at its end.
+std::string parent_of(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
+
+// In the file's folder, or in the nearest one above whose path is plain: the bytes go through a DataNode, the new name through the NameNode
+// alone.
+std::string temporary_for(const std::string& path) {
+  std::string folder = parent_of(path);
+  while (!is_plain(folder)) folder = parent_of(folder.substr(0, folder.size() - 1));
+  const std::string name = path.substr(parent_of(path).size());
+  return folder + "." + (is_plain(name) ? name : "perigee") + ".tmp-" + std::to_string(std::random_device{}());
+}
+
+// The address that a NameNode redirects to, with the path as it must be. A gateway's own path stays.
+std::string with_path(const std::string& address, const std::string& path, bool twice) {
+  const size_t scheme = address.find("://"), begin = address.find('/', scheme == std::string::npos ? 0 : scheme + 3);
+  if (begin == std::string::npos || address.compare(begin, 12, "/webhdfs/v1/") != 0) return address;
+  const std::string once = percent_encoded(path, "/");
+  return address.substr(0, begin) + "/webhdfs/v1" + (twice ? percent_encoded(once, "/") : once) +
+         address.substr(std::min(address.find('?', begin), address.size()));
+}
+
 class HdfsStore final : public Store {
  public:
   explicit HdfsStore(const StoreUrl& url) {
@@ -61,7 +85,7 @@ class HdfsStore final : public Store {
   StoredInfo stat(const StoreUrl& url) override {
     Transfer answer = request("GET", url.path, "GETFILESTATUS");
     perform(answer, url.text);
-    if (answer.status == 404) return {};
+    if (answer.status == 404 && exception_of(answer).name == "FileNotFoundException") return {};
     const Json json = read(url, answer);
     const Json* status = json.find("FileStatus");
     if (status == nullptr) refuse_answer(url, answer);
@@ -70,8 +94,9 @@ class HdfsStore final : public Store {
     return {StoredKind::file, entry.size, entry.version};
   }
 
-  std::shared_ptr<Transfer> reading(const StoreUrl& url, uint64_t offset, uint64_t size, const StoredInfo&) override {
+  std::shared_ptr<Transfer> reading(const StoreUrl& url, uint64_t offset, uint64_t size, const StoredInfo& info) override {
     const std::string more = "&offset=" + std::to_string(offset) + "&length=" + std::to_string(size);
+    if (!is_plain(url.path)) return reading_of_odd_name(url, more, info);
     auto transfer = std::make_shared<Transfer>(request("GET", url.path, "OPEN", more));
     transfer->redirects = 3;
     // A DataNode that did not serve it is left out in every second try: the others may have the block, or only this one.
@@ -108,9 +133,7 @@ class HdfsStore final : public Store {
   bool put(const StoreUrl& url, std::span<const std::span<const std::byte>> pieces, const PutCondition& condition) override {
     if (url.key().empty()) throw Error(ErrorKind::usage, {.where = url.text, .what = "names no file"});
     if (!condition.version.empty() && stat(url).version != condition.version) return false;
-    const size_t slash = url.path.rfind('/');
-    const std::string temporary =
-        url.path.substr(0, slash + 1) + "." + url.path.substr(slash + 1) + ".tmp-" + std::to_string(std::random_device{}());
+    const std::string temporary = temporary_for(url.path);
     uint64_t size = 0;
     for (const auto& piece : pieces) size += piece.size();
     try {
@@ -119,8 +142,8 @@ class HdfsStore final : public Store {
       there.path = temporary;
       StoredInfo info = stat(there);
       // The NameNode may learn of the last block a little later than the writer.
-      for (int look = 0; look < 10 && info.size != size; ++look) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      for (int look = 0; look < 8 && info.size != size; ++look) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10 << look));
         info = stat(there);
       }
       if (info.kind != StoredKind::file || info.size != size)
@@ -128,6 +151,7 @@ class HdfsStore final : public Store {
                                            .what = "the store has another length of the file than was written",
                                            .got = std::to_string(info.size),
                                            .expected = std::to_string(size)});
+      if (parent_of(temporary) != parent_of(url.path)) make_folder(url, parent_of(url.path));
       if (rename(url, temporary, condition.absent, size)) return true;
       remove_path(temporary);
       return false;
@@ -144,15 +168,15 @@ class HdfsStore final : public Store {
   }
 
   [[noreturn]] void refuse(const StoreUrl& url, Transfer& answer) override {
-    if (answer.status == 0 || !answer.problem.empty()) {
-      if (answer.status == 0 && answer.problem.find("HTTP/0.9") != std::string::npos)
-        throw Error(ErrorKind::usage, {.where = url.text,
-                                       .what = "this port does not speak WebHDFS",
-                                       .got = base_,
-                                       .hint = "PERIGEE_WEBHDFS=http://namenode:9870 names the port of the NameNode's web pages"});
-      refuse_answer(url, answer);
-    }
     const RemoteException exception = exception_of(answer);
+    // The port of the NameNode's RPC answers with no HTTP, or with a sentence and status 404.
+    const bool no_http = answer.status == 0 && answer.problem.find("HTTP/0.9") != std::string::npos;
+    if (no_http || (answer.status == 404 && exception.name.empty()))
+      throw Error(ErrorKind::usage, {.where = url.text,
+                                     .what = "this port does not speak WebHDFS",
+                                     .got = base_,
+                                     .hint = "PERIGEE_WEBHDFS=http://namenode:9870 names the port of the NameNode's web pages"});
+    if (answer.status == 0 || !answer.problem.empty()) refuse_answer(url, answer);
     if (answer.status == 401)
       throw Error(ErrorKind::authentication,
                   {.where = url.text,
@@ -164,7 +188,7 @@ class HdfsStore final : public Store {
                                               .what = "access is denied to the user '" + user_ + "'",
                                               .got = exception.message,
                                               .hint = "HADOOP_USER_NAME=… or hdfs://user@host/… names another user"});
-    if (exception.name == "FileNotFoundException" || answer.status == 404) refuse_missing(url);
+    if (exception.name == "FileNotFoundException") refuse_missing(url);
     if (exception.name.empty()) refuse_answer(url, answer);
     throw Error(ErrorKind::resources,
                 {.where = url.text, .what = "the NameNode refuses the request", .got = exception.name + ": " + exception.message});
@@ -182,6 +206,32 @@ class HdfsStore final : public Store {
       return name == "SafeModeException" || name == "RetriableException" || name == "StandbyException";
     };
     return transfer;
+  }
+
+  // The DataNode's address is asked for, so that its path can be written as it decodes it: first as every server should, and where that one
+  // finds no file which the NameNode has, encoded once more.
+  std::shared_ptr<Transfer> reading_of_odd_name(const StoreUrl& url, const std::string& more, const StoredInfo& info) {
+    auto transfer = std::make_shared<Transfer>(request("GET", url.path, "OPEN", more));
+    const auto twice = std::make_shared<bool>(false);
+    transfer->prepare = [this, url, more, twice, address = transfer->url](Transfer& t) {
+      Transfer ask = request("GET", url.path, "OPEN", more);
+      perform(ask, url.text);
+      const bool redirected = ask.status == 307 && ask.redirect.starts_with("http");
+      t.url = redirected ? with_path(ask.redirect, url.path, *twice) : address;
+      t.redirects = redirected ? 0 : 3;
+    };
+    transfer->again = [this, url, twice, version = info.version, usual = transfer->again](Transfer& t) {
+      const bool not_found = t.status == 404 || t.status == 400;  // 400: what it has decoded once too often is no path
+      if (not_found && !*twice && stat(url).version == version) return *twice = true;
+      return usual(t);
+    };
+    return transfer;
+  }
+
+  void make_folder(const StoreUrl& url, const std::string& path) {
+    Transfer answer = request("PUT", path, "MKDIRS");
+    perform(answer, url.text);
+    if (!answer.ok() || !answer.problem.empty()) refuse(url, answer);
   }
 
   Json read(const StoreUrl& url, Transfer& answer, size_t values = 100'000) {

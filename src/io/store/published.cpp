@@ -244,7 +244,14 @@ std::vector<PublishedFile> PublishedFolder::upload() {
 }
 
 void PublishedFolder::publish() {
-  PublishedState next{newest_.sequence + 1, newest_.generation, writer_, upload()};
+  PublishedState next{newest_.sequence + 1, newest_.generation, writer_, {}};
+  try {
+    next.files = upload();
+  } catch (const Error&) {
+    // A later writer sweeps what this one is about to write.
+    if (const PublishedState there = newest_manifest(url_); there.generation != newest_.generation) refuse_stale(there);
+    throw;
+  }
   const auto same = [](const PublishedFile& a, const PublishedFile& b) { return a.path == b.path && a.object == b.object; };
   if (std::equal(next.files.begin(), next.files.end(), newest_.files.begin(), newest_.files.end(), same)) return;
   if (!create(next)) refuse_stale(newest_manifest(url_));
@@ -290,6 +297,23 @@ void PublishedFolder::remove_old() {
   }
 }
 
+// Of ".7-name.tmp-123", which a killed writer leaves at some stores, as of "7-name".
+int64_t number_at_start(const std::string& name) {
+  return std::strtoll(name.c_str() + (name.starts_with('.') ? 1 : 0), nullptr, 10);
+}
+
+void PublishedFolder::sweep_temporaries() {
+  for (const char* part : {"", "manifests"}) {
+    const std::string folder = in_folder(url_, part);
+    for (const StoredEntry& entry : list_stored(folder)) {
+      if (entry.folder || entry.name.find(".tmp-") == std::string::npos) continue;
+      const bool pointer = *part == '\0' && entry.name.find("latest.json") < 2;
+      const int64_t sequence = *part == '\0' ? 0 : number_at_start(entry.name);
+      if (pointer || (sequence > 0 && sequence <= newest_.sequence)) remove_stored(in_folder(folder, entry.name));
+    }
+  }
+}
+
 // Takes away the rest of writers that were killed: older manifests, and objects of earlier generations that no manifest names.
 void PublishedFolder::sweep() {
   try {
@@ -299,10 +323,11 @@ void PublishedFolder::sweep() {
     std::set<std::string> used;
     for (const int64_t sequence : sequences(url_))
       for (const PublishedFile& file : read_manifest(url_, sequence).files) used.insert(file.object);
+    sweep_temporaries();
     const std::string folder = in_folder(url_, "objects");
     if (stat_stored(folder).kind != StoredKind::folder) return;
     for (const StoredEntry& entry : list_stored(folder)) {
-      const int64_t generation = std::strtoll(entry.name.c_str(), nullptr, 10);
+      const int64_t generation = number_at_start(entry.name);
       if (!entry.folder && generation > 0 && generation < newest_.generation && !used.contains(entry.name))
         remove_stored(folder + "/" + entry.name);
     }

@@ -54,6 +54,7 @@ class PublishedFolder {
   void point();
   void remove_old();
   void sweep();
+  void sweep_temporaries();
   [[noreturn]] void refuse_stale(const PublishedState& there) const;
 
   std::string url_, folder_, writer_;
