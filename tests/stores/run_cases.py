@@ -82,23 +82,23 @@ def s3_run(world):
     status, output = perigee(env, "train", script(world, data), "--out", "s3://bucket/runs/one", cwd=world.folder)
     assert status == 2 and "a run is published here already" in output and "--resume" in output, output
     # Stopped half-way on one machine, continued on another that has nothing but the address.
-    status, output = perigee(env, "train", script(world, "s3://bucket/t.csv"), "--epochs", "2", "--threads", "1", "--out", "s3://bucket/runs/two", cwd=world.folder)
+    status, output = perigee(env, "train", script(world, "s3://bucket/t.csv"), "--epochs", "2", "--threads", "1", "--out", "s3://bucket/runs/continued", cwd=world.folder)
     assert status == 0, output
     elsewhere = world.folder / "elsewhere"
     elsewhere.mkdir()
-    status, output = perigee(env, "train", script(world, "s3://bucket/t.csv"), "--resume", "s3://bucket/runs/two", "--threads", "1", "--log", "plain", cwd=elsewhere)
+    status, output = perigee(env, "train", script(world, "s3://bucket/t.csv"), "--resume", "s3://bucket/runs/continued", "--threads", "1", "--log", "plain", cwd=elsewhere)
     assert status == 0, output
-    world.moto.boto("s3.download_file('bucket', 'runs/two/model.safetensors', sys.argv[1])", str(world.folder / "two.safetensors"))
-    assert parameters(world.folder / "two.safetensors") == whole
-    model = "s3://bucket/runs/two/model.safetensors"
-    for command in (("eval", model, "--data", "s3://bucket/t.csv"), ("eval", "s3://bucket/runs/two", "--data", "s3://bucket/t.csv"),
+    world.moto.boto("s3.download_file('bucket', 'runs/continued/model.safetensors', sys.argv[1])", str(world.folder / "continued.safetensors"))
+    assert parameters(world.folder / "continued.safetensors") == whole
+    model = "s3://bucket/runs/continued/model.safetensors"
+    for command in (("eval", model, "--data", "s3://bucket/t.csv"), ("eval", "s3://bucket/runs/continued", "--data", "s3://bucket/t.csv"),
                     ("predict", model, "s3://bucket/t.csv", "--json")):
-        local = [str(world.folder / "two.safetensors") if word in (model, "s3://bucket/runs/two") else str(data) if word.startswith("s3:") else word
+        local = [str(world.folder / "continued.safetensors") if word in (model, "s3://bucket/runs/continued") else str(data) if word.startswith("s3:") else word
                  for word in command]
         (status, there), (_, here) = perigee(env, *command), perigee(env, *local)
         names = lambda text: text.replace(str(data), "DATA").replace("s3://bucket/t.csv", "DATA")
         assert status == 0 and (command[0] == "eval" or names(there) == names(here)), (there, here)
-    trained(world, env, script(world, data, more='pretrained = "s3://bucket/runs/two"'), "--steps", "2", "--out", world.folder / "after")
+    trained(world, env, script(world, data, more='pretrained = "s3://bucket/runs/continued"'), "--steps", "2", "--out", world.folder / "after")
     for bad, text in (("s3://bucket/runs/none", "no run is published here"), ("gs://bucket/x", "this kind of store is not known")):
         status, output = perigee(env, "train", "--resume", bad, cwd=elsewhere)
         assert status in (2, 3) and text in output, output
